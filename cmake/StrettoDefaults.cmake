@@ -1,0 +1,37 @@
+# Language level, warnings, sanitizers and the build cache: the same for every target.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_C_STANDARD 11)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Build type" FORCE)
+endif()
+
+find_program(STRETTO_CCACHE ccache)
+if(STRETTO_CCACHE)
+  set(CMAKE_C_COMPILER_LAUNCHER ${STRETTO_CCACHE})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${STRETTO_CCACHE})
+endif()
+
+add_library(stretto_options INTERFACE)
+target_compile_options(stretto_options INTERFACE -Wall -Wextra -Wno-missing-field-initializers -fno-math-errno)
+target_include_directories(stretto_options INTERFACE
+  $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>)
+
+if(STRETTO_SANITIZE)
+  target_compile_options(stretto_options INTERFACE
+    -fsanitize=${STRETTO_SANITIZE} -fno-omit-frame-pointer -g -O1)
+  target_link_options(stretto_options INTERFACE -fsanitize=${STRETTO_SANITIZE})
+endif()
+if(STRETTO_BUILD_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    message(FATAL_ERROR "STRETTO_BUILD_FUZZ needs Clang: configure with -DCMAKE_CXX_COMPILER=clang++ "
+                        "(Debian package: clang)")
+  endif()
+  target_compile_options(stretto_options INTERFACE -fsanitize=fuzzer-no-link)
+endif()

@@ -1,0 +1,95 @@
+# stretto_module(NAME DEPS ...): an object library from src/stretto/NAME/**.cc, and NAME_test from
+# its *_test.cc files. stretto_library(): everything as one library, and its install rules.
+include(GoogleTest OPTIONAL)
+set_property(GLOBAL PROPERTY STRETTO_MODULES "")
+
+function(stretto_module name)
+  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  set(root ${CMAKE_SOURCE_DIR}/src/stretto/${name})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${root}/*.cc)
+  set(tests ${sources})
+  set(benches ${sources})
+  set(fuzzers ${sources})
+  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
+  list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
+
+  file(GLOB texts CONFIGURE_DEPENDS ${root}/*.tsv)
+  foreach(text ${texts})
+    get_filename_component(stem ${text} NAME_WE)
+    set(embedded ${CMAKE_BINARY_DIR}/embedded/${name}_${stem}.cc)
+    add_custom_command(OUTPUT ${embedded} DEPENDS ${text} ${CMAKE_SOURCE_DIR}/cmake/EmbedText.cmake
+      COMMAND ${CMAKE_COMMAND} -DIN=${text} -DOUT=${embedded} -DHEADER=stretto/${name}/${stem}.h
+              -DNAMESPACE=stretto::${name} -DFUNCTION=${stem}_text
+              -P ${CMAKE_SOURCE_DIR}/cmake/EmbedText.cmake)
+    list(APPEND sources ${embedded})
+  endforeach()
+  if(NOT sources)
+    return()
+  endif()
+
+  add_library(stretto_${name} OBJECT ${sources})
+  set_target_properties(stretto_${name} PROPERTIES LINKER_LANGUAGE CXX)
+  target_link_libraries(stretto_${name} PUBLIC stretto_options fmt::fmt
+                        nlohmann_json::nlohmann_json Threads::Threads)
+  target_include_directories(stretto_${name} SYSTEM PUBLIC ${STRETTO_HWY_INCLUDE}
+    ${STRETTO_PROTOZERO_INCLUDE} ${STRETTO_XXHASH_INCLUDE})
+  target_compile_definitions(stretto_${name} PRIVATE STRETTO_VERSION="${PROJECT_VERSION}")
+  set_property(GLOBAL APPEND PROPERTY STRETTO_MODULES ${name})
+
+  # Transitive closure of DEPS, so that a module's tests link exactly what it may know.
+  set(closure ${name})
+  foreach(dep ${ARG_DEPS})
+    get_property(below GLOBAL PROPERTY STRETTO_CLOSURE_${dep})
+    list(APPEND closure ${below})
+  endforeach()
+  list(REMOVE_DUPLICATES closure)
+  set_property(GLOBAL PROPERTY STRETTO_CLOSURE_${name} ${closure})
+  set(objects "")
+  foreach(module ${closure})
+    list(APPEND objects $<TARGET_OBJECTS:stretto_${module}>)
+  endforeach()
+
+  if(STRETTO_BUILD_TESTS AND tests)
+    add_executable(${name}_test ${tests} ${objects})
+    target_link_libraries(${name}_test PRIVATE stretto_${name} GTest::gtest_main)
+    set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                          ${CMAKE_BINARY_DIR}/tests)
+    add_test(NAME ${name} COMMAND ${name}_test)
+  endif()
+  if(STRETTO_BUILD_BENCH AND benches)
+    add_executable(${name}_bench ${benches} ${objects})
+    target_link_libraries(${name}_bench PRIVATE stretto_${name} benchmark::benchmark_main)
+    set_target_properties(${name}_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                          ${CMAKE_BINARY_DIR}/bench)
+  endif()
+  if(STRETTO_BUILD_FUZZ)
+    foreach(source ${fuzzers})
+      get_filename_component(target ${source} NAME_WE)
+      add_executable(${target} ${source} ${objects})
+      target_link_libraries(${target} PRIVATE stretto_${name})
+      target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+      set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
+                            ${CMAKE_BINARY_DIR}/fuzz)
+    endforeach()
+  endif()
+endfunction()
+
+function(stretto_library)
+  get_property(modules GLOBAL PROPERTY STRETTO_MODULES)
+  set(objects "")
+  foreach(module ${modules})
+    list(APPEND objects $<TARGET_OBJECTS:stretto_${module}>)
+  endforeach()
+  file(GLOB faces CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/stretto/*.cc)
+  add_library(stretto STATIC ${faces} ${objects})
+  add_library(stretto::stretto ALIAS stretto)
+  set_target_properties(stretto PROPERTIES LINKER_LANGUAGE CXX)
+  target_compile_definitions(stretto PRIVATE STRETTO_VERSION="${PROJECT_VERSION}")
+  target_link_libraries(stretto PRIVATE $<BUILD_INTERFACE:stretto_options>
+                        PUBLIC fmt::fmt Threads::Threads)
+  target_link_libraries(stretto PRIVATE $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
+  target_include_directories(stretto PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>
+                             $<INSTALL_INTERFACE:include>)
+endfunction()

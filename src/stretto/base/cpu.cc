@@ -1,0 +1,165 @@
+#include "stretto/base/cpu.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <mutex>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/error.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace stretto {
+namespace {
+
+Isa detect_isa() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+                    __builtin_cpu_supports("f16c") && __builtin_cpu_supports("bmi2");
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") &&
+                      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
+  return avx512 ? Isa::kAvx512 : avx2 ? Isa::kAvx2 : Isa::kPortable;
+#else
+  return Isa::kPortable;
+#endif
+}
+
+std::string read_model() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name") || line.starts_with("Model")) {
+      if (size_t at = line.find(": "); at != std::string::npos) return line.substr(at + 2);
+    }
+  }
+  return "unknown";
+}
+
+int count_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
+}
+
+int64_t cache_bytes(int name, int64_t fallback) {
+  const long bytes = sysconf(name);
+  return bytes > 0 ? bytes : fallback;
+}
+
+#if defined(__x86_64__)
+// Twelve independent accumulators cover the latency of two FMA pipes.
+__attribute__((target("avx512f"))) void fma_loop_avx512(int64_t rounds) {
+  __m512 a[12];
+  for (auto& v : a) v = _mm512_setzero_ps();
+  __m512 x = _mm512_set1_ps(0.5f);
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (auto& v : a) {
+      v = _mm512_fmadd_ps(x, x, v);
+      asm volatile("" : "+v"(v));
+    }
+  }
+}
+
+__attribute__((target("avx2,fma"))) void fma_loop_avx2(int64_t rounds) {
+  __m256 a[12];
+  for (auto& v : a) v = _mm256_setzero_ps();
+  __m256 x = _mm256_set1_ps(0.5f);
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (auto& v : a) {
+      v = _mm256_fmadd_ps(x, x, v);
+      asm volatile("" : "+x"(v));
+    }
+  }
+}
+#endif
+
+void fma_loop_portable(int64_t rounds) {
+  using Vector = float __attribute__((vector_size(16)));
+  Vector a[12] = {};
+  Vector x = {0.5f, 0.5f, 0.5f, 0.5f};
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 12
+    for (auto& v : a) {
+      v = x * x + v;
+#if defined(__x86_64__)
+      asm volatile("" : "+x"(v));
+#else
+      asm volatile("" : "+w"(v));
+#endif
+    }
+  }
+}
+
+double measure_peak(Isa isa) {
+  void (*loop)(int64_t) = fma_loop_portable;
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) loop = fma_loop_avx512;
+  if (isa == Isa::kAvx2) loop = fma_loop_avx2;
+#endif
+  constexpr int64_t kRounds = 20000;
+  const double flops = 2.0 * 12 * isa_lanes(isa) * kRounds;
+  double best = 0;
+  for (int i = 0; i < 12; ++i) {
+    const double start = now_s();
+    loop(kRounds);
+    best = std::max(best, flops / (now_s() - start));
+  }
+  return best;
+}
+
+}  // namespace
+
+std::string_view isa_name(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512: return "avx512";
+    case Isa::kAvx2: return "avx2";
+    case Isa::kPortable: break;
+  }
+  return "portable";
+}
+
+Isa parse_isa(std::string_view name) {
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    if (name == isa_name(isa)) return isa;
+  }
+  throw_invalid("isa: expected portable, avx2 or avx512, got '{}'", name);
+}
+
+const CpuInfo& cpu_info() {
+  static const CpuInfo info{
+      .model = read_model(),
+      .isa = detect_isa(),
+      .cores = count_cores(),
+      .l1d_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
+      .l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 512 << 10),
+      .l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0),
+  };
+  return info;
+}
+
+Isa usable_isa() {
+  const char* cap = std::getenv("STRETTO_ISA");
+  if (cap == nullptr || *cap == '\0') return cpu_info().isa;
+  return std::min(parse_isa(cap), cpu_info().isa);
+}
+
+double peak_flops(Isa isa) {
+  static double peaks[3] = {};
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  double& peak = peaks[static_cast<int>(isa)];
+  if (peak == 0) peak = measure_peak(std::min(isa, cpu_info().isa));
+  return peak;
+}
+
+}  // namespace stretto

@@ -1,0 +1,42 @@
+// Files: whole-file reads, memory maps, and writes that never leave half a file behind.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace stretto {
+
+// A read-only memory map of a whole file. The bytes stay valid while any copy of the pointer lives.
+class MappedFile {
+ public:
+  // Throws FormatError naming the file when it cannot be opened or mapped.
+  static std::shared_ptr<const MappedFile> open(const std::string& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::string& path() const { return path_; }
+
+ private:
+  MappedFile() = default;
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+// Throws FormatError naming the file.
+std::string read_file(const std::string& path);
+
+// Writes to a temporary name beside `path` and renames it, so readers see the old file or the new
+// one. Throws FormatError naming the file.
+void write_file(const std::string& path, std::string_view content);
+
+// Directory for records kept between runs: $STRETTO_CACHE, else $XDG_CACHE_HOME/stretto, else
+// ~/.cache/stretto. Not created.
+std::string cache_directory();
+
+}  // namespace stretto

@@ -1,0 +1,77 @@
+// A team of exactly N threads: the caller plus N-1 workers. Workers spin while a run is open and
+// sleep on a futex outside it, because waking a sleeper costs tens of microseconds and a spin
+// hand-over about a tenth of one.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace stretto {
+
+// Meeting point of `count` threads that all arrive within microseconds; spins, then yields.
+class Barrier {
+ public:
+  explicit Barrier(int count) : count_(count) {}
+  void wait();
+  int count() const { return count_; }
+
+ private:
+  const int count_;
+  alignas(64) std::atomic<int> arrived_{0};
+  alignas(64) std::atomic<unsigned> phase_{0};
+};
+
+// What one thread of a parallel kernel knows of the team.
+struct Worker {
+  int index = 0;               // 0 .. count-1; 0 is the calling thread
+  int count = 1;
+  Barrier* barrier = nullptr;  // of `count` threads; may be null when count is 1
+
+  // All threads of the team reach this point before any goes on.
+  void sync() const {
+    if (count > 1) barrier->wait();
+  }
+};
+
+// The part [begin, end) of [0, total) that a worker owns: contiguous, sizes differ by at most
+// `grain`, boundaries are multiples of `grain`.
+struct Range {
+  int64_t begin, end;
+};
+Range split(int64_t total, const Worker& worker, int64_t grain = 1);
+
+class ThreadTeam {
+ public:
+  // Throws InvalidArgument unless 1 <= threads <= 1024. Workers start asleep.
+  explicit ThreadTeam(int threads);
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+  int size() const { return threads_; }
+
+  // Calls `body(context, worker)` once on every thread of the team, the caller being worker 0, and
+  // returns when all are done. Not reentrant; one caller at a time. No allocation, no lock: workers
+  // are woken at the start of the outermost run and sleep again some time after it ends.
+  // `body` must not throw.
+  using Body = void (*)(void* context, const Worker& worker);
+  void run(Body body, void* context);
+
+  template <typename F>
+  void run(F&& f) {
+    run([](void* context, const Worker& worker) { (*static_cast<std::decay_t<F>*>(context))(worker); },
+        &f);
+  }
+
+ private:
+  struct State;
+  void work(int index);
+
+  const int threads_;
+  std::unique_ptr<State> state_;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace stretto

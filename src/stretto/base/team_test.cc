@@ -1,0 +1,67 @@
+#include "stretto/base/team.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+
+#include "stretto/base/error.h"
+
+namespace stretto {
+namespace {
+
+TEST(ThreadTeam, EveryWorkerRunsOncePerRun) {
+  for (int threads : {1, 2, 3, 5}) {
+    ThreadTeam team(threads);
+    std::vector<std::atomic<int>> calls(threads);
+    for (int i = 0; i < 200; ++i) {
+      team.run([&](const Worker& w) {
+        ASSERT_EQ(w.count, threads);
+        calls[w.index]++;
+      });
+    }
+    for (auto& count : calls) EXPECT_EQ(count.load(), 200);
+  }
+}
+
+TEST(ThreadTeam, SyncSeparatesPhases) {
+  constexpr int kThreads = 3;
+  ThreadTeam team(kThreads);
+  for (int repeat = 0; repeat < 100; ++repeat) {
+    std::atomic<int> first{0};
+    std::atomic<bool> mixed{false};
+    team.run([&](const Worker& w) {
+      first++;
+      w.sync();
+      if (first.load() != kThreads) mixed = true;
+      w.sync();
+    });
+    EXPECT_FALSE(mixed.load());
+  }
+}
+
+TEST(ThreadTeam, RefusesSillySizes) {
+  EXPECT_THROW(ThreadTeam(0), InvalidArgument);
+  EXPECT_THROW(ThreadTeam(-4), InvalidArgument);
+}
+
+TEST(Split, CoversEverythingOnceOnGrainBoundaries) {
+  for (int64_t total : {0, 1, 7, 64, 1000}) {
+    for (int64_t grain : {1, 4, 16}) {
+      for (int count : {1, 2, 3, 8}) {
+        int64_t next = 0;
+        for (int i = 0; i < count; ++i) {
+          const Range r = split(total, Worker{i, count, nullptr}, grain);
+          EXPECT_EQ(r.begin, next);
+          EXPECT_LE(r.begin, r.end);
+          EXPECT_TRUE(r.begin >= total || r.begin % grain == 0);
+          next = r.end;
+        }
+        EXPECT_EQ(next, total);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto

@@ -1,0 +1,15 @@
+#include "stretto/kernels/conv2d/candidates.h"
+
+namespace stretto::kernels {
+namespace conv2d {
+
+// Best first; the reference is last and fits everything.
+constexpr const Row* kRows[] = {
+    &kReference,
+};
+
+}  // namespace conv2d
+
+constinit const Family kConv2d = make_family<Conv2dProblem, conv2d::kRows>("conv2d");
+
+}  // namespace stretto::kernels

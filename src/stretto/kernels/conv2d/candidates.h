@@ -1,0 +1,12 @@
+// The rows of conv2d, declared one per line; candidates.cc lists them in order of preference.
+#pragma once
+
+#include "stretto/kernels/conv2d/problem.h"
+
+namespace stretto::kernels::conv2d {
+
+using Row = Candidate<Conv2dProblem>;
+
+extern const Row kReference;  // any problem, any layout; double accumulation
+
+}  // namespace stretto::kernels::conv2d

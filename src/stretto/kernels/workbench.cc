@@ -1,0 +1,207 @@
+#include "stretto/kernels/workbench.h"
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "stretto/base/error.h"
+
+namespace stretto::kernels {
+namespace {
+
+// Storage of one tensor of the problem.
+struct Memory {
+  TensorInfo info;
+  int64_t elements = 0;
+  std::shared_ptr<std::byte[]> data;
+};
+
+struct Prepared {
+  std::shared_ptr<std::byte[]> packed, scratch;
+};
+
+Memory make_memory(const TensorInfo& info, int block) {
+  Memory memory{.info = info, .elements = storage_elements(info.shape, info.layout, block)};
+  memory.data = allocate(static_cast<size_t>(memory.elements) * dtype_bytes(info.dtype));
+  return memory;
+}
+
+void fill(Memory& memory, std::mt19937_64& random, float scale) {
+  switch (memory.info.dtype) {
+    case DType::kFloat32: {
+      std::uniform_real_distribution<float> uniform(-scale, scale);
+      auto* values = reinterpret_cast<float*>(memory.data.get());
+      for (int64_t i = 0; i < memory.elements; ++i) values[i] = uniform(random);
+      return;
+    }
+    case DType::kInt64: {
+      auto* values = reinterpret_cast<int64_t*>(memory.data.get());
+      for (int64_t i = 0; i < memory.elements; ++i) values[i] = static_cast<int64_t>(random() % 4);
+      return;
+    }
+    case DType::kInt32: {
+      auto* values = reinterpret_cast<int32_t*>(memory.data.get());
+      for (int64_t i = 0; i < memory.elements; ++i) values[i] = static_cast<int32_t>(random() % 4);
+      return;
+    }
+    default: {
+      auto* values = reinterpret_cast<uint8_t*>(memory.data.get());
+      const size_t bytes = static_cast<size_t>(memory.elements) * dtype_bytes(memory.info.dtype);
+      for (size_t i = 0; i < bytes; ++i) values[i] = static_cast<uint8_t>(random() % 2);
+    }
+  }
+}
+
+// Weights shrink with the length of the sum they enter, so that outputs stay of order one.
+float constant_scale(const TensorInfo& info) {
+  if (info.shape.size() < 2 || info.shape[0] == 0) return 1;
+  const double fan_in = static_cast<double>(element_count(info.shape)) / info.shape[0];
+  return static_cast<float>(std::sqrt(3.0 / std::max(1.0, fan_in)));
+}
+
+}  // namespace
+
+struct Workbench::State {
+  const Family& family;
+  std::vector<std::byte> problem;
+  Signature signature;
+  std::vector<Memory> inputs, constants, outputs;
+  std::map<int, Prepared> prepared;
+  std::unique_ptr<ThreadTeam> own_team;
+  ThreadTeam* team = nullptr;
+  int block = 1;
+
+  const Prepared& prepare(int row) {
+    auto [at, fresh] = prepared.try_emplace(row);
+    if (fresh) {
+      std::vector<Tensor> tensors;
+      for (const Memory& m : constants) {
+        tensors.emplace_back(m.info.dtype, m.info.shape, m.data.get(), m.data);
+      }
+      at->second.packed = allocate(family.packed_bytes(row, problem.data()));
+      at->second.scratch = allocate(family.scratch_bytes(row, problem.data()));
+      family.pack(row, problem.data(), tensors, at->second.packed.get());
+    }
+    return at->second;
+  }
+};
+
+Workbench::Workbench(const Family& family, const void* problem, uint64_t seed, ThreadTeam* team)
+    : state_(new State{.family = family, .problem = {}, .signature = family.signature(problem),
+                       .inputs = {}, .constants = {}, .outputs = {}, .prepared = {},
+                       .own_team = nullptr}) {
+  State& s = *state_;
+  const auto* bytes = static_cast<const std::byte*>(problem);
+  s.problem.assign(bytes, bytes + family.problem_bytes);
+  const Target& target = family.target(problem);
+  s.block = target.block();
+  if (team == nullptr || team->size() != target.threads) {
+    s.own_team = std::make_unique<ThreadTeam>(target.threads);
+    team = s.own_team.get();
+  }
+  s.team = team;
+  std::mt19937_64 random(seed);
+  for (const TensorInfo& info : s.signature.inputs) {
+    s.inputs.push_back(make_memory(info, s.block));
+    fill(s.inputs.back(), random, 1);
+  }
+  for (const TensorInfo& info : s.signature.constants) {
+    s.constants.push_back(make_memory(info, s.block));
+    fill(s.constants.back(), random, constant_scale(info));
+  }
+  for (const TensorInfo& info : s.signature.outputs) {
+    s.outputs.push_back(make_memory(info, s.block));
+  }
+}
+
+Workbench::~Workbench() = default;
+
+std::span<float> Workbench::input(int i) {
+  Memory& m = state_->inputs.at(i);
+  return {reinterpret_cast<float*>(m.data.get()), static_cast<size_t>(m.elements)};
+}
+
+std::span<float> Workbench::constant(int i) {
+  state_->prepared.clear();
+  Memory& m = state_->constants.at(i);
+  return {reinterpret_cast<float*>(m.data.get()), static_cast<size_t>(m.elements)};
+}
+
+std::span<const float> Workbench::output(int i) const {
+  const Memory& m = state_->outputs.at(i);
+  return {reinterpret_cast<const float*>(m.data.get()), static_cast<size_t>(m.elements)};
+}
+
+void Workbench::run(int row) {
+  State& s = *state_;
+  const Prepared& prepared = s.prepare(row);
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  for (const Memory& m : s.inputs) inputs.push_back(m.data.get());
+  for (const Memory& m : s.outputs) outputs.push_back(m.data.get());
+  const Args args{inputs, outputs, prepared.packed.get(), prepared.scratch.get()};
+  s.team->run([&](const Worker& worker) { s.family.run(row, s.problem.data(), args, worker); });
+}
+
+Difference Workbench::check(int row) {
+  State& s = *state_;
+  const auto poison = [&] {
+    for (Memory& m : s.outputs) {
+      std::memset(m.data.get(), 0x7f, static_cast<size_t>(m.elements) * dtype_bytes(m.info.dtype));
+    }
+  };
+  std::vector<std::vector<std::byte>> expected;
+  poison();
+  run(s.family.rows - 1);
+  for (const Memory& m : s.outputs) {
+    const size_t bytes = static_cast<size_t>(m.elements) * dtype_bytes(m.info.dtype);
+    expected.emplace_back(m.data.get(), m.data.get() + bytes);
+  }
+  poison();
+  run(row);
+  Difference worst;
+  for (size_t i = 0; i < s.outputs.size(); ++i) {
+    const Memory& m = s.outputs[i];
+    const bool padded = m.info.layout == Layout::kBlocked && m.info.shape[1] % s.block != 0;
+    const int64_t channels = padded ? m.info.shape[1] : 0;
+    const int64_t plane = padded ? m.info.shape[2] * m.info.shape[3] : 1;
+    const int64_t blocks = padded ? (channels + s.block - 1) / s.block : 1;
+    const auto real = [&](int64_t at) {
+      if (!padded) return true;
+      return at / (s.block * plane) % blocks * s.block + at % s.block < channels;
+    };
+    const auto value = [&](const std::byte* base, int64_t at) -> double {
+      const std::byte* p = base + at * static_cast<int64_t>(dtype_bytes(m.info.dtype));
+      if (m.info.dtype == DType::kFloat32) return *reinterpret_cast<const float*>(p);
+      return Tensor(m.info.dtype, {1}, p, nullptr).as_doubles()[0];
+    };
+    double largest = 0;
+    for (int64_t at = 0; at < m.elements; ++at) {
+      const double e = value(expected[i].data(), at);
+      if (real(at) && std::isfinite(e)) largest = std::max(largest, std::fabs(e));
+    }
+    for (int64_t at = 0; at < m.elements; ++at) {
+      if (!real(at)) continue;
+      const double e = value(expected[i].data(), at), g = value(m.data.get(), at);
+      if (e == g || (std::isnan(e) && std::isnan(g))) continue;
+      double difference = std::fabs(e - g) / std::max(largest, 1e-30);
+      if (!std::isfinite(difference)) difference = std::numeric_limits<double>::infinity();
+      if (difference > worst.relative_to_max) worst = {difference, at, g, e};
+    }
+  }
+  return worst;
+}
+
+std::vector<double> Workbench::time(std::span<const int> rows, const tune::MeasureOptions& options) {
+  std::vector<tune::Trial> trials;
+  for (int row : rows) {
+    state_->prepare(row);
+    trials.push_back({std::string(state_->family.row_name(row)), [this, row] { run(row); }});
+  }
+  return tune::measure(trials, options);
+}
+
+const Signature& Workbench::signature() const { return state_->signature; }
+
+}  // namespace stretto::kernels

@@ -1,0 +1,36 @@
+#include "stretto/tune/measure.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "stretto/base/clock.h"
+
+namespace stretto::tune {
+
+std::vector<double> measure(std::span<const Trial> trials, const MeasureOptions& options) {
+  std::vector<double> best(trials.size(), std::numeric_limits<double>::infinity());
+  const double start = now_s();
+  double fastest = std::numeric_limits<double>::infinity();
+  for (int round = 0;; ++round) {
+    for (size_t i = 0; i < trials.size(); ++i) {
+      if (round > 0 && best[i] > options.hopeless * fastest) continue;
+      // The first execution of a round refills the caches that the previous trial took.
+      trials[i].run();
+      const double begin = now_s();
+      trials[i].run();
+      best[i] = std::min(best[i], now_s() - begin);
+      fastest = std::min(fastest, best[i]);
+    }
+    if (round + 1 >= options.min_rounds && now_s() - start > options.budget_s) return best;
+  }
+}
+
+int choose(std::span<const double> seconds, int preferred, double margin) {
+  if (seconds.empty()) return -1;
+  const int fastest =
+      static_cast<int>(std::min_element(seconds.begin(), seconds.end()) - seconds.begin());
+  if (preferred >= 0 && seconds[preferred] <= seconds[fastest] * (1 + margin)) return preferred;
+  return fastest;
+}
+
+}  // namespace stretto::tune

@@ -1,0 +1,31 @@
+// Timing several ways of doing the same thing fairly: interleaved, minimum of many, on noisy machines.
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace stretto::tune {
+
+// One thing to time. `run` performs one execution.
+struct Trial {
+  std::string name;
+  std::function<void()> run;
+};
+
+struct MeasureOptions {
+  double budget_s = 0.05;    // for all trials together; every trial runs at least twice
+  int min_rounds = 3;        // interleaved rounds even when the budget is spent, unless hopeless
+  double hopeless = 3.0;     // a trial slower than this times the best after one round is dropped
+};
+
+// Best seconds per execution of each trial, in order. Rounds go through all trials in turn, so a
+// disturbance hits all of them alike; the minimum discards it.
+std::vector<double> measure(std::span<const Trial> trials, const MeasureOptions& options);
+
+// Index of the fastest, but `preferred` when it is within `margin` of it: near-ties must not flip
+// choices from run to run. -1 for an empty list.
+int choose(std::span<const double> seconds, int preferred, double margin = 0.03);
+
+}  // namespace stretto::tune
