@@ -1,0 +1,64 @@
+#include "stretto/ir/graph.h"
+
+#include <gtest/gtest.h>
+
+#include "stretto/base/error.h"
+
+namespace stretto::ir {
+namespace {
+
+Graph chain() {  // x -> a -> b -> y, with a dead branch at a
+  Graph g;
+  g.name = "chain";
+  const ValueId x = g.add_value("x", DType::kFloat32, Shape{2, 3});
+  g.inputs = {x};
+  const ValueId a = g.add_value("a"), b = g.add_value("b"), dead = g.add_value("dead");
+  g.add_node("Identity", {x}, {a});
+  g.add_node("Identity", {a}, {b});
+  g.add_node("Identity", {a}, {dead});
+  g.outputs = {b};
+  return g;
+}
+
+TEST(Graph, InfersAndVerifies) {
+  Graph g = chain();
+  infer(g);
+  verify(g);
+  EXPECT_EQ(*g.value(g.outputs[0]).shape, (Shape{2, 3}));
+}
+
+TEST(Graph, RemovesTheDeadAndRenumbers) {
+  Graph g = chain();
+  EXPECT_EQ(remove_dead(g), 1);
+  EXPECT_EQ(g.nodes.size(), 2u);
+  EXPECT_EQ(g.values.size(), 3u);
+  infer(g);
+  verify(g);
+}
+
+TEST(Graph, SortsAndNamesCycles) {
+  Graph g = chain();
+  std::swap(g.nodes[0], g.nodes[1]);
+  EXPECT_THROW(verify(g), InternalError);
+  sort(g);
+  verify(g);
+  g.nodes[0].inputs[0] = g.nodes[1].outputs[0];
+  EXPECT_THROW(sort(g), InvalidArgument);
+}
+
+TEST(Graph, ReplacedOutputsKeepTheirName) {
+  Graph g = chain();
+  replace_uses(g, g.outputs[0], g.nodes[0].outputs[0]);
+  EXPECT_EQ(g.value(g.outputs[0]).name, "b");
+  remove_dead(g);
+  verify(g);
+}
+
+TEST(Graph, NamesStayUnique) {
+  Graph g = chain();
+  EXPECT_EQ(g.value(g.add_value("a")).name, "a_1");
+  EXPECT_EQ(g.value(g.add_value("")).name, "value");
+}
+
+}  // namespace
+}  // namespace stretto::ir

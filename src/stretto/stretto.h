@@ -1,0 +1,150 @@
+// Stretto's public C++ face: optimise a model, save it, load it, run it.
+//
+//   stretto::Model model = stretto::optimize("resnet50.onnx");
+//   model.save("resnet50.stretto");
+//
+//   stretto::Session session(stretto::load("resnet50.stretto"));
+//   std::vector<stretto::Tensor> y = session.run({x});
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/base/error.h"
+#include "stretto/tensor/tensor.h"
+
+namespace stretto {
+
+// One input or output of a model.
+struct TensorSpec {
+  std::string name;
+  DType dtype;
+  Shape shape;
+};
+
+struct OptimizeOptions {
+  // lossless: fp32 throughout.
+  std::string level = "lossless";
+  // strict: errors of plain fp32 sums. default: Winograd F(4,3) too. fast: anything that checks out.
+  std::string accuracy = "default";
+  // Threads a session of this model uses; 0: every core this process may run on.
+  int threads = 0;
+  // How long to search for the fastest kernels: "off" (records and built-in order), "quick",
+  // "full", or a number of seconds.
+  std::string tune = "quick";
+  // Dimensions for inputs whose file leaves them open, by input name.
+  std::map<std::string, Shape> shapes;
+  // Data to check and time with, by input name; made up (and said so in the report) when empty.
+  std::map<std::string, Tensor> inputs;
+  // Names of passes or rules not to apply; see list_passes().
+  std::set<std::string> disabled_passes;
+  // Kernel to use for an operator family ("conv2d") or a node, whatever was measured. It is an error
+  // when that kernel does not fit.
+  std::map<std::string, std::string> forced_kernels;
+  // File of remembered choices; empty: the user's own (see docs/options.md). "none": no file.
+  std::string record;
+  // Compare the result with the double-precision reference on the inputs above. Throws InternalError
+  // when an output is off by more than the accuracy class allows.
+  bool verify = true;
+  // Also time the unoptimised model, each operator, and memory, for the report.
+  bool profile = true;
+  // Called now and then with what is going on and how much of it is done (0 to 1).
+  std::function<void(std::string_view stage, double fraction)> progress;
+};
+
+// An optimised model: immutable, cheap to copy, safe to share between threads.
+class Model {
+ public:
+  struct State;
+  explicit Model(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+
+  const std::string& name() const;
+  const std::vector<TensorSpec>& inputs() const;
+  const std::vector<TensorSpec>& outputs() const;
+  int threads() const;        // that it was optimised for
+  int64_t weight_bytes() const;  // of packed weights, shared by all sessions
+  int64_t memory_bytes() const;  // of one session's activations and scratch
+
+  // Writes the artefact (docs/formats/artefact.md). Throws FormatError naming the file.
+  void save(const std::string& path) const;
+
+  // How it was made and what was measured, as JSON (docs/formats/report.md) and as one self-contained
+  // HTML page. A model that was loaded carries the report of its making.
+  std::string report_json() const;
+  std::string report_html() const;
+
+  const State& state() const { return *state_; }
+
+ private:
+  std::shared_ptr<const State> state_;
+};
+
+// Reads an ONNX file, optimises it for this machine. Throws FormatError, Unsupported,
+// InvalidArgument; the text names node and file.
+Model optimize(const std::string& path, const OptimizeOptions& options = {});
+// The same for a serialised ONNX model in memory; `name` stands for the file in messages, and external
+// data is looked for in `folder` (none when empty).
+Model optimize(std::span<const std::byte> onnx, const std::string& name, const std::string& folder,
+               const OptimizeOptions& options = {});
+
+// Maps an artefact. When it holds no program for this machine's instruction set, the portable graph
+// inside is compiled with the built-in order. Throws FormatError for a truncated or altered file.
+Model load(const std::string& path);
+
+// Runs a model. run() may be called from several threads at once; each concurrent caller gets its own
+// activations and thread team, made on first use and kept. Weights are shared.
+class Session {
+ public:
+  // threads 0: what the model was optimised for.
+  explicit Session(Model model, int threads = 0);
+  ~Session();
+  Session(Session&&) noexcept;
+
+  const Model& model() const;
+
+  // Copies in, runs, copies out. Throws InvalidArgument naming the input on a wrong type or shape.
+  std::vector<Tensor> run(std::span<const Tensor> inputs);
+  std::vector<Tensor> run(std::initializer_list<Tensor> inputs) {
+    return run(std::span<const Tensor>(inputs.begin(), inputs.size()));
+  }
+
+  // The same on dense row-major memory of the caller, in model order. After the first call it
+  // allocates nothing and takes no lock.
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Runs the model as the reference does: node by node, in double precision. Slow.
+std::vector<Tensor> run_reference(const std::string& onnx_path, const OptimizeOptions& options,
+                                  std::span<const Tensor> inputs);
+
+// Passes in the order they run: name and one line of what each does.
+std::vector<std::pair<std::string, std::string>> list_passes();
+
+// The model before and after the passes in Stretto's text form, and which rule fired where.
+struct Inspection {
+  std::string before, after;
+  struct Fired {
+    std::string pass, rule, node;
+  };
+  std::vector<Fired> fired;
+};
+Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options = {});
+
+// Finds the rewrite that changes the result: applies the passes one rule application at a time and compares
+// with the reference. Returns a text for people; empty when no rewrite moves any output by more
+// than `tolerance` of its largest value.
+std::string bisect(const std::string& onnx_path, const OptimizeOptions& options, double tolerance);
+
+std::string_view version();  // "0.1.0"
+
+}  // namespace stretto
