@@ -21,6 +21,10 @@
 // Keep AVX-512 (F, BW, CD, DQ, VL), AVX2 (with FMA, F16C, BMI2) and the baseline.
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | (HWY_AVX3_DL >> 1) | (HWY_AVX3_DL >> 2) | (HWY_AVX3_DL >> 3))
 
+// GCC before 12.3 miscompiles high halves of integer products in Highway's emulated 128-bit vectors, for
+// which Highway falls back to one lane. We need the four lanes and no such product.
+#define HWY_BROKEN_EMU128 0
+
 #include <hwy/base.h>
 #include <hwy/detect_targets.h>
 
