@@ -7,6 +7,7 @@ namespace stretto::kernels::conv2d {
 
 using Row = Candidate<Conv2dProblem>;
 
+extern const Row kGemm1x1;    // pointwise on the blocked layout: packed matrix product
 extern const Row kReference;  // any problem, any layout; double accumulation
 
 }  // namespace stretto::kernels::conv2d

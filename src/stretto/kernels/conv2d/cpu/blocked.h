@@ -1,0 +1,42 @@
+// What the convolution rows on the blocked layout share.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "stretto/kernels/conv2d/problem.h"
+#include "stretto/kernels/simd/grid.h"
+#include "stretto/kernels/simd/tile.h"
+
+namespace stretto::kernels::conv2d {
+
+inline int64_t blocks_of(int64_t channels, int64_t block) { return (channels + block - 1) / block; }
+
+// Panels of output blocks for tiles of about `rows` rows: two vectors wide, where most rows fit the
+// registers; wider when there are so few rows that a two-wide tile would wait for its own sums.
+inline Panels choose_panels(const TileSet& set, int64_t out_blocks, int64_t rows) {
+  if (rows <= set.max_rows[4]) return {out_blocks, 4, 4};
+  if (rows <= set.max_rows[3]) return {out_blocks, 3, 4};
+  return {out_blocks, 2, 3};
+}
+
+// Writes bias (zero without one) padded to whole blocks; returns the end.
+inline float* pack_bias(const Conv2dProblem& p, std::span<const Tensor> constants, float* out) {
+  const int64_t block = p.target.block(), outputs = blocks_of(p.k, block) * block;
+  for (int64_t k = 0; k < outputs; ++k) {
+    out[k] = p.epilogue.bias && k < p.k ? constants[1].values<float>()[k] : 0;
+  }
+  return out + outputs;
+}
+
+// Runs the last part of a reduction: c is the offset of the tile in the output and in the residual.
+inline void run_tile(const TileSet& set, Tile& tile, const Epilogue& e, const Args& args, int64_t c,
+                     int rows, int vectors, bool finish) {
+  const float* residual = e.residual ? static_cast<const float*>(args.inputs[1]) + c : nullptr;
+  tile.c = static_cast<float*>(args.outputs[0]) + c;
+  tile.residual = finish && e.residual_after_activation ? nullptr : residual;
+  set.run[vectors][rows](tile);
+  if (finish) set.finish(e, tile.c, tile.c_row, tile.c_vector, rows, vectors, residual);
+}
+
+}  // namespace stretto::kernels::conv2d

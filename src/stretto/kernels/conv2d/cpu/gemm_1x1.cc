@@ -1,0 +1,171 @@
+// Pointwise convolution as a matrix product on the blocked layout: pixels x channels times channels x
+// outputs. Rows of A are pixels (a vector of channels each), so nothing is rearranged at run time.
+//
+// Order of work: a block of pixels that fits L2 / panel of weights (reused by every tile of the
+// block) / tile. A panel and the pixel block stay in L2 (a tile needs 128 B of weights per 14 cycles),
+// so the limit is the multiply-add rate; with few pixels it is the stream of weights from memory.
+#include <algorithm>
+#include <cstring>
+
+#include "stretto/base/cpu.h"
+#include "stretto/kernels/conv2d/candidates.h"
+#include "stretto/kernels/conv2d/cpu/blocked.h"
+#include "stretto/kernels/simd/grid.h"
+#include "stretto/kernels/simd/tile.h"
+
+namespace stretto::kernels::conv2d {
+namespace {
+
+// Strided problems become dense ones by gathering the pixels that count into scratch.
+bool gathers(const Conv2dProblem& p) { return p.stride_h != 1 || p.stride_w != 1; }
+
+// Strides in elements. A batch of 1x1 maps is one image whose pixels are the batch.
+struct Plan {
+  int64_t images, pixels, in_blocks, out_blocks;
+  int64_t in_image, in_pixel, in_block;
+  int64_t out_image, out_pixel, out_block;
+  Panels panels;
+};
+
+Plan make_plan(const Conv2dProblem& p) {
+  const int64_t block = p.target.block(), plane = p.out_h() * p.out_w();
+  const int64_t in_blocks = blocks_of(p.c, block), out_blocks = blocks_of(p.k, block);
+  Plan plan{.images = p.n, .pixels = plane, .in_blocks = in_blocks, .out_blocks = out_blocks,
+            .in_image = in_blocks * plane * block, .in_pixel = block, .in_block = plane * block,
+            .out_image = out_blocks * plane * block, .out_pixel = block, .out_block = plane * block,
+            .panels = {0, 1, 1}};
+  if (plane == 1) {
+    plan.images = 1;
+    plan.pixels = p.n;
+    plan.in_pixel = plan.in_image;
+    plan.out_pixel = plan.out_image;
+  }
+  plan.panels = choose_panels(tile_set(p.target.isa), out_blocks, plan.pixels);
+  return plan;
+}
+
+Fit fits(const Conv2dProblem& p) {
+  if (p.kernel_h != 1 || p.kernel_w != 1) return Fit::no("kernel is not 1x1");
+  if (p.pad_top | p.pad_left | p.pad_bottom | p.pad_right) return Fit::no("padded");
+  if (p.groups != 1) return Fit::no("grouped");
+  if (p.x_layout != Layout::kBlocked || p.y_layout != Layout::kBlocked) {
+    return Fit::no("needs blocked input and output");
+  }
+  const Plan plan = make_plan(p);
+  // Padding lanes of the last output block are computed for nothing; few pixels stream the weights.
+  const double block = p.target.block(), pixels = static_cast<double>(plan.pixels * plan.images);
+  const double useful = p.k / (static_cast<double>(plan.out_blocks) * block);
+  const double reuse = pixels / (pixels + 6);
+  const double depth = p.c / (p.c + 6.0);
+  return Fit::yes(0.97 * useful * reuse * depth);
+}
+
+size_t packed_bytes(const Conv2dProblem& p) {
+  const int64_t block = p.target.block();
+  const int64_t outputs = blocks_of(p.k, block) * block;
+  return static_cast<size_t>(outputs * (p.c + 1)) * sizeof(float);
+}
+
+// bias [outputs], then per panel [c][panel outputs].
+void pack(const Conv2dProblem& p, std::span<const Tensor> constants, std::byte* packed) {
+  const Plan plan = make_plan(p);
+  const int64_t block = p.target.block();
+  float* out = reinterpret_cast<float*>(packed);
+  out = pack_bias(p, constants, out);
+  const auto weight = constants[0].values<float>();
+  for (int64_t panel = 0; panel < plan.panels.count; ++panel) {
+    const int64_t k0 = plan.panels.begin(panel) * block;
+    const int64_t width = plan.panels.vectors(panel) * block;
+    for (int64_t c = 0; c < p.c; ++c) {
+      for (int64_t j = 0; j < width; ++j) *out++ = k0 + j < p.k ? weight[(k0 + j) * p.c + c] : 0;
+    }
+  }
+}
+
+size_t scratch_bytes(const Conv2dProblem& p) {
+  if (!gathers(p)) return 0;
+  const int64_t block = p.target.block();
+  return static_cast<size_t>(p.n * blocks_of(p.c, block) * block * p.out_h() * p.out_w()) *
+         sizeof(float);
+}
+
+// Copies the pixels that a strided problem reads to x' [n][blocks][out_h][out_w][block].
+void gather(const Conv2dProblem& p, const float* x, float* to, const Worker& worker) {
+  const int64_t block = p.target.block(), rows = p.out_h(), columns = p.out_w();
+  const Range range = split(p.n * blocks_of(p.c, block) * rows, worker);
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    const int64_t plane = i / rows, y = i % rows;
+    const float* from = x + (plane * p.h + y * p.stride_h) * p.w * block;
+    for (int64_t c = 0; c < columns; ++c) {
+      std::memcpy(to + (i * columns + c) * block, from + c * p.stride_w * block,
+                  static_cast<size_t>(block) * sizeof(float));
+    }
+  }
+  worker.sync();
+}
+
+void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
+  const Plan plan = make_plan(p);
+  const TileSet& set = tile_set(p.target.isa);
+  const int64_t block = p.target.block();
+  const float* x = static_cast<const float*>(args.inputs[0]);
+  if (gathers(p)) {
+    gather(p, x, reinterpret_cast<float*>(args.scratch), worker);
+    x = reinterpret_cast<const float*>(args.scratch);
+  }
+  const float* bias = reinterpret_cast<const float*>(args.packed);
+  const float* weights = bias + plan.out_blocks * block;
+  const bool finish = !tile_applies(p.epilogue.activation);
+
+  Tile tile;
+  set_epilogue(tile, p.epilogue);
+  tile.taps = &kNoTap;
+  tile.a_row = plan.in_pixel;
+  tile.a_group = plan.in_block;
+  tile.groups = static_cast<int32_t>(plan.in_blocks);
+  tile.steps = static_cast<int32_t>(block);
+  tile.last_steps = static_cast<int32_t>(p.c - (plan.in_blocks - 1) * block);
+  tile.c_row = plan.out_pixel;
+  tile.c_vector = plan.out_block;
+
+  const GridPart part = split_grid(plan.images * plan.pixels, plan.panels.count, worker,
+                                   plan.images * plan.in_image, p.c * p.k);
+  const int64_t l2_pixels = std::clamp<int64_t>(
+      cpu_info().l2_bytes / 2 / (plan.in_blocks * block * 4), TileSet::kMaxRows, 1 << 20);
+  for (int64_t at = part.rows.begin; at < part.rows.end;) {
+    const int64_t image = at / plan.pixels, first = at % plan.pixels;
+    const int64_t count = std::min(plan.pixels - first, part.rows.end - at);
+    const EvenTiles chunks(count, static_cast<int>(l2_pixels));
+    for (int64_t chunk = 0; chunk < chunks.tiles; ++chunk) {
+      const int64_t begin = first + chunks.begin(chunk), end = first + chunks.begin(chunk + 1);
+      for (int64_t panel = part.columns.begin; panel < part.columns.end; ++panel) {
+        const int64_t k_block = plan.panels.begin(panel);
+        const int vectors = static_cast<int>(plan.panels.vectors(panel));
+        tile.b = weights + k_block * block * p.c;
+        tile.b_group = vectors * block * block;
+        tile.bias = bias + k_block * block;
+        const EvenTiles tiles(end - begin, set.max_rows[vectors]);
+        for (int64_t t = 0; t < tiles.tiles; ++t) {
+          const int64_t pixel = begin + tiles.begin(t);
+          const int rows = static_cast<int>(begin + tiles.begin(t + 1) - pixel);
+          tile.a = x + image * plan.in_image + pixel * plan.in_pixel;
+          const int64_t c =
+              image * plan.out_image + k_block * plan.out_block + pixel * plan.out_pixel;
+          run_tile(set, tile, p.epilogue, args, c, rows, vectors, finish);
+        }
+      }
+    }
+    at += count;
+  }
+}
+
+}  // namespace
+
+const Row kGemm1x1{.name = "gemm_1x1",
+                   .fits = fits,
+                   .packed_bytes = packed_bytes,
+                   .pack = pack,
+                   .scratch_bytes = scratch_bytes,
+                   .run = run};
+
+}  // namespace stretto::kernels::conv2d

@@ -1,0 +1,52 @@
+// How a team shares the tiles of a matrix product.
+#pragma once
+
+#include <cstdint>
+
+#include "stretto/base/team.h"
+
+namespace stretto::kernels {
+
+// A rectangle of rows x columns of some grid of equal work units.
+struct GridPart {
+  Range rows, columns;
+};
+
+// This worker's part of `rows` x `columns` units: of all ways to write the team as a product, the one
+// whose busiest worker has least. Ties are decided by what workers would otherwise all read: rows are
+// divided first when `row_bytes` (A, all rows) exceeds `column_bytes` (B, all columns), else columns.
+inline GridPart split_grid(int64_t rows, int64_t columns, const Worker& worker, int64_t row_bytes,
+                           int64_t column_bytes) {
+  int best = 1;
+  int64_t least = INT64_MAX;
+  for (int i = 1; i <= worker.count; ++i) {
+    const int across = row_bytes > column_bytes ? i : worker.count + 1 - i;
+    if (worker.count % across != 0) continue;
+    const int64_t down = worker.count / across;
+    const int64_t load = ((rows + down - 1) / down) * ((columns + across - 1) / across);
+    if (load < least) {
+      least = load;
+      best = across;
+    }
+  }
+  const Worker row_worker{worker.index / best, worker.count / best};
+  const Worker column_worker{worker.index % best, best};
+  return {split(rows, row_worker), split(columns, column_worker)};
+}
+
+// `blocks` vectors of output channels or columns cut into panels of `width` vectors. What is left over
+// joins the last panel when that still is at most TileSet::kMaxVectors wide, else it is a panel of its own.
+struct Panels {
+  int64_t blocks, width, count;
+  Panels(int64_t blocks, int64_t width, int64_t widest)
+      : blocks(blocks), width(width), count((blocks + width - 1) / width) {
+    const int64_t rest = blocks % width;
+    if (rest != 0 && count > 1 && width + rest <= widest) --count;
+  }
+  int64_t begin(int64_t panel) const { return panel * width; }
+  int64_t vectors(int64_t panel) const {
+    return panel + 1 == count ? blocks - panel * width : width;
+  }
+};
+
+}  // namespace stretto::kernels

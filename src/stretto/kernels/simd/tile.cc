@@ -1,0 +1,221 @@
+#include "stretto/kernels/simd/tile.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stretto/kernels/simd/tile.cc"
+#include "stretto/kernels/simd/targets.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <utility>
+
+#include "stretto/kernels/simd/activation-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace stretto::kernels::HWY_NAMESPACE {
+namespace {
+
+// 32 vector registers hold 28 sums, two vectors of B and a broadcast; 16 hold 12 sums. Index: vectors.
+#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
+constexpr int kMostRows[TileSet::kMaxVectors + 1] = {0, 14, 14, 9, 6};
+#else
+constexpr int kMostRows[TileSet::kMaxVectors + 1] = {0, 12, 6, 4, 3};
+#endif
+
+template <int kRows, int kVectors>
+void tile(const Tile& t) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  V sum[kRows][kVectors];
+  if (t.accumulate) {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        sum[r][v] = hn::LoadU(d, t.c + r * t.c_row + v * t.c_vector);
+      }
+    }
+  } else {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      const V init = t.bias ? hn::LoadU(d, t.bias + v * kLanes) : hn::Zero(d);
+#pragma GCC unroll 16
+      for (int r = 0; r < kRows; ++r) sum[r][v] = init;
+    }
+  }
+
+  // Three rows share a pointer: x86 addresses p + stride and p + 2 * stride without another register.
+  constexpr int kPointers = (kRows + 2) / 3;
+  const int64_t stride = t.a_row;
+  for (int32_t g = 0; g < t.groups; ++g) {
+    const int64_t steps = g + 1 == t.groups ? t.last_steps : t.steps;
+    for (int32_t tap = 0; tap < t.tap_count; ++tap) {
+      const float* HWY_RESTRICT b = t.b + g * t.b_group + t.taps[tap].b;
+      const float* a = t.a + g * t.a_group + t.taps[tap].a;
+      const float* p[kPointers];
+#pragma GCC unroll 8
+      for (int q = 0; q < kPointers; ++q) p[q] = a + 3 * q * stride;
+      const auto step = [&](int i) HWY_ATTR {
+        V bv[kVectors];
+#pragma GCC unroll 4
+        for (int v = 0; v < kVectors; ++v) bv[v] = hn::Load(d, b + (i * kVectors + v) * kLanes);
+#pragma GCC unroll 16
+        for (int r = 0; r < kRows; ++r) {
+          const V av = hn::Set(d, p[r / 3][(r % 3) * stride + i]);
+#pragma GCC unroll 4
+          for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(av, bv[v], sum[r][v]);
+        }
+      };
+      int64_t i = 0;
+      for (; i + 4 <= steps; i += 4) {
+        step(0);
+        step(1);
+        step(2);
+        step(3);
+        b += 4 * kVectors * kLanes;
+#pragma GCC unroll 8
+        for (int q = 0; q < kPointers; ++q) p[q] += 4;
+      }
+      for (; i < steps; ++i) {
+        step(0);
+        b += kVectors * kLanes;
+#pragma GCC unroll 8
+        for (int q = 0; q < kPointers; ++q) p[q] += 1;
+      }
+    }
+  }
+
+  const auto add_residual = [&]() HWY_ATTR {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const float* from = t.residual + r * t.c_row + v * t.c_vector;
+        sum[r][v] = hn::Add(sum[r][v], hn::LoadU(d, from));
+      }
+    }
+  };
+  if (t.residual && !t.residual_after) add_residual();
+  // The operand order of Max and Min lets a NaN sum through on x86.
+  if (t.relu) {
+    const V zero = hn::Zero(d);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Max(zero, sum[r][v]);
+    }
+  } else if (t.clamp) {
+    const V lo = hn::Set(d, t.lo), hi = hn::Set(d, t.hi);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Min(hi, hn::Max(lo, sum[r][v]));
+    }
+  }
+  if (t.residual && t.residual_after) add_residual();
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      hn::StoreU(sum[r][v], d, t.c + r * t.c_row + v * t.c_vector);
+    }
+  }
+}
+
+template <Activation kActivation>
+void finish_as(const Epilogue& e, float* c, int64_t c_row, int64_t c_vector, int rows, int vectors,
+               const float* residual) {
+  const hn::ScalableTag<float> d;
+  const auto alpha = hn::Set(d, e.alpha), beta = hn::Set(d, e.beta);
+  for (int v = 0; v < vectors; ++v) {
+    for (int r = 0; r < rows; ++r) {
+      const int64_t at = r * c_row + v * c_vector;
+      auto y = activate(d, kActivation, alpha, beta, hn::LoadU(d, c + at));
+      if (residual) y = hn::Add(y, hn::LoadU(d, residual + at));
+      hn::StoreU(y, d, c + at);
+    }
+  }
+}
+
+using Finish = decltype(TileSet::finish);
+
+template <size_t... kIndex>
+constexpr Finish pick_finish(Activation a, std::index_sequence<kIndex...>) {
+  constexpr Finish kAll[] = {&finish_as<static_cast<Activation>(kIndex)>...};
+  return kAll[static_cast<size_t>(a)];
+}
+
+void finish(const Epilogue& e, float* c, int64_t c_row, int64_t c_vector, int rows, int vectors,
+            const float* residual) {
+  constexpr size_t kActivations = static_cast<size_t>(Activation::kElu) + 1;
+  pick_finish(e.activation, std::make_index_sequence<kActivations>())(
+      e, c, c_row, c_vector, rows, vectors, e.residual_after_activation ? residual : nullptr);
+}
+
+void finish_columns(const Epilogue& e, const float* from, int64_t from_row, float* c, int64_t c_row,
+                    int rows, int columns, const float* residual) {
+  const hn::ScalableTag<float> d;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  const auto alpha = hn::Set(d, e.alpha), beta = hn::Set(d, e.beta);
+  // Masked accesses touch whole vectors on some targets; the last vector goes through the stack.
+  HWY_ALIGN float part[kLanes] = {};
+  for (int r = 0; r < rows; ++r) {
+    for (int j = 0; j < columns; j += kLanes) {
+      const int count = columns - j;
+      const float* extra_from = residual ? residual + r * c_row + j : part;
+      float* to = c + r * c_row + j;
+      if (residual && count < kLanes) {
+        for (int i = 0; i < count; ++i) part[i] = extra_from[i];
+        extra_from = part;
+      }
+      const auto extra = residual ? hn::LoadU(d, extra_from) : hn::Zero(d);
+      auto y = hn::LoadU(d, from + r * from_row + j);
+      if (!e.residual_after_activation) y = hn::Add(y, extra);
+      y = activate(d, e.activation, alpha, beta, y);
+      if (e.residual_after_activation) y = hn::Add(y, extra);
+      if (count >= kLanes) {
+        hn::StoreU(y, d, to);
+        continue;
+      }
+      hn::Store(y, d, part);
+      for (int i = 0; i < count; ++i) to[i] = part[i];
+    }
+  }
+}
+
+template <int kVectors, size_t... kIndex>
+constexpr void fill_rows(TileSet& set, std::index_sequence<kIndex...>) {
+  ((set.run[kVectors][kIndex + 1] = &tile<static_cast<int>(kIndex) + 1, kVectors>), ...);
+  set.max_rows[kVectors] = kMostRows[kVectors];
+}
+
+constexpr TileSet make_set() {
+  TileSet set;
+  set.lanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
+  fill_rows<1>(set, std::make_index_sequence<kMostRows[1]>());
+  fill_rows<2>(set, std::make_index_sequence<kMostRows[2]>());
+  fill_rows<3>(set, std::make_index_sequence<kMostRows[3]>());
+  fill_rows<4>(set, std::make_index_sequence<kMostRows[4]>());
+  set.finish = &finish;
+  set.finish_columns = &finish_columns;
+  return set;
+}
+
+}  // namespace
+
+const TileSet& get_tile_set() {
+  static constinit const TileSet set = make_set();
+  return set;
+}
+
+}  // namespace stretto::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stretto::kernels {
+
+const TileSet& tile_set(Isa isa) { return STRETTO_ISA_SELECT(isa, get_tile_set)(); }
+
+}  // namespace stretto::kernels
+#endif

@@ -1,0 +1,89 @@
+// The register tile under every matrix product and direct convolution: `rows` x `vectors` sums held in
+// registers while a reduction runs over A (one value broadcast per row) and B (packed vectors).
+// Every multiply-add is vectors-wide and every loaded value is used `rows` or `vectors` times, so a
+// tile runs at the fp32 peak as long as B comes from L2 or nearer.
+#pragma once
+
+#include <cstdint>
+
+#include "stretto/base/cpu.h"
+#include "stretto/kernels/epilogue.h"
+
+namespace stretto::kernels {
+
+// One part of a reduction: where it lies relative to Tile::a and Tile::b, in elements.
+struct Tap {
+  int64_t a, b;
+};
+
+// c[r, v] = epilogue(init + sum over group g, tap t, step i of A[r; g, t, i] * B[g, t, i; v]) with
+//   A[r; g, t, i]  at a + r * a_row + g * a_group + taps[t].a + i
+//   B[g, t, i; v]  at b + g * b_group + taps[t].b + (i * vectors + v) * lanes   (a vector)
+//   c[r, v]        at c + r * c_row + v * c_vector                              (a vector)
+// i runs over `steps`, in the last group over `last_steps`. init is c itself when `accumulate`, else
+// bias (vectors * lanes values) or zero. B is aligned to a vector, everything else to an element.
+struct Tile {
+  const float* a = nullptr;
+  int64_t a_row = 0, a_group = 0;
+  const float* b = nullptr;
+  int64_t b_group = 0;
+  const Tap* taps = nullptr;
+  int32_t tap_count = 1, groups = 1, steps = 0, last_steps = 0;
+
+  float* c = nullptr;
+  int64_t c_row = 0, c_vector = 0;
+  const float* bias = nullptr;      // null: zero
+  const float* residual = nullptr;  // strides of c; null: none
+  bool accumulate = false;
+  bool residual_after = false;  // add it after the clamp instead of before
+  bool clamp = false;           // sum = min(max(sum, lo), hi)
+  bool relu = false;            // sum = max(sum, 0)
+  float lo = 0, hi = 0;
+};
+
+// What the tiles of one instruction set offer.
+struct TileSet {
+  static constexpr int kMaxVectors = 4, kMaxRows = 14;
+  using Run = void (*)(const Tile&);
+
+  int lanes = 0;
+  int max_rows[kMaxVectors + 1] = {};          // by vectors: most rows without spilling
+  Run run[kMaxVectors + 1][kMaxRows + 1] = {};  // [vectors][rows], null beyond max_rows
+
+  // In place on a stored tile: the activation, then the residual if it comes after it. For those
+  // activations that Tile cannot apply itself.
+  void (*finish)(const Epilogue& e, float* c, int64_t c_row, int64_t c_vector, int rows, int vectors,
+                 const float* residual) = nullptr;
+  // The whole epilogue but the bias, from a dense scratch tile [rows][from_row] to `columns` columns of
+  // a plain row-major result, which need not be a whole number of vectors.
+  void (*finish_columns)(const Epilogue& e, const float* from, int64_t from_row, float* c,
+                         int64_t c_row, int rows, int columns, const float* residual) = nullptr;
+};
+
+const TileSet& tile_set(Isa isa);
+
+// The scratch `Tap` of reductions without taps.
+inline constexpr Tap kNoTap{0, 0};
+
+// Activations that Tile applies in registers; the others need TileSet::finish afterwards.
+constexpr bool tile_applies(Activation a) {
+  return a == Activation::kNone || a == Activation::kRelu || a == Activation::kClip;
+}
+
+// Sets the epilogue fields of `tile` for the last part of a reduction; pointers excepted.
+inline void set_epilogue(Tile& tile, const Epilogue& e) {
+  tile.relu = e.activation == Activation::kRelu;
+  tile.clamp = e.activation == Activation::kClip;
+  tile.lo = e.alpha;
+  tile.hi = e.beta;
+  tile.residual_after = e.residual_after_activation;
+}
+
+// `count` rows in tiles of at most `most`, as even as possible: tile t begins at begin(t).
+struct EvenTiles {
+  int64_t count, tiles;
+  EvenTiles(int64_t count, int most) : count(count), tiles((count + most - 1) / most) {}
+  int64_t begin(int64_t t) const { return t * count / tiles; }
+};
+
+}  // namespace stretto::kernels
