@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "stretto/base/team.h"
+#include "stretto/kernels/simd/tile.h"
 
 namespace stretto::kernels {
 
@@ -48,5 +49,13 @@ struct Panels {
     return panel + 1 == count ? blocks - panel * width : width;
   }
 };
+
+// Panels for products of about `rows` rows: two vectors wide, where most rows fit the
+// registers; wider when there are so few rows that a two-wide tile would wait for its own sums.
+inline Panels choose_panels(const TileSet& set, int64_t blocks, int64_t rows) {
+  if (rows <= set.max_rows[4]) return {blocks, 4, 4};
+  if (rows <= set.max_rows[3]) return {blocks, 3, 4};
+  return {blocks, 2, 3};
+}
 
 }  // namespace stretto::kernels

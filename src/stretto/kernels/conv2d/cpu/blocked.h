@@ -12,14 +12,6 @@ namespace stretto::kernels::conv2d {
 
 inline int64_t blocks_of(int64_t channels, int64_t block) { return (channels + block - 1) / block; }
 
-// Panels of output blocks for tiles of about `rows` rows: two vectors wide, where most rows fit the
-// registers; wider when there are so few rows that a two-wide tile would wait for its own sums.
-inline Panels choose_panels(const TileSet& set, int64_t out_blocks, int64_t rows) {
-  if (rows <= set.max_rows[4]) return {out_blocks, 4, 4};
-  if (rows <= set.max_rows[3]) return {out_blocks, 3, 4};
-  return {out_blocks, 2, 3};
-}
-
 // Writes bias (zero without one) padded to whole blocks; returns the end.
 inline float* pack_bias(const Conv2dProblem& p, std::span<const Tensor> constants, float* out) {
   const int64_t block = p.target.block(), outputs = blocks_of(p.k, block) * block;
