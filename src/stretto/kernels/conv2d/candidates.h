@@ -8,6 +8,7 @@ namespace stretto::kernels::conv2d {
 using Row = Candidate<Conv2dProblem>;
 
 extern const Row kGemm1x1;    // pointwise on the blocked layout: packed matrix product
+extern const Row kDirect;     // any kernel on the blocked layout, whole blocks per group
 extern const Row kReference;  // any problem, any layout; double accumulation
 
 }  // namespace stretto::kernels::conv2d

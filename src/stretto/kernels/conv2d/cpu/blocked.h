@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <span>
 
+#include "stretto/kernels/conv2d/cpu/borders.h"
 #include "stretto/kernels/conv2d/problem.h"
 #include "stretto/kernels/simd/grid.h"
 #include "stretto/kernels/simd/tile.h"
@@ -11,6 +12,13 @@
 namespace stretto::kernels::conv2d {
 
 inline int64_t blocks_of(int64_t channels, int64_t block) { return (channels + block - 1) / block; }
+
+inline Axis vertical_axis(const Conv2dProblem& p) {
+  return {p.h, p.out_h(), p.kernel_h, p.stride_h, p.dilation_h, p.pad_top};
+}
+inline Axis horizontal_axis(const Conv2dProblem& p) {
+  return {p.w, p.out_w(), p.kernel_w, p.stride_w, p.dilation_w, p.pad_left};
+}
 
 // Writes bias (zero without one) padded to whole blocks; returns the end.
 inline float* pack_bias(const Conv2dProblem& p, std::span<const Tensor> constants, float* out) {

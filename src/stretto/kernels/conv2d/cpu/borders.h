@@ -1,0 +1,61 @@
+// Splitting an output map into rectangles within which every pixel sees the same taps of the kernel,
+// so that borders need neither a padded copy of the input nor a test per pixel.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace stretto::kernels::conv2d {
+
+// One axis of a convolution.
+struct Axis {
+  int64_t in, out;
+  int64_t kernel, stride, dilation, pad;
+
+  // Taps [first(o), last(o)) of output position o fall inside the input.
+  int64_t first(int64_t o) const {
+    const int64_t at = o * stride - pad;
+    return at >= 0 ? 0 : std::min(kernel, (-at + dilation - 1) / dilation);
+  }
+  int64_t last(int64_t o) const {
+    const int64_t room = in - (o * stride - pad);
+    return room <= 0 ? 0 : std::min(kernel, (room + dilation - 1) / dilation);
+  }
+  // End of the run of positions from `o`, below `end`, that have the same taps as o.
+  int64_t run_end(int64_t o, int64_t end) const {
+    const int64_t f = first(o), l = last(o);
+    int64_t e = o + 1;
+    while (e < end && first(e) == f && last(e) == l) ++e;
+    return e;
+  }
+  // Positions that see every tap.
+  int64_t interior() const {
+    int64_t count = 0;
+    for (int64_t o = 0; o < out; ++o) count += first(o) == 0 && last(o) == kernel;
+    return count;
+  }
+};
+
+// Output rows [y, y_end) x columns [x, x_end) with taps rows [r, r_end) x columns [s, s_end); the tap
+// ranges are empty where only padding is seen.
+struct Patch {
+  int64_t y, y_end, x, x_end;
+  int64_t r, r_end, s, s_end;
+};
+
+// Calls f(patch) for the patches of output rows [begin, end), top to bottom, left to right.
+template <typename F>
+void for_patches(const Axis& vertical, const Axis& horizontal, int64_t begin, int64_t end, F&& f) {
+  for (int64_t y = begin; y < end;) {
+    const int64_t y_end = vertical.run_end(y, end);
+    for (int64_t x = 0; x < horizontal.out;) {
+      const int64_t x_end = horizontal.run_end(x, horizontal.out);
+      f(Patch{y, y_end, x, x_end, vertical.first(y), vertical.last(y), horizontal.first(x),
+              horizontal.last(x)});
+      x = x_end;
+    }
+    y = y_end;
+  }
+}
+
+}  // namespace stretto::kernels::conv2d

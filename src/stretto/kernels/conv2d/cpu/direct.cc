@@ -1,0 +1,191 @@
+// Direct convolution on the blocked layout: a register tile of neighbouring output pixels x output
+// channels, reduced over input channel blocks and taps without rearranging the input. Borders are
+// tiles of their own with fewer taps; those of the left and right edge run down the columns.
+//
+// Order of work: rows of output whose input fits L2 / panel of weights / part of the input channels
+// whose weights stay near / tile. Sums of all parts but the last wait in the output. The limit is the
+// multiply-add rate.
+#include <algorithm>
+
+#include "stretto/base/cpu.h"
+#include "stretto/kernels/conv2d/candidates.h"
+#include "stretto/kernels/conv2d/cpu/blocked.h"
+
+namespace stretto::kernels::conv2d {
+namespace {
+
+constexpr int64_t kMostTaps = 256;
+
+struct Plan {
+  int64_t block, taps;
+  int64_t in_blocks, out_blocks;  // per group
+  int64_t channels;               // input channels per group
+  Panels panels;                  // of one group
+  Axis vertical, horizontal;
+
+  int64_t panel_step(int64_t vectors) const { return vectors * block * block * taps; }
+};
+
+Plan make_plan(const Conv2dProblem& p) {
+  const int64_t block = p.target.block();
+  Plan plan{.block = block, .taps = static_cast<int64_t>(p.kernel_h) * p.kernel_w,
+            .in_blocks = blocks_of(p.c / p.groups, block),
+            .out_blocks = blocks_of(p.k / p.groups, block), .channels = p.c / p.groups,
+            .panels = {0, 1, 1}, .vertical = vertical_axis(p), .horizontal = horizontal_axis(p)};
+  const int64_t longest = std::max(plan.horizontal.interior(), plan.vertical.interior());
+  plan.panels = choose_panels(tile_set(p.target.isa), plan.out_blocks, longest);
+  return plan;
+}
+
+Fit fits(const Conv2dProblem& p) {
+  if (p.x_layout != Layout::kBlocked || p.y_layout != Layout::kBlocked) {
+    return Fit::no("needs blocked input and output");
+  }
+  const int64_t block = p.target.block();
+  if (p.groups != 1 && (p.c / p.groups % block != 0 || p.k / p.groups % block != 0)) {
+    return Fit::no("channels per group are no multiple of the block");
+  }
+  if (static_cast<int64_t>(p.kernel_h) * p.kernel_w > kMostTaps) return Fit::no("kernel too large");
+  const Plan plan = make_plan(p);
+  const double useful = static_cast<double>(p.k / p.groups) / (plan.out_blocks * block);
+  const double inner = std::max(plan.horizontal.interior(), plan.vertical.interior());
+  const double depth = static_cast<double>(plan.channels) * plan.taps;
+  return Fit::yes(0.95 * useful * inner / (inner + 1) * depth / (depth + 12));
+}
+
+size_t packed_bytes(const Conv2dProblem& p) {
+  const Plan plan = make_plan(p);
+  const int64_t outputs = plan.out_blocks * plan.block * p.groups;
+  return static_cast<size_t>(outputs * (plan.in_blocks * plan.block * plan.taps + 1)) * sizeof(float);
+}
+
+// bias [outputs], then per group and panel [in block][tap][lane of it][panel outputs].
+void pack(const Conv2dProblem& p, std::span<const Tensor> constants, std::byte* packed) {
+  const Plan plan = make_plan(p);
+  float* out = pack_bias(p, constants, reinterpret_cast<float*>(packed));
+  const auto weight = constants[0].values<float>();
+  const int64_t outputs = p.k / p.groups;
+  for (int64_t group = 0; group < p.groups; ++group) {
+    for (int64_t panel = 0; panel < plan.panels.count; ++panel) {
+      const int64_t k0 = plan.panels.begin(panel) * plan.block;
+      const int64_t width = plan.panels.vectors(panel) * plan.block;
+      for (int64_t c0 = 0; c0 < plan.in_blocks * plan.block; c0 += plan.block) {
+        for (int64_t tap = 0; tap < plan.taps; ++tap) {
+          for (int64_t c = c0; c < c0 + plan.block; ++c) {
+            for (int64_t k = k0; k < k0 + width; ++k) {
+              const bool real = k < outputs && c < plan.channels;
+              const int64_t row = (group * outputs + k) * plan.channels + c;
+              *out++ = real ? weight[row * plan.taps + tap] : 0;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// Fills `taps` with those that `patch` sees, relative to the input pixel under tap 0; returns how many.
+int list_taps(const Conv2dProblem& p, const Plan& plan, const Patch& patch, int vectors, Tap* taps) {
+  int count = 0;
+  for (int64_t r = patch.r; r < patch.r_end; ++r) {
+    for (int64_t s = patch.s; s < patch.s_end; ++s) {
+      taps[count++] = {(r * p.dilation_h * p.w + s * p.dilation_w) * plan.block,
+                       (r * p.kernel_w + s) * plan.block * plan.block * vectors};
+    }
+  }
+  return count;
+}
+
+void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
+  const Plan plan = make_plan(p);
+  const TileSet& set = tile_set(p.target.isa);
+  const int64_t block = plan.block, out_h = plan.vertical.out, out_w = plan.horizontal.out;
+  const float* x = static_cast<const float*>(args.inputs[0]);
+  const float* bias = reinterpret_cast<const float*>(args.packed);
+  const float* weights = bias + plan.out_blocks * block * p.groups;
+  const bool finish = !tile_applies(p.epilogue.activation);
+  const int64_t in_plane = p.h * p.w * block, out_plane = out_h * out_w * block;
+
+  Tile tile;
+  Tap taps[kMostTaps];
+  tile.taps = taps;
+  tile.a_group = in_plane;
+  tile.c_vector = out_plane;
+  const int64_t all_in = plan.in_blocks * p.groups, all_out = plan.out_blocks * p.groups;
+  const GridPart grid =
+      split_grid(p.n * out_h, plan.panels.count * p.groups, worker, p.n * all_in * in_plane,
+                 all_out * block * plan.in_blocks * block * plan.taps);
+  const int64_t row_bytes = p.stride_h * p.w * plan.in_blocks * block * 4;
+  const int64_t block_rows = std::clamp<int64_t>(cpu_info().l2_bytes / 2 / row_bytes, 4, 1 << 20);
+  for (int64_t at = grid.rows.begin; at < grid.rows.end;) {
+    const int64_t image = at / out_h, first = at % out_h;
+    const int64_t count = std::min(out_h - first, grid.rows.end - at);
+    const EvenTiles row_blocks(count, static_cast<int>(block_rows));
+    at += count;
+    for (int64_t rows = 0; rows < row_blocks.tiles; ++rows) {
+      const int64_t y_begin = first + row_blocks.begin(rows);
+      const int64_t y_end = first + row_blocks.begin(rows + 1);
+      for (int64_t column = grid.columns.begin; column < grid.columns.end; ++column) {
+        const int64_t group = column / plan.panels.count, panel = column % plan.panels.count;
+        const int vectors = static_cast<int>(plan.panels.vectors(panel));
+        const int64_t k_block = group * plan.out_blocks + plan.panels.begin(panel);
+        const float* panel_weights = weights + k_block * plan.in_blocks * plan.panel_step(1);
+        tile.bias = bias + k_block * block;
+        tile.b_group = plan.panel_step(vectors);
+        const EvenTiles parts(plan.in_blocks,
+                              static_cast<int>(std::max<int64_t>(
+                                  1, cpu_info().l2_bytes / 4 / (tile.b_group * 4))));
+        for (int64_t part = 0; part < parts.tiles; ++part) {
+          const int64_t c_block = parts.begin(part), c_end = parts.begin(part + 1);
+          const bool last = part + 1 == parts.tiles;
+          const float* in = x + (image * all_in + group * plan.in_blocks + c_block) * in_plane;
+          tile.b = panel_weights + c_block * tile.b_group;
+          tile.groups = static_cast<int32_t>(c_end - c_block);
+          tile.steps = static_cast<int32_t>(block);
+          tile.last_steps =
+              static_cast<int32_t>(std::min(block, plan.channels - (c_end - 1) * block));
+          tile.accumulate = part != 0;
+          tile.relu = tile.clamp = false;
+          if (last) set_epilogue(tile, p.epilogue);
+          for_patches(plan.vertical, plan.horizontal, y_begin, y_end, [&](const Patch& patch) {
+            tile.tap_count = list_taps(p, plan, patch, vectors, taps);
+            const int64_t height = patch.y_end - patch.y, width = patch.x_end - patch.x;
+            const bool down = height > width;
+            tile.a_row = (down ? p.stride_h * p.w : p.stride_w) * block;
+            tile.c_row = (down ? out_w : 1) * block;
+            const EvenTiles tiles(down ? height : width, set.max_rows[vectors]);
+            for (int64_t line = 0; line < (down ? width : height); ++line) {
+              for (int64_t t = 0; t < tiles.tiles; ++t) {
+                const int64_t y = patch.y + (down ? tiles.begin(t) : line);
+                const int64_t x0 = patch.x + (down ? line : tiles.begin(t));
+                const int pixels = static_cast<int>(tiles.begin(t + 1) - tiles.begin(t));
+                tile.a = in + ((y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left) *
+                                  block;
+                const int64_t c =
+                    (image * all_out + k_block) * out_plane + (y * out_w + x0) * block;
+                if (last) {
+                  run_tile(set, tile, p.epilogue, args, c, pixels, vectors, finish);
+                } else {
+                  tile.c = static_cast<float*>(args.outputs[0]) + c;
+                  tile.residual = nullptr;
+                  set.run[vectors][pixels](tile);
+                }
+              }
+            }
+          });
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+const Row kDirect{.name = "direct",
+                  .fits = fits,
+                  .packed_bytes = packed_bytes,
+                  .pack = pack,
+                  .scratch_bytes = nullptr,
+                  .run = run};
+
+}  // namespace stretto::kernels::conv2d
