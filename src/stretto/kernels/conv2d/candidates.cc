@@ -7,6 +7,7 @@ namespace conv2d {
 constexpr const Row* kRows[] = {
     &kGemm1x1,
     &kDirect,
+    &kDirectStem,
     &kReference,
 };
 

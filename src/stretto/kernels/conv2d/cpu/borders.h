@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "stretto/kernels/simd/tile.h"
+
 namespace stretto::kernels::conv2d {
 
 // One axis of a convolution.
@@ -57,5 +59,27 @@ void for_patches(const Axis& vertical, const Axis& horizontal, int64_t begin, in
     y = y_end;
   }
 }
+
+// A patch cut into tiles of at most `most` pixels along its longer side.
+struct PatchTiles {
+  bool down;  // tiles run down a column
+  int64_t lines;
+  EvenTiles tiles;
+  PatchTiles(const Patch& patch, int most)
+      : down(patch.y_end - patch.y > patch.x_end - patch.x),
+        lines(down ? patch.x_end - patch.x : patch.y_end - patch.y),
+        tiles(down ? patch.y_end - patch.y : patch.x_end - patch.x, most) {}
+  // Calls f(y, x, pixels) for every tile; (y, x) is its first output pixel.
+  template <typename F>
+  void for_each(const Patch& patch, F&& f) const {
+    for (int64_t line = 0; line < lines; ++line) {
+      for (int64_t t = 0; t < tiles.tiles; ++t) {
+        const int64_t at = tiles.begin(t);
+        f(patch.y + (down ? at : line), patch.x + (down ? line : at),
+          static_cast<int>(tiles.begin(t + 1) - at));
+      }
+    }
+  }
+};
 
 }  // namespace stretto::kernels::conv2d

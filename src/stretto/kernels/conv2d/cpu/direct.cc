@@ -149,29 +149,21 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
           if (last) set_epilogue(tile, p.epilogue);
           for_patches(plan.vertical, plan.horizontal, y_begin, y_end, [&](const Patch& patch) {
             tile.tap_count = list_taps(p, plan, patch, vectors, taps);
-            const int64_t height = patch.y_end - patch.y, width = patch.x_end - patch.x;
-            const bool down = height > width;
-            tile.a_row = (down ? p.stride_h * p.w : p.stride_w) * block;
-            tile.c_row = (down ? out_w : 1) * block;
-            const EvenTiles tiles(down ? height : width, set.max_rows[vectors]);
-            for (int64_t line = 0; line < (down ? width : height); ++line) {
-              for (int64_t t = 0; t < tiles.tiles; ++t) {
-                const int64_t y = patch.y + (down ? tiles.begin(t) : line);
-                const int64_t x0 = patch.x + (down ? line : tiles.begin(t));
-                const int pixels = static_cast<int>(tiles.begin(t + 1) - tiles.begin(t));
-                tile.a = in + ((y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left) *
-                                  block;
-                const int64_t c =
-                    (image * all_out + k_block) * out_plane + (y * out_w + x0) * block;
-                if (last) {
-                  run_tile(set, tile, p.epilogue, args, c, pixels, vectors, finish);
-                } else {
-                  tile.c = static_cast<float*>(args.outputs[0]) + c;
-                  tile.residual = nullptr;
-                  set.run[vectors][pixels](tile);
-                }
+            const PatchTiles tiles(patch, set.max_rows[vectors]);
+            tile.a_row = (tiles.down ? p.stride_h * p.w : p.stride_w) * block;
+            tile.c_row = (tiles.down ? out_w : 1) * block;
+            tiles.for_each(patch, [&](int64_t y, int64_t x0, int pixels) {
+              tile.a = in + ((y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left) *
+                                block;
+              const int64_t c = (image * all_out + k_block) * out_plane + (y * out_w + x0) * block;
+              if (last) {
+                run_tile(set, tile, p.epilogue, args, c, pixels, vectors, finish);
+              } else {
+                tile.c = static_cast<float*>(args.outputs[0]) + c;
+                tile.residual = nullptr;
+                set.run[vectors][pixels](tile);
               }
-            }
+            });
           });
         }
       }
