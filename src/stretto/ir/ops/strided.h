@@ -1,0 +1,75 @@
+// One loop over several tensors that see the same index space through different strides: the core
+// of broadcasting, transposing, slicing and expanding.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "stretto/tensor/shape.h"
+
+namespace stretto::ir::ops {
+
+using Strides = std::vector<int64_t>;
+
+// Strides, in elements of a dense tensor of shape `from`, that make it look like shape `to`
+// (NumPy broadcasting; `from` must broadcast to `to`).
+Strides broadcast_strides(std::span<const int64_t> from, std::span<const int64_t> to);
+
+// Visits an index space in row-major order. Neighbouring axes that all operands step through
+// evenly are merged, so that rows are as long as they can be.
+class StridedLoop {
+ public:
+  // One stride per axis of `shape` for each operand.
+  StridedLoop(Shape shape, std::vector<Strides> operands);
+
+  // An operand per input, broadcast to `shape`.
+  static StridedLoop broadcast(const Shape& shape, std::span<const Shape> inputs);
+
+  int64_t count() const { return count_; }
+
+  // For the elements [begin, end) in row-major order, row by row:
+  // f(position, length, offsets, steps): `length` elements starting at number `position`; operand
+  // j's first one is at offsets[j] and each next one steps[j] further.
+  template <typename F>
+  void rows(int64_t begin, int64_t end, F&& f) const {
+    if (begin >= end) return;
+    const size_t rank = shape_.size(), operands = steps_.size();
+    const int64_t row = rank == 0 ? 1 : shape_.back();
+    std::vector<int64_t> index(rank, 0), offsets(operands, 0);
+    int64_t rest = begin;
+    for (size_t axis = rank; axis-- > 0;) {
+      index[axis] = rest % shape_[axis];
+      rest /= shape_[axis];
+      for (size_t j = 0; j < operands; ++j) offsets[j] += index[axis] * strides_[j][axis];
+    }
+    for (int64_t at = begin; at < end;) {
+      const int64_t first = rank == 0 ? 0 : index.back();
+      const int64_t length = std::min(row - first, end - at);
+      f(at, length, offsets.data(), steps_.data());
+      at += length;
+      if (at >= end) break;
+      for (size_t j = 0; j < operands; ++j) offsets[j] -= first * steps_[j];
+      index.back() = 0;
+      for (size_t axis = rank - 1; axis-- > 0;) {
+        if (++index[axis] < shape_[axis]) {
+          for (size_t j = 0; j < operands; ++j) offsets[j] += strides_[j][axis];
+          break;
+        }
+        index[axis] = 0;
+        for (size_t j = 0; j < operands; ++j) {
+          offsets[j] -= (shape_[axis] - 1) * strides_[j][axis];
+        }
+      }
+    }
+  }
+
+ private:
+  Shape shape_;
+  std::vector<Strides> strides_;  // by operand
+  Strides steps_;                 // strides of the last axis, by operand
+  int64_t count_ = 0;
+};
+
+}  // namespace stretto::ir::ops
