@@ -8,6 +8,7 @@ constexpr const Row* kRows[] = {
     &kGemm1x1,
     &kDirect,
     &kDirectStem,
+    &kDepthwise,
     &kReference,
 };
 

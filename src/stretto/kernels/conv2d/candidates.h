@@ -10,6 +10,7 @@ using Row = Candidate<Conv2dProblem>;
 extern const Row kGemm1x1;    // pointwise on the blocked layout: packed matrix product
 extern const Row kDirect;     // any kernel on the blocked layout, whole blocks per group
 extern const Row kDirectStem; // plain input with few channels, blocked output
+extern const Row kDepthwise;  // one channel per group on the blocked layout
 extern const Row kReference;  // any problem, any layout; double accumulation
 
 }  // namespace stretto::kernels::conv2d

@@ -22,12 +22,11 @@ constexpr int kMostRows[TileSet::kMaxVectors + 1] = {0, 14, 14, 9, 6};
 constexpr int kMostRows[TileSet::kMaxVectors + 1] = {0, 12, 6, 4, 3};
 #endif
 
-template <int kRows, int kVectors>
-void tile(const Tile& t) {
+// What the sums start from.
+template <int kRows, int kVectors, class V>
+HWY_INLINE void load(const Tile& t, V (&sum)[kRows][kVectors]) {
   const hn::ScalableTag<float> d;
-  using V = hn::Vec<decltype(d)>;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
-  V sum[kRows][kVectors];
   if (t.accumulate) {
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
@@ -44,6 +43,56 @@ void tile(const Tile& t) {
       for (int r = 0; r < kRows; ++r) sum[r][v] = init;
     }
   }
+}
+
+// Sums to memory, with the parts of the epilogue that Tile applies.
+template <int kRows, int kVectors, class V>
+HWY_INLINE void store(const Tile& t, V (&sum)[kRows][kVectors]) {
+  const hn::ScalableTag<float> d;
+  const auto add_residual = [&]() HWY_ATTR {
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) {
+        const float* from = t.residual + r * t.c_row + v * t.c_vector;
+        sum[r][v] = hn::Add(sum[r][v], hn::LoadU(d, from));
+      }
+    }
+  };
+  if (t.residual && !t.residual_after) add_residual();
+  // The operand order of Max and Min lets a NaN sum through on x86.
+  if (t.relu) {
+    const V zero = hn::Zero(d);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Max(zero, sum[r][v]);
+    }
+  } else if (t.clamp) {
+    const V lo = hn::Set(d, t.lo), hi = hn::Set(d, t.hi);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Min(hi, hn::Max(lo, sum[r][v]));
+    }
+  }
+  if (t.residual && t.residual_after) add_residual();
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      hn::StoreU(sum[r][v], d, t.c + r * t.c_row + v * t.c_vector);
+    }
+  }
+}
+
+template <int kRows, int kVectors>
+void tile(const Tile& t) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  V sum[kRows][kVectors];
+  load(t, sum);
 
   // Three rows share a pointer: x86 addresses p + stride and p + 2 * stride without another register.
   constexpr int kPointers = (kRows + 2) / 3;
@@ -86,41 +135,29 @@ void tile(const Tile& t) {
     }
   }
 
-  const auto add_residual = [&]() HWY_ATTR {
+  store(t, sum);
+}
+
+template <int kRows>
+void lane_tile(const Tile& t) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  V sum[kRows][1];
+  load(t, sum);
+  constexpr int kPointers = (kRows + 2) / 3;
+  const int64_t stride = t.a_row;
+  for (int32_t tap = 0; tap < t.tap_count; ++tap) {
+    const V w = hn::LoadU(d, t.b + t.taps[tap].b);
+    const float* a = t.a + t.taps[tap].a;
+    const float* p[kPointers];
+#pragma GCC unroll 8
+    for (int q = 0; q < kPointers; ++q) p[q] = a + 3 * q * stride;
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) {
-        const float* from = t.residual + r * t.c_row + v * t.c_vector;
-        sum[r][v] = hn::Add(sum[r][v], hn::LoadU(d, from));
-      }
-    }
-  };
-  if (t.residual && !t.residual_after) add_residual();
-  // The operand order of Max and Min lets a NaN sum through on x86.
-  if (t.relu) {
-    const V zero = hn::Zero(d);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Max(zero, sum[r][v]);
-    }
-  } else if (t.clamp) {
-    const V lo = hn::Set(d, t.lo), hi = hn::Set(d, t.hi);
-#pragma GCC unroll 16
-    for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Min(hi, hn::Max(lo, sum[r][v]));
+      sum[r][0] = hn::MulAdd(hn::LoadU(d, p[r / 3] + (r % 3) * stride), w, sum[r][0]);
     }
   }
-  if (t.residual && t.residual_after) add_residual();
-#pragma GCC unroll 16
-  for (int r = 0; r < kRows; ++r) {
-#pragma GCC unroll 4
-    for (int v = 0; v < kVectors; ++v) {
-      hn::StoreU(sum[r][v], d, t.c + r * t.c_row + v * t.c_vector);
-    }
-  }
+  store(t, sum);
 }
 
 template <Activation kActivation>
@@ -190,6 +227,11 @@ constexpr void fill_rows(TileSet& set, std::index_sequence<kIndex...>) {
   set.max_rows[kVectors] = kMostRows[kVectors];
 }
 
+template <size_t... kIndex>
+constexpr void fill_lane_rows(TileSet& set, std::index_sequence<kIndex...>) {
+  ((set.run_lanes[kIndex + 1] = &lane_tile<static_cast<int>(kIndex) + 1>), ...);
+}
+
 constexpr TileSet make_set() {
   TileSet set;
   set.lanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
@@ -197,6 +239,7 @@ constexpr TileSet make_set() {
   fill_rows<2>(set, std::make_index_sequence<kMostRows[2]>());
   fill_rows<3>(set, std::make_index_sequence<kMostRows[3]>());
   fill_rows<4>(set, std::make_index_sequence<kMostRows[4]>());
+  fill_lane_rows(set, std::make_index_sequence<kMostRows[1]>());
   set.finish = &finish;
   set.finish_columns = &finish_columns;
   return set;

@@ -47,8 +47,13 @@ struct TileSet {
   using Run = void (*)(const Tile&);
 
   int lanes = 0;
-  int max_rows[kMaxVectors + 1] = {};          // by vectors: most rows without spilling
+  int max_rows[kMaxVectors + 1] = {};           // by vectors: most rows without spilling
   Run run[kMaxVectors + 1][kMaxRows + 1] = {};  // [vectors][rows], null beyond max_rows
+
+  // Lane by lane instead of as a product, for depthwise convolution: c[r] = epilogue(init + sum over taps
+  // of A[r; t] * B[t]), all of them vectors: A at a + r * a_row + taps[t].a, B at b + taps[t].b. Groups,
+  // steps and vectors are not used. [rows]
+  Run run_lanes[kMaxRows + 1] = {};
 
   // In place on a stored tile: the activation, then the residual if it comes after it. For those
   // activations that Tile cannot apply itself.
