@@ -190,6 +190,17 @@ void finish(const Epilogue& e, float* c, int64_t c_row, int64_t c_vector, int ro
       e, c, c_row, c_vector, rows, vectors, e.residual_after_activation ? residual : nullptr);
 }
 
+void finish_flat(const Epilogue& e, float* c, int64_t count, const float* residual) {
+  const hn::ScalableTag<float> d;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  if (residual && !e.residual_after_activation) {
+    for (int64_t i = 0; i < count; i += kLanes) {
+      hn::StoreU(hn::Add(hn::LoadU(d, c + i), hn::LoadU(d, residual + i)), d, c + i);
+    }
+  }
+  finish(e, c, kLanes, 0, static_cast<int>(count / kLanes), 1, residual);
+}
+
 void finish_columns(const Epilogue& e, const float* from, int64_t from_row, float* c, int64_t c_row,
                     int rows, int columns, const float* residual) {
   const hn::ScalableTag<float> d;
@@ -241,6 +252,7 @@ constexpr TileSet make_set() {
   fill_rows<4>(set, std::make_index_sequence<kMostRows[4]>());
   fill_lane_rows(set, std::make_index_sequence<kMostRows[1]>());
   set.finish = &finish;
+  set.finish_flat = &finish_flat;
   set.finish_columns = &finish_columns;
   return set;
 }

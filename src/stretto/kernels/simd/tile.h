@@ -59,6 +59,8 @@ struct TileSet {
   // activations that Tile cannot apply itself.
   void (*finish)(const Epilogue& e, float* c, int64_t c_row, int64_t c_vector, int rows, int vectors,
                  const float* residual) = nullptr;
+  // The whole epilogue but the bias, in place on `count` contiguous values, a multiple of the lanes.
+  void (*finish_flat)(const Epilogue& e, float* c, int64_t count, const float* residual) = nullptr;
   // The whole epilogue but the bias, from a dense scratch tile [rows][from_row] to `columns` columns of
   // a plain row-major result, which need not be a whole number of vectors.
   void (*finish_columns)(const Epilogue& e, const float* from, int64_t from_row, float* c,

@@ -1,0 +1,118 @@
+#include "stretto/kernels/conv2d/cpu/depthwise_strip.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stretto/kernels/conv2d/cpu/depthwise_strip.cc"
+#include "stretto/kernels/simd/targets.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include <algorithm>
+#include <utility>
+
+HWY_BEFORE_NAMESPACE();
+namespace stretto::kernels::conv2d::HWY_NAMESPACE {
+namespace {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Sums, one kernel row of weights and an input vector stay in 32 or in 16 registers.
+#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
+constexpr int kMostColumns = 14;
+#else
+constexpr int kMostColumns = 7;
+#endif
+
+// Adds one kernel row. Only the outermost positions can lie outside, and only when kEdge.
+template <int kKernel, int kStride, int kColumns, bool kEdge, class D, class V = hn::Vec<D>>
+HWY_INLINE void add_row(D d, const float* HWY_RESTRICT in, const float* HWY_RESTRICT weights,
+                        int64_t first, int64_t last, V (&sum)[kColumns]) {
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  constexpr int kPositions = (kColumns - 1) * kStride + kKernel;
+  V w[kKernel];
+#pragma GCC unroll 8
+  for (int s = 0; s < kKernel; ++s) w[s] = hn::Load(d, weights + s * kLanes);
+#pragma GCC unroll 40
+  for (int i = 0; i < kPositions; ++i) {
+    if constexpr (kEdge) {
+      const bool outer = i < kKernel - 1 || i > kPositions - kKernel;
+      if (outer && (i < first || i >= last)) continue;
+    }
+    const V v = hn::LoadU(d, in + i * kLanes);
+#pragma GCC unroll 8
+    for (int s = 0; s < kKernel; ++s) {
+      if (i >= s && (i - s) % kStride == 0 && (i - s) / kStride < kColumns) {
+        sum[(i - s) / kStride] = hn::MulAdd(v, w[s], sum[(i - s) / kStride]);
+      }
+    }
+  }
+}
+
+template <int kKernel, int kStride, int kColumns>
+void strip(const Strip& t) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  const V bias = hn::LoadU(d, t.bias), lo = hn::Set(d, t.lo), hi = hn::Set(d, t.hi);
+  const bool edge = t.first > 0 || t.last < (kColumns - 1) * kStride + kKernel;
+  float* HWY_RESTRICT out = t.out;
+  for (int64_t y = t.y_begin; y < t.y_end; ++y, out += t.out_row) {
+    const int64_t top = y * kStride - t.pad_top;
+    const int64_t r_begin = std::max<int64_t>(0, -top);
+    const int64_t r_end = std::min<int64_t>(kKernel, t.in_h - top);
+    V sum[kColumns];
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) sum[c] = bias;
+    for (int64_t r = r_begin; r < r_end; ++r) {
+      const float* in = t.in + (top + r) * t.in_row;
+      const float* weights = t.weights + r * kKernel * kLanes;
+      if (edge) {
+        add_row<kKernel, kStride, kColumns, true>(d, in, weights, t.first, t.last, sum);
+      } else {
+        add_row<kKernel, kStride, kColumns, false>(d, in, weights, 0, 0, sum);
+      }
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) {
+      hn::StoreU(hn::Min(hi, hn::Max(lo, sum[c])), d, out + c * kLanes);
+    }
+  }
+}
+
+template <int kKernel, int kStride, size_t... kIndex>
+constexpr StripRun pick(int columns, std::index_sequence<kIndex...>) {
+  constexpr StripRun kAll[] = {&strip<kKernel, kStride, static_cast<int>(kIndex) + 1>...};
+  return kAll[columns - 1];
+}
+
+}  // namespace
+
+int get_columns() { return kMostColumns; }
+
+StripRun get_kernel(int kernel, int stride, int columns) {
+  constexpr auto kColumns = std::make_index_sequence<kMostColumns>();
+  if (columns < 1 || columns > kMostColumns) return nullptr;
+  switch (kernel * 10 + stride) {
+    case 31: return pick<3, 1>(columns, kColumns);
+    case 32: return pick<3, 2>(columns, kColumns);
+    case 51: return pick<5, 1>(columns, kColumns);
+    case 52: return pick<5, 2>(columns, kColumns);
+    case 71: return pick<7, 1>(columns, kColumns);
+    case 72: return pick<7, 2>(columns, kColumns);
+    default: return nullptr;
+  }
+}
+
+}  // namespace stretto::kernels::conv2d::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stretto::kernels::conv2d {
+
+StripRun strip_kernel(Isa isa, int kernel, int stride, int columns) {
+  return STRETTO_ISA_SELECT(isa, get_kernel)(kernel, stride, columns);
+}
+
+int strip_columns(Isa isa) { return STRETTO_ISA_SELECT(isa, get_columns)(); }
+
+}  // namespace stretto::kernels::conv2d
+#endif
