@@ -1,0 +1,1 @@
+"""Benchmarks: every claim is measured beside its peers, in the same run."""
