@@ -9,6 +9,10 @@ constexpr const Row* kRows[] = {
     &kDirect,
     &kDirectStem,
     &kDepthwise,
+    &kWinogradF4,
+    &kWinogradF2,
+    &kWinogradF4Stride2,
+    &kWinogradF2Stride2,
     &kReference,
 };
 

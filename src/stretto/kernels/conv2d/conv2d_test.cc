@@ -1,6 +1,9 @@
 // Every row of conv2d against the reference, over shapes that meet every edge.
 #include <gtest/gtest.h>
 
+#include <limits>
+
+#include "stretto/kernels/access.h"
 #include "stretto/kernels/conv2d/problem.h"
 #include "stretto/kernels/workbench.h"
 
@@ -82,6 +85,72 @@ TEST(Conv2d, UnevenGeometry) {
   p.epilogue = {.activation = Activation::kClip, .residual = true,
                 .residual_after_activation = true, .alpha = 0, .beta = 0.25f};
   check_all(p, "stride 3, clip before residual");
+}
+
+// Tiles that hang over every edge, channels that are no multiple of any block, uneven thread shares.
+TEST(Conv2d, WinogradEdges) {
+  struct Shape {
+    int64_t n, c, h, w, k;
+    int32_t stride, top, left, bottom, right, groups;
+  };
+  for (const Shape& s : {Shape{1, 16, 1, 1, 16, 1, 1, 1, 1, 1, 1}, {2, 19, 5, 9, 21, 1, 0, 1, 2, 0, 1},
+                         {1, 37, 13, 6, 50, 1, 2, 2, 2, 2, 1}, {3, 64, 7, 7, 80, 1, 1, 1, 1, 1, 1},
+                         {1, 64, 10, 21, 96, 1, 1, 0, 0, 1, 2}, {1, 33, 40, 30, 17, 1, 0, 0, 0, 0, 1},
+                         {1, 18, 2, 3, 35, 2, 1, 1, 1, 1, 1}, {2, 19, 11, 18, 50, 2, 0, 2, 1, 0, 1},
+                         {1, 64, 14, 9, 96, 2, 1, 1, 0, 2, 2}, {1, 33, 35, 34, 17, 2, 2, 2, 2, 2, 1}}) {
+    Conv2dProblem p{.n = s.n, .c = s.c, .h = s.h, .w = s.w, .k = s.k, .kernel_h = 3, .kernel_w = 3,
+                    .stride_h = s.stride, .stride_w = s.stride, .pad_top = s.top,
+                    .pad_left = s.left, .pad_bottom = s.bottom, .pad_right = s.right,
+                    .groups = s.groups};
+    for (int threads : {1, 2, 3}) {
+      p.target.threads = threads;
+      p.epilogue = {.activation = Activation::kSilu, .bias = true, .residual = threads != 2,
+                    .residual_after_activation = threads == 3};
+      check_all(p, "edges");
+    }
+  }
+}
+
+TEST(Conv2d, EveryActivation) {
+  for (int a = 0; a <= static_cast<int>(Activation::kElu); ++a) {
+    for (int32_t stride : {1, 2}) {
+      Conv2dProblem p = square(16, 6, 24, 3, stride, 1);
+      p.epilogue = {.activation = static_cast<Activation>(a), .bias = true, .residual = true,
+                    .residual_after_activation = a % 2 != 0, .alpha = 0.2f, .beta = 0.6f};
+      check_all(p, "activation");
+    }
+  }
+}
+
+// Padding lanes of a blocked input may hold anything, NaN included.
+TEST(Conv2d, PaddingLanesDoNotMatter) {
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    if (isa > usable_isa()) continue;
+    for (int32_t kernel : {1, 3}) {
+      for (int32_t stride : {1, 2}) {
+        for (int32_t groups : {1, 21}) {
+          Conv2dProblem p = square(21, 9, 42, kernel, stride, kernel / 2, groups);
+          p.target = {.isa = isa, .threads = 2};
+          p.x_layout = p.y_layout = Layout::kBlocked;
+          p.epilogue = {.activation = Activation::kRelu, .bias = true};
+          Workbench bench(kConv2d, &p, 3);
+          const Access x({p.n, p.c, p.h, p.w}, p.x_layout, p.target.block());
+          const int64_t padded = round_up(p.c, p.target.block());
+          for (int64_t c = p.c; c < padded; ++c) {
+            for (int64_t i = 0; i < p.h * p.w; ++i) {
+              bench.input(0)[x.at(0, c, 0, i)] = std::numeric_limits<float>::quiet_NaN();
+            }
+          }
+          for (int row = 0; row + 1 < kConv2d.rows; ++row) {
+            if (!kConv2d.fits(row, &p).ok) continue;
+            const std::string_view name = kConv2d.row_name(row);
+            EXPECT_LE(bench.check(row).relative_to_max, tolerance(name))
+                << name << " on " << problem_key(p) << " (seed 3)";
+          }
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

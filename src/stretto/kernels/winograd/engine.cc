@@ -1,0 +1,263 @@
+#include "stretto/kernels/winograd/engine.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "stretto/kernels/simd/tile.h"
+#include "stretto/kernels/winograd/transforms.h"
+
+namespace stretto::kernels::winograd {
+namespace {
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// A stride that does not send the planes of one tile to the same cache sets.
+int64_t spread(int64_t values, int64_t lanes) {
+  const int64_t line = 64 / static_cast<int64_t>(sizeof(float));
+  return round_up(values, line) + (values % 256 < line ? std::max(line, lanes) : 0);
+}
+
+// V and M of a block of tiles stay in L2, next to a passing stream of U.
+constexpr int64_t kBlockBytes = 640 << 10;
+
+int64_t filter_values(const Task& task) {
+  const int64_t products = task.scheme->products;
+  return products * products;
+}
+
+// Products of target (q, r): chains of both dimensions combined.
+int taps_of(const Scheme& s, int q, int r, const Plan& plan, int64_t first_filter, int64_t filter,
+            Tap* taps) {
+  int count = 0;
+  for (int p = s.first[q]; p < s.first[q + 1]; ++p) {
+    for (int o = s.first[r]; o < s.first[r + 1]; ++o) {
+      taps[count] = {(p * s.products + o) * plan.v_plane, (first_filter + count) * filter};
+      ++count;
+    }
+  }
+  return count;
+}
+
+}  // namespace
+
+Plan make_plan(const Task& task) {
+  const Scheme& s = *task.scheme;
+  const int64_t lanes = task.target.lanes();
+  const int64_t group_c = task.c / task.groups;
+  const int64_t group_in = ceil_div(group_c, lanes);
+  const int64_t group_out = ceil_div(task.k / task.groups, lanes);
+  const int64_t tiles_y = ceil_div(task.out_h, s.out), tiles_x = ceil_div(task.out_w, s.out);
+  const int64_t tiles = task.n * tiles_y * tiles_x;
+  const TileSet& set = tile_set(task.target.isa);
+  const Panels panels = choose_panels(set, group_out, tiles);
+
+  const int64_t v_row = spread(group_in * lanes, lanes);
+  int64_t widest = 0;
+  for (int64_t i = 0; i < panels.count; ++i) widest = std::max(widest, panels.vectors(i));
+  const int64_t products = s.products * s.products, targets = s.targets * s.targets;
+  const int64_t tile_bytes =
+      (products * v_row + targets * widest * lanes) * static_cast<int64_t>(sizeof(float));
+  const int64_t rows = set.max_rows[panels.width];
+  const int64_t most = std::clamp(kBlockBytes / tile_bytes / rows * rows, rows, 8 * rows);
+  const bool by_panels = task.target.threads > 1 && tiles <= most && panels.count > 1;
+  const int64_t share = by_panels ? tiles : ceil_div(tiles, task.target.threads);
+  const int64_t block_tiles = ceil_div(share, ceil_div(share, most));
+  const int64_t v_plane = spread(block_tiles * v_row, lanes);
+  const int64_t m_plane = spread(block_tiles * widest * lanes, lanes);
+  return {.lanes = lanes, .group_c = group_c, .group_in = group_in, .group_out = group_out,
+          .tiles_y = tiles_y, .tiles_x = tiles_x, .tiles = tiles, .block_tiles = block_tiles,
+          .by_panels = by_panels, .v_row = v_row, .v_plane = v_plane,
+          .v_values = products * v_plane, .m_plane = m_plane, .m_values = targets * m_plane,
+          .panels = panels};
+}
+
+size_t packed_bytes(const Task& task) {
+  const Plan plan = make_plan(task);
+  const int64_t outputs = task.groups * plan.group_out * plan.lanes;
+  return static_cast<size_t>(outputs * (1 + filter_values(task) * plan.group_c)) * sizeof(float);
+}
+
+size_t scratch_bytes(const Task& task) {
+  const Plan plan = make_plan(task);
+  const int64_t threads = task.target.threads;
+  return static_cast<size_t>((plan.by_panels ? 1 : threads) * plan.v_values +
+                             threads * plan.m_values) *
+         sizeof(float);
+}
+
+// bias [outputs], then per group and panel: [product in order of use][c][panel outputs].
+void pack(const Task& task, const std::function<float(int64_t, int64_t, int, int)>& weight,
+          const float* bias, std::byte* packed) {
+  const Scheme& s = *task.scheme;
+  const Plan plan = make_plan(task);
+  const int64_t outputs = task.groups * plan.group_out * plan.lanes;
+  float* out = reinterpret_cast<float*>(packed);
+  for (int64_t k = 0; k < outputs; ++k) out[k] = bias && k < task.k ? bias[k] : 0;
+  out += outputs;
+
+  int order[Scheme::kMaxProducts * Scheme::kMaxProducts];  // [row product][column product]
+  int used = 0;
+  for (int q = 0; q < s.targets; ++q) {
+    for (int r = 0; r < s.targets; ++r) {
+      for (int p = s.first[q]; p < s.first[q + 1]; ++p) {
+        for (int o = s.first[r]; o < s.first[r + 1]; ++o) order[p * s.products + o] = used++;
+      }
+    }
+  }
+  const int64_t group_k = task.k / task.groups;
+  for (int64_t group = 0; group < task.groups; ++group) {
+    for (int64_t panel = 0; panel < plan.panels.count; ++panel) {
+      const int64_t width = plan.panels.vectors(panel) * plan.lanes;
+      const int64_t k0 = plan.panels.begin(panel) * plan.lanes;
+      for (int64_t c = 0; c < plan.group_c; ++c) {
+        for (int64_t j = 0; j < width; ++j) {
+          const bool real = k0 + j < group_k;
+          double rows[Scheme::kMaxProducts][Scheme::kMaxTaps] = {};
+          for (int x = 0; x < s.taps && real; ++x) {
+            for (int y = 0; y < s.taps; ++y) {
+              const double w = weight(group * group_k + k0 + j, c, y, x);
+              for (int p = 0; p < s.products; ++p) rows[p][x] += s.g[p][y] * w;
+            }
+          }
+          for (int p = 0; p < s.products; ++p) {
+            for (int o = 0; o < s.products; ++o) {
+              double u = 0;
+              for (int x = 0; x < s.taps; ++x) u += rows[p][x] * s.g[o][x];
+              out[(order[p * s.products + o] * plan.group_c + c) * width + j] =
+                  static_cast<float>(u);
+            }
+          }
+        }
+      }
+      out += used * plan.group_c * width;
+    }
+  }
+}
+
+namespace {
+
+// One group's pointers.
+struct Operands {
+  const float *x, *residual, *bias, *filters;
+  float *y, *v, *m;
+};
+
+void multiply_and_finish(const Task& task, const Plan& plan, const Operands& on, const Tiles& tiles,
+                         const Range& panels) {
+  const Scheme& s = *task.scheme;
+  const TileSet& set = tile_set(task.target.isa);
+  const Transforms& transform = transforms(task.target.isa, s);
+  const int64_t map = task.out_h * task.out_w * plan.lanes;
+  const int64_t image = task.groups * plan.group_out * map;
+  for (int64_t panel = panels.begin; panel < panels.end; ++panel) {
+    const int vectors = static_cast<int>(plan.panels.vectors(panel));
+    const int64_t first = plan.panels.begin(panel), width = vectors * plan.lanes;
+    const float* filters = on.filters + first * plan.lanes * filter_values(task) * plan.group_c;
+    const EvenTiles parts(tiles.count, set.max_rows[vectors]);
+    Tap taps[4];
+    int64_t used = 0;
+    Tile tile{.a_row = plan.v_row, .b = filters, .taps = taps, .c_row = width,
+              .c_vector = plan.lanes};
+    tile.steps = tile.last_steps = static_cast<int32_t>(plan.group_c);
+    for (int q = 0; q < s.targets; ++q) {
+      for (int r = 0; r < s.targets; ++r) {
+        tile.tap_count = taps_of(s, q, r, plan, used, plan.group_c * width, taps);
+        used += tile.tap_count;
+        for (int64_t part = 0; part < parts.tiles; ++part) {
+          const int64_t begin = parts.begin(part);
+          tile.a = on.v + begin * plan.v_row;
+          tile.c = on.m + (q * s.targets + r) * plan.m_plane + begin * width;
+          set.run[vectors][parts.begin(part + 1) - begin](tile);
+        }
+      }
+    }
+    for (int v = 0; v < vectors; ++v) {
+      const int64_t block = first + v;
+      transform.output({.m = on.m + v * plan.lanes, .plane = plan.m_plane, .row = width,
+                        .y = on.y + block * map,
+                        .residual = on.residual ? on.residual + block * map : nullptr,
+                        .bias = on.bias + block * plan.lanes, .image = image, .h = task.out_h,
+                        .w = task.out_w, .tiles = tiles},
+                       task.epilogue);
+    }
+  }
+}
+
+}  // namespace
+
+void run(const Task& task, const Args& args, const Worker& worker) {
+  const Plan plan = make_plan(task);
+  const Transforms& transform = transforms(task.target.isa, *task.scheme);
+  const int64_t in_map = task.h * task.w * plan.lanes;
+  const int64_t out_map = task.out_h * task.out_w * plan.lanes;
+  const float* bias = reinterpret_cast<const float*>(args.packed);
+  const float* filters = bias + task.groups * plan.group_out * plan.lanes;
+  const float* residual =
+      task.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
+  float* scratch = reinterpret_cast<float*>(args.scratch);
+  float* sums = scratch + (plan.by_panels ? 1 : worker.count) * plan.v_values;
+  const Worker alone;
+  const Range tiles = split(plan.tiles, plan.by_panels ? alone : worker);
+  const Range panels = split(plan.panels.count, plan.by_panels ? worker : alone);
+  for (int64_t group = 0; group < task.groups; ++group) {
+    const int64_t k0 = group * plan.group_out;
+    const Operands on{
+        .x = static_cast<const float*>(args.inputs[0]) + group * plan.group_in * in_map,
+        .residual = residual ? residual + k0 * out_map : nullptr,
+        .bias = bias + k0 * plan.lanes,
+        .filters = filters + k0 * plan.lanes * filter_values(task) * plan.group_c,
+        .y = static_cast<float*>(args.outputs[0]) + k0 * out_map,
+        .v = plan.by_panels ? scratch : scratch + worker.index * plan.v_values,
+        .m = sums + worker.index * plan.m_values};
+    for (int64_t first = tiles.begin; first < tiles.end; first += plan.block_tiles) {
+      const Tiles block{plan.tiles_y, plan.tiles_x, first,
+                        std::min(plan.block_tiles, tiles.end - first)};
+      // Split by panels: the team shares the transform by channel block and tile, too.
+      const Range mine = plan.by_panels ? split(plan.group_in * block.count, worker)
+                                        : Range{0, plan.group_in * block.count};
+      for (int64_t i = mine.begin; i < mine.end;) {
+        const int64_t c = i / block.count, t = i % block.count;
+        const int64_t count = std::min(block.count - t, mine.end - i);
+        transform.input({.x = on.x + c * in_map, .image = task.groups * plan.group_in * in_map,
+                         .h = task.h, .w = task.w, .pad_top = task.pad_top,
+                         .pad_left = task.pad_left,
+                         .tiles = {block.tiles_y, block.tiles_x, first + t, count},
+                         .v = on.v + t * plan.v_row + c * plan.lanes, .plane = plan.v_plane,
+                         .row = plan.v_row});
+        i += count;
+      }
+      if (plan.by_panels) worker.sync();
+      multiply_and_finish(task, plan, on, block, panels);
+      if (plan.by_panels && (group + 1 < task.groups)) worker.sync();
+    }
+  }
+}
+
+// A model of cycles, with constants fitted to measurements on Zen 5: two vector multiply-adds per
+// cycle, transforms in cycles per vector moved, U arriving at a rate that depends on where it lives.
+double expectation(const Task& task) {
+  constexpr double kLoad = 1.02, kInput = 5.0, kOutput = 4.5;
+  const Scheme& s = *task.scheme;
+  const Plan plan = make_plan(task);
+  const double lanes = static_cast<double>(plan.lanes), c = static_cast<double>(plan.group_c);
+  const double in = static_cast<double>(plan.group_in), out = static_cast<double>(plan.group_out);
+  const double products = s.products * s.products, targets = s.targets * s.targets;
+  const double share = plan.by_panels ? 1.0 / task.target.threads : 1;
+  const double filter_bytes = products * c * out * lanes * 4;
+  const double bytes_per_cycle = filter_bytes < 1e6 ? 64 : filter_bytes < 2e7 ? 24 : 12;
+  // Multiplying a block of tiles waits for its filters unless there are enough tiles per filter.
+  const double tiles = static_cast<double>(plan.block_tiles);
+  const double multiply = products * c * out * (0.5 * tiles + 1) * kLoad * share;
+  const double stream = filter_bytes * share / bytes_per_cycle;
+  const double transform = tiles * (kInput * products * in + kOutput * targets * out) * share;
+  const double block = std::max(multiply, stream) + 0.2 * std::min(multiply, stream) + transform;
+  const double blocks = std::ceil(static_cast<double>(plan.tiles) / tiles);
+  const double cycles = block * blocks * static_cast<double>(task.groups) /
+                        (plan.by_panels ? 1.0 : task.target.threads);
+  const double direct = static_cast<double>(task.n * task.out_h * task.out_w) * s.taps * s.taps /
+                        (task.scheme->out > task.scheme->step ? 4.0 : 1.0) * c *
+                        static_cast<double>(task.k) / lanes / 2 / task.target.threads;
+  return direct / cycles;
+}
+
+}  // namespace stretto::kernels::winograd

@@ -1,0 +1,47 @@
+// Input and output transforms of the schemes on the blocked layout, one vector of channels at a time.
+#pragma once
+
+#include <cstdint>
+
+#include "stretto/base/cpu.h"
+#include "stretto/kernels/epilogue.h"
+#include "stretto/kernels/winograd/scheme.h"
+
+namespace stretto::kernels::winograd {
+
+// Tiles [first, first + count) of a batch of maps, row by row: tile t lies in image t / (tiles_y *
+// tiles_x). Strides in elements.
+struct Tiles {
+  int64_t tiles_y, tiles_x, first, count;
+};
+
+// One channel block of the input; v[product][tile] vectors at v + product * plane + tile * row.
+struct InputJob {
+  const float* x;
+  int64_t image;  // from image to image
+  int64_t h, w, pad_top, pad_left;
+  Tiles tiles;
+  float* v;
+  int64_t plane, row;
+};
+
+// One channel block of the output; sums m[target][tile] as in InputJob. Applies bias (a vector),
+// residual (null: none; laid out as y) and activation.
+struct OutputJob {
+  const float* m;
+  int64_t plane, row;
+  float* y;
+  const float* residual;
+  const float* bias;
+  int64_t image;
+  int64_t h, w;
+  Tiles tiles;
+};
+
+struct Transforms {
+  void (*input)(const InputJob&);
+  void (*output)(const OutputJob&, const Epilogue&);
+};
+const Transforms& transforms(Isa isa, const Scheme& scheme);
+
+}  // namespace stretto::kernels::winograd
