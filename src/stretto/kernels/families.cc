@@ -1,6 +1,12 @@
 #include "stretto/kernels/conv2d/problem.h"
 #include "stretto/kernels/family.h"
 #include "stretto/kernels/gemm/problem.h"
+#include "stretto/kernels/global_pool/problem.h"
+#include "stretto/kernels/group_norm/problem.h"
+#include "stretto/kernels/layer_norm/problem.h"
+#include "stretto/kernels/pool2d/problem.h"
+#include "stretto/kernels/reorder/problem.h"
+#include "stretto/kernels/softmax/problem.h"
 
 namespace stretto::kernels {
 
@@ -8,6 +14,12 @@ std::span<const Family* const> families() {
   static constexpr const Family* kFamilies[] = {
       &kConv2d,
       &kGemm,
+      &kGlobalPool,
+      &kGroupNorm,
+      &kLayerNorm,
+      &kPool2d,
+      &kReorder,
+      &kSoftmax,
   };
   return kFamilies;
 }

@@ -204,4 +204,6 @@ std::vector<double> Workbench::time(std::span<const int> rows, const tune::Measu
 
 const Signature& Workbench::signature() const { return state_->signature; }
 
+int Workbench::block() const { return state_->block; }
+
 }  // namespace stretto::kernels

@@ -42,6 +42,7 @@ class Workbench {
   std::vector<double> time(std::span<const int> rows, const tune::MeasureOptions& options);
 
   const Signature& signature() const;
+  int block() const;  // of the blocked tensors
 
  private:
   struct State;

@@ -1,0 +1,16 @@
+#include "stretto/kernels/layer_norm/candidates.h"
+
+namespace stretto::kernels {
+namespace layer_norm {
+
+// Best first; the reference is last and fits everything.
+constexpr const Row* kRows[] = {
+    &kVector,
+    &kReference,
+};
+
+}  // namespace layer_norm
+
+constinit const Family kLayerNorm = make_family<LayerNormProblem, layer_norm::kRows>("layer_norm");
+
+}  // namespace stretto::kernels

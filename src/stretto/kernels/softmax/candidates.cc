@@ -1,0 +1,16 @@
+#include "stretto/kernels/softmax/candidates.h"
+
+namespace stretto::kernels {
+namespace softmax {
+
+// Best first; the reference is last and fits everything.
+constexpr const Row* kRows[] = {
+    &kVector,
+    &kReference,
+};
+
+}  // namespace softmax
+
+constinit const Family kSoftmax = make_family<SoftmaxProblem, softmax::kRows>("softmax");
+
+}  // namespace stretto::kernels
