@@ -13,6 +13,7 @@ constexpr const Row* kRows[] = {
     &kWinogradF2,
     &kWinogradF4Stride2,
     &kWinogradF2Stride2,
+    &kGrouped,
     &kReference,
 };
 

@@ -1,5 +1,3 @@
-#include "stretto/kernels/conv2d/cpu/depthwise_strip.h"
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stretto/kernels/conv2d/cpu/depthwise_strip.cc"
 #include "stretto/kernels/simd/targets.h"
@@ -9,6 +7,8 @@
 
 #include <algorithm>
 #include <utility>
+
+#include "stretto/kernels/conv2d/cpu/strip.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stretto::kernels::conv2d::HWY_NAMESPACE {
@@ -86,9 +86,9 @@ constexpr StripRun pick(int columns, std::index_sequence<kIndex...>) {
 
 }  // namespace
 
-int get_columns() { return kMostColumns; }
+int get_depthwise_columns() { return kMostColumns; }
 
-StripRun get_kernel(int kernel, int stride, int columns) {
+StripRun get_depthwise_kernel(int kernel, int stride, int columns) {
   constexpr auto kColumns = std::make_index_sequence<kMostColumns>();
   if (columns < 1 || columns > kMostColumns) return nullptr;
   switch (kernel * 10 + stride) {
@@ -108,11 +108,11 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace stretto::kernels::conv2d {
 
-StripRun strip_kernel(Isa isa, int kernel, int stride, int columns) {
-  return STRETTO_ISA_SELECT(isa, get_kernel)(kernel, stride, columns);
+StripRun depthwise_strip(Isa isa, int kernel, int stride, int columns) {
+  return STRETTO_ISA_SELECT(isa, get_depthwise_kernel)(kernel, stride, columns);
 }
 
-int strip_columns(Isa isa) { return STRETTO_ISA_SELECT(isa, get_columns)(); }
+int depthwise_strip_columns(Isa isa) { return STRETTO_ISA_SELECT(isa, get_depthwise_columns)(); }
 
 }  // namespace stretto::kernels::conv2d
 #endif
