@@ -166,6 +166,10 @@ TEST(Conv2d, PaddingLanesDoNotMatter) {
                 << name << " on " << problem_key(p) << " (seed 3)";
           }
         }
+      }
+    }
+  }
+}
 
 TEST(Conv2d, ChannelsBesideTheBlock) {
   for (int threads : {1, 3}) {
