@@ -124,7 +124,7 @@ def optimize(
   verify    compare the result with the double-precision reference.
 
   Raises InvalidArgumentError (ValueError), UnsupportedError (NotImplementedError) with every
-  reason, FormatError (OSError) naming the file, InternalError (RuntimeError) when verification fails.
+  reason, FormatError (OSError) naming the file, InternalError (RuntimeError) when results are off.
   """
   arrays = {name: as_array(value, name=f"inputs[{name!r}]")
             for name, value in _mapping(inputs).items()}
