@@ -1,7 +1,8 @@
-"""The models the benchmarks run: real architectures and shapes, seeded random weights, no downloads.
+"""The models the benchmarks run: real architectures and shapes, seeded random weights, no
+downloads.
 
-`MODELS` is the one list. A row says what goes in, what comes out and where the definition lives; the
-definitions import torch, this file does not, so that listing works without it.
+`MODELS` is the one list. A row says what goes in, what comes out and where the definition lives;
+the definitions import torch, this file does not, so that listing works without it.
 """
 
 from __future__ import annotations

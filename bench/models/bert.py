@@ -1,5 +1,5 @@
-"""BERT-base (Devlin et al. 2018, arXiv 1810.04805), the encoder and its pooler. A padded position gets
-the most negative float added to its attention score, as the usual implementations do."""
+"""BERT-base (Devlin et al. 2018, arXiv 1810.04805), the encoder and its pooler. A padded position
+gets the most negative float added to its attention score, as the usual implementations do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""From a row of `MODELS` to an ONNX file, with a small JSON file beside it that says what it holds."""
+"""From a row of `MODELS` to an ONNX file, with a small JSON file beside it that says what it
+holds."""
 
 from __future__ import annotations
 
@@ -54,8 +55,8 @@ def export(model: Model, folder: Path, opset: int = kDefaultOpset, seed: int = 0
 def write_onnx(model: Model, module, path: Path, opset: int, seed: int) -> None:
   import torch
 
-  # In evaluation mode the exporter folds BatchNorm into convolutions by itself; PRESERVE on a module
-  # that is in evaluation mode writes inference BatchNormalization nodes instead.
+  # In evaluation mode the exporter folds BatchNorm into convolutions by itself; PRESERVE on a
+  # module that is in evaluation mode writes inference BatchNormalization nodes instead.
   mode = (torch.onnx.TrainingMode.PRESERVE if model.batch_norm == "kept" else
           torch.onnx.TrainingMode.EVAL)
   arguments = tuple(torch.from_numpy(x) for x in inputs.make_all(model, seed).values())

@@ -1,4 +1,5 @@
-"""Made-up but realistic inputs: smooth images normalised as for ImageNet, padded token sequences."""
+"""Made-up but realistic inputs: smooth images normalised as for ImageNet, padded token
+sequences."""
 
 from __future__ import annotations
 
@@ -13,8 +14,8 @@ kPadding = 9  # positions at the end of a sequence that hold no token
 
 
 def smooth_image(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
-  """[3, height, width] float64 in [0, 1]: octaves of bilinear noise, amplitude falling as 1/f like a
-  photograph's, with the three channels correlated."""
+  """[3, height, width] float64 in [0, 1]: octaves of bilinear noise, amplitude falling as 1/f like
+  a photograph's, with the three channels correlated."""
   image = np.zeros((3, height, width))
   cells, amplitude = 3, 1.0
   while cells < max(height, width):

@@ -1,5 +1,5 @@
-"""MobileNet-v2 (Sandler et al. 2018, arXiv 1801.04381), width 1.0: inverted residuals, ReLU6, linear
-bottlenecks."""
+"""MobileNet-v2 (Sandler et al. 2018, arXiv 1801.04381), width 1.0: inverted residuals, ReLU6,
+linear bottlenecks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Seeded weights that behave like trained ones: signal neither dies nor explodes with depth.
 
-Values come from numpy's PCG64, one stream per parameter name, so that they depend neither on torch's
-version nor on the order in which layers are made.
+Values come from numpy's PCG64, one stream per parameter name, so that they depend neither on
+torch's version nor on the order in which layers are made.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 import torch
 from torch import nn
 
-# The last BatchNorm of a residual branch gets a small gain, as training leaves it: with 16 blocks and
-# gain g the variance of the trunk grows by (1 + g^2)^16, here 4x.
+# The last BatchNorm of a residual branch gets a small gain, as training leaves it: with 16 blocks
+# and gain g the variance of the trunk grows by (1 + g^2)^16, here 4x.
 kBranchGain = 0.3
-# Significand bits kept of calibrated statistics. They are computed in float64; dropping 40 of 52 bits
-# hides the rounding differences between machines, so that the checksum is the same everywhere.
+# Significand bits kept of calibrated statistics. They are computed in float64; dropping 40 of 52
+# bits hides the rounding differences between machines, so that the checksum is the same everywhere.
 kStatisticBits = 12
 
 

@@ -1,0 +1,149 @@
+"""One comparison: one model, one thread count, all engines loaded, checked, then timed in turns."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bench import summary, truth
+from bench.engine_process import EngineProcess
+from bench.peers import Cap, Engine
+
+kWarmUpMs = 20.0
+
+
+@dataclass(frozen=True)
+class Plan:
+  runs: int  # timed calls per engine
+  burst: int  # of them in a row before the next engine has its turn
+  warm_up: int  # untimed calls after each turn begins
+  load_timeout_s: float
+  tune: str
+  isa: str | None
+  quiet_lock: Path | None  # held while timing, so that builds that share it wait
+
+
+@dataclass(frozen=True)
+class Subject:
+  name: str
+  model: str | None  # row of bench.models
+  onnx: Path
+  inputs: Path  # npz, in model order
+  outputs: list[str]
+  truth: Path | None
+  seed: int
+
+
+def compare(subject: Subject, engines: list[Engine], threads: int, cpus: list[int], plan: Plan,
+            folder: Path, say: Callable[[str], None]) -> list[dict]:
+  """One result per engine, in the order given. Nothing raises for an engine's failure: its result
+  says "skipped", "failed" or "wrong" and why, and it is not timed."""
+  with contextlib.ExitStack() as stack:
+    running, results = {}, []
+    for engine in engines:
+      say(f"{subject.name}, {threads} thread(s): loading {engine.name}")
+      cap = engine.driver().cap(plan.isa) if plan.isa else Cap()
+      process = stack.enter_context(
+          EngineProcess(cap.environment, folder / f"{engine.name}.log"))
+      result = {"model": subject.name, "threads": threads, "engine": engine.name,
+                "setting": engine.about, "uncapped": cap.caveat}
+      result |= load(process, subject, engine, threads, cpus, plan, folder)
+      results.append(result)
+      if result["status"] == "loaded":
+        process.wait_until_idle()
+        running[engine.name] = process
+      else:
+        process.close()
+    check(results, subject, folder)
+    for result in results:
+      if result["status"] == "wrong":
+        running.pop(result["engine"]).close()
+    time_in_turns(results, running, plan, say)
+    return results
+
+
+def load(process: EngineProcess, subject: Subject, engine: Engine, threads: int, cpus: list[int],
+         plan: Plan, folder: Path) -> dict:
+  reply = process.ask(
+      plan.load_timeout_s, do="load", engine=engine.name, onnx=str(subject.onnx),
+      inputs=str(subject.inputs), outputs=subject.outputs, threads=threads, cpus=cpus[:threads],
+      tune=plan.tune, model=subject.model, seed=subject.seed,
+      results=str(folder / f"{engine.name}.npz"))
+  for status in ("skipped", "failed"):
+    if status in reply:
+      return {"status": status, "reason": reply[status], "version": reply.get("version")}
+  return {"status": "loaded", "reason": None, **reply}
+
+
+def check(results: list[dict], subject: Subject, folder: Path) -> None:
+  """Fills in the errors and turns "loaded" into "wrong" where they are too large."""
+  answers = {}
+  for result in results:
+    if result["status"] == "loaded":
+      with np.load(folder / f"{result['engine']}.npz") as archive:
+        answers[result["engine"]] = dict(archive)
+  references = {}
+  if subject.truth:
+    with np.load(subject.truth) as archive:
+      references["error_vs_float64"] = dict(archive)
+  if "onnxruntime" in answers:
+    references["error_vs_onnxruntime"] = answers["onnxruntime"]
+  for result in results:
+    if result["status"] != "loaded":
+      continue
+    for key, expected in references.items():
+      result[key] = truth.error(answers[result["engine"]], expected)
+    # The first reference decides: float64 where there is one.
+    worst = next((result[key] for key in references), 0.0)
+    if worst > truth.kTolerance:
+      result |= {"status": "wrong",
+                 "reason": f"error {worst:.1e} of the largest value, over {truth.kTolerance:.0e}"}
+
+
+def time_in_turns(results: list[dict], running: dict[str, EngineProcess], plan: Plan,
+                  say: Callable[[str], None]) -> None:
+  """Round-robin in an order that changes every round (seeded), so that a slow spell of the machine
+  hits every engine and no engine always follows the same one."""
+  order, shuffle = list(running), random.Random(0)
+  times: dict[str, list[float]] = {name: [] for name in running}
+  preempted = dict.fromkeys(running, 0)
+  failed: dict[str, str] = {}
+  for done in range(0, plan.runs, plan.burst):
+    say(f"timing, {done} of {plan.runs} runs each")
+    shuffle.shuffle(order)
+    with quiet(plan.quiet_lock):
+      for name in order:
+        if name in failed:
+          continue
+        reply = running[name].ask(
+            plan.load_timeout_s, do="burst", warm_up=plan.warm_up, warm_up_ms=kWarmUpMs,
+            runs=min(plan.burst, plan.runs - done))
+        if "failed" in reply:
+          failed[name] = reply["failed"]
+          continue
+        times[name] += reply["ms"]
+        preempted[name] += reply["preempted"]
+        running[name].wait_until_idle()
+  for result in results:
+    name = result["engine"]
+    if name in failed:
+      result |= {"status": "failed", "reason": failed[name]}
+    elif name in running:
+      result |= {"status": "ok", **summary.summarise(times[name]), "preempted": preempted[name],
+                 "times_ms": [round(t, 4) for t in times[name]]}
+
+
+@contextlib.contextmanager
+def quiet(lock: Path | None):
+  if lock is None:
+    yield
+    return
+  with lock.open("a") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    yield

@@ -1,0 +1,101 @@
+"""The comparison counts only engines that compute the right thing, and says why others are out."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+kRoot = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(kRoot))
+
+np = pytest.importorskip("numpy", reason="the comparison needs numpy")
+
+from bench import peers, rounds, summary, tables, truth  # noqa: E402
+
+
+def result(engine, median, status="ok", uncapped=None):
+  return {"model": "m", "threads": 1, "engine": engine, "status": status, "reason": "because",
+          "uncapped": uncapped, "median_ms": median, "p95_ms": median, "min_ms": median,
+          "load_s": 0.1, "peak_mib": 1.0, "error_vs_float64": 1e-6}
+
+
+def test_error_is_relative_to_the_largest_value():
+  want = {"y": np.array([1.0, -200.0])}
+  assert truth.error({"y": np.array([1.2, -200.0])}, want) == pytest.approx(1e-3)
+  assert truth.error({"y": np.array([[1.0], [-200.0]])}, want) == 0
+
+
+@pytest.mark.parametrize("got", [{}, {"y": np.array([1.0])}, {"y": np.array([1.0, np.nan])}])
+def test_error_of_missing_short_or_nan_output_is_infinite(got):
+  assert truth.error(got, {"y": np.array([1.0, 2.0])}) == float("inf")
+
+
+def test_check_marks_a_wrong_engine(tmp_path):
+  np.savez(tmp_path / "truth.npz", y=np.array([1.0, 2.0]))
+  np.savez(tmp_path / "good.npz", y=np.array([1.0, 2.0 + 1e-6]))
+  np.savez(tmp_path / "bad.npz", y=np.array([1.0, 2.01]))
+  subject = rounds.Subject("m", None, Path("m.onnx"), Path("i.npz"), ["y"],
+                           tmp_path / "truth.npz", 0)
+  good, bad = ({"engine": name, "status": "loaded"} for name in ("good", "bad"))
+  rounds.check([good, bad], subject, tmp_path)
+  assert good["status"] == "loaded" and bad["status"] == "wrong"
+  assert "5.0e-03" in bad["reason"]
+
+
+def test_ratio_is_against_the_fastest_right_peer():
+  results = [result("stretto", 10.0), result("a", 20.0), result("b", 15.0, uncapped="no switch"),
+             result("c", 5.0, status="wrong")]
+  assert summary.ratio(results)["peer"] == "b"
+  assert summary.ratio(results)["ratio"] == pytest.approx(1.5)
+  assert summary.ratio(results, capped_only=True)["peer"] == "a"
+  assert summary.ratio(results[1:]) is None
+  assert "1.50x" in tables.comparison(results) and "b is not capped" in tables.caveats(results)[0]
+
+
+def test_geometric_mean():
+  assert summary.geometric_mean([2.0, 0.5]) == pytest.approx(1.0)
+
+
+def test_selection_of_peers():
+  assert all(e.setting == "best" for e in peers.select("best"))
+  assert len(peers.select("all")) > len(peers.select("best"))
+  assert [e.name for e in peers.select("mnn,stretto")] == ["mnn"]
+  with pytest.raises(ValueError, match="no engine 'ort'.*onnxruntime"):
+    peers.select("ort")
+
+
+def compare(tmp_path, *words):
+  return subprocess.run([sys.executable, "-m", "bench.compare", *words], cwd=kRoot,
+                        capture_output=True, text=True)
+
+
+def test_end_to_end_on_a_small_file(tmp_path):
+  pytest.importorskip("onnxruntime", reason="the run needs a peer, onnxruntime")
+  onnx = pytest.importorskip("onnx", reason="the run needs onnx to write a model")
+  from onnx import TensorProto, helper
+
+  def spec(name):
+    return helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, 4])
+
+  graph = helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", [spec("x")], [spec("y")])
+  model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+  onnx.save(model, str(tmp_path / "relu.onnx"))
+  np.savez(tmp_path / "in.npz", x=np.array([[-1, 0, 1, 2]], np.float32))
+  done = compare(tmp_path, str(tmp_path / "relu.onnx"), "--inputs", str(tmp_path / "in.npz"),
+                 "--peers", "onnxruntime,torch", "--no-stretto", "--runs", "7", "--burst", "3",
+                 "--json", str(tmp_path / "out.json"))
+  assert done.returncode == 0, done.stderr
+  ran, skipped = json.loads((tmp_path / "out.json").read_text())["results"]
+  assert ran["status"] == "ok" and len(ran["times_ms"]) == 7 and ran["min_ms"] > 0
+  assert ran["peak_mib"] > ran["base_mib"] > 0
+  assert skipped["status"] == "skipped"
+
+
+def test_a_missing_file_and_a_missing_input_are_named(tmp_path):
+  pytest.importorskip("onnx", reason="reading the file's inputs needs onnx")
+  done = compare(tmp_path, "nowhere.onnx")
+  assert done.returncode == 2 and "nowhere.onnx: no such file" in done.stderr
+  done = compare(tmp_path, "resnet51")
+  assert done.returncode == 2 and "no model 'resnet51'" in done.stderr
