@@ -103,6 +103,8 @@ int remove_dead(Graph& graph);
 // Runs shape and type inference over all nodes in order, constants known at compile time included
 // (their values flow through shape arithmetic). Throws InvalidArgument naming the node.
 void infer(Graph& graph);
+// The same for one node of it, all of whose inputs are known: for whoever builds a graph in order.
+void infer_node(Graph& graph, const Node& node);
 
 // Checks every promise above plus the operator schemas; throws InternalError naming node and value.
 void verify(const Graph& graph);

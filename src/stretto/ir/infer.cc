@@ -67,33 +67,35 @@ void Inference::set_output(int i, DType dtype, Shape shape) {
   value.shape = std::move(shape);
 }
 
-void infer(Graph& graph) {
-  for (const Node& node : graph.nodes) {
-    check_schema(graph, node);
-    const auto context = [&](const std::exception& error) {
-      return fmt::format("{} \"{}\": {}", node.op->name, node.name, error.what());
-    };
-    try {
-      Inference inference(graph, node);
-      node.op->infer(inference);
-      // Values that depend only on shapes fold right here; weights are left to the folding pass.
-      const bool shape_like = node.op->name == "Shape" || node.op->name == "Size";
-      if (shape_like || worth_folding(graph, node)) {
-        if (shape_like && node.inputs[0] != kNone) {
-          std::vector<Tensor> inputs{Tensor(graph.value(node.inputs[0]).dtype,
-                                            *graph.value(node.inputs[0]).shape, nullptr, nullptr)};
-          std::vector<Tensor> outputs = evaluate(graph, node, inputs);
-          graph.value(node.outputs[0]).constant = std::move(outputs[0]);
-        } else {
-          fold(graph, node);
-        }
+void infer_node(Graph& graph, const Node& node) {
+  check_schema(graph, node);
+  const auto context = [&](const std::exception& error) {
+    return fmt::format("{} \"{}\": {}", node.op->name, node.name, error.what());
+  };
+  try {
+    Inference inference(graph, node);
+    node.op->infer(inference);
+    // Values that depend only on shapes fold right here; weights are left to the folding pass.
+    const bool shape_like = node.op->name == "Shape" || node.op->name == "Size";
+    if (shape_like || worth_folding(graph, node)) {
+      if (shape_like && node.inputs[0] != kNone) {
+        std::vector<Tensor> inputs{Tensor(graph.value(node.inputs[0]).dtype,
+                                          *graph.value(node.inputs[0]).shape, nullptr, nullptr)};
+        std::vector<Tensor> outputs = evaluate(graph, node, inputs);
+        graph.value(node.outputs[0]).constant = std::move(outputs[0]);
+      } else {
+        fold(graph, node);
       }
-    } catch (const InvalidArgument& error) {
-      throw InvalidArgument(context(error));
-    } catch (const Unsupported& error) {
-      throw Unsupported(context(error));
     }
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(context(error));
+  } catch (const Unsupported& error) {
+    throw Unsupported(context(error));
   }
+}
+
+void infer(Graph& graph) {
+  for (const Node& node : graph.nodes) infer_node(graph, node);
 }
 
 }  // namespace stretto::ir
