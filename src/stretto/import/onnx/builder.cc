@@ -1,0 +1,184 @@
+#include "stretto/import/onnx/builder.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "stretto/import/onnx/inputs.h"
+
+namespace stretto::onnx {
+namespace {
+
+constexpr ir::ValueId kDropped = -2;  // in a scope: named in the file, but never made
+
+}  // namespace
+
+void Builder::build(const ImportOptions& options, std::vector<std::string>& notes) {
+  const WireGraph& wire = *model_.graph;
+  if (wire.has_sparse_initializers) {
+    throw_unsupported("{}: sparse initialisers are not supported", source_.name);
+  }
+  check_operators(source_, wire.nodes, model_.opsets, functions_);
+  Scope scope{.opset = default_opset(model_.opsets, kNewestOpset)};
+  std::unordered_set<std::string_view> constants;
+  for (const WireTensor& tensor : wire.initializers) constants.insert(tensor.name);
+  std::vector<WireInput> inputs;
+  std::copy_if(wire.inputs.begin(), wire.inputs.end(), std::back_inserter(inputs),
+               [&](const WireInput& input) { return constants.count(input.name) == 0; });
+  ir::Graph& graph = emitter_.graph();
+  for (BoundInput& input : bind_inputs(source_, inputs, options, notes)) {
+    const ir::ValueId id = define_new(scope, input.name, wire.position);
+    graph.value(id).dtype = input.dtype;
+    graph.value(id).shape = std::move(input.shape);
+    graph.inputs.push_back(id);
+  }
+  add_initializers(scope, wire);
+  add_nodes(scope, wire.nodes);
+  add_outputs(scope);
+}
+
+ir::ValueId Builder::use(const Scope& scope, std::string_view name, const WireNode* node) const {
+  const std::string user =
+      node == nullptr ? "the graph's outputs" : fmt::format("{} \"{}\"", node->op, node->name);
+  const char* position = node == nullptr ? model_.graph->position : node->position;
+  for (const Scope* at = &scope; at != nullptr; at = at->outer) {
+    const auto found = at->names.find(name);
+    if (found == at->names.end()) continue;
+    if (found->second == kDropped) {
+      throw_unsupported("{}: {} needs \"{}\": {}", source_.name, user, name, dropped_.at(name));
+    }
+    return found->second;
+  }
+  source_.fail(position, "{} needs \"{}\", which nothing in the model makes", user, name);
+}
+
+void Builder::define(Scope& scope, std::string_view name, ir::ValueId id, const char* position) {
+  if (!scope.names.try_emplace(name, id).second) {
+    source_.fail(position, "value \"{}\" is defined twice", name);
+  }
+}
+
+ir::ValueId Builder::define_new(Scope& scope, std::string_view name, const char* position) {
+  const ir::ValueId id = emitter_.add_value(scope.prefix + std::string(name));
+  define(scope, name, id, position);
+  return id;
+}
+
+// A value made while expanding something is known by the name that the caller gave it.
+void Builder::adopt_name(const Scope& scope, std::string_view name, ir::ValueId id,
+                         size_t first_new) {
+  if (id >= 0 && static_cast<size_t>(id) >= first_new) {
+    emitter_.rename(id, scope.prefix + std::string(name));
+  }
+}
+
+void Builder::add_initializers(Scope& scope, const WireGraph& graph) {
+  for (const WireTensor& tensor : graph.initializers) {
+    if (tensor.name.empty()) source_.fail(tensor.body.data(), "an initialiser has no name");
+    const std::string label = scope.prefix + std::string(tensor.name);
+    define(scope, tensor.name, emitter_.add_constant(label, tensors_.read(tensor.body)),
+           tensor.body.data());
+  }
+}
+
+void Builder::add_nodes(Scope& scope, const std::vector<WireNode>& nodes) {
+  for (const WireNode& node : nodes) add_node(scope, node);
+}
+
+void Builder::add_node(Scope& scope, const WireNode& node) {
+  if (scope.depth > 0) charge(scope, node);
+  if (const WireFunction* function = functions_.find(node)) return call(scope, node, *function);
+  NodeAttributes attributes = read_attributes(source_, node, scope.attributes, tensors_);
+  if (node.op == "Constant") return add_constant(scope, node, attributes.plain);
+  if (node.op == "If") return take_branch(scope, node, attributes);
+  if (!attributes.graphs.empty()) {
+    throw_unsupported("{}: {} \"{}\": a graph as attribute {} is not supported", source_.name, node.op,
+                      node.name, attributes.graphs.begin()->first);
+  }
+  add_operator(scope, node, std::move(attributes.plain));
+}
+
+void Builder::add_operator(Scope& scope, const WireNode& node, ir::Attributes attributes) {
+  PendingNode pending{.emitter = emitter_,
+                      .source = source_,
+                      .opset = scope.opset,
+                      .op = std::string(node.op),
+                      .name = scope.prefix + std::string(node.name),
+                      .output_count = node.outputs.size(),
+                      .attributes = std::move(attributes)};
+  if (node.name.empty() && !node.outputs.empty()) {
+    pending.name = scope.prefix + std::string(node.outputs[0]);
+  }
+  for (std::string_view input : node.inputs) {
+    pending.inputs.push_back(input.empty() ? ir::kNone : use(scope, input, &node));
+  }
+  upgrade(pending);
+  while (!pending.inputs.empty() && pending.inputs.back() == ir::kNone) pending.inputs.pop_back();
+
+  std::vector<ir::ValueId> outputs;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const std::string_view name = node.outputs[i];
+    const auto dropped = std::find_if(pending.dropped_outputs.begin(), pending.dropped_outputs.end(),
+                                      [&](const auto& drop) { return drop.first == i; });
+    if (name.empty()) {
+      outputs.push_back(ir::kNone);
+    } else if (dropped != pending.dropped_outputs.end()) {
+      define(scope, name, kDropped, node.position);
+      dropped_[name] = dropped->second;
+      outputs.push_back(ir::kNone);
+    } else {
+      outputs.push_back(define_new(scope, name, node.position));
+    }
+  }
+  while (!outputs.empty() && outputs.back() == ir::kNone) outputs.pop_back();
+  emitter_.add_node(pending.op, std::move(pending.inputs), std::move(outputs),
+                    std::move(pending.attributes), pending.name);
+}
+
+void Builder::add_constant(Scope& scope, const WireNode& node, const ir::Attributes& attributes) {
+  const auto fail = [&](std::string_view problem) {
+    source_.fail(node.position, "Constant \"{}\": {}", node.name, problem);
+  };
+  if (node.outputs.size() != 1 || node.outputs[0].empty()) fail("expected one output");
+  if (attributes.all().size() != 1) fail("expected one attribute with the value");
+  const auto& [kind, attribute] = *attributes.all().begin();
+  Tensor value;
+  if (kind == "value") {
+    if (const auto* tensor = std::get_if<Tensor>(&attribute)) value = *tensor;
+  } else if (kind == "value_int") {
+    value = Tensor::scalar<int64_t>(attributes.integer(kind, 0));
+  } else if (kind == "value_ints") {
+    value = Tensor::int64s(attributes.integers(kind, {}));
+  } else if (kind == "value_float") {
+    value = Tensor::scalar<float>(static_cast<float>(attributes.number(kind, 0)));
+  } else if (kind == "value_floats") {
+    const std::vector<double> numbers = attributes.numbers(kind, {});
+    const std::vector<float> floats(numbers.begin(), numbers.end());
+    value = Tensor::of<float>({static_cast<int64_t>(floats.size())}, floats);
+  } else {
+    throw_unsupported("{}: Constant \"{}\": {} is not supported, only numbers are", source_.name,
+                      node.name, kind);
+  }
+  if (!value.defined()) fail("attribute value is no tensor");
+  const std::string label = scope.prefix + std::string(node.outputs[0]);
+  define(scope, node.outputs[0], emitter_.add_constant(label, std::move(value)), node.position);
+}
+
+void Builder::add_outputs(const Scope& scope) {
+  ir::Graph& graph = emitter_.graph();
+  if (model_.graph->outputs.empty()) {
+    source_.fail(model_.graph->position, "the graph has no outputs");
+  }
+  for (std::string_view name : model_.graph->outputs) {
+    if (name.empty()) source_.fail(model_.graph->position, "an output of the graph has no name");
+    ir::ValueId id = use(scope, name, nullptr);
+    // The name of an output is part of the model's face; a value with two names needs a copy.
+    if (emitter_.value(id).name != name) {
+      const ir::ValueId copy = emitter_.add_value(name);
+      emitter_.add_node("Identity", {id}, {copy}, {}, name);
+      id = copy;
+    }
+    graph.outputs.push_back(id);
+  }
+}
+
+}  // namespace stretto::onnx

@@ -1,0 +1,64 @@
+// Turns the plain structs of a model into a graph: names become values, functions and constant
+// branches are expanded, every node is upgraded and inferred.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "stretto/import/onnx/attributes.h"
+#include "stretto/import/onnx/emitter.h"
+#include "stretto/import/onnx/import.h"
+#include "stretto/import/onnx/survey.h"
+#include "stretto/import/onnx/upgrade.h"
+
+namespace stretto::onnx {
+
+class Builder {
+ public:
+  Builder(const Source& source, const WireModel& model, TensorReader& tensors, ir::Graph& graph)
+      : source_(source),
+        model_(model),
+        tensors_(tensors),
+        functions_(source, model.functions),
+        emitter_(graph) {}
+
+  void build(const ImportOptions& options, std::vector<std::string>& notes);
+
+ private:
+  // What names mean in a graph, a branch or a function body.
+  struct Scope {
+    const Scope* outer = nullptr;                  // of a branch, which sees the names around it
+    const AttributeScope* attributes = nullptr;    // of the enclosing function call
+    int64_t opset = 0;
+    int depth = 0;
+    std::string prefix;                            // of names of values and nodes
+    std::unordered_map<std::string_view, ir::ValueId> names;
+  };
+
+  ir::ValueId use(const Scope& scope, std::string_view name, const WireNode* node) const;
+  void define(Scope& scope, std::string_view name, ir::ValueId id, const char* position);
+  ir::ValueId define_new(Scope& scope, std::string_view name, const char* position);
+  void adopt_name(const Scope& scope, std::string_view name, ir::ValueId id, size_t first_new);
+  void charge(const Scope& scope, const WireNode& node);
+
+  void add_initializers(Scope& scope, const WireGraph& graph);
+  void add_nodes(Scope& scope, const std::vector<WireNode>& nodes);
+  void add_node(Scope& scope, const WireNode& node);
+  void add_constant(Scope& scope, const WireNode& node, const ir::Attributes& attributes);
+  void add_operator(Scope& scope, const WireNode& node, ir::Attributes attributes);
+  void take_branch(Scope& scope, const WireNode& node, const NodeAttributes& attributes);
+  void call(Scope& scope, const WireNode& node, const WireFunction& function);
+  void add_outputs(const Scope& scope);
+
+  const Source& source_;
+  const WireModel& model_;
+  TensorReader& tensors_;
+  FunctionIndex functions_;
+  Emitter emitter_;
+  std::unordered_map<std::string_view, std::string> dropped_;  // why an output is not there
+  int64_t expanded_items_ = 0, expanded_bytes_ = 0;
+};
+
+}  // namespace stretto::onnx

@@ -1,0 +1,40 @@
+// Builds the graph value by value and node by node. Each node is inferred as it comes, so whoever
+// emits the next one can look at shapes and at what is already known. Names go through an index:
+// building is linear in the size of the model.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "stretto/ir/graph.h"
+
+namespace stretto::onnx {
+
+class Emitter {
+ public:
+  explicit Emitter(ir::Graph& graph) : graph_(graph) {}
+
+  ir::Graph& graph() { return graph_; }
+  const ir::Value& value(ir::ValueId id) const { return graph_.value(id); }
+
+  // Names are made unique by a numeric suffix.
+  ir::ValueId add_value(std::string_view name);
+  ir::ValueId add_constant(std::string_view name, Tensor tensor);
+  // Throws InvalidArgument or Unsupported beginning with the node.
+  void add_node(std::string_view op, std::vector<ir::ValueId> inputs,
+                std::vector<ir::ValueId> outputs, ir::Attributes attributes, std::string_view name);
+  // False when another value has that name.
+  bool rename(ir::ValueId id, std::string_view name);
+
+ private:
+  struct Names {
+    std::unordered_map<std::string, int> taken;  // and the last suffix tried
+    std::string unique(std::string_view wanted, std::string_view fallback);
+  };
+  ir::Graph& graph_;
+  Names value_names_, node_names_;
+};
+
+}  // namespace stretto::onnx

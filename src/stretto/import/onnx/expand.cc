@@ -1,0 +1,105 @@
+// Function calls and branches whose condition is known: their nodes take the place of the call.
+#include <algorithm>
+
+#include "stretto/import/onnx/builder.h"
+
+namespace stretto::onnx {
+namespace {
+
+// Calls that call further functions twice grow as 2^depth, so a file of a kilobyte could fill any
+// memory. Nodes, inputs and outputs made by expansion, and bytes of names and attributes read for it:
+constexpr int64_t kMaxExpandedItems = 200'000;
+constexpr int64_t kMaxExpandedBytes = int64_t{256} << 20;
+constexpr int kMaxDepth = 64;
+
+}  // namespace
+
+void Builder::charge(const Scope& scope, const WireNode& node) {
+  expanded_items_ += static_cast<int64_t>(1 + node.inputs.size() + node.outputs.size());
+  size_t bytes = node.name.size() + scope.prefix.size() * (1 + node.outputs.size());
+  for (std::string_view output : node.outputs) bytes += output.size();
+  for (std::string_view attribute : node.attributes) bytes += attribute.size();
+  expanded_bytes_ += static_cast<int64_t>(bytes);
+  if (expanded_items_ > kMaxExpandedItems || expanded_bytes_ > kMaxExpandedBytes) {
+    throw_unsupported("{}: expanding the model's functions makes more than {} nodes or {} MiB", source_.name,
+                      kMaxExpandedItems, kMaxExpandedBytes >> 20);
+  }
+}
+
+void Builder::call(Scope& scope, const WireNode& node, const WireFunction& function) {
+  const auto fail = [&](std::string_view problem) {
+    source_.fail(node.position, "call \"{}\" of function {}: {}", node.name, node.op, problem);
+  };
+  if (scope.depth >= kMaxDepth) fail("functions call each other without end");
+  if (node.inputs.size() > function.inputs.size()) fail("more inputs than the function has");
+  if (node.outputs.size() > function.outputs.size()) fail("more outputs than the function has");
+
+  // The caller's attributes come last, so that they replace the defaults.
+  std::vector<std::string_view> defaults = function.attribute_defaults;
+  AttributeScope attributes = resolve_attributes(source_, defaults, nullptr);
+  for (auto& [name, attribute] : resolve_attributes(source_, node.attributes, scope.attributes)) {
+    attributes.insert_or_assign(name, attribute);
+  }
+  const std::string_view label =
+      !node.name.empty() || node.outputs.empty() ? node.name : node.outputs[0];
+  Scope body{.attributes = &attributes,
+             .opset = default_opset(function.opsets, scope.opset),
+             .depth = scope.depth + 1,
+             .prefix = fmt::format("{}{}/", scope.prefix, label)};
+  for (size_t i = 0; i < function.inputs.size(); ++i) {
+    const bool given = i < node.inputs.size() && !node.inputs[i].empty();
+    define(body, function.inputs[i], given ? use(scope, node.inputs[i], &node) : ir::kNone,
+           function.position);
+  }
+  const size_t first_new = emitter_.graph().values.size();
+  add_nodes(body, function.nodes);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i].empty()) continue;
+    const ir::ValueId id = use(body, function.outputs[i], &node);
+    define(scope, node.outputs[i], id, node.position);
+    adopt_name(scope, node.outputs[i], id, first_new);
+  }
+}
+
+void Builder::take_branch(Scope& scope, const WireNode& node, const NodeAttributes& attributes) {
+  const auto fail = [&](std::string_view problem) {
+    source_.fail(node.position, "If \"{}\": {}", node.name, problem);
+  };
+  if (scope.depth >= kMaxDepth) fail("branches are nested too deeply");
+  if (node.inputs.size() != 1 || node.inputs[0].empty()) fail("expected one input");
+  const ir::ValueId id = use(scope, node.inputs[0], &node);
+  const Tensor* condition =
+      id != ir::kNone && emitter_.value(id).is_constant() ? &emitter_.value(id).constant : nullptr;
+  if (condition == nullptr) {
+    throw_unsupported("{}: If \"{}\": its condition depends on the model's input values, which is not "
+                      "supported", source_.name, node.name);
+  }
+  if (condition->count() != 1 || condition->dtype() != DType::kBool) fail("expected one bool");
+  const bool truth = condition->as_int64s()[0] != 0;
+  const auto branch = attributes.graphs.find(truth ? "then_branch" : "else_branch");
+  if (branch == attributes.graphs.end()) fail("the branch that is taken is missing");
+
+  const WireGraph graph = read_graph(source_, branch->second);
+  if (graph.has_sparse_initializers) {
+    throw_unsupported("{}: sparse initialisers are not supported", source_.name);
+  }
+  check_operators(source_, graph.nodes, model_.opsets, functions_);
+  if (!graph.inputs.empty()) fail("a branch has no inputs");
+  if (graph.outputs.size() != node.outputs.size()) fail("a branch has other outputs than the node");
+  Scope body{.outer = &scope,
+             .attributes = scope.attributes,
+             .opset = scope.opset,
+             .depth = scope.depth + 1,
+             .prefix = scope.prefix};
+  const size_t first_new = emitter_.graph().values.size();
+  add_initializers(body, graph);
+  add_nodes(body, graph.nodes);
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    if (node.outputs[i].empty()) continue;
+    const ir::ValueId made = use(body, graph.outputs[i], &node);
+    define(scope, node.outputs[i], made, node.position);
+    adopt_name(scope, node.outputs[i], made, first_new);
+  }
+}
+
+}  // namespace stretto::onnx

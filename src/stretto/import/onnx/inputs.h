@@ -1,0 +1,23 @@
+// Shapes of the graph's inputs: what the file fixes, what the caller gives, and a batch of one.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stretto/import/onnx/import.h"
+#include "stretto/import/onnx/reader.h"
+
+namespace stretto::onnx {
+
+struct BoundInput {
+  std::string_view name;
+  DType dtype;
+  Shape shape;
+};
+
+// `inputs` without those that have an initialiser. Assumptions are added to `notes`. Throws
+// InvalidArgument naming the input, its dimensions and what to say instead.
+std::vector<BoundInput> bind_inputs(const Source& source, const std::vector<WireInput>& inputs,
+                                    const ImportOptions& options, std::vector<std::string>& notes);
+
+}  // namespace stretto::onnx

@@ -1,0 +1,278 @@
+#include "stretto/import/onnx/tensor.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <optional>
+
+namespace stretto::onnx {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Far above what models have; keeps a hostile file from making shapes of millions of ones.
+constexpr size_t kMaxRank = 64;
+
+struct TypeRow {
+  DataType type;
+  DType dtype;               // kUndefined: no such tensors here
+  std::string_view name;
+  uint32_t field = 0;        // where the values stand when they are not raw
+};
+
+constexpr TypeRow kTypes[] = {
+    {DataType::kFloat, DType::kFloat32, "float", tensor_field::kFloatData},
+    {DataType::kUInt8, DType::kUInt8, "uint8", tensor_field::kInt32Data},
+    {DataType::kInt8, DType::kInt8, "int8", tensor_field::kInt32Data},
+    {DataType::kUInt16, DType::kUInt16, "uint16", tensor_field::kInt32Data},
+    {DataType::kInt16, DType::kInt16, "int16", tensor_field::kInt32Data},
+    {DataType::kInt32, DType::kInt32, "int32", tensor_field::kInt32Data},
+    {DataType::kInt64, DType::kInt64, "int64", tensor_field::kInt64Data},
+    {DataType::kString, DType::kUndefined, "string"},
+    {DataType::kBool, DType::kBool, "bool", tensor_field::kInt32Data},
+    {DataType::kFloat16, DType::kFloat16, "float16", tensor_field::kInt32Data},
+    {DataType::kDouble, DType::kFloat64, "double", tensor_field::kDoubleData},
+    {DataType::kUInt32, DType::kUInt32, "uint32", tensor_field::kUInt64Data},
+    {DataType::kUInt64, DType::kUInt64, "uint64", tensor_field::kUInt64Data},
+    {DataType::kComplex64, DType::kUndefined, "complex64"},
+    {DataType::kComplex128, DType::kUndefined, "complex128"},
+    {DataType::kBFloat16, DType::kBFloat16, "bfloat16", tensor_field::kInt32Data},
+    {DataType::kFloat8E4M3FN, DType::kUndefined, "float8e4m3fn"},
+    {DataType::kFloat8E4M3FNUZ, DType::kUndefined, "float8e4m3fnuz"},
+    {DataType::kFloat8E5M2, DType::kUndefined, "float8e5m2"},
+    {DataType::kFloat8E5M2FNUZ, DType::kUndefined, "float8e5m2fnuz"},
+    {DataType::kUInt4, DType::kUndefined, "uint4"},
+    {DataType::kInt4, DType::kUndefined, "int4"},
+    {DataType::kFloat4E2M1, DType::kUndefined, "float4e2m1"},
+};
+
+const TypeRow* find_type(DataType type) {
+  const auto* row = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                 [&](const TypeRow& r) { return r.type == type; });
+  return row == std::end(kTypes) ? nullptr : row;
+}
+
+template <typename T>
+bool store_as(int64_t value, char* to) {
+  if (value < static_cast<int64_t>(std::numeric_limits<T>::min()) ||
+      value > static_cast<int64_t>(std::numeric_limits<T>::max())) {
+    return false;
+  }
+  const T narrow = static_cast<T>(value);
+  std::memcpy(to, &narrow, sizeof narrow);
+  return true;
+}
+
+// False when the value is out of the type's range.
+bool store(DType dtype, int64_t value, char* to) {
+  switch (dtype) {
+    case DType::kInt8: return store_as<int8_t>(value, to);
+    case DType::kInt16: return store_as<int16_t>(value, to);
+    case DType::kInt32: return store_as<int32_t>(value, to);
+    case DType::kUInt8: return store_as<uint8_t>(value, to);
+    case DType::kUInt16:
+    case DType::kFloat16:
+    case DType::kBFloat16: return store_as<uint16_t>(value, to);  // half types: their bits
+    case DType::kUInt32: return store_as<uint32_t>(value, to);
+    case DType::kBool: return store_as<uint8_t>(value != 0, to);
+    default: std::memcpy(to, &value, sizeof value); return true;
+  }
+}
+
+}  // namespace
+
+struct TensorReader::Parts {
+  std::string_view message, name;
+  Shape dims;
+  const TypeRow* type = nullptr;
+  std::optional<std::string_view> raw;
+  std::vector<std::pair<std::string_view, std::string_view>> external;
+  int64_t location = 0;
+  int64_t count = 0;
+  size_t bytes = 0;
+
+  std::string what() const { return fmt::format("tensor \"{}\"", name); }
+};
+
+DType element_type(const Source& source, DataType type, std::string_view what, const char* at) {
+  const TypeRow* row = find_type(type);
+  if (row == nullptr) {
+    source.fail(at, "{}: unknown element type {}", what, static_cast<int64_t>(type));
+  }
+  if (row->dtype == DType::kUndefined) {
+    throw_unsupported("{}: {}: {} tensors are not supported", source.name, what, row->name);
+  }
+  return row->dtype;
+}
+
+Tensor TensorReader::read(std::string_view message) {
+  if (const auto at = known_.find(message.data()); at != known_.end()) return at->second;
+  Parts parts{.message = message};
+  int64_t type = 0;
+  bool segment = false;
+  Fields fields(source_, message, "tensor");
+  while (fields.next()) {
+    switch (fields.tag()) {
+      case tensor_field::kName: parts.name = fields.bytes(); break;
+      case tensor_field::kDims: fields.integers(parts.dims); break;
+      case tensor_field::kDataType: type = fields.integer(); break;
+      case tensor_field::kRawData: parts.raw = fields.bytes(); break;
+      case tensor_field::kDataLocation: parts.location = fields.integer(); break;
+      case tensor_field::kSegment:
+        segment = true;
+        fields.skip();
+        break;
+      case tensor_field::kExternalData: {
+        auto& entry = parts.external.emplace_back();
+        Fields pair(source_, fields.bytes(), "external data");
+        while (pair.next()) {
+          if (pair.tag() == entry_field::kKey) {
+            entry.first = pair.bytes();
+          } else if (pair.tag() == entry_field::kValue) {
+            entry.second = pair.bytes();
+          } else {
+            pair.skip();
+          }
+        }
+        break;
+      }
+      default: fields.skip();
+    }
+  }
+  const DType dtype =
+      element_type(source_, static_cast<DataType>(type), parts.what(), message.data());
+  parts.type = find_type(static_cast<DataType>(type));
+  if (segment) throw_unsupported("{}: {} is split in segments", source_.name, parts.what());
+  if (parts.dims.size() > kMaxRank) {
+    source_.fail(message.data(), "{} has {} dimensions, at most {} make sense", parts.what(),
+                 parts.dims.size(), kMaxRank);
+  }
+  try {
+    parts.count = element_count(parts.dims);
+  } catch (const InvalidArgument& error) {
+    source_.fail(message.data(), "{}: {}", parts.what(), error.what());
+  }
+  parts.bytes = static_cast<size_t>(parts.count) * dtype_bytes(dtype);
+  Tensor tensor = make(parts);
+  known_.emplace(message.data(), tensor);
+  return tensor;
+}
+
+Tensor TensorReader::make(const Parts& parts) {
+  if (parts.location == kExternalLocation) return from_external(parts);
+  if (parts.raw && !(parts.raw->empty() && parts.count > 0)) {
+    return from_raw(parts, *parts.raw, owner_);
+  }
+  return from_typed(parts);
+}
+
+Tensor TensorReader::from_raw(const Parts& parts, std::string_view raw,
+                              const std::shared_ptr<const void>& owner) {
+  if (raw.size() != parts.bytes) {
+    source_.fail(parts.message.data(), "{}: {} {} needs {} bytes, got {}", parts.what(),
+                 parts.type->name, shape_text(parts.dims), parts.bytes, raw.size());
+  }
+  const DType dtype = parts.type->dtype;
+  const bool aligned = reinterpret_cast<uintptr_t>(raw.data()) % dtype_bytes(dtype) == 0;
+  // A bool is 0 or 1 everywhere else, which no file promises.
+  if (owner != nullptr && aligned && dtype != DType::kBool) {
+    return Tensor(dtype, parts.dims, raw.data(), owner);
+  }
+  Tensor tensor(dtype, parts.dims);
+  auto* to = static_cast<char*>(tensor.mutable_data());
+  if (dtype == DType::kBool) {
+    std::transform(raw.begin(), raw.end(), to, [](char c) { return static_cast<char>(c != 0); });
+  } else {
+    std::copy(raw.begin(), raw.end(), to);
+  }
+  return tensor;
+}
+
+Tensor TensorReader::from_typed(const Parts& parts) {
+  const DType dtype = parts.type->dtype;
+  const size_t width = dtype_bytes(dtype);
+  std::vector<char> data;
+  std::vector<int64_t> integers;
+  Fields fields(source_, parts.message, "tensor");
+  while (fields.next()) {
+    if (fields.tag() != parts.type->field) {
+      fields.skip();
+    } else if (dtype == DType::kFloat32 || dtype == DType::kFloat64) {
+      fields.fixed(width, data);
+    } else {
+      fields.integers(integers);
+    }
+  }
+  const size_t given = is_float(dtype) && !data.empty() ? data.size() / width : integers.size();
+  if (given != static_cast<size_t>(parts.count)) {
+    source_.fail(parts.message.data(), "{}: {} {} needs {} values, got {}", parts.what(),
+                 parts.type->name, shape_text(parts.dims), parts.count, given);
+  }
+  Tensor tensor(dtype, parts.dims);
+  auto* to = static_cast<char*>(tensor.mutable_data());
+  std::copy(data.begin(), data.end(), to);
+  for (size_t i = 0; i < integers.size(); ++i) {
+    if (!store(dtype, integers[i], to + i * width)) {
+      source_.fail(parts.message.data(), "{}: {} is no {} value", parts.what(), integers[i],
+                   parts.type->name);
+    }
+  }
+  return tensor;
+}
+
+Tensor TensorReader::from_external(const Parts& parts) {
+  std::string_view location;
+  uint64_t offset = 0, length = parts.bytes;
+  for (const auto& [key, value] : parts.external) {
+    if (key == "location") location = value;
+    if (key != "offset" && key != "length") continue;
+    uint64_t& number = key == "offset" ? offset : length;
+    const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+    if (error != std::errc{} || end != value.data() + value.size()) {
+      source_.fail(parts.message.data(), "{}: external {} is '{}', expected a number of bytes",
+                   parts.what(), key, value);
+    }
+  }
+  if (length != parts.bytes) {
+    source_.fail(parts.message.data(), "{}: {} {} needs {} bytes, its external data has {}",
+                 parts.what(), parts.type->name, shape_text(parts.dims), parts.bytes, length);
+  }
+  const auto file = open_external(parts, location);
+  const auto bytes = file->bytes();
+  if (offset > bytes.size() || length > bytes.size() - offset) {
+    throw FormatError(file->path(), static_cast<int64_t>(std::min<uint64_t>(offset, bytes.size())),
+                      fmt::format("{} of {} needs {} bytes at {}, the file has {}", parts.what(),
+                                  source_.name, length, offset, bytes.size()));
+  }
+  return from_raw(parts, {reinterpret_cast<const char*>(bytes.data()) + offset, length}, file);
+}
+
+std::shared_ptr<const MappedFile> TensorReader::open_external(const Parts& parts,
+                                                              std::string_view location) {
+  const auto refuse = [&](std::string_view why) {
+    source_.fail(parts.message.data(), "{}: external data in '{}' {}", parts.what(), location, why);
+  };
+  if (folder_.empty()) refuse("cannot be read: the model was given as bytes, without a folder");
+  if (location.empty() || location.find('\0') != std::string_view::npos) refuse("names no file");
+  const fs::path relative(location);
+  if (relative.is_absolute() || std::find(relative.begin(), relative.end(), "..") != relative.end()) {
+    refuse("would lie outside the model's folder");
+  }
+  const std::string key(location);
+  if (const auto at = files_.find(key); at != files_.end()) return at->second;
+  std::error_code error;
+  const fs::path root = fs::canonical(folder_, error);
+  if (error) refuse("cannot be found: there is no folder " + folder_);
+  const fs::path path = fs::canonical(root / relative, error);
+  if (error) refuse("cannot be found in " + root.string());
+  const fs::path inside = path.lexically_relative(root);
+  if (inside.empty() || *inside.begin() == "..") {
+    refuse("is a link to a file outside the model's folder; put the file itself there");
+  }
+  if (!fs::is_regular_file(path, error)) refuse("is no regular file");
+  return files_.emplace(key, MappedFile::open(path.string())).first->second;
+}
+
+}  // namespace stretto::onnx

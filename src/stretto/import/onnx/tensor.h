@@ -1,0 +1,47 @@
+// TensorProtos as tensors: raw bytes, typed fields and external files.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "stretto/base/file.h"
+#include "stretto/import/onnx/schema.h"
+#include "stretto/import/onnx/wire.h"
+#include "stretto/tensor/tensor.h"
+
+namespace stretto::onnx {
+
+// ONNX's number for an element type as ours. Throws Unsupported (FormatError for a number that ONNX
+// does not know) beginning with `what`.
+DType element_type(const Source& source, DataType type, std::string_view what, const char* at);
+
+// Reads the tensors of one model. Data stays where it is when `owner` keeps the source alive and the
+// elements are aligned; otherwise it is copied. One message read twice gives the same tensor.
+class TensorReader {
+ public:
+  // External data may lie in `folder` and below, nowhere else; empty: there is none.
+  TensorReader(const Source& source, std::string folder, std::shared_ptr<const void> owner)
+      : source_(source), folder_(std::move(folder)), owner_(std::move(owner)) {}
+
+  // Throws FormatError or Unsupported naming the tensor.
+  Tensor read(std::string_view message);
+
+ private:
+  struct Parts;
+  Tensor make(const Parts& parts);
+  Tensor from_raw(const Parts& parts, std::string_view raw, const std::shared_ptr<const void>& owner);
+  Tensor from_typed(const Parts& parts);
+  Tensor from_external(const Parts& parts);
+  std::shared_ptr<const MappedFile> open_external(const Parts& parts, std::string_view location);
+
+  const Source& source_;
+  std::string folder_;
+  std::shared_ptr<const void> owner_;
+  std::unordered_map<const char*, Tensor> known_;
+  std::map<std::string, std::shared_ptr<const MappedFile>> files_;
+};
+
+}  // namespace stretto::onnx

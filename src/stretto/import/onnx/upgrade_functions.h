@@ -1,0 +1,31 @@
+// The functions of the upgrade table (upgrade.cc), each for one change between opsets.
+#pragma once
+
+#include "stretto/import/onnx/upgrade.h"
+
+namespace stretto::onnx {
+
+// Attributes that became inputs.
+void axes_input(PendingNode& node);
+void clip_limits(PendingNode& node);
+void pad_inputs(PendingNode& node);
+void slice_inputs(PendingNode& node);
+void split_input(PendingNode& node);
+void topk_input(PendingNode& node);
+
+// Operators that were replaced.
+void dropout(PendingNode& node);
+void resize_10(PendingNode& node);
+void scatter(PendingNode& node);
+void upsample(PendingNode& node);
+
+// Meanings that changed.
+void batch_normalization(PendingNode& node);   // training forms are refused
+void cast(PendingNode& node);                  // the type by name
+void group_normalization(PendingNode& node);   // scale and bias per group -> per channel
+void prelu_slope(PendingNode& node);           // one slope per channel without trailing axes
+void resize_empty_inputs(PendingNode& node);   // empty tensors that mean "absent"
+void softmax_of_matrix(PendingNode& node);     // over all axes from `axis` on
+void split_count(PendingNode& node);           // equal parts, counted by the outputs
+
+}  // namespace stretto::onnx

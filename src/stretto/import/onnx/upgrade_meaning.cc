@@ -1,0 +1,154 @@
+// Operators that were replaced and meanings that changed.
+#include <algorithm>
+#include <string>
+
+#include "stretto/base/error.h"
+#include "stretto/import/onnx/tensor.h"
+#include "stretto/import/onnx/upgrade_functions.h"
+
+namespace stretto::onnx {
+namespace {
+
+ir::Attributes one(std::string name, ir::Attribute value) {
+  ir::Attributes attributes;
+  attributes.set(std::move(name), std::move(value));
+  return attributes;
+}
+
+// How opset 10 and Upsample map coordinates.
+void set_old_coordinates(PendingNode& node) {
+  node.attributes.set("coordinate_transformation_mode", std::string("asymmetric"));
+  node.attributes.set("nearest_mode", std::string("floor"));
+  if (node.attributes.text("mode", "nearest") == "bilinear") {
+    node.attributes.set("mode", std::string("linear"));
+  }
+}
+
+}  // namespace
+
+void dropout(PendingNode& node) {
+  if (node.has_input(2)) {
+    const Tensor* training = node.constant(2);
+    if (training == nullptr || training->count() != 1 || training->as_doubles()[0] != 0) {
+      node.unsupported("training mode; export the model for inference");
+    }
+  }
+  node.inputs.resize(std::min<size_t>(node.inputs.size(), 1));
+  node.attributes = {};
+  for (size_t i = 1; i < node.output_count; ++i) {
+    node.dropped_outputs.emplace_back(i, "the mask of a Dropout is only made in training");
+  }
+}
+
+void resize_10(PendingNode& node) {
+  if (node.has_input(1)) {
+    const ir::ValueId scales = node.inputs[1];
+    node.inputs = {node.inputs[0], ir::kNone, scales};
+  }
+  set_old_coordinates(node);
+}
+
+void upsample(PendingNode& node) {
+  if (node.attributes.has("scales")) {  // until opset 8
+    const std::vector<double> numbers = node.attributes.numbers("scales", {});
+    const std::vector<float> scales(numbers.begin(), numbers.end());
+    node.attributes.erase("scales");
+    node.set_input(1, node.add_constant("scales", Tensor::of<float>(
+                                                      {static_cast<int64_t>(scales.size())}, scales)));
+  }
+  resize_10(node);
+}
+
+void scatter(PendingNode&) {}
+
+void batch_normalization(PendingNode& node) {
+  if (node.attributes.integer("spatial", 1) != 1) {
+    node.unsupported("spatial = 0, statistics for every pixel; export with opset 9 or newer");
+  }
+  if (node.attributes.integer("training_mode", 0) != 0) {
+    node.unsupported("training mode; export the model for inference");
+  }
+  for (size_t i = 1; i < node.output_count; ++i) {
+    node.dropped_outputs.emplace_back(i, "the statistics of a BatchNormalization are only made in "
+                                         "training");
+  }
+}
+
+void cast(PendingNode& node) {
+  const ir::Attribute* to = node.attributes.find("to");
+  if (to == nullptr) return;
+  const auto* type = std::get_if<int64_t>(to);
+  if (type == nullptr) throw_invalid("{} \"{}\": attribute to: expected an integer", node.op, node.name);
+  const std::string what = fmt::format("{} \"{}\"", node.op, node.name);
+  const DType dtype = element_type(node.source, static_cast<DataType>(*type), what, nullptr);
+  node.attributes.set("to", std::string(dtype_name(dtype)));
+}
+
+void group_normalization(PendingNode& node) {
+  const Shape* x = node.shape(0);
+  const int64_t groups = node.attributes.integer("num_groups", 0);
+  if (x == nullptr || x->size() < 2 || groups <= 0 || (*x)[1] % groups != 0) return;
+  const int64_t channels = (*x)[1];
+  for (size_t i = 1; i <= 2; ++i) {
+    const Shape* given = node.shape(i);
+    if (given == nullptr || *given != Shape{groups}) return;
+    const int64_t column[] = {groups, 1}, full[] = {groups, channels / groups}, flat[] = {channels};
+    ir::ValueId id = node.inputs[i];
+    id = node.emit("Reshape", {id, node.add_constant("groups", Tensor::int64s(column))});
+    id = node.emit("Expand", {id, node.add_constant("per_group", Tensor::int64s(full))});
+    id = node.emit("Reshape", {id, node.add_constant("channels", Tensor::int64s(flat))});
+    node.inputs[i] = id;
+  }
+}
+
+void prelu_slope(PendingNode& node) {
+  const Shape* x = node.shape(0);
+  const Shape* slope = node.shape(1);
+  const bool per_channel = x != nullptr && slope != nullptr && x->size() > 2 && slope->size() == 1 &&
+                           (*slope)[0] == (*x)[1] && (*slope)[0] != 1 && x->back() != (*slope)[0];
+  if (!per_channel) return;
+  std::vector<int64_t> shape(x->size() - 1, 1);
+  shape[0] = (*slope)[0];
+  node.inputs[1] =
+      node.emit("Reshape", {node.inputs[1], node.add_constant("slope_shape", Tensor::int64s(shape))});
+}
+
+void resize_empty_inputs(PendingNode& node) {
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    const Shape* shape = node.shape(i);
+    if (shape != nullptr && *shape == Shape{0}) node.inputs[i] = ir::kNone;
+  }
+  // Only this mode looks at the region of interest.
+  const std::string mode = node.attributes.text("coordinate_transformation_mode", "half_pixel");
+  if (node.has_input(1) && mode != "tf_crop_and_resize") node.inputs[1] = ir::kNone;
+}
+
+void softmax_of_matrix(PendingNode& node) {
+  const Shape* shape = node.shape(0);
+  int64_t axis = node.attributes.integer("axis", 1);
+  if (shape == nullptr) return;
+  const Shape x = *shape;
+  const auto rank = static_cast<int64_t>(x.size());
+  if (axis < -rank || axis > rank) {
+    throw_invalid("{} \"{}\": axis {} of an input of rank {}", node.op, node.name, axis, rank);
+  }
+  if (axis < 0) axis += rank;
+  node.attributes.set("axis", axis);
+  // Over one axis only, both meanings are the same.
+  if (axis < rank && std::all_of(x.begin() + axis + 1, x.end(), [](int64_t d) { return d == 1; })) {
+    return;
+  }
+  ir::ValueId id = node.emit("Flatten", {node.inputs[0]}, one("axis", axis));
+  id = node.emit(node.op, {id}, one("axis", int64_t{1}));
+  node.inputs = {id, node.add_constant("shape", Tensor::int64s(x))};
+  node.op = "Reshape";
+  node.attributes = one("allowzero", int64_t{1});
+}
+
+void split_count(PendingNode& node) {
+  if (!node.has_input(1) && !node.attributes.has("num_outputs")) {
+    node.attributes.set("num_outputs", static_cast<int64_t>(node.output_count));
+  }
+}
+
+}  // namespace stretto::onnx

@@ -1,0 +1,113 @@
+#include "stretto/import/onnx/wire.h"
+
+#include <bit>
+#include <cstring>
+#include <protozero/varint.hpp>
+
+namespace stretto::onnx {
+
+static_assert(std::endian::native == std::endian::little, "ONNX stores little-endian numbers");
+
+using protozero::pbf_wire_type;
+
+bool Fields::next() {
+  start_ = reader_.data().data();
+  try {
+    return reader_.next();
+  } catch (const protozero::exception& error) {
+    broken(error);
+  }
+}
+
+void Fields::broken(const std::exception& error) const {
+  source_.fail(start_, "{}: broken protobuf ({})", what_, error.what());
+}
+
+void Fields::expect(pbf_wire_type type, const char* kind) {
+  if (reader_.wire_type() != type) {
+    source_.fail(start_, "{}: field {} is no {}", what_, static_cast<uint32_t>(reader_.tag()), kind);
+  }
+}
+
+void Fields::skip() {
+  try {
+    reader_.skip();
+  } catch (const protozero::exception& error) {
+    broken(error);
+  }
+}
+
+int64_t Fields::integer() {
+  expect(pbf_wire_type::varint, "integer");
+  try {
+    return reader_.get_int64();
+  } catch (const protozero::exception& error) {
+    broken(error);
+  }
+}
+
+float Fields::real() {
+  expect(pbf_wire_type::fixed32, "float");
+  try {
+    return reader_.get_float();
+  } catch (const protozero::exception& error) {
+    broken(error);
+  }
+}
+
+std::string_view Fields::bytes() {
+  expect(pbf_wire_type::length_delimited, "text or message");
+  try {
+    const protozero::data_view view = reader_.get_view();
+    return {view.data(), view.size()};
+  } catch (const protozero::exception& error) {
+    broken(error);
+  }
+}
+
+void Fields::integers(std::vector<int64_t>& list) {
+  if (reader_.wire_type() == pbf_wire_type::varint) {
+    list.push_back(integer());
+    return;
+  }
+  const std::string_view packed = bytes();
+  const char* at = packed.data();
+  const char* end = at + packed.size();
+  try {
+    while (at != end) list.push_back(static_cast<int64_t>(protozero::decode_varint(&at, end)));
+  } catch (const protozero::exception& error) {
+    broken(error);
+  }
+}
+
+void Fields::reals(std::vector<double>& list) {
+  std::vector<char> bits;
+  fixed(sizeof(float), bits);
+  for (size_t i = 0; i < bits.size(); i += sizeof(float)) {
+    float value;
+    std::memcpy(&value, bits.data() + i, sizeof value);
+    list.push_back(value);
+  }
+}
+
+void Fields::fixed(size_t width, std::vector<char>& list) {
+  if (reader_.wire_type() == pbf_wire_type::length_delimited) {
+    const std::string_view packed = bytes();
+    if (packed.size() % width != 0) {
+      source_.fail(start_, "{}: field {} has {} bytes, expected a multiple of {}", what_,
+                   static_cast<uint32_t>(tag()), packed.size(), width);
+    }
+    list.insert(list.end(), packed.begin(), packed.end());
+    return;
+  }
+  expect(width == 4 ? pbf_wire_type::fixed32 : pbf_wire_type::fixed64, "number of that width");
+  try {
+    const uint64_t bits = width == 4 ? reader_.get_fixed32() : reader_.get_fixed64();
+    const auto* raw = reinterpret_cast<const char*>(&bits);
+    list.insert(list.end(), raw, raw + width);
+  } catch (const protozero::exception& error) {
+    broken(error);
+  }
+}
+
+}  // namespace stretto::onnx
