@@ -16,6 +16,7 @@ bool worth_folding(const Graph& graph, const Node& node) {
            element_count(*graph.value(id).shape) <= kMaxKnownElements;
   };
   const auto known = [&](ValueId id) { return id == kNone || graph.value(id).is_constant(); };
+  if (node.op->name == "Constant") return true;  // the tensor is there already
   if (!std::all_of(node.outputs.begin(), node.outputs.end(), small)) return false;
   return !node.inputs.empty() && std::all_of(node.inputs.begin(), node.inputs.end(), known) &&
          std::all_of(node.inputs.begin(), node.inputs.end(), small);

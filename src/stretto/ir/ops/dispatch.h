@@ -53,4 +53,12 @@ T* data_of(Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data());
 }
 
+
+// For operators that move data: output i gets the type of `like`, whatever inference declared (a
+// reference run may have widened it).
+inline Tensor& make_output_like(Evaluation& c, int i, const Tensor& like) {
+  c.outputs[i] = Tensor(like.dtype(), c.output_shapes[i]);
+  return c.outputs[i];
+}
+
 }  // namespace stretto::ir::ops

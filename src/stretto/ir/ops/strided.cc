@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "stretto/ir/ops/dispatch.h"
+#include "stretto/ir/ops/parallel.h"
+
 namespace stretto::ir::ops {
 
 Strides broadcast_strides(std::span<const int64_t> from, std::span<const int64_t> to) {
@@ -39,6 +42,21 @@ StridedLoop StridedLoop::broadcast(const Shape& shape, std::span<const Shape> in
   std::vector<Strides> operands;
   for (const Shape& input : inputs) operands.push_back(broadcast_strides(input, shape));
   return StridedLoop(shape, std::move(operands));
+}
+
+void copy_strided(const Tensor& from, int64_t offset, Shape shape, Strides strides, Tensor& to,
+                  ThreadTeam* team) {
+  const StridedLoop loop(std::move(shape), {std::move(strides)});
+  with_width(from.dtype(), [&]<typename T>() {
+    const T* source = data_of<T>(from) + offset;
+    T* target = data_of<T>(to);
+    parallel(team, loop.count(), 1 << 15, [&](int64_t begin, int64_t end) {
+      loop.rows(begin, end, [&](int64_t at, int64_t length, const int64_t* offsets,
+                                const int64_t* steps) {
+        for (int64_t i = 0; i < length; ++i) target[at + i] = source[offsets[0] + i * steps[0]];
+      });
+    });
+  });
 }
 
 }  // namespace stretto::ir::ops

@@ -7,7 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "stretto/tensor/shape.h"
+#include "stretto/base/team.h"
+#include "stretto/tensor/tensor.h"
 
 namespace stretto::ir::ops {
 
@@ -16,6 +17,11 @@ using Strides = std::vector<int64_t>;
 // Strides, in elements of a dense tensor of shape `from`, that make it look like shape `to`
 // (NumPy broadcasting; `from` must broadcast to `to`).
 Strides broadcast_strides(std::span<const int64_t> from, std::span<const int64_t> to);
+
+// Fills `to` (dense, of `shape` up to renaming) with the elements of `from`, beginning at `offset`, that
+// `strides` picks. Types are equal.
+void copy_strided(const Tensor& from, int64_t offset, Shape shape, Strides strides, Tensor& to,
+                  ThreadTeam* team);
 
 // Visits an index space in row-major order. Neighbouring axes that all operands step through
 // evenly are merged, so that rows are as long as they can be.

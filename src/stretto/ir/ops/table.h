@@ -1,5 +1,11 @@
 // Rows of the operator table, declared one per line. Definitions live in the file named after the
 // operator (or its group of siblings); table.cc lists them.
+//
+// Each row has the ports and attributes of the newest ONNX form, with these differences:
+//   Cast: attribute `to` is a type's name as text ("float32"), not ONNX's number for it.
+//   Constant: only the attribute `value` (a tensor).
+//   BatchNormalization: inference only (training_mode 0, one output).
+// Element types are float32, float64, integers and bool; data movement also takes 16-bit floats.
 #pragma once
 
 #include "stretto/ir/operator.h"
@@ -7,24 +13,60 @@
 namespace stretto::ir::ops {
 
 // Groups of siblings that share their schema and loop.
+std::span<const Operator> activations();
 std::span<const Operator> elementwise_binary();
 std::span<const Operator> elementwise_unary();
+std::span<const Operator> elementwise_variadic();
+std::span<const Operator> generators();
+std::span<const Operator> normalizations();
+std::span<const Operator> rearrangements();
+std::span<const Operator> reductions();
 std::span<const Operator> softmax();
 
+extern const Operator kArgMax;
+extern const Operator kArgMin;
 extern const Operator kAveragePool;
 extern const Operator kBatchNormalization;
+extern const Operator kCast;
+extern const Operator kCastLike;
+extern const Operator kClip;
+extern const Operator kConcat;
 extern const Operator kConv;
+extern const Operator kConvTranspose;
+extern const Operator kCumSum;
+extern const Operator kEinsum;
 extern const Operator kFlatten;
+extern const Operator kGather;
+extern const Operator kGatherElements;
+extern const Operator kGatherND;
 extern const Operator kGemm;
 extern const Operator kGlobalAveragePool;
 extern const Operator kGlobalMaxPool;
 extern const Operator kIdentity;
+extern const Operator kLRN;
+extern const Operator kMatMul;
 extern const Operator kMaxPool;
+extern const Operator kMod;
+extern const Operator kPad;
+extern const Operator kPow;
+extern const Operator kPRelu;
 extern const Operator kReshape;
+extern const Operator kResize;
+extern const Operator kScatterElements;
+extern const Operator kScatterND;
+extern const Operator kSplit;
 extern const Operator kSqueeze;
+extern const Operator kTopK;
+extern const Operator kTrilu;
 extern const Operator kUnsqueeze;
+extern const Operator kWhere;
 
 // Stretto's own, see ir/fused.h.
+extern const Operator kAttention;
 extern const Operator kFusedConv;
+extern const Operator kFusedConvTranspose;
+extern const Operator kFusedElementwise;
+extern const Operator kFusedMatMul;
+extern const Operator kLinear;
 
 }  // namespace stretto::ir::ops

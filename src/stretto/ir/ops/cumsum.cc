@@ -1,0 +1,89 @@
+// CumSum along one axis, and Trilu.
+#include "stretto/ir/ops/axes.h"
+#include "stretto/ir/ops/dispatch.h"
+#include "stretto/ir/ops/elementwise.h"
+#include "stretto/ir/ops/table.h"
+
+namespace stretto::ir::ops {
+namespace {
+
+constexpr Port kInputs[] = {{"x", kRealOrInteger, Arity::kRequired, 'T'}, {"axis", kIndexTypes}};
+constexpr Port kOutputs[] = {{"y", kRealOrInteger, Arity::kRequired, 'T'}};
+constexpr AttributeSpec kAttributes[] = {{"exclusive", AttributeKind::kInt},
+                                         {"reverse", AttributeKind::kInt}};
+
+void infer(Inference& c) {
+  if (element_count(c.shape(1)) != 1) {
+    throw_invalid("axis: expected one value, got shape {}", shape_text(c.shape(1)));
+  }
+  if (const Tensor* axis = c.constant(1)) {
+    normalize_axis(axis->as_int64s()[0], c.rank(0), "axis");
+  }
+  c.set_output(0, c.dtype(0), c.shape(0));
+}
+
+void evaluate(Evaluation& c) {
+  const Tensor& data = c.inputs[0];
+  const AxisView view(data.shape(), normalize_axis(c.inputs[1].as_int64s()[0], data.rank(), "axis"));
+  const bool exclusive = c.attributes.integer("exclusive", 0) != 0;
+  const bool reverse = c.attributes.integer("reverse", 0) != 0;
+  with_type<kRealOrInteger>(data.dtype(), [&]<typename T>() {
+    T* y = data_of<T>(c.make_output(0));
+    for (int64_t row = 0; row < view.outer * view.inner; ++row) {
+      const int64_t first = row / view.inner * view.size * view.inner + row % view.inner;
+      decltype(wrapping(Computed<T>{})) sum{};
+      for (int64_t i = 0; i < view.size; ++i) {
+        const int64_t at = first + (reverse ? view.size - 1 - i : i) * view.inner;
+        const auto x = wrapping(static_cast<Computed<T>>(data_of<T>(data)[at]));
+        y[at] = static_cast<T>(exclusive ? sum : sum + x);
+        sum += x;
+      }
+    }
+  });
+}
+
+constexpr Port kTriluInputs[] = {{"input", kAllTypes, Arity::kRequired, 'T'},
+                                 {"k", type_bit(DType::kInt64), Arity::kOptional}};
+constexpr Port kTriluOutputs[] = {{"output", kAllTypes, Arity::kRequired, 'T'}};
+constexpr AttributeSpec kTriluAttributes[] = {{"upper", AttributeKind::kInt}};
+
+void infer_trilu(Inference& c) {
+  if (c.rank(0) < 2) throw_invalid("input: expected matrices, got {}", shape_text(c.shape(0)));
+  if (c.has_input(1) && element_count(c.shape(1)) != 1) {
+    throw_invalid("k: expected one value, got shape {}", shape_text(c.shape(1)));
+  }
+  c.set_output(0, c.dtype(0), c.shape(0));
+}
+
+void evaluate_trilu(Evaluation& c) {
+  const Tensor& data = c.inputs[0];
+  const int64_t rows = data.dim(data.rank() - 2), columns = data.dim(data.rank() - 1);
+  const int64_t k = c.has_input(1) ? c.inputs[1].as_int64s()[0] : 0;
+  const bool upper = c.attributes.integer("upper", 1) != 0;
+  Tensor& out = make_output_like(c, 0, data);
+  with_width(data.dtype(), [&]<typename T>() {
+    for (int64_t i = 0; i < data.count(); ++i) {
+      const int64_t row = i / columns % rows, column = i % columns;
+      const bool keep = upper ? column - row >= k : column - row <= k;
+      data_of<T>(out)[i] = keep ? data_of<T>(data)[i] : T{};
+    }
+  });
+}
+
+}  // namespace
+
+const Operator kCumSum{.name = "CumSum",
+                       .inputs = kInputs,
+                       .outputs = kOutputs,
+                       .attributes = kAttributes,
+                       .infer = infer,
+                       .evaluate = evaluate};
+
+const Operator kTrilu{.name = "Trilu",
+                      .inputs = kTriluInputs,
+                      .outputs = kTriluOutputs,
+                      .attributes = kTriluAttributes,
+                      .infer = infer_trilu,
+                      .evaluate = evaluate_trilu};
+
+}  // namespace stretto::ir::ops

@@ -1,0 +1,175 @@
+// Elementwise operators with a rule of their own: Clip, Mod, Pow, PRelu, Where.
+#include "stretto/ir/ops/elementwise.h"
+#include "stretto/ir/ops/formulas.h"
+#include "stretto/ir/ops/table.h"
+
+namespace stretto::ir::ops {
+namespace {
+
+constexpr Port kRealOutput[] = {{"Y", kRealTypes, Arity::kRequired, 'T'}};
+constexpr Port kNumberOutput[] = {{"Y", kRealOrInteger, Arity::kRequired, 'T'}};
+constexpr Port kAnyOutput[] = {{"Y", kAllTypes, Arity::kRequired, 'T'}};
+
+constexpr Port kClipInputs[] = {{"input", kRealOrInteger, Arity::kRequired, 'T'},
+                                {"min", kRealOrInteger, Arity::kOptional, 'T'},
+                                {"max", kRealOrInteger, Arity::kOptional, 'T'}};
+
+void infer_clip(Inference& c) {
+  for (int i = 1; i < 3; ++i) {
+    if (c.has_input(i) && element_count(c.shape(i)) != 1) {
+      throw_invalid("{}: expected one value, got shape {}", kClipInputs[i].name,
+                    shape_text(c.shape(i)));
+    }
+  }
+  c.set_output(0, c.dtype(0), c.shape(0));
+}
+
+void evaluate_clip(Evaluation& c) {
+  with_type<kRealOrInteger>(c.inputs[0].dtype(), [&]<typename T>() {
+    const T* low = c.has_input(1) ? data_of<T>(c.inputs[1]) : nullptr;
+    const T* high = c.has_input(2) ? data_of<T>(c.inputs[2]) : nullptr;
+    map_unary<T, T>(c, [=](Computed<T> x) {
+      if (low != nullptr && x < static_cast<Computed<T>>(*low)) x = static_cast<Computed<T>>(*low);
+      if (high != nullptr && x > static_cast<Computed<T>>(*high)) x = static_cast<Computed<T>>(*high);
+      return x;
+    });
+  });
+}
+
+constexpr Port kModInputs[] = {{"A", kRealOrInteger, Arity::kRequired, 'T'},
+                               {"B", kRealOrInteger, Arity::kRequired, 'T'}};
+constexpr AttributeSpec kModAttributes[] = {{"fmod", AttributeKind::kInt}};
+
+void infer_mod(Inference& c) {
+  if (is_float(c.dtype(0)) && c.attributes().integer("fmod", 0) == 0) {
+    throw_invalid("fmod: expected 1 for {} inputs, got 0", dtype_name(c.dtype(0)));
+  }
+  infer_broadcast(c, c.dtype(0));
+}
+
+// The remainder has the sign of the divisor, with fmod that of the dividend. x mod 0 has no meaning
+// for integers and is 0 here.
+void evaluate_mod(Evaluation& c) {
+  const bool like_c = c.attributes.integer("fmod", 0) != 0;
+  with_type<kRealOrInteger>(c.inputs[0].dtype(), [&]<typename T>() {
+    map_binary<T, T, T>(c, [like_c](Computed<T> a, Computed<T> b) -> Computed<T> {
+      if constexpr (std::is_floating_point_v<T>) {
+        return std::fmod(a, b);
+      } else {
+        if (b == 0) return 0;
+        if constexpr (std::is_signed_v<T>) {
+          if (b == -1) return 0;
+        }
+        const auto rest = static_cast<T>(a % b);
+        return !like_c && rest != 0 && (rest < 0) != (b < 0) ? static_cast<T>(rest + b) : rest;
+      }
+    });
+  });
+}
+
+constexpr TypeSet kPowTypes = kRealTypes | kIndexTypes;
+constexpr Port kPowInputs[] = {{"X", kPowTypes, Arity::kRequired, 'T'}, {"Y", kRealOrInteger}};
+constexpr Port kPowOutput[] = {{"Z", kPowTypes, Arity::kRequired, 'T'}};
+
+template <typename T, typename U>
+T power(T base, U exponent) {
+  if constexpr (std::is_floating_point_v<T> || std::is_floating_point_v<U>) {
+    return static_cast<T>(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+  } else {
+    if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+    uint64_t result = 1, square = wrapping(base);
+    for (auto bits = static_cast<uint64_t>(exponent); bits != 0; bits >>= 1) {
+      if ((bits & 1) != 0) result *= square;
+      square *= square;
+    }
+    return static_cast<T>(result);
+  }
+}
+
+void evaluate_pow(Evaluation& c) {
+  with_type<kPowTypes>(c.inputs[0].dtype(), [&]<typename T>() {
+    with_type<kRealOrInteger>(c.inputs[1].dtype(), [&]<typename U>() {
+      map_binary<T, U, T>(c, [](auto x, auto y) { return power(x, y); });
+    });
+  });
+}
+
+constexpr Port kPReluInputs[] = {{"X", kRealTypes, Arity::kRequired, 'T'},
+                                 {"slope", kRealTypes, Arity::kRequired, 'T'}};
+
+void infer_prelu(Inference& c) {
+  if (broadcast(c.shape(0), c.shape(1)) != c.shape(0)) {
+    throw_invalid("slope: expected a shape that broadcasts to {}, got {}", shape_text(c.shape(0)),
+                  shape_text(c.shape(1)));
+  }
+  c.set_output(0, c.dtype(0), c.shape(0));
+}
+
+void evaluate_prelu(Evaluation& c) {
+  with_type<kRealTypes>(c.inputs[0].dtype(),
+                        [&]<typename T>() { map_binary<T, T, T>(c, leaky_relu); });
+}
+
+constexpr Port kWhereInputs[] = {{"condition", kBoolType},
+                                 {"X", kAllTypes, Arity::kRequired, 'T'},
+                                 {"Y", kAllTypes, Arity::kRequired, 'T'}};
+
+void infer_where(Inference& c) { infer_broadcast(c, c.dtype(1)); }
+
+void evaluate_where(Evaluation& c) {
+  Tensor& out = make_output_like(c, 0, c.inputs[1]);
+  const Shape shapes[] = {c.inputs[0].shape(), c.inputs[1].shape(), c.inputs[2].shape()};
+  const StridedLoop loop = StridedLoop::broadcast(c.output_shapes[0], shapes);
+  const bool* condition = data_of<bool>(c.inputs[0]);
+  with_width(out.dtype(), [&]<typename T>() {
+    const T* x = data_of<T>(c.inputs[1]);
+    const T* y = data_of<T>(c.inputs[2]);
+    T* to = data_of<T>(out);
+    loop.rows(0, loop.count(), [&](int64_t at, int64_t length, const int64_t* offsets,
+                                   const int64_t* steps) {
+      for (int64_t i = 0; i < length; ++i) {
+        to[at + i] = condition[offsets[0] + i * steps[0]] ? x[offsets[1] + i * steps[1]]
+                                                          : y[offsets[2] + i * steps[2]];
+      }
+    });
+  });
+}
+
+}  // namespace
+
+const Operator kClip{.name = "Clip",
+                     .inputs = kClipInputs,
+                     .outputs = kNumberOutput,
+                     .attributes = {},
+                     .infer = infer_clip,
+                     .evaluate = evaluate_clip};
+
+const Operator kMod{.name = "Mod",
+                    .inputs = kModInputs,
+                    .outputs = kNumberOutput,
+                    .attributes = kModAttributes,
+                    .infer = infer_mod,
+                    .evaluate = evaluate_mod};
+
+const Operator kPow{.name = "Pow",
+                    .inputs = kPowInputs,
+                    .outputs = kPowOutput,
+                    .attributes = {},
+                    .infer = [](Inference& c) { infer_broadcast(c, c.dtype(0)); },
+                    .evaluate = evaluate_pow};
+
+const Operator kPRelu{.name = "PRelu",
+                      .inputs = kPReluInputs,
+                      .outputs = kRealOutput,
+                      .attributes = {},
+                      .infer = infer_prelu,
+                      .evaluate = evaluate_prelu};
+
+const Operator kWhere{.name = "Where",
+                      .inputs = kWhereInputs,
+                      .outputs = kAnyOutput,
+                      .attributes = {},
+                      .infer = infer_where,
+                      .evaluate = evaluate_where};
+
+}  // namespace stretto::ir::ops

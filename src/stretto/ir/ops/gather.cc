@@ -1,0 +1,122 @@
+// Gather, GatherElements, GatherND: reading by index. Negative indices count from the end.
+#include <cstring>
+
+#include "stretto/ir/ops/axes.h"
+#include "stretto/ir/ops/dispatch.h"
+#include "stretto/ir/ops/indexing.h"
+#include "stretto/ir/ops/table.h"
+
+namespace stretto::ir::ops {
+namespace {
+
+constexpr Port kInputs[] = {{"data", kAllTypes, Arity::kRequired, 'T'}, {"indices", kIndexTypes}};
+constexpr Port kNdInputs[] = {{"data", kAllTypes, Arity::kRequired, 'T'},
+                              {"indices", type_bit(DType::kInt64)}};
+constexpr Port kOutputs[] = {{"output", kAllTypes, Arity::kRequired, 'T'}};
+constexpr AttributeSpec kAxis[] = {{"axis", AttributeKind::kInt}};
+constexpr AttributeSpec kNdAttributes[] = {{"batch_dims", AttributeKind::kInt}};
+
+int64_t axis_of(const Attributes& attributes, int64_t rank) {
+  return normalize_axis(attributes.integer("axis", 0), rank, "axis");
+}
+
+void infer_gather(Inference& c) {
+  const Shape& data = c.shape(0);
+  const Shape& indices = c.shape(1);
+  const int64_t axis = axis_of(c.attributes(), c.rank(0));
+  Shape shape(data.begin(), data.begin() + axis);
+  shape.insert(shape.end(), indices.begin(), indices.end());
+  shape.insert(shape.end(), data.begin() + axis + 1, data.end());
+  c.set_output(0, c.dtype(0), std::move(shape));
+}
+
+void evaluate_gather(Evaluation& c) {
+  const Tensor& data = c.inputs[0];
+  const AxisView view(data.shape(), axis_of(c.attributes, data.rank()));
+  const std::vector<int64_t> indices = normalized_indices(c.inputs[1].as_int64s(), view.size);
+  const size_t run = static_cast<size_t>(view.inner) * dtype_bytes(data.dtype());
+  const std::byte* from = data_of<std::byte>(data);
+  std::byte* to = data_of<std::byte>(make_output_like(c, 0, data));
+  if (run == 0) return;
+  for (int64_t o = 0; o < view.outer; ++o) {
+    for (int64_t index : indices) {
+      std::memcpy(to, from + static_cast<size_t>(o * view.size + index) * run, run);
+      to += run;
+    }
+  }
+}
+
+void infer_elements(Inference& c) {
+  const int64_t axis = axis_of(c.attributes(), c.rank(0));
+  check_elements_shape(c.shape(0), c.shape(1), axis, false);
+  c.set_output(0, c.dtype(0), c.shape(1));
+}
+
+void evaluate_elements(Evaluation& c) {
+  const Tensor& data = c.inputs[0];
+  const int64_t axis = axis_of(c.attributes, data.rank());
+  const std::vector<int64_t> from =
+      element_positions(data.shape(), c.inputs[1].shape(), c.inputs[1].as_int64s(), axis);
+  Tensor& out = make_output_like(c, 0, data);
+  with_width(data.dtype(), [&]<typename T>() {
+    for (size_t i = 0; i < from.size(); ++i) data_of<T>(out)[i] = data_of<T>(data)[from[i]];
+  });
+}
+
+void infer_nd(Inference& c) {
+  const Shape& data = c.shape(0);
+  const Shape& indices = c.shape(1);
+  const int64_t batch = c.attributes().integer("batch_dims", 0);
+  if (indices.empty() || batch < 0 || batch >= c.rank(1) || batch >= c.rank(0) ||
+      !std::equal(data.begin(), data.begin() + batch, indices.begin())) {
+    throw_invalid("batch_dims: data {} and indices {} do not share {} leading dimensions",
+                  shape_text(data), shape_text(indices), batch);
+  }
+  if (indices.back() < 1 || batch + indices.back() > c.rank(0)) {
+    throw_invalid("indices: tuples of {} cannot index data of shape {}", indices.back(),
+                  shape_text(data));
+  }
+  Shape shape(indices.begin(), indices.end() - 1);
+  shape.insert(shape.end(), data.begin() + batch + indices.back(), data.end());
+  c.set_output(0, c.dtype(0), std::move(shape));
+}
+
+void evaluate_nd(Evaluation& c) {
+  const Tensor& data = c.inputs[0];
+  const int64_t batch = c.attributes.integer("batch_dims", 0);
+  const std::vector<int64_t> from =
+      tuple_positions(data.shape(), c.inputs[1].shape(), c.inputs[1].as_int64s(), batch);
+  const int64_t last = batch + c.inputs[1].shape().back();
+  const auto run = static_cast<size_t>(element_count(std::span(data.shape()).subspan(last))) *
+                   dtype_bytes(data.dtype());
+  std::byte* to = data_of<std::byte>(make_output_like(c, 0, data));
+  const size_t element = dtype_bytes(data.dtype());
+  for (size_t i = 0; i < from.size() && run > 0; ++i) {
+    std::memcpy(to + i * run, data_of<std::byte>(data) + static_cast<size_t>(from[i]) * element, run);
+  }
+}
+
+}  // namespace
+
+const Operator kGather{.name = "Gather",
+                       .inputs = kInputs,
+                       .outputs = kOutputs,
+                       .attributes = kAxis,
+                       .infer = infer_gather,
+                       .evaluate = evaluate_gather};
+
+const Operator kGatherElements{.name = "GatherElements",
+                               .inputs = kInputs,
+                               .outputs = kOutputs,
+                               .attributes = kAxis,
+                               .infer = infer_elements,
+                               .evaluate = evaluate_elements};
+
+const Operator kGatherND{.name = "GatherND",
+                         .inputs = kNdInputs,
+                         .outputs = kOutputs,
+                         .attributes = kNdAttributes,
+                         .infer = infer_nd,
+                         .evaluate = evaluate_nd};
+
+}  // namespace stretto::ir::ops

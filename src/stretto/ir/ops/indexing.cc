@@ -1,0 +1,70 @@
+#include "stretto/ir/ops/indexing.h"
+
+#include "stretto/base/error.h"
+
+namespace stretto::ir::ops {
+namespace {
+
+int64_t normalized(int64_t index, int64_t size) {
+  if (index < -size || index >= size) {
+    throw_invalid("indices: {} is outside [-{}, {})", index, size, size);
+  }
+  return index < 0 ? index + size : index;
+}
+
+}  // namespace
+
+std::vector<int64_t> normalized_indices(std::vector<int64_t> indices, int64_t size) {
+  for (int64_t& index : indices) index = normalized(index, size);
+  return indices;
+}
+
+void check_elements_shape(const Shape& data, const Shape& indices, int64_t axis, bool scatter) {
+  bool fits = data.size() == indices.size();
+  for (size_t i = 0; fits && i < data.size(); ++i) {
+    fits = indices[i] <= data[i] || (!scatter && static_cast<int64_t>(i) == axis);
+  }
+  if (!fits) {
+    throw_invalid("indices: shape {} does not fit data of shape {} along axis {}",
+                  shape_text(indices), shape_text(data), axis);
+  }
+}
+
+std::vector<int64_t> element_positions(const Shape& data, const Shape& indices,
+                                       const std::vector<int64_t>& values, int64_t axis) {
+  const std::vector<int64_t> strides = row_major_strides(data);
+  std::vector<int64_t> positions(values.size());
+  for (size_t i = 0; i < values.size(); ++i) {
+    int64_t position = normalized(values[i], data[axis]) * strides[axis];
+    auto rest = static_cast<int64_t>(i);
+    for (size_t j = indices.size(); j-- > 0;) {
+      if (static_cast<int64_t>(j) != axis) position += rest % indices[j] * strides[j];
+      rest /= indices[j];
+    }
+    positions[i] = position;
+  }
+  return positions;
+}
+
+std::vector<int64_t> tuple_positions(const Shape& data, const Shape& indices,
+                                     const std::vector<int64_t>& values, int64_t batch) {
+  const std::vector<int64_t> strides = row_major_strides(data);
+  const auto length = static_cast<size_t>(indices.back());
+  const std::span<const int64_t> shape(indices);
+  // Tuples per element of the shared leading axes.
+  const int64_t tuples =
+      element_count(shape.subspan(batch, shape.size() - 1 - static_cast<size_t>(batch)));
+  const int64_t batch_stride = batch == 0 ? 0 : strides[batch - 1];
+  std::vector<int64_t> positions(length == 0 ? 0 : values.size() / length);
+  for (size_t i = 0; i < positions.size(); ++i) {
+    int64_t position = batch == 0 ? 0 : static_cast<int64_t>(i) / tuples * batch_stride;
+    for (size_t j = 0; j < length; ++j) {
+      const size_t axis = static_cast<size_t>(batch) + j;
+      position += normalized(values[i * length + j], data[axis]) * strides[axis];
+    }
+    positions[i] = position;
+  }
+  return positions;
+}
+
+}  // namespace stretto::ir::ops

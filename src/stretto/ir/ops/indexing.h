@@ -1,0 +1,25 @@
+// From index tensors to positions in the data: what gathering and scattering share. Negative
+// indices count from the end; one out of range throws InvalidArgument.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stretto/tensor/shape.h"
+
+namespace stretto::ir::ops {
+
+std::vector<int64_t> normalized_indices(std::vector<int64_t> indices, int64_t size);
+
+// GatherElements and ScatterElements: indices may not reach beyond data off the axis.
+void check_elements_shape(const Shape& data, const Shape& indices, int64_t axis, bool scatter);
+// One position in `data` per index: the index's own coordinates, the axis' one replaced by it.
+std::vector<int64_t> element_positions(const Shape& data, const Shape& indices,
+                                       const std::vector<int64_t>& values, int64_t axis);
+
+// GatherND and ScatterND: the position of the first element that each index tuple (the last axis of
+// `indices`) selects; `batch` leading axes are shared.
+std::vector<int64_t> tuple_positions(const Shape& data, const Shape& indices,
+                                     const std::vector<int64_t>& values, int64_t batch);
+
+}  // namespace stretto::ir::ops
