@@ -1,10 +1,12 @@
-# stretto_module(NAME DEPS ...): an object library from src/stretto/NAME/**.cc, and NAME_test from
-# its *_test.cc files. stretto_library(): everything as one library, and its install rules.
+# stretto_module(NAME DEPS ... [EMBED file...]): an object library from src/stretto/NAME/**.cc, and
+# NAME_test from its *_test.cc files. Tables and page parts beside the sources, and the EMBED files,
+# become functions like STEM_text(), declared in NAME/STEM.h or NAME/embedded.h.
+# stretto_library(): everything as one library.
 include(GoogleTest OPTIONAL)
 set_property(GLOBAL PROPERTY STRETTO_MODULES "")
 
 function(stretto_module name)
-  cmake_parse_arguments(ARG "" "" "DEPS" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;EMBED" ${ARGN})
   set(root ${CMAKE_SOURCE_DIR}/src/stretto/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${root}/*.cc)
   set(tests ${sources})
@@ -15,12 +17,16 @@ function(stretto_module name)
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
 
-  file(GLOB texts CONFIGURE_DEPENDS ${root}/*.tsv)
-  foreach(text ${texts})
+  file(GLOB texts CONFIGURE_DEPENDS ${root}/*.tsv ${root}/*.html ${root}/*.css ${root}/*.js)
+  foreach(text ${texts} ${ARG_EMBED})
     get_filename_component(stem ${text} NAME_WE)
+    set(header stretto/${name}/${stem}.h)
+    if(NOT EXISTS ${CMAKE_SOURCE_DIR}/src/${header})
+      set(header stretto/${name}/embedded.h)
+    endif()
     set(embedded ${CMAKE_BINARY_DIR}/embedded/${name}_${stem}.cc)
     add_custom_command(OUTPUT ${embedded} DEPENDS ${text} ${CMAKE_SOURCE_DIR}/cmake/EmbedText.cmake
-      COMMAND ${CMAKE_COMMAND} -DIN=${text} -DOUT=${embedded} -DHEADER=stretto/${name}/${stem}.h
+      COMMAND ${CMAKE_COMMAND} -DIN=${text} -DOUT=${embedded} -DHEADER=${header}
               -DNAMESPACE=stretto::${name} -DFUNCTION=${stem}_text
               -P ${CMAKE_SOURCE_DIR}/cmake/EmbedText.cmake)
     list(APPEND sources ${embedded})
@@ -92,4 +98,5 @@ function(stretto_library)
   target_link_libraries(stretto PRIVATE $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
   target_include_directories(stretto PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>
                              $<INSTALL_INTERFACE:include>)
+  target_compile_features(stretto PUBLIC cxx_std_20)
 endfunction()

@@ -1,5 +1,6 @@
 #include "stretto/kernels/conv2d/problem.h"
 #include "stretto/kernels/family.h"
+#include "stretto/kernels/elementwise/problem.h"
 #include "stretto/kernels/gemm/problem.h"
 #include "stretto/kernels/global_pool/problem.h"
 #include "stretto/kernels/group_norm/problem.h"
@@ -13,6 +14,7 @@ namespace stretto::kernels {
 std::span<const Family* const> families() {
   static constexpr const Family* kFamilies[] = {
       &kConv2d,
+      &kElementwise,
       &kGemm,
       &kGlobalPool,
       &kGroupNorm,

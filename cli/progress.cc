@@ -1,0 +1,51 @@
+#include "progress.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "stretto/base/clock.h"
+
+namespace stretto::cli {
+namespace {
+
+constexpr int kWidth = 30;
+
+struct Bar {
+  double started_s = now_s(), drawn_s = 0;
+  std::string stage;
+};
+
+void draw(Bar& bar, std::string_view stage, double fraction) {
+  const double now = now_s();
+  if (stage == bar.stage && fraction < 1 && now - bar.drawn_s < 0.1) return;
+  bar.stage = stage;
+  bar.drawn_s = now;
+  const int full = static_cast<int>(kWidth * std::clamp(fraction, 0.0, 1.0));
+  std::string blocks;
+  for (int i = 0; i < kWidth; ++i) blocks += i < full ? "█" : "░";
+  fmt::print(stderr, "\r\x1b[K{:<10.10} {} {:3.0f} % {:5.1f} s", stage, blocks, 100 * fraction,
+             now - bar.started_s);
+  std::fflush(stderr);
+}
+
+}  // namespace
+
+std::function<void(std::string_view, double)> progress_bar() {
+  if (!isatty(STDERR_FILENO)) return {};
+  return [bar = std::make_shared<Bar>()](std::string_view stage, double fraction) {
+    draw(*bar, stage, fraction);
+  };
+}
+
+void end_progress() {
+  if (!isatty(STDERR_FILENO)) return;
+  fmt::print(stderr, "\r\x1b[K");
+  std::fflush(stderr);
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,31 @@
+"""Stretto: same model, same script, faster.
+
+  import stretto
+  model = stretto.optimize("resnet50.onnx")
+  y = model(x)
+  model.save("resnet50.stretto")
+"""
+
+from stretto._stretto import (
+  FormatError,
+  InternalError,
+  InvalidArgumentError,
+  UnsupportedError,
+)
+from stretto._stretto import version as __version__
+from stretto.model import Model, TensorSpec, list_passes, load, optimize
+from stretto.report import Report
+
+__all__ = [
+  "FormatError",
+  "InternalError",
+  "InvalidArgumentError",
+  "Model",
+  "Report",
+  "TensorSpec",
+  "UnsupportedError",
+  "__version__",
+  "list_passes",
+  "load",
+  "optimize",
+]

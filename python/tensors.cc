@@ -1,0 +1,57 @@
+#include "tensors.h"
+
+#include <memory>
+
+namespace nb = nanobind;
+
+namespace stretto::python {
+namespace {
+
+nb::dlpack::dtype dlpack_type(DType dtype) {
+  const auto code = [&] {
+    if (dtype == DType::kBool) return nb::dlpack::dtype_code::Bool;
+    if (is_float(dtype)) return nb::dlpack::dtype_code::Float;
+    const bool is_unsigned = dtype_name(dtype).starts_with('u');
+    return is_unsigned ? nb::dlpack::dtype_code::UInt : nb::dlpack::dtype_code::Int;
+  }();
+  return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * dtype_bytes(dtype)), 1};
+}
+
+DType dtype_of(const Array& array) {
+  constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kInt8,
+                              DType::kInt16,   DType::kInt32,   DType::kInt64,   DType::kUInt8,
+                              DType::kUInt16,  DType::kUInt32,  DType::kUInt64,  DType::kBool};
+  for (DType dtype : kTypes) {
+    if (array.dtype() == dlpack_type(dtype)) return dtype;
+  }
+  throw_invalid("array: element type with code {} and {} bits is not supported", array.dtype().code,
+                array.dtype().bits);
+}
+
+}  // namespace
+
+Tensor tensor_view(const Array& array) {
+  Shape shape;
+  for (size_t axis = 0; axis < array.ndim(); ++axis) {
+    shape.push_back(static_cast<int64_t>(array.shape(axis)));
+  }
+  const auto drop = [](Array* kept) {
+    nb::gil_scoped_acquire gil;
+    delete kept;
+  };
+  std::shared_ptr<Array> owner(new Array(array), drop);
+  return Tensor(dtype_of(array), std::move(shape), array.data(), std::move(owner));
+}
+
+nb::object numpy_array(const Tensor& tensor) {
+  if (tensor.dtype() == DType::kBFloat16) return numpy_array(tensor.converted(DType::kFloat32));
+  auto kept = std::make_unique<Tensor>(tensor);
+  void* const data = kept->mutable_data();
+  nb::capsule owner(kept.get(), [](void* p) noexcept { delete static_cast<Tensor*>(p); });
+  kept.release();
+  std::vector<size_t> shape(tensor.shape().begin(), tensor.shape().end());
+  return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr,
+                                         dlpack_type(tensor.dtype())));
+}
+
+}  // namespace stretto::python

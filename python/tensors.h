@@ -1,0 +1,21 @@
+// Between NumPy arrays and tensors.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include "stretto/tensor/tensor.h"
+
+namespace stretto::python {
+
+// Any read-only, C-contiguous array in main memory.
+using Array = nanobind::ndarray<nanobind::ro, nanobind::c_contig, nanobind::device::cpu>;
+
+// A view of the array's memory that keeps the array alive. Throws InvalidArgument for an element
+// type Stretto lacks. Needs the GIL; the tensor may be used and dropped without it.
+Tensor tensor_view(const Array& array);
+
+// A NumPy array that shares the tensor's memory. bfloat16, which NumPy lacks, becomes float32.
+nanobind::object numpy_array(const Tensor& tensor);
+
+}  // namespace stretto::python

@@ -1,0 +1,16 @@
+#include "stretto/kernels/elementwise/candidates.h"
+
+namespace stretto::kernels {
+namespace elementwise {
+
+// Best first; the reference is last and fits everything.
+constexpr const Row* kRows[] = {
+    &kStrips,
+    &kReference,
+};
+
+}  // namespace elementwise
+
+constinit const Family kElementwise = make_family<ElementwiseProblem, elementwise::kRows>("elementwise");
+
+}  // namespace stretto::kernels

@@ -1,0 +1,345 @@
+// Runs the program strip by strip: each instruction is one vectorised loop over a strip of the output,
+// intermediate strips stay in the first-level cache. Operands that are constant over the strip, or (in
+// the blocked layout) the same vector at every pixel, are read with step 0. Limit: memory bandwidth.
+#include "stretto/kernels/elementwise/candidates.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stretto/kernels/elementwise/cpu/strips.cc"
+#include "stretto/kernels/simd/targets.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "stretto/kernels/elementwise/cpu/ops-inl.h"
+
+#ifndef STRETTO_KERNELS_ELEMENTWISE_STRIPS_
+#define STRETTO_KERNELS_ELEMENTWISE_STRIPS_
+namespace stretto::kernels::elementwise {
+
+constexpr int64_t kStrip = 1024;  // floats: a few live values fit into 32 KB
+constexpr int kSlots = ElementwiseProblem::kMaxInputs + ElementwiseProblem::kMaxInstructions;
+constexpr int64_t kLanesMax = 16;
+
+// The output as rows of `inner` elements, contiguous in memory, over up to 5 outer dimensions.
+struct Rows {
+  int64_t inner = 1, rows = 1;
+  int outer_rank = 0;
+  int64_t outer[ElementwiseProblem::kMaxRank] = {};
+};
+
+// An input seen from those rows.
+struct Source {
+  const void* data;
+  DType dtype;
+  bool whole;       // of the output's shape: flat offsets agree
+  int64_t period;   // elements of one row in memory, repeated along it: inner, lanes or 1
+  int64_t strides[ElementwiseProblem::kMaxRank];  // of the outer dimensions
+};
+
+// Where each value is read: at data + i * step.
+struct Operand {
+  const float* data;
+  int64_t step;
+};
+
+inline Rows make_rows(const ElementwiseProblem& p, int64_t lanes) {
+  Rows r;
+  if (p.layout == Layout::kBlocked) {
+    r.outer_rank = 2;
+    r.outer[0] = p.dims[0];
+    r.outer[1] = (p.dims[1] + lanes - 1) / lanes;
+    r.inner = p.dims[2] * p.dims[3] * lanes;
+  } else {
+    r.outer_rank = p.rank - 1;
+    for (int k = 0; k < r.outer_rank; ++k) r.outer[k] = p.dims[k];
+    r.inner = p.dims[p.rank - 1];
+  }
+  for (int k = 0; k < r.outer_rank; ++k) r.rows *= r.outer[k];
+  return r;
+}
+
+inline Source make_source(const ElementwiseProblem& p, const Rows& r, int64_t lanes, int i,
+                          const void* data) {
+  Source s{.data = data, .dtype = p.input_dtype[i], .whole = p.input_broadcast[i] == 0,
+           .period = r.inner, .strides = {}};
+  const unsigned bits = p.input_broadcast[i];
+  const bool blocked = p.layout == Layout::kBlocked;
+  if (blocked && (bits & 2)) {
+    s.period = 1;  // a scalar
+    return s;
+  }
+  if (blocked) {
+    s.period = bits & 12 ? lanes : r.inner;
+  } else if (bits >> (p.rank - 1) & 1) {
+    s.period = 1;
+  }
+  int64_t stride = s.period;
+  for (int k = r.outer_rank - 1; k >= 0; --k) {
+    s.strides[k] = bits >> k & 1 ? 0 : stride;
+    if (!(bits >> k & 1)) stride *= r.outer[k];
+  }
+  return s;
+}
+
+inline int64_t row_offset(const Rows& r, const Source& s, int64_t row) {
+  int64_t offset = 0;
+  for (int k = r.outer_rank - 1; k >= 0; --k) {
+    offset += row % r.outer[k] * s.strides[k];
+    row /= r.outer[k];
+  }
+  return offset;
+}
+
+// Gives every value that must be stored a slot, reusing those whose value is not needed any more.
+inline void assign_slots(const ElementwiseProblem& p, uint8_t* slot_of) {
+  int last_use[kSlots];
+  for (int v = 0; v < p.inputs + p.instructions; ++v) last_use[v] = -1;
+  for (int i = 0; i < p.instructions; ++i) {
+    const Instruction& s = p.program[i];
+    const int arity = element_op_arity(s.op);
+    if (arity > 0) last_use[s.a] = i;
+    if (arity > 1) last_use[s.b] = i;
+    if (arity > 2) last_use[s.c] = i;
+  }
+  bool taken[kSlots] = {};
+  for (int i = 0; i < p.inputs; ++i) taken[slot_of[i] = static_cast<uint8_t>(i)] = true;
+  for (int i = 0; i < p.instructions; ++i) {
+    for (int v = 0; v < p.inputs + i; ++v) {
+      if (last_use[v] < i) taken[slot_of[v]] = v < p.inputs;
+    }
+    for (int v = 0; v < p.inputs + i; ++v) {
+      if (last_use[v] >= i) taken[slot_of[v]] = true;
+    }
+    int slot = p.inputs;
+    while (taken[slot]) ++slot;
+    taken[slot_of[p.inputs + i] = static_cast<uint8_t>(slot)] = true;
+  }
+}
+
+}  // namespace stretto::kernels::elementwise
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace stretto::kernels::HWY_NAMESPACE {
+namespace elementwise_strips {
+
+using elementwise::Operand;
+using elementwise::Source;
+
+using Tag = hn::ScalableTag<float>;
+using V = hn::Vec<Tag>;
+
+#define STRETTO_OP(name, arity, vector, reference)                                             \
+  struct name {                                                                                \
+    static constexpr int kArity = arity;                                                       \
+    static HWY_INLINE V apply(Tag d, V a, V b, V c, V alpha, V beta) {                         \
+      const V zero = hn::Zero(d), one = hn::Set(d, 1.0f);                                      \
+      (void)a, (void)b, (void)c, (void)alpha, (void)beta, (void)zero, (void)one;               \
+      return vector;                                                                           \
+    }                                                                                          \
+  };
+#include "stretto/kernels/elementwise/ops.inc"
+#undef STRETTO_OP
+
+template <class Op>
+void loop(const Operand* operands, float alpha_value, float beta_value, float* out, int64_t count) {
+  const Tag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const V alpha = hn::Set(d, alpha_value), beta = hn::Set(d, beta_value), zero = hn::Zero(d);
+  const float* a = operands[0].data;
+  const float* b = operands[1].data;
+  const float* c = operands[2].data;
+  const int64_t sa = operands[0].step, sb = operands[1].step, sc = operands[2].step;
+  int64_t i = 0;
+  for (; i + lanes <= count; i += lanes) {
+    const V va = Op::kArity > 0 ? hn::LoadU(d, a + i * sa) : zero;
+    const V vb = Op::kArity > 1 ? hn::LoadU(d, b + i * sb) : zero;
+    const V vc = Op::kArity > 2 ? hn::LoadU(d, c + i * sc) : zero;
+    hn::StoreU(Op::apply(d, va, vb, vc, alpha, beta), d, out + i);
+  }
+  if (const int64_t n = count - i; n > 0) {
+    const V va = Op::kArity > 0 ? load_n(d, a + i * sa, n) : zero;
+    const V vb = Op::kArity > 1 ? load_n(d, b + i * sb, n) : zero;
+    const V vc = Op::kArity > 2 ? load_n(d, c + i * sc, n) : zero;
+    store_n(Op::apply(d, va, vb, vc, alpha, beta), d, out + i, n);
+  }
+}
+
+using Loop = void (*)(const Operand*, float, float, float*, int64_t);
+constexpr Loop kLoops[] = {
+#define STRETTO_OP(name, arity, vector, reference) &loop<name>,
+#include "stretto/kernels/elementwise/ops.inc"
+#undef STRETTO_OP
+};
+
+// `count` elements of `source`, from element `at`, as floats.
+HWY_INLINE void convert(const Source& source, int64_t at, int64_t count, float* to) {
+  switch (source.dtype) {
+    case DType::kBool: {
+      const uint8_t* x = static_cast<const uint8_t*>(source.data) + at;
+      for (int64_t i = 0; i < count; ++i) to[i] = x[i] != 0 ? 1.0f : 0.0f;
+      return;
+    }
+    case DType::kInt32: {
+      const int32_t* x = static_cast<const int32_t*>(source.data) + at;
+      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(x[i]);
+      return;
+    }
+    case DType::kInt64: {
+      const int64_t* x = static_cast<const int64_t*>(source.data) + at;
+      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(x[i]);
+      return;
+    }
+    default: {
+      const float* x = static_cast<const float*>(source.data) + at;
+      for (int64_t i = 0; i < count; ++i) to[i] = x[i];
+    }
+  }
+}
+
+HWY_INLINE void store_as(DType dtype, const float* from, int64_t count, void* data, int64_t at) {
+  switch (dtype) {
+    case DType::kBool:
+      for (int64_t i = 0; i < count; ++i) {
+        static_cast<uint8_t*>(data)[at + i] = from[i] != 0 ? 1 : 0;
+      }
+      return;
+    case DType::kInt32:
+      for (int64_t i = 0; i < count; ++i) {
+        static_cast<int32_t*>(data)[at + i] = static_cast<int32_t>(from[i]);
+      }
+      return;
+    default:
+      for (int64_t i = 0; i < count; ++i) {
+        static_cast<int64_t*>(data)[at + i] = static_cast<int64_t>(from[i]);
+      }
+  }
+}
+
+// The operand for elements [begin, begin + count) of row `row`, or of several whole rows from there.
+HWY_INLINE Operand bind(const elementwise::Rows& r, const Source& s, int64_t row, int64_t begin,
+                        int64_t count, float* slot, float* splat) {
+  const bool is_float = s.dtype == DType::kFloat32;
+  if (s.whole) {
+    const int64_t at = row * r.inner + begin;
+    if (is_float) return {static_cast<const float*>(s.data) + at, 1};
+    convert(s, at, count, slot);
+    return {slot, 1};
+  }
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag()));
+  const int64_t rows = HWY_MAX(int64_t{1}, count / HWY_MAX(r.inner, int64_t{1}));
+  if (rows == 1) {
+    const int64_t at = elementwise::row_offset(r, s, row);
+    if (s.period == 1) {
+      float value;
+      convert(s, at, 1, &value);
+      for (int64_t i = 0; i < lanes; ++i) splat[i] = value;
+      return {splat, 0};
+    }
+    if (s.period < r.inner) return {static_cast<const float*>(s.data) + at, 0};
+    if (is_float) return {static_cast<const float*>(s.data) + at + begin, 1};
+    convert(s, at + begin, count, slot);
+    return {slot, 1};
+  }
+  for (int64_t i = 0; i < rows; ++i) {
+    const int64_t at = elementwise::row_offset(r, s, row + i);
+    float* to = slot + i * r.inner;
+    if (s.period == 1) {
+      float value;
+      convert(s, at, 1, &value);
+      for (int64_t j = 0; j < r.inner; ++j) to[j] = value;
+    } else {
+      for (int64_t j = 0; j < r.inner; j += s.period) convert(s, at, s.period, to + j);
+    }
+  }
+  return {slot, 1};
+}
+
+}  // namespace elementwise_strips
+
+void elementwise_run(const ElementwiseProblem& p, const Args& args, const Worker& worker) {
+  using namespace elementwise_strips;
+  using elementwise::kLanesMax, elementwise::kSlots, elementwise::kStrip;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(Tag()));
+  const elementwise::Rows r = elementwise::make_rows(p, lanes);
+  Source sources[ElementwiseProblem::kMaxInputs];
+  for (int i = 0; i < p.inputs; ++i) {
+    sources[i] = elementwise::make_source(p, r, lanes, i, args.inputs[i]);
+  }
+  uint8_t slot_of[kSlots] = {};
+  elementwise::assign_slots(p, slot_of);
+  float* slots = reinterpret_cast<float*>(args.scratch) + worker.index * kSlots * kStrip;
+  HWY_ALIGN float splats[kSlots * kLanesMax];
+  Operand values[kSlots] = {};
+  for (int i = 0; i < p.instructions; ++i) {
+    if (p.program[i].op != ElementOp::kConstant) continue;
+    float* splat = splats + (p.inputs + i) * kLanesMax;
+    for (int64_t l = 0; l < kLanesMax; ++l) splat[l] = p.program[i].alpha;
+    values[p.inputs + i] = {splat, 0};
+  }
+
+  // A strip is part of a row, or several whole rows.
+  const int64_t rows_per_strip = r.inner >= kStrip ? 1 : kStrip / HWY_MAX(r.inner, int64_t{1});
+  const int64_t parts = (r.inner + kStrip - 1) / kStrip;
+  const int64_t strips = parts > 1 ? r.rows * parts : (r.rows + rows_per_strip - 1) / rows_per_strip;
+  const Range work = split(r.inner == 0 ? 0 : strips, worker);
+  for (int64_t strip = work.begin; strip < work.end; ++strip) {
+    const int64_t row = parts > 1 ? strip / parts : strip * rows_per_strip;
+    const int64_t begin = parts > 1 ? strip % parts * kStrip : 0;
+    const int64_t count = parts > 1 ? HWY_MIN(kStrip, r.inner - begin)
+                                    : HWY_MIN(rows_per_strip, r.rows - row) * r.inner;
+    const int64_t out_at = row * r.inner + begin;
+    for (int i = 0; i < p.inputs; ++i) {
+      values[i] = bind(r, sources[i], row, begin, count, slots + slot_of[i] * kStrip,
+                       splats + i * kLanesMax);
+    }
+    for (int i = 0; i < p.instructions; ++i) {
+      const Instruction& s = p.program[i];
+      const bool last = i + 1 == p.instructions;
+      if (s.op == ElementOp::kConstant && !last) continue;
+      const bool direct = last && p.output == DType::kFloat32;
+      float* to = direct ? static_cast<float*>(args.outputs[0]) + out_at
+                         : slots + slot_of[p.inputs + i] * kStrip;
+      const Operand operands[3] = {values[s.a], values[s.b], values[s.c]};
+      kLoops[static_cast<size_t>(s.op)](operands, s.alpha, s.beta, to, count);
+      values[p.inputs + i] = {to, 1};
+      if (last && !direct) store_as(p.output, to, count, args.outputs[0], out_at);
+    }
+  }
+}
+
+}  // namespace stretto::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stretto::kernels::elementwise {
+namespace {
+
+Fit fits(const ElementwiseProblem& p) {
+  if (p.compute != DType::kFloat32) return Fit::no("exact integers");
+  if (p.instructions == 0) return Fit::no("no instruction");
+  for (int i = 0; i < p.inputs && p.layout == Layout::kBlocked; ++i) {
+    const unsigned bits = p.input_broadcast[i];
+    if (p.input_dtype[i] != DType::kFloat32) return Fit::no("blocked and not float32");
+    const bool scalar = (bits & 2) != 0;
+    const auto unit = [&](int k) { return (bits >> k & 1) || p.dims[k] == 1; };
+    if (scalar && !(unit(0) && unit(2) && unit(3))) return Fit::no("a map without channels");
+    if (!scalar && (bits & 12) && !(unit(2) && unit(3))) return Fit::no("a row or a column");
+  }
+  return Fit::yes(0.6);
+}
+
+size_t scratch_bytes(const ElementwiseProblem& p) {
+  return static_cast<size_t>(p.target.threads) * kSlots * kStrip * sizeof(float);
+}
+
+void run(const ElementwiseProblem& p, const Args& args, const Worker& worker) {
+  STRETTO_ISA_SELECT(p.target.isa, elementwise_run)(p, args, worker);
+}
+
+}  // namespace
+
+const Row kStrips{.name = "strips", .fits = fits, .scratch_bytes = scratch_bytes, .run = run};
+
+}  // namespace stretto::kernels::elementwise
+#endif

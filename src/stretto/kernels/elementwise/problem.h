@@ -1,0 +1,74 @@
+// A whole chain or DAG of elementwise operators as one pass over memory.
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "stretto/kernels/family.h"
+
+namespace stretto::kernels {
+
+enum class ElementOp : uint8_t {
+#define STRETTO_OP(name, arity, vector, reference) k##name,
+#include "stretto/kernels/elementwise/ops.inc"
+#undef STRETTO_OP
+};
+inline constexpr int kElementOps =
+#define STRETTO_OP(name, arity, vector, reference) +1
+#include "stretto/kernels/elementwise/ops.inc"
+#undef STRETTO_OP
+    ;
+std::string_view element_op_name(ElementOp op);                    // "Add"
+std::optional<ElementOp> parse_element_op(std::string_view name);  // the inverse
+int element_op_arity(ElementOp op);
+
+// One step. Operands a, b, c name values: 0 .. inputs-1 are the inputs, inputs + i is the result of
+// instruction i, which only later instructions may use.
+struct Instruction {
+  ElementOp op = ElementOp::kCopy;
+  uint8_t a = 0, b = 0, c = 0;
+  float alpha = 0, beta = 0;
+};
+
+// The result of the last instruction is the output, of shape dims[0, rank). Input i is dense, of the
+// output's shape with 1 in every dimension whose bit (1 << dimension) is set in input_broadcast[i].
+// Types: float32, int32, int64 and bool, converted to `compute` on the way in and from it on the way
+// out (floats to integers truncate, to bool compare with 0). compute is float32, or int64 for exact
+// integer arithmetic.
+// layout kBlocked: rank 4, NCHW; inputs that vary along C are blocked too, the others plain.
+struct ElementwiseProblem {
+  static constexpr int kMaxRank = 6, kMaxInputs = 8, kMaxInstructions = 32;
+
+  Target target{};
+  int64_t dims[kMaxRank] = {1, 1, 1, 1, 1, 1};
+  int32_t rank = 1, inputs = 1, instructions = 0;
+  DType output = DType::kFloat32, compute = DType::kFloat32;
+  Layout layout = Layout::kPlain;
+  uint8_t reserved = 0;
+  uint8_t input_broadcast[kMaxInputs] = {};
+  DType input_dtype[kMaxInputs] = {};
+  Instruction program[kMaxInstructions] = {};
+
+  int64_t elements() const;
+};
+
+// A problem of plain layout without instructions, its dimensions merged as far as the broadcasts
+// allow. Throws InvalidArgument when an input does not broadcast to `output`, Unsupported when more
+// than 8 inputs or 6 merged dimensions remain.
+ElementwiseProblem elementwise_problem(const Target& target, std::span<const int64_t> output,
+                                       std::span<const Shape> inputs,
+                                       std::span<const DType> input_dtypes);
+// The same in the blocked layout (rank 4, nothing merged).
+ElementwiseProblem blocked_elementwise_problem(const Target& target,
+                                               std::span<const int64_t> output,
+                                               std::span<const Shape> inputs);
+// Appends an instruction and returns the value it makes. Throws Unsupported beyond 32.
+uint8_t append(ElementwiseProblem& p, const Instruction& instruction);
+
+std::string problem_key(const ElementwiseProblem& p);
+Signature problem_signature(const ElementwiseProblem& p);
+double problem_flops(const ElementwiseProblem& p);
+
+extern const Family kElementwise;
+
+}  // namespace stretto::kernels

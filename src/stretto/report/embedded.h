@@ -1,0 +1,14 @@
+// The parts of the page, embedded at build time from the files beside this one; the plotting
+// library comes from the system.
+#pragma once
+
+#include <string_view>
+
+namespace stretto::report {
+
+std::string_view page_text();    // page.html: the frame, with {{style}}, {{chart}}, ... to fill
+std::string_view style_text();   // style.css
+std::string_view script_text();  // script.js
+std::string_view chart_text();   // Chart.js
+
+}  // namespace stretto::report

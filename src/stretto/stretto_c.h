@@ -1,0 +1,92 @@
+/* Stretto's C face: optimise, save, load and run a model. Plain C11, no other header of Stretto.
+ *
+ *   stretto_model* model = stretto_load("resnet50.stretto");
+ *   stretto_session* session = model ? stretto_session_new(model, 0) : NULL;
+ *   if (!session || stretto_run(session, inputs, outputs) != STRETTO_OK)
+ *     fprintf(stderr, "%s\n", stretto_last_error());
+ *
+ * A function that returns a pointer returns NULL on failure, one that returns a status returns
+ * anything but STRETTO_OK; stretto_last_error() then says why. Every function may be called from
+ * any thread; a model may be freed while sessions of it live. */
+#ifndef STRETTO_C_H
+#define STRETTO_C_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define STRETTO_API __attribute__((visibility("default")))
+#else
+#define STRETTO_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum stretto_status {
+  STRETTO_OK = 0,
+  STRETTO_INVALID_ARGUMENT = 1, /* the caller passed something wrong */
+  STRETTO_UNSUPPORTED = 2,      /* legal, but not possible here */
+  STRETTO_FORMAT_ERROR = 3,     /* a file is missing, truncated, altered or of another kind */
+  STRETTO_INTERNAL_ERROR = 4    /* a promise of Stretto was broken, or memory ran out */
+} stretto_status;
+
+typedef struct stretto_model stretto_model;
+typedef struct stretto_session stretto_session;
+
+/* One input or output. The pointers stay valid as long as the model. */
+typedef struct stretto_tensor_spec {
+  const char* name;
+  const char* dtype;    /* NumPy's name: "float32", "int64", "bool", ... */
+  const int64_t* shape; /* `rank` dimensions, outermost first */
+  int32_t rank;
+  int64_t bytes; /* of the whole dense tensor */
+} stretto_tensor_spec;
+
+/* How to optimise. A zero-initialised struct, or NULL, means the defaults. */
+typedef struct stretto_optimize_options {
+  const char* level;    /* "lossless" */
+  const char* accuracy; /* "strict", "default" (also NULL), "fast" */
+  const char* tune;     /* "off", "quick" (also NULL), "full" or a number of seconds */
+  int32_t threads;      /* 0: every core this process may run on */
+} stretto_optimize_options;
+
+/* Reads an ONNX file and optimises it for this machine. Free with stretto_model_free. */
+STRETTO_API stretto_model* stretto_optimize(const char* onnx_path,
+                                            const stretto_optimize_options* options);
+/* Reads an artefact. Free with stretto_model_free. */
+STRETTO_API stretto_model* stretto_load(const char* path);
+STRETTO_API stretto_status stretto_save(const stretto_model* model, const char* path);
+STRETTO_API void stretto_model_free(stretto_model* model); /* NULL is fine */
+
+STRETTO_API int32_t stretto_input_count(const stretto_model* model);
+STRETTO_API int32_t stretto_output_count(const stretto_model* model);
+STRETTO_API stretto_status stretto_input(const stretto_model* model, int32_t index,
+                                         stretto_tensor_spec* spec);
+STRETTO_API stretto_status stretto_output(const stretto_model* model, int32_t index,
+                                          stretto_tensor_spec* spec);
+/* The report of the model's making as JSON; valid as long as the model. */
+STRETTO_API const char* stretto_report_json(stretto_model* model);
+
+/* threads 0: what the model was optimised for. Free with stretto_session_free. */
+STRETTO_API stretto_session* stretto_session_new(const stretto_model* model, int32_t threads);
+STRETTO_API void stretto_session_free(stretto_session* session); /* NULL is fine */
+
+/* Runs the model on dense row-major tensors of the caller, in the model's order: `inputs` has
+ * stretto_input_count pointers, `outputs` stretto_output_count. Several threads may run one session
+ * at once; each gets its own activations. */
+STRETTO_API stretto_status stretto_run(stretto_session* session, const void* const* inputs,
+                                       void* const* outputs);
+
+/* What went wrong in this thread's last failing call; "" before any. Valid until the next failure.
+ */
+STRETTO_API const char* stretto_last_error(void);
+STRETTO_API stretto_status stretto_last_status(void); /* the status that goes with it */
+STRETTO_API const char* stretto_version(void);        /* "0.1.0" */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,144 @@
+"""The stretto command from the outside: what it prints, writes and returns."""
+
+import json
+
+import numpy as np
+import pytest
+from conftest import assert_close, expected
+
+
+@pytest.fixture
+def artefact(run_command, cnn_path, tmp_path):
+  run_command("optimize", cnn_path, "-o", "m.stretto", "--tune", "off", "--threads", 1)
+  return tmp_path / "m.stretto"
+
+
+def test_version_and_help(run_command):
+  assert run_command("--version").stdout.startswith("stretto 0.")
+  for verb in ("optimize", "infer", "bench", "inspect", "kernels"):
+    assert verb in run_command("--help").stdout
+    assert "--" in run_command(verb, "--help").stdout
+
+
+def test_optimize_writes_artefact_and_report(run_command, cnn_path, tmp_path):
+  done = run_command("optimize", cnn_path, "-o", "m.stretto", "--tune", "off", "--report",
+                     "r.html", "--vs", "none")
+  assert "wrote m.stretto" in done.stdout and "wrote r.html" in done.stdout
+  assert done.stderr == "", "no progress bar where there is no terminal"
+  assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
+
+
+def test_infer_gives_the_reference_result(run_command, artefact, cnn, image, tmp_path):
+  np.save(tmp_path / "x.npy", image)
+  done = run_command("infer", artefact, "--input", "x=x.npy", "-o", "out.npz")
+  assert "y" in done.stdout and "1x10" in done.stdout
+  assert_close(np.load(tmp_path / "out.npz")["y"], expected(cnn, x=image)[0])
+  run_command("infer", artefact, "--input", "x=x.npy", "-o", "out.npy")
+  assert_close(np.load(tmp_path / "out.npy"), expected(cnn, x=image)[0])
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_infer_reads_archives(save, run_command, artefact, cnn, image, tmp_path):
+  save(tmp_path / "in.npz", x=image)
+  run_command("infer", artefact, "--inputs", "in.npz", "-o", "out.npz")
+  assert_close(np.load(tmp_path / "out.npz")["y"], expected(cnn, x=image)[0])
+
+
+def test_infer_reads_fortran_order(run_command, artefact, cnn, image, tmp_path):
+  np.save(tmp_path / "x.npy", np.asfortranarray(image))
+  run_command("infer", artefact, "--input", "x=x.npy", "-o", "out.npz")
+  assert_close(np.load(tmp_path / "out.npz")["y"], expected(cnn, x=image)[0])
+
+
+def test_damaged_arrays_are_refused(run_command, artefact, image, tmp_path):
+  np.save(tmp_path / "x.npy", image)
+  whole = (tmp_path / "x.npy").read_bytes()
+  for size in (0, 5, 9, 40, 128, len(whole) - 1):
+    (tmp_path / "cut.npy").write_bytes(whole[:size])
+    assert "cut.npy" in run_command("infer", artefact, "--input", "x=cut.npy", code=1).stderr
+  np.savez_compressed(tmp_path / "in.npz", x=image)
+  whole = bytearray((tmp_path / "in.npz").read_bytes())
+  whole[len(whole) // 2] ^= 0xFF
+  (tmp_path / "bad.npz").write_bytes(whole)
+  assert "bad.npz" in run_command("infer", artefact, "--inputs", "bad.npz", code=1).stderr
+
+
+@pytest.mark.parametrize("arguments, code, words", [
+  ((), 2, ""),
+  (("frobnicate",), 2, ""),
+  (("optimize",), 2, "source"),
+  (("optimize", "nowhere.onnx"), 1, "nowhere.onnx"),
+  (("infer", "nowhere.stretto"), 1, "nowhere.stretto"),
+  (("optimize", "MODEL", "--threads", "-1"), 2, "threads"),
+  (("optimize", "MODEL", "--level", "lossy"), 2, "level"),
+  (("optimize", "MODEL", "--shape", "x"), 2, "--shape"),
+  (("optimize", "MODEL", "--input", "z=x.npy"), 1, "x.npy"),
+  (("infer", "MODEL", "--tune", "off"), 2, "--input x=file.npy"),
+  (("kernels", "conv2d", "--input", "3x3"), 2, "--input"),
+  (("kernels", "conv2d", "--input", "1x8x2x2", "--kernel", "5", "--pad", "0"), 2, "does not fit"),
+  (("inspect",), 2, "--passes"),
+])
+def test_failures_have_exit_codes_and_say_why(arguments, code, words, run_command, cnn_path):
+  arguments = [str(cnn_path) if a == "MODEL" else a for a in arguments]
+  assert words in run_command(*arguments, code=code).stderr
+
+
+def test_bench_prints_a_row_per_engine_and_thread_count(run_command, cnn_path, tmp_path):
+  done = run_command("bench", cnn_path, "--threads", "1,2", "--vs", "onnxruntime,nobody",
+                     "--seconds", "0.05", "--tune", "off", "--json", "b.json")
+  lines = done.stdout.splitlines()
+  assert [line for line in lines if line.endswith("thread") or line.endswith("threads")] == [
+    "1 thread", "2 threads"]
+  assert sum(line.startswith("stretto ") for line in lines) == 2
+  assert sum(line.startswith("onnxruntime ") for line in lines) == 2
+  assert all("no such engine" in line for line in lines if line.startswith("nobody"))
+  measured = json.loads((tmp_path / "b.json").read_text())
+  assert [m["threads"] for m in measured] == [1, 2]
+  assert all(m["median_ms"] > 0 for m in measured)
+
+
+def test_bench_refuses_to_compare_an_artefact(run_command, artefact):
+  assert "ONNX" in run_command("bench", artefact, "--vs", "onnxruntime", code=2).stderr
+
+
+def test_inspect_lists_passes_and_which_rule_fired_where(run_command, cnn_path):
+  passes = run_command("inspect", "--passes").stdout.splitlines()
+  assert passes[0].split() == ["pass", "what", "it", "does"] and len(passes) > 4
+  fired = run_command("inspect", cnn_path, "--rules").stdout
+  assert "bn1" in fired or "conv1" in fired
+  before = run_command("inspect", cnn_path, "--before").stdout
+  after = run_command("inspect", cnn_path).stdout
+  assert "BatchNormalization" in before and "BatchNormalization" not in after
+
+
+def test_passes_are_switched_by_flag_and_by_file(run_command, cnn_path, tmp_path):
+  names = [line.split()[0] for line in run_command("inspect", "--passes").stdout.splitlines()[1:]]
+  by_flag = run_command("inspect", cnn_path, "--rules", "--disable", ",".join(names)).stdout
+  assert by_flag.splitlines() == ["pass  rule  node"]
+  listed = ", ".join(f'"{name}"' for name in names)
+  (tmp_path / "s.toml").write_text(f"[inspect]\ndisable=[{listed}]\n")
+  by_file = run_command("--config", "s.toml", "inspect", cnn_path, "--rules").stdout
+  assert by_file == by_flag
+
+
+def test_bisect_finds_nothing_in_a_sound_model(run_command, cnn_path):
+  assert "no rewrite" in run_command("inspect", cnn_path, "--bisect").stdout
+
+
+def test_inspect_shows_an_artefact(run_command, artefact):
+  shown = run_command("inspect", artefact).stdout
+  assert "x" in shown and "1x3x16x16" in shown
+  assert json.loads(run_command("inspect", artefact, "--report").stdout)["model"]["name"]
+
+
+def test_kernels_prints_every_row_and_one_winner(run_command):
+  listing = run_command("kernels").stdout
+  assert "conv2d" in listing
+  rows = next(line for line in listing.splitlines() if line.startswith("conv2d")).split()[1:]
+  shown = run_command("kernels", "conv2d", "--input", "1x32x14x14", "--seconds", "0.05").stdout
+  lines = shown.splitlines()
+  for row in rows:
+    line = next(line for line in lines if line.startswith(row + " "))
+    assert "%" in line or len(line.split()) > 5, "a time and a fraction of peak, or a reason"
+  assert sum("(wins)" in line for line in lines) == 1
+  assert lines[-1].split()[1].startswith("wins")

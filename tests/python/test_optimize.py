@@ -1,0 +1,142 @@
+"""optimize(): sources, options, errors, report."""
+
+import json
+
+import numpy as np
+import onnx
+import pytest
+from conftest import assert_close, cnn_model, expected, model_of, value
+from onnx import helper
+
+import stretto
+
+
+@pytest.mark.parametrize("kind", ["path", "text", "proto", "bytes"])
+def test_every_kind_of_source_gives_the_reference_result(kind, cnn, cnn_path, image):
+  source = {"path": cnn_path, "text": str(cnn_path), "proto": cnn,
+            "bytes": cnn.SerializeToString()}[kind]
+  model = stretto.optimize(source, tune="off")
+  assert_close(model(image), expected(cnn, x=image)[0])
+
+
+@pytest.mark.parametrize("options", [
+  {"accuracy": "strict"}, {"accuracy": "fast"}, {"threads": 1}, {"threads": 2}, {"tune": "quick"},
+  {"tune": 0.2}, {"level": "lossless"}, {"verify": False},
+])
+def test_options_do_not_change_the_result(options, cnn, image):
+  model = stretto.optimize(cnn, **{"tune": "off", **options})
+  assert_close(model(image), expected(cnn, x=image)[0])
+
+
+def test_the_model_says_what_it_takes_and_gives(cnn):
+  model = stretto.optimize(cnn, tune="off", threads=1)
+  assert model.inputs == [stretto.TensorSpec("x", "float32", (1, 3, 16, 16))]
+  assert model.outputs == [stretto.TensorSpec("y", "float32", (1, 10))]
+  assert model.threads == 1
+  assert "x float32[1, 3, 16, 16]" in repr(model)
+
+
+def test_open_dimensions_take_the_given_shape():
+  model = cnn_model(batch="N")
+  fixed = stretto.optimize(model, shapes={"x": (3, 3, 16, 16)}, tune="off")
+  assert fixed.outputs[0].shape == (3, 10)
+  x = np.random.default_rng(1).standard_normal((3, 3, 16, 16)).astype(np.float32)
+  assert_close(fixed(x), expected(model, x=x)[0])
+
+
+def test_every_pass_can_be_switched_off(cnn, image):
+  names = [name for name, _ in stretto.list_passes()]
+  assert len(names) == len(set(names)) > 3
+  model = stretto.optimize(cnn, tune="off", disable=names)
+  assert model.report["passes"] == []
+  assert_close(model(image), expected(cnn, x=image)[0])
+
+
+def test_given_inputs_are_named_in_the_report(cnn, image):
+  given = stretto.optimize(cnn, {"x": image}, tune="off").report["inputs"]
+  made_up = stretto.optimize(cnn, tune="off").report["inputs"]
+  assert [(i["name"], i["source"]) for i in given] == [("x", "user")]
+  assert [(i["name"], i["source"]) for i in made_up] == [("x", "made up")]
+
+
+def test_the_report_is_written_as_page_and_as_json(cnn, tmp_path):
+  page, data = tmp_path / "r.html", tmp_path / "r.json"
+  stretto.optimize(cnn, tune="off", report=page)
+  text = page.read_text("utf-8")
+  assert text.startswith("<!doctype html>") and "</html>" in text
+  for remote in ('src="http', "src='http", 'href="http', "@import", "url(http"):
+    assert remote not in text
+  model = stretto.optimize(cnn, tune="off", report=data)
+  report = json.loads(data.read_text())
+  assert report["latency"]["after"]["median_ms"] > 0
+  assert report["errors"][0]["relative_to_max"] <= report["errors"][0]["bound"]
+  assert model.report == report
+
+
+def test_a_missing_file_is_an_oserror_that_names_it():
+  with pytest.raises(OSError, match="nowhere.onnx") as caught:
+    stretto.optimize("nowhere.onnx")
+  assert isinstance(caught.value, stretto.FormatError)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a model", b"\x08\x07\x12\xff\xff\xff\xff\x0f"])
+def test_garbage_is_a_format_error(content):
+  with pytest.raises((stretto.FormatError, stretto.InvalidArgumentError)):
+    stretto.optimize(content)
+
+
+def test_a_truncated_model_is_a_format_error(cnn):
+  whole = cnn.SerializeToString()
+  with pytest.raises((stretto.FormatError, stretto.InvalidArgumentError)):
+    stretto.optimize(whole[: len(whole) // 2])
+
+
+def test_an_unknown_operator_is_unsupported_and_named():
+  nodes = [helper.make_node("Frobnicate", ["x"], ["y"], "strange", domain="example")]
+  graph = helper.make_graph(nodes, "g", [value("x", [2])], [value("y", [2])])
+  model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17),
+                                                  helper.make_opsetid("example", 1)])
+  with pytest.raises(NotImplementedError, match="Frobnicate"):
+    stretto.optimize(model)
+
+
+@pytest.mark.parametrize("options, words", [
+  ({"level": "lossy"}, "level"),
+  ({"accuracy": "sloppy"}, "accuracy"),
+  ({"tune": "sometimes"}, "tune"),
+  ({"threads": -1}, "threads"),
+  ({"disable": ["no_such_pass"]}, "no_such_pass"),
+  ({"force": {"conv2d": "no_such_kernel"}}, "no_such_kernel"),
+  ({"shapes": {"nobody": (1,)}}, "nobody"),
+])
+def test_a_wrong_option_is_a_value_error_that_names_it(options, words, cnn):
+  with pytest.raises(ValueError, match=words):
+    stretto.optimize(cnn, **{"tune": "off", **options})
+
+
+def test_inputs_of_the_wrong_shape_are_a_value_error(cnn):
+  with pytest.raises(ValueError, match="x"):
+    stretto.optimize(cnn, {"x": np.zeros((1, 3, 8, 8), np.float32)}, tune="off")
+  with pytest.raises(ValueError, match="dictionary"):
+    stretto.optimize(cnn, np.zeros((1, 3, 16, 16), np.float32))
+
+
+def test_a_source_of_a_strange_type_is_a_value_error():
+  with pytest.raises(ValueError, match="int"):
+    stretto.optimize(3)
+
+
+def test_weights_in_a_file_beside_the_model_are_found(cnn, image, tmp_path):
+  path = tmp_path / "big.onnx"
+  onnx.save(cnn_model(), path, save_as_external_data=True, size_threshold=0, location="big.data")
+  assert_close(stretto.optimize(path, tune="off")(image), expected(cnn, x=image)[0])
+  (tmp_path / "big.data").unlink()
+  with pytest.raises(OSError, match="big.data"):
+    stretto.optimize(path)
+
+
+def test_a_model_without_computation_passes_its_input_through():
+  nodes = [helper.make_node("Identity", ["x"], ["y"], "same")]
+  model = model_of(nodes, [value("x", [2, 3])], [value("y", [2, 3])], {})
+  x = np.arange(6, dtype=np.float32).reshape(2, 3)
+  assert (stretto.optimize(model, tune="off")(x) == x).all()
