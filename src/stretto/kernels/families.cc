@@ -1,4 +1,5 @@
 #include "stretto/kernels/conv2d/problem.h"
+#include "stretto/kernels/conv_transpose2d/problem.h"
 #include "stretto/kernels/family.h"
 #include "stretto/kernels/elementwise/problem.h"
 #include "stretto/kernels/gemm/problem.h"
@@ -15,6 +16,7 @@ std::span<const Family* const> families() {
   static constexpr const Family* kFamilies[] = {
       &kConv2d,
       &kElementwise,
+      &kConvTranspose2d,
       &kGemm,
       &kGlobalPool,
       &kGroupNorm,

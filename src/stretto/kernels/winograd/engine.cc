@@ -20,10 +20,14 @@ int64_t spread(int64_t values, int64_t lanes) {
 // V and M of a block of tiles stay in L2, next to a passing stream of U.
 constexpr int64_t kBlockBytes = 640 << 10;
 
+// Values of one transformed filter, of one phase.
 int64_t filter_values(const Task& task) {
   const int64_t products = task.scheme->products;
   return products * products;
 }
+
+// Phases of both dimensions.
+int64_t phases_of(const Task& task) { return task.scheme->phases * task.scheme->phases; }
 
 // Products of target (q, r): chains of both dimensions combined.
 int taps_of(const Scheme& s, int q, int r, const Plan& plan, int64_t first_filter, int64_t filter,
@@ -46,7 +50,8 @@ Plan make_plan(const Task& task) {
   const int64_t group_c = task.c / task.groups;
   const int64_t group_in = ceil_div(group_c, lanes);
   const int64_t group_out = ceil_div(task.k / task.groups, lanes);
-  const int64_t tiles_y = ceil_div(task.out_h, s.out), tiles_x = ceil_div(task.out_w, s.out);
+  const int64_t tiles_y = ceil_div(task.out_h, s.out * s.phases);
+  const int64_t tiles_x = ceil_div(task.out_w, s.out * s.phases);
   const int64_t tiles = task.n * tiles_y * tiles_x;
   const TileSet& set = tile_set(task.target.isa);
   const Panels panels = choose_panels(set, group_out, tiles);
@@ -74,7 +79,9 @@ Plan make_plan(const Task& task) {
 size_t packed_bytes(const Task& task) {
   const Plan plan = make_plan(task);
   const int64_t outputs = task.groups * plan.group_out * plan.lanes;
-  return static_cast<size_t>(outputs * (1 + filter_values(task) * plan.group_c)) * sizeof(float);
+  return static_cast<size_t>(
+             outputs * (1 + phases_of(task) * filter_values(task) * plan.group_c)) *
+         sizeof(float);
 }
 
 size_t scratch_bytes(const Task& task) {
@@ -85,7 +92,7 @@ size_t scratch_bytes(const Task& task) {
          sizeof(float);
 }
 
-// bias [outputs], then per group and panel: [product in order of use][c][panel outputs].
+// bias [outputs], then per phase, group and panel: [product in order of use][c][panel outputs].
 void pack(const Task& task, const std::function<float(int64_t, int64_t, int, int)>& weight,
           const float* bias, std::byte* packed) {
   const Scheme& s = *task.scheme;
@@ -105,7 +112,10 @@ void pack(const Task& task, const std::function<float(int64_t, int64_t, int, int
     }
   }
   const int64_t group_k = task.k / task.groups;
-  for (int64_t group = 0; group < task.groups; ++group) {
+  for (int64_t i = 0; i < phases_of(task) * task.groups; ++i) {
+    const int64_t group = i % task.groups, phase = i / task.groups;
+    const auto& g_y = s.g[phase / s.phases];
+    const auto& g_x = s.g[phase % s.phases];
     for (int64_t panel = 0; panel < plan.panels.count; ++panel) {
       const int64_t width = plan.panels.vectors(panel) * plan.lanes;
       const int64_t k0 = plan.panels.begin(panel) * plan.lanes;
@@ -116,13 +126,13 @@ void pack(const Task& task, const std::function<float(int64_t, int64_t, int, int
           for (int x = 0; x < s.taps && real; ++x) {
             for (int y = 0; y < s.taps; ++y) {
               const double w = weight(group * group_k + k0 + j, c, y, x);
-              for (int p = 0; p < s.products; ++p) rows[p][x] += s.g[p][y] * w;
+              for (int p = 0; p < s.products; ++p) rows[p][x] += g_y[p][y] * w;
             }
           }
           for (int p = 0; p < s.products; ++p) {
             for (int o = 0; o < s.products; ++o) {
               double u = 0;
-              for (int x = 0; x < s.taps; ++x) u += rows[p][x] * s.g[o][x];
+              for (int x = 0; x < s.taps; ++x) u += rows[p][x] * g_x[o][x];
               out[(order[p * s.products + o] * plan.group_c + c) * width + j] =
                   static_cast<float>(u);
             }
@@ -136,10 +146,11 @@ void pack(const Task& task, const std::function<float(int64_t, int64_t, int, int
 
 namespace {
 
-// One group's pointers.
+// One group and phase.
 struct Operands {
   const float *x, *residual, *bias, *filters;
   float *y, *v, *m;
+  int64_t phase_y, phase_x;
 };
 
 void multiply_and_finish(const Task& task, const Plan& plan, const Operands& on, const Tiles& tiles,
@@ -176,8 +187,10 @@ void multiply_and_finish(const Task& task, const Plan& plan, const Operands& on,
       transform.output({.m = on.m + v * plan.lanes, .plane = plan.m_plane, .row = width,
                         .y = on.y + block * map,
                         .residual = on.residual ? on.residual + block * map : nullptr,
-                        .bias = on.bias + block * plan.lanes, .image = image, .h = task.out_h,
-                        .w = task.out_w, .tiles = tiles},
+                        .bias = on.bias + block * plan.lanes, .image = image,
+                        .line = s.phases * task.out_w * plan.lanes,
+                        .h = ceil_div(task.out_h - on.phase_y, s.phases),
+                        .w = ceil_div(task.out_w - on.phase_x, s.phases), .tiles = tiles},
                        task.epilogue);
     }
   }
@@ -187,7 +200,8 @@ void multiply_and_finish(const Task& task, const Plan& plan, const Operands& on,
 
 void run(const Task& task, const Args& args, const Worker& worker) {
   const Plan plan = make_plan(task);
-  const Transforms& transform = transforms(task.target.isa, *task.scheme);
+  const Scheme& s = *task.scheme;
+  const Transforms& transform = transforms(task.target.isa, s);
   const int64_t in_map = task.h * task.w * plan.lanes;
   const int64_t out_map = task.out_h * task.out_w * plan.lanes;
   const float* bias = reinterpret_cast<const float*>(args.packed);
@@ -199,16 +213,23 @@ void run(const Task& task, const Args& args, const Worker& worker) {
   const Worker alone;
   const Range tiles = split(plan.tiles, plan.by_panels ? alone : worker);
   const Range panels = split(plan.panels.count, plan.by_panels ? worker : alone);
-  for (int64_t group = 0; group < task.groups; ++group) {
+  const int64_t parts = phases_of(task) * task.groups;
+  for (int64_t part = 0; part < parts; ++part) {
+    const int64_t group = part % task.groups, phase = part / task.groups;
+    const int64_t phase_y = phase / s.phases, phase_x = phase % s.phases;
     const int64_t k0 = group * plan.group_out;
+    const int64_t out_at = k0 * out_map + (phase_y * task.out_w + phase_x) * plan.lanes;
     const Operands on{
         .x = static_cast<const float*>(args.inputs[0]) + group * plan.group_in * in_map,
-        .residual = residual ? residual + k0 * out_map : nullptr,
+        .residual = residual ? residual + out_at : nullptr,
         .bias = bias + k0 * plan.lanes,
-        .filters = filters + k0 * plan.lanes * filter_values(task) * plan.group_c,
-        .y = static_cast<float*>(args.outputs[0]) + k0 * out_map,
+        .filters =
+            filters + part * plan.group_out * plan.lanes * filter_values(task) * plan.group_c,
+        .y = static_cast<float*>(args.outputs[0]) + out_at,
         .v = plan.by_panels ? scratch : scratch + worker.index * plan.v_values,
-        .m = sums + worker.index * plan.m_values};
+        .m = sums + worker.index * plan.m_values,
+        .phase_y = phase_y,
+        .phase_x = phase_x};
     for (int64_t first = tiles.begin; first < tiles.end; first += plan.block_tiles) {
       const Tiles block{plan.tiles_y, plan.tiles_x, first,
                         std::min(plan.block_tiles, tiles.end - first)};
@@ -219,8 +240,8 @@ void run(const Task& task, const Args& args, const Worker& worker) {
         const int64_t c = i / block.count, t = i % block.count;
         const int64_t count = std::min(block.count - t, mine.end - i);
         transform.input({.x = on.x + c * in_map, .image = task.groups * plan.group_in * in_map,
-                         .h = task.h, .w = task.w, .pad_top = task.pad_top,
-                         .pad_left = task.pad_left,
+                         .h = task.h, .w = task.w, .pad_top = task.pad_top - phase_y,
+                         .pad_left = task.pad_left - phase_x,
                          .tiles = {block.tiles_y, block.tiles_x, first + t, count},
                          .v = on.v + t * plan.v_row + c * plan.lanes, .plane = plan.v_plane,
                          .row = plan.v_row});
@@ -228,7 +249,7 @@ void run(const Task& task, const Args& args, const Worker& worker) {
       }
       if (plan.by_panels) worker.sync();
       multiply_and_finish(task, plan, on, block, panels);
-      if (plan.by_panels && (group + 1 < task.groups)) worker.sync();
+      if (plan.by_panels && part + 1 < parts) worker.sync();
     }
   }
 }
@@ -252,11 +273,11 @@ double expectation(const Task& task) {
   const double transform = tiles * (kInput * products * in + kOutput * targets * out) * share;
   const double block = std::max(multiply, stream) + 0.2 * std::min(multiply, stream) + transform;
   const double blocks = std::ceil(static_cast<double>(plan.tiles) / tiles);
-  const double cycles = block * blocks * static_cast<double>(task.groups) /
+  const double phases = static_cast<double>(phases_of(task));
+  const double cycles = block * blocks * phases * static_cast<double>(task.groups) /
                         (plan.by_panels ? 1.0 : task.target.threads);
   const double direct = static_cast<double>(task.n * task.out_h * task.out_w) * s.taps * s.taps /
-                        (task.scheme->out > task.scheme->step ? 4.0 : 1.0) * c *
-                        static_cast<double>(task.k) / lanes / 2 / task.target.threads;
+                        phases * c * static_cast<double>(task.k) / lanes / 2 / task.target.threads;
   return direct / cycles;
 }
 

@@ -16,8 +16,8 @@
 
 namespace stretto::kernels::winograd {
 
-// A convolution: x [n, c, h, w] to y [n, k, out_h, out_w], both blocked. The first tile reads input rows
-// from -pad_top and columns from -pad_left. With several groups, c / groups and k / groups are
+// A convolution: x [n, c, h, w] to y [n, k, out_h, out_w], both blocked. The first tile of the first
+// phase reads input rows from -pad_top and columns from -pad_left. With several groups, c / groups and k / groups are
 // multiples of the block.
 struct Task {
   const Scheme* scheme;
@@ -32,7 +32,7 @@ struct Task {
 struct Plan {
   int64_t lanes;
   int64_t group_c, group_in, group_out;  // channels; input and output blocks of a group
-  int64_t tiles_y, tiles_x, tiles;
+  int64_t tiles_y, tiles_x, tiles;       // of a phase
   int64_t block_tiles;  // tiles whose V and M a thread (or, split by panels, the team) holds at a time
   bool by_panels;       // threads share V and divide the output channels; otherwise they divide tiles
   int64_t v_row, v_plane, v_values;

@@ -108,15 +108,23 @@ struct F4Stride2 {
   }
 };
 
+struct F2Transposed {
+  static constexpr const Scheme& kScheme = kF2Transposed;
+  static HWY_INLINE void input(const V* d, V* p) {
+    p[0] = hn::Sub(d[0], d[1]);
+    p[1] = d[1];
+    p[2] = hn::Sub(d[2], d[1]);
+  }
+  static HWY_INLINE void output(const V* m, V* y) { F2Stride2::output(m, y); }
+};
+
 struct F4Transposed {
   static constexpr const Scheme& kScheme = kF4Transposed;
   static HWY_INLINE void input(const V* d, V* p) {
     F4Taps2::input(d[0], d[1], d[2], d[3], d[4], p[0], p[1], p[2], p[3], p[4]);
-    F4Taps2::input(d[1], d[2], d[3], d[4], d[5], p[5], p[6], p[7], p[8], p[9]);
   }
   static HWY_INLINE void output(const V* m, V* y) {
-    F4Taps2::output(m[0], m[1], m[2], m[3], m[4], y[0], y[2], y[4], y[6]);
-    F4Taps2::output(m[5], m[6], m[7], m[8], m[9], y[1], y[3], y[5], y[7]);
+    F4Taps2::output(m[0], m[1], m[2], m[3], m[4], y[0], y[1], y[2], y[3]);
   }
 };
 
@@ -143,14 +151,18 @@ void transform_input(const InputJob& job) {
   constexpr int kIn = S::kScheme.in, kProducts = S::kScheme.products, kStep = S::kScheme.step;
   const D d;
   alignas(64) static constexpr float kZeros[kIn * kLanes] = {};
-  Position at(job.tiles, job.tiles.first);
-  for (int64_t t = 0; t < job.tiles.count; ++t, at.next(job.tiles)) {
-    const int64_t y0 = at.y * kStep - job.pad_top, x0 = at.x * kStep - job.pad_left;
-    const float* base = job.x + at.image * job.image + (y0 * job.w + x0) * kLanes;
-    float* v = job.v + t * job.row;
+  // Locals, because stores through float pointers could change the job for all the compiler knows.
+  const Tiles tiles = job.tiles;
+  const int64_t h = job.h, w = job.w, row = job.row, line = job.w * kLanes, plane = job.plane;
+  const int64_t pad_top = job.pad_top, pad_left = job.pad_left, image = job.image;
+  const float* HWY_RESTRICT x_base = job.x;
+  float* HWY_RESTRICT v = job.v;
+  Position at(tiles, tiles.first);
+  for (int64_t t = 0; t < tiles.count; ++t, at.next(tiles), v += row) {
+    const int64_t y0 = at.y * kStep - pad_top, x0 = at.x * kStep - pad_left;
+    const float* base = x_base + at.image * image + (y0 * w + x0) * kLanes;
     V middle[kProducts][kIn];
-    if (y0 >= 0 && x0 >= 0 && y0 + kIn <= job.h && x0 + kIn <= job.w) {
-      const int64_t line = job.w * kLanes;
+    if (y0 >= 0 && x0 >= 0 && y0 + kIn <= h && x0 + kIn <= w) {
 #pragma GCC unroll 16
       for (int x = 0; x < kIn; ++x) {
         V in[kIn], out[kProducts];
@@ -164,11 +176,10 @@ void transform_input(const InputJob& job) {
       // Rows outside the map are read from zeros; columns outside are skipped.
       const float* lines[kIn];
       for (int y = 0; y < kIn; ++y) {
-        lines[y] = y0 + y >= 0 && y0 + y < job.h ? base + y * job.w * kLanes : kZeros;
+        lines[y] = y0 + y >= 0 && y0 + y < h ? base + y * line : kZeros;
       }
       for (int x = 0; x < kIn; ++x) {
-        const bool inside = x0 + x >= 0 && x0 + x < job.w;
-        if (!inside) {
+        if (x0 + x < 0 || x0 + x >= w) {
 #pragma GCC unroll 16
           for (int p = 0; p < kProducts; ++p) middle[p][x] = hn::Zero(d);
           continue;
@@ -181,13 +192,12 @@ void transform_input(const InputJob& job) {
         for (int p = 0; p < kProducts; ++p) middle[p][x] = out[p];
       }
     }
+    float* HWY_RESTRICT to = v;
     for (int p = 0; p < kProducts; ++p) {
       V out[kProducts];
       S::input(middle[p], out);
 #pragma GCC unroll 16
-      for (int q = 0; q < kProducts; ++q) {
-        hn::Store(out[q], d, v + (p * kProducts + q) * job.plane);
-      }
+      for (int q = 0; q < kProducts; ++q, to += plane) hn::Store(out[q], d, to);
     }
   }
 }
@@ -196,47 +206,51 @@ void transform_input(const InputJob& job) {
 template <class S, int kActivation>
 void transform_output_as(const OutputJob& job, const Epilogue& e) {
   constexpr int kTargets = S::kScheme.targets, kOut = S::kScheme.out;
+  constexpr int64_t kPixel = S::kScheme.phases * kLanes;
   const D d;
   const V alpha = hn::Set(d, e.alpha), beta = hn::Set(d, e.beta), bias = hn::Load(d, job.bias);
   const Activation activation =
       kActivation < 0 ? e.activation : static_cast<Activation>(kActivation < 0 ? 0 : kActivation);
-  const float* before = e.residual_after_activation ? nullptr : job.residual;
-  const float* after = e.residual_after_activation ? job.residual : nullptr;
-  const auto finish = [&](V sum, int64_t offset) HWY_ATTR {
+  const Tiles tiles = job.tiles;
+  const int64_t h = job.h, w = job.w, row = job.row, line = job.line, plane = job.plane;
+  const int64_t image = job.image;
+  float* HWY_RESTRICT y_base = job.y;
+  const float* HWY_RESTRICT before = e.residual_after_activation ? nullptr : job.residual;
+  const float* HWY_RESTRICT after = e.residual_after_activation ? job.residual : nullptr;
+  const auto finish = [=](V sum, int64_t offset) HWY_ATTR {
     sum = hn::Add(sum, bias);
     if (before) sum = hn::Add(sum, hn::Load(d, before + offset));
     sum = activate(d, activation, alpha, beta, sum);
     if (after) sum = hn::Add(sum, hn::Load(d, after + offset));
-    hn::Store(sum, d, job.y + offset);
+    hn::Store(sum, d, y_base + offset);
   };
-  Position at(job.tiles, job.tiles.first);
-  for (int64_t t = 0; t < job.tiles.count; ++t, at.next(job.tiles)) {
-    const float* m = job.m + t * job.row;
+  const float* HWY_RESTRICT m = job.m;
+  Position at(tiles, tiles.first);
+  for (int64_t t = 0; t < tiles.count; ++t, at.next(tiles), m += row) {
     V middle[kOut][kTargets];
 #pragma GCC unroll 16
     for (int x = 0; x < kTargets; ++x) {
       V in[kTargets], out[kOut];
 #pragma GCC unroll 16
-      for (int y = 0; y < kTargets; ++y) in[y] = hn::Load(d, m + (y * kTargets + x) * job.plane);
+      for (int y = 0; y < kTargets; ++y) in[y] = hn::Load(d, m + (y * kTargets + x) * plane);
       S::output(in, out);
 #pragma GCC unroll 16
       for (int y = 0; y < kOut; ++y) middle[y][x] = out[y];
     }
     const int64_t y0 = at.y * kOut, x0 = at.x * kOut;
-    const int64_t offset = at.image * job.image + (y0 * job.w + x0) * kLanes;
-    const int64_t rows = job.h - y0 < kOut ? job.h - y0 : kOut;
-    const int64_t columns = job.w - x0;
-    for (int64_t y = 0; y < rows; ++y) {
+    int64_t offset = at.image * image + y0 * line + x0 * kPixel;
+    const int64_t rows = h - y0 < kOut ? h - y0 : kOut;
+    const int64_t columns = w - x0;
+    for (int64_t y = 0; y < rows; ++y, offset += line) {
       V out[kOut];
       S::output(middle[y], out);
-      const int64_t line = offset + y * job.w * kLanes;
       if (columns >= kOut) {
 #pragma GCC unroll 16
-        for (int x = 0; x < kOut; ++x) finish(out[x], line + x * kLanes);
+        for (int x = 0; x < kOut; ++x) finish(out[x], offset + x * kPixel);
       } else {
 #pragma GCC unroll 16
         for (int x = 0; x < kOut - 1; ++x) {
-          if (x < columns) finish(out[x], line + x * kLanes);
+          if (x < columns) finish(out[x], offset + x * kPixel);
         }
       }
     }
@@ -265,7 +279,8 @@ constexpr Transforms kTransforms{&transform_input<S>, &transform_output<S>};
 
 const Transforms& get_transforms(int scheme) {
   static constexpr Transforms kAll[] = {kTransforms<F2>, kTransforms<F4>, kTransforms<F2Stride2>,
-                                        kTransforms<F4Stride2>, kTransforms<F4Transposed>};
+                                        kTransforms<F4Stride2>, kTransforms<F2Transposed>,
+                                        kTransforms<F4Transposed>};
   return kAll[scheme];
 }
 

@@ -25,16 +25,16 @@ struct InputJob {
   int64_t plane, row;
 };
 
-// One channel block of the output; sums m[target][tile] as in InputJob. Applies bias (a vector),
-// residual (null: none; laid out as y) and activation.
+// One channel block and phase of the output, y and residual (null: none) pointing at its first element;
+// sums m[target][tile] as in InputJob. Applies bias (a vector), residual and activation.
 struct OutputJob {
   const float* m;
   int64_t plane, row;
   float* y;
   const float* residual;
   const float* bias;
-  int64_t image;
-  int64_t h, w;
+  int64_t image, line;  // from image to image, and from output row to row of the scheme's phase
+  int64_t h, w;         // of the phase
   Tiles tiles;
 };
 
