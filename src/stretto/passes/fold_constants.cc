@@ -1,0 +1,61 @@
+// Evaluates nodes whose inputs are all known, and drops those whose result inference already knows.
+#include <algorithm>
+
+#include "stretto/ir/interpreter.h"
+#include "stretto/ir/operator.h"
+#include "stretto/passes/pass_list.h"
+#include "stretto/passes/rewriter.h"
+
+namespace stretto::passes {
+namespace {
+
+constexpr std::string_view kRules[] = {"drop-known", "fold-constant"};
+
+// A result may be this much larger than what it is made from: a broadcast table is cheaper to make
+// again than to keep in the artefact.
+constexpr int64_t kGrowthBytes = 1 << 20;
+
+int64_t bytes(const Rewriter& graph, const std::vector<ValueId>& ids) {
+  int64_t sum = 0;
+  for (ValueId id : ids) {
+    if (id == kNone) continue;
+    sum += element_count(graph.shape(id)) * static_cast<int64_t>(dtype_bytes(graph.dtype(id)));
+  }
+  return sum;
+}
+
+void run(ir::Graph& graph, PassContext& context) {
+  Rewriter rewriter(graph);
+  for (int n = 0; n < rewriter.count(); ++n) {
+    if (!rewriter.alive(n)) continue;
+    const Node& node = rewriter.node(n);
+    const auto known = [&](ValueId id) { return id == kNone || rewriter.constant(id) != nullptr; };
+    if (std::all_of(node.outputs.begin(), node.outputs.end(), known)) {
+      if (!context.allow("drop-known", node.name)) continue;
+      std::vector<Tensor> outputs;
+      for (ValueId id : node.outputs) {
+        outputs.push_back(id == kNone ? Tensor() : *rewriter.constant(id));
+      }
+      rewriter.settle(n, std::move(outputs));
+      continue;
+    }
+    if (!std::all_of(node.inputs.begin(), node.inputs.end(), known)) continue;
+    if (bytes(rewriter, node.outputs) > bytes(rewriter, node.inputs) + kGrowthBytes) continue;
+    if (!context.allow("fold-constant", node.name)) continue;
+    std::vector<Tensor> inputs;
+    for (ValueId id : node.inputs) {
+      inputs.push_back(id == kNone ? Tensor() : *rewriter.constant(id));
+    }
+    rewriter.settle(n, ir::evaluate(rewriter.graph(), node, inputs));
+  }
+  rewriter.finish();
+}
+
+}  // namespace
+
+const Pass kFoldConstants{.name = "fold-constants",
+                          .summary = "evaluate what depends on no input of the model",
+                          .rules = kRules,
+                          .run = run};
+
+}  // namespace stretto::passes

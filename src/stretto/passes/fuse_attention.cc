@@ -1,0 +1,228 @@
+// softmax(scale q k^T + mask) v becomes one node on rows of packed heads (arXiv:1706.03762, section 3.2).
+// Exporters slice, reshape and transpose q, k and v in many ways; all that counts is which elements of
+// which rows they end up as, so operands are traced as strided views.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "stretto/base/error.h"
+#include "stretto/ir/operator.h"
+#include "stretto/passes/match.h"
+#include "stretto/passes/pass_list.h"
+#include "stretto/passes/view.h"
+
+namespace stretto::passes {
+namespace {
+
+constexpr std::string_view kRules[] = {"attention"};
+
+// A mask value this low makes exp() zero beside any unmasked score.
+constexpr double kMasked = -1e4;
+
+// What goes into the softmax.
+struct Scores {
+  ValueId q = kNone, k_transposed = kNone, mask = kNone;
+  double scale = 1;
+  ValueId keep = kNone;       // Where(keep, scores, masked_value): a mask still to be made
+  ValueId drop = kNone;       // Where(drop, masked_value, scores)
+  double masked_value = 0;
+  bool masked() const { return mask != kNone || keep != kNone || drop != kNone; }
+};
+
+// Nothing when `id` is not made of a product in the expected way, or others use what would vanish.
+std::optional<Scores> scores_of(const Rewriter& graph, ValueId id) {
+  if (graph.constant(id) != nullptr || !graph.used_once(id)) return std::nullopt;
+  if (const int n = graph.maker(id, "MatMul"); n >= 0) {
+    return Scores{.q = graph.node(n).inputs[0], .k_transposed = graph.node(n).inputs[1]};
+  }
+  for (std::string_view op : {"Mul", "Div"}) {
+    const int n = graph.maker(id, op);
+    const auto factor = n >= 0 ? with_scalar(graph, n) : std::nullopt;
+    if (!factor) continue;
+    auto scores = scores_of(graph, factor->x);
+    if (!scores || scores->masked()) return std::nullopt;
+    scores->scale *= op == "Mul" ? factor->c : 1 / factor->c;
+    return scores;
+  }
+  if (const int n = graph.maker(id, "Add"); n >= 0) {
+    for (size_t side = 0; side < 2; ++side) {
+      const ValueId inner = graph.node(n).inputs[side];
+      if (graph.shape(inner) != graph.shape(id)) continue;
+      auto scores = scores_of(graph, inner);
+      if (!scores || scores->masked()) continue;
+      scores->mask = graph.node(n).inputs[1 - side];
+      return scores;
+    }
+  }
+  if (const int n = graph.maker(id, "Where"); n >= 0) {
+    const auto& in = graph.node(n).inputs;
+    for (size_t side = 1; side <= 2; ++side) {
+      const auto value = scalar(graph, in[3 - side]);
+      if (!value || !(*value <= kMasked) || graph.shape(in[side]) != graph.shape(id)) continue;
+      auto scores = scores_of(graph, in[side]);
+      if (!scores || scores->masked()) continue;
+      (side == 1 ? scores->keep : scores->drop) = in[0];
+      scores->masked_value = *value;
+      return scores;
+    }
+  }
+  return std::nullopt;
+}
+
+struct Heads {
+  int64_t batch = 1, heads = 1, length = 1, width = 1;  // logically [batch, heads, length, width]
+};
+
+// Rows [batch, length, *] of a value whose heads lie side by side in them.
+struct Rows {
+  ValueId id = kNone;
+  int64_t offset = 0;
+  double scale = 1;
+};
+
+ValueId reshape(Rewriter& graph, int anchor, ValueId x, Shape shape) {
+  if (graph.shape(x) == shape) return x;
+  const ValueId target = graph.add_constant("shape", Tensor::int64s(shape));
+  const std::string name = graph.name(x) + ".reshaped";
+  return graph.insert(anchor, "Reshape", {x, target}, {}, DType::kFloat32, std::move(shape), name);
+}
+
+ValueId transpose(Rewriter& graph, int anchor, ValueId x, const std::vector<int64_t>& perm) {
+  Shape shape;
+  for (int64_t axis : perm) shape.push_back(graph.shape(x)[static_cast<size_t>(axis)]);
+  Attributes attributes;
+  attributes.set("perm", perm);
+  const std::string name = graph.name(x) + ".transposed";
+  return graph.insert(anchor, "Transpose", {x}, attributes, DType::kFloat32, shape, name);
+}
+
+// `id` is [..., length, width], or with the last two swapped. Looks for rows it is a view of.
+std::optional<Rows> find_rows(const Rewriter& graph, ValueId id, const Heads& h, bool swapped) {
+  View view = trace_view(graph, id);
+  if (view.shape.size() == 3) {
+    view.shape.insert(view.shape.begin(), 1);
+    view.strides.insert(view.strides.begin(), 1);
+  }
+  if (swapped) {
+    std::swap(view.shape[2], view.shape[3]);
+    std::swap(view.strides[2], view.strides[3]);
+  }
+  const int64_t count = element_count(graph.shape(view.source));
+  if (h.batch * h.length == 0 || count % (h.batch * h.length) != 0) return std::nullopt;
+  const int64_t row = count / (h.batch * h.length);
+  const int64_t wanted[] = {h.length * row, h.width, row, 1};
+  for (size_t i = 0; i < 4; ++i) {
+    if (view.shape[i] != 1 && view.strides[i] != wanted[i]) return std::nullopt;
+  }
+  if (view.offset + h.heads * h.width > row) return std::nullopt;
+  return Rows{view.source, view.offset, view.scale};
+}
+
+// The same by moving the data.
+ValueId make_rows(Rewriter& graph, int anchor, ValueId id, const Heads& h, bool swapped) {
+  const Shape four = swapped ? Shape{h.batch, h.heads, h.width, h.length}
+                             : Shape{h.batch, h.heads, h.length, h.width};
+  const std::vector<int64_t> perm =
+      swapped ? std::vector<int64_t>{0, 3, 1, 2} : std::vector<int64_t>{0, 2, 1, 3};
+  const ValueId moved = transpose(graph, anchor, reshape(graph, anchor, id, four), perm);
+  return reshape(graph, anchor, moved, {h.batch, h.length, h.heads * h.width});
+}
+
+ValueId where_mask(Rewriter& graph, int anchor, const Scores& scores) {
+  // With the lowest float a row that is masked throughout stays uniform, as it is with Where.
+  const double low = std::isinf(scores.masked_value) ? scores.masked_value
+                                                     : std::numeric_limits<float>::lowest();
+  const ValueId zero = graph.add_constant("zero", Tensor::scalar(0.0f));
+  const ValueId masked = graph.add_constant("masked", Tensor::scalar(static_cast<float>(low)));
+  const ValueId condition = scores.keep != kNone ? scores.keep : scores.drop;
+  const std::vector<ValueId> inputs = scores.keep != kNone
+                                          ? std::vector<ValueId>{condition, zero, masked}
+                                          : std::vector<ValueId>{condition, masked, zero};
+  const Shape shape = graph.shape(condition);
+  return graph.insert(anchor, "Where", inputs, {}, DType::kFloat32, shape,
+                      graph.name(condition) + ".mask");
+}
+
+// n is the product with v.
+void fuse(Rewriter& graph, int n, PassContext& context) {
+  const Node node = graph.node(n);
+  const int softmax = graph.maker(node.inputs[0], "Softmax");
+  if (softmax < 0 || !graph.used_once(node.inputs[0])) return;
+  const Shape y = graph.shape(node.outputs[0]);
+  const size_t rank = y.size();
+  if (rank < 3 || rank > 4 || graph.dtype(node.outputs[0]) != DType::kFloat32) return;
+  const int64_t axis = graph.node(softmax).attributes.integer("axis", -1);
+  if (normalize_axis(axis, static_cast<int64_t>(rank), "axis") != static_cast<int64_t>(rank) - 1) return;
+  auto scores = scores_of(graph, graph.node(softmax).inputs[0]);
+  if (!scores) return;
+  if (scores->mask != kNone && graph.dtype(scores->mask) != DType::kFloat32) return;
+
+  const ValueId v = node.inputs[1];
+  const Shape q_shape = graph.shape(scores->q), k_shape = graph.shape(scores->k_transposed);
+  const Shape v_shape = graph.shape(v);
+  if (q_shape.size() != rank || k_shape.size() != rank || v_shape.size() != rank) return;
+  for (size_t i = 0; i + 2 < rank; ++i) {
+    if (q_shape[i] != k_shape[i] || q_shape[i] != v_shape[i]) return;  // no shared or repeated heads
+  }
+  Heads q_heads{.batch = rank == 4 ? q_shape[0] : 1, .heads = q_shape[rank - 3],
+                .length = q_shape[rank - 2], .width = q_shape[rank - 1]};
+  Heads k_heads = q_heads;
+  k_heads.length = k_shape[rank - 1];
+  if (v_shape[rank - 1] != q_heads.width || q_heads.length * k_heads.length == 0) return;
+  if (!context.allow("attention", graph.node(softmax).name)) return;
+
+  const auto rows = [&](ValueId id, const Heads& heads, bool swapped, bool scaled) {
+    auto found = find_rows(graph, id, heads, swapped);
+    if (!found || (!scaled && found->scale != 1)) {
+      return Rows{.id = make_rows(graph, n, id, heads, swapped)};
+    }
+    const int64_t row = element_count(graph.shape(found->id)) / (heads.batch * heads.length);
+    found->id = reshape(graph, n, found->id, {heads.batch, heads.length, row});
+    return *found;
+  };
+  const Rows q = rows(scores->q, q_heads, false, true);
+  const Rows k = rows(scores->k_transposed, k_heads, true, true);
+  const Rows values = rows(v, k_heads, false, false);
+  std::vector<ValueId> inputs{q.id, k.id, values.id};
+  if (scores->mask != kNone) inputs.push_back(scores->mask);
+  if (scores->keep != kNone || scores->drop != kNone) inputs.push_back(where_mask(graph, n, *scores));
+  Attributes attributes;
+  attributes.set("heads", q_heads.heads);
+  attributes.set("head_dim", q_heads.width);
+  attributes.set("scale", scores->scale * q.scale * k.scale);
+  attributes.set("q_offset", q.offset);
+  attributes.set("k_offset", k.offset);
+  attributes.set("v_offset", values.offset);
+  const Shape packed{q_heads.batch, q_heads.length, q_heads.heads * q_heads.width};
+  const ValueId attention = graph.insert(n, "stretto.Attention", std::move(inputs), attributes,
+                                         DType::kFloat32, packed, node.name + ".attention");
+  // Back to [batch, heads, length, width]; the transpose that follows in the model undoes this.
+  const ValueId four = reshape(graph, n, attention,
+                               {q_heads.batch, q_heads.length, q_heads.heads, q_heads.width});
+  const std::vector<int64_t> perm{0, 2, 1, 3};
+  if (rank == 4) {
+    Attributes permuted;
+    permuted.set("perm", perm);
+    graph.become(n, "Transpose", {four}, std::move(permuted));
+  } else {
+    const ValueId moved = transpose(graph, n, four, perm);
+    graph.become(n, "Reshape", {moved, graph.add_constant("shape", Tensor::int64s(y))}, {});
+  }
+}
+
+void run(ir::Graph& graph, PassContext& context) {
+  Rewriter rewriter(graph);
+  for (int n = 0; n < rewriter.count(); ++n) {
+    if (rewriter.is(n, "MatMul")) fuse(rewriter, n, context);
+  }
+  rewriter.finish();
+}
+
+}  // namespace
+
+const Pass kFuseAttention{.name = "fuse-attention",
+                          .summary = "softmax(q k^T) v as one node on rows of packed heads",
+                          .rules = kRules,
+                          .run = run};
+
+}  // namespace stretto::passes

@@ -1,0 +1,236 @@
+#include "stretto/passes/match.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "stretto/ir/operator.h"
+
+namespace stretto::passes {
+namespace {
+
+// Larger constants are weights: never worth a scan for a special value.
+constexpr int64_t kMaxScannedElements = 1 << 16;
+
+using Arg = ir::ElementwiseArg;
+
+// ONNX operators whose steps have the same name and the inputs as arguments, in order.
+constexpr std::string_view kPlainOps[] = {
+    "Add", "Sub", "Mul",  "Div",     "Pow",  "Neg",   "Abs",       "Sqrt",     "Reciprocal", "Exp",
+    "Log", "Erf", "Tanh", "Sigmoid", "Relu", "Floor", "Ceil",      "Round",    "Sin",        "Cos",
+    "Sign", "HardSwish", "Softplus", "Mish"};
+
+struct WithAttributes {
+  std::string_view op;
+  struct { std::string_view name; double fallback; } attributes[2];
+};
+constexpr WithAttributes kAttributeOps[] = {
+    {"LeakyRelu", {{"alpha", 0.01}, {"", 0}}},
+    {"Elu", {{"alpha", 1.0}, {"", 0}}},
+    {"HardSigmoid", {{"alpha", 0.2}, {"beta", 0.5}}},
+};
+
+Arg literal(double value) { return {.kind = Arg::Kind::kLiteral, .literal = value}; }
+Arg result(int index) { return {.kind = Arg::Kind::kResult, .index = index}; }
+
+// Activations whose epilogue name differs from the step's only in spelling.
+std::string_view epilogue_name(std::string_view step) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"Relu", "relu"},   {"Clip", "clip"},       {"LeakyRelu", "leaky_relu"},
+      {"Elu", "elu"},     {"Sigmoid", "sigmoid"}, {"HardSigmoid", "hard_sigmoid"},
+      {"Tanh", "tanh"},   {"Silu", "silu"},       {"HardSwish", "hard_swish"},
+      {"Gelu", "gelu"},   {"GeluTanh", "gelu_tanh"}};
+  for (const auto& [from, to] : kNames) {
+    if (from == step) return to;
+  }
+  return {};
+}
+
+}  // namespace
+
+std::optional<double> scalar(const Rewriter& graph, ValueId id) {
+  const Tensor* tensor = graph.constant(id);
+  if (tensor == nullptr || tensor->count() != 1 || !is_float(tensor->dtype())) return std::nullopt;
+  return tensor->as_doubles()[0];
+}
+
+bool close(double a, double b) {
+  return std::fabs(a - b) <= 1e-6 * std::max(std::fabs(a), std::fabs(b));
+}
+
+bool all_equal(const Rewriter& graph, ValueId id, double value) {
+  const Tensor* tensor = graph.constant(id);
+  if (tensor == nullptr || tensor->count() == 0 || tensor->count() > kMaxScannedElements) return false;
+  const auto values = tensor->as_doubles();
+  return std::all_of(values.begin(), values.end(), [&](double v) { return v == value; });
+}
+
+std::optional<WithScalar> with_scalar(const Rewriter& graph, int n) {
+  const Node& node = graph.node(n);
+  if (node.inputs.size() != 2) return std::nullopt;
+  const bool commutes = node.op->name == "Add" || node.op->name == "Mul";
+  if (!commutes && node.op->name != "Sub" && node.op->name != "Div") return std::nullopt;
+  for (int side = 1; side >= (commutes ? 0 : 1); --side) {
+    const ValueId x = node.inputs[1 - side];
+    const auto c = scalar(graph, node.inputs[side]);
+    // A one-element constant of higher rank would change the shape.
+    if (c && graph.constant(x) == nullptr && graph.shape(x) == graph.shape(node.outputs[0])) {
+      return WithScalar{x, *c};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> integers(const Rewriter& graph, int n, size_t i,
+                                             std::string_view attribute) {
+  const Node& node = graph.node(n);
+  if (i < node.inputs.size() && node.inputs[i] != kNone) {
+    const Tensor* tensor = graph.constant(node.inputs[i]);
+    if (tensor == nullptr) return std::nullopt;
+    return tensor->as_int64s();
+  }
+  if (!attribute.empty() && node.attributes.has(attribute)) {
+    return node.attributes.integers(attribute, {});
+  }
+  return std::nullopt;
+}
+
+std::optional<std::vector<int64_t>> reduce_axes(const Rewriter& graph, int n) {
+  const Node& node = graph.node(n);
+  const auto rank = static_cast<int64_t>(graph.shape(node.inputs[0]).size());
+  auto axes = integers(graph, n, 1, "axes");
+  const bool absent = node.inputs.size() < 2 || node.inputs[1] == kNone;
+  if (!axes && !absent) return std::nullopt;
+  if (!axes || axes->empty()) {
+    if (node.attributes.integer("noop_with_empty_axes", 0) != 0) return std::nullopt;
+    axes.emplace(static_cast<size_t>(rank));
+    std::iota(axes->begin(), axes->end(), 0);
+  }
+  for (int64_t& axis : *axes) axis = normalize_axis(axis, rank, "axes");
+  std::sort(axes->begin(), axes->end());
+  return axes;
+}
+
+std::vector<int64_t> permutation(const Rewriter& graph, int n) {
+  const Node& node = graph.node(n);
+  const size_t rank = graph.shape(node.inputs[0]).size();
+  std::vector<int64_t> reversed(rank);
+  for (size_t i = 0; i < rank; ++i) reversed[i] = static_cast<int64_t>(rank - 1 - i);
+  return node.attributes.integers("perm", reversed);
+}
+
+std::optional<ActivationMatch> match_activation(const Rewriter& graph, int n) {
+  const Node& node = graph.node(n);
+  std::vector<ir::ElementwiseStep> steps;
+  std::vector<ValueId> inputs;
+  if (node.op->name == "stretto.Elementwise") {
+    if (node.inputs.size() != 1) return std::nullopt;
+    steps = ir::parse_elementwise(node.attributes.text("program", ""));
+    inputs = node.inputs;
+  } else if (auto match = match_elementwise(graph, n)) {
+    steps = std::move(match->steps);
+    inputs = std::move(match->inputs);
+  }
+  if (steps.size() != 1 || inputs.size() != 1) return std::nullopt;
+  const ir::ElementwiseStep& step = steps[0];
+  const std::string_view name = epilogue_name(step.op);
+  if (name.empty() || step.args[0].kind != Arg::Kind::kInput) return std::nullopt;
+  ActivationMatch match{.name = std::string(name), .x = inputs[0]};
+  for (size_t i = 1; i < step.args.size(); ++i) {
+    if (step.args[i].kind != Arg::Kind::kLiteral) return std::nullopt;
+    (i == 1 ? match.alpha : match.beta) = step.args[i].literal;
+  }
+  return match;
+}
+
+std::optional<ElementwiseMatch> match_elementwise(const Rewriter& graph, int n) {
+  const Node& node = graph.node(n);
+  const std::string_view op = node.op->name;
+  if (node.outputs.size() != 1 || graph.dtype(node.outputs[0]) != DType::kFloat32) {
+    return std::nullopt;
+  }
+  for (ValueId id : node.inputs) {
+    if (id != kNone && graph.dtype(id) != DType::kFloat32) return std::nullopt;
+  }
+  ElementwiseMatch match;
+  if (op == "stretto.Elementwise") {
+    if (node.attributes.has("dtype")) return std::nullopt;
+    match.steps = ir::parse_elementwise(node.attributes.text("program", ""));
+    match.inputs = node.inputs;
+    return match;
+  }
+  const auto& out_shape = graph.shape(node.outputs[0]);
+  // A scalar constant becomes a literal unless its rank decides the rank of the result.
+  const auto arg = [&](ValueId id) -> Arg {
+    const auto value = scalar(graph, id);
+    if (value && graph.shape(id).size() <= out_shape.size() && node.inputs.size() > 1) {
+      return literal(*value);
+    }
+    const auto at = std::find(match.inputs.begin(), match.inputs.end(), id);
+    const auto index = static_cast<int>(at - match.inputs.begin());
+    if (at == match.inputs.end()) match.inputs.push_back(id);
+    return {.kind = Arg::Kind::kInput, .index = index};
+  };
+  const auto done = [&]() -> std::optional<ElementwiseMatch> {
+    // Literals must not have carried the shape: what is left broadcasts to the same result.
+    Shape shape;
+    for (ValueId id : match.inputs) shape = broadcast(shape, graph.shape(id));
+    if (match.inputs.empty() || shape != out_shape) return std::nullopt;
+    return match;
+  };
+
+  if (std::find(std::begin(kPlainOps), std::end(kPlainOps), op) != std::end(kPlainOps)) {
+    ir::ElementwiseStep step{.op = std::string(op)};
+    for (ValueId id : node.inputs) step.args.push_back(arg(id));
+    match.steps.push_back(std::move(step));
+    return done();
+  }
+  if (op == "Sum" || op == "Min" || op == "Max") {
+    const std::string step_op = op == "Sum" ? "Add" : std::string(op);
+    if (node.inputs.size() < 2) return std::nullopt;
+    Arg left = arg(node.inputs[0]);
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      match.steps.push_back({step_op, {left, arg(node.inputs[i])}});
+      left = result(static_cast<int>(i) - 1);
+    }
+    return done();
+  }
+  if (op == "Gelu") {
+    const bool tanh = node.attributes.text("approximate", "none") == "tanh";
+    match.steps.push_back({tanh ? "GeluTanh" : "Gelu", {arg(node.inputs[0])}});
+    return done();
+  }
+  if (op == "Clip") {
+    ir::ElementwiseStep step{"Clip", {arg(node.inputs[0])}};
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    for (size_t i = 1; i <= 2; ++i) {
+      const bool present = i < node.inputs.size() && node.inputs[i] != kNone;
+      step.args.push_back(present ? arg(node.inputs[i]) : literal(i == 1 ? -kLargest : kLargest));
+    }
+    const auto is_literal = [](const Arg& a, double value) {
+      return a.kind == Arg::Kind::kLiteral && a.literal == value;
+    };
+    if (is_literal(step.args[1], 0) && is_literal(step.args[2], kLargest)) {
+      step = {"Relu", {step.args[0]}};
+    }
+    match.steps.push_back(std::move(step));
+    return done();
+  }
+  if (op == "PRelu") {
+    match.steps.push_back({"LeakyRelu", {arg(node.inputs[0]), arg(node.inputs[1])}});
+    return done();
+  }
+  for (const WithAttributes& row : kAttributeOps) {
+    if (row.op != op) continue;
+    ir::ElementwiseStep step{std::string(op), {arg(node.inputs[0])}};
+    for (const auto& [name, fallback] : row.attributes) {
+      if (!name.empty()) step.args.push_back(literal(node.attributes.number(name, fallback)));
+    }
+    match.steps.push_back(std::move(step));
+    return done();
+  }
+  return std::nullopt;
+}
+
+}  // namespace stretto::passes

@@ -1,0 +1,27 @@
+// Every pass, declared one per line; each lives in the file of its name. pipeline.cc has the order.
+#pragma once
+
+#include "stretto/passes/pass.h"
+
+namespace stretto::passes {
+
+extern const Pass kFoldConstants;
+extern const Pass kRemoveIdentity;
+extern const Pass kDeduplicate;
+extern const Pass kRecogniseActivation;
+extern const Pass kRecogniseLayerNorm;
+extern const Pass kSqueezeExcite;
+extern const Pass kSplitRadix;
+extern const Pass kEliminateTranspose;
+extern const Pass kFuseConv;
+extern const Pass kFuseLinear;
+extern const Pass kFoldBatchNorm;
+extern const Pass kFuseAttention;
+extern const Pass kMergeLinears;
+extern const Pass kFuseMatMul;
+extern const Pass kFuseEpilogue;
+extern const Pass kFuseAddLayerNorm;
+extern const Pass kFuseElementwise;
+extern const Pass kRemoveDead;
+
+}  // namespace stretto::passes

@@ -1,0 +1,107 @@
+#include "stretto/passes/pipeline.h"
+
+#include <algorithm>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/error.h"
+#include "stretto/passes/pass_list.h"
+
+namespace stretto::passes {
+namespace {
+
+// What callers see of a graph.
+struct Face {
+  std::string name;
+  DType dtype;
+  Shape shape;
+  bool operator==(const Face&) const = default;
+};
+
+std::vector<Face> face(const ir::Graph& graph) {
+  std::vector<Face> faces;
+  for (const auto* ids : {&graph.inputs, &graph.outputs}) {
+    for (ir::ValueId id : *ids) {
+      const ir::Value& value = graph.value(id);
+      faces.push_back({value.name, value.dtype, value.shape.value_or(Shape{})});
+    }
+  }
+  return faces;
+}
+
+void check_names(const std::set<std::string>& disabled) {
+  for (const std::string& name : disabled) {
+    const bool known = std::any_of(pipeline().begin(), pipeline().end(), [&](const Pass* pass) {
+      return pass->name == name ||
+             std::find(pass->rules.begin(), pass->rules.end(), name) != pass->rules.end();
+    });
+    if (!known) throw_invalid("disabled passes: no pass or rule is called '{}'", name);
+  }
+}
+
+void check_face(const std::vector<Face>& before, const std::vector<Face>& after) {
+  STRETTO_CHECK(before.size() == after.size(), "the number of inputs and outputs changed");
+  for (size_t i = 0; i < before.size(); ++i) {
+    STRETTO_CHECK(before[i] == after[i], "{} {} {} became {} {} {}", before[i].name,
+                  dtype_name(before[i].dtype), shape_text(before[i].shape), after[i].name,
+                  dtype_name(after[i].dtype), shape_text(after[i].shape));
+  }
+}
+
+}  // namespace
+
+std::span<const Pass* const> pipeline() {
+  // Each line: what holds once the pass has run.
+  static constexpr const Pass* kPipeline[] = {
+      &kFoldConstants,        // no node has only known inputs (unless its result would be far larger)
+      &kRemoveIdentity,       // no node returns its input; Reshape is the only shape-changer
+      &kDeduplicate,          // no two nodes compute the same from the same inputs
+      &kRecogniseActivation,  // SiLU, GELU, hard-swish, Mish are one node each
+      &kRecogniseLayerNorm,   // so is layer normalisation
+      &kSqueezeExcite,        // means over whole images are GlobalAveragePool
+      &kSplitRadix,           // sums over a radix axis are sums of 4-D slices
+      &kEliminateTranspose,   // transposes have sunk below elementwise nodes, to cancel or to be few
+      &kRemoveIdentity,       // what those left is gone
+      &kFuseConv,             // every convolution with constant weights is stretto.Conv*, pads explicit
+      &kFuseLinear,           // every product with a constant matrix is stretto.Linear
+      &kFoldBatchNorm,        // no BatchNormalization; constant scales and shifts are in the weights
+      &kFuseAttention,        // softmax(q k^T) v is stretto.Attention on rows
+      &kRemoveIdentity,       // the transposes around it have cancelled
+      &kMergeLinears,         // its projections of one input are one product
+      &kFuseMatMul,           // what matrix products are left take scale and transpose in
+      &kFuseEpilogue,         // activations and residuals are in the product that makes their input
+      &kFuseAddLayerNorm,     // a sum that is normalised is summed there, unless a product already did
+      &kFuseElementwise,      // float32 arithmetic is in stretto.Elementwise loops, as few as possible
+      &kRemoveDead,           // every node reaches an output, every value is used
+  };
+  return kPipeline;
+}
+
+PipelineReport run_pipeline(ir::Graph& graph, const PipelineOptions& options) {
+  check_names(options.disabled);
+  ir::infer(graph);
+  const std::vector<Face> before = face(graph);
+  PassContext context(options.disabled, options.max_applications, options.observe);
+  PipelineReport report;
+  for (const Pass* pass : pipeline()) {
+    const double start = now_s();
+    const size_t fired = context.count();
+    if (!options.disabled.contains(std::string(pass->name))) {
+      try {
+        context.enter(*pass);
+        pass->run(graph, context);
+        if (context.count() != fired) {
+          ir::infer(graph);
+          if (options.verify) ir::verify(graph);
+          check_face(before, face(graph));
+        }
+      } catch (const std::exception& error) {
+        throw InternalError(fmt::format("pass {}: {}", pass->name, error.what()));
+      }
+    }
+    report.seconds.emplace_back(pass->name, now_s() - start);
+  }
+  report.fired = context.fired();
+  return report;
+}
+
+}  // namespace stretto::passes
