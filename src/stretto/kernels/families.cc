@@ -3,6 +3,7 @@
 #include "stretto/kernels/family.h"
 #include "stretto/kernels/elementwise/problem.h"
 #include "stretto/kernels/gemm/problem.h"
+#include "stretto/kernels/matmul/problem.h"
 #include "stretto/kernels/global_pool/problem.h"
 #include "stretto/kernels/group_norm/problem.h"
 #include "stretto/kernels/layer_norm/problem.h"
@@ -18,6 +19,7 @@ std::span<const Family* const> families() {
       &kElementwise,
       &kConvTranspose2d,
       &kGemm,
+      &kMatmul,
       &kGlobalPool,
       &kGroupNorm,
       &kLayerNorm,

@@ -14,6 +14,7 @@ constexpr const Row* kRows[] = {
     &kWinogradF4Stride2,
     &kWinogradF2Stride2,
     &kGrouped,
+    &kIm2colGemm,
     &kReference,
 };
 

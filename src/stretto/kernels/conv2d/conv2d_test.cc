@@ -187,7 +187,7 @@ TEST(Conv2d, ChannelsBesideTheBlock) {
 }
 
 TEST(Conv2d, ManyTilesAndThreads) {
-  for (int threads : {1, 2, 3}) {
+  for (int threads : {2, 3}) {
     for (Conv2dProblem p :
          {square(32, 30, 32, 3, 1, 1, 32), square(16, 31, 16, 5, 2, 2, 16),
           square(16, 23, 16, 7, 1, 3, 16), square(64, 31, 64, 3, 1, 1, 16), square(16, 1, 90, 1, 1, 0),

@@ -97,44 +97,59 @@ void tile(const Tile& t) {
   // Three rows share a pointer: x86 addresses p + stride and p + 2 * stride without another register.
   constexpr int kPointers = (kRows + 2) / 3;
   const int64_t stride = t.a_row;
+  const float* HWY_RESTRICT b = t.b;
+  const float* p[kPointers];
+  const auto point = [&](const float* a) HWY_ATTR {
+#pragma GCC unroll 8
+    for (int q = 0; q < kPointers; ++q) p[q] = a + 3 * q * stride;
+  };
+  const auto step = [&](int i) HWY_ATTR {
+    V bv[kVectors];
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) bv[v] = hn::Load(d, b + (i * kVectors + v) * kLanes);
+#pragma GCC unroll 16
+    for (int r = 0; r < kRows; ++r) {
+      const V av = hn::Set(d, p[r / 3][(r % 3) * stride + i]);
+#pragma GCC unroll 4
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(av, bv[v], sum[r][v]);
+    }
+  };
+  const auto advance = [&](int64_t a_step, int64_t b_step) HWY_ATTR {
+    b += b_step;
+#pragma GCC unroll 8
+    for (int q = 0; q < kPointers; ++q) p[q] += a_step;
+  };
+  if (t.steps == 1 && t.tap_count == 1) {
+    // A lies row by row within a step: one loop instead of three.
+    point(t.a + t.taps[0].a);
+    b += t.taps[0].b;
+    for (int32_t g = 0; g < t.groups; ++g) {
+      step(0);
+      advance(t.a_group, t.b_group);
+    }
+    store(t, sum);
+    return;
+  }
   for (int32_t g = 0; g < t.groups; ++g) {
     const int64_t steps = g + 1 == t.groups ? t.last_steps : t.steps;
     for (int32_t tap = 0; tap < t.tap_count; ++tap) {
-      const float* HWY_RESTRICT b = t.b + g * t.b_group + t.taps[tap].b;
-      const float* a = t.a + g * t.a_group + t.taps[tap].a;
-      const float* p[kPointers];
-#pragma GCC unroll 8
-      for (int q = 0; q < kPointers; ++q) p[q] = a + 3 * q * stride;
-      const auto step = [&](int i) HWY_ATTR {
-        V bv[kVectors];
-#pragma GCC unroll 4
-        for (int v = 0; v < kVectors; ++v) bv[v] = hn::Load(d, b + (i * kVectors + v) * kLanes);
-#pragma GCC unroll 16
-        for (int r = 0; r < kRows; ++r) {
-          const V av = hn::Set(d, p[r / 3][(r % 3) * stride + i]);
-#pragma GCC unroll 4
-          for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(av, bv[v], sum[r][v]);
-        }
-      };
+      b = t.b + g * t.b_group + t.taps[tap].b;
+      point(t.a + g * t.a_group + t.taps[tap].a);
       int64_t i = 0;
       for (; i + 4 <= steps; i += 4) {
         step(0);
         step(1);
         step(2);
         step(3);
-        b += 4 * kVectors * kLanes;
-#pragma GCC unroll 8
-        for (int q = 0; q < kPointers; ++q) p[q] += 4;
+        advance(4, 4 * kVectors * kLanes);
       }
+#pragma GCC unroll 1
       for (; i < steps; ++i) {
         step(0);
-        b += kVectors * kLanes;
-#pragma GCC unroll 8
-        for (int q = 0; q < kPointers; ++q) p[q] += 1;
+        advance(1, kVectors * kLanes);
       }
     }
   }
-
   store(t, sum);
 }
 

@@ -1,0 +1,276 @@
+// The catch-all: any layouts, geometry and groups, as a matrix product over gathered lines. A line holds
+// one tap of one input channel for neighbouring output pixels, zero where only padding is seen.
+//
+// Plain output: rows are output channels, vectors are pixels (the lines are B, the weights A).
+// Blocked output: rows are pixels, vectors are output channels (the lines are A, the weights B), unless
+// the groups are no whole blocks; those are computed as for a plain output and scattered.
+// The gather costs about one load and store per tap and pixel, shared by all outputs of the group.
+#include <algorithm>
+#include <cstring>
+
+#include "stretto/base/cpu.h"
+#include "stretto/kernels/conv2d/candidates.h"
+#include "stretto/kernels/conv2d/cpu/blocked.h"
+
+namespace stretto::kernels::conv2d {
+namespace {
+
+struct Plan {
+  int64_t block, plane;               // plane: output pixels
+  int64_t depth, outputs;             // of one group
+  bool pixel_rows;                    // rows of the product are pixels
+  Panels panels;                      // output blocks of one group when pixel_rows, else one panel
+  int64_t line;                       // pixels of a gathered line
+  int64_t lines_per_plane;
+  int64_t thread_scratch;             // floats
+};
+
+Plan make_plan(const Conv2dProblem& p) {
+  const TileSet& set = tile_set(p.target.isa);
+  Plan plan{.block = set.lanes, .plane = p.out_h() * p.out_w(),
+            .depth = p.c / p.groups * p.kernel_h * p.kernel_w, .outputs = p.k / p.groups,
+            .pixel_rows = false, .panels = {1, 1, 1}, .line = 0, .lines_per_plane = 0,
+            .thread_scratch = 0};
+  plan.pixel_rows = p.y_layout == Layout::kBlocked &&
+                    (p.groups == 1 || plan.outputs % plan.block == 0);
+  if (plan.pixel_rows) {
+    plan.panels = choose_panels(set, blocks_of(plan.outputs, plan.block), plan.plane);
+    const int64_t rows = set.max_rows[plan.panels.width];
+    const int64_t most = cpu_info().l2_bytes / 2 / (plan.depth * 4) / rows * rows;
+    plan.line = std::clamp<int64_t>(most, rows, 8 * rows);
+    plan.thread_scratch = plan.depth * plan.line;
+  } else {
+    const int64_t vectors = choose_panels(set, 2, plan.outputs).width;
+    plan.line = vectors * plan.block;
+    // The lines, a tile, and two lines to finish it in.
+    plan.thread_scratch = (plan.depth + TileSet::kMaxRows + 2) * plan.line;
+  }
+  plan.lines_per_plane = (plan.plane + plan.line - 1) / plan.line;
+  plan.thread_scratch = round_up(plan.thread_scratch, 16);
+  return plan;
+}
+
+Fit fits(const Conv2dProblem& p) {
+  const Plan plan = make_plan(p);
+  const double outputs = static_cast<double>(plan.outputs), depth = static_cast<double>(plan.depth);
+  const double gather = p.x_layout == Layout::kPlain ? 12 : 24;
+  const double pixels = static_cast<double>(plan.plane);
+  return Fit::yes(0.8 * outputs / (outputs + gather) * depth / (depth + 16) * pixels / (pixels + 16));
+}
+
+size_t packed_bytes(const Conv2dProblem& p) {
+  const Plan plan = make_plan(p);
+  const int64_t outputs = plan.pixel_rows ? round_up(p.k, plan.block) : p.k;
+  return static_cast<size_t>(round_up(p.k, plan.block) + outputs * plan.depth) * sizeof(float);
+}
+
+// bias [outputs in whole blocks], then the weights: as they are, or per group and panel
+// [depth][panel outputs].
+void pack(const Conv2dProblem& p, std::span<const Tensor> constants, std::byte* packed) {
+  const Plan plan = make_plan(p);
+  float* out = pack_bias(p, constants, reinterpret_cast<float*>(packed));
+  const auto weight = constants[0].values<float>();
+  if (!plan.pixel_rows) {
+    std::copy(weight.begin(), weight.end(), out);
+    return;
+  }
+  for (int64_t group = 0; group < p.groups; ++group) {
+    for (int64_t panel = 0; panel < plan.panels.count; ++panel) {
+      const int64_t k0 = plan.panels.begin(panel) * plan.block;
+      const int64_t width = plan.panels.vectors(panel) * plan.block;
+      for (int64_t i = 0; i < plan.depth; ++i) {
+        for (int64_t k = k0; k < k0 + width; ++k) {
+          const int64_t row = group * plan.outputs + k;
+          *out++ = k < plan.outputs ? weight[row * plan.depth + i] : 0;
+        }
+      }
+    }
+  }
+}
+
+size_t scratch_bytes(const Conv2dProblem& p) {
+  return static_cast<size_t>(make_plan(p).thread_scratch * p.target.threads) * sizeof(float);
+}
+
+// to[i] = what output pixel `pixel` + i sees through tap (r, s) of one channel, for i < line. `channel`
+// is that channel's first value; neighbouring columns are `step` values apart.
+void gather_line(const Conv2dProblem& p, const Plan& plan, const float* channel, int64_t step, int r,
+                 int s, int64_t pixel, float* to) {
+  const int64_t out_w = p.out_w();
+  const int64_t end = std::min(plan.plane, pixel + plan.line);
+  float* const to_end = to + plan.line;
+  while (pixel < end) {
+    const int64_t oy = pixel / out_w, ox = pixel % out_w;
+    const int64_t count = std::min(out_w - ox, end - pixel);
+    const int64_t iy = oy * p.stride_h + r * p.dilation_h - p.pad_top;
+    const int64_t ix = ox * p.stride_w + s * p.dilation_w - p.pad_left;
+    int64_t before = count, inside = 0;
+    if (iy >= 0 && iy < p.h && ix < p.w) {
+      before = ix >= 0 ? 0 : std::min(count, (-ix + p.stride_w - 1) / p.stride_w);
+      inside = std::clamp<int64_t>((p.w - ix + p.stride_w - 1) / p.stride_w - before, 0,
+                                   count - before);
+    }
+    std::fill(to, to + before, 0.0f);
+    const float* from = channel + (iy * p.w + ix + before * p.stride_w) * step;
+    float* middle = to + before;
+    if (inside > 0 && step == 1 && p.stride_w == 1) {
+      std::memcpy(middle, from, static_cast<size_t>(inside) * sizeof(float));
+    } else {
+      for (int64_t i = 0; i < inside; ++i) middle[i] = from[i * p.stride_w * step];
+    }
+    std::fill(middle + inside, to + count, 0.0f);
+    to += count;
+    pixel += count;
+  }
+  std::fill(to, to_end, 0.0f);
+}
+
+// All lines [depth][line] of one group for the pixels from `pixel`.
+void gather(const Conv2dProblem& p, const Plan& plan, const float* x, int64_t image, int64_t group,
+            int64_t pixel, float* to) {
+  const bool blocked = p.x_layout == Layout::kBlocked;
+  const int64_t block = blocked ? plan.block : 1, in_plane = p.h * p.w;
+  const int64_t channels = p.c / p.groups;
+  for (int64_t c = group * channels; c < (group + 1) * channels; ++c) {
+    const float* channel =
+        x + ((image * blocks_of(p.c, block) + c / block) * in_plane) * block + c % block;
+    for (int r = 0; r < p.kernel_h; ++r) {
+      for (int s = 0; s < p.kernel_w; ++s, to += plan.line) {
+        gather_line(p, plan, channel, block, r, s, pixel, to);
+      }
+    }
+  }
+}
+
+// Pixels as rows: tiles go straight to the blocked output.
+void run_pixel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args, const Worker& worker) {
+  const TileSet& set = tile_set(p.target.isa);
+  const int64_t out_blocks = blocks_of(plan.outputs, plan.block);
+  const float* bias = reinterpret_cast<const float*>(args.packed);
+  const float* weights = bias + round_up(p.k, plan.block);
+  float* lines = reinterpret_cast<float*>(args.scratch) + worker.index * plan.thread_scratch;
+  const bool finish = !tile_applies(p.epilogue.activation);
+  Tile tile;
+  set_epilogue(tile, p.epilogue);
+  tile.taps = &kNoTap;
+  tile.a_row = 1;
+  tile.a_group = plan.line;
+  tile.groups = static_cast<int32_t>(plan.depth);
+  tile.steps = tile.last_steps = 1;
+  tile.c_row = plan.block;
+  tile.c_vector = plan.plane * plan.block;
+  const GridPart grid = split_grid(p.n * p.groups * plan.lines_per_plane, plan.panels.count, worker,
+                                   1, 0);
+  for (int64_t unit = grid.rows.begin; unit < grid.rows.end; ++unit) {
+    const int64_t image = unit / (p.groups * plan.lines_per_plane);
+    const int64_t group = unit / plan.lines_per_plane % p.groups;
+    const int64_t pixel = unit % plan.lines_per_plane * plan.line;
+    const int64_t count = std::min(plan.line, plan.plane - pixel);
+    if (grid.columns.begin == grid.columns.end) return;
+    gather(p, plan, static_cast<const float*>(args.inputs[0]), image, group, pixel, lines);
+    for (int64_t panel = grid.columns.begin; panel < grid.columns.end; ++panel) {
+      const int vectors = static_cast<int>(plan.panels.vectors(panel));
+      const int64_t k_block = group * out_blocks + plan.panels.begin(panel);
+      tile.b = weights + k_block * plan.block * plan.depth;
+      tile.b_group = vectors * plan.block;
+      tile.bias = bias + k_block * plan.block;
+      const EvenTiles tiles(count, set.max_rows[vectors]);
+      for (int64_t t = 0; t < tiles.tiles; ++t) {
+        const int64_t at = tiles.begin(t);
+        tile.a = lines + at;
+        const int64_t c =
+            ((image * out_blocks * p.groups + k_block) * plan.plane + pixel + at) * plan.block;
+        run_tile(set, tile, p.epilogue, args, c, static_cast<int>(tiles.begin(t + 1) - at), vectors,
+                 finish);
+      }
+    }
+  }
+}
+
+// Finishes one row (output channel k) of a tile and puts it where it belongs.
+void put_row(const Conv2dProblem& p, const Plan& plan, const Args& args, const float* row,
+             int64_t image, int64_t k, int64_t pixel, int count, float* spare) {
+  const TileSet& set = tile_set(p.target.isa);
+  float* y = static_cast<float*>(args.outputs[0]);
+  const float* residual =
+      p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
+  if (p.y_layout == Layout::kPlain) {
+    const int64_t at = (image * p.k + k) * plan.plane + pixel;
+    set.finish_columns(p.epilogue, row, 0, y + at, 0, 1, count, residual ? residual + at : nullptr);
+    return;
+  }
+  const int64_t at =
+      ((image * blocks_of(p.k, plan.block) + k / plan.block) * plan.plane + pixel) * plan.block +
+      k % plan.block;
+  float* extra = spare + plan.line;
+  if (residual) {
+    for (int i = 0; i < count; ++i) extra[i] = residual[at + i * plan.block];
+  }
+  set.finish_columns(p.epilogue, row, 0, spare, 0, 1, count, residual ? extra : nullptr);
+  for (int i = 0; i < count; ++i) y[at + i * plan.block] = spare[i];
+}
+
+// Output channels as rows: tiles go through scratch, because a line may end anywhere in a plane.
+void run_channel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args,
+                      const Worker& worker) {
+  const TileSet& set = tile_set(p.target.isa);
+  const float* bias = reinterpret_cast<const float*>(args.packed);
+  const float* weights = bias + round_up(p.k, plan.block);
+  float* lines = reinterpret_cast<float*>(args.scratch) + worker.index * plan.thread_scratch;
+  float* sums = lines + plan.depth * plan.line;
+  float* spare = sums + TileSet::kMaxRows * plan.line;
+  const int vectors = static_cast<int>(plan.line / plan.block);
+  const EvenTiles tiles(plan.outputs, set.max_rows[vectors]);
+  Tile tile;
+  tile.taps = &kNoTap;
+  tile.a_row = plan.depth;
+  tile.b = lines;
+  tile.groups = 1;
+  tile.steps = tile.last_steps = static_cast<int32_t>(plan.depth);
+  tile.c = sums;
+  tile.c_row = plan.line;
+  tile.c_vector = plan.block;
+  tile.accumulate = true;
+  const GridPart grid =
+      split_grid(p.n * p.groups * plan.lines_per_plane, tiles.tiles, worker, 1, 0);
+  for (int64_t unit = grid.rows.begin; unit < grid.rows.end; ++unit) {
+    const int64_t image = unit / (p.groups * plan.lines_per_plane);
+    const int64_t group = unit / plan.lines_per_plane % p.groups;
+    const int64_t pixel = unit % plan.lines_per_plane * plan.line;
+    const int count = static_cast<int>(std::min(plan.line, plan.plane - pixel));
+    if (grid.columns.begin == grid.columns.end) return;
+    gather(p, plan, static_cast<const float*>(args.inputs[0]), image, group, pixel, lines);
+    for (int64_t t = grid.columns.begin; t < grid.columns.end; ++t) {
+      const int64_t k0 = group * plan.outputs + tiles.begin(t);
+      const int rows = static_cast<int>(tiles.begin(t + 1) - tiles.begin(t));
+      for (int i = 0; i < rows; ++i) {
+        std::fill(sums + i * plan.line, sums + (i + 1) * plan.line, bias[k0 + i]);
+      }
+      tile.a = weights + k0 * plan.depth;
+      set.run[vectors][rows](tile);
+      for (int i = 0; i < rows; ++i) {
+        put_row(p, plan, args, sums + i * plan.line, image, k0 + i, pixel, count, spare);
+      }
+    }
+  }
+}
+
+void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
+  const Plan plan = make_plan(p);
+  if (plan.pixel_rows) {
+    run_pixel_rows(p, plan, args, worker);
+  } else {
+    run_channel_rows(p, plan, args, worker);
+  }
+}
+
+}  // namespace
+
+const Row kIm2colGemm{.name = "im2col_gemm",
+                      .fits = fits,
+                      .packed_bytes = packed_bytes,
+                      .pack = pack,
+                      .scratch_bytes = scratch_bytes,
+                      .run = run};
+
+}  // namespace stretto::kernels::conv2d

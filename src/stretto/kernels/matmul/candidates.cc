@@ -1,0 +1,16 @@
+#include "stretto/kernels/matmul/candidates.h"
+
+namespace stretto::kernels {
+namespace matmul {
+
+// Best first; the reference is last and fits everything.
+constexpr const Row* kRows[] = {
+    &kPacking,
+    &kReference,
+};
+
+}  // namespace matmul
+
+constinit const Family kMatmul = make_family<MatmulProblem, matmul::kRows>("matmul");
+
+}  // namespace stretto::kernels
