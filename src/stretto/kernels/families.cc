@@ -1,3 +1,4 @@
+#include "stretto/kernels/attention/problem.h"
 #include "stretto/kernels/conv2d/problem.h"
 #include "stretto/kernels/conv_transpose2d/problem.h"
 #include "stretto/kernels/family.h"
@@ -15,6 +16,7 @@ namespace stretto::kernels {
 
 std::span<const Family* const> families() {
   static constexpr const Family* kFamilies[] = {
+      &kAttention,
       &kConv2d,
       &kElementwise,
       &kConvTranspose2d,

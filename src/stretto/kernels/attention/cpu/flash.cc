@@ -1,0 +1,335 @@
+// Per head: k and v are packed into panels of two vectors; then, for blocks of queries and chunks of
+// keys, scores = q k^T by a register tile, softmax on them while they lie in the second-level cache, and
+// out += weights v by the same tile. Limit: two fused multiply-adds per cycle; at 512-bit the
+// exponentials of a 128-token, 64-wide head cost about a fifth of that time.
+#include <cmath>
+#include <limits>
+
+#include "stretto/kernels/attention/candidates.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stretto/kernels/attention/cpu/flash.cc"
+#include "stretto/kernels/simd/targets.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "stretto/kernels/simd/activation-inl.h"
+#include "stretto/kernels/simd/memory-inl.h"
+
+#ifndef STRETTO_KERNELS_ATTENTION_FLASH_
+#define STRETTO_KERNELS_ATTENTION_FLASH_
+namespace stretto::kernels::attention {
+
+constexpr int64_t kQueries = 48;  // rows of a block: 4 tiles of 12 or 8 of 6
+constexpr int64_t kKeys = 512;    // columns of a chunk: 96 KB of scores
+
+// One thread's working memory, in floats from its start.
+struct FlashPlan {
+  int64_t panel;  // columns of a panel: two vectors
+  int64_t keys, dim_v;  // padded to panels
+  int64_t k_at, v_at, q_at, scores_at, out_at, top_at, sum_at, floats;
+};
+
+inline FlashPlan make_plan(const AttentionProblem& p) {
+  FlashPlan plan{};
+  plan.panel = 2 * p.target.lanes();
+  plan.keys = round_up(p.sk, plan.panel);
+  plan.dim_v = round_up(p.dim_v, plan.panel);
+  int64_t at = 0;
+  const auto take = [&](int64_t floats) {
+    const int64_t start = at;
+    at += round_up(floats, 16);
+    return start;
+  };
+  plan.k_at = take(plan.keys * p.dim);
+  plan.v_at = take(p.sk * plan.dim_v);
+  plan.q_at = take(kQueries * p.dim);
+  plan.scores_at = take(kQueries * (kKeys + 16));
+  plan.out_at = take(kQueries * plan.dim_v);
+  plan.top_at = take(kQueries);
+  plan.sum_at = take(kQueries);
+  plan.floats = at;
+  return plan;
+}
+
+}  // namespace stretto::kernels::attention
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace stretto::kernels::HWY_NAMESPACE {
+namespace attention_flash {
+
+using attention::FlashPlan;
+using attention::kKeys;
+using attention::kQueries;
+using Tag = hn::ScalableTag<float>;
+using V = hn::Vec<Tag>;
+
+constexpr int64_t kLanes = hn::MaxLanes(Tag());
+constexpr int64_t kPanel = 2 * kLanes;
+// 2 x 12 of 32 registers, 2 x 6 of 16.
+constexpr int kTileRows = HWY_TARGET == HWY_AVX2 || kLanes == 4 ? 6 : 12;
+constexpr int64_t kScoreStride = kKeys + 16;  // rows of scores start in different cache sets
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+
+// c[rows][vectors * lanes] (+)= a[rows][depth] * panel[depth][kPanel]
+template <int kRows, int kVectors>
+HWY_INLINE void tile(const float* HWY_RESTRICT a, int64_t a_stride, const float* HWY_RESTRICT panel,
+                     int64_t depth, float* HWY_RESTRICT c, int64_t c_stride, bool accumulate) {
+  const Tag d;
+  V sum[kRows][kVectors];
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kVectors; ++j) {
+      sum[r][j] = accumulate ? hn::LoadU(d, c + r * c_stride + j * kLanes) : hn::Zero(d);
+    }
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    V b[kVectors];
+    for (int j = 0; j < kVectors; ++j) b[j] = hn::LoadU(d, panel + k * kPanel + j * kLanes);
+    for (int r = 0; r < kRows; ++r) {
+      const V broadcast = hn::Set(d, a[r * a_stride + k]);
+      for (int j = 0; j < kVectors; ++j) sum[r][j] = hn::MulAdd(broadcast, b[j], sum[r][j]);
+    }
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int j = 0; j < kVectors; ++j) hn::StoreU(sum[r][j], d, c + r * c_stride + j * kLanes);
+  }
+}
+
+// The instance of `tile` for `rows` <= kRows.
+template <int kRows, int kVectors>
+void tile_rows(int rows, const float* a, int64_t a_stride, const float* panel, int64_t depth,
+               float* c, int64_t c_stride, bool accumulate) {
+  if constexpr (kRows > 1) {
+    if (rows < kRows) {
+      return tile_rows<kRows - 1, kVectors>(rows, a, a_stride, panel, depth, c, c_stride, accumulate);
+    }
+  }
+  tile<kRows, kVectors>(a, a_stride, panel, depth, c, c_stride, accumulate);
+}
+
+// c[rows][columns] (+)= a[rows][depth] * panels, `panels` a sequence of [panel_depth][kPanel], of which
+// rows of depth from `from` on are used. Writes whole vectors.
+HWY_INLINE void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a,
+                         int64_t a_stride, const float* panels, int64_t panel_depth, float* c,
+                         int64_t c_stride, bool accumulate) {
+  for (int64_t column = 0; column < columns; column += kPanel) {
+    const float* panel = panels + column * panel_depth;
+    for (int64_t row = 0; row < rows; row += kTileRows) {
+      const int n = static_cast<int>(HWY_MIN(rows - row, kTileRows));
+      const float* from = a + row * a_stride;
+      float* to = c + row * c_stride + column;
+      if (columns - column > kLanes) {
+        tile_rows<kTileRows, 2>(n, from, a_stride, panel, depth, to, c_stride, accumulate);
+      } else {
+        tile_rows<kTileRows, 1>(n, from, a_stride, panel, depth, to, c_stride, accumulate);
+      }
+    }
+  }
+}
+
+// k[sk][dim] -> panels [keys / kPanel][dim][kPanel]; the last panel's missing keys become zero.
+HWY_INLINE void pack_keys(const AttentionProblem& p, const float* k, float* to) {
+  const Tag d;
+  const int64_t row = p.k.strides[2], step = p.k.strides[3];
+  for (int64_t j = 0; j < p.sk; j += kLanes) {
+    float* panel = to + j / kPanel * kPanel * p.dim + j % kPanel;
+    int64_t c = 0;
+    if (step == 1 && j + kLanes <= p.sk) {
+      for (; c + kLanes <= p.dim; c += kLanes) {
+        transpose_square(d, k + j * row + c, row, panel + c * kPanel, kPanel);
+      }
+    }
+    for (; c < p.dim; ++c) {
+      for (int64_t l = 0; l < kLanes; ++l) {
+        panel[c * kPanel + l] = j + l < p.sk ? k[(j + l) * row + c * step] : 0.0f;
+      }
+    }
+  }
+}
+
+// v[sk][dim_v] -> panels [dim_v / kPanel][sk][kPanel], zero beyond dim_v.
+HWY_INLINE void pack_values(const AttentionProblem& p, const float* v, float* to) {
+  const Tag d;
+  for (int64_t c = 0; c < p.dim_v; c += kPanel) {
+    for (int64_t j = 0; j < p.sk; ++j) {
+      const float* from = v + j * p.v.strides[2] + c * p.v.strides[3];
+      float* panel = to + c * p.sk + j * kPanel;
+      const int64_t n = HWY_MIN(kPanel, p.dim_v - c);
+      for (int64_t i = 0; i < kPanel; i += kLanes) {
+        V x = hn::Zero(d);
+        if (p.v.strides[3] == 1 && i < n) {
+          x = load_n(d, from + i, n - i);
+        } else if (i < n) {
+          HWY_ALIGN float lanes[kLanes] = {};
+          for (int64_t l = i; l < HWY_MIN(n, i + kLanes); ++l) lanes[l - i] = from[l * p.v.strides[3]];
+          x = hn::Load(d, lanes);
+        }
+        hn::StoreU(x, d, panel + i);
+      }
+    }
+  }
+}
+
+// Turns one row of raw scores into weights exp(s - top), raising the row's maximum and sum and scaling
+// what `out` holds so far. The first `visible` of the scores count.
+HWY_INLINE void soften(const AttentionProblem& p, float* scores, int64_t visible, int64_t columns,
+                       const float* mask, float* top, float* sum, float* out, int64_t out_count,
+                       bool first) {
+  const Tag d;
+  const V scale = hn::Set(d, p.scale), lowest = hn::Set(d, kLowest);
+  const int64_t mask_step = p.mask.strides[3];
+  V largest = lowest;
+  for (int64_t j = 0; j < visible; j += kLanes) {
+    const int64_t n = HWY_MIN(kLanes, visible - j);
+    V s = hn::Mul(hn::LoadU(d, scores + j), scale);
+    if (mask != nullptr) {
+      if (mask_step == 1) {
+        s = hn::Add(s, load_n(d, mask + j, n));
+      } else {
+        HWY_ALIGN float lanes[kLanes] = {};
+        for (int64_t l = 0; l < n; ++l) lanes[l] = mask[(j + l) * mask_step];
+        s = hn::Add(s, hn::Load(d, lanes));
+      }
+    }
+    if (n < kLanes) s = hn::IfThenElse(hn::FirstN(d, static_cast<size_t>(n)), s, lowest);
+    hn::StoreU(s, d, scores + j);
+    largest = hn::Max(largest, s);
+  }
+  const float chunk_top = max_lanes(d, largest);
+  const float new_top = first || chunk_top > *top ? chunk_top : *top;
+  // -inf everywhere so far: any finite shift gives weights of 0, and 0 / 0 in the end.
+  const float shift_by = new_top == kLowest ? 0.0f : new_top;
+  const V shift = hn::Set(d, shift_by);
+  V total = hn::Zero(d);
+  int64_t j = 0;
+  for (; j < visible; j += kLanes) {
+    const V e = fast_exp(d, hn::Sub(hn::LoadU(d, scores + j), shift));
+    total = hn::Add(total, e);
+    hn::StoreU(e, d, scores + j);
+  }
+  for (; j < columns; j += kLanes) hn::StoreU(hn::Zero(d), d, scores + j);
+  const float chunk_sum = sum_lanes(d, total);
+  if (first) {
+    *sum = chunk_sum;
+  } else if (new_top != *top) {
+    const float factor = *top == kLowest ? 0.0f : ::expf(*top - shift_by);
+    *sum = *sum * factor + chunk_sum;
+    for (int64_t i = 0; i < out_count; i += kLanes) {
+      hn::StoreU(hn::Mul(hn::LoadU(d, out + i), hn::Set(d, factor)), d, out + i);
+    }
+  } else {
+    *sum += chunk_sum;
+  }
+  *top = new_top;
+}
+
+}  // namespace attention_flash
+
+void attention_run(const AttentionProblem& p, const Args& args, const Worker& worker) {
+  using namespace attention_flash;
+  const Tag d;
+  const FlashPlan plan = attention::make_plan(p);
+  float* memory = reinterpret_cast<float*>(args.scratch) + worker.index * plan.floats;
+  float* keys = memory + plan.k_at;
+  float* values = memory + plan.v_at;
+  float* queries = memory + plan.q_at;
+  float* scores = memory + plan.scores_at;
+  float* out = memory + plan.out_at;
+  float* top = memory + plan.top_at;
+  float* sum = memory + plan.sum_at;
+  const auto input = [&](const AttentionOperand& a, int64_t b, int64_t h) {
+    return static_cast<const float*>(args.inputs[a.input]) + a.offset + b * a.strides[0] +
+           h * a.strides[1];
+  };
+
+  const int64_t blocks = (p.sq + kQueries - 1) / kQueries;
+  const int64_t group = p.heads / p.kv_heads;
+  const Range work = split(p.batch * p.heads * blocks, worker);
+  int64_t packed_head = -1;
+  for (int64_t job = work.begin; job < work.end; ++job) {
+    const int64_t b = job / blocks / p.heads, h = job / blocks % p.heads;
+    const int64_t first_row = job % blocks * kQueries, rows = HWY_MIN(kQueries, p.sq - first_row);
+    const int64_t kv = h / group;
+    if (packed_head != b * p.kv_heads + kv) {
+      packed_head = b * p.kv_heads + kv;
+      pack_keys(p, input(p.k, b, kv), keys);
+      pack_values(p, input(p.v, b, kv), values);
+    }
+    const float* q = input(p.q, b, h) + first_row * p.q.strides[2];
+    int64_t q_stride = p.q.strides[2];
+    if (p.q.strides[3] != 1) {
+      for (int64_t r = 0; r < rows; ++r) {
+        for (int64_t c = 0; c < p.dim; ++c) {
+          queries[r * p.dim + c] = q[r * q_stride + c * p.q.strides[3]];
+        }
+      }
+      q = queries;
+      q_stride = p.dim;
+    }
+
+    const int64_t last_key = p.causal ? first_row + rows - 1 + p.causal_offset : p.sk - 1;
+    const int64_t seen = HWY_MAX(int64_t{1}, HWY_MIN(p.sk, last_key + 1));
+    for (int64_t from = 0; from < seen; from += kKeys) {
+      const int64_t count = HWY_MIN(kKeys, seen - from);
+      multiply(rows, count, p.dim, q, q_stride, keys + from * p.dim, p.dim, scores, kScoreStride,
+               false);
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t row = first_row + r;
+        const float* mask = p.has_mask ? input(p.mask, b, h) + row * p.mask.strides[2] +
+                                             from * p.mask.strides[3]
+                                       : nullptr;
+        const int64_t limit = p.causal ? row + p.causal_offset + 1 - from : count;
+        const int64_t visible = HWY_MAX(int64_t{0}, HWY_MIN(count, limit));
+        soften(p, scores + r * kScoreStride, visible, count, mask, top + r, sum + r,
+               out + r * plan.dim_v, p.dim_v, from == 0);
+      }
+      multiply(rows, p.dim_v, count, scores, kScoreStride, values + from * kPanel, p.sk, out,
+               plan.dim_v, from > 0);
+    }
+
+    float* to = static_cast<float*>(args.outputs[0]) + p.out.offset + b * p.out.strides[0] +
+                h * p.out.strides[1] + first_row * p.out.strides[2];
+    for (int64_t r = 0; r < rows; ++r) {
+      const float inverse = 1.0f / sum[r];
+      float* row = out + r * plan.dim_v;
+      for (int64_t c = 0; c < p.dim_v; c += kLanes) {
+        const V v = hn::Mul(hn::LoadU(d, row + c), hn::Set(d, inverse));
+        if (p.out.strides[3] == 1) {
+          store_n(v, d, to + r * p.out.strides[2] + c, p.dim_v - c);
+        } else {
+          hn::StoreU(v, d, row + c);
+        }
+      }
+      if (p.out.strides[3] == 1) continue;
+      for (int64_t c = 0; c < p.dim_v; ++c) to[r * p.out.strides[2] + c * p.out.strides[3]] = row[c];
+    }
+  }
+}
+
+}  // namespace stretto::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stretto::kernels::attention {
+namespace {
+
+Fit fits(const AttentionProblem& p) {
+  return p.sk == 0 ? Fit::no("no keys") : Fit::yes(0.6);
+}
+
+size_t scratch_bytes(const AttentionProblem& p) {
+  return static_cast<size_t>(p.target.threads * make_plan(p).floats) * sizeof(float);
+}
+
+void run(const AttentionProblem& p, const Args& args, const Worker& worker) {
+  STRETTO_ISA_SELECT(p.target.isa, attention_run)(p, args, worker);
+}
+
+}  // namespace
+
+const Row kFlash{.name = "flash", .fits = fits, .scratch_bytes = scratch_bytes, .run = run};
+
+}  // namespace stretto::kernels::attention
+#endif
