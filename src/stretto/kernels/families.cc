@@ -1,33 +1,43 @@
 #include "stretto/kernels/attention/problem.h"
+#include "stretto/kernels/concat_channels/problem.h"
 #include "stretto/kernels/conv2d/problem.h"
 #include "stretto/kernels/conv_transpose2d/problem.h"
-#include "stretto/kernels/family.h"
+#include "stretto/kernels/copy_region/problem.h"
 #include "stretto/kernels/elementwise/problem.h"
+#include "stretto/kernels/family.h"
+#include "stretto/kernels/gather/problem.h"
 #include "stretto/kernels/gemm/problem.h"
-#include "stretto/kernels/matmul/problem.h"
 #include "stretto/kernels/global_pool/problem.h"
 #include "stretto/kernels/group_norm/problem.h"
 #include "stretto/kernels/layer_norm/problem.h"
+#include "stretto/kernels/matmul/problem.h"
 #include "stretto/kernels/pool2d/problem.h"
+#include "stretto/kernels/reduce/problem.h"
 #include "stretto/kernels/reorder/problem.h"
 #include "stretto/kernels/softmax/problem.h"
+#include "stretto/kernels/transpose/problem.h"
 
 namespace stretto::kernels {
 
 std::span<const Family* const> families() {
   static constexpr const Family* kFamilies[] = {
       &kAttention,
+      &kConcatChannels,
       &kConv2d,
-      &kElementwise,
       &kConvTranspose2d,
+      &kCopyRegion,
+      &kElementwise,
+      &kGather,
       &kGemm,
-      &kMatmul,
       &kGlobalPool,
       &kGroupNorm,
       &kLayerNorm,
+      &kMatmul,
       &kPool2d,
+      &kReduce,
       &kReorder,
       &kSoftmax,
+      &kTranspose,
   };
   return kFamilies;
 }

@@ -1,0 +1,16 @@
+#include "stretto/kernels/concat_channels/candidates.h"
+
+namespace stretto::kernels {
+namespace concat_channels {
+
+// Best first; the reference is last and fits everything.
+constexpr const Row* kRows[] = {
+    &kBlocks,
+    &kReference,
+};
+
+}  // namespace concat_channels
+
+constinit const Family kConcatChannels = make_family<ConcatChannelsProblem, concat_channels::kRows>("concat_channels");
+
+}  // namespace stretto::kernels

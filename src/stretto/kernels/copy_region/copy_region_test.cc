@@ -1,0 +1,76 @@
+#include "stretto/kernels/copy_region/problem.h"
+
+#include "stretto/base/error.h"
+#include "stretto/kernels/row_check.h"
+
+namespace stretto::kernels {
+namespace {
+
+constexpr DType kTypes[] = {DType::kFloat32, DType::kInt64, DType::kBool, DType::kFloat16};
+
+// Data movement is exact.
+void check(const CopyRegionProblem& p) { EXPECT_GT(check_rows(kCopyRegion, p, 0), 0); }
+
+TEST(CopyRegion, Concat) {
+  for (int threads : {1, 2, 3}) {
+    for (DType dtype : kTypes) {
+      for (int64_t axis = 0; axis < 3; ++axis) {
+        std::vector<Shape> inputs{{3, 5, 7}, {3, 5, 7}, {3, 5, 7}};
+        inputs[1][axis] = 1;
+        inputs[2][axis] = 0;
+        check(concat_problem({.threads = threads}, dtype, inputs, axis));
+      }
+    }
+    check(concat_problem({.threads = threads}, DType::kFloat32,
+                         std::vector<Shape>{{1, 40, 20, 20}, {1, 24, 20, 20}}, 1));
+  }
+  EXPECT_EQ(concat_problem({}, DType::kFloat32, std::vector<Shape>{{2, 3, 4, 5}, {2, 1, 4, 5}}, 1).rank,
+            2);
+  EXPECT_THROW(concat_problem({}, DType::kFloat32, std::vector<Shape>(33, Shape{1}), 0), Unsupported);
+}
+
+TEST(CopyRegion, SliceWithSteps) {
+  for (int threads : {1, 2, 3}) {
+    for (DType dtype : kTypes) {
+      const Shape x{6, 9, 11};
+      const auto slice = [&](std::vector<int64_t> start, std::vector<int64_t> step, Shape y) {
+        check(slice_problem({.threads = threads}, dtype, x, start, step, y));
+      };
+      slice({0, 0, 0}, {1, 1, 1}, {6, 9, 11});
+      slice({1, 2, 3}, {1, 1, 1}, {4, 5, 6});
+      slice({0, 8, 10}, {2, -2, -1}, {3, 5, 11});
+      slice({5, 0, 0}, {-5, 3, 4}, {2, 3, 3});
+      slice({0, 0, 0}, {1, 1, 1}, {6, 0, 11});
+    }
+  }
+}
+
+TEST(CopyRegion, PadExpandAndScalars) {
+  for (int threads : {1, 2, 3}) {
+    for (DType dtype : kTypes) {
+      const Target target{.threads = threads};
+      const Shape x{2, 5, 7};
+      check(pad_problem(target, dtype, x, std::vector<int64_t>{0, 1, 2}, {2, 8, 10}, 1));
+      check(pad_problem(target, dtype, x, std::vector<int64_t>{1, -2, 0}, {4, 3, 7}, 0));
+      check(pad_problem(target, dtype, x, std::vector<int64_t>{0, 0, -3}, {2, 5, 2}, 1));
+      check(pad_problem(target, dtype, x, std::vector<int64_t>{0, -6, 0}, {2, 3, 7}, 1));
+      check(expand_problem(target, dtype, {5, 1}, {4, 5, 6}));
+      check(expand_problem(target, dtype, {}, {3, 3}));
+      check(expand_problem(target, dtype, {1, 1, 1000}, {2, 3, 1000}));
+    }
+  }
+  EXPECT_THROW(expand_problem({}, DType::kFloat32, {3}, {4}), InvalidArgument);
+  check(slice_problem({}, DType::kFloat32, {}, {}, {}, {}));
+}
+
+TEST(CopyRegion, PadValue) {
+  CopyRegionProblem p = pad_problem({}, DType::kFloat32, {1}, std::vector<int64_t>{1}, {3}, -2.5);
+  Workbench bench(kCopyRegion, &p);
+  bench.run(0);
+  EXPECT_EQ(bench.output(0)[0], -2.5f);
+  EXPECT_EQ(bench.output(0)[1], bench.input(0)[0]);
+  EXPECT_EQ(bench.output(0)[2], -2.5f);
+}
+
+}  // namespace
+}  // namespace stretto::kernels

@@ -1,0 +1,75 @@
+// Copies the innermost dimension of every part in runs; long runs are cut so that threads share them
+// evenly. No arithmetic, so no instruction set of its own. Limit: memory bandwidth.
+#include <algorithm>
+#include <cstring>
+
+#include "stretto/kernels/copy_region/candidates.h"
+
+namespace stretto::kernels::copy_region {
+namespace {
+
+constexpr int64_t kChunk = 4096;  // elements of one piece of a run
+
+template <typename T>
+void copy_run(const T* from, int64_t stride, T* to, int64_t count) {
+  if (stride == 1) {
+    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(T));
+  } else if (stride == 0) {
+    std::fill_n(to, count, *from);
+  } else {
+    for (int64_t i = 0; i < count; ++i) to[i] = from[i * stride];
+  }
+}
+
+template <typename T>
+void run_as(const CopyRegionProblem& p, const Args& args, const Worker& worker) {
+  T* y = static_cast<T*>(args.outputs[0]);
+  int64_t out_stride[CopyRegionProblem::kMaxRank], count = 1;
+  for (int k = p.rank - 1; k >= 0; count *= p.dims[k--]) out_stride[k] = count;
+  if (p.fill) {
+    T value;
+    const FillBytes fill = fill_bytes(p);
+    std::memcpy(&value, fill.bytes, sizeof(T));
+    const Range range = split(count, worker, 64);
+    std::fill(y + range.begin, y + range.end, value);
+    worker.sync();
+  }
+  const int last = p.rank - 1;
+  for (int i = 0; i < p.parts; ++i) {
+    const CopyPart& part = p.part[i];
+    const T* x = static_cast<const T*>(args.inputs[part.input]) + part.in_offset;
+    int64_t rows = 1;
+    for (int k = 0; k < last; ++k) rows *= part.extent[k];
+    const int64_t pieces = (part.extent[last] + kChunk - 1) / kChunk;
+    const Range work = split(rows * pieces, worker);
+    for (int64_t job = work.begin; job < work.end; ++job) {
+      const int64_t begin = job % pieces * kChunk;
+      int64_t from = begin * part.in_stride[last], to = begin + part.out_offset[last];
+      for (int64_t k = last - 1, rest = job / pieces; k >= 0; --k) {
+        const int64_t index = rest % part.extent[k];
+        rest /= part.extent[k];
+        from += index * part.in_stride[k];
+        to += (index + part.out_offset[k]) * out_stride[k];
+      }
+      copy_run(x + from, part.in_stride[last], y + to,
+               std::min(kChunk, part.extent[last] - begin));
+    }
+  }
+}
+
+Fit fits(const CopyRegionProblem&) { return Fit::yes(0.5); }
+
+void run(const CopyRegionProblem& p, const Args& args, const Worker& worker) {
+  switch (dtype_bytes(p.dtype)) {
+    case 1: return run_as<uint8_t>(p, args, worker);
+    case 2: return run_as<uint16_t>(p, args, worker);
+    case 4: return run_as<uint32_t>(p, args, worker);
+    case 8: return run_as<uint64_t>(p, args, worker);
+  }
+}
+
+}  // namespace
+
+const Row kRuns{.name = "runs", .fits = fits, .run = run};
+
+}  // namespace stretto::kernels::copy_region

@@ -1,0 +1,203 @@
+// When the innermost dimension is reduced, each output folds contiguous runs; when it is kept, vectors
+// of neighbouring outputs are folded together. Limit: reading x once.
+#include <cmath>
+#include <limits>
+
+#include "stretto/kernels/reduce/candidates.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stretto/kernels/reduce/cpu/vector.cc"
+#include "stretto/kernels/simd/targets.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "stretto/kernels/simd/memory-inl.h"
+
+#ifndef STRETTO_KERNELS_REDUCE_VECTOR_
+#define STRETTO_KERNELS_REDUCE_VECTOR_
+namespace stretto::kernels::reduce {
+
+// The dimensions sorted: kept and reduced ones, the innermost of all apart.
+struct ReducePlan {
+  struct Dims {
+    int count = 0;
+    int64_t size[ReduceProblem::kMaxRank], stride[ReduceProblem::kMaxRank], total = 1;
+    int64_t offset(int64_t index) const {
+      int64_t at = 0;
+      for (int k = count - 1; k >= 0; --k) {
+        at += index % size[k] * stride[k];
+        index /= size[k];
+      }
+      return at;
+    }
+  };
+  Dims kept, folded;
+  int64_t inner = 1;
+  bool inner_reduced = false;
+};
+
+inline ReducePlan make_plan(const ReduceProblem& p) {
+  ReducePlan plan;
+  plan.inner = p.dims[p.rank - 1];
+  plan.inner_reduced = p.reduced >> (p.rank - 1) & 1;
+  int64_t stride = plan.inner;
+  int64_t strides[ReduceProblem::kMaxRank];
+  for (int k = p.rank - 2; k >= 0; --k) {
+    strides[k] = stride;
+    stride *= p.dims[k];
+  }
+  for (int k = 0; k + 1 < p.rank; ++k) {
+    ReducePlan::Dims& dims = p.reduced >> k & 1 ? plan.folded : plan.kept;
+    dims.size[dims.count] = p.dims[k];
+    dims.stride[dims.count++] = strides[k];
+    dims.total *= p.dims[k];
+  }
+  return plan;
+}
+
+}  // namespace stretto::kernels::reduce
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace stretto::kernels::HWY_NAMESPACE {
+namespace reduce_vector {
+
+using Tag = hn::ScalableTag<float>;
+using V = hn::Vec<Tag>;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+template <Reduction kKind>
+constexpr float identity() {
+  return kKind == Reduction::kMax    ? -kInfinity
+         : kKind == Reduction::kMin  ? kInfinity
+         : kKind == Reduction::kProd ? 1.0f
+                                     : 0.0f;
+}
+
+// Two accumulators, or an accumulator and an input that was prepared.
+template <Reduction kKind>
+HWY_INLINE V merge(V a, V b) {
+  const Tag d;
+  switch (kKind) {
+    case Reduction::kMax: return max_nan(d, a, b);
+    case Reduction::kMin: return hn::Neg(max_nan(d, hn::Neg(a), hn::Neg(b)));
+    case Reduction::kProd: return hn::Mul(a, b);
+    default: return hn::Add(a, b);
+  }
+}
+
+template <Reduction kKind>
+HWY_INLINE V join(V sum, V v) {
+  if constexpr (kKind == Reduction::kL2 || kKind == Reduction::kSumSquare) {
+    return hn::MulAdd(v, v, sum);
+  } else {
+    return merge<kKind>(sum, kKind == Reduction::kL1 ? hn::Abs(v) : v);
+  }
+}
+
+template <Reduction kKind>
+HWY_INLINE V finish(V sum, int64_t count) {
+  const Tag d;
+  if constexpr (kKind == Reduction::kMean) {
+    return hn::Div(sum, hn::Set(d, static_cast<float>(count)));
+  } else if constexpr (kKind == Reduction::kL2) {
+    return hn::Sqrt(sum);
+  }
+  return sum;
+}
+
+template <Reduction kKind>
+void run(const ReduceProblem& p, const float* x, float* y, const Worker& worker) {
+  const Tag d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const reduce::ReducePlan plan = reduce::make_plan(p);
+  const V start = hn::Set(d, identity<kKind>());
+  if (plan.inner_reduced) {
+    const Range range = split(plan.kept.total, worker);
+    for (int64_t i = range.begin; i < range.end; ++i) {
+      const float* base = x + plan.kept.offset(i);
+      V a = start, b = start, c = start, e = start;
+      for (int64_t r = 0; r < plan.folded.total; ++r) {
+        const float* run = base + plan.folded.offset(r);
+        int64_t j = 0;
+        for (; j + 4 * lanes <= plan.inner; j += 4 * lanes) {
+          a = join<kKind>(a, hn::LoadU(d, run + j));
+          b = join<kKind>(b, hn::LoadU(d, run + j + lanes));
+          c = join<kKind>(c, hn::LoadU(d, run + j + 2 * lanes));
+          e = join<kKind>(e, hn::LoadU(d, run + j + 3 * lanes));
+        }
+        for (; j < plan.inner; j += lanes) {
+          a = join<kKind>(a, load_n(d, run + j, HWY_MIN(lanes, plan.inner - j), identity<kKind>()));
+        }
+      }
+      HWY_ALIGN float parts[hn::MaxLanes(d)];
+      hn::Store(merge<kKind>(merge<kKind>(a, b), merge<kKind>(c, e)), d, parts);
+      V all = hn::Set(d, parts[0]);
+      for (int64_t l = 1; l < lanes; ++l) all = merge<kKind>(all, hn::Set(d, parts[l]));
+      y[i] = hn::GetLane(finish<kKind>(all, plan.folded.total * plan.inner));
+    }
+    return;
+  }
+  const int64_t width = 4 * lanes, groups = (plan.inner + width - 1) / width;
+  const Range range = split(plan.kept.total * groups, worker);
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    const int64_t column = i % groups * width, n = HWY_MIN(width, plan.inner - column);
+    const float* base = x + plan.kept.offset(i / groups) + column;
+    float* out = y + i / groups * plan.inner + column;
+    V sums[4] = {start, start, start, start};
+    if (n == width) {
+      for (int64_t r = 0; r < plan.folded.total; ++r) {
+        const float* from = base + plan.folded.offset(r);
+        for (int k = 0; k < 4; ++k) sums[k] = join<kKind>(sums[k], hn::LoadU(d, from + k * lanes));
+      }
+    } else {
+      for (int64_t r = 0; r < plan.folded.total; ++r) {
+        const float* from = base + plan.folded.offset(r);
+        for (int k = 0; k * lanes < n; ++k) {
+          sums[k] = join<kKind>(sums[k], load_n(d, from + k * lanes, n - k * lanes));
+        }
+      }
+    }
+    for (int k = 0; k * lanes < n; ++k) {
+      store_n(finish<kKind>(sums[k], plan.folded.total), d, out + k * lanes, n - k * lanes);
+    }
+  }
+}
+
+}  // namespace reduce_vector
+
+void reduce_run(const ReduceProblem& p, const float* x, float* y, const Worker& worker) {
+  using reduce_vector::run;
+  switch (p.kind) {
+    case Reduction::kSum: return run<Reduction::kSum>(p, x, y, worker);
+    case Reduction::kMean: return run<Reduction::kMean>(p, x, y, worker);
+    case Reduction::kMax: return run<Reduction::kMax>(p, x, y, worker);
+    case Reduction::kMin: return run<Reduction::kMin>(p, x, y, worker);
+    case Reduction::kProd: return run<Reduction::kProd>(p, x, y, worker);
+    case Reduction::kL1: return run<Reduction::kL1>(p, x, y, worker);
+    case Reduction::kL2: return run<Reduction::kL2>(p, x, y, worker);
+    case Reduction::kSumSquare: return run<Reduction::kSumSquare>(p, x, y, worker);
+  }
+}
+
+}  // namespace stretto::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace stretto::kernels::reduce {
+namespace {
+
+Fit fits(const ReduceProblem&) { return Fit::yes(0.5); }
+
+void run(const ReduceProblem& p, const Args& args, const Worker& worker) {
+  STRETTO_ISA_SELECT(p.target.isa, reduce_run)
+  (p, static_cast<const float*>(args.inputs[0]), static_cast<float*>(args.outputs[0]), worker);
+}
+
+}  // namespace
+
+const Row kVector{.name = "vector", .fits = fits, .run = run};
+
+}  // namespace stretto::kernels::reduce
+#endif
