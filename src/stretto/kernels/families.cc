@@ -14,6 +14,7 @@
 #include "stretto/kernels/pool2d/problem.h"
 #include "stretto/kernels/reduce/problem.h"
 #include "stretto/kernels/reorder/problem.h"
+#include "stretto/kernels/resize/problem.h"
 #include "stretto/kernels/softmax/problem.h"
 #include "stretto/kernels/transpose/problem.h"
 
@@ -36,6 +37,7 @@ std::span<const Family* const> families() {
       &kPool2d,
       &kReduce,
       &kReorder,
+      &kResize,
       &kSoftmax,
       &kTranspose,
   };

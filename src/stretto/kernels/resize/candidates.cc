@@ -1,0 +1,16 @@
+#include "stretto/kernels/resize/candidates.h"
+
+namespace stretto::kernels {
+namespace resize {
+
+// Best first; the reference is last and fits everything.
+constexpr const Row* kRows[] = {
+    &kSeparable,
+    &kReference,
+};
+
+}  // namespace resize
+
+constinit const Family kResize = make_family<ResizeProblem, resize::kRows>("resize");
+
+}  // namespace stretto::kernels
