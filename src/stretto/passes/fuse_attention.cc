@@ -196,18 +196,18 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
   const Shape packed{q_heads.batch, q_heads.length, q_heads.heads * q_heads.width};
   const ValueId attention = graph.insert(n, "stretto.Attention", std::move(inputs), attributes,
                                          DType::kFloat32, packed, node.name + ".attention");
-  // Back to [batch, heads, length, width]; the transpose that follows in the model undoes this.
-  const ValueId four = reshape(graph, n, attention,
-                               {q_heads.batch, q_heads.length, q_heads.heads, q_heads.width});
-  const std::vector<int64_t> perm{0, 2, 1, 3};
-  if (rank == 4) {
-    Attributes permuted;
-    permuted.set("perm", perm);
-    graph.become(n, "Transpose", {four}, std::move(permuted));
-  } else {
-    const ValueId moved = transpose(graph, n, four, perm);
-    graph.become(n, "Reshape", {moved, graph.add_constant("shape", Tensor::int64s(y))}, {});
+  // Back to [batch, heads, length, width], or without the batch of one; the transpose that follows in
+  // the model undoes this.
+  Shape unpacked{q_heads.batch, q_heads.length, q_heads.heads, q_heads.width};
+  std::vector<int64_t> perm{0, 2, 1, 3};
+  if (rank == 3) {
+    unpacked.erase(unpacked.begin());
+    perm = {1, 0, 2};
   }
+  const ValueId split = reshape(graph, n, attention, unpacked);
+  Attributes permuted;
+  permuted.set("perm", perm);
+  graph.become(n, "Transpose", {split}, std::move(permuted));
 }
 
 void run(ir::Graph& graph, PassContext& context) {

@@ -51,13 +51,6 @@ Identity identity(const Rewriter& graph, int n) {
     return i >= node.inputs.size() || node.inputs[i] == kNone;
   };
   if (op == "Identity") return {"drop-identity", node.inputs[0]};
-  if (op == "Dropout") {
-    const bool mask_used = node.outputs.size() > 1 && node.outputs[1] != kNone &&
-                           (!graph.users(node.outputs[1]).empty() || graph.is_output(node.outputs[1]));
-    const bool training = !absent(2) && !all_equal(graph, node.inputs[2], 0);
-    if (!mask_used && !training) return {"drop-identity", node.inputs[0]};
-    return {};
-  }
   if (op == "Cast") return {"drop-cast", node.inputs[0]};  // replace() compares types
   if (one_of(op, {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand"})) {
     return {"drop-reshape", node.inputs[0]};               // replace() compares shapes

@@ -1,0 +1,56 @@
+#include "stretto/passes/pass_test.h"
+
+namespace stretto::passes {
+namespace {
+
+TEST(FoldConstants, EvaluatesWhatDependsOnNoInput) {
+  const auto r = rewrite(R"(graph g
+    input x: float32[2, 600]
+    constant a: float32[2, 600] = random(1)
+    constant b: float32[2, 600] = random(2)
+    s = Add(a, b)
+    n = Neg(s)
+    y = Mul(x, n)
+    output y)", {&kFoldConstants});  // folding rounds the sum to float32
+  EXPECT_EQ(r.times("fold-constant"), 2);
+  EXPECT_EQ(r.graph.nodes.size(), 1u);
+}
+
+TEST(FoldConstants, DropsWhatInferenceKnows) {
+  const auto r = rewrite(R"(graph g
+    input x: float32[2, 3, 4]
+    constant i: int64[1] = {1}
+    constant minus: int64[1] = {-1}
+    shape = Shape(x)
+    batch = Gather(shape, i)
+    target = Concat(batch, minus) {axis = 0}
+    y = Reshape(x, target)
+    output y)", {&kFoldConstants}, 0);
+  EXPECT_EQ(r.times("drop-known"), 3);
+  EXPECT_EQ(r.graph.nodes.size(), 1u);
+}
+
+TEST(FoldConstants, AnOutputMayBecomeAConstant) {
+  const auto r = rewrite(R"(graph g
+    input x: float32[2]
+    constant a: float32[2] = {1, 2}
+    s = Neg(a)
+    y = Add(x, s)
+    output s, y)", {&kFoldConstants}, 0);
+  EXPECT_EQ(r.graph.nodes.size(), 1u);
+  EXPECT_TRUE(r.graph.value(r.graph.outputs[0]).is_constant());
+}
+
+TEST(FoldConstants, KeepsLargeBroadcastsAsNodes) {
+  const auto r = rewrite(R"(graph g
+    input x: float32[1]
+    constant a: float32[1] = {2}
+    constant shape: int64[2] = {1024, 1024}
+    e = Expand(a, shape)
+    y = Mul(x, e)
+    output y)", {&kFoldConstants}, 0);
+  EXPECT_EQ(r.nodes("Expand"), 1);
+}
+
+}  // namespace
+}  // namespace stretto::passes

@@ -1,0 +1,172 @@
+#include "stretto/passes/pass_test.h"
+#include "stretto/passes/view.h"
+
+namespace stretto::passes {
+namespace {
+
+// Batch 2, 5 rows, 3 heads of 4 numbers. q, k and v are to be made [2, 3, 5, 4] by `body`.
+constexpr std::string_view kHead = R"(graph g
+    input x: float32[2, 5, 8]
+    input mask: float32[2, 1, 1, 5]
+    input keep: bool[2, 1, 5, 5]
+    input p: float32[2, 5, 36]
+    constant wq: float32[8, 12] = random(1)
+    constant wk: float32[8, 12] = random(2)
+    constant wv: float32[8, 12] = random(3)
+    constant bq: float32[12] = random(4)
+    constant heads: int64[4] = {0, 0, 3, 4}
+    constant rows: int64[3] = {0, 0, -1}
+    constant root: float32[] = {2}
+    constant low: float32[] = {-1000000000}
+    constant small: float32[] = {-10}
+    constant minus_inf: float32[] = {-inf}
+)";
+constexpr std::string_view kProjections = R"(
+    mq = MatMul(x, wq) pq = Add(mq, bq) pk = MatMul(x, wk) pv = MatMul(x, wv)
+    rq = Reshape(pq, heads) rk = Reshape(pk, heads) rv = Reshape(pv, heads)
+    q = Transpose(rq) {perm = [0, 2, 1, 3]}
+    kt = Transpose(rk) {perm = [0, 2, 3, 1]}
+    v = Transpose(rv) {perm = [0, 2, 1, 3]}
+)";
+constexpr std::string_view kTail = R"(
+    o = MatMul(s, v) ot = Transpose(o) {perm = [0, 2, 1, 3]} y = Reshape(ot, rows)
+    output y)";
+const std::vector<const Pass*> kPasses{&kRemoveIdentity, &kFuseLinear,     &kFoldBatchNorm,
+                                       &kFuseAttention,  &kRemoveIdentity, &kMergeLinears};
+
+Rewritten attend(std::string_view scores, std::string_view operands = kProjections,
+                 std::string_view tail = kTail, std::set<std::string> disabled = {}) {
+  return rewrite(fmt::format("{}{}{}{}", kHead, operands, scores, tail), kPasses, 1e-6, disabled);
+}
+
+TEST(FuseAttention, ScaleAndMaskInEveryForm) {
+  for (std::string_view scores : {
+           "m = MatMul(q, kt) s = Softmax(m)",
+           "m = MatMul(q, kt) d = Div(m, root) s = Softmax(d) {axis = 3}",
+           "m = MatMul(q, kt) d = Mul(root, m) a = Add(d, mask) s = Softmax(a)",
+           "qs = Div(q, root) m = MatMul(qs, kt) a = Add(mask, m) s = Softmax(a)",
+           "qs = Mul(q, root) ks = Mul(kt, root) m = MatMul(qs, ks) s = Softmax(m)",
+           "m = MatMul(q, kt) w = Where(keep, m, low) s = Softmax(w)",
+           "m = MatMul(q, kt) w = Where(keep, low, m) s = Softmax(w)",
+           "m = MatMul(q, kt) d = Div(m, root) w = Where(keep, minus_inf, d) s = Softmax(w)"}) {
+    const auto r = attend(scores);
+    EXPECT_EQ(r.times("attention"), 1) << scores;
+    EXPECT_EQ(r.times("merge-projections"), 1) << scores;
+    EXPECT_EQ(r.nodes("Transpose") + r.nodes("Reshape") + r.nodes("Softmax"), 0) << scores;
+    EXPECT_EQ(r.nodes("stretto.Linear"), 1) << scores;
+  }
+}
+
+TEST(FuseAttention, PackedProjectionsSplitInEveryWay) {
+  const std::string_view rows_first = R"(
+    constant five: int64[5] = {2, 5, 3, 3, 4} r = Reshape(p, five)
+    t = Transpose(r) {perm = [2, 0, 3, 1, 4]}
+    constant ones: int64[3] = {1, 1, 1} constant zero: int64[1] = {0}
+    a, b, c = Split(t, ones) {axis = 0}
+    q = Squeeze(a, zero) k = Squeeze(b, zero) v = Squeeze(c, zero)
+    kt = Transpose(k) {perm = [0, 1, 3, 2]})";
+  const std::string_view gathered = R"(
+    constant five: int64[5] = {2, 5, 3, 3, 4} r = Reshape(p, five)
+    t = Transpose(r) {perm = [2, 0, 3, 1, 4]}
+    constant i0: int64[] = {0} constant i1: int64[] = {1} constant i2: int64[] = {-1}
+    q = Gather(t, i0) k = Gather(t, i1) v = Gather(t, i2)
+    kt = Transpose(k) {perm = [0, 1, 3, 2]})";
+  const std::string_view split_columns = R"(
+    constant thirds: int64[3] = {12, 12, 12}
+    a, b, c = Split(p, thirds) {axis = -1}
+    ra = Reshape(a, heads) rb = Reshape(b, heads) rc = Reshape(c, heads)
+    q = Transpose(ra) {perm = [0, 2, 1, 3]} kt = Transpose(rb) {perm = [0, 2, 3, 1]}
+    v = Transpose(rc) {perm = [0, 2, 1, 3]})";
+  const std::string_view sliced = R"(
+    constant c0: int64[1] = {0} constant c1: int64[1] = {12} constant c2: int64[1] = {-12}
+    constant c3: int64[1] = {24} constant end: int64[1] = {1000} constant last: int64[1] = {2}
+    a = Slice(p, c0, c1, last) b = Slice(p, c1, c3, last) c = Slice(p, c2, end, last)
+    ra = Reshape(a, heads) rb = Reshape(b, heads) rc = Reshape(c, heads)
+    q = Transpose(ra) {perm = [0, 2, 1, 3]} kt = Transpose(rb) {perm = [0, 2, 3, 1]}
+    v = Transpose(rc) {perm = [0, 2, 1, 3]})";
+  for (std::string_view operands : {rows_first, gathered, split_columns, sliced}) {
+    const auto r = attend("\nm = MatMul(q, kt) d = Div(m, root) s = Softmax(d)", operands);
+    EXPECT_EQ(r.graph.nodes.size(), 1u) << operands;
+    EXPECT_EQ(r.node("stretto.Attention").attributes.integer("v_offset", 0), 24);
+  }
+}
+
+TEST(FuseAttention, OperandsThatAreNoRowsAreMoved) {
+  // Heads come first in the input already, and q is rotated by something elementwise.
+  const auto r = rewrite(R"(graph g
+    input q: float32[2, 3, 5, 4]
+    input k: float32[2, 3, 7, 4]
+    input v: float32[2, 3, 7, 4]
+    e = Exp(q)
+    kt = Transpose(k) {perm = [0, 1, 3, 2]}
+    m = MatMul(e, kt)
+    s = Softmax(m)
+    y = MatMul(s, v)
+    output y)", kPasses);
+  EXPECT_EQ(r.times("attention"), 1);
+  EXPECT_EQ(r.nodes("Transpose"), 4);
+}
+
+TEST(FuseAttention, HeadsInTheBatchDimension) {
+  const auto r = rewrite(R"(graph g
+    input x: float32[5, 1, 12]
+    input mask: float32[5, 5]
+    constant hs: int64[3] = {5, 3, 4}
+    constant back: int64[3] = {5, 1, 12}
+    r = Reshape(x, hs)
+    q = Transpose(r) {perm = [1, 0, 2]}
+    kt = Transpose(r) {perm = [1, 2, 0]}
+    v = Transpose(r) {perm = [1, 0, 2]}
+    m = MatMul(q, kt)
+    a = Add(m, mask)
+    s = Softmax(a)
+    o = MatMul(s, v)
+    t = Transpose(o) {perm = [1, 0, 2]}
+    y = Reshape(t, back)
+    output y)", kPasses);
+  EXPECT_EQ(r.times("attention"), 1);
+  EXPECT_EQ(r.nodes("Transpose"), 0);
+}
+
+TEST(FuseAttention, NotWhenSomethingElseIsMeantOrNeeded) {
+  const auto none = [](std::string_view scores, std::string_view tail = kTail) {
+    EXPECT_EQ(attend(scores, kProjections, tail).times("attention"), 0) << scores;
+  };
+  none("m = MatMul(q, kt) s = Softmax(m) {axis = 2}");
+  none("m = MatMul(q, kt) a = Add(m, mask) d = Div(a, root) s = Softmax(d)");  // scales the mask too
+  none("m = MatMul(q, kt) w = Where(keep, m, small) s = Softmax(w)");          // -10 masks nothing
+  none("m = MatMul(q, kt) s = Softmax(m)", "o = MatMul(s, v) z = Neg(s) output o, z");
+  none("m = MatMul(q, kt) z = Neg(m) s = Softmax(m)", "o = MatMul(s, v) output o, z");
+}
+
+TEST(MergeLinears, OnlyProjectionsOfOneInputThatNobodyElseReads) {
+  const std::string_view scores = "m = MatMul(q, kt) s = Softmax(m)";
+  std::string shared(kTail);
+  shared += ", pq";
+  const auto two = attend(scores, kProjections, shared);
+  EXPECT_EQ(two.times("merge-projections"), 1);
+  EXPECT_EQ(two.nodes("stretto.Linear"), 2);
+  EXPECT_EQ(two.node("stretto.Attention").attributes.integer("v_offset", 0), 12);
+  const auto off = attend(scores, kProjections, kTail, {"merge-linears"});
+  EXPECT_EQ(off.nodes("stretto.Linear"), 3);
+}
+
+TEST(View, StopsWhereAReshapeWouldHaveToCopy) {
+  ir::Graph graph = ir::parse_text(R"(graph g
+    input x: float32[2, 3, 4]
+    constant flat: int64[1] = {24}
+    constant s: int64[2] = {6, 4}
+    t = Transpose(x) {perm = [1, 0, 2]}
+    a = Reshape(t, s)
+    y = Reshape(a, flat)
+    output y)");
+  const ir::ValueId y = graph.outputs[0], t = graph.nodes[0].outputs[0];
+  const Rewriter rewriter(graph);
+  const View moved = trace_view(rewriter, t);
+  EXPECT_EQ(moved.source, graph.inputs[0]);
+  EXPECT_EQ(moved.strides, (std::vector<int64_t>{4, 12, 1}));
+  EXPECT_EQ(trace_view(rewriter, y).source, graph.nodes[1].outputs[0]);
+}
+
+}  // namespace
+}  // namespace stretto::passes

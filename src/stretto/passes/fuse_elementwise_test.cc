@@ -1,0 +1,70 @@
+#include <limits>
+
+#include "stretto/ir/fused.h"
+#include "stretto/passes/pass_test.h"
+
+namespace stretto::passes {
+namespace {
+
+Rewritten loop(std::string_view body) {
+  return rewrite(fmt::format(R"(graph g
+    input x: float32[2, 3, 4]
+    input z: float32[2, 3, 4]
+    input row: float32[1, 3, 1]
+    constant two: float32[] = {{2}}
+    constant unit: float32[1, 1, 1, 1] = {{2}}
+    {})", body), {&kFuseElementwise}, 0);
+}
+
+TEST(FuseElementwise, AnArithmeticDagIsOneLoop) {
+  const auto r = loop(R"(a = Mul(x, two) b = Sigmoid(a) c = Tanh(a) d = Sub(b, c) e = Div(d, z)
+    y = Add(e, row) output y)");
+  EXPECT_EQ(r.graph.nodes.size(), 1u);
+  EXPECT_EQ(ir::parse_elementwise(r.program()).size(), 6u);
+}
+
+TEST(FuseElementwise, OneOperationIsALoopToo) {
+  EXPECT_EQ(loop("y = Add(x, row) output y").program(), "t0 = Add(x0, x1)");
+  EXPECT_EQ(loop("y = Clip(x, _, two) output y").program(),
+            fmt::format("t0 = Clip(x0, {}, 2)", -static_cast<double>(std::numeric_limits<float>::max())));
+  EXPECT_EQ(loop("y = Mul(x, x) output y").program(), "t0 = Mul(x0, x0)");
+  EXPECT_EQ(loop("y = Max(x, z, row) output y").program(), "t0 = Max(x0, x1); t1 = Max(t0, x2)");
+}
+
+TEST(FuseElementwise, NothingIsComputedTwiceOrOnMoreElements) {
+  EXPECT_EQ(loop("a = Exp(x) y = Neg(a) w = Abs(a) output y, w").graph.nodes.size(), 3u);
+  EXPECT_EQ(loop("a = Exp(x) y = Neg(a) output y, a").graph.nodes.size(), 2u);
+  EXPECT_EQ(loop("a = Exp(row) y = Mul(x, a) output y").graph.nodes.size(), 2u);
+}
+
+TEST(FuseElementwise, LiteralsMayNotCarryTheShape) {
+  const auto r = loop("y = Mul(x, unit) output y");
+  EXPECT_EQ(*r.graph.value(r.graph.outputs[0]).shape, (Shape{1, 2, 3, 4}));
+}
+
+TEST(FuseElementwise, OtherTypesStay) {
+  const auto r = rewrite(R"(graph g
+    input i: int64[3]
+    input d: float64[3]
+    j = Add(i, i)
+    e = Neg(d)
+    output j, e)", {&kFuseElementwise}, 0);
+  EXPECT_EQ(r.fired.size(), 0u);
+}
+
+TEST(FuseElementwise, StaysWithinTheLimitsOfALoop) {
+  std::string body;
+  for (int i = 0; i < 40; ++i) {
+    body += fmt::format("a{} = Neg({})\n", i, i == 0 ? "x" : fmt::format("a{}", i - 1));
+  }
+  EXPECT_EQ(loop(body + "output a39").graph.nodes.size(), 2u);  // 32 steps and 8
+  std::string wide = "graph g\n", chain;
+  for (int i = 0; i < 10; ++i) wide += fmt::format("input i{}: float32[3]\n", i);
+  for (int i = 1; i < 10; ++i) {
+    chain += fmt::format("s{} = Add({}, i{})\n", i, i == 1 ? "i0" : fmt::format("s{}", i - 1), i);
+  }
+  EXPECT_EQ(rewrite(wide + chain + "output s9", {&kFuseElementwise}, 0).graph.nodes.size(), 2u);
+}
+
+}  // namespace
+}  // namespace stretto::passes

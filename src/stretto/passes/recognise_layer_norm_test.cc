@@ -1,0 +1,86 @@
+#include "stretto/passes/pass_test.h"
+
+namespace stretto::passes {
+namespace {
+
+Rewritten norm(std::string_view axis, std::string_view square, std::string_view tail,
+               std::string_view outputs = "y") {
+  return rewrite(fmt::format(R"(graph g
+    input x: float32[2, 3, 8]
+    constant axis: int64[1] = {{{}}}
+    constant two: float32[] = {{2}}
+    constant eps: float32[] = {{0.001}}
+    constant scale: float32[8] = random(1)
+    constant bias: float32[8] = random(2)
+    constant wide: float32[3, 8] = random(3)
+    mean = ReduceMean(x, axis)
+    d = Sub(x, mean)
+    sq = {}
+    var = ReduceMean(sq, axis)
+    ve = Add(var, eps)
+    std = Sqrt(ve)
+    {}
+    output {})", axis, square, tail, outputs), {&kRecogniseLayerNorm});
+}
+
+TEST(RecogniseLayerNorm, WithAndWithoutScaleAndBias) {
+  for (std::string_view square : {"Pow(d, two)", "Mul(d, d)"}) {
+    const auto full = norm("-1", square, "n = Div(d, std) m = Mul(n, scale) y = Add(bias, m)");
+    EXPECT_EQ(full.graph.nodes.size(), 1u);
+    EXPECT_EQ(full.node("LayerNormalization").inputs.size(), 3u);
+    EXPECT_EQ(norm("2", square, "y = Div(d, std)").graph.nodes.size(), 1u);
+  }
+}
+
+TEST(RecogniseLayerNorm, StopsAtWhatOthersReadOrIsNotPerColumn) {
+  EXPECT_EQ(norm("-1", "Mul(d, d)", "y = Div(d, std) m = Mul(y, scale)", "y, m").nodes("Mul"), 1);
+  EXPECT_EQ(norm("-1", "Mul(d, d)", "n = Div(d, std) y = Mul(n, wide)").nodes("Mul"), 1);
+}
+
+TEST(RecogniseLayerNorm, NotOverAnotherAxisNorOtherPowers) {
+  EXPECT_EQ(norm("1", "Mul(d, d)", "y = Div(d, std)").times("layer-norm"), 0);
+  EXPECT_EQ(norm("-1", "Mul(d, x)", "y = Div(d, std)").times("layer-norm"), 0);
+  EXPECT_EQ(norm("-1", "Mul(x, x)", "y = Div(d, std)").times("layer-norm"), 0);
+}
+
+constexpr std::string_view kSum = R"(graph g
+    input x: float32[2, 3, 8]
+    input r: float32[2, 3, 8]
+    constant scale: float32[8] = random(1)
+    constant bias: float32[8] = random(2)
+    s = Add(x, r)
+)";
+
+TEST(FuseAddLayerNorm, WithTheSumWhenOthersReadIt) {
+  const auto alone = rewrite(std::string(kSum) + "y = LayerNormalization(s, scale, bias)\noutput y",
+                             {&kFuseAddLayerNorm});
+  EXPECT_EQ(alone.graph.nodes.size(), 1u);
+  EXPECT_EQ(alone.node("stretto.AddLayerNorm").outputs.size(), 1u);
+  const auto shared = rewrite(
+      std::string(kSum) + "n = LayerNormalization(s, scale) {epsilon = 0.01} y = Add(n, s)\noutput y, s",
+      {&kFuseAddLayerNorm});
+  EXPECT_EQ(shared.graph.nodes.size(), 2u);
+  EXPECT_EQ(shared.node("stretto.AddLayerNorm").outputs.size(), 2u);
+}
+
+TEST(FuseAddLayerNorm, NotOverTwoAxesNorBroadcastSums) {
+  const auto axes = rewrite(R"(graph g
+    input x: float32[2, 3, 8]
+    input r: float32[2, 3, 8]
+    constant scale: float32[3, 8] = random(1)
+    s = Add(x, r)
+    y = LayerNormalization(s, scale) {axis = 1}
+    output y)", {&kFuseAddLayerNorm});
+  EXPECT_EQ(axes.fired.size(), 0u);
+  const auto row = rewrite(R"(graph g
+    input x: float32[2, 3, 8]
+    input r: float32[8]
+    constant scale: float32[8] = random(1)
+    s = Add(x, r)
+    y = LayerNormalization(s, scale)
+    output y)", {&kFuseAddLayerNorm});
+  EXPECT_EQ(row.fired.size(), 0u);
+}
+
+}  // namespace
+}  // namespace stretto::passes
