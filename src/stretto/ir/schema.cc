@@ -89,7 +89,7 @@ void check_schema(const Graph& graph, const Node& node) {
   check_ports(graph, node, node.op->outputs, node.outputs, "output", false, variables);
   for (const auto& [name, value] : node.attributes.all()) {
     const auto spec = std::find_if(node.op->attributes.begin(), node.op->attributes.end(),
-                                   [&](const AttributeSpec& a) { return a.name == name; });
+                                   [&key = name](const AttributeSpec& a) { return a.name == key; });
     if (spec == node.op->attributes.end()) {
       throw_invalid("{}: unknown attribute {}", label(node), name);
     }
