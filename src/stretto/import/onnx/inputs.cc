@@ -119,7 +119,7 @@ std::vector<BoundInput> bind_inputs(const Source& source, const std::vector<Wire
   for (const WireInput& input : inputs) check_declared(source, input);
   for (const auto& [name, given] : options.shapes) {
     const auto at = std::find_if(inputs.begin(), inputs.end(),
-                                 [&](const WireInput& input) { return input.name == name; });
+                                 [&key = name](const WireInput& i) { return i.name == key; });
     if (at == inputs.end()) {
       std::vector<std::string_view> names;
       for (const WireInput& input : inputs) names.push_back(input.name);

@@ -1,0 +1,149 @@
+"""Writes the fuzzers' seed models into tests/fuzz/onnx: python tests/fuzz/make_seeds.py
+
+One small model per feature of the importer. The unit tests mutate the same files
+(src/stretto/import/onnx/mutation_test.cc)."""
+
+import pathlib
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+FOLDER = pathlib.Path(__file__).parent / "onnx"
+
+
+def tensor(name, array):
+    return numpy_helper.from_array(np.asarray(array), name)
+
+
+def floats(name, *shape):
+    count = int(np.prod(shape))
+    return tensor(name, (np.arange(count, dtype=np.float32).reshape(shape) - count / 2) / 8)
+
+
+def info(name, shape, kind=TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, kind, shape)
+
+
+def node(op, inputs, outputs, **attributes):
+    return helper.make_node(op, inputs.split(" "), outputs.split(" "), name=op.lower(), **attributes)
+
+
+def save(name, nodes, inputs, outputs, constants=(), opset=17, functions=(), domains=()):
+    graph = helper.make_graph(nodes, name, inputs, [info(o, None) for o in outputs.split()], constants)
+    imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in domains]
+    model = helper.make_model(graph, opset_imports=imports, functions=functions, producer_name="seeds",
+                              producer_version="1", ir_version=8)
+    (FOLDER / f"{name}.onnx").write_bytes(model.SerializeToString())
+
+
+def convolutions():
+    save("convolution", [
+        node("Conv", "x w b", "a", pads=[1, 1, 1, 1], strides=[2, 2]),
+        node("BatchNormalization", "a s b m v", "n", epsilon=1e-3),
+        node("Relu", "n", "r"), node("MaxPool", "r", "p", kernel_shape=[2, 2], ceil_mode=1),
+        node("GlobalAveragePool", "p", "g"), node("Flatten", "g", "f"),
+        node("Gemm", "f q c", "y", transB=1)],
+        [info("x", ["N", 3, 8, 8])], "y",
+        [floats("w", 4, 3, 3, 3), floats("b", 4), floats("s", 4), floats("m", 4),
+         tensor("v", np.ones(4, np.float32)), floats("q", 2, 4), floats("c", 2)])
+    save("grouped", [
+        node("Conv", "x w", "a", group=2, auto_pad="SAME_UPPER", dilations=[1, 2]),
+        node("ConvTranspose", "a t", "b", strides=[2, 2], output_padding=[1, 1]),
+        node("AveragePool", "b", "y", kernel_shape=[3, 3], count_include_pad=1, pads=[1, 1, 1, 1])],
+        [info("x", [1, 4, 6, 6])], "y", [floats("w", 4, 2, 3, 3), floats("t", 4, 2, 2, 2)])
+
+
+def attention():
+    save("attention", [
+        node("Transpose", "x", "k", perm=[0, 2, 1]), node("MatMul", "x k", "s"),
+        node("Div", "s d", "t"), node("Softmax", "t", "p", axis=-1), node("MatMul", "p x", "o"),
+        node("Add", "o x", "r"), node("LayerNormalization", "r g", "n", axis=-1),
+        node("Erf", "n", "e"), node("Where", "m e n", "y")],
+        [info("x", [1, 4, 6]), info("m", [1, 4, 6], TensorProto.BOOL)], "y",
+        [tensor("d", np.float32(2.5)), floats("g", 6)])
+
+
+def shapes():
+    save("shape_arithmetic", [
+        node("Shape", "x", "s"), node("Gather", "s i", "n", axis=0), node("Unsqueeze", "n z", "u"),
+        node("Concat", "u minus", "t", axis=0), node("Reshape", "x t", "y"),
+        node("Slice", "s last end z o", "h"), node("ConstantOfShape", "h", "c", value=tensor("", [1.5])),
+        node("Expand", "c s", "e"), node("Cast", "e", "f", to=TensorProto.INT32),
+        node("ReduceSum", "f z", "q", keepdims=0), node("Split", "x", "l r", axis=1),
+        node("Squeeze", "l", "w"), node("Range", "i limit i1", "v"), node("Pad", "r pads", "out")],
+        [info("x", [2, 4, 3])], "y q w v out",
+        [tensor("i", 0), tensor("i1", 1), tensor("limit", 5), tensor("z", [0]), tensor("o", [1]),
+         tensor("minus", [-1]), tensor("last", [2]), tensor("end", [3]), tensor("pads", [0, 0, 1, 0, 0, 1])])
+    save("selection", [
+        node("TopK", "x k", "v i", axis=1), node("GatherElements", "x i", "g", axis=1),
+        node("ScatterND", "x j u", "s"), node("OneHot", "h depth pair", "o"),
+        node("ArgMax", "s", "a", axis=-1), node("CumSum", "x axis", "c"), node("Trilu", "x", "t"),
+        node("Einsum", "x x", "e", equation="ij,kj->ik"), node("Tile", "x reps", "r"),
+        node("Resize", "image  scales", "z", mode="linear")],
+        [info("x", [3, 4]), info("image", [1, 1, 4, 4]), info("h", [2], TensorProto.INT64)],
+        "g o a c t e r z",
+        [tensor("k", [2]), tensor("j", [[0], [2]]), floats("u", 2, 4), tensor("depth", 3),
+         tensor("pair", [0.0, 1.0]), tensor("axis", 0), tensor("reps", [2, 1]),
+         tensor("scales", np.array([1, 1, 2, 2], np.float32))])
+
+
+def old_forms():
+    save("opset_7", [
+        node("Upsample", "x", "a", scales=[1.0, 1.0, 2.0, 2.0], mode="nearest"),
+        node("Slice", "a", "b", starts=[1], ends=[3], axes=[2]),
+        node("Pad", "b", "c", pads=[0, 0, 1, 0, 0, 0, 1, 0], value=0.5),
+        node("Clip", "c", "d", min=0.0, max=6.0), node("Dropout", "d", "e mask", ratio=0.5),
+        node("ReduceMean", "e", "f", axes=[2, 3], keepdims=0), node("Split", "f", "l r", axis=1),
+        node("Unsqueeze", "l", "u", axes=[2]), node("Squeeze", "u", "s", axes=[2]),
+        node("TopK", "s", "v i", k=1), node("Softmax", "e", "y")],
+        [info("x", [1, 4, 3, 3])], "y v i r", opset=7)
+    save("opset_10", [
+        node("Resize", "x scales", "a"), node("BatchNormalization", "a s s s s", "y mean var sm sv"),
+        node("LogSoftmax", "y", "z", axis=2)],
+        [info("x", [1, 2, 3, 3])], "z",
+        [tensor("scales", np.array([1, 1, 2, 2], np.float32)), tensor("s", np.ones(2, np.float32))],
+        opset=10)
+    save("opset_18", [node("GroupNormalization", "x s s", "y", num_groups=2)], [info("x", [1, 4, 3, 3])],
+         "y", [floats("s", 2)], opset=18)
+
+
+def structure():
+    reference = onnx.AttributeProto(name="alpha", type=onnx.AttributeProto.FLOAT, ref_attr_name="slope")
+    inner = helper.make_node("LeakyRelu", ["x"], ["y"])
+    inner.attribute.append(reference)
+    leaky = helper.make_function("local", "Leaky", ["x"], ["y"], [inner],
+                                 [helper.make_opsetid("", 17)], attributes=["slope"])
+    twice = helper.make_function(
+        "local", "Twice", ["x"], ["y"],
+        [helper.make_node("Leaky", ["x"], ["h"], domain="local", slope=0.25),
+         helper.make_node("Leaky", ["h"], ["y"], domain="local", slope=0.5)],
+        [helper.make_opsetid("", 17), helper.make_opsetid("local", 1)])
+    save("functions", [helper.make_node("Twice", ["x"], ["y"], domain="local", name="call")],
+         [info("x", [2, 3])], "y", functions=[leaky, twice], domains=["local"])
+    branch = {name: helper.make_graph([helper.make_node(op, ["x"], [op])], name, [], [info(op, None)])
+              for name, op in (("then_branch", "Relu"), ("else_branch", "Neg"))}
+    save("branch", [node("Shape", "x", "s"), node("Size", "s", "r"), node("Equal", "r two", "c"),
+                    node("If", "c", "y", **branch)], [info("x", [2, 3])], "y", [tensor("two", 2)])
+    save("constants", [
+        helper.make_node("Constant", [], ["a"], value_float=1.5),
+        helper.make_node("Constant", [], ["b"], value_ints=[2, 3]),
+        helper.make_node("Constant", [], ["c"], value=tensor("", np.ones((2, 3), np.float16))),
+        helper.make_node("Cast", ["c"], ["d"], to=TensorProto.FLOAT),
+        helper.make_node("Reshape", ["x", "b"], ["e"]), helper.make_node("Add", ["e", "d"], ["f"]),
+        helper.make_node("Mul", ["f", "a"], ["y"])], [info("x", [6])], "y")
+    typed = [helper.make_tensor(f"t{kind}", kind, [2], [1, 0]) for kind in (1, 2, 3, 4, 5, 6, 7, 9, 10, 11,
+                                                                            12, 13, 16)]
+    save("typed_fields", [node("Identity", "x", "y")], [info("x", [1])], "y", typed)
+
+
+def main():
+    FOLDER.mkdir(exist_ok=True)
+    for family in (convolutions, attention, shapes, old_forms, structure):
+        family()
+    sizes = [path.stat().st_size for path in FOLDER.glob("*.onnx")]
+    print(f"{len(sizes)} models, {sum(sizes)} bytes")
+
+
+if __name__ == "__main__":
+    main()
