@@ -1,7 +1,7 @@
-"""Writes the fuzzers' seed models into tests/fuzz/onnx: python tests/fuzz/make_seeds.py
+"""Writes the seed models of the importer's fuzzer, one small model per feature.
 
-One small model per feature of the importer. The unit tests mutate the same files
-(src/stretto/import/onnx/mutation_test.cc)."""
+python tests/fuzz/make_seeds.py
+"""
 
 import pathlib
 

@@ -70,24 +70,35 @@ void append_float(Text& text, T value) {
 void append_element(Text& text, const Tensor& tensor, int64_t i) {
   const void* data = tensor.data();
   switch (tensor.dtype()) {
-    case DType::kFloat32: return append_float(text, static_cast<const float*>(data)[i]);
-    case DType::kFloat64: return append_float(text, static_cast<const double*>(data)[i]);
+    case DType::kFloat32:
+      return append_float(text, static_cast<const float*>(data)[i]);
+    case DType::kFloat64:
+      return append_float(text, static_cast<const double*>(data)[i]);
     case DType::kFloat16:
       return append_float(text, half_to_float(static_cast<const uint16_t*>(data)[i]));
     case DType::kBFloat16:
       return append_float(text, bfloat16_to_float(static_cast<const uint16_t*>(data)[i]));
-    case DType::kInt8: return append(text, "{}", static_cast<const int8_t*>(data)[i]);
-    case DType::kInt16: return append(text, "{}", static_cast<const int16_t*>(data)[i]);
-    case DType::kInt32: return append(text, "{}", static_cast<const int32_t*>(data)[i]);
-    case DType::kInt64: return append(text, "{}", static_cast<const int64_t*>(data)[i]);
-    case DType::kUInt8: return append(text, "{}", static_cast<const uint8_t*>(data)[i]);
-    case DType::kUInt16: return append(text, "{}", static_cast<const uint16_t*>(data)[i]);
-    case DType::kUInt32: return append(text, "{}", static_cast<const uint32_t*>(data)[i]);
-    case DType::kUInt64: return append(text, "{}", static_cast<const uint64_t*>(data)[i]);
+    case DType::kInt8:
+      return append(text, "{}", static_cast<const int8_t*>(data)[i]);
+    case DType::kInt16:
+      return append(text, "{}", static_cast<const int16_t*>(data)[i]);
+    case DType::kInt32:
+      return append(text, "{}", static_cast<const int32_t*>(data)[i]);
+    case DType::kInt64:
+      return append(text, "{}", static_cast<const int64_t*>(data)[i]);
+    case DType::kUInt8:
+      return append(text, "{}", static_cast<const uint8_t*>(data)[i]);
+    case DType::kUInt16:
+      return append(text, "{}", static_cast<const uint16_t*>(data)[i]);
+    case DType::kUInt32:
+      return append(text, "{}", static_cast<const uint32_t*>(data)[i]);
+    case DType::kUInt64:
+      return append(text, "{}", static_cast<const uint64_t*>(data)[i]);
     case DType::kBool:
       text += static_cast<const uint8_t*>(data)[i] != 0 ? "true" : "false";
       return;
-    case DType::kUndefined: return;
+    case DType::kUndefined:
+      return;
   }
 }
 

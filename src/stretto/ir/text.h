@@ -16,14 +16,14 @@ struct TextOptions {
   int64_t max_constant_elements = std::numeric_limits<int64_t>::max();
 };
 
-// One line per input, constant, node and list of outputs. Values that nothing makes are left out, and
-// so are the constants that infer() learnt of node outputs (short ones follow as a comment).
+// One line per input, constant, node and list of outputs. Values that nothing makes are left out,
+// and so are the constants that infer() learnt of node outputs (short ones follow as a comment).
 std::string to_text(const Graph& graph, const TextOptions& options = {});
 
-// The inverse: a graph that is infer()ed and verify()ed. Types and shapes of node outputs may be left
-// out; those given are checked against inference. Nodes stand in order: every value is made before it
-// is used. Throws InvalidArgument beginning with the line at fault ("line 3: ..."), or Unsupported
-// from inference.
+// The inverse: a graph that is infer()ed and verify()ed. Types and shapes of node outputs may be
+// left out; those given are checked against inference. Nodes stand in order: every value is made
+// before it is used. Throws InvalidArgument beginning with the line at fault ("line 3: ..."), or
+// Unsupported from inference.
 Graph parse_text(std::string_view text);
 
 // Elements that all the filled constants ("{0 ...}", "random(1)") of one text may have together: a

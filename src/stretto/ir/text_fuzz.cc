@@ -1,5 +1,5 @@
-// Any text is either a graph, which reads back from its own text, or an error that names the line or
-// the node. Seeds: tests/fuzz/text.
+// Any text is either a graph, which reads back from its own text, or an error that names the line
+// or the node. Seeds: tests/fuzz/text.
 #include <cstddef>
 #include <cstdint>
 

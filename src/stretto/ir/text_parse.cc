@@ -1,4 +1,4 @@
-// Tokens, then one function per construct of the grammar in docs/formats/text.md. Line breaks mean
+// One function per construct of the grammar in docs/formats/text.md. Line breaks mean
 // nothing: every statement shows where it ends.
 #include <charconv>
 #include <cstring>
@@ -7,103 +7,10 @@
 #include "stretto/base/error.h"
 #include "stretto/ir/operator.h"
 #include "stretto/ir/text.h"
+#include "stretto/ir/text_lexer.h"
 
 namespace stretto::ir {
 namespace {
-
-struct Token {
-  enum class Kind { kEnd, kWord, kQuoted, kMark } kind = Kind::kEnd;
-  std::string text;
-  int line = 1;
-};
-
-bool is_word_char(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
-         c == '.' || c == '/' || c == '-' || c == '+';
-}
-
-template <typename... Args>
-[[noreturn]] void fail(int line, fmt::format_string<Args...> format, Args&&... args) {
-  throw_invalid("line {}: {}", line, fmt::format(format, std::forward<Args>(args)...));
-}
-
-class Lexer {
- public:
-  explicit Lexer(std::string_view text) : text_(text) { advance(); }
-
-  const Token& peek() const { return token_; }
-  Token take() {
-    Token taken = std::move(token_);
-    advance();
-    return taken;
-  }
-
- private:
-  void skip_space() {
-    while (at_ < text_.size()) {
-      const char c = text_[at_];
-      if (c == '#') {
-        while (at_ < text_.size() && text_[at_] != '\n') ++at_;
-      } else if (c == ' ' || c == '\t' || c == '\r' || c == '\n') {
-        if (c == '\n') ++line_;
-        ++at_;
-      } else {
-        return;
-      }
-    }
-  }
-
-  void advance() {
-    skip_space();
-    token_ = {.line = line_};
-    if (at_ == text_.size()) return;
-    const char c = text_[at_];
-    if (c == '"') {
-      quoted();
-    } else if (is_word_char(c)) {
-      const size_t start = at_;
-      while (at_ < text_.size() && is_word_char(text_[at_])) ++at_;
-      token_.kind = Token::Kind::kWord;
-      token_.text = text_.substr(start, at_ - start);
-    } else {
-      token_.kind = Token::Kind::kMark;
-      token_.text = c;
-      ++at_;
-    }
-  }
-
-  void quoted() {
-    token_.kind = Token::Kind::kQuoted;
-    for (++at_; at_ < text_.size() && text_[at_] != '"'; ++at_) {
-      char c = text_[at_];
-      if (c == '\n') break;
-      if (c == '\\') c = escape();
-      token_.text += c;
-    }
-    if (at_ == text_.size() || text_[at_] != '"') fail(line_, "a quoted text does not end");
-    ++at_;
-  }
-
-  char escape() {
-    ++at_;
-    if (at_ < text_.size() && (text_[at_] == '"' || text_[at_] == '\\')) return text_[at_];
-    if (at_ + 2 < text_.size() && text_[at_] == 'x') {
-      unsigned byte = 0;
-      const char* digits = text_.data() + at_ + 1;
-      const auto [end, error] = std::from_chars(digits, digits + 2, byte, 16);
-      if (error == std::errc{} && end == digits + 2) {
-        at_ += 2;
-        return static_cast<char>(byte);
-      }
-    }
-    fail(line_, "expected \\\", \\\\ or \\x and two hexadecimal digits after a backslash");
-  }
-
-  std::string_view text_;
-  size_t at_ = 0;
-  int line_ = 1;
-  Token token_;
-};
 
 // One number from the whole of `text`; false when it is none or out of range.
 template <typename T>
@@ -118,7 +25,7 @@ class Parser {
   explicit Parser(std::string_view text) : lexer_(text) {}
 
   Graph parse() {
-    if (!take_word("graph")) fail(line(), "expected 'graph' and its name, got {}", shown());
+    if (!take_word("graph")) fail_at_line(line(), "expected 'graph' and its name, got {}", shown());
     graph_.name = name();
     while (lexer_.peek().kind != Token::Kind::kEnd) {
       if (take_word("input")) {
@@ -151,7 +58,8 @@ class Parser {
 
   std::string shown() const {
     const Token& token = lexer_.peek();
-    return token.kind == Token::Kind::kEnd ? "the end of the text" : fmt::format("'{}'", token.text);
+    return token.kind == Token::Kind::kEnd ? "the end of the text"
+                                           : fmt::format("'{}'", token.text);
   }
 
   bool at_word(std::string_view word) const {
@@ -171,21 +79,21 @@ class Parser {
     return true;
   }
   void expect(char mark) {
-    if (!take_mark(mark)) fail(line(), "expected '{}', got {}", mark, shown());
+    if (!take_mark(mark)) fail_at_line(line(), "expected '{}', got {}", mark, shown());
   }
 
   std::string name() {
     const Token& token = lexer_.peek();
     if (token.kind != Token::Kind::kWord && token.kind != Token::Kind::kQuoted) {
-      fail(line(), "expected a name, got {}", shown());
+      fail_at_line(line(), "expected a name, got {}", shown());
     }
-    if (token.text.empty()) fail(line(), "a name may not be empty");
+    if (token.text.empty()) fail_at_line(line(), "a name may not be empty");
     return lexer_.take().text;
   }
 
   ValueId define(const std::string& name, int at) {
     const auto id = static_cast<ValueId>(graph_.values.size());
-    if (!index_.try_emplace(name, id).second) fail(at, "{} is already defined", name);
+    if (!index_.try_emplace(name, id).second) fail_at_line(at, "{} is already defined", name);
     graph_.values.push_back({.name = name});
     return id;
   }
@@ -194,7 +102,7 @@ class Parser {
     const int at = line();
     const std::string wanted = name();
     const auto found = index_.find(wanted);
-    if (found == index_.end()) fail(at, "{} is used before it is made", wanted);
+    if (found == index_.end()) fail_at_line(at, "{} is used before it is made", wanted);
     return found->second;
   }
 
@@ -204,7 +112,7 @@ class Parser {
     try {
       return parse_dtype(wanted);
     } catch (const InvalidArgument& error) {
-      fail(at, "{}", error.what());
+      fail_at_line(at, "{}", error.what());
     }
   }
 
@@ -213,10 +121,10 @@ class Parser {
     Shape dims;
     expect('[');
     while (!at_mark(']')) {
-      if (at_mark('?')) fail(line(), "an open dimension: write a number instead of '?'");
+      if (at_mark('?')) fail_at_line(line(), "an open dimension: write a number instead of '?'");
       int64_t dim = 0;
       if (!read_number(lexer_.peek().text, dim) || dim < 0) {
-        fail(line(), "expected a dimension, got {}", shown());
+        fail_at_line(line(), "expected a dimension, got {}", shown());
       }
       dims.push_back(dim);
       lexer_.take();
@@ -226,7 +134,7 @@ class Parser {
     try {
       element_count(dims);
     } catch (const InvalidArgument& error) {
-      fail(at, "{}", error.what());
+      fail_at_line(at, "{}", error.what());
     }
     return dims;
   }
@@ -258,15 +166,17 @@ class Parser {
   void fill_allowed(int64_t count, int at) {
     filled_ += count;
     if (filled_ > kMaxFilledElements) {
-      fail(at, "filled constants may have {} elements altogether", kMaxFilledElements);
+      fail_at_line(at, "filled constants may have {} elements altogether", kMaxFilledElements);
     }
   }
 
   Tensor random(DType type, const Shape& dims, int at) {
-    if (!is_float(type)) fail(at, "random constants are floating point, not {}", dtype_name(type));
+    if (!is_float(type))
+      fail_at_line(at, "random constants are floating point, not {}", dtype_name(type));
     expect('(');
     uint64_t state = 0;
-    if (!read_number(lexer_.peek().text, state)) fail(line(), "expected a seed, got {}", shown());
+    if (!read_number(lexer_.peek().text, state))
+      fail_at_line(line(), "expected a seed, got {}", shown());
     lexer_.take();
     expect(')');
     fill_allowed(element_count(dims), at);
@@ -285,14 +195,15 @@ class Parser {
   Tensor tensor(DType type, const Shape& dims) {
     const int at = line();
     if (take_word("random")) return random(type, dims, at);
-    if (at_word("...")) fail(at, "the elements were left out of this text");
+    if (at_word("...")) fail_at_line(at, "the elements were left out of this text");
     expect('{');
     const int64_t count = element_count(dims);
     // Grown as elements are read: the text, not the shape, says how much memory is needed.
     std::vector<std::byte> data;
     int64_t given = 0;
     while (!at_mark('}')) {
-      if (given == count) fail(line(), "more elements than the {} of {}", count, shape_text(dims));
+      if (given == count)
+        fail_at_line(line(), "more elements than the {} of {}", count, shape_text(dims));
       element(type, data);
       ++given;
       if (!take_mark(',')) break;
@@ -300,7 +211,7 @@ class Parser {
     const bool splat = given == 1 && take_word("...");
     expect('}');
     if (!splat && given != count) {
-      fail(at, "{} elements for shape {}", given, shape_text(dims));
+      fail_at_line(at, "{} elements for shape {}", given, shape_text(dims));
     }
     if (splat) fill_allowed(count, at);
     Tensor out(type, dims);
@@ -308,7 +219,8 @@ class Parser {
     if (!splat) {
       if (!data.empty()) std::memcpy(to, data.data(), data.size());
     } else {
-      for (int64_t i = 0; i < count; ++i) std::memcpy(to + i * data.size(), data.data(), data.size());
+      for (int64_t i = 0; i < count; ++i)
+        std::memcpy(to + i * data.size(), data.data(), data.size());
     }
     return out;
   }
@@ -317,7 +229,7 @@ class Parser {
   void number_element(std::vector<std::byte>& data) {
     T value{};
     if (!read_number(lexer_.peek().text, value)) {
-      fail(line(), "expected {}, got {}", dtype_name(kDTypeOf<T>), shown());
+      fail_at_line(line(), "expected {}, got {}", dtype_name(kDTypeOf<T>), shown());
     }
     put(data, value);
   }
@@ -330,30 +242,52 @@ class Parser {
 
   void element(DType type, std::vector<std::byte>& data) {
     switch (type) {
-      case DType::kFloat32: number_element<float>(data); break;
-      case DType::kFloat64: number_element<double>(data); break;
+      case DType::kFloat32:
+        number_element<float>(data);
+        break;
+      case DType::kFloat64:
+        number_element<double>(data);
+        break;
       case DType::kFloat16:
       case DType::kBFloat16: {
         float value = 0;
-        if (!read_number(lexer_.peek().text, value)) fail(line(), "expected a number, got {}", shown());
+        if (!read_number(lexer_.peek().text, value))
+          fail_at_line(line(), "expected a number, got {}", shown());
         put(data, type == DType::kFloat16 ? float_to_half(value) : float_to_bfloat16(value));
         break;
       }
-      case DType::kInt8: number_element<int8_t>(data); break;
-      case DType::kInt16: number_element<int16_t>(data); break;
-      case DType::kInt32: number_element<int32_t>(data); break;
-      case DType::kInt64: number_element<int64_t>(data); break;
-      case DType::kUInt8: number_element<uint8_t>(data); break;
-      case DType::kUInt16: number_element<uint16_t>(data); break;
-      case DType::kUInt32: number_element<uint32_t>(data); break;
-      case DType::kUInt64: number_element<uint64_t>(data); break;
+      case DType::kInt8:
+        number_element<int8_t>(data);
+        break;
+      case DType::kInt16:
+        number_element<int16_t>(data);
+        break;
+      case DType::kInt32:
+        number_element<int32_t>(data);
+        break;
+      case DType::kInt64:
+        number_element<int64_t>(data);
+        break;
+      case DType::kUInt8:
+        number_element<uint8_t>(data);
+        break;
+      case DType::kUInt16:
+        number_element<uint16_t>(data);
+        break;
+      case DType::kUInt32:
+        number_element<uint32_t>(data);
+        break;
+      case DType::kUInt64:
+        number_element<uint64_t>(data);
+        break;
       case DType::kBool:
         if (!at_word("true") && !at_word("false")) {
-          fail(line(), "expected true or false, got {}", shown());
+          fail_at_line(line(), "expected true or false, got {}", shown());
         }
         put(data, static_cast<uint8_t>(at_word("true")));
         break;
-      case DType::kUndefined: fail(line(), "a constant needs a type");
+      case DType::kUndefined:
+        fail_at_line(line(), "a constant needs a type");
     }
     lexer_.take();
   }
@@ -363,12 +297,13 @@ class Parser {
     int64_t integer = 0;
     double real = 0;
     const std::string& text = lexer_.peek().text;
-    if (lexer_.peek().kind != Token::Kind::kWord) fail(line(), "expected a value, got {}", shown());
+    if (lexer_.peek().kind != Token::Kind::kWord)
+      fail_at_line(line(), "expected a value, got {}", shown());
     if (read_number(text, integer)) {
       lexer_.take();
       return integer;
     }
-    if (!read_number(text, real)) fail(line(), "expected a number, got {}", shown());
+    if (!read_number(text, real)) fail_at_line(line(), "expected a number, got {}", shown());
     lexer_.take();
     return real;
   }
@@ -419,9 +354,10 @@ class Parser {
     }
     expect(']');
     if (strings.empty() && reals.empty()) {
-      fail(at, "an empty list says what it holds: ints[], floats[] or strings[]");
+      fail_at_line(at, "an empty list says what it holds: ints[], floats[] or strings[]");
     }
-    if (!strings.empty() && !reals.empty()) fail(at, "a list holds strings or numbers, not both");
+    if (!strings.empty() && !reals.empty())
+      fail_at_line(at, "a list holds strings or numbers, not both");
     if (!strings.empty()) return strings;
     if (all_integers) return integers;
     return reals;
@@ -436,7 +372,7 @@ class Parser {
     expect('=');
     const std::string op = name();
     node.op = find_operator(op);
-    if (node.op == nullptr) fail(at, "there is no operator {}", op);
+    if (node.op == nullptr) fail_at_line(at, "there is no operator {}", op);
     expect('(');
     // Outputs are visible only from the next node on.
     while (!at_mark(')')) {
@@ -446,7 +382,8 @@ class Parser {
         const int use_line = line();
         const ValueId id = use();
         for (ValueId own : node.outputs) {
-          if (own == id) fail(use_line, "{} is used before it is made", graph_.value(id).name);
+          if (own == id)
+            fail_at_line(use_line, "{} is used before it is made", graph_.value(id).name);
         }
         node.inputs.push_back(id);
       }
@@ -458,7 +395,8 @@ class Parser {
         const int attribute_line = line();
         std::string key = name();
         expect('=');
-        if (node.attributes.has(key)) fail(attribute_line, "attribute {} stands twice", key);
+        if (node.attributes.has(key))
+          fail_at_line(attribute_line, "attribute {} stands twice", key);
         node.attributes.set(std::move(key), attribute());
         if (!take_mark(',')) break;
       }
@@ -490,12 +428,13 @@ class Parser {
     for (const Declared& declared : declared_) {
       const Value& value = graph_.value(declared.id);
       if (value.dtype != declared.dtype) {
-        fail(declared.line, "{} is declared {}, inference says {}", value.name,
-             dtype_name(declared.dtype), dtype_name(value.dtype));
+        fail_at_line(declared.line, "{} is declared {}, inference says {}", value.name,
+                     dtype_name(declared.dtype), dtype_name(value.dtype));
       }
       if (declared.shape && value.shape != declared.shape) {
-        fail(declared.line, "{} is declared {}, inference says {}", value.name,
-             shape_text(*declared.shape), value.shape ? shape_text(*value.shape) : "nothing");
+        fail_at_line(declared.line, "{} is declared {}, inference says {}", value.name,
+                     shape_text(*declared.shape),
+                     value.shape ? shape_text(*value.shape) : "nothing");
       }
     }
   }

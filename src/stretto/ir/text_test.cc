@@ -86,7 +86,8 @@ TEST(Text, ElidesLongConstants) {
 
 TEST(Text, FillsConstantsFromASeed) {
   const Graph g = parse_text(
-      "graph g constant a: float32[1000] = random(7) constant b: float32[1000] = random(8) output a, b");
+      "graph g constant a: float32[1000] = random(7) constant b: float32[1000] = random(8) output "
+      "a, b");
   const auto a = g.values[0].constant.values<float>(), b = g.values[1].constant.values<float>();
   double sum = 0;
   int same = 0;
@@ -120,8 +121,9 @@ TEST(Text, NamesTheLineAtFault) {
 TEST(Text, ShortTextsCannotAskForAllMemory) {
   EXPECT_NE(message_of("graph g constant c: int8[1000000000] = {0 ...}").find("altogether"),
             std::string::npos);
-  EXPECT_NE(message_of("graph g constant c: int8[1000000, 1000000, 1000000] = {0 ...}").find("2^40"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of("graph g constant c: int8[1000000, 1000000, 1000000] = {0 ...}").find("2^40"),
+      std::string::npos);
 }
 
 TEST(Text, RefusesEveryTruncation) {

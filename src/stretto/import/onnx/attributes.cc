@@ -28,15 +28,32 @@ Values read_values(const Source& source, std::string_view message) {
   Fields fields(source, message, "attribute");
   while (fields.next()) {
     switch (fields.tag()) {
-      case attribute_field::kInt: values.integer = fields.integer(); break;
-      case attribute_field::kFloat: values.real = fields.real(); break;
-      case attribute_field::kString: values.text = fields.bytes(); break;
-      case attribute_field::kInts: fields.integers(values.integers); break;
-      case attribute_field::kFloats: fields.reals(values.reals); break;
-      case attribute_field::kStrings: values.texts.emplace_back(fields.bytes()); break;
-      case attribute_field::kTensor: values.tensor = fields.bytes(); break;
-      case attribute_field::kGraph: values.graph = fields.bytes(); break;
-      default: fields.skip();
+      case attribute_field::kInt:
+        values.integer = fields.integer();
+        break;
+      case attribute_field::kFloat:
+        values.real = fields.real();
+        break;
+      case attribute_field::kString:
+        values.text = fields.bytes();
+        break;
+      case attribute_field::kInts:
+        fields.integers(values.integers);
+        break;
+      case attribute_field::kFloats:
+        fields.reals(values.reals);
+        break;
+      case attribute_field::kStrings:
+        values.texts.emplace_back(fields.bytes());
+        break;
+      case attribute_field::kTensor:
+        values.tensor = fields.bytes();
+        break;
+      case attribute_field::kGraph:
+        values.graph = fields.bytes();
+        break;
+      default:
+        fields.skip();
     }
   }
   return values;
@@ -58,12 +75,24 @@ NodeAttributes read_attributes(const Source& source, const WireNode& node,
     Values values = read_values(source, attribute->body);
     std::string name(named.name);
     switch (attribute->type) {
-      case AttributeType::kInt: attributes.plain.set(std::move(name), values.integer); break;
-      case AttributeType::kFloat: attributes.plain.set(std::move(name), values.real); break;
-      case AttributeType::kString: attributes.plain.set(std::move(name), std::move(values.text)); break;
-      case AttributeType::kInts: attributes.plain.set(std::move(name), std::move(values.integers)); break;
-      case AttributeType::kFloats: attributes.plain.set(std::move(name), std::move(values.reals)); break;
-      case AttributeType::kStrings: attributes.plain.set(std::move(name), std::move(values.texts)); break;
+      case AttributeType::kInt:
+        attributes.plain.set(std::move(name), values.integer);
+        break;
+      case AttributeType::kFloat:
+        attributes.plain.set(std::move(name), values.real);
+        break;
+      case AttributeType::kString:
+        attributes.plain.set(std::move(name), std::move(values.text));
+        break;
+      case AttributeType::kInts:
+        attributes.plain.set(std::move(name), std::move(values.integers));
+        break;
+      case AttributeType::kFloats:
+        attributes.plain.set(std::move(name), std::move(values.reals));
+        break;
+      case AttributeType::kStrings:
+        attributes.plain.set(std::move(name), std::move(values.texts));
+        break;
       case AttributeType::kTensor:
         if (values.tensor.data() == nullptr) {
           source.fail(message.data(), "{} \"{}\": attribute {} has no tensor", node.op, node.name,
@@ -84,9 +113,9 @@ NodeAttributes read_attributes(const Source& source, const WireNode& node,
       case AttributeType::kSparseTensors:
       case AttributeType::kTypeProto:
       case AttributeType::kTypeProtos:
-        throw_unsupported("{}: {} \"{}\": attribute {} holds {}, which is not supported", source.name,
-                          node.op, node.name, named.name,
-                          attribute->type == AttributeType::kTensors ? "a list of tensors"
+        throw_unsupported("{}: {} \"{}\": attribute {} holds {}, which is not supported",
+                          source.name, node.op, node.name, named.name,
+                          attribute->type == AttributeType::kTensors  ? "a list of tensors"
                           : attribute->type == AttributeType::kGraphs ? "a list of graphs"
                           : attribute->type == AttributeType::kTypeProto ||
                                   attribute->type == AttributeType::kTypeProtos
@@ -100,7 +129,8 @@ NodeAttributes read_attributes(const Source& source, const WireNode& node,
   return attributes;
 }
 
-AttributeScope resolve_attributes(const Source& source, const std::vector<std::string_view>& messages,
+AttributeScope resolve_attributes(const Source& source,
+                                  const std::vector<std::string_view>& messages,
                                   const AttributeScope* scope) {
   AttributeScope resolved;
   for (std::string_view message : messages) {

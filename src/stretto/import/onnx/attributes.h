@@ -18,12 +18,14 @@ struct NodeAttributes {
 };
 
 // All attributes of a node. References are looked up in `scope` (null outside functions); one that
-// the call does not give is left out. Throws FormatError, or Unsupported for kinds without meaning here.
+// the call does not give is left out. Throws FormatError, or Unsupported for kinds without meaning
+// here.
 NodeAttributes read_attributes(const Source& source, const WireNode& node,
                                const AttributeScope* scope, TensorReader& tensors);
 
 // The same attributes still unread, references resolved: what a called function sees.
-AttributeScope resolve_attributes(const Source& source, const std::vector<std::string_view>& messages,
+AttributeScope resolve_attributes(const Source& source,
+                                  const std::vector<std::string_view>& messages,
                                   const AttributeScope* scope);
 
 }  // namespace stretto::onnx

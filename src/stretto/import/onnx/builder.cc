@@ -38,7 +38,7 @@ void Builder::build(const ImportOptions& options, std::vector<std::string>& note
 
 ir::ValueId Builder::use(const Scope& scope, std::string_view name, const WireNode* node) const {
   const std::string user =
-      node == nullptr ? "the graph's outputs" : fmt::format("{} \"{}\"", node->op, node->name);
+      node == nullptr ? "the graph's output" : fmt::format("{} \"{}\"", node->op, node->name);
   const char* position = node == nullptr ? model_.graph->position : node->position;
   for (const Scope* at = &scope; at != nullptr; at = at->outer) {
     const auto found = at->names.find(name);
@@ -91,8 +91,8 @@ void Builder::add_node(Scope& scope, const WireNode& node) {
   if (node.op == "Constant") return add_constant(scope, node, attributes.plain);
   if (node.op == "If") return take_branch(scope, node, attributes);
   if (!attributes.graphs.empty()) {
-    throw_unsupported("{}: {} \"{}\": a graph as attribute {} is not supported", source_.name, node.op,
-                      node.name, attributes.graphs.begin()->first);
+    throw_unsupported("{}: {} \"{}\": a graph as attribute {} is not supported", source_.name,
+                      node.op, node.name, attributes.graphs.begin()->first);
   }
   add_operator(scope, node, std::move(attributes.plain));
 }
@@ -117,8 +117,9 @@ void Builder::add_operator(Scope& scope, const WireNode& node, ir::Attributes at
   std::vector<ir::ValueId> outputs;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const std::string_view name = node.outputs[i];
-    const auto dropped = std::find_if(pending.dropped_outputs.begin(), pending.dropped_outputs.end(),
-                                      [&](const auto& drop) { return drop.first == i; });
+    const auto dropped =
+        std::find_if(pending.dropped_outputs.begin(), pending.dropped_outputs.end(),
+                     [&](const auto& drop) { return drop.first == i; });
     if (name.empty()) {
       outputs.push_back(ir::kNone);
     } else if (dropped != pending.dropped_outputs.end()) {

@@ -29,11 +29,11 @@ class Builder {
  private:
   // What names mean in a graph, a branch or a function body.
   struct Scope {
-    const Scope* outer = nullptr;                  // of a branch, which sees the names around it
-    const AttributeScope* attributes = nullptr;    // of the enclosing function call
+    const Scope* outer = nullptr;                // of a branch, which sees the names around it
+    const AttributeScope* attributes = nullptr;  // of the enclosing function call
     int64_t opset = 0;
     int depth = 0;
-    std::string prefix;                            // of names of values and nodes
+    std::string prefix;  // of names of values and nodes
     std::unordered_map<std::string_view, ir::ValueId> names;
   };
 

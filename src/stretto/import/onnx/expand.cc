@@ -7,7 +7,8 @@ namespace stretto::onnx {
 namespace {
 
 // Calls that call further functions twice grow as 2^depth, so a file of a kilobyte could fill any
-// memory. Nodes, inputs and outputs made by expansion, and bytes of names and attributes read for it:
+// memory. Nodes, inputs and outputs made by expansion, and bytes of names and attributes read for
+// it:
 constexpr int64_t kMaxExpandedItems = 200'000;
 constexpr int64_t kMaxExpandedBytes = int64_t{256} << 20;
 constexpr int kMaxDepth = 64;
@@ -21,8 +22,8 @@ void Builder::charge(const Scope& scope, const WireNode& node) {
   for (std::string_view attribute : node.attributes) bytes += attribute.size();
   expanded_bytes_ += static_cast<int64_t>(bytes);
   if (expanded_items_ > kMaxExpandedItems || expanded_bytes_ > kMaxExpandedBytes) {
-    throw_unsupported("{}: expanding the model's functions makes more than {} nodes or {} MiB", source_.name,
-                      kMaxExpandedItems, kMaxExpandedBytes >> 20);
+    throw_unsupported("{}: expanding the model's functions makes more than {} nodes or {} MiB",
+                      source_.name, kMaxExpandedItems, kMaxExpandedBytes >> 20);
   }
 }
 
@@ -71,8 +72,10 @@ void Builder::take_branch(Scope& scope, const WireNode& node, const NodeAttribut
   const Tensor* condition =
       id != ir::kNone && emitter_.value(id).is_constant() ? &emitter_.value(id).constant : nullptr;
   if (condition == nullptr) {
-    throw_unsupported("{}: If \"{}\": its condition depends on the model's input values, which is not "
-                      "supported", source_.name, node.name);
+    throw_unsupported(
+        "{}: If \"{}\": its condition depends on the model's input values, which is not "
+        "supported",
+        source_.name, node.name);
   }
   if (condition->count() != 1 || condition->dtype() != DType::kBool) fail("expected one bool");
   const bool truth = condition->as_int64s()[0] != 0;

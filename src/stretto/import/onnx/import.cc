@@ -14,12 +14,16 @@ void check_opset(const Source& source, const WireModel& model, std::vector<std::
   // Versions 1 and 2 of the format knew one operator set only.
   const int64_t opset = model.opsets.empty() ? 1 : default_opset(model.opsets, kNewestOpset);
   if (opset < kOldestOpset) {
-    throw_unsupported("{}: opset {} is too old, {} is the oldest supported; convert it with ONNX's "
-                      "version converter or export it again", source.name, opset, kOldestOpset);
+    throw_unsupported(
+        "{}: opset {} is too old, {} is the oldest supported; convert it with ONNX's "
+        "version converter or export it again",
+        source.name, opset, kOldestOpset);
   }
   if (opset > kNewestOpset) {
-    notes.push_back(fmt::format("opset {} is newer than {}, the newest known: operators are read as "
-                                "in that one", opset, kNewestOpset));
+    notes.push_back(
+        fmt::format("opset {} is newer than {}, the newest known: operators are read as "
+                    "in that one",
+                    opset, kNewestOpset));
   }
 }
 

@@ -1,10 +1,10 @@
-// Reads ONNX models, opset 7 to the newest, with a reader of our own: the file is mapped, weights stay
-// in it where they are aligned, functions and constant branches are expanded, and older forms of
-// operators become the newest one.
+// Reads ONNX models, opset 7 to the newest, with a reader of our own: the file is mapped, weights
+// stay in it where they are aligned, functions and constant branches are expanded, and older forms
+// of operators become the newest one.
 //
-// Errors, always with the file's name: FormatError (broken file, with the byte), InvalidArgument (an
-// input whose shape is open; a node that contradicts its operator), Unsupported (operators and types
-// that Stretto lacks, all of them in one text).
+// Errors, always with the file's name: FormatError (broken file, with the byte), InvalidArgument
+// (an input whose shape is open; a node that contradicts its operator), Unsupported (operators and
+// types that Stretto lacks, all of them in one text).
 #pragma once
 
 #include <cstddef>

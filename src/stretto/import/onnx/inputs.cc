@@ -34,7 +34,10 @@ std::string text(const std::vector<WireDimension>& shape) {
 std::string example(const std::vector<WireDimension>& shape) {
   Shape out;
   for (size_t i = 0; i < shape.size(); ++i) {
-    out.push_back(!is_open(shape[i]) ? *shape[i].value : i == 0 ? 1 : shape.size() == 4 ? 224 : 128);
+    out.push_back(!is_open(shape[i])  ? *shape[i].value
+                  : i == 0            ? 1
+                  : shape.size() == 4 ? 224
+                                      : 128);
   }
   return shape_text(out);
 }
@@ -44,12 +47,13 @@ void bind(const Source& source, std::string_view input, std::string_view symbol,
   if (symbol.empty()) return;
   const auto [at, fresh] = symbols.try_emplace(symbol, value);
   if (!fresh && at->second != value) {
-    throw_invalid("{}: input {}: dimension {} is {} here and {} in another input", source.name, input,
-                  symbol, value, at->second);
+    throw_invalid("{}: input {}: dimension {} is {} here and {} in another input", source.name,
+                  input, symbol, value, at->second);
   }
 }
 
-void check_given(const Source& source, const WireInput& input, const Shape& given, Symbols& symbols) {
+void check_given(const Source& source, const WireInput& input, const Shape& given,
+                 Symbols& symbols) {
   if (!input.shape) return;
   const auto& shape = *input.shape;
   bool fits = given.size() == shape.size();
@@ -68,8 +72,9 @@ void check_given(const Source& source, const WireInput& input, const Shape& give
 Shape close(const Source& source, const WireInput& input, Symbols& symbols,
             std::vector<std::string>& notes) {
   if (!input.shape) {
-    throw_invalid("{}: input {} has no shape in the file; give it one, as in --shape {}=1x3x224x224",
-                  source.name, input.name, input.name);
+    throw_invalid(
+        "{}: input {} has no shape in the file; give it one, as in --shape {}=1x3x224x224",
+        source.name, input.name, input.name);
   }
   Shape shape;
   for (size_t i = 0; i < input.shape->size(); ++i) {
@@ -82,12 +87,13 @@ Shape close(const Source& source, const WireInput& input, Symbols& symbols,
     } else if (i == 0) {
       shape.push_back(1);
       if (!dimension.symbol.empty()) symbols.emplace(dimension.symbol, 1);
-      notes.push_back(fmt::format("input {} is {}: a batch of 1 was assumed", input.name,
-                                  text(*input.shape)));
+      notes.push_back(
+          fmt::format("input {} is {}: a batch of 1 was assumed", input.name, text(*input.shape)));
     } else {
-      throw_invalid("{}: input {} is {}, which leaves dimension {} open; give it a shape, as in "
-                    "--shape {}={}", source.name, input.name, text(*input.shape), i, input.name,
-                    example(*input.shape));
+      throw_invalid(
+          "{}: input {} is {}, which leaves dimension {} open; give it a shape, as in "
+          "--shape {}={}",
+          source.name, input.name, text(*input.shape), i, input.name, example(*input.shape));
     }
   }
   return shape;
@@ -96,8 +102,10 @@ Shape close(const Source& source, const WireInput& input, Symbols& symbols,
 void check_declared(const Source& source, const WireInput& input) {
   if (input.name.empty()) source.fail(input.position, "an input has no name");
   if (!input.is_tensor) {
-    throw_unsupported("{}: input {} is no tensor; sequences, maps and optional values are not "
-                      "supported", source.name, input.name);
+    throw_unsupported(
+        "{}: input {} is no tensor; sequences, maps and optional values are not "
+        "supported",
+        source.name, input.name);
   }
   if (!input.shape) return;
   if (input.shape->size() > kMaxRank) {

@@ -1,5 +1,5 @@
-// Any bytes are either a model or one of the importer's own errors. What imports must survive its text
-// form. Seeds: tests/fuzz/onnx.
+// Any bytes are either a model or one of the importer's own errors. What imports must survive its
+// text form. Seeds: tests/fuzz/onnx.
 #include <cstddef>
 #include <cstdint>
 

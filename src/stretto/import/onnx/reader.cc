@@ -17,14 +17,29 @@ WireNode read_node(const Source& source, std::string_view message) {
   Fields fields(source, message, "node");
   while (fields.next()) {
     switch (fields.tag()) {
-      case node_field::kInput: node.inputs.push_back(fields.bytes()); break;
-      case node_field::kOutput: node.outputs.push_back(fields.bytes()); break;
-      case node_field::kName: node.name = fields.bytes(); break;
-      case node_field::kOpType: node.op = fields.bytes(); break;
-      case node_field::kDomain: node.domain = standard_domain(fields.bytes()); break;
-      case node_field::kOverload: node.overload = fields.bytes(); break;
-      case node_field::kAttribute: node.attributes.push_back(fields.bytes()); break;
-      default: fields.skip();
+      case node_field::kInput:
+        node.inputs.push_back(fields.text());
+        break;
+      case node_field::kOutput:
+        node.outputs.push_back(fields.text());
+        break;
+      case node_field::kName:
+        node.name = fields.text();
+        break;
+      case node_field::kOpType:
+        node.op = fields.text();
+        break;
+      case node_field::kDomain:
+        node.domain = standard_domain(fields.text());
+        break;
+      case node_field::kOverload:
+        node.overload = fields.text();
+        break;
+      case node_field::kAttribute:
+        node.attributes.push_back(fields.bytes());
+        break;
+      default:
+        fields.skip();
     }
   }
   if (node.op.empty()) source.fail(message.data(), "node \"{}\" has no operator", node.name);
@@ -37,9 +52,14 @@ void read_opset(const Source& source, std::string_view message, Opsets& opsets) 
   Fields fields(source, message, "opset import");
   while (fields.next()) {
     switch (fields.tag()) {
-      case opset_field::kDomain: domain = standard_domain(fields.bytes()); break;
-      case opset_field::kVersion: version = fields.integer(); break;
-      default: fields.skip();
+      case opset_field::kDomain:
+        domain = standard_domain(fields.text());
+        break;
+      case opset_field::kVersion:
+        version = fields.integer();
+        break;
+      default:
+        fields.skip();
     }
   }
   opsets[domain] = version;
@@ -50,9 +70,14 @@ WireDimension read_dimension(const Source& source, std::string_view message) {
   Fields fields(source, message, "dimension");
   while (fields.next()) {
     switch (fields.tag()) {
-      case dimension_field::kValue: dimension.value = fields.integer(); break;
-      case dimension_field::kParam: dimension.symbol = fields.bytes(); break;
-      default: fields.skip();
+      case dimension_field::kValue:
+        dimension.value = fields.integer();
+        break;
+      case dimension_field::kParam:
+        dimension.symbol = fields.text();
+        break;
+      default:
+        fields.skip();
     }
   }
   return dimension;
@@ -63,7 +88,9 @@ void read_tensor_type(const Source& source, std::string_view message, WireInput&
   Fields fields(source, message, "tensor type");
   while (fields.next()) {
     switch (fields.tag()) {
-      case tensor_type_field::kElemType: input.type = static_cast<DataType>(fields.integer()); break;
+      case tensor_type_field::kElemType:
+        input.type = static_cast<DataType>(fields.integer());
+        break;
       case tensor_type_field::kShape: {
         input.shape.emplace();
         Fields shape(source, fields.bytes(), "shape");
@@ -76,7 +103,8 @@ void read_tensor_type(const Source& source, std::string_view message, WireInput&
         }
         break;
       }
-      default: fields.skip();
+      default:
+        fields.skip();
     }
   }
 }
@@ -87,7 +115,7 @@ WireInput read_input(const Source& source, std::string_view message) {
   Fields fields(source, message, "input");
   while (fields.next()) {
     if (fields.tag() == value_info_field::kName) {
-      input.name = fields.bytes();
+      input.name = fields.text();
     } else if (fields.tag() == value_info_field::kType) {
       Fields type(source, fields.bytes(), "type");
       while (type.next()) {
@@ -110,7 +138,7 @@ std::string_view read_name(const Source& source, std::string_view message, uint3
   Fields fields(source, message, what);
   while (fields.next()) {
     if (fields.tag() == tag) {
-      name = fields.bytes();
+      name = fields.text();
     } else {
       fields.skip();
     }
@@ -179,17 +207,32 @@ WireFunction read_function(const Source& source, std::string_view message) {
   Fields fields(source, message, "function");
   while (fields.next()) {
     switch (fields.tag()) {
-      case function_field::kName: function.name = fields.bytes(); break;
-      case function_field::kDomain: function.domain = standard_domain(fields.bytes()); break;
-      case function_field::kOverload: function.overload = fields.bytes(); break;
-      case function_field::kInput: function.inputs.push_back(fields.bytes()); break;
-      case function_field::kOutput: function.outputs.push_back(fields.bytes()); break;
-      case function_field::kNode: function.nodes.push_back(read_node(source, fields.bytes())); break;
-      case function_field::kOpsetImport: read_opset(source, fields.bytes(), function.opsets); break;
+      case function_field::kName:
+        function.name = fields.text();
+        break;
+      case function_field::kDomain:
+        function.domain = standard_domain(fields.text());
+        break;
+      case function_field::kOverload:
+        function.overload = fields.text();
+        break;
+      case function_field::kInput:
+        function.inputs.push_back(fields.text());
+        break;
+      case function_field::kOutput:
+        function.outputs.push_back(fields.text());
+        break;
+      case function_field::kNode:
+        function.nodes.push_back(read_node(source, fields.bytes()));
+        break;
+      case function_field::kOpsetImport:
+        read_opset(source, fields.bytes(), function.opsets);
+        break;
       case function_field::kAttributeProto:
         function.attribute_defaults.push_back(fields.bytes());
         break;
-      default: fields.skip();
+      default:
+        fields.skip();
     }
   }
   sort_nodes(source, function.nodes);
@@ -204,9 +247,15 @@ WireGraph read_graph(const Source& source, std::string_view message) {
   Fields fields(source, message, "graph");
   while (fields.next()) {
     switch (fields.tag()) {
-      case graph_field::kNode: graph.nodes.push_back(read_node(source, fields.bytes())); break;
-      case graph_field::kName: graph.name = fields.bytes(); break;
-      case graph_field::kInput: graph.inputs.push_back(read_input(source, fields.bytes())); break;
+      case graph_field::kNode:
+        graph.nodes.push_back(read_node(source, fields.bytes()));
+        break;
+      case graph_field::kName:
+        graph.name = fields.text();
+        break;
+      case graph_field::kInput:
+        graph.inputs.push_back(read_input(source, fields.bytes()));
+        break;
       case graph_field::kOutput:
         graph.outputs.push_back(
             read_name(source, fields.bytes(), value_info_field::kName, "output"));
@@ -221,7 +270,8 @@ WireGraph read_graph(const Source& source, std::string_view message) {
         graph.has_sparse_initializers = true;
         fields.skip();
         break;
-      default: fields.skip();
+      default:
+        fields.skip();
     }
   }
   sort_nodes(source, graph.nodes);
@@ -235,20 +285,41 @@ WireAttribute read_attribute(const Source& source, std::string_view message) {
   Fields fields(source, message, "attribute");
   while (fields.next()) {
     switch (fields.tag()) {
-      case attribute_field::kName: attribute.name = fields.bytes(); continue;
-      case attribute_field::kRefAttrName: attribute.reference = fields.bytes(); continue;
+      case attribute_field::kName:
+        attribute.name = fields.text();
+        continue;
+      case attribute_field::kRefAttrName:
+        attribute.reference = fields.text();
+        continue;
       case attribute_field::kType:
         attribute.type = static_cast<AttributeType>(fields.integer());
         continue;
-      case attribute_field::kFloat: guess = AttributeType::kFloat; break;
-      case attribute_field::kInt: guess = AttributeType::kInt; break;
-      case attribute_field::kString: guess = AttributeType::kString; break;
-      case attribute_field::kTensor: guess = AttributeType::kTensor; break;
-      case attribute_field::kGraph: guess = AttributeType::kGraph; break;
-      case attribute_field::kFloats: guess = AttributeType::kFloats; break;
-      case attribute_field::kInts: guess = AttributeType::kInts; break;
-      case attribute_field::kStrings: guess = AttributeType::kStrings; break;
-      default: break;
+      case attribute_field::kFloat:
+        guess = AttributeType::kFloat;
+        break;
+      case attribute_field::kInt:
+        guess = AttributeType::kInt;
+        break;
+      case attribute_field::kString:
+        guess = AttributeType::kString;
+        break;
+      case attribute_field::kTensor:
+        guess = AttributeType::kTensor;
+        break;
+      case attribute_field::kGraph:
+        guess = AttributeType::kGraph;
+        break;
+      case attribute_field::kFloats:
+        guess = AttributeType::kFloats;
+        break;
+      case attribute_field::kInts:
+        guess = AttributeType::kInts;
+        break;
+      case attribute_field::kStrings:
+        guess = AttributeType::kStrings;
+        break;
+      default:
+        break;
     }
     fields.skip();
   }
@@ -263,10 +334,18 @@ WireModel read_model(const Source& source) {
   Fields fields(source, source.bytes, "model (is this an ONNX file?)");
   while (fields.next()) {
     switch (fields.tag()) {
-      case model_field::kIrVersion: model.ir_version = fields.integer(); break;
-      case model_field::kProducerName: model.producer_name = fields.bytes(); break;
-      case model_field::kProducerVersion: model.producer_version = fields.bytes(); break;
-      case model_field::kOpsetImport: read_opset(source, fields.bytes(), model.opsets); break;
+      case model_field::kIrVersion:
+        model.ir_version = fields.integer();
+        break;
+      case model_field::kProducerName:
+        model.producer_name = fields.text();
+        break;
+      case model_field::kProducerVersion:
+        model.producer_version = fields.text();
+        break;
+      case model_field::kOpsetImport:
+        read_opset(source, fields.bytes(), model.opsets);
+        break;
       case model_field::kGraph:
         if (model.graph) source.fail(fields.position(), "a second graph; a model has one");
         model.graph = read_graph(source, fields.bytes());
@@ -278,7 +357,8 @@ WireModel read_model(const Source& source) {
         model.has_training_info = true;
         fields.skip();
         break;
-      default: fields.skip();
+      default:
+        fields.skip();
     }
   }
   if (!model.graph) source.fail(source.bytes.data(), "no graph found: this is not an ONNX model");

@@ -14,9 +14,10 @@ namespace stretto::onnx {
 
 struct WireAttribute {
   std::string_view name;
-  std::string_view reference;  // name of the enclosing function's attribute; empty: the value is here
+  std::string_view
+      reference;  // name of the enclosing function's attribute; empty: the value is here
   AttributeType type = AttributeType::kUndefined;
-  std::string_view body;       // the AttributeProto
+  std::string_view body;  // the AttributeProto
 };
 
 struct WireNode {

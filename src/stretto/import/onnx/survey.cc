@@ -60,9 +60,8 @@ class Survey {
       if (const WireFunction* function = functions_.find(node)) {
         if (seen_.insert(function).second) waiting_.push_back(function);
       } else if (!is_supported(node, opset)) {
-        const std::string name = node.domain.empty()
-                                     ? std::string(node.op)
-                                     : fmt::format("{}.{}", node.domain, node.op);
+        const std::string name =
+            node.domain.empty() ? std::string(node.op) : fmt::format("{}.{}", node.domain, node.op);
         Missing& missing = missing_[name];
         if (missing.count++ == 0) {
           const std::string_view output = node.outputs.empty() ? "" : node.outputs[0];
@@ -103,11 +102,13 @@ const WireFunction* FunctionIndex::find(const WireNode& node) const {
 
 void check_operators(const Source& source, const std::vector<WireNode>& nodes, const Opsets& opsets,
                      const FunctionIndex& functions) {
-  const MissingByOperator missing = Survey(functions).run(nodes, default_opset(opsets, kNewestOpset));
+  const MissingByOperator missing =
+      Survey(functions).run(nodes, default_opset(opsets, kNewestOpset));
   if (missing.empty()) return;
-  std::string text = missing.size() == 1
-                         ? fmt::format("{}: an operator is not supported:", source.name)
-                         : fmt::format("{}: {} operators are not supported:", source.name, missing.size());
+  std::string text =
+      missing.size() == 1
+          ? fmt::format("{}: an operator is not supported:", source.name)
+          : fmt::format("{}: {} operators are not supported:", source.name, missing.size());
   for (const auto& [name, found] : missing) {
     text += fmt::format("\n  {} ({} {}, first {})", name, found.count,
                         found.count == 1 ? "node" : "nodes", found.first);

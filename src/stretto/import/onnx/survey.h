@@ -1,5 +1,5 @@
-// Looks at every operator of a model before anything is built, so that one error can name all that is
-// missing.
+// Looks at every operator of a model before anything is built, so that one error can name all that
+// is missing.
 #pragma once
 
 #include <map>
@@ -23,9 +23,9 @@ class FunctionIndex {
       functions_;
 };
 
-// Throws Unsupported with a line for each operator that is neither supported nor a function: how many
-// nodes, the first one's name, and why where that helps. Bodies of called functions count once;
-// branches of `If` are looked at when one of them is taken.
+// Throws Unsupported with a line for each operator that is neither supported nor a function: how
+// many nodes, the first one's name, and why where that helps. Bodies of called functions count
+// once; branches of `If` are looked at when one of them is taken.
 void check_operators(const Source& source, const std::vector<WireNode>& nodes, const Opsets& opsets,
                      const FunctionIndex& functions);
 

@@ -17,9 +17,9 @@ constexpr size_t kMaxRank = 64;
 
 struct TypeRow {
   DataType type;
-  DType dtype;               // kUndefined: no such tensors here
+  DType dtype;  // kUndefined: no such tensors here
   std::string_view name;
-  uint32_t field = 0;        // where the values stand when they are not raw
+  uint32_t field = 0;  // where the values stand when they are not raw
 };
 
 constexpr TypeRow kTypes[] = {
@@ -68,16 +68,25 @@ bool store_as(int64_t value, char* to) {
 // False when the value is out of the type's range.
 bool store(DType dtype, int64_t value, char* to) {
   switch (dtype) {
-    case DType::kInt8: return store_as<int8_t>(value, to);
-    case DType::kInt16: return store_as<int16_t>(value, to);
-    case DType::kInt32: return store_as<int32_t>(value, to);
-    case DType::kUInt8: return store_as<uint8_t>(value, to);
+    case DType::kInt8:
+      return store_as<int8_t>(value, to);
+    case DType::kInt16:
+      return store_as<int16_t>(value, to);
+    case DType::kInt32:
+      return store_as<int32_t>(value, to);
+    case DType::kUInt8:
+      return store_as<uint8_t>(value, to);
     case DType::kUInt16:
     case DType::kFloat16:
-    case DType::kBFloat16: return store_as<uint16_t>(value, to);  // half types: their bits
-    case DType::kUInt32: return store_as<uint32_t>(value, to);
-    case DType::kBool: return store_as<uint8_t>(value != 0, to);
-    default: std::memcpy(to, &value, sizeof value); return true;
+    case DType::kBFloat16:
+      return store_as<uint16_t>(value, to);  // half types: their bits
+    case DType::kUInt32:
+      return store_as<uint32_t>(value, to);
+    case DType::kBool:
+      return store_as<uint8_t>(value != 0, to);
+    default:
+      std::memcpy(to, &value, sizeof value);
+      return true;
   }
 }
 
@@ -115,11 +124,21 @@ Tensor TensorReader::read(std::string_view message) {
   Fields fields(source_, message, "tensor");
   while (fields.next()) {
     switch (fields.tag()) {
-      case tensor_field::kName: parts.name = fields.bytes(); break;
-      case tensor_field::kDims: fields.integers(parts.dims); break;
-      case tensor_field::kDataType: type = fields.integer(); break;
-      case tensor_field::kRawData: parts.raw = fields.bytes(); break;
-      case tensor_field::kDataLocation: parts.location = fields.integer(); break;
+      case tensor_field::kName:
+        parts.name = fields.text();
+        break;
+      case tensor_field::kDims:
+        fields.integers(parts.dims);
+        break;
+      case tensor_field::kDataType:
+        type = fields.integer();
+        break;
+      case tensor_field::kRawData:
+        parts.raw = fields.bytes();
+        break;
+      case tensor_field::kDataLocation:
+        parts.location = fields.integer();
+        break;
       case tensor_field::kSegment:
         segment = true;
         fields.skip();
@@ -129,16 +148,17 @@ Tensor TensorReader::read(std::string_view message) {
         Fields pair(source_, fields.bytes(), "external data");
         while (pair.next()) {
           if (pair.tag() == entry_field::kKey) {
-            entry.first = pair.bytes();
+            entry.first = pair.text();
           } else if (pair.tag() == entry_field::kValue) {
-            entry.second = pair.bytes();
+            entry.second = pair.text();
           } else {
             pair.skip();
           }
         }
         break;
       }
-      default: fields.skip();
+      default:
+        fields.skip();
     }
   }
   const DType dtype =
@@ -255,9 +275,10 @@ std::shared_ptr<const MappedFile> TensorReader::open_external(const Parts& parts
     source_.fail(parts.message.data(), "{}: external data in '{}' {}", parts.what(), location, why);
   };
   if (folder_.empty()) refuse("cannot be read: the model was given as bytes, without a folder");
-  if (location.empty() || location.find('\0') != std::string_view::npos) refuse("names no file");
+  if (location.empty()) refuse("names no file");
   const fs::path relative(location);
-  if (relative.is_absolute() || std::find(relative.begin(), relative.end(), "..") != relative.end()) {
+  if (relative.is_absolute() ||
+      std::find(relative.begin(), relative.end(), "..") != relative.end()) {
     refuse("would lie outside the model's folder");
   }
   const std::string key(location);

@@ -18,8 +18,8 @@ namespace stretto::onnx {
 // does not know) beginning with `what`.
 DType element_type(const Source& source, DataType type, std::string_view what, const char* at);
 
-// Reads the tensors of one model. Data stays where it is when `owner` keeps the source alive and the
-// elements are aligned; otherwise it is copied. One message read twice gives the same tensor.
+// Reads the tensors of one model. Data stays where it is when `owner` keeps the source alive and
+// the elements are aligned; otherwise it is copied. One message read twice gives the same tensor.
 class TensorReader {
  public:
   // External data may lie in `folder` and below, nowhere else; empty: there is none.
@@ -32,7 +32,8 @@ class TensorReader {
  private:
   struct Parts;
   Tensor make(const Parts& parts);
-  Tensor from_raw(const Parts& parts, std::string_view raw, const std::shared_ptr<const void>& owner);
+  Tensor from_raw(const Parts& parts, std::string_view raw,
+                  const std::shared_ptr<const void>& owner);
   Tensor from_typed(const Parts& parts);
   Tensor from_external(const Parts& parts);
   std::shared_ptr<const MappedFile> open_external(const Parts& parts, std::string_view location);

@@ -58,9 +58,9 @@ constexpr IgnoredAttribute kIgnored[] = {
     {"Cast", "saturate"},
     {"CastLike", "round_mode"},
     {"CastLike", "saturate"},
-    {"GroupNormalization", "stash_type"},     // the precision of sums, which is never below float32
+    {"GroupNormalization", "stash_type"},  // the precision of sums, which is never below float32
     {"LayerNormalization", "stash_type"},
-    {"MaxPool", "storage_order"},             // of the second output
+    {"MaxPool", "storage_order"},  // of the second output
     {"Range", "stash_type"},
     {"RMSNormalization", "stash_type"},
 };
@@ -77,7 +77,8 @@ void drop_meaningless(PendingNode& node) {
   }
   const bool variadic = !row->outputs.empty() && row->outputs.back().arity == ir::Arity::kVariadic;
   for (size_t i = row->outputs.size(); !variadic && i < node.output_count; ++i) {
-    node.dropped_outputs.emplace_back(i, fmt::format("output {} of {} is not supported", i, node.op));
+    node.dropped_outputs.emplace_back(i,
+                                      fmt::format("output {} of {} is not supported", i, node.op));
   }
 }
 
@@ -125,7 +126,8 @@ ir::ValueId PendingNode::emit(std::string_view emitted, std::vector<ir::ValueId>
                               ir::Attributes emitted_attributes) {
   const std::string label = fmt::format("{}/{}", name, emitted);
   const ir::ValueId output = emitter.add_value(label);
-  emitter.add_node(emitted, std::move(emitted_inputs), {output}, std::move(emitted_attributes), label);
+  emitter.add_node(emitted, std::move(emitted_inputs), {output}, std::move(emitted_attributes),
+                   label);
   return output;
 }
 

@@ -1,5 +1,5 @@
-// From the form an operator had in some opset to its newest form, which is the only one that the graph
-// knows.
+// From the form an operator had in some opset to its newest form, which is the only one that the
+// graph knows.
 #pragma once
 
 #include <span>
@@ -12,12 +12,12 @@
 
 namespace stretto::onnx {
 
-// A node on its way into the graph. Upgrades change it in place and may emit nodes and constants that
-// come before it.
+// A node on its way into the graph. Upgrades change it in place and may emit nodes and constants
+// that come before it.
 struct PendingNode {
   Emitter& emitter;
   const Source& source;
-  int64_t opset = 0;             // that the node was written for
+  int64_t opset = 0;  // that the node was written for
   std::string op, name;
   std::vector<ir::ValueId> inputs;
   size_t output_count = 0;
@@ -26,20 +26,21 @@ struct PendingNode {
   std::vector<std::pair<size_t, std::string>> dropped_outputs;
 
   bool has_input(size_t i) const { return i < inputs.size() && inputs[i] != ir::kNone; }
-  const Shape* shape(size_t i) const;       // null when absent or unknown
-  const Tensor* constant(size_t i) const;   // null when absent or not known
+  const Shape* shape(size_t i) const;      // null when absent or unknown
+  const Tensor* constant(size_t i) const;  // null when absent or not known
   void set_input(size_t i, ir::ValueId id);
   ir::ValueId add_constant(std::string_view what, Tensor tensor);
   // A node before this one; its only output.
-  ir::ValueId emit(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes = {});
+  ir::ValueId emit(std::string_view op, std::vector<ir::ValueId> inputs,
+                   ir::Attributes attributes = {});
   [[noreturn]] void unsupported(std::string_view why) const;
 };
 
 struct UpgradeRow {
   std::string_view op;
-  int64_t until_opset;           // nodes of older opsets are upgraded; kAlways: all of them
+  int64_t until_opset;  // nodes of older opsets are upgraded; kAlways: all of them
   void (*apply)(PendingNode&);
-  std::string_view becomes = {}; // the operator it turns into, when that is another
+  std::string_view becomes = {};  // the operator it turns into, when that is another
 };
 
 constexpr int64_t kAlways = INT64_MAX;
@@ -50,8 +51,8 @@ std::span<const UpgradeRow> upgrade_rows();
 // The operator that `op` of the default domain ends up as: itself unless a row renames it.
 std::string_view upgraded_name(std::string_view op, int64_t opset);
 
-// Applies the rows that fit, then takes away the attributes that mean nothing when a model is only run
-// and the outputs that only training needs.
+// Applies the rows that fit, then takes away the attributes that mean nothing when a model is only
+// run and the outputs that only training needs.
 void upgrade(PendingNode& node);
 
 }  // namespace stretto::onnx

@@ -20,12 +20,12 @@ void scatter(PendingNode& node);
 void upsample(PendingNode& node);
 
 // Meanings that changed.
-void batch_normalization(PendingNode& node);   // training forms are refused
-void cast(PendingNode& node);                  // the type by name
-void group_normalization(PendingNode& node);   // scale and bias per group -> per channel
-void prelu_slope(PendingNode& node);           // one slope per channel without trailing axes
-void resize_empty_inputs(PendingNode& node);   // empty tensors that mean "absent"
-void softmax_of_matrix(PendingNode& node);     // over all axes from `axis` on
-void split_count(PendingNode& node);           // equal parts, counted by the outputs
+void batch_normalization(PendingNode& node);  // training forms are refused
+void cast(PendingNode& node);                 // the type by name
+void group_normalization(PendingNode& node);  // scale and bias per group -> per channel
+void prelu_slope(PendingNode& node);          // one slope per channel without trailing axes
+void resize_empty_inputs(PendingNode& node);  // empty tensors that mean "absent"
+void softmax_of_matrix(PendingNode& node);    // over all axes from `axis` on
+void split_count(PendingNode& node);          // equal parts, counted by the outputs
 
 }  // namespace stretto::onnx

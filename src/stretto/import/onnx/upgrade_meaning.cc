@@ -53,8 +53,9 @@ void upsample(PendingNode& node) {
     const std::vector<double> numbers = node.attributes.numbers("scales", {});
     const std::vector<float> scales(numbers.begin(), numbers.end());
     node.attributes.erase("scales");
-    node.set_input(1, node.add_constant("scales", Tensor::of<float>(
-                                                      {static_cast<int64_t>(scales.size())}, scales)));
+    node.set_input(
+        1, node.add_constant("scales",
+                             Tensor::of<float>({static_cast<int64_t>(scales.size())}, scales)));
   }
   resize_10(node);
 }
@@ -69,8 +70,9 @@ void batch_normalization(PendingNode& node) {
     node.unsupported("training mode; export the model for inference");
   }
   for (size_t i = 1; i < node.output_count; ++i) {
-    node.dropped_outputs.emplace_back(i, "the statistics of a BatchNormalization are only made in "
-                                         "training");
+    node.dropped_outputs.emplace_back(i,
+                                      "the statistics of a BatchNormalization are only made in "
+                                      "training");
   }
 }
 
@@ -78,7 +80,8 @@ void cast(PendingNode& node) {
   const ir::Attribute* to = node.attributes.find("to");
   if (to == nullptr) return;
   const auto* type = std::get_if<int64_t>(to);
-  if (type == nullptr) throw_invalid("{} \"{}\": attribute to: expected an integer", node.op, node.name);
+  if (type == nullptr)
+    throw_invalid("{} \"{}\": attribute to: expected an integer", node.op, node.name);
   const std::string what = fmt::format("{} \"{}\"", node.op, node.name);
   const DType dtype = element_type(node.source, static_cast<DataType>(*type), what, nullptr);
   node.attributes.set("to", std::string(dtype_name(dtype)));
@@ -104,13 +107,14 @@ void group_normalization(PendingNode& node) {
 void prelu_slope(PendingNode& node) {
   const Shape* x = node.shape(0);
   const Shape* slope = node.shape(1);
-  const bool per_channel = x != nullptr && slope != nullptr && x->size() > 2 && slope->size() == 1 &&
-                           (*slope)[0] == (*x)[1] && (*slope)[0] != 1 && x->back() != (*slope)[0];
+  const bool per_channel = x != nullptr && slope != nullptr && x->size() > 2 &&
+                           slope->size() == 1 && (*slope)[0] == (*x)[1] && (*slope)[0] != 1 &&
+                           x->back() != (*slope)[0];
   if (!per_channel) return;
   std::vector<int64_t> shape(x->size() - 1, 1);
   shape[0] = (*slope)[0];
-  node.inputs[1] =
-      node.emit("Reshape", {node.inputs[1], node.add_constant("slope_shape", Tensor::int64s(shape))});
+  node.inputs[1] = node.emit(
+      "Reshape", {node.inputs[1], node.add_constant("slope_shape", Tensor::int64s(shape))});
 }
 
 void resize_empty_inputs(PendingNode& node) {

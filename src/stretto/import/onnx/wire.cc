@@ -10,6 +10,26 @@ static_assert(std::endian::native == std::endian::little, "ONNX stores little-en
 
 using protozero::pbf_wire_type;
 
+namespace {
+
+// Length of the UTF-8 sequence at `text`; 0 when it is none (Unicode 15, table 3-7) or a zero byte.
+size_t sequence_length(std::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return lead == 0 ? 0 : 1;
+  const size_t length = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (lead < 0xc2 || lead > 0xf4 || text.size() < length) return 0;
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  const unsigned char second = byte(1);
+  const bool excluded = (lead == 0xe0 && second < 0xa0) || (lead == 0xed && second > 0x9f) ||
+                        (lead == 0xf0 && second < 0x90) || (lead == 0xf4 && second > 0x8f);
+  return excluded ? 0 : length;
+}
+
+}  // namespace
+
 bool Fields::next() {
   start_ = reader_.data().data();
   try {
@@ -25,7 +45,8 @@ void Fields::broken(const std::exception& error) const {
 
 void Fields::expect(pbf_wire_type type, const char* kind) {
   if (reader_.wire_type() != type) {
-    source_.fail(start_, "{}: field {} is no {}", what_, static_cast<uint32_t>(reader_.tag()), kind);
+    source_.fail(start_, "{}: field {} is no {}", what_, static_cast<uint32_t>(reader_.tag()),
+                 kind);
   }
 }
 
@@ -63,6 +84,19 @@ std::string_view Fields::bytes() {
   } catch (const protozero::exception& error) {
     broken(error);
   }
+}
+
+std::string_view Fields::text() {
+  const std::string_view all = bytes();
+  for (size_t at = 0; at < all.size();) {
+    const size_t length = sequence_length(all.substr(at));
+    if (length == 0) {
+      source_.fail(all.data() + at, "{}: field {} is no text in UTF-8", what_,
+                   static_cast<uint32_t>(tag()));
+    }
+    at += length;
+  }
+  return all;
 }
 
 void Fields::integers(std::vector<int64_t>& list) {

@@ -1,5 +1,5 @@
-// Protobuf messages field by field, with every surprise turned into a FormatError that names the file
-// and the byte. Nothing is copied: strings are views into the source.
+// Protobuf messages field by field, with every surprise turned into a FormatError that names the
+// file and the byte. Nothing is copied: strings are views into the source.
 #pragma once
 
 #include <fmt/core.h>
@@ -36,15 +36,19 @@ class Fields {
   Fields(const Source& source, std::string_view message, const char* what)
       : source_(source), reader_(message.data(), message.size()), what_(what) {}
 
-  // Moves to the next field; every field is then either read by exactly one of the getters or skipped.
+  // Moves to the next field; every field is then either read by exactly one of the getters or
+  // skipped.
   bool next();
   uint32_t tag() const { return reader_.tag(); }
   const char* position() const { return start_; }
   void skip();
 
-  int64_t integer();          // int32, int64, enum
+  int64_t integer();  // int32, int64, enum
   float real();
-  std::string_view bytes();   // bytes, string, message
+  std::string_view bytes();  // bytes, message
+  // Names and the like: valid UTF-8 without zero bytes, so that it can stand in messages and
+  // reports.
+  std::string_view text();
   // Repeated scalars, packed or one by one; appended.
   void integers(std::vector<int64_t>& list);
   void reals(std::vector<double>& list);
