@@ -130,6 +130,8 @@ void tile(const Tile& t) {
     store(t, sum);
     return;
   }
+  static_assert(Tile::kPrefetchPerStep == 8);
+  const float* ahead = t.prefetch ? t.prefetch : t.b;
   for (int32_t g = 0; g < t.groups; ++g) {
     const int64_t steps = g + 1 == t.groups ? t.last_steps : t.steps;
     for (int32_t tap = 0; tap < t.tap_count; ++tap) {
@@ -141,6 +143,9 @@ void tile(const Tile& t) {
         step(1);
         step(2);
         step(3);
+        __builtin_prefetch(ahead, 0, 2);
+        __builtin_prefetch(ahead + 16, 0, 2);
+        ahead += 32;
         advance(4, 4 * kVectors * kLanes);
       }
 #pragma GCC unroll 1

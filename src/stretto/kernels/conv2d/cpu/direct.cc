@@ -145,6 +145,8 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
           tile.last_steps =
               static_cast<int32_t>(std::min(block, plan.channels - (c_end - 1) * block));
           tile.accumulate = part != 0;
+          const int64_t part_weights = tile.groups * tile.b_group;
+          int64_t tiles_done = 0;
           tile.relu = tile.clamp = false;
           if (last) set_epilogue(tile, p.epilogue);
           for_patches(plan.vertical, plan.horizontal, y_begin, y_end, [&](const Patch& patch) {
@@ -156,6 +158,8 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
               tile.a = in + ((y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left) *
                                 block;
               const int64_t c = (image * all_out + k_block) * out_plane + (y * out_w + x0) * block;
+              set_prefetch(tile, tile.b + part_weights, part_weights, tiles_done++,
+                           tile.groups * block * tile.tap_count);
               if (last) {
                 run_tile(set, tile, p.epilogue, args, c, pixels, vectors, finish);
               } else {

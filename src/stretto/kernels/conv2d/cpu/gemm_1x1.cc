@@ -149,6 +149,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
           const int64_t pixel = begin + tiles.begin(t);
           const int rows = static_cast<int>(begin + tiles.begin(t + 1) - pixel);
           tile.a = x + image * plan.in_image + pixel * plan.in_pixel;
+          set_prefetch(tile, tile.b + p.c * vectors * block, p.c * vectors * block, t, p.c);
           const int64_t c =
               image * plan.out_image + k_block * plan.out_block + pixel * plan.out_pixel;
           run_tile(set, tile, p.epilogue, args, c, rows, vectors, finish);

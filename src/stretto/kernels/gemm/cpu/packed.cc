@@ -116,6 +116,7 @@ void run(const GemmProblem& p, const Args& args, const Worker& worker) {
           const float* extra = residual ? residual + m * p.n + n0 : nullptr;
           float* c = y + m * p.n + n0;
           tile.a = x + m * p.k + k0;
+          set_prefetch(tile, tile.b + p.k * width, steps * width, t, steps);
           tile.c = ragged ? reinterpret_cast<float*>(args.scratch) + m * width : c;
           const bool in_tile = last && !ragged && (applies || !p.epilogue.residual_after_activation);
           tile.residual = in_tile ? extra : nullptr;
