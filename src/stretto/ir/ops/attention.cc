@@ -41,7 +41,7 @@ void infer(Inference& c) {
     }
   }
   const Shape scores{c.shape(0)[0], heads, c.shape(0)[1], c.shape(1)[1]};
-  if (c.has_input(3) && broadcast(c.shape(3), scores) != scores) {
+  if (c.has_input(3) && !broadcasts_to(c.shape(3), scores)) {
     throw_invalid("mask: expected a shape that broadcasts to {}, got {}", shape_text(scores),
                   shape_text(c.shape(3)));
   }

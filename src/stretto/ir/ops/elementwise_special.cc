@@ -40,13 +40,6 @@ constexpr Port kModInputs[] = {{"A", kRealOrInteger, Arity::kRequired, 'T'},
                                {"B", kRealOrInteger, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kModAttributes[] = {{"fmod", AttributeKind::kInt}};
 
-void infer_mod(Inference& c) {
-  if (is_float(c.dtype(0)) && c.attributes().integer("fmod", 0) == 0) {
-    throw_invalid("fmod: expected 1 for {} inputs, got 0", dtype_name(c.dtype(0)));
-  }
-  infer_broadcast(c, c.dtype(0));
-}
-
 // The remainder has the sign of the divisor, with fmod that of the dividend. x mod 0 has no meaning
 // for integers and is 0 here.
 void evaluate_mod(Evaluation& c) {
@@ -54,7 +47,10 @@ void evaluate_mod(Evaluation& c) {
   with_type<kRealOrInteger>(c.inputs[0].dtype(), [&]<typename T>() {
     map_binary<T, T, T>(c, [like_c](Computed<T> a, Computed<T> b) -> Computed<T> {
       if constexpr (std::is_floating_point_v<T>) {
-        return std::fmod(a, b);
+        const double rest = std::fmod(a, b);
+        if (like_c) return rest;
+        if (rest == 0) return std::copysign(0.0, b);
+        return (rest < 0) != (b < 0) ? rest + b : rest;
       } else {
         if (b == 0) return 0;
         if constexpr (std::is_signed_v<T>) {
@@ -98,7 +94,7 @@ constexpr Port kPReluInputs[] = {{"X", kRealTypes, Arity::kRequired, 'T'},
                                  {"slope", kRealTypes, Arity::kRequired, 'T'}};
 
 void infer_prelu(Inference& c) {
-  if (broadcast(c.shape(0), c.shape(1)) != c.shape(0)) {
+  if (!broadcasts_to(c.shape(1), c.shape(0))) {
     throw_invalid("slope: expected a shape that broadcasts to {}, got {}", shape_text(c.shape(0)),
                   shape_text(c.shape(1)));
   }
@@ -148,7 +144,7 @@ const Operator kMod{.name = "Mod",
                     .inputs = kModInputs,
                     .outputs = kNumberOutput,
                     .attributes = kModAttributes,
-                    .infer = infer_mod,
+                    .infer = [](Inference& c) { infer_broadcast(c, c.dtype(0)); },
                     .evaluate = evaluate_mod};
 
 const Operator kPow{.name = "Pow",

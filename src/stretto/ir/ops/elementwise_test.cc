@@ -1,6 +1,7 @@
 #include <cmath>
 #include <limits>
 
+#include "stretto/ir/fused.h"
 #include "stretto/ir/ops/run_operator.h"
 
 namespace stretto::ir {
@@ -74,6 +75,89 @@ TEST(ElementwiseBinary, ThreadsCoverEveryElementOnce) {
   const Tensor a = ramp({7, 1, 5000}), b = ramp({11, 1}, 1000);
   const auto one = run_all("Add", {a, b}), many = run_all("Add", {a, b}, {}, 1, &team);
   EXPECT_EQ(one[0].as_doubles(), many[0].as_doubles());
+}
+
+TEST(Activation, DefaultsAndParameters) {
+  const Tensor x = floats({3}, {-2, 0, 3});
+  const double e2 = std::exp(-2.0);
+  expect_values(run("LeakyRelu", {x}), {3}, {-0.02, 0, 3}, 1e-7);
+  expect_values(run("Elu", {x}, {{"alpha", 0.5}}), {3}, {0.5 * (e2 - 1), 0, 3}, 1e-7);
+  expect_values(run("HardSigmoid", {x}), {3}, {0.1, 0.5, 1}, 1e-7);
+  expect_values(run("Swish", {x}), {3}, {-2 / (1 + std::exp(2.0)), 0, 3 / (1 + std::exp(-3.0))}, 1e-7);
+  expect_values(run("Selu", {x}), {3}, {1.0507010 * 1.6732632 * (e2 - 1), 0, 3 * 1.0507010}, 1e-6);
+  expect_values(run("Gelu", {x}), {3}, {-2 * 0.02275013194817921, 0, 3 * 0.9986501019683699}, 1e-6);
+  // tanh(0.7978845608 * (3 + 0.044715 * 27)) = tanh(3.3569409)
+  expect_values(run("Gelu", {floats({1}, {3})}, {{"approximate", std::string("tanh")}}), {1},
+                {1.5 * (1 + std::tanh(3.35694087))}, 1e-6);
+  expect_values(run("ThresholdedRelu", {x}), {3}, {0, 0, 3});
+  expect_values(run("Shrink", {x}, {{"lambd", 1.0}, {"bias", 0.5}}), {3}, {-1.5, 0, 2.5});
+  EXPECT_NE(error_of("Gelu", {x}, {{"approximate", std::string("fast")}}).find("approximate"),
+            std::string::npos);
+}
+
+TEST(ElementwiseSpecial, ClipPReluWherePowMod) {
+  const Tensor x = floats({4}, {-5, 0.5f, 5, NAN});
+  expect_values(run("Clip", {x, floats({}, {0}), floats({}, {1})}), {4}, {0, 0.5, 1, NAN});
+  expect_values(run("Clip", {x, {}, floats({}, {1})}), {4}, {-5, 0.5, 1, NAN});
+  expect_values(run("Clip", {floats({1}, {3}), floats({}, {9}), floats({}, {1})}), {1}, {1});
+  EXPECT_NE(error_of("Clip", {x, floats({2}, {0, 1})}).find("min"), std::string::npos);
+  expect_values(run("PRelu", {floats({1, 2, 2}, {-1, 2, -3, 4}), floats({2, 1}, {10, 100})}),
+                {1, 2, 2}, {-10, 2, -300, 4});
+  EXPECT_NE(error_of("PRelu", {ramp({2}), ramp({2, 2})}).find("slope"), std::string::npos);
+  const bool flags[] = {true, false};
+  expect_values(run("Where", {Tensor::of<bool>({2, 1}, flags), ints({1, 2}), ints({}, {9})}), {2, 2},
+                {1, 2, 9, 9});
+  expect_values(run("Pow", {ints({2, -3, 1}), ints({10, 3, -4})}), {3}, {1024, -27, 1});
+  expect_values(run("Pow", {floats({2}, {4, 2}), floats({1}, {0.5})}), {2}, {2, std::sqrt(2.0)}, 1e-7);
+  expect_values(run("Mod", {ints({7, -7, 7, 1}), ints({3, 3, -3, 0})}), {4}, {1, 2, -2, 0});
+  expect_values(run("Mod", {ints({7, -7, 7}), ints({3, 3, -3})}, {{"fmod", int64_t{1}}}), {3},
+                {1, -1, 1});
+  expect_values(run("Mod", {floats({2}, {-5.5, 5.5}), floats({}, {2})}, {{"fmod", int64_t{1}}}), {2},
+                {-1.5, 1.5});
+}
+
+TEST(ElementwiseVariadic, JoinsAny) {
+  const Tensor a = floats({2, 1}, {1, 4}), b = floats({2}, {2, 3}), c = floats({}, {NAN});
+  expect_values(run("Max", {a, b}), {2, 2}, {2, 3, 4, 4});
+  expect_values(run("Min", {a, b}), {2, 2}, {1, 1, 2, 3});
+  expect_values(run("Min", {a, c}), {2, 1}, {NAN, NAN});
+  expect_values(run("Sum", {a, b, b}), {2, 2}, {5, 7, 8, 10});
+  expect_values(run("Mean", {a, b}), {2, 2}, {1.5, 2, 3, 3.5});
+  expect_values(run("Sum", {a}), {2, 1}, {1, 4});
+  EXPECT_NE(error_of("Max", {}).find("at least one"), std::string::npos);
+}
+
+TEST(FusedElementwise, RunsItsProgram) {
+  const Tensor x = floats({2, 1}, {1, -1}), y = floats({2}, {3, 4});
+  expect_values(run("stretto.Elementwise", {x, y},
+                    {{"program", std::string("t0 = Mul(x0, x1); t1 = Add(t0, 0.5); t2 = Relu(t1)")}}),
+                {2, 2}, {3.5, 4.5, 0, 0});
+  const Tensor flags = run("stretto.Elementwise", {x},
+                           {{"program", std::string("t0=Less(x0,0)")}, {"dtype", std::string("bool")}});
+  EXPECT_EQ(flags.dtype(), DType::kBool);
+  expect_values(flags, {2, 1}, {0, 1});
+  EXPECT_NE(error_of("stretto.Elementwise", {x}, {{"program", std::string("t0 = Neg(x1)")}})
+                .find("uses x1"), std::string::npos);
+}
+
+TEST(FusedElementwise, TextRoundTripsAndErrorsQuote) {
+  const std::string text = "t0 = Sigmoid(x0); t1 = Clip(t0, -0.5, 1e-07); t2 = Where(x7, t1, x0)";
+  EXPECT_EQ(elementwise_text(parse_elementwise(text)), text);
+  const auto message = [](const char* program) -> std::string {
+    try {
+      parse_elementwise(program);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message("t0 = Bump(x0)").find("'Bump'"), std::string::npos);
+  EXPECT_NE(message("t0 = Add(x0)").find("takes 2 arguments, got 1"), std::string::npos);
+  EXPECT_NE(message("t0 = Neg(t0)").find("before it is assigned"), std::string::npos);
+  EXPECT_NE(message("t1 = Neg(x0)").find("assignment to t0"), std::string::npos);
+  EXPECT_NE(message("t0 = Neg(y)").find("'y'"), std::string::npos);
+  EXPECT_NE(message("t0 = Neg(x0").find("tN = Op"), std::string::npos);
+  EXPECT_NE(message(" ").find("at least one"), std::string::npos);
 }
 
 }  // namespace

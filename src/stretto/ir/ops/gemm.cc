@@ -35,7 +35,7 @@ void infer(Inference& c) {
     throw_invalid("A has {} columns, B has {} rows", a.columns, b.rows);
   }
   const Shape shape{a.rows, b.columns};
-  if (c.has_input(2) && broadcast(c.shape(2), shape) != shape) {
+  if (c.has_input(2) && !broadcasts_to(c.shape(2), shape)) {
     throw_invalid("C: expected a shape that broadcasts to {}, got {}", shape_text(shape),
                   shape_text(c.shape(2)));
   }

@@ -114,7 +114,7 @@ int64_t layer_axis(const Attributes& attributes, int64_t rank) {
 
 void check_layer_parameters(const Inference& c, const Shape& normalized, int first) {
   for (int i = first; i < first + 2; ++i) {
-    if (!c.has_input(i) || broadcast(c.shape(i), normalized) == normalized) continue;
+    if (!c.has_input(i) || broadcasts_to(c.shape(i), normalized)) continue;
     throw_invalid("{}: expected a shape that broadcasts to {}, got {}",
                   i == first ? "scale" : "bias", shape_text(normalized), shape_text(c.shape(i)));
   }

@@ -42,8 +42,7 @@ std::vector<int64_t> permutation(const Attributes& attributes, int64_t rank) {
   std::vector<int64_t> sorted = perm;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   if (sorted != reversed) {
-    throw_invalid("perm: expected each of the {} axes once, got {}", rank,
-                  fmt::format("{}", shape_text(perm)));
+    throw_invalid("perm: expected each of the {} axes once, got {}", rank, shape_text(perm));
   }
   return perm;
 }
@@ -175,9 +174,8 @@ void evaluate_slice(Evaluation& c) {
   copy(c, offset, plan.shape, std::move(strides));
 }
 
-constexpr AttributeSpec kToSpaceAttributes[] = {{"blocksize", AttributeKind::kInt, true},
-                                                {"mode", AttributeKind::kString}};
-constexpr AttributeSpec kToDepthAttributes[] = {{"blocksize", AttributeKind::kInt, true}};
+constexpr AttributeSpec kBlockAttributes[] = {{"blocksize", AttributeKind::kInt, true},
+                                              {"mode", AttributeKind::kString}};
 
 int64_t block_of(const Inference& c) {
   const int64_t block = c.attributes().integer("blocksize", 0);
@@ -187,14 +185,17 @@ int64_t block_of(const Inference& c) {
   if (c.rank(0) != 4) {
     throw_invalid("input: expected shape [n, c, h, w], got {}", shape_text(c.shape(0)));
   }
+  const std::string mode = c.attributes().text("mode", "DCR");
+  if (mode != "DCR" && mode != "CRD") throw_invalid("mode: expected DCR or CRD, got {}", mode);
   return block;
 }
+
+// Whether the block's position comes before the depth in the channel axis.
+bool depth_last(const Attributes& attributes) { return attributes.text("mode", "DCR") == "DCR"; }
 
 void infer_depth_to_space(Inference& c) {
   const int64_t block = block_of(c);
   const Shape& x = c.shape(0);
-  const std::string mode = c.attributes().text("mode", "DCR");
-  if (mode != "DCR" && mode != "CRD") throw_invalid("mode: expected DCR or CRD, got {}", mode);
   if (x[1] % (block * block) != 0) {
     throw_invalid("blocksize: {} channels cannot be divided into blocks of {}x{}", x[1], block,
                   block);
@@ -205,7 +206,7 @@ void infer_depth_to_space(Inference& c) {
 void evaluate_depth_to_space(Evaluation& c) {
   const Shape& x = c.inputs[0].shape();
   const int64_t block = c.attributes.integer("blocksize", 1), depth = c.output_shapes[0][1];
-  if (c.attributes.text("mode", "DCR") == "DCR") {
+  if (depth_last(c.attributes)) {
     copy_permuted(c, {x[0], block, block, depth, x[2], x[3]}, {0, 3, 4, 1, 5, 2});
   } else {
     copy_permuted(c, {x[0], depth, block, block, x[2], x[3]}, {0, 1, 4, 2, 5, 3});
@@ -224,7 +225,9 @@ void infer_space_to_depth(Inference& c) {
 void evaluate_space_to_depth(Evaluation& c) {
   const Shape& x = c.inputs[0].shape();
   const int64_t block = c.attributes.integer("blocksize", 1);
-  copy_permuted(c, {x[0], x[1], x[2] / block, block, x[3] / block, block}, {0, 3, 5, 1, 2, 4});
+  const std::vector<int64_t> dcr{0, 3, 5, 1, 2, 4}, crd{0, 1, 3, 5, 2, 4};
+  copy_permuted(c, {x[0], x[1], x[2] / block, block, x[3] / block, block},
+                depth_last(c.attributes) ? dcr : crd);
 }
 
 constexpr Operator row(std::string_view name, std::span<const Port> inputs,
@@ -239,10 +242,10 @@ constexpr Operator row(std::string_view name, std::span<const Port> inputs,
 }
 
 constexpr Operator kRows[] = {
-    row("DepthToSpace", kData, kToSpaceAttributes, infer_depth_to_space, evaluate_depth_to_space),
+    row("DepthToSpace", kData, kBlockAttributes, infer_depth_to_space, evaluate_depth_to_space),
     row("Expand", kExpandInputs, {}, infer_expand, evaluate_expand),
     row("Slice", kSliceInputs, {}, infer_slice, evaluate_slice),
-    row("SpaceToDepth", kData, kToDepthAttributes, infer_space_to_depth, evaluate_space_to_depth),
+    row("SpaceToDepth", kData, kBlockAttributes, infer_space_to_depth, evaluate_space_to_depth),
     row("Tile", kTileInputs, {}, infer_tile, evaluate_tile),
     row("Transpose", kData, kTransposeAttributes, infer_transpose, evaluate_transpose),
 };

@@ -7,6 +7,13 @@
 
 namespace stretto::ir::ops {
 
+bool broadcasts_to(std::span<const int64_t> from, std::span<const int64_t> to) {
+  if (from.size() > to.size()) return false;
+  const auto tail = to.subspan(to.size() - from.size());
+  return std::equal(from.begin(), from.end(), tail.begin(),
+                    [](int64_t a, int64_t b) { return a == b || a == 1; });
+}
+
 Strides broadcast_strides(std::span<const int64_t> from, std::span<const int64_t> to) {
   const Strides dense = row_major_strides(from);
   Strides strides(to.size(), 0);

@@ -14,6 +14,9 @@ namespace stretto::ir::ops {
 
 using Strides = std::vector<int64_t>;
 
+// Whether `from` broadcasts to exactly `to`.
+bool broadcasts_to(std::span<const int64_t> from, std::span<const int64_t> to);
+
 // Strides, in elements of a dense tensor of shape `from`, that make it look like shape `to`
 // (NumPy broadcasting; `from` must broadcast to `to`).
 Strides broadcast_strides(std::span<const int64_t> from, std::span<const int64_t> to);

@@ -5,6 +5,7 @@
 //   Cast: attribute `to` is a type's name as text ("float32"), not ONNX's number for it.
 //   Constant: only the attribute `value` (a tensor).
 //   BatchNormalization: inference only (training_mode 0, one output).
+//   Resize: align_corners counts with the output's integer length, as exporters and runtimes do.
 // Element types are float32, float64, integers and bool; data movement also takes 16-bit floats.
 #pragma once
 
