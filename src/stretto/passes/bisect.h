@@ -18,10 +18,11 @@ struct Culprit {
 };
 
 // Runs `graph` unchanged and after the first k rule applications, both in double precision on
-// `inputs` (in graph order), and finds the smallest k whose outputs differ by more than `tolerance` of
-// their largest magnitude; nothing when the whole pipeline stays within it. A logarithm of the number of
-// applications in interpreter runs. When a later rule hides an earlier mistake, some such k is named,
-// not always the first. A rule that makes the pipeline throw is named as well, with an infinite error.
+// `inputs` (in graph order), and finds the smallest k whose outputs differ by more than `tolerance`
+// of their largest magnitude; nothing when the whole pipeline stays within it. A logarithm of the
+// number of applications in interpreter runs. When a later rule hides an earlier mistake, some such
+// k is named, not always the first. A rule that makes the pipeline throw is named as well, with an
+// infinite error.
 std::optional<Culprit> bisect(const ir::Graph& graph, std::span<const Tensor> inputs,
                               const PipelineOptions& options, double tolerance,
                               ThreadTeam* team = nullptr);

@@ -1,5 +1,5 @@
-// Common subexpressions: of two nodes with the same operator, attributes and inputs one stays. Small
-// constants count as the same input when their contents are.
+// Common subexpressions: of two nodes with the same operator, attributes and inputs one stays.
+// Small constants count as the same input when their contents are.
 #include <cstring>
 #include <unordered_map>
 
@@ -87,9 +87,7 @@ void run(ir::Graph& graph, PassContext& context) {
 
 }  // namespace
 
-const Pass kDeduplicate{.name = "deduplicate",
-                        .summary = "compute each thing once",
-                        .rules = kRules,
-                        .run = run};
+const Pass kDeduplicate{
+    .name = "deduplicate", .summary = "compute each thing once", .rules = kRules, .run = run};
 
 }  // namespace stretto::passes

@@ -13,7 +13,8 @@ TEST(Deduplicate, JoinsWholeSubgraphs) {
     p = Sub(x, m)
     q = Sub(x, n)
     y = Mul(p, q)
-    output y)", {&kDeduplicate}, 0);
+    output y)",
+                         {&kDeduplicate}, 0);
   EXPECT_EQ(r.times("common-subexpression"), 2);
   EXPECT_EQ(r.graph.nodes.size(), 3u);
 }
@@ -28,7 +29,8 @@ TEST(Deduplicate, KeepsWhatDiffersInOneDetail) {
     k = ReduceMean(x, a) {keepdims = 0}
     l = LeakyRelu(x) {alpha = 0.1}
     o = LeakyRelu(x) {alpha = 0.2}
-    output m, n, k, l, o)", {&kDeduplicate}, 0);
+    output m, n, k, l, o)",
+                         {&kDeduplicate}, 0);
   EXPECT_EQ(r.fired.size(), 0u);
 }
 
@@ -37,7 +39,8 @@ TEST(Deduplicate, TwoOutputsStayTwo) {
     input x: float32[2]
     a = Neg(x)
     b = Neg(x)
-    output a, b)", {&kDeduplicate}, 0);
+    output a, b)",
+                         {&kDeduplicate}, 0);
   EXPECT_EQ(r.graph.nodes.size(), 2u);
 }
 

@@ -1,6 +1,6 @@
-// Lets transposes sink: past elementwise nodes and concatenations whose inputs are all transposed alike,
-// until they meet one that undoes them, and both go, or can sink no further.
-// This is what models converted from channels-last frameworks need.
+// Lets transposes sink: past elementwise nodes and concatenations whose inputs are all transposed
+// alike, until they meet one that undoes them, and both go, or can sink no further. This is what
+// models converted from channels-last frameworks need.
 #include <algorithm>
 
 #include "stretto/base/error.h"
@@ -16,11 +16,13 @@ constexpr std::string_view kRules[] = {"transpose-below-elementwise", "transpose
 
 std::vector<int64_t> inverse(const std::vector<int64_t>& perm) {
   std::vector<int64_t> inverted(perm.size());
-  for (size_t i = 0; i < perm.size(); ++i) inverted[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < perm.size(); ++i)
+    inverted[static_cast<size_t>(perm[i])] = static_cast<int64_t>(i);
   return inverted;
 }
 
-// A constant that varies along at most one axis, as it is before the transpose; undefined otherwise.
+// A constant that varies along at most one axis, as it is before the transpose; undefined
+// otherwise.
 Tensor before_transpose(const Tensor& constant, const std::vector<int64_t>& perm) {
   const auto long_axes = std::count_if(constant.shape().begin(), constant.shape().end(),
                                        [](int64_t dim) { return dim != 1; });
@@ -32,7 +34,8 @@ Tensor before_transpose(const Tensor& constant, const std::vector<int64_t>& perm
   return constant.reshaped(shape);
 }
 
-// The permutation that every non-constant input of n is a transpose by, when all are used only here.
+// The permutation that every non-constant input of n is a transpose by, when all are used only
+// here.
 std::vector<int64_t> common_permutation(const Rewriter& graph, int n) {
   std::vector<int64_t> common;
   for (ValueId id : graph.node(n).inputs) {
@@ -70,8 +73,9 @@ void sink(Rewriter& graph, int n, PassContext& context) {
       continue;
     }
     if (concat) return;
-    constants[i] = constant->count() == 1 && constant->rank() == 0 ? *constant
-                                                                  : before_transpose(*constant, perm);
+    constants[i] = constant->count() == 1 && constant->rank() == 0
+                       ? *constant
+                       : before_transpose(*constant, perm);
     if (!constants[i].defined()) return;
   }
   const bool allowed = concat ? context.allow("transpose-below-concat", node.name)
@@ -103,7 +107,8 @@ void sink(Rewriter& graph, int n, PassContext& context) {
   graph.become(n, "Transpose", {y}, std::move(transpose));
 }
 
-// Done here and not left to remove-identity, so that the next elementwise node sees its true inputs.
+// Done here and not left to remove-identity, so that the next elementwise node sees its true
+// inputs.
 void cancel(Rewriter& graph, int n, PassContext& context) {
   const Node& node = graph.node(n);
   const int before = graph.maker(node.inputs[0], "Transpose");
@@ -120,8 +125,10 @@ void run(ir::Graph& graph, PassContext& context) {
   const int count = rewriter.count();
   for (int n = 0; n < count; ++n) {
     if (!rewriter.alive(n) || rewriter.constant(rewriter.node(n).outputs[0]) != nullptr) continue;
-    if (rewriter.is(n, "Transpose")) cancel(rewriter, n, context);
-    else sink(rewriter, n, context);
+    if (rewriter.is(n, "Transpose"))
+      cancel(rewriter, n, context);
+    else
+      sink(rewriter, n, context);
   }
   rewriter.finish();
 }

@@ -15,7 +15,8 @@ TEST(EliminateTranspose, ChannelsLastModelsLoseTheirTransposes) {
     r = Relu(b)
     back = Transpose(r) {perm = [0, 3, 1, 2]}
     y = Conv(back, w2)
-    output y)", {&kEliminateTranspose});
+    output y)",
+                         {&kEliminateTranspose});
   EXPECT_EQ(r.nodes("Transpose"), 0);
   EXPECT_EQ(r.times("transpose-below-elementwise"), 2);
   EXPECT_EQ(r.times("transpose-pair"), 1);
@@ -31,7 +32,8 @@ TEST(EliminateTranspose, SinksBelowSumsAndConcatenations) {
     s = Add(ta, tb)
     c = Concat(s, tc) {axis = -1}
     y = Transpose(c) {perm = [0, 3, 1, 2]}
-    output y)", {&kEliminateTranspose}, 0);
+    output y)",
+                         {&kEliminateTranspose}, 0);
   EXPECT_EQ(r.nodes("Transpose"), 0);
   EXPECT_EQ(r.node("Concat").attributes.integer("axis", 0), 1);
 }
@@ -41,21 +43,24 @@ TEST(EliminateTranspose, NotWhenOthersReadItOrInputsDiffer) {
     input a: float32[2, 3]
     t = Transpose(a)
     y = Neg(t)
-    output y, t)", {&kEliminateTranspose}, 0);
+    output y, t)",
+                              {&kEliminateTranspose}, 0);
   EXPECT_EQ(shared.fired.size(), 0u);
   const auto mixed = rewrite(R"(graph g
     input a: float32[3, 3]
     input b: float32[3, 3]
     t = Transpose(a)
     y = Add(t, b)
-    output y)", {&kEliminateTranspose}, 0);
+    output y)",
+                             {&kEliminateTranspose}, 0);
   EXPECT_EQ(mixed.fired.size(), 0u);
   const auto grown = rewrite(R"(graph g
     input a: float32[1, 3]
     constant c: float32[3, 4] = random(1)
     t = Transpose(a)
     y = Add(t, c)
-    output y)", {&kEliminateTranspose}, 0);
+    output y)",
+                             {&kEliminateTranspose}, 0);
   EXPECT_EQ(grown.fired.size(), 0u);
 }
 

@@ -1,5 +1,5 @@
-// Inference batch normalisation is one multiply-add per channel (arXiv:1502.03167, section 3.1). With
-// constant statistics it moves into the weights and bias of the product before it, or of the
+// Inference batch normalisation is one multiply-add per channel (arXiv:1502.03167, section 3.1).
+// With constant statistics it moves into the weights and bias of the product before it, or of the
 // convolution after it; so do Mul, Div, Add and Sub by a constant per channel. One that has neither
 // neighbour becomes Mul and Add.
 #include <algorithm>
@@ -69,7 +69,8 @@ std::optional<Affine> affine_of(const Rewriter& graph, int n, size_t axis) {
   const ValueId x = node.inputs[1 - side];
   const Tensor* constant = graph.constant(node.inputs[side]);
   const Shape& shape = graph.shape(node.outputs[0]);
-  if (constant == nullptr || graph.constant(x) != nullptr || graph.shape(x) != shape) return std::nullopt;
+  if (constant == nullptr || graph.constant(x) != nullptr || graph.shape(x) != shape)
+    return std::nullopt;
   if (div && side == 0) return std::nullopt;
   Affine affine{.x = x, .rule = mul || div ? "fold-scale" : "fold-shift"};
   std::vector<double> values = per_channel(*constant, shape, axis);
@@ -87,12 +88,13 @@ std::optional<Affine> affine_of(const Rewriter& graph, int n, size_t axis) {
   return affine;
 }
 
-// Which axis of a product's weight runs over output channels, and how a flat index finds its channel.
+// Which axis of a product's weight runs over output channels, and how a flat index finds its
+// channel.
 struct Channels {
-  int64_t inner = 1;     // elements per step along the channel axis
-  int64_t count = 1;     // steps along it
-  int64_t group = 1;     // ConvTranspose only: [cin][cout / group], cin in `group` runs
-  int64_t per_group = 0; // input channels in each
+  int64_t inner = 1;      // elements per step along the channel axis
+  int64_t count = 1;      // steps along it
+  int64_t group = 1;      // ConvTranspose only: [cin][cout / group], cin in `group` runs
+  int64_t per_group = 0;  // input channels in each
 };
 
 Channels output_channels(const Node& node, const Tensor& weight) {
@@ -234,10 +236,10 @@ void split_into_affine(Rewriter& graph, int n, PassContext& context) {
   if (!context.allow("batch-norm-affine", norm.name)) return;
   Shape broadcast_shape(shape.size() - 1, 1);
   broadcast_shape[0] = shape[1];
-  const ValueId scale = graph.add_constant(
-      norm.name + ".scale", float_vector(affine->scale).reshaped(broadcast_shape));
-  const ValueId shift = graph.add_constant(
-      norm.name + ".shift", float_vector(affine->shift).reshaped(broadcast_shape));
+  const ValueId scale = graph.add_constant(norm.name + ".scale",
+                                           float_vector(affine->scale).reshaped(broadcast_shape));
+  const ValueId shift = graph.add_constant(norm.name + ".shift",
+                                           float_vector(affine->shift).reshaped(broadcast_shape));
   const ValueId product = graph.insert(n, "Mul", {norm.inputs[0], scale}, {}, DType::kFloat32,
                                        shape, norm.name + ".scaled");
   graph.become(n, "Add", {product, shift}, {});

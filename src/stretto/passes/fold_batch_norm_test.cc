@@ -20,17 +20,23 @@ TEST(FoldBatchNorm, IntoConvolutionsOfEveryKind) {
     constant c: float32[4] = random(2)
     a = Conv(x, w, c)
     y = BatchNormalization(a, g, b, m, v)
-    output y)").graph.nodes.size(), 1u);
+    output y)")
+                .graph.nodes.size(),
+            1u);
   EXPECT_EQ(fold(R"(input x: float32[2, 4, 5]
     constant w: float32[4, 2, 3] = random(1)
     a = Conv(x, w) {group = 2}
     y = BatchNormalization(a, g, b, m, v) {epsilon = 0.1}
-    output y)").graph.nodes.size(), 1u);
+    output y)")
+                .graph.nodes.size(),
+            1u);
   EXPECT_EQ(fold(R"(input x: float32[1, 6, 4, 4]
     constant w: float32[6, 2, 3, 3] = random(1)
     a = ConvTranspose(x, w) {group = 2, strides = [2, 2]}
     y = BatchNormalization(a, g, b, m, v)
-    output y)").graph.nodes.size(), 1u);
+    output y)")
+                .graph.nodes.size(),
+            1u);
 }
 
 TEST(FoldBatchNorm, IntoLinearsOfBothForms) {
@@ -38,13 +44,17 @@ TEST(FoldBatchNorm, IntoLinearsOfBothForms) {
     constant w: float32[3, 4] = random(1)
     a = MatMul(x, w)
     y = BatchNormalization(a, g, b, m, v)
-    output y)").graph.nodes.size(), 1u);
+    output y)")
+                .graph.nodes.size(),
+            1u);
   EXPECT_EQ(fold(R"(input x: float32[2, 3]
     constant w: float32[4, 3] = random(1)
     constant c: float32[1, 4] = random(2)
     a = Gemm(x, w, c) {transB = 1, alpha = 0.5, beta = 2.0}
     y = BatchNormalization(a, g, b, m, v)
-    output y)").graph.nodes.size(), 1u);
+    output y)")
+                .graph.nodes.size(),
+            1u);
 }
 
 TEST(FoldBatchNorm, NotOverTheWrongAxis) {
@@ -74,7 +84,8 @@ TEST(FoldBatchNorm, IntoTheNextConvolutionWithoutPadding) {
       constant w: float32[6, 2, 3, 3] = random(1)
       n = BatchNormalization(x, g, b, m, v)
       y = Conv(n, w) {{group = 2, pads = {}}}
-      output y)", pads);
+      output y)",
+                       pads);
   };
   const auto r = fold(text("[0, 0, 0, 0]"));
   EXPECT_EQ(r.times("batch-norm-into-next"), 1);

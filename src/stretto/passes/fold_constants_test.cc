@@ -11,7 +11,8 @@ TEST(FoldConstants, EvaluatesWhatDependsOnNoInput) {
     s = Add(a, b)
     n = Neg(s)
     y = Mul(x, n)
-    output y)", {&kFoldConstants});  // folding rounds the sum to float32
+    output y)",
+                         {&kFoldConstants});  // folding rounds the sum to float32
   EXPECT_EQ(r.times("fold-constant"), 2);
   EXPECT_EQ(r.graph.nodes.size(), 1u);
 }
@@ -25,7 +26,8 @@ TEST(FoldConstants, DropsWhatInferenceKnows) {
     batch = Gather(shape, i)
     target = Concat(batch, minus) {axis = 0}
     y = Reshape(x, target)
-    output y)", {&kFoldConstants}, 0);
+    output y)",
+                         {&kFoldConstants}, 0);
   EXPECT_EQ(r.times("drop-known"), 3);
   EXPECT_EQ(r.graph.nodes.size(), 1u);
 }
@@ -36,7 +38,8 @@ TEST(FoldConstants, AnOutputMayBecomeAConstant) {
     constant a: float32[2] = {1, 2}
     s = Neg(a)
     y = Add(x, s)
-    output s, y)", {&kFoldConstants}, 0);
+    output s, y)",
+                         {&kFoldConstants}, 0);
   EXPECT_EQ(r.graph.nodes.size(), 1u);
   EXPECT_TRUE(r.graph.value(r.graph.outputs[0]).is_constant());
 }
@@ -48,7 +51,8 @@ TEST(FoldConstants, KeepsLargeBroadcastsAsNodes) {
     constant shape: int64[2] = {1024, 1024}
     e = Expand(a, shape)
     y = Mul(x, e)
-    output y)", {&kFoldConstants}, 0);
+    output y)",
+                         {&kFoldConstants}, 0);
   EXPECT_EQ(r.nodes("Expand"), 1);
 }
 

@@ -1,5 +1,5 @@
-// A sum that is normalised next is summed and normalised in one pass over memory. Sums that a product's
-// epilogue could make for free have gone there before.
+// A sum that is normalised next is summed and normalised in one pass over memory. Sums that a
+// product's epilogue could make for free have gone there before.
 #include "stretto/base/error.h"
 #include "stretto/ir/operator.h"
 #include "stretto/passes/match.h"

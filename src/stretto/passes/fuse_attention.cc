@@ -1,6 +1,6 @@
-// softmax(scale q k^T + mask) v becomes one node on rows of packed heads (arXiv:1706.03762, section 3.2).
-// Exporters slice, reshape and transpose q, k and v in many ways; all that counts is which elements of
-// which rows they end up as, so operands are traced as strided views.
+// softmax(scale q k^T + mask) v becomes one node on rows of packed heads (arXiv:1706.03762,
+// section 3.2). Exporters slice, reshape and transpose q, k and v in many ways; all that counts is
+// which elements of which rows they end up as, so operands are traced as strided views.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -23,8 +23,8 @@ constexpr double kMasked = -1e4;
 struct Scores {
   ValueId q = kNone, k_transposed = kNone, mask = kNone;
   double scale = 1;
-  ValueId keep = kNone;       // Where(keep, scores, masked_value): a mask still to be made
-  ValueId drop = kNone;       // Where(drop, masked_value, scores)
+  ValueId keep = kNone;  // Where(keep, scores, masked_value): a mask still to be made
+  ValueId drop = kNone;  // Where(drop, masked_value, scores)
   double masked_value = 0;
   bool masked() const { return mask != kNone || keep != kNone || drop != kNone; }
 };
@@ -130,8 +130,8 @@ ValueId make_rows(Rewriter& graph, int anchor, ValueId id, const Heads& h, bool 
 
 ValueId where_mask(Rewriter& graph, int anchor, const Scores& scores) {
   // With the lowest float a row that is masked throughout stays uniform, as it is with Where.
-  const double low = std::isinf(scores.masked_value) ? scores.masked_value
-                                                     : std::numeric_limits<float>::lowest();
+  const double low =
+      std::isinf(scores.masked_value) ? scores.masked_value : std::numeric_limits<float>::lowest();
   const ValueId zero = graph.add_constant("zero", Tensor::scalar(0.0f));
   const ValueId masked = graph.add_constant("masked", Tensor::scalar(static_cast<float>(low)));
   const ValueId condition = scores.keep != kNone ? scores.keep : scores.drop;
@@ -152,7 +152,8 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
   const size_t rank = y.size();
   if (rank < 3 || rank > 4 || graph.dtype(node.outputs[0]) != DType::kFloat32) return;
   const int64_t axis = graph.node(softmax).attributes.integer("axis", -1);
-  if (normalize_axis(axis, static_cast<int64_t>(rank), "axis") != static_cast<int64_t>(rank) - 1) return;
+  if (normalize_axis(axis, static_cast<int64_t>(rank), "axis") != static_cast<int64_t>(rank) - 1)
+    return;
   auto scores = scores_of(graph, graph.node(softmax).inputs[0]);
   if (!scores) return;
   if (scores->mask != kNone && graph.dtype(scores->mask) != DType::kFloat32) return;
@@ -162,10 +163,13 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
   const Shape v_shape = graph.shape(v);
   if (q_shape.size() != rank || k_shape.size() != rank || v_shape.size() != rank) return;
   for (size_t i = 0; i + 2 < rank; ++i) {
-    if (q_shape[i] != k_shape[i] || q_shape[i] != v_shape[i]) return;  // no shared or repeated heads
+    if (q_shape[i] != k_shape[i] || q_shape[i] != v_shape[i])
+      return;  // no shared or repeated heads
   }
-  Heads q_heads{.batch = rank == 4 ? q_shape[0] : 1, .heads = q_shape[rank - 3],
-                .length = q_shape[rank - 2], .width = q_shape[rank - 1]};
+  Heads q_heads{.batch = rank == 4 ? q_shape[0] : 1,
+                .heads = q_shape[rank - 3],
+                .length = q_shape[rank - 2],
+                .width = q_shape[rank - 1]};
   Heads k_heads = q_heads;
   k_heads.length = k_shape[rank - 1];
   if (v_shape[rank - 1] != q_heads.width || q_heads.length * k_heads.length == 0) return;
@@ -185,7 +189,8 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
   const Rows values = rows(v, k_heads, false, false);
   std::vector<ValueId> inputs{q.id, k.id, values.id};
   if (scores->mask != kNone) inputs.push_back(scores->mask);
-  if (scores->keep != kNone || scores->drop != kNone) inputs.push_back(where_mask(graph, n, *scores));
+  if (scores->keep != kNone || scores->drop != kNone)
+    inputs.push_back(where_mask(graph, n, *scores));
   Attributes attributes;
   attributes.set("heads", q_heads.heads);
   attributes.set("head_dim", q_heads.width);
@@ -196,8 +201,8 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
   const Shape packed{q_heads.batch, q_heads.length, q_heads.heads * q_heads.width};
   const ValueId attention = graph.insert(n, "stretto.Attention", std::move(inputs), attributes,
                                          DType::kFloat32, packed, node.name + ".attention");
-  // Back to [batch, heads, length, width], or without the batch of one; the transpose that follows in
-  // the model undoes this.
+  // Back to [batch, heads, length, width], or without the batch of one; the transpose that follows
+  // in the model undoes this.
   Shape unpacked{q_heads.batch, q_heads.length, q_heads.heads, q_heads.width};
   std::vector<int64_t> perm{0, 2, 1, 3};
   if (rank == 3) {

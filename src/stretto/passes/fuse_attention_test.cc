@@ -40,15 +40,15 @@ Rewritten attend(std::string_view scores, std::string_view operands = kProjectio
 }
 
 TEST(FuseAttention, ScaleAndMaskInEveryForm) {
-  for (std::string_view scores : {
-           "m = MatMul(q, kt) s = Softmax(m)",
-           "m = MatMul(q, kt) d = Div(m, root) s = Softmax(d) {axis = 3}",
-           "m = MatMul(q, kt) d = Mul(root, m) a = Add(d, mask) s = Softmax(a)",
-           "qs = Div(q, root) m = MatMul(qs, kt) a = Add(mask, m) s = Softmax(a)",
-           "qs = Mul(q, root) ks = Mul(kt, root) m = MatMul(qs, ks) s = Softmax(m)",
-           "m = MatMul(q, kt) w = Where(keep, m, low) s = Softmax(w)",
-           "m = MatMul(q, kt) w = Where(keep, low, m) s = Softmax(w)",
-           "m = MatMul(q, kt) d = Div(m, root) w = Where(keep, minus_inf, d) s = Softmax(w)"}) {
+  for (std::string_view scores :
+       {"m = MatMul(q, kt) s = Softmax(m)",
+        "m = MatMul(q, kt) d = Div(m, root) s = Softmax(d) {axis = 3}",
+        "m = MatMul(q, kt) d = Mul(root, m) a = Add(d, mask) s = Softmax(a)",
+        "qs = Div(q, root) m = MatMul(qs, kt) a = Add(mask, m) s = Softmax(a)",
+        "qs = Mul(q, root) ks = Mul(kt, root) m = MatMul(qs, ks) s = Softmax(m)",
+        "m = MatMul(q, kt) w = Where(keep, m, low) s = Softmax(w)",
+        "m = MatMul(q, kt) w = Where(keep, low, m) s = Softmax(w)",
+        "m = MatMul(q, kt) d = Div(m, root) w = Where(keep, minus_inf, d) s = Softmax(w)"}) {
     const auto r = attend(scores);
     EXPECT_EQ(r.times("attention"), 1) << scores;
     EXPECT_EQ(r.times("merge-projections"), 1) << scores;
@@ -102,7 +102,8 @@ TEST(FuseAttention, OperandsThatAreNoRowsAreMoved) {
     m = MatMul(e, kt)
     s = Softmax(m)
     y = MatMul(s, v)
-    output y)", kPasses);
+    output y)",
+                         kPasses);
   EXPECT_EQ(r.times("attention"), 1);
   EXPECT_EQ(r.nodes("Transpose"), 4);
 }
@@ -123,7 +124,8 @@ TEST(FuseAttention, HeadsInTheBatchDimension) {
     o = MatMul(s, v)
     t = Transpose(o) {perm = [1, 0, 2]}
     y = Reshape(t, back)
-    output y)", kPasses);
+    output y)",
+                         kPasses);
   EXPECT_EQ(r.times("attention"), 1);
   EXPECT_EQ(r.nodes("Transpose"), 0);
 }
@@ -133,8 +135,9 @@ TEST(FuseAttention, NotWhenSomethingElseIsMeantOrNeeded) {
     EXPECT_EQ(attend(scores, kProjections, tail).times("attention"), 0) << scores;
   };
   none("m = MatMul(q, kt) s = Softmax(m) {axis = 2}");
-  none("m = MatMul(q, kt) a = Add(m, mask) d = Div(a, root) s = Softmax(d)");  // scales the mask too
-  none("m = MatMul(q, kt) w = Where(keep, m, small) s = Softmax(w)");          // -10 masks nothing
+  none(
+      "m = MatMul(q, kt) a = Add(m, mask) d = Div(a, root) s = Softmax(d)");  // scales the mask too
+  none("m = MatMul(q, kt) w = Where(keep, m, small) s = Softmax(w)");         // -10 masks nothing
   none("m = MatMul(q, kt) s = Softmax(m)", "o = MatMul(s, v) z = Neg(s) output o, z");
   none("m = MatMul(q, kt) z = Neg(m) s = Softmax(m)", "o = MatMul(s, v) output o, z");
 }

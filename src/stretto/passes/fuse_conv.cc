@@ -16,21 +16,21 @@ struct Window {
   std::vector<int64_t> kernel, strides, dilations, pads;
 };
 
-// Attributes with their defaults; nothing when the node is not a 1-D or 2-D convolution with constant
-// weights of the right rank.
+// Attributes with their defaults; nothing when the node is not a 1-D or 2-D convolution with
+// constant weights of the right rank.
 std::optional<Window> window_of(const Rewriter& graph, const Node& node) {
   const Tensor* weight = graph.constant(node.inputs[1]);
   const auto rank = graph.shape(node.inputs[0]).size();
   const bool bias = node.inputs.size() > 2 && node.inputs[2] != kNone;
-  if (weight == nullptr || weight->dtype() != DType::kFloat32 || rank < 3 || rank > 4) return std::nullopt;
+  if (weight == nullptr || weight->dtype() != DType::kFloat32 || rank < 3 || rank > 4)
+    return std::nullopt;
   if (bias && graph.constant(node.inputs[2]) == nullptr) return std::nullopt;
   const size_t spatial = rank - 2;
   const Attributes& a = node.attributes;
-  return Window{
-      .kernel = {weight->shape().begin() + 2, weight->shape().end()},
-      .strides = a.integers("strides", std::vector<int64_t>(spatial, 1)),
-      .dilations = a.integers("dilations", std::vector<int64_t>(spatial, 1)),
-      .pads = a.integers("pads", std::vector<int64_t>(2 * spatial, 0))};
+  return Window{.kernel = {weight->shape().begin() + 2, weight->shape().end()},
+                .strides = a.integers("strides", std::vector<int64_t>(spatial, 1)),
+                .dilations = a.integers("dilations", std::vector<int64_t>(spatial, 1)),
+                .pads = a.integers("pads", std::vector<int64_t>(2 * spatial, 0))};
 }
 
 // The pads that auto_pad stands for, from the shapes inference found.
@@ -46,9 +46,8 @@ void resolve_pads(const Rewriter& graph, const Node& node, bool transposed, Wind
     const int64_t in = graph.shape(node.inputs[0])[i + 2];
     const int64_t out = graph.shape(node.outputs[0])[i + 2];
     const int64_t reach = (w.kernel[i] - 1) * w.dilations[i] + 1;
-    const int64_t total =
-        transposed ? w.strides[i] * (in - 1) + extra[i] + reach - out
-                   : std::max<int64_t>((out - 1) * w.strides[i] + reach - in, 0);
+    const int64_t total = transposed ? w.strides[i] * (in - 1) + extra[i] + reach - out
+                                     : std::max<int64_t>((out - 1) * w.strides[i] + reach - in, 0);
     const int64_t half = total / 2;
     // The odd pixel goes to the end for SAME_UPPER, to the beginning otherwise.
     const bool odd_at_end = mode == "SAME_UPPER";

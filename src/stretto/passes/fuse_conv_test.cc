@@ -8,7 +8,8 @@ TEST(FuseConv, SpellsOutSamePads) {
     const auto r = rewrite(std::string(R"(graph g
       input x: float32[1, 2, 8, 7]
       constant w: float32[3, 2, 4, 3] = random(1)
-      y = Conv(x, w) {strides = [2, 2], auto_pad = ")") + mode + "\"}\noutput y",
+      y = Conv(x, w) {strides = [2, 2], auto_pad = ")") +
+                               mode + "\"}\noutput y",
                            {&kFuseConv}, 0);
     EXPECT_EQ(r.times("conv"), 1);
     EXPECT_FALSE(r.node("stretto.Conv").attributes.has("auto_pad"));
@@ -20,7 +21,8 @@ TEST(FuseConv, TransposedOutputShapeBecomesPads) {
     input x: float32[1, 4, 5, 5]
     constant w: float32[4, 2, 3, 3] = random(1)
     y = ConvTranspose(x, w) {strides = [2, 2], output_shape = [10, 10], group = 2}
-    output y)", {&kFuseConv}, 0);
+    output y)",
+                         {&kFuseConv}, 0);
   EXPECT_EQ(r.times("conv-transpose"), 1);
   EXPECT_FALSE(r.node("stretto.ConvTranspose").attributes.has("output_shape"));
 }
@@ -30,7 +32,8 @@ TEST(FuseConv, LeavesComputedWeightsAlone) {
     input x: float32[1, 2, 5, 5]
     input w: float32[3, 2, 3, 3]
     y = Conv(x, w)
-    output y)", {&kFuseConv}, 0);
+    output y)",
+                         {&kFuseConv}, 0);
   EXPECT_EQ(r.nodes("Conv"), 1);
 }
 
@@ -42,7 +45,8 @@ std::string padded(std::string_view pads, std::string_view value) {
     constant v: float32[] = {{{}}}
     a = Pad(x, p, v)
     y = Conv(a, w) {{pads = [1, 0, 0, 0]}}
-    output y)", pads, value);
+    output y)",
+                     pads, value);
 }
 
 TEST(FuseConv, TakesZeroPaddingIn) {

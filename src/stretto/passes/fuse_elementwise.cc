@@ -1,5 +1,5 @@
-// Chains and small DAGs of float32 arithmetic become single loops: each value is read and written once
-// instead of once per operation. Nothing is computed twice or on a larger shape than before.
+// Chains and small DAGs of float32 arithmetic become single loops: each value is read and written
+// once instead of once per operation. Nothing is computed twice or on a larger shape than before.
 #include <algorithm>
 
 #include "stretto/ir/operator.h"

@@ -13,7 +13,9 @@ Rewritten loop(std::string_view body) {
     input row: float32[1, 3, 1]
     constant two: float32[] = {{2}}
     constant unit: float32[1, 1, 1, 1] = {{2}}
-    {})", body), {&kFuseElementwise}, 0);
+    {})",
+                             body),
+                 {&kFuseElementwise}, 0);
 }
 
 TEST(FuseElementwise, AnArithmeticDagIsOneLoop) {
@@ -25,8 +27,9 @@ TEST(FuseElementwise, AnArithmeticDagIsOneLoop) {
 
 TEST(FuseElementwise, OneOperationIsALoopToo) {
   EXPECT_EQ(loop("y = Add(x, row) output y").program(), "t0 = Add(x0, x1)");
-  EXPECT_EQ(loop("y = Clip(x, _, two) output y").program(),
-            fmt::format("t0 = Clip(x0, {}, 2)", -static_cast<double>(std::numeric_limits<float>::max())));
+  EXPECT_EQ(
+      loop("y = Clip(x, _, two) output y").program(),
+      fmt::format("t0 = Clip(x0, {}, 2)", -static_cast<double>(std::numeric_limits<float>::max())));
   EXPECT_EQ(loop("y = Mul(x, x) output y").program(), "t0 = Mul(x0, x0)");
   EXPECT_EQ(loop("y = Max(x, z, row) output y").program(), "t0 = Max(x0, x1); t1 = Max(t0, x2)");
 }
@@ -48,7 +51,8 @@ TEST(FuseElementwise, OtherTypesStay) {
     input d: float64[3]
     j = Add(i, i)
     e = Neg(d)
-    output j, e)", {&kFuseElementwise}, 0);
+    output j, e)",
+                         {&kFuseElementwise}, 0);
   EXPECT_EQ(r.fired.size(), 0u);
 }
 

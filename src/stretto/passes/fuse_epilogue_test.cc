@@ -15,7 +15,9 @@ Rewritten conv_then(std::string_view body) {
     constant zero: float32[] = {{0}}
     constant six: float32[] = {{6}}
     c = Conv(x, w) {{pads = [1, 1, 1, 1]}}
-    {})", body), kPasses);
+    {})",
+                             body),
+                 kPasses);
 }
 
 TEST(FuseEpilogue, EveryActivation) {
@@ -56,7 +58,8 @@ TEST(FuseEpilogue, ClipBoundsThatAreComputedStay) {
     constant w: float32[1, 1, 1, 1] = random(1)
     c = Conv(x, w)
     y = Clip(c, lo)
-    output y)", kPasses);
+    output y)",
+                         kPasses);
   EXPECT_EQ(r.times("activation"), 0);
 }
 
@@ -78,7 +81,8 @@ TEST(FuseEpilogue, ResidualOfTheSameShapeOnly) {
     constant w: float32[4, 4, 1, 1] = random(1)
     c = Conv(x, w)
     y = Add(c, r)
-    output y)", kPasses);
+    output y)",
+                         kPasses);
   EXPECT_EQ(r.times("residual"), 0);
   EXPECT_EQ(conv_then("y = Add(c, c)\noutput y").times("residual"), 0);
 }
@@ -103,7 +107,8 @@ TEST(FuseEpilogue, LinearsWithThreeDimensions) {
     a = Add(b, m)
     g = Gelu(a)
     y = Add(g, r)
-    output y)", kPasses);
+    output y)",
+                         kPasses);
   EXPECT_EQ(r.graph.nodes.size(), 1u);
   EXPECT_EQ(r.node("stretto.Linear").inputs.size(), 4u);
 }

@@ -10,7 +10,9 @@ Rewritten gemm(std::string_view c, std::string_view attributes, std::string_view
     constant w: float32[4, 3] = random(1)
     {}
     y = Gemm(x, w, c) {{transB = 1{}}}
-    output y)", inputs, c, attributes), {&kFuseLinear});
+    output y)",
+                             inputs, c, attributes),
+                 {&kFuseLinear});
 }
 
 TEST(FuseLinear, GemmWithEveryKindOfBias) {
@@ -19,7 +21,9 @@ TEST(FuseLinear, GemmWithEveryKindOfBias) {
     EXPECT_EQ(r.times("gemm-linear"), 1) << shape;
     EXPECT_EQ(r.graph.value(r.node("stretto.Linear").inputs[2]).shape, Shape{4});
   }
-  EXPECT_EQ(gemm("constant c: float32[4] = random(2)", ", alpha = 0.5, beta = 3.0").times("gemm-linear"), 1);
+  EXPECT_EQ(
+      gemm("constant c: float32[4] = random(2)", ", alpha = 0.5, beta = 3.0").times("gemm-linear"),
+      1);
 }
 
 TEST(FuseLinear, AComputedSummandIsAResidual) {
@@ -34,13 +38,15 @@ TEST(FuseLinear, NotAVectorNorABatchOfMatrices) {
     input x: float32[2, 3, 5]
     constant w: float32[2, 5, 4] = random(1)
     y = MatMul(x, w)
-    output y)", {&kFuseLinear}, 0);
+    output y)",
+                             {&kFuseLinear}, 0);
   EXPECT_EQ(batch.nodes("MatMul"), 1);
   const auto vector = rewrite(R"(graph g
     input x: float32[5]
     constant w: float32[5, 4] = random(1)
     y = MatMul(x, w)
-    output y)", {&kFuseLinear}, 0);
+    output y)",
+                              {&kFuseLinear}, 0);
   EXPECT_EQ(vector.nodes("MatMul"), 1);
 }
 
@@ -52,7 +58,8 @@ TEST(FuseMatMul, TakesTransposeAndScale) {
     t = Transpose(b) {perm = [0, 2, 1]}
     m = MatMul(a, t)
     y = Div(m, s)
-    output y)", {&kFuseMatMul});
+    output y)",
+                         {&kFuseMatMul});
   EXPECT_EQ(r.graph.nodes.size(), 1u);
   const auto other = rewrite(R"(graph g
     input a: float32[2, 3, 5]
@@ -61,7 +68,8 @@ TEST(FuseMatMul, TakesTransposeAndScale) {
     t = Transpose(b) {perm = [1, 0, 2]}
     m = MatMul(a, t)
     y = Div(m, s)
-    output y)", {&kFuseMatMul});
+    output y)",
+                             {&kFuseMatMul});
   EXPECT_EQ(other.times("matmul-transpose") + other.times("matmul-scale"), 0);
 }
 

@@ -1,5 +1,5 @@
-// Products of two computed matrices: a swap of the right one's last two axes and a scalar factor, before
-// or after, become part of stretto.MatMul.
+// Products of two computed matrices: a swap of the right one's last two axes and a scalar factor,
+// before or after, become part of stretto.MatMul.
 #include "stretto/ir/operator.h"
 #include "stretto/passes/match.h"
 #include "stretto/passes/pass_list.h"
@@ -47,8 +47,10 @@ void scale(Rewriter& graph, int n, PassContext& context) {
 void run(ir::Graph& graph, PassContext& context) {
   Rewriter rewriter(graph);
   for (int n = 0; n < rewriter.count(); ++n) {
-    if (rewriter.is(n, "MatMul")) fuse(rewriter, n, context);
-    else if (rewriter.is(n, "Mul") || rewriter.is(n, "Div")) scale(rewriter, n, context);
+    if (rewriter.is(n, "MatMul"))
+      fuse(rewriter, n, context);
+    else if (rewriter.is(n, "Mul") || rewriter.is(n, "Div"))
+      scale(rewriter, n, context);
   }
   rewriter.finish();
 }

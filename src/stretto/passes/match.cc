@@ -17,13 +17,16 @@ using Arg = ir::ElementwiseArg;
 
 // ONNX operators whose steps have the same name and the inputs as arguments, in order.
 constexpr std::string_view kPlainOps[] = {
-    "Add", "Sub", "Mul",  "Div",     "Pow",  "Neg",   "Abs",       "Sqrt",     "Reciprocal", "Exp",
-    "Log", "Erf", "Tanh", "Sigmoid", "Relu", "Floor", "Ceil",      "Round",    "Sin",        "Cos",
-    "Sign", "HardSwish", "Softplus", "Mish"};
+    "Add",        "Sub",   "Mul", "Div", "Pow",  "Neg",       "Abs",      "Sqrt",
+    "Reciprocal", "Exp",   "Log", "Erf", "Tanh", "Sigmoid",   "Relu",     "Floor",
+    "Ceil",       "Round", "Sin", "Cos", "Sign", "HardSwish", "Softplus", "Mish"};
 
 struct WithAttributes {
   std::string_view op;
-  struct { std::string_view name; double fallback; } attributes[2];
+  struct {
+    std::string_view name;
+    double fallback;
+  } attributes[2];
 };
 constexpr WithAttributes kAttributeOps[] = {
     {"LeakyRelu", {{"alpha", 0.01}, {"", 0}}},
@@ -37,10 +40,10 @@ Arg result(int index) { return {.kind = Arg::Kind::kResult, .index = index}; }
 // Activations whose epilogue name differs from the step's only in spelling.
 std::string_view epilogue_name(std::string_view step) {
   constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"Relu", "relu"},   {"Clip", "clip"},       {"LeakyRelu", "leaky_relu"},
-      {"Elu", "elu"},     {"Sigmoid", "sigmoid"}, {"HardSigmoid", "hard_sigmoid"},
-      {"Tanh", "tanh"},   {"Silu", "silu"},       {"HardSwish", "hard_swish"},
-      {"Gelu", "gelu"},   {"GeluTanh", "gelu_tanh"}};
+      {"Relu", "relu"}, {"Clip", "clip"},         {"LeakyRelu", "leaky_relu"},
+      {"Elu", "elu"},   {"Sigmoid", "sigmoid"},   {"HardSigmoid", "hard_sigmoid"},
+      {"Tanh", "tanh"}, {"Silu", "silu"},         {"HardSwish", "hard_swish"},
+      {"Gelu", "gelu"}, {"GeluTanh", "gelu_tanh"}};
   for (const auto& [from, to] : kNames) {
     if (from == step) return to;
   }
@@ -61,7 +64,8 @@ bool close(double a, double b) {
 
 bool all_equal(const Rewriter& graph, ValueId id, double value) {
   const Tensor* tensor = graph.constant(id);
-  if (tensor == nullptr || tensor->count() == 0 || tensor->count() > kMaxScannedElements) return false;
+  if (tensor == nullptr || tensor->count() == 0 || tensor->count() > kMaxScannedElements)
+    return false;
   const auto values = tensor->as_doubles();
   return std::all_of(values.begin(), values.end(), [&](double v) { return v == value; });
 }

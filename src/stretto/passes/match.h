@@ -18,8 +18,8 @@ bool close(double a, double b);
 // Every element of a small constant equals `value`. False for large constants and non-constants.
 bool all_equal(const Rewriter& graph, ValueId id, double value);
 
-// Node n as x (op) c with a scalar c and a result of x's type and shape. Add and Mul take the scalar on
-// either side, Sub and Div on the right.
+// Node n as x (op) c with a scalar c and a result of x's type and shape. Add and Mul take the
+// scalar on either side, Sub and Div on the right.
 struct WithScalar {
   ValueId x = kNone;
   double c = 0;
@@ -36,7 +36,8 @@ std::optional<std::vector<int64_t>> reduce_axes(const Rewriter& graph, int n);
 // Permutation of a Transpose node (ONNX's default reverses).
 std::vector<int64_t> permutation(const Rewriter& graph, int n);
 
-// Activation of an epilogue, as in kernels/epilogue.h, when node n is one applied to a single value.
+// Activation of an epilogue, as in kernels/epilogue.h, when node n is one applied to a single
+// value.
 struct ActivationMatch {
   std::string name;
   double alpha = 0, beta = 0;

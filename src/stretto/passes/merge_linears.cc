@@ -1,6 +1,6 @@
-// Query, key and value projections of one input become one product with the matrices side by side: a
-// wider matrix product runs closer to peak, and the input is read once. Attention finds its parts by
-// column offset.
+// Query, key and value projections of one input become one product with the matrices side by side:
+// a wider matrix product runs closer to peak, and the input is read once. Attention finds its parts
+// by column offset.
 #include <algorithm>
 #include <cstring>
 
@@ -21,8 +21,8 @@ int projection(const Rewriter& graph, ValueId id, int user) {
   const Node& node = graph.node(n);
   const bool residual = node.inputs.size() > 3 && node.inputs[3] != kNone;
   const Tensor* weight = graph.constant(node.inputs[1]);
-  const bool plain = !residual && weight != nullptr &&
-                     node.attributes.text("activation", "none") == "none";
+  const bool plain =
+      !residual && weight != nullptr && node.attributes.text("activation", "none") == "none";
   return plain ? n : -1;
 }
 
@@ -58,8 +58,8 @@ void merge(Rewriter& graph, int n, PassContext& context) {
     if (a < 0 || b < 0) return false;
     const Node& left = graph.node(a);
     const Node& right = graph.node(b);
-    return left.inputs[0] == right.inputs[0] &&
-           left.attributes.integer("trans_weight", 0) == right.attributes.integer("trans_weight", 0);
+    return left.inputs[0] == right.inputs[0] && left.attributes.integer("trans_weight", 0) ==
+                                                    right.attributes.integer("trans_weight", 0);
   };
   for (int pivot : makers) {
     std::vector<int> group;
@@ -110,7 +110,8 @@ void merge(Rewriter& graph, int n, PassContext& context) {
     if (at == merged.end()) continue;
     arguments[i] = packed;
     const std::string name(kOffsets[i]);
-    attributes.set(name, attributes.integer(name, 0) + starts[static_cast<size_t>(at - merged.begin())]);
+    attributes.set(name,
+                   attributes.integer(name, 0) + starts[static_cast<size_t>(at - merged.begin())]);
   }
   graph.become(n, "stretto.Attention", std::move(arguments), std::move(attributes));
 }

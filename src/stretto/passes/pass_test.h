@@ -60,8 +60,8 @@ struct Rewritten {
   std::vector<Fired> fired;
 
   int times(std::string_view rule) const {
-    return static_cast<int>(std::count_if(fired.begin(), fired.end(),
-                                          [&](const Fired& f) { return f.rule == rule; }));
+    return static_cast<int>(
+        std::count_if(fired.begin(), fired.end(), [&](const Fired& f) { return f.rule == rule; }));
   }
   int nodes(std::string_view op) const {
     return static_cast<int>(std::count_if(graph.nodes.begin(), graph.nodes.end(),

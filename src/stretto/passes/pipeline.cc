@@ -52,25 +52,25 @@ void check_face(const std::vector<Face>& before, const std::vector<Face>& after)
 std::span<const Pass* const> pipeline() {
   // Each line: what holds once the pass has run.
   static constexpr const Pass* kPipeline[] = {
-      &kFoldConstants,        // no node has only known inputs (unless its result would be far larger)
+      &kFoldConstants,        // no node has known inputs only, but where the result is large
       &kRemoveIdentity,       // no node returns its input; Reshape is the only shape-changer
       &kDeduplicate,          // no two nodes compute the same from the same inputs
       &kRecogniseActivation,  // SiLU, GELU, hard-swish, Mish are one node each
       &kRecogniseLayerNorm,   // so is layer normalisation
       &kSqueezeExcite,        // means over whole images are GlobalAveragePool
       &kSplitRadix,           // sums over a radix axis are sums of 4-D slices
-      &kEliminateTranspose,   // transposes have sunk below elementwise nodes, to cancel or to be few
+      &kEliminateTranspose,   // transposes have sunk below elementwise nodes or cancelled
       &kRemoveIdentity,       // what those left is gone
-      &kFuseConv,             // every convolution with constant weights is stretto.Conv*, pads explicit
-      &kFuseLinear,           // every product with a constant matrix is stretto.Linear
-      &kFoldBatchNorm,        // no BatchNormalization; constant scales and shifts are in the weights
+      &kFuseConv,             // convolutions of constant weights are stretto.Conv*, pads explicit
+      &kFuseLinear,           // products with a constant matrix are stretto.Linear
+      &kFoldBatchNorm,        // no BatchNormalization; constant scales are in the weights
       &kFuseAttention,        // softmax(q k^T) v is stretto.Attention on rows
       &kRemoveIdentity,       // the transposes around it have cancelled
       &kMergeLinears,         // its projections of one input are one product
       &kFuseMatMul,           // what matrix products are left take scale and transpose in
-      &kFuseEpilogue,         // activations and residuals are in the product that makes their input
-      &kFuseAddLayerNorm,     // a sum that is normalised is summed there, unless a product already did
-      &kFuseElementwise,      // float32 arithmetic is in stretto.Elementwise loops, as few as possible
+      &kFuseEpilogue,         // activations and residuals are in the product before them
+      &kFuseAddLayerNorm,     // sums that no product made are made where they are normalised
+      &kFuseElementwise,      // float32 arithmetic is in stretto.Elementwise loops, few of them
       &kRemoveDead,           // every node reaches an output, every value is used
   };
   return kPipeline;

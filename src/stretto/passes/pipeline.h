@@ -17,19 +17,19 @@ namespace stretto::passes {
 std::span<const Pass* const> pipeline();
 
 struct PipelineOptions {
-  std::set<std::string> disabled;  // names of passes or rules
+  std::set<std::string> disabled;                          // names of passes or rules
   int max_applications = std::numeric_limits<int>::max();  // rules stop firing after that many
-  bool verify = true;              // check the graph after each pass that changed it
+  bool verify = true;                         // check the graph after each pass that changed it
   std::function<void(const Fired&)> observe;  // called with every application, just before it
 };
 
 struct PipelineReport {
-  std::vector<Fired> fired;                              // in order
-  std::vector<std::pair<std::string, double>> seconds;   // per row of pipeline(), checks included
+  std::vector<Fired> fired;                             // in order
+  std::vector<std::pair<std::string, double>> seconds;  // per row of pipeline(), checks included
 };
 
-// Rewrites the graph, whose dimensions are bound, in place. Throws InvalidArgument for a disabled name
-// that no pass or rule has, InternalError naming the pass that broke a promise of ir::Graph or
+// Rewrites the graph, whose dimensions are bound, in place. Throws InvalidArgument for a disabled
+// name that no pass or rule has, InternalError naming the pass that broke a promise of ir::Graph or
 // changed name, type or shape of a graph input or output. What infer() throws on the graph as
 // given passes through.
 PipelineReport run_pipeline(ir::Graph& graph, const PipelineOptions& options = {});

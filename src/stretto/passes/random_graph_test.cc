@@ -1,5 +1,5 @@
-// Random small graphs of common operators: the whole pipeline, and every prefix of it, must keep their
-// results.
+// Random small graphs of common operators: the whole pipeline, and every prefix of it, must keep
+// their results.
 #include "stretto/passes/pass_test.h"
 
 namespace stretto::passes {
@@ -13,7 +13,10 @@ class Writer {
     images_.push_back(declare("input", {1, 4, 6, 6}, ""));
     rows_.push_back(declare("input", {2, 5, 8}, ""));
     for (int i = 0; i < 14; ++i) {
-      if (pick(2) == 0) image_node(); else row_node();
+      if (pick(2) == 0)
+        image_node();
+      else
+        row_node();
     }
   }
 
@@ -39,7 +42,9 @@ class Writer {
   std::string weights(const Shape& shape) {
     return declare("constant", shape, fmt::format(" = random({})", pick(1000)));
   }
-  std::string number(double value) { return declare("constant", {}, fmt::format(" = {{{}}}", value)); }
+  std::string number(double value) {
+    return declare("constant", {}, fmt::format(" = {{{}}}", value));
+  }
 
   std::string emit(std::string_view expression) {
     const std::string name = fresh();
@@ -53,19 +58,32 @@ class Writer {
   std::string same_shape(const std::vector<std::string>& from, const Shape& channel) {
     const std::string x = any(from);
     switch (pick(13)) {
-      case 0: return emit(fmt::format("Relu({})", x));
-      case 1: return emit(fmt::format("Sigmoid({})", x));
-      case 2: return emit(fmt::format("Mul({}, {})", x, emit(fmt::format("Sigmoid({})", x))));
-      case 3: return emit(fmt::format("Clip({}, {}, {})", x, number(-1), number(2)));
-      case 4: return emit(fmt::format("Add({}, {})", x, any(from)));
-      case 5: return emit(fmt::format("Mul({}, {})", weights(channel), x));
-      case 6: return emit(fmt::format("Sub({}, {})", x, weights(channel)));
-      case 7: return emit(fmt::format("Div({}, {})", x, number(3)));
-      case 8: return emit(fmt::format("Identity({})", x));
-      case 9: return emit(fmt::format("Tanh({})", emit(fmt::format("Neg({})", x))));
-      case 10: return emit(fmt::format("HardSigmoid({})", x));
-      case 11: return emit(fmt::format("Max({}, {})", x, any(from)));
-      default: return emit(fmt::format("Add({}, {})", x, number(0)));
+      case 0:
+        return emit(fmt::format("Relu({})", x));
+      case 1:
+        return emit(fmt::format("Sigmoid({})", x));
+      case 2:
+        return emit(fmt::format("Mul({}, {})", x, emit(fmt::format("Sigmoid({})", x))));
+      case 3:
+        return emit(fmt::format("Clip({}, {}, {})", x, number(-1), number(2)));
+      case 4:
+        return emit(fmt::format("Add({}, {})", x, any(from)));
+      case 5:
+        return emit(fmt::format("Mul({}, {})", weights(channel), x));
+      case 6:
+        return emit(fmt::format("Sub({}, {})", x, weights(channel)));
+      case 7:
+        return emit(fmt::format("Div({}, {})", x, number(3)));
+      case 8:
+        return emit(fmt::format("Identity({})", x));
+      case 9:
+        return emit(fmt::format("Tanh({})", emit(fmt::format("Neg({})", x))));
+      case 10:
+        return emit(fmt::format("HardSigmoid({})", x));
+      case 11:
+        return emit(fmt::format("Max({}, {})", x, any(from)));
+      default:
+        return emit(fmt::format("Add({}, {})", x, number(0)));
     }
   }
 
@@ -87,7 +105,8 @@ class Writer {
       case 2: {
         const std::string g = weights({4}), b = weights({4}), m = weights({4});
         const std::string v = declare("constant", {4}, " = {1, 2, 0.5, 3}");
-        images_.push_back(emit(fmt::format("BatchNormalization({}, {}, {}, {}, {})", x, g, b, m, v)));
+        images_.push_back(
+            emit(fmt::format("BatchNormalization({}, {}, {}, {}, {})", x, g, b, m, v)));
         return;
       }
       case 3: {
@@ -103,7 +122,8 @@ class Writer {
         images_.push_back(emit(fmt::format("Mul({}, {})", x, gate)));
         return;
       }
-      default: images_.push_back(same_shape(images_, {4, 1, 1}));
+      default:
+        images_.push_back(same_shape(images_, {4, 1, 1}));
     }
   }
 
@@ -140,7 +160,8 @@ class Writer {
         rows_.push_back(emit(fmt::format("Reshape({}, {})", t, back)));
         return;
       }
-      default: rows_.push_back(same_shape(rows_, {8}));
+      default:
+        rows_.push_back(same_shape(rows_, {8}));
     }
   }
 
@@ -159,8 +180,8 @@ TEST(RandomGraph, ThePipelineKeepsResults) {
     ir::Graph after = before;
     const PipelineReport report = run_pipeline(after);
     for (const Fired& f : report.fired) seen.insert(f.rule);
-    // Each folded weight rounds once, and layers follow each other: ten roundings of 6e-8, amplified by
-    // the normalisations between them.
+    // Each folded weight rounds once, and layers follow each other: ten roundings of 6e-8,
+    // amplified by the normalisations between them.
     expect_same_results(before, after, 1e-5, seed);
     if (HasFatalFailure()) return;
     // A graph cut off in the middle of the pipeline must be whole, too.

@@ -13,8 +13,8 @@
 namespace stretto::passes {
 namespace {
 
-constexpr std::string_view kRules[] = {"hard-sigmoid", "silu", "gelu", "gelu-tanh", "hard-swish",
-                                       "mish"};
+constexpr std::string_view kRules[] = {"hard-sigmoid", "silu",       "gelu",
+                                       "gelu-tanh",    "hard-swish", "mish"};
 
 // A tree of Mul and Div-by-scalar whose inner results nobody else uses, as c * product(factors).
 struct Product {
@@ -124,7 +124,8 @@ std::optional<Recognised> gated(const Rewriter& graph, double c, ValueId x, Valu
   if (c == 0.5) {
     if (const ValueId u = one_plus(graph, gate, "Erf"); u != kNone) {
       const auto inner = scaled(graph, u);
-      if (inner && inner->x == x && close(inner->c, M_SQRT1_2)) return Recognised{"gelu", "Gelu", {}};
+      if (inner && inner->x == x && close(inner->c, M_SQRT1_2))
+        return Recognised{"gelu", "Gelu", {}};
     }
     if (const ValueId u = one_plus(graph, gate, "Tanh"); u != kNone) {
       if (is_gelu_tanh_argument(graph, u, x)) return Recognised{"gelu-tanh", "GeluTanh", {}};

@@ -19,7 +19,9 @@ Rewritten recognise(std::string_view body, std::string_view outputs = "y") {
     constant c0: float32[] = {{0.044715}}
     constant c1: float32[] = {{0.7978846}}
     {}
-    output {})", body, outputs), {&kRecogniseActivation});
+    output {})",
+                             body, outputs),
+                 {&kRecogniseActivation});
 }
 
 TEST(RecogniseActivation, EverySpelling) {
@@ -29,10 +31,12 @@ TEST(RecogniseActivation, EverySpelling) {
       {"gelu", "d = Mul(x, irt2) e = Erf(d) a = Add(one, e) h = Mul(half, x) y = Mul(h, a)"},
       {"gelu", "d = Mul(x, irt2) e = Erf(d) a = Add(one, e) h = Mul(a, half) y = Mul(x, h)"},
       {"gelu", "d = Div(x, root2) e = Erf(d) a = Add(e, one) m = Mul(x, a) y = Div(m, two)"},
-      {"gelu-tanh", "p = Pow(x, three) q = Mul(p, c0) r = Add(x, q) s = Mul(r, c1) t = Tanh(s) "
-                    "a = Add(t, one) h = Mul(x, half) y = Mul(h, a)"},
-      {"gelu-tanh", "p = Mul(x, x) p3 = Mul(p, x) q = Mul(c0, p3) r = Add(q, x) s = Mul(c1, r) "
-                    "t = Tanh(s) a = Add(one, t) m = Mul(x, a) y = Mul(m, half)"},
+      {"gelu-tanh",
+       "p = Pow(x, three) q = Mul(p, c0) r = Add(x, q) s = Mul(r, c1) t = Tanh(s) "
+       "a = Add(t, one) h = Mul(x, half) y = Mul(h, a)"},
+      {"gelu-tanh",
+       "p = Mul(x, x) p3 = Mul(p, x) q = Mul(c0, p3) r = Add(q, x) s = Mul(c1, r) "
+       "t = Tanh(s) a = Add(one, t) m = Mul(x, a) y = Mul(m, half)"},
       {"hard-swish", "h = HardSigmoid(x) {alpha = 0.16666667, beta = 0.5} y = Mul(x, h)"},
       {"hard-swish", "a = Add(x, three) c = Clip(a, zero, six) m = Mul(x, c) y = Div(m, six)"},
       {"hard-swish", "a = Add(x, three) c = Clip(a, zero, six) m = Mul(c, sixth) y = Mul(x, m)"},
@@ -47,16 +51,16 @@ TEST(RecogniseActivation, EverySpelling) {
 }
 
 TEST(RecogniseActivation, NotWithWrongConstantsOrOperands) {
-  for (std::string_view body : {
-           "s = Sigmoid(x) y = Mul(s, z)",
-           "d = Div(x, two) e = Erf(d) a = Add(e, one) m = Mul(x, a) y = Mul(m, half)",
-           "d = Div(x, root2) e = Erf(d) a = Add(e, two) m = Mul(x, a) y = Mul(m, half)",
-           "d = Div(x, root2) e = Erf(d) a = Add(e, one) m = Mul(x, a) y = Mul(m, two)",
-           "d = Div(z, root2) e = Erf(d) a = Add(e, one) m = Mul(x, a) y = Mul(m, half)",
-           "h = HardSigmoid(x) {alpha = 0.2, beta = 0.5} y = Mul(x, h)",
-           "a = Add(x, two) c = Clip(a, zero, six) m = Mul(x, c) y = Div(m, six)",
-           "a = Add(x, three) c = Clip(a, one, six) m = Mul(x, c) y = Div(m, six)",
-           "s = Softplus(z) t = Tanh(s) y = Mul(x, t)"}) {
+  for (std::string_view body :
+       {"s = Sigmoid(x) y = Mul(s, z)",
+        "d = Div(x, two) e = Erf(d) a = Add(e, one) m = Mul(x, a) y = Mul(m, half)",
+        "d = Div(x, root2) e = Erf(d) a = Add(e, two) m = Mul(x, a) y = Mul(m, half)",
+        "d = Div(x, root2) e = Erf(d) a = Add(e, one) m = Mul(x, a) y = Mul(m, two)",
+        "d = Div(z, root2) e = Erf(d) a = Add(e, one) m = Mul(x, a) y = Mul(m, half)",
+        "h = HardSigmoid(x) {alpha = 0.2, beta = 0.5} y = Mul(x, h)",
+        "a = Add(x, two) c = Clip(a, zero, six) m = Mul(x, c) y = Div(m, six)",
+        "a = Add(x, three) c = Clip(a, one, six) m = Mul(x, c) y = Div(m, six)",
+        "s = Softplus(z) t = Tanh(s) y = Mul(x, t)"}) {
     EXPECT_EQ(recognise(body).fired.size(), 0u) << body;
   }
 }
@@ -74,7 +78,8 @@ TEST(RecogniseActivation, BroadcastGatesAreNotActivations) {
     e = Mul(x, row)
     s = Sigmoid(x)
     y = Mul(s, e)
-    output y)", {&kRecogniseActivation}, 0);
+    output y)",
+                         {&kRecogniseActivation}, 0);
   EXPECT_EQ(r.fired.size(), 0u);
 }
 

@@ -20,7 +20,9 @@ Rewritten norm(std::string_view axis, std::string_view square, std::string_view 
     ve = Add(var, eps)
     std = Sqrt(ve)
     {}
-    output {})", axis, square, tail, outputs), {&kRecogniseLayerNorm});
+    output {})",
+                             axis, square, tail, outputs),
+                 {&kRecogniseLayerNorm});
 }
 
 TEST(RecogniseLayerNorm, WithAndWithoutScaleAndBias) {
@@ -56,9 +58,10 @@ TEST(FuseAddLayerNorm, WithTheSumWhenOthersReadIt) {
                              {&kFuseAddLayerNorm});
   EXPECT_EQ(alone.graph.nodes.size(), 1u);
   EXPECT_EQ(alone.node("stretto.AddLayerNorm").outputs.size(), 1u);
-  const auto shared = rewrite(
-      std::string(kSum) + "n = LayerNormalization(s, scale) {epsilon = 0.01} y = Add(n, s)\noutput y, s",
-      {&kFuseAddLayerNorm});
+  const auto shared =
+      rewrite(std::string(kSum) +
+                  "n = LayerNormalization(s, scale) {epsilon = 0.01} y = Add(n, s)\noutput y, s",
+              {&kFuseAddLayerNorm});
   EXPECT_EQ(shared.graph.nodes.size(), 2u);
   EXPECT_EQ(shared.node("stretto.AddLayerNorm").outputs.size(), 2u);
 }
@@ -70,7 +73,8 @@ TEST(FuseAddLayerNorm, NotOverTwoAxesNorBroadcastSums) {
     constant scale: float32[3, 8] = random(1)
     s = Add(x, r)
     y = LayerNormalization(s, scale) {axis = 1}
-    output y)", {&kFuseAddLayerNorm});
+    output y)",
+                            {&kFuseAddLayerNorm});
   EXPECT_EQ(axes.fired.size(), 0u);
   const auto row = rewrite(R"(graph g
     input x: float32[2, 3, 8]
@@ -78,7 +82,8 @@ TEST(FuseAddLayerNorm, NotOverTwoAxesNorBroadcastSums) {
     constant scale: float32[8] = random(1)
     s = Add(x, r)
     y = LayerNormalization(s, scale)
-    output y)", {&kFuseAddLayerNorm});
+    output y)",
+                           {&kFuseAddLayerNorm});
   EXPECT_EQ(row.fired.size(), 0u);
 }
 

@@ -11,9 +11,10 @@ namespace stretto::passes {
 namespace {
 
 constexpr std::string_view kRules[] = {
-    "drop-identity", "drop-cast",     "drop-reshape",      "drop-transpose",
-    "drop-pad",      "drop-slice",    "drop-concat",       "drop-times-one",
-    "drop-plus-zero", "canonical-reshape", "reshape-of-reshape", "transpose-of-transpose",
+    "drop-identity",       "drop-cast",          "drop-reshape",
+    "drop-transpose",      "drop-pad",           "drop-slice",
+    "drop-concat",         "drop-times-one",     "drop-plus-zero",
+    "canonical-reshape",   "reshape-of-reshape", "transpose-of-transpose",
     "transpose-as-reshape"};
 
 bool one_of(std::string_view op, std::initializer_list<std::string_view> names) {
@@ -44,16 +45,14 @@ Identity identity(const Rewriter& graph, int n) {
   const std::string_view op = node.op->name;
   const auto all = [&](size_t i, std::string_view attribute, int64_t wanted) {
     const auto values = integers(graph, n, i, attribute);
-    return values && std::all_of(values->begin(), values->end(),
-                                 [&](int64_t v) { return v == wanted; });
+    return values &&
+           std::all_of(values->begin(), values->end(), [&](int64_t v) { return v == wanted; });
   };
-  const auto absent = [&](size_t i) {
-    return i >= node.inputs.size() || node.inputs[i] == kNone;
-  };
+  const auto absent = [&](size_t i) { return i >= node.inputs.size() || node.inputs[i] == kNone; };
   if (op == "Identity") return {"drop-identity", node.inputs[0]};
   if (op == "Cast") return {"drop-cast", node.inputs[0]};  // replace() compares types
   if (one_of(op, {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Expand"})) {
-    return {"drop-reshape", node.inputs[0]};               // replace() compares shapes
+    return {"drop-reshape", node.inputs[0]};  // replace() compares shapes
   }
   if (op == "Transpose") {
     const auto perm = permutation(graph, n);
@@ -78,7 +77,9 @@ void reshape(Rewriter& graph, int n, ValueId x) {
   graph.become(n, "Reshape", {x, target}, {});
 }
 
-bool has_zero(const Shape& shape) { return std::find(shape.begin(), shape.end(), 0) != shape.end(); }
+bool has_zero(const Shape& shape) {
+  return std::find(shape.begin(), shape.end(), 0) != shape.end();
+}
 
 void canonicalise(Rewriter& graph, int n, PassContext& context) {
   const std::string name = graph.node(n).name;

@@ -12,7 +12,9 @@ Rewritten clean(std::string_view body) {
     constant axes: int64[1] = {{1}}
     {}
     y = Neg(last)
-    output y)", body), {&kRemoveIdentity}, 0);
+    output y)",
+                             body),
+                 {&kRemoveIdentity}, 0);
 }
 
 TEST(RemoveIdentity, DropsWhatReturnsItsInput) {
@@ -23,7 +25,8 @@ TEST(RemoveIdentity, DropsWhatReturnsItsInput) {
       {"drop-reshape", "constant s: int64[2] = {1, 4} last = Expand(x, s)"},
       {"drop-transpose", "last = Transpose(x) {perm = [0, 1, 2]}"},
       {"drop-pad", "constant p: int64[6] = {0 ...} last = Pad(x, p)"},
-      {"drop-slice", "constant b: int64[1] = {0} constant e: int64[1] = {9} last = Slice(x, b, e, axes)"},
+      {"drop-slice",
+       "constant b: int64[1] = {0} constant e: int64[1] = {9} last = Slice(x, b, e, axes)"},
       {"drop-concat", "last = Concat(x) {axis = 1}"},
       {"drop-times-one", "last = Mul(one, x)"},
       {"drop-times-one", "last = Div(x, one)"},
@@ -37,14 +40,13 @@ TEST(RemoveIdentity, DropsWhatReturnsItsInput) {
 }
 
 TEST(RemoveIdentity, KeepsWhatOnlyLooksLikeIt) {
-  for (std::string_view body : {
-           "constant big: float32[1, 2, 1, 1] = {1, 1} last = Mul(x, big)",  // broadcasts
-           "constant four: float32[1, 1, 1, 1] = {1} last = Mul(x, four)",   // adds a dimension
-           "last = Div(one, x)", "last = Sub(zero, x)", "last = Add(x, one)",
-           "constant b: int64[1] = {-1} constant e: int64[1] = {-9} constant s: int64[1] = {-1} "
-           "last = Slice(x, b, e, axes, s)",                                 // reverses
-           "last = Concat(x, x) {axis = 1}",
-           "last = Transpose(x) {perm = [1, 0, 2]}"}) {
+  for (std::string_view body :
+       {"constant big: float32[1, 2, 1, 1] = {1, 1} last = Mul(x, big)",  // broadcasts
+        "constant four: float32[1, 1, 1, 1] = {1} last = Mul(x, four)",   // adds a dimension
+        "last = Div(one, x)", "last = Sub(zero, x)", "last = Add(x, one)",
+        "constant b: int64[1] = {-1} constant e: int64[1] = {-9} constant s: int64[1] = {-1} "
+        "last = Slice(x, b, e, axes, s)",  // reverses
+        "last = Concat(x, x) {axis = 1}", "last = Transpose(x) {perm = [1, 0, 2]}"}) {
     EXPECT_EQ(clean(body).fired.size(), 0u) << body;
   }
 }
@@ -56,7 +58,8 @@ TEST(RemoveIdentity, GraphInputsAndOutputsKeepTheirNames) {
     b = Identity(a)
     c = Identity(a)
     d = Identity(x)
-    output b, c, d)", {&kRemoveIdentity}, 0);
+    output b, c, d)",
+                         {&kRemoveIdentity}, 0);
   // b takes a over; c and d would have to share a value with another output or input.
   EXPECT_EQ(r.nodes("Identity"), 2);
 }
@@ -78,14 +81,17 @@ TEST(RemoveIdentity, ReshapesThatAreReadBetweenStay) {
     constant b: int64[2] = {4, 6}
     f = Reshape(x, a)
     y = Reshape(f, b)
-    output y, f)", {&kRemoveIdentity}, 0);
+    output y, f)",
+                         {&kRemoveIdentity}, 0);
   EXPECT_EQ(r.nodes("Reshape"), 2);
 }
 
 TEST(RemoveIdentity, TransposesCompose) {
-  const auto back = clean("t = Transpose(x) {perm = [1, 2, 0]} last = Transpose(t) {perm = [2, 0, 1]}");
+  const auto back =
+      clean("t = Transpose(x) {perm = [1, 2, 0]} last = Transpose(t) {perm = [2, 0, 1]}");
   EXPECT_EQ(back.graph.nodes.size(), 1u);
-  const auto twice = clean("t = Transpose(x) {perm = [1, 2, 0]} last = Transpose(t) {perm = [1, 2, 0]}");
+  const auto twice =
+      clean("t = Transpose(x) {perm = [1, 2, 0]} last = Transpose(t) {perm = [1, 2, 0]}");
   EXPECT_EQ(twice.node("Transpose").attributes.integers("perm", {}),
             (std::vector<int64_t>{2, 0, 1}));
 }
@@ -94,7 +100,8 @@ TEST(RemoveIdentity, MovingAxesOfOneElementIsAReshape) {
   const auto r = rewrite(R"(graph g
     input x: float32[2, 1, 4, 1]
     y = Transpose(x) {perm = [0, 2, 3, 1]}
-    output y)", {&kRemoveIdentity}, 0);
+    output y)",
+                         {&kRemoveIdentity}, 0);
   EXPECT_EQ(r.times("transpose-as-reshape"), 1);
   EXPECT_EQ(r.nodes("Transpose"), 0);
 }

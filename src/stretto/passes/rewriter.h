@@ -14,9 +14,9 @@ using ir::kNone;
 using ir::Node;
 using ir::ValueId;
 
-// Nodes keep their index while the rewriter lives; removed ones are skipped with alive(). A node that
-// loses its last user is removed at once, so use counts are always those of the finished graph.
-// Values added must come with type and shape. References to nodes die with insert().
+// Nodes keep their index while the rewriter lives; removed ones are skipped with alive(). A node
+// that loses its last user is removed at once, so use counts are always those of the finished
+// graph. Values added must come with type and shape. References to nodes die with insert().
 class Rewriter {
  public:
   explicit Rewriter(ir::Graph& graph);
@@ -37,7 +37,8 @@ class Rewriter {
   const std::vector<int>& users(ValueId id) const { return users_[static_cast<size_t>(id)]; }
   bool is_output(ValueId id) const { return is_output_[static_cast<size_t>(id)]; }
   bool used_once(ValueId id) const { return !is_output(id) && users(id).size() == 1; }
-  // The one node that uses `id` (perhaps several times); -1 when several do, none, or it is an output.
+  // The one node that uses `id` (perhaps several times); -1 when several do, none, or it is an
+  // output.
   int only_user(ValueId id) const;
 
   DType dtype(ValueId id) const { return graph_.value(id).dtype; }
@@ -60,7 +61,8 @@ class Rewriter {
   void set_attribute(int n, std::string name, ir::Attribute value);
   // Node n also makes `id` (as its next output); whoever made it no longer does.
   void take_output(int n, ValueId id);
-  // Whether `to` can stand for `from` everywhere: same type and shape, no graph output loses its name.
+  // Whether `to` can stand for `from` everywhere: same type and shape, no graph output loses its
+  // name.
   bool can_replace(ValueId from, ValueId to) const;
   // All uses of `from`, graph outputs included, use `to`; can_replace() must hold.
   void replace(ValueId from, ValueId to);

@@ -59,8 +59,8 @@ void rewrite(Rewriter& graph, int n, PassContext& context) {
     if (!context.allow("radix-weighted-sum", node.name)) return;
     const auto a = split(graph, n, maps[0], radix), b = split(graph, n, maps[1], radix);
     for (size_t i = 0; i < a.size(); ++i) {
-      terms.push_back(graph.insert(n, "Mul", {a[i], b[i]}, {}, DType::kFloat32, part,
-                                   node.name + ".weighted"));
+      terms.push_back(
+          graph.insert(n, "Mul", {a[i], b[i]}, {}, DType::kFloat32, part, node.name + ".weighted"));
     }
   } else {
     return;

@@ -1,6 +1,6 @@
-// The squeeze of squeeze-and-excitation (arXiv:1709.01507), and every other mean over whole images, in
-// one form: GlobalAveragePool, which stays in channel blocks. The excitation needs nothing of its
-// own: the gate's activation ends in its convolution, and the product is an elementwise loop.
+// The squeeze of squeeze-and-excitation (arXiv:1709.01507), and every other mean over whole images,
+// in one form: GlobalAveragePool, which stays in channel blocks. The excitation needs nothing of
+// its own: the gate's activation ends in its convolution, and the product is an elementwise loop.
 #include "stretto/ir/operator.h"
 #include "stretto/passes/match.h"
 #include "stretto/passes/pass_list.h"
@@ -33,7 +33,8 @@ void from_average_pool(Rewriter& graph, int n, PassContext& context) {
   const Node& node = graph.node(n);
   const Shape& x = graph.shape(node.inputs[0]);
   const Shape& y = graph.shape(node.outputs[0]);
-  if (x.size() != 4 || y[2] != 1 || y[3] != 1 || graph.dtype(node.inputs[0]) != DType::kFloat32) return;
+  if (x.size() != 4 || y[2] != 1 || y[3] != 1 || graph.dtype(node.inputs[0]) != DType::kFloat32)
+    return;
   const auto kernel = node.attributes.integers("kernel_shape", {});
   const bool whole = kernel == std::vector<int64_t>{x[2], x[3]};
   const auto pads = node.attributes.integers("pads", {0, 0, 0, 0});
@@ -64,18 +65,22 @@ void run(ir::Graph& graph, PassContext& context) {
   Rewriter rewriter(graph);
   for (int n = 0; n < rewriter.count(); ++n) {
     if (!rewriter.alive(n) || rewriter.constant(rewriter.node(n).outputs[0]) != nullptr) continue;
-    if (rewriter.is(n, "ReduceMean")) from_mean(rewriter, n, context);
-    else if (rewriter.is(n, "AveragePool")) from_average_pool(rewriter, n, context);
-    else if (rewriter.is(n, "Sigmoid") || rewriter.is(n, "HardSigmoid")) flat_gate(rewriter, n, context);
+    if (rewriter.is(n, "ReduceMean"))
+      from_mean(rewriter, n, context);
+    else if (rewriter.is(n, "AveragePool"))
+      from_average_pool(rewriter, n, context);
+    else if (rewriter.is(n, "Sigmoid") || rewriter.is(n, "HardSigmoid"))
+      flat_gate(rewriter, n, context);
   }
   rewriter.finish();
 }
 
 }  // namespace
 
-const Pass kSqueezeExcite{.name = "squeeze-excite",
-                          .summary = "means over whole images as GlobalAveragePool, gates kept flat",
-                          .rules = kRules,
-                          .run = run};
+const Pass kSqueezeExcite{
+    .name = "squeeze-excite",
+    .summary = "means over whole images as GlobalAveragePool, gates kept flat",
+    .rules = kRules,
+    .run = run};
 
 }  // namespace stretto::passes

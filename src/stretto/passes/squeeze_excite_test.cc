@@ -11,7 +11,9 @@ Rewritten pool(std::string_view body) {
     constant flat: int64[2] = {{2, 3}}
     constant square: int64[4] = {{2, 3, 1, 1}}
     {}
-    output y)", body), {&kSqueezeExcite});
+    output y)",
+                             body),
+                 {&kSqueezeExcite});
 }
 
 TEST(SqueezeExcite, MeansOverImagesArePools) {
@@ -25,8 +27,10 @@ TEST(SqueezeExcite, OtherMeansAreNot) {
   EXPECT_EQ(pool("y = ReduceMean(x, rows)").fired.size(), 0u);
   EXPECT_EQ(pool("y = ReduceMean(x)").fired.size(), 0u);
   EXPECT_EQ(pool("y = AveragePool(x) {kernel_shape = [4, 4]}").fired.size(), 0u);
-  EXPECT_EQ(pool("y = AveragePool(x) {kernel_shape = [4, 5], pads = [1, 0, 0, 0], strides = [2, 1]}")
-                .fired.size(), 0u);
+  EXPECT_EQ(
+      pool("y = AveragePool(x) {kernel_shape = [4, 5], pads = [1, 0, 0, 0], strides = [2, 1]}")
+          .fired.size(),
+      0u);
 }
 
 TEST(SqueezeExcite, GateActivationsMoveBeforeTheReshape) {
@@ -40,7 +44,8 @@ TEST(SqueezeExcite, GateActivationsMoveBeforeTheReshape) {
     e = Reshape(l, square)
     g = HardSigmoid(e)
     y = Mul(x, g)
-    output y)", {&kSqueezeExcite, &kFuseLinear, &kFuseEpilogue, &kFuseElementwise});
+    output y)",
+                         {&kSqueezeExcite, &kFuseLinear, &kFuseEpilogue, &kFuseElementwise});
   EXPECT_EQ(r.times("flat-gate"), 1);
   EXPECT_EQ(r.times("activation"), 1);
   EXPECT_EQ(r.nodes("stretto.Elementwise"), 1);
@@ -52,7 +57,8 @@ TEST(SqueezeExcite, NotWhenTheReshapedIsReadElsewhere) {
     constant square: int64[4] = {2, 3, 1, 1}
     e = Reshape(x, square)
     y = Sigmoid(e)
-    output y, e)", {&kSqueezeExcite}, 0);
+    output y, e)",
+                         {&kSqueezeExcite}, 0);
   EXPECT_EQ(r.times("flat-gate"), 0);
 }
 
@@ -65,7 +71,9 @@ Rewritten radix(std::string_view shape, std::string_view body) {
     constant axis: int64[1] = {{1}}
     u = Reshape(x, five)
     {}
-    output y)", shape, body), {&kSplitRadix});
+    output y)",
+                             shape, body),
+                 {&kSplitRadix});
 }
 
 TEST(SplitRadix, SumsOfMaps) {

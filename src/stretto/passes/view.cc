@@ -129,8 +129,8 @@ bool apply(const Rewriter& graph, int n, ValueId id, View& view) {
 ValueId input_of(const Rewriter& graph, int n) {
   const Node& node = graph.node(n);
   const std::string_view op = node.op->name;
-  for (std::string_view move : {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity",
-                                "Slice", "Split", "Gather"}) {
+  for (std::string_view move : {"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten",
+                                "Identity", "Slice", "Split", "Gather"}) {
     if (op == move) return node.inputs[0];
   }
   if (op != "Mul" && op != "Div") return kNone;
