@@ -35,7 +35,7 @@ Values read_values(const Source& source, std::string_view message) {
         values.real = fields.real();
         break;
       case attribute_field::kString:
-        values.text = fields.bytes();
+        values.text = fields.text();
         break;
       case attribute_field::kInts:
         fields.integers(values.integers);
@@ -44,7 +44,7 @@ Values read_values(const Source& source, std::string_view message) {
         fields.reals(values.reals);
         break;
       case attribute_field::kStrings:
-        values.texts.emplace_back(fields.bytes());
+        values.texts.emplace_back(fields.text());
         break;
       case attribute_field::kTensor:
         values.tensor = fields.bytes();

@@ -37,18 +37,19 @@ void Builder::build(const ImportOptions& options, std::vector<std::string>& note
 }
 
 ir::ValueId Builder::use(const Scope& scope, std::string_view name, const WireNode* node) const {
-  const std::string user =
-      node == nullptr ? "the graph's output" : fmt::format("{} \"{}\"", node->op, node->name);
-  const char* position = node == nullptr ? model_.graph->position : node->position;
+  const auto user = [&] {
+    return node == nullptr ? "the graph's output" : fmt::format("{} \"{}\"", node->op, node->name);
+  };
   for (const Scope* at = &scope; at != nullptr; at = at->outer) {
     const auto found = at->names.find(name);
     if (found == at->names.end()) continue;
     if (found->second == kDropped) {
-      throw_unsupported("{}: {} needs \"{}\": {}", source_.name, user, name, dropped_.at(name));
+      throw_unsupported("{}: {} needs \"{}\": {}", source_.name, user(), name, dropped_.at(name));
     }
     return found->second;
   }
-  source_.fail(position, "{} needs \"{}\", which nothing in the model makes", user, name);
+  source_.fail(node == nullptr ? model_.graph->position : node->position,
+               "{} needs \"{}\", which nothing in the model makes", user(), name);
 }
 
 void Builder::define(Scope& scope, std::string_view name, ir::ValueId id, const char* position) {
@@ -117,9 +118,7 @@ void Builder::add_operator(Scope& scope, const WireNode& node, ir::Attributes at
   std::vector<ir::ValueId> outputs;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const std::string_view name = node.outputs[i];
-    const auto dropped =
-        std::find_if(pending.dropped_outputs.begin(), pending.dropped_outputs.end(),
-                     [&](const auto& drop) { return drop.first == i; });
+    const auto dropped = pending.dropped_outputs.find(i);
     if (name.empty()) {
       outputs.push_back(ir::kNone);
     } else if (dropped != pending.dropped_outputs.end()) {

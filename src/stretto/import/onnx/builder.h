@@ -41,6 +41,7 @@ class Builder {
   void define(Scope& scope, std::string_view name, ir::ValueId id, const char* position);
   ir::ValueId define_new(Scope& scope, std::string_view name, const char* position);
   void adopt_name(const Scope& scope, std::string_view name, ir::ValueId id, size_t first_new);
+  void charge(size_t items, size_t bytes);
   void charge(const Scope& scope, const WireNode& node);
 
   void add_initializers(Scope& scope, const WireGraph& graph);

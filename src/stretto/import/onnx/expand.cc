@@ -15,16 +15,20 @@ constexpr int kMaxDepth = 64;
 
 }  // namespace
 
-void Builder::charge(const Scope& scope, const WireNode& node) {
-  expanded_items_ += static_cast<int64_t>(1 + node.inputs.size() + node.outputs.size());
-  size_t bytes = node.name.size() + scope.prefix.size() * (1 + node.outputs.size());
-  for (std::string_view output : node.outputs) bytes += output.size();
-  for (std::string_view attribute : node.attributes) bytes += attribute.size();
+void Builder::charge(size_t items, size_t bytes) {
+  expanded_items_ += static_cast<int64_t>(items);
   expanded_bytes_ += static_cast<int64_t>(bytes);
   if (expanded_items_ > kMaxExpandedItems || expanded_bytes_ > kMaxExpandedBytes) {
     throw_unsupported("{}: expanding the model's functions makes more than {} nodes or {} MiB",
                       source_.name, kMaxExpandedItems, kMaxExpandedBytes >> 20);
   }
+}
+
+void Builder::charge(const Scope& scope, const WireNode& node) {
+  size_t bytes = node.name.size() + scope.prefix.size() * (1 + node.outputs.size());
+  for (std::string_view output : node.outputs) bytes += output.size();
+  for (std::string_view attribute : node.attributes) bytes += attribute.size();
+  charge(1 + node.inputs.size() + node.outputs.size(), bytes);
 }
 
 void Builder::call(Scope& scope, const WireNode& node, const WireFunction& function) {
@@ -35,9 +39,12 @@ void Builder::call(Scope& scope, const WireNode& node, const WireFunction& funct
   if (node.inputs.size() > function.inputs.size()) fail("more inputs than the function has");
   if (node.outputs.size() > function.outputs.size()) fail("more outputs than the function has");
 
+  size_t default_bytes = 0;
+  for (std::string_view value : function.attribute_defaults) default_bytes += value.size();
+  charge(function.inputs.size(), default_bytes);
+
   // The caller's attributes come last, so that they replace the defaults.
-  std::vector<std::string_view> defaults = function.attribute_defaults;
-  AttributeScope attributes = resolve_attributes(source_, defaults, nullptr);
+  AttributeScope attributes = resolve_attributes(source_, function.attribute_defaults, nullptr);
   for (auto& [name, attribute] : resolve_attributes(source_, node.attributes, scope.attributes)) {
     attributes.insert_or_assign(name, attribute);
   }

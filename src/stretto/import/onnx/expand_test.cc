@@ -33,7 +33,7 @@ const std::string kLeaky =
 TEST(Functions, AreExpandedWithTheirAttributes) {
   const ImportedModel m =
       load(model(of({call("Leaky", {"x"}, {"y"}, {attr_float("slope", 0.5f)})}), 17, {kLeaky}));
-  EXPECT_EQ(ir::to_text(m.graph), R"(graph test
+  EXPECT_EQ(ir::to_text(m.graph), R"(graph t
 input x: float32[2]
 y: float32[2] = LeakyRelu(x) {alpha = 0.5} as leaky/leakyrelu
 output y
@@ -103,6 +103,17 @@ TEST(Functions, DoNotGrowWithoutEnd) {
       {.name = "F40", .inputs = {"x"}, .outputs = {"y"}, .nodes = {node("Relu", {"x"}, {"y"})}}));
   EXPECT_TRUE(contains(refusal(model(of({call("F0", {"x"}, {"y"})}), 17, functions)),
                        "expanding the model's functions"));
+}
+
+TEST(Functions, WithManyInputsAreNotQuadratic) {
+  // 5,000 calls of a function with 5,000 inputs, none of which is given.
+  Names names;
+  std::vector<std::string> calls;
+  for (int i = 0; i < 5000; ++i) names.push_back("i" + std::to_string(i));
+  for (int i = 0; i < 5000; ++i) calls.push_back(call("Wide", {}, {}));
+  const std::string wide = function({.name = "Wide", .inputs = names});
+  EXPECT_TRUE(
+      contains(refusal(model(of(calls, {"x"}), 17, {wide})), "expanding the model's functions"));
 }
 
 TEST(Functions, RefuseWrongCalls) {

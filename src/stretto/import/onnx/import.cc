@@ -54,8 +54,9 @@ ImportedModel import_source(const Source& source, const std::string& folder,
   ImportedModel model;
   model.opset = default_opset(wire.opsets, model.opset);
   model.producer = producer_of(wire);
+  // What writers call the graph ("main_graph") says less than what the user calls the file.
   model.graph.name = fs::path(source.name).stem().string();
-  if (!wire.graph->name.empty()) model.graph.name = wire.graph->name;
+  if (model.graph.name.empty()) model.graph.name = wire.graph->name;
   check_opset(source, wire, model.notes);
   if (wire.has_training_info) model.notes.push_back("the training part of the model is ignored");
   with_file_name(source, [&] {

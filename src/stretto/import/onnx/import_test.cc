@@ -23,7 +23,7 @@ TEST(Import, ReadsASmallModel) {
   EXPECT_EQ(m.opset, 17);
   EXPECT_EQ(m.producer, "tests");
   EXPECT_TRUE(m.notes.empty());
-  EXPECT_EQ(ir::to_text(m.graph), R"(graph test
+  EXPECT_EQ(ir::to_text(m.graph), R"(graph t
 input x: float32[2, 2]
 constant w: float32[2] = {1.0, -2.0}
 s: float32[2, 2] = Add(x, w) as add

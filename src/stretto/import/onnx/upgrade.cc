@@ -77,8 +77,7 @@ void drop_meaningless(PendingNode& node) {
   }
   const bool variadic = !row->outputs.empty() && row->outputs.back().arity == ir::Arity::kVariadic;
   for (size_t i = row->outputs.size(); !variadic && i < node.output_count; ++i) {
-    node.dropped_outputs.emplace_back(i,
-                                      fmt::format("output {} of {} is not supported", i, node.op));
+    node.dropped_outputs.emplace(i, fmt::format("output {} of {} is not supported", i, node.op));
   }
 }
 

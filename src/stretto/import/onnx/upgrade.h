@@ -2,9 +2,9 @@
 // graph knows.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "stretto/import/onnx/emitter.h"
@@ -23,7 +23,7 @@ struct PendingNode {
   size_t output_count = 0;
   ir::Attributes attributes;
   // Outputs that will not be made, with the reason for whoever uses them.
-  std::vector<std::pair<size_t, std::string>> dropped_outputs;
+  std::map<size_t, std::string> dropped_outputs;
 
   bool has_input(size_t i) const { return i < inputs.size() && inputs[i] != ir::kNone; }
   const Shape* shape(size_t i) const;      // null when absent or unknown

@@ -36,7 +36,7 @@ void dropout(PendingNode& node) {
   node.inputs.resize(std::min<size_t>(node.inputs.size(), 1));
   node.attributes = {};
   for (size_t i = 1; i < node.output_count; ++i) {
-    node.dropped_outputs.emplace_back(i, "the mask of a Dropout is only made in training");
+    node.dropped_outputs.emplace(i, "the mask of a Dropout is only made in training");
   }
 }
 
@@ -70,9 +70,9 @@ void batch_normalization(PendingNode& node) {
     node.unsupported("training mode; export the model for inference");
   }
   for (size_t i = 1; i < node.output_count; ++i) {
-    node.dropped_outputs.emplace_back(i,
-                                      "the statistics of a BatchNormalization are only made in "
-                                      "training");
+    node.dropped_outputs.emplace(i,
+                                 "the statistics of a BatchNormalization are only made in "
+                                 "training");
   }
 }
 

@@ -183,6 +183,12 @@ TEST(Upgrade, NormalisationsForInference) {
   }
 }
 
+TEST(Upgrade, ManyDroppedOutputsAreNotQuadratic) {
+  Names outputs = {"y"};
+  for (int i = 0; i < 50000; ++i) outputs.push_back("mask" + std::to_string(i));
+  EXPECT_EQ(refusal(one_node("Dropout", 11, {"2"}, {}, {}, {}, outputs)), "");
+}
+
 TEST(Upgrade, CastNamesItsType) {
   const std::string text = ir::to_text(load(one_node("Cast", 9, {"2"}, {}, {attr("to", 7)})).graph);
   EXPECT_NE(text.find("y: int64[2] = Cast(x) {to = \"int64\"}"), std::string::npos) << text;
