@@ -23,12 +23,13 @@ def pnnx_program() -> str:
 
 def convert(model: Path, inputs: dict[str, np.ndarray], folder: Path) -> tuple[Path, Path]:
   """The model as ncnn's .param and .bin. Raises RuntimeError with pnnx's own words."""
-  short = {"float32": "f32", "int32": "i32", "int64": "i64", "float64": "f64"}
-  shapes = ",".join(f"[{','.join(map(str, a.shape))}]{short[str(a.dtype)]}"
-                    for a in inputs.values())
+  # pnnx runs the model once; of shapes alone it would make up token numbers that are out of range.
+  files = [f"{i}.npy" for i in range(len(inputs))]
+  for file, array in zip(files, inputs.values()):
+    np.save(folder / file, array)
   copy = folder / "m.onnx"
   copy.symlink_to(model.resolve())
-  done = subprocess.run([pnnx_program(), str(copy), f"inputshape={shapes}", "fp16=0"],
+  done = subprocess.run([pnnx_program(), str(copy), f"input={','.join(files)}", "fp16=0"],
                         capture_output=True, text=True, cwd=folder)
   param, weights = folder / "m.ncnn.param", folder / "m.ncnn.bin"
   if done.returncode != 0 or not param.exists():
@@ -41,9 +42,10 @@ class Runner:
   setting = "pnnx fp16=0, Winograd and SGEMM on, fp16/bf16 storage off"
 
   def __init__(self, model: Path, inputs: dict[str, np.ndarray], threads: int):
+    if any(array.shape[:1] != (1,) for array in inputs.values()):
+      raise RuntimeError("ncnn runs one sample at a time; the model's batch is not 1")
     import ncnn
 
-    self._ncnn = ncnn
     self._net = ncnn.Net()
     options = self._net.opt
     options.num_threads = threads
@@ -57,11 +59,10 @@ class Runner:
       param, weights = convert(model, inputs, Path(folder))
       if self._net.load_param(str(param)) != 0 or self._net.load_model(str(weights)) != 0:
         raise RuntimeError("ncnn cannot load the converted model")
-    # ncnn has no batch dimension.
-    self._inputs = [(name, ncnn.Mat(np.ascontiguousarray(array.reshape(array.shape[1:]))))
-                    for name, array in zip(self._net.input_names(), inputs.values())]
-    if any(array.shape[:1] != (1,) for array in inputs.values()):
-      raise RuntimeError("ncnn runs one sample at a time; the model's batch is not 1")
+    # ncnn has no 64-bit integers; the arrays are kept because a Mat points into its array.
+    self._arrays = [np.ascontiguousarray(a[0].astype(np.int32) if a.dtype == np.int64 else a[0])
+                    for a in inputs.values()]
+    self._inputs = [(name, ncnn.Mat(a)) for name, a in zip(self._net.input_names(), self._arrays)]
     self._results: list = []
 
   def run(self) -> None:

@@ -1,1 +1,411 @@
+// Draws the report (docs/formats/report.md). Every part checks for its own fields and is left out
+// when they are missing. All text from the data goes through textContent.
+'use strict';
 
+const data = JSON.parse(document.getElementById('data').textContent);
+const root = document.getElementById('report');
+const charts = [];
+
+// ---- small things ---------------------------------------------------------------------------
+
+function make(tag, attributes, ...children) {
+  const element = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value !== undefined) element.setAttribute(name, value);
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined) element.append(child);
+  }
+  return element;
+}
+
+const isNumber = (x) => typeof x === 'number' && Number.isFinite(x);
+const list = (x) => (Array.isArray(x) ? x : []);
+const object = (x) => (x && typeof x === 'object' && !Array.isArray(x) ? x : {});
+const sum = (values) => values.reduce((a, b) => a + b, 0);
+
+function digits(x, significant = 3) {
+  if (!isNumber(x)) return '–';
+  if (x === 0) return '0';
+  const whole = Math.floor(Math.log10(Math.abs(x)));
+  return x.toFixed(Math.min(6, Math.max(0, significant - 1 - whole)));
+}
+const ms = (x) => (isNumber(x) ? `${digits(x)} ms` : '–');
+const percent = (x) => (isNumber(x) ? `${(100 * x).toFixed(x < 0.0995 ? 1 : 0)} %` : '–');
+const times = (x) => (isNumber(x) ? `${x.toFixed(2)}×` : '–');
+const faster = (x) => (isNumber(x) ? (x >= 1 ? `${times(x)} faster` : `${times(1 / x)} slower`) : '–');
+const scientific = (x) => (isNumber(x) ? (x === 0 ? '0' : x.toExponential(1)) : '–');
+function bytes(x) {
+  if (!isNumber(x) || x <= 0) return '–';
+  const step = Math.min(3, Math.floor(Math.log2(x) / 10));
+  return `${digits(x / 1024 ** step)} ${['B', 'KiB', 'MiB', 'GiB'][step]}`;
+}
+function seconds(x) {
+  if (!isNumber(x)) return '–';
+  return x < 0.1 ? `${digits(x * 1e3)} ms` : `${digits(x)} s`;
+}
+const shape = (x) => (list(x).length ? list(x).join('×') : 'scalar');
+const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+function section(title, note, ...children) {
+  const content = children.flat().filter(Boolean);
+  if (content.length) {
+    root.append(make('section', {}, make('h2', {}, title), note && make('p', {class: 'note'}, note),
+                     content));
+  }
+}
+
+// ---- tables: click a title to sort, type to search ------------------------------------------
+
+// columns: {title, number, code, value(row) for sorting and searching, show(row) for the cell}
+function table(columns, rows, {search = false, rowClass = () => undefined} = {}) {
+  if (!rows.length) return null;
+  const body = make('tbody');
+  const entries = rows.map((row) => {
+    const cells = columns.map((c) => {
+      const kind = [c.number && 'number', c.code && 'code'].filter(Boolean).join(' ');
+      return make('td', {class: kind || undefined}, c.show ? c.show(row) : String(c.value(row) ?? '–'));
+    });
+    const keys = columns.map((c) => c.value(row));
+    return {element: make('tr', {class: rowClass(row)}, cells), keys,
+            text: keys.filter((k) => k !== undefined && k !== null).join(' ').toLowerCase()};
+  });
+  body.append(...entries.map((e) => e.element));
+  const heads = columns.map((c, index) => {
+    const head = make('th', {class: c.number ? 'number' : undefined, tabindex: '0'}, c.title);
+    const sort = () => {
+      const up = head.getAttribute('aria-sort') === (c.number ? 'descending' : 'ascending') ? !c.number
+                                                                                            : c.number;
+      heads.forEach((h) => h.removeAttribute('aria-sort'));
+      head.setAttribute('aria-sort', up ? 'descending' : 'ascending');
+      const sign = up ? -1 : 1;
+      entries.sort((a, b) => sign * compare(a.keys[index], b.keys[index]));
+      body.append(...entries.map((e) => e.element));
+    };
+    head.addEventListener('click', sort);
+    head.addEventListener('keydown', (event) => { if (event.key === 'Enter') sort(); });
+    return head;
+  });
+  const whole = make('div', {class: 'scroll'},
+                     make('table', {}, make('thead', {}, make('tr', {}, heads)), body));
+  if (!search || rows.length < 6) return whole;
+  const count = make('span', {class: 'note', style: 'margin:0'}, `${rows.length} rows`);
+  const field = make('input', {type: 'search', placeholder: 'Search', 'aria-label': 'Search'});
+  field.addEventListener('input', () => {
+    const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
+    let shown = 0;
+    for (const entry of entries) {
+      const fits = words.every((w) => entry.text.includes(w));
+      entry.element.hidden = !fits;
+      shown += fits;
+    }
+    count.textContent = shown === rows.length ? `${shown} rows` : `${shown} of ${rows.length} rows`;
+  });
+  return [make('div', {class: 'tools'}, field, count), whole];
+}
+
+function compare(a, b) {
+  const missing = (x) => x === undefined || x === null;
+  if (missing(a) || missing(b)) return missing(a) - missing(b);
+  return typeof a === 'number' && typeof b === 'number' ? a - b : String(a).localeCompare(String(b));
+}
+
+function facts(pairs) {
+  const known = pairs.filter(([, value]) => value !== undefined && value !== null && value !== '–' &&
+                                            value !== '');
+  if (!known.length) return null;
+  return make('dl', {}, known.map(([name, value]) => [make('dt', {}, name),
+                                                     make('dd', {}, String(value))]));
+}
+
+// ---- plots -----------------------------------------------------------------------------------
+
+// Horizontal bars. series: {label, values, color: (index) => CSS variable}
+function bars(labels, series, {unit = 'ms', stacked = false} = {}) {
+  if (!labels.length) return null;
+  const canvas = make('canvas', {role: 'img', 'aria-label': series.map((s) => s.label).join(', ')});
+  const perLabel = stacked ? 1 : series.length;
+  const height = 52 + labels.length * (10 + 16 * perLabel);
+  const draw = () => new Chart(canvas, {
+    type: 'bar',
+    data: {labels, datasets: series.map((s) => ({
+      label: s.label, data: s.values, borderRadius: 3, maxBarThickness: 22,
+      backgroundColor: labels.map((_, i) => color(s.color(i))),
+    }))},
+    options: {
+      indexAxis: 'y', animation: false, responsive: true, maintainAspectRatio: false,
+      scales: {
+        x: {beginAtZero: true, stacked, grid: {color: color('--line')}, title: {display: true, text: unit,
+            color: color('--soft')}, ticks: {color: color('--soft')}},
+        y: {stacked, grid: {display: false}, ticks: {color: color('--ink'), autoSkip: false}},
+      },
+      plugins: {
+        legend: {display: series.length > 1, labels: {color: color('--ink'), boxWidth: 14}},
+        tooltip: {callbacks: {label: (item) => `${item.dataset.label}: ${digits(item.raw)} ${unit}`}},
+      },
+    },
+  });
+  charts.push({draw, chart: null});
+  return make('div', {class: 'plot', style: `height:${height}px`}, canvas);
+}
+
+function drawCharts() {
+  Chart.defaults.font.family = getComputedStyle(document.body).fontFamily;
+  for (const entry of charts) {
+    if (entry.chart) entry.chart.destroy();
+    entry.chart = entry.draw();
+  }
+}
+
+// ---- the parts -------------------------------------------------------------------------------
+
+const model = object(data.model), machine = object(data.machine), options = object(data.options);
+const latency = object(data.latency), memory = object(data.memory);
+const after = object(latency.after), before = object(latency.before);
+const timedPeers = list(latency.peers).filter((p) => isNumber(p.median_ms));
+const operators = list(data.operators);
+
+function heading() {
+  const parts = [];
+  if (isNumber(before.median_ms) && isNumber(after.median_ms)) {
+    parts.push(make('b', {}, faster(before.median_ms / after.median_ms)),
+               ' than the same runtime without its passes and kernels');
+  }
+  const best = timedPeers.slice().sort((a, b) => a.median_ms - b.median_ms)[0];
+  if (best && isNumber(after.median_ms)) {
+    const ratio = best.median_ms / after.median_ms;
+    parts.push(parts.length ? ', ' : '',
+               make('b', {}, faster(ratio)),
+               ` than ${best.name}, the fastest other engine here`);
+  }
+  root.append(make('header', {},
+    make('div', {class: 'brand'}, `Stretto ${data.stretto ?? ''} report`),
+    make('h1', {}, model.name ?? 'Model'),
+    parts.length ? make('p', {class: 'headline'}, parts, '.') : null));
+}
+
+function cards() {
+  const worst = list(data.errors).reduce((a, b) => (a === null || b.relative_to_max > a.relative_to_max
+                                                      ? b : a), null);
+  const inSeconds = isNumber(after.median_ms) ? 1e3 / after.median_ms : undefined;
+  const all = [
+    ['Median latency', after.median_ms, ms(after.median_ms),
+     isNumber(before.median_ms) && `before: ${ms(before.median_ms)}`],
+    ['95th percentile', after.p95_ms, ms(after.p95_ms), after.runs && `of ${after.runs} runs`],
+    ['Throughput', inSeconds, `${digits(inSeconds)} /s`,
+     options.threads && `${options.threads} thread${options.threads === 1 ? '' : 's'}, one at a time`],
+    ['Computation', model.flops && after.median_ms,
+     `${digits(model.flops / after.median_ms / 1e6)} GFLOP/s`, model.flops &&
+     `${digits(model.flops / 1e9)} GFLOP of the plain algorithm`],
+    ['Peak memory', memory.peak_bytes, bytes(memory.peak_bytes),
+     memory.weights_bytes && `weights ${bytes(memory.weights_bytes)}`],
+    ['Error', worst && worst.relative_to_max, scientific(worst && worst.relative_to_max),
+     worst && isNumber(worst.bound) && `allowed ${scientific(worst.bound)} of the largest value`],
+  ].filter(([, raw]) => isNumber(raw));
+  if (!all.length) return;
+  root.append(make('div', {class: 'cards'}, all.map(([name, , value, detail]) => {
+    const [figure, ...unit] = value.split(' ');
+    return make('div', {class: 'card'}, make('div', {class: 'name'}, name),
+                make('div', {class: 'value'}, figure, ' ', make('small', {}, unit.join(' '))),
+                detail ? make('div', {class: 'detail'}, detail) : null);
+  })));
+}
+
+function latencySection() {
+  const rows = [];
+  if (isNumber(after.median_ms)) {
+    rows.push({...after, name: 'Stretto', version: data.stretto, self: true,
+               peak_bytes: memory.peak_bytes});
+  }
+  for (const peer of list(latency.peers)) rows.push(peer);
+  if (isNumber(before.median_ms)) {
+    rows.push({...before, name: 'Stretto, before', setting: 'no passes, kernels in built-in order',
+               before: true});
+  }
+  if (!rows.length) return;
+  const timed = rows.filter((r) => isNumber(r.median_ms));
+  const shade = (i) => (timed[i].self ? '--accent' : timed[i].before ? '--before' : '--c1');
+  section('Latency', 'Of one inference; less is better.' + (timedPeers.length
+    ? ' Engines take turns, with the same inputs and number of threads.' : ''),
+    timed.length > 1 && bars(timed.map((r) => r.name),
+                             [{label: 'median', values: timed.map((r) => r.median_ms), color: shade}]),
+    table([
+      {title: 'Engine', value: (r) => r.name},
+      {title: 'Median', number: true, value: (r) => r.median_ms, show: (r) => ms(r.median_ms)},
+      {title: '95 %', number: true, value: (r) => r.p95_ms, show: (r) => ms(r.p95_ms)},
+      {title: 'Throughput', number: true, value: (r) => r.median_ms && 1e3 / r.median_ms,
+       show: (r) => (isNumber(r.median_ms) ? `${digits(1e3 / r.median_ms)} /s` : '–')},
+      {title: 'Stretto is', number: true, value: (r) => r.median_ms / after.median_ms,
+       show: (r) => (r.self ? '' : faster(r.median_ms / after.median_ms))},
+      {title: 'Memory', number: true, value: (r) => r.peak_bytes, show: (r) => bytes(r.peak_bytes)},
+      {title: 'Differs by', number: true, value: (r) => r.difference,
+       show: (r) => (r.difference >= 0 ? scientific(r.difference) : '–')},
+      {title: 'Version and setting', value: (r) => [r.version, r.setting, r.error].join(' '),
+       show: (r) => (r.error ? make('span', {class: 'bad'}, r.error)
+                             : [r.version, r.setting].filter(Boolean).join(', '))},
+    ], rows, {rowClass: (r) => (r.self ? 'self' : undefined)}));
+}
+
+function totals(rows) {
+  const byOp = new Map();
+  for (const row of rows) {
+    if (isNumber(row.ms)) byOp.set(row.op, (byOp.get(row.op) || 0) + row.ms);
+  }
+  return byOp;
+}
+
+function operatorTotals() {
+  const now = totals(operators), then = totals(list(data.operators_before));
+  const names = [...new Set([...then.keys(), ...now.keys()])];
+  names.sort((a, b) => Math.max(then.get(b) || 0, now.get(b) || 0) -
+                       Math.max(then.get(a) || 0, now.get(a) || 0));
+  if (!names.length) return;
+  const series = [];
+  if (then.size) {
+    series.push({label: 'before', values: names.map((n) => then.get(n) || 0), color: () => '--before'});
+  }
+  if (now.size) {
+    series.push({label: 'after', values: names.map((n) => now.get(n) || 0), color: () => '--accent'});
+  }
+  section('Time by operator', then.size && now.size
+    ? 'What fusion removes shows up as an operator without an "after" bar.' : null,
+    bars(names.slice(0, 20), series));
+}
+
+function share(fraction) {
+  if (!isNumber(fraction)) return '–';
+  const fill = make('i');
+  fill.style.width = `${Math.min(100, 100 * fraction)}%`;
+  return [percent(fraction), make('span', {class: 'bar'}, fill)];
+}
+
+function choice(row) {
+  const others = list(row.alternatives).filter((a) => a.kernel !== row.kernel);
+  const why = row.why ?? '';
+  if (!others.length) return why || '–';
+  return make('details', {}, make('summary', {}, why || `${others.length} others`),
+    make('ul', {}, others.map((a) => make('li', {}, make('span', {class: 'code'}, a.kernel), ': ',
+      isNumber(a.ms) ? ms(a.ms) : make('span', {class: 'muted'}, a.reason ?? 'not measured')))));
+}
+
+function operatorSection() {
+  if (!operators.length) return;
+  const total = sum(operators.map((o) => (isNumber(o.ms) ? o.ms : 0)));
+  const families = [...new Set(operators.map((o) => o.family || o.op))];
+  const shade = (o) => `--c${Math.min(7, families.indexOf(o.family || o.op))}`;
+  const slowest = operators.filter((o) => isNumber(o.ms)).sort((a, b) => b.ms - a.ms).slice(0, 20);
+  section('Operators after optimisation',
+    `${operators.length} steps${total > 0 ? `, ${digits(total)} ms together` : ''}; the plot has the ` +
+    `${slowest.length} slowest. A fraction of peak above 100 % means that the kernel does less ` +
+    'arithmetic than the plain algorithm (Winograd).',
+    bars(slowest.map((o) => (o.node ?? o.op ?? '').slice(-44)),
+         [{label: 'time', values: slowest.map((o) => o.ms), color: (i) => shade(slowest[i])}]),
+    table([
+      {title: 'Node and problem', code: true, value: (o) => [o.node, o.problem].join(' '),
+       show: (o) => [make('div', {}, o.node ?? '–'),
+                     make('div', {class: 'muted small'}, o.problem ?? '')]},
+      {title: 'Operator', value: (o) => o.op},
+      {title: 'Kernel', code: true, value: (o) => o.kernel},
+      {title: 'Time', number: true, value: (o) => o.ms, show: (o) => ms(o.ms)},
+      {title: 'Share', number: true, value: (o) => o.ms, show: (o) => percent(o.ms / total)},
+      {title: 'GFLOP/s', number: true, value: (o) => o.gflops,
+       show: (o) => (o.gflops > 0 ? digits(o.gflops) : '–')},
+      {title: 'Of peak', number: true, value: (o) => o.fraction_of_peak,
+       show: (o) => (o.gflops > 0 ? share(o.fraction_of_peak) : '–')},
+      {title: 'Chosen because', value: (o) => o.why, show: choice},
+    ], operators, {search: true}));
+}
+
+function errorSection() {
+  const rows = list(data.errors);
+  section('Error against the reference',
+    'Largest difference from a run of the original model in double precision, relative to the output\'s ' +
+    'largest value.',
+    table([
+      {title: 'Output', code: true, value: (e) => e.output},
+      {title: 'Relative error', number: true, value: (e) => e.relative_to_max,
+       show: (e) => scientific(e.relative_to_max)},
+      {title: 'Allowed', number: true, value: (e) => e.bound, show: (e) => scientific(e.bound)},
+      {title: 'Used', number: true, value: (e) => e.relative_to_max / e.bound,
+       show: (e) => share(e.relative_to_max / e.bound)},
+      {title: 'Absolute error', number: true, value: (e) => e.max_abs, show: (e) => scientific(e.max_abs)},
+    ], rows));
+}
+
+function passSection() {
+  const fired = list(data.passes);
+  if (!fired.length) return;
+  const counts = new Map();
+  for (const f of fired) counts.set(f.pass, (counts.get(f.pass) || 0) + 1);
+  const names = [...counts.keys()];
+  section('Passes that fired', `${fired.length} rewrites` + (isNumber(model.nodes_before) &&
+    isNumber(model.nodes_after) ? `: ${model.nodes_before} nodes became ${model.nodes_after}.` : '.'),
+    bars(names, [{label: 'rewrites', values: names.map((n) => counts.get(n)), color: () => '--c1'}],
+         {unit: 'rewrites'}),
+    table([
+      {title: 'Pass', value: (f) => f.pass},
+      {title: 'Rule', code: true, value: (f) => f.rule},
+      {title: 'Node', code: true, value: (f) => f.node},
+    ], fired, {search: true}));
+}
+
+function howSection() {
+  const spent = object(data.seconds), tune = object(data.tune);
+  const stages = ['import', 'passes', 'tune', 'pack', 'verify'].filter((s) => isNumber(spent[s]));
+  const where = [make('h2', {}, 'Machine and options'), facts([
+    ['Processor', machine.cpu], ['Instruction set', machine.isa], ['Cores', machine.cores],
+    ['Peak per core', isNumber(machine.peak_gflops_per_core) &&
+      `${digits(machine.peak_gflops_per_core)} GFLOP/s fp32`],
+    ['Caches', [machine.l1d_bytes, machine.l2_bytes, machine.l3_bytes].filter((b) => b > 0)
+      .map(bytes).join(', ')],
+    ['System', machine.os], ['Stretto', data.stretto], ['Model file', model.file],
+    ['Level', options.level], ['Accuracy', options.accuracy], ['Threads', options.threads],
+    ['Passes off', list(options.disabled_passes).join(', ')],
+  ].map(([n, v]) => [n, v === false ? undefined : v]))];
+  const how = [make('h2', {}, 'How it was made'), facts([
+    ['Tuning', tune.mode], ['Kernels measured', tune.measured],
+    ['Taken from the record', tune.from_record], ['Taken in built-in order', tune.from_default],
+    ['Time in all', isNumber(spent.total) ? seconds(spent.total) : undefined],
+    ['Weights', bytes(memory.weights_bytes)], ['One session', bytes(memory.session_bytes)],
+  ]), stages.length ? bars(stages, [{label: 'time', values: stages.map((s) => spent[s]),
+                                     color: () => '--c1'}], {unit: 's'}) : null];
+  const parts = [where, how].filter(([, ...content]) => content.some(Boolean));
+  if (!parts.length) return;
+  root.append(make('section', {}, make('div', {class: 'pair'},
+                                       parts.map((part) => make('div', {}, part)))));
+}
+
+function inputSection() {
+  const sources = new Map(list(data.inputs).map((i) => [i.name, i]));
+  const source = (i) => {
+    const from = sources.get(i.name);
+    if (!from) return '–';
+    if (from.source === 'user') return 'given by the user';
+    return `${from.source}${isNumber(from.seed) ? ` (seed ${from.seed})` : ''}`;
+  };
+  const rows = [...list(model.inputs).map((t) => ({...t, kind: 'input'})),
+                ...list(model.outputs).map((t) => ({...t, kind: 'output'}))];
+  const madeUp = list(data.inputs).some((i) => i.source !== 'user');
+  section('Inputs and outputs', madeUp
+    ? 'No data were given for some inputs, so values were made up for checking and timing.' : null,
+    table([
+      {title: '', value: (t) => t.kind},
+      {title: 'Name', code: true, value: (t) => t.name},
+      {title: 'Type', value: (t) => t.dtype},
+      {title: 'Shape', value: (t) => shape(t.shape)},
+      {title: 'Values', value: (t) => (t.kind === 'input' ? source(t) : '')},
+    ], rows));
+}
+
+heading();
+cards();
+latencySection();
+operatorTotals();
+operatorSection();
+errorSection();
+passSection();
+inputSection();
+howSection();
+root.append(make('footer', {}, 'Plots by Chart.js (MIT licence). This page needs no network.'));
+drawCharts();
+window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', drawCharts);
