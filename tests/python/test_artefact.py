@@ -47,7 +47,7 @@ def test_a_truncated_artefact_is_a_format_error(keep, artefact, tmp_path):
     stretto.load(cut)
 
 
-def test_no_altered_byte_goes_unnoticed(artefact, tmp_path, model, image):
+def test_no_altered_byte_goes_unnoticed(artefact, tmp_path):
   whole = artefact.read_bytes()
   altered = tmp_path / "altered.stretto"
   seed = 11
@@ -55,8 +55,11 @@ def test_no_altered_byte_goes_unnoticed(artefact, tmp_path, model, image):
     changed = bytearray(whole)
     changed[at] ^= 0x40
     altered.write_bytes(changed)
-    with pytest.raises(stretto.FormatError):
+    try:
       stretto.load(altered)
+    except stretto.FormatError:
+      continue
+    pytest.fail(f"byte {at} of {len(whole)} was altered and nobody noticed")
 
 
 def test_files_of_other_kinds_are_format_errors(cnn_path, tmp_path):
@@ -68,8 +71,9 @@ def test_files_of_other_kinds_are_format_errors(cnn_path, tmp_path):
 
 
 def test_saving_where_nothing_can_be_written_is_an_oserror(model, tmp_path):
-  with pytest.raises(OSError, match="no-folder"):
-    model.save(tmp_path / "no-folder" / "m.stretto")
+  (tmp_path / "file").write_bytes(b"")
+  with pytest.raises(OSError, match="m.stretto"):
+    model.save(tmp_path / "file" / "m.stretto")
 
 
 def test_the_artefact_can_be_replaced_while_a_model_of_it_lives(model, image, tmp_path):
