@@ -1,6 +1,7 @@
-// Every fitting row of conv2d on the layers of well-known networks. Per row: milliseconds, effective
-// GFLOP/s, fraction of the fp32 peak of the threads in use. STRETTO_ISA caps the instruction set,
-// STRETTO_BENCH_THREADS (default 1) sets the team, --benchmark_filter picks shapes or rows.
+// Every fitting row of conv2d on the layers of well-known networks. Per row: milliseconds,
+// effective GFLOP/s, fraction of the fp32 peak of the threads in use. STRETTO_ISA caps the
+// instruction set, STRETTO_BENCH_THREADS (default 1) sets the team, --benchmark_filter picks shapes
+// or rows.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

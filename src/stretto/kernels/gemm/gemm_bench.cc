@@ -1,4 +1,5 @@
-// Every row of gemm on transformer and classifier shapes. Counters and settings as in conv2d_bench.cc.
+// Every row of gemm on transformer and classifier shapes. Counters and settings as in
+// conv2d_bench.cc.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

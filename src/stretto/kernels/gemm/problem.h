@@ -6,9 +6,9 @@
 
 namespace stretto::kernels {
 
-// Inputs: x [m, k], then residual [m, n] if the epilogue has one. Constants: weight [k, n], or [n, k]
-// when `transposed`; bias [n] if the epilogue has one. Output: y [m, n]. All plain. Leading dimensions
-// of a batched operand belong into m.
+// Inputs: x [m, k], then residual [m, n] if the epilogue has one. Constants: weight [k, n], or [n,
+// k] when `transposed`; bias [n] if the epilogue has one. Output: y [m, n]. All plain. Leading
+// dimensions of a batched operand belong into m.
 struct GemmProblem {
   Target target{};
   int64_t m = 1, n = 1, k = 1;

@@ -1,13 +1,14 @@
-// Batched matrix product of two run-time inputs: y[b, m, n] = alpha * sum_k x[b, m, k] * z[b, k, n].
+// Batched matrix product of two run-time inputs: y[b, m, n] = alpha * sum_k x[b, m, k] * z[b, k,
+// n].
 #pragma once
 
 #include "stretto/kernels/family.h"
 
 namespace stretto::kernels {
 
-// Inputs: x [batch..., m, k], z [batch..., k, n], or [batch..., n, k] when `transposed`. Output:
-// y [batch..., m, n]. All plain. There are `rank` batch dimensions; in one that x or z broadcasts, that
-// input has extent 1.
+// Inputs: x [batch..., m, k], z [batch..., k, n], or [batch..., n, k] when `transposed`. Output: y
+// [batch..., m, n]. All plain. There are `rank` batch dimensions; in one that x or z broadcasts,
+// that input has extent 1.
 struct MatmulProblem {
   static constexpr int kMaxBatchRank = 6;
 
@@ -26,7 +27,8 @@ struct MatmulProblem {
   }
 };
 
-// Which matrix of an input goes with output matrix `index`; `broadcast` is broadcast_x or broadcast_z.
+// Which matrix of an input goes with output matrix `index`; `broadcast` is broadcast_x or
+// broadcast_z.
 int64_t matmul_operand(const MatmulProblem& p, const uint8_t* broadcast, int64_t index);
 
 std::string problem_key(const MatmulProblem& p);

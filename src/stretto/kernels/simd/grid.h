@@ -13,9 +13,10 @@ struct GridPart {
   Range rows, columns;
 };
 
-// This worker's part of `rows` x `columns` units: of all ways to write the team as a product, the one
-// whose busiest worker has least. Ties are decided by what workers would otherwise all read: rows are
-// divided first when `row_bytes` (A, all rows) exceeds `column_bytes` (B, all columns), else columns.
+// This worker's part of `rows` x `columns` units: of all ways to write the team as a product, the
+// one whose busiest worker has least. Ties are decided by what workers would otherwise all read:
+// rows are divided first when `row_bytes` (A, all rows) exceeds `column_bytes` (B, all columns),
+// else columns.
 inline GridPart split_grid(int64_t rows, int64_t columns, const Worker& worker, int64_t row_bytes,
                            int64_t column_bytes) {
   int best = 1;
@@ -35,8 +36,9 @@ inline GridPart split_grid(int64_t rows, int64_t columns, const Worker& worker, 
   return {split(rows, row_worker), split(columns, column_worker)};
 }
 
-// `blocks` vectors of output channels or columns cut into panels of `width` vectors. What is left over
-// joins the last panel when that still is at most TileSet::kMaxVectors wide, else it is a panel of its own.
+// `blocks` vectors of output channels or columns cut into panels of `width` vectors. What is left
+// over joins the last panel when that still is at most TileSet::kMaxVectors wide, else it is a
+// panel of its own.
 struct Panels {
   int64_t blocks, width, count;
   Panels(int64_t blocks, int64_t width, int64_t widest)

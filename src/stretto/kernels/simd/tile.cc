@@ -15,7 +15,8 @@ HWY_BEFORE_NAMESPACE();
 namespace stretto::kernels::HWY_NAMESPACE {
 namespace {
 
-// 32 vector registers hold 28 sums, two vectors of B and a broadcast; 16 hold 12 sums. Index: vectors.
+// 32 vector registers hold 28 sums, two vectors of B and a broadcast; 16 hold 12 sums. Index:
+// vectors.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
 constexpr int kMostRows[TileSet::kMaxVectors + 1] = {0, 14, 14, 9, 6};
 #else
@@ -94,7 +95,8 @@ void tile(const Tile& t) {
   V sum[kRows][kVectors];
   load(t, sum);
 
-  // Three rows share a pointer: x86 addresses p + stride and p + 2 * stride without another register.
+  // Three rows share a pointer: x86 addresses p + stride and p + 2 * stride without another
+  // register.
   constexpr int kPointers = (kRows + 2) / 3;
   const int64_t stride = t.a_row;
   const float* HWY_RESTRICT b = t.b;

@@ -1,5 +1,5 @@
-// The register tile under every matrix product and direct convolution: `rows` x `vectors` sums held in
-// registers while a reduction runs over A (one value broadcast per row) and B (packed vectors).
+// The register tile under every matrix product and direct convolution: `rows` x `vectors` sums held
+// in registers while a reduction runs over A (one value broadcast per row) and B (packed vectors).
 // Every multiply-add is vectors-wide and every loaded value is used `rows` or `vectors` times, so a
 // tile runs at the fp32 peak as long as B comes from L2 or nearer.
 #pragma once
@@ -20,8 +20,9 @@ struct Tap {
 //   A[r; g, t, i]  at a + r * a_row + g * a_group + taps[t].a + i
 //   B[g, t, i; v]  at b + g * b_group + taps[t].b + (i * vectors + v) * lanes   (a vector)
 //   c[r, v]        at c + r * c_row + v * c_vector                              (a vector)
-// i runs over `steps`, in the last group over `last_steps`. init is c itself when `accumulate`, else
-// bias (vectors * lanes values) or zero. B is aligned to a vector, everything else to an element.
+// i runs over `steps`, in the last group over `last_steps`. init is c itself when `accumulate`,
+// else bias (vectors * lanes values) or zero. B is aligned to a vector, everything else to an
+// element.
 struct Tile {
   const float* a = nullptr;
   int64_t a_row = 0, a_group = 0;
@@ -30,9 +31,9 @@ struct Tile {
   const Tap* taps = nullptr;
   int32_t tap_count = 1, groups = 1, steps = 0, last_steps = 0;
 
-  // Read ahead while the tile runs: kPrefetchPerStep values per step from here, towards L2. Weights that
-  // a network has not touched since its last run come from memory, at a third of the pace that the
-  // first tile of a panel wants them. Null for nothing.
+  // Read ahead while the tile runs: kPrefetchPerStep values per step from here, towards L2. Weights
+  // that a network has not touched since its last run come from memory, at a third of the pace that
+  // the first tile of a panel wants them. Null for nothing.
   const float* prefetch = nullptr;
   static constexpr int64_t kPrefetchPerStep = 8;
 
@@ -56,19 +57,20 @@ struct TileSet {
   int max_rows[kMaxVectors + 1] = {};           // by vectors: most rows without spilling
   Run run[kMaxVectors + 1][kMaxRows + 1] = {};  // [vectors][rows], null beyond max_rows
 
-  // Lane by lane instead of as a product, for depthwise convolution: c[r] = epilogue(init + sum over taps
-  // of A[r; t] * B[t]), all of them vectors: A at a + r * a_row + taps[t].a, B at b + taps[t].b. Groups,
-  // steps and vectors are not used. [rows]
+  // Lane by lane instead of as a product, for depthwise convolution: c[r] = epilogue(init + sum
+  // over taps of A[r; t] * B[t]), all of them vectors: A at a + r * a_row + taps[t].a, B at b +
+  // taps[t].b. Groups, steps and vectors are not used. [rows]
   Run run_lanes[kMaxRows + 1] = {};
 
   // In place on a stored tile: the activation, then the residual if it comes after it. For those
   // activations that Tile cannot apply itself.
   void (*finish)(const Epilogue& e, float* c, int64_t c_row, int64_t c_vector, int rows, int vectors,
                  const float* residual) = nullptr;
-  // The whole epilogue but the bias, in place on `count` contiguous values, a multiple of the lanes.
+  // The whole epilogue but the bias, in place on `count` contiguous values, a multiple of the
+  // lanes.
   void (*finish_flat)(const Epilogue& e, float* c, int64_t count, const float* residual) = nullptr;
-  // The whole epilogue but the bias, from a dense scratch tile [rows][from_row] to `columns` columns of
-  // a plain row-major result, which need not be a whole number of vectors.
+  // The whole epilogue but the bias, from a dense scratch tile [rows][from_row] to `columns`
+  // columns of a plain row-major result, which need not be a whole number of vectors.
   void (*finish_columns)(const Epilogue& e, const float* from, int64_t from_row, float* c,
                          int64_t c_row, int rows, int columns, const float* residual) = nullptr;
 };
@@ -92,7 +94,8 @@ inline void set_epilogue(Tile& tile, const Epilogue& e) {
   tile.residual_after = e.residual_after_activation;
 }
 
-// Lets tile number `index` over the same B read its share of the `values` at `next`, which come after it.
+// Lets tile number `index` over the same B read its share of the `values` at `next`, which come
+// after it.
 inline void set_prefetch(Tile& tile, const float* next, int64_t values, int64_t index, int64_t steps) {
   const int64_t from = index * steps * Tile::kPrefetchPerStep;
   tile.prefetch = from < values ? next + from : nullptr;

@@ -1,5 +1,5 @@
-// Splitting an output map into rectangles within which every pixel sees the same taps of the kernel,
-// so that borders need neither a padded copy of the input nor a test per pixel.
+// Splitting an output map into rectangles within which every pixel sees the same taps of the
+// kernel, so that borders need neither a padded copy of the input nor a test per pixel.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +38,8 @@ struct Axis {
   }
 };
 
-// Output rows [y, y_end) x columns [x, x_end) with taps rows [r, r_end) x columns [s, s_end); the tap
-// ranges are empty where only padding is seen.
+// Output rows [y, y_end) x columns [x, x_end) with taps rows [r, r_end) x columns [s, s_end); the
+// tap ranges are empty where only padding is seen.
 struct Patch {
   int64_t y, y_end, x, x_end;
   int64_t r, r_end, s, s_end;

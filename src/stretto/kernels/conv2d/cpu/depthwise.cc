@@ -1,5 +1,5 @@
-// Depthwise convolution on the blocked layout, a vector of channels at a time. The usual geometries run
-// as strips, which load each input vector once per kernel row; all others tap by tap.
+// Depthwise convolution on the blocked layout, a vector of channels at a time. The usual geometries
+// run as strips, which load each input vector once per kernel row; all others tap by tap.
 //
 // Order of work: channel block / rows of output whose input stays in L2 / strip. The limit is the
 // multiply-add rate while the input is in L2, else the memory bandwidth.

@@ -3,8 +3,8 @@
 // tiles of their own with fewer taps; those of the left and right edge run down the columns.
 //
 // Order of work: rows of output whose input fits L2 / panel of weights / part of the input channels
-// whose weights stay near / tile. Sums of all parts but the last wait in the output. The limit is the
-// multiply-add rate.
+// whose weights stay near / tile. Sums of all parts but the last wait in the output. The limit is
+// the multiply-add rate.
 #include <algorithm>
 
 #include "stretto/base/cpu.h"
@@ -84,7 +84,8 @@ void pack(const Conv2dProblem& p, std::span<const Tensor> constants, std::byte* 
   }
 }
 
-// Fills `taps` with those that `patch` sees, relative to the input pixel under tap 0; returns how many.
+// Fills `taps` with those that `patch` sees, relative to the input pixel under tap 0; returns how
+// many.
 int list_taps(const Conv2dProblem& p, const Plan& plan, const Patch& patch, int vectors, Tap* taps) {
   int count = 0;
   for (int64_t r = patch.r; r < patch.r_end; ++r) {

@@ -2,8 +2,8 @@
 // whose 1 to 4 channels cannot fill a block. Neighbouring taps of a kernel row are neighbours in
 // memory, so a kernel row is one run of the register tile's reduction.
 //
-// Order of work: rows of output / panel of weights (in L1 for few channels) / tile. The limit is the
-// multiply-add rate; short kernel rows cost some of it.
+// Order of work: rows of output / panel of weights (in L1 for few channels) / tile. The limit is
+// the multiply-add rate; short kernel rows cost some of it.
 #include <algorithm>
 
 #include "stretto/base/cpu.h"

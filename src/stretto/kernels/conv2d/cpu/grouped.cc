@@ -1,6 +1,6 @@
-// 3x3 convolution with 2, 4 or 8 channels per group (ResNeXt): several groups share a vector. A channel
-// is spread over the lanes of its group by one shuffle, which serves all taps of a kernel row, so
-// shuffles are a third of the multiply-adds (stride 1) and hide behind them.
+// 3x3 convolution with 2, 4 or 8 channels per group (ResNeXt): several groups share a vector. A
+// channel is spread over the lanes of its group by one shuffle, which serves all taps of a kernel
+// row, so shuffles are a third of the multiply-adds (stride 1) and hide behind them.
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/strips.h"
 

@@ -1,9 +1,10 @@
-// The catch-all: any layouts, geometry and groups, as a matrix product over gathered lines. A line holds
-// one tap of one input channel for neighbouring output pixels, zero where only padding is seen.
+// The catch-all: any layouts, geometry and groups, as a matrix product over gathered lines. A line
+// holds one tap of one input channel for neighbouring output pixels, zero where only padding is
+// seen.
 //
 // Plain output: rows are output channels, vectors are pixels (the lines are B, the weights A).
-// Blocked output: rows are pixels, vectors are output channels (the lines are A, the weights B), unless
-// the groups are no whole blocks; those are computed as for a plain output and scattered.
+// Blocked output: rows are pixels, vectors are output channels (the lines are A, the weights B),
+// unless the groups are no whole blocks; those are computed as for a plain output and scattered.
 // The gather costs about one load and store per tap and pixel, shared by all outputs of the group.
 #include <algorithm>
 #include <cstring>
@@ -92,8 +93,8 @@ size_t scratch_bytes(const Conv2dProblem& p) {
   return static_cast<size_t>(make_plan(p).thread_scratch * p.target.threads) * sizeof(float);
 }
 
-// to[i] = what output pixel `pixel` + i sees through tap (r, s) of one channel, for i < line. `channel`
-// is that channel's first value; neighbouring columns are `step` values apart.
+// to[i] = what output pixel `pixel` + i sees through tap (r, s) of one channel, for i < line.
+// `channel` is that channel's first value; neighbouring columns are `step` values apart.
 void gather_line(const Conv2dProblem& p, const Plan& plan, const float* channel, int64_t step, int r,
                  int s, int64_t pixel, float* to) {
   const int64_t out_w = p.out_w();

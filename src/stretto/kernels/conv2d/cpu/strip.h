@@ -9,7 +9,8 @@ namespace stretto::kernels::conv2d {
 
 // A strip: some output rows x up to 14 neighbouring output columns of one channel block. Each input
 // vector is loaded once per kernel row (and channel of a group) and used for every output that sees
-// it. Strides in elements. Positions outside the input may only lie within kernel - 1 of either end.
+// it. Strides in elements. Positions outside the input may only lie within kernel - 1 of either
+// end.
 struct Strip {
   const float* in = nullptr;  // input row 0 at the column under the strip's first tap, maybe outside
   int64_t in_row = 0;
@@ -25,13 +26,13 @@ struct Strip {
 
 using StripRun = void (*)(const Strip&);
 
-// Depthwise, kernel x kernel (3, 5, 7), stride 1 and 2. Weights [kernel row][kernel column][lane]. Null
-// when there is none; `columns` is at most depthwise_strip_columns.
+// Depthwise, kernel x kernel (3, 5, 7), stride 1 and 2. Weights [kernel row][kernel column][lane].
+// Null when there is none; `columns` is at most depthwise_strip_columns.
 StripRun depthwise_strip(Isa isa, int kernel, int stride, int columns);
 int depthwise_strip_columns(Isa isa);
 
-// 3x3 with `group` input and output channels per group (2, 4, 8, fewer than the lanes), stride 1 and 2.
-// Weights [kernel row][channel of the group][kernel column][output lane].
+// 3x3 with `group` input and output channels per group (2, 4, 8, fewer than the lanes), stride 1
+// and 2. Weights [kernel row][channel of the group][kernel column][output lane].
 StripRun grouped_strip(Isa isa, int group, int stride, int columns);
 int grouped_strip_columns(Isa isa);
 

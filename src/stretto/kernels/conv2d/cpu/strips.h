@@ -1,5 +1,5 @@
-// Driving strips over the planes of a convolution whose output block needs only the input block of the
-// same index.
+// Driving strips over the planes of a convolution whose output block needs only the input block of
+// the same index.
 #pragma once
 
 #include <limits>

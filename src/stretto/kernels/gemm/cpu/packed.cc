@@ -1,8 +1,8 @@
 // y = x * w with w packed offline into panels [panel][k][vectors * lanes] for the register tile.
 //
-// Order of work: part of k whose rows of x fit L2 / block of rows / panel of weights / tile; sums of
-// all parts but the last wait in y. The limit is the multiply-add rate; with few rows (m below about
-// six) it is the memory bandwidth at which the weights stream by.
+// Order of work: part of k whose rows of x fit L2 / block of rows / panel of weights / tile; sums
+// of all parts but the last wait in y. The limit is the multiply-add rate; with few rows (m below
+// about six) it is the memory bandwidth at which the weights stream by.
 #include <algorithm>
 
 #include "stretto/base/cpu.h"

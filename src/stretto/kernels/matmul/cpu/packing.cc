@@ -1,7 +1,7 @@
-// y = alpha * x * z: each worker packs a panel of z into its scratch, scaled on the way, and runs every
-// row of x that it owns against it. Packing costs about one load and store per value of z and pays
-// when m is a few rows or more. The limit is the multiply-add rate; for m below about four it is the
-// memory bandwidth.
+// y = alpha * x * z: each worker packs a panel of z into its scratch, scaled on the way, and runs
+// every row of x that it owns against it. Packing costs about one load and store per value of z and
+// pays when m is a few rows or more. The limit is the multiply-add rate; for m below about four it
+// is the memory bandwidth.
 #include <algorithm>
 
 #include "stretto/kernels/matmul/candidates.h"
