@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 
 #include "stretto/base/error.h"
@@ -29,7 +30,10 @@ std::optional<Choice> Record::find(std::string_view key) const {
   return at->second;
 }
 
+double quantise_seconds(double seconds) { return std::round(seconds * 1e10) * 1e-10; }
+
 void Record::put(std::string key, Choice choice) {
+  choice.seconds = quantise_seconds(choice.seconds);
   choices_.insert_or_assign(std::move(key), std::move(choice));
 }
 
@@ -41,7 +45,7 @@ std::string Record::text() const {
   std::string out(kHeader);
   out += '\n';
   for (const auto& [key, choice] : choices_) {
-    out += fmt::format("{}\t{}\t{:.1f}\n", key, choice.candidate, choice.seconds * 1e6);
+    out += fmt::format("{}\t{}\t{:.4f}\n", key, choice.candidate, choice.seconds * 1e6);
   }
   return out;
 }

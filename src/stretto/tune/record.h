@@ -13,6 +13,10 @@ struct Choice {
   double seconds = 0;  // best time seen; 0 when unknown
 };
 
+// To the resolution of the record's text, so that decisions made from times in memory and from the same
+// times read back are the same.
+double quantise_seconds(double seconds);
+
 // An ordered map from problem key (target included) to choice. Not thread-safe.
 class Record {
  public:

@@ -1,0 +1,36 @@
+// The artefact: one memory-mapped file that holds a compiled model (docs/formats/artefact.md).
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stretto/runtime/model_state.h"
+#include "stretto/tune/record.h"
+
+namespace stretto::runtime {
+
+// Writes header, graph, constants, kernel choices, packed weights and report. Throws FormatError.
+void save_artefact(const Model::State& model, const std::string& path);
+
+// What a file says before anything is compiled from it.
+struct ArtefactContent {
+  std::string name, report_json;
+  std::shared_ptr<ir::Graph> graph;
+  kernels::Target target;
+  tune::Record choices;
+  std::vector<Blob> blobs;  // sorted by key, empty when packed by another version
+  std::shared_ptr<const void> owner;
+};
+
+// Checks sizes and checksums and reads everything but the weights' meaning. `bytes` stay referenced by
+// the result and are kept alive by `owner`. Throws FormatError naming `file`, offset and expectation.
+ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                              const std::string& file);
+
+// Makes sizes and checksums of a damaged file consistent again as far as its section table is sane. For
+// tests and fuzzing of what lies behind the checksums.
+void repair_checksums(std::vector<std::byte>& file);
+
+}  // namespace stretto::runtime

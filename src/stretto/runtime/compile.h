@@ -1,0 +1,40 @@
+// From placed steps to a program: rows selected, memory planned, weights packed.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "stretto/runtime/layout.h"
+#include "stretto/runtime/program.h"
+#include "stretto/runtime/select.h"
+
+namespace stretto::runtime {
+
+struct CompileOptions {
+  std::function<void(std::string_view stage, double fraction)> progress;
+  // Row names for single nodes, obeyed or an error; before any record.
+  std::map<std::string, std::string> forced_nodes;
+  // Blobs packed earlier, by key; consulted before packing. Null data means unknown.
+  std::function<Blob(const std::string& key)> packed;
+  std::shared_ptr<const void> packed_owner;
+};
+
+// Why an instruction runs the kernel it runs; parallel to Program::instructions.
+struct Explanation {
+  std::string problem;
+  Selection selection;
+  double flops = 0;
+};
+
+struct Compiled {
+  Program program;
+  std::vector<Explanation> explanations;
+};
+
+// Compiles an optimised graph for `target`. Selection measures within its budget.
+Compiled compile(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
+                 Selector& selector, const CompileOptions& options);
+
+}  // namespace stretto::runtime

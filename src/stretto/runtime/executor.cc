@@ -1,0 +1,188 @@
+#include "stretto/runtime/executor.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/error.h"
+#include "stretto/ir/interpreter.h"
+
+namespace stretto::runtime {
+namespace {
+
+constexpr size_t kHugePage = size_t{2} << 20;
+
+// Memory on huge pages where the system has them: activations and scratch are walked with large
+// strides, and 4 KB pages would spend the time in TLB misses.
+std::shared_ptr<std::byte[]> allocate_huge(size_t bytes) {
+  if (bytes < kHugePage) return allocate(bytes);
+  const size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  void* memory = std::aligned_alloc(kHugePage, size);
+  if (memory == nullptr) throw_invalid("memory: the system refused {} bytes", bytes);
+#if defined(MADV_HUGEPAGE)
+  madvise(memory, size, MADV_HUGEPAGE);
+#endif
+  std::memset(memory, 0, size);
+  return {static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); }};
+}
+
+// A caller's tensor: used where it is when aligned, else through `staging`.
+struct Face {
+  int64_t bytes = 0;
+  std::shared_ptr<std::byte[]> staging;
+  void* current = nullptr;
+};
+
+// An operand that moves with the caller's pointers.
+struct Patch {
+  const void** slot;
+  bool output;
+  int index;
+  int64_t offset;
+};
+
+bool aligned(const void* pointer) {
+  return reinterpret_cast<uintptr_t>(pointer) % kAlignment == 0;
+}
+
+void run_interpreted(const InterpretedNode& node, std::span<const void*> inputs,
+                     std::span<const void*> outputs) {
+  const ir::Graph& graph = node.graph;
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const ir::Value& value = graph.value(graph.inputs[i]);
+    tensors.emplace_back(value.dtype, *value.shape, inputs[i], nullptr);
+  }
+  const std::vector<Tensor> results = ir::interpret(graph, tensors, {.float64 = false});
+  for (size_t i = 0; i < results.size(); ++i) {
+    std::memcpy(const_cast<void*>(outputs[i]), results[i].data(), results[i].bytes());
+  }
+}
+
+}  // namespace
+
+struct Executor::State {
+  explicit State(const Program& p) : program(p), team(p.target.threads) {}
+
+  const Program& program;
+  ThreadTeam team;
+  std::shared_ptr<std::byte[]> arena;
+  std::vector<Face> inputs, outputs;
+  std::vector<const void*> slots;              // all operands, instruction after instruction
+  std::vector<std::pair<int, int>> operands;   // per instruction: first slot, first output slot
+  std::vector<Patch> patches;
+  std::exception_ptr failure;
+
+  void execute(int i, const Worker& worker) {
+    const Instruction& in = program.instructions[i];
+    const auto [first, first_output] = operands[i];
+    const std::span<const void*> from(slots.data() + first, in.inputs.size());
+    const std::span<const void*> to(slots.data() + first_output, in.outputs.size());
+    if (in.family != nullptr) {
+      const kernels::Args args{
+          .inputs = from,
+          .outputs = {const_cast<void* const*>(reinterpret_cast<const void* const*>(to.data())),
+                      to.size()},
+          .packed = in.packed < 0 ? nullptr : program.blobs[in.packed].data,
+          .scratch = arena.get() + in.scratch_offset};
+      in.family->run(in.row, in.problem.data(), args, worker);
+    } else if (in.copy_bytes > 0) {
+      const Range part = split(in.copy_bytes, worker, 4096);
+      std::memcpy(static_cast<std::byte*>(const_cast<void*>(to[0])) + part.begin,
+                  static_cast<const std::byte*>(from[0]) + part.begin,
+                  static_cast<size_t>(part.end - part.begin));
+    } else if (in.interpreted && worker.index == 0 && !failure) {
+      try {
+        run_interpreted(*in.interpreted, from, to);
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    }
+  }
+};
+
+Executor::Executor(const Program& program) : state_(std::make_unique<State>(program)) {
+  State& s = *state_;
+  s.arena = allocate_huge(static_cast<size_t>(program.arena_bytes));
+  const auto faces = [](const std::vector<TensorSpec>& specs, std::vector<Face>& list) {
+    for (const TensorSpec& spec : specs) {
+      Face face{.bytes = element_count(spec.shape) * static_cast<int64_t>(dtype_bytes(spec.dtype))};
+      face.staging = allocate(static_cast<size_t>(face.bytes));
+      list.push_back(std::move(face));
+    }
+  };
+  faces(program.inputs, s.inputs);
+  faces(program.outputs, s.outputs);
+  size_t total = 0;
+  for (const Instruction& in : program.instructions) total += in.inputs.size() + in.outputs.size();
+  s.slots.reserve(total);
+  for (const Instruction& in : program.instructions) {
+    const int first = static_cast<int>(s.slots.size());
+    const auto resolve = [&](const Location& at) {
+      switch (at.place) {
+        case Place::kArena: s.slots.push_back(s.arena.get() + at.offset); return;
+        case Place::kConstant: s.slots.push_back(program.blobs[at.index].data + at.offset); return;
+        case Place::kInput:
+        case Place::kOutput:
+          s.slots.push_back(nullptr);
+          s.patches.push_back(
+              {&s.slots.back(), at.place == Place::kOutput, at.index, at.offset});
+      }
+    };
+    for (const Location& at : in.inputs) resolve(at);
+    const int first_output = static_cast<int>(s.slots.size());
+    for (const Location& at : in.outputs) resolve(at);
+    s.operands.emplace_back(first, first_output);
+  }
+}
+
+Executor::~Executor() = default;
+
+void Executor::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
+  run_timed(inputs, outputs, {});
+}
+
+void Executor::run_timed(std::span<const void* const> inputs, std::span<void* const> outputs,
+                         std::span<double> seconds) {
+  State& s = *state_;
+  for (size_t i = 0; i < s.inputs.size(); ++i) {
+    Face& face = s.inputs[i];
+    if (aligned(inputs[i])) {
+      face.current = const_cast<void*>(inputs[i]);
+    } else {
+      std::memcpy(face.staging.get(), inputs[i], static_cast<size_t>(face.bytes));
+      face.current = face.staging.get();
+    }
+  }
+  for (size_t i = 0; i < s.outputs.size(); ++i) {
+    s.outputs[i].current = aligned(outputs[i]) ? outputs[i] : s.outputs[i].staging.get();
+  }
+  for (const Patch& patch : s.patches) {
+    const Face& face = patch.output ? s.outputs[patch.index] : s.inputs[patch.index];
+    *patch.slot = static_cast<std::byte*>(face.current) + patch.offset;
+  }
+
+  const int count = static_cast<int>(s.program.instructions.size());
+  s.team.run([&](const Worker& worker) {
+    for (int i = 0; i < count; ++i) {
+      const double start = seconds.empty() || worker.index != 0 ? 0 : now_s();
+      s.execute(i, worker);
+      worker.sync();
+      if (!seconds.empty() && worker.index == 0) seconds[i] += now_s() - start;
+    }
+  });
+  if (s.failure) std::rethrow_exception(std::exchange(s.failure, nullptr));
+
+  for (size_t i = 0; i < s.outputs.size(); ++i) {
+    const Face& face = s.outputs[i];
+    if (face.current != outputs[i]) {
+      std::memcpy(outputs[i], face.current, static_cast<size_t>(face.bytes));
+    }
+  }
+}
+
+}  // namespace stretto::runtime

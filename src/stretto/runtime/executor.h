@@ -1,0 +1,31 @@
+// Runs a program for one caller at a time: owns the activations and the thread team.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "stretto/runtime/program.h"
+
+namespace stretto::runtime {
+
+class Executor {
+ public:
+  // Resolves every operand once. The program outlives the executor.
+  explicit Executor(const Program& program);
+  ~Executor();
+
+  // Dense row-major memory in model order. Pointers aligned to kAlignment are used in place, others go
+  // through a copy. Allocates nothing and takes no lock, interpreted nodes excepted.
+  void run(std::span<const void* const> inputs, std::span<void* const> outputs);
+
+  // As run(), with the seconds of every instruction added to `seconds` (one per instruction).
+  void run_timed(std::span<const void* const> inputs, std::span<void* const> outputs,
+                 std::span<double> seconds);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace stretto::runtime

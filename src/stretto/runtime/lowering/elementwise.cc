@@ -1,0 +1,221 @@
+#include "stretto/kernels/elementwise/problem.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "stretto/base/error.h"
+#include "stretto/ir/fused.h"
+#include "stretto/runtime/lowering/rules.h"
+
+namespace stretto::runtime {
+namespace {
+
+using ir::ElementwiseArg;
+using ir::ElementwiseStep;
+using kernels::ElementOp;
+using kernels::ElementwiseProblem;
+
+// Operators whose second and third argument are numbers of the instruction, not operands.
+bool takes_numbers(std::string_view op) {
+  return op == "Clip" || op == "LeakyRelu" || op == "Elu" || op == "HardSigmoid";
+}
+
+bool supported(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kInt32 || dtype == DType::kInt64 ||
+         dtype == DType::kBool;
+}
+
+// Appends the steps to a problem; false when one of them has no kernel form.
+bool append_steps(ElementwiseProblem& p, const std::vector<ElementwiseStep>& steps) {
+  std::vector<uint8_t> results;
+  const auto operand = [&](const ElementwiseArg& arg) -> uint8_t {
+    switch (arg.kind) {
+      case ElementwiseArg::Kind::kInput: return static_cast<uint8_t>(arg.index);
+      case ElementwiseArg::Kind::kResult: return results[arg.index];
+      case ElementwiseArg::Kind::kLiteral: break;
+    }
+    return kernels::append(
+        p, {.op = ElementOp::kConstant, .alpha = static_cast<float>(arg.literal)});
+  };
+  for (const ElementwiseStep& step : steps) {
+    const std::optional<ElementOp> op = kernels::parse_element_op(step.op);
+    if (!op) return false;
+    kernels::Instruction instruction{.op = *op};
+    size_t operands = step.args.size();
+    if (takes_numbers(step.op)) {
+      for (size_t i = 1; i < step.args.size(); ++i) {
+        if (step.args[i].kind != ElementwiseArg::Kind::kLiteral) return false;
+      }
+      if (step.args.size() > 1) instruction.alpha = static_cast<float>(step.args[1].literal);
+      if (step.args.size() > 2) instruction.beta = static_cast<float>(step.args[2].literal);
+      operands = 1;
+    }
+    if (static_cast<int>(operands) != kernels::element_op_arity(*op)) return false;
+    if (operands > 0) instruction.a = operand(step.args[0]);
+    if (operands > 1) instruction.b = operand(step.args[1]);
+    if (operands > 2) instruction.c = operand(step.args[2]);
+    results.push_back(kernels::append(p, instruction));
+  }
+  return true;
+}
+
+// Float arithmetic unless everything is integer or bool.
+DType compute_type(Lowering& l, const std::vector<ir::ValueId>& inputs, ir::ValueId y) {
+  const auto is_float32 = [&](ir::ValueId id) { return l.is_float32(id); };
+  const bool real = is_float32(y) || std::any_of(inputs.begin(), inputs.end(), is_float32);
+  return real ? DType::kFloat32 : DType::kInt64;
+}
+
+// `id` as a rank-4 value for the blocked layout: constants may be viewed with leading ones.
+ir::ValueId as_image(Lowering& l, ir::ValueId id) {
+  const Shape& shape = l.shape(id);
+  if (shape.size() == 4 || l.constant(id) == nullptr || shape.size() > 4) return id;
+  Shape image(4, 1);
+  std::copy(shape.begin(), shape.end(), image.end() - static_cast<int64_t>(shape.size()));
+  const std::string name = l.graph().value(id).name + "/image";
+  return l.graph().add_constant(name, l.constant(id)->reshaped(image));
+}
+
+bool lower_steps(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> inputs,
+                 const std::vector<ElementwiseStep>& steps) {
+  const ir::ValueId y = node.outputs[0];
+  const DType output = l.graph().value(y).dtype;
+  std::vector<Shape> shapes;
+  std::vector<DType> dtypes;
+  for (ir::ValueId id : inputs) {
+    shapes.push_back(l.shape(id));
+    dtypes.push_back(l.graph().value(id).dtype);
+  }
+  if (inputs.empty() || inputs.size() > ElementwiseProblem::kMaxInputs || !supported(output) ||
+      !std::all_of(dtypes.begin(), dtypes.end(), supported)) {
+    return false;
+  }
+  std::vector<Lowering::Choice<ElementwiseProblem>> choices;
+  const bool image = l.shape(y).size() == 4 && output == DType::kFloat32 &&
+                     std::all_of(dtypes.begin(), dtypes.end(),
+                                 [](DType d) { return d == DType::kFloat32; });
+  const auto offer = [&](ElementwiseProblem p) {
+    p.output = output;
+    p.compute = compute_type(l, inputs, y);
+    if (!append_steps(p, steps)) return false;
+    std::vector<Layout> layouts;
+    for (const kernels::TensorInfo& info : kernels::problem_signature(p).inputs) {
+      layouts.push_back(info.layout);
+    }
+    choices.push_back({p, std::move(layouts), {p.layout}});
+    return true;
+  };
+  try {
+    if (!offer(kernels::elementwise_problem(l.target(), l.shape(y), shapes, dtypes))) return false;
+    if (image) {
+      for (size_t i = 0; i < inputs.size(); ++i) {
+        inputs[i] = as_image(l, inputs[i]);
+        shapes[i] = l.shape(inputs[i]);
+      }
+      const bool images = std::all_of(shapes.begin(), shapes.end(), [](const Shape& s) {
+        return s.size() == 4 || element_count(s) == 1;
+      });
+      if (images) offer(kernels::blocked_elementwise_problem(l.target(), l.shape(y), shapes));
+    }
+  } catch (const Unsupported&) {
+    if (choices.empty()) return false;  // too many inputs, dimensions or instructions
+  }
+  return l.add(node, kernels::kElementwise, inputs, {y}, choices);
+}
+
+ElementwiseArg input_arg(int i) { return {.kind = ElementwiseArg::Kind::kInput, .index = i}; }
+ElementwiseArg result_arg(int i) { return {.kind = ElementwiseArg::Kind::kResult, .index = i}; }
+ElementwiseArg literal_arg(double v) {
+  return {.kind = ElementwiseArg::Kind::kLiteral, .literal = v};
+}
+
+// The value of a scalar constant input, or `fallback` when absent; nothing when not constant.
+std::optional<double> scalar(Lowering& l, const ir::Node& node, size_t i, double fallback) {
+  if (i >= node.inputs.size() || node.inputs[i] == ir::kNone) return fallback;
+  const Tensor* tensor = l.constant(node.inputs[i]);
+  if (tensor == nullptr || tensor->count() != 1) return std::nullopt;
+  return tensor->as_doubles()[0];
+}
+
+}  // namespace
+
+bool lower_fused_elementwise(Lowering& l, const ir::Node& node) {
+  return lower_steps(l, node, node.inputs,
+                     ir::parse_elementwise(node.attributes.text("program", "")));
+}
+
+bool lower_elementwise(Lowering& l, const ir::Node& node) {
+  const std::string_view op = node.op->name;
+  const ir::Attributes& a = node.attributes;
+  ElementwiseStep step{.op = std::string(op)};
+  for (size_t i = 0; i < node.inputs.size(); ++i) step.args.push_back(input_arg(static_cast<int>(i)));
+  if (op == "LeakyRelu") step.args.push_back(literal_arg(a.number("alpha", 0.01)));
+  if (op == "Elu") step.args.push_back(literal_arg(a.number("alpha", 1)));
+  if (op == "HardSigmoid") {
+    step.args.push_back(literal_arg(a.number("alpha", 0.2)));
+    step.args.push_back(literal_arg(a.number("beta", 0.5)));
+  }
+  if (op == "Gelu" && a.text("approximate", "none") == "tanh") step.op = "GeluTanh";
+  if (op == "Swish") {
+    if (a.number("alpha", 1) != 1) return false;
+    step.op = "Silu";
+  }
+  if (op == "Clip") {
+    constexpr double kLargest = 3.4028234663852886e38;
+    const auto low = scalar(l, node, 1, -kLargest), high = scalar(l, node, 2, kLargest);
+    if (!low || !high || !l.is_float32(node.inputs[0])) return false;
+    step.args = {input_arg(0), literal_arg(*low), literal_arg(*high)};
+    return lower_steps(l, node, {node.inputs[0]}, {step});
+  }
+  if (op == "Cast") {
+    step.op = l.graph().value(node.outputs[0]).dtype == DType::kBool ? "ToBool" : "Copy";
+    const DType from = l.graph().value(node.inputs[0]).dtype;
+    // Floats hold integers up to 2^24 only; the reference keeps all of them.
+    if (from == DType::kInt64 && l.graph().value(node.outputs[0]).dtype == DType::kInt32) {
+      return false;
+    }
+    step.args = {input_arg(0)};
+    return lower_steps(l, node, {node.inputs[0]}, {step});
+  }
+  // Variadic operators as a chain of two-operand ones.
+  if (op == "Sum" || op == "Min" || op == "Max") {
+    const std::string pairwise = op == "Sum" ? "Add" : std::string(op);
+    if (node.inputs.size() == 1) {
+      return lower_steps(l, node, node.inputs, {{.op = "Copy", .args = {input_arg(0)}}});
+    }
+    std::vector<ElementwiseStep> steps;
+    for (size_t i = 1; i < node.inputs.size(); ++i) {
+      const ElementwiseArg first = i == 1 ? input_arg(0) : result_arg(static_cast<int>(i) - 2);
+      steps.push_back({.op = pairwise, .args = {first, input_arg(static_cast<int>(i))}});
+    }
+    return lower_steps(l, node, node.inputs, steps);
+  }
+  return lower_steps(l, node, node.inputs, {step});
+}
+
+bool lower_batch_norm(Lowering& l, const ir::Node& node) {
+  const Shape& x = l.shape(node.inputs[0]);
+  if (x.size() < 2 || !l.is_float32(node.inputs[0])) return false;
+  for (size_t i = 1; i < 5; ++i) {
+    if (l.constant(node.inputs[i]) == nullptr) return false;
+  }
+  const auto values = [&](size_t i) { return l.constant(node.inputs[i])->as_doubles(); };
+  const auto scale = values(1), bias = values(2), mean = values(3), variance = values(4);
+  const double epsilon = node.attributes.number("epsilon", 1e-5);
+  Shape per_channel(x.size(), 1);
+  per_channel[1] = x[1];
+  Tensor factor(DType::kFloat32, per_channel), offset(DType::kFloat32, per_channel);
+  for (size_t c = 0; c < scale.size(); ++c) {
+    const double f = scale[c] / std::sqrt(variance[c] + epsilon);
+    factor.mutable_values<float>()[c] = static_cast<float>(f);
+    offset.mutable_values<float>()[c] = static_cast<float>(bias[c] - mean[c] * f);
+  }
+  const ir::ValueId f = l.graph().add_constant(node.name + "/factor", std::move(factor));
+  const ir::ValueId o = l.graph().add_constant(node.name + "/offset", std::move(offset));
+  return lower_steps(l, node, {node.inputs[0], f, o},
+                     {{.op = "Mul", .args = {input_arg(0), input_arg(1)}},
+                      {.op = "Add", .args = {result_arg(0), input_arg(2)}}});
+}
+
+}  // namespace stretto::runtime

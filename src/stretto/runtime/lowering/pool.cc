@@ -1,0 +1,67 @@
+#include "stretto/ir/ops/window.h"
+#include "stretto/kernels/global_pool/problem.h"
+#include "stretto/kernels/pool2d/problem.h"
+#include "stretto/runtime/lowering/rules.h"
+
+namespace stretto::runtime {
+namespace {
+
+bool both_layouts(Lowering& l, const ir::Node& node, const kernels::Family& family, auto problem) {
+  std::vector<Lowering::Choice<decltype(problem)>> choices;
+  for (Layout layout : {Layout::kBlocked, Layout::kPlain}) {
+    problem.layout = layout;
+    choices.push_back({problem, {layout}, {layout}});
+  }
+  return l.add(node, family, {node.inputs[0]}, {node.outputs[0]}, choices);
+}
+
+}  // namespace
+
+bool lower_pool(Lowering& l, const ir::Node& node) {
+  const Shape& x = l.shape(node.inputs[0]);
+  const Shape& y = l.shape(node.outputs[0]);
+  const bool indices = node.outputs.size() > 1 && node.outputs[1] != ir::kNone;
+  if (x.size() != 4 || !l.is_float32(node.inputs[0]) || indices) return false;
+  const auto kernel = node.attributes.integers("kernel_shape", {});
+  const ir::ops::Window w = ir::ops::make_window(node.attributes, std::span(x).subspan(2), kernel,
+                                                 node.attributes.integer("ceil_mode", 0) != 0);
+  const auto narrow = [](int64_t v) { return static_cast<int32_t>(v); };
+  kernels::Pool2dProblem p{};
+  p.target = l.target();
+  p.n = x[0];
+  p.c = x[1];
+  p.h = x[2];
+  p.w = x[3];
+  p.out_h = y[2];
+  p.out_w = y[3];
+  p.kernel_h = narrow(w.kernel[1]);
+  p.kernel_w = narrow(w.kernel[2]);
+  p.stride_h = narrow(w.stride[1]);
+  p.stride_w = narrow(w.stride[2]);
+  p.dilation_h = narrow(w.dilation[1]);
+  p.dilation_w = narrow(w.dilation[2]);
+  p.pad_top = narrow(w.pad_begin[1]);
+  p.pad_left = narrow(w.pad_begin[2]);
+  p.pad_bottom = narrow(w.pad_end[1]);
+  p.pad_right = narrow(w.pad_end[2]);
+  p.kind = node.op->name == "MaxPool" ? kernels::Pooling::kMax : kernels::Pooling::kAverage;
+  p.count_include_pad =
+      static_cast<uint8_t>(node.attributes.integer("count_include_pad", 0) != 0);
+  return both_layouts(l, node, kernels::kPool2d, p);
+}
+
+bool lower_global_pool(Lowering& l, const ir::Node& node) {
+  const Shape& x = l.shape(node.inputs[0]);
+  if (x.size() != 4 || !l.is_float32(node.inputs[0])) return false;
+  kernels::GlobalPoolProblem p{};
+  p.target = l.target();
+  p.n = x[0];
+  p.c = x[1];
+  p.h = x[2];
+  p.w = x[3];
+  p.kind =
+      node.op->name == "GlobalMaxPool" ? kernels::Pooling::kMax : kernels::Pooling::kAverage;
+  return both_layouts(l, node, kernels::kGlobalPool, p);
+}
+
+}  // namespace stretto::runtime

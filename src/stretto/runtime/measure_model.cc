@@ -1,0 +1,102 @@
+#include "stretto/runtime/measure_model.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "stretto/base/clock.h"
+#include "stretto/runtime/executor.h"
+
+namespace stretto::runtime {
+namespace {
+
+double quantile(std::vector<double> values, double q) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  const auto at = static_cast<size_t>(q * static_cast<double>(values.size() - 1) + 0.5);
+  return values[at];
+}
+
+struct Buffers {
+  std::vector<Tensor> outputs;
+  std::vector<const void*> from;
+  std::vector<void*> to;
+
+  Buffers(const Program& program, const std::vector<Tensor>& inputs) {
+    for (const Tensor& tensor : inputs) from.push_back(tensor.data());
+    for (const TensorSpec& spec : program.outputs) outputs.emplace_back(spec.dtype, spec.shape);
+    for (Tensor& tensor : outputs) to.push_back(tensor.mutable_data());
+  }
+};
+
+}  // namespace
+
+ProgramTiming time_program(const Program& program, const std::vector<Tensor>& inputs,
+                           double budget_s) {
+  Buffers buffers(program, inputs);
+  Executor executor(program);
+  ProgramTiming timing;
+  const double first = now_s();
+  executor.run(buffers.from, buffers.to);
+  timing.latency.first_ms = (now_s() - first) * 1e3;
+  // Whole runs first and undisturbed; the per-instruction clock costs a little.
+  std::vector<double> runs;
+  const double start = now_s();
+  while (runs.size() < 5 || now_s() - start < budget_s * 0.7) {
+    const double begin = now_s();
+    executor.run(buffers.from, buffers.to);
+    runs.push_back((now_s() - begin) * 1e3);
+  }
+  const size_t count = program.instructions.size();
+  std::vector<std::vector<double>> samples(count);
+  const double detail = now_s();
+  for (int i = 0; i < 3 || now_s() - detail < budget_s * 0.3; ++i) {
+    std::vector<double> seconds(count, 0.0);
+    executor.run_timed(buffers.from, buffers.to, seconds);
+    for (size_t k = 0; k < count; ++k) samples[k].push_back(seconds[k] * 1e3);
+  }
+  for (auto& s : samples) timing.instruction_ms.push_back(quantile(std::move(s), 0.5));
+  timing.latency.runs = static_cast<int>(runs.size());
+  timing.latency.median_ms = quantile(runs, 0.5);
+  timing.latency.p95_ms = quantile(runs, 0.95);
+  return timing;
+}
+
+std::vector<Tensor> run_program(const Program& program, const std::vector<Tensor>& inputs) {
+  Buffers buffers(program, inputs);
+  Executor executor(program);
+  executor.run(buffers.from, buffers.to);
+  return buffers.outputs;
+}
+
+OutputError compare(const std::string& output, const Tensor& got, const Tensor& expected) {
+  const std::vector<double> g = got.as_doubles(), e = expected.as_doubles();
+  OutputError error{.output = output};
+  if (!is_float(expected.dtype())) {
+    error.max_abs = error.relative_to_max = g == e ? 0 : 1;
+    return error;
+  }
+  double largest = 0;
+  for (double v : e) {
+    if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
+  }
+  for (size_t i = 0; i < e.size(); ++i) {
+    if (e[i] == g[i] || (std::isnan(e[i]) && std::isnan(g[i]))) continue;
+    const double difference = std::fabs(e[i] - g[i]);
+    error.max_abs = std::isfinite(difference)
+                        ? std::max(error.max_abs, difference)
+                        : std::numeric_limits<double>::infinity();
+  }
+  if (error.max_abs > 0) error.relative_to_max = error.max_abs / std::max(largest, 1e-30);
+  return error;
+}
+
+int64_t peak_resident_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<int64_t>(usage.ru_maxrss) * 1024;
+}
+
+}  // namespace stretto::runtime

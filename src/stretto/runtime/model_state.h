@@ -1,0 +1,34 @@
+// What a stretto::Model holds.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "stretto/runtime/program.h"
+#include "stretto/stretto.h"
+#include "stretto/tune/record.h"
+
+namespace stretto {
+
+struct Model::State {
+  std::string name;
+  std::shared_ptr<const runtime::Program> program;
+  // The optimised graph, from which programs for other thread counts and instruction sets are
+  // compiled.
+  std::shared_ptr<ir::Graph> graph;
+  tune::Record choices;  // of every problem considered: layouts and kernels follow from them
+  std::string report_json;
+};
+
+namespace runtime {
+
+// A program for `target` compiled from the model's graph with records and built-in order only.
+std::shared_ptr<const Program> compile_for(const Model::State& model,
+                                           const kernels::Target& target);
+
+// A model from the bytes of an artefact, which `owner` keeps alive. Throws FormatError naming `file`.
+Model load_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                 const std::string& file);
+
+}  // namespace runtime
+}  // namespace stretto

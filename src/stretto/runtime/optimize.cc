@@ -1,0 +1,316 @@
+// stretto::optimize as a list of steps: import, rewrite, select and compile, verify, measure, report.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/error.h"
+#include "stretto/import/onnx/import.h"
+#include "stretto/ir/interpreter.h"
+#include "stretto/passes/pipeline.h"
+#include "stretto/runtime/compile.h"
+#include "stretto/runtime/model_state.h"
+#include "stretto/runtime/report.h"
+#include "stretto/stretto.h"
+
+namespace stretto {
+namespace {
+
+using nlohmann::json;
+using runtime::Compiled;
+
+// Seconds of kernel measurements behind the words.
+constexpr double kQuickBudget = 20, kFullBudget = 240;
+
+// Rules that make operators fewer: without them, the graph runs one kernel per operator, which is
+// what "before" means in the report.
+const std::set<std::string> kFusions{"fold-batch-norm", "fuse-epilogue", "fuse-attention",
+                                     "fuse-add-layer-norm", "fuse-elementwise",
+                                     "recognise-activation", "recognise-layer-norm",
+                                     "squeeze-excite", "merge-linears"};
+
+struct TuneBudget {
+  double seconds = 0;
+  bool thorough = false;
+};
+
+TuneBudget parse_tune(const std::string& tune) {
+  if (tune == "off") return {};
+  if (tune == "quick") return {kQuickBudget, false};
+  if (tune == "full") return {kFullBudget, true};
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(tune.data(), tune.data() + tune.size(), seconds);
+  if (error != std::errc{} || end != tune.data() + tune.size() || !std::isfinite(seconds) ||
+      seconds < 0) {
+    throw_invalid("tune: expected off, quick, full or a number of seconds, got '{}'", tune);
+  }
+  return {seconds, seconds >= kFullBudget};
+}
+
+kernels::Target make_target(const OptimizeOptions& options) {
+  if (options.level != "lossless") {
+    throw_invalid("level: expected lossless, got '{}'", options.level);
+  }
+  if (options.threads < 0 || options.threads > 1024) {
+    throw_invalid("threads: expected 0 (all cores) to 1024, got {}", options.threads);
+  }
+  return {.isa = usable_isa(),
+          .accuracy = kernels::parse_accuracy(options.accuracy),
+          .threads = options.threads == 0 ? cpu_info().cores : options.threads};
+}
+
+std::string record_path(const OptimizeOptions& options) {
+  return options.record.empty() ? tune::Record::default_path() : options.record;
+}
+
+bool is_family(std::string_view name) {
+  const auto all = kernels::families();
+  return std::any_of(all.begin(), all.end(),
+                     [&](const kernels::Family* f) { return f->name == name; });
+}
+
+// Forced kernels that name a node of the graph; a name that is neither node nor family is an error.
+std::map<std::string, std::string> forced_nodes(const OptimizeOptions& options,
+                                                const ir::Graph& graph) {
+  std::map<std::string, std::string> nodes;
+  for (const auto& [name, row] : options.forced_kernels) {
+    if (is_family(name)) continue;
+    const bool known = std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                                   [&](const ir::Node& node) { return node.name == name; });
+    if (!known) {
+      throw_invalid("forced kernels: '{}' is neither an operator family (see `stretto kernels`) nor a "
+                    "node of the optimised graph (see `stretto inspect`)", name);
+    }
+    nodes[name] = row;
+  }
+  return nodes;
+}
+
+runtime::SelectOptions select_options(const OptimizeOptions& options, const TuneBudget& budget) {
+  runtime::SelectOptions select{.budget_s = budget.seconds, .thorough = budget.thorough};
+  for (const auto& [name, row] : options.forced_kernels) {
+    if (is_family(name)) select.forced[name] = row;
+  }
+  select.record = tune::Record::shipped();
+  if (record_path(options) != "none") {
+    select.record.merge(tune::Record::load(record_path(options)));
+  }
+  return select;
+}
+
+void save_record(const OptimizeOptions& options, const runtime::Selector& selector) {
+  if (record_path(options) == "none" || selector.counts().measured == 0) return;
+  tune::Record record = tune::Record::load(record_path(options));
+  record.merge(selector.record());
+  record.save(record_path(options));
+}
+
+onnx::ImportOptions import_options(const OptimizeOptions& options) {
+  return {.shapes = options.shapes};
+}
+
+// Seconds per stage, in order.
+class Stages {
+ public:
+  explicit Stages(const OptimizeOptions& options) : options_(options) {}
+  template <typename F>
+  auto operator()(const char* name, F&& f) {
+    if (options_.progress) options_.progress(name, 0);
+    const double start = now_s();
+    struct Stop {
+      json& seconds;
+      const char* name;
+      double start;
+      ~Stop() { seconds[name] = now_s() - start; }
+    } stop{seconds_, name, start};
+    return f();
+  }
+  json finish() {
+    seconds_["total"] = now_s() - begin_;
+    return seconds_;
+  }
+
+ private:
+  const OptimizeOptions& options_;
+  const double begin_ = now_s();
+  json seconds_ = json::object();
+};
+
+std::vector<runtime::OutputError> errors_against(const std::vector<Tensor>& expected,
+                                                 const runtime::Program& program,
+                                                 const std::vector<Tensor>& inputs) {
+  const std::vector<Tensor> got = runtime::run_program(program, inputs);
+  std::vector<runtime::OutputError> errors;
+  for (size_t i = 0; i < got.size(); ++i) {
+    errors.push_back(runtime::compare(program.outputs[i].name, got[i], expected[i]));
+  }
+  return errors;
+}
+
+const runtime::OutputError* worst_above(const std::vector<runtime::OutputError>& errors,
+                                        double bound) {
+  const runtime::OutputError* worst = nullptr;
+  for (const runtime::OutputError& e : errors) {
+    if (e.relative_to_max > bound && (!worst || e.relative_to_max > worst->relative_to_max)) {
+      worst = &e;
+    }
+  }
+  return worst;
+}
+
+// Some inputs are badly conditioned for a model: rounding alone moves the outputs. The bound is then this
+// many times what the plain fp32 reference, operator by operator, loses on them.
+constexpr double kConditioning = 8;
+
+// Compares with the double-precision reference. Returns the errors for the report; throws
+// InternalError when an output is off by more than its accuracy class and the inputs' conditioning allow.
+json verified(const ir::Graph& original, const runtime::Program& program,
+              const std::vector<Tensor>& inputs, const std::string& file, json& notes) {
+  ThreadTeam team(program.target.threads);
+  const std::vector<Tensor> expected =
+      ir::interpret(original, inputs, {.float64 = true, .team = &team});
+  const auto errors = errors_against(expected, program, inputs);
+  double bound = runtime::allowed_error(program.target.accuracy);
+  if (worst_above(errors, bound) != nullptr) {
+    const std::vector<Tensor> rounded =
+        ir::interpret(original, inputs, {.float64 = false, .team = &team});
+    double loss = 0;
+    for (size_t i = 0; i < rounded.size(); ++i) {
+      loss = std::max(loss, runtime::compare("", rounded[i], expected[i]).relative_to_max);
+    }
+    bound = std::max(bound, kConditioning * loss);
+    notes.push_back(fmt::format("these inputs are badly conditioned: plain fp32 is already off by {:.1e}, so "
+                                "errors up to {:.1e} were allowed", loss, bound));
+  }
+  if (const auto* worst = worst_above(errors, bound)) {
+    throw InternalError(fmt::format(
+        "{}: output {} is off by {:.1e} of its largest value (allowed {:.0e}); `stretto inspect --bisect` "
+        "names the rewrite, accuracy=\"strict\" avoids approximate kernels",
+        file, worst->output, worst->relative_to_max, bound));
+  }
+  return runtime::errors_json(errors, bound);
+}
+
+// The unfused model with kernels in built-in order: what the report calls "before".
+Compiled compile_before(const ir::Graph& original, const kernels::Target& target) {
+  auto graph = std::make_shared<ir::Graph>(original);
+  passes::run_pipeline(*graph, {.disabled = kFusions});
+  runtime::Selector selector({});
+  return runtime::compile(graph, target, selector, {});
+}
+
+Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
+                        const OptimizeOptions& options, Stages& stages) {
+  const kernels::Target target = make_target(options);
+  const TuneBudget budget = parse_tune(options.tune);
+  const ir::Graph original = imported.graph;
+  auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
+  const auto samples = runtime::sample_inputs(original, options.inputs);
+  std::vector<Tensor> inputs;
+  for (const runtime::SampleInput& sample : samples) inputs.push_back(sample.tensor);
+
+  const passes::PipelineReport rewritten = stages("passes", [&] {
+    return passes::run_pipeline(*graph, {.disabled = options.disabled_passes});
+  });
+
+  runtime::Selector selector(select_options(options, budget));
+  Compiled compiled = stages("tune", [&] {
+    return runtime::compile(graph, target, selector,
+                            {.progress = options.progress,
+                             .forced_nodes = forced_nodes(options, *graph)});
+  });
+  save_record(options, selector);
+
+  json report{{"stretto", STRETTO_VERSION}};
+  json notes = imported.notes;
+  if (options.verify) {
+    stages("verify", [&] {
+      report["errors"] = verified(original, compiled.program, inputs, file, notes);
+    });
+  }
+
+  if (options.profile) {
+    stages("profile", [&] {
+      const runtime::ProgramTiming after = runtime::time_program(compiled.program, inputs, 1.0);
+      const Compiled unfused = compile_before(original, target);
+      const runtime::ProgramTiming before = runtime::time_program(unfused.program, inputs, 0.7);
+      report["latency"] = {{"before", runtime::latency_json(before.latency)},
+                           {"after", runtime::latency_json(after.latency)},
+                           {"peers", json::array()}};
+      report["operators"] = runtime::operators_json(compiled, after.instruction_ms);
+      report["operators_before"] =
+          runtime::operator_sums_json(unfused.program, before.instruction_ms);
+    });
+  } else {
+    report["operators"] = runtime::operators_json(compiled, {});
+  }
+
+  const runtime::Program& program = compiled.program;
+  const auto specs = [](const std::vector<TensorSpec>& list) {
+    json out = json::array();
+    for (const TensorSpec& s : list) {
+      out.push_back({{"name", s.name}, {"dtype", dtype_name(s.dtype)}, {"shape", s.shape}});
+    }
+    return out;
+  };
+  report["model"] = {{"name", original.name}, {"file", file}, {"opset", imported.opset},
+                     {"producer", imported.producer}, {"inputs", specs(program.inputs)},
+                     {"outputs", specs(program.outputs)}, {"nodes_before", original.nodes.size()},
+                     {"nodes_after", graph->nodes.size()}, {"flops", ir::flops(*graph)}};
+  report["machine"] = runtime::machine_json(target);
+  report["options"] = runtime::options_json(options, target);
+  report["inputs"] = runtime::inputs_json(original, samples);
+  report["memory"] = {{"weights_bytes", program.weight_bytes()},
+                      {"session_bytes", program.arena_bytes},
+                      {"peak_bytes", runtime::peak_resident_bytes()}};
+  report["passes"] = runtime::passes_json(rewritten.fired);
+  json pass_seconds = json::array();
+  for (const auto& [name, seconds] : rewritten.seconds) pass_seconds.push_back({name, seconds});
+  report["pass_seconds"] = std::move(pass_seconds);
+  const runtime::SelectCounts counts = selector.counts();
+  report["tune"] = {{"mode", options.tune}, {"budget_s", budget.seconds},
+                    {"measured", counts.measured}, {"from_record", counts.recorded},
+                    {"from_default", counts.by_order}};
+  report["notes"] = std::move(notes);
+  report["seconds"] = stages.finish();
+
+  auto state = std::make_shared<Model::State>();
+  state->name = original.name;
+  state->program = std::make_shared<runtime::Program>(std::move(compiled.program));
+  state->graph = std::move(graph);
+  state->choices = selector.used();
+  state->report_json = report.dump();
+  return Model(std::move(state));
+}
+
+}  // namespace
+
+Model optimize(const std::string& path, const OptimizeOptions& options) {
+  Stages stages(options);
+  onnx::ImportedModel imported = stages(
+      "import", [&] { return onnx::import_onnx_file(path, import_options(options)); });
+  return optimize_imported(std::move(imported), path, options, stages);
+}
+
+Model optimize(std::span<const std::byte> bytes, const std::string& name,
+               const std::string& folder, const OptimizeOptions& options) {
+  Stages stages(options);
+  onnx::ImportedModel imported = stages("import", [&] {
+    return onnx::import_onnx_bytes(bytes, name, folder, import_options(options));
+  });
+  return optimize_imported(std::move(imported), name, options, stages);
+}
+
+std::vector<Tensor> run_reference(const std::string& onnx_path, const OptimizeOptions& options,
+                                  std::span<const Tensor> inputs) {
+  const onnx::ImportedModel imported =
+      onnx::import_onnx_file(onnx_path, import_options(options));
+  ThreadTeam team(options.threads == 0 ? cpu_info().cores : options.threads);
+  return ir::interpret(imported.graph, inputs, {.float64 = true, .team = &team});
+}
+
+}  // namespace stretto

@@ -1,0 +1,118 @@
+#include "stretto/runtime/sample_inputs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "stretto/base/error.h"
+#include "stretto/ir/operator.h"
+
+namespace stretto::runtime {
+namespace {
+
+// Rows of the smallest table that `id` indexes, directly or through a cast; 0 when it indexes none.
+int64_t table_rows(const ir::Graph& graph, const ir::Links& links, ir::ValueId id) {
+  int64_t rows = 0;
+  const auto consider = [&](int64_t candidate) {
+    if (candidate > 0) rows = rows == 0 ? candidate : std::min(rows, candidate);
+  };
+  for (int user : links.users[id]) {
+    const ir::Node& node = graph.nodes[user];
+    if (node.op->name == "Gather" && node.inputs[1] == id) {
+      const Shape& data = *graph.value(node.inputs[0]).shape;
+      const int64_t axis = node.attributes.integer("axis", 0);
+      consider(data[axis < 0 ? axis + static_cast<int64_t>(data.size()) : axis]);
+    } else if (node.op->name == "Cast" || node.op->name == "Identity") {
+      consider(table_rows(graph, links, node.outputs[0]));
+    }
+  }
+  return rows;
+}
+
+// Neighbouring pixels of photographs resemble each other, and networks trained on them answer white noise
+// with tiny, badly conditioned outputs. So images are a few random waves and a little noise.
+void paint(Tensor& image, std::mt19937_64& random) {
+  constexpr int kWaves = 6;
+  std::normal_distribution<float> normal;
+  auto values = image.mutable_values<float>();
+  const int64_t h = image.dim(2), w = image.dim(3);
+  for (int64_t plane = 0; plane < image.dim(0) * image.dim(1); ++plane) {
+    struct Wave {
+      float x, y, phase, height;
+    } waves[kWaves];
+    for (int i = 0; i < kWaves; ++i) {
+      const float turns = static_cast<float>(1 << i) * 6.2832f;
+      waves[i] = {turns * normal(random) / static_cast<float>(w),
+                  turns * normal(random) / static_cast<float>(h), 3.0f * normal(random),
+                  1.0f / static_cast<float>(1 + i)};
+    }
+    for (int64_t y = 0; y < h; ++y) {
+      for (int64_t x = 0; x < w; ++x) {
+        float sum = 0.1f * normal(random);
+        for (const Wave& wave : waves) {
+          sum += wave.height * std::cos(wave.x * static_cast<float>(x) +
+                                        wave.y * static_cast<float>(y) + wave.phase);
+        }
+        values[(plane * h + y) * w + x] = sum;
+      }
+    }
+  }
+}
+
+Tensor make_up(const ir::Graph& graph, const ir::Links& links, ir::ValueId id,
+               std::mt19937_64& random) {
+  const ir::Value& value = graph.value(id);
+  const int64_t count = element_count(*value.shape);
+  if (is_float(value.dtype)) {
+    Tensor tensor(DType::kFloat32, *value.shape);
+    const Shape& shape = *value.shape;
+    if (shape.size() == 4 && (shape[1] == 1 || shape[1] == 3) && shape[2] >= 16 && shape[3] >= 16) {
+      paint(tensor, random);
+    } else {
+      std::normal_distribution<float> normal;
+      for (float& v : tensor.mutable_values<float>()) v = normal(random);
+    }
+    return value.dtype == DType::kFloat32 ? tensor : tensor.converted(value.dtype);
+  }
+  Tensor tensor(DType::kInt64, *value.shape);
+  auto values = tensor.mutable_values<int64_t>();
+  const int64_t rows = table_rows(graph, links, id);
+  for (int64_t i = 0; i < count; ++i) {
+    values[i] = rows > 0 ? static_cast<int64_t>(random() % static_cast<uint64_t>(rows)) : 1;
+  }
+  return tensor.converted(value.dtype);
+}
+
+}  // namespace
+
+std::vector<SampleInput> sample_inputs(const ir::Graph& graph,
+                                       const std::map<std::string, Tensor>& given) {
+  std::string names;
+  for (ir::ValueId id : graph.inputs) names += (names.empty() ? "" : ", ") + graph.value(id).name;
+  for (const auto& [name, tensor] : given) {
+    const bool known = std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](ir::ValueId id) {
+      return graph.value(id).name == name;
+    });
+    if (!known) throw_invalid("inputs: the model has no input '{}'; it has: {}", name, names);
+  }
+  const ir::Links links(graph);
+  std::mt19937_64 random(kSampleSeed);
+  std::vector<SampleInput> samples;
+  for (ir::ValueId id : graph.inputs) {
+    const ir::Value& value = graph.value(id);
+    const auto at = given.find(value.name);
+    if (at == given.end()) {
+      samples.push_back({make_up(graph, links, id, random), true});
+      continue;
+    }
+    if (at->second.dtype() != value.dtype || at->second.shape() != *value.shape) {
+      throw_invalid("input {}: expected {} {}, got {} {}", value.name, dtype_name(value.dtype),
+                    shape_text(*value.shape), dtype_name(at->second.dtype()),
+                    shape_text(at->second.shape()));
+    }
+    samples.push_back({at->second, false});
+  }
+  return samples;
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,139 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+#include <random>
+#include <thread>
+
+#include "stretto/ir/interpreter.h"
+#include "stretto/runtime/measure_model.h"
+#include "stretto/runtime/testing.h"
+
+namespace {
+std::atomic<int64_t> g_allocations{0};
+}  // namespace
+
+// Counts every allocation of this test program, to hold run() to its promise of none.
+void* operator new(size_t size) {
+  ++g_allocations;
+  if (void* p = std::malloc(size)) return p;
+  throw std::bad_alloc();
+}
+void operator delete(void* p) noexcept { std::free(p); }
+void operator delete(void* p, size_t) noexcept { std::free(p); }
+
+namespace stretto::runtime {
+namespace {
+
+Tensor random_tensor(const TensorSpec& spec, uint64_t seed) {
+  Tensor tensor(DType::kFloat32, spec.shape);
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<float> uniform(-1, 1);
+  for (float& v : tensor.mutable_values<float>()) v = uniform(random);
+  return tensor;
+}
+
+void expect_right(const Model& model, const Tensor& x, const std::vector<Tensor>& got) {
+  const auto expected = ir::interpret(*model.state().graph, std::vector<Tensor>{x});
+  ASSERT_EQ(got.size(), expected.size());
+  for (size_t i = 0; i < got.size(); ++i) {
+    // Small sums in fp32, F(4,3) at most: 1e-5 of the largest value (see docs/design/candidates.md).
+    EXPECT_LT(compare("y", got[i], expected[i]).relative_to_max, 2e-5);
+  }
+}
+
+TEST(Session, AgreesWithTheReference) {
+  for (int threads : {1, 2, 3}) {
+    const Model model = model_of(kSmallNet, threads);
+    Session session(model);
+    for (uint64_t seed : {1, 2, 3}) {
+      const Tensor x = random_tensor(model.inputs()[0], seed);
+      expect_right(model, x, session.run({x}));
+    }
+  }
+}
+
+TEST(Session, RunAllocatesNothingAfterTheFirst) {
+  for (int threads : {1, 2}) {
+    const Model model = model_of(kSmallNet, threads);
+    Session session(model);
+    const Tensor x = random_tensor(model.inputs()[0], 1);
+    std::vector<Tensor> outputs = session.run({x});
+    const void* from[] = {x.data()};
+    void* to[] = {outputs[0].mutable_data(), outputs[1].mutable_data()};
+    session.run(from, to);
+    const int64_t before = g_allocations.load();
+    for (int i = 0; i < 20; ++i) session.run(from, to);
+    EXPECT_EQ(g_allocations.load(), before);
+  }
+}
+
+TEST(Session, TakesUnalignedMemory) {
+  const Model model = model_of(kSmallNet);
+  Session session(model);
+  const Tensor x = random_tensor(model.inputs()[0], 5);
+  const std::vector<Tensor> expected = session.run({x});
+  std::vector<float> from(static_cast<size_t>(x.count()) + 1);
+  std::copy(x.values<float>().begin(), x.values<float>().end(), from.begin() + 1);
+  std::vector<float> y(static_cast<size_t>(expected[0].count()) + 1),
+      d(static_cast<size_t>(expected[1].count()) + 1);
+  const void* inputs[] = {from.data() + 1};
+  void* outputs[] = {y.data() + 1, d.data() + 1};
+  session.run(inputs, outputs);
+  EXPECT_TRUE(std::equal(y.begin() + 1, y.end(), expected[0].values<float>().begin()));
+  EXPECT_TRUE(std::equal(d.begin() + 1, d.end(), expected[1].values<float>().begin()));
+}
+
+TEST(Session, ManyCallersShareOneSession) {
+  const Model model = model_of(kSmallNet, 2);
+  Session session(model);
+  std::vector<Tensor> xs;
+  std::vector<std::vector<Tensor>> expected;
+  for (uint64_t i = 0; i < 3; ++i) {
+    xs.push_back(random_tensor(model.inputs()[0], i));
+    expected.push_back(session.run({xs.back()}));
+  }
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> callers;
+  for (size_t i = 0; i < xs.size(); ++i) {
+    callers.emplace_back([&, i] {
+      for (int k = 0; k < 10; ++k) {
+        const auto y = session.run({xs[i]});
+        const auto a = y[0].values<float>(), b = expected[i][0].values<float>();
+        if (!std::equal(a.begin(), a.end(), b.begin())) ++wrong;
+      }
+    });
+  }
+  for (std::thread& caller : callers) caller.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+TEST(Session, NamesWhatIsWrongWithAnInput) {
+  const Model model = model_of(kSmallNet);
+  Session session(model);
+  const auto message = [&](std::vector<Tensor> inputs) -> std::string {
+    try {
+      session.run(inputs);
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(message({}), "run: small has 1 inputs, got 0");
+  EXPECT_EQ(message({Tensor(DType::kFloat32, {1, 3, 4, 4})}),
+            "input x: expected shape 1x3x33x31, got 1x3x4x4");
+  EXPECT_EQ(message({Tensor(DType::kFloat64, {1, 3, 33, 31})}),
+            "input x: expected float32, got float64");
+}
+
+TEST(Session, OtherThreadCountsCompileFromTheGraph) {
+  const Model model = model_of(kSmallNet, 1);
+  Session session(model, 3);
+  const Tensor x = random_tensor(model.inputs()[0], 9);
+  expect_right(model, x, session.run({x}));
+  EXPECT_THROW(Session(model, -1), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace stretto::runtime
