@@ -40,6 +40,10 @@ bool Fields::next() {
 }
 
 void Fields::broken(const std::exception& error) const {
+  if (dynamic_cast<const protozero::end_of_buffer_exception*>(&error) != nullptr) {
+    source_.fail(start_, "{}: the data ends inside a field; the file is truncated or damaged",
+                 what_);
+  }
   source_.fail(start_, "{}: broken protobuf ({})", what_, error.what());
 }
 
