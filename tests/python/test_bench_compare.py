@@ -18,7 +18,7 @@ from bench import peers, rounds, summary, tables, truth  # noqa: E402
 def result(engine, median, status="ok", uncapped=None):
   return {"model": "m", "threads": 1, "engine": engine, "status": status, "reason": "because",
           "uncapped": uncapped, "median_ms": median, "p95_ms": median, "min_ms": median,
-          "load_s": 0.1, "peak_mib": 1.0, "error_vs_float64": 1e-6}
+          "load_s": 0.1, "runs": 10, "preempted": 0, "peak_mib": 1.0, "error_vs_float64": 1e-6}
 
 
 def test_error_is_relative_to_the_largest_value():
@@ -52,6 +52,12 @@ def test_ratio_is_against_the_fastest_right_peer():
   assert summary.ratio(results, capped_only=True)["peer"] == "a"
   assert summary.ratio(results[1:]) is None
   assert "1.50x" in tables.comparison(results) and "b is not capped" in tables.caveats(results)[0]
+
+
+def test_a_disturbed_run_says_so():
+  results = [result("stretto", 10.0), result("a", 20.0) | {"preempted": 20}]
+  assert "not quiet" in tables.comparison(results)
+  assert "not quiet" not in tables.comparison(results[:1])
 
 
 def test_geometric_mean():
