@@ -38,7 +38,8 @@ class Workbench {
   // Runs `row` and the family's last row on the same data. Blocked padding lanes are ignored.
   Difference check(int row);
 
-  // Best seconds of each of `rows`, interleaved.
+  // Best seconds of each of `rows`, interleaved. Weights are cold and inputs warm, as within a network:
+  // with warm weights, kernels that trade memory for arithmetic look better than they are.
   std::vector<double> time(std::span<const int> rows, const tune::MeasureOptions& options);
 
   const Signature& signature() const;

@@ -17,6 +17,7 @@ extern const Pass kFuseConv;
 extern const Pass kFuseLinear;
 extern const Pass kFoldBatchNorm;
 extern const Pass kFuseAttention;
+extern const Pass kMergeConvs;
 extern const Pass kMergeLinears;
 extern const Pass kFuseMatMul;
 extern const Pass kFuseEpilogue;

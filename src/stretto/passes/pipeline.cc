@@ -69,6 +69,7 @@ std::span<const Pass* const> pipeline() {
       &kMergeLinears,         // its projections of one input are one product
       &kFuseMatMul,           // what matrix products are left take scale and transpose in
       &kFuseEpilogue,         // activations and residuals are in the product before them
+      &kMergeConvs,           // convolutions of one input with one window are one
       &kFuseAddLayerNorm,     // sums that no product made are made where they are normalised
       &kFuseElementwise,      // float32 arithmetic is in stretto.Elementwise loops, few of them
       &kRemoveDead,           // every node reaches an output, every value is used

@@ -1,8 +1,5 @@
 #include "stretto/runtime/executor.h"
 
-#include <sys/mman.h>
-
-#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <utility>
@@ -13,22 +10,6 @@
 
 namespace stretto::runtime {
 namespace {
-
-constexpr size_t kHugePage = size_t{2} << 20;
-
-// Memory on huge pages where the system has them: activations and scratch are walked with large
-// strides, and 4 KB pages would spend the time in TLB misses.
-std::shared_ptr<std::byte[]> allocate_huge(size_t bytes) {
-  if (bytes < kHugePage) return allocate(bytes);
-  const size_t size = (bytes + kHugePage - 1) / kHugePage * kHugePage;
-  void* memory = std::aligned_alloc(kHugePage, size);
-  if (memory == nullptr) throw_invalid("memory: the system refused {} bytes", bytes);
-#if defined(MADV_HUGEPAGE)
-  madvise(memory, size, MADV_HUGEPAGE);
-#endif
-  std::memset(memory, 0, size);
-  return {static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); }};
-}
 
 // A caller's tensor: used where it is when aligned, else through `staging`.
 struct Face {
@@ -107,7 +88,7 @@ struct Executor::State {
 
 Executor::Executor(const Program& program) : state_(std::make_unique<State>(program)) {
   State& s = *state_;
-  s.arena = allocate_huge(static_cast<size_t>(program.arena_bytes));
+  s.arena = allocate(static_cast<size_t>(program.arena_bytes));
   const auto faces = [](const std::vector<TensorSpec>& specs, std::vector<Face>& list) {
     for (const TensorSpec& spec : specs) {
       Face face{.bytes = element_count(spec.shape) * static_cast<int64_t>(dtype_bytes(spec.dtype))};

@@ -14,8 +14,11 @@ std::vector<double> measure(std::span<const Trial> trials, const MeasureOptions&
   for (int round = 0;; ++round) {
     for (size_t i = 0; i < trials.size(); ++i) {
       if (round > 0 && best[i] > options.hopeless * fastest) continue;
-      // The first execution of a round refills the caches that the previous trial took.
-      trials[i].run();
+      if (trials[i].prepare) {
+        trials[i].prepare();
+      } else {
+        trials[i].run();  // refills the caches that the previous trial took
+      }
       const double begin = now_s();
       trials[i].run();
       best[i] = std::min(best[i], now_s() - begin);

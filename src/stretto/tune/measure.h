@@ -8,10 +8,12 @@
 
 namespace stretto::tune {
 
-// One thing to time. `run` performs one execution.
+// One thing to time. `run` performs one execution; `prepare`, untimed, brings caches and inputs into
+// the state in which the execution is to be timed. Without it, an untimed run does.
 struct Trial {
   std::string name;
   std::function<void()> run;
+  std::function<void()> prepare = {};
 };
 
 struct MeasureOptions {

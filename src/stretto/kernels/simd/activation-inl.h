@@ -16,14 +16,13 @@ HWY_BEFORE_NAMESPACE();
 namespace stretto::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// exp(x) by range reduction x = n ln 2 + r and a degree-6 polynomial (minimax on |r| <= ln 2 / 2).
-// Flushes to 0 below -87.3 and saturates to +inf above 88.7; NaN stays NaN.
+// 2^n e^r for x = n ln 2 + r, with n and r as exp needs them: a degree-6 minimax polynomial in
+// |r| <= ln 2 / 2. `x` must lie in [-87.3, 88.3], where one factor 2^n is a normal number, or be NaN.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V fast_exp(D d, V x) {
+HWY_INLINE V exp_in_range(D d, V x) {
   const hn::RebindToSigned<D> di;
-  const V clamped = hn::Min(hn::Max(x, hn::Set(d, -87.336544f)), hn::Set(d, 88.722839f));
-  const V n = hn::Round(hn::Mul(clamped, hn::Set(d, 1.44269504089f)));
-  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), clamped);
+  const V n = hn::Round(hn::Mul(x, hn::Set(d, 1.44269504089f)));
+  V r = hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x);
   r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), r);
   V p = hn::Set(d, 1.9875691500e-4f);
   p = hn::MulAdd(p, r, hn::Set(d, 1.3981999507e-3f));
@@ -32,23 +31,54 @@ HWY_INLINE V fast_exp(D d, V x) {
   p = hn::MulAdd(p, r, hn::Set(d, 1.6666665459e-1f));
   p = hn::MulAdd(p, r, hn::Set(d, 5.0000001201e-1f));
   p = hn::MulAdd(p, hn::Mul(r, r), hn::Add(r, hn::Set(d, 1.0f)));
-  // 2^n in two factors: n reaches 128, whose single factor would overflow.
-  const auto ni = hn::ConvertTo(di, n);
-  const auto half = hn::ShiftRight<1>(ni);
-  const auto bias = hn::Set(di, 127);
-  const V scale1 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));
-  const V scale2 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(hn::Sub(ni, half), bias)));
-  V y = hn::Mul(hn::Mul(p, scale1), scale2);
-  y = hn::IfThenElse(hn::Lt(x, hn::Set(d, -87.336544f)), hn::Zero(d), y);
-  y = hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.722839f)),
-                     hn::BitCast(d, hn::Set(di, 0x7f800000)), y);
-  return hn::IfThenElse(hn::IsNaN(x), x, y);
+  const auto exponent = hn::Add(hn::ConvertTo(di, n), hn::Set(di, 127));
+  return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(exponent)));
 }
 
+// min(max(x, lo), hi) that keeps NaN: on x86, Max and Min return their second operand when one is NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V clamp_or_nan(D d, V x, float lo, float hi) {
+  const V clamped = hn::Min(hn::Set(d, hi), hn::Max(hn::Set(d, lo), x));
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  return clamped;
+#else
+  return hn::IfThenElse(hn::IsNaN(x), x, clamped);
+#endif
+}
+
+// exp(x): 0 below -87.3, +inf above 88.7; NaN stays NaN.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V fast_exp(D d, V x) {
+  // Two halves, because 2^n overflows in one factor just below the largest results.
+  const V y = exp_in_range(d, hn::Mul(hn::Set(d, 0.5f), clamp_or_nan(d, x, -87.336544f, 88.722839f)));
+  const V square = hn::Mul(y, y);
+  const V low = hn::IfThenElse(hn::Lt(x, hn::Set(d, -87.336544f)), hn::Zero(d), square);
+  const V infinity = hn::BitCast(d, hn::Set(hn::RebindToSigned<D>(), 0x7f800000));
+  return hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.722839f)), infinity, low);
+}
+
+// 1 / x to the last bit or two, for 1 <= x: the processor's estimate and Newton steps instead of a
+// division, which would take as long as all the rest of a sigmoid.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V fast_reciprocal(D d, V x) {
+#if HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_AVX2
+  const V one = hn::Set(d, 1.0f);
+  V y = hn::ApproximateReciprocal(x);
+#if HWY_TARGET == HWY_AVX2
+  y = hn::MulAdd(hn::NegMulAdd(x, y, one), y, y);  // the estimate has 12 bits there, 14 with AVX-512
+#endif
+  return hn::MulAdd(hn::NegMulAdd(x, y, one), y, y);
+#else
+  return hn::Div(hn::Set(d, 1.0f), x);
+#endif
+}
+
+// 1 / (1 + exp(-x)); 0 below -87, so that silu(-inf) is the NaN of the formula.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V fast_sigmoid(D d, V x) {
-  const V one = hn::Set(d, 1.0f);
-  return hn::Div(one, hn::Add(one, fast_exp(d, hn::Neg(x))));
+  const V e = exp_in_range(d, clamp_or_nan(d, hn::Neg(x), -87.0f, 87.0f));
+  const V y = fast_reciprocal(d, hn::Add(hn::Set(d, 1.0f), e));
+  return hn::IfThenElse(hn::Lt(x, hn::Set(d, -87.0f)), hn::Zero(d), y);
 }
 
 // tanh(x) = 1 - 2 / (exp(2x) + 1), with a polynomial near 0 where that cancels.
@@ -106,7 +136,7 @@ HWY_INLINE V activate(D d, Activation activation, V alpha, V beta, V x) {
     case Activation::kClip: return hn::IfThenElse(hn::IsNaN(x), x, hn::Min(hn::Max(x, alpha), beta));
     case Activation::kLeakyRelu: return hn::IfThenElse(hn::Lt(x, zero), hn::Mul(x, alpha), x);
     case Activation::kSigmoid: return fast_sigmoid(d, x);
-    case Activation::kSilu: return hn::Div(x, hn::Add(one, fast_exp(d, hn::Neg(x))));
+    case Activation::kSilu: return hn::Mul(x, fast_sigmoid(d, x));
     case Activation::kHardSigmoid: {
       const V y = hn::Min(hn::Max(hn::MulAdd(alpha, x, beta), zero), one);
       return hn::IfThenElse(hn::IsNaN(x), x, y);
