@@ -20,6 +20,10 @@ int64_t spread(int64_t values, int64_t lanes) {
 // V and M of a block of tiles stay in L2, next to a passing stream of U.
 constexpr int64_t kBlockBytes = 640 << 10;
 
+// All transformed filters: beyond this they come from memory in every inference, and a block of tiles
+// that overflows L2 costs less than a second pass over them.
+constexpr int64_t kFarBytes = 20 << 20;
+
 // Values of one transformed filter, of one phase.
 int64_t filter_values(const Task& task) {
   const int64_t products = task.scheme->products;
@@ -28,6 +32,11 @@ int64_t filter_values(const Task& task) {
 
 // Phases of both dimensions.
 int64_t phases_of(const Task& task) { return task.scheme->phases * task.scheme->phases; }
+
+int64_t filter_bytes(const Task& task) {
+  return phases_of(task) * filter_values(task) * (task.c / task.groups) * task.k *
+         static_cast<int64_t>(sizeof(float));
+}
 
 // Products of target (q, r): chains of both dimensions combined.
 int taps_of(const Scheme& s, int q, int r, const Plan& plan, int64_t first_filter, int64_t filter,
@@ -63,7 +72,8 @@ Plan make_plan(const Task& task) {
   const int64_t tile_bytes =
       (products * v_row + targets * widest * lanes) * static_cast<int64_t>(sizeof(float));
   const int64_t rows = set.max_rows[panels.width];
-  const int64_t most = std::clamp(kBlockBytes / tile_bytes / rows * rows, rows, 8 * rows);
+  const int64_t least = filter_bytes(task) > kFarBytes ? 2 * rows : rows;
+  const int64_t most = std::clamp(kBlockBytes / tile_bytes / rows * rows, least, 8 * rows);
   const bool by_panels = task.target.threads > 1 && tiles <= most && panels.count > 1;
   const int64_t share = by_panels ? tiles : ceil_div(tiles, task.target.threads);
   const int64_t block_tiles = ceil_div(share, ceil_div(share, most));
@@ -233,20 +243,15 @@ void run(const Task& task, const Args& args, const Worker& worker) {
     for (int64_t first = tiles.begin; first < tiles.end; first += plan.block_tiles) {
       const Tiles block{plan.tiles_y, plan.tiles_x, first,
                         std::min(plan.block_tiles, tiles.end - first)};
-      // Split by panels: the team shares the transform by channel block and tile, too.
-      const Range mine = plan.by_panels ? split(plan.group_in * block.count, worker)
-                                        : Range{0, plan.group_in * block.count};
-      for (int64_t i = mine.begin; i < mine.end;) {
-        const int64_t c = i / block.count, t = i % block.count;
-        const int64_t count = std::min(block.count - t, mine.end - i);
-        transform.input({.x = on.x + c * in_map, .image = task.groups * plan.group_in * in_map,
-                         .h = task.h, .w = task.w, .pad_top = task.pad_top - phase_y,
-                         .pad_left = task.pad_left - phase_x,
-                         .tiles = {block.tiles_y, block.tiles_x, first + t, count},
-                         .v = on.v + t * plan.v_row + c * plan.lanes, .plane = plan.v_plane,
-                         .row = plan.v_row});
-        i += count;
-      }
+      // Split by panels, the team shares the transform by tiles.
+      const Range mine = split(block.count, plan.by_panels ? worker : alone);
+      transform.input({.x = on.x, .image = task.groups * plan.group_in * in_map, .block = in_map,
+                       .blocks = plan.group_in, .h = task.h, .w = task.w,
+                       .pad_top = task.pad_top - phase_y, .pad_left = task.pad_left - phase_x,
+                       .tiles = {block.tiles_y, block.tiles_x, first + mine.begin,
+                                 mine.end - mine.begin},
+                       .v = on.v + mine.begin * plan.v_row, .plane = plan.v_plane,
+                       .row = plan.v_row});
       if (plan.by_panels) worker.sync();
       multiply_and_finish(task, plan, on, block, panels);
       if (plan.by_panels && part + 1 < parts) worker.sync();
@@ -257,28 +262,33 @@ void run(const Task& task, const Args& args, const Worker& worker) {
 // A model of cycles, with constants fitted to measurements on Zen 5: two vector multiply-adds per
 // cycle, transforms in cycles per vector moved, U arriving at a rate that depends on where it lives.
 double expectation(const Task& task) {
-  constexpr double kLoad = 1.02, kInput = 5.0, kOutput = 4.5;
+  constexpr double kInput = 5.0, kOutput = 4.5, kStart = 0.4, kLoss = 1.02;
   const Scheme& s = *task.scheme;
   const Plan plan = make_plan(task);
   const double lanes = static_cast<double>(plan.lanes), c = static_cast<double>(plan.group_c);
   const double in = static_cast<double>(plan.group_in), out = static_cast<double>(plan.group_out);
   const double products = s.products * s.products, targets = s.targets * s.targets;
   const double share = plan.by_panels ? 1.0 / task.target.threads : 1;
-  const double filter_bytes = products * c * out * lanes * 4;
-  const double bytes_per_cycle = filter_bytes < 1e6 ? 64 : filter_bytes < 2e7 ? 24 : 12;
-  // Multiplying a block of tiles waits for its filters unless there are enough tiles per filter.
+  // U, in vectors and in bytes per cycle: from L2, L3 or memory.
+  const double filters = products * c * out * share;
+  const double all_bytes = static_cast<double>(filter_bytes(task));
+  const double rate = all_bytes < 1e6 ? 64 : all_bytes < static_cast<double>(kFarBytes) ? 24 : 12;
   const double tiles = static_cast<double>(plan.block_tiles);
-  const double multiply = products * c * out * (0.5 * tiles + 1) * kLoad * share;
-  const double stream = filter_bytes * share / bytes_per_cycle;
+  const double multiply = filters * (0.5 * tiles + kStart) * kLoss;
+  const double stream = filters * lanes * sizeof(float) / rate;
   const double transform = tiles * (kInput * products * in + kOutput * targets * out) * share;
-  const double block = std::max(multiply, stream) + 0.2 * std::min(multiply, stream) + transform;
-  const double blocks = std::ceil(static_cast<double>(plan.tiles) / tiles);
-  const double phases = static_cast<double>(phases_of(task));
-  const double cycles = block * blocks * phases * static_cast<double>(task.groups) /
-                        (plan.by_panels ? 1.0 : task.target.threads);
+  // Hardware prefetching hides L3 behind the multiplications, but little of memory.
+  const double exposed = all_bytes < static_cast<double>(kFarBytes) ? 0.1 : 0.8;
+  const double block =
+      std::max(multiply, stream) + exposed * std::min(multiply, stream) + transform;
+  const double threads = task.target.threads;
+  const double passes = static_cast<double>(phases_of(task) * task.groups) *
+                        std::ceil(static_cast<double>(plan.tiles) / tiles) /
+                        (plan.by_panels ? 1 : threads);
   const double direct = static_cast<double>(task.n * task.out_h * task.out_w) * s.taps * s.taps /
-                        phases * c * static_cast<double>(task.k) / lanes / 2 / task.target.threads;
-  return direct / cycles;
+                        static_cast<double>(phases_of(task)) * c * static_cast<double>(task.k) /
+                        lanes / 2 / threads;
+  return direct / (block * passes);
 }
 
 }  // namespace stretto::kernels::winograd

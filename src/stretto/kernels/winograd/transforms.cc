@@ -146,6 +146,53 @@ struct Position {
   }
 };
 
+// F4's input transform of a whole tile, two rows of products at a time: 12 vectors instead of 36 live
+// between the passes, so that 32 registers hold them. Stores to V miss L1, and spills would queue up
+// behind them.
+HWY_INLINE void transform_tile_f4(const float* HWY_RESTRICT x, int64_t line, float* HWY_RESTRICT v,
+                                  int64_t plane) {
+  const D d;
+  const V two = constant(2), four = constant(4), five = constant(5);
+  const auto at = [&](int row, int column) HWY_ATTR {
+    return hn::Load(d, x + row * line + column * kLanes);
+  };
+  const auto finish = [&](int row, const V* middle) HWY_ATTR {
+    V out[6];
+    F4::input(middle, out);
+    float* to = v + row * 6 * plane;
+#pragma GCC unroll 6
+    for (int q = 0; q < 6; ++q) hn::Store(out[q], d, to + q * plane);
+  };
+  V first[6], second[6];
+#pragma GCC unroll 6
+  for (int c = 0; c < 6; ++c) {
+    first[c] = hn::MulAdd(four, at(0, c), hn::NegMulAdd(five, at(2, c), at(4, c)));
+  }
+  finish(0, first);
+#pragma GCC unroll 6
+  for (int c = 0; c < 6; ++c) {
+    const V even = hn::NegMulAdd(four, at(2, c), at(4, c));
+    const V odd = hn::NegMulAdd(four, at(1, c), at(3, c));
+    first[c] = hn::Add(even, odd);
+    second[c] = hn::Sub(even, odd);
+  }
+  finish(1, first);
+  finish(2, second);
+#pragma GCC unroll 6
+  for (int c = 0; c < 6; ++c) {
+    const V even = hn::Sub(at(4, c), at(2, c)), odd = hn::Sub(at(3, c), at(1, c));
+    first[c] = hn::MulAdd(two, odd, even);
+    second[c] = hn::NegMulAdd(two, odd, even);
+  }
+  finish(3, first);
+  finish(4, second);
+#pragma GCC unroll 6
+  for (int c = 0; c < 6; ++c) {
+    first[c] = hn::MulAdd(four, at(1, c), hn::NegMulAdd(five, at(3, c), at(5, c)));
+  }
+  finish(5, first);
+}
+
 template <class S>
 void transform_input(const InputJob& job) {
   constexpr int kIn = S::kScheme.in, kProducts = S::kScheme.products, kStep = S::kScheme.step;
@@ -153,51 +200,57 @@ void transform_input(const InputJob& job) {
   alignas(64) static constexpr float kZeros[kIn * kLanes] = {};
   // Locals, because stores through float pointers could change the job for all the compiler knows.
   const Tiles tiles = job.tiles;
-  const int64_t h = job.h, w = job.w, row = job.row, line = job.w * kLanes, plane = job.plane;
-  const int64_t pad_top = job.pad_top, pad_left = job.pad_left, image = job.image;
-  const float* HWY_RESTRICT x_base = job.x;
-  float* HWY_RESTRICT v = job.v;
+  const int64_t h = job.h, w = job.w, line = job.w * kLanes, plane = job.plane;
+  const int64_t blocks = job.blocks, block_step = job.block;
   Position at(tiles, tiles.first);
-  for (int64_t t = 0; t < tiles.count; ++t, at.next(tiles), v += row) {
-    const int64_t y0 = at.y * kStep - pad_top, x0 = at.x * kStep - pad_left;
-    const float* base = x_base + at.image * image + (y0 * w + x0) * kLanes;
-    V middle[kProducts][kIn];
-    if (y0 >= 0 && x0 >= 0 && y0 + kIn <= h && x0 + kIn <= w) {
-#pragma GCC unroll 16
-      for (int x = 0; x < kIn; ++x) {
-        V in[kIn], out[kProducts];
-#pragma GCC unroll 16
-        for (int y = 0; y < kIn; ++y) in[y] = hn::Load(d, base + y * line + x * kLanes);
-        S::input(in, out);
-#pragma GCC unroll 16
-        for (int p = 0; p < kProducts; ++p) middle[p][x] = out[p];
+  for (int64_t t = 0; t < tiles.count; ++t, at.next(tiles)) {
+    const int64_t y0 = at.y * kStep - job.pad_top, x0 = at.x * kStep - job.pad_left;
+    const float* base = job.x + at.image * job.image + (y0 * w + x0) * kLanes;
+    float* HWY_RESTRICT v = job.v + t * job.row;
+    const bool inside = y0 >= 0 && x0 >= 0 && y0 + kIn <= h && x0 + kIn <= w;
+    for (int64_t block = 0; block < blocks; ++block, base += block_step, v += kLanes) {
+      V middle[kProducts][kIn];
+      if (inside && S::kScheme.id == kF4.id && kLanes == 16) {
+        transform_tile_f4(base, line, v, plane);
+        continue;
       }
-    } else {
-      // Rows outside the map are read from zeros; columns outside are skipped.
-      const float* lines[kIn];
-      for (int y = 0; y < kIn; ++y) {
-        lines[y] = y0 + y >= 0 && y0 + y < h ? base + y * line : kZeros;
-      }
-      for (int x = 0; x < kIn; ++x) {
-        if (x0 + x < 0 || x0 + x >= w) {
+      if (inside) {
 #pragma GCC unroll 16
-          for (int p = 0; p < kProducts; ++p) middle[p][x] = hn::Zero(d);
-          continue;
+        for (int x = 0; x < kIn; ++x) {
+          V in[kIn], out[kProducts];
+#pragma GCC unroll 16
+          for (int y = 0; y < kIn; ++y) in[y] = hn::Load(d, base + y * line + x * kLanes);
+          S::input(in, out);
+#pragma GCC unroll 16
+          for (int p = 0; p < kProducts; ++p) middle[p][x] = out[p];
         }
-        V in[kIn], out[kProducts];
+      } else {
+        // Rows outside the map are read from zeros; columns outside are skipped.
+        const float* lines[kIn];
+        for (int y = 0; y < kIn; ++y) {
+          lines[y] = y0 + y >= 0 && y0 + y < h ? base + y * line : kZeros;
+        }
+        for (int x = 0; x < kIn; ++x) {
+          if (x0 + x < 0 || x0 + x >= w) {
 #pragma GCC unroll 16
-        for (int y = 0; y < kIn; ++y) in[y] = hn::Load(d, lines[y] + x * kLanes);
-        S::input(in, out);
+            for (int p = 0; p < kProducts; ++p) middle[p][x] = hn::Zero(d);
+            continue;
+          }
+          V in[kIn], out[kProducts];
 #pragma GCC unroll 16
-        for (int p = 0; p < kProducts; ++p) middle[p][x] = out[p];
+          for (int y = 0; y < kIn; ++y) in[y] = hn::Load(d, lines[y] + x * kLanes);
+          S::input(in, out);
+#pragma GCC unroll 16
+          for (int p = 0; p < kProducts; ++p) middle[p][x] = out[p];
+        }
       }
-    }
-    float* HWY_RESTRICT to = v;
-    for (int p = 0; p < kProducts; ++p) {
-      V out[kProducts];
-      S::input(middle[p], out);
+      float* HWY_RESTRICT to = v;
+      for (int p = 0; p < kProducts; ++p) {
+        V out[kProducts];
+        S::input(middle[p], out);
 #pragma GCC unroll 16
-      for (int q = 0; q < kProducts; ++q, to += plane) hn::Store(out[q], d, to);
+        for (int q = 0; q < kProducts; ++q, to += plane) hn::Store(out[q], d, to);
+      }
     }
   }
 }
@@ -239,19 +292,25 @@ void transform_output_as(const OutputJob& job, const Epilogue& e) {
     }
     const int64_t y0 = at.y * kOut, x0 = at.x * kOut;
     int64_t offset = at.image * image + y0 * line + x0 * kPixel;
-    const int64_t rows = h - y0 < kOut ? h - y0 : kOut;
     const int64_t columns = w - x0;
+    // Unrolled where the tile is whole, so that `middle` stays in registers.
+    if (h - y0 >= kOut && columns >= kOut) {
+#pragma GCC unroll 16
+      for (int y = 0; y < kOut; ++y, offset += line) {
+        V out[kOut];
+        S::output(middle[y], out);
+#pragma GCC unroll 16
+        for (int x = 0; x < kOut; ++x) finish(out[x], offset + x * kPixel);
+      }
+      continue;
+    }
+    const int64_t rows = h - y0 < kOut ? h - y0 : kOut;
     for (int64_t y = 0; y < rows; ++y, offset += line) {
       V out[kOut];
       S::output(middle[y], out);
-      if (columns >= kOut) {
 #pragma GCC unroll 16
-        for (int x = 0; x < kOut; ++x) finish(out[x], offset + x * kPixel);
-      } else {
-#pragma GCC unroll 16
-        for (int x = 0; x < kOut - 1; ++x) {
-          if (x < columns) finish(out[x], offset + x * kPixel);
-        }
+      for (int x = 0; x < kOut; ++x) {
+        if (x < columns) finish(out[x], offset + x * kPixel);
       }
     }
   }

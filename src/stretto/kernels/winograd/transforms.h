@@ -15,10 +15,12 @@ struct Tiles {
   int64_t tiles_y, tiles_x, first, count;
 };
 
-// One channel block of the input; v[product][tile] vectors at v + product * plane + tile * row.
+// `blocks` channel blocks of the input; v[product][tile][block] vectors at v + product * plane + tile *
+// row + block * lanes. All blocks of a tile are done together because their vectors share cache lines.
 struct InputJob {
   const float* x;
-  int64_t image;  // from image to image
+  int64_t image, block;  // from image to image, from channel block to block
+  int64_t blocks;
   int64_t h, w, pad_top, pad_left;
   Tiles tiles;
   float* v;
@@ -26,7 +28,7 @@ struct InputJob {
 };
 
 // One channel block and phase of the output, y and residual (null: none) pointing at its first element;
-// sums m[target][tile] as in InputJob. Applies bias (a vector), residual and activation.
+// sums m[target][tile] at m + target * plane + tile * row. Applies bias (a vector), residual and activation.
 struct OutputJob {
   const float* m;
   int64_t plane, row;
