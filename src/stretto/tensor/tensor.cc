@@ -4,6 +4,10 @@
 #include <cstdlib>
 #include <cstring>
 
+#ifdef __linux__
+#include <sys/mman.h>
+#endif
+
 namespace stretto {
 namespace {
 
@@ -53,9 +57,16 @@ Tensor narrow(const Tensor& single, DType dtype) {
 }  // namespace
 
 std::shared_ptr<std::byte[]> allocate(size_t bytes) {
-  const size_t size = (bytes + kAlignment - 1) / kAlignment * kAlignment + kAlignment;
-  void* memory = std::aligned_alloc(kAlignment, size);
+  // Weights streamed from 4 KiB pages miss the TLB at every page; large buffers ask for huge ones.
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const bool large = bytes >= 2 * kHugePage;
+  const size_t alignment = large ? kHugePage : kAlignment;
+  const size_t size = (bytes + kAlignment + alignment - 1) / alignment * alignment;
+  void* memory = std::aligned_alloc(alignment, size);
   if (memory == nullptr) throw_invalid("memory: the system refused {} bytes", bytes);
+#ifdef MADV_HUGEPAGE
+  if (large) madvise(memory, size, MADV_HUGEPAGE);
+#endif
   std::memset(memory, 0, size);
   return {static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); }};
 }
