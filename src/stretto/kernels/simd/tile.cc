@@ -132,7 +132,7 @@ void tile(const Tile& t) {
     store(t, sum);
     return;
   }
-  static_assert(Tile::kPrefetchPerStep == 8);
+  static_assert(Tile::kPrefetchPerStep == 16);
   const float* ahead = t.prefetch ? t.prefetch : t.b;
   for (int32_t g = 0; g < t.groups; ++g) {
     const int64_t steps = g + 1 == t.groups ? t.last_steps : t.steps;
@@ -147,7 +147,9 @@ void tile(const Tile& t) {
         step(3);
         __builtin_prefetch(ahead, 0, 2);
         __builtin_prefetch(ahead + 16, 0, 2);
-        ahead += 32;
+        __builtin_prefetch(ahead + 32, 0, 2);
+        __builtin_prefetch(ahead + 48, 0, 2);
+        ahead += 64;
         advance(4, 4 * kVectors * kLanes);
       }
 #pragma GCC unroll 1

@@ -35,7 +35,7 @@ struct Tile {
   // that a network has not touched since its last run come from memory, at a third of the pace that
   // the first tile of a panel wants them. Null for nothing.
   const float* prefetch = nullptr;
-  static constexpr int64_t kPrefetchPerStep = 8;
+  static constexpr int64_t kPrefetchPerStep = 16;
 
   float* c = nullptr;
   int64_t c_row = 0, c_vector = 0;

@@ -184,8 +184,11 @@ void multiply_and_finish(const Task& task, const Plan& plan, const Operands& on,
       for (int r = 0; r < s.targets; ++r) {
         tile.tap_count = taps_of(s, q, r, plan, used, plan.group_c * width, taps);
         used += tile.tap_count;
+        // The filters of the next products lie behind these; in a network they come from memory.
+        const int64_t steps = tile.tap_count * plan.group_c;
         for (int64_t part = 0; part < parts.tiles; ++part) {
           const int64_t begin = parts.begin(part);
+          set_prefetch(tile, filters + used * plan.group_c * width, steps * width, part, steps);
           tile.a = on.v + begin * plan.v_row;
           tile.c = on.m + (q * s.targets + r) * plan.m_plane + begin * width;
           set.run[vectors][parts.begin(part + 1) - begin](tile);
