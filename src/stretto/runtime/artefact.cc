@@ -71,7 +71,8 @@ std::span<const std::byte> bytes_of(const std::string& text) {
 }
 
 json target_json(const kernels::Target& target) {
-  return {{"isa", isa_name(target.isa)}, {"accuracy", kernels::accuracy_name(target.accuracy)},
+  return {{"isa", isa_name(target.isa)},
+          {"accuracy", kernels::accuracy_name(target.accuracy)},
           {"threads", target.threads}};
 }
 
@@ -83,12 +84,34 @@ kernels::Target parse_target(const json& j) {
           .threads = threads};
 }
 
+// Between header and sections there is nothing but zeros, so that no byte of a file may change
+// unnoticed.
+void check_gaps(std::span<const std::byte> bytes, const Header& header, const std::string& file) {
+  size_t end = sizeof(Header);
+  const auto check = [&](size_t begin) {
+    for (size_t i = end; i < begin; ++i) {
+      if (bytes[i] != std::byte{0}) {
+        throw FormatError(file, static_cast<int64_t>(i), "expected padding, found data");
+      }
+    }
+  };
+  for (const Section& s : header.sections) {
+    if (s.offset < end) {
+      throw FormatError(file, static_cast<int64_t>(s.offset), "sections overlap");
+    }
+    check(s.offset);
+    end = s.offset + s.bytes;
+  }
+  check(bytes.size());
+}
+
 }  // namespace
 
 void save_artefact(const Model::State& model, const std::string& path) {
   const Program& program = *model.program;
   std::string constants, packed;
-  json description{{"stretto", STRETTO_VERSION}, {"name", model.name},
+  json description{{"stretto", STRETTO_VERSION},
+                   {"name", model.name},
                    {"target", target_json(program.target)},
                    {"graph", ir::write_graph(*model.graph, constants)},
                    {"choices", model.choices.text()}};
@@ -102,8 +125,12 @@ void save_artefact(const Model::State& model, const std::string& path) {
   description["blobs"] = std::move(blobs);
   const std::array<std::string, kSectionCount> content{description.dump(), std::move(constants),
                                                        std::move(packed), model.report_json};
-  Header header{.magic = kMagic, .format_version = kFormatVersion, .section_count = kSectionCount,
-                .file_bytes = 0, .sections = {}, .checksum = 0};
+  Header header{.magic = kMagic,
+                .format_version = kFormatVersion,
+                .section_count = kSectionCount,
+                .file_bytes = 0,
+                .sections = {},
+                .checksum = 0};
   std::string file(sizeof(Header), '\0');
   for (int i = 0; i < kSectionCount; ++i) {
     // Pages, so that the mapped weights are aligned for any vector and for huge pages to come.
@@ -121,26 +148,28 @@ ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<
                               const std::string& file) {
   Header header{};
   if (bytes.size() < sizeof(kMagic) || std::memcmp(bytes.data(), kMagic.data(), 8) != 0) {
-    throw FormatError(file, 0, "not a Stretto artefact (those begin with 'STRETTO'); "
-                               "make one with `stretto optimize model.onnx -o model.stretto`");
+    throw FormatError(file, 0,
+                      "not a Stretto artefact (those begin with 'STRETTO'); "
+                      "make one with `stretto optimize model.onnx -o model.stretto`");
   }
   if (bytes.size() < sizeof(header)) {
     throw FormatError(file, static_cast<int64_t>(bytes.size()), "truncated inside the header");
   }
   std::memcpy(&header, bytes.data(), sizeof(header));
   if (header.format_version != kFormatVersion) {
-    throw FormatError(file, 8, fmt::format("format version {}, this Stretto reads version {}; "
-                                           "optimise the model again",
-                                           header.format_version, kFormatVersion));
+    throw FormatError(file, 8,
+                      fmt::format("format version {}, this Stretto reads version {}; "
+                                  "optimise the model again",
+                                  header.format_version, kFormatVersion));
   }
   if (header.checksum != hash(&header, offsetof(Header, checksum)) ||
       header.section_count != kSectionCount) {
     throw FormatError(file, 0, "the header was altered: checksum does not match");
   }
   if (header.file_bytes != bytes.size()) {
-    throw FormatError(file, static_cast<int64_t>(bytes.size()),
-                      fmt::format("truncated: expected {} bytes, found {}", header.file_bytes,
-                                  bytes.size()));
+    throw FormatError(
+        file, static_cast<int64_t>(bytes.size()),
+        fmt::format("truncated: expected {} bytes, found {}", header.file_bytes, bytes.size()));
   }
   std::array<std::span<const std::byte>, kSectionCount> sections;
   for (int i = 0; i < kSectionCount; ++i) {
@@ -152,11 +181,13 @@ ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<
     }
     sections[i] = bytes.subspan(s.offset, s.bytes);
     if (section_hash(sections[i]) != s.checksum) {
-      throw FormatError(file, static_cast<int64_t>(s.offset),
-                        fmt::format("section '{}' was altered: checksum does not match",
-                                    kSectionNames[i]));
+      throw FormatError(
+          file, static_cast<int64_t>(s.offset),
+          fmt::format("section '{}' was altered: checksum does not match", kSectionNames[i]));
     }
   }
+
+  check_gaps(bytes, header, file);
 
   ArtefactContent content;
   content.owner = owner;

@@ -14,8 +14,8 @@ namespace stretto::runtime {
 namespace {
 
 std::string temporary(const std::string& name) {
-  return (std::filesystem::temp_directory_path() /
-          fmt::format("stretto_{}_{}", ::getpid(), name)).string();
+  return (std::filesystem::temp_directory_path() / fmt::format("stretto_{}_{}", ::getpid(), name))
+      .string();
 }
 
 std::string saved_bytes() {
@@ -84,20 +84,18 @@ TEST(Artefact, EveryFlippedByteIsAnError) {
       read_artefact(std::as_bytes(std::span(content)), nullptr, "test.stretto");
   ASSERT_FALSE(whole.blobs.empty());
   std::mt19937 random(5);
-  int accepted = 0;
   for (int i = 0; i < 300; ++i) {
     std::string damaged = content;
-    const size_t at = i < 128 ? static_cast<size_t>(i) : random() % content.size();
+    // The header, its padding, and anywhere.
+    const size_t at = i < 200 ? static_cast<size_t>(i) : random() % content.size();
     damaged[at] = static_cast<char>(damaged[at] ^ (1 << (random() % 8)));
     try {
       load_text(damaged);
-      ++accepted;  // only the unused bytes between sections may change unnoticed
-      EXPECT_EQ(content[at], '\0') << "byte " << at << " (seed 5)";
+      ADD_FAILURE() << "byte " << at << " changed unnoticed (seed 5)";
     } catch (const FormatError& error) {
       EXPECT_NE(std::string(error.what()).find("test.stretto"), std::string::npos);
     }
   }
-  EXPECT_LT(accepted, 150);
 }
 
 TEST(Artefact, DamageBehindTheChecksumsIsAnError) {
