@@ -1,4 +1,5 @@
-// The rows of conv_transpose2d, declared one per line; candidates.cc lists them in order of preference.
+// The rows of conv_transpose2d, declared one per line; candidates.cc lists them in order of
+// preference.
 #pragma once
 
 #include "stretto/kernels/conv_transpose2d/problem.h"

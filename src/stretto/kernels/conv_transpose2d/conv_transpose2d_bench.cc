@@ -1,5 +1,5 @@
-// Every fitting row of conv_transpose2d on the upsampling layers of well-known networks. Counters and
-// settings as in conv2d_bench.cc.
+// Every fitting row of conv_transpose2d on the upsampling layers of well-known networks. Counters
+// and settings as in conv2d_bench.cc.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>

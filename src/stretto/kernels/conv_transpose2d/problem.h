@@ -1,5 +1,5 @@
-// Transposed 2-D convolution (ONNX ConvTranspose): every input pixel adds its value times the kernel to
-// the output at stride * position + tap * dilation - pad:
+// Transposed 2-D convolution (ONNX ConvTranspose): every input pixel adds its value times the kernel
+// to the output at stride * position + tap * dilation - pad:
 //   y[n,k,oy,ox] = epilogue(sum over c,r,s,iy,ix with oy = iy*stride + r*dilation - pad, ...
 //                           of x[n,c,iy,ix] * w[c,k,r,s])
 #pragma once
@@ -9,8 +9,9 @@
 
 namespace stretto::kernels {
 
-// Inputs: x [n, c, h, w] in x_layout, then residual [n, k, out_h, out_w] in y_layout if the epilogue
-// has one. Constants: weight [c, k / groups, kernel_h, kernel_w], bias [k] if the epilogue has one.
+// Inputs: x [n, c, h, w] in x_layout, then residual [n, k, out_h, out_w] in y_layout if the
+// epilogue has one. Constants: weight [c, k / groups, kernel_h, kernel_w], bias [k] if the epilogue
+// has one.
 // Output: y [n, k, out_h, out_w] in y_layout. Pads take rows and columns away from the output;
 // output_padding adds some at its end. 1-D: h = kernel_h = 1.
 struct ConvTranspose2dProblem {

@@ -20,8 +20,8 @@ int64_t spread(int64_t values, int64_t lanes) {
 // V and M of a block of tiles stay in L2, next to a passing stream of U.
 constexpr int64_t kBlockBytes = 640 << 10;
 
-// All transformed filters: beyond this they come from memory in every inference, and a block of tiles
-// that overflows L2 costs less than a second pass over them.
+// All transformed filters: beyond this they come from memory in every inference, and a block of
+// tiles that overflows L2 costs less than a second pass over them.
 constexpr int64_t kFarBytes = 20 << 20;
 
 // Values of one transformed filter, of one phase.
@@ -263,7 +263,8 @@ void run(const Task& task, const Args& args, const Worker& worker) {
 }
 
 // A model of cycles, with constants fitted to measurements on Zen 5: two vector multiply-adds per
-// cycle, transforms in cycles per vector moved, U arriving at a rate that depends on where it lives.
+// cycle, transforms in cycles per vector moved, U arriving at a rate that depends on where it
+// lives.
 double expectation(const Task& task) {
   constexpr double kInput = 5.0, kOutput = 4.5, kStart = 0.4, kLoss = 1.02;
   const Scheme& s = *task.scheme;

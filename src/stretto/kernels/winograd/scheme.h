@@ -1,9 +1,10 @@
-// One-dimensional minimal filtering schemes; two-dimensional ones apply the same scheme to rows and to
-// columns. A scheme turns `in` neighbouring inputs into `products` values, multiplies each by a
+// One-dimensional minimal filtering schemes; two-dimensional ones apply the same scheme to rows and
+// to columns. A scheme turns `in` neighbouring inputs into `products` values, multiplies each by a
 // transformed filter value, adds products that share a target (during the reduction over channels),
 // and turns `targets` sums into `out` neighbouring outputs. From tile to tile the input advances by
-// `step`. Source: Winograd's F(m, r) (Lavin and Gray, arXiv 1509.09308), applied to each phase where a
-// stride is involved (decomposable Winograd, AAAI 2020; for transposed convolutions per output phase).
+// `step`. Source: Winograd's F(m, r) (Lavin and Gray, arXiv 1509.09308), applied to each phase
+// where a stride is involved (decomposable Winograd, AAAI 2020; for transposed convolutions per
+// output phase).
 #pragma once
 
 #include <cstdint>
@@ -58,8 +59,8 @@ inline constexpr Scheme kF4Stride2{
            {1. / 6, 0, 1. / 3}}},
     .first = {0, 2, 3, 4, 6, 7, 8, 9}};
 
-// Transposed, 4 taps, stride 2, one leading pad: even outputs use taps 3 and 1 on inputs j - 1 and j,
-// odd ones taps 2 and 0 on j and j + 1. F(2,2) (points 0, 1, infinity) or F(4,2) (0, 1, -1, 2,
+// Transposed, 4 taps, stride 2, one leading pad: even outputs use taps 3 and 1 on inputs j - 1 and
+// j, odd ones taps 2 and 0 on j and j + 1. F(2,2) (points 0, 1, infinity) or F(4,2) (0, 1, -1, 2,
 // infinity) for each parity: 1.78 and 2.56 times fewer.
 inline constexpr Scheme kF2Transposed{
     .id = 4, .phases = 2, .taps = 4, .in = 3, .products = 3, .targets = 3, .out = 2, .step = 2,

@@ -146,9 +146,9 @@ struct Position {
   }
 };
 
-// F4's input transform of a whole tile, two rows of products at a time: 12 vectors instead of 36 live
-// between the passes, so that 32 registers hold them. Stores to V miss L1, and spills would queue up
-// behind them.
+// F4's input transform of a whole tile, two rows of products at a time: 12 vectors instead of 36
+// live between the passes, so that 32 registers hold them. Stores to V miss L1, and spills would
+// queue up behind them.
 HWY_INLINE void transform_tile_f4(const float* HWY_RESTRICT x, int64_t line, float* HWY_RESTRICT v,
                                   int64_t plane) {
   const D d;

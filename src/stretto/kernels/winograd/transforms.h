@@ -1,4 +1,5 @@
-// Input and output transforms of the schemes on the blocked layout, one vector of channels at a time.
+// Input and output transforms of the schemes on the blocked layout, one vector of channels at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,9 @@ struct Tiles {
   int64_t tiles_y, tiles_x, first, count;
 };
 
-// `blocks` channel blocks of the input; v[product][tile][block] vectors at v + product * plane + tile *
-// row + block * lanes. All blocks of a tile are done together because their vectors share cache lines.
+// `blocks` channel blocks of the input; v[product][tile][block] vectors at v + product * plane +
+// tile * row + block * lanes. All blocks of a tile are done together because their vectors share
+// cache lines.
 struct InputJob {
   const float* x;
   int64_t image, block;  // from image to image, from channel block to block
@@ -27,8 +29,9 @@ struct InputJob {
   int64_t plane, row;
 };
 
-// One channel block and phase of the output, y and residual (null: none) pointing at its first element;
-// sums m[target][tile] at m + target * plane + tile * row. Applies bias (a vector), residual and activation.
+// One channel block and phase of the output, y and residual (null: none) pointing at its first
+// element; sums m[target][tile] at m + target * plane + tile * row. Applies bias (a vector),
+// residual and activation.
 struct OutputJob {
   const float* m;
   int64_t plane, row;
