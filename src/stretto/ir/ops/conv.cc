@@ -62,8 +62,8 @@ void infer_fused(Inference& c) {
 
 // Rows of the matrix [channels x taps, output positions] that turns a convolution into a product.
 template <typename T>
-ReadRow image_rows(const T* image, const Window& w) {
-  return [image, w](int64_t row, int64_t first, int64_t count, double* to) {
+Rows image_rows(const T* image, const Window& w) {
+  return {.read = [image, w](int64_t row, int64_t first, int64_t count, double* to) {
     const int64_t kx = row % w.kernel[2], ky = row / w.kernel[2] % w.kernel[1];
     const int64_t kz = row / (w.kernel[2] * w.kernel[1]) % w.kernel[0];
     const T* channel = image + row / w.kernel_size() * w.input_size();
@@ -76,16 +76,21 @@ ReadRow image_rows(const T* image, const Window& w) {
       std::fill_n(to, length, 0.0);
       if (y >= 0 && y < w.input[1] && z >= 0 && z < w.input[0]) {
         const T* line = channel + (z * w.input[1] + y) * w.input[2];
-        const int64_t end = std::min(valid.end, ox + length);
-        for (int64_t o = std::max(valid.begin, ox); o < end; ++o) {
-          to[o - ox] = static_cast<double>(line[w.source(2, o, kx)]);
+        const int64_t begin = std::max(valid.begin, ox), end = std::min(valid.end, ox + length);
+        const int64_t stride = w.stride[2], shift = w.source(2, 0, kx);
+        if (stride == 1 && begin < end) {
+          std::copy(line + shift + begin, line + shift + end, to + begin - ox);
+        } else {
+          for (int64_t o = begin; o < end; ++o) {
+            to[o - ox] = static_cast<double>(line[o * stride + shift]);
+          }
         }
       }
       first += length;
       to += length;
       count -= length;
     }
-  };
+  }};
 }
 
 // One output plane += one input channel filtered: for groups too narrow for a matrix product.

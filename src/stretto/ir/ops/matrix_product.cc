@@ -1,6 +1,7 @@
 #include "stretto/ir/ops/matrix_product.h"
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "stretto/base/cpu.h"
@@ -14,46 +15,56 @@ namespace {
 constexpr int64_t kDepth = 256;
 constexpr int64_t kColumns = 240;
 
+constexpr int64_t kMaxRows = 8, kMaxColumns = 24;
+
 // The register tile: `rows` x `columns` sums of c.
 struct Tile {
   int64_t rows, columns;
-  // a: depth x rows, b: depth x columns, both packed; c: rows x columns, packed, overwritten.
-  void (*multiply)(int64_t depth, const double* a, const double* b, double* c);
+  // a: the rows' beginnings, `depth` long; b: depth x columns, packed; c: rows x columns, packed,
+  // overwritten.
+  void (*multiply)(int64_t depth, const double* const* a, const double* b, double* c);
 };
 
+// The loops must unroll at every optimisation level, or the sums live in memory (4x slower).
 template <int kRows, int kVectors, int kLanes>
-[[gnu::always_inline]] inline void multiply(int64_t depth, const double* a, const double* b,
-                                            double* c) {
+[[gnu::always_inline]] inline void multiply(int64_t depth, const double* const* a,
+                                            const double* b, double* c) {
   using Vector [[gnu::vector_size(kLanes * sizeof(double)), gnu::aligned(8)]] = double;
   Vector sums[kRows][kVectors] = {};
+  const double* rows[kRows];
+  std::copy_n(a, kRows, rows);
   for (int64_t k = 0; k < depth; ++k) {
     Vector row[kVectors];
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       row[v] = *reinterpret_cast<const Vector*>(b + v * kLanes);
     }
+#pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      for (int v = 0; v < kVectors; ++v) sums[r][v] += a[r] * row[v];
+#pragma GCC unroll 8
+      for (int v = 0; v < kVectors; ++v) sums[r][v] += rows[r][k] * row[v];
     }
-    a += kRows;
     b += kVectors * kLanes;
   }
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       *reinterpret_cast<Vector*>(c + (r * kVectors + v) * kLanes) = sums[r][v];
     }
   }
 }
 
-void multiply_portable(int64_t depth, const double* a, const double* b, double* c) {
+void multiply_portable(int64_t depth, const double* const* a, const double* b, double* c) {
   multiply<4, 3, 2>(depth, a, b, c);
 }
 #if defined(__x86_64__)
-[[gnu::target("avx2,fma")]] void multiply_avx2(int64_t depth, const double* a, const double* b,
-                                               double* c) {
+[[gnu::target("avx2,fma")]] void multiply_avx2(int64_t depth, const double* const* a,
+                                               const double* b, double* c) {
   multiply<4, 3, 4>(depth, a, b, c);
 }
 [[gnu::target("avx512f,avx512dq,avx512vl,prefer-vector-width=512")]] void multiply_avx512(
-    int64_t depth, const double* a, const double* b, double* c) {
+    int64_t depth, const double* const* a, const double* b, double* c) {
   multiply<8, 3, 8>(depth, a, b, c);
 }
 #endif
@@ -71,10 +82,10 @@ Tile best_tile() {
 
 // Buffers of one thread.
 struct Workspace {
-  std::vector<double> a = std::vector<double>(8 * kDepth);
-  std::vector<double> b = std::vector<double>(kDepth * kColumns);
-  std::vector<double> row = std::vector<double>(std::max(kDepth, kColumns));
-  std::vector<double> tile = std::vector<double>(8 * 24);
+  std::unique_ptr<double[]> a = std::make_unique_for_overwrite<double[]>(kMaxRows * kDepth);
+  std::unique_ptr<double[]> b = std::make_unique_for_overwrite<double[]>(kDepth * kColumns);
+  std::unique_ptr<double[]> row = std::make_unique_for_overwrite<double[]>(kColumns);
+  double tile[kMaxRows * kMaxColumns];
 };
 
 // One unit of work: some rows and columns of one product.
@@ -87,25 +98,34 @@ void pack_b(const Product& p, const Block& block, const Tile& tile, int64_t k0, 
             Workspace& w) {
   const int64_t columns = block.column_end - block.column_begin;
   for (int64_t k = 0; k < depth; ++k) {
-    p.b(k0 + k, block.column_begin, columns, w.row.data());
+    const double* row = w.row.get();
+    if (p.b.direct != nullptr) {
+      row = p.b.direct + (k0 + k) * p.b.stride + block.column_begin;
+    } else {
+      p.b.read(k0 + k, block.column_begin, columns, w.row.get());
+    }
     for (int64_t j = 0; j < columns; j += tile.columns) {
-      double* to = w.b.data() + j * depth + k * tile.columns;
+      double* to = w.b.get() + j * depth + k * tile.columns;
       const int64_t width = std::min(tile.columns, columns - j);
-      std::copy_n(w.row.data() + j, width, to);
+      std::copy_n(row + j, width, to);
       std::fill(to + width, to + tile.columns, 0.0);
     }
   }
 }
 
-void pack_a(const Product& p, int64_t row, int64_t rows, const Tile& tile, int64_t k0,
-            int64_t depth, Workspace& w) {
+// Where the rows of one tile begin. Rows beyond the last repeat it: their sums are not used.
+void find_rows(const Product& p, int64_t row, int64_t rows, const Tile& tile, int64_t k0,
+               int64_t depth, Workspace& w, const double** starts) {
   for (int64_t r = 0; r < tile.rows; ++r) {
-    if (r < rows) {
-      p.a(row + r, k0, depth, w.row.data());
+    if (r >= rows) {
+      starts[r] = starts[rows - 1];
+    } else if (p.a.direct != nullptr) {
+      starts[r] = p.a.direct + (row + r) * p.a.stride + k0;
     } else {
-      std::fill_n(w.row.data(), depth, 0.0);
+      double* copy = w.a.get() + r * kDepth;
+      p.a.read(row + r, k0, depth, copy);
+      starts[r] = copy;
     }
-    for (int64_t k = 0; k < depth; ++k) w.a[k * tile.rows + r] = w.row[k];
   }
 }
 
@@ -117,13 +137,14 @@ void run(const Block& block, const Tile& tile, Workspace& w) {
     pack_b(p, block, tile, k0, depth, w);
     for (int64_t i = block.row_begin; i < block.row_end; i += tile.rows) {
       const int64_t rows = std::min(tile.rows, block.row_end - i);
-      pack_a(p, i, rows, tile, k0, depth, w);
+      const double* starts[kMaxRows];
+      find_rows(p, i, rows, tile, k0, depth, w, starts);
       for (int64_t j = 0; j < columns; j += tile.columns) {
-        tile.multiply(depth, w.a.data(), w.b.data() + j * depth, w.tile.data());
+        tile.multiply(depth, starts, w.b.get() + j * depth, w.tile);
         const int64_t width = std::min(tile.columns, columns - j);
         for (int64_t r = 0; r < rows; ++r) {
           double* c = p.c + (i + r) * p.row_stride + block.column_begin + j;
-          const double* sums = w.tile.data() + r * tile.columns;
+          const double* sums = w.tile + r * tile.columns;
           for (int64_t x = 0; x < width; ++x) c[x] += sums[x];
         }
       }
