@@ -4,7 +4,6 @@ maps before the sigmoid, box sizes, centre offsets."""
 
 from __future__ import annotations
 
-import torch
 from torch import nn
 
 from bench.models.resnet import Basic, Trunk

@@ -31,7 +31,8 @@ struct TensorSpec {
 struct OptimizeOptions {
   // lossless: fp32 throughout.
   std::string level = "lossless";
-  // strict: errors of plain fp32 sums. default: Winograd F(4,3) too. fast: anything that checks out.
+  // strict: errors of plain fp32 sums. default: Winograd F(4,3) too. fast: anything that checks
+  // out.
   std::string accuracy = "default";
   // Threads a session of this model uses; 0: every core this process may run on.
   int threads = 0;
@@ -44,13 +45,13 @@ struct OptimizeOptions {
   std::map<std::string, Tensor> inputs;
   // Names of passes or rules not to apply; see list_passes().
   std::set<std::string> disabled_passes;
-  // Kernel to use for an operator family ("conv2d") or a node, whatever was measured. It is an error
-  // when that kernel does not fit.
+  // Kernel to use for an operator family ("conv2d") or a node, whatever was measured. It is an
+  // error when that kernel does not fit.
   std::map<std::string, std::string> forced_kernels;
   // File of remembered choices; empty: the user's own (see docs/options.md). "none": no file.
   std::string record;
-  // Compare the result with the double-precision reference on the inputs above. Throws InternalError
-  // when an output is off by more than the accuracy class allows.
+  // Compare the result with the double-precision reference on the inputs above. Throws
+  // InternalError when an output is off by more than the accuracy class allows.
   bool verify = true;
   // Also time the unoptimised model, each operator, and memory, for the report.
   bool profile = true;
@@ -67,15 +68,15 @@ class Model {
   const std::string& name() const;
   const std::vector<TensorSpec>& inputs() const;
   const std::vector<TensorSpec>& outputs() const;
-  int threads() const;        // that it was optimised for
+  int threads() const;           // that it was optimised for
   int64_t weight_bytes() const;  // of packed weights, shared by all sessions
   int64_t memory_bytes() const;  // of one session's activations and scratch
 
   // Writes the artefact (docs/formats/artefact.md). Throws FormatError naming the file.
   void save(const std::string& path) const;
 
-  // How it was made and what was measured, as JSON (docs/formats/report.md) and as one self-contained
-  // HTML page. A model that was loaded carries the report of its making.
+  // How it was made and what was measured, as JSON (docs/formats/report.md) and as one
+  // self-contained HTML page. A model that was loaded carries the report of its making.
   std::string report_json() const;
   std::string report_html() const;
 
@@ -88,8 +89,8 @@ class Model {
 // Reads an ONNX file, optimises it for this machine. Throws FormatError, Unsupported,
 // InvalidArgument; the text names node and file.
 Model optimize(const std::string& path, const OptimizeOptions& options = {});
-// The same for a serialised ONNX model in memory; `name` stands for the file in messages, and external
-// data is looked for in `folder` (none when empty).
+// The same for a serialised ONNX model in memory; `name` stands for the file in messages, and
+// external data is looked for in `folder` (none when empty).
 Model optimize(std::span<const std::byte> onnx, const std::string& name, const std::string& folder,
                const OptimizeOptions& options = {});
 
@@ -97,8 +98,8 @@ Model optimize(std::span<const std::byte> onnx, const std::string& name, const s
 // inside is compiled with the built-in order. Throws FormatError for a truncated or altered file.
 Model load(const std::string& path);
 
-// Runs a model. run() may be called from several threads at once; each concurrent caller gets its own
-// activations and thread team, made on first use and kept. Weights are shared.
+// Runs a model. run() may be called from several threads at once; each concurrent caller gets its
+// own activations and thread team, made on first use and kept. Weights are shared.
 class Session {
  public:
   // threads 0: what the model was optimised for.
@@ -140,9 +141,9 @@ struct Inspection {
 };
 Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options = {});
 
-// Finds the rewrite that changes the result: applies the passes one rule application at a time and compares
-// with the reference. Returns a text for people; empty when no rewrite moves any output by more
-// than `tolerance` of its largest value.
+// Finds the rewrite that changes the result: applies the passes one rule application at a time and
+// compares with the reference. Returns a text for people; empty when no rewrite moves any output by
+// more than `tolerance` of its largest value.
 std::string bisect(const std::string& onnx_path, const OptimizeOptions& options, double tolerance);
 
 std::string_view version();  // "0.1.0"

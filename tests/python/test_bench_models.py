@@ -65,8 +65,9 @@ def test_weights_and_outputs_are_sane(name):
 
 
 def test_inputs_are_seeded_and_padded():
-  from bench.models import inputs
   import numpy as np
+
+  from bench.models import inputs
 
   for model in MODELS:
     first, again = inputs.make_all(model), inputs.make_all(model)

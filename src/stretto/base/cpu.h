@@ -11,18 +11,16 @@ namespace stretto {
 // architecture's baseline (SSE2 on x86-64, NEON on Arm).
 enum class Isa : uint8_t { kPortable, kAvx2, kAvx512 };
 
-std::string_view isa_name(Isa isa);   // "portable", "avx2", "avx512"
-Isa parse_isa(std::string_view name); // throws InvalidArgument, naming the choices
+std::string_view isa_name(Isa isa);    // "portable", "avx2", "avx512"
+Isa parse_isa(std::string_view name);  // throws InvalidArgument, naming the choices
 
 // fp32 lanes of one vector: also the channel block of the blocked layout on that ISA.
-constexpr int isa_lanes(Isa isa) {
-  return isa == Isa::kAvx512 ? 16 : isa == Isa::kAvx2 ? 8 : 4;
-}
+constexpr int isa_lanes(Isa isa) { return isa == Isa::kAvx512 ? 16 : isa == Isa::kAvx2 ? 8 : 4; }
 
 struct CpuInfo {
-  std::string model;         // as the operating system names it
-  Isa isa = Isa::kPortable;  // the best one this processor has
-  int cores = 1;             // that this process may run on
+  std::string model;             // as the operating system names it
+  Isa isa = Isa::kPortable;      // the best one this processor has
+  int cores = 1;                 // that this process may run on
   int64_t l1d_bytes = 32 << 10;  // per core
   int64_t l2_bytes = 512 << 10;  // per core
   int64_t l3_bytes = 0;          // shared; 0 if unknown

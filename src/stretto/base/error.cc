@@ -13,7 +13,9 @@ std::string describe(const std::string& file, int64_t offset, const std::string&
 }  // namespace
 
 FormatError::FormatError(std::string file, int64_t offset, const std::string& problem)
-    : std::runtime_error(describe(file, offset, problem)), file_(std::move(file)), offset_(offset) {}
+    : std::runtime_error(describe(file, offset, problem)),
+      file_(std::move(file)),
+      offset_(offset) {}
 
 namespace internal {
 

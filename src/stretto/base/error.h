@@ -61,9 +61,9 @@ namespace internal {
 }  // namespace stretto
 
 // Always on. The message is formatted only when the check fails.
-#define STRETTO_CHECK(condition, ...)                                            \
-  do {                                                                           \
-    if (!(condition)) [[unlikely]]                                               \
-      ::stretto::internal::check_failed(#condition, __FILE__, __LINE__,          \
-                                        ::fmt::format(__VA_ARGS__));             \
+#define STRETTO_CHECK(condition, ...)                                   \
+  do {                                                                  \
+    if (!(condition)) [[unlikely]]                                      \
+      ::stretto::internal::check_failed(#condition, __FILE__, __LINE__, \
+                                        ::fmt::format(__VA_ARGS__));    \
   } while (false)

@@ -53,8 +53,9 @@ Range split(int64_t total, const Worker& worker, int64_t grain) {
 struct ThreadTeam::State {
   explicit State(int threads) : barrier(threads) {}
 
-  alignas(64) std::atomic<uint32_t> generation{0};  // bumped to start a run; odd/even has no meaning
-  alignas(64) std::atomic<int> running{0};          // workers that have not finished this run
+  alignas(64) std::atomic<uint32_t> generation{
+      0};                                   // bumped to start a run; odd/even has no meaning
+  alignas(64) std::atomic<int> running{0};  // workers that have not finished this run
   std::atomic<bool> stop{false};
   Body body = nullptr;
   void* context = nullptr;

@@ -25,7 +25,7 @@ class Barrier {
 
 // What one thread of a parallel kernel knows of the team.
 struct Worker {
-  int index = 0;               // 0 .. count-1; 0 is the calling thread
+  int index = 0;  // 0 .. count-1; 0 is the calling thread
   int count = 1;
   Barrier* barrier = nullptr;  // of `count` threads; may be null when count is 1
 
@@ -61,7 +61,8 @@ class ThreadTeam {
 
   template <typename F>
   void run(F&& f) {
-    run([](void* context, const Worker& worker) { (*static_cast<std::decay_t<F>*>(context))(worker); },
+    run([](void* context,
+           const Worker& worker) { (*static_cast<std::decay_t<F>*>(context))(worker); },
         &f);
   }
 

@@ -70,9 +70,12 @@ ElementwiseStep parse_step(std::string_view text, int number) {
 
 std::string argument_text(const ElementwiseArg& arg) {
   switch (arg.kind) {
-    case ElementwiseArg::Kind::kInput: return fmt::format("x{}", arg.index);
-    case ElementwiseArg::Kind::kResult: return fmt::format("t{}", arg.index);
-    case ElementwiseArg::Kind::kLiteral: return fmt::format("{}", arg.literal);
+    case ElementwiseArg::Kind::kInput:
+      return fmt::format("x{}", arg.index);
+    case ElementwiseArg::Kind::kResult:
+      return fmt::format("t{}", arg.index);
+    case ElementwiseArg::Kind::kLiteral:
+      return fmt::format("{}", arg.literal);
   }
   return {};
 }

@@ -8,7 +8,7 @@ namespace stretto::ir {
 
 struct ElementwiseFunction {
   std::string_view name;
-  int arity;                        // 1 to 3
+  int arity;                                 // 1 to 3
   double (*apply)(const double* arguments);  // truth is 1, falsehood 0
 };
 

@@ -3,32 +3,36 @@
 //
 // Epilogue attributes, shared by the first three:
 //   activation (string: none relu clip leaky_relu sigmoid silu hard_sigmoid hard_swish tanh gelu
-//   gelu_tanh elu; as in kernels/epilogue.h), alpha, beta (float), residual_after_activation (int 0/1).
-//   result = activation(sum + bias + residual), or activation(sum + bias) + residual.
+//   gelu_tanh elu; as in kernels/epilogue.h), alpha, beta (float), residual_after_activation (int
+//   0/1). result = activation(sum + bias + residual), or activation(sum + bias) + residual.
 //
 // stretto.Conv(x, weight, bias?, residual?) -> y
-//   x [n, c, h, w] (or [n, c, l]); attributes of ONNX Conv with explicit pads (no auto_pad), plus epilogue.
+//   x [n, c, h, w] (or [n, c, l]); attributes of ONNX Conv with explicit pads (no auto_pad), plus
+//   epilogue.
 // stretto.ConvTranspose(x, weight, bias?, residual?) -> y
 //   attributes of ONNX ConvTranspose with explicit pads and output_padding, plus epilogue.
 // stretto.Linear(x, weight, bias?, residual?) -> y
-//   x [..., k]; weight constant [k, n], or [n, k] with trans_weight (int) = 1; bias [n]; y [..., n];
-//   residual of y's shape; epilogue.
+//   x [..., k]; weight constant [k, n], or [n, k] with trans_weight (int) = 1; bias [n]; y [...,
+//   n]; residual of y's shape; epilogue.
 // stretto.MatMul(a, b) -> y
-//   y = scale * a @ b, NumPy batch broadcasting, b's last two axes swapped with trans_b (int) = 1; scale (float, 1).
+//   y = scale * a @ b, NumPy batch broadcasting, b's last two axes swapped with trans_b (int) = 1;
+//   scale (float, 1).
 // stretto.Attention(q, k, v, mask?) -> y
-//   q [b, sq, *], k, v [b, sk, *]: rows that hold `heads` (int) runs of head_dim (int) numbers starting at column
-//   q_offset, k_offset, v_offset (int, 0): a packed projection is the same value three times.
-//   y [b, sq, heads * head_dim] = softmax(q k^T * scale (float) + mask) v, mask broadcastable to [b, heads, sq, sk].
+//   q [b, sq, *], k, v [b, sk, *]: rows that hold `heads` (int) runs of head_dim (int) numbers
+//   starting at column q_offset, k_offset, v_offset (int, 0): a packed projection is the same value
+//   three times. y [b, sq, heads * head_dim] = softmax(q k^T * scale (float) + mask) v, mask
+//   broadcastable to [b, heads, sq, sk].
 // stretto.AddLayerNorm(x, residual, scale, bias?) -> y, sum?
 //   sum = x + residual; y = LayerNormalization(sum) over the last axis; epsilon (float).
 // stretto.Elementwise(x...) -> y
-//   One fused loop. program (string): assignments separated by ';', each `tN = Op(args)`, the last one
-//   is the result: "t0 = Add(x0, x1); t1 = Sigmoid(t0); t2 = Mul(t0, t1)". Args: inputs x0..x7, earlier
-//   results, float literals. Ops: the ONNX elementwise names (Add Sub Mul Div Min Max Pow Neg Abs Sqrt
-//   Reciprocal Exp Log Erf Tanh Sigmoid Relu Floor Ceil Round Sin Cos Sign Where Equal Less Greater
-//   LessOrEqual GreaterOrEqual And Or Not) and Clip(x, lo, hi), LeakyRelu(x, alpha), Elu(x, alpha),
-//   HardSigmoid(x, alpha, beta), HardSwish, Silu, Gelu, GeluTanh, Softplus, Mish.
-//   NumPy broadcasting of all inputs; result type = type of x0 unless dtype (string) says otherwise.
+//   One fused loop. program (string): assignments separated by ';', each `tN = Op(args)`, the last
+//   one is the result: "t0 = Add(x0, x1); t1 = Sigmoid(t0); t2 = Mul(t0, t1)". Args: inputs x0..x7,
+//   earlier results, float literals. Ops: the ONNX elementwise names (Add Sub Mul Div Min Max Pow
+//   Neg Abs Sqrt Reciprocal Exp Log Erf Tanh Sigmoid Relu Floor Ceil Round Sin Cos Sign Where Equal
+//   Less Greater LessOrEqual GreaterOrEqual And Or Not) and Clip(x, lo, hi), LeakyRelu(x, alpha),
+//   Elu(x, alpha), HardSigmoid(x, alpha, beta), HardSwish, Silu, Gelu, GeluTanh, Softplus, Mish.
+//   NumPy broadcasting of all inputs; result type = type of x0 unless dtype (string) says
+//   otherwise.
 #pragma once
 
 #include <string>
@@ -40,7 +44,7 @@ namespace stretto::ir {
 // A parsed stretto.Elementwise program.
 struct ElementwiseArg {
   enum class Kind { kInput, kResult, kLiteral } kind = Kind::kLiteral;
-  int index = 0;       // of the input or result
+  int index = 0;  // of the input or result
   double literal = 0;
 };
 struct ElementwiseStep {

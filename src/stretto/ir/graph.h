@@ -43,24 +43,24 @@ class Attributes {
 };
 
 struct Value {
-  std::string name;                    // unique in the graph, never empty
-  DType dtype = DType::kUndefined;     // kUndefined until inferred
-  std::optional<Shape> shape;          // absent until inferred; -1 marks a dimension not yet bound
-  Tensor constant;                     // defined for constants (initialisers, folded results)
+  std::string name;                 // unique in the graph, never empty
+  DType dtype = DType::kUndefined;  // kUndefined until inferred
+  std::optional<Shape> shape;       // absent until inferred; -1 marks a dimension not yet bound
+  Tensor constant;                  // defined for constants (initialisers, folded results)
 
   bool is_constant() const { return constant.defined(); }
 };
 
 struct Node {
-  const Operator* op = nullptr;        // a row of the operator table
-  std::string name;                    // for people; unique, never empty
+  const Operator* op = nullptr;  // a row of the operator table
+  std::string name;              // for people; unique, never empty
   std::vector<ValueId> inputs, outputs;
   Attributes attributes;
 };
 
-// A model. Nodes are in topological order; every value is a graph input, a constant, or the output of
-// exactly one node. infer() may learn the value of a node output; it is then a constant as well, and
-// the folding pass removes the node. Values that nothing uses may stay until remove_dead().
+// A model. Nodes are in topological order; every value is a graph input, a constant, or the output
+// of exactly one node. infer() may learn the value of a node output; it is then a constant as well,
+// and the folding pass removes the node. Values that nothing uses may stay until remove_dead().
 struct Graph {
   std::string name;
   std::vector<Value> values;
@@ -82,15 +82,15 @@ struct Graph {
 // Who makes and who uses each value, by value id. Invalid after any change of nodes.
 struct Links {
   explicit Links(const Graph& graph);
-  std::vector<int> producer;               // node index; -1 for inputs and constants
-  std::vector<std::vector<int>> users;     // node indices, once per use, ascending
+  std::vector<int> producer;            // node index; -1 for inputs and constants
+  std::vector<std::vector<int>> users;  // node indices, once per use, ascending
   std::vector<bool> is_output;
   // The one node that uses `id`, or -1 when there are none, several, or it is a graph output.
   int only_user(ValueId id) const;
 };
 
-// Lets every use of `from` (graph outputs included) use `to` instead. Graph outputs keep their name:
-// `to` takes over the name of `from` when `from` was an output and `to` is not one itself.
+// Lets every use of `from` (graph outputs included) use `to` instead. Graph outputs keep their
+// name: `to` takes over the name of `from` when `from` was an output and `to` is not one itself.
 void replace_uses(Graph& graph, ValueId from, ValueId to);
 
 // Stable topological order. Throws InvalidArgument naming the nodes of a cycle.

@@ -24,7 +24,8 @@ bool worth_folding(const Graph& graph, const Node& node) {
 
 void fold(Graph& graph, const Node& node) {
   std::vector<Tensor> inputs;
-  for (ValueId id : node.inputs) inputs.push_back(id == kNone ? Tensor() : graph.value(id).constant);
+  for (ValueId id : node.inputs)
+    inputs.push_back(id == kNone ? Tensor() : graph.value(id).constant);
   std::vector<Tensor> outputs = evaluate(graph, node, inputs);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (node.outputs[i] != kNone) graph.value(node.outputs[i]).constant = std::move(outputs[i]);
@@ -33,13 +34,9 @@ void fold(Graph& graph, const Node& node) {
 
 }  // namespace
 
-bool Inference::has_input(int i) const {
-  return i < input_count() && node_.inputs[i] != kNone;
-}
+bool Inference::has_input(int i) const { return i < input_count() && node_.inputs[i] != kNone; }
 
-bool Inference::has_output(int i) const {
-  return i < output_count() && node_.outputs[i] != kNone;
-}
+bool Inference::has_output(int i) const { return i < output_count() && node_.outputs[i] != kNone; }
 
 DType Inference::dtype(int i) const { return graph_.value(node_.inputs.at(i)).dtype; }
 
@@ -54,8 +51,10 @@ const Tensor* Inference::constant(int i) const {
 std::vector<int64_t> Inference::constant_integers(int i, std::string_view what) const {
   const Tensor* tensor = constant(i);
   if (tensor == nullptr) {
-    throw_unsupported("{} must be known when the model is optimised, but it depends on the model's "
-                      "input values", what);
+    throw_unsupported(
+        "{} must be known when the model is optimised, but it depends on the model's "
+        "input values",
+        what);
   }
   return tensor->as_int64s();
 }

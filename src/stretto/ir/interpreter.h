@@ -11,8 +11,8 @@
 namespace stretto::ir {
 
 struct InterpretOptions {
-  bool float64 = true;        // compute float32 graphs in double precision throughout
-  ThreadTeam* team = nullptr; // optional
+  bool float64 = true;         // compute float32 graphs in double precision throughout
+  ThreadTeam* team = nullptr;  // optional
   // Called with every computed value, in order; for bisecting and calibration.
   std::function<void(ValueId, const Tensor&)> observe;
 };

@@ -15,10 +15,10 @@ using TypeSet = uint32_t;
 constexpr TypeSet type_bit(DType dtype) { return 1u << static_cast<int>(dtype); }
 constexpr TypeSet kFloatTypes = type_bit(DType::kFloat32) | type_bit(DType::kFloat64) |
                                 type_bit(DType::kFloat16) | type_bit(DType::kBFloat16);
-constexpr TypeSet kIntegerTypes =
-    type_bit(DType::kInt8) | type_bit(DType::kInt16) | type_bit(DType::kInt32) |
-    type_bit(DType::kInt64) | type_bit(DType::kUInt8) | type_bit(DType::kUInt16) |
-    type_bit(DType::kUInt32) | type_bit(DType::kUInt64);
+constexpr TypeSet kIntegerTypes = type_bit(DType::kInt8) | type_bit(DType::kInt16) |
+                                  type_bit(DType::kInt32) | type_bit(DType::kInt64) |
+                                  type_bit(DType::kUInt8) | type_bit(DType::kUInt16) |
+                                  type_bit(DType::kUInt32) | type_bit(DType::kUInt64);
 constexpr TypeSet kBoolType = type_bit(DType::kBool);
 constexpr TypeSet kNumericTypes = kFloatTypes | kIntegerTypes;
 constexpr TypeSet kAllTypes = kNumericTypes | kBoolType;
@@ -42,8 +42,8 @@ struct AttributeSpec {
   bool required = false;
 };
 
-// What infer() sees and fills in. Shapes are fully known (inference runs after dimensions are bound)
-// and inputs have passed the schema: count, types, attribute names and kinds.
+// What infer() sees and fills in. Shapes are fully known (inference runs after dimensions are
+// bound) and inputs have passed the schema: count, types, attribute names and kinds.
 class Inference {
  public:
   Inference(Graph& graph, const Node& node) : graph_(graph), node_(node) {}
@@ -54,8 +54,8 @@ class Inference {
   int output_count() const { return static_cast<int>(node_.outputs.size()); }
   bool has_input(int i) const;
   bool has_output(int i) const;
-  DType dtype(int i) const;           // of input i
-  const Shape& shape(int i) const;    // of input i
+  DType dtype(int i) const;         // of input i
+  const Shape& shape(int i) const;  // of input i
   int64_t rank(int i) const { return static_cast<int64_t>(shape(i).size()); }
   const Tensor* constant(int i) const;  // null when the input's value is not known
   // Integers of a constant input; throws Unsupported saying that `what` must be constant.
@@ -72,15 +72,13 @@ class Inference {
 // results have the inputs' type; sums accumulate in double.
 struct Evaluation {
   const Attributes& attributes;
-  std::span<const Tensor> inputs;     // undefined where absent
-  std::span<Tensor> outputs;          // to be assigned; allocate with the shapes from inference
+  std::span<const Tensor> inputs;  // undefined where absent
+  std::span<Tensor> outputs;       // to be assigned; allocate with the shapes from inference
   std::span<const Shape> output_shapes;
   std::span<const DType> output_dtypes;
-  ThreadTeam* team = nullptr;         // optional, for the heavy operators
+  ThreadTeam* team = nullptr;  // optional, for the heavy operators
 
-  bool has_input(int i) const {
-    return i < static_cast<int>(inputs.size()) && inputs[i].defined();
-  }
+  bool has_input(int i) const { return i < static_cast<int>(inputs.size()) && inputs[i].defined(); }
   bool has_output(int i) const {
     return i < static_cast<int>(outputs.size()) && output_dtypes[i] != DType::kUndefined;
   }
@@ -89,7 +87,7 @@ struct Evaluation {
 };
 
 struct Operator {
-  std::string_view name;               // ONNX's name; "stretto.X" for our own
+  std::string_view name;  // ONNX's name; "stretto.X" for our own
   std::span<const Port> inputs, outputs;
   std::span<const AttributeSpec> attributes;
   void (*infer)(Inference&);

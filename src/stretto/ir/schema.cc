@@ -19,14 +19,20 @@ const Port* port_at(std::span<const Port> ports, size_t i) {
 
 bool kind_matches(AttributeKind kind, const Attribute& value) {
   switch (kind) {
-    case AttributeKind::kInt: return std::holds_alternative<int64_t>(value);
+    case AttributeKind::kInt:
+      return std::holds_alternative<int64_t>(value);
     case AttributeKind::kFloat:
       return std::holds_alternative<double>(value) || std::holds_alternative<int64_t>(value);
-    case AttributeKind::kString: return std::holds_alternative<std::string>(value);
-    case AttributeKind::kInts: return std::holds_alternative<std::vector<int64_t>>(value);
-    case AttributeKind::kFloats: return std::holds_alternative<std::vector<double>>(value);
-    case AttributeKind::kStrings: return std::holds_alternative<std::vector<std::string>>(value);
-    case AttributeKind::kTensor: return std::holds_alternative<Tensor>(value);
+    case AttributeKind::kString:
+      return std::holds_alternative<std::string>(value);
+    case AttributeKind::kInts:
+      return std::holds_alternative<std::vector<int64_t>>(value);
+    case AttributeKind::kFloats:
+      return std::holds_alternative<std::vector<double>>(value);
+    case AttributeKind::kStrings:
+      return std::holds_alternative<std::vector<std::string>>(value);
+    case AttributeKind::kTensor:
+      return std::holds_alternative<Tensor>(value);
   }
   return false;
 }

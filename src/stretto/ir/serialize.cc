@@ -124,7 +124,8 @@ Graph parse(const json& j, const Reader& reader) {
   require_present(graph.outputs, reader);
   for (const json& n : j.at("nodes")) {
     const auto op = n.at("op").get<std::string>();
-    Node node{.op = find_operator(op), .name = n.at("name").get<std::string>(),
+    Node node{.op = find_operator(op),
+              .name = n.at("name").get<std::string>(),
               .inputs = reader.ids(n.at("inputs"), count),
               .outputs = reader.ids(n.at("outputs"), count)};
     if (node.op == nullptr) reader.fail(fmt::format("unknown operator '{}'", op));
@@ -150,11 +151,17 @@ json write_graph(const Graph& graph, std::string& block) {
     for (const auto& [name, value] : node.attributes.all()) {
       attributes[name] = attribute_json(value, block);
     }
-    nodes.push_back({{"op", node.op->name}, {"name", node.name}, {"inputs", node.inputs},
-                     {"outputs", node.outputs}, {"attributes", std::move(attributes)}});
+    nodes.push_back({{"op", node.op->name},
+                     {"name", node.name},
+                     {"inputs", node.inputs},
+                     {"outputs", node.outputs},
+                     {"attributes", std::move(attributes)}});
   }
-  return {{"name", graph.name}, {"inputs", graph.inputs}, {"outputs", graph.outputs},
-          {"values", std::move(values)}, {"nodes", std::move(nodes)}};
+  return {{"name", graph.name},
+          {"inputs", graph.inputs},
+          {"outputs", graph.outputs},
+          {"values", std::move(values)},
+          {"nodes", std::move(nodes)}};
 }
 
 Graph read_graph(const json& description, std::span<const std::byte> block,

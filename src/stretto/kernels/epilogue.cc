@@ -32,21 +32,32 @@ std::string epilogue_text(const Epilogue& epilogue) {
 double apply_activation(Activation activation, float alpha, float beta, double x) {
   const double a = alpha, b = beta;
   switch (activation) {
-    case Activation::kNone: return x;
-    case Activation::kRelu: return x > 0 || std::isnan(x) ? x : 0;
-    case Activation::kClip: return std::isnan(x) ? x : std::min(std::max(x, a), b);
-    case Activation::kLeakyRelu: return x < 0 ? a * x : x;
-    case Activation::kSigmoid: return 1 / (1 + std::exp(-x));
-    case Activation::kSilu: return x / (1 + std::exp(-x));
-    case Activation::kHardSigmoid: return std::isnan(x) ? x : std::clamp(a * x + b, 0.0, 1.0);
-    case Activation::kHardSwish: return std::isnan(x) ? x : x * std::clamp(x / 6 + 0.5, 0.0, 1.0);
-    case Activation::kTanh: return std::tanh(x);
-    case Activation::kGelu: return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return x > 0 || std::isnan(x) ? x : 0;
+    case Activation::kClip:
+      return std::isnan(x) ? x : std::min(std::max(x, a), b);
+    case Activation::kLeakyRelu:
+      return x < 0 ? a * x : x;
+    case Activation::kSigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Activation::kSilu:
+      return x / (1 + std::exp(-x));
+    case Activation::kHardSigmoid:
+      return std::isnan(x) ? x : std::clamp(a * x + b, 0.0, 1.0);
+    case Activation::kHardSwish:
+      return std::isnan(x) ? x : x * std::clamp(x / 6 + 0.5, 0.0, 1.0);
+    case Activation::kTanh:
+      return std::tanh(x);
+    case Activation::kGelu:
+      return 0.5 * x * (1 + std::erf(x / std::numbers::sqrt2));
     case Activation::kGeluTanh: {
       const double inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
       return 0.5 * x * (1 + std::tanh(inner));
     }
-    case Activation::kElu: return x < 0 ? a * std::expm1(x) : x;
+    case Activation::kElu:
+      return x < 0 ? a * std::expm1(x) : x;
   }
   return x;
 }

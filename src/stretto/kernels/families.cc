@@ -22,24 +22,9 @@ namespace stretto::kernels {
 
 std::span<const Family* const> families() {
   static constexpr const Family* kFamilies[] = {
-      &kAttention,
-      &kConcatChannels,
-      &kConv2d,
-      &kConvTranspose2d,
-      &kCopyRegion,
-      &kElementwise,
-      &kGather,
-      &kGemm,
-      &kGlobalPool,
-      &kGroupNorm,
-      &kLayerNorm,
-      &kMatmul,
-      &kPool2d,
-      &kReduce,
-      &kReorder,
-      &kResize,
-      &kSoftmax,
-      &kTranspose,
+      &kAttention, &kConcatChannels, &kConv2d,     &kConvTranspose2d, &kCopyRegion, &kElementwise,
+      &kGather,    &kGemm,           &kGlobalPool, &kGroupNorm,       &kLayerNorm,  &kMatmul,
+      &kPool2d,    &kReduce,         &kReorder,    &kResize,          &kSoftmax,    &kTranspose,
   };
   return kFamilies;
 }

@@ -8,9 +8,12 @@ namespace stretto::kernels {
 
 std::string_view accuracy_name(Accuracy accuracy) {
   switch (accuracy) {
-    case Accuracy::kStrict: return "strict";
-    case Accuracy::kFast: return "fast";
-    case Accuracy::kDefault: break;
+    case Accuracy::kStrict:
+      return "strict";
+    case Accuracy::kFast:
+      return "fast";
+    case Accuracy::kDefault:
+      break;
   }
   return "default";
 }

@@ -19,7 +19,8 @@
 namespace stretto::kernels {
 
 // strict: only kernels whose error is that of a direct fp32 sum (Winograd F(2,3) at most).
-// default: F(4,3) as well. fast: whatever stays finite and checks out (F(6,3), polynomial shortcuts).
+// default: F(4,3) as well. fast: whatever stays finite and checks out (F(6,3), polynomial
+// shortcuts).
 enum class Accuracy : uint8_t { kStrict, kDefault, kFast };
 std::string_view accuracy_name(Accuracy accuracy);
 Accuracy parse_accuracy(std::string_view name);  // throws InvalidArgument
@@ -55,8 +56,9 @@ struct TensorInfo {
   Layout layout = Layout::kPlain;
 };
 
-// All tensors of a problem, in the order in which pack() and run() get them. Constants are known when
-// a model is compiled (weights, bias); inputs and outputs only when it runs. Constants are plain.
+// All tensors of a problem, in the order in which pack() and run() get them. Constants are known
+// when a model is compiled (weights, bias); inputs and outputs only when it runs. Constants are
+// plain.
 struct Signature {
   std::vector<TensorInfo> inputs, constants, outputs;
 };
@@ -73,12 +75,12 @@ struct Args {
 // artefacts and hashed): give every byte a value, padding included (zero-initialise).
 template <typename P>
 struct Candidate {
-  std::string_view name;           // "winograd_f4x4"
+  std::string_view name;  // "winograd_f4x4"
   Fit (*fits)(const P&);
   // Bytes that pack() writes / that run() needs as scratch for p.target.threads; null means 0.
   size_t (*packed_bytes)(const P&) = nullptr;
-  // Rearranges the constants (signature order; absent ones undefined tensors) for run(). The default
-  // when null and packed_bytes is null: the candidate needs no constants.
+  // Rearranges the constants (signature order; absent ones undefined tensors) for run(). The
+  // default when null and packed_bytes is null: the candidate needs no constants.
   void (*pack)(const P&, std::span<const Tensor> constants, std::byte* packed) = nullptr;
   size_t (*scratch_bytes)(const P&) = nullptr;
   // Called by every thread of a team of exactly p.target.threads. No allocation, no lock, no throw.
@@ -133,7 +135,8 @@ constexpr Family make_family(std::string_view name) {
       .fits = [](int row, const void* p) { return kList[row]->fits(*static_cast<const P*>(p)); },
       .packed_bytes =
           [](int row, const void* p) {
-            return kList[row]->packed_bytes ? kList[row]->packed_bytes(*static_cast<const P*>(p)) : 0;
+            return kList[row]->packed_bytes ? kList[row]->packed_bytes(*static_cast<const P*>(p))
+                                            : 0;
           },
       .pack =
           [](int row, const void* p, std::span<const Tensor> constants, std::byte* packed) {
@@ -141,7 +144,8 @@ constexpr Family make_family(std::string_view name) {
           },
       .scratch_bytes =
           [](int row, const void* p) {
-            return kList[row]->scratch_bytes ? kList[row]->scratch_bytes(*static_cast<const P*>(p)) : 0;
+            return kList[row]->scratch_bytes ? kList[row]->scratch_bytes(*static_cast<const P*>(p))
+                                             : 0;
           },
       .run = [](int row, const void* p, const Args& args,
                 const Worker& worker) { kList[row]->run(*static_cast<const P*>(p), args, worker); },

@@ -76,8 +76,8 @@ struct Workbench::State {
   ThreadTeam* team = nullptr;
   int block = 1;
 
-  // Caches as a layer meets them inside a network: its inputs were just written, its weights have been
-  // pushed out by those of all the other layers since the last run.
+  // Caches as a layer meets them inside a network: its inputs were just written, its weights have
+  // been pushed out by those of all the other layers since the last run.
   void as_in_a_network() {
     const auto touch = [](const std::byte* data, int64_t bytes) {
       int sum = 0;
@@ -108,9 +108,15 @@ struct Workbench::State {
 };
 
 Workbench::Workbench(const Family& family, const void* problem, uint64_t seed, ThreadTeam* team)
-    : state_(new State{.family = family, .problem = {}, .signature = family.signature(problem),
-                       .inputs = {}, .constants = {}, .outputs = {}, .prepared = {},
-                       .others = nullptr, .own_team = nullptr}) {
+    : state_(new State{.family = family,
+                       .problem = {},
+                       .signature = family.signature(problem),
+                       .inputs = {},
+                       .constants = {},
+                       .outputs = {},
+                       .prepared = {},
+                       .others = nullptr,
+                       .own_team = nullptr}) {
   State& s = *state_;
   const auto* bytes = static_cast<const std::byte*>(problem);
   s.problem.assign(bytes, bytes + family.problem_bytes);
@@ -213,7 +219,8 @@ Difference Workbench::check(int row) {
   return worst;
 }
 
-std::vector<double> Workbench::time(std::span<const int> rows, const tune::MeasureOptions& options) {
+std::vector<double> Workbench::time(std::span<const int> rows,
+                                    const tune::MeasureOptions& options) {
   // One execution first: kernels and memory are paged in and the team is awake.
   for (int row : rows) run(row);
   const bool weights = !state_->constants.empty();

@@ -1,5 +1,5 @@
-// One problem set up to be run: random tensors, packed constants, scratch, a thread team. The tuner,
-// the operator tests, the benches and `stretto kernels` all stand at this bench.
+// One problem set up to be run: random tensors, packed constants, scratch, a thread team. The
+// tuner, the operator tests, the benches and `stretto kernels` all stand at this bench.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ class Workbench {
   // Inputs uniform in [-1, 1) and constants scaled so that outputs stay of order one, from `seed`;
   // integer tensors get small non-negative values. `problem` is copied. `team` has at least
   // target.threads threads and outlives the bench; null makes one.
-  Workbench(const Family& family, const void* problem, uint64_t seed = 1, ThreadTeam* team = nullptr);
+  Workbench(const Family& family, const void* problem, uint64_t seed = 1,
+            ThreadTeam* team = nullptr);
   ~Workbench();
 
   // Own data instead of random data: storage-order values of input or constant `i`.
@@ -38,8 +39,8 @@ class Workbench {
   // Runs `row` and the family's last row on the same data. Blocked padding lanes are ignored.
   Difference check(int row);
 
-  // Best seconds of each of `rows`, interleaved. Weights are cold and inputs warm, as within a network:
-  // with warm weights, kernels that trade memory for arithmetic look better than they are.
+  // Best seconds of each of `rows`, interleaved. Weights are cold and inputs warm, as within a
+  // network: with warm weights, kernels that trade memory for arithmetic look better than they are.
   std::vector<double> time(std::span<const int> rows, const tune::MeasureOptions& options);
 
   const Signature& signature() const;

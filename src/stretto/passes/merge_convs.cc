@@ -1,6 +1,6 @@
-// Convolutions of one input with the same window become one convolution with their filters one behind the
-// other: the input is read, and for Winograd transformed, once. Detection heads and Inception blocks
-// look like that.
+// Convolutions of one input with the same window become one convolution with their filters one
+// behind the other: the input is read, and for Winograd transformed, once. Detection heads and
+// Inception blocks look like that.
 #include <algorithm>
 #include <cstring>
 
@@ -13,8 +13,8 @@ namespace {
 
 constexpr std::string_view kRules[] = {"merge-convolutions"};
 
-// Outputs must be whole blocks of channels of any instruction set and the batch one image: then the parts
-// of the merged result are just places in it.
+// Outputs must be whole blocks of channels of any instruction set and the batch one image: then the
+// parts of the merged result are just places in it.
 constexpr int64_t kWholeBlocks = 16;
 
 // A convolution without groups and residual whose weights are known.
@@ -39,10 +39,13 @@ bool same_window(const Rewriter& graph, int a, int b) {
   const auto equal = [](const ir::Attribute& x, const ir::Attribute& y) {
     // Convolutions have no tensor attributes, and tensors do not compare.
     return x.index() == y.index() && std::visit(
-        [&]<typename T>(const T& value) {
-          if constexpr (std::is_same_v<T, Tensor>) return false;
-          else return value == std::get<T>(y);
-        }, x);
+                                         [&]<typename T>(const T& value) {
+                                           if constexpr (std::is_same_v<T, Tensor>)
+                                             return false;
+                                           else
+                                             return value == std::get<T>(y);
+                                         },
+                                         x);
   };
   return std::equal(left.shape().begin() + 1, left.shape().end(), right.shape().begin() + 1,
                     right.shape().end()) &&
@@ -87,8 +90,8 @@ void merge(Rewriter& graph, const std::vector<int>& group) {
   Attributes attributes;
   attributes.set("axis", int64_t{1});
   const ValueId split = graph.add_constant(name + "_sizes", Tensor::int64s(sizes));
-  const std::vector<ValueId> parts = graph.insert_many(group[0], "Split", {y, split}, attributes,
-                                                       outputs, name + "_parts");
+  const std::vector<ValueId> parts =
+      graph.insert_many(group[0], "Split", {y, split}, attributes, outputs, name + "_parts");
   for (size_t i = 0; i < group.size(); ++i) {
     graph.replace(graph.node(group[i]).outputs[0], parts[i]);
   }
@@ -102,8 +105,7 @@ void run(ir::Graph& graph, PassContext& context) {
     std::vector<int> group{n};
     for (int other : rewriter.users(rewriter.node(n).inputs[0])) {
       if (other <= n || !mergeable(rewriter, other) || !same_window(rewriter, n, other)) continue;
-      const bool reads_as_input =
-          rewriter.node(other).inputs[0] == rewriter.node(n).inputs[0];
+      const bool reads_as_input = rewriter.node(other).inputs[0] == rewriter.node(n).inputs[0];
       const bool seen = std::find(group.begin(), group.end(), other) != group.end();
       if (reads_as_input && !seen) group.push_back(other);
     }

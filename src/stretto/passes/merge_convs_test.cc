@@ -21,7 +21,8 @@ std::string heads(const std::string& third) {
     constant w3: float32[16, 8, 3, 3] = random(4)
     a = Conv(x, w1) {pads = [1, 1, 1, 1]}
     b = Conv(x, w2, b2) {pads = [1, 1, 1, 1]}
-    c = Conv(x, w3) )" + third + R"(
+    c = Conv(x, w3) )" +
+         third + R"(
     ya = Relu(a)
     yb = Relu(b)
     yc = Relu(c)

@@ -24,13 +24,14 @@ struct ArtefactContent {
   std::shared_ptr<const void> owner;
 };
 
-// Checks sizes and checksums and reads everything but the weights' meaning. `bytes` stay referenced by
-// the result and are kept alive by `owner`. Throws FormatError naming `file`, offset and expectation.
+// Checks sizes and checksums and reads everything but the weights' meaning. `bytes` stay referenced
+// by the result and are kept alive by `owner`. Throws FormatError naming `file`, offset and
+// expectation.
 ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                               const std::string& file);
 
-// Makes sizes and checksums of a damaged file consistent again as far as its section table is sane. For
-// tests and fuzzing of what lies behind the checksums.
+// Makes sizes and checksums of a damaged file consistent again as far as its section table is sane.
+// For tests and fuzzing of what lies behind the checksums.
 void repair_checksums(std::vector<std::byte>& file);
 
 }  // namespace stretto::runtime

@@ -1,5 +1,5 @@
-// libFuzzer target for the artefact reader. Checksums would stop nearly every mutation at the door, so the
-// fuzzer repairs them first: what is behind the door has to hold as well.
+// libFuzzer target for the artefact reader. Checksums would stop nearly every mutation at the door,
+// so the fuzzer repairs them first: what is behind the door has to hold as well.
 #include <cstddef>
 #include <cstdint>
 #include <memory>

@@ -43,10 +43,10 @@ using Instance = std::pair<ir::ValueId, Layout>;
 // Where an instance lies relative to another one, or its own memory.
 struct Storage {
   int64_t bytes = 0;
-  int parent = -1;            // index of the storage this one lies in; -1: its own
-  int64_t offset_bytes = 0;   // within the parent
+  int parent = -1;           // index of the storage this one lies in; -1: its own
+  int64_t offset_bytes = 0;  // within the parent
   Place place = Place::kArena;
-  int32_t index = 0;          // of the input or output
+  int32_t index = 0;  // of the input or output
   bool made_by_kernel = false;
   int first = INT32_MAX, last = -1;  // instructions that touch it (roots only)
 };
@@ -60,7 +60,9 @@ class Compiler {
  public:
   Compiler(std::shared_ptr<ir::Graph> graph, const kernels::Target& target, Selector& selector,
            const CompileOptions& options)
-      : target_(target), selector_(selector), options_(options),
+      : target_(target),
+        selector_(selector),
+        options_(options),
         lowered_(lower(std::move(graph), target)) {}
 
   Compiled compile() {
@@ -123,10 +125,13 @@ class Compiler {
                   switch (step.kind) {
                     case StepKind::kKernel:
                       return selection_for(step.node->name, *step.family,
-                                           step.variants[v].problem.data()).cost();
-                    case StepKind::kInterpret: return 1e-3;
+                                           step.variants[v].problem.data())
+                          .cost();
+                    case StepKind::kInterpret:
+                      return 1e-3;
                     case StepKind::kView:
-                    case StepKind::kJoin: break;
+                    case StepKind::kJoin:
+                      break;
                   }
                   return 0.0;
                 },
@@ -153,8 +158,8 @@ class Compiler {
     if (value.is_constant()) {
       storages_.back().place = Place::kConstant;
       storages_.back().index = static_cast<int32_t>(program().blobs.size());
-      program().blobs.push_back({.key = fmt::format("{}|{}", value.name, layout_name(layout)),
-                                 .bytes = s.bytes});
+      program().blobs.push_back(
+          {.key = fmt::format("{}|{}", value.name, layout_name(layout)), .bytes = s.bytes});
       constants_.emplace_back(storages_.back().index, Instance{id, layout});
     } else if (layout == Layout::kPlain) {
       const auto& inputs = graph().inputs;
@@ -199,10 +204,14 @@ class Compiler {
     if (placed.step == nullptr) return emit_reorder(placed);
     const Step& step = *placed.step;
     switch (step.kind) {
-      case StepKind::kKernel: return emit_kernel(step, step.variants[placed.variant]);
-      case StepKind::kView: return emit_view(step, step.variants[placed.variant]);
-      case StepKind::kJoin: return emit_join(step, step.variants[placed.variant]);
-      case StepKind::kInterpret: return emit_interpreted(step);
+      case StepKind::kKernel:
+        return emit_kernel(step, step.variants[placed.variant]);
+      case StepKind::kView:
+        return emit_view(step, step.variants[placed.variant]);
+      case StepKind::kJoin:
+        return emit_join(step, step.variants[placed.variant]);
+      case StepKind::kInterpret:
+        return emit_interpreted(step);
     }
   }
 
@@ -210,8 +219,7 @@ class Compiler {
     const int from = storage_of(placed.value, placed.from);
     const int to = storage_of(placed.value, placed.to);
     if (same_in_both_layouts(shape(placed.value), target_.block())) return lie_within(to, from, 0);
-    const ReorderProblem p =
-        reorder_problem(shape(placed.value), placed.from, placed.to, target_);
+    const ReorderProblem p = reorder_problem(shape(placed.value), placed.from, placed.to, target_);
     add_kernel(kernels::kReorder, &p, {{from}, {to}}, graph().value(placed.value).name, "reorder");
   }
 
@@ -223,9 +231,11 @@ class Compiler {
                         family.row_name(selection.row), family.key(problem), fit.reason);
     }
     const auto* bytes = static_cast<const std::byte*>(problem);
-    return add_instruction({.family = &family, .row = selection.row,
+    return add_instruction({.family = &family,
+                            .row = selection.row,
                             .problem = {bytes, bytes + family.problem_bytes},
-                            .node = node, .op = std::string(op)},
+                            .node = node,
+                            .op = std::string(op)},
                            std::move(operands),
                            {family.key(problem), selection, family.flops(problem)});
   }
@@ -246,8 +256,7 @@ class Compiler {
   void emit_view(const Step& step, const Variant& variant) {
     const int from = storage_of(step.inputs[0], variant.inputs[0]);
     const int to = storage_of(step.outputs[0], variant.outputs[0]);
-    const auto element =
-        static_cast<int64_t>(dtype_bytes(graph().value(step.outputs[0]).dtype));
+    const auto element = static_cast<int64_t>(dtype_bytes(graph().value(step.outputs[0]).dtype));
     const int64_t offset = step.view_offset * element;
     const int64_t total = root_of(from).second + offset;
     if (total % static_cast<int64_t>(kAlignment) == 0) return lie_within(to, from, offset);
@@ -312,7 +321,8 @@ class Compiler {
       operands.outputs.push_back(storage_of(original, Layout::kPlain));
     }
     own.nodes.push_back(std::move(copy));
-    add_instruction({.interpreted = std::move(node), .node = step.node->name,
+    add_instruction({.interpreted = std::move(node),
+                     .node = step.node->name,
                      .op = std::string(step.node->op->name)},
                     std::move(operands),
                     {.problem = "", .selection = {.why = "no kernel; the reference runs"}});
@@ -344,8 +354,8 @@ class Compiler {
         r.index = static_cast<int32_t>(i);
         continue;
       }
-      Storage face{.bytes = storages_[s].bytes, .place = Place::kOutput,
-                   .index = static_cast<int32_t>(i)};
+      Storage face{
+          .bytes = storages_[s].bytes, .place = Place::kOutput, .index = static_cast<int32_t>(i)};
       storages_.push_back(face);
       add_copy(s, 0, static_cast<int>(storages_.size()) - 1, 0, face.bytes,
                graph().value(graph().outputs[i]).name);
@@ -376,8 +386,7 @@ class Compiler {
     for (int i = 0; i < count; ++i) {
       const Instruction& in = program().instructions[i];
       if (in.family == nullptr) continue;
-      const auto bytes =
-          static_cast<int64_t>(in.family->scratch_bytes(in.row, in.problem.data()));
+      const auto bytes = static_cast<int64_t>(in.family->scratch_bytes(in.row, in.problem.data()));
       if (bytes == 0) continue;
       lives.push_back({bytes, i, i});
       owner.push_back(-1 - i);
@@ -438,11 +447,10 @@ class Compiler {
     std::vector<PackJob> jobs;
     for (const PackJob& job : pack_jobs_) {
       Instruction& in = program().instructions[job.instruction];
-      const auto bytes =
-          static_cast<int64_t>(in.family->packed_bytes(in.row, in.problem.data()));
+      const auto bytes = static_cast<int64_t>(in.family->packed_bytes(in.row, in.problem.data()));
       if (bytes == 0) continue;
-      const std::string what = fmt::format("{} {}", in.family->row_name(in.row),
-                                           in.family->key(in.problem.data()));
+      const std::string what =
+          fmt::format("{} {}", in.family->row_name(in.row), in.family->key(in.problem.data()));
       std::string same = what;
       for (const Tensor& t : job.step->constants) {
         same += fmt::format(" {}", static_cast<const void*>(t.data()));

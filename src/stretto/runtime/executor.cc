@@ -26,9 +26,7 @@ struct Patch {
   int64_t offset;
 };
 
-bool aligned(const void* pointer) {
-  return reinterpret_cast<uintptr_t>(pointer) % kAlignment == 0;
-}
+bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAlignment == 0; }
 
 void run_interpreted(const InterpretedNode& node, std::span<const void*> inputs,
                      std::span<const void*> outputs) {
@@ -53,8 +51,8 @@ struct Executor::State {
   ThreadTeam team;
   std::shared_ptr<std::byte[]> arena;
   std::vector<Face> inputs, outputs;
-  std::vector<const void*> slots;              // all operands, instruction after instruction
-  std::vector<std::pair<int, int>> operands;   // per instruction: first slot, first output slot
+  std::vector<const void*> slots;             // all operands, instruction after instruction
+  std::vector<std::pair<int, int>> operands;  // per instruction: first slot, first output slot
   std::vector<Patch> patches;
   std::exception_ptr failure;
 
@@ -105,13 +103,16 @@ Executor::Executor(const Program& program) : state_(std::make_unique<State>(prog
     const int first = static_cast<int>(s.slots.size());
     const auto resolve = [&](const Location& at) {
       switch (at.place) {
-        case Place::kArena: s.slots.push_back(s.arena.get() + at.offset); return;
-        case Place::kConstant: s.slots.push_back(program.blobs[at.index].data + at.offset); return;
+        case Place::kArena:
+          s.slots.push_back(s.arena.get() + at.offset);
+          return;
+        case Place::kConstant:
+          s.slots.push_back(program.blobs[at.index].data + at.offset);
+          return;
         case Place::kInput:
         case Place::kOutput:
           s.slots.push_back(nullptr);
-          s.patches.push_back(
-              {&s.slots.back(), at.place == Place::kOutput, at.index, at.offset});
+          s.patches.push_back({&s.slots.back(), at.place == Place::kOutput, at.index, at.offset});
       }
     };
     for (const Location& at : in.inputs) resolve(at);

@@ -15,8 +15,8 @@ class Executor {
   explicit Executor(const Program& program);
   ~Executor();
 
-  // Dense row-major memory in model order. Pointers aligned to kAlignment are used in place, others go
-  // through a copy. Allocates nothing and takes no lock, interpreted nodes excepted.
+  // Dense row-major memory in model order. Pointers aligned to kAlignment are used in place, others
+  // go through a copy. Allocates nothing and takes no lock, interpreted nodes excepted.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
 
   // As run(), with the seconds of every instruction added to `seconds` (one per instruction).

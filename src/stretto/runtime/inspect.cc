@@ -19,8 +19,7 @@ std::vector<std::pair<std::string, std::string>> list_passes() {
 }
 
 Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options) {
-  onnx::ImportedModel imported =
-      onnx::import_onnx_file(onnx_path, {.shapes = options.shapes});
+  onnx::ImportedModel imported = onnx::import_onnx_file(onnx_path, {.shapes = options.shapes});
   Inspection inspection{.before = ir::to_text(imported.graph, {.max_constant_elements = 16})};
   const passes::PipelineReport report =
       passes::run_pipeline(imported.graph, {.disabled = options.disabled_passes});
@@ -31,8 +30,7 @@ Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options)
   return inspection;
 }
 
-std::string bisect(const std::string& onnx_path, const OptimizeOptions& options,
-                   double tolerance) {
+std::string bisect(const std::string& onnx_path, const OptimizeOptions& options, double tolerance) {
   const onnx::ImportedModel imported =
       onnx::import_onnx_file(onnx_path, {.shapes = options.shapes});
   std::vector<Tensor> inputs;
@@ -41,14 +39,14 @@ std::string bisect(const std::string& onnx_path, const OptimizeOptions& options,
     inputs.push_back(sample.tensor);
   }
   ThreadTeam team(options.threads == 0 ? cpu_info().cores : options.threads);
-  const auto culprit = passes::bisect(imported.graph, inputs,
-                                      {.disabled = options.disabled_passes}, tolerance, &team);
+  const auto culprit = passes::bisect(imported.graph, inputs, {.disabled = options.disabled_passes},
+                                      tolerance, &team);
   if (!culprit) return "";
-  return fmt::format("rule {} of pass {} at node {} (application {}) moves output {} by {:.2e} of its "
-                     "largest value, more than {:.1e}; leave it out with --disable {}",
-                     culprit->fired.rule, culprit->fired.pass, culprit->fired.node,
-                     culprit->application, culprit->output, culprit->error, tolerance,
-                     culprit->fired.rule);
+  return fmt::format(
+      "rule {} of pass {} at node {} (application {}) moves output {} by {:.2e} of its "
+      "largest value, more than {:.1e}; leave it out with --disable {}",
+      culprit->fired.rule, culprit->fired.pass, culprit->fired.node, culprit->application,
+      culprit->output, culprit->error, tolerance, culprit->fired.rule);
 }
 
 }  // namespace stretto

@@ -15,7 +15,7 @@ constexpr Mask bit(Layout layout) { return static_cast<Mask>(1u << static_cast<i
 // One combination of layouts of the live values, and the cheapest way to reach it.
 struct State {
   double cost = 0;
-  int parent = -1;               // index into the previous step's states
+  int parent = -1;  // index into the previous step's states
   int variant = 0;
   std::vector<std::pair<int, Layout>> reorders;  // input index, wanted layout: before this step
 };
@@ -57,8 +57,8 @@ std::vector<PlacedStep> choose_layouts(const Lowered& lowered, const Costs& cost
     for (size_t i = 0; i < states.size(); ++i) {
       for (int v = 0; v < variants; ++v) {
         const Variant& variant = step.variants[v];
-        State state{.cost = states[i].cost + variant_cost[v], .parent = static_cast<int>(i),
-                    .variant = v};
+        State state{
+            .cost = states[i].cost + variant_cost[v], .parent = static_cast<int>(i), .variant = v};
         Live live = keys[i];
         for (size_t in = 0; in < step.inputs.size(); ++in) {
           const ir::ValueId id = step.inputs[in];
@@ -73,9 +73,8 @@ std::vector<PlacedStep> choose_layouts(const Lowered& lowered, const Costs& cost
         for (size_t out = 0; out < step.outputs.size(); ++out) {
           live[step.outputs[out]] = bit(variant.outputs[out]);
         }
-        std::erase_if(live, [&](const auto& entry) {
-          return last_use[entry.first] <= static_cast<int>(s);
-        });
+        std::erase_if(
+            live, [&](const auto& entry) { return last_use[entry.first] <= static_cast<int>(s); });
         auto [at, fresh] = next.try_emplace(std::move(live), state);
         if (!fresh && state.cost < at->second.cost) at->second = std::move(state);
       }

@@ -10,9 +10,9 @@ namespace stretto::runtime {
 
 // A step with its variant decided. A reorder's variant comes from the reorder family.
 struct PlacedStep {
-  const Step* step = nullptr;      // null: a reorder of `value`
+  const Step* step = nullptr;  // null: a reorder of `value`
   int variant = 0;
-  ir::ValueId value = ir::kNone;   // of a reorder
+  ir::ValueId value = ir::kNone;  // of a reorder
   Layout from = Layout::kPlain, to = Layout::kPlain;
 };
 
@@ -23,8 +23,8 @@ struct Costs {
 };
 
 // Order and layouts with the least total cost. Exact as long as fewer than `beam` combinations of
-// layouts of live values exist at any point, which holds for all but very wide graphs; beyond that the
-// cheapest `beam` survive. Graph inputs and outputs are plain; constants exist in every layout.
+// layouts of live values exist at any point, which holds for all but very wide graphs; beyond that
+// the cheapest `beam` survive. Graph inputs and outputs are plain; constants exist in every layout.
 std::vector<PlacedStep> choose_layouts(const Lowered& lowered, const Costs& costs, int beam = 256);
 
 }  // namespace stretto::runtime

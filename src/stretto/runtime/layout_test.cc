@@ -32,8 +32,7 @@ struct Toy {
   }
 
   Costs functions(double reorder) {
-    return {.step = [this](const Step& s,
-                           int v) { return costs[&s - lowered.steps.data()][v]; },
+    return {.step = [this](const Step& s, int v) { return costs[&s - lowered.steps.data()][v]; },
             .reorder = [reorder](ir::ValueId, Layout, Layout) { return reorder; }};
   }
 };

@@ -85,9 +85,8 @@ OutputError compare(const std::string& output, const Tensor& got, const Tensor& 
   for (size_t i = 0; i < e.size(); ++i) {
     if (e[i] == g[i] || (std::isnan(e[i]) && std::isnan(g[i]))) continue;
     const double difference = std::fabs(e[i] - g[i]);
-    error.max_abs = std::isfinite(difference)
-                        ? std::max(error.max_abs, difference)
-                        : std::numeric_limits<double>::infinity();
+    error.max_abs = std::isfinite(difference) ? std::max(error.max_abs, difference)
+                                              : std::numeric_limits<double>::infinity();
   }
   if (error.max_abs > 0) error.relative_to_max = error.max_abs / std::max(largest, 1e-30);
   return error;

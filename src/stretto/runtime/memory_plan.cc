@@ -10,9 +10,8 @@ MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes, int64_t alignment
   plan.offsets.assign(lifetimes.size(), 0);
   std::vector<size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    return lifetimes[a].bytes > lifetimes[b].bytes;
-  });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return lifetimes[a].bytes > lifetimes[b].bytes; });
   std::vector<size_t> placed;
   for (size_t i : order) {
     const Lifetime& life = lifetimes[i];

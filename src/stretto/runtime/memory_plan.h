@@ -17,8 +17,8 @@ struct MemoryPlan {
   int64_t total_bytes = 0;
 };
 
-// Largest first, each at the lowest offset free during its lifetime (Pisarchyk & Lee, 2020, greedy by
-// size). Buffers alive at the same instruction never overlap.
+// Largest first, each at the lowest offset free during its lifetime (Pisarchyk & Lee, 2020, greedy
+// by size). Buffers alive at the same instruction never overlap.
 MemoryPlan plan_memory(const std::vector<Lifetime>& lifetimes, int64_t alignment);
 
 }  // namespace stretto::runtime

@@ -13,8 +13,8 @@ TEST(MemoryPlan, NothingAliveTogetherOverlaps) {
     std::vector<Lifetime> lives;
     for (int i = 0; i < 40; ++i) {
       const int first = static_cast<int>(random() % 30);
-      lives.push_back({static_cast<int64_t>(random() % 1000), first,
-                       first + static_cast<int>(random() % 6)});
+      lives.push_back(
+          {static_cast<int64_t>(random() % 1000), first, first + static_cast<int>(random() % 6)});
     }
     const MemoryPlan plan = plan_memory(lives, 64);
     for (size_t a = 0; a < lives.size(); ++a) {

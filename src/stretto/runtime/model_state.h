@@ -26,7 +26,8 @@ namespace runtime {
 std::shared_ptr<const Program> compile_for(const Model::State& model,
                                            const kernels::Target& target);
 
-// A model from the bytes of an artefact, which `owner` keeps alive. Throws FormatError naming `file`.
+// A model from the bytes of an artefact, which `owner` keeps alive. Throws FormatError naming
+// `file`.
 Model load_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                  const std::string& file);
 

@@ -1,4 +1,5 @@
-// stretto::optimize as a list of steps: import, rewrite, select and compile, verify, measure, report.
+// stretto::optimize as a list of steps: import, rewrite, select and compile, verify, measure,
+// report.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -28,10 +29,10 @@ constexpr double kQuickBudget = 20, kFullBudget = 240;
 
 // Rules that make operators fewer: without them, the graph runs one kernel per operator, which is
 // what "before" means in the report.
-const std::set<std::string> kFusions{"fold-batch-norm", "fuse-epilogue", "fuse-attention",
-                                     "fuse-add-layer-norm", "fuse-elementwise",
-                                     "recognise-activation", "recognise-layer-norm",
-                                     "squeeze-excite", "merge-linears"};
+const std::set<std::string> kFusions{
+    "fold-batch-norm",      "fuse-epilogue",    "fuse-attention",
+    "fuse-add-layer-norm",  "fuse-elementwise", "recognise-activation",
+    "recognise-layer-norm", "squeeze-excite",   "merge-linears"};
 
 struct TuneBudget {
   double seconds = 0;
@@ -82,8 +83,10 @@ std::map<std::string, std::string> forced_nodes(const OptimizeOptions& options,
     const bool known = std::any_of(graph.nodes.begin(), graph.nodes.end(),
                                    [&](const ir::Node& node) { return node.name == name; });
     if (!known) {
-      throw_invalid("forced kernels: '{}' is neither an operator family (see `stretto kernels`) nor a "
-                    "node of the optimised graph (see `stretto inspect`)", name);
+      throw_invalid(
+          "forced kernels: '{}' is neither an operator family (see `stretto kernels`) nor a "
+          "node of the optimised graph (see `stretto inspect`)",
+          name);
     }
     nodes[name] = row;
   }
@@ -162,12 +165,13 @@ const runtime::OutputError* worst_above(const std::vector<runtime::OutputError>&
   return worst;
 }
 
-// Some inputs are badly conditioned for a model: rounding alone moves the outputs. The bound is then this
-// many times what the plain fp32 reference, operator by operator, loses on them.
+// Some inputs are badly conditioned for a model: rounding alone moves the outputs. The bound is
+// then this many times what the plain fp32 reference, operator by operator, loses on them.
 constexpr double kConditioning = 8;
 
 // Compares with the double-precision reference. Returns the errors for the report; throws
-// InternalError when an output is off by more than its accuracy class and the inputs' conditioning allow.
+// InternalError when an output is off by more than its accuracy class and the inputs' conditioning
+// allow.
 json verified(const ir::Graph& original, const runtime::Program& program,
               const std::vector<Tensor>& inputs, const std::string& file, json& notes) {
   ThreadTeam team(program.target.threads);
@@ -183,14 +187,17 @@ json verified(const ir::Graph& original, const runtime::Program& program,
       loss = std::max(loss, runtime::compare("", rounded[i], expected[i]).relative_to_max);
     }
     bound = std::max(bound, kConditioning * loss);
-    notes.push_back(fmt::format("these inputs are badly conditioned: plain fp32 is already off by {:.1e}, so "
-                                "errors up to {:.1e} were allowed", loss, bound));
+    notes.push_back(
+        fmt::format("these inputs are badly conditioned: plain fp32 is already off by {:.1e}, so "
+                    "errors up to {:.1e} were allowed",
+                    loss, bound));
   }
   if (const auto* worst = worst_above(errors, bound)) {
-    throw InternalError(fmt::format(
-        "{}: output {} is off by {:.1e} of its largest value (allowed {:.0e}); `stretto inspect --bisect` "
-        "names the rewrite, accuracy=\"strict\" avoids approximate kernels",
-        file, worst->output, worst->relative_to_max, bound));
+    throw InternalError(
+        fmt::format("{}: output {} is off by {:.1e} of its largest value (allowed {:.0e}); "
+                    "`stretto inspect --bisect` "
+                    "names the rewrite, accuracy=\"strict\" avoids approximate kernels",
+                    file, worst->output, worst->relative_to_max, bound));
   }
   return runtime::errors_json(errors, bound);
 }
@@ -219,18 +226,17 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
 
   runtime::Selector selector(select_options(options, budget));
   Compiled compiled = stages("tune", [&] {
-    return runtime::compile(graph, target, selector,
-                            {.progress = options.progress,
-                             .forced_nodes = forced_nodes(options, *graph)});
+    return runtime::compile(
+        graph, target, selector,
+        {.progress = options.progress, .forced_nodes = forced_nodes(options, *graph)});
   });
   save_record(options, selector);
 
   json report{{"stretto", STRETTO_VERSION}};
   json notes = imported.notes;
   if (options.verify) {
-    stages("verify", [&] {
-      report["errors"] = verified(original, compiled.program, inputs, file, notes);
-    });
+    stages("verify",
+           [&] { report["errors"] = verified(original, compiled.program, inputs, file, notes); });
   }
 
   if (options.profile) {
@@ -257,10 +263,15 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
     }
     return out;
   };
-  report["model"] = {{"name", original.name}, {"file", file}, {"opset", imported.opset},
-                     {"producer", imported.producer}, {"inputs", specs(program.inputs)},
-                     {"outputs", specs(program.outputs)}, {"nodes_before", original.nodes.size()},
-                     {"nodes_after", graph->nodes.size()}, {"flops", ir::flops(*graph)}};
+  report["model"] = {{"name", original.name},
+                     {"file", file},
+                     {"opset", imported.opset},
+                     {"producer", imported.producer},
+                     {"inputs", specs(program.inputs)},
+                     {"outputs", specs(program.outputs)},
+                     {"nodes_before", original.nodes.size()},
+                     {"nodes_after", graph->nodes.size()},
+                     {"flops", ir::flops(*graph)}};
   report["machine"] = runtime::machine_json(target);
   report["options"] = runtime::options_json(options, target);
   report["inputs"] = runtime::inputs_json(original, samples);
@@ -272,8 +283,10 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   for (const auto& [name, seconds] : rewritten.seconds) pass_seconds.push_back({name, seconds});
   report["pass_seconds"] = std::move(pass_seconds);
   const runtime::SelectCounts counts = selector.counts();
-  report["tune"] = {{"mode", options.tune}, {"budget_s", budget.seconds},
-                    {"measured", counts.measured}, {"from_record", counts.recorded},
+  report["tune"] = {{"mode", options.tune},
+                    {"budget_s", budget.seconds},
+                    {"measured", counts.measured},
+                    {"from_record", counts.recorded},
                     {"from_default", counts.by_order}};
   report["notes"] = std::move(notes);
   report["seconds"] = stages.finish();
@@ -291,13 +304,13 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
 
 Model optimize(const std::string& path, const OptimizeOptions& options) {
   Stages stages(options);
-  onnx::ImportedModel imported = stages(
-      "import", [&] { return onnx::import_onnx_file(path, import_options(options)); });
+  onnx::ImportedModel imported =
+      stages("import", [&] { return onnx::import_onnx_file(path, import_options(options)); });
   return optimize_imported(std::move(imported), path, options, stages);
 }
 
-Model optimize(std::span<const std::byte> bytes, const std::string& name,
-               const std::string& folder, const OptimizeOptions& options) {
+Model optimize(std::span<const std::byte> bytes, const std::string& name, const std::string& folder,
+               const OptimizeOptions& options) {
   Stages stages(options);
   onnx::ImportedModel imported = stages("import", [&] {
     return onnx::import_onnx_bytes(bytes, name, folder, import_options(options));
@@ -307,8 +320,7 @@ Model optimize(std::span<const std::byte> bytes, const std::string& name,
 
 std::vector<Tensor> run_reference(const std::string& onnx_path, const OptimizeOptions& options,
                                   std::span<const Tensor> inputs) {
-  const onnx::ImportedModel imported =
-      onnx::import_onnx_file(onnx_path, import_options(options));
+  const onnx::ImportedModel imported = onnx::import_onnx_file(onnx_path, import_options(options));
   ThreadTeam team(options.threads == 0 ? cpu_info().cores : options.threads);
   return ir::interpret(imported.graph, inputs, {.float64 = true, .team = &team});
 }

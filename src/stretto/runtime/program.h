@@ -1,5 +1,5 @@
-// What a session executes: a flat list of instructions over one arena, one block of packed weights and the
-// caller's inputs and outputs.
+// What a session executes: a flat list of instructions over one arena, one block of packed weights
+// and the caller's inputs and outputs.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,7 @@ struct Instruction {
   int64_t scratch_offset = 0;  // in the arena
   int64_t copy_bytes = 0;      // of a plain copy from inputs[0] to outputs[0]
   std::shared_ptr<const InterpretedNode> interpreted;
-  std::string node, op;        // for people
+  std::string node, op;  // for people
 };
 
 struct Program {

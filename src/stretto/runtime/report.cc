@@ -115,8 +115,10 @@ json passes_json(const std::vector<passes::Fired>& fired) {
 json errors_json(const std::vector<OutputError>& errors, double bound) {
   json list = json::array();
   for (const OutputError& e : errors) {
-    list.push_back({{"output", e.output}, {"relative_to_max", e.relative_to_max},
-                    {"bound", bound}, {"max_abs", e.max_abs}});
+    list.push_back({{"output", e.output},
+                    {"relative_to_max", e.relative_to_max},
+                    {"bound", bound},
+                    {"max_abs", e.max_abs}});
   }
   return list;
 }

@@ -29,8 +29,8 @@ int64_t table_rows(const ir::Graph& graph, const ir::Links& links, ir::ValueId i
   return rows;
 }
 
-// Neighbouring pixels of photographs resemble each other, and networks trained on them answer white noise
-// with tiny, badly conditioned outputs. So images are a few random waves and a little noise.
+// Neighbouring pixels of photographs resemble each other, and networks trained on them answer white
+// noise with tiny, badly conditioned outputs. So images are a few random waves and a little noise.
 void paint(Tensor& image, std::mt19937_64& random) {
   constexpr int kWaves = 6;
   std::normal_distribution<float> normal;
@@ -90,9 +90,8 @@ std::vector<SampleInput> sample_inputs(const ir::Graph& graph,
   std::string names;
   for (ir::ValueId id : graph.inputs) names += (names.empty() ? "" : ", ") + graph.value(id).name;
   for (const auto& [name, tensor] : given) {
-    const bool known = std::any_of(graph.inputs.begin(), graph.inputs.end(), [&](ir::ValueId id) {
-      return graph.value(id).name == name;
-    });
+    const bool known = std::any_of(graph.inputs.begin(), graph.inputs.end(),
+                                   [&](ir::ValueId id) { return graph.value(id).name == name; });
     if (!known) throw_invalid("inputs: the model has no input '{}'; it has: {}", name, names);
   }
   const ir::Links links(graph);

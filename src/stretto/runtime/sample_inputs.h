@@ -17,8 +17,8 @@ struct SampleInput {
 
 constexpr uint64_t kSampleSeed = 20;
 
-// One per graph input: the given one, checked (InvalidArgument naming it on a wrong type or shape, or
-// a name the model does not have), else made up from kSampleSeed: images (rank 4, one or three
+// One per graph input: the given one, checked (InvalidArgument naming it on a wrong type or shape,
+// or a name the model does not have), else made up from kSampleSeed: images (rank 4, one or three
 // channels) smooth waves of order one, other floats normal(0, 1); integers that index a table
 // uniform over its rows, other integers and bools 1.
 std::vector<SampleInput> sample_inputs(const ir::Graph& graph,

@@ -51,9 +51,12 @@ double largest_difference(std::span<const float> a, std::span<const float> b) {
 
 double allowed_error(kernels::Accuracy accuracy) {
   switch (accuracy) {
-    case kernels::Accuracy::kStrict: return 2e-5;
-    case kernels::Accuracy::kFast: return 1e-3;
-    case kernels::Accuracy::kDefault: break;
+    case kernels::Accuracy::kStrict:
+      return 2e-5;
+    case kernels::Accuracy::kFast:
+      return 1e-3;
+    case kernels::Accuracy::kDefault:
+      break;
   }
   return 1e-4;
 }

@@ -14,8 +14,8 @@ namespace stretto::runtime {
 
 struct Alternative {
   std::string kernel;
-  double seconds = 0;   // best measured; 0 when not measured
-  std::string reason;   // why it was not measured or not allowed
+  double seconds = 0;  // best measured; 0 when not measured
+  std::string reason;  // why it was not measured or not allowed
 };
 
 struct Selection {
@@ -30,10 +30,10 @@ struct Selection {
 };
 
 struct SelectOptions {
-  double budget_s = 0;  // for measuring all problems together; 0: never measure
+  double budget_s = 0;    // for measuring all problems together; 0: never measure
   bool thorough = false;  // also measure rows that expect to be far behind
   std::map<std::string, std::string> forced;  // family name -> row name
-  tune::Record record;    // consulted first; results are added
+  tune::Record record;                        // consulted first; results are added
 };
 
 struct SelectCounts {
@@ -46,9 +46,9 @@ class Selector {
 
   bool measures() const { return options_.budget_s > 0; }
 
-  // Measures all problems that no record knows, within the budget, most expensive first. Problems are
-  // addresses of the family's problem type. Candidates whose results disagree with the reference
-  // are struck out and said so.
+  // Measures all problems that no record knows, within the budget, most expensive first. Problems
+  // are addresses of the family's problem type. Candidates whose results disagree with the
+  // reference are struck out and said so.
   struct Request {
     const kernels::Family* family;
     const void* problem;
@@ -56,12 +56,13 @@ class Selector {
   void measure(std::vector<Request> requests,
                const std::function<void(std::string_view, double)>& progress);
 
-  // The selection for a problem. Throws Unsupported or InvalidArgument when a forced row does not fit.
+  // The selection for a problem. Throws Unsupported or InvalidArgument when a forced row does not
+  // fit.
   const Selection& select(const kernels::Family& family, const void* problem);
 
   const tune::Record& record() const { return options_.record; }
-  // Every problem selected so far with its row and cost: with this record, the same selections and so
-  // the same layouts come out again.
+  // Every problem selected so far with its row and cost: with this record, the same selections and
+  // so the same layouts come out again.
   tune::Record used() const;
   SelectCounts counts() const;
 

@@ -9,9 +9,19 @@ namespace stretto::runtime {
 namespace {
 
 kernels::Conv2dProblem layer() {
-  return {.target = {.isa = usable_isa()}, .c = 32, .h = 14, .w = 14, .k = 32, .kernel_h = 3,
-          .kernel_w = 3, .pad_top = 1, .pad_left = 1, .pad_bottom = 1, .pad_right = 1,
-          .x_layout = Layout::kBlocked, .y_layout = Layout::kBlocked};
+  return {.target = {.isa = usable_isa()},
+          .c = 32,
+          .h = 14,
+          .w = 14,
+          .k = 32,
+          .kernel_h = 3,
+          .kernel_w = 3,
+          .pad_top = 1,
+          .pad_left = 1,
+          .pad_bottom = 1,
+          .pad_right = 1,
+          .x_layout = Layout::kBlocked,
+          .y_layout = Layout::kBlocked};
 }
 
 TEST(Selector, ForcedBeatsRecordedBeatsOrder) {

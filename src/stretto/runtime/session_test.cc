@@ -38,7 +38,8 @@ void expect_right(const Model& model, const Tensor& x, const std::vector<Tensor>
   const auto expected = ir::interpret(*model.state().graph, std::vector<Tensor>{x});
   ASSERT_EQ(got.size(), expected.size());
   for (size_t i = 0; i < got.size(); ++i) {
-    // Small sums in fp32, F(4,3) at most: 1e-5 of the largest value (see docs/design/candidates.md).
+    // Small sums in fp32, F(4,3) at most: 1e-5 of the largest value (see
+    // docs/design/candidates.md).
     EXPECT_LT(compare("y", got[i], expected[i]).relative_to_max, 2e-5);
   }
 }

@@ -15,10 +15,20 @@ struct Row {
 };
 
 // In the order of the enumeration.
-constexpr std::array<Row, 14> kRows{{{"undefined", 0}, {"float32", 4}, {"float64", 8}, {"float16", 2},
-                                     {"bfloat16", 2},  {"int8", 1},    {"int16", 2},   {"int32", 4},
-                                     {"int64", 8},     {"uint8", 1},   {"uint16", 2},  {"uint32", 4},
-                                     {"uint64", 8},    {"bool", 1}}};
+constexpr std::array<Row, 14> kRows{{{"undefined", 0},
+                                     {"float32", 4},
+                                     {"float64", 8},
+                                     {"float16", 2},
+                                     {"bfloat16", 2},
+                                     {"int8", 1},
+                                     {"int16", 2},
+                                     {"int32", 4},
+                                     {"int64", 8},
+                                     {"uint8", 1},
+                                     {"uint16", 2},
+                                     {"uint32", 4},
+                                     {"uint64", 8},
+                                     {"bool", 1}}};
 
 }  // namespace
 

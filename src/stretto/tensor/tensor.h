@@ -13,7 +13,8 @@
 
 namespace stretto {
 
-// Alignment of every buffer and of every packed weight, in bytes: a cache line and a 512-bit vector.
+// Alignment of every buffer and of every packed weight, in bytes: a cache line and a 512-bit
+// vector.
 constexpr size_t kAlignment = 64;
 
 // Zero-initialised memory of `bytes`, aligned to kAlignment. Throws InvalidArgument when the system
@@ -87,8 +88,8 @@ std::span<T> Tensor::mutable_values() {
 template <typename T>
 Tensor Tensor::of(Shape shape, std::span<const T> values) {
   Tensor tensor(kDTypeOf<T>, std::move(shape));
-  STRETTO_CHECK(static_cast<int64_t>(values.size()) == tensor.count(), "tensor: {} values for shape {}",
-                values.size(), shape_text(tensor.shape()));
+  STRETTO_CHECK(static_cast<int64_t>(values.size()) == tensor.count(),
+                "tensor: {} values for shape {}", values.size(), shape_text(tensor.shape()));
   std::copy(values.begin(), values.end(), static_cast<T*>(tensor.mutable_data()));
   return tensor;
 }

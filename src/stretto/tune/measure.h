@@ -1,4 +1,5 @@
-// Timing several ways of doing the same thing fairly: interleaved, minimum of many, on noisy machines.
+// Timing several ways of doing the same thing fairly: interleaved, minimum of many, on noisy
+// machines.
 #pragma once
 
 #include <functional>
@@ -8,8 +9,8 @@
 
 namespace stretto::tune {
 
-// One thing to time. `run` performs one execution; `prepare`, untimed, brings caches and inputs into
-// the state in which the execution is to be timed. Without it, an untimed run does.
+// One thing to time. `run` performs one execution; `prepare`, untimed, brings caches and inputs
+// into the state in which the execution is to be timed. Without it, an untimed run does.
 struct Trial {
   std::string name;
   std::function<void()> run;
@@ -17,9 +18,9 @@ struct Trial {
 };
 
 struct MeasureOptions {
-  double budget_s = 0.05;    // for all trials together; every trial runs at least twice
-  int min_rounds = 3;        // interleaved rounds even when the budget is spent, unless hopeless
-  double hopeless = 3.0;     // a trial slower than this times the best after one round is dropped
+  double budget_s = 0.05;  // for all trials together; every trial runs at least twice
+  int min_rounds = 3;      // interleaved rounds even when the budget is spent, unless hopeless
+  double hopeless = 3.0;   // a trial slower than this times the best after one round is dropped
 };
 
 // Best seconds per execution of each trial, in order. Rounds go through all trials in turn, so a

@@ -59,13 +59,15 @@ Record Record::parse(std::string_view text, const std::string& file) {
     const size_t first = line.find('\t');
     const size_t second = first == std::string_view::npos ? first : line.find('\t', first + 1);
     double microseconds = 0;
-    const bool ok = second != std::string_view::npos &&
-                    std::from_chars(line.data() + second + 1, line.data() + line.size(),
-                                    microseconds).ec == std::errc{};
+    const bool ok =
+        second != std::string_view::npos &&
+        std::from_chars(line.data() + second + 1, line.data() + line.size(), microseconds).ec ==
+            std::errc{};
     if (!ok) {
-      throw FormatError(file, -1, fmt::format("line {}: expected key, candidate and microseconds "
-                                              "separated by tabs; delete the file to start anew",
-                                              number));
+      throw FormatError(file, -1,
+                        fmt::format("line {}: expected key, candidate and microseconds "
+                                    "separated by tabs; delete the file to start anew",
+                                    number));
     }
     record.put(std::string(line.substr(0, first)),
                {std::string(line.substr(first + 1, second - first - 1)), microseconds * 1e-6});

@@ -13,8 +13,8 @@ struct Choice {
   double seconds = 0;  // best time seen; 0 when unknown
 };
 
-// To the resolution of the record's text, so that decisions made from times in memory and from the same
-// times read back are the same.
+// To the resolution of the record's text, so that decisions made from times in memory and from the
+// same times read back are the same.
 double quantise_seconds(double seconds);
 
 // An ordered map from problem key (target included) to choice. Not thread-safe.
@@ -26,8 +26,9 @@ class Record {
   size_t size() const { return choices_.size(); }
   const std::map<std::string, Choice, std::less<>>& choices() const { return choices_; }
 
-  // One "key <tab> candidate <tab> microseconds" per line under a header with the version; sorted, so
-  // that files can be compared and merged by hand. parse throws FormatError naming `file` and line.
+  // One "key <tab> candidate <tab> microseconds" per line under a header with the version; sorted,
+  // so that files can be compared and merged by hand. parse throws FormatError naming `file` and
+  // line.
   std::string text() const;
   static Record parse(std::string_view text, const std::string& file);
 

@@ -66,9 +66,7 @@ constexpr auto kShrink = [](double x, double bias, double lambda) {
 constexpr auto kSwish = [](double x, double alpha, double) {
   return x / (1 + std::exp(-alpha * x));
 };
-constexpr auto kThresholdedRelu = [](double x, double alpha, double) {
-  return x <= alpha ? 0 : x;
-};
+constexpr auto kThresholdedRelu = [](double x, double alpha, double) { return x <= alpha ? 0 : x; };
 
 constexpr AttributeSpec kGeluAttributes[] = {{"approximate", AttributeKind::kString}};
 

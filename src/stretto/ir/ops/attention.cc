@@ -75,8 +75,7 @@ void evaluate_as(Evaluation& c) {
     return data_of<T>(x) + b * x.dim(1) * x.dim(2) + attributes.integer(kOffsets[i], 0) + h * dim;
   };
   const Shape all{batch, heads, sq, sk};
-  const Strides mask =
-      c.has_input(3) ? broadcast_strides(c.inputs[3].shape(), all) : Strides(4, 0);
+  const Strides mask = c.has_input(3) ? broadcast_strides(c.inputs[3].shape(), all) : Strides(4, 0);
   std::vector<double> scores(static_cast<size_t>(sq * sk));
   for (int64_t i = 0; i < batch * heads; ++i) {
     const int64_t b = i / heads, h = i % heads;

@@ -21,8 +21,7 @@ void infer_cast_like(Inference& c) { c.set_output(0, c.dtype(1), c.shape(0)); }
 
 void evaluate(Evaluation& c) {
   const Tensor& input = c.inputs[0];
-  c.outputs[0] =
-      input.dtype() == c.output_dtypes[0] ? input : input.converted(c.output_dtypes[0]);
+  c.outputs[0] = input.dtype() == c.output_dtypes[0] ? input : input.converted(c.output_dtypes[0]);
 }
 
 }  // namespace

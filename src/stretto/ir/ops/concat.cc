@@ -94,7 +94,8 @@ void infer_split(Inference& c) {
 void evaluate_split(Evaluation& c) {
   const Tensor& input = c.inputs[0];
   const int64_t axis = normalize_axis(c.attributes.integer("axis", 0), input.rank(), "axis");
-  const std::vector<int64_t> given = c.has_input(1) ? c.inputs[1].as_int64s() : std::vector<int64_t>();
+  const std::vector<int64_t> given =
+      c.has_input(1) ? c.inputs[1].as_int64s() : std::vector<int64_t>();
   const auto parts = static_cast<int64_t>(c.outputs.size());
   int64_t first = 0;
   for (int64_t i = 0; i < parts; ++i) {
@@ -102,7 +103,8 @@ void evaluate_split(Evaluation& c) {
     if (c.has_output(static_cast<int>(i))) {
       Tensor& out = make_output_like(c, static_cast<int>(i), input);
       copy_part(AxisView(input.shape(), axis), AxisView(out.shape(), axis), first,
-                dtype_bytes(out.dtype()), data_of<std::byte>(out), data_of<std::byte>(input), false);
+                dtype_bytes(out.dtype()), data_of<std::byte>(out), data_of<std::byte>(input),
+                false);
     }
     first += given.empty() ? equal : given[i];
   }

@@ -14,8 +14,8 @@ namespace {
 constexpr Port kInputs[] = {{"X", kRealTypes, Arity::kRequired, 'T'},
                             {"W", kRealTypes, Arity::kRequired, 'T'},
                             {"B", kRealTypes, Arity::kOptional, 'T'}};
-constexpr Port kFusedInputs[] = {kInputs[0], kInputs[1], kInputs[2],
-                                 {"residual", kRealTypes, Arity::kOptional, 'T'}};
+constexpr Port kFusedInputs[] = {
+    kInputs[0], kInputs[1], kInputs[2], {"residual", kRealTypes, Arity::kOptional, 'T'}};
 constexpr Port kOutputs[] = {{"Y", kRealTypes, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kAttributes[] = {
     {"auto_pad", AttributeKind::kString}, {"dilations", AttributeKind::kInts},
@@ -33,7 +33,8 @@ Shape conv_shape(const Inference& c) {
                   shape_text(weight));
   }
   const auto kernel = spatial_part(weight, "weight");
-  const Shape declared = c.attributes().integers("kernel_shape", Shape(kernel.begin(), kernel.end()));
+  const Shape declared =
+      c.attributes().integers("kernel_shape", Shape(kernel.begin(), kernel.end()));
   if (!std::equal(declared.begin(), declared.end(), kernel.begin(), kernel.end())) {
     throw_invalid("kernel_shape: expected {} as in the weight, got {}", shape_text(kernel),
                   shape_text(declared));
@@ -43,7 +44,8 @@ Shape conv_shape(const Inference& c) {
     throw_invalid("group: {} output channels cannot be divided into {} groups", weight[0], groups);
   }
   if (weight[1] > kMaxElements / groups || weight[1] * groups != x[1]) {
-    throw_invalid("weight has {} input channels x {} groups, input has {}", weight[1], groups, x[1]);
+    throw_invalid("weight has {} input channels x {} groups, input has {}", weight[1], groups,
+                  x[1]);
   }
   return make_window(c.attributes(), input, kernel).output_shape(x[0], weight[0]);
 }
@@ -147,13 +149,14 @@ void convolve(const Evaluation& c, const Window& w, Tensor& sums) {
   for (int64_t group = 0; group < batch * groups; ++group) {
     const T* image = x + group * in * w.input_size();
     const int64_t taps = in * w.kernel_size();
-    products.push_back({.m = out,
-                        .n = w.output_size(),
-                        .k = taps,
-                        .a = matrix_rows(filters + group % groups * out * taps, taps, 1),
-                        .b = pointwise ? matrix_rows(image, w.input_size(), 1) : image_rows(image, w),
-                        .c = y + group * out * w.output_size(),
-                        .row_stride = w.output_size()});
+    products.push_back(
+        {.m = out,
+         .n = w.output_size(),
+         .k = taps,
+         .a = matrix_rows(filters + group % groups * out * taps, taps, 1),
+         .b = pointwise ? matrix_rows(image, w.input_size(), 1) : image_rows(image, w),
+         .c = y + group * out * w.output_size(),
+         .row_stride = w.output_size()});
   }
   accumulate_products(products, c.team);
 }

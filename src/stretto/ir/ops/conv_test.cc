@@ -16,8 +16,8 @@ Tensor scattered(Shape shape, int seed) {
 }
 
 // The definition, one output at a time, two spatial axes.
-std::vector<double> direct(const Tensor& x, const Tensor& w, int64_t groups, Ints strides, Ints pads,
-                           Ints dilations, const Shape& y) {
+std::vector<double> direct(const Tensor& x, const Tensor& w, int64_t groups, Ints strides,
+                           Ints pads, Ints dilations, const Shape& y) {
   const auto xs = x.as_doubles(), ws = w.as_doubles();
   std::vector<double> out;
   const int64_t per_group = w.dim(0) / groups;
@@ -66,10 +66,8 @@ TEST(Conv, MatchesTheDefinition) {
   ThreadTeam team(2);
   for (const Case& c : cases) {
     const Tensor x = scattered(c.x, 1), w = scattered(c.w, 7);
-    const AttributeList attributes = {{"group", c.groups},
-                                      {"strides", c.strides},
-                                      {"pads", c.pads},
-                                      {"dilations", c.dilations}};
+    const AttributeList attributes = {
+        {"group", c.groups}, {"strides", c.strides}, {"pads", c.pads}, {"dilations", c.dilations}};
     const auto expected = direct(x, w, c.groups, c.strides, c.pads, c.dilations, c.y);
     // Stored as float32: 2^-24 relative.
     expect_values(run("Conv", {x, w}, attributes), c.y, expected, 1e-6);
@@ -114,8 +112,9 @@ TEST(FusedConv, AppliesTheEpilogueInOrder) {
     return run("stretto.Conv", {x, w, bias, residual}, attributes);
   };
   expect_values(fused({{"activation", std::string("relu")}}), {1, 1, 2}, {0, 0});
-  expect_values(fused({{"activation", std::string("relu")}, {"residual_after_activation", int64_t{1}}}),
-                {1, 1, 2}, {-1, 1});
+  expect_values(
+      fused({{"activation", std::string("relu")}, {"residual_after_activation", int64_t{1}}}),
+      {1, 1, 2}, {-1, 1});
   expect_values(fused({{"activation", std::string("leaky_relu")}, {"alpha", 0.5}}), {1, 1, 2},
                 {-0.5, -2});
   EXPECT_NE(error_of("stretto.Conv", {x, w}, {{"activation", std::string("bump")}}).find("'bump'"),

@@ -13,14 +13,14 @@ namespace {
 constexpr Port kInputs[] = {{"X", kRealTypes, Arity::kRequired, 'T'},
                             {"W", kRealTypes, Arity::kRequired, 'T'},
                             {"B", kRealTypes, Arity::kOptional, 'T'}};
-constexpr Port kFusedInputs[] = {kInputs[0], kInputs[1], kInputs[2],
-                                 {"residual", kRealTypes, Arity::kOptional, 'T'}};
+constexpr Port kFusedInputs[] = {
+    kInputs[0], kInputs[1], kInputs[2], {"residual", kRealTypes, Arity::kOptional, 'T'}};
 constexpr Port kOutputs[] = {{"Y", kRealTypes, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kAttributes[] = {
-    {"auto_pad", AttributeKind::kString},    {"dilations", AttributeKind::kInts},
-    {"group", AttributeKind::kInt},          {"kernel_shape", AttributeKind::kInts},
+    {"auto_pad", AttributeKind::kString},     {"dilations", AttributeKind::kInts},
+    {"group", AttributeKind::kInt},           {"kernel_shape", AttributeKind::kInts},
     {"output_padding", AttributeKind::kInts}, {"output_shape", AttributeKind::kInts},
-    {"pads", AttributeKind::kInts},          {"strides", AttributeKind::kInts}};
+    {"pads", AttributeKind::kInts},           {"strides", AttributeKind::kInts}};
 constexpr auto kFusedAttributes = with_epilogue(kAttributes);
 
 // The window of the convolution whose adjoint this is: its input is our output.
@@ -46,8 +46,8 @@ Window adjoint_window(const Attributes& attributes, const Shape& x, const Shape&
       throw_invalid("expected non-empty kernel and image, got kernel {} and image {}",
                     shape_text(kernel), shape_text(input));
     }
-    const int64_t full = (in - 1) * w.stride[axis] + (w.kernel[axis] - 1) * w.dilation[axis] + 1 +
-                         extra[axis];
+    const int64_t full =
+        (in - 1) * w.stride[axis] + (w.kernel[axis] - 1) * w.dilation[axis] + 1 + extra[axis];
     if (same || sized) {
       w.input[axis] = sized ? wanted[axis] : in * w.stride[axis];
       const int64_t pad = std::max<int64_t>(full - w.input[axis], 0);
@@ -73,7 +73,8 @@ Shape output_shape(const Inference& c) {
   }
   const Window w = adjoint_window(c.attributes(), x, weight);
   const auto kernel = spatial_part(weight, "weight");
-  const Shape declared = c.attributes().integers("kernel_shape", Shape(kernel.begin(), kernel.end()));
+  const Shape declared =
+      c.attributes().integers("kernel_shape", Shape(kernel.begin(), kernel.end()));
   if (!std::equal(declared.begin(), declared.end(), kernel.begin(), kernel.end())) {
     throw_invalid("kernel_shape: expected {} as in the weight, got {}", shape_text(kernel),
                   shape_text(declared));

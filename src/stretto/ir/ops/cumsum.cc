@@ -24,7 +24,8 @@ void infer(Inference& c) {
 
 void evaluate(Evaluation& c) {
   const Tensor& data = c.inputs[0];
-  const AxisView view(data.shape(), normalize_axis(c.inputs[1].as_int64s()[0], data.rank(), "axis"));
+  const AxisView view(data.shape(),
+                      normalize_axis(c.inputs[1].as_int64s()[0], data.rank(), "axis"));
   const bool exclusive = c.attributes.integer("exclusive", 0) != 0;
   const bool reverse = c.attributes.integer("reverse", 0) != 0;
   with_type<kRealOrInteger>(data.dtype(), [&]<typename T>() {

@@ -13,8 +13,8 @@ constexpr TypeSet kRealOrInteger = kRealTypes | kIntegerTypes;
 // Returns f.template operator()<T>() with the type that stores `dtype`, which must be in kTypes.
 template <TypeSet kTypes, typename F>
 auto with_type(DType dtype, F&& f) {
-#define STRETTO_TRY_TYPE(T)                                   \
-  if constexpr ((kTypes & type_bit(kDTypeOf<T>)) != 0) {      \
+#define STRETTO_TRY_TYPE(T)                                      \
+  if constexpr ((kTypes & type_bit(kDTypeOf<T>)) != 0) {         \
     if (dtype == kDTypeOf<T>) return f.template operator()<T>(); \
   }
   STRETTO_TRY_TYPE(float)
@@ -37,10 +37,14 @@ auto with_type(DType dtype, F&& f) {
 template <typename F>
 void with_width(DType dtype, F&& f) {
   switch (dtype_bytes(dtype)) {
-    case 1: return f.template operator()<uint8_t>();
-    case 2: return f.template operator()<uint16_t>();
-    case 4: return f.template operator()<uint32_t>();
-    default: return f.template operator()<uint64_t>();
+    case 1:
+      return f.template operator()<uint8_t>();
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 4:
+      return f.template operator()<uint32_t>();
+    default:
+      return f.template operator()<uint64_t>();
   }
 }
 
@@ -52,7 +56,6 @@ template <typename T>
 T* data_of(Tensor& tensor) {
   return static_cast<T*>(tensor.mutable_data());
 }
-
 
 // For operators that move data: output i gets the type of `like`, whatever inference declared (a
 // reference run may have widened it).

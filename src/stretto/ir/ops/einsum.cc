@@ -86,13 +86,16 @@ Plan make_plan(const std::string& equation, const std::vector<Shape>& shapes) {
     plan.output = expand_ellipsis("...", ellipsis);
     for (const auto& [label, size] : plan.size) {
       int64_t uses = 0;
-      for (const std::string& term : plan.terms) uses += std::count(term.begin(), term.end(), label);
+      for (const std::string& term : plan.terms)
+        uses += std::count(term.begin(), term.end(), label);
       if (uses == 1 && std::isalpha(static_cast<unsigned char>(label))) plan.output += label;
     }
   }
   for (char label : plan.output) {
-    if (plan.size.count(label) == 0 || std::count(plan.output.begin(), plan.output.end(), label) != 1) {
-      throw_invalid("equation: output axis '{}' must occur in an input, and once in the output", label);
+    if (plan.size.count(label) == 0 ||
+        std::count(plan.output.begin(), plan.output.end(), label) != 1) {
+      throw_invalid("equation: output axis '{}' must occur in an input, and once in the output",
+                    label);
     }
   }
   for (const auto& [label, size] : plan.size) {
@@ -143,28 +146,28 @@ void evaluate(Evaluation& c) {
     for (const Tensor& input : c.inputs) x.push_back(data_of<T>(input));
     const auto element = [&](const int64_t* first) {
       decltype(wrapping(Computed<T>{})) sum{};
-      sums.rows(0, sums.count(), [&](int64_t, int64_t length, const int64_t* offsets,
-                                     const int64_t* steps) {
-        for (int64_t k = 0; k < length; ++k) {
-          decltype(sum) product = 1;
-          for (size_t j = 0; j < x.size(); ++j) {
-            product *= wrapping(
-                static_cast<Computed<T>>(x[j][first[j] + offsets[j] + k * steps[j]]));
-          }
-          sum += product;
-        }
-      });
+      sums.rows(0, sums.count(),
+                [&](int64_t, int64_t length, const int64_t* offsets, const int64_t* steps) {
+                  for (int64_t k = 0; k < length; ++k) {
+                    decltype(sum) product = 1;
+                    for (size_t j = 0; j < x.size(); ++j) {
+                      product *= wrapping(
+                          static_cast<Computed<T>>(x[j][first[j] + offsets[j] + k * steps[j]]));
+                    }
+                    sum += product;
+                  }
+                });
       return static_cast<T>(sum);
     };
     parallel(c.team, results.count(), 64, [&](int64_t begin, int64_t end) {
       std::vector<int64_t> first(x.size());
-      results.rows(begin, end, [&](int64_t at, int64_t length, const int64_t* offsets,
-                                   const int64_t* steps) {
-        for (int64_t i = 0; i < length; ++i) {
-          for (size_t j = 0; j < x.size(); ++j) first[j] = offsets[j] + i * steps[j];
-          y[at + i] = element(first.data());
-        }
-      });
+      results.rows(begin, end,
+                   [&](int64_t at, int64_t length, const int64_t* offsets, const int64_t* steps) {
+                     for (int64_t i = 0; i < length; ++i) {
+                       for (size_t j = 0; j < x.size(); ++j) first[j] = offsets[j] + i * steps[j];
+                       y[at + i] = element(first.data());
+                     }
+                   });
     });
   });
 }

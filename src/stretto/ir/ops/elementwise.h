@@ -19,10 +19,7 @@ using Computed = std::conditional_t<std::is_floating_point_v<T>, double, T>;
 // Integer arithmetic wraps around, so formulas that may overflow work on the unsigned value.
 inline double wrapping(double x) { return x; }
 template <typename T>
-  requires std::is_integral_v<T>
-uint64_t wrapping(T x) {
-  return static_cast<uint64_t>(x);
-}
+requires std::is_integral_v<T> uint64_t wrapping(T x) { return static_cast<uint64_t>(x); }
 
 // Output 0 has the NumPy-broadcast shape of all inputs.
 void infer_broadcast(Inference& c, DType dtype);
@@ -48,16 +45,16 @@ void map_binary(Evaluation& c, F formula) {
   const Shape shapes[] = {c.inputs[0].shape(), c.inputs[1].shape()};
   const StridedLoop loop = StridedLoop::broadcast(c.output_shapes[0], shapes);
   parallel(c.team, loop.count(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
-    loop.rows(begin, end, [&](int64_t at, int64_t length, const int64_t* offsets,
-                              const int64_t* steps) {
-      const T* p = a + offsets[0];
-      const U* q = b + offsets[1];
-      const int64_t dp = steps[0], dq = steps[1];
-      for (int64_t i = 0; i < length; ++i) {
-        y[at + i] = static_cast<R>(formula(static_cast<Computed<T>>(p[i * dp]),
-                                           static_cast<Computed<U>>(q[i * dq])));
-      }
-    });
+    loop.rows(
+        begin, end, [&](int64_t at, int64_t length, const int64_t* offsets, const int64_t* steps) {
+          const T* p = a + offsets[0];
+          const U* q = b + offsets[1];
+          const int64_t dp = steps[0], dq = steps[1];
+          for (int64_t i = 0; i < length; ++i) {
+            y[at + i] = static_cast<R>(
+                formula(static_cast<Computed<T>>(p[i * dp]), static_cast<Computed<U>>(q[i * dq])));
+          }
+        });
   });
 }
 

@@ -30,7 +30,8 @@ void evaluate(Evaluation& c) {
 
 template <TypeSet kTypes, auto kFormula>
 void evaluate_predicate(Evaluation& c) {
-  with_type<kTypes>(c.inputs[0].dtype(), [&]<typename T>() { map_binary<T, T, bool>(c, kFormula); });
+  with_type<kTypes>(c.inputs[0].dtype(),
+                    [&]<typename T>() { map_binary<T, T, bool>(c, kFormula); });
 }
 
 template <TypeSet kTypes, auto kFormula>

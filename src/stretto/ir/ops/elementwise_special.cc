@@ -30,7 +30,8 @@ void evaluate_clip(Evaluation& c) {
     const T* high = c.has_input(2) ? data_of<T>(c.inputs[2]) : nullptr;
     map_unary<T, T>(c, [=](Computed<T> x) {
       if (low != nullptr && x < static_cast<Computed<T>>(*low)) x = static_cast<Computed<T>>(*low);
-      if (high != nullptr && x > static_cast<Computed<T>>(*high)) x = static_cast<Computed<T>>(*high);
+      if (high != nullptr && x > static_cast<Computed<T>>(*high))
+        x = static_cast<Computed<T>>(*high);
       return x;
     });
   });
@@ -121,13 +122,13 @@ void evaluate_where(Evaluation& c) {
     const T* x = data_of<T>(c.inputs[1]);
     const T* y = data_of<T>(c.inputs[2]);
     T* to = data_of<T>(out);
-    loop.rows(0, loop.count(), [&](int64_t at, int64_t length, const int64_t* offsets,
-                                   const int64_t* steps) {
-      for (int64_t i = 0; i < length; ++i) {
-        to[at + i] = condition[offsets[0] + i * steps[0]] ? x[offsets[1] + i * steps[1]]
-                                                          : y[offsets[2] + i * steps[2]];
-      }
-    });
+    loop.rows(0, loop.count(),
+              [&](int64_t at, int64_t length, const int64_t* offsets, const int64_t* steps) {
+                for (int64_t i = 0; i < length; ++i) {
+                  to[at + i] = condition[offsets[0] + i * steps[0]] ? x[offsets[1] + i * steps[1]]
+                                                                    : y[offsets[2] + i * steps[2]];
+                }
+              });
   });
 }
 

@@ -21,9 +21,10 @@ TEST(ElementwiseUnary, EdgeValues) {
   expect_values(run("IsNaN", {x}), {5}, {0, 0, 0, 0, 1});
   expect_values(run("Round", {floats({6}, {0.5, 1.5, 2.5, -0.5, -1.5, 2.4f})}), {6},
                 {0, 2, 2, 0, -2, 2});
-  expect_values(run("HardSwish", {floats({4}, {-4, -1, 1, 5})}), {4}, {0, -1.0 / 3, 2.0 / 3, 5}, 1e-7);
-  expect_values(run("Mish", {floats({2}, {1, -40})}), {2}, {0.8650983882673103, -40 * std::exp(-40.0)},
+  expect_values(run("HardSwish", {floats({4}, {-4, -1, 1, 5})}), {4}, {0, -1.0 / 3, 2.0 / 3, 5},
                 1e-7);
+  expect_values(run("Mish", {floats({2}, {1, -40})}), {2},
+                {0.8650983882673103, -40 * std::exp(-40.0)}, 1e-7);
   expect_values(run("Exp", {floats({0}, {})}), {0}, {});
 }
 
@@ -83,7 +84,8 @@ TEST(Activation, DefaultsAndParameters) {
   expect_values(run("LeakyRelu", {x}), {3}, {-0.02, 0, 3}, 1e-7);
   expect_values(run("Elu", {x}, {{"alpha", 0.5}}), {3}, {0.5 * (e2 - 1), 0, 3}, 1e-7);
   expect_values(run("HardSigmoid", {x}), {3}, {0.1, 0.5, 1}, 1e-7);
-  expect_values(run("Swish", {x}), {3}, {-2 / (1 + std::exp(2.0)), 0, 3 / (1 + std::exp(-3.0))}, 1e-7);
+  expect_values(run("Swish", {x}), {3}, {-2 / (1 + std::exp(2.0)), 0, 3 / (1 + std::exp(-3.0))},
+                1e-7);
   expect_values(run("Selu", {x}), {3}, {1.0507010 * 1.6732632 * (e2 - 1), 0, 3 * 1.0507010}, 1e-6);
   expect_values(run("Gelu", {x}), {3}, {-2 * 0.02275013194817921, 0, 3 * 0.9986501019683699}, 1e-6);
   // tanh(0.7978845608 * (3 + 0.044715 * 27)) = tanh(3.3569409)
@@ -105,15 +107,16 @@ TEST(ElementwiseSpecial, ClipPReluWherePowMod) {
                 {1, 2, 2}, {-10, 2, -300, 4});
   EXPECT_NE(error_of("PRelu", {ramp({2}), ramp({2, 2})}).find("slope"), std::string::npos);
   const bool flags[] = {true, false};
-  expect_values(run("Where", {Tensor::of<bool>({2, 1}, flags), ints({1, 2}), ints({}, {9})}), {2, 2},
-                {1, 2, 9, 9});
+  expect_values(run("Where", {Tensor::of<bool>({2, 1}, flags), ints({1, 2}), ints({}, {9})}),
+                {2, 2}, {1, 2, 9, 9});
   expect_values(run("Pow", {ints({2, -3, 1}), ints({10, 3, -4})}), {3}, {1024, -27, 1});
-  expect_values(run("Pow", {floats({2}, {4, 2}), floats({1}, {0.5})}), {2}, {2, std::sqrt(2.0)}, 1e-7);
+  expect_values(run("Pow", {floats({2}, {4, 2}), floats({1}, {0.5})}), {2}, {2, std::sqrt(2.0)},
+                1e-7);
   expect_values(run("Mod", {ints({7, -7, 7, 1}), ints({3, 3, -3, 0})}), {4}, {1, 2, -2, 0});
   expect_values(run("Mod", {ints({7, -7, 7}), ints({3, 3, -3})}, {{"fmod", int64_t{1}}}), {3},
                 {1, -1, 1});
-  expect_values(run("Mod", {floats({2}, {-5.5, 5.5}), floats({}, {2})}, {{"fmod", int64_t{1}}}), {2},
-                {-1.5, 1.5});
+  expect_values(run("Mod", {floats({2}, {-5.5, 5.5}), floats({}, {2})}, {{"fmod", int64_t{1}}}),
+                {2}, {-1.5, 1.5});
 }
 
 TEST(ElementwiseVariadic, JoinsAny) {
@@ -129,15 +132,18 @@ TEST(ElementwiseVariadic, JoinsAny) {
 
 TEST(FusedElementwise, RunsItsProgram) {
   const Tensor x = floats({2, 1}, {1, -1}), y = floats({2}, {3, 4});
-  expect_values(run("stretto.Elementwise", {x, y},
-                    {{"program", std::string("t0 = Mul(x0, x1); t1 = Add(t0, 0.5); t2 = Relu(t1)")}}),
-                {2, 2}, {3.5, 4.5, 0, 0});
-  const Tensor flags = run("stretto.Elementwise", {x},
-                           {{"program", std::string("t0=Less(x0,0)")}, {"dtype", std::string("bool")}});
+  expect_values(
+      run("stretto.Elementwise", {x, y},
+          {{"program", std::string("t0 = Mul(x0, x1); t1 = Add(t0, 0.5); t2 = Relu(t1)")}}),
+      {2, 2}, {3.5, 4.5, 0, 0});
+  const Tensor flags =
+      run("stretto.Elementwise", {x},
+          {{"program", std::string("t0=Less(x0,0)")}, {"dtype", std::string("bool")}});
   EXPECT_EQ(flags.dtype(), DType::kBool);
   expect_values(flags, {2, 1}, {0, 1});
   EXPECT_NE(error_of("stretto.Elementwise", {x}, {{"program", std::string("t0 = Neg(x1)")}})
-                .find("uses x1"), std::string::npos);
+                .find("uses x1"),
+            std::string::npos);
 }
 
 TEST(FusedElementwise, TextRoundTripsAndErrorsQuote) {

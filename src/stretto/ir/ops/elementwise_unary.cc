@@ -23,9 +23,8 @@ void infer(Inference& c) {
 
 template <TypeSet kTypes, auto kFormula>
 void evaluate(Evaluation& c) {
-  with_type<kTypes>(c.inputs[0].dtype(), [&]<typename T>() {
-    map_unary<T, Result<T, kFormula>>(c, kFormula);
-  });
+  with_type<kTypes>(c.inputs[0].dtype(),
+                    [&]<typename T>() { map_unary<T, Result<T, kFormula>>(c, kFormula); });
 }
 
 template <TypeSet kTypes, auto kFormula>

@@ -29,17 +29,18 @@ void evaluate(Evaluation& c) {
     std::vector<const T*> x;
     for (const Tensor& input : c.inputs) x.push_back(data_of<T>(input));
     parallel(c.team, loop.count(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
-      loop.rows(begin, end, [&](int64_t at, int64_t length, const int64_t* offsets,
-                                const int64_t* steps) {
-        for (int64_t i = 0; i < length; ++i) {
-          auto joined = static_cast<Computed<T>>(x[0][offsets[0] + i * steps[0]]);
-          for (size_t j = 1; j < x.size(); ++j) {
-            joined = kJoin(joined, static_cast<Computed<T>>(x[j][offsets[j] + i * steps[j]]));
-          }
-          if constexpr (kMean) joined /= static_cast<double>(x.size());
-          y[at + i] = static_cast<T>(joined);
-        }
-      });
+      loop.rows(begin, end,
+                [&](int64_t at, int64_t length, const int64_t* offsets, const int64_t* steps) {
+                  for (int64_t i = 0; i < length; ++i) {
+                    auto joined = static_cast<Computed<T>>(x[0][offsets[0] + i * steps[0]]);
+                    for (size_t j = 1; j < x.size(); ++j) {
+                      joined =
+                          kJoin(joined, static_cast<Computed<T>>(x[j][offsets[j] + i * steps[j]]));
+                    }
+                    if constexpr (kMean) joined /= static_cast<double>(x.size());
+                    y[at + i] = static_cast<T>(joined);
+                  }
+                });
     });
   });
 }

@@ -25,8 +25,8 @@ constexpr auto with_epilogue(const AttributeSpec (&own)[kCount]) {
   return all;
 }
 
-// Checks the epilogue's attributes, the bias [channels] at input 2 and the residual (of the output's
-// shape) at input 3, where present.
+// Checks the epilogue's attributes, the bias [channels] at input 2 and the residual (of the
+// output's shape) at input 3, where present.
 void check_bias(const Inference& c, int64_t channels);
 void check_epilogue(const Inference& c, const Shape& output, int64_t channels);
 

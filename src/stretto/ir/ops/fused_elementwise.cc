@@ -93,8 +93,8 @@ void infer(Inference& c) {
       }
     }
   }
-  const DType dtype = c.attributes().has("dtype") ? parse_dtype(c.attributes().text("dtype", ""))
-                                                  : c.dtype(0);
+  const DType dtype =
+      c.attributes().has("dtype") ? parse_dtype(c.attributes().text("dtype", "")) : c.dtype(0);
   infer_broadcast(c, dtype);
 }
 
@@ -113,25 +113,27 @@ void evaluate(Evaluation& c) {
   double* y = data_of<double>(result);
   parallel(c.team, loop.count(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
     std::vector<double> results(steps.size());
-    loop.rows(begin, end, [&](int64_t at, int64_t length, const int64_t* offsets,
-                              const int64_t* strides) {
-      for (int64_t i = 0; i < length; ++i) {
-        for (size_t s = 0; s < steps.size(); ++s) {
-          std::array<double, 3> arguments{};
-          for (size_t k = 0; k < steps[s].args.size(); ++k) {
-            const ElementwiseArg& arg = steps[s].args[k];
-            const int j = arg.index;
-            arguments[k] = arg.kind == ElementwiseArg::Kind::kLiteral  ? arg.literal
-                           : arg.kind == ElementwiseArg::Kind::kResult ? results[j]
-                                 : data_of<double>(inputs[j])[offsets[j] + i * strides[j]];
-          }
-          results[s] = functions[s]->apply(arguments.data());
-        }
-        y[at + i] = results.back();
-      }
-    });
+    loop.rows(begin, end,
+              [&](int64_t at, int64_t length, const int64_t* offsets, const int64_t* strides) {
+                for (int64_t i = 0; i < length; ++i) {
+                  for (size_t s = 0; s < steps.size(); ++s) {
+                    std::array<double, 3> arguments{};
+                    for (size_t k = 0; k < steps[s].args.size(); ++k) {
+                      const ElementwiseArg& arg = steps[s].args[k];
+                      const int j = arg.index;
+                      arguments[k] = arg.kind == ElementwiseArg::Kind::kLiteral ? arg.literal
+                                     : arg.kind == ElementwiseArg::Kind::kResult
+                                         ? results[j]
+                                         : data_of<double>(inputs[j])[offsets[j] + i * strides[j]];
+                    }
+                    results[s] = functions[s]->apply(arguments.data());
+                  }
+                  y[at + i] = results.back();
+                }
+              });
   });
-  c.outputs[0] = c.output_dtypes[0] == DType::kFloat64 ? result : result.converted(c.output_dtypes[0]);
+  c.outputs[0] =
+      c.output_dtypes[0] == DType::kFloat64 ? result : result.converted(c.output_dtypes[0]);
 }
 
 }  // namespace

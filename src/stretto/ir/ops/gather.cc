@@ -92,7 +92,8 @@ void evaluate_nd(Evaluation& c) {
   std::byte* to = data_of<std::byte>(make_output_like(c, 0, data));
   const size_t element = dtype_bytes(data.dtype());
   for (size_t i = 0; i < from.size() && run > 0; ++i) {
-    std::memcpy(to + i * run, data_of<std::byte>(data) + static_cast<size_t>(from[i]) * element, run);
+    std::memcpy(to + i * run, data_of<std::byte>(data) + static_cast<size_t>(from[i]) * element,
+                run);
   }
 }
 

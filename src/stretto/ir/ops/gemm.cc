@@ -64,12 +64,12 @@ void evaluate_as(Evaluation& c) {
     const T* addend = data_of<T>(c.inputs[2]);
     const Shape shapes[] = {c.inputs[2].shape()};
     const StridedLoop loop = StridedLoop::broadcast(c.output_shapes[0], shapes);
-    loop.rows(0, loop.count(), [&](int64_t at, int64_t length, const int64_t* offsets,
-                                   const int64_t* steps) {
-      for (int64_t i = 0; i < length; ++i) {
-        sums[at + i] += beta * static_cast<double>(addend[offsets[0] + i * steps[0]]);
-      }
-    });
+    loop.rows(0, loop.count(),
+              [&](int64_t at, int64_t length, const int64_t* offsets, const int64_t* steps) {
+                for (int64_t i = 0; i < length; ++i) {
+                  sums[at + i] += beta * static_cast<double>(addend[offsets[0] + i * steps[0]]);
+                }
+              });
   }
   for (size_t i = 0; i < sums.size(); ++i) y[i] = static_cast<T>(sums[i]);
 }

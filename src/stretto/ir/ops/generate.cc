@@ -45,9 +45,8 @@ void evaluate_fill(Evaluation& c) {
     return;
   }
   Tensor& out = make_output_like(c, 0, *value);
-  with_width(out.dtype(), [&]<typename T>() {
-    std::fill_n(data_of<T>(out), out.count(), *data_of<T>(*value));
-  });
+  with_width(out.dtype(),
+             [&]<typename T>() { std::fill_n(data_of<T>(out), out.count(), *data_of<T>(*value)); });
 }
 
 constexpr Port kOneHotInputs[] = {{"indices", kRealOrInteger},
@@ -131,7 +130,9 @@ constexpr AttributeSpec kShapeAttributes[] = {{"end", AttributeKind::kInt},
 // Both bounds count from the end when negative and are clamped to the rank.
 std::span<const int64_t> shape_slice(const Attributes& attributes, const Shape& shape) {
   const auto rank = static_cast<int64_t>(shape.size());
-  const auto place = [&](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank); };
+  const auto place = [&](int64_t at) {
+    return std::clamp<int64_t>(at < 0 ? at + rank : at, 0, rank);
+  };
   const int64_t start = place(attributes.integer("start", 0));
   const int64_t end = place(attributes.integer("end", rank));
   return std::span(shape).subspan(start, std::max<int64_t>(end - start, 0));

@@ -36,9 +36,10 @@ TEST(Generate, OneHot) {
   const Tensor values = floats({2}, {-1, 1});
   expect_values(run("OneHot", {ints({1, -1, 5}), ints({}, {3}), values}), {3, 3},
                 {-1, 1, -1, -1, -1, 1, -1, -1, -1});
-  expect_values(run("OneHot", {ints({1, 0}), ints({1}, {2}), values}, {{"axis", int64_t{0}}}), {2, 2},
-                {-1, 1, 1, -1});
-  EXPECT_NE(error_of("OneHot", {ints({1}), ints({}, {0}), values}).find("depth"), std::string::npos);
+  expect_values(run("OneHot", {ints({1, 0}), ints({1}, {2}), values}, {{"axis", int64_t{0}}}),
+                {2, 2}, {-1, 1, 1, -1});
+  EXPECT_NE(error_of("OneHot", {ints({1}), ints({}, {0}), values}).find("depth"),
+            std::string::npos);
 }
 
 TEST(Cast, TruncatesAndNames) {

@@ -37,14 +37,13 @@ void evaluate(Evaluation& c) {
   Tensor sums(DType::kFloat64, c.output_shapes[0]);
   with_type<kRealTypes>(c.inputs[0].dtype(), [&]<typename T>() {
     const T* weight = data_of<T>(c.inputs[1]);
-    const Product product{
-        .m = n == 0 ? 0 : sums.count() / n,
-        .n = n,
-        .k = k,
-        .a = matrix_rows(data_of<T>(c.inputs[0]), k, 1),
-        .b = transposed ? matrix_rows(weight, 1, k) : matrix_rows(weight, n, 1),
-        .c = data_of<double>(sums),
-        .row_stride = n};
+    const Product product{.m = n == 0 ? 0 : sums.count() / n,
+                          .n = n,
+                          .k = k,
+                          .a = matrix_rows(data_of<T>(c.inputs[0]), k, 1),
+                          .b = transposed ? matrix_rows(weight, 1, k) : matrix_rows(weight, n, 1),
+                          .c = data_of<double>(sums),
+                          .row_stride = n};
     accumulate_products({&product, 1}, c.team);
   });
   finish(c, sums, sums.rank() - 1);

@@ -6,8 +6,8 @@
 namespace stretto::ir::ops {
 namespace {
 
-constexpr TypeSet kTypes = kRealTypes | kIndexTypes | type_bit(DType::kUInt32) |
-                           type_bit(DType::kUInt64);
+constexpr TypeSet kTypes =
+    kRealTypes | kIndexTypes | type_bit(DType::kUInt32) | type_bit(DType::kUInt64);
 template <TypeSet kSet>
 constexpr Port kInputs[] = {{"A", kSet, Arity::kRequired, 'T'}, {"B", kSet, Arity::kRequired, 'T'}};
 template <TypeSet kSet>
@@ -59,12 +59,12 @@ void infer(Inference& c) {
 template <typename F>
 void each_matrix(const Plan& plan, F&& f) {
   const StridedLoop loop(plan.batch, {plan.a_batch, plan.b_batch});
-  loop.rows(0, loop.count(), [&](int64_t at, int64_t length, const int64_t* offsets,
-                                 const int64_t* steps) {
-    for (int64_t i = 0; i < length; ++i) {
-      f(at + i, offsets[0] + i * steps[0], offsets[1] + i * steps[1]);
-    }
-  });
+  loop.rows(0, loop.count(),
+            [&](int64_t at, int64_t length, const int64_t* offsets, const int64_t* steps) {
+              for (int64_t i = 0; i < length; ++i) {
+                f(at + i, offsets[0] + i * steps[0], offsets[1] + i * steps[1]);
+              }
+            });
 }
 
 template <typename T>

@@ -23,7 +23,8 @@ TEST(MatMul, LargeAndThreaded) {
   // Sums of i * k against the closed form; sizes cross every block boundary.
   const int64_t m = 19, n = 501, k = 523;
   Tensor a(DType::kFloat64, {m, k}), b(DType::kFloat64, {k, n});
-  for (int64_t i = 0; i < a.count(); ++i) a.mutable_values<double>()[i] = static_cast<double>(i / k + 1);
+  for (int64_t i = 0; i < a.count(); ++i)
+    a.mutable_values<double>()[i] = static_cast<double>(i / k + 1);
   for (int64_t i = 0; i < b.count(); ++i) {
     b.mutable_values<double>()[i] = static_cast<double>((i / n) * (i % n + 1));
   }
@@ -39,7 +40,8 @@ TEST(MatMul, LargeAndThreaded) {
 
 TEST(FusedMatMul, ScalesAndTransposes) {
   expect_values(run("stretto.MatMul", {ramp({1, 2}), ramp({3, 2})},
-                    {{"trans_b", int64_t{1}}, {"scale", 0.5}}), {1, 3}, {0.5, 1.5, 2.5});
+                    {{"trans_b", int64_t{1}}, {"scale", 0.5}}),
+                {1, 3}, {0.5, 1.5, 2.5});
 }
 
 TEST(Linear, EitherWeightOrderAndEpilogue) {
@@ -47,9 +49,11 @@ TEST(Linear, EitherWeightOrderAndEpilogue) {
   const Tensor kn = floats({2, 3}, {1, 2, 3, 4, 5, 6}), nk = floats({3, 2}, {1, 4, 2, 5, 3, 6});
   const std::vector<double> expected{1, 5, 7, 11, 19, 25};
   expect_values(run("stretto.Linear", {x, kn, bias}), {2, 1, 3}, expected);
-  expect_values(run("stretto.Linear", {x, nk, bias}, {{"trans_weight", int64_t{1}}}), {2, 1, 3}, expected);
+  expect_values(run("stretto.Linear", {x, nk, bias}, {{"trans_weight", int64_t{1}}}), {2, 1, 3},
+                expected);
   expect_values(run("stretto.Linear", {x, kn, {}, ramp({2, 1, 3}, -10)},
-                    {{"activation", std::string("relu")}}), {2, 1, 3}, {4, 0, 0, 0, 0, 0});
+                    {{"activation", std::string("relu")}}),
+                {2, 1, 3}, {4, 0, 0, 0, 0, 0});
   EXPECT_NE(error_of("stretto.Linear", {x, ramp({3, 2})}).find("rows of 3"), std::string::npos);
 }
 
@@ -58,13 +62,17 @@ TEST(Attention, PackedHeadsAgreeWithTheFormula) {
   const Tensor packed = floats({1, 2, 6}, {1, 2, 0.5f, -1, 10, 20, -1, 0, 1, 2, 30, 40});
   const Tensor mask = floats({1, 1, 2, 2}, {0, -INFINITY, 0, 0});
   const Tensor y = run("stretto.Attention", {packed, packed, packed, mask},
-                       {{"heads", int64_t{2}}, {"head_dim", int64_t{1}}, {"scale", 2.0},
-                        {"k_offset", int64_t{2}}, {"v_offset", int64_t{4}}});
+                       {{"heads", int64_t{2}},
+                        {"head_dim", int64_t{1}},
+                        {"scale", 2.0},
+                        {"k_offset", int64_t{2}},
+                        {"v_offset", int64_t{4}}});
   const double p = std::exp(-1.0), q = std::exp(-2.0);  // head 0, second row: scores -1 and -2
   expect_values(y, {1, 2, 2}, {10, 20, (10 * p + 30 * q) / (p + q), 30}, 1e-6);
   EXPECT_NE(error_of("stretto.Attention", {packed, packed, packed},
                      {{"heads", int64_t{2}}, {"head_dim", int64_t{2}}, {"v_offset", int64_t{4}}})
-                .find("v: 2 heads of 2 from column 4"), std::string::npos);
+                .find("v: 2 heads of 2 from column 4"),
+            std::string::npos);
 }
 
 TEST(Einsum, ProductsTracesAndEllipsis) {

@@ -27,8 +27,8 @@ struct Tile {
 
 // The loops must unroll at every optimisation level, or the sums live in memory (4x slower).
 template <int kRows, int kVectors, int kLanes>
-[[gnu::always_inline]] inline void multiply(int64_t depth, const double* const* a,
-                                            const double* b, double* c) {
+[[gnu::always_inline]] inline void multiply(int64_t depth, const double* const* a, const double* b,
+                                            double* c) {
   using Vector [[gnu::vector_size(kLanes * sizeof(double)), gnu::aligned(8)]] = double;
   Vector sums[kRows][kVectors] = {};
   const double* rows[kRows];
@@ -72,9 +72,12 @@ void multiply_portable(int64_t depth, const double* const* a, const double* b, d
 Tile best_tile() {
 #if defined(__x86_64__)
   switch (usable_isa()) {
-    case Isa::kAvx512: return {8, 24, multiply_avx512};
-    case Isa::kAvx2: return {4, 12, multiply_avx2};
-    case Isa::kPortable: break;
+    case Isa::kAvx512:
+      return {8, 24, multiply_avx512};
+    case Isa::kAvx2:
+      return {4, 12, multiply_avx2};
+    case Isa::kPortable:
+      break;
   }
 #endif
   return {4, 6, multiply_portable};

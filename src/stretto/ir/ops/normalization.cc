@@ -1,5 +1,6 @@
 // Normalisation by the moments of the data itself: InstanceNormalization, GroupNormalization,
-// LayerNormalization, RMSNormalization, stretto.AddLayerNorm. Moments are taken in double precision.
+// LayerNormalization, RMSNormalization, stretto.AddLayerNorm. Moments are taken in double
+// precision.
 #include <cmath>
 
 #include "stretto/ir/ops/dispatch.h"
@@ -38,8 +39,8 @@ void check_channels(const Inference& c, int i, int64_t channels, std::string_vie
   }
 }
 
-// Groups of whole channels of [n, c, ...] that share their moments: the rule of InstanceNormalization
-// (as many groups as channels) and of GroupNormalization.
+// Groups of whole channels of [n, c, ...] that share their moments: the rule of
+// InstanceNormalization (as many groups as channels) and of GroupNormalization.
 void normalize_groups(Evaluation& c, int64_t groups) {
   const double epsilon = c.attributes.number("epsilon", 1e-5);
   const Shape& shape = c.inputs[0].shape();
@@ -56,10 +57,10 @@ void normalize_groups(Evaluation& c, int64_t groups) {
         const Moments m = moments_of(x + first, per_group * size, epsilon, true);
         for (int64_t i = 0; i < per_group * size; ++i) {
           const int64_t channel = group % groups * per_group + i / size;
-          y[first + i] = static_cast<T>((static_cast<double>(x[first + i]) - m.mean) *
-                                            m.inverse_deviation *
-                                            static_cast<double>(scale[channel]) +
-                                        static_cast<double>(bias[channel]));
+          y[first + i] =
+              static_cast<T>((static_cast<double>(x[first + i]) - m.mean) * m.inverse_deviation *
+                                 static_cast<double>(scale[channel]) +
+                             static_cast<double>(bias[channel]));
         }
       }
     });
@@ -87,14 +88,13 @@ void infer_group(Inference& c) {
   infer_channels(c);
   const int64_t groups = c.attributes().integer("num_groups", 0);
   if (groups < 1 || c.shape(0)[1] % groups != 0) {
-    throw_invalid("num_groups: {} channels cannot be divided into {} groups", c.shape(0)[1], groups);
+    throw_invalid("num_groups: {} channels cannot be divided into {} groups", c.shape(0)[1],
+                  groups);
   }
 }
 
 void evaluate_instance(Evaluation& c) { normalize_groups(c, c.inputs[0].dim(1)); }
-void evaluate_group(Evaluation& c) {
-  normalize_groups(c, c.attributes.integer("num_groups", 1));
-}
+void evaluate_group(Evaluation& c) { normalize_groups(c, c.attributes.integer("num_groups", 1)); }
 
 constexpr Port kLayerInputs[] = {{"X", kRealTypes, Arity::kRequired, 'T'},
                                  {"Scale", kRealTypes, Arity::kRequired, 'T'},
@@ -136,12 +136,13 @@ std::vector<double> parameter(const Evaluation& c, int i, const Shape& shape, do
   std::vector<double> values(static_cast<size_t>(element_count(shape)), fallback);
   if (!c.has_input(i)) return values;
   const StridedLoop loop(shape, {broadcast_strides(c.inputs[i].shape(), shape)});
-  loop.rows(0, loop.count(), [&](int64_t at, int64_t length, const int64_t* offsets,
-                                 const int64_t* steps) {
-    for (int64_t j = 0; j < length; ++j) {
-      values[at + j] = static_cast<double>(data_of<T>(c.inputs[i])[offsets[0] + j * steps[0]]);
-    }
-  });
+  loop.rows(0, loop.count(),
+            [&](int64_t at, int64_t length, const int64_t* offsets, const int64_t* steps) {
+              for (int64_t j = 0; j < length; ++j) {
+                values[at + j] =
+                    static_cast<double>(data_of<T>(c.inputs[i])[offsets[0] + j * steps[0]]);
+              }
+            });
   return values;
 }
 

@@ -81,8 +81,7 @@ void evaluate(Evaluation& c) {
   const std::string mode = c.attributes.text("mode", "constant");
   std::vector<int64_t> axes;
   if (c.has_input(3)) axes = c.inputs[3].as_int64s();
-  const Pads pads =
-      pads_of(c.inputs[1].as_int64s(), c.has_input(3) ? &axes : nullptr, data.rank());
+  const Pads pads = pads_of(c.inputs[1].as_int64s(), c.has_input(3) ? &axes : nullptr, data.rank());
   const Shape& to = c.output_shapes[0];
   const std::vector<int64_t> strides = row_major_strides(data.shape());
   // By axis and output coordinate: the offset into the data, -1 for the constant.

@@ -16,15 +16,17 @@ constexpr Port kMaxOutputs[] = {{"Y", kMaxTypes, Arity::kRequired, 'T'},
 constexpr Port kAverageInputs[] = {{"X", kRealTypes, Arity::kRequired, 'T'}};
 constexpr Port kAverageOutputs[] = {{"Y", kRealTypes, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kMaxAttributes[] = {
-    {"auto_pad", AttributeKind::kString},  {"ceil_mode", AttributeKind::kInt},
-    {"dilations", AttributeKind::kInts},   {"kernel_shape", AttributeKind::kInts, true},
-    {"pads", AttributeKind::kInts},        {"storage_order", AttributeKind::kInt},
+    {"auto_pad", AttributeKind::kString}, {"ceil_mode", AttributeKind::kInt},
+    {"dilations", AttributeKind::kInts},  {"kernel_shape", AttributeKind::kInts, true},
+    {"pads", AttributeKind::kInts},       {"storage_order", AttributeKind::kInt},
     {"strides", AttributeKind::kInts}};
-constexpr AttributeSpec kAverageAttributes[] = {
-    {"auto_pad", AttributeKind::kString},  {"ceil_mode", AttributeKind::kInt},
-    {"count_include_pad", AttributeKind::kInt}, {"dilations", AttributeKind::kInts},
-    {"kernel_shape", AttributeKind::kInts, true}, {"pads", AttributeKind::kInts},
-    {"strides", AttributeKind::kInts}};
+constexpr AttributeSpec kAverageAttributes[] = {{"auto_pad", AttributeKind::kString},
+                                                {"ceil_mode", AttributeKind::kInt},
+                                                {"count_include_pad", AttributeKind::kInt},
+                                                {"dilations", AttributeKind::kInts},
+                                                {"kernel_shape", AttributeKind::kInts, true},
+                                                {"pads", AttributeKind::kInts},
+                                                {"strides", AttributeKind::kInts}};
 
 Window window_of(const Attributes& attributes, const Shape& x) {
   return make_window(attributes, spatial_part(x, "input"), attributes.integers("kernel_shape", {}),
@@ -124,7 +126,8 @@ void evaluate_average(Evaluation& c) {
         sum += static_cast<double>(image[(iz * w.input[1] + iy) * w.input[2] + ix]);
         ++count;
       });
-      if (include_pad) count = padded_taps(w, 0, oz) * padded_taps(w, 1, oy) * padded_taps(w, 2, ox);
+      if (include_pad)
+        count = padded_taps(w, 0, oz) * padded_taps(w, 1, oy) * padded_taps(w, 2, ox);
       y[plane * w.output_size() + at] = static_cast<T>(count == 0 ? 0 : sum / count);
     });
   });

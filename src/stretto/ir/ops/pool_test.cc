@@ -23,9 +23,12 @@ TEST(MaxPool, NotANumberWins) {
 }
 
 TEST(MaxPool, CeilModeDropsWindowsThatBeginInThePadding) {
-  // Length 3, kernel 1, stride 2, one pad at the end: ceil would give 3 outputs, the last in the pad.
-  const AttributeList attributes = {{"kernel_shape", Ints{1}}, {"strides", Ints{2}},
-                                    {"pads", Ints{0, 1}},      {"ceil_mode", int64_t{1}}};
+  // Length 3, kernel 1, stride 2, one pad at the end: ceil would give 3 outputs, the last in the
+  // pad.
+  const AttributeList attributes = {{"kernel_shape", Ints{1}},
+                                    {"strides", Ints{2}},
+                                    {"pads", Ints{0, 1}},
+                                    {"ceil_mode", int64_t{1}}};
   expect_values(run("MaxPool", {ramp({1, 1, 4})}, attributes), {1, 1, 2}, {0, 2});
   expect_values(run("MaxPool", {ramp({1, 1, 5})},
                     {{"kernel_shape", Ints{2}}, {"strides", Ints{2}}, {"ceil_mode", int64_t{1}}}),
@@ -42,7 +45,9 @@ TEST(AveragePool, CountsPaddingOnRequestOnly) {
                 {1, 1, 4}, {1.5, 4.5, 7.5, 4.5});
   // What ceil_mode adds beyond the declared padding does not count.
   expect_values(run("AveragePool", {x},
-                    {{"kernel_shape", kernel}, {"strides", Ints{2}}, {"ceil_mode", int64_t{1}},
+                    {{"kernel_shape", kernel},
+                     {"strides", Ints{2}},
+                     {"ceil_mode", int64_t{1}},
                      {"count_include_pad", int64_t{1}}}),
                 {1, 1, 2}, {4.5, 9});
 }
@@ -53,7 +58,8 @@ TEST(Pool, NamesWhatIsWrong) {
   EXPECT_NE(error_of("MaxPool", {ramp({1, 1, 4})}, {{"kernel_shape", Ints{2, 2}}}).find("kernel"),
             std::string::npos);
   EXPECT_NE(error_of("AveragePool", {ramp({1, 1, 4})},
-                     {{"kernel_shape", Ints{2}}, {"auto_pad", std::string("SAME")}}).find("auto_pad"),
+                     {{"kernel_shape", Ints{2}}, {"auto_pad", std::string("SAME")}})
+                .find("auto_pad"),
             std::string::npos);
 }
 

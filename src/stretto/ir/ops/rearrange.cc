@@ -1,5 +1,5 @@
-// Operators that copy elements through other strides: DepthToSpace, Expand, Slice, SpaceToDepth, Tile,
-// Transpose.
+// Operators that copy elements through other strides: DepthToSpace, Expand, Slice, SpaceToDepth,
+// Tile, Transpose.
 #include <algorithm>
 #include <numeric>
 
@@ -152,8 +152,8 @@ void infer_slice(Inference& c) {
   };
   c.set_output(0, c.dtype(0),
                plan_slice(c.shape(0), c.constant_integers(1, "starts"),
-                          c.constant_integers(2, "ends"), optional(3, "axes"),
-                          optional(4, "steps")).shape);
+                          c.constant_integers(2, "ends"), optional(3, "axes"), optional(4, "steps"))
+                   .shape);
 }
 
 void evaluate_slice(Evaluation& c) {
@@ -161,8 +161,8 @@ void evaluate_slice(Evaluation& c) {
     return c.has_input(i) ? c.inputs[i].as_int64s() : std::vector<int64_t>();
   };
   const Shape& data = c.inputs[0].shape();
-  const SlicePlan plan = plan_slice(data, c.inputs[1].as_int64s(), c.inputs[2].as_int64s(),
-                                    optional(3), optional(4));
+  const SlicePlan plan =
+      plan_slice(data, c.inputs[1].as_int64s(), c.inputs[2].as_int64s(), optional(3), optional(4));
   Strides strides = row_major_strides(data);
   int64_t offset = 0;
   for (size_t i = 0; i < strides.size(); ++i) {

@@ -28,8 +28,9 @@ TEST(Slice, StepsBackwardsAndClamps) {
   expect_values(slice({8}, {2}, {0}, {least}), {1}, {8});
   expect_values(slice({2}, {3}, {0}, {most}), {1}, {2});
   expect_values(run("Slice", {ramp({2, 3}), ints({0, 1}), ints({1, 3})}), {1, 2}, {1, 2});
-  EXPECT_NE(error_of("Slice", {ramp({3}), ints({0}), ints({1}), ints({0}), ints({0})}).find("steps"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of("Slice", {ramp({3}), ints({0}), ints({1}), ints({0}), ints({0})}).find("steps"),
+      std::string::npos);
   EXPECT_NE(error_of("Slice", {ramp({3}), ints({0}), ints({1}), ints({1})}).find("axis 1"),
             std::string::npos);
 }
@@ -58,7 +59,8 @@ TEST(Space, DepthAndBackAgain) {
     EXPECT_EQ(run("SpaceToDepth", {there}, attributes).as_doubles(), x.as_doubles()) << mode;
   }
   EXPECT_NE(error_of("DepthToSpace", {ramp({1, 6, 1, 1})}, {{"blocksize", int64_t{2}}})
-                .find("6 channels"), std::string::npos);
+                .find("6 channels"),
+            std::string::npos);
 }
 
 TEST(Concat, AlongAnyAxis) {
@@ -67,7 +69,8 @@ TEST(Concat, AlongAnyAxis) {
   EXPECT_EQ(run("Concat", {ramp({0, 2}), ramp({1, 2})}, {{"axis", int64_t{0}}}).shape(),
             (Shape{1, 2}));
   EXPECT_NE(error_of("Concat", {ramp({2, 1}), ramp({3, 1})}, {{"axis", int64_t{1}}})
-                .find("input 1 has shape 3x1"), std::string::npos);
+                .find("input 1 has shape 3x1"),
+            std::string::npos);
 }
 
 TEST(Split, EqualUnequalAndGiven) {
@@ -77,7 +80,8 @@ TEST(Split, EqualUnequalAndGiven) {
   const auto given = run_all("Split", {ramp({2, 3}), ints({1, 2})}, {{"axis", int64_t{1}}}, 2);
   expect_values(given[0], {2, 1}, {0, 3});
   expect_values(given[1], {2, 2}, {1, 2, 4, 5});
-  EXPECT_NE(error_of("Split", {ramp({4}), ints({1, 2})}, {}, 2).find("sum to 4"), std::string::npos);
+  EXPECT_NE(error_of("Split", {ramp({4}), ints({1, 2})}, {}, 2).find("sum to 4"),
+            std::string::npos);
 }
 
 TEST(Pad, EveryMode) {

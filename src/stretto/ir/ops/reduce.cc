@@ -58,26 +58,28 @@ void evaluate(Evaluation& c) {
   }
   std::vector<int64_t> inner;  // offsets of the elements that one result joins
   const StridedLoop joined(gone, {gone_strides});
-  joined.rows(0, joined.count(), [&](int64_t, int64_t length, const int64_t* offsets,
-                                     const int64_t* steps) {
-    for (int64_t i = 0; i < length; ++i) inner.push_back(offsets[0] + i * steps[0]);
-  });
+  joined.rows(0, joined.count(),
+              [&](int64_t, int64_t length, const int64_t* offsets, const int64_t* steps) {
+                for (int64_t i = 0; i < length; ++i) inner.push_back(offsets[0] + i * steps[0]);
+              });
   const StridedLoop results(kept, {kept_strides});
   with_type<kTypes>(data.dtype(), [&]<typename T>() {
     const T* x = data_of<T>(data);
     T* y = data_of<T>(c.make_output(0));
     const auto size = static_cast<int64_t>(inner.size());
-    parallel(c.team, results.count(), 1 + kElementwiseGrain / (size + 1), [&](int64_t begin,
-                                                                              int64_t end) {
-      results.rows(begin, end, [&](int64_t at, int64_t length, const int64_t* offsets,
-                                   const int64_t* steps) {
-        for (int64_t i = 0; i < length; ++i) {
-          const T* first = x + offsets[0] + i * steps[0];
-          y[at + i] = static_cast<T>(
-              kReduce(size, [&](int64_t j) { return static_cast<Computed<T>>(first[inner[j]]); }));
-        }
-      });
-    });
+    parallel(c.team, results.count(), 1 + kElementwiseGrain / (size + 1),
+             [&](int64_t begin, int64_t end) {
+               results.rows(
+                   begin, end,
+                   [&](int64_t at, int64_t length, const int64_t* offsets, const int64_t* steps) {
+                     for (int64_t i = 0; i < length; ++i) {
+                       const T* first = x + offsets[0] + i * steps[0];
+                       y[at + i] = static_cast<T>(kReduce(size, [&](int64_t j) {
+                         return static_cast<Computed<T>>(first[inner[j]]);
+                       }));
+                     }
+                   });
+             });
   });
 }
 
@@ -105,8 +107,9 @@ constexpr auto kMean = [](int64_t n, auto at) {
 };
 constexpr auto kL1 = [](int64_t n, auto at) {
   using T = Element<decltype(at)>;
-  return sum_of(n, [&](int64_t i) { return at(i) < 0 ? static_cast<T>(0 - wrapping(at(i))) : at(i); },
-                [](auto x) { return x; });
+  return sum_of(
+      n, [&](int64_t i) { return at(i) < 0 ? static_cast<T>(0 - wrapping(at(i))) : at(i); },
+      [](auto x) { return x; });
 };
 constexpr auto kL2 = [](int64_t n, auto at) {
   return std::sqrt(static_cast<double>(kSumSquare(n, at)));
@@ -161,21 +164,16 @@ constexpr Operator row(std::string_view name) {
           .evaluate = evaluate<kTypes, kReduce>};
 }
 
-constexpr TypeSet kSummable = kRealTypes | kIndexTypes | type_bit(DType::kUInt32) |
-                              type_bit(DType::kUInt64);
+constexpr TypeSet kSummable =
+    kRealTypes | kIndexTypes | type_bit(DType::kUInt32) | type_bit(DType::kUInt64);
 constexpr TypeSet kOrdered = kRealOrInteger | kBoolType;
 
 constexpr Operator kRows[] = {
-    row<kSummable, kL1>("ReduceL1"),
-    row<kSummable, kL2>("ReduceL2"),
-    row<kRealTypes, kLogSum>("ReduceLogSum"),
-    row<kRealTypes, kLogSumExp>("ReduceLogSumExp"),
-    row<kOrdered, kMaximum>("ReduceMax"),
-    row<kSummable, kMean>("ReduceMean"),
-    row<kOrdered, kMinimum>("ReduceMin"),
-    row<kSummable, kProduct>("ReduceProd"),
-    row<kSummable, kSum>("ReduceSum"),
-    row<kSummable, kSumSquare>("ReduceSumSquare"),
+    row<kSummable, kL1>("ReduceL1"),          row<kSummable, kL2>("ReduceL2"),
+    row<kRealTypes, kLogSum>("ReduceLogSum"), row<kRealTypes, kLogSumExp>("ReduceLogSumExp"),
+    row<kOrdered, kMaximum>("ReduceMax"),     row<kSummable, kMean>("ReduceMean"),
+    row<kOrdered, kMinimum>("ReduceMin"),     row<kSummable, kProduct>("ReduceProd"),
+    row<kSummable, kSum>("ReduceSum"),        row<kSummable, kSumSquare>("ReduceSumSquare"),
 };
 
 }  // namespace

@@ -11,7 +11,8 @@ constexpr double kInf = std::numeric_limits<double>::infinity();
 TEST(Reduce, AxesAndKeptDimensions) {
   const Tensor x = ramp({2, 3, 2});
   expect_values(run("ReduceSum", {x, ints({1})}), {2, 1, 2}, {6, 9, 24, 27});
-  expect_values(run("ReduceSum", {x, ints({0, -1})}, {{"keepdims", int64_t{0}}}), {3}, {14, 22, 30});
+  expect_values(run("ReduceSum", {x, ints({0, -1})}, {{"keepdims", int64_t{0}}}), {3},
+                {14, 22, 30});
   expect_values(run("ReduceMean", {x}), {1, 1, 1}, {5.5});
   expect_values(run("ReduceMean", {x}, {{"noop_with_empty_axes", int64_t{1}}}), {2, 3, 2},
                 x.as_doubles());
@@ -23,7 +24,8 @@ TEST(Reduce, EveryKind) {
   const auto reduced = [&](std::string_view op) { return run(op, {x}).as_doubles()[0]; };
   EXPECT_EQ(reduced("ReduceL1"), 6);
   EXPECT_NEAR(reduced("ReduceL2"), std::sqrt(14.0), 1e-6);
-  EXPECT_NEAR(reduced("ReduceLogSumExp"), std::log(std::exp(-1.0) + std::exp(2.0) + std::exp(-3.0)), 1e-6);
+  EXPECT_NEAR(reduced("ReduceLogSumExp"), std::log(std::exp(-1.0) + std::exp(2.0) + std::exp(-3.0)),
+              1e-6);
   EXPECT_EQ(reduced("ReduceMax"), 2);
   EXPECT_EQ(reduced("ReduceMin"), -3);
   EXPECT_EQ(reduced("ReduceProd"), 6);
@@ -47,8 +49,10 @@ TEST(Reduce, NothingNotANumberAndIntegers) {
 TEST(ArgMax, TiesAndNaN) {
   const Tensor x = floats({2, 3}, {1, 3, 3, NAN, 9, NAN});
   expect_values(run("ArgMax", {x}, {{"axis", int64_t{1}}}), {2, 1}, {1, 0});
-  expect_values(run("ArgMax", {x}, {{"axis", int64_t{1}}, {"select_last_index", int64_t{1}},
-                                    {"keepdims", int64_t{0}}}), {2}, {2, 2});
+  expect_values(
+      run("ArgMax", {x},
+          {{"axis", int64_t{1}}, {"select_last_index", int64_t{1}}, {"keepdims", int64_t{0}}}),
+      {2}, {2, 2});
   expect_values(run("ArgMin", {floats({3}, {2, 1, 1})}), {1}, {1});
   EXPECT_NE(error_of("ArgMax", {ramp({0})}).find("empty"), std::string::npos);
 }
@@ -58,7 +62,8 @@ TEST(TopK, LargestSmallestAndTies) {
   const auto top = run_all("TopK", {x, ints({2})}, {}, 2);
   expect_values(top[0], {2, 2}, {5, 5, 9, 7});
   expect_values(top[1], {2, 2}, {1, 2, 2, 0});
-  const auto least = run_all("TopK", {x, ints({1})}, {{"largest", int64_t{0}}, {"axis", int64_t{0}}}, 2);
+  const auto least =
+      run_all("TopK", {x, ints({1})}, {{"largest", int64_t{0}}, {"axis", int64_t{0}}}, 2);
   expect_values(least[0], {1, 3}, {1, 2, 5});
   expect_values(least[1], {1, 3}, {0, 1, 0});
   EXPECT_NE(error_of("TopK", {x, ints({4})}, {}, 2).find("K"), std::string::npos);

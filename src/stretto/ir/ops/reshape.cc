@@ -63,8 +63,9 @@ void infer_flatten(Inference& c) {
     throw_invalid("axis: expected a value in [-{}, {}], got {}", rank, rank, axis);
   }
   const auto middle = shape.begin() + (axis < 0 ? axis + rank : axis);
-  c.set_output(0, c.dtype(0),
-               {element_count(Shape(shape.begin(), middle)), element_count(Shape(middle, shape.end()))});
+  c.set_output(
+      0, c.dtype(0),
+      {element_count(Shape(shape.begin(), middle)), element_count(Shape(middle, shape.end()))});
 }
 
 constexpr Port kSqueezeInputs[] = {{"data", kAllTypes, Arity::kRequired, 'T'},

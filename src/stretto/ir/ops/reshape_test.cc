@@ -35,7 +35,8 @@ TEST(Flatten, SplitsAtTheAxis) {
   EXPECT_EQ(run("Flatten", {ramp({2, 3, 4})}, {{"axis", int64_t{0}}}).shape(), (Shape{1, 24}));
   EXPECT_EQ(run("Flatten", {ramp({2, 3, 4})}, {{"axis", int64_t{3}}}).shape(), (Shape{24, 1}));
   EXPECT_EQ(run("Flatten", {ramp({2, 3, 4})}, {{"axis", int64_t{-1}}}).shape(), (Shape{6, 4}));
-  EXPECT_NE(error_of("Flatten", {ramp({2})}, {{"axis", int64_t{2}}}).find("axis"), std::string::npos);
+  EXPECT_NE(error_of("Flatten", {ramp({2})}, {{"axis", int64_t{2}}}).find("axis"),
+            std::string::npos);
 }
 
 TEST(Squeeze, NamedAndAllAxes) {
@@ -44,7 +45,8 @@ TEST(Squeeze, NamedAndAllAxes) {
   EXPECT_NE(error_of("Squeeze", {ramp({1, 3}), ints({1})}).find("is not 1"), std::string::npos);
   EXPECT_EQ(shape_of("Unsqueeze", {3, 4}, {0, -1}), (Shape{1, 3, 4, 1}));
   EXPECT_EQ(shape_of("Unsqueeze", {}, {0}), (Shape{1}));
-  EXPECT_NE(error_of("Unsqueeze", {ramp({3}), ints({0, -3})}).find("named twice"), std::string::npos);
+  EXPECT_NE(error_of("Unsqueeze", {ramp({3}), ints({0, -3})}).find("named twice"),
+            std::string::npos);
 }
 
 }  // namespace

@@ -17,16 +17,15 @@ constexpr Port kInputs[] = {{"X", kRealOrInteger, Arity::kRequired, 'T'},
                             {"scales", kRealTypes, Arity::kOptional},
                             {"sizes", type_bit(DType::kInt64), Arity::kOptional}};
 constexpr Port kOutputs[] = {{"Y", kRealOrInteger, Arity::kRequired, 'T'}};
-constexpr AttributeSpec kAttributes[] = {
-    {"antialias", AttributeKind::kInt},
-    {"axes", AttributeKind::kInts},
-    {"coordinate_transformation_mode", AttributeKind::kString},
-    {"cubic_coeff_a", AttributeKind::kFloat},
-    {"exclude_outside", AttributeKind::kInt},
-    {"extrapolation_value", AttributeKind::kFloat},
-    {"keep_aspect_ratio_policy", AttributeKind::kString},
-    {"mode", AttributeKind::kString},
-    {"nearest_mode", AttributeKind::kString}};
+constexpr AttributeSpec kAttributes[] = {{"antialias", AttributeKind::kInt},
+                                         {"axes", AttributeKind::kInts},
+                                         {"coordinate_transformation_mode", AttributeKind::kString},
+                                         {"cubic_coeff_a", AttributeKind::kFloat},
+                                         {"exclude_outside", AttributeKind::kInt},
+                                         {"extrapolation_value", AttributeKind::kFloat},
+                                         {"keep_aspect_ratio_policy", AttributeKind::kString},
+                                         {"mode", AttributeKind::kString},
+                                         {"nearest_mode", AttributeKind::kString}};
 
 enum class Coordinates {
   kHalfPixel,
@@ -51,9 +50,9 @@ Enum choice(const Attributes& attributes, std::string_view attribute,
   throw_invalid("{}: expected one of {}, got {}", attribute, fmt::join(names, ", "), text);
 }
 
-constexpr std::string_view kCoordinateNames[] = {"half_pixel",    "half_pixel_symmetric",
+constexpr std::string_view kCoordinateNames[] = {"half_pixel",         "half_pixel_symmetric",
                                                  "pytorch_half_pixel", "align_corners",
-                                                 "asymmetric",    "tf_crop_and_resize"};
+                                                 "asymmetric",         "tf_crop_and_resize"};
 constexpr std::string_view kInterpolationNames[] = {"nearest", "linear", "cubic"};
 constexpr std::string_view kNearestNames[] = {"round_prefer_floor", "round_prefer_ceil", "floor",
                                               "ceil"};
@@ -71,8 +70,8 @@ std::vector<Axis> plan_axes(const Attributes& attributes, const Shape& shape,
                             const std::vector<double>& scales, const std::vector<int64_t>& sizes) {
   std::vector<int64_t> all;
   for (size_t i = 0; i < shape.size(); ++i) all.push_back(static_cast<int64_t>(i));
-  const std::vector<int64_t> axes = normalized_axes(attributes.integers("axes", all),
-                                                    static_cast<int64_t>(shape.size()));
+  const std::vector<int64_t> axes =
+      normalized_axes(attributes.integers("axes", all), static_cast<int64_t>(shape.size()));
   if (scales.empty() == sizes.empty()) {
     throw_invalid("scales, sizes: expected exactly one of them");
   }
@@ -103,7 +102,8 @@ std::vector<Axis> plan_axes(const Attributes& attributes, const Shape& shape,
   if (aspect != Aspect::kStretch && !sizes.empty() && !plan.empty()) {
     double scale = plan[0].scale;
     for (const Axis& axis : plan) {
-      scale = aspect == Aspect::kNotLarger ? std::min(scale, axis.scale) : std::max(scale, axis.scale);
+      scale =
+          aspect == Aspect::kNotLarger ? std::min(scale, axis.scale) : std::max(scale, axis.scale);
     }
     for (Axis& axis : plan) {
       axis.scale = scale;
@@ -139,25 +139,34 @@ double coordinate(Coordinates mode, const Axis& axis, int64_t o) {
              out = static_cast<double>(axis.out);
   const double half = (x + 0.5) / axis.scale - 0.5;
   switch (mode) {
-    case Coordinates::kHalfPixel: return half;
+    case Coordinates::kHalfPixel:
+      return half;
     case Coordinates::kHalfPixelSymmetric:
       return in / 2 * (1 - out / (axis.scale * in)) + half;
-    case Coordinates::kPytorchHalfPixel: return axis.out > 1 ? half : 0;
-    case Coordinates::kAlignCorners: return axis.out > 1 ? x * (in - 1) / (out - 1) : 0;
-    case Coordinates::kAsymmetric: return x / axis.scale;
+    case Coordinates::kPytorchHalfPixel:
+      return axis.out > 1 ? half : 0;
+    case Coordinates::kAlignCorners:
+      return axis.out > 1 ? x * (in - 1) / (out - 1) : 0;
+    case Coordinates::kAsymmetric:
+      return x / axis.scale;
     case Coordinates::kCropAndResize:
-      return axis.out > 1 ? axis.begin * (in - 1) + x * (axis.end - axis.begin) * (in - 1) / (out - 1)
-                          : 0.5 * (axis.begin + axis.end) * (in - 1);
+      return axis.out > 1
+                 ? axis.begin * (in - 1) + x * (axis.end - axis.begin) * (in - 1) / (out - 1)
+                 : 0.5 * (axis.begin + axis.end) * (in - 1);
   }
   return 0;
 }
 
 int64_t nearest(Nearest mode, double x) {
   switch (mode) {
-    case Nearest::kPreferFloor: return static_cast<int64_t>(std::ceil(x - 0.5));
-    case Nearest::kPreferCeil: return static_cast<int64_t>(std::floor(x + 0.5));
-    case Nearest::kFloor: return static_cast<int64_t>(std::floor(x));
-    case Nearest::kCeil: return static_cast<int64_t>(std::ceil(x));
+    case Nearest::kPreferFloor:
+      return static_cast<int64_t>(std::ceil(x - 0.5));
+    case Nearest::kPreferCeil:
+      return static_cast<int64_t>(std::floor(x + 0.5));
+    case Nearest::kFloor:
+      return static_cast<int64_t>(std::floor(x));
+    case Nearest::kCeil:
+      return static_cast<int64_t>(std::ceil(x));
   }
   return 0;
 }
@@ -253,7 +262,8 @@ void evaluate(Evaluation& c) {
   // Which outputs the extrapolation value replaces, by axis.
   std::vector<std::vector<Taps>> taps(shape.size());
   for (const Axis& axis : plan) {
-    const bool crops = c.attributes.text("coordinate_transformation_mode", "") == "tf_crop_and_resize";
+    const bool crops =
+        c.attributes.text("coordinate_transformation_mode", "") == "tf_crop_and_resize";
     if (axis.in == axis.out && axis.scale == 1 && !crops) continue;
     taps[axis.axis] = taps_of(c.attributes, axis);
     values = resize_axis(values, AxisView(shape, axis.axis), taps[axis.axis], c.team);

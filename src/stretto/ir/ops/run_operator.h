@@ -69,7 +69,8 @@ inline std::vector<Tensor> run_all(std::string_view op, std::vector<Tensor> inpu
     for (size_t j = 0; j < a.size(); ++j) {
       // float32 storage of results computed in double: one rounding, 2^-24 relative.
       if (!(a[j] == b[j] || (a[j] != a[j] && b[j] != b[j]))) {
-        EXPECT_NEAR(a[j], b[j], 1e-6 * (1 + std::abs(b[j]))) << op << " output " << i << " [" << j << "]";
+        EXPECT_NEAR(a[j], b[j], 1e-6 * (1 + std::abs(b[j])))
+            << op << " output " << i << " [" << j << "]";
       }
     }
   }

@@ -58,10 +58,11 @@ void copy_strided(const Tensor& from, int64_t offset, Shape shape, Strides strid
     const T* source = data_of<T>(from) + offset;
     T* target = data_of<T>(to);
     parallel(team, loop.count(), 1 << 15, [&](int64_t begin, int64_t end) {
-      loop.rows(begin, end, [&](int64_t at, int64_t length, const int64_t* offsets,
-                                const int64_t* steps) {
-        for (int64_t i = 0; i < length; ++i) target[at + i] = source[offsets[0] + i * steps[0]];
-      });
+      loop.rows(begin, end,
+                [&](int64_t at, int64_t length, const int64_t* offsets, const int64_t* steps) {
+                  for (int64_t i = 0; i < length; ++i)
+                    target[at + i] = source[offsets[0] + i * steps[0]];
+                });
     });
   });
 }

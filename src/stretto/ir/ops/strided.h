@@ -21,8 +21,8 @@ bool broadcasts_to(std::span<const int64_t> from, std::span<const int64_t> to);
 // (NumPy broadcasting; `from` must broadcast to `to`).
 Strides broadcast_strides(std::span<const int64_t> from, std::span<const int64_t> to);
 
-// Fills `to` (dense, of `shape` up to renaming) with the elements of `from`, beginning at `offset`, that
-// `strides` picks. Types are equal.
+// Fills `to` (dense, of `shape` up to renaming) with the elements of `from`, beginning at `offset`,
+// that `strides` picks. Types are equal.
 void copy_strided(const Tensor& from, int64_t offset, Shape shape, Strides strides, Tensor& to,
                   ThreadTeam* team);
 

@@ -107,9 +107,10 @@ Window make_window(const Attributes& attributes, std::span<const int64_t> input,
     }
     const int64_t room = in + w.pad_begin[axis] + w.pad_end[axis] - reach;
     if (room < 0) {
-      throw_invalid("kernel {} with dilation {} spans {} inputs, but spatial axis {} has {} of them "
-                    "with padding", w.kernel[axis], w.dilation[axis], reach, axis - 3 + w.rank,
-                    reach + room);
+      throw_invalid(
+          "kernel {} with dilation {} spans {} inputs, but spatial axis {} has {} of them "
+          "with padding",
+          w.kernel[axis], w.dilation[axis], reach, axis - 3 + w.rank, reach + room);
     }
     w.output[axis] = (ceil_mode ? ceil_div(room, stride) : room / stride) + 1;
     // A window that begins in the padding at the end would see no input at all.

@@ -14,7 +14,8 @@ TEST(Attention, SizesLayoutsMasksThreads) {
       for (int64_t sk : {1, 16, 37, 130}) {
         for (int64_t dim : {1, 8, 40, 64}) {
           const int variant = static_cast<int>(sq + sk + dim + threads);
-          AttentionProblem p = dense_attention({.threads = threads}, 2, 3, sq, sk, dim, variant % 2);
+          AttentionProblem p =
+              dense_attention({.threads = threads}, 2, 3, sq, sk, dim, variant % 2);
           if (variant % 3 == 1) add_mask(p, {2, 1, 1, sk});
           if (variant % 3 == 2) add_mask(p, {1, 3, sq, 1});
           p.causal = variant % 5 == 0;

@@ -26,8 +26,14 @@ std::string operand_text(const AttentionOperand& a) {
 
 AttentionProblem dense_attention(const Target& target, int64_t batch, int64_t heads, int64_t sq,
                                  int64_t sk, int64_t dim, bool heads_inside) {
-  AttentionProblem p{.target = target, .batch = batch, .heads = heads, .kv_heads = heads, .sq = sq,
-                     .sk = sk, .dim = dim, .dim_v = dim};
+  AttentionProblem p{.target = target,
+                     .batch = batch,
+                     .heads = heads,
+                     .kv_heads = heads,
+                     .sq = sq,
+                     .sk = sk,
+                     .dim = dim,
+                     .dim_v = dim};
   p.q = dense(0, heads, sq, dim, heads_inside);
   p.k = dense(1, heads, sk, dim, heads_inside);
   p.v = dense(2, heads, sk, dim, heads_inside);
@@ -55,10 +61,10 @@ void add_mask(AttentionProblem& p, const int64_t (&shape)[4]) {
 }
 
 std::string problem_key(const AttentionProblem& p) {
-  std::string text = fmt::format("attention b{} h{}/{} {}x{} d{}/{} scale{} q{} k{} v{} out{}", p.batch,
-                                 p.heads, p.kv_heads, p.sq, p.sk, p.dim, p.dim_v, p.scale,
-                                 operand_text(p.q), operand_text(p.k), operand_text(p.v),
-                                 operand_text(p.out));
+  std::string text =
+      fmt::format("attention b{} h{}/{} {}x{} d{}/{} scale{} q{} k{} v{} out{}", p.batch, p.heads,
+                  p.kv_heads, p.sq, p.sk, p.dim, p.dim_v, p.scale, operand_text(p.q),
+                  operand_text(p.k), operand_text(p.v), operand_text(p.out));
   if (p.has_mask) text += " mask" + operand_text(p.mask);
   if (p.causal) text += fmt::format(" causal{:+}", p.causal_offset);
   return text + " " + target_text(p.target);

@@ -7,9 +7,9 @@
 
 namespace stretto::kernels {
 
-// Where element [batch, head, row, i] of an operand lies: inputs[input] + offset + b * strides[0] + h *
-// strides[1] + row * strides[2] + i * strides[3], in elements. Stride 0 broadcasts. So
-// [batch, seq, heads, dim] and packed q, k, v of one tensor need no transposition.
+// Where element [batch, head, row, i] of an operand lies: inputs[input] + offset + b * strides[0] +
+// h * strides[1] + row * strides[2] + i * strides[3], in elements. Stride 0 broadcasts. So [batch,
+// seq, heads, dim] and packed q, k, v of one tensor need no transposition.
 struct AttentionOperand {
   int32_t input = 0;
   int32_t reserved = 0;
@@ -19,11 +19,11 @@ struct AttentionOperand {
 
 // Inputs: `inputs` flat fp32 tensors of input_elements[i]. q is [batch, heads, sq, dim], k
 // [batch, kv_heads, sk, dim], v [batch, kv_heads, sk, dim_v], mask (if has_mask, added)
-// [batch, heads, sq, sk]. heads is a multiple of kv_heads: head h uses k and v of h / (heads / kv_heads).
-// causal: key j is visible to query i when j <= i + causal_offset.
-// Output: out [batch, heads, sq, dim_v] by `out` (its input is ignored), flat of out_elements, all of
-// which are written when the strides describe a dense tensor. A query without visible keys gives NaN;
-// a v that is not finite may or may not reach queries that do not see it.
+// [batch, heads, sq, sk]. heads is a multiple of kv_heads: head h uses k and v of h / (heads /
+// kv_heads). causal: key j is visible to query i when j <= i + causal_offset. Output: out [batch,
+// heads, sq, dim_v] by `out` (its input is ignored), flat of out_elements, all of which are written
+// when the strides describe a dense tensor. A query without visible keys gives NaN; a v that is not
+// finite may or may not reach queries that do not see it.
 struct AttentionProblem {
   Target target{};
   int64_t batch = 1, heads = 1, kv_heads = 1, sq = 1, sk = 1, dim = 1, dim_v = 1;

@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace concat_channels
 
-constinit const Family kConcatChannels = make_family<ConcatChannelsProblem, concat_channels::kRows>("concat_channels");
+constinit const Family kConcatChannels =
+    make_family<ConcatChannelsProblem, concat_channels::kRows>("concat_channels");
 
 }  // namespace stretto::kernels

@@ -1,4 +1,5 @@
-// The rows of concat_channels, declared one per line; candidates.cc lists them in order of preference.
+// The rows of concat_channels, declared one per line; candidates.cc lists them in order of
+// preference.
 #pragma once
 
 #include "stretto/kernels/concat_channels/problem.h"

@@ -1,5 +1,5 @@
-// Ranges of channels of several blocked tensors, one after the other: concatenation along C, or (with
-// one input) a slice of it.
+// Ranges of channels of several blocked tensors, one after the other: concatenation along C, or
+// (with one input) a slice of it.
 #pragma once
 
 #include <span>
@@ -8,8 +8,8 @@
 
 namespace stretto::kernels {
 
-// Input i: [n, channels[i], h, w], blocked fp32, of which channels [first[i], first[i] + count[i]) are
-// taken. Output: [n, sum of count, h, w], blocked.
+// Input i: [n, channels[i], h, w], blocked fp32, of which channels [first[i], first[i] + count[i])
+// are taken. Output: [n, sum of count, h, w], blocked.
 struct ConcatChannelsProblem {
   static constexpr int kMaxInputs = 32;
 

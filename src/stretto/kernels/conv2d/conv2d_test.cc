@@ -59,9 +59,20 @@ void check_all(Conv2dProblem p, const char* what) {
 
 Conv2dProblem square(int64_t c, int64_t size, int64_t k, int32_t kernel, int32_t stride,
                      int32_t pad, int32_t groups = 1) {
-  return {.n = 1, .c = c, .h = size, .w = size, .k = k, .kernel_h = kernel, .kernel_w = kernel,
-          .stride_h = stride, .stride_w = stride, .pad_top = pad, .pad_left = pad,
-          .pad_bottom = pad, .pad_right = pad, .groups = groups};
+  return {.n = 1,
+          .c = c,
+          .h = size,
+          .w = size,
+          .k = k,
+          .kernel_h = kernel,
+          .kernel_w = kernel,
+          .stride_h = stride,
+          .stride_w = stride,
+          .pad_top = pad,
+          .pad_left = pad,
+          .pad_bottom = pad,
+          .pad_right = pad,
+          .groups = groups};
 }
 
 TEST(Conv2d, CommonLayers) {
@@ -100,29 +111,50 @@ TEST(Conv2d, UnevenGeometry) {
   p.epilogue = {.activation = Activation::kSilu, .bias = true};
   check_all(p, "3x1 kernel, silu");
   p = square(16, 6, 16, 3, 3, 0);
-  p.epilogue = {.activation = Activation::kClip, .residual = true,
-                .residual_after_activation = true, .alpha = 0, .beta = 0.25f};
+  p.epilogue = {.activation = Activation::kClip,
+                .residual = true,
+                .residual_after_activation = true,
+                .alpha = 0,
+                .beta = 0.25f};
   check_all(p, "stride 3, clip before residual");
 }
 
-// Tiles that hang over every edge, channels that are no multiple of any block, uneven thread shares.
+// Tiles that hang over every edge, channels that are no multiple of any block, uneven thread
+// shares.
 TEST(Conv2d, WinogradEdges) {
   struct Shape {
     int64_t n, c, h, w, k;
     int32_t stride, top, left, bottom, right, groups;
   };
-  for (const Shape& s : {Shape{1, 16, 1, 1, 16, 1, 1, 1, 1, 1, 1}, {2, 19, 5, 9, 21, 1, 0, 1, 2, 0, 1},
-                         {1, 37, 13, 6, 50, 1, 2, 2, 2, 2, 1}, {3, 64, 7, 7, 80, 1, 1, 1, 1, 1, 1},
-                         {1, 64, 10, 21, 96, 1, 1, 0, 0, 1, 2}, {1, 33, 40, 30, 17, 1, 0, 0, 0, 0, 1},
-                         {1, 18, 2, 3, 35, 2, 1, 1, 1, 1, 1}, {2, 19, 11, 18, 50, 2, 0, 2, 1, 0, 1},
-                         {1, 64, 14, 9, 96, 2, 1, 1, 0, 2, 2}, {1, 33, 35, 34, 17, 2, 2, 2, 2, 2, 1}}) {
-    Conv2dProblem p{.n = s.n, .c = s.c, .h = s.h, .w = s.w, .k = s.k, .kernel_h = 3, .kernel_w = 3,
-                    .stride_h = s.stride, .stride_w = s.stride, .pad_top = s.top,
-                    .pad_left = s.left, .pad_bottom = s.bottom, .pad_right = s.right,
+  for (const Shape& s : {Shape{1, 16, 1, 1, 16, 1, 1, 1, 1, 1, 1},
+                         {2, 19, 5, 9, 21, 1, 0, 1, 2, 0, 1},
+                         {1, 37, 13, 6, 50, 1, 2, 2, 2, 2, 1},
+                         {3, 64, 7, 7, 80, 1, 1, 1, 1, 1, 1},
+                         {1, 64, 10, 21, 96, 1, 1, 0, 0, 1, 2},
+                         {1, 33, 40, 30, 17, 1, 0, 0, 0, 0, 1},
+                         {1, 18, 2, 3, 35, 2, 1, 1, 1, 1, 1},
+                         {2, 19, 11, 18, 50, 2, 0, 2, 1, 0, 1},
+                         {1, 64, 14, 9, 96, 2, 1, 1, 0, 2, 2},
+                         {1, 33, 35, 34, 17, 2, 2, 2, 2, 2, 1}}) {
+    Conv2dProblem p{.n = s.n,
+                    .c = s.c,
+                    .h = s.h,
+                    .w = s.w,
+                    .k = s.k,
+                    .kernel_h = 3,
+                    .kernel_w = 3,
+                    .stride_h = s.stride,
+                    .stride_w = s.stride,
+                    .pad_top = s.top,
+                    .pad_left = s.left,
+                    .pad_bottom = s.bottom,
+                    .pad_right = s.right,
                     .groups = s.groups};
     for (int threads : {1, 2, 3}) {
       p.target.threads = threads;
-      p.epilogue = {.activation = Activation::kSilu, .bias = true, .residual = threads != 2,
+      p.epilogue = {.activation = Activation::kSilu,
+                    .bias = true,
+                    .residual = threads != 2,
                     .residual_after_activation = threads == 3};
       check_all(p, "edges");
     }
@@ -133,8 +165,12 @@ TEST(Conv2d, EveryActivation) {
   for (int a = 0; a <= static_cast<int>(Activation::kElu); ++a) {
     for (int32_t stride : {1, 2}) {
       Conv2dProblem p = square(16, 6, 24, 3, stride, 1);
-      p.epilogue = {.activation = static_cast<Activation>(a), .bias = true, .residual = true,
-                    .residual_after_activation = a % 2 != 0, .alpha = 0.2f, .beta = 0.6f};
+      p.epilogue = {.activation = static_cast<Activation>(a),
+                    .bias = true,
+                    .residual = true,
+                    .residual_after_activation = a % 2 != 0,
+                    .alpha = 0.2f,
+                    .beta = 0.6f};
       check_all(p, "activation");
     }
   }
@@ -175,9 +211,10 @@ TEST(Conv2d, ChannelsBesideTheBlock) {
   for (int threads : {1, 3}) {
     for (Conv2dProblem p :
          {square(13, 6, 21, 1, 1, 0), square(35, 5, 50, 1, 1, 0), square(19, 9, 70, 3, 1, 1),
-          square(33, 7, 5, 3, 2, 1), square(21, 10, 21, 3, 1, 1, 21), square(37, 9, 37, 5, 2, 2, 37),
-          square(2, 20, 18, 7, 2, 3), square(4, 12, 35, 3, 1, 1), square(40, 6, 56, 3, 1, 1, 8),
-          square(20, 7, 20, 3, 1, 1, 5), square(24, 9, 24, 3, 2, 1, 3), square(18, 6, 18, 3, 1, 1, 9),
+          square(33, 7, 5, 3, 2, 1), square(21, 10, 21, 3, 1, 1, 21),
+          square(37, 9, 37, 5, 2, 2, 37), square(2, 20, 18, 7, 2, 3), square(4, 12, 35, 3, 1, 1),
+          square(40, 6, 56, 3, 1, 1, 8), square(20, 7, 20, 3, 1, 1, 5),
+          square(24, 9, 24, 3, 2, 1, 3), square(18, 6, 18, 3, 1, 1, 9),
           square(12, 6, 24, 3, 1, 1, 12), square(12, 6, 24, 3, 1, 1, 4)}) {
       p.target.threads = threads;
       p.epilogue = {.activation = Activation::kHardSwish, .bias = true, .residual = true};
@@ -190,12 +227,15 @@ TEST(Conv2d, ManyTilesAndThreads) {
   for (int threads : {2, 3}) {
     for (Conv2dProblem p :
          {square(32, 30, 32, 3, 1, 1, 32), square(16, 31, 16, 5, 2, 2, 16),
-          square(16, 23, 16, 7, 1, 3, 16), square(32, 31, 32, 3, 1, 1, 8), square(16, 1, 90, 1, 1, 0),
-          square(32, 29, 32, 3, 2, 1, 8), square(64, 9, 64, 3, 1, 1, 4), square(3, 61, 32, 7, 2, 3),
-          square(32, 3, 160, 1, 1, 0), square(64, 29, 80, 1, 2, 0), square(32, 21, 32, 5, 1, 2)}) {
+          square(16, 23, 16, 7, 1, 3, 16), square(32, 31, 32, 3, 1, 1, 8),
+          square(16, 1, 90, 1, 1, 0), square(32, 29, 32, 3, 2, 1, 8), square(64, 9, 64, 3, 1, 1, 4),
+          square(3, 61, 32, 7, 2, 3), square(32, 3, 160, 1, 1, 0), square(64, 29, 80, 1, 2, 0),
+          square(32, 21, 32, 5, 1, 2)}) {
       p.target.threads = threads;
       p.n = threads == 2 ? 2 : 1;
-      p.epilogue = {.activation = Activation::kSilu, .bias = true, .residual = true,
+      p.epilogue = {.activation = Activation::kSilu,
+                    .bias = true,
+                    .residual = true,
                     .residual_after_activation = true};
       check_all(p, "many tiles");
     }
@@ -231,8 +271,12 @@ TEST(Conv2d, Activations) {
     for (bool after : {false, true}) {
       for (Conv2dProblem p : {square(16, 6, 24, 1, 1, 0), square(16, 6, 24, 3, 1, 1),
                               square(24, 6, 24, 3, 1, 1, 24), square(32, 6, 32, 3, 1, 1, 8)}) {
-        p.epilogue = {.activation = static_cast<Activation>(a), .bias = true, .residual = true,
-                      .residual_after_activation = after, .alpha = 0.2f, .beta = 0.6f};
+        p.epilogue = {.activation = static_cast<Activation>(a),
+                      .bias = true,
+                      .residual = true,
+                      .residual_after_activation = after,
+                      .alpha = 0.2f,
+                      .beta = 0.6f};
         check_all(p, "activation");
       }
     }

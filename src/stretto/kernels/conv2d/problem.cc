@@ -15,8 +15,7 @@ std::string problem_key(const Conv2dProblem& p) {
 Signature problem_signature(const Conv2dProblem& p) {
   Signature s;
   s.inputs.push_back({.name = "x", .shape = {p.n, p.c, p.h, p.w}, .layout = p.x_layout});
-  s.constants.push_back(
-      {.name = "weight", .shape = {p.k, p.c / p.groups, p.kernel_h, p.kernel_w}});
+  s.constants.push_back({.name = "weight", .shape = {p.k, p.c / p.groups, p.kernel_h, p.kernel_w}});
   if (p.epilogue.bias) s.constants.push_back({.name = "bias", .shape = {p.k}});
   const Shape y{p.n, p.k, p.out_h(), p.out_w()};
   if (p.epilogue.residual) {

@@ -1,4 +1,5 @@
-// 2-D convolution: y[n,k,oy,ox] = epilogue(sum_{c,r,s} x[n,c,oy*stride+r*dilation-pad,...] * w[k,c,r,s])
+// 2-D convolution: y[n,k,oy,ox] = epilogue(sum_{c,r,s} x[n,c,oy*stride+r*dilation-pad,...] *
+// w[k,c,r,s])
 #pragma once
 
 #include "stretto/kernels/epilogue.h"
@@ -6,9 +7,9 @@
 
 namespace stretto::kernels {
 
-// Inputs: x [n, c, h, w] in x_layout, then residual [n, k, out_h, out_w] in y_layout if the epilogue
-// has one. Constants: weight [k, c / groups, kernel_h, kernel_w], bias [k] if the epilogue has one.
-// Output: y [n, k, out_h, out_w] in y_layout. 1-D convolutions have h = kernel_h = 1.
+// Inputs: x [n, c, h, w] in x_layout, then residual [n, k, out_h, out_w] in y_layout if the
+// epilogue has one. Constants: weight [k, c / groups, kernel_h, kernel_w], bias [k] if the epilogue
+// has one. Output: y [n, k, out_h, out_w] in y_layout. 1-D convolutions have h = kernel_h = 1.
 struct Conv2dProblem {
   Target target{};
   int64_t n = 1, c = 1, h = 1, w = 1, k = 1;

@@ -46,15 +46,33 @@ void check_all(ConvTranspose2dProblem p) {
 
 ConvTranspose2dProblem square(int64_t c, int64_t size, int64_t k, int32_t kernel, int32_t stride,
                               int32_t pad) {
-  return {.n = 1, .c = c, .h = size, .w = size, .k = k, .kernel_h = kernel, .kernel_w = kernel,
-          .stride_h = stride, .stride_w = stride, .pad_top = pad, .pad_left = pad,
-          .pad_bottom = pad, .pad_right = pad,
+  return {.n = 1,
+          .c = c,
+          .h = size,
+          .w = size,
+          .k = k,
+          .kernel_h = kernel,
+          .kernel_w = kernel,
+          .stride_h = stride,
+          .stride_w = stride,
+          .pad_top = pad,
+          .pad_left = pad,
+          .pad_bottom = pad,
+          .pad_right = pad,
           .epilogue = {.activation = Activation::kRelu, .bias = true}};
 }
 
 TEST(ConvTranspose2d, ReferenceOverlapsNeighbours) {
-  ConvTranspose2dProblem p{.n = 1, .c = 1, .h = 1, .w = 2, .k = 1, .kernel_h = 1, .kernel_w = 3,
-                           .stride_w = 2, .pad_left = 1, .output_padding_w = 1};
+  ConvTranspose2dProblem p{.n = 1,
+                           .c = 1,
+                           .h = 1,
+                           .w = 2,
+                           .k = 1,
+                           .kernel_h = 1,
+                           .kernel_w = 3,
+                           .stride_w = 2,
+                           .pad_left = 1,
+                           .output_padding_w = 1};
   Workbench bench(kConvTranspose2d, &p);
   bench.input(0)[0] = 1;
   bench.input(0)[1] = 10;
@@ -74,8 +92,11 @@ TEST(ConvTranspose2d, CommonLayers) {
     check_all(p);
     p.epilogue = {.activation = Activation::kSilu, .bias = true, .residual = true};
     check_all(p);
-    p.epilogue = {.activation = Activation::kClip, .residual = true,
-                  .residual_after_activation = true, .alpha = 0, .beta = 0.25f};
+    p.epilogue = {.activation = Activation::kClip,
+                  .residual = true,
+                  .residual_after_activation = true,
+                  .alpha = 0,
+                  .beta = 0.25f};
     check_all(p);
   }
 }
@@ -87,8 +108,8 @@ TEST(ConvTranspose2d, UnevenGeometry) {
   p.pad_bottom = 0;
   p.pad_right = 2;
   p.output_padding_h = 1;
-  p.epilogue = {.activation = Activation::kSigmoid, .residual = true,
-                .residual_after_activation = true};
+  p.epilogue = {
+      .activation = Activation::kSigmoid, .residual = true, .residual_after_activation = true};
   check_all(p);
   p = square(32, 5, 64, 3, 2, 1);
   p.groups = 2;

@@ -5,19 +5,19 @@
 namespace stretto::kernels {
 
 std::string problem_key(const ConvTranspose2dProblem& p) {
-  return fmt::format("conv_transpose2d {}x{}x{}x{} k{} {}x{} s{}x{} d{}x{} p{},{},{},{} o{},{} g{} "
-                     "{}>{}{} {}",
-                     p.n, p.c, p.h, p.w, p.k, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w,
-                     p.dilation_h, p.dilation_w, p.pad_top, p.pad_left, p.pad_bottom, p.pad_right,
-                     p.output_padding_h, p.output_padding_w, p.groups, layout_name(p.x_layout),
-                     layout_name(p.y_layout), epilogue_text(p.epilogue), target_text(p.target));
+  return fmt::format(
+      "conv_transpose2d {}x{}x{}x{} k{} {}x{} s{}x{} d{}x{} p{},{},{},{} o{},{} g{} "
+      "{}>{}{} {}",
+      p.n, p.c, p.h, p.w, p.k, p.kernel_h, p.kernel_w, p.stride_h, p.stride_w, p.dilation_h,
+      p.dilation_w, p.pad_top, p.pad_left, p.pad_bottom, p.pad_right, p.output_padding_h,
+      p.output_padding_w, p.groups, layout_name(p.x_layout), layout_name(p.y_layout),
+      epilogue_text(p.epilogue), target_text(p.target));
 }
 
 Signature problem_signature(const ConvTranspose2dProblem& p) {
   Signature s;
   s.inputs.push_back({.name = "x", .shape = {p.n, p.c, p.h, p.w}, .layout = p.x_layout});
-  s.constants.push_back(
-      {.name = "weight", .shape = {p.c, p.k / p.groups, p.kernel_h, p.kernel_w}});
+  s.constants.push_back({.name = "weight", .shape = {p.c, p.k / p.groups, p.kernel_h, p.kernel_w}});
   if (p.epilogue.bias) s.constants.push_back({.name = "bias", .shape = {p.k}});
   const Shape y{p.n, p.k, p.out_h(), p.out_w()};
   if (p.epilogue.residual) {

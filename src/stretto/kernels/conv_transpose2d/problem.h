@@ -1,5 +1,5 @@
-// Transposed 2-D convolution (ONNX ConvTranspose): every input pixel adds its value times the kernel
-// to the output at stride * position + tap * dilation - pad:
+// Transposed 2-D convolution (ONNX ConvTranspose): every input pixel adds its value times the
+// kernel to the output at stride * position + tap * dilation - pad:
 //   y[n,k,oy,ox] = epilogue(sum over c,r,s,iy,ix with oy = iy*stride + r*dilation - pad, ...
 //                           of x[n,c,iy,ix] * w[c,k,r,s])
 #pragma once

@@ -35,8 +35,7 @@ void run(const ConvTranspose2dProblem& p, const Args& args, const Worker& worker
   const Access x({p.n, p.c, p.h, p.w}, p.x_layout, block);
   const Access y({p.n, p.k, oh, ow}, p.y_layout, block);
   const float* in = static_cast<const float*>(args.inputs[0]);
-  const float* residual =
-      p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
+  const float* residual = p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
   float* out = static_cast<float*>(args.outputs[0]);
   const float* weight = reinterpret_cast<const float*>(args.packed);
   const float* bias = weight + weights_of(p);

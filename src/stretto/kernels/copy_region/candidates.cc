@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace copy_region
 
-constinit const Family kCopyRegion = make_family<CopyRegionProblem, copy_region::kRows>("copy_region");
+constinit const Family kCopyRegion =
+    make_family<CopyRegionProblem, copy_region::kRows>("copy_region");
 
 }  // namespace stretto::kernels

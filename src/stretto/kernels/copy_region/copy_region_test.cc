@@ -24,9 +24,11 @@ TEST(CopyRegion, Concat) {
     check(concat_problem({.threads = threads}, DType::kFloat32,
                          std::vector<Shape>{{1, 40, 20, 20}, {1, 24, 20, 20}}, 1));
   }
-  EXPECT_EQ(concat_problem({}, DType::kFloat32, std::vector<Shape>{{2, 3, 4, 5}, {2, 1, 4, 5}}, 1).rank,
-            2);
-  EXPECT_THROW(concat_problem({}, DType::kFloat32, std::vector<Shape>(33, Shape{1}), 0), Unsupported);
+  EXPECT_EQ(
+      concat_problem({}, DType::kFloat32, std::vector<Shape>{{2, 3, 4, 5}, {2, 1, 4, 5}}, 1).rank,
+      2);
+  EXPECT_THROW(concat_problem({}, DType::kFloat32, std::vector<Shape>(33, Shape{1}), 0),
+               Unsupported);
 }
 
 TEST(CopyRegion, SliceWithSteps) {

@@ -37,9 +37,9 @@ void merge(CopyRegionProblem& p) {
     bool whole = true;
     for (int i = 0; i < p.parts; ++i) {
       const CopyPart& part = p.part[i];
-      whole = whole && part.extent[k + 1] == size && part.out_offset[k + 1] == 0 &&
-              (part.extent[k] <= 1 || size == 1 ||
-               part.in_stride[k] == part.in_stride[k + 1] * size);
+      whole =
+          whole && part.extent[k + 1] == size && part.out_offset[k + 1] == 0 &&
+          (part.extent[k] <= 1 || size == 1 || part.in_stride[k] == part.in_stride[k + 1] * size);
     }
     if (!whole) continue;
     const auto close = [&](int64_t* values) {
@@ -106,8 +106,8 @@ CopyRegionProblem pad_problem(const Target& target, DType dtype, const Shape& in
   for (size_t k = 0; k < output.size(); ++k) {
     const int64_t cropped = std::max<int64_t>(0, -before[k]);
     part.out_offset[k] = std::max<int64_t>(0, before[k]);
-    part.extent[k] = std::max<int64_t>(
-        0, std::min(input[k] - cropped, output[k] - part.out_offset[k]));
+    part.extent[k] =
+        std::max<int64_t>(0, std::min(input[k] - cropped, output[k] - part.out_offset[k]));
     part.in_offset += cropped * strides[k];
     part.in_stride[k] = strides[k];
     if (part.extent[k] != output[k]) p.fill = 1;
@@ -145,7 +145,8 @@ std::string problem_key(const CopyRegionProblem& p) {
     key += fmt::format(" {}@{}({})[{}]>{}", part.input, part.in_offset, text(part.extent),
                        text(part.in_stride), text(part.out_offset));
   }
-  for (int i = 0; i < p.inputs; ++i) key += fmt::format("{}{}", i ? "," : " of ", p.input_elements[i]);
+  for (int i = 0; i < p.inputs; ++i)
+    key += fmt::format("{}{}", i ? "," : " of ", p.input_elements[i]);
   return key + " " + target_text(p.target);
 }
 

@@ -8,8 +8,8 @@
 
 namespace stretto::kernels {
 
-// Element [i...] of the region, i < extent, comes from inputs[input] at in_offset + sum i * in_stride
-// and goes to output element out_offset + i. Strides may be 0 (expansion) or negative.
+// Element [i...] of the region, i < extent, comes from inputs[input] at in_offset + sum i *
+// in_stride and goes to output element out_offset + i. Strides may be 0 (expansion) or negative.
 struct CopyPart {
   static constexpr int kMaxRank = 8;
   int32_t input = 0;
@@ -18,9 +18,9 @@ struct CopyPart {
   int64_t extent[kMaxRank] = {}, in_stride[kMaxRank] = {}, out_offset[kMaxRank] = {};
 };
 
-// Inputs: `inputs` flat dense tensors of input_elements[i]. Output: y of dims[0, rank). All of one type.
-// Parts do not overlap. When they do not cover y, `fill` is 1 and `fill_value` (converted to the type)
-// goes everywhere else; int64 values beyond 2^53 cannot be filled in.
+// Inputs: `inputs` flat dense tensors of input_elements[i]. Output: y of dims[0, rank). All of one
+// type. Parts do not overlap. When they do not cover y, `fill` is 1 and `fill_value` (converted to
+// the type) goes everywhere else; int64 values beyond 2^53 cannot be filled in.
 struct CopyRegionProblem {
   static constexpr int kMaxRank = CopyPart::kMaxRank, kMaxParts = 32;
 
@@ -36,8 +36,8 @@ struct CopyRegionProblem {
 };
 
 // Axes are in range and non-negative here: the graph's shape inference has checked and normalised
-// them. Dimensions are merged where every part allows it. Throws Unsupported when too many inputs or
-// dimensions remain.
+// them. Dimensions are merged where every part allows it. Throws Unsupported when too many inputs
+// or dimensions remain.
 CopyRegionProblem concat_problem(const Target& target, DType dtype, std::span<const Shape> inputs,
                                  int64_t axis);
 // y[i...] = x[start + i * step].

@@ -43,13 +43,20 @@ FillBytes bytes_of(T value) {
 FillBytes fill_bytes(const CopyRegionProblem& p) {
   const double v = p.fill_value;
   switch (p.dtype) {
-    case DType::kFloat32: return bytes_of(static_cast<float>(v));
-    case DType::kFloat64: return bytes_of(v);
-    case DType::kFloat16: return bytes_of(float_to_half(static_cast<float>(v)));
-    case DType::kBFloat16: return bytes_of(float_to_bfloat16(static_cast<float>(v)));
-    case DType::kBool: return bytes_of(static_cast<uint8_t>(v != 0));
-    case DType::kUInt64: return bytes_of(static_cast<uint64_t>(v));
-    default: return bytes_of(static_cast<int64_t>(v));  // the low bytes on a little-endian machine
+    case DType::kFloat32:
+      return bytes_of(static_cast<float>(v));
+    case DType::kFloat64:
+      return bytes_of(v);
+    case DType::kFloat16:
+      return bytes_of(float_to_half(static_cast<float>(v)));
+    case DType::kBFloat16:
+      return bytes_of(float_to_bfloat16(static_cast<float>(v)));
+    case DType::kBool:
+      return bytes_of(static_cast<uint8_t>(v != 0));
+    case DType::kUInt64:
+      return bytes_of(static_cast<uint64_t>(v));
+    default:
+      return bytes_of(static_cast<int64_t>(v));  // the low bytes on a little-endian machine
   }
 }
 

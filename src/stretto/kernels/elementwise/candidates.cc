@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace elementwise
 
-constinit const Family kElementwise = make_family<ElementwiseProblem, elementwise::kRows>("elementwise");
+constinit const Family kElementwise =
+    make_family<ElementwiseProblem, elementwise::kRows>("elementwise");
 
 }  // namespace stretto::kernels

@@ -88,9 +88,9 @@ TEST(Elementwise, Blocked) {
 }
 
 TEST(Elementwise, RandomPrograms) {
-  constexpr ElementOp kSmooth[] = {ElementOp::kAdd,  ElementOp::kSub,  ElementOp::kMul,
-                                   ElementOp::kMax,  ElementOp::kTanh, ElementOp::kSigmoid,
-                                   ElementOp::kSilu, ElementOp::kNeg,  ElementOp::kMin,
+  constexpr ElementOp kSmooth[] = {ElementOp::kAdd,     ElementOp::kSub,  ElementOp::kMul,
+                                   ElementOp::kMax,     ElementOp::kTanh, ElementOp::kSigmoid,
+                                   ElementOp::kSilu,    ElementOp::kNeg,  ElementOp::kMin,
                                    ElementOp::kConstant};
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);

@@ -87,7 +87,8 @@ ElementwiseProblem elementwise_problem(const Target& target, std::span<const int
     }
   }
   if (dims.size() > p.kMaxRank) {
-    throw_unsupported("elementwise: {} dimensions after merging, at most {}", dims.size(), p.kMaxRank);
+    throw_unsupported("elementwise: {} dimensions after merging, at most {}", dims.size(),
+                      p.kMaxRank);
   }
   p.rank = std::max<int32_t>(1, static_cast<int32_t>(dims.size()));
   for (size_t k = 0; k < dims.size(); ++k) {
@@ -104,7 +105,8 @@ ElementwiseProblem blocked_elementwise_problem(const Target& target,
                                                std::span<const Shape> inputs) {
   ElementwiseProblem p{.target = target};
   if (output.size() != 4) {
-    throw_invalid("elementwise: blocked tensors have 4 dimensions, the output has {}", output.size());
+    throw_invalid("elementwise: blocked tensors have 4 dimensions, the output has {}",
+                  output.size());
   }
   if (inputs.size() > p.kMaxInputs) {
     throw_unsupported("elementwise: {} inputs, at most {}", inputs.size(), p.kMaxInputs);
@@ -156,11 +158,15 @@ Signature problem_signature(const ElementwiseProblem& p) {
       if (p.input_broadcast[i] >> k & 1) shape[k] = 1;
     }
     const bool blocked = p.layout == Layout::kBlocked && !(p.input_broadcast[i] >> 1 & 1);
-    s.inputs.push_back({.name = kNames[i], .dtype = p.input_dtype[i], .shape = shape,
+    s.inputs.push_back({.name = kNames[i],
+                        .dtype = p.input_dtype[i],
+                        .shape = shape,
                         .layout = blocked ? Layout::kBlocked : Layout::kPlain});
   }
-  s.outputs.push_back({.name = "y", .dtype = p.output,
-                       .shape = Shape(p.dims, p.dims + p.rank), .layout = p.layout});
+  s.outputs.push_back({.name = "y",
+                       .dtype = p.output,
+                       .shape = Shape(p.dims, p.dims + p.rank),
+                       .layout = p.layout});
   return s;
 }
 

@@ -30,12 +30,12 @@ struct Instruction {
   float alpha = 0, beta = 0;
 };
 
-// The result of the last instruction is the output, of shape dims[0, rank). Input i is dense, of the
-// output's shape with 1 in every dimension whose bit (1 << dimension) is set in input_broadcast[i].
-// Types: float32, int32, int64 and bool, converted to `compute` on the way in and from it on the way
-// out (floats to integers truncate, to bool compare with 0). compute is float32, or int64 for exact
-// integer arithmetic.
-// layout kBlocked: rank 4, NCHW; inputs that vary along C are blocked too, the others plain.
+// The result of the last instruction is the output, of shape dims[0, rank). Input i is dense, of
+// the output's shape with 1 in every dimension whose bit (1 << dimension) is set in
+// input_broadcast[i]. Types: float32, int32, int64 and bool, converted to `compute` on the way in
+// and from it on the way out (floats to integers truncate, to bool compare with 0). compute is
+// float32, or int64 for exact integer arithmetic. layout kBlocked: rank 4, NCHW; inputs that vary
+// along C are blocked too, the others plain.
 struct ElementwiseProblem {
   static constexpr int kMaxRank = 6, kMaxInputs = 8, kMaxInstructions = 32;
 

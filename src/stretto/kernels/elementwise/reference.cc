@@ -12,7 +12,8 @@ double apply(ElementOp op, double a, double b, double c, double alpha, double be
   (void)b, (void)c, (void)beta;
   switch (op) {
 #define STRETTO_OP(name, arity, vector, reference) \
-  case ElementOp::k##name: return static_cast<double>(reference);
+  case ElementOp::k##name:                         \
+    return static_cast<double>(reference);
 #include "stretto/kernels/elementwise/ops.inc"
 #undef STRETTO_OP
   }
@@ -25,21 +26,36 @@ int64_t apply(ElementOp op, int64_t a, int64_t b, int64_t c, double alpha, doubl
   const auto wrap = [](uint64_t v) { return static_cast<int64_t>(v); };
   const uint64_t ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
   switch (op) {
-    case ElementOp::kCopy: return a;
-    case ElementOp::kAdd: return wrap(ua + ub);
-    case ElementOp::kSub: return wrap(ua - ub);
-    case ElementOp::kMul: return wrap(ua * ub);
-    case ElementOp::kDiv: return b == 0 ? 0 : b == -1 ? wrap(0 - ua) : a / b;
-    case ElementOp::kMin: return std::min(a, b);
-    case ElementOp::kMax: return std::max(a, b);
-    case ElementOp::kNeg: return wrap(0 - ua);
-    case ElementOp::kAbs: return a < 0 ? wrap(0 - ua) : a;
-    case ElementOp::kWhere: return a != 0 ? b : c;
-    case ElementOp::kEqual: return a == b;
-    case ElementOp::kLess: return a < b;
-    case ElementOp::kGreater: return a > b;
-    case ElementOp::kLessOrEqual: return a <= b;
-    case ElementOp::kGreaterOrEqual: return a >= b;
+    case ElementOp::kCopy:
+      return a;
+    case ElementOp::kAdd:
+      return wrap(ua + ub);
+    case ElementOp::kSub:
+      return wrap(ua - ub);
+    case ElementOp::kMul:
+      return wrap(ua * ub);
+    case ElementOp::kDiv:
+      return b == 0 ? 0 : b == -1 ? wrap(0 - ua) : a / b;
+    case ElementOp::kMin:
+      return std::min(a, b);
+    case ElementOp::kMax:
+      return std::max(a, b);
+    case ElementOp::kNeg:
+      return wrap(0 - ua);
+    case ElementOp::kAbs:
+      return a < 0 ? wrap(0 - ua) : a;
+    case ElementOp::kWhere:
+      return a != 0 ? b : c;
+    case ElementOp::kEqual:
+      return a == b;
+    case ElementOp::kLess:
+      return a < b;
+    case ElementOp::kGreater:
+      return a > b;
+    case ElementOp::kLessOrEqual:
+      return a <= b;
+    case ElementOp::kGreaterOrEqual:
+      return a >= b;
     default:
       return static_cast<int64_t>(apply(op, static_cast<double>(a), static_cast<double>(b),
                                         static_cast<double>(c), alpha, beta));
@@ -49,20 +65,31 @@ int64_t apply(ElementOp op, int64_t a, int64_t b, int64_t c, double alpha, doubl
 template <typename T>
 T load(DType dtype, const void* data, int64_t at) {
   switch (dtype) {
-    case DType::kInt64: return static_cast<T>(static_cast<const int64_t*>(data)[at]);
-    case DType::kInt32: return static_cast<T>(static_cast<const int32_t*>(data)[at]);
-    case DType::kBool: return static_cast<T>(static_cast<const uint8_t*>(data)[at] != 0);
-    default: return static_cast<T>(static_cast<const float*>(data)[at]);
+    case DType::kInt64:
+      return static_cast<T>(static_cast<const int64_t*>(data)[at]);
+    case DType::kInt32:
+      return static_cast<T>(static_cast<const int32_t*>(data)[at]);
+    case DType::kBool:
+      return static_cast<T>(static_cast<const uint8_t*>(data)[at] != 0);
+    default:
+      return static_cast<T>(static_cast<const float*>(data)[at]);
   }
 }
 
 template <typename T>
 void store(DType dtype, void* data, int64_t at, T value) {
   switch (dtype) {
-    case DType::kInt64: static_cast<int64_t*>(data)[at] = static_cast<int64_t>(value); return;
-    case DType::kInt32: static_cast<int32_t*>(data)[at] = static_cast<int32_t>(value); return;
-    case DType::kBool: static_cast<uint8_t*>(data)[at] = value != 0; return;
-    default: static_cast<float*>(data)[at] = static_cast<float>(value);
+    case DType::kInt64:
+      static_cast<int64_t*>(data)[at] = static_cast<int64_t>(value);
+      return;
+    case DType::kInt32:
+      static_cast<int32_t*>(data)[at] = static_cast<int32_t>(value);
+      return;
+    case DType::kBool:
+      static_cast<uint8_t*>(data)[at] = value != 0;
+      return;
+    default:
+      static_cast<float*>(data)[at] = static_cast<float>(value);
   }
 }
 

@@ -11,8 +11,12 @@ TEST(Gather, ShapesTypesThreads) {
       for (int64_t outer : {0, 1, 3}) {
         for (DType dtype : {DType::kFloat32, DType::kInt64, DType::kBool}) {
           for (DType index : {DType::kInt64, DType::kInt32}) {
-            GatherProblem p{.outer = outer, .axis = 5, .inner = inner, .indices = 23,
-                            .dtype = dtype, .index_dtype = index};
+            GatherProblem p{.outer = outer,
+                            .axis = 5,
+                            .inner = inner,
+                            .indices = 23,
+                            .dtype = dtype,
+                            .index_dtype = index};
             p.target.threads = threads;
             EXPECT_GT(check_rows(kGather, p, 0), 0);  // data movement is exact
           }

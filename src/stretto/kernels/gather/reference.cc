@@ -12,9 +12,8 @@ void run(const GatherProblem& p, const Args& args, const Worker& worker) {
   const Range range = split(p.outer * p.indices * p.inner, worker);
   for (int64_t e = range.begin; e < range.end; ++e) {
     const int64_t o = e / p.inner / p.indices, i = e / p.inner % p.indices, j = e % p.inner;
-    int64_t index = p.index_dtype == DType::kInt64
-                        ? static_cast<const int64_t*>(args.inputs[1])[i]
-                        : static_cast<const int32_t*>(args.inputs[1])[i];
+    int64_t index = p.index_dtype == DType::kInt64 ? static_cast<const int64_t*>(args.inputs[1])[i]
+                                                   : static_cast<const int32_t*>(args.inputs[1])[i];
     if (index < 0) index += p.axis;
     const bool inside = index >= 0 && index < p.axis;
     const std::byte* from = x + ((o * p.axis + index) * p.inner + j) * bytes;

@@ -19,12 +19,21 @@ struct Product {
 };
 
 constexpr Product kProducts[] = {
-    {"bert", 128, 768, 768},  {"bert", 128, 768, 2304},  {"bert", 128, 768, 3072},
-    {"bert", 128, 768, 3072, Activation::kGelu},         {"bert", 128, 3072, 768},
-    {"vit", 197, 768, 768},   {"vit", 197, 768, 2304},   {"vit", 197, 768, 3072},
-    {"vit", 197, 768, 3072, Activation::kGelu},          {"vit", 197, 3072, 768},
-    {"gpt2", 128, 768, 50257}, {"square", 1024, 1024, 1024}, {"lstm", 1, 512, 2048},
-    {"classifier", 1, 2048, 1000}, {"classifier", 8, 2048, 1000},
+    {"bert", 128, 768, 768},
+    {"bert", 128, 768, 2304},
+    {"bert", 128, 768, 3072},
+    {"bert", 128, 768, 3072, Activation::kGelu},
+    {"bert", 128, 3072, 768},
+    {"vit", 197, 768, 768},
+    {"vit", 197, 768, 2304},
+    {"vit", 197, 768, 3072},
+    {"vit", 197, 768, 3072, Activation::kGelu},
+    {"vit", 197, 3072, 768},
+    {"gpt2", 128, 768, 50257},
+    {"square", 1024, 1024, 1024},
+    {"lstm", 1, 512, 2048},
+    {"classifier", 1, 2048, 1000},
+    {"classifier", 8, 2048, 1000},
 };
 
 void time_row(benchmark::State& state, GemmProblem p, int row) {
@@ -47,7 +56,9 @@ const int kRegistered = [] {
   const char* text = std::getenv("STRETTO_BENCH_THREADS");
   const int threads = text ? std::atoi(text) : 1;
   for (const Product& product : kProducts) {
-    GemmProblem p{.m = product.m, .n = product.n, .k = product.k,
+    GemmProblem p{.m = product.m,
+                  .n = product.n,
+                  .k = product.k,
                   .epilogue = {.activation = product.activation, .bias = true}};
     p.target = {.isa = usable_isa(), .threads = threads};
     for (int row = 0; row + 1 < kGemm.rows; ++row) {

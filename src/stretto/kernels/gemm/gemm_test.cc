@@ -38,7 +38,10 @@ TEST(Gemm, EdgesOfTilesAndVectors) {
 
 TEST(Gemm, LongReductionsInParts) {
   check_all({.m = 33, .n = 40, .k = 2500});
-  check_all({.m = 5, .n = 37, .k = 3072, .transposed = 1,
+  check_all({.m = 5,
+             .n = 37,
+             .k = 3072,
+             .transposed = 1,
              .epilogue = {.activation = Activation::kGelu, .bias = true, .residual = true}});
 }
 
@@ -46,9 +49,15 @@ TEST(Gemm, Epilogues) {
   for (int a = 0; a <= static_cast<int>(Activation::kElu); ++a) {
     for (bool after : {false, true}) {
       for (int64_t n : {35, 64}) {
-        check_all({.m = 18, .n = n, .k = 24, .transposed = after,
-                   .epilogue = {.activation = static_cast<Activation>(a), .bias = true,
-                                .residual = true, .residual_after_activation = after, .alpha = 0.2f,
+        check_all({.m = 18,
+                   .n = n,
+                   .k = 24,
+                   .transposed = after,
+                   .epilogue = {.activation = static_cast<Activation>(a),
+                                .bias = true,
+                                .residual = true,
+                                .residual_after_activation = after,
+                                .alpha = 0.2f,
                                 .beta = 0.6f}});
       }
     }

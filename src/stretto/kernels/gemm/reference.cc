@@ -20,8 +20,7 @@ void pack(const GemmProblem& p, std::span<const Tensor> constants, std::byte* pa
 
 void run(const GemmProblem& p, const Args& args, const Worker& worker) {
   const float* x = static_cast<const float*>(args.inputs[0]);
-  const float* residual =
-      p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
+  const float* residual = p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
   float* y = static_cast<float*>(args.outputs[0]);
   const float* weight = reinterpret_cast<const float*>(args.packed);
   const float* bias = weight + p.n * p.k;

@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace global_pool
 
-constinit const Family kGlobalPool = make_family<GlobalPoolProblem, global_pool::kRows>("global_pool");
+constinit const Family kGlobalPool =
+    make_family<GlobalPoolProblem, global_pool::kRows>("global_pool");
 
 }  // namespace stretto::kernels

@@ -14,13 +14,12 @@ TEST(GlobalPool, SizesLayoutsThreads) {
       for (int64_t size : {0, 1, 3, 7, 56}) {
         for (Pooling kind : {Pooling::kAverage, Pooling::kMax}) {
           for (Layout layout : {Layout::kPlain, Layout::kBlocked}) {
-            GlobalPoolProblem p{.n = 2, .c = c, .h = size, .w = size + size / 2, .kind = kind,
-                                .layout = layout};
+            GlobalPoolProblem p{
+                .n = 2, .c = c, .h = size, .w = size + size / 2, .kind = kind, .layout = layout};
             p.target.threads = threads;
             EXPECT_GT(check_rows(kGlobalPool, p, kTolerance), 0);
             if (size == 7) {
-              check_rows(kGlobalPool, p, kTolerance,
-                         [](Workbench& b) { sprinkle_specials(b, 0); });
+              check_rows(kGlobalPool, p, kTolerance, [](Workbench& b) { sprinkle_specials(b, 0); });
             }
           }
         }

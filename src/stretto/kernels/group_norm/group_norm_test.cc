@@ -13,8 +13,13 @@ TEST(GroupNorm, GroupsSizesThreads) {
     for (int32_t groups : {1, 4, 12}) {
       for (int64_t hw : {1, 7, 16, 49, 400}) {
         for (uint8_t affine : {0, 1}) {
-          GroupNormProblem p{.n = 2, .c = 12, .hw = hw, .groups = groups, .epsilon = 1e-3f,
-                             .scale = affine, .bias = affine};
+          GroupNormProblem p{.n = 2,
+                             .c = 12,
+                             .hw = hw,
+                             .groups = groups,
+                             .epsilon = 1e-3f,
+                             .scale = affine,
+                             .bias = affine};
           p.target.threads = threads;
           EXPECT_GT(check_rows(kGroupNorm, p, kTolerance), 0);
         }

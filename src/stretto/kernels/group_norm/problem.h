@@ -1,5 +1,5 @@
-// Group and instance normalisation (Wu and He 2018): every group of channels of an image is normalised
-// over its channels and pixels, then scaled and shifted per channel.
+// Group and instance normalisation (Wu and He 2018): every group of channels of an image is
+// normalised over its channels and pixels, then scaled and shifted per channel.
 #pragma once
 
 #include "stretto/kernels/family.h"

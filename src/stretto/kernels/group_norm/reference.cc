@@ -29,7 +29,9 @@ void run(const GroupNormProblem& p, const Args& args, const Worker& worker) {
 
 }  // namespace
 
-size_t packed_bytes(const GroupNormProblem& p) { return static_cast<size_t>(2 * p.c) * sizeof(float); }
+size_t packed_bytes(const GroupNormProblem& p) {
+  return static_cast<size_t>(2 * p.c) * sizeof(float);
+}
 
 void pack(const GroupNormProblem& p, std::span<const Tensor> constants, std::byte* packed) {
   float* scale = reinterpret_cast<float*>(packed);
@@ -41,7 +43,7 @@ void pack(const GroupNormProblem& p, std::span<const Tensor> constants, std::byt
   if (p.bias) std::ranges::copy(constants[next].values<float>(), bias);
 }
 
-const Row kReference{.name = "reference", .fits = fits, .packed_bytes = packed_bytes, .pack = pack,
-                     .run = run};
+const Row kReference{
+    .name = "reference", .fits = fits, .packed_bytes = packed_bytes, .pack = pack, .run = run};
 
 }  // namespace stretto::kernels::group_norm

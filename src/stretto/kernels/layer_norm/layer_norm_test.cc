@@ -13,8 +13,14 @@ TEST(LayerNorm, EveryOptionAndSize) {
     for (int64_t n : {1, 3, 16, 17, 64, 255, 768}) {
       for (int options = 0; options < 32; ++options) {
         const auto bit = [&](int i) { return static_cast<uint8_t>(options >> i & 1); };
-        LayerNormProblem p{.m = 7, .n = n, .epsilon = 1e-3f, .scale = bit(0), .bias = bit(1),
-                           .residual = bit(2), .sum_output = bit(3), .rms = bit(4)};
+        LayerNormProblem p{.m = 7,
+                           .n = n,
+                           .epsilon = 1e-3f,
+                           .scale = bit(0),
+                           .bias = bit(1),
+                           .residual = bit(2),
+                           .sum_output = bit(3),
+                           .rms = bit(4)};
         p.target.threads = threads;
         EXPECT_GT(check_rows(kLayerNorm, p, kTolerance), 0);
       }

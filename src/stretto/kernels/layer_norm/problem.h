@@ -1,5 +1,5 @@
-// Normalisation of rows: y = (s - mean(s)) / sqrt(variance(s) + epsilon) * scale + bias, s = x [+ residual].
-// Zhang and Sennrich 2019 for `rms`: y = s / sqrt(mean(s^2) + epsilon) * scale + bias.
+// Normalisation of rows: y = (s - mean(s)) / sqrt(variance(s) + epsilon) * scale + bias, s = x [+
+// residual]. Zhang and Sennrich 2019 for `rms`: y = s / sqrt(mean(s^2) + epsilon) * scale + bias.
 #pragma once
 
 #include "stretto/kernels/family.h"

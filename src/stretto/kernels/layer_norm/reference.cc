@@ -36,7 +36,9 @@ void run(const LayerNormProblem& p, const Args& args, const Worker& worker) {
 
 }  // namespace
 
-size_t packed_bytes(const LayerNormProblem& p) { return static_cast<size_t>(2 * p.n) * sizeof(float); }
+size_t packed_bytes(const LayerNormProblem& p) {
+  return static_cast<size_t>(2 * p.n) * sizeof(float);
+}
 
 void pack(const LayerNormProblem& p, std::span<const Tensor> constants, std::byte* packed) {
   float* scale = reinterpret_cast<float*>(packed);
@@ -48,7 +50,7 @@ void pack(const LayerNormProblem& p, std::span<const Tensor> constants, std::byt
   if (p.bias) std::ranges::copy(constants[next].values<float>(), bias);
 }
 
-const Row kReference{.name = "reference", .fits = fits, .packed_bytes = packed_bytes, .pack = pack,
-                     .run = run};
+const Row kReference{
+    .name = "reference", .fits = fits, .packed_bytes = packed_bytes, .pack = pack, .run = run};
 
 }  // namespace stretto::kernels::layer_norm

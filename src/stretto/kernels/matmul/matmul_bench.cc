@@ -43,8 +43,12 @@ const int kRegistered = [] {
   const char* text = std::getenv("STRETTO_BENCH_THREADS");
   const int threads = text ? std::atoi(text) : 1;
   for (const Product& product : kProducts) {
-    MatmulProblem p{.rank = 1, .batch = {product.batch}, .m = product.m, .n = product.n,
-                    .k = product.k, .transposed = product.transposed};
+    MatmulProblem p{.rank = 1,
+                    .batch = {product.batch},
+                    .m = product.m,
+                    .n = product.n,
+                    .k = product.k,
+                    .transposed = product.transposed};
     p.target = {.isa = usable_isa(), .threads = threads};
     for (int row = 0; row + 1 < kMatmul.rows; ++row) {
       const std::string name = std::string(product.network) + "/" + problem_key(p) + "/" +

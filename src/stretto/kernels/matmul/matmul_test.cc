@@ -31,7 +31,12 @@ TEST(Matmul, EdgesOfTilesAndVectors) {
     for (int64_t m : {1, 3, 14, 31}) {
       for (int64_t n : {1, 5, 16, 33, 70}) {
         for (int64_t k : {1, 6, 64}) {
-          check_all({.rank = 1, .batch = {2}, .m = m, .n = n, .k = k, .transposed = transposed,
+          check_all({.rank = 1,
+                     .batch = {2},
+                     .m = m,
+                     .n = n,
+                     .k = k,
+                     .transposed = transposed,
                      .alpha = 0.125f});
         }
       }
@@ -47,10 +52,21 @@ TEST(Matmul, LongReductionsInParts) {
 }
 
 TEST(Matmul, BroadcastsEitherSide) {
-  check_all({.rank = 3, .batch = {2, 3, 2}, .broadcast_x = {0, 1, 0}, .broadcast_z = {1, 0, 0},
-             .m = 5, .n = 18, .k = 7});
-  check_all({.rank = 2, .batch = {3, 2}, .broadcast_x = {1, 1}, .broadcast_z = {0, 0}, .m = 4,
-             .n = 9, .k = 8, .transposed = 1});
+  check_all({.rank = 3,
+             .batch = {2, 3, 2},
+             .broadcast_x = {0, 1, 0},
+             .broadcast_z = {1, 0, 0},
+             .m = 5,
+             .n = 18,
+             .k = 7});
+  check_all({.rank = 2,
+             .batch = {3, 2},
+             .broadcast_x = {1, 1},
+             .broadcast_z = {0, 0},
+             .m = 4,
+             .n = 9,
+             .k = 8,
+             .transposed = 1});
 }
 
 }  // namespace

@@ -21,7 +21,8 @@ namespace {
 std::string batch_text(const MatmulProblem& p) {
   std::string text;
   for (int i = 0; i < p.rank; ++i) {
-    text += fmt::format("{}{}{}", p.batch[i], p.broadcast_x[i] ? "x" : "", p.broadcast_z[i] ? "z" : "");
+    text +=
+        fmt::format("{}{}{}", p.batch[i], p.broadcast_x[i] ? "x" : "", p.broadcast_z[i] ? "z" : "");
     text += ' ';
   }
   return text;
@@ -48,8 +49,9 @@ std::string problem_key(const MatmulProblem& p) {
 Signature problem_signature(const MatmulProblem& p) {
   Signature s;
   s.inputs.push_back({.name = "x", .shape = shape_of(p, p.broadcast_x, p.m, p.k)});
-  s.inputs.push_back({.name = "z", .shape = p.transposed ? shape_of(p, p.broadcast_z, p.n, p.k)
-                                                         : shape_of(p, p.broadcast_z, p.k, p.n)});
+  s.inputs.push_back({.name = "z",
+                      .shape = p.transposed ? shape_of(p, p.broadcast_z, p.n, p.k)
+                                            : shape_of(p, p.broadcast_z, p.k, p.n)});
   s.outputs.push_back({.name = "y", .shape = shape_of(p, nullptr, p.m, p.n)});
   return s;
 }

@@ -12,9 +12,21 @@ Pool2dProblem square(int64_t c, int64_t size, int32_t kernel, int32_t stride, in
                      int32_t dilation = 1, bool ceil = false) {
   const int64_t span = size + 2 * pad - dilation * (kernel - 1) - 1;
   const int64_t out = (span + (ceil ? stride - 1 : 0)) / stride + 1;
-  return {.n = 2, .c = c, .h = size, .w = size, .out_h = out, .out_w = out, .kernel_h = kernel,
-          .kernel_w = kernel, .stride_h = stride, .stride_w = stride, .dilation_h = dilation,
-          .dilation_w = dilation, .pad_top = pad, .pad_left = pad, .pad_bottom = pad,
+  return {.n = 2,
+          .c = c,
+          .h = size,
+          .w = size,
+          .out_h = out,
+          .out_w = out,
+          .kernel_h = kernel,
+          .kernel_w = kernel,
+          .stride_h = stride,
+          .stride_w = stride,
+          .dilation_h = dilation,
+          .dilation_w = dilation,
+          .pad_top = pad,
+          .pad_left = pad,
+          .pad_bottom = pad,
           .pad_right = pad};
 }
 

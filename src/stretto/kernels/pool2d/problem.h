@@ -29,8 +29,8 @@ std::string problem_key(const Pool2dProblem& p);
 Signature problem_signature(const Pool2dProblem& p);
 double problem_flops(const Pool2dProblem& p);
 
-// Window positions o * stride + k * dilation - pad, k < kernel, that lie in [0, size), and how many lie
-// in [-pad, size + pad_end).
+// Window positions o * stride + k * dilation - pad, k < kernel, that lie in [0, size), and how many
+// lie in [-pad, size + pad_end).
 struct WindowRange {
   int32_t begin, end;  // of k
   int32_t padded;

@@ -43,7 +43,8 @@ std::string problem_key(const ReduceProblem& p) {
   std::string text = fmt::format("reduce {} ", reduction_name(p.kind));
   for (int k = 0; k < p.rank; ++k) {
     const bool reduced = p.reduced >> k & 1;
-    text += fmt::format("{}{}{}{}", k ? "x" : "", reduced ? "[" : "", p.dims[k], reduced ? "]" : "");
+    text +=
+        fmt::format("{}{}{}{}", k ? "x" : "", reduced ? "[" : "", p.dims[k], reduced ? "]" : "");
   }
   return text + " " + target_text(p.target);
 }

@@ -10,8 +10,9 @@ namespace stretto::kernels {
 enum class Reduction : uint8_t { kSum, kMean, kMax, kMin, kProd, kL1, kL2, kSumSquare };
 std::string_view reduction_name(Reduction kind);
 
-// Input: x, dense, of dims[0, rank). Output: y, the dimensions whose bit is not set in `reduced`, in
-// order. Over nothing: sums 0, product 1, maximum -inf, minimum +inf, mean NaN. NaN wins a maximum.
+// Input: x, dense, of dims[0, rank). Output: y, the dimensions whose bit is not set in `reduced`,
+// in order. Over nothing: sums 0, product 1, maximum -inf, minimum +inf, mean NaN. NaN wins a
+// maximum.
 struct ReduceProblem {
   static constexpr int kMaxRank = 6;
 
@@ -23,8 +24,8 @@ struct ReduceProblem {
   uint8_t reserved[2] = {};
 };
 
-// Neighbouring axes merged, unit axes dropped. Axes may be negative. Throws InvalidArgument for an axis
-// out of range, Unsupported when more than 6 dimensions remain.
+// Neighbouring axes merged, unit axes dropped. Axes may be negative. Throws InvalidArgument for an
+// axis out of range, Unsupported when more than 6 dimensions remain.
 ReduceProblem reduce_problem(const Target& target, std::span<const int64_t> shape,
                              std::span<const int64_t> axes, Reduction kind);
 

@@ -11,12 +11,21 @@ namespace {
 constexpr double kTolerance = 1e-5;
 
 TEST(Reduce, EveryKindShapeAndThreadCount) {
-  const std::vector<std::pair<Shape, std::vector<int64_t>>> cases{
-      {{5, 100}, {1}},         {{5, 100}, {0}},        {{3, 7, 70}, {1}},
-      {{3, 7, 70}, {0, 2}},    {{4, 5, 6, 7}, {1, 3}}, {{4, 5, 6, 7}, {0, 2}},
-      {{2000}, {0}},           {{17}, {}},             {{3, 4, 5, 6, 2, 3}, {0, 2, 4}},
-      {{2, 3, 1, 4, 40}, {-1, 2, 0}}, {{0, 5}, {0}},   {{0, 5}, {1}},
-      {{5, 0}, {1}},           {{1}, {0}},             {{6, 1000}, {0}}};
+  const std::vector<std::pair<Shape, std::vector<int64_t>>> cases{{{5, 100}, {1}},
+                                                                  {{5, 100}, {0}},
+                                                                  {{3, 7, 70}, {1}},
+                                                                  {{3, 7, 70}, {0, 2}},
+                                                                  {{4, 5, 6, 7}, {1, 3}},
+                                                                  {{4, 5, 6, 7}, {0, 2}},
+                                                                  {{2000}, {0}},
+                                                                  {{17}, {}},
+                                                                  {{3, 4, 5, 6, 2, 3}, {0, 2, 4}},
+                                                                  {{2, 3, 1, 4, 40}, {-1, 2, 0}},
+                                                                  {{0, 5}, {0}},
+                                                                  {{0, 5}, {1}},
+                                                                  {{5, 0}, {1}},
+                                                                  {{1}, {0}},
+                                                                  {{6, 1000}, {0}}};
   for (int threads : {1, 2, 3}) {
     for (int kind = 0; kind < 8; ++kind) {
       for (const auto& [shape, axes] : cases) {
@@ -43,8 +52,8 @@ TEST(Reduce, SpecialValues) {
 }
 
 TEST(Reduce, MergesAxes) {
-  const ReduceProblem p = reduce_problem({}, Shape{2, 3, 4, 5}, std::vector<int64_t>{2, 3},
-                                         Reduction::kMean);
+  const ReduceProblem p =
+      reduce_problem({}, Shape{2, 3, 4, 5}, std::vector<int64_t>{2, 3}, Reduction::kMean);
   EXPECT_EQ(p.rank, 2);
   EXPECT_EQ(p.dims[1], 20);
   EXPECT_THROW(reduce_problem({}, Shape{2}, std::vector<int64_t>{1}, Reduction::kSum),

@@ -10,23 +10,33 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double identity(Reduction kind) {
   switch (kind) {
-    case Reduction::kMax: return -kInfinity;
-    case Reduction::kMin: return kInfinity;
-    case Reduction::kProd: return 1;
-    default: return 0;
+    case Reduction::kMax:
+      return -kInfinity;
+    case Reduction::kMin:
+      return kInfinity;
+    case Reduction::kProd:
+      return 1;
+    default:
+      return 0;
   }
 }
 
 double join(Reduction kind, double sum, double v) {
   switch (kind) {
     case Reduction::kSum:
-    case Reduction::kMean: return sum + v;
-    case Reduction::kMax: return std::isnan(sum) || v <= sum ? sum : v;
-    case Reduction::kMin: return std::isnan(sum) || v >= sum ? sum : v;
-    case Reduction::kProd: return sum * v;
-    case Reduction::kL1: return sum + std::fabs(v);
+    case Reduction::kMean:
+      return sum + v;
+    case Reduction::kMax:
+      return std::isnan(sum) || v <= sum ? sum : v;
+    case Reduction::kMin:
+      return std::isnan(sum) || v >= sum ? sum : v;
+    case Reduction::kProd:
+      return sum * v;
+    case Reduction::kL1:
+      return sum + std::fabs(v);
     case Reduction::kL2:
-    case Reduction::kSumSquare: return sum + v * v;
+    case Reduction::kSumSquare:
+      return sum + v * v;
   }
   return sum;
 }

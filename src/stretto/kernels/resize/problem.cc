@@ -12,11 +12,14 @@ namespace {
 double source_position(Coordinates coordinates, int64_t o, int64_t in, int64_t out, double scale) {
   const double half_pixel = (o + 0.5) / scale - 0.5;
   switch (coordinates) {
-    case Coordinates::kHalfPixel: return half_pixel;
-    case Coordinates::kPytorchHalfPixel: return out > 1 ? half_pixel : 0;
+    case Coordinates::kHalfPixel:
+      return half_pixel;
+    case Coordinates::kPytorchHalfPixel:
+      return out > 1 ? half_pixel : 0;
     case Coordinates::kAlignCorners:
       return out > 1 ? static_cast<double>(o * (in - 1)) / static_cast<double>(out - 1) : 0;
-    case Coordinates::kAsymmetric: return o / scale;
+    case Coordinates::kAsymmetric:
+      return o / scale;
     case Coordinates::kHalfPixelSymmetric:
       return in / 2.0 * (1 - out / (scale * in)) + half_pixel;
   }
@@ -25,10 +28,14 @@ double source_position(Coordinates coordinates, int64_t o, int64_t in, int64_t o
 
 double rounded(NearestRounding rounding, double x) {
   switch (rounding) {
-    case NearestRounding::kRoundPreferFloor: return std::ceil(x - 0.5);
-    case NearestRounding::kRoundPreferCeil: return std::floor(x + 0.5);
-    case NearestRounding::kFloor: return std::floor(x);
-    case NearestRounding::kCeil: return std::ceil(x);
+    case NearestRounding::kRoundPreferFloor:
+      return std::ceil(x - 0.5);
+    case NearestRounding::kRoundPreferCeil:
+      return std::floor(x + 0.5);
+    case NearestRounding::kFloor:
+      return std::floor(x);
+    case NearestRounding::kCeil:
+      return std::ceil(x);
   }
   return x;
 }
@@ -78,8 +85,8 @@ std::string problem_key(const ResizeProblem& p) {
   static constexpr std::array<std::string_view, 4> kRoundings{"prefer_floor", "prefer_ceil",
                                                               "floor", "ceil"};
   const size_t mode = static_cast<size_t>(p.mode);
-  std::string text = fmt::format("resize {} {}", kModes[mode],
-                                 kCoordinates[static_cast<size_t>(p.coordinates)]);
+  std::string text =
+      fmt::format("resize {} {}", kModes[mode], kCoordinates[static_cast<size_t>(p.coordinates)]);
   if (p.mode == Resampling::kNearest) {
     text += fmt::format(" {}", kRoundings[static_cast<size_t>(p.rounding)]);
   }

@@ -1,5 +1,5 @@
-// Resampling of images: nearest, bilinear and bicubic (Keys 1981), with the coordinate conventions of
-// ONNX's Resize.
+// Resampling of images: nearest, bilinear and bicubic (Keys 1981), with the coordinate conventions
+// of ONNX's Resize.
 #pragma once
 
 #include <span>
@@ -10,7 +10,8 @@ namespace stretto::kernels {
 
 enum class Resampling : uint8_t { kNearest, kLinear, kCubic };
 
-// Where output position o, of `out` positions, lies in an input of `in` positions at `scale` = out / in.
+// Where output position o, of `out` positions, lies in an input of `in` positions at `scale` = out
+// / in.
 enum class Coordinates : uint8_t {
   kHalfPixel,           // (o + 1/2) / scale - 1/2
   kPytorchHalfPixel,    // the same, but 0 when out is 1
@@ -20,8 +21,8 @@ enum class Coordinates : uint8_t {
 };
 enum class NearestRounding : uint8_t { kRoundPreferFloor, kRoundPreferCeil, kFloor, kCeil };
 
-// Input: x [n, c, h, w]. Output: y [n, c, out_h, out_w], both in `layout`. Positions beyond the border
-// repeat it, or (exclude_outside, cubic) weigh nothing.
+// Input: x [n, c, h, w]. Output: y [n, c, out_h, out_w], both in `layout`. Positions beyond the
+// border repeat it, or (exclude_outside, cubic) weigh nothing.
 struct ResizeProblem {
   Target target{};
   int64_t n = 1, c = 1, h = 1, w = 1, out_h = 1, out_w = 1;
@@ -34,7 +35,9 @@ struct ResizeProblem {
   uint8_t exclude_outside = 0;
   uint8_t reserved[7] = {};
 
-  int taps() const { return mode == Resampling::kNearest ? 1 : mode == Resampling::kLinear ? 2 : 4; }
+  int taps() const {
+    return mode == Resampling::kNearest ? 1 : mode == Resampling::kLinear ? 2 : 4;
+  }
 };
 
 // y[o] = sum_k weight[k] x[index[k]] along one axis; the first p.taps() count.

@@ -16,8 +16,14 @@ TEST(Resize, ModesSizesLayoutsThreads) {
           int threads = 0;
           for (const auto& [out_h, out_w] :
                {std::pair{14, 22}, {7, 11}, {3, 40}, {1, 1}, {0, 5}, {20, 17}}) {
-            ResizeProblem p{.n = 2, .c = 19, .h = 7, .w = 11, .out_h = out_h, .out_w = out_w,
-                            .scale_h = std::max(out_h, 1) / 7.0, .scale_w = out_w / 11.0};
+            ResizeProblem p{.n = 2,
+                            .c = 19,
+                            .h = 7,
+                            .w = 11,
+                            .out_h = out_h,
+                            .out_w = out_w,
+                            .scale_h = std::max(out_h, 1) / 7.0,
+                            .scale_w = out_w / 11.0};
             p.target.threads = 1 + threads++ % 3;
             p.mode = static_cast<Resampling>(mode);
             p.coordinates = static_cast<Coordinates>(coordinates);
@@ -33,8 +39,8 @@ TEST(Resize, ModesSizesLayoutsThreads) {
 }
 
 TEST(Resize, ScaleThatIsNotTheRatioOfSizes) {
-  ResizeProblem p{.n = 1, .c = 3, .h = 9, .w = 9, .out_h = 5, .out_w = 5, .scale_h = 0.6,
-                  .scale_w = 0.6};
+  ResizeProblem p{
+      .n = 1, .c = 3, .h = 9, .w = 9, .out_h = 5, .out_w = 5, .scale_h = 0.6, .scale_w = 0.6};
   for (int coordinates = 0; coordinates < 5; ++coordinates) {
     p.coordinates = static_cast<Coordinates>(coordinates);
     check_rows(kResize, p, kTolerance);
@@ -43,14 +49,21 @@ TEST(Resize, ScaleThatIsNotTheRatioOfSizes) {
 
 TEST(Resize, SpecialValues) {
   for (int mode = 0; mode < 3; ++mode) {
-    const ResizeProblem p{.n = 1, .c = 5, .h = 8, .w = 9, .out_h = 13, .out_w = 15,
-                          .scale_h = 13 / 8.0, .scale_w = 15 / 9.0,
+    const ResizeProblem p{.n = 1,
+                          .c = 5,
+                          .h = 8,
+                          .w = 9,
+                          .out_h = 13,
+                          .out_w = 15,
+                          .scale_h = 13 / 8.0,
+                          .scale_w = 15 / 9.0,
                           .mode = static_cast<Resampling>(mode)};
     check_rows(kResize, p, kTolerance, [](Workbench& b) { b.input(0)[40] = NAN; });
   }
 }
 
-// The linear and nearest rows are worked out by hand; the cubic one is the example of the ONNX operator.
+// The linear and nearest rows are worked out by hand; the cubic one is the example of the ONNX
+// operator.
 void expect_row(const ResizeProblem& p, const std::vector<float>& x, int64_t oy,
                 const std::vector<float>& expected) {
   for (int row = 0; row < kResize.rows; ++row) {
@@ -82,8 +95,9 @@ TEST(Resize, KnownValues) {
   for (int i = 0; i < 16; ++i) ramp[i] = static_cast<float>(i + 1);
   p.h = p.w = 4;
   p.out_h = p.out_w = 8;
-  expect_row(p, ramp, 0, {0.47265625f, 0.76953125f, 1.24609375f, 1.875f, 2.28125f, 2.91015625f,
-                          3.38671875f, 3.68359375f});
+  expect_row(p, ramp, 0,
+             {0.47265625f, 0.76953125f, 1.24609375f, 1.875f, 2.28125f, 2.91015625f, 3.38671875f,
+              3.68359375f});
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // Activations on Highway vectors, compiled once per target (see targets.h).
-// Errors against the reference formulas over all finite floats: relu, clip, leaky and the hard ones are
-// exact; the exponential ones stay below 4 ulp or 1e-7 absolute, whichever is larger.
+// Errors against the reference formulas over all finite floats: relu, clip, leaky and the hard ones
+// are exact; the exponential ones stay below 4 ulp or 1e-7 absolute, whichever is larger.
 #if defined(STRETTO_KERNELS_SIMD_ACTIVATION_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRETTO_KERNELS_SIMD_ACTIVATION_INL_H_
 #undef STRETTO_KERNELS_SIMD_ACTIVATION_INL_H_
@@ -17,7 +17,8 @@ namespace stretto::kernels::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // 2^n e^r for x = n ln 2 + r, with n and r as exp needs them: a degree-6 minimax polynomial in
-// |r| <= ln 2 / 2. `x` must lie in [-87.3, 88.3], where one factor 2^n is a normal number, or be NaN.
+// |r| <= ln 2 / 2. `x` must lie in [-87.3, 88.3], where one factor 2^n is a normal number, or be
+// NaN.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V exp_in_range(D d, V x) {
   const hn::RebindToSigned<D> di;
@@ -35,7 +36,8 @@ HWY_INLINE V exp_in_range(D d, V x) {
   return hn::Mul(p, hn::BitCast(d, hn::ShiftLeft<23>(exponent)));
 }
 
-// min(max(x, lo), hi) that keeps NaN: on x86, Max and Min return their second operand when one is NaN.
+// min(max(x, lo), hi) that keeps NaN: on x86, Max and Min return their second operand when one is
+// NaN.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V clamp_or_nan(D d, V x, float lo, float hi) {
   const V clamped = hn::Min(hn::Set(d, hi), hn::Max(hn::Set(d, lo), x));
@@ -50,7 +52,8 @@ HWY_INLINE V clamp_or_nan(D d, V x, float lo, float hi) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V fast_exp(D d, V x) {
   // Two halves, because 2^n overflows in one factor just below the largest results.
-  const V y = exp_in_range(d, hn::Mul(hn::Set(d, 0.5f), clamp_or_nan(d, x, -87.336544f, 88.722839f)));
+  const V y =
+      exp_in_range(d, hn::Mul(hn::Set(d, 0.5f), clamp_or_nan(d, x, -87.336544f, 88.722839f)));
   const V square = hn::Mul(y, y);
   const V low = hn::IfThenElse(hn::Lt(x, hn::Set(d, -87.336544f)), hn::Zero(d), square);
   const V infinity = hn::BitCast(d, hn::Set(hn::RebindToSigned<D>(), 0x7f800000));
@@ -65,7 +68,8 @@ HWY_INLINE V fast_reciprocal(D d, V x) {
   const V one = hn::Set(d, 1.0f);
   V y = hn::ApproximateReciprocal(x);
 #if HWY_TARGET == HWY_AVX2
-  y = hn::MulAdd(hn::NegMulAdd(x, y, one), y, y);  // the estimate has 12 bits there, 14 with AVX-512
+  y = hn::MulAdd(hn::NegMulAdd(x, y, one), y,
+                 y);  // the estimate has 12 bits there, 14 with AVX-512
 #endif
   return hn::MulAdd(hn::NegMulAdd(x, y, one), y, y);
 #else
@@ -131,12 +135,18 @@ template <class D, class V = hn::Vec<D>>
 HWY_INLINE V activate(D d, Activation activation, V alpha, V beta, V x) {
   const V zero = hn::Zero(d), one = hn::Set(d, 1.0f);
   switch (activation) {
-    case Activation::kNone: return x;
-    case Activation::kRelu: return hn::IfThenElse(hn::Lt(x, zero), zero, x);
-    case Activation::kClip: return hn::IfThenElse(hn::IsNaN(x), x, hn::Min(hn::Max(x, alpha), beta));
-    case Activation::kLeakyRelu: return hn::IfThenElse(hn::Lt(x, zero), hn::Mul(x, alpha), x);
-    case Activation::kSigmoid: return fast_sigmoid(d, x);
-    case Activation::kSilu: return hn::Mul(x, fast_sigmoid(d, x));
+    case Activation::kNone:
+      return x;
+    case Activation::kRelu:
+      return hn::IfThenElse(hn::Lt(x, zero), zero, x);
+    case Activation::kClip:
+      return hn::IfThenElse(hn::IsNaN(x), x, hn::Min(hn::Max(x, alpha), beta));
+    case Activation::kLeakyRelu:
+      return hn::IfThenElse(hn::Lt(x, zero), hn::Mul(x, alpha), x);
+    case Activation::kSigmoid:
+      return fast_sigmoid(d, x);
+    case Activation::kSilu:
+      return hn::Mul(x, fast_sigmoid(d, x));
     case Activation::kHardSigmoid: {
       const V y = hn::Min(hn::Max(hn::MulAdd(alpha, x, beta), zero), one);
       return hn::IfThenElse(hn::IsNaN(x), x, y);
@@ -146,8 +156,10 @@ HWY_INLINE V activate(D d, Activation activation, V alpha, V beta, V x) {
       const V y = hn::Mul(x, hn::Min(hn::Max(gate, zero), one));
       return hn::IfThenElse(hn::IsNaN(x), x, y);
     }
-    case Activation::kTanh: return fast_tanh(d, x);
-    case Activation::kGelu: return fast_gelu(d, x);
+    case Activation::kTanh:
+      return fast_tanh(d, x);
+    case Activation::kGelu:
+      return fast_gelu(d, x);
     case Activation::kGeluTanh: {
       const V inner = hn::Mul(hn::Set(d, 0.7978845608f),
                               hn::MulAdd(hn::Mul(hn::Set(d, 0.044715f), x), hn::Mul(x, x), x));
@@ -156,8 +168,11 @@ HWY_INLINE V activate(D d, Activation activation, V alpha, V beta, V x) {
     }
     case Activation::kElu: {
       // expm1 near 0: exp(x) - 1 cancels; the series is exact enough below 0.1.
-      const V series = hn::Mul(x, hn::MulAdd(x, hn::MulAdd(x, hn::MulAdd(x, hn::Set(d, 1.0f / 24),
-                               hn::Set(d, 1.0f / 6)), hn::Set(d, 0.5f)), one));
+      const V series = hn::Mul(
+          x, hn::MulAdd(x,
+                        hn::MulAdd(x, hn::MulAdd(x, hn::Set(d, 1.0f / 24), hn::Set(d, 1.0f / 6)),
+                                   hn::Set(d, 0.5f)),
+                        one));
       const V far = hn::Sub(fast_exp(d, x), one);
       const V m = hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 0.1f)), series, far);
       return hn::IfThenElse(hn::Lt(x, zero), hn::Mul(alpha, m), x);

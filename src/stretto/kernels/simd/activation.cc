@@ -34,8 +34,8 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace stretto::kernels {
 
-void activate_array(Isa isa, Activation activation, float alpha, float beta, const float* x, float* y,
-                    int64_t count) {
+void activate_array(Isa isa, Activation activation, float alpha, float beta, const float* x,
+                    float* y, int64_t count) {
   STRETTO_ISA_SELECT(isa, activate_array)(activation, alpha, beta, x, y, count);
 }
 

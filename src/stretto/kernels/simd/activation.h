@@ -9,7 +9,7 @@
 namespace stretto::kernels {
 
 // y[i] = activation(x[i]) for i < count, with the vector code of `isa`. x may equal y.
-void activate_array(Isa isa, Activation activation, float alpha, float beta, const float* x, float* y,
-                    int64_t count);
+void activate_array(Isa isa, Activation activation, float alpha, float beta, const float* x,
+                    float* y, int64_t count);
 
 }  // namespace stretto::kernels

@@ -51,9 +51,13 @@ HWY_INLINE void store_n(V v, D d, float* p, int64_t count) {
 }
 
 template <class D>
-HWY_INLINE float sum_lanes(D d, hn::Vec<D> v) { return hn::GetLane(hn::SumOfLanes(d, v)); }
+HWY_INLINE float sum_lanes(D d, hn::Vec<D> v) {
+  return hn::GetLane(hn::SumOfLanes(d, v));
+}
 template <class D>
-HWY_INLINE float max_lanes(D d, hn::Vec<D> v) { return hn::GetLane(hn::MaxOfLanes(d, v)); }
+HWY_INLINE float max_lanes(D d, hn::Vec<D> v) {
+  return hn::GetLane(hn::MaxOfLanes(d, v));
+}
 
 // The larger, NaN when either is: unlike the instruction, which drops the first operand's NaN.
 template <class D, class V = hn::Vec<D>>

@@ -28,8 +28,8 @@ void pack_rows(const float* from, int64_t stride, int64_t steps, int64_t columns
 }
 
 // Blocks of 4x4 in 128-bit registers: half a shuffle and a quarter of a load and store per value.
-void pack_transposed(const float* from, int64_t stride, int64_t steps, int64_t columns, int64_t width,
-                     float scale, float* HWY_RESTRICT to) {
+void pack_transposed(const float* from, int64_t stride, int64_t steps, int64_t columns,
+                     int64_t width, float scale, float* HWY_RESTRICT to) {
   const hn::FixedTag<float, 4> d;
   const auto factor = hn::Set(d, scale);
   int64_t j = 0;

@@ -7,11 +7,9 @@
 //   #include <hwy/foreach_target.h>
 //   #include <hwy/highway.h>
 //   HWY_BEFORE_NAMESPACE();
-//   namespace stretto::kernels::HWY_NAMESPACE { namespace hn = hwy::HWY_NAMESPACE; ... void f(int); }
-//   HWY_AFTER_NAMESPACE();
-//   #if HWY_ONCE
-//   namespace stretto::kernels { void f(Isa isa, int x) { STRETTO_ISA_SELECT(isa, f)(x); } }
-//   #endif
+//   namespace stretto::kernels::HWY_NAMESPACE { namespace hn = hwy::HWY_NAMESPACE; ... void f(int);
+//   } HWY_AFTER_NAMESPACE(); #if HWY_ONCE namespace stretto::kernels { void f(Isa isa, int x) {
+//   STRETTO_ISA_SELECT(isa, f)(x); } } #endif
 //
 // Code between BEFORE and AFTER must not instantiate non-inlined templates of the standard library.
 // Vectors are hn::ScalableTag<float>: 16, 8 or 4 lanes = isa_lanes(isa) = the layout's block.
@@ -19,10 +17,12 @@
 #define STRETTO_KERNELS_SIMD_TARGETS_H_
 
 // Keep AVX-512 (F, BW, CD, DQ, VL), AVX2 (with FMA, F16C, BMI2) and the baseline.
-#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | (HWY_AVX3_DL >> 1) | (HWY_AVX3_DL >> 2) | (HWY_AVX3_DL >> 3))
+#define HWY_DISABLED_TARGETS                                                      \
+  (HWY_SSSE3 | HWY_SSE4 | HWY_AVX3_DL | (HWY_AVX3_DL >> 1) | (HWY_AVX3_DL >> 2) | \
+   (HWY_AVX3_DL >> 3))
 
-// GCC before 12.3 miscompiles high halves of integer products in Highway's emulated 128-bit vectors, for
-// which Highway falls back to one lane. We need the four lanes and no such product.
+// GCC before 12.3 miscompiles high halves of integer products in Highway's emulated 128-bit
+// vectors, for which Highway falls back to one lane. We need the four lanes and no such product.
 #define HWY_BROKEN_EMU128 0
 
 #include <hwy/base.h>
@@ -41,9 +41,9 @@
 #else
 #define STRETTO_ISA_AVX2_(function) HWY_STATIC_DISPATCH(function)
 #endif
-#define STRETTO_ISA_SELECT(isa, function)                                      \
-  ((isa) == ::stretto::Isa::kAvx512 ? &STRETTO_ISA_AVX512_(function)           \
-   : (isa) == ::stretto::Isa::kAvx2 ? &STRETTO_ISA_AVX2_(function)             \
+#define STRETTO_ISA_SELECT(isa, function)                            \
+  ((isa) == ::stretto::Isa::kAvx512 ? &STRETTO_ISA_AVX512_(function) \
+   : (isa) == ::stretto::Isa::kAvx2 ? &STRETTO_ISA_AVX2_(function)   \
                                     : &HWY_STATIC_DISPATCH(function))
 
 #endif  // STRETTO_KERNELS_SIMD_TARGETS_H_

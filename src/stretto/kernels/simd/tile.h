@@ -64,8 +64,8 @@ struct TileSet {
 
   // In place on a stored tile: the activation, then the residual if it comes after it. For those
   // activations that Tile cannot apply itself.
-  void (*finish)(const Epilogue& e, float* c, int64_t c_row, int64_t c_vector, int rows, int vectors,
-                 const float* residual) = nullptr;
+  void (*finish)(const Epilogue& e, float* c, int64_t c_row, int64_t c_vector, int rows,
+                 int vectors, const float* residual) = nullptr;
   // The whole epilogue but the bias, in place on `count` contiguous values, a multiple of the
   // lanes.
   void (*finish_flat)(const Epilogue& e, float* c, int64_t count, const float* residual) = nullptr;
@@ -96,7 +96,8 @@ inline void set_epilogue(Tile& tile, const Epilogue& e) {
 
 // Lets tile number `index` over the same B read its share of the `values` at `next`, which come
 // after it.
-inline void set_prefetch(Tile& tile, const float* next, int64_t values, int64_t index, int64_t steps) {
+inline void set_prefetch(Tile& tile, const float* next, int64_t values, int64_t index,
+                         int64_t steps) {
   const int64_t from = index * steps * Tile::kPrefetchPerStep;
   tile.prefetch = from < values ? next + from : nullptr;
 }

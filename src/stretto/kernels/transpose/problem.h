@@ -7,8 +7,8 @@
 
 namespace stretto::kernels {
 
-// Input: x, dense, of dims[0, rank) and any type. Output: y, dense, whose dimension k is x's dimension
-// perm[k].
+// Input: x, dense, of dims[0, rank) and any type. Output: y, dense, whose dimension k is x's
+// dimension perm[k].
 struct TransposeProblem {
   static constexpr int kMaxRank = 6;
 

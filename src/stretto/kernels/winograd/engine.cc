@@ -79,18 +79,27 @@ Plan make_plan(const Task& task) {
   const int64_t block_tiles = ceil_div(share, ceil_div(share, most));
   const int64_t v_plane = spread(block_tiles * v_row, lanes);
   const int64_t m_plane = spread(block_tiles * widest * lanes, lanes);
-  return {.lanes = lanes, .group_c = group_c, .group_in = group_in, .group_out = group_out,
-          .tiles_y = tiles_y, .tiles_x = tiles_x, .tiles = tiles, .block_tiles = block_tiles,
-          .by_panels = by_panels, .v_row = v_row, .v_plane = v_plane,
-          .v_values = products * v_plane, .m_plane = m_plane, .m_values = targets * m_plane,
+  return {.lanes = lanes,
+          .group_c = group_c,
+          .group_in = group_in,
+          .group_out = group_out,
+          .tiles_y = tiles_y,
+          .tiles_x = tiles_x,
+          .tiles = tiles,
+          .block_tiles = block_tiles,
+          .by_panels = by_panels,
+          .v_row = v_row,
+          .v_plane = v_plane,
+          .v_values = products * v_plane,
+          .m_plane = m_plane,
+          .m_values = targets * m_plane,
           .panels = panels};
 }
 
 size_t packed_bytes(const Task& task) {
   const Plan plan = make_plan(task);
   const int64_t outputs = task.groups * plan.group_out * plan.lanes;
-  return static_cast<size_t>(
-             outputs * (1 + phases_of(task) * filter_values(task) * plan.group_c)) *
+  return static_cast<size_t>(outputs * (1 + phases_of(task) * filter_values(task) * plan.group_c)) *
          sizeof(float);
 }
 
@@ -177,8 +186,8 @@ void multiply_and_finish(const Task& task, const Plan& plan, const Operands& on,
     const EvenTiles parts(tiles.count, set.max_rows[vectors]);
     Tap taps[4];
     int64_t used = 0;
-    Tile tile{.a_row = plan.v_row, .b = filters, .taps = taps, .c_row = width,
-              .c_vector = plan.lanes};
+    Tile tile{
+        .a_row = plan.v_row, .b = filters, .taps = taps, .c_row = width, .c_vector = plan.lanes};
     tile.steps = tile.last_steps = static_cast<int32_t>(plan.group_c);
     for (int q = 0; q < s.targets; ++q) {
       for (int r = 0; r < s.targets; ++r) {
@@ -197,13 +206,17 @@ void multiply_and_finish(const Task& task, const Plan& plan, const Operands& on,
     }
     for (int v = 0; v < vectors; ++v) {
       const int64_t block = first + v;
-      transform.output({.m = on.m + v * plan.lanes, .plane = plan.m_plane, .row = width,
+      transform.output({.m = on.m + v * plan.lanes,
+                        .plane = plan.m_plane,
+                        .row = width,
                         .y = on.y + block * map,
                         .residual = on.residual ? on.residual + block * map : nullptr,
-                        .bias = on.bias + block * plan.lanes, .image = image,
+                        .bias = on.bias + block * plan.lanes,
+                        .image = image,
                         .line = s.phases * task.out_w * plan.lanes,
                         .h = ceil_div(task.out_h - on.phase_y, s.phases),
-                        .w = ceil_div(task.out_w - on.phase_x, s.phases), .tiles = tiles},
+                        .w = ceil_div(task.out_w - on.phase_x, s.phases),
+                        .tiles = tiles},
                        task.epilogue);
     }
   }
@@ -248,13 +261,19 @@ void run(const Task& task, const Args& args, const Worker& worker) {
                         std::min(plan.block_tiles, tiles.end - first)};
       // Split by panels, the team shares the transform by tiles.
       const Range mine = split(block.count, plan.by_panels ? worker : alone);
-      transform.input({.x = on.x, .image = task.groups * plan.group_in * in_map, .block = in_map,
-                       .blocks = plan.group_in, .h = task.h, .w = task.w,
-                       .pad_top = task.pad_top - phase_y, .pad_left = task.pad_left - phase_x,
-                       .tiles = {block.tiles_y, block.tiles_x, first + mine.begin,
-                                 mine.end - mine.begin},
-                       .v = on.v + mine.begin * plan.v_row, .plane = plan.v_plane,
-                       .row = plan.v_row});
+      transform.input(
+          {.x = on.x,
+           .image = task.groups * plan.group_in * in_map,
+           .block = in_map,
+           .blocks = plan.group_in,
+           .h = task.h,
+           .w = task.w,
+           .pad_top = task.pad_top - phase_y,
+           .pad_left = task.pad_left - phase_x,
+           .tiles = {block.tiles_y, block.tiles_x, first + mine.begin, mine.end - mine.begin},
+           .v = on.v + mine.begin * plan.v_row,
+           .plane = plan.v_plane,
+           .row = plan.v_row});
       if (plan.by_panels) worker.sync();
       multiply_and_finish(task, plan, on, block, panels);
       if (plan.by_panels && part + 1 < parts) worker.sync();

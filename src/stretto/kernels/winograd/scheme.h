@@ -26,12 +26,24 @@ struct Scheme {
 
 // 3 taps, stride 1: F(2,3) and F(4,3), points 0, 1, -1, (2, -2,) infinity. 2.25 and 4 times fewer
 // multiplications in two dimensions.
-inline constexpr Scheme kF2{.id = 0, .phases = 1, .taps = 3, .in = 4, .products = 4, .targets = 4,
-                            .out = 2, .step = 2,
+inline constexpr Scheme kF2{.id = 0,
+                            .phases = 1,
+                            .taps = 3,
+                            .in = 4,
+                            .products = 4,
+                            .targets = 4,
+                            .out = 2,
+                            .step = 2,
                             .g = {{{1, 0, 0}, {.5, .5, .5}, {.5, -.5, .5}, {0, 0, 1}}},
                             .first = {0, 1, 2, 3, 4}};
-inline constexpr Scheme kF4{.id = 1, .phases = 1, .taps = 3, .in = 6, .products = 6, .targets = 6,
-                            .out = 4, .step = 4,
+inline constexpr Scheme kF4{.id = 1,
+                            .phases = 1,
+                            .taps = 3,
+                            .in = 6,
+                            .products = 6,
+                            .targets = 6,
+                            .out = 4,
+                            .step = 4,
                             .g = {{{1. / 4, 0, 0},
                                    {-1. / 6, -1. / 6, -1. / 6},
                                    {-1. / 6, 1. / 6, -1. / 6},
@@ -42,42 +54,67 @@ inline constexpr Scheme kF4{.id = 1, .phases = 1, .taps = 3, .in = 6, .products 
 
 // 3 taps, stride 2: outer taps see inputs of one parity (F(m,2)), the middle tap those of the other
 // (m plain products, which end in the targets of one output each). 1.44 and 1.78 times fewer.
-inline constexpr Scheme kF2Stride2{
-    .id = 2, .phases = 1, .taps = 3, .in = 5, .products = 5, .targets = 3, .out = 2, .step = 4,
-    .g = {{{1, 0, 0}, {0, 1, 0}, {1, 0, 1}, {0, 1, 0}, {0, 0, 1}}},
-    .first = {0, 2, 3, 5}};
-inline constexpr Scheme kF4Stride2{
-    .id = 3, .phases = 1, .taps = 3, .in = 9, .products = 9, .targets = 7, .out = 4, .step = 8,
-    .g = {{{1. / 2, 0, 0},
-           {0, 1, 0},
-           {0, 1, 0},
-           {0, 1, 0},
-           {0, 0, 1},
-           {0, 1, 0},
-           {-1. / 2, 0, -1. / 2},
-           {-1. / 6, 0, 1. / 6},
-           {1. / 6, 0, 1. / 3}}},
-    .first = {0, 2, 3, 4, 6, 7, 8, 9}};
+inline constexpr Scheme kF2Stride2{.id = 2,
+                                   .phases = 1,
+                                   .taps = 3,
+                                   .in = 5,
+                                   .products = 5,
+                                   .targets = 3,
+                                   .out = 2,
+                                   .step = 4,
+                                   .g = {{{1, 0, 0}, {0, 1, 0}, {1, 0, 1}, {0, 1, 0}, {0, 0, 1}}},
+                                   .first = {0, 2, 3, 5}};
+inline constexpr Scheme kF4Stride2{.id = 3,
+                                   .phases = 1,
+                                   .taps = 3,
+                                   .in = 9,
+                                   .products = 9,
+                                   .targets = 7,
+                                   .out = 4,
+                                   .step = 8,
+                                   .g = {{{1. / 2, 0, 0},
+                                          {0, 1, 0},
+                                          {0, 1, 0},
+                                          {0, 1, 0},
+                                          {0, 0, 1},
+                                          {0, 1, 0},
+                                          {-1. / 2, 0, -1. / 2},
+                                          {-1. / 6, 0, 1. / 6},
+                                          {1. / 6, 0, 1. / 3}}},
+                                   .first = {0, 2, 3, 4, 6, 7, 8, 9}};
 
 // Transposed, 4 taps, stride 2, one leading pad: even outputs use taps 3 and 1 on inputs j - 1 and
 // j, odd ones taps 2 and 0 on j and j + 1. F(2,2) (points 0, 1, infinity) or F(4,2) (0, 1, -1, 2,
 // infinity) for each parity: 1.78 and 2.56 times fewer.
 inline constexpr Scheme kF2Transposed{
-    .id = 4, .phases = 2, .taps = 4, .in = 3, .products = 3, .targets = 3, .out = 2, .step = 2,
+    .id = 4,
+    .phases = 2,
+    .taps = 4,
+    .in = 3,
+    .products = 3,
+    .targets = 3,
+    .out = 2,
+    .step = 2,
     .g = {{{0, 0, 0, 1}, {0, 1, 0, 1}, {0, 1, 0, 0}}, {{0, 0, 1, 0}, {1, 0, 1, 0}, {1, 0, 0, 0}}},
     .first = {0, 1, 2, 3}};
-inline constexpr Scheme kF4Transposed{
-    .id = 5, .phases = 2, .taps = 4, .in = 5, .products = 5, .targets = 5, .out = 4, .step = 4,
-    .g = {{{0, 0, 0, 1. / 2},
-           {0, -1. / 2, 0, -1. / 2},
-           {0, 1. / 6, 0, -1. / 6},
-           {0, 1. / 3, 0, 1. / 6},
-           {0, 1, 0, 0}},
-          {{0, 0, 1. / 2, 0},
-           {-1. / 2, 0, -1. / 2, 0},
-           {1. / 6, 0, -1. / 6, 0},
-           {1. / 3, 0, 1. / 6, 0},
-           {1, 0, 0, 0}}},
-    .first = {0, 1, 2, 3, 4, 5}};
+inline constexpr Scheme kF4Transposed{.id = 5,
+                                      .phases = 2,
+                                      .taps = 4,
+                                      .in = 5,
+                                      .products = 5,
+                                      .targets = 5,
+                                      .out = 4,
+                                      .step = 4,
+                                      .g = {{{0, 0, 0, 1. / 2},
+                                             {0, -1. / 2, 0, -1. / 2},
+                                             {0, 1. / 6, 0, -1. / 6},
+                                             {0, 1. / 3, 0, 1. / 6},
+                                             {0, 1, 0, 0}},
+                                            {{0, 0, 1. / 2, 0},
+                                             {-1. / 2, 0, -1. / 2, 0},
+                                             {1. / 6, 0, -1. / 6, 0},
+                                             {1. / 3, 0, 1. / 6, 0},
+                                             {1, 0, 0, 0}}},
+                                      .first = {0, 1, 2, 3, 4, 5}};
 
 }  // namespace stretto::kernels::winograd

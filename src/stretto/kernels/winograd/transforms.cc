@@ -153,9 +153,8 @@ HWY_INLINE void transform_tile_f4(const float* HWY_RESTRICT x, int64_t line, flo
                                   int64_t plane) {
   const D d;
   const V two = constant(2), four = constant(4), five = constant(5);
-  const auto at = [&](int row, int column) HWY_ATTR {
-    return hn::Load(d, x + row * line + column * kLanes);
-  };
+  const auto at = [&](int row, int column)
+                      HWY_ATTR { return hn::Load(d, x + row * line + column * kLanes); };
   const auto finish = [&](int row, const V* middle) HWY_ATTR {
     V out[6];
     F4::input(middle, out);
@@ -327,7 +326,8 @@ void transform_output(const OutputJob& job, const Epilogue& e) {
       return transform_output_as<S, static_cast<int>(Activation::kClip)>(job, e);
     case Activation::kSilu:
       return transform_output_as<S, static_cast<int>(Activation::kSilu)>(job, e);
-    default: return transform_output_as<S, -1>(job, e);
+    default:
+      return transform_output_as<S, -1>(job, e);
   }
 }
 
@@ -337,9 +337,9 @@ constexpr Transforms kTransforms{&transform_input<S>, &transform_output<S>};
 }  // namespace
 
 const Transforms& get_transforms(int scheme) {
-  static constexpr Transforms kAll[] = {kTransforms<F2>, kTransforms<F4>, kTransforms<F2Stride2>,
-                                        kTransforms<F4Stride2>, kTransforms<F2Transposed>,
-                                        kTransforms<F4Transposed>};
+  static constexpr Transforms kAll[] = {kTransforms<F2>,           kTransforms<F4>,
+                                        kTransforms<F2Stride2>,    kTransforms<F4Stride2>,
+                                        kTransforms<F2Transposed>, kTransforms<F4Transposed>};
   return kAll[scheme];
 }
 

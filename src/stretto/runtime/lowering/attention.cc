@@ -36,9 +36,8 @@ bool lower_attention(Lowering& l, const ir::Node& node) {
       inputs.push_back(id);
       p.input_elements[p.inputs++] = element_count(l.shape(id));
     }
-    return AttentionOperand{.input = index,
-                            .offset = offset,
-                            .strides = {rows[1] * rows[2], p.dim, rows[2], 1}};
+    return AttentionOperand{
+        .input = index, .offset = offset, .strides = {rows[1] * rows[2], p.dim, rows[2], 1}};
   };
   p.q = operand(node.inputs[0], q, a.integer("q_offset", 0));
   p.k = operand(node.inputs[1], k, a.integer("k_offset", 0));

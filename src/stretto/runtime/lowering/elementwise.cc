@@ -31,12 +31,15 @@ bool append_steps(ElementwiseProblem& p, const std::vector<ElementwiseStep>& ste
   std::vector<uint8_t> results;
   const auto operand = [&](const ElementwiseArg& arg) -> uint8_t {
     switch (arg.kind) {
-      case ElementwiseArg::Kind::kInput: return static_cast<uint8_t>(arg.index);
-      case ElementwiseArg::Kind::kResult: return results[arg.index];
-      case ElementwiseArg::Kind::kLiteral: break;
+      case ElementwiseArg::Kind::kInput:
+        return static_cast<uint8_t>(arg.index);
+      case ElementwiseArg::Kind::kResult:
+        return results[arg.index];
+      case ElementwiseArg::Kind::kLiteral:
+        break;
     }
-    return kernels::append(
-        p, {.op = ElementOp::kConstant, .alpha = static_cast<float>(arg.literal)});
+    return kernels::append(p,
+                           {.op = ElementOp::kConstant, .alpha = static_cast<float>(arg.literal)});
   };
   for (const ElementwiseStep& step : steps) {
     const std::optional<ElementOp> op = kernels::parse_element_op(step.op);
@@ -92,9 +95,9 @@ bool lower_steps(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> inp
     return false;
   }
   std::vector<Lowering::Choice<ElementwiseProblem>> choices;
-  const bool image = l.shape(y).size() == 4 && output == DType::kFloat32 &&
-                     std::all_of(dtypes.begin(), dtypes.end(),
-                                 [](DType d) { return d == DType::kFloat32; });
+  const bool image =
+      l.shape(y).size() == 4 && output == DType::kFloat32 &&
+      std::all_of(dtypes.begin(), dtypes.end(), [](DType d) { return d == DType::kFloat32; });
   const auto offer = [&](ElementwiseProblem p) {
     p.output = output;
     p.compute = compute_type(l, inputs, y);
@@ -149,7 +152,8 @@ bool lower_elementwise(Lowering& l, const ir::Node& node) {
   const std::string_view op = node.op->name;
   const ir::Attributes& a = node.attributes;
   ElementwiseStep step{.op = std::string(op)};
-  for (size_t i = 0; i < node.inputs.size(); ++i) step.args.push_back(input_arg(static_cast<int>(i)));
+  for (size_t i = 0; i < node.inputs.size(); ++i)
+    step.args.push_back(input_arg(static_cast<int>(i)));
   if (op == "LeakyRelu") step.args.push_back(literal_arg(a.number("alpha", 0.01)));
   if (op == "Elu") step.args.push_back(literal_arg(a.number("alpha", 1)));
   if (op == "HardSigmoid") {

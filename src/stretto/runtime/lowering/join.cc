@@ -75,13 +75,12 @@ bool slice_in_place(Lowering& l, const ir::Node& node) {
   int64_t offset = 0;
   bool blocked = from.size() == 4 && l.is_float32(x);
   for (size_t i = 0; i < starts.size(); ++i) {
-    const int64_t axis =
-        normalize_axis(axes[i], static_cast<int64_t>(from.size()), node.name);
+    const int64_t axis = normalize_axis(axes[i], static_cast<int64_t>(from.size()), node.name);
     if (!steps.empty() && steps[i] != 1) return false;
     if (from[axis] == to[axis]) continue;
     if (!outermost(to, axis)) return false;
-    const int64_t start = std::clamp<int64_t>(
-        starts[i] < 0 ? starts[i] + from[axis] : starts[i], 0, from[axis]);
+    const int64_t start =
+        std::clamp<int64_t>(starts[i] < 0 ? starts[i] + from[axis] : starts[i], 0, from[axis]);
     offset += start * inner_count(from, axis);
     const bool whole = start % l.target().block() == 0 &&
                        (to[axis] % l.target().block() == 0 || start + to[axis] == from[axis]);

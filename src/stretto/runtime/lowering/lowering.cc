@@ -31,8 +31,11 @@ bool Lowering::add(Step step) {
 
 void Lowering::add_view(const ir::Node& node, ir::ValueId input, ir::ValueId output, int64_t offset,
                         std::vector<std::pair<Layout, Layout>> also) {
-  Step step{.kind = StepKind::kView, .inputs = {input}, .outputs = {output},
-            .view_offset = offset, .node = &node};
+  Step step{.kind = StepKind::kView,
+            .inputs = {input},
+            .outputs = {output},
+            .view_offset = offset,
+            .node = &node};
   step.variants.push_back({{}, {Layout::kPlain}, {Layout::kPlain}});
   for (const auto& [from, to] : also) step.variants.push_back({{}, {from}, {to}});
   steps_.push_back(std::move(step));
@@ -41,8 +44,8 @@ void Lowering::add_view(const ir::Node& node, ir::ValueId input, ir::ValueId out
 void Lowering::add_join(const ir::Node& node, std::vector<ir::ValueId> inputs, ir::ValueId output,
                         bool blocked) {
   const size_t count = inputs.size();
-  Step step{.kind = StepKind::kJoin, .inputs = std::move(inputs), .outputs = {output},
-            .node = &node};
+  Step step{
+      .kind = StepKind::kJoin, .inputs = std::move(inputs), .outputs = {output}, .node = &node};
   const auto all = [&](Layout layout) {
     step.variants.push_back({{}, std::vector<Layout>(count, layout), {layout}});
   };
@@ -73,7 +76,8 @@ Lowered lower(const std::shared_ptr<ir::Graph>& graph, const kernels::Target& ta
     for (ir::ValueId id : node.outputs) {
       if (id != ir::kNone) step.outputs.push_back(id);
     }
-    step.variants.push_back({{}, std::vector<Layout>(step.inputs.size(), Layout::kPlain),
+    step.variants.push_back({{},
+                             std::vector<Layout>(step.inputs.size(), Layout::kPlain),
                              std::vector<Layout>(step.outputs.size(), Layout::kPlain)});
     lowered.steps.push_back(std::move(step));
   }

@@ -22,9 +22,9 @@ struct Variant {
 };
 
 enum class StepKind : uint8_t {
-  kKernel,     // a problem of a family
-  kView,       // output 0 is input 0's memory from `view_offset` bytes on, dense plain or equal layout
-  kJoin,       // output 0 is the inputs one behind the other: they are computed in place
+  kKernel,  // a problem of a family
+  kView,    // output 0 is input 0's memory from `view_offset` bytes on, dense plain or equal layout
+  kJoin,    // output 0 is the inputs one behind the other: they are computed in place
   kInterpret,  // no kernel: the operator's reference runs
 };
 
@@ -33,9 +33,9 @@ struct Step {
   const kernels::Family* family = nullptr;
   std::vector<Variant> variants;
   std::vector<ir::ValueId> inputs, outputs;
-  std::vector<Tensor> constants;       // for Family::pack
-  int64_t view_offset = 0;             // in elements
-  const ir::Node* node = nullptr;      // the node this step came from
+  std::vector<Tensor> constants;   // for Family::pack
+  int64_t view_offset = 0;         // in elements
+  const ir::Node* node = nullptr;  // the node this step came from
 };
 
 // Steps in order. `graph` is a copy of the model's with temporaries added.
@@ -55,9 +55,7 @@ class Lowering {
   const Tensor* constant(ir::ValueId id) const {
     return id != ir::kNone && graph_.value(id).is_constant() ? &graph_.value(id).constant : nullptr;
   }
-  bool is_float32(ir::ValueId id) const {
-    return graph_.value(id).dtype == DType::kFloat32;
-  }
+  bool is_float32(ir::ValueId id) const { return graph_.value(id).dtype == DType::kFloat32; }
 
   // Adds a kernel step for `node`. Variants that no row fits are dropped; returns false and adds
   // nothing when none is left.
@@ -70,8 +68,11 @@ class Lowering {
   bool add(const ir::Node& node, const kernels::Family& family, std::vector<ir::ValueId> inputs,
            std::vector<ir::ValueId> outputs, const std::vector<Choice<P>>& choices,
            std::vector<Tensor> constants = {}) {
-    Step step{.family = &family, .inputs = std::move(inputs), .outputs = std::move(outputs),
-              .constants = std::move(constants), .node = &node};
+    Step step{.family = &family,
+              .inputs = std::move(inputs),
+              .outputs = std::move(outputs),
+              .constants = std::move(constants),
+              .node = &node};
     for (const Choice<P>& choice : choices) {
       const auto* bytes = reinterpret_cast<const std::byte*>(&choice.problem);
       step.variants.push_back({{bytes, bytes + sizeof(P)}, choice.inputs, choice.outputs});

@@ -15,7 +15,8 @@ using kernels::CopyRegionProblem;
 
 DType dtype_of(Lowering& l, ir::ValueId id) { return l.graph().value(id).dtype; }
 
-// A copy_region step, plain. The builders throw Unsupported beyond their limits: then the reference runs.
+// A copy_region step, plain. The builders throw Unsupported beyond their limits: then the reference
+// runs.
 template <typename Build>
 bool add_copy(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> inputs, ir::ValueId y,
               Build&& build) {
@@ -51,9 +52,9 @@ bool known_from(Lowering& l, const ir::Node& node, size_t first) {
   return true;
 }
 
-// A step that copies either plainly or, for ranges of channels, in the blocked layout: two families, so
-// the choice between them is made here and not by cost. Blocked wins for images, whose neighbours
-// are convolutions.
+// A step that copies either plainly or, for ranges of channels, in the blocked layout: two
+// families, so the choice between them is made here and not by cost. Blocked wins for images, whose
+// neighbours are convolutions.
 bool add_channels(Lowering& l, const ir::Node& node, const std::vector<ir::ValueId>& inputs,
                   ir::ValueId y, const ConcatChannelsProblem& p) {
   const std::vector<Layout> blocked(inputs.size(), Layout::kBlocked);
@@ -69,8 +70,7 @@ bool lower_transpose(Lowering& l, const ir::Node& node) {
   for (size_t i = x.size(); i-- > 0;) reversed.push_back(static_cast<int64_t>(i));
   const auto perm = node.attributes.integers("perm", reversed);
   try {
-    const auto p =
-        kernels::transpose_problem(l.target(), x, perm, dtype_of(l, node.inputs[0]));
+    const auto p = kernels::transpose_problem(l.target(), x, perm, dtype_of(l, node.inputs[0]));
     if (p.rank <= 1) return lower_view(l, node);
     return l.add<kernels::TransposeProblem>(node, kernels::kTranspose, {node.inputs[0]},
                                             {node.outputs[0]},
@@ -129,8 +129,8 @@ bool lower_split(Lowering& l, const ir::Node& node) {
   if (!known_from(l, node, 1)) return false;
   if (split_in_place(l, node)) return true;
   const Shape& x = l.shape(node.inputs[0]);
-  const int64_t axis = normalize_axis(node.attributes.integer("axis", 0),
-                                      static_cast<int64_t>(x.size()), node.name);
+  const int64_t axis =
+      normalize_axis(node.attributes.integer("axis", 0), static_cast<int64_t>(x.size()), node.name);
   Shape start(x.size(), 0);
   const Shape step(x.size(), 1);
   for (ir::ValueId y : node.outputs) {
@@ -177,15 +177,14 @@ bool lower_expand(Lowering& l, const ir::Node& node) {
   const ir::ValueId y = node.outputs[0];
   if (l.shape(node.inputs[0]) == l.shape(y)) return lower_view(l, node);
   return add_copy(l, node, {node.inputs[0]}, y, [&] {
-    return kernels::expand_problem(l.target(), dtype_of(l, y), l.shape(node.inputs[0]),
-                                   l.shape(y));
+    return kernels::expand_problem(l.target(), dtype_of(l, y), l.shape(node.inputs[0]), l.shape(y));
   });
 }
 
 bool lower_gather(Lowering& l, const ir::Node& node) {
   const Shape& x = l.shape(node.inputs[0]);
-  const int64_t axis = normalize_axis(node.attributes.integer("axis", 0),
-                                      static_cast<int64_t>(x.size()), node.name);
+  const int64_t axis =
+      normalize_axis(node.attributes.integer("axis", 0), static_cast<int64_t>(x.size()), node.name);
   kernels::GatherProblem p{};
   p.target = l.target();
   p.axis = x[axis];

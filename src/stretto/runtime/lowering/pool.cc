@@ -45,8 +45,7 @@ bool lower_pool(Lowering& l, const ir::Node& node) {
   p.pad_bottom = narrow(w.pad_end[1]);
   p.pad_right = narrow(w.pad_end[2]);
   p.kind = node.op->name == "MaxPool" ? kernels::Pooling::kMax : kernels::Pooling::kAverage;
-  p.count_include_pad =
-      static_cast<uint8_t>(node.attributes.integer("count_include_pad", 0) != 0);
+  p.count_include_pad = static_cast<uint8_t>(node.attributes.integer("count_include_pad", 0) != 0);
   return both_layouts(l, node, kernels::kPool2d, p);
 }
 
@@ -59,8 +58,7 @@ bool lower_global_pool(Lowering& l, const ir::Node& node) {
   p.c = x[1];
   p.h = x[2];
   p.w = x[3];
-  p.kind =
-      node.op->name == "GlobalMaxPool" ? kernels::Pooling::kMax : kernels::Pooling::kAverage;
+  p.kind = node.op->name == "GlobalMaxPool" ? kernels::Pooling::kMax : kernels::Pooling::kAverage;
   return both_layouts(l, node, kernels::kGlobalPool, p);
 }
 

@@ -13,10 +13,10 @@ std::optional<kernels::Reduction> reduction_of(std::string_view op) {
     kernels::Reduction kind;
   };
   static constexpr Row kRows[] = {
-      {"ReduceL1", kernels::Reduction::kL1},     {"ReduceL2", kernels::Reduction::kL2},
-      {"ReduceMax", kernels::Reduction::kMax},   {"ReduceMean", kernels::Reduction::kMean},
-      {"ReduceMin", kernels::Reduction::kMin},   {"ReduceProd", kernels::Reduction::kProd},
-      {"ReduceSum", kernels::Reduction::kSum},   {"ReduceSumSquare", kernels::Reduction::kSumSquare},
+      {"ReduceL1", kernels::Reduction::kL1},   {"ReduceL2", kernels::Reduction::kL2},
+      {"ReduceMax", kernels::Reduction::kMax}, {"ReduceMean", kernels::Reduction::kMean},
+      {"ReduceMin", kernels::Reduction::kMin}, {"ReduceProd", kernels::Reduction::kProd},
+      {"ReduceSum", kernels::Reduction::kSum}, {"ReduceSumSquare", kernels::Reduction::kSumSquare},
   };
   for (const Row& row : kRows) {
     if (row.op == op) return row.kind;

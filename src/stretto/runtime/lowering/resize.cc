@@ -42,8 +42,8 @@ bool lower_resize(Lowering& l, const ir::Node& node) {
   const auto mode = named<kernels::Resampling>(kModes, a.text("mode", "nearest"));
   const auto coordinates = named<kernels::Coordinates>(
       kCoordinates, a.text("coordinate_transformation_mode", "half_pixel"));
-  const auto rounding = named<kernels::NearestRounding>(
-      kRoundings, a.text("nearest_mode", "round_prefer_floor"));
+  const auto rounding =
+      named<kernels::NearestRounding>(kRoundings, a.text("nearest_mode", "round_prefer_floor"));
   if (!mode || !coordinates || !rounding) return false;
   ResizeProblem p{};
   p.target = l.target();

@@ -82,16 +82,14 @@ bool lower_group_norm(Lowering& l, const ir::Node& node) {
   p.n = x[0];
   p.c = x[1];
   p.hw = p.n * p.c == 0 ? 0 : element_count(x) / (p.n * p.c);
-  p.groups = static_cast<int32_t>(node.op->name == "InstanceNormalization"
-                                      ? p.c
-                                      : node.attributes.integer("num_groups", 1));
+  p.groups = static_cast<int32_t>(
+      node.op->name == "InstanceNormalization" ? p.c : node.attributes.integer("num_groups", 1));
   p.epsilon = static_cast<float>(node.attributes.number("epsilon", 1e-5));
   std::vector<Tensor> constants;
   if (!take_constants(l, node, 1, 2, constants, p.scale, p.bias)) return false;
-  return l.add<kernels::GroupNormProblem>(node, kernels::kGroupNorm, {node.inputs[0]},
-                                          {node.outputs[0]},
-                                          {{p, {Layout::kPlain}, {Layout::kPlain}}},
-                                          std::move(constants));
+  return l.add<kernels::GroupNormProblem>(
+      node, kernels::kGroupNorm, {node.inputs[0]}, {node.outputs[0]},
+      {{p, {Layout::kPlain}, {Layout::kPlain}}}, std::move(constants));
 }
 
 }  // namespace stretto::runtime

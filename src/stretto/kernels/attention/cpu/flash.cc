@@ -1,7 +1,7 @@
-// Per head: k and v are packed into panels of two vectors; then, for blocks of queries and chunks of
-// keys, scores = q k^T by a register tile, softmax on them while they lie in the second-level cache, and
-// out += weights v by the same tile. Limit: two fused multiply-adds per cycle; at 512-bit the
-// exponentials of a 128-token, 64-wide head cost about a fifth of that time.
+// Per head: k and v are packed into panels of two vectors; then, for blocks of queries and chunks
+// of keys, scores = q k^T by a register tile, softmax on them while they lie in the second-level
+// cache, and out += weights v by the same tile. Limit: two fused multiply-adds per cycle; at
+// 512-bit the exponentials of a 128-token, 64-wide head cost about a fifth of that time.
 #include <cmath>
 #include <limits>
 
@@ -26,7 +26,7 @@ constexpr int64_t kKeys = 512;    // columns of a chunk: 96 KB of scores
 
 // One thread's working memory, in floats from its start.
 struct FlashPlan {
-  int64_t panel;  // columns of a panel: two vectors
+  int64_t panel;        // columns of a panel: two vectors
   int64_t keys, dim_v;  // padded to panels
   int64_t k_at, v_at, q_at, scores_at, out_at, top_at, sum_at, floats;
 };
@@ -103,14 +103,15 @@ void tile_rows(int rows, const float* a, int64_t a_stride, const float* panel, i
                float* c, int64_t c_stride, bool accumulate) {
   if constexpr (kRows > 1) {
     if (rows < kRows) {
-      return tile_rows<kRows - 1, kVectors>(rows, a, a_stride, panel, depth, c, c_stride, accumulate);
+      return tile_rows<kRows - 1, kVectors>(rows, a, a_stride, panel, depth, c, c_stride,
+                                            accumulate);
     }
   }
   tile<kRows, kVectors>(a, a_stride, panel, depth, c, c_stride, accumulate);
 }
 
-// c[rows][columns] (+)= a[rows][depth] * panels, `panels` a sequence of [panel_depth][kPanel], of which
-// rows of depth from `from` on are used. Writes whole vectors.
+// c[rows][columns] (+)= a[rows][depth] * panels, `panels` a sequence of [panel_depth][kPanel], of
+// which rows of depth from `from` on are used. Writes whole vectors.
 HWY_INLINE void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a,
                          int64_t a_stride, const float* panels, int64_t panel_depth, float* c,
                          int64_t c_stride, bool accumulate) {
@@ -163,7 +164,8 @@ HWY_INLINE void pack_values(const AttentionProblem& p, const float* v, float* to
           x = load_n(d, from + i, n - i);
         } else if (i < n) {
           HWY_ALIGN float lanes[kLanes] = {};
-          for (int64_t l = i; l < HWY_MIN(n, i + kLanes); ++l) lanes[l - i] = from[l * p.v.strides[3]];
+          for (int64_t l = i; l < HWY_MIN(n, i + kLanes); ++l)
+            lanes[l - i] = from[l * p.v.strides[3]];
           x = hn::Load(d, lanes);
         }
         hn::StoreU(x, d, panel + i);
@@ -172,8 +174,8 @@ HWY_INLINE void pack_values(const AttentionProblem& p, const float* v, float* to
   }
 }
 
-// Turns one row of raw scores into weights exp(s - top), raising the row's maximum and sum and scaling
-// what `out` holds so far. The first `visible` of the scores count.
+// Turns one row of raw scores into weights exp(s - top), raising the row's maximum and sum and
+// scaling what `out` holds so far. The first `visible` of the scores count.
 HWY_INLINE void soften(const AttentionProblem& p, float* scores, int64_t visible, int64_t columns,
                        const float* mask, float* top, float* sum, float* out, int64_t out_count,
                        bool first) {
@@ -277,9 +279,9 @@ void attention_run(const AttentionProblem& p, const Args& args, const Worker& wo
                false);
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t row = first_row + r;
-        const float* mask = p.has_mask ? input(p.mask, b, h) + row * p.mask.strides[2] +
-                                             from * p.mask.strides[3]
-                                       : nullptr;
+        const float* mask =
+            p.has_mask ? input(p.mask, b, h) + row * p.mask.strides[2] + from * p.mask.strides[3]
+                       : nullptr;
         const int64_t limit = p.causal ? row + p.causal_offset + 1 - from : count;
         const int64_t visible = HWY_MAX(int64_t{0}, HWY_MIN(count, limit));
         soften(p, scores + r * kScoreStride, visible, count, mask, top + r, sum + r,
@@ -303,7 +305,8 @@ void attention_run(const AttentionProblem& p, const Args& args, const Worker& wo
         }
       }
       if (p.out.strides[3] == 1) continue;
-      for (int64_t c = 0; c < p.dim_v; ++c) to[r * p.out.strides[2] + c * p.out.strides[3]] = row[c];
+      for (int64_t c = 0; c < p.dim_v; ++c)
+        to[r * p.out.strides[2] + c * p.out.strides[3]] = row[c];
     }
   }
 }
@@ -315,9 +318,7 @@ HWY_AFTER_NAMESPACE();
 namespace stretto::kernels::attention {
 namespace {
 
-Fit fits(const AttentionProblem& p) {
-  return p.sk == 0 ? Fit::no("no keys") : Fit::yes(0.6);
-}
+Fit fits(const AttentionProblem& p) { return p.sk == 0 ? Fit::no("no keys") : Fit::yes(0.6); }
 
 size_t scratch_bytes(const AttentionProblem& p) {
   return static_cast<size_t>(p.target.threads * make_plan(p).floats) * sizeof(float);

@@ -18,7 +18,8 @@ Fit fits(const Conv2dProblem& p) {
   }
   if (static_cast<int64_t>(p.kernel_h) * p.kernel_w > kMostTaps) return Fit::no("kernel too large");
   const int64_t block = p.target.block();
-  const double useful = static_cast<double>(p.c) / static_cast<double>(blocks_of(p.c, block) * block);
+  const double useful =
+      static_cast<double>(p.c) / static_cast<double>(blocks_of(p.c, block) * block);
   const double taps = static_cast<double>(p.kernel_h) * p.kernel_w;
   return Fit::yes(0.8 * useful * taps / (taps + 4));
 }
@@ -66,29 +67,31 @@ void run_tiles(const Conv2dProblem& p, const Args& args, const Worker& worker) {
     tile.b = weights + plane % blocks * taps_count * block;
     tile.bias = bias + plane % blocks * block;
     for (int64_t rows = 0; rows < row_blocks.tiles; ++rows) {
-      for_patches(vertical, horizontal, grid.rows.begin + row_blocks.begin(rows),
-                  grid.rows.begin + row_blocks.begin(rows + 1), [&](const Patch& patch) {
-        tile.tap_count = 0;
-        for (int64_t r = patch.r; r < patch.r_end; ++r) {
-          for (int64_t q = patch.s; q < patch.s_end; ++q) {
-            taps[tile.tap_count++] = {(r * p.dilation_h * p.w + q * p.dilation_w) * block,
-                                      (r * p.kernel_w + q) * block};
-          }
-        }
-        const PatchTiles tiles(patch, set.max_rows[1]);
-        tile.a_row = (tiles.down ? p.stride_h * p.w : p.stride_w) * block;
-        tile.c_row = (tiles.down ? out_w : 1) * block;
-        tiles.for_each(patch, [&](int64_t y, int64_t x0, int pixels) {
-          tile.a = in + ((y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left) * block;
-          const int64_t c = out + (y * out_w + x0) * block;
-          const float* residual =
-              p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) + c : nullptr;
-          tile.c = y_out + c;
-          tile.residual = finish && p.epilogue.residual_after_activation ? nullptr : residual;
-          set.run_lanes[pixels](tile);
-          if (finish) set.finish(p.epilogue, tile.c, tile.c_row, 0, pixels, 1, residual);
-        });
-      });
+      for_patches(
+          vertical, horizontal, grid.rows.begin + row_blocks.begin(rows),
+          grid.rows.begin + row_blocks.begin(rows + 1), [&](const Patch& patch) {
+            tile.tap_count = 0;
+            for (int64_t r = patch.r; r < patch.r_end; ++r) {
+              for (int64_t q = patch.s; q < patch.s_end; ++q) {
+                taps[tile.tap_count++] = {(r * p.dilation_h * p.w + q * p.dilation_w) * block,
+                                          (r * p.kernel_w + q) * block};
+              }
+            }
+            const PatchTiles tiles(patch, set.max_rows[1]);
+            tile.a_row = (tiles.down ? p.stride_h * p.w : p.stride_w) * block;
+            tile.c_row = (tiles.down ? out_w : 1) * block;
+            tiles.for_each(patch, [&](int64_t y, int64_t x0, int pixels) {
+              tile.a =
+                  in + ((y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left) * block;
+              const int64_t c = out + (y * out_w + x0) * block;
+              const float* residual =
+                  p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) + c : nullptr;
+              tile.c = y_out + c;
+              tile.residual = finish && p.epilogue.residual_after_activation ? nullptr : residual;
+              set.run_lanes[pixels](tile);
+              if (finish) set.finish(p.epilogue, tile.c, tile.c_row, 0, pixels, 1, residual);
+            });
+          });
     }
   }
 }
@@ -99,7 +102,8 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
     run_tiles(p, args, worker);
     return;
   }
-  run_strips(p, args, worker, p.kernel_h * p.kernel_w * p.target.block(), depthwise_strip_columns(isa),
+  run_strips(p, args, worker, p.kernel_h * p.kernel_w * p.target.block(),
+             depthwise_strip_columns(isa),
              [&](int columns) { return depthwise_strip(isa, p.kernel_h, p.stride_h, columns); });
 }
 

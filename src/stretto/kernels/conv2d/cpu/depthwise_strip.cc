@@ -92,13 +92,20 @@ StripRun get_depthwise_kernel(int kernel, int stride, int columns) {
   constexpr auto kColumns = std::make_index_sequence<kMostColumns>();
   if (columns < 1 || columns > kMostColumns) return nullptr;
   switch (kernel * 10 + stride) {
-    case 31: return pick<3, 1>(columns, kColumns);
-    case 32: return pick<3, 2>(columns, kColumns);
-    case 51: return pick<5, 1>(columns, kColumns);
-    case 52: return pick<5, 2>(columns, kColumns);
-    case 71: return pick<7, 1>(columns, kColumns);
-    case 72: return pick<7, 2>(columns, kColumns);
-    default: return nullptr;
+    case 31:
+      return pick<3, 1>(columns, kColumns);
+    case 32:
+      return pick<3, 2>(columns, kColumns);
+    case 51:
+      return pick<5, 1>(columns, kColumns);
+    case 52:
+      return pick<5, 2>(columns, kColumns);
+    case 71:
+      return pick<7, 1>(columns, kColumns);
+    case 72:
+      return pick<7, 2>(columns, kColumns);
+    default:
+      return nullptr;
   }
 }
 

@@ -28,10 +28,14 @@ struct Plan {
 
 Plan make_plan(const Conv2dProblem& p) {
   const int64_t block = p.target.block();
-  Plan plan{.block = block, .taps = static_cast<int64_t>(p.kernel_h) * p.kernel_w,
+  Plan plan{.block = block,
+            .taps = static_cast<int64_t>(p.kernel_h) * p.kernel_w,
             .in_blocks = blocks_of(p.c / p.groups, block),
-            .out_blocks = blocks_of(p.k / p.groups, block), .channels = p.c / p.groups,
-            .panels = {0, 1, 1}, .vertical = vertical_axis(p), .horizontal = horizontal_axis(p)};
+            .out_blocks = blocks_of(p.k / p.groups, block),
+            .channels = p.c / p.groups,
+            .panels = {0, 1, 1},
+            .vertical = vertical_axis(p),
+            .horizontal = horizontal_axis(p)};
   const int64_t longest = std::max(plan.horizontal.interior(), plan.vertical.interior());
   plan.panels = choose_panels(tile_set(p.target.isa), plan.out_blocks, longest);
   return plan;
@@ -56,7 +60,8 @@ Fit fits(const Conv2dProblem& p) {
 size_t packed_bytes(const Conv2dProblem& p) {
   const Plan plan = make_plan(p);
   const int64_t outputs = plan.out_blocks * plan.block * p.groups;
-  return static_cast<size_t>(outputs * (plan.in_blocks * plan.block * plan.taps + 1)) * sizeof(float);
+  return static_cast<size_t>(outputs * (plan.in_blocks * plan.block * plan.taps + 1)) *
+         sizeof(float);
 }
 
 // bias [outputs], then per group and panel [in block][tap][lane of it][panel outputs].
@@ -86,7 +91,8 @@ void pack(const Conv2dProblem& p, std::span<const Tensor> constants, std::byte* 
 
 // Fills `taps` with those that `patch` sees, relative to the input pixel under tap 0; returns how
 // many.
-int list_taps(const Conv2dProblem& p, const Plan& plan, const Patch& patch, int vectors, Tap* taps) {
+int list_taps(const Conv2dProblem& p, const Plan& plan, const Patch& patch, int vectors,
+              Tap* taps) {
   int count = 0;
   for (int64_t r = patch.r; r < patch.r_end; ++r) {
     for (int64_t s = patch.s; s < patch.s_end; ++s) {
@@ -133,9 +139,9 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
         const float* panel_weights = weights + k_block * plan.in_blocks * plan.panel_step(1);
         tile.bias = bias + k_block * block;
         tile.b_group = plan.panel_step(vectors);
-        const EvenTiles parts(plan.in_blocks,
-                              static_cast<int>(std::max<int64_t>(
-                                  1, cpu_info().l2_bytes / 4 / (tile.b_group * 4))));
+        const EvenTiles parts(
+            plan.in_blocks,
+            static_cast<int>(std::max<int64_t>(1, cpu_info().l2_bytes / 4 / (tile.b_group * 4))));
         for (int64_t part = 0; part < parts.tiles; ++part) {
           const int64_t c_block = parts.begin(part), c_end = parts.begin(part + 1);
           const bool last = part + 1 == parts.tiles;
@@ -156,8 +162,8 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
             tile.a_row = (tiles.down ? p.stride_h * p.w : p.stride_w) * block;
             tile.c_row = (tiles.down ? out_w : 1) * block;
             tiles.for_each(patch, [&](int64_t y, int64_t x0, int pixels) {
-              tile.a = in + ((y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left) *
-                                block;
+              tile.a =
+                  in + ((y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left) * block;
               const int64_t c = (image * all_out + k_block) * out_plane + (y * out_w + x0) * block;
               set_prefetch(tile, tile.b + part_weights, part_weights, tiles_done++,
                            tile.groups * block * tile.tap_count);

@@ -23,8 +23,11 @@ struct Plan {
 
 Plan make_plan(const Conv2dProblem& p) {
   const int64_t block = p.target.block(), out_blocks = blocks_of(p.k, block);
-  Plan plan{.block = block, .taps = static_cast<int64_t>(p.kernel_h) * p.kernel_w,
-            .out_blocks = out_blocks, .panels = {0, 1, 1}, .vertical = vertical_axis(p),
+  Plan plan{.block = block,
+            .taps = static_cast<int64_t>(p.kernel_h) * p.kernel_w,
+            .out_blocks = out_blocks,
+            .panels = {0, 1, 1},
+            .vertical = vertical_axis(p),
             .horizontal = horizontal_axis(p)};
   const int64_t longest = std::max(plan.horizontal.interior(), plan.vertical.interior());
   plan.panels = choose_panels(tile_set(p.target.isa), out_blocks, longest);
@@ -37,7 +40,8 @@ Fit fits(const Conv2dProblem& p) {
   if (p.groups != 1) return Fit::no("grouped");
   if (static_cast<int64_t>(p.kernel_h) * p.kernel_w > kMostTaps) return Fit::no("kernel too large");
   const Plan plan = make_plan(p);
-  const double useful = static_cast<double>(p.k) / static_cast<double>(plan.out_blocks * plan.block);
+  const double useful =
+      static_cast<double>(p.k) / static_cast<double>(plan.out_blocks * plan.block);
   const double inner = std::max(plan.horizontal.interior(), plan.vertical.interior());
   const double run = p.dilation_w == 1 ? p.kernel_w : 1;
   const double depth = static_cast<double>(p.c) * plan.taps;
@@ -94,8 +98,8 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   tile.groups = static_cast<int32_t>(p.c);
   tile.c_vector = out_plane;
   set_epilogue(tile, p.epilogue);
-  const GridPart grid = split_grid(p.n * out_h, plan.panels.count, worker, p.n * p.c * p.h * p.w,
-                                   depth * p.k);
+  const GridPart grid =
+      split_grid(p.n * out_h, plan.panels.count, worker, p.n * p.c * p.h * p.w, depth * p.k);
   const int64_t row_bytes = p.stride_h * p.w * p.c * 4;
   const int64_t block_rows = std::clamp<int64_t>(cpu_info().l2_bytes / 4 / row_bytes, 4, 1 << 20);
   for (int64_t at = grid.rows.begin; at < grid.rows.end;) {
@@ -113,17 +117,18 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
         tile.bias = bias + k_block * block;
         for_patches(plan.vertical, plan.horizontal, first + row_blocks.begin(rows),
                     first + row_blocks.begin(rows + 1), [&](const Patch& patch) {
-          list_runs(p, patch, vectors * block, taps, tile);
-          const PatchTiles tiles(patch, set.max_rows[vectors]);
-          tile.a_row = tiles.down ? p.stride_h * p.w : p.stride_w;
-          tile.c_row = (tiles.down ? out_w : 1) * block;
-          tiles.for_each(patch, [&](int64_t y, int64_t x0, int pixels) {
-            tile.a = in + (y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left;
-            const int64_t c =
-                (image * plan.out_blocks + k_block) * out_plane + (y * out_w + x0) * block;
-            run_tile(set, tile, p.epilogue, args, c, pixels, vectors, finish);
-          });
-        });
+                      list_runs(p, patch, vectors * block, taps, tile);
+                      const PatchTiles tiles(patch, set.max_rows[vectors]);
+                      tile.a_row = tiles.down ? p.stride_h * p.w : p.stride_w;
+                      tile.c_row = (tiles.down ? out_w : 1) * block;
+                      tiles.for_each(patch, [&](int64_t y, int64_t x0, int pixels) {
+                        tile.a =
+                            in + (y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left;
+                        const int64_t c = (image * plan.out_blocks + k_block) * out_plane +
+                                          (y * out_w + x0) * block;
+                        run_tile(set, tile, p.epilogue, args, c, pixels, vectors, finish);
+                      });
+                    });
       }
     }
   }

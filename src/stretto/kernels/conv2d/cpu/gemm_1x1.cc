@@ -32,9 +32,16 @@ struct Plan {
 Plan make_plan(const Conv2dProblem& p) {
   const int64_t block = p.target.block(), plane = p.out_h() * p.out_w();
   const int64_t in_blocks = blocks_of(p.c, block), out_blocks = blocks_of(p.k, block);
-  Plan plan{.images = p.n, .pixels = plane, .in_blocks = in_blocks, .out_blocks = out_blocks,
-            .in_image = in_blocks * plane * block, .in_pixel = block, .in_block = plane * block,
-            .out_image = out_blocks * plane * block, .out_pixel = block, .out_block = plane * block,
+  Plan plan{.images = p.n,
+            .pixels = plane,
+            .in_blocks = in_blocks,
+            .out_blocks = out_blocks,
+            .in_image = in_blocks * plane * block,
+            .in_pixel = block,
+            .in_block = plane * block,
+            .out_image = out_blocks * plane * block,
+            .out_pixel = block,
+            .out_block = plane * block,
             .panels = {0, 1, 1}};
   if (plane == 1) {
     plan.images = 1;

@@ -17,7 +17,8 @@ Fit fits(const Conv2dProblem& p) {
     return Fit::no("channels per group are not 2, 4 or 8, below the block");
   }
   if (p.kernel_h != 3 || !suits_strips(p) || p.stride_h > 2) return Fit::no("geometry");
-  const double useful = static_cast<double>(p.c) / static_cast<double>(blocks_of(p.c, block) * block);
+  const double useful =
+      static_cast<double>(p.c) / static_cast<double>(blocks_of(p.c, block) * block);
   const double columns = static_cast<double>(p.out_w());
   return Fit::yes((p.stride_h == 1 ? 0.9 : 0.75) * useful * columns / (columns + 1.5));
 }

@@ -124,13 +124,20 @@ StripRun get_grouped_kernel(int group, int stride, int columns) {
   constexpr auto kColumns = std::make_index_sequence<kMostColumns>();
   if (columns < 1 || columns > kMostColumns) return nullptr;
   switch (group * 10 + stride) {
-    case 21: return pick<2, 1>(columns, kColumns);
-    case 22: return pick<2, 2>(columns, kColumns);
-    case 41: return pick<4, 1>(columns, kColumns);
-    case 42: return pick<4, 2>(columns, kColumns);
-    case 81: return pick<8, 1>(columns, kColumns);
-    case 82: return pick<8, 2>(columns, kColumns);
-    default: return nullptr;
+    case 21:
+      return pick<2, 1>(columns, kColumns);
+    case 22:
+      return pick<2, 2>(columns, kColumns);
+    case 41:
+      return pick<4, 1>(columns, kColumns);
+    case 42:
+      return pick<4, 2>(columns, kColumns);
+    case 81:
+      return pick<8, 1>(columns, kColumns);
+    case 82:
+      return pick<8, 2>(columns, kColumns);
+    default:
+      return nullptr;
   }
 }
 

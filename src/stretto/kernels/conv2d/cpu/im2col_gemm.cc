@@ -17,23 +17,28 @@ namespace stretto::kernels::conv2d {
 namespace {
 
 struct Plan {
-  int64_t block, plane;               // plane: output pixels
-  int64_t depth, outputs;             // of one group
-  bool pixel_rows;                    // rows of the product are pixels
-  Panels panels;                      // output blocks of one group when pixel_rows, else one panel
-  int64_t line;                       // pixels of a gathered line
+  int64_t block, plane;    // plane: output pixels
+  int64_t depth, outputs;  // of one group
+  bool pixel_rows;         // rows of the product are pixels
+  Panels panels;           // output blocks of one group when pixel_rows, else one panel
+  int64_t line;            // pixels of a gathered line
   int64_t lines_per_plane;
-  int64_t thread_scratch;             // floats
+  int64_t thread_scratch;  // floats
 };
 
 Plan make_plan(const Conv2dProblem& p) {
   const TileSet& set = tile_set(p.target.isa);
-  Plan plan{.block = set.lanes, .plane = p.out_h() * p.out_w(),
-            .depth = p.c / p.groups * p.kernel_h * p.kernel_w, .outputs = p.k / p.groups,
-            .pixel_rows = false, .panels = {1, 1, 1}, .line = 0, .lines_per_plane = 0,
+  Plan plan{.block = set.lanes,
+            .plane = p.out_h() * p.out_w(),
+            .depth = p.c / p.groups * p.kernel_h * p.kernel_w,
+            .outputs = p.k / p.groups,
+            .pixel_rows = false,
+            .panels = {1, 1, 1},
+            .line = 0,
+            .lines_per_plane = 0,
             .thread_scratch = 0};
-  plan.pixel_rows = p.y_layout == Layout::kBlocked &&
-                    (p.groups == 1 || plan.outputs % plan.block == 0);
+  plan.pixel_rows =
+      p.y_layout == Layout::kBlocked && (p.groups == 1 || plan.outputs % plan.block == 0);
   if (plan.pixel_rows) {
     plan.panels = choose_panels(set, blocks_of(plan.outputs, plan.block), plan.plane);
     const int64_t rows = set.max_rows[plan.panels.width];
@@ -56,7 +61,8 @@ Fit fits(const Conv2dProblem& p) {
   const double outputs = static_cast<double>(plan.outputs), depth = static_cast<double>(plan.depth);
   const double gather = p.x_layout == Layout::kPlain ? 12 : 24;
   const double pixels = static_cast<double>(plan.plane);
-  return Fit::yes(0.8 * outputs / (outputs + gather) * depth / (depth + 16) * pixels / (pixels + 16));
+  return Fit::yes(0.8 * outputs / (outputs + gather) * depth / (depth + 16) * pixels /
+                  (pixels + 16));
 }
 
 size_t packed_bytes(const Conv2dProblem& p) {
@@ -95,8 +101,8 @@ size_t scratch_bytes(const Conv2dProblem& p) {
 
 // to[i] = what output pixel `pixel` + i sees through tap (r, s) of one channel, for i < line.
 // `channel` is that channel's first value; neighbouring columns are `step` values apart.
-void gather_line(const Conv2dProblem& p, const Plan& plan, const float* channel, int64_t step, int r,
-                 int s, int64_t pixel, float* to) {
+void gather_line(const Conv2dProblem& p, const Plan& plan, const float* channel, int64_t step,
+                 int r, int s, int64_t pixel, float* to) {
   const int64_t out_w = p.out_w();
   const int64_t end = std::min(plan.plane, pixel + plan.line);
   float* const to_end = to + plan.line;
@@ -108,8 +114,8 @@ void gather_line(const Conv2dProblem& p, const Plan& plan, const float* channel,
     int64_t before = count, inside = 0;
     if (iy >= 0 && iy < p.h && ix < p.w) {
       before = ix >= 0 ? 0 : std::min(count, (-ix + p.stride_w - 1) / p.stride_w);
-      inside = std::clamp<int64_t>((p.w - ix + p.stride_w - 1) / p.stride_w - before, 0,
-                                   count - before);
+      inside =
+          std::clamp<int64_t>((p.w - ix + p.stride_w - 1) / p.stride_w - before, 0, count - before);
     }
     std::fill(to, to + before, 0.0f);
     const float* from = channel + (iy * p.w + ix + before * p.stride_w) * step;
@@ -144,7 +150,8 @@ void gather(const Conv2dProblem& p, const Plan& plan, const float* x, int64_t im
 }
 
 // Pixels as rows: tiles go straight to the blocked output.
-void run_pixel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args, const Worker& worker) {
+void run_pixel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args,
+                    const Worker& worker) {
   const TileSet& set = tile_set(p.target.isa);
   const int64_t out_blocks = blocks_of(plan.outputs, plan.block);
   const float* bias = reinterpret_cast<const float*>(args.packed);
@@ -160,8 +167,8 @@ void run_pixel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args, 
   tile.steps = tile.last_steps = 1;
   tile.c_row = plan.block;
   tile.c_vector = plan.plane * plan.block;
-  const GridPart grid = split_grid(p.n * p.groups * plan.lines_per_plane, plan.panels.count, worker,
-                                   1, 0);
+  const GridPart grid =
+      split_grid(p.n * p.groups * plan.lines_per_plane, plan.panels.count, worker, 1, 0);
   for (int64_t unit = grid.rows.begin; unit < grid.rows.end; ++unit) {
     const int64_t image = unit / (p.groups * plan.lines_per_plane);
     const int64_t group = unit / plan.lines_per_plane % p.groups;
@@ -193,8 +200,7 @@ void put_row(const Conv2dProblem& p, const Plan& plan, const Args& args, const f
              int64_t image, int64_t k, int64_t pixel, int count, float* spare) {
   const TileSet& set = tile_set(p.target.isa);
   float* y = static_cast<float*>(args.outputs[0]);
-  const float* residual =
-      p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
+  const float* residual = p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
   if (p.y_layout == Layout::kPlain) {
     const int64_t at = (image * p.k + k) * plan.plane + pixel;
     set.finish_columns(p.epilogue, row, 0, y + at, 0, 1, count, residual ? residual + at : nullptr);

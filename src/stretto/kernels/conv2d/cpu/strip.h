@@ -12,7 +12,8 @@ namespace stretto::kernels::conv2d {
 // it. Strides in elements. Positions outside the input may only lie within kernel - 1 of either
 // end.
 struct Strip {
-  const float* in = nullptr;  // input row 0 at the column under the strip's first tap, maybe outside
+  const float* in =
+      nullptr;  // input row 0 at the column under the strip's first tap, maybe outside
   int64_t in_row = 0;
   int64_t in_h = 0, pad_top = 0;
   int64_t first = 0, last = 0;  // input columns of the strip, from `in`, that exist: [first, last)

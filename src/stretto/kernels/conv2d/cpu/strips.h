@@ -21,8 +21,8 @@ inline bool suits_strips(const Conv2dProblem& p) {
 // Runs this worker's part. `packed` is bias [blocks][lanes], then `block_weights` values per block.
 // kernel(columns) gives the strip for at most `most` columns.
 template <typename Kernel>
-void run_strips(const Conv2dProblem& p, const Args& args, const Worker& worker, int64_t block_weights,
-                int most, Kernel&& kernel) {
+void run_strips(const Conv2dProblem& p, const Args& args, const Worker& worker,
+                int64_t block_weights, int most, Kernel&& kernel) {
   const TileSet& set = tile_set(p.target.isa);
   const int64_t block = p.target.block(), blocks = blocks_of(p.k, block);
   const int64_t out_h = p.out_h(), out_w = p.out_w();
@@ -33,8 +33,12 @@ void run_strips(const Conv2dProblem& p, const Args& args, const Worker& worker, 
   const Epilogue& e = p.epilogue;
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const bool in_strip = !e.residual && tile_applies(e.activation);
-  Strip strip{.in_row = p.w * block, .in_h = p.h, .pad_top = p.pad_top, .out_row = out_w * block,
-              .lo = -kInfinity, .hi = kInfinity};
+  Strip strip{.in_row = p.w * block,
+              .in_h = p.h,
+              .pad_top = p.pad_top,
+              .out_row = out_w * block,
+              .lo = -kInfinity,
+              .hi = kInfinity};
   if (in_strip && e.activation == Activation::kRelu) strip.lo = 0;
   if (in_strip && e.activation == Activation::kClip) {
     strip.lo = e.alpha;

@@ -13,9 +13,19 @@ constexpr int64_t kFewestChannels = 16;
 
 template <const winograd::Scheme& kScheme>
 winograd::Task task_of(const Conv2dProblem& p) {
-  return {.scheme = &kScheme, .target = p.target, .n = p.n, .c = p.c, .h = p.h, .w = p.w, .k = p.k,
-          .out_h = p.out_h(), .out_w = p.out_w(), .pad_top = p.pad_top, .pad_left = p.pad_left,
-          .groups = p.groups, .epilogue = p.epilogue};
+  return {.scheme = &kScheme,
+          .target = p.target,
+          .n = p.n,
+          .c = p.c,
+          .h = p.h,
+          .w = p.w,
+          .k = p.k,
+          .out_h = p.out_h(),
+          .out_w = p.out_w(),
+          .pad_top = p.pad_top,
+          .pad_left = p.pad_left,
+          .groups = p.groups,
+          .epilogue = p.epilogue};
 }
 
 template <const winograd::Scheme& kScheme, int kStride, bool kStrict>
@@ -52,7 +62,9 @@ void pack(const Conv2dProblem& p, std::span<const Tensor> constants, std::byte* 
   const int64_t c_count = p.c / p.groups;
   winograd::pack(
       task_of<kScheme>(p),
-      [&](int64_t k, int64_t c, int y, int x) { return weight[((k * c_count + c) * 3 + y) * 3 + x]; },
+      [&](int64_t k, int64_t c, int y, int x) {
+        return weight[((k * c_count + c) * 3 + y) * 3 + x];
+      },
       p.epilogue.bias ? constants[1].values<float>().data() : nullptr, packed);
 }
 

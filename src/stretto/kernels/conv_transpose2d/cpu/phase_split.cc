@@ -1,7 +1,7 @@
-// Transposed convolution by output phase: outputs whose position is equal modulo the stride see the same
-// taps at the same distances, so each phase is an ordinary convolution of stride 1 with a part of the
-// kernel, written to interleaved positions. Runs on the register tile; where taps leave the map there
-// are tiles of their own with fewer taps.
+// Transposed convolution by output phase: outputs whose position is equal modulo the stride see the
+// same taps at the same distances, so each phase is an ordinary convolution of stride 1 with a part
+// of the kernel, written to interleaved positions. Runs on the register tile; where taps leave the
+// map there are tiles of their own with fewer taps.
 //
 // Order of work: rows of input that fit L2 / panel of weights and phase / tile. The limit is the
 // multiply-add rate.
@@ -21,8 +21,8 @@ struct Axis {
   int64_t in, out, kernel, stride, dilation, pad;
 };
 
-// The taps of one phase in one dimension: output stride * j + phase reads input j + offset[t] through
-// tap index[t].
+// The taps of one phase in one dimension: output stride * j + phase reads input j + offset[t]
+// through tap index[t].
 struct Phase {
   int64_t outputs = 0;  // j is below this
   int count = 0;
@@ -62,7 +62,9 @@ struct Plan {
 Plan make_plan(const ConvTranspose2dProblem& p) {
   const int64_t block = p.target.block(), channels = p.c / p.groups;
   const int64_t out_blocks = (p.k / p.groups + block - 1) / block;
-  return {.block = block, .in_blocks = (channels + block - 1) / block, .out_blocks = out_blocks,
+  return {.block = block,
+          .in_blocks = (channels + block - 1) / block,
+          .out_blocks = out_blocks,
           .channels = channels,
           .vertical = {p.h, p.out_h(), p.kernel_h, p.stride_h, p.dilation_h, p.pad_top},
           .horizontal = {p.w, p.out_w(), p.kernel_w, p.stride_w, p.dilation_w, p.pad_left},
@@ -90,8 +92,8 @@ Fit fits(const ConvTranspose2dProblem& p) {
 size_t packed_bytes(const ConvTranspose2dProblem& p) {
   const Plan plan = make_plan(p);
   const int64_t outputs = plan.out_blocks * plan.block * p.groups;
-  return static_cast<size_t>(
-             outputs * (plan.in_blocks * plan.block * p.kernel_h * p.kernel_w + 1)) *
+  return static_cast<size_t>(outputs *
+                             (plan.in_blocks * plan.block * p.kernel_h * p.kernel_w + 1)) *
          sizeof(float);
 }
 
@@ -113,7 +115,8 @@ void pack(const ConvTranspose2dProblem& p, std::span<const Tensor> constants, st
         const Phase columns(plan.horizontal, phase % p.stride_w);
         for (int64_t c0 = 0; c0 < plan.in_blocks * block; c0 += block) {
           for (int tap = 0; tap < rows.count * columns.count; ++tap) {
-            const int64_t y = rows.index[tap / columns.count], x = columns.index[tap % columns.count];
+            const int64_t y = rows.index[tap / columns.count],
+                          x = columns.index[tap % columns.count];
             for (int64_t c = c0; c < c0 + block; ++c) {
               for (int64_t k = k0; k < k0 + width; ++k) {
                 const bool real = k < group_k && c < plan.channels;
@@ -128,8 +131,8 @@ void pack(const ConvTranspose2dProblem& p, std::span<const Tensor> constants, st
   }
 }
 
-// Runs a rectangle of outputs of one phase that all see `tile.taps`, along its longer side. `a` and `c`
-// are the offsets of its corner in x, and in y and the residual.
+// Runs a rectangle of outputs of one phase that all see `tile.taps`, along its longer side. `a` and
+// `c` are the offsets of its corner in x, and in y and the residual.
 struct Rectangle {
   int64_t rows, columns, a, c;
 };
@@ -173,15 +176,17 @@ void run(const ConvTranspose2dProblem& p, const Args& args, const Worker& worker
   const int64_t all_in = plan.in_blocks * p.groups, all_out = plan.out_blocks * p.groups;
   const int64_t taps_all = static_cast<int64_t>(p.kernel_h) * p.kernel_w;
   const float* x = static_cast<const float*>(args.inputs[0]);
-  const float* residual =
-      p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
+  const float* residual = p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
   float* y = static_cast<float*>(args.outputs[0]);
   const float* bias = reinterpret_cast<const float*>(args.packed);
   const float* weights = bias + all_out * block;
 
   Tap taps[kMostTaps];
-  Tile tile{.a_group = in_plane, .taps = taps, .groups = static_cast<int32_t>(plan.in_blocks),
-            .steps = static_cast<int32_t>(block), .c_vector = out_plane};
+  Tile tile{.a_group = in_plane,
+            .taps = taps,
+            .groups = static_cast<int32_t>(plan.in_blocks),
+            .steps = static_cast<int32_t>(block),
+            .c_vector = out_plane};
   tile.last_steps = static_cast<int32_t>(plan.channels - (plan.in_blocks - 1) * block);
   set_epilogue(tile, p.epilogue);
 
@@ -203,10 +208,13 @@ void run(const ConvTranspose2dProblem& p, const Args& args, const Worker& worker
       const int64_t k_block = group * plan.out_blocks + plan.panels.begin(panel);
       const int64_t step = vectors * block * block;
       const int64_t out_at = (image * all_out + k_block) * out_plane;
-      const Target2d to{
-          .x = x + (image * all_in + group * plan.in_blocks) * in_plane,
-          .residual = residual ? residual + out_at : nullptr, .y = y + out_at, .a_row = p.w * block,
-          .a_column = block, .c_row = p.stride_h * out_w * block, .c_column = p.stride_w * block};
+      const Target2d to{.x = x + (image * all_in + group * plan.in_blocks) * in_plane,
+                        .residual = residual ? residual + out_at : nullptr,
+                        .y = y + out_at,
+                        .a_row = p.w * block,
+                        .a_column = block,
+                        .c_row = p.stride_h * out_w * block,
+                        .c_column = p.stride_w * block};
       tile.bias = bias + k_block * block;
       tile.b = weights + k_block * block * plan.in_blocks * block * taps_all;
       for (int64_t phase = 0; phase < plan.phases(); ++phase) {

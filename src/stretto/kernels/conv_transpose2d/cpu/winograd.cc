@@ -1,5 +1,5 @@
-// 4x4 stride 2 (the upsampling layer of CenterNet and many decoders) on the Winograd engine: 9 or 6.25
-// instead of 16 multiplications per input pixel and channel pair.
+// 4x4 stride 2 (the upsampling layer of CenterNet and many decoders) on the Winograd engine: 9
+// or 6.25 instead of 16 multiplications per input pixel and channel pair.
 #include "stretto/kernels/conv_transpose2d/candidates.h"
 #include "stretto/kernels/winograd/engine.h"
 
@@ -10,9 +10,19 @@ constexpr int64_t kFewestChannels = 16;
 
 template <const winograd::Scheme& kScheme>
 winograd::Task task_of(const ConvTranspose2dProblem& p) {
-  return {.scheme = &kScheme, .target = p.target, .n = p.n, .c = p.c, .h = p.h,
-          .w = p.w, .k = p.k, .out_h = p.out_h(), .out_w = p.out_w(), .pad_top = p.pad_top,
-          .pad_left = p.pad_left, .groups = p.groups, .epilogue = p.epilogue};
+  return {.scheme = &kScheme,
+          .target = p.target,
+          .n = p.n,
+          .c = p.c,
+          .h = p.h,
+          .w = p.w,
+          .k = p.k,
+          .out_h = p.out_h(),
+          .out_w = p.out_w(),
+          .pad_top = p.pad_top,
+          .pad_left = p.pad_left,
+          .groups = p.groups,
+          .epilogue = p.epilogue};
 }
 
 template <const winograd::Scheme& kScheme, bool kStrict>

@@ -1,5 +1,5 @@
-// Copies the innermost dimension of every part in runs; long runs are cut so that threads share them
-// evenly. No arithmetic, so no instruction set of its own. Limit: memory bandwidth.
+// Copies the innermost dimension of every part in runs; long runs are cut so that threads share
+// them evenly. No arithmetic, so no instruction set of its own. Limit: memory bandwidth.
 #include <algorithm>
 #include <cstring>
 
@@ -51,8 +51,7 @@ void run_as(const CopyRegionProblem& p, const Args& args, const Worker& worker) 
         from += index * part.in_stride[k];
         to += (index + part.out_offset[k]) * out_stride[k];
       }
-      copy_run(x + from, part.in_stride[last], y + to,
-               std::min(kChunk, part.extent[last] - begin));
+      copy_run(x + from, part.in_stride[last], y + to, std::min(kChunk, part.extent[last] - begin));
     }
   }
 }
@@ -61,10 +60,14 @@ Fit fits(const CopyRegionProblem&) { return Fit::yes(0.5); }
 
 void run(const CopyRegionProblem& p, const Args& args, const Worker& worker) {
   switch (dtype_bytes(p.dtype)) {
-    case 1: return run_as<uint8_t>(p, args, worker);
-    case 2: return run_as<uint16_t>(p, args, worker);
-    case 4: return run_as<uint32_t>(p, args, worker);
-    case 8: return run_as<uint64_t>(p, args, worker);
+    case 1:
+      return run_as<uint8_t>(p, args, worker);
+    case 2:
+      return run_as<uint16_t>(p, args, worker);
+    case 4:
+      return run_as<uint32_t>(p, args, worker);
+    case 8:
+      return run_as<uint64_t>(p, args, worker);
   }
 }
 

@@ -39,7 +39,8 @@ HWY_NOINLINE V by_lanes(D d, float (*function)(float, float), V a, V b) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V pow_lanes(D d, V a, V b) {
   if (hn::AllTrue(d, hn::Eq(b, hn::Set(d, 2.0f)))) return hn::Mul(a, a);
-  return by_lanes(d, [](float x, float y) { return ::powf(x, y); }, a, b);
+  return by_lanes(
+      d, [](float x, float y) { return ::powf(x, y); }, a, b);
 }
 
 template <class D, class V = hn::Vec<D>>
@@ -56,12 +57,14 @@ HWY_INLINE V full_log(D d, V a) {
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V full_sin(D d, V a) {
   if (hn::AllTrue(d, hn::Lt(hn::Abs(a), hn::Set(d, 600.0f)))) return hn::Sin(d, a);
-  return by_lanes(d, [](float x, float) { return ::sinf(x); }, a, a);
+  return by_lanes(
+      d, [](float x, float) { return ::sinf(x); }, a, a);
 }
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V full_cos(D d, V a) {
   if (hn::AllTrue(d, hn::Lt(hn::Abs(a), hn::Set(d, 600.0f)))) return hn::Cos(d, a);
-  return by_lanes(d, [](float x, float) { return ::cosf(x); }, a, a);
+  return by_lanes(
+      d, [](float x, float) { return ::cosf(x); }, a, a);
 }
 
 // max(x, 0) + log(1 + exp(-|x|))

@@ -1,6 +1,7 @@
-// Runs the program strip by strip: each instruction is one vectorised loop over a strip of the output,
-// intermediate strips stay in the first-level cache. Operands that are constant over the strip, or (in
-// the blocked layout) the same vector at every pixel, are read with step 0. Limit: memory bandwidth.
+// Runs the program strip by strip: each instruction is one vectorised loop over a strip of the
+// output, intermediate strips stay in the first-level cache. Operands that are constant over the
+// strip, or (in the blocked layout) the same vector at every pixel, are read with step 0. Limit:
+// memory bandwidth.
 #include "stretto/kernels/elementwise/candidates.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -31,8 +32,8 @@ struct Rows {
 struct Source {
   const void* data;
   DType dtype;
-  bool whole;       // of the output's shape: flat offsets agree
-  int64_t period;   // elements of one row in memory, repeated along it: inner, lanes or 1
+  bool whole;      // of the output's shape: flat offsets agree
+  int64_t period;  // elements of one row in memory, repeated along it: inner, lanes or 1
   int64_t strides[ElementwiseProblem::kMaxRank];  // of the outer dimensions
 };
 
@@ -60,8 +61,11 @@ inline Rows make_rows(const ElementwiseProblem& p, int64_t lanes) {
 
 inline Source make_source(const ElementwiseProblem& p, const Rows& r, int64_t lanes, int i,
                           const void* data) {
-  Source s{.data = data, .dtype = p.input_dtype[i], .whole = p.input_broadcast[i] == 0,
-           .period = r.inner, .strides = {}};
+  Source s{.data = data,
+           .dtype = p.input_dtype[i],
+           .whole = p.input_broadcast[i] == 0,
+           .period = r.inner,
+           .strides = {}};
   const unsigned bits = p.input_broadcast[i];
   const bool blocked = p.layout == Layout::kBlocked;
   if (blocked && (bits & 2)) {
@@ -129,14 +133,14 @@ using elementwise::Source;
 using Tag = hn::ScalableTag<float>;
 using V = hn::Vec<Tag>;
 
-#define STRETTO_OP(name, arity, vector, reference)                                             \
-  struct name {                                                                                \
-    static constexpr int kArity = arity;                                                       \
-    static HWY_INLINE V apply(Tag d, V a, V b, V c, V alpha, V beta) {                         \
-      const V zero = hn::Zero(d), one = hn::Set(d, 1.0f);                                      \
-      (void)a, (void)b, (void)c, (void)alpha, (void)beta, (void)zero, (void)one;               \
-      return vector;                                                                           \
-    }                                                                                          \
+#define STRETTO_OP(name, arity, vector, reference)                               \
+  struct name {                                                                  \
+    static constexpr int kArity = arity;                                         \
+    static HWY_INLINE V apply(Tag d, V a, V b, V c, V alpha, V beta) {           \
+      const V zero = hn::Zero(d), one = hn::Set(d, 1.0f);                        \
+      (void)a, (void)b, (void)c, (void)alpha, (void)beta, (void)zero, (void)one; \
+      return vector;                                                             \
+    }                                                                            \
   };
 #include "stretto/kernels/elementwise/ops.inc"
 #undef STRETTO_OP
@@ -216,7 +220,8 @@ HWY_INLINE void store_as(DType dtype, const float* from, int64_t count, void* da
   }
 }
 
-// The operand for elements [begin, begin + count) of row `row`, or of several whole rows from there.
+// The operand for elements [begin, begin + count) of row `row`, or of several whole rows from
+// there.
 HWY_INLINE Operand bind(const elementwise::Rows& r, const Source& s, int64_t row, int64_t begin,
                         int64_t count, float* slot, float* splat) {
   const bool is_float = s.dtype == DType::kFloat32;
@@ -281,7 +286,8 @@ void elementwise_run(const ElementwiseProblem& p, const Args& args, const Worker
   // A strip is part of a row, or several whole rows.
   const int64_t rows_per_strip = r.inner >= kStrip ? 1 : kStrip / HWY_MAX(r.inner, int64_t{1});
   const int64_t parts = (r.inner + kStrip - 1) / kStrip;
-  const int64_t strips = parts > 1 ? r.rows * parts : (r.rows + rows_per_strip - 1) / rows_per_strip;
+  const int64_t strips =
+      parts > 1 ? r.rows * parts : (r.rows + rows_per_strip - 1) / rows_per_strip;
   const Range work = split(r.inner == 0 ? 0 : strips, worker);
   for (int64_t strip = work.begin; strip < work.end; ++strip) {
     const int64_t row = parts > 1 ? strip / parts : strip * rows_per_strip;

@@ -35,10 +35,14 @@ void copy(const GatherProblem& p, const Args& args, const Worker& worker) {
 template <typename Index>
 void by_size(const GatherProblem& p, const Args& args, const Worker& worker) {
   switch (static_cast<size_t>(p.inner) * dtype_bytes(p.dtype)) {
-    case 1: return copy<Index, 1>(p, args, worker);
-    case 4: return copy<Index, 4>(p, args, worker);
-    case 8: return copy<Index, 8>(p, args, worker);
-    default: return copy<Index, 0>(p, args, worker);
+    case 1:
+      return copy<Index, 1>(p, args, worker);
+    case 4:
+      return copy<Index, 4>(p, args, worker);
+    case 8:
+      return copy<Index, 8>(p, args, worker);
+    default:
+      return copy<Index, 0>(p, args, worker);
   }
 }
 

@@ -19,9 +19,9 @@ constexpr int64_t kMostSteps = 1024;
 struct Plan {
   int64_t lanes, columns;  // columns: n in whole vectors
   Panels panels;
-  int64_t parts;           // of k
-  int64_t row_block;       // rows of x whose part of k fits L2 beside a panel
-  int64_t ragged_width;    // columns of the last panel's scratch, 0 when y can hold whole vectors
+  int64_t parts;         // of k
+  int64_t row_block;     // rows of x whose part of k fits L2 beside a panel
+  int64_t ragged_width;  // columns of the last panel's scratch, 0 when y can hold whole vectors
 
   int64_t begin(int64_t part, int64_t k) const { return part * k / parts / 4 * 4; }
   int64_t end(int64_t part, int64_t k) const { return part + 1 == parts ? k : begin(part + 1, k); }
@@ -31,12 +31,15 @@ Plan make_plan(const GemmProblem& p) {
   const TileSet& set = tile_set(p.target.isa);
   const int64_t lanes = set.lanes, blocks = (p.n + lanes - 1) / lanes;
   const int64_t parts = std::max<int64_t>(1, (p.k + kMostSteps - 1) / kMostSteps);
-  Plan plan{.lanes = lanes, .columns = blocks * lanes,
-            .panels = choose_panels(set, blocks, p.m), .parts = parts, .row_block = 0,
+  Plan plan{.lanes = lanes,
+            .columns = blocks * lanes,
+            .panels = choose_panels(set, blocks, p.m),
+            .parts = parts,
+            .row_block = 0,
             .ragged_width = 0};
   const int64_t part_bytes = (p.k / parts + 4) * static_cast<int64_t>(sizeof(float));
-  plan.row_block = std::clamp<int64_t>(cpu_info().l2_bytes * 5 / 8 / part_bytes, 2 * TileSet::kMaxRows,
-                                       1 << 20);
+  plan.row_block =
+      std::clamp<int64_t>(cpu_info().l2_bytes * 5 / 8 / part_bytes, 2 * TileSet::kMaxRows, 1 << 20);
   if (p.n % lanes != 0) plan.ragged_width = plan.panels.vectors(plan.panels.count - 1) * lanes;
   return plan;
 }
@@ -79,8 +82,7 @@ void run(const GemmProblem& p, const Args& args, const Worker& worker) {
   const Plan plan = make_plan(p);
   const TileSet& set = tile_set(p.target.isa);
   const float* x = static_cast<const float*>(args.inputs[0]);
-  const float* residual =
-      p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
+  const float* residual = p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
   float* y = static_cast<float*>(args.outputs[0]);
   const float* bias = reinterpret_cast<const float*>(args.packed);
   const float* weights = bias + plan.columns;
@@ -118,7 +120,8 @@ void run(const GemmProblem& p, const Args& args, const Worker& worker) {
           tile.a = x + m * p.k + k0;
           set_prefetch(tile, tile.b + p.k * width, steps * width, t, steps);
           tile.c = ragged ? reinterpret_cast<float*>(args.scratch) + m * width : c;
-          const bool in_tile = last && !ragged && (applies || !p.epilogue.residual_after_activation);
+          const bool in_tile =
+              last && !ragged && (applies || !p.epilogue.residual_after_activation);
           tile.residual = in_tile ? extra : nullptr;
           set.run[vectors][rows](tile);
           if (!last) continue;

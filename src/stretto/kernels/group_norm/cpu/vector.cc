@@ -1,5 +1,5 @@
-// Three passes over a group: sum, squares, scaling. Limit: reading x three times from the cache that
-// holds a group.
+// Three passes over a group: sum, squares, scaling. Limit: reading x three times from the cache
+// that holds a group.
 #include <cmath>
 
 #include "stretto/kernels/group_norm/candidates.h"
@@ -58,8 +58,8 @@ void run(const GroupNormProblem& p, const Args& args, const Worker& worker) {
 
 }  // namespace
 
-const Row kVector{.name = "vector", .fits = fits, .packed_bytes = packed_bytes, .pack = pack,
-                  .run = run};
+const Row kVector{
+    .name = "vector", .fits = fits, .packed_bytes = packed_bytes, .pack = pack, .run = run};
 
 }  // namespace stretto::kernels::group_norm
 #endif

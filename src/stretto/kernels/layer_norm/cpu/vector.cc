@@ -1,5 +1,5 @@
-// Sum with the residual, mean, variance, scaling: passes over one row, which stays in the first-level
-// cache. Limit: memory bandwidth for tensors beyond the cache.
+// Sum with the residual, mean, variance, scaling: passes over one row, which stays in the
+// first-level cache. Limit: memory bandwidth for tensors beyond the cache.
 #include <cmath>
 
 #include "stretto/kernels/layer_norm/candidates.h"
@@ -67,8 +67,8 @@ void run(const LayerNormProblem& p, const Args& args, const Worker& worker) {
 
 }  // namespace
 
-const Row kVector{.name = "vector", .fits = fits, .packed_bytes = packed_bytes, .pack = pack,
-                  .run = run};
+const Row kVector{
+    .name = "vector", .fits = fits, .packed_bytes = packed_bytes, .pack = pack, .run = run};
 
 }  // namespace stretto::kernels::layer_norm
 #endif

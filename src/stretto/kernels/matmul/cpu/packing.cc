@@ -24,15 +24,18 @@ struct Plan {
 Plan make_plan(const MatmulProblem& p) {
   const TileSet& set = tile_set(p.target.isa);
   const int64_t blocks = (p.n + set.lanes - 1) / set.lanes;
-  return {.lanes = set.lanes, .most_steps = std::min(p.k, kMostSteps),
+  return {.lanes = set.lanes,
+          .most_steps = std::min(p.k, kMostSteps),
           .most_width = std::min<int64_t>(blocks, TileSet::kMaxVectors) * set.lanes,
-          .panels = choose_panels(set, blocks, p.m), .parts = EvenTiles(p.k, kMostSteps)};
+          .panels = choose_panels(set, blocks, p.m),
+          .parts = EvenTiles(p.k, kMostSteps)};
 }
 
 Fit fits(const MatmulProblem& p) {
   if (p.k < 1 || p.m < 1 || p.n < 1) return Fit::no("empty");
   const Plan plan = make_plan(p);
-  const double useful = static_cast<double>(p.n) / static_cast<double>(plan.panels.blocks * plan.lanes);
+  const double useful =
+      static_cast<double>(p.n) / static_cast<double>(plan.panels.blocks * plan.lanes);
   return Fit::yes(0.92 * useful * p.m / (p.m + 14.0) * p.k / (p.k + 12.0));
 }
 
@@ -60,8 +63,7 @@ void run(const MatmulProblem& p, const Args& args, const Worker& worker) {
   tile.a_row = p.k;
   tile.b = packed;
   tile.c_vector = plan.lanes;
-  const GridPart grid =
-      split_grid(p.m, p.batches() * plan.panels.count, worker, 0, 1);
+  const GridPart grid = split_grid(p.m, p.batches() * plan.panels.count, worker, 0, 1);
   const EvenTiles tiles(grid.rows.end - grid.rows.begin, TileSet::kMaxRows);
   for (int64_t unit = grid.columns.begin; unit < grid.columns.end && tiles.count > 0; ++unit) {
     const int64_t batch = unit / plan.panels.count, panel = unit % plan.panels.count;

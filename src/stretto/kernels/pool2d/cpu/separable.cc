@@ -1,5 +1,6 @@
-// A window is reduced over its columns into one padded row, then along that row. Both layouts are one
-// algorithm: a blocked row is a plain one whose pixels are vectors. Limit: reading x from the cache.
+// A window is reduced over its columns into one padded row, then along that row. Both layouts are
+// one algorithm: a blocked row is a plain one whose pixels are vectors. Limit: reading x from the
+// cache.
 #include <algorithm>
 #include <limits>
 
@@ -28,7 +29,9 @@ inline int64_t row_floats(const Pool2dProblem& p) {
   return round_up(row_pixels(p) * pixel + 4 * p.target.lanes(), 16);
 }
 // Per thread: the row, then 1 / count of each output column.
-inline int64_t thread_floats(const Pool2dProblem& p) { return row_floats(p) + round_up(p.out_w, 16); }
+inline int64_t thread_floats(const Pool2dProblem& p) {
+  return row_floats(p) + round_up(p.out_w, 16);
+}
 
 }  // namespace stretto::kernels::pool2d
 #endif
@@ -78,8 +81,8 @@ void run(const Pool2dProblem& p, const float* x, float* y, float* row, const Wor
   float* inverse = row + row_floats;
   for (int64_t i = 0; i < row_floats; ++i) row[i] = identity;
   for (int64_t ox = 0; ox < p.out_w && !kMax; ++ox) {
-    const WindowRange k = window_range(ox, p.w, p.kernel_w, p.stride_w, p.dilation_w, p.pad_left,
-                                       p.pad_right);
+    const WindowRange k =
+        window_range(ox, p.w, p.kernel_w, p.stride_w, p.dilation_w, p.pad_left, p.pad_right);
     const int count = p.count_include_pad ? k.padded : HWY_MAX(0, k.end - k.begin);
     inverse[ox] = count ? 1.0f / count : 0;
   }
@@ -88,8 +91,8 @@ void run(const Pool2dProblem& p, const float* x, float* y, float* row, const Wor
   const Range work = split(planes * p.out_h, worker);
   for (int64_t job = work.begin; job < work.end; ++job) {
     const int64_t oy = job % p.out_h;
-    const WindowRange k = window_range(oy, p.h, p.kernel_h, p.stride_h, p.dilation_h, p.pad_top,
-                                       p.pad_bottom);
+    const WindowRange k =
+        window_range(oy, p.h, p.kernel_h, p.stride_h, p.dilation_h, p.pad_top, p.pad_bottom);
     float* out = y + job * p.out_w * pixel;
     const int rows = k.end - k.begin;
     const int count = p.count_include_pad ? k.padded : rows;
@@ -99,8 +102,8 @@ void run(const Pool2dProblem& p, const float* x, float* y, float* row, const Wor
       continue;
     }
     const int64_t iy = oy * p.stride_h - p.pad_top + k.begin * p.dilation_h;
-    join_columns<kMax>(d, x + (job / p.out_h * p.h + iy) * p.w * pixel,
-                       p.dilation_h * p.w * pixel, rows, row + p.pad_left * pixel, p.w * pixel);
+    join_columns<kMax>(d, x + (job / p.out_h * p.h + iy) * p.w * pixel, p.dilation_h * p.w * pixel,
+                       rows, row + p.pad_left * pixel, p.w * pixel);
 
     if (blocked) {
       for (int64_t ox = 0; ox < p.out_w; ++ox) {
@@ -143,7 +146,8 @@ void run(const Pool2dProblem& p, const float* x, float* y, float* row, const Wor
 
 }  // namespace pool2d_separable
 
-void pool2d_max(const Pool2dProblem& p, const float* x, float* y, float* row, const Worker& worker) {
+void pool2d_max(const Pool2dProblem& p, const float* x, float* y, float* row,
+                const Worker& worker) {
   pool2d_separable::run<true>(p, x, y, row, worker);
 }
 void pool2d_average(const Pool2dProblem& p, const float* x, float* y, float* row,

@@ -1,5 +1,5 @@
-// When the innermost dimension is reduced, each output folds contiguous runs; when it is kept, vectors
-// of neighbouring outputs are folded together. Limit: reading x once.
+// When the innermost dimension is reduced, each output folds contiguous runs; when it is kept,
+// vectors of neighbouring outputs are folded together. Limit: reading x once.
 #include <cmath>
 #include <limits>
 
@@ -80,10 +80,14 @@ template <Reduction kKind>
 HWY_INLINE V merge(V a, V b) {
   const Tag d;
   switch (kKind) {
-    case Reduction::kMax: return max_nan(d, a, b);
-    case Reduction::kMin: return hn::Neg(max_nan(d, hn::Neg(a), hn::Neg(b)));
-    case Reduction::kProd: return hn::Mul(a, b);
-    default: return hn::Add(a, b);
+    case Reduction::kMax:
+      return max_nan(d, a, b);
+    case Reduction::kMin:
+      return hn::Neg(max_nan(d, hn::Neg(a), hn::Neg(b)));
+    case Reduction::kProd:
+      return hn::Mul(a, b);
+    default:
+      return hn::Add(a, b);
   }
 }
 
@@ -170,14 +174,22 @@ void run(const ReduceProblem& p, const float* x, float* y, const Worker& worker)
 void reduce_run(const ReduceProblem& p, const float* x, float* y, const Worker& worker) {
   using reduce_vector::run;
   switch (p.kind) {
-    case Reduction::kSum: return run<Reduction::kSum>(p, x, y, worker);
-    case Reduction::kMean: return run<Reduction::kMean>(p, x, y, worker);
-    case Reduction::kMax: return run<Reduction::kMax>(p, x, y, worker);
-    case Reduction::kMin: return run<Reduction::kMin>(p, x, y, worker);
-    case Reduction::kProd: return run<Reduction::kProd>(p, x, y, worker);
-    case Reduction::kL1: return run<Reduction::kL1>(p, x, y, worker);
-    case Reduction::kL2: return run<Reduction::kL2>(p, x, y, worker);
-    case Reduction::kSumSquare: return run<Reduction::kSumSquare>(p, x, y, worker);
+    case Reduction::kSum:
+      return run<Reduction::kSum>(p, x, y, worker);
+    case Reduction::kMean:
+      return run<Reduction::kMean>(p, x, y, worker);
+    case Reduction::kMax:
+      return run<Reduction::kMax>(p, x, y, worker);
+    case Reduction::kMin:
+      return run<Reduction::kMin>(p, x, y, worker);
+    case Reduction::kProd:
+      return run<Reduction::kProd>(p, x, y, worker);
+    case Reduction::kL1:
+      return run<Reduction::kL1>(p, x, y, worker);
+    case Reduction::kL2:
+      return run<Reduction::kL2>(p, x, y, worker);
+    case Reduction::kSumSquare:
+      return run<Reduction::kSumSquare>(p, x, y, worker);
   }
 }
 

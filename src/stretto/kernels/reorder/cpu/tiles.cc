@@ -1,5 +1,6 @@
-// Square tiles of lanes x lanes, transposed in registers. Limit: memory bandwidth; a tile costs about
-// two loads and two shuffles per vector, less than the stores of a copy from the second-level cache.
+// Square tiles of lanes x lanes, transposed in registers. Limit: memory bandwidth; a tile costs
+// about two loads and two shuffles per vector, less than the stores of a copy from the second-level
+// cache.
 #include "stretto/kernels/reorder/candidates.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -17,8 +18,8 @@ namespace reorder_tiles {
 
 constexpr int64_t kChunk = 256;  // pixels per piece of work: 16 KB of each side at 16 lanes
 
-// Pixels [begin, end) of x[real][plane] to y[plane][lanes], or back. The last tile of a range overlaps
-// its neighbour where it can: the same values are written twice.
+// Pixels [begin, end) of x[real][plane] to y[plane][lanes], or back. The last tile of a range
+// overlaps its neighbour where it can: the same values are written twice.
 template <bool kToBlocked, class D>
 HWY_INLINE void convert(D d, const float* x, float* y, int64_t plane, int64_t real, int64_t begin,
                         int64_t end) {

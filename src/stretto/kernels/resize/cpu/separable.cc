@@ -1,6 +1,6 @@
-// The taps of every output row and column are tables made when packing. Rows are combined first, into
-// one row that stays in the cache, then columns: gathered (plain) or one vector per pixel (blocked).
-// Limit: writing y.
+// The taps of every output row and column are tables made when packing. Rows are combined first,
+// into one row that stays in the cache, then columns: gathered (plain) or one vector per pixel
+// (blocked). Limit: writing y.
 #include <algorithm>
 
 #include "stretto/kernels/resize/candidates.h"
@@ -55,8 +55,7 @@ void run(const ResizeProblem& p, const Args& args, float* combined, const Worker
   const int64_t pixel = blocked ? lanes : 1, width = p.w * pixel;
   const int64_t planes = p.n * (blocked ? (p.c + lanes - 1) / lanes : p.c);
   const resize::Axis ys = resize::axis_at(p, p.out_h, args.packed);
-  const resize::Axis xs =
-      resize::axis_at(p, p.out_w, args.packed + resize::axis_bytes(p, p.out_h));
+  const resize::Axis xs = resize::axis_at(p, p.out_w, args.packed + resize::axis_bytes(p, p.out_h));
   const float* x = static_cast<const float*>(args.inputs[0]);
   const Range work = split(planes * p.out_h, worker);
   for (int64_t job = work.begin; job < work.end; ++job) {
@@ -112,9 +111,12 @@ void run(const ResizeProblem& p, const Args& args, float* combined, const Worker
 
 void resize_run(const ResizeProblem& p, const Args& args, float* combined, const Worker& worker) {
   switch (p.taps()) {
-    case 1: return resize_separable::run<1>(p, args, combined, worker);
-    case 2: return resize_separable::run<2>(p, args, combined, worker);
-    case 4: return resize_separable::run<4>(p, args, combined, worker);
+    case 1:
+      return resize_separable::run<1>(p, args, combined, worker);
+    case 2:
+      return resize_separable::run<2>(p, args, combined, worker);
+    case 4:
+      return resize_separable::run<4>(p, args, combined, worker);
   }
 }
 
@@ -161,8 +163,12 @@ void run(const ResizeProblem& p, const Args& args, const Worker& worker) {
 
 }  // namespace
 
-const Row kSeparable{.name = "separable", .fits = fits, .packed_bytes = packed_bytes, .pack = pack,
-                     .scratch_bytes = scratch_bytes, .run = run};
+const Row kSeparable{.name = "separable",
+                     .fits = fits,
+                     .packed_bytes = packed_bytes,
+                     .pack = pack,
+                     .scratch_bytes = scratch_bytes,
+                     .run = run};
 
 }  // namespace stretto::kernels::resize
 #endif

@@ -1,6 +1,7 @@
-// Either the innermost axis stays innermost: runs are copied; or the plane of the innermost input axis
-// and the innermost output axis is transposed in square tiles, the other axes being loops around it.
-// Limit: memory bandwidth; tiles make every cache line that is read or written be used whole.
+// Either the innermost axis stays innermost: runs are copied; or the plane of the innermost input
+// axis and the innermost output axis is transposed in square tiles, the other axes being loops
+// around it. Limit: memory bandwidth; tiles make every cache line that is read or written be used
+// whole.
 #include <cstring>
 
 #include "stretto/kernels/transpose/candidates.h"
@@ -26,9 +27,9 @@ struct TransposePlan {
   int64_t size[TransposeProblem::kMaxRank], from[TransposeProblem::kMaxRank];
   int64_t to[TransposeProblem::kMaxRank], total = 1;
   bool runs = true;
-  int64_t inner = 1;      // x's innermost size
-  int64_t inner_to = 1;   // its stride in y
-  int64_t across = 1;     // y's innermost size
+  int64_t inner = 1;        // x's innermost size
+  int64_t inner_to = 1;     // its stride in y
+  int64_t across = 1;       // y's innermost size
   int64_t across_from = 1;  // its stride in x
 };
 
@@ -82,8 +83,8 @@ HWY_INLINE void plane(const T* x, int64_t from_stride, T* y, int64_t to_stride, 
   }
 }
 
-HWY_INLINE void plane(const float* x, int64_t from_stride, float* y, int64_t to_stride, int64_t rows,
-                      int64_t columns) {
+HWY_INLINE void plane(const float* x, int64_t from_stride, float* y, int64_t to_stride,
+                      int64_t rows, int64_t columns) {
   const hn::ScalableTag<float> d;
   constexpr int64_t kTile = hn::MaxLanes(d);
   const int64_t whole_rows = rows / kTile * kTile, whole_columns = columns / kTile * kTile;
@@ -126,10 +127,14 @@ void transpose_run(const TransposeProblem& p, size_t bytes, const void* x, void*
                    const Worker& worker) {
   using transpose_tiles::run;
   switch (bytes) {
-    case 1: return run(p, static_cast<const uint8_t*>(x), static_cast<uint8_t*>(y), worker);
-    case 2: return run(p, static_cast<const uint16_t*>(x), static_cast<uint16_t*>(y), worker);
-    case 4: return run(p, static_cast<const float*>(x), static_cast<float*>(y), worker);
-    case 8: return run(p, static_cast<const uint64_t*>(x), static_cast<uint64_t*>(y), worker);
+    case 1:
+      return run(p, static_cast<const uint8_t*>(x), static_cast<uint8_t*>(y), worker);
+    case 2:
+      return run(p, static_cast<const uint16_t*>(x), static_cast<uint16_t*>(y), worker);
+    case 4:
+      return run(p, static_cast<const float*>(x), static_cast<float*>(y), worker);
+    case 8:
+      return run(p, static_cast<const uint64_t*>(x), static_cast<uint64_t*>(y), worker);
   }
 }
 
