@@ -46,7 +46,7 @@ def main() -> int:
           str(report))
   command("infer", str(artefact), "--input", f"image={x}", "-o", str(folder / "logits.npz"))
   command("bench", str(model), "--threads", "1,2", "--input", f"image={x}", "--vs",
-          "onnxruntime,openvino,ncnn", "--seconds", "2")
+          "onnxruntime,openvino", "--seconds", "2")
   print(f"\nThe report: {report.resolve()}")
   return 0
 
