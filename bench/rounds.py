@@ -116,6 +116,7 @@ def time_in_turns(results: list[dict], running: dict[str, EngineProcess], plan: 
   hits every engine and no engine always follows the same one."""
   order, shuffle = list(running), random.Random(0)
   times: dict[str, list[float]] = {name: [] for name in running}
+  cpu_times: dict[str, list[float]] = {name: [] for name in running}
   preempted = dict.fromkeys(running, 0)
   failed: dict[str, str] = {}
   for done in range(0, plan.runs, plan.burst):
@@ -132,6 +133,7 @@ def time_in_turns(results: list[dict], running: dict[str, EngineProcess], plan: 
           failed[name] = reply["failed"]
           continue
         times[name] += reply["ms"]
+        cpu_times[name] += reply["cpu_ms"]
         preempted[name] += reply["preempted"]
         running[name].wait_until_idle()
   for result in results:
@@ -139,7 +141,8 @@ def time_in_turns(results: list[dict], running: dict[str, EngineProcess], plan: 
     if name in failed:
       result |= {"status": "failed", "reason": failed[name]}
     elif name in running:
-      result |= {"status": "ok", **summary.summarise(times[name]), "preempted": preempted[name],
+      result |= {"status": "ok", **summary.summarise(times[name], cpu_times[name]),
+                 "preempted": preempted[name],
                  "times_ms": [round(t, 4) for t in times[name]]}
 
 

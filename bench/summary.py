@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 
-def summarise(ms: list[float]) -> dict[str, float]:
+def summarise(ms: list[float], cpu_ms: list[float]) -> dict[str, float]:
   return {"median_ms": float(np.median(ms)), "p95_ms": float(np.percentile(ms, 95)),
-          "min_ms": min(ms), "runs": len(ms)}
+          "min_ms": min(ms), "cpu_ms": float(np.median(cpu_ms)), "runs": len(ms)}
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -32,4 +32,5 @@ def ratio(results: list[dict], capped_only: bool = False) -> dict | None:
   return {"model": ours[0]["model"], "threads": ours[0]["threads"], "peer": peer["engine"],
           "peer_ms": peer["median_ms"], "stretto_ms": ours[0]["median_ms"],
           "ratio": peer["median_ms"] / ours[0]["median_ms"],
-          "ratio_of_minima": peer["min_ms"] / ours[0]["min_ms"]}
+          "ratio_of_minima": peer["min_ms"] / ours[0]["min_ms"],
+          "ratio_of_cpu": peer["cpu_ms"] / ours[0]["cpu_ms"]}
