@@ -41,6 +41,11 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
       file->size_ = 0;
       fail(path, "map");
     }
+#if defined(MADV_POPULATE_READ)
+    // Everything in the file is about to be read: one call maps what would be a fault per page.
+    // Older kernels refuse, which costs nothing but those faults.
+    madvise(data, file->size_, MADV_POPULATE_READ);
+#endif
     file->data_ = static_cast<const std::byte*>(data);
   }
   ::close(fd);
