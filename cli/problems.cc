@@ -4,8 +4,13 @@
 
 #include <memory>
 
+#include "stretto/kernels/attention/problem.h"
 #include "stretto/kernels/conv2d/problem.h"
+#include "stretto/kernels/conv_transpose2d/problem.h"
 #include "stretto/kernels/gemm/problem.h"
+#include "stretto/kernels/layer_norm/problem.h"
+#include "stretto/kernels/matmul/problem.h"
+#include "stretto/kernels/softmax/problem.h"
 
 namespace stretto::cli {
 namespace {
@@ -65,8 +70,8 @@ struct Conv2dFlags {
   EpilogueFlags epilogue;
 };
 
-std::function<ProblemBytes(const kernels::Target&)> set_up_conv2d(CLI::App& app) {
-  auto flags = std::make_shared<Conv2dFlags>();
+// The flags of both directions of convolution.
+void add_window(CLI::App& app, const std::shared_ptr<Conv2dFlags>& flags) {
   app.add_option("--input", flags->input, "NxCxHxW")->capture_default_str();
   app.add_option("--channels", flags->channels, "Output channels (0: as many as the input has)");
   app.add_option("--kernel", flags->kernel, "HxW, or one number")->capture_default_str();
@@ -79,36 +84,57 @@ std::function<ProblemBytes(const kernels::Target&)> set_up_conv2d(CLI::App& app)
   app.add_option("--output-layout", flags->output_layout, "plain or blocked")
       ->capture_default_str();
   add_epilogue(app, flags->epilogue);
+}
+
+template <typename P>
+P window_problem(const Conv2dFlags& flags, const kernels::Target& target) {
+  const Shape x = parse_shape(flags.input);
+  if (x.size() != 4) throw_invalid("--input: expected NxCxHxW, got {}", flags.input);
+  P p{.target = target, .n = x[0], .c = x[1], .h = x[2], .w = x[3]};
+  p.k = flags.channels > 0 ? flags.channels : p.c;
+  p.groups = flags.groups;
+  if (p.c % p.groups != 0 || p.k % p.groups != 0) {
+    throw_invalid("--groups: {} divides {} input and {} output channels unevenly", p.groups, p.c,
+                  p.k);
+  }
+  std::tie(p.kernel_h, p.kernel_w) = both("--kernel", flags.kernel);
+  std::tie(p.stride_h, p.stride_w) = both("--stride", flags.stride);
+  std::tie(p.dilation_h, p.dilation_w) = both("--dilation", flags.dilation);
+  if (flags.pad == "same") {
+    p.pad_top = p.pad_bottom = p.dilation_h * (p.kernel_h - 1) / 2;
+    p.pad_left = p.pad_right = p.dilation_w * (p.kernel_w - 1) / 2;
+  } else {
+    std::tie(p.pad_top, p.pad_left) = both("--pad", flags.pad);
+    p.pad_bottom = p.pad_top;
+    p.pad_right = p.pad_left;
+  }
+  if (p.kernel_h < 1 || p.kernel_w < 1 || p.stride_h < 1 || p.stride_w < 1 || p.dilation_h < 1 ||
+      p.dilation_w < 1 || p.out_h() < 1 || p.out_w() < 1) {
+    throw_invalid("a {}x{} kernel does not fit an input of {}", p.kernel_h, p.kernel_w,
+                  flags.input);
+  }
+  p.x_layout = layout("--input-layout", flags.input_layout);
+  p.y_layout = layout("--output-layout", flags.output_layout);
+  p.epilogue = epilogue(flags.epilogue);
+  return p;
+}
+
+std::function<ProblemBytes(const kernels::Target&)> set_up_conv2d(CLI::App& app) {
+  auto flags = std::make_shared<Conv2dFlags>();
+  add_window(app, flags);
   return [flags](const kernels::Target& target) {
-    const Shape x = parse_shape(flags->input);
-    if (x.size() != 4) throw_invalid("--input: expected NxCxHxW, got {}", flags->input);
-    kernels::Conv2dProblem p{.target = target, .n = x[0], .c = x[1], .h = x[2], .w = x[3]};
-    p.k = flags->channels > 0 ? flags->channels : p.c;
-    p.groups = flags->groups;
-    if (p.c % p.groups != 0 || p.k % p.groups != 0) {
-      throw_invalid("--groups: {} divides {} input and {} output channels unevenly", p.groups, p.c,
-                    p.k);
-    }
-    std::tie(p.kernel_h, p.kernel_w) = both("--kernel", flags->kernel);
-    std::tie(p.stride_h, p.stride_w) = both("--stride", flags->stride);
-    std::tie(p.dilation_h, p.dilation_w) = both("--dilation", flags->dilation);
-    if (flags->pad == "same") {
-      p.pad_top = p.pad_bottom = p.dilation_h * (p.kernel_h - 1) / 2;
-      p.pad_left = p.pad_right = p.dilation_w * (p.kernel_w - 1) / 2;
-    } else {
-      std::tie(p.pad_top, p.pad_left) = both("--pad", flags->pad);
-      p.pad_bottom = p.pad_top;
-      p.pad_right = p.pad_left;
-    }
-    if (p.kernel_h < 1 || p.kernel_w < 1 || p.stride_h < 1 || p.stride_w < 1 || p.dilation_h < 1 ||
-        p.dilation_w < 1 || p.out_h() < 1 || p.out_w() < 1) {
-      throw_invalid("conv2d: a {}x{} kernel does not fit an input of {}", p.kernel_h, p.kernel_w,
-                    flags->input);
-    }
-    p.x_layout = layout("--input-layout", flags->input_layout);
-    p.y_layout = layout("--output-layout", flags->output_layout);
-    p.epilogue = epilogue(flags->epilogue);
-    return problem_bytes(p);
+    return problem_bytes(window_problem<kernels::Conv2dProblem>(*flags, target));
+  };
+}
+
+std::function<ProblemBytes(const kernels::Target&)> set_up_conv_transpose2d(CLI::App& app) {
+  auto flags = std::make_shared<Conv2dFlags>();
+  flags->kernel = "4";
+  flags->stride = "2";
+  flags->pad = "1";
+  add_window(app, flags);
+  return [flags](const kernels::Target& target) {
+    return problem_bytes(window_problem<kernels::ConvTranspose2dProblem>(*flags, target));
   };
 }
 
@@ -134,12 +160,93 @@ std::function<ProblemBytes(const kernels::Target&)> set_up_gemm(CLI::App& app) {
   };
 }
 
+struct MatmulFlags {
+  int64_t batch = 12, m = 128, n = 128, k = 64;
+  bool transposed = false;
+};
+
+std::function<ProblemBytes(const kernels::Target&)> set_up_matmul(CLI::App& app) {
+  auto flags = std::make_shared<MatmulFlags>();
+  const auto size = CLI::Range(int64_t{1}, int64_t{1} << 24);
+  app.add_option("--batch", flags->batch, "Pairs of matrices")->capture_default_str()->check(size);
+  app.add_option("-m", flags->m, "Rows of the first")->capture_default_str()->check(size);
+  app.add_option("-n", flags->n, "Columns of the second")->capture_default_str()->check(size);
+  app.add_option("-k", flags->k, "Length of the sums")->capture_default_str()->check(size);
+  app.add_flag("--transposed", flags->transposed, "The second is stored [n, k]");
+  return [flags](const kernels::Target& target) {
+    kernels::MatmulProblem p{.target = target};
+    p.rank = 1;
+    p.batch[0] = flags->batch;
+    p.m = flags->m;
+    p.n = flags->n;
+    p.k = flags->k;
+    p.transposed = flags->transposed;
+    return problem_bytes(p);
+  };
+}
+
+struct AttentionFlags {
+  int64_t batch = 1, heads = 12, queries = 128, keys = 128, dim = 64;
+};
+
+std::function<ProblemBytes(const kernels::Target&)> set_up_attention(CLI::App& app) {
+  auto flags = std::make_shared<AttentionFlags>();
+  const auto size = CLI::Range(int64_t{1}, int64_t{1} << 20);
+  app.add_option("--batch", flags->batch)->capture_default_str()->check(size);
+  app.add_option("--heads", flags->heads)->capture_default_str()->check(size);
+  app.add_option("--queries", flags->queries)->capture_default_str()->check(size);
+  app.add_option("--keys", flags->keys)->capture_default_str()->check(size);
+  app.add_option("--dim", flags->dim, "Of one head")->capture_default_str()->check(size);
+  return [flags](const kernels::Target& target) {
+    return problem_bytes(kernels::dense_attention(target, flags->batch, flags->heads,
+                                                  flags->queries, flags->keys, flags->dim, true));
+  };
+}
+
+struct RowFlags {
+  int64_t rows = 128, length = 768;
+};
+
+template <typename P, typename Fill>
+std::function<ProblemBytes(const kernels::Target&)> set_up_rows(CLI::App& app, Fill fill) {
+  auto flags = std::make_shared<RowFlags>();
+  const auto size = CLI::Range(int64_t{1}, int64_t{1} << 30);
+  app.add_option("--rows", flags->rows)->capture_default_str()->check(size);
+  app.add_option("--length", flags->length, "Of a row")->capture_default_str()->check(size);
+  return [flags, fill](const kernels::Target& target) {
+    P p{.target = target};
+    fill(p, *flags);
+    return problem_bytes(p);
+  };
+}
+
+std::function<ProblemBytes(const kernels::Target&)> set_up_softmax(CLI::App& app) {
+  return set_up_rows<kernels::SoftmaxProblem>(
+      app, [](kernels::SoftmaxProblem& p, const RowFlags& flags) {
+        p.outer = flags.rows;
+        p.axis = flags.length;
+      });
+}
+
+std::function<ProblemBytes(const kernels::Target&)> set_up_layer_norm(CLI::App& app) {
+  return set_up_rows<kernels::LayerNormProblem>(
+      app, [](kernels::LayerNormProblem& p, const RowFlags& flags) {
+        p.m = flags.rows;
+        p.n = flags.length;
+      });
+}
+
 }  // namespace
 
 std::span<const ProblemKind> problem_kinds() {
   static constexpr ProblemKind kKinds[] = {
+      {"attention", set_up_attention},
       {"conv2d", set_up_conv2d},
+      {"conv_transpose2d", set_up_conv_transpose2d},
       {"gemm", set_up_gemm},
+      {"layer_norm", set_up_layer_norm},
+      {"matmul", set_up_matmul},
+      {"softmax", set_up_softmax},
   };
   return kKinds;
 }
