@@ -22,6 +22,9 @@ constexpr double kPlausible = 2.5;
 // Cost of a variant that a forced kernel cannot do: any other variant is better.
 constexpr double kImpossibleSeconds = 1e3;
 
+// Factor on expectations where another layout of the same step was measured.
+constexpr double kDoubt = 2;
+
 using kernels::ReorderProblem;
 
 ReorderProblem reorder_problem(const Shape& shape, Layout from, Layout to,
@@ -119,14 +122,26 @@ class Compiler {
     return s;
   }
 
+  // An expectation next to a measured time is taken with a grain of salt: layouts must not be
+  // chosen for a promise.
+  double kernel_cost(const Step& step, int v) {
+    const auto selection = [&](const Variant& variant) {
+      return selection_for(step.node->name, *step.family, variant.problem.data());
+    };
+    const Selection mine = selection(step.variants[v]);
+    const bool other_measured =
+        mine.seconds == 0 &&
+        std::any_of(step.variants.begin(), step.variants.end(),
+                    [&](const Variant& variant) { return selection(variant).seconds > 0; });
+    return other_measured ? mine.cost() * kDoubt : mine.cost();
+  }
+
   Costs costs() {
     return {.step =
                 [this](const Step& step, int v) {
                   switch (step.kind) {
                     case StepKind::kKernel:
-                      return selection_for(step.node->name, *step.family,
-                                           step.variants[v].problem.data())
-                          .cost();
+                      return kernel_cost(step, v);
                     case StepKind::kInterpret:
                       return 1e-3;
                     case StepKind::kView:

@@ -100,8 +100,10 @@ Selection Selector::decide(const kernels::Family& family, const void* problem) c
     if (row >= 0) {
       if (const kernels::Fit fit = family.fits(row, problem); fit.ok) {
         s.row = row;
-        s.seconds = recorded->seconds;
-        s.estimate = estimate_seconds(family, problem, fit.expected);
+        // Negative: what was expected, not measured, when the record was made (see used()).
+        s.seconds = std::max(recorded->seconds, 0.0);
+        s.estimate = recorded->seconds < 0 ? -recorded->seconds
+                                           : estimate_seconds(family, problem, fit.expected);
         s.why = "recorded";
         return s;
       }
@@ -220,7 +222,8 @@ tune::Record Selector::used() const {
   tune::Record record;
   for (const auto& [key, selection] : selections_) {
     if (selection.family == nullptr || selection.row < 0) continue;
-    record.put(key, {std::string(selection.family->row_name(selection.row)), selection.cost()});
+    record.put(key, {std::string(selection.family->row_name(selection.row)),
+                     selection.seconds > 0 ? selection.seconds : -selection.cost()});
   }
   return record;
 }

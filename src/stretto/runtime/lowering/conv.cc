@@ -3,6 +3,7 @@
 #include "stretto/base/error.h"
 #include "stretto/kernels/conv2d/problem.h"
 #include "stretto/kernels/conv_transpose2d/problem.h"
+#include "stretto/kernels/gemm/problem.h"
 #include "stretto/runtime/lowering/rules.h"
 
 namespace stretto::runtime {
@@ -108,10 +109,40 @@ bool has_kernel_form(Lowering& l, const ir::Node& node) {
          l.is_float32(node.outputs[0]) && (rank == 3 || rank == 4);
 }
 
+// On a map of one pixel a 1x1 convolution is a product of a row with a matrix, and plain NC11 is
+// NC.
+bool is_vector_product(Lowering& l, const ir::Node& node) {
+  const Shape& x = l.shape(node.inputs[0]);
+  const Shape& y = l.shape(node.outputs[0]);
+  return element_count(x) == x[0] * x[1] && element_count(y) == y[0] * y[1] &&
+         l.constant(node.inputs[1])->count() == x[1] * y[1] &&
+         node.attributes.integer("group", 1) == 1;
+}
+
+bool lower_vector_product(Lowering& l, const ir::Node& node) {
+  const auto input = [&](size_t i) { return i < node.inputs.size() ? node.inputs[i] : ir::kNone; };
+  const ir::ValueId bias = input(2), residual = input(3);
+  kernels::GemmProblem p{};
+  p.target = l.target();
+  p.m = l.shape(input(0))[0];
+  p.k = l.shape(input(0))[1];
+  p.n = l.shape(node.outputs[0])[1];
+  p.transposed = 1;
+  p.epilogue = epilogue_of(node, bias != ir::kNone, residual != ir::kNone);
+  std::vector<ir::ValueId> inputs{input(0)};
+  if (residual != ir::kNone) inputs.push_back(residual);
+  std::vector<Tensor> constants{l.constant(input(1))->reshaped({p.n, p.k})};
+  if (bias != ir::kNone) constants.push_back(*l.constant(bias));
+  const std::vector<Layout> plain(inputs.size(), Layout::kPlain);
+  return l.add<kernels::GemmProblem>(node, kernels::kGemm, inputs, {node.outputs[0]},
+                                     {{p, plain, {Layout::kPlain}}}, std::move(constants));
+}
+
 }  // namespace
 
 bool lower_conv(Lowering& l, const ir::Node& node) {
   if (!has_kernel_form(l, node)) return false;
+  if (is_vector_product(l, node)) return lower_vector_product(l, node);
   const Tensor& weight = *l.constant(node.inputs[1]);
   return lower_image(l, node, kernels::kConv2d, Conv2dProblem{}, weight.dim(0),
                      {weight.dim(0), weight.dim(1)});

@@ -61,7 +61,9 @@ Fit fits(const Conv2dProblem& p) {
   const double outputs = static_cast<double>(plan.outputs), depth = static_cast<double>(plan.depth);
   const double gather = p.x_layout == Layout::kPlain ? 12 : 24;
   const double pixels = static_cast<double>(plan.plane);
-  return Fit::yes(0.8 * outputs / (outputs + gather) * depth / (depth + 16) * pixels /
+  // Blocked pixels scattered over plain maps: strided both ways.
+  const double scatter = p.x_layout == Layout::kBlocked && p.y_layout == Layout::kPlain ? 0.3 : 1;
+  return Fit::yes(scatter * 0.8 * outputs / (outputs + gather) * depth / (depth + 16) * pixels /
                   (pixels + 16));
 }
 
