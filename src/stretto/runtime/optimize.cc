@@ -98,10 +98,9 @@ runtime::SelectOptions select_options(const OptimizeOptions& options, const Tune
   for (const auto& [name, row] : options.forced_kernels) {
     if (is_family(name)) select.forced[name] = row;
   }
-  select.record = tune::Record::shipped();
-  if (record_path(options) != "none") {
-    select.record.merge(tune::Record::load(record_path(options)));
-  }
+  // What ships was measured on another machine: it stands in for measurements, never in their way.
+  select.advice = tune::Record::shipped();
+  if (record_path(options) != "none") select.record = tune::Record::load(record_path(options));
   return select;
 }
 

@@ -94,7 +94,8 @@ Selection Selector::decide(const kernels::Family& family, const void* problem) c
     if (!fit.ok) s.alternatives.push_back({forced->second, 0, fit.reason});
     return s;
   }
-  const auto recorded = options_.record.find(family.key(problem));
+  auto recorded = options_.record.find(family.key(problem));
+  if (!recorded) recorded = options_.advice.find(family.key(problem));
   if (recorded) {
     const int row = kernels::find_row(family, recorded->candidate);
     if (row >= 0) {

@@ -34,6 +34,8 @@ struct SelectOptions {
   bool thorough = false;  // also measure rows that expect to be far behind
   std::map<std::string, std::string> forced;  // family name -> row name
   tune::Record record;                        // consulted first; results are added
+  // Made elsewhere: used for what is neither recorded nor measured here.
+  tune::Record advice;
 };
 
 struct SelectCounts {

@@ -38,6 +38,17 @@ TEST(Selector, ForcedBeatsRecordedBeatsOrder) {
   EXPECT_THROW(Selector{options}, InvalidArgument);
 }
 
+TEST(Selector, AdviceStandsInForMeasurementsButNotInTheirWay) {
+  const kernels::Conv2dProblem p = layer();
+  SelectOptions options{.budget_s = 0.2};
+  options.advice.put(problem_key(p), {"reference", 1e-3});
+  Selector unmeasured(options);
+  EXPECT_EQ(unmeasured.select(kernels::kConv2d, &p).row, kernels::kConv2d.rows - 1);
+  Selector measured(options);
+  measured.measure({{&kernels::kConv2d, &p}}, {});
+  EXPECT_NE(measured.select(kernels::kConv2d, &p).row, kernels::kConv2d.rows - 1);
+}
+
 TEST(Selector, ARecordOfAnUnknownKernelIsIgnored) {
   const kernels::Conv2dProblem p = layer();
   SelectOptions options;
