@@ -1,0 +1,44 @@
+// Codecs: how fp32 values look while they cross the wire. Each is one row of codecs(); an encoding
+// has a size that depends on the count only, so both sides know it in advance.
+//
+// Error feedback (Karimireddy et al., "Error Feedback Fixes SignSGD", 2019): given a residual,
+// encode sends in + residual and leaves in `residual` what the encoding lost, to be sent the next
+// time.
+//
+// Inf and NaN survive every codec, so that a loss scaler downstream still sees them. Blocks that
+// hold any keep their residual as it was, unused, and it never becomes non-finite.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "stretto/base/cpu.h"
+
+namespace stretto::comm {
+
+// Inf and NaN found on the way through.
+struct NonFinite {
+  int64_t count = 0;
+  int64_t first = -1;  // element, -1 for none
+};
+
+struct Codec {
+  std::string_view name;  // "none", "fp16", "bf16", "int8"
+  // Elements coded together. The encoding of a run that begins at a multiple of it is the
+  // concatenation of the encodings of its blocks, so cuts at multiples change nothing.
+  int64_t block;
+  int64_t (*encoded_bytes)(int64_t count);
+  // `residual` (count values, or null) is read and written. `out` takes encoded_bytes(count); it
+  // overlaps nothing, and needs no alignment. Deterministic: the same bits with every `isa`.
+  NonFinite (*encode)(Isa isa, const float* in, float* residual, int64_t count, std::byte* out);
+  void (*decode)(Isa isa, const std::byte* in, int64_t count, float* out);      // out = values
+  void (*decode_add)(Isa isa, const std::byte* in, int64_t count, float* out);  // out += values
+};
+
+std::span<const Codec> codecs();
+const Codec& find_codec(std::string_view name);  // throws InvalidArgument naming the choices
+
+}  // namespace stretto::comm

@@ -1,0 +1,139 @@
+// Collectives as plain lists of steps: who sends what to whom, what is summed, and what waits for
+// what. Nothing here moves a byte; an engine runs the steps in whatever order their data arrive,
+// and the simulator of the tests does the same in random order.
+//
+// Cutting. A long operation is cut into units (unit_count), and every unit has its own little
+// schedule. Units share nothing but the input and output buffers, so an engine pipelines by running
+// several at once, each with its own scratch. Transfers are matched by (operation, unit, sender,
+// receiver, tag); a rank whose schedule of a unit is empty has nothing to do for it.
+//
+// The canonical order of summation. Whatever the algorithm, the cutting and the arrival order:
+//   host sum = x_a + x_b + ... over the ranks of one host, in rank order, left to right
+//   total    = s_0 + s_1 + ... over the host sums, in order of each host's lowest rank
+// in fp32 (fp64 for fp64; integers wrap; see reduce.h for the rounding of 16-bit host sums and the
+// place of the division of an average). So every rank gets the same bits from gather_sum, direct,
+// recursive_doubling, hierarchical and hierarchical_exchange, for every dtype and operation. A ring
+// carries partial sums around in an order that depends on the chunk, so it is offered only where
+// the order cannot be seen (Problem::exact) and gives the same bits there too. Host grouping is
+// part of the order: the same ranks spread over other hosts may differ in the last bit. With a
+// lossy codec the bits are the same on every rank, but depend on the algorithm (a codec is applied
+// per rank by the flat ones, per host by the hierarchical ones) and on where its blocks begin
+// (Problem::align).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace stretto::comm {
+
+enum class Collective : uint8_t {
+  kAllReduce,
+  kBroadcast,
+  kAllGather,
+  kReduceScatter,
+  kReduce,
+  kGather,
+  kScatter,
+  kAllToAll,
+  kBarrier,
+};
+std::string_view collective_name(Collective kind);  // "all_reduce", ...
+
+// One rank's view of an operation. "Block r" is the part of rank r: n blocks in rank order, without
+// gaps, make up the concatenated side.
+//   kind            input                  output                  in place: output may be
+//   all_reduce      count                  count                   the input
+//   reduce          count                  count on the root       the input
+//   broadcast       count on the root      count                   the input (root)
+//   all_gather      block of this rank     all blocks              input = its block in the output
+//   reduce_scatter  all blocks             block of this rank      output = its block in the input
+//   gather          block of this rank     all blocks on the root  input = its block in the output
+//   scatter         all blocks on the root block of this rank      output = its block in the input
+//   all_to_all      block for each rank    block from each rank    no
+//   barrier         -                      -
+struct Problem {
+  Collective kind = Collective::kAllReduce;
+  int rank = 0;
+  std::vector<int> host;        // host[r]: any label, equal on ranks of one host; size = ranks
+  int64_t count = 0;            // elements of the whole tensor, or of every block
+  std::vector<int64_t> counts;  // elements of block r, when blocks differ (the v forms);
+                                // all_to_all: of the block for rank r
+  std::vector<int64_t> receive_counts;  // all_to_all with counts: of the block from rank r
+  int root = 0;                         // broadcast, reduce, gather, scatter
+  bool exact = false;  // the reduction gives the same bits in any order (is_exact in reduce.h)
+  bool coded = false;  // all_reduce: what crosses the wire goes through a codec
+  int64_t unit = 0;    // elements moved per unit, about; 0: one unit
+  int64_t align = 1;   // elements; cuts lie at multiples of it (a codec's block)
+
+  int ranks() const { return static_cast<int>(host.size()); }
+};
+
+// Throws InvalidArgument when sizes or ranks contradict each other.
+void validate(const Problem& problem);
+
+// Units that the operation is cut into, from this rank's view; 0 when there is nothing to move.
+// (For all_to_all with counts, ranks may disagree; the units that both know match.)
+int64_t unit_count(const Problem& problem);
+
+enum class Buffer : uint8_t {
+  kInput,
+  kOutput,
+  kScratch,  // Schedule::scratch_elements of the operation's dtype, this unit's own
+  kCoded,    // encoded bytes; the offset is the number of a slot in Schedule::coded_slots
+};
+
+struct Place {
+  Buffer buffer = Buffer::kInput;
+  int64_t offset = 0;  // in elements
+};
+
+// What a reduce step adds up, in this order.
+struct Source {
+  Place place;
+  bool begins_host = true;  // first of a host: the sums of hosts are formed before they are added
+  bool host_sum = false;    // already the sum of a host of several ranks
+};
+
+enum class Action : uint8_t {
+  kSend,     // `place` to `peer`. Done when `place` may be overwritten
+  kReceive,  // from `peer` into `place`. Waits for nothing: data may be written whenever it arrives
+  kReduce,   // `place` = the sum of `sources`; a source may be `place` itself, none overlaps partly
+  kCopy,     // `place` = sources[0], which does not overlap it unless it is the same memory
+  kEncode,   // slot `place` = encode(sources[0]) with error feedback; when `result`, sources[0] is
+             // then replaced by what the receivers will decode
+  kDecode,   // `place` = decode(slot sources[0])
+};
+
+struct Step {
+  Action action = Action::kSend;
+  bool last = false;    // reduce: this yields the final value, so an average is divided here
+  bool result = false;  // encode: of a final value (else of a contribution); has its own residual
+  int32_t peer = -1;    // send, receive
+  int32_t tag = 0;      // tells apart what one rank sends to another within a unit
+  int64_t count = 0;    // elements; 0 only in a barrier, whose messages have no payload
+  Place place;
+  int32_t first_source = 0, source_count = 0;
+  int32_t first_wait = 0, wait_count = 0;
+};
+
+// The steps of one rank for one unit. A step may start when every step it waits for is done; those
+// come earlier in the list. Steps that may start are best started in list order: peers are
+// staggered so that no rank is sent to by all at once. The unit is done when all its steps are.
+struct Schedule {
+  std::vector<Step> steps;
+  std::vector<Source> sources_of_steps;
+  std::vector<int32_t> waits_of_steps;  // indices into steps
+  int64_t scratch_elements = 0;
+  std::vector<int64_t> coded_slots;  // elements encoded in each slot
+
+  std::span<const Source> sources(const Step& step) const {
+    return {sources_of_steps.data() + step.first_source, static_cast<size_t>(step.source_count)};
+  }
+  std::span<const int32_t> waits(const Step& step) const {
+    return {waits_of_steps.data() + step.first_wait, static_cast<size_t>(step.wait_count)};
+  }
+};
+
+}  // namespace stretto::comm
