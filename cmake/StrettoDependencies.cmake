@@ -19,6 +19,7 @@ endfunction()
 
 find_package(Threads REQUIRED)
 stretto_require(fmt libfmt-dev GLOBAL)
+stretto_require(OpenSSL libssl-dev COMPONENTS Crypto GLOBAL)
 stretto_require(nlohmann_json nlohmann-json3-dev GLOBAL)
 stretto_require_header(hwy/highway.h libhwy-dev STRETTO_HWY_INCLUDE)
 stretto_require_header(protozero/pbf_reader.hpp libprotozero-dev STRETTO_PROTOZERO_INCLUDE)

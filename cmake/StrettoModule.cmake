@@ -1,4 +1,4 @@
-# stretto_module(NAME DEPS ... [EMBED file...]): an object library from src/stretto/NAME/**.cc, and
+# stretto_module(NAME DEPS ... [EMBED file...] [LINK target...]): an object library from src/stretto/NAME/**.cc, and
 # NAME_test from its *_test.cc files. Tables and page parts beside the sources, and the EMBED files,
 # become functions like STEM_text(), declared in NAME/STEM.h or NAME/embedded.h.
 # stretto_library(): everything as one library.
@@ -6,7 +6,7 @@ include(GoogleTest OPTIONAL)
 set_property(GLOBAL PROPERTY STRETTO_MODULES "")
 
 function(stretto_module name)
-  cmake_parse_arguments(ARG "" "" "DEPS;EMBED" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;EMBED;LINK" ${ARGN})
   set(root ${CMAKE_SOURCE_DIR}/src/stretto/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${root}/*.cc)
   set(tests ${sources})
@@ -38,7 +38,8 @@ function(stretto_module name)
   add_library(stretto_${name} OBJECT ${sources})
   set_target_properties(stretto_${name} PROPERTIES LINKER_LANGUAGE CXX)
   target_link_libraries(stretto_${name} PUBLIC stretto_options fmt::fmt
-                        nlohmann_json::nlohmann_json Threads::Threads)
+                        nlohmann_json::nlohmann_json Threads::Threads ${ARG_LINK})
+  set_property(GLOBAL APPEND PROPERTY STRETTO_LINKS ${ARG_LINK})
   target_include_directories(stretto_${name} SYSTEM PUBLIC ${STRETTO_HWY_INCLUDE}
     ${STRETTO_PROTOZERO_INCLUDE} ${STRETTO_XXHASH_INCLUDE})
   target_compile_definitions(stretto_${name} PRIVATE STRETTO_VERSION="${PROJECT_VERSION}")
@@ -89,12 +90,13 @@ function(stretto_library)
     list(APPEND objects $<TARGET_OBJECTS:stretto_${module}>)
   endforeach()
   file(GLOB faces CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/stretto/*.cc)
+  get_property(links GLOBAL PROPERTY STRETTO_LINKS)
   add_library(stretto STATIC ${faces} ${objects})
   add_library(stretto::stretto ALIAS stretto)
   set_target_properties(stretto PROPERTIES LINKER_LANGUAGE CXX)
   target_compile_definitions(stretto PRIVATE STRETTO_VERSION="${PROJECT_VERSION}")
   target_link_libraries(stretto PRIVATE $<BUILD_INTERFACE:stretto_options>
-                        PUBLIC fmt::fmt Threads::Threads)
+                        PUBLIC fmt::fmt Threads::Threads ${links})
   target_link_libraries(stretto PRIVATE $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
   target_include_directories(stretto PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>
                              $<INSTALL_INTERFACE:include>)

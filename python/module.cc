@@ -132,6 +132,7 @@ NB_MODULE(_stretto, m) {
   nb::exception<InvalidArgument>(m, "InvalidArgumentError", PyExc_ValueError);
   nb::exception<Unsupported>(m, "UnsupportedError", PyExc_NotImplementedError);
   nb::exception<FormatError>(m, "FormatError", PyExc_OSError);
+  nb::exception<CommError>(m, "CommError", PyExc_RuntimeError);
   nb::exception<InternalError>(m, "InternalError", PyExc_RuntimeError);
 
   nb::class_<OptimizeOptions>(m, "Options")

@@ -7,6 +7,7 @@
 """
 
 from stretto._stretto import (
+  CommError,
   FormatError,
   InternalError,
   InvalidArgumentError,
@@ -17,6 +18,7 @@ from stretto.model import Model, TensorSpec, list_passes, load, optimize
 from stretto.report import Report
 
 __all__ = [
+  "CommError",
   "FormatError",
   "InternalError",
   "InvalidArgumentError",

@@ -45,6 +45,8 @@ stretto_status guarded(Body&& body) noexcept {
     return fail(STRETTO_UNSUPPORTED, e.what());
   } catch (const stretto::FormatError& e) {
     return fail(STRETTO_FORMAT_ERROR, e.what());
+  } catch (const stretto::CommError& e) {
+    return fail(STRETTO_COMM_ERROR, e.what());
   } catch (const std::exception& e) {
     return fail(STRETTO_INTERNAL_ERROR, e.what());
   } catch (...) {

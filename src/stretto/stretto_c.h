@@ -29,7 +29,8 @@ typedef enum stretto_status {
   STRETTO_INVALID_ARGUMENT = 1, /* the caller passed something wrong */
   STRETTO_UNSUPPORTED = 2,      /* legal, but not possible here */
   STRETTO_FORMAT_ERROR = 3,     /* a file is missing, truncated, altered or of another kind */
-  STRETTO_INTERNAL_ERROR = 4    /* a promise of Stretto was broken, or memory ran out */
+  STRETTO_INTERNAL_ERROR = 4,   /* a promise of Stretto was broken, or memory ran out */
+  STRETTO_COMM_ERROR = 5        /* a peer or a link is lost or does not answer in time */
 } stretto_status;
 
 typedef struct stretto_model stretto_model;

@@ -36,6 +36,20 @@ class FormatError : public std::runtime_error {
   int64_t offset_;
 };
 
+// A peer or a link is lost, or does not answer in time. The text names both; the group is unusable
+// until it is formed again. RuntimeError in Python.
+class CommError : public std::runtime_error {
+ public:
+  CommError(int rank, std::string link, const std::string& text)
+      : std::runtime_error(text), rank_(rank), link_(std::move(link)) {}
+  int rank() const { return rank_; }  // of the lost peer; -1: none in particular
+  const std::string& link() const { return link_; }
+
+ private:
+  int rank_;
+  std::string link_;
+};
+
 // A promise of Stretto itself was broken; please report it. RuntimeError in Python.
 class InternalError : public std::logic_error {
  public:

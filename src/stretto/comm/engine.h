@@ -1,0 +1,134 @@
+// The gradient engine of one rank: carries out collective operations of groups of ranks in the
+// background. One progress thread per engine; every method may be called from any thread.
+//
+//   auto engine = Engine::create(store, {.rank = 0, .size = 4}, Options::from_environment());
+//   Handle handle = engine->submit(kWorld, {.count = n, .input = x, .output = x});
+//   engine->wait(handle);
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/comm/operation.h"
+#include "stretto/comm/options.h"
+#include "stretto/comm/store.h"
+
+namespace stretto::comm {
+
+// Which rank of which job. Ranks that meet have the same size and epoch. A job that starts again in
+// the same processes over the same store takes the next epoch; what the old one still sends is
+// dropped.
+struct Membership {
+  int rank = 0;
+  int size = 1;
+  uint32_t epoch = 0;
+};
+
+using Handle = uint64_t;
+using Group = uint64_t;
+inline constexpr Group kWorld = 0;
+
+// Who takes note of an operation's end: the one who waits for its handle, or the completion thread
+// that sits in next_completions().
+enum class Delivery : uint8_t { kWait, kQueue };
+
+struct Completion {
+  Handle handle = 0;
+  std::exception_ptr error;  // null: done
+};
+
+// A contribution of this rank that held NaN or infinity.
+struct NonFiniteReport {
+  int rank = 0;  // of the job
+  std::string name;
+  Group group = kWorld;
+  uint64_t sequence = 0;     // of the operation within its group
+  int64_t first_offset = 0;  // in elements of the operation's input
+  int64_t count = 0;
+};
+
+struct StreamStatistics {
+  std::string link;                            // "tcp eth0 10.0.0.1:4242", "shm"
+  int64_t sent_bytes = 0, received_bytes = 0;  // frames and payload
+  bool alive = true;
+};
+
+struct PeerStatistics {
+  int rank = 0;
+  std::string host;
+  std::vector<StreamStatistics> streams;
+};
+
+struct Statistics {
+  int64_t operations = 0;        // done since the start
+  int64_t fused_operations = 0;  // of these, how many travelled together with others
+  int64_t resent_chunks = 0, duplicate_chunks = 0;
+  int64_t payload_bytes = 0;  // sent to peers, after encoding
+  double sum_s = 0;           // spent combining
+  std::vector<PeerStatistics> peers;
+};
+
+class Engine {
+ public:
+  // Meets the other ranks through the store and connects to them. Throws CommError naming the ranks
+  // that did not come within options.connect_timeout_s, InvalidArgument when the ranks disagree
+  // about size or schedule options.
+  static std::unique_ptr<Engine> create(std::shared_ptr<Store> store, Membership membership,
+                                        Options options);
+
+  // Lets sent data arrive (for a few seconds at most), tells the peers and leaves. Operations that
+  // are still open fail.
+  virtual ~Engine() = default;
+
+  virtual const Membership& membership() const = 0;
+  virtual const Options& options() const = 0;
+
+  // Ranks of the job per host, hosts in order of their lowest rank: what schedules are made from.
+  virtual const std::vector<std::vector<int>>& hosts() const = 0;
+
+  // A group of ranks of the job, in this order; all its members call this with the same name and
+  // ranks before they use it (nothing is sent). Names are unique within an engine.
+  virtual Group add_group(std::string_view name, std::vector<int> ranks) = 0;
+  virtual void remove_group(Group group) = 0;
+
+  // Starts an operation and returns at once. Throws InvalidArgument when the operation makes no
+  // sense; everything else that goes wrong belongs to the handle. Members of a group submit the
+  // same operations in the same order (kSend and kRecv excepted): with options.order_check a
+  // mismatch fails on every rank with the descriptions of both sides.
+  virtual Handle submit(Group group, const Operation& operation,
+                        Delivery delivery = Delivery::kWait) = 0;
+
+  // True when the operation is over, well or not. The handle stays valid.
+  virtual bool poll(Handle handle) = 0;
+
+  // Blocks until the operation is over and forgets the handle; throws what went wrong: CommError
+  // for a lost peer, InvalidArgument for a mismatch. timeout_s < 0: as long as it takes; otherwise
+  // false when the time is up, and the handle stays valid.
+  virtual bool wait(Handle handle, double timeout_s = -1) = 0;
+
+  // Blocks until operations submitted with Delivery::kQueue are over, fills as many entries as
+  // there are and returns their number; 0 after timeout_s, or when interrupt() was called. Their
+  // handles are forgotten.
+  virtual size_t next_completions(std::span<Completion> out, double timeout_s) = 0;
+  virtual void interrupt() = 0;
+
+  // Fails every open and future operation on every rank of the job with CommError(reason). The
+  // engine can only be destroyed then.
+  virtual void abort(std::string_view reason) = 0;
+
+  // What the check found since the last call.
+  virtual std::vector<NonFiniteReport> take_non_finite() = 0;
+
+  virtual Statistics statistics() = 0;
+
+  // Chrome / Perfetto trace of the operations so far (the last 100,000 events), as JSON; empty
+  // unless options.trace is set.
+  virtual std::string trace_json() = 0;
+};
+
+}  // namespace stretto::comm

@@ -1,0 +1,80 @@
+// What one rank asks of its group: the kind, the data and how to combine it. Results are bitwise
+// the same on every rank, and for any fusion, cutting, stream count or algorithm: the order of
+// summation is fixed by the group's ranks and hosts alone (comm/collective/schedule.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/comm/reduce.h"
+#include "stretto/tensor/dtype.h"
+
+namespace stretto::comm {
+
+// The numbers of these enumerations are part of the wire format and of the C face: append only.
+enum class Kind : uint8_t {
+  kAllReduce,      // output[i] = input[i] of all ranks combined, the same on every rank
+  kBroadcast,      // output = the root's input
+  kAllGather,      // output = every rank's input, in rank order
+  kReduceScatter,  // output = this rank's part of the combined input
+  kReduce,         // kAllReduce, on the root only
+  kGather,         // kAllGather, on the root only
+  kScatter,        // output = this rank's part of the root's input
+  kAllToAll,       // output part i = part `rank` of rank i's input
+  kSend,           // to `peer`, matched by (peer, tag) in the order of submission
+  kRecv,           // from `peer`
+  kBarrier,        // no data: done when every rank has submitted it
+};
+
+std::string_view kind_name(Kind kind);  // "all_reduce", ...
+
+// One operation of one rank. All counts and displacements are in elements of `dtype`. The buffers
+// belong to the caller and must stay as they are until the operation is done. In place: output may
+// equal input for kAllReduce, kReduce and kBroadcast; of kAllGather and kGather input may be the
+// own part of output, of kReduceScatter and kScatter output the own part of input. No other
+// overlap. With n ranks the buffers hold:
+//
+//   kind            input                          output
+//   kAllReduce      count                          count
+//   kReduce         count                          count on the root, unused elsewhere
+//   kBroadcast      count on the root              count (the root's may be null: nothing is
+//   copied) kAllGather      count (own part)               n parts of count, or of output_counts[i]
+//   kGather         count (own part)               as kAllGather on the root, unused elsewhere
+//   kReduceScatter  n parts of count,              own part: count, or input_counts[rank]
+//                   or of input_counts[i]
+//   kScatter        as kReduceScatter on the root  own part: count
+//   kAllToAll       n parts of count,              n parts of count, or of output_counts[i]
+//                   or of input_counts[i]
+//   kSend, kRecv    count / unused                 unused / count
+//
+// Uneven parts: *_counts has one entry per rank of the group, the same on every rank except for
+// kAllToAll, where output_counts[i] equals rank i's input_counts for this rank. With uneven parts
+// `count` is this rank's own part. Empty *_displacements mean that parts follow one another.
+// Zero counts are allowed everywhere; a pointer may be null where nothing is read or written.
+struct Operation {
+  Kind kind = Kind::kAllReduce;
+  DType dtype = DType::kFloat32;
+  ReduceOp reduction = ReduceOp::kSum;  // what it computes, in which order: comm/reduce.h
+  int root = 0;                         // rank within the group
+  int peer = 0;  // rank within the group, for kSend and kRecv; kAnyPeer for kRecv from anyone
+  uint32_t tag = 0;
+  int64_t count = 0;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::vector<int64_t> input_counts, input_displacements;
+  std::vector<int64_t> output_counts, output_displacements;
+  std::string codec;  // a row of codecs(), for sums and averages of float32; empty: options.codec
+  std::string name;   // for errors, traces and non-finite reports; need not be unique
+};
+
+inline constexpr int kAnyPeer = -1;
+
+// "all_reduce of 1024 float32 (sum), 'layer1.weight'": what fingerprint errors show.
+std::string describe(const Operation& operation);
+
+// Throws InvalidArgument when the operation makes no sense for rank `rank` of a group of `size`.
+void check(const Operation& operation, int rank, int size);
+
+}  // namespace stretto::comm

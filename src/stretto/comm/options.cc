@@ -1,0 +1,129 @@
+#include "stretto/comm/options.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <functional>
+
+#include "stretto/base/error.h"
+
+namespace stretto::comm {
+namespace {
+
+constexpr std::string_view kNanChecks[] = {"off", "report", "stop"};
+
+template <typename T>
+T parse_number(std::string_view variable, std::string_view text, T low, T high) {
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
+    throw_invalid("{}: '{}' is no number from {} to {}", variable, text, low, high);
+  return value;
+}
+
+std::vector<std::string> split_list(std::string_view text) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    if (comma > 0) words.emplace_back(text.substr(0, comma));
+    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
+  }
+  return words;
+}
+
+std::string join(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
+  return text;
+}
+
+NanCheck parse_nan_check(std::string_view text) {
+  for (size_t i = 0; i < std::size(kNanChecks); ++i) {
+    if (kNanChecks[i] == text) return static_cast<NanCheck>(i);
+  }
+  throw_invalid("STRETTO_NAN_CHECK: '{}' is none of off, report, stop", text);
+}
+
+// An option: how to read it from its variable, how to show it, what it means.
+struct Row {
+  const char* variable;
+  const char* meaning;
+  std::function<void(Options&, std::string_view)> read;
+  std::function<std::string(const Options&)> show;
+};
+
+Row text_row(const char* variable, std::string Options::*member, const char* meaning) {
+  return {variable, meaning, [=](Options& o, std::string_view text) { o.*member = text; },
+          [=](const Options& o) { return o.*member; }};
+}
+
+template <typename T>
+Row number_row(const char* variable, T Options::*member, T low, T high, const char* meaning) {
+  return {variable, meaning,
+          [=](Options& o, std::string_view text) {
+            o.*member = parse_number<T>(variable, text, low, high);
+          },
+          [=](const Options& o) { return fmt::format("{}", o.*member); }};
+}
+
+const std::vector<Row>& rows() {
+  static const std::vector<Row> kRows{
+      {"STRETTO_INTERFACES", "network interfaces to use, comma-separated; empty: any",
+       [](Options& o, std::string_view text) { o.interfaces = split_list(text); },
+       [](const Options& o) { return join(o.interfaces); }},
+      text_row("STRETTO_TRANSPORTS", &Options::transports, "which of shm,tcp may be used"),
+      number_row("STRETTO_STREAMS", &Options::streams, 1, 64,
+                 "TCP connections per peer, spread over the interfaces"),
+      text_row("STRETTO_CONGESTION", &Options::congestion,
+               "TCP congestion control (bbr, cubic, reno); empty: the system's"),
+      text_row("STRETTO_HOST", &Options::host,
+               "name of this host, when ranks that share a machine shall count as several"),
+      {"STRETTO_SECRET", "the job's secret; empty: made by rank 0, passed through the store",
+       [](Options& o, std::string_view text) { o.secret = text; },
+       [](const Options& o) { return o.secret.empty() ? "" : "(set)"; }},
+      text_row("STRETTO_ALGORITHM", &Options::algorithm, "schedule to force; auto: by size"),
+      number_row<int64_t>("STRETTO_CHUNK_BYTES", &Options::chunk_bytes, 4 << 10, 64 << 20,
+                          "unit that the streams of a link pull"),
+      number_row<int64_t>("STRETTO_FUSE_BYTES", &Options::fuse_bytes, 0, 1 << 30,
+                          "waiting small operations travel together up to this size; 0: never"),
+      text_row("STRETTO_CODEC", &Options::codec,
+               "for operations that name none: none, fp16, bf16, int8"),
+      {"STRETTO_ORDER_CHECK", "0 or 1: compare every operation's description between ranks",
+       [](Options& o, std::string_view text) {
+         o.order_check = parse_number("STRETTO_ORDER_CHECK", text, 0, 1) == 1;
+       },
+       [](const Options& o) { return std::string(o.order_check ? "1" : "0"); }},
+      {"STRETTO_NAN_CHECK", "off, report or stop: NaN and infinity in gradients",
+       [](Options& o, std::string_view text) { o.nan_check = parse_nan_check(text); },
+       [](const Options& o) { return std::string(kNanChecks[static_cast<size_t>(o.nan_check)]); }},
+      number_row("STRETTO_CONNECT_TIMEOUT", &Options::connect_timeout_s, 0.001, 1e6,
+                 "seconds to wait for the other ranks at the start"),
+      number_row("STRETTO_SILENT_LIMIT", &Options::silent_limit_s, 0.1, 1e6,
+                 "seconds of silence after which a peer counts as lost"),
+      number_row("STRETTO_OPERATION_TIMEOUT", &Options::operation_timeout_s, 0.0, 1e9,
+                 "seconds an operation may take; 0: any"),
+      number_row("STRETTO_SPIN_US", &Options::spin_us, 0.0, 1e4,
+                 "microseconds to look for data before sleeping"),
+      text_row("STRETTO_TRACE", &Options::trace, "file for a Chrome trace, written at the end"),
+  };
+  return kRows;
+}
+
+}  // namespace
+
+Options Options::from_environment() {
+  Options options;
+  for (const Row& row : rows()) {
+    if (const char* text = std::getenv(row.variable)) row.read(options, text);
+  }
+  return options;
+}
+
+std::vector<OptionRow> describe(const Options& options) {
+  std::vector<OptionRow> described;
+  for (const Row& row : rows()) {
+    described.push_back({row.variable, row.show(options), row.meaning});
+  }
+  return described;
+}
+
+}  // namespace stretto::comm

@@ -1,0 +1,54 @@
+// How an engine behaves. Every option has one STRETTO_* variable, read once, here.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stretto::comm {
+
+// What to do about NaN and infinity in what this rank contributes to a reduction.
+enum class NanCheck : uint8_t {
+  kOff,
+  kReport,  // note it (Engine::non_finite) and send it on, so that a loss scaler sees it
+  kStop,    // and fail the operation on every rank
+};
+
+struct Options {
+  // Links.
+  std::vector<std::string> interfaces;  // STRETTO_INTERFACES=eth0,eth1: rails; empty: any address
+  std::string transports = "shm,tcp";   // STRETTO_TRANSPORTS: which may be used
+  int streams = 2;                      // STRETTO_STREAMS: TCP connections per peer, over all rails
+  std::string congestion;  // STRETTO_CONGESTION: TCP congestion control; empty: system's
+  std::string host;        // STRETTO_HOST: overrides which ranks count as one host
+  std::string secret;      // STRETTO_SECRET: of the job; empty: rank 0 makes one and
+                           //   passes it through the store
+  // Schedules. Every rank must have the same.
+  std::string algorithm = "auto";   // STRETTO_ALGORITHM: a row of comm/collective
+  int64_t chunk_bytes = 256 << 10;  // STRETTO_CHUNK_BYTES: unit that streams pull
+  int64_t fuse_bytes = 4 << 20;     // STRETTO_FUSE_BYTES: small operations join up to this size
+  std::string codec = "none";       // STRETTO_CODEC: for operations that name none
+  // Checks.
+  bool order_check = true;  // STRETTO_ORDER_CHECK=0|1: fingerprint of every operation
+  NanCheck nan_check = NanCheck::kReport;  // STRETTO_NAN_CHECK=off|report|stop
+  // Times, in seconds.
+  double connect_timeout_s = 60;      // STRETTO_CONNECT_TIMEOUT
+  double silent_limit_s = 10;         // STRETTO_SILENT_LIMIT: a peer that says nothing is lost
+  double operation_timeout_s = 1800;  // STRETTO_OPERATION_TIMEOUT; 0: none
+  double spin_us = 20;                // STRETTO_SPIN_US: before sleeping; 0 with ranks > cores
+  // Looking inside.
+  std::string trace;  // STRETTO_TRACE=file: Chrome trace written at the end
+
+  // The defaults, overridden by the environment. Throws InvalidArgument naming the variable.
+  static Options from_environment();
+};
+
+// One row per option: variable, value in use, meaning. What `stretto` prints and docs/options
+// lists.
+struct OptionRow {
+  std::string variable, value, meaning;
+};
+std::vector<OptionRow> describe(const Options& options);
+
+}  // namespace stretto::comm

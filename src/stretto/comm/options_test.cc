@@ -1,0 +1,37 @@
+#include "stretto/comm/options.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "stretto/base/error.h"
+
+namespace stretto::comm {
+namespace {
+
+TEST(Options, ReadsTheEnvironmentAndNamesABadVariable) {
+  setenv("STRETTO_STREAMS", "5", 1);
+  setenv("STRETTO_INTERFACES", "eth0,eth1", 1);
+  const Options options = Options::from_environment();
+  EXPECT_EQ(options.streams, 5);
+  EXPECT_EQ(options.interfaces, (std::vector<std::string>{"eth0", "eth1"}));
+  setenv("STRETTO_STREAMS", "many", 1);
+  try {
+    Options::from_environment();
+    ADD_FAILURE() << "no error";
+  } catch (const InvalidArgument& e) {
+    EXPECT_STREQ(e.what(), "STRETTO_STREAMS: 'many' is no number from 1 to 64");
+  }
+  unsetenv("STRETTO_STREAMS");
+  unsetenv("STRETTO_INTERFACES");
+}
+
+TEST(Options, TheSecretIsNotShown) {
+  Options options;
+  options.secret = "hidden";
+  for (const OptionRow& row : describe(options))
+    EXPECT_EQ(row.value.find("hidden"), row.value.npos);
+}
+
+}  // namespace
+}  // namespace stretto::comm

@@ -1,0 +1,119 @@
+#include "stretto/comm/store.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/error.h"
+#include "stretto/base/file.h"
+
+namespace stretto::comm {
+namespace {
+
+[[noreturn]] void throw_missing(std::string_view key, double timeout_s) {
+  throw CommError(-1, "store", fmt::format("store: nobody set '{}' within {:g} s", key, timeout_s));
+}
+
+class MemoryStore : public Store {
+ public:
+  void set(std::string_view key, std::string_view value) override {
+    std::lock_guard lock(mutex_);
+    values_.insert_or_assign(std::string(key), std::string(value));
+    changed_.notify_all();
+  }
+
+  std::string get(std::string_view key, double timeout_s) override {
+    std::unique_lock lock(mutex_);
+    auto found = values_.end();
+    const bool present = changed_.wait_for(lock, std::chrono::duration<double>(timeout_s), [&] {
+      found = values_.find(key);
+      return found != values_.end();
+    });
+    if (!present) throw_missing(key, timeout_s);
+    return found->second;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
+// Letters, digits and -_. stay; everything else becomes %XX, so that no key leaves the folder.
+std::string file_name(std::string_view key) {
+  std::string name = "key-";
+  for (unsigned char c : key) {
+    if (std::isalnum(c) || c == '-' || c == '_' || c == '.') {
+      name += static_cast<char>(c);
+    } else {
+      name += fmt::format("%{:02X}", c);
+    }
+  }
+  return name;
+}
+
+class FileStore : public Store {
+ public:
+  explicit FileStore(std::string folder) : folder_(std::move(folder)) {
+    std::error_code error;
+    std::filesystem::create_directories(folder_, error);
+    if (error) throw FormatError(folder_, -1, "store: cannot be made: " + error.message());
+  }
+
+  void set(std::string_view key, std::string_view value) override {
+    write_file(path(key), value);  // appears whole, by rename
+  }
+
+  std::string get(std::string_view key, double timeout_s) override {
+    const std::string file = path(key);
+    const double deadline = now_s() + timeout_s;
+    auto pause = std::chrono::milliseconds(1);
+    while (!std::filesystem::exists(file)) {
+      if (now_s() > deadline) throw_missing(key, timeout_s);
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, std::chrono::milliseconds(50));
+    }
+    return read_file(file);
+  }
+
+ private:
+  std::string path(std::string_view key) const { return folder_ + "/" + file_name(key); }
+
+  const std::string folder_;
+};
+
+class PrefixStore : public Store {
+ public:
+  PrefixStore(std::shared_ptr<Store> store, std::string prefix)
+      : store_(std::move(store)), prefix_(std::move(prefix)) {}
+
+  void set(std::string_view key, std::string_view value) override {
+    store_->set(prefix_ + std::string(key), value);
+  }
+
+  std::string get(std::string_view key, double timeout_s) override {
+    return store_->get(prefix_ + std::string(key), timeout_s);
+  }
+
+ private:
+  const std::shared_ptr<Store> store_;
+  const std::string prefix_;
+};
+
+}  // namespace
+
+std::shared_ptr<Store> memory_store() { return std::make_shared<MemoryStore>(); }
+
+std::shared_ptr<Store> file_store(const std::string& folder) {
+  return std::make_shared<FileStore>(folder);
+}
+
+std::shared_ptr<Store> prefix_store(std::shared_ptr<Store> store, std::string prefix) {
+  return std::make_shared<PrefixStore>(std::move(store), std::move(prefix));
+}
+
+}  // namespace stretto::comm
