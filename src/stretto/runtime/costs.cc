@@ -1,0 +1,119 @@
+#include "stretto/runtime/costs.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "stretto/base/error.h"
+
+namespace stretto::runtime {
+namespace {
+
+// Variants that expect to take longer than this times the step's best are never measured.
+constexpr double kPlausible = 2.5;
+
+// Cost of a variant that a forced kernel cannot do: any other variant is better.
+constexpr double kImpossibleSeconds = 1e3;
+
+// Factor on expectations where another layout of the same step was measured.
+constexpr double kDoubt = 2;
+
+// Of an operator that runs by its reference; there is one way to do it, so the order of magnitude
+// is enough.
+constexpr double kInterpretedSeconds = 1e-3;
+
+// Of a reorder that does not exist, as only rank-4 values have a blocked layout.
+constexpr double kNoReorderSeconds = 1e6;
+
+double default_estimate(const kernels::Family& family, const void* problem) {
+  const int row = kernels::default_row(family, problem);
+  return estimate_seconds(family, problem, family.fits(row, problem).expected);
+}
+
+// An expectation next to a measured time is taken with a grain of salt: layouts must not be
+// chosen for a promise.
+double kernel_cost(const Step& step, int v, const NodeSelector& nodes) {
+  const auto selection = [&](const Variant& variant) {
+    return nodes.select(step.node->name, *step.family, variant.problem.data());
+  };
+  const Selection mine = selection(step.variants[v]);
+  const bool other_measured =
+      mine.seconds == 0 &&
+      std::any_of(step.variants.begin(), step.variants.end(),
+                  [&](const Variant& variant) { return selection(variant).seconds > 0; });
+  return other_measured ? mine.cost() * kDoubt : mine.cost();
+}
+
+}  // namespace
+
+Selection NodeSelector::select(const std::string& node, const kernels::Family& family,
+                               const void* problem) const {
+  const auto forced = options.forced_nodes.find(node);
+  if (forced == options.forced_nodes.end()) return selector.select(family, problem);
+  const int row = kernels::find_row(family, forced->second);
+  if (row < 0) {
+    throw_invalid("{}: {} has no kernel '{}'", node, family.name, forced->second);
+  }
+  const kernels::Fit fit = family.fits(row, problem);
+  Selection s{.family = &family, .row = row, .estimate = kImpossibleSeconds, .why = "forced"};
+  if (fit.ok) s.estimate = estimate_seconds(family, problem, fit.expected);
+  return s;
+}
+
+void measure_variants(const Lowered& lowered, const NodeSelector& nodes) {
+  if (!nodes.selector.measures()) return;
+  std::vector<Selector::Request> requests;
+  for (const Step& step : lowered.steps) {
+    if (step.kind != StepKind::kKernel) continue;
+    std::vector<double> estimates;
+    for (const Variant& v : step.variants) {
+      estimates.push_back(default_estimate(*step.family, v.problem.data()));
+    }
+    const double best = *std::min_element(estimates.begin(), estimates.end());
+    for (size_t v = 0; v < step.variants.size(); ++v) {
+      if (estimates[v] <= kPlausible * best) {
+        requests.push_back({step.family, step.variants[v].problem.data()});
+      }
+    }
+  }
+  nodes.selector.measure(std::move(requests), nodes.options.progress);
+}
+
+Costs selected_costs(const Lowered& lowered, const NodeSelector& nodes,
+                     const kernels::Target& target) {
+  return {.step =
+              [&nodes](const Step& step, int v) {
+                switch (step.kind) {
+                  case StepKind::kKernel:
+                    return kernel_cost(step, v, nodes);
+                  case StepKind::kInterpret:
+                    return kInterpretedSeconds;
+                  case StepKind::kView:
+                  case StepKind::kJoin:
+                    break;
+                }
+                return 0.0;
+              },
+          .reorder =
+              [&](ir::ValueId id, Layout from, Layout to) {
+                const Shape& shape = *lowered.graph->value(id).shape;
+                if (shape.size() != 4) return kNoReorderSeconds;
+                if (same_in_both_layouts(shape, target.block())) return 0.0;
+                const kernels::ReorderProblem p = reorder_problem(shape, from, to, target);
+                return nodes.selector.select(kernels::kReorder, &p).cost();
+              }};
+}
+
+kernels::ReorderProblem reorder_problem(const Shape& shape, Layout from, Layout to,
+                                        const kernels::Target& target) {
+  kernels::ReorderProblem p{};
+  p.target = target;
+  p.n = shape[0];
+  p.c = shape[1];
+  p.h = shape[2];
+  p.w = shape[3];
+  p.from = from;
+  p.to = to;
+  return p;
+}
+
+}  // namespace stretto::runtime

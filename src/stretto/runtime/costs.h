@@ -1,0 +1,34 @@
+// What every variant of a step would cost, and which row a node's problem runs.
+#pragma once
+
+#include <string>
+
+#include "stretto/kernels/reorder/problem.h"
+#include "stretto/runtime/compile.h"
+#include "stretto/runtime/layout.h"
+#include "stretto/runtime/select.h"
+
+namespace stretto::runtime {
+
+// The selector, with rows forced for single nodes before it. Both must outlive it.
+struct NodeSelector {
+  Selector& selector;
+  const CompileOptions& options;
+
+  // Throws InvalidArgument when a forced row does not exist; whether it fits is for the caller.
+  Selection select(const std::string& node, const kernels::Family& family,
+                   const void* problem) const;
+};
+
+// Measures every kernel variant that may turn out best, within the selector's budget.
+void measure_variants(const Lowered& lowered, const NodeSelector& nodes);
+
+// The costs that choose_layouts weighs. Refers to its arguments.
+Costs selected_costs(const Lowered& lowered, const NodeSelector& nodes,
+                     const kernels::Target& target);
+
+// Of a rank-4 value between two layouts.
+kernels::ReorderProblem reorder_problem(const Shape& shape, Layout from, Layout to,
+                                        const kernels::Target& target);
+
+}  // namespace stretto::runtime

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <thread>
+
+#include "stretto/kernels/access.h"
+#include "stretto/runtime/emission.h"
+
+namespace stretto::runtime {
+namespace {
+
+void write_constant(std::byte* to, const Tensor& tensor, Layout layout, int block) {
+  if (layout == Layout::kPlain) {
+    std::memcpy(to, tensor.data(), tensor.bytes());
+    return;
+  }
+  const Shape& s = tensor.shape();
+  const kernels::Access access({s[0], s[1], s[2], s[3]}, Layout::kBlocked, block);
+  const auto* from = static_cast<const float*>(tensor.data());
+  auto* out = reinterpret_cast<float*>(to);
+  for (int64_t n = 0; n < s[0]; ++n) {
+    for (int64_t c = 0; c < s[1]; ++c) {
+      for (int64_t y = 0; y < s[2]; ++y) {
+        for (int64_t x = 0; x < s[3]; ++x) out[access.at(n, c, y, x)] = *from++;
+      }
+    }
+  }
+}
+
+// Names the blobs of packed weights. Layers that share weights, kernel and problem share one; the
+// jobs returned are those that fill a blob.
+std::vector<PackJob> name_packed(Program& program, const std::vector<PackJob>& candidates) {
+  std::map<std::string, int32_t> shared;
+  std::vector<PackJob> jobs;
+  for (const PackJob& job : candidates) {
+    Instruction& in = program.instructions[job.instruction];
+    const auto bytes = static_cast<int64_t>(in.family->packed_bytes(in.row, in.problem.data()));
+    if (bytes == 0) continue;
+    const std::string what =
+        fmt::format("{} {}", in.family->row_name(in.row), in.family->key(in.problem.data()));
+    std::string same = what;
+    for (const Tensor& t : job.step->constants) {
+      same += fmt::format(" {}", static_cast<const void*>(t.data()));
+    }
+    const auto [at, first] =
+        shared.try_emplace(std::move(same), static_cast<int32_t>(program.blobs.size()));
+    in.packed = at->second;
+    if (!first) continue;
+    program.blobs.push_back({.key = fmt::format("{}|{}", in.node, what), .bytes = bytes});
+    jobs.push_back(job);
+  }
+  return jobs;
+}
+
+// Takes over what an artefact already holds. Returns per blob whether it must be filled here.
+std::vector<bool> find_packed(Program& program, const CompileOptions& options) {
+  std::vector<bool> empty(program.blobs.size(), true);
+  if (!options.packed) return empty;
+  for (size_t b = 0; b < program.blobs.size(); ++b) {
+    Blob& blob = program.blobs[b];
+    const Blob found = options.packed(blob.key);
+    const bool aligned = reinterpret_cast<uintptr_t>(found.data) % kAlignment == 0;
+    if (found.data == nullptr || found.bytes != blob.bytes || !aligned) continue;
+    blob.data = found.data;
+    empty[b] = false;
+  }
+  program.owners.push_back(options.packed_owner);
+  return empty;
+}
+
+void allocate_blobs(Program& program, const std::vector<bool>& empty) {
+  int64_t total = 0;
+  for (size_t b = 0; b < empty.size(); ++b) {
+    if (empty[b]) total += round_up(program.blobs[b].bytes, kAlignment);
+  }
+  if (total == 0) return;
+  const auto block = allocate(static_cast<size_t>(total));
+  int64_t offset = 0;
+  for (size_t b = 0; b < empty.size(); ++b) {
+    if (!empty[b]) continue;
+    program.blobs[b].data = block.get() + offset;
+    offset += round_up(program.blobs[b].bytes, kAlignment);
+  }
+  program.owners.push_back(block);
+}
+
+// Only for blobs that allocate_blobs() gave memory to.
+std::byte* memory(const Program& program, int blob) {
+  return const_cast<std::byte*>(program.blobs[blob].data);
+}
+
+void run_jobs(const Program& program, const std::vector<PackJob>& jobs) {
+  std::atomic<size_t> next{0};
+  std::exception_ptr failure;
+  std::atomic<bool> failed{false};
+  const auto work = [&] {
+    for (size_t j = next++; j < jobs.size() && !failed; j = next++) {
+      try {
+        const Instruction& in = program.instructions[jobs[j].instruction];
+        in.family->pack(in.row, in.problem.data(), jobs[j].step->constants,
+                        memory(program, in.packed));
+      } catch (...) {
+        if (!failed.exchange(true)) failure = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::thread> helpers;
+  for (int t = 1; t < std::min(program.target.threads, cpu_info().cores); ++t) {
+    helpers.emplace_back(work);
+  }
+  work();
+  for (std::thread& helper : helpers) helper.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+}  // namespace
+
+void fill_blobs(Emission& emission, const CompileOptions& options) {
+  Program& program = emission.program();
+  std::vector<PackJob> jobs = name_packed(program, emission.pack_jobs);
+  const std::vector<bool> empty = find_packed(program, options);
+  allocate_blobs(program, empty);
+  for (const ConstantBlob& constant : emission.constants) {
+    if (!empty[constant.blob]) continue;
+    write_constant(memory(program, constant.blob), emission.graph().value(constant.value).constant,
+                   constant.layout, program.target.block());
+  }
+  std::erase_if(jobs, [&](const PackJob& job) {
+    return !empty[program.instructions[job.instruction].packed];
+  });
+  if (jobs.empty()) return;
+  if (options.progress) options.progress("packing weights", 0);
+  run_jobs(program, jobs);
+}
+
+}  // namespace stretto::runtime
