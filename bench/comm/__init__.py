@@ -1,0 +1,1 @@
+"""Gradient communication beside the engines people use today: `python -m bench.comm --list`."""

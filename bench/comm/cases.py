@@ -1,0 +1,141 @@
+"""The cases, as one visible list, and the lower bounds they are compared with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bench.comm.network import Network
+
+kKb, kMb = 1024, 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Work:
+  """What every rank does in one turn: `operations` all-reduces of `size_bytes` of fp32, one after
+  the other or all at once; or training steps."""
+  kind: str = "each"  # "each", "burst", "steps", "cut"
+  size_bytes: int = 4
+  operations: int = 1
+  model: str = ""  # steps: "resnet50-sized" or "digits"
+  cut_rail: int = -1  # cut: pulled while the operation runs
+
+
+@dataclass(frozen=True)
+class Case:
+  name: str
+  network: Network
+  placement: tuple[int, ...]  # host of every rank
+  work: Work
+  peers: tuple[str, ...]  # rows of bench.comm.peers; steps: with /wire format
+  rounds: int = 7
+  about: str = ""
+
+  def bound_bytes(self) -> float:
+    """No all-reduce of fp32 moves fewer bytes through the busiest card of a host, per direction:
+    sums are formed inside hosts, and m hosts exchange shards, 2 (m - 1) / m of the tensor."""
+    hosts = len(set(self.placement))
+    return 2 * (hosts - 1) / hosts * self.work.size_bytes
+
+  def bus_mbit(self, seconds: float) -> float:
+    """Bandwidth as other benches count it: 2 (n - 1) / n of the tensor, over the time."""
+    ranks = len(self.placement)
+    return 2 * (ranks - 1) / ranks * self.work.size_bytes * 8 / seconds / 1e6
+
+
+kAll = ("gloo", "gloo-tuned", "openmpi", "stretto", "stretto-core")
+kNoTuned = ("gloo", "openmpi", "stretto", "stretto-core")
+kTorch = ("gloo", "gloo-tuned", "stretto")
+# fp16 is torch's own hook over Gloo, Stretto's codec over Stretto.
+kWires = ("gloo", "gloo/fp16", "stretto", "stretto/fp16", "stretto/int8")
+
+
+def contiguous(hosts: int, ranks: int) -> tuple[int, ...]:
+  return tuple(h for h in range(hosts) for _ in range(ranks))
+
+
+def interleaved(hosts: int, ranks: int) -> tuple[int, ...]:
+  return tuple(range(hosts)) * ranks
+
+
+def small() -> list[Case]:
+  two, four = contiguous(2, 1), contiguous(2, 2)
+  network = Network(2)
+  return [
+      Case("4 B on 2 hosts", network, two, Work("each", 4, 300), kNoTuned, 9),
+      Case("4 KB on 2 hosts", network, two, Work("each", 4 * kKb, 300), kNoTuned, 9),
+      Case("200 x 4 KB at once on 2 hosts", network, two, Work("burst", 4 * kKb, 200), kNoTuned, 9),
+      Case("4 B on 2 x 2", network, four, Work("each", 4, 100), kNoTuned, 9),
+      Case("4 KB on 2 x 2", network, four, Work("each", 4 * kKb, 100), kNoTuned, 9),
+      Case("64 KB on 2 x 2", network, four, Work("each", 64 * kKb, 50), kNoTuned, 9),
+  ]
+
+
+def large() -> list[Case]:
+  return [
+      Case("16 MB on 2 hosts", Network(2), contiguous(2, 1), Work("each", 16 * kMb, 3), kAll),
+      Case("64 MB on 2 hosts", Network(2), contiguous(2, 1), Work("each", 64 * kMb, 1), kAll),
+      Case("16 MB on 2 x 2", Network(2), contiguous(2, 2), Work("each", 16 * kMb, 2), kAll),
+      Case("16 MB on 2 x 2 interleaved", Network(2), interleaved(2, 2),
+           Work("each", 16 * kMb, 2), kAll),
+      Case("16 MB on 4 x 2", Network(4), contiguous(4, 2), Work("each", 16 * kMb, 1), kNoTuned,
+           5),
+      Case("16 MB on 8 hosts", Network(8), contiguous(8, 1), Work("each", 16 * kMb, 1), kNoTuned,
+           5),
+  ]
+
+
+def links() -> list[Case]:
+  capped = Network(2, flow_mbit=250)
+  rails = Network(2, rails_mbit=(1000, 200))
+  two = contiguous(2, 1)
+  return [
+      Case("32 MB at 250 Mbit per flow", capped, two, Work("each", 32 * kMb, 1), kTorch, 5),
+      Case("64 MB on rails of 1000 and 200 Mbit", rails, two, Work("each", 64 * kMb, 1),
+           ("gloo", "gloo-tuned", "stretto"), 5),
+      Case("64 MB while a rail is cut", rails, two,
+           Work("cut", 64 * kMb, 1, cut_rail=1), ("gloo-tuned", "stretto"), 1),
+  ]
+
+
+def training() -> list[Case]:
+  two = contiguous(2, 1)
+  cases = []
+  for mbit in (200, 1000):
+    network = Network(2, rails_mbit=(mbit,))
+    steps = 1 if mbit < 1000 else 3
+    cases.append(Case(f"DDP 25 M parameters {mbit} Mbit", network, two,
+                      Work("steps", operations=steps, model="resnet50-sized"), kWires, 5))
+    cases.append(Case(f"DDP convnet on digits {mbit} Mbit", network, two,
+                      Work("steps", operations=5 * steps, model="digits"), kWires, 5))
+  cases.append(Case("DDP convnet on digits 2 x 2 1000 Mbit", Network(2), contiguous(2, 2),
+                    Work("steps", operations=5, model="digits"), kWires, 5))
+  cases.append(Case("DDP convnet on digits unshaped", Network(2, rails_mbit=(0,)), two,
+                    Work("steps", operations=10, model="digits"), ("gloo", "stretto"), 9))
+  return cases
+
+
+def processor() -> list[Case]:
+  return [Case("64 MB unshaped", Network(2, rails_mbit=(0,)), contiguous(2, 1),
+               Work("each", 64 * kMb, 2), kNoTuned, 7)]
+
+
+@dataclass(frozen=True)
+class Group:
+  name: str
+  cases: list[Case] = field(default_factory=list)
+
+
+kGroups = (Group("small", small()), Group("large", large()), Group("links", links()),
+           Group("training", training()), Group("processor", processor()))
+
+
+def select(words: str) -> list[Case]:
+  """Cases by group names and parts of case names, comma-separated; "all" for every one."""
+  chosen: list[Case] = []
+  for word in words.split(","):
+    found = [case for group in kGroups for case in group.cases
+             if word in ("all", group.name) or word in case.name]
+    if not found:
+      raise ValueError(f"no case '{word}'; groups: " + ", ".join(g.name for g in kGroups))
+    chosen += [case for case in found if case not in chosen]
+  return chosen

@@ -1,0 +1,55 @@
+"""The engines that are compared: one row each.
+
+A driver module has `connect(context) -> driver`; a driver has
+  buffers(bytes, count) -> a list of fp32 arrays (torch or NumPy)
+  each(buffers)      all-reduces them in place, one after the other
+  burst(buffers)     the same, all in flight at once
+  barrier(), version(), close()
+and, when it can train with DDP, `wrap(model, wire) -> model`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Context:
+  """Where a rank finds itself."""
+  rank: int
+  size: int
+  address: str  # of rank 0's host
+  port: int
+  interfaces: list[str]
+  setting: str
+  folder: str  # of this peer's ranks, whatever their host
+
+
+@dataclass(frozen=True)
+class Peer:
+  name: str
+  module: str
+  about: str
+  setting: str = "default"
+  launcher: str = "direct"  # "mpirun": it starts the ranks itself
+
+  def driver(self):
+    return importlib.import_module(f"bench.comm.peers.{self.module}")
+
+
+kPeers = (
+    Peer("gloo", "c10d", "Gloo through torch.distributed, as it comes"),
+    Peer("gloo-tuned", "c10d", "Gloo with four connections per pair and tensors in eight pieces",
+         setting="tuned"),
+    Peer("openmpi", "openmpi", "Open MPI through mpi4py, yielding when idle", launcher="mpirun"),
+    Peer("stretto", "c10d", "Stretto through torch.distributed", setting="stretto"),
+    Peer("stretto-core", "core", "Stretto's engine on NumPy arrays, as mpi4py has them"),
+)
+
+
+def find(name: str) -> Peer:
+  for peer in kPeers:
+    if peer.name == name:
+      return peer
+  raise ValueError(f"no peer '{name}'; there are: " + ", ".join(p.name for p in kPeers))

@@ -1,0 +1,42 @@
+"""Stretto's engine without PyTorch."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bench.comm.peers import Context
+
+
+def connect(context: Context) -> Driver:
+  return Driver(context)
+
+
+class Driver:
+
+  def __init__(self, context: Context):
+    import stretto
+    from stretto import comm
+    self.version_ = stretto.__version__
+    options = comm.Options.from_environment()
+    options.interfaces = context.interfaces
+    self.engine_ = comm.Engine(f"{context.folder}/store", context.rank, context.size, options)
+
+  def version(self) -> str:
+    return self.version_
+
+  def buffers(self, size_bytes: int, count: int) -> list:
+    return [np.empty(size_bytes // 4, np.float32) for _ in range(count)]
+
+  def each(self, buffers: list) -> None:
+    for array in buffers:
+      self.engine_.all_reduce(array)
+
+  def burst(self, buffers: list) -> None:
+    for handle in [self.engine_.start_all_reduce(array) for array in buffers]:
+      self.engine_.wait(handle)
+
+  def barrier(self) -> None:
+    self.engine_.barrier()
+
+  def close(self) -> None:
+    self.engine_.close()

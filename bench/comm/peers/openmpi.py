@@ -1,0 +1,40 @@
+"""Open MPI. Its ranks are started by mpirun (see bench.comm.processes)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bench.comm.peers import Context
+
+
+def connect(context: Context) -> Driver:
+  del context  # mpirun has told the library
+  return Driver()
+
+
+class Driver:
+
+  def __init__(self):
+    from mpi4py import MPI
+    self.mpi_, self.world_ = MPI, MPI.COMM_WORLD
+    self.rank = self.world_.rank
+
+  def version(self) -> str:
+    return ".".join(map(str, self.mpi_.get_vendor()[1]))
+
+  def buffers(self, size_bytes: int, count: int) -> list:
+    return [np.empty(size_bytes // 4, np.float32) for _ in range(count)]
+
+  def each(self, buffers: list) -> None:
+    for array in buffers:
+      self.world_.Allreduce(self.mpi_.IN_PLACE, array)
+
+  def burst(self, buffers: list) -> None:
+    self.mpi_.Request.Waitall(
+        [self.world_.Iallreduce(self.mpi_.IN_PLACE, array) for array in buffers])
+
+  def barrier(self) -> None:
+    self.world_.Barrier()
+
+  def close(self) -> None:
+    pass  # mpi4py finalises at exit

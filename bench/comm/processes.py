@@ -1,0 +1,186 @@
+"""The ranks of one peer, seen from the bench: starts them on their hosts and talks to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench.comm.network import Hosts
+from bench.comm.peers import Peer
+
+kRoot = Path(__file__).resolve().parents[2]
+kStartTimeoutS = 180.0
+
+
+class RankLost(Exception):
+  """A rank ended, did not answer in time, or says it failed."""
+
+
+class Skipped(Exception):
+  """The peer is not here."""
+
+
+class Ranks:
+  """Context manager. One process per rank of `placement`, on its host."""
+
+  def __init__(self, peer: Peer, hosts: Hosts, placement: tuple[int, ...], port: int, folder: Path):
+    self.peer, self.hosts_, self.placement_ = peer, hosts, placement
+    self.port_, self.folder_ = port, folder / peer.name
+    self.folder_.mkdir()
+    self.log_ = (self.folder_ / "log").open("w")
+    self.processes_: list[subprocess.Popen] = []
+    self.channels_: dict[int, Channel] = {}
+    self.version = ""
+
+  def __enter__(self) -> Ranks:
+    try:
+      self.start()
+    except BaseException:
+      self.close()
+      raise
+    return self
+
+  def __exit__(self, *_) -> None:
+    self.close()
+
+  def start(self) -> None:
+    path = str(self.folder_ / "socket")
+    with socket.socket(socket.AF_UNIX) as listener:
+      listener.bind(path)
+      listener.listen(len(self.placement_))
+      worker = [sys.executable, "-m", "bench.comm.rank", "--socket", path, "--peer", self.peer.name,
+                "--size", str(len(self.placement_)), "--port", str(self.port_), "--address",
+                self.hosts_.address(self.placement_[0]), "--interfaces",
+                ",".join(self.hosts_.interfaces())]
+      self.launch(worker)
+      deadline = time.monotonic() + kStartTimeoutS
+      for _ in self.placement_:
+        channel = Channel(self.accept(listener, deadline))
+        self.channels_[channel.answer(deadline)["rank"]] = channel
+    for reply in self.answers(kStartTimeoutS):
+      self.version = reply["version"]
+
+  def launch(self, worker: list[str]) -> None:
+    if self.peer.launcher == "mpirun":
+      self.spawn(0, mpirun(self.hosts_, self.placement_, self.folder_) + worker)
+    else:
+      for rank, host in enumerate(self.placement_):
+        self.spawn(host, [*worker, "--rank", str(rank)])
+
+  def spawn(self, host: int, words: list[str]) -> None:
+    paths = [str(kRoot), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)),
+                   "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    self.processes_.append(subprocess.Popen(
+        self.hosts_.command(host, *words), stdin=subprocess.DEVNULL, stdout=self.log_,
+        stderr=self.log_, env=environment, start_new_session=True))
+
+  def accept(self, listener: socket.socket, deadline: float) -> socket.socket:
+    listener.settimeout(1.0)
+    while time.monotonic() < deadline:
+      try:
+        return listener.accept()[0]
+      except TimeoutError:
+        if any(p.poll() not in (None, 0) for p in self.processes_):
+          break
+    raise RankLost(f"ranks did not start: {self.last_words()}")
+
+  def last_words(self) -> str:
+    self.log_.flush()
+    lines = [x for x in Path(self.log_.name).read_text(errors="replace").splitlines() if x.strip()]
+    return lines[-1][:300] if lines else "no output"
+
+  def ask(self, timeout_s: float, during=None, **request) -> list[dict]:
+    """The answers of all ranks, in rank order; `during` is called once they are at work."""
+    for channel in self.channels_.values():
+      channel.send(request)
+    if during:
+      during()
+    return self.answers(timeout_s)
+
+  def answers(self, timeout_s: float) -> list[dict]:
+    deadline = time.monotonic() + timeout_s
+    replies = [self.channels_[rank].answer(deadline) for rank in sorted(self.channels_)]
+    for rank, reply in enumerate(replies):
+      if "skipped" in reply:
+        raise Skipped(reply["skipped"])
+      if "failed" in reply:
+        raise RankLost(f"rank {rank}: {reply['failed']}")
+    return replies
+
+  def close(self) -> None:
+    for channel in self.channels_.values():
+      channel.close()
+    deadline = time.monotonic() + 5
+    for process in self.processes_:
+      try:
+        process.wait(max(deadline - time.monotonic(), 0.1))
+      except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    self.log_.close()
+
+
+class Channel:
+
+  def __init__(self, connection: socket.socket):
+    self.socket_ = connection
+    self.pending_ = b""
+
+  def send(self, request: dict) -> None:
+    try:
+      self.socket_.sendall((json.dumps(request) + "\n").encode())
+    except OSError as error:
+      raise RankLost("a rank has ended") from error
+
+  def answer(self, deadline: float) -> dict:
+    while b"\n" not in self.pending_:
+      self.socket_.settimeout(max(deadline - time.monotonic(), 0.01))
+      try:
+        more = self.socket_.recv(65536)
+      except TimeoutError as error:
+        raise RankLost("no answer in time") from error
+      except OSError as error:
+        raise RankLost("a rank has ended") from error
+      if not more:
+        raise RankLost("a rank has ended")
+      self.pending_ += more
+    line, self.pending_ = self.pending_.split(b"\n", 1)
+    return json.loads(line)
+
+  def close(self) -> None:
+    self.socket_.close()
+
+
+def mpirun(hosts: Hosts, placement: tuple[int, ...], folder: Path) -> list[str]:
+  """The command that starts ranks on the hosts through a stand-in for ssh. The settings are those
+  under which it is fastest with more ranks than cores."""
+  if not shutil.which("mpirun"):
+    raise Skipped("no mpirun (package openmpi-bin)")
+  count = max(placement) + 1
+  words = ["mpirun", "-np", str(len(placement)), "--bind-to", "none", "--mca",
+           "mpi_yield_when_idle", "1", "--mca", "btl_vader_single_copy_mechanism", "none"]
+  if not hosts.network:
+    return [*words, "--oversubscribe"]
+  agent = folder / "agent"
+  cases = "\n".join(f"  {hosts.address(h)}) shift; exec {shell(hosts.command(h))} sh -c \"$*\";;"
+                    for h in range(count))
+  agent.write_text(f"#!/bin/sh\ncase $1 in\n{cases}\nesac\n")
+  agent.chmod(0o755)
+  contiguous = list(placement) == sorted(placement)
+  each = len(placement) // count
+  return [*words, "--mca", "plm_rsh_agent", str(agent), "--mca", "btl_tcp_if_include", "eth0",
+          "--mca", "oob_tcp_if_include", "eth0", "--map-by", "slot" if contiguous else "node",
+          "--host", ",".join(f"{hosts.address(h)}:{each}" for h in range(count))]
+
+
+def shell(words: list[str]) -> str:
+  return " ".join("'" + word.replace("'", "'\\''") + "'" for word in words)

@@ -1,0 +1,130 @@
+"""One rank of one peer: connects to the bench over a socket file, does what it is told, answers in
+JSON lines. Between requests it is blocked in a read."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import socket
+import time
+from pathlib import Path
+
+import numpy as np
+
+from bench.comm import peers, training
+
+# Values are small integers, so that sums are exact in any order and are compared for equality.
+kPattern = 97
+
+
+def traffic() -> dict[str, list[int]]:
+  """[received, sent] bytes of every card of this host."""
+  counters = {}
+  for line in Path("/proc/self/net/dev").read_text().splitlines()[2:]:
+    name, _, numbers = line.partition(":")
+    fields = numbers.split()
+    counters[name.strip()] = [int(fields[0]), int(fields[8])]
+  return counters
+
+
+def fill(buffers: list, rank: int) -> None:
+  for array in buffers:
+    values = np.asarray(array)
+    values[:] = np.arange(values.size, dtype=np.float32) % kPattern + rank
+
+
+def correct(buffers: list, size: int) -> bool:
+  for array in buffers:
+    values = np.asarray(array)
+    want = (np.arange(values.size, dtype=np.float32) % kPattern) * size + size * (size - 1) // 2
+    if not np.array_equal(values, want):
+      return False
+  return True
+
+
+class Rank:
+
+  def __init__(self, context: peers.Context, driver):
+    self.context_, self.driver_ = context, driver
+    self.trainers_: dict[tuple, training.Trainer] = {}
+
+  def reduce(self, request: dict) -> dict:
+    """Fills, waits for the others, does it, checks."""
+    buffers = self.driver_.buffers(request["bytes"], request["operations"])
+    fill(buffers, self.context_.rank)
+    run = self.driver_.burst if request["kind"] == "burst" else self.driver_.each
+    reply = self.timed(lambda: run(buffers))
+    return reply | {"correct": correct(buffers, self.context_.size)}
+
+  def steps(self, request: dict) -> dict:
+    key = (request["model"], request["wire"])
+    if key not in self.trainers_:
+      self.trainers_[key] = training.Trainer(self.driver_, *key, self.context_.rank,
+                                             self.context_.size)
+    trainer = self.trainers_[key]
+    reply = self.timed(lambda: trainer.run(request["operations"]))
+    return reply | trainer.verdict()
+
+  def timed(self, run) -> dict:
+    gc.collect()
+    self.driver_.barrier()
+    before, cpu, start = traffic(), time.process_time(), time.perf_counter()
+    run()
+    seconds, cpu_s = time.perf_counter() - start, time.process_time() - cpu
+    self.driver_.barrier()
+    after = traffic()
+    moved = {name: [after[name][i] - before[name][i] for i in (0, 1)] for name in before}
+    return {"seconds": seconds, "cpu_s": cpu_s, "moved": moved}
+
+
+def arguments() -> argparse.Namespace:
+  parser = argparse.ArgumentParser()
+  parser.add_argument("--socket", required=True)
+  parser.add_argument("--peer", required=True)
+  parser.add_argument("--rank", type=int, default=-1)
+  parser.add_argument("--size", type=int, required=True)
+  parser.add_argument("--address", required=True)
+  parser.add_argument("--port", type=int, required=True)
+  parser.add_argument("--interfaces", required=True)
+  return parser.parse_args()
+
+
+def serve(channel, args: argparse.Namespace) -> None:
+  peer = peers.find(args.peer)
+
+  def say(reply: dict) -> None:
+    channel.write(json.dumps(reply) + "\n")
+    channel.flush()
+
+  try:
+    rank = args.rank if args.rank >= 0 else int(os.environ["OMPI_COMM_WORLD_RANK"])
+    context = peers.Context(rank, args.size, args.address, args.port, args.interfaces.split(","),
+                            peer.setting, str(Path(args.socket).parent))
+    say({"rank": rank, "pid": os.getpid()})
+    driver = peer.driver().connect(context)
+    say({"version": driver.version()})
+    worker = Rank(context, driver)
+    for line in channel:
+      request = json.loads(line)
+      say(worker.steps(request) if request["kind"] == "steps" else worker.reduce(request))
+    driver.close()
+  except ImportError as error:
+    say({"skipped": f"not installed: {error}"})
+  except Exception as error:  # whatever a peer raises is its result
+    text = str(error).strip().splitlines()
+    say({"failed": f"{type(error).__name__}: {text[0][:300] if text else ''}"})
+
+
+def main() -> None:
+  args = arguments()
+  with socket.socket(socket.AF_UNIX) as connection:
+    connection.connect(args.socket)
+    with connection.makefile("rw") as channel:
+      serve(channel, args)
+  os._exit(0)  # peers' threads may be stuck in an operation that a test cut off
+
+
+if __name__ == "__main__":
+  main()

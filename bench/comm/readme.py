@@ -1,0 +1,63 @@
+"""Fills the communication table of README.md from what bench.comm wrote.
+
+  python -m bench.comm all --json build/comm.json
+  python -m bench.comm.readme build/comm.json
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+from bench.comm import tables
+
+README = Path(__file__).parents[2] / "README.md"
+kColumns = ("stretto", "stretto/fp16", "stretto/int8", "gloo", "gloo/fp16", "gloo-tuned", "openmpi")
+
+
+def section(report: dict) -> str:
+  cases: dict[str, list[dict]] = {}
+  for result in report["results"]:
+    cases.setdefault(result["case"], []).append(result)
+  versions = {r["peer"].partition("/")[0]: r["version"] for r in report["results"]
+              if r["status"] == "ok"}
+  named = ", ".join(f"{name} {version}" for name, version in versions.items())
+  machine = report["machine"]
+  hosts = "ranks on the loopback device" if report["loopback"] else \
+      f"hosts are network namespaces with shaped cards, {report['congestion_control']} for all"
+  columns = [c for c in kColumns if any(tables.find(rs, c) for rs in cases.values())]
+  lines = [f"{machine['cpu']}, {machine['cores']} cores, {report['date'][:10]}; {hosts}; {named}.",
+           "Medians per all-reduce or training step, every sum checked: "
+           f"`{command(report['command'])}`.", "",
+           "| case | " + " | ".join(columns) + " | gloo / stretto |",
+           "|---" * (len(columns) + 2) + "|"]
+  for name, results in cases.items():
+    if not any(r["status"] == "ok" for r in results):
+      continue
+    found = [tables.find(results, column) for column in columns]
+    cells = [tables.time_text(r["median_s"]) if r else "" for r in found]
+    ratio = tables.ratio(results, "gloo")
+    lines.append(f"| {name} | " + " | ".join(cells) + f" | {f'{ratio:.2f}' if ratio else ''} |")
+  return "\n".join(lines) + "\n"
+
+
+def command(words: str) -> str:
+  """As a user would type it, without folders of the machine it ran on."""
+  return re.sub(r" --json \S+", "", words)
+
+
+def main() -> int:
+  report = json.loads(Path(sys.argv[1]).read_text())
+  text = README.read_text()
+  marks = r"(<!-- comm: begin[^>]*-->\n).*?(<!-- comm: end -->)"
+  if not re.search(marks, text, flags=re.S):
+    print("README.md has no section for communication", file=sys.stderr)
+    return 1
+  README.write_text(re.sub(marks, lambda m: m[1] + section(report) + m[2], text, flags=re.S))
+  return 0
+
+
+if __name__ == "__main__":
+  sys.exit(main())

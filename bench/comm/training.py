@@ -1,0 +1,99 @@
+"""Training steps: DistributedDataParallel over a driver's backend."""
+
+from __future__ import annotations
+
+import math
+
+kBatch = 32
+kSeed = 0
+
+
+def resnet50_shapes() -> list[tuple[int, ...]]:
+  """Parameters of ResNet-50 in order of registration: 161 tensors, 25.6 million values."""
+  shapes: list[tuple[int, ...]] = [(64, 3, 7, 7), (64,), (64,)]
+  inputs = 64
+  for width, blocks in ((64, 3), (128, 4), (256, 6), (512, 3)):
+    for block in range(blocks):
+      for shape in ((width, inputs, 1, 1), (width, width, 3, 3), (4 * width, width, 1, 1)):
+        shapes += [shape, (shape[0],), (shape[0],)]
+      if block == 0:
+        shapes += [(4 * width, inputs, 1, 1), (4 * width,), (4 * width,)]
+      inputs = 4 * width
+  return shapes + [(1000, 2048), (1000,)]
+
+
+def resnet50_sized():
+  """A model whose gradients are as many and as large as ResNet-50's and cost next to nothing to
+  compute, so that the step is communication."""
+  import torch
+
+  class Sum(torch.nn.Module):
+
+    def __init__(self):
+      super().__init__()
+      self.values = torch.nn.ParameterList(
+          torch.nn.Parameter(torch.full(shape, 0.01)) for shape in resnet50_shapes())
+
+    def forward(self, x):
+      total = x.sum()
+      for value in self.values:
+        total = total + (value * total.detach()).mean()
+      return total
+
+  return Sum()
+
+
+def digits_net():
+  """A small convolutional network, 1.1 million values, for 8 x 8 images in ten classes."""
+  import torch
+  from torch import nn
+  torch.manual_seed(kSeed)
+  return nn.Sequential(
+      nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(),
+      nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64 * 16, 1024), nn.ReLU(), nn.Linear(1024, 10))
+
+
+def digits(rank: int, size: int):
+  """This rank's share of scikit-learn's digits."""
+  import torch
+  from sklearn.datasets import load_digits
+  images, labels = load_digits(return_X_y=True)
+  x = torch.tensor(images, dtype=torch.float32).reshape(-1, 1, 8, 8) / 16
+  return x[rank::size], torch.tensor(labels)[rank::size]
+
+
+class Trainer:
+
+  def __init__(self, driver, model: str, wire: str, rank: int, size: int):
+    import torch
+    self.torch_, self.step_ = torch, 0
+    self.losses_: list[float] = []
+    network = resnet50_sized() if model == "resnet50-sized" else digits_net()
+    self.data_ = None if model == "resnet50-sized" else digits(rank, size)
+    self.model_ = driver.wrap(network, wire)
+    self.optimizer_ = torch.optim.SGD(self.model_.parameters(), lr=0.0 if not self.data_ else 0.02,
+                                      momentum=0.9 if self.data_ else 0)
+    self.run(2)  # DDP forms its final buckets in the second step
+
+  def run(self, steps: int) -> None:
+    for _ in range(steps):
+      self.optimizer_.zero_grad(set_to_none=False)
+      loss = self.loss()
+      loss.backward()
+      self.optimizer_.step()
+      self.losses_.append(float(loss.detach()))
+      self.step_ += 1
+
+  def loss(self):
+    if self.data_ is None:
+      return self.model_(self.torch_.ones(1))
+    x, y = self.data_
+    first = self.step_ * kBatch % (len(x) - kBatch)
+    return self.torch_.nn.functional.cross_entropy(self.model_(x[first:first + kBatch]),
+                                                   y[first:first + kBatch])
+
+  def verdict(self) -> dict:
+    """A step counts as correct when every gradient is finite; the checksum has to agree on all
+    ranks."""
+    checksum = sum(float(p.grad.double().abs().sum()) for p in self.model_.parameters())
+    return {"correct": math.isfinite(checksum), "checksum": checksum, "loss": self.losses_[-1]}

@@ -1,0 +1,127 @@
+"""What the communication bench computes from its measurements, and that it runs without root."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+kRoot = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(kRoot))
+
+from bench.comm import cases, network, peers, readme, rounds, tables, training  # noqa: E402
+
+
+def case(placement, size=1 << 20, operations=2):
+  return cases.Case("c", network.Network(max(placement) + 1), placement,
+                    cases.Work("each", size, operations), ("gloo", "stretto"))
+
+
+@pytest.mark.parametrize("placement, factor", [
+    ((0, 1), 1.0), ((0, 0, 1, 1), 1.0), ((0, 1, 0, 1), 1.0), ((0, 1, 2, 3), 1.5), ((0, 0), 0.0)])
+def test_the_bound_counts_hosts_not_ranks(placement, factor):
+  assert case(placement).bound_bytes() == pytest.approx(factor * (1 << 20))
+
+
+def test_bus_bandwidth_counts_ranks():
+  assert case((0, 0, 1, 1)).bus_mbit(1.0) == pytest.approx(1.5 * (1 << 20) * 8 / 1e6)
+
+
+def test_cases_name_known_peers_and_places():
+  names = [c.name for group in cases.kGroups for c in group.cases]
+  assert len(set(names)) == len(names)
+  for group in cases.kGroups:
+    for c in group.cases:
+      assert set(c.placement) == set(range(c.network.hosts))
+      for name in c.peers:
+        peers.find(rounds.base(name))
+  with pytest.raises(ValueError, match="no case 'huge'.*small"):
+    cases.select("huge")
+  assert len(cases.select("small,4 B")) == len(cases.select("small"))
+
+
+def reply(seconds, sent, received=0):
+  return {"seconds": seconds, "cpu_s": 0.5, "correct": True,
+          "moved": {"lo": [9, 9], "eth0": [received, sent], "eth1": [0, 100]}}
+
+
+def test_summary_takes_the_slowest_rank_and_the_busiest_card():
+  turns = [[reply(1.0, 100), reply(3.0, 300)], [reply(2.0, 200), reply(1.0, 100)],
+           [reply(9.0, 200), reply(1.0, 100, 900)]]
+  result = rounds.summary(case((0, 1)), turns)
+  assert result["median_s"] == 1.5 and result["min_s"] == 1.0 and result["max_s"] == 4.5
+  # Two operations a turn, all cards but `lo`: 400 / 2, 300 / 2 and, received, 900 / 2.
+  assert result["wire_bytes"] == 200 and result["cpu_s"] == 0.5
+  assert result["seconds"] == [1.5, 1.0, 4.5]
+
+
+def results():
+  base = {"case": "16 MB", "ranks": 2, "kind": "each", "bytes": 1 << 24, "version": "1",
+          "min_s": 0.1, "max_s": 1.0, "spread": 0.1, "cpu_s": 0.1, "bus_mbit": 900.0,
+          "wire_bytes": 1.05 * (1 << 24), "bound_bytes": 1 << 24, "status": "ok"}
+  return [base | {"peer": "gloo", "median_s": 0.3}, base | {"peer": "stretto", "median_s": 0.1},
+          {"case": "16 MB", "peer": "openmpi", "kind": "each", "bytes": 1 << 24,
+           "status": "failed", "reason": "rank 1: no answer in time"}]
+
+
+def test_tables_show_ratios_bounds_and_reasons():
+  text = tables.comparison(results())
+  assert "3.00x" in text and "1.050" in text and "failed: rank 1: no answer in time" in text
+  assert tables.ratio(results(), "gloo") == pytest.approx(3.0)
+  assert tables.ratio(results(), "openmpi") is None
+
+
+def test_readme_section():
+  report = {"results": results(), "date": "2026-11-22T01:00:00", "loopback": False,
+            "congestion_control": "reno", "machine": {"cpu": "CPU", "cores": 2},
+            "command": "python -m bench.comm all --json build/x.json"}
+  text = readme.section(report)
+  assert "| 16 MB | 100 ms | 300 ms | 3.00 |" in text
+  assert "build/x.json" not in text and "`python -m bench.comm all`" in text
+
+
+def test_resnet50_has_its_parameters():
+  shapes = training.resnet50_shapes()
+  count = 0
+  for shape in shapes:
+    size = 1
+    for n in shape:
+      size *= n
+    count += size
+  assert len(shapes) == 161 and count == 25_557_032
+
+
+def bench(*words):
+  return subprocess.run([sys.executable, "-m", "bench.comm", *words], cwd=kRoot, timeout=400,
+                        capture_output=True, text=True)
+
+
+def test_list_and_bad_words():
+  listed = bench("--list")
+  assert listed.returncode == 0 and "gloo-tuned" in listed.stdout and "training" in listed.stdout
+  wrong = bench("nothing-like-it")
+  assert wrong.returncode == 2 and "no case 'nothing-like-it'" in wrong.stderr
+
+
+def test_absent_peers_are_skipped_with_the_reason(tmp_path):
+  if importlib.util.find_spec("mpi4py"):
+    pytest.skip("mpi4py is installed here")
+  file = tmp_path / "r.json"
+  done = bench("4 B on 2 hosts", "--peers", "openmpi", "--loopback", "--json", str(file))
+  assert done.returncode == 0, done.stderr
+  result = json.loads(file.read_text())["results"][0]
+  assert result["status"] in ("skipped", "failed") and result["reason"]
+
+
+def test_gloo_on_the_loopback_device(tmp_path):
+  pytest.importorskip("torch", reason="Gloo comes with torch")
+  file = tmp_path / "r.json"
+  done = bench("4 B on 2 hosts", "--peers", "gloo", "--loopback", "--rounds", "2", "--json",
+               str(file))
+  assert done.returncode == 0, done.stderr
+  assert "loopback" in done.stdout
+  result = json.loads(file.read_text())["results"][0]
+  assert result["status"] == "ok", result
+  assert result["median_s"] > 0 and len(result["seconds"]) == 2
