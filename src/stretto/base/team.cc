@@ -1,6 +1,7 @@
 #include "stretto/base/team.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 
 #include "stretto/base/error.h"
@@ -21,8 +22,27 @@ inline void relax() {
 }
 
 // Spinning pays only while the other threads really run; on an oversubscribed machine the thread
-// waited for may need this very core.
-constexpr int kSpinsBeforeYield = 1 << 14;
+// waited for may need this very core. Longer than threads of a team are apart that all run, far
+// shorter than a time slice.
+constexpr auto kSpinTime = std::chrono::microseconds(10);
+constexpr int kSpinsPerLook = 64;
+
+// Returns when `done()`: spins, then yields.
+template <class Done>
+void wait_until(Done done) {
+  for (int spins = 0; spins < kSpinsPerLook; ++spins) {
+    if (done()) return;
+    relax();
+  }
+  const auto until = std::chrono::steady_clock::now() + kSpinTime;
+  while (std::chrono::steady_clock::now() < until) {
+    for (int spins = 0; spins < kSpinsPerLook / 4; ++spins) {
+      if (done()) return;
+      relax();
+    }
+  }
+  while (!done()) std::this_thread::yield();
+}
 
 }  // namespace
 
@@ -33,13 +53,7 @@ void Barrier::wait() {
     phase_.store(phase + 1, std::memory_order_release);
     return;
   }
-  for (int spins = 0; phase_.load(std::memory_order_acquire) == phase;) {
-    if (++spins < kSpinsBeforeYield) {
-      relax();
-    } else {
-      std::this_thread::yield();
-    }
-  }
+  wait_until([&] { return phase_.load(std::memory_order_acquire) != phase; });
 }
 
 Range split(int64_t total, const Worker& worker, int64_t grain) {
@@ -89,13 +103,7 @@ void ThreadTeam::run(Body body, void* context) {
   s.generation.fetch_add(1, std::memory_order_release);
   s.generation.notify_all();
   body(context, Worker{0, threads_, &s.barrier});
-  for (int spins = 0; s.running.load(std::memory_order_acquire) != 0;) {
-    if (++spins < kSpinsBeforeYield) {
-      relax();
-    } else {
-      std::this_thread::yield();
-    }
-  }
+  wait_until([&] { return s.running.load(std::memory_order_acquire) == 0; });
 }
 
 void ThreadTeam::work(int index) {

@@ -87,11 +87,29 @@ HWY_INLINE void store(const Tile& t, V (&sum)[kRows][kVectors]) {
   }
 }
 
+// A vector of 16 floats is a line; for shorter ones the requests would cost more than they hide.
+template <int kRows, int kVectors>
+HWY_INLINE void fetch_results(const Tile& t) {
+  if constexpr (hn::MaxLanes(hn::ScalableTag<float>()) < 16) return;
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      __builtin_prefetch(t.c + r * t.c_row + v * t.c_vector, 1, 3);
+    }
+  }
+  if (!t.residual) return;
+  for (int r = 0; r < kRows; ++r) {
+    for (int v = 0; v < kVectors; ++v) {
+      __builtin_prefetch(t.residual + r * t.c_row + v * t.c_vector, 0, 3);
+    }
+  }
+}
+
 template <int kRows, int kVectors>
 void tile(const Tile& t) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  if (t.far_results) fetch_results<kRows, kVectors>(t);
   V sum[kRows][kVectors];
   load(t, sum);
 
@@ -132,8 +150,8 @@ void tile(const Tile& t) {
     store(t, sum);
     return;
   }
-  static_assert(Tile::kPrefetchPerStep == 16);
-  const float* ahead = t.prefetch ? t.prefetch : t.b;
+  const float* ahead = t.prefetch;
+  const float* const ahead_end = t.prefetch_end;
   for (int32_t g = 0; g < t.groups; ++g) {
     const int64_t steps = g + 1 == t.groups ? t.last_steps : t.steps;
     for (int32_t tap = 0; tap < t.tap_count; ++tap) {
@@ -145,11 +163,13 @@ void tile(const Tile& t) {
         step(1);
         step(2);
         step(3);
-        __builtin_prefetch(ahead, 0, 2);
-        __builtin_prefetch(ahead + 16, 0, 2);
-        __builtin_prefetch(ahead + 32, 0, 2);
-        __builtin_prefetch(ahead + 48, 0, 2);
-        ahead += 64;
+        if (ahead < ahead_end) {
+          __builtin_prefetch(ahead, 0, 2);
+          __builtin_prefetch(ahead + 16, 0, 2);
+          __builtin_prefetch(ahead + 32, 0, 2);
+          __builtin_prefetch(ahead + 48, 0, 2);
+          ahead += 64;
+        }
         advance(4, 4 * kVectors * kLanes);
       }
 #pragma GCC unroll 1

@@ -4,6 +4,7 @@
 // tile runs at the fp32 peak as long as B comes from L2 or nearer.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "stretto/base/cpu.h"
@@ -31,11 +32,14 @@ struct Tile {
   const Tap* taps = nullptr;
   int32_t tap_count = 1, groups = 1, steps = 0, last_steps = 0;
 
-  // Read ahead while the tile runs: kPrefetchPerStep values per step from here, towards L2. Weights
-  // that a network has not touched since its last run come from memory, at a third of the pace that
-  // the first tile of a panel wants them. Null for nothing.
+  // Read ahead towards L2 while the tile runs, at most 16 values per step. Weights that a network
+  // has not touched since its last run come from memory, at a third of the pace that the first tile
+  // of a panel wants them: see set_prefetch.
   const float* prefetch = nullptr;
-  static constexpr int64_t kPrefetchPerStep = 16;
+  const float* prefetch_end = nullptr;
+
+  // c, and residual, lie beyond L2: their lines are fetched while the tile computes.
+  bool far_results = false;
 
   float* c = nullptr;
   int64_t c_row = 0, c_vector = 0;
@@ -94,12 +98,28 @@ inline void set_epilogue(Tile& tile, const Epilogue& e) {
   tile.residual_after = e.residual_after_activation;
 }
 
-// Lets tile number `index` over the same B read its share of the `values` at `next`, which come
-// after it.
+// Lets tile number `index` of the `tiles` over the same B read its share of the `values` at `next`,
+// which come after it. Even shares keep memory busy from the first tile to the last.
 inline void set_prefetch(Tile& tile, const float* next, int64_t values, int64_t index,
-                         int64_t steps) {
-  const int64_t from = index * steps * Tile::kPrefetchPerStep;
-  tile.prefetch = from < values ? next + from : nullptr;
+                         int64_t tiles) {
+  constexpr int64_t kUnit = 64;
+  const int64_t share = (values / kUnit + tiles) / tiles * kUnit;
+  tile.prefetch = next + std::min(index * share, values);
+  tile.prefetch_end = next + std::min((index + 1) * share, values);
+}
+
+// Most rows of a tile, up to `most`, whose values at the same step stay in L1 together when rows of
+// A are `row` values apart: rows that are a multiple of 4 KiB apart share one set of it.
+inline int rows_in_l1(int most, int64_t row) {
+  constexpr int64_t kWayBytes = 4096;
+  if (row * static_cast<int64_t>(sizeof(float)) % kWayBytes != 0) return most;
+  const int64_t ways = cpu_info().l1d_bytes / kWayBytes;
+  return static_cast<int>(std::clamp<int64_t>(ways - 2, 1, most));
+}
+
+// Whether `values` of a result are more than stay in L2 until they are read again.
+inline bool beyond_l2(int64_t values) {
+  return values * static_cast<int64_t>(sizeof(float)) > cpu_info().l2_bytes / 2;
 }
 
 // `count` rows in tiles of at most `most`, as even as possible: tile t begins at begin(t).

@@ -20,8 +20,11 @@ int64_t spread(int64_t values, int64_t lanes) {
 // V and M of a block of tiles stay in L2, next to a passing stream of U.
 constexpr int64_t kBlockBytes = 640 << 10;
 
-// All transformed filters: beyond this they come from memory in every inference, and a block of
+// Transformed filters of more bytes than this are read from afar in every inference, and a block of
 // tiles that overflows L2 costs less than a second pass over them.
+constexpr int64_t kColdBytes = 4 << 20;
+
+// Beyond this they come from memory even when nothing else runs in between.
 constexpr int64_t kFarBytes = 20 << 20;
 
 // Values of one transformed filter, of one phase.
@@ -72,7 +75,7 @@ Plan make_plan(const Task& task) {
   const int64_t tile_bytes =
       (products * v_row + targets * widest * lanes) * static_cast<int64_t>(sizeof(float));
   const int64_t rows = set.max_rows[panels.width];
-  const int64_t least = filter_bytes(task) > kFarBytes ? 2 * rows : rows;
+  const int64_t least = filter_bytes(task) > kColdBytes ? 2 * rows : rows;
   const int64_t most = std::clamp(kBlockBytes / tile_bytes / rows * rows, least, 8 * rows);
   const bool by_panels = task.target.threads > 1 && tiles <= most && panels.count > 1;
   const int64_t share = by_panels ? tiles : ceil_div(tiles, task.target.threads);
@@ -197,7 +200,8 @@ void multiply_and_finish(const Task& task, const Plan& plan, const Operands& on,
         const int64_t steps = tile.tap_count * plan.group_c;
         for (int64_t part = 0; part < parts.tiles; ++part) {
           const int64_t begin = parts.begin(part);
-          set_prefetch(tile, filters + used * plan.group_c * width, steps * width, part, steps);
+          set_prefetch(tile, filters + used * plan.group_c * width, steps * width, part,
+                       parts.tiles);
           tile.a = on.v + begin * plan.v_row;
           tile.c = on.m + (q * s.targets + r) * plan.m_plane + begin * width;
           set.run[vectors][parts.begin(part + 1) - begin](tile);

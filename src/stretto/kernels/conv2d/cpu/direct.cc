@@ -118,6 +118,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   tile.taps = taps;
   tile.a_group = in_plane;
   tile.c_vector = out_plane;
+  tile.far_results = beyond_l2(p.n * plan.out_blocks * p.groups * out_plane / worker.count);
   const int64_t all_in = plan.in_blocks * p.groups, all_out = plan.out_blocks * p.groups;
   const GridPart grid =
       split_grid(p.n * out_h, plan.panels.count * p.groups, worker, p.n * all_in * in_plane,
@@ -153,6 +154,9 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
               static_cast<int32_t>(std::min(block, plan.channels - (c_end - 1) * block));
           tile.accumulate = part != 0;
           const int64_t part_weights = tile.groups * tile.b_group;
+          // About: patches at the borders are smaller, and their tiles more.
+          const int64_t tile_count =
+              std::max<int64_t>(1, (y_end - y_begin) * out_w / set.max_rows[vectors]);
           int64_t tiles_done = 0;
           tile.relu = tile.clamp = false;
           if (last) set_epilogue(tile, p.epilogue);
@@ -165,8 +169,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
               tile.a =
                   in + ((y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left) * block;
               const int64_t c = (image * all_out + k_block) * out_plane + (y * out_w + x0) * block;
-              set_prefetch(tile, tile.b + part_weights, part_weights, tiles_done++,
-                           tile.groups * block * tile.tap_count);
+              set_prefetch(tile, tile.b + part_weights, part_weights, tiles_done++, tile_count);
               if (last) {
                 run_tile(set, tile, p.epilogue, args, c, pixels, vectors, finish);
               } else {

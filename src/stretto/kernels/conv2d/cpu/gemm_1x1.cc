@@ -136,6 +136,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   tile.last_steps = static_cast<int32_t>(p.c - (plan.in_blocks - 1) * block);
   tile.c_row = plan.out_pixel;
   tile.c_vector = plan.out_block;
+  tile.far_results = beyond_l2(plan.images * plan.out_image / worker.count);
 
   const GridPart part = split_grid(plan.images * plan.pixels, plan.panels.count, worker,
                                    plan.images * plan.in_image, p.c * p.k);
@@ -158,7 +159,8 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
           const int64_t pixel = begin + tiles.begin(t);
           const int rows = static_cast<int>(begin + tiles.begin(t + 1) - pixel);
           tile.a = x + image * plan.in_image + pixel * plan.in_pixel;
-          set_prefetch(tile, tile.b + p.c * vectors * block, p.c * vectors * block, t, p.c);
+          const int64_t values = p.c * vectors * block;
+          set_prefetch(tile, tile.b + values, values, t, tiles.tiles);
           const int64_t c =
               image * plan.out_image + k_block * plan.out_block + pixel * plan.out_pixel;
           run_tile(set, tile, p.epilogue, args, c, rows, vectors, finish);

@@ -92,6 +92,7 @@ void run(const GemmProblem& p, const Args& args, const Worker& worker) {
   tile.taps = &kNoTap;
   tile.a_row = p.k;
   tile.c_vector = plan.lanes;
+  tile.far_results = beyond_l2(p.m * p.n / worker.count);
   const GridPart grid = split_grid(p.m, plan.panels.count, worker, p.m, p.n);
   const EvenTiles row_blocks(grid.rows.end - grid.rows.begin, static_cast<int>(plan.row_block));
   for (int64_t part = 0; part < plan.parts; ++part) {
@@ -111,14 +112,14 @@ void run(const GemmProblem& p, const Args& args, const Worker& worker) {
         tile.bias = bias + n0;
         tile.c_row = ragged ? width : p.n;
         if (last && applies && !ragged) set_epilogue(tile, p.epilogue);
-        const EvenTiles tiles(count, set.max_rows[vectors]);
+        const EvenTiles tiles(count, rows_in_l1(set.max_rows[vectors], p.k));
         for (int64_t t = 0; t < tiles.tiles; ++t) {
           const int64_t m = begin + tiles.begin(t);
           const int rows = static_cast<int>(begin + tiles.begin(t + 1) - m);
           const float* extra = residual ? residual + m * p.n + n0 : nullptr;
           float* c = y + m * p.n + n0;
           tile.a = x + m * p.k + k0;
-          set_prefetch(tile, tile.b + p.k * width, steps * width, t, steps);
+          set_prefetch(tile, tile.b + p.k * width, steps * width, t, tiles.tiles);
           tile.c = ragged ? reinterpret_cast<float*>(args.scratch) + m * width : c;
           const bool in_tile =
               last && !ragged && (applies || !p.epilogue.residual_after_activation);

@@ -73,7 +73,7 @@ void run(const MatmulProblem& p, const Args& args, const Worker& worker) {
     const bool ragged = columns < width;
     const float* from = x + matmul_operand(p, p.broadcast_x, batch) * p.m * p.k;
     const float* with = z + matmul_operand(p, p.broadcast_z, batch) * p.k * p.n;
-    const EvenTiles row_tiles(tiles.count, set.max_rows[vectors]);
+    const EvenTiles row_tiles(tiles.count, rows_in_l1(set.max_rows[vectors], p.k));
     for (int64_t part = 0; part < plan.parts.tiles; ++part) {
       const int64_t k0 = plan.parts.begin(part), steps = plan.parts.begin(part + 1) - k0;
       pack_panel(p.target.isa, with + (p.transposed ? n0 * p.k + k0 : k0 * p.n + n0), stride,
