@@ -41,6 +41,25 @@ Isa detect_isa() {
 #endif
 }
 
+// The microarchitecture from the processor's family and model numbers. Source: AMD's processor
+// programming references.
+std::string detect_core() {
+#if defined(__x86_64__)
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (__get_cpuid(0, &a, &b, &c, &d) == 0 || b != signature_AMD_ebx) return "";
+  if (__get_cpuid(1, &a, &b, &c, &d) == 0) return "";
+  const unsigned family = ((a >> 8) & 0xf) + ((a >> 20) & 0xff);
+  const unsigned model = ((a >> 4) & 0xf) | ((a >> 12) & 0xf0);
+  if (family == 0x1a) return "zen5";
+  if (family != 0x19) return "";
+  const bool zen4 = (model >= 0x10 && model <= 0x1f) || (model >= 0x60 && model <= 0x7f) ||
+                    (model >= 0xa0 && model <= 0xaf);
+  return zen4 ? "zen4" : "zen3";
+#else
+  return "";
+#endif
+}
+
 std::string read_model() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
@@ -150,6 +169,7 @@ Isa parse_isa(std::string_view name) {
 const CpuInfo& cpu_info() {
   static const CpuInfo info{
       .model = read_model(),
+      .core = detect_core(),
       .isa = detect_isa(),
       .cores = count_cores(),
       .l1d_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),

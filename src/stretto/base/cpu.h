@@ -19,6 +19,7 @@ constexpr int isa_lanes(Isa isa) { return isa == Isa::kAvx512 ? 16 : isa == Isa:
 
 struct CpuInfo {
   std::string model;             // as the operating system names it
+  std::string core;              // microarchitecture, "zen4"; empty for those without a name here
   Isa isa = Isa::kPortable;      // the best one this processor has
   int cores = 1;                 // that this process may run on
   int64_t l1d_bytes = 32 << 10;  // per core

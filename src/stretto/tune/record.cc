@@ -8,7 +8,6 @@
 
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
-#include "stretto/tune/shipped.h"
 
 namespace stretto::tune {
 namespace {
@@ -83,10 +82,5 @@ Record Record::load(const std::string& path) {
 }
 
 void Record::save(const std::string& path) const { write_file(path, text()); }
-
-const Record& Record::shipped() {
-  static const Record record = parse(shipped_text(), "shipped record");
-  return record;
-}
 
 }  // namespace stretto::tune

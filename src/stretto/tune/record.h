@@ -38,8 +38,10 @@ class Record {
   static Record load(const std::string& path);
   void save(const std::string& path) const;
 
-  // What ships with the product for common shapes.
+  // What ships with the product for common shapes, measured on this core (CpuInfo::core); empty for
+  // cores that were not measured.
   static const Record& shipped();
+  static Record shipped(std::string_view core);
 
  private:
   std::map<std::string, Choice, std::less<>> choices_;

@@ -220,7 +220,8 @@ void multiply_and_finish(const Task& task, const Plan& plan, const Operands& on,
                         .line = s.phases * task.out_w * plan.lanes,
                         .h = ceil_div(task.out_h - on.phase_y, s.phases),
                         .w = ceil_div(task.out_w - on.phase_x, s.phases),
-                        .tiles = tiles},
+                        .tiles = tiles,
+                        .far = beyond_l2(task.n * image)},
                        task.epilogue);
     }
   }
@@ -277,7 +278,8 @@ void run(const Task& task, const Args& args, const Worker& worker) {
            .tiles = {block.tiles_y, block.tiles_x, first + mine.begin, mine.end - mine.begin},
            .v = on.v + mine.begin * plan.v_row,
            .plane = plan.v_plane,
-           .row = plan.v_row});
+           .row = plan.v_row,
+           .far = beyond_l2(task.n * task.groups * plan.group_in * in_map)});
       if (plan.by_panels) worker.sync();
       multiply_and_finish(task, plan, on, block, panels);
       if (plan.by_panels && part + 1 < parts) worker.sync();

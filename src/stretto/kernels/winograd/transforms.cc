@@ -192,6 +192,24 @@ HWY_INLINE void transform_tile_f4(const float* HWY_RESTRICT x, int64_t line, flo
   finish(5, first);
 }
 
+// Maps beyond L2 are asked for this many tiles ahead: a transform takes some 50 ns a tile and
+// block, memory a few times that, and the hardware loses track of as many streams as a tile has
+// rows.
+constexpr int64_t kTilesAhead = 4;
+
+// The lines of `columns` pixels in each of `rows` rows.
+template <int kRows, int kColumns, int kPixel, bool kWrite>
+HWY_INLINE void fetch(const float* p, int64_t line) {
+  constexpr int kLine = 64 / sizeof(float);
+#pragma GCC unroll 16
+  for (int y = 0; y < kRows; ++y) {
+#pragma GCC unroll 16
+    for (int x = 0; x < kColumns * kPixel; x += kLine) {
+      __builtin_prefetch(p + y * line + x, kWrite, 3);
+    }
+  }
+}
+
 template <class S>
 void transform_input(const InputJob& job) {
   constexpr int kIn = S::kScheme.in, kProducts = S::kScheme.products, kStep = S::kScheme.step;
@@ -208,6 +226,7 @@ void transform_input(const InputJob& job) {
     float* HWY_RESTRICT v = job.v + t * job.row;
     const bool inside = y0 >= 0 && x0 >= 0 && y0 + kIn <= h && x0 + kIn <= w;
     for (int64_t block = 0; block < blocks; ++block, base += block_step, v += kLanes) {
+      if (job.far) fetch<kIn, kStep, kLanes, false>(base + kTilesAhead * kStep * kLanes, line);
       V middle[kProducts][kIn];
       if (inside && S::kScheme.id == kF4.id && kLanes == 16) {
         transform_tile_f4(base, line, v, plane);
@@ -279,6 +298,12 @@ void transform_output_as(const OutputJob& job, const Epilogue& e) {
   const float* HWY_RESTRICT m = job.m;
   Position at(tiles, tiles.first);
   for (int64_t t = 0; t < tiles.count; ++t, at.next(tiles), m += row) {
+    if (job.far) {
+      const int64_t ahead =
+          at.image * image + at.y * kOut * line + (at.x + kTilesAhead) * kOut * kPixel;
+      fetch<kOut, kOut, kPixel, true>(y_base + ahead, line);
+      if (job.residual) fetch<kOut, kOut, kPixel, false>(job.residual + ahead, line);
+    }
     V middle[kOut][kTargets];
 #pragma GCC unroll 16
     for (int x = 0; x < kTargets; ++x) {

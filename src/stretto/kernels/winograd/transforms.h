@@ -27,6 +27,7 @@ struct InputJob {
   Tiles tiles;
   float* v;
   int64_t plane, row;
+  bool far;  // x lies beyond L2
 };
 
 // One channel block and phase of the output, y and residual (null: none) pointing at its first
@@ -41,6 +42,7 @@ struct OutputJob {
   int64_t image, line;  // from image to image, and from output row to row of the scheme's phase
   int64_t h, w;         // of the phase
   Tiles tiles;
+  bool far;  // y lies beyond L2
 };
 
 struct Transforms {
