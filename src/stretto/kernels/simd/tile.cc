@@ -158,19 +158,18 @@ void tile(const Tile& t) {
       b = t.b + g * t.b_group + t.taps[tap].b;
       point(t.a + g * t.a_group + t.taps[tap].a);
       int64_t i = 0;
-      for (; i + 4 <= steps; i += 4) {
+      // Two steps: with more, compilers move loads so far up that sums are spilled in every
+      // iteration and wait for their own stores.
+#pragma GCC unroll 1
+      for (; i + 2 <= steps; i += 2) {
         step(0);
         step(1);
-        step(2);
-        step(3);
         if (ahead < ahead_end) {
           __builtin_prefetch(ahead, 0, 2);
           __builtin_prefetch(ahead + 16, 0, 2);
-          __builtin_prefetch(ahead + 32, 0, 2);
-          __builtin_prefetch(ahead + 48, 0, 2);
-          ahead += 64;
+          ahead += 32;
         }
-        advance(4, 4 * kVectors * kLanes);
+        advance(2, 2 * kVectors * kLanes);
       }
 #pragma GCC unroll 1
       for (; i < steps; ++i) {
