@@ -18,7 +18,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bench import machine, models, peers, rounds, summary, tables, truth
+from stretto.peers.machine import physical_cores
+
+from bench import machine, models, rounds, summary, tables, truth
+from stretto import peers
 
 kDefaultModels = Path("build/models")
 
@@ -34,7 +37,8 @@ def arguments() -> argparse.Namespace:
   parser.add_argument("--runs", type=int, default=30, help="timed runs per engine")
   parser.add_argument("--burst", type=int, default=5, help="runs in a row before the next engine")
   parser.add_argument("--warm-up", type=int, default=2, help="untimed runs before each burst")
-  parser.add_argument("--tune", default="quick", help="Stretto's search: off, quick, full")
+  parser.add_argument("--tune", default="quick",
+                      help="Stretto's search: off, quick, full; off,quick for a row of each")
   parser.add_argument("--isa", choices=["avx2"], help="cap Stretto and every peer that can be")
   parser.add_argument("--models-folder", type=Path, default=kDefaultModels,
                       help="where exported models are kept (build/models)")
@@ -45,16 +49,24 @@ def arguments() -> argparse.Namespace:
   parser.add_argument("--json", type=Path, help="write everything measured here")
   args = parser.parse_args()
   try:
-    args.engines = ([] if args.no_stretto else [peers.find("stretto")]) + peers.select(args.peers)
+    args.entries = [] if args.no_stretto else own_entries(args.tune.split(","))
+    args.entries += [rounds.Entry(e.name, e) for e in peers.select(args.peers)]
     args.threads = [int(t) for t in args.threads.split(",")]
   except ValueError as error:
     parser.error(str(error))
-  cores = len(machine.physical_cores())
+  cores = len(physical_cores())
   if min(args.threads) < 1 or max(args.threads) > cores:
     parser.error(f"--threads: this process has {cores} core(s), asked for {max(args.threads)}")
   if min(args.runs, args.burst) < 1:
     parser.error("--runs and --burst: at least 1")
   return args
+
+
+def own_entries(tunes: list[str]) -> list[rounds.Entry]:
+  """The first is called stretto, the others after their search."""
+  engine = peers.find("stretto")
+  return [rounds.Entry("stretto" if i == 0 else f"stretto-{tune}", engine, tune)
+          for i, tune in enumerate(tunes)]
 
 
 def subjects(args: argparse.Namespace, folder: Path) -> list[rounds.Subject]:
@@ -108,7 +120,7 @@ def document(args: argparse.Namespace, about: dict, groups: list[list[dict]]) ->
       "runs": args.runs, "burst": args.burst, "warm_up": args.warm_up, "tune": args.tune,
       "tolerance": truth.kTolerance,
       "results": [result for results in groups for result in results],
-      "ratios": [line for line in map(summary.ratio, groups) if line],
+      "ratios": [line for results in groups for line in summary.ratios(results)],
   }
 
 
@@ -126,10 +138,10 @@ def say(text: str) -> None:
 
 def main() -> int:
   args = arguments()
-  about, cpus = machine.describe(), machine.physical_cores()
+  about = machine.describe()
   print(f"{about['cpu']} (family {about['family_model']}), {about['cores']} core(s), "
         f"{'+'.join(about['isa'])}, load {about['load_average']:.1f}\n")
-  plan = rounds.Plan(args.runs, args.burst, args.warm_up, args.load_timeout, args.tune, args.isa,
+  plan = rounds.Plan(args.runs, args.burst, args.warm_up, args.load_timeout, args.isa,
                      args.quiet_lock)
   groups: list[list[dict]] = []
   with tempfile.TemporaryDirectory(prefix="stretto-bench-") as folder:
@@ -140,7 +152,7 @@ def main() -> int:
       return 2
     for subject in todo:
       for threads in args.threads:
-        groups.append(rounds.compare(subject, args.engines, threads, cpus, plan, Path(folder), say))
+        groups.append(rounds.compare(subject, args.entries, threads, plan, Path(folder), say))
         say("")
         print(tables.comparison(groups[-1]), flush=True)
         if args.json:  # after each one, so that an interrupted run keeps what it has

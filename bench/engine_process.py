@@ -1,4 +1,5 @@
-"""The near end of `bench.worker`: starts an engine in a process of its own and talks to it."""
+"""The near end of `stretto.peers.worker`: starts an engine in a process of its own and talks to
+it."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-from bench import machine
+from stretto.peers import machine
 
 kRoot = Path(__file__).resolve().parents[1]
 # An engine's threads may spin for a while after its last call (ONNX Runtime 16 ms, others up to 200
@@ -22,13 +23,14 @@ class EngineProcess:
   """Context manager. Requests return a dict; {"failed": why} also when the process died or hung."""
 
   def __init__(self, environment: dict[str, str], log: Path):
+    # Where PyTorch's driver finds the models' definitions.
     paths = [str(kRoot)] + os.environ.get("PYTHONPATH", "").split(os.pathsep)
     environment = {**os.environ, **environment,
                    "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
     self.log_ = log.open("w")
     self.process_ = subprocess.Popen(
-        [sys.executable, "-m", "bench.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        stderr=self.log_, env=environment)
+        [sys.executable, "-m", "stretto.peers", "serve"], stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE, stderr=self.log_, env=environment)
 
   def __enter__(self) -> EngineProcess:
     return self

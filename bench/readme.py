@@ -1,11 +1,16 @@
-"""Fills the measured table of README.md from what bench.compare wrote.
+"""Fills the measured tables of README.md from what bench.compare wrote.
 
-  python -m bench.compare all --threads 1,2 --json build/bench.json
-  python -m bench.readme build/bench.json
+  python -m bench.compare all --threads 1,2 --tune off,quick --json build/full.json
+  python -m bench.compare all --threads 1,2 --isa avx2 --json build/avx2.json
+  python -m bench.readme build/full.json build/avx2.json
+
+Files may cover different models, thread counts and instruction sets. Times of one run are never
+mixed with those of another: where files overlap, the last one's comparison counts.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
 import sys
@@ -13,59 +18,130 @@ from pathlib import Path
 
 from bench import summary
 
-README = Path(__file__).parent.parent / "README.md"
-ENGINES = ("onnxruntime", "openvino", "torch", "ncnn", "mnn")
+kReadme = Path(__file__).parent.parent / "README.md"
+kMarks = re.compile(r"(<!-- measured: begin[^>]*-->\n).*?(<!-- measured: end -->)", re.S)
 
 
-def table(results: list[dict], threads: int) -> list[str]:
-  chosen = [r for r in results if r["threads"] == threads]
-  engines = [e for e in ENGINES if any(r["engine"] == e and r["status"] == "ok" for r in chosen)]
-  lines = [f"{threads} thread{'s' if threads > 1 else ''}, median ms:", "",
-           "| model | Stretto | " + " | ".join(engines) + " | best peer / Stretto |",
-           "|---" * (len(engines) + 3) + "|"]
-  ratios = []
-  for model in dict.fromkeys(r["model"] for r in chosen):
-    rows = [r for r in chosen if r["model"] == model]
-    times = {r["engine"]: r["median_ms"] for r in rows if r["status"] == "ok"}
-    verdict = summary.ratio(rows)
-    if verdict is None:
+def merge(documents: list[dict]) -> dict[str | None, dict]:
+  """Per instruction set cap: "documents", and "groups" (results of one model and thread count, by
+  both). ValueError when the files are from different machines."""
+  machines = {d["machine"]["cpu"] for d in documents}
+  if len(machines) > 1:
+    raise ValueError(f"measured on different machines: {', '.join(sorted(machines))}")
+  caps: dict[str | None, dict] = {}
+  for document in documents:
+    cap = caps.setdefault(document["isa"], {"documents": [], "groups": {}})
+    cap["documents"].append(document)
+    groups: dict[tuple[str, int], list[dict]] = {}
+    for result in document["results"]:
+      groups.setdefault((result["model"], result["threads"]), []).append(result)
+    cap["groups"] |= groups
+  return caps
+
+
+def engines(groups: list[list[dict]]) -> list[str]:
+  """Those timed at least once, Stretto's rows first, in the order of the runs."""
+  names = dict.fromkeys(r["engine"] for g in groups for r in g if r["status"] == "ok")
+  return sorted(names, key=lambda name: not summary.is_ours({"engine": name}))
+
+
+def table(groups: list[list[dict]], threads: int) -> list[str]:
+  chosen = [g for g in groups if g[0]["threads"] == threads]
+  names = engines(chosen)
+  ours = [name for name in names if summary.is_ours({"engine": name})]
+  beyond = {r["engine"] for g in chosen for r in g if summary.is_uncapped(r)}
+  titles = ["model", *(n + " \\*" * (n in beyond) for n in names), "best peer",
+            *(f"best peer / {name}" for name in ours)]
+  if beyond:
+    titles += [f"best capped peer / {name}" for name in ours]
+  lines = [f"{threads} thread{'s' * (threads > 1)}, median ms:", "",
+           f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
+  columns: dict[tuple[str, bool], list[float]] = {}
+  for results in chosen:
+    times = {r["engine"]: f"{r['median_ms']:.1f}" for r in results if r["status"] == "ok"}
+    if not summary.ratios(results):
       continue
-    ratios.append(verdict["ratio"])
-    cells = [f"{times[e]:.1f}" if e in times else "" for e in engines]
-    lines.append(f"| {model} | {times['stretto']:.1f} | " + " | ".join(cells)
-                 + f" | {verdict['ratio']:.2f} |")
-  lines.append(f"| geometric mean |{' |' * (len(engines) + 1)} "
-               f"**{summary.geometric_mean(ratios):.2f}** |")
+    cells = [results[0]["model"], *(times.get(name, "") for name in names),
+             summary.best_peer(results)["engine"]]
+    for capped_only in (False, True)[:1 + bool(beyond)]:
+      for name in ours:
+        line = summary.ratio(results, name, capped_only)
+        cells.append(f"{line['ratio']:.2f}" if line else "")
+        if line:
+          columns.setdefault((name, capped_only), []).append(line["ratio"])
+    lines.append(f"| {' | '.join(cells)} |")
+  means = [f"**{summary.geometric_mean(values):.2f}**" for values in columns.values()]
+  blank = " |" * (len(titles) - len(means) - 1)
+  lines.append(f"| geometric mean |{blank} {' | '.join(means)} |")
   return lines
 
 
-def section(report: dict) -> str:
-  results = report["results"]
-  machine = report["machine"]
-  versions = {r["engine"]: r.get("version") for r in results if r["status"] == "ok"}
-  named = ", ".join(f"{e} {versions[e]}" for e in ENGINES if e in versions)
-  isa = "AVX-512" if "avx512f" in machine["isa"] else "AVX2"
-  cap = f", capped at {report['isa']}" if report["isa"] else ""
-  lines = [f"fp32, batch 1, {machine['cpu']} ({isa}{cap}), {machine['cores']} cores, "
-           f"{report['date'][:10]}; {named}. Stretto with tune=\"{report['tune']}\".",
+def quoted(command: str) -> str:
+  """As a user would type it, without folders of the machine it ran on."""
+  return "`" + re.sub(r" --(models-folder|json|quiet-lock) \S+", "", command) + "`"
+
+
+def caps_text(groups: list[list[dict]]) -> list[str]:
+  """What held every engine below the instruction set, or did not."""
+  held: dict[str, set[str | None]] = {}
+  for result in (r for g in groups for r in g if r["status"] == "ok"):
+    held.setdefault(result["engine"], set()).add(result["cap"]["why"])
+  whole = [name for name, whys in held.items() if whys == {None}]
+  lines = [f"The cap held for {', '.join(whole)}."]
+  for name, whys in held.items():
+    for why in sorted(filter(None, whys)):
+      lines.append(f"\\* {name}: {why}{'' if None not in whys else ' (for some models)'}.")
+  return lines
+
+
+def section(isa: str | None, documents: list[dict], groups: list[list[dict]]) -> list[str]:
+  machine = documents[-1]["machine"]
+  peers = {r["engine"]: r["version"] for g in groups for r in g
+           if r["status"] == "ok" and not summary.is_ours(r)}
+  tunes = {r["engine"]: r["tune"] for g in groups for r in g if r.get("tune")}
+  native = "AVX-512" if "avx512f" in machine["isa"] else "AVX2"
+  cap = f", capped at {isa.upper()}" if isa else ""
+  dates = sorted({d["date"][:10] for d in documents})
+  searches = [f'{name} with tune="{tune}"' for name, tune in tunes.items()]
+  lines = [f"fp32, batch 1, {machine['cpu']} ({native}{cap}), {machine['cores']} cores, "
+           f"{' to '.join(dict.fromkeys((dates[0], dates[-1])))}; "
+           f"{', '.join(f'{name} {version}' for name, version in peers.items())}; "
+           f"{', '.join(searches)}.",
            "Engines took turns, outputs were compared first: "
-           f"`{report['command']}`.", ""]
-  for threads in sorted({r["threads"] for r in results}):
-    lines += [*table(results, threads), ""]
+           f"{', '.join(dict.fromkeys(quoted(d['command']) for d in documents))}."]
+  if isa:
+    lines += caps_text(groups)
+  lines.append("")
+  for threads in sorted({g[0]["threads"] for g in groups}):
+    lines += [*table(groups, threads), ""]
+  return lines
+
+
+def measured(documents: list[dict]) -> str:
+  """The text between the marks: full instruction set first, then each cap."""
+  lines = []
+  caps = merge(documents)
+  for isa in sorted(caps, key=lambda isa: isa or ""):
+    lines += section(isa, caps[isa]["documents"], list(caps[isa]["groups"].values()))
   return "\n".join(lines)
 
 
 def main() -> int:
-  report = json.loads(Path(sys.argv[1]).read_text())
-  # A run is quoted as a user would type it, without folders of the machine it ran on.
-  report["command"] = re.sub(r" --(models-folder|json|quiet-lock) \S+", "", report["command"])
-  text = README.read_text()
-  marks = r"(<!-- measured: begin[^>]*-->\n).*?(<!-- measured: end -->)"
-  filled = re.sub(marks, lambda m: m[1] + section(report) + m[2], text, flags=re.S)
-  if filled == text and "measured: begin" not in text:
-    print("README.md has no measured section", file=sys.stderr)
+  parser = argparse.ArgumentParser(prog="python -m bench.readme", description=__doc__,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument("results", nargs="+", type=Path, help="JSON files of bench.compare")
+  parser.add_argument("--readme", type=Path, default=kReadme)
+  args = parser.parse_args()
+  text = args.readme.read_text()
+  if not kMarks.search(text):
+    print(f"{args.readme}: no section between measured marks", file=sys.stderr)
     return 1
-  README.write_text(filled)
+  try:
+    between = measured([json.loads(path.read_text()) for path in args.results])
+  except ValueError as error:
+    print(f"readme: {error}", file=sys.stderr)
+    return 1
+  args.readme.write_text(kMarks.sub(lambda marks: marks[1] + between + marks[2], text))
   return 0
 
 

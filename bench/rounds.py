@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from stretto.peers import Cap, Engine
 
 from bench import summary, truth
 from bench.engine_process import EngineProcess
-from bench.peers import Cap, Engine
 
 kWarmUpMs = 20.0
 # Overlapping shared holders can keep an exclusive one out for ever: then time anyway, in turns as
@@ -28,9 +28,17 @@ class Plan:
   burst: int  # of them in a row before the next engine has its turn
   warm_up: int  # untimed calls after each turn begins
   load_timeout_s: float
-  tune: str
   isa: str | None
   quiet_lock: Path | None  # held while timing, so that builds that share it wait
+
+
+@dataclass(frozen=True)
+class Entry:
+  """A row of the comparison."""
+
+  name: str
+  engine: Engine
+  tune: str | None = None  # Stretto only
 
 
 @dataclass(frozen=True)
@@ -44,24 +52,24 @@ class Subject:
   seed: int
 
 
-def compare(subject: Subject, engines: list[Engine], threads: int, cpus: list[int], plan: Plan,
-            folder: Path, say: Callable[[str], None]) -> list[dict]:
-  """One result per engine, in the order given. Nothing raises for an engine's failure: its result
+def compare(subject: Subject, entries: list[Entry], threads: int, plan: Plan, folder: Path,
+            say: Callable[[str], None]) -> list[dict]:
+  """One result per entry, in the order given. Nothing raises for an engine's failure: its result
   says "skipped", "failed" or "wrong" and why, and it is not timed."""
   with contextlib.ExitStack() as stack:
     running, results = {}, []
-    for engine in engines:
-      say(f"{subject.name}, {threads} thread(s): loading {engine.name}")
-      cap = engine.driver().cap(plan.isa) if plan.isa else Cap()
-      process = stack.enter_context(
-          EngineProcess(cap.environment, folder / f"{engine.name}.log"))
-      result = {"model": subject.name, "threads": threads, "engine": engine.name,
-                "setting": engine.about, "uncapped": cap.caveat}
-      result |= load(process, subject, engine, threads, cpus, plan, folder)
+    for entry in entries:
+      say(f"{subject.name}, {threads} thread(s): loading {entry.name}")
+      process = stack.enter_context(start(entry, plan, folder))
+      result = {"model": subject.name, "threads": threads, "engine": entry.name,
+                "setting": entry.engine.about, "tune": entry.tune}
+      result |= load(process, subject, entry, threads, plan, folder)
+      if entry.tune and result["status"] == "loaded":
+        result["serving_mib"] = serving_mib(subject, entry, threads, plan, folder)
       results.append(result)
       if result["status"] == "loaded":
         process.wait_until_idle()
-        running[engine.name] = process
+        running[entry.name] = process
       else:
         process.close()
     check(results, subject, folder)
@@ -72,17 +80,56 @@ def compare(subject: Subject, engines: list[Engine], threads: int, cpus: list[in
     return results
 
 
-def load(process: EngineProcess, subject: Subject, engine: Engine, threads: int, cpus: list[int],
-         plan: Plan, folder: Path) -> dict:
-  reply = process.ask(
-      plan.load_timeout_s, do="load", engine=engine.name, onnx=str(subject.onnx),
-      inputs=str(subject.inputs), outputs=subject.outputs, threads=threads, cpus=cpus[:threads],
-      tune=plan.tune, model=subject.model, seed=subject.seed,
-      results=str(folder / f"{engine.name}.npz"))
+def start(entry: Entry, plan: Plan, folder: Path) -> EngineProcess:
+  cap = entry.engine.driver().cap(plan.isa) if plan.isa else Cap()
+  # What Stretto remembers of earlier runs must not help it: a user starts with what ships.
+  environment = {**cap.environment, "STRETTO_CACHE": str(folder / f"{entry.name}.cache")}
+  return EngineProcess(environment, folder / f"{entry.name}.log")
+
+
+def load(process: EngineProcess, subject: Subject, entry: Entry, threads: int, plan: Plan,
+         folder: Path, model: Path | None = None) -> dict:
+  """`model`: what to load instead of the ONNX file."""
+  request = {"do": "load", "engine": entry.engine.name, "model": str(model or subject.onnx),
+             "inputs": str(subject.inputs), "outputs": subject.outputs, "threads": threads,
+             "results": str(folder / f"{entry.name}.npz")}
+  if entry.tune:
+    request |= {"tune": entry.tune}
+    if model is None:
+      request["save"] = str(artefact(entry, folder))
+  if subject.model:
+    request["definition"] = {"module": "bench.models", "function": "define",
+                             "arguments": [subject.model, subject.seed]}
+  reply = process.ask(plan.load_timeout_s, **request)
   for status in ("skipped", "failed"):
     if status in reply:
-      return {"status": status, "reason": reply[status], "version": reply.get("version")}
-  return {"status": "loaded", "reason": None, **reply}
+      return {"status": status, "reason": reply[status], "version": reply.get("version"),
+              "cap": None}
+  peak_mib = reply["peak_bytes"] / 2**20
+  return {"status": "loaded", "reason": None, "version": reply["version"],
+          "load_s": reply["load_s"], "base_mib": reply["base_bytes"] / 2**20,
+          "peak_mib": peak_mib, "serving_mib": peak_mib, "cap": cap_verdict(entry, plan, reply)}
+
+
+def cap_verdict(entry: Entry, plan: Plan, reply: dict) -> dict | None:
+  """Whether the engine stayed below the instruction set asked for; None when none was."""
+  if plan.isa is None:
+    return None
+  why = reply.get("uncapped", entry.engine.driver().cap(plan.isa).caveat)
+  return {"isa": plan.isa, "held": why is None, "why": why}
+
+
+def artefact(entry: Entry, folder: Path) -> Path:
+  return folder / f"{entry.name}.stretto"
+
+
+def serving_mib(subject: Subject, entry: Entry, threads: int, plan: Plan, folder: Path) -> float:
+  """Peak memory of a process that loads Stretto's artefact and runs it: other engines optimise
+  whenever they load, Stretto does it once, elsewhere."""
+  with start(entry, plan, folder) as process:
+    reply = load(process, subject, entry, threads, plan, folder, artefact(entry, folder))
+  artefact(entry, folder).unlink()
+  return reply.get("peak_mib", float("nan"))
 
 
 def check(results: list[dict], subject: Subject, folder: Path) -> None:
@@ -91,7 +138,8 @@ def check(results: list[dict], subject: Subject, folder: Path) -> None:
   for result in results:
     if result["status"] == "loaded":
       with np.load(folder / f"{result['engine']}.npz") as archive:
-        answers[result["engine"]] = dict(archive)
+        answers[result["engine"]] = {name: archive[str(i)]
+                                     for i, name in enumerate(subject.outputs)}
   references = {}
   if subject.truth:
     with np.load(subject.truth) as archive:

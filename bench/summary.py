@@ -16,21 +16,36 @@ def geometric_mean(values: list[float]) -> float:
   return math.exp(sum(map(math.log, values)) / len(values))
 
 
+def is_ours(result: dict) -> bool:
+  return result["engine"].split("-")[0] == "stretto"
+
+
+def is_uncapped(result: dict) -> bool:
+  """Whether an instruction set cap was asked for and this engine went beyond it."""
+  return bool(result.get("cap")) and not result["cap"]["held"]
+
+
 def best_peer(results: list[dict], capped_only: bool = False) -> dict | None:
   """The fastest peer, by median, of those that computed the right thing."""
-  right = [r for r in results if r["engine"] != "stretto" and r["status"] == "ok"
-           and not (capped_only and r["uncapped"])]
+  right = [r for r in results if not is_ours(r) and r["status"] == "ok"
+           and not (capped_only and is_uncapped(r))]
   return min(right, key=lambda r: r["median_ms"], default=None)
 
 
-def ratio(results: list[dict], capped_only: bool = False) -> dict | None:
-  """How many times longer the best peer takes than Stretto; None without either."""
-  ours = [r for r in results if r["engine"] == "stretto" and r["status"] == "ok"]
+def ratio(results: list[dict], ours: str = "stretto", capped_only: bool = False) -> dict | None:
+  """How many times longer the best peer takes than the row called `ours`; None without either."""
+  mine = next((r for r in results if r["engine"] == ours and r["status"] == "ok"), None)
   peer = best_peer(results, capped_only)
-  if not ours or peer is None:
+  if mine is None or peer is None:
     return None
-  return {"model": ours[0]["model"], "threads": ours[0]["threads"], "peer": peer["engine"],
-          "peer_ms": peer["median_ms"], "stretto_ms": ours[0]["median_ms"],
-          "ratio": peer["median_ms"] / ours[0]["median_ms"],
-          "ratio_of_minima": peer["min_ms"] / ours[0]["min_ms"],
-          "ratio_of_cpu": peer["cpu_ms"] / ours[0]["cpu_ms"]}
+  return {"model": mine["model"], "threads": mine["threads"], "ours": ours, "peer": peer["engine"],
+          "peer_ms": peer["median_ms"], "stretto_ms": mine["median_ms"],
+          "ratio": peer["median_ms"] / mine["median_ms"],
+          "ratio_of_minima": peer["min_ms"] / mine["min_ms"],
+          "ratio_of_cpu": peer["cpu_ms"] / mine["cpu_ms"]}
+
+
+def ratios(results: list[dict], capped_only: bool = False) -> list[dict]:
+  """One per row of Stretto's."""
+  names = [r["engine"] for r in results if is_ours(r)]
+  return [line for name in names if (line := ratio(results, name, capped_only))]

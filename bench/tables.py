@@ -18,7 +18,7 @@ def comparison(results: list[dict]) -> str:
            f"  {'engine':<18}{'version':<16}{'median ms':>10}{'p95':>9}{'min':>9}{'cpu':>9}"
            f"{'err/' + against:>13}{'load s':>8}{'peak MiB':>10}"]
   for r in results:
-    head = f"  {r['engine'] + ('*' if r['uncapped'] else ''):<18}{r.get('version') or '-':<16}"
+    head = f"  {r['engine'] + '*' * summary.is_uncapped(r):<18}{r.get('version') or '-':<16}"
     if r["status"] in ("skipped", "failed"):
       lines.append(f"{head}{r['status']}: {r['reason']}")
       continue
@@ -28,7 +28,7 @@ def comparison(results: list[dict]) -> str:
     else:
       numbers = f"{'wrong':>10}{'-':>9}{'-':>9}{'-':>9}"
     lines.append(f"{head}{numbers}{r.get(key, float('nan')):>13.1e}{r['load_s']:>8.1f}"
-                 f"{r['peak_mib']:>10.0f}")
+                 f"{r['serving_mib']:>10.0f}")
   return "\n".join(lines + verdict(results) + disturbance(results)) + "\n"
 
 
@@ -42,43 +42,46 @@ def disturbance(results: list[dict]) -> list[str]:
 
 
 def verdict(results: list[dict]) -> list[str]:
-  ours = summary.ratio(results)
+  lines = []
+  for ours in summary.ratios(results):
+    lines.append(f"  best peer {ours['peer']} {ours['peer_ms']:.2f} ms, {ours['ours']} "
+                 f"{ours['stretto_ms']:.2f} ms: {ours['ratio']:.2f}x "
+                 f"({ours['ratio_of_minima']:.2f}x between the fastest runs, "
+                 f"{ours['ratio_of_cpu']:.2f}x in processor time)")
+    capped = summary.ratio(results, ours["ours"], capped_only=True)
+    if capped and capped["peer"] != ours["peer"]:
+      lines.append(f"  best fully capped peer {capped['peer']} {capped['peer_ms']:.2f} ms: "
+                   f"{capped['ratio']:.2f}x")
+  if lines:
+    return lines
   best = summary.best_peer(results)
-  if ours is None:
-    if best is None:
-      return ["  no peer computed this model"]
-    return [f"  best peer: {best['engine']} {best['median_ms']:.2f} ms (Stretto was not timed)"]
-  lines = [f"  best peer {ours['peer']} {ours['peer_ms']:.2f} ms, stretto {ours['stretto_ms']:.2f} "
-           f"ms: {ours['ratio']:.2f}x ({ours['ratio_of_minima']:.2f}x between the fastest runs, "
-           f"{ours['ratio_of_cpu']:.2f}x in processor time)"]
-  capped = summary.ratio(results, capped_only=True)
-  if capped and capped["peer"] != ours["peer"]:
-    lines.append(f"  best fully capped peer {capped['peer']} {capped['peer_ms']:.2f} ms: "
-                 f"{capped['ratio']:.2f}x")
-  return lines
+  if best is None:
+    return ["  no peer computed this model"]
+  return [f"  best peer: {best['engine']} {best['median_ms']:.2f} ms (Stretto was not timed)"]
 
 
 def caveats(results: list[dict]) -> list[str]:
-  seen = {r["engine"]: r["uncapped"] for r in results if r["uncapped"]}
+  seen = {r["engine"]: r["cap"]["why"] for r in results if summary.is_uncapped(r)}
   return [f"* {name} is not capped: {why}" for name, why in seen.items()]
 
 
 def overview(groups: list[list[dict]]) -> str:
-  """One line per model and thread count, and the geometric mean per thread count."""
-  lines = [f"{'model':<22}{'threads':>8}{'stretto ms':>12}{'best peer':>18}{'ms':>10}{'ratio':>8}"]
-  ratios: dict[int, list[float]] = {}
+  """One line per model, thread count and row of Stretto's, and the geometric means."""
+  lines = [f"{'model':<22}{'threads':>8}{'row':>16}{'ms':>10}{'best peer':>18}{'ms':>10}"
+           f"{'ratio':>8}"]
+  ratios: dict[tuple[str, int], list[float]] = {}
   for results in groups:
-    first, line = results[0], summary.ratio(results)
-    name, threads = first["model"], first["threads"]
-    if line:
-      ratios.setdefault(threads, []).append(line["ratio"])
-      lines.append(f"{name:<22}{threads:>8}{line['stretto_ms']:>12.2f}{line['peer']:>18}"
+    head = f"{results[0]['model']:<22}{results[0]['threads']:>8}"
+    for line in summary.ratios(results):
+      ratios.setdefault((line["ours"], line["threads"]), []).append(line["ratio"])
+      lines.append(f"{head}{line['ours']:>16}{line['stretto_ms']:>10.2f}{line['peer']:>18}"
                    f"{line['peer_ms']:>10.2f}{line['ratio']:>8.2f}")
-    else:
+    if not summary.ratios(results):
       best = summary.best_peer(results)
       peer, ms = (best["engine"], f"{best['median_ms']:.2f}") if best else ("-", "-")
-      lines.append(f"{name:<22}{threads:>8}{'-':>12}{peer:>18}{ms:>10}{'-':>8}")
-  for threads, values in ratios.items():
+      lines.append(f"{head}{'-':>16}{'-':>10}{peer:>18}{ms:>10}{'-':>8}")
+  for (ours, threads), values in ratios.items():
     mean = summary.geometric_mean(values)
-    lines.append(f"geometric mean over {len(values)} model(s), {threads} thread(s): {mean:.2f}")
+    lines.append(f"geometric mean over {len(values)} model(s), {ours}, {threads} thread(s): "
+                 f"{mean:.2f}")
   return "\n".join(lines)

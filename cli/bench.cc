@@ -5,11 +5,11 @@
 #include <nlohmann/json.hpp>
 
 #include "beside.h"
+#include "comparison.h"
 #include "model_options.h"
 #include "progress.h"
 #include "stretto/base/cpu.h"
 #include "stretto/base/file.h"
-#include "table.h"
 
 namespace stretto::cli {
 namespace {
@@ -21,30 +21,6 @@ struct Flags {
   std::vector<std::string> peers;
   double seconds = 3;
 };
-
-std::string row_note(const PeerResult& result) {
-  if (!result.error.empty()) return result.error;
-  return result.version + (result.setting.empty() ? "" : ", " + result.setting);
-}
-
-void print_table(int threads, const std::vector<PeerResult>& results) {
-  fmt::print("\n{} thread{}\n", threads, threads == 1 ? "" : "s");
-  Table table({"engine", ">median ms", ">p95 ms", ">runs/s", ">Stretto is", ">difference",
-               ">memory", "version and setting"});
-  const double ours = results.front().times.median_ms();
-  for (const PeerResult& result : results) {
-    const bool timed = result.error.empty(), self = &result == &results.front();
-    const double median = result.times.median_ms();
-    table.row({result.name, timed ? milliseconds(median) : "-",
-               timed ? milliseconds(result.times.p95_ms()) : "-",
-               timed ? fmt::format("{:.1f}", 1e3 / median) : "-",
-               timed && !self ? fmt::format("{:.2f}x", median / ours) : "-",
-               result.difference >= 0 ? fmt::format("{:.1e}", result.difference) : "-",
-               result.peak_bytes > 0 ? mebibytes(static_cast<double>(result.peak_bytes)) : "-",
-               row_note(result)});
-  }
-  fmt::print("{}", table.text());
-}
 
 int run(const Flags& flags, const Context& context) {
   const OptimizeOptions base = options(flags.model);
@@ -59,19 +35,22 @@ int run(const Flags& flags, const Context& context) {
     o.threads = threads;
     o.profile = false;
     const Model model = open_model(flags.source, o);
-    const std::vector<PeerResult> results = time_beside(
-        model, {.onnx_path = flags.source,
+    const std::vector<EngineResult> results = time_beside(
+        model, {.onnx_path = from_onnx ? flags.source : "",
+                .shapes = o.shapes,
                 .inputs = o.inputs,
                 .peers = flags.peers.empty() ? std::vector<std::string>{"none"} : flags.peers,
                 .python = context.python,
                 .seconds = flags.seconds,
+                .verify = o.verify,
                 .progress = progress_bar()});
     end_progress();
-    print_table(model.threads(), results);
+    fmt::print("\n{} thread{}\n", model.threads(), model.threads() == 1 ? "" : "s");
+    print_comparison(results);
     nlohmann::json entry{{"threads", model.threads()},
                          {"median_ms", results[0].times.median_ms()},
                          {"p95_ms", results[0].times.p95_ms()}};
-    add_peers(entry, results);
+    add_comparison(entry, results);
     measured.push_back(std::move(entry));
   }
   if (!flags.json_file.empty()) write_file(flags.json_file, measured.dump(1) + "\n");

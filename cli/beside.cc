@@ -4,14 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <thread>
+#include <random>
 
 #include "model_options.h"
 #include "npz.h"
@@ -24,11 +23,16 @@ namespace {
 
 using nlohmann::json;
 
-constexpr double kLoadTimeout_s = 300;  // compilers among the peers take minutes
+constexpr double kLoadTimeout_s = 900;  // compilers among the peers take minutes
 constexpr double kListTimeout_s = 60;
 constexpr int kRounds = 6;
-// Engines spin for some milliseconds after a run; the next one must not share its core with that.
-constexpr auto kSettle = std::chrono::milliseconds(30);
+constexpr int kWarmUpRuns = 2;
+constexpr double kWarmUpMs = 20;
+// An engine's threads may spin for this long after a run.
+constexpr double kSettle_s = 0.5;
+// fp32 engines land between 1e-6 and 1e-4 of the largest value, bf16 or fp16 ones above 2e-3.
+constexpr double kTolerance = 1e-3;
+constexpr std::string_view kNoAnswer = "its process did not answer";
 
 class TemporaryFolder {
  public:
@@ -47,12 +51,12 @@ class TemporaryFolder {
   std::filesystem::path path_;
 };
 
-// A worker's answer; an object with "error" when it is silent, gone or talks nonsense.
-json answer(WorkerProcess& process, double timeout_s) {
-  const auto line = process.receive(timeout_s);
-  if (!line) return {{"error", "the process ended or did not answer"}};
+// A worker's answer; an object with "failed" when it is silent, gone or talks nonsense.
+json ask(WorkerProcess& process, const json& request, double timeout_s) {
+  const auto line = process.send(request.dump()) ? process.receive(timeout_s) : std::nullopt;
+  if (!line) return {{"failed", kNoAnswer}};
   const json parsed = json::parse(*line, nullptr, false);
-  if (!parsed.is_object()) return {{"error", "unexpected answer: " + *line}};
+  if (!parsed.is_object()) return {{"failed", "unexpected answer: " + *line}};
   return parsed;
 }
 
@@ -60,9 +64,9 @@ std::vector<std::string> installed_peers(const std::string& python) {
   std::vector<std::string> names;
   try {
     WorkerProcess process({python, "-m", "stretto.peers", "list"});
-    const json reply = answer(process, kListTimeout_s);
+    const json reply = ask(process, json::object(), kListTimeout_s);
     for (const json& peer : reply.value("peers", json::array())) {
-      if (peer.value("installed", false)) names.push_back(peer.value("name", ""));
+      names.push_back(peer.value("name", ""));
     }
   } catch (const EnvironmentProblem&) {
     // No Python, so no peers.
@@ -70,89 +74,120 @@ std::vector<std::string> installed_peers(const std::string& python) {
   return names;
 }
 
-struct Peer {
+struct Engine {
   std::unique_ptr<WorkerProcess> process;
-  PeerResult result;
+  EngineResult result;
+  bool skipped = false;  // not installed, or not for this model
   std::string outputs_file;
 };
 
-Peer start(const std::string& name, int threads, const BesideOptions& options,
-           const TemporaryFolder& folder) {
-  Peer peer{
-      .process = nullptr, .result = {.name = name}, .outputs_file = folder.file(name + ".npz")};
+struct Job {
+  std::string model;
+  std::vector<std::string> outputs;
+  int threads;
+};
+
+Engine start(const std::string& name, const Job& job, const std::string& python,
+             const TemporaryFolder& folder) {
+  Engine engine{.result = {.name = name}, .outputs_file = folder.file(name + ".npz")};
   try {
-    peer.process = std::make_unique<WorkerProcess>(std::vector<std::string>{
-        options.python, "-m", "stretto.peers", "serve", name, "--model", options.onnx_path,
-        "--inputs", folder.file("inputs.npz"), "--outputs", peer.outputs_file, "--threads",
-        fmt::format("{}", threads)});
-    const json reply = answer(*peer.process, kLoadTimeout_s);
-    peer.result.error = reply.value("error", "");
-    peer.result.version = reply.value("version", "");
-    peer.result.setting = reply.value("setting", "");
-    if (reply.value("error", "") == "the process ended or did not answer") {
-      peer.result.error = fmt::format(
-          "{} -m stretto.peers did not start; pip install stretto in "
-          "that Python",
-          options.python);
-    }
+    engine.process = std::make_unique<WorkerProcess>(
+        std::vector<std::string>{python, "-m", "stretto.peers", "serve"});
   } catch (const EnvironmentProblem& e) {
-    peer.result.error = e.what();
+    engine.result.failure = e.what();
+    return engine;
   }
-  return peer;
+  const json reply = ask(*engine.process,
+                         {{"do", "load"},
+                          {"engine", name},
+                          {"model", job.model},
+                          {"inputs", folder.file("inputs.npz")},
+                          {"outputs", job.outputs},
+                          {"threads", job.threads},
+                          {"results", engine.outputs_file}},
+                         kLoadTimeout_s);
+  engine.skipped = reply.contains("skipped");
+  engine.result.failure = reply.value("skipped", reply.value("failed", ""));
+  engine.result.version = reply.value("version", "");
+  engine.result.setting = reply.value("setting", "");
+  engine.result.peak_bytes = reply.value("peak_bytes", int64_t{0});
+  if (engine.result.failure == kNoAnswer) {
+    engine.result.failure += fmt::format(": it crashed, or {} has no stretto package", python);
+  }
+  return engine;
 }
 
-double largest_difference(const std::vector<Tensor>& ours,
-                          const std::map<std::string, Tensor>& theirs) {
+double largest_error(const std::vector<Tensor>& expected,
+                     const std::map<std::string, Tensor>& got) {
   double worst = 0;
-  for (size_t i = 0; i < ours.size(); ++i) {
-    const auto at = theirs.find(fmt::format("{}", i));
-    if (at == theirs.end() || at->second.count() != ours[i].count()) {
+  for (size_t i = 0; i < expected.size(); ++i) {
+    const auto at = got.find(fmt::format("{}", i));
+    if (at == got.end() || at->second.count() != expected[i].count()) {
       return std::numeric_limits<double>::infinity();
     }
-    const std::vector<double> a = ours[i].as_doubles(), b = at->second.as_doubles();
+    const std::vector<double> want = expected[i].as_doubles(), have = at->second.as_doubles();
     double largest = 0, apart = 0;
-    for (size_t j = 0; j < a.size(); ++j) {
-      if (std::isnan(a[j]) && std::isnan(b[j])) continue;
-      largest = std::max(largest, std::abs(a[j]));
-      apart = std::isnan(a[j] - b[j]) && a[j] != b[j] ? std::numeric_limits<double>::infinity()
-                                                      : std::max(apart, std::abs(a[j] - b[j]));
+    for (size_t j = 0; j < want.size(); ++j) {
+      if (want[j] == have[j] || (std::isnan(want[j]) && std::isnan(have[j]))) continue;
+      const double difference = std::abs(want[j] - have[j]);
+      if (!std::isfinite(difference)) return std::numeric_limits<double>::infinity();
+      apart = std::max(apart, difference);
     }
-    worst = std::max(worst, apart == 0 ? 0 : apart / largest);
+    for (double value : want) {
+      if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+    }
+    if (apart > 0) worst = std::max(worst, apart / std::max(largest, 1e-30));
   }
   return worst;
 }
 
-void time_peer(Peer& peer, double seconds) {
-  if (!peer.result.error.empty()) return;
-  if (!peer.process->send(fmt::format("time {}", seconds))) {
-    peer.result.error = "the process ended";
-    return;
+void check(Engine& engine, const std::vector<Tensor>& expected) {
+  EngineResult& result = engine.result;
+  if (!result.failure.empty()) return;
+  result.error = largest_error(expected, read_npz(engine.outputs_file));
+  if (result.error > kTolerance) {
+    result.failure =
+        fmt::format("computes something else: off by {:.1e} of the largest value", result.error);
   }
-  const json reply = answer(*peer.process, kLoadTimeout_s);
-  peer.result.error = reply.value("error", "");
-  for (const json& ms : reply.value("ms", json::array())) {
-    peer.result.times.ms.push_back(ms.get<double>());
-  }
-  peer.result.peak_bytes = reply.value("peak_bytes", int64_t{0});
 }
 
-void time_ourselves(Session& session, std::span<const Tensor> inputs, double seconds,
-                    Times& times) {
+void time_engine(Engine& engine, double seconds) {
+  if (!engine.result.failure.empty()) return;
+  const json reply = ask(
+      *engine.process,
+      {{"do", "burst"}, {"warm_up", kWarmUpRuns}, {"warm_up_ms", kWarmUpMs}, {"seconds", seconds}},
+      kLoadTimeout_s);
+  engine.result.failure = reply.value("failed", "");
+  for (const json& ms : reply.value("ms", json::array())) {
+    engine.result.times.ms.push_back(ms.get<double>());
+  }
+  engine.result.peak_bytes = reply.value("peak_bytes", engine.result.peak_bytes);
+  engine.process->wait_until_idle(kSettle_s);
+}
+
+// Without a worker process.
+EngineResult time_here(const Model& model, const std::vector<Tensor>& inputs, double seconds) {
+  Session session(model);
   std::vector<const void*> in;
   for (const Tensor& tensor : inputs) in.push_back(tensor.data());
   std::vector<Tensor> outputs;
   std::vector<void*> out;
-  for (const TensorSpec& spec : session.model().outputs()) {
+  for (const TensorSpec& spec : model.outputs()) {
     outputs.emplace_back(spec.dtype, spec.shape);
     out.push_back(outputs.back().mutable_data());
   }
-  session.run(std::span<const void* const>(in), std::span<void* const>(out));
+  const auto run = [&] {
+    session.run(std::span<const void* const>(in), std::span<void* const>(out));
+  };
+  for (int i = 0; i < kWarmUpRuns; ++i) run();
+  EngineResult result{.name = "stretto", .version = std::string(version())};
   const double start = now_s();
   do {
     const double begin = now_s();
-    session.run(std::span<const void* const>(in), std::span<void* const>(out));
-    times.ms.push_back((now_s() - begin) * 1e3);
+    run();
+    result.times.ms.push_back((now_s() - begin) * 1e3);
   } while (now_s() - start < seconds);
+  return result;
 }
 
 double quantile(std::vector<double> values, double q) {
@@ -162,12 +197,17 @@ double quantile(std::vector<double> values, double q) {
   return *at;
 }
 
+std::vector<std::string> chosen_peers(const BesideOptions& options) {
+  if (options.onnx_path.empty() || options.peers == std::vector<std::string>{"none"}) return {};
+  return options.peers.empty() ? installed_peers(options.python) : options.peers;
+}
+
 }  // namespace
 
 double Times::median_ms() const { return quantile(ms, 0.5); }
 double Times::p95_ms() const { return quantile(ms, 0.95); }
 
-std::vector<PeerResult> time_beside(const Model& model, const BesideOptions& options) {
+std::vector<EngineResult> time_beside(const Model& model, const BesideOptions& options) {
   const auto report = [&](std::string_view stage, double fraction) {
     if (options.progress) options.progress(stage, fraction);
   };
@@ -176,53 +216,41 @@ std::vector<PeerResult> time_beside(const Model& model, const BesideOptions& opt
   std::vector<std::pair<std::string, Tensor>> named;
   for (size_t i = 0; i < inputs.size(); ++i) named.emplace_back(model.inputs()[i].name, inputs[i]);
   write_npz(folder.file("inputs.npz"), named);
+  Job job{.model = folder.file("model.stretto"), .threads = model.threads()};
+  for (const TensorSpec& spec : model.outputs()) job.outputs.push_back(spec.name);
 
-  std::vector<std::string> names = options.peers;
-  if (names.empty()) names = installed_peers(options.python);
-  if (names == std::vector<std::string>{"none"}) names.clear();
-
-  Session session(model);
-  const std::vector<Tensor> ours = session.run(inputs);
-  PeerResult stretto{.name = "stretto", .version = std::string(version())};
-  std::vector<Peer> peers;
+  report("stretto", 0);
+  model.save(job.model);
+  std::vector<Engine> engines;
+  engines.push_back(start("stretto", job, options.python, folder));
+  const std::vector<std::string> names = chosen_peers(options);
+  job.model = options.onnx_path;
   for (size_t i = 0; i < names.size(); ++i) {
     report(names[i], static_cast<double>(i) / static_cast<double>(names.size()));
-    peers.push_back(start(names[i], model.threads(), options, folder));
-    Peer& peer = peers.back();
-    if (!peer.result.error.empty()) continue;
-    peer.result.difference = largest_difference(ours, read_npz(peer.outputs_file));
+    engines.push_back(start(names[i], job, options.python, folder));
   }
+  // Whoever did not ask for an engine needs not hear that it is not for this model.
+  if (options.peers.empty()) std::erase_if(engines, [](const Engine& e) { return e.skipped; });
+  if (options.verify && !options.onnx_path.empty()) {
+    report("reference", 0);
+    const std::vector<Tensor> expected = run_reference(
+        options.onnx_path, {.threads = model.threads(), .shapes = options.shapes}, inputs);
+    for (Engine& engine : engines) check(engine, expected);
+  }
+
+  std::vector<Engine*> order;
+  for (Engine& engine : engines) order.push_back(&engine);
+  std::mt19937 random(0);
   for (int round = 0; round < kRounds; ++round) {
     report("timing", static_cast<double>(round) / kRounds);
-    std::this_thread::sleep_for(kSettle);
-    time_ourselves(session, inputs, options.seconds / kRounds, stretto.times);
-    for (Peer& peer : peers) {
-      std::this_thread::sleep_for(kSettle);
-      time_peer(peer, options.seconds / kRounds);
-    }
+    // In changing order, so that no engine always follows the same one.
+    std::shuffle(order.begin(), order.end(), random);
+    for (Engine* engine : order) time_engine(*engine, options.seconds / kRounds);
   }
-  std::vector<PeerResult> results{std::move(stretto)};
-  for (Peer& peer : peers) results.push_back(std::move(peer.result));
+  std::vector<EngineResult> results;
+  for (Engine& engine : engines) results.push_back(std::move(engine.result));
+  if (!results[0].failure.empty()) results[0] = time_here(model, inputs, options.seconds);
   return results;
-}
-
-void add_peers(json& report, const std::vector<PeerResult>& results) {
-  json peers = json::array();
-  for (const PeerResult& result : results) {
-    if (result.name == "stretto") continue;
-    json peer{{"name", result.name}, {"version", result.version}, {"setting", result.setting}};
-    if (result.error.empty()) {
-      peer["median_ms"] = result.times.median_ms();
-      peer["p95_ms"] = result.times.p95_ms();
-      peer["runs"] = result.times.ms.size();
-      peer["peak_bytes"] = result.peak_bytes;
-      peer["difference"] = result.difference;
-    } else {
-      peer["error"] = result.error;
-    }
-    peers.push_back(std::move(peer));
-  }
-  report["latency"]["peers"] = std::move(peers);
 }
 
 }  // namespace stretto::cli

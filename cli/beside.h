@@ -1,8 +1,7 @@
-// Timing a model beside other engines, fairly: every engine in a process of its own with the same
-// inputs and threads, outputs compared first, rounds interleaved, each engine timing itself.
+// Timing a model beside other engines, fairly: every engine, Stretto too, in a process of its own
+// with the same inputs and threads (python -m stretto.peers serve), outputs compared first, taking
+// turns, each timing itself.
 #pragma once
-
-#include <nlohmann/json_fwd.hpp>
 
 #include <functional>
 #include <map>
@@ -15,12 +14,14 @@
 namespace stretto::cli {
 
 struct BesideOptions {
-  std::string onnx_path;
+  std::string onnx_path;  // empty: the model is an artefact, so there is nothing to compare with
+  std::map<std::string, Shape> shapes;   // of inputs whose file leaves them open
   std::map<std::string, Tensor> inputs;  // missing ones are made up
   // Names as in stretto.peers; empty: every one that is installed; "none": nobody.
   std::vector<std::string> peers;
   std::string python = "python3";
   double seconds = 3;  // of timing per engine
+  bool verify = true;  // compare all outputs with the double-precision reference
   std::function<void(std::string_view stage, double fraction)> progress;
 };
 
@@ -30,20 +31,20 @@ struct Times {
   double p95_ms() const;
 };
 
-// One engine, Stretto itself first.
-struct PeerResult {
+struct EngineResult {
   std::string name, version, setting;
   Times times;
-  int64_t peak_bytes = 0;  // its process grew by this much; 0 when unknown
-  double difference = -1;  // from Stretto's outputs, of the largest value; -1 when not compared
-  std::string error;       // why it was not timed; empty when it was
+  // Most memory its process has taken, interpreter included; 0 when unknown.
+  int64_t peak_bytes = 0;
+  // Largest error against the reference, relative to the output's largest value; -1 when not
+  // compared.
+  double error = -1;
+  std::string failure;  // why it was not timed; empty when it was
 };
 
-// Stretto first, then the peers in the order given. A peer that is absent or fails says so in its
-// `error`; nothing is thrown for it.
-std::vector<PeerResult> time_beside(const Model& model, const BesideOptions& options);
-
-// Writes the peers (all but Stretto) to report["latency"]["peers"].
-void add_peers(nlohmann::json& report, const std::vector<PeerResult>& results);
+// Stretto first, then the peers in the order given. An engine that is absent, fails or computes
+// something else says so in its `failure`; nothing is thrown for it. Without a usable Python,
+// Stretto is timed in this process.
+std::vector<EngineResult> time_beside(const Model& model, const BesideOptions& options);
 
 }  // namespace stretto::cli

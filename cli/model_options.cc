@@ -2,33 +2,12 @@
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
-#include <random>
-
 #include "npz.h"
 #include "progress.h"
+#include "stretto/runtime/model_state.h"
+#include "stretto/runtime/sample_inputs.h"
 
 namespace stretto::cli {
-namespace {
-
-constexpr uint64_t kInputSeed = 20261121;
-constexpr int kSmallIntegers = 64;
-
-Tensor made_up_tensor(const TensorSpec& spec, std::mt19937_64& random) {
-  if (is_float(spec.dtype)) {
-    Tensor values(DType::kFloat32, spec.shape);
-    std::uniform_real_distribution<float> uniform(-1, 1);
-    for (float& v : values.mutable_values<float>()) v = uniform(random);
-    return spec.dtype == DType::kFloat32 ? values : values.converted(spec.dtype);
-  }
-  Tensor values(DType::kInt64, spec.shape);
-  const int limit = spec.dtype == DType::kBool ? 2 : kSmallIntegers;
-  for (int64_t& v : values.mutable_values<int64_t>()) v = static_cast<int64_t>(random() % limit);
-  return spec.dtype == DType::kInt64 ? values : values.converted(spec.dtype);
-}
-
-}  // namespace
-
 void add_model_flags(CLI::App& app, ModelFlags& flags, ThreadsFlag threads) {
   app.add_option("--level", flags.level, "lossless: fp32 throughout")->capture_default_str();
   app.add_option("--accuracy", flags.accuracy,
@@ -102,20 +81,10 @@ Model open_model(const std::string& path, const OptimizeOptions& options) {
 
 std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::string, Tensor>& given,
                                    std::vector<std::string>* made_up) {
-  for (const auto& [name, tensor] : given) {
-    const bool known = std::any_of(model.inputs().begin(), model.inputs().end(),
-                                   [&](const TensorSpec& spec) { return spec.name == name; });
-    if (known) continue;
-    std::string names;
-    for (const TensorSpec& spec : model.inputs()) names += (names.empty() ? "" : ", ") + spec.name;
-    throw_invalid("{}: the model has no such input; it has {}", name, names);
-  }
-  std::mt19937_64 random(kInputSeed);
   std::vector<Tensor> inputs;
-  for (const TensorSpec& spec : model.inputs()) {
-    const auto at = given.find(spec.name);
-    if (at == given.end() && made_up) made_up->push_back(spec.name);
-    inputs.push_back(at == given.end() ? made_up_tensor(spec, random) : at->second);
+  for (runtime::SampleInput& sample : runtime::sample_inputs(*model.state().graph, given)) {
+    if (sample.made_up && made_up) made_up->push_back(model.inputs()[inputs.size()].name);
+    inputs.push_back(std::move(sample.tensor));
   }
   return inputs;
 }

@@ -35,9 +35,9 @@ std::pair<std::string, std::string> split_pair(std::string_view flag, const std:
 // Loads an artefact, or optimises the model when the name ends in .onnx, drawing a progress bar.
 Model open_model(const std::string& path, const OptimizeOptions& options);
 
-// The model's inputs in order: from `given`, else made-up values (uniform in [-1, 1) for floats,
-// small non-negative integers otherwise) from a fixed seed, the names of which are added to
-// `made_up`. Throws InvalidArgument for a name that the model does not have.
+// The model's inputs in order: from `given`, else made up as for the check of an optimised model
+// (runtime/sample_inputs.h); the names of those are added to `made_up`. Throws InvalidArgument for
+// a name that the model does not have, a wrong type or a wrong shape.
 std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::string, Tensor>& given,
                                    std::vector<std::string>* made_up);
 

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "beside.h"
+#include "comparison.h"
 #include "model_options.h"
 #include "progress.h"
 #include "stretto/base/file.h"
@@ -53,20 +54,26 @@ int run(const Flags& flags, const Context& context) {
   o.profile = !flags.report.empty();
   const Model model = open_model(flags.source, o);
   json report = json::parse(model.report_json());
-  if (!flags.report.empty()) {
-    const std::vector<PeerResult> peers = time_beside(model, {.onnx_path = flags.source,
-                                                              .inputs = o.inputs,
-                                                              .peers = flags.peers,
-                                                              .python = context.python,
-                                                              .progress = progress_bar()});
+  std::vector<EngineResult> engines;
+  if (!flags.report.empty() || !flags.peers.empty()) {
+    engines = time_beside(model, {.onnx_path = flags.source,
+                                  .shapes = o.shapes,
+                                  .inputs = o.inputs,
+                                  .peers = flags.peers,
+                                  .python = context.python,
+                                  .verify = o.verify,
+                                  .progress = progress_bar()});
     end_progress();
-    add_peers(report, peers);
+    add_comparison(report, engines);
+  }
+  if (!flags.report.empty()) {
     const std::string text = report.dump(1);
     write_file(flags.report,
                flags.report.ends_with(".json") ? text + "\n" : report::report_html(text));
   }
   if (!flags.output.empty()) model.save(flags.output);
   print_summary(model, report);
+  if (engines.size() > 1) print_comparison(engines);
   for (const std::string& path : {flags.output, flags.report}) {
     if (!path.empty()) fmt::print("wrote {}\n", path);
   }
@@ -81,7 +88,8 @@ std::function<int()> set_up_optimize(CLI::App& app, const Context& context) {
   app.add_option("-o,--output", flags->output, "The artefact to write: m.stretto");
   app.add_option("--report", flags->report, "Also write a report: r.html or r.json");
   app.add_option("--vs", flags->peers,
-                 "Engines to time in the report (default: every one that is installed; none)")
+                 "Engines to time beside: onnxruntime,openvino,torch,ncnn,mnn; none. A report has "
+                 "every one that is installed unless told otherwise")
       ->delimiter(',');
   add_model_flags(app, flags->model);
   return [flags, context] { return run(*flags, context); };

@@ -11,6 +11,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 
 #include "stretto/base/clock.h"
 #include "verbs.h"
@@ -21,6 +23,20 @@ namespace stretto::cli {
 namespace {
 
 constexpr double kPatience_s = 2;  // between asking a child to end and ending it
+constexpr double kSample_s = 5e-3;
+constexpr double kIdleShare = 0.02;  // of one core
+
+// Processor time that all threads of a process have used; 0 where the system does not tell.
+double processor_s(pid_t pid) {
+  std::error_code gone;
+  double sum = 0;
+  for (const auto& task :
+       std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), gone)) {
+    double ns = 0;
+    if (std::ifstream(task.path() / "schedstat") >> ns) sum += ns * 1e-9;
+  }
+  return sum;
+}
 
 }  // namespace
 
@@ -61,6 +77,17 @@ WorkerProcess::~WorkerProcess() {
     waitpid(pid_, nullptr, 0);
   }
   close(socket_);
+}
+
+void WorkerProcess::wait_until_idle(double timeout_s) const {
+  const double give_up = now_s() + timeout_s;
+  double used = processor_s(pid_);
+  while (now_s() < give_up) {
+    usleep(static_cast<useconds_t>(kSample_s * 1e6));
+    const double before = used;
+    used = processor_s(pid_);
+    if (used - before < kIdleShare * kSample_s) return;
+  }
 }
 
 bool WorkerProcess::send(const std::string& line) {

@@ -23,6 +23,8 @@ class WorkerProcess {
   bool send(const std::string& line);
   // The next line without its end; nothing when the child is gone or silent for `timeout_s`.
   std::optional<std::string> receive(double timeout_s);
+  // Returns when its threads have stopped burning processor time, or after `timeout_s`.
+  void wait_until_idle(double timeout_s) const;
 
  private:
   pid_t pid_ = -1;

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "beside.h"
+#include "comparison.h"
 #include "progress.h"
 #include "stretto/report/report.h"
 #include "stretto/stretto.h"
@@ -92,17 +93,20 @@ Engine* load_artefact(const std::string& path) {
 
 // The model's report, completed by what other engines need for the same.
 std::string report_beside(const Engine& engine, const std::string& onnx_path,
+                          const OptimizeOptions& optimized,
                           const std::map<std::string, Array>& inputs,
                           const std::vector<std::string>& peers, const std::string& python) {
   const cli::BesideOptions options{.onnx_path = onnx_path,
+                                   .shapes = optimized.shapes,
                                    .inputs = tensors(inputs),
                                    .peers = peers,
                                    .python = python,
+                                   .verify = optimized.verify,
                                    .progress = progress()};
   nb::gil_scoped_release released;
   const EndProgress end;
   nlohmann::json report = nlohmann::json::parse(engine.model().report_json());
-  cli::add_peers(report, cli::time_beside(engine.model(), options));
+  cli::add_comparison(report, cli::time_beside(engine.model(), options));
   return report.dump();
 }
 
@@ -166,8 +170,8 @@ NB_MODULE(_stretto, m) {
   m.def("optimize", &python::optimize_source, "path"_a.none(), "content"_a.none(), "name"_a,
         "options"_a, "inputs"_a);
   m.def("load", &python::load_artefact, "path"_a);
-  m.def("report_beside", &python::report_beside, "engine"_a, "onnx_path"_a, "inputs"_a, "peers"_a,
-        "python"_a);
+  m.def("report_beside", &python::report_beside, "engine"_a, "onnx_path"_a, "options"_a, "inputs"_a,
+        "peers"_a, "python"_a);
   m.def("report_html", [](const std::string& json) { return report::report_html(json); });
   m.def("list_passes", &list_passes);
   m.def("main", &python::command, "arguments"_a, "python"_a);

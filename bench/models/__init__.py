@@ -79,3 +79,8 @@ def build(model: Model, seed: int = 0):
   if model.batch_norm != "none":
     weights.calibrate(module, inputs.calibration_images(seed), model.name, seed)
   return module
+
+
+def define(name: str, seed: int = 0):
+  """build() by name, for drivers of engines that take the definition itself."""
+  return build(find(name), seed)

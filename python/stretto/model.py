@@ -143,7 +143,7 @@ def optimize(
       return load(path)
     model = Model(_stretto.optimize(path, None, path, options, arrays))
     if report is not None:
-      _write_report(model, path, arrays, report)
+      _write_report(model, path, options, arrays, report)
     return model
   content = _onnx_bytes(source)
   model = Model(_stretto.optimize(None, content, "model", options, arrays))
@@ -151,7 +151,7 @@ def optimize(
     with tempfile.TemporaryDirectory() as folder:
       path = Path(folder, "model.onnx")
       path.write_bytes(content)
-      _write_report(model, str(path), arrays, report)
+      _write_report(model, str(path), options, arrays, report)
   return model
 
 
@@ -183,8 +183,8 @@ def _onnx_bytes(source: Any) -> bytes:
                                       f"got {type(source).__name__}")
 
 
-def _write_report(model: Model, onnx_path: str, arrays: dict[str, np.ndarray],
-                  path: str | os.PathLike) -> None:
-  text = _stretto.report_beside(model._engine, onnx_path, arrays, [], sys.executable)
+def _write_report(model: Model, onnx_path: str, options: _stretto.Options,
+                  arrays: dict[str, np.ndarray], path: str | os.PathLike) -> None:
+  text = _stretto.report_beside(model._engine, onnx_path, options, arrays, [], sys.executable)
   model._report = Report(json.loads(text))
   model._report.save(path)

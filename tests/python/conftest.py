@@ -35,7 +35,7 @@ def run_command(stretto_program, tmp_path):
   def run(*arguments, code=0):
     done = subprocess.run([stretto_program, *map(str, arguments)], capture_output=True, text=True,
                           cwd=tmp_path, env={**os.environ, "STRETTO_PYTHON": sys.executable},
-                          timeout=120)
+                          timeout=300)
     assert done.returncode == code, f"exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 

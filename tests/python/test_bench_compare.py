@@ -12,13 +12,17 @@ sys.path.insert(0, str(kRoot))
 
 np = pytest.importorskip("numpy", reason="the comparison needs numpy")
 
-from bench import peers, rounds, summary, tables, truth  # noqa: E402
+from bench import compare as comparing  # noqa: E402
+from bench import readme, rounds, summary, tables, truth  # noqa: E402
+from stretto import peers  # noqa: E402
 
 
-def result(engine, median, status="ok", uncapped=None):
-  return {"model": "m", "threads": 1, "engine": engine, "status": status, "reason": "because",
-          "uncapped": uncapped, "median_ms": median, "p95_ms": median, "min_ms": median,
-          "cpu_ms": median, "load_s": 0.1, "runs": 10, "preempted": 0, "peak_mib": 1.0, "error_vs_float64": 1e-6}
+def result(engine, median, status="ok", isa=None, uncapped=None, model="m", threads=1):
+  return {"model": model, "threads": threads, "engine": engine, "status": status,
+          "reason": "because", "version": "1", "tune": "off" if engine == "stretto" else None,
+          "cap": isa and {"isa": isa, "held": uncapped is None, "why": uncapped},
+          "median_ms": median, "p95_ms": median, "min_ms": median, "cpu_ms": median, "load_s": 0.1,
+          "runs": 10, "preempted": 0, "serving_mib": 1.0, "error_vs_float64": 1e-6}
 
 
 def test_error_is_relative_to_the_largest_value():
@@ -34,8 +38,8 @@ def test_error_of_missing_short_or_nan_output_is_infinite(got):
 
 def test_check_marks_a_wrong_engine(tmp_path):
   np.savez(tmp_path / "truth.npz", y=np.array([1.0, 2.0]))
-  np.savez(tmp_path / "good.npz", y=np.array([1.0, 2.0 + 1e-6]))
-  np.savez(tmp_path / "bad.npz", y=np.array([1.0, 2.01]))
+  np.savez(tmp_path / "good.npz", **{"0": np.array([1.0, 2.0 + 1e-6])})
+  np.savez(tmp_path / "bad.npz", **{"0": np.array([1.0, 2.01])})
   subject = rounds.Subject("m", None, Path("m.onnx"), Path("i.npz"), ["y"],
                            tmp_path / "truth.npz", 0)
   good, bad = ({"engine": name, "status": "loaded"} for name in ("good", "bad"))
@@ -45,7 +49,8 @@ def test_check_marks_a_wrong_engine(tmp_path):
 
 
 def test_ratio_is_against_the_fastest_right_peer():
-  results = [result("stretto", 10.0), result("a", 20.0), result("b", 15.0, uncapped="no switch"),
+  results = [result("stretto", 10.0, isa="avx2"), result("a", 20.0, isa="avx2"),
+             result("b", 15.0, isa="avx2", uncapped="no switch"),
              result("c", 5.0, status="wrong")]
   assert summary.ratio(results)["peer"] == "b"
   assert summary.ratio(results)["ratio"] == pytest.approx(1.5)
@@ -60,6 +65,41 @@ def test_a_disturbed_run_says_so():
   assert "not quiet" not in tables.comparison(results[:1])
 
 
+def test_every_row_of_ours_has_its_ratio():
+  results = [result("stretto", 10.0), result("stretto-quick", 8.0), result("a", 20.0)]
+  assert [line["ratio"] for line in summary.ratios(results)] == pytest.approx([2.0, 2.5])
+  assert summary.best_peer(results)["engine"] == "a"
+  entries = comparing.own_entries(["off", "quick"])
+  assert [(e.name, e.tune) for e in entries] == [("stretto", "off"), ("stretto-quick", "quick")]
+
+
+def document(results, isa=None, cpu="chip"):
+  return {"machine": {"cpu": cpu, "cores": 2, "isa": ["avx2", "avx512f"]}, "isa": isa,
+          "date": "2026-01-02T03:04:05", "results": results,
+          "command": "python -m bench.compare all --json out.json --threads 1"}
+
+
+def test_readme_merges_runs_and_says_where_the_cap_held():
+  first = document([result("stretto", 10.0), result("a", 20.0), result("b", 15.0),
+                    result("stretto", 4.0, model="n"), result("a", 4.0, model="n")])
+  again = document([result("stretto", 5.0, model="n"), result("a", 20.0, model="n")])
+  capped = document([result("stretto", 10.0, isa="avx2"), result("a", 30.0, isa="avx2"),
+                     result("b", 15.0, isa="avx2", uncapped="no switch")], isa="avx2")
+  text = readme.measured([first, again, capped])
+  full, under_cap = text.split("capped at AVX2")
+  assert "| m | 10.0 | 20.0 | 15.0 | b | 1.50 |" in full
+  assert "| n | 5.0 | 20.0 |  | a | 4.00 |" in full, "the later run of a model counts, whole"
+  assert "**2.45**" in full  # the root of 1.5 * 4
+  assert "out.json" not in text
+  assert "| m | 10.0 | 30.0 | 15.0 | b | 1.50 | 3.00 |" in under_cap
+  assert "The cap held for stretto, a." in under_cap and "b: no switch." in under_cap
+
+
+def test_readme_refuses_to_mix_machines():
+  with pytest.raises(ValueError, match="different machines: chip, chop"):
+    readme.measured([document([result("stretto", 1.0)]), document([], cpu="chop")])
+
+
 def test_geometric_mean():
   assert summary.geometric_mean([2.0, 0.5]) == pytest.approx(1.0)
 
@@ -68,7 +108,7 @@ def test_selection_of_peers():
   assert all(e.setting == "best" for e in peers.select("best"))
   assert len(peers.select("all")) > len(peers.select("best"))
   assert [e.name for e in peers.select("mnn,stretto")] == ["mnn"]
-  with pytest.raises(ValueError, match="no engine 'ort'.*onnxruntime"):
+  with pytest.raises(ValueError, match="ort: no such engine.*onnxruntime"):
     peers.select("ort")
 
 
@@ -95,7 +135,7 @@ def test_end_to_end_on_a_small_file(tmp_path):
   assert done.returncode == 0, done.stderr
   ran, skipped = json.loads((tmp_path / "out.json").read_text())["results"]
   assert ran["status"] == "ok" and len(ran["times_ms"]) == 7 and ran["min_ms"] > 0
-  assert ran["peak_mib"] > ran["base_mib"] > 0
+  assert ran["serving_mib"] > ran["base_mib"] > 0 and ran["cap"] is None
   assert skipped["status"] == "skipped"
 
 

@@ -1,6 +1,8 @@
 """The stretto command from the outside: what it prints, writes and returns."""
 
 import json
+import os
+import subprocess
 
 import numpy as np
 import pytest
@@ -26,6 +28,34 @@ def test_optimize_writes_artefact_and_report(run_command, cnn_path, tmp_path):
   assert "wrote m.stretto" in done.stdout and "wrote r.html" in done.stdout
   assert done.stderr == "", "no progress bar where there is no terminal"
   assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
+
+
+def test_optimize_compares_with_engines_at_the_end(run_command, cnn_path, tmp_path):
+  done = run_command("optimize", cnn_path, "--tune", "off", "--threads", 1, "--vs",
+                     "onnxruntime,nobody", "--report", "r.json")
+  titles, stretto, ort, nobody = [
+    line for line in done.stdout.splitlines()
+    if line.split()[0] in ("engine", "stretto", "onnxruntime", "nobody")]
+  for title in ("median ms", "Stretto is", "error", "memory"):
+    assert title in titles
+  assert "no such engine" in nobody
+  report = json.loads((tmp_path / "r.json").read_text())
+  assert report["memory"]["serving_peak_bytes"] > 1 << 20 and "MiB" in stretto
+  assert report["latency"]["after"]["relative_to_max"] <= 1e-4
+  peer = report["latency"]["peers"][0]
+  if "error" in peer:
+    pytest.skip(f"no peer to compare with: {peer['error']}")
+  assert peer["median_ms"] > 0 and peer["peak_bytes"] > 1 << 20 and "x" in ort
+  assert peer["relative_to_max"] <= 1e-4
+
+
+def test_without_python_the_command_times_itself(stretto_program, cnn_path, tmp_path):
+  done = subprocess.run([stretto_program, "bench", str(cnn_path), "--tune", "off", "--seconds",
+                         "0.05"], capture_output=True, text=True, timeout=300,
+                        env={**os.environ, "STRETTO_PYTHON": str(tmp_path / "no-python")})
+  assert done.returncode == 0, done.stderr
+  row = next(line for line in done.stdout.splitlines() if line.startswith("stretto "))
+  assert float(row.split()[1]) > 0
 
 
 def test_infer_gives_the_reference_result(run_command, artefact, cnn, image, tmp_path):

@@ -1,7 +1,8 @@
-"""MNN, converted by the converter inside its wheel; precision high, so that it computes in fp32.
+"""MNN. Its published wheel has kernels up to AVX2 only.
 
-The mnnconvert program around that converter is not used: it installs a package and reports each
-conversion to a server.
+The model is converted by calling the converter inside the wheel. The `mnnconvert` program around it
+is not used: on start it runs `pip install` for a logging client in whatever Python comes first in
+PATH, and reports each conversion to a server.
 """
 
 from __future__ import annotations
@@ -13,59 +14,50 @@ from pathlib import Path
 
 import numpy as np
 
-PACKAGES = ("mnn", "onnx")
+from stretto.peers import Cap, Run, Task
+
+PACKAGES = ("mnn",)
 CONVERT = "import sys, _tools; _tools.mnnconvert(['mnnconvert'] + sys.argv[1:])"
 
 
-def convert(model: Path, target: Path) -> None:
-  """Raises RuntimeError with the converter's last words."""
-  done = subprocess.run(
-    [sys.executable, "-c", CONVERT, "-f", "ONNX", "--modelFile", str(model), "--MNNModel",
-     str(target), "--bizCode", "stretto"], capture_output=True, text=True)
-  if not target.exists():
-    last = (done.stdout + done.stderr).strip().splitlines()
-    raise RuntimeError(f"conversion: {last[-1] if last else f'exit code {done.returncode}'}")
+def refuses(task: Task) -> str | None:
+  for name, value in task.inputs.items():
+    if value.dtype not in (np.float32, np.int32, np.int64):
+      return f"takes no {value.dtype} ({name})"
+  return None
 
 
-def output_names(model: Path) -> list[str]:
-  import onnx
-
-  return [o.name for o in onnx.load(str(model), load_external_data=False).graph.output]
+def cap(isa: str) -> Cap:
+  return Cap()
 
 
-class Runner:
-  setting = "CPU, precision high"
+def load(task: Task) -> Run:
+  import MNN.expr as expr
+  import MNN.nn as nn
 
-  def __init__(self, model: Path, inputs: dict[str, np.ndarray], threads: int):
-    import MNN.expr as expr
-    import MNN.nn as nn
+  precision = expr.PrecisionMode.High if task.setting == "best" else expr.PrecisionMode.Normal
+  with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder, "m.mnn")
+    done = subprocess.run(
+        [sys.executable, "-c", CONVERT, "-f", "ONNX", "--modelFile", str(task.model), "--MNNModel",
+         str(path), "--bizCode", "stretto"], capture_output=True, text=True)
+    if not path.exists():
+      lines = (done.stdout + done.stderr).strip().splitlines()
+      reason = lines[-1][:200] if lines else f"exit status {done.returncode}"
+      raise RuntimeError(f"MNN cannot convert the model: {reason}")
+    module = nn.load_module_from_file(
+        str(path), list(task.inputs), list(task.outputs), precision_mode=precision,
+        thread_num=task.threads, shape_mutable=False)
 
-    with tempfile.TemporaryDirectory() as folder:
-      converted = Path(folder, "m.mnn")
-      convert(model, converted)
-      self._module = nn.load_module_from_file(
-        str(converted), list(inputs), output_names(model), thread_num=threads,
-        precision_mode=expr.PrecisionMode.High, shape_mutable=False)
-    self._expr = expr
-    self._inputs = [self._place(name, array) for name, array in inputs.items()]
-    self._results: list[np.ndarray] = []
+  def variable(value: np.ndarray):
+    if value.dtype == np.float32:
+      return expr.const(value, list(value.shape), expr.NCHW, expr.float)
+    return expr.const(value.astype(np.int32), list(value.shape), expr.NCHW, expr.int)
 
-  def _place(self, name: str, array: np.ndarray):
-    expr = self._expr
-    if array.dtype == np.float32:
-      return expr.const(array, list(array.shape), expr.NCHW, expr.float)
-    if array.dtype in (np.int32, np.int64):
-      return expr.const(array.astype(np.int32), list(array.shape), expr.NCHW, expr.int)
-    raise RuntimeError(f"MNN takes no {array.dtype} ({name})")
+  arguments = [variable(value) for value in task.inputs.values()]
 
-  def run(self) -> None:
-    # MNN computes when somebody reads, and may keep results in its blocked layout.
-    expr = self._expr
-    self._results = [expr.convert(result, expr.NCHW).read()
-                     for result in self._module.onForward(self._inputs)]
+  def run():
+    # MNN computes when somebody reads; outputs may be in its blocked layout.
+    return [expr.convert(out, expr.NCHW).read() for out in module.onForward(arguments)]
 
-  def outputs(self) -> list[np.ndarray]:
-    return [np.array(result) for result in self._results]
-
-
-load = Runner
+  return run

@@ -1,4 +1,5 @@
-"""ncnn, converted by pnnx; fp16 and bf16 storage off, so that it computes in fp32 as well."""
+"""ncnn, converted by pnnx. By default weights are stored as fp16, which is another numeric
+class."""
 
 from __future__ import annotations
 
@@ -10,7 +11,54 @@ from pathlib import Path
 
 import numpy as np
 
+from stretto.peers import Cap, Run, Task
+
 PACKAGES = ("ncnn", "pnnx")
+HALF_OPTIONS = ("use_fp16_packed", "use_fp16_storage", "use_fp16_arithmetic", "use_bf16_storage",
+                "use_bf16_packed")
+
+
+def refuses(task: Task) -> str | None:
+  if any(value.shape[:1] != (1,) for value in task.inputs.values()):
+    return "takes one sample at a time, the batch is larger"
+  return None
+
+
+def cap(isa: str) -> Cap:
+  return Cap(caveat="no public switch; runs at the machine's full width")
+
+
+def load(task: Task) -> Run:
+  import ncnn
+
+  net = ncnn.Net()
+  net.opt.num_threads = task.threads
+  if task.setting == "best":
+    for option in HALF_OPTIONS:
+      setattr(net.opt, option, False)
+  with tempfile.TemporaryDirectory() as folder:
+    convert(task, Path(folder))
+    if net.load_param(f"{folder}/m.ncnn.param") or net.load_model(f"{folder}/m.ncnn.bin"):
+      raise RuntimeError("ncnn cannot load what pnnx wrote: it has no layer for some operator")
+  names_in, names_out = net.input_names(), net.output_names()
+  # ncnn has no batch dimension and no 64-bit integers.
+  arrays = [np.ascontiguousarray(v[0].astype(np.int32) if v.dtype == np.int64 else v[0])
+            for v in task.inputs.values()]
+  mats = [ncnn.Mat(array) for array in arrays]
+
+  def run(keep=arrays):  # the Mats point into these arrays
+    extractor = net.create_extractor()
+    for name, mat in zip(names_in, mats):
+      extractor.input(name, mat)
+    outputs = []
+    for name in names_out:
+      code, mat = extractor.extract(name)
+      if code:
+        raise RuntimeError(f"ncnn cannot compute {name} (code {code})")
+      outputs.append(np.array(mat)[None])
+    return outputs
+
+  return run
 
 
 def pnnx_program() -> str:
@@ -21,64 +69,17 @@ def pnnx_program() -> str:
   return found
 
 
-def convert(model: Path, inputs: dict[str, np.ndarray], folder: Path) -> tuple[Path, Path]:
-  """The model as ncnn's .param and .bin. Raises RuntimeError with pnnx's own words."""
+def convert(task: Task, folder: Path) -> None:
+  (folder / "m.onnx").symlink_to(Path(task.model).resolve())
   # pnnx runs the model once; of shapes alone it would make up token numbers that are out of range.
-  files = [f"{i}.npy" for i in range(len(inputs))]
-  for file, array in zip(files, inputs.values()):
-    np.save(folder / file, array)
-  copy = folder / "m.onnx"
-  copy.symlink_to(model.resolve())
-  done = subprocess.run([pnnx_program(), str(copy), f"input={','.join(files)}", "fp16=0"],
-                        capture_output=True, text=True, cwd=folder)
-  param, weights = folder / "m.ncnn.param", folder / "m.ncnn.bin"
-  if done.returncode != 0 or not param.exists():
-    last = (done.stderr.strip() or done.stdout.strip()).splitlines()
-    raise RuntimeError(f"pnnx: {last[-1] if last else f'exit code {done.returncode}'}")
-  return param, weights
-
-
-class Runner:
-  setting = "pnnx fp16=0, Winograd and SGEMM on, fp16/bf16 storage off"
-
-  def __init__(self, model: Path, inputs: dict[str, np.ndarray], threads: int):
-    if any(array.shape[:1] != (1,) for array in inputs.values()):
-      raise RuntimeError("ncnn runs one sample at a time; the model's batch is not 1")
-    import ncnn
-
-    self._net = ncnn.Net()
-    options = self._net.opt
-    options.num_threads = threads
-    options.use_vulkan_compute = False
-    options.use_winograd_convolution = True
-    options.use_sgemm_convolution = True
-    options.use_packing_layout = True
-    options.use_fp16_packed = options.use_fp16_storage = options.use_fp16_arithmetic = False
-    options.use_bf16_storage = False
-    with tempfile.TemporaryDirectory() as folder:
-      param, weights = convert(model, inputs, Path(folder))
-      if self._net.load_param(str(param)) != 0 or self._net.load_model(str(weights)) != 0:
-        raise RuntimeError("ncnn cannot load the converted model")
-    # ncnn has no 64-bit integers; the arrays are kept because a Mat points into its array.
-    self._arrays = [np.ascontiguousarray(a[0].astype(np.int32) if a.dtype == np.int64 else a[0])
-                    for a in inputs.values()]
-    self._inputs = [(name, ncnn.Mat(a)) for name, a in zip(self._net.input_names(), self._arrays)]
-    self._results: list = []
-
-  def run(self) -> None:
-    extractor = self._net.create_extractor()
-    for name, array in self._inputs:
-      extractor.input(name, array)
-    results = []
-    for name in self._net.output_names():
-      code, result = extractor.extract(name)
-      if code != 0:
-        raise RuntimeError(f"ncnn cannot compute {name} (code {code})")
-      results.append(result)
-    self._results = results
-
-  def outputs(self) -> list[np.ndarray]:
-    return [np.array(r)[None] for r in self._results]
-
-
-load = Runner
+  files = [f"{i}.npy" for i in range(len(task.inputs))]
+  for file, value in zip(files, task.inputs.values()):
+    np.save(folder / file, value)
+  words = [pnnx_program(), "m.onnx", f"input={','.join(files)}"]
+  if task.setting == "best":
+    words.append("fp16=0")
+  done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+  if not (folder / "m.ncnn.param").exists():
+    lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    reason = lines[-1].strip()[:200] if lines else f"exit status {done.returncode}"
+    raise RuntimeError(f"pnnx cannot convert the model: {reason}")

@@ -1,42 +1,67 @@
-"""PyTorch: torch.compile with frozen weights. The ONNX file becomes a module through onnx2torch;
-whoever has the original module passes it to Runner instead."""
+"""PyTorch: torch.compile with inductor, from the model's definition or, for a mere ONNX file, from
+what onnx2torch makes of it. Freezing folds and prepacks the weights; without it, compile leaves
+convolutions in the framework's plain layout."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import importlib.util
 
-import numpy as np
+from stretto.peers import Cap, Run, Task
 
-PACKAGES = ("torch", "onnx2torch")
+PACKAGES = ("torch",)
 
 
-class Runner:
-  setting = "torch.compile, inductor, frozen weights"
+def refuses(task: Task) -> str | None:
+  if task.definition or importlib.util.find_spec("onnx2torch"):
+    return None
+  return "reads ONNX files by onnx2torch only (pip install onnx2torch)"
 
-  def __init__(self, model: Path | None, inputs: dict[str, np.ndarray], threads: int, module=None):
-    import torch
-    import torch._inductor.config
 
-    torch.set_num_threads(threads)
+def cap(isa: str) -> Cap:
+  name = isa.upper()
+  return Cap({"ATEN_CPU_CAPABILITY": isa, "ONEDNN_MAX_CPU_ISA": name,
+              "MKL_ENABLE_INSTRUCTIONS": name})
+
+
+def load(task: Task) -> Run:
+  import torch
+  import torch._inductor.config
+
+  torch.set_num_threads(task.threads)
+  module = task.definition() if task.definition else from_onnx(task)
+  if task.setting == "best":
     torch._inductor.config.freezing = True
-    if module is None:
-      import onnx2torch
+    fold_transposed(module)
+  module = torch.compile(module)
+  arguments = [torch.from_numpy(value) for value in task.inputs.values()]
 
-      module = onnx2torch.convert(str(model))
-    module = module.eval()
-    self._inputs = [torch.from_numpy(np.ascontiguousarray(a)) for a in inputs.values()]
-    self._torch = torch
-    self._function = torch.compile(module)
-    self._result = None
+  def run():
+    with torch.no_grad():
+      outputs = module(*arguments)
+    outputs = outputs if isinstance(outputs, (tuple, list)) else (outputs,)
+    return [value.numpy() for value in outputs]
 
-  def run(self) -> None:
-    with self._torch.inference_mode():
-      self._result = self._function(*self._inputs)
-
-  def outputs(self) -> list[np.ndarray]:
-    result = self._result
-    results = result if isinstance(result, (tuple, list)) else [result]
-    return [r.detach().numpy() for r in results]
+  run()  # compiles
+  return run
 
 
-load = Runner
+def from_onnx(task: Task):
+  import onnx2torch
+
+  return onnx2torch.convert(str(task.model)).eval()
+
+
+def fold_transposed(module) -> None:
+  """Folds BatchNorm into transposed convolutions before freezing does: freezing scales the weight's
+  first axis, which for these holds the input channels, and computes something else (seen in torch
+  2.13 whenever input and output channels are equally many)."""
+  from torch import nn
+  from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+  for layers in module.modules():
+    if not isinstance(layers, nn.Sequential):
+      continue
+    for i in range(len(layers) - 1):
+      if isinstance(layers[i], nn.ConvTranspose2d) and isinstance(layers[i + 1], nn.BatchNorm2d):
+        layers[i] = fuse_conv_bn_eval(layers[i], layers[i + 1], transpose=True)
+        layers[i + 1] = nn.Identity()

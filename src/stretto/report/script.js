@@ -197,8 +197,11 @@ function cards() {
     ['Computation', model.flops && after.median_ms,
      `${digits(model.flops / after.median_ms / 1e6)} GFLOP/s`, model.flops &&
      `${digits(model.flops / 1e9)} GFLOP of the plain algorithm`],
-    ['Peak memory', memory.peak_bytes, bytes(memory.peak_bytes),
-     memory.weights_bytes && `weights ${bytes(memory.weights_bytes)}`],
+    isNumber(memory.serving_peak_bytes)
+      ? ['Memory to serve', memory.serving_peak_bytes, bytes(memory.serving_peak_bytes),
+         memory.weights_bytes && `weights ${bytes(memory.weights_bytes)}`]
+      : ['Memory to optimise', memory.peak_bytes, bytes(memory.peak_bytes),
+         memory.weights_bytes && `weights ${bytes(memory.weights_bytes)}`],
     ['Error', worst && worst.relative_to_max, scientific(worst && worst.relative_to_max),
      worst && isNumber(worst.bound) && `allowed ${scientific(worst.bound)} of the largest value`],
   ].filter(([, raw]) => isNumber(raw));
@@ -215,7 +218,7 @@ function latencySection() {
   const rows = [];
   if (isNumber(after.median_ms)) {
     rows.push({...after, name: 'Stretto', version: data.stretto, self: true,
-               peak_bytes: memory.peak_bytes});
+               peak_bytes: memory.serving_peak_bytes});
   }
   for (const peer of list(latency.peers)) rows.push(peer);
   if (isNumber(before.median_ms)) {
@@ -226,7 +229,8 @@ function latencySection() {
   const timed = rows.filter((r) => isNumber(r.median_ms));
   const shade = (i) => (timed[i].self ? '--accent' : timed[i].before ? '--before' : '--c1');
   section('Latency', 'Of one inference; less is better.' + (timedPeers.length
-    ? ' Engines take turns, with the same inputs and number of threads.' : ''),
+    ? ' Engines take turns, with the same inputs and number of threads. Memory is the most that a ' +
+      'process took which loads and runs the model, Python included.' : ''),
     timed.length > 1 && bars(timed.map((r) => r.name),
                              [{label: 'median', values: timed.map((r) => r.median_ms), color: shade}]),
     table([
@@ -238,8 +242,8 @@ function latencySection() {
       {title: 'Stretto is', number: true, value: (r) => r.median_ms / after.median_ms,
        show: (r) => (r.self ? '' : faster(r.median_ms / after.median_ms))},
       {title: 'Memory', number: true, value: (r) => r.peak_bytes, show: (r) => bytes(r.peak_bytes)},
-      {title: 'Differs by', number: true, value: (r) => r.difference,
-       show: (r) => (r.difference >= 0 ? scientific(r.difference) : '–')},
+      {title: 'Error', number: true, value: (r) => r.relative_to_max,
+       show: (r) => scientific(r.relative_to_max)},
       {title: 'Version and setting', value: (r) => [r.version, r.setting, r.error].join(' '),
        show: (r) => (r.error ? make('span', {class: 'bad'}, r.error)
                              : [r.version, r.setting].filter(Boolean).join(', '))},
@@ -279,6 +283,13 @@ function share(fraction) {
   return [percent(fraction), make('span', {class: 'bar'}, fill)];
 }
 
+// The end of a long path-like name, from a slash on.
+function tail(name, most = 40) {
+  if (name.length <= most) return name;
+  const cut = name.indexOf('/', name.length - most);
+  return `…${name.slice(cut < 0 ? name.length - most : cut)}`;
+}
+
 function choice(row) {
   const others = list(row.alternatives).filter((a) => a.kernel !== row.kernel);
   const why = row.why ?? '';
@@ -298,7 +309,7 @@ function operatorSection() {
     `${operators.length} steps${total > 0 ? `, ${digits(total)} ms together` : ''}; the plot has the ` +
     `${slowest.length} slowest. A fraction of peak above 100 % means that the kernel does less ` +
     'arithmetic than the plain algorithm (Winograd).',
-    bars(slowest.map((o) => (o.node ?? o.op ?? '').slice(-44)),
+    bars(slowest.map((o) => tail(o.node ?? o.op ?? '')),
          [{label: 'time', values: slowest.map((o) => o.ms), color: (i) => shade(slowest[i])}]),
     table([
       {title: 'Node and problem', code: true, value: (o) => [o.node, o.problem].join(' '),
@@ -349,9 +360,14 @@ function passSection() {
     ], fired, {search: true}));
 }
 
+function noteSection() {
+  const notes = list(data.notes);
+  section('Notes', null, notes.length ? make('ul', {}, notes.map((note) => make('li', {}, note))) : []);
+}
+
 function howSection() {
   const spent = object(data.seconds), tune = object(data.tune);
-  const stages = ['import', 'passes', 'tune', 'pack', 'verify'].filter((s) => isNumber(spent[s]));
+  const stages = ['import', 'passes', 'tune', 'verify', 'profile'].filter((s) => isNumber(spent[s]));
   const where = [make('h2', {}, 'Machine and options'), facts([
     ['Processor', machine.cpu], ['Instruction set', machine.isa], ['Cores', machine.cores],
     ['Peak per core', isNumber(machine.peak_gflops_per_core) &&
@@ -363,7 +379,7 @@ function howSection() {
     ['Passes off', list(options.disabled_passes).join(', ')],
   ].map(([n, v]) => [n, v === false ? undefined : v]))];
   const how = [make('h2', {}, 'How it was made'), facts([
-    ['Tuning', tune.mode], ['Kernels measured', tune.measured],
+    ['Tuning', /^[0-9.]+$/.test(tune.mode) ? `${tune.mode} s` : tune.mode], ['Kernels measured', tune.measured],
     ['Taken from the record', tune.from_record], ['Taken in built-in order', tune.from_default],
     ['Time in all', isNumber(spent.total) ? seconds(spent.total) : undefined],
     ['Weights', bytes(memory.weights_bytes)], ['One session', bytes(memory.session_bytes)],
@@ -405,6 +421,7 @@ operatorSection();
 errorSection();
 passSection();
 inputSection();
+noteSection();
 howSection();
 root.append(make('footer', {}, 'Plots by Chart.js (MIT licence). This page needs no network.'));
 drawCharts();

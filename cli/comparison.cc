@@ -1,0 +1,69 @@
+#include "comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "table.h"
+
+namespace stretto::cli {
+namespace {
+
+using nlohmann::json;
+
+std::string note(const EngineResult& result) {
+  if (!result.failure.empty()) return result.failure;
+  return result.version + (result.setting.empty() ? "" : ", " + result.setting);
+}
+
+json numbers(const EngineResult& result) {
+  json entry{{"median_ms", result.times.median_ms()},
+             {"p95_ms", result.times.p95_ms()},
+             {"runs", result.times.ms.size()}};
+  if (result.peak_bytes > 0) entry["peak_bytes"] = result.peak_bytes;
+  if (result.error >= 0) entry["relative_to_max"] = result.error;
+  return entry;
+}
+
+}  // namespace
+
+void print_comparison(const std::vector<EngineResult>& results) {
+  Table table({"engine", ">median ms", ">p95 ms", ">runs/s", ">Stretto is", ">error", ">memory",
+               "version and setting"});
+  const double ours = results.front().times.median_ms();
+  for (const EngineResult& result : results) {
+    const bool timed = result.failure.empty(), self = &result == &results.front();
+    const double median = result.times.median_ms();
+    table.row({result.name, timed ? milliseconds(median) : "-",
+               timed ? milliseconds(result.times.p95_ms()) : "-",
+               timed ? fmt::format("{:.1f}", 1e3 / median) : "-",
+               timed && !self ? fmt::format("{:.2f}x", median / ours) : "-",
+               result.error >= 0 ? fmt::format("{:.1e}", result.error) : "-",
+               result.peak_bytes > 0 ? mebibytes(static_cast<double>(result.peak_bytes)) : "-",
+               note(result)});
+  }
+  fmt::print("{}", table.text());
+}
+
+void add_comparison(json& report, const std::vector<EngineResult>& results) {
+  const EngineResult& ours = results.front();
+  json peers = json::array();
+  for (size_t i = 1; i < results.size(); ++i) {
+    const EngineResult& result = results[i];
+    json peer{{"name", result.name}, {"version", result.version}, {"setting", result.setting}};
+    if (result.failure.empty()) {
+      peer.update(numbers(result));
+    } else {
+      peer["error"] = result.failure;
+    }
+    peers.push_back(std::move(peer));
+  }
+  const bool beside = std::any_of(peers.begin(), peers.end(),
+                                  [](const json& peer) { return peer.contains("median_ms"); });
+  if (beside) report["latency"]["after"].update(numbers(ours));
+  if (ours.peak_bytes > 0) report["memory"]["serving_peak_bytes"] = ours.peak_bytes;
+  report["latency"]["peers"] = std::move(peers);
+}
+
+}  // namespace stretto::cli

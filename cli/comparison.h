@@ -1,0 +1,19 @@
+// What time_beside() found, for people and for the report.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include <vector>
+
+#include "beside.h"
+
+namespace stretto::cli {
+
+// A table with a row per engine.
+void print_comparison(const std::vector<EngineResult>& results);
+
+// Writes the peers to report["latency"]["peers"] and Stretto's memory to report["memory"]. Where
+// peers were timed, Stretto's latency is that of the same turns.
+void add_comparison(nlohmann::json& report, const std::vector<EngineResult>& results);
+
+}  // namespace stretto::cli
