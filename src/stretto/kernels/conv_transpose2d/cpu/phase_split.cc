@@ -189,6 +189,7 @@ void run(const ConvTranspose2dProblem& p, const Args& args, const Worker& worker
             .c_vector = out_plane};
   tile.last_steps = static_cast<int32_t>(plan.channels - (plan.in_blocks - 1) * block);
   set_epilogue(tile, p.epilogue);
+  tile.far_results = beyond_l2(p.n * all_out * out_plane / worker.count);
 
   const int64_t most_rows = Phase(plan.vertical, 0).outputs;
   const GridPart grid =
