@@ -44,11 +44,16 @@ std::span<const Algorithm> algorithms(Collective kind);
 // not fit.
 const Algorithm& find_algorithm(const Problem& problem, std::string_view name);
 
-double estimate_s(const Cost& cost, const LinkModel& link, int64_t element_bytes);
+// Bytes of an element: in memory and inside a host, and on the wire, where a codec may shrink it.
+struct ElementBytes {
+  double local = 4, wire = 4;
+};
 
-// The fitting algorithm with the least estimate. All ranks choose alike when they pass the same
-// link, as long as the problems differ in `rank` only; all_to_all has one algorithm.
+double estimate_s(const Cost& cost, const LinkModel& link, const ElementBytes& bytes);
+
+// The fitting algorithm with the least estimate. Ranks choose alike when their problems differ in
+// `rank` only and they pass the same link; all_to_all has one algorithm.
 const Algorithm& choose_algorithm(const Problem& problem, const LinkModel& link,
-                                  int64_t element_bytes);
+                                  const ElementBytes& bytes);
 
 }  // namespace stretto::comm

@@ -1,0 +1,143 @@
+#include "stretto/comm/collective/algorithm.h"
+
+#include <algorithm>
+
+#include "stretto/base/error.h"
+#include "stretto/comm/collective/hosts.h"
+#include "stretto/comm/collective/rows.h"
+
+namespace stretto::comm {
+namespace {
+
+constexpr Algorithm kAllReduce[] = {
+    {"direct", always_fits, all_reduce_direct, all_reduce_direct_cost},
+    {"gather_sum", always_fits, all_reduce_gather_sum, all_reduce_gather_sum_cost},
+    {"recursive_doubling", all_reduce_recursive_doubling_unfit, all_reduce_recursive_doubling,
+     all_reduce_recursive_doubling_cost},
+    {"hierarchical", hierarchical_unfit, all_reduce_hierarchical, all_reduce_hierarchical_cost},
+    {"hierarchical_exchange", hierarchical_unfit, all_reduce_hierarchical_exchange,
+     all_reduce_hierarchical_exchange_cost},
+    {"ring", all_reduce_ring_unfit, all_reduce_ring, all_reduce_ring_cost},
+};
+constexpr Algorithm kBroadcast[] = {
+    {"direct", always_fits, broadcast_direct, broadcast_direct_cost},
+    {"tree", always_fits, broadcast_tree, broadcast_tree_cost},
+    {"ring", always_fits, broadcast_ring, broadcast_ring_cost},
+};
+constexpr Algorithm kAllGather[] = {
+    {"direct", always_fits, all_gather_direct, all_gather_direct_cost},
+    {"hierarchical", hierarchical_unfit, all_gather_hierarchical, all_gather_hierarchical_cost},
+    {"ring", always_fits, all_gather_ring, all_gather_ring_cost},
+};
+constexpr Algorithm kReduceScatter[] = {
+    {"direct", always_fits, reduce_scatter_direct, reduce_scatter_direct_cost},
+    {"hierarchical", hierarchical_unfit, reduce_scatter_hierarchical,
+     reduce_scatter_hierarchical_cost},
+    {"ring", reduce_scatter_ring_unfit, reduce_scatter_ring, reduce_scatter_ring_cost},
+};
+constexpr Algorithm kReduce[] = {
+    {"direct", always_fits, reduce_direct, reduce_direct_cost},
+    {"gather_sum", always_fits, reduce_gather_sum, reduce_gather_sum_cost},
+    {"hierarchical", hierarchical_unfit, reduce_hierarchical, reduce_hierarchical_cost},
+};
+constexpr Algorithm kGather[] = {{"direct", always_fits, gather_direct, rooted_direct_cost}};
+constexpr Algorithm kScatter[] = {{"direct", always_fits, scatter_direct, rooted_direct_cost}};
+constexpr Algorithm kAllToAll[] = {
+    {"direct", always_fits, all_to_all_direct, all_to_all_direct_cost}};
+constexpr Algorithm kBarrier[] = {
+    {"direct", always_fits, barrier_direct, barrier_direct_cost},
+    {"dissemination", always_fits, barrier_dissemination, barrier_dissemination_cost},
+};
+
+}  // namespace
+
+std::span<const Algorithm> algorithms(Collective kind) {
+  switch (kind) {
+    case Collective::kAllReduce:
+      return kAllReduce;
+    case Collective::kBroadcast:
+      return kBroadcast;
+    case Collective::kAllGather:
+      return kAllGather;
+    case Collective::kReduceScatter:
+      return kReduceScatter;
+    case Collective::kReduce:
+      return kReduce;
+    case Collective::kGather:
+      return kGather;
+    case Collective::kScatter:
+      return kScatter;
+    case Collective::kAllToAll:
+      return kAllToAll;
+    case Collective::kBarrier:
+      return kBarrier;
+  }
+  return {};
+}
+
+const Algorithm& find_algorithm(const Problem& problem, std::string_view name) {
+  std::string names;
+  for (const Algorithm& algorithm : algorithms(problem.kind)) {
+    if (algorithm.name == name) {
+      const std::string reason = algorithm.unfit(problem);
+      if (!reason.empty())
+        throw_unsupported("{}: {}: {}", collective_name(problem.kind), name, reason);
+      return algorithm;
+    }
+    names += names.empty() ? "" : ", ";
+    names += algorithm.name;
+  }
+  throw_invalid("{}: expected one of {}, got {}", collective_name(problem.kind), names, name);
+}
+
+std::string always_fits(const Problem&) { return ""; }
+
+Cost flat_cost(const Problem& problem, int rounds, double elements) {
+  const Hosts hosts = find_hosts(problem.host);
+  const int n = problem.ranks();
+  double crossing = 0, smallest = n;
+  for (int h = 0; h < hosts.count(); ++h) {
+    const double k = hosts.size(h);
+    crossing = std::max(crossing, k * (n - k));
+    smallest = std::min(smallest, k);
+  }
+  const double neighbours = hosts.largest() - 1;
+  return {.wire_rounds = hosts.count() > 1 ? 1.0 * rounds : 0,
+          .local_rounds = hosts.count() == 1 && n > 1 ? 1.0 * rounds : 0,
+          .wire_messages = rounds * (n - smallest),
+          .local_messages = rounds * neighbours,
+          .wire_elements = rounds * crossing * elements,
+          .local_elements = rounds * neighbours * elements};
+}
+
+double estimate_s(const Cost& cost, const LinkModel& link, const ElementBytes& bytes) {
+  const double wire = cost.wire_elements * bytes.wire * link.wire_byte_s;
+  const double local = cost.local_elements * bytes.local * link.local_byte_s +
+                       cost.summed_elements * bytes.local * link.sum_byte_s;
+  // Units overlap the card with the processor; what waits for one another does not overlap.
+  return cost.wire_rounds * link.wire_latency_s + cost.local_rounds * link.local_latency_s +
+         cost.wire_messages * link.wire_message_s + cost.local_messages * link.local_message_s +
+         std::max(wire, local) + 0.1 * std::min(wire, local);
+}
+
+const Algorithm& choose_algorithm(const Problem& problem, const LinkModel& link,
+                                  const ElementBytes& bytes) {
+  const std::span<const Algorithm> rows = algorithms(problem.kind);
+  if (rows.size() == 1) return rows[0];
+  const Algorithm* best = nullptr;
+  double least = 0;
+  for (const Algorithm& algorithm : rows) {
+    if (!algorithm.unfit(problem).empty()) continue;
+    Cost cost = algorithm.cost(problem);
+    const double units = static_cast<double>(std::max<int64_t>(1, unit_count(problem)));
+    cost.wire_messages *= units;
+    cost.local_messages *= units;
+    const double seconds = estimate_s(cost, link, bytes);
+    if (best != nullptr && seconds >= least) continue;
+    best = &algorithm;
+    least = seconds;
+  }
+  return *best;
+}
+
+}  // namespace stretto::comm

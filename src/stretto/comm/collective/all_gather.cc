@@ -1,0 +1,105 @@
+#include <algorithm>
+
+#include "stretto/comm/collective/ring.h"
+#include "stretto/comm/collective/rows.h"
+
+namespace stretto::comm {
+namespace {
+
+struct Blocks {
+  Builder& b;
+  int64_t unit;
+
+  Part part(int rank) const { return unit_of_block(b.problem, unit, block_count(b.problem, rank)); }
+  Place place(int rank) const { return output(block_begin(b.problem, rank) + part(rank).begin); }
+  Place own() const { return input(part(b.me).begin); }
+  void keep_own() const { b.copy(own(), place(b.me), part(b.me).count()); }
+};
+
+double total(const Problem& p) {
+  return static_cast<double>(block_begin(p, p.ranks() - 1) + block_count(p, p.ranks() - 1));
+}
+
+}  // namespace
+
+Schedule all_gather_direct(const Problem& p, int64_t unit) {
+  Builder b(p);
+  const Blocks blocks{b, unit};
+  for (const int peer : b.peers()) b.send(peer, 0, blocks.own(), blocks.part(b.me).count());
+  for (const int peer : b.peers())
+    b.receive(peer, 0, blocks.place(peer), blocks.part(peer).count());
+  blocks.keep_own();
+  return b.take();
+}
+
+Schedule all_gather_ring(const Problem& p, int64_t unit) {
+  Builder b(p);
+  const Ring ring(b);
+  const Blocks blocks{b, unit};
+  Place held = blocks.own();
+  int32_t ready = -1;
+  for (int s = 0; s + 1 < b.n; ++s) {
+    b.send(ring.next(), s, held, blocks.part(ring.rank(ring.mine - s)).count(), {&ready, 1});
+    const int owner = ring.rank(ring.mine - s - 1);
+    held = blocks.place(owner);
+    ready = b.receive(ring.previous(), s, held, blocks.part(owner).count());
+  }
+  blocks.keep_own();
+  return b.take();
+}
+
+Schedule all_gather_hierarchical(const Problem& p, int64_t unit) {
+  Builder b(p);
+  const Blocks blocks{b, unit};
+  const Hosts& hosts = b.hosts;
+  const int host = hosts.host[b.me], index = hosts.index[b.me];
+  // Block r crosses to one rank of each host; r is the tag.
+  const auto carrier = [&](int owner, int to) {
+    return hosts.members[to][hosts.index[owner] % hosts.size(to)];
+  };
+  for (const int h : Builder::others(host, hosts.count()))
+    b.send(carrier(b.me, h), b.me, blocks.own(), blocks.part(b.me).count());
+  for (const int i : Builder::others(index, hosts.size(host)))
+    b.send(hosts.members[host][i], b.me, blocks.own(), blocks.part(b.me).count());
+  for (const int owner : b.peers()) {
+    const int64_t count = blocks.part(owner).count();
+    const bool near = hosts.host[owner] == host;
+    const int from = near || carrier(owner, host) == b.me ? owner : carrier(owner, host);
+    const int32_t received = b.receive(from, owner, blocks.place(owner), count);
+    if (near || from != owner) continue;
+    for (const int i : Builder::others(index, hosts.size(host)))
+      b.send(hosts.members[host][i], owner, blocks.place(owner), count, {&received, 1});
+  }
+  blocks.keep_own();
+  return b.take();
+}
+
+Cost all_gather_direct_cost(const Problem& p) { return flat_cost(p, 1, total(p) / p.ranks()); }
+
+Cost all_gather_ring_cost(const Problem& p) {
+  const int n = p.ranks(), m = find_hosts(p.host).count();
+  const double elements = total(p) * (n - 1) / n;
+  Cost cost;
+  (m > 1 ? cost.wire_rounds : cost.local_rounds) = n - 1;
+  (m > 1 ? cost.wire_messages : cost.local_messages) = n - 1;
+  cost.wire_elements = m > 1 ? elements : 0;
+  cost.local_elements = elements;
+  return cost;
+}
+
+Cost all_gather_hierarchical_cost(const Problem& p) {
+  const Hosts hosts = find_hosts(p.host);
+  const double n = p.ranks(), m = hosts.count(), k = hosts.largest();
+  const double block = total(p) / n;
+  double wire = 0;  // in: every block of others once; out: own blocks to every other host
+  for (int h = 0; h < hosts.count(); ++h)
+    wire = std::max({wire, n - hosts.size(h), hosts.size(h) * (m - 1.0)});
+  return {.wire_rounds = 1,
+          .local_rounds = 1,
+          .wire_messages = m - 1,
+          .local_messages = (k - 1) * m,
+          .wire_elements = wire * block,
+          .local_elements = (n - 1) * block};
+}
+
+}  // namespace stretto::comm

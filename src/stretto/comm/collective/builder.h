@@ -1,0 +1,88 @@
+// What every algorithm is written with: cutting ranges, and appending steps to a schedule.
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include "stretto/comm/collective/hosts.h"
+#include "stretto/comm/collective/schedule.h"
+
+namespace stretto::comm {
+
+struct Part {
+  int64_t begin = 0, end = 0;
+  int64_t count() const { return end - begin; }
+  bool empty() const { return end <= begin; }
+};
+
+// One of `parts` nearly equal pieces of `whole`, cut at multiples of `align` from its beginning.
+Part cut(Part whole, int parts, int index, int64_t align);
+
+// What a unit covers: of the tensor (all_reduce, reduce, broadcast), or of block `rank` counted
+// from the block's beginning.
+Part unit_of_tensor(const Problem& problem, int64_t unit);
+Part unit_of_block(const Problem& problem, int64_t unit, int64_t block_count);
+
+// Elements of block `rank`, and where it begins in the concatenation of `counts` (or of blocks of
+// `count`).
+int64_t block_count(const Problem& problem, int rank);
+int64_t block_begin(const Problem& problem, int rank);
+
+using Steps = std::vector<int32_t>;      // indices of steps
+using Waits = std::span<const int32_t>;  // the same, of those to wait for
+
+// One source per rank, in the canonical order of summation; place(rank) says where.
+template <typename PlaceOf>
+std::vector<Source> canonical(const Hosts& hosts, PlaceOf place) {
+  std::vector<Source> sources;
+  for (const auto& members : hosts.members)
+    for (const int rank : members)
+      sources.push_back({.place = place(rank), .begins_host = rank == members[0]});
+  return sources;
+}
+
+class Builder {
+ public:
+  explicit Builder(const Problem& problem)
+      : problem(problem), hosts(find_hosts(problem.host)), me(problem.rank), n(problem.ranks()) {}
+
+  const Problem& problem;
+  const Hosts hosts;
+  const int me, n;
+
+  Place scratch(int64_t count);  // fresh elements
+  Place slot(int64_t count);     // a fresh coded slot
+
+  // Each returns the index of the new step. Transfers, copies and sums of nothing are left out and
+  // give -1, which is ignored in `waits`.
+  int32_t send(int peer, int tag, Place from, int64_t count, Waits waits = {});
+  int32_t receive(int peer, int tag, Place to, int64_t count);
+  int32_t copy(Place from, Place to, int64_t count, Waits waits = {});
+  int32_t reduce(std::span<const Source> sources, Place to, int64_t count, bool last, Waits waits);
+  int32_t encode(Place from, Place slot, int64_t count, bool result, Waits waits = {});
+  int32_t decode(Place slot, Place to, int64_t count, Waits waits);
+  int32_t signal(int peer, int tag, Waits waits = {});  // no payload
+  int32_t await(int peer, int tag);                     // the other side of it
+
+  // The other ranks (or indices below `count`), starting after `self`, so that not everyone sends
+  // to the same one first.
+  static std::vector<int> others(int self, int count);
+  std::vector<int> peers() const { return others(me, n); }
+
+  Schedule take() { return std::move(schedule_); }
+
+ private:
+  int32_t add(Step step, std::span<const Source> sources, Waits waits);
+
+  Schedule schedule_;
+};
+
+inline Place input(int64_t offset) { return {Buffer::kInput, offset}; }
+inline Place output(int64_t offset) { return {Buffer::kOutput, offset}; }
+
+inline Place operator+(Place place, int64_t elements) {
+  return {place.buffer, place.offset + elements};
+}
+
+}  // namespace stretto::comm

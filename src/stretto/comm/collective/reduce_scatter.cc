@@ -1,0 +1,157 @@
+#include <algorithm>
+
+#include "stretto/comm/collective/ring.h"
+#include "stretto/comm/collective/rows.h"
+
+namespace stretto::comm {
+namespace {
+
+struct Blocks {
+  const Problem& p;
+  int64_t unit;
+
+  Part part(int rank) const { return unit_of_block(p, unit, block_count(p, rank)); }
+  int64_t count(int rank) const { return part(rank).count(); }
+  Place place(int rank) const { return input(block_begin(p, rank) + part(rank).begin); }
+  Place result() const { return output(part(p.rank).begin); }
+};
+
+double total(const Problem& p) {
+  return static_cast<double>(block_begin(p, p.ranks() - 1) + block_count(p, p.ranks() - 1));
+}
+
+}  // namespace
+
+Schedule reduce_scatter_direct(const Problem& p, int64_t unit) {
+  Builder b(p);
+  const Blocks blocks{p, unit};
+  for (const int peer : b.peers()) b.send(peer, 0, blocks.place(peer), blocks.count(peer));
+  std::vector<Place> from(b.n);
+  Steps received;
+  from[b.me] = blocks.place(b.me);
+  for (const int peer : b.peers()) {
+    from[peer] = b.scratch(blocks.count(b.me));
+    received.push_back(b.receive(peer, 0, from[peer], blocks.count(b.me)));
+  }
+  b.reduce(canonical(b.hosts, [&](int rank) { return from[rank]; }), blocks.result(),
+           blocks.count(b.me), true, received);
+  return b.take();
+}
+
+Schedule reduce_scatter_hierarchical(const Problem& p, int64_t unit) {
+  Builder b(p);
+  const Blocks blocks{p, unit};
+  const Hosts& hosts = b.hosts;
+  const int host = hosts.host[b.me];
+  const auto& neighbours = hosts.members[host];
+  const auto carrier = [&](int owner, int from) {
+    return hosts.members[from][hosts.index[owner] % hosts.size(from)];
+  };
+  // Tag 2 r: what a rank has of block r, inside a host; 2 r + 1: a host's sum of it.
+  for (const int owner : b.peers()) {
+    const bool near = hosts.host[owner] == host;
+    const int to = near ? owner : carrier(owner, host);
+    if (to != b.me) {
+      b.send(to, 2 * owner, blocks.place(owner), blocks.count(owner));
+      continue;
+    }
+    if (neighbours.size() == 1) {
+      b.send(owner, 2 * owner + 1, blocks.place(owner), blocks.count(owner));
+      continue;
+    }
+    std::vector<Source> sources;
+    Steps received;
+    for (const int rank : neighbours) {
+      Place place = blocks.place(owner);
+      if (rank != b.me) {
+        place = b.scratch(blocks.count(owner));
+        received.push_back(b.receive(rank, 2 * owner, place, blocks.count(owner)));
+      }
+      sources.push_back({.place = place, .begins_host = sources.empty()});
+    }
+    const Place sum = b.scratch(blocks.count(owner));
+    const int32_t summed = b.reduce(sources, sum, blocks.count(owner), false, received);
+    b.send(owner, 2 * owner + 1, sum, blocks.count(owner), {&summed, 1});
+  }
+
+  const int64_t count = blocks.count(b.me);
+  std::vector<Source> sources;
+  Steps received;
+  for (int h = 0; h < hosts.count(); ++h) {
+    if (h != host) {
+      const Place place = b.scratch(count);
+      received.push_back(b.receive(carrier(b.me, h), 2 * b.me + 1, place, count));
+      sources.push_back({.place = place, .begins_host = true, .host_sum = hosts.size(h) > 1});
+      continue;
+    }
+    for (const int rank : neighbours) {
+      Place place = blocks.place(b.me);
+      if (rank != b.me) {
+        place = b.scratch(count);
+        received.push_back(b.receive(rank, 2 * b.me, place, count));
+      }
+      sources.push_back({.place = place, .begins_host = rank == neighbours[0]});
+    }
+  }
+  b.reduce(sources, blocks.result(), count, true, received);
+  return b.take();
+}
+
+Schedule reduce_scatter_ring(const Problem& p, int64_t unit) {
+  Builder b(p);
+  const Ring ring(b);
+  const Blocks blocks{p, unit};
+  // The sum for the rank at position x starts behind it and goes around to it.
+  Place partial = blocks.place(ring.previous());
+  int32_t ready = -1;
+  for (int s = 0; s + 1 < b.n; ++s) {
+    b.send(ring.next(), s, partial, blocks.count(ring.rank(ring.mine - 1 - s)), {&ready, 1});
+    const int owner = ring.rank(ring.mine - 2 - s);
+    const int64_t count = blocks.count(owner);
+    const Place got = b.scratch(count);
+    const int32_t received = b.receive(ring.previous(), s, got, count);
+    const Source pair[] = {{got}, {blocks.place(owner)}};
+    const bool last = s + 2 == b.n;
+    partial = last ? blocks.result() : got;
+    ready = b.reduce(pair, partial, count, last, {&received, 1});
+  }
+  if (b.n == 1) {
+    const Source own[] = {{blocks.place(0)}};
+    b.reduce(own, blocks.result(), blocks.count(0), true, {});
+  }
+  return b.take();
+}
+
+std::string reduce_scatter_ring_unfit(const Problem& p) {
+  return p.exact ? "" : "adds in an order that depends on the block, which rounding would show";
+}
+
+Cost reduce_scatter_direct_cost(const Problem& p) {
+  Cost cost = flat_cost(p, 1, total(p) / p.ranks());
+  cost.summed_elements = total(p);
+  return cost;
+}
+
+Cost reduce_scatter_hierarchical_cost(const Problem& p) {
+  const Hosts hosts = find_hosts(p.host);
+  const double n = p.ranks(), m = hosts.count(), k = hosts.largest();
+  const double block = total(p) / n;
+  double wire = 0;  // out: a sum for every rank elsewhere; in: from every other host for own ranks
+  for (int h = 0; h < hosts.count(); ++h)
+    wire = std::max({wire, n - hosts.size(h), hosts.size(h) * (m - 1.0)});
+  return {.wire_rounds = 1,
+          .local_rounds = 1,
+          .wire_messages = m - 1,
+          .local_messages = (k - 1) * m,
+          .wire_elements = wire * block,
+          .local_elements = (k - 1) * m * block,
+          .summed_elements = (k * m + m) * block};
+}
+
+Cost reduce_scatter_ring_cost(const Problem& p) {
+  Cost cost = all_gather_ring_cost(p);
+  cost.summed_elements = cost.local_elements;
+  return cost;
+}
+
+}  // namespace stretto::comm

@@ -1,0 +1,115 @@
+#include "stretto/comm/collective/schedule.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "stretto/base/error.h"
+#include "stretto/comm/collective/builder.h"
+
+namespace stretto::comm {
+namespace {
+
+bool of_tensor(Collective kind) {
+  return kind == Collective::kAllReduce || kind == Collective::kReduce ||
+         kind == Collective::kBroadcast;
+}
+
+int64_t longest_block(const Problem& p) {
+  if (p.counts.empty()) return p.count;
+  int64_t longest = *std::max_element(p.counts.begin(), p.counts.end());
+  for (const int64_t c : p.receive_counts) longest = std::max(longest, c);
+  return longest;
+}
+
+// Elements that a unit covers of the tensor or of a block.
+int64_t unit_elements(const Problem& p) {
+  const int64_t total = of_tensor(p.kind) ? p.count : longest_block(p);
+  if (p.unit <= 0 || total == 0) return std::max<int64_t>(total, 1);
+  int64_t unit = of_tensor(p.kind) ? p.unit : std::max<int64_t>(1, p.unit / p.ranks());
+  // Units of equal size: a short last one would cost as many messages as the others. Ranks that
+  // exchange blocks of their own sizes must agree without knowing each other's largest.
+  if (p.kind != Collective::kAllToAll) {
+    const int64_t units = (total + unit - 1) / unit;
+    unit = (total + units - 1) / units;
+  }
+  return (unit + p.align - 1) / p.align * p.align;
+}
+
+Part unit_span(const Problem& p, int64_t unit, int64_t total) {
+  const int64_t size = unit_elements(p);
+  return {std::min(total, unit * size), std::min(total, (unit + 1) * size)};
+}
+
+}  // namespace
+
+std::string_view collective_name(Collective kind) {
+  switch (kind) {
+    case Collective::kAllReduce:
+      return "all_reduce";
+    case Collective::kBroadcast:
+      return "broadcast";
+    case Collective::kAllGather:
+      return "all_gather";
+    case Collective::kReduceScatter:
+      return "reduce_scatter";
+    case Collective::kReduce:
+      return "reduce";
+    case Collective::kGather:
+      return "gather";
+    case Collective::kScatter:
+      return "scatter";
+    case Collective::kAllToAll:
+      return "all_to_all";
+    case Collective::kBarrier:
+      return "barrier";
+  }
+  return "?";
+}
+
+void validate(const Problem& p) {
+  const std::string_view name = collective_name(p.kind);
+  const int n = p.ranks();
+  if (n < 1) throw_invalid("{}: expected at least one rank, got none", name);
+  if (p.rank < 0 || p.rank >= n)
+    throw_invalid("{}: expected a rank below {}, got {}", name, n, p.rank);
+  if (p.root < 0 || p.root >= n)
+    throw_invalid("{}: expected a root below {}, got {}", name, n, p.root);
+  if (p.count < 0) throw_invalid("{}: expected a count of at least 0, got {}", name, p.count);
+  if (p.align < 1) throw_invalid("{}: expected an alignment of at least 1, got {}", name, p.align);
+  if (p.coded && p.kind != Collective::kAllReduce)
+    throw_invalid("{}: only all_reduce goes through a codec", name);
+  if (of_tensor(p.kind) && !p.counts.empty())
+    throw_invalid("{}: takes one count, got {} block counts", name, p.counts.size());
+  for (const auto* counts : {&p.counts, &p.receive_counts}) {
+    if (!counts->empty() && static_cast<int>(counts->size()) != n)
+      throw_invalid("{}: expected {} block counts, got {}", name, n, counts->size());
+    for (const int64_t c : *counts)
+      if (c < 0) throw_invalid("{}: expected block counts of at least 0, got {}", name, c);
+  }
+  if (p.kind == Collective::kAllToAll && p.counts.empty() != p.receive_counts.empty())
+    throw_invalid("{}: needs both the counts to send and to receive, or neither", name);
+}
+
+int64_t unit_count(const Problem& p) {
+  if (p.kind == Collective::kBarrier) return 1;
+  const int64_t total = of_tensor(p.kind) ? p.count : longest_block(p);
+  const int64_t size = unit_elements(p);
+  return (total + size - 1) / size;
+}
+
+Part unit_of_tensor(const Problem& p, int64_t unit) { return unit_span(p, unit, p.count); }
+
+Part unit_of_block(const Problem& p, int64_t unit, int64_t block_count) {
+  return unit_span(p, unit, block_count);
+}
+
+int64_t block_count(const Problem& p, int rank) {
+  return p.counts.empty() ? p.count : p.counts[rank];
+}
+
+int64_t block_begin(const Problem& p, int rank) {
+  if (p.counts.empty()) return p.count * rank;
+  return std::accumulate(p.counts.begin(), p.counts.begin() + rank, int64_t{0});
+}
+
+}  // namespace stretto::comm
