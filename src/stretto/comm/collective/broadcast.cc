@@ -75,7 +75,7 @@ Cost broadcast_direct_cost(const Problem& p) {
   const double n = p.ranks(), near = hosts.size(hosts.host[p.root]);
   const double count = static_cast<double>(p.count);
   return {.wire_rounds = n > near ? 1.0 : 0.0,
-          .local_rounds = near > 1 ? 1.0 : 0.0,
+          .local_rounds = n == near && n > 1 ? 1.0 : 0.0,
           .wire_messages = n - near,
           .local_messages = near - 1,
           .wire_elements = (n - near) * count,

@@ -24,10 +24,10 @@ Part cut(Part whole, int parts, int index, int64_t align);
 Part unit_of_tensor(const Problem& problem, int64_t unit);
 Part unit_of_block(const Problem& problem, int64_t unit, int64_t block_count);
 
-// Elements of block `rank`, and where it begins in the concatenation of `counts` (or of blocks of
-// `count`).
+// Elements of block `rank`, where it begins among all blocks, and how many all have together.
 int64_t block_count(const Problem& problem, int rank);
 int64_t block_begin(const Problem& problem, int rank);
+int64_t total_count(const Problem& problem);
 
 using Steps = std::vector<int32_t>;      // indices of steps
 using Waits = std::span<const int32_t>;  // the same, of those to wait for

@@ -1,6 +1,4 @@
 // Collectives in which every pair of ranks has its own data: there is nothing to combine.
-#include <numeric>
-
 #include "stretto/comm/collective/builder.h"
 #include "stretto/comm/collective/doubling.h"
 #include "stretto/comm/collective/rows.h"
@@ -46,23 +44,18 @@ Schedule scatter_direct(const Problem& p, int64_t unit) {
 
 Schedule all_to_all_direct(const Problem& p, int64_t unit) {
   Builder b(p);
-  const std::vector<int64_t> equal(b.n, p.count);
-  const std::vector<int64_t>& out = p.counts.empty() ? equal : p.counts;
-  const std::vector<int64_t>& in = p.counts.empty() ? equal : p.receive_counts;
-  const auto begin = [](const std::vector<int64_t>& counts, int rank) {
-    return std::accumulate(counts.begin(), counts.begin() + rank, int64_t{0});
+  // What goes to each rank is described by the counts, what comes from it by the receive counts.
+  Problem in = p;
+  in.counts = p.receive_counts;
+  in.displacements = p.receive_displacements;
+  const auto part = [&](const Problem& side, int peer) {
+    return unit_of_block(p, unit, block_count(side, peer));
   };
-  const auto from = [&](int peer) {
-    return input(begin(out, peer) + unit_of_block(p, unit, out[peer]).begin);
-  };
-  const auto to = [&](int peer) {
-    return output(begin(in, peer) + unit_of_block(p, unit, in[peer]).begin);
-  };
-  for (const int peer : b.peers())
-    b.send(peer, 0, from(peer), unit_of_block(p, unit, out[peer]).count());
-  for (const int peer : b.peers())
-    b.receive(peer, 0, to(peer), unit_of_block(p, unit, in[peer]).count());
-  b.copy(from(b.me), to(b.me), unit_of_block(p, unit, out[b.me]).count());
+  const auto from = [&](int peer) { return input(block_begin(p, peer) + part(p, peer).begin); };
+  const auto to = [&](int peer) { return output(block_begin(in, peer) + part(in, peer).begin); };
+  for (const int peer : b.peers()) b.send(peer, 0, from(peer), part(p, peer).count());
+  for (const int peer : b.peers()) b.receive(peer, 0, to(peer), part(in, peer).count());
+  b.copy(from(b.me), to(b.me), part(p, b.me).count());
   return b.take();
 }
 
@@ -86,10 +79,7 @@ Schedule barrier_dissemination(const Problem& p, int64_t) {
 Cost rooted_direct_cost(const Problem& p) { return broadcast_direct_cost(p); }
 
 Cost all_to_all_direct_cost(const Problem& p) {
-  const int64_t total = p.counts.empty()
-                            ? p.count * p.ranks()
-                            : std::accumulate(p.counts.begin(), p.counts.end(), int64_t{0});
-  return flat_cost(p, 1, static_cast<double>(total) / p.ranks());
+  return flat_cost(p, 1, static_cast<double>(total_count(p)) / p.ranks());
 }
 
 Cost barrier_direct_cost(const Problem& p) { return flat_cost(p, 1, 0); }

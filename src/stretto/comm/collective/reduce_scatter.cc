@@ -16,9 +16,7 @@ struct Blocks {
   Place result() const { return output(part(p.rank).begin); }
 };
 
-double total(const Problem& p) {
-  return static_cast<double>(block_begin(p, p.ranks() - 1) + block_count(p, p.ranks() - 1));
-}
+double total(const Problem& p) { return static_cast<double>(total_count(p)); }
 
 }  // namespace
 

@@ -126,7 +126,7 @@ Cost reduce_direct_cost(const Problem& p) {
     cost.wire_rounds = 2;
     // Into the root's card: contributions to the pieces of its host, then the others' results.
     cost.wire_elements = std::max(cost.wire_elements, (hosts.size(root_host) * far + far) * piece);
-  } else {
+  } else if (p.ranks() > 1) {
     cost.local_rounds = 2;
   }
   cost.summed_elements = static_cast<double>(p.count);

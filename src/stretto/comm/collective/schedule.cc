@@ -86,6 +86,9 @@ void validate(const Problem& p) {
     for (const int64_t c : *counts)
       if (c < 0) throw_invalid("{}: expected block counts of at least 0, got {}", name, c);
   }
+  for (const auto* begins : {&p.displacements, &p.receive_displacements})
+    if (!begins->empty() && static_cast<int>(begins->size()) != n)
+      throw_invalid("{}: expected {} displacements, got {}", name, n, begins->size());
   if (p.kind == Collective::kAllToAll && p.counts.empty() != p.receive_counts.empty())
     throw_invalid("{}: needs both the counts to send and to receive, or neither", name);
 }
@@ -108,8 +111,14 @@ int64_t block_count(const Problem& p, int rank) {
 }
 
 int64_t block_begin(const Problem& p, int rank) {
+  if (!p.displacements.empty()) return p.displacements[rank];
   if (p.counts.empty()) return p.count * rank;
   return std::accumulate(p.counts.begin(), p.counts.begin() + rank, int64_t{0});
+}
+
+int64_t total_count(const Problem& p) {
+  if (p.counts.empty()) return p.count * p.ranks();
+  return std::accumulate(p.counts.begin(), p.counts.end(), int64_t{0});
 }
 
 }  // namespace stretto::comm

@@ -41,8 +41,8 @@ enum class Collective : uint8_t {
 };
 std::string_view collective_name(Collective kind);  // "all_reduce", ...
 
-// One rank's view of an operation. "Block r" is the part of rank r: n blocks in rank order, without
-// gaps, make up the concatenated side.
+// One rank's view of an operation. "Block r" is the part of rank r; "all blocks" lie one after
+// another in rank order, unless displacements say otherwise.
 //   kind            input                  output                  in place: output may be
 //   all_reduce      count                  count                   the input
 //   reduce          count                  count on the root       the input
@@ -61,7 +61,10 @@ struct Problem {
   std::vector<int64_t> counts;  // elements of block r, when blocks differ (the v forms);
                                 // all_to_all: of the block for rank r
   std::vector<int64_t> receive_counts;  // all_to_all with counts: of the block from rank r
-  int root = 0;                         // broadcast, reduce, gather, scatter
+  std::vector<int64_t>
+      displacements;  // where block r begins, in elements; empty: one after another
+  std::vector<int64_t> receive_displacements;  // the same for receive_counts
+  int root = 0;                                // broadcast, reduce, gather, scatter
   bool exact = false;  // the reduction gives the same bits in any order (is_exact in reduce.h)
   bool coded = false;  // all_reduce: what crosses the wire goes through a codec
   int64_t unit = 0;    // elements moved per unit, about; 0: one unit

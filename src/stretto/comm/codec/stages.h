@@ -1,0 +1,120 @@
+// Codecs that need collectives of their own, as pure state machines: begin() says which collective
+// is wanted, the caller carries it out on all ranks alike, and goes on with the next call. One
+// object per tensor; the gradient and the residual (from a ResidualStore) belong to the caller and
+// stay where they are from begin() to finish(). All end with the average over ranks in the
+// gradient, bitwise the same on every rank.
+//
+// Inf and NaN come out as inf or NaN somewhere in the result on every rank, so that a loss scaler
+// skips the step, and leave residuals, momenta and factors finite.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "stretto/base/cpu.h"
+#include "stretto/comm/codec/codec.h"
+#include "stretto/comm/collective/schedule.h"
+#include "stretto/comm/reduce.h"
+#include "stretto/tensor/dtype.h"
+
+namespace stretto::comm {
+
+// An operation on buffers of the state machine, valid until its next call.
+struct WantedCollective {
+  Collective kind = Collective::kAllReduce;
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kAverage;
+  int64_t count = 0;  // all_reduce: of the tensor; all_gather: of each block
+  const void* input = nullptr;
+  void* output = nullptr;
+};
+
+struct TopKOptions {
+  double density = 0.001;       // values sent
+  int64_t warmup_steps = 1000;  // density goes from 1/4 to 1/256 in fourths, then to `density`
+  float momentum = 0;           // 0: the optimiser has the momentum. Otherwise momentum correction:
+                                // set the optimiser's to 0 and give it here
+};
+
+// Deep gradient compression (Lin et al., 2018): the largest values of the accumulated gradients,
+// everything else stays; momentum correction and momentum factor masking.
+class TopK {
+ public:
+  TopK(TopKOptions options, int ranks, int64_t count);
+
+  double density(int64_t step) const;
+  WantedCollective begin(const float* gradient, float* residual, int64_t step);
+  void finish(float* gradient);
+
+ private:
+  void select(const float* gradient, const float* residual, int64_t chosen);
+
+  const TopKOptions options_;
+  const int ranks_;
+  const int64_t count_;
+  std::vector<float> velocity_;           // momentum, when there is any
+  std::vector<int32_t> sent_, received_;  // indices, then values, of one rank and of all
+  std::vector<int64_t> boundary_;         // candidates of equal leading bits
+};
+
+struct PowerSgdOptions {
+  int rank = 2;
+  uint64_t seed = 1;  // the same on all ranks
+};
+
+// PowerSGD (Vogels et al., 2019): a gradient of rows x columns is approximated by P Q^T with `rank`
+// columns each, from one step of subspace iteration that starts from the last step's Q.
+class PowerSgd {
+ public:
+  PowerSgd(PowerSgdOptions options, int64_t rows, int64_t columns);
+
+  // Whether P and Q together are less than half of the matrix.
+  static bool worthwhile(int64_t rows, int64_t columns, int rank);
+
+  WantedCollective begin(const float* gradient, float* residual);  // P
+  WantedCollective next();                                         // Q
+  void finish(float* gradient);
+
+ private:
+  void orthogonalise();
+
+  const int rank_;
+  const int64_t rows_, columns_;
+  const float* gradient_ = nullptr;
+  float* residual_ = nullptr;           // gradient + residual between begin and finish
+  bool finite_ = true;                  // on this rank
+  std::vector<float> p_, q_, fresh_q_;  // [rank][rows], [rank][columns]
+};
+
+struct MixedOptions {
+  double error_bound = 0.01;      // of one encoding, relative to the gradient's L2 norm
+  double wire_s_per_byte = 8e-9;  // what a byte less is worth
+  int64_t measure_every = 500;    // steps
+};
+
+// Chooses one of codecs() for a tensor: the fastest on the wire and processor whose error stays
+// within the bound, from measurements that all ranks agree on.
+class Mixed {
+ public:
+  explicit Mixed(MixedOptions options) : options_(options) {}
+
+  bool due(int64_t step) const { return step % options_.measure_every == 0; }
+
+  // Encodes the gradient with every codec. encode_s has the seconds that encoding and decoding take
+  // with each of codecs() on this rank, measured by the caller, or is empty.
+  WantedCollective begin(Isa isa, const float* gradient, int64_t count,
+                         std::span<const double> encode_s = {});
+  const Codec& finish();
+
+  const Codec& choice() const { return codecs()[choice_]; }
+  std::span<const float> errors() const { return {agreed_.data(), agreed_.size() / 2}; }
+
+ private:
+  const MixedOptions options_;
+  int64_t count_ = 0;
+  size_t choice_ = 0;
+  std::vector<float> measured_, agreed_;  // errors, then seconds, of every codec
+};
+
+}  // namespace stretto::comm

@@ -1,0 +1,119 @@
+// The cost model against what the simulator counts, and what is chosen by it.
+#include "stretto/comm/collective/algorithm.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "stretto/base/error.h"
+#include "stretto/comm/collective/hosts.h"
+#include "stretto/comm/collective/simulator.h"
+
+namespace stretto::comm {
+namespace {
+
+constexpr Collective kKinds[] = {
+    Collective::kAllReduce,     Collective::kBroadcast, Collective::kAllGather,
+    Collective::kReduceScatter, Collective::kReduce,    Collective::kGather,
+    Collective::kScatter,       Collective::kAllToAll,  Collective::kBarrier,
+};
+
+std::vector<std::vector<int>> shapes() {
+  return {{0},
+          {0, 0},
+          {0, 1},
+          {0, 0, 1, 1},
+          {0, 1, 0, 1},
+          {0, 1, 2, 3, 4},
+          {0, 0, 1, 1, 2, 2, 3, 3},
+          {0, 0, 0, 1, 1, 1, 2, 2, 2}};
+}
+
+Traffic traffic_of(const Algorithm& algorithm, const Problem& problem) {
+  const int n = problem.ranks();
+  const auto elements = static_cast<size_t>(problem.count * n);
+  std::vector<std::vector<int32_t>> in(n, std::vector<int32_t>(elements)), out = in;
+  std::vector<SimulatedRank> ranks(n);
+  for (int r = 0; r < n; ++r) {
+    ranks[r].problem = problem;
+    ranks[r].problem.rank = r;
+    ranks[r].input = reinterpret_cast<std::byte*>(in[r].data());
+    ranks[r].output = reinterpret_cast<std::byte*>(out[r].data());
+  }
+  std::mt19937 random(1);
+  return simulate(algorithm, ranks, {.dtype = DType::kInt32}, random);
+}
+
+TEST(Algorithm, CostsAreWhatTheSimulatorCounts) {
+  for (const Collective kind : kKinds)
+    for (const auto& host : shapes())
+      for (const bool exact : {true, false})
+        for (const Algorithm& algorithm : algorithms(kind)) {
+          Problem problem{.kind = kind, .host = host, .count = 2 * 3 * 4 * 5 * 9, .exact = exact};
+          if (kind == Collective::kBarrier) problem.count = 0;
+          if (!algorithm.unfit(problem).empty()) continue;
+          const Cost cost = algorithm.cost(problem);
+          const Traffic traffic = traffic_of(algorithm, problem);
+          const auto bytes = static_cast<double>(traffic.busiest());
+          SCOPED_TRACE(fmt::format("{} {} on {} ranks, {} hosts, exact {}", collective_name(kind),
+                                   algorithm.name, problem.ranks(), find_hosts(host).count(),
+                                   exact));
+          // Of recursive doubling, the busiest card of every round is counted: an upper bound.
+          EXPECT_GE(4 * cost.wire_elements, bytes);
+          if (algorithm.name != "recursive_doubling") {
+            EXPECT_EQ(4 * cost.wire_elements, bytes);
+          }
+          // A leader of a tree sends to several others one after the other, which is no chain.
+          if (algorithm.name == "tree") {
+            EXPECT_GE(cost.wire_rounds + cost.local_rounds, traffic.rounds);
+          } else {
+            EXPECT_EQ(cost.wire_rounds + cost.local_rounds, traffic.rounds);
+          }
+        }
+}
+
+TEST(Algorithm, TheFirstOfEveryListFitsEverything) {
+  for (const Collective kind : kKinds)
+    for (const auto& host : shapes())
+      for (const bool coded : {true, false}) {
+        if (coded && kind != Collective::kAllReduce) continue;
+        const Problem problem{.kind = kind, .host = host, .count = 10, .coded = coded};
+        EXPECT_EQ(algorithms(kind)[0].unfit(problem), "");
+        EXPECT_EQ(choose_algorithm(problem, {}, {}).unfit(problem), "");
+      }
+}
+
+std::string_view chosen(std::vector<int> host, int64_t bytes, bool exact = false) {
+  const Problem problem{
+      .host = std::move(host), .count = bytes / 4, .exact = exact, .unit = 1 << 18};
+  return choose_algorithm(problem, {}, {}).name;
+}
+
+TEST(Algorithm, DefaultsOverEthernet) {
+  EXPECT_EQ(chosen({0, 1, 2, 3}, 4), "gather_sum") << "one round";
+  EXPECT_EQ(chosen({0, 1, 2, 3}, 16 << 20), "direct") << "least bytes, two rounds";
+  EXPECT_EQ(chosen({0, 0, 1, 1}, 16 << 20), "hierarchical_exchange") << "two hosts: one exchange";
+  EXPECT_EQ(chosen({0, 1, 0, 1}, 16 << 20), "hierarchical_exchange");
+  EXPECT_EQ(chosen({0, 0, 1, 1, 2, 2, 3, 3}, 16 << 20), "hierarchical");
+  EXPECT_EQ(chosen({0, 1}, 16 << 20), "gather_sum") << "the same bytes as direct in one round";
+  std::vector<int> many;
+  for (int r = 0; r < 256; ++r) many.push_back(r);
+  EXPECT_EQ(chosen(many, 4, true), "recursive_doubling") << "255 messages would take longer";
+}
+
+TEST(Algorithm, EveryRankChoosesTheSame) {
+  std::mt19937 random(2);
+  for (int trial = 0; trial < 100; ++trial) {
+    Problem problem{.count = static_cast<int64_t>(random() % 1000000)};
+    const unsigned n = 2 + random() % 16;
+    for (unsigned r = 0; r < n; ++r) problem.host.push_back(static_cast<int>(random() % 3));
+    const std::string_view first = choose_algorithm(problem, {}, {}).name;
+    for (unsigned r = 1; r < n; ++r) {
+      problem.rank = static_cast<int>(r);
+      EXPECT_EQ(choose_algorithm(problem, {}, {}).name, first);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto::comm

@@ -1,0 +1,344 @@
+// Every algorithm against a plain sum in the canonical order, bit for bit, over random shapes of
+// jobs, cuts and orders of events.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+
+#include "stretto/comm/collective/hosts.h"
+#include "stretto/comm/collective/simulator.h"
+
+namespace stretto::comm {
+namespace {
+
+struct Type {
+  DType dtype;
+  ReduceOp op;
+};
+constexpr Type kTypes[] = {
+    {DType::kFloat32, ReduceOp::kSum},     {DType::kFloat32, ReduceOp::kAverage},
+    {DType::kFloat32, ReduceOp::kMax},     {DType::kFloat64, ReduceOp::kSum},
+    {DType::kFloat16, ReduceOp::kSum},     {DType::kFloat16, ReduceOp::kAverage},
+    {DType::kBFloat16, ReduceOp::kSum},    {DType::kBFloat16, ReduceOp::kProduct},
+    {DType::kInt32, ReduceOp::kSum},       {DType::kInt64, ReduceOp::kAverage},
+    {DType::kUInt8, ReduceOp::kProduct},   {DType::kBool, ReduceOp::kSum},
+    {DType::kFloat32, ReduceOp::kProduct},
+};
+
+double get(DType dtype, const std::byte* data, int64_t i) {
+  const auto as = [&]<typename T>(T value) {
+    std::memcpy(&value, data + i * static_cast<int64_t>(sizeof value), sizeof value);
+    return value;
+  };
+  switch (dtype) {
+    case DType::kFloat32:
+      return as(0.0f);
+    case DType::kFloat64:
+      return as(0.0);
+    case DType::kFloat16:
+      return half_to_float(as(uint16_t{}));
+    case DType::kBFloat16:
+      return bfloat16_to_float(as(uint16_t{}));
+    case DType::kInt32:
+      return as(int32_t{});
+    case DType::kInt64:
+      return static_cast<double>(as(int64_t{}));
+    default:
+      return as(uint8_t{});
+  }
+}
+
+void put(DType dtype, double value, std::byte* data, int64_t i) {
+  const auto as = [&]<typename T>(T stored) {
+    std::memcpy(data + i * static_cast<int64_t>(sizeof stored), &stored, sizeof stored);
+  };
+  switch (dtype) {
+    case DType::kFloat32:
+      return as(static_cast<float>(value));
+    case DType::kFloat64:
+      return as(value);
+    case DType::kFloat16:
+      return as(float_to_half(static_cast<float>(value)));
+    case DType::kBFloat16:
+      return as(float_to_bfloat16(static_cast<float>(value)));
+    case DType::kInt32:
+      return as(static_cast<int32_t>(value));
+    case DType::kInt64:
+      return as(static_cast<int64_t>(value));
+    default:
+      return as(static_cast<uint8_t>(static_cast<int64_t>(value)));
+  }
+}
+
+bool narrow(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
+// In doubles, rounded to what the accumulator would hold after every operation. (A sum or product
+// of two fp32 numbers that is rounded to fp64 first rounds to the same fp32 number.)
+double combine(Type type, double a, double b) {
+  double c = 0;
+  switch (type.op) {
+    case ReduceOp::kProduct:
+      c = a * b;
+      break;
+    case ReduceOp::kMax:
+      c = std::max(a, b);
+      break;
+    default:
+      c = a + b;
+  }
+  if (type.dtype == DType::kFloat64) return c;
+  if (is_float(type.dtype)) return static_cast<float>(c);
+  if (type.dtype == DType::kUInt8) return static_cast<uint8_t>(static_cast<int64_t>(c));
+  if (type.dtype == DType::kBool) return c != 0;
+  return c;
+}
+
+double divide(Type type, double sum, int ranks) {
+  if (is_integer(type.dtype)) return std::trunc(sum / ranks);
+  return type.dtype == DType::kFloat64 ? sum / ranks : static_cast<float>(sum / ranks);
+}
+
+double round_to(DType dtype, double value) {
+  std::byte stored[8];
+  put(dtype, value, stored, 0);
+  return get(dtype, stored, 0);
+}
+
+using Tensors = std::vector<std::vector<std::byte>>;
+
+std::vector<std::byte> expected_result(Type type, const Hosts& hosts, const Tensors& inputs,
+                                       int64_t count) {
+  const int n = static_cast<int>(inputs.size());
+  std::vector<std::byte> result(inputs[0].size());
+  const bool average = type.op == ReduceOp::kAverage;
+  for (int64_t i = 0; i < count; ++i) {
+    double total = 0;
+    for (int h = 0; h < hosts.count(); ++h) {
+      double host = 0;
+      for (int j = 0; j < hosts.size(h); ++j) {
+        const double x = get(type.dtype, inputs[hosts.members[h][j]].data(), i);
+        host = j == 0 ? x : combine(type, host, x);
+      }
+      if (average && narrow(type.dtype)) host = divide(type, host, n);
+      if (narrow(type.dtype) && hosts.size(h) > 1) host = round_to(type.dtype, host);
+      total = h == 0 ? host : combine(type, total, host);
+    }
+    if (average && !narrow(type.dtype)) total = divide(type, total, n);
+    put(type.dtype, total, result.data(), i);
+  }
+  return result;
+}
+
+double random_value(DType dtype, std::mt19937& random) {
+  if (dtype == DType::kBool) return random() % 4 == 0;
+  if (dtype == DType::kUInt8) return random() % 256;
+  const int magnitude = static_cast<int>(random() % 2001) - 1000;
+  return is_float(dtype) ? magnitude / 7.0 : magnitude;
+}
+
+std::vector<int> random_hosts(int n, std::mt19937& random) {
+  const int layout = static_cast<int>(random() % 4), m = 1 + static_cast<int>(random() % 4);
+  std::vector<int> hosts;
+  for (int r = 0; r < n; ++r)
+    hosts.push_back(layout == 0   ? r              // all alone
+                    : layout == 1 ? r * m / n      // side by side
+                    : layout == 2 ? 100 - (r % m)  // interleaved
+                                  : static_cast<int>(random() % static_cast<unsigned>(m)));
+  return hosts;
+}
+
+// Runs the algorithm and returns what every rank has at the end.
+Tensors run(const Algorithm& algorithm, const Problem& problem, const Tensors& inputs,
+            bool in_place, const SimulatorOptions& options, std::mt19937& random,
+            Traffic* traffic = nullptr) {
+  Tensors memory = inputs, outputs(inputs.size(), std::vector<std::byte>(inputs[0].size()));
+  std::vector<SimulatedRank> ranks(inputs.size());
+  for (size_t r = 0; r < ranks.size(); ++r) {
+    ranks[r].problem = problem;
+    ranks[r].problem.rank = static_cast<int>(r);
+    ranks[r].input = memory[r].data();
+    ranks[r].output = in_place ? memory[r].data() : outputs[r].data();
+  }
+  const Traffic counted = simulate(algorithm, ranks, options, random);
+  if (traffic != nullptr) *traffic = counted;
+  return in_place ? memory : outputs;
+}
+
+Tensors random_inputs(DType dtype, int n, int64_t count, std::mt19937& random) {
+  Tensors inputs;
+  for (int r = 0; r < n; ++r) {
+    inputs.emplace_back(static_cast<size_t>(count) * dtype_bytes(dtype));
+    for (int64_t i = 0; i < count; ++i)
+      put(dtype, random_value(dtype, random), inputs.back().data(), i);
+  }
+  return inputs;
+}
+
+TEST(AllReduce, EveryAlgorithmGivesTheCanonicalBits) {
+  const unsigned seed = 20261122;
+  std::mt19937 random(seed);
+  std::map<std::string_view, int> runs;
+  for (int trial = 0; trial < 700; ++trial) {
+    const int n = 1 + static_cast<int>(random() % 17);
+    const Type type = kTypes[random() % std::size(kTypes)];
+    const int64_t counts[] = {0, 1, n - 1, n, 37, 200};
+    Problem problem{.kind = Collective::kAllReduce, .host = random_hosts(n, random)};
+    problem.count = counts[random() % std::size(counts)];
+    problem.exact = is_exact(type.dtype, type.op);
+    problem.unit = random() % 2 ? 0 : 1 + static_cast<int64_t>(random() % 64);
+    problem.align = random() % 2 ? 1 : 4;
+    const Tensors inputs = random_inputs(type.dtype, n, problem.count, random);
+    const auto expected = expected_result(type, find_hosts(problem.host), inputs, problem.count);
+    for (const Algorithm& algorithm : algorithms(problem.kind)) {
+      if (!algorithm.unfit(problem).empty()) continue;
+      ++runs[algorithm.name];
+      const Tensors results =
+          run(algorithm, problem, inputs, random() % 2 == 0,
+              {.dtype = type.dtype, .op = type.op, .isa = usable_isa()}, random);
+      for (int r = 0; r < n; ++r)
+        ASSERT_TRUE(results[r] == expected)
+            << algorithm.name << ", seed " << seed << ", trial " << trial << ", rank " << r
+            << " of " << n << ", " << problem.count << " " << dtype_name(type.dtype) << " "
+            << reduce_op_name(type.op) << ", unit " << problem.unit;
+    }
+  }
+  EXPECT_EQ(runs.size(), algorithms(Collective::kAllReduce).size());
+  for (const auto& [name, count] : runs) EXPECT_GT(count, 50) << name;
+}
+
+// With a codec the ranks must agree to the bit, and be as near to the sum as the codec allows.
+TEST(AllReduce, CodedRanksAgree) {
+  const unsigned seed = 7;
+  std::mt19937 random(seed);
+  for (int trial = 0; trial < 150; ++trial) {
+    const int n = 2 + static_cast<int>(random() % 8);
+    const Codec& codec = codecs()[random() % codecs().size()];
+    Problem problem{.kind = Collective::kAllReduce, .host = random_hosts(n, random)};
+    problem.count = 1 + static_cast<int64_t>(random() % 3000);
+    problem.coded = true;
+    problem.align = codec.block;
+    problem.unit = random() % 2 ? 0 : 1024;
+    const Type type{DType::kFloat32, random() % 2 ? ReduceOp::kSum : ReduceOp::kAverage};
+    const Tensors inputs = random_inputs(type.dtype, n, problem.count, random);
+    const auto exact = expected_result(type, find_hosts(problem.host), inputs, problem.count);
+    for (const Algorithm& algorithm : algorithms(problem.kind)) {
+      if (!algorithm.unfit(problem).empty()) continue;
+      const Tensors results =
+          run(algorithm, problem, inputs, random() % 2 == 0,
+              {.dtype = type.dtype, .op = type.op, .codec = &codec, .isa = usable_isa()}, random);
+      // Inputs reach 143: an int8 step is 143/127, half of it is lost per rank, and again of the
+      // sum, which is n times as large; the 16-bit codecs lose 2^-8 or less of everything.
+      const double scale = type.op == ReduceOp::kSum ? n : 1;
+      const double tolerance = codec.name == "none" ? 0 : scale * 143 * (1 / 127.0 + 1e-4);
+      for (int r = 0; r < n; ++r) {
+        ASSERT_TRUE(results[r] == results[0]) << algorithm.name << ", " << codec.name << ", seed "
+                                              << seed << ", trial " << trial << ", rank " << r;
+      }
+      for (int64_t i = 0; i < problem.count; ++i)
+        ASSERT_NEAR(get(type.dtype, results[0].data(), i), get(type.dtype, exact.data(), i),
+                    tolerance)
+            << algorithm.name << ", " << codec.name << ", trial " << trial;
+    }
+  }
+}
+
+// Without error feedback a value far below its block's greatest is lost for good; with it the sum
+// over many steps is right, through both encodings.
+TEST(AllReduce, ErrorFeedbackRepairsTheSumOverSteps) {
+  const Codec& int8 = find_codec("int8");
+  for (const auto& host : std::vector<std::vector<int>>{{0, 1, 2}, {0, 0, 1, 1}}) {
+    const int n = static_cast<int>(host.size());
+    const int64_t count = 512;
+    for (const Algorithm& algorithm : algorithms(Collective::kAllReduce)) {
+      Problem problem{.host = host, .count = count, .coded = true, .align = int8.block};
+      if (!algorithm.unfit(problem).empty()) continue;
+      std::vector<std::vector<float>> inputs(n, std::vector<float>(count, 0.01f)), outputs = inputs;
+      for (auto& input : inputs) input[0] = input[300] = 100;
+      std::vector<std::vector<float>> sent(n, std::vector<float>(count)), summed = sent;
+      std::vector<SimulatedRank> ranks(n);
+      for (int r = 0; r < n; ++r) {
+        problem.rank = r;
+        ranks[r] = {problem, reinterpret_cast<std::byte*>(inputs[r].data()),
+                    reinterpret_cast<std::byte*>(outputs[r].data()), sent[r].data(),
+                    summed[r].data()};
+      }
+      std::mt19937 random(3);
+      double total = 0;
+      const int steps = 2000;
+      for (int step = 0; step < steps; ++step) {
+        simulate(algorithm, ranks, {.codec = &int8}, random);
+        total += outputs[n - 1][5];
+      }
+      // What is still owed is at most one int8 step per encoding: 0.8 per rank, 0.8 n of the sum.
+      EXPECT_NEAR(total, steps * 0.01 * n, 2 * 0.8 * n) << algorithm.name;
+      EXPECT_GT(total, 0) << algorithm.name;
+    }
+  }
+}
+
+struct Shape {
+  const char* name;
+  std::vector<int> host;
+};
+
+// 2 (m - 1) / m of the tensor must cross each card, whatever the ranks per host and their order.
+TEST(AllReduce, HierarchicalMeetsTheBoundOfEveryCard) {
+  const Shape shapes[] = {
+      {"2 x 2", {0, 0, 1, 1}},
+      {"2 x 2 interleaved", {0, 1, 0, 1}},
+      {"4 x 2", {0, 0, 1, 1, 2, 2, 3, 3}},
+      {"3 x 4 interleaved", {0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 1, 2}},
+      {"3 + 2", {0, 0, 0, 1, 1}},
+      {"1 + 4 + 2 mixed", {1, 0, 1, 2, 1, 2, 1}},
+  };
+  std::mt19937 random(5);
+  const int64_t count = 3 * 4 * 5 * 7 * 64;
+  for (const Shape& shape : shapes) {
+    Problem problem{.host = shape.host, .count = count};
+    const Hosts hosts = find_hosts(shape.host);
+    const double m = hosts.count(), bytes = 4.0 * count;
+    const Tensors inputs = random_inputs(DType::kFloat32, problem.ranks(), count, random);
+    for (const int64_t unit : {int64_t{0}, count / 8}) {
+      problem.unit = unit;
+      Traffic traffic;
+      run(find_algorithm(problem, "hierarchical"), problem, inputs, true, {}, random, &traffic);
+      const double bound = 2 * (m - 1) / m * bytes;
+      EXPECT_LE(static_cast<double>(traffic.busiest()), bound * 1.01) << shape.name;
+      EXPECT_GE(static_cast<double>(traffic.busiest()), bound * 0.99) << shape.name;
+      EXPECT_LE(traffic.rounds, 4) << shape.name;
+
+      run(find_algorithm(problem, "hierarchical_exchange"), problem, inputs, true, {}, random,
+          &traffic);
+      EXPECT_EQ(static_cast<double>(traffic.busiest()), (m - 1) * bytes) << shape.name;
+      EXPECT_LE(traffic.rounds, 3) << shape.name;
+    }
+  }
+  // The flat one for comparison: interleaved ranks send k times as much through a card.
+  Problem flat{.host = {0, 1, 0, 1}, .count = count};
+  Traffic traffic;
+  run(find_algorithm(flat, "direct"), flat, random_inputs(DType::kFloat32, 4, count, random), true,
+      {}, random, &traffic);
+  EXPECT_EQ(traffic.busiest(), 2 * 4 * count);  // 2 k (n - k) / n, k = 2, n = 4
+}
+
+TEST(AllReduce, OneRankPerHostMeetsTheBound) {
+  std::mt19937 random(6);
+  for (const int n : {2, 3, 5, 8}) {
+    Problem problem{.count = 840 * 16, .exact = true};
+    for (int r = 0; r < n; ++r) problem.host.push_back(r);
+    const Tensors inputs = random_inputs(DType::kInt32, n, problem.count, random);
+    for (const char* name : {"direct", "ring"}) {
+      Traffic traffic;
+      run(find_algorithm(problem, name), problem, inputs, true, {.dtype = DType::kInt32}, random,
+          &traffic);
+      EXPECT_EQ(traffic.busiest() * n, 2 * (n - 1) * 4 * problem.count) << name << ", " << n;
+      EXPECT_EQ(traffic.rounds, name[0] == 'd' ? 2 : 2 * (n - 1)) << name << ", " << n;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace stretto::comm

@@ -1,0 +1,152 @@
+#include "stretto/comm/tuning.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace stretto::comm {
+namespace {
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// The listed values next to `value`, the greater first: too small a unit is the usual mistake.
+template <typename T>
+std::vector<T> beside(const std::vector<T>& listed, T value) {
+  std::vector<T> result;
+  const auto above = std::upper_bound(listed.begin(), listed.end(), value);
+  if (above != listed.end()) result.push_back(*above);
+  const auto at = std::lower_bound(listed.begin(), listed.end(), value);
+  if (at != listed.begin()) result.push_back(*std::prev(at));
+  return result;
+}
+
+}  // namespace
+
+std::string setting_text(const StepSetting& setting) {
+  return fmt::format("unit={} streams={} algorithm={}", setting.unit_bytes, setting.streams,
+                     setting.algorithm);
+}
+
+std::optional<StepSetting> parse_setting(std::string_view text) {
+  StepSetting setting;
+  const auto take = [&](std::string_view name, bool last = false) -> std::optional<std::string> {
+    if (text.substr(0, name.size()) != name) return std::nullopt;
+    text.remove_prefix(name.size());
+    const size_t end = last ? text.size() : text.find(' ');
+    if (end == std::string_view::npos) return std::nullopt;
+    std::string value(text.substr(0, end));
+    text.remove_prefix(std::min(text.size(), end + 1));
+    return value;
+  };
+  const auto number = [](const std::string& digits, auto& value) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() && value > 0;
+  };
+  const auto unit = take("unit="), streams = take("streams="), algorithm = take("algorithm=", true);
+  if (!unit || !streams || !algorithm) return std::nullopt;
+  if (!number(*unit, setting.unit_bytes) || !number(*streams, setting.streams)) return std::nullopt;
+  setting.algorithm = *algorithm;
+  return setting;
+}
+
+std::string setting_key(std::string_view model, std::string_view topology) {
+  return fmt::format("comm step model={} topology={}", model, topology);
+}
+
+StepTuner::StepTuner(StepTunerOptions options, StepSetting start)
+    : options_(std::move(options)), best_(std::move(start)) {
+  next_trial();
+}
+
+std::vector<StepTuner::Candidate> StepTuner::neighbours() const {
+  std::vector<Candidate> found;
+  const auto with = [&](Knob knob, auto change) {
+    found.push_back({knob, best_});
+    change(found.back().setting);
+  };
+  for (const std::string& name : options_.algorithms)
+    if (name != best_.algorithm)
+      with(Knob::kAlgorithm, [&](StepSetting& s) { s.algorithm = name; });
+  for (const int64_t bytes : beside(options_.unit_bytes, best_.unit_bytes))
+    with(Knob::kUnit, [&](StepSetting& s) { s.unit_bytes = bytes; });
+  for (const int streams : beside(options_.streams, best_.streams))
+    with(Knob::kStreams, [&](StepSetting& s) { s.streams = streams; });
+  // A knob that just helped is turned further before the others are tried again.
+  std::stable_partition(found.begin(), found.end(),
+                        [&](const Candidate& c) { return c.knob == last_won_; });
+  return found;
+}
+
+void StepTuner::next_trial() {
+  testing_ = false;
+  turn_ = step_ = 0;
+  best_times_.clear();
+  trial_times_.clear();
+  for (const Candidate& candidate : neighbours()) {
+    if (std::find(rejected_.begin(), rejected_.end(), candidate.setting) != rejected_.end())
+      continue;
+    trial_ = candidate.setting;
+    trial_knob_ = candidate.knob;
+    return;
+  }
+  settled_ = true;
+  recent_.clear();
+}
+
+bool StepTuner::step(double seconds) {
+  if (settled_) return watch_drift(seconds);
+  if (++step_ > options_.skip_steps) (testing_ ? trial_times_ : best_times_).push_back(seconds);
+  if (step_ < options_.skip_steps + options_.trial_steps) return false;
+  step_ = 0;
+  const StepSetting before = current();
+  testing_ = !testing_;
+  if (!testing_ && ++turn_ == options_.turns) finish_trial();
+  return !(current() == before);
+}
+
+void StepTuner::finish_trial() {
+  const double trial = median(trial_times_), best = median(best_times_);
+  const bool won = trial < best * (1 - options_.margin);
+  history_.push_back({trial_, trial, best, won});
+  best_seconds_ = won ? trial : best;
+  if (won) {
+    rejected_ = {best_};
+    best_ = trial_;
+    last_won_ = trial_knob_;
+  } else {
+    rejected_.push_back(trial_);
+  }
+  next_trial();
+}
+
+bool StepTuner::watch_drift(double seconds) {
+  recent_.push_back(seconds);
+  if (static_cast<int>(recent_.size()) < options_.drift_steps) return false;
+  const double now = median(std::move(recent_));
+  recent_.clear();
+  if (best_seconds_ == 0) best_seconds_ = now;  // there was nothing to try
+  if (std::abs(now - best_seconds_) <= options_.drift * best_seconds_) return false;
+  best_seconds_ = now;
+  settled_ = false;
+  rejected_.clear();
+  next_trial();
+  return false;  // the first turn is the best setting's
+}
+
+StepSetting recall_setting(const tune::Record& record, std::string_view key,
+                           const StepSetting& fallback) {
+  const auto choice = record.find(key);
+  return choice ? parse_setting(choice->candidate).value_or(fallback) : fallback;
+}
+
+void remember_setting(tune::Record& record, std::string_view key, const StepTuner& tuner) {
+  record.put(std::string(key), {setting_text(tuner.best()), tuner.best_seconds()});
+}
+
+}  // namespace stretto::comm
