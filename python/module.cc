@@ -16,6 +16,7 @@
 #include "beside.h"
 #include "comparison.h"
 #include "progress.h"
+#include "stretto/base/cpu.h"
 #include "stretto/report/report.h"
 #include "stretto/stretto.h"
 #include "tensors.h"
@@ -176,4 +177,5 @@ NB_MODULE(_stretto, m) {
   m.def("list_passes", &list_passes);
   m.def("main", &python::command, "arguments"_a, "python"_a);
   m.attr("version") = std::string(version());
+  m.attr("core") = cpu_info().core;
 }

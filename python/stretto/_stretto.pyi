@@ -3,6 +3,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 version: str
+core: str  # microarchitecture of this processor, "zen4"; empty where it has no name
 
 class InvalidArgumentError(ValueError): ...
 class UnsupportedError(NotImplementedError): ...

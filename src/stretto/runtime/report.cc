@@ -14,6 +14,7 @@ json machine_json(const kernels::Target& target) {
   utsname system{};
   uname(&system);
   return {{"cpu", cpu.model},
+          {"core", cpu.core},
           {"isa", isa_name(target.isa)},
           {"isa_of_machine", isa_name(cpu.isa)},
           {"cores", cpu.cores},
