@@ -28,13 +28,16 @@ int run(const Flags& flags, const Context& context) {
   if (!from_onnx && !flags.peers.empty() && flags.peers[0] != "none") {
     throw_invalid("bench: --vs needs the ONNX file; other engines cannot read {}", flags.source);
   }
-  fmt::print("{}, {}, {} cores\n", cpu_info().model, isa_name(usable_isa()), cpu_info().cores);
   nlohmann::json measured = nlohmann::json::array();
   for (int threads : flags.threads) {
     OptimizeOptions o = base;
     o.threads = threads;
     o.profile = false;
     const Model model = open_model(flags.source, o);
+    if (threads != 0 && model.threads() != threads) {
+      throw_invalid("bench: {} was optimised for {} threads; name the ONNX file for {}",
+                    flags.source, model.threads(), threads);
+    }
     const std::vector<EngineResult> results = time_beside(
         model, {.onnx_path = from_onnx ? flags.source : "",
                 .shapes = o.shapes,
@@ -45,6 +48,9 @@ int run(const Flags& flags, const Context& context) {
                 .verify = o.verify,
                 .progress = progress_bar()});
     end_progress();
+    if (measured.empty()) {
+      fmt::print("{}, {}, {} cores\n", cpu_info().model, isa_name(usable_isa()), cpu_info().cores);
+    }
     fmt::print("\n{} thread{}\n", model.threads(), model.threads() == 1 ? "" : "s");
     print_comparison(results);
     nlohmann::json entry{{"threads", model.threads()},

@@ -18,6 +18,18 @@ constexpr Verb kVerbs[] = {
     {"kernels", "Time every kernel that fits a problem, and say why others do not", set_up_kernels},
 };
 
+// Names the alternatives for a word that is no subcommand, which CLI11 does not.
+void check_subcommand(const CLI::App& app, std::span<const std::string> words) {
+  const auto known = app.get_subcommands([](const CLI::App*) { return true; });
+  if (known.empty() || words.empty() || words[0].starts_with('-')) return;
+  std::string names;
+  for (const CLI::App* sub : known) {
+    if (sub->get_name() == words[0]) return check_subcommand(*sub, words.subspan(1));
+    names += (names.empty() ? "" : ", ") + sub->get_name();
+  }
+  throw_invalid("{} has no '{}'; there are: {}", app.get_name(), words[0], names);
+}
+
 int parse_and_run(std::span<const std::string> arguments, const Context& context) {
   CLI::App app("Stretto: same model, same script, faster", "stretto");
   app.set_version_flag("--version", "stretto " + std::string(version()));
@@ -29,6 +41,7 @@ int parse_and_run(std::span<const std::string> arguments, const Context& context
     CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary));
     sub->parse_complete_callback([&chosen, run = verb.set_up(*sub, context)] { chosen = run; });
   }
+  check_subcommand(app, arguments);
   std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
   try {
     app.parse(reversed);

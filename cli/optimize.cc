@@ -50,6 +50,9 @@ void print_summary(const Model& model, const json& report) {
 }
 
 int run(const Flags& flags, const Context& context) {
+  if (!flags.source.ends_with(".onnx")) {
+    throw_invalid("optimize: expected a file called *.onnx, got {}", flags.source);
+  }
   OptimizeOptions o = options(flags.model);
   o.profile = !flags.report.empty();
   const Model model = open_model(flags.source, o);

@@ -95,7 +95,9 @@ def test_damaged_arrays_are_refused(run_command, artefact, image, tmp_path):
 
 @pytest.mark.parametrize("arguments, code, words", [
   ((), 2, ""),
-  (("frobnicate",), 2, ""),
+  (("frobnicate",), 2, "there are: optimize, infer"),
+  (("kernels", "conv3d"), 2, "conv2d"),
+  (("optimize", "model.stretto"), 2, "*.onnx"),
   (("optimize",), 2, "source"),
   (("optimize", "nowhere.onnx"), 1, "nowhere.onnx"),
   (("infer", "nowhere.stretto"), 1, "nowhere.stretto"),
@@ -125,6 +127,12 @@ def test_bench_prints_a_row_per_engine_and_thread_count(run_command, cnn_path, t
   measured = json.loads((tmp_path / "b.json").read_text())
   assert [m["threads"] for m in measured] == [1, 2]
   assert all(m["median_ms"] > 0 for m in measured)
+
+
+def test_bench_runs_an_artefact_with_its_own_threads(run_command, artefact):
+  assert "1 thread\n" in run_command("bench", artefact, "--seconds", 0.05).stdout
+  done = run_command("bench", artefact, "--threads", 2, code=2)
+  assert "optimised for 1 threads" in done.stderr and done.stdout == ""
 
 
 def test_bench_refuses_to_compare_an_artefact(run_command, artefact):
