@@ -57,34 +57,54 @@ HWY_INLINE hn::Vec<typename Type::D> rounded(hn::Vec<typename Type::D> v) {
   return Type::load(stored);
 }
 
-// `kVectors` vectors from element `at` on.
-template <class Type, int kVectors>
-HWY_INLINE void sum_vectors(const void* const* sources, const HostGroup* groups, size_t group_count,
-                            double divisor, int64_t at, typename Type::Stored* to) {
+// Four vectors, named one by one so that they stay in registers without the help of an unroller.
+template <class Type>
+struct Four {
   using D = typename Type::D;
-  using T = hn::TFromD<D>;
-  const D d;
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  hn::Vec<D> total[kVectors], host[kVectors];
-  for (size_t g = 0; g < group_count; ++g) {
-    const HostGroup& group = groups[g];
-    const auto* first = static_cast<const typename Type::Stored*>(sources[group.begin]) + at;
-    for (int v = 0; v < kVectors; ++v) host[v] = Type::load(first + v * lanes);
-    for (int s = group.begin + 1; s < group.end; ++s) {
-      const auto* from = static_cast<const typename Type::Stored*>(sources[s]) + at;
-      for (int v = 0; v < kVectors; ++v) host[v] = hn::Add(host[v], Type::load(from + v * lanes));
-    }
-    if (group.divisor != 1)
-      for (int v = 0; v < kVectors; ++v)
-        host[v] = hn::Div(host[v], hn::Set(d, static_cast<T>(group.divisor)));
-    if (Type::kNarrow && group.round)
-      for (int v = 0; v < kVectors; ++v) host[v] = rounded<Type>(host[v]);
-    for (int v = 0; v < kVectors; ++v) total[v] = g == 0 ? host[v] : hn::Add(total[v], host[v]);
+  using V = hn::Vec<D>;
+  using Stored = typename Type::Stored;
+  V a, b, c, e;
+
+  static HWY_INLINE Four load(const void* base, int64_t at) {
+    const Stored* from = static_cast<const Stored*>(base) + at;
+    const size_t lanes = hn::Lanes(D());
+    return {Type::load(from), Type::load(from + lanes), Type::load(from + 2 * lanes),
+            Type::load(from + 3 * lanes)};
   }
-  if (divisor != 1)
-    for (int v = 0; v < kVectors; ++v)
-      total[v] = hn::Div(total[v], hn::Set(d, static_cast<T>(divisor)));
-  for (int v = 0; v < kVectors; ++v) Type::store(total[v], to + at + v * lanes);
+  HWY_INLINE void store(Stored* to) const {
+    const size_t lanes = hn::Lanes(D());
+    Type::store(a, to);
+    Type::store(b, to + lanes);
+    Type::store(c, to + 2 * lanes);
+    Type::store(e, to + 3 * lanes);
+  }
+  HWY_INLINE Four plus(Four o) const {
+    return {hn::Add(a, o.a), hn::Add(b, o.b), hn::Add(c, o.c), hn::Add(e, o.e)};
+  }
+  HWY_INLINE Four over(double divisor) const {
+    const V by = hn::Set(D(), static_cast<hn::TFromD<D>>(divisor));
+    return {hn::Div(a, by), hn::Div(b, by), hn::Div(c, by), hn::Div(e, by)};
+  }
+  HWY_INLINE Four rounded_to_type() const {
+    return {rounded<Type>(a), rounded<Type>(b), rounded<Type>(c), rounded<Type>(e)};
+  }
+};
+
+template <class Type>
+HWY_INLINE void sum_four(const void* const* sources, const HostGroup* groups, size_t group_count,
+                         double divisor, int64_t at, typename Type::Stored* to) {
+  const auto host_sum = [&](const HostGroup& group) HWY_ATTR {
+    auto host = Four<Type>::load(sources[group.begin], at);
+    for (int s = group.begin + 1; s < group.end; ++s)
+      host = host.plus(Four<Type>::load(sources[s], at));
+    if (group.divisor != 1) host = host.over(group.divisor);
+    if (Type::kNarrow && group.round) host = host.rounded_to_type();
+    return host;
+  };
+  auto total = host_sum(groups[0]);
+  for (size_t g = 1; g < group_count; ++g) total = total.plus(host_sum(groups[g]));
+  if (divisor != 1) total = total.over(divisor);
+  total.store(to + at);
 }
 
 // One element, in the same order and with the same rounding.
@@ -115,14 +135,11 @@ HWY_INLINE void sum_element(const void* const* sources, const HostGroup* groups,
 template <class Type>
 HWY_INLINE void sum_all(const void* const* sources, const HostGroup* groups, size_t group_count,
                         double divisor, int64_t count, void* to) {
-  constexpr int kUnroll = 4;
   auto* out = static_cast<typename Type::Stored*>(to);
-  const int64_t lanes = static_cast<int64_t>(hn::Lanes(typename Type::D()));
+  const int64_t step = 4 * static_cast<int64_t>(hn::Lanes(typename Type::D()));
   int64_t at = 0;
-  for (; at + kUnroll * lanes <= count; at += kUnroll * lanes)
-    sum_vectors<Type, kUnroll>(sources, groups, group_count, divisor, at, out);
-  for (; at + lanes <= count; at += lanes)
-    sum_vectors<Type, 1>(sources, groups, group_count, divisor, at, out);
+  for (; at + step <= count; at += step)
+    sum_four<Type>(sources, groups, group_count, divisor, at, out);
   for (; at < count; ++at) sum_element<Type>(sources, groups, group_count, divisor, at, out);
 }
 

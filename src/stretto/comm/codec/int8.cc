@@ -16,6 +16,8 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 using F = hn::ScalableTag<float>;
 constexpr uint32_t kInfinity = 0x7f800000u;
+constexpr int64_t kBlockBytes = sizeof(float) + kInt8Block;
+constexpr int64_t kTogether = 4;
 // Below, the inverse of the scale would overflow: the block is sent as zeros, all of it is
 // residual.
 constexpr float kLeast = 1e-35f;
@@ -36,18 +38,14 @@ HWY_INLINE BlockScale scale_of(float greatest, float codes) {
   return {scale, 1 / scale};
 }
 
-// A whole block, in one pass over memory. False, with nothing written but `out`, when the block
-// holds inf or NaN.
+// values = in + residual of one block; returns the bits of the greatest magnitude. Magnitudes
+// compare like integers, and inf and NaN are the greatest.
 template <bool kResidual>
-HWY_INLINE bool encode_block(const float* HWY_RESTRICT in, float* HWY_RESTRICT residual,
-                             std::byte* HWY_RESTRICT out) {
+HWY_INLINE uint32_t load_block(const float* HWY_RESTRICT in, const float* HWY_RESTRICT residual,
+                               float* HWY_RESTRICT values) {
   const F d;
   const hn::RebindToSigned<F> di;
-  const hn::Rebind<int8_t, F> d8;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  HWY_ALIGN float values[kInt8Block];
-
-  // Magnitudes compare like integers, and inf and NaN are the greatest.
   const auto magnitude = hn::Set(di, 0x7fffffff);
   auto a = hn::Zero(di), b = a;
   const auto load = [&](int64_t at) HWY_ATTR {
@@ -60,12 +58,15 @@ HWY_INLINE bool encode_block(const float* HWY_RESTRICT in, float* HWY_RESTRICT r
     a = hn::Max(a, load(at));
     b = hn::Max(b, load(at + lanes));
   }
-  const auto greatest_bits = static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, hn::Max(a, b))));
-  if (greatest_bits >= kInfinity) return false;
+  return static_cast<uint32_t>(hn::GetLane(hn::MaxOfLanes(di, hn::Max(a, b))));
+}
 
-  float greatest;
-  memcpy(&greatest, &greatest_bits, sizeof greatest);
-  const BlockScale block = scale_of(greatest, 127);
+template <bool kResidual>
+HWY_INLINE void store_block(const float* HWY_RESTRICT values, BlockScale block,
+                            float* HWY_RESTRICT residual, std::byte* HWY_RESTRICT out) {
+  const F d;
+  const hn::Rebind<int8_t, F> d8;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   memcpy(out, &block.scale, sizeof block.scale);
   auto* codes = reinterpret_cast<int8_t*>(out + sizeof block.scale);
   const auto scale = hn::Set(d, block.scale), inverse = hn::Set(d, block.inverse);
@@ -75,7 +76,6 @@ HWY_INLINE bool encode_block(const float* HWY_RESTRICT in, float* HWY_RESTRICT r
     hn::StoreU(hn::DemoteTo(d8, code), d8, codes + at);
     if (kResidual) hn::StoreU(hn::Sub(v, hn::Mul(hn::ConvertTo(d, code), scale)), d, residual + at);
   }
-  return true;
 }
 
 // A block with inf or NaN, which leaves its residual alone. Rare, so element by element.
@@ -98,33 +98,53 @@ HWY_INLINE void encode_marked(const float* in, int64_t count, int64_t offset, st
   }
 }
 
+// `blocks` whole blocks, in one pass over memory. Several at once, because the scale of one hangs
+// on a long chain of operations that those of others can hide.
+template <bool kResidual>
+HWY_INLINE void encode_blocks(const float* in, float* residual, int blocks, int64_t offset,
+                              std::byte* out, NonFinite* found) {
+  HWY_ALIGN float values[kTogether * kInt8Block];
+  uint32_t greatest[kTogether];
+  for (int b = 0; b < blocks; ++b)
+    greatest[b] = load_block<kResidual>(in + b * kInt8Block, residual + b * kInt8Block,
+                                        values + b * kInt8Block);
+  for (int b = 0; b < blocks; ++b, out += kBlockBytes) {
+    if (greatest[b] >= kInfinity) {
+      encode_marked(in + b * kInt8Block, kInt8Block, offset + b * kInt8Block, out, found);
+      continue;
+    }
+    float magnitude;
+    memcpy(&magnitude, &greatest[b], sizeof magnitude);
+    store_block<kResidual>(values + b * kInt8Block, scale_of(magnitude, 127),
+                           residual + b * kInt8Block, out);
+  }
+}
+
 template <bool kResidual>
 HWY_INLINE NonFinite encode_all(const float* in, float* residual, int64_t count, std::byte* out) {
   NonFinite found;
-  const int64_t whole = count / kInt8Block * kInt8Block;
-  for (int64_t at = 0; at < whole; at += kInt8Block) {
-    if (!encode_block<kResidual>(in + at, kResidual ? residual + at : nullptr, out))
-      encode_marked(in + at, kInt8Block, at, out, &found);
-    out += sizeof(float) + kInt8Block;
-  }
+  const int64_t blocks = count / kInt8Block, whole = blocks * kInt8Block;
+  for (int64_t b = 0; b < blocks; b += kTogether)
+    encode_blocks<kResidual>(in + b * kInt8Block, residual + b * kInt8Block,
+                             static_cast<int>(HWY_MIN(kTogether, blocks - b)), b * kInt8Block,
+                             out + b * kBlockBytes, &found);
   if (whole == count) return found;
 
   // Zeros behind the last values change neither scale nor codes.
   const size_t rest = static_cast<size_t>(count - whole);
   float x[kInt8Block] = {}, lost[kInt8Block] = {};
-  std::byte coded[sizeof(float) + kInt8Block];
+  std::byte coded[kBlockBytes];
   memcpy(x, in + whole, rest * sizeof(float));
   if (kResidual) memcpy(lost, residual + whole, rest * sizeof(float));
-  if (!encode_block<kResidual>(x, lost, coded))
-    encode_marked(x, static_cast<int64_t>(rest), whole, coded, &found);
-  memcpy(out, coded, sizeof(float) + rest);
+  encode_blocks<kResidual>(x, lost, 1, whole, coded, &found);
+  memcpy(out + blocks * kBlockBytes, coded, sizeof(float) + rest);
   if (kResidual) memcpy(residual + whole, lost, rest * sizeof(float));
   return found;
 }
 
 NonFinite encode(const float* in, float* residual, int64_t count, std::byte* out) {
   return residual != nullptr ? encode_all<true>(in, residual, count, out)
-                             : encode_all<false>(in, nullptr, count, out);
+                             : encode_all<false>(in, residual, count, out);
 }
 
 template <bool kAdd>
@@ -165,7 +185,7 @@ template <bool kAdd>
 HWY_INLINE void decode_all(const std::byte* in, int64_t count, float* out) {
   for (int64_t at = 0; at < count; at += kInt8Block) {
     decode_block<kAdd>(in, HWY_MIN(kInt8Block, count - at), out + at);
-    in += sizeof(float) + kInt8Block;
+    in += kBlockBytes;
   }
 }
 
