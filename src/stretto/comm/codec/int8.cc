@@ -106,8 +106,9 @@ HWY_INLINE void encode_blocks(const float* in, float* residual, int blocks, int6
   HWY_ALIGN float values[kTogether * kInt8Block];
   uint32_t greatest[kTogether];
   for (int b = 0; b < blocks; ++b)
-    greatest[b] = load_block<kResidual>(in + b * kInt8Block, residual + b * kInt8Block,
-                                        values + b * kInt8Block);
+    greatest[b] =
+        load_block<kResidual>(in + b * kInt8Block, kResidual ? residual + b * kInt8Block : nullptr,
+                              values + b * kInt8Block);
   for (int b = 0; b < blocks; ++b, out += kBlockBytes) {
     if (greatest[b] >= kInfinity) {
       encode_marked(in + b * kInt8Block, kInt8Block, offset + b * kInt8Block, out, found);
@@ -116,7 +117,7 @@ HWY_INLINE void encode_blocks(const float* in, float* residual, int blocks, int6
     float magnitude;
     memcpy(&magnitude, &greatest[b], sizeof magnitude);
     store_block<kResidual>(values + b * kInt8Block, scale_of(magnitude, 127),
-                           residual + b * kInt8Block, out);
+                           kResidual ? residual + b * kInt8Block : nullptr, out);
   }
 }
 
@@ -125,7 +126,7 @@ HWY_INLINE NonFinite encode_all(const float* in, float* residual, int64_t count,
   NonFinite found;
   const int64_t blocks = count / kInt8Block, whole = blocks * kInt8Block;
   for (int64_t b = 0; b < blocks; b += kTogether)
-    encode_blocks<kResidual>(in + b * kInt8Block, residual + b * kInt8Block,
+    encode_blocks<kResidual>(in + b * kInt8Block, kResidual ? residual + b * kInt8Block : nullptr,
                              static_cast<int>(HWY_MIN(kTogether, blocks - b)), b * kInt8Block,
                              out + b * kBlockBytes, &found);
   if (whole == count) return found;
