@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "stretto/ir/interpreter.h"
+#include "stretto/passes/run_passes.h"
 
 namespace stretto::passes {
 namespace {
@@ -36,7 +37,8 @@ Difference compare(const ir::Graph& graph, const std::vector<Tensor>& expected,
 }  // namespace
 
 std::optional<Culprit> bisect(const ir::Graph& graph, std::span<const Tensor> inputs,
-                              const PipelineOptions& options, double tolerance, ThreadTeam* team) {
+                              const PipelineOptions& options, double tolerance, ThreadTeam* team,
+                              std::span<const Pass* const> passes) {
   const ir::InterpretOptions interpretation{.float64 = true, .team = team};
   ir::Graph untouched = graph;
   ir::infer(untouched);
@@ -51,7 +53,7 @@ std::optional<Culprit> bisect(const ir::Graph& graph, std::span<const Tensor> in
     limited.observe = [&](const Fired& application) { seen.push_back(application); };
     Difference difference;
     try {
-      run_pipeline(rewritten, limited);
+      run_passes(passes, rewritten, limited);
       difference = compare(untouched, expected, ir::interpret(rewritten, inputs, interpretation));
     } catch (const std::exception& error) {
       difference = {error.what(), HUGE_VAL};

@@ -22,9 +22,10 @@ struct Culprit {
 // of their largest magnitude; nothing when the whole pipeline stays within it. A logarithm of the
 // number of applications in interpreter runs. When a later rule hides an earlier mistake, some such
 // k is named, not always the first. A rule that makes the pipeline throw is named as well, with an
-// infinite error.
+// infinite error. `passes`: the list to run, in order.
 std::optional<Culprit> bisect(const ir::Graph& graph, std::span<const Tensor> inputs,
                               const PipelineOptions& options, double tolerance,
-                              ThreadTeam* team = nullptr);
+                              ThreadTeam* team = nullptr,
+                              std::span<const Pass* const> passes = pipeline());
 
 }  // namespace stretto::passes

@@ -5,6 +5,7 @@
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/passes/pass_list.h"
+#include "stretto/passes/run_passes.h"
 
 namespace stretto::passes {
 namespace {
@@ -28,9 +29,9 @@ std::vector<Face> face(const ir::Graph& graph) {
   return faces;
 }
 
-void check_names(const std::set<std::string>& disabled) {
+void check_names(const std::set<std::string>& disabled, std::span<const Pass* const> passes) {
   for (const std::string& name : disabled) {
-    const bool known = std::any_of(pipeline().begin(), pipeline().end(), [&](const Pass* pass) {
+    const bool known = std::any_of(passes.begin(), passes.end(), [&](const Pass* pass) {
       return pass->name == name ||
              std::find(pass->rules.begin(), pass->rules.end(), name) != pass->rules.end();
     });
@@ -56,7 +57,7 @@ std::span<const Pass* const> pipeline() {
       &kRemoveIdentity,       // no node returns its input; Reshape is the only shape-changer
       &kDeduplicate,          // no two nodes compute the same from the same inputs
       &kRecogniseActivation,  // SiLU, GELU, hard-swish, Mish are one node each
-      &kRecogniseLayerNorm,   // so is layer normalisation
+      &kRecogniseLayerNorm,   // so are layer and RMS normalisation
       &kSqueezeExcite,        // means over whole images are GlobalAveragePool
       &kSplitRadix,           // sums over a radix axis are sums of 4-D slices
       &kEliminateTranspose,   // transposes have sunk below elementwise nodes or cancelled
@@ -78,12 +79,17 @@ std::span<const Pass* const> pipeline() {
 }
 
 PipelineReport run_pipeline(ir::Graph& graph, const PipelineOptions& options) {
-  check_names(options.disabled);
+  return run_passes(pipeline(), graph, options);
+}
+
+PipelineReport run_passes(std::span<const Pass* const> passes, ir::Graph& graph,
+                          const PipelineOptions& options) {
+  check_names(options.disabled, passes);
   ir::infer(graph);
   const std::vector<Face> before = face(graph);
   PassContext context(options.disabled, options.max_applications, options.observe);
   PipelineReport report;
-  for (const Pass* pass : pipeline()) {
+  for (const Pass* pass : passes) {
     const double start = now_s();
     const size_t fired = context.count();
     if (!options.disabled.contains(std::string(pass->name))) {

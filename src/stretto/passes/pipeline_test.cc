@@ -99,5 +99,47 @@ TEST(Bisect, NamesTheRuleThatRounds) {
   EXPECT_FALSE(bisect(graph, random_inputs(graph, 1), {.disabled = {"fold-batch-norm"}}, 1e-13));
 }
 
+// Turns every Sub into an Add: right only where nothing is subtracted.
+constexpr std::string_view kWrongRules[] = {"swap-operands", "drop-sign"};
+void run_wrong(ir::Graph& graph, PassContext& context) {
+  for (ir::Node& node : graph.nodes) {
+    if (node.op->name == "Add" && context.allow("swap-operands", node.name)) {
+      std::swap(node.inputs[0], node.inputs[1]);
+    }
+    if (node.op->name == "Sub" && context.allow("drop-sign", node.name)) {
+      node.op = ir::find_operator("Add");
+    }
+  }
+}
+constexpr Pass kWrong{
+    .name = "wrong", .summary = "for the test", .rules = kWrongRules, .run = run_wrong};
+
+TEST(Bisect, NamesTheWrongRuleAndTheNodeAmongManyRightOnes) {
+  const ir::Graph graph = ir::parse_text(R"(
+    graph g
+    input x: float32[2, 8]
+    input z: float32[2, 8]
+    constant nothing: float32[8] = {0 ...}
+    a = Add(x, z)
+    i = Identity(a)
+    b = Sub(i, nothing)
+    c = Add(b, x)
+    d = Sub(c, z)
+    e = Add(d, a)
+    y = Relu(e)
+    w = Tanh(x)
+    output w, y)");
+  const Pass* const passes[] = {&kRemoveIdentity, &kWrong, &kFuseElementwise, &kRemoveDead};
+  const std::vector<Tensor> inputs = random_inputs(graph, 1);
+  const auto culprit = bisect(graph, inputs, {}, 1e-6, nullptr, passes);
+  ASSERT_TRUE(culprit.has_value());
+  EXPECT_EQ(culprit->fired.pass, "wrong");
+  EXPECT_EQ(culprit->fired.rule, "drop-sign");
+  EXPECT_EQ(culprit->fired.node, "d");
+  EXPECT_EQ(culprit->output, "y");
+  EXPECT_GT(culprit->error, 1e-3);
+  EXPECT_FALSE(bisect(graph, inputs, {.disabled = {"drop-sign"}}, 1e-6, nullptr, passes));
+}
+
 }  // namespace
 }  // namespace stretto::passes

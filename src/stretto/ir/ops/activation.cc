@@ -60,13 +60,12 @@ constexpr auto kLeakyRelu = [](double x, double alpha, double) { return leaky_re
 constexpr auto kSelu = [](double x, double alpha, double gamma) { return gamma * elu(x, alpha); };
 constexpr auto kShrink = [](double x, double bias, double lambda) {
   if (x < -lambda) return x + bias;
-  if (x > lambda) return x - bias;
-  return std::isnan(x) ? x : 0;
+  return x > lambda ? x - bias : 0;
 };
 constexpr auto kSwish = [](double x, double alpha, double) {
   return x / (1 + std::exp(-alpha * x));
 };
-constexpr auto kThresholdedRelu = [](double x, double alpha, double) { return x <= alpha ? 0 : x; };
+constexpr auto kThresholdedRelu = [](double x, double alpha, double) { return x > alpha ? x : 0; };
 
 constexpr AttributeSpec kGeluAttributes[] = {{"approximate", AttributeKind::kString}};
 

@@ -49,6 +49,13 @@ TEST(Conv, HandComputed) {
                 {1, 1, 3}, {9, 9, 9});
 }
 
+// The first tap reads padding only; the range of outputs it contributes to is empty, not reversed.
+TEST(Conv, HasTapsThatNeverMeetTheInput) {
+  expect_values(run("Conv", {floats({1, 1, 1}, {3}), floats({1, 1, 2}, {5, 7})},
+                    {{"pads", Ints{7, 0}}, {"dilations", Ints{7}}, {"strides", Ints{2}}}),
+                {1, 1, 1}, {21});
+}
+
 TEST(Conv, MatchesTheDefinition) {
   struct Case {
     Shape x, w, y;

@@ -60,7 +60,7 @@ void evaluate_as(Evaluation& c) {
 
   T* y = data_of<T>(c.make_output(0));
   for (size_t i = 0; i < sums.size(); ++i) sums[i] *= alpha;
-  if (c.has_input(2)) {
+  if (c.has_input(2) && beta != 0) {  // as in BLAS, what is not finite must not come back
     const T* addend = data_of<T>(c.inputs[2]);
     const Shape shapes[] = {c.inputs[2].shape()};
     const StridedLoop loop = StridedLoop::broadcast(c.output_shapes[0], shapes);

@@ -133,26 +133,29 @@ void infer(Inference& c) {
   c.set_output(0, c.dtype(0), std::move(shape));
 }
 
-// The input coordinate that output `o` asks for.
-double coordinate(Coordinates mode, const Axis& axis, int64_t o) {
-  const auto x = static_cast<double>(o), in = static_cast<double>(axis.in),
-             out = static_cast<double>(axis.out);
-  const double half = (x + 0.5) / axis.scale - 0.5;
+// The input coordinate that output `o` asks for, in the arithmetic of T: a nearest neighbour is
+// what single precision says it is, as exporters and other runtimes have it, because a scale of one
+// third puts coordinates right between two pixels.
+template <typename T>
+T coordinate(Coordinates mode, const Axis& axis, int64_t o) {
+  const auto x = static_cast<T>(o), in = static_cast<T>(axis.in), out = static_cast<T>(axis.out),
+             scale = static_cast<T>(axis.scale), begin = static_cast<T>(axis.begin),
+             end = static_cast<T>(axis.end);
+  const T half = (x + T(0.5)) / scale - T(0.5);
   switch (mode) {
     case Coordinates::kHalfPixel:
       return half;
     case Coordinates::kHalfPixelSymmetric:
-      return in / 2 * (1 - out / (axis.scale * in)) + half;
+      return in / 2 * (1 - out / (scale * in)) + half;
     case Coordinates::kPytorchHalfPixel:
       return axis.out > 1 ? half : 0;
     case Coordinates::kAlignCorners:
       return axis.out > 1 ? x * (in - 1) / (out - 1) : 0;
     case Coordinates::kAsymmetric:
-      return x / axis.scale;
+      return x / scale;
     case Coordinates::kCropAndResize:
-      return axis.out > 1
-                 ? axis.begin * (in - 1) + x * (axis.end - axis.begin) * (in - 1) / (out - 1)
-                 : 0.5 * (axis.begin + axis.end) * (in - 1);
+      return axis.out > 1 ? begin * (in - 1) + x * (end - begin) * (in - 1) / (out - 1)
+                          : (begin + end) / 2 * (in - 1);
   }
   return 0;
 }
@@ -201,7 +204,9 @@ std::vector<Taps> taps_of(const Attributes& attributes, const Axis& axis) {
   std::vector<Taps> all(static_cast<size_t>(axis.out));
   for (int64_t o = 0; o < axis.out; ++o) {
     Taps& taps = all[o];
-    const double x = coordinate(coordinates, axis, o);
+    const double x = mode == Interpolation::kNearest
+                         ? double{coordinate<float>(coordinates, axis, o)}
+                         : coordinate<double>(coordinates, axis, o);
     taps.outside = coordinates == Coordinates::kCropAndResize &&
                    (x < 0 || x > static_cast<double>(axis.in - 1));
     const auto inside = [&](int64_t i) { return std::clamp<int64_t>(i, 0, axis.in - 1); };

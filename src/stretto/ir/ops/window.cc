@@ -22,9 +22,11 @@ Shape Window::output_shape(int64_t batch, int64_t channels) const {
 
 Window::Valid Window::valid(int axis, int64_t k) const {
   const int64_t offset = source(axis, 0, k), s = stride[axis];
-  const int64_t begin = offset >= 0 ? 0 : ceil_div(-offset, s);
-  const int64_t end = offset >= input[axis] ? 0 : (input[axis] - 1 - offset) / s + 1;
-  return {std::min(begin, output[axis]), std::max(std::min(end, output[axis]), begin)};
+  const int64_t first = offset >= 0 ? 0 : ceil_div(-offset, s);
+  const int64_t last = offset >= input[axis] ? 0 : (input[axis] - 1 - offset) / s + 1;
+  // A tap may fall into the padding for every output.
+  const int64_t begin = std::min(first, output[axis]);
+  return {begin, std::max(std::min(last, output[axis]), begin)};
 }
 
 Window::Axes spatial_attribute(const Attributes& attributes, std::string_view name, int rank,

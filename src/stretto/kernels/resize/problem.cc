@@ -9,19 +9,25 @@
 namespace stretto::kernels {
 namespace {
 
-double source_position(Coordinates coordinates, int64_t o, int64_t in, int64_t out, double scale) {
-  const double half_pixel = (o + 0.5) / scale - 0.5;
+// In the arithmetic of T: a nearest neighbour is what single precision says it is, as exporters and
+// other runtimes have it, because a scale of one third puts coordinates right between two pixels.
+template <typename T>
+T source_position(Coordinates coordinates, int64_t output, int64_t input_length,
+                  int64_t output_length, double scale_factor) {
+  const auto o = static_cast<T>(output), in = static_cast<T>(input_length),
+             out = static_cast<T>(output_length), scale = static_cast<T>(scale_factor);
+  const T half_pixel = (o + T(0.5)) / scale - T(0.5);
   switch (coordinates) {
     case Coordinates::kHalfPixel:
       return half_pixel;
     case Coordinates::kPytorchHalfPixel:
       return out > 1 ? half_pixel : 0;
     case Coordinates::kAlignCorners:
-      return out > 1 ? static_cast<double>(o * (in - 1)) / static_cast<double>(out - 1) : 0;
+      return out > 1 ? o * (in - 1) / (out - 1) : 0;
     case Coordinates::kAsymmetric:
       return o / scale;
     case Coordinates::kHalfPixelSymmetric:
-      return in / 2.0 * (1 - out / (scale * in)) + half_pixel;
+      return in / 2 * (1 - out / (scale * in)) + half_pixel;
   }
   return half_pixel;
 }
@@ -44,7 +50,9 @@ double rounded(NearestRounding rounding, double x) {
 
 ResizeTaps resize_taps(const ResizeProblem& p, int64_t o, int64_t in, int64_t out, double scale) {
   ResizeTaps taps{};
-  const double x = source_position(p.coordinates, o, in, out, scale);
+  const double x = p.mode == Resampling::kNearest
+                       ? double{source_position<float>(p.coordinates, o, in, out, scale)}
+                       : source_position<double>(p.coordinates, o, in, out, scale);
   int64_t first = 0;
   if (p.mode == Resampling::kNearest) {
     first = static_cast<int64_t>(rounded(p.rounding, x));

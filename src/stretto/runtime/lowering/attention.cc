@@ -1,6 +1,7 @@
 #include "stretto/kernels/attention/problem.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "stretto/runtime/lowering/rules.h"
 
@@ -24,7 +25,7 @@ bool lower_attention(Lowering& l, const ir::Node& node) {
   p.dim = p.dim_v = a.integer("head_dim", 1);
   p.sq = q[1];
   p.sk = k[1];
-  p.scale = static_cast<float>(a.number("scale", 1));
+  p.scale = static_cast<float>(a.number("scale", 1 / std::sqrt(static_cast<double>(p.dim))));
   p.inputs = 0;
 
   // A packed projection is one input that several operands read.

@@ -98,8 +98,10 @@ bool lower_image(Lowering& l, const ir::Node& node, const kernels::Family& famil
   return l.add(node, family, inputs, {y}, choices, std::move(constants));
 }
 
-// Kernels need constant fp32 weights over one or two spatial axes.
+// Kernels need constant fp32 weights over one or two spatial axes, and explicit pads.
 bool has_kernel_form(Lowering& l, const ir::Node& node) {
+  if (node.attributes.text("auto_pad", "NOTSET") != "NOTSET") return false;
+  if (node.attributes.has("output_shape")) return false;
   const auto constant_or_absent = [&](size_t i) {
     return i >= node.inputs.size() || node.inputs[i] == ir::kNone ||
            l.constant(node.inputs[i]) != nullptr;

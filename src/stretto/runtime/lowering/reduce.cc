@@ -37,7 +37,12 @@ bool lower_reduce(Lowering& l, const ir::Node& node) {
     axes = given->as_int64s();
   }
   if (axes.empty()) {
-    if (node.attributes.integer("noop_with_empty_axes", 0) != 0) return lower_view(l, node);
+    if (node.attributes.integer("noop_with_empty_axes", 0) != 0) {
+      // Nothing is joined, but squares and magnitudes are still taken.
+      const bool same = *kind != kernels::Reduction::kL1 && *kind != kernels::Reduction::kL2 &&
+                        *kind != kernels::Reduction::kSumSquare;
+      return same && lower_view(l, node);
+    }
     for (size_t i = 0; i < x.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   }
   try {

@@ -9,11 +9,14 @@
 #include <utility>
 
 #include "stretto/kernels/conv2d/cpu/strip.h"
+#include "stretto/kernels/simd/clamp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stretto::kernels::conv2d::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
+using kernels::HWY_NAMESPACE::at_least;
+using kernels::HWY_NAMESPACE::at_most;
 
 // Sums, one kernel row of weights and an input vector stay in 32 or in 16 registers.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
@@ -73,7 +76,7 @@ void strip(const Strip& t) {
     }
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
-      hn::StoreU(hn::Min(hi, hn::Max(lo, sum[c])), d, out + c * kLanes);
+      hn::StoreU(at_most(hi, at_least(lo, sum[c])), d, out + c * kLanes);
     }
   }
 }

@@ -30,6 +30,7 @@ winograd::Task task_of(const Conv2dProblem& p) {
 
 template <const winograd::Scheme& kScheme, int kStride, bool kStrict>
 Fit fits(const Conv2dProblem& p) {
+  if (p.n == 0) return Fit::no("no images");
   if (p.kernel_h != 3 || p.kernel_w != 3) return Fit::no("kernel is not 3x3");
   if (p.stride_h != kStride || p.stride_w != kStride) {
     return Fit::no(kStride == 1 ? "stride is not 1" : "stride is not 2");

@@ -27,6 +27,7 @@ winograd::Task task_of(const ConvTranspose2dProblem& p) {
 
 template <const winograd::Scheme& kScheme, bool kStrict>
 Fit fits(const ConvTranspose2dProblem& p) {
+  if (p.n == 0) return Fit::no("no images");
   if (p.kernel_h != 4 || p.kernel_w != 4) return Fit::no("kernel is not 4x4");
   if (p.stride_h != 2 || p.stride_w != 2) return Fit::no("stride is not 2");
   if (p.dilation_h != 1 || p.dilation_w != 1) return Fit::no("dilated");

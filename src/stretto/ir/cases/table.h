@@ -1,0 +1,95 @@
+// What every operator draws of itself: the descriptions that stand in ir/cases/, one row each.
+// A test holds the table to ir::operators().
+#pragma once
+
+#include "stretto/ir/cases.h"
+
+namespace stretto::ir::cases {
+
+// elementwise.cc
+void unary(CaseDraw& d);
+void alpha(CaseDraw& d);
+void alpha_and_beta(CaseDraw& d);
+void alpha_and_gamma(CaseDraw& d);
+void shrink(CaseDraw& d);
+void gelu(CaseDraw& d);
+void binary(CaseDraw& d);
+void variadic(CaseDraw& d);
+void clip(CaseDraw& d);
+void mod(CaseDraw& d);
+void pow(CaseDraw& d);
+void prelu(CaseDraw& d);
+void where(CaseDraw& d);
+void cast(CaseDraw& d);
+void cast_like(CaseDraw& d);
+void fused_elementwise(CaseDraw& d);
+
+// indexing.cc
+void gather(CaseDraw& d);
+void gather_elements(CaseDraw& d);
+void gather_nd(CaseDraw& d);
+void scatter_elements(CaseDraw& d);
+void scatter_nd(CaseDraw& d);
+void constant(CaseDraw& d);
+void constant_of_shape(CaseDraw& d);
+void one_hot(CaseDraw& d);
+void range(CaseDraw& d);
+void shape_of(CaseDraw& d);
+void size_of(CaseDraw& d);
+
+// movement.cc
+void transpose(CaseDraw& d);
+void expand(CaseDraw& d);
+void tile(CaseDraw& d);
+void slice(CaseDraw& d);
+void depth_to_space(CaseDraw& d);
+void space_to_depth(CaseDraw& d);
+void reshape(CaseDraw& d);
+void flatten(CaseDraw& d);
+void squeeze(CaseDraw& d);
+void unsqueeze(CaseDraw& d);
+void concat(CaseDraw& d);
+void split(CaseDraw& d);
+void identity(CaseDraw& d);
+void pad(CaseDraw& d);
+void trilu(CaseDraw& d);
+
+// products.cc
+void matmul(CaseDraw& d);
+void fused_matmul(CaseDraw& d);
+void gemm(CaseDraw& d);
+void attention(CaseDraw& d);
+void einsum(CaseDraw& d);
+
+// rows.cc
+void softmax(CaseDraw& d);
+void instance_norm(CaseDraw& d);
+void group_norm(CaseDraw& d);
+void layer_norm(CaseDraw& d);
+void rms_norm(CaseDraw& d);
+void add_layer_norm(CaseDraw& d);
+void batch_norm(CaseDraw& d);
+void lrn(CaseDraw& d);
+void reduce(CaseDraw& d);
+void cumsum(CaseDraw& d);
+void arg(CaseDraw& d);
+void top(CaseDraw& d);
+
+// windows.cc
+void max_pool(CaseDraw& d);
+void average_pool(CaseDraw& d);
+void conv(CaseDraw& d);
+void fused_conv(CaseDraw& d);
+void conv_transpose(CaseDraw& d);
+void fused_conv_transpose(CaseDraw& d);
+void global_pool(CaseDraw& d);
+void linear(CaseDraw& d);
+void resize(CaseDraw& d);
+
+struct Row {
+  std::string_view op;
+  void (*describe)(CaseDraw&);
+};
+std::span<const Row> rows();
+
+}  // namespace stretto::ir::cases
