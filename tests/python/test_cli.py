@@ -41,12 +41,13 @@ def test_optimize_compares_with_engines_at_the_end(run_command, cnn_path, tmp_pa
   assert "no such engine" in nobody
   report = json.loads((tmp_path / "r.json").read_text())
   assert report["memory"]["serving_peak_bytes"] > 1 << 20 and "MiB" in stretto
-  assert report["latency"]["after"]["relative_to_max"] <= 1e-4
+  assert all(error["relative_to_max"] <= 1e-4 for error in report["errors"])
   peer = report["latency"]["peers"][0]
   if "error" in peer:
     pytest.skip(f"no peer to compare with: {peer['error']}")
   assert peer["median_ms"] > 0 and peer["peak_bytes"] > 1 << 20 and "x" in ort
   assert peer["relative_to_max"] <= 1e-4
+  assert report["latency"]["after"]["relative_to_max"] <= 1e-4, "timed beside the peer"
 
 
 def test_without_python_the_command_times_itself(stretto_program, cnn_path, tmp_path):
