@@ -58,6 +58,13 @@ function(stretto_module name)
     list(APPEND objects $<TARGET_OBJECTS:stretto_${module}>)
   endforeach()
 
+  # Tests that replay the corpus of a fuzzer have to find it.
+  set(replays ${tests})
+  list(FILTER replays INCLUDE REGEX "corpus_test\\.cc$")
+  if(replays)
+    set_source_files_properties(${replays} PROPERTIES COMPILE_DEFINITIONS
+                                STRETTO_CORPUS="${CMAKE_SOURCE_DIR}/tests/fuzz")
+  endif()
   if(STRETTO_BUILD_TESTS AND tests)
     add_executable(${name}_test ${tests} ${objects})
     target_link_libraries(${name}_test PRIVATE stretto_${name} GTest::gtest_main)

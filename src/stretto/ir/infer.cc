@@ -10,6 +10,9 @@ namespace {
 // Integer results this small are worth knowing at compile time: they are shapes, axes and indices.
 constexpr int64_t kMaxKnownElements = 1024;
 
+// And so cheap: a few small operands can still ask for any number of operations (Einsum, pools).
+constexpr double kMaxKnownFlops = 1 << 24;
+
 bool worth_folding(const Graph& graph, const Node& node) {
   const auto small = [&](ValueId id) {
     return id == kNone || !graph.value(id).shape ||
@@ -18,6 +21,7 @@ bool worth_folding(const Graph& graph, const Node& node) {
   const auto known = [&](ValueId id) { return id == kNone || graph.value(id).is_constant(); };
   if (node.op->name == "Constant") return true;  // the tensor is there already
   if (!std::all_of(node.outputs.begin(), node.outputs.end(), small)) return false;
+  if (node.op->flops != nullptr && node.op->flops(graph, node) > kMaxKnownFlops) return false;
   return !node.inputs.empty() && std::all_of(node.inputs.begin(), node.inputs.end(), known) &&
          std::all_of(node.inputs.begin(), node.inputs.end(), small);
 }
@@ -62,6 +66,10 @@ std::vector<int64_t> Inference::constant_integers(int i, std::string_view what) 
 void Inference::set_output(int i, DType dtype, Shape shape) {
   if (!has_output(i)) return;
   element_count(shape);  // refuses overflow
+  if (shape.size() > kMaxRank) {
+    throw_invalid("output {} would have {} dimensions, at most {} make sense", i, shape.size(),
+                  kMaxRank);
+  }
   Value& value = graph_.value(node_.outputs[i]);
   value.dtype = dtype;
   value.shape = std::move(shape);

@@ -1,5 +1,7 @@
 #include "stretto/ir/interpreter.h"
 
+#include <algorithm>
+
 #include "stretto/base/error.h"
 #include "stretto/ir/operator.h"
 
@@ -36,6 +38,12 @@ Tensor& Evaluation::make_output(int i) {
   return outputs[i];
 }
 
+bool makes_nothing(const Graph& graph, const Node& node) {
+  return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
+    return id == kNone || element_count(*graph.value(id).shape) == 0;
+  });
+}
+
 std::vector<Tensor> evaluate(const Graph& graph, const Node& node, std::span<const Tensor> inputs,
                              ThreadTeam* team) {
   std::vector<Tensor> outputs(node.outputs.size());
@@ -60,7 +68,14 @@ std::vector<Tensor> evaluate(const Graph& graph, const Node& node, std::span<con
                         .output_shapes = shapes,
                         .output_dtypes = dtypes,
                         .team = team};
-  node.op->evaluate(evaluation);
+  // Shapes with a zero may hold huge other dimensions: no reference loops over those for nothing.
+  if (!outputs.empty() && makes_nothing(graph, node)) {
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (node.outputs[i] != kNone) evaluation.make_output(static_cast<int>(i));
+    }
+  } else {
+    node.op->evaluate(evaluation);
+  }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (node.outputs[i] == kNone) continue;
     STRETTO_CHECK(outputs[i].defined() && outputs[i].shape() == shapes[i],

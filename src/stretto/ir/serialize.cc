@@ -1,5 +1,8 @@
 #include "stretto/ir/serialize.h"
 
+#include <algorithm>
+#include <charconv>
+
 #include "stretto/base/error.h"
 #include "stretto/ir/operator.h"
 
@@ -39,6 +42,28 @@ json attribute_json(const Attribute& attribute, std::string& block) {
       attribute);
 }
 
+// JSON converts freely: 1.5, true and 2^64 would all become integers.
+int64_t integer(const json& j) {
+  const bool fits = j.is_number_unsigned() ? j.get<uint64_t>() <= INT64_MAX : j.is_number_integer();
+  if (!fits) throw_invalid("expected an integer, found {}", j.dump());
+  return j.get<int64_t>();
+}
+
+std::vector<int64_t> integers(const json& j) {
+  if (!j.is_array()) throw_invalid("expected a list of integers, found {}", j.dump());
+  std::vector<int64_t> list;
+  list.reserve(j.size());
+  for (const json& item : j) list.push_back(integer(item));
+  return list;
+}
+
+Shape shape(const json& j) {
+  Shape dims = integers(j);
+  if (dims.size() > kMaxRank) throw_invalid("a shape has {} dimensions", dims.size());
+  element_count(dims);  // refuses negative dimensions and overflow
+  return dims;
+}
+
 class Reader {
  public:
   Reader(std::span<const std::byte> block, std::shared_ptr<const void> owner,
@@ -51,30 +76,53 @@ class Reader {
 
   Tensor tensor(const json& j) const {
     const DType dtype = parse_dtype(j.at("dtype").get<std::string>());
-    const auto shape = j.at("shape").get<Shape>();
-    const auto offset = j.at("offset").get<uint64_t>();
-    const uint64_t bytes = static_cast<uint64_t>(element_count(shape)) * dtype_bytes(dtype);
+    Shape dims = shape(j.at("shape"));
+    const auto offset = static_cast<uint64_t>(integer(j.at("offset")));
+    const uint64_t bytes = static_cast<uint64_t>(element_count(dims)) * dtype_bytes(dtype);
     if (offset % kAlignment != 0 || offset > block_.size() || bytes > block_.size() - offset) {
       fail(fmt::format("a constant of {} bytes at {} lies outside the data", bytes, offset));
     }
-    return Tensor(dtype, shape, block_.data() + offset, owner_);
+    const auto data = block_.subspan(offset, bytes);
+    const auto is_bool = [](std::byte b) { return b <= std::byte{1}; };
+    if (dtype == DType::kBool && !std::all_of(data.begin(), data.end(), is_bool)) {
+      fail(fmt::format("a bool constant at {} holds something other than 0 and 1", offset));
+    }
+    return Tensor(dtype, std::move(dims), data.data(), owner_);
+  }
+
+  // "0x1.8p+1", "-inf": what {:a} writes, whatever the locale.
+  double number(const json& j) const {
+    const auto text = j.get<std::string>();
+    std::string_view digits = text;
+    const bool negative = digits.starts_with('-');
+    if (negative) digits.remove_prefix(1);
+    if (digits.starts_with("0x")) digits.remove_prefix(2);
+    double magnitude = 0;
+    const char* end = digits.data() + digits.size();
+    const auto [stop, error] =
+        std::from_chars(digits.data(), end, magnitude, std::chars_format::hex);
+    if (error != std::errc{} || stop != end) fail(fmt::format("'{}' is no number", text));
+    return negative ? -magnitude : magnitude;
   }
 
   Attribute attribute(const json& j) const {
     if (!j.is_object() || j.size() != 1) fail("an attribute is malformed");
     const std::string& kind = j.begin().key();
     const json& value = j.begin().value();
-    const auto number = [](const std::string& text) { return std::strtod(text.c_str(), nullptr); };
-    if (kind == "int") return value.get<int64_t>();
-    if (kind == "float") return number(value.get<std::string>());
+    if (kind == "int") return integer(value);
+    if (kind == "float") return number(value);
     if (kind == "string") {
-      const auto bytes = value.get<std::vector<uint8_t>>();
-      return std::string(bytes.begin(), bytes.end());
+      std::string text;
+      for (int64_t byte : integers(value)) {
+        if (byte < 0 || byte > 255) fail(fmt::format("{} is no byte of a text", byte));
+        text += static_cast<char>(byte);
+      }
+      return text;
     }
-    if (kind == "ints") return value.get<std::vector<int64_t>>();
+    if (kind == "ints") return integers(value);
     if (kind == "floats") {
       std::vector<double> numbers;
-      for (const auto& text : value) numbers.push_back(number(text.get<std::string>()));
+      for (const auto& text : value) numbers.push_back(number(text));
       return numbers;
     }
     if (kind == "strings") return value.get<std::vector<std::string>>();
@@ -83,9 +131,8 @@ class Reader {
   }
 
   std::vector<ValueId> ids(const json& j, size_t count) const {
-    auto list = j.get<std::vector<int64_t>>();
     std::vector<ValueId> out;
-    for (int64_t id : list) {
+    for (int64_t id : integers(j)) {
       if (id < kNone || id >= static_cast<int64_t>(count)) {
         fail(fmt::format("value {} does not exist", id));
       }
@@ -112,8 +159,7 @@ Graph parse(const json& j, const Reader& reader) {
   for (const json& v : j.at("values")) {
     Value value{.name = v.at("name").get<std::string>(),
                 .dtype = parse_dtype(v.at("dtype").get<std::string>()),
-                .shape = v.at("shape").get<Shape>()};
-    element_count(*value.shape);
+                .shape = shape(v.at("shape"))};
     if (v.contains("constant")) value.constant = reader.tensor(v.at("constant"));
     graph.values.push_back(std::move(value));
   }

@@ -24,9 +24,13 @@ void verify(const Graph& graph) {
   const auto in_range = [&](ValueId id) { return id >= 0 && id < count; };
   for (ValueId id : graph.inputs) {
     STRETTO_CHECK(in_range(id), "{}: input id {} out of range", graph.name, id);
+    STRETTO_CHECK(!ready[id], "{}: input {} is given twice or is a constant", graph.name,
+                  graph.value(id).name);
     ready[id] = true;
   }
+  // Nodes may not make inputs either: those are the caller's memory.
   std::vector<bool> made(graph.values.size(), false);
+  for (ValueId id : graph.inputs) made[id] = true;
   for (const Node& node : graph.nodes) {
     STRETTO_CHECK(node.op != nullptr && !node.name.empty(), "{}: node without operator or name",
                   graph.name);

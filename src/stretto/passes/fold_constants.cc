@@ -15,6 +15,9 @@ constexpr std::string_view kRules[] = {"drop-known", "fold-constant"};
 // again than to keep in the artefact.
 constexpr int64_t kGrowthBytes = 1 << 20;
 
+// And it is worked out here only if that takes moments.
+constexpr double kFlops = 1e9;
+
 int64_t bytes(const Rewriter& graph, const std::vector<ValueId>& ids) {
   int64_t sum = 0;
   for (ValueId id : ids) {
@@ -41,6 +44,7 @@ void run(ir::Graph& graph, PassContext& context) {
     }
     if (!std::all_of(node.inputs.begin(), node.inputs.end(), known)) continue;
     if (bytes(rewriter, node.outputs) > bytes(rewriter, node.inputs) + kGrowthBytes) continue;
+    if (node.op->flops != nullptr && node.op->flops(rewriter.graph(), node) > kFlops) continue;
     if (!context.allow("fold-constant", node.name)) continue;
     std::vector<Tensor> inputs;
     for (ValueId id : node.inputs) {

@@ -86,7 +86,9 @@ bool gather(const Rewriter& graph, const Node& node, View& view) {
   const auto rank = static_cast<int64_t>(view.shape.size());
   const int64_t axis = normalize_axis(node.attributes.integer("axis", 0), rank, "axis");
   int64_t i = index->as_int64s()[0];
-  if (i < 0) i += view.shape[static_cast<size_t>(axis)];
+  const int64_t size = view.shape[static_cast<size_t>(axis)];
+  if (i < 0) i += size;
+  if (i < 0 || i >= size) return false;  // zeros come out, or an error: no view of the data
   view.offset += i * view.strides[static_cast<size_t>(axis)];
   view.shape.erase(view.shape.begin() + axis);
   view.strides.erase(view.strides.begin() + axis);

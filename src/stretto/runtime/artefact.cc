@@ -1,74 +1,17 @@
 #include "stretto/runtime/artefact.h"
 
 #include <algorithm>
-#include <array>
-#include <cstring>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
 #include "stretto/ir/serialize.h"
-
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#include "stretto/runtime/artefact_file.h"
 
 namespace stretto::runtime {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::array<char, 8> kMagic{'S', 'T', 'R', 'E', 'T', 'T', 'O', '\n'};
-constexpr uint32_t kFormatVersion = 1;
-
-// Checksums are taken over pieces of this size so that several threads can check a big file.
-constexpr size_t kPiece = size_t{4} << 20;
-
-enum SectionIndex { kDescription, kConstants, kPacked, kReport, kSectionCount };
-constexpr std::array<const char*, kSectionCount> kSectionNames{"description", "constants",
-                                                               "packed weights", "report"};
-
-struct Section {
-  uint64_t offset, bytes, checksum;
-};
-
-// All integers little-endian, as on every machine Stretto runs on.
-struct Header {
-  std::array<char, 8> magic;
-  uint32_t format_version;
-  uint32_t section_count;
-  uint64_t file_bytes;
-  std::array<Section, kSectionCount> sections;
-  uint64_t checksum;  // of the header before this field
-};
-static_assert(sizeof(Header) == 24 + 24 * kSectionCount + 8);
-
-uint64_t hash(const void* data, size_t bytes) { return XXH3_64bits(data, bytes); }
-
-// Hash of the hashes of pieces, computed by two threads when it is long: checking must not dominate
-// loading.
-uint64_t section_hash(std::span<const std::byte> data) {
-  const size_t pieces = (data.size() + kPiece - 1) / kPiece;
-  std::vector<uint64_t> hashes(pieces);
-  const auto work = [&](size_t first, size_t step) {
-    for (size_t i = first; i < pieces; i += step) {
-      const auto piece = data.subspan(i * kPiece, std::min(kPiece, data.size() - i * kPiece));
-      hashes[i] = hash(piece.data(), piece.size());
-    }
-  };
-  if (pieces > 2 && cpu_info().cores > 1) {
-    std::thread helper(work, 1, 2);
-    work(0, 2);
-    helper.join();
-  } else {
-    work(0, 1);
-  }
-  return hash(hashes.data(), hashes.size() * sizeof(uint64_t));
-}
-
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
 
 json target_json(const kernels::Target& target) {
   return {{"isa", isa_name(target.isa)},
@@ -84,27 +27,6 @@ kernels::Target parse_target(const json& j) {
           .threads = threads};
 }
 
-// Between header and sections there is nothing but zeros, so that no byte of a file may change
-// unnoticed.
-void check_gaps(std::span<const std::byte> bytes, const Header& header, const std::string& file) {
-  size_t end = sizeof(Header);
-  const auto check = [&](size_t begin) {
-    for (size_t i = end; i < begin; ++i) {
-      if (bytes[i] != std::byte{0}) {
-        throw FormatError(file, static_cast<int64_t>(i), "expected padding, found data");
-      }
-    }
-  };
-  for (const Section& s : header.sections) {
-    if (s.offset < end) {
-      throw FormatError(file, static_cast<int64_t>(s.offset), "sections overlap");
-    }
-    check(s.offset);
-    end = s.offset + s.bytes;
-  }
-  check(bytes.size());
-}
-
 }  // namespace
 
 void save_artefact(const Model::State& model, const std::string& path) {
@@ -118,128 +40,64 @@ void save_artefact(const Model::State& model, const std::string& path) {
   json blobs = json::array();
   packed.reserve(static_cast<size_t>(program.weight_bytes() + 64 * program.blobs.size()));
   for (const Blob& blob : program.blobs) {
+    if (blob.key.empty()) continue;
     packed.resize((packed.size() + kAlignment - 1) / kAlignment * kAlignment);
     blobs.push_back({blob.key, packed.size(), blob.bytes});
     packed.append(reinterpret_cast<const char*>(blob.data), static_cast<size_t>(blob.bytes));
   }
   description["blobs"] = std::move(blobs);
-  const std::array<std::string, kSectionCount> content{description.dump(), std::move(constants),
-                                                       std::move(packed), model.report_json};
-  Header header{.magic = kMagic,
-                .format_version = kFormatVersion,
-                .section_count = kSectionCount,
-                .file_bytes = 0,
-                .sections = {},
-                .checksum = 0};
-  std::string file(sizeof(Header), '\0');
-  for (int i = 0; i < kSectionCount; ++i) {
-    // Pages, so that the mapped weights are aligned for any vector and for huge pages to come.
-    file.resize((file.size() + 4095) / 4096 * 4096);
-    header.sections[i] = {file.size(), content[i].size(), section_hash(bytes_of(content[i]))};
-    file += content[i];
-  }
-  header.file_bytes = file.size();
-  header.checksum = hash(&header, offsetof(Header, checksum));
-  std::memcpy(file.data(), &header, sizeof(header));
-  write_file(path, file);
+  // Pages, so that the mapped weights are aligned for any vector and for huge pages to come.
+  write_file(path, assemble_artefact({.description = description.dump(),
+                                      .constants = std::move(constants),
+                                      .packed = std::move(packed),
+                                      .report = model.report_json}));
 }
 
 ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                               const std::string& file) {
-  Header header{};
-  if (bytes.size() < sizeof(kMagic) || std::memcmp(bytes.data(), kMagic.data(), 8) != 0) {
-    throw FormatError(file, 0,
-                      "not a Stretto artefact (those begin with 'STRETTO'); "
-                      "make one with `stretto optimize model.onnx -o model.stretto`");
-  }
-  if (bytes.size() < sizeof(header)) {
-    throw FormatError(file, static_cast<int64_t>(bytes.size()), "truncated inside the header");
-  }
-  std::memcpy(&header, bytes.data(), sizeof(header));
-  if (header.format_version != kFormatVersion) {
-    throw FormatError(file, 8,
-                      fmt::format("format version {}, this Stretto reads version {}; "
-                                  "optimise the model again",
-                                  header.format_version, kFormatVersion));
-  }
-  if (header.checksum != hash(&header, offsetof(Header, checksum)) ||
-      header.section_count != kSectionCount) {
-    throw FormatError(file, 0, "the header was altered: checksum does not match");
-  }
-  if (header.file_bytes != bytes.size()) {
-    throw FormatError(
-        file, static_cast<int64_t>(bytes.size()),
-        fmt::format("truncated: expected {} bytes, found {}", header.file_bytes, bytes.size()));
-  }
-  std::array<std::span<const std::byte>, kSectionCount> sections;
-  for (int i = 0; i < kSectionCount; ++i) {
-    const Section& s = header.sections[i];
-    if (s.offset % kAlignment != 0 || s.offset > bytes.size() ||
-        s.bytes > bytes.size() - s.offset) {
-      throw FormatError(file, 24 + 24 * i,
-                        fmt::format("section '{}' lies outside the file", kSectionNames[i]));
-    }
-    sections[i] = bytes.subspan(s.offset, s.bytes);
-    if (section_hash(sections[i]) != s.checksum) {
-      throw FormatError(
-          file, static_cast<int64_t>(s.offset),
-          fmt::format("section '{}' was altered: checksum does not match", kSectionNames[i]));
-    }
-  }
-
-  check_gaps(bytes, header, file);
-
+  const ArtefactView sections = open_artefact(bytes, file);
   ArtefactContent content;
   content.owner = owner;
-  const auto text = [&](int i) {
-    return std::string_view(reinterpret_cast<const char*>(sections[i].data()), sections[i].size());
+  const auto text = [](const SectionView& section) {
+    return std::string_view(reinterpret_cast<const char*>(section.bytes.data()),
+                            section.bytes.size());
   };
   try {
-    const json description = json::parse(text(kDescription));
+    const json description = json::parse(text(sections.description));
     content.name = description.at("name").get<std::string>();
-    content.report_json = text(kReport);
+    content.report_json = text(sections.report);
+    if (!content.report_json.starts_with('{') || !json::accept(content.report_json)) {
+      throw FormatError(file, sections.report.offset, "the report is no JSON object");
+    }
     content.target = parse_target(description.at("target"));
     content.choices = tune::Record::parse(description.at("choices").get<std::string>(), file);
     content.graph = std::make_shared<ir::Graph>(
-        ir::read_graph(description.at("graph"), sections[kConstants], owner, file));
+        ir::read_graph(description.at("graph"), sections.constants.bytes, owner, file));
     // Another version may pack differently under the same key.
     if (description.at("stretto").get<std::string>() == STRETTO_VERSION) {
       for (const json& b : description.at("blobs")) {
+        if (!b.at(1).is_number_unsigned() || !b.at(2).is_number_unsigned()) {
+          throw_invalid("blobs: expected key, offset and size, found {}", b.dump());
+        }
         const auto offset = b.at(1).get<uint64_t>(), size = b.at(2).get<uint64_t>();
-        const size_t limit = sections[kPacked].size();
+        const size_t limit = sections.packed.bytes.size();
         if (offset % kAlignment != 0 || offset > limit || size > limit - offset) {
-          throw FormatError(file, static_cast<int64_t>(header.sections[kPacked].offset),
+          throw FormatError(file, sections.packed.offset,
                             "packed weights lie outside their section");
         }
-        content.blobs.push_back({b.at(0).get<std::string>(), sections[kPacked].data() + offset,
+        content.blobs.push_back({b.at(0).get<std::string>(), sections.packed.bytes.data() + offset,
                                  static_cast<int64_t>(size)});
       }
     }
   } catch (const FormatError&) {
     throw;
   } catch (const std::exception& error) {
-    throw FormatError(file, static_cast<int64_t>(header.sections[kDescription].offset),
+    throw FormatError(file, sections.description.offset,
                       fmt::format("the description is malformed: {}", error.what()));
   }
   std::sort(content.blobs.begin(), content.blobs.end(),
             [](const Blob& a, const Blob& b) { return a.key < b.key; });
   return content;
-}
-
-void repair_checksums(std::vector<std::byte>& file) {
-  if (file.size() < sizeof(Header)) return;
-  Header header{};
-  std::memcpy(&header, file.data(), sizeof(header));
-  header.magic = kMagic;
-  header.format_version = kFormatVersion;
-  header.section_count = kSectionCount;
-  header.file_bytes = file.size();
-  for (Section& s : header.sections) {
-    if (s.offset > file.size() || s.bytes > file.size() - s.offset) continue;
-    s.checksum = section_hash(std::span(file).subspan(s.offset, s.bytes));
-  }
-  header.checksum = hash(&header, offsetof(Header, checksum));
-  std::memcpy(file.data(), &header, sizeof(header));
 }
 
 }  // namespace stretto::runtime

@@ -30,8 +30,4 @@ struct ArtefactContent {
 ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                               const std::string& file);
 
-// Makes sizes and checksums of a damaged file consistent again as far as its section table is sane.
-// For tests and fuzzing of what lies behind the checksums.
-void repair_checksums(std::vector<std::byte>& file);
-
 }  // namespace stretto::runtime

@@ -50,7 +50,11 @@ std::vector<PackJob> name_packed(Program& program, const std::vector<PackJob>& c
         shared.try_emplace(std::move(same), static_cast<int32_t>(program.blobs.size()));
     in.packed = at->second;
     if (!first) continue;
-    program.blobs.push_back({.key = fmt::format("{}|{}", in.node, what), .bytes = bytes});
+    // Tables made of the problem alone may hold indices, which kernels trust: those have no key and
+    // are made anew wherever the program is.
+    const bool of_weights = !job.step->constants.empty();
+    program.blobs.push_back(
+        {.key = of_weights ? fmt::format("{}|{}", in.node, what) : "", .bytes = bytes});
     jobs.push_back(job);
   }
   return jobs;
@@ -62,6 +66,7 @@ std::vector<bool> find_packed(Program& program, const CompileOptions& options) {
   if (!options.packed) return empty;
   for (size_t b = 0; b < program.blobs.size(); ++b) {
     Blob& blob = program.blobs[b];
+    if (blob.key.empty()) continue;
     const Blob found = options.packed(blob.key);
     const bool aligned = reinterpret_cast<uintptr_t>(found.data) % kAlignment == 0;
     if (found.data == nullptr || found.bytes != blob.bytes || !aligned) continue;

@@ -6,6 +6,7 @@
 #include "stretto/report/report.h"
 #include "stretto/runtime/artefact.h"
 #include "stretto/runtime/compile.h"
+#include "stretto/runtime/memory_check.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/stretto.h"
 
@@ -69,7 +70,18 @@ Model make_model(ArtefactContent content) {
 
 Model load_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
                  const std::string& file) {
-  return make_model(read_artefact(bytes, std::move(owner), file));
+  ArtefactContent content = read_artefact(bytes, std::move(owner), file);
+  try {
+    check_memory(*content.graph);
+    Model model = make_model(std::move(content));
+    check_memory(*model.state().program);
+    return model;
+  } catch (const Unsupported& error) {
+    throw Unsupported(fmt::format("{}: {}", file, error.what()));
+  } catch (const std::logic_error& error) {
+    // The graph passed every check of its own and still does not describe what kernels can do.
+    throw FormatError(file, -1, fmt::format("the model does not compile: {}", error.what()));
+  }
 }
 
 }  // namespace runtime

@@ -14,6 +14,7 @@
 #include "stretto/ir/interpreter.h"
 #include "stretto/passes/pipeline.h"
 #include "stretto/runtime/compile.h"
+#include "stretto/runtime/memory_check.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/report.h"
 #include "stretto/stretto.h"
@@ -214,6 +215,7 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   const kernels::Target target = make_target(options);
   const TuneBudget budget = parse_tune(options.tune);
   const ir::Graph original = imported.graph;
+  runtime::check_memory(original);
   auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
   const auto samples = runtime::sample_inputs(original, options.inputs);
   std::vector<Tensor> inputs;
@@ -230,6 +232,7 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
         {.progress = options.progress, .forced_nodes = forced_nodes(options, *graph)});
   });
   save_record(options, selector);
+  runtime::check_memory(compiled.program);
 
   json report{{"stretto", STRETTO_VERSION}};
   json notes = imported.notes;
@@ -299,22 +302,37 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   return Model(std::move(state));
 }
 
+// Import errors name the file; this adds it to what comes later, as when memory does not suffice.
+template <typename F>
+Model naming(const std::string& file, F&& f) {
+  try {
+    return f();
+  } catch (const Unsupported& error) {
+    if (std::string_view(error.what()).starts_with(file)) throw;
+    throw Unsupported(fmt::format("{}: {}", file, error.what()));
+  }
+}
+
 }  // namespace
 
 Model optimize(const std::string& path, const OptimizeOptions& options) {
   Stages stages(options);
-  onnx::ImportedModel imported =
-      stages("import", [&] { return onnx::import_onnx_file(path, import_options(options)); });
-  return optimize_imported(std::move(imported), path, options, stages);
+  return naming(path, [&] {
+    onnx::ImportedModel imported =
+        stages("import", [&] { return onnx::import_onnx_file(path, import_options(options)); });
+    return optimize_imported(std::move(imported), path, options, stages);
+  });
 }
 
 Model optimize(std::span<const std::byte> bytes, const std::string& name, const std::string& folder,
                const OptimizeOptions& options) {
   Stages stages(options);
-  onnx::ImportedModel imported = stages("import", [&] {
-    return onnx::import_onnx_bytes(bytes, name, folder, import_options(options));
+  return naming(name, [&] {
+    onnx::ImportedModel imported = stages("import", [&] {
+      return onnx::import_onnx_bytes(bytes, name, folder, import_options(options));
+    });
+    return optimize_imported(std::move(imported), name, options, stages);
   });
-  return optimize_imported(std::move(imported), name, options, stages);
 }
 
 std::vector<Tensor> run_reference(const std::string& onnx_path, const OptimizeOptions& options,

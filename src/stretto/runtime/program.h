@@ -22,7 +22,8 @@ struct Location {
   int64_t offset = 0;
 };
 
-// Packed weights or a constant operand: aligned bytes, found again in an artefact by `key`.
+// Packed weights or a constant operand: aligned bytes, found again in an artefact by `key`; without
+// a key they are not stored in one.
 struct Blob {
   std::string key;
   const std::byte* data = nullptr;

@@ -4,6 +4,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "stretto/base/memory.h"
+
 #ifdef __linux__
 #include <sys/mman.h>
 #endif
@@ -71,16 +73,26 @@ Tensor narrow(const Tensor& single, DType dtype) {
 std::shared_ptr<std::byte[]> allocate(size_t bytes) {
   // Weights streamed from 4 KiB pages miss the TLB at every page; large buffers ask for huge ones.
   constexpr size_t kHugePage = size_t{2} << 20;
+  constexpr size_t kLargest = size_t{1} << 62;
   const bool large = bytes >= 2 * kHugePage;
   const size_t alignment = large ? kHugePage : kAlignment;
+  if (bytes > kLargest) throw_unsupported("memory: nothing holds {} bytes", bytes);
   const size_t size = (bytes + kAlignment + alignment - 1) / alignment * alignment;
+  const auto taken = static_cast<int64_t>(size);
+  take_memory(taken);
   void* memory = std::aligned_alloc(alignment, size);
-  if (memory == nullptr) throw_invalid("memory: the system refused {} bytes", bytes);
+  if (memory == nullptr) {
+    return_memory(taken);
+    throw_unsupported("memory: the system refused {} bytes", bytes);
+  }
 #ifdef MADV_HUGEPAGE
   if (large) madvise(memory, size, MADV_HUGEPAGE);
 #endif
   std::memset(memory, 0, size);
-  return {static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); }};
+  return {static_cast<std::byte*>(memory), [taken](std::byte* p) {
+            std::free(p);
+            return_memory(taken);
+          }};
 }
 
 Tensor::Tensor(DType dtype, Shape shape)

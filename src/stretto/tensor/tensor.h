@@ -17,8 +17,8 @@ namespace stretto {
 // vector.
 constexpr size_t kAlignment = 64;
 
-// Zero-initialised memory of `bytes`, aligned to kAlignment. Throws InvalidArgument when the system
-// refuses it.
+// Zero-initialised memory of `bytes`, aligned to kAlignment. Throws Unsupported when the machine
+// does not have it (base/memory.h).
 std::shared_ptr<std::byte[]> allocate(size_t bytes);
 
 // A dense row-major tensor. Copies share the memory (it may also lie in a mapped file or belong to

@@ -14,6 +14,9 @@ namespace {
 
 constexpr std::string_view kHeader = "stretto-record " STRETTO_VERSION;
 
+// A month.
+constexpr double kMaxMicroseconds = 3e12;
+
 std::string_view next_line(std::string_view& text) {
   const size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);
@@ -58,10 +61,12 @@ Record Record::parse(std::string_view text, const std::string& file) {
     const size_t first = line.find('\t');
     const size_t second = first == std::string_view::npos ? first : line.find('\t', first + 1);
     double microseconds = 0;
+    // Infinite or undefined costs would leave layouts without a cheapest choice.
     const bool ok =
         second != std::string_view::npos &&
         std::from_chars(line.data() + second + 1, line.data() + line.size(), microseconds).ec ==
-            std::errc{};
+            std::errc{} &&
+        std::fabs(microseconds) <= kMaxMicroseconds;
     if (!ok) {
       throw FormatError(file, -1,
                         fmt::format("line {}: expected key, candidate and microseconds "

@@ -9,7 +9,6 @@
 namespace stretto::onnx {
 namespace {
 
-constexpr size_t kMaxRank = 64;
 using Symbols = std::map<std::string_view, int64_t>;
 
 bool is_open(const WireDimension& dimension) {

@@ -13,7 +13,6 @@ namespace {
 namespace fs = std::filesystem;
 
 // Far above what models have; keeps a hostile file from making shapes of millions of ones.
-constexpr size_t kMaxRank = 64;
 
 struct TypeRow {
   DataType type;

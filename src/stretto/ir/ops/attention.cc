@@ -76,7 +76,9 @@ void evaluate_as(Evaluation& c) {
   };
   const Shape all{batch, heads, sq, sk};
   const Strides mask = c.has_input(3) ? broadcast_strides(c.inputs[3].shape(), all) : Strides(4, 0);
-  std::vector<double> scores(static_cast<size_t>(sq * sk));
+  // A tensor and not a vector: its size is checked like any other's.
+  Tensor scratch(DType::kFloat64, {sq, sk});
+  const std::span<double> scores = scratch.mutable_values<double>();
   for (int64_t i = 0; i < batch * heads; ++i) {
     const int64_t b = i / heads, h = i % heads;
     std::fill(scores.begin(), scores.end(), 0.0);
@@ -101,7 +103,7 @@ void evaluate_as(Evaluation& c) {
     const Product pv{.m = sq,
                      .n = dim,
                      .k = sk,
-                     .a = matrix_rows(std::as_const(scores).data(), sk, 1),
+                     .a = matrix_rows(static_cast<const double*>(scores.data()), sk, 1),
                      .b = matrix_rows(rows(2, b, h), c.inputs[2].dim(2), 1),
                      .c = data_of<double>(sums) + b * sq * columns + h * dim,
                      .row_stride = columns};

@@ -23,6 +23,10 @@ constexpr AttributeSpec kAttributes[] = {
     {"pads", AttributeKind::kInts},           {"strides", AttributeKind::kInts}};
 constexpr auto kFusedAttributes = with_epilogue(kAttributes);
 
+// Larger extents are mistakes, and products of smaller ones with strides and dilations, which are
+// bounded too, cannot overflow.
+constexpr int64_t kLargest = int64_t{1} << 30;
+
 // The window of the convolution whose adjoint this is: its input is our output.
 Window adjoint_window(const Attributes& attributes, const Shape& x, const Shape& weight) {
   const auto input = spatial_part(x, "input"), kernel = spatial_part(weight, "weight");
@@ -42,9 +46,10 @@ Window adjoint_window(const Attributes& attributes, const Shape& x, const Shape&
 
   for (int axis = 3 - w.rank; axis < 3; ++axis) {
     const int64_t in = w.output[axis];
-    if (w.kernel[axis] < 1 || in < 1) {
-      throw_invalid("expected non-empty kernel and image, got kernel {} and image {}",
-                    shape_text(kernel), shape_text(input));
+    if (w.kernel[axis] < 1 || in < 1 || w.kernel[axis] > kLargest || in > kLargest) {
+      throw_invalid(
+          "expected kernel and image of 1 to 2^30 along each axis, got kernel {} and image {}",
+          shape_text(kernel), shape_text(input));
     }
     const int64_t full =
         (in - 1) * w.stride[axis] + (w.kernel[axis] - 1) * w.dilation[axis] + 1 + extra[axis];
@@ -80,11 +85,14 @@ Shape output_shape(const Inference& c) {
                   shape_text(declared));
   }
   const int64_t groups = c.attributes().integer("group", 1);
-  if (groups < 1 || x[1] % groups != 0) {
+  if (groups < 1 || groups > kLargest || x[1] % groups != 0) {
     throw_invalid("group: {} input channels cannot be divided into {} groups", x[1], groups);
   }
   if (weight[0] != x[1]) {
     throw_invalid("weight has {} input channels, input has {}", weight[0], x[1]);
+  }
+  if (weight[1] > kMaxElements / groups) {
+    throw_invalid("group: {} groups of {} output channels are too many", groups, weight[1]);
   }
   Shape shape{x[0], weight[1] * groups};
   shape.insert(shape.end(), w.input.end() - w.rank, w.input.end());
@@ -132,7 +140,9 @@ void evaluate(Evaluation& c) {
   const int64_t in = weight.dim(0) / groups, out = weight.dim(1);  // channels of one group
   const int64_t taps = out * w.kernel_size(), positions = w.output_size();
   Tensor sums(DType::kFloat64, c.output_shapes[0]);
-  std::vector<double> columns(static_cast<size_t>(taps * positions));
+  // A tensor and not a vector: its size is checked like any other's.
+  Tensor scratch(DType::kFloat64, {out, w.kernel_size(), positions});
+  const std::span<double> columns = scratch.mutable_values<double>();
   with_type<kRealTypes>(weight.dtype(), [&]<typename T>() {
     for (int64_t i = 0; i < batch * groups; ++i) {
       std::fill(columns.begin(), columns.end(), 0.0);

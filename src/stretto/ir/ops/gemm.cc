@@ -48,7 +48,8 @@ void evaluate_as(Evaluation& c) {
   const Matrix a = matrix_of(c.inputs[0].shape(), attributes.integer("transA", 0) != 0, "A");
   const Matrix b = matrix_of(c.inputs[1].shape(), attributes.integer("transB", 0) != 0, "B");
   const double alpha = attributes.number("alpha", 1), beta = attributes.number("beta", 1);
-  std::vector<double> sums(static_cast<size_t>(a.rows * b.columns), 0.0);
+  Tensor scratch(DType::kFloat64, {a.rows, b.columns});
+  const std::span<double> sums = scratch.mutable_values<double>();
   const Product product{.m = a.rows,
                         .n = b.columns,
                         .k = a.columns,
@@ -59,7 +60,7 @@ void evaluate_as(Evaluation& c) {
   accumulate_products({&product, 1}, c.team);
 
   T* y = data_of<T>(c.make_output(0));
-  for (size_t i = 0; i < sums.size(); ++i) sums[i] *= alpha;
+  for (double& sum : sums) sum *= alpha;
   if (c.has_input(2) && beta != 0) {  // as in BLAS, what is not finite must not come back
     const T* addend = data_of<T>(c.inputs[2]);
     const Shape shapes[] = {c.inputs[2].shape()};

@@ -8,6 +8,7 @@
 
 #include "stretto/ir/ops/axes.h"
 #include "stretto/ir/ops/dispatch.h"
+#include "stretto/ir/ops/elementwise.h"
 #include "stretto/ir/ops/table.h"
 
 namespace stretto::ir::ops {
@@ -118,7 +119,8 @@ void evaluate_range(Evaluation& c) {
   with_type<kRangeTypes>(out.dtype(), [&]<typename T>() {
     const T start = *data_of<T>(c.inputs[0]), delta = *data_of<T>(c.inputs[2]);
     for (int64_t i = 0; i < out.count(); ++i) {
-      data_of<T>(out)[i] = static_cast<T>(start + static_cast<T>(i) * delta);
+      data_of<T>(out)[i] =
+          static_cast<T>(wrapping(start) + wrapping(static_cast<T>(i)) * wrapping(delta));
     }
   });
 }

@@ -55,6 +55,12 @@ void evaluate(Evaluation& c) {
   });
 }
 
+double flops(const Graph& graph, const Node& node) {
+  const Shape& shape = *graph.value(node.inputs[0]).shape;
+  const int64_t neighbours = std::min(node.attributes.integer("size", 1), shape[1]);
+  return 2.0 * static_cast<double>(element_count(shape)) * static_cast<double>(neighbours);
+}
+
 }  // namespace
 
 const Operator kLRN{.name = "LRN",
@@ -62,6 +68,7 @@ const Operator kLRN{.name = "LRN",
                     .outputs = kOutputs,
                     .attributes = kAttributes,
                     .infer = infer,
-                    .evaluate = evaluate};
+                    .evaluate = evaluate,
+                    .flops = flops};
 
 }  // namespace stretto::ir::ops

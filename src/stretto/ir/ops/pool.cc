@@ -1,4 +1,5 @@
 // MaxPool and AveragePool over one to three spatial axes.
+#include <algorithm>
 #include <limits>
 
 #include "stretto/ir/ops/dispatch.h"
@@ -56,18 +57,15 @@ void each_output(const Evaluation& c, const Window& w, F&& f) {
   });
 }
 
-// Calls f(z, y, x) for the taps of one output that lie inside the input.
+// Calls f(z, y, x) for the taps of one output that lie inside the input. Kernels may be far larger
+// than the image, so the taps outside it are not even looked at.
 template <typename F>
 void each_tap(const Window& w, int64_t oz, int64_t oy, int64_t ox, F&& f) {
-  for (int64_t kz = 0; kz < w.kernel[0]; ++kz) {
-    const int64_t z = w.source(0, oz, kz);
-    if (z < 0 || z >= w.input[0]) continue;
-    for (int64_t ky = 0; ky < w.kernel[1]; ++ky) {
-      const int64_t y = w.source(1, oy, ky);
-      if (y < 0 || y >= w.input[1]) continue;
-      for (int64_t kx = 0; kx < w.kernel[2]; ++kx) {
-        const int64_t x = w.source(2, ox, kx);
-        if (x >= 0 && x < w.input[2]) f(z, y, x);
+  const auto tz = w.taps(0, oz), ty = w.taps(1, oy), tx = w.taps(2, ox);
+  for (int64_t kz = tz.begin; kz < tz.end; ++kz) {
+    for (int64_t ky = ty.begin; ky < ty.end; ++ky) {
+      for (int64_t kx = tx.begin; kx < tx.end; ++kx) {
+        f(w.source(0, oz, kz), w.source(1, oy, ky), w.source(2, ox, kx));
       }
     }
   }
@@ -105,11 +103,9 @@ void evaluate_max(Evaluation& c) {
 
 // Taps inside the padded input along one axis; what ceil_mode adds beyond the padding never counts.
 int64_t padded_taps(const Window& w, int axis, int64_t o) {
-  int64_t count = 0;
-  for (int64_t k = 0; k < w.kernel[axis]; ++k) {
-    count += w.source(axis, o, k) < w.input[axis] + w.pad_end[axis] ? 1 : 0;
-  }
-  return count;
+  const int64_t room = w.input[axis] + w.pad_end[axis] - w.source(axis, o, 0);
+  const int64_t fitting = (room + w.dilation[axis] - 1) / w.dilation[axis];
+  return std::clamp<int64_t>(fitting, 0, w.kernel[axis]);
 }
 
 void evaluate_average(Evaluation& c) {
@@ -133,6 +129,16 @@ void evaluate_average(Evaluation& c) {
   });
 }
 
+// A comparison or addition per tap, those in the padding included.
+double flops(const Graph& graph, const Node& node) {
+  double sum = 1;
+  for (int64_t dim : node.attributes.integers("kernel_shape", {})) sum *= static_cast<double>(dim);
+  for (ValueId id : node.outputs) {
+    if (id != kNone) return sum * static_cast<double>(element_count(*graph.value(id).shape));
+  }
+  return 0;
+}
+
 }  // namespace
 
 const Operator kAveragePool{.name = "AveragePool",
@@ -140,13 +146,15 @@ const Operator kAveragePool{.name = "AveragePool",
                             .outputs = kAverageOutputs,
                             .attributes = kAverageAttributes,
                             .infer = infer,
-                            .evaluate = evaluate_average};
+                            .evaluate = evaluate_average,
+                            .flops = flops};
 
 const Operator kMaxPool{.name = "MaxPool",
                         .inputs = kMaxInputs,
                         .outputs = kMaxOutputs,
                         .attributes = kMaxAttributes,
                         .infer = infer,
-                        .evaluate = evaluate_max};
+                        .evaluate = evaluate_max,
+                        .flops = flops};
 
 }  // namespace stretto::ir::ops

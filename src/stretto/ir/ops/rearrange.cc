@@ -219,6 +219,9 @@ void infer_space_to_depth(Inference& c) {
   if (x[2] % block != 0 || x[3] % block != 0) {
     throw_invalid("blocksize: image {}x{} cannot be divided into blocks of {}", x[2], x[3], block);
   }
+  if (x[1] > kMaxElements / (block * block)) {
+    throw_invalid("blocksize: {} channels cannot take blocks of {}x{}", x[1], block, block);
+  }
   c.set_output(0, c.dtype(0), {x[0], x[1] * block * block, x[2] / block, x[3] / block});
 }
 

@@ -106,8 +106,10 @@ std::vector<Axis> plan_axes(const Attributes& attributes, const Shape& shape,
           aspect == Aspect::kNotLarger ? std::min(scale, axis.scale) : std::max(scale, axis.scale);
     }
     for (Axis& axis : plan) {
+      const double out = std::floor(scale * static_cast<double>(axis.in) + 0.5);
+      if (!(out <= static_cast<double>(kMaxElements))) throw_invalid("sizes: {} is too large", out);
       axis.scale = scale;
-      axis.out = static_cast<int64_t>(std::floor(scale * static_cast<double>(axis.in) + 0.5));
+      axis.out = static_cast<int64_t>(out);
     }
   }
   return plan;
@@ -204,9 +206,12 @@ std::vector<Taps> taps_of(const Attributes& attributes, const Axis& axis) {
   std::vector<Taps> all(static_cast<size_t>(axis.out));
   for (int64_t o = 0; o < axis.out; ++o) {
     Taps& taps = all[o];
-    const double x = mode == Interpolation::kNearest
-                         ? double{coordinate<float>(coordinates, axis, o)}
-                         : coordinate<double>(coordinates, axis, o);
+    const double asked = mode == Interpolation::kNearest
+                             ? double{coordinate<float>(coordinates, axis, o)}
+                             : coordinate<double>(coordinates, axis, o);
+    // A region of interest may say anything: far outside, every coordinate sees the same border.
+    constexpr auto kFar = static_cast<double>(2 * kMaxElements);
+    const double x = std::isnan(asked) ? -kFar : std::clamp(asked, -kFar, kFar);
     taps.outside = coordinates == Coordinates::kCropAndResize &&
                    (x < 0 || x > static_cast<double>(axis.in - 1));
     const auto inside = [&](int64_t i) { return std::clamp<int64_t>(i, 0, axis.in - 1); };
@@ -231,16 +236,16 @@ std::vector<Taps> taps_of(const Attributes& attributes, const Axis& axis) {
   return all;
 }
 
-std::vector<double> resize_axis(const std::vector<double>& x, const AxisView& view,
-                                const std::vector<Taps>& taps, ThreadTeam* team) {
+Tensor resize_axis(const Tensor& x, const AxisView& view, const std::vector<Taps>& taps,
+                   ThreadTeam* team) {
   const auto out = static_cast<int64_t>(taps.size());
-  std::vector<double> y(static_cast<size_t>(view.outer * out * view.inner), 0.0);
+  Tensor y(DType::kFloat64, {view.outer, out, view.inner});
   parallel(team, view.outer * out, 64, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const Taps& t = taps[row % out];
-      double* to = y.data() + row * view.inner;
+      double* to = data_of<double>(y) + row * view.inner;
       for (size_t k = 0; k < t.index.size(); ++k) {
-        const double* from = x.data() + (row / out * view.size + t.index[k]) * view.inner;
+        const double* from = data_of<double>(x) + (row / out * view.size + t.index[k]) * view.inner;
         for (int64_t i = 0; i < view.inner; ++i) to[i] += t.weight[k] * from[i];
       }
     }
@@ -263,7 +268,7 @@ void evaluate(Evaluation& c) {
     }
   }
   const DType dtype = c.inputs[0].dtype();
-  std::vector<double> values = c.inputs[0].as_doubles();
+  Tensor values = c.inputs[0].converted(DType::kFloat64);
   // Which outputs the extrapolation value replaces, by axis.
   std::vector<std::vector<Taps>> taps(shape.size());
   for (const Axis& axis : plan) {
@@ -280,14 +285,16 @@ void evaluate(Evaluation& c) {
     for (size_t o = 0; o < taps[axis].size(); ++o) {
       if (!taps[axis][o].outside) continue;
       for (int64_t i = 0; i < view.outer; ++i) {
-        std::fill_n(values.begin() + (i * view.size + static_cast<int64_t>(o)) * view.inner,
-                    view.inner, outside);
+        std::fill_n(
+            data_of<double>(values) + (i * view.size + static_cast<int64_t>(o)) * view.inner,
+            view.inner, outside);
       }
     }
   }
   Tensor& out = make_output_like(c, 0, c.inputs[0]);
   with_type<kRealOrInteger>(dtype, [&]<typename T>() {
-    for (size_t i = 0; i < values.size(); ++i) data_of<T>(out)[i] = static_cast<T>(values[i]);
+    const double* from = data_of<double>(values);
+    for (int64_t i = 0; i < out.count(); ++i) data_of<T>(out)[i] = static_cast<T>(from[i]);
   });
 }
 

@@ -29,6 +29,13 @@ Window::Valid Window::valid(int axis, int64_t k) const {
   return {begin, std::max(std::min(last, output[axis]), begin)};
 }
 
+Window::Valid Window::taps(int axis, int64_t o) const {
+  const int64_t offset = source(axis, o, 0), d = dilation[axis];
+  const int64_t begin = offset >= 0 ? 0 : ceil_div(-offset, d);
+  const int64_t end = offset >= input[axis] ? 0 : (input[axis] - 1 - offset) / d + 1;
+  return {std::min(begin, kernel[axis]), std::max(std::min(end, kernel[axis]), begin)};
+}
+
 Window::Axes spatial_attribute(const Attributes& attributes, std::string_view name, int rank,
                                int64_t fallback, int64_t least) {
   Window::Axes axes{fallback, fallback, fallback};

@@ -28,6 +28,8 @@ struct Window {
     int64_t begin, end;
   };
   Valid valid(int axis, int64_t k) const;
+  // The taps of output `o` along `axis` that fall inside the input.
+  Valid taps(int axis, int64_t o) const;
   // The input coordinate that tap `k` of output `o` reads, perhaps outside.
   int64_t source(int axis, int64_t o, int64_t k) const {
     return o * stride[axis] - pad_begin[axis] + k * dilation[axis];

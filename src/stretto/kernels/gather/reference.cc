@@ -16,8 +16,8 @@ void run(const GatherProblem& p, const Args& args, const Worker& worker) {
                                                    : static_cast<const int32_t*>(args.inputs[1])[i];
     if (index < 0) index += p.axis;
     const bool inside = index >= 0 && index < p.axis;
-    const std::byte* from = x + ((o * p.axis + index) * p.inner + j) * bytes;
-    for (int64_t b = 0; b < bytes; ++b) y[e * bytes + b] = inside ? from[b] : std::byte{0};
+    const int64_t from = inside ? ((o * p.axis + index) * p.inner + j) * bytes : 0;
+    for (int64_t b = 0; b < bytes; ++b) y[e * bytes + b] = inside ? x[from + b] : std::byte{0};
   }
 }
 

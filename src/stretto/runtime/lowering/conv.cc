@@ -107,6 +107,13 @@ bool has_kernel_form(Lowering& l, const ir::Node& node) {
            l.constant(node.inputs[i]) != nullptr;
   };
   const size_t rank = l.shape(node.outputs[0]).size();
+  // The passes spell out every pad; whoever made a graph without them gets the reference.
+  if (node.attributes.text("auto_pad", "NOTSET") != "NOTSET") return false;
+  if (node.attributes.has("output_shape")) return false;
+  for (std::string_view name : {"pads", "strides", "dilations", "output_padding"}) {
+    if (!small_window(node.attributes.integers(name, {}))) return false;
+  }
+  if (!small_window(std::span(l.shape(node.inputs[1])).subspan(2))) return false;
   return l.constant(node.inputs[1]) != nullptr && constant_or_absent(2) &&
          l.is_float32(node.outputs[0]) && (rank == 3 || rank == 4);
 }

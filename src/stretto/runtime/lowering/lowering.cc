@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stretto/base/error.h"
+#include "stretto/ir/interpreter.h"
 #include "stretto/ir/operator.h"
 
 namespace stretto::runtime {
@@ -15,16 +16,58 @@ bool fits_any(const kernels::Family& family, const Variant& variant) {
   return false;
 }
 
+// What a kernel will read or write against what is there: a problem that describes other tensors
+// than the step's would send kernels out of bounds, whatever made it so.
+void check_tensors(const Step& step, const char* kind, const std::vector<kernels::TensorInfo>& said,
+                   size_t count, const auto& tensor, const auto& layout) {
+  STRETTO_CHECK(said.size() == count, "{}: {} takes {} {}s, the step has {}", step.node->name,
+                step.family->name, said.size(), kind, count);
+  for (size_t i = 0; i < count; ++i) {
+    const auto [shape, dtype] = tensor(i);
+    STRETTO_CHECK(element_count(said[i].shape) == element_count(shape) && said[i].dtype == dtype &&
+                      said[i].layout == layout(i),
+                  "{}: {} {} {} is {} {}, the problem says {} {}", step.node->name,
+                  step.family->name, kind, i, dtype_name(dtype), shape_text(shape),
+                  dtype_name(said[i].dtype), shape_text(said[i].shape));
+  }
+}
+
+void check_problem(const ir::Graph& graph, const Step& step, const Variant& variant) {
+  const kernels::Signature said = step.family->signature(variant.problem.data());
+  const auto value = [&](const std::vector<ir::ValueId>& ids) {
+    return [&](size_t i) {
+      const ir::Value& v = graph.value(ids[i]);
+      return std::pair<const Shape&, DType>(*v.shape, v.dtype);
+    };
+  };
+  const auto constant = [&](size_t i) {
+    return std::pair<const Shape&, DType>(step.constants[i].shape(), step.constants[i].dtype());
+  };
+  STRETTO_CHECK(
+      variant.inputs.size() == step.inputs.size() && variant.outputs.size() == step.outputs.size(),
+      "{}: a variant of {} has layouts for {} inputs and {} outputs", step.node->name,
+      step.family->name, variant.inputs.size(), variant.outputs.size());
+  check_tensors(step, "input", said.inputs, step.inputs.size(), value(step.inputs),
+                [&](size_t i) { return variant.inputs[i]; });
+  check_tensors(step, "output", said.outputs, step.outputs.size(), value(step.outputs),
+                [&](size_t i) { return variant.outputs[i]; });
+  check_tensors(step, "constant", said.constants, step.constants.size(), constant,
+                [](size_t) { return Layout::kPlain; });
+}
+
+// Whether inference already knows everything the node makes.
+bool is_known(const ir::Graph& graph, const ir::Node& node) {
+  return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ir::ValueId id) {
+    return id == ir::kNone || graph.value(id).is_constant();
+  });
+}
+
 }  // namespace
 
 bool Lowering::add(Step step) {
   std::erase_if(step.variants, [&](const Variant& v) { return !fits_any(*step.family, v); });
   if (step.variants.empty()) return false;
-  for (const Variant& v : step.variants) {
-    STRETTO_CHECK(v.inputs.size() == step.inputs.size() && v.outputs.size() == step.outputs.size(),
-                  "{}: variant of {} has layouts for {} inputs, step has {}", step.node->name,
-                  step.family->name, v.inputs.size(), step.inputs.size());
-  }
+  for (const Variant& v : step.variants) check_problem(graph_, step, v);
   steps_.push_back(std::move(step));
   return true;
 }
@@ -63,11 +106,18 @@ Lowered lower(const std::shared_ptr<ir::Graph>& graph, const kernels::Target& ta
   Lowered lowered{.graph = std::make_shared<ir::Graph>(*graph), .steps = {}};
   Lowering context(*lowered.graph, target, lowered.steps);
   for (const ir::Node& node : lowered.graph->nodes) {
+    if (is_known(*lowered.graph, node)) continue;
+    for (ir::ValueId id : node.outputs) {
+      STRETTO_CHECK(id == ir::kNone || !lowered.graph->value(id).is_constant(),
+                    "{}: only some of its outputs are constant", node.name);
+    }
     const auto rules = lowering_rules();
     const auto rule = std::find_if(rules.begin(), rules.end(),
                                    [&](const LoweringRule& r) { return r.op == node.op->name; });
     const size_t before = lowered.steps.size();
-    if (rule != rules.end() && rule->lower(context, node)) continue;
+    // Kernels need not know shapes without elements, whose other dimensions may be anything.
+    const bool empty = ir::makes_nothing(*lowered.graph, node);
+    if (!empty && rule != rules.end() && rule->lower(context, node)) continue;
     STRETTO_CHECK(lowered.steps.size() == before, "{}: half-lowered", node.name);
     Step step{.kind = StepKind::kInterpret, .node = &node};
     for (ir::ValueId id : node.inputs) {

@@ -11,7 +11,7 @@ bool lower_matmul(Lowering& l, const ir::Node& node) {
   if (!l.is_float32(node.outputs[0]) || a.size() < 2 || b.size() < 2) return false;
   kernels::MatmulProblem p{};
   p.target = l.target();
-  p.transposed = static_cast<int32_t>(node.attributes.integer("trans_b", 0));
+  p.transposed = node.attributes.integer("trans_b", 0) != 0;
   p.alpha = static_cast<float>(node.attributes.number("scale", 1));
   p.m = a[a.size() - 2];
   p.k = a[a.size() - 1];

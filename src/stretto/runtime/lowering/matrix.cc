@@ -14,7 +14,7 @@ bool lower_linear(Lowering& l, const ir::Node& node) {
   if (!l.is_float32(y)) return false;
   GemmProblem p{};
   p.target = l.target();
-  p.transposed = static_cast<int32_t>(node.attributes.integer("trans_weight", 0));
+  p.transposed = node.attributes.integer("trans_weight", 0) != 0;
   p.k = weight->dim(p.transposed ? 1 : 0);
   p.n = weight->dim(p.transposed ? 0 : 1);
   if (p.k == 0 || p.n == 0) return false;

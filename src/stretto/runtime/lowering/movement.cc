@@ -87,7 +87,7 @@ bool lower_concat(Lowering& l, const ir::Node& node) {
   const Shape& out = l.shape(y);
   const int64_t axis = normalize_axis(node.attributes.integer("axis", 0),
                                       static_cast<int64_t>(out.size()), node.name);
-  if (out.size() == 4 && axis == 1 && l.is_float32(y) &&
+  if (out.size() == 4 && axis == 1 && l.is_float32(y) && out[1] <= INT32_MAX &&
       node.inputs.size() <= ConcatChannelsProblem::kMaxInputs) {
     ConcatChannelsProblem p = channels_problem(l, out);
     for (ir::ValueId id : node.inputs) {

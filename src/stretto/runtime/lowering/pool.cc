@@ -25,6 +25,9 @@ bool lower_pool(Lowering& l, const ir::Node& node) {
   const auto kernel = node.attributes.integers("kernel_shape", {});
   const ir::ops::Window w = ir::ops::make_window(node.attributes, std::span(x).subspan(2), kernel,
                                                  node.attributes.integer("ceil_mode", 0) != 0);
+  for (const auto& extents : {w.kernel, w.stride, w.dilation, w.pad_begin, w.pad_end}) {
+    if (!small_window(extents)) return false;
+  }
   const auto narrow = [](int64_t v) { return static_cast<int32_t>(v); };
   kernels::Pool2dProblem p{};
   p.target = l.target();

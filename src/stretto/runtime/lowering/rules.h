@@ -1,6 +1,8 @@
 // Lowering rules, declared one per line; rules.cc says which operator uses which.
 #pragma once
 
+#include <algorithm>
+
 #include "stretto/kernels/epilogue.h"
 #include "stretto/runtime/lowering/lowering.h"
 
@@ -50,6 +52,13 @@ bool lower_view(Lowering& l, const ir::Node& node);
 
 // The epilogue that the attributes of ir/fused.h describe.
 kernels::Epilogue epilogue_of(const ir::Node& node, bool bias, bool residual);
+
+// Kernels count within windows in 32 bits, and multiply two such numbers. No layer comes near these
+// extents; the reference takes those beyond.
+inline bool small_window(std::span<const int64_t> extents) {
+  return std::all_of(extents.begin(), extents.end(),
+                     [](int64_t extent) { return extent < (1 << 15); });
+}
 
 // All four layout choices of an operator with one image in and one out.
 inline constexpr std::pair<Layout, Layout> kLayoutPairs[] = {
