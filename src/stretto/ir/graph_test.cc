@@ -27,6 +27,19 @@ TEST(Graph, InfersAndVerifies) {
   EXPECT_EQ(*g.value(g.outputs[0]).shape, (Shape{2, 3}));
 }
 
+TEST(Graph, InputsBelongToTheCaller) {
+  Graph g = chain();
+  infer(g);
+  g.inputs.push_back(g.inputs[0]);
+  EXPECT_THROW(verify(g), InternalError) << "twice";
+  g.inputs.pop_back();
+  g.nodes[2].outputs = g.inputs;
+  EXPECT_THROW(verify(g), InternalError) << "made by a node";
+  g.nodes.pop_back();
+  g.value(g.inputs[0]).constant = Tensor(DType::kFloat32, {2, 3});
+  EXPECT_THROW(verify(g), InternalError) << "constant";
+}
+
 TEST(Graph, RemovesTheDeadAndRenumbers) {
   Graph g = chain();
   EXPECT_EQ(remove_dead(g), 1);

@@ -2,6 +2,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/ir/interpreter.h"
+#include "stretto/ir/limits.h"
 #include "stretto/ir/operator.h"
 
 namespace stretto::ir {

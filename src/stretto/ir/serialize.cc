@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "stretto/base/error.h"
+#include "stretto/ir/limits.h"
 #include "stretto/ir/operator.h"
 
 namespace stretto::ir {

@@ -2,9 +2,10 @@
 // once what loads. For tests.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <memory>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "stretto/base/error.h"
@@ -36,26 +37,29 @@ inline Tensor varied_input(const TensorSpec& spec) {
   return tensor;
 }
 
+inline Outcome run_once(const Model& model, const RunLimits& limits) {
+  int64_t bytes = model.memory_bytes();
+  for (const auto* list : {&model.inputs(), &model.outputs()}) {
+    for (const TensorSpec& spec : *list) {
+      bytes += element_count(spec.shape) * static_cast<int64_t>(dtype_bytes(spec.dtype));
+    }
+  }
+  if (bytes > limits.memory_bytes || ir::flops(*model.state().graph) > limits.flops) {
+    return Outcome::kTooLarge;
+  }
+  Session session(model, std::min(model.threads(), 2));
+  std::vector<Tensor> inputs;
+  for (const TensorSpec& spec : model.inputs()) inputs.push_back(varied_input(spec));
+  session.run(inputs);
+  return Outcome::kRan;
+}
+
 inline Outcome load_and_run(std::span<const std::byte> file, const RunLimits& limits = {}) {
   // Aligned as a mapped file is; a vector would not be.
   const auto memory = allocate(file.size());
   std::memcpy(memory.get(), file.data(), file.size());
   try {
-    const Model model = load_bytes({memory.get(), file.size()}, memory, "artefact");
-    int64_t bytes = model.memory_bytes();
-    for (const auto* list : {&model.inputs(), &model.outputs()}) {
-      for (const TensorSpec& spec : *list) {
-        bytes += element_count(spec.shape) * static_cast<int64_t>(dtype_bytes(spec.dtype));
-      }
-    }
-    if (bytes > limits.memory_bytes || ir::flops(*model.state().graph) > limits.flops) {
-      return Outcome::kTooLarge;
-    }
-    Session session(model, std::min(model.threads(), 2));
-    std::vector<Tensor> inputs;
-    for (const TensorSpec& spec : model.inputs()) inputs.push_back(varied_input(spec));
-    session.run(inputs);
-    return Outcome::kRan;
+    return run_once(load_bytes({memory.get(), file.size()}, memory, "artefact"), limits);
   } catch (const FormatError&) {
   } catch (const Unsupported&) {
   } catch (const InvalidArgument&) {  // an operand's value that only running shows, as an index

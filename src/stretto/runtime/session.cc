@@ -51,7 +51,9 @@ struct Session::State {
 };
 
 Session::Session(Model model, int threads) {
-  if (threads < 0) throw_invalid("threads: expected 0 or more, got {}", threads);
+  if (threads < 0 || threads > 1024) {
+    throw_invalid("threads: expected 0 (as optimised) to 1024, got {}", threads);
+  }
   std::shared_ptr<const runtime::Program> program = model.state().program;
   if (threads != 0 && threads != program->target.threads) {
     kernels::Target target = program->target;

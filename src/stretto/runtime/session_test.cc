@@ -110,6 +110,26 @@ TEST(Session, ManyCallersShareOneSession) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
+TEST(Session, SeveralSessionsShareOneModel) {
+  const Model model = model_of(kSmallNet, 2);
+  const Tensor x = random_tensor(model.inputs()[0], 4);
+  const auto expected = Session(model).run({x});
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> owners;
+  for (int threads : {0, 1, 3}) {  // as optimised, and compiled anew from the graph
+    owners.emplace_back([&, threads] {
+      Session session(model, threads);
+      for (int k = 0; k < 5; ++k) {
+        const auto y = session.run({x});
+        // Another thread count may choose another kernel: fp32 sums in another order.
+        if (!(compare("y", y[0], expected[0]).relative_to_max < 2e-5)) ++wrong;
+      }
+    });
+  }
+  for (std::thread& owner : owners) owner.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
 TEST(Session, NamesWhatIsWrongWithAnInput) {
   const Model model = model_of(kSmallNet);
   Session session(model);
@@ -134,6 +154,7 @@ TEST(Session, OtherThreadCountsCompileFromTheGraph) {
   const Tensor x = random_tensor(model.inputs()[0], 9);
   expect_right(model, x, session.run({x}));
   EXPECT_THROW(Session(model, -1), InvalidArgument);
+  EXPECT_THROW(Session(model, 1025), InvalidArgument);
 }
 
 }  // namespace

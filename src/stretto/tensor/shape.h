@@ -14,9 +14,6 @@ using Shape = std::vector<int64_t>;
 // No tensor may have more elements than this; larger requests are errors, not overflow.
 constexpr int64_t kMaxElements = int64_t{1} << 40;
 
-// Nor may it have more dimensions.
-constexpr size_t kMaxRank = 64;
-
 // Product of the dimensions. Throws InvalidArgument for a negative dimension or above kMaxElements.
 int64_t element_count(std::span<const int64_t> shape);
 

@@ -34,6 +34,13 @@ TEST(Record, DamageNamesTheLine) {
   }
 }
 
+TEST(Record, TimesThatNoMachineTakesAreRefused) {
+  for (const char* time : {"nan", "inf", "-inf", "1e300", "-1e300"}) {
+    EXPECT_THROW(Record::parse(Record().text() + "key\trow\t" + time + "\n", "my.tsv"), FormatError)
+        << time;
+  }
+}
+
 TEST(Record, ShipsOnlyWhatWasMeasuredOnTheCore) {
   const Record record = Record::shipped("zen5");
   EXPECT_GT(record.size(), 500u);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "stretto/import/onnx/tensor.h"
+#include "stretto/ir/limits.h"
 
 namespace stretto::onnx {
 namespace {
@@ -107,7 +108,7 @@ void check_declared(const Source& source, const WireInput& input) {
         source.name, input.name);
   }
   if (!input.shape) return;
-  if (input.shape->size() > kMaxRank) {
+  if (input.shape->size() > ir::kMaxRank) {
     source.fail(input.position, "input {} has {} dimensions", input.name, input.shape->size());
   }
   for (const WireDimension& dimension : *input.shape) {

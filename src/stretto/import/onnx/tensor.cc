@@ -7,6 +7,8 @@
 #include <limits>
 #include <optional>
 
+#include "stretto/ir/limits.h"
+
 namespace stretto::onnx {
 namespace {
 
@@ -164,9 +166,9 @@ Tensor TensorReader::read(std::string_view message) {
       element_type(source_, static_cast<DataType>(type), parts.what(), message.data());
   parts.type = find_type(static_cast<DataType>(type));
   if (segment) throw_unsupported("{}: {} is split in segments", source_.name, parts.what());
-  if (parts.dims.size() > kMaxRank) {
+  if (parts.dims.size() > ir::kMaxRank) {
     source_.fail(message.data(), "{} has {} dimensions, at most {} make sense", parts.what(),
-                 parts.dims.size(), kMaxRank);
+                 parts.dims.size(), ir::kMaxRank);
   }
   try {
     parts.count = element_count(parts.dims);

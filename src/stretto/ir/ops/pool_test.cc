@@ -52,6 +52,16 @@ TEST(AveragePool, CountsPaddingOnRequestOnly) {
                 {1, 1, 2}, {4.5, 9});
 }
 
+// 2^30 taps along each axis, nearly all of them in the padding: the time goes by the image.
+TEST(Pool, KernelsFarLargerThanTheImage) {
+  const Ints kernel{1 << 30, 1 << 30}, pads(4, 1 << 29);
+  const Tensor x = ramp({1, 1, 2, 2});
+  expect_values(run("MaxPool", {x}, {{"kernel_shape", kernel}, {"pads", pads}}), {1, 1, 3, 3},
+                {3, 3, 3, 3, 3, 3, 3, 3, 3});
+  expect_values(run("AveragePool", {x}, {{"kernel_shape", kernel}, {"pads", pads}}), {1, 1, 3, 3},
+                {1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5, 1.5});
+}
+
 TEST(Pool, NamesWhatIsWrong) {
   EXPECT_NE(error_of("MaxPool", {ramp({1, 1, 4})}).find("kernel_shape is missing"),
             std::string::npos);

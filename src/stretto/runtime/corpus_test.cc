@@ -1,4 +1,4 @@
-// Every file of the fuzzer's corpus, so that what was found once stays fixed.
+// Every file of the fuzzers' corpora, so that what was found once stays fixed.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -6,6 +6,7 @@
 #include "stretto/base/file.h"
 #include "stretto/runtime/artefact_file.h"
 #include "stretto/runtime/load_and_run.h"
+#include "stretto/runtime/optimize_any.h"
 
 namespace stretto::runtime {
 namespace {
@@ -19,6 +20,16 @@ TEST(ArtefactCorpus, EveryFileRunsOrIsRefused) {
     std::vector<std::byte> file(view.begin(), view.end());
     repair_checksums(file);
     EXPECT_NO_THROW(ran += load_and_run(file) == Outcome::kRan);
+  }
+  EXPECT_GE(ran, 8);  // the seeds
+}
+
+TEST(OnnxCorpus, EveryFileRunsOrIsRefused) {
+  int ran = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(STRETTO_CORPUS "/onnx")) {
+    SCOPED_TRACE(entry.path().string());
+    const std::string bytes = read_file(entry.path().string());
+    EXPECT_NO_THROW(ran += optimize_and_run(std::as_bytes(std::span(bytes))) == Outcome::kRan);
   }
   EXPECT_GE(ran, 8);  // the seeds
 }

@@ -1,0 +1,241 @@
+// Artefacts whose checksums are right and whose text parses, and that say what is not so. Each lie
+// has to be found before a kernel believes it.
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "stretto/base/file.h"
+#include "stretto/ir/interpreter.h"
+#include "stretto/runtime/artefact.h"
+#include "stretto/runtime/artefact_file.h"
+#include "stretto/runtime/load_and_run.h"
+#include "stretto/runtime/measure_model.h"
+#include "stretto/runtime/testing.h"
+
+namespace stretto::runtime {
+namespace {
+
+using nlohmann::json;
+using Pointer = json::json_pointer;
+
+std::string text_of(const SectionView& section) {
+  return {reinterpret_cast<const char*>(section.bytes.data()), section.bytes.size()};
+}
+
+ArtefactSections sections_of(const Model& model, const std::string& name) {
+  const std::string path =
+      (std::filesystem::temp_directory_path() / fmt::format("stretto_{}_{}", ::getpid(), name))
+          .string();
+  model.save(path);
+  const std::string bytes = read_file(path);
+  std::filesystem::remove(path);
+  const ArtefactView view = open_artefact(std::as_bytes(std::span(bytes)), path);
+  return {text_of(view.description), text_of(view.constants), text_of(view.packed),
+          text_of(view.report)};
+}
+
+const ArtefactSections& honest() {
+  static const ArtefactSections sections = sections_of(model_of(kSmallNet), "honest");
+  return sections;
+}
+
+// What loading says; "" when it loads.
+std::string refusal(const ArtefactSections& sections) {
+  const std::string file = assemble_artefact(sections);
+  try {
+    auto owner = std::make_shared<std::string>(file);
+    load_bytes(std::as_bytes(std::span(*owner)), owner, "lie.stretto");
+  } catch (const FormatError& error) {
+    return std::string("FormatError ") + error.what();
+  } catch (const Unsupported& error) {
+    return std::string("Unsupported ") + error.what();
+  }
+  return "";
+}
+
+std::string refusal_of(const std::function<void(json&)>& change) {
+  ArtefactSections lie = honest();
+  json description = json::parse(lie.description);
+  change(description);
+  lie.description = description.dump();
+  return refusal(lie);
+}
+
+// The value or node of that name in the description.
+json& named(json& description, const char* list, const std::string& name) {
+  for (json& item : description.at("graph").at(list)) {
+    if (item.at("name") == name) return item;
+  }
+  throw std::out_of_range(name);
+}
+
+TEST(ArtefactLies, TheTruthLoads) { EXPECT_EQ(refusal(honest()), ""); }
+
+TEST(ArtefactLies, InTheDescription) {
+  struct Lie {
+    const char* pointer;
+    json value;
+    const char* said;
+  };
+  const json huge = int64_t{1} << 40;
+  const Lie lies[] = {
+      {"/name", 7, "type must be string"},
+      {"/stretto", nullptr, "type must be string"},
+      {"/target/threads", 0, "0 threads"},
+      {"/target/threads", 5000000000, "integer"},
+      {"/target/isa", "abacus", "abacus"},
+      {"/target/accuracy", "vague", "vague"},
+      {"/choices", "stretto-record " STRETTO_VERSION "\nkey only\n", "line 2"},
+      {"/choices", "stretto-record " STRETTO_VERSION "\nkey\trow\tnan\n", "line 2"},
+      {"/choices", "stretto-record " STRETTO_VERSION "\nkey\trow\t1e300\n", "line 2"},
+      {"/blobs/0/1", 1, "outside their section"},
+      {"/blobs/0/1", huge, "outside their section"},
+      {"/blobs/0/2", huge, "outside their section"},
+      {"/blobs/0/2", -64, "expected key, offset and size"},
+      {"/blobs/0/2", 1.5, "expected key, offset and size"},
+      {"/graph/inputs/0", 1000, "value 1000 does not exist"},
+      {"/graph/inputs/0", -1, "is absent"},
+      {"/graph/outputs/0", 1000, "value 1000 does not exist"},
+      {"/graph/values/0/dtype", "complex", "complex"},
+      {"/graph/values/0/shape", json::array({1, 3, 1.5, 31}), "expected an integer, found 1.5"},
+      {"/graph/values/0/shape", json::array({1, 3, -33, 31}), "negative"},
+      {"/graph/values/0/shape", json::array({huge, huge}), "more than 2^40"},
+      {"/graph/values/0/shape", json::array({1, 3, 34, 31}), "is declared as"},
+      {"/graph/values/0/shape", json(std::vector<int>(65, 1)), "65 dimensions"},
+      {"/graph/values/0/shape", "1x3", "expected a list of integers"},
+      {"/graph/values/1/constant/offset", 3, "lies outside the data"},
+      {"/graph/values/1/constant/offset", huge, "lies outside the data"},
+      {"/graph/values/1/constant/offset", -64, "lies outside the data"},
+      {"/graph/values/1/constant/shape", json::array({4096, 4096}), "lies outside the data"},
+      {"/graph/values/1/constant/shape", json::array({864}), "does not match its declared"},
+      {"/graph/nodes/0/op", "Sparkle", "unknown operator 'Sparkle'"},
+      {"/graph/nodes/0/op", "GlobalAveragePool", "at most 1 inputs"},
+      {"/graph/nodes/0/inputs/0", 12, "before it is made"},
+      {"/graph/nodes/0/inputs/1", -1, "is missing"},
+      {"/graph/nodes/0/outputs/0", 0, "is made twice"},
+      {"/graph/nodes/0/outputs/0", 1, "constant"},
+      {"/graph/nodes/0/attributes", json{{"pads", {{"ints", {1, 1}}}}}, "pads: expected 4 values"},
+      {"/graph/nodes/0/attributes", json{{"pads", {{"int", 1}}}}, "wrong kind"},
+      {"/graph/nodes/0/attributes", json{{"pads", {{"bits", 1}}}}, "unknown attribute kind 'bits'"},
+      {"/graph/nodes/0/attributes", json{{"alpha", {{"float", "0x1p"}}}}, "'0x1p' is no number"},
+      {"/graph/nodes/0/attributes", json{{"group", {{"int", 3}}}}, "group"},
+      {"/graph/nodes/0/attributes", json{{"colour", {{"int", 3}}}}, "unknown attribute colour"},
+      {"/graph/nodes/0/attributes", json{{"activation", {{"string", {256}}}}}, "256 is no byte"},
+      {"/graph/nodes/0/attributes", json{{"activation", {{"string", {65}}}}}, "no 'A'"},
+  };
+  for (const Lie& lie : lies) {
+    SCOPED_TRACE(fmt::format("{} = {}", lie.pointer, lie.value.dump()));
+    const std::string said =
+        refusal_of([&](json& description) { description.at(Pointer(lie.pointer)) = lie.value; });
+    EXPECT_TRUE(said.starts_with("FormatError lie.stretto")) << said;
+    EXPECT_NE(said.find(lie.said), std::string::npos) << said;
+  }
+}
+
+TEST(ArtefactLies, FieldsThatAreMissing) {
+  for (const char* pointer :
+       {"/name", "/target", "/target/isa", "/graph", "/graph/values", "/graph/nodes/0/op",
+        "/graph/values/1/constant/dtype", "/choices", "/blobs", "/stretto"}) {
+    const std::string path = pointer;
+    const std::string said = refusal_of([&](json& description) {
+      const Pointer whole(path);
+      description.at(whole.parent_pointer()).erase(whole.back());
+    });
+    EXPECT_NE(said.find("'" + path.substr(path.rfind('/') + 1) + "'"), std::string::npos)
+        << path << ": " << said;
+  }
+}
+
+TEST(ArtefactLies, InTheOtherSections) {
+  ArtefactSections lie = honest();
+  lie.report = "{\"model\": ";
+  EXPECT_NE(refusal(lie).find("the report is no JSON"), std::string::npos);
+  lie.report = "[]";
+  EXPECT_NE(refusal(lie).find("the report is no JSON"), std::string::npos);
+  lie = honest();
+  lie.constants.resize(lie.constants.size() / 2);
+  EXPECT_NE(refusal(lie).find("lies outside the data"), std::string::npos);
+  lie = honest();
+  lie.packed.resize(lie.packed.size() / 2);
+  EXPECT_NE(refusal(lie).find("packed weights lie outside"), std::string::npos);
+}
+
+TEST(ArtefactLies, ATensorLargerThanTheMachine) {
+  const std::string said = refusal_of([](json& description) {
+    description["graph"] = {
+        {"name", "large"},
+        {"inputs", {0}},
+        {"outputs", {1}},
+        {"values",
+         {{{"name", "x"}, {"dtype", "float32"}, {"shape", {int64_t{1} << 20, 1 << 20}}},
+          {{"name", "y"}, {"dtype", "float32"}, {"shape", {int64_t{1} << 20, 1 << 20}}}}},
+        {"nodes",
+         {{{"op", "Relu"},
+           {"name", "r"},
+           {"inputs", {0}},
+           {"outputs", {1}},
+           {"attributes", json::object()}}}}};
+  });
+  EXPECT_TRUE(said.starts_with("Unsupported lie.stretto: input x would be")) << said;
+  EXPECT_NE(said.find("4096.0 GiB"), std::string::npos) << said;
+}
+
+// Blobs of another size than the kernels' are not used; what matters is that the result is right.
+TEST(ArtefactLies, PackedWeightsOfAnotherSize) {
+  ArtefactSections lie = honest();
+  json description = json::parse(lie.description);
+  for (json& blob : description.at("blobs")) blob[2] = 64;
+  lie.description = description.dump();
+  auto owner = std::make_shared<std::string>(assemble_artefact(lie));
+  const Model loaded = load_bytes(std::as_bytes(std::span(*owner)), owner, "lie.stretto");
+  const Model made = model_of(kSmallNet);
+  const Tensor x = varied_input(made.inputs()[0]);
+  const auto a = Session(made).run({x}), b = Session(loaded).run({x});
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto p = a[i].values<float>(), q = b[i].values<float>();
+    EXPECT_TRUE(std::equal(p.begin(), p.end(), q.begin(), q.end())) << "output " << i;
+  }
+}
+
+// Kernels trust the indices in the tables they make themselves, so no file may bring them.
+TEST(ArtefactLies, TablesOfIndicesAreNotStored) {
+  const Model model = model_of(R"(
+    graph resize
+    input x: float32[1, 3, 8, 8]
+    constant scales: float32[4] = {1, 1, 2, 2}
+    y = Resize(x, , scales) {mode = "linear"}
+    output y
+  )");
+  const ArtefactSections sections = sections_of(model, "resize");
+  EXPECT_EQ(json::parse(sections.description).at("blobs").dump().find("resize"), std::string::npos);
+  const std::string file = assemble_artefact(sections);
+  EXPECT_EQ(load_and_run(std::as_bytes(std::span(file))), Outcome::kRan);
+}
+
+// The passes spell pads out; a graph that did not go through them gets the reference, whose output
+// is as large as inference says.
+TEST(ArtefactLies, PadsThatThePassesWouldHaveSpelledOut) {
+  for (const char* attributes : {"auto_pad = \"SAME_UPPER\"", "pads = [40000, 0, 0, 0]",
+                                 "dilations = [1, 40000], pads = [0, 40000, 0, 40000]"}) {
+    const Model model = model_of(fmt::format(R"(
+      graph pads
+      input x: float32[1, 2, 5, 5]
+      constant w: float32[3, 2, 3, 3] = random(1)
+      y = stretto.Conv(x, w) {{{}}}
+      output y
+    )",
+                                             attributes));
+    const Tensor x = varied_input(model.inputs()[0]);
+    const auto got = Session(model).run({x});
+    const auto expected = ir::interpret(*model.state().graph, std::vector<Tensor>{x});
+    EXPECT_EQ(got[0].shape(), expected[0].shape()) << attributes;
+    EXPECT_LT(compare("y", got[0], expected[0]).relative_to_max, 2e-5) << attributes;
+  }
+}
+
+}  // namespace
+}  // namespace stretto::runtime
