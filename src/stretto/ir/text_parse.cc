@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "stretto/base/error.h"
+#include "stretto/ir/limits.h"
 #include "stretto/ir/operator.h"
 #include "stretto/ir/text.h"
 #include "stretto/ir/text_lexer.h"
@@ -131,6 +132,9 @@ class Parser {
       if (!take_mark(',')) break;
     }
     expect(']');
+    if (dims.size() > kMaxRank) {
+      fail_at_line(at, "{} dimensions, at most {} make sense", dims.size(), kMaxRank);
+    }
     try {
       element_count(dims);
     } catch (const InvalidArgument& error) {

@@ -207,7 +207,7 @@ TEST(ArtefactLies, TablesOfIndicesAreNotStored) {
     graph resize
     input x: float32[1, 3, 8, 8]
     constant scales: float32[4] = {1, 1, 2, 2}
-    y = Resize(x, , scales) {mode = "linear"}
+    y = Resize(x, _, scales) {mode = "linear"}
     output y
   )");
   const ArtefactSections sections = sections_of(model, "resize");
