@@ -20,11 +20,12 @@ json target_json(const kernels::Target& target) {
 }
 
 kernels::Target parse_target(const json& j) {
-  const auto threads = j.at("threads").get<int32_t>();
+  // Wide enough that nothing that is too large becomes small.
+  const auto threads = j.at("threads").get<int64_t>();
   if (threads < 1 || threads > 1024) throw_invalid("{} threads", threads);
   return {.isa = parse_isa(j.at("isa").get<std::string>()),
           .accuracy = kernels::parse_accuracy(j.at("accuracy").get<std::string>()),
-          .threads = threads};
+          .threads = static_cast<int32_t>(threads)};
 }
 
 }  // namespace

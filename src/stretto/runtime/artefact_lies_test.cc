@@ -65,14 +65,6 @@ std::string refusal_of(const std::function<void(json&)>& change) {
   return refusal(lie);
 }
 
-// The value or node of that name in the description.
-json& named(json& description, const char* list, const std::string& name) {
-  for (json& item : description.at("graph").at(list)) {
-    if (item.at("name") == name) return item;
-  }
-  throw std::out_of_range(name);
-}
-
 TEST(ArtefactLies, TheTruthLoads) { EXPECT_EQ(refusal(honest()), ""); }
 
 TEST(ArtefactLies, InTheDescription) {
@@ -86,7 +78,7 @@ TEST(ArtefactLies, InTheDescription) {
       {"/name", 7, "type must be string"},
       {"/stretto", nullptr, "type must be string"},
       {"/target/threads", 0, "0 threads"},
-      {"/target/threads", 5000000000, "integer"},
+      {"/target/threads", 5000000000, "5000000000 threads"},
       {"/target/isa", "abacus", "abacus"},
       {"/target/accuracy", "vague", "vague"},
       {"/choices", "stretto-record " STRETTO_VERSION "\nkey only\n", "line 2"},
@@ -104,7 +96,7 @@ TEST(ArtefactLies, InTheDescription) {
       {"/graph/values/0/shape", json::array({1, 3, 1.5, 31}), "expected an integer, found 1.5"},
       {"/graph/values/0/shape", json::array({1, 3, -33, 31}), "negative"},
       {"/graph/values/0/shape", json::array({huge, huge}), "more than 2^40"},
-      {"/graph/values/0/shape", json::array({1, 3, 34, 31}), "is declared as"},
+      {"/graph/values/0/shape", json::array({1, 3, 40, 31}), "is declared as"},
       {"/graph/values/0/shape", json(std::vector<int>(65, 1)), "65 dimensions"},
       {"/graph/values/0/shape", "1x3", "expected a list of integers"},
       {"/graph/values/1/constant/offset", 3, "lies outside the data"},
@@ -117,7 +109,7 @@ TEST(ArtefactLies, InTheDescription) {
       {"/graph/nodes/0/inputs/0", 12, "before it is made"},
       {"/graph/nodes/0/inputs/1", -1, "is missing"},
       {"/graph/nodes/0/outputs/0", 0, "is made twice"},
-      {"/graph/nodes/0/outputs/0", 1, "constant"},
+      {"/graph/nodes/0/outputs/0", 1, "before it is made"},
       {"/graph/nodes/0/attributes", json{{"pads", {{"ints", {1, 1}}}}}, "pads: expected 4 values"},
       {"/graph/nodes/0/attributes", json{{"pads", {{"int", 1}}}}, "wrong kind"},
       {"/graph/nodes/0/attributes", json{{"pads", {{"bits", 1}}}}, "unknown attribute kind 'bits'"},
@@ -219,8 +211,9 @@ TEST(ArtefactLies, TablesOfIndicesAreNotStored) {
 // The passes spell pads out; a graph that did not go through them gets the reference, whose output
 // is as large as inference says.
 TEST(ArtefactLies, PadsThatThePassesWouldHaveSpelledOut) {
-  for (const char* attributes : {"auto_pad = \"SAME_UPPER\"", "pads = [40000, 0, 0, 0]",
-                                 "dilations = [1, 40000], pads = [0, 40000, 0, 40000]"}) {
+  for (const char* attributes :
+       {"auto_pad = \"SAME_UPPER\"", "dilations = [9, 9], pads = [9, 9, 9, 9]",
+        "pads = [40000, 0, 0, 0]", "dilations = [1, 40000], pads = [0, 40000, 0, 40000]"}) {
     const Model model = model_of(fmt::format(R"(
       graph pads
       input x: float32[1, 2, 5, 5]

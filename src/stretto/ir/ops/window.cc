@@ -31,9 +31,9 @@ Window::Valid Window::valid(int axis, int64_t k) const {
 
 Window::Valid Window::taps(int axis, int64_t o) const {
   const int64_t offset = source(axis, o, 0), d = dilation[axis];
-  const int64_t begin = offset >= 0 ? 0 : ceil_div(-offset, d);
+  const int64_t begin = std::min(offset >= 0 ? 0 : ceil_div(-offset, d), kernel[axis]);
   const int64_t end = offset >= input[axis] ? 0 : (input[axis] - 1 - offset) / d + 1;
-  return {std::min(begin, kernel[axis]), std::max(std::min(end, kernel[axis]), begin)};
+  return {begin, std::clamp(end, begin, kernel[axis])};
 }
 
 Window::Axes spatial_attribute(const Attributes& attributes, std::string_view name, int rank,
