@@ -39,6 +39,7 @@ enum class Delivery : uint8_t { kWait, kQueue };
 
 struct Completion {
   Handle handle = 0;
+  int source = -1;           // of a kRecv: the rank of the group it came from
   std::exception_ptr error;  // null: done
 };
 
@@ -106,9 +107,12 @@ class Engine {
   // True when the operation is over, well or not. The handle stays valid.
   virtual bool poll(Handle handle) = 0;
 
-  // Blocks until the operation is over and forgets the handle; throws what went wrong: CommError
-  // for a lost peer, InvalidArgument for a mismatch. timeout_s < 0: as long as it takes; otherwise
-  // false when the time is up, and the handle stays valid.
+  // Of a kRecv that is over and whose handle is valid: the rank of the group it came from.
+  virtual int source(Handle handle) = 0;
+
+  // Blocks until the operation is over and forgets the handle; throws the CommError that says what
+  // went wrong: a lost peer, different operations on different ranks. timeout_s < 0: as long as it
+  // takes; otherwise false when the time is up, and the handle stays valid.
   virtual bool wait(Handle handle, double timeout_s = -1) = 0;
 
   // Blocks until operations submitted with Delivery::kQueue are over, fills as many entries as

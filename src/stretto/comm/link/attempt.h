@@ -1,0 +1,41 @@
+// One stream that this rank tries to open to a lower rank.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stretto/comm/link/conversation.h"
+#include "stretto/comm/link/tcp.h"
+
+namespace stretto::comm {
+
+struct Attempt {
+  int peer = 0, stream = 0, streams = 1;
+  bool local = false;  // through shared memory
+  int tries = 0;
+  double retry_at_s = 0;  // while not talking
+  double deadline_s = 0;  // while talking
+  std::optional<Conversation> conversation;
+  std::string target;  // "tcp 10.0.0.1:4242"
+  bool done = false;
+
+  double pause_s() const { return 0.01 * (1 << std::min(tries, 6)); }
+};
+
+struct Route {
+  std::string from, to;  // numeric addresses; empty `from`: any
+};
+
+// Which of the addresses to use for a stream. With chosen interfaces on both sides stream i goes
+// from interface i to interface i, modulo their numbers. Otherwise ranks of one machine use
+// loopback, and others try the published addresses in turn.
+inline Route choose_route(const std::vector<Address>& own, const std::vector<Address>& theirs,
+                          bool rails, bool same_machine, int stream, int tries) {
+  if (rails) return {own[stream % own.size()].text, theirs[stream % theirs.size()].text};
+  if (same_machine) return {"", "127.0.0.1"};
+  return {"", theirs[tries % theirs.size()].text};
+}
+
+}  // namespace stretto::comm

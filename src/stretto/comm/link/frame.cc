@@ -1,0 +1,91 @@
+#include "stretto/comm/link/frame.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <bit>
+#include <cstring>
+
+namespace stretto::comm {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "frames are little-endian");
+
+constexpr uint32_t kMagic = 0x46525453;  // "STRF"
+constexpr uint8_t kVersion = 1;
+
+// The layout on the wire: naturally aligned, without holes.
+struct Wire {
+  uint32_t magic;
+  uint8_t version, type, flags, zero;
+  uint32_t epoch, length;
+  uint64_t group, sequence;
+  uint32_t unit, tag;
+  uint64_t chunk, received, offset, total, fingerprint;
+  int32_t origin;
+  uint32_t checksum;  // of everything before it
+};
+static_assert(sizeof(Wire) == kFrameBytes);
+
+uint32_t checksum(const Wire& wire) {
+  return static_cast<uint32_t>(XXH3_64bits(&wire, offsetof(Wire, checksum)));
+}
+
+bool plausible(const Wire& w) {
+  if (w.magic != kMagic || w.version != kVersion || w.zero != 0 || w.type >= kFrameTypes)
+    return false;
+  switch (static_cast<FrameType>(w.type)) {
+    case FrameType::kData:
+      return w.length <= kMaxPayload && w.offset <= w.total && w.length <= w.total - w.offset &&
+             w.chunk > 0 && (w.length > 0 || w.total == 0);
+    case FrameType::kMismatch:
+    case FrameType::kAbort:
+      return w.length <= kMaxText;
+    default:
+      return w.length == 0;
+  }
+}
+
+}  // namespace
+
+FrameBytes encode_frame(const Frame& f) {
+  Wire wire{.magic = kMagic,
+            .version = kVersion,
+            .type = static_cast<uint8_t>(f.type),
+            .flags = f.flags,
+            .zero = 0,
+            .epoch = f.epoch,
+            .length = f.length,
+            .group = f.key.group,
+            .sequence = f.key.sequence,
+            .unit = f.key.unit,
+            .tag = f.key.tag,
+            .chunk = f.chunk,
+            .received = f.received,
+            .offset = f.offset,
+            .total = f.total,
+            .fingerprint = f.fingerprint,
+            .origin = f.origin,
+            .checksum = 0};
+  wire.checksum = checksum(wire);
+  return std::bit_cast<FrameBytes>(wire);
+}
+
+std::optional<Frame> parse_frame(std::span<const std::byte, kFrameBytes> bytes) {
+  Wire wire;
+  std::memcpy(&wire, bytes.data(), sizeof wire);
+  if (!plausible(wire) || wire.checksum != checksum(wire)) return std::nullopt;
+  return Frame{.type = static_cast<FrameType>(wire.type),
+               .flags = wire.flags,
+               .epoch = wire.epoch,
+               .length = wire.length,
+               .key = {wire.group, wire.sequence, wire.unit, wire.tag},
+               .chunk = wire.chunk,
+               .received = wire.received,
+               .offset = wire.offset,
+               .total = wire.total,
+               .fingerprint = wire.fingerprint,
+               .origin = wire.origin};
+}
+
+}  // namespace stretto::comm

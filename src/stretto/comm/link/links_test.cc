@@ -1,0 +1,260 @@
+#include "stretto/comm/link/links.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "stretto/base/clock.h"
+
+namespace stretto::comm {
+namespace {
+
+constexpr double kPatience_s = 120;
+
+// 0 streams: shared memory.
+Options patient(int streams) {
+  Options options;
+  options.transports = streams == 0 ? "shm" : "tcp";
+  if (streams > 0) options.streams = streams;
+  options.chunk_bytes = 8 << 10;
+  options.connect_timeout_s = kPatience_s;
+  options.silent_limit_s = kPatience_s;
+  return options;
+}
+
+// Links of one rank, polled by whoever wants to.
+struct Node {
+  Node(Store& store, Membership membership, int streams)
+      : options(patient(streams)), links(store, membership, options) {}
+
+  void poll(double wait_s) {
+    std::unique_lock lock(mutex);
+    links.poll(lock, wait_s);
+  }
+
+  bool form() {
+    const double deadline = now_s() + kPatience_s;
+    while (!links.formed() && now_s() < deadline) poll(0.1);
+    return links.formed();
+  }
+
+  const Options options;
+  std::mutex mutex;
+  Links links;
+};
+
+// All ranks of a job, formed by as many threads.
+std::vector<std::unique_ptr<Node>> form_job(Store& store, int size, uint32_t epoch, int streams) {
+  std::vector<std::unique_ptr<Node>> nodes(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      nodes[rank] = std::make_unique<Node>(
+          store, Membership{.rank = rank, .size = size, .epoch = epoch}, streams);
+      EXPECT_TRUE(nodes[rank]->form()) << "rank " << rank << ": " << nodes[rank]->links.missing();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return nodes;
+}
+
+void fill(std::vector<std::byte>& data, unsigned seed) {
+  std::mt19937 random(seed);
+  for (size_t i = 0; i < data.size(); i += 4) {
+    const auto word = static_cast<uint32_t>(random());
+    std::memcpy(&data[i], &word, std::min<size_t>(4, data.size() - i));
+  }
+}
+
+// What message number i from a rank holds.
+std::vector<std::byte> content(int from, int i) {
+  std::mt19937 random(static_cast<unsigned>(1000 * from + i));
+  const int kind = static_cast<int>(random() % 10);
+  std::vector<std::byte> data(kind == 0 ? 0 : random() % (kind < 6 ? 200 : 60'000));
+  fill(data, static_cast<unsigned>(random()));
+  return data;
+}
+
+// Both ranks send all messages at once and ask for them in a random order, while streams are cut at
+// random moments on either side; one is left. Everything must arrive exactly once and unharmed.
+void exchange_with_cuts(unsigned seed) {
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  constexpr int kMessages = 40;
+  constexpr int kStreams = 4;
+  const auto store = memory_store();
+  auto nodes = form_job(*store, 2, seed, kStreams);
+  std::mt19937 random(seed);
+  std::vector<std::vector<std::byte>> sent[2], got[2];
+  std::vector<int> order[2];
+  int received[2] = {0, 0}, acknowledged[2] = {0, 0};
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int i = 0; i < kMessages; ++i) {
+      sent[rank].push_back(content(rank, i));
+      got[rank].emplace_back(content(1 - rank, i).size());
+      order[rank].push_back(i);
+    }
+    std::shuffle(order[rank].begin(), order[rank].end(), random);
+  }
+  int owner_of[2] = {0, 1};
+  const auto ask = [&](int rank, int i) {
+    std::vector<std::byte>& to = got[rank][i];
+    const Expect outcome =
+        nodes[rank]->links.peer(1 - rank).expect({.sequence = static_cast<uint64_t>(i)}, to.data(),
+                                                 to.size(), 77, {&owner_of[rank], kMessages + i});
+    ASSERT_NE(outcome, Expect::kMismatch);
+    received[rank] += outcome == Expect::kComplete;
+  };
+  for (int rank = 0; rank < 2; ++rank) {
+    for (int i = 0; i < kMessages; ++i) {
+      nodes[rank]->links.peer(1 - rank).send({.key = {.sequence = static_cast<uint64_t>(i)},
+                                              .fingerprint = 77,
+                                              .data = sent[rank][i].data(),
+                                              .bytes = sent[rank][i].size(),
+                                              .ticket = {&owner_of[rank], i}});
+    }
+  }
+  std::vector<int> cuts{0, 1, 2, 3};
+  std::shuffle(cuts.begin(), cuts.end(), random);
+  cuts.pop_back();  // the one that is left
+  const double deadline = now_s() + kPatience_s;
+  size_t asked[2] = {0, 0};
+  while (now_s() < deadline && (received[0] < kMessages || received[1] < kMessages ||
+                                acknowledged[0] < kMessages || acknowledged[1] < kMessages)) {
+    const int rank = static_cast<int>(random() % 2);
+    if (asked[rank] < order[rank].size()) ask(rank, order[rank][asked[rank]++]);
+    if (!cuts.empty() && random() % 25 == 0) {
+      const int side = static_cast<int>(random() % 2);
+      nodes[side]->links.peer(1 - side).cut(cuts.back(), "cut by the test");
+      cuts.pop_back();
+    }
+    nodes[rank]->poll(0);
+    Events events = std::exchange(nodes[rank]->links.events(), {});
+    ASSERT_TRUE(events.losses.empty());
+    for (const Ticket& ticket : events.done) {
+      ASSERT_EQ(ticket.owner, &owner_of[rank]);
+      ++(ticket.step < kMessages ? acknowledged : received)[rank];
+    }
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(received[rank], kMessages);
+    EXPECT_EQ(acknowledged[rank], kMessages);
+    for (int i = 0; i < kMessages; ++i) EXPECT_EQ(got[rank][i], sent[1 - rank][i]) << i;
+  }
+}
+
+TEST(Links, NothingIsLostOrDoubledWhenStreamsAreCut) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    exchange_with_cuts(seed);
+    if (HasFailure()) break;
+  }
+}
+
+TEST(Links, SharedMemoryCarriesWhatSocketsDo) {
+  const auto store = memory_store();
+  auto nodes = form_job(*store, 2, 0, 0);
+  ASSERT_EQ(nodes[0]->links.peer(1).streams().size(), 1u);
+  EXPECT_EQ(nodes[0]->links.peer(1).streams()[0].name, "shm");
+  // Larger than the ring, so that both sides have to wait for one another.
+  std::vector<std::byte> sent[2], got[2];
+  std::thread threads[2];
+  for (int rank = 0; rank < 2; ++rank) {
+    sent[rank].resize(5'000'000 + rank);
+    fill(sent[rank], static_cast<unsigned>(rank));
+    got[rank].resize(5'000'000 + (1 - rank));
+  }
+  for (int rank = 0; rank < 2; ++rank) {
+    threads[rank] = std::thread([&, rank] {
+      Peer& peer = nodes[rank]->links.peer(1 - rank);
+      peer.expect({}, got[rank].data(), got[rank].size(), 0, {&got[rank], 1});
+      peer.send(
+          {.data = sent[rank].data(), .bytes = sent[rank].size(), .ticket = {&sent[rank], 2}});
+      int done = 0;
+      const double deadline = now_s() + kPatience_s;
+      while (done < 2 && now_s() < deadline) {
+        nodes[rank]->poll(10);
+        done += static_cast<int>(std::exchange(nodes[rank]->links.events(), {}).done.size());
+      }
+      EXPECT_EQ(done, 2) << "rank " << rank;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(got[0], sent[1]);
+  EXPECT_EQ(got[1], sent[0]);
+  nodes[0].reset();
+  const double deadline = now_s() + kPatience_s;
+  while (nodes[1]->links.peer(0).alive() && now_s() < deadline) nodes[1]->poll(10);
+  EXPECT_FALSE(nodes[1]->links.peer(0).alive());
+}
+
+TEST(Links, TheLastStreamIsALoss) {
+  const auto store = memory_store();
+  auto nodes = form_job(*store, 2, 0, 2);
+  Peer& peer = nodes[0]->links.peer(1);
+  peer.cut(0, "first");
+  EXPECT_TRUE(nodes[0]->links.events().losses.empty());
+  peer.cut(1, "second");
+  ASSERT_EQ(nodes[0]->links.events().losses.size(), 1u);
+  EXPECT_EQ(nodes[0]->links.events().losses[0].reason, "second");
+  EXPECT_FALSE(peer.alive());
+  const double deadline = now_s() + kPatience_s;
+  while (nodes[1]->links.peer(0).alive() && now_s() < deadline) nodes[1]->poll(0.1);
+  EXPECT_EQ(nodes[1]->links.events().losses.size(), 1u);
+}
+
+TEST(Links, SeveralJobsFormAtOnceInOneProcess) {
+  for (int round = 0; round < 60; ++round) {
+    const auto store = memory_store();
+    std::vector<std::thread> jobs;
+    for (uint32_t epoch = 0; epoch < 3; ++epoch)
+      jobs.emplace_back([&, epoch] { form_job(*store, 3, epoch, 2); });
+    for (std::thread& job : jobs) job.join();
+    if (HasFailure()) break;
+  }
+}
+
+Fd connect_to(int port) {
+  Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address{.sin_family = AF_INET,
+                            .sin_port = htons(static_cast<uint16_t>(port)),
+                            .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  EXPECT_EQ(connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  return fd;
+}
+
+TEST(Links, StrangersDoNoHarm) {
+  const auto store = memory_store();
+  std::unique_ptr<Node> nodes[2];
+  std::thread first([&] {
+    nodes[0] = std::make_unique<Node>(*store, Membership{.rank = 0, .size = 2}, 2);
+    EXPECT_TRUE(nodes[0]->form());
+  });
+  const auto record = nlohmann::json::parse(store->get("stretto/0/rank/0", kPatience_s));
+  // Garbage, half a hello, a hello without the secret, all before rank 1 comes.
+  std::vector<Fd> strangers;
+  std::mt19937 random(1);
+  for (int i = 0; i < 20; ++i) {
+    Fd stranger = connect_to(record.at("port"));
+    std::string text(1 + random() % 500, '\0');
+    for (char& c : text) c = static_cast<char>(random());
+    send(stranger.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    strangers.push_back(std::move(stranger));
+  }
+  Fd liar = connect_to(record.at("port"));
+  const HelloBytes hello =
+      encode_hello({.from = 1, .to = 0, .stream = 0, .streams = 1, .nonce = random_nonce()});
+  send(liar.get(), hello.data(), hello.size(), MSG_NOSIGNAL);
+  send(liar.get(), Mac{}.data(), sizeof(Mac), MSG_NOSIGNAL);
+  nodes[1] = std::make_unique<Node>(*store, Membership{.rank = 1, .size = 2}, 2);
+  EXPECT_TRUE(nodes[1]->form());
+  first.join();
+  EXPECT_EQ(nodes[0]->links.peer(1).streams().size(), 2u);
+}
+
+}  // namespace
+}  // namespace stretto::comm

@@ -1,0 +1,185 @@
+// Messages to and from one other rank, over one or several streams, each message delivered exactly
+// once while any stream lives.
+//
+// A message is cut into chunks when a stream is free to take one, so fast streams take more. Every
+// chunk between two ranks has a number. The receiver remembers which numbers it has, whole; it
+// tells the highest one below which none is missing in every frame it sends back, so an
+// acknowledgement never depends on the stream it was sent over. When a stream breaks, the sender
+// gives its unacknowledged chunks to the others, and the receiver forgets the part of a chunk that
+// had come over it. A chunk that arrives twice is read and dropped. If a chunk begins on one stream
+// while another is in the middle of it, the older stream is cut: its sender has given it up.
+//
+// Not thread-safe: whoever calls holds the engine's lock.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <set>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "stretto/comm/link/frame.h"
+#include "stretto/comm/link/pipe.h"
+
+namespace stretto::comm {
+
+// Whom a message's end concerns; owner null: nobody.
+struct Ticket {
+  void* owner = nullptr;
+  int32_t step = 0;
+};
+
+struct Message {
+  MessageKey key;
+  uint64_t fingerprint = 0;
+  const void* data = nullptr;
+  uint64_t bytes = 0;
+  Ticket ticket;  // done when `data` may change
+};
+
+// What happened, for the engine to act on after the call that made it happen has returned.
+struct Events {
+  struct Arrival {  // of the first chunk of a message that nobody has asked for yet
+    int peer;
+    MessageKey key;
+    uint64_t fingerprint;
+    bool mismatch;  // it was asked for, but with another length or for another operation
+  };
+  struct Control {  // kMismatch, kAbort or kBye
+    int peer;
+    Frame frame;
+    std::string text;
+  };
+  struct Loss {  // of the last stream to a peer
+    int peer;
+    std::string link, reason;
+  };
+  std::vector<Ticket> done;
+  std::vector<Arrival> arrivals;
+  std::vector<Control> controls;
+  std::vector<Loss> losses;
+  bool empty() const {
+    return done.empty() && arrivals.empty() && controls.empty() && losses.empty();
+  }
+};
+
+struct PeerSettings {
+  int rank = 0;  // the other one
+  uint32_t epoch = 0;
+  uint64_t chunk_bytes = 256 << 10;
+  uint64_t batch_bytes = 1 << 20;  // small messages that wait travel in one write up to this size
+};
+
+enum class Expect : uint8_t { kPending, kComplete, kMismatch };
+
+class Peer {
+ public:
+  Peer(PeerSettings settings, Events* events);
+  ~Peer();
+
+  // Stream `index` of `count`; all of them are attached before the first message.
+  void attach(int index, int count, std::unique_ptr<Pipe> pipe);
+
+  // Small data are copied; others must stay until the ticket is done.
+  void send(const Message& message);
+  // Goes before waiting messages, on every stream for kAbort and kBye.
+  void send_control(FrameType type, const MessageKey& key, int origin, std::string_view text);
+
+  // Where the message shall go. kComplete: it is already there. kMismatch: what arrived belongs to
+  // another operation or has another length; nothing is delivered.
+  Expect expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fingerprint,
+                Ticket ticket);
+
+  // Events of a stream's descriptor.
+  void on_readable(int stream);
+  void on_writable(int stream);
+
+  // Gives a stream up, as if it had broken.
+  void cut(int stream, std::string_view reason);
+  // Gives everything up; reported as one loss.
+  void give_up(std::string_view reason);
+
+  // Before sleeping: true when a stream has something to do right now.
+  bool prepare_to_sleep();
+  void run_ready();  // does it
+
+  // Once per beat: sends a heartbeat when nothing else was sent since the last call.
+  void beat();
+
+  // Copies what streams are in the middle of sending, and forgets everything else that refers to
+  // memory of others. Only control frames work after that.
+  void forget_messages();
+
+  int rank() const { return settings_.rank; }
+  bool alive() const { return alive_ > 0; }
+  bool idle() const;        // nothing waits to be sent or acknowledged
+  bool flushed() const;     // nothing waits to be written
+  bool owes() const;        // something that was sent or asked for is not done
+  double last_heard_s = 0;  // when any bytes came
+  bool departed = false;    // has said goodbye
+
+  struct StreamState {
+    std::string name, reason;
+    int64_t sent_bytes, received_bytes;
+    bool alive;
+  };
+  std::vector<StreamState> streams() const;
+  int64_t payload_bytes() const { return payload_bytes_; }
+  int64_t resent_chunks() const { return resent_; }
+  int64_t duplicate_chunks() const { return duplicates_; }
+
+ private:
+  struct Outgoing;
+  struct Incoming;
+  struct Chunk {
+    std::shared_ptr<Outgoing> message;
+    uint64_t offset = 0;
+    uint32_t length = 0;
+    int stream = -1;  // that carries it; -1: waits to be sent again
+  };
+  struct Stream;
+
+  // Sending.
+  void flush();
+  void fill(Stream& stream);
+  void add_frame(Stream& stream, Frame frame, const std::byte* payload);
+  void add_chunk(Stream& stream, uint64_t id, bool again);
+  bool write(Stream& stream);
+  void acknowledge(uint64_t received);
+  bool retains() const { return stream_count_ > 1; }
+  // Receiving.
+  bool read(Stream& stream);
+  void consume(Stream& stream);
+  void begin_frame(Stream& stream);
+  void begin_data(Stream& stream);
+  void end_frame(Stream& stream);
+  void end_data(Stream& stream);
+  bool has_arrived(uint64_t chunk) const;
+  void lose(Stream& stream, std::string reason);
+
+  const PeerSettings settings_;
+  Events* const events_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  int stream_count_ = 0, alive_ = 0;
+
+  std::deque<std::shared_ptr<Outgoing>> queue_;
+  std::deque<uint64_t> again_;        // numbers of chunks whose stream broke
+  std::deque<Chunk> unacknowledged_;  // of consecutive numbers
+  uint64_t first_unacknowledged_ = 1, acknowledged_to_ = 0;
+
+  struct KeyHash {
+    size_t operator()(const MessageKey& key) const;
+  };
+  std::unordered_map<MessageKey, std::unique_ptr<Incoming>, KeyHash> incoming_;
+  uint64_t arrived_low_ = 0;      // every chunk up to this has arrived
+  std::set<uint64_t> arrived_;    // and these above
+  int64_t unreported_bytes_ = 0;  // arrived since the last frame that acknowledged
+  bool report_soon_ = false, sent_since_beat_ = false;
+  bool forgotten_ = false;
+  int64_t payload_bytes_ = 0, resent_ = 0, duplicates_ = 0;
+};
+
+}  // namespace stretto::comm

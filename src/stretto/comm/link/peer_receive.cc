@@ -1,0 +1,233 @@
+#include <algorithm>
+#include <cstring>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/error.h"
+#include "stretto/comm/link/peer_state.h"
+
+namespace stretto::comm {
+
+size_t Peer::KeyHash::operator()(const MessageKey& key) const {
+  uint64_t hash = key.group;
+  for (uint64_t word : {key.sequence, uint64_t{key.unit} << 32 | key.tag}) {
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+    hash ^= hash >> 32;
+  }
+  return hash;
+}
+
+Expect Peer::expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fingerprint,
+                    Ticket ticket) {
+  std::unique_ptr<Incoming>& slot = incoming_[key];
+  if (!slot) {
+    slot = std::make_unique<Incoming>();
+    slot->to = static_cast<std::byte*>(to);
+    slot->bytes = bytes;
+    slot->fingerprint = fingerprint;
+    slot->ticket = ticket;
+    slot->expected = true;
+    return Expect::kPending;
+  }
+  Incoming& in = *slot;
+  STRETTO_CHECK(!in.expected, "message {}/{} of unit {} expected twice", key.sequence, key.tag,
+                key.unit);
+  if (in.bytes != bytes || in.fingerprint != fingerprint) return Expect::kMismatch;
+  in.ticket = ticket;
+  in.expected = true;
+  if (!in.complete()) {
+    in.deliver_to = static_cast<std::byte*>(to);
+    return Expect::kPending;
+  }
+  if (bytes > 0) std::memcpy(to, in.own.get(), bytes);
+  incoming_.erase(key);
+  return Expect::kComplete;
+}
+
+void Peer::on_readable(int stream) {
+  Stream& s = *streams_[stream];
+  s.ready = true;
+  size_t budget = kReadBudget;
+  while (s.alive && s.ready && budget > 0) {
+    const int64_t before = s.received_bytes;
+    if (!read(s)) break;
+    budget -= std::min(budget, static_cast<size_t>(s.received_bytes - before));
+  }
+  flush();  // acknowledgements, and what a lost stream left
+}
+
+// One read from the pipe, straight to where a large payload goes. False when there was nothing.
+bool Peer::read(Stream& s) {
+  iovec parts[2];
+  size_t count = 0;
+  const bool direct = s.in_payload && s.keep && s.begin == s.end && s.remaining > 0;
+  if (direct) parts[count++] = {s.to, s.remaining};
+  if (s.begin > 0 && s.begin == s.end) s.begin = s.end = 0;
+  if (s.begin > 0) {
+    std::memmove(s.buffer.get(), s.buffer.get() + s.begin, s.end - s.begin);
+    s.end -= s.begin;
+    s.begin = 0;
+  }
+  parts[count++] = {s.buffer.get() + s.end, kReadBytes - s.end};
+  const int64_t got = s.pipe->read({parts, count});
+  if (got <= 0) {
+    s.ready = false;
+    if (got == kBroken) lose(s, s.pipe->reason());
+    return false;
+  }
+  s.received_bytes += got;
+  last_heard_s = now_s();
+  auto bytes = static_cast<size_t>(got);
+  // A short read has emptied the pipe; the next event tells about more.
+  size_t room = 0;
+  for (size_t i = 0; i < count; ++i) room += parts[i].iov_len;
+  s.ready = bytes == room;
+  if (direct) {
+    const size_t step = std::min<size_t>(bytes, s.remaining);
+    s.to += step;
+    s.remaining -= step;
+    bytes -= step;
+    if (s.remaining == 0) end_frame(s);
+  }
+  s.end += bytes;
+  consume(s);
+  return true;
+}
+
+// Frames and parts of payloads out of the buffer.
+void Peer::consume(Stream& s) {
+  while (s.alive) {
+    const size_t available = s.end - s.begin;
+    if (s.in_payload) {
+      const size_t step = std::min<size_t>(available, s.remaining);
+      const std::byte* from = s.buffer.get() + s.begin;
+      if (s.frame.type != FrameType::kData) {
+        s.text.append(reinterpret_cast<const char*>(from), step);
+      } else if (s.keep && step > 0) {
+        std::memcpy(s.to, from, step);
+        s.to += step;
+      }
+      s.begin += step;
+      s.remaining -= step;
+      if (s.remaining > 0) return;
+      end_frame(s);
+      continue;
+    }
+    if (available < kFrameBytes) return;
+    const auto header =
+        std::span<const std::byte, kFrameBytes>(s.buffer.get() + s.begin, kFrameBytes);
+    const auto frame = parse_frame(header);
+    if (!frame || frame->epoch != settings_.epoch) {
+      lose(s, "what came is no frame of this job");
+      return;
+    }
+    s.begin += kFrameBytes;
+    s.frame = *frame;
+    begin_frame(s);
+  }
+}
+
+void Peer::begin_frame(Stream& s) {
+  if (s.frame.received >= first_unacknowledged_ + unacknowledged_.size() && !forgotten_) {
+    lose(s, "acknowledges what was never sent");
+    return;
+  }
+  if (retains()) acknowledge(s.frame.received);
+  s.in_payload = true;
+  s.remaining = s.frame.length;
+  s.keep = false;
+  s.incoming = nullptr;
+  s.text.clear();
+  if (s.frame.type == FrameType::kData && !forgotten_) begin_data(s);
+}
+
+bool Peer::has_arrived(uint64_t chunk) const {
+  return chunk <= arrived_low_ || arrived_.contains(chunk);
+}
+
+void Peer::begin_data(Stream& s) {
+  const Frame& f = s.frame;
+  if (has_arrived(f.chunk)) {
+    ++duplicates_;
+    report_soon_ = true;  // its sender does not know
+    return;
+  }
+  for (auto& other : streams_) {
+    if (other && other.get() != &s && other->in_payload && other->incoming &&
+        other->frame.chunk == f.chunk) {
+      lose(*other, "given up by the other side");
+    }
+  }
+  std::unique_ptr<Incoming>& slot = incoming_[f.key];
+  if (!slot) {
+    slot = std::make_unique<Incoming>();
+    slot->bytes = f.total;
+    slot->fingerprint = f.fingerprint;
+    if (f.total > 0) slot->own = std::make_unique_for_overwrite<std::byte[]>(f.total);
+    slot->to = slot->own.get();
+    events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, false});
+  } else if (slot->bytes != f.total || slot->fingerprint != f.fingerprint) {
+    // The engine compares what both sides were doing and ends the job.
+    events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, true});
+    return;
+  }
+  s.incoming = slot.get();
+  s.to = slot->to + f.offset;
+  s.keep = true;
+}
+
+void Peer::end_frame(Stream& s) {
+  s.in_payload = false;
+  switch (s.frame.type) {
+    case FrameType::kData:
+      if (s.incoming) end_data(s);
+      break;
+    case FrameType::kMismatch:
+    case FrameType::kAbort:
+    case FrameType::kBye:
+      if (s.frame.type == FrameType::kBye) departed = true;
+      events_->controls.push_back({settings_.rank, s.frame, std::move(s.text)});
+      s.text.clear();
+      break;
+    case FrameType::kAck:
+    case FrameType::kHeartbeat:
+      break;
+  }
+}
+
+void Peer::end_data(Stream& s) {
+  const Frame& f = s.frame;
+  Incoming& in = *s.incoming;
+  s.incoming = nullptr;
+  arrived_.insert(f.chunk);
+  while (!arrived_.empty() && *arrived_.begin() == arrived_low_ + 1) {
+    arrived_.erase(arrived_.begin());
+    ++arrived_low_;
+  }
+  unreported_bytes_ += f.length;
+  if (f.flags & kAckSoon) report_soon_ = true;
+  in.arrived += f.length;
+  in.empty_arrived = true;
+  if (!in.complete() || !in.expected) return;
+  if (in.deliver_to && in.bytes > 0) std::memcpy(in.deliver_to, in.own.get(), in.bytes);
+  events_->done.push_back(in.ticket);
+  incoming_.erase(f.key);
+}
+
+bool Peer::prepare_to_sleep() {
+  bool busy = false;
+  for (auto& s : streams_) {
+    if (!s || !s->alive) continue;
+    if (s->pipe->prepare_to_sleep()) s->ready = true;
+    busy |= s->ready;
+  }
+  return busy;
+}
+
+void Peer::run_ready() {
+  for (auto& s : streams_) {
+    if (s && s->alive && s->ready) on_readable(s->index);
+  }
+  flush();
+}
+
+}  // namespace stretto::comm

@@ -1,0 +1,287 @@
+#include <algorithm>
+#include <cstring>
+
+#include "stretto/base/error.h"
+#include "stretto/comm/link/peer_state.h"
+
+namespace stretto::comm {
+
+Peer::Peer(PeerSettings settings, Events* events) : settings_(settings), events_(events) {}
+Peer::~Peer() = default;
+
+void Peer::attach(int index, int count, std::unique_ptr<Pipe> pipe) {
+  stream_count_ = count;
+  auto stream = std::make_unique<Stream>();
+  stream->index = index;
+  stream->name = pipe->name();
+  stream->pipe = std::move(pipe);
+  stream->ready = true;
+  if (static_cast<int>(streams_.size()) <= index) streams_.resize(index + 1);
+  STRETTO_CHECK(!streams_[index], "stream {} to rank {} twice", index, settings_.rank);
+  streams_[index] = std::move(stream);
+  ++alive_;
+}
+
+void Peer::send(const Message& m) {
+  if (forgotten_) return;
+  auto out = std::make_shared<Outgoing>();
+  out->key = m.key;
+  out->fingerprint = m.fingerprint;
+  out->data = static_cast<const std::byte*>(m.data);
+  out->bytes = m.bytes;
+  if (m.bytes <= kCopyBytes) {
+    if (m.bytes > 0) {
+      out->own = std::make_unique_for_overwrite<std::byte[]>(m.bytes);
+      std::memcpy(out->own.get(), m.data, m.bytes);
+      out->data = out->own.get();
+    }
+    if (m.ticket.owner) events_->done.push_back(m.ticket);
+  } else {
+    out->ticket = m.ticket;
+  }
+  queue_.push_back(std::move(out));
+  flush();
+}
+
+void Peer::send_control(FrameType type, const MessageKey& key, int origin, std::string_view text) {
+  const Frame frame{.type = type, .key = key, .origin = origin};
+  const std::string cut(text.substr(0, kMaxText));
+  const bool everywhere = type == FrameType::kAbort || type == FrameType::kBye;
+  for (auto& stream : streams_) {
+    if (!stream || !stream->alive) continue;
+    stream->controls.emplace_back(frame, cut);
+    if (!everywhere) break;
+  }
+  flush();
+}
+
+void Peer::flush() {
+  for (auto& stream : streams_) {
+    if (!stream) continue;
+    while (stream->alive && !stream->full) {
+      if (stream->next_part == stream->parts.size()) fill(*stream);
+      if (stream->parts.empty() || !write(*stream)) break;
+    }
+  }
+}
+
+// Takes what goes next: control frames, chunks of broken streams, then new chunks. A chunk is taken
+// only when everything taken before has been written, so that a slow stream takes few.
+void Peer::fill(Stream& s) {
+  s.parts.clear();
+  s.chunks.clear();
+  s.texts.clear();
+  s.copies.clear();
+  s.frames = s.next_part = 0;
+  s.texts.reserve(kFramesPerWrite);  // parts point into it
+  while (!s.controls.empty() && s.frames < kFramesPerWrite) {
+    auto [frame, text] = std::move(s.controls.front());
+    s.controls.pop_front();
+    frame.length = static_cast<uint32_t>(text.size());
+    s.texts.push_back(std::move(text));
+    add_frame(s, frame, reinterpret_cast<const std::byte*>(s.texts.back().data()));
+  }
+  uint64_t bytes = 0;
+  while (s.frames < kFramesPerWrite && bytes < settings_.batch_bytes) {
+    if (!again_.empty()) {
+      const uint64_t id = again_.front();
+      again_.pop_front();
+      if (id < first_unacknowledged_) continue;  // acknowledged meanwhile
+      add_chunk(s, id, true);
+    } else if (!queue_.empty()) {
+      const std::shared_ptr<Outgoing>& message = queue_.front();
+      const uint64_t length = std::min(settings_.chunk_bytes, message->bytes - message->cut);
+      unacknowledged_.push_back({message, message->cut, static_cast<uint32_t>(length), s.index});
+      message->cut += length;
+      if (message->cut == message->bytes) queue_.pop_front();
+      add_chunk(s, first_unacknowledged_ + unacknowledged_.size() - 1, false);
+    } else {
+      break;
+    }
+    bytes += unacknowledged_[s.chunks.back() - first_unacknowledged_].length;
+  }
+  if (s.frames == 0 && retains() && (report_soon_ || unreported_bytes_ >= kReportBytes))
+    add_frame(s, {.type = FrameType::kAck}, nullptr);
+}
+
+void Peer::add_frame(Stream& s, Frame frame, const std::byte* payload) {
+  frame.epoch = settings_.epoch;
+  frame.received = arrived_low_;
+  unreported_bytes_ = 0;
+  report_soon_ = false;
+  sent_since_beat_ = true;
+  FrameBytes& header = s.headers[s.frames++];
+  header = encode_frame(frame);
+  s.parts.push_back({header.data(), header.size()});
+  if (frame.length > 0) s.parts.push_back({const_cast<std::byte*>(payload), frame.length});
+}
+
+void Peer::add_chunk(Stream& s, uint64_t id, bool again) {
+  Chunk& chunk = unacknowledged_[id - first_unacknowledged_];
+  chunk.stream = s.index;
+  const Outgoing& message = *chunk.message;
+  const bool ends = chunk.offset + chunk.length == message.bytes;
+  add_frame(s,
+            {.type = FrameType::kData,
+             .flags = ends && message.ticket.owner ? kAckSoon : uint8_t{0},
+             .length = chunk.length,
+             .key = message.key,
+             .chunk = id,
+             .offset = chunk.offset,
+             .total = message.bytes,
+             .fingerprint = message.fingerprint},
+            message.data + chunk.offset);
+  s.chunks.push_back(id);
+  payload_bytes_ += chunk.length;
+  resent_ += again;
+}
+
+// False when the pipe took not all of it.
+bool Peer::write(Stream& s) {
+  while (s.next_part < s.parts.size()) {
+    const int64_t wrote = s.pipe->write(std::span(s.parts).subspan(s.next_part));
+    if (wrote == kBroken) {
+      lose(s, s.pipe->reason());
+      return false;
+    }
+    if (wrote == kWouldBlock) {
+      s.full = true;
+      return false;
+    }
+    s.sent_bytes += wrote;
+    for (auto left = static_cast<size_t>(wrote); left > 0;) {
+      iovec& part = s.parts[s.next_part];
+      const size_t step = std::min(left, part.iov_len);
+      part.iov_base = static_cast<std::byte*>(part.iov_base) + step;
+      part.iov_len -= step;
+      left -= step;
+      if (part.iov_len == 0) ++s.next_part;
+    }
+  }
+  // A link of one stream cannot send anything again, so what it wrote need not be kept.
+  const uint64_t last = s.chunks.empty() ? 0 : s.chunks.back();
+  s.chunks.clear();
+  acknowledge(retains() ? 0 : last);
+  return true;
+}
+
+void Peer::acknowledge(uint64_t received) {
+  acknowledged_to_ = std::max(acknowledged_to_, received);
+  while (!unacknowledged_.empty() && first_unacknowledged_ <= acknowledged_to_) {
+    const Chunk& chunk = unacknowledged_.front();
+    // A second copy that is being written still needs the data: its end comes back here.
+    if (chunk.stream >= 0) {
+      const auto& writing = streams_[chunk.stream]->chunks;
+      if (std::find(writing.begin(), writing.end(), first_unacknowledged_) != writing.end()) return;
+    }
+    Outgoing& message = *chunk.message;
+    message.acknowledged += chunk.length;
+    if (message.acknowledged == message.bytes && message.ticket.owner)
+      events_->done.push_back(message.ticket);
+    unacknowledged_.pop_front();
+    ++first_unacknowledged_;
+  }
+}
+
+void Peer::on_writable(int stream) {
+  Stream& s = *streams_[stream];
+  s.full = false;
+  flush();
+}
+
+void Peer::beat() {
+  if (!sent_since_beat_) send_control(FrameType::kHeartbeat, {}, -1, "");
+  sent_since_beat_ = false;
+}
+
+void Peer::lose(Stream& s, std::string reason) {
+  if (!s.alive) return;
+  s.alive = false;
+  s.reason = std::move(reason);
+  s.pipe.reset();  // so that the other side notices
+  s.parts.clear();
+  s.chunks.clear();
+  s.next_part = 0;
+  s.in_payload = false;
+  s.incoming = nullptr;  // what had come of its chunk does not count
+  for (size_t i = 0; i < unacknowledged_.size(); ++i) {
+    if (unacknowledged_[i].stream != s.index) continue;
+    unacknowledged_[i].stream = -1;
+    again_.push_back(first_unacknowledged_ + i);
+  }
+  // The other streams take over its control frames, too, and tell at once what has arrived.
+  for (auto& other : streams_) {
+    if (!other || !other->alive) continue;
+    for (auto& control : s.controls) other->controls.push_back(std::move(control));
+    break;
+  }
+  s.controls.clear();
+  report_soon_ = true;
+  if (--alive_ == 0) events_->losses.push_back({settings_.rank, s.name, s.reason});
+}
+
+void Peer::cut(int stream, std::string_view reason) {
+  lose(*streams_[stream], std::string(reason));
+  flush();
+}
+
+void Peer::give_up(std::string_view reason) {
+  for (auto& stream : streams_) lose(*stream, std::string(reason));
+}
+
+void Peer::forget_messages() {
+  forgotten_ = true;
+  queue_.clear();
+  again_.clear();
+  for (auto& s : streams_) {
+    if (!s) continue;
+    s->in_payload = s->in_payload && s->alive;
+    s->keep = false;
+    s->incoming = nullptr;
+    if (!s->alive) continue;
+    for (size_t i = s->next_part; i < s->parts.size(); ++i) {
+      iovec& part = s->parts[i];
+      auto copy = std::make_unique_for_overwrite<std::byte[]>(part.iov_len);
+      std::memcpy(copy.get(), part.iov_base, part.iov_len);
+      part.iov_base = copy.get();
+      s->copies.push_back(std::move(copy));
+    }
+    s->chunks.clear();
+  }
+  unacknowledged_.clear();
+  incoming_.clear();
+}
+
+bool Peer::flushed() const {
+  for (const auto& s : streams_) {
+    if (s && s->alive && (s->next_part < s->parts.size() || !s->controls.empty())) return false;
+  }
+  return queue_.empty() && again_.empty();
+}
+
+bool Peer::idle() const { return flushed() && unacknowledged_.empty(); }
+
+bool Peer::owes() const {
+  const auto ticketed = [](const Outgoing& message) { return message.ticket.owner != nullptr; };
+  for (const auto& message : queue_) {
+    if (ticketed(*message)) return true;
+  }
+  for (const Chunk& chunk : unacknowledged_) {
+    if (ticketed(*chunk.message)) return true;
+  }
+  for (const auto& [key, incoming] : incoming_) {
+    if (incoming->expected) return true;
+  }
+  return false;
+}
+
+std::vector<Peer::StreamState> Peer::streams() const {
+  std::vector<StreamState> states;
+  for (const auto& s : streams_) {
+    if (!s) continue;
+    states.push_back({s->name, s->reason, s->sent_bytes, s->received_bytes, s->alive});
+  }
+  return states;
+}
+
+}  // namespace stretto::comm
