@@ -66,8 +66,7 @@ struct PeerStatistics {
 };
 
 struct Statistics {
-  int64_t operations = 0;        // done since the start
-  int64_t fused_operations = 0;  // of these, how many travelled together with others
+  int64_t operations = 0;  // done since the start
   int64_t resent_chunks = 0, duplicate_chunks = 0;
   int64_t payload_bytes = 0;  // sent to peers, after encoding
   double sum_s = 0;           // spent combining

@@ -101,8 +101,6 @@ const std::vector<Row>& rows() {
                  "seconds of silence after which a peer counts as lost"),
       number_row("STRETTO_OPERATION_TIMEOUT", &Options::operation_timeout_s, 0.0, 1e9,
                  "seconds an operation may take; 0: any"),
-      number_row("STRETTO_SPIN_US", &Options::spin_us, 0.0, 1e4,
-                 "microseconds to look for data before sleeping"),
       text_row("STRETTO_TRACE", &Options::trace, "file for a Chrome trace, written at the end"),
   };
   return kRows;

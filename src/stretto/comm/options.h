@@ -36,7 +36,6 @@ struct Options {
   double connect_timeout_s = 60;      // STRETTO_CONNECT_TIMEOUT
   double silent_limit_s = 10;         // STRETTO_SILENT_LIMIT: a peer that says nothing is lost
   double operation_timeout_s = 1800;  // STRETTO_OPERATION_TIMEOUT; 0: none
-  double spin_us = 20;                // STRETTO_SPIN_US: before sleeping; 0 with ranks > cores
   // Looking inside.
   std::string trace;  // STRETTO_TRACE=file: Chrome trace written at the end
 

@@ -127,7 +127,8 @@ void Links::handle(uint64_t what, uint32_t events) {
     case kStream: {
       Peer& peer = *peers_[index / kStreamsPerPeer];
       const int stream = static_cast<int>(index % kStreamsPerPeer);
-      if (events & ~EPOLLOUT) peer.on_readable(stream);
+      if (events & ~EPOLLOUT)
+        peer.on_readable(stream, (events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0);
       if (events & EPOLLOUT) peer.on_writable(stream);
       break;
     }

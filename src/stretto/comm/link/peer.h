@@ -93,8 +93,8 @@ class Peer {
   Expect expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fingerprint,
                 Ticket ticket);
 
-  // Events of a stream's descriptor.
-  void on_readable(int stream);
+  // Events of a stream's descriptors; hung_up: the other side will write no more.
+  void on_readable(int stream, bool hung_up);
   void on_writable(int stream);
 
   // Gives a stream up, as if it had broken.

@@ -43,9 +43,10 @@ Expect Peer::expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fi
   return Expect::kComplete;
 }
 
-void Peer::on_readable(int stream) {
+void Peer::on_readable(int stream, bool hung_up) {
   Stream& s = *streams_[stream];
   s.ready = true;
+  s.hung_up |= hung_up;
   size_t budget = kReadBudget;
   while (s.alive && s.ready && budget > 0) {
     const int64_t before = s.received_bytes;
@@ -77,10 +78,11 @@ bool Peer::read(Stream& s) {
   s.received_bytes += got;
   last_heard_s = now_s();
   auto bytes = static_cast<size_t>(got);
-  // A short read has emptied the pipe; the next event tells about more.
+  // A short read has emptied the pipe, and the next event tells about more; but the end of the
+  // stream, when it was told already, is not told again.
   size_t room = 0;
   for (size_t i = 0; i < count; ++i) room += parts[i].iov_len;
-  s.ready = bytes == room;
+  s.ready = bytes == room || s.hung_up;
   if (direct) {
     const size_t step = std::min<size_t>(bytes, s.remaining);
     s.to += step;
@@ -225,7 +227,7 @@ bool Peer::prepare_to_sleep() {
 
 void Peer::run_ready() {
   for (auto& s : streams_) {
-    if (s && s->alive && s->ready) on_readable(s->index);
+    if (s && s->alive && s->ready) on_readable(s->index, false);
   }
   flush();
 }

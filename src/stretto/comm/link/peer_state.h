@@ -43,8 +43,9 @@ struct Peer::Stream {
   std::string name;
   std::string reason;  // why it is no more
   bool alive = true;
-  bool full = false;   // the last write found no room
-  bool ready = false;  // there may be more to read
+  bool full = false;     // the last write found no room
+  bool ready = false;    // there may be more to read
+  bool hung_up = false;  // the other side has ended it: read until the end
   int64_t sent_bytes = 0, received_bytes = 0;
 
   // Being written: headers and payloads of whole frames, in order.
