@@ -1,0 +1,229 @@
+#include <algorithm>
+#include <chrono>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/file.h"
+#include "stretto/comm/engine_impl.h"
+
+namespace stretto::comm {
+namespace {
+
+constexpr double kLongTime_s = 3600;
+constexpr double kRecently_s = 1e-3;  // a caller that has waited so lately may soon do it again
+constexpr double kLastWords_s = 1;    // for telling peers of a failure
+constexpr double kGoodbye_s = 5;      // for data that peers have not acknowledged at the end
+
+std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
+
+}  // namespace
+
+std::unique_ptr<Engine> Engine::create(std::shared_ptr<Store> store, Membership membership,
+                                       Options options) {
+  if (membership.size < 1 || membership.rank < 0 || membership.rank >= membership.size)
+    throw_invalid("engine: rank {} of {}", membership.rank, membership.size);
+  return std::make_unique<EngineImpl>(*store, membership, std::move(options));
+}
+
+EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
+    : membership_(membership), options_(std::move(options)), trace_(!options_.trace.empty()) {
+  links_ = std::make_unique<Links>(store, membership_, options_);
+  units_ = std::make_unique<Units>(links_.get());
+  units_->set_groups(&groups_);
+  const std::vector<std::string>& names = links_->host_names();
+  for (int rank = 0; rank < membership_.size; ++rank) {
+    auto same = std::find_if(hosts_.begin(), hosts_.end(), [&](const std::vector<int>& host) {
+      return names[host.front()] == names[rank];
+    });
+    if (same == hosts_.end()) same = hosts_.insert(hosts_.end(), std::vector<int>{});
+    same->push_back(rank);
+  }
+  std::vector<int> world(membership_.size);
+  for (int rank = 0; rank < membership_.size; ++rank) world[rank] = rank;
+  insert_group(kWorld, "world", std::move(world));
+  form();
+  thread_ = std::thread([this] { progress(); });
+}
+
+void EngineImpl::form() {
+  Lock lock(mutex_);
+  const double deadline = now_s() + options_.connect_timeout_s;
+  while (!links_->formed()) {
+    const double left = deadline - now_s();
+    if (left <= 0)
+      throw CommError(-1, "tcp",
+                      fmt::format("no link to {} within {:g} s", links_->missing(),
+                                  options_.connect_timeout_s));
+    links_->poll(lock, left);
+    process_events();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+}
+
+EngineImpl::~EngineImpl() {
+  {
+    Lock lock(mutex_);
+    stopping_ = true;
+    interrupted_ = true;
+  }
+  progress_wake_.notify_all();
+  completion_wake_.notify_all();
+  links_->interrupt();
+  thread_.join();
+  leave();
+  if (options_.trace.empty()) return;
+  try {
+    write_file(options_.trace, trace_.json());
+  } catch (const FormatError&) {
+    // A destructor has nobody to tell; trace_json() gives the same text while the engine lives.
+  }
+}
+
+void EngineImpl::leave() {
+  Lock lock(mutex_);
+  for (auto& peer : links_->peers()) {
+    if (peer && peer->alive()) peer->send_control(FrameType::kBye, {}, membership_.rank, "");
+  }
+  const double deadline = now_s() + (failure_ ? kLastWords_s : kGoodbye_s);
+  while (now_s() < deadline) {
+    bool busy = false;
+    for (auto& peer : links_->peers()) {
+      if (!peer || !peer->alive()) continue;
+      busy |= failure_ ? !peer->flushed() : !peer->idle();
+    }
+    if (!busy) return;
+    links_->events() = {};
+    links_->poll(lock, 0.05);
+  }
+}
+
+// One round of polling; the caller has found that nobody else does.
+void EngineImpl::drive(Lock& lock, double max_wait_s) {
+  driving_ = true;
+  try {
+    links_->poll(lock, max_wait_s);
+    process_events();
+  } catch (const std::exception& e) {
+    fail(membership_.rank, "engine", fmt::format("rank {}: {}", membership_.rank, e.what()));
+  }
+  driving_ = false;
+}
+
+void EngineImpl::progress() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    if (driving_ || waiters_ > 0) {
+      progress_wake_.wait_for(lock, seconds(kRecently_s));
+    } else if (unfinished_ == 0 && now_s() - last_wait_s_ < kRecently_s) {
+      progress_wake_.wait_for(lock, seconds(kRecently_s));
+    } else {
+      drive(lock, kLongTime_s);
+      if (waiters_ > 0) waiter_wake_.notify_all();
+    }
+  }
+}
+
+bool EngineImpl::wait(Handle handle, double timeout_s) {
+  Lock lock(mutex_);
+  const auto found = operations_.find(handle);
+  if (found == operations_.end()) throw_invalid("wait: no operation has handle {}", handle);
+  OpenOperation* open = found->second.get();
+  const double deadline = timeout_s < 0 ? now_s() + 1e9 : now_s() + timeout_s;
+  ++waiters_;
+  while (!open->done) {
+    const double left = deadline - now_s();
+    if (left <= 0) break;
+    if (driving_) {
+      waiter_wake_.wait_for(lock, seconds(std::min(left, kLongTime_s)));
+    } else {
+      drive(lock, std::min(left, kLongTime_s));
+    }
+  }
+  --waiters_;
+  last_wait_s_ = now_s();
+  // Whoever is left must poll.
+  if (waiters_ > 0) {
+    waiter_wake_.notify_all();
+  } else if (unfinished_ > 0) {
+    progress_wake_.notify_one();
+  }
+  if (!open->done) return false;
+  const std::exception_ptr error = open->error;
+  operations_.erase(handle);
+  lock.unlock();
+  if (error) std::rethrow_exception(error);
+  return true;
+}
+
+bool EngineImpl::poll(Handle handle) {
+  Lock lock(mutex_);
+  const auto found = operations_.find(handle);
+  if (found == operations_.end()) throw_invalid("poll: no operation has handle {}", handle);
+  if (!found->second->done && !driving_) drive(lock, 0);
+  return found->second->done;
+}
+
+int EngineImpl::source(Handle handle) {
+  Lock lock(mutex_);
+  const auto found = operations_.find(handle);
+  if (found == operations_.end()) throw_invalid("source: no operation has handle {}", handle);
+  return found->second->operation.peer;
+}
+
+size_t EngineImpl::next_completions(std::span<Completion> out, double timeout_s) {
+  Lock lock(mutex_);
+  completion_wake_.wait_for(lock, seconds(std::min(timeout_s, 1e9)),
+                            [&] { return !completed_.empty() || interrupted_; });
+  interrupted_ = stopping_;
+  size_t count = 0;
+  for (; count < out.size() && !completed_.empty(); ++count) {
+    OpenOperation* open = completed_.front();
+    completed_.pop_front();
+    const bool receives = open->operation.kind == Kind::kRecv;
+    out[count] = {open->handle, receives ? open->operation.peer : -1, open->error};
+    operations_.erase(open->handle);
+  }
+  return count;
+}
+
+void EngineImpl::interrupt() {
+  {
+    Lock lock(mutex_);
+    interrupted_ = true;
+  }
+  completion_wake_.notify_all();
+}
+
+void EngineImpl::abort(std::string_view reason) {
+  Lock lock(mutex_);
+  fail(membership_.rank, "", std::string(reason));
+}
+
+std::vector<NonFiniteReport> EngineImpl::take_non_finite() {
+  Lock lock(mutex_);
+  return std::exchange(non_finite_, {});
+}
+
+std::string EngineImpl::trace_json() {
+  Lock lock(mutex_);
+  return trace_.json();
+}
+
+Statistics EngineImpl::statistics() {
+  Lock lock(mutex_);
+  Statistics s;
+  s.operations = done_operations_;
+  s.sum_s = units_->sum_s();
+  for (const auto& peer : links_->peers()) {
+    if (!peer) continue;
+    s.resent_chunks += peer->resent_chunks();
+    s.duplicate_chunks += peer->duplicate_chunks();
+    s.payload_bytes += peer->payload_bytes();
+    PeerStatistics row{.rank = peer->rank(), .host = links_->host_names()[peer->rank()]};
+    for (const Peer::StreamState& stream : peer->streams())
+      row.streams.push_back({stream.name, stream.sent_bytes, stream.received_bytes, stream.alive});
+    s.peers.push_back(std::move(row));
+  }
+  return s;
+}
+
+}  // namespace stretto::comm

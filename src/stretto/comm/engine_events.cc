@@ -1,0 +1,206 @@
+// What the links report, and how operations end.
+#include <algorithm>
+
+#include "stretto/base/clock.h"
+#include "stretto/comm/engine_impl.h"
+
+namespace stretto::comm {
+namespace {
+
+std::string list(const std::vector<int>& ranks) {
+  std::string text;
+  for (int rank : ranks) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
+  return text;
+}
+
+}  // namespace
+
+// Until nothing is left: what one event causes may cause the next.
+void EngineImpl::process_events() {
+  if (now_s() >= next_check_s_) check_time();
+  while (!failure_) {
+    check_departed();
+    const Events events = std::exchange(links_->events(), {});
+    if (events.empty()) break;
+    for (const Events::Control& control : events.controls) on_control(control);
+    for (const Events::Arrival& arrival : events.arrivals) {
+      if (!failure_) on_arrival(arrival);
+    }
+    for (const Ticket& ticket : events.done) units_->on_done(ticket);
+    if (failure_) break;
+    for (const Units::Mismatch& mismatch : units_->take_mismatches())
+      on_mismatch(mismatch.peer, mismatch.key);
+    std::vector<OpenOperation*> finished = units_->take_finished();
+    for (auto& [id, state] : groups_) {
+      if (!state->waiting.empty()) units_->advance(*state);
+    }
+    for (OpenOperation* open : finished) finish(open);
+    for (const Events::Loss& loss : events.losses) {
+      if (failure_ || links_->peer(loss.peer).departed) continue;
+      fail(loss.peer, loss.link,
+           fmt::format("rank {} is lost ({} of rank {}: {})", loss.peer, loss.link,
+                       membership_.rank, loss.reason));
+    }
+  }
+  // Operations that needed no message, or ended while the last events were handled.
+  for (OpenOperation* open : units_->take_finished()) finish(open);
+  for (const Units::Mismatch& mismatch : units_->take_mismatches())
+    on_mismatch(mismatch.peer, mismatch.key);
+}
+
+void EngineImpl::on_arrival(const Events::Arrival& arrival) {
+  const auto found = groups_.find(arrival.key.group);
+  if (found == groups_.end()) {
+    early_arrivals_[arrival.key.group].push_back(arrival);
+    return;
+  }
+  GroupState& state = *found->second;
+  if (arrival.mismatch) {
+    on_mismatch(arrival.peer, arrival.key);
+    return;
+  }
+  if (arrival.key.unit == kPointToPoint) {
+    claim(state, arrival.peer, arrival.key);
+    return;
+  }
+  if (arrival.key.sequence >= state.next_sequence) {
+    state.early.try_emplace(arrival.key.sequence, arrival.peer, arrival.fingerprint);
+    return;
+  }
+  const auto past = std::find_if(state.past.begin(), state.past.end(), [&](const auto& entry) {
+    return entry.sequence == arrival.key.sequence;
+  });
+  if (past != state.past.end() && past->fingerprint != arrival.fingerprint)
+    on_mismatch(arrival.peer, arrival.key);
+}
+
+// A message for a kRecv that takes from anyone, or one that will be asked for.
+void EngineImpl::claim(GroupState& state, int peer, const MessageKey& key) {
+  const auto place = std::find(state.ranks.begin(), state.ranks.end(), peer);
+  if (place == state.ranks.end()) return;
+  const std::pair<int, uint32_t> from{static_cast<int>(place - state.ranks.begin()), key.tag};
+  uint64_t& begun = state.begun[from];
+  begun = std::max(begun, key.sequence + 1);
+  uint64_t& received = state.receives[from];
+  while (begun > received) {
+    const auto taker =
+        std::find_if(state.any_receives.begin(), state.any_receives.end(),
+                     [&](const OpenOperation* open) { return open->operation.tag == key.tag; });
+    if (taker == state.any_receives.end()) break;
+    OpenOperation* open = *taker;
+    state.any_receives.erase(taker);
+    open->operation.peer = from.first;
+    open->sequence = received++;
+    units_->start_point_to_point(open, from.first);
+  }
+}
+
+void EngineImpl::on_control(const Events::Control& control) {
+  if (failure_) return;
+  if (control.frame.type == FrameType::kAbort) {
+    fail(control.frame.origin, "", control.text);
+  } else if (control.frame.type == FrameType::kMismatch) {
+    const MessageKey& key = control.frame.key;
+    std::string mine = "another operation";
+    std::string where = "a group that is unknown here";
+    if (const auto found = groups_.find(key.group); found != groups_.end()) {
+      where = fmt::format("group '{}'", found->second->name);
+      for (const auto& entry : found->second->past) {
+        if (entry.sequence == key.sequence) mine = describe(entry.operation);
+      }
+    }
+    fail(-1, "",
+         fmt::format("ranks submitted different operations as number {} of {}: rank {} {}; rank {} "
+                     "{}",
+                     key.sequence, where, control.peer, control.text, membership_.rank, mine));
+  }
+}
+
+// Tells the other side what this rank is doing; it knows the rest and ends the job.
+void EngineImpl::on_mismatch(int peer, const MessageKey& key) {
+  if (failure_) return;
+  if (key.unit == kPointToPoint) {
+    fail(-1, "",
+         fmt::format("rank {} sent rank {} a message of another length than it expects (tag {})",
+                     peer, membership_.rank, key.tag));
+    return;
+  }
+  std::string mine = "another operation";
+  for (const auto& entry : groups_.at(key.group)->past) {
+    if (entry.sequence == key.sequence) mine = describe(entry.operation);
+  }
+  links_->peer(peer).send_control(FrameType::kMismatch, key, membership_.rank, mine);
+}
+
+void EngineImpl::check_time() {
+  next_check_s_ = now_s() + 0.5;
+  if (options_.operation_timeout_s <= 0) return;
+  for (const auto& [handle, open] : operations_) {
+    if (open->done || now_s() - open->submitted_s < options_.operation_timeout_s) continue;
+    const std::vector<int> awaited = units_->awaited(open.get());
+    fail(awaited.empty() ? -1 : awaited.front(), "",
+         fmt::format("{} is not done after {:g} s; rank {} waits for rank{} {}",
+                     describe(open->operation), options_.operation_timeout_s, membership_.rank,
+                     awaited.size() == 1 ? "" : "s", list(awaited)));
+    return;
+  }
+}
+
+// A rank that has left in good order is missed only when something still needs it.
+void EngineImpl::check_departed() {
+  for (const auto& peer : links_->peers()) {
+    if (failure_ || !peer || !peer->departed || peer->alive() || !peer->owes()) continue;
+    fail(peer->rank(), "",
+         fmt::format("rank {} has left, and rank {} still needs it", peer->rank(),
+                     membership_.rank));
+  }
+}
+
+void EngineImpl::finish(OpenOperation* open) {
+  open->done = true;
+  --unfinished_;
+  ++done_operations_;
+  if (!open->error) unpack(open);
+  if (open->non_finite > 0)
+    non_finite_.push_back({.rank = membership_.rank,
+                           .name = open->operation.name,
+                           .group = open->group,
+                           .sequence = open->sequence,
+                           .first_offset = open->first_non_finite,
+                           .count = open->non_finite});
+  trace_.add(*open, now_s());
+  if (open->delivery == Delivery::kQueue) {
+    completed_.push_back(open);
+    completion_wake_.notify_one();
+  } else if (waiters_ > 0) {
+    waiter_wake_.notify_all();
+  }
+}
+
+// Ends every operation here, and tells everybody; the first reason is the one that counts.
+void EngineImpl::fail(int origin, const std::string& link, const std::string& text) {
+  if (failure_) return;
+  failure_ = std::make_exception_ptr(CommError(origin, link, text));
+  for (const auto& peer : links_->peers()) {
+    if (!peer) continue;
+    peer->forget_messages();
+    if (peer->alive()) peer->send_control(FrameType::kAbort, {}, origin, text);
+  }
+  units_->forget_all();
+  for (auto& [id, state] : groups_) {
+    state->waiting.clear();
+    state->any_receives.clear();
+    state->active_bytes = 0;
+  }
+  std::vector<OpenOperation*> open;
+  for (const auto& [handle, operation] : operations_) {
+    if (!operation->done) open.push_back(operation.get());
+  }
+  std::sort(open.begin(), open.end(), [](auto* a, auto* b) { return a->handle < b->handle; });
+  for (OpenOperation* operation : open) {
+    operation->error = failure_;
+    finish(operation);
+  }
+}
+
+}  // namespace stretto::comm

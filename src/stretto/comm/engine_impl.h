@@ -1,0 +1,93 @@
+// The engine: operations in, events from the links, and whose turn it is to poll.
+//
+// Whoever waits for an operation polls the links itself, so that a small operation costs one
+// wake-up and not three. The progress thread polls when nobody does.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "stretto/base/error.h"
+#include "stretto/comm/engine_units.h"
+#include "stretto/comm/trace.h"
+
+namespace stretto::comm {
+
+class EngineImpl : public Engine {
+ public:
+  EngineImpl(Store& store, Membership membership, Options options);
+  ~EngineImpl() override;
+
+  const Membership& membership() const override { return membership_; }
+  const Options& options() const override { return options_; }
+  const std::vector<std::vector<int>>& hosts() const override { return hosts_; }
+  Group add_group(std::string_view name, std::vector<int> ranks) override;
+  void remove_group(Group group) override;
+  Handle submit(Group group, const Operation& operation, Delivery delivery) override;
+  bool poll(Handle handle) override;
+  int source(Handle handle) override;
+  bool wait(Handle handle, double timeout_s) override;
+  size_t next_completions(std::span<Completion> out, double timeout_s) override;
+  void interrupt() override;
+  void abort(std::string_view reason) override;
+  std::vector<NonFiniteReport> take_non_finite() override;
+  Statistics statistics() override;
+  std::string trace_json() override;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  // engine.cc: time and threads.
+  void form();
+  void progress();
+  void drive(Lock& lock, double max_wait_s);
+  void leave();
+
+  // engine_submit.cc
+  void insert_group(Group id, std::string name, std::vector<int> ranks);
+  GroupState& group(Group id);
+  void submit_collective(GroupState& group, OpenOperation* open);
+  void submit_send(GroupState& group, OpenOperation* open);
+  void submit_receive(GroupState& group, OpenOperation* open);
+  void scan_input(OpenOperation* open, size_t ranks);
+  void check_order(GroupState& group, const OpenOperation& open);
+
+  // engine_events.cc
+  void process_events();
+  void on_arrival(const Events::Arrival& arrival);
+  void claim(GroupState& group, int peer, const MessageKey& key);
+  void on_control(const Events::Control& control);
+  void on_mismatch(int peer, const MessageKey& key);
+  void check_time();
+  void check_departed();
+  void finish(OpenOperation* open);
+  void fail(int origin, const std::string& link, const std::string& text);
+
+  const Membership membership_;
+  const Options options_;
+  std::vector<std::vector<int>> hosts_;
+  std::mutex mutex_;
+  std::unique_ptr<Links> links_;
+  std::unique_ptr<Units> units_;
+  std::unordered_map<Group, std::unique_ptr<GroupState>> groups_;
+  std::unordered_map<Handle, std::unique_ptr<OpenOperation>> operations_;
+  // Of groups that have not been made here yet.
+  std::unordered_map<Group, std::vector<Events::Arrival>> early_arrivals_;
+  Handle next_handle_ = 1;
+  int64_t unfinished_ = 0;
+  std::exception_ptr failure_;
+  double next_check_s_ = 0;
+
+  bool driving_ = false, stopping_ = false, interrupted_ = false;
+  int waiters_ = 0;
+  double last_wait_s_ = 0;
+  std::condition_variable progress_wake_, waiter_wake_, completion_wake_;
+  std::deque<OpenOperation*> completed_;  // for next_completions
+  std::vector<NonFiniteReport> non_finite_;
+  int64_t done_operations_ = 0;
+  Trace trace_;
+  std::thread thread_;
+};
+
+}  // namespace stretto::comm

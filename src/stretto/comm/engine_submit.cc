@@ -1,0 +1,213 @@
+// Groups, and how operations begin.
+#include <algorithm>
+#include <numeric>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "stretto/base/clock.h"
+#include "stretto/comm/engine_impl.h"
+
+namespace stretto::comm {
+namespace {
+
+constexpr int64_t kSmallBytes = 64 << 10;
+constexpr size_t kPastOperations = 256;  // remembered per group for mismatch reports
+
+bool reduces(Kind kind) {
+  return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
+}
+
+int64_t input_count(const Operation& op, size_t ranks) {
+  if (op.kind != Kind::kReduceScatter) return op.count;
+  if (op.input_counts.empty()) return op.count * static_cast<int64_t>(ranks);
+  return std::accumulate(op.input_counts.begin(), op.input_counts.end(), int64_t{0});
+}
+
+}  // namespace
+
+void EngineImpl::insert_group(Group id, std::string name, std::vector<int> ranks) {
+  auto state = std::make_unique<GroupState>();
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const int rank = ranks[i];
+    if (rank < 0 || rank >= membership_.size)
+      throw_invalid("group {}: rank {} in a job of {}", name, rank, membership_.size);
+    if (std::count(ranks.begin(), ranks.end(), rank) > 1)
+      throw_invalid("group {}: rank {} twice", name, rank);
+    if (rank == membership_.rank) state->rank = static_cast<int>(i);
+    for (size_t host = 0; host < hosts_.size(); ++host) {
+      if (std::find(hosts_[host].begin(), hosts_[host].end(), rank) != hosts_[host].end())
+        state->hosts.push_back(static_cast<int>(host));
+    }
+  }
+  if (std::find(ranks.begin(), ranks.end(), membership_.rank) == ranks.end())
+    throw_invalid("group {}: rank {} is no member", name, membership_.rank);
+  state->name = std::move(name);
+  state->ranks = std::move(ranks);
+  groups_[id] = std::move(state);
+}
+
+Group EngineImpl::add_group(std::string_view name, std::vector<int> ranks) {
+  Lock lock(mutex_);
+  // The same on every member, without a word between them.
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  XXH3_64bits_update(&state, name.data(), name.size());
+  XXH3_64bits_update(&state, ranks.data(), ranks.size() * sizeof(int));
+  const Group id = XXH3_64bits_digest(&state);
+  if (id == kWorld || groups_.contains(id)) throw_invalid("group {}: exists already", name);
+  insert_group(id, std::string(name), std::move(ranks));
+  for (const Events::Arrival& arrival : std::exchange(early_arrivals_[id], {})) on_arrival(arrival);
+  early_arrivals_.erase(id);
+  return id;
+}
+
+void EngineImpl::remove_group(Group id) {
+  Lock lock(mutex_);
+  if (id == kWorld) throw_invalid("group: the world cannot be removed");
+  group(id);
+  for (const auto& [handle, open] : operations_) {
+    if (open->group == id && !open->done)
+      throw_invalid("group {}: {} is under way", groups_[id]->name, describe(open->operation));
+  }
+  groups_.erase(id);
+}
+
+GroupState& EngineImpl::group(Group id) {
+  const auto found = groups_.find(id);
+  if (found == groups_.end()) throw_invalid("no group has number {}", id);
+  return *found->second;
+}
+
+Handle EngineImpl::submit(Group id, const Operation& operation, Delivery delivery) {
+  Lock lock(mutex_);
+  GroupState& state = group(id);
+  check(operation, state.rank, static_cast<int>(state.ranks.size()));
+  auto owned = std::make_unique<OpenOperation>();
+  OpenOperation* open = owned.get();
+  open->handle = next_handle_++;
+  open->group = id;
+  open->delivery = delivery;
+  open->operation = operation;
+  open->submitted_s = now_s();
+  operations_.emplace(open->handle, std::move(owned));
+  ++unfinished_;
+  const Handle handle = open->handle;
+  if (failure_) {
+    open->error = failure_;
+    finish(open);
+    return handle;
+  }
+  pack(open, state.rank, static_cast<int>(state.ranks.size()));
+  try {
+    switch (operation.kind) {
+      case Kind::kSend:
+        submit_send(state, open);
+        break;
+      case Kind::kRecv:
+        submit_receive(state, open);
+        break;
+      default:
+        submit_collective(state, open);
+    }
+  } catch (...) {  // a forced algorithm that does not fit: nothing has begun
+    operations_.erase(handle);
+    --unfinished_;
+    throw;
+  }
+  process_events();
+  // Who waits for a small operation polls for it himself, and soon.
+  const auto bytes = operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype));
+  if ((delivery == Delivery::kQueue || bytes > kSmallBytes) && unfinished_ > 0 && !driving_)
+    progress_wake_.notify_one();
+  return handle;
+}
+
+void EngineImpl::submit_collective(GroupState& state, OpenOperation* open) {
+  Operation& op = open->operation;
+  if (op.codec.empty()) op.codec = options_.codec;
+  const bool coded = op.codec != "none" && op.kind == Kind::kAllReduce &&
+                     op.dtype == DType::kFloat32 &&
+                     (op.reduction == ReduceOp::kSum || op.reduction == ReduceOp::kAverage);
+  if (!coded) op.codec.clear();
+  open->codec = coded ? &find_codec(op.codec) : nullptr;
+  open->problem = make_problem(op, state, open->codec, options_.chunk_bytes);
+  const auto element = std::max<int64_t>(static_cast<int64_t>(dtype_bytes(op.dtype)), 1);
+  ElementBytes sizes{.local = static_cast<double>(element), .wire = static_cast<double>(element)};
+  if (open->codec)
+    sizes.wire = static_cast<double>(open->codec->encoded_bytes(open->codec->block)) /
+                 static_cast<double>(open->codec->block);
+  const bool forced = options_.algorithm != "auto" && op.kind == Kind::kAllReduce;
+  open->algorithm = forced ? &find_algorithm(open->problem, options_.algorithm)
+                           : &choose_algorithm(open->problem, LinkModel{}, sizes);
+  open->sequence = state.next_sequence++;
+  open->fingerprint = options_.order_check ? fingerprint(op) : 0;
+  open->units = unit_count(open->problem);
+  open->unit_bytes = open->problem.unit * element;
+  if (options_.nan_check != NanCheck::kOff && reduces(op.kind) && is_float(op.dtype))
+    scan_input(open, state.ranks.size());
+  if (failure_) return;
+  if (options_.order_check) check_order(state, *open);
+  state.waiting.push_back(open);
+  units_->advance(state);
+}
+
+// Before anything is sent, while the data come into the cache.
+void EngineImpl::scan_input(OpenOperation* open, size_t ranks) {
+  const Operation& op = open->operation;
+  const NonFinite found =
+      scan_non_finite(usable_isa(), op.dtype, open->input, input_count(op, ranks));
+  if (found.count == 0) return;
+  open->non_finite = found.count;
+  open->first_non_finite = found.first;
+  if (options_.nan_check != NanCheck::kStop) return;
+  fail(membership_.rank, "",
+       fmt::format("rank {}: {} has {} values that are not finite, the first at {}",
+                   membership_.rank, describe(op), found.count, found.first));
+}
+
+// Compares with what others have already sent for this place in the order, and keeps a note for
+// those who will.
+void EngineImpl::check_order(GroupState& state, const OpenOperation& open) {
+  const Operation& op = open.operation;
+  state.past.push_back({open.sequence, open.fingerprint,
+                        Operation{.kind = op.kind,
+                                  .dtype = op.dtype,
+                                  .reduction = op.reduction,
+                                  .root = op.root,
+                                  .count = op.count,
+                                  .codec = op.codec,
+                                  .name = op.name}});
+  if (state.past.size() > kPastOperations) state.past.pop_front();
+  const auto early = state.early.find(open.sequence);
+  if (early == state.early.end()) return;
+  const auto [peer, fingerprint] = early->second;
+  state.early.erase(early);
+  if (fingerprint != open.fingerprint)
+    on_mismatch(peer, {.group = open.group, .sequence = open.sequence});
+}
+
+void EngineImpl::submit_send(GroupState& state, OpenOperation* open) {
+  const int peer = open->operation.peer;
+  open->sequence = state.sends[{peer, open->operation.tag}]++;
+  units_->start_point_to_point(open, peer);
+}
+
+void EngineImpl::submit_receive(GroupState& state, OpenOperation* open) {
+  const uint32_t tag = open->operation.tag;
+  int peer = open->operation.peer;
+  if (peer == kAnyPeer) {
+    for (const auto& [from, begun] : state.begun) {
+      if (from.second == tag && begun > state.receives[from]) peer = from.first;
+    }
+    if (peer == kAnyPeer) {
+      state.any_receives.push_back(open);
+      return;
+    }
+    open->operation.peer = peer;
+  }
+  open->sequence = state.receives[{peer, tag}]++;
+  units_->start_point_to_point(open, peer);
+}
+
+}  // namespace stretto::comm

@@ -1,0 +1,55 @@
+// For tests: a job whose ranks are threads of this process.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "stretto/comm/engine.h"
+
+namespace stretto::comm::testing {
+
+// Options that do not depend on the environment, patient enough for a busy machine.
+inline Options patient() {
+  Options options;
+  options.connect_timeout_s = 120;
+  options.silent_limit_s = 120;
+  options.operation_timeout_s = 240;
+  return options;
+}
+
+// Runs body(engine) on `size` threads with an engine each; options_of(rank) gives its options.
+// Returns what each rank threw ("" for nothing).
+inline std::vector<std::string> run_ranks(int size, const std::function<Options(int)>& options_of,
+                                          const std::function<void(Engine&)>& body,
+                                          std::shared_ptr<Store> store = memory_store(),
+                                          uint32_t epoch = 0) {
+  std::vector<std::string> errors(size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        auto engine =
+            Engine::create(store, {.rank = rank, .size = size, .epoch = epoch}, options_of(rank));
+        body(*engine);
+      } catch (const std::exception& e) {
+        errors[rank] = e.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+inline void expect_no_errors(const std::vector<std::string>& errors) {
+  for (size_t rank = 0; rank < errors.size(); ++rank)
+    EXPECT_EQ(errors[rank], "") << "rank " << rank;
+}
+
+}  // namespace stretto::comm::testing

@@ -1,0 +1,261 @@
+#include "stretto/comm/engine_units.h"
+
+#include <algorithm>
+#include <cstring>
+#include <set>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/error.h"
+
+namespace stretto::comm {
+namespace {
+
+// Units of a group under way at once: enough to keep wires and sums busy at the same time, few
+// enough to stay in the cache.
+constexpr int64_t kWindowBytes = 8 << 20;
+constexpr int64_t kSmallUnitBytes = 64 << 10;  // what the least unit counts for
+
+}  // namespace
+
+void Units::advance(GroupState& group) {
+  while (!group.waiting.empty()) {
+    OpenOperation* open = group.waiting.front();
+    const int64_t bytes = std::max(open->unit_bytes, kSmallUnitBytes);
+    if (group.active_bytes > 0 && group.active_bytes + bytes > kWindowBytes) return;
+    if (open->units == 0) {
+      group.waiting.pop_front();
+      finished_.push_back(open);
+      continue;
+    }
+    group.active_bytes += bytes;
+    const bool last = open->started_units + 1 == open->units;
+    if (last) group.waiting.pop_front();
+    start(open);
+  }
+}
+
+void Units::start(OpenOperation* open) {
+  const int64_t index = open->started_units++;
+  if (index == 0) open->started_s = now_s();
+  auto unit = std::make_unique<Unit>();
+  unit->open = open;
+  unit->index = index;
+  unit->schedule = open->algorithm->schedule(open->problem, index);
+  launch(std::move(unit));
+}
+
+void Units::start_point_to_point(OpenOperation* open, int peer) {
+  const bool sends = open->operation.kind == Kind::kSend;
+  auto unit = std::make_unique<Unit>();
+  unit->open = open;
+  unit->schedule.steps.push_back({.action = sends ? Action::kSend : Action::kReceive,
+                                  .peer = peer,
+                                  .tag = static_cast<int32_t>(open->operation.tag),
+                                  .count = open->operation.count,
+                                  .place = {sends ? Buffer::kInput : Buffer::kOutput, 0}});
+  open->units = open->started_units = 1;
+  open->started_s = now_s();
+  launch(std::move(unit));
+}
+
+// Counts who waits for whom, asks for everything that will arrive, and runs what can run.
+void Units::launch(std::unique_ptr<Unit> owned) {
+  Unit& unit = *owned;
+  units_.emplace(&unit, std::move(owned));
+  const Schedule& schedule = unit.schedule;
+  const auto count = static_cast<int32_t>(schedule.steps.size());
+  unit.steps_left = count;
+  unit.waits_left.resize(count);
+  unit.step_done.resize(count);
+  unit.first_follower.assign(count + 1, 0);
+  for (const Step& step : schedule.steps) {
+    for (int32_t before : schedule.waits(step)) ++unit.first_follower[before + 1];
+  }
+  for (int32_t i = 0; i < count; ++i) unit.first_follower[i + 1] += unit.first_follower[i];
+  unit.followers.resize(unit.first_follower[count]);
+  std::vector<int32_t> next(unit.first_follower.begin(), unit.first_follower.end() - 1);
+  for (int32_t i = 0; i < count; ++i) {
+    const Step& step = schedule.steps[i];
+    unit.waits_left[i] = step.wait_count;
+    for (int32_t before : schedule.waits(step)) unit.followers[next[before]++] = i;
+  }
+  const size_t element = std::max<size_t>(dtype_bytes(unit.open->operation.dtype), 1);
+  if (schedule.scratch_elements > 0)
+    unit.scratch = std::make_unique_for_overwrite<std::byte[]>(
+        static_cast<size_t>(schedule.scratch_elements) * element);
+  for (int64_t elements : schedule.coded_slots)
+    unit.coded.push_back(std::make_unique_for_overwrite<std::byte[]>(
+        static_cast<size_t>(unit.open->codec->encoded_bytes(elements))));
+  if (count == 0) {
+    finish(unit);
+    return;
+  }
+  std::vector<int32_t> ready;
+  for (int32_t i = 0; i < count; ++i) {
+    if (unit.waits_left[i] == 0) ready.push_back(i);
+  }
+  run(unit, std::move(ready));
+}
+
+// Runs the steps of `ready` and all that become ready by them. The unit may be gone afterwards.
+void Units::run(Unit& unit, std::vector<int32_t> ready) {
+  for (size_t i = 0; i < ready.size(); ++i) {
+    const int32_t step = ready[i];
+    if (!execute(unit, step)) continue;
+    unit.step_done[step] = true;
+    --unit.steps_left;
+    for (int32_t f = unit.first_follower[step]; f < unit.first_follower[step + 1]; ++f) {
+      if (--unit.waits_left[unit.followers[f]] == 0) ready.push_back(unit.followers[f]);
+    }
+  }
+  if (unit.steps_left == 0) finish(unit);
+}
+
+void Units::on_done(const Ticket& ticket) {
+  const auto found = units_.find(static_cast<Unit*>(ticket.owner));
+  if (found == units_.end()) return;
+  Unit& unit = *found->second;
+  const int32_t step = ticket.step;
+  unit.step_done[step] = true;
+  --unit.steps_left;
+  std::vector<int32_t> ready;
+  for (int32_t f = unit.first_follower[step]; f < unit.first_follower[step + 1]; ++f) {
+    if (--unit.waits_left[unit.followers[f]] == 0) ready.push_back(unit.followers[f]);
+  }
+  run(unit, std::move(ready));
+}
+
+void Units::finish(Unit& unit) {
+  OpenOperation* open = unit.open;
+  if (open->algorithm)
+    groups_->at(open->group)->active_bytes -= std::max(open->unit_bytes, kSmallUnitBytes);
+  units_.erase(&unit);
+  if (++open->done_units == open->units) finished_.push_back(open);
+}
+
+std::byte* Units::at(Unit& unit, const Place& place) {
+  OpenOperation& open = *unit.open;
+  const auto offset = static_cast<size_t>(place.offset) * dtype_bytes(open.operation.dtype);
+  switch (place.buffer) {
+    case Buffer::kInput:
+      return const_cast<std::byte*>(open.input) + offset;
+    case Buffer::kOutput:
+      return open.output + offset;
+    case Buffer::kScratch:
+      return unit.scratch.get() + offset;
+    case Buffer::kCoded:
+      return unit.coded[static_cast<size_t>(place.offset)].get();
+  }
+  return nullptr;
+}
+
+MessageKey Units::key(const Unit& unit, const Step& step) const {
+  return {.group = unit.open->group,
+          .sequence = unit.open->sequence,
+          .unit = unit.open->algorithm ? static_cast<uint32_t>(unit.index) : kPointToPoint,
+          .tag = static_cast<uint32_t>(step.tag)};
+}
+
+int64_t Units::bytes(const Unit& unit, const Step& step) const {
+  if (step.place.buffer == Buffer::kCoded) return unit.open->codec->encoded_bytes(step.count);
+  return step.count * static_cast<int64_t>(dtype_bytes(unit.open->operation.dtype));
+}
+
+bool Units::execute(Unit& unit, int32_t index) {
+  const Step& step = unit.schedule.steps[index];
+  OpenOperation& open = *unit.open;
+  const size_t element = dtype_bytes(open.operation.dtype);
+  switch (step.action) {
+    case Action::kSend: {
+      const int peer = groups_->at(open.group)->ranks[step.peer];
+      const auto size = static_cast<uint64_t>(bytes(unit, step));
+      links_.peer(peer).send({.key = key(unit, step),
+                              .fingerprint = open.fingerprint,
+                              .data = size > 0 ? at(unit, step.place) : nullptr,
+                              .bytes = size,
+                              .ticket = {&unit, index}});
+      return false;
+    }
+    case Action::kReceive: {
+      const int peer = groups_->at(open.group)->ranks[step.peer];
+      const auto size = static_cast<uint64_t>(bytes(unit, step));
+      const MessageKey message = key(unit, step);
+      const Expect outcome =
+          links_.peer(peer).expect(message, size > 0 ? at(unit, step.place) : nullptr, size,
+                                   open.fingerprint, {&unit, index});
+      if (outcome == Expect::kMismatch) mismatches_.push_back({peer, message});
+      return outcome == Expect::kComplete;
+    }
+    case Action::kReduce:
+      reduce_step(unit, step);
+      return true;
+    case Action::kCopy: {
+      std::byte* to = at(unit, step.place);
+      const std::byte* from = at(unit, unit.schedule.sources(step)[0].place);
+      if (to != from && step.count > 0)
+        std::memcpy(to, from, static_cast<size_t>(step.count) * element);
+      return true;
+    }
+    case Action::kEncode:
+      encode_step(unit, index, step);
+      return true;
+    case Action::kDecode:
+      open.codec->decode(isa_, at(unit, unit.schedule.sources(step)[0].place), step.count,
+                         reinterpret_cast<float*>(at(unit, step.place)));
+      return true;
+  }
+  return true;
+}
+
+void Units::reduce_step(Unit& unit, const Step& step) {
+  const double start = now_s();
+  const Operation& op = unit.open->operation;
+  std::vector<ReduceSource> sources;
+  for (const Source& source : unit.schedule.sources(step))
+    sources.push_back({at(unit, source.place), source.begins_host, source.host_sum});
+  reduce(isa_,
+         {.dtype = op.dtype,
+          .op = op.reduction,
+          .ranks = unit.open->problem.ranks(),
+          .last = step.last},
+         sources, step.count, at(unit, step.place));
+  sum_s_ += now_s() - start;
+}
+
+void Units::encode_step(Unit& unit, int32_t index, const Step& step) {
+  const OpenOperation& open = *unit.open;
+  const Codec& codec = *open.codec;
+  float* residual = nullptr;
+  // Without a name nothing tells which operation of the next step is the same one.
+  if (!open.operation.name.empty()) {
+    auto& kept = residuals_[{open.group, open.operation.name, unit.index, index}];
+    if (static_cast<int64_t>(kept.size()) != step.count) kept.assign(step.count, 0.0f);
+    residual = kept.data();
+  }
+  auto* from = reinterpret_cast<float*>(at(unit, unit.schedule.sources(step)[0].place));
+  std::byte* to = at(unit, step.place);
+  codec.encode(isa_, from, residual, step.count, to);
+  if (step.result) codec.decode(isa_, to, step.count, from);
+}
+
+std::vector<int> Units::awaited(const OpenOperation* open) const {
+  std::set<int> ranks;
+  for (const auto& [key, unit] : units_) {
+    if (unit->open != open) continue;
+    const GroupState& group = *groups_->at(open->group);
+    for (size_t i = 0; i < unit->schedule.steps.size(); ++i) {
+      const Step& step = unit->schedule.steps[i];
+      if (step.action == Action::kReceive && !unit->step_done[i])
+        ranks.insert(group.ranks[step.peer]);
+    }
+  }
+  return {ranks.begin(), ranks.end()};
+}
+
+void Units::forget_all() {
+  units_.clear();
+  finished_.clear();
+  mismatches_.clear();
+}
+
+}  // namespace stretto::comm

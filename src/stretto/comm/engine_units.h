@@ -1,0 +1,74 @@
+// Carries out the units of operations: starts them as the window allows, runs the steps whose turn
+// has come, and hands messages to the links.
+//
+// Not thread-safe: whoever calls holds the engine's lock.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <vector>
+
+#include "stretto/base/cpu.h"
+#include "stretto/comm/engine_state.h"
+#include "stretto/comm/link/links.h"
+
+namespace stretto::comm {
+
+class Units {
+ public:
+  explicit Units(Links* links) : links_(*links) {}
+
+  // Starts what the window of the group allows, in order of submission.
+  void advance(GroupState& group);
+
+  // Send and recv: one step, at once. `peer` is a rank of the group.
+  void start_point_to_point(OpenOperation* open, int peer);
+
+  // The step's message has been sent or received.
+  void on_done(const Ticket& ticket);
+
+  // What was finished since the last call; the operations belong to the caller again.
+  std::vector<OpenOperation*> take_finished() { return std::exchange(finished_, {}); }
+  // Of a message that does not fit what its operation expects here.
+  struct Mismatch {
+    int peer;  // rank of the job
+    MessageKey key;
+  };
+  std::vector<Mismatch> take_mismatches() { return std::exchange(mismatches_, {}); }
+
+  // Ranks of the job whose data `open` still waits for.
+  std::vector<int> awaited(const OpenOperation* open) const;
+
+  void forget_all();
+  double sum_s() const { return sum_s_; }
+  void set_groups(const std::unordered_map<Group, std::unique_ptr<GroupState>>* groups) {
+    groups_ = groups;
+  }
+
+ private:
+  void start(OpenOperation* open);
+  void launch(std::unique_ptr<Unit> unit);
+  void run(Unit& unit, std::vector<int32_t> ready);
+  bool execute(Unit& unit, int32_t step);  // true when it is done already
+  void finish(Unit& unit);
+  std::byte* at(Unit& unit, const Place& place);
+  MessageKey key(const Unit& unit, const Step& step) const;
+  int64_t bytes(const Unit& unit, const Step& step) const;
+  void reduce_step(Unit& unit, const Step& step);
+  void encode_step(Unit& unit, int32_t index, const Step& step);
+
+  Links& links_;
+  const std::unordered_map<Group, std::unique_ptr<GroupState>>* groups_ = nullptr;
+  const Isa isa_ = usable_isa();
+  std::unordered_map<Unit*, std::unique_ptr<Unit>> units_;
+  std::vector<OpenOperation*> finished_;
+  std::vector<Mismatch> mismatches_;
+  // What encodings of a named operation have lost so far, by unit and step.
+  std::map<std::tuple<Group, std::string, int64_t, int32_t>, std::vector<float>> residuals_;
+  double sum_s_ = 0;
+};
+
+}  // namespace stretto::comm
