@@ -19,9 +19,11 @@ std::string list(const std::vector<int>& ranks) {
 void EngineImpl::process_events() {
   if (now_s() >= next_check_s_) check_time();
   while (!failure_) {
-    check_departed();
     const Events events = std::exchange(links_->events(), {});
-    if (events.empty()) break;
+    if (events.empty()) {
+      check_departed();  // only when all they said has been heard
+      break;
+    }
     for (const Events::Control& control : events.controls) on_control(control);
     for (const Events::Arrival& arrival : events.arrivals) {
       if (!failure_) on_arrival(arrival);
