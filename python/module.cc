@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "beside.h"
+#include "comm.h"
 #include "comparison.h"
 #include "progress.h"
 #include "stretto/base/cpu.h"
@@ -175,6 +176,7 @@ NB_MODULE(_stretto, m) {
         "peers"_a, "python"_a);
   m.def("report_html", [](const std::string& json) { return report::report_html(json); });
   m.def("list_passes", &list_passes);
+  python::bind_comm(m);
   m.def("main", &python::command, "arguments"_a, "python"_a);
   m.attr("version") = std::string(version());
   m.attr("core") = cpu_info().core;

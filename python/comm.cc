@@ -1,0 +1,290 @@
+// The gradient engine for Python: addresses and counts in, handles out. Buffers stay the caller's;
+// who keeps them alive is stretto/comm.py and stretto/torch.
+#include "comm.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <array>
+
+#include "stretto/base/error.h"
+#include "stretto/comm/engine.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace stretto::python {
+namespace {
+
+using namespace stretto::comm;
+
+// How long a wait leaves Ctrl-C unnoticed.
+constexpr double kSignalPeriodS = 0.1;
+constexpr size_t kCompletionBatch = 64;
+
+// A Python object with set(key, bytes) and get(key, timeout_s) -> bytes.
+class PythonStore : public Store {
+ public:
+  explicit PythonStore(nb::object store) : store_(std::move(store)) {}
+  ~PythonStore() override {
+    nb::gil_scoped_acquire gil;
+    store_.reset();
+  }
+
+  void set(std::string_view key, std::string_view value) override {
+    nb::gil_scoped_acquire gil;
+    store_.attr("set")(nb::str(key.data(), key.size()), nb::bytes(value.data(), value.size()));
+  }
+
+  std::string get(std::string_view key, double timeout_s) override {
+    nb::gil_scoped_acquire gil;
+    try {
+      const nb::object value = store_.attr("get")(nb::str(key.data(), key.size()), timeout_s);
+      const auto bytes = nb::cast<nb::bytes>(value);
+      return {static_cast<const char*>(bytes.data()), bytes.size()};
+    } catch (const nb::python_error& e) {
+      throw CommError(-1, "store", fmt::format("store: no '{}': {}", key, e.what()));
+    }
+  }
+
+ private:
+  nb::object store_;
+};
+
+std::shared_ptr<Store> store_of(const nb::object& store) {
+  if (nb::isinstance<nb::str>(store)) return file_store(nb::cast<std::string>(store));
+  return std::make_shared<PythonStore>(store);
+}
+
+nb::object python_exception(const std::exception_ptr& error, const nb::object& comm_error) {
+  const nb::handle invalid(PyExc_ValueError), other(PyExc_RuntimeError);
+  try {
+    std::rethrow_exception(error);
+  } catch (const CommError& e) {
+    nb::object exception = comm_error(e.what());
+    exception.attr("rank") = e.rank();
+    exception.attr("link") = e.link();
+    return exception;
+  } catch (const InvalidArgument& e) {
+    return nb::borrow(invalid)(e.what());
+  } catch (const std::exception& e) {
+    return nb::borrow(other)(e.what());
+  }
+}
+
+nb::dict statistics_dict(const Statistics& s) {
+  nb::list peers;
+  for (const PeerStatistics& peer : s.peers) {
+    nb::list streams;
+    for (const StreamStatistics& stream : peer.streams) {
+      nb::dict row;
+      row["link"] = stream.link;
+      row["sent_bytes"] = stream.sent_bytes;
+      row["received_bytes"] = stream.received_bytes;
+      row["alive"] = stream.alive;
+      streams.append(row);
+    }
+    nb::dict row;
+    row["rank"] = peer.rank;
+    row["host"] = peer.host;
+    row["streams"] = streams;
+    peers.append(row);
+  }
+  nb::dict result;
+  result["operations"] = s.operations;
+  result["fused_operations"] = s.fused_operations;
+  result["resent_chunks"] = s.resent_chunks;
+  result["duplicate_chunks"] = s.duplicate_chunks;
+  result["payload_bytes"] = s.payload_bytes;
+  result["sum_s"] = s.sum_s;
+  result["peers"] = peers;
+  return result;
+}
+
+// The engine with the exception class its errors become.
+class CommEngine {
+ public:
+  CommEngine(const nb::object& store, int rank, int size, uint32_t epoch, const Options& options,
+             nb::object comm_error)
+      : comm_error_(std::move(comm_error)) {
+    std::shared_ptr<Store> shared = store_of(store);
+    nb::gil_scoped_release released;
+    engine_ = Engine::create(std::move(shared), {.rank = rank, .size = size, .epoch = epoch},
+                             options);
+  }
+
+  ~CommEngine() { close(); }
+
+  void close() {
+    nb::gil_scoped_release released;
+    engine_.reset();
+  }
+
+  Engine& engine() const {
+    if (!engine_) throw_invalid("comm: the engine was closed");
+    return *engine_;
+  }
+
+  Handle submit(Group group, uint8_t kind, const std::string& dtype, uint8_t reduction,
+                int64_t count, uintptr_t input, uintptr_t output, int root, int peer, uint32_t tag,
+                std::string codec, std::string name, bool queue,
+                std::vector<int64_t> input_counts, std::vector<int64_t> output_counts) {
+    const Operation operation{.kind = static_cast<Kind>(kind),
+                              .dtype = parse_dtype(dtype),
+                              .reduction = static_cast<ReduceOp>(reduction),
+                              .root = root,
+                              .peer = peer,
+                              .tag = tag,
+                              .count = count,
+                              .input = reinterpret_cast<const void*>(input),
+                              .output = reinterpret_cast<void*>(output),
+                              .input_counts = std::move(input_counts),
+                              .input_displacements = {},
+                              .output_counts = std::move(output_counts),
+                              .output_displacements = {},
+                              .codec = std::move(codec),
+                              .name = std::move(name)};
+    return engine().submit(group, operation, queue ? Delivery::kQueue : Delivery::kWait);
+  }
+
+  // Nothing but Python's own handler can interrupt a wait: look for signals now and then.
+  bool wait(Handle handle, double timeout_s) {
+    double left = timeout_s;
+    while (true) {
+      const double slice = timeout_s < 0 ? kSignalPeriodS : std::min(left, kSignalPeriodS);
+      bool done = false;
+      std::exception_ptr error;
+      {
+        nb::gil_scoped_release released;
+        try {
+          done = engine().wait(handle, slice);
+        } catch (...) {
+          error = std::current_exception();
+        }
+      }
+      if (error) raise(error);
+      if (done) return true;
+      if (PyErr_CheckSignals() != 0) throw nb::python_error();
+      if (timeout_s >= 0 && (left -= slice) <= 0) return false;
+    }
+  }
+
+  std::vector<std::pair<Handle, nb::object>> next_completions(double timeout_s) {
+    std::array<Completion, kCompletionBatch> batch;
+    size_t count = 0;
+    {
+      nb::gil_scoped_release released;
+      count = engine().next_completions(batch, timeout_s);
+    }
+    std::vector<std::pair<Handle, nb::object>> result;
+    for (size_t i = 0; i < count; ++i) {
+      result.emplace_back(batch[i].handle, batch[i].error
+                                               ? python_exception(batch[i].error, comm_error_)
+                                               : nb::none());
+    }
+    return result;
+  }
+
+  std::vector<std::tuple<int, std::string, Group, uint64_t, int64_t, int64_t>> take_non_finite() {
+    std::vector<std::tuple<int, std::string, Group, uint64_t, int64_t, int64_t>> result;
+    for (const NonFiniteReport& r : engine().take_non_finite()) {
+      result.emplace_back(r.rank, r.name, r.group, r.sequence, r.first_offset, r.count);
+    }
+    return result;
+  }
+
+ private:
+  [[noreturn]] void raise(const std::exception_ptr& error) const {
+    const nb::object exception = python_exception(error, comm_error_);
+    PyErr_SetObject(exception.type().ptr(), exception.ptr());
+    throw nb::python_error();
+  }
+
+  nb::object comm_error_;
+  std::unique_ptr<Engine> engine_;
+};
+
+// Errors of construction pass through nanobind: CommError has no C++ translator with attributes.
+CommEngine* create(const nb::object& store, int rank, int size, uint32_t epoch,
+                   const Options& options, const nb::object& comm_error) {
+  try {
+    return new CommEngine(store, rank, size, epoch, options, comm_error);
+  } catch (const CommError&) {
+    const nb::object exception = python_exception(std::current_exception(), comm_error);
+    PyErr_SetObject(exception.type().ptr(), exception.ptr());
+    throw nb::python_error();
+  }
+}
+
+std::vector<std::tuple<std::string, std::string, std::string>> option_rows(const Options& options) {
+  std::vector<std::tuple<std::string, std::string, std::string>> rows;
+  for (const OptionRow& row : describe(options)) {
+    rows.emplace_back(row.variable, row.value, row.meaning);
+  }
+  return rows;
+}
+
+}  // namespace
+
+void bind_comm(nb::module_& m) {
+  nb::class_<Options>(m, "CommOptions")
+      .def(nb::init<>())
+      .def_static("from_environment", &Options::from_environment)
+      .def("rows", &option_rows)
+      .def_rw("interfaces", &Options::interfaces)
+      .def_rw("transports", &Options::transports)
+      .def_rw("streams", &Options::streams)
+      .def_rw("congestion", &Options::congestion)
+      .def_rw("host", &Options::host)
+      .def_rw("secret", &Options::secret)
+      .def_rw("algorithm", &Options::algorithm)
+      .def_rw("chunk_bytes", &Options::chunk_bytes)
+      .def_rw("fuse_bytes", &Options::fuse_bytes)
+      .def_rw("codec", &Options::codec)
+      .def_rw("order_check", &Options::order_check)
+      .def_rw("connect_timeout_s", &Options::connect_timeout_s)
+      .def_rw("silent_limit_s", &Options::silent_limit_s)
+      .def_rw("operation_timeout_s", &Options::operation_timeout_s)
+      .def_rw("spin_us", &Options::spin_us)
+      .def_rw("trace", &Options::trace);
+
+  nb::class_<CommEngine>(m, "CommEngine")
+      .def("close", &CommEngine::close)
+      .def_prop_ro("rank", [](const CommEngine& e) { return e.engine().membership().rank; })
+      .def_prop_ro("size", [](const CommEngine& e) { return e.engine().membership().size; })
+      .def_prop_ro("hosts", [](const CommEngine& e) { return e.engine().hosts(); })
+      .def("add_group",
+           [](CommEngine& e, const std::string& name, std::vector<int> ranks) {
+             return e.engine().add_group(name, std::move(ranks));
+           })
+      .def("remove_group", [](CommEngine& e, Group group) { e.engine().remove_group(group); })
+      .def("submit", &CommEngine::submit, "group"_a, "kind"_a, "dtype"_a, "reduction"_a = 0,
+           "count"_a = 0, "input"_a = 0, "output"_a = 0, "root"_a = 0, "peer"_a = 0, "tag"_a = 0,
+           "codec"_a = "", "name"_a = "", "queue"_a = false,
+           "input_counts"_a = std::vector<int64_t>(), "output_counts"_a = std::vector<int64_t>())
+      .def("poll", [](CommEngine& e, Handle handle) { return e.engine().poll(handle); })
+      .def("wait", &CommEngine::wait, "handle"_a, "timeout_s"_a = -1.0)
+      .def("next_completions", &CommEngine::next_completions, "timeout_s"_a)
+      .def("interrupt", [](CommEngine& e) { e.engine().interrupt(); })
+      .def("abort", [](CommEngine& e, const std::string& reason) { e.engine().abort(reason); })
+      .def("take_non_finite", &CommEngine::take_non_finite)
+      .def("statistics",
+           [](CommEngine& e) {
+             Statistics statistics;
+             {
+               nb::gil_scoped_release released;
+               statistics = e.engine().statistics();
+             }
+             return statistics_dict(statistics);
+           })
+      .def("trace_json", [](CommEngine& e) { return e.engine().trace_json(); });
+
+  m.def("comm_engine", &create, "store"_a, "rank"_a, "size"_a, "epoch"_a, "options"_a,
+        "comm_error"_a, nb::rv_policy::take_ownership);
+}
+
+}  // namespace stretto::python

@@ -1,0 +1,147 @@
+"""The gradient engine on plain buffers: the base of `stretto.torch` and `stretto.horovod`.
+
+  engine = stretto.comm.Engine("/shared/folder/of/this/job", rank, size)
+  engine.all_reduce(array)          # a C-contiguous NumPy array, in place
+  engine.close()
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+
+from stretto import _stretto
+
+# Kinds of operations and reductions, by the numbers of the C++ enumerations.
+(ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, REDUCE, GATHER, SCATTER, ALL_TO_ALL, SEND, RECV,
+ BARRIER) = range(11)
+REDUCTIONS = ("sum", "average", "product", "min", "max", "and", "or", "xor")
+WORLD = 0
+ANY_PEER = -1
+# How long the completion thread sits in the engine before it looks whether it should end.
+kIdleS = 5.0
+
+Options = _stretto.CommOptions
+
+
+class CommError(RuntimeError):
+  """A peer or a link is lost, or an operation took too long. The engine cannot be used any more."""
+
+  rank = -1  # of the lost peer; -1: none in particular
+  link = ""
+
+
+class Engine:
+  """One rank of a job. `store` is a folder that all ranks see, or an object with set(key, bytes)
+  and get(key, timeout_s) -> bytes. Every method may be called from any thread."""
+
+  def __init__(self, store, rank: int, size: int, options: Options | None = None, epoch: int = 0):
+    options = options or Options.from_environment()
+    self.native = _stretto.comm_engine(store, rank, size, epoch, options, CommError)
+    self.rank, self.size = rank, size
+    self.lock_ = threading.Lock()
+    self.pending_: dict[int, Callable[[Exception | None], None]] = {}
+    self.thread_: threading.Thread | None = None
+    self.closed_ = False
+    kOpen.add(self)
+
+  # Everything below `submit` is a form of it; its keywords are the fields of comm/operation.h.
+
+  def submit(self, group: int = WORLD, **operation) -> int:
+    """Starts an operation; its handle belongs to `wait`. The buffers must stay alive till then."""
+    return self.native.submit(group, **operation)
+
+  def submit_queued(self, done: Callable[[Exception | None], None], group: int = WORLD,
+                    **operation) -> None:
+    """Starts an operation; `done(None or the error)` is called on the completion thread. Whatever
+    `done` refers to stays alive as long as the engine may touch the buffers."""
+    with self.lock_:  # the completion thread must not be faster than the entry
+      self.pending_[self.native.submit(group, queue=True, **operation)] = done
+      if self.thread_ is None:
+        self.thread_ = threading.Thread(target=complete, name="stretto-completions", daemon=True,
+                                        args=(self.native, self.lock_, self.pending_,
+                                              weakref.ref(self)))
+        self.thread_.start()
+
+  def wait(self, handle: int, timeout_s: float = -1.0) -> bool:
+    """False when the time is up. Raises what went wrong. Ctrl-C interrupts it."""
+    return self.native.wait(handle, timeout_s)
+
+  def all_reduce(self, array, reduction: str = "sum", group: int = WORLD) -> None:
+    self.wait(self.start_all_reduce(array, reduction, group))
+
+  def start_all_reduce(self, array, reduction: str = "sum", group: int = WORLD) -> int:
+    address = address_of(array)
+    return self.native.submit(group, ALL_REDUCE, array.dtype.name, REDUCTIONS.index(reduction),
+                              array.size, address, address)
+
+  def broadcast(self, array, root: int = 0, group: int = WORLD) -> None:
+    address = address_of(array)
+    self.wait(self.native.submit(group, BROADCAST, array.dtype.name, 0, array.size, address,
+                                 address, root))
+
+  def all_gather(self, output, array, group: int = WORLD) -> None:
+    """`output` takes the arrays of all ranks, one after the other."""
+    if output.size != array.size * self.size or output.dtype != array.dtype:
+      raise ValueError(f"all_gather: {self.size} times {array.size} {array.dtype} do not make "
+                       f"{output.size} {output.dtype}")
+    self.wait(self.native.submit(group, ALL_GATHER, array.dtype.name, 0, array.size,
+                                 address_of(array), address_of(output)))
+
+  def barrier(self, group: int = WORLD) -> None:
+    self.wait(self.native.submit(group, BARRIER, "uint8"))
+
+  def add_group(self, name: str, ranks: Sequence[int]) -> int:
+    """All members call it with the same arguments before they use the group."""
+    return self.native.add_group(name, list(ranks))
+
+  def statistics(self) -> dict:
+    return self.native.statistics()
+
+  def close(self) -> None:
+    """Operations that are still open fail. May be called again."""
+    with self.lock_:
+      if self.closed_:
+        return
+      self.closed_ = True
+    kOpen.discard(self)
+    if self.thread_ is not None:
+      self.native.interrupt()
+      if self.thread_ is not threading.current_thread():
+        self.thread_.join()
+    self.native.close()
+    for done in list(self.pending_.values()):
+      done(CommError("the engine was closed"))
+    self.pending_.clear()
+
+
+# Engines must not outlive the interpreter: their threads would have nobody to tell.
+kOpen: weakref.WeakSet[Engine] = weakref.WeakSet()
+
+
+@atexit.register
+def close_all() -> None:
+  for engine in list(kOpen):
+    engine.close()
+
+
+def complete(native, lock, pending, owner) -> None:
+  """The completion thread."""
+  while True:
+    for handle, error in native.next_completions(kIdleS):
+      with lock:
+        done = pending.pop(handle)
+      done(error)
+    engine = owner()
+    if engine is None or engine.closed_:
+      return
+    del engine
+
+
+def address_of(array) -> int:
+  interface = array.__array_interface__
+  if not array.flags.c_contiguous or interface["data"][1]:
+    raise ValueError("the array must be C-contiguous and writable")
+  return interface["data"][0]

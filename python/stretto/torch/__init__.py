@@ -1,0 +1,21 @@
+"""Stretto as a backend of torch.distributed.
+
+  import stretto.torch
+  torch.distributed.init_process_group("stretto")
+
+DistributedDataParallel, FSDP, DeviceMesh and the rest then run as they are. No PyTorch header was
+seen when Stretto was compiled: any PyTorch from 2.1 on will do.
+"""
+
+import torch.distributed as dist
+
+from stretto.comm import CommError
+from stretto.torch.attach import attach
+from stretto.torch.batch_norm import SyncBatchNorm, convert_sync_batchnorm
+from stretto.torch.jobs import GroupOptions
+from stretto.torch.process_group import create, statistics
+
+__all__ = ["CommError", "GroupOptions", "SyncBatchNorm", "attach", "convert_sync_batchnorm",
+           "statistics"]
+
+dist.Backend.register_backend("stretto", create, extended_api=True, devices=["cpu", "cuda"])

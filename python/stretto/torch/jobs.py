@@ -1,0 +1,82 @@
+"""Engines behind process groups: one per default group; its subgroups share the connections."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from dataclasses import dataclass
+from datetime import timedelta
+
+from stretto import comm
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+  """`pg_options` of init_process_group and new_group."""
+  # Of fp32 sums and averages of this group; empty: STRETTO_CODEC.
+  codec: str = ""
+
+
+class TorchStore:
+  """A torch.distributed store as the engine wants it."""
+
+  def __init__(self, store):
+    self.store_ = store
+
+  def set(self, key: str, value: bytes) -> None:
+    self.store_.set(key, value)
+
+  def get(self, key: str, timeout_s: float) -> bytes:
+    self.store_.wait([key], timedelta(seconds=max(timeout_s, 0.001)))
+    return self.store_.get(key)
+
+
+class Job:
+  """An engine and the ranks of the default group that it connects. It is closed with the last
+  process group over it."""
+
+  def __init__(self, engine: comm.Engine, ranks: tuple[int, ...]):
+    self.engine, self.ranks = engine, ranks
+    self.users_ = 0
+    self.failed = False
+
+  def attach(self, group: object) -> None:
+    with kLock:
+      self.users_ += 1
+    weakref.finalize(group, self.release).atexit = False
+
+  def release(self) -> None:
+    with kLock:
+      self.users_ -= 1
+      last = self.users_ == 0
+      if last and self in kJobs:
+        kJobs.remove(self)
+    if last:
+      self.engine.close()
+
+
+kLock = threading.RLock()
+kJobs: list[Job] = []
+
+
+def join(options, size: int) -> tuple[Job, int, str]:
+  """The job for a new process group of `size` ranks, the group's number in its engine, and a name.
+  `options` are torch's _DistributedBackendOptions."""
+  rank, ranks = options.group_rank, tuple(options.global_ranks_in_group)
+  name = str(options.group_id)
+  if ranks:
+    with kLock:
+      candidates = [job for job in kJobs if set(ranks) <= set(job.ranks) and not job.failed]
+    if candidates:
+      job = candidates[-1]
+      members = [job.ranks.index(r) for r in ranks]
+      return job, job.engine.add_group(name, members), name
+  engine_options = comm.Options.from_environment()
+  if "STRETTO_OPERATION_TIMEOUT" not in os.environ:
+    engine_options.operation_timeout_s = options.timeout.total_seconds()
+  engine = comm.Engine(TorchStore(options.store), rank, size, engine_options)
+  job = Job(engine, ranks or tuple(range(size)))
+  with kLock:
+    kJobs.append(job)
+  return job, comm.WORLD, name

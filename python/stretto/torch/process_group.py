@@ -1,0 +1,381 @@
+"""The c10d backend: every collective of torch.distributed on `comm::Engine`.
+
+A Python subclass of ProcessGroup that a backend's creator returns takes the place of the process
+group (torch/distributed/distributed_c10d.py, _new_process_group_helper), for DDP's C++ reducer as
+well, which calls back through pybind11's trampolines. Where a method has an old and a new name,
+both are there: versions of torch differ in which they call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+
+from stretto import comm
+from stretto.comm import CommError
+from stretto.torch import jobs
+from stretto.torch.buffers import give_back, joined, kNames, parts, plain, staged
+from stretto.torch.work import Work
+
+# Codecs are for gradients: shorter reductions (counters, losses, norms) stay exact.
+kCodecElements = 1024
+kPremulSum = 8  # ReduceOp.PREMUL_SUM; the numbers below it are the engine's too
+
+# Newer versions of torch have a base class for backends in Python.
+kBase = getattr(dist, "BackendBase", dist.ProcessGroup)
+
+
+def create(options, group_options) -> ProcessGroup:
+  """torch's creator: options are its _DistributedBackendOptions."""
+  size = options.group_size
+  codec = group_options.codec if isinstance(group_options, jobs.GroupOptions) else ""
+  job, group, name = jobs.join(options, size)
+  return ProcessGroup(job, group, name, options.group_rank, size, codec,
+                      options.timeout.total_seconds())
+
+
+def statistics(group=None) -> dict:
+  """What the engine of a process group (default: the whole job's) has done so far."""
+  return (group or dist.group.WORLD).engine.statistics()
+
+
+class ProcessGroup(kBase):
+
+  def __init__(self, job: jobs.Job, group: int, name: str, rank: int, size: int, codec: str,
+               timeout_s: float):
+    super().__init__(rank, size)
+    self.job, self.engine, self.group = job, job.engine, group
+    self.rank_, self.size_, self.name_, self.codec = rank, size, name, codec
+    self.job_rank = job.engine.rank
+    self.timeout_s = timeout_s
+    self.sequence_ = 0
+    self.abandoned: list = []
+    job.attach(self)
+
+  # Starting operations.
+
+  def start(self, what: str, opts, operations: list[dict], result: list[torch.Tensor], keep: list,
+            finish=None) -> Work:
+    """Submits the operations as one Work."""
+    timeout = getattr(opts, "timeout", None)
+    seconds = timeout.total_seconds() if timeout else -1.0
+    work = Work(self, what, result, keep, finish, seconds if seconds > 0 else -1.0)
+    if not operations:
+      work.complete()
+    elif getattr(opts, "asyncOp", True):
+      work.expect(len(operations))
+      for operation in operations:
+        self.engine.submit_queued(work.operation_done, self.group, **operation)
+    else:
+      work.waiting_for([self.engine.submit(self.group, **op) for op in operations])
+    self.sequence_ += 1
+    return work
+
+  def reduction(self, op, tensor: torch.Tensor, what: str) -> dict:
+    number = int(getattr(op, "op", op))
+    if number >= kPremulSum:
+      raise ValueError(f"{what}: {op} is not supported")
+    if tensor.is_complex() and number > 1:
+      raise ValueError(f"{what}: complex numbers have sum and average only")
+    return {"reduction": number}
+
+  def fail(self, reason: str) -> None:
+    self.job.failed = True
+    self.engine.native.abort(reason)
+
+  # Reductions.
+
+  def allreduce(self, tensors, opts=None) -> Work:
+    tensors = one_or_more(tensors)
+    opts = reduce_options(opts, dist.AllreduceOptions)
+    return self.reduce_all("all_reduce", tensors, opts)
+
+  def allreduce_coalesced(self, tensors, opts=None) -> Work:
+    return self.reduce_all("all_reduce", list(tensors),
+                           reduce_options(opts, dist.AllreduceCoalescedOptions))
+
+  def reduce_all(self, what: str, tensors: list[torch.Tensor], opts, **where) -> Work:
+    operations, keep, moves = [], [], []
+    for tensor in tensors:
+      op = self.reduction(opts.reduceOp, tensor, what)
+      values = plain(tensor, what, sums=True)
+      host = staged(values, read=True)
+      address, count = host.data_ptr(), host.numel()
+      if self.codec and count >= kCodecElements and not where:
+        op["codec"] = self.codec
+      operations.append({"kind": comm.ALL_REDUCE, "dtype": kNames[host.dtype], "count": count,
+                         "input": address, "output": address,
+                         # Residuals of a codec belong to this memory: DDP's buckets stay in place.
+                         "name": f"{address:x}" if op.get("codec") else "", **op, **where})
+      keep.append(host)
+      moves.append((values, host))
+    return self.start(what, opts, operations, tensors, keep, give_back(moves))
+
+  def reduce(self, tensors, opts=None) -> Work:
+    tensors = one_or_more(tensors)
+    opts = opts or dist.ReduceOptions()
+    root = opts.rootRank
+    values = plain(tensors[0], "reduce", sums=True)
+    host = staged(values, read=True)
+    output = host if root == self.rank_ else host.clone()  # torch leaves the others' as they were
+    operation = {"kind": comm.REDUCE, "dtype": kNames[host.dtype], "count": host.numel(),
+                 "input": host.data_ptr(), "output": output.data_ptr(), "root": root,
+                 **self.reduction(opts.reduceOp, tensors[0], "reduce")}
+    moves = [(values, host)] if root == self.rank_ else []
+    return self.start("reduce", opts, [operation], tensors, [host, output], give_back(moves))
+
+  def reduce_scatter(self, outputs, inputs, opts=None) -> Work:
+    outputs, inputs = list(outputs), list(inputs)
+    if len(outputs) != 1 or len(inputs[0]) != self.size_:
+      raise ValueError(f"reduce_scatter: expected {self.size_} inputs for one output, got "
+                       f"{len(inputs[0])} for {len(outputs)}")
+    opts = opts or dist.ReduceScatterOptions()
+    whole = joined([plain(t, "reduce_scatter", sums=True) for t in inputs[0]])
+    counts = [plain(t, "reduce_scatter", sums=True).numel() for t in inputs[0]]
+    return self.scatter_sums([(outputs[0], whole, counts)], opts)
+
+  def reduce_scatter_single(self, output, tensor, opts=None) -> Work:
+    return self.reduce_scatter_single_coalesced([output], [tensor], opts)
+
+  def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None) -> Work:
+    opts = opts or dist.ReduceScatterOptions()
+    jobs_ = []
+    for output, tensor in zip(outputs, inputs):
+      if output.numel() * self.size_ != tensor.numel():
+        raise ValueError(f"reduce_scatter: {tensor.numel()} elements are not {self.size_} times "
+                         f"{output.numel()}")
+      jobs_.append((output, staged(plain(tensor, "reduce_scatter", sums=True), read=True), None))
+    return self.scatter_sums(jobs_, opts)
+
+  def scatter_sums(self, pieces, opts) -> Work:
+    operations, keep, moves = [], [], []
+    for output, whole, counts in pieces:
+      values = plain(output, "reduce_scatter", sums=True)
+      host = staged(values, read=False)
+      operations.append({"kind": comm.REDUCE_SCATTER, "dtype": kNames[host.dtype],
+                         "count": host.numel(), "input": whole.data_ptr(),
+                         "output": host.data_ptr(),
+                         "input_counts": uneven(counts),
+                         **self.reduction(opts.reduceOp, output, "reduce_scatter")})
+      keep += [whole, host]
+      moves.append((values, host))
+    return self.start("reduce_scatter", opts, operations, [p[0] for p in pieces], keep,
+                      give_back(moves))
+
+  # Moving data.
+
+  def broadcast(self, tensors, opts=None) -> Work:
+    tensors = one_or_more(tensors)
+    opts = opts or dist.BroadcastOptions()
+    values = plain(tensors[0], "broadcast", sums=False)
+    root = opts.rootRank
+    host = staged(values, read=root == self.rank_)
+    address = host.data_ptr()
+    operation = {"kind": comm.BROADCAST, "dtype": kNames[host.dtype], "count": host.numel(),
+                 "input": address, "output": address, "root": root}
+    moves = [] if root == self.rank_ else [(values, host)]
+    return self.start("broadcast", opts, [operation], tensors, [host], give_back(moves))
+
+  def allgather(self, outputs, inputs, opts=None) -> Work:
+    outputs, inputs = list(outputs), one_or_more(inputs)
+    if isinstance(outputs[0], torch.Tensor):
+      outputs = [outputs]
+    return self.gather_lists("all_gather", outputs, inputs, opts or dist.AllgatherOptions())
+
+  def allgather_coalesced(self, outputs, inputs, opts=None) -> Work:
+    return self.gather_lists("all_gather", list(outputs), list(inputs),
+                             opts or dist.AllgatherOptions())
+
+  def gather_lists(self, what: str, outputs, inputs, opts) -> Work:
+    operations, keep, moves = [], [], []
+    for tensors, tensor in zip(outputs, inputs):
+      if len(tensors) != self.size_:
+        raise ValueError(f"{what}: {len(tensors)} outputs for {self.size_} ranks")
+      targets = [plain(t, what, sums=False) for t in tensors]
+      source = staged(plain(tensor, what, sums=False), read=True)
+      counts = [t.numel() for t in targets]
+      flat = torch.empty(sum(counts), dtype=source.dtype)
+      operations.append({"kind": comm.ALL_GATHER, "dtype": kNames[source.dtype],
+                         "count": source.numel(), "input": source.data_ptr(),
+                         "output": flat.data_ptr(), "output_counts": uneven(counts)})
+      keep += [source, flat]
+      moves += zip(targets, parts(flat, targets))
+    return self.start(what, opts, operations, [t for ts in outputs for t in ts], keep,
+                      give_back(moves))
+
+  def all_gather_single(self, output, tensor, opts=None) -> Work:
+    return self.all_gather_single_coalesced([output], [tensor], opts)
+
+  def all_gather_single_coalesced(self, outputs, inputs, opts=None) -> Work:
+    operations, keep, moves = [], [], []
+    for output, tensor in zip(outputs, inputs):
+      if tensor.numel() * self.size_ != output.numel() or tensor.dtype != output.dtype:
+        raise ValueError(f"all_gather: {self.size_} times {tensor.numel()} {tensor.dtype} do not "
+                         f"make {output.numel()} {output.dtype}")
+      source = staged(plain(tensor, "all_gather", sums=False), read=True)
+      values = plain(output, "all_gather", sums=False)
+      host = staged(values, read=False)
+      operations.append({"kind": comm.ALL_GATHER, "dtype": kNames[source.dtype],
+                         "count": source.numel(), "input": source.data_ptr(),
+                         "output": host.data_ptr()})
+      keep += [source, host]
+      moves.append((values, host))
+    return self.start("all_gather", opts or dist.AllgatherOptions(), operations, list(outputs),
+                      keep, give_back(moves))
+
+  def gather(self, outputs, inputs, opts=None) -> Work:
+    opts = opts or dist.GatherOptions()
+    source = staged(plain(one_or_more(inputs)[0], "gather", sums=False), read=True)
+    here = opts.rootRank == self.rank_
+    tensors = list(outputs[0]) if here else []
+    targets = [plain(t, "gather", sums=False) for t in tensors]
+    flat = torch.empty(self.size_ * source.numel() if here else 0, dtype=source.dtype)
+    operation = {"kind": comm.GATHER, "dtype": kNames[source.dtype], "count": source.numel(),
+                 "input": source.data_ptr(), "output": flat.data_ptr(), "root": opts.rootRank}
+    return self.start("gather", opts, [operation], tensors, [source, flat],
+                      give_back(list(zip(targets, parts(flat, targets)))))
+
+  def scatter(self, outputs, inputs, opts=None) -> Work:
+    opts = opts or dist.ScatterOptions()
+    output = one_or_more(outputs)[0]
+    values = plain(output, "scatter", sums=False)
+    host = staged(values, read=False)
+    whole = joined([plain(t, "scatter", sums=False) for t in inputs[0]]) \
+        if opts.rootRank == self.rank_ else torch.empty(0)
+    operation = {"kind": comm.SCATTER, "dtype": kNames[host.dtype], "count": host.numel(),
+                 "input": whole.data_ptr(), "output": host.data_ptr(), "root": opts.rootRank}
+    return self.start("scatter", opts, [operation], [output], [whole, host],
+                      give_back([(values, host)]))
+
+  def all_to_all_single(self, output, tensor, output_splits=None, input_splits=None,
+                        opts=None) -> Work:
+    source = staged(plain(tensor, "all_to_all", sums=False), read=True)
+    values = plain(output, "all_to_all", sums=False)
+    host = staged(values, read=False)
+    sends = row_counts(source, input_splits, self.size_)
+    receives = row_counts(values, output_splits, self.size_)
+    return self.start("all_to_all", opts or dist.AllToAllOptions(),
+                      [exchange(source, host, sends, receives)], [output], [source, host],
+                      give_back([(values, host)]))
+
+  def alltoall(self, outputs, inputs, opts=None) -> Work:
+    outputs, inputs = list(outputs), [plain(t, "all_to_all", sums=False) for t in inputs]
+    targets = [plain(t, "all_to_all", sums=False) for t in outputs]
+    source = joined(inputs)
+    flat = torch.empty(sum(t.numel() for t in targets), dtype=source.dtype)
+    operation = exchange(source, flat, [t.numel() for t in inputs], [t.numel() for t in targets])
+    return self.start("all_to_all", opts or dist.AllToAllOptions(), [operation], outputs,
+                      [source, flat], give_back(list(zip(targets, parts(flat, targets)))))
+
+  def send(self, tensors, peer: int, tag: int = 0) -> Work:
+    tensors = one_or_more(tensors)
+    host = staged(plain(tensors[0], "send", sums=False), read=True)
+    operation = {"kind": comm.SEND, "dtype": kNames[host.dtype], "count": host.numel(),
+                 "input": host.data_ptr(), "peer": peer, "tag": tag}
+    return self.start("send", None, [operation], tensors, [host])
+
+  def recv(self, tensors, peer: int, tag: int = 0) -> Work:
+    tensors = one_or_more(tensors)
+    values = plain(tensors[0], "recv", sums=False)
+    host = staged(values, read=False)
+    operation = {"kind": comm.RECV, "dtype": kNames[host.dtype], "count": host.numel(),
+                 "output": host.data_ptr(), "peer": peer, "tag": tag}
+    return self.start("recv", None, [operation], tensors, [host], give_back([(values, host)]))
+
+  def recv_anysource(self, tensors, tag: int = 0) -> Work:
+    return self.recv(tensors, comm.ANY_PEER, tag)
+
+  def barrier(self, opts=None) -> Work:
+    return self.start("barrier", opts or dist.BarrierOptions(),
+                      [{"kind": comm.BARRIER, "dtype": "uint8"}], [], [])
+
+  # The other names of the same.
+
+  _allgather_base = all_gather_single
+  _reduce_scatter_base = reduce_scatter_single
+  alltoall_base = all_to_all_single
+  allgather_into_tensor_coalesced = all_gather_single_coalesced
+  reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
+
+  # Everything around the collectives.
+
+  def rank(self) -> int:
+    return self.rank_
+
+  def size(self) -> int:
+    return self.size_
+
+  def name(self) -> str:
+    return "stretto"
+
+  getRank, getSize, getBackendName = rank, size, name
+
+  def _get_backend_name(self) -> str:
+    return "stretto"
+
+  def _set_sequence_number_for_group(self) -> None:
+    self.sequence_ = 0
+
+  def _get_sequence_number_for_group(self) -> int:
+    return self.sequence_
+
+  def _start_coalescing(self, device) -> None:
+    del device  # operations start at once, and the engine joins small ones by itself
+
+  def _end_coalescing(self, device) -> Work:
+    del device
+    return self.start("coalesced operations", None, [], [], [])
+
+  def set_timeout(self, timeout) -> None:
+    self.timeout_s = timeout.total_seconds()
+
+  def abort(self) -> None:
+    self.fail(f"aborted by rank {self.job_rank}")
+
+  def shutdown(self) -> None:
+    pass  # the engine is closed with the last process group over it
+
+
+def one_or_more(tensors) -> list[torch.Tensor]:
+  tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
+  if len(tensors) != 1:
+    raise ValueError(f"expected one tensor per rank, got {len(tensors)}")
+  return tensors
+
+
+def reduce_options(opts, kind):
+  """torch also takes the operation alone."""
+  if opts is None or hasattr(opts, "reduceOp"):
+    return opts or kind()
+  options = kind()
+  options.reduceOp = opts
+  return options
+
+
+def uneven(counts: Sequence[int] | None) -> list[int]:
+  """Empty when all parts are alike: the engine has `count` for that."""
+  return [] if counts is None or len(set(counts)) <= 1 else list(counts)
+
+
+def row_counts(tensor: torch.Tensor, splits, size: int) -> list[int]:
+  """Elements for every rank when the first dimension is cut into `splits`, or evenly."""
+  rows = tensor.shape[0] if tensor.dim() else 0
+  if not splits:
+    if rows % size:
+      raise ValueError(f"all_to_all: {rows} rows cannot be cut evenly for {size} ranks")
+    splits = [rows // size] * size
+  if sum(splits) != rows or len(splits) != size:
+    raise ValueError(f"all_to_all: splits {list(splits)} do not cut {rows} rows for {size} ranks")
+  each = tensor.numel() // rows if rows else 0
+  return [n * each for n in splits]
+
+
+def exchange(source, target, sends: list[int], receives: list[int]) -> dict:
+  return {"kind": comm.ALL_TO_ALL, "dtype": kNames[source.dtype], "count": 0,
+          "input": source.data_ptr(), "output": target.data_ptr(), "input_counts": sends,
+          "output_counts": receives}
+
+
+__all__ = ["CommError", "ProcessGroup", "create", "statistics"]
