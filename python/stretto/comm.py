@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -22,6 +23,8 @@ WORLD = 0
 ANY_PEER = -1
 # How long the completion thread sits in the engine before it looks whether it should end.
 kIdleS = 5.0
+kReports = 1000  # reports of NaN that are kept
+kLog = logging.getLogger("stretto")
 
 Options = _stretto.CommOptions
 
@@ -45,6 +48,9 @@ class Engine:
     self.pending_: dict[int, Callable[[Exception | None], None]] = {}
     self.thread_: threading.Thread | None = None
     self.closed_ = False
+    self.non_finite_: list[dict] = []
+    # Ask each for a better name of (name of an operation, offset) than the operation's own.
+    self.namers: list[Callable[[str, int], str | None]] = []
     kOpen.add(self)
 
   # Everything below `submit` is a form of it; its keywords are the fields of comm/operation.h.
@@ -97,6 +103,20 @@ class Engine:
     """All members call it with the same arguments before they use the group."""
     return self.native.add_group(name, list(ranks))
 
+  def non_finite(self) -> list[dict]:
+    """Reports of NaN and infinity in what this rank contributed, oldest first. The first one is
+    also logged, as soon as its operation is over."""
+    for rank, name, group, sequence, offset, count in self.native.take_non_finite():
+      better = next(filter(None, (namer(name, offset) for namer in self.namers)), name)
+      report = {"rank": rank, "name": better, "group": group, "sequence": sequence,
+                "first_offset": offset, "count": count}
+      if not self.non_finite_:
+        kLog.warning("rank %d: %d values of %s are NaN or infinite, the first at element %d "
+                     "(operation %d)", rank, count, better or "an operation", offset, sequence)
+      if len(self.non_finite_) < kReports:
+        self.non_finite_.append(report)
+    return self.non_finite_
+
   def statistics(self) -> dict:
     return self.native.statistics()
 
@@ -130,11 +150,14 @@ def close_all() -> None:
 def complete(native, lock, pending, owner) -> None:
   """The completion thread."""
   while True:
-    for handle, error in native.next_completions(kIdleS):
+    batch = native.next_completions(kIdleS)
+    engine = owner()
+    if engine is not None and batch:
+      engine.non_finite()
+    for handle, error in batch:
       with lock:
         done = pending.pop(handle)
       done(error)
-    engine = owner()
     if engine is None or engine.closed_:
       return
     del engine

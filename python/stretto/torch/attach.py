@@ -1,6 +1,4 @@
-"""Tells the engine about a DDP module's parameters."""
-
-from __future__ import annotations
+"""Tells the engine which parameters a DDP module's gradients belong to."""
 
 import bisect
 from itertools import accumulate
@@ -9,47 +7,50 @@ import torch
 import torch.distributed as dist
 
 
-def attach(ddp, codec: str = "") -> None:
+def attach(ddp, codec: str = "") -> "Attached":
   """Installs a communication hook on a DistributedDataParallel module over the "stretto" backend.
-  Buckets then carry the names of their parameters, so that a report of NaN names one, and `codec`
-  ("fp16", "bf16", "int8") says how gradients cross the wire (default: the group's codec). Before
-  the first backward pass; a module has one hook.
-
-  The mean is formed by the engine: values are divided after the sum, not before it."""
+  Operations then carry the names of parameters, so that a report of NaN names one, and `codec`
+  ("fp16", "bf16", "int8") says how gradients cross the wire (empty: as the group was made). Call it
+  before the first backward pass; a module has one hook."""
   group = ddp.process_group
-  if not hasattr(group, "engine"):
+  if not hasattr(group, "average_bucket"):
     raise ValueError("attach: the module's process group is not of the stretto backend")
   names = {parameter: name for name, parameter in ddp.module.named_parameters()}
-  ddp.register_comm_hook(Attached(group, codec or group.codec, names), reduce_bucket)
+  state = Attached(group, codec or group.codec, names)
+  ddp.register_comm_hook(state, reduce_bucket)
+  group.engine.namers.append(state.parameter)
+  return state
 
 
 class Attached:
-  """State of the hook."""
+  """State of the hook. `step` counts backward passes."""
 
   def __init__(self, group, codec: str, names: dict[torch.nn.Parameter, str]):
     self.group, self.codec, self.names = group, codec, names
-    self.buckets: dict[tuple[int, int], tuple[str, list[int], list[str]]] = {}
+    self.step = 0
+    self.buckets_: dict[str, tuple[list[int], list[str]]] = {}
 
   def describe(self, bucket) -> str:
-    """A bucket's name: stays the same as long as it holds the same parameters."""
-    buffer = bucket.buffer()
-    key = (buffer.data_ptr(), buffer.numel())
-    known = self.buckets.get(key)
-    if known is None:
-      parameters = bucket.parameters()
-      names = [self.names.get(p, "?") for p in parameters]
+    """A bucket's name: the same as long as it holds the same parameters."""
+    parameters = bucket.parameters()
+    names = [self.names.get(p, "?") for p in parameters]
+    label = names[0] if len(names) == 1 else f"{names[0]} .. {names[-1]} ({len(names)} gradients)"
+    if label not in self.buckets_:
       starts = [0, *accumulate(p.numel() for p in parameters)][:-1]
-      label = names[0] if len(names) == 1 else f"{names[0]} .. {names[-1]}"
-      known = self.buckets[key] = (label, starts, names)
-    return known[0]
-
-  def parameter(self, label: str, offset: int) -> str:
-    """The parameter at an offset of a bucket."""
-    for known, starts, names in self.buckets.values():
-      if known == label:
-        return names[bisect.bisect_right(starts, offset) - 1]
+      self.buckets_[label] = (starts, names)
     return label
 
+  def parameter(self, label: str, offset: int) -> "str | None":
+    """The parameter at an offset of a bucket, and the step."""
+    if label not in self.buckets_:
+      return None
+    starts, names = self.buckets_[label]
+    return f"{names[bisect.bisect_right(starts, offset) - 1]} at step {self.step}"
 
-def reduce_bucket(state: Attached, bucket: dist.GradBucket) -> torch.futures.Future:
+
+# torch looks at these annotations, so they have to be the classes themselves.
+def reduce_bucket(state: Attached,
+                  bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+  if bucket.index() == 0:
+    state.step += 1
   return state.group.average_bucket(bucket.buffer(), state.describe(bucket), state.codec)

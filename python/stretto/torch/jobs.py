@@ -14,7 +14,7 @@ from stretto import comm
 @dataclass(frozen=True)
 class GroupOptions:
   """`pg_options` of init_process_group and new_group."""
-  # Of fp32 sums and averages of this group; empty: STRETTO_CODEC.
+  # How sums and averages of 1024 fp32 values and more cross the wire; empty: STRETTO_CODEC.
   codec: str = ""
 
 

@@ -8,6 +8,7 @@ both are there: versions of torch differ in which they call.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 import torch
@@ -31,6 +32,7 @@ def create(options, group_options) -> ProcessGroup:
   """torch's creator: options are its _DistributedBackendOptions."""
   size = options.group_size
   codec = group_options.codec if isinstance(group_options, jobs.GroupOptions) else ""
+  codec = codec or os.environ.get("STRETTO_CODEC", "none")
   job, group, name = jobs.join(options, size)
   return ProcessGroup(job, group, name, options.group_rank, size, codec,
                       options.timeout.total_seconds())
@@ -50,7 +52,7 @@ class ProcessGroup(kBase):
     self.rank_, self.size_, self.name_, self.codec = rank, size, name, codec
     self.job_rank = job.engine.rank
     self.timeout_s = timeout_s
-    self.sequence_ = 0
+    self.sequence_, self.description_ = 0, ""
     self.abandoned: list = []
     job.attach(self)
 
@@ -96,22 +98,36 @@ class ProcessGroup(kBase):
     return self.reduce_all("all_reduce", list(tensors),
                            reduce_options(opts, dist.AllreduceCoalescedOptions))
 
-  def reduce_all(self, what: str, tensors: list[torch.Tensor], opts, **where) -> Work:
+  def reduce_all(self, what: str, tensors: list[torch.Tensor], opts) -> Work:
     operations, keep, moves = [], [], []
     for tensor in tensors:
       op = self.reduction(opts.reduceOp, tensor, what)
       values = plain(tensor, what, sums=True)
       host = staged(values, read=True)
       address, count = host.data_ptr(), host.numel()
-      if self.codec and count >= kCodecElements and not where:
-        op["codec"] = self.codec
+      coded = host.dtype == torch.float32 and op["reduction"] <= 1 and count >= kCodecElements
+      codec = self.codec if coded else "none"
       operations.append({"kind": comm.ALL_REDUCE, "dtype": kNames[host.dtype], "count": count,
                          "input": address, "output": address,
+                         "codec": codec,
                          # Residuals of a codec belong to this memory: DDP's buckets stay in place.
-                         "name": f"{address:x}" if op.get("codec") else "", **op, **where})
+                         "name": f"{address:x}" if coded and codec != "none" else "", **op})
       keep.append(host)
       moves.append((values, host))
     return self.start(what, opts, operations, tensors, keep, give_back(moves))
+
+  def average_bucket(self, buffer, name: str, codec: str) -> torch.futures.Future:
+    """What attach()'s hook calls: the mean over ranks, in place, under the bucket's name."""
+    values = plain(buffer, "all_reduce", sums=True)
+    host = staged(values, read=True)
+    address, count = host.data_ptr(), host.numel()
+    coded = codec if host.dtype == torch.float32 and count >= kCodecElements else ""
+    operation = {"kind": comm.ALL_REDUCE, "dtype": kNames[host.dtype], "reduction": 1,
+                 "count": count, "input": address, "output": address, "name": name,
+                 "codec": coded or "none"}
+    work = self.start("all_reduce", None, [operation], [buffer], [host],
+                      give_back([(values, host)]))
+    return work.get_future().then(lambda done: done.value()[0])
 
   def reduce(self, tensors, opts=None) -> Work:
     tensors = one_or_more(tensors)
@@ -314,6 +330,30 @@ class ProcessGroup(kBase):
 
   def _get_backend_name(self) -> str:
     return "stretto"
+
+  # The base class keeps these with its backends, of which this one has none.
+
+  @property
+  def group_name(self) -> str:
+    return self.name_
+
+  @property
+  def group_desc(self) -> str:
+    return self.description_
+
+  def _set_group_name(self, name: str) -> None:
+    self.name_ = name
+
+  def _set_group_desc(self, description: str) -> None:
+    self.description_ = description
+
+  def getGroupName(self) -> str:
+    return self.name_
+
+  def getGroupDesc(self) -> str:
+    return self.description_
+
+  setGroupName, setGroupDesc = _set_group_name, _set_group_desc
 
   def _set_sequence_number_for_group(self) -> None:
     self.sequence_ = 0

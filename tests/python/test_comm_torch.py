@@ -1,0 +1,66 @@
+"""The c10d backend and the Horovod-shaped API: every check of torch_checks.py and
+horovod_checks.py, in jobs of two and three ranks. One job runs all checks of a script."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="the backend is for torch, which is not installed")
+
+kScripts = [Path(__file__).with_name(name) for name in ("torch_checks.py", "horovod_checks.py")]
+kJobs = [(script, size) for script in kScripts for size in (2, 3)]
+kNames = [(job, name) for job in kJobs
+          for name in re.findall(r"^def (check_\w+)", job[0].read_text(), flags=re.M)]
+# A guard against hanging for ever, not a statement about speed.
+kTimeoutS = 600
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+  """(script, size) -> per rank: check -> "" or a traceback."""
+  done = {}
+
+  def of(script, size):
+    if (script, size) not in done:
+      done[script, size] = run(script, size, tmp_path_factory.mktemp("job"))
+    return done[script, size]
+
+  return of
+
+
+def run(script, size, folder):
+  logs = [(folder / f"{rank}.log").open("w+") for rank in range(size)]
+  ranks = [subprocess.Popen([sys.executable, str(script), str(folder), str(rank), str(size)],
+                            stdout=logs[rank], stderr=subprocess.STDOUT) for rank in range(size)]
+  try:
+    for rank in ranks:
+      rank.wait(kTimeoutS)
+  finally:
+    for rank in ranks:
+      rank.kill()
+      rank.wait()
+  results = []
+  for rank, log in enumerate(logs):
+    file = folder / f"{rank}.json"
+    log.seek(0)
+    text = log.read()[-3000:]
+    assert file.exists(), f"rank {rank} did not start:\n{text}"
+    results.append(json.loads(file.read_text()) | {"log": text, "code": ranks[rank].returncode})
+  return results
+
+
+@pytest.mark.parametrize("job, name", kNames,
+                         ids=[f"{name[6:]}-{job[1]}" for job, name in kNames])
+def test_check(outcomes, job, name):
+  for rank, outcome in enumerate(outcomes(*job)):
+    assert outcome.get(name, f"not reached:\n{outcome['log']}") == "", f"rank {rank}"
+
+
+@pytest.mark.parametrize("job", kJobs, ids=[f"{job[0].stem}-{job[1]}" for job in kJobs])
+def test_ranks_end_well(outcomes, job):
+  for rank, outcome in enumerate(outcomes(*job)):
+    assert outcome["code"] == 0, f"rank {rank}:\n{outcome['log']}"

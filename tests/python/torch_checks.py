@@ -1,0 +1,389 @@
+"""The checks of test_comm_torch.py on the c10d backend (comm_job.py runs them)."""
+
+from datetime import timedelta
+
+import comm_job
+import numpy as np
+import torch
+import torch.distributed as dist
+from torch import nn
+
+import stretto.torch
+from stretto.torch import SyncBatchNorm
+
+kSeed = 5
+
+
+def value(rank, shape=(3, 4), dtype=torch.float32):
+  """Small integers: sums are exact in every type."""
+  count = int(np.prod(shape))
+  return (torch.arange(count) % 7 + rank).reshape(shape).to(dtype)
+
+
+def total(size, shape=(3, 4), dtype=torch.float32):
+  return sum(value(r, shape, torch.float64) for r in range(size)).to(dtype)
+
+
+def same(got, want):
+  torch.testing.assert_close(got, want, rtol=0, atol=0)
+
+
+def check_all_reduce_types(rank, size):
+  for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8,
+                torch.uint8, torch.int16, torch.int32, torch.int64):
+    x = value(rank, dtype=dtype)
+    dist.all_reduce(x)
+    same(x, total(size, dtype=dtype))
+
+
+def check_all_reduce_operations(rank, size):
+  for op, combine in ((dist.ReduceOp.MIN, torch.minimum), (dist.ReduceOp.MAX, torch.maximum),
+                      (dist.ReduceOp.PRODUCT, torch.mul)):
+    x = value(rank)
+    dist.all_reduce(x, op)
+    want = value(0)
+    for r in range(1, size):
+      want = combine(want, value(r))
+    same(x, want)
+  x = value(rank)
+  dist.all_reduce(x, dist.ReduceOp.AVG)
+  torch.testing.assert_close(x, total(size) / size)
+  for op, combine in ((dist.ReduceOp.BAND, torch.bitwise_and),
+                      (dist.ReduceOp.BOR, torch.bitwise_or)):
+    x = value(rank, dtype=torch.int32)
+    dist.all_reduce(x, op)
+    want = value(0, dtype=torch.int32)
+    for r in range(1, size):
+      want = combine(want, value(r, dtype=torch.int32))
+    same(x, want)
+
+
+def check_shapes(rank, size):
+  transposed = value(rank, (5, 6)).t()
+  dist.all_reduce(transposed)
+  same(transposed, total(size, (5, 6)).t())
+  strided = torch.zeros(10)
+  strided[::2] = value(rank, (5,))
+  dist.all_reduce(strided[::2])
+  same(strided[::2], total(size, (5,)))
+  same(strided[1::2], torch.zeros(5))
+  empty = torch.empty(0)
+  dist.all_reduce(empty)
+  scalar = torch.tensor(float(rank))
+  dist.all_reduce(scalar)
+  same(scalar, torch.tensor(float(size * (size - 1) // 2)))
+  complex_ = torch.full((4,), complex(rank, 1))
+  dist.all_reduce(complex_)
+  same(complex_, torch.full((4,), complex(size * (size - 1) / 2, size)))
+
+
+def check_large_and_many(rank, size):
+  big = value(rank, (300_001,))
+  works = [dist.all_reduce(big, async_op=True)]
+  small = [value(rank, (n % 13,)) for n in range(100)]
+  works += [dist.all_reduce(t, async_op=True) for t in small]
+  for work in works:
+    work.wait()
+  same(big, total(size, (300_001,)))
+  for n, t in enumerate(small):
+    same(t, total(size, (n % 13,)))
+
+
+def check_broadcast_and_reduce(rank, size):
+  for root in range(size):
+    x = value(rank)
+    dist.broadcast(x, root)
+    same(x, value(root))
+    x = value(rank, (4, 3)).t()
+    dist.broadcast(x, root)
+    same(x, value(root, (4, 3)).t())
+    x = value(rank)
+    dist.reduce(x, root)
+    same(x, total(size) if rank == root else value(rank))
+
+
+def check_gathers(rank, size):
+  outputs = [torch.empty(3, 4) for _ in range(size)]
+  dist.all_gather(outputs, value(rank))
+  for r, output in enumerate(outputs):
+    same(output, value(r))
+  flat = torch.empty(3 * size, 4)
+  dist.all_gather_into_tensor(flat, value(rank))
+  same(flat, torch.cat([value(r) for r in range(size)]))
+  ragged = [torch.empty(r + 1) for r in range(size)]
+  dist.all_gather(ragged, value(rank, (rank + 1,)))
+  for r, output in enumerate(ragged):
+    same(output, value(r, (r + 1,)))
+  for root in range(size):
+    outputs = [torch.empty(3, 4) for _ in range(size)] if rank == root else None
+    dist.gather(value(rank), outputs, root)
+    for r, output in enumerate(outputs or []):
+      same(output, value(r))
+
+
+def check_scatters(rank, size):
+  for root in range(size):
+    output = torch.empty(3, 4)
+    dist.scatter(output, [value(r + root) for r in range(size)] if rank == root else None, root)
+    same(output, value(rank + root))
+  output = torch.empty(3, 4)
+  dist.reduce_scatter(output, [value(rank + part) for part in range(size)])
+  same(output, sum(value(r + rank) for r in range(size)))
+  dist.reduce_scatter_tensor(output, torch.cat([value(rank + part) for part in range(size)]))
+  same(output, sum(value(r + rank) for r in range(size)))
+
+
+def check_all_to_all(rank, size):
+  output = torch.empty(size, 4)
+  dist.all_to_all_single(output, torch.stack([value(10 * rank + r, (4,)) for r in range(size)]))
+  same(output, torch.stack([value(10 * r + rank, (4,)) for r in range(size)]))
+  # Rank r sends r + 1 rows to everyone.
+  output = torch.empty(size * (size + 1) // 2, 2)
+  dist.all_to_all_single(output, torch.full(((rank + 1) * size, 2), float(rank)),
+                         [r + 1 for r in range(size)], [rank + 1] * size)
+  same(output, torch.cat([torch.full((r + 1, 2), float(r)) for r in range(size)]))
+  outputs = [torch.empty(r + 1) for r in range(size)]
+  dist.all_to_all(outputs, [value(rank, (rank + 1,)) for _ in range(size)])
+  for r, got in enumerate(outputs):
+    same(got, value(r, (r + 1,)))
+
+
+def check_point_to_point(rank, size):
+  after, before = (rank + 1) % size, (rank - 1) % size
+  got = torch.empty(3, 4)
+  works = [dist.isend(value(rank), after), dist.irecv(got, before)]
+  for work in works:
+    work.wait()
+  same(got, value(before))
+  two = [torch.empty(2), torch.empty(2)]
+  works = [dist.isend(torch.full((2,), 1.0), after, tag=1),
+           dist.isend(torch.full((2,), 2.0), after, tag=2),
+           dist.irecv(two[1], before, tag=2), dist.irecv(two[0], before, tag=1)]
+  for work in works:
+    work.wait()
+  same(two[0], torch.full((2,), 1.0))
+  same(two[1], torch.full((2,), 2.0))
+
+
+def check_objects(rank, size):
+  gathered = [None] * size
+  dist.all_gather_object(gathered, {"rank": rank, "text": "x" * rank * 100})
+  assert [g["rank"] for g in gathered] == list(range(size))
+  shared = [{"from": rank}, rank]
+  dist.broadcast_object_list(shared, src=size - 1)
+  assert shared == [{"from": size - 1}, size - 1]
+  got = [None]
+  dist.scatter_object_list(got, [f"for {r}" for r in range(size)] if rank == 0 else None, src=0)
+  assert got == [f"for {rank}"]
+
+
+def check_futures(rank, size):
+  x = value(rank)
+  future = dist.all_reduce(x, async_op=True).get_future()
+  doubled = future.then(lambda done: done.value()[0] * 2)
+  same(doubled.wait(), total(size) * 2)
+
+
+def check_groups(rank, size):
+  pair = dist.new_group([0, 1])
+  x = value(rank)
+  if rank < 2:
+    dist.all_reduce(x, group=pair)
+    same(x, total(2))
+    assert dist.get_world_size(pair) == 2
+  turned = dist.new_group(list(range(size)))
+  x = value(rank)
+  dist.broadcast(x, size - 1, group=turned)
+  same(x, value(size - 1))
+  dist.barrier()
+
+
+def check_coalesced(rank, size):
+  with dist._coalescing_manager(group=dist.group.WORLD, async_ops=False):
+    a, b = value(rank), value(rank, (7,))
+    dist.all_reduce(a)
+    dist.all_reduce(b)
+  same(a, total(size))
+  same(b, total(size, (7,)))
+
+
+def network():
+  torch.manual_seed(kSeed)
+  return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(),
+                       nn.Linear(16, 3))
+
+
+def batch(step, rank, size, rows=4):
+  """This rank's rows of the step's batch, and the whole of it."""
+  generator = torch.Generator().manual_seed(100 + step)
+  x, y = torch.randn(rows * size, 6, generator=generator), None
+  y = x[:, :3].sin()
+  mine = slice(rank * rows, (rank + 1) * rows)
+  return (x[mine], y[mine]), (x, y)
+
+
+def train(model, rank, size, steps=4, whole=False, optimizer=None):
+  optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+  for step in range(steps):
+    mine, everything = batch(step, rank, size)
+    x, y = everything if whole else mine
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+  return [p.detach().clone() for p in model.parameters()]
+
+
+def close(got, want, tolerance=1e-5):
+  """Sums in another order: a few roundings of fp32, grown over four steps."""
+  for a, b in zip(got, want):
+    torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
+
+
+def check_ddp(rank, size):
+  want = train(network(), rank, size, whole=True)
+  for options in ({}, {"gradient_as_bucket_view": True}, {"bucket_cap_mb": 0.0005},
+                  {"find_unused_parameters": True}):
+    model = nn.parallel.DistributedDataParallel(network(), **options)
+    close(train(model, rank, size), want)
+
+
+def check_ddp_hooks(rank, size):
+  from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+  want = train(network(), rank, size, whole=True)
+  model = nn.parallel.DistributedDataParallel(network())
+  model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+  close(train(model, rank, size), want, 1e-2)  # fp16 gradients
+  model = nn.parallel.DistributedDataParallel(network())
+  stretto.torch.attach(model)
+  close(train(model, rank, size), want)
+
+
+def check_codec(rank, size):
+  want = train(network(), rank, size, whole=True)
+  model = nn.parallel.DistributedDataParallel(network())
+  stretto.torch.attach(model, codec="fp16")
+  close(train(model, rank, size), want, 1e-2)
+
+
+def check_nan_names_the_parameter(rank, size):
+  model = nn.parallel.DistributedDataParallel(network())
+  stretto.torch.attach(model)
+  (x, y), _ = batch(0, rank, size)
+  for _ in range(2):
+    nn.functional.mse_loss(model(x), y).backward()
+  if rank == 0:
+    model.module[2].weight.register_hook(lambda grad: grad.index_put((torch.tensor(3),
+                                                                      torch.tensor(1)),
+                                                                     torch.tensor(float("nan"))))
+  nn.functional.mse_loss(model(x), y).backward()
+  dist.barrier()
+  reports = dist.group.WORLD.engine.non_finite()
+  if rank == 0:
+    assert any("2.weight at step 3" in r["name"] for r in reports), reports
+  assert torch.isnan(model.module[2].weight.grad).any()  # a loss scaler has to see it
+
+
+def check_zero_redundancy(rank, size):
+  from torch.distributed.optim import ZeroRedundancyOptimizer
+  want = train(network(), rank, size, whole=True)
+  model = nn.parallel.DistributedDataParallel(network())
+  optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.SGD, lr=0.1, momentum=0.9)
+  close(train(model, rank, size, optimizer=optimizer), want)
+
+
+def check_fsdp(rank, size):
+  from torch.distributed.fsdp import FullyShardedDataParallel
+  want = train(network(), rank, size, whole=True)
+  model = FullyShardedDataParallel(network(), device_id=torch.device("cpu"))
+  train(model, rank, size)
+  with FullyShardedDataParallel.summon_full_params(model):
+    close([p.detach().clone() for p in model.parameters()],
+          [torch.cat([w.flatten() for w in want])] if len(list(model.parameters())) == 1 else want)
+
+
+def check_fsdp2(rank, size):
+  from torch.distributed.device_mesh import init_device_mesh
+  try:
+    from torch.distributed.fsdp import fully_shard
+  except ImportError:
+    return
+  want = train(network(), rank, size, whole=True)
+  model = network()
+  fully_shard(model, mesh=init_device_mesh("cpu", (size,)))
+  train(model, rank, size)
+  close([p.full_tensor() for p in model.parameters()], want)
+
+
+def check_dtensor(rank, size):
+  from torch.distributed.device_mesh import init_device_mesh
+  from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+  mesh = init_device_mesh("cpu", (size,))
+  whole = value(0, (2 * size, 3))
+  sharded = distribute_tensor(whole, mesh, [Shard(0)])
+  same(sharded.to_local(), whole.chunk(size)[rank])
+  same(sharded.redistribute(mesh, [Replicate()]).to_local(), whole)
+
+
+def check_sync_batch_norm(rank, size):
+  torch.manual_seed(kSeed)
+  whole = torch.randn(6 * size, 5, 4, 4)
+  reference = nn.BatchNorm2d(5)
+  synced = SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm2d(5)))
+  assert isinstance(synced[0], SyncBatchNorm)
+  mine = whole[6 * rank:6 * rank + 6].clone().requires_grad_()
+  everything = whole.clone().requires_grad_()
+  weights = torch.linspace(1, 2, everything.numel()).reshape(everything.shape)
+  want = reference(everything)
+  (want * weights).sum().backward()
+  got = synced(mine)
+  (got * weights[6 * rank:6 * rank + 6]).sum().backward()
+  part = slice(6 * rank, 6 * rank + 6)
+  close([got, mine.grad, synced[0].running_mean, synced[0].running_var],
+        [want[part], everything.grad[part], reference.running_mean, reference.running_var], 1e-4)
+  grads = [p.grad.clone() for p in synced.parameters()]
+  for grad in grads:
+    dist.all_reduce(grad)
+  close(grads, [p.grad for p in reference.parameters()], 1e-3)
+
+
+def check_bad_calls(rank, size):
+  for call, words in (
+      (lambda: dist.all_gather_into_tensor(torch.empty(5), torch.empty(3)), "do not make"),
+      (lambda: dist.all_reduce(torch.eye(3).to_sparse()), "sparse")):
+    try:
+      call()
+    except (ValueError, RuntimeError, TypeError) as error:
+      assert words in str(error) or size == 1, error
+    else:
+      raise AssertionError(f"no error with '{words}'")
+  dist.barrier()
+
+
+def check_statistics(rank, size):
+  assert stretto.torch.statistics()["operations"] > 100
+
+
+# Ends the job's engine, so it comes last.
+def check_zz_timeout(rank, size):
+  job = dist.group.WORLD
+  if rank == 0:
+    x = torch.zeros(4)
+    work = dist.irecv(x, src=1, tag=77)  # nobody sends
+    try:
+      work.wait(timedelta(seconds=1))
+    except stretto.torch.CommError as error:
+      assert "rank 0: recv did not finish within 1 s" in str(error), error
+    else:
+      raise AssertionError("the wait came back")
+  else:
+    try:
+      dist.all_reduce(torch.zeros(3))
+    except stretto.torch.CommError:
+      pass
+    else:
+      raise AssertionError("the job went on")
+  del job
+
+
+if __name__ == "__main__":
+  comm_job.main(globals())
