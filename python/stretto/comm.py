@@ -8,7 +8,9 @@
 from __future__ import annotations
 
 import atexit
+import json
 import logging
+import os
 import threading
 import weakref
 from collections.abc import Callable, Sequence
@@ -127,6 +129,7 @@ class Engine:
         return
       self.closed_ = True
     kOpen.discard(self)
+    self.leave_account()
     if self.thread_ is not None:
       self.native.interrupt()
       if self.thread_ is not threading.current_thread():
@@ -135,6 +138,19 @@ class Engine:
     for done in list(self.pending_.values()):
       done(CommError("the engine was closed"))
     self.pending_.clear()
+
+  def leave_account(self) -> None:
+    """For `stretto run --report` and `--trace`: what this rank has done, as a file."""
+    folder = os.environ.get("STRETTO_RUN_FOLDER")
+    if not folder or not os.path.isdir(folder):
+      return
+    trace = self.native.trace_json()
+    events = json.loads(trace) if trace else []
+    content = {"rank": self.rank, "statistics": self.statistics(),
+               "non_finite": self.non_finite(),
+               "trace": events["traceEvents"] if isinstance(events, dict) else events}
+    with open(os.path.join(folder, f"rank-{self.rank:05d}-{os.getpid()}.json"), "w") as file:
+      json.dump(content, file)
 
 
 # Engines must not outlive the interpreter: their threads would have nobody to tell.

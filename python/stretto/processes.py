@@ -1,0 +1,115 @@
+"""Children that end with us: on Ctrl-C, on a termination signal, or when one of them fails, all of
+them are asked to end, and a second later killed with everything they have started."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+kGraceS = 1.0
+kPollS = 0.05
+kDeathSignal, kSubreaper = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
+
+
+class Ended(Exception):
+  """A signal asks us to end."""
+
+
+def run_all(todo: list[tuple[list[str], dict[str, str]]]) -> int:
+  """Runs (command, changes to the environment) at once and waits. The exit code of the first that
+  failed, or 0; 128 + signal when a signal ended it. Main thread only."""
+  libc = ctypes.CDLL(None)
+  libc.prctl(kSubreaper, 1)  # processes whose parent dies become our children
+
+  def end(number, frame):
+    raise Ended(number)
+
+  before = {s: signal.signal(s, end) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+  children: list[subprocess.Popen] = []
+  try:
+    for words, environment in todo:
+      # Sessions of their own: Ctrl-C in the terminal comes to us alone.
+      children.append(subprocess.Popen(
+          words, env={**os.environ, **environment}, start_new_session=True,
+          preexec_fn=lambda: libc.prctl(kDeathSignal, signal.SIGTERM)))
+    return wait_for(children)
+  except Ended as ended:
+    return 128 + ended.args[0]
+  finally:
+    for number in before:
+      signal.signal(number, signal.SIG_IGN)
+    end_all(children)
+    for number, handler in before.items():
+      signal.signal(number, handler)
+
+
+def wait_for(children: list[subprocess.Popen]) -> int:
+  while True:
+    codes = [child.poll() for child in children]
+    failed = next((code for code in codes if code), None)
+    if failed is not None:
+      return failed if failed > 0 else 128 - failed
+    if None not in codes:
+      return 0
+    time.sleep(kPollS)
+
+
+def end_all(children: list[subprocess.Popen]) -> None:
+  stop = time.monotonic() + kGraceS
+  for child in children:
+    if child.poll() is None:
+      child.terminate()
+  while descendants() and time.monotonic() < stop:
+    time.sleep(kPollS)
+    reap(children)
+  while alive := descendants():
+    for pid in alive:
+      try:
+        os.kill(pid, signal.SIGKILL)
+      except ProcessLookupError:  # it was faster
+        pass
+    time.sleep(kPollS)
+    reap(children)
+
+
+def processes() -> Iterator[tuple[int, str, int]]:
+  """(pid, state, parent) of all there are."""
+  for entry in Path("/proc").iterdir():
+    if entry.name.isdigit():
+      try:
+        # The name, in parentheses, may hold parentheses too.
+        state, parent = (entry / "stat").read_text().rpartition(")")[2].split()[:2]
+      except OSError:  # it has ended meanwhile
+        continue
+      yield int(entry.name), state, int(parent)
+
+
+def descendants() -> list[int]:
+  """Every process below this one that has not ended."""
+  children: dict[int, list[int]] = {}
+  for pid, state, parent in processes():
+    if state not in "ZX":
+      children.setdefault(parent, []).append(pid)
+  found, front = [], [os.getpid()]
+  while front:
+    front = [child for parent in front for child in children.get(parent, [])]
+    found += front
+  return found
+
+
+def reap(children: list[subprocess.Popen]) -> None:
+  """Takes note of processes that have ended, adopted ones too."""
+  own = {child.pid for child in children}
+  for child in children:
+    child.poll()
+  for pid, state, parent in processes():
+    if state == "Z" and parent == os.getpid() and pid not in own:
+      try:
+        os.waitpid(pid, os.WNOHANG)
+      except ChildProcessError:
+        pass

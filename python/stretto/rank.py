@@ -1,0 +1,60 @@
+"""One rank of `stretto run`: puts it on its cores, then runs the script.
+
+  python -m stretto.rank train.py ARGUMENTS
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+
+
+def from_slurm() -> None:
+  """Slurm's words for what torch.distributed reads."""
+  pairs = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
+  if "RANK" not in os.environ:
+    for ours, slurms in pairs.items():
+      if slurms in os.environ:
+        os.environ[ours] = os.environ[slurms]
+
+
+def bind() -> None:
+  """This rank's share of the cores."""
+  if os.environ.get("STRETTO_BIND") != "1" or "LOCAL_WORLD_SIZE" not in os.environ:
+    return
+  cores = sorted(os.sched_getaffinity(0))
+  rank, ranks = int(os.environ["LOCAL_RANK"]), int(os.environ["LOCAL_WORLD_SIZE"])
+  share = len(cores) // ranks
+  if share:
+    os.sched_setaffinity(0, cores[rank * share:(rank + 1) * share])
+
+
+def replace_backend() -> None:
+  """init_process_group("gloo"), "nccl" or nothing at all: all give stretto."""
+  if os.environ.get("STRETTO_REPLACE_BACKEND") != "1":
+    return
+  import torch.distributed as dist
+
+  import stretto.torch  # noqa: F401
+  original = dist.init_process_group
+
+  def init_process_group(backend=None, *args, **options):
+    if backend in (None, "gloo", "nccl", "cpu:gloo,cuda:nccl"):
+      backend = "stretto"
+    return original(backend, *args, **options)
+
+  dist.init_process_group = init_process_group
+
+
+def main() -> None:
+  from_slurm()
+  bind()
+  replace_backend()
+  sys.argv = sys.argv[1:]
+  sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
+  runpy.run_path(sys.argv[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+  main()
