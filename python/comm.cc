@@ -96,7 +96,6 @@ nb::dict statistics_dict(const Statistics& s) {
   }
   nb::dict result;
   result["operations"] = s.operations;
-  result["fused_operations"] = s.fused_operations;
   result["resent_chunks"] = s.resent_chunks;
   result["duplicate_chunks"] = s.duplicate_chunks;
   result["payload_bytes"] = s.payload_bytes;
@@ -249,7 +248,6 @@ void bind_comm(nb::module_& m) {
       .def_rw("connect_timeout_s", &Options::connect_timeout_s)
       .def_rw("silent_limit_s", &Options::silent_limit_s)
       .def_rw("operation_timeout_s", &Options::operation_timeout_s)
-      .def_rw("spin_us", &Options::spin_us)
       .def_rw("trace", &Options::trace);
 
   nb::class_<CommEngine>(m, "CommEngine")
@@ -267,6 +265,7 @@ void bind_comm(nb::module_& m) {
            "codec"_a = "", "name"_a = "", "queue"_a = false,
            "input_counts"_a = std::vector<int64_t>(), "output_counts"_a = std::vector<int64_t>())
       .def("poll", [](CommEngine& e, Handle handle) { return e.engine().poll(handle); })
+      .def("source", [](CommEngine& e, Handle handle) { return e.engine().source(handle); })
       .def("wait", &CommEngine::wait, "handle"_a, "timeout_s"_a = -1.0)
       .def("next_completions", &CommEngine::next_completions, "timeout_s"_a)
       .def("interrupt", [](CommEngine& e) { e.engine().interrupt(); })

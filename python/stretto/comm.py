@@ -51,8 +51,8 @@ class Engine:
     self.thread_: threading.Thread | None = None
     self.closed_ = False
     self.non_finite_: list[dict] = []
-    # Ask each for a better name of (name of an operation, offset) than the operation's own.
-    self.namers: list[Callable[[str, int], str | None]] = []
+    # Methods that know a better name for (an operation's name, offset) than the operation's own.
+    self.namers: list[weakref.WeakMethod] = []
     kOpen.add(self)
 
   # Everything below `submit` is a form of it; its keywords are the fields of comm/operation.h.
@@ -109,7 +109,7 @@ class Engine:
     """Reports of NaN and infinity in what this rank contributed, oldest first. The first one is
     also logged, as soon as its operation is over."""
     for rank, name, group, sequence, offset, count in self.native.take_non_finite():
-      better = next(filter(None, (namer(name, offset) for namer in self.namers)), name)
+      better = self.better_name(name, offset)
       report = {"rank": rank, "name": better, "group": group, "sequence": sequence,
                 "first_offset": offset, "count": count}
       if not self.non_finite_:
@@ -118,6 +118,13 @@ class Engine:
       if len(self.non_finite_) < kReports:
         self.non_finite_.append(report)
     return self.non_finite_
+
+  def better_name(self, name: str, offset: int) -> str:
+    for reference in reversed(self.namers):  # the newest module first
+      namer = reference()
+      if namer is not None and (found := namer(name, offset)):
+        return found
+    return name
 
   def statistics(self) -> dict:
     return self.native.statistics()

@@ -16,9 +16,9 @@ def page(title: str, ranks: list[dict]) -> str:
   parts = [f"<!doctype html><meta charset=utf-8><title>{html.escape(title)}</title>"
            f"<style>{kStyle}</style><h1>{html.escape(title)}</h1>"]
   parts.append(table(
-      ["rank", "operations", "sent together", "payload sent", "time adding", "resent chunks"],
-      [[str(r["rank"]), str(s["operations"]), share(s["fused_operations"], s["operations"]),
-        size(s["payload_bytes"]), f"{s['sum_s']:.2f} s", str(s["resent_chunks"])]
+      ["rank", "operations", "payload sent", "time adding", "resent chunks"],
+      [[str(r["rank"]), str(s["operations"]), size(s["payload_bytes"]), f"{s['sum_s']:.2f} s",
+        str(s["resent_chunks"])]
        for r in ranks for s in [r["statistics"]]]))
   streams = [(r["rank"], peer["rank"], stream) for r in ranks
              for peer in r["statistics"]["peers"] for stream in peer["streams"]]
@@ -47,10 +47,6 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 def bar(value: int, most: int) -> str:
   return f"<span class=bar style='width:{8 * value / most if most else 0:.2f}rem'></span>"
-
-
-def share(part: int, whole: int) -> str:
-  return f"{part / whole:.0%}" if whole else "-"
 
 
 def size(count: float) -> str:

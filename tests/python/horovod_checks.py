@@ -3,11 +3,10 @@
 import random
 
 import comm_job
+import stretto.horovod as hvd
 import torch
 from torch import nn
 from torch_checks import batch, close, network, same, total, train, value
-
-import stretto.horovod as hvd
 
 
 def check_aa_init(rank, size):

@@ -4,12 +4,11 @@ from datetime import timedelta
 
 import comm_job
 import numpy as np
+import stretto.torch
 import torch
 import torch.distributed as dist
-from torch import nn
-
-import stretto.torch
 from stretto.torch import SyncBatchNorm
+from torch import nn
 
 kSeed = 5
 

@@ -1,6 +1,7 @@
 """Tells the engine which parameters a DDP module's gradients belong to."""
 
 import bisect
+import weakref
 from itertools import accumulate
 
 import torch
@@ -18,16 +19,17 @@ def attach(ddp, codec: str = "") -> "Attached":
   names = {parameter: name for name, parameter in ddp.module.named_parameters()}
   state = Attached(group, codec or group.codec, names)
   ddp.register_comm_hook(state, reduce_bucket)
-  group.engine.namers.append(state.parameter)
+  group.engine.namers.append(weakref.WeakMethod(state.parameter))
   return state
 
 
 class Attached:
-  """State of the hook. `step` counts backward passes."""
+  """State of the hook. `step` is the number of the backward pass, from 1."""
 
   def __init__(self, group, codec: str, names: dict[torch.nn.Parameter, str]):
     self.group, self.codec, self.names = group, codec, names
-    self.step = 0
+    self.step = 1
+    self.steps_: dict[str, int] = {}  # when a bucket was last sent
     self.buckets_: dict[str, tuple[list[int], list[str]]] = {}
 
   def describe(self, bucket) -> str:
@@ -35,6 +37,7 @@ class Attached:
     parameters = bucket.parameters()
     names = [self.names.get(p, "?") for p in parameters]
     label = names[0] if len(names) == 1 else f"{names[0]} .. {names[-1]} ({len(names)} gradients)"
+    self.steps_[label] = self.step
     if label not in self.buckets_:
       starts = [0, *accumulate(p.numel() for p in parameters)][:-1]
       self.buckets_[label] = (starts, names)
@@ -45,12 +48,13 @@ class Attached:
     if label not in self.buckets_:
       return None
     starts, names = self.buckets_[label]
-    return f"{names[bisect.bisect_right(starts, offset) - 1]} at step {self.step}"
+    return f"{names[bisect.bisect_right(starts, offset) - 1]} at step {self.steps_[label]}"
 
 
 # torch looks at these annotations, so they have to be the classes themselves.
 def reduce_bucket(state: Attached,
                   bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-  if bucket.index() == 0:
+  future = state.group.average_bucket(bucket.buffer(), state.describe(bucket), state.codec)
+  if bucket.is_last():
     state.step += 1
-  return state.group.average_bucket(bucket.buffer(), state.describe(bucket), state.codec)
+  return future

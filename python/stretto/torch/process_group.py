@@ -198,11 +198,11 @@ class ProcessGroup(kBase):
     outputs, inputs = list(outputs), one_or_more(inputs)
     if isinstance(outputs[0], torch.Tensor):
       outputs = [outputs]
-    return self.gather_lists("all_gather", outputs, inputs, opts or dist.AllgatherOptions())
+    return self.gather_lists("all_gather", outputs, inputs, opts)
 
   def allgather_coalesced(self, outputs, inputs, opts=None) -> Work:
     return self.gather_lists("all_gather", list(outputs), list(inputs),
-                             opts or dist.AllgatherOptions())
+                             opts)
 
   def gather_lists(self, what: str, outputs, inputs, opts) -> Work:
     operations, keep, moves = [], [], []
@@ -238,7 +238,7 @@ class ProcessGroup(kBase):
                          "output": host.data_ptr()})
       keep += [source, host]
       moves.append((values, host))
-    return self.start("all_gather", opts or dist.AllgatherOptions(), operations, list(outputs),
+    return self.start("all_gather", opts, operations, list(outputs),
                       keep, give_back(moves))
 
   def gather(self, outputs, inputs, opts=None) -> Work:
