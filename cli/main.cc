@@ -15,6 +15,7 @@ constexpr Verb kVerbs[] = {
     {"infer", "Run a model on arrays from files", set_up_infer},
     {"bench", "Time a model, beside other engines if asked", set_up_bench},
     {"inspect", "Show a model, the passes, and what they do to it", set_up_inspect},
+    {"run", "Start a training script on several ranks", set_up_run},
     {"kernels", "Time every kernel that fits a problem, and say why others do not", set_up_kernels},
 };
 

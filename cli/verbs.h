@@ -36,6 +36,7 @@ std::function<int()> set_up_optimize(CLI::App& app, const Context& context);
 std::function<int()> set_up_infer(CLI::App& app, const Context& context);
 std::function<int()> set_up_bench(CLI::App& app, const Context& context);
 std::function<int()> set_up_inspect(CLI::App& app, const Context& context);
+std::function<int()> set_up_run(CLI::App& app, const Context& context);
 std::function<int()> set_up_kernels(CLI::App& app, const Context& context);
 
 // Runs the command line (without the program's name) and returns the exit code. Prints; never

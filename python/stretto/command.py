@@ -9,9 +9,6 @@ from stretto import _stretto
 
 
 def main() -> int:
-  if sys.argv[1:2] == ["run"]:
-    from stretto import launch
-    return launch.main(sys.argv[2:])
   # The command runs in C++, where Python's handler would only be remembered.
   signal.signal(signal.SIGINT, signal.SIG_DFL)
   sys.stdout.flush()

@@ -1,0 +1,155 @@
+"""`stretto run`: what it would start, and that nothing it started is left."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from stretto import comm_report, launch
+
+# Guards against hanging for ever, not statements about speed.
+kTimeoutS = 120
+
+
+def planned(capsys, *words):
+  assert launch.main(["--dry-run", *words]) == 0
+  return capsys.readouterr().out.splitlines()
+
+
+@pytest.fixture(autouse=True)
+def no_job(monkeypatch):
+  for name in ("SLURM_JOB_ID", "OMP_NUM_THREADS"):
+    monkeypatch.delenv(name, raising=False)
+
+
+def test_local_ranks_go_through_torchrun(capsys):
+  [line] = planned(capsys, "-n", "4", "--codec", "int8", "train.py", "--epochs", "3")
+  assert "torch.distributed.run --standalone --nproc-per-node=4" in line
+  assert line.endswith("-m stretto.rank train.py --epochs 3")
+  assert "STRETTO_CODEC=int8" in line and "OMP_NUM_THREADS=" in line
+
+
+def test_hosts_go_through_ssh(capsys):
+  first, second = planned(capsys, "-H", "localhost:2,far:3", "train.py")
+  assert "--nnodes=2 --node-rank=0 --nproc-per-node=2 --master-addr=localhost" in first
+  assert "ssh -tt -o BatchMode=yes far" in second and "--nproc-per-node=3" in second
+
+
+def test_inside_slurm_srun_starts_the_ranks(capsys, monkeypatch, tmp_path):
+  for name, text in (("srun", "true"), ("scontrol", "printf 'node7\\nnode8\\n'")):
+    (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+    (tmp_path / name).chmod(0o755)
+  monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+  monkeypatch.setenv("SLURM_JOB_ID", "1")
+  monkeypatch.setenv("SLURM_JOB_NODELIST", "node[7-8]")
+  monkeypatch.setenv("SLURM_NTASKS", "6")
+  [line] = planned(capsys, "train.py")
+  assert "srun --ntasks=6 --kill-on-bad-exit=1" in line and "MASTER_ADDR=node7" in line
+
+
+@pytest.mark.parametrize("words, complaint", [
+    (["-H", "a:0", "t.py"], "'a:0' is not HOST:RANKS"), (["-n", "0", "t.py"], "-n: 0")])
+def test_bad_usage(capsys, words, complaint):
+  assert launch.main(words) == 2
+  assert complaint in capsys.readouterr().err
+
+
+# A child that ignores being asked to end, and one of its own in another session.
+kStubborn = """
+import os, signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
+                         start_new_session=True)
+with open(sys.argv[1] + ".partial", "w") as file:
+  file.write(f"{os.getpid()} {child.pid}")
+os.rename(sys.argv[1] + ".partial", sys.argv[1])
+time.sleep(600)
+"""
+
+
+def start(tmp_path, *commands):
+  script = tmp_path / "run.py"
+  script.write_text("import sys\nfrom stretto import processes\n"
+                    f"sys.exit(processes.run_all({[(c, {}) for c in commands]!r}))\n")
+  return subprocess.Popen([sys.executable, str(script)])
+
+
+def stubborn(tmp_path, name):
+  return [sys.executable, "-c", kStubborn, str(tmp_path / name)]
+
+
+def pids(path: Path):
+  stop = time.monotonic() + kTimeoutS
+  while not path.exists():
+    assert time.monotonic() < stop, "the children did not start"
+    time.sleep(0.02)
+  return [int(word) for word in path.read_text().split()]
+
+
+def running(pid):
+  try:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+  except OSError:
+    return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_everything(tmp_path, number):
+  run = start(tmp_path, stubborn(tmp_path, "a"), stubborn(tmp_path, "b"))
+  started = pids(tmp_path / "a") + pids(tmp_path / "b")
+  run.send_signal(number)
+  assert run.wait(kTimeoutS) == 128 + number
+  assert len(started) == 4 and not [pid for pid in started if running(pid)]
+
+
+def test_a_failed_child_ends_the_others(tmp_path):
+  fails = [sys.executable, "-c",
+           f"import os, time\nwhile not os.path.exists({str(tmp_path / 'a')!r}): time.sleep(0.02)\n"
+           "os._exit(7)"]
+  run = start(tmp_path, stubborn(tmp_path, "a"), fails)
+  assert run.wait(kTimeoutS) == 7
+  assert not [pid for pid in pids(tmp_path / "a") if running(pid)]
+
+
+def test_exit_code_of_a_good_run(tmp_path):
+  assert start(tmp_path, ["true"], ["true"]).wait(kTimeoutS) == 0
+
+
+def test_report_shows_streams_and_nan():
+  stream = {"link": "tcp <eth0>", "sent_bytes": 3_000_000, "received_bytes": 5, "alive": False}
+  rank = {"rank": 1, "statistics": {"operations": 7, "payload_bytes": 10, "sum_s": 0.5,
+                                    "resent_chunks": 2,
+                                    "peers": [{"rank": 0, "host": "h", "streams": [stream]}]},
+          "non_finite": [{"name": "fc.weight at step 3", "count": 4, "sequence": 9}], "trace": []}
+  text = comm_report.page("train.py <x>", [rank])
+  assert "tcp &lt;eth0&gt;" in text and "3 MB" in text and "lost" in text
+  assert "fc.weight at step 3" in text and "train.py &lt;x&gt;" in text
+
+
+def test_script_runs_on_ranks(tmp_path):
+  pytest.importorskip("torch", reason="torchrun comes with torch")
+  script = tmp_path / "train.py"
+  script.write_text("""
+import sys
+import torch
+import torch.distributed as dist
+dist.init_process_group("gloo")
+x = torch.full((2000,), dist.get_rank() + 1.0)
+dist.all_reduce(x)
+with open(f"{sys.argv[1]}/{dist.get_rank()}", "w") as file:
+  file.write(f"{dist.get_backend()} {x[0].item():g}")
+dist.destroy_process_group()
+""")
+  report, trace = tmp_path / "r.html", tmp_path / "t.json"
+  done = subprocess.run(
+      [sys.executable, "-m", "stretto.launch", "-n", "2", "--replace-backend", "--report",
+       str(report), "--trace", str(trace), str(script), str(tmp_path)],
+      timeout=300, capture_output=True, text=True)
+  assert done.returncode == 0, done.stderr[-3000:]
+  assert [(tmp_path / str(r)).read_text() for r in range(2)] == ["stretto 3"] * 2
+  assert "1 &rarr; 0" in report.read_text()
+  assert '"traceEvents"' in trace.read_text()
