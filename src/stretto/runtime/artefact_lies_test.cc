@@ -15,6 +15,7 @@
 #include "stretto/runtime/load_and_run.h"
 #include "stretto/runtime/measure_model.h"
 #include "stretto/runtime/testing.h"
+#include "stretto/tune/record.h"
 
 namespace stretto::runtime {
 namespace {
@@ -81,9 +82,9 @@ TEST(ArtefactLies, InTheDescription) {
       {"/target/threads", 5000000000, "5000000000 threads"},
       {"/target/isa", "abacus", "abacus"},
       {"/target/accuracy", "vague", "vague"},
-      {"/choices", "stretto-record " STRETTO_VERSION "\nkey only\n", "line 2"},
-      {"/choices", "stretto-record " STRETTO_VERSION "\nkey\trow\tnan\n", "line 2"},
-      {"/choices", "stretto-record " STRETTO_VERSION "\nkey\trow\t1e300\n", "line 2"},
+      {"/choices", tune::Record().text() + "key only\n", "line 2"},
+      {"/choices", tune::Record().text() + "key\trow\tnan\n", "line 2"},
+      {"/choices", tune::Record().text() + "key\trow\t1e300\n", "line 2"},
       {"/blobs/0/1", 1, "outside their section"},
       {"/blobs/0/1", huge, "outside their section"},
       {"/blobs/0/2", huge, "outside their section"},

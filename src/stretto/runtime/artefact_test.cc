@@ -1,4 +1,5 @@
 #include "stretto/runtime/artefact.h"
+#include "stretto/runtime/artefact_file.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
