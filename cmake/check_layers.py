@@ -16,7 +16,8 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*["<]stretto/([^">]+)[">]', re.MULTILINE
 
 
 def read_table(text: str) -> dict[str, set[str]]:
-  table = {name: set(re.split("EMBED|LINK", deps)[0].split()) for name, deps in MODULE.findall(text)}
+  table = {name: set(re.split("EMBED|LINK", deps)[0].split())
+           for name, deps in MODULE.findall(text)}
   for name, deps in table.items():
     for dep in deps - table.keys():
       raise SystemExit(f"CMakeLists.txt: {name} depends on {dep}, which is no module")

@@ -112,8 +112,8 @@ class CommEngine {
       : comm_error_(std::move(comm_error)) {
     std::shared_ptr<Store> shared = store_of(store);
     nb::gil_scoped_release released;
-    engine_ = Engine::create(std::move(shared), {.rank = rank, .size = size, .epoch = epoch},
-                             options);
+    engine_ =
+        Engine::create(std::move(shared), {.rank = rank, .size = size, .epoch = epoch}, options);
   }
 
   ~CommEngine() { close(); }
@@ -130,8 +130,8 @@ class CommEngine {
 
   Handle submit(Group group, uint8_t kind, const std::string& dtype, uint8_t reduction,
                 int64_t count, uintptr_t input, uintptr_t output, int root, int peer, uint32_t tag,
-                std::string codec, std::string name, bool queue,
-                std::vector<int64_t> input_counts, std::vector<int64_t> output_counts) {
+                std::string codec, std::string name, bool queue, std::vector<int64_t> input_counts,
+                std::vector<int64_t> output_counts) {
     const Operation operation{.kind = static_cast<Kind>(kind),
                               .dtype = parse_dtype(dtype),
                               .reduction = static_cast<ReduceOp>(reduction),
