@@ -93,6 +93,10 @@ class Hosts:
     for host in range(self.network.hosts):
       run("ip", "-n", self.switch_(), "link", "set", f"p{host}r{rail}", "up")
 
+  def unplug(self, host: int, rail: int = 0) -> None:
+    """The bridge drops what comes from one host and what should go there; its card stays up."""
+    run("ip", "-n", self.switch_(), "link", "set", f"p{host}r{rail}", "nomaster")
+
   def switch_(self) -> str:
     return f"{self.tag_}sw"
 

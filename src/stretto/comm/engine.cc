@@ -40,6 +40,7 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
   std::vector<int> world(membership_.size);
   for (int rank = 0; rank < membership_.size; ++rank) world[rank] = rank;
   insert_group(kWorld, "world", std::move(world));
+  has_spoken_.resize(membership_.size);
   form();
   thread_ = std::thread([this] { progress(); });
 }
@@ -53,8 +54,7 @@ void EngineImpl::form() {
       throw CommError(-1, "tcp",
                       fmt::format("no link to {} within {:g} s", links_->missing(),
                                   options_.connect_timeout_s));
-    links_->poll(lock, left);
-    process_events();
+    drive(lock, left);
     if (failure_) std::rethrow_exception(failure_);
   }
 }
@@ -83,12 +83,12 @@ void EngineImpl::leave() {
   for (auto& peer : links_->peers()) {
     if (peer && peer->alive()) peer->send_control(FrameType::kBye, {}, membership_.rank, "");
   }
-  const double deadline = now_s() + (failure_ ? kLastWords_s : kGoodbye_s);
+  const double deadline = now_s() + (verdict_ ? kLastWords_s : kGoodbye_s);
   while (now_s() < deadline) {
     bool busy = false;
     for (auto& peer : links_->peers()) {
       if (!peer || !peer->alive()) continue;
-      busy |= failure_ ? !peer->flushed() : !peer->idle();
+      busy |= verdict_ ? !peer->flushed() : !peer->idle();
     }
     if (!busy) return;
     links_->events() = {};
@@ -99,6 +99,8 @@ void EngineImpl::leave() {
 // One round of polling; the caller has found that nobody else does.
 void EngineImpl::drive(Lock& lock, double max_wait_s) {
   driving_ = true;
+  if (verdict_ && !failure_)
+    max_wait_s = std::min(max_wait_s, std::max(settle_until_s_ - now_s(), 0.0));
   try {
     links_->poll(lock, max_wait_s);
     process_events();

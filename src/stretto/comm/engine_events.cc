@@ -18,18 +18,16 @@ std::string list(const std::vector<int>& ranks) {
 // Until nothing is left: what one event causes may cause the next.
 void EngineImpl::process_events() {
   if (now_s() >= next_check_s_) check_time();
-  while (!failure_) {
+  while (true) {
     const Events events = std::exchange(links_->events(), {});
     if (events.empty()) {
       check_departed();  // only when all they said has been heard
       break;
     }
     for (const Events::Control& control : events.controls) on_control(control);
-    for (const Events::Arrival& arrival : events.arrivals) {
-      if (!failure_) on_arrival(arrival);
-    }
+    if (verdict_) continue;
+    for (const Events::Arrival& arrival : events.arrivals) on_arrival(arrival);
     for (const Ticket& ticket : events.done) units_->on_done(ticket);
-    if (failure_) break;
     for (const Units::Mismatch& mismatch : units_->take_mismatches())
       on_mismatch(mismatch.peer, mismatch.key);
     std::vector<OpenOperation*> finished = units_->take_finished();
@@ -37,17 +35,26 @@ void EngineImpl::process_events() {
       if (!state->waiting.empty()) units_->advance(*state);
     }
     for (OpenOperation* open : finished) finish(open);
-    for (const Events::Loss& loss : events.losses) {
-      if (failure_ || links_->peer(loss.peer).departed) continue;
-      fail(loss.peer, loss.link,
-           fmt::format("rank {} is lost ({} of rank {}: {})", loss.peer, loss.link,
-                       membership_.rank, loss.reason));
-    }
+    for (const Events::Loss& loss : events.losses) on_loss(loss);
   }
   // Operations that needed no message, or ended while the last events were handled.
   for (OpenOperation* open : units_->take_finished()) finish(open);
   for (const Units::Mismatch& mismatch : units_->take_mismatches())
     on_mismatch(mismatch.peer, mismatch.key);
+  settle();
+}
+
+void EngineImpl::on_loss(const Events::Loss& loss) {
+  if (links_->peer(loss.peer).departed) return;
+  if (loss.silent && membership_.size > 2 && !links_->hears_anyone()) {
+    fail(membership_.rank, loss.link,
+         fmt::format("rank {} is cut off: it hears no other rank ({}: {})", membership_.rank,
+                     loss.link, loss.reason));
+    return;
+  }
+  fail(loss.peer, loss.link,
+       fmt::format("rank {} is lost ({} of rank {}: {})", loss.peer, loss.link, membership_.rank,
+                   loss.reason));
 }
 
 void EngineImpl::on_arrival(const Events::Arrival& arrival) {
@@ -98,9 +105,8 @@ void EngineImpl::claim(GroupState& state, int peer, const MessageKey& key) {
 }
 
 void EngineImpl::on_control(const Events::Control& control) {
-  if (failure_) return;
   if (control.frame.type == FrameType::kAbort) {
-    fail(control.frame.origin, "", control.text);
+    on_abort(control.peer, parse_abort(control.frame, control.text));
   } else if (control.frame.type == FrameType::kMismatch) {
     const MessageKey& key = control.frame.key;
     std::string mine = "another operation";
@@ -120,7 +126,7 @@ void EngineImpl::on_control(const Events::Control& control) {
 
 // Tells the other side what this rank is doing; it knows the rest and ends the job.
 void EngineImpl::on_mismatch(int peer, const MessageKey& key) {
-  if (failure_) return;
+  if (verdict_) return;
   if (key.unit == kPointToPoint) {
     fail(-1, "",
          fmt::format("rank {} sent rank {} a message of another length than it expects (tag {})",
@@ -136,7 +142,7 @@ void EngineImpl::on_mismatch(int peer, const MessageKey& key) {
 
 void EngineImpl::check_time() {
   next_check_s_ = now_s() + 0.5;
-  if (options_.operation_timeout_s <= 0) return;
+  if (verdict_ || options_.operation_timeout_s <= 0) return;
   for (const auto& [handle, open] : operations_) {
     if (open->done || now_s() - open->submitted_s < options_.operation_timeout_s) continue;
     const std::vector<int> awaited = units_->awaited(open.get());
@@ -151,7 +157,7 @@ void EngineImpl::check_time() {
 // A rank that has left in good order is missed only when something still needs it.
 void EngineImpl::check_departed() {
   for (const auto& peer : links_->peers()) {
-    if (failure_ || !peer || !peer->departed || peer->alive() || !peer->owes()) continue;
+    if (verdict_ || !peer || !peer->departed || peer->alive() || !peer->owes()) continue;
     fail(peer->rank(), "",
          fmt::format("rank {} has left, and rank {} still needs it", peer->rank(),
                      membership_.rank));
@@ -176,32 +182,6 @@ void EngineImpl::finish(OpenOperation* open) {
     completion_wake_.notify_one();
   } else if (waiters_ > 0) {
     waiter_wake_.notify_all();
-  }
-}
-
-// Ends every operation here, and tells everybody; the first reason is the one that counts.
-void EngineImpl::fail(int origin, const std::string& link, const std::string& text) {
-  if (failure_) return;
-  failure_ = std::make_exception_ptr(CommError(origin, link, text));
-  for (const auto& peer : links_->peers()) {
-    if (!peer) continue;
-    peer->forget_messages();
-    if (peer->alive()) peer->send_control(FrameType::kAbort, {}, origin, text);
-  }
-  units_->forget_all();
-  for (auto& [id, state] : groups_) {
-    state->waiting.clear();
-    state->any_receives.clear();
-    state->active_bytes = 0;
-  }
-  std::vector<OpenOperation*> open;
-  for (const auto& [handle, operation] : operations_) {
-    if (!operation->done) open.push_back(operation.get());
-  }
-  std::sort(open.begin(), open.end(), [](auto* a, auto* b) { return a->handle < b->handle; });
-  for (OpenOperation* operation : open) {
-    operation->error = failure_;
-    finish(operation);
   }
 }
 

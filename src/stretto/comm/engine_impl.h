@@ -6,10 +6,12 @@
 
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "stretto/base/error.h"
 #include "stretto/comm/engine_units.h"
+#include "stretto/comm/link/verdict.h"
 #include "stretto/comm/trace.h"
 
 namespace stretto::comm {
@@ -59,10 +61,16 @@ class EngineImpl : public Engine {
   void claim(GroupState& group, int peer, const MessageKey& key);
   void on_control(const Events::Control& control);
   void on_mismatch(int peer, const MessageKey& key);
+  void on_loss(const Events::Loss& loss);
   void check_time();
   void check_departed();
   void finish(OpenOperation* open);
+
+  // engine_failure.cc: the end of a job, in the same words on every rank.
   void fail(int origin, const std::string& link, const std::string& text);
+  void on_abort(int peer, Verdict verdict);
+  void end_with(Verdict verdict);
+  void settle();
 
   const Membership membership_;
   const Options options_;
@@ -76,7 +84,10 @@ class EngineImpl : public Engine {
   std::unordered_map<Group, std::vector<Events::Arrival>> early_arrivals_;
   Handle next_handle_ = 1;
   int64_t unfinished_ = 0;
-  std::exception_ptr failure_;
+  std::optional<Verdict> verdict_;  // why the job ends: nothing is carried out any more
+  std::vector<bool> has_spoken_;    // by rank: its verdict has come
+  double settle_until_s_ = 0;
+  std::exception_ptr failure_;  // when the ranks have settled on a verdict
   double next_check_s_ = 0;
 
   bool driving_ = false, stopping_ = false, interrupted_ = false;

@@ -93,10 +93,10 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   operations_.emplace(open->handle, std::move(owned));
   ++unfinished_;
   const Handle handle = open->handle;
-  if (failure_) {
+  if (verdict_) {
     open->error = failure_;
-    finish(open);
-    return handle;
+    if (failure_) finish(open);
+    return handle;  // otherwise it ends when the ranks have settled on the reason
   }
   pack(open, state.rank, static_cast<int>(state.ranks.size()));
   try {
@@ -146,7 +146,7 @@ void EngineImpl::submit_collective(GroupState& state, OpenOperation* open) {
   open->unit_bytes = open->problem.unit * element;
   if (options_.nan_check != NanCheck::kOff && reduces(op.kind) && is_float(op.dtype))
     scan_input(open, state.ranks.size());
-  if (failure_) return;
+  if (verdict_) return;
   if (options_.order_check) check_order(state, *open);
   state.waiting.push_back(open);
   units_->advance(state);

@@ -98,7 +98,7 @@ const std::vector<Row>& rows() {
       number_row("STRETTO_CONNECT_TIMEOUT", &Options::connect_timeout_s, 0.001, 1e6,
                  "seconds to wait for the other ranks at the start"),
       number_row("STRETTO_SILENT_LIMIT", &Options::silent_limit_s, 0.1, 1e6,
-                 "seconds of silence after which a peer counts as lost"),
+                 "seconds within which every rank knows that one has fallen silent"),
       number_row("STRETTO_OPERATION_TIMEOUT", &Options::operation_timeout_s, 0.0, 1e9,
                  "seconds an operation may take; 0: any"),
       text_row("STRETTO_TRACE", &Options::trace, "file for a Chrome trace, written at the end"),

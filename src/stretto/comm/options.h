@@ -34,7 +34,7 @@ struct Options {
   NanCheck nan_check = NanCheck::kReport;  // STRETTO_NAN_CHECK=off|report|stop
   // Times, in seconds.
   double connect_timeout_s = 60;      // STRETTO_CONNECT_TIMEOUT
-  double silent_limit_s = 10;         // STRETTO_SILENT_LIMIT: a peer that says nothing is lost
+  double silent_limit_s = 10;         // STRETTO_SILENT_LIMIT: till all know of a silent peer
   double operation_timeout_s = 1800;  // STRETTO_OPERATION_TIMEOUT; 0: none
   // Looking inside.
   std::string trace;  // STRETTO_TRACE=file: Chrome trace written at the end

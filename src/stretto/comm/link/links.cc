@@ -11,6 +11,7 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/comm/link/verdict.h"
 
 namespace stretto::comm {
 namespace {
@@ -18,7 +19,16 @@ namespace {
 constexpr int kEventsPerPoll = 64;
 constexpr uint64_t kStreamsPerPeer = 1 << 16;
 
-double beat_interval_s(const Options& options) { return std::min(options.silent_limit_s / 4, 2.5); }
+// Shares of options.silent_limit_s, within which every rank has to know: time is left for the beat
+// that notices and for agreeing on the reason.
+constexpr double kBeatShare = 0.1;
+constexpr double kLostShare = 0.75;    // a peer
+constexpr double kStreamShare = 0.25;  // a stream, while another of the same peer is heard
+constexpr double kMostBeat_s = 1;
+
+double beat_interval_s(const Options& options) {
+  return std::min(options.silent_limit_s * kBeatShare, kMostBeat_s);
+}
 
 }  // namespace
 
@@ -66,7 +76,6 @@ void Links::add_stream(int peer, int stream, int streams, std::unique_ptr<Pipe> 
                    .chunk_bytes = static_cast<uint64_t>(options_.chunk_bytes),
                    .batch_bytes = static_cast<uint64_t>(options_.fuse_bytes)},
       &events_);
-  peers_[peer]->last_heard_s = now_s();
   for (int i = 0; i < streams; ++i) {
     for (int fd : forming.pipes[i]->descriptors()) {
       watch(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
@@ -79,18 +88,13 @@ void Links::add_stream(int peer, int stream, int streams, std::unique_ptr<Pipe> 
 
 void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   double now = now_s();
-  // A process that was stopped for a while has heard nothing, and that is nobody's fault.
-  if (now - last_poll_s_ > options_.silent_limit_s / 2) {
-    for (auto& peer : peers_) {
-      if (peer) peer->last_heard_s = now;
-    }
-  }
-  last_poll_s_ = now;
+  excuse_pause(now - last_poll_s_);
   double until = std::min(now + max_wait_s, next_beat_s_);
   if (unformed_ > 0 || !guests_.empty()) until = std::min(until, meet());
   bool busy = false;
   for (auto& peer : peers_) busy |= peer && peer->prepare_to_sleep();
   const double wait_s = busy || !events_.empty() ? 0 : std::max(until - now, 0.0);
+  const double slept_from = now;
 
   std::array<epoll_event, kEventsPerPoll> ready;
   lock.unlock();
@@ -103,8 +107,24 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
       if (peer) peer->run_ready();
     }
   }
-  now = now_s();
+  now = last_poll_s_ = now_s();
+  excuse_pause(now - slept_from - wait_s);
   if (now >= next_beat_s_) beat(now);
+}
+
+// A process that was stopped for a while has heard nothing, and that is nobody's fault.
+void Links::excuse_pause(double pause_s) {
+  if (pause_s < options_.silent_limit_s * kStreamShare / 2) return;
+  for (auto& peer : peers_) {
+    if (peer) peer->excuse_silence(pause_s);
+  }
+}
+
+bool Links::hears_anyone() const {
+  const double since = now_s() - options_.silent_limit_s * kLostShare / 2;
+  return std::any_of(peers_.begin(), peers_.end(), [&](const auto& peer) {
+    return peer && peer->alive() && peer->last_heard_s() > since;
+  });
 }
 
 void Links::handle(uint64_t what, uint32_t events) {
@@ -139,9 +159,17 @@ void Links::beat(double now) {
   next_beat_s_ = now + beat_interval_s(options_);
   for (auto& peer : peers_) {
     if (!peer || !peer->alive()) continue;
-    peer->beat();
-    if (now - peer->last_heard_s < options_.silent_limit_s || peer->departed) continue;
-    peer->give_up(fmt::format("silent for {:.1f} s", now - peer->last_heard_s));
+    peer->beat(options_.silent_limit_s * kStreamShare);
+    const double silence_s = now - peer->last_heard_s();
+    if (silence_s < options_.silent_limit_s * kLostShare || peer->departed) continue;
+    const std::string reason = fmt::format("silent for {:.1f} s", silence_s);
+    const Verdict told{.origin = peer->rank(),
+                       .finder = membership_.rank,
+                       .link{},
+                       .text = fmt::format("rank {} was {} and is given up by rank {}",
+                                           peer->rank(), reason, membership_.rank)};
+    peer->send_control(FrameType::kAbort, abort_key(told), told.origin, abort_text(told));
+    peer->give_up(reason);
   }
 }
 

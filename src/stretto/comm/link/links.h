@@ -40,6 +40,8 @@ class Links {
   void poll(std::unique_lock<std::mutex>& lock, double max_wait_s);
   // Ends a sleep in poll(); from any thread, without the lock.
   void interrupt();
+  // False when every link has been silent for long: this rank is the one that is cut off.
+  bool hears_anyone() const;
 
   Events& events() { return events_; }
   Peer& peer(int rank) { return *peers_[rank]; }
@@ -84,6 +86,7 @@ class Links {
   void watch(int fd, uint32_t events, uint64_t what);
   void handle(uint64_t what, uint32_t events);
   void beat(double now);
+  void excuse_pause(double pause_s);
 
   const Membership membership_;
   const Options& options_;

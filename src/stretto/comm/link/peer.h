@@ -56,6 +56,7 @@ struct Events {
   struct Loss {  // of the last stream to a peer
     int peer;
     std::string link, reason;
+    bool silent;  // it did not break: nothing came
   };
   std::vector<Ticket> done;
   std::vector<Arrival> arrivals;
@@ -99,15 +100,19 @@ class Peer {
 
   // Gives a stream up, as if it had broken.
   void cut(int stream, std::string_view reason);
-  // Gives everything up; reported as one loss.
+  // Gives everything up, because nothing comes any more; reported as one loss.
   void give_up(std::string_view reason);
 
   // Before sleeping: true when a stream has something to do right now.
   bool prepare_to_sleep();
   void run_ready();  // does it
 
-  // Once per beat: sends a heartbeat when nothing else was sent since the last call.
-  void beat();
+  // Once per beat: sends a heartbeat on every stream on which nothing else was sent since the last
+  // call. Gives up streams that have been silent for so long while another was heard: their chunks
+  // go to the others.
+  void beat(double stream_limit_s);
+  // This process did not listen for so long.
+  void excuse_silence(double pause_s);
 
   // Copies what streams are in the middle of sending, and forgets everything else that refers to
   // memory of others. Only control frames work after that.
@@ -115,11 +120,11 @@ class Peer {
 
   int rank() const { return settings_.rank; }
   bool alive() const { return alive_ > 0; }
-  bool idle() const;        // nothing waits to be sent or acknowledged
-  bool flushed() const;     // nothing waits to be written
-  bool owes() const;        // something that was sent or asked for is not done
-  double last_heard_s = 0;  // when any bytes came
-  bool departed = false;    // has said goodbye
+  bool idle() const;            // nothing waits to be sent or acknowledged
+  bool flushed() const;         // nothing waits to be written
+  bool owes() const;            // something that was sent or asked for is not done
+  double last_heard_s() const;  // when any bytes came
+  bool departed = false;        // has said goodbye
 
   struct StreamState {
     std::string name, reason;
@@ -158,7 +163,7 @@ class Peer {
   void end_frame(Stream& stream);
   void end_data(Stream& stream);
   bool has_arrived(uint64_t chunk) const;
-  void lose(Stream& stream, std::string reason);
+  void lose(Stream& stream, std::string reason, bool silent = false);
 
   const PeerSettings settings_;
   Events* const events_;
@@ -177,7 +182,7 @@ class Peer {
   uint64_t arrived_low_ = 0;      // every chunk up to this has arrived
   std::set<uint64_t> arrived_;    // and these above
   int64_t unreported_bytes_ = 0;  // arrived since the last frame that acknowledged
-  bool report_soon_ = false, sent_since_beat_ = false;
+  bool report_soon_ = false;
   bool forgotten_ = false;
   int64_t payload_bytes_ = 0, resent_ = 0, duplicates_ = 0;
 };

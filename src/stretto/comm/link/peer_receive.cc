@@ -76,7 +76,7 @@ bool Peer::read(Stream& s) {
     return false;
   }
   s.received_bytes += got;
-  last_heard_s = now_s();
+  s.last_heard_s = now_s();
   auto bytes = static_cast<size_t>(got);
   // A short read has emptied the pipe, and the next event tells about more; but the end of the
   // stream, when it was told already, is not told again.

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/comm/link/peer_state.h"
 
@@ -16,6 +17,7 @@ void Peer::attach(int index, int count, std::unique_ptr<Pipe> pipe) {
   stream->name = pipe->name();
   stream->pipe = std::move(pipe);
   stream->ready = true;
+  stream->last_heard_s = now_s();
   if (static_cast<int>(streams_.size()) <= index) streams_.resize(index + 1);
   STRETTO_CHECK(!streams_[index], "stream {} to rank {} twice", index, settings_.rank);
   streams_[index] = std::move(stream);
@@ -109,7 +111,7 @@ void Peer::add_frame(Stream& s, Frame frame, const std::byte* payload) {
   frame.received = arrived_low_;
   unreported_bytes_ = 0;
   report_soon_ = false;
-  sent_since_beat_ = true;
+  s.sent_since_beat = true;
   FrameBytes& header = s.headers[s.frames++];
   header = encode_frame(frame);
   s.parts.push_back({header.data(), header.size()});
@@ -189,12 +191,39 @@ void Peer::on_writable(int stream) {
   flush();
 }
 
-void Peer::beat() {
-  if (!sent_since_beat_) send_control(FrameType::kHeartbeat, {}, -1, "");
-  sent_since_beat_ = false;
+void Peer::beat(double stream_limit_s) {
+  const double now = now_s(), heard = last_heard_s();
+  for (auto& s : streams_) {
+    if (!s || !s->alive) continue;
+    const double silence_s = now - s->last_heard_s;
+    if (alive_ > 1 && silence_s > stream_limit_s && heard > now - stream_limit_s / 2) {
+      lose(*s, fmt::format("silent for {:.1f} s", silence_s));
+      continue;
+    }
+    // One is enough where the last one waits for room.
+    if (!s->sent_since_beat && s->controls.empty())
+      s->controls.emplace_back(Frame{.type = FrameType::kHeartbeat}, "");
+    s->sent_since_beat = false;
+  }
+  flush();
 }
 
-void Peer::lose(Stream& s, std::string reason) {
+void Peer::excuse_silence(double pause_s) {
+  const double now = now_s();
+  for (auto& s : streams_) {
+    if (s) s->last_heard_s = std::min(s->last_heard_s + pause_s, now);
+  }
+}
+
+double Peer::last_heard_s() const {
+  double last = 0;
+  for (const auto& s : streams_) {
+    if (s) last = std::max(last, s->last_heard_s);
+  }
+  return last;
+}
+
+void Peer::lose(Stream& s, std::string reason, bool silent) {
   if (!s.alive) return;
   s.alive = false;
   s.reason = std::move(reason);
@@ -217,7 +246,7 @@ void Peer::lose(Stream& s, std::string reason) {
   }
   s.controls.clear();
   report_soon_ = true;
-  if (--alive_ == 0) events_->losses.push_back({settings_.rank, s.name, s.reason});
+  if (--alive_ == 0) events_->losses.push_back({settings_.rank, s.name, s.reason, silent});
 }
 
 void Peer::cut(int stream, std::string_view reason) {
@@ -226,7 +255,7 @@ void Peer::cut(int stream, std::string_view reason) {
 }
 
 void Peer::give_up(std::string_view reason) {
-  for (auto& stream : streams_) lose(*stream, std::string(reason));
+  for (auto& stream : streams_) lose(*stream, std::string(reason), true);
 }
 
 void Peer::forget_messages() {

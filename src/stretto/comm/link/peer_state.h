@@ -47,6 +47,8 @@ struct Peer::Stream {
   bool ready = false;    // there may be more to read
   bool hung_up = false;  // the other side has ended it: read until the end
   int64_t sent_bytes = 0, received_bytes = 0;
+  double last_heard_s = 0;
+  bool sent_since_beat = false;
 
   // Being written: headers and payloads of whole frames, in order.
   std::array<FrameBytes, kFramesPerWrite> headers;
