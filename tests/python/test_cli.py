@@ -5,8 +5,10 @@ import os
 import subprocess
 
 import numpy as np
+import onnx
 import pytest
-from conftest import assert_close, expected
+from conftest import SEED, assert_close, expected, model_of, value
+from onnx import helper
 
 
 @pytest.fixture
@@ -162,6 +164,36 @@ def test_passes_are_switched_by_flag_and_by_file(run_command, cnn_path, tmp_path
 
 def test_bisect_finds_nothing_in_a_sound_model(run_command, cnn_path):
   assert "no rewrite" in run_command("inspect", cnn_path, "--bisect").stdout
+
+
+def test_bisect_names_the_rewrite_that_loses_accuracy(run_command, tmp_path):
+  # The batch norm takes away what the shift adds, six digits of it. Folded into the weights, its
+  # factor rounds them, and that rounding times a million is in the result.
+  rng = np.random.default_rng(SEED)
+  million = np.float32(1e6)
+  conv, other = (rng.standard_normal((4, c, 1, 1)).astype(np.float32) for c in (3, 4))
+  weights = {"million": million, "conv": conv, "other": other,
+             "scale": np.full(4, 0.3, np.float32), "shift": np.zeros(4, np.float32),
+             "mean": conv.sum(axis=(1, 2, 3)) * million, "var": np.ones(4, np.float32)}
+  nodes = [
+    helper.make_node("Identity", ["x"], ["i"], "same"),
+    helper.make_node("Add", ["i", "million"], ["a"], "far_away"),
+    helper.make_node("Conv", ["a", "conv"], ["c"], "conv1"),
+    helper.make_node("BatchNormalization", ["c", "scale", "shift", "mean", "var"], ["b"], "norm"),
+    helper.make_node("Relu", ["b"], ["r"], "relu1"),
+    helper.make_node("Conv", ["r", "other"], ["d"], "conv2"),
+    helper.make_node("Relu", ["d"], ["y"], "relu2"),
+  ]
+  onnx.save(model_of(nodes, [value("x", [1, 3, 8, 8])], [value("y", [1, 4, 8, 8])], weights),
+            tmp_path / "far.onnx")
+  assert len(run_command("inspect", "far.onnx", "--rules").stdout.splitlines()) > 4
+  found = run_command("inspect", "far.onnx", "--bisect", code=1).stdout
+  assert "rule fold-batch-norm of pass fold-batch-norm at node norm " in found
+  assert "moves output y by" in found and "--disable fold-batch-norm" in found
+  without = run_command("inspect", "far.onnx", "--bisect", "--disable", "fold-batch-norm").stdout
+  assert "no rewrite" in without
+  # Nothing is wrong where that much is allowed.
+  assert "no rewrite" in run_command("inspect", "far.onnx", "--bisect", "--tolerance", 10).stdout
 
 
 def test_inspect_shows_an_artefact(run_command, artefact):
