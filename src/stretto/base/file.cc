@@ -6,11 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <utility>
 
 #include "stretto/base/error.h"
 
@@ -19,6 +21,16 @@ namespace {
 
 [[noreturn]] void fail(const std::string& path, std::string_view action) {
   throw FormatError(path, -1, fmt::format("cannot {}: {}", action, std::strerror(errno)));
+}
+
+// The pages that `part` touches, or those that hold nothing else.
+std::pair<char*, char*> pages(std::span<const std::byte> part, bool whole) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  auto begin = reinterpret_cast<uintptr_t>(part.data());
+  auto end = begin + part.size();
+  begin = (whole ? begin + page - 1 : begin) / page * page;
+  end = (whole ? end : end + page - 1) / page * page;
+  return {reinterpret_cast<char*>(begin), reinterpret_cast<char*>(end)};
 }
 
 }  // namespace
@@ -41,15 +53,23 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
       file->size_ = 0;
       fail(path, "map");
     }
-#if defined(MADV_POPULATE_READ)
-    // Everything in the file is about to be read: one call maps what would be a fault per page.
-    // Older kernels refuse, which costs nothing but those faults.
-    madvise(data, file->size_, MADV_POPULATE_READ);
-#endif
     file->data_ = static_cast<const std::byte*>(data);
   }
   ::close(fd);
   return file;
+}
+
+void MappedFile::read_ahead([[maybe_unused]] std::span<const std::byte> part) const {
+#if defined(MADV_POPULATE_READ)
+  // Older kernels refuse, which costs nothing but the faults.
+  const auto [begin, end] = pages(part, false);
+  if (begin < end) madvise(begin, static_cast<size_t>(end - begin), MADV_POPULATE_READ);
+#endif
+}
+
+void MappedFile::let_go(std::span<const std::byte> part) const {
+  const auto [begin, end] = pages(part, true);
+  if (begin < end) madvise(begin, static_cast<size_t>(end - begin), MADV_DONTNEED);
 }
 
 MappedFile::~MappedFile() {

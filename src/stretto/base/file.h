@@ -19,6 +19,12 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+
+  // Hints about a part of bytes(). read_ahead: all of it is about to be read, one call instead of a
+  // fault per page. let_go: it takes no memory of this process until it is read again.
+  void read_ahead(std::span<const std::byte> part) const;
+  void let_go(std::span<const std::byte> part) const;
+
   const std::string& path() const { return path_; }
 
  private:

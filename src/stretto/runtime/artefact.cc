@@ -55,8 +55,8 @@ void save_artefact(const Model::State& model, const std::string& path) {
 }
 
 ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
-                              const std::string& file) {
-  const ArtefactView sections = open_artefact(bytes, file);
+                              const std::string& file, const MappedFile* map) {
+  const ArtefactView sections = open_artefact(bytes, file, map);
   ArtefactContent content;
   content.owner = owner;
   const auto text = [](const SectionView& section) {

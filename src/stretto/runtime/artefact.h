@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "stretto/base/file.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/tune/record.h"
 
@@ -25,9 +26,9 @@ struct ArtefactContent {
 };
 
 // Checks sizes and checksums and reads everything but the weights' meaning. `bytes` stay referenced
-// by the result and are kept alive by `owner`. Throws FormatError naming `file`, offset and
-// expectation.
+// by the result and are kept alive by `owner`; `map` as for open_artefact. Throws FormatError
+// naming `file`, offset and expectation.
 ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
-                              const std::string& file);
+                              const std::string& file, const MappedFile* map = nullptr);
 
 }  // namespace stretto::runtime

@@ -44,13 +44,17 @@ uint64_t hash(const void* data, size_t bytes) { return XXH3_64bits(data, bytes);
 
 // Hash of the hashes of pieces, computed by two threads when it is long: checking must not dominate
 // loading.
-uint64_t section_hash(std::span<const std::byte> data) {
+enum class After { kKeep, kLetGo };
+uint64_t section_hash(std::span<const std::byte> data, const MappedFile* map = nullptr,
+                      After after = After::kKeep) {
   const size_t pieces = (data.size() + kPiece - 1) / kPiece;
   std::vector<uint64_t> hashes(pieces);
   const auto work = [&](size_t first, size_t step) {
     for (size_t i = first; i < pieces; i += step) {
       const auto piece = data.subspan(i * kPiece, std::min(kPiece, data.size() - i * kPiece));
+      if (map != nullptr) map->read_ahead(piece);
       hashes[i] = hash(piece.data(), piece.size());
+      if (map != nullptr && after == After::kLetGo) map->let_go(piece);
     }
   };
   if (pieces > 2 && cpu_info().cores > 1) {
@@ -111,7 +115,8 @@ std::string assemble_artefact(const ArtefactSections& sections, size_t alignment
   return file;
 }
 
-ArtefactView open_artefact(std::span<const std::byte> bytes, const std::string& file) {
+ArtefactView open_artefact(std::span<const std::byte> bytes, const std::string& file,
+                           const MappedFile* map) {
   Header header{};
   if (bytes.size() < sizeof(kMagic) || std::memcmp(bytes.data(), kMagic.data(), 8) != 0) {
     throw FormatError(file, 0,
@@ -146,7 +151,8 @@ ArtefactView open_artefact(std::span<const std::byte> bytes, const std::string& 
                         fmt::format("section '{}' lies outside the file", kSectionNames[i]));
     }
     sections[i] = bytes.subspan(s.offset, s.bytes);
-    if (section_hash(sections[i]) != s.checksum) {
+    const After after = i == kConstants ? After::kLetGo : After::kKeep;
+    if (section_hash(sections[i], map, after) != s.checksum) {
       throw FormatError(
           file, static_cast<int64_t>(s.offset),
           fmt::format("section '{}' was altered: checksum does not match", kSectionNames[i]));

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "stretto/base/file.h"
+
 namespace stretto::runtime {
 
 struct ArtefactSections {
@@ -28,8 +30,10 @@ struct ArtefactView {
 };
 
 // Checks magic, version, sizes, bounds, checksums and padding, in that order. Throws FormatError
-// naming `file`, offset and expectation.
-ArtefactView open_artefact(std::span<const std::byte> bytes, const std::string& file);
+// naming `file`, offset and expectation. With `map`, which `bytes` are then of, constants take no
+// memory afterwards until they are read: packed weights have taken their place.
+ArtefactView open_artefact(std::span<const std::byte> bytes, const std::string& file,
+                           const MappedFile* map = nullptr);
 
 // Makes sizes and checksums of a damaged file consistent again as far as its section table is sane.
 // For tests and fuzzing of what lies behind the checksums.

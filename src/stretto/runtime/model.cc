@@ -69,8 +69,8 @@ Model make_model(ArtefactContent content) {
 }  // namespace
 
 Model load_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
-                 const std::string& file) {
-  ArtefactContent content = read_artefact(bytes, std::move(owner), file);
+                 const std::string& file, const MappedFile* map) {
+  ArtefactContent content = read_artefact(bytes, std::move(owner), file, map);
   try {
     check_memory(*content.graph);
     Model model = make_model(std::move(content));
@@ -88,7 +88,7 @@ Model load_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> o
 
 Model load(const std::string& path) {
   const auto file = MappedFile::open(path);
-  return runtime::load_bytes(file->bytes(), file, path);
+  return runtime::load_bytes(file->bytes(), file, path, file.get());
 }
 
 std::string_view version() { return STRETTO_VERSION; }

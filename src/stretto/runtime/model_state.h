@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "stretto/base/file.h"
 #include "stretto/runtime/program.h"
 #include "stretto/stretto.h"
 #include "stretto/tune/record.h"
@@ -26,10 +27,10 @@ namespace runtime {
 std::shared_ptr<const Program> compile_for(const Model::State& model,
                                            const kernels::Target& target);
 
-// A model from the bytes of an artefact, which `owner` keeps alive. Throws FormatError naming
-// `file`.
+// A model from the bytes of an artefact, which `owner` keeps alive; `map` when they are one. Throws
+// FormatError naming `file`.
 Model load_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
-                 const std::string& file);
+                 const std::string& file, const MappedFile* map = nullptr);
 
 }  // namespace runtime
 }  // namespace stretto

@@ -80,6 +80,7 @@ ImportedModel import_onnx_file(const std::string& path, const ImportOptions& opt
   }
   const auto file = MappedFile::open(path);
   const auto bytes = file->bytes();
+  file->read_ahead(bytes);
   const Source source{path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
   const fs::path folder = fs::path(path).parent_path();
   return import_source(source, folder.empty() ? "." : folder.string(), file, options);

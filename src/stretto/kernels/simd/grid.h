@@ -60,4 +60,14 @@ inline Panels choose_panels(const TileSet& set, int64_t blocks, int64_t rows) {
   return {blocks, 2, 3};
 }
 
+// Panels for products whose rows can be cut anywhere: three vectors wide where registers allow it.
+// 27 sums then take 12 loads per step, where 14 rows of two vectors take 16 for 28: less to do
+// beside the multiply-adds when another thread shares the core (docs/design/speed.md). Maps and
+// Winograd tiles come in rows that 14 divides better.
+inline Panels choose_wide_panels(const TileSet& set, int64_t blocks, int64_t rows) {
+  const Panels panels = choose_panels(set, blocks, rows);
+  const bool many_registers = set.max_rows[3] * 3 >= 24;
+  return panels.width == 2 && many_registers ? Panels{blocks, 3, 4} : panels;
+}
+
 }  // namespace stretto::kernels

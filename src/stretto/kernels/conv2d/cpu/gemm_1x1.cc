@@ -3,7 +3,7 @@
 // time.
 //
 // Order of work: a block of pixels that fits L2 / panel of weights (reused by every tile of the
-// block) / tile. A panel and the pixel block stay in L2 (a tile needs 128 B of weights per 14
+// block) / tile. A panel and the pixel block stay in L2 (a tile needs 192 B of weights per 14
 // cycles), so the limit is the multiply-add rate; with few pixels it is the stream of weights from
 // memory.
 #include <algorithm>
@@ -49,7 +49,7 @@ Plan make_plan(const Conv2dProblem& p) {
     plan.in_pixel = plan.in_image;
     plan.out_pixel = plan.out_image;
   }
-  plan.panels = choose_panels(tile_set(p.target.isa), out_blocks, plan.pixels);
+  plan.panels = choose_wide_panels(tile_set(p.target.isa), out_blocks, plan.pixels);
   return plan;
 }
 
