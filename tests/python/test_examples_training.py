@@ -1,0 +1,45 @@
+"""The training examples, as a user would start them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("sklearn")
+
+EXAMPLES = Path(__file__).parent.parent.parent / "examples/python"
+
+
+def stretto(*words: str) -> str:
+  done = subprocess.run([sys.executable, "-m", "stretto", "run", "-n", "2", *words],
+                        capture_output=True, text=True, timeout=300)
+  assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+  return done.stdout
+
+
+def test_digits_are_learnt_and_drawn(tmp_path):
+  runs = []
+  for codec in ("none", "int8"):
+    runs.append(tmp_path / f"{codec}.json")
+    stretto("--codec", codec, str(EXAMPLES / "train_digits.py"), "--epochs", "4", "--out",
+            str(runs[-1]))
+    run = json.loads(runs[-1].read_text())
+    assert (run["backend"], run["codec"], run["ranks"]) == ("stretto", codec, 2)
+    assert len(run["loss"]) == len(run["accuracy"]) == 4
+    # Four epochs take the loss from about 2 to about 0.2, give or take a third between seeds.
+    assert run["loss"][-1] < 0.5 and run["accuracy"][-1] > 0.85
+  page = tmp_path / "curves.html"
+  subprocess.run([sys.executable, EXAMPLES / "curves.py", *runs, "-o", page], check=True)
+  text = page.read_text()
+  assert text.count("<polyline") == 4
+  assert "stretto int8, 2 ranks" in text and "stretto, 2 ranks" in text
+
+
+def test_a_script_written_for_horovod_runs_with_another_import():
+  lines = [line for line in stretto(str(EXAMPLES / "train_digits_horovod.py")).splitlines()
+           if line.startswith("epoch")]
+  assert len(lines) == 8
+  assert float(lines[-1].split()[-1]) > 0.85
