@@ -56,11 +56,12 @@ def page(runs: list[dict]) -> str:
   for name in names:
     mine = [run for run in runs if label(run) == name]
     last = [(run["loss"][-1], run["accuracy"][-1], run["seconds"]) for run in mine]
-    cells = ["{:.4f}".format(sum(v) / len(mine)) for v in zip(*last)]
+    loss, accuracy, seconds = (sum(v) / len(mine) for v in zip(*last))
     spread = max(v[1] for v in last) - min(v[1] for v in last)
-    rows.append(f"<tr><td><span style='color:{colours[name]}'>&#9632;</span> {html.escape(name)}</td>"
-                f"<td>{len(mine)}</td><td>{cells[0]}</td><td>{cells[1]}</td><td>{spread:.4f}</td>"
-                f"<td>{float(cells[2]):.1f} s</td></tr>")
+    square = f"<span style='color:{colours[name]}'>&#9632;</span>"
+    cells = [f"{square} {html.escape(name)}", str(len(mine)), f"{loss:.4f}", f"{accuracy:.4f}",
+             f"{spread:.4f}", f"{seconds:.1f} s"]
+    rows.append("<tr>" + "".join(f"<td>{cell}</td>" for cell in cells) + "</tr>")
   return ("<!doctype html><meta charset=utf-8><title>Training curves</title><style>"
           "body{font:15px/1.5 system-ui,sans-serif;max-width:62rem;margin:2rem auto;padding:0 1rem}"
           "figure{display:inline-block;margin:0}figcaption{font-weight:600}svg{max-width:100%}"

@@ -1,10 +1,11 @@
-"""Trains a small convolutional network on scikit-learn's handwritten digits, data parallel, and draws
-loss and accuracy as curves. An ordinary DistributedDataParallel script: Stretto appears in one import
-and one word.
+"""Trains a small convolutional network on scikit-learn's handwritten digits, data parallel, and
+keeps loss and accuracy for curves.py to draw. An ordinary DistributedDataParallel script: Stretto
+appears in one import and one word.
 
   stretto run -n 2 examples/python/train_digits.py
   stretto run -n 2 --codec int8 examples/python/train_digits.py --out build/digits/int8.json
-  torchrun --nproc-per-node 2 examples/python/train_digits.py --backend gloo --out build/digits/gloo.json
+  torchrun --nproc-per-node 2 examples/python/train_digits.py --backend gloo \\
+      --out build/digits/gloo.json
   python examples/python/curves.py build/digits/*.json -o build/digits/curves.html
 
 Needs torch and scikit-learn, which brings the 1,797 images.
@@ -90,7 +91,8 @@ def main() -> None:
     losses.append(float(total[0] / total[1]))
     accuracies.append(accuracy(model.module, test))
     if rank == 0:
-      print(f"epoch {epoch + 1:2}  loss {losses[-1]:.4f}  accuracy {accuracies[-1]:.4f}", flush=True)
+      print(f"epoch {epoch + 1:2}  loss {losses[-1]:.4f}  accuracy {accuracies[-1]:.4f}",
+            flush=True)
   seconds = time.perf_counter() - began
   if rank == 0:
     args.out.parent.mkdir(parents=True, exist_ok=True)

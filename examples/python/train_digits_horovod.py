@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
+import stretto.horovod as hvd  # was: import horovod.torch as hvd
 import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
 from torch import nn, optim
 from torch.utils.data import DataLoader, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
-
-import stretto.horovod as hvd  # was: import horovod.torch as hvd
 
 
 class Net(nn.Module):

@@ -247,7 +247,8 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
       const double time_s = budget.seconds > 0 ? 1.0 : 0.5;
       const runtime::ProgramTiming after = runtime::time_program(compiled.program, inputs, time_s);
       const Compiled unfused = compile_before(original, target);
-      const runtime::ProgramTiming before = runtime::time_program(unfused.program, inputs, 0.6 * time_s);
+      const runtime::ProgramTiming before =
+          runtime::time_program(unfused.program, inputs, 0.6 * time_s);
       report["latency"] = {{"before", runtime::latency_json(before.latency)},
                            {"after", runtime::latency_json(after.latency)},
                            {"peers", json::array()}};
