@@ -41,15 +41,38 @@ Isa detect_isa() {
 #endif
 }
 
-// The microarchitecture from the processor's family and model numbers. Source: AMD's processor
-// programming references.
+#if defined(__x86_64__)
+// Those with AVX-512; empty for others.
+std::string intel_server_core(unsigned model) {
+  switch (model) {
+    case 0x55:
+      return "skylake";
+    case 0x6a:
+    case 0x6c:
+      return "sunny_cove";
+    case 0x8f:
+    case 0xcf:
+      return "golden_cove";
+    case 0xad:
+    case 0xae:
+      return "redwood_cove";
+    default:
+      return "";
+  }
+}
+#endif
+
+// The microarchitecture from the processor's family and model numbers. Sources: AMD's processor
+// programming references; Intel's Software Developer's Manual, volume 4, table 2-1.
 std::string detect_core() {
 #if defined(__x86_64__)
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid(0, &a, &b, &c, &d) == 0 || b != signature_AMD_ebx) return "";
+  unsigned a = 0, vendor = 0, c = 0, d = 0, b = 0;
+  if (__get_cpuid(0, &a, &vendor, &c, &d) == 0) return "";
   if (__get_cpuid(1, &a, &b, &c, &d) == 0) return "";
-  const unsigned family = ((a >> 8) & 0xf) + ((a >> 20) & 0xff);
+  const unsigned base = (a >> 8) & 0xf, family = base + (base == 0xf ? (a >> 20) & 0xff : 0);
   const unsigned model = ((a >> 4) & 0xf) | ((a >> 12) & 0xf0);
+  if (vendor == signature_INTEL_ebx && family == 6) return intel_server_core(model);
+  if (vendor != signature_AMD_ebx) return "";
   if (family == 0x1a) return "zen5";
   if (family != 0x19) return "";
   const bool zen4 = (model >= 0x10 && model <= 0x1f) || (model >= 0x60 && model <= 0x7f) ||

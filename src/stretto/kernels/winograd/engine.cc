@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stretto/base/memory_rate.h"
 #include "stretto/kernels/simd/tile.h"
 #include "stretto/kernels/winograd/transforms.h"
 
@@ -289,7 +290,8 @@ void run(const Task& task, const Args& args, const Worker& worker) {
 
 // A model of cycles, with constants fitted to measurements on Zen 5: two vector multiply-adds per
 // cycle, transforms in cycles per vector moved, U arriving at a rate that depends on where it
-// lives.
+// lives, and no faster than memory when it cannot stay in a cache between inferences. At a core's
+// 10 GB/s, F(2,3) is faster than F(4,3) at 14x14x256, and no transform pays at 7x7x512.
 double expectation(const Task& task) {
   constexpr double kInput = 5.0, kOutput = 4.5, kStart = 0.4, kLoss = 1.02;
   const Scheme& s = *task.scheme;
@@ -301,7 +303,12 @@ double expectation(const Task& task) {
   // U, in vectors and in bytes per cycle: from L2, L3 or memory.
   const double filters = products * c * out * share;
   const double all_bytes = static_cast<double>(filter_bytes(task));
-  const double rate = all_bytes < 1e6 ? 64 : all_bytes < static_cast<double>(kFarBytes) ? 24 : 12;
+  const double cycles_per_s = peak_flops(task.target.isa) / (4 * lanes);
+  const double from_memory = memory_bytes_per_second() / cycles_per_s;
+  const double rate =
+      all_bytes < 1e6
+          ? 64
+          : std::min(all_bytes < static_cast<double>(kFarBytes) ? 24.0 : 12.0, from_memory);
   const double tiles = static_cast<double>(plan.block_tiles);
   const double multiply = filters * (0.5 * tiles + kStart) * kLoss;
   const double stream = filters * lanes * sizeof(float) / rate;
