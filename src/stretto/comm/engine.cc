@@ -200,6 +200,16 @@ void EngineImpl::abort(std::string_view reason) {
   fail(membership_.rank, "", std::string(reason));
 }
 
+void EngineImpl::report(NonFiniteReport found) {
+  Lock lock(mutex_);
+  found.rank = membership_.rank;
+  if (options_.nan_check == NanCheck::kStop)
+    fail(membership_.rank, "",
+         fmt::format("rank {}: {} has {} values that are not finite, the first at {}",
+                     membership_.rank, found.name, found.count, found.first_offset));
+  non_finite_.push_back(std::move(found));
+}
+
 std::vector<NonFiniteReport> EngineImpl::take_non_finite() {
   Lock lock(mutex_);
   return std::exchange(non_finite_, {});

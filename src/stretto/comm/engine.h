@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -99,9 +100,11 @@ class Engine {
   // Starts an operation and returns at once. Throws InvalidArgument when the operation makes no
   // sense; everything else that goes wrong belongs to the handle. Members of a group submit the
   // same operations in the same order (kSend and kRecv excepted): with options.order_check a
-  // mismatch fails on every rank with the descriptions of both sides.
+  // mismatch fails on every rank with the descriptions of both sides. `notify` is called once when
+  // the operation is over, by whichever thread ends it; it must return at once and not call the
+  // engine.
   virtual Handle submit(Group group, const Operation& operation,
-                        Delivery delivery = Delivery::kWait) = 0;
+                        Delivery delivery = Delivery::kWait, std::function<void()> notify = {}) = 0;
 
   // True when the operation is over, well or not. The handle stays valid.
   virtual bool poll(Handle handle) = 0;
@@ -123,6 +126,10 @@ class Engine {
   // Fails every open and future operation on every rank of the job with CommError(reason). The
   // engine can only be destroyed then.
   virtual void abort(std::string_view reason) = 0;
+
+  // For those who look at contributions themselves (Operation::scanned): goes the same way as what
+  // the check finds, and ends the job if that is to stop it. The rank is filled in.
+  virtual void report(NonFiniteReport found) = 0;
 
   // What the check found since the last call.
   virtual std::vector<NonFiniteReport> take_non_finite() = 0;

@@ -183,6 +183,7 @@ void EngineImpl::finish(OpenOperation* open) {
   } else if (waiters_ > 0) {
     waiter_wake_.notify_all();
   }
+  if (open->notify) open->notify();
 }
 
 }  // namespace stretto::comm

@@ -5,9 +5,11 @@
 #pragma once
 
 #include <condition_variable>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
+#include <tuple>
 
 #include "stretto/base/error.h"
 #include "stretto/comm/engine_units.h"
@@ -26,13 +28,15 @@ class EngineImpl : public Engine {
   const std::vector<std::vector<int>>& hosts() const override { return hosts_; }
   Group add_group(std::string_view name, std::vector<int> ranks) override;
   void remove_group(Group group) override;
-  Handle submit(Group group, const Operation& operation, Delivery delivery) override;
+  Handle submit(Group group, const Operation& operation, Delivery delivery,
+                std::function<void()> notify) override;
   bool poll(Handle handle) override;
   int source(Handle handle) override;
   bool wait(Handle handle, double timeout_s) override;
   size_t next_completions(std::span<Completion> out, double timeout_s) override;
   void interrupt() override;
   void abort(std::string_view reason) override;
+  void report(NonFiniteReport found) override;
   std::vector<NonFiniteReport> take_non_finite() override;
   Statistics statistics() override;
   std::string trace_json() override;
@@ -80,6 +84,8 @@ class EngineImpl : public Engine {
   std::unique_ptr<Units> units_;
   std::unordered_map<Group, std::unique_ptr<GroupState>> groups_;
   std::unordered_map<Handle, std::unique_ptr<OpenOperation>> operations_;
+  // Of operations that brought none, by group, name and count.
+  std::map<std::tuple<Group, std::string, int64_t>, std::vector<float>> residuals_;
   // Of groups that have not been made here yet.
   std::unordered_map<Group, std::vector<Events::Arrival>> early_arrivals_;
   Handle next_handle_ = 1;

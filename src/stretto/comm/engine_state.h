@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -37,6 +38,7 @@ struct OpenOperation {
   double submitted_s = 0, started_s = 0;
   bool done = false;
   std::exception_ptr error;
+  std::function<void()> notify;
 };
 
 // One unit of an operation that is being carried out.

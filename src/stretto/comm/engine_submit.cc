@@ -79,7 +79,8 @@ GroupState& EngineImpl::group(Group id) {
   return *found->second;
 }
 
-Handle EngineImpl::submit(Group id, const Operation& operation, Delivery delivery) {
+Handle EngineImpl::submit(Group id, const Operation& operation, Delivery delivery,
+                          std::function<void()> notify) {
   Lock lock(mutex_);
   GroupState& state = group(id);
   check(operation, state.rank, static_cast<int>(state.ranks.size()));
@@ -90,6 +91,8 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   open->delivery = delivery;
   open->operation = operation;
   open->submitted_s = now_s();
+  const bool watched = delivery == Delivery::kQueue || notify;
+  open->notify = std::move(notify);
   operations_.emplace(open->handle, std::move(owned));
   ++unfinished_;
   const Handle handle = open->handle;
@@ -118,8 +121,7 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   process_events();
   // Who waits for a small operation polls for it himself, and soon.
   const auto bytes = operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype));
-  if ((delivery == Delivery::kQueue || bytes > kSmallBytes) && unfinished_ > 0 && !driving_)
-    progress_wake_.notify_one();
+  if ((watched || bytes > kSmallBytes) && unfinished_ > 0 && !driving_) progress_wake_.notify_one();
   return handle;
 }
 
@@ -131,6 +133,11 @@ void EngineImpl::submit_collective(GroupState& state, OpenOperation* open) {
                      (op.reduction == ReduceOp::kSum || op.reduction == ReduceOp::kAverage);
   if (!coded) op.codec.clear();
   open->codec = coded ? &find_codec(op.codec) : nullptr;
+  if (coded && open->codec->feedback && !op.residual && !op.name.empty()) {
+    std::vector<float>& kept = residuals_[{open->group, op.name, op.count}];
+    kept.resize(static_cast<size_t>(op.count));
+    op.residual = kept.data();
+  }
   open->problem = make_problem(op, state, open->codec, options_.chunk_bytes);
   const auto element = std::max<int64_t>(static_cast<int64_t>(dtype_bytes(op.dtype)), 1);
   ElementBytes sizes{.local = static_cast<double>(element), .wire = static_cast<double>(element)};
@@ -144,7 +151,7 @@ void EngineImpl::submit_collective(GroupState& state, OpenOperation* open) {
   open->fingerprint = options_.order_check ? fingerprint(op) : 0;
   open->units = unit_count(open->problem);
   open->unit_bytes = open->problem.unit * element;
-  if (options_.nan_check != NanCheck::kOff && reduces(op.kind) && is_float(op.dtype))
+  if (options_.nan_check != NanCheck::kOff && !op.scanned && reduces(op.kind) && is_float(op.dtype))
     scan_input(open, state.ranks.size());
   if (verdict_) return;
   if (options_.order_check) check_order(state, *open);

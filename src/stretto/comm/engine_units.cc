@@ -1,11 +1,12 @@
 #include "stretto/comm/engine_units.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/comm/collective/builder.h"
+#include "stretto/comm/collective/local_step.h"
 
 namespace stretto::comm {
 namespace {
@@ -14,6 +15,15 @@ namespace {
 // enough to stay in the cache.
 constexpr int64_t kWindowBytes = 8 << 20;
 constexpr int64_t kSmallUnitBytes = 64 << 10;  // what the least unit counts for
+
+// The schedule then works in place, on what this rank contributes now.
+void pay_residual(OpenOperation* open, int64_t unit) {
+  const Operation& op = open->operation;
+  const Part part = unit_of_tensor(open->problem, unit);
+  add_residual(static_cast<const float*>(op.input) + part.begin, op.residual + part.begin,
+               part.count(), static_cast<float*>(op.output) + part.begin);
+  open->input = open->output;
+}
 
 }  // namespace
 
@@ -41,6 +51,7 @@ void Units::start(OpenOperation* open) {
   unit->open = open;
   unit->index = index;
   unit->schedule = open->algorithm->schedule(open->problem, index);
+  if (open->operation.residual) pay_residual(open, index);
   launch(std::move(unit));
 }
 
@@ -164,7 +175,6 @@ int64_t Units::bytes(const Unit& unit, const Step& step) const {
 bool Units::execute(Unit& unit, int32_t index) {
   const Step& step = unit.schedule.steps[index];
   OpenOperation& open = *unit.open;
-  const size_t element = dtype_bytes(open.operation.dtype);
   switch (step.action) {
     case Action::kSend: {
       const int peer = groups_->at(open.group)->ranks[step.peer];
@@ -186,56 +196,29 @@ bool Units::execute(Unit& unit, int32_t index) {
       if (outcome == Expect::kMismatch) mismatches_.push_back({peer, message});
       return outcome == Expect::kComplete;
     }
-    case Action::kReduce:
-      reduce_step(unit, step);
-      return true;
-    case Action::kCopy: {
-      std::byte* to = at(unit, step.place);
-      const std::byte* from = at(unit, unit.schedule.sources(step)[0].place);
-      if (to != from && step.count > 0)
-        std::memcpy(to, from, static_cast<size_t>(step.count) * element);
-      return true;
-    }
-    case Action::kEncode:
-      encode_step(unit, index, step);
-      return true;
-    case Action::kDecode:
-      open.codec->decode(isa_, at(unit, unit.schedule.sources(step)[0].place), step.count,
-                         reinterpret_cast<float*>(at(unit, step.place)));
+    default:
+      run_here(unit, step);
       return true;
   }
-  return true;
 }
 
-void Units::reduce_step(Unit& unit, const Step& step) {
+void Units::run_here(Unit& unit, const Step& step) {
   const double start = now_s();
-  const Operation& op = unit.open->operation;
-  std::vector<ReduceSource> sources;
-  for (const Source& source : unit.schedule.sources(step))
-    sources.push_back({at(unit, source.place), source.begins_host, source.host_sum});
-  reduce(isa_,
-         {.dtype = op.dtype,
-          .op = op.reduction,
-          .ranks = unit.open->problem.ranks(),
-          .last = step.last},
-         sources, step.count, at(unit, step.place));
-  sum_s_ += now_s() - start;
-}
-
-void Units::encode_step(Unit& unit, int32_t index, const Step& step) {
   const OpenOperation& open = *unit.open;
-  const Codec& codec = *open.codec;
-  float* residual = nullptr;
-  // Without a name nothing tells which operation of the next step is the same one.
-  if (!open.operation.name.empty()) {
-    auto& kept = residuals_[{open.group, open.operation.name, unit.index, index}];
-    if (static_cast<int64_t>(kept.size()) != step.count) kept.assign(step.count, 0.0f);
-    residual = kept.data();
-  }
-  auto* from = reinterpret_cast<float*>(at(unit, unit.schedule.sources(step)[0].place));
-  std::byte* to = at(unit, step.place);
-  codec.encode(isa_, from, residual, step.count, to);
-  if (step.result) codec.decode(isa_, to, step.count, from);
+  std::vector<std::byte*> slots;
+  for (const auto& coded : unit.coded) slots.push_back(coded.get());
+  run_local_step(unit.schedule, step,
+                 {.input = open.input,
+                  .output = open.output,
+                  .scratch = unit.scratch.get(),
+                  .slots = slots,
+                  .residual = open.operation.residual},
+                 {.isa = isa_,
+                  .reduction = {.dtype = open.operation.dtype,
+                                .op = open.operation.reduction,
+                                .ranks = open.problem.ranks()},
+                  .codec = open.codec});
+  if (step.action == Action::kReduce) sum_s_ += now_s() - start;
 }
 
 std::vector<int> Units::awaited(const OpenOperation* open) const {

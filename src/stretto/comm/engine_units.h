@@ -4,10 +4,7 @@
 // Not thread-safe: whoever calls holds the engine's lock.
 #pragma once
 
-#include <map>
 #include <memory>
-#include <string>
-#include <tuple>
 #include <unordered_map>
 #include <vector>
 
@@ -57,8 +54,7 @@ class Units {
   std::byte* at(Unit& unit, const Place& place);
   MessageKey key(const Unit& unit, const Step& step) const;
   int64_t bytes(const Unit& unit, const Step& step) const;
-  void reduce_step(Unit& unit, const Step& step);
-  void encode_step(Unit& unit, int32_t index, const Step& step);
+  void run_here(Unit& unit, const Step& step);
 
   Links& links_;
   const std::unordered_map<Group, std::unique_ptr<GroupState>>* groups_ = nullptr;
@@ -66,8 +62,6 @@ class Units {
   std::unordered_map<Unit*, std::unique_ptr<Unit>> units_;
   std::vector<OpenOperation*> finished_;
   std::vector<Mismatch> mismatches_;
-  // What encodings of a named operation have lost so far, by unit and step.
-  std::map<std::tuple<Group, std::string, int64_t, int32_t>, std::vector<float>> residuals_;
   double sum_s_ = 0;
 };
 

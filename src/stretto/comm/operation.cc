@@ -64,12 +64,14 @@ void check(const Operation& op, int rank, int size) {
     const std::string unfit = reduce_unfit(op.dtype, op.reduction);
     if (!unfit.empty()) throw_invalid("{}: {}", what, unfit);
   }
-  if (op.codec.empty() || op.codec == "none") return;
-  find_codec(op.codec);
   const bool sums =
       reduces(op.kind) && (op.reduction == ReduceOp::kSum || op.reduction == ReduceOp::kAverage);
-  if (!sums || op.dtype != DType::kFloat32)
-    throw_invalid("{}: codec {} is for sums and averages of float32", what, op.codec);
+  const bool codable = sums && op.dtype == DType::kFloat32;
+  if (op.residual && (!codable || op.kind != Kind::kAllReduce))
+    throw_invalid("{}: residuals are for all_reduce, for sums and averages of float32", what);
+  if (op.codec.empty() || op.codec == "none") return;
+  find_codec(op.codec);
+  if (!codable) throw_invalid("{}: codec {} is for sums and averages of float32", what, op.codec);
 }
 
 }  // namespace stretto::comm

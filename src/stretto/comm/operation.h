@@ -67,6 +67,14 @@ struct Operation {
   std::vector<int64_t> output_counts, output_displacements;
   std::string codec;  // a row of codecs(), for sums and averages of float32; empty: options.codec
   std::string name;   // for errors, traces and non-finite reports; need not be unique
+  // Error feedback, for kAllReduce where a codec may be named: `count` values, which belong to the
+  // caller like the buffers. They are added to this rank's input; what its encodings lose is left
+  // in their place, as a contribution to the next operation of the same elements, whatever its
+  // codec, algorithm and cutting. Where the input is not finite they stay as they are. Null: none;
+  // but an operation with a name and a codec of Codec::feedback then has some that the engine
+  // keeps by group, name and count.
+  float* residual = nullptr;
+  bool scanned = false;  // the caller has looked for NaN and infinity itself
 };
 
 inline constexpr int kAnyPeer = -1;

@@ -30,6 +30,7 @@ struct Codec {
   // Elements coded together. The encoding of a run that begins at a multiple of it is the
   // concatenation of the encodings of its blocks, so cuts at multiples change nothing.
   int64_t block;
+  bool feedback;  // loses so much that sums over many steps need residuals
   int64_t (*encoded_bytes)(int64_t count);
   // `residual` (count values, or null) is read and written. `out` takes encoded_bytes(count); it
   // overlaps nothing, and needs no alignment. Deterministic: the same bits with every `isa`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 #include <vector>
 
@@ -95,18 +96,45 @@ NonFinite encode_step(const Step& step, Place source, const LocalBuffers& buffer
                       const LocalContext& context) {
   const Codec& codec = *context.codec;
   std::byte* slot = buffers.slots[step.place.offset];
-  float* residual = step.result ? buffers.result_residual : buffers.contribution_residual;
+  float* residual = buffers.residual == nullptr ? nullptr : buffers.residual + source.offset;
   const float* values = reinterpret_cast<const float*>(read_at(buffers, source, DType::kFloat32));
-  const NonFinite found =
-      codec.encode(context.isa, values, residual != nullptr ? residual + source.offset : nullptr,
-                   step.count, slot);
+  // What an average has lost, as a contribution: so much more that the division leaves as much.
+  const bool scaled =
+      residual != nullptr && step.result && context.reduction.op == ReduceOp::kAverage;
+  const float ranks = static_cast<float>(context.reduction.ranks);
+  for (int64_t i = 0; scaled && i < step.count; ++i) residual[i] /= ranks;
+  const NonFinite found = codec.encode(context.isa, values, residual, step.count, slot);
+  for (int64_t i = 0; scaled && i < step.count; ++i) residual[i] *= ranks;
   if (!step.result) return found;
   codec.decode(context.isa, slot, step.count,
                reinterpret_cast<float*>(write_at(buffers, source, DType::kFloat32)));
   return {};
 }
 
+constexpr int64_t kResidualBlock = 256;
+
+bool all_finite(const float* values, int64_t count) {
+  uint32_t any = 0;
+  for (int64_t i = 0; i < count; ++i)
+    any |= (std::bit_cast<uint32_t>(values[i]) & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
+  return any == 0;
+}
+
 }  // namespace
+
+void add_residual(const float* in, float* residual, int64_t count, float* out) {
+  std::array<float, kResidualBlock> sums;
+  for (int64_t begin = 0; begin < count; begin += kResidualBlock) {
+    const int64_t size = std::min(kResidualBlock, count - begin);
+    for (int64_t i = 0; i < size; ++i) sums[i] = in[begin + i] + residual[begin + i];
+    if (all_finite(sums.data(), size)) {
+      std::copy_n(sums.data(), size, out + begin);
+      std::fill_n(residual + begin, size, 0.0f);
+    } else if (out != in) {
+      std::copy_n(in + begin, size, out + begin);
+    }
+  }
+}
 
 const std::byte* read_at(const LocalBuffers& buffers, Place place, DType dtype) {
   const std::byte* base = place.buffer == Buffer::kInput    ? buffers.input

@@ -112,7 +112,7 @@ enum class Action : uint8_t {
 struct Step {
   Action action = Action::kSend;
   bool last = false;    // reduce: this yields the final value, so an average is divided here
-  bool result = false;  // encode: of a final value (else of a contribution); has its own residual
+  bool result = false;  // encode: of a final value (else of a contribution)
   int32_t peer = -1;    // send, receive
   int32_t tag = 0;      // tells apart what one rank sends to another within a unit
   int64_t count = 0;    // elements; 0 only in a barrier, whose messages have no payload

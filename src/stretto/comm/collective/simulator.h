@@ -18,8 +18,7 @@ struct SimulatedRank {
   Problem problem;
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
-  float* contribution_residual = nullptr;
-  float* result_residual = nullptr;
+  float* residual = nullptr;  // null: no error feedback
 };
 
 struct Traffic {

@@ -83,8 +83,16 @@ class Simulator {
       const auto index = static_cast<int64_t>(started_[rank]++);
       ++open_units_[rank];
       units_[rank][index] = std::make_unique<Unit>();
+      pay_residual(ranks_[rank], index);
       start(rank, index, *units_[rank][index]);
     }
+  }
+
+  void pay_residual(const SimulatedRank& r, int64_t unit) {
+    if (r.residual == nullptr) return;
+    const Part part = unit_of_tensor(r.problem, unit);
+    add_residual(reinterpret_cast<const float*>(r.input) + part.begin, r.residual + part.begin,
+                 part.count(), reinterpret_cast<float*>(r.output) + part.begin);
   }
 
   void start(int rank, int64_t index, Unit& u) {
@@ -141,12 +149,11 @@ class Simulator {
 
   LocalBuffers buffers(int rank, Unit& u) {
     const SimulatedRank& r = ranks_[rank];
-    return {.input = r.input,
+    return {.input = r.residual ? r.output : r.input,
             .output = r.output,
             .scratch = u.scratch.data(),
             .slots = u.slots,
-            .contribution_residual = r.contribution_residual,
-            .result_residual = r.result_residual};
+            .residual = r.residual};
   }
 
   size_t wire_bytes(const Step& step) const {
