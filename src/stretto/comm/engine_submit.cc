@@ -7,6 +7,7 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/comm/engine_impl.h"
+#include "stretto/comm/gradient/exchange.h"
 
 namespace stretto::comm {
 namespace {
@@ -127,8 +128,9 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
 
 void EngineImpl::submit_collective(GroupState& state, OpenOperation* open) {
   Operation& op = open->operation;
-  if (op.codec.empty()) op.codec = options_.codec;
-  const bool coded = op.codec != "none" && op.kind == Kind::kAllReduce &&
+  // Codecs that need several operations are for gradients (comm/gradients.h).
+  if (op.codec.empty() && !find_gradient_codec(options_.codec).staged) op.codec = options_.codec;
+  const bool coded = !op.codec.empty() && op.codec != "none" && op.kind == Kind::kAllReduce &&
                      op.dtype == DType::kFloat32 &&
                      (op.reduction == ReduceOp::kSum || op.reduction == ReduceOp::kAverage);
   if (!coded) op.codec.clear();

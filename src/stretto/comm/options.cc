@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "stretto/base/error.h"
+#include "stretto/comm/gradient/exchange.h"
 
 namespace stretto::comm {
 namespace {
@@ -41,6 +42,15 @@ NanCheck parse_nan_check(std::string_view text) {
     if (kNanChecks[i] == text) return static_cast<NanCheck>(i);
   }
   throw_invalid("STRETTO_NAN_CHECK: '{}' is none of off, report, stop", text);
+}
+
+void read_codec(Options& options, std::string_view text) {
+  options.codec = find_gradient_codec(text).name;
+}
+
+void read_step_policy(Options& options, std::string_view text) {
+  parse_step_policy(text);
+  options.step_policy = text;
 }
 
 // An option: how to read it from its variable, how to show it, what it means.
@@ -85,8 +95,21 @@ const std::vector<Row>& rows() {
                           "unit that the streams of a link pull"),
       number_row<int64_t>("STRETTO_FUSE_BYTES", &Options::fuse_bytes, 0, 1 << 30,
                           "waiting small operations travel together up to this size; 0: never"),
-      text_row("STRETTO_CODEC", &Options::codec,
-               "for operations that name none: none, fp16, bf16, int8"),
+      {"STRETTO_CODEC",
+       "how gradients cross the wire: none, fp16, bf16, int8, topk, powersgd, mixed", read_codec,
+       [](const Options& o) { return o.codec; }},
+      number_row("STRETTO_TOPK_DENSITY", &Options::topk_density, 1e-6, 1.0,
+                 "share of a bucket's values that topk sends"),
+      number_row<int64_t>("STRETTO_TOPK_WARMUP", &Options::topk_warmup_steps, 0, 1 << 30,
+                          "steps in which topk goes from a fourth of the values to its share"),
+      number_row("STRETTO_POWERSGD_RANK", &Options::powersgd_rank, 1, 1024,
+                 "columns of powersgd's factors"),
+      number_row("STRETTO_MIXED_ERROR", &Options::mixed_error, 0.0, 1.0,
+                 "error that mixed allows an encoding, relative to the tensor's norm"),
+      number_row<int64_t>("STRETTO_MIXED_EVERY", &Options::mixed_every, 1, 1 << 30,
+                          "steps after which mixed measures again"),
+      {"STRETTO_STEP_POLICY", "what a step exchanges: every, accumulate:K, local:K, gossip:K",
+       read_step_policy, [](const Options& o) { return o.step_policy; }},
       {"STRETTO_ORDER_CHECK", "0 or 1: compare every operation's description between ranks",
        [](Options& o, std::string_view text) {
          o.order_check = parse_number("STRETTO_ORDER_CHECK", text, 0, 1) == 1;
@@ -107,6 +130,21 @@ const std::vector<Row>& rows() {
 }
 
 }  // namespace
+
+StepPolicy parse_step_policy(std::string_view text) {
+  constexpr std::pair<std::string_view, StepPolicy::Kind> kKinds[] = {
+      {"accumulate:", StepPolicy::Kind::kAccumulate},
+      {"local:", StepPolicy::Kind::kLocal},
+      {"gossip:", StepPolicy::Kind::kGossip}};
+  if (text == "every") return {};
+  for (const auto& [prefix, kind] : kKinds) {
+    if (!text.starts_with(prefix)) continue;
+    const std::string_view number = text.substr(prefix.size());
+    return {kind, parse_number<int64_t>("STRETTO_STEP_POLICY", number, 1, 1 << 30)};
+  }
+  throw_invalid("STRETTO_STEP_POLICY: '{}' is none of every, accumulate:K, local:K, gossip:K",
+                text);
+}
 
 Options Options::from_environment() {
   Options options;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -28,7 +29,15 @@ struct Options {
   std::string algorithm = "auto";   // STRETTO_ALGORITHM: a row of comm/collective
   int64_t chunk_bytes = 256 << 10;  // STRETTO_CHUNK_BYTES: unit that streams pull
   int64_t fuse_bytes = 4 << 20;     // STRETTO_FUSE_BYTES: small operations join up to this size
-  std::string codec = "none";       // STRETTO_CODEC: for operations that name none
+  std::string codec = "none";       // STRETTO_CODEC: of gradients (comm/gradient), and for
+                                    //   operations that name none where it is a row of codecs()
+  // Gradients. Every rank must have the same.
+  double topk_density = 0.001;        // STRETTO_TOPK_DENSITY: share of the values that is sent
+  int64_t topk_warmup_steps = 1000;   // STRETTO_TOPK_WARMUP: steps from 1/4 to that
+  int powersgd_rank = 2;              // STRETTO_POWERSGD_RANK
+  double mixed_error = 0.01;          // STRETTO_MIXED_ERROR: of an encoding, relative to the tensor
+  int64_t mixed_every = 500;          // STRETTO_MIXED_EVERY: steps between measurements
+  std::string step_policy = "every";  // STRETTO_STEP_POLICY: every, accumulate:K, local:K, gossip:K
   // Checks.
   bool order_check = true;  // STRETTO_ORDER_CHECK=0|1: fingerprint of every operation
   NanCheck nan_check = NanCheck::kReport;  // STRETTO_NAN_CHECK=off|report|stop
@@ -42,6 +51,14 @@ struct Options {
   // The defaults, overridden by the environment. Throws InvalidArgument naming the variable.
   static Options from_environment();
 };
+
+// When gradients or parameters are exchanged. `every` has interval 1.
+struct StepPolicy {
+  enum class Kind : uint8_t { kEvery, kAccumulate, kLocal, kGossip };
+  Kind kind = Kind::kEvery;
+  int64_t interval = 1;
+};
+StepPolicy parse_step_policy(std::string_view text);  // "local:8"; throws InvalidArgument
 
 // One row per option: variable, value in use, meaning. What `stretto` prints and docs/options
 // lists.

@@ -26,6 +26,22 @@ TEST(Options, ReadsTheEnvironmentAndNamesABadVariable) {
   unsetenv("STRETTO_INTERFACES");
 }
 
+TEST(Options, RefusesCodecsAndPoliciesThatDoNotExist) {
+  setenv("STRETTO_CODEC", "powersgd", 1);
+  setenv("STRETTO_STEP_POLICY", "local:8", 1);
+  EXPECT_EQ(Options::from_environment().codec, "powersgd");
+  const StepPolicy policy = parse_step_policy(Options::from_environment().step_policy);
+  EXPECT_EQ(policy.kind, StepPolicy::Kind::kLocal);
+  EXPECT_EQ(policy.interval, 8);
+  setenv("STRETTO_CODEC", "zip", 1);
+  EXPECT_THROW(Options::from_environment(), InvalidArgument);
+  unsetenv("STRETTO_CODEC");
+  setenv("STRETTO_STEP_POLICY", "local:0", 1);
+  EXPECT_THROW(Options::from_environment(), InvalidArgument);
+  unsetenv("STRETTO_STEP_POLICY");
+  EXPECT_THROW(parse_step_policy("sometimes"), InvalidArgument);
+}
+
 TEST(Options, TheSecretIsNotShown) {
   Options options;
   options.secret = "hidden";

@@ -40,14 +40,14 @@ WantedCollective Mixed::begin(Isa isa, const float* gradient, int64_t count,
           .output = agreed_.data()};
 }
 
-const Codec& Mixed::finish() {
+const Codec& Mixed::finish(double wire_s_per_byte) {
+  const double wire = wire_s_per_byte > 0 ? wire_s_per_byte : options_.wire_s_per_byte;
   const std::span<const Codec> rows = codecs();
   double least = std::numeric_limits<double>::infinity();
   for (size_t row = 0; row < rows.size(); ++row) {
     if (agreed_[row] > options_.error_bound) continue;
     const double seconds =
-        static_cast<double>(rows[row].encoded_bytes(count_)) * options_.wire_s_per_byte +
-        agreed_[rows.size() + row];
+        static_cast<double>(rows[row].encoded_bytes(count_)) * wire + agreed_[rows.size() + row];
     if (seconds >= least) continue;
     least = seconds;
     choice_ = row;

@@ -14,6 +14,15 @@ int64_t elements_of(std::span<const ParameterRange> layout) {
   return total;
 }
 
+bool overlap(std::span<const ParameterRange> a, std::span<const ParameterRange> b) {
+  for (const ParameterRange& x : a)
+    for (const ParameterRange& y : b)
+      if (x.parameter == y.parameter &&
+          std::max(x.begin, y.begin) < std::min(x.begin + x.count, y.begin + y.count))
+        return true;
+  return false;
+}
+
 }  // namespace
 
 float* ResidualStore::residuals(std::span<const ParameterRange> layout) {
@@ -35,9 +44,12 @@ float* ResidualStore::residuals(std::span<const ParameterRange> layout) {
 void ResidualStore::take_over(Bucket& to) {
   std::vector<std::unique_ptr<Bucket>> kept;
   for (auto& from : buckets_) {
+    if (!overlap(from->layout, to.layout)) {  // may be in use: it stays as it is
+      kept.push_back(std::move(from));
+      continue;
+    }
     rescale(*from);
     Bucket rest{.loss_scale = loss_scale_};
-    bool shares = false;
     int64_t from_at = 0;
     for (const ParameterRange& old : from->layout) {
       std::vector<bool> taken(static_cast<size_t>(old.count));
@@ -46,7 +58,6 @@ void ResidualStore::take_over(Bucket& to) {
         const int64_t begin = std::max(range.begin, old.begin);
         const int64_t end = std::min(range.begin + range.count, old.begin + old.count);
         if (range.parameter == old.parameter && begin < end) {
-          shares = true;
           std::copy_n(from->values.begin() + from_at + begin - old.begin, end - begin,
                       to.values.begin() + to_at + begin - range.begin);
           std::fill(taken.begin() + begin - old.begin, taken.begin() + end - old.begin, true);
@@ -63,11 +74,7 @@ void ResidualStore::take_over(Bucket& to) {
       }
       from_at += old.count;
     }
-    if (!shares) {
-      kept.push_back(std::move(from));
-    } else if (!rest.layout.empty()) {
-      kept.push_back(std::make_unique<Bucket>(std::move(rest)));
-    }
+    if (!rest.layout.empty()) kept.push_back(std::make_unique<Bucket>(std::move(rest)));
   }
   buckets_ = std::move(kept);
 }

@@ -105,7 +105,7 @@ class Mixed {
   // with each of codecs() on this rank, measured by the caller, or is empty.
   WantedCollective begin(Isa isa, const float* gradient, int64_t count,
                          std::span<const double> encode_s = {});
-  const Codec& finish();
+  const Codec& finish(double wire_s_per_byte = 0);  // measured on all ranks; 0: the options'
 
   const Codec& choice() const { return codecs()[choice_]; }
   std::span<const float> errors() const { return {agreed_.data(), agreed_.size() / 2}; }

@@ -1,0 +1,213 @@
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <limits>
+#include <map>
+#include <memory>
+#include <random>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/error.h"
+#include "stretto/comm/codec/stages.h"
+#include "stretto/comm/gradient/exchange.h"
+
+namespace stretto::comm {
+namespace {
+
+constexpr int64_t kProbeElements = 64 << 10;
+constexpr int64_t kProbeBytes = 64 << 10;  // shorter messages say little about the wire
+constexpr size_t kRecentMessages = 64;
+
+struct Tensor {
+  Mixed mixed;
+  int64_t measured_step = -1;  // never
+};
+
+// What outlives a step. Exchanges under way point to tensors, which a map leaves in place.
+struct State {
+  MixedOptions options;
+  int ranks = 1;
+  Residuals residuals;
+  std::map<std::string, Tensor> tensors;
+  std::vector<double> element_s;  // to encode and decode, per codec; measured once
+  std::deque<double> wire_s;      // per byte, of recent messages
+
+  double wire() const {
+    return wire_s.empty() ? options.wire_s_per_byte
+                          : *std::min_element(wire_s.begin(), wire_s.end());
+  }
+};
+
+std::vector<double> measure_codecs() {
+  std::minstd_rand random(1);
+  std::vector<float> values(kProbeElements);
+  for (float& value : values) value = static_cast<float>(random()) * 0x1p-30f - 1;
+  std::vector<std::byte> coded(static_cast<size_t>(4 * kProbeElements));
+  std::vector<float> residual(values.size());
+  std::vector<double> seconds;
+  for (const Codec& codec : codecs()) {
+    double least = std::numeric_limits<double>::infinity();
+    for (int run = 0; run < 3; ++run) {
+      const double start = now_s();
+      codec.encode(usable_isa(), values.data(), codec.feedback ? residual.data() : nullptr,
+                   kProbeElements, coded.data());
+      codec.decode(usable_isa(), coded.data(), kProbeElements, values.data());
+      least = std::min(least, now_s() - start);
+    }
+    seconds.push_back(least / static_cast<double>(kProbeElements));
+  }
+  return seconds;
+}
+
+class MixedExchange {
+ public:
+  MixedExchange(std::shared_ptr<State> state, const Bucket& bucket)
+      : state_(std::move(state)), bucket_(bucket) {
+    auto* values = static_cast<float*>(bucket.values);
+    for (const GradientSlice& slice : bucket.slices) {
+      Part part{&slice, values, nullptr, false};
+      if (slice.count >= kCodedElements) {
+        Tensor& tensor =
+            state_->tensors
+                .try_emplace(fmt::format("{} {}+{}", slice.parameter, slice.begin, slice.count),
+                             Tensor{Mixed(state_->options)})
+                .first->second;
+        part.tensor = &tensor;
+        part.due = tensor.measured_step < 0 ||
+                   bucket.step - tensor.measured_step >= state_->options.measure_every;
+        if (part.due) tensor.measured_step = bucket.step;
+        measures_ |= part.due;
+      }
+      parts_.push_back(part);
+      values += slice.count;
+    }
+  }
+
+  bool measures() const { return measures_; }
+
+  std::vector<Operation> stage(int index) {
+    if (index == 0) return {measure()};
+    if (measures_) decide();
+    return send();
+  }
+
+  void finish() {
+    for (const Message& message : messages_) {
+      const float* from = message.packed.data();
+      for (const Part* part : message.parts) {
+        if (message.packed.empty()) break;
+        std::copy_n(from, part->slice->count, part->values);
+        from += part->slice->count;
+      }
+    }
+    if (sent_bytes_ < kProbeBytes || state_->ranks < 2) return;
+    const double crossing = 2.0 * (state_->ranks - 1) / state_->ranks;
+    state_->wire_s.push_back((now_s() - sent_s_) / (crossing * static_cast<double>(sent_bytes_)));
+    if (state_->wire_s.size() > kRecentMessages) state_->wire_s.pop_front();
+  }
+
+ private:
+  struct Part {
+    const GradientSlice* slice;
+    float* values;
+    Tensor* tensor;  // null: always sent as it is
+    bool due;
+  };
+  // All parts with one codec. Where that is the whole bucket, it is sent from where it lies.
+  struct Message {
+    std::vector<const Part*> parts;
+    std::vector<float> packed;
+  };
+
+  Operation measure() {
+    if (state_->element_s.empty()) state_->element_s = measure_codecs();
+    measured_.assign(1, static_cast<float>(state_->wire()));
+    for (const Part& part : parts_) {
+      if (!part.due) continue;
+      std::vector<double> seconds = state_->element_s;
+      for (double& s : seconds) s *= static_cast<double>(part.slice->count);
+      const WantedCollective wanted =
+          part.tensor->mixed.begin(usable_isa(), part.values, part.slice->count, seconds);
+      const auto* from = static_cast<const float*>(wanted.input);
+      measured_.insert(measured_.end(), from, from + wanted.count);
+      outputs_.push_back(wanted);
+    }
+    Operation operation = average(measured_.data(), static_cast<int64_t>(measured_.size()), "",
+                                  "errors of " + label(bucket_.slices));
+    operation.codec = "none";
+    operation.reduction = ReduceOp::kMax;
+    return operation;
+  }
+
+  void decide() {
+    const float* from = measured_.data() + 1;
+    auto output = outputs_.begin();
+    for (const Part& part : parts_) {
+      if (!part.due) continue;
+      std::copy_n(from, output->count, static_cast<float*>(output->output));
+      from += output->count;
+      ++output;
+      part.tensor->mixed.finish(measured_[0]);
+    }
+  }
+
+  std::vector<Operation> send() {
+    messages_.resize(codecs().size());
+    for (const Part& part : parts_) {
+      const Codec& codec = part.tensor ? part.tensor->mixed.choice() : codecs()[0];
+      messages_[static_cast<size_t>(&codec - codecs().data())].parts.push_back(&part);
+    }
+    std::vector<Operation> operations;
+    sent_s_ = now_s();
+    for (size_t i = 0; i < messages_.size(); ++i) {
+      Message& message = messages_[i];
+      if (message.parts.empty()) continue;
+      auto* values = static_cast<float*>(bucket_.values);
+      int64_t count = bucket_.count();
+      std::vector<GradientSlice> slices;
+      for (const Part* part : message.parts) slices.push_back(*part->slice);
+      if (message.parts.size() < parts_.size()) {
+        for (const Part* part : message.parts)
+          message.packed.insert(message.packed.end(), part->values,
+                                part->values + part->slice->count);
+        values = message.packed.data();
+        count = static_cast<int64_t>(message.packed.size());
+      }
+      operations.push_back(average(values, count, codecs()[i].name, label(slices)));
+      // With codecs that hardly lose anything too: what int8 owes is paid when a tensor leaves it.
+      operations.back().residual = state_->residuals.of(slices, bucket_.loss_scale);
+      sent_bytes_ += codecs()[i].encoded_bytes(count);
+    }
+    return operations;
+  }
+
+  const std::shared_ptr<State> state_;
+  const Bucket& bucket_;
+  std::vector<Part> parts_;
+  bool measures_ = false;
+  std::vector<float> measured_;
+  std::vector<WantedCollective> outputs_;
+  std::vector<Message> messages_;
+  double sent_s_ = 0;
+  int64_t sent_bytes_ = 0;
+};
+
+}  // namespace
+
+StartExchange mixed_exchange(std::string_view, int ranks, const Options& options) {
+  auto state = std::make_shared<State>();
+  state->ranks = ranks;
+  state->options.error_bound = options.mixed_error;
+  state->options.measure_every = options.mixed_every;
+  const StartExchange plain = plain_exchange("none", ranks, options);
+  return [=](const Bucket& bucket) -> Exchange {
+    if (bucket.dtype != DType::kFloat32 || bucket.count() < kCodedElements) return plain(bucket);
+    auto mixed = std::make_shared<MixedExchange>(state, bucket);
+    return {.first_stage = mixed->measures() ? 0 : 1,
+            .end_stage = 2,
+            .stage = [mixed](int index) { return mixed->stage(index); },
+            .finish = [mixed] { mixed->finish(); }};
+  };
+}
+
+}  // namespace stretto::comm

@@ -1,0 +1,33 @@
+#include <memory>
+
+#include "stretto/comm/codec/stages.h"
+#include "stretto/comm/gradient/exchange.h"
+
+namespace stretto::comm {
+
+StartExchange topk_exchange(std::string_view, int ranks, const Options& options) {
+  const TopKOptions chosen{.density = options.topk_density,
+                           .warmup_steps = options.topk_warmup_steps};
+  TopK(chosen, ranks, 0);  // throws at once what the first bucket would throw
+  auto residuals = std::make_shared<Residuals>();
+  const StartExchange plain = plain_exchange("none", ranks, options);
+  return [=](const Bucket& bucket) -> Exchange {
+    const int64_t count = bucket.count();
+    if (bucket.dtype != DType::kFloat32 || count < kCodedElements) return plain(bucket);
+    auto topk = std::make_shared<TopK>(chosen, ranks, count);
+    auto* gradient = static_cast<float*>(bucket.values);
+    const auto stage = [&bucket, topk, residuals, gradient](int) {
+      const WantedCollective wanted =
+          topk->begin(gradient, residuals->of(bucket.slices, bucket.loss_scale), bucket.step);
+      return std::vector{Operation{.kind = Kind::kAllGather,
+                                   .dtype = wanted.dtype,
+                                   .count = wanted.count,
+                                   .input = wanted.input,
+                                   .output = wanted.output,
+                                   .name = label(bucket.slices)}};
+    };
+    return {.stage = stage, .finish = [topk, gradient] { topk->finish(gradient); }};
+  };
+}
+
+}  // namespace stretto::comm
