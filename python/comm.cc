@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 
+#include "gradients.h"
 #include "stretto/base/error.h"
 #include "stretto/comm/engine.h"
 
@@ -60,6 +61,8 @@ std::shared_ptr<Store> store_of(const nb::object& store) {
   return std::make_shared<PythonStore>(store);
 }
 
+}  // namespace
+
 nb::object python_exception(const std::exception_ptr& error, const nb::object& comm_error) {
   const nb::handle invalid(PyExc_ValueError), other(PyExc_RuntimeError);
   try {
@@ -75,6 +78,8 @@ nb::object python_exception(const std::exception_ptr& error, const nb::object& c
     return nb::borrow(other)(e.what());
   }
 }
+
+namespace {
 
 nb::dict statistics_dict(const Statistics& s) {
   nb::list peers;
@@ -128,6 +133,12 @@ class CommEngine {
     return *engine_;
   }
 
+  CommGradients* gradients(const std::string& name, std::vector<int> ranks,
+                           const std::string& codec, const Options& options) const {
+    engine();
+    return new CommGradients(engine_, comm_error_, name, std::move(ranks), codec, options);
+  }
+
   Handle submit(Group group, uint8_t kind, const std::string& dtype, uint8_t reduction,
                 int64_t count, uintptr_t input, uintptr_t output, int root, int peer, uint32_t tag,
                 std::string codec, std::string name, bool queue, std::vector<int64_t> input_counts,
@@ -146,7 +157,8 @@ class CommEngine {
                               .output_counts = std::move(output_counts),
                               .output_displacements = {},
                               .codec = std::move(codec),
-                              .name = std::move(name)};
+                              .name = std::move(name),
+                              .residual = nullptr};
     return engine().submit(group, operation, queue ? Delivery::kQueue : Delivery::kWait);
   }
 
@@ -204,7 +216,7 @@ class CommEngine {
   }
 
   nb::object comm_error_;
-  std::unique_ptr<Engine> engine_;
+  std::shared_ptr<Engine> engine_;  // gradients use it too
 };
 
 // Errors of construction pass through nanobind: CommError has no C++ translator with attributes.
@@ -230,6 +242,10 @@ std::vector<std::tuple<std::string, std::string, std::string>> option_rows(const
 }  // namespace
 
 void bind_comm(nb::module_& m) {
+  m.def("parse_step_policy", [](const std::string& text) {
+    const StepPolicy policy = parse_step_policy(text);
+    return std::pair(static_cast<int>(policy.kind), policy.interval);
+  });
   nb::class_<Options>(m, "CommOptions")
       .def(nb::init<>())
       .def_static("from_environment", &Options::from_environment)
@@ -244,6 +260,12 @@ void bind_comm(nb::module_& m) {
       .def_rw("chunk_bytes", &Options::chunk_bytes)
       .def_rw("fuse_bytes", &Options::fuse_bytes)
       .def_rw("codec", &Options::codec)
+      .def_rw("topk_density", &Options::topk_density)
+      .def_rw("topk_warmup_steps", &Options::topk_warmup_steps)
+      .def_rw("powersgd_rank", &Options::powersgd_rank)
+      .def_rw("mixed_error", &Options::mixed_error)
+      .def_rw("mixed_every", &Options::mixed_every)
+      .def_rw("step_policy", &Options::step_policy)
       .def_rw("order_check", &Options::order_check)
       .def_rw("connect_timeout_s", &Options::connect_timeout_s)
       .def_rw("silent_limit_s", &Options::silent_limit_s)
@@ -260,6 +282,8 @@ void bind_comm(nb::module_& m) {
              return e.engine().add_group(name, std::move(ranks));
            })
       .def("remove_group", [](CommEngine& e, Group group) { e.engine().remove_group(group); })
+      .def("gradients", &CommEngine::gradients, "name"_a, "ranks"_a, "codec"_a, "options"_a,
+           nb::rv_policy::take_ownership)
       .def("submit", &CommEngine::submit, "group"_a, "kind"_a, "dtype"_a, "reduction"_a = 0,
            "count"_a = 0, "input"_a = 0, "output"_a = 0, "root"_a = 0, "peer"_a = 0, "tag"_a = 0,
            "codec"_a = "", "name"_a = "", "queue"_a = false,
@@ -284,6 +308,7 @@ void bind_comm(nb::module_& m) {
 
   m.def("comm_engine", &create, "store"_a, "rank"_a, "size"_a, "epoch"_a, "options"_a,
         "comm_error"_a, nb::rv_policy::take_ownership);
+  bind_gradients(m);
 }
 
 }  // namespace stretto::python

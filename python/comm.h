@@ -3,7 +3,13 @@
 
 #include <nanobind/nanobind.h>
 
+#include <exception>
+
 namespace stretto::python {
+
+// `comm_error` is the class of what a CommError becomes.
+nanobind::object python_exception(const std::exception_ptr& error,
+                                  const nanobind::object& comm_error);
 
 // CommEngine, CommOptions and comm_engine(): documented where users see them, in stretto/comm.py.
 void bind_comm(nanobind::module_& m);

@@ -11,11 +11,11 @@ import atexit
 import json
 import logging
 import os
-import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from stretto import _stretto
+from stretto.completions import Completions, Done
 
 # Kinds of operations and reductions, by the numbers of the C++ enumerations.
 (ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, REDUCE, GATHER, SCATTER, ALL_TO_ALL, SEND, RECV,
@@ -23,8 +23,6 @@ from stretto import _stretto
 REDUCTIONS = ("sum", "average", "product", "min", "max", "and", "or", "xor")
 WORLD = 0
 ANY_PEER = -1
-# How long the completion thread sits in the engine before it looks whether it should end.
-kIdleS = 5.0
 kReports = 1000  # reports of NaN that are kept
 kLog = logging.getLogger("stretto")
 
@@ -38,21 +36,16 @@ class CommError(RuntimeError):
   link = ""
 
 
-class Engine:
+class Engine(Completions):
   """One rank of a job. `store` is a folder that all ranks see, or an object with set(key, bytes)
   and get(key, timeout_s) -> bytes. Every method may be called from any thread."""
 
   def __init__(self, store, rank: int, size: int, options: Options | None = None, epoch: int = 0):
     options = options or Options.from_environment()
-    self.native = _stretto.comm_engine(store, rank, size, epoch, options, CommError)
-    self.rank, self.size = rank, size
-    self.lock_ = threading.Lock()
-    self.pending_: dict[int, Callable[[Exception | None], None]] = {}
-    self.thread_: threading.Thread | None = None
-    self.closed_ = False
+    super().__init__(_stretto.comm_engine(store, rank, size, epoch, options, CommError))
+    self.rank, self.size, self.options = rank, size, options
     self.non_finite_: list[dict] = []
-    # Methods that know a better name for (an operation's name, offset) than the operation's own.
-    self.namers: list[weakref.WeakMethod] = []
+    self.gradients_: weakref.WeakSet[Gradients] = weakref.WeakSet()
     kOpen.add(self)
 
   # Everything below `submit` is a form of it; its keywords are the fields of comm/operation.h.
@@ -61,17 +54,9 @@ class Engine:
     """Starts an operation; its handle belongs to `wait`. The buffers must stay alive till then."""
     return self.native.submit(group, **operation)
 
-  def submit_queued(self, done: Callable[[Exception | None], None], group: int = WORLD,
-                    **operation) -> None:
-    """Starts an operation; `done(None or the error)` is called on the completion thread. Whatever
-    `done` refers to stays alive as long as the engine may touch the buffers."""
-    with self.lock_:  # the completion thread must not be faster than the entry
-      self.pending_[self.native.submit(group, queue=True, **operation)] = done
-      if self.thread_ is None:
-        self.thread_ = threading.Thread(target=complete, name="stretto-completions", daemon=True,
-                                        args=(self.native, self.lock_, self.pending_,
-                                              weakref.ref(self)))
-        self.thread_.start()
+  def submit_queued(self, done: Done, group: int = WORLD, **operation) -> None:
+    """Starts an operation; `done(None or the error)` is called on the completion thread."""
+    self.queue_(lambda: self.native.submit(group, queue=True, **operation), done)
 
   def wait(self, handle: int, timeout_s: float = -1.0) -> bool:
     """False when the time is up. Raises what went wrong. Ctrl-C interrupts it."""
@@ -109,42 +94,32 @@ class Engine:
     """Reports of NaN and infinity in what this rank contributed, oldest first. The first one is
     also logged, as soon as its operation is over."""
     for rank, name, group, sequence, offset, count in self.native.take_non_finite():
-      better = self.better_name(name, offset)
-      report = {"rank": rank, "name": better, "group": group, "sequence": sequence,
+      report = {"rank": rank, "name": name, "group": group, "sequence": sequence,
                 "first_offset": offset, "count": count}
       if not self.non_finite_:
         kLog.warning("rank %d: %d values of %s are NaN or infinite, the first at element %d "
-                     "(operation %d)", rank, count, better or "an operation", offset, sequence)
+                     "(operation %d)", rank, count, name or "an operation", offset, sequence)
       if len(self.non_finite_) < kReports:
         self.non_finite_.append(report)
     return self.non_finite_
 
-  def better_name(self, name: str, offset: int) -> str:
-    for reference in reversed(self.namers):  # the newest module first
-      namer = reference()
-      if namer is not None and (found := namer(name, offset)):
-        return found
-    return name
+  def note_(self) -> None:
+    self.non_finite()
 
   def statistics(self) -> dict:
     return self.native.statistics()
 
   def close(self) -> None:
     """Operations that are still open fail. May be called again."""
-    with self.lock_:
-      if self.closed_:
-        return
-      self.closed_ = True
+    if self.closed_:
+      return
+    for gradients in list(self.gradients_):
+      gradients.close()
     kOpen.discard(self)
     self.leave_account()
-    if self.thread_ is not None:
-      self.native.interrupt()
-      if self.thread_ is not threading.current_thread():
-        self.thread_.join()
-    self.native.close()
-    for done in list(self.pending_.values()):
-      done(CommError("the engine was closed"))
-    self.pending_.clear()
+    if self.stop_():
+      self.native.close()
+      self.drop_(CommError("the engine was closed"))
 
   def leave_account(self) -> None:
     """For `stretto run --report` and `--trace`: what this rank has done, as a file."""
@@ -160,6 +135,33 @@ class Engine:
       json.dump(content, file)
 
 
+class Gradients(Completions):
+  """Averages gradient buckets over `ranks` of the engine's job, all of which make it with the same
+  arguments. `codec` is any value of STRETTO_CODEC."""
+
+  def __init__(self, engine: Engine, name: str, ranks: Sequence[int], codec: str = "none",
+               options: Options | None = None):
+    super().__init__(engine.native.gradients(name, list(ranks), codec, options or engine.options))
+    self.engine, self.codec = engine, codec
+    engine.gradients_.add(self)
+
+  def submit(self, done: Done, slices: list[tuple[str, int, int, int, int]], dtype: str,
+             address: int, step: int, loss_scale: float = 1.0) -> None:
+    """`slices` are (parameter, first element, count, rows, columns), one after another at
+    `address`; rows and columns are 0 where the parameter is no matrix. `done(None or the error)`
+    is called on the completion thread, when the averages are there."""
+    self.queue_(lambda: self.native.submit(slices, dtype, address, step, loss_scale), done)
+
+  def note_(self) -> None:
+    self.engine.non_finite()
+
+  def close(self) -> None:
+    """Buckets that are under way end the job. May be called again."""
+    if self.stop_():
+      self.native.close()
+      self.drop_(CommError("the gradients were closed"))
+
+
 # Engines must not outlive the interpreter: their threads would have nobody to tell.
 kOpen: weakref.WeakSet[Engine] = weakref.WeakSet()
 
@@ -168,22 +170,6 @@ kOpen: weakref.WeakSet[Engine] = weakref.WeakSet()
 def close_all() -> None:
   for engine in list(kOpen):
     engine.close()
-
-
-def complete(native, lock, pending, owner) -> None:
-  """The completion thread."""
-  while True:
-    batch = native.next_completions(kIdleS)
-    engine = owner()
-    if engine is not None and batch:
-      engine.non_finite()
-    for handle, error in batch:
-      with lock:
-        done = pending.pop(handle)
-      done(error)
-    if engine is None or engine.closed_:
-      return
-    del engine
 
 
 def address_of(array) -> int:

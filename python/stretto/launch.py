@@ -38,7 +38,10 @@ def parser() -> argparse.ArgumentParser:
   p.add_argument("--no-bind", action="store_true", help="let ranks run on any core")
   p.add_argument("--replace-backend", action="store_true",
                  help="scripts that ask for gloo or nccl get stretto")
-  p.add_argument("--codec", help="how gradients cross the wire: none, fp16, bf16, int8")
+  p.add_argument("--codec", help="how gradients cross the wire: none, fp16, bf16, int8, "
+                 "topk, powersgd, mixed")
+  p.add_argument("--step-policy", metavar="POLICY",
+                 help="what a step exchanges: every, accumulate:K, local:K, gossip:K")
   p.add_argument("--trace", type=Path, metavar="FILE", help="write a timeline for Perfetto")
   p.add_argument("--report", type=Path, metavar="FILE",
                  help="write one HTML page about what was sent")
@@ -71,6 +74,8 @@ def settings(args: argparse.Namespace, ranks_here: int, folder: str) -> dict[str
     chosen["STRETTO_REPLACE_BACKEND"] = "1"
   if args.codec:
     chosen["STRETTO_CODEC"] = args.codec
+  if args.step_policy:
+    chosen["STRETTO_STEP_POLICY"] = args.step_policy
   if args.trace or args.report:
     chosen["STRETTO_RUN_FOLDER"] = folder
   if args.trace:

@@ -11,7 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="the backend is for torch, which is not installed")
 
-kScripts = [Path(__file__).with_name(name) for name in ("torch_checks.py", "horovod_checks.py")]
+kScripts = [Path(__file__).with_name(name) for name in ("torch_checks.py", "gradient_checks.py",
+                                               "horovod_checks.py")]
 kJobs = [(script, size) for script in kScripts for size in (2, 3)]
 kNames = [(job, name) for job in kJobs
           for name in re.findall(r"^def (check_\w+)", job[0].read_text(), flags=re.M)]

@@ -27,10 +27,12 @@ def no_job(monkeypatch):
 
 
 def test_local_ranks_go_through_torchrun(capsys):
-  [line] = planned(capsys, "-n", "4", "--codec", "int8", "train.py", "--epochs", "3")
+  [line] = planned(capsys, "-n", "4", "--codec", "int8", "--step-policy", "local:8", "train.py",
+                   "--epochs", "3")
   assert "torch.distributed.run --standalone --nproc-per-node=4" in line
   assert line.endswith("-m stretto.rank train.py --epochs 3")
-  assert "STRETTO_CODEC=int8" in line and "OMP_NUM_THREADS=" in line
+  assert "STRETTO_CODEC=int8" in line and "STRETTO_STEP_POLICY=local:8" in line
+  assert "OMP_NUM_THREADS=" in line
 
 
 def test_hosts_go_through_ssh(capsys):

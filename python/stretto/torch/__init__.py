@@ -10,7 +10,7 @@ seen when Stretto was compiled: any PyTorch from 2.1 on will do.
 import torch.distributed as dist
 
 from stretto.comm import CommError
-from stretto.torch.attach import attach
+from stretto.torch.attach import attach, attach_by_option
 from stretto.torch.batch_norm import SyncBatchNorm, convert_sync_batchnorm
 from stretto.torch.jobs import GroupOptions
 from stretto.torch.process_group import create, statistics
@@ -19,3 +19,4 @@ __all__ = ["CommError", "GroupOptions", "SyncBatchNorm", "attach", "convert_sync
            "statistics"]
 
 dist.Backend.register_backend("stretto", create, extended_api=True, devices=["cpu", "cuda"])
+attach_by_option()

@@ -1,60 +1,134 @@
-"""Tells the engine which parameters a DDP module's gradients belong to."""
+"""Hands a DDP module's gradients to the engine together with what they belong to."""
 
-import bisect
+from __future__ import annotations
+
+import functools
+import logging
+import threading
 import weakref
-from itertools import accumulate
 
 import torch
 import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from stretto import comm
+from stretto.torch import policies
+
+kLog = logging.getLogger("stretto")
+kLock = threading.Lock()
 
 
-def attach(ddp, codec: str = "") -> "Attached":
-  """Installs a communication hook on a DistributedDataParallel module over the "stretto" backend.
-  Operations then carry the names of parameters, so that a report of NaN names one, and `codec`
-  ("fp16", "bf16", "int8") says how gradients cross the wire (empty: as the group was made). Call it
-  before the first backward pass; a module has one hook."""
+def attach(ddp, codec: str = "", scaler=None, step_policy: str = "") -> Attached:
+  """Installs a communication hook on a DistributedDataParallel module over the "stretto" backend:
+  the engine then knows which parameters a bucket holds, and of what shape.
+
+  codec: how gradients cross the wire, any value of STRETTO_CODEC; empty: as the group was made.
+  scaler: the torch.amp.GradScaler in use, if any. What codecs owe, and what is accumulated, is
+    converted when its scale changes.
+  step_policy: a value of STRETTO_STEP_POLICY; empty: that.
+
+  Every rank calls it, before the first backward pass; a module has one hook."""
   group = ddp.process_group
   if not hasattr(group, "average_bucket"):
     raise ValueError("attach: the module's process group is not of the stretto backend")
-  names = {parameter: name for name, parameter in ddp.module.named_parameters()}
-  state = Attached(group, codec or group.codec, names)
+  policy = policies.parse(step_policy or group.engine.options.step_policy)
+  state = Attached(ddp, codec or group.codec, scaler)
   ddp.register_comm_hook(state, reduce_bucket)
-  group.engine.namers.append(weakref.WeakMethod(state.parameter))
+  state.policy = policies.make(policy, ddp, group, state.name)
   return state
 
 
 class Attached:
   """State of the hook. `step` is the number of the backward pass, from 1."""
 
-  def __init__(self, group, codec: str, names: dict[torch.nn.Parameter, str]):
-    self.group, self.codec, self.names = group, codec, names
-    self.step = 1
-    self.steps_: dict[str, int] = {}  # when a bucket was last sent
-    self.buckets_: dict[str, tuple[list[int], list[str]]] = {}
+  def __init__(self, ddp, codec: str, scaler):
+    self.group, self.scaler = ddp.process_group, scaler
+    with kLock:
+      number = self.group.attached = getattr(self.group, "attached", 0) + 1
+    self.name = f"{self.group.group_name}, module {number}"
+    self.names = {parameter: name for name, parameter in ddp.module.named_parameters()}
+    self.gradients = comm.Gradients(self.group.engine, self.name, self.group.members, codec)
+    self.step, self.scale_ = 1, 0.0  # of the loss; 0: not asked for in this step
+    self.policy: policies.Every
 
-  def describe(self, bucket) -> str:
-    """A bucket's name: the same as long as it holds the same parameters."""
-    parameters = bucket.parameters()
-    names = [self.names.get(p, "?") for p in parameters]
-    label = names[0] if len(names) == 1 else f"{names[0]} .. {names[-1]} ({len(names)} gradients)"
-    self.steps_[label] = self.step
-    if label not in self.buckets_:
-      starts = [0, *accumulate(p.numel() for p in parameters)][:-1]
-      self.buckets_[label] = (starts, names)
-    return label
+  @property
+  def codec(self) -> str:
+    return self.gradients.codec
 
-  def parameter(self, label: str, offset: int) -> "str | None":
-    """The parameter at an offset of a bucket, and the step."""
-    if label not in self.buckets_:
-      return None
-    starts, names = self.buckets_[label]
-    return f"{names[bisect.bisect_right(starts, offset) - 1]} at step {self.steps_[label]}"
+  @property
+  def loss_scale(self) -> float:
+    """Of this step, asked for once: on a GPU that waits for the device."""
+    if self.scale_ == 0.0:
+      self.scale_ = float(self.scaler.get_scale()) if self.scaler is not None else 1.0
+    return self.scale_
+
+  def synchronize(self) -> None:
+    """With a policy that lets parameters differ between ranks: averages them now. Every rank calls
+    it, before a checkpoint for instance."""
+    self.policy.synchronize()
+
+  def slices(self, parameters) -> list[tuple[str, int, int, int, int]]:
+    result = []
+    for parameter in parameters:
+      count, matrix = parameter.numel(), parameter.dim() > 1 and parameter.numel() > 0
+      rows = parameter.shape[0] if matrix else 0
+      result.append((self.names.get(parameter, "?"), 0, count, rows,
+                     count // rows if matrix else 0))
+    return result
+
+  def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
+    if self.policy.holds_back(bucket, self.step, self.loss_scale):
+      future = torch.futures.Future()
+      future.set_result(bucket.buffer())
+    else:
+      future = self.group.average_bucket(self.gradients, bucket.buffer(),
+                                         self.slices(bucket.parameters()), self.step,
+                                         self.loss_scale)
+    if bucket.is_last():
+      self.policy.backward_done(self.step)
+      self.step, self.scale_ = self.step + 1, 0.0
+    return future
 
 
 # torch looks at these annotations, so they have to be the classes themselves.
-def reduce_bucket(state: Attached,
-                  bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-  future = state.group.average_bucket(bucket.buffer(), state.describe(bucket), state.codec)
-  if bucket.is_last():
-    state.step += 1
-  return future
+def reduce_bucket(state: Attached, bucket: dist.GradBucket):
+  return state.reduce(bucket)
+
+
+reduce_bucket.__annotations__ = {"state": Attached, "bucket": dist.GradBucket,
+                                 "return": torch.futures.Future[torch.Tensor]}
+
+
+def attach_by_option() -> None:
+  """From now on, a DDP module over this backend whose group has a codec or a step policy is
+  attached in its first forward pass in training, unless it has got a communication hook by then: a
+  script needs no change to use them."""
+  original = DistributedDataParallel.__init__
+
+  @functools.wraps(original)
+  def init(self, *args, **kwargs):
+    original(self, *args, **kwargs)
+    group = self.process_group
+    if not hasattr(group, "average_bucket"):
+      return
+    if group.codec != "none" or group.engine.options.step_policy != "every":
+      kWaiting[self] = self.register_forward_pre_hook(first_forward)
+
+  DistributedDataParallel.__init__ = init
+
+
+kWaiting: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # module -> its hook's handle
+
+
+def first_forward(ddp, args) -> None:
+  del args
+  if not (ddp.training and torch.is_grad_enabled()):
+    return
+  kWaiting.pop(ddp).remove()
+  hooks = getattr(ddp, "_comm_hooks", [])
+  if not hooks:
+    attach(ddp).policy.forward_begins()  # its own hook will see the second one first
+  elif not any(isinstance(part, Attached) for hook in hooks for part in hook):
+    kLog.warning("STRETTO_CODEC=%s, STRETTO_STEP_POLICY=%s: the module has a communication hook of "
+                 "its own, which is used instead", ddp.process_group.codec,
+                 ddp.process_group.engine.options.step_policy)

@@ -14,7 +14,8 @@ from stretto import comm
 @dataclass(frozen=True)
 class GroupOptions:
   """`pg_options` of init_process_group and new_group."""
-  # How sums and averages of 1024 fp32 values and more cross the wire; empty: STRETTO_CODEC.
+  # How gradients of DDP modules cross the wire, and, but for topk, powersgd and mixed, every sum
+  # and average of 1024 fp32 values and more; empty: STRETTO_CODEC.
   codec: str = ""
 
 
@@ -60,9 +61,9 @@ kLock = threading.RLock()
 kJobs: list[Job] = []
 
 
-def join(options, size: int) -> tuple[Job, int, str]:
-  """The job for a new process group of `size` ranks, the group's number in its engine, and a name.
-  `options` are torch's _DistributedBackendOptions."""
+def join(options, size: int) -> tuple[Job, int, str, list[int]]:
+  """The job for a new process group of `size` ranks, the group's number in its engine, a name, and
+  the group's ranks within the job. `options` are torch's _DistributedBackendOptions."""
   rank, ranks = options.group_rank, tuple(options.global_ranks_in_group)
   name = str(options.group_id)
   if ranks:
@@ -71,7 +72,7 @@ def join(options, size: int) -> tuple[Job, int, str]:
     if candidates:
       job = candidates[-1]
       members = [job.ranks.index(r) for r in ranks]
-      return job, job.engine.add_group(name, members), name
+      return job, job.engine.add_group(name, members), name, members
   engine_options = comm.Options.from_environment()
   if "STRETTO_OPERATION_TIMEOUT" not in os.environ:
     engine_options.operation_timeout_s = options.timeout.total_seconds()
@@ -79,4 +80,4 @@ def join(options, size: int) -> tuple[Job, int, str]:
   job = Job(engine, ranks or tuple(range(size)))
   with kLock:
     kJobs.append(job)
-  return job, comm.WORLD, name
+  return job, comm.WORLD, name, list(range(size))

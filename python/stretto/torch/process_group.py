@@ -8,7 +8,6 @@ both are there: versions of torch differ in which they call.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 import torch
@@ -22,6 +21,7 @@ from stretto.torch.work import Work
 
 # Codecs are for gradients: shorter reductions (counters, losses, norms) stay exact.
 kCodecElements = 1024
+kWireCodecs = ("fp16", "bf16", "int8")  # the others need to know the parameters: attach()
 kPremulSum = 8  # ReduceOp.PREMUL_SUM; the numbers below it are the engine's too
 
 # Newer versions of torch have a base class for backends in Python.
@@ -32,10 +32,9 @@ def create(options, group_options) -> ProcessGroup:
   """torch's creator: options are its _DistributedBackendOptions."""
   size = options.group_size
   codec = group_options.codec if isinstance(group_options, jobs.GroupOptions) else ""
-  codec = codec or os.environ.get("STRETTO_CODEC", "none")
-  job, group, name = jobs.join(options, size)
-  return ProcessGroup(job, group, name, options.group_rank, size, codec,
-                      options.timeout.total_seconds())
+  job, group, name, members = jobs.join(options, size)
+  return ProcessGroup(job, group, name, members, options.group_rank,
+                      codec or job.engine.options.codec, options.timeout.total_seconds())
 
 
 def statistics(group=None) -> dict:
@@ -45,11 +44,12 @@ def statistics(group=None) -> dict:
 
 class ProcessGroup(kBase):
 
-  def __init__(self, job: jobs.Job, group: int, name: str, rank: int, size: int, codec: str,
-               timeout_s: float):
-    super().__init__(rank, size)
+  def __init__(self, job: jobs.Job, group: int, name: str, members: list[int], rank: int,
+               codec: str, timeout_s: float):
+    super().__init__(rank, len(members))
     self.job, self.engine, self.group = job, job.engine, group
-    self.rank_, self.size_, self.name_, self.codec = rank, size, name, codec
+    self.rank_, self.size_, self.name_, self.codec = rank, len(members), name, codec
+    self.members = members  # ranks of the job
     self.job_rank = job.engine.rank
     self.timeout_s = timeout_s
     self.sequence_, self.description_ = 0, ""
@@ -106,27 +106,27 @@ class ProcessGroup(kBase):
       host = staged(values, read=True)
       address, count = host.data_ptr(), host.numel()
       coded = host.dtype == torch.float32 and op["reduction"] <= 1 and count >= kCodecElements
-      codec = self.codec if coded else "none"
+      # Without error feedback: nothing tells whether this tensor is the one of the last step.
       operations.append({"kind": comm.ALL_REDUCE, "dtype": kNames[host.dtype], "count": count,
                          "input": address, "output": address,
-                         "codec": codec,
-                         # Residuals of a codec belong to this memory: DDP's buckets stay in place.
-                         "name": f"{address:x}" if coded and codec != "none" else "", **op})
+                         "codec": self.codec if coded and self.codec in kWireCodecs else "none",
+                         **op})
       keep.append(host)
       moves.append((values, host))
     return self.start(what, opts, operations, tensors, keep, give_back(moves))
 
-  def average_bucket(self, buffer, name: str, codec: str) -> torch.futures.Future:
-    """What attach()'s hook calls: the mean over ranks, in place, under the bucket's name."""
+  def average_bucket(self, gradients: comm.Gradients, buffer, slices: list[tuple], step: int,
+                     loss_scale: float) -> torch.futures.Future:
+    """What attach()'s hook calls: the mean over ranks, in place."""
     values = plain(buffer, "all_reduce", sums=True)
     host = staged(values, read=True)
-    address, count = host.data_ptr(), host.numel()
-    coded = codec if host.dtype == torch.float32 and count >= kCodecElements else ""
-    operation = {"kind": comm.ALL_REDUCE, "dtype": kNames[host.dtype], "reduction": 1,
-                 "count": count, "input": address, "output": address, "name": name,
-                 "codec": coded or "none"}
-    work = self.start("all_reduce", None, [operation], [buffer], [host],
-                      give_back([(values, host)]))
+    parts_of_each = host.numel() // max(buffer.numel(), 1)  # two for complex numbers
+    if parts_of_each > 1:
+      slices = [(name, 0, count * parts_of_each, 0, 0) for name, _, count, _, _ in slices]
+    work = Work(self, "all_reduce", [buffer], [host], give_back([(values, host)]), -1.0)
+    work.expect(1)
+    gradients.submit(work.operation_done, slices, kNames[host.dtype], host.data_ptr(), step,
+                     loss_scale)
     return work.get_future().then(lambda done: done.value()[0])
 
   def reduce(self, tensors, opts=None) -> Work:

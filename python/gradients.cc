@@ -1,0 +1,75 @@
+#include "gradients.h"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <array>
+
+#include "comm.h"
+#include "stretto/base/error.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace stretto::python {
+
+using namespace stretto::comm;
+
+CommGradients::CommGradients(std::shared_ptr<Engine> engine, nb::object comm_error,
+                             const std::string& name, std::vector<int> ranks,
+                             const std::string& codec, const Options& options)
+    : comm_error_(std::move(comm_error)), engine_(std::move(engine)) {
+  gradients_ = std::make_unique<Gradients>(*engine_, name, std::move(ranks), codec, options);
+}
+
+void CommGradients::close() {
+  nb::gil_scoped_release released;
+  gradients_.reset();
+  engine_.reset();
+}
+
+Gradients& CommGradients::gradients() const {
+  if (!gradients_) throw_invalid("gradients: closed");
+  return *gradients_;
+}
+
+Handle CommGradients::submit(const std::vector<SliceTuple>& slices, const std::string& dtype,
+                             uintptr_t values, int64_t step, double loss_scale) {
+  Bucket bucket{.slices = {},
+                .dtype = parse_dtype(dtype),
+                .values = reinterpret_cast<void*>(values),
+                .step = step,
+                .loss_scale = loss_scale};
+  for (const auto& [name, begin, count, rows, columns] : slices)
+    bucket.slices.push_back({name, begin, count, rows, columns});
+  return gradients().submit(std::move(bucket), Delivery::kQueue);
+}
+
+std::vector<std::pair<Handle, nb::object>> CommGradients::next_completions(double timeout_s) {
+  std::array<Completion, 64> batch;
+  size_t count = 0;
+  {
+    nb::gil_scoped_release released;
+    count = gradients().next_completions(batch, timeout_s);
+  }
+  std::vector<std::pair<Handle, nb::object>> result;
+  for (size_t i = 0; i < count; ++i) {
+    result.emplace_back(batch[i].handle, batch[i].error
+                                             ? python_exception(batch[i].error, comm_error_)
+                                             : nb::none());
+  }
+  return result;
+}
+
+void bind_gradients(nb::module_& m) {
+  nb::class_<CommGradients>(m, "CommGradients")
+      .def("close", &CommGradients::close)
+      .def("submit", &CommGradients::submit, "slices"_a, "dtype"_a, "values"_a, "step"_a,
+           "loss_scale"_a = 1.0)
+      .def("next_completions", &CommGradients::next_completions, "timeout_s"_a)
+      .def("interrupt", &CommGradients::interrupt);
+}
+
+}  // namespace stretto::python

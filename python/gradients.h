@@ -1,0 +1,44 @@
+// comm::Gradients for Python: documented where users see it, in stretto/comm.py.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "stretto/comm/gradients.h"
+
+namespace stretto::python {
+
+// Name, first element, count, rows, columns.
+using SliceTuple = std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>;
+
+class CommGradients {
+ public:
+  // Keeps the engine alive until it is closed.
+  CommGradients(std::shared_ptr<comm::Engine> engine, nanobind::object comm_error,
+                const std::string& name, std::vector<int> ranks, const std::string& codec,
+                const comm::Options& options);
+  ~CommGradients() { close(); }
+
+  void close();
+  comm::Handle submit(const std::vector<SliceTuple>& slices, const std::string& dtype,
+                      uintptr_t values, int64_t step, double loss_scale);
+  std::vector<std::pair<comm::Handle, nanobind::object>> next_completions(double timeout_s);
+  void interrupt() { gradients().interrupt(); }
+
+ private:
+  comm::Gradients& gradients() const;
+
+  nanobind::object comm_error_;
+  std::shared_ptr<comm::Engine> engine_;
+  std::unique_ptr<comm::Gradients> gradients_;
+};
+
+void bind_gradients(nanobind::module_& m);
+
+}  // namespace stretto::python

@@ -1,0 +1,194 @@
+"""Step policies: when ranks exchange gradients or parameters (STRETTO_STEP_POLICY).
+
+  every          gradients, in every step
+  accumulate:K   gradients, summed over K steps; the optimizer takes one step for K of the script's
+  local:K        no gradients; every K steps the average of all parameters (local SGD)
+  gossip:K       no gradients; parameters with one partner in every step, all of them every K steps
+
+What is a step has to be the same on all ranks, and an optimizer's is not where a loss scaler may
+leave it out on some of them: with local and gossip it is a forward pass in training, and parameters
+are exchanged at the beginning of the next one.
+"""
+
+from __future__ import annotations
+
+import weakref
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_pre_hook
+
+from stretto import _stretto, comm
+from stretto.torch.buffers import kNames, staged
+
+
+class Every:
+  """Base of the policies. Methods are called by stretto.torch.attach."""
+
+  def __init__(self, ddp, group, name: str, interval: int):
+    del ddp, group, name
+    self.interval = interval
+
+  def holds_back(self, bucket, step: int, loss_scale: float) -> bool:
+    """True when a bucket of the step is not to be reduced as it is."""
+    del bucket, step, loss_scale
+    return False
+
+  def backward_done(self, step: int) -> None:
+    pass
+
+  def forward_begins(self) -> None:
+    """A forward pass in training; called by the policies that need it."""
+
+  def synchronize(self) -> None:
+    pass
+
+
+class Accumulate(Every):
+  """In steps that exchange nothing, gradients are kept here and DDP sees zeros, so that loss
+  scalers and gradient clipping find nothing to do; and the optimizer finds no gradients at all,
+  so that it changes neither parameters nor its own state."""
+
+  def __init__(self, ddp, group, name: str, interval: int):
+    super().__init__(ddp, group, name, interval)
+    self.parameters_ = set(ddp.module.parameters())
+    self.sums_: dict[torch.Tensor, torch.Tensor] = {}
+    self.scale_ = 1.0
+    self.held_back_ = False
+    kAccumulating.add(self)
+
+  def holds_back(self, bucket, step: int, loss_scale: float) -> bool:
+    with torch.no_grad():
+      if loss_scale != self.scale_:
+        for total in self.sums_.values():
+          total.mul_(loss_scale / self.scale_)
+        self.scale_ = loss_scale
+      pairs = list(zip(bucket.parameters(), bucket.gradients()))
+      if step % self.interval == 0:
+        for parameter, gradient in pairs:
+          if parameter in self.sums_:
+            gradient.add_(self.sums_.pop(parameter))
+        bucket.buffer().div_(self.interval)
+        return False
+      for parameter, gradient in pairs:
+        if parameter in self.sums_:
+          self.sums_[parameter].add_(gradient)
+        else:
+          self.sums_[parameter] = gradient.clone()
+      bucket.buffer().zero_()
+      return True
+
+  def backward_done(self, step: int) -> None:
+    self.held_back_ = step % self.interval != 0
+
+  def before_optimizer(self, optimizer) -> None:
+    if not self.held_back_:
+      return
+    for options in optimizer.param_groups:
+      for parameter in options["params"]:
+        if parameter in self.parameters_:
+          parameter.grad = None
+
+
+# Optimizers do not know which module they are for, so every policy looks at every optimizer.
+kAccumulating: weakref.WeakSet[Accumulate] = weakref.WeakSet()
+
+
+def before_optimizer(optimizer, args, kwargs) -> None:
+  del args, kwargs
+  for policy in list(kAccumulating):
+    policy.before_optimizer(optimizer)
+
+
+register_optimizer_step_pre_hook(before_optimizer)
+
+
+class Local(Every):
+
+  def __init__(self, ddp, group, name: str, interval: int):
+    super().__init__(ddp, group, name, interval)
+    ddp.require_backward_grad_sync = False  # as in DDP.no_sync()
+    self.engine_, self.rank_, self.size_ = group.engine, group.rank_, group.size_
+    self.group_ = self.engine_.add_group(f"{name}, parameters", group.members)
+    self.module_ = weakref.ref(ddp.module)
+    self.steps_ = 0
+    policy = weakref.ref(self)
+
+    def before_forward(ddp, args) -> None:
+      del args
+      if ddp.training and torch.is_grad_enabled():
+        policy().forward_begins()
+
+    ddp.register_forward_pre_hook(before_forward)
+
+  def forward_begins(self) -> None:
+    if self.steps_ > 0:
+      self.after_step(self.steps_)
+    self.steps_ += 1
+
+  def after_step(self, step: int) -> None:
+    if step % self.interval == 0:
+      self.synchronize()
+
+  def synchronize(self) -> None:
+    self.exchange(self.average)
+
+  def exchange(self, mix) -> None:
+    """`mix` works on the values of parameters, and of buffers of floats, of one type."""
+    module = self.module_()
+    with torch.no_grad():
+      by_type: dict[torch.dtype, list[torch.Tensor]] = {}
+      for tensor in [*module.parameters(), *module.buffers()]:
+        if tensor.is_floating_point():
+          by_type.setdefault(tensor.dtype, []).append(tensor)
+      for tensors in by_type.values():
+        flat = staged(torch.cat([t.reshape(-1) for t in tensors]), read=True)
+        mix(flat)
+        for tensor, values in zip(tensors, flat.split([t.numel() for t in tensors])):
+          tensor.copy_(values.view(tensor.shape))
+
+  def average(self, flat: torch.Tensor) -> None:
+    self.run([{"kind": comm.ALL_REDUCE, "reduction": comm.REDUCTIONS.index("average"),
+               "input": flat.data_ptr(), "output": flat.data_ptr()}], flat)
+
+  def run(self, operations: list[dict], flat: torch.Tensor) -> None:
+    common = {"dtype": kNames[flat.dtype], "count": flat.numel(), "name": "parameters"}
+    handles = [self.engine_.submit(self.group_, codec="none", **common, **op)
+               for op in operations]
+    for handle in handles:
+      self.engine_.wait(handle)
+
+
+class Gossip(Local):
+  """Partners as in an exponential graph (Assran et al., "Stochastic gradient push", 2019): in step
+  t a rank takes half from the one 2^t places before it, in turn. What one rank takes another gives,
+  so that the mean over ranks stays."""
+
+  def after_step(self, step: int) -> None:
+    if step % self.interval == 0:
+      self.synchronize()
+    elif self.size_ > 1:
+      distances = [1 << i for i in range((self.size_ - 1).bit_length())]
+      distance = distances[step % len(distances)]
+      self.exchange(lambda flat: self.mix_with(flat, distance))
+
+  def mix_with(self, flat: torch.Tensor, distance: int) -> None:
+    other = torch.empty_like(flat)
+    self.run([{"kind": comm.SEND, "input": flat.data_ptr(),
+               "peer": (self.rank_ + distance) % self.size_},
+              {"kind": comm.RECV, "output": other.data_ptr(),
+               "peer": (self.rank_ - distance) % self.size_}], flat)
+    flat.add_(other).mul_(0.5)
+
+
+# In the order of StepPolicy::Kind.
+kPolicies = (Every, Accumulate, Local, Gossip)
+
+
+def parse(text: str) -> tuple[type[Every], int]:
+  kind, interval = _stretto.parse_step_policy(text)
+  return kPolicies[kind], interval
+
+
+def make(policy: tuple[type[Every], int], ddp, group, name: str) -> Every:
+  kind, interval = policy
+  return kind(ddp, group, name, interval)
