@@ -124,7 +124,7 @@ void EngineImpl::progress() {
   }
 }
 
-bool EngineImpl::wait(Handle handle, double timeout_s) {
+bool EngineImpl::wait(Handle handle, double timeout_s, int* source) {
   Lock lock(mutex_);
   const auto found = operations_.find(handle);
   if (found == operations_.end()) throw_invalid("wait: no operation has handle {}", handle);
@@ -150,6 +150,7 @@ bool EngineImpl::wait(Handle handle, double timeout_s) {
   }
   if (!open->done) return false;
   const std::exception_ptr error = open->error;
+  if (source) *source = open->operation.kind == Kind::kRecv ? open->operation.peer : -1;
   operations_.erase(handle);
   lock.unlock();
   if (error) std::rethrow_exception(error);
@@ -230,6 +231,7 @@ Statistics EngineImpl::statistics() {
     s.resent_chunks += peer->resent_chunks();
     s.duplicate_chunks += peer->duplicate_chunks();
     s.payload_bytes += peer->payload_bytes();
+    s.most_early_bytes += peer->most_early_bytes();
     PeerStatistics row{.rank = peer->rank(), .host = links_->host_names()[peer->rank()]};
     for (const Peer::StreamState& stream : peer->streams())
       row.streams.push_back({stream.name, stream.sent_bytes, stream.received_bytes, stream.alive});

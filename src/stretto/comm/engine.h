@@ -69,8 +69,9 @@ struct PeerStatistics {
 struct Statistics {
   int64_t operations = 0;  // done since the start
   int64_t resent_chunks = 0, duplicate_chunks = 0;
-  int64_t payload_bytes = 0;  // sent to peers, after encoding
-  double sum_s = 0;           // spent combining
+  int64_t payload_bytes = 0;     // sent to peers, after encoding
+  int64_t most_early_bytes = 0;  // held at a time for operations not submitted yet; sum over peers
+  double sum_s = 0;              // spent combining
   std::vector<PeerStatistics> peers;
 };
 
@@ -114,8 +115,9 @@ class Engine {
 
   // Blocks until the operation is over and forgets the handle; throws the CommError that says what
   // went wrong: a lost peer, different operations on different ranks. timeout_s < 0: as long as it
-  // takes; otherwise false when the time is up, and the handle stays valid.
-  virtual bool wait(Handle handle, double timeout_s = -1) = 0;
+  // takes; otherwise false when the time is up, and the handle stays valid. `source` (may be null)
+  // becomes what source() says, -1 for all but kRecv.
+  virtual bool wait(Handle handle, double timeout_s = -1, int* source = nullptr) = 0;
 
   // Blocks until operations submitted with Delivery::kQueue are over, fills as many entries as
   // there are and returns their number; 0 after timeout_s, or when interrupt() was called. Their

@@ -32,7 +32,7 @@ class EngineImpl : public Engine {
                 std::function<void()> notify) override;
   bool poll(Handle handle) override;
   int source(Handle handle) override;
-  bool wait(Handle handle, double timeout_s) override;
+  bool wait(Handle handle, double timeout_s, int* source) override;
   size_t next_completions(std::span<Completion> out, double timeout_s) override;
   void interrupt() override;
   void abort(std::string_view reason) override;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "stretto/base/error.h"
 #include "stretto/comm/engine_testing.h"
@@ -160,8 +161,10 @@ TEST(Engine, SendAndReceiveInOrderAndFromAnyone) {
                                                    .input = value,
                                                    .output = value});
       while (!engine.poll(handle)) std::this_thread::yield();
-      const int source = engine.source(handle);
-      engine.wait(handle);
+      const int polled = engine.source(handle);
+      int source = -2;
+      engine.wait(handle, -1, &source);
+      EXPECT_EQ(source, kind == Kind::kRecv ? polled : -1);
       return source;
     };
     for (int64_t i = 0; i < 50; ++i) {
@@ -284,6 +287,38 @@ TEST(Engine, DifferentOperationsFailOnEveryRankWithBothDescriptions) {
     EXPECT_NE(error.find("all_reduce of 20 float32 (sum), 'b'"), error.npos) << error;
     EXPECT_NE(error.find("all_reduce of 10 float32 (sum), 'a'"), error.npos) << error;
   }
+}
+
+// A root that is far ahead waits for those who have not even begun, and loses nothing.
+TEST(Engine, WhatComesEarlyTakesNoMoreMemoryThanAllowed) {
+  expect_no_errors(run_ranks(
+      3,
+      [](int rank) {
+        Options options = tcp(rank);
+        options.early_bytes = 2 << 20;
+        return options;
+      },
+      [](Engine& engine) {
+        constexpr int kOperations = 100;
+        constexpr int64_t kCount = 50'000;
+        const bool root = engine.membership().rank == 1;
+        std::vector<std::vector<float>> data(kOperations, std::vector<float>(kCount));
+        std::vector<Handle> handles;
+        const auto submit = [&](int i) {
+          if (root) std::iota(data[i].begin(), data[i].end(), static_cast<float>(i));
+          handles.push_back(engine.submit(kWorld, {.kind = Kind::kBroadcast,
+                                                   .root = 1,
+                                                   .count = kCount,
+                                                   .input = data[i].data(),
+                                                   .output = data[i].data()}));
+        };
+        if (!root) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        for (int i = 0; i < kOperations; ++i) submit(i);
+        for (Handle handle : handles) engine.wait(handle);
+        for (int i = 0; i < kOperations; ++i)
+          ASSERT_EQ(data[i].back(), static_cast<float>(i + kCount - 1)) << i;
+        EXPECT_LE(engine.statistics().most_early_bytes, 2 << 20);
+      }));
 }
 
 TEST(Engine, NonFiniteInputsAreReportedAndSentOn) {

@@ -93,6 +93,8 @@ const std::vector<Row>& rows() {
       text_row("STRETTO_ALGORITHM", &Options::algorithm, "schedule to force; auto: by size"),
       number_row<int64_t>("STRETTO_CHUNK_BYTES", &Options::chunk_bytes, 4 << 10, 64 << 20,
                           "unit that the streams of a link pull"),
+      number_row<int64_t>("STRETTO_EARLY_BYTES", &Options::early_bytes, 1 << 20, int64_t{1} << 50,
+                          "memory for what other ranks send before this one asks for it"),
       number_row<int64_t>("STRETTO_FUSE_BYTES", &Options::fuse_bytes, 0, 1 << 30,
                           "waiting small operations travel together up to this size; 0: never"),
       {"STRETTO_CODEC",

@@ -28,6 +28,8 @@ struct Options {
   // Schedules. Every rank must have the same.
   std::string algorithm = "auto";   // STRETTO_ALGORITHM: a row of comm/collective
   int64_t chunk_bytes = 256 << 10;  // STRETTO_CHUNK_BYTES: unit that streams pull
+  int64_t early_bytes = 256 << 20;  // STRETTO_EARLY_BYTES: of memory for what others send before
+                                    //   this rank asks for it, in equal shares per peer
   int64_t fuse_bytes = 4 << 20;     // STRETTO_FUSE_BYTES: small operations join up to this size
   std::string codec = "none";       // STRETTO_CODEC: of gradients (comm/gradient), and for
                                     //   operations that name none where it is a row of codecs()

@@ -21,7 +21,7 @@ struct Wire {
   uint32_t epoch, length;
   uint64_t group, sequence;
   uint32_t unit, tag;
-  uint64_t chunk, received, offset, total, fingerprint;
+  uint64_t chunk, received, consumed, offset, total, fingerprint;
   int32_t origin;
   uint32_t checksum;  // of everything before it
 };
@@ -37,7 +37,8 @@ bool plausible(const Wire& w) {
   switch (static_cast<FrameType>(w.type)) {
     case FrameType::kData:
       return w.length <= kMaxPayload && w.offset <= w.total && w.length <= w.total - w.offset &&
-             w.chunk > 0 && (w.length > 0 || w.total == 0);
+             w.chunk > 0 &&
+             ((w.flags & (kOffer | kWant)) != 0 ? w.length == 0 : w.length > 0 || w.total == 0);
     case FrameType::kMismatch:
     case FrameType::kAbort:
       return w.length <= kMaxText;
@@ -62,6 +63,7 @@ FrameBytes encode_frame(const Frame& f) {
             .tag = f.key.tag,
             .chunk = f.chunk,
             .received = f.received,
+            .consumed = f.consumed,
             .offset = f.offset,
             .total = f.total,
             .fingerprint = f.fingerprint,
@@ -82,6 +84,7 @@ std::optional<Frame> parse_frame(std::span<const std::byte, kFrameBytes> bytes) 
                .key = {wire.group, wire.sequence, wire.unit, wire.tag},
                .chunk = wire.chunk,
                .received = wire.received,
+               .consumed = wire.consumed,
                .offset = wire.offset,
                .total = wire.total,
                .fingerprint = wire.fingerprint,

@@ -39,15 +39,19 @@ struct Frame {
   MessageKey key;
   uint64_t chunk = 0;        // kData: number of the frame between this pair of ranks, from 1 on
   uint64_t received = 0;     // all of the other side's chunks up to this number have arrived
+  uint64_t consumed = 0;     // bytes of the other side's messages that have got where they belong
   uint64_t offset = 0;       // kData: of the payload in its message
   uint64_t total = 0;        // kData: bytes of the message
   uint64_t fingerprint = 0;  // kData: of the operation, equal on every rank; 0: not checked
   int32_t origin = -1;       // kAbort: the rank that is to blame
 };
 
-inline constexpr uint8_t kAckSoon = 1;  // Frame::flags: the sender waits for the acknowledgement
+// Frame::flags.
+inline constexpr uint8_t kAckSoon = 1;  // the sender waits for the acknowledgement
+inline constexpr uint8_t kOffer = 2;    // kData of no bytes: the message waits to be wanted
+inline constexpr uint8_t kWant = 4;     // kData of no bytes: the other side's message is wanted
 
-inline constexpr size_t kFrameBytes = 88;
+inline constexpr size_t kFrameBytes = 96;
 inline constexpr uint32_t kMaxPayload = 64u << 20;
 inline constexpr uint32_t kMaxText = 4096;  // of kMismatch and kAbort
 

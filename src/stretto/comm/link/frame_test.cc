@@ -9,7 +9,12 @@ namespace stretto::comm {
 namespace {
 
 Frame sample(FrameType type) {
-  Frame frame{.type = type, .flags = kAckSoon, .epoch = 7, .received = 41, .origin = 3};
+  Frame frame{.type = type,
+              .flags = kAckSoon,
+              .epoch = 7,
+              .received = 41,
+              .consumed = 1ull << 41,
+              .origin = 3};
   if (type == FrameType::kData) {
     frame.length = 1000;
     frame.key = {.group = 5, .sequence = 1ull << 40, .unit = 2, .tag = 9};
@@ -33,6 +38,7 @@ TEST(Frame, ComesBackAsItWas) {
     EXPECT_EQ(out->key, in.key);
     EXPECT_EQ(out->chunk, in.chunk);
     EXPECT_EQ(out->received, in.received);
+    EXPECT_EQ(out->consumed, in.consumed);
     EXPECT_EQ(out->offset, in.offset);
     EXPECT_EQ(out->total, in.total);
     EXPECT_EQ(out->fingerprint, in.fingerprint);
@@ -60,6 +66,9 @@ TEST(Frame, ImpossibleLengthsAreRefused) {
   frame = sample(FrameType::kData);
   frame.length = kMaxPayload + 1;
   frame.total = 1ull << 40;
+  EXPECT_FALSE(parse_frame(encode_frame(frame)));
+  frame = sample(FrameType::kData);
+  frame.flags = kOffer;  // and yet it carries something
   EXPECT_FALSE(parse_frame(encode_frame(frame)));
   frame = sample(FrameType::kAbort);
   frame.length = kMaxText + 1;

@@ -74,7 +74,9 @@ void Links::add_stream(int peer, int stream, int streams, std::unique_ptr<Pipe> 
       PeerSettings{.rank = peer,
                    .epoch = membership_.epoch,
                    .chunk_bytes = static_cast<uint64_t>(options_.chunk_bytes),
-                   .batch_bytes = static_cast<uint64_t>(options_.fuse_bytes)},
+                   .batch_bytes = static_cast<uint64_t>(options_.fuse_bytes),
+                   .early_bytes = static_cast<uint64_t>(options_.early_bytes /
+                                                        std::max(membership_.size - 1, 1))},
       &events_);
   for (int i = 0; i < streams; ++i) {
     for (int fd : forming.pipes[i]->descriptors()) {

@@ -73,8 +73,9 @@ void Links::publish(Store& store) {
   own_.machine = machine_name();
   own_.host = options_.host.empty() ? own_.machine : options_.host;
   own_.addresses = local_addresses(options_);
-  own_.agreement = fmt::format("size {}, algorithm {}, chunk_bytes {}", membership_.size,
-                               options_.algorithm, options_.chunk_bytes);
+  own_.agreement =
+      fmt::format("size {}, algorithm {}, chunk_bytes {}, early_bytes {}", membership_.size,
+                  options_.algorithm, options_.chunk_bytes, options_.early_bytes);
   const Transports transports = parse_transports(options_.transports);
   listener_ = listen_tcp(&own_.port);
   if (transports.shm && membership_.size > 1) local_listener_ = listen_local(&own_.local_name);

@@ -9,6 +9,11 @@
 // had come over it. A chunk that arrives twice is read and dropped. If a chunk begins on one stream
 // while another is in the middle of it, the older stream is cut: its sender has given it up.
 //
+// Messages that the other side has not asked for may take so much of its memory and no more. The
+// sender counts what it has sent and what the other side says has got where it belongs; beyond the
+// limit it only offers a message, and sends it when the other side wants it. So nothing that is
+// asked for ever waits behind something that is not.
+//
 // Not thread-safe: whoever calls holds the engine's lock.
 #pragma once
 
@@ -71,7 +76,8 @@ struct PeerSettings {
   int rank = 0;  // the other one
   uint32_t epoch = 0;
   uint64_t chunk_bytes = 256 << 10;
-  uint64_t batch_bytes = 1 << 20;  // small messages that wait travel in one write up to this size
+  uint64_t batch_bytes = 1 << 20;   // small messages that wait travel in one write up to this size
+  uint64_t early_bytes = 64 << 20;  // that may arrive before they are asked for, in each direction
 };
 
 enum class Expect : uint8_t { kPending, kComplete, kMismatch };
@@ -135,6 +141,7 @@ class Peer {
   int64_t payload_bytes() const { return payload_bytes_; }
   int64_t resent_chunks() const { return resent_; }
   int64_t duplicate_chunks() const { return duplicates_; }
+  int64_t most_early_bytes() const { return most_early_; }  // held at a time for later expect()s
 
  private:
   struct Outgoing;
@@ -155,6 +162,10 @@ class Peer {
   bool write(Stream& stream);
   void acknowledge(uint64_t received);
   bool retains() const { return stream_count_ > 1; }
+  void note(const MessageKey& key, uint64_t fingerprint, uint64_t announced, uint8_t flags);
+  void on_offer(const Frame& frame);
+  void on_want(const MessageKey& key);
+  bool owes_account() const;
   // Receiving.
   bool read(Stream& stream);
   void consume(Stream& stream);
@@ -162,6 +173,8 @@ class Peer {
   void begin_data(Stream& stream);
   void end_frame(Stream& stream);
   void end_data(Stream& stream);
+  void end_note(Stream& stream);
+  void arrive(const Frame& frame);
   bool has_arrived(uint64_t chunk) const;
   void lose(Stream& stream, std::string reason, bool silent = false);
 
@@ -174,14 +187,19 @@ class Peer {
   std::deque<uint64_t> again_;        // numbers of chunks whose stream broke
   std::deque<Chunk> unacknowledged_;  // of consecutive numbers
   uint64_t first_unacknowledged_ = 1, acknowledged_to_ = 0;
+  // Bytes of the messages in queue_ and of those sent before; how many got where they belong.
+  uint64_t promised_ = 0, consumed_there_ = 0;
 
   struct KeyHash {
     size_t operator()(const MessageKey& key) const;
   };
+  std::unordered_map<MessageKey, std::shared_ptr<Outgoing>, KeyHash> offered_;
   std::unordered_map<MessageKey, std::unique_ptr<Incoming>, KeyHash> incoming_;
-  uint64_t arrived_low_ = 0;      // every chunk up to this has arrived
-  std::set<uint64_t> arrived_;    // and these above
-  int64_t unreported_bytes_ = 0;  // arrived since the last frame that acknowledged
+  uint64_t consumed_ = 0, reported_consumed_ = 0;  // of the other side's messages
+  int64_t early_ = 0, most_early_ = 0;             // bytes that nobody has asked for
+  uint64_t arrived_low_ = 0;                       // every chunk up to this has arrived
+  std::set<uint64_t> arrived_;                     // and these above
+  int64_t unreported_bytes_ = 0;                   // arrived since the last frame that acknowledged
   bool report_soon_ = false;
   bool forgotten_ = false;
   int64_t payload_bytes_ = 0, resent_ = 0, duplicates_ = 0;

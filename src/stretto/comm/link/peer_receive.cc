@@ -32,15 +32,20 @@ Expect Peer::expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fi
   STRETTO_CHECK(!in.expected, "message {}/{} of unit {} expected twice", key.sequence, key.tag,
                 key.unit);
   if (in.bytes != bytes || in.fingerprint != fingerprint) return Expect::kMismatch;
+  in.to = static_cast<std::byte*>(to);
   in.ticket = ticket;
   in.expected = true;
-  if (!in.complete()) {
-    in.deliver_to = static_cast<std::byte*>(to);
-    return Expect::kPending;
+  for (const Incoming::Piece& piece : in.pieces) {
+    std::memcpy(in.to + piece.offset, piece.data.get(), piece.length);
+    early_ -= piece.length;
+    consumed_ += piece.length;
   }
-  if (bytes > 0) std::memcpy(to, in.own.get(), bytes);
-  incoming_.erase(key);
-  return Expect::kComplete;
+  in.pieces.clear();
+  if (in.offered) note(key, fingerprint, 0, kWant);
+  const bool complete = in.complete();
+  if (complete) incoming_.erase(key);
+  if (!queue_.empty() || owes_account()) flush();
+  return complete ? Expect::kComplete : Expect::kPending;
 }
 
 void Peer::on_readable(int stream, bool hung_up) {
@@ -129,15 +134,18 @@ void Peer::consume(Stream& s) {
 }
 
 void Peer::begin_frame(Stream& s) {
-  if (s.frame.received >= first_unacknowledged_ + unacknowledged_.size() && !forgotten_) {
+  if ((s.frame.received >= first_unacknowledged_ + unacknowledged_.size() && !forgotten_) ||
+      s.frame.consumed > promised_) {
     lose(s, "acknowledges what was never sent");
     return;
   }
   if (retains()) acknowledge(s.frame.received);
+  consumed_there_ = std::max(consumed_there_, s.frame.consumed);
   s.in_payload = true;
   s.remaining = s.frame.length;
   s.keep = false;
   s.incoming = nullptr;
+  s.is_note = false;
   s.text.clear();
   if (s.frame.type == FrameType::kData && !forgotten_) begin_data(s);
 }
@@ -159,13 +167,15 @@ void Peer::begin_data(Stream& s) {
       lose(*other, "given up by the other side");
     }
   }
+  if (f.flags & (kOffer | kWant)) {
+    s.is_note = true;
+    return;
+  }
   std::unique_ptr<Incoming>& slot = incoming_[f.key];
   if (!slot) {
     slot = std::make_unique<Incoming>();
     slot->bytes = f.total;
     slot->fingerprint = f.fingerprint;
-    if (f.total > 0) slot->own = std::make_unique_for_overwrite<std::byte[]>(f.total);
-    slot->to = slot->own.get();
     events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, false});
   } else if (slot->bytes != f.total || slot->fingerprint != f.fingerprint) {
     // The engine compares what both sides were doing and ends the job.
@@ -173,7 +183,12 @@ void Peer::begin_data(Stream& s) {
     return;
   }
   s.incoming = slot.get();
-  s.to = slot->to + f.offset;
+  if (slot->expected) {
+    s.to = slot->to + f.offset;
+  } else {
+    if (f.length > 0) s.piece = std::make_unique_for_overwrite<std::byte[]>(f.length);
+    s.to = s.piece.get();
+  }
   s.keep = true;
 }
 
@@ -182,6 +197,7 @@ void Peer::end_frame(Stream& s) {
   switch (s.frame.type) {
     case FrameType::kData:
       if (s.incoming) end_data(s);
+      if (s.is_note) end_note(s);
       break;
     case FrameType::kMismatch:
     case FrameType::kAbort:
@@ -196,10 +212,7 @@ void Peer::end_frame(Stream& s) {
   }
 }
 
-void Peer::end_data(Stream& s) {
-  const Frame& f = s.frame;
-  Incoming& in = *s.incoming;
-  s.incoming = nullptr;
+void Peer::arrive(const Frame& f) {
   arrived_.insert(f.chunk);
   while (!arrived_.empty() && *arrived_.begin() == arrived_low_ + 1) {
     arrived_.erase(arrived_.begin());
@@ -207,12 +220,52 @@ void Peer::end_data(Stream& s) {
   }
   unreported_bytes_ += f.length;
   if (f.flags & kAckSoon) report_soon_ = true;
+}
+
+void Peer::end_data(Stream& s) {
+  const Frame& f = s.frame;
+  Incoming& in = *s.incoming;
+  s.incoming = nullptr;
+  arrive(f);
   in.arrived += f.length;
   in.empty_arrived = true;
-  if (!in.complete() || !in.expected) return;
-  if (in.deliver_to && in.bytes > 0) std::memcpy(in.deliver_to, in.own.get(), in.bytes);
+  if (!in.expected) {
+    if (s.piece) in.pieces.push_back({f.offset, f.length, std::move(s.piece)});
+    early_ += f.length;
+    most_early_ = std::max(most_early_, early_);
+    return;
+  }
+  if (s.piece) std::memcpy(in.to + f.offset, s.piece.get(), f.length);  // asked for meanwhile
+  s.piece.reset();
+  consumed_ += f.length;
+  if (!in.complete()) return;
   events_->done.push_back(in.ticket);
   incoming_.erase(f.key);
+}
+
+void Peer::end_note(Stream& s) {
+  s.is_note = false;
+  arrive(s.frame);
+  if (s.frame.flags & kOffer) {
+    on_offer(s.frame);
+  } else {
+    on_want(s.frame.key);
+  }
+}
+
+void Peer::on_offer(const Frame& f) {
+  std::unique_ptr<Incoming>& slot = incoming_[f.key];
+  if (!slot) {
+    slot = std::make_unique<Incoming>();
+    slot->bytes = f.total;
+    slot->fingerprint = f.fingerprint;
+    slot->offered = true;
+    events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, false});
+  } else if (slot->bytes != f.total || slot->fingerprint != f.fingerprint) {
+    events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, true});
+  } else if (slot->expected) {
+    note(f.key, f.fingerprint, 0, kWant);
+  }
 }
 
 bool Peer::prepare_to_sleep() {

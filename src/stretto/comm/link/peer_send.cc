@@ -31,6 +31,14 @@ void Peer::send(const Message& m) {
   out->fingerprint = m.fingerprint;
   out->data = static_cast<const std::byte*>(m.data);
   out->bytes = m.bytes;
+  if (m.bytes > 0 && promised_ - consumed_there_ + m.bytes > settings_.early_bytes) {
+    out->ticket = m.ticket;
+    offered_.emplace(m.key, std::move(out));
+    note(m.key, m.fingerprint, m.bytes, kOffer);
+    flush();
+    return;
+  }
+  promised_ += m.bytes;
   if (m.bytes <= kCopyBytes) {
     if (m.bytes > 0) {
       out->own = std::make_unique_for_overwrite<std::byte[]>(m.bytes);
@@ -43,6 +51,29 @@ void Peer::send(const Message& m) {
   }
   queue_.push_back(std::move(out));
   flush();
+}
+
+// A word about a message; like a message it arrives, whatever happens to streams.
+void Peer::note(const MessageKey& key, uint64_t fingerprint, uint64_t announced, uint8_t flags) {
+  auto out = std::make_shared<Outgoing>();
+  out->key = key;
+  out->fingerprint = fingerprint;
+  out->announced = announced;
+  out->flags = flags;
+  queue_.push_front(std::move(out));
+}
+
+void Peer::on_want(const MessageKey& key) {
+  const auto found = offered_.find(key);
+  if (found == offered_.end()) return;
+  promised_ += found->second->bytes;
+  queue_.push_back(std::move(found->second));
+  offered_.erase(found);
+}
+
+// Whether the other side may stop for want of news about what has got where it belongs.
+bool Peer::owes_account() const {
+  return consumed_ - reported_consumed_ >= settings_.early_bytes / 4 && consumed_ > 0;
 }
 
 void Peer::send_control(FrameType type, const MessageKey& key, int origin, std::string_view text) {
@@ -102,13 +133,15 @@ void Peer::fill(Stream& s) {
     }
     bytes += unacknowledged_[s.chunks.back() - first_unacknowledged_].length;
   }
-  if (s.frames == 0 && retains() && (report_soon_ || unreported_bytes_ >= kReportBytes))
+  const bool acknowledges = retains() && (report_soon_ || unreported_bytes_ >= kReportBytes);
+  if (s.frames == 0 && (acknowledges || owes_account()))
     add_frame(s, {.type = FrameType::kAck}, nullptr);
 }
 
 void Peer::add_frame(Stream& s, Frame frame, const std::byte* payload) {
   frame.epoch = settings_.epoch;
   frame.received = arrived_low_;
+  frame.consumed = reported_consumed_ = consumed_;
   unreported_bytes_ = 0;
   report_soon_ = false;
   s.sent_since_beat = true;
@@ -123,16 +156,17 @@ void Peer::add_chunk(Stream& s, uint64_t id, bool again) {
   chunk.stream = s.index;
   const Outgoing& message = *chunk.message;
   const bool ends = chunk.offset + chunk.length == message.bytes;
-  add_frame(s,
-            {.type = FrameType::kData,
-             .flags = ends && message.ticket.owner ? kAckSoon : uint8_t{0},
-             .length = chunk.length,
-             .key = message.key,
-             .chunk = id,
-             .offset = chunk.offset,
-             .total = message.bytes,
-             .fingerprint = message.fingerprint},
-            message.data + chunk.offset);
+  add_frame(
+      s,
+      {.type = FrameType::kData,
+       .flags = static_cast<uint8_t>(message.flags | (ends && message.ticket.owner ? kAckSoon : 0)),
+       .length = chunk.length,
+       .key = message.key,
+       .chunk = id,
+       .offset = chunk.offset,
+       .total = message.flags ? message.announced : message.bytes,
+       .fingerprint = message.fingerprint},
+      message.data + chunk.offset);
   s.chunks.push_back(id);
   payload_bytes_ += chunk.length;
   resent_ += again;
@@ -233,6 +267,8 @@ void Peer::lose(Stream& s, std::string reason, bool silent) {
   s.next_part = 0;
   s.in_payload = false;
   s.incoming = nullptr;  // what had come of its chunk does not count
+  s.piece.reset();
+  s.is_note = false;
   for (size_t i = 0; i < unacknowledged_.size(); ++i) {
     if (unacknowledged_[i].stream != s.index) continue;
     unacknowledged_[i].stream = -1;
@@ -261,12 +297,14 @@ void Peer::give_up(std::string_view reason) {
 void Peer::forget_messages() {
   forgotten_ = true;
   queue_.clear();
+  offered_.clear();
   again_.clear();
   for (auto& s : streams_) {
     if (!s) continue;
     s->in_payload = s->in_payload && s->alive;
     s->keep = false;
     s->incoming = nullptr;
+    s->is_note = false;
     if (!s->alive) continue;
     for (size_t i = s->next_part; i < s->parts.size(); ++i) {
       iovec& part = s->parts[i];
@@ -288,7 +326,7 @@ bool Peer::flushed() const {
   return queue_.empty() && again_.empty();
 }
 
-bool Peer::idle() const { return flushed() && unacknowledged_.empty(); }
+bool Peer::idle() const { return flushed() && unacknowledged_.empty() && offered_.empty(); }
 
 bool Peer::owes() const {
   const auto ticketed = [](const Outgoing& message) { return message.ticket.owner != nullptr; };
@@ -298,6 +336,7 @@ bool Peer::owes() const {
   for (const Chunk& chunk : unacknowledged_) {
     if (ticketed(*chunk.message)) return true;
   }
+  if (!offered_.empty()) return true;
   for (const auto& [key, incoming] : incoming_) {
     if (incoming->expected) return true;
   }

@@ -22,18 +22,25 @@ struct Peer::Outgoing {
   uint64_t acknowledged = 0;  // bytes
   Ticket ticket;
   std::unique_ptr<std::byte[]> own;
+  uint8_t flags = 0;       // kOffer and kWant: no message, but a word about one
+  uint64_t announced = 0;  // of kOffer: bytes of the message
 };
 
 struct Peer::Incoming {
-  std::byte* to = nullptr;
+  std::byte* to = nullptr;  // when it is expected
   uint64_t bytes = 0;
   uint64_t arrived = 0;
   uint64_t fingerprint = 0;
   Ticket ticket;
   bool expected = false;
-  bool empty_arrived = false;        // a message of no bytes has come
-  std::byte* deliver_to = nullptr;   // where `own` goes when it is whole
-  std::unique_ptr<std::byte[]> own;  // arrived before it was expected
+  bool offered = false;        // nothing comes before it is wanted
+  bool empty_arrived = false;  // a message of no bytes has come
+  struct Piece {
+    uint64_t offset;
+    uint32_t length;
+    std::unique_ptr<std::byte[]> data;
+  };
+  std::vector<Piece> pieces;  // came before it was expected
   bool complete() const { return arrived == bytes && (bytes > 0 || empty_arrived); }
 };
 
@@ -64,11 +71,13 @@ struct Peer::Stream {
   size_t begin = 0, end = 0;  // unread part of the buffer
   Frame frame;
   bool in_payload = false;
-  bool keep = false;             // the payload goes to `to`; else it is dropped
-  std::byte* to = nullptr;       // where its next byte goes
-  uint64_t remaining = 0;        // of the payload
-  Incoming* incoming = nullptr;  // that it is part of
-  std::string text;              // of a control frame
+  bool keep = false;                   // the payload goes to `to`; else it is dropped
+  std::byte* to = nullptr;             // where its next byte goes
+  uint64_t remaining = 0;              // of the payload
+  Incoming* incoming = nullptr;        // that it is part of
+  std::unique_ptr<std::byte[]> piece;  // nobody has asked for it yet
+  bool is_note = false;                // a new word about a message
+  std::string text;                    // of a control frame
 };
 
 }  // namespace stretto::comm
