@@ -7,7 +7,8 @@ include(CMakePackageConfigHelpers)
 # The C face as a shared library: only stretto_* symbols are visible, so a C program needs neither a
 # C++ compiler nor our other dependencies' headers.
 function(stretto_c_library)
-  add_library(stretto_c SHARED ${CMAKE_SOURCE_DIR}/src/stretto/stretto_c.cc)
+  add_library(stretto_c SHARED ${CMAKE_SOURCE_DIR}/src/stretto/stretto_c.cc
+                               ${CMAKE_SOURCE_DIR}/src/stretto/stretto_c_comm.cc)
   add_library(stretto::stretto_c ALIAS stretto_c)
   set_target_properties(stretto_c PROPERTIES VERSION ${PROJECT_VERSION}
                         SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})

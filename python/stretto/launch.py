@@ -1,6 +1,8 @@
-"""`stretto run`: starts a training script on several ranks, through torchrun or srun.
+"""`stretto run`: starts a training script on several ranks, through torchrun or srun. A program
+that is no Python script is started without torchrun.
 
   stretto run -n 4 train.py --epochs 3
+  stretto run -n 4 ./train_c
   stretto run -H host1:2,host2:2 train.py
   stretto run train.py                      # inside an sbatch: as many ranks as it has tasks
 """
@@ -101,19 +103,46 @@ def commands(args: argparse.Namespace, folder: str,
   if "SLURM_JOB_ID" in environment and shutil.which("srun"):
     return [through_srun(args, folder, environment)]
   ranks = args.ranks or 1
+  # Ranks that meet through the C face; torch's have a store of their own.
+  address = {"STRETTO_ADDRESS": f"{folder}/meet"}
+  if is_program(args.script):
+    return [(own_rank(args), settings(args, ranks, folder) | address | places(r, ranks, r, ranks))
+            for r in range(ranks)]
   # torchrun's words end where a word without a dash comes: `-m` would be taken for its own.
   return [([*torchrun(), "--standalone", f"--nproc-per-node={ranks}", *rank_command(args)],
-           settings(args, ranks, folder))]
+           settings(args, ranks, folder) | address)]
+
+
+def is_program(script: str) -> bool:
+  return not script.endswith(".py") and os.path.isfile(script) and os.access(script, os.X_OK)
+
+
+def own_rank(args: argparse.Namespace) -> list[str]:
+  return [sys.executable, *rank_command(args)]
+
+
+def places(rank: int, ranks: int, local: int, local_ranks: int) -> dict[str, str]:
+  """What torchrun would tell a rank about itself."""
+  return {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(local),
+          "LOCAL_WORLD_SIZE": str(local_ranks)}
 
 
 def over_ssh(args: argparse.Namespace, folder: str) -> list[Command]:
   hosts = hosts_of(args.hosts)
-  result = []
+  address = {"STRETTO_ADDRESS": f"{hosts[0][0]}:{args.port + 1}"}
+  todo = []  # host, words, settings
   for index, (host, ranks) in enumerate(hosts):
-    words = [*torchrun(), f"--nnodes={len(hosts)}", f"--node-rank={index}",
-             f"--nproc-per-node={ranks}", f"--master-addr={hosts[0][0]}",
-             f"--master-port={args.port}", *rank_command(args)]
-    chosen = settings(args, ranks, folder)
+    chosen = settings(args, ranks, folder) | address
+    if is_program(args.script):
+      total, before = sum(n for _, n in hosts), sum(n for _, n in hosts[:index])
+      todo += [(host, own_rank(args), chosen | places(before + r, total, r, ranks))
+               for r in range(ranks)]
+      continue
+    todo.append((host, [*torchrun(), f"--nnodes={len(hosts)}", f"--node-rank={index}",
+                        f"--nproc-per-node={ranks}", f"--master-addr={hosts[0][0]}",
+                        f"--master-port={args.port}", *rank_command(args)], chosen))
+  result = []
+  for host, words, chosen in todo:
     if host in ("localhost", socket.gethostname()):
       result.append((words, chosen))
       continue
@@ -132,7 +161,8 @@ def through_srun(args: argparse.Namespace, folder: str, environment: Mapping[str
                          capture_output=True, text=True, check=True).stdout.split()
   ranks = args.ranks or int(environment.get("SLURM_NTASKS", len(nodes)))
   chosen = settings(args, max(-(-ranks // len(nodes)), 1), folder)
-  chosen |= {"MASTER_ADDR": nodes[0], "MASTER_PORT": str(args.port)}
+  chosen |= {"MASTER_ADDR": nodes[0], "MASTER_PORT": str(args.port),
+             "STRETTO_ADDRESS": f"{nodes[0]}:{args.port + 1}"}
   return ["srun", f"--ntasks={ranks}", "--kill-on-bad-exit=1", sys.executable,
           *rank_command(args)], chosen
 

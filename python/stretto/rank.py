@@ -1,4 +1,4 @@
-"""One rank of `stretto run`: puts it on its cores, then runs the script.
+"""One rank of `stretto run`: puts it on its cores, then runs the script or the program.
 
   python -m stretto.rank train.py ARGUMENTS
 """
@@ -17,6 +17,13 @@ def from_slurm() -> None:
     for ours, slurms in pairs.items():
       if slurms in os.environ:
         os.environ[ours] = os.environ[slurms]
+
+
+def for_the_c_face() -> None:
+  """torch's words for what stretto_comm_from_environment reads."""
+  for ours, torchs in (("STRETTO_RANK", "RANK"), ("STRETTO_SIZE", "WORLD_SIZE")):
+    if ours not in os.environ and torchs in os.environ:
+      os.environ[ours] = os.environ[torchs]
 
 
 def bind() -> None:
@@ -49,9 +56,12 @@ def replace_backend() -> None:
 
 def main() -> None:
   from_slurm()
+  for_the_c_face()
   bind()
-  replace_backend()
   sys.argv = sys.argv[1:]
+  if not sys.argv[0].endswith(".py") and os.access(sys.argv[0], os.X_OK):
+    os.execv(os.path.abspath(sys.argv[0]), sys.argv)
+  replace_backend()
   sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
   runpy.run_path(sys.argv[0], run_name="__main__")
 

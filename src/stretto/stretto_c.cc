@@ -1,10 +1,14 @@
 #include "stretto/stretto_c.h"
 
-#include <exception>
 #include <mutex>
 #include <string>
 
 #include "stretto/stretto.h"
+#include "stretto/stretto_c_guard.h"
+
+using stretto::c::fail;
+using stretto::c::guarded;
+using stretto::c::require;
 
 struct stretto_model {
   explicit stretto_model(stretto::Model m) : model(std::move(m)) {}
@@ -19,44 +23,6 @@ struct stretto_session {
 };
 
 namespace {
-
-thread_local std::string last_error;
-thread_local stretto_status last_status = STRETTO_OK;
-
-stretto_status fail(stretto_status status, const char* text) noexcept {
-  last_status = status;
-  try {
-    last_error = text;
-  } catch (...) {
-    last_error.clear();
-  }
-  return status;
-}
-
-// No exception may cross into C.
-template <typename Body>
-stretto_status guarded(Body&& body) noexcept {
-  try {
-    body();
-    return STRETTO_OK;
-  } catch (const stretto::InvalidArgument& e) {
-    return fail(STRETTO_INVALID_ARGUMENT, e.what());
-  } catch (const stretto::Unsupported& e) {
-    return fail(STRETTO_UNSUPPORTED, e.what());
-  } catch (const stretto::FormatError& e) {
-    return fail(STRETTO_FORMAT_ERROR, e.what());
-  } catch (const stretto::CommError& e) {
-    return fail(STRETTO_COMM_ERROR, e.what());
-  } catch (const std::exception& e) {
-    return fail(STRETTO_INTERNAL_ERROR, e.what());
-  } catch (...) {
-    return fail(STRETTO_INTERNAL_ERROR, "unknown exception");
-  }
-}
-
-void require(const void* pointer, const char* name) {
-  if (!pointer) stretto::throw_invalid("{}: expected a pointer, got NULL", name);
-}
 
 stretto_status describe(const std::vector<stretto::TensorSpec>& specs, int32_t index,
                         const char* what, stretto_tensor_spec* out) {
@@ -170,8 +136,8 @@ stretto_status stretto_run(stretto_session* session, const void* const* inputs,
   });
 }
 
-const char* stretto_last_error(void) { return last_error.c_str(); }
-stretto_status stretto_last_status(void) { return last_status; }
+const char* stretto_last_error(void) { return stretto::c::last_error.c_str(); }
+stretto_status stretto_last_status(void) { return stretto::c::last_status; }
 const char* stretto_version(void) { return stretto::version().data(); }
 
 }  // extern "C"

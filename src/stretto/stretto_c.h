@@ -1,4 +1,5 @@
-/* Stretto's C face: optimise, save, load and run a model. Plain C11, no other header of Stretto.
+/* Stretto's C face: optimise, save, load and run a model, and train on several ranks. Plain C11, no
+ * other header of Stretto.
  *
  *   stretto_model* model = stretto_load("resnet50.stretto");
  *   stretto_session* session = model ? stretto_session_new(model, 0) : NULL;
@@ -79,6 +80,79 @@ STRETTO_API void stretto_session_free(stretto_session* session); /* NULL is fine
  * at once; each gets its own activations. */
 STRETTO_API stretto_status stretto_run(stretto_session* session, const void* const* inputs,
                                        void* const* outputs);
+
+/* The gradient engine: sums and messages among the ranks of a job, one process each.
+ *
+ *   stretto_comm* comm = stretto_comm_from_environment();
+ *   if (!comm || stretto_all_reduce(comm, NULL, "float32", STRETTO_AVERAGE, x, x, n, NULL))
+ *     fprintf(stderr, "%s\n", stretto_last_error());
+ *   stretto_comm_free(comm);
+ *
+ * All ranks call the same collectives in the same order. Element types have NumPy's names
+ * ("float32", "bfloat16", "int64", ...); counts are in elements. Every operation ends in a pointer
+ * to a handle: NULL means that the call returns when it is done; otherwise it returns at once, the
+ * buffers must stay as they are, and the handle must be given to stretto_wait. Settings are read
+ * from STRETTO_* variables (docs/options.md). After a STRETTO_COMM_ERROR the comm is of no use but
+ * to be freed; the ranks that are left may make a new one with the next epoch. */
+typedef struct stretto_comm stretto_comm;
+typedef uint64_t stretto_handle;
+
+typedef enum stretto_reduction {
+  STRETTO_SUM = 0,
+  STRETTO_AVERAGE = 1,
+  STRETTO_PRODUCT = 2,
+  STRETTO_MIN = 3,
+  STRETTO_MAX = 4
+} stretto_reduction;
+
+#define STRETTO_ANY_RANK (-1)
+
+/* Meets the other ranks. `address` is HOST:PORT, where rank 0 listens until it frees its comm, or a
+ * folder that every rank sees (with a '/'), one per job. Free with stretto_comm_free. */
+STRETTO_API stretto_comm* stretto_comm_new(const char* address, int32_t rank, int32_t size,
+                                           uint32_t epoch);
+/* The same from STRETTO_ADDRESS, STRETTO_RANK, STRETTO_SIZE, and STRETTO_EPOCH (0). */
+STRETTO_API stretto_comm* stretto_comm_from_environment(void);
+/* Operations that are still open fail. NULL is fine. */
+STRETTO_API void stretto_comm_free(stretto_comm* comm);
+STRETTO_API int32_t stretto_comm_rank(const stretto_comm* comm);
+STRETTO_API int32_t stretto_comm_size(const stretto_comm* comm);
+
+/* output = all ranks' inputs combined; may be the same memory. `name` (may be NULL) appears in
+ * errors and reports, and tells a lossy codec which operation of the next step is the same. */
+STRETTO_API stretto_status stretto_all_reduce(stretto_comm* comm, const char* name,
+                                              const char* dtype, stretto_reduction reduction,
+                                              const void* input, void* output, int64_t count,
+                                              stretto_handle* handle);
+STRETTO_API stretto_status stretto_broadcast(stretto_comm* comm, const char* dtype, int32_t root,
+                                             void* data, int64_t count, stretto_handle* handle);
+/* output = every rank's `count` elements, in rank order. */
+STRETTO_API stretto_status stretto_all_gather(stretto_comm* comm, const char* dtype,
+                                              const void* input, void* output, int64_t count,
+                                              stretto_handle* handle);
+/* `input` has size * count elements; output = this rank's `count` of the combined ones. */
+STRETTO_API stretto_status stretto_reduce_scatter(stretto_comm* comm, const char* dtype,
+                                                  stretto_reduction reduction, const void* input,
+                                                  void* output, int64_t count,
+                                                  stretto_handle* handle);
+STRETTO_API stretto_status stretto_barrier(stretto_comm* comm, stretto_handle* handle);
+/* Messages of one sender with one tag arrive in order. `peer` of stretto_recv may be
+ * STRETTO_ANY_RANK. */
+STRETTO_API stretto_status stretto_send(stretto_comm* comm, const char* dtype, const void* data,
+                                        int64_t count, int32_t peer, uint32_t tag,
+                                        stretto_handle* handle);
+STRETTO_API stretto_status stretto_recv(stretto_comm* comm, const char* dtype, void* data,
+                                        int64_t count, int32_t peer, uint32_t tag,
+                                        stretto_handle* handle);
+
+/* Blocks until the operation is over and forgets its handle; the status is the operation's.
+ * `source` (may be NULL) becomes the sender of what stretto_recv got, -1 for all others. */
+STRETTO_API stretto_status stretto_wait(stretto_comm* comm, stretto_handle handle, int32_t* source);
+/* 1: over, stretto_wait will not block; 0: not yet; -1: no such handle. */
+STRETTO_API int32_t stretto_done(stretto_comm* comm, stretto_handle handle);
+
+/* Of the last STRETTO_COMM_ERROR of this thread: the rank that is to blame; -1: none. */
+STRETTO_API int32_t stretto_last_rank(void);
 
 /* What went wrong in this thread's last failing call; "" before any. Valid until the next failure.
  */

@@ -53,6 +53,31 @@ def test_inside_slurm_srun_starts_the_ranks(capsys, monkeypatch, tmp_path):
   assert "srun --ntasks=6 --kill-on-bad-exit=1" in line and "MASTER_ADDR=node7" in line
 
 
+def test_a_program_needs_no_torchrun(capsys, tmp_path):
+  program = tmp_path / "train"
+  program.write_text("#!/bin/sh\n")
+  program.chmod(0o755)
+  lines = planned(capsys, "-n", "2", str(program), "-x")
+  assert [f"RANK={r} WORLD_SIZE=2" in line for r, line in enumerate(lines)] == [True, True]
+  assert all(line.endswith(f"-m stretto.rank {program} -x") for line in lines)
+  assert all("torch.distributed" not in line and "/meet " in line for line in lines)
+  lines = planned(capsys, "-H", "localhost:1,far:2", str(program))
+  assert len(lines) == 3 and "RANK=2" in lines[2] and "LOCAL_RANK=1" in lines[2]
+  assert all("STRETTO_ADDRESS=localhost:29412" in line for line in lines)
+
+
+def test_a_program_is_told_its_place(tmp_path):
+  program = tmp_path / "train"
+  program.write_text(
+      f'#!/bin/sh\necho "$STRETTO_SIZE $STRETTO_ADDRESS" > {tmp_path}/$STRETTO_RANK\n')
+  program.chmod(0o755)
+  done = subprocess.run([sys.executable, "-m", "stretto.launch", "-n", "2", str(program)],
+                        timeout=kTimeoutS, check=False)
+  assert done.returncode == 0
+  said = [(tmp_path / str(rank)).read_text() for rank in range(2)]
+  assert said[0] == said[1] and said[0].startswith("2 /") and said[0].endswith("/meet\n")
+
+
 @pytest.mark.parametrize("words, complaint", [
     (["-H", "a:0", "t.py"], "'a:0' is not HOST:RANKS"), (["-n", "0", "t.py"], "-n: 0")])
 def test_bad_usage(capsys, words, complaint):

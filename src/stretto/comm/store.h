@@ -28,6 +28,14 @@ std::shared_ptr<Store> memory_store();
 // stays there: one folder per job.
 std::shared_ptr<Store> file_store(const std::string& folder);
 
+// At "HOST:PORT": one rank serves (there, until the store is destroyed), the others ask it; they
+// may come first. Believes whoever reaches it. Throws InvalidArgument for what is no such address,
+// and CommError when it cannot listen there.
+std::shared_ptr<Store> tcp_store(const std::string& address, bool serves);
+
+// By what `where` looks like: with a '/' a file_store, else a tcp_store.
+std::shared_ptr<Store> open_store(const std::string& where, bool serves);
+
 // A view of `store` whose keys begin with `prefix`.
 std::shared_ptr<Store> prefix_store(std::shared_ptr<Store> store, std::string prefix);
 
