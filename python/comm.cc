@@ -104,6 +104,7 @@ nb::dict statistics_dict(const Statistics& s) {
   result["resent_chunks"] = s.resent_chunks;
   result["duplicate_chunks"] = s.duplicate_chunks;
   result["payload_bytes"] = s.payload_bytes;
+  result["most_early_bytes"] = s.most_early_bytes;
   result["sum_s"] = s.sum_s;
   result["peers"] = peers;
   return result;
@@ -184,18 +185,19 @@ class CommEngine {
     }
   }
 
-  std::vector<std::pair<Handle, nb::object>> next_completions(double timeout_s) {
+  std::vector<std::tuple<Handle, nb::object, int>> next_completions(double timeout_s) {
     std::array<Completion, kCompletionBatch> batch;
     size_t count = 0;
     {
       nb::gil_scoped_release released;
       count = engine().next_completions(batch, timeout_s);
     }
-    std::vector<std::pair<Handle, nb::object>> result;
+    std::vector<std::tuple<Handle, nb::object, int>> result;
     for (size_t i = 0; i < count; ++i) {
-      result.emplace_back(batch[i].handle, batch[i].error
-                                               ? python_exception(batch[i].error, comm_error_)
-                                               : nb::none());
+      result.emplace_back(
+          batch[i].handle,
+          batch[i].error ? python_exception(batch[i].error, comm_error_) : nb::none(),
+          batch[i].source);
     }
     return result;
   }
@@ -258,6 +260,7 @@ void bind_comm(nb::module_& m) {
       .def_rw("secret", &Options::secret)
       .def_rw("algorithm", &Options::algorithm)
       .def_rw("chunk_bytes", &Options::chunk_bytes)
+      .def_rw("early_bytes", &Options::early_bytes)
       .def_rw("fuse_bytes", &Options::fuse_bytes)
       .def_rw("codec", &Options::codec)
       .def_rw("topk_density", &Options::topk_density)

@@ -55,7 +55,8 @@ class Engine(Completions):
     return self.native.submit(group, **operation)
 
   def submit_queued(self, done: Done, group: int = WORLD, **operation) -> None:
-    """Starts an operation; `done(None or the error)` is called on the completion thread."""
+    """Starts an operation; `done(None or the error, source)` is called on the completion
+    thread: source is the rank of the group that a RECV got its data from, -1 otherwise."""
     self.queue_(lambda: self.native.submit(group, queue=True, **operation), done)
 
   def wait(self, handle: int, timeout_s: float = -1.0) -> bool:

@@ -10,7 +10,9 @@ from collections.abc import Callable
 # How long the thread sits in C++ before it looks whether it should end.
 kIdleS = 5.0
 
-Done = Callable[["Exception | None"], None]
+# Takes None or the error; of an Engine's operation also the rank of the group that a RECV got its
+# data from, -1 for all others.
+Done = Callable[..., None]
 
 
 class Completions:
@@ -28,7 +30,7 @@ class Completions:
     self.forgotten_.atexit = False
 
   def queue_(self, submit: Callable[[], int], done: Done) -> None:
-    """`done(None or the error)` will be called for the handle that `submit` returns."""
+    """`done(None or the error, ...)` will be called for the handle that `submit` returns."""
     with self.lock_:  # the thread must not be faster than the entry
       self.pending_[submit()] = done
       if self.thread_ is None:
@@ -77,10 +79,10 @@ def complete(native, lock, pending, owner) -> None:
     completions = owner()
     if completions is not None and batch:
       completions.note_()
-    for handle, error in batch:
+    for handle, error, *source in batch:
       with lock:
         done = pending.pop(handle)
-      done(error)
+      done(error, *source)
     if completions is None or completions.closed_:
       return
     del completions

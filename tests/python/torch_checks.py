@@ -164,6 +164,25 @@ def check_point_to_point(rank, size):
   same(two[1], torch.full((2,), 2.0))
 
 
+def check_recv_from_anyone_says_from_whom(rank, size):
+  got = torch.zeros(3)
+  if rank:
+    dist.send(torch.full((3,), 100.0 + rank), 0, tag=9)
+  else:
+    sources = set()
+    for _ in range(size - 1):
+      source = dist.recv(got, tag=9)
+      assert (got == 100 + source).all(), (got, source)
+      sources.add(source)
+    assert sources == set(range(1, size)), sources
+  group = dist.new_group([size - 2, size - 1])  # torch wants the rank of the job, not the group's
+  if rank == size - 1:
+    dist.send(torch.full((3,), 7.0), size - 2, group=group)
+  elif rank == size - 2:
+    assert dist.recv(got, group=group) == size - 1 and (got == 7).all()
+  dist.barrier()
+
+
 def check_objects(rank, size):
   gathered = [None] * size
   dist.all_gather_object(gathered, {"rank": rank, "text": "x" * rank * 100})

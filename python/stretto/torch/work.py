@@ -30,6 +30,7 @@ class Work(dist._Work):
     self.future_: torch.futures.Future | None = None
     self.error_: Exception | None = None
     self.done_ = False
+    self.source_ = -1  # of a recv that is over: the rank of the group it came from
 
   # Called by the process group.
 
@@ -43,8 +44,9 @@ class Work(dist._Work):
     device = next((t.device for t in self.result_ if t.device.type == "cuda"), None)
     self.future_ = torch.futures.Future(devices=[device] if device else None)
 
-  def operation_done(self, error: Exception | None) -> None:
+  def operation_done(self, error: Exception | None, source: int = -1) -> None:
     self.error_ = self.error_ or error
+    self.source_ = source
     self.open_ -= 1
     if self.open_ == 0:
       self.complete()
@@ -131,6 +133,12 @@ class Work(dist._Work):
 
   def is_success(self) -> bool:
     return self.is_completed() and self.error_ is None
+
+  def source_rank(self) -> int:
+    """Of a recv, from whom; torch asks for it after wait()."""
+    return self.source_
+
+  _source_rank = source_rank
 
   def exception(self):
     return self.error_
