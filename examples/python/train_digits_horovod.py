@@ -44,7 +44,7 @@ def main() -> None:
   loader = DataLoader(train, batch_size=32, sampler=sampler)
 
   model = Net()
-  optimizer = optim.SGD(model.parameters(), lr=0.02 * hvd.size(), momentum=0.5)
+  optimizer = optim.SGD(model.parameters(), lr=0.02 * hvd.size(), momentum=0.9)
   hvd.broadcast_parameters(model.state_dict(), root_rank=0)
   hvd.broadcast_optimizer_state(optimizer, root_rank=0)
   optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters(),
