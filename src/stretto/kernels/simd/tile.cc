@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "stretto/kernels/simd/activation-inl.h"
+#include "stretto/kernels/simd/clamp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stretto::kernels::HWY_NAMESPACE {
@@ -61,20 +62,19 @@ HWY_INLINE void store(const Tile& t, V (&sum)[kRows][kVectors]) {
     }
   };
   if (t.residual && !t.residual_after) add_residual();
-  // The operand order of Max and Min lets a NaN sum through on x86.
   if (t.relu) {
     const V zero = hn::Zero(d);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Max(zero, sum[r][v]);
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = at_least(zero, sum[r][v]);
     }
   } else if (t.clamp) {
     const V lo = hn::Set(d, t.lo), hi = hn::Set(d, t.hi);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
 #pragma GCC unroll 4
-      for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::Min(hi, hn::Max(lo, sum[r][v]));
+      for (int v = 0; v < kVectors; ++v) sum[r][v] = at_most(hi, at_least(lo, sum[r][v]));
     }
   }
   if (t.residual && t.residual_after) add_residual();

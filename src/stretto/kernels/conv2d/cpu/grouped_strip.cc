@@ -9,11 +9,14 @@
 #include <utility>
 
 #include "stretto/kernels/conv2d/cpu/strip.h"
+#include "stretto/kernels/simd/clamp-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stretto::kernels::conv2d::HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
+using kernels::HWY_NAMESPACE::at_least;
+using kernels::HWY_NAMESPACE::at_most;
 
 constexpr int kKernel = 3;
 
@@ -101,7 +104,7 @@ void strip(const Strip& t) {
     }
 #pragma GCC unroll 16
     for (int c = 0; c < kColumns; ++c) {
-      hn::StoreU(hn::Min(hi, hn::Max(lo, sum[c])), d, out + c * kLanes);
+      hn::StoreU(at_most(hi, at_least(lo, sum[c])), d, out + c * kLanes);
     }
   }
 }
