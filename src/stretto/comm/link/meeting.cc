@@ -147,12 +147,11 @@ void Links::begin_attempts() {
     if (peer > membership_.rank) continue;  // it connects to this rank
     const int streams = local ? 1 : options_.streams;
     for (int stream = 0; stream < streams; ++stream) {
-      Attempt attempt;
+      Attempt& attempt = attempts_.emplace_back();
       attempt.peer = peer;
       attempt.stream = stream;
       attempt.streams = streams;
       attempt.local = local;
-      attempts_.push_back(std::move(attempt));
     }
   }
 }
