@@ -1,5 +1,3 @@
-#include <limits>
-
 #include "stretto/ir/fused.h"
 #include "stretto/passes/pass_test.h"
 
@@ -27,9 +25,7 @@ TEST(FuseElementwise, AnArithmeticDagIsOneLoop) {
 
 TEST(FuseElementwise, OneOperationIsALoopToo) {
   EXPECT_EQ(loop("y = Add(x, row) output y").program(), "t0 = Add(x0, x1)");
-  EXPECT_EQ(
-      loop("y = Clip(x, _, two) output y").program(),
-      fmt::format("t0 = Clip(x0, {}, 2)", -static_cast<double>(std::numeric_limits<float>::max())));
+  EXPECT_EQ(loop("y = Clip(x, _, two) output y").program(), "t0 = Clip(x0, -inf, 2)");
   EXPECT_EQ(loop("y = Mul(x, x) output y").program(), "t0 = Mul(x0, x0)");
   EXPECT_EQ(loop("y = Max(x, z, row) output y").program(), "t0 = Max(x0, x1); t1 = Max(t0, x2)");
 }

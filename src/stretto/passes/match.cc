@@ -207,15 +207,15 @@ std::optional<ElementwiseMatch> match_elementwise(const Rewriter& graph, int n) 
   }
   if (op == "Clip") {
     ir::ElementwiseStep step{"Clip", {arg(node.inputs[0])}};
-    constexpr double kLargest = std::numeric_limits<float>::max();
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
     for (size_t i = 1; i <= 2; ++i) {
       const bool present = i < node.inputs.size() && node.inputs[i] != kNone;
-      step.args.push_back(present ? arg(node.inputs[i]) : literal(i == 1 ? -kLargest : kLargest));
+      step.args.push_back(present ? arg(node.inputs[i]) : literal(i == 1 ? -kInfinity : kInfinity));
     }
     const auto is_literal = [](const Arg& a, double value) {
       return a.kind == Arg::Kind::kLiteral && a.literal == value;
     };
-    if (is_literal(step.args[1], 0) && is_literal(step.args[2], kLargest)) {
+    if (is_literal(step.args[1], 0) && is_literal(step.args[2], kInfinity)) {
       step = {"Relu", {step.args[0]}};
     }
     match.steps.push_back(std::move(step));

@@ -117,11 +117,12 @@ void unsqueeze(CaseDraw& d) {
 }
 
 void concat(CaseDraw& d) {
-  if (d.one_of({0, 0, 1}) == 1) {  // images by channels, often in whole blocks
-    Shape image{d.batch(), 0, d.dim(4), d.dim(4)};
+  if (d.maybe()) {  // images by channels, half of them in whole blocks of any layout
+    const bool whole = d.maybe();
+    Shape image{d.one_of<int64_t>({1, 2, 3, 2}), 0, d.dim(4), d.dim(4)};
     d.set("axis", int64_t{1});
     for (int64_t i = d.between(1, 3); i > 0; --i) {
-      image[1] = d.one_of<int64_t>({4, 8, 16, 3, 17, 32});
+      image[1] = whole ? d.one_of<int64_t>({16, 32}) : d.one_of<int64_t>({4, 8, 16, 3, 17, 32});
       d.input(image);
     }
     return;

@@ -51,14 +51,16 @@ void draw_epilogue(CaseDraw& d, int64_t channels, const Shape& output) {
 }
 
 // Few channels; now and then those that kernels of their own are for: 3x3 over 16 and more, and as
-// many out as in.
+// many out as in, in groups of 2, 4 and 8.
 void draw_conv(CaseDraw& d, bool fused) {
   enum Kind { kAnything, kThreeByThree, kSquare };
   const Kind kind = d.one_of({kAnything, kAnything, kAnything, kThreeByThree, kSquare});
   const int64_t rank = kind == kAnything ? d.one_of<int64_t>({2, 2, 2, 1, 2, 3}) : 2;
   const int64_t groups = kind == kThreeByThree ? 1 : d.integer("group", 1, {2, 1, 4, 16});
   const bool depthwise = kind == kAnything && (groups == 16 || d.rarely());
-  int64_t in = depthwise ? 1 : d.one_of<int64_t>({1, 2, 3, 4, 8, 5, 16});
+  int64_t in = depthwise         ? 1
+               : kind == kSquare ? d.one_of<int64_t>({2, 4, 2, 8, 16})
+                                 : d.one_of<int64_t>({1, 2, 3, 4, 8, 5, 16});
   int64_t out = depthwise ? 1 : d.one_of<int64_t>({1, 2, 3, 4, 8, 17, 16, 32});
   if (kind == kThreeByThree) {
     in = d.one_of<int64_t>({16, 17, 20});

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "stretto/base/error.h"
@@ -116,8 +117,10 @@ bool lower_steps(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> inp
         inputs[i] = as_image(l, inputs[i]);
         shapes[i] = l.shape(inputs[i]);
       }
-      const bool images = std::all_of(shapes.begin(), shapes.end(), [](const Shape& s) {
-        return s.size() == 4 || element_count(s) == 1;
+      // One number is read from plain memory where it is repeated along the channels.
+      const bool repeated = l.shape(y)[1] != 1;
+      const bool images = std::all_of(shapes.begin(), shapes.end(), [&](const Shape& s) {
+        return s.size() == 4 || (element_count(s) == 1 && repeated);
       });
       if (images) offer(kernels::blocked_elementwise_problem(l.target(), l.shape(y), shapes));
     }
@@ -144,6 +147,10 @@ std::optional<double> scalar(Lowering& l, const ir::Node& node, size_t i, double
 }  // namespace
 
 bool lower_fused_elementwise(Lowering& l, const ir::Node& node) {
+  // Integers too are computed with as floats here, between the steps as well; the passes fuse
+  // floats only.
+  const auto is_float32 = [&](ir::ValueId id) { return l.is_float32(id); };
+  if (!std::all_of(node.inputs.begin(), node.inputs.end(), is_float32)) return false;
   return lower_steps(l, node, node.inputs,
                      ir::parse_elementwise(node.attributes.text("program", "")));
 }
@@ -166,12 +173,14 @@ bool lower_elementwise(Lowering& l, const ir::Node& node) {
     step.op = "Silu";
   }
   if (op == "Clip") {
-    constexpr double kLargest = 3.4028234663852886e38;
-    const auto low = scalar(l, node, 1, -kLargest), high = scalar(l, node, 2, kLargest);
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const auto low = scalar(l, node, 1, -kInfinity), high = scalar(l, node, 2, kInfinity);
     if (!low || !high || !l.is_float32(node.inputs[0])) return false;
     step.args = {input_arg(0), literal_arg(*low), literal_arg(*high)};
     return lower_steps(l, node, {node.inputs[0]}, {step});
   }
+  // An integer to the power of a float is an integer again: more digits than floats hold.
+  if (op == "Pow" && !l.is_float32(node.outputs[0])) return false;
   if (op == "Cast") {
     step.op = l.graph().value(node.outputs[0]).dtype == DType::kBool ? "ToBool" : "Copy";
     const DType from = l.graph().value(node.inputs[0]).dtype;
@@ -212,6 +221,8 @@ bool lower_batch_norm(Lowering& l, const ir::Node& node) {
   Tensor factor(DType::kFloat32, per_channel), offset(DType::kFloat32, per_channel);
   for (size_t c = 0; c < scale.size(); ++c) {
     const double f = scale[c] / std::sqrt(variance[c] + epsilon);
+    // Multiplied out, infinities meet that would not have met.
+    if (!std::isfinite(f) || !std::isfinite(bias[c] - mean[c] * f)) return false;
     factor.mutable_values<float>()[c] = static_cast<float>(f);
     offset.mutable_values<float>()[c] = static_cast<float>(bias[c] - mean[c] * f);
   }

@@ -157,7 +157,8 @@ bool lower_pad(Lowering& l, const ir::Node& node) {
   const ir::ValueId y = node.outputs[0];
   const auto pads = integers(l, node, 1);
   auto axes = integers(l, node, 3);
-  if (axes.empty()) {
+  // An empty list is no axis; an absent one is every axis.
+  if (node.inputs.size() < 4 || node.inputs[3] == ir::kNone) {
     for (size_t i = 0; i < x.size(); ++i) axes.push_back(static_cast<int64_t>(i));
   }
   double value = 0;
