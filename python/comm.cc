@@ -80,6 +80,35 @@ nb::object python_exception(const std::exception_ptr& error, const nb::object& c
 }
 
 namespace {
+nb::list tuning_list(const std::vector<TuningStatistics>& groups) {
+  nb::list result;
+  for (const TuningStatistics& group : groups) {
+    nb::list tried;
+    for (const TuningStatistics::Tried& t : group.tried) {
+      nb::dict row;
+      row["setting"] = t.setting;
+      row["seconds"] = t.seconds;
+      row["against_seconds"] = t.against_seconds;
+      row["won"] = t.won;
+      tried.append(row);
+    }
+    nb::dict row;
+    row["group"] = group.group;
+    row["model"] = group.model;
+    row["setting"] = group.setting;
+    row["recalled"] = group.recalled;
+    row["settled"] = group.settled;
+    row["steps"] = group.steps.steps;
+    row["bytes"] = group.steps.bytes;
+    row["seconds"] = group.steps.seconds;
+    row["busy_s"] = group.steps.busy_s;
+    row["exposed_s"] = group.steps.exposed_s;
+    row["step_s"] = group.step_s;
+    row["tried"] = tried;
+    result.append(row);
+  }
+  return result;
+}
 
 nb::dict statistics_dict(const Statistics& s) {
   nb::list peers;
@@ -101,12 +130,14 @@ nb::dict statistics_dict(const Statistics& s) {
   }
   nb::dict result;
   result["operations"] = s.operations;
+  result["joined"] = s.joined;
   result["resent_chunks"] = s.resent_chunks;
   result["duplicate_chunks"] = s.duplicate_chunks;
   result["payload_bytes"] = s.payload_bytes;
   result["most_early_bytes"] = s.most_early_bytes;
   result["sum_s"] = s.sum_s;
   result["peers"] = peers;
+  result["tuning"] = tuning_list(s.tuning);
   return result;
 }
 
@@ -160,7 +191,11 @@ class CommEngine {
                               .codec = std::move(codec),
                               .name = std::move(name),
                               .residual = nullptr};
-    return engine().submit(group, operation, queue ? Delivery::kQueue : Delivery::kWait);
+    const Delivery delivery = queue ? Delivery::kQueue : Delivery::kWait;
+    if (!engine().options().tune) return engine().submit(group, operation, delivery);
+    // Where a step ends it may wait for the others.
+    nb::gil_scoped_release released;
+    return engine().submit(group, operation, delivery);
   }
 
   // Nothing but Python's own handler can interrupt a wait: look for signals now and then.
@@ -269,6 +304,8 @@ void bind_comm(nb::module_& m) {
       .def_rw("mixed_error", &Options::mixed_error)
       .def_rw("mixed_every", &Options::mixed_every)
       .def_rw("step_policy", &Options::step_policy)
+      .def_rw("tune", &Options::tune)
+      .def_rw("record", &Options::record)
       .def_rw("order_check", &Options::order_check)
       .def_rw("connect_timeout_s", &Options::connect_timeout_s)
       .def_rw("silent_limit_s", &Options::silent_limit_s)
@@ -291,9 +328,17 @@ void bind_comm(nb::module_& m) {
            "count"_a = 0, "input"_a = 0, "output"_a = 0, "root"_a = 0, "peer"_a = 0, "tag"_a = 0,
            "codec"_a = "", "name"_a = "", "queue"_a = false,
            "input_counts"_a = std::vector<int64_t>(), "output_counts"_a = std::vector<int64_t>())
+      .def(
+          "step",
+          [](CommEngine& e, Group group) {
+            nb::gil_scoped_release released;
+            e.engine().step(group);
+          },
+          "group"_a = kWorld)
       .def("poll", [](CommEngine& e, Handle handle) { return e.engine().poll(handle); })
       .def("source", [](CommEngine& e, Handle handle) { return e.engine().source(handle); })
       .def("wait", &CommEngine::wait, "handle"_a, "timeout_s"_a = -1.0)
+      .def("deliver", [](CommEngine& e, Handle handle) { e.engine().deliver(handle); })
       .def("next_completions", &CommEngine::next_completions, "timeout_s"_a)
       .def("interrupt", [](CommEngine& e) { e.engine().interrupt(); })
       .def("abort", [](CommEngine& e, const std::string& reason) { e.engine().abort(reason); })

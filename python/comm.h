@@ -1,4 +1,4 @@
-// What comm.cc adds to the extension module.
+// What comm.cc and segment.cc add to the extension module.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -13,5 +13,8 @@ nanobind::object python_exception(const std::exception_ptr& error,
 
 // CommEngine, CommOptions and comm_engine(): documented where users see them, in stretto/comm.py.
 void bind_comm(nanobind::module_& m);
+
+// comm_fit_link(), comm_best_splits() and comm_plan_buckets(): comm/segment.h.
+void bind_segments(nanobind::module_& m);
 
 }  // namespace stretto::python

@@ -177,6 +177,7 @@ NB_MODULE(_stretto, m) {
   m.def("report_html", [](const std::string& json) { return report::report_html(json); });
   m.def("list_passes", &list_passes);
   python::bind_comm(m);
+  python::bind_segments(m);
   m.def("main", &python::command, "arguments"_a, "python"_a);
   m.attr("version") = std::string(version());
   m.attr("core") = cpu_info().core;

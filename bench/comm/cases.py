@@ -67,6 +67,9 @@ def small() -> list[Case]:
       Case("4 B on 2 x 2", network, four, Work("each", 4, 100), kNoTuned, 9),
       Case("4 KB on 2 x 2", network, four, Work("each", 4 * kKb, 100), kNoTuned, 9),
       Case("64 KB on 2 x 2", network, four, Work("each", 64 * kKb, 50), kNoTuned, 9),
+      Case("200 x 4 KB at once on 2 x 2", network, four, Work("burst", 4 * kKb, 200), kNoTuned, 9),
+      Case("200 x 64 KB at once on 2 x 2", network, four, Work("burst", 64 * kKb, 200), kNoTuned,
+           5),
   ]
 
 

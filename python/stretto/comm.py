@@ -46,6 +46,7 @@ class Engine(Completions):
     self.rank, self.size, self.options = rank, size, options
     self.non_finite_: list[dict] = []
     self.gradients_: weakref.WeakSet[Gradients] = weakref.WeakSet()
+    self.segments: list[dict] = []  # what stretto.torch.attach tried, for the report
     kOpen.add(self)
 
   # Everything below `submit` is a form of it; its keywords are the fields of comm/operation.h.
@@ -58,6 +59,15 @@ class Engine(Completions):
     """Starts an operation; `done(None or the error, source)` is called on the completion
     thread: source is the rank of the group that a RECV got its data from, -1 otherwise."""
     self.queue_(lambda: self.native.submit(group, queue=True, **operation), done)
+
+  def deliver(self, handle: int, done: Done) -> None:
+    """Hands an operation over to the completion thread, as if it had been submitted that way."""
+
+    def hand_over() -> int:
+      self.native.deliver(handle)
+      return handle
+
+    self.queue_(hand_over, done)
 
   def wait(self, handle: int, timeout_s: float = -1.0) -> bool:
     """False when the time is up. Raises what went wrong. Ctrl-C interrupts it."""
@@ -83,6 +93,10 @@ class Engine(Completions):
                        f"{output.size} {output.dtype}")
     self.wait(self.native.submit(group, ALL_GATHER, array.dtype.name, 0, array.size,
                                  address_of(array), address_of(output)))
+
+  def step(self, group: int = WORLD) -> None:
+    """A training step is over: all its operations have been submitted. See comm/engine.h."""
+    self.native.step(group)
 
   def barrier(self, group: int = WORLD) -> None:
     self.wait(self.native.submit(group, BARRIER, "uint8"))
@@ -130,7 +144,7 @@ class Engine(Completions):
     trace = self.native.trace_json()
     events = json.loads(trace) if trace else []
     content = {"rank": self.rank, "statistics": self.statistics(),
-               "non_finite": self.non_finite(),
+               "non_finite": self.non_finite(), "segments": self.segments,
                "trace": events["traceEvents"] if isinstance(events, dict) else events}
     with open(os.path.join(folder, f"rank-{self.rank:05d}-{os.getpid()}.json"), "w") as file:
       json.dump(content, file)

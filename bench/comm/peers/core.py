@@ -19,6 +19,7 @@ class Driver:
     self.version_ = stretto.__version__
     options = comm.Options.from_environment()
     options.interfaces = context.interfaces
+    options.tune = False  # turns are too short, and others' lie between
     self.engine_ = comm.Engine(f"{context.folder}/store", context.rank, context.size, options)
 
   def version(self) -> str:

@@ -14,9 +14,10 @@ from stretto.torch.attach import attach, attach_by_option
 from stretto.torch.batch_norm import SyncBatchNorm, convert_sync_batchnorm
 from stretto.torch.jobs import GroupOptions
 from stretto.torch.process_group import create, statistics
+from stretto.torch.segments import GradientTimes, measure_link, plan_buckets
 
-__all__ = ["CommError", "GroupOptions", "SyncBatchNorm", "attach", "convert_sync_batchnorm",
-           "statistics"]
+__all__ = ["CommError", "GradientTimes", "GroupOptions", "SyncBatchNorm", "attach",
+           "convert_sync_batchnorm", "measure_link", "plan_buckets", "statistics"]
 
 dist.Backend.register_backend("stretto", create, extended_api=True, devices=["cpu", "cuda"])
 attach_by_option()

@@ -13,12 +13,16 @@ from torch.nn.parallel import DistributedDataParallel
 
 from stretto import comm
 from stretto.torch import policies
+from stretto.torch.segments import Segments
 
+# Bytes on the wire per byte of gradient; other codecs want whole buckets.
+kWireShares = {"none": 1.0, "fp16": 0.5, "bf16": 0.5, "int8": 0.26}
 kLog = logging.getLogger("stretto")
 kLock = threading.Lock()
 
 
-def attach(ddp, codec: str = "", scaler=None, step_policy: str = "") -> Attached:
+def attach(ddp, codec: str = "", scaler=None, step_policy: str = "",
+           segments: bool = False) -> Attached:
   """Installs a communication hook on a DistributedDataParallel module over the "stretto" backend:
   the engine then knows which parameters a bucket holds, and of what shape.
 
@@ -26,6 +30,8 @@ def attach(ddp, codec: str = "", scaler=None, step_policy: str = "") -> Attached
   scaler: the torch.amp.GradScaler in use, if any. What codecs owe, and what is accumulated, is
     converted when its scale changes.
   step_policy: a value of STRETTO_STEP_POLICY; empty: that.
+  segments: parts of a bucket are sent before it is full; where to cut is computed from some steps
+    and tried on real ones. Only with codecs none, fp16, bf16, int8 and the step policy "every".
 
   Every rank calls it, before the first backward pass; a module has one hook."""
   group = ddp.process_group
@@ -33,6 +39,12 @@ def attach(ddp, codec: str = "", scaler=None, step_policy: str = "") -> Attached
     raise ValueError("attach: the module's process group is not of the stretto backend")
   policy = policies.parse(step_policy or group.engine.options.step_policy)
   state = Attached(ddp, codec or group.codec, scaler)
+  if segments:
+    each_step = (step_policy or group.engine.options.step_policy) == "every"
+    if state.codec not in kWireShares or not each_step:
+      raise ValueError(f"attach: segments do not go with codec {state.codec} or a step policy")
+    state.segments = Segments(ddp, state.send, kWireShares[state.codec])
+    group.engine.segments = state.segments.history
   ddp.register_comm_hook(state, reduce_bucket)
   state.policy = policies.make(policy, ddp, group, state.name)
   return state
@@ -50,6 +62,7 @@ class Attached:
     self.gradients = comm.Gradients(self.group.engine, self.name, self.group.members, codec)
     self.step, self.scale_ = 1, 0.0  # of the loss; 0: not asked for in this step
     self.policy: policies.Every
+    self.segments: Segments | None = None
 
   @property
   def codec(self) -> str:
@@ -76,14 +89,19 @@ class Attached:
                      count // rows if matrix else 0))
     return result
 
+  def send(self, buffer, parameters: list) -> torch.futures.Future:
+    """The mean over ranks, in place."""
+    return self.group.average_bucket(self.gradients, buffer, self.slices(parameters), self.step,
+                                     self.loss_scale)
+
   def reduce(self, bucket: dist.GradBucket) -> torch.futures.Future:
     if self.policy.holds_back(bucket, self.step, self.loss_scale):
       future = torch.futures.Future()
       future.set_result(bucket.buffer())
+    elif self.segments is not None:
+      future = self.segments.reduce(bucket)
     else:
-      future = self.group.average_bucket(self.gradients, bucket.buffer(),
-                                         self.slices(bucket.parameters()), self.step,
-                                         self.loss_scale)
+      future = self.send(bucket.buffer(), bucket.parameters())
     if bucket.is_last():
       self.policy.backward_done(self.step)
       self.step, self.scale_ = self.step + 1, 0.0

@@ -66,7 +66,7 @@ class ProcessGroup(kBase):
     work = Work(self, what, result, keep, finish, seconds if seconds > 0 else -1.0)
     if not operations:
       work.complete()
-    elif getattr(opts, "asyncOp", True):
+    elif what == "recv":  # whose source comes with the completion
       work.expect(len(operations))
       for operation in operations:
         self.engine.submit_queued(work.operation_done, self.group, **operation)

@@ -1,5 +1,5 @@
-"""What a collective hands back: waits in C++ when somebody waits at once, completes a future
-otherwise."""
+"""What a collective hands back: waits in C++ when somebody waits, completes a future when somebody
+asks for one."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ kPollS = 0.001
 
 
 class Work(dist._Work):
-  """`handle` None: done already. `finish` copies results to where the caller wants them; `keep` is
-  everything the engine reads and writes."""
+  """`finish` copies results to where the caller wants them; `keep` is everything the engine reads
+  and writes."""
 
   def __init__(self, group, what: str, result: list[torch.Tensor], keep: list,
                finish: Callable[[], None] | None, timeout_s: float):
@@ -39,7 +39,7 @@ class Work(dist._Work):
     return self
 
   def expect(self, operations: int) -> None:
-    """Before operations are submitted with `operation_done` as their end."""
+    """Before operations are started with `operation_done` as their end."""
     self.open_ = operations
     device = next((t.device for t in self.result_ if t.device.type == "cuda"), None)
     self.future_ = torch.futures.Future(devices=[device] if device else None)
@@ -116,14 +116,26 @@ class Work(dist._Work):
 
   def get_future(self) -> torch.futures.Future:
     if self.future_ is None:
-      self.future_ = torch.futures.Future()
+      handles, self.handles_ = self.handles_, []
+      self.expect(len(handles))
       if not self.done_:
-        self.block(self.timeout_s_)  # sets the future
+        for handle in handles:
+          self.group_.engine.deliver(handle, self.operation_done)
       elif self.error_ is not None:
         self.future_.set_exception(self.error_)
       else:
         self.future_.set_result(self.result_)
     return self.future_
+
+  def __del__(self):
+    """Nobody waits: the operations go on, and their memory and results with them."""
+    if self.handles_ and not self.done_:
+      rest = Rest(len(self.handles_), self.keep_, self.finish_)
+      try:
+        for handle in self.handles_:
+          self.group_.engine.deliver(handle, rest.operation_done)
+      except (ValueError, RuntimeError):
+        pass  # the engine is closed, and touches nothing any more
 
   def is_completed(self) -> bool:
     if not self.done_ and self.handles_ and all(map(self.group_.engine.native.poll,
@@ -149,3 +161,18 @@ class Work(dist._Work):
 
   def synchronize(self) -> None:
     self.wait()
+
+
+class Rest:
+  """What a Work leaves that was dropped before its end."""
+
+  def __init__(self, operations: int, keep: list, finish: Callable[[], None] | None):
+    self.open_, self.keep_, self.finish_ = operations, keep, finish
+    self.failed_ = False
+
+  def operation_done(self, error: Exception | None, source: int = -1) -> None:
+    del source
+    self.failed_ = self.failed_ or error is not None
+    self.open_ -= 1
+    if self.open_ == 0 and self.finish_ is not None and not self.failed_:
+      self.finish_()

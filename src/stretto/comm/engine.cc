@@ -25,9 +25,11 @@ std::unique_ptr<Engine> Engine::create(std::shared_ptr<Store> store, Membership 
 }
 
 EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
-    : membership_(membership), options_(std::move(options)), trace_(!options_.trace.empty()) {
+    : membership_(membership),
+      options_(std::move(options)),
+      trace_(!options_.trace.empty(), membership.rank) {
   links_ = std::make_unique<Links>(store, membership_, options_);
-  units_ = std::make_unique<Units>(links_.get());
+  units_ = std::make_unique<Units>(links_.get(), &trace_);
   units_->set_groups(&groups_);
   const std::vector<std::string>& names = links_->host_names();
   for (int rank = 0; rank < membership_.size; ++rank) {
@@ -42,6 +44,7 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
   insert_group(kWorld, "world", std::move(world));
   has_spoken_.resize(membership_.size);
   form();
+  begin_tuning(kWorld);
   thread_ = std::thread([this] { progress(); });
 }
 
@@ -101,6 +104,7 @@ void EngineImpl::drive(Lock& lock, double max_wait_s) {
   driving_ = true;
   if (verdict_ && !failure_)
     max_wait_s = std::min(max_wait_s, std::max(settle_until_s_ - now_s(), 0.0));
+  held_bytes_ = 0;
   try {
     links_->poll(lock, max_wait_s);
     process_events();
@@ -129,8 +133,20 @@ bool EngineImpl::wait(Handle handle, double timeout_s, int* source) {
   const auto found = operations_.find(handle);
   if (found == operations_.end()) throw_invalid("wait: no operation has handle {}", handle);
   OpenOperation* open = found->second.get();
+  if (!await(lock, open, timeout_s)) return false;
+  const std::exception_ptr error = open->error;
+  if (source) *source = open->operation.kind == Kind::kRecv ? open->operation.peer : -1;
+  operations_.erase(handle);
+  lock.unlock();
+  if (error) std::rethrow_exception(error);
+  return true;
+}
+
+bool EngineImpl::await(Lock& lock, const OpenOperation* open, double timeout_s) {
   const double deadline = timeout_s < 0 ? now_s() + 1e9 : now_s() + timeout_s;
   ++waiters_;
+  const double began = now_s();
+  if (!open->done && driving_) process_events();  // else polling does it
   while (!open->done) {
     const double left = deadline - now_s();
     if (left <= 0) break;
@@ -142,19 +158,14 @@ bool EngineImpl::wait(Handle handle, double timeout_s, int* source) {
   }
   --waiters_;
   last_wait_s_ = now_s();
+  note_wait(*open, last_wait_s_ - began);
   // Whoever is left must poll.
   if (waiters_ > 0) {
     waiter_wake_.notify_all();
   } else if (unfinished_ > 0) {
     progress_wake_.notify_one();
   }
-  if (!open->done) return false;
-  const std::exception_ptr error = open->error;
-  if (source) *source = open->operation.kind == Kind::kRecv ? open->operation.peer : -1;
-  operations_.erase(handle);
-  lock.unlock();
-  if (error) std::rethrow_exception(error);
-  return true;
+  return open->done;
 }
 
 bool EngineImpl::poll(Handle handle) {
@@ -170,6 +181,22 @@ int EngineImpl::source(Handle handle) {
   const auto found = operations_.find(handle);
   if (found == operations_.end()) throw_invalid("source: no operation has handle {}", handle);
   return found->second->operation.peer;
+}
+
+void EngineImpl::deliver(Handle handle) {
+  Lock lock(mutex_);
+  const auto found = operations_.find(handle);
+  if (found == operations_.end()) throw_invalid("deliver: no operation has handle {}", handle);
+  OpenOperation* open = found->second.get();
+  if (open->delivery == Delivery::kQueue)
+    throw_invalid("deliver: the operation of handle {} is in the queue already", handle);
+  open->delivery = Delivery::kQueue;
+  if (open->done) {
+    completed_.push_back(open);
+    completion_wake_.notify_one();
+  } else if (!driving_) {
+    progress_wake_.notify_one();
+  }
 }
 
 size_t EngineImpl::next_completions(std::span<Completion> out, double timeout_s) {
@@ -225,6 +252,7 @@ Statistics EngineImpl::statistics() {
   Lock lock(mutex_);
   Statistics s;
   s.operations = done_operations_;
+  s.joined = joined_operations_;
   s.sum_s = units_->sum_s();
   for (const auto& peer : links_->peers()) {
     if (!peer) continue;
@@ -236,6 +264,10 @@ Statistics EngineImpl::statistics() {
     for (const Peer::StreamState& stream : peer->streams())
       row.streams.push_back({stream.name, stream.sent_bytes, stream.received_bytes, stream.alive});
     s.peers.push_back(std::move(row));
+  }
+  for (const auto& [id, state] : groups_) {
+    if (state->tuning && !state->tuning->finder.model().empty())
+      s.tuning.push_back(tuning_statistics(*state));
   }
   return s;
 }

@@ -66,13 +66,42 @@ struct PeerStatistics {
   std::vector<StreamStatistics> streams;
 };
 
+// Sums over the steps of a group that could be told apart.
+struct StepStatistics {
+  int64_t steps = 0;
+  int64_t bytes = 0;  // of all-reduces, as the caller sees them
+  double seconds = 0;
+  double busy_s = 0;     // an operation was under way
+  double exposed_s = 0;  // of that, after the last was submitted or while somebody waited: the tail
+};
+
+// What was found out about the steps of a group; settings are tried with options.tune.
+struct TuningStatistics {
+  struct Tried {
+    std::string setting;
+    double seconds = 0,
+           against_seconds = 0;  // medians of step times: with it, with the best before
+    bool won = false;
+  };
+  std::string group;
+  std::string model;      // the operations of a step; empty: not recognised
+  std::string setting;    // in use: "unit=1048576 streams=2 algorithm=direct"
+  bool recalled = false;  // it came from the record of earlier runs
+  bool settled = false;   // nothing is left to try
+  double step_s = 0;      // the last time that the ranks agreed on
+  StepStatistics steps;
+  std::vector<Tried> tried;  // in order
+};
+
 struct Statistics {
   int64_t operations = 0;  // done since the start
+  int64_t joined = 0;      // of them: small all-reduces that travelled as one with others
   int64_t resent_chunks = 0, duplicate_chunks = 0;
   int64_t payload_bytes = 0;     // sent to peers, after encoding
   int64_t most_early_bytes = 0;  // held at a time for operations not submitted yet; sum over peers
   double sum_s = 0;              // spent combining
   std::vector<PeerStatistics> peers;
+  std::vector<TuningStatistics> tuning;  // of groups whose steps were recognised
 };
 
 class Engine {
@@ -107,6 +136,11 @@ class Engine {
   virtual Handle submit(Group group, const Operation& operation,
                         Delivery delivery = Delivery::kWait, std::function<void()> notify = {}) = 0;
 
+  // A training step of the group is over: all its operations have been submitted. All members call
+  // this at the same place among their operations, or none ever does; then a sequence of operations
+  // that repeats is taken for a step. May wait for the others to end the step before.
+  virtual void step(Group group = kWorld) = 0;
+
   // True when the operation is over, well or not. The handle stays valid.
   virtual bool poll(Handle handle) = 0;
 
@@ -118,6 +152,10 @@ class Engine {
   // takes; otherwise false when the time is up, and the handle stays valid. `source` (may be null)
   // becomes what source() says, -1 for all but kRecv.
   virtual bool wait(Handle handle, double timeout_s = -1, int* source = nullptr) = 0;
+
+  // Hands an operation that was submitted with Delivery::kWait over to next_completions(), whether
+  // it is over or not. The handle is not for wait() any more.
+  virtual void deliver(Handle handle) = 0;
 
   // Blocks until operations submitted with Delivery::kQueue are over, fills as many entries as
   // there are and returns their number; 0 after timeout_s, or when interrupt() was called. Their

@@ -15,12 +15,15 @@ std::string list(const std::vector<int>& ranks) {
 
 }  // namespace
 
-// Until nothing is left: what one event causes may cause the next.
-void EngineImpl::process_events() {
+// Until nothing is left: what one event causes may cause the next. What all of them sent is written
+// together, at the end.
+void EngineImpl::process_events(bool flush) {
   if (now_s() >= next_check_s_) check_time();
   while (true) {
     const Events events = std::exchange(links_->events(), {});
     if (events.empty()) {
+      if (flush) links_->flush();
+      if (!links_->events().empty()) continue;
       check_departed();  // only when all they said has been heard
       break;
     }
@@ -70,6 +73,10 @@ void EngineImpl::on_arrival(const Events::Arrival& arrival) {
   }
   if (arrival.key.unit == kPointToPoint) {
     claim(state, arrival.peer, arrival.key);
+    return;
+  }
+  if (arrival.key.unit & kJoined) {
+    check_joined(arrival, state);
     return;
   }
   if (arrival.key.sequence >= state.next_sequence) {
@@ -165,9 +172,14 @@ void EngineImpl::check_departed() {
 }
 
 void EngineImpl::finish(OpenOperation* open) {
+  if (verdict_ && !open->members.empty()) return;  // they end one by one
+  if (GroupState& state = *groups_.at(open->group); state.small_under_way == open && !verdict_) {
+    finish_small(state, open);
+    return;
+  }
   open->done = true;
   --unfinished_;
-  ++done_operations_;
+  if (!groups_.at(open->group)->internal) ++done_operations_;
   if (!open->error) unpack(open);
   if (open->non_finite > 0)
     non_finite_.push_back({.rank = membership_.rank,
@@ -176,7 +188,8 @@ void EngineImpl::finish(OpenOperation* open) {
                            .sequence = open->sequence,
                            .first_offset = open->first_non_finite,
                            .count = open->non_finite});
-  trace_.add(*open, now_s());
+  trace_.operation(*open, now_s());
+  note_done(*open);
   if (open->delivery == Delivery::kQueue) {
     completed_.push_back(open);
     completion_wake_.notify_one();

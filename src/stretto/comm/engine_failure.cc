@@ -41,6 +41,9 @@ void EngineImpl::end_with(Verdict verdict) {
   units_->forget_all();
   for (auto& [id, state] : groups_) {
     state->waiting.clear();
+    state->small.clear();
+    state->small_under_way = nullptr;
+    if (state->carrier) dropped_.push_back(std::move(state->carrier));
     state->any_receives.clear();
     state->active_bytes = 0;
   }

@@ -30,9 +30,11 @@ class EngineImpl : public Engine {
   void remove_group(Group group) override;
   Handle submit(Group group, const Operation& operation, Delivery delivery,
                 std::function<void()> notify) override;
+  void step(Group group) override;
   bool poll(Handle handle) override;
   int source(Handle handle) override;
   bool wait(Handle handle, double timeout_s, int* source) override;
+  void deliver(Handle handle) override;
   size_t next_completions(std::span<Completion> out, double timeout_s) override;
   void interrupt() override;
   void abort(std::string_view reason) override;
@@ -48,19 +50,46 @@ class EngineImpl : public Engine {
   void form();
   void progress();
   void drive(Lock& lock, double max_wait_s);
+  bool await(Lock& lock, const OpenOperation* open, double timeout_s);
   void leave();
 
   // engine_submit.cc
   void insert_group(Group id, std::string name, std::vector<int> ranks);
   GroupState& group(Group id);
+  OpenOperation* begin(Group id, const Operation& operation, Delivery delivery,
+                       std::function<void()> notify = nullptr);
   void submit_collective(GroupState& group, OpenOperation* open);
   void submit_send(GroupState& group, OpenOperation* open);
   void submit_receive(GroupState& group, OpenOperation* open);
+  std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation& operation,
+                                               const Codec* codec);
   void scan_input(OpenOperation* open, size_t ranks);
   void check_order(GroupState& group, const OpenOperation& open);
 
+  // engine_fusion.cc
+  bool is_small(const GroupState& group, const OpenOperation& open) const;
+  void start_small(GroupState& group);
+  OpenOperation* join(GroupState& group, size_t count);
+  void finish_small(GroupState& group, OpenOperation* open);
+  void check_joined(const Events::Arrival& arrival, GroupState& group);
+
+  // engine_tuning.cc
+  void begin_tuning(Group id);
+  void note_operation(Lock& lock, Group id, const Operation& operation);
+  void on_step(Lock& lock, Group id, StepFinder::Event event);
+  StepSetting default_setting(const GroupState& group) const;
+  void ask_record(Group id);
+  void tell_others(Group id, GroupTuning::Asks asks);
+  void hear_others(Lock& lock, Group id);
+  void apply(GroupState& group, const StepSetting& setting);
+  void remember(Lock& lock, const GroupTuning& tuning);
+  void note_submitted(GroupState& group, OpenOperation* open);
+  void note_wait(const OpenOperation& open, double seconds);
+  void note_done(const OpenOperation& open);
+  TuningStatistics tuning_statistics(const GroupState& group) const;
+
   // engine_events.cc
-  void process_events();
+  void process_events(bool flush = true);
   void on_arrival(const Events::Arrival& arrival);
   void claim(GroupState& group, int peer, const MessageKey& key);
   void on_control(const Events::Control& control);
@@ -83,13 +112,15 @@ class EngineImpl : public Engine {
   std::unique_ptr<Links> links_;
   std::unique_ptr<Units> units_;
   std::unordered_map<Group, std::unique_ptr<GroupState>> groups_;
+  std::vector<std::unique_ptr<OpenOperation>> dropped_;  // joined operations of a job that ended
+  std::vector<std::unique_ptr<GroupTuning>> retired_;    // of removed groups: an operation uses it
   std::unordered_map<Handle, std::unique_ptr<OpenOperation>> operations_;
   // Of operations that brought none, by group, name and count.
   std::map<std::tuple<Group, std::string, int64_t>, std::vector<float>> residuals_;
   // Of groups that have not been made here yet.
   std::unordered_map<Group, std::vector<Events::Arrival>> early_arrivals_;
   Handle next_handle_ = 1;
-  int64_t unfinished_ = 0;
+  int64_t unfinished_ = 0, held_bytes_ = 0;
   std::optional<Verdict> verdict_;  // why the job ends: nothing is carried out any more
   std::vector<bool> has_spoken_;    // by rank: its verdict has come
   double settle_until_s_ = 0;
@@ -102,7 +133,7 @@ class EngineImpl : public Engine {
   std::condition_variable progress_wake_, waiter_wake_, completion_wake_;
   std::deque<OpenOperation*> completed_;  // for next_completions
   std::vector<NonFiniteReport> non_finite_;
-  int64_t done_operations_ = 0;
+  int64_t done_operations_ = 0, joined_operations_ = 0;
   Trace trace_;
   std::thread thread_;
 };

@@ -69,6 +69,35 @@ Side blocks(const std::vector<int64_t>& counts, const std::vector<int64_t>& disp
 
 }  // namespace
 
+UnitPlan::UnitPlan(Schedule s) : schedule(std::move(s)) {
+  const auto count = static_cast<int32_t>(schedule.steps.size());
+  first_follower.assign(count + 1, 0);
+  for (int32_t i = 0; i < count; ++i) {
+    const Step& step = schedule.steps[i];
+    waits.push_back(step.wait_count);
+    if (step.wait_count == 0) ready.push_back(i);
+    for (int32_t before : schedule.waits(step)) ++first_follower[before + 1];
+  }
+  for (int32_t i = 0; i < count; ++i) first_follower[i + 1] += first_follower[i];
+  followers.resize(first_follower[count]);
+  std::vector<int32_t> next(first_follower.begin(), first_follower.end() - 1);
+  for (int32_t i = 0; i < count; ++i) {
+    for (int32_t before : schedule.waits(schedule.steps[i])) followers[next[before]++] = i;
+  }
+}
+
+Group group_number(std::string_view name, const std::vector<int>& ranks) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  XXH3_64bits_update(&state, name.data(), name.size());
+  XXH3_64bits_update(&state, ranks.data(), ranks.size() * sizeof(int));
+  return XXH3_64bits_digest(&state);
+}
+
+int64_t default_unit_bytes(const GroupState& group, int64_t chunk_bytes) {
+  return std::min(chunk_bytes * static_cast<int64_t>(group.ranks.size()), kMaxUnitBytes);
+}
+
 uint64_t fingerprint(const Operation& op) {
   // Where ranks may have parts of different sizes, `count` is a rank's own affair.
   const bool uneven =
@@ -90,8 +119,7 @@ uint64_t fingerprint(const Operation& op) {
 }
 
 Problem make_problem(const Operation& op, const GroupState& group, const Codec* codec,
-                     int64_t chunk_bytes) {
-  const auto size = static_cast<int64_t>(group.ranks.size());
+                     int64_t unit_bytes) {
   const auto element = static_cast<int64_t>(dtype_bytes(op.dtype));
   Problem problem{.kind = collective_of(op.kind),
                   .rank = group.rank,
@@ -116,7 +144,7 @@ Problem make_problem(const Operation& op, const GroupState& group, const Codec* 
   problem.exact = reduces(op.kind) && is_exact(op.dtype, op.reduction);
   problem.coded = codec != nullptr;
   problem.align = codec ? codec->block : 1;
-  problem.unit = std::max<int64_t>(std::min(chunk_bytes * size, kMaxUnitBytes) / element, 1);
+  problem.unit = std::max<int64_t>(unit_bytes / element, 1);
   return problem;
 }
 

@@ -2,9 +2,6 @@
 #include <algorithm>
 #include <numeric>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include "stretto/base/clock.h"
 #include "stretto/comm/engine_impl.h"
 #include "stretto/comm/gradient/exchange.h"
@@ -12,7 +9,7 @@
 namespace stretto::comm {
 namespace {
 
-constexpr int64_t kSmallBytes = 64 << 10;
+constexpr size_t kMaxPlans = 1024;       // kept per group
 constexpr size_t kPastOperations = 256;  // remembered per group for mismatch reports
 
 bool reduces(Kind kind) {
@@ -50,16 +47,12 @@ void EngineImpl::insert_group(Group id, std::string name, std::vector<int> ranks
 
 Group EngineImpl::add_group(std::string_view name, std::vector<int> ranks) {
   Lock lock(mutex_);
-  // The same on every member, without a word between them.
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  XXH3_64bits_update(&state, name.data(), name.size());
-  XXH3_64bits_update(&state, ranks.data(), ranks.size() * sizeof(int));
-  const Group id = XXH3_64bits_digest(&state);
+  const Group id = group_number(name, ranks);
   if (id == kWorld || groups_.contains(id)) throw_invalid("group {}: exists already", name);
   insert_group(id, std::string(name), std::move(ranks));
   for (const Events::Arrival& arrival : std::exchange(early_arrivals_[id], {})) on_arrival(arrival);
   early_arrivals_.erase(id);
+  begin_tuning(id);
   return id;
 }
 
@@ -71,6 +64,7 @@ void EngineImpl::remove_group(Group id) {
     if (open->group == id && !open->done)
       throw_invalid("group {}: {} is under way", groups_[id]->name, describe(open->operation));
   }
+  if (groups_[id]->tuning) retired_.push_back(std::move(groups_[id]->tuning));
   groups_.erase(id);
 }
 
@@ -83,8 +77,16 @@ GroupState& EngineImpl::group(Group id) {
 Handle EngineImpl::submit(Group id, const Operation& operation, Delivery delivery,
                           std::function<void()> notify) {
   Lock lock(mutex_);
-  GroupState& state = group(id);
+  const GroupState& state = group(id);
   check(operation, state.rank, static_cast<int>(state.ranks.size()));
+  note_operation(lock, id, operation);
+  return begin(id, operation, delivery, std::move(notify))->handle;
+}
+
+OpenOperation* EngineImpl::begin(Group id, const Operation& operation, Delivery delivery,
+                                 std::function<void()> notify) {
+  GroupState& state = group(id);
+  const bool watched = delivery == Delivery::kQueue || notify;
   auto owned = std::make_unique<OpenOperation>();
   OpenOperation* open = owned.get();
   open->handle = next_handle_++;
@@ -92,15 +94,14 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   open->delivery = delivery;
   open->operation = operation;
   open->submitted_s = now_s();
-  const bool watched = delivery == Delivery::kQueue || notify;
   open->notify = std::move(notify);
+  note_submitted(state, open);
   operations_.emplace(open->handle, std::move(owned));
   ++unfinished_;
-  const Handle handle = open->handle;
   if (verdict_) {
     open->error = failure_;
     if (failure_) finish(open);
-    return handle;  // otherwise it ends when the ranks have settled on the reason
+    return open;  // otherwise it ends when the ranks have settled on the reason
   }
   pack(open, state.rank, static_cast<int>(state.ranks.size()));
   try {
@@ -115,15 +116,20 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
         submit_collective(state, open);
     }
   } catch (...) {  // a forced algorithm that does not fit: nothing has begun
-    operations_.erase(handle);
+    operations_.erase(open->handle);
     --unfinished_;
     throw;
   }
-  process_events();
-  // Who waits for a small operation polls for it himself, and soon.
+  // A small operation among others joins those that come next, until somebody polls or waits: that
+  // is one write, and one wake-up of the other side, for many.
   const auto bytes = operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype));
+  const bool hold = unfinished_ > 1 && held_bytes_ + bytes <= kSmallBytes;
+  held_bytes_ = hold ? held_bytes_ + bytes : 0;
+  process_events(!hold);
+  if (hold) links_->wake();
+  // Who waits for a small operation polls for it himself, and soon.
   if ((watched || bytes > kSmallBytes) && unfinished_ > 0 && !driving_) progress_wake_.notify_one();
-  return handle;
+  return open;
 }
 
 void EngineImpl::submit_collective(GroupState& state, OpenOperation* open) {
@@ -140,25 +146,64 @@ void EngineImpl::submit_collective(GroupState& state, OpenOperation* open) {
     kept.resize(static_cast<size_t>(op.count));
     op.residual = kept.data();
   }
-  open->problem = make_problem(op, state, open->codec, options_.chunk_bytes);
-  const auto element = std::max<int64_t>(static_cast<int64_t>(dtype_bytes(op.dtype)), 1);
-  ElementBytes sizes{.local = static_cast<double>(element), .wire = static_cast<double>(element)};
-  if (open->codec)
-    sizes.wire = static_cast<double>(open->codec->encoded_bytes(open->codec->block)) /
-                 static_cast<double>(open->codec->block);
-  const bool forced = options_.algorithm != "auto" && op.kind == Kind::kAllReduce;
-  open->algorithm = forced ? &find_algorithm(open->problem, options_.algorithm)
-                           : &choose_algorithm(open->problem, LinkModel{}, sizes);
+  const std::shared_ptr<const OperationPlan> plan = plan_of(state, op, open->codec);
+  open->problem = plan->problem;
+  open->algorithm = plan->algorithm;
+  open->whole = plan->whole;
   open->sequence = state.next_sequence++;
   open->fingerprint = options_.order_check ? fingerprint(op) : 0;
+  // Ranks that cut differently would wait for each other without end.
+  if (open->fingerprint != 0 && state.tuning) open->fingerprint += state.tuning->generation << 1;
   open->units = unit_count(open->problem);
-  open->unit_bytes = open->problem.unit * element;
+  open->unit_bytes = open->problem.unit * static_cast<int64_t>(dtype_bytes(op.dtype));
   if (options_.nan_check != NanCheck::kOff && !op.scanned && reduces(op.kind) && is_float(op.dtype))
     scan_input(open, state.ranks.size());
   if (verdict_) return;
   if (options_.order_check) check_order(state, *open);
+  if (is_small(state, *open)) {
+    state.small.push_back(open);
+    start_small(state);
+    return;
+  }
   state.waiting.push_back(open);
   units_->advance(state);
+}
+
+// Training does the same operations step after step, and small ones take less time than choosing an
+// algorithm and making its schedule.
+std::shared_ptr<const OperationPlan> EngineImpl::plan_of(GroupState& state, const Operation& op,
+                                                         const Codec* codec) {
+  const bool even = op.input_counts.empty() && op.output_counts.empty();
+  const GroupState::PlanKey key{op.kind, op.dtype, op.reduction, op.root, op.count, codec};
+  if (even) {
+    if (const auto found = state.plans.find(key); found != state.plans.end()) return found->second;
+  }
+  auto plan = std::make_shared<OperationPlan>();
+  const auto element =
+      static_cast<double>(std::max<int64_t>(static_cast<int64_t>(dtype_bytes(op.dtype)), 1));
+  // A codec's result may depend on cuts and on the algorithm, so that it is not tuned.
+  const bool tuned = state.tuning && state.tuning->tuner && op.kind == Kind::kAllReduce && !codec &&
+                     static_cast<double>(op.count) * element >= kTunedBytes;
+  plan->problem = make_problem(
+      op, state, codec,
+      tuned ? state.tuning->setting.unit_bytes : default_unit_bytes(state, options_.chunk_bytes));
+  ElementBytes sizes{.local = element, .wire = element};
+  if (codec)
+    sizes.wire =
+        static_cast<double>(codec->encoded_bytes(codec->block)) / static_cast<double>(codec->block);
+  std::string_view forced = options_.algorithm != "auto" && op.kind == Kind::kAllReduce
+                                ? std::string_view(options_.algorithm)
+                                : "";
+  if (tuned && forced.empty()) forced = state.tuning->setting.algorithm;
+  // One message to everyone: who leaves right after it is not missed.
+  if (state.internal) forced = "gather_sum";
+  plan->algorithm = !forced.empty() ? &find_algorithm(plan->problem, forced)
+                                    : &choose_algorithm(plan->problem, LinkModel{}, sizes);
+  if (unit_count(plan->problem) == 1)
+    plan->whole = std::make_shared<UnitPlan>(plan->algorithm->schedule(plan->problem, 0));
+  if (!even) return plan;
+  if (state.plans.size() == kMaxPlans) state.plans.clear();
+  return state.plans[key] = plan;
 }
 
 // Before anything is sent, while the data come into the cache.

@@ -21,6 +21,7 @@ inline Options patient() {
   options.connect_timeout_s = 120;
   options.silent_limit_s = 120;
   options.operation_timeout_s = 240;
+  options.tune = false;
   return options;
 }
 

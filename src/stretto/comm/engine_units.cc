@@ -47,49 +47,37 @@ void Units::advance(GroupState& group) {
 void Units::start(OpenOperation* open) {
   const int64_t index = open->started_units++;
   if (index == 0) open->started_s = now_s();
-  auto unit = std::make_unique<Unit>();
-  unit->open = open;
-  unit->index = index;
-  unit->schedule = open->algorithm->schedule(open->problem, index);
   if (open->operation.residual) pay_residual(open, index);
+  auto unit = std::make_unique<Unit>(
+      open, index,
+      open->whole ? open->whole
+                  : std::make_shared<UnitPlan>(open->algorithm->schedule(open->problem, index)));
+  unit->ahead = open->ahead;
   launch(std::move(unit));
 }
 
 void Units::start_point_to_point(OpenOperation* open, int peer) {
   const bool sends = open->operation.kind == Kind::kSend;
-  auto unit = std::make_unique<Unit>();
-  unit->open = open;
-  unit->schedule.steps.push_back({.action = sends ? Action::kSend : Action::kReceive,
-                                  .peer = peer,
-                                  .tag = static_cast<int32_t>(open->operation.tag),
-                                  .count = open->operation.count,
-                                  .place = {sends ? Buffer::kInput : Buffer::kOutput, 0}});
+  Schedule schedule;
+  schedule.steps.push_back({.action = sends ? Action::kSend : Action::kReceive,
+                            .peer = peer,
+                            .tag = static_cast<int32_t>(open->operation.tag),
+                            .count = open->operation.count,
+                            .place = {sends ? Buffer::kInput : Buffer::kOutput, 0}});
   open->units = open->started_units = 1;
   open->started_s = now_s();
-  launch(std::move(unit));
+  launch(std::make_unique<Unit>(open, 0, std::make_shared<UnitPlan>(std::move(schedule))));
 }
 
-// Counts who waits for whom, asks for everything that will arrive, and runs what can run.
+// Asks for everything that will arrive, and runs what can run.
 void Units::launch(std::unique_ptr<Unit> owned) {
   Unit& unit = *owned;
   units_.emplace(&unit, std::move(owned));
+  if (trace_.on()) unit.started_s = now_s();
   const Schedule& schedule = unit.schedule;
-  const auto count = static_cast<int32_t>(schedule.steps.size());
-  unit.steps_left = count;
-  unit.waits_left.resize(count);
-  unit.step_done.resize(count);
-  unit.first_follower.assign(count + 1, 0);
-  for (const Step& step : schedule.steps) {
-    for (int32_t before : schedule.waits(step)) ++unit.first_follower[before + 1];
-  }
-  for (int32_t i = 0; i < count; ++i) unit.first_follower[i + 1] += unit.first_follower[i];
-  unit.followers.resize(unit.first_follower[count]);
-  std::vector<int32_t> next(unit.first_follower.begin(), unit.first_follower.end() - 1);
-  for (int32_t i = 0; i < count; ++i) {
-    const Step& step = schedule.steps[i];
-    unit.waits_left[i] = step.wait_count;
-    for (int32_t before : schedule.waits(step)) unit.followers[next[before]++] = i;
-  }
+  unit.steps_left = static_cast<int32_t>(schedule.steps.size());
+  unit.waits_left = unit.plan->waits;
+  unit.step_done.resize(schedule.steps.size());
   const size_t element = std::max<size_t>(dtype_bytes(unit.open->operation.dtype), 1);
   if (schedule.scratch_elements > 0)
     unit.scratch = std::make_unique_for_overwrite<std::byte[]>(
@@ -97,49 +85,42 @@ void Units::launch(std::unique_ptr<Unit> owned) {
   for (int64_t elements : schedule.coded_slots)
     unit.coded.push_back(std::make_unique_for_overwrite<std::byte[]>(
         static_cast<size_t>(unit.open->codec->encoded_bytes(elements))));
-  if (count == 0) {
-    finish(unit);
-    return;
-  }
-  std::vector<int32_t> ready;
-  for (int32_t i = 0; i < count; ++i) {
-    if (unit.waits_left[i] == 0) ready.push_back(i);
-  }
-  run(unit, std::move(ready));
+  run(unit, unit.plan->ready);
 }
 
 // Runs the steps of `ready` and all that become ready by them. The unit may be gone afterwards.
 void Units::run(Unit& unit, std::vector<int32_t> ready) {
   for (size_t i = 0; i < ready.size(); ++i) {
     const int32_t step = ready[i];
-    if (!execute(unit, step)) continue;
-    unit.step_done[step] = true;
-    --unit.steps_left;
-    for (int32_t f = unit.first_follower[step]; f < unit.first_follower[step + 1]; ++f) {
-      if (--unit.waits_left[unit.followers[f]] == 0) ready.push_back(unit.followers[f]);
-    }
+    if (execute(unit, step)) done(unit, step, &ready);
   }
   if (unit.steps_left == 0) finish(unit);
+}
+
+void Units::done(Unit& unit, int32_t step, std::vector<int32_t>* ready) {
+  unit.step_done[step] = true;
+  --unit.steps_left;
+  const UnitPlan& plan = *unit.plan;
+  for (int32_t f = plan.first_follower[step]; f < plan.first_follower[step + 1]; ++f) {
+    if (--unit.waits_left[plan.followers[f]] == 0) ready->push_back(plan.followers[f]);
+  }
 }
 
 void Units::on_done(const Ticket& ticket) {
   const auto found = units_.find(static_cast<Unit*>(ticket.owner));
   if (found == units_.end()) return;
-  Unit& unit = *found->second;
-  const int32_t step = ticket.step;
-  unit.step_done[step] = true;
-  --unit.steps_left;
+  found->second->ahead = std::min(found->second->ahead, ticket.ahead);
   std::vector<int32_t> ready;
-  for (int32_t f = unit.first_follower[step]; f < unit.first_follower[step + 1]; ++f) {
-    if (--unit.waits_left[unit.followers[f]] == 0) ready.push_back(unit.followers[f]);
-  }
-  run(unit, std::move(ready));
+  done(*found->second, ticket.step, &ready);
+  run(*found->second, std::move(ready));
 }
 
 void Units::finish(Unit& unit) {
   OpenOperation* open = unit.open;
+  if (trace_.on()) trace_.unit(*open, unit.index, unit.started_s, now_s());
   if (open->algorithm)
     groups_->at(open->group)->active_bytes -= std::max(open->unit_bytes, kSmallUnitBytes);
+  open->ahead = std::min(open->ahead, unit.ahead);
   units_.erase(&unit);
   if (++open->done_units == open->units) finished_.push_back(open);
 }
@@ -163,7 +144,9 @@ std::byte* Units::at(Unit& unit, const Place& place) {
 MessageKey Units::key(const Unit& unit, const Step& step) const {
   return {.group = unit.open->group,
           .sequence = unit.open->sequence,
-          .unit = unit.open->algorithm ? static_cast<uint32_t>(unit.index) : kPointToPoint,
+          .unit = unit.open->algorithm ? static_cast<uint32_t>(unit.index) |
+                                             (unit.open->members.empty() ? 0 : kJoined)
+                                       : kPointToPoint,
           .tag = static_cast<uint32_t>(step.tag)};
 }
 
@@ -183,16 +166,19 @@ bool Units::execute(Unit& unit, int32_t index) {
                               .fingerprint = open.fingerprint,
                               .data = size > 0 ? at(unit, step.place) : nullptr,
                               .bytes = size,
-                              .ticket = {&unit, index}});
+                              .ticket = {&unit, index},
+                              .ahead = unit.ahead});
       return false;
     }
     case Action::kReceive: {
       const int peer = groups_->at(open.group)->ranks[step.peer];
       const auto size = static_cast<uint64_t>(bytes(unit, step));
       const MessageKey message = key(unit, step);
+      int32_t ahead = 0;
       const Expect outcome =
           links_.peer(peer).expect(message, size > 0 ? at(unit, step.place) : nullptr, size,
-                                   open.fingerprint, {&unit, index});
+                                   open.fingerprint, {&unit, index}, &ahead);
+      if (outcome == Expect::kComplete) unit.ahead = std::min(unit.ahead, ahead);
       if (outcome == Expect::kMismatch) mismatches_.push_back({peer, message});
       return outcome == Expect::kComplete;
     }
@@ -218,13 +204,16 @@ void Units::run_here(Unit& unit, const Step& step) {
                                 .op = open.operation.reduction,
                                 .ranks = open.problem.ranks()},
                   .codec = open.codec});
-  if (step.action == Action::kReduce) sum_s_ += now_s() - start;
+  if (step.action != Action::kReduce) return;
+  const double end = now_s();
+  sum_s_ += end - start;
+  if (trace_.on()) trace_.sum(open, unit.index, start, end);
 }
 
 std::vector<int> Units::awaited(const OpenOperation* open) const {
   std::set<int> ranks;
   for (const auto& [key, unit] : units_) {
-    if (unit->open != open) continue;
+    if (unit->open != open && unit->open != open->carrier) continue;
     const GroupState& group = *groups_->at(open->group);
     for (size_t i = 0; i < unit->schedule.steps.size(); ++i) {
       const Step& step = unit->schedule.steps[i];

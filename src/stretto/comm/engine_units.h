@@ -11,12 +11,13 @@
 #include "stretto/base/cpu.h"
 #include "stretto/comm/engine_state.h"
 #include "stretto/comm/link/links.h"
+#include "stretto/comm/trace.h"
 
 namespace stretto::comm {
 
 class Units {
  public:
-  explicit Units(Links* links) : links_(*links) {}
+  Units(Links* links, Trace* trace) : links_(*links), trace_(*trace) {}
 
   // Starts what the window of the group allows, in order of submission.
   void advance(GroupState& group);
@@ -49,6 +50,7 @@ class Units {
   void start(OpenOperation* open);
   void launch(std::unique_ptr<Unit> unit);
   void run(Unit& unit, std::vector<int32_t> ready);
+  void done(Unit& unit, int32_t step, std::vector<int32_t>* ready);
   bool execute(Unit& unit, int32_t step);  // true when it is done already
   void finish(Unit& unit);
   std::byte* at(Unit& unit, const Place& place);
@@ -57,6 +59,7 @@ class Units {
   void run_here(Unit& unit, const Step& step);
 
   Links& links_;
+  Trace& trace_;
   const std::unordered_map<Group, std::unique_ptr<GroupState>>* groups_ = nullptr;
   const Isa isa_ = usable_isa();
   std::unordered_map<Unit*, std::unique_ptr<Unit>> units_;

@@ -184,6 +184,7 @@ TEST(Faults, ACutRailCostsTimeOnly) {
       Options options = options_of({Fault::kUnplug, "tcp", 2, 0, true});
       options.interfaces = {"eth0", "eth1"};
       options.streams = 2;
+      options.tune = false;  // no more than those
       auto engine = Engine::create(file_store(folder.path), {.rank = rank, .size = 2}, options);
       child.say("ready");
       child.await_nudge();

@@ -1,5 +1,6 @@
 #include "stretto/comm/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <functional>
@@ -10,6 +11,7 @@
 namespace stretto::comm {
 namespace {
 
+constexpr int kTunedStreams = 8;  // as many as the tuner may want
 constexpr std::string_view kNanChecks[] = {"off", "report", "stop"};
 
 template <typename T>
@@ -96,7 +98,7 @@ const std::vector<Row>& rows() {
       number_row<int64_t>("STRETTO_EARLY_BYTES", &Options::early_bytes, 1 << 20, int64_t{1} << 50,
                           "memory for what other ranks send before this one asks for it"),
       number_row<int64_t>("STRETTO_FUSE_BYTES", &Options::fuse_bytes, 0, 1 << 30,
-                          "waiting small operations travel together up to this size; 0: never"),
+                          "small all-reduces that wait are joined up to this size; 0: never"),
       {"STRETTO_CODEC",
        "how gradients cross the wire: none, fp16, bf16, int8, topk, powersgd, mixed", read_codec,
        [](const Options& o) { return o.codec; }},
@@ -112,6 +114,16 @@ const std::vector<Row>& rows() {
                           "steps after which mixed measures again"),
       {"STRETTO_STEP_POLICY", "what a step exchanges: every, accumulate:K, local:K, gossip:K",
        read_step_policy, [](const Options& o) { return o.step_policy; }},
+      {"STRETTO_TUNE",
+       "on or off: find unit, streams and algorithm of large all-reduces on real steps",
+       [](Options& o, std::string_view text) {
+         if (text != "on" && text != "off")
+           throw_invalid("STRETTO_TUNE: '{}' is neither on nor off", text);
+         o.tune = text == "on";
+       },
+       [](const Options& o) { return std::string(o.tune ? "on" : "off"); }},
+      text_row("STRETTO_RECORD", &Options::record,
+               "file that remembers what tuning found; empty: the user's"),
       {"STRETTO_ORDER_CHECK", "0 or 1: compare every operation's description between ranks",
        [](Options& o, std::string_view text) {
          o.order_check = parse_number("STRETTO_ORDER_CHECK", text, 0, 1) == 1;
@@ -147,6 +159,8 @@ StepPolicy parse_step_policy(std::string_view text) {
   throw_invalid("STRETTO_STEP_POLICY: '{}' is none of every, accumulate:K, local:K, gossip:K",
                 text);
 }
+
+int Options::connected_streams() const { return tune ? std::max(streams, kTunedStreams) : streams; }
 
 Options Options::from_environment() {
   Options options;

@@ -31,8 +31,10 @@ struct Options {
   int64_t early_bytes = 256 << 20;  // STRETTO_EARLY_BYTES: of memory for what others send before
                                     //   this rank asks for it, in equal shares per peer
   int64_t fuse_bytes = 4 << 20;     // STRETTO_FUSE_BYTES: small operations join up to this size
-  std::string codec = "none";       // STRETTO_CODEC: of gradients (comm/gradient), and for
-                                    //   operations that name none where it is a row of codecs()
+  bool tune = true;            // STRETTO_TUNE=on|off: unit, streams and algorithm from real steps
+  std::string record;          // STRETTO_RECORD: file of what tuning found; empty: the user's
+  std::string codec = "none";  // STRETTO_CODEC: of gradients (comm/gradient), and for
+                               //   operations that name none where it is a row of codecs()
   // Gradients. Every rank must have the same.
   double topk_density = 0.001;        // STRETTO_TOPK_DENSITY: share of the values that is sent
   int64_t topk_warmup_steps = 1000;   // STRETTO_TOPK_WARMUP: steps from 1/4 to that
@@ -52,6 +54,9 @@ struct Options {
 
   // The defaults, overridden by the environment. Throws InvalidArgument naming the variable.
   static Options from_environment();
+
+  // TCP connections per peer: the tuner chooses how many of them are used.
+  int connected_streams() const;
 };
 
 // When gradients or parameters are exchanged. `every` has interval 1.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <string>
 
@@ -11,25 +12,34 @@ namespace stretto::comm {
 
 class Trace {
  public:
-  explicit Trace(bool on) : on_(on) {}
+  Trace(bool on, int rank) : on_(on), rank_(rank) {}
+  bool on() const { return on_; }
 
-  // An operation that has just ended; the last 100,000 are kept.
-  void add(const OpenOperation& open, double now);
+  // An operation that has just ended; one of its units; one of the sums in a unit.
+  void operation(const OpenOperation& open, double now);
+  void unit(const OpenOperation& open, int64_t index, double from, double to);
+  void sum(const OpenOperation& open, int64_t unit, double from, double to);
 
-  // A JSON object with "traceEvents": for each operation the time it was queued and the time it was
-  // under way. Empty when off.
+  // A JSON object with "traceEvents": the rank is the process, the phases are its threads. For
+  // every operation the moment it was ready and the time it was queued; for every unit the time it
+  // was on the wire; every sum. The last 100,000 are kept. Empty when off.
   std::string json() const;
 
  private:
+  enum Phase : uint8_t { kReady, kQueue, kWire, kSum };
   struct Event {
+    Phase phase;
+    bool failed;
+    double from_s, to_s;
     std::string name;
     Group group;
     uint64_t sequence;
-    double submitted_s, started_s, ended_s;
-    int64_t bytes;
-    bool failed;
+    int64_t unit, bytes;
   };
+  void add(Phase phase, const OpenOperation& open, int64_t unit, double from, double to);
+
   const bool on_;
+  const int rank_;
   std::deque<Event> events_;
 };
 

@@ -2,7 +2,7 @@
 // that all ranks have agreed on (the slowest rank's), so that all change their settings at the same
 // step. A pure state machine: the same times give the same settings. Steps vary by more than
 // settings do, so a trial alternates with the best setting so far, compares medians, and wins only
-// by a clear margin.
+// by a clear margin, in every turn.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,8 @@ struct StepTunerOptions {
 
 class StepTuner {
  public:
-  StepTuner(StepTunerOptions options, StepSetting start);
+  // `known_s` > 0: `start` was found earlier to take that long; nothing is tried before it drifts.
+  StepTuner(StepTunerOptions options, StepSetting start, double known_s = 0);
 
   // The setting for the next step.
   const StepSetting& current() const { return testing_ ? trial_ : best_; }

@@ -26,6 +26,7 @@ struct Node {
     if (streams > 0) options.streams = streams;
     options.chunk_bytes = 8 << 10;
     options.early_bytes = kLimit;
+    options.tune = false;  // no more streams than that
     options.silent_limit_s = kPatience_s;
     return options;
   }

@@ -30,6 +30,7 @@ struct MessageKey {
   bool operator==(const MessageKey&) const = default;
 };
 inline constexpr uint32_t kPointToPoint = 0xffffffff;
+inline constexpr uint32_t kJoined = 0x80000000;  // added to the unit of joined operations
 
 struct Frame {
   FrameType type = FrameType::kHeartbeat;
@@ -43,7 +44,7 @@ struct Frame {
   uint64_t offset = 0;       // kData: of the payload in its message
   uint64_t total = 0;        // kData: bytes of the message
   uint64_t fingerprint = 0;  // kData: of the operation, equal on every rank; 0: not checked
-  int32_t origin = -1;       // kAbort: the rank that is to blame
+  int32_t origin = -1;       // kAbort: the rank that is to blame; kData: Message::ahead
 };
 
 // Frame::flags.

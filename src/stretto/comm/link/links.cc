@@ -64,6 +64,22 @@ void Links::interrupt() {
   [[maybe_unused]] const ssize_t wrote = write(doorbell_.get(), &one, sizeof one);
 }
 
+void Links::wake() {
+  if (!asleep_) return;
+  for (const auto& peer : peers_) {
+    if (!peer || !peer->waits()) continue;
+    interrupt();
+    asleep_ = false;
+    return;
+  }
+}
+
+void Links::flush() {
+  for (auto& peer : peers_) {
+    if (peer && peer->waits()) peer->flush();
+  }
+}
+
 void Links::add_stream(int peer, int stream, int streams, std::unique_ptr<Pipe> pipe) {
   Forming& forming = forming_[peer];
   forming.pipes.resize(streams);
@@ -74,10 +90,12 @@ void Links::add_stream(int peer, int stream, int streams, std::unique_ptr<Pipe> 
       PeerSettings{.rank = peer,
                    .epoch = membership_.epoch,
                    .chunk_bytes = static_cast<uint64_t>(options_.chunk_bytes),
-                   .batch_bytes = static_cast<uint64_t>(options_.fuse_bytes),
+                   // More would let a slow stream sit on what a faster one could take.
+                   .batch_bytes = static_cast<uint64_t>(options_.chunk_bytes),
                    .early_bytes = static_cast<uint64_t>(options_.early_bytes /
                                                         std::max(membership_.size - 1, 1))},
       &events_);
+  peers_[peer]->use_streams(options_.streams);
   for (int i = 0; i < streams; ++i) {
     for (int fd : forming.pipes[i]->descriptors()) {
       watch(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
@@ -93,16 +111,19 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   excuse_pause(now - last_poll_s_);
   double until = std::min(now + max_wait_s, next_beat_s_);
   if (unformed_ > 0 || !guests_.empty()) until = std::min(until, meet());
+  flush();
   bool busy = false;
   for (auto& peer : peers_) busy |= peer && peer->prepare_to_sleep();
   const double wait_s = busy || !events_.empty() ? 0 : std::max(until - now, 0.0);
   const double slept_from = now;
 
   std::array<epoll_event, kEventsPerPoll> ready;
+  asleep_ = wait_s > 0;
   lock.unlock();
   const int count = epoll_wait(epoll_.get(), ready.data(), kEventsPerPoll,
                                static_cast<int>(std::ceil(wait_s * 1000)));
   lock.lock();
+  asleep_ = false;
   for (int i = 0; i < count; ++i) handle(ready[i].data.u64, ready[i].events);
   if (busy) {
     for (auto& peer : peers_) {

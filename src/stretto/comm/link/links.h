@@ -35,13 +35,18 @@ class Links {
   // "ranks 0, 2 (tcp 10.0.0.1:4242: connection refused)": who is not connected, and why.
   std::string missing() const;
 
-  // Handles what is ready; else sleeps up to max_wait_s seconds until something is, with the lock
-  // released. What happened is in events().
+  // Writes what waits, and handles what is ready; else sleeps up to max_wait_s seconds until
+  // something is, with the lock released. What happened is in events().
   void poll(std::unique_lock<std::mutex>& lock, double max_wait_s);
   // Ends a sleep in poll(); from any thread, without the lock.
   void interrupt();
   // False when every link has been silent for long: this rank is the one that is cut off.
   bool hears_anyone() const;
+  // The same with the lock, when a message waits and somebody sleeps who has not been woken yet.
+  void wake();
+
+  // Writes the messages that wait, without sleeping.
+  void flush();
 
   Events& events() { return events_; }
   Peer& peer(int rank) { return *peers_[rank]; }
@@ -103,6 +108,7 @@ class Links {
   std::map<uint64_t, Guest> guests_;
   uint64_t next_guest_ = 0;
   double next_beat_s_ = 0, last_poll_s_ = 0;
+  bool asleep_ = false;
 };
 
 }  // namespace stretto::comm

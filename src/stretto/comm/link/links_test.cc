@@ -22,6 +22,7 @@ Options patient(int streams) {
   Options options;
   options.transports = streams == 0 ? "shm" : "tcp";
   if (streams > 0) options.streams = streams;
+  options.tune = false;  // no more streams than that
   options.chunk_bytes = 8 << 10;
   options.connect_timeout_s = kPatience_s;
   options.silent_limit_s = kPatience_s;
@@ -104,9 +105,9 @@ void exchange_with_cuts(unsigned seed) {
   int owner_of[2] = {0, 1};
   const auto ask = [&](int rank, int i) {
     std::vector<std::byte>& to = got[rank][i];
-    const Expect outcome =
-        nodes[rank]->links.peer(1 - rank).expect({.sequence = static_cast<uint64_t>(i)}, to.data(),
-                                                 to.size(), 77, {&owner_of[rank], kMessages + i});
+    Ticket ticket{&owner_of[rank], kMessages + i};
+    const Expect outcome = nodes[rank]->links.peer(1 - rank).expect(
+        {.sequence = static_cast<uint64_t>(i)}, to.data(), to.size(), 77, ticket);
     ASSERT_NE(outcome, Expect::kMismatch);
     received[rank] += outcome == Expect::kComplete;
   };
@@ -171,7 +172,8 @@ TEST(Links, SharedMemoryCarriesWhatSocketsDo) {
   for (int rank = 0; rank < 2; ++rank) {
     threads[rank] = std::thread([&, rank] {
       Peer& peer = nodes[rank]->links.peer(1 - rank);
-      peer.expect({}, got[rank].data(), got[rank].size(), 0, {&got[rank], 1});
+      Ticket ticket{&got[rank], 1};
+      peer.expect({}, got[rank].data(), got[rank].size(), 0, ticket);
       peer.send(
           {.data = sent[rank].data(), .bytes = sent[rank].size(), .ticket = {&sent[rank], 2}});
       int done = 0;
@@ -205,6 +207,40 @@ TEST(Links, TheLastStreamIsALoss) {
   const double deadline = now_s() + kPatience_s;
   while (nodes[1]->links.peer(0).alive() && now_s() < deadline) nodes[1]->poll(0.1);
   EXPECT_EQ(nodes[1]->links.events().losses.size(), 1u);
+}
+
+TEST(Links, StreamsThatAreNotUsedCarryNothingUntilTheyAreNeeded) {
+  const auto store = memory_store();
+  auto nodes = form_job(*store, 2, 0, 3);
+  Peer& peer = nodes[0]->links.peer(1);
+  std::vector<char> data(1 << 20, 'x');
+  uint64_t sequence = 0;
+  const auto exchange = [&] {
+    std::vector<char> got(data.size());
+    Ticket ticket{&got, 0};
+    peer.send({.key = {.sequence = sequence}, .data = data.data(), .bytes = data.size()});
+    nodes[1]->links.peer(0).expect({.sequence = sequence}, got.data(), got.size(), 0, ticket);
+    ++sequence;
+    const double deadline = now_s() + kPatience_s;
+    while (nodes[1]->links.events().done.empty() && now_s() < deadline)
+      for (auto& node : nodes) node->poll(0);
+    nodes[1]->links.events() = {};
+    EXPECT_EQ(got, data);
+  };
+  const auto sent = [&](int stream) { return peer.streams()[stream].sent_bytes; };
+  peer.use_streams(1);
+  const int64_t before[] = {sent(0), sent(1), sent(2)};
+  exchange();
+  EXPECT_GT(sent(0) - before[0], 1 << 20);
+  EXPECT_EQ(sent(1) + sent(2), before[1] + before[2]);
+  peer.cut(0, "broken");
+  exchange();
+  EXPECT_GT(sent(1) - before[1], 1 << 20) << "the first that lives";
+  EXPECT_EQ(sent(2), before[2]);
+  peer.use_streams(2);
+  data.resize(32 << 20);  // more than one socket takes
+  exchange();
+  EXPECT_GT(sent(2), before[2]);
 }
 
 TEST(Links, SeveralJobsFormAtOnceInOneProcess) {

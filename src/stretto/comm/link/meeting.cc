@@ -74,8 +74,9 @@ void Links::publish(Store& store) {
   own_.host = options_.host.empty() ? own_.machine : options_.host;
   own_.addresses = local_addresses(options_);
   own_.agreement =
-      fmt::format("size {}, algorithm {}, chunk_bytes {}, early_bytes {}", membership_.size,
-                  options_.algorithm, options_.chunk_bytes, options_.early_bytes);
+      fmt::format("size {}, algorithm {}, chunk_bytes {}, early_bytes {}, fuse_bytes {}, tune {}",
+                  membership_.size, options_.algorithm, options_.chunk_bytes, options_.early_bytes,
+                  options_.fuse_bytes, options_.tune ? "on" : "off");
   const Transports transports = parse_transports(options_.transports);
   listener_ = listen_tcp(&own_.port);
   if (transports.shm && membership_.size > 1) local_listener_ = listen_local(&own_.local_name);
@@ -145,7 +146,7 @@ void Links::begin_attempts() {
       throw_invalid("STRETTO_TRANSPORTS: rank {} is on another host, which shm does not reach",
                     peer);
     if (peer > membership_.rank) continue;  // it connects to this rank
-    const int streams = local ? 1 : options_.streams;
+    const int streams = local ? 1 : options_.connected_streams();
     for (int stream = 0; stream < streams; ++stream) {
       Attempt& attempt = attempts_.emplace_back();
       attempt.peer = peer;

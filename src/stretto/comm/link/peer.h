@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <limits>
 #include <memory>
 #include <set>
 #include <string>
@@ -35,6 +36,7 @@ namespace stretto::comm {
 struct Ticket {
   void* owner = nullptr;
   int32_t step = 0;
+  int32_t ahead = std::numeric_limits<int32_t>::max();  // what came with a received message
 };
 
 struct Message {
@@ -42,7 +44,8 @@ struct Message {
   uint64_t fingerprint = 0;
   const void* data = nullptr;
   uint64_t bytes = 0;
-  Ticket ticket;  // done when `data` may change
+  Ticket ticket;      // done when `data` may change
+  int32_t ahead = 0;  // a number that travels with it
 };
 
 // What happened, for the engine to act on after the call that made it happen has returned.
@@ -90,15 +93,17 @@ class Peer {
   // Stream `index` of `count`; all of them are attached before the first message.
   void attach(int index, int count, std::unique_ptr<Pipe> pipe);
 
-  // Small data are copied; others must stay until the ticket is done.
+  // Small data are copied; others must stay until the ticket is done. Nothing is written before
+  // flush().
   void send(const Message& message);
-  // Goes before waiting messages, on every stream for kAbort and kBye.
+  // Written at once, before waiting messages, on every stream for kAbort and kBye.
   void send_control(FrameType type, const MessageKey& key, int origin, std::string_view text);
 
-  // Where the message shall go. kComplete: it is already there. kMismatch: what arrived belongs to
-  // another operation or has another length; nothing is delivered.
+  // Where the message shall go. kComplete: it is already there, and `ahead` is what came with it.
+  // kMismatch: what arrived belongs to another operation or has another length; nothing is
+  // delivered.
   Expect expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fingerprint,
-                Ticket ticket);
+                Ticket ticket, int32_t* ahead = nullptr);
 
   // Events of a stream's descriptors; hung_up: the other side will write no more.
   void on_readable(int stream, bool hung_up);
@@ -108,6 +113,13 @@ class Peer {
   void cut(int stream, std::string_view reason);
   // Gives everything up, because nothing comes any more; reported as one loss.
   void give_up(std::string_view reason);
+
+  // Writes what waits, as far as the streams take it: small messages that wait travel in one write.
+  void flush();
+  bool waits() const { return waits_; }  // there may be something to flush
+
+  // Messages go over the first `count` streams that live; the others are kept for later.
+  void use_streams(int count) { used_streams_ = count; }
 
   // Before sleeping: true when a stream has something to do right now.
   bool prepare_to_sleep();
@@ -155,8 +167,7 @@ class Peer {
   struct Stream;
 
   // Sending.
-  void flush();
-  void fill(Stream& stream);
+  void fill(Stream& stream, bool carries_messages);
   void add_frame(Stream& stream, Frame frame, const std::byte* payload);
   void add_chunk(Stream& stream, uint64_t id, bool again);
   bool write(Stream& stream);
@@ -181,7 +192,7 @@ class Peer {
   const PeerSettings settings_;
   Events* const events_;
   std::vector<std::unique_ptr<Stream>> streams_;
-  int stream_count_ = 0, alive_ = 0;
+  int stream_count_ = 0, alive_ = 0, used_streams_ = 1 << 16;
 
   std::deque<std::shared_ptr<Outgoing>> queue_;
   std::deque<uint64_t> again_;        // numbers of chunks whose stream broke
@@ -201,7 +212,7 @@ class Peer {
   std::set<uint64_t> arrived_;                     // and these above
   int64_t unreported_bytes_ = 0;                   // arrived since the last frame that acknowledged
   bool report_soon_ = false;
-  bool forgotten_ = false;
+  bool forgotten_ = false, waits_ = false;
   int64_t payload_bytes_ = 0, resent_ = 0, duplicates_ = 0;
 };
 

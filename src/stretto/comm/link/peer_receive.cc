@@ -17,7 +17,7 @@ size_t Peer::KeyHash::operator()(const MessageKey& key) const {
 }
 
 Expect Peer::expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fingerprint,
-                    Ticket ticket) {
+                    Ticket ticket, int32_t* ahead) {
   std::unique_ptr<Incoming>& slot = incoming_[key];
   if (!slot) {
     slot = std::make_unique<Incoming>();
@@ -43,8 +43,9 @@ Expect Peer::expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fi
   in.pieces.clear();
   if (in.offered) note(key, fingerprint, 0, kWant);
   const bool complete = in.complete();
+  if (ahead) *ahead = in.ahead;
   if (complete) incoming_.erase(key);
-  if (!queue_.empty() || owes_account()) flush();
+  if (!queue_.empty() || owes_account()) waits_ = true;
   return complete ? Expect::kComplete : Expect::kPending;
 }
 
@@ -58,7 +59,7 @@ void Peer::on_readable(int stream, bool hung_up) {
     if (!read(s)) break;
     budget -= std::min(budget, static_cast<size_t>(s.received_bytes - before));
   }
-  flush();  // acknowledgements, and what a lost stream left
+  waits_ = true;  // acknowledgements, and what a lost stream left
 }
 
 // One read from the pipe, straight to where a large payload goes. False when there was nothing.
@@ -182,6 +183,7 @@ void Peer::begin_data(Stream& s) {
     events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, true});
     return;
   }
+  slot->ahead = f.origin;
   s.incoming = slot.get();
   if (slot->expected) {
     s.to = slot->to + f.offset;
@@ -239,6 +241,7 @@ void Peer::end_data(Stream& s) {
   s.piece.reset();
   consumed_ += f.length;
   if (!in.complete()) return;
+  in.ticket.ahead = in.ahead;
   events_->done.push_back(in.ticket);
   incoming_.erase(f.key);
 }
@@ -282,7 +285,6 @@ void Peer::run_ready() {
   for (auto& s : streams_) {
     if (s && s->alive && s->ready) on_readable(s->index, false);
   }
-  flush();
 }
 
 }  // namespace stretto::comm

@@ -31,11 +31,12 @@ void Peer::send(const Message& m) {
   out->fingerprint = m.fingerprint;
   out->data = static_cast<const std::byte*>(m.data);
   out->bytes = m.bytes;
+  out->ahead = m.ahead;
   if (m.bytes > 0 && promised_ - consumed_there_ + m.bytes > settings_.early_bytes) {
     out->ticket = m.ticket;
     offered_.emplace(m.key, std::move(out));
     note(m.key, m.fingerprint, m.bytes, kOffer);
-    flush();
+    waits_ = true;
     return;
   }
   promised_ += m.bytes;
@@ -50,7 +51,7 @@ void Peer::send(const Message& m) {
     out->ticket = m.ticket;
   }
   queue_.push_back(std::move(out));
-  flush();
+  waits_ = true;
 }
 
 // A word about a message; like a message it arrives, whatever happens to streams.
@@ -89,10 +90,13 @@ void Peer::send_control(FrameType type, const MessageKey& key, int origin, std::
 }
 
 void Peer::flush() {
+  waits_ = false;
+  int living = 0;
   for (auto& stream : streams_) {
-    if (!stream) continue;
+    if (!stream || !stream->alive) continue;
+    const bool carries_messages = living++ < used_streams_;
     while (stream->alive && !stream->full) {
-      if (stream->next_part == stream->parts.size()) fill(*stream);
+      if (stream->next_part == stream->parts.size()) fill(*stream, carries_messages);
       if (stream->parts.empty() || !write(*stream)) break;
     }
   }
@@ -100,7 +104,7 @@ void Peer::flush() {
 
 // Takes what goes next: control frames, chunks of broken streams, then new chunks. A chunk is taken
 // only when everything taken before has been written, so that a slow stream takes few.
-void Peer::fill(Stream& s) {
+void Peer::fill(Stream& s, bool carries_messages) {
   s.parts.clear();
   s.chunks.clear();
   s.texts.clear();
@@ -115,7 +119,7 @@ void Peer::fill(Stream& s) {
     add_frame(s, frame, reinterpret_cast<const std::byte*>(s.texts.back().data()));
   }
   uint64_t bytes = 0;
-  while (s.frames < kFramesPerWrite && bytes < settings_.batch_bytes) {
+  while (carries_messages && s.frames < kFramesPerWrite && bytes < settings_.batch_bytes) {
     if (!again_.empty()) {
       const uint64_t id = again_.front();
       again_.pop_front();
@@ -165,7 +169,8 @@ void Peer::add_chunk(Stream& s, uint64_t id, bool again) {
        .chunk = id,
        .offset = chunk.offset,
        .total = message.flags ? message.announced : message.bytes,
-       .fingerprint = message.fingerprint},
+       .fingerprint = message.fingerprint,
+       .origin = message.ahead},
       message.data + chunk.offset);
   s.chunks.push_back(id);
   payload_bytes_ += chunk.length;
@@ -222,7 +227,7 @@ void Peer::acknowledge(uint64_t received) {
 void Peer::on_writable(int stream) {
   Stream& s = *streams_[stream];
   s.full = false;
-  flush();
+  waits_ = true;
 }
 
 void Peer::beat(double stream_limit_s) {
@@ -282,6 +287,7 @@ void Peer::lose(Stream& s, std::string reason, bool silent) {
   }
   s.controls.clear();
   report_soon_ = true;
+  waits_ = true;
   if (--alive_ == 0) events_->losses.push_back({settings_.rank, s.name, s.reason, silent});
 }
 

@@ -21,6 +21,7 @@ struct Peer::Outgoing {
   uint64_t cut = 0;           // given to chunks so far
   uint64_t acknowledged = 0;  // bytes
   Ticket ticket;
+  int32_t ahead = 0;
   std::unique_ptr<std::byte[]> own;
   uint8_t flags = 0;       // kOffer and kWant: no message, but a word about one
   uint64_t announced = 0;  // of kOffer: bytes of the message
@@ -32,6 +33,7 @@ struct Peer::Incoming {
   uint64_t arrived = 0;
   uint64_t fingerprint = 0;
   Ticket ticket;
+  int32_t ahead = 0;
   bool expected = false;
   bool offered = false;        // nothing comes before it is wanted
   bool empty_arrived = false;  // a message of no bytes has come

@@ -1,0 +1,55 @@
+// Where training steps begin in the operations of a group. Either the caller says so, or the
+// sequence of operations is found to repeat. Depends on the order of submission alone, so all ranks
+// find the same.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace stretto::comm {
+
+class StepFinder {
+ public:
+  enum class Event : uint8_t {
+    kNothing,
+    kModel,  // a sequence was recognised: model() has changed, and its first step begins
+    kStep,   // a step of model() has ended
+    kOther,  // something else has happened since the last event, so its time means nothing
+  };
+
+  // Of the operation that is about to be submitted, which belongs to what comes after the event.
+  // `hash` describes it; `bytes` is what it moves.
+  Event operation(uint64_t hash, int64_t bytes);
+
+  // The caller says that a step has ended; from then on only this makes events.
+  Event step();
+
+  // The sequence that makes a step: "26 operations, 97.5 MiB, 0123456789abcdef"; empty: not known.
+  const std::string& model() const { return model_; }
+
+ private:
+  struct Seen {
+    uint64_t hash = 0;
+    int64_t bytes = 0;
+  };
+  Event follow(const Seen& next);
+  size_t find_period() const;
+  void adopt(const Seen* begin, size_t count);
+
+  std::string model_;
+  std::vector<Seen> history_;  // while nothing is recognised
+  std::vector<Seen> sequence_;
+  size_t at_ = 0;  // in the sequence
+  int64_t repeats_ = 1, repeat_ = 0;
+  int outsiders_ = 0;
+  bool disturbed_ = false;
+
+  bool told_ = false;  // the caller says where steps end
+  std::vector<Seen> since_;
+  uint64_t last_hash_ = 0;
+  int alike_ = 0;
+};
+
+}  // namespace stretto::comm
