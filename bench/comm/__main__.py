@@ -11,6 +11,7 @@ import argparse
 import datetime
 import json
 import os
+import shlex
 import signal
 import sys
 from pathlib import Path
@@ -45,7 +46,7 @@ def show_list() -> None:
 def write(path: Path, results: list[list[dict]], loopback: bool) -> None:
   content = {"date": datetime.datetime.now().isoformat(timespec="seconds"),
              "machine": machine.describe(), "loopback": loopback,
-             "command": "python -m bench.comm " + " ".join(sys.argv[1:]),
+             "command": "python -m bench.comm " + shlex.join(sys.argv[1:]),
              "congestion_control": network.Network(2).congestion_control,
              "results": [r for case in results for r in case]}
   path.parent.mkdir(parents=True, exist_ok=True)
