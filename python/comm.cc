@@ -14,6 +14,7 @@
 #include "gradients.h"
 #include "stretto/base/error.h"
 #include "stretto/comm/engine.h"
+#include "unordered.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -23,8 +24,6 @@ namespace {
 
 using namespace stretto::comm;
 
-// How long a wait leaves Ctrl-C unnoticed.
-constexpr double kSignalPeriodS = 0.1;
 constexpr size_t kCompletionBatch = 64;
 
 // A Python object with set(key, bytes) and get(key, timeout_s) -> bytes.
@@ -56,8 +55,8 @@ class PythonStore : public Store {
   nb::object store_;
 };
 
-std::shared_ptr<Store> store_of(const nb::object& store) {
-  if (nb::isinstance<nb::str>(store)) return file_store(nb::cast<std::string>(store));
+std::shared_ptr<Store> store_of(const nb::object& store, bool serves) {
+  if (nb::isinstance<nb::str>(store)) return open_store(nb::cast<std::string>(store), serves);
   return std::make_shared<PythonStore>(store);
 }
 
@@ -147,7 +146,8 @@ class CommEngine {
   CommEngine(const nb::object& store, int rank, int size, uint32_t epoch, const Options& options,
              nb::object comm_error)
       : comm_error_(std::move(comm_error)) {
-    std::shared_ptr<Store> shared = store_of(store);
+    std::shared_ptr<Store> shared = store_of(store, rank == 0);
+    if (nb::isinstance<nb::str>(store)) store_ = shared;
     nb::gil_scoped_release released;
     engine_ =
         Engine::create(std::move(shared), {.rank = rank, .size = size, .epoch = epoch}, options);
@@ -158,6 +158,7 @@ class CommEngine {
   void close() {
     nb::gil_scoped_release released;
     engine_.reset();
+    store_.reset();
   }
 
   Engine& engine() const {
@@ -169,6 +170,13 @@ class CommEngine {
                            const std::string& codec, const Options& options) const {
     engine();
     return new CommGradients(engine_, comm_error_, name, std::move(ranks), codec, options);
+  }
+
+  CommUnordered* unordered(const std::string& name, std::vector<int> ranks, double stall_s,
+                           nb::object stalled, nb::object stand_in) const {
+    engine();
+    return new CommUnordered(engine_, comm_error_, name, std::move(ranks), stall_s,
+                             std::move(stalled), std::move(stand_in));
   }
 
   Handle submit(Group group, uint8_t kind, const std::string& dtype, uint8_t reduction,
@@ -198,26 +206,9 @@ class CommEngine {
     return engine().submit(group, operation, delivery);
   }
 
-  // Nothing but Python's own handler can interrupt a wait: look for signals now and then.
   bool wait(Handle handle, double timeout_s) {
-    double left = timeout_s;
-    while (true) {
-      const double slice = timeout_s < 0 ? kSignalPeriodS : std::min(left, kSignalPeriodS);
-      bool done = false;
-      std::exception_ptr error;
-      {
-        nb::gil_scoped_release released;
-        try {
-          done = engine().wait(handle, slice);
-        } catch (...) {
-          error = std::current_exception();
-        }
-      }
-      if (error) raise(error);
-      if (done) return true;
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-      if (timeout_s >= 0 && (left -= slice) <= 0) return false;
-    }
+    return wait_in_slices(timeout_s, comm_error_,
+                          [&](double slice) { return engine().wait(handle, slice); });
   }
 
   std::vector<std::tuple<Handle, nb::object, int>> next_completions(double timeout_s) {
@@ -246,13 +237,8 @@ class CommEngine {
   }
 
  private:
-  [[noreturn]] void raise(const std::exception_ptr& error) const {
-    const nb::object exception = python_exception(error, comm_error_);
-    PyErr_SetObject(exception.type().ptr(), exception.ptr());
-    throw nb::python_error();
-  }
-
   nb::object comm_error_;
+  std::shared_ptr<Store> store_;    // ours: rank 0 answers the others as long as it lives
   std::shared_ptr<Engine> engine_;  // gradients use it too
 };
 
@@ -324,6 +310,8 @@ void bind_comm(nb::module_& m) {
       .def("remove_group", [](CommEngine& e, Group group) { e.engine().remove_group(group); })
       .def("gradients", &CommEngine::gradients, "name"_a, "ranks"_a, "codec"_a, "options"_a,
            nb::rv_policy::take_ownership)
+      .def("unordered", &CommEngine::unordered, "name"_a, "ranks"_a, "stall_s"_a, "stalled"_a,
+           "stand_in"_a, nb::rv_policy::take_ownership)
       .def("submit", &CommEngine::submit, "group"_a, "kind"_a, "dtype"_a, "reduction"_a = 0,
            "count"_a = 0, "input"_a = 0, "output"_a = 0, "root"_a = 0, "peer"_a = 0, "tag"_a = 0,
            "codec"_a = "", "name"_a = "", "queue"_a = false,
@@ -357,6 +345,7 @@ void bind_comm(nb::module_& m) {
   m.def("comm_engine", &create, "store"_a, "rank"_a, "size"_a, "epoch"_a, "options"_a,
         "comm_error"_a, nb::rv_policy::take_ownership);
   bind_gradients(m);
+  bind_unordered(m);
 }
 
 }  // namespace stretto::python

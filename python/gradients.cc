@@ -21,7 +21,7 @@ CommGradients::CommGradients(std::shared_ptr<Engine> engine, nb::object comm_err
                              const std::string& name, std::vector<int> ranks,
                              const std::string& codec, const Options& options)
     : comm_error_(std::move(comm_error)), engine_(std::move(engine)) {
-  gradients_ = std::make_unique<Gradients>(*engine_, name, std::move(ranks), codec, options);
+  gradients_ = std::make_shared<Gradients>(*engine_, name, std::move(ranks), codec, options);
 }
 
 void CommGradients::close() {
@@ -35,8 +35,8 @@ Gradients& CommGradients::gradients() const {
   return *gradients_;
 }
 
-Handle CommGradients::submit(const std::vector<SliceTuple>& slices, const std::string& dtype,
-                             uintptr_t values, int64_t step, double loss_scale) {
+Bucket bucket_of(const std::vector<SliceTuple>& slices, const std::string& dtype, uintptr_t values,
+                 int64_t step, double loss_scale) {
   Bucket bucket{.slices = {},
                 .dtype = parse_dtype(dtype),
                 .values = reinterpret_cast<void*>(values),
@@ -44,7 +44,12 @@ Handle CommGradients::submit(const std::vector<SliceTuple>& slices, const std::s
                 .loss_scale = loss_scale};
   for (const auto& [name, begin, count, rows, columns] : slices)
     bucket.slices.push_back({name, begin, count, rows, columns});
-  return gradients().submit(std::move(bucket), Delivery::kQueue);
+  return bucket;
+}
+
+Handle CommGradients::submit(const std::vector<SliceTuple>& slices, const std::string& dtype,
+                             uintptr_t values, int64_t step, double loss_scale) {
+  return gradients().submit(bucket_of(slices, dtype, values, step, loss_scale), Delivery::kQueue);
 }
 
 std::vector<std::pair<Handle, nb::object>> CommGradients::next_completions(double timeout_s) {

@@ -17,6 +17,9 @@ namespace stretto::python {
 // Name, first element, count, rows, columns.
 using SliceTuple = std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>;
 
+comm::Bucket bucket_of(const std::vector<SliceTuple>& slices, const std::string& dtype,
+                       uintptr_t values, int64_t step, double loss_scale);
+
 class CommGradients {
  public:
   // Keeps the engine alive until it is closed.
@@ -30,13 +33,15 @@ class CommGradients {
                       uintptr_t values, int64_t step, double loss_scale);
   std::vector<std::pair<comm::Handle, nanobind::object>> next_completions(double timeout_s);
   void interrupt() { gradients().interrupt(); }
+  // For those who submit later, on another thread; to be let go before the engine is closed.
+  std::shared_ptr<comm::Gradients> shared() const { return gradients_; }
 
  private:
   comm::Gradients& gradients() const;
 
   nanobind::object comm_error_;
   std::shared_ptr<comm::Engine> engine_;
-  std::unique_ptr<comm::Gradients> gradients_;
+  std::shared_ptr<comm::Gradients> gradients_;
 };
 
 void bind_gradients(nanobind::module_& m);

@@ -1,6 +1,6 @@
 """The gradient engine on plain buffers: the base of `stretto.torch` and `stretto.horovod`.
 
-  engine = stretto.comm.Engine("/shared/folder/of/this/job", rank, size)
+  engine = stretto.comm.Engine("/shared/folder/of/this/job", rank, size)      # or "HOST:PORT"
   engine.all_reduce(array)          # a C-contiguous NumPy array, in place
   engine.close()
 """
@@ -13,9 +13,10 @@ import logging
 import os
 import weakref
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 from stretto import _stretto
-from stretto.completions import Completions, Done
+from stretto.completions import Closed, Completions, Done
 
 # Kinds of operations and reductions, by the numbers of the C++ enumerations.
 (ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, REDUCE, GATHER, SCATTER, ALL_TO_ALL, SEND, RECV,
@@ -37,15 +38,16 @@ class CommError(RuntimeError):
 
 
 class Engine(Completions):
-  """One rank of a job. `store` is a folder that all ranks see, or an object with set(key, bytes)
-  and get(key, timeout_s) -> bytes. Every method may be called from any thread."""
+  """One rank of a job. `store` is a folder that all ranks see (with a '/'), HOST:PORT where rank 0
+  listens, or an object with set(key, bytes) and get(key, timeout_s) -> bytes. Every method may be
+  called from any thread."""
 
   def __init__(self, store, rank: int, size: int, options: Options | None = None, epoch: int = 0):
     options = options or Options.from_environment()
     super().__init__(_stretto.comm_engine(store, rank, size, epoch, options, CommError))
     self.rank, self.size, self.options = rank, size, options
     self.non_finite_: list[dict] = []
-    self.gradients_: weakref.WeakSet[Gradients] = weakref.WeakSet()
+    self.users_: weakref.WeakSet = weakref.WeakSet()  # to be closed before it
     self.segments: list[dict] = []  # what stretto.torch.attach tried, for the report
     kOpen.add(self)
 
@@ -128,12 +130,13 @@ class Engine(Completions):
     """Operations that are still open fail. May be called again."""
     if self.closed_:
       return
-    for gradients in list(self.gradients_):
-      gradients.close()
+    for user in list(self.users_):
+      user.close()
     kOpen.discard(self)
     self.leave_account()
     if self.stop_():
       self.native.close()
+      self.native, self.options = Closed("the engine"), copied(self.options)
       self.drop_(CommError("the engine was closed"))
 
   def leave_account(self) -> None:
@@ -158,7 +161,7 @@ class Gradients(Completions):
                options: Options | None = None):
     super().__init__(engine.native.gradients(name, list(ranks), codec, options or engine.options))
     self.engine, self.codec = engine, codec
-    engine.gradients_.add(self)
+    engine.users_.add(self)
 
   def submit(self, done: Done, slices: list[tuple[str, int, int, int, int]], dtype: str,
              address: int, step: int, loss_scale: float = 1.0) -> None:
@@ -174,6 +177,7 @@ class Gradients(Completions):
     """Buckets that are under way end the job. May be called again."""
     if self.stop_():
       self.native.close()
+      self.native = Closed("the gradients")
       self.drop_(CommError("the gradients were closed"))
 
 
@@ -185,6 +189,12 @@ kOpen: weakref.WeakSet[Engine] = weakref.WeakSet()
 def close_all() -> None:
   for engine in list(kOpen):
     engine.close()
+
+
+def copied(options: Options) -> SimpleNamespace:
+  """Without anything of C++: torch's reducers keep process groups beyond the interpreter."""
+  fields = {name: getattr(options, name) for name in dir(options) if not name.startswith("_")}
+  return SimpleNamespace(**{name: v for name, v in fields.items() if not callable(v)})
 
 
 def address_of(array) -> int:

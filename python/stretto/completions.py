@@ -62,6 +62,17 @@ class Completions:
     self.pending_.clear()
 
 
+class Closed:
+  """What is left of `native` after close(): C++ objects must not outlive the interpreter, whoever
+  still refers to their owners then."""
+
+  def __init__(self, what: str):
+    self.__dict__["what"] = what
+
+  def __getattr__(self, name: str):
+    raise ValueError(f"{self.what}: closed")
+
+
 kThreads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 

@@ -1,5 +1,5 @@
 """`stretto run`: starts a training script on several ranks, through torchrun or srun. A program
-that is no Python script is started without torchrun.
+that is no Python script, or any script where torch is not installed, is started without torchrun.
 
   stretto run -n 4 train.py --epochs 3
   stretto run -n 4 ./train_c
@@ -105,7 +105,7 @@ def commands(args: argparse.Namespace, folder: str,
   ranks = args.ranks or 1
   # Ranks that meet through the C face; torch's have a store of their own.
   address = {"STRETTO_ADDRESS": f"{folder}/meet"}
-  if is_program(args.script):
+  if not takes_torchrun(args.script):
     return [(own_rank(args), settings(args, ranks, folder) | address | places(r, ranks, r, ranks))
             for r in range(ranks)]
   # torchrun's words end where a word without a dash comes: `-m` would be taken for its own.
@@ -115,6 +115,15 @@ def commands(args: argparse.Namespace, folder: str,
 
 def is_program(script: str) -> bool:
   return not script.endswith(".py") and os.path.isfile(script) and os.access(script, os.X_OK)
+
+
+def takes_torchrun(script: str) -> bool:
+  """A script that uses another framework does without it."""
+  return not is_program(script) and has_torch()
+
+
+def has_torch() -> bool:
+  return importlib.util.find_spec("torch") is not None
 
 
 def own_rank(args: argparse.Namespace) -> list[str]:
@@ -133,7 +142,7 @@ def over_ssh(args: argparse.Namespace, folder: str) -> list[Command]:
   todo = []  # host, words, settings
   for index, (host, ranks) in enumerate(hosts):
     chosen = settings(args, ranks, folder) | address
-    if is_program(args.script):
+    if not takes_torchrun(args.script):
       total, before = sum(n for _, n in hosts), sum(n for _, n in hosts[:index])
       todo += [(host, own_rank(args), chosen | places(before + r, total, r, ranks))
                for r in range(ranks)]
@@ -196,9 +205,6 @@ def main(words: list[str] | None = None) -> int:
       for line, chosen in todo:
         print(" ".join([*(f"{k}={v}" for k, v in chosen.items()), shlex.join(line)]))
       return 0
-    if any(line[:3] == torchrun() for line, _ in todo) and not importlib.util.find_spec("torch"):
-      print("stretto run: needs torchrun: pip install torch", file=sys.stderr)
-      return 3
     code = processes.run_all(todo)
     if args.trace or args.report:
       collect(args, Path(folder))

@@ -1,12 +1,21 @@
 """The checks of test_comm_torch.py on the Horovod-shaped API (comm_job.py runs them)."""
 
+import logging
+import os
 import random
+import time
 
 import comm_job
+import gradient_checks
 import stretto.horovod as hvd
+import stretto.torch
 import torch
+import torch.distributed as dist
 from torch import nn
 from torch_checks import batch, close, network, same, total, train, value
+
+kStallS = 1.0
+os.environ["STRETTO_STALL_WARNING"] = str(kStallS)
 
 
 def check_aa_init(rank, size):
@@ -77,6 +86,127 @@ def check_disagreement_is_named(rank, size):
     raise AssertionError("no error")
 
 
+def check_another_shape_in_the_next_step_is_fine(rank, size):
+  for n in (3, 5, 3, 1000):
+    same(hvd.allreduce(value(rank, (n,)), name="changes", op=hvd.Sum), total(size, (n,)))
+
+
+def check_stalls_name_the_ranks(rank, size):
+  """The rank that is missing does nothing meanwhile. The limit is set for the job, in main."""
+  messages = []
+
+  class Keep(logging.Handler):
+
+    def emit(self, record):
+      messages.append(record.getMessage())
+
+  keep = Keep()
+  logging.getLogger("stretto").addHandler(keep)
+  if rank == 1:
+    time.sleep(3 * kStallS)
+  hvd.allreduce(torch.ones(2), name="slow", op=hvd.Sum)
+  logging.getLogger("stretto").removeHandler(keep)
+  if rank == 0:
+    assert any("'allreduce.slow' has been ready here" in m and "not on rank 1" in m
+               for m in messages), messages
+
+
+def check_reduce_scatter(rank, size):
+  x = torch.arange(7.0 * 2).reshape(7, 2) + rank  # 7 rows do not come out even
+  whole = sum(torch.arange(14.0).reshape(7, 2) + r for r in range(size))
+  shares = [7 // size + (r < 7 % size) for r in range(size)]
+  same(hvd.reducescatter(x, op=hvd.Sum), whole.split(shares)[rank])
+  torch.testing.assert_close(hvd.reducescatter(x, name="mean"), whole.split(shares)[rank] / size)
+  a, b = hvd.grouped_reducescatter([x, value(rank, (size,))], op=hvd.Sum)
+  same(a, whole.split(shares)[rank])
+  same(b, total(size, (size,))[rank:rank + 1])
+
+
+def check_grouped_gather(rank, size):
+  a, b = hvd.grouped_allgather([value(rank, (rank + 1,)), torch.full((2, 2), float(rank))])
+  same(a, torch.cat([value(r, (r + 1,)) for r in range(size)]))
+  same(b, torch.cat([torch.full((2, 2), float(r)) for r in range(size)]))
+  same(hvd.allgather(torch.tensor(rank)), torch.arange(size))
+
+
+def check_gradients_of_moves(rank, size):
+  x = torch.full((rank + 1, 2), 1.0, requires_grad=True)
+  gathered = hvd.allgather(x)
+  (gathered * (rank + 1)).sum().backward()
+  same(x.grad, torch.full_like(x, size * (size + 1) / 2))
+  y = torch.ones(3, requires_grad=True)
+  (hvd.broadcast(y, 1) * (rank + 1)).sum().backward()
+  same(y.grad, torch.full((3,), size * (size + 1) / 2 if rank == 1 else 0.0))
+
+
+def check_process_sets(rank, size):
+  ranks, rest = ([0, 2], [1]) if size > 2 else ([1], [0])
+  some = hvd.add_process_set(ranks)
+  others = hvd.add_process_set(hvd.ProcessSet(rest))
+  assert some.included() == (rank in ranks) and some.size() == len(ranks)
+  assert some.rank() == (ranks.index(rank) if rank in ranks else -1)
+  assert hvd.global_process_set.size() == size and hvd.global_process_set.included()
+  if some.included():
+    same(hvd.allreduce(value(rank), op=hvd.Sum, process_set=some), sum(map(value, ranks)))
+    same(hvd.broadcast(value(rank), ranks[-1], process_set=some), value(ranks[-1]))
+    same(hvd.allgather(torch.tensor([rank]), process_set=some), torch.tensor(ranks))
+    assert hvd.allgather_object(rank, process_set=some) == ranks
+    hvd.barrier(process_set=some)
+  else:
+    same(hvd.allreduce(value(rank), process_set=others), value(rank))
+    raises(f"is not in ProcessSet({ranks}", lambda: hvd.allreduce(value(rank), process_set=some))
+  same(hvd.allreduce(value(rank), op=hvd.Sum, process_set=hvd.global_process_set), total(size))
+  raises("has these ranks already", lambda: hvd.add_process_set(ranks))
+  assert len(hvd.process_set_ids()) == 3
+  assert hvd.remove_process_set(some) and hvd.remove_process_set(others)
+  assert not hvd.remove_process_set(some)
+  raises("add_process_set() first", some.size)
+
+
+def raises(text, function):
+  try:
+    function()
+  except (ValueError, NotImplementedError) as error:
+    assert text in str(error), error
+  else:
+    raise AssertionError("no error")
+
+
+def check_what_is_missing_says_so(rank, size):
+  raises("Adasum is not available", lambda: hvd.allreduce(value(rank), op=hvd.Adasum))
+  raises("Adasum is not available", lambda: hvd.DistributedOptimizer(
+      torch.optim.SGD(network().parameters(), lr=0.1), op=hvd.Adasum))
+  raises("torchrun --max-restarts", lambda: hvd.elastic.run)
+  raises("STRETTO_TRACE", lambda: hvd.start_timeline("t.json"))
+  raises("no operation 'median'", lambda: hvd.allreduce(value(rank), op="median"))
+  assert not (hvd.nccl_built() or hvd.mpi_built() or hvd.mpi_threads_supported())
+  assert issubclass(hvd.SyncBatchNorm, nn.modules.batchnorm._BatchNorm)
+
+
+def check_sparse_gradients(rank, size):
+  def model():
+    torch.manual_seed(3)
+    return nn.Embedding(10, 4, sparse=True)
+
+  whole = model()
+  reference = torch.optim.SGD(whole.parameters(), lr=0.5)
+  words = [torch.tensor([r, 2 * r, 7]) for r in range(size)]
+  for _ in range(3):
+    reference.zero_grad()
+    (sum(whole(w).square().sum() for w in words) / size).backward()
+    reference.step()
+  for options in ({}, {"sparse_as_dense": True}):
+    mine = model()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD(mine.parameters(), lr=0.5),
+                                         named_parameters=mine.named_parameters(), **options)
+    for _ in range(3):
+      optimizer.zero_grad()
+      mine(words[rank]).square().sum().backward()
+      optimizer.step()
+    # Sums of the same terms in another order.
+    torch.testing.assert_close(mine.weight, whole.weight, rtol=1e-5, atol=1e-6)
+
+
 def check_optimizer(rank, size):
   want = train(network(), rank, size, whole=True)
   for compression in (hvd.Compression.none, hvd.Compression.fp16):
@@ -92,6 +222,101 @@ def check_optimizer(rank, size):
     assert isinstance(optimizer, torch.optim.SGD)
     tolerance = 1e-5 if compression is hvd.Compression.none else 1e-2
     close(train(model, rank, size, optimizer=optimizer), want, tolerance)
+  for options in ({"gradient_predivide_factor": 4.0}, {"op": hvd.Sum}):
+    model = network()
+    rate = 0.1 / (size if "op" in options else 1)
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9), model.named_parameters(),
+        **options)
+    close(train(model, rank, size, optimizer=optimizer), want)
+
+
+def check_optimizer_with_codecs(rank, size):
+  """As check_codecs does for DDP: learnt all the same, and no rank differs from another."""
+  for compression in (hvd.Compression.int8, hvd.Compression.bf16, hvd.Compression.topk,
+                      hvd.Compression.powersgd, hvd.Compression.mixed):
+    model = gradient_checks.network()
+    optimizer = hvd.DistributedOptimizer(
+        torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), model.named_parameters(),
+        compression=compression)
+    gradient_checks.falls(gradient_checks.train(model, rank, size, 60, optimizer=optimizer))
+    assert gradient_checks.spread(model, size) == 0, compression
+
+
+class Fixed(nn.Module):
+  """A gradient that is the same in every step, and another on every rank."""
+
+  def __init__(self, rank):
+    super().__init__()
+    self.weight = nn.Parameter(torch.zeros(64, 64))
+    generator = torch.Generator().manual_seed(rank)
+    self.direction = torch.randn(64, 64, generator=generator)
+
+  def forward(self):
+    return (self.weight * self.direction).sum()
+
+
+def check_error_feedback(rank, size):
+  """What int8 loses in a step comes with the next: after n steps the sum of what arrived is n means
+  of fp32, but for what one step can lose. Without feedback the same error comes n times."""
+  steps = 50
+  mean = sum(Fixed(r).direction for r in range(size)) / size
+  model = Fixed(rank)
+  optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=1.0),
+                                       model.named_parameters(), hvd.Compression.int8)
+  errors = []
+  for step in range(1, steps + 1):
+    optimizer.zero_grad()
+    model().backward()
+    optimizer.step()
+    errors.append((model.weight + step * mean).abs().max().item())
+  # A block's greatest value is about 4 here, so a step of int8 is about 4 / 127, and every rank and
+  # the encoding of the sum may owe half of one.
+  assert 0 < errors[0] <= 2 * 4.5 / 127, errors[0]
+  assert errors[-1] <= 2 * 4.5 / 127, errors
+  without = Fixed(rank).direction.clone()
+  lost = torch.zeros_like(mean)
+  for _ in range(steps):
+    lost += hvd.allreduce(without, compression=hvd.Compression.int8) - mean
+  assert lost.abs().max().item() > 3 * errors[-1], (lost.abs().max(), errors[-1])
+
+
+def check_loss_scaler_with_a_codec(rank, size):
+  scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=5)
+  model = gradient_checks.network()
+  optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
+                                       model.named_parameters(), hvd.Compression.int8,
+                                       scaler=scaler)
+  losses = []
+  for step in range(60):
+    (x, y), _ = gradient_checks.batch(step, rank, size)
+    optimizer.zero_grad()
+    loss = nn.functional.mse_loss(model(x), y)
+    scaler.scale(loss).backward()
+    optimizer.synchronize()
+    scaler.unscale_(optimizer)
+    with optimizer.skip_synchronize():
+      scaler.step(optimizer)
+    scaler.update()
+    losses.append(loss.item())
+  gradient_checks.falls(losses)
+  assert scaler.get_scale() == 2.0**22
+  assert gradient_checks.spread(model, size) == 0
+
+
+def check_nan_names_the_parameter(rank, size):
+  model = gradient_checks.network()
+  optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                       model.named_parameters(), hvd.Compression.int8)
+  if rank == 1:
+    model[2].weight.register_hook(lambda g: g.index_put((torch.tensor(3), torch.tensor(1)),
+                                                        torch.tensor(float("nan"))))
+  (x, y), _ = gradient_checks.batch(0, rank, size)
+  nn.functional.mse_loss(model(x), y).backward()
+  optimizer.synchronize()
+  reports = [r for r in dist.group.WORLD.engine.non_finite() if r["name"] == "2.weight at step 1"]
+  assert len(reports) == (rank == 1), reports
+  assert not model[2].weight.grad.isfinite().all()
 
 
 def check_optimizer_accumulates(rank, size):
@@ -117,15 +342,41 @@ def check_optimizer_accumulates(rank, size):
 
 
 def check_join(rank, size):
-  for i in range(rank + 1):  # rank 0 has the least to do
-    got = hvd.allreduce(torch.ones(4), name=f"uneven {i}", op=hvd.Sum)
-    same(got, torch.full((4,), float(size - i)))
-  hvd.join()
-  same(hvd.allreduce(value(rank), name="after join", op=hvd.Sum), total(size))
+  for _ in range(2):
+    for i in range(rank + 1):  # rank 0 has the least to do
+      got = hvd.allreduce(torch.ones(4), name=f"uneven {i}", op=hvd.Sum)
+      same(got, torch.full((4,), float(size - i)))
+    assert hvd.join() == size - 1
+    same(hvd.allreduce(value(rank), name="after join", op=hvd.Sum), total(size))
+
+
+def check_join_with_a_codec(rank, size):
+  """Ranks have different numbers of batches; those that are through contribute zeros."""
+  model = gradient_checks.network()
+  optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                       model.named_parameters(), hvd.Compression.topk)
+  for epoch in range(2):
+    gradient_checks.train(model, rank, size, 3 + rank, optimizer=optimizer, first=10 * epoch)
+    assert hvd.join() == size - 1
+    hvd.broadcast_parameters(model.state_dict(), root_rank=size - 1)
+  assert gradient_checks.spread(model, size) == 0
 
 
 def check_zz_shutdown(rank, size):
-  hvd.shutdown()
+  """Others may be busy when one goes; what would need it fails there, with its name."""
+  handle = hvd.allreduce_async(value(rank), name="before the end", op=hvd.Sum)
+  if rank == 0:
+    hvd.shutdown()
+  else:
+    try:
+      hvd.allreduce(value(rank), name="without rank 0")
+    except stretto.torch.CommError as error:
+      assert "'allreduce.without rank 0' cannot be done: rank 0 has left" in str(error), error
+      assert error.rank == 0
+    else:
+      raise AssertionError("no error")
+    same(handle.wait(), total(size))
+    hvd.shutdown()
   assert not hvd.is_initialized()
   try:
     hvd.rank()

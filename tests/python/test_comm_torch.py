@@ -1,23 +1,17 @@
 """The c10d backend and the Horovod-shaped API: every check of torch_checks.py and
 horovod_checks.py, in jobs of two and three ranks. One job runs all checks of a script."""
 
-import json
-import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+import ranks
 
 torch = pytest.importorskip("torch", reason="the backend is for torch, which is not installed")
 
 kScripts = [Path(__file__).with_name(name) for name in ("torch_checks.py", "gradient_checks.py",
                                                "horovod_checks.py")]
 kJobs = [(script, size) for script in kScripts for size in (2, 3)]
-kNames = [(job, name) for job in kJobs
-          for name in re.findall(r"^def (check_\w+)", job[0].read_text(), flags=re.M)]
-# A guard against hanging for ever, not a statement about speed.
-kTimeoutS = 600
+kNames = [(job, name) for job in kJobs for name in ranks.names(job[0])]
 
 
 @pytest.fixture(scope="module")
@@ -27,31 +21,10 @@ def outcomes(tmp_path_factory):
 
   def of(script, size):
     if (script, size) not in done:
-      done[script, size] = run(script, size, tmp_path_factory.mktemp("job"))
+      done[script, size] = ranks.run(script, size, tmp_path_factory.mktemp("job"))
     return done[script, size]
 
   return of
-
-
-def run(script, size, folder):
-  logs = [(folder / f"{rank}.log").open("w+") for rank in range(size)]
-  ranks = [subprocess.Popen([sys.executable, str(script), str(folder), str(rank), str(size)],
-                            stdout=logs[rank], stderr=subprocess.STDOUT) for rank in range(size)]
-  try:
-    for rank in ranks:
-      rank.wait(kTimeoutS)
-  finally:
-    for rank in ranks:
-      rank.kill()
-      rank.wait()
-  results = []
-  for rank, log in enumerate(logs):
-    file = folder / f"{rank}.json"
-    log.seek(0)
-    text = log.read()[-3000:]
-    assert file.exists(), f"rank {rank} did not start:\n{text}"
-    results.append(json.loads(file.read_text()) | {"log": text, "code": ranks[rank].returncode})
-  return results
 
 
 @pytest.mark.parametrize("job, name", kNames,
@@ -65,3 +38,4 @@ def test_check(outcomes, job, name):
 def test_ranks_end_well(outcomes, job):
   for rank, outcome in enumerate(outcomes(*job)):
     assert outcome["code"] == 0, f"rank {rank}:\n{outcome['log']}"
+    assert "leaked" not in outcome["log"], f"rank {rank}: of the extension module"

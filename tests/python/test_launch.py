@@ -25,6 +25,7 @@ def planned(capsys, *words):
 def no_job(monkeypatch):
   for name in ("SLURM_JOB_ID", "OMP_NUM_THREADS"):
     monkeypatch.delenv(name, raising=False)
+  monkeypatch.setattr(launch, "has_torch", lambda: True)
 
 
 def test_local_ranks_go_through_torchrun(capsys):
@@ -65,6 +66,13 @@ def test_a_program_needs_no_torchrun(capsys, tmp_path):
   lines = planned(capsys, "-H", "localhost:1,far:2", str(program))
   assert len(lines) == 3 and "RANK=2" in lines[2] and "LOCAL_RANK=1" in lines[2]
   assert all("STRETTO_ADDRESS=localhost:29412" in line for line in lines)
+
+
+def test_without_torch_scripts_are_started_like_programs(capsys, monkeypatch):
+  monkeypatch.setattr(launch, "has_torch", lambda: False)
+  lines = planned(capsys, "-n", "2", "train.py")
+  assert [f"RANK={r} WORLD_SIZE=2" in line for r, line in enumerate(lines)] == [True, True]
+  assert all(line.endswith("-m stretto.rank train.py") for line in lines)
 
 
 def test_a_program_is_told_its_place(tmp_path):

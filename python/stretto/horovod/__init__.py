@@ -7,19 +7,28 @@ with no coordinator. A tensor that some ranks do not submit is named in the log 
 (STRETTO_STALL_WARNING seconds), with the ranks that lack it.
 """
 
+from stretto.comm import CommError as HorovodInternalError
+from stretto.horovod import elastic
+from stretto.horovod.builds import (
+  ccl_built,
+  check_extension,
+  cuda_built,
+  ddl_built,
+  gloo_built,
+  gloo_enabled,
+  mpi_built,
+  mpi_enabled,
+  mpi_threads_supported,
+  nccl_built,
+  rocm_built,
+  start_timeline,
+  stop_timeline,
+)
 from stretto.horovod.compression import Compression
-from stretto.horovod.operations import (
-  Average,
-  Max,
-  Min,
-  Product,
-  Sum,
+from stretto.horovod.handles import poll, synchronize
+from stretto.horovod.moves import (
   allgather,
   allgather_async,
-  allreduce,
-  allreduce_,
-  allreduce_async,
-  allreduce_async_,
   alltoall,
   alltoall_async,
   barrier,
@@ -27,20 +36,45 @@ from stretto.horovod.operations import (
   broadcast_,
   broadcast_async,
   broadcast_async_,
+  grouped_allgather,
+  grouped_allgather_async,
+  join,
+)
+from stretto.horovod.objects import (
+  allgather_object,
+  broadcast_object,
+  broadcast_object_fn,
+  broadcast_optimizer_state,
+  broadcast_parameters,
+)
+from stretto.horovod.optimizer import DistributedOptimizer
+from stretto.horovod.process_sets import (
+  ProcessSet,
+  add_process_set,
+  global_process_set,
+  process_set_ids,
+  remove_process_set,
+)
+from stretto.horovod.reductions import (
+  Adasum,
+  Average,
+  Max,
+  Min,
+  Product,
+  Sum,
+  allreduce,
+  allreduce_,
+  allreduce_async,
+  allreduce_async_,
   grouped_allreduce,
   grouped_allreduce_,
   grouped_allreduce_async,
   grouped_allreduce_async_,
-  join,
-  poll,
-  synchronize,
-)
-from stretto.horovod.optimizer import (
-  DistributedOptimizer,
-  allgather_object,
-  broadcast_object,
-  broadcast_optimizer_state,
-  broadcast_parameters,
+  grouped_reducescatter,
+  grouped_reducescatter_async,
+  reducescatter,
+  reducescatter_async,
+  sparse_allreduce_async,
 )
 from stretto.horovod.state import (
   cross_rank,
@@ -54,14 +88,21 @@ from stretto.horovod.state import (
   shutdown,
   size,
 )
+from stretto.torch.batch_norm import SyncBatchNorm
 
 __all__ = [
-  "Average", "Compression", "DistributedOptimizer", "Max", "Min", "Product", "Sum", "allgather",
-  "allgather_async", "allgather_object", "allreduce", "allreduce_", "allreduce_async",
-  "allreduce_async_", "alltoall", "alltoall_async", "barrier", "broadcast", "broadcast_",
-  "broadcast_async", "broadcast_async_", "broadcast_object", "broadcast_optimizer_state",
-  "broadcast_parameters", "cross_rank", "cross_size", "grouped_allreduce", "grouped_allreduce_",
-  "grouped_allreduce_async", "grouped_allreduce_async_", "init", "is_homogeneous",
-  "is_initialized", "join", "local_rank", "local_size", "poll", "rank", "shutdown", "size",
-  "synchronize",
+  "Adasum", "Average", "Compression", "DistributedOptimizer",
+  "HorovodInternalError", "Max", "Min", "ProcessSet", "Product",
+  "Sum", "SyncBatchNorm", "add_process_set", "allgather", "allgather_async", "allgather_object",
+  "allreduce", "allreduce_", "allreduce_async", "allreduce_async_", "alltoall", "alltoall_async",
+  "barrier", "broadcast", "broadcast_", "broadcast_async", "broadcast_async_", "broadcast_object",
+  "broadcast_object_fn", "broadcast_optimizer_state", "broadcast_parameters", "ccl_built",
+  "check_extension", "cross_rank", "cross_size", "cuda_built", "ddl_built", "elastic",
+  "global_process_set", "gloo_built", "gloo_enabled", "grouped_allgather",
+  "grouped_allgather_async", "grouped_allreduce", "grouped_allreduce_", "grouped_allreduce_async",
+  "grouped_allreduce_async_", "grouped_reducescatter", "grouped_reducescatter_async", "init",
+  "is_homogeneous", "is_initialized", "join", "local_rank", "local_size", "mpi_built",
+  "mpi_enabled", "mpi_threads_supported", "nccl_built", "poll", "process_set_ids", "rank",
+  "reducescatter", "reducescatter_async", "remove_process_set", "rocm_built", "shutdown", "size",
+  "sparse_allreduce_async", "start_timeline", "stop_timeline", "synchronize",
 ]

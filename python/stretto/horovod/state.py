@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import atexit
 import os
+import sys
 
-import torch
 import torch.distributed as dist
 
 import stretto.torch  # noqa: F401  registers the backend
-from stretto.horovod.coordinator import Coordinator
+from stretto.horovod.members import Members
+from stretto.place import Place
 
 kJob: State | None = None
 
@@ -20,35 +21,10 @@ class State:
     self.owns_group = not dist.is_initialized()
     if self.owns_group:
       initialise()
-    self.data = dist.new_group(backend="stretto")
-    control = dist.new_group(backend="stretto")
-    self.control = control
-    hosts = self.data.engine.native.hosts
-    rank = self.data.engine.rank
-    self.rank, self.size = rank, self.data.engine.size
-    host = next(i for i, ranks in enumerate(hosts) if rank in ranks)
-    self.local_rank, self.local_size = hosts[host].index(rank), len(hosts[host])
-    self.cross_rank = sum(len(ranks) > self.local_rank for ranks in hosts[:host])
-    self.cross_size = sum(len(ranks) > self.local_rank for ranks in hosts)
-    self.homogeneous = len({len(ranks) for ranks in hosts}) == 1
-    self.coordinator = Coordinator(control.engine, control.group, self.stand_in)
-
-  def stand_in(self, description: str):
-    """Starts, for a rank that has joined, what the others do: with nothing of its own to add."""
-    what = json.loads(description)
-    if what["operation"] != "allreduce":
-      raise ValueError(f"join: the other ranks do an {what['operation']}; after join() only "
-                       "allreduce can go on")
-    options = dist.AllreduceOptions()
-    options.reduceOp = kOperations[what["op"]]
-    tensors = [torch.zeros(shape, dtype=getattr(torch, what["dtype"].removeprefix("torch.")))
-               for shape in what["shapes"]]
-    return tensors, self.data.allreduce_coalesced(tensors, options)
-
-
-# Names of the module's operations; the average is formed by the engine.
-kOperations = {"Average": dist.ReduceOp.AVG, "Sum": dist.ReduceOp.SUM, "Min": dist.ReduceOp.MIN,
-               "Max": dist.ReduceOp.MAX, "Product": dist.ReduceOp.PRODUCT}
+    self.everyone = Members()
+    self.place = Place.of(self.everyone.group.engine)
+    self.sets: dict[int, Members] = {0: self.everyone}  # by id, the oldest first
+    self.next_set = 1
 
 
 def initialise() -> None:
@@ -58,30 +34,62 @@ def initialise() -> None:
                      ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")):
     if rank in environment and size in environment and "MASTER_ADDR" in environment:
       environment.setdefault("MASTER_PORT", "29500")
+      horovods_words(int(environment[rank]))
       dist.init_process_group("stretto", rank=int(environment[rank]),
                               world_size=int(environment[size]))
       return
+  horovods_words(0)
   dist.init_process_group("stretto", store=dist.HashStore(), rank=0, world_size=1)
 
 
-def init(*_, **__) -> None:
+def horovods_words(rank: int) -> None:
+  """Its variables that have a counterpart here, unless that is set."""
+  environment = os.environ
+  if rank == 0 and environment.get("HOROVOD_TIMELINE"):
+    environment.setdefault("STRETTO_TRACE", environment["HOROVOD_TIMELINE"])
+  if environment.get("HOROVOD_STALL_CHECK_TIME_SECONDS"):
+    environment.setdefault("STRETTO_STALL_WARNING",
+                           environment["HOROVOD_STALL_CHECK_TIME_SECONDS"])
+
+
+def init(comm=None, process_sets=None) -> None:
   """Joins the job that the launcher describes in the environment. May be called again."""
   global kJob
-  if kJob is None:
-    kJob = State()
+  if comm is not None:
+    raise ValueError("init: no communicators and lists of ranks; use process sets for subsets")
+  if kJob is not None:
+    return
+  kJob = State()
+  if process_sets and process_sets != "dynamic":
+    from stretto.horovod.process_sets import add_process_set
+    for process_set in process_sets:
+      add_process_set(process_set)
 
 
 def shutdown() -> None:
-  """Waits for the other ranks to call it too."""
+  """Waits for the other ranks to call it too; the end of the process does. What they still have
+  open that needs this rank fails there."""
   global kJob
   if kJob is None:
     return
   job, kJob = kJob, None
-  job.coordinator.leave()
-  owned = job.owns_group
-  del job
-  if owned:
-    dist.destroy_process_group()
+  try:
+    for members in reversed(job.sets.values()):
+      members.leave()
+  finally:
+    if job.owns_group:
+      dist.destroy_process_group()
+
+
+@atexit.register
+def at_exit() -> None:
+  """A script that has failed does not wait for the others: they are told."""
+  if kJob is not None and hasattr(sys, "last_value"):
+    for members in reversed(kJob.sets.values()):
+      if members.included:
+        members.unordered.close()
+  else:
+    shutdown()
 
 
 def job() -> State:
@@ -95,29 +103,29 @@ def is_initialized() -> bool:
 
 
 def rank() -> int:
-  return job().rank
+  return job().place.rank
 
 
 def size() -> int:
-  return job().size
+  return job().place.size
 
 
 def local_rank() -> int:
-  return job().local_rank
+  return job().place.local_rank
 
 
 def local_size() -> int:
-  return job().local_size
+  return job().place.local_size
 
 
 def cross_rank() -> int:
   """Among the ranks with the same local rank, one per host."""
-  return job().cross_rank
+  return job().place.cross_rank
 
 
 def cross_size() -> int:
-  return job().cross_size
+  return job().place.cross_size
 
 
 def is_homogeneous() -> bool:
-  return job().homogeneous
+  return job().place.homogeneous

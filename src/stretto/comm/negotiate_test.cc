@@ -11,6 +11,20 @@
 namespace stretto::comm {
 namespace {
 
+std::vector<uint64_t> hashes(const Negotiator::Result& result) {
+  std::vector<uint64_t> all;
+  for (const auto& agreed : result.agreed) all.push_back(agreed.hash);
+  return all;
+}
+
+std::vector<std::string> names(const Negotiator::Result& result) {
+  std::vector<std::string> all;
+  for (const auto& agreed : result.agreed) all.push_back(agreed.name);
+  return all;
+}
+
+using Names = std::vector<std::string>;
+
 struct Job {
   explicit Job(int n, double stall_s = 60) : sent(n), received(n) {
     for (int r = 0; r < n; ++r) ranks.emplace_back(r, n, stall_s);
@@ -32,9 +46,10 @@ struct Job {
     std::vector<Negotiator::Result> results;
     for (Negotiator& rank : ranks) results.push_back(rank.finish(now_s));
     for (const auto& result : results) {
-      EXPECT_EQ(result.agreed_hashes, results[0].agreed_hashes);
-      EXPECT_EQ(result.all_joined, results[0].all_joined);
-      EXPECT_EQ(result.idle, results[0].idle);
+      EXPECT_EQ(hashes(result), hashes(results[0]));
+      EXPECT_EQ(result.last_joined, results[0].last_joined);
+      EXPECT_EQ(result.left, results[0].left);
+      EXPECT_EQ(result.all_left, results[0].all_left);
     }
     return results;
   }
@@ -64,14 +79,15 @@ TEST(Negotiate, EveryoneGetsTheSameOrder) {
           }
         const auto results = job.round(round);
         for (int r = 0; r < n; ++r) {
-          agreed[r].insert(agreed[r].end(), results[r].agreed.begin(), results[r].agreed.end());
+          for (const std::string& name : names(results[r])) agreed[r].push_back(name);
           ASSERT_EQ(agreed[r], agreed[0]) << "seed " << seed << ", rank " << r << " of " << n;
         }
       }
       std::sort(agreed[0].begin(), agreed[0].end());
       EXPECT_EQ(std::unique(agreed[0].begin(), agreed[0].end()) - agreed[0].begin(), 40) << n;
     }
-    EXPECT_TRUE(job.round(0)[0].idle);
+    EXPECT_FALSE(job.round(0)[0].more);
+    EXPECT_TRUE(job.ranks[0].idle());
   }
 }
 
@@ -84,17 +100,17 @@ TEST(Negotiate, NothingIsAgreedBeforeTheLastRankHasIt) {
   }
   EXPECT_THROW(job.ranks[0].add("w", "f32", 3), InvalidArgument);
   job.ranks[4].add("w", "f32", 3);
-  EXPECT_EQ(job.round(3)[2].agreed, std::vector<std::string>{"w"});
+  EXPECT_EQ(names(job.round(3)[2]), Names{"w"});
   job.ranks[0].add("w", "f32", 4);
   EXPECT_TRUE(job.round(4)[0].agreed.empty()) << "the next step's is another one";
 }
 
 TEST(Negotiate, NamesTensorsAndRanksThatStall) {
   Job job(70, 10);
-  for (int r = 0; r < 70; ++r) {
+  for (int r = 0; r < 70; ++r)
     if (r != 3 && r != 66) job.ranks[r].add("fc.weight", "f32 10", 0);
-    job.ranks[r].add("bias", r == 1 ? "f32 7" : "f32 8", 0);
-  }
+  EXPECT_EQ(job.ranks[5].next_report_s(), 10);
+  EXPECT_GT(job.ranks[3].next_report_s(), 1e9);
   std::vector<Stall> stalls, elsewhere;
   for (int second = 1; second < 15; ++second) {
     const auto results = job.round(second);
@@ -103,16 +119,32 @@ TEST(Negotiate, NamesTensorsAndRanksThatStall) {
       elsewhere = results[3].stalls;
     }
   }
-  const auto find = [&](const std::string& name) {
-    return std::find_if(stalls.begin(), stalls.end(),
-                        [&](const Stall& s) { return s.name == name; });
-  };
-  ASSERT_NE(find("fc.weight"), stalls.end());
-  EXPECT_EQ(find("fc.weight")->missing, (std::vector<int>{3, 66}));
-  EXPECT_GE(find("fc.weight")->waiting_s, 10);
-  ASSERT_NE(find("bias"), stalls.end());
-  EXPECT_EQ(find("bias")->missing, std::vector<int>{1}) << "another fingerprint is another tensor";
-  EXPECT_EQ(elsewhere.size(), 3u) << "a rank that lacks it hears of it too";
+  ASSERT_EQ(stalls.size(), 1u);
+  EXPECT_EQ(stalls[0].name, "fc.weight");
+  EXPECT_EQ(stalls[0].missing, (std::vector<int>{3, 66}));
+  EXPECT_GE(stalls[0].waiting_s, 10);
+  EXPECT_TRUE(elsewhere.empty()) << "it is not ready there";
+}
+
+TEST(Negotiate, KnowsWhereRanksMeanSomethingElse) {
+  Job job(5);
+  for (int r = 0; r < 5; ++r) job.ranks[r].add("bias", r == 1 ? "f32 7" : "f32 8", 0);
+  job.round(0);
+  const auto results = job.round(1);
+  for (const auto& result : results) {
+    ASSERT_EQ(result.agreed.size(), 1u);
+    EXPECT_TRUE(result.agreed[0].differs);
+  }
+  // From now on all mean the same, first something new and then that again.
+  for (const bool differs : {true, false}) {
+    for (auto& rank : job.ranks) rank.add("bias", "f32 9", 2);
+    for (auto& rank : job.ranks) rank.add("other", "f32 9", 2);
+    auto again = job.round(2)[0];
+    ASSERT_EQ(again.agreed.size(), differs ? 1u : 2u);
+    EXPECT_EQ(again.agreed[0].differs, differs);
+    for (auto& rank : job.ranks) rank.settle(again.agreed[0].hash, "f32 9");
+    if (differs) job.round(3);
+  }
 }
 
 TEST(Negotiate, JoinedRanksHoldNobodyUp) {
@@ -123,15 +155,64 @@ TEST(Negotiate, JoinedRanksHoldNobodyUp) {
   job.ranks[2].join();
   for (int r = 0; r < 2; ++r) job.ranks[r].add("w", "f32", 2);
   const auto results = job.round(2);
-  EXPECT_EQ(results[0].agreed, std::vector<std::string>{"w"});
-  EXPECT_EQ(results[2].agreed, std::vector<std::string>{""}) << "not handed in there";
-  EXPECT_EQ(results[2].agreed_hashes, results[0].agreed_hashes);
-  EXPECT_FALSE(results[0].all_joined);
+  EXPECT_EQ(names(results[0]), Names{"w"});
+  EXPECT_EQ(names(results[2]), Names{""}) << "not handed in there";
+  EXPECT_TRUE(results[1].someone_joined);
+  EXPECT_EQ(results[0].last_joined, -1);
   job.ranks[0].join();
+  EXPECT_EQ(job.round(3)[0].last_joined, -1);
   job.ranks[1].join();
-  const auto last = job.round(3);
-  EXPECT_TRUE(last[0].all_joined);
+  const auto last = job.round(4);
+  EXPECT_EQ(last[0].last_joined, 1);
   EXPECT_TRUE(last[0].agreed.empty());
+  EXPECT_FALSE(job.round(5)[0].someone_joined) << "it is over with the last one";
+}
+
+TEST(Negotiate, WhatWasHandedInBeforeJoiningIsDoneFirst) {
+  Job job(3);
+  job.ranks[0].add("a", "f32", 0);
+  job.ranks[1].add("b", "f32", 0);
+  for (auto& rank : job.ranks) rank.join();
+  EXPECT_EQ(job.round(0)[0].last_joined, -1);
+  const auto results = job.round(1);
+  EXPECT_EQ(results[2].agreed.size(), 2u);
+  EXPECT_EQ(results[2].last_joined, -1);
+  EXPECT_TRUE(results[0].more) << "the others have to hear that it is through";
+  EXPECT_EQ(job.round(2)[0].last_joined, 2);
+}
+
+TEST(Negotiate, NobodyWaitsForARankThatHasLeft) {
+  Job job(4);
+  for (auto& rank : job.ranks) rank.add("last", "f32", 0);
+  job.ranks[1].leave();
+  EXPECT_EQ(job.round(0)[0].left, -1) << "it has something open";
+  const auto last = job.round(1);
+  EXPECT_EQ(last[0].agreed.size(), 1u);
+  EXPECT_TRUE(last[1].more);
+  job.ranks[2].add("lost", "f32", 2);
+  job.round(2);
+  const auto results = job.round(3);
+  EXPECT_EQ(results[2].hopeless, Names{"lost"});
+  EXPECT_TRUE(results[0].hopeless.empty());
+  EXPECT_EQ(results[2].left, 1);
+  EXPECT_FALSE(results[0].all_left);
+  for (auto& rank : job.ranks) rank.leave();
+  EXPECT_TRUE(job.round(4)[3].all_left);
+}
+
+TEST(Negotiate, NamesThatAreUsedOnceAreForgotten) {
+  Job job(3);
+  for (int i = 0; i < 20000; ++i) {
+    for (auto& rank : job.ranks) rank.add("step " + std::to_string(i), "f32", i);
+    for (auto& rank : job.ranks) rank.add("every step", "f32", i);
+    // A name of its own that nobody else has, from some step on, must survive.
+    if (i == 5) job.ranks[0].add("waits", "f32", i);
+    size_t agreed = 0;
+    while (agreed < 2) agreed += job.round(i)[0].agreed.size();
+  }
+  EXPECT_LE(job.ranks[0].numbers(), 4200u);
+  for (int r = 1; r < 3; ++r) job.ranks[r].add("waits", "f32", 30000);
+  EXPECT_EQ(names(job.round(30000)[0]), Names{"waits"});
 }
 
 TEST(Negotiate, RefusesForeignMessages) {
@@ -181,7 +262,7 @@ TEST(Negotiate, TwentyTimesLessThroughTheBusiestRank) {
         }
       const auto results = job.round(round);
       agreed += results[0].agreed.size();
-      for (const std::string& name : results[0].agreed)
+      for (const std::string& name : ::stretto::comm::names(results[0]))
         through_root += static_cast<size_t>(n - 1) * (4 + name.size());
     }
     EXPECT_EQ(agreed, names.size());

@@ -1,0 +1,91 @@
+"""The ranks that an operation is for: all of the job, or a process set."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+
+import torch
+import torch.distributed as dist
+
+from stretto.horovod.gradients import GradientSet
+from stretto.torch.process_group import ProcessGroup
+from stretto.unordered import Unordered
+
+# Names of the module's operations; the average is formed by the engine.
+kOperations = {"Average": dist.ReduceOp.AVG, "Sum": dist.ReduceOp.SUM, "Min": dist.ReduceOp.MIN,
+               "Max": dist.ReduceOp.MAX, "Product": dist.ReduceOp.PRODUCT}
+
+
+@dataclass
+class Prepared:
+  """A collective that is ready to start: the engine's operations, what they read and write, and
+  what brings their results to where they belong."""
+  operations: list[dict]
+  keep: list
+  finish: object
+
+
+class Preparing(ProcessGroup):
+  """A process group whose methods start nothing."""
+
+  def start(self, what, opts, operations, result, keep, finish=None) -> Prepared:
+    del what, opts
+    return Prepared(operations, [result, keep], finish)
+
+
+class Members:
+  """Made by all ranks of the job, also by those that are not among `ranks`."""
+
+  def __init__(self, ranks: list[int] | None = None):
+    self.group = dist.new_group(ranks, backend="stretto")
+    self.ranks = list(range(dist.get_world_size())) if ranks is None else list(ranks)
+    self.included = dist.get_rank() in self.ranks
+    self.counters: dict[str, itertools.count] = defaultdict(itertools.count)  # of unnamed tensors
+    self.abandoned: list = []  # memory of operations that nobody waits for
+    self.stand_ins_: list = []
+    self.gradients: list[GradientSet] = []  # by number
+    if not self.included:
+      return
+    g = self.group
+    self.prepare = Preparing(g.job, g.group, g.name(), g.members, g.rank(), g.codec, g.timeout_s)
+    self.unordered = Unordered(g.engine, f"horovod {g.group_name}", g.members, self.stand_in)
+
+  @property
+  def rank(self) -> int:
+    return self.group.rank()
+
+  @property
+  def size(self) -> int:
+    return len(self.ranks)
+
+  def add_gradients(self, codec: str) -> GradientSet:
+    """For one optimizer; ranks make them in the same order."""
+    self.gradients.append(GradientSet(self.group, len(self.gradients), codec))
+    return self.gradients[-1]
+
+  def stand_in(self, description: str) -> None:
+    """Starts, for a rank that has joined, what the others do: with nothing of its own to add."""
+    what = json.loads(description)
+    if what["operation"] == "gradient":
+      self.gradients[what["optimizer"]].stand_in(what)
+      return
+    self.stand_ins_ = [work for work in self.stand_ins_ if not work.is_completed()]
+    if what["operation"] != "allreduce":
+      raise ValueError(f"join: the other ranks do an {what['operation']}; after join() only "
+                       "allreduce can go on")
+    options = dist.AllreduceOptions()
+    options.reduceOp = kOperations[what["op"]]
+    tensors = [torch.zeros(shape, dtype=getattr(torch, what["dtype"])) for shape in what["shapes"]]
+    self.stand_ins_.append(self.group.allreduce_coalesced(tensors, options))
+
+  def leave(self) -> None:
+    """Waits for the other members to do the same."""
+    if self.included:
+      self.unordered.leave()
+      for gradients in self.gradients:
+        gradients.close()
+      self.prepare = None
+    dist.destroy_process_group(self.group)

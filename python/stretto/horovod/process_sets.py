@@ -1,0 +1,86 @@
+"""Subsets of ranks, which have operations of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from stretto.horovod.members import Members
+from stretto.horovod.state import job
+
+
+class ProcessSet:
+  """Of some ranks. It can be used after add_process_set(), or init(process_sets=[...])."""
+
+  def __init__(self, ranks: Sequence[int]):
+    self.ranks: list[int] | None = sorted(ranks)
+    self.process_set_id: int | None = None
+
+  def included(self) -> bool:
+    """Whether this rank is a member."""
+    return self.members_().included
+
+  def rank(self) -> int:
+    """This rank's place among the members; -1: it is none."""
+    members = self.members_()
+    return members.ranks.index(job().place.rank) if members.included else -1
+
+  def size(self) -> int:
+    return self.members_().size
+
+  def members_(self) -> Members:
+    members = job().sets.get(self.process_set_id)
+    if members is None:
+      raise ValueError(f"{self}: call hvd.add_process_set() first")
+    return members
+
+  def __repr__(self) -> str:
+    return f"ProcessSet({self.ranks}, id {self.process_set_id})"
+
+
+class Everyone(ProcessSet):
+
+  def __init__(self):
+    self.ranks, self.process_set_id = None, 0
+
+
+global_process_set = Everyone()
+
+
+def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
+  """Every rank of the job calls it, in the same order."""
+  if not isinstance(process_set, ProcessSet):
+    process_set = ProcessSet(process_set)
+  state = job()
+  if process_set.process_set_id in state.sets:
+    raise ValueError(f"{process_set} was added before")
+  for id_, members in state.sets.items():
+    if members.ranks == process_set.ranks:
+      raise ValueError(f"the process set {id_} has these ranks already: {process_set.ranks}")
+  process_set.process_set_id, state.next_set = state.next_set, state.next_set + 1
+  state.sets[process_set.process_set_id] = Members(process_set.ranks)
+  return process_set
+
+
+def remove_process_set(process_set: ProcessSet) -> bool:
+  """Every rank of the job calls it; False when there is no such set."""
+  members = job().sets.get(process_set.process_set_id) if process_set.process_set_id else None
+  if members is None:
+    return False
+  del job().sets[process_set.process_set_id]
+  process_set.process_set_id = None
+  members.leave()
+  return True
+
+
+def process_set_ids() -> list[int]:
+  return list(job().sets)
+
+
+def members_of(process_set: ProcessSet | None) -> Members:
+  """For an operation of this rank."""
+  if process_set is None:
+    return job().everyone
+  members = process_set.members_()
+  if not members.included:
+    raise ValueError(f"rank {job().place.rank} is not in {process_set}")
+  return members

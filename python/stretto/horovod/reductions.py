@@ -1,0 +1,240 @@
+"""Named sums, averages and the like, which ranks may submit in different orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.distributed as dist
+
+from stretto.horovod.compression import Compression
+from stretto.horovod.handles import Handle, describe, full_name, submit, submit_call, synchronize
+from stretto.horovod.members import Members, kOperations
+from stretto.horovod.process_sets import members_of
+from stretto.torch.process_group import kCodecElements, kWireCodecs
+
+Average, Sum, Min, Max, Product, Adasum = "Average", "Sum", "Min", "Max", "Product", "Adasum"
+
+
+def operation_of(average: bool | None, op: str | None) -> str:
+  if average is not None and op is not None:
+    raise ValueError("allreduce: give `op` or `average`, not both")
+  op = op or (Sum if average is False else Average)
+  if op == Adasum:
+    raise ValueError("Adasum is not available: use op=hvd.Average, with a learning rate for the "
+                     "batch of all ranks together")
+  if op not in kOperations:
+    raise ValueError(f"allreduce: no operation '{op}'; there are: {', '.join(kOperations)}")
+  return op
+
+
+def reduce_tensors(tensors, outputs, average, name, compression, op, prescale, postscale,
+                   process_set) -> Handle:
+  op = operation_of(average, op)
+  members = members_of(process_set)
+  packed = [compression.compress(t.detach() * prescale if prescale != 1.0 else t.detach())
+            for t in tensors]
+  # Reduced in place, so never in the caller's own memory unless it is the output.
+  wires = [wire.clone() if wire.data_ptr() == t.data_ptr() and out is not t else wire
+           for (wire, _), t, out in zip(packed, tensors, outputs or [None] * len(tensors))]
+  options = dist.AllreduceOptions()
+  options.reduceOp = kOperations[op]
+  prepared = members.prepare.allreduce_coalesced(wires, options)
+  codec = getattr(compression, "codec", "")
+  if codec in kWireCodecs:
+    for operation in prepared.operations:
+      if operation["dtype"] == "float32" and operation["count"] >= kCodecElements and \
+          op in (Average, Sum):
+        operation["codec"] = codec
+
+  def finish():
+    results = []
+    for wire, (_, context), out in zip(wires, packed, outputs or [None] * len(wires)):
+      result = compression.decompress(wire, context)
+      result = result * postscale if postscale != 1.0 else result
+      if out is not None and result.data_ptr() != out.data_ptr():
+        with torch.no_grad():
+          out.copy_(result)
+      results.append(result if out is None else out)
+    return results
+
+  description = describe("allreduce", wires, op=op, shapes=[list(w.shape) for w in wires])
+  return submit(members, full_name(members, "allreduce", name), description, prepared, finish)
+
+
+def first(results: list):
+  return results[0]
+
+
+def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0,
+                    postscale_factor=1.0, process_set=None, compression=Compression.none) -> Handle:
+  return reduce_tensors([tensor], None, average, name, compression, op, prescale_factor,
+                        postscale_factor, process_set).then(first)
+
+
+def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0,
+                     postscale_factor=1.0, process_set=None,
+                     compression=Compression.none) -> Handle:
+  return reduce_tensors([tensor], [tensor], average, name, compression, op, prescale_factor,
+                        postscale_factor, process_set).then(first)
+
+
+def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,
+                            postscale_factor=1.0, process_set=None,
+                            compression=Compression.none) -> Handle:
+  return reduce_tensors(list(tensors), None, average, name, compression, op, prescale_factor,
+                        postscale_factor, process_set)
+
+
+def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
+                             postscale_factor=1.0, process_set=None,
+                             compression=Compression.none) -> Handle:
+  return reduce_tensors(list(tensors), list(tensors), average, name, compression, op,
+                        prescale_factor, postscale_factor, process_set)
+
+
+class Differentiable(torch.autograd.Function):
+  """`forward(tensors)` and `backward(gradients)` are both collectives."""
+
+  @staticmethod
+  def forward(ctx, forward, backward, *tensors):
+    ctx.backward_ = backward
+    return tuple(forward([t.detach() for t in tensors]))
+
+  @staticmethod
+  def backward(ctx, *gradients):
+    return None, None, *ctx.backward_([g.contiguous() for g in gradients])
+
+
+def differentiable(forward: Callable, backward: Callable, tensors: list[torch.Tensor]) -> list:
+  if torch.is_grad_enabled() and any(t.requires_grad for t in tensors):
+    return list(Differentiable.apply(forward, backward, *tensors))
+  return forward(tensors)
+
+
+def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None,
+                      prescale_factor=1.0, postscale_factor=1.0,
+                      process_set=None) -> list[torch.Tensor]:
+  """The gradient of a sum over ranks is the sum of their gradients."""
+  options = (op, prescale_factor, postscale_factor, process_set)
+
+  def forward(ts):
+    return reduce_tensors(ts, None, average, name, compression, *options).wait()
+
+  def backward(gs):
+    return reduce_tensors(gs, None, average, None, Compression.none, *options).wait()
+
+  return differentiable(forward, backward, list(tensors))
+
+
+def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
+              prescale_factor=1.0, postscale_factor=1.0, process_set=None) -> torch.Tensor:
+  if tensor.is_sparse:
+    return synchronize(sparse_allreduce_async(tensor, name, op or Average, process_set))
+  return grouped_allreduce([tensor], average, name, compression, op, prescale_factor,
+                           postscale_factor, process_set)[0]
+
+
+def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
+               process_set=None) -> torch.Tensor:
+  return allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor,
+                          process_set=process_set).wait()
+
+
+def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
+                       postscale_factor=1.0, process_set=None) -> list[torch.Tensor]:
+  return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor,
+                                  process_set=process_set).wait()
+
+
+def sparse_allreduce_async(tensor, name=None, op: str = Average, process_set=None) -> Handle:
+  """Of a sparse COO tensor: every rank gets the rows of all, summed where they are the same."""
+  if op not in (Average, Sum):
+    raise ValueError(f"sparse tensors have Average and Sum, not {op}")
+  members = members_of(process_set)
+  tensor = tensor.detach().coalesce()
+  indices, values = tensor.indices().t().contiguous(), tensor.values()
+
+  def start():
+    return [*gather_rows(members, [indices, values])]
+
+  def finish(gathered):
+    all_indices, all_values = (works_end(g) for g in gathered)
+    if op == Average:
+      all_values = all_values / members.size
+    return torch.sparse_coo_tensor(all_indices.t(), all_values, tensor.shape,
+                                   check_invariants=False).coalesce()
+
+  return submit_call(members, full_name(members, "sparse_allreduce", name),
+                     describe("sparse_allreduce", [values], op=op, shape=list(tensor.shape)),
+                     start, finish, [indices, values])
+
+
+def gather_rows(members: Members, tensors: list[torch.Tensor]) -> list[tuple]:
+  """Starts to gather tensors that differ in the first dimension: (outputs, work) of each."""
+  group = members.group
+  rows = torch.zeros((members.size, len(tensors)), dtype=torch.int64)
+  group.all_gather_single(rows, torch.tensor([len(t) for t in tensors])).wait()
+  started = []
+  for i, tensor in enumerate(tensors):
+    outputs = [tensor.new_empty((int(n), *tensor.shape[1:])) for n in rows[:, i]]
+    started.append((outputs, group.allgather([outputs], [tensor])))
+  return started
+
+
+def works_end(started: tuple) -> torch.Tensor:
+  outputs, work = started
+  work.wait()
+  return torch.cat(outputs)
+
+
+def row_shares(rows: int, size: int) -> list[int]:
+  """Of the first dimension; the first ranks get one more where it does not come out even."""
+  return [rows // size + (rank < rows % size) for rank in range(size)]
+
+
+def grouped_reducescatter_async(tensors, name=None, op: str = Average, process_set=None,
+                                prescale_factor=1.0, postscale_factor=1.0) -> Handle:
+  op = operation_of(None, op)
+  members = members_of(process_set)
+  size = members.size
+  options = dist.ReduceScatterOptions()
+  options.reduceOp = kOperations[op]
+  outputs, pieces = [], []
+  for tensor in tensors:
+    if tensor.dim() == 0:
+      raise ValueError("reducescatter: a scalar cannot be cut")
+    values = (tensor.detach() * prescale_factor).contiguous()
+    shares = row_shares(len(values), size)
+    each = values[0].numel() if len(values) else 0
+    outputs.append(values.new_empty((shares[members.rank], *values.shape[1:])))
+    pieces.append((outputs[-1], values.cpu(), [n * each for n in shares]))
+  prepared = members.prepare.scatter_sums(pieces, options)
+  description = describe("reducescatter", outputs, op=op, shapes=[list(t.shape) for t in tensors])
+
+  def finish():
+    return [o * postscale_factor for o in outputs] if postscale_factor != 1.0 else outputs
+
+  return submit(members, full_name(members, "reducescatter", name), description, prepared, finish)
+
+
+def reducescatter_async(tensor, name=None, op: str = Average, process_set=None,
+                        prescale_factor=1.0, postscale_factor=1.0) -> Handle:
+  return grouped_reducescatter_async([tensor], name, op, process_set, prescale_factor,
+                                     postscale_factor).then(first)
+
+
+def grouped_reducescatter(tensors, name=None, compression=Compression.none, op: str = Average,
+                          process_set=None, prescale_factor=1.0,
+                          postscale_factor=1.0) -> list[torch.Tensor]:
+  """Every rank's part of the first dimension of the sum."""
+  packed = [compression.compress(t) for t in tensors]
+  parts = grouped_reducescatter_async([wire for wire, _ in packed], name, op, process_set,
+                                      prescale_factor, postscale_factor).wait()
+  return [compression.decompress(part, context) for part, (_, context) in zip(parts, packed)]
+
+
+def reducescatter(tensor, name=None, compression=Compression.none, op: str = Average,
+                  process_set=None, prescale_factor=1.0, postscale_factor=1.0) -> torch.Tensor:
+  return grouped_reducescatter([tensor], name, compression, op, process_set, prescale_factor,
+                               postscale_factor)[0]

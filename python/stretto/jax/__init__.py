@@ -1,0 +1,23 @@
+"""JAX on Stretto's engine: collectives on arrays of the host, also inside jit.
+
+  import stretto.jax as st
+  st.init()                                  # as `stretto run` has started this process
+  params = st.broadcast(params)
+  ...
+  grads = st.average_gradients(grads)        # a pytree; inside the jitted step, or after it
+
+Inside jit they are ordered io_callbacks, so they run in the order of the program. Arrays of an
+accelerator come to the host and go back.
+"""
+
+from stretto.jax.collectives import (
+  all_gather,
+  all_reduce,
+  average_gradients,
+  barrier,
+  broadcast,
+)
+from stretto.named_job import init, is_initialized, local_rank, local_size, rank, shutdown, size
+
+__all__ = ["all_gather", "all_reduce", "average_gradients", "barrier", "broadcast", "init",
+           "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]

@@ -1,0 +1,208 @@
+"""The base of `stretto.tensorflow` and `stretto.jax`: a job whose ranks meet as the environment
+says, and named operations on NumPy arrays, which ranks may submit in different orders."""
+
+from __future__ import annotations
+
+import atexit
+import itertools
+import json
+import os
+import shutil
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from stretto import comm
+from stretto.place import Place
+from stretto.unordered import Unordered
+
+kJob: NamedJob | None = None
+
+
+class NamedJob:
+
+  def __init__(self, address: str, rank: int, size: int, epoch: int = 0,
+               options: comm.Options | None = None):
+    self.engine = comm.Engine(address, rank, size, options, epoch)
+    self.place = Place.of(self.engine)
+    self.ranks = list(range(size))
+    self.unordered = Unordered(self.engine, "named", self.ranks)
+    self.counters: dict[str, itertools.count] = defaultdict(itertools.count)
+    self.gradients: dict[str, comm.Gradients] = {}  # by codec
+    self.steps: dict[tuple[str, str], itertools.count] = defaultdict(lambda: itertools.count(1))
+
+  def name(self, operation: str, name: str | None) -> str:
+    # Without a name, the n-th of its kind on one rank is the n-th on all.
+    return f"{operation}.{name}" if name else f"{operation}.noname.{next(self.counters[operation])}"
+
+  def all_reduce(self, arrays: Sequence[np.ndarray], names: Sequence[str],
+                 op: str = "average") -> list[np.ndarray]:
+    """New arrays; those given are only read, where they are."""
+    if op not in comm.REDUCTIONS:
+      raise ValueError(f"all_reduce: no operation '{op}'; there are: {', '.join(comm.REDUCTIONS)}")
+    arrays = [np.ascontiguousarray(a).reshape(np.shape(a)) for a in arrays]
+    outputs = [np.empty_like(a) for a in arrays]
+    handles = [self.submit(name, {"operation": f"all_reduce ({op})", "shape": list(a.shape)}, {
+        "kind": comm.ALL_REDUCE, "dtype": a.dtype.name, "reduction": comm.REDUCTIONS.index(op),
+        "count": a.size, "input": address_of(a), "output": address_of(out), "name": name})
+        for a, out, name in zip(arrays, outputs, names)]
+    self.wait_all(handles)
+    return outputs
+
+  def average_gradients(self, arrays: Sequence[np.ndarray], names: Sequence[str],
+                        codec: str = "") -> list[np.ndarray]:
+    """The same through a codec (empty: STRETTO_CODEC), which keeps what it loses by name."""
+    codec = codec or self.engine.options.codec
+    if codec == "none":
+      return self.all_reduce(arrays, names)
+    if codec not in self.gradients:
+      self.gradients[codec] = comm.Gradients(self.engine, f"gradients, {codec}", self.ranks, codec)
+    results = [np.array(a) for a in arrays]  # reduced in place
+    handles = []
+    for array, name in zip(results, names):
+      rows = len(array) if array.ndim > 1 and array.size else 0
+      where = (name, 0, array.size, rows, array.size // rows if rows else 0)
+      description = json.dumps({"operation": f"gradient ({codec})", "dtype": array.dtype.name,
+                                "shape": list(array.shape)})
+      handles.append(self.unordered.submit_gradient(
+          name, description, self.gradients[codec], [where], array.dtype.name, address_of(array),
+          next(self.steps[codec, name])))
+    self.wait_all(handles)
+    return results
+
+  def broadcast(self, array: np.ndarray, root: int, name: str) -> np.ndarray:
+    """A new array."""
+    if not 0 <= root < self.place.size:
+      raise ValueError(f"broadcast: no rank {root} in a job of {self.place.size}")
+    result = np.array(array)
+    address = address_of(result)
+    self.wait_all([self.submit(name, {"operation": "broadcast", "root": root,
+                                      "shape": list(result.shape)}, {
+        "kind": comm.BROADCAST, "dtype": result.dtype.name, "count": result.size, "root": root,
+        "input": address, "output": address})])
+    return result
+
+  def all_gather(self, array: np.ndarray, name: str) -> np.ndarray:
+    """The rows of all ranks, who may differ in how many they have."""
+    array = np.ascontiguousarray(array)
+    size, rest = self.place.size, array.shape[1:]
+    rows = np.empty(size, np.int64)
+    own = np.array([len(array)], np.int64)
+    self.wait_all([self.submit(f"{name}, rows", {"operation": "all_gather of sizes"}, {
+        "kind": comm.ALL_GATHER, "dtype": "int64", "count": 1, "input": address_of(own),
+        "output": address_of(rows)})])
+    output = np.empty((int(rows.sum()), *rest), array.dtype)
+    each = int(np.prod(rest, dtype=np.int64))
+    self.wait_all([self.submit(name, {"operation": "all_gather", "shape": ["*", *rest]}, {
+        "kind": comm.ALL_GATHER, "dtype": array.dtype.name, "count": array.size,
+        "input": address_of(array), "output": address_of(output),
+        "output_counts": [int(n) * each for n in rows]})])
+    return output
+
+  def barrier(self) -> None:
+    self.wait_all([self.submit(self.name("barrier", None), {"operation": "barrier"},
+                               {"kind": comm.BARRIER, "dtype": "uint8"})])
+
+  def submit(self, name: str, what: dict, operation: dict) -> int:
+    description = json.dumps({**what, "dtype": operation["dtype"]})
+    return self.unordered.submit(name, description, comm.WORLD, [operation])
+
+  def wait_all(self, handles: list[int]) -> None:
+    error = None
+    for handle in handles:  # all of them: the arrays are in use till then
+      try:
+        self.unordered.wait(handle)
+      except (ValueError, RuntimeError) as e:
+        error = error or e
+    if error is not None:
+      raise error
+
+  def close(self, waits: bool = True) -> None:
+    if waits:
+      self.unordered.leave()
+    self.engine.close()
+
+
+def address_of(array: np.ndarray) -> int:
+  return array.__array_interface__["data"][0]
+
+
+def place_in(environment: Mapping[str, str]) -> tuple[int, int, str] | None:
+  """Rank, size and address, as `stretto run`, torchrun, srun or mpirun set them; None: alone."""
+  for rank, size in (("STRETTO_RANK", "STRETTO_SIZE"), ("RANK", "WORLD_SIZE"),
+                     ("SLURM_PROCID", "SLURM_NTASKS"),
+                     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")):
+    if rank not in environment or size not in environment:
+      continue
+    address = environment.get("STRETTO_ADDRESS")
+    if not address and "MASTER_ADDR" in environment:
+      # The port itself belongs to whoever has set it.
+      address = f"{environment['MASTER_ADDR']}:{int(environment.get('MASTER_PORT', 29500)) + 1}"
+    if address:
+      return int(environment[rank]), int(environment[size]), address
+    if int(environment[size]) > 1:
+      raise ValueError("init: STRETTO_ADDRESS is not set: HOST:PORT of rank 0, or a shared folder; "
+                       "stretto run sets it")
+  return None
+
+
+def init() -> None:
+  """Joins the job that the launcher describes in the environment. May be called again."""
+  global kJob
+  if kJob is not None:
+    return
+  found = place_in(os.environ)
+  if found is not None:
+    kJob = NamedJob(found[2], found[0], found[1], int(os.environ.get("STRETTO_EPOCH", "0")))
+    return
+  folder = tempfile.mkdtemp(prefix="stretto-")
+  try:
+    kJob = NamedJob(folder, 0, 1)
+  finally:
+    shutil.rmtree(folder)
+
+
+def shutdown() -> None:
+  """Waits for the other ranks to call it too; the end of the process does."""
+  global kJob
+  if kJob is not None:
+    job_, kJob = kJob, None
+    job_.close()
+
+
+@atexit.register
+def at_exit() -> None:
+  """A script that has failed does not wait for the others: they are told."""
+  if kJob is not None and hasattr(sys, "last_value"):
+    kJob.close(waits=False)
+  else:
+    shutdown()
+
+
+def job() -> NamedJob:
+  if kJob is None:
+    raise ValueError("call init() first")
+  return kJob
+
+
+def is_initialized() -> bool:
+  return kJob is not None
+
+
+def rank() -> int:
+  return job().place.rank
+
+
+def size() -> int:
+  return job().place.size
+
+
+def local_rank() -> int:
+  return job().place.local_rank
+
+
+def local_size() -> int:
+  return job().place.local_size

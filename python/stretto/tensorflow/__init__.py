@@ -1,0 +1,26 @@
+"""Horovod's TensorFlow interface, as far as training loops with a GradientTape need it, over
+Stretto's engine.
+
+  import stretto.tensorflow as hvd           # was: import horovod.tensorflow as hvd
+
+Works eagerly and inside tf.function. Tensors of a GPU come to the host and go back.
+"""
+
+from stretto.named_job import init, is_initialized, local_rank, local_size, rank, shutdown, size
+from stretto.tensorflow.collectives import (
+  Average,
+  Max,
+  Min,
+  Product,
+  Sum,
+  allgather,
+  allreduce,
+  broadcast,
+  broadcast_variables,
+  grouped_allreduce,
+)
+from stretto.tensorflow.tape import DistributedGradientTape
+
+__all__ = ["Average", "DistributedGradientTape", "Max", "Min", "Product", "Sum", "allgather",
+           "allreduce", "broadcast", "broadcast_variables", "grouped_allreduce", "init",
+           "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]

@@ -1,0 +1,173 @@
+#include "unordered.h"
+
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <utility>
+
+#include "comm.h"
+#include "stretto/base/error.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace stretto::python {
+
+using namespace stretto::comm;
+
+namespace {
+
+// A callable that C++ threads may hold: touched with the interpreter's lock alone.
+class Callable {
+ public:
+  explicit Callable(nb::object function) : function_(new nb::object(std::move(function))) {}
+  Callable(Callable&& other) noexcept : function_(std::exchange(other.function_, nullptr)) {}
+  Callable& operator=(Callable&&) = delete;
+  ~Callable() {
+    if (!function_) return;
+    nb::gil_scoped_acquire gil;
+    delete function_;
+  }
+  const nb::object& operator*() const { return *function_; }
+
+ private:
+  nb::object* function_;
+};
+
+std::shared_ptr<Callable> shared(nb::object function) {
+  return std::make_shared<Callable>(std::move(function));
+}
+
+// Errors of Python's own become text: whoever waits is told by the Python side.
+template <typename... Args>
+void call(const Callable& function, Args&&... args) {
+  nb::gil_scoped_acquire gil;
+  try {
+    (*function)(std::forward<Args>(args)...);
+  } catch (const nb::python_error& e) {
+    throw InvalidArgument(e.what());
+  }
+}
+
+int64_t number(const nb::dict& words, const char* key) {
+  return words.contains(key) ? nb::cast<int64_t>(words[key]) : 0;
+}
+
+std::string text(const nb::dict& words, const char* key) {
+  return words.contains(key) ? nb::cast<std::string>(words[key]) : "";
+}
+
+std::vector<int64_t> numbers(const nb::dict& words, const char* key) {
+  return words.contains(key) ? nb::cast<std::vector<int64_t>>(words[key]) : std::vector<int64_t>{};
+}
+
+// The keywords of CommEngine::submit.
+Operation operation_of(const nb::dict& words) {
+  return {.kind = static_cast<Kind>(number(words, "kind")),
+          .dtype = parse_dtype(text(words, "dtype")),
+          .reduction = static_cast<ReduceOp>(number(words, "reduction")),
+          .root = static_cast<int>(number(words, "root")),
+          .count = number(words, "count"),
+          .input = reinterpret_cast<const void*>(
+              words.contains("input") ? nb::cast<uintptr_t>(words["input"]) : 0),
+          .output = reinterpret_cast<void*>(
+              words.contains("output") ? nb::cast<uintptr_t>(words["output"]) : 0),
+          .input_counts = numbers(words, "input_counts"),
+          .output_counts = numbers(words, "output_counts"),
+          .codec = text(words, "codec"),
+          .name = text(words, "name")};
+}
+
+}  // namespace
+
+CommUnordered::CommUnordered(std::shared_ptr<Engine> engine, nb::object comm_error,
+                             const std::string& name, std::vector<int> ranks, double stall_s,
+                             nb::object stalled, nb::object stand_in)
+    : comm_error_(std::move(comm_error)), engine_(std::move(engine)) {
+  const auto on_stall = shared(std::move(stalled)), on_stand_in = shared(std::move(stand_in));
+  UnorderedOptions options{.stall_s = stall_s,
+                           .stalled =
+                               [on_stall](const Stall& stall) {
+                                 nb::gil_scoped_acquire gil;
+                                 call(*on_stall, stall.name, stall.waiting_s, stall.missing);
+                               },
+                           .stand_in = [on_stand_in](const std::string& description) -> Rest {
+                             call(*on_stand_in, description);
+                             return {};
+                           }};
+  nb::gil_scoped_release released;
+  unordered_ = std::make_unique<Unordered>(*engine_, name, std::move(ranks), std::move(options));
+}
+
+void CommUnordered::close() {
+  nb::gil_scoped_release released;
+  unordered_.reset();
+  engine_.reset();
+}
+
+Unordered& CommUnordered::unordered() const {
+  if (!unordered_) throw_invalid("named operations: closed");
+  return *unordered_;
+}
+
+Handle CommUnordered::submit(const std::string& name, const std::string& description, Group group,
+                             const nb::list& operations) {
+  std::vector<Operation> all;
+  for (const nb::handle words : operations) all.push_back(operation_of(nb::cast<nb::dict>(words)));
+  return unordered().submit(name, description, start_operations(*engine_, group, std::move(all)));
+}
+
+Handle CommUnordered::submit_call(const std::string& name, const std::string& description,
+                                  nb::object start) {
+  return unordered().submit(name, description, [start = shared(std::move(start))]() -> Rest {
+    call(*start);
+    return {};
+  });
+}
+
+Handle CommUnordered::submit_gradient(const std::string& name, const std::string& description,
+                                      const CommGradients& gradients,
+                                      const std::vector<SliceTuple>& slices,
+                                      const std::string& dtype, uintptr_t values, int64_t step,
+                                      double loss_scale) {
+  return unordered().submit(
+      name, description,
+      [to = gradients.shared(),
+       bucket = bucket_of(slices, dtype, values, step, loss_scale)]() -> Rest {
+        const Handle handle = to->submit(bucket);
+        return [to, handle](double timeout_s) { return to->wait(handle, timeout_s); };
+      });
+}
+
+bool CommUnordered::poll(Handle handle) {
+  nb::gil_scoped_release released;
+  return unordered().poll(handle);
+}
+
+bool CommUnordered::wait(Handle handle, double timeout_s) {
+  return wait_in_slices(timeout_s, comm_error_,
+                        [&](double slice) { return unordered().wait(handle, slice); });
+}
+
+bool CommUnordered::wait_left(double timeout_s) {
+  return wait_in_slices(timeout_s, comm_error_,
+                        [&](double slice) { return unordered().wait_left(slice); });
+}
+
+void bind_unordered(nb::module_& m) {
+  nb::class_<CommUnordered>(m, "CommUnordered")
+      .def("close", &CommUnordered::close)
+      .def("submit", &CommUnordered::submit, "name"_a, "description"_a, "group"_a, "operations"_a)
+      .def("submit_call", &CommUnordered::submit_call, "name"_a, "description"_a, "start"_a)
+      .def("submit_gradient", &CommUnordered::submit_gradient, "name"_a, "description"_a,
+           "gradients"_a, "slices"_a, "dtype"_a, "values"_a, "step"_a, "loss_scale"_a = 1.0)
+      .def("join", &CommUnordered::join)
+      .def("last_joined", &CommUnordered::last_joined)
+      .def("poll", &CommUnordered::poll, "handle"_a)
+      .def("wait", &CommUnordered::wait, "handle"_a, "timeout_s"_a = -1.0)
+      .def("leave", &CommUnordered::leave)
+      .def("wait_left", &CommUnordered::wait_left, "timeout_s"_a = -1.0);
+}
+
+}  // namespace stretto::python

@@ -1,0 +1,51 @@
+// comm::Unordered for Python: documented where users see it, in stretto/unordered.py.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gradients.h"
+#include "stretto/comm/unordered.h"
+
+namespace stretto::python {
+
+// Callables of Python are called on the thread of the Unordered, with the interpreter's lock.
+class CommUnordered {
+ public:
+  // Keeps the engine alive until it is closed.
+  CommUnordered(std::shared_ptr<comm::Engine> engine, nanobind::object comm_error,
+                const std::string& name, std::vector<int> ranks, double stall_s,
+                nanobind::object stalled, nanobind::object stand_in);
+  ~CommUnordered() { close(); }
+
+  void close();
+  comm::Handle submit(const std::string& name, const std::string& description, comm::Group group,
+                      const nanobind::list& operations);
+  comm::Handle submit_call(const std::string& name, const std::string& description,
+                           nanobind::object start);
+  comm::Handle submit_gradient(const std::string& name, const std::string& description,
+                               const CommGradients& gradients,
+                               const std::vector<SliceTuple>& slices, const std::string& dtype,
+                               uintptr_t values, int64_t step, double loss_scale);
+  comm::Handle join() { return unordered().join(); }
+  int last_joined() const { return unordered().last_joined(); }
+  bool poll(comm::Handle handle);
+  bool wait(comm::Handle handle, double timeout_s);
+  void leave() { unordered().leave(); }
+  bool wait_left(double timeout_s);
+
+ private:
+  comm::Unordered& unordered() const;
+
+  nanobind::object comm_error_;
+  std::shared_ptr<comm::Engine> engine_;
+  std::unique_ptr<comm::Unordered> unordered_;
+};
+
+void bind_unordered(nanobind::module_& m);
+
+}  // namespace stretto::python

@@ -1,0 +1,67 @@
+"""Jobs for tests: a script of `check_*` functions runs as every rank of a job, one check after the
+other, and leaves FOLDER/RANK.json: for every check "" or what went wrong.
+
+  python SCRIPT FOLDER RANK SIZE [CHECKS...]
+
+No port of this machine has to be free: ranks meet in FOLDER.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+
+# A guard against hanging for ever, not a statement about speed.
+kTimeoutS = 600
+
+
+def names(script: Path) -> list[str]:
+  return re.findall(r"^def (check_\w+)", script.read_text(), flags=re.M)
+
+
+def run(script: Path, size: int, folder: Path) -> list[dict]:
+  """Per rank: check -> "" or a traceback; "log" and "code"."""
+  logs = [(folder / f"{rank}.log").open("w+") for rank in range(size)]
+  ranks = [subprocess.Popen([sys.executable, str(script), str(folder), str(rank), str(size)],
+                            stdout=logs[rank], stderr=subprocess.STDOUT) for rank in range(size)]
+  try:
+    for rank in ranks:
+      rank.wait(kTimeoutS)
+  finally:
+    for rank in ranks:
+      rank.kill()
+      rank.wait()
+  results = []
+  for rank, log in enumerate(logs):
+    file = folder / f"{rank}.json"
+    log.seek(0)
+    text = log.read()[-3000:]
+    assert file.exists(), f"rank {rank} did not start:\n{text}"
+    results.append(json.loads(file.read_text()) | {"log": text, "code": ranks[rank].returncode})
+  return results
+
+
+def run_checks(checks: dict, folder: Path, rank: int, size: int, only: list[str]) -> None:
+  """As one rank."""
+  outcome = {}
+  for name, check in sorted(checks.items()):
+    if name.startswith("check_") and (not only or name in only):
+      try:
+        check(rank, size)
+        outcome[name] = ""
+      except Exception:
+        outcome[name] = traceback.format_exc()
+      (folder / f"{rank}.json").write_text(json.dumps(outcome))
+
+
+def named_main(checks: dict, module) -> None:
+  """Of a script whose `module` has init() and shutdown()."""
+  folder, rank, size = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+  os.environ |= {"STRETTO_RANK": str(rank), "STRETTO_SIZE": str(size),
+                 "STRETTO_ADDRESS": f"{folder}/meet"}
+  module.init()
+  run_checks(checks, folder, rank, size, sys.argv[4:])
+  module.shutdown()

@@ -1,0 +1,58 @@
+"""Named operations on NumPy arrays, stretto.jax and stretto.tensorflow: every check of the scripts,
+in jobs of two and three ranks. One job runs all checks of a script."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import ranks
+
+kHere = Path(__file__).parent
+kLearnt = 0.8  # a third is a guess; to be replaced
+kScripts = {"named_checks.py": None, "jax_checks.py": "jax", "tensorflow_checks.py": "tensorflow"}
+kJobs = [(script, size) for script in kScripts for size in (2, 3)]
+kNames = [(job, name) for job in kJobs for name in [*ranks.names(kHere / job[0]), "code"]]
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+  """(script, size) -> per rank: check -> "" or a traceback."""
+  done = {}
+
+  def of(script, size):
+    framework = kScripts[script]
+    if framework and importlib.util.find_spec(framework) is None:
+      pytest.skip(f"{framework} is not installed")
+    if (script, size) not in done:
+      done[script, size] = ranks.run(kHere / script, size, tmp_path_factory.mktemp("job"))
+    return done[script, size]
+
+  return of
+
+
+@pytest.mark.parametrize("job, name", kNames, ids=[
+    f"{job[0].removesuffix('_checks.py')}-{name.removeprefix('check_')}-{job[1]}"
+    for job, name in kNames])
+def test_check(outcomes, job, name):
+  for rank, outcome in enumerate(outcomes(*job)):
+    if name == "code":
+      assert outcome["code"] == 0, f"rank {rank} did not end well:\n{outcome['log']}"
+      assert "leaked" not in outcome["log"], f"rank {rank}: of the extension module"
+    else:
+      assert outcome.get(name, f"not reached:\n{outcome['log']}") == "", f"rank {rank}"
+
+
+@pytest.mark.parametrize("framework", ["jax", "tensorflow"])
+def test_examples(framework, tmp_path):
+  if importlib.util.find_spec(framework) is None:
+    pytest.skip(f"{framework} is not installed")
+  script = kHere.parent.parent / f"examples/python/train_{framework}.py"
+  done = subprocess.run([sys.executable, "-m", "stretto.launch", "-n", "2", "--codec", "int8",
+                         str(script)], capture_output=True, text=True, timeout=ranks.kTimeoutS,
+                        cwd=tmp_path)
+  assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
+  lines = [line for line in done.stdout.splitlines() if line.startswith("epoch")]
+  assert len(lines) == 12
+  assert float(lines[-1].split()[-1]) > kLearnt
