@@ -57,3 +57,32 @@ def test_examples(framework, tmp_path):
   lines = [line for line in done.stdout.splitlines() if line.startswith("epoch")]
   assert len(lines) == 12
   assert float(lines[-1].split()[-1]) > kLearnt
+
+
+kEnds = """
+import os, sys, numpy as np
+from stretto import named_job
+folder, rank, how = sys.argv[1], sys.argv[2], sys.argv[3]
+os.environ |= {"STRETTO_RANK": rank, "STRETTO_SIZE": "2", "STRETTO_ADDRESS": folder + "/meet"}
+named_job.init()
+job, one = named_job.job(), np.ones(2)
+job.all_reduce([one], ["first"])
+if rank == "1" and how == "fails":
+  raise RuntimeError("boom")
+if how != "ends":
+  job.all_reduce([one], ["second"])
+"""
+
+
+@pytest.mark.parametrize("how, codes", [("ends", [0, 0]), ("goes on", [0, 0]), ("fails", [1, 1])])
+def test_ends_without_shutdown(tmp_path, how, codes):
+  """Every rank waits for the others, but one that has failed tells them."""
+  both = [subprocess.Popen([sys.executable, "-c", kEnds, str(tmp_path), str(rank), how],
+                           stderr=subprocess.PIPE, text=True) for rank in range(2)]
+  errors = [rank.communicate(timeout=ranks.kTimeoutS)[1] for rank in both]
+  assert [rank.returncode for rank in both] == codes, errors
+  if how == "fails":
+    assert "CommError: rank 1 has gone without leaving" in errors[0], errors[0]
+    assert "boom" in errors[1]
+  else:
+    assert errors == ["", ""]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections import defaultdict
@@ -88,4 +89,5 @@ class Members:
       for gradients in self.gradients:
         gradients.close()
       self.prepare = None
-    dist.destroy_process_group(self.group)
+    with contextlib.suppress(ValueError):  # the script may have destroyed all groups
+      dist.destroy_process_group(self.group)

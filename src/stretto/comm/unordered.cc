@@ -40,6 +40,17 @@ Operation message(Kind kind, int peer, uint32_t tag, std::byte* data, size_t byt
           .name = "negotiation"};
 }
 
+// What it throws, with no second copy whose end another thread would have to wait for.
+template <typename Throw>
+std::exception_ptr thrown(Throw&& function) {
+  try {
+    function();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
 // Waits for what it holds also when something is thrown: the engine reads the caller's memory.
 class Sent {
  public:
@@ -223,9 +234,11 @@ bool Unordered::wait(Handle handle, double timeout_s) {
     }
     item->rest = nullptr;
   }
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   items_.erase(handle);
-  if (item->error) std::rethrow_exception(item->error);
+  const std::exception_ptr error = std::exchange(item->error, nullptr);
+  lock.unlock();
+  if (error) std::rethrow_exception(error);
   return true;
 }
 
@@ -356,11 +369,22 @@ void Unordered::start_agreed(const Negotiator::Result& result) {
       begin(take(agreed.name));
     }
   }
-  for (const std::string& name : result.hopeless) {
+  if (result.left >= 0) {
     const int rank = ranks_[static_cast<size_t>(result.left)];
-    finish(take(name),
-           std::make_exception_ptr(CommError(
-               rank, "", fmt::format("'{}' cannot be done: rank {} has left", name, rank))));
+    const auto fail = [&](const std::shared_ptr<Item>& item) {
+      finish(item, thrown([&] {
+               throw CommError(
+                   rank, "",
+                   fmt::format("'{}' cannot be done: rank {} has left", item->name, rank));
+             }));
+    };
+    for (const std::string& name : result.hopeless) fail(take(name));
+    std::vector<std::shared_ptr<Item>> joining;
+    {
+      std::lock_guard lock(mutex_);
+      joining.swap(joining_);
+    }
+    for (const auto& item : joining) fail(item);
   }
   if (result.last_joined < 0) return;
   std::lock_guard lock(mutex_);
@@ -391,10 +415,11 @@ std::vector<std::vector<std::string>> Unordered::tell(const std::vector<std::str
                                        .output = all.data(),
                                        .output_counts = sizes}));
   std::vector<std::vector<std::string>> said(texts.size(), std::vector<std::string>(n));
-  const char* at = all.data();
+  size_t at = 0;
   for (size_t rank = 0; rank < n; ++rank) {
     for (size_t i = 0; i < texts.size(); ++i) {
-      said[i][rank] = at;
+      STRETTO_CHECK(at < all.size(), "{}: ranks agreed on different names", name_);
+      said[i][rank] = all.c_str() + at;
       at += said[i][rank].size() + 1;
     }
   }
@@ -417,8 +442,8 @@ void Unordered::settle(const Negotiator::Agreed& agreed, const std::vector<std::
   const std::shared_ptr<Item> item = agreed.name.empty() ? nullptr : take(agreed.name);
   if (!same) {
     if (item)
-      finish(item, std::make_exception_ptr(InvalidArgument(
-                       fmt::format("'{}' differs between ranks: {}", agreed.name, list))));
+      finish(item,
+             thrown([&] { throw_invalid("'{}' differs between ranks: {}", agreed.name, list); }));
   } else if (item) {
     begin(item);
   } else {
@@ -434,7 +459,7 @@ void Unordered::begin(const std::shared_ptr<Item>& item) {
   } catch (...) {
     error = std::current_exception();
   }
-  finish(item, error);
+  finish(item, std::move(error));
 }
 
 void Unordered::stand_in(const std::string& description) {
@@ -456,7 +481,7 @@ void Unordered::finish(const std::shared_ptr<Item>& item, std::exception_ptr err
   const Start done =
       std::exchange(item->start, nullptr);  // gone after the lock: it may be Python's
   std::lock_guard lock(mutex_);
-  item->error = error;
+  item->error = std::move(error);
   item->started = true;
   over_.notify_all();
 }

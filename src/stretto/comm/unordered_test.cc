@@ -186,8 +186,25 @@ TEST(Unordered, WhatNeedsARankThatHasLeftFailsNamingIt) {
             EXPECT_STREQ(e.what(), "'some' cannot be done: rank 1 has left");
           }
         }
+        // So does joining: it would wait for that rank.
+        if (rank == 2) EXPECT_THROW(named.wait(named.join()), CommError);
         leave(named);
       }));
+}
+
+TEST(Unordered, WhatARankCannotStandInForEndsTheJob) {
+  const std::vector<std::string> errors = testing::run_ranks(
+      3, [](int) { return patient(); },
+      [&](Engine& engine) {
+        Unordered named(engine, "job", everyone(engine), {});
+        std::array<float, kElements> values{};
+        if (engine.membership().rank == 1)
+          named.wait(named.join());
+        else
+          named.wait(named.submit("rows", "gather of rows", sum(engine, values.data())));
+      });
+  for (const std::string& error : errors)
+    EXPECT_NE(error.find("this rank cannot stand in for gather of rows"), error.npos) << error;
 }
 
 TEST(Unordered, SubsetsDoNotKnowEachOther) {
