@@ -1,5 +1,5 @@
 # stretto_module(NAME DEPS ... [EMBED file...] [LINK target...]): an object library from src/stretto/NAME/**.cc, and
-# NAME_test from its *_test.cc files. Tables and page parts beside the sources, and the EMBED files,
+# NAME_test from its *_test.cc and *_testing.cc files. Tables and page parts beside the sources, and the EMBED files,
 # become functions like STEM_text(), declared in NAME/STEM.h or NAME/embedded.h.
 # stretto_library(): everything as one library.
 include(GoogleTest OPTIONAL)
@@ -12,8 +12,8 @@ function(stretto_module name)
   set(tests ${sources})
   set(benches ${sources})
   set(fuzzers ${sources})
-  list(FILTER sources EXCLUDE REGEX "_(test|bench|fuzz)\\.cc$")
-  list(FILTER tests INCLUDE REGEX "_test\\.cc$")
+  list(FILTER sources EXCLUDE REGEX "_(test|testing|bench|fuzz)\\.cc$")
+  list(FILTER tests INCLUDE REGEX "_(test|testing)\\.cc$")
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
 

@@ -119,11 +119,13 @@ nb::dict statistics_dict(const Statistics& s) {
       row["sent_bytes"] = stream.sent_bytes;
       row["received_bytes"] = stream.received_bytes;
       row["alive"] = stream.alive;
+      row["reason"] = stream.reason;
       streams.append(row);
     }
     nb::dict row;
     row["rank"] = peer.rank;
     row["host"] = peer.host;
+    row["no_rdma"] = peer.no_rdma;
     row["streams"] = streams;
     peers.append(row);
   }

@@ -260,9 +260,13 @@ Statistics EngineImpl::statistics() {
     s.duplicate_chunks += peer->duplicate_chunks();
     s.payload_bytes += peer->payload_bytes();
     s.most_early_bytes += peer->most_early_bytes();
-    PeerStatistics row{.rank = peer->rank(), .host = links_->host_names()[peer->rank()]};
+    PeerStatistics row{.rank = peer->rank(),
+                       .host = links_->host_names()[peer->rank()],
+                       .no_rdma = links_->no_rdma(peer->rank()),
+                       .streams = {}};
     for (const Peer::StreamState& stream : peer->streams())
-      row.streams.push_back({stream.name, stream.sent_bytes, stream.received_bytes, stream.alive});
+      row.streams.push_back(
+          {stream.name, stream.sent_bytes, stream.received_bytes, stream.alive, stream.reason});
     s.peers.push_back(std::move(row));
   }
   for (const auto& [id, state] : groups_) {

@@ -58,11 +58,13 @@ struct StreamStatistics {
   std::string link;                            // "tcp eth0 10.0.0.1:4242", "shm"
   int64_t sent_bytes = 0, received_bytes = 0;  // frames and payload
   bool alive = true;
+  std::string reason;  // why it is no more
 };
 
 struct PeerStatistics {
   int rank = 0;
   std::string host;
+  std::string no_rdma;  // why no RDMA rail leads there; empty: one does, or did
   std::vector<StreamStatistics> streams;
 };
 

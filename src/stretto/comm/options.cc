@@ -87,6 +87,8 @@ const std::vector<Row>& rows() {
                  "TCP connections per peer, spread over the interfaces"),
       text_row("STRETTO_CONGESTION", &Options::congestion,
                "TCP congestion control (bbr, cubic, reno); empty: the system's"),
+      text_row("STRETTO_RDMA", &Options::rdma,
+               "rails over RDMA cards beside TCP: off, auto, or ports like mlx5_0:1,mlx5_1"),
       text_row("STRETTO_HOST", &Options::host,
                "name of this host, when ranks that share a machine shall count as several"),
       {"STRETTO_SECRET", "the job's secret; empty: made by rank 0, passed through the store",

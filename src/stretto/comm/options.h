@@ -2,12 +2,17 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 namespace stretto::comm {
+
+namespace verbs {
+struct Provider;
+}
 
 // What to do about NaN and infinity in what this rank contributes to a reduction.
 enum class NanCheck : uint8_t {
@@ -21,10 +26,12 @@ struct Options {
   std::vector<std::string> interfaces;  // STRETTO_INTERFACES=eth0,eth1: rails; empty: any address
   std::string transports = "shm,tcp";   // STRETTO_TRANSPORTS: which may be used
   int streams = 2;                      // STRETTO_STREAMS: TCP connections per peer, over all rails
-  std::string congestion;  // STRETTO_CONGESTION: TCP congestion control; empty: system's
-  std::string host;        // STRETTO_HOST: overrides which ranks count as one host
-  std::string secret;      // STRETTO_SECRET: of the job; empty: rank 0 makes one and
-                           //   passes it through the store
+  std::string congestion;    // STRETTO_CONGESTION: TCP congestion control; empty: system's
+  std::string rdma = "off";  // STRETTO_RDMA: off, auto, or ports (mlx5_0:1,mlx5_1): rails over RDMA
+                             //   cards beside TCP
+  std::string host;          // STRETTO_HOST: overrides which ranks count as one host
+  std::string secret;        // STRETTO_SECRET: of the job; empty: rank 0 makes one and
+                             //   passes it through the store
   // Schedules. Every rank must have the same.
   std::string algorithm = "auto";   // STRETTO_ALGORITHM: a row of comm/collective
   int64_t chunk_bytes = 256 << 10;  // STRETTO_CHUNK_BYTES: unit that streams pull
@@ -51,6 +58,8 @@ struct Options {
   double operation_timeout_s = 1800;  // STRETTO_OPERATION_TIMEOUT; 0: none
   // Looking inside.
   std::string trace;  // STRETTO_TRACE=file: Chrome trace written at the end
+  // For tests, without a variable: the RDMA cards there are; null: those of libibverbs.so.1.
+  std::shared_ptr<const verbs::Provider> rdma_provider;
 
   // The defaults, overridden by the environment. Throws InvalidArgument naming the variable.
   static Options from_environment();

@@ -13,7 +13,8 @@ namespace stretto::comm {
 
 struct Attempt {
   int peer = 0, stream = 0, streams = 1;
-  bool local = false;  // through shared memory
+  Transport transport = Transport::kTcp;
+  int place = 0;  // among the streams of its transport
   int tries = 0;
   double retry_at_s = 0;  // while not talking
   double deadline_s = 0;  // while talking

@@ -26,6 +26,8 @@ class Conversation {
   const Hello& hello() const { return hello_; }          // valid for an acceptor when done
   const std::string& reason() const { return reason_; }  // of kFailed
   int descriptor() const { return socket_.get(); }
+  // Valid when done.
+  Proof proof() const { return {.secret = secret_, .hello = hello_bytes_, .nonce = nonce_}; }
   Fd take_socket() { return std::move(socket_); }
 
  private:

@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include <cstring>
+#include <vector>
 
 #include "stretto/base/error.h"
 
@@ -19,7 +20,7 @@ struct Wire {
   uint32_t epoch;
   int32_t from, to;
   uint16_t stream, streams;
-  uint8_t shared_memory;
+  uint8_t transport;
   uint8_t zero[7];
   Nonce nonce;
 };
@@ -36,6 +37,16 @@ void fill_random(void* out, size_t bytes) {
   }
 }
 
+Mac hmac(std::string_view secret, std::span<const std::byte> text) {
+  Mac mac;
+  unsigned size = mac.size();
+  const unsigned char* done = HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
+                                   reinterpret_cast<const unsigned char*>(text.data()), text.size(),
+                                   reinterpret_cast<unsigned char*>(mac.data()), &size);
+  STRETTO_CHECK(done && size == mac.size(), "libcrypto computed no HMAC-SHA-256");
+  return mac;
+}
+
 }  // namespace
 
 HelloBytes encode_hello(const Hello& hello) {
@@ -44,7 +55,7 @@ HelloBytes encode_hello(const Hello& hello) {
             .to = hello.to,
             .stream = hello.stream,
             .streams = hello.streams,
-            .shared_memory = hello.shared_memory,
+            .transport = static_cast<uint8_t>(hello.transport),
             .zero = {},
             .nonce = hello.nonce};
   std::memcpy(wire.magic, kMagic, sizeof kMagic);
@@ -57,7 +68,8 @@ std::optional<Hello> parse_hello(std::span<const std::byte, kHelloBytes> bytes) 
   Wire wire;
   std::memcpy(&wire, bytes.data(), sizeof wire);
   constexpr uint8_t kZero[sizeof wire.zero] = {};
-  if (std::memcmp(wire.magic, kMagic, sizeof kMagic) != 0 || wire.shared_memory > 1 ||
+  if (std::memcmp(wire.magic, kMagic, sizeof kMagic) != 0 ||
+      wire.transport > static_cast<uint8_t>(Transport::kRdma) ||
       std::memcmp(wire.zero, kZero, sizeof kZero) != 0 || wire.streams == 0 ||
       wire.stream >= wire.streams || wire.from < 0 || wire.to < 0)
     return std::nullopt;
@@ -66,7 +78,7 @@ std::optional<Hello> parse_hello(std::span<const std::byte, kHelloBytes> bytes) 
                .to = wire.to,
                .stream = wire.stream,
                .streams = wire.streams,
-               .shared_memory = wire.shared_memory == 1,
+               .transport = static_cast<Transport>(wire.transport),
                .nonce = wire.nonce};
 }
 
@@ -75,13 +87,17 @@ Mac authenticate(std::string_view secret, Role role, const HelloBytes& hello, co
   text[0] = static_cast<std::byte>(role);
   std::memcpy(&text[1], hello.data(), hello.size());
   std::memcpy(&text[1 + kHelloBytes], nonce.data(), nonce.size());
-  Mac mac;
-  unsigned size = mac.size();
-  const unsigned char* done = HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()),
-                                   reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-                                   reinterpret_cast<unsigned char*>(mac.data()), &size);
-  STRETTO_CHECK(done && size == mac.size(), "libcrypto computed no HMAC-SHA-256");
-  return mac;
+  return hmac(secret, text);
+}
+
+// Longer than what authenticate() is given, so neither is ever taken for the other.
+Mac seal(const Proof& proof, Role role, std::span<const std::byte> text) {
+  STRETTO_CHECK(!text.empty(), "nothing to seal");
+  std::vector<std::byte> all{static_cast<std::byte>(role)};
+  all.insert(all.end(), proof.hello.begin(), proof.hello.end());
+  all.insert(all.end(), proof.nonce.begin(), proof.nonce.end());
+  all.insert(all.end(), text.begin(), text.end());
+  return hmac(proof.secret, all);
 }
 
 bool equal(std::span<const std::byte> a, std::span<const std::byte> b) {

@@ -23,12 +23,15 @@ namespace stretto::comm {
 using Nonce = std::array<std::byte, 32>;
 using Mac = std::array<std::byte, 32>;
 
+// What shall carry a stream when the handshake over a socket is done.
+enum class Transport : uint8_t { kTcp, kShm, kRdma };
+
 struct Hello {
   uint32_t epoch = 0;
   int32_t from = 0, to = 0;  // ranks
   uint16_t stream = 0;       // 0 .. streams-1
   uint16_t streams = 1;      // of this link
-  bool shared_memory = false;
+  Transport transport = Transport::kTcp;
   Nonce nonce{};
 };
 
@@ -44,6 +47,17 @@ std::optional<Hello> parse_hello(std::span<const std::byte, kHelloBytes> bytes);
 
 enum class Role : uint8_t { kConnector, kAcceptor };
 Mac authenticate(std::string_view secret, Role role, const HelloBytes& hello, const Nonce& nonce);
+
+// What a handshake leaves behind: with it either side can go on to prove what it says.
+struct Proof {
+  std::string secret;
+  HelloBytes hello{};
+  Nonce nonce{};  // the acceptor's
+};
+// Of a text, not empty, that `role` says after the handshake; differs from every MAC of the
+// handshake itself.
+Mac seal(const Proof& proof, Role role, std::span<const std::byte> text);
+
 // In constant time.
 bool equal(std::span<const std::byte> a, std::span<const std::byte> b);
 

@@ -23,7 +23,7 @@ TEST(Handshake, HelloComesBackAsItWas) {
 
 TEST(Handshake, MalformedHelloIsRefused) {
   const HelloBytes good = encode_hello(sample());
-  for (size_t at : {0u, 7u, 15u, 24u, 27u}) {  // magic, sign of `from`, shared_memory, zeros
+  for (size_t at : {0u, 7u, 15u, 24u, 27u}) {  // magic, sign of `from`, transport, zeros
     HelloBytes bad = good;
     bad[at] ^= std::byte{0x82};
     EXPECT_FALSE(parse_hello(bad)) << "byte " << at;

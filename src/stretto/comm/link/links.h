@@ -20,6 +20,7 @@
 #include "stretto/comm/link/attempt.h"
 #include "stretto/comm/link/conversation.h"
 #include "stretto/comm/link/peer.h"
+#include "stretto/comm/link/rdma_port.h"
 #include "stretto/comm/link/tcp.h"
 
 namespace stretto::comm {
@@ -52,12 +53,15 @@ class Links {
   Peer& peer(int rank) { return *peers_[rank]; }
   const std::vector<std::unique_ptr<Peer>>& peers() const { return peers_; }  // null: this rank
   const std::vector<std::string>& host_names() const { return hosts_; }       // of every rank
+  // Why no RDMA rail leads to that rank; empty when one does, or did.
+  std::string no_rdma(int rank) const;
 
  private:
   struct Record {  // what a rank publishes
     std::vector<Address> addresses;
     int port = 0;
     std::string host, machine, local_name, agreement;
+    RdmaRails rdma;
   };
   struct Guest {  // somebody who connected to this rank
     Conversation conversation;
@@ -84,6 +88,8 @@ class Links {
   void accept_guests(int listener);
   bool is_welcome(const Hello& hello) const;
   void on_guest(uint64_t id);
+  bool shares_memory(int rank) const;
+  std::unique_ptr<Pipe> make_pipe(Conversation& conversation, Role role, std::string* reason);
   void add_stream(int peer, int stream, int streams, std::unique_ptr<Pipe> pipe);
   double meet();  // retries and gives up on strangers; returns when to come again
 
@@ -97,6 +103,7 @@ class Links {
   const Options& options_;
   std::string secret_;
   Fd epoll_, doorbell_, listener_, local_listener_;
+  std::vector<std::shared_ptr<RdmaPort>> rdma_ports_;
   Record own_;
   std::vector<Record> records_;
   std::vector<std::string> hosts_;

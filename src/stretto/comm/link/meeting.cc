@@ -11,6 +11,7 @@
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
 #include "stretto/comm/link/links.h"
+#include "stretto/comm/link/rdma.h"
 #include "stretto/comm/link/shm.h"
 
 namespace stretto::comm {
@@ -55,12 +56,6 @@ std::string key(uint32_t epoch, std::string_view name) {
   return fmt::format("stretto/{}/{}", epoch, name);
 }
 
-std::unique_ptr<Pipe> make_pipe(Fd socket, bool shared_memory, bool connected,
-                                std::string* reason) {
-  if (shared_memory) return shm_pipe(std::move(socket), connected, reason);
-  return tcp_pipe(std::move(socket));
-}
-
 std::string list(const std::vector<int>& ranks) {
   std::string text;
   for (int rank : ranks) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
@@ -78,12 +73,17 @@ void Links::publish(Store& store) {
                   membership_.size, options_.algorithm, options_.chunk_bytes, options_.early_bytes,
                   options_.fuse_bytes, options_.tune ? "on" : "off");
   const Transports transports = parse_transports(options_.transports);
+  std::string no_rdma;
+  rdma_ports_ = open_rdma_ports(options_, &no_rdma);
+  own_.rdma = describe(rdma_ports_, std::move(no_rdma));
   listener_ = listen_tcp(&own_.port);
   if (transports.shm && membership_.size > 1) local_listener_ = listen_local(&own_.local_name);
   nlohmann::json record{{"port", own_.port},           {"host", own_.host},
                         {"machine", own_.machine},     {"local_name", own_.local_name},
-                        {"agreement", own_.agreement}, {"addresses", nlohmann::json::array()}};
+                        {"agreement", own_.agreement}, {"addresses", nlohmann::json::array()},
+                        {"no_rdma", own_.rdma.reason}, {"rdma", nlohmann::json::array()}};
   for (const Address& a : own_.addresses) record["addresses"].push_back({a.interface, a.text});
+  for (const auto& rail : own_.rdma.rails) record["rdma"].push_back({rail.name, rail.ethernet});
   store.set(key(membership_.epoch, fmt::format("rank/{}", membership_.rank)), record.dump());
   if (!options_.secret.empty()) {
     secret_ = options_.secret;
@@ -110,6 +110,8 @@ void Links::read_records(Store& store) {
       record.local_name = json.at("local_name");
       record.agreement = json.at("agreement");
       for (const auto& a : json.at("addresses")) record.addresses.push_back({a.at(0), a.at(1)});
+      record.rdma.reason = json.at("no_rdma");
+      for (const auto& r : json.at("rdma")) record.rdma.rails.push_back({r.at(0), r.at(1)});
     } catch (const CommError&) {
       absent.push_back(rank);
     } catch (const nlohmann::json::exception& e) {
@@ -135,24 +137,41 @@ void Links::read_records(Store& store) {
     secret_ = store.get(key(membership_.epoch, "secret"), options_.connect_timeout_s);
 }
 
+bool Links::shares_memory(int rank) const {
+  const Record& record = records_[rank];
+  return !record.local_name.empty() && !own_.local_name.empty() && record.machine == own_.machine &&
+         record.host == own_.host;
+}
+
+std::string Links::no_rdma(int rank) const {
+  std::string reason;
+  if (shares_memory(rank)) return "on the same host";
+  count_rails(own_.rdma, records_[rank].rdma, rank, &reason);
+  return reason;
+}
+
 void Links::begin_attempts() {
   const Transports transports = parse_transports(options_.transports);
   for (int peer = 0; peer < membership_.size; ++peer) {
     if (peer == membership_.rank) continue;
-    const Record& record = records_[peer];
-    const bool local = !record.local_name.empty() && !own_.local_name.empty() &&
-                       record.machine == own_.machine && record.host == own_.host;
+    const bool local = shares_memory(peer);
     if (!local && !transports.tcp)
       throw_invalid("STRETTO_TRANSPORTS: rank {} is on another host, which shm does not reach",
                     peer);
     if (peer > membership_.rank) continue;  // it connects to this rank
-    const int streams = local ? 1 : options_.connected_streams();
+    // RDMA first: what may use few streams uses the first ones.
+    std::string reason;
+    const int rails = local ? 0 : count_rails(own_.rdma, records_[peer].rdma, peer, &reason);
+    const int streams = local ? 1 : rails + options_.connected_streams();
     for (int stream = 0; stream < streams; ++stream) {
       Attempt& attempt = attempts_.emplace_back();
       attempt.peer = peer;
       attempt.stream = stream;
       attempt.streams = streams;
-      attempt.local = local;
+      attempt.transport = local            ? Transport::kShm
+                          : stream < rails ? Transport::kRdma
+                                           : Transport::kTcp;
+      attempt.place = stream < rails ? stream : stream - rails;
     }
   }
 }
@@ -162,12 +181,12 @@ void Links::start(size_t index) {
   const Record& record = records_[a.peer];
   std::string reason;
   Fd socket;
-  if (a.local) {
+  if (a.transport == Transport::kShm) {
     a.target = "shm";
     socket = connect_local(record.local_name, &reason);
   } else {
     const Route route = choose_route(own_.addresses, record.addresses, !options_.interfaces.empty(),
-                                     record.machine == own_.machine, a.stream, a.tries);
+                                     record.machine == own_.machine, a.place, a.tries);
     a.target = fmt::format("tcp {}:{}", route.to, record.port);
     socket = connect_tcp(route.from, route.to, record.port, options_, &reason);
   }
@@ -185,7 +204,7 @@ void Links::start(size_t index) {
                                             .to = a.peer,
                                             .stream = static_cast<uint16_t>(a.stream),
                                             .streams = static_cast<uint16_t>(a.streams),
-                                            .shared_memory = a.local,
+                                            .transport = a.transport,
                                             .nonce = random_nonce()});
   watch(fd, EPOLLIN | EPOLLOUT | EPOLLET, about(kAttempt, index));
 }
@@ -203,7 +222,7 @@ void Links::on_attempt(size_t index) {
       return;
     case Conversation::State::kDone: {
       std::string reason;
-      auto pipe = make_pipe(a.conversation->take_socket(), a.local, true, &reason);
+      auto pipe = make_pipe(*a.conversation, Role::kConnector, &reason);
       a.conversation.reset();
       a.done = pipe != nullptr;
       if (pipe) {
@@ -232,10 +251,33 @@ void Links::accept_guests(int listener) {
   }
 }
 
+std::unique_ptr<Pipe> Links::make_pipe(Conversation& c, Role role, std::string* reason) {
+  const Hello hello = c.hello();
+  const int other = role == Role::kConnector ? hello.to : hello.from;
+  switch (hello.transport) {
+    case Transport::kShm:
+      return shm_pipe(c.take_socket(), role == Role::kConnector, reason);
+    case Transport::kRdma: {
+      const std::string& name = records_[other].rdma.rails[hello.stream].name;
+      return rdma_pipe(rdma_ports_[hello.stream], c.take_socket(), c.proof(), role,
+                       fmt::format("{} of rank {}", name, other));
+    }
+    case Transport::kTcp:
+      break;
+  }
+  return tcp_pipe(c.take_socket());
+}
+
 // Whether such a stream is wanted; that the other side is who it says is yet to be proven.
 bool Links::is_welcome(const Hello& hello) const {
-  return hello.epoch == membership_.epoch && hello.to == membership_.rank &&
-         hello.from > membership_.rank && hello.from < membership_.size && !peers_[hello.from] &&
+  if (hello.epoch != membership_.epoch || hello.to != membership_.rank ||
+      hello.from <= membership_.rank || hello.from >= membership_.size)
+    return false;
+  std::string reason;
+  const bool possible =
+      hello.transport != Transport::kRdma ||
+      hello.stream < count_rails(own_.rdma, records_[hello.from].rdma, hello.from, &reason);
+  return possible && !peers_[hello.from] &&
          (forming_[hello.from].pipes.empty() || forming_[hello.from].pipes.size() == hello.streams);
 }
 
@@ -248,7 +290,7 @@ void Links::on_guest(uint64_t id) {
   if (state == Conversation::State::kDone && is_welcome(c.hello())) {
     const Hello hello = c.hello();
     std::string reason;
-    auto pipe = make_pipe(c.take_socket(), hello.shared_memory, false, &reason);
+    auto pipe = make_pipe(c, Role::kAcceptor, &reason);
     if (pipe) add_stream(hello.from, hello.stream, hello.streams, std::move(pipe));
   }
   guests_.erase(found);

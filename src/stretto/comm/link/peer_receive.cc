@@ -59,6 +59,7 @@ void Peer::on_readable(int stream, bool hung_up) {
     if (!read(s)) break;
     budget -= std::min(budget, static_cast<size_t>(s.received_bytes - before));
   }
+  if (s.alive && s.full && s.pipe->regained_room()) s.full = false;
   waits_ = true;  // acknowledgements, and what a lost stream left
 }
 
@@ -276,6 +277,10 @@ bool Peer::prepare_to_sleep() {
   for (auto& s : streams_) {
     if (!s || !s->alive) continue;
     if (s->pipe->prepare_to_sleep()) s->ready = true;
+    if (s->full && s->pipe->regained_room()) {
+      s->full = false;
+      busy = waits_ = true;
+    }
     busy |= s->ready;
   }
   return busy;

@@ -17,6 +17,7 @@ void Peer::attach(int index, int count, std::unique_ptr<Pipe> pipe) {
   stream->name = pipe->name();
   stream->pipe = std::move(pipe);
   stream->ready = true;
+  stream->full = stream->pipe->starts_full();
   stream->last_heard_s = now_s();
   if (static_cast<int>(streams_.size()) <= index) streams_.resize(index + 1);
   STRETTO_CHECK(!streams_[index], "stream {} to rank {} twice", index, settings_.rank);

@@ -45,6 +45,11 @@ class Pipe {
   // about.
   virtual bool prepare_to_sleep() = 0;
 
+  // For pipes whose descriptors do not report EPOLLOUT: nothing can be written at first, and
+  // whether there is room since a write found none, to be asked after reads and before sleeping.
+  virtual bool starts_full() const { return false; }
+  virtual bool regained_room() { return false; }
+
   virtual const std::string& name() const = 0;    // "tcp 10.0.0.1 -> 10.0.0.2:4242"
   virtual const std::string& reason() const = 0;  // of kBroken
 };
