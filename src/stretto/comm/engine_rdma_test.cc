@@ -132,9 +132,12 @@ void break_amid(End end, int size, unsigned seed) {
         for (const PeerStatistics& peer : engine.statistics().peers) {
           for (const StreamStatistics& stream : peer.streams) {
             if (stream.alive) continue;
-            ++lost;
             EXPECT_TRUE(stream.link.starts_with("rdma ")) << stream.link << ": " << stream.reason;
-            EXPECT_TRUE(stream.reason.find(" port 1: ") != std::string::npos) << stream.reason;
+            // The other side may see first that what came over the rail comes again over TCP.
+            const bool named = stream.reason.starts_with("mock") &&
+                               stream.reason.find(" port 1: ") != std::string::npos;
+            EXPECT_TRUE(named || stream.reason == "given up by the other side") << stream.reason;
+            lost += named;
           }
         }
         job.await_all(size);

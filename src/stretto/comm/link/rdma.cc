@@ -63,7 +63,8 @@ class RdmaPipe : public Pipe {
     int64_t wrote = 0;
     size_t part = 0, begin = 0;
     while (part < parts.size()) {
-      if (!has_room()) pump();
+      // Takes no events: somebody else may be asleep and has to be woken by them.
+      if (!has_room()) poll();
       if (!has_room()) break;
       const uint32_t slot = free_.back();
       std::byte* const to = queues_->send_slot(slot) + sizeof(Header);
@@ -120,12 +121,13 @@ class RdmaPipe : public Pipe {
     return {queues_->event_descriptor(), socket_.get()};
   }
 
-  // A completion between the last poll and the arming makes no event, so there is one more poll.
+  // A completion between the last poll and the arming makes no event, so there is one more poll. It
+  // takes no events: one that is taken would have to be armed for again.
   bool prepare_to_sleep() override {
     if (state_ != State::kUp) return !reason_.empty();
     queues_->take_events();
     if (!queues_->arm()) fail("the completion queue gives no events");
-    pump();
+    poll();
     return !arrived_.empty() || !reason_.empty();
   }
 
@@ -243,9 +245,13 @@ class RdmaPipe : public Pipe {
     return got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
   }
 
-  // Handles the completions that there are.
   void pump() {
     queues_->take_events();
+    poll();
+  }
+
+  // Handles the completions that there are.
+  void poll() {
     std::array<verbs::Completion, kCompletionsPerPoll> some;
     int count;
     while ((count = queues_->poll(some.data(), kCompletionsPerPoll)) > 0) {

@@ -181,13 +181,36 @@ TEST(Rdma, SmallMessagesComeAndGoWithoutALostWakeUp) {
 TEST(Rdma, ACompletionBetweenTheLastPollAndTheArmingIsSeen) {
   Fabric fabric;
   Ends ends(fabric);
-  fabric.set_before_arm([&] { write_all(ends.b(), {'x'}); });
+  fabric.set_around_arm([&] { write_all(ends.b(), {'x'}); }, nullptr);
   EXPECT_TRUE(ends.a().prepare_to_sleep());
   EXPECT_FALSE(readable(ends.a())) << "no event told about it";
   std::vector<char> got;
   EXPECT_EQ(read_some(ends.a(), &got), 1);
   EXPECT_FALSE(ends.a().prepare_to_sleep());
   write_all(ends.b(), {'y'});
+  EXPECT_TRUE(readable(ends.a()));
+}
+
+// Of a send, say, which gives nothing to read.
+TEST(Rdma, ACompletionRightAfterTheArmingWakes) {
+  Fabric fabric(Fabric::Pace::kByHand);
+  Ends ends(fabric);
+  EXPECT_EQ(write_all(ends.a(), {'x'}), 1);
+  fabric.set_around_arm(nullptr, [&] {
+    while (fabric.step()) {
+    }
+  });
+  EXPECT_FALSE(ends.a().prepare_to_sleep());
+  EXPECT_TRUE(readable(ends.a())) << "nothing would wake it any more";
+}
+
+TEST(Rdma, WhoWritesDoesNotTakeTheWakeUpOfWhoSleeps) {
+  Fabric fabric;
+  Ends ends(fabric);
+  EXPECT_FALSE(ends.a().prepare_to_sleep());  // one thread sleeps
+  write_all(ends.b(), {'x'});
+  while (write_all(ends.a(), random_bytes(100'000, 1)) > 0) {  // another one writes
+  }
   EXPECT_TRUE(readable(ends.a()));
 }
 

@@ -331,14 +331,18 @@ struct Calls {
   }
 
   int req_notify_cq(Cq* cq) const {
-    std::function<void()> hook;
+    std::function<void()> before, after;
     {
       Fabric::Lock lock(f.mutex_);
-      std::swap(hook, f.before_arm_);
+      std::swap(before, f.before_arm_);
+      std::swap(after, f.after_arm_);
     }
-    if (hook) hook();
-    Fabric::Lock lock(f.mutex_);
-    static_cast<MockCq*>(cq)->armed = true;
+    if (before) before();
+    {
+      Fabric::Lock lock(f.mutex_);
+      static_cast<MockCq*>(cq)->armed = true;
+    }
+    if (after) after();
     return 0;
   }
 
@@ -601,9 +605,10 @@ void Fabric::set_alter(std::function<void(std::vector<std::byte>&)> alter) {
   alter_ = std::move(alter);
 }
 
-void Fabric::set_before_arm(std::function<void()> hook) {
+void Fabric::set_around_arm(std::function<void()> before, std::function<void()> after) {
   Lock lock(mutex_);
-  before_arm_ = std::move(hook);
+  before_arm_ = std::move(before);
+  after_arm_ = std::move(after);
 }
 
 void Fabric::fault(std::string what) { faults_.push_back(std::move(what)); }

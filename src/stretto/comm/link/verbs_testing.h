@@ -54,8 +54,8 @@ class Fabric {
   void kill(const std::string& card);
   // May change messages while they are under way. With the lock: it must not call cards.
   void set_alter(std::function<void(std::vector<std::byte>&)> alter);
-  // Called when a completion queue is about to be armed, once.
-  void set_before_arm(std::function<void()> hook);
+  // Called once, right before and right after a completion queue is armed.
+  void set_around_arm(std::function<void()> before, std::function<void()> after);
 
   int rnr() const { return rnr_; }               // messages for which no receive was posted
   int64_t messages() const { return sent_; }     // that arrived
@@ -89,7 +89,7 @@ class Fabric {
   std::map<std::string, uint32_t> failing_;
   std::map<std::string, bool> dead_;
   std::function<void(std::vector<std::byte>&)> alter_;
-  std::function<void()> before_arm_;
+  std::function<void()> before_arm_, after_arm_;
   std::vector<std::string> faults_;
   uint32_t next_number_ = 100;
   int next_card_ = 1, objects_ = 0;
