@@ -279,6 +279,7 @@ void bind_comm(nb::module_& m) {
       .def_rw("transports", &Options::transports)
       .def_rw("streams", &Options::streams)
       .def_rw("congestion", &Options::congestion)
+      .def_rw("rdma", &Options::rdma)
       .def_rw("host", &Options::host)
       .def_rw("secret", &Options::secret)
       .def_rw("algorithm", &Options::algorithm)

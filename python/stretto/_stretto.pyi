@@ -54,6 +54,7 @@ class CommOptions:
   transports: str
   streams: int
   congestion: str
+  rdma: str
   host: str
   secret: str
   algorithm: str

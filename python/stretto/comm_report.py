@@ -16,6 +16,8 @@ svg{width:100%;background:#fafafa;border:1px solid #eee}svg text{font:11px syste
 kTimelineS = 0.25
 kTimelineEvents = 3000
 kLaneHeight = 9
+# What PeerStatistics.no_rdma says where nobody asked for more.
+kExpectedWithoutRdma = ("", "STRETTO_RDMA is off", "on the same host")
 
 
 def page(title: str, ranks: list[dict]) -> str:
@@ -34,10 +36,11 @@ def page(title: str, ranks: list[dict]) -> str:
   parts.append("<h2>Streams</h2>")
   parts.append(table(
       ["from, to", "link", "sent", "", "received"],
-      [[f"{a} &rarr; {b}", html.escape(s["link"]) + ("" if s["alive"] else
-                                                     " <span class=bad>lost</span>"),
-        size(s["sent_bytes"]), bar(s["sent_bytes"], most), size(s["received_bytes"])]
-       for a, b, s in streams]))
+      [[f"{a} &rarr; {b}", link(s), size(s["sent_bytes"]), bar(s["sent_bytes"], most),
+        size(s["received_bytes"])] for a, b, s in streams]))
+  parts += [f"<p>{r['rank']} &rarr; {peer['rank']}: no RDMA: {html.escape(peer['no_rdma'])}"
+            for r in ranks for peer in r["statistics"]["peers"]
+            if peer.get("no_rdma", "") not in kExpectedWithoutRdma]
   parts += tuning(ranks)
   parts += segments(ranks)
   parts += timeline(ranks)
@@ -48,6 +51,11 @@ def page(title: str, ranks: list[dict]) -> str:
                        [[str(rank), html.escape(f["name"] or "?"), str(f["count"]),
                          str(f["sequence"])] for rank, f in found[:100]]))
   return "\n".join(parts) + "\n"
+
+
+def link(stream: dict) -> str:
+  lost = "" if stream["alive"] else " <span class=bad>lost</span> "
+  return html.escape(stream["link"]) + lost + html.escape(stream.get("reason", ""))
 
 
 def groups(ranks: list[dict]) -> list[tuple[int, dict]]:

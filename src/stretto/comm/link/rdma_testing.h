@@ -1,6 +1,7 @@
 // For tests: both ends of an RDMA rail between mock cards (verbs_testing.h).
 #pragma once
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/socket.h>
