@@ -160,8 +160,8 @@ def test_report_shows_streams_and_nan():
             "reason": "closed <by> the other side"}
   rank = {"rank": 1, "statistics": {"operations": 7, "payload_bytes": 10, "sum_s": 0.5,
                                     "resent_chunks": 2,
-                                    "peers": [{"rank": 0, "host": "h", "no_rdma": "m0:1 is <not> active",
-                                               "streams": [stream]}]},
+                                    "peers": [{"rank": 0, "host": "h", "streams": [stream],
+                                               "no_rdma": "m0:1 is <not> active"}]},
           "non_finite": [{"name": "fc.weight at step 3", "count": 4, "sequence": 9}], "trace": []}
   text = comm_report.page("train.py <x>", [rank])
   assert "tcp &lt;eth0&gt;" in text and "3 MB" in text and "lost" in text

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <chrono>
+#include <new>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/file.h"
@@ -63,6 +64,10 @@ void EngineImpl::form() {
 }
 
 EngineImpl::~EngineImpl() {
+  if (forks_ != forks()) {
+    abandon();
+    return;
+  }
   {
     Lock lock(mutex_);
     stopping_ = true;
@@ -79,6 +84,24 @@ EngineImpl::~EngineImpl() {
   } catch (const FormatError&) {
     // A destructor has nobody to tell; trace_json() gives the same text while the engine lives.
   }
+}
+
+// In a forked child there is no progress thread to answer, and the lock may be held for ever.
+void EngineImpl::check_process() const {
+  if (forks_ != forks())
+    throw_invalid("engine: made by another process; a forked child has no part in its job");
+}
+
+// Leaves behind, undestroyed, what belongs to threads and descriptors that a child does not have.
+void EngineImpl::abandon() {
+  const auto renew = []<typename T>(T& object) { new (&object) T(); };
+  renew(thread_);
+  renew(mutex_);
+  renew(progress_wake_);
+  renew(waiter_wake_);
+  renew(completion_wake_);
+  units_.release();
+  links_.release();
 }
 
 void EngineImpl::leave() {
@@ -129,6 +152,7 @@ void EngineImpl::progress() {
 }
 
 bool EngineImpl::wait(Handle handle, double timeout_s, int* source) {
+  check_process();
   Lock lock(mutex_);
   const auto found = operations_.find(handle);
   if (found == operations_.end()) throw_invalid("wait: no operation has handle {}", handle);
@@ -169,6 +193,7 @@ bool EngineImpl::await(Lock& lock, const OpenOperation* open, double timeout_s) 
 }
 
 bool EngineImpl::poll(Handle handle) {
+  check_process();
   Lock lock(mutex_);
   const auto found = operations_.find(handle);
   if (found == operations_.end()) throw_invalid("poll: no operation has handle {}", handle);

@@ -13,6 +13,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/comm/engine_units.h"
+#include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/verdict.h"
 #include "stretto/comm/trace.h"
 
@@ -52,6 +53,8 @@ class EngineImpl : public Engine {
   void drive(Lock& lock, double max_wait_s);
   bool await(Lock& lock, const OpenOperation* open, double timeout_s);
   void leave();
+  void check_process() const;
+  void abandon();
 
   // engine_submit.cc
   void insert_group(Group id, std::string name, std::vector<int> ranks);
@@ -135,6 +138,7 @@ class EngineImpl : public Engine {
   std::vector<NonFiniteReport> non_finite_;
   int64_t done_operations_ = 0, joined_operations_ = 0;
   Trace trace_;
+  const uint64_t forks_ = forks();
   std::thread thread_;
 };
 

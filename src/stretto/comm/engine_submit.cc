@@ -76,6 +76,7 @@ GroupState& EngineImpl::group(Group id) {
 
 Handle EngineImpl::submit(Group id, const Operation& operation, Delivery delivery,
                           std::function<void()> notify) {
+  check_process();
   Lock lock(mutex_);
   const GroupState& state = group(id);
   check(operation, state.rank, static_cast<int>(state.ranks.size()));

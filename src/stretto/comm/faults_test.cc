@@ -223,5 +223,71 @@ TEST(Faults, ACutRailCostsTimeOnly) {
     EXPECT_EQ(processes.line(rank, kHang_s), "done over 1 of 2 streams") << "rank " << rank;
 }
 
+// What a data loader's worker is: forked while the engine works, and alive when its parent is not.
+// The limit for silence is far away, so the survivors can only go by the ends of sockets.
+void try_orphan(const char* transports) {
+  SCOPED_TRACE(transports);
+  const Folder folder;
+  Processes processes;
+  constexpr int kSize = 3, kVictim = 1;
+  const Options options = [&] {
+    Options o = options_of({Fault::kKill, transports, kSize, kVictim, true});
+    o.silent_limit_s = 2 * kHang_s;
+    return o;
+  }();
+  for (int rank = 0; rank < kSize; ++rank) {
+    processes.start(rank, [&](const Child& child) {
+      auto engine = Engine::create(file_store(folder.path), {.rank = rank, .size = kSize}, options);
+      std::vector<float> x(kLarge);
+      const auto submit = [&] {
+        return engine->submit(kWorld, {.count = kLarge, .input = x.data(), .output = x.data()});
+      };
+      engine->wait(submit());
+      const Handle under_way = submit();
+      if (rank == kVictim) {
+        if (fork() == 0) {
+          try {
+            submit();
+            child.say("took part");
+          } catch (const InvalidArgument& e) {
+            child.say(e.what());
+          }
+          engine.reset();
+          child.say(fmt::format("orphan {}", getpid()));
+          while (true) pause();
+        }
+      } else {
+        child.say("ready");
+      }
+      try {
+        engine->wait(under_way);
+        while (true) engine->wait(submit());
+      } catch (const CommError& e) {
+        child.say(fmt::format("error {}", e.rank()));
+      }
+    });
+  }
+  EXPECT_EQ(processes.line(kVictim, kHang_s),
+            "engine: made by another process; a forked child has no part in its job");
+  const std::string orphan = processes.line(kVictim, kHang_s);
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (rank == kVictim) continue;
+    EXPECT_EQ(processes.line(rank, kHang_s), "ready");
+  }
+  processes.signal(kVictim, SIGKILL);
+  for (int rank = 0; rank < kSize; ++rank) {
+    if (rank == kVictim) continue;
+    EXPECT_EQ(processes.line(rank, kBroken_s + kSlack_s), fmt::format("error {}", kVictim));
+  }
+  ASSERT_TRUE(orphan.starts_with("orphan ")) << orphan;
+  const pid_t pid = std::stoi(orphan.substr(7));
+  EXPECT_EQ(kill(pid, 0), 0) << "it has to outlive the test to mean anything";
+  kill(pid, SIGKILL);
+}
+
+TEST(Faults, AForkedChildDoesNotKeepADeadRankAlive) {
+  for (const char* transports : {"tcp", "shm"}) try_orphan(transports);
+}
+
 }  // namespace
 }  // namespace stretto::comm

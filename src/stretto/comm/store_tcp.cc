@@ -23,6 +23,7 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/pipe.h"
 #include "stretto/comm/store.h"
 
@@ -138,6 +139,7 @@ class Server : public Store {
       const int on = 1;
       // The port of a job that ended a moment ago is free again.
       if (fd) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+      close_in_children(fd.get());
       if (fd && bind(fd.get(), a->ai_addr, a->ai_addrlen) == 0 && listen(fd.get(), kBacklog) == 0)
         return fd;
       reason = std::strerror(errno);
@@ -176,6 +178,7 @@ class Server : public Store {
       while (guests.size() < kMaxGuests) {
         Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
         if (!socket) break;
+        close_in_children(socket.get());
         guests.push_back({.socket = std::move(socket), .heard{}, .to_say{}});
       }
     }
@@ -292,6 +295,7 @@ class Client : public Store {
     for (const addrinfo* a = addresses.first; a; a = a->ai_next) {
       Fd fd(socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
       if (!fd) continue;
+      close_in_children(fd.get());
       const int on = 1;
       setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       int error = ::connect(fd.get(), a->ai_addr, a->ai_addrlen) == 0 ? 0 : errno;

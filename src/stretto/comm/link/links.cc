@@ -11,6 +11,7 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/verdict.h"
 
 namespace stretto::comm {
@@ -37,6 +38,7 @@ Links::Links(Store& store, Membership membership, const Options& options)
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   doorbell_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !doorbell_) throw CommError(-1, "tcp", "no file descriptors left");
+  close_in_children(epoll_.get());
   watch(doorbell_.get(), EPOLLIN, about(kDoorbell, 0));
   peers_.resize(membership_.size);
   forming_.resize(membership_.size);
@@ -54,6 +56,7 @@ Links::Links(Store& store, Membership membership, const Options& options)
 Links::~Links() = default;
 
 void Links::watch(int fd, uint32_t events, uint64_t what) {
+  close_in_children(fd);
   epoll_event event{.events = events, .data = {.u64 = what}};
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0 && errno == EEXIST)
     epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/handshake.h"
 
 namespace stretto::comm {
@@ -43,7 +44,10 @@ RdmaQueues::~RdmaQueues() {
   // The queue pair first: from then on the card touches no memory.
   if (qp_) v.destroy_qp(qp_);
   if (cq_) v.destroy_cq(cq_);
-  if (channel_) v.destroy_comp_channel(channel_);
+  if (channel_) {
+    keep_in_children(channel_->fd);
+    v.destroy_comp_channel(channel_);
+  }
   if (mr_) v.dereg_mr(mr_);
   if (memory_) munmap(memory_, size_t{2} * slots_ * kSlotBytes);
 }

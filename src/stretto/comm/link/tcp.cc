@@ -15,6 +15,7 @@
 #include <cstring>
 
 #include "stretto/base/error.h"
+#include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/handshake.h"
 
 namespace stretto::comm {
@@ -142,7 +143,9 @@ sockaddr_un local_address(const std::string& name, socklen_t* length) {
 }  // namespace
 
 Fd::~Fd() {
-  if (fd_ >= 0) close(fd_);
+  if (fd_ < 0) return;
+  keep_in_children(fd_);
+  close(fd_);
 }
 
 std::vector<Address> local_addresses(const Options& options) {
