@@ -233,14 +233,19 @@ def check_optimizer(rank, size):
 
 def check_optimizer_with_codecs(rank, size):
   """As check_codecs does for DDP: learnt all the same, and no rank differs from another."""
+  group = hvd.state.job().everyone.group
   for compression in (hvd.Compression.int8, hvd.Compression.bf16, hvd.Compression.topk,
-                      hvd.Compression.powersgd, hvd.Compression.mixed):
+                      hvd.Compression.powersgd, hvd.Compression.mixed, hvd.Compression.none):
+    # As if the whole job had STRETTO_CODEC: what a script without a compression gets.
+    group.codec = "int8" if compression is hvd.Compression.none else "none"
     model = gradient_checks.network()
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), model.named_parameters(),
         compression=compression)
+    assert optimizer.gradients_.codec == (compression.codec or "int8")
     gradient_checks.falls(gradient_checks.train(model, rank, size, 60, optimizer=optimizer))
     assert gradient_checks.spread(model, size) == 0, compression
+  group.codec = "none"
 
 
 class Fixed(nn.Module):

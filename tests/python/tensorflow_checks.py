@@ -94,7 +94,8 @@ def check_training(rank, size):
   want, got, less = network(), network(), network()
   train(want, whole, lambda tape: tape)
   train(got, mine, hvd.DistributedGradientTape)
-  losses = train(less, mine, lambda tape: hvd.DistributedGradientTape(tape, codec="int8"))
+  losses = train(less, mine, lambda tape: hvd.DistributedGradientTape(
+      tape, compression=hvd.Compression.int8))
   for a, b, c in zip(want, got, less):
     # Sums in another order, over 60 steps.
     np.testing.assert_allclose(b, a, rtol=1e-3, atol=1e-5)
@@ -126,6 +127,9 @@ def check_nothing_to_send(rank, size):
   gradients = tape.gradient(loss, [used, unused])
   assert gradients[1] is None
   same(gradients[0], (size + 1) / 2)
+  with tf.GradientTape() as tape:
+    loss = used * (rank + 1.0)
+  same(hvd.DistributedGradientTape(tape, op=hvd.Sum).gradient(loss, used), size * (size + 1) / 2)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,10 @@ class GradientSet:
     self.steps_: dict[str, itertools.count] = defaultdict(lambda: itertools.count(1))
     self.stand_ins_: list[StandIn] = []
 
+  @property
+  def codec(self) -> str:
+    return self.gradients_.codec
+
   def submit(self, unordered, name: str, gradient: torch.Tensor,
              loss_scale: float) -> tuple[int, torch.Tensor, torch.Tensor]:
     """The handle, the gradient as the engine sees it, and the memory that the average will be
@@ -36,7 +40,7 @@ class GradientSet:
     where = (name, 0, count, rows, count // rows if matrix else 0)
     description = json.dumps({"operation": "gradient", "dtype": kNames[host.dtype],
                               "shape": list(values.shape), "optimizer": self.number_,
-                              "codec": self.gradients_.codec, "slice": where})
+                              "codec": self.codec, "slice": where})
     handle = unordered.submit_gradient(
         f"gradient.{name}", description, self.gradients_, [where], kNames[host.dtype],
         host.data_ptr(), next(self.steps_[name]), loss_scale)

@@ -19,8 +19,8 @@ from stretto.tensorflow.collectives import (
   broadcast_variables,
   grouped_allreduce,
 )
-from stretto.tensorflow.tape import DistributedGradientTape
+from stretto.tensorflow.tape import Compression, DistributedGradientTape
 
-__all__ = ["Average", "DistributedGradientTape", "Max", "Min", "Product", "Sum", "allgather",
-           "allreduce", "broadcast", "broadcast_variables", "grouped_allreduce", "init",
-           "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]
+__all__ = ["Average", "Compression", "DistributedGradientTape", "Max", "Min", "Product", "Sum",
+           "allgather", "allreduce", "broadcast", "broadcast_variables", "grouped_allreduce",
+           "init", "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]

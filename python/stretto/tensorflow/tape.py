@@ -5,19 +5,30 @@ from __future__ import annotations
 import tensorflow as tf
 
 from stretto.named_job import job
-from stretto.tensorflow.collectives import Average, allreduce, call
+from stretto.tensorflow.collectives import Average, Sum, allreduce, call
+
+
+class Compression:
+  """How gradients cross the wire: values of STRETTO_CODEC; `none` is what that says."""
+  none = ""
+  fp16, bf16, int8, topk, powersgd, mixed = "fp16", "bf16", "int8", "topk", "powersgd", "mixed"
 
 
 class DistributedGradientTape:
   """Wraps a tf.GradientTape: gradient() gives the mean over ranks, of dense gradients in one go.
 
-  codec: how they cross the wire, any value of STRETTO_CODEC; empty: that. What a codec loses is
-  kept for the variable and added in the next step.
-  sparse_as_dense: IndexedSlices (of embeddings) are made dense first, which takes fewer bytes when
-  most rows occur."""
+  What a compression loses is kept for the variable and added in the next step. With
+  sparse_as_dense IndexedSlices (of embeddings) are made dense first, which takes fewer bytes when
+  most rows occur. The devices are Horovod's; here all goes through the host."""
 
-  def __init__(self, gradtape: tf.GradientTape, codec: str = "", sparse_as_dense: bool = False):
-    self.tape_, self.codec_, self.sparse_as_dense_ = gradtape, codec, sparse_as_dense
+  def __init__(self, gradtape: tf.GradientTape, device_dense: str = "", device_sparse: str = "",
+               compression: str = Compression.none, sparse_as_dense: bool = False,
+               op: str = Average):
+    del device_dense, device_sparse
+    if op not in (Average, Sum):
+      raise ValueError(f"DistributedGradientTape: op is Average or Sum, not {op}")
+    self.tape_, self.codec_, self.op_ = gradtape, compression, op
+    self.sparse_as_dense_ = sparse_as_dense
 
   def __enter__(self):
     self.tape_.__enter__()
@@ -42,10 +53,10 @@ class DistributedGradientTape:
     averages = call(lambda arrays: job().average_gradients(arrays, dense_names, self.codec_),
                     [flat[i] for i in dense], [flat[i].shape for i in dense]) if dense else []
     for i, average in zip(dense, averages):
-      flat[i] = average
+      flat[i] = average if self.op_ == Average else average * job().place.size
     for i, gradient in enumerate(flat):
       if isinstance(gradient, tf.IndexedSlices):
-        flat[i] = allreduce(gradient, op=Average, name=names[i])
+        flat[i] = allreduce(gradient, op=self.op_, name=names[i])
     return tf.nest.pack_sequence_as(gradients, flat)
 
 

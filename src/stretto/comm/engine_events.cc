@@ -179,7 +179,7 @@ void EngineImpl::finish(OpenOperation* open) {
   }
   open->done = true;
   --unfinished_;
-  if (!groups_.at(open->group)->internal) ++done_operations_;
+  if (!groups_.at(open->group)->internal && !open->operation.unseen) ++done_operations_;
   if (!open->error) unpack(open);
   if (open->non_finite > 0)
     non_finite_.push_back({.rank = membership_.rank,

@@ -75,6 +75,7 @@ struct Operation {
   // keeps by group, name and count.
   float* residual = nullptr;
   bool scanned = false;  // the caller has looked for NaN and infinity itself
+  bool unseen = false;   // left out of traces and counts: not what the user has asked for
 };
 
 inline constexpr int kAnyPeer = -1;

@@ -18,7 +18,7 @@ constexpr int kLanes = 1000;  // of a phase, for what is under way at the same t
 }  // namespace
 
 void Trace::add(Phase phase, const OpenOperation& open, int64_t unit, double from, double to) {
-  if (!on_) return;
+  if (!on_ || open.operation.unseen) return;
   if (events_.size() == kMaxEvents) events_.pop_front();
   const auto element = static_cast<int64_t>(dtype_bytes(open.operation.dtype));
   const int64_t whole = open.operation.count * element;

@@ -37,7 +37,8 @@ Operation message(Kind kind, int peer, uint32_t tag, std::byte* data, size_t byt
           .count = static_cast<int64_t>(bytes),
           .input = kind == Kind::kSend ? data : nullptr,
           .output = kind == Kind::kSend ? nullptr : data,
-          .name = "negotiation"};
+          .name = "negotiation",
+          .unseen = true};
 }
 
 // What it throws, with no second copy whose end another thread would have to wait for.

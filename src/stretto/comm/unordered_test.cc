@@ -73,6 +73,7 @@ TEST(Unordered, AnyOrderGivesTheSums) {
               EXPECT_EQ(values[i][3], static_cast<float>(size * i + size * (size - 1) / 2)) << seed;
             }
           }
+          EXPECT_EQ(engine.statistics().operations, 4 * n) << "rounds are nobody else's affair";
           leave(named);
         }));
   }
