@@ -132,12 +132,16 @@ Unordered::~Unordered() {
   bool alone = false;
   {
     std::lock_guard lock(mutex_);
-    stopping_ = true;
     alone = !over_done_;
   }
+  // In these words, before the thread finds its own.
   if (alone && ranks_.size() > 1)
     engine_.abort(
         fmt::format("rank {} has gone without leaving '{}'", engine_.membership().rank, name_));
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
   cause_.notify_all();
   thread_.join();
   try {
