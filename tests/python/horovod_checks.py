@@ -183,6 +183,25 @@ def check_what_is_missing_says_so(rank, size):
   assert issubclass(hvd.SyncBatchNorm, nn.modules.batchnorm._BatchNorm)
 
 
+def check_the_environment(rank, size):
+  """Of initialise(), which this job does without."""
+  kept = dict(os.environ)
+  try:
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "SLURM_PROCID", "STRETTO_TRACE"):
+      os.environ.pop(name, None)
+    os.environ |= {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2",
+                   "HOROVOD_TIMELINE": "t.json", "HOROVOD_STALL_CHECK_TIME_SECONDS": "7"}
+    raises("MASTER_ADDR, the host of rank 0, is not set", hvd.state.initialise)
+    hvd.state.horovods_words(1)
+    assert "STRETTO_TRACE" not in os.environ
+    hvd.state.horovods_words(0)
+    assert os.environ["STRETTO_TRACE"] == "t.json"
+    assert os.environ["STRETTO_STALL_WARNING"] == str(kStallS), "its own word counts more"
+  finally:
+    os.environ.clear()
+    os.environ |= kept
+
+
 def check_sparse_gradients(rank, size):
   def model():
     torch.manual_seed(3)

@@ -32,12 +32,17 @@ def initialise() -> None:
   environment = os.environ
   for rank, size in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"),
                      ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")):
-    if rank in environment and size in environment and "MASTER_ADDR" in environment:
+    if rank not in environment or size not in environment:
+      continue
+    if "MASTER_ADDR" in environment:
       environment.setdefault("MASTER_PORT", "29500")
       horovods_words(int(environment[rank]))
       dist.init_process_group("stretto", rank=int(environment[rank]),
                               world_size=int(environment[size]))
       return
+    if int(environment[size]) > 1:
+      raise ValueError(f"init: {size} is {environment[size]}, but MASTER_ADDR, the host of rank 0, "
+                       "is not set; stretto run and torchrun set it")
   horovods_words(0)
   dist.init_process_group("stretto", store=dist.HashStore(), rank=0, world_size=1)
 
