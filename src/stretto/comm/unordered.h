@@ -76,15 +76,17 @@ class Unordered {
 
  private:
   struct Item;
-  struct Exchange;
 
+  // unordered_rounds.cc
   void run();
   void await_cause();
   bool round();
   void post_receives();
   std::vector<std::byte> exchange(int k, const std::vector<std::byte>& message);
-  void start_agreed(const Negotiator::Result& result);
   std::vector<std::vector<std::string>> tell(const std::vector<std::string>& texts);
+
+  // unordered_starts.cc
+  void start_agreed(const Negotiator::Result& result);
   void settle(const Negotiator::Agreed& agreed, const std::vector<std::string>& said);
   void begin(const std::shared_ptr<Item>& item);
   void stand_in(const std::string& description);

@@ -188,7 +188,9 @@ TEST(Unordered, WhatNeedsARankThatHasLeftFailsNamingIt) {
           }
         }
         // So does joining: it would wait for that rank.
-        if (rank == 2) EXPECT_THROW(named.wait(named.join()), CommError);
+        if (rank == 2) {
+          EXPECT_THROW(named.wait(named.join()), CommError);
+        }
         leave(named);
       }));
 }
@@ -206,6 +208,25 @@ TEST(Unordered, WhatARankCannotStandInForEndsTheJob) {
       });
   for (const std::string& error : errors)
     EXPECT_NE(error.find("this rank cannot stand in for gather of rows"), error.npos) << error;
+}
+
+TEST(Unordered, AnOperationThatMakesNoSenseIsItsSubmittersError) {
+  expect_no_errors(testing::run_ranks(
+      2, [](int) { return patient(); },
+      [&](Engine& engine) {
+        Unordered named(engine, "job", everyone(engine), {});
+        std::array<float, kElements> values;
+        values.fill(1);
+        EXPECT_THROW(named.wait(named.submit(
+                         "bad", "f32",
+                         start_operations(engine, kWorld,
+                                          {sum_of(values.data()), sum_of(values.data(), -1)}))),
+                     InvalidArgument);
+        EXPECT_EQ(values[0], 2) << "the one before it is over";
+        named.wait(named.submit("good", "f32", sum(engine, values.data())));
+        EXPECT_EQ(values[0], 4);
+        leave(named);
+      }));
 }
 
 TEST(Unordered, SubsetsDoNotKnowEachOther) {
