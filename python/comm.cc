@@ -134,6 +134,7 @@ nb::dict statistics_dict(const Statistics& s) {
   result["joined"] = s.joined;
   result["resent_chunks"] = s.resent_chunks;
   result["duplicate_chunks"] = s.duplicate_chunks;
+  result["revived_streams"] = s.revived_streams;
   result["payload_bytes"] = s.payload_bytes;
   result["most_early_bytes"] = s.most_early_bytes;
   result["sum_s"] = s.sum_s;
@@ -299,6 +300,7 @@ void bind_comm(nb::module_& m) {
       .def_rw("connect_timeout_s", &Options::connect_timeout_s)
       .def_rw("silent_limit_s", &Options::silent_limit_s)
       .def_rw("operation_timeout_s", &Options::operation_timeout_s)
+      .def_rw("redial_s", &Options::redial_s)
       .def_rw("trace", &Options::trace);
 
   nb::class_<CommEngine>(m, "CommEngine")

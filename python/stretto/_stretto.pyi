@@ -74,6 +74,7 @@ class CommOptions:
   connect_timeout_s: float
   silent_limit_s: float
   operation_timeout_s: float
+  redial_s: float
   trace: str
   def __init__(self) -> None: ...
   @staticmethod

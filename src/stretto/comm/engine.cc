@@ -283,6 +283,7 @@ Statistics EngineImpl::statistics() {
     if (!peer) continue;
     s.resent_chunks += peer->resent_chunks();
     s.duplicate_chunks += peer->duplicate_chunks();
+    s.revived_streams += peer->revived_streams();
     s.payload_bytes += peer->payload_bytes();
     s.most_early_bytes += peer->most_early_bytes();
     PeerStatistics row{.rank = peer->rank(),

@@ -99,6 +99,7 @@ struct Statistics {
   int64_t operations = 0;  // done since the start
   int64_t joined = 0;      // of them: small all-reduces that travelled as one with others
   int64_t resent_chunks = 0, duplicate_chunks = 0;
+  int64_t revived_streams = 0;   // that had broken and were dialled again
   int64_t payload_bytes = 0;     // sent to peers, after encoding
   int64_t most_early_bytes = 0;  // held at a time for operations not submitted yet; sum over peers
   double sum_s = 0;              // spent combining

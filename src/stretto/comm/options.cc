@@ -140,6 +140,8 @@ const std::vector<Row>& rows() {
                  "seconds within which every rank knows that one has fallen silent"),
       number_row("STRETTO_OPERATION_TIMEOUT", &Options::operation_timeout_s, 0.0, 1e9,
                  "seconds an operation may take; 0: any"),
+      number_row("STRETTO_REDIAL", &Options::redial_s, 0.0, 1e6,
+                 "seconds before a TCP stream that broke is dialled again; 0: never"),
       text_row("STRETTO_TRACE", &Options::trace, "file for a Chrome trace, written at the end"),
   };
   return kRows;

@@ -56,6 +56,8 @@ struct Options {
   double connect_timeout_s = 60;      // STRETTO_CONNECT_TIMEOUT
   double silent_limit_s = 10;         // STRETTO_SILENT_LIMIT: till all know of a silent peer
   double operation_timeout_s = 1800;  // STRETTO_OPERATION_TIMEOUT; 0: none
+  double redial_s = 1;                // STRETTO_REDIAL: pause before a broken stream is dialled
+                                      //   again, doubled each time; 0: never
   // Looking inside.
   std::string trace;  // STRETTO_TRACE=file: Chrome trace written at the end
   // For tests, without a variable: the RDMA cards there are; null: those of libibverbs.so.1.

@@ -21,8 +21,12 @@ struct Attempt {
   std::optional<Conversation> conversation;
   std::string target;  // "tcp 10.0.0.1:4242"
   bool done = false;
+  double first_pause_s = 0.01, most_pause_s = 0.64;
+  double connected_s = 0;  // when it last was done
 
-  double pause_s() const { return 0.01 * (1 << std::min(tries, 6)); }
+  double pause_s() const {
+    return std::min(first_pause_s * (1 << std::min(tries, 20)), most_pause_s);
+  }
 };
 
 struct Route {

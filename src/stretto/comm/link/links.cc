@@ -26,6 +26,9 @@ constexpr double kBeatShare = 0.1;
 constexpr double kLostShare = 0.75;    // a peer
 constexpr double kStreamShare = 0.25;  // a stream, while another of the same peer is heard
 constexpr double kMostBeat_s = 1;
+// Pauses before a broken stream is dialled again double up to this, and begin anew for one that
+// held so long.
+constexpr double kMostRedialPause_s = 60;
 
 double beat_interval_s(const Options& options) {
   return std::min(options.silent_limit_s * kBeatShare, kMostBeat_s);
@@ -83,7 +86,19 @@ void Links::flush() {
   }
 }
 
+void Links::watch_pipe(const Pipe& pipe, int peer, int stream) {
+  for (int fd : pipe.descriptors()) {
+    watch(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
+          about(kStream, static_cast<uint64_t>(peer) * kStreamsPerPeer + stream));
+  }
+}
+
 void Links::add_stream(int peer, int stream, int streams, std::unique_ptr<Pipe> pipe) {
+  if (peers_[peer]) {
+    watch_pipe(*pipe, peer, stream);
+    peers_[peer]->revive(stream, std::move(pipe));
+    return;
+  }
   Forming& forming = forming_[peer];
   forming.pipes.resize(streams);
   forming.pipes[stream] = std::move(pipe);
@@ -100,10 +115,7 @@ void Links::add_stream(int peer, int stream, int streams, std::unique_ptr<Pipe> 
       &events_);
   peers_[peer]->use_streams(options_.streams);
   for (int i = 0; i < streams; ++i) {
-    for (int fd : forming.pipes[i]->descriptors()) {
-      watch(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET,
-            about(kStream, static_cast<uint64_t>(peer) * kStreamsPerPeer + i));
-    }
+    watch_pipe(*forming.pipes[i], peer, i);
     peers_[peer]->attach(i, streams, std::move(forming.pipes[i]));
   }
   --unformed_;
@@ -113,7 +125,8 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   double now = now_s();
   excuse_pause(now - last_poll_s_);
   double until = std::min(now + max_wait_s, next_beat_s_);
-  if (unformed_ > 0 || !guests_.empty()) until = std::min(until, meet());
+  redial();
+  if (unformed_ > 0 || redialling_ > 0 || !guests_.empty()) until = std::min(until, meet());
   flush();
   bool busy = false;
   for (auto& peer : peers_) busy |= peer && peer->prepare_to_sleep();
@@ -136,6 +149,27 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   now = last_poll_s_ = now_s();
   excuse_pause(now - slept_from - wait_s);
   if (now >= next_beat_s_) beat(now);
+}
+
+// Notices streams that broke and that this rank had opened.
+void Links::redial() {
+  int lost = 0;
+  for (const auto& peer : peers_) lost += peer ? peer->lost_streams() : 0;
+  if (lost == lost_streams_ || options_.redial_s <= 0) return;
+  lost_streams_ = lost;
+  const double now = now_s();
+  for (Attempt& a : attempts_) {
+    if (!a.done || a.transport != Transport::kTcp || !peers_[a.peer] ||
+        !peers_[a.peer]->misses(a.stream))
+      continue;
+    if (a.first_pause_s != options_.redial_s || now - a.connected_s > kMostRedialPause_s)
+      a.tries = 0;
+    a.first_pause_s = options_.redial_s;
+    a.most_pause_s = kMostRedialPause_s;
+    a.retry_at_s = now + a.pause_s();
+    a.done = false;
+    ++redialling_;
+  }
 }
 
 // A process that was stopped for a while has heard nothing, and that is nobody's fault.

@@ -5,7 +5,8 @@
 // stretto/<epoch>/rank/<r>; rank 0 also publishes the secret. Of two ranks the lower accepts and
 // the higher connects, over and over with growing pauses until it is welcome. A rank publishes its
 // address only when it can answer, and an address belongs to one epoch, so no connection comes too
-// early or to the wrong job.
+// early or to the wrong job. A TCP stream that breaks while others of its link live is dialled
+// again in the same way, with pauses from options.redial_s on.
 //
 // Not thread-safe but for poll's sleep: whoever calls holds the engine's lock.
 #pragma once
@@ -95,7 +96,9 @@ class Links {
 
   // links.cc
   void watch(int fd, uint32_t events, uint64_t what);
+  void watch_pipe(const Pipe& pipe, int peer, int stream);
   void handle(uint64_t what, uint32_t events);
+  void redial();
   void beat(double now);
   void excuse_pause(double pause_s);
 
@@ -111,6 +114,7 @@ class Links {
   std::vector<std::unique_ptr<Peer>> peers_;
   std::vector<Forming> forming_;
   int unformed_ = 0;
+  int redialling_ = 0, lost_streams_ = 0;  // attempts at streams that broke; how many ever did
   std::vector<Attempt> attempts_;
   std::map<uint64_t, Guest> guests_;
   uint64_t next_guest_ = 0;

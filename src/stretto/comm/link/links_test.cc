@@ -1,5 +1,3 @@
-#include "stretto/comm/link/links.h"
-
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -11,76 +9,16 @@
 #include <thread>
 
 #include "stretto/base/clock.h"
+#include "stretto/comm/link/links_testing.h"
 
 namespace stretto::comm {
 namespace {
 
-constexpr double kPatience_s = 120;
-
-// 0 streams: shared memory.
-Options patient(int streams) {
-  Options options;
-  options.transports = streams == 0 ? "shm" : "tcp";
-  if (streams > 0) options.streams = streams;
-  options.tune = false;  // no more streams than that
-  options.chunk_bytes = 8 << 10;
-  options.connect_timeout_s = kPatience_s;
-  options.silent_limit_s = kPatience_s;
-  return options;
-}
-
-// Links of one rank, polled by whoever wants to.
-struct Node {
-  Node(Store& store, Membership membership, int streams)
-      : options(patient(streams)), links(store, membership, options) {}
-
-  void poll(double wait_s) {
-    std::unique_lock lock(mutex);
-    links.poll(lock, wait_s);
-  }
-
-  bool form() {
-    const double deadline = now_s() + kPatience_s;
-    while (!links.formed() && now_s() < deadline) poll(0.1);
-    return links.formed();
-  }
-
-  const Options options;
-  std::mutex mutex;
-  Links links;
-};
-
-// All ranks of a job, formed by as many threads.
-std::vector<std::unique_ptr<Node>> form_job(Store& store, int size, uint32_t epoch, int streams) {
-  std::vector<std::unique_ptr<Node>> nodes(size);
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < size; ++rank) {
-    threads.emplace_back([&, rank] {
-      nodes[rank] = std::make_unique<Node>(
-          store, Membership{.rank = rank, .size = size, .epoch = epoch}, streams);
-      EXPECT_TRUE(nodes[rank]->form()) << "rank " << rank << ": " << nodes[rank]->links.missing();
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return nodes;
-}
-
-void fill(std::vector<std::byte>& data, unsigned seed) {
-  std::mt19937 random(seed);
-  for (size_t i = 0; i < data.size(); i += 4) {
-    const auto word = static_cast<uint32_t>(random());
-    std::memcpy(&data[i], &word, std::min<size_t>(4, data.size() - i));
-  }
-}
-
-// What message number i from a rank holds.
-std::vector<std::byte> content(int from, int i) {
-  std::mt19937 random(static_cast<unsigned>(1000 * from + i));
-  const int kind = static_cast<int>(random() % 10);
-  std::vector<std::byte> data(kind == 0 ? 0 : random() % (kind < 6 ? 200 : 60'000));
-  fill(data, static_cast<unsigned>(random()));
-  return data;
-}
+using testing::content;
+using testing::fill;
+using testing::form_job;
+using testing::kPatience_s;
+using testing::Node;
 
 // Both ranks send all messages at once and ask for them in a random order, while streams are cut at
 // random moments on either side; one is left. Everything must arrive exactly once and unharmed.

@@ -225,6 +225,8 @@ void Links::on_attempt(size_t index) {
       auto pipe = make_pipe(*a.conversation, Role::kConnector, &reason);
       a.conversation.reset();
       a.done = pipe != nullptr;
+      a.connected_s = now_s();
+      if (pipe && peers_[a.peer]) --redialling_;
       if (pipe) {
         add_stream(a.peer, a.stream, a.streams, std::move(pipe));
       } else {
@@ -274,11 +276,14 @@ bool Links::is_welcome(const Hello& hello) const {
       hello.from <= membership_.rank || hello.from >= membership_.size)
     return false;
   std::string reason;
-  const bool possible =
-      hello.transport != Transport::kRdma ||
-      hello.stream < count_rails(own_.rdma, records_[hello.from].rdma, hello.from, &reason);
-  return possible && !peers_[hello.from] &&
-         (forming_[hello.from].pipes.empty() || forming_[hello.from].pipes.size() == hello.streams);
+  const int rails = shares_memory(hello.from)
+                        ? 0
+                        : count_rails(own_.rdma, records_[hello.from].rdma, hello.from, &reason);
+  if ((hello.transport == Transport::kRdma) != (hello.stream < rails)) return false;
+  if (const auto& peer = peers_[hello.from])
+    return hello.transport == Transport::kTcp && peer->may_revive(hello.stream, hello.streams);
+  const auto& pipes = forming_[hello.from].pipes;
+  return pipes.empty() || pipes.size() == hello.streams;
 }
 
 void Links::on_guest(uint64_t id) {
@@ -302,6 +307,12 @@ double Links::meet() {
   for (size_t i = 0; i < attempts_.size(); ++i) {
     Attempt& a = attempts_[i];
     if (a.done) continue;
+    if (peers_[a.peer] && !peers_[a.peer]->misses(a.stream)) {  // it has left, or is lost
+      a.conversation.reset();
+      a.done = true;
+      --redialling_;
+      continue;
+    }
     if (a.conversation && now > a.deadline_s) {
       forming_[a.peer].reason = fmt::format("{}: no answer", a.target);
       a.conversation.reset();

@@ -93,6 +93,13 @@ class Peer {
   // Stream `index` of `count`; all of them are attached before the first message.
   void attach(int index, int count, std::unique_ptr<Pipe> pipe);
 
+  // In the place of stream `index`, which broke or is taken to have broken; at any time.
+  void revive(int index, std::unique_ptr<Pipe> pipe);
+  // Whether that would do any good: the link goes on over other streams, and keeps what to resend.
+  bool may_revive(int stream, int streams) const;
+  bool misses(int stream) const;              // and that stream broke
+  int lost_streams() const { return lost_; }  // ever
+
   // Small data are copied; others must stay until the ticket is done. Nothing is written before
   // flush().
   void send(const Message& message);
@@ -152,6 +159,7 @@ class Peer {
   std::vector<StreamState> streams() const;
   int64_t payload_bytes() const { return payload_bytes_; }
   int64_t resent_chunks() const { return resent_; }
+  int64_t revived_streams() const { return revived_; }
   int64_t duplicate_chunks() const { return duplicates_; }
   int64_t most_early_bytes() const { return most_early_; }  // held at a time for later expect()s
 
@@ -165,6 +173,7 @@ class Peer {
     int stream = -1;  // that carries it; -1: waits to be sent again
   };
   struct Stream;
+  std::unique_ptr<Stream> make_stream(int index, std::unique_ptr<Pipe> pipe);
 
   // Sending.
   void fill(Stream& stream, bool carries_messages);
@@ -193,6 +202,7 @@ class Peer {
   Events* const events_;
   std::vector<std::unique_ptr<Stream>> streams_;
   int stream_count_ = 0, alive_ = 0, used_streams_ = 1 << 16;
+  int lost_ = 0, revived_ = 0;
 
   std::deque<std::shared_ptr<Outgoing>> queue_;
   std::deque<uint64_t> again_;        // numbers of chunks whose stream broke

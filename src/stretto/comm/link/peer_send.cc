@@ -10,21 +10,6 @@ namespace stretto::comm {
 Peer::Peer(PeerSettings settings, Events* events) : settings_(settings), events_(events) {}
 Peer::~Peer() = default;
 
-void Peer::attach(int index, int count, std::unique_ptr<Pipe> pipe) {
-  stream_count_ = count;
-  auto stream = std::make_unique<Stream>();
-  stream->index = index;
-  stream->name = pipe->name();
-  stream->pipe = std::move(pipe);
-  stream->ready = true;
-  stream->full = stream->pipe->starts_full();
-  stream->last_heard_s = now_s();
-  if (static_cast<int>(streams_.size()) <= index) streams_.resize(index + 1);
-  STRETTO_CHECK(!streams_[index], "stream {} to rank {} twice", index, settings_.rank);
-  streams_[index] = std::move(stream);
-  ++alive_;
-}
-
 void Peer::send(const Message& m) {
   if (forgotten_) return;
   auto out = std::make_shared<Outgoing>();
@@ -231,76 +216,6 @@ void Peer::on_writable(int stream) {
   waits_ = true;
 }
 
-void Peer::beat(double stream_limit_s) {
-  const double now = now_s(), heard = last_heard_s();
-  for (auto& s : streams_) {
-    if (!s || !s->alive) continue;
-    const double silence_s = now - s->last_heard_s;
-    if (alive_ > 1 && silence_s > stream_limit_s && heard > now - stream_limit_s / 2) {
-      lose(*s, fmt::format("silent for {:.1f} s", silence_s));
-      continue;
-    }
-    // One is enough where the last one waits for room.
-    if (!s->sent_since_beat && s->controls.empty())
-      s->controls.emplace_back(Frame{.type = FrameType::kHeartbeat}, "");
-    s->sent_since_beat = false;
-  }
-  flush();
-}
-
-void Peer::excuse_silence(double pause_s) {
-  const double now = now_s();
-  for (auto& s : streams_) {
-    if (s) s->last_heard_s = std::min(s->last_heard_s + pause_s, now);
-  }
-}
-
-double Peer::last_heard_s() const {
-  double last = 0;
-  for (const auto& s : streams_) {
-    if (s) last = std::max(last, s->last_heard_s);
-  }
-  return last;
-}
-
-void Peer::lose(Stream& s, std::string reason, bool silent) {
-  if (!s.alive) return;
-  s.alive = false;
-  s.reason = std::move(reason);
-  s.pipe.reset();  // so that the other side notices
-  s.parts.clear();
-  s.chunks.clear();
-  s.next_part = 0;
-  s.in_payload = false;
-  s.incoming = nullptr;  // what had come of its chunk does not count
-  s.piece.reset();
-  s.is_note = false;
-  for (size_t i = 0; i < unacknowledged_.size(); ++i) {
-    if (unacknowledged_[i].stream != s.index) continue;
-    unacknowledged_[i].stream = -1;
-    again_.push_back(first_unacknowledged_ + i);
-  }
-  // The other streams take over its control frames, too, and tell at once what has arrived.
-  for (auto& other : streams_) {
-    if (!other || !other->alive) continue;
-    for (auto& control : s.controls) other->controls.push_back(std::move(control));
-    break;
-  }
-  s.controls.clear();
-  report_soon_ = true;
-  waits_ = true;
-  if (--alive_ == 0) events_->losses.push_back({settings_.rank, s.name, s.reason, silent});
-}
-
-void Peer::cut(int stream, std::string_view reason) {
-  lose(*streams_[stream], std::string(reason));
-  flush();
-}
-
-void Peer::give_up(std::string_view reason) {
-  for (auto& stream : streams_) lose(*stream, std::string(reason), true);
-}
-
 void Peer::forget_messages() {
   forgotten_ = true;
   queue_.clear();
@@ -348,15 +263,6 @@ bool Peer::owes() const {
     if (incoming->expected) return true;
   }
   return false;
-}
-
-std::vector<Peer::StreamState> Peer::streams() const {
-  std::vector<StreamState> states;
-  for (const auto& s : streams_) {
-    if (!s) continue;
-    states.push_back({s->name, s->reason, s->sent_bytes, s->received_bytes, s->alive});
-  }
-  return states;
 }
 
 }  // namespace stretto::comm

@@ -1,4 +1,4 @@
-// The inside of a Peer, shared by its two source files.
+// The inside of a Peer, shared by its three source files.
 #pragma once
 
 #include <array>
