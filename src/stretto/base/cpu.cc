@@ -42,7 +42,13 @@ Isa detect_isa() {
 }
 
 #if defined(__x86_64__)
-// Those with AVX-512; empty for others.
+// AMX came with Golden Cove and is in servers only.
+bool has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & (1u << 24)) != 0;
+}
+
+// Those with AVX-512; empty for others. Some hypervisors make up the model number.
 std::string intel_server_core(unsigned model) {
   switch (model) {
     case 0x55:
@@ -57,7 +63,7 @@ std::string intel_server_core(unsigned model) {
     case 0xae:
       return "redwood_cove";
     default:
-      return "";
+      return has_amx() ? "golden_cove" : "";
   }
 }
 #endif

@@ -150,8 +150,14 @@ void tile(const Tile& t) {
     store(t, sum);
     return;
   }
-  const float* ahead = t.prefetch;
-  const float* const ahead_end = t.prefetch_end;
+  // At an even pace: requests in a burst take the buffers that B needs on its way from L2.
+  constexpr int64_t kLine = 16;
+  const int64_t halves = (int64_t{t.groups - 1} * t.steps + t.last_steps) * t.tap_count / 2;
+  const int64_t values = t.prefetch_end - t.prefetch;
+  const bool reads_ahead = values > 0 && halves > 0;
+  const float* ahead = reads_ahead ? t.prefetch : t.b;
+  const int64_t pace = reads_ahead ? std::min((values + halves - 1) / halves, 2 * kLine) : 0;
+  const int64_t second = pace > kLine ? kLine : 0;
   for (int32_t g = 0; g < t.groups; ++g) {
     const int64_t steps = g + 1 == t.groups ? t.last_steps : t.steps;
     for (int32_t tap = 0; tap < t.tap_count; ++tap) {
@@ -164,11 +170,9 @@ void tile(const Tile& t) {
       for (; i + 2 <= steps; i += 2) {
         step(0);
         step(1);
-        if (ahead < ahead_end) {
-          __builtin_prefetch(ahead, 0, 2);
-          __builtin_prefetch(ahead + 16, 0, 2);
-          ahead += 32;
-        }
+        __builtin_prefetch(ahead, 0, 2);
+        __builtin_prefetch(ahead + second, 0, 2);
+        ahead += pace;
         advance(2, 2 * kVectors * kLanes);
       }
 #pragma GCC unroll 1
