@@ -2,7 +2,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <random>
 
 #include "stretto/comm/engine_testing.h"
 
@@ -25,22 +24,14 @@ constexpr Setting kSettings[] = {{"direct", 4 << 10},
                                  {"hierarchical_exchange", 64 << 10},
                                  {"gather_sum", 64 << 10}};
 
-// Ranks of one machine that count as two hosts, interleaved.
 Options two_hosts(int rank, const Setting& setting) {
-  Options options = patient();
-  options.transports = "tcp";
-  options.host = rank % 2 ? "odd" : "even";
+  Options options = testing::two_hosts(rank);
   options.algorithm = setting.algorithm;
   options.chunk_bytes = setting.chunk_bytes;
   return options;
 }
 
-std::vector<float> values_of(int rank) {
-  std::mt19937 random(rank);
-  std::vector<float> x(kCount);
-  for (float& v : x) v = std::uniform_real_distribution<float>(-1, 1)(random);
-  return x;
-}
+std::vector<float> values_of(int rank) { return testing::values_of(rank, kCount); }
 
 TEST(EngineCodec, SumsAreCloseAndTheSameOnEveryRank) {
   std::vector<double> exact(kCount);

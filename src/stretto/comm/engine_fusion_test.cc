@@ -12,15 +12,8 @@ namespace stretto::comm {
 namespace {
 
 using testing::expect_no_errors;
-using testing::patient;
 using testing::run_ranks;
-
-Options two_hosts(int rank) {
-  Options options = patient();
-  options.transports = "tcp";
-  options.host = rank % 2 ? "odd" : "even";
-  return options;
-}
+using testing::two_hosts;
 
 struct Burst {
   std::vector<std::vector<float>> values;

@@ -15,17 +15,11 @@ namespace {
 using testing::expect_no_errors;
 using testing::patient;
 using testing::run_ranks;
+using testing::two_hosts;
 
 Options tcp(int) {
   Options options = patient();
   options.transports = "tcp";
-  return options;
-}
-
-// Ranks of one machine that count as two hosts, interleaved.
-Options two_hosts(int rank) {
-  Options options = tcp(rank);
-  options.host = rank % 2 ? "odd" : "even";
   return options;
 }
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <random>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,6 +24,22 @@ inline Options patient() {
   options.operation_timeout_s = 240;
   options.tune = false;
   return options;
+}
+
+// Ranks of one machine that count as two hosts, interleaved, over TCP.
+inline Options two_hosts(int rank) {
+  Options options = patient();
+  options.transports = "tcp";
+  options.host = rank % 2 ? "odd" : "even";
+  return options;
+}
+
+// A rank's own values, in [-1, 1): they tell orders of summation apart.
+inline std::vector<float> values_of(int rank, int64_t count) {
+  std::mt19937 random(static_cast<unsigned>(rank));
+  std::vector<float> x(static_cast<size_t>(count));
+  for (float& v : x) v = std::uniform_real_distribution<float>(-1, 1)(random);
+  return x;
 }
 
 // Runs body(engine) on `size` threads with an engine each; options_of(rank) gives its options.

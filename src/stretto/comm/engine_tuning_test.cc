@@ -4,7 +4,6 @@
 
 #include <cstring>
 #include <filesystem>
-#include <random>
 
 #include "stretto/comm/engine_testing.h"
 #include "stretto/comm/tuning.h"
@@ -14,7 +13,6 @@ namespace stretto::comm {
 namespace {
 
 using testing::expect_no_errors;
-using testing::patient;
 using testing::run_ranks;
 
 constexpr int kSize = 4;
@@ -32,9 +30,7 @@ std::vector<Outcome> train(int steps, const std::string& record, bool says_steps
   expect_no_errors(run_ranks(
       kSize,
       [&](int rank) {
-        Options options = patient();
-        options.transports = "tcp";
-        options.host = rank % 2 ? "odd" : "even";
+        Options options = testing::two_hosts(rank);
         options.tune = true;
         options.record = record;
         return options;
@@ -42,9 +38,7 @@ std::vector<Outcome> train(int steps, const std::string& record, bool says_steps
       [&](Engine& engine) {
         const int rank = engine.membership().rank;
         Outcome& outcome = outcomes[rank];
-        std::mt19937 random(rank);  // values that tell orders of summation apart
-        std::vector<float> values(kCount);
-        for (float& v : values) v = std::uniform_real_distribution<float>(-1, 1)(random);
+        const std::vector<float> values = testing::values_of(rank, kCount);
         for (int step = 0; step < steps; ++step) {
           std::vector<float> big = values, small(100, 1.0f);
           const Handle a =

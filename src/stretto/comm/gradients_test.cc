@@ -13,7 +13,6 @@ namespace stretto::comm {
 namespace {
 
 using testing::expect_no_errors;
-using testing::patient;
 using testing::run_ranks;
 
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -21,9 +20,7 @@ constexpr int kSize = 3;
 
 // Codecs that are still exact enough to be compared, and ranks that count as two hosts.
 Options setting(int rank) {
-  Options options = patient();
-  options.transports = "tcp";
-  options.host = rank % 2 ? "odd" : "even";
+  Options options = testing::two_hosts(rank);
   options.chunk_bytes = 8 << 10;
   options.topk_density = 0.1;
   options.topk_warmup_steps = 0;

@@ -1,46 +1,26 @@
 #include "stretto/comm/store.h"
 
 #include <chrono>
-#include <condition_variable>
 #include <filesystem>
-#include <map>
-#include <mutex>
 #include <thread>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
+#include "stretto/comm/store_map.h"
 
 namespace stretto::comm {
 namespace {
 
-[[noreturn]] void throw_missing(std::string_view key, double timeout_s) {
-  throw CommError(-1, "store", fmt::format("store: nobody set '{}' within {:g} s", key, timeout_s));
-}
-
 class MemoryStore : public Store {
  public:
-  void set(std::string_view key, std::string_view value) override {
-    std::lock_guard lock(mutex_);
-    values_.insert_or_assign(std::string(key), std::string(value));
-    changed_.notify_all();
-  }
-
+  void set(std::string_view key, std::string_view value) override { values_.set(key, value); }
   std::string get(std::string_view key, double timeout_s) override {
-    std::unique_lock lock(mutex_);
-    auto found = values_.end();
-    const bool present = changed_.wait_for(lock, std::chrono::duration<double>(timeout_s), [&] {
-      found = values_.find(key);
-      return found != values_.end();
-    });
-    if (!present) throw_missing(key, timeout_s);
-    return found->second;
+    return values_.get(key, timeout_s);
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string, std::less<>> values_;
+  StoreMap values_;
 };
 
 // Letters, digits and -_. stay; everything else becomes %XX, so that no key leaves the folder.

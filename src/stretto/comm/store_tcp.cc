@@ -12,13 +12,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <list>
-#include <map>
-#include <mutex>
 #include <thread>
 
 #include "stretto/base/clock.h"
@@ -26,6 +24,7 @@
 #include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/pipe.h"
 #include "stretto/comm/store.h"
+#include "stretto/comm/store_map.h"
 
 namespace stretto::comm {
 namespace {
@@ -92,35 +91,19 @@ class Server : public Store {
   }
 
   ~Server() override {
-    {
-      std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
+    stopping_ = true;
     ring();
     thread_.join();
   }
 
   void set(std::string_view key, std::string_view value) override {
     check_sizes(key, value);
-    {
-      std::lock_guard lock(mutex_);
-      values_.insert_or_assign(std::string(key), std::string(value));
-    }
-    changed_.notify_all();
+    values_.set(key, value);
     ring();
   }
 
   std::string get(std::string_view key, double timeout_s) override {
-    std::unique_lock lock(mutex_);
-    auto found = values_.end();
-    const bool present = changed_.wait_for(lock, std::chrono::duration<double>(timeout_s), [&] {
-      found = values_.find(key);
-      return found != values_.end();
-    });
-    if (!present)
-      throw CommError(-1, "store",
-                      fmt::format("store: nobody set '{}' within {:g} s", key, timeout_s));
-    return found->second;
+    return values_.get(key, timeout_s);
   }
 
  private:
@@ -164,10 +147,7 @@ class Server : public Store {
       ::poll(polled.data(), polled.size(), -1);
       uint64_t rings;
       [[maybe_unused]] const ssize_t rang = read(doorbell_.get(), &rings, sizeof rings);
-      {
-        std::lock_guard lock(mutex_);
-        if (stopping_) return;
-      }
+      if (stopping_) return;
       size_t i = 2;
       for (Guest& guest : guests) {
         if (polled[i++].revents != 0) hear(guest);
@@ -217,10 +197,9 @@ class Server : public Store {
         set(key, guest.heard.substr(kRequestBytes + lengths[0], lengths[1]));
         guest.to_say += reply("");
       } else {
-        std::lock_guard lock(mutex_);
-        const auto found = values_.find(key);
-        if (found == values_.end()) return;
-        guest.to_say += reply(found->second);
+        const std::optional<std::string> value = values_.find(key);
+        if (!value) return;
+        guest.to_say += reply(*value);
       }
       guest.heard.erase(0, whole);
     }
@@ -238,10 +217,8 @@ class Server : public Store {
     }
   }
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::map<std::string, std::string, std::less<>> values_;
-  bool stopping_ = false;
+  StoreMap values_;
+  std::atomic<bool> stopping_{false};
   Fd doorbell_, listener_;
   std::thread thread_;
 };
