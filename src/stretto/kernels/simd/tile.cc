@@ -104,6 +104,14 @@ HWY_INLINE void fetch_results(const Tile& t) {
   }
 }
 
+// The next group's values lie far from these, where no hardware expects them: all rows would miss
+// L1 at its first step.
+template <int kRows>
+HWY_INLINE void fetch_rows(const float* a, int64_t stride) {
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) __builtin_prefetch(a + r * stride, 0, 3);
+}
+
 template <int kRows, int kVectors>
 void tile(const Tile& t) {
   const hn::ScalableTag<float> d;
@@ -159,7 +167,9 @@ void tile(const Tile& t) {
   const int64_t pace = reads_ahead ? std::min((values + halves - 1) / halves, 2 * kLine) : 0;
   const int64_t second = pace > kLine ? kLine : 0;
   for (int32_t g = 0; g < t.groups; ++g) {
-    const int64_t steps = g + 1 == t.groups ? t.last_steps : t.steps;
+    const bool last = g + 1 == t.groups;
+    const int64_t steps = last ? t.last_steps : t.steps;
+    if (!last) fetch_rows<kRows>(t.a + (g + 1) * t.a_group + t.taps[0].a, stride);
     for (int32_t tap = 0; tap < t.tap_count; ++tap) {
       b = t.b + g * t.b_group + t.taps[tap].b;
       point(t.a + g * t.a_group + t.taps[tap].a);
