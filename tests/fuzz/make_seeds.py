@@ -94,6 +94,17 @@ def shapes():
          tensor("scales", np.array([1, 1, 2, 2], np.float32))])
 
 
+def padding():
+    save("padding", [
+        node("Pad", "x p zero axes", "a", mode="constant"),
+        node("Pad", "a none zero empty", "b", mode="edge"),
+        node("Pad", "b p zero axes", "y", mode="reflect")],
+        [info("x", [1, 2, 4, 5])], "y",
+        [tensor("p", np.array([1, 0, 2, 1], np.int64)), tensor("axes", np.array([2, 3], np.int64)),
+         tensor("none", np.zeros(0, np.int64)), tensor("empty", np.zeros(0, np.int64)),
+         tensor("zero", np.float32(0))], opset=18)
+
+
 def old_forms():
     save("opset_7", [
         node("Upsample", "x", "a", scales=[1.0, 1.0, 2.0, 2.0], mode="nearest"),
@@ -195,7 +206,7 @@ def artefacts():
 
 def main():
     FOLDER.mkdir(exist_ok=True)
-    for family in (convolutions, attention, shapes, old_forms, structure, networks):
+    for family in (convolutions, attention, shapes, padding, old_forms, structure, networks):
         family()
     artefacts()
     for folder in (FOLDER, ARTEFACTS):
