@@ -81,8 +81,9 @@ std::map<std::string, std::string> forced_nodes(const OptimizeOptions& options,
   std::map<std::string, std::string> nodes;
   for (const auto& [name, row] : options.forced_kernels) {
     if (is_family(name)) continue;
-    const bool known = std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                                   [&](const ir::Node& node) { return node.name == name; });
+    const bool known =
+        std::any_of(graph.nodes.begin(), graph.nodes.end(),
+                    [&name = name](const ir::Node& node) { return node.name == name; });
     if (!known) {
       throw_invalid(
           "forced kernels: '{}' is neither an operator family (see `stretto kernels`) nor a "

@@ -90,8 +90,9 @@ std::vector<SampleInput> sample_inputs(const ir::Graph& graph,
   std::string names;
   for (ir::ValueId id : graph.inputs) names += (names.empty() ? "" : ", ") + graph.value(id).name;
   for (const auto& [name, tensor] : given) {
-    const bool known = std::any_of(graph.inputs.begin(), graph.inputs.end(),
-                                   [&](ir::ValueId id) { return graph.value(id).name == name; });
+    const bool known =
+        std::any_of(graph.inputs.begin(), graph.inputs.end(),
+                    [&, &name = name](ir::ValueId id) { return graph.value(id).name == name; });
     if (!known) throw_invalid("inputs: the model has no input '{}'; it has: {}", name, names);
   }
   const ir::Links links(graph);
