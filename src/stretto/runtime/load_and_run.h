@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <vector>
@@ -57,7 +56,7 @@ inline Outcome run_once(const Model& model, const RunLimits& limits) {
 inline Outcome load_and_run(std::span<const std::byte> file, const RunLimits& limits = {}) {
   // Aligned as a mapped file is; a vector would not be.
   const auto memory = allocate(file.size());
-  std::memcpy(memory.get(), file.data(), file.size());
+  std::copy(file.begin(), file.end(), memory.get());
   try {
     return run_once(load_bytes({memory.get(), file.size()}, memory, "artefact"), limits);
   } catch (const FormatError&) {
