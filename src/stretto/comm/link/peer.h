@@ -196,6 +196,7 @@ class Peer {
   void end_note(Stream& stream);
   void arrive(const Frame& frame);
   bool has_arrived(uint64_t chunk) const;
+  bool has_room_for(const Frame& frame) const;
   void lose(Stream& stream, std::string reason, bool silent = false);
 
   const PeerSettings settings_;

@@ -156,6 +156,17 @@ bool Peer::has_arrived(uint64_t chunk) const {
   return chunk <= arrived_low_ || arrived_.contains(chunk);
 }
 
+// The sender keeps count of what nobody has asked for; this holds it to that.
+bool Peer::has_room_for(const Frame& f) const {
+  const auto found = incoming_.find(f.key);
+  if (found != incoming_.end() && found->second->expected) return true;
+  uint64_t early = static_cast<uint64_t>(early_) + f.length;
+  for (const auto& other : streams_) {
+    if (other && other->piece) early += other->frame.length;
+  }
+  return early <= settings_.early_bytes;
+}
+
 void Peer::begin_data(Stream& s) {
   const Frame& f = s.frame;
   if (has_arrived(f.chunk)) {
@@ -171,6 +182,10 @@ void Peer::begin_data(Stream& s) {
   }
   if (f.flags & (kOffer | kWant)) {
     s.is_note = true;
+    return;
+  }
+  if (!has_room_for(f)) {
+    lose(s, "sends more than it may before it is asked to");
     return;
   }
   std::unique_ptr<Incoming>& slot = incoming_[f.key];
