@@ -174,6 +174,7 @@ NB_MODULE(_stretto, m) {
   m.def("load", &python::load_artefact, "path"_a);
   m.def("report_beside", &python::report_beside, "engine"_a, "onnx_path"_a, "options"_a, "inputs"_a,
         "peers"_a, "python"_a);
+  m.def("report_style", [] { return std::string(report::report_style()); });
   m.def("report_html", [](const std::string& json) { return report::report_html(json); });
   m.def("list_passes", &list_passes);
   python::bind_comm(m);

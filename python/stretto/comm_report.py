@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import html
 
-kStyle = """body{font:15px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;margin:1rem 0}td,th{padding:.25rem .75rem;text-align:right;
-border-bottom:1px solid #ddd}td:first-child,th:first-child{text-align:left}
-.bar{background:#4a7ab5;height:.7rem;display:inline-block;vertical-align:middle}
-.bad{color:#b00020}.won{color:#2e7d32}.note{color:#666}
-svg{width:100%;background:#fafafa;border:1px solid #eee}svg text{font:11px system-ui,sans-serif}
-.queue{fill:#d8d8d8}.wire{fill:#4a7ab5}.sum{fill:#e08a2e}"""
+from stretto import _stretto
+
+# Beside the style of the report of a model.
+kStyle = """th{cursor:default}td:not(:first-child),th:not(:first-child){text-align:right}
+.sent{background:var(--accent);height:9px;display:inline-block;border-radius:3px;min-width:1px}
+.won{color:var(--accent)}pre{font-size:13px;margin:12px 0 0;overflow:auto}
+svg{width:100%;background:var(--paper);border:1px solid var(--line);border-radius:8px}
+svg text{font:11px system-ui,sans-serif;fill:var(--soft)}
+.queue{fill:var(--before)}.wire{fill:var(--c1)}.sum{fill:var(--c2)}
+i.queue,i.wire,i.sum{display:inline-block;width:10px;height:10px;border-radius:3px;
+margin:0 5px 0 12px}i.queue{background:var(--before)}i.wire{background:var(--c1)}
+i.sum{background:var(--c2)}"""
 
 # The timeline shows the end of the run, where settings have settled.
 kTimelineS = 0.25
@@ -22,35 +27,78 @@ kExpectedWithoutRdma = ("", "STRETTO_RDMA is off", "on the same host")
 
 def page(title: str, ranks: list[dict]) -> str:
   """`ranks`: what Engine.close leaves in STRETTO_RUN_FOLDER, one per rank."""
-  parts = [f"<!doctype html><meta charset=utf-8><title>{html.escape(title)}</title>"
-           f"<style>{kStyle}</style><h1>{html.escape(title)}</h1>"]
-  parts.append(table(
+  name = html.escape(title)
+  sections = [non_finite(ranks), steps(ranks), streams(ranks), *tuning(ranks), segments(ranks),
+              timeline(ranks), operations(ranks)]
+  return "\n".join([
+      "<!doctype html><html lang=en><meta charset=utf-8>"
+      "<meta name=viewport content='width=device-width, initial-scale=1'>"
+      f"<title>{name}</title><style>{_stretto.report_style()}{kStyle}</style><main>",
+      f"<header><div class=brand>Stretto training report</div><h1>{name}</h1></header>",
+      cards(ranks), *(part for part in sections if part), "</main></html>"]) + "\n"
+
+
+def section(heading: str, note: str, *parts: str) -> str:
+  return (f"<section><h2>{heading}</h2>" + (f"<p class=note>{note}</p>" if note else "") +
+          "".join(parts) + "</section>")
+
+
+def cards(ranks: list[dict]) -> str:
+  """What one wants to know first."""
+  all_of = [r["statistics"] for r in ranks]
+  shown = [("Ranks", str(len(ranks)), hosts(ranks)),
+           ("Operations", str(max((s["operations"] for s in all_of), default=0)), "of a rank"),
+           ("Sent", size(sum(s["payload_bytes"] for s in all_of)), "by all ranks together")]
+  for _, group in groups(ranks)[:1]:
+    if group["steps"]:
+      count, busy, exposed = group["steps"], group["busy_s"], group["exposed_s"]
+      shown += [("Step", milliseconds(group["seconds"] / count), f"mean of {count}"),
+                ("Tail", milliseconds(exposed / count), "communication nothing hides"),
+                ("Overlap", f"{1 - exposed / busy:.0%}" if busy > 0 else "-",
+                 "of communication behind computing")]
+  return "<div class=cards>" + "".join(
+      f"<div class=card><div class=name>{name}</div><div class=value>{value}</div>"
+      f"<div class=detail>{detail}</div></div>" for name, value, detail in shown) + "</div>"
+
+
+def hosts(ranks: list[dict]) -> str:
+  count = 1 + len({peer["host"] for r in ranks[:1] for peer in r["statistics"]["peers"]
+                   if not all(s["link"] == "shm" for s in peer["streams"])})
+  return "on this host" if count == 1 else f"on {count} hosts"
+
+
+def operations(ranks: list[dict]) -> str:
+  return section("Ranks", "", table(
       ["rank", "operations", "payload sent", "time adding", "resent chunks"],
       [[str(r["rank"]), str(s["operations"]), size(s["payload_bytes"]), f"{s['sum_s']:.2f} s",
         str(s["resent_chunks"])]
        for r in ranks for s in [r["statistics"]]]))
-  parts += steps(ranks)
-  streams = [(r["rank"], peer["rank"], stream) for r in ranks
-             for peer in r["statistics"]["peers"] for stream in peer["streams"]]
-  most = max((s["sent_bytes"] for _, _, s in streams), default=0)
-  parts.append("<h2>Streams</h2>")
-  parts.append(table(
+
+
+def streams(ranks: list[dict]) -> str:
+  found = [(r["rank"], peer["rank"], stream) for r in ranks
+           for peer in r["statistics"]["peers"] for stream in peer["streams"]]
+  if not found:
+    return ""
+  most = max(s["sent_bytes"] for _, _, s in found)
+  without = [f"<p class=note>{r['rank']} &rarr; {peer['rank']}: no RDMA: "
+             f"{html.escape(peer['no_rdma'])}</p>"
+             for r in ranks for peer in r["statistics"]["peers"]
+             if peer.get("no_rdma", "") not in kExpectedWithoutRdma]
+  return section("Streams", "Bytes with headers, from each rank's side.", table(
       ["from, to", "link", "sent", "", "received"],
       [[f"{a} &rarr; {b}", link(s), size(s["sent_bytes"]), bar(s["sent_bytes"], most),
-        size(s["received_bytes"])] for a, b, s in streams]))
-  parts += [f"<p>{r['rank']} &rarr; {peer['rank']}: no RDMA: {html.escape(peer['no_rdma'])}"
-            for r in ranks for peer in r["statistics"]["peers"]
-            if peer.get("no_rdma", "") not in kExpectedWithoutRdma]
-  parts += tuning(ranks)
-  parts += segments(ranks)
-  parts += timeline(ranks)
+        size(s["received_bytes"])] for a, b, s in found]), *without)
+
+
+def non_finite(ranks: list[dict]) -> str:
   found = [(r["rank"], f) for r in ranks for f in r["non_finite"]]
-  if found:
-    parts.append("<h2 class=bad>NaN or infinity</h2>")
-    parts.append(table(["rank", "gradient", "values", "operation"],
-                       [[str(rank), html.escape(f["name"] or "?"), str(f["count"]),
-                         str(f["sequence"])] for rank, f in found[:100]]))
-  return "\n".join(parts) + "\n"
+  if not found:
+    return ""
+  return section("<span class=bad>NaN or infinity</span>", "", table(
+      ["rank", "gradient", "values", "operation"],
+      [[str(rank), html.escape(f["name"] or "?"), str(f["count"]), str(f["sequence"])]
+       for rank, f in found[:100]]))
 
 
 def link(stream: dict) -> str:
@@ -62,7 +110,7 @@ def groups(ranks: list[dict]) -> list[tuple[int, dict]]:
   return [(r["rank"], group) for r in ranks for group in r["statistics"].get("tuning", [])]
 
 
-def steps(ranks: list[dict]) -> list[str]:
+def steps(ranks: list[dict]) -> str:
   """Where steps could be told apart: how much of the communication was hidden behind computing."""
   rows = []
   for rank, group in groups(ranks):
@@ -75,12 +123,11 @@ def steps(ranks: list[dict]) -> list[str]:
                  milliseconds(busy), milliseconds(exposed),
                  f"{1 - exposed / busy:.0%}" if busy > 0 else "-"])
   if not rows:
-    return []
-  return ["<h2>Steps</h2>",
-          table(["rank", "group", "a step", "steps", "step", "gradients", "communication", "tail",
-                 "overlap"], rows),
-          "<p class=note>Means. Tail: communication after the last operation of a step was "
-          "submitted, or while somebody waited for it. Overlap: the rest of it.</p>"]
+    return ""
+  return section("Steps", "Means. Tail: communication after the last operation of a step was "
+                 "submitted, or while somebody waited for it. Overlap: the rest of it.",
+                 table(["rank", "group", "a step", "steps", "step", "gradients", "communication",
+                        "tail", "overlap"], rows))
 
 
 def tuning(ranks: list[dict]) -> list[str]:
@@ -92,24 +139,24 @@ def tuning(ranks: list[dict]) -> list[str]:
     seen.add(group["group"])
     state = "from the record" if group["recalled"] and not group["tried"] else (
         "settled" if group["settled"] else "still trying")
-    parts.append(f"<h2>Settings of group {html.escape(group['group'])}</h2><p>In use: "
-                 f"<b>{html.escape(group['setting'])}</b> ({state}).</p>")
-    if group["tried"]:
-      parts.append(table(
-          ["tried", "step", "against", "", "outcome"],
-          [[html.escape(t["setting"]), milliseconds(t["seconds"]),
-            milliseconds(t["against_seconds"]),
-            f"{t['against_seconds'] / t['seconds']:.2f}x" if t["seconds"] > 0 else "-",
-            "<span class=won>won</span>" if t["won"] else "lost"] for t in group["tried"]]))
+    tried = table(
+        ["tried", "step", "against", "", "outcome"],
+        [[html.escape(t["setting"]), milliseconds(t["seconds"]),
+          milliseconds(t["against_seconds"]),
+          f"{t['against_seconds'] / t['seconds']:.2f}x" if t["seconds"] > 0 else "-",
+          "<span class=won>won</span>" if t["won"] else "lost"] for t in group["tried"]])
+    parts.append(section(f"Settings of group {html.escape(group['group'])}",
+                         f"In use: <b>{html.escape(group['setting'])}</b> ({state}).",
+                         tried if group["tried"] else ""))
   return parts
 
 
-def segments(ranks: list[dict]) -> list[str]:
+def segments(ranks: list[dict]) -> str:
   """What attach() tried of cutting buckets, and its plan for DDP's own."""
   found = [note for r in ranks[:1] for note in r.get("segments", [])]
   if not found:
-    return []
-  parts = ["<h2>Segments of gradients</h2>"]
+    return ""
+  parts = []
   tried = [n for n in found if "parts" in n]
   if tried:
     parts.append(table(["parts of buckets", "step", "expected tail", "outcome"],
@@ -119,14 +166,14 @@ def segments(ranks: list[dict]) -> list[str]:
   parts += [f"<p>Whole buckets: {html.escape(n['whole_buckets'])}.</p>" for n in found
             if "whole_buckets" in n]
   parts += [f"<pre>{html.escape(n['plan'])}</pre>" for n in found if "plan" in n]
-  return parts
+  return section("Segments of gradients", "", *parts)
 
 
-def timeline(ranks: list[dict]) -> list[str]:
+def timeline(ranks: list[dict]) -> str:
   """The end of the run as a picture, when there is a trace."""
   spans = [(r["rank"], e) for r in ranks for e in r["trace"] if e.get("ph") == "X"]
   if not spans:
-    return []
+    return ""
   end = max(e["ts"] + e["dur"] for _, e in spans)
   begin = max(min(e["ts"] for _, e in spans), end - kTimelineS * 1e6)
   shown = [(rank, e) for rank, e in spans if e["ts"] + e["dur"] > begin][-kTimelineEvents:]
@@ -135,7 +182,7 @@ def timeline(ranks: list[dict]) -> list[str]:
   for (rank, _), y in lanes.items():
     if rank not in labelled:
       labelled.add(rank)
-      shapes.append(f"<text x=2 y={(y + 1) * kLaneHeight}>rank {rank}</text>")
+      shapes.append(f"<text x=4 y={(y + 1) * kLaneHeight + 1}>rank {rank}</text>")
   for rank, e in shown:
     x = 60 + 940 * (max(e["ts"], begin) - begin) / (end - begin)
     width = max(940 * (e["ts"] + e["dur"] - max(e["ts"], begin)) / (end - begin), 0.5)
@@ -143,10 +190,11 @@ def timeline(ranks: list[dict]) -> list[str]:
                   f"width={width:.1f} height={kLaneHeight - 2}><title>{html.escape(e['cat'])}: "
                   f"{html.escape(e['name'])}, {e['dur'] / 1e3:.2f} ms</title></rect>")
   height = (len(lanes) + 1) * kLaneHeight
-  return [f"<h2>The last {(end - begin) / 1e3:.0f} ms</h2>"
-          f"<svg viewBox='0 0 1000 {height}'>{''.join(shapes)}</svg>"
-          "<p class=note>Grey: queued. Blue: on the wire. Orange: sums. --trace writes all of it."
-          "</p>"]
+  return section(
+      f"The last {(end - begin) / 1e3:.0f} ms",
+      "<i class=queue></i>queued<i class=wire></i>on the wire<i class=sum></i>being added. "
+      "--trace writes all of it.",
+      f"<svg viewBox='0 0 1000 {height}'>{''.join(shapes)}</svg>")
 
 
 def milliseconds(seconds: float) -> str:
@@ -160,7 +208,7 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 
 
 def bar(value: int, most: int) -> str:
-  return f"<span class=bar style='width:{8 * value / most if most else 0:.2f}rem'></span>"
+  return f"<span class=sent style='width:{8 * value / most if most else 0:.2f}rem'></span>"
 
 
 def size(count: float) -> str:

@@ -87,4 +87,6 @@ std::string report_html(std::string_view json) {
   return page;
 }
 
+std::string_view report_style() { return style_text(); }
+
 }  // namespace stretto::report

@@ -10,4 +10,7 @@ namespace stretto::report {
 // what they would show. Throws InvalidArgument when `json` is not a JSON object.
 std::string report_html(std::string_view json);
 
+// The style sheet of that page, for others that shall look alike.
+std::string_view report_style();
+
 }  // namespace stretto::report
