@@ -8,6 +8,7 @@ from stretto import _stretto
 
 # Beside the style of the report of a model.
 kStyle = """th{cursor:default}td:not(:first-child),th:not(:first-child){text-align:right}
+.links td:nth-child(2),.links th:nth-child(2){text-align:left}
 .sent{background:var(--accent);height:9px;display:inline-block;border-radius:3px;min-width:1px}
 .won{color:var(--accent)}pre{font-size:13px;margin:12px 0 0;overflow:auto}
 svg{width:100%;background:var(--paper);border:1px solid var(--line);border-radius:8px}
@@ -62,9 +63,8 @@ def cards(ranks: list[dict]) -> str:
 
 
 def hosts(ranks: list[dict]) -> str:
-  count = 1 + len({peer["host"] for r in ranks[:1] for peer in r["statistics"]["peers"]
-                   if not all(s["link"] == "shm" for s in peer["streams"])})
-  return "on this host" if count == 1 else f"on {count} hosts"
+  count = len({peer["host"] for r in ranks for peer in r["statistics"]["peers"]})
+  return "on this host" if count <= 1 else f"on {count} hosts"
 
 
 def operations(ranks: list[dict]) -> str:
@@ -88,7 +88,7 @@ def streams(ranks: list[dict]) -> str:
   return section("Streams", "Bytes with headers, from each rank's side.", table(
       ["from, to", "link", "sent", "", "received"],
       [[f"{a} &rarr; {b}", link(s), size(s["sent_bytes"]), bar(s["sent_bytes"], most),
-        size(s["received_bytes"])] for a, b, s in found]), *without)
+        size(s["received_bytes"])] for a, b, s in found], "links"), *without)
 
 
 def non_finite(ranks: list[dict]) -> str:
@@ -201,10 +201,10 @@ def milliseconds(seconds: float) -> str:
   return f"{seconds * 1e3:.3g} ms"
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
+def table(head: list[str], rows: list[list[str]], kind: str = "") -> str:
   lines = ["".join(f"<th>{h}</th>" for h in head)]
   lines += ["".join(f"<td>{cell}</td>" for cell in row) for row in rows]
-  return "<table>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
+  return f"<table class='{kind}'>" + "".join(f"<tr>{line}</tr>" for line in lines) + "</table>"
 
 
 def bar(value: int, most: int) -> str:

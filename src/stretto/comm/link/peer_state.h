@@ -52,6 +52,7 @@ struct Peer::Stream {
   std::string name;
   std::string reason;  // why it is no more
   bool alive = true;
+  bool ended = false;    // by a goodbye
   bool full = false;     // the last write found no room
   bool ready = false;    // there may be more to read
   bool hung_up = false;  // the other side has ended it: read until the end

@@ -51,6 +51,7 @@ bool Peer::misses(int stream) const {
 void Peer::lose(Stream& s, std::string reason, bool silent) {
   if (!s.alive) return;
   s.alive = false;
+  s.ended = departed;
   ++lost_;
   s.reason = std::move(reason);
   s.pipe.reset();  // so that the other side notices
@@ -123,7 +124,8 @@ std::vector<Peer::StreamState> Peer::streams() const {
   std::vector<StreamState> states;
   for (const auto& s : streams_) {
     if (!s) continue;
-    states.push_back({s->name, s->reason, s->sent_bytes, s->received_bytes, s->alive});
+    const bool well = s->alive || s->ended;
+    states.push_back({s->name, well ? "" : s->reason, s->sent_bytes, s->received_bytes, well});
   }
   return states;
 }
