@@ -208,8 +208,8 @@ TEST(Faults, ACutRailCostsTimeOnly) {
       for (const double until = now_s() + kHang_s / 2; alive > 1 && now_s() < until;) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         alive = 0;
-        for (const StreamStatistics& stream : engine->statistics().peers[0].streams)
-          alive += stream.alive;
+        const Statistics statistics = engine->statistics();
+        for (const StreamStatistics& stream : statistics.peers[0].streams) alive += stream.alive;
       }
       child.say(fmt::format("done over {} of 2 streams", alive));
       child.await_nudge();  // nobody leaves while the other still looks

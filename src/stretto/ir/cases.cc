@@ -50,7 +50,10 @@ std::pair<int64_t, int64_t> integer_range(DType dtype) {
   const auto bits = static_cast<int>(dtype_bytes(dtype)) * 8;
   const bool is_signed = dtype == DType::kInt8 || dtype == DType::kInt16 ||
                          dtype == DType::kInt32 || dtype == DType::kInt64;
-  if (is_signed) return {-(int64_t{1} << (bits - 2)) * 2, (int64_t{1} << (bits - 2)) * 2 - 1};
+  if (is_signed) {
+    const int64_t least = -(int64_t{1} << (bits - 2)) * 2;
+    return {least, -(least + 1)};
+  }
   // The upper half of uint64 is left out: int64 is what values pass through.
   return {0, bits == 64 ? std::numeric_limits<int64_t>::max() : (int64_t{1} << bits) - 1};
 }

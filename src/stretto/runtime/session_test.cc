@@ -15,9 +15,12 @@ std::atomic<int64_t> g_allocations{0};
 }  // namespace
 
 // Counts every allocation of this test program, to hold run() to its promise of none.
-void* operator new(size_t size) {
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
   ++g_allocations;
-  if (void* p = std::malloc(size)) return p;
+  return std::malloc(size);
+}
+void* operator new(size_t size) {
+  if (void* p = operator new(size, std::nothrow)) return p;
   throw std::bad_alloc();
 }
 void operator delete(void* p) noexcept { std::free(p); }

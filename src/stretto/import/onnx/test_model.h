@@ -1,7 +1,6 @@
 // Writes ONNX models for the importer's tests: each function makes one protobuf message.
 #pragma once
 
-#include <cstring>
 #include <initializer_list>
 #include <optional>
 #include <protozero/pbf_writer.hpp>
@@ -26,9 +25,7 @@ std::string message(F&& fill) {
 
 template <typename T>
 std::string raw(std::initializer_list<T> values) {
-  std::string data(values.size() * sizeof(T), '\0');
-  std::memcpy(data.data(), values.begin(), data.size());
-  return data;
+  return std::string(reinterpret_cast<const char*>(values.begin()), values.size() * sizeof(T));
 }
 
 inline std::string tensor(std::string_view name, DataType type, const std::vector<int64_t>& dims,

@@ -169,7 +169,8 @@ void tile(const Tile& t) {
   for (int32_t g = 0; g < t.groups; ++g) {
     const bool last = g + 1 == t.groups;
     const int64_t steps = last ? t.last_steps : t.steps;
-    if (!last) fetch_rows<kRows>(t.a + (g + 1) * t.a_group + t.taps[0].a, stride);
+    if (!last && t.tap_count > 0)
+      fetch_rows<kRows>(t.a + (g + 1) * t.a_group + t.taps[0].a, stride);
     for (int32_t tap = 0; tap < t.tap_count; ++tap) {
       b = t.b + g * t.b_group + t.taps[tap].b;
       point(t.a + g * t.a_group + t.taps[tap].a);
