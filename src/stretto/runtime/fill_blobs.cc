@@ -15,7 +15,7 @@ namespace {
 
 void write_constant(std::byte* to, const Tensor& tensor, Layout layout, int block) {
   if (layout == Layout::kPlain) {
-    std::memcpy(to, tensor.data(), tensor.bytes());
+    if (tensor.bytes() > 0) std::memcpy(to, tensor.data(), tensor.bytes());
     return;
   }
   const Shape& s = tensor.shape();
