@@ -17,7 +17,7 @@ constexpr uint8_t kVersion = 1;
 // The layout on the wire: naturally aligned, without holes.
 struct Wire {
   uint32_t magic;
-  uint8_t version, type, flags, zero;
+  uint8_t version, type, flags, attempt;
   uint32_t epoch, length;
   uint64_t group, sequence;
   uint32_t unit, tag;
@@ -32,8 +32,7 @@ uint32_t checksum(const Wire& wire) {
 }
 
 bool plausible(const Wire& w) {
-  if (w.magic != kMagic || w.version != kVersion || w.zero != 0 || w.type >= kFrameTypes)
-    return false;
+  if (w.magic != kMagic || w.version != kVersion || w.type >= kFrameTypes) return false;
   switch (static_cast<FrameType>(w.type)) {
     case FrameType::kData:
       return w.length <= kMaxPayload && w.offset <= w.total && w.length <= w.total - w.offset &&
@@ -54,7 +53,7 @@ FrameBytes encode_frame(const Frame& f) {
             .version = kVersion,
             .type = static_cast<uint8_t>(f.type),
             .flags = f.flags,
-            .zero = 0,
+            .attempt = f.attempt,
             .epoch = f.epoch,
             .length = f.length,
             .group = f.key.group,
@@ -79,6 +78,7 @@ std::optional<Frame> parse_frame(std::span<const std::byte, kFrameBytes> bytes) 
   if (!plausible(wire) || wire.checksum != checksum(wire)) return std::nullopt;
   return Frame{.type = static_cast<FrameType>(wire.type),
                .flags = wire.flags,
+               .attempt = wire.attempt,
                .epoch = wire.epoch,
                .length = wire.length,
                .key = {wire.group, wire.sequence, wire.unit, wire.tag},

@@ -35,6 +35,7 @@ inline constexpr uint32_t kJoined = 0x80000000;  // added to the unit of joined 
 struct Frame {
   FrameType type = FrameType::kHeartbeat;
   uint8_t flags = 0;
+  uint8_t attempt = 0;  // kData: how often its chunk was sent before, modulo 256
   uint32_t epoch = 0;
   uint32_t length = 0;  // payload bytes that follow
   MessageKey key;

@@ -18,6 +18,7 @@ Frame sample(FrameType type) {
   if (type == FrameType::kData) {
     frame.length = 1000;
     frame.key = {.group = 5, .sequence = 1ull << 40, .unit = 2, .tag = 9};
+    frame.attempt = 3;
     frame.chunk = 99;
     frame.offset = 24;
     frame.total = 1024;
@@ -33,6 +34,7 @@ TEST(Frame, ComesBackAsItWas) {
     ASSERT_TRUE(out) << type;
     EXPECT_EQ(out->type, in.type);
     EXPECT_EQ(out->flags, in.flags);
+    EXPECT_EQ(out->attempt, in.attempt);
     EXPECT_EQ(out->epoch, in.epoch);
     EXPECT_EQ(out->length, in.length);
     EXPECT_EQ(out->key, in.key);

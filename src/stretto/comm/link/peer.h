@@ -7,7 +7,8 @@
 // acknowledgement never depends on the stream it was sent over. When a stream breaks, the sender
 // gives its unacknowledged chunks to the others, and the receiver forgets the part of a chunk that
 // had come over it. A chunk that arrives twice is read and dropped. If a chunk begins on one stream
-// while another is in the middle of it, the older stream is cut: its sender has given it up.
+// while another is in the middle of it, its sender has given up the stream of the earlier attempt,
+// and that one is cut: it need not be the one that is read first.
 //
 // Messages that the other side has not asked for may take so much of its memory and no more. The
 // sender counts what it has sent and what the other side says has got where it belongs; beyond the
@@ -170,7 +171,8 @@ class Peer {
     std::shared_ptr<Outgoing> message;
     uint64_t offset = 0;
     uint32_t length = 0;
-    int stream = -1;  // that carries it; -1: waits to be sent again
+    int stream = -1;      // that carries it; -1: waits to be sent again
+    uint8_t attempt = 0;  // how often it was sent before
   };
   struct Stream;
   std::unique_ptr<Stream> make_stream(int index, std::unique_ptr<Pipe> pipe);

@@ -175,10 +175,12 @@ void Peer::begin_data(Stream& s) {
     return;
   }
   for (auto& other : streams_) {
-    if (other && other.get() != &s && other->in_payload && other->incoming &&
-        other->frame.chunk == f.chunk) {
-      lose(*other, "given up by the other side");
-    }
+    if (!other || other.get() == &s || !other->in_payload || !other->incoming ||
+        other->frame.chunk != f.chunk)
+      continue;
+    const bool stale = static_cast<int8_t>(f.attempt - other->frame.attempt) < 0;
+    lose(stale ? s : *other, "given up by the other side");
+    if (stale) return;
   }
   if (f.flags & (kOffer | kWant)) {
     s.is_note = true;

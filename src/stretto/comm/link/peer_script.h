@@ -88,8 +88,11 @@ inline MessageKey key_of(Script& script) {
 }
 
 inline std::string frame_of(Script& script, uint32_t epoch) {
-  Frame frame{.type = static_cast<FrameType>(script.byte() % kFrameTypes),
-              .flags = static_cast<uint8_t>(script.byte() & 7),
+  const auto type = static_cast<FrameType>(script.byte() % kFrameTypes);
+  const uint8_t bits = script.byte();
+  Frame frame{.type = type,
+              .flags = static_cast<uint8_t>(bits & 7),
+              .attempt = static_cast<uint8_t>(bits >> 3),
               .epoch = epoch,
               .length = static_cast<uint32_t>(script.number(2)),
               .key = key_of(script)};

@@ -150,6 +150,7 @@ void Peer::add_chunk(Stream& s, uint64_t id, bool again) {
       s,
       {.type = FrameType::kData,
        .flags = static_cast<uint8_t>(message.flags | (ends && message.ticket.owner ? kAckSoon : 0)),
+       .attempt = again ? ++chunk.attempt : chunk.attempt,
        .length = chunk.length,
        .key = message.key,
        .chunk = id,
