@@ -112,8 +112,10 @@ HWY_INLINE void fetch_rows(const float* a, int64_t stride) {
   for (int r = 0; r < kRows; ++r) __builtin_prefetch(a + r * stride, 0, 3);
 }
 
-template <int kRows, int kVectors>
-void tile(const Tile& t) {
+// Adjoining rows: A's rows and groups are one vector long, as in a map blocked by channels. Known
+// when this is compiled, a row is a constant displacement.
+template <int kRows, int kVectors, bool kAdjoining>
+void reduce(const Tile& t) {
   const hn::ScalableTag<float> d;
   using V = hn::Vec<decltype(d)>;
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
@@ -123,13 +125,14 @@ void tile(const Tile& t) {
 
   // Three rows share a pointer: x86 addresses p + stride and p + 2 * stride without another
   // register.
-  constexpr int kPointers = (kRows + 2) / 3;
-  const int64_t stride = t.a_row;
+  constexpr int kPointers = kAdjoining ? 1 : (kRows + 2) / 3;
+  constexpr int kRowsPerPointer = kAdjoining ? kRows : 3;
+  const int64_t stride = kAdjoining ? kLanes : t.a_row;
   const float* HWY_RESTRICT b = t.b;
   const float* p[kPointers];
   const auto point = [&](const float* a) HWY_ATTR {
 #pragma GCC unroll 8
-    for (int q = 0; q < kPointers; ++q) p[q] = a + 3 * q * stride;
+    for (int q = 0; q < kPointers; ++q) p[q] = a + kRowsPerPointer * q * stride;
   };
   const auto step = [&](int i) HWY_ATTR {
     V bv[kVectors];
@@ -137,7 +140,7 @@ void tile(const Tile& t) {
     for (int v = 0; v < kVectors; ++v) bv[v] = hn::Load(d, b + (i * kVectors + v) * kLanes);
 #pragma GCC unroll 16
     for (int r = 0; r < kRows; ++r) {
-      const V av = hn::Set(d, p[r / 3][(r % 3) * stride + i]);
+      const V av = hn::Set(d, p[r / kRowsPerPointer][(r % kRowsPerPointer) * stride + i]);
 #pragma GCC unroll 4
       for (int v = 0; v < kVectors; ++v) sum[r][v] = hn::MulAdd(av, bv[v], sum[r][v]);
     }
@@ -147,7 +150,7 @@ void tile(const Tile& t) {
 #pragma GCC unroll 8
     for (int q = 0; q < kPointers; ++q) p[q] += a_step;
   };
-  if (t.steps == 1 && t.tap_count == 1) {
+  if (!kAdjoining && t.steps == 1 && t.tap_count == 1) {
     // A lies row by row within a step: one loop instead of three.
     point(t.a + t.taps[0].a);
     b += t.taps[0].b;
@@ -159,16 +162,17 @@ void tile(const Tile& t) {
     return;
   }
   // At an even pace: requests in a burst take the buffers that B needs on its way from L2.
-  constexpr int64_t kLine = 16;
+  // Short vectors take so long for two steps that a line in each is more than memory gives.
+  constexpr int64_t kLine = 16, kMostLines = kLanes >= 16 ? 2 : 1;
   const int64_t halves = (int64_t{t.groups - 1} * t.steps + t.last_steps) * t.tap_count / 2;
   const int64_t values = t.prefetch_end - t.prefetch;
   const bool reads_ahead = values > 0 && halves > 0;
   const float* ahead = reads_ahead ? t.prefetch : t.b;
-  const int64_t pace = reads_ahead ? std::min((values + halves - 1) / halves, 2 * kLine) : 0;
+  const int64_t pace = reads_ahead ? std::min((values + halves - 1) / halves, kMostLines * kLine) : 0;
   const int64_t second = pace > kLine ? kLine : 0;
   for (int32_t g = 0; g < t.groups; ++g) {
     const bool last = g + 1 == t.groups;
-    const int64_t steps = last ? t.last_steps : t.steps;
+    const int64_t steps = kAdjoining ? kLanes : last ? t.last_steps : t.steps;
     if (!last && t.tap_count > 0)
       fetch_rows<kRows>(t.a + (g + 1) * t.a_group + t.taps[0].a, stride);
     for (int32_t tap = 0; tap < t.tap_count; ++tap) {
@@ -182,7 +186,7 @@ void tile(const Tile& t) {
         step(0);
         step(1);
         __builtin_prefetch(ahead, 0, 2);
-        __builtin_prefetch(ahead + second, 0, 2);
+        if constexpr (kMostLines > 1) __builtin_prefetch(ahead + second, 0, 2);
         ahead += pace;
         advance(2, 2 * kVectors * kLanes);
       }
@@ -194,6 +198,15 @@ void tile(const Tile& t) {
     }
   }
   store(t, sum);
+}
+
+template <int kRows, int kVectors>
+void tile(const Tile& t) {
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
+  if (t.a_row == kLanes && t.steps == kLanes && t.last_steps == kLanes)
+    reduce<kRows, kVectors, true>(t);
+  else
+    reduce<kRows, kVectors, false>(t);
 }
 
 template <int kRows>
