@@ -1,6 +1,7 @@
 // How a team shares the tiles of a matrix product.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 #include "stretto/base/team.h"
@@ -36,38 +37,38 @@ inline GridPart split_grid(int64_t rows, int64_t columns, const Worker& worker, 
   return {split(rows, row_worker), split(columns, column_worker)};
 }
 
-// `blocks` vectors of output channels or columns cut into panels of `width` vectors. What is left
-// over joins the last panel when that still is at most TileSet::kMaxVectors wide, else it is a
-// panel of its own.
+// `blocks` vectors of output channels or columns cut into `count` panels of about `width` vectors,
+// as even as possible, none wider than `widest`. For a team there may be some more of them, so that
+// its members get equally many.
 struct Panels {
   int64_t blocks, width, count;
-  Panels(int64_t blocks, int64_t width, int64_t widest)
+  Panels(int64_t blocks, int64_t width, int64_t widest, int64_t team = 1)
       : blocks(blocks), width(width), count((blocks + width - 1) / width) {
-    const int64_t rest = blocks % width;
-    if (rest != 0 && count > 1 && width + rest <= widest) --count;
+    if (count > 1 && blocks <= (count - 1) * widest && blocks % width != 0) --count;
+    // Narrower panels cost more loads per multiply-add: not by more than a quarter.
+    const int64_t shared = (count + team - 1) / team * team;
+    if (shared <= std::min(blocks, count + count / 4)) count = shared;
   }
-  int64_t begin(int64_t panel) const { return panel * width; }
-  int64_t vectors(int64_t panel) const {
-    return panel + 1 == count ? blocks - panel * width : width;
-  }
+  int64_t begin(int64_t panel) const { return panel * blocks / count; }
+  int64_t vectors(int64_t panel) const { return begin(panel + 1) - begin(panel); }
 };
 
 // Panels for products of about `rows` rows: two vectors wide, where most rows fit the
 // registers; wider when there are so few rows that a two-wide tile would wait for its own sums.
-inline Panels choose_panels(const TileSet& set, int64_t blocks, int64_t rows) {
-  if (rows <= set.max_rows[4]) return {blocks, 4, 4};
-  if (rows <= set.max_rows[3]) return {blocks, 3, 4};
-  return {blocks, 2, 3};
+inline Panels choose_panels(const TileSet& set, int64_t blocks, int64_t rows, int64_t team = 1) {
+  if (rows <= set.max_rows[4]) return {blocks, 4, 4, team};
+  if (rows <= set.max_rows[3]) return {blocks, 3, 4, team};
+  return {blocks, 2, 3, team};
 }
 
 // Panels for products whose rows can be cut anywhere: three vectors wide where registers allow it.
 // 27 sums then take 12 loads per step, where 14 rows of two vectors take 16 for 28: less to do
 // beside the multiply-adds when another thread shares the core (docs/design/speed.md). Maps and
 // Winograd tiles come in rows that 14 divides better.
-inline Panels choose_wide_panels(const TileSet& set, int64_t blocks, int64_t rows) {
-  const Panels panels = choose_panels(set, blocks, rows);
+inline Panels choose_wide_panels(const TileSet& set, int64_t blocks, int64_t rows, int64_t team) {
+  const Panels panels = choose_panels(set, blocks, rows, team);
   const bool many_registers = set.max_rows[3] * 3 >= 24;
-  return panels.width == 2 && many_registers ? Panels{blocks, 3, 4} : panels;
+  return panels.width == 2 && many_registers ? Panels{blocks, 3, 4, team} : panels;
 }
 
 }  // namespace stretto::kernels

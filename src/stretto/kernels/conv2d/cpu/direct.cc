@@ -37,7 +37,7 @@ Plan make_plan(const Conv2dProblem& p) {
             .vertical = vertical_axis(p),
             .horizontal = horizontal_axis(p)};
   const int64_t longest = std::max(plan.horizontal.interior(), plan.vertical.interior());
-  plan.panels = choose_panels(tile_set(p.target.isa), plan.out_blocks, longest);
+  plan.panels = choose_panels(tile_set(p.target.isa), plan.out_blocks, longest, p.target.threads);
   return plan;
 }
 

@@ -49,7 +49,8 @@ Plan make_plan(const Conv2dProblem& p) {
     plan.in_pixel = plan.in_image;
     plan.out_pixel = plan.out_image;
   }
-  plan.panels = choose_wide_panels(tile_set(p.target.isa), out_blocks, plan.pixels);
+  plan.panels =
+      choose_wide_panels(tile_set(p.target.isa), out_blocks, plan.pixels, p.target.threads);
   return plan;
 }
 
