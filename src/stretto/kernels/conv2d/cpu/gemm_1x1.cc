@@ -128,43 +128,61 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   const bool finish = !tile_applies(p.epilogue.activation);
 
   Tile tile;
-  set_epilogue(tile, p.epilogue);
   tile.taps = &kNoTap;
   tile.a_row = plan.in_pixel;
   tile.a_group = plan.in_block;
-  tile.groups = static_cast<int32_t>(plan.in_blocks);
   tile.steps = static_cast<int32_t>(block);
-  tile.last_steps = static_cast<int32_t>(p.c - (plan.in_blocks - 1) * block);
   tile.c_row = plan.out_pixel;
   tile.c_vector = plan.out_block;
   tile.far_results = beyond_l2(plan.images * plan.out_image / worker.count);
 
-  const GridPart part = split_grid(plan.images * plan.pixels, plan.panels.count, worker,
+  const GridPart grid = split_grid(plan.images * plan.pixels, plan.panels.count, worker,
                                    plan.images * plan.in_image, p.c * p.k);
   const int64_t l2_pixels = std::clamp<int64_t>(
       cpu_info().l2_bytes / 2 / (plan.in_blocks * block * 4), TileSet::kMaxRows, 1 << 20);
-  for (int64_t at = part.rows.begin; at < part.rows.end;) {
+  // Nobody reads the first weights ahead but the operator before, as far as its own parts go.
+  const int64_t part_values = cpu_info().l2_bytes / 16 / static_cast<int64_t>(sizeof(float));
+  for (int64_t at = grid.rows.begin; at < grid.rows.end;) {
     const int64_t image = at / plan.pixels, first = at % plan.pixels;
-    const int64_t count = std::min(plan.pixels - first, part.rows.end - at);
+    const int64_t count = std::min(plan.pixels - first, grid.rows.end - at);
     const EvenTiles chunks(count, static_cast<int>(l2_pixels));
     for (int64_t chunk = 0; chunk < chunks.tiles; ++chunk) {
       const int64_t begin = first + chunks.begin(chunk), end = first + chunks.begin(chunk + 1);
-      for (int64_t panel = part.columns.begin; panel < part.columns.end; ++panel) {
+      for (int64_t panel = grid.columns.begin; panel < grid.columns.end; ++panel) {
         const int64_t k_block = plan.panels.begin(panel);
         const int vectors = static_cast<int>(plan.panels.vectors(panel));
-        tile.b = weights + k_block * block * p.c;
+        const float* panel_weights = weights + k_block * block * p.c;
         tile.b_group = vectors * block * block;
         tile.bias = bias + k_block * block;
         const EvenTiles tiles(end - begin, set.max_rows[vectors]);
-        for (int64_t t = 0; t < tiles.tiles; ++t) {
-          const int64_t pixel = begin + tiles.begin(t);
-          const int rows = static_cast<int>(begin + tiles.begin(t + 1) - pixel);
-          tile.a = x + image * plan.in_image + pixel * plan.in_pixel;
-          const int64_t values = p.c * vectors * block;
-          set_prefetch(tile, tile.b + values, values, t, tiles.tiles);
-          const int64_t c =
-              image * plan.out_image + k_block * plan.out_block + pixel * plan.out_pixel;
-          run_tile(set, tile, p.epilogue, args, c, rows, vectors, finish);
+        const EvenTiles parts(plan.in_blocks,
+                              static_cast<int>(std::max<int64_t>(1, part_values / tile.b_group)));
+        for (int64_t part = 0; part < parts.tiles; ++part) {
+          const int64_t c_block = parts.begin(part), c_end = parts.begin(part + 1);
+          const bool last = part + 1 == parts.tiles;
+          const int64_t channels = std::min(c_end * block, p.c) - c_block * block;
+          const int64_t values = channels * vectors * block;
+          tile.b = panel_weights + c_block * tile.b_group;
+          tile.groups = static_cast<int32_t>(c_end - c_block);
+          tile.last_steps = static_cast<int32_t>(channels - (tile.groups - 1) * block);
+          tile.accumulate = part != 0;
+          tile.relu = tile.clamp = false;
+          if (last) set_epilogue(tile, p.epilogue);
+          for (int64_t t = 0; t < tiles.tiles; ++t) {
+            const int64_t pixel = begin + tiles.begin(t);
+            const int rows = static_cast<int>(begin + tiles.begin(t + 1) - pixel);
+            tile.a = x + image * plan.in_image + pixel * plan.in_pixel + c_block * plan.in_block;
+            set_prefetch(tile, tile.b + values, values, t, tiles.tiles);
+            const int64_t c =
+                image * plan.out_image + k_block * plan.out_block + pixel * plan.out_pixel;
+            if (last) {
+              run_tile(set, tile, p.epilogue, args, c, rows, vectors, finish);
+            } else {
+              tile.c = static_cast<float*>(args.outputs[0]) + c;
+              tile.residual = nullptr;
+              set.run[vectors][rows](tile);
+            }
+          }
         }
       }
     }
