@@ -142,7 +142,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
         tile.b_group = plan.panel_step(vectors);
         const EvenTiles parts(
             plan.in_blocks,
-            static_cast<int>(std::max<int64_t>(1, cpu_info().l2_bytes / 16 / (tile.b_group * 4))));
+            static_cast<int>(std::max<int64_t>(1, cpu_info().l2_bytes / 32 / (tile.b_group * 4))));
         for (int64_t part = 0; part < parts.tiles; ++part) {
           const int64_t c_block = parts.begin(part), c_end = parts.begin(part + 1);
           const bool last = part + 1 == parts.tiles;

@@ -141,7 +141,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   const int64_t l2_pixels = std::clamp<int64_t>(
       cpu_info().l2_bytes / 2 / (plan.in_blocks * block * 4), TileSet::kMaxRows, 1 << 20);
   // Nobody reads the first weights ahead but the operator before, as far as its own parts go.
-  const int64_t part_values = cpu_info().l2_bytes / 16 / static_cast<int64_t>(sizeof(float));
+  const int64_t part_values = cpu_info().l2_bytes / 32 / static_cast<int64_t>(sizeof(float));
   for (int64_t at = grid.rows.begin; at < grid.rows.end;) {
     const int64_t image = at / plan.pixels, first = at % plan.pixels;
     const int64_t count = std::min(plan.pixels - first, grid.rows.end - at);
