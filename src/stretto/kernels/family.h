@@ -63,7 +63,8 @@ struct Signature {
   std::vector<TensorInfo> inputs, constants, outputs;
 };
 
-// What run() gets. Every pointer is aligned to kAlignment; inputs never overlap outputs.
+// What run() gets. Every pointer is aligned to kAlignment; inputs never overlap outputs, but for
+// the one that in_place() names: that may be the first output.
 struct Args {
   std::span<const void* const> inputs;
   std::span<void* const> outputs;
@@ -83,6 +84,8 @@ struct Candidate {
   // default when null and packed_bytes is null: the candidate needs no constants.
   void (*pack)(const P&, std::span<const Tensor> constants, std::byte* packed) = nullptr;
   size_t (*scratch_bytes)(const P&) = nullptr;
+  // The input, as long as the first output, over which run() may write it; -1 or null: none.
+  int (*in_place)(const P&) = nullptr;
   // Called by every thread of a team of exactly p.target.threads. No allocation, no lock, no throw.
   // Writes every real element of every output.
   void (*run)(const P&, const Args&, const Worker&);
@@ -103,6 +106,7 @@ struct Family {
   size_t (*packed_bytes)(int row, const void* problem);
   void (*pack)(int row, const void* problem, std::span<const Tensor> constants, std::byte* packed);
   size_t (*scratch_bytes)(int row, const void* problem);
+  int (*in_place)(int row, const void* problem);
   void (*run)(int row, const void* problem, const Args& args, const Worker& worker);
   const Target& (*target)(const void* problem);
 };
@@ -146,6 +150,10 @@ constexpr Family make_family(std::string_view name) {
           [](int row, const void* p) {
             return kList[row]->scratch_bytes ? kList[row]->scratch_bytes(*static_cast<const P*>(p))
                                              : 0;
+          },
+      .in_place =
+          [](int row, const void* p) {
+            return kList[row]->in_place ? kList[row]->in_place(*static_cast<const P*>(p)) : -1;
           },
       .run = [](int row, const void* p, const Args& args,
                 const Worker& worker) { kList[row]->run(*static_cast<const P*>(p), args, worker); },

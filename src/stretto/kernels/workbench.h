@@ -36,7 +36,8 @@ class Workbench {
   void run(int row);
   std::span<const float> output(int i) const;  // of the last run, storage order
 
-  // Runs `row` and the family's last row on the same data. Blocked padding lanes are ignored.
+  // Runs `row` and the family's last row on the same data; where Candidate::in_place allows it,
+  // `row` once more over that input. Blocked padding lanes are ignored.
   Difference check(int row);
 
   // Best seconds of each of `rows`, interleaved. Weights are cold and inputs warm, as within a
@@ -47,6 +48,9 @@ class Workbench {
   int block() const;  // of the blocked tensors
 
  private:
+  void run_over(int row, int input);  // -1: as run()
+  Difference compare(const std::vector<std::vector<std::byte>>& expected) const;
+
   struct State;
   std::unique_ptr<State> state_;
 };

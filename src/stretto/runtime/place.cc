@@ -12,6 +12,40 @@ struct Claim {
   int storage = -1, instruction = -1;
 };
 
+// A result takes over the memory of an input that nobody reads afterwards, where its kernel can:
+// the lines it is written to have just been read. Residual connections, mostly.
+void overwrite_inputs(Emission& emission) {
+  const int count = static_cast<int>(emission.operands.size());
+  std::vector<int> first(emission.storages.size(), INT_MAX), last(emission.storages.size(), -1);
+  for (int i = 0; i < count; ++i) {
+    for (const auto* list : {&emission.operands[i].inputs, &emission.operands[i].outputs}) {
+      for (int s : *list) {
+        const int root = emission.root_of(s).first;
+        first[root] = std::min(first[root], i);
+        last[root] = i;
+      }
+    }
+  }
+  for (int i = 0; i < count; ++i) {
+    const Instruction& in = emission.program().instructions[i];
+    const int which = in.family ? in.family->in_place(in.row, in.problem.data()) : -1;
+    if (which < 0) continue;
+    const Operands& operands = emission.operands[i];
+    const int from = operands.inputs[which], to = operands.outputs[0];
+    const int memory = emission.root_of(from).first;
+    Storage& result = emission.storages[to];
+    const bool alone = std::count_if(operands.inputs.begin(), operands.inputs.end(), [&](int s) {
+                         return emission.root_of(s).first == memory;
+                       }) == 1;
+    if (!alone || last[memory] != i || emission.storages[memory].place != Place::kArena ||
+        result.parent >= 0 || result.place != Place::kArena || first[to] != i ||
+        result.bytes != emission.storages[from].bytes)
+      continue;
+    result.parent = from;
+    last[memory] = last[to];
+  }
+}
+
 std::vector<Claim> storage_claims(const Emission& emission) {
   std::vector<Claim> claims(emission.storages.size());
   for (size_t s = 0; s < claims.size(); ++s) {
@@ -48,6 +82,7 @@ void add_scratch_claims(const Program& program, std::vector<Claim>& claims) {
 
 void place(Emission& emission) {
   Program& program = emission.program();
+  overwrite_inputs(emission);
   std::vector<Claim> claims = storage_claims(emission);
   add_scratch_claims(program, claims);
   std::vector<Lifetime> lives;

@@ -1,6 +1,8 @@
 // Models for the runtime's own tests, from the text form of a graph.
 #pragma once
 
+#include <map>
+#include <string>
 #include <string_view>
 
 #include "stretto/ir/text.h"
@@ -9,10 +11,11 @@
 
 namespace stretto::runtime {
 
-// Compiled as it stands (no passes), kernels in built-in order.
-inline Model model_of(std::string_view text, int threads = 1) {
+// Compiled as it stands (no passes), kernels in built-in order but for families with a forced one.
+inline Model model_of(std::string_view text, int threads = 1,
+                      std::map<std::string, std::string> forced = {}) {
   auto graph = std::make_shared<ir::Graph>(ir::parse_text(text));
-  Selector selector({});
+  Selector selector({.forced = std::move(forced)});
   Compiled compiled = compile(graph, {.isa = usable_isa(), .threads = threads}, selector, {});
   auto state = std::make_shared<Model::State>();
   state->name = graph->name;

@@ -29,14 +29,30 @@ inline float* pack_bias(const Conv2dProblem& p, std::span<const Tensor> constant
   return out + outputs;
 }
 
-// Runs the last part of a reduction: c is the offset of the tile in the output and in the residual.
+// Which part of a reduction a tile computes; by default all of it.
+struct Part {
+  bool first = true, last = true;
+};
+
+// Runs a tile: c is its offset in the output and in the residual. The residual is read with the
+// first part, so that the sum can lie where it lay, or after the activation with the last.
 inline void run_tile(const TileSet& set, Tile& tile, const Epilogue& e, const Args& args, int64_t c,
-                     int rows, int vectors, bool finish) {
+                     int rows, int vectors, Part part = {}) {
   const float* residual = e.residual ? static_cast<const float*>(args.inputs[1]) + c : nullptr;
+  const bool finish = part.last && !tile_applies(e.activation);
+  const bool here = e.residual_after_activation ? part.last && !finish : part.first;
+  tile.accumulate = !part.first;
+  tile.relu = tile.clamp = false;
+  if (part.last) set_epilogue(tile, e);
   tile.c = static_cast<float*>(args.outputs[0]) + c;
-  tile.residual = finish && e.residual_after_activation ? nullptr : residual;
+  tile.residual = here ? residual : nullptr;
   set.run[vectors][rows](tile);
   if (finish) set.finish(e, tile.c, tile.c_row, tile.c_vector, rows, vectors, residual);
+}
+
+// Candidate::in_place of rows that do everything by run_tile.
+inline int over_residual(const Conv2dProblem& p) {
+  return p.epilogue.residual && !p.epilogue.residual_after_activation ? 1 : -1;
 }
 
 }  // namespace stretto::kernels::conv2d

@@ -110,7 +110,6 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   const float* x = static_cast<const float*>(args.inputs[0]);
   const float* bias = reinterpret_cast<const float*>(args.packed);
   const float* weights = bias + plan.out_blocks * block * p.groups;
-  const bool finish = !tile_applies(p.epilogue.activation);
   const int64_t in_plane = p.h * p.w * block, out_plane = out_h * out_w * block;
 
   Tile tile;
@@ -145,21 +144,17 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
             static_cast<int>(std::max<int64_t>(1, cpu_info().l2_bytes / 32 / (tile.b_group * 4))));
         for (int64_t part = 0; part < parts.tiles; ++part) {
           const int64_t c_block = parts.begin(part), c_end = parts.begin(part + 1);
-          const bool last = part + 1 == parts.tiles;
           const float* in = x + (image * all_in + group * plan.in_blocks + c_block) * in_plane;
           tile.b = panel_weights + c_block * tile.b_group;
           tile.groups = static_cast<int32_t>(c_end - c_block);
           tile.steps = static_cast<int32_t>(block);
           tile.last_steps =
               static_cast<int32_t>(std::min(block, plan.channels - (c_end - 1) * block));
-          tile.accumulate = part != 0;
           const int64_t part_weights = tile.groups * tile.b_group;
           // About: patches at the borders are smaller, and their tiles more.
           const int64_t tile_count =
               std::max<int64_t>(1, (y_end - y_begin) * out_w / set.max_rows[vectors]);
           int64_t tiles_done = 0;
-          tile.relu = tile.clamp = false;
-          if (last) set_epilogue(tile, p.epilogue);
           for_patches(plan.vertical, plan.horizontal, y_begin, y_end, [&](const Patch& patch) {
             tile.tap_count = list_taps(p, plan, patch, vectors, taps);
             const PatchTiles tiles(patch, set.max_rows[vectors]);
@@ -170,13 +165,8 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
                   in + ((y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left) * block;
               const int64_t c = (image * all_out + k_block) * out_plane + (y * out_w + x0) * block;
               set_prefetch(tile, tile.b + part_weights, part_weights, tiles_done++, tile_count);
-              if (last) {
-                run_tile(set, tile, p.epilogue, args, c, pixels, vectors, finish);
-              } else {
-                tile.c = static_cast<float*>(args.outputs[0]) + c;
-                tile.residual = nullptr;
-                set.run[vectors][pixels](tile);
-              }
+              run_tile(set, tile, p.epilogue, args, c, pixels, vectors,
+                       {part == 0, part + 1 == parts.tiles});
             });
           });
         }
@@ -192,6 +182,7 @@ const Row kDirect{.name = "direct",
                   .packed_bytes = packed_bytes,
                   .pack = pack,
                   .scratch_bytes = nullptr,
+                  .in_place = over_residual,
                   .run = run};
 
 }  // namespace stretto::kernels::conv2d

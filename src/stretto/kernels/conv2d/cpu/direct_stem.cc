@@ -88,7 +88,6 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   const float* x = static_cast<const float*>(args.inputs[0]);
   const float* bias = reinterpret_cast<const float*>(args.packed);
   const float* weights = bias + plan.out_blocks * block;
-  const bool finish = !tile_applies(p.epilogue.activation);
   const int64_t depth = p.c * plan.taps, out_plane = out_h * out_w * block;
 
   Tile tile;
@@ -97,7 +96,6 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   tile.a_group = p.h * p.w;
   tile.groups = static_cast<int32_t>(p.c);
   tile.c_vector = out_plane;
-  set_epilogue(tile, p.epilogue);
   const GridPart grid =
       split_grid(p.n * out_h, plan.panels.count, worker, p.n * p.c * p.h * p.w, depth * p.k);
   const int64_t row_bytes = p.stride_h * p.w * p.c * 4;
@@ -126,7 +124,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
                             in + (y * p.stride_h - p.pad_top) * p.w + x0 * p.stride_w - p.pad_left;
                         const int64_t c = (image * plan.out_blocks + k_block) * out_plane +
                                           (y * out_w + x0) * block;
-                        run_tile(set, tile, p.epilogue, args, c, pixels, vectors, finish);
+                        run_tile(set, tile, p.epilogue, args, c, pixels, vectors);
                       });
                     });
       }

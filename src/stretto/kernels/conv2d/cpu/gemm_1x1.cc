@@ -114,6 +114,13 @@ void gather(const Conv2dProblem& p, const float* x, float* to, const Worker& wor
   worker.sync();
 }
 
+// Of the channels, `group` values of weights each. Nobody reads the first weights ahead but the
+// operator before, as far as its own parts go.
+EvenTiles parts_of(const Plan& plan, int64_t group) {
+  const int64_t most = cpu_info().l2_bytes / 32 / static_cast<int64_t>(sizeof(float));
+  return {plan.in_blocks, static_cast<int>(std::max<int64_t>(1, most / group))};
+}
+
 void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   const Plan plan = make_plan(p);
   const TileSet& set = tile_set(p.target.isa);
@@ -125,7 +132,6 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   }
   const float* bias = reinterpret_cast<const float*>(args.packed);
   const float* weights = bias + plan.out_blocks * block;
-  const bool finish = !tile_applies(p.epilogue.activation);
 
   Tile tile;
   tile.taps = &kNoTap;
@@ -140,8 +146,6 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
                                    plan.images * plan.in_image, p.c * p.k);
   const int64_t l2_pixels = std::clamp<int64_t>(
       cpu_info().l2_bytes / 2 / (plan.in_blocks * block * 4), TileSet::kMaxRows, 1 << 20);
-  // Nobody reads the first weights ahead but the operator before, as far as its own parts go.
-  const int64_t part_values = cpu_info().l2_bytes / 32 / static_cast<int64_t>(sizeof(float));
   for (int64_t at = grid.rows.begin; at < grid.rows.end;) {
     const int64_t image = at / plan.pixels, first = at % plan.pixels;
     const int64_t count = std::min(plan.pixels - first, grid.rows.end - at);
@@ -155,19 +159,14 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
         tile.b_group = vectors * block * block;
         tile.bias = bias + k_block * block;
         const EvenTiles tiles(end - begin, set.max_rows[vectors]);
-        const EvenTiles parts(plan.in_blocks,
-                              static_cast<int>(std::max<int64_t>(1, part_values / tile.b_group)));
+        const EvenTiles parts = parts_of(plan, tile.b_group);
         for (int64_t part = 0; part < parts.tiles; ++part) {
           const int64_t c_block = parts.begin(part), c_end = parts.begin(part + 1);
-          const bool last = part + 1 == parts.tiles;
           const int64_t channels = std::min(c_end * block, p.c) - c_block * block;
           const int64_t values = channels * vectors * block;
           tile.b = panel_weights + c_block * tile.b_group;
           tile.groups = static_cast<int32_t>(c_end - c_block);
           tile.last_steps = static_cast<int32_t>(channels - (tile.groups - 1) * block);
-          tile.accumulate = part != 0;
-          tile.relu = tile.clamp = false;
-          if (last) set_epilogue(tile, p.epilogue);
           for (int64_t t = 0; t < tiles.tiles; ++t) {
             const int64_t pixel = begin + tiles.begin(t);
             const int rows = static_cast<int>(begin + tiles.begin(t + 1) - pixel);
@@ -175,13 +174,8 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
             set_prefetch(tile, tile.b + values, values, t, tiles.tiles);
             const int64_t c =
                 image * plan.out_image + k_block * plan.out_block + pixel * plan.out_pixel;
-            if (last) {
-              run_tile(set, tile, p.epilogue, args, c, rows, vectors, finish);
-            } else {
-              tile.c = static_cast<float*>(args.outputs[0]) + c;
-              tile.residual = nullptr;
-              set.run[vectors][rows](tile);
-            }
+            run_tile(set, tile, p.epilogue, args, c, rows, vectors,
+                     {part == 0, part + 1 == parts.tiles});
           }
         }
       }
@@ -197,6 +191,7 @@ const Row kGemm1x1{.name = "gemm_1x1",
                    .packed_bytes = packed_bytes,
                    .pack = pack,
                    .scratch_bytes = scratch_bytes,
+                   .in_place = over_residual,
                    .run = run};
 
 }  // namespace stretto::kernels::conv2d

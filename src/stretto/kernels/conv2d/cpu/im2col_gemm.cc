@@ -159,9 +159,7 @@ void run_pixel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args,
   const float* bias = reinterpret_cast<const float*>(args.packed);
   const float* weights = bias + round_up(p.k, plan.block);
   float* lines = reinterpret_cast<float*>(args.scratch) + worker.index * plan.thread_scratch;
-  const bool finish = !tile_applies(p.epilogue.activation);
   Tile tile;
-  set_epilogue(tile, p.epilogue);
   tile.taps = &kNoTap;
   tile.a_row = 1;
   tile.a_group = plan.line;
@@ -190,8 +188,8 @@ void run_pixel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args,
         tile.a = lines + at;
         const int64_t c =
             ((image * out_blocks * p.groups + k_block) * plan.plane + pixel + at) * plan.block;
-        run_tile(set, tile, p.epilogue, args, c, static_cast<int>(tiles.begin(t + 1) - at), vectors,
-                 finish);
+        run_tile(set, tile, p.epilogue, args, c, static_cast<int>(tiles.begin(t + 1) - at),
+                 vectors);
       }
     }
   }
