@@ -170,12 +170,18 @@ bool EngineImpl::await(Lock& lock, const OpenOperation* open, double timeout_s) 
   const double deadline = timeout_s < 0 ? now_s() + 1e9 : now_s() + timeout_s;
   ++waiters_;
   const double began = now_s();
+  const double spin_until = bytes_of(*open) <= kSmallBytes ? began + options_.spin_s : 0;
   if (!open->done && driving_) process_events();  // else polling does it
   while (!open->done) {
     const double left = deadline - now_s();
     if (left <= 0) break;
     if (driving_) {
       waiter_wake_.wait_for(lock, seconds(std::min(left, kLongTime_s)));
+    } else if (now_s() < spin_until) {  // a wake-up takes longer than many a small operation
+      drive(lock, 0);
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
     } else {
       drive(lock, std::min(left, kLongTime_s));
     }

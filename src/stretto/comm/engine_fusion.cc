@@ -16,10 +16,6 @@ namespace {
 
 constexpr size_t kRememberedJoins = 64;  // per group, to compare with what others send late
 
-int64_t bytes_of(const OpenOperation& open) {
-  return open.operation.count * static_cast<int64_t>(dtype_bytes(open.operation.dtype));
-}
-
 bool alike(const OpenOperation& a, const OpenOperation& b) {
   return a.operation.dtype == b.operation.dtype && a.operation.reduction == b.operation.reduction;
 }

@@ -66,6 +66,10 @@ struct OpenOperation {
   std::function<void()> notify;
 };
 
+inline int64_t bytes_of(const OpenOperation& open) {
+  return open.operation.count * static_cast<int64_t>(dtype_bytes(open.operation.dtype));
+}
+
 // One unit of an operation that is being carried out.
 struct Unit {
   Unit(OpenOperation* operation, int64_t number, std::shared_ptr<const UnitPlan> how)

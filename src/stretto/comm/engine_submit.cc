@@ -123,7 +123,7 @@ OpenOperation* EngineImpl::begin(Group id, const Operation& operation, Delivery 
   }
   // A small operation among others joins those that come next, until somebody polls or waits: that
   // is one write, and one wake-up of the other side, for many.
-  const auto bytes = operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype));
+  const int64_t bytes = bytes_of(*open);
   const bool hold = unfinished_ > 1 && held_bytes_ + bytes <= kSmallBytes;
   held_bytes_ = hold ? held_bytes_ + bytes : 0;
   process_events(!hold);

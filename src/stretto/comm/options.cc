@@ -142,6 +142,8 @@ const std::vector<Row>& rows() {
                  "seconds an operation may take; 0: any"),
       number_row("STRETTO_REDIAL", &Options::redial_s, 0.0, 1e6,
                  "seconds before a TCP stream that broke is dialled again; 0: never"),
+      number_row("STRETTO_SPIN", &Options::spin_s, 0.0, 10.0,
+                 "seconds to look for a small operation's end before sleeping; 0: none"),
       text_row("STRETTO_TRACE", &Options::trace, "file for a Chrome trace, written at the end"),
   };
   return kRows;

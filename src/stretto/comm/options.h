@@ -58,6 +58,7 @@ struct Options {
   double operation_timeout_s = 1800;  // STRETTO_OPERATION_TIMEOUT; 0: none
   double redial_s = 1;                // STRETTO_REDIAL: pause before a broken stream is dialled
                                       //   again, doubled each time; 0: never
+  double spin_s = 200e-6;             // STRETTO_SPIN: before who waits for little goes to sleep
   // Looking inside.
   std::string trace;  // STRETTO_TRACE=file: Chrome trace written at the end
   // For tests, without a variable: the RDMA cards there are; null: those of libibverbs.so.1.

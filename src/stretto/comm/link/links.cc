@@ -129,7 +129,7 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   if (unformed_ > 0 || redialling_ > 0 || !guests_.empty()) until = std::min(until, meet());
   flush();
   bool busy = false;
-  for (auto& peer : peers_) busy |= peer && peer->prepare_to_sleep();
+  for (auto& peer : peers_) busy |= peer && peer->look(max_wait_s > 0);
   const double wait_s = busy || !events_.empty() ? 0 : std::max(until - now, 0.0);
   const double slept_from = now;
 

@@ -129,8 +129,9 @@ class Peer {
   // Messages go over the first `count` streams that live; the others are kept for later.
   void use_streams(int count) { used_streams_ = count; }
 
-  // Before sleeping: true when a stream has something to do right now.
-  bool prepare_to_sleep();
+  // True when a stream has something to do right now. before_sleep: whatever comes later shall wake
+  // this process.
+  bool look(bool before_sleep);
   void run_ready();  // does it
 
   // Once per beat: sends a heartbeat on every stream on which nothing else was sent since the last

@@ -289,11 +289,11 @@ void Peer::on_offer(const Frame& f) {
   }
 }
 
-bool Peer::prepare_to_sleep() {
+bool Peer::look(bool before_sleep) {
   bool busy = false;
   for (auto& s : streams_) {
     if (!s || !s->alive) continue;
-    if (s->pipe->prepare_to_sleep()) s->ready = true;
+    if (before_sleep ? s->pipe->prepare_to_sleep() : s->pipe->look()) s->ready = true;
     if (s->full && s->pipe->regained_room()) {
       s->full = false;
       busy = waits_ = true;

@@ -160,7 +160,7 @@ inline int64_t run_script(const uint8_t* data, size_t size) {
         break;
       case 6:
         peer.beat(1e9);
-        if (peer.prepare_to_sleep()) peer.run_ready();
+        if (peer.look(true)) peer.run_ready();
         break;
       default:
         if (script.byte() % 16 == 0) {

@@ -44,6 +44,8 @@ class Pipe {
   // To be called before sleeping: true when there is something to read that no event will tell
   // about.
   virtual bool prepare_to_sleep() = 0;
+  // The same without an intent to sleep: nobody need wake this side.
+  virtual bool look() { return prepare_to_sleep(); }
 
   // For pipes whose descriptors do not report EPOLLOUT: nothing can be written at first, and
   // whether there is room since a write found none, to be asked after reads and before sleeping.

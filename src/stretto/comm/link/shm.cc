@@ -139,6 +139,13 @@ class ShmPipe : public Pipe {
            ring.consumed.load(std::memory_order_relaxed);
   }
 
+  bool look() override {
+    if (!segment_) return false;
+    Ring& ring = in();
+    return ring.written.load(std::memory_order_acquire) !=
+           ring.consumed.load(std::memory_order_relaxed);
+  }
+
   const std::string& name() const override { return name_; }
   const std::string& reason() const override { return reason_; }
 
