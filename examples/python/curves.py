@@ -12,7 +12,7 @@ import html
 import json
 from pathlib import Path
 
-COLOURS = ("#2563a8", "#c2571a", "#2e8540", "#8a3ba8", "#b00020", "#5f6368")
+COLOURS = ("#2563a8", "#c2571a", "#2e8540", "#8a3ba8", "#b00020", "#5f6368", "#0f9bb3", "#b59400")
 WIDTH, HEIGHT, LEFT, BOTTOM = 460, 300, 46, 28
 
 

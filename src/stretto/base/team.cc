@@ -2,12 +2,18 @@
 
 #include <algorithm>
 #include <chrono>
+#include <climits>
 #include <cstdint>
 
 #include "stretto/base/error.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#endif
+#if defined(__linux__)
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 namespace stretto {
@@ -21,27 +27,53 @@ inline void relax() {
 #endif
 }
 
-// Spinning pays only while the other threads really run; on an oversubscribed machine the thread
-// waited for may need this very core. Longer than threads of a team are apart that all run, far
-// shorter than a time slice.
-constexpr auto kSpinTime = std::chrono::microseconds(10);
+// Spinning pays only while the other threads really run: on a busy machine the one waited for may
+// need this very core. About as long as it takes to wake a sleeper, so that neither a wrong spin
+// nor a wrong sleep costs more than twice the right one. To yield instead would be worse: a thread
+// that yields to a busy neighbour gets its core back after a whole time slice, one that is woken at
+// once.
+constexpr auto kSpinTime = std::chrono::microseconds(30);
 constexpr int kSpinsPerLook = 64;
 
-// Returns when `done()`: spins, then yields.
-template <class Done>
-void wait_until(Done done) {
+#if defined(__linux__)
+void sleep_while(const std::atomic<uint32_t>& word, uint32_t value) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+}
+void wake_all(const std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
+}
+#else
+void sleep_while(std::atomic<uint32_t>& word, uint32_t value) { word.wait(value); }
+void wake_all(std::atomic<uint32_t>& word) { word.notify_all(); }
+#endif
+
+// Threads of all teams that sleep in wait_while: while there are none, nobody needs to be woken.
+std::atomic<int> g_sleepers{0};
+
+// Either the sleeper is seen here, or it sees the new value before it sleeps: both accesses on both
+// sides are in one order for all threads.
+void set(std::atomic<uint32_t>& word, uint32_t value) {
+  word.store(value, std::memory_order_seq_cst);
+  if (g_sleepers.load(std::memory_order_seq_cst) > 0) wake_all(word);
+}
+
+// Returns when `word` is not `value` any more: spins, then sleeps.
+void wait_while(std::atomic<uint32_t>& word, uint32_t value) {
+  const auto changed = [&] { return word.load(std::memory_order_acquire) != value; };
   for (int spins = 0; spins < kSpinsPerLook; ++spins) {
-    if (done()) return;
+    if (changed()) return;
     relax();
   }
   const auto until = std::chrono::steady_clock::now() + kSpinTime;
   while (std::chrono::steady_clock::now() < until) {
     for (int spins = 0; spins < kSpinsPerLook / 4; ++spins) {
-      if (done()) return;
+      if (changed()) return;
       relax();
     }
   }
-  while (!done()) std::this_thread::yield();
+  g_sleepers.fetch_add(1, std::memory_order_seq_cst);
+  while (word.load(std::memory_order_seq_cst) == value) sleep_while(word, value);
+  g_sleepers.fetch_sub(1, std::memory_order_relaxed);
 }
 
 }  // namespace
@@ -50,10 +82,10 @@ void Barrier::wait() {
   const unsigned phase = phase_.load(std::memory_order_acquire);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
     arrived_.store(0, std::memory_order_relaxed);
-    phase_.store(phase + 1, std::memory_order_release);
+    set(phase_, phase + 1);
     return;
   }
-  wait_until([&] { return phase_.load(std::memory_order_acquire) != phase; });
+  wait_while(phase_, phase);
 }
 
 Range split(int64_t total, const Worker& worker, int64_t grain) {
@@ -68,8 +100,9 @@ struct ThreadTeam::State {
   explicit State(int threads) : barrier(threads) {}
 
   alignas(64) std::atomic<uint32_t> generation{
-      0};                                   // bumped to start a run; odd/even has no meaning
-  alignas(64) std::atomic<int> running{0};  // workers that have not finished this run
+      0};                                         // bumped to start a run; odd/even has no meaning
+  alignas(64) std::atomic<int> running{0};        // workers that have not finished this run
+  alignas(64) std::atomic<uint32_t> finished{0};  // runs, by all workers
   std::atomic<bool> stop{false};
   Body body = nullptr;
   void* context = nullptr;
@@ -97,13 +130,14 @@ void ThreadTeam::run(Body body, void* context) {
     return;
   }
   State& s = *state_;
+  const uint32_t finished = s.finished.load(std::memory_order_relaxed);
   s.body = body;
   s.context = context;
   s.running.store(threads_ - 1, std::memory_order_relaxed);
   s.generation.fetch_add(1, std::memory_order_release);
   s.generation.notify_all();
   body(context, Worker{0, threads_, &s.barrier});
-  wait_until([&] { return s.running.load(std::memory_order_acquire) == 0; });
+  wait_while(s.finished, finished);
 }
 
 void ThreadTeam::work(int index) {
@@ -114,7 +148,8 @@ void ThreadTeam::work(int index) {
     seen = s.generation.load(std::memory_order_acquire);
     if (s.stop.load()) return;
     s.body(s.context, Worker{index, threads_, &s.barrier});
-    s.running.fetch_sub(1, std::memory_order_release);
+    if (s.running.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      set(s.finished, s.finished.load(std::memory_order_relaxed) + 1);
   }
 }
 

@@ -10,7 +10,7 @@
 
 namespace stretto {
 
-// Meeting point of `count` threads that all arrive within microseconds; spins, then yields.
+// Meeting point of `count` threads that all arrive within microseconds; spins, then sleeps.
 class Barrier {
  public:
   explicit Barrier(int count) : count_(count) {}

@@ -308,4 +308,15 @@ Statistics EngineImpl::statistics() {
   return s;
 }
 
+void abort_with(Engine& engine, const std::exception_ptr& error) {
+  std::string reason = "an unknown error";
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    reason = e.what();
+  } catch (...) {
+  }
+  engine.abort(fmt::format("rank {}: {}", engine.membership().rank, reason));
+}
+
 }  // namespace stretto::comm

@@ -184,4 +184,7 @@ class Engine {
   virtual std::string trace_json() = 0;
 };
 
+// Engine::abort with this rank and what the exception says.
+void abort_with(Engine& engine, const std::exception_ptr& error);
+
 }  // namespace stretto::comm

@@ -209,14 +209,7 @@ void Gradients::on_operation_done(Open& open) {
 // The other ranks wait for what this one cannot send.
 void Gradients::fail(Open& open, std::exception_ptr error) {
   open.error = error;
-  std::string reason = "an unknown error";
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    reason = e.what();
-  } catch (...) {
-  }
-  engine_.abort(fmt::format("rank {}: {}", engine_.membership().rank, reason));
+  abort_with(engine_, error);
   for (auto& waits : waits_) std::erase(waits, &open);
   if (open.left == 0) complete(open);
 }

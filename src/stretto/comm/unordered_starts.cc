@@ -127,14 +127,7 @@ void Unordered::finish(const std::shared_ptr<Item>& item, std::exception_ptr err
 
 // The job is broken for this group: whoever waits is told, and so are the others.
 void Unordered::give_up(std::exception_ptr error) {
-  std::string reason = "an unknown error";
-  try {
-    std::rethrow_exception(error);
-  } catch (const std::exception& e) {
-    reason = e.what();
-  } catch (...) {
-  }
-  engine_.abort(fmt::format("rank {}: {}", engine_.membership().rank, reason));
+  abort_with(engine_, error);
   for (const auto* posted : {&firsts_, &wakes_}) {
     for (const Posted& receive : *posted) {
       try {  // into memory that is about to go
