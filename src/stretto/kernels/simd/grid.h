@@ -44,7 +44,8 @@ struct Panels {
   int64_t blocks, width, count;
   Panels(int64_t blocks, int64_t width, int64_t widest, int64_t team = 1)
       : blocks(blocks), width(width), count((blocks + width - 1) / width) {
-    if (count > 1 && blocks <= (count - 1) * widest && blocks % width != 0) --count;
+    const int64_t rest = blocks % width;
+    if (rest != 0 && count > 1 && width + rest <= widest) --count;
     // Narrower panels cost more loads per multiply-add: not by more than a quarter.
     const int64_t shared = (count + team - 1) / team * team;
     if (shared <= std::min(blocks, count + count / 4)) count = shared;
