@@ -168,7 +168,8 @@ void reduce(const Tile& t) {
   const int64_t values = t.prefetch_end - t.prefetch;
   const bool reads_ahead = values > 0 && halves > 0;
   const float* ahead = reads_ahead ? t.prefetch : t.b;
-  const int64_t pace = reads_ahead ? std::min((values + halves - 1) / halves, kMostLines * kLine) : 0;
+  const int64_t pace =
+      reads_ahead ? std::min((values + halves - 1) / halves, kMostLines * kLine) : 0;
   const int64_t second = pace > kLine ? kLine : 0;
   for (int32_t g = 0; g < t.groups; ++g) {
     const bool last = g + 1 == t.groups;
