@@ -32,9 +32,9 @@ struct Tile {
   const Tap* taps = nullptr;
   int32_t tap_count = 1, groups = 1, steps = 0, last_steps = 0;
 
-  // Read ahead towards L2 while the tile runs, evenly, at most 16 values per step. Weights that a
-  // network has not touched since its last run come from memory, at a third of the pace that the
-  // first tile of a panel wants them: see set_prefetch.
+  // Read ahead towards L2 while the tile runs, evenly, at most 16 values per step (8 with short
+  // vectors). Weights that a network has not touched since its last run come from memory, at a
+  // third of the pace that the first tile of a panel wants them: see set_prefetch.
   const float* prefetch = nullptr;
   const float* prefetch_end = nullptr;
 
