@@ -151,12 +151,17 @@ def cap_flows(namespace: str, flow_mbit: int, mbit: int) -> None:
   marks = ", ".join(f"{i} : 1:{10 + i:x}" for i in range(1, kFlowClasses + 1))
   number = f"ct mark 0 ct mark set numgen inc mod {kFlowClasses} offset 1"
   rules = f"""table inet caps {{
-  chain outgoing {{ type filter hook output priority 0;
+  chain outgoing {{
+    type filter hook output priority 0;
     meta l4proto tcp {number}
-    meta l4proto tcp meta priority set ct mark map {{ {marks} }} }}
-  chain incoming {{ type filter hook input priority 0;
-    meta l4proto tcp {number} }}
-}}"""
+    meta l4proto tcp meta priority set ct mark map {{ {marks} }}
+  }}
+  chain incoming {{
+    type filter hook input priority 0;
+    meta l4proto tcp {number}
+  }}
+}}
+"""
   run("ip", "netns", "exec", namespace, "nft", "-f", "-", text=rules)
 
 
