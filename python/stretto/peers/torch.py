@@ -12,9 +12,11 @@ PACKAGES = ("torch",)
 
 
 def refuses(task: Task) -> str | None:
-  if task.definition or importlib.util.find_spec("onnx2torch"):
+  needed = () if task.definition else ("onnx2torch", "torchvision")  # which imports the other
+  missing = [name for name in needed if not importlib.util.find_spec(name)]
+  if not missing:
     return None
-  return "reads ONNX files by onnx2torch only (pip install onnx2torch)"
+  return f"reads ONNX files by onnx2torch only (pip install {' '.join(missing)})"
 
 
 def cap(isa: str) -> Cap:
