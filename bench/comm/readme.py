@@ -1,7 +1,7 @@
 """Fills the communication table of README.md from what bench.comm wrote.
 
   python -m bench.comm all --json build/comm.json
-  python -m bench.comm.readme build/comm.json
+  python -m bench.comm.readme build/comm.json     # or several files, from runs on one machine
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def section(report: dict) -> str:
   columns = [c for c in kColumns if any(tables.find(rs, c) for rs in cases.values())]
   lines = [f"{machine['cpu']}, {machine['cores']} cores, {report['date'][:10]}; {hosts}; {named}.",
            "Medians per all-reduce or training step, every sum checked: "
-           f"`{command(report['command'])}`.", "",
+           f"{report['commands']}.", "",
            "| case | " + " | ".join(columns) + " | gloo / stretto |",
            "|---" * (len(columns) + 2) + "|"]
   for name, results in cases.items():
@@ -48,8 +48,17 @@ def command(words: str) -> str:
   return re.sub(r" --json \S+", "", words)
 
 
+def joined(reports: list[dict]) -> dict:
+  """One report; the last file counts where several have a case."""
+  results: dict[tuple[str, str], dict] = {}
+  for report in reports:
+    results.update({(r["case"], r["peer"]): r for r in report["results"]})
+  commands = ", ".join(f"`{command(report['command'])}`" for report in reports)
+  return reports[-1] | {"results": list(results.values()), "commands": commands}
+
+
 def main() -> int:
-  report = json.loads(Path(sys.argv[1]).read_text())
+  report = joined([json.loads(Path(name).read_text()) for name in sys.argv[1:]])
   text = README.read_text()
   marks = r"(<!-- comm: begin[^>]*-->\n).*?(<!-- comm: end -->)"
   if not re.search(marks, text, flags=re.S):

@@ -77,9 +77,14 @@ def test_readme_section():
   report = {"results": results(), "date": "2026-11-22T01:00:00", "loopback": False,
             "congestion_control": "reno", "machine": {"cpu": "CPU", "cores": 2},
             "command": "python -m bench.comm all --json build/x.json"}
-  text = readme.section(report)
+  again = report | {"command": "python -m bench.comm large", "results": [
+      r | {"median_s": 0.2} for r in results() if r["peer"] == "stretto"]}
+  text = readme.section(readme.joined([report]))
   assert "| 16 MB | 100 ms | 300 ms | 3.00 |" in text
   assert "build/x.json" not in text and "`python -m bench.comm all`" in text
+  text = readme.section(readme.joined([report, again]))
+  assert "| 16 MB | 200 ms | 300 ms | 1.50 |" in text
+  assert "`python -m bench.comm all`, `python -m bench.comm large`" in text
 
 
 def test_resnet50_has_its_parameters():
