@@ -2,10 +2,10 @@
 // x outputs. Rows of A are pixels (a vector of channels each), so nothing is rearranged at run
 // time.
 //
-// Order of work: a block of pixels that fits L2 / panel of weights (reused by every tile of the
-// block) / tile. A panel and the pixel block stay in L2 (a tile needs 192 B of weights per 14
-// cycles), so the limit is the multiply-add rate; with few pixels it is the stream of weights from
-// memory.
+// Order of work: a block of pixels that fits L2 / panel of weights / part of its channels (reused
+// by every tile of the block) / tile; sums of all parts but the last wait in the output. A part and
+// the pixel block stay in L2 (a tile needs 192 B of weights per 14 cycles), so the limit is the
+// multiply-add rate; with few pixels it is the stream of weights from memory.
 #include <algorithm>
 #include <cstring>
 
