@@ -25,6 +25,7 @@ REDUCTIONS = ("sum", "average", "product", "min", "max", "and", "or", "xor")
 WORLD = 0
 ANY_PEER = -1
 kReports = 1000  # reports of NaN that are kept
+kDtypeNames: dict = {}  # by NumPy's dtype
 kLog = logging.getLogger("stretto")
 
 Options = _stretto.CommOptions
@@ -80,12 +81,12 @@ class Engine(Completions):
 
   def start_all_reduce(self, array, reduction: str = "sum", group: int = WORLD) -> int:
     address = address_of(array)
-    return self.native.submit(group, ALL_REDUCE, array.dtype.name, REDUCTIONS.index(reduction),
+    return self.native.submit(group, ALL_REDUCE, name_of(array.dtype), REDUCTIONS.index(reduction),
                               array.size, address, address)
 
   def broadcast(self, array, root: int = 0, group: int = WORLD) -> None:
     address = address_of(array)
-    self.wait(self.native.submit(group, BROADCAST, array.dtype.name, 0, array.size, address,
+    self.wait(self.native.submit(group, BROADCAST, name_of(array.dtype), 0, array.size, address,
                                  address, root))
 
   def all_gather(self, output, array, group: int = WORLD) -> None:
@@ -93,7 +94,7 @@ class Engine(Completions):
     if output.size != array.size * self.size or output.dtype != array.dtype:
       raise ValueError(f"all_gather: {self.size} times {array.size} {array.dtype} do not make "
                        f"{output.size} {output.dtype}")
-    self.wait(self.native.submit(group, ALL_GATHER, array.dtype.name, 0, array.size,
+    self.wait(self.native.submit(group, ALL_GATHER, name_of(array.dtype), 0, array.size,
                                  address_of(array), address_of(output)))
 
   def step(self, group: int = WORLD) -> None:
@@ -197,7 +198,18 @@ def copied(options: Options) -> SimpleNamespace:
   return SimpleNamespace(**{name: v for name, v in fields.items() if not callable(v)})
 
 
+def name_of(dtype) -> str:
+  """dtype.name, which NumPy works out anew each time."""
+  name = kDtypeNames.get(dtype)
+  if name is None:
+    name = kDtypeNames[dtype] = dtype.name
+  return name
+
+
 def address_of(array) -> int:
+  address = _stretto.buffer_address(array)
+  if address:
+    return address
   interface = array.__array_interface__
   if not array.flags.c_contiguous or interface["data"][1]:
     raise ValueError("the array must be C-contiguous and writable")

@@ -10,9 +10,9 @@ namespace stretto::comm {
 namespace {
 
 constexpr double kLongTime_s = 3600;
-constexpr double kRecently_s = 1e-3;  // a caller that has waited so lately may soon do it again
-constexpr double kLastWords_s = 1;    // for telling peers of a failure
-constexpr double kGoodbye_s = 5;      // for data that peers have not acknowledged at the end
+constexpr double kRecently_s = 10e-3;  // a caller that has waited so lately may soon do it again
+constexpr double kLastWords_s = 1;     // for telling peers of a failure
+constexpr double kGoodbye_s = 5;       // for data that peers have not acknowledged at the end
 
 std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
 
@@ -30,7 +30,7 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
       options_(std::move(options)),
       trace_(!options_.trace.empty(), membership.rank) {
   links_ = std::make_unique<Links>(store, membership_, options_);
-  units_ = std::make_unique<Units>(links_.get(), &trace_);
+  units_ = std::make_unique<Units>(links_.get(), &trace_, options_.nan_check == NanCheck::kStop);
   units_->set_groups(&groups_);
   const std::vector<std::string>& names = links_->host_names();
   for (int rank = 0; rank < membership_.size; ++rank) {
@@ -137,6 +137,17 @@ void EngineImpl::drive(Lock& lock, double max_wait_s) {
   driving_ = false;
 }
 
+// True when there was something to do; the caller has found that nobody polls.
+bool EngineImpl::glance() {
+  try {
+    if (!links_->glance()) return false;
+    process_events();
+  } catch (const std::exception& e) {
+    fail(membership_.rank, "engine", fmt::format("rank {}: {}", membership_.rank, e.what()));
+  }
+  return true;
+}
+
 void EngineImpl::progress() {
   Lock lock(mutex_);
   while (!stopping_) {
@@ -171,14 +182,17 @@ bool EngineImpl::await(Lock& lock, const OpenOperation* open, double timeout_s) 
   ++waiters_;
   const double began = now_s();
   const double spin_until = bytes_of(*open) <= kSmallBytes ? began + options_.spin_s : 0;
-  if (!open->done && driving_) process_events();  // else polling does it
+  if (!open->done) {  // sends what was held for others to join it
+    held_bytes_ = 0;
+    process_events();
+  }
   while (!open->done) {
     const double left = deadline - now_s();
     if (left <= 0) break;
     if (driving_) {
       waiter_wake_.wait_for(lock, seconds(std::min(left, kLongTime_s)));
     } else if (now_s() < spin_until) {  // a wake-up takes longer than many a small operation
-      drive(lock, 0);
+      if (glance()) continue;
       lock.unlock();
       std::this_thread::yield();
       lock.lock();

@@ -20,6 +20,7 @@ std::string list(const std::vector<int>& ranks) {
 void EngineImpl::process_events(bool flush) {
   if (now_s() >= next_check_s_) check_time();
   while (true) {
+    if (const OpenOperation* open = units_->take_stopped()) stop_for_non_finite(*open);
     const Events events = std::exchange(links_->events(), {});
     if (events.empty()) {
       if (flush) links_->flush();

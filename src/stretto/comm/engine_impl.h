@@ -51,6 +51,7 @@ class EngineImpl : public Engine {
   void form();
   void progress();
   void drive(Lock& lock, double max_wait_s);
+  bool glance();
   bool await(Lock& lock, const OpenOperation* open, double timeout_s);
   void leave();
   void check_process() const;
@@ -67,6 +68,7 @@ class EngineImpl : public Engine {
   std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation& operation,
                                                const Codec* codec);
   void scan_input(OpenOperation* open, size_t ranks);
+  void stop_for_non_finite(const OpenOperation& open);
   void check_order(GroupState& group, const OpenOperation& open);
 
   // engine_fusion.cc

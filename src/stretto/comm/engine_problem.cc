@@ -13,7 +13,10 @@ namespace stretto::comm {
 namespace {
 
 // Units are this large at most, so that a few of them are under way at once.
-constexpr int64_t kMaxUnitBytes = 4 << 20;
+// A unit has a chunk for every rank. More cost less time for the same bytes, but an operation must
+// have enough units to keep wires and sums busy at once.
+constexpr int64_t kMaxUnitBytes = 4 << 20, kRoomyUnitBytes = 2 << 20;
+constexpr int64_t kUnitsPerOperation = 8;
 
 Collective collective_of(Kind kind) {
   switch (kind) {
@@ -94,8 +97,9 @@ Group group_number(std::string_view name, const std::vector<int>& ranks) {
   return XXH3_64bits_digest(&state);
 }
 
-int64_t default_unit_bytes(const GroupState& group, int64_t chunk_bytes) {
-  return std::min(chunk_bytes * static_cast<int64_t>(group.ranks.size()), kMaxUnitBytes);
+int64_t default_unit_bytes(const GroupState& group, int64_t chunk_bytes, int64_t operation_bytes) {
+  const int64_t least = std::min(chunk_bytes * static_cast<int64_t>(group.ranks.size()), kMaxUnitBytes);
+  return std::max(least, std::min(operation_bytes / kUnitsPerOperation, kRoomyUnitBytes));
 }
 
 uint64_t fingerprint(const Operation& op) {

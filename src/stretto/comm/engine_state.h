@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "stretto/comm/buffer_pool.h"
 #include "stretto/comm/collective/algorithm.h"
 #include "stretto/comm/engine.h"
 #include "stretto/comm/engine_tuning.h"
@@ -52,6 +53,7 @@ struct OpenOperation {
   std::vector<std::byte> packed_input, packed_output;
 
   int64_t units = 0, started_units = 0, done_units = 0, unit_bytes = 0;
+  bool scans = false;  // every unit looks for NaN and infinity before it begins
   int64_t non_finite = 0, first_non_finite = -1;
   double submitted_s = 0, started_s = 0;
   int64_t step = -1;  // of the group, for its account
@@ -80,8 +82,8 @@ struct Unit {
   const Schedule& schedule;         // of the plan
   std::vector<int32_t> waits_left;  // per step
   std::vector<bool> step_done;
-  std::unique_ptr<std::byte[]> scratch;
-  std::vector<std::unique_ptr<std::byte[]>> coded;  // per slot
+  BufferPool::Buffer scratch;
+  std::vector<BufferPool::Buffer> coded;  // per slot
   int32_t steps_left = 0;
   double started_s = 0;  // when traced
   int32_t ahead = 0;
@@ -139,7 +141,7 @@ Group group_number(std::string_view name, const std::vector<int>& ranks);
 // The schedules' view of a collective operation.
 Problem make_problem(const Operation& operation, const GroupState& group, const Codec* codec,
                      int64_t unit_bytes);
-int64_t default_unit_bytes(const GroupState& group, int64_t chunk_bytes);
+int64_t default_unit_bytes(const GroupState& group, int64_t chunk_bytes, int64_t operation_bytes);
 
 // Points input and output of `open` to the caller's buffers, or to packed copies; unpack() brings
 // the packed output back.

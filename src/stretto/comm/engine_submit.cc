@@ -185,9 +185,10 @@ std::shared_ptr<const OperationPlan> EngineImpl::plan_of(GroupState& state, cons
   // A codec's result may depend on cuts and on the algorithm, so that it is not tuned.
   const bool tuned = state.tuning && state.tuning->tuner && op.kind == Kind::kAllReduce && !codec &&
                      static_cast<double>(op.count) * element >= kTunedBytes;
-  plan->problem = make_problem(
-      op, state, codec,
-      tuned ? state.tuning->setting.unit_bytes : default_unit_bytes(state, options_.chunk_bytes));
+  const int64_t bytes = op.count * static_cast<int64_t>(dtype_bytes(op.dtype));
+  plan->problem = make_problem(op, state, codec,
+                               tuned ? state.tuning->setting.unit_bytes
+                                     : default_unit_bytes(state, options_.chunk_bytes, bytes));
   ElementBytes sizes{.local = element, .wire = element};
   if (codec)
     sizes.wire =
@@ -207,18 +208,25 @@ std::shared_ptr<const OperationPlan> EngineImpl::plan_of(GroupState& state, cons
   return state.plans[key] = plan;
 }
 
-// Before anything is sent, while the data come into the cache.
+// Before anything is sent: of large all-reduces a unit at a time (engine_units.cc), so that sending
+// begins at once and finds the data in the cache.
 void EngineImpl::scan_input(OpenOperation* open, size_t ranks) {
   const Operation& op = open->operation;
+  open->scans = op.kind == Kind::kAllReduce && open->units > 1;
+  if (open->scans) return;
   const NonFinite found =
       scan_non_finite(usable_isa(), op.dtype, open->input, input_count(op, ranks));
   if (found.count == 0) return;
   open->non_finite = found.count;
   open->first_non_finite = found.first;
-  if (options_.nan_check != NanCheck::kStop) return;
+  if (options_.nan_check == NanCheck::kStop) stop_for_non_finite(*open);
+}
+
+void EngineImpl::stop_for_non_finite(const OpenOperation& open) {
   fail(membership_.rank, "",
        fmt::format("rank {}: {} has {} values that are not finite, the first at {}",
-                   membership_.rank, describe(op), found.count, found.first));
+                   membership_.rank, describe(open.operation), open.non_finite,
+                   open.first_non_finite));
 }
 
 // Compares with what others have already sent for this place in the order, and keeps a note for

@@ -333,24 +333,44 @@ TEST(Engine, NonFiniteInputsAreReportedAndSentOn) {
   }));
 }
 
+// Large operations are looked at a unit at a time, while earlier units are overwritten with results.
+TEST(Engine, NonFiniteInputsOfManyUnitsAreCountedOnce) {
+  constexpr int64_t kCount = 3'000'000;
+  expect_no_errors(run_ranks(2, tcp, [](Engine& engine) {
+    const int rank = engine.membership().rank;
+    std::vector<float> x(kCount, 1.0f);
+    const float bad = std::numeric_limits<float>::quiet_NaN();
+    if (rank == 1) x[1'200'003] = x[1'200'004] = x[kCount - 1] = bad;
+    if (rank == 0) x[5] = bad;
+    engine.wait(engine.submit(kWorld, {.count = kCount, .input = x.data(), .output = x.data()}));
+    const auto reports = engine.take_non_finite();
+    ASSERT_EQ(reports.size(), 1u);
+    EXPECT_EQ(reports[0].first_offset, rank == 1 ? 1'200'003 : 5);
+    EXPECT_EQ(reports[0].count, rank == 1 ? 3 : 1);
+  }));
+}
+
 TEST(Engine, NonFiniteInputsStopTheJobWhenAskedTo) {
-  const auto errors = run_ranks(
-      2,
-      [](int rank) {
-        Options options = tcp(rank);
-        options.nan_check = NanCheck::kStop;
-        return options;
-      },
-      [](Engine& engine) {
-        std::vector<float> x(10, 1.0f);
-        if (engine.membership().rank == 1) x[3] = std::numeric_limits<float>::quiet_NaN();
-        engine.wait(engine.submit(
-            kWorld, {.count = 10, .input = x.data(), .output = x.data(), .name = "w"}));
-      });
-  for (const std::string& error : errors)
-    EXPECT_EQ(error,
-              "rank 1: all_reduce of 10 float32 (sum), 'w' has 1 values that are not finite, the "
-              "first at 3");
+  for (const int64_t count : {10, 3'000'000}) {
+    const auto errors = run_ranks(
+        2,
+        [](int rank) {
+          Options options = tcp(rank);
+          options.nan_check = NanCheck::kStop;
+          return options;
+        },
+        [&](Engine& engine) {
+          std::vector<float> x(count, 1.0f);
+          if (engine.membership().rank == 1)
+            x[count / 2] = x[count - 1] = std::numeric_limits<float>::quiet_NaN();
+          engine.wait(engine.submit(
+              kWorld, {.count = count, .input = x.data(), .output = x.data(), .name = "w"}));
+        });
+    for (const std::string& error : errors)
+      EXPECT_EQ(error, fmt::format("rank 1: all_reduce of {} float32 (sum), 'w' has 2 values that "
+                                   "are not finite, the first at {}",
+                                   count, count / 2));
+  }
 }
 
 TEST(Engine, AbortEndsEveryRankAndTheNextEpochWorks) {

@@ -23,6 +23,7 @@ inline Options patient() {
   options.silent_limit_s = 120;
   options.operation_timeout_s = 240;
   options.tune = false;
+  options.streams = 2;
   return options;
 }
 

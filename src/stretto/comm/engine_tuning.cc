@@ -61,7 +61,7 @@ void EngineImpl::begin_tuning(Group id) {
 
   const Operation sample{.count = kModelBytes / 4};
   Problem problem =
-      make_problem(sample, state, nullptr, default_unit_bytes(state, options_.chunk_bytes));
+      make_problem(sample, state, nullptr, default_unit_bytes(state, options_.chunk_bytes, kModelBytes));
   const auto seconds = [&](const Algorithm& a) {
     return estimate_s(a.cost(problem), LinkModel{}, ElementBytes{});
   };
@@ -158,7 +158,7 @@ void EngineImpl::note_done(const OpenOperation& open) {
 }
 
 StepSetting EngineImpl::default_setting(const GroupState& state) const {
-  return {.unit_bytes = default_unit_bytes(state, options_.chunk_bytes),
+  return {.unit_bytes = default_unit_bytes(state, options_.chunk_bytes, kModelBytes),
           .streams = options_.streams,
           .algorithm = ""};
 }
@@ -246,7 +246,7 @@ void EngineImpl::apply(GroupState& state, const StepSetting& setting) {
   ++t.generation;
   state.plans.clear();
   for (int rank : state.ranks) {
-    if (rank != membership_.rank) links_->peer(rank).use_streams(setting.streams);
+    if (rank != membership_.rank) links_->use_streams(rank, setting.streams);
   }
 }
 

@@ -16,6 +16,19 @@ namespace {
 constexpr int64_t kWindowBytes = 8 << 20;
 constexpr int64_t kSmallUnitBytes = 64 << 10;  // what the least unit counts for
 
+// From the unit's first value to the last of `units`.
+void scan(OpenOperation* open, int64_t unit, int64_t units, Isa isa) {
+  const Part part{unit_of_tensor(open->problem, unit).begin,
+                  unit_of_tensor(open->problem, unit + units - 1).end};
+  const auto element = static_cast<int64_t>(dtype_bytes(open->operation.dtype));
+  const auto* input = static_cast<const std::byte*>(open->operation.input);
+  const NonFinite found =
+      scan_non_finite(isa, open->operation.dtype, input + part.begin * element, part.count());
+  if (found.count == 0) return;
+  if (open->non_finite == 0) open->first_non_finite = part.begin + found.first;
+  open->non_finite += found.count;
+}
+
 // The schedule then works in place, on what this rank contributes now.
 void pay_residual(OpenOperation* open, int64_t unit) {
   const Operation& op = open->operation;
@@ -47,6 +60,13 @@ void Units::advance(GroupState& group) {
 void Units::start(OpenOperation* open) {
   const int64_t index = open->started_units++;
   if (index == 0) open->started_s = now_s();
+  if (open->scans) scan(open, index, 1, isa_);
+  if (stop_at_non_finite_ && open->scans && open->non_finite > 0) {
+    open->non_finite = 0;
+    scan(open, index, open->units - index, isa_);  // for the message
+    stopped_ = open;
+    return;
+  }
   if (open->operation.residual) pay_residual(open, index);
   auto unit = std::make_unique<Unit>(
       open, index,
@@ -80,11 +100,10 @@ void Units::launch(std::unique_ptr<Unit> owned) {
   unit.step_done.resize(schedule.steps.size());
   const size_t element = std::max<size_t>(dtype_bytes(unit.open->operation.dtype), 1);
   if (schedule.scratch_elements > 0)
-    unit.scratch = std::make_unique_for_overwrite<std::byte[]>(
-        static_cast<size_t>(schedule.scratch_elements) * element);
+    unit.scratch = memory_.take(static_cast<size_t>(schedule.scratch_elements) * element);
   for (int64_t elements : schedule.coded_slots)
-    unit.coded.push_back(std::make_unique_for_overwrite<std::byte[]>(
-        static_cast<size_t>(unit.open->codec->encoded_bytes(elements))));
+    unit.coded.push_back(
+        memory_.take(static_cast<size_t>(unit.open->codec->encoded_bytes(elements))));
   run(unit, unit.plan->ready);
 }
 
@@ -228,6 +247,7 @@ void Units::forget_all() {
   units_.clear();
   finished_.clear();
   mismatches_.clear();
+  stopped_ = nullptr;
 }
 
 }  // namespace stretto::comm

@@ -16,8 +16,12 @@
 namespace stretto::comm {
 
 class Units {
+  static constexpr size_t kSpareBytes = 32 << 20;
+
  public:
-  Units(Links* links, Trace* trace) : links_(*links), trace_(*trace) {}
+  // stop_at_non_finite: what is not finite is not sent.
+  Units(Links* links, Trace* trace, bool stop_at_non_finite)
+      : links_(*links), trace_(*trace), stop_at_non_finite_(stop_at_non_finite) {}
 
   // Starts what the window of the group allows, in order of submission.
   void advance(GroupState& group);
@@ -36,6 +40,9 @@ class Units {
     MessageKey key;
   };
   std::vector<Mismatch> take_mismatches() { return std::exchange(mismatches_, {}); }
+
+  // An operation that was stopped because its data are not finite; null: none.
+  OpenOperation* take_stopped() { return std::exchange(stopped_, nullptr); }
 
   // Ranks of the job whose data `open` still waits for.
   std::vector<int> awaited(const OpenOperation* open) const;
@@ -60,11 +67,14 @@ class Units {
 
   Links& links_;
   Trace& trace_;
+  const bool stop_at_non_finite_;
   const std::unordered_map<Group, std::unique_ptr<GroupState>>* groups_ = nullptr;
   const Isa isa_ = usable_isa();
+  BufferPool memory_{kSpareBytes};
   std::unordered_map<Unit*, std::unique_ptr<Unit>> units_;
   std::vector<OpenOperation*> finished_;
   std::vector<Mismatch> mismatches_;
+  OpenOperation* stopped_ = nullptr;
   double sum_s_ = 0;
 };
 

@@ -11,7 +11,7 @@
 namespace stretto::comm {
 namespace {
 
-constexpr int kTunedStreams = 8;  // as many as the tuner may want
+constexpr int kMostStreams = 8;  // as many as may be found to pay
 constexpr std::string_view kNanChecks[] = {"off", "report", "stop"};
 
 template <typename T>
@@ -83,8 +83,11 @@ const std::vector<Row>& rows() {
        [](Options& o, std::string_view text) { o.interfaces = split_list(text); },
        [](const Options& o) { return join(o.interfaces); }},
       text_row("STRETTO_TRANSPORTS", &Options::transports, "which of shm,tcp may be used"),
-      number_row("STRETTO_STREAMS", &Options::streams, 1, 64,
-                 "TCP connections per peer, spread over the interfaces"),
+      {"STRETTO_STREAMS", "TCP connections per peer, over all interfaces; auto: as many as pay",
+       [](Options& o, std::string_view text) {
+         o.streams = text == "auto" ? 0 : parse_number("STRETTO_STREAMS", text, 1, 64);
+       },
+       [](const Options& o) { return o.streams == 0 ? "auto" : fmt::format("{}", o.streams); }},
       text_row("STRETTO_CONGESTION", &Options::congestion,
                "TCP congestion control (bbr, cubic, reno); empty: the system's"),
       text_row("STRETTO_RDMA", &Options::rdma,
@@ -166,7 +169,9 @@ StepPolicy parse_step_policy(std::string_view text) {
                 text);
 }
 
-int Options::connected_streams() const { return tune ? std::max(streams, kTunedStreams) : streams; }
+int Options::connected_streams() const {
+  return tune || streams == 0 ? std::max(streams, kMostStreams) : streams;
+}
 
 Options Options::from_environment() {
   Options options;

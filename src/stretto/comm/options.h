@@ -25,7 +25,8 @@ struct Options {
   // Links.
   std::vector<std::string> interfaces;  // STRETTO_INTERFACES=eth0,eth1: rails; empty: any address
   std::string transports = "shm,tcp";   // STRETTO_TRANSPORTS: which may be used
-  int streams = 2;                      // STRETTO_STREAMS: TCP connections per peer, over all rails
+  int streams = 0;                      // STRETTO_STREAMS: TCP connections per peer, over all rails;
+                                        //   0: as many as are found to pay (link/stream_choice.h)
   std::string congestion;    // STRETTO_CONGESTION: TCP congestion control; empty: system's
   std::string rdma = "off";  // STRETTO_RDMA: off, auto, or ports (mlx5_0:1,mlx5_1): rails over RDMA
                              //   cards beside TCP
@@ -67,7 +68,7 @@ struct Options {
   // The defaults, overridden by the environment. Throws InvalidArgument naming the variable.
   static Options from_environment();
 
-  // TCP connections per peer: the tuner chooses how many of them are used.
+  // TCP connections per peer; how many of them are used may change.
   int connected_streams() const;
 };
 

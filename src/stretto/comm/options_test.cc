@@ -15,6 +15,8 @@ TEST(Options, ReadsTheEnvironmentAndNamesABadVariable) {
   const Options options = Options::from_environment();
   EXPECT_EQ(options.streams, 5);
   EXPECT_EQ(options.interfaces, (std::vector<std::string>{"eth0", "eth1"}));
+  setenv("STRETTO_STREAMS", "auto", 1);
+  EXPECT_EQ(Options::from_environment().streams, 0);
   setenv("STRETTO_STREAMS", "many", 1);
   try {
     Options::from_environment();

@@ -34,7 +34,8 @@ std::vector<T> beside(const std::vector<T>& listed, T value) {
 }  // namespace
 
 std::string setting_text(const StepSetting& setting) {
-  return fmt::format("unit={} streams={} algorithm={}", setting.unit_bytes, setting.streams,
+  const std::string streams = setting.streams == 0 ? "auto" : fmt::format("{}", setting.streams);
+  return fmt::format("unit={} streams={} algorithm={}", setting.unit_bytes, streams,
                      setting.algorithm);
 }
 
@@ -55,7 +56,11 @@ std::optional<StepSetting> parse_setting(std::string_view text) {
   };
   const auto unit = take("unit="), streams = take("streams="), algorithm = take("algorithm=", true);
   if (!unit || !streams || !algorithm) return std::nullopt;
-  if (!number(*unit, setting.unit_bytes) || !number(*streams, setting.streams)) return std::nullopt;
+  if (!number(*unit, setting.unit_bytes)) return std::nullopt;
+  if (*streams == "auto")
+    setting.streams = 0;
+  else if (!number(*streams, setting.streams))
+    return std::nullopt;
   setting.algorithm = *algorithm;
   return setting;
 }
@@ -81,7 +86,8 @@ std::vector<StepTuner::Candidate> StepTuner::neighbours() const {
       with(Knob::kAlgorithm, [&](StepSetting& s) { s.algorithm = name; });
   for (const int64_t bytes : beside(options_.unit_bytes, best_.unit_bytes))
     with(Knob::kUnit, [&](StepSetting& s) { s.unit_bytes = bytes; });
-  for (const int streams : beside(options_.streams, best_.streams))
+  for (const int streams :
+       best_.streams == 0 ? options_.streams : beside(options_.streams, best_.streams))
     with(Knob::kStreams, [&](StepSetting& s) { s.streams = streams; });
   // A knob that just helped is turned further before the others are tried again.
   std::stable_partition(found.begin(), found.end(),

@@ -17,21 +17,22 @@ namespace stretto::comm {
 
 struct StepSetting {
   int64_t unit_bytes = 1 << 20;
-  int streams = 2;             // per peer
+  int streams = 0;             // per peer; 0: as many as the links find to pay
   std::string algorithm = "";  // of all_reduce; empty: by the cost model
 
   bool operator==(const StepSetting&) const = default;
 };
 
-std::string setting_text(const StepSetting& setting);  // "unit=1048576 streams=2 algorithm=direct"
+std::string setting_text(const StepSetting& setting);  // "unit=1048576 streams=auto algorithm=ring"
 std::optional<StepSetting> parse_setting(std::string_view text);
 
 // The record's key for one model on one topology: both any text without tabs or line ends.
 std::string setting_key(std::string_view model, std::string_view topology);
 
 struct StepTunerOptions {
-  // What may be tried, each in its natural order; the climb goes to neighbours (of algorithms: to
-  // any other). A starting value that is missing here is kept until a listed one beats it.
+  // What may be tried, each in its natural order; the climb goes to neighbours (of algorithms, and
+  // from streams=auto: to any other). A starting value that is missing here is kept until a listed
+  // one beats it.
   std::vector<int64_t> unit_bytes = {128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20};
   std::vector<int> streams = {1, 2, 4, 8};
   std::vector<std::string> algorithms = {};  // those that fit; empty: leave it alone

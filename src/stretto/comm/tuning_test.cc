@@ -82,7 +82,7 @@ TEST(StepTuner, TunesAgainWhenConditionsDrift) {
 }
 
 TEST(StepTuner, NothingToTryIsSettledAtOnce) {
-  StepTuner tuner({.unit_bytes = {1 << 20}, .streams = {2}}, StepSetting{});
+  StepTuner tuner({.unit_bytes = {1 << 20}, .streams = {2}}, {.streams = 2});
   EXPECT_TRUE(tuner.settled());
   EXPECT_FALSE(tuner.step(0.1));
 }
@@ -104,7 +104,7 @@ TEST(StepTuner, SettingsAsText) {
   EXPECT_EQ(parse_setting(setting_text(plain)), plain);
   EXPECT_EQ(parse_setting(setting_text(kStart)), kStart);
   for (const char* wrong :
-       {"", "unit=1", "unit=x streams=2 algorithm=", "unit=1 streams=0 algorithm=",
+       {"", "unit=1", "unit=x streams=2 algorithm=", "unit=1 streams=-1 algorithm=",
         "streams=1 unit=1 algorithm=a", "unit=1 streams=2x algorithm=a"})
     EXPECT_EQ(parse_setting(wrong), std::nullopt) << wrong;
 }

@@ -95,18 +95,17 @@ std::string always_fits(const Problem&) { return ""; }
 Cost flat_cost(const Problem& problem, int rounds, double elements) {
   const Hosts hosts = find_hosts(problem.host);
   const int n = problem.ranks();
-  double crossing = 0, smallest = n;
+  double crossing = 0;
   for (int h = 0; h < hosts.count(); ++h) {
     const double k = hosts.size(h);
     crossing = std::max(crossing, k * (n - k));
-    smallest = std::min(smallest, k);
   }
   const double neighbours = hosts.largest() - 1;
   return {.wire_rounds = hosts.count() > 1 ? 1.0 * rounds : 0,
           .local_rounds = hosts.count() == 1 && n > 1 ? 1.0 * rounds : 0,
-          .wire_messages = rounds * (n - smallest),
-          .local_messages = rounds * neighbours,
+          .wire_messages = rounds * crossing,
           .wire_elements = rounds * crossing * elements,
+          .local_messages = rounds * neighbours,
           .local_elements = rounds * neighbours * elements};
 }
 

@@ -13,18 +13,20 @@ namespace stretto::comm {
 
 // What an algorithm makes the busiest rank and the busiest network card do for the whole operation.
 struct Cost {
-  double wire_rounds = 0;                        // messages between hosts that wait for one another
-  double local_rounds = 0;                       // the same inside a host
-  double wire_messages = 0, local_messages = 0;  // sent by the busiest rank
-  double wire_elements = 0;    // through the busiest card, in its busier direction
+  double wire_rounds = 0;   // messages between hosts that wait for one another
+  double local_rounds = 0;  // the same inside a host
+  // Through the busiest card, in its busier direction: packets of a host's ranks queue up there.
+  double wire_messages = 0, wire_elements = 0;
+  double local_messages = 0;   // sent by the busiest rank
   double local_elements = 0;   // received inside a host by its busiest rank
   double summed_elements = 0;  // sources added up by the busiest rank
 };
 
-// Seconds; measured, or guessed before the first measurement.
+// Seconds; measured, or guessed before the first measurement. Local latency is that of ranks which
+// look for a message before they sleep, as those that wait for little do.
 struct LinkModel {
   double wire_latency_s = 60e-6, wire_message_s = 4e-6, wire_byte_s = 8e-9;
-  double local_latency_s = 20e-6, local_message_s = 1e-6, local_byte_s = 0.15e-9;
+  double local_latency_s = 2e-6, local_message_s = 1e-6, local_byte_s = 0.15e-9;
   double sum_byte_s = 0.05e-9;
 };
 

@@ -55,13 +55,19 @@ TEST(Algorithm, CostsAreWhatTheSimulatorCounts) {
           const Cost cost = algorithm.cost(problem);
           const Traffic traffic = traffic_of(algorithm, problem);
           const auto bytes = static_cast<double>(traffic.busiest());
+          const auto messages = static_cast<double>(traffic.most_messages());
           SCOPED_TRACE(fmt::format("{} {} on {} ranks, {} hosts, exact {}", collective_name(kind),
                                    algorithm.name, problem.ranks(), find_hosts(host).count(),
                                    exact));
           // Of recursive doubling, the busiest card of every round is counted: an upper bound.
           EXPECT_GE(4 * cost.wire_elements, bytes);
+          EXPECT_GE(cost.wire_messages, messages);
           if (algorithm.name != "recursive_doubling") {
             EXPECT_EQ(4 * cost.wire_elements, bytes);
+          }
+          // Of dissemination, those between neighbours are counted too.
+          if (algorithm.name != "recursive_doubling" && algorithm.name != "dissemination") {
+            EXPECT_EQ(cost.wire_messages, messages);
           }
           // A leader of a tree sends to several others one after the other, which is no chain.
           if (algorithm.name == "tree") {
@@ -91,6 +97,8 @@ std::string_view chosen(std::vector<int> host, int64_t bytes, bool exact = false
 
 TEST(Algorithm, DefaultsOverEthernet) {
   EXPECT_EQ(chosen({0, 1, 2, 3}, 4), "gather_sum") << "one round";
+  EXPECT_EQ(chosen({0, 0, 1, 1}, 4), "hierarchical_exchange") << "one message each way";
+  EXPECT_EQ(chosen({0, 0, 1, 1}, 4096), "hierarchical_exchange");
   EXPECT_EQ(chosen({0, 1, 2, 3}, 16 << 20), "direct") << "least bytes, two rounds";
   EXPECT_EQ(chosen({0, 0, 1, 1}, 16 << 20), "hierarchical_exchange") << "two hosts: one exchange";
   EXPECT_EQ(chosen({0, 1, 0, 1}, 16 << 20), "hierarchical_exchange");

@@ -94,9 +94,9 @@ Cost all_gather_hierarchical_cost(const Problem& p) {
     wire = std::max({wire, n - hosts.size(h), hosts.size(h) * (m - 1.0)});
   return {.wire_rounds = 1,
           .local_rounds = 1,
-          .wire_messages = m - 1,
-          .local_messages = (k - 1) * m,
+          .wire_messages = wire,
           .wire_elements = wire * block,
+          .local_messages = (k - 1) * m,
           .local_elements = (n - 1) * block};
 }
 

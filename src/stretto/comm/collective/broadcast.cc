@@ -77,8 +77,8 @@ Cost broadcast_direct_cost(const Problem& p) {
   return {.wire_rounds = n > near ? 1.0 : 0.0,
           .local_rounds = n == near && n > 1 ? 1.0 : 0.0,
           .wire_messages = n - near,
-          .local_messages = near - 1,
           .wire_elements = (n - near) * count,
+          .local_messages = near - 1,
           .local_elements = near > 1 ? count : 0};
 }
 
@@ -89,8 +89,8 @@ Cost broadcast_tree_cost(const Problem& p) {
   return {.wire_rounds = rounds,
           .local_rounds = near > 1 ? 1.0 : 0.0,
           .wire_messages = rounds,
-          .local_messages = near - 1,
           .wire_elements = rounds * count,
+          .local_messages = near - 1,
           .local_elements = near > 1 ? count : 0};
 }
 
@@ -101,8 +101,8 @@ Cost broadcast_ring_cost(const Problem& p) {
   return {.wire_rounds = m - 1,
           .local_rounds = p.ranks() - m,
           .wire_messages = m > 1 ? 1.0 : 0.0,
-          .local_messages = p.ranks() > m ? 1.0 : 0.0,
           .wire_elements = m > 1 ? count : 0,
+          .local_messages = p.ranks() > m ? 1.0 : 0.0,
           .local_elements = p.ranks() > m ? count : 0};
 }
 

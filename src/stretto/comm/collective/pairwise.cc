@@ -87,9 +87,13 @@ Cost barrier_direct_cost(const Problem& p) { return flat_cost(p, 1, 0); }
 Cost barrier_dissemination_cost(const Problem& p) {
   const double rounds = Doubling{p.ranks()}.rounds();
   Cost cost;
-  const bool wire = find_hosts(p.host).count() > 1;
+  const Hosts hosts = find_hosts(p.host);
+  const bool wire = hosts.count() > 1;
   (wire ? cost.wire_rounds : cost.local_rounds) = rounds;
-  (wire ? cost.wire_messages : cost.local_messages) = rounds;
+  if (wire)
+    cost.wire_messages = hosts.largest() * rounds;
+  else
+    cost.local_messages = rounds;
   return cost;
 }
 

@@ -139,9 +139,9 @@ Cost reduce_scatter_hierarchical_cost(const Problem& p) {
     wire = std::max({wire, n - hosts.size(h), hosts.size(h) * (m - 1.0)});
   return {.wire_rounds = 1,
           .local_rounds = 1,
-          .wire_messages = m - 1,
-          .local_messages = (k - 1) * m,
+          .wire_messages = wire,
           .wire_elements = wire * block,
+          .local_messages = (k - 1) * m,
           .local_elements = (k - 1) * m * block,
           .summed_elements = (k * m + m) * block};
 }

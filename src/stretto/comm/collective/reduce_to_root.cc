@@ -111,7 +111,7 @@ Schedule reduce_hierarchical(const Problem& p, int64_t unit) {
 
 Cost reduce_gather_sum_cost(const Problem& p) {
   Cost cost = broadcast_direct_cost(p);
-  cost.wire_messages = cost.local_messages = 1;
+  cost.local_messages = 1;
   cost.local_elements *= find_hosts(p.host).size(find_hosts(p.host).host[p.root]) - 1;
   cost.summed_elements = static_cast<double>(p.count) * p.ranks();
   return cost;
@@ -125,7 +125,8 @@ Cost reduce_direct_cost(const Problem& p) {
   if (far > 0) {
     cost.wire_rounds = 2;
     // Into the root's card: contributions to the pieces of its host, then the others' results.
-    cost.wire_elements = std::max(cost.wire_elements, (hosts.size(root_host) * far + far) * piece);
+    cost.wire_messages = std::max<double>(cost.wire_messages, hosts.size(root_host) * far + far);
+    cost.wire_elements = cost.wire_messages * piece;
   } else if (p.ranks() > 1) {
     cost.local_rounds = 2;
   }
@@ -139,9 +140,9 @@ Cost reduce_hierarchical_cost(const Problem& p) {
   const double near = hosts.size(hosts.host[p.root]);
   return {.wire_rounds = 1,
           .local_rounds = 1,
-          .wire_messages = 1,
-          .local_messages = static_cast<double>(hosts.largest() - 1),
+          .wire_messages = (m - 1) * hosts.largest(),
           .wire_elements = (m - 1) * count,
+          .local_messages = static_cast<double>(hosts.largest() - 1),
           .local_elements = std::max(1.0, near - 1) * count,
           .summed_elements = (near + m - 1) * count};
 }

@@ -23,10 +23,13 @@ struct SimulatedRank {
 
 struct Traffic {
   std::vector<int64_t> sent, received;  // by host, in order of lowest rank: bytes between hosts
+  std::vector<int64_t> messages_sent, messages_received;  // the same
   int64_t messages = 0;
   int rounds = 0;  // the longest chain of messages that wait for one another
 
-  int64_t busiest() const;  // bytes through the busiest card in its busier direction
+  // Through the busiest card in its busier direction.
+  int64_t busiest() const;  // bytes
+  int64_t most_messages() const;
 };
 
 struct SimulatorOptions {

@@ -53,7 +53,8 @@ class Simulator {
     }
     hosts_ = find_hosts(ranks[0].problem.host);
     traffic_.sent.resize(static_cast<size_t>(hosts_.count()));
-    traffic_.received.resize(traffic_.sent.size());
+    for (auto* counts : {&traffic_.received, &traffic_.messages_sent, &traffic_.messages_received})
+      counts->resize(traffic_.sent.size());
   }
 
   Traffic run() {
@@ -177,6 +178,8 @@ class Simulator {
     if (a != b) {
       traffic_.sent[a] += static_cast<int64_t>(message.payload.size());
       traffic_.received[b] += static_cast<int64_t>(message.payload.size());
+      ++traffic_.messages_sent[a];
+      ++traffic_.messages_received[b];
     }
     ++traffic_.messages;
     traffic_.rounds = std::max(traffic_.rounds, message.depth);
@@ -285,6 +288,11 @@ TEST(Simulator, RefusesMessagesThatNobodyTakes) {
 int64_t Traffic::busiest() const {
   return std::max(*std::max_element(sent.begin(), sent.end()),
                   *std::max_element(received.begin(), received.end()));
+}
+
+int64_t Traffic::most_messages() const {
+  return std::max(*std::max_element(messages_sent.begin(), messages_sent.end()),
+                  *std::max_element(messages_received.begin(), messages_received.end()));
 }
 
 Traffic simulate(const Algorithm& algorithm, std::vector<SimulatedRank>& ranks,

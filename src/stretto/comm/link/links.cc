@@ -19,6 +19,8 @@ namespace {
 
 constexpr int kEventsPerPoll = 64;
 constexpr uint64_t kStreamsPerPeer = 1 << 16;
+constexpr int kFirstStreams = 2;             // before it is known how many pay
+constexpr uint64_t kPressedBytes = 1 << 20;  // under way: the links are what limits them
 
 // Shares of options.silent_limit_s, within which every rank has to know: time is left for the beat
 // that notices and for agreeing on the reason.
@@ -37,13 +39,17 @@ double beat_interval_s(const Options& options) {
 }  // namespace
 
 Links::Links(Store& store, Membership membership, const Options& options)
-    : membership_(membership), options_(options) {
+    : membership_(membership),
+      options_(options),
+      choice_(options.streams > 0 ? options.streams : kFirstStreams,
+              options.streams > 0 ? options.streams : options.connected_streams()) {
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   doorbell_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!epoll_ || !doorbell_) throw CommError(-1, "tcp", "no file descriptors left");
   close_in_children(epoll_.get());
   watch(doorbell_.get(), EPOLLIN, about(kDoorbell, 0));
   peers_.resize(membership_.size);
+  chooses_.resize(membership_.size, true);
   forming_.resize(membership_.size);
   unformed_ = membership_.size - 1;
   publish(store);
@@ -80,8 +86,12 @@ void Links::wake() {
   }
 }
 
+// Every rank begins with the one after it: if all began with rank 0, its card would be the limit at
+// first and at the end the others would wait for rank 7's.
 void Links::flush() {
-  for (auto& peer : peers_) {
+  const size_t size = peers_.size();
+  for (size_t i = 1; i < size; ++i) {
+    Peer* peer = peers_[(static_cast<size_t>(membership_.rank) + i) % size].get();
     if (peer && peer->waits()) peer->flush();
   }
 }
@@ -113,12 +123,30 @@ void Links::add_stream(int peer, int stream, int streams, std::unique_ptr<Pipe> 
                    .early_bytes = static_cast<uint64_t>(options_.early_bytes /
                                                         std::max(membership_.size - 1, 1))},
       &events_);
-  peers_[peer]->use_streams(options_.streams);
+  peers_[peer]->use_streams(choice_.count());
   for (int i = 0; i < streams; ++i) {
     watch_pipe(*forming.pipes[i], peer, i);
     peers_[peer]->attach(i, streams, std::move(forming.pipes[i]));
   }
   --unformed_;
+}
+
+void Links::use_streams(int rank, int count) {
+  chooses_[rank] = count == 0;
+  peers_[rank]->use_streams(count > 0 ? count : choice_.count());
+}
+
+void Links::choose_streams(double now) {
+  uint64_t under_way = 0, acknowledged = 0;
+  for (const auto& peer : peers_) {
+    if (!peer || !chooses_[peer->rank()]) continue;
+    under_way += peer->under_way_bytes();
+    acknowledged += peer->acknowledged_bytes();
+  }
+  if (!choice_.observe(under_way >= kPressedBytes, static_cast<int64_t>(acknowledged), now)) return;
+  for (const auto& peer : peers_) {
+    if (peer && chooses_[peer->rank()]) peer->use_streams(choice_.count());
+  }
 }
 
 void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
@@ -128,6 +156,7 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   redial();
   if (unformed_ > 0 || redialling_ > 0 || !guests_.empty()) until = std::min(until, meet());
   flush();
+  choose_streams(now);
   bool busy = false;
   for (auto& peer : peers_) busy |= peer && peer->look(max_wait_s > 0);
   const double wait_s = busy || !events_.empty() ? 0 : std::max(until - now, 0.0);
@@ -149,6 +178,24 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   now = last_poll_s_ = now_s();
   excuse_pause(now - slept_from - wait_s);
   if (now >= next_beat_s_) beat(now);
+}
+
+bool Links::glance() {
+  const double now = last_poll_s_ = now_s();
+  if (now >= next_beat_s_) {
+    redial();
+    beat(now);
+  }
+  bool busy = !events_.empty();
+  for (auto& peer : peers_) {
+    if (!peer || !peer->look(false)) continue;
+    peer->run_ready();
+    busy = true;
+  }
+  std::array<epoll_event, kEventsPerPoll> ready;
+  const int count = busy ? 0 : epoll_wait(epoll_.get(), ready.data(), kEventsPerPoll, 0);
+  for (int i = 0; i < count; ++i) handle(ready[i].data.u64, ready[i].events);
+  return busy || count > 0;
 }
 
 // Notices streams that broke and that this rank had opened.

@@ -22,6 +22,7 @@
 #include "stretto/comm/link/conversation.h"
 #include "stretto/comm/link/peer.h"
 #include "stretto/comm/link/rdma_port.h"
+#include "stretto/comm/link/stream_choice.h"
 #include "stretto/comm/link/tcp.h"
 
 namespace stretto::comm {
@@ -40,6 +41,9 @@ class Links {
   // Writes what waits, and handles what is ready; else sleeps up to max_wait_s seconds until
   // something is, with the lock released. What happened is in events().
   void poll(std::unique_lock<std::mutex>& lock, double max_wait_s);
+  // Handles what is ready and no more, for who looks again at once: true when events() may have
+  // some. Nothing is written.
+  bool glance();
   // Ends a sleep in poll(); from any thread, without the lock.
   void interrupt();
   // False when every link has been silent for long: this rank is the one that is cut off.
@@ -49,6 +53,9 @@ class Links {
 
   // Writes the messages that wait, without sleeping.
   void flush();
+
+  // Large messages to that rank go over so many streams; 0: as many as are found to pay.
+  void use_streams(int rank, int count);
 
   Events& events() { return events_; }
   Peer& peer(int rank) { return *peers_[rank]; }
@@ -99,6 +106,7 @@ class Links {
   void watch_pipe(const Pipe& pipe, int peer, int stream);
   void handle(uint64_t what, uint32_t events);
   void redial();
+  void choose_streams(double now);
   void beat(double now);
   void excuse_pause(double pause_s);
 
@@ -112,6 +120,8 @@ class Links {
   std::vector<std::string> hosts_;
   Events events_;
   std::vector<std::unique_ptr<Peer>> peers_;
+  StreamChoice choice_;
+  std::vector<bool> chooses_;  // by rank: how many streams it gets is up to choice_
   std::vector<Forming> forming_;
   int unformed_ = 0;
   int redialling_ = 0, lost_streams_ = 0;  // attempts at streams that broke; how many ever did

@@ -28,6 +28,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "stretto/comm/buffer_pool.h"
 #include "stretto/comm/link/frame.h"
 #include "stretto/comm/link/pipe.h"
 
@@ -127,7 +128,13 @@ class Peer {
   bool waits() const { return waits_; }  // there may be something to flush
 
   // Messages go over the first `count` streams that live; the others are kept for later.
-  void use_streams(int count) { used_streams_ = count; }
+  void use_streams(int count) {
+    used_streams_ = count;
+    waits_ = true;
+  }
+  // Of messages over several streams: not acknowledged yet; acknowledged, ever.
+  uint64_t under_way_bytes() const { return retains() ? promised_ - delivered_ : 0; }
+  uint64_t acknowledged_bytes() const { return retains() ? delivered_ : 0; }
 
   // True when a stream has something to do right now. before_sleep: whatever comes later shall wake
   // this process.
@@ -204,6 +211,7 @@ class Peer {
 
   const PeerSettings settings_;
   Events* const events_;
+  BufferPool early_memory_;
   std::vector<std::unique_ptr<Stream>> streams_;
   int stream_count_ = 0, alive_ = 0, used_streams_ = 1 << 16;
   int lost_ = 0, revived_ = 0;
@@ -214,6 +222,7 @@ class Peer {
   uint64_t first_unacknowledged_ = 1, acknowledged_to_ = 0;
   // Bytes of the messages in queue_ and of those sent before; how many got where they belong.
   uint64_t promised_ = 0, consumed_there_ = 0;
+  uint64_t delivered_ = 0;  // bytes that were acknowledged
 
   struct KeyHash {
     size_t operator()(const MessageKey& key) const;

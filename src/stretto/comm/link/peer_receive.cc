@@ -206,7 +206,7 @@ void Peer::begin_data(Stream& s) {
   if (slot->expected) {
     s.to = slot->to + f.offset;
   } else {
-    if (f.length > 0) s.piece = std::make_unique_for_overwrite<std::byte[]>(f.length);
+    if (f.length > 0) s.piece = early_memory_.take(f.length);
     s.to = s.piece.get();
   }
   s.keep = true;

@@ -7,7 +7,8 @@
 
 namespace stretto::comm {
 
-Peer::Peer(PeerSettings settings, Events* events) : settings_(settings), events_(events) {}
+Peer::Peer(PeerSettings settings, Events* events)
+    : settings_(settings), events_(events), early_memory_(kSparePieceBytes) {}
 Peer::~Peer() = default;
 
 void Peer::send(const Message& m) {
@@ -204,6 +205,7 @@ void Peer::acknowledge(uint64_t received) {
     }
     Outgoing& message = *chunk.message;
     message.acknowledged += chunk.length;
+    delivered_ += chunk.length;
     if (message.acknowledged == message.bytes && message.ticket.owner)
       events_->done.push_back(message.ticket);
     unacknowledged_.pop_front();

@@ -12,6 +12,7 @@ inline constexpr size_t kReadBytes = 64 << 10;      // buffer for headers and sm
 inline constexpr size_t kReadBudget = 4 << 20;      // per call, so that other streams get a turn
 inline constexpr int64_t kReportBytes = 256 << 10;  // acknowledge at least this often
 inline constexpr size_t kFramesPerWrite = 64;
+inline constexpr size_t kSparePieceBytes = 8 << 20;  // of memory for early chunks, kept for the next
 
 struct Peer::Outgoing {
   MessageKey key;
@@ -40,7 +41,7 @@ struct Peer::Incoming {
   struct Piece {
     uint64_t offset;
     uint32_t length;
-    std::unique_ptr<std::byte[]> data;
+    BufferPool::Buffer data;
   };
   std::vector<Piece> pieces;  // came before it was expected
   bool complete() const { return arrived == bytes && (bytes > 0 || empty_arrived); }
@@ -78,7 +79,7 @@ struct Peer::Stream {
   std::byte* to = nullptr;             // where its next byte goes
   uint64_t remaining = 0;              // of the payload
   Incoming* incoming = nullptr;        // that it is part of
-  std::unique_ptr<std::byte[]> piece;  // nobody has asked for it yet
+  BufferPool::Buffer piece;            // nobody has asked for it yet
   bool is_note = false;                // a new word about a message
   std::string text;                    // of a control frame
 };

@@ -3,6 +3,8 @@
 // its owner. With hosts of equal size the shares of the ranks are contiguous (few messages inside a
 // host); otherwise the hosts' parts are, each cut at the shares of all sizes that occur.
 #include <algorithm>
+#include <cmath>
+#include <numeric>
 #include <set>
 
 #include "stretto/comm/collective/builder.h"
@@ -12,6 +14,14 @@ namespace stretto::comm {
 namespace {
 
 constexpr int kEveryHost = -1;
+
+// What one rank carries at least, so that little crosses the wire in one message and not in one for
+// every rank of a host.
+constexpr int64_t kLeastShare = 256;
+
+int64_t share_align(const Problem& p, bool exchange) {
+  return exchange ? std::lcm(p.align, kLeastShare) : p.align;
+}
 
 struct Atom {
   Part part;
@@ -59,7 +69,7 @@ class Hierarchical {
         host_(hosts_.host[p.rank]),
         index_(hosts_.index[p.rank]),
         neighbours_(hosts_.members[host_]),
-        atoms_(cut_atoms(hosts_, unit_of_tensor(p, unit), exchange, p.align)),
+        atoms_(cut_atoms(hosts_, unit_of_tensor(p, unit), exchange, share_align(p, exchange))),
         summed_(atoms_.size(), -1),
         final_(atoms_.size(), -1),
         own_(atoms_.size()) {}
@@ -224,10 +234,12 @@ class Hierarchical {
 Cost cost_of(const Problem& p, bool exchange) {
   const Hosts hosts = find_hosts(p.host);
   const double count = static_cast<double>(p.count), m = hosts.count(), k = hosts.largest();
+  const double carriers =
+      std::clamp(std::ceil(count / static_cast<double>(share_align(p, exchange))), 1.0, k);
   Cost cost;
   cost.wire_rounds = exchange ? 1 : 2;
   cost.local_rounds = k > 1 ? 2 : 0;
-  cost.wire_messages = exchange ? m - 1 : 2 * (m - 1);
+  cost.wire_messages = carriers * (exchange ? m - 1 : 2 * (m - 1));
   cost.local_messages = 2 * (k - 1);
   cost.wire_elements = exchange ? (m - 1) * count : 2 * (m - 1) / m * count;
   cost.local_elements = 2 * (k - 1) / k * count;

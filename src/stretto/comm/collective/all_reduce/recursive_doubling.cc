@@ -82,7 +82,7 @@ Cost all_reduce_recursive_doubling_cost(const Problem& p) {
   const Doubling doubling{p.ranks()};
   Cost cost;
   for (int round = 0; round < doubling.rounds(); ++round) {
-    std::vector<double> out(hosts.count()), in(hosts.count());
+    std::vector<double> out(hosts.count()), in(hosts.count()), messages(hosts.count());
     double local = 0;
     for (int i = 0; i < p.ranks(); ++i) {
       const int source = doubling.source(i, round);
@@ -95,13 +95,15 @@ Cost all_reduce_recursive_doubling_cost(const Problem& p) {
         continue;
       }
       out[from] += elements;
+      ++messages[from];
       in[to] += elements;
     }
     const double wire = std::max(*std::max_element(out.begin(), out.end()),
                                  *std::max_element(in.begin(), in.end()));
     (wire > 0 ? cost.wire_rounds : cost.local_rounds) += 1;
-    (wire > 0 ? cost.wire_messages : cost.local_messages) += 1;
+    cost.wire_messages += *std::max_element(messages.begin(), messages.end());
     cost.wire_elements += wire;
+    if (local > 0) cost.local_messages += 1;
     cost.local_elements += local;
   }
   cost.summed_elements =

@@ -1,0 +1,96 @@
+#include "stretto/comm/link/stream_choice.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace stretto::comm {
+namespace {
+
+// A window is long enough for the scheduler's moods, and for so many acknowledgements that one more
+// or less is no difference; what streams still hold from before a change passes first.
+constexpr double kWindow_s = 50e-3, kSettle_s = 20e-3;
+constexpr int64_t kWindowBytes = 4 << 20, kSettleBytes = 2 << 20;
+
+constexpr int kTurns = 2;       // of a trial that wins
+constexpr double kMore = 1.15;  // what twice the streams have to carry
+constexpr double kSame = 0.95;  // what half of them have to
+constexpr double kPause_s = 60;
+
+}  // namespace
+
+bool StreamChoice::observe(bool pressed, int64_t acknowledged_bytes, double now_s) {
+  if (start_ == most_) return false;
+  if (pressed_) {
+    seconds_ += now_s - last_s_;
+    bytes_ += acknowledged_bytes - last_bytes_;
+  }
+  pressed_ = pressed;
+  last_s_ = now_s;
+  last_bytes_ = acknowledged_bytes;
+  if (trial_ == 0) {
+    if (now_s < try_at_s_ || !pressed) return false;
+    has_won_ = false;
+    propose(2 * kept_);
+    if (trial_ == 0) decide(false, now_s);
+    return false;
+  }
+  if (seconds_ < (settling_ ? kSettle_s : kWindow_s) ||
+      bytes_ < (settling_ ? kSettleBytes : kWindowBytes))
+    return false;
+  if (!settling_) return end_window(now_s);
+  begin_window(false);
+  return false;
+}
+
+void StreamChoice::begin_window(bool settling) {
+  settling_ = settling;
+  seconds_ = 0;
+  bytes_ = 0;
+}
+
+bool StreamChoice::end_window(double now_s) {
+  const double rate = static_cast<double>(bytes_) / seconds_;
+  const int before = count();
+  if (!testing_) {
+    most_kept_ = std::max(most_kept_, rate);
+    testing_ = true;
+    begin_window(true);
+    return true;
+  }
+  least_tried_ = std::min(least_tried_, rate);
+  testing_ = false;
+  begin_window(true);
+  if (least_tried_ < (trial_ > kept_ ? kMore : kSame) * most_kept_) {
+    decide(false, now_s);
+  } else if (++turns_ == kTurns) {
+    decide(true, now_s);
+  }
+  return count() != before;
+}
+
+void StreamChoice::propose(int count) {
+  count = std::clamp(count, start_, most_);
+  trial_ = count == kept_ ? 0 : count;
+  turns_ = 0;
+  most_kept_ = 0;
+  least_tried_ = std::numeric_limits<double>::infinity();
+  begin_window(true);
+}
+
+// What won is followed in its direction; fewer streams are tried when more are of no use.
+void StreamChoice::decide(bool won, double now_s) {
+  const bool fewer = trial_ != 0 && trial_ < kept_;
+  if (won) {
+    kept_ = trial_;
+    has_won_ = true;
+  }
+  const bool turns_back = !won && !fewer && !has_won_;
+  if (won || turns_back) {
+    propose(fewer || turns_back ? kept_ / 2 : kept_ * 2);
+    if (trial_ != 0) return;
+  }
+  trial_ = 0;
+  try_at_s_ = now_s + kPause_s;
+}
+
+}  // namespace stretto::comm

@@ -1,0 +1,124 @@
+#include "stretto/comm/link/stream_choice.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <random>
+
+namespace stretto::comm {
+namespace {
+
+using Rate = std::function<double(int streams)>;  // bytes per second
+
+// A link that is polled every millisecond or so.
+struct Simulation {
+  explicit Simulation(int start = 2, int most = 8) : choice(start, most) {}
+
+  // Moves so many bytes at once; returns the seconds that took.
+  double operation(int64_t bytes, const Rate& rate) {
+    std::uniform_real_distribution<double> pause_s(0.5e-3, 1.5e-3);
+    const double began = now;
+    for (double moved = 0; moved < static_cast<double>(bytes);) {
+      look(true);
+      const double step_s = pause_s(random);
+      now += step_s;
+      moved += rate(choice.count()) * step_s;
+      acknowledged += static_cast<int64_t>(rate(choice.count()) * step_s);
+    }
+    look(false);
+    return now - began;
+  }
+
+  void look(bool pressed) {
+    const int before = choice.count();
+    const bool changed = choice.observe(pressed, acknowledged, now);
+    EXPECT_EQ(changed, choice.count() != before);
+    changes += changed;
+  }
+
+  StreamChoice choice;
+  std::mt19937 random{7};
+  double now = 100;
+  int64_t acknowledged = 0;
+  int changes = 0;
+};
+
+constexpr double kMbit = 1e6 / 8;
+constexpr int64_t kLarge = 32 << 20;
+
+Rate capped(double flow_mbit, double wire_mbit) {
+  return [=](int streams) { return std::min(streams * flow_mbit, wire_mbit) * kMbit; };
+}
+
+TEST(StreamChoice, FindsAsManyStreamsAsACapPerFlowNeeds) {
+  Simulation link;
+  for (int i = 0; i < 3; ++i) link.operation(kLarge, capped(250, 1000));
+  EXPECT_EQ(link.choice.count(), 4);
+  Simulation slow;
+  for (int i = 0; i < 5; ++i) slow.operation(kLarge, capped(50, 1000));
+  EXPECT_EQ(slow.choice.count(), 8);
+}
+
+TEST(StreamChoice, TriesOnceAMinuteWhereTheWireIsTheLimit) {
+  Simulation link;
+  for (int i = 0; i < 20; ++i) link.operation(kLarge, capped(5000, 1000));
+  EXPECT_EQ(link.choice.count(), 2);
+  EXPECT_EQ(link.changes, 2) << "to four and back";
+  link.now += 61;
+  for (int i = 0; i < 3; ++i) link.operation(kLarge, capped(5000, 1000));
+  EXPECT_EQ(link.choice.count(), 2);
+  EXPECT_EQ(link.changes, 4);
+}
+
+TEST(StreamChoice, NoticesThatACapHasComeAndGone) {
+  Simulation link;
+  for (int i = 0; i < 3; ++i) link.operation(kLarge, capped(5000, 1000));
+  ASSERT_EQ(link.choice.count(), 2);
+  link.now += 61;
+  for (int i = 0; i < 3; ++i) link.operation(kLarge, capped(250, 1000));
+  EXPECT_EQ(link.choice.count(), 4);
+  link.now += 61;
+  for (int i = 0; i < 3; ++i) link.operation(kLarge, capped(5000, 1000));
+  EXPECT_EQ(link.choice.count(), 2);
+}
+
+// What is measured is the time in which something was under way, however short the operations.
+TEST(StreamChoice, PausesBetweenOperationsDoNotCount) {
+  Simulation link;
+  for (int i = 0; i < 40; ++i) {
+    link.operation(4 << 20, capped(250, 1000));
+    link.now += 0.2;
+  }
+  EXPECT_EQ(link.choice.count(), 4);
+}
+
+// Rates that differ by a tenth from one millisecond to the next, and by as much from window to
+// window, must not look like a gain.
+TEST(StreamChoice, IsNotTakenInByNoise) {
+  int raised = 0;
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    Simulation link;
+    link.random.seed(seed);
+    std::mt19937 moods(seed);
+    double mood = 1;
+    for (int i = 0; i < 3; ++i) {
+      mood = std::uniform_real_distribution<double>(0.9, 1.1)(moods);
+      link.operation(kLarge, [&](int) {
+        return 1000 * kMbit * mood * std::uniform_real_distribution<double>(0.9, 1.1)(moods);
+      });
+    }
+    raised += link.choice.count() != 2;
+  }
+  EXPECT_EQ(raised, 0) << "of 50";
+}
+
+TEST(StreamChoice, KeepsToAFixedNumber) {
+  Simulation link(4, 4);
+  link.operation(kLarge, capped(250, 1000));
+  EXPECT_EQ(link.choice.count(), 4);
+  EXPECT_EQ(link.changes, 0);
+}
+
+}  // namespace
+}  // namespace stretto::comm
