@@ -119,6 +119,7 @@ nb::dict statistics_dict(const Statistics& s) {
       row["sent_bytes"] = stream.sent_bytes;
       row["received_bytes"] = stream.received_bytes;
       row["alive"] = stream.alive;
+      row["used"] = stream.used;
       row["reason"] = stream.reason;
       streams.append(row);
     }

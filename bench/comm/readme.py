@@ -12,9 +12,11 @@ import sys
 from pathlib import Path
 
 from bench.comm import tables
+from bench.comm.cases import processor
 
 README = Path(__file__).parents[2] / "README.md"
-kColumns = ("stretto", "stretto/fp16", "stretto/int8", "gloo", "gloo/fp16", "gloo-tuned", "openmpi")
+kColumns = ("stretto", "stretto/fp16", "stretto/int8", "gloo", "gloo/fp16", "gloo-tuned",
+            "stretto-core", "openmpi")
 
 
 def section(report: dict) -> str:
@@ -31,15 +33,21 @@ def section(report: dict) -> str:
   lines = [f"{machine['cpu']}, {machine['cores']} cores, {report['date'][:10]}; {hosts}; {named}.",
            "Medians per all-reduce or training step, every sum checked: "
            f"{report['commands']}.", "",
-           "| case | " + " | ".join(columns) + " | gloo / stretto |",
-           "|---" * (len(columns) + 2) + "|"]
+           "| case | " + " | ".join(columns) + " | gloo / stretto | openmpi / stretto-core |",
+           "|---" * (len(columns) + 3) + "|"]
   for name, results in cases.items():
     if not any(r["status"] == "ok" for r in results):
       continue
     found = [tables.find(results, column) for column in columns]
     cells = [tables.time_text(r["median_s"]) if r else "" for r in found]
-    ratio = tables.ratio(results, "gloo")
-    lines.append(f"| {name} | " + " | ".join(cells) + f" | {f'{ratio:.2f}' if ratio else ''} |")
+    ratios = [tables.ratio(results, "gloo"), tables.ratio(results, "openmpi", "stretto-core")]
+    lines.append(f"| {name} | " + " | ".join(cells + [f"{r:.2f}" if r else "" for r in ratios])
+                 + " |")
+  for case in processor():
+    cpu = {c: tables.find(cases.get(case.name, []), c) for c in columns}
+    texts = [f"{c} {tables.time_text(r['cpu_s'])}" for c, r in cpu.items() if r]
+    if texts:
+      lines += ["", f"Processor time of all ranks for {case.name}: {', '.join(texts)}."]
   return "\n".join(lines) + "\n"
 
 

@@ -35,7 +35,12 @@ def run(cases: list[Case], only: list[str] | None, rounds: int | None, loopback:
       continue
     with contextlib.ExitStack() as stack:
       folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stretto-comm-")))
-      hosts = stack.enter_context(Hosts(None if loopback else network, f"n{number}"))
+      try:
+        hosts = stack.enter_context(Hosts(None if loopback else network, f"n{number}"))
+      except RuntimeError as why:
+        for case in group:
+          yield [result(case, name, status="failed", reason=str(why)) for name in names(case, only)]
+        continue
       wanted = dict.fromkeys(base(n) for case in group for n in names(case, only))
       running, absent = start(stack, list(wanted), hosts, placement, folder, say)
       for case in group:

@@ -80,11 +80,27 @@ def test_readme_section():
   again = report | {"command": "python -m bench.comm large", "results": [
       r | {"median_s": 0.2} for r in results() if r["peer"] == "stretto"]}
   text = readme.section(readme.joined([report]))
-  assert "| 16 MB | 100 ms | 300 ms | 3.00 |" in text
+  assert "| 16 MB | 100 ms | 300 ms | 3.00 |  |" in text
   assert "build/x.json" not in text and "`python -m bench.comm all`" in text
   text = readme.section(readme.joined([report, again]))
-  assert "| 16 MB | 200 ms | 300 ms | 1.50 |" in text
+  assert "| 16 MB | 200 ms | 300 ms | 1.50 |  |" in text
   assert "`python -m bench.comm all`, `python -m bench.comm large`" in text
+  assert "Processor time" not in text
+  unshaped = report | {"results": [r | {"case": "64 MB unshaped"} for r in results()]}
+  assert "for 64 MB unshaped: stretto 100 ms, gloo 100 ms." in readme.section(
+      readme.joined([unshaped]))
+
+
+def test_hosts_that_cannot_be_made_do_not_end_the_run(monkeypatch):
+  def cannot(*_):
+    raise RuntimeError("ip link add: no such device")
+
+  monkeypatch.setattr(rounds, "unavailable", lambda _: "")
+  monkeypatch.setattr(rounds.Hosts, "build", cannot)
+  chosen = cases.select("4 B on 2 hosts,16 MB on 2 hosts")
+  for found in rounds.run(chosen, None, 1, False, lambda _: None):
+    assert {r["status"] for r in found} == {"failed"}
+    assert {r["reason"] for r in found} == {"ip link add: no such device"}
 
 
 def test_resnet50_has_its_parameters():

@@ -157,14 +157,17 @@ def test_exit_code_of_a_good_run(tmp_path):
 
 def test_report_shows_streams_and_nan():
   stream = {"link": "tcp <eth0>", "sent_bytes": 3_000_000, "received_bytes": 5, "alive": False,
-            "reason": "closed <by> the other side"}
+            "used": False, "reason": "closed <by> the other side"}
+  spare = {"link": "tcp <eth1>", "sent_bytes": 50, "received_bytes": 50, "alive": True,
+           "used": False, "reason": ""}
   rank = {"rank": 1, "statistics": {"operations": 7, "payload_bytes": 10, "sum_s": 0.5,
                                     "resent_chunks": 2,
-                                    "peers": [{"rank": 0, "host": "h", "streams": [stream],
+                                    "peers": [{"rank": 0, "host": "h", "streams": [stream, spare],
                                                "no_rdma": "m0:1 is <not> active"}]},
           "non_finite": [{"name": "fc.weight at step 3", "count": 4, "sequence": 9}], "trace": []}
   text = comm_report.page("train.py <x>", [rank])
   assert "tcp &lt;eth0&gt;" in text and "3 MB" in text and "lost" in text
+  assert "tcp &lt;eth1&gt; (in reserve)" in text
   assert "closed &lt;by&gt; the other side" in text and "m0:1 is &lt;not&gt; active" in text
   assert "fc.weight at step 3" in text and "train.py &lt;x&gt;" in text
 

@@ -311,8 +311,12 @@ Statistics EngineImpl::statistics() {
                        .no_rdma = links_->no_rdma(peer->rank()),
                        .streams = {}};
     for (const Peer::StreamState& stream : peer->streams())
-      row.streams.push_back(
-          {stream.name, stream.sent_bytes, stream.received_bytes, stream.alive, stream.reason});
+      row.streams.push_back({.link = stream.name,
+                             .sent_bytes = stream.sent_bytes,
+                             .received_bytes = stream.received_bytes,
+                             .alive = stream.alive,
+                             .used = stream.used,
+                             .reason = stream.reason});
     s.peers.push_back(std::move(row));
   }
   for (const auto& [id, state] : groups_) {

@@ -58,6 +58,7 @@ struct StreamStatistics {
   std::string link;                            // "tcp eth0 10.0.0.1:4242", "shm"
   int64_t sent_bytes = 0, received_bytes = 0;  // frames and payload
   bool alive = true;                           // or ended in good order
+  bool used = true;                            // large messages go over it, now
   std::string reason;                          // why it is no more
 };
 

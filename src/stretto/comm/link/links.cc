@@ -181,7 +181,9 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
 }
 
 bool Links::glance() {
-  const double now = last_poll_s_ = now_s();
+  const double now = now_s();
+  excuse_pause(now - last_poll_s_);
+  last_poll_s_ = now;
   if (now >= next_beat_s_) {
     redial();
     beat(now);

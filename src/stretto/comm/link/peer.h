@@ -163,7 +163,7 @@ class Peer {
   struct StreamState {
     std::string name, reason;
     int64_t sent_bytes, received_bytes;
-    bool alive;
+    bool alive, used;
   };
   std::vector<StreamState> streams() const;
   int64_t payload_bytes() const { return payload_bytes_; }

@@ -122,10 +122,17 @@ double Peer::last_heard_s() const {
 
 std::vector<Peer::StreamState> Peer::streams() const {
   std::vector<StreamState> states;
+  int living = 0;
   for (const auto& s : streams_) {
     if (!s) continue;
     const bool well = s->alive || s->ended;
-    states.push_back({s->name, well ? "" : s->reason, s->sent_bytes, s->received_bytes, well});
+    const bool used = s->alive && living++ < used_streams_;
+    states.push_back({.name = s->name,
+                      .reason = well ? "" : s->reason,
+                      .sent_bytes = s->sent_bytes,
+                      .received_bytes = s->received_bytes,
+                      .alive = well,
+                      .used = used});
   }
   return states;
 }
