@@ -1,18 +1,18 @@
 #include "stretto/comm/link/stream_choice.h"
 
 #include <algorithm>
-#include <limits>
 
 namespace stretto::comm {
 namespace {
 
 // A window is long enough for the scheduler's moods, and for so many acknowledgements that one more
 // or less is no difference; what streams still hold from before a change passes first.
-constexpr double kWindow_s = 50e-3, kSettle_s = 20e-3;
-constexpr int64_t kWindowBytes = 4 << 20, kSettleBytes = 2 << 20;
+constexpr double kWindow_s = 50e-3, kSettle_s = 30e-3;
+constexpr int64_t kWindowBytes = 4 << 20, kSettleBytes = 3 << 20;
 
-constexpr int kTurns = 2;       // of a trial that wins
-constexpr double kMore = 1.15;  // what twice the streams have to carry
+// A trial wins in every turn, over what was in use right before it.
+constexpr int kTurns = 2;
+constexpr double kMore = 1.2;   // what twice the streams have to carry
 constexpr double kSame = 0.95;  // what half of them have to
 constexpr double kPause_s = 60;
 
@@ -52,15 +52,14 @@ bool StreamChoice::end_window(double now_s) {
   const double rate = static_cast<double>(bytes_) / seconds_;
   const int before = count();
   if (!testing_) {
-    most_kept_ = std::max(most_kept_, rate);
+    kept_rate_ = rate;
     testing_ = true;
     begin_window(true);
     return true;
   }
-  least_tried_ = std::min(least_tried_, rate);
   testing_ = false;
   begin_window(true);
-  if (least_tried_ < (trial_ > kept_ ? kMore : kSame) * most_kept_) {
+  if (rate < (trial_ > kept_ ? kMore : kSame) * kept_rate_) {
     decide(false, now_s);
   } else if (++turns_ == kTurns) {
     decide(true, now_s);
@@ -72,8 +71,6 @@ void StreamChoice::propose(int count) {
   count = std::clamp(count, start_, most_);
   trial_ = count == kept_ ? 0 : count;
   turns_ = 0;
-  most_kept_ = 0;
-  least_tried_ = std::numeric_limits<double>::infinity();
   begin_window(true);
 }
 

@@ -1,7 +1,7 @@
 // How many streams carry large messages, found while some are under way: twice as many are tried,
 // alternately with what is in use, and kept when clearly more gets through. Where single
-// connections are capped or suffer from loss, twice the streams carry up to twice as much; where the
-// wire is the limit they carry nothing more and cost time, so the first trial ends there. It is
+// connections are capped or suffer from loss, twice the streams carry up to twice as much; where
+// the wire is the limit they carry nothing more and cost time, so the first trial ends there. It is
 // repeated now and then, in both directions.
 //
 // A pure state machine: the same observations give the same choice. One for all links of a rank,
@@ -35,7 +35,7 @@ class StreamChoice {
   bool testing_ = false, settling_ = true;
   bool has_won_ = false;  // some trial since try_at_s_
   int turns_ = 0;         // of the trial that are over
-  double most_kept_ = 0, least_tried_ = 0;  // bytes per second, over the turns
+  double kept_rate_ = 0;  // bytes per second of what is in use, in this turn
   double try_at_s_ = 0;
 
   // Of the window under way: only time in which the links are the limit.
