@@ -233,6 +233,7 @@ class Peer {
   int64_t early_ = 0, most_early_ = 0;             // bytes that nobody has asked for
   uint64_t arrived_low_ = 0;                       // every chunk up to this has arrived
   std::set<uint64_t> arrived_;                     // and these above
+  uint64_t reported_low_ = 0, asked_for_ = 0;      // acknowledged; the highest to be, soon
   int64_t unreported_bytes_ = 0;                   // arrived since the last frame that acknowledged
   bool report_soon_ = false;
   bool forgotten_ = false, waits_ = false;

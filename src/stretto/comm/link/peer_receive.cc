@@ -233,13 +233,17 @@ void Peer::end_frame(Stream& s) {
 }
 
 void Peer::arrive(const Frame& f) {
+  const uint64_t low = arrived_low_;
   arrived_.insert(f.chunk);
   while (!arrived_.empty() && *arrived_.begin() == arrived_low_ + 1) {
     arrived_.erase(arrived_.begin());
     ++arrived_low_;
   }
   unreported_bytes_ += f.length;
-  if (f.flags & kAckSoon) report_soon_ = true;
+  // A chunk that somebody waits for may have come before others of lower numbers, over a faster
+  // stream: it is acknowledged with the last of them, whatever that is.
+  if (f.flags & kAckSoon) asked_for_ = std::max(asked_for_, f.chunk);
+  if (arrived_low_ > low && asked_for_ > reported_low_) report_soon_ = true;
 }
 
 void Peer::end_data(Stream& s) {

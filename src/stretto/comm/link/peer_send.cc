@@ -131,7 +131,7 @@ void Peer::fill(Stream& s, bool carries_messages) {
 
 void Peer::add_frame(Stream& s, Frame frame, const std::byte* payload) {
   frame.epoch = settings_.epoch;
-  frame.received = arrived_low_;
+  frame.received = reported_low_ = arrived_low_;
   frame.consumed = reported_consumed_ = consumed_;
   unreported_bytes_ = 0;
   report_soon_ = false;

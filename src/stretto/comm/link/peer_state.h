@@ -12,7 +12,8 @@ inline constexpr size_t kReadBytes = 64 << 10;      // buffer for headers and sm
 inline constexpr size_t kReadBudget = 4 << 20;      // per call, so that other streams get a turn
 inline constexpr int64_t kReportBytes = 256 << 10;  // acknowledge at least this often
 inline constexpr size_t kFramesPerWrite = 64;
-inline constexpr size_t kSparePieceBytes = 8 << 20;  // of memory for early chunks, kept for the next
+inline constexpr size_t kSparePieceBytes = 8
+                                           << 20;  // of memory for early chunks, kept for the next
 
 struct Peer::Outgoing {
   MessageKey key;
@@ -75,13 +76,13 @@ struct Peer::Stream {
   size_t begin = 0, end = 0;  // unread part of the buffer
   Frame frame;
   bool in_payload = false;
-  bool keep = false;                   // the payload goes to `to`; else it is dropped
-  std::byte* to = nullptr;             // where its next byte goes
-  uint64_t remaining = 0;              // of the payload
-  Incoming* incoming = nullptr;        // that it is part of
-  BufferPool::Buffer piece;            // nobody has asked for it yet
-  bool is_note = false;                // a new word about a message
-  std::string text;                    // of a control frame
+  bool keep = false;             // the payload goes to `to`; else it is dropped
+  std::byte* to = nullptr;       // where its next byte goes
+  uint64_t remaining = 0;        // of the payload
+  Incoming* incoming = nullptr;  // that it is part of
+  BufferPool::Buffer piece;      // nobody has asked for it yet
+  bool is_note = false;          // a new word about a message
+  std::string text;              // of a control frame
 };
 
 }  // namespace stretto::comm

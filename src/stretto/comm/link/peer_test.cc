@@ -19,6 +19,42 @@ std::string header_of(uint8_t attempt) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+// Whoever waits for the acknowledgement of a chunk gets it as soon as none below is missing, not
+// with the next heartbeat.
+TEST(Peer, AChunkThatOvertookOthersIsAcknowledgedWithTheLastOfThem) {
+  Wire wires[kStreams];
+  Events events;
+  Peer peer({.rank = 1, .epoch = kEpoch}, &events);
+  for (int s = 0; s < kStreams; ++s)
+    peer.attach(s, kStreams, std::make_unique<ScriptPipe>(&wires[s]));
+  const auto chunk = [](uint64_t number, uint8_t flags) {
+    const FrameBytes bytes = encode_frame({.type = FrameType::kData,
+                                           .flags = flags,
+                                           .epoch = kEpoch,
+                                           .length = kLength,
+                                           .key = {.sequence = number},
+                                           .chunk = number,
+                                           .total = kLength});
+    return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()) +
+           std::string(kLength, 'x');
+  };
+  const auto written = [&] { return 2 * Wire{}.room - wires[0].room - wires[1].room; };
+  wires[1].sent = chunk(3, kAckSoon);
+  peer.on_readable(1, false);
+  wires[0].sent = chunk(1, 0);
+  peer.on_readable(0, false);
+  peer.flush();
+  const int64_t before = written();
+  wires[0].sent = chunk(2, 0);
+  peer.on_readable(0, false);
+  peer.flush();
+  EXPECT_EQ(written() - before, static_cast<int64_t>(kFrameBytes));
+  wires[0].sent = chunk(4, 0);
+  peer.on_readable(0, false);
+  peer.flush();
+  EXPECT_EQ(written() - before, static_cast<int64_t>(kFrameBytes)) << "nobody waits for this one";
+}
+
 // A chunk begins on both streams; the one whose attempt is the later one stays and delivers.
 void begin_twice(uint8_t first, uint8_t second) {
   SCOPED_TRACE(::testing::Message() << "attempt " << +first << ", then " << +second);
