@@ -32,7 +32,9 @@ def section(report: dict) -> str:
   columns = [c for c in kColumns if any(tables.find(rs, c) for rs in cases.values())]
   lines = [f"{machine['cpu']}, {machine['cores']} cores, {report['date'][:10]}; {hosts}; {named}.",
            "Medians per all-reduce or training step, every sum checked: "
-           f"{report['commands']}.", "",
+           f"{report['commands']}.",
+           "`stretto-core` and `openmpi` (mpi4py) reduce NumPy arrays, the others torch tensors.",
+           "",
            "| case | " + " | ".join(columns) + " | gloo / stretto | openmpi / stretto-core |",
            "|---" * (len(columns) + 3) + "|"]
   for name, results in cases.items():

@@ -85,8 +85,8 @@ def streams(ranks: list[dict]) -> str:
              f"{html.escape(peer['no_rdma'])}</p>"
              for r in ranks for peer in r["statistics"]["peers"]
              if peer.get("no_rdma", "") not in kExpectedWithoutRdma]
-  return section("Streams", "Bytes with headers, from each rank's side. Streams in reserve were not "
-                 "in use at the end: more of them did not pay.", table(
+  return section("Streams", "Bytes with headers, from each rank's side. Streams in reserve were "
+                 "not in use at the end: more of them did not pay.", table(
       ["from, to", "link", "sent", "", "received"],
       [[f"{a} &rarr; {b}", link(s), size(s["sent_bytes"]), bar(s["sent_bytes"], most),
         size(s["received_bytes"])] for a, b, s in found], "links"), *without)

@@ -98,7 +98,8 @@ Group group_number(std::string_view name, const std::vector<int>& ranks) {
 }
 
 int64_t default_unit_bytes(const GroupState& group, int64_t chunk_bytes, int64_t operation_bytes) {
-  const int64_t least = std::min(chunk_bytes * static_cast<int64_t>(group.ranks.size()), kMaxUnitBytes);
+  const int64_t least =
+      std::min(chunk_bytes * static_cast<int64_t>(group.ranks.size()), kMaxUnitBytes);
   return std::max(least, std::min(operation_bytes / kUnitsPerOperation, kRoomyUnitBytes));
 }
 

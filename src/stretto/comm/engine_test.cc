@@ -333,7 +333,8 @@ TEST(Engine, NonFiniteInputsAreReportedAndSentOn) {
   }));
 }
 
-// Large operations are looked at a unit at a time, while earlier units are overwritten with results.
+// Large operations are looked at a unit at a time, while earlier units are overwritten with
+// results.
 TEST(Engine, NonFiniteInputsOfManyUnitsAreCountedOnce) {
   constexpr int64_t kCount = 3'000'000;
   expect_no_errors(run_ranks(2, tcp, [](Engine& engine) {

@@ -60,8 +60,8 @@ void EngineImpl::begin_tuning(Group id) {
   t.choices.drift_steps = kDriftReports;
 
   const Operation sample{.count = kModelBytes / 4};
-  Problem problem =
-      make_problem(sample, state, nullptr, default_unit_bytes(state, options_.chunk_bytes, kModelBytes));
+  Problem problem = make_problem(sample, state, nullptr,
+                                 default_unit_bytes(state, options_.chunk_bytes, kModelBytes));
   const auto seconds = [&](const Algorithm& a) {
     return estimate_s(a.cost(problem), LinkModel{}, ElementBytes{});
   };

@@ -25,8 +25,8 @@ struct Options {
   // Links.
   std::vector<std::string> interfaces;  // STRETTO_INTERFACES=eth0,eth1: rails; empty: any address
   std::string transports = "shm,tcp";   // STRETTO_TRANSPORTS: which may be used
-  int streams = 0;                      // STRETTO_STREAMS: TCP connections per peer, over all rails;
-                                        //   0: as many as are found to pay (link/stream_choice.h)
+  int streams = 0;           // STRETTO_STREAMS: TCP connections per peer, over all rails;
+                             //   0: as many as are found to pay (link/stream_choice.h)
   std::string congestion;    // STRETTO_CONGESTION: TCP congestion control; empty: system's
   std::string rdma = "off";  // STRETTO_RDMA: off, auto, or ports (mlx5_0:1,mlx5_1): rails over RDMA
                              //   cards beside TCP
