@@ -185,7 +185,9 @@ std::shared_ptr<const OperationPlan> EngineImpl::plan_of(GroupState& state, cons
   // A codec's result may depend on cuts and on the algorithm, so that it is not tuned.
   const bool tuned = state.tuning && state.tuning->tuner && op.kind == Kind::kAllReduce && !codec &&
                      static_cast<double>(op.count) * element >= kTunedBytes;
-  const int64_t bytes = op.count * static_cast<int64_t>(dtype_bytes(op.dtype));
+  // Of other kinds the count may be a rank's own affair, and all ranks have to cut alike.
+  const int64_t bytes =
+      op.kind == Kind::kAllReduce ? op.count * static_cast<int64_t>(dtype_bytes(op.dtype)) : 0;
   plan->problem = make_problem(op, state, codec,
                                tuned ? state.tuning->setting.unit_bytes
                                      : default_unit_bytes(state, options_.chunk_bytes, bytes));

@@ -333,6 +333,23 @@ TEST(Engine, NonFiniteInputsAreReportedAndSentOn) {
   }));
 }
 
+// How an operation is cut must not depend on what is a rank's own affair.
+TEST(Engine, LargePartsOfDifferentSizesAreCutAlike) {
+  const std::vector<int64_t> counts = {1'000, 5'000'000};
+  expect_no_errors(run_ranks(2, tcp, [&](Engine& engine) {
+    const int rank = engine.membership().rank;
+    const std::vector<float> mine(static_cast<size_t>(counts[rank]), static_cast<float>(rank + 1));
+    std::vector<float> all(static_cast<size_t>(counts[0] + counts[1]));
+    engine.wait(engine.submit(kWorld, {.kind = Kind::kAllGather,
+                                       .count = counts[rank],
+                                       .input = mine.data(),
+                                       .output = all.data(),
+                                       .output_counts = counts}));
+    EXPECT_EQ(std::count(all.begin(), all.begin() + counts[0], 1.0f), counts[0]);
+    EXPECT_EQ(std::count(all.begin() + counts[0], all.end(), 2.0f), counts[1]);
+  }));
+}
+
 // Large operations are looked at a unit at a time, while earlier units are overwritten with
 // results.
 TEST(Engine, NonFiniteInputsOfManyUnitsAreCountedOnce) {
