@@ -98,7 +98,9 @@ def test_hosts_that_cannot_be_made_do_not_end_the_run(monkeypatch):
   monkeypatch.setattr(rounds, "unavailable", lambda _: "")
   monkeypatch.setattr(rounds.Hosts, "build", cannot)
   chosen = cases.select("4 B on 2 hosts,16 MB on 2 hosts")
-  for found in rounds.run(chosen, None, 1, False, lambda _: None):
+  results_of_cases = list(rounds.run(chosen, None, 1, False, lambda _: None))
+  assert len(results_of_cases) == len(chosen)
+  for found in results_of_cases:
     assert {r["status"] for r in found} == {"failed"}
     assert {r["reason"] for r in found} == {"ip link add: no such device"}
 

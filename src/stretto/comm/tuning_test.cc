@@ -81,6 +81,17 @@ TEST(StepTuner, TunesAgainWhenConditionsDrift) {
   EXPECT_NE(tuner.best(), before);
 }
 
+TEST(StepTuner, LeavesTheNumberOfStreamsToTheLinksUnlessAnyBeatsThem) {
+  const StepTunerOptions streams_only{.unit_bytes = {1 << 20}, .streams = {1, 2, 4, 8}};
+  StepTuner content(streams_only, {});
+  steps_until_settled(content, [](const StepSetting& s) { return s.streams == 0 ? 0.1 : 0.11; });
+  EXPECT_EQ(content.best().streams, 0);
+  EXPECT_EQ(content.history().size(), 4u) << "each was tried";
+  StepTuner other(streams_only, {});
+  steps_until_settled(other, [](const StepSetting& s) { return s.streams == 8 ? 0.08 : 0.1; });
+  EXPECT_EQ(other.best().streams, 8);
+}
+
 TEST(StepTuner, NothingToTryIsSettledAtOnce) {
   StepTuner tuner({.unit_bytes = {1 << 20}, .streams = {2}}, {.streams = 2});
   EXPECT_TRUE(tuner.settled());
