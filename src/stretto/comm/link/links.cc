@@ -21,6 +21,10 @@ constexpr int kEventsPerPoll = 64;
 constexpr uint64_t kStreamsPerPeer = 1 << 16;
 constexpr int kFirstStreams = 2;             // before it is known how many pay
 constexpr uint64_t kPressedBytes = 1 << 20;  // under way: the links are what limits them
+// Chunks that may be in the middle of being written, per kFirstStreams of streams to a peer: two
+// keep a card busy while a third one's connection gains speed.
+constexpr int kTurns = 3;
+constexpr double kLongestTurn_s = 0.02;  // then it is another's, so that slow ones hold up nobody
 
 // Shares of options.silent_limit_s, within which every rank has to know: time is left for the beat
 // that notices and for agreeing on the reason.
@@ -90,10 +94,38 @@ void Links::wake() {
 // first and at the end the others would wait for rank 7's.
 void Links::flush() {
   const size_t size = peers_.size();
+  bool wanted = false;
   for (size_t i = 1; i < size; ++i) {
     Peer* peer = peers_[(static_cast<size_t>(membership_.rank) + i) % size].get();
-    if (peer && peer->waits()) peer->flush();
+    if (!peer) continue;
+    if (peer->waits()) peer->flush();
+    wanted |= peer->wants_turn();
   }
+  turns_end_ = false;
+  if (wanted) give_turns();
+}
+
+// Ranks that all write to all others at once ruin one another's connections after a pause, when
+// each gains speed anew: those that are first fill the queues, the acknowledgements of the others
+// wait in them, and some cards have nothing to send. So large chunks are begun a few at a time, in
+// the order of ranks, which spreads them over all cards.
+void Links::give_turns() {
+  const size_t size = peers_.size();
+  const double since = now_s() - kLongestTurn_s;
+  const int most = kTurns * std::max(choice_.count() / kFirstStreams, 1);
+  int taken = 0;
+  for (const auto& peer : peers_) taken += peer ? peer->turns_since(since) : 0;
+  if (taken == 0) next_turn_ = (static_cast<size_t>(membership_.rank) + 1) % size;
+  for (size_t passed = 0; passed < size && taken < most; ++passed) {
+    Peer* peer = peers_[next_turn_].get();
+    next_turn_ = (next_turn_ + 1) % size;
+    if (!peer || !peer->wants_turn()) continue;
+    const int before = peer->turns_since(since);
+    peer->give_turn();
+    taken += peer->turns_since(since) - before;
+    passed = 0;
+  }
+  turns_end_ = taken >= most;
 }
 
 void Links::watch_pipe(const Pipe& pipe, int peer, int stream) {
@@ -121,7 +153,8 @@ void Links::add_stream(int peer, int stream, int streams, std::unique_ptr<Pipe> 
                    // More would let a slow stream sit on what a faster one could take.
                    .batch_bytes = static_cast<uint64_t>(options_.chunk_bytes),
                    .early_bytes = static_cast<uint64_t>(options_.early_bytes /
-                                                        std::max(membership_.size - 1, 1))},
+                                                        std::max(membership_.size - 1, 1)),
+                   .takes_turns = wire_ranks_ > kTurns && !shares_memory(peer)},
       &events_);
   peers_[peer]->use_streams(choice_.count());
   for (int i = 0; i < streams; ++i) {
@@ -156,6 +189,7 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   redial();
   if (unformed_ > 0 || redialling_ > 0 || !guests_.empty()) until = std::min(until, meet());
   flush();
+  if (turns_end_) until = std::min(until, now + kLongestTurn_s);
   choose_streams(now);
   bool busy = false;
   for (auto& peer : peers_) busy |= peer && peer->look(max_wait_s > 0);

@@ -181,6 +181,32 @@ TEST(Links, StreamsThatAreNotUsedCarryNothingUntilTheyAreNeeded) {
   EXPECT_GT(sent(2), before[2]);
 }
 
+// Whoever reads nothing keeps its turn for a while and no longer.
+TEST(Links, TurnsOfRanksThatDoNotReadPassToOthers) {
+  constexpr int kStuck = 3, kSize = 6;
+  const auto store = memory_store();
+  auto nodes = form_job(*store, kSize, 0, 2);
+  const std::vector<char> endless(16 << 20, 'x'), data(1 << 20, 'y');
+  std::vector<std::vector<char>> got(kSize, std::vector<char>(data.size()));
+  for (int rank = 1; rank < kSize; ++rank) {
+    const std::vector<char>& message = rank <= kStuck ? endless : data;
+    nodes[0]->links.peer(rank).send({.data = message.data(), .bytes = message.size()});
+    Ticket ticket{&got[rank], 0};
+    if (rank > kStuck)
+      nodes[rank]->links.peer(0).expect({}, got[rank].data(), data.size(), 0, ticket);
+  }
+  const auto reads = [&](int rank) { return rank == 0 || rank > kStuck; };
+  const auto arrived = [&](int rank) { return !nodes[rank]->links.events().done.empty(); };
+  const double deadline = now_s() + kPatience_s / 4;  // before they are given up for their silence
+  while (now_s() < deadline && !(arrived(4) && arrived(5))) {
+    for (int rank = 0; rank < kSize; ++rank)
+      if (reads(rank)) nodes[rank]->poll(0);
+  }
+  EXPECT_EQ(got[4], data);
+  EXPECT_EQ(got[5], data);
+  EXPECT_FALSE(nodes[0]->links.peer(1).flushed()) << "it has not read";
+}
+
 TEST(Links, SeveralJobsFormAtOnceInOneProcess) {
   for (int round = 0; round < 60; ++round) {
     const auto store = memory_store();

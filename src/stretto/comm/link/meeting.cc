@@ -133,6 +133,8 @@ void Links::read_records(Store& store) {
     if (records_[rank].addresses.empty())
       throw CommError(rank, "tcp", fmt::format("rank {} has no network address", rank));
   }
+  for (int rank = 0; rank < membership_.size; ++rank)
+    wire_ranks_ += rank != membership_.rank && !shares_memory(rank);
   if (secret_.empty())
     secret_ = store.get(key(membership_.epoch, "secret"), options_.connect_timeout_s);
 }
@@ -188,7 +190,7 @@ void Links::start(size_t index) {
     const Route route = choose_route(own_.addresses, record.addresses, !options_.interfaces.empty(),
                                      record.machine == own_.machine, a.place, a.tries);
     a.target = fmt::format("tcp {}:{}", route.to, record.port);
-    socket = connect_tcp(route.from, route.to, record.port, options_, &reason);
+    socket = connect_tcp(route.from, route.to, record.port, options_, wire_ranks_, &reason);
   }
   ++a.tries;
   a.retry_at_s = now_s() + a.pause_s();
@@ -242,7 +244,7 @@ void Links::accept_guests(int listener) {
     Fd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!socket) return;
     if (guests_.size() >= kMaxGuests) guests_.erase(guests_.begin());
-    if (listener == listener_.get()) configure_tcp(socket.get(), options_);
+    if (listener == listener_.get()) configure_tcp(socket.get(), options_, wire_ranks_);
     const uint64_t id = next_guest_++;
     const int fd = socket.get();
     guests_.emplace(

@@ -15,6 +15,9 @@
 // limit it only offers a message, and sends it when the other side wants it. So nothing that is
 // asked for ever waits behind something that is not.
 //
+// A rank with many peers does not write to all of them at once: chunks of large messages are then
+// begun one at a time, by whoever knows the other peers as well (give_turn).
+//
 // Not thread-safe: whoever calls holds the engine's lock.
 #pragma once
 
@@ -83,6 +86,7 @@ struct PeerSettings {
   uint64_t chunk_bytes = 256 << 10;
   uint64_t batch_bytes = 1 << 20;   // small messages that wait travel in one write up to this size
   uint64_t early_bytes = 64 << 20;  // that may arrive before they are asked for, in each direction
+  bool takes_turns = false;         // chunks of large messages are begun by give_turn() alone
 };
 
 enum class Expect : uint8_t { kPending, kComplete, kMismatch };
@@ -126,6 +130,13 @@ class Peer {
   // Writes what waits, as far as the streams take it: small messages that wait travel in one write.
   void flush();
   bool waits() const { return waits_; }  // there may be something to flush
+
+  // A chunk of a large message could begin, if it were this peer's turn.
+  bool wants_turn() const;
+  // Begins it, and writes as far as the streams take it.
+  void give_turn();
+  // Streams that have not taken all of such a chunk, which began later than that.
+  int turns_since(double begun_s) const;
 
   // Messages go over the first `count` streams that live; the others are kept for later.
   void use_streams(int count) {
@@ -196,6 +207,7 @@ class Peer {
   void on_offer(const Frame& frame);
   void on_want(const MessageKey& key);
   bool owes_account() const;
+  bool needs_turn(const Outgoing& message) const;
   // Receiving.
   bool read(Stream& stream);
   void consume(Stream& stream);
@@ -236,7 +248,7 @@ class Peer {
   uint64_t reported_low_ = 0, asked_for_ = 0;      // acknowledged; the highest to be, soon
   int64_t unreported_bytes_ = 0;                   // arrived since the last frame that acknowledged
   bool report_soon_ = false;
-  bool forgotten_ = false, waits_ = false;
+  bool forgotten_ = false, waits_ = false, has_turn_ = false;
   int64_t payload_bytes_ = 0, resent_ = 0, duplicates_ = 0;
 };
 

@@ -89,6 +89,32 @@ void Peer::flush() {
   }
 }
 
+bool Peer::needs_turn(const Outgoing& message) const {
+  return settings_.takes_turns && message.bytes > kTurnBytes;
+}
+
+bool Peer::wants_turn() const {
+  if (queue_.empty() || !needs_turn(*queue_.front())) return false;
+  int living = 0;
+  for (const auto& stream : streams_) {
+    if (!stream || !stream->alive || living++ >= used_streams_) continue;
+    if (stream->free()) return true;
+  }
+  return false;
+}
+
+void Peer::give_turn() {
+  has_turn_ = true;
+  flush();
+  has_turn_ = false;
+}
+
+int Peer::turns_since(double begun_s) const {
+  int count = 0;
+  for (const auto& stream : streams_) count += stream && stream->turn_s > begun_s;
+  return count;
+}
+
 // Takes what goes next: control frames, chunks of broken streams, then new chunks. A chunk is taken
 // only when everything taken before has been written, so that a slow stream takes few.
 void Peer::fill(Stream& s, bool carries_messages) {
@@ -114,6 +140,11 @@ void Peer::fill(Stream& s, bool carries_messages) {
       add_chunk(s, id, true);
     } else if (!queue_.empty()) {
       const std::shared_ptr<Outgoing>& message = queue_.front();
+      if (needs_turn(*message)) {
+        if (!has_turn_) break;
+        has_turn_ = false;
+        s.turn_s = now_s();
+      }
       const uint64_t length = std::min(settings_.chunk_bytes, message->bytes - message->cut);
       unacknowledged_.push_back({message, message->cut, static_cast<uint32_t>(length), s.index});
       message->cut += length;
@@ -187,6 +218,7 @@ bool Peer::write(Stream& s) {
       if (part.iov_len == 0) ++s.next_part;
     }
   }
+  s.turn_s = 0;
   // A link of one stream cannot send anything again, so what it wrote need not be kept.
   const uint64_t last = s.chunks.empty() ? 0 : s.chunks.back();
   s.chunks.clear();

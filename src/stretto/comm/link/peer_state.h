@@ -8,6 +8,7 @@
 namespace stretto::comm {
 
 inline constexpr uint64_t kCopyBytes = 16 << 10;    // messages up to this size are copied
+inline constexpr uint64_t kTurnBytes = 64 << 10;    // larger messages take turns
 inline constexpr size_t kReadBytes = 64 << 10;      // buffer for headers and small payloads
 inline constexpr size_t kReadBudget = 4 << 20;      // per call, so that other streams get a turn
 inline constexpr int64_t kReportBytes = 256 << 10;  // acknowledge at least this often
@@ -69,6 +70,8 @@ struct Peer::Stream {
   std::vector<std::string> texts;
   std::vector<std::unique_ptr<std::byte[]>> copies;
   size_t frames = 0, next_part = 0;
+  double turn_s = 0;  // when a chunk that took a turn began; 0: none is being written
+  bool free() const { return alive && !full && next_part == parts.size(); }
   std::deque<std::pair<Frame, std::string>> controls;  // to go first
 
   // Being read.

@@ -58,6 +58,7 @@ void Peer::lose(Stream& s, std::string reason, bool silent) {
   s.parts.clear();
   s.chunks.clear();
   s.next_part = 0;
+  s.turn_s = 0;
   s.in_payload = false;
   s.incoming = nullptr;  // what had come of its chunk does not count
   s.piece.reset();

@@ -1,6 +1,7 @@
 // What one rank makes of frames that are fed to it by hand.
 #include <gtest/gtest.h>
 
+#include "stretto/base/clock.h"
 #include "stretto/comm/link/peer_script.h"
 
 namespace stretto::comm {
@@ -53,6 +54,46 @@ TEST(Peer, AChunkThatOvertookOthersIsAcknowledgedWithTheLastOfThem) {
   peer.on_readable(0, false);
   peer.flush();
   EXPECT_EQ(written() - before, static_cast<int64_t>(kFrameBytes)) << "nobody waits for this one";
+}
+
+// Large messages begin a chunk when it is their turn; small ones, and what has begun, go on.
+TEST(Peer, LargeMessagesTakeTurns) {
+  constexpr uint64_t kChunk = 256 << 10;
+  Wire wires[kStreams];
+  for (Wire& wire : wires) wire.room = kChunk / 2;
+  Events events;
+  Peer peer({.rank = 1, .epoch = kEpoch, .takes_turns = true}, &events);
+  for (int s = 0; s < kStreams; ++s)
+    peer.attach(s, kStreams, std::make_unique<ScriptPipe>(&wires[s]));
+  const auto written = [&] {
+    return static_cast<int64_t>(kStreams * (kChunk / 2)) - wires[0].room - wires[1].room;
+  };
+  const std::vector<std::byte> large(3 * kChunk);
+  peer.send({.key = {.sequence = 1}, .data = large.data(), .bytes = kLength});
+  peer.send({.key = {.sequence = 2}, .data = large.data(), .bytes = large.size()});
+  EXPECT_FALSE(peer.wants_turn()) << "a small one is before it, which needs none";
+  peer.flush();
+  EXPECT_EQ(written(), static_cast<int64_t>(kFrameBytes + kLength));
+  EXPECT_TRUE(peer.wants_turn());
+  EXPECT_EQ(peer.turns_since(0), 0);
+
+  peer.give_turn();  // the first stream is full in the middle of the chunk
+  EXPECT_EQ(wires[0].room, 0);
+  EXPECT_EQ(wires[1].room, static_cast<int64_t>(kChunk / 2));
+  EXPECT_EQ(peer.turns_since(0), 1);
+  EXPECT_EQ(peer.turns_since(now_s()), 0) << "a turn grows old";
+  EXPECT_TRUE(peer.wants_turn()) << "the second stream could carry the next chunk";
+  peer.give_turn();
+  EXPECT_EQ(wires[1].room, 0);
+  EXPECT_EQ(peer.turns_since(0), 2);
+  EXPECT_FALSE(peer.wants_turn()) << "no stream is free";
+
+  wires[0].room = kChunk;
+  peer.on_writable(0);
+  peer.flush();
+  EXPECT_EQ(peer.turns_since(0), 1) << "the first chunk is written, and no other begun";
+  EXPECT_GT(wires[0].room, 0);
+  EXPECT_TRUE(peer.wants_turn());
 }
 
 // A chunk begins on both streams; the one whose attempt is the later one stays and delivers.

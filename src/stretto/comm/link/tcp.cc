@@ -21,10 +21,10 @@
 namespace stretto::comm {
 namespace {
 
-// Bytes that may wait in a socket before it refuses more: small, so that a slow stream does not sit
-// on chunks that a faster one could take, and large enough to keep a wire busy between two
-// wake-ups.
-constexpr int kUnsentBytes = 256 << 10;
+// Bytes that may wait in a socket before it refuses more: few, so that a slow stream does not sit
+// on chunks that a faster one could take and turns mean something, and enough, those to all ranks
+// together, to keep a wire busy between two wake-ups.
+constexpr int kUnsentBytes = 256 << 10, kLeastUnsentBytes = 16 << 10;
 constexpr int kBacklog = 1024;
 
 std::string system_error(const char* what) {
@@ -196,7 +196,7 @@ Fd listen_tcp(int* port) {
 }
 
 Fd connect_tcp(const std::string& from, const std::string& to, int port, const Options& options,
-               std::string* reason) {
+               int ranks, std::string* reason) {
   SocketAddress target, source;
   if (!parse_address(to, port, &target)) {
     *reason = fmt::format("'{}' is no address", to);
@@ -207,7 +207,7 @@ Fd connect_tcp(const std::string& from, const std::string& to, int port, const O
     *reason = system_error("socket");
     return Fd();
   }
-  configure_tcp(fd.get(), options);
+  configure_tcp(fd.get(), options, ranks);
   if (!from.empty() && parse_address(from, 0, &source) &&
       source.storage.ss_family == target.storage.ss_family) {
     if (bind(fd.get(), source.get(), source.length) != 0) {
@@ -222,9 +222,9 @@ Fd connect_tcp(const std::string& from, const std::string& to, int port, const O
   return fd;
 }
 
-void configure_tcp(int fd, const Options& options) {
+void configure_tcp(int fd, const Options& options, int ranks) {
   const int on = 1;
-  const int unsent = kUnsentBytes;
+  const int unsent = std::max(kUnsentBytes / std::max(ranks, 1), kLeastUnsentBytes);
   const auto linger_ms = static_cast<unsigned>(options.silent_limit_s * 1000);
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);

@@ -28,11 +28,11 @@ Fd listen_tcp(int* port);
 // Begins to connect; the socket becomes writable when it is done or has failed. `from` (may be
 // empty) is the local address to use. Invalid Fd and a reason when it failed at once.
 Fd connect_tcp(const std::string& from, const std::string& to, int port, const Options& options,
-               std::string* reason);
+               int ranks, std::string* reason);
 
-// For an accepted or connected socket: no delay, congestion control, how long unacknowledged data
-// may linger.
-void configure_tcp(int fd, const Options& options);
+// For an accepted or connected socket, to one of so many other ranks: no delay, congestion control,
+// how long unacknowledged data may linger, how many bytes wait in it.
+void configure_tcp(int fd, const Options& options, int ranks);
 
 std::unique_ptr<Pipe> tcp_pipe(Fd connected);
 
