@@ -125,9 +125,9 @@ class Links {
   std::vector<bool> chooses_;  // by rank: how many streams it gets is up to choice_
   std::vector<Forming> forming_;
   int unformed_ = 0;
-  int wire_ranks_ = 0;      // others that no memory is shared with
-  size_t next_turn_ = 0;    // a rank
-  bool turns_end_ = false;  // somebody waits for the end of another's turn
+  int wire_ranks_ = 0;                     // others that no memory is shared with
+  size_t next_turn_ = 0;                   // a rank
+  bool turns_end_ = false;                 // somebody waits for the end of another's turn
   int redialling_ = 0, lost_streams_ = 0;  // attempts at streams that broke; how many ever did
   std::vector<Attempt> attempts_;
   std::map<uint64_t, Guest> guests_;
