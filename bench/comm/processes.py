@@ -81,7 +81,7 @@ class Ranks:
                    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     self.processes_.append(subprocess.Popen(
         self.hosts_.command(host, *words), stdin=subprocess.DEVNULL, stdout=self.log_,
-        stderr=self.log_, env=environment, start_new_session=True))
+        stderr=self.log_, env=environment, preexec_fn=os.setpgrp))
 
   def accept(self, listener: socket.socket, deadline: float) -> socket.socket:
     listener.settimeout(1.0)
