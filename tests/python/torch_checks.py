@@ -74,6 +74,10 @@ def check_shapes(rank, size):
   complex_ = torch.full((4,), complex(rank, 1))
   dist.all_reduce(complex_)
   same(complex_, torch.full((4,), complex(size * (size - 1) / 2, size)))
+  negated = torch.tensor([complex(0, -rank)]).conj().imag  # a view whose memory holds -rank
+  assert negated.is_neg() and negated.is_contiguous()
+  dist.all_reduce(negated, dist.ReduceOp.MAX)
+  same(negated, torch.tensor([size - 1.0]))
 
 
 def check_large_and_many(rank, size):

@@ -14,6 +14,13 @@ kNames = {
 }
 
 
+def usable(tensor: torch.Tensor) -> bool:
+  """Whether the engine can work on the tensor as it is. Nothing more is looked at where small
+  messages are sent by the thousand."""
+  return (tensor.dtype in kNames and tensor.layout is torch.strided and tensor.device.type == "cpu"
+          and tensor.is_contiguous() and not tensor.is_neg())
+
+
 def plain(tensor: torch.Tensor, what: str, sums: bool) -> torch.Tensor:
   """The same memory under an element type of the engine. `sums`: values are combined, so it has to
   mean the same."""
@@ -33,7 +40,7 @@ def plain(tensor: torch.Tensor, what: str, sums: bool) -> torch.Tensor:
 def staged(tensor: torch.Tensor, read: bool) -> torch.Tensor:
   """The tensor itself when the engine can work on it, else dense host memory of its size, holding
   its values if `read`. Pinned for CUDA, and complete when this returns."""
-  if tensor.device.type == "cpu" and tensor.is_contiguous():
+  if tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg():
     return tensor
   pinned = tensor.device.type == "cuda"
   host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)

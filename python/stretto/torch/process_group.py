@@ -16,7 +16,7 @@ import torch.distributed as dist
 from stretto import comm
 from stretto.comm import CommError
 from stretto.torch import jobs
-from stretto.torch.buffers import give_back, joined, kNames, parts, plain, staged
+from stretto.torch.buffers import give_back, joined, kNames, parts, plain, staged, usable
 from stretto.torch.work import Work
 
 # Codecs are for gradients: shorter reductions (counters, losses, norms) stay exact.
@@ -75,13 +75,14 @@ class ProcessGroup(kBase):
     self.sequence_ += 1
     return work
 
-  def reduction(self, op, tensor: torch.Tensor, what: str) -> dict:
+  def reduction(self, op, tensor: torch.Tensor, what: str) -> int:
     number = int(getattr(op, "op", op))
-    if number >= kPremulSum:
-      raise ValueError(f"{what}: {op} is not supported")
-    if tensor.is_complex() and number > 1:
-      raise ValueError(f"{what}: complex numbers have sum and average only")
-    return {"reduction": number}
+    if number > 1:  # neither sum nor average
+      if number >= kPremulSum:
+        raise ValueError(f"{what}: {op} is not supported")
+      if tensor.is_complex():
+        raise ValueError(f"{what}: complex numbers have sum and average only")
+    return number
 
   def fail(self, reason: str) -> None:
     self.job.failed = True
@@ -101,18 +102,20 @@ class ProcessGroup(kBase):
   def reduce_all(self, what: str, tensors: list[torch.Tensor], opts) -> Work:
     operations, keep, moves = [], [], []
     for tensor in tensors:
-      op = self.reduction(opts.reduceOp, tensor, what)
-      values = plain(tensor, what, sums=True)
-      host = staged(values, read=True)
+      number = self.reduction(opts.reduceOp, tensor, what)
+      host = tensor
+      if not usable(tensor):
+        values = plain(tensor, what, sums=True)
+        host = staged(values, read=True)
+        moves.append((values, host))
       address, count = host.data_ptr(), host.numel()
-      coded = host.dtype == torch.float32 and op["reduction"] <= 1 and count >= kCodecElements
       # Without error feedback: nothing tells whether this tensor is the one of the last step.
+      coded = (count >= kCodecElements and number <= 1 and self.codec in kWireCodecs
+               and host.dtype is torch.float32)
       operations.append({"kind": comm.ALL_REDUCE, "dtype": kNames[host.dtype], "count": count,
-                         "input": address, "output": address,
-                         "codec": self.codec if coded and self.codec in kWireCodecs else "none",
-                         **op})
+                         "input": address, "output": address, "reduction": number,
+                         "codec": self.codec if coded else "none"})
       keep.append(host)
-      moves.append((values, host))
     return self.start(what, opts, operations, tensors, keep, give_back(moves))
 
   def average_bucket(self, gradients: comm.Gradients, buffer, slices: list[tuple], step: int,
@@ -138,7 +141,7 @@ class ProcessGroup(kBase):
     output = host if root == self.rank_ else host.clone()  # torch leaves the others' as they were
     operation = {"kind": comm.REDUCE, "dtype": kNames[host.dtype], "count": host.numel(),
                  "input": host.data_ptr(), "output": output.data_ptr(), "root": root,
-                 **self.reduction(opts.reduceOp, tensors[0], "reduce")}
+                 "reduction": self.reduction(opts.reduceOp, tensors[0], "reduce")}
     moves = [(values, host)] if root == self.rank_ else []
     return self.start("reduce", opts, [operation], tensors, [host, output], give_back(moves))
 
@@ -174,7 +177,7 @@ class ProcessGroup(kBase):
                          "count": host.numel(), "input": whole.data_ptr(),
                          "output": host.data_ptr(),
                          "input_counts": uneven(counts),
-                         **self.reduction(opts.reduceOp, output, "reduce_scatter")})
+                         "reduction": self.reduction(opts.reduceOp, output, "reduce_scatter")})
       keep += [whole, host]
       moves.append((values, host))
     return self.start("reduce_scatter", opts, operations, [p[0] for p in pieces], keep,

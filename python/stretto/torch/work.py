@@ -4,7 +4,7 @@ asks for one."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 
 import torch
@@ -20,17 +20,18 @@ class Work(dist._Work):
   """`finish` copies results to where the caller wants them; `keep` is everything the engine reads
   and writes."""
 
+  handles_: Sequence[int] = ()  # to wait for here
+  open_ = 0  # operations that the completion thread will report
+  future_: torch.futures.Future | None = None
+  error_: Exception | None = None
+  done_ = False
+  source_ = -1  # of a recv that is over: the rank of the group it came from
+
   def __init__(self, group, what: str, result: list[torch.Tensor], keep: list,
                finish: Callable[[], None] | None, timeout_s: float):
     super().__init__()
     self.group_, self.what_, self.result_ = group, what, result
     self.keep_, self.finish_, self.timeout_s_ = keep, finish, timeout_s
-    self.handles_: list[int] = []  # to wait for here
-    self.open_ = 0  # operations that the completion thread will report
-    self.future_: torch.futures.Future | None = None
-    self.error_: Exception | None = None
-    self.done_ = False
-    self.source_ = -1  # of a recv that is over: the rank of the group it came from
 
   # Called by the process group.
 
