@@ -21,9 +21,9 @@ constexpr int kEventsPerPoll = 64;
 constexpr uint64_t kStreamsPerPeer = 1 << 16;
 constexpr int kFirstStreams = 2;             // before it is known how many pay
 constexpr uint64_t kPressedBytes = 1 << 20;  // under way: the links are what limits them
-// Chunks that may be in the middle of being written, per kFirstStreams of streams to a peer: two
-// keep a card busy while a third one's connection gains speed.
-constexpr int kTurns = 3;
+// Chunks that may be in the middle of being written, per kFirstStreams of streams to a peer: some
+// keep the card busy while the connection of another gains speed. Fewer where ranks share a card.
+constexpr int kTurns = 3, kSharedTurns = 2;
 constexpr double kLongestTurn_s = 0.02;  // then it is another's, so that slow ones hold up nobody
 
 // Shares of options.silent_limit_s, within which every rank has to know: time is left for the beat
@@ -112,7 +112,8 @@ void Links::flush() {
 void Links::give_turns() {
   const size_t size = peers_.size();
   const double since = now_s() - kLongestTurn_s;
-  const int most = kTurns * std::max(choice_.count() / kFirstStreams, 1);
+  const bool alone = wire_ranks_ + 1 == membership_.size;
+  const int most = (alone ? kTurns : kSharedTurns) * std::max(choice_.count() / kFirstStreams, 1);
   int taken = 0;
   for (const auto& peer : peers_) taken += peer ? peer->turns_since(since) : 0;
   if (taken == 0) next_turn_ = (static_cast<size_t>(membership_.rank) + 1) % size;
