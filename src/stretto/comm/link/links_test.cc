@@ -3,7 +3,9 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <thread>
@@ -179,6 +181,56 @@ TEST(Links, StreamsThatAreNotUsedCarryNothingUntilTheyAreNeeded) {
   data.resize(32 << 20);  // more than one socket takes
   exchange();
   EXPECT_GT(sent(2), before[2]);
+}
+
+// Everybody sends large messages to everybody, and streams are cut in the middle of turns.
+void exchange_among_many(unsigned seed) {
+  SCOPED_TRACE(::testing::Message() << "seed " << seed);
+  constexpr int kRanks = 5, kMessages = 4, kStreams = 3;
+  const auto store = memory_store();
+  auto nodes = form_job(*store, kRanks, seed, kStreams, 0);
+  std::mt19937 random(seed);
+  const auto bytes_of = [&](int from, int to, int i) {
+    return 20'000 + 130'001 * static_cast<size_t>((from + 2 * to + 3 * i) % 5);  // some small
+  };
+  std::map<std::array<int, 3>, std::vector<std::byte>> sent, got;
+  for (int from = 0; from < kRanks; ++from) {
+    for (int to = 0; to < kRanks; ++to) {
+      for (int i = 0; i < kMessages && from != to; ++i) {
+        std::vector<std::byte>& data = sent[{from, to, i}];
+        data.resize(bytes_of(from, to, i));
+        fill(data, static_cast<unsigned>(random()));
+        std::vector<std::byte>& into = got[{from, to, i}];
+        into.resize(data.size());
+        Ticket ticket{&got, 0};
+        nodes[to]->links.peer(from).expect({.sequence = static_cast<uint64_t>(i)}, into.data(),
+                                           into.size(), 0, ticket);
+        nodes[from]->links.peer(to).send({.key = {.sequence = static_cast<uint64_t>(i)},
+                                          .data = data.data(),
+                                          .bytes = data.size()});
+      }
+    }
+  }
+  size_t received = 0;
+  const double deadline = now_s() + kPatience_s;
+  while (received < sent.size() && now_s() < deadline) {
+    const int rank = static_cast<int>(random() % kRanks);
+    if (random() % 20 == 0) {  // the last stream of a link is never cut
+      const int other = (rank + 1 + static_cast<int>(random() % (kRanks - 1))) % kRanks;
+      nodes[rank]->links.peer(other).cut(static_cast<int>(random() % (kStreams - 1)),
+                                         "by the test");
+    }
+    nodes[rank]->poll(0);
+    Events events = std::exchange(nodes[rank]->links.events(), {});
+    ASSERT_TRUE(events.losses.empty());
+    received += events.done.size();
+  }
+  EXPECT_EQ(received, sent.size());
+  for (const auto& [key, data] : sent) EXPECT_EQ(got[key], data);
+}
+
+TEST(Links, TurnsAmongManyRanksLoseNothingWhenStreamsAreCut) {
+  for (unsigned seed = 0; seed < 20 && !HasFailure(); ++seed) exchange_among_many(seed);
 }
 
 // Whoever reads nothing keeps its turn for a while and no longer.
