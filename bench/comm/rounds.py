@@ -1,5 +1,5 @@
 """Runs cases: every peer's ranks are up at once on the same hosts and take turns, so that a slow
-spell of the machine hits all alike."""
+spell of the machine hits all alike; but for those that are never idle, which follow alone."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import random
 import socket
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from bench.comm import peers
@@ -41,14 +41,31 @@ def run(cases: list[Case], only: list[str] | None, rounds: int | None, loopback:
         for case in group:
           yield [result(case, name, status="failed", reason=str(why)) for name in names(case, only)]
         continue
-      wanted = dict.fromkeys(base(n) for case in group for n in names(case, only))
-      running, absent = start(stack, list(wanted), hosts, placement, folder, say)
-      for case in group:
-        yield one(case, names(case, only), rounds or case.rounds, running, absent, hosts, say)
+      results: dict[str, list[dict]] = {case.name: [] for case in group}
+      companies = together(dict.fromkeys(base(n) for case in group for n in names(case, only)))
+      for company in companies:
+        with contextlib.ExitStack() as ranks:
+          running, absent = start(ranks, company, hosts, placement, folder, say)
+          for case in group:
+            present = [name for name in names(case, only) if base(name) in company]
+            results[case.name] += one(case, present, rounds or case.rounds, running, absent, hosts,
+                                      say)
+            if company is companies[-1]:
+              yield results[case.name]
+
+
+def together(wanted: Iterable[str]) -> list[list[str]]:
+  """Who takes turns with whom."""
+  alone = [[name] for name in wanted if peers.find(name).on_request]
+  others = [name for name in wanted if not peers.find(name).on_request]
+  return [others, *alone] if others or not alone else alone
 
 
 def names(case: Case, only: list[str] | None) -> list[str]:
-  return [name for name in case.peers if only is None or base(name) in only]
+  if only is None:
+    return list(case.peers)
+  more = [p.name for p in peers.kPeers if p.on_request and case.work.kind in ("each", "burst")]
+  return [name for name in [*case.peers, *more] if base(name) in only]
 
 
 def base(name: str) -> str:
@@ -97,9 +114,7 @@ def one(case: Case, order: list[str], rounds: int, running: dict, absent: dict, 
       elif done >= 0:
         turns[name].append(replies)
   results = []
-  for name in names(case, None):
-    if name not in turns:
-      continue
+  for name in turns:
     version = running[base(name)].version if base(name) in running else ""
     if name in verdicts:
       status, reason = verdicts[name]

@@ -91,6 +91,15 @@ def test_readme_section():
       readme.joined([unshaped]))
 
 
+def test_peers_that_disturb_others_run_on_request_only():
+  reduce, train = cases.select("4 B on 2 hosts,DDP convnet on digits unshaped")
+  assert "horovod" not in rounds.names(reduce, None)
+  assert rounds.names(reduce, ["horovod", "stretto"]) == ["stretto", "horovod"]
+  assert rounds.names(train, ["horovod", "gloo"]) == ["gloo"]
+  assert rounds.together(["horovod", "gloo", "stretto"]) == [["gloo", "stretto"], ["horovod"]]
+  assert rounds.together(["gloo"]) == [["gloo"]] and rounds.together(["horovod"]) == [["horovod"]]
+
+
 def test_hosts_that_cannot_be_made_do_not_end_the_run(monkeypatch):
   def cannot(*_):
     raise RuntimeError("ip link add: no such device")

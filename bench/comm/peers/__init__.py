@@ -33,6 +33,8 @@ class Peer:
   about: str
   setting: str = "default"
   launcher: str = "direct"  # "mpirun": it starts the ranks itself
+  # Only with --peers, and alone: it takes time from others while it has no turn.
+  on_request: bool = False
 
   def driver(self):
     return importlib.import_module(f"bench.comm.peers.{self.module}")
@@ -43,6 +45,10 @@ kPeers = (
     Peer("gloo-tuned", "c10d", "Gloo with four connections per pair and tensors in eight pieces",
          setting="tuned"),
     Peer("openmpi", "openmpi", "Open MPI through mpi4py, yielding when idle", launcher="mpirun"),
+    Peer("horovod", "horovod", "Horovod's torch functions over Open MPI", launcher="mpirun",
+         on_request=True),
+    Peer("horovod-tuned", "horovod", "the same, looking for work ten times as often",
+         setting="tuned", launcher="mpirun", on_request=True),
     Peer("stretto", "c10d", "Stretto through torch.distributed", setting="stretto"),
     Peer("stretto-core", "core", "Stretto's engine on NumPy arrays, as mpi4py has them"),
 )
