@@ -44,6 +44,7 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
   for (int rank = 0; rank < membership_.size; ++rank) world[rank] = rank;
   insert_group(kWorld, "world", std::move(world));
   has_spoken_.resize(membership_.size);
+  is_told_.resize(membership_.size);
   form();
   begin_tuning(kWorld);
   thread_ = std::thread([this] { progress(); });
@@ -59,7 +60,10 @@ void EngineImpl::form() {
                       fmt::format("no link to {} within {:g} s", links_->missing(),
                                   options_.connect_timeout_s));
     drive(lock, left);
-    if (failure_) std::rethrow_exception(failure_);
+    if (!failure_) continue;
+    lock.unlock();
+    leave();  // no destructor will: the others shall hear why before they see broken links
+    std::rethrow_exception(failure_);
   }
 }
 

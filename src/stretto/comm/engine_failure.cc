@@ -30,14 +30,8 @@ void EngineImpl::on_abort(int peer, Verdict verdict) {
 
 // Stops everything at once and tells everybody; the operations end when all agree on the reason.
 void EngineImpl::end_with(Verdict verdict) {
-  for (const auto& peer : links_->peers()) {
-    if (!peer) continue;
-    peer->forget_messages();
-    if (peer->alive())
-      peer->send_control(FrameType::kAbort, abort_key(verdict), verdict.origin,
-                         abort_text(verdict));
-  }
   verdict_ = std::move(verdict);
+  tell();
   units_->forget_all();
   for (auto& [id, state] : groups_) {
     state->waiting.clear();
@@ -52,13 +46,27 @@ void EngineImpl::end_with(Verdict verdict) {
   settle();
 }
 
+// Those whose links have formed since the last call, too: a job may end while it still begins.
+void EngineImpl::tell() {
+  for (const auto& peer : links_->peers()) {
+    if (!peer || is_told_[peer->rank()]) continue;
+    is_told_[peer->rank()] = true;
+    peer->forget_messages();
+    if (peer->alive())
+      peer->send_control(FrameType::kAbort, abort_key(*verdict_), verdict_->origin,
+                         abort_text(*verdict_));
+  }
+}
+
 // Ends every operation once all ranks that can have said why.
 void EngineImpl::settle() {
   if (!verdict_ || failure_) return;
+  tell();
   const auto& peers = links_->peers();
-  const bool all = std::all_of(peers.begin(), peers.end(), [&](const auto& peer) {
-    return !peer || !peer->alive() || peer->departed || has_spoken_[peer->rank()];
-  });
+  const bool all =
+      links_->formed() && std::all_of(peers.begin(), peers.end(), [&](const auto& peer) {
+        return !peer || !peer->alive() || peer->departed || has_spoken_[peer->rank()];
+      });
   if (!all && now_s() < settle_until_s_) return;
   failure_ = std::make_exception_ptr(CommError(verdict_->origin, verdict_->link, verdict_->text));
   std::vector<OpenOperation*> open;

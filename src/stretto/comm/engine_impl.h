@@ -108,6 +108,7 @@ class EngineImpl : public Engine {
   void fail(int origin, const std::string& link, const std::string& text);
   void on_abort(int peer, Verdict verdict);
   void end_with(Verdict verdict);
+  void tell();
   void settle();
 
   const Membership membership_;
@@ -128,6 +129,7 @@ class EngineImpl : public Engine {
   int64_t unfinished_ = 0, held_bytes_ = 0;
   std::optional<Verdict> verdict_;  // why the job ends: nothing is carried out any more
   std::vector<bool> has_spoken_;    // by rank: its verdict has come
+  std::vector<bool> is_told_;       // by rank: this one's has been sent
   double settle_until_s_ = 0;
   std::exception_ptr failure_;  // when the ranks have settled on a verdict
   double next_check_s_ = 0;

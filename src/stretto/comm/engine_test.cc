@@ -391,6 +391,24 @@ TEST(Engine, NonFiniteInputsStopTheJobWhenAskedTo) {
   }
 }
 
+// Many times, because a rank may hear of it before the others have reached it: what they shall hear
+// then is the reason, not that its links broke.
+TEST(Engine, AbortAtTheVeryBeginningIsTheReasonForAll) {
+  for (uint32_t epoch = 0; epoch < 300 && !HasFailure(); ++epoch) {
+    const auto errors = run_ranks(
+        3, tcp,
+        [](Engine& engine) {
+          if (engine.membership().rank == 2) {
+            engine.abort("enough");
+            throw std::runtime_error("aborted");
+          }
+          engine.wait(engine.submit(kWorld, {.kind = Kind::kBarrier}));
+        },
+        memory_store(), epoch);
+    EXPECT_EQ(errors, (std::vector<std::string>{"enough", "enough", "aborted"}));
+  }
+}
+
 TEST(Engine, AbortEndsEveryRankAndTheNextEpochWorks) {
   const auto store = memory_store();
   const auto errors = run_ranks(
