@@ -23,7 +23,7 @@ constexpr int kFirstStreams = 2;             // before it is known how many pay
 constexpr uint64_t kPressedBytes = 1 << 20;  // under way: the links are what limits them
 // Chunks that may be in the middle of being written, per kFirstStreams of streams to a peer: some
 // keep the card busy while the connection of another gains speed. Fewer where ranks share a card.
-constexpr int kTurns = 3, kSharedTurns = 2;
+constexpr int kTurns = 4, kSharedTurns = 2;
 constexpr double kLongestTurn_s = 0.02;  // then it is another's, so that slow ones hold up nobody
 
 // Shares of options.silent_limit_s, within which every rank has to know: time is left for the beat

@@ -186,7 +186,7 @@ TEST(Links, StreamsThatAreNotUsedCarryNothingUntilTheyAreNeeded) {
 // Everybody sends large messages to everybody, and streams are cut in the middle of turns.
 void exchange_among_many(unsigned seed) {
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
-  constexpr int kRanks = 5, kMessages = 4, kStreams = 3;
+  constexpr int kRanks = 6, kMessages = 4, kStreams = 3;
   const auto store = memory_store();
   auto nodes = form_job(*store, kRanks, seed, kStreams, 0);
   std::mt19937 random(seed);
@@ -235,7 +235,7 @@ TEST(Links, TurnsAmongManyRanksLoseNothingWhenStreamsAreCut) {
 
 // Whoever reads nothing keeps its turn for a while and no longer.
 TEST(Links, TurnsOfRanksThatDoNotReadPassToOthers) {
-  constexpr int kStuck = 3, kSize = 6;
+  constexpr int kStuck = 4, kSize = 7;
   const auto store = memory_store();
   auto nodes = form_job(*store, kSize, 0, 2);
   const std::vector<char> endless(16 << 20, 'x'), data(1 << 20, 'y');
@@ -250,12 +250,12 @@ TEST(Links, TurnsOfRanksThatDoNotReadPassToOthers) {
   const auto reads = [&](int rank) { return rank == 0 || rank > kStuck; };
   const auto arrived = [&](int rank) { return !nodes[rank]->links.events().done.empty(); };
   const double deadline = now_s() + kPatience_s / 4;  // before they are given up for their silence
-  while (now_s() < deadline && !(arrived(4) && arrived(5))) {
+  while (now_s() < deadline && !(arrived(5) && arrived(6))) {
     for (int rank = 0; rank < kSize; ++rank)
       if (reads(rank)) nodes[rank]->poll(0);
   }
-  EXPECT_EQ(got[4], data);
   EXPECT_EQ(got[5], data);
+  EXPECT_EQ(got[6], data);
   EXPECT_FALSE(nodes[0]->links.peer(1).flushed()) << "it has not read";
 }
 
