@@ -40,7 +40,7 @@ def show_list() -> None:
       print(f"  {case.name:<50}{', '.join(case.peers)}")
   print("peers")
   for peer in peers.kPeers:
-    print(f"  {peer.name:<16}{peer.about}")
+    print(f"  {peer.name:<16}{peer.about}{', on request' if peer.on_request else ''}")
 
 
 def write(path: Path, results: list[list[dict]], loopback: bool) -> None:

@@ -55,7 +55,7 @@ def run(cases: list[Case], only: list[str] | None, rounds: int | None, loopback:
 
 
 def together(wanted: Iterable[str]) -> list[list[str]]:
-  """Who takes turns with whom."""
+  """Who takes turns with whom. Never empty: a case that nobody is in has a result all the same."""
   alone = [[name] for name in wanted if peers.find(name).on_request]
   others = [name for name in wanted if not peers.find(name).on_request]
   return [others, *alone] if others or not alone else alone

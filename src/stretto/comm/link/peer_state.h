@@ -13,8 +13,8 @@ inline constexpr size_t kReadBytes = 64 << 10;      // buffer for headers and sm
 inline constexpr size_t kReadBudget = 4 << 20;      // per call, so that other streams get a turn
 inline constexpr int64_t kReportBytes = 256 << 10;  // acknowledge at least this often
 inline constexpr size_t kFramesPerWrite = 64;
-inline constexpr size_t kSparePieceBytes = 8
-                                           << 20;  // of memory for early chunks, kept for the next
+// Of memory for early chunks, kept for the next.
+inline constexpr size_t kSparePieceBytes = 8 << 20;
 
 struct Peer::Outgoing {
   MessageKey key;
