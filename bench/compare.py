@@ -18,12 +18,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from stretto.peers.machine import physical_cores
+from stretto.peers._machine import physical_cores
 
 from bench import machine, models, rounds, summary, tables, truth
 from stretto import peers
 
-kDefaultModels = Path("build/models")
+DEFAULT_MODELS = Path("build/models")
 
 
 def arguments() -> argparse.Namespace:
@@ -40,7 +40,7 @@ def arguments() -> argparse.Namespace:
   parser.add_argument("--tune", default="quick",
                       help="Stretto's search: off, quick, full; off,quick for a row of each")
   parser.add_argument("--isa", choices=["avx2"], help="cap Stretto and every peer that can be")
-  parser.add_argument("--models-folder", type=Path, default=kDefaultModels,
+  parser.add_argument("--models-folder", type=Path, default=DEFAULT_MODELS,
                       help="where exported models are kept (build/models)")
   parser.add_argument("--inputs", type=Path, help="npz of inputs by name, for an .onnx file")
   parser.add_argument("--load-timeout", type=float, default=900, help="seconds per request")
@@ -118,7 +118,7 @@ def document(args: argparse.Namespace, about: dict, groups: list[list[dict]]) ->
       "machine": about,
       "isa": args.isa,
       "runs": args.runs, "burst": args.burst, "warm_up": args.warm_up, "tune": args.tune,
-      "tolerance": truth.kTolerance,
+      "tolerance": truth.TOLERANCE,
       "results": [result for results in groups for result in results],
       "ratios": [line for results in groups for line in summary.ratios(results)],
   }

@@ -1,4 +1,4 @@
-"""The near end of `stretto.peers.worker`: starts an engine in a process of its own and talks to
+"""The near end of `stretto.peers._worker`: starts an engine in a process of its own and talks to
 it."""
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import sys
 import time
 from pathlib import Path
 
-from stretto.peers import machine
+from stretto.peers import _machine as machine
 
-kRoot = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[1]
 # An engine's threads may spin for a while after its last call (ONNX Runtime 16 ms, others up to 200
 # ms).
-kIdleTimeout = 0.5
+IDLE_TIMEOUT = 0.5
 
 
 class EngineProcess:
@@ -24,13 +24,13 @@ class EngineProcess:
 
   def __init__(self, environment: dict[str, str], log: Path):
     # Where PyTorch's driver finds the models' definitions.
-    paths = [str(kRoot)] + os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = [str(ROOT)] + os.environ.get("PYTHONPATH", "").split(os.pathsep)
     environment = {**os.environ, **environment,
                    "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
-    self.log_ = log.open("w")
-    self.process_ = subprocess.Popen(
+    self._log = log.open("w")
+    self._process = subprocess.Popen(
         [sys.executable, "-m", "stretto.peers", "serve"], stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=self.log_, env=environment)
+        stdout=subprocess.PIPE, stderr=self._log, env=environment)
 
   def __enter__(self) -> EngineProcess:
     return self
@@ -39,37 +39,37 @@ class EngineProcess:
     self.close()
 
   def close(self) -> None:
-    if self.process_.poll() is None:
-      self.process_.stdin.close()
+    if self._process.poll() is None:
+      self._process.stdin.close()
       try:
-        self.process_.wait(5)
+        self._process.wait(5)
       except subprocess.TimeoutExpired:
-        self.process_.kill()
-        self.process_.wait()
-    self.process_.stdout.close()
-    self.log_.close()
+        self._process.kill()
+        self._process.wait()
+    self._process.stdout.close()
+    self._log.close()
 
   def ask(self, timeout_s: float, **request) -> dict:
     try:
-      self.process_.stdin.write((json.dumps(request) + "\n").encode())
-      self.process_.stdin.flush()
+      self._process.stdin.write((json.dumps(request) + "\n").encode())
+      self._process.stdin.flush()
     except BrokenPipeError:
       return self.died()
-    ready, _, _ = select.select([self.process_.stdout], [], [], timeout_s)
+    ready, _, _ = select.select([self._process.stdout], [], [], timeout_s)
     if not ready:
-      self.process_.kill()
+      self._process.kill()
       return {"failed": f"no answer in {timeout_s:.0f} s"}
-    line = self.process_.stdout.readline()
+    line = self._process.stdout.readline()
     return json.loads(line) if line else self.died()
 
   def died(self) -> dict:
-    return {"failed": f"the process ended with status {self.process_.wait()}, see {self.log_.name}"}
+    return {"failed": f"the process ended with status {self._process.wait()}, see {self._log.name}"}
 
   def wait_until_idle(self) -> None:
     """Until its threads stopped burning the cores the next engine needs."""
-    stop, used = time.monotonic() + kIdleTimeout, machine.cpu_ms(self.process_.pid)
+    stop, used = time.monotonic() + IDLE_TIMEOUT, machine.cpu_ms(self._process.pid)
     while time.monotonic() < stop:
       time.sleep(0.005)
-      used, before = machine.cpu_ms(self.process_.pid), used
+      used, before = machine.cpu_ms(self._process.pid), used
       if used - before < 0.1:
         return

@@ -6,9 +6,9 @@ import os
 import platform
 from pathlib import Path
 
-from stretto.peers.machine import physical_cores, usable_cpus
+from stretto.peers._machine import physical_cores, usable_cpus
 
-kIsaFlags = ("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
+ISA_FLAGS = ("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
 
 
 def cpu_info() -> dict[str, str]:
@@ -28,7 +28,7 @@ def describe() -> dict:
   return {
       "cpu": info.get("model name", platform.processor()),
       "family_model": f"{info.get('cpu family', '?')}/{info.get('model', '?')}",
-      "isa": [flag for flag in kIsaFlags if flag in flags],
+      "isa": [flag for flag in ISA_FLAGS if flag in flags],
       "cores": len(physical_cores()),
       "logical_cpus": len(usable_cpus()),
       "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),

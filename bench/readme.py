@@ -18,8 +18,8 @@ from pathlib import Path
 
 from bench import summary
 
-kReadme = Path(__file__).parent.parent / "README.md"
-kMarks = re.compile(r"(<!-- measured: begin[^>]*-->\n).*?(<!-- measured: end -->)", re.S)
+README = Path(__file__).parent.parent / "README.md"
+MARKS = re.compile(r"(<!-- measured: begin[^>]*-->\n).*?(<!-- measured: end -->)", re.S)
 
 
 def merge(documents: list[dict]) -> dict[str | None, dict]:
@@ -130,10 +130,10 @@ def main() -> int:
   parser = argparse.ArgumentParser(prog="python -m bench.readme", description=__doc__,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument("results", nargs="+", type=Path, help="JSON files of bench.compare")
-  parser.add_argument("--readme", type=Path, default=kReadme)
+  parser.add_argument("--readme", type=Path, default=README)
   args = parser.parse_args()
   text = args.readme.read_text()
-  if not kMarks.search(text):
+  if not MARKS.search(text):
     print(f"{args.readme}: no section between measured marks", file=sys.stderr)
     return 1
   try:
@@ -141,7 +141,7 @@ def main() -> int:
   except ValueError as error:
     print(f"readme: {error}", file=sys.stderr)
     return 1
-  args.readme.write_text(kMarks.sub(lambda marks: marks[1] + between + marks[2], text))
+  args.readme.write_text(MARKS.sub(lambda marks: marks[1] + between + marks[2], text))
   return 0
 
 

@@ -16,10 +16,10 @@ from stretto.peers import Cap, Engine
 from bench import summary, truth
 from bench.engine_process import EngineProcess
 
-kWarmUpMs = 20.0
+WARM_UP_MS = 20.0
 # Overlapping shared holders can keep an exclusive one out for ever: then time anyway, in turns as
 # always, and let the count of preemptions say that it was not quiet.
-kLockWaitS = 20.0
+LOCK_WAIT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -153,9 +153,9 @@ def check(results: list[dict], subject: Subject, folder: Path) -> None:
       result[key] = truth.error(answers[result["engine"]], expected)
     # The first reference decides: float64 where there is one.
     worst = next((result[key] for key in references), 0.0)
-    if worst > truth.kTolerance:
+    if worst > truth.TOLERANCE:
       result |= {"status": "wrong",
-                 "reason": f"error {worst:.1e} of the largest value, over {truth.kTolerance:.0e}"}
+                 "reason": f"error {worst:.1e} of the largest value, over {truth.TOLERANCE:.0e}"}
 
 
 def time_in_turns(results: list[dict], running: dict[str, EngineProcess], plan: Plan,
@@ -175,7 +175,7 @@ def time_in_turns(results: list[dict], running: dict[str, EngineProcess], plan: 
         if name in failed:
           continue
         reply = running[name].ask(
-            plan.load_timeout_s, do="burst", warm_up=plan.warm_up, warm_up_ms=kWarmUpMs,
+            plan.load_timeout_s, do="burst", warm_up=plan.warm_up, warm_up_ms=WARM_UP_MS,
             runs=min(plan.burst, plan.runs - done))
         if "failed" in reply:
           failed[name] = reply["failed"]
@@ -199,7 +199,7 @@ def quiet(lock: Path | None):
   if lock is None:
     yield
     return
-  stop = time.monotonic() + kLockWaitS
+  stop = time.monotonic() + LOCK_WAIT_S
   with lock.open("a") as file:
     while time.monotonic() < stop:
       try:

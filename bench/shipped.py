@@ -23,8 +23,8 @@ from pathlib import Path
 from bench import models
 from stretto import _stretto
 
-kFolder = Path(__file__).parent.parent / "src/stretto/tune"
-kModels = Path("build/models")
+FOLDER = Path(__file__).parent.parent / "src/stretto/tune"
+MODELS = Path("build/models")
 
 # Problem key, which ends in isa/accuracy/threads -> kernel and microseconds as written.
 Choices = dict[str, tuple[str, str]]
@@ -105,7 +105,7 @@ def arguments() -> argparse.Namespace:
                       "seconds")
   parser.add_argument("--add", action="store_true",
                       help="keep what the file holds for other problems")
-  parser.add_argument("--models-folder", type=Path, default=kModels,
+  parser.add_argument("--models-folder", type=Path, default=MODELS,
                       help="where exported models are kept (build/models)")
   parser.add_argument("-o", "--output", type=Path,
                       help="the record to write (src/stretto/tune/shipped_CORE.tsv)")
@@ -113,7 +113,7 @@ def arguments() -> argparse.Namespace:
   if args.output is None:
     if not _stretto.core:
       parser.error("src/stretto/base/cpu.cc has no name for this core; say where to write with -o")
-    args.output = kFolder / f"shipped_{_stretto.core}.tsv"
+    args.output = FOLDER / f"shipped_{_stretto.core}.tsv"
   args.isa = args.isa.split(",")
   args.threads = [int(count) for count in args.threads.split(",")]
   if args.runs < 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench import summary
 
 # Times per run that another process took the core; a timer tick now and then is normal.
-kQuiet = 0.3
+QUIET = 0.3
 
 
 def comparison(results: list[dict]) -> str:
@@ -36,7 +36,7 @@ def disturbance(results: list[dict]) -> list[str]:
   # The median over engines: some yield their core thousands of times by themselves.
   rates = sorted(r["preempted"] / r["runs"] for r in results if r["status"] == "ok")
   per_run = rates[len(rates) // 2] if rates else 0.0
-  if per_run < kQuiet:
+  if per_run < QUIET:
     return []
   return [f"  the machine was not quiet: the main thread lost its core {per_run:.1f} times per run"]
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
-from bench.engine_process import kRoot
+from bench.engine_process import ROOT
 
 # fp32 engines land between 1e-6 and 1e-4 of the largest value (Winograd with large tiles at the
 # upper end), bf16 or fp16 ones above 2e-3. Beyond this an engine computes something else.
-kTolerance = 1e-3
+TOLERANCE = 1e-3
 
 
 def of_model(name: str, onnx: Path, seed: int) -> Path | None:
@@ -27,7 +27,7 @@ def of_model(name: str, onnx: Path, seed: int) -> Path | None:
   if path.exists() and path.stat().st_mtime >= onnx.stat().st_mtime:
     return path
   done = subprocess.run([sys.executable, "-m", "bench.truth", name, str(path), str(seed)],
-                        cwd=kRoot, stderr=subprocess.PIPE, text=True)
+                        cwd=ROOT, stderr=subprocess.PIPE, text=True)
   if done.returncode == 0:
     return path
   if "No module named 'torch'" in done.stderr:

@@ -13,9 +13,9 @@
 namespace stretto::cli {
 namespace {
 
-// Becomes `python -m stretto.launch words...`: signals then reach the one who has to act on them.
+// Becomes `python -m stretto._launch words...`: signals then reach the one who has to act on them.
 int hand_over(const std::string& python, const std::vector<std::string>& words) {
-  std::vector<std::string> line{python, "-m", "stretto.launch"};
+  std::vector<std::string> line{python, "-m", "stretto._launch"};
   line.insert(line.end(), words.begin(), words.end());
   std::vector<char*> arguments;
   for (std::string& word : line) arguments.push_back(word.data());

@@ -1,4 +1,4 @@
-// Cuts of gradients for Python: what stretto/torch/segments.py measures goes in.
+// Cuts of gradients for Python: what stretto/torch/_segments.py measures goes in.
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>

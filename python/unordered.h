@@ -1,4 +1,4 @@
-// comm::Unordered for Python: documented where users see it, in stretto/unordered.py.
+// comm::Unordered for Python: documented where users see it, in stretto/_unordered.py.
 #pragma once
 
 #include <nanobind/nanobind.h>

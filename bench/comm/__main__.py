@@ -34,12 +34,12 @@ def arguments() -> argparse.Namespace:
 
 
 def show_list() -> None:
-  for group in cases.kGroups:
+  for group in cases.GROUPS:
     print(group.name)
     for case in group.cases:
       print(f"  {case.name:<50}{', '.join(case.peers)}")
   print("peers")
-  for peer in peers.kPeers:
+  for peer in peers.PEERS:
     print(f"  {peer.name:<16}{peer.about}{', on request' if peer.on_request else ''}")
 
 

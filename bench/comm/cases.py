@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from bench.comm.network import Network
 
-kKb, kMb = 1024, 1024 * 1024
+KB, MB = 1024, 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,11 @@ class Case:
     return 2 * (ranks - 1) / ranks * self.work.size_bytes * 8 / seconds / 1e6
 
 
-kAll = ("gloo", "gloo-tuned", "openmpi", "stretto", "stretto-core")
-kNoTuned = ("gloo", "openmpi", "stretto", "stretto-core")
-kTorch = ("gloo", "gloo-tuned", "stretto")
+ALL = ("gloo", "gloo-tuned", "openmpi", "stretto", "stretto-core")
+NO_TUNED = ("gloo", "openmpi", "stretto", "stretto-core")
+TORCH = ("gloo", "gloo-tuned", "stretto")
 # fp16 is torch's own hook over Gloo, Stretto's codec over Stretto.
-kWires = ("gloo", "gloo/fp16", "stretto", "stretto/fp16", "stretto/int8")
+WIRES = ("gloo", "gloo/fp16", "stretto", "stretto/fp16", "stretto/int8")
 
 
 def contiguous(hosts: int, ranks: int) -> tuple[int, ...]:
@@ -61,28 +61,28 @@ def small() -> list[Case]:
   two, four = contiguous(2, 1), contiguous(2, 2)
   network = Network(2)
   return [
-      Case("4 B on 2 hosts", network, two, Work("each", 4, 300), kNoTuned, 9),
-      Case("4 KB on 2 hosts", network, two, Work("each", 4 * kKb, 300), kNoTuned, 9),
-      Case("200 x 4 KB at once on 2 hosts", network, two, Work("burst", 4 * kKb, 200), kNoTuned, 9),
-      Case("4 B on 2 x 2", network, four, Work("each", 4, 100), kNoTuned, 9),
-      Case("4 KB on 2 x 2", network, four, Work("each", 4 * kKb, 100), kNoTuned, 9),
-      Case("64 KB on 2 x 2", network, four, Work("each", 64 * kKb, 50), kNoTuned, 9),
-      Case("200 x 4 KB at once on 2 x 2", network, four, Work("burst", 4 * kKb, 200), kNoTuned, 9),
-      Case("200 x 64 KB at once on 2 x 2", network, four, Work("burst", 64 * kKb, 200), kNoTuned,
+      Case("4 B on 2 hosts", network, two, Work("each", 4, 300), NO_TUNED, 9),
+      Case("4 KB on 2 hosts", network, two, Work("each", 4 * KB, 300), NO_TUNED, 9),
+      Case("200 x 4 KB at once on 2 hosts", network, two, Work("burst", 4 * KB, 200), NO_TUNED, 9),
+      Case("4 B on 2 x 2", network, four, Work("each", 4, 100), NO_TUNED, 9),
+      Case("4 KB on 2 x 2", network, four, Work("each", 4 * KB, 100), NO_TUNED, 9),
+      Case("64 KB on 2 x 2", network, four, Work("each", 64 * KB, 50), NO_TUNED, 9),
+      Case("200 x 4 KB at once on 2 x 2", network, four, Work("burst", 4 * KB, 200), NO_TUNED, 9),
+      Case("200 x 64 KB at once on 2 x 2", network, four, Work("burst", 64 * KB, 200), NO_TUNED,
            5),
   ]
 
 
 def large() -> list[Case]:
   return [
-      Case("16 MB on 2 hosts", Network(2), contiguous(2, 1), Work("each", 16 * kMb, 3), kAll),
-      Case("64 MB on 2 hosts", Network(2), contiguous(2, 1), Work("each", 64 * kMb, 1), kAll),
-      Case("16 MB on 2 x 2", Network(2), contiguous(2, 2), Work("each", 16 * kMb, 2), kAll),
+      Case("16 MB on 2 hosts", Network(2), contiguous(2, 1), Work("each", 16 * MB, 3), ALL),
+      Case("64 MB on 2 hosts", Network(2), contiguous(2, 1), Work("each", 64 * MB, 1), ALL),
+      Case("16 MB on 2 x 2", Network(2), contiguous(2, 2), Work("each", 16 * MB, 2), ALL),
       Case("16 MB on 2 x 2 interleaved", Network(2), interleaved(2, 2),
-           Work("each", 16 * kMb, 2), kAll),
-      Case("16 MB on 4 x 2", Network(4), contiguous(4, 2), Work("each", 16 * kMb, 1), kNoTuned,
+           Work("each", 16 * MB, 2), ALL),
+      Case("16 MB on 4 x 2", Network(4), contiguous(4, 2), Work("each", 16 * MB, 1), NO_TUNED,
            5),
-      Case("16 MB on 8 hosts", Network(8), contiguous(8, 1), Work("each", 16 * kMb, 1), kNoTuned,
+      Case("16 MB on 8 hosts", Network(8), contiguous(8, 1), Work("each", 16 * MB, 1), NO_TUNED,
            5),
   ]
 
@@ -92,11 +92,11 @@ def links() -> list[Case]:
   rails = Network(2, rails_mbit=(1000, 200))
   two = contiguous(2, 1)
   return [
-      Case("32 MB at 250 Mbit per flow", capped, two, Work("each", 32 * kMb, 1), kTorch, 5),
-      Case("64 MB on rails of 1000 and 200 Mbit", rails, two, Work("each", 64 * kMb, 1),
+      Case("32 MB at 250 Mbit per flow", capped, two, Work("each", 32 * MB, 1), TORCH, 5),
+      Case("64 MB on rails of 1000 and 200 Mbit", rails, two, Work("each", 64 * MB, 1),
            ("gloo", "gloo-tuned", "stretto"), 5),
       Case("64 MB while a rail is cut", rails, two,
-           Work("cut", 64 * kMb, 1, cut_rail=1), ("gloo-tuned", "stretto"), 1),
+           Work("cut", 64 * MB, 1, cut_rail=1), ("gloo-tuned", "stretto"), 1),
   ]
 
 
@@ -107,11 +107,11 @@ def training() -> list[Case]:
     network = Network(2, rails_mbit=(mbit,))
     steps = 1 if mbit < 1000 else 3
     cases.append(Case(f"DDP 25 M parameters {mbit} Mbit", network, two,
-                      Work("steps", operations=steps, model="resnet50-sized"), kWires, 5))
+                      Work("steps", operations=steps, model="resnet50-sized"), WIRES, 5))
     cases.append(Case(f"DDP convnet on digits {mbit} Mbit", network, two,
-                      Work("steps", operations=5 * steps, model="digits"), kWires, 5))
+                      Work("steps", operations=5 * steps, model="digits"), WIRES, 5))
   cases.append(Case("DDP convnet on digits 2 x 2 1000 Mbit", Network(2), contiguous(2, 2),
-                    Work("steps", operations=5, model="digits"), kWires, 5))
+                    Work("steps", operations=5, model="digits"), WIRES, 5))
   cases.append(Case("DDP convnet on digits unshaped", Network(2, rails_mbit=(0,)), two,
                     Work("steps", operations=10, model="digits"), ("gloo", "stretto"), 9))
   return cases
@@ -119,7 +119,7 @@ def training() -> list[Case]:
 
 def processor() -> list[Case]:
   return [Case("64 MB unshaped", Network(2, rails_mbit=(0,)), contiguous(2, 1),
-               Work("each", 64 * kMb, 2), kNoTuned, 7)]
+               Work("each", 64 * MB, 2), NO_TUNED, 7)]
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Group:
   cases: list[Case] = field(default_factory=list)
 
 
-kGroups = (Group("small", small()), Group("large", large()), Group("links", links()),
+GROUPS = (Group("small", small()), Group("large", large()), Group("links", links()),
            Group("training", training()), Group("processor", processor()))
 
 
@@ -136,9 +136,9 @@ def select(words: str) -> list[Case]:
   """Cases by group names and parts of case names, comma-separated; "all" for every one."""
   chosen: list[Case] = []
   for word in words.split(","):
-    found = [case for group in kGroups for case in group.cases
+    found = [case for group in GROUPS for case in group.cases
              if word in ("all", group.name) or word in case.name]
     if not found:
-      raise ValueError(f"no case '{word}'; groups: " + ", ".join(g.name for g in kGroups))
+      raise ValueError(f"no case '{word}'; groups: " + ", ".join(g.name for g in GROUPS))
     chosen += [case for case in found if case not in chosen]
   return chosen

@@ -15,13 +15,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-kExamples = Path(__file__).resolve().parents[2] / "examples" / "python"
-kCodecs = ("none", "fp16", "bf16", "int8", "topk", "powersgd", "mixed")
-kTestImages = 360
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "python"
+CODECS = ("none", "fp16", "bf16", "int8", "topk", "powersgd", "mixed")
+TEST_IMAGES = 360
 
 
 def train(backend: str, codec: str, seed: int, ranks: int, epochs: int, out: Path) -> dict:
-  script = [str(kExamples / "train_digits.py"), "--seed", str(seed), "--epochs", str(epochs),
+  script = [str(EXAMPLES / "train_digits.py"), "--seed", str(seed), "--epochs", str(epochs),
             "--out", str(out)]
   if backend == "gloo":
     command = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={ranks}", *script,
@@ -44,7 +44,7 @@ def main() -> int:
   parser.add_argument("--seeds", type=int, default=3)
   parser.add_argument("--ranks", type=int, default=2)
   parser.add_argument("--epochs", type=int, default=12)
-  parser.add_argument("--codecs", default=",".join(kCodecs))
+  parser.add_argument("--codecs", default=",".join(CODECS))
   parser.add_argument("-o", "--out", type=Path, default=Path("build/curves"))
   args = parser.parse_args()
   args.out.mkdir(parents=True, exist_ok=True)
@@ -60,13 +60,13 @@ def main() -> int:
     loss, loss_spread = mean_and_spread([run["loss"][-1] for run in runs])
     accuracy, spread = mean_and_spread([run["accuracy"][-1] for run in runs])
     if backend == "gloo":
-      worst_allowed = accuracy - max(spread, 2 / kTestImages)
+      worst_allowed = accuracy - max(spread, 2 / TEST_IMAGES)
     elif accuracy < worst_allowed:
       failed.append(codec)
     print(f"{backend + ' ' + codec:16}{loss:12.4f}{loss_spread:9.4f}{accuracy:11.4f}{spread:9.4f}",
           flush=True)
   page = args.out / "curves.html"
-  subprocess.run([sys.executable, str(kExamples / "curves.py"), *map(str, files), "-o", str(page)],
+  subprocess.run([sys.executable, str(EXAMPLES / "curves.py"), *map(str, files), "-o", str(page)],
                  check=True, stdout=subprocess.DEVNULL)
   print(page)
   if failed:

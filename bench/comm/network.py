@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 # Token buckets small enough that a burst is short beside an operation, large enough for 1 Gbit/s at
 # the kernel's tick.
-kBurst = "256kb"
-kQueue = "20ms"
-kFlowClasses = 32
+BURST = "256kb"
+QUEUE = "20ms"
+FLOW_CLASSES = 32
 
 
 @dataclass(frozen=True)
@@ -55,21 +55,21 @@ class Hosts:
 
   def __init__(self, network: Network | None, tag: str):
     self.network = network
-    self.tag_ = f"st{os.getpid()}{tag}"
-    self.stack_ = contextlib.ExitStack()
+    self._tag = f"st{os.getpid()}{tag}"
+    self._stack = contextlib.ExitStack()
 
   def __enter__(self) -> Hosts:
     if self.network:
       with contextlib.ExitStack() as stack:
         self.build(stack)
-        self.stack_ = stack.pop_all()
+        self._stack = stack.pop_all()
     return self
 
   def __exit__(self, *_) -> None:
-    self.stack_.close()
+    self._stack.close()
 
   def name(self, host: int) -> str:
-    return f"{self.tag_}h{host}"
+    return f"{self._tag}h{host}"
 
   def address(self, host: int, rail: int = 0) -> str:
     return f"10.{70 + rail}.0.{host + 1}" if self.network else "127.0.0.1"
@@ -87,20 +87,20 @@ class Hosts:
   def cut(self, rail: int) -> None:
     """Every cable of a rail is pulled at the bridge's end: the hosts' own cards stay up."""
     for host in range(self.network.hosts):
-      run("ip", "-n", self.switch_(), "link", "set", f"p{host}r{rail}", "down")
+      run("ip", "-n", self._switch(), "link", "set", f"p{host}r{rail}", "down")
 
   def mend(self, rail: int) -> None:
     for host in range(self.network.hosts):
-      run("ip", "-n", self.switch_(), "link", "set", f"p{host}r{rail}", "up")
+      run("ip", "-n", self._switch(), "link", "set", f"p{host}r{rail}", "up")
 
   def unplug(self, host: int, rail: int = 0) -> None:
     """The bridge drops what comes from one host and what should go there; its card stays up."""
-    run("ip", "-n", self.switch_(), "link", "set", f"p{host}r{rail}", "nomaster")
+    run("ip", "-n", self._switch(), "link", "set", f"p{host}r{rail}", "nomaster")
 
-  def switch_(self) -> str:
-    return f"{self.tag_}sw"
+  def _switch(self) -> str:
+    return f"{self._tag}sw"
 
-  def namespace_(self, stack: contextlib.ExitStack, name: str) -> None:
+  def _namespace(self, stack: contextlib.ExitStack, name: str) -> None:
     run("ip", "netns", "add", name)
     stack.callback(subprocess.run, ["ip", "netns", "del", name], check=False)
     run("ip", "-n", name, "link", "set", "lo", "up")
@@ -108,20 +108,20 @@ class Hosts:
         f"net.ipv4.tcp_congestion_control={self.network.congestion_control}")
 
   def build(self, stack: contextlib.ExitStack) -> None:
-    switch = self.switch_()
-    self.namespace_(stack, switch)
+    switch = self._switch()
+    self._namespace(stack, switch)
     for rail in range(len(self.network.rails_mbit)):
       run("ip", "-n", switch, "link", "add", f"br{rail}", "type", "bridge")
       run("ip", "-n", switch, "link", "set", f"br{rail}", "up")
     for host in range(self.network.hosts):
-      self.namespace_(stack, self.name(host))
+      self._namespace(stack, self.name(host))
       for rail, mbit in enumerate(self.network.rails_mbit):
         self.connect(host, rail, mbit)
       if self.network.flow_mbit:
         cap_flows(self.name(host), self.network.flow_mbit, self.network.rails_mbit[0])
 
   def connect(self, host: int, rail: int, mbit: int) -> None:
-    switch, name = self.switch_(), self.name(host)
+    switch, name = self._switch(), self.name(host)
     card, port = f"eth{rail}", f"p{host}r{rail}"
     run("ip", "link", "add", card, "netns", name, "type", "veth", "peer", "name", port, "netns",
         switch)
@@ -136,7 +136,7 @@ class Hosts:
 
 def shape(namespace: str, card: str, mbit: int) -> None:
   run("tc", "-n", namespace, "qdisc", "add", "dev", card, "root", "tbf", "rate", f"{mbit}mbit",
-      "burst", kBurst, "latency", kQueue)
+      "burst", BURST, "latency", QUEUE)
 
 
 def cap_flows(namespace: str, flow_mbit: int, mbit: int) -> None:
@@ -144,12 +144,12 @@ def cap_flows(namespace: str, flow_mbit: int, mbit: int) -> None:
   tc = ["tc", "-n", namespace]
   run(*tc, "qdisc", "add", "dev", "eth0", "root", "handle", "1:", "htb", "default", "99")
   run(*tc, "class", "add", "dev", "eth0", "parent", "1:", "classid", "1:1", "htb", "rate",
-      f"{mbit}mbit", "burst", kBurst)
-  for index in [*range(1, kFlowClasses + 1), 99]:
+      f"{mbit}mbit", "burst", BURST)
+  for index in [*range(1, FLOW_CLASSES + 1), 99]:
     run(*tc, "class", "add", "dev", "eth0", "parent", "1:1", "classid", f"1:{10 + index:x}", "htb",
         "rate", "1mbit", "ceil", f"{flow_mbit}mbit")
-  marks = ", ".join(f"{i} : 1:{10 + i:x}" for i in range(1, kFlowClasses + 1))
-  number = f"ct mark 0 ct mark set numgen inc mod {kFlowClasses} offset 1"
+  marks = ", ".join(f"{i} : 1:{10 + i:x}" for i in range(1, FLOW_CLASSES + 1))
+  number = f"ct mark 0 ct mark set numgen inc mod {FLOW_CLASSES} offset 1"
   rules = f"""table inet caps {{
   chain outgoing {{
     type filter hook output priority 0;

@@ -15,8 +15,8 @@ from pathlib import Path
 from bench.comm.network import Hosts
 from bench.comm.peers import Peer
 
-kRoot = Path(__file__).resolve().parents[2]
-kStartTimeoutS = 180.0
+ROOT = Path(__file__).resolve().parents[2]
+START_TIMEOUT_S = 180.0
 
 
 class RankLost(Exception):
@@ -31,12 +31,12 @@ class Ranks:
   """Context manager. One process per rank of `placement`, on its host."""
 
   def __init__(self, peer: Peer, hosts: Hosts, placement: tuple[int, ...], port: int, folder: Path):
-    self.peer, self.hosts_, self.placement_ = peer, hosts, placement
-    self.port_, self.folder_ = port, folder / peer.name
-    self.folder_.mkdir()
-    self.log_ = (self.folder_ / "log").open("w")
-    self.processes_: list[subprocess.Popen] = []
-    self.channels_: dict[int, Channel] = {}
+    self.peer, self._hosts, self._placement = peer, hosts, placement
+    self._port, self._folder = port, folder / peer.name
+    self._folder.mkdir()
+    self._log = (self._folder / "log").open("w")
+    self._processes: list[subprocess.Popen] = []
+    self._channels: dict[int, Channel] = {}
     self.version = ""
 
   def __enter__(self) -> Ranks:
@@ -51,37 +51,37 @@ class Ranks:
     self.close()
 
   def start(self) -> None:
-    path = str(self.folder_ / "socket")
+    path = str(self._folder / "socket")
     with socket.socket(socket.AF_UNIX) as listener:
       listener.bind(path)
-      listener.listen(len(self.placement_))
+      listener.listen(len(self._placement))
       worker = [sys.executable, "-m", "bench.comm.rank", "--socket", path, "--peer", self.peer.name,
-                "--size", str(len(self.placement_)), "--port", str(self.port_), "--address",
-                self.hosts_.address(self.placement_[0]), "--interfaces",
-                ",".join(self.hosts_.interfaces())]
+                "--size", str(len(self._placement)), "--port", str(self._port), "--address",
+                self._hosts.address(self._placement[0]), "--interfaces",
+                ",".join(self._hosts.interfaces())]
       self.launch(worker)
-      deadline = time.monotonic() + kStartTimeoutS
-      for _ in self.placement_:
+      deadline = time.monotonic() + START_TIMEOUT_S
+      for _ in self._placement:
         channel = Channel(self.accept(listener, deadline))
-        self.channels_[channel.answer(deadline)["rank"]] = channel
-    for reply in self.answers(kStartTimeoutS):
+        self._channels[channel.answer(deadline)["rank"]] = channel
+    for reply in self.answers(START_TIMEOUT_S):
       self.version = reply["version"]
 
   def launch(self, worker: list[str]) -> None:
     if self.peer.launcher == "mpirun":
-      self.spawn(0, mpirun(self.hosts_, self.placement_, self.folder_) + worker)
+      self.spawn(0, mpirun(self._hosts, self._placement, self._folder) + worker)
     else:
-      for rank, host in enumerate(self.placement_):
+      for rank, host in enumerate(self._placement):
         self.spawn(host, [*worker, "--rank", str(rank)])
 
   def spawn(self, host: int, words: list[str]) -> None:
-    paths = [str(kRoot), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)),
                    "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    self.processes_.append(subprocess.Popen(
-        self.hosts_.command(host, *words), stdin=subprocess.DEVNULL, stdout=self.log_,
-        stderr=self.log_, env=environment, preexec_fn=os.setpgrp))
+    self._processes.append(subprocess.Popen(
+        self._hosts.command(host, *words), stdin=subprocess.DEVNULL, stdout=self._log,
+        stderr=self._log, env=environment, preexec_fn=os.setpgrp))
 
   def accept(self, listener: socket.socket, deadline: float) -> socket.socket:
     listener.settimeout(1.0)
@@ -89,18 +89,18 @@ class Ranks:
       try:
         return listener.accept()[0]
       except TimeoutError:
-        if any(p.poll() not in (None, 0) for p in self.processes_):
+        if any(p.poll() not in (None, 0) for p in self._processes):
           break
     raise RankLost(f"ranks did not start: {self.last_words()}")
 
   def last_words(self) -> str:
-    self.log_.flush()
-    lines = [x for x in Path(self.log_.name).read_text(errors="replace").splitlines() if x.strip()]
+    self._log.flush()
+    lines = [x for x in Path(self._log.name).read_text(errors="replace").splitlines() if x.strip()]
     return lines[-1][:300] if lines else "no output"
 
   def ask(self, timeout_s: float, during=None, **request) -> list[dict]:
     """The answers of all ranks, in rank order; `during` is called once they are at work."""
-    for channel in self.channels_.values():
+    for channel in self._channels.values():
       channel.send(request)
     if during:
       during()
@@ -108,7 +108,7 @@ class Ranks:
 
   def answers(self, timeout_s: float) -> list[dict]:
     deadline = time.monotonic() + timeout_s
-    replies = [self.channels_[rank].answer(deadline) for rank in sorted(self.channels_)]
+    replies = [self._channels[rank].answer(deadline) for rank in sorted(self._channels)]
     for rank, reply in enumerate(replies):
       if "skipped" in reply:
         raise Skipped(reply["skipped"])
@@ -117,47 +117,47 @@ class Ranks:
     return replies
 
   def close(self) -> None:
-    for channel in self.channels_.values():
+    for channel in self._channels.values():
       channel.close()
     deadline = time.monotonic() + 5
-    for process in self.processes_:
+    for process in self._processes:
       try:
         process.wait(max(deadline - time.monotonic(), 0.1))
       except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
-    self.log_.close()
+    self._log.close()
 
 
 class Channel:
 
   def __init__(self, connection: socket.socket):
-    self.socket_ = connection
-    self.pending_ = b""
+    self._socket = connection
+    self._pending = b""
 
   def send(self, request: dict) -> None:
     try:
-      self.socket_.sendall((json.dumps(request) + "\n").encode())
+      self._socket.sendall((json.dumps(request) + "\n").encode())
     except OSError as error:
       raise RankLost("a rank has ended") from error
 
   def answer(self, deadline: float) -> dict:
-    while b"\n" not in self.pending_:
-      self.socket_.settimeout(max(deadline - time.monotonic(), 0.01))
+    while b"\n" not in self._pending:
+      self._socket.settimeout(max(deadline - time.monotonic(), 0.01))
       try:
-        more = self.socket_.recv(65536)
+        more = self._socket.recv(65536)
       except TimeoutError as error:
         raise RankLost("no answer in time") from error
       except OSError as error:
         raise RankLost("a rank has ended") from error
       if not more:
         raise RankLost("a rank has ended")
-      self.pending_ += more
-    line, self.pending_ = self.pending_.split(b"\n", 1)
+      self._pending += more
+    line, self._pending = self._pending.split(b"\n", 1)
     return json.loads(line)
 
   def close(self) -> None:
-    self.socket_.close()
+    self._socket.close()
 
 
 def mpirun(hosts: Hosts, placement: tuple[int, ...], folder: Path) -> list[str]:

@@ -16,7 +16,7 @@ import numpy as np
 from bench.comm import peers, training
 
 # Values are small integers, so that sums are exact in any order and are compared for equality.
-kPattern = 97
+PATTERN = 97
 
 
 def traffic() -> dict[str, list[int]]:
@@ -32,13 +32,13 @@ def traffic() -> dict[str, list[int]]:
 def fill(buffers: list, rank: int) -> None:
   for array in buffers:
     values = np.asarray(array)
-    values[:] = np.arange(values.size, dtype=np.float32) % kPattern + rank
+    values[:] = np.arange(values.size, dtype=np.float32) % PATTERN + rank
 
 
 def correct(buffers: list, size: int) -> bool:
   for array in buffers:
     values = np.asarray(array)
-    want = (np.arange(values.size, dtype=np.float32) % kPattern) * size + size * (size - 1) // 2
+    want = (np.arange(values.size, dtype=np.float32) % PATTERN) * size + size * (size - 1) // 2
     if not np.array_equal(values, want):
       return False
   return True
@@ -47,33 +47,33 @@ def correct(buffers: list, size: int) -> bool:
 class Rank:
 
   def __init__(self, context: peers.Context, driver):
-    self.context_, self.driver_ = context, driver
-    self.trainers_: dict[tuple, training.Trainer] = {}
+    self._context, self._driver = context, driver
+    self._trainers: dict[tuple, training.Trainer] = {}
 
   def reduce(self, request: dict) -> dict:
     """Fills, waits for the others, does it, checks."""
-    buffers = self.driver_.buffers(request["bytes"], request["operations"])
-    fill(buffers, self.context_.rank)
-    run = self.driver_.burst if request["kind"] == "burst" else self.driver_.each
+    buffers = self._driver.buffers(request["bytes"], request["operations"])
+    fill(buffers, self._context.rank)
+    run = self._driver.burst if request["kind"] == "burst" else self._driver.each
     reply = self.timed(lambda: run(buffers))
-    return reply | {"correct": correct(buffers, self.context_.size)}
+    return reply | {"correct": correct(buffers, self._context.size)}
 
   def steps(self, request: dict) -> dict:
     key = (request["model"], request["wire"])
-    if key not in self.trainers_:
-      self.trainers_[key] = training.Trainer(self.driver_, *key, self.context_.rank,
-                                             self.context_.size)
-    trainer = self.trainers_[key]
+    if key not in self._trainers:
+      self._trainers[key] = training.Trainer(self._driver, *key, self._context.rank,
+                                             self._context.size)
+    trainer = self._trainers[key]
     reply = self.timed(lambda: trainer.run(request["operations"]))
     return reply | trainer.verdict()
 
   def timed(self, run) -> dict:
     gc.collect()
-    self.driver_.barrier()
+    self._driver.barrier()
     before, cpu, start = traffic(), time.process_time(), time.perf_counter()
     run()
     seconds, cpu_s = time.perf_counter() - start, time.process_time() - cpu
-    self.driver_.barrier()
+    self._driver.barrier()
     after = traffic()
     moved = {name: [after[name][i] - before[name][i] for i in (0, 1)] for name in before}
     return {"seconds": seconds, "cpu_s": cpu_s, "moved": moved}

@@ -15,7 +15,7 @@ from bench.comm import tables
 from bench.comm.cases import processor
 
 README = Path(__file__).parents[2] / "README.md"
-kColumns = ("stretto", "stretto/fp16", "stretto/int8", "gloo", "gloo/fp16", "gloo-tuned",
+COLUMNS = ("stretto", "stretto/fp16", "stretto/int8", "gloo", "gloo/fp16", "gloo-tuned",
             "stretto-core", "openmpi")
 
 
@@ -29,7 +29,7 @@ def section(report: dict) -> str:
   machine = report["machine"]
   hosts = "ranks on the loopback device" if report["loopback"] else \
       f"hosts are network namespaces with shaped cards, {report['congestion_control']} for all"
-  columns = [c for c in kColumns if any(tables.find(rs, c) for rs in cases.values())]
+  columns = [c for c in COLUMNS if any(tables.find(rs, c) for rs in cases.values())]
   lines = [f"{machine['cpu']}, {machine['cores']} cores, {report['date'][:10]}; {hosts}; {named}.",
            "Medians per all-reduce or training step, every sum checked: "
            f"{report['commands']}.",

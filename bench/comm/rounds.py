@@ -17,9 +17,9 @@ from bench.comm.cases import Case
 from bench.comm.network import Hosts, unavailable
 from bench.comm.processes import RankLost, Ranks, Skipped
 
-kTurnTimeoutS = 120.0
+TURN_TIMEOUT_S = 120.0
 # A rail is pulled this long after the operation began: 64 MB on 1200 Mbit/s take half a second.
-kCutAfterS = 0.15
+CUT_AFTER_S = 0.15
 
 
 def run(cases: list[Case], only: list[str] | None, rounds: int | None, loopback: bool,
@@ -64,7 +64,7 @@ def together(wanted: Iterable[str]) -> list[list[str]]:
 def names(case: Case, only: list[str] | None) -> list[str]:
   if only is None:
     return list(case.peers)
-  more = [p.name for p in peers.kPeers if p.on_request and case.work.kind in ("each", "burst")]
+  more = [p.name for p in peers.PEERS if p.on_request and case.work.kind in ("each", "burst")]
   return [name for name in [*case.peers, *more] if base(name) in only]
 
 
@@ -128,17 +128,17 @@ def one(case: Case, order: list[str], rounds: int, running: dict, absent: dict, 
 def turn(case: Case, ranks: Ranks, wire: str, hosts: Hosts) -> list[dict]:
   work = case.work
   if work.kind != "cut":
-    return ranks.ask(kTurnTimeoutS, kind=work.kind, bytes=work.size_bytes,
+    return ranks.ask(TURN_TIMEOUT_S, kind=work.kind, bytes=work.size_bytes,
                      operations=work.operations, model=work.model, wire=wire)
   if not hosts.network:
     raise RankLost("a rail is cut only between hosts of namespaces")
 
   def cut() -> None:
-    time.sleep(kCutAfterS)
+    time.sleep(CUT_AFTER_S)
     hosts.cut(work.cut_rail)
 
   try:
-    return ranks.ask(kTurnTimeoutS, during=cut, kind="each", bytes=work.size_bytes,
+    return ranks.ask(TURN_TIMEOUT_S, during=cut, kind="each", bytes=work.size_bytes,
                      operations=work.operations, model="", wire="")
   finally:
     hosts.mend(work.cut_rail)

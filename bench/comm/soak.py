@@ -27,9 +27,9 @@ from pathlib import Path
 
 from bench.comm.network import Hosts, Network, unavailable
 
-kHangS = 120.0
-kBrokenS = 5.0  # promised for what breaks instead of falling silent
-kFaults = ("kill", "stop", "silent", "unplug")
+HANG_S = 120.0
+BROKEN_S = 5.0  # promised for what breaks instead of falling silent
+FAULTS = ("kill", "stop", "silent", "unplug")
 
 
 class Wrong(Exception):
@@ -77,7 +77,7 @@ class Relay:
   def __init__(self, folder: str, size: int):
     self.process = subprocess.Popen([sys.executable, "-m", "bench.comm.soak_relay", folder,
                                      str(size)])
-    stop = time.monotonic() + kHangS
+    stop = time.monotonic() + HANG_S
     while not Path(folder, "relay.json").exists():
       if time.monotonic() > stop:
         raise Wrong("the relay does not start")
@@ -98,7 +98,7 @@ def trial(number: int, seed: int, silent_limit_s: float, faults: tuple[str, ...]
          "transports": transports}
   environment = {"STRETTO_TRANSPORTS": transports, "STRETTO_SILENT_LIMIT": str(silent_limit_s),
                  "STRETTO_CONNECT_TIMEOUT": "60", "STRETTO_STREAMS": str(r.choice((1, 2, 4)))}
-  limit_s = kBrokenS if fault == "kill" else silent_limit_s
+  limit_s = BROKEN_S if fault == "kill" else silent_limit_s
   elements = r.choice((1 << 12, 1 << 18, 1 << 22))
   ranks: list[Rank] = []
   relay = None
@@ -111,7 +111,7 @@ def trial(number: int, seed: int, silent_limit_s: float, faults: tuple[str, ...]
         words = ["fault", folder, str(rank), str(size), str(victim),
                  "idle" if idle else "busy", str(elements)]
         ranks.append(Rank(words, environment, hosts.command(rank)))
-      until = time.monotonic() + kHangS
+      until = time.monotonic() + HANG_S
       for rank in ranks:
         rank.expect("ready", until)
       time.sleep(r.random() * 0.5)
@@ -128,7 +128,7 @@ def trial(number: int, seed: int, silent_limit_s: float, faults: tuple[str, ...]
           if rank is not ranks[victim] or fault != "kill":
             rank.nudge()
       others = [rank for i, rank in enumerate(ranks) if i != victim]
-      errors = [rank.expect("error", time.monotonic() + kHangS) for rank in others]
+      errors = [rank.expect("error", time.monotonic() + HANG_S) for rank in others]
       row["text"] = errors[0]["text"]
       row["seconds"] = max(e["at"] for e in errors) - at
       texts = {(e["text"], e["rank"], e["link"]) for e in errors}
@@ -141,11 +141,11 @@ def trial(number: int, seed: int, silent_limit_s: float, faults: tuple[str, ...]
       if row["seconds"] > limit_s + (0.5 if idle else 0):
         raise Wrong(f"{row['seconds']:.2f} s")
       for rank in others:
-        if not rank.expect("again", time.monotonic() + kHangS)["right"]:
+        if not rank.expect("again", time.monotonic() + HANG_S)["right"]:
           raise Wrong("a wrong sum after forming again")
       if fault != "kill":
         ranks[victim].process.send_signal(signal.SIGCONT)
-        ranks[victim].expect("error", time.monotonic() + kHangS)
+        ranks[victim].expect("error", time.monotonic() + HANG_S)
     except Wrong as wrong:
       row["wrong"] = str(wrong)
     finally:
@@ -166,7 +166,7 @@ def collectives(size: int, seed: int, count: int, environment: dict[str, str],
         host = {"STRETTO_HOST": f"h{rank % hosts_of}"} if hosts_of else {}
         ranks.append(Rank(["collectives", folder, str(rank), str(size), str(seed), str(count)],
                           {"STRETTO_SILENT_LIMIT": "60", **environment, **host}, []))
-      until = time.monotonic() + kHangS + count
+      until = time.monotonic() + HANG_S + count
       for rank in ranks:
         rank.expect("done", until)
     except Wrong as wrong:
@@ -189,7 +189,7 @@ def main() -> int:
   missing = unavailable(Network(2, (0,)))
   if missing:
     print(f"no cables are pulled: {missing}")
-  faults = kFaults[:-1] if missing else kFaults
+  faults = FAULTS[:-1] if missing else FAULTS
   rows = []
   layouts = [({"STRETTO_TRANSPORTS": "shm"}, 0), ({"STRETTO_TRANSPORTS": "tcp"}, 0),
              ({"STRETTO_TRANSPORTS": "shm,tcp", "STRETTO_STREAMS": "3"}, 2),

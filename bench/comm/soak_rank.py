@@ -15,12 +15,12 @@ import numpy as np
 
 from stretto import comm
 
-kFloats = ("float32", "float64", "float16", "bfloat16")
-kIntegers = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-kDtypes = (*kFloats, *kIntegers, "bool")
-kCounts = (0, 1, 2, 3, 5, 8, 17, 64, 100, 255, 1000, 1025, 4096)
-kGuard = 8  # elements behind every output that nobody may touch
-kWindow = 6  # operations under way at once
+FLOATS = ("float32", "float64", "float16", "bfloat16")
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+DTYPES = (*FLOATS, *INTEGERS, "bool")
+COUNTS = (0, 1, 2, 3, 5, 8, 17, 64, 100, 255, 1000, 1025, 4096)
+GUARD = 8  # elements behind every output that nobody may touch
+WINDOW = 6  # operations under way at once
 
 
 def say(**what) -> None:
@@ -58,15 +58,15 @@ class Draw:
     self.kind = r.choice(range(11))
     if self.kind in (comm.SEND, comm.RECV) and len(self.ranks) < 2:
       self.kind = comm.BARRIER
-    self.dtype = r.choice(kDtypes)
-    unfit = {"and", "or", "xor"} if self.dtype in kFloats else set()
+    self.dtype = r.choice(DTYPES)
+    unfit = {"and", "or", "xor"} if self.dtype in FLOATS else set()
     unfit |= {"average"} if self.dtype == "bool" else set()
     self.reduction = r.choice([name for name in comm.REDUCTIONS if name not in unfit])
-    self.count = r.choice(kCounts) if r.random() < 0.9 else r.randrange(100_000)
+    self.count = r.choice(COUNTS) if r.random() < 0.9 else r.randrange(100_000)
     self.root = r.randrange(len(self.ranks))
     self.other = (self.root + 1 + r.randrange(max(len(self.ranks) - 1, 1))) % len(self.ranks)
     self.in_place = r.random() < 0.5
-    self.uneven = [r.choice(kCounts[:9]) for _ in self.ranks] if r.random() < 0.3 else []
+    self.uneven = [r.choice(COUNTS[:9]) for _ in self.ranks] if r.random() < 0.3 else []
     self.anyone = r.random() < 0.5
 
   def values(self, place: int, count: int) -> np.ndarray:
@@ -146,7 +146,7 @@ def start(engine: comm.Engine, group: int, draw: Draw) -> Started | None:
 
   given = stored(inputs, dtype)
   room = max(len(expected), count if kind == comm.REDUCE else 0)
-  output = stored(np.ones(room + kGuard, np.int64), dtype)
+  output = stored(np.ones(room + GUARD, np.int64), dtype)
   in_place = draw.in_place and kind in (comm.ALL_REDUCE, comm.REDUCE, comm.BROADCAST)
   if in_place:
     output[:len(given)] = given
@@ -184,7 +184,7 @@ def collectives(engine: comm.Engine, seed: int, count: int) -> None:
       started = start(engine, numbers[draw.group], draw)
       if started:
         under_way.append(started)
-    while len(under_way) > own.randrange(kWindow):
+    while len(under_way) > own.randrange(WINDOW):
       under_way.pop(own.randrange(len(under_way))).finish(engine)
   for started in under_way:
     started.finish(engine)
@@ -224,10 +224,10 @@ class RelayedStore:
   """Leads to other ranks by way of the relay's ports."""
 
   def __init__(self, folder: str, ports: dict[str, int]):
-    self.folder_, self.ports_ = folder, ports
+    self._folder, self._ports = folder, ports
 
   def path(self, key: str) -> str:
-    return f"{self.folder_}/{key.replace('/', '%')}"
+    return f"{self._folder}/{key.replace('/', '%')}"
 
   def set(self, key: str, value: bytes) -> None:
     import os
@@ -245,8 +245,8 @@ class RelayedStore:
         time.sleep(0.005)
         continue
       prefix, _, rank = key.rpartition("/rank/")
-      if prefix == "stretto/0" and rank in self.ports_:
-        value = json.dumps({**json.loads(value), "port": self.ports_[rank]}).encode()
+      if prefix == "stretto/0" and rank in self._ports:
+        value = json.dumps({**json.loads(value), "port": self._ports[rank]}).encode()
       return value
     raise TimeoutError(key)
 

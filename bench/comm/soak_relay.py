@@ -14,7 +14,7 @@ import sys
 
 from bench.comm.soak_rank import RelayedStore
 
-kChunk = 256 << 10
+CHUNK = 256 << 10
 
 
 def main(folder: str, size: int) -> None:
@@ -40,7 +40,7 @@ def main(folder: str, size: int) -> None:
 
 def carry(selector: selectors.BaseSelector, source: socket.socket, target: socket.socket) -> None:
   try:
-    data = source.recv(kChunk)
+    data = source.recv(CHUNK)
     if data:
       target.sendall(data)
       return

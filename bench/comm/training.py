@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-kBatch = 32
-kSeed = 0
+BATCH = 32
+SEED = 0
 
 
 def resnet50_shapes() -> list[tuple[int, ...]]:
@@ -47,7 +47,7 @@ def digits_net():
   """A small convolutional network, 1.1 million values, for 8 x 8 images in ten classes."""
   import torch
   from torch import nn
-  torch.manual_seed(kSeed)
+  torch.manual_seed(SEED)
   return nn.Sequential(
       nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(),
       nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64 * 16, 1024), nn.ReLU(), nn.Linear(1024, 10))
@@ -66,34 +66,34 @@ class Trainer:
 
   def __init__(self, driver, model: str, wire: str, rank: int, size: int):
     import torch
-    self.torch_, self.step_ = torch, 0
-    self.losses_: list[float] = []
+    self._torch, self._step = torch, 0
+    self._losses: list[float] = []
     network = resnet50_sized() if model == "resnet50-sized" else digits_net()
-    self.data_ = None if model == "resnet50-sized" else digits(rank, size)
-    self.model_ = driver.wrap(network, wire)
-    self.optimizer_ = torch.optim.SGD(self.model_.parameters(), lr=0.0 if not self.data_ else 0.02,
-                                      momentum=0.9 if self.data_ else 0)
+    self._data = None if model == "resnet50-sized" else digits(rank, size)
+    self._model = driver.wrap(network, wire)
+    self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.0 if not self._data else 0.02,
+                                      momentum=0.9 if self._data else 0)
     self.run(2)  # DDP forms its final buckets in the second step
 
   def run(self, steps: int) -> None:
     for _ in range(steps):
-      self.optimizer_.zero_grad(set_to_none=False)
+      self._optimizer.zero_grad(set_to_none=False)
       loss = self.loss()
       loss.backward()
-      self.optimizer_.step()
-      self.losses_.append(float(loss.detach()))
-      self.step_ += 1
+      self._optimizer.step()
+      self._losses.append(float(loss.detach()))
+      self._step += 1
 
   def loss(self):
-    if self.data_ is None:
-      return self.model_(self.torch_.ones(1))
-    x, y = self.data_
-    first = self.step_ * kBatch % (len(x) - kBatch)
-    return self.torch_.nn.functional.cross_entropy(self.model_(x[first:first + kBatch]),
-                                                   y[first:first + kBatch])
+    if self._data is None:
+      return self._model(self._torch.ones(1))
+    x, y = self._data
+    first = self._step * BATCH % (len(x) - BATCH)
+    return self._torch.nn.functional.cross_entropy(self._model(x[first:first + BATCH]),
+                                                   y[first:first + BATCH])
 
   def verdict(self) -> dict:
     """A step counts as correct when every gradient is finite; the checksum has to agree on all
     ranks."""
-    checksum = sum(float(p.grad.double().abs().sum()) for p in self.model_.parameters())
-    return {"correct": math.isfinite(checksum), "checksum": checksum, "loss": self.losses_[-1]}
+    checksum = sum(float(p.grad.double().abs().sum()) for p in self._model.parameters())
+    return {"correct": math.isfinite(checksum), "checksum": checksum, "loss": self._losses[-1]}

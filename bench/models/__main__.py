@@ -54,10 +54,10 @@ def main() -> int:
     models = MODELS if args.names == ["all"] else [find(name) for name in args.names]
   except ValueError as error:
     parser.error(str(error))
-  from bench.models.export import export, kDefaultFolder
+  from bench.models.export import DEFAULT_FOLDER, export
 
   for model in models:
-    path = export(model, args.output or kDefaultFolder, args.opset, args.seed)
+    path = export(model, args.output or DEFAULT_FOLDER, args.opset, args.seed)
     print(path)
     if args.npz:
       print(write_npz(path, model, args.seed))

@@ -6,17 +6,17 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-kVocabulary, kPositions, kTypes = 30522, 512, 2
-kWidth, kDepth, kHeads, kMlp = 768, 12, 12, 3072
+VOCABULARY, POSITIONS, TYPES = 30522, 512, 2
+WIDTH, DEPTH, HEADS, MLP = 768, 12, 12, 3072
 
 
 class Embeddings(nn.Module):
   def __init__(self):
     super().__init__()
-    self.word = nn.Embedding(kVocabulary, kWidth)
-    self.position = nn.Embedding(kPositions, kWidth)
-    self.segment = nn.Embedding(kTypes, kWidth)
-    self.norm = nn.LayerNorm(kWidth, eps=1e-12)
+    self.word = nn.Embedding(VOCABULARY, WIDTH)
+    self.position = nn.Embedding(POSITIONS, WIDTH)
+    self.segment = nn.Embedding(TYPES, WIDTH)
+    self.norm = nn.LayerNorm(WIDTH, eps=1e-12)
 
   def forward(self, input_ids, token_type_ids):
     positions = torch.arange(input_ids.shape[1]).unsqueeze(0)
@@ -26,28 +26,28 @@ class Embeddings(nn.Module):
 class Attention(nn.Module):
   def __init__(self):
     super().__init__()
-    self.query = nn.Linear(kWidth, kWidth)
-    self.key = nn.Linear(kWidth, kWidth)
-    self.value = nn.Linear(kWidth, kWidth)
-    self.out = nn.Linear(kWidth, kWidth)
+    self.query = nn.Linear(WIDTH, WIDTH)
+    self.key = nn.Linear(WIDTH, WIDTH)
+    self.value = nn.Linear(WIDTH, WIDTH)
+    self.out = nn.Linear(WIDTH, WIDTH)
 
   def forward(self, x, bias):
     def heads(y):
-      return y.reshape(y.shape[0], y.shape[1], kHeads, kWidth // kHeads).transpose(1, 2)
+      return y.reshape(y.shape[0], y.shape[1], HEADS, WIDTH // HEADS).transpose(1, 2)
 
     q, k, v = heads(self.query(x)), heads(self.key(x)), heads(self.value(x))
-    scores = q @ k.transpose(-2, -1) / (kWidth // kHeads)**0.5 + bias
+    scores = q @ k.transpose(-2, -1) / (WIDTH // HEADS)**0.5 + bias
     mixed = (torch.softmax(scores, dim=-1) @ v).transpose(1, 2)
-    return self.out(mixed.reshape(x.shape[0], x.shape[1], kWidth))
+    return self.out(mixed.reshape(x.shape[0], x.shape[1], WIDTH))
 
 
 class Layer(nn.Module):
   def __init__(self):
     super().__init__()
     self.attention = Attention()
-    self.norm_attention = nn.LayerNorm(kWidth, eps=1e-12)
-    self.mlp = nn.Sequential(nn.Linear(kWidth, kMlp), nn.GELU(), nn.Linear(kMlp, kWidth))
-    self.norm_mlp = nn.LayerNorm(kWidth, eps=1e-12)
+    self.norm_attention = nn.LayerNorm(WIDTH, eps=1e-12)
+    self.mlp = nn.Sequential(nn.Linear(WIDTH, MLP), nn.GELU(), nn.Linear(MLP, WIDTH))
+    self.norm_mlp = nn.LayerNorm(WIDTH, eps=1e-12)
 
   def forward(self, x, bias):
     x = self.norm_attention(x + self.attention(x, bias))
@@ -58,8 +58,8 @@ class Bert(nn.Module):
   def __init__(self):
     super().__init__()
     self.embeddings = Embeddings()
-    self.layers = nn.ModuleList(Layer() for _ in range(kDepth))
-    self.pooler = nn.Linear(kWidth, kWidth)
+    self.layers = nn.ModuleList(Layer() for _ in range(DEPTH))
+    self.pooler = nn.Linear(WIDTH, WIDTH)
 
   def forward(self, input_ids, attention_mask, token_type_ids):
     mask = attention_mask[:, None, None, :].to(torch.float32)

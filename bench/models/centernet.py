@@ -8,7 +8,7 @@ from torch import nn
 
 from bench.models.resnet import Basic, Trunk
 
-kHeads = {"hm": 80, "wh": 2, "reg": 2}
+HEADS = {"hm": 80, "wh": 2, "reg": 2}
 
 
 class CenterNet(nn.Module):
@@ -23,11 +23,11 @@ class CenterNet(nn.Module):
     self.up = nn.Sequential(*layers)
     self.heads = nn.ModuleDict({
         name: nn.Sequential(nn.Conv2d(256, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, maps, 1))
-        for name, maps in kHeads.items()})
+        for name, maps in HEADS.items()})
 
   def forward(self, image):
     features = self.up(self.trunk(image))
-    return tuple(self.heads[name](features) for name in kHeads)
+    return tuple(self.heads[name](features) for name in HEADS)
 
 
 def centernet_resnet18() -> nn.Module:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from torch import nn
 
 from bench.models.resnet import Classifier, conv_bn
-from bench.models.weights import kBranchGain
+from bench.models.weights import BRANCH_GAIN
 
 # expansion, channels, repeats, stride of the first, kernel
-kStages = ((1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
+STAGES = ((1, 16, 1, 1, 3), (6, 24, 2, 2, 3), (6, 40, 2, 2, 5), (6, 80, 3, 2, 3),
            (6, 112, 3, 1, 5), (6, 192, 4, 2, 5), (6, 320, 1, 1, 3))
 
 
@@ -32,7 +32,7 @@ class MbConv(nn.Module):
     self.body = nn.Sequential(
         *expand, conv_bn(inner, inner, kernel, stride, groups=inner), nn.SiLU(),
         SqueezeExcite(inner, channels_in // 4),
-        conv_bn(inner, channels_out, 1, gain=kBranchGain if self.residual else None))
+        conv_bn(inner, channels_out, 1, gain=BRANCH_GAIN if self.residual else None))
 
   def forward(self, x):
     return x + self.body(x) if self.residual else self.body(x)
@@ -44,7 +44,7 @@ class Trunk(nn.Module):
   def __init__(self):
     super().__init__()
     layers, channels = [conv_bn(3, 32, 3, 2), nn.SiLU()], 32
-    for expansion, width, repeats, stride, kernel in kStages:
+    for expansion, width, repeats, stride, kernel in STAGES:
       for i in range(repeats):
         layers.append(MbConv(channels, width, expansion, stride if i == 0 else 1, kernel))
         channels = width

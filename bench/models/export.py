@@ -11,8 +11,8 @@ from pathlib import Path
 
 from bench.models import Model, build, inputs, weights
 
-kDefaultOpset = 17
-kDefaultFolder = Path("build/models")
+DEFAULT_OPSET = 17
+DEFAULT_FOLDER = Path("build/models")
 
 
 def source_digest() -> str:
@@ -23,8 +23,8 @@ def source_digest() -> str:
   return digest.hexdigest()[:16]
 
 
-def path_of(model: Model, folder: Path, opset: int = kDefaultOpset) -> Path:
-  suffix = "" if opset == kDefaultOpset else f".opset{opset}"
+def path_of(model: Model, folder: Path, opset: int = DEFAULT_OPSET) -> Path:
+  suffix = "" if opset == DEFAULT_OPSET else f".opset{opset}"
   return Path(folder) / f"{model.name}{suffix}.onnx"
 
 
@@ -35,7 +35,7 @@ def describe(model: Model, opset: int, seed: int) -> dict:
           "source": source_digest()}
 
 
-def export(model: Model, folder: Path, opset: int = kDefaultOpset, seed: int = 0) -> Path:
+def export(model: Model, folder: Path, opset: int = DEFAULT_OPSET, seed: int = 0) -> Path:
   """Path of the ONNX file in `folder`, written only when it is not there or is stale."""
   path = path_of(model, folder, opset)
   card, wanted = path.with_suffix(".json"), describe(model, opset, seed)

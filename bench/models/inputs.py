@@ -7,10 +7,10 @@ import numpy as np
 
 from bench.models import Input, Model
 
-kMean = np.array([0.485, 0.456, 0.406])
-kStd = np.array([0.229, 0.224, 0.225])
-kVocabulary = 30522
-kPadding = 9  # positions at the end of a sequence that hold no token
+MEAN = np.array([0.485, 0.456, 0.406])
+STD = np.array([0.229, 0.224, 0.225])
+VOCABULARY = 30522
+PADDING = 9  # positions at the end of a sequence that hold no token
 
 
 def smooth_image(rng: np.random.Generator, height: int, width: int) -> np.ndarray:
@@ -37,7 +37,7 @@ def bilinear(grid: np.ndarray, height: int, width: int) -> np.ndarray:
 
 
 def normalised(image: np.ndarray) -> np.ndarray:
-  return (image - kMean[:, None, None]) / kStd[:, None, None]
+  return (image - MEAN[:, None, None]) / STD[:, None, None]
 
 
 def calibration_images(seed: int, count: int = 4, size: int = 128):
@@ -56,14 +56,14 @@ def make(spec: Input, seed: int = 0) -> np.ndarray:
     height, width = spec.shape[2:]
     value = np.stack([normalised(smooth_image(rng, height, width)) for _ in range(batch)])
   elif spec.kind == "token_ids":
-    value = rng.integers(1000, kVocabulary, spec.shape)
-    value[:, length - kPadding:] = 0
+    value = rng.integers(1000, VOCABULARY, spec.shape)
+    value[:, length - PADDING:] = 0
   elif spec.kind == "attention_mask":
     value = np.ones(spec.shape)
-    value[:, length - kPadding:] = 0
+    value[:, length - PADDING:] = 0
   elif spec.kind == "token_types":
     value = np.zeros(spec.shape)
-    value[:, length // 2:length - kPadding] = 1
+    value[:, length // 2:length - PADDING] = 1
   else:
     raise ValueError(f"inputs: {spec.name} has unknown kind {spec.kind!r}")
   return np.ascontiguousarray(value.astype(spec.dtype))

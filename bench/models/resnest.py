@@ -7,28 +7,28 @@ import torch
 from torch import nn
 
 from bench.models.resnet import Classifier, conv_bn
-from bench.models.weights import kBranchGain
+from bench.models.weights import BRANCH_GAIN
 
-kRadix = 2
-kReduction = 4
+RADIX = 2
+REDUCTION = 4
 
 
 class SplitAttention(nn.Module):
   def __init__(self, channels: int):
     super().__init__()
-    hidden = max(channels * kRadix // kReduction, 32)
-    self.spatial = conv_bn(channels, channels * kRadix, 3, groups=kRadix)
+    hidden = max(channels * RADIX // REDUCTION, 32)
+    self.spatial = conv_bn(channels, channels * RADIX, 3, groups=RADIX)
     self.squeeze = nn.Conv2d(channels, hidden, 1)
     self.norm = nn.BatchNorm2d(hidden)
-    self.excite = nn.Conv2d(hidden, channels * kRadix, 1)
+    self.excite = nn.Conv2d(hidden, channels * RADIX, 1)
 
   def forward(self, x):
     batch, channels = x.shape[0], x.shape[1]
     splits = torch.split(torch.relu(self.spatial(x)), channels, dim=1)
     pooled = (splits[0] + splits[1]).mean((2, 3), keepdim=True)
     attention = self.excite(torch.relu(self.norm(self.squeeze(pooled))))
-    attention = torch.softmax(attention.reshape(batch, kRadix, channels), dim=1)
-    weights = torch.split(attention.reshape(batch, kRadix * channels, 1, 1), channels, dim=1)
+    attention = torch.softmax(attention.reshape(batch, RADIX, channels), dim=1)
+    weights = torch.split(attention.reshape(batch, RADIX * channels, 1, 1), channels, dim=1)
     return splits[0] * weights[0] + splits[1] * weights[1]
 
 
@@ -38,7 +38,7 @@ class Block(nn.Module):
     self.reduce = conv_bn(channels_in, width, 1)
     self.attention = SplitAttention(width)
     self.pool = nn.AvgPool2d(3, stride, 1) if pooled else nn.Identity()
-    self.expand = conv_bn(width, width * 4, 1, gain=kBranchGain)
+    self.expand = conv_bn(width, width * 4, 1, gain=BRANCH_GAIN)
     self.shortcut = nn.Identity()
     if channels_in != width * 4:
       self.shortcut = conv_bn(channels_in, width * 4, 1)

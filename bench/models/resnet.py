@@ -6,7 +6,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from bench.models.weights import kBranchGain
+from bench.models.weights import BRANCH_GAIN
 
 
 def conv_bn(channels_in: int, channels_out: int, kernel: int, stride: int = 1, groups: int = 1,
@@ -24,7 +24,7 @@ class Basic(nn.Module):
   def __init__(self, channels_in: int, width: int, stride: int, **_):
     super().__init__()
     self.first = conv_bn(channels_in, width, 3, stride)
-    self.second = conv_bn(width, width, 3, gain=kBranchGain)
+    self.second = conv_bn(width, width, 3, gain=BRANCH_GAIN)
     self.shortcut = shortcut(channels_in, width, stride)
 
   def forward(self, x):
@@ -41,7 +41,7 @@ class Bottleneck(nn.Module):
     inner = width * group_width // 64 * groups
     self.reduce = conv_bn(channels_in, inner, 1)
     self.spatial = conv_bn(inner, inner, 3, stride, groups)
-    self.expand = conv_bn(inner, width * 4, 1, gain=kBranchGain)
+    self.expand = conv_bn(inner, width * 4, 1, gain=BRANCH_GAIN)
     self.shortcut = shortcut(channels_in, width * 4, stride)
 
   def forward(self, x):

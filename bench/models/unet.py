@@ -6,9 +6,9 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-kBase = 32
-kLevels = 4
-kClasses = 2
+BASE = 32
+LEVELS = 4
+CLASSES = 2
 
 
 def double_conv(channels_in: int, channels_out: int) -> nn.Sequential:
@@ -22,13 +22,13 @@ def double_conv(channels_in: int, channels_out: int) -> nn.Sequential:
 class UNet(nn.Module):
   def __init__(self):
     super().__init__()
-    widths = [kBase << level for level in range(kLevels + 1)]
+    widths = [BASE << level for level in range(LEVELS + 1)]
     self.down = nn.ModuleList(double_conv(a, b) for a, b in zip([3] + widths, widths))
     self.pool = nn.MaxPool2d(2)
     self.up = nn.ModuleList(
         nn.ConvTranspose2d(2 * width, width, 2, 2) for width in widths[-2::-1])
     self.merge = nn.ModuleList(double_conv(2 * width, width) for width in widths[-2::-1])
-    self.head = nn.Conv2d(kBase, kClasses, 1)
+    self.head = nn.Conv2d(BASE, CLASSES, 1)
 
   def forward(self, image):
     skips, x = [], self.down[0](image)

@@ -16,10 +16,10 @@ from torch import nn
 
 # The last BatchNorm of a residual branch gets a small gain, as training leaves it: with 16 blocks
 # and gain g the variance of the trunk grows by (1 + g^2)^16, here 4x.
-kBranchGain = 0.3
+BRANCH_GAIN = 0.3
 # Significand bits kept of calibrated statistics. They are computed in float64; dropping 40 of 52
 # bits hides the rounding differences between machines, so that the checksum is the same everywhere.
-kStatisticBits = 12
+STATISTIC_BITS = 12
 
 
 def stream(model: str, parameter: str, seed: int) -> np.random.Generator:
@@ -96,7 +96,7 @@ def set_statistics(layer: nn.BatchNorm2d, x: torch.Tensor, rng: np.random.Genera
 
 def rounded(x: torch.Tensor) -> torch.Tensor:
   fraction, exponent = torch.frexp(x)
-  return torch.ldexp(torch.round(fraction * 2**kStatisticBits) / 2**kStatisticBits, exponent)
+  return torch.ldexp(torch.round(fraction * 2**STATISTIC_BITS) / 2**STATISTIC_BITS, exponent)
 
 
 def checksum(module: nn.Module) -> str:

@@ -10,7 +10,7 @@ import os
 
 import numpy as np
 
-kSum, kAverage = 0, 1
+SUM, AVERAGE = 0, 1
 
 
 class Comm:
@@ -34,7 +34,7 @@ class Comm:
     """In place; the array must stay alive until wait()."""
     handle, data = ctypes.c_uint64(), ctypes.c_void_p(array.ctypes.data)
     self.check(self.c.stretto_all_reduce(self.comm, name.encode(), array.dtype.name.encode(),
-                                         kAverage, data, data, ctypes.c_int64(array.size),
+                                         AVERAGE, data, data, ctypes.c_int64(array.size),
                                          ctypes.byref(handle)))
     return handle
 

@@ -6,6 +6,8 @@
   model.save("resnet50.stretto")
 """
 
+from stretto._model import Model, TensorSpec, list_passes, load, optimize
+from stretto._report import Report
 from stretto._stretto import (
   CommError,
   FormatError,
@@ -14,8 +16,6 @@ from stretto._stretto import (
   UnsupportedError,
 )
 from stretto._stretto import version as __version__
-from stretto.model import Model, TensorSpec, list_passes, load, optimize
-from stretto.report import Report
 
 __all__ = [
   "CommError",

@@ -2,6 +2,6 @@
 
 import sys
 
-from stretto.command import main
+from stretto._command import main
 
 sys.exit(main())

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 
 from stretto import _stretto
-from stretto.completions import Closed, Completions, Done
+from stretto._completions import Closed, Completions, Done
 
 # Kinds of operations and reductions, by the numbers of the C++ enumerations.
 (ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, REDUCE, GATHER, SCATTER, ALL_TO_ALL, SEND, RECV,
@@ -24,9 +24,9 @@ from stretto.completions import Closed, Completions, Done
 REDUCTIONS = ("sum", "average", "product", "min", "max", "and", "or", "xor")
 WORLD = 0
 ANY_PEER = -1
-kReports = 1000  # reports of NaN that are kept
-kDtypeNames: dict = {}  # by NumPy's dtype
-kLog = logging.getLogger("stretto")
+REPORTS = 1000  # reports of NaN that are kept
+DTYPE_NAMES: dict = {}  # by NumPy's dtype
+LOG = logging.getLogger("stretto")
 
 Options = _stretto.CommOptions
 
@@ -47,10 +47,10 @@ class Engine(Completions):
     options = options or Options.from_environment()
     super().__init__(_stretto.comm_engine(store, rank, size, epoch, options, CommError))
     self.rank, self.size, self.options = rank, size, options
-    self.non_finite_: list[dict] = []
-    self.users_: weakref.WeakSet = weakref.WeakSet()  # to be closed before it
+    self._non_finite: list[dict] = []
+    self._users: weakref.WeakSet = weakref.WeakSet()  # to be closed before it
     self.segments: list[dict] = []  # what stretto.torch.attach tried, for the report
-    kOpen.add(self)
+    OPEN.add(self)
 
   # Everything below `submit` is a form of it; its keywords are the fields of comm/operation.h.
 
@@ -61,7 +61,7 @@ class Engine(Completions):
   def submit_queued(self, done: Done, group: int = WORLD, **operation) -> None:
     """Starts an operation; `done(None or the error, source)` is called on the completion
     thread: source is the rank of the group that a RECV got its data from, -1 otherwise."""
-    self.queue_(lambda: self.native.submit(group, queue=True, **operation), done)
+    self._queue(lambda: self.native.submit(group, queue=True, **operation), done)
 
   def deliver(self, handle: int, done: Done) -> None:
     """Hands an operation over to the completion thread, as if it had been submitted that way."""
@@ -70,7 +70,7 @@ class Engine(Completions):
       self.native.deliver(handle)
       return handle
 
-    self.queue_(hand_over, done)
+    self._queue(hand_over, done)
 
   def wait(self, handle: int, timeout_s: float = -1.0) -> bool:
     """False when the time is up. Raises what went wrong. Ctrl-C interrupts it."""
@@ -114,14 +114,14 @@ class Engine(Completions):
     for rank, name, group, sequence, offset, count in self.native.take_non_finite():
       report = {"rank": rank, "name": name, "group": group, "sequence": sequence,
                 "first_offset": offset, "count": count}
-      if not self.non_finite_:
-        kLog.warning("rank %d: %d values of %s are NaN or infinite, the first at element %d "
+      if not self._non_finite:
+        LOG.warning("rank %d: %d values of %s are NaN or infinite, the first at element %d "
                      "(operation %d)", rank, count, name or "an operation", offset, sequence)
-      if len(self.non_finite_) < kReports:
-        self.non_finite_.append(report)
-    return self.non_finite_
+      if len(self._non_finite) < REPORTS:
+        self._non_finite.append(report)
+    return self._non_finite
 
-  def note_(self) -> None:
+  def _note(self) -> None:
     self.non_finite()
 
   def statistics(self) -> dict:
@@ -129,16 +129,16 @@ class Engine(Completions):
 
   def close(self) -> None:
     """Operations that are still open fail. May be called again."""
-    if self.closed_:
+    if self._closed:
       return
-    for user in list(self.users_):
+    for user in list(self._users):
       user.close()
-    kOpen.discard(self)
+    OPEN.discard(self)
     self.leave_account()
-    if self.stop_():
+    if self._stop():
       self.native.close()
       self.native, self.options = Closed("the engine"), copied(self.options)
-      self.drop_(CommError("the engine was closed"))
+      self._drop(CommError("the engine was closed"))
 
   def leave_account(self) -> None:
     """For `stretto run --report` and `--trace`: what this rank has done, as a file."""
@@ -162,33 +162,33 @@ class Gradients(Completions):
                options: Options | None = None):
     super().__init__(engine.native.gradients(name, list(ranks), codec, options or engine.options))
     self.engine, self.codec = engine, codec
-    engine.users_.add(self)
+    engine._users.add(self)
 
   def submit(self, done: Done, slices: list[tuple[str, int, int, int, int]], dtype: str,
              address: int, step: int, loss_scale: float = 1.0) -> None:
     """`slices` are (parameter, first element, count, rows, columns), one after another at
     `address`; rows and columns are 0 where the parameter is no matrix. `done(None or the error)`
     is called on the completion thread, when the averages are there."""
-    self.queue_(lambda: self.native.submit(slices, dtype, address, step, loss_scale), done)
+    self._queue(lambda: self.native.submit(slices, dtype, address, step, loss_scale), done)
 
-  def note_(self) -> None:
+  def _note(self) -> None:
     self.engine.non_finite()
 
   def close(self) -> None:
     """Buckets that are under way end the job. May be called again."""
-    if self.stop_():
+    if self._stop():
       self.native.close()
       self.native = Closed("the gradients")
-      self.drop_(CommError("the gradients were closed"))
+      self._drop(CommError("the gradients were closed"))
 
 
 # Engines must not outlive the interpreter: their threads would have nobody to tell.
-kOpen: weakref.WeakSet[Engine] = weakref.WeakSet()
+OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
 @atexit.register
 def close_all() -> None:
-  for engine in list(kOpen):
+  for engine in list(OPEN):
     engine.close()
 
 
@@ -200,9 +200,9 @@ def copied(options: Options) -> SimpleNamespace:
 
 def name_of(dtype) -> str:
   """dtype.name, which NumPy works out anew each time."""
-  name = kDtypeNames.get(dtype)
+  name = DTYPE_NAMES.get(dtype)
   if name is None:
-    name = kDtypeNames[dtype] = dtype.name
+    name = DTYPE_NAMES[dtype] = dtype.name
   return name
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from test_install import ROOT, build_example, tree  # noqa: F401  (a fixture)
 
-kTimeoutS = 300  # against hanging for ever
+TIMEOUT_S = 300  # against hanging for ever
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def run_ranks(command, size, address, **environment):
                                  "STRETTO_ADDRESS": address, **environment})
            for rank in range(size)]
   try:
-    said = [rank.communicate(timeout=kTimeoutS) for rank in ranks]
+    said = [rank.communicate(timeout=TIMEOUT_S) for rank in ranks]
   finally:
     for rank in ranks:
       rank.kill()
@@ -53,7 +53,7 @@ def test_c_ranks_train_over_a_folder(train_c, tmp_path):
 def test_c_says_what_is_missing(train_c):
   environment = {k: v for k, v in os.environ.items() if not k.startswith("STRETTO_")}
   done = subprocess.run([train_c], env=environment, capture_output=True, text=True,
-                        timeout=kTimeoutS)
+                        timeout=TIMEOUT_S)
   assert done.returncode == 1 and "STRETTO_RANK is not set" in done.stderr
 
 

@@ -7,14 +7,14 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-kSeed = 11
-kStaged = ("topk", "powersgd", "mixed")
-kCodecs = ("none", "fp16", "bf16", "int8", *kStaged)
+SEED = 11
+STAGED = ("topk", "powersgd", "mixed")
+CODECS = ("none", "fp16", "bf16", "int8", *STAGED)
 
 
 def network():
   """Two matrices that are worth a codec, one that is not, and vectors."""
-  torch.manual_seed(kSeed)
+  torch.manual_seed(SEED)
   return nn.Sequential(nn.Linear(40, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU(),
                        nn.Linear(64, 3))
 
@@ -71,7 +71,7 @@ def group_with(codec):
 
 
 def check_codecs(rank, size):
-  for codec in kCodecs:
+  for codec in CODECS:
     model = DistributedDataParallel(network(), bucket_cap_mb=0.01)
     stretto.torch.attach(model, codec=codec)
     falls(train(model, rank, size, 60))
@@ -132,7 +132,7 @@ def check_loss_scaler(rank, size):
 
 
 def check_nan_names_the_parameter(rank, size):
-  for codec in kStaged:
+  for codec in STAGED:
     model = DistributedDataParallel(network())
     stretto.torch.attach(model, codec=codec)
     train(model, rank, size, 2)

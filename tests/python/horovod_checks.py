@@ -14,8 +14,8 @@ import torch.distributed as dist
 from torch import nn
 from torch_checks import batch, close, network, same, total, train, value
 
-kStallS = 1.0
-os.environ["STRETTO_STALL_WARNING"] = str(kStallS)
+STALL_S = 1.0
+os.environ["STRETTO_STALL_WARNING"] = str(STALL_S)
 
 
 def check_aa_init(rank, size):
@@ -103,7 +103,7 @@ def check_stalls_name_the_ranks(rank, size):
   keep = Keep()
   logging.getLogger("stretto").addHandler(keep)
   if rank == 1:
-    time.sleep(3 * kStallS)
+    time.sleep(3 * STALL_S)
   hvd.allreduce(torch.ones(2), name="slow", op=hvd.Sum)
   logging.getLogger("stretto").removeHandler(keep)
   if rank == 0:
@@ -191,12 +191,12 @@ def check_the_environment(rank, size):
       os.environ.pop(name, None)
     os.environ |= {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2",
                    "HOROVOD_TIMELINE": "t.json", "HOROVOD_STALL_CHECK_TIME_SECONDS": "7"}
-    raises("MASTER_ADDR, the host of rank 0, is not set", hvd.state.initialise)
-    hvd.state.horovods_words(1)
+    raises("MASTER_ADDR, the host of rank 0, is not set", hvd._state.initialise)
+    hvd._state.horovods_words(1)
     assert "STRETTO_TRACE" not in os.environ
-    hvd.state.horovods_words(0)
+    hvd._state.horovods_words(0)
     assert os.environ["STRETTO_TRACE"] == "t.json"
-    assert os.environ["STRETTO_STALL_WARNING"] == str(kStallS), "its own word counts more"
+    assert os.environ["STRETTO_STALL_WARNING"] == str(STALL_S), "its own word counts more"
   finally:
     os.environ.clear()
     os.environ |= kept
@@ -252,7 +252,7 @@ def check_optimizer(rank, size):
 
 def check_optimizer_with_codecs(rank, size):
   """As check_codecs does for DDP: learnt all the same, and no rank differs from another."""
-  group = hvd.state.job().everyone.group
+  group = hvd._state.job().everyone.group
   for compression in (hvd.Compression.int8, hvd.Compression.bf16, hvd.Compression.topk,
                       hvd.Compression.powersgd, hvd.Compression.mixed, hvd.Compression.none):
     # As if the whole job had STRETTO_CODEC: what a script without a compression gets.
@@ -261,7 +261,7 @@ def check_optimizer_with_codecs(rank, size):
     optimizer = hvd.DistributedOptimizer(
         torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), model.named_parameters(),
         compression=compression)
-    assert optimizer.gradients_.codec == (compression.codec or "int8")
+    assert optimizer._gradients.codec == (compression.codec or "int8")
     gradient_checks.falls(gradient_checks.train(model, rank, size, 60, optimizer=optimizer))
     assert gradient_checks.spread(model, size) == 0, compression
   group.codec = "none"

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import ranks
 
-from stretto import named_job
+from stretto import _named_job as named_job
 
 
 def value(rank, shape=(7,), dtype=np.float32):

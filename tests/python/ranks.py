@@ -15,7 +15,7 @@ import traceback
 from pathlib import Path
 
 # A guard against hanging for ever, not a statement about speed.
-kTimeoutS = 600
+TIMEOUT_S = 600
 
 
 def names(script: Path) -> list[str]:
@@ -29,7 +29,7 @@ def run(script: Path, size: int, folder: Path) -> list[dict]:
                             stdout=logs[rank], stderr=subprocess.STDOUT) for rank in range(size)]
   try:
     for rank in ranks:
-      rank.wait(kTimeoutS)
+      rank.wait(TIMEOUT_S)
   finally:
     for rank in ranks:
       rank.kill()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-kRoot = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(kRoot))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
 from bench.comm import cases, network, peers, readme, rounds, tables, training  # noqa: E402
 
@@ -30,9 +30,9 @@ def test_bus_bandwidth_counts_ranks():
 
 
 def test_cases_name_known_peers_and_places():
-  names = [c.name for group in cases.kGroups for c in group.cases]
+  names = [c.name for group in cases.GROUPS for c in group.cases]
   assert len(set(names)) == len(names)
-  for group in cases.kGroups:
+  for group in cases.GROUPS:
     for c in group.cases:
       assert set(c.placement) == set(range(c.network.hosts))
       for name in c.peers:
@@ -126,7 +126,7 @@ def test_resnet50_has_its_parameters():
 
 
 def bench(*words):
-  return subprocess.run([sys.executable, "-m", "bench.comm", *words], cwd=kRoot, timeout=400,
+  return subprocess.run([sys.executable, "-m", "bench.comm", *words], cwd=ROOT, timeout=400,
                         capture_output=True, text=True)
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-kRoot = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(kRoot))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
 np = pytest.importorskip("numpy", reason="the comparison needs numpy")
 
@@ -113,7 +113,7 @@ def test_selection_of_peers():
 
 
 def compare(tmp_path, *words):
-  return subprocess.run([sys.executable, "-m", "bench.compare", *words], cwd=kRoot,
+  return subprocess.run([sys.executable, "-m", "bench.compare", *words], cwd=ROOT,
                         capture_output=True, text=True)
 
 

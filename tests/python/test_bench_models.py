@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-kRoot = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(kRoot))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
 from bench.models import MODELS, build, find  # noqa: E402
 
 # From the papers' reference implementations. The others have no canonical size.
-kPublishedMillions = {
+PUBLISHED_MILLIONS = {
     "resnet50": 25.56, "resnext50_32x4d": 25.03, "resnest50": 27.48, "mobilenet_v2": 3.50,
     "efficientnet_b0": 5.29, "vit_b_16": 86.57, "bert_base": 109.48,
 }
@@ -21,7 +21,7 @@ kPublishedMillions = {
 def test_listing_names_every_model_without_torch():
   code = "import sys; sys.modules['torch'] = None; sys.argv = ['x', '--list']; " \
          "from bench.models.__main__ import main; main()"
-  out = subprocess.run([sys.executable, "-c", code], cwd=kRoot, capture_output=True, text=True)
+  out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
   assert out.returncode == 0, out.stderr
   for model in MODELS:
     assert model.name in out.stdout and model.checksum in out.stdout
@@ -44,8 +44,8 @@ def test_parameter_count(name):
     module = getattr(importlib.import_module(f"bench.models.{model.module}"), name)()
   count = weights.parameter_count(module)
   assert count == model.parameters
-  if name in kPublishedMillions:
-    assert round(count / 1e6, 2) == kPublishedMillions[name]
+  if name in PUBLISHED_MILLIONS:
+    assert round(count / 1e6, 2) == PUBLISHED_MILLIONS[name]
 
 
 @pytest.mark.parametrize("name", ["mobilenet_v2", "resnet50"])

@@ -4,8 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-kRoot = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(kRoot))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
 
 from bench import shipped  # noqa: E402
 
@@ -28,7 +28,7 @@ def test_one_command_writes_a_record_that_stretto_reads(cnn_path, tmp_path):
   record = tmp_path / "shipped.tsv"
   words = [sys.executable, "-m", "bench.shipped", str(cnn_path), "--isa", "portable,avx2",
            "--threads", "1", "--runs", "2", "--tune", "1", "-o", str(record)]
-  done = subprocess.run(words, cwd=kRoot, capture_output=True, text=True)
+  done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
   header, choices = shipped.parse(record.read_text())
   assert header.startswith("stretto-record ")

@@ -8,10 +8,10 @@ import ranks
 
 torch = pytest.importorskip("torch", reason="the backend is for torch, which is not installed")
 
-kScripts = [Path(__file__).with_name(name) for name in ("torch_checks.py", "gradient_checks.py",
+SCRIPTS = [Path(__file__).with_name(name) for name in ("torch_checks.py", "gradient_checks.py",
                                                "horovod_checks.py")]
-kJobs = [(script, size) for script in kScripts for size in (2, 3)]
-kNames = [(job, name) for job in kJobs for name in ranks.names(job[0])]
+JOBS = [(script, size) for script in SCRIPTS for size in (2, 3)]
+NAMES = [(job, name) for job in JOBS for name in ranks.names(job[0])]
 
 
 @pytest.fixture(scope="module")
@@ -27,14 +27,14 @@ def outcomes(tmp_path_factory):
   return of
 
 
-@pytest.mark.parametrize("job, name", kNames,
-                         ids=[f"{name[6:]}-{job[1]}" for job, name in kNames])
+@pytest.mark.parametrize("job, name", NAMES,
+                         ids=[f"{name[6:]}-{job[1]}" for job, name in NAMES])
 def test_check(outcomes, job, name):
   for rank, outcome in enumerate(outcomes(*job)):
     assert outcome.get(name, f"not reached:\n{outcome['log']}") == "", f"rank {rank}"
 
 
-@pytest.mark.parametrize("job", kJobs, ids=[f"{job[0].stem}-{job[1]}" for job in kJobs])
+@pytest.mark.parametrize("job", JOBS, ids=[f"{job[0].stem}-{job[1]}" for job in JOBS])
 def test_ranks_end_well(outcomes, job):
   for rank, outcome in enumerate(outcomes(*job)):
     assert outcome["code"] == 0, f"rank {rank}:\n{outcome['log']}"

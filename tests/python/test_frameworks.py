@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 import ranks
 
-kHere = Path(__file__).parent
-kLearnt = 0.95  # from the fourth of twelve epochs on it is above 0.99; a third is a guess
-kScripts = {"named_checks.py": None, "jax_checks.py": "jax", "tensorflow_checks.py": "tensorflow"}
-kJobs = [("named_checks.py", 2), ("named_checks.py", 3), ("jax_checks.py", 3),
+HERE = Path(__file__).parent
+LEARNT = 0.95  # from the fourth of twelve epochs on it is above 0.99; a third is a guess
+SCRIPTS = {"named_checks.py": None, "jax_checks.py": "jax", "tensorflow_checks.py": "tensorflow"}
+JOBS = [("named_checks.py", 2), ("named_checks.py", 3), ("jax_checks.py", 3),
          ("tensorflow_checks.py", 2)]
-kNames = [(job, name) for job in kJobs for name in [*ranks.names(kHere / job[0]), "code"]]
+NAMES = [(job, name) for job in JOBS for name in [*ranks.names(HERE / job[0]), "code"]]
 
 
 @pytest.fixture(scope="module")
@@ -23,19 +23,19 @@ def outcomes(tmp_path_factory):
   done = {}
 
   def of(script, size):
-    framework = kScripts[script]
+    framework = SCRIPTS[script]
     if framework and importlib.util.find_spec(framework) is None:
       pytest.skip(f"{framework} is not installed")
     if (script, size) not in done:
-      done[script, size] = ranks.run(kHere / script, size, tmp_path_factory.mktemp("job"))
+      done[script, size] = ranks.run(HERE / script, size, tmp_path_factory.mktemp("job"))
     return done[script, size]
 
   return of
 
 
-@pytest.mark.parametrize("job, name", kNames, ids=[
+@pytest.mark.parametrize("job, name", NAMES, ids=[
     f"{job[0].removesuffix('_checks.py')}-{name.removeprefix('check_')}-{job[1]}"
-    for job, name in kNames])
+    for job, name in NAMES])
 def test_check(outcomes, job, name):
   for rank, outcome in enumerate(outcomes(*job)):
     if name == "code":
@@ -49,19 +49,19 @@ def test_check(outcomes, job, name):
 def test_examples(framework, tmp_path):
   if importlib.util.find_spec(framework) is None:
     pytest.skip(f"{framework} is not installed")
-  script = kHere.parent.parent / f"examples/python/train_{framework}.py"
-  done = subprocess.run([sys.executable, "-m", "stretto.launch", "-n", "2", "--codec", "int8",
-                         str(script)], capture_output=True, text=True, timeout=ranks.kTimeoutS,
+  script = HERE.parent.parent / f"examples/python/train_{framework}.py"
+  done = subprocess.run([sys.executable, "-m", "stretto._launch", "-n", "2", "--codec", "int8",
+                         str(script)], capture_output=True, text=True, timeout=ranks.TIMEOUT_S,
                         cwd=tmp_path)
   assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
   lines = [line for line in done.stdout.splitlines() if line.startswith("epoch")]
   assert len(lines) == 12
-  assert float(lines[-1].split()[-1]) > kLearnt
+  assert float(lines[-1].split()[-1]) > LEARNT
 
 
-kEnds = """
+ENDS = """
 import os, sys, numpy as np
-from stretto import named_job
+from stretto import _named_job as named_job
 folder, rank, how = sys.argv[1], sys.argv[2], sys.argv[3]
 os.environ |= {"STRETTO_RANK": rank, "STRETTO_SIZE": "2", "STRETTO_ADDRESS": folder + "/meet"}
 named_job.init()
@@ -77,9 +77,9 @@ if how != "ends":
 @pytest.mark.parametrize("how, codes", [("ends", [0, 0]), ("goes on", [0, 0]), ("fails", [1, 1])])
 def test_ends_without_shutdown(tmp_path, how, codes):
   """Every rank waits for the others, but one that has failed tells them."""
-  both = [subprocess.Popen([sys.executable, "-c", kEnds, str(tmp_path), str(rank), how],
+  both = [subprocess.Popen([sys.executable, "-c", ENDS, str(tmp_path), str(rank), how],
                            stderr=subprocess.PIPE, text=True) for rank in range(2)]
-  errors = [rank.communicate(timeout=ranks.kTimeoutS)[1] for rank in both]
+  errors = [rank.communicate(timeout=ranks.TIMEOUT_S)[1] for rank in both]
   assert [rank.returncode for rank in both] == codes, errors
   if how == "fails":
     assert "CommError: rank 1 has gone without leaving" in errors[0], errors[0]

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from stretto import comm_report, launch
+from stretto import _comm_report as comm_report
+from stretto import _launch as launch
 
 # Guards against hanging for ever, not statements about speed.
-kTimeoutS = 120
+TIMEOUT_S = 120
 
 
 def planned(capsys, *words):
@@ -32,7 +33,7 @@ def test_local_ranks_go_through_torchrun(capsys):
   [line] = planned(capsys, "-n", "4", "--codec", "int8", "--step-policy", "local:8", "train.py",
                    "--epochs", "3")
   assert "torch.distributed.run --standalone --nproc-per-node=4" in line
-  assert line.endswith("-m stretto.rank train.py --epochs 3")
+  assert line.endswith("-m stretto._rank train.py --epochs 3")
   assert "STRETTO_CODEC=int8" in line and "STRETTO_STEP_POLICY=local:8" in line
   assert "OMP_NUM_THREADS=" in line
 
@@ -61,7 +62,7 @@ def test_a_program_needs_no_torchrun(capsys, tmp_path):
   program.chmod(0o755)
   lines = planned(capsys, "-n", "2", str(program), "-x")
   assert [f"RANK={r} WORLD_SIZE=2" in line for r, line in enumerate(lines)] == [True, True]
-  assert all(line.endswith(f"-m stretto.rank {program} -x") for line in lines)
+  assert all(line.endswith(f"-m stretto._rank {program} -x") for line in lines)
   assert all("torch.distributed" not in line and "/meet " in line for line in lines)
   lines = planned(capsys, "-H", "localhost:1,far:2", str(program))
   assert len(lines) == 3 and "RANK=2" in lines[2] and "LOCAL_RANK=1" in lines[2]
@@ -72,7 +73,7 @@ def test_without_torch_scripts_are_started_like_programs(capsys, monkeypatch):
   monkeypatch.setattr(launch, "has_torch", lambda: False)
   lines = planned(capsys, "-n", "2", "train.py")
   assert [f"RANK={r} WORLD_SIZE=2" in line for r, line in enumerate(lines)] == [True, True]
-  assert all(line.endswith("-m stretto.rank train.py") for line in lines)
+  assert all(line.endswith("-m stretto._rank train.py") for line in lines)
 
 
 def test_a_program_is_told_its_place(tmp_path):
@@ -80,8 +81,8 @@ def test_a_program_is_told_its_place(tmp_path):
   program.write_text(
       f'#!/bin/sh\necho "$STRETTO_SIZE $STRETTO_ADDRESS" > {tmp_path}/$STRETTO_RANK\n')
   program.chmod(0o755)
-  done = subprocess.run([sys.executable, "-m", "stretto.launch", "-n", "2", str(program)],
-                        timeout=kTimeoutS, check=False)
+  done = subprocess.run([sys.executable, "-m", "stretto._launch", "-n", "2", str(program)],
+                        timeout=TIMEOUT_S, check=False)
   assert done.returncode == 0
   said = [(tmp_path / str(rank)).read_text() for rank in range(2)]
   assert said[0] == said[1] and said[0].startswith("2 /") and said[0].endswith("/meet\n")
@@ -95,7 +96,7 @@ def test_bad_usage(capsys, words, complaint):
 
 
 # A child that ignores being asked to end, and one of its own in another session.
-kStubborn = """
+STUBBORN = """
 import os, signal, subprocess, sys, time
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"],
@@ -109,17 +110,17 @@ time.sleep(600)
 
 def start(tmp_path, *commands):
   script = tmp_path / "run.py"
-  script.write_text("import sys\nfrom stretto import processes\n"
+  script.write_text("import sys\nfrom stretto import _processes as processes\n"
                     f"sys.exit(processes.run_all({[(c, {}) for c in commands]!r}))\n")
   return subprocess.Popen([sys.executable, str(script)])
 
 
 def stubborn(tmp_path, name):
-  return [sys.executable, "-c", kStubborn, str(tmp_path / name)]
+  return [sys.executable, "-c", STUBBORN, str(tmp_path / name)]
 
 
 def pids(path: Path):
-  stop = time.monotonic() + kTimeoutS
+  stop = time.monotonic() + TIMEOUT_S
   while not path.exists():
     assert time.monotonic() < stop, "the children did not start"
     time.sleep(0.02)
@@ -138,7 +139,7 @@ def test_a_signal_ends_everything(tmp_path, number):
   run = start(tmp_path, stubborn(tmp_path, "a"), stubborn(tmp_path, "b"))
   started = pids(tmp_path / "a") + pids(tmp_path / "b")
   run.send_signal(number)
-  assert run.wait(kTimeoutS) == 128 + number
+  assert run.wait(TIMEOUT_S) == 128 + number
   assert len(started) == 4 and not [pid for pid in started if running(pid)]
 
 
@@ -147,12 +148,12 @@ def test_a_failed_child_ends_the_others(tmp_path):
            f"import os, time\nwhile not os.path.exists({str(tmp_path / 'a')!r}): time.sleep(0.02)\n"
            "os._exit(7)"]
   run = start(tmp_path, stubborn(tmp_path, "a"), fails)
-  assert run.wait(kTimeoutS) == 7
+  assert run.wait(TIMEOUT_S) == 7
   assert not [pid for pid in pids(tmp_path / "a") if running(pid)]
 
 
 def test_exit_code_of_a_good_run(tmp_path):
-  assert start(tmp_path, ["true"], ["true"]).wait(kTimeoutS) == 0
+  assert start(tmp_path, ["true"], ["true"]).wait(TIMEOUT_S) == 0
 
 
 def test_report_shows_streams_and_nan():
@@ -242,7 +243,7 @@ dist.destroy_process_group()
 """)
   report, trace = tmp_path / "r.html", tmp_path / "t.json"
   done = subprocess.run(
-      [sys.executable, "-m", "stretto.launch", "-n", "2", "--replace-backend", "--report",
+      [sys.executable, "-m", "stretto._launch", "-n", "2", "--replace-backend", "--report",
        str(report), "--trace", str(trace), str(script), str(tmp_path)],
       timeout=300, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr[-3000:]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from onnx import ValueInfoProto, helper, numpy_helper
 from operator_cases import ALL, SEED, Draw
-from stretto.model import Model
+from stretto._model import Model
 
 from stretto import _stretto
 

@@ -10,7 +10,7 @@ import torch.distributed as dist
 from stretto.torch import SyncBatchNorm
 from torch import nn
 
-kSeed = 5
+SEED = 5
 
 
 def value(rank, shape=(3, 4), dtype=torch.float32):
@@ -230,7 +230,7 @@ def check_coalesced(rank, size):
 
 
 def network():
-  torch.manual_seed(kSeed)
+  torch.manual_seed(SEED)
   return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(),
                        nn.Linear(16, 3))
 
@@ -305,9 +305,9 @@ def check_segments(rank, size):
       if step == 6 and not attached.segments.settled:
         # From here on in as many parts as there are parameters.
         cuts = {b: list(zip(starts, [*starts[1:], buffer.numel()]))
-                for b, (buffer, parameters) in attached.segments.buckets_.items()
+                for b, (buffer, parameters) in attached.segments._buckets.items()
                 for starts in [[0, *np.cumsum([p.numel() for p in parameters])[:-1]]]}
-        for candidate in attached.segments.candidates_[1:]:
+        for candidate in attached.segments._candidates[1:]:
           candidate["cuts"] = cuts
     same([p.detach() for p in model.parameters()], want)
     assert attached.segments.settled and attached.segments.history
@@ -423,7 +423,7 @@ def check_dtensor(rank, size):
 
 
 def check_sync_batch_norm(rank, size):
-  torch.manual_seed(kSeed)
+  torch.manual_seed(SEED)
   whole = torch.randn(6 * size, 5, 4, 4)
   reference = nn.BatchNorm2d(5)
   synced = SyncBatchNorm.convert_sync_batchnorm(nn.Sequential(nn.BatchNorm2d(5)))

@@ -40,7 +40,7 @@ class Peer:
     return importlib.import_module(f"bench.comm.peers.{self.module}")
 
 
-kPeers = (
+PEERS = (
     Peer("gloo", "c10d", "Gloo through torch.distributed, as it comes"),
     Peer("gloo-tuned", "c10d", "Gloo with four connections per pair and tensors in eight pieces",
          setting="tuned"),
@@ -55,7 +55,7 @@ kPeers = (
 
 
 def find(name: str) -> Peer:
-  for peer in kPeers:
+  for peer in PEERS:
     if peer.name == name:
       return peer
-  raise ValueError(f"no peer '{name}'; there are: " + ", ".join(p.name for p in kPeers))
+  raise ValueError(f"no peer '{name}'; there are: " + ", ".join(p.name for p in PEERS))

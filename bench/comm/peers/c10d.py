@@ -9,10 +9,10 @@ from bench.comm.peers import Context
 
 # Gloo's best on links that cap single connections: this many connections per pair, one collective
 # on each, so a large tensor has to be cut by hand.
-kConnections = 4
-kPieces = 8
-kPieceBytes = 1 << 20
-kTimeout = timedelta(seconds=90)
+CONNECTIONS = 4
+PIECES = 8
+PIECE_BYTES = 1 << 20
+TIMEOUT = timedelta(seconds=90)
 
 
 def connect(context: Context) -> Driver:
@@ -25,51 +25,51 @@ class Driver:
     import torch
     import torch.distributed as dist
     torch.set_num_threads(1)
-    self.torch_, self.dist_ = torch, dist
-    self.backend_ = "stretto" if context.setting == "stretto" else "gloo"
-    self.tuned_ = context.setting == "tuned"
-    interfaces = context.interfaces if self.tuned_ else context.interfaces[:1]
-    if self.tuned_ and len(interfaces) == 1:
-      interfaces = interfaces * kConnections
+    self._torch, self._dist = torch, dist
+    self._backend = "stretto" if context.setting == "stretto" else "gloo"
+    self._tuned = context.setting == "tuned"
+    interfaces = context.interfaces if self._tuned else context.interfaces[:1]
+    if self._tuned and len(interfaces) == 1:
+      interfaces = interfaces * CONNECTIONS
     os.environ["GLOO_SOCKET_IFNAME"] = ",".join(interfaces)
-    if self.backend_ == "stretto":
+    if self._backend == "stretto":
       os.environ["STRETTO_INTERFACES"] = ",".join(context.interfaces)
       os.environ.setdefault("STRETTO_TUNE", "off")  # turns are too short, and others' lie between
       import stretto.torch  # noqa: F401
-    dist.init_process_group(self.backend_, init_method=f"tcp://{context.address}:{context.port}",
-                            rank=context.rank, world_size=context.size, timeout=kTimeout)
+    dist.init_process_group(self._backend, init_method=f"tcp://{context.address}:{context.port}",
+                            rank=context.rank, world_size=context.size, timeout=TIMEOUT)
 
   def version(self) -> str:
-    if self.backend_ == "gloo":
-      return f"torch {self.torch_.__version__.partition('+')[0]}"
+    if self._backend == "gloo":
+      return f"torch {self._torch.__version__.partition('+')[0]}"
     import stretto
     return stretto.__version__
 
   def buffers(self, size_bytes: int, count: int) -> list:
-    return [self.torch_.empty(size_bytes // 4) for _ in range(count)]
+    return [self._torch.empty(size_bytes // 4) for _ in range(count)]
 
   def pieces(self, tensor) -> tuple:
-    if self.tuned_ and tensor.numel() * 4 > kPieceBytes:
-      return tensor.chunk(kPieces)
+    if self._tuned and tensor.numel() * 4 > PIECE_BYTES:
+      return tensor.chunk(PIECES)
     return (tensor,)
 
   def each(self, buffers: list) -> None:
     for tensor in buffers:
-      self.burst(self.pieces(tensor)) if self.tuned_ else self.dist_.all_reduce(tensor)
+      self.burst(self.pieces(tensor)) if self._tuned else self._dist.all_reduce(tensor)
 
   def burst(self, buffers) -> None:
-    for work in [self.dist_.all_reduce(tensor, async_op=True) for tensor in buffers]:
+    for work in [self._dist.all_reduce(tensor, async_op=True) for tensor in buffers]:
       work.wait()
 
   def barrier(self) -> None:
-    self.dist_.barrier()
+    self._dist.barrier()
 
   def wrap(self, model, wire: str):
-    if self.backend_ == "stretto" and wire:
+    if self._backend == "stretto" and wire:
       from stretto.torch import GroupOptions
-      group = self.dist_.new_group(backend="stretto", pg_options=GroupOptions(codec=wire))
-      return self.torch_.nn.parallel.DistributedDataParallel(model, process_group=group)
-    wrapped = self.torch_.nn.parallel.DistributedDataParallel(model)
+      group = self._dist.new_group(backend="stretto", pg_options=GroupOptions(codec=wire))
+      return self._torch.nn.parallel.DistributedDataParallel(model, process_group=group)
+    wrapped = self._torch.nn.parallel.DistributedDataParallel(model)
     if wire:
       from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
       hook = {"fp16": default_hooks.fp16_compress_hook,
@@ -78,4 +78,4 @@ class Driver:
     return wrapped
 
   def close(self) -> None:
-    self.dist_.destroy_process_group()
+    self._dist.destroy_process_group()

@@ -16,28 +16,28 @@ class Driver:
   def __init__(self, context: Context):
     import stretto
     from stretto import comm
-    self.version_ = stretto.__version__
+    self._version = stretto.__version__
     options = comm.Options.from_environment()
     options.interfaces = context.interfaces
     options.tune = False  # turns are too short, and others' lie between
-    self.engine_ = comm.Engine(f"{context.folder}/store", context.rank, context.size, options)
+    self._engine = comm.Engine(f"{context.folder}/store", context.rank, context.size, options)
 
   def version(self) -> str:
-    return self.version_
+    return self._version
 
   def buffers(self, size_bytes: int, count: int) -> list:
     return [np.empty(size_bytes // 4, np.float32) for _ in range(count)]
 
   def each(self, buffers: list) -> None:
     for array in buffers:
-      self.engine_.all_reduce(array)
+      self._engine.all_reduce(array)
 
   def burst(self, buffers: list) -> None:
-    for handle in [self.engine_.start_all_reduce(array) for array in buffers]:
-      self.engine_.wait(handle)
+    for handle in [self._engine.start_all_reduce(array) for array in buffers]:
+      self._engine.wait(handle)
 
   def barrier(self) -> None:
-    self.engine_.barrier()
+    self._engine.barrier()
 
   def close(self) -> None:
-    self.engine_.close()
+    self._engine.close()

@@ -6,7 +6,7 @@ import os
 
 from bench.comm.peers import Context
 
-kShortCycleMs = "0.1"  # the default is 1: how often its thread looks for work
+SHORT_CYCLE_MS = "0.1"  # the default is 1: how often its thread looks for work
 
 
 def connect(context: Context) -> Driver:
@@ -17,34 +17,34 @@ class Driver:
 
   def __init__(self, context: Context):
     if context.setting == "tuned":
-      os.environ["HOROVOD_CYCLE_TIME"] = kShortCycleMs
+      os.environ["HOROVOD_CYCLE_TIME"] = SHORT_CYCLE_MS
     import horovod
     import horovod.torch as hvd
     import torch
     torch.set_num_threads(1)
-    self.torch_, self.hvd_, self.version_ = torch, hvd, horovod.__version__
+    self._torch, self._hvd, self._version = torch, hvd, horovod.__version__
     hvd.init()
 
   def version(self) -> str:
-    return self.version_
+    return self._version
 
   def buffers(self, size_bytes: int, count: int) -> list:
-    return [self.torch_.empty(size_bytes // 4) for _ in range(count)]
+    return [self._torch.empty(size_bytes // 4) for _ in range(count)]
 
   def start(self, index: int, tensor) -> int:
     # Names that come again: what ranks have agreed upon is remembered by name.
-    return self.hvd_.allreduce_async_(tensor, op=self.hvd_.Sum, name=f"{index} of {tensor.numel()}")
+    return self._hvd.allreduce_async_(tensor, op=self._hvd.Sum, name=f"{index} of {tensor.numel()}")
 
   def each(self, buffers: list) -> None:
     for index, tensor in enumerate(buffers):
-      self.hvd_.synchronize(self.start(index, tensor))
+      self._hvd.synchronize(self.start(index, tensor))
 
   def burst(self, buffers: list) -> None:
     for handle in [self.start(index, tensor) for index, tensor in enumerate(buffers)]:
-      self.hvd_.synchronize(handle)
+      self._hvd.synchronize(handle)
 
   def barrier(self) -> None:
-    self.hvd_.barrier()
+    self._hvd.barrier()
 
   def close(self) -> None:
-    self.hvd_.shutdown()
+    self._hvd.shutdown()

@@ -16,25 +16,25 @@ class Driver:
 
   def __init__(self):
     from mpi4py import MPI
-    self.mpi_, self.world_ = MPI, MPI.COMM_WORLD
-    self.rank = self.world_.rank
+    self._mpi, self._world = MPI, MPI.COMM_WORLD
+    self.rank = self._world.rank
 
   def version(self) -> str:
-    return ".".join(map(str, self.mpi_.get_vendor()[1]))
+    return ".".join(map(str, self._mpi.get_vendor()[1]))
 
   def buffers(self, size_bytes: int, count: int) -> list:
     return [np.empty(size_bytes // 4, np.float32) for _ in range(count)]
 
   def each(self, buffers: list) -> None:
     for array in buffers:
-      self.world_.Allreduce(self.mpi_.IN_PLACE, array)
+      self._world.Allreduce(self._mpi.IN_PLACE, array)
 
   def burst(self, buffers: list) -> None:
-    self.mpi_.Request.Waitall(
-        [self.world_.Iallreduce(self.mpi_.IN_PLACE, array) for array in buffers])
+    self._mpi.Request.Waitall(
+        [self._world.Iallreduce(self._mpi.IN_PLACE, array) for array in buffers])
 
   def barrier(self) -> None:
-    self.world_.Barrier()
+    self._world.Barrier()
 
   def close(self) -> None:
     pass  # mpi4py finalises at exit

@@ -9,7 +9,7 @@ with no coordinator. A tensor that some ranks do not submit is named in the log 
 
 from stretto.comm import CommError as HorovodInternalError
 from stretto.horovod import elastic
-from stretto.horovod.builds import (
+from stretto.horovod._builds import (
   ccl_built,
   check_extension,
   cuda_built,
@@ -24,9 +24,9 @@ from stretto.horovod.builds import (
   start_timeline,
   stop_timeline,
 )
-from stretto.horovod.compression import Compression
-from stretto.horovod.handles import poll, synchronize
-from stretto.horovod.moves import (
+from stretto.horovod._compression import Compression
+from stretto.horovod._handles import poll, synchronize
+from stretto.horovod._moves import (
   allgather,
   allgather_async,
   alltoall,
@@ -40,22 +40,22 @@ from stretto.horovod.moves import (
   grouped_allgather_async,
   join,
 )
-from stretto.horovod.objects import (
+from stretto.horovod._objects import (
   allgather_object,
   broadcast_object,
   broadcast_object_fn,
   broadcast_optimizer_state,
   broadcast_parameters,
 )
-from stretto.horovod.optimizer import DistributedOptimizer
-from stretto.horovod.process_sets import (
+from stretto.horovod._optimizer import DistributedOptimizer
+from stretto.horovod._process_sets import (
   ProcessSet,
   add_process_set,
   global_process_set,
   process_set_ids,
   remove_process_set,
 )
-from stretto.horovod.reductions import (
+from stretto.horovod._reductions import (
   Adasum,
   Average,
   Max,
@@ -76,7 +76,7 @@ from stretto.horovod.reductions import (
   reducescatter_async,
   sparse_allreduce_async,
 )
-from stretto.horovod.state import (
+from stretto.horovod._state import (
   cross_rank,
   cross_size,
   init,
@@ -88,7 +88,7 @@ from stretto.horovod.state import (
   shutdown,
   size,
 )
-from stretto.torch.batch_norm import SyncBatchNorm
+from stretto.torch._batch_norm import SyncBatchNorm
 
 __all__ = [
   "Adasum", "Average", "Compression", "DistributedOptimizer",

@@ -10,14 +10,14 @@ Inside jit they are ordered io_callbacks, so they run in the order of the progra
 accelerator come to the host and go back.
 """
 
-from stretto.jax.collectives import (
+from stretto._named_job import init, is_initialized, local_rank, local_size, rank, shutdown, size
+from stretto.jax._collectives import (
   all_gather,
   all_reduce,
   average_gradients,
   barrier,
   broadcast,
 )
-from stretto.named_job import init, is_initialized, local_rank, local_size, rank, shutdown, size
 
 __all__ = ["all_gather", "all_reduce", "average_gradients", "barrier", "broadcast", "init",
            "is_initialized", "local_rank", "local_size", "rank", "shutdown", "size"]

@@ -1,7 +1,7 @@
 """Runs engines for `stretto bench`, for reports and for bench/, each in a process of its own.
 
   python -m stretto.peers list     says {"peers": [{"name", "version"}, ...]}: those installed
-  python -m stretto.peers serve    loads and times one engine; see stretto/peers/worker.py
+  python -m stretto.peers serve    loads and times one engine; see stretto/peers/_worker.py
 
 Both speak JSON lines on standard input and output.
 """
@@ -11,7 +11,8 @@ from __future__ import annotations
 import argparse
 import sys
 
-from stretto.peers import select, worker
+from stretto.peers import _worker as worker
+from stretto.peers import select
 
 
 def main() -> int:

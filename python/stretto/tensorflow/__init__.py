@@ -6,8 +6,8 @@ Stretto's engine.
 Works eagerly and inside tf.function. Tensors of a GPU come to the host and go back.
 """
 
-from stretto.named_job import init, is_initialized, local_rank, local_size, rank, shutdown, size
-from stretto.tensorflow.collectives import (
+from stretto._named_job import init, is_initialized, local_rank, local_size, rank, shutdown, size
+from stretto.tensorflow._collectives import (
   Average,
   Max,
   Min,
@@ -19,7 +19,7 @@ from stretto.tensorflow.collectives import (
   broadcast_variables,
   grouped_allreduce,
 )
-from stretto.tensorflow.tape import Compression, DistributedGradientTape
+from stretto.tensorflow._tape import Compression, DistributedGradientTape
 
 __all__ = ["Average", "Compression", "DistributedGradientTape", "Max", "Min", "Product", "Sum",
            "allgather", "allreduce", "broadcast", "broadcast_variables", "grouped_allreduce",

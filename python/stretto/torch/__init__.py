@@ -10,11 +10,11 @@ seen when Stretto was compiled: any PyTorch from 2.1 on will do.
 import torch.distributed as dist
 
 from stretto.comm import CommError
-from stretto.torch.attach import attach, attach_by_option
-from stretto.torch.batch_norm import SyncBatchNorm, convert_sync_batchnorm
-from stretto.torch.jobs import GroupOptions
-from stretto.torch.process_group import create, statistics
-from stretto.torch.segments import GradientTimes, measure_link, plan_buckets
+from stretto.torch._attach import attach, attach_by_option
+from stretto.torch._batch_norm import SyncBatchNorm, convert_sync_batchnorm
+from stretto.torch._jobs import GroupOptions
+from stretto.torch._process_group import create, statistics
+from stretto.torch._segments import GradientTimes, measure_link, plan_buckets
 
 __all__ = ["CommError", "GradientTimes", "GroupOptions", "SyncBatchNorm", "attach",
            "convert_sync_batchnorm", "measure_link", "plan_buckets", "statistics"]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
-from stretto.named_job import job
-from stretto.tensorflow.collectives import Average, Sum, allreduce, call
+from stretto._named_job import job
+from stretto.tensorflow._collectives import Average, Sum, allreduce, call
 
 
 class Compression:
@@ -27,36 +27,36 @@ class DistributedGradientTape:
     del device_dense, device_sparse
     if op not in (Average, Sum):
       raise ValueError(f"DistributedGradientTape: op is Average or Sum, not {op}")
-    self.tape_, self.codec_, self.op_ = gradtape, compression, op
-    self.sparse_as_dense_ = sparse_as_dense
+    self._tape, self._codec, self._op = gradtape, compression, op
+    self._sparse_as_dense = sparse_as_dense
 
   def __enter__(self):
-    self.tape_.__enter__()
+    self._tape.__enter__()
     return self
 
   def __exit__(self, *what):
-    return self.tape_.__exit__(*what)
+    return self._tape.__exit__(*what)
 
   def __getattr__(self, name: str):
-    return getattr(self.tape_, name)
+    return getattr(self._tape, name)
 
   def gradient(self, target, sources, output_gradients=None, **options):
-    gradients = self.tape_.gradient(target, sources, output_gradients, **options)
+    gradients = self._tape.gradient(target, sources, output_gradients, **options)
     flat = tf.nest.flatten(gradients)
     variables = tf.nest.flatten(sources)
     names = [f"gradient {i}, {label(v)}" for i, v in enumerate(variables)]
-    if self.sparse_as_dense_:
+    if self._sparse_as_dense:
       flat = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in flat]
     dense = [i for i, g in enumerate(flat)
              if g is not None and not isinstance(g, tf.IndexedSlices)]
     dense_names = [names[i] for i in dense]
-    averages = call(lambda arrays: job().average_gradients(arrays, dense_names, self.codec_),
+    averages = call(lambda arrays: job().average_gradients(arrays, dense_names, self._codec),
                     [flat[i] for i in dense], [flat[i].shape for i in dense]) if dense else []
     for i, average in zip(dense, averages):
-      flat[i] = average if self.op_ == Average else average * job().place.size
+      flat[i] = average if self._op == Average else average * job().place.size
     for i, gradient in enumerate(flat):
       if isinstance(gradient, tf.IndexedSlices):
-        flat[i] = allreduce(gradient, op=self.op_, name=names[i])
+        flat[i] = allreduce(gradient, op=self._op, name=names[i])
     return tf.nest.pack_sequence_as(gradients, flat)
 
 

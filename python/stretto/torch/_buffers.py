@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-kNames = {
+NAMES = {
     torch.float32: "float32", torch.float64: "float64", torch.float16: "float16",
     torch.bfloat16: "bfloat16", torch.int8: "int8", torch.int16: "int16", torch.int32: "int32",
     torch.int64: "int64", torch.uint8: "uint8", torch.bool: "bool",
@@ -17,7 +17,7 @@ kNames = {
 def usable(tensor: torch.Tensor) -> bool:
   """Whether the engine can work on the tensor as it is. Nothing more is looked at where small
   messages are sent by the thousand."""
-  return (tensor.dtype in kNames and tensor.layout is torch.strided and tensor.device.type == "cpu"
+  return (tensor.dtype in NAMES and tensor.layout is torch.strided and tensor.device.type == "cpu"
           and tensor.is_contiguous() and not tensor.is_neg())
 
 
@@ -30,7 +30,7 @@ def plain(tensor: torch.Tensor, what: str, sums: bool) -> torch.Tensor:
                      "use dense gradients (sparse=False)")
   if tensor.is_complex():
     return torch.view_as_real(tensor.resolve_conj())
-  if tensor.dtype in kNames:
+  if tensor.dtype in NAMES:
     return tensor
   if sums:
     raise ValueError(f"{what}: cannot combine {tensor.dtype}")

@@ -13,152 +13,152 @@ import torch.distributed as dist
 from stretto.comm import CommError
 
 # How often a wait with a time limit looks at its future.
-kPollS = 0.001
+POLL_S = 0.001
 
 
 class Work(dist._Work):
   """`finish` copies results to where the caller wants them; `keep` is everything the engine reads
   and writes."""
 
-  handles_: Sequence[int] = ()  # to wait for here
-  open_ = 0  # operations that the completion thread will report
-  future_: torch.futures.Future | None = None
-  error_: Exception | None = None
-  done_ = False
-  source_ = -1  # of a recv that is over: the rank of the group it came from
+  _handles: Sequence[int] = ()  # to wait for here
+  _open = 0  # operations that the completion thread will report
+  _future: torch.futures.Future | None = None
+  _error: Exception | None = None
+  _done = False
+  _source = -1  # of a recv that is over: the rank of the group it came from
 
   def __init__(self, group, what: str, result: list[torch.Tensor], keep: list,
                finish: Callable[[], None] | None, timeout_s: float):
     super().__init__()
-    self.group_, self.what_, self.result_ = group, what, result
-    self.keep_, self.finish_, self.timeout_s_ = keep, finish, timeout_s
+    self._group, self._what, self._result = group, what, result
+    self._keep, self._finish, self._timeout_s = keep, finish, timeout_s
 
   # Called by the process group.
 
   def waiting_for(self, handles: list[int]) -> Work:
-    self.handles_ = handles
+    self._handles = handles
     return self
 
   def expect(self, operations: int) -> None:
     """Before operations are started with `operation_done` as their end."""
-    self.open_ = operations
-    device = next((t.device for t in self.result_ if t.device.type == "cuda"), None)
-    self.future_ = torch.futures.Future(devices=[device] if device else None)
+    self._open = operations
+    device = next((t.device for t in self._result if t.device.type == "cuda"), None)
+    self._future = torch.futures.Future(devices=[device] if device else None)
 
   def operation_done(self, error: Exception | None, source: int = -1) -> None:
-    self.error_ = self.error_ or error
-    self.source_ = source
-    self.open_ -= 1
-    if self.open_ == 0:
+    self._error = self._error or error
+    self._source = source
+    self._open -= 1
+    if self._open == 0:
       self.complete()
 
   def complete(self) -> None:
     """Ends the work: copies results, sets the future. Runs once."""
-    if self.error_ is None and self.finish_ is not None:
+    if self._error is None and self._finish is not None:
       try:
-        self.finish_()
+        self._finish()
       except Exception as error:  # belongs to whoever waits
-        self.error_ = error
-    self.keep_ = self.finish_ = None
-    self.done_ = True
-    if self.future_ is not None:
-      if self.error_ is None:
-        self.future_.set_result(self.result_)
+        self._error = error
+    self._keep = self._finish = None
+    self._done = True
+    if self._future is not None:
+      if self._error is None:
+        self._future.set_result(self._result)
       else:
-        self.future_.set_exception(self.error_)
+        self._future.set_exception(self._error)
 
   # torch's side.
 
   def wait(self, timeout: timedelta = timedelta(0)) -> bool:  # noqa: B008
-    if not self.done_:
+    if not self._done:
       limit = timeout.total_seconds() if timeout else 0.0
-      self.block(limit if limit > 0 else self.timeout_s_)
-    if self.error_ is not None:
-      raise self.error_
+      self.block(limit if limit > 0 else self._timeout_s)
+    if self._error is not None:
+      raise self._error
     return True
 
   def block(self, limit_s: float) -> None:
-    if self.handles_:
+    if self._handles:
       self.wait_here(limit_s)
     elif limit_s < 0:
       try:
-        self.future_.wait()
+        self._future.wait()
       except Exception:
-        if self.error_ is None:
+        if self._error is None:
           raise
     else:
       stop = time.monotonic() + limit_s
-      while not self.future_.done():
+      while not self._future.done():
         if time.monotonic() > stop:
           self.give_up(limit_s)
           return
-        time.sleep(kPollS)
+        time.sleep(POLL_S)
 
   def wait_here(self, limit_s: float) -> None:
     stop = time.monotonic() + limit_s
-    while self.handles_ and not self.done_:
+    while self._handles and not self._done:
       try:
         left = max(stop - time.monotonic(), 0.0) if limit_s >= 0 else -1.0
-        if not self.group_.engine.wait(self.handles_[0], left):
-          self.group_.abandoned.append(self.keep_)  # the engine may still write there
+        if not self._group.engine.wait(self._handles[0], left):
+          self._group.abandoned.append(self._keep)  # the engine may still write there
           self.give_up(limit_s)
           return
       except (CommError, ValueError, RuntimeError) as error:
-        self.error_ = self.error_ or error
-      self.handles_.pop(0)
+        self._error = self._error or error
+      self._handles.pop(0)
     self.complete()
 
   def give_up(self, limit_s: float) -> None:
     """The ranks cannot agree any more on what comes next: the job ends for all."""
-    text = f"rank {self.group_.job_rank}: {self.what_} did not finish within {limit_s:g} s"
-    self.error_ = CommError(text)
-    self.done_ = True
-    self.group_.fail(text)
+    text = f"rank {self._group.job_rank}: {self._what} did not finish within {limit_s:g} s"
+    self._error = CommError(text)
+    self._done = True
+    self._group.fail(text)
 
   def get_future(self) -> torch.futures.Future:
-    if self.future_ is None:
-      handles, self.handles_ = self.handles_, []
+    if self._future is None:
+      handles, self._handles = self._handles, []
       self.expect(len(handles))
-      if not self.done_:
+      if not self._done:
         for handle in handles:
-          self.group_.engine.deliver(handle, self.operation_done)
-      elif self.error_ is not None:
-        self.future_.set_exception(self.error_)
+          self._group.engine.deliver(handle, self.operation_done)
+      elif self._error is not None:
+        self._future.set_exception(self._error)
       else:
-        self.future_.set_result(self.result_)
-    return self.future_
+        self._future.set_result(self._result)
+    return self._future
 
   def __del__(self):
     """Nobody waits: the operations go on, and their memory and results with them."""
-    if self.handles_ and not self.done_:
-      rest = Rest(len(self.handles_), self.keep_, self.finish_)
+    if self._handles and not self._done:
+      rest = Rest(len(self._handles), self._keep, self._finish)
       try:
-        for handle in self.handles_:
-          self.group_.engine.deliver(handle, rest.operation_done)
+        for handle in self._handles:
+          self._group.engine.deliver(handle, rest.operation_done)
       except (ValueError, RuntimeError):
         pass  # the engine is closed, and touches nothing any more
 
   def is_completed(self) -> bool:
-    if not self.done_ and self.handles_ and all(map(self.group_.engine.native.poll,
-                                                    self.handles_)):
+    if not self._done and self._handles and all(map(self._group.engine.native.poll,
+                                                    self._handles)):
       self.wait_here(-1.0)
-    return self.done_
+    return self._done
 
   def is_success(self) -> bool:
-    return self.is_completed() and self.error_ is None
+    return self.is_completed() and self._error is None
 
   def source_rank(self) -> int:
     """Of a recv, from whom; torch asks for it after wait()."""
-    return self.source_
+    return self._source
 
   _source_rank = source_rank
 
   def exception(self):
-    return self.error_
+    return self._error
 
   def result(self) -> list[torch.Tensor]:
     self.wait()
-    return self.result_
+    return self._result
 
   def synchronize(self) -> None:
     self.wait()
@@ -168,12 +168,12 @@ class Rest:
   """What a Work leaves that was dropped before its end."""
 
   def __init__(self, operations: int, keep: list, finish: Callable[[], None] | None):
-    self.open_, self.keep_, self.finish_ = operations, keep, finish
-    self.failed_ = False
+    self._open, self._keep, self._finish = operations, keep, finish
+    self._failed = False
 
   def operation_done(self, error: Exception | None, source: int = -1) -> None:
     del source
-    self.failed_ = self.failed_ or error is not None
-    self.open_ -= 1
-    if self.open_ == 0 and self.finish_ is not None and not self.failed_:
-      self.finish_()
+    self._failed = self._failed or error is not None
+    self._open -= 1
+    if self._open == 0 and self._finish is not None and not self._failed:
+      self._finish()

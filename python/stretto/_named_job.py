@@ -16,10 +16,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from stretto import comm
-from stretto.place import Place
-from stretto.unordered import Unordered
+from stretto._place import Place
+from stretto._unordered import Unordered
 
-kJob: NamedJob | None = None
+JOB: NamedJob | None = None
 
 
 class NamedJob:
@@ -151,45 +151,45 @@ def place_in(environment: Mapping[str, str]) -> tuple[int, int, str] | None:
 
 def init() -> None:
   """Joins the job that the launcher describes in the environment. May be called again."""
-  global kJob
-  if kJob is not None:
+  global JOB
+  if JOB is not None:
     return
   found = place_in(os.environ)
   if found is not None:
-    kJob = NamedJob(found[2], found[0], found[1], int(os.environ.get("STRETTO_EPOCH", "0")))
+    JOB = NamedJob(found[2], found[0], found[1], int(os.environ.get("STRETTO_EPOCH", "0")))
     return
   folder = tempfile.mkdtemp(prefix="stretto-")
   try:
-    kJob = NamedJob(folder, 0, 1)
+    JOB = NamedJob(folder, 0, 1)
   finally:
     shutil.rmtree(folder)
 
 
 def shutdown() -> None:
   """Waits for the other ranks to call it too; the end of the process does."""
-  global kJob
-  if kJob is not None:
-    job_, kJob = kJob, None
+  global JOB
+  if JOB is not None:
+    job_, JOB = JOB, None
     job_.close()
 
 
 @atexit.register
 def at_exit() -> None:
   """A script that has failed does not wait for the others: they are told."""
-  if kJob is not None and hasattr(sys, "last_value"):
-    kJob.close(waits=False)
+  if JOB is not None and hasattr(sys, "last_value"):
+    JOB.close(waits=False)
   else:
     shutdown()
 
 
 def job() -> NamedJob:
-  if kJob is None:
+  if JOB is None:
     raise ValueError("call init() first")
-  return kJob
+  return JOB
 
 
 def is_initialized() -> bool:
-  return kJob is not None
+  return JOB is not None
 
 
 def rank() -> int:

@@ -22,9 +22,9 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from stretto import processes
+from stretto import _processes as processes
 
-kMasterPort = 29411
+MASTER_PORT = 29411
 
 Command = tuple[list[str], dict[str, str]]  # words, changes to the environment
 
@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
   p.add_argument("-n", "--ranks", type=int, help="processes on this host, or of the Slurm job")
   p.add_argument("-H", "--hosts", help="host1:2,host2:2: ranks per host, over ssh; every host has "
                  "the same folders")
-  p.add_argument("--port", type=int, default=kMasterPort, help="of the first host, for -H and srun")
+  p.add_argument("--port", type=int, default=MASTER_PORT, help="of the first host, for -H and srun")
   p.add_argument("--threads", type=int, help="per rank (default: the host's cores, divided)")
   p.add_argument("--no-bind", action="store_true", help="let ranks run on any core")
   p.add_argument("--replace-backend", action="store_true",
@@ -86,7 +86,7 @@ def settings(args: argparse.Namespace, ranks_here: int, folder: str) -> dict[str
 
 
 def rank_command(args: argparse.Namespace) -> list[str]:
-  return ["-m", "stretto.rank", args.script, *args.arguments]
+  return ["-m", "stretto._rank", args.script, *args.arguments]
 
 
 def torchrun() -> list[str]:
@@ -165,7 +165,7 @@ def over_ssh(args: argparse.Namespace, folder: str) -> list[Command]:
 
 
 def through_srun(args: argparse.Namespace, folder: str, environment: Mapping[str, str]) -> Command:
-  """srun starts the ranks; stretto.rank turns Slurm's variables into torch's."""
+  """srun starts the ranks; stretto._rank turns Slurm's variables into torch's."""
   nodes = subprocess.run(["scontrol", "show", "hostnames", environment["SLURM_JOB_NODELIST"]],
                          capture_output=True, text=True, check=True).stdout.split()
   ranks = args.ranks or int(environment.get("SLURM_NTASKS", len(nodes)))
@@ -183,7 +183,7 @@ def collect(args: argparse.Namespace, folder: Path) -> None:
     events = [event for rank in ranks for event in rank["trace"]]
     write(args.trace, json.dumps({"traceEvents": events}))
   if args.report:
-    from stretto.comm_report import page
+    from stretto._comm_report import page
     write(args.report, page(" ".join([args.script, *args.arguments]), ranks))
 
 

@@ -11,9 +11,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-kGraceS = 1.0
-kPollS = 0.05
-kDeathSignal, kSubreaper = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
+GRACE_S = 1.0
+POLL_S = 0.05
+DEATH_SIGNAL, SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
 
 
 class Ended(Exception):
@@ -24,7 +24,7 @@ def run_all(todo: list[tuple[list[str], dict[str, str]]]) -> int:
   """Runs (command, changes to the environment) at once and waits. The exit code of the first that
   failed, or 0; 128 + signal when a signal ended it. Main thread only."""
   libc = ctypes.CDLL(None)
-  libc.prctl(kSubreaper, 1)  # processes whose parent dies become our children
+  libc.prctl(SUBREAPER, 1)  # processes whose parent dies become our children
 
   def end(number, frame):
     raise Ended(number)
@@ -36,7 +36,7 @@ def run_all(todo: list[tuple[list[str], dict[str, str]]]) -> int:
       # Sessions of their own: Ctrl-C in the terminal comes to us alone.
       children.append(subprocess.Popen(
           words, env={**os.environ, **environment}, start_new_session=True,
-          preexec_fn=lambda: libc.prctl(kDeathSignal, signal.SIGTERM)))
+          preexec_fn=lambda: libc.prctl(DEATH_SIGNAL, signal.SIGTERM)))
     return wait_for(children)
   except Ended as ended:
     return 128 + ended.args[0]
@@ -56,16 +56,16 @@ def wait_for(children: list[subprocess.Popen]) -> int:
       return failed if failed > 0 else 128 - failed
     if None not in codes:
       return 0
-    time.sleep(kPollS)
+    time.sleep(POLL_S)
 
 
 def end_all(children: list[subprocess.Popen]) -> None:
-  stop = time.monotonic() + kGraceS
+  stop = time.monotonic() + GRACE_S
   for child in children:
     if child.poll() is None:
       child.terminate()
   while descendants() and time.monotonic() < stop:
-    time.sleep(kPollS)
+    time.sleep(POLL_S)
     reap(children)
   while alive := descendants():
     for pid in alive:
@@ -73,7 +73,7 @@ def end_all(children: list[subprocess.Popen]) -> None:
         os.kill(pid, signal.SIGKILL)
       except ProcessLookupError:  # it was faster
         pass
-    time.sleep(kPollS)
+    time.sleep(POLL_S)
     reap(children)
 
 

@@ -1,6 +1,6 @@
 """One rank of `stretto run`: puts it on its cores, then runs the script or the program.
 
-  python -m stretto.rank train.py ARGUMENTS
+  python -m stretto._rank train.py ARGUMENTS
 """
 
 from __future__ import annotations

@@ -9,10 +9,10 @@ import sys
 import torch.distributed as dist
 
 import stretto.torch  # noqa: F401  registers the backend
-from stretto.horovod.members import Members
-from stretto.place import Place
+from stretto._place import Place
+from stretto.horovod._members import Members
 
-kJob: State | None = None
+JOB: State | None = None
 
 
 class State:
@@ -59,14 +59,14 @@ def horovods_words(rank: int) -> None:
 
 def init(comm=None, process_sets=None) -> None:
   """Joins the job that the launcher describes in the environment. May be called again."""
-  global kJob
+  global JOB
   if comm is not None:
     raise ValueError("init: no communicators and lists of ranks; use process sets for subsets")
-  if kJob is not None:
+  if JOB is not None:
     return
-  kJob = State()
+  JOB = State()
   if process_sets and process_sets != "dynamic":
-    from stretto.horovod.process_sets import add_process_set
+    from stretto.horovod._process_sets import add_process_set
     for process_set in process_sets:
       add_process_set(process_set)
 
@@ -74,10 +74,10 @@ def init(comm=None, process_sets=None) -> None:
 def shutdown() -> None:
   """Waits for the other ranks to call it too; the end of the process does. What they still have
   open that needs this rank fails there."""
-  global kJob
-  if kJob is None:
+  global JOB
+  if JOB is None:
     return
-  job, kJob = kJob, None
+  job, JOB = JOB, None
   try:
     for members in reversed(job.sets.values()):
       members.leave()
@@ -89,8 +89,8 @@ def shutdown() -> None:
 @atexit.register
 def at_exit() -> None:
   """A script that has failed does not wait for the others: they are told."""
-  if kJob is not None and hasattr(sys, "last_value"):
-    for members in reversed(kJob.sets.values()):
+  if JOB is not None and hasattr(sys, "last_value"):
+    for members in reversed(JOB.sets.values()):
       if members.included:
         members.unordered.close()
   else:
@@ -98,13 +98,13 @@ def at_exit() -> None:
 
 
 def job() -> State:
-  if kJob is None:
+  if JOB is None:
     raise ValueError("horovod: call hvd.init() first")
-  return kJob
+  return JOB
 
 
 def is_initialized() -> bool:
-  return kJob is not None
+  return JOB is not None
 
 
 def rank() -> int:

@@ -8,9 +8,9 @@ import os
 from collections.abc import Callable, Sequence
 
 from stretto import comm
-from stretto.completions import Closed
+from stretto._completions import Closed
 
-kLog = logging.getLogger("stretto")
+LOG = logging.getLogger("stretto")
 
 
 def stall_limit_s() -> float:
@@ -27,7 +27,7 @@ class Unordered:
     """`stand_in(description)` starts, for a rank that has joined, what the others do."""
     self.native = engine.native.unordered(name, list(ranks), stall_limit_s(), warn,
                                           stand_in or refuse)
-    engine.users_.add(self)
+    engine._users.add(self)
 
   def submit(self, name: str, description: str, group: int, operations: list[dict]) -> int:
     """Operations of an engine's group, with the keywords of comm.Engine.submit. Their buffers must
@@ -73,7 +73,7 @@ class Unordered:
 
 
 def warn(name: str, waiting_s: float, missing: list[int]) -> None:
-  kLog.warning("'%s' has been ready here for %.0f s, but not on rank%s %s", name, waiting_s,
+  LOG.warning("'%s' has been ready here for %.0f s, but not on rank%s %s", name, waiting_s,
                "s" if len(missing) != 1 else "", ", ".join(map(str, missing)))
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stretto.horovod.members import Members
-from stretto.horovod.state import job
+from stretto.horovod._members import Members
+from stretto.horovod._state import job
 
 
 class ProcessSet:
@@ -17,17 +17,17 @@ class ProcessSet:
 
   def included(self) -> bool:
     """Whether this rank is a member."""
-    return self.members_().included
+    return self._members().included
 
   def rank(self) -> int:
     """This rank's place among the members; -1: it is none."""
-    members = self.members_()
+    members = self._members()
     return members.ranks.index(job().place.rank) if members.included else -1
 
   def size(self) -> int:
-    return self.members_().size
+    return self._members().size
 
-  def members_(self) -> Members:
+  def _members(self) -> Members:
     members = job().sets.get(self.process_set_id)
     if members is None:
       raise ValueError(f"{self}: call hvd.add_process_set() first")
@@ -80,7 +80,7 @@ def members_of(process_set: ProcessSet | None) -> Members:
   """For an operation of this rank."""
   if process_set is None:
     return job().everyone
-  members = process_set.members_()
+  members = process_set._members()
   if not members.included:
     raise ValueError(f"rank {job().place.rank} is not in {process_set}")
   return members

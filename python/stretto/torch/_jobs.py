@@ -23,14 +23,14 @@ class TorchStore:
   """A torch.distributed store as the engine wants it."""
 
   def __init__(self, store):
-    self.store_ = store
+    self._store = store
 
   def set(self, key: str, value: bytes) -> None:
-    self.store_.set(key, value)
+    self._store.set(key, value)
 
   def get(self, key: str, timeout_s: float) -> bytes:
-    self.store_.wait([key], timedelta(seconds=max(timeout_s, 0.001)))
-    return self.store_.get(key)
+    self._store.wait([key], timedelta(seconds=max(timeout_s, 0.001)))
+    return self._store.get(key)
 
 
 class Job:
@@ -39,26 +39,26 @@ class Job:
 
   def __init__(self, engine: comm.Engine, ranks: tuple[int, ...]):
     self.engine, self.ranks = engine, ranks
-    self.users_ = 0
+    self._users = 0
     self.failed = False
 
   def attach(self, group: object) -> None:
-    with kLock:
-      self.users_ += 1
+    with LOCK:
+      self._users += 1
     weakref.finalize(group, self.release).atexit = False
 
   def release(self) -> None:
-    with kLock:
-      self.users_ -= 1
-      last = self.users_ == 0
-      if last and self in kJobs:
-        kJobs.remove(self)
+    with LOCK:
+      self._users -= 1
+      last = self._users == 0
+      if last and self in JOBS:
+        JOBS.remove(self)
     if last:
       self.engine.close()
 
 
-kLock = threading.RLock()
-kJobs: list[Job] = []
+LOCK = threading.RLock()
+JOBS: list[Job] = []
 
 
 def join(options, size: int) -> tuple[Job, int, str, list[int]]:
@@ -67,8 +67,8 @@ def join(options, size: int) -> tuple[Job, int, str, list[int]]:
   rank, ranks = options.group_rank, tuple(options.global_ranks_in_group)
   name = str(options.group_id)
   if ranks:
-    with kLock:
-      candidates = [job for job in kJobs if set(ranks) <= set(job.ranks) and not job.failed]
+    with LOCK:
+      candidates = [job for job in JOBS if set(ranks) <= set(job.ranks) and not job.failed]
     if candidates:
       job = candidates[-1]
       members = [job.ranks.index(r) for r in ranks]
@@ -78,6 +78,6 @@ def join(options, size: int) -> tuple[Job, int, str, list[int]]:
     engine_options.operation_timeout_s = options.timeout.total_seconds()
   engine = comm.Engine(TorchStore(options.store), rank, size, engine_options)
   job = Job(engine, ranks or tuple(range(size)))
-  with kLock:
-    kJobs.append(job)
+  with LOCK:
+    JOBS.append(job)
   return job, comm.WORLD, name, list(range(size))

@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 
 # How long the thread sits in C++ before it looks whether it should end.
-kIdleS = 5.0
+IDLE_S = 5.0
 
 # Takes None or the error; of an Engine's operation also the rank of the group that a RECV got its
 # data from, -1 for all others.
@@ -21,45 +21,45 @@ class Completions:
 
   def __init__(self, native):
     self.native = native
-    self.lock_ = threading.Lock()
-    self.pending_: dict[int, Done] = {}
-    self.thread_: threading.Thread | None = None
-    self.closed_ = False
+    self._lock = threading.Lock()
+    self._pending: dict[int, Done] = {}
+    self._thread: threading.Thread | None = None
+    self._closed = False
     # Whoever forgets to close must not leave the thread behind.
-    self.forgotten_ = weakref.finalize(self, native.interrupt)
-    self.forgotten_.atexit = False
+    self._forgotten = weakref.finalize(self, native.interrupt)
+    self._forgotten.atexit = False
 
-  def queue_(self, submit: Callable[[], int], done: Done) -> None:
+  def _queue(self, submit: Callable[[], int], done: Done) -> None:
     """`done(None or the error, ...)` will be called for the handle that `submit` returns."""
-    with self.lock_:  # the thread must not be faster than the entry
-      self.pending_[submit()] = done
-      if self.thread_ is None:
-        self.thread_ = threading.Thread(target=complete, name="stretto-completions", daemon=True,
-                                        args=(self.native, self.lock_, self.pending_,
+    with self._lock:  # the thread must not be faster than the entry
+      self._pending[submit()] = done
+      if self._thread is None:
+        self._thread = threading.Thread(target=complete, name="stretto-completions", daemon=True,
+                                        args=(self.native, self._lock, self._pending,
                                               weakref.ref(self)))
-        kThreads.add(self.thread_)
-        self.thread_.start()
+        THREADS.add(self._thread)
+        self._thread.start()
 
-  def note_(self) -> None:
+  def _note(self) -> None:
     """Called before the callbacks of a batch."""
 
-  def stop_(self) -> bool:
+  def _stop(self) -> bool:
     """Ends the thread; False when that has happened before."""
-    with self.lock_:
-      if self.closed_:
+    with self._lock:
+      if self._closed:
         return False
-      self.closed_ = True
-    self.forgotten_.detach()
-    if self.thread_ is not None:
+      self._closed = True
+    self._forgotten.detach()
+    if self._thread is not None:
       self.native.interrupt()
-      if self.thread_ is not threading.current_thread():
-        self.thread_.join()
+      if self._thread is not threading.current_thread():
+        self._thread.join()
     return True
 
-  def drop_(self, error: Exception) -> None:
-    for done in list(self.pending_.values()):
+  def _drop(self, error: Exception) -> None:
+    for done in list(self._pending.values()):
       done(error)
-    self.pending_.clear()
+    self._pending.clear()
 
 
 class Closed:
@@ -73,27 +73,27 @@ class Closed:
     raise ValueError(f"{self.what}: closed")
 
 
-kThreads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 @atexit.register
 def join_all() -> None:
   """A thread that comes back from C++ when the interpreter is gone ends the process in disorder."""
-  for thread in list(kThreads):
-    thread.join(2 * kIdleS)
+  for thread in list(THREADS):
+    thread.join(2 * IDLE_S)
 
 
 def complete(native, lock, pending, owner) -> None:
   """The thread."""
   while True:
-    batch = native.next_completions(kIdleS)
+    batch = native.next_completions(IDLE_S)
     completions = owner()
     if completions is not None and batch:
-      completions.note_()
+      completions._note()
     for handle, error, *source in batch:
       with lock:
         done = pending.pop(handle)
       done(error, *source)
-    if completions is None or completions.closed_:
+    if completions is None or completions._closed:
       return
     del completions

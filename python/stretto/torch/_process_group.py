@@ -15,17 +15,17 @@ import torch.distributed as dist
 
 from stretto import comm
 from stretto.comm import CommError
-from stretto.torch import jobs
-from stretto.torch.buffers import give_back, joined, kNames, parts, plain, staged, usable
-from stretto.torch.work import Work
+from stretto.torch import _jobs as jobs
+from stretto.torch._buffers import NAMES, give_back, joined, parts, plain, staged, usable
+from stretto.torch._work import Work
 
 # Codecs are for gradients: shorter reductions (counters, losses, norms) stay exact.
-kCodecElements = 1024
-kWireCodecs = ("fp16", "bf16", "int8")  # the others need to know the parameters: attach()
-kPremulSum = 8  # ReduceOp.PREMUL_SUM; the numbers below it are the engine's too
+CODEC_ELEMENTS = 1024
+WIRE_CODECS = ("fp16", "bf16", "int8")  # the others need to know the parameters: attach()
+PREMUL_SUM = 8  # ReduceOp.PREMUL_SUM; the numbers below it are the engine's too
 
 # Newer versions of torch have a base class for backends in Python.
-kBase = getattr(dist, "BackendBase", dist.ProcessGroup)
+BASE = getattr(dist, "BackendBase", dist.ProcessGroup)
 
 
 def create(options, group_options) -> ProcessGroup:
@@ -42,17 +42,17 @@ def statistics(group=None) -> dict:
   return (group or dist.group.WORLD).engine.statistics()
 
 
-class ProcessGroup(kBase):
+class ProcessGroup(BASE):
 
   def __init__(self, job: jobs.Job, group: int, name: str, members: list[int], rank: int,
                codec: str, timeout_s: float):
     super().__init__(rank, len(members))
     self.job, self.engine, self.group = job, job.engine, group
-    self.rank_, self.size_, self.name_, self.codec = rank, len(members), name, codec
+    self._rank, self._size, self._name, self.codec = rank, len(members), name, codec
     self.members = members  # ranks of the job
     self.job_rank = job.engine.rank
     self.timeout_s = timeout_s
-    self.sequence_, self.description_ = 0, ""
+    self._sequence, self._description = 0, ""
     self.abandoned: list = []
     job.attach(self)
 
@@ -72,13 +72,13 @@ class ProcessGroup(kBase):
         self.engine.submit_queued(work.operation_done, self.group, **operation)
     else:
       work.waiting_for([self.engine.submit(self.group, **op) for op in operations])
-    self.sequence_ += 1
+    self._sequence += 1
     return work
 
   def reduction(self, op, tensor: torch.Tensor, what: str) -> int:
     number = int(getattr(op, "op", op))
     if number > 1:  # neither sum nor average
-      if number >= kPremulSum:
+      if number >= PREMUL_SUM:
         raise ValueError(f"{what}: {op} is not supported")
       if tensor.is_complex():
         raise ValueError(f"{what}: complex numbers have sum and average only")
@@ -110,9 +110,9 @@ class ProcessGroup(kBase):
         moves.append((values, host))
       address, count = host.data_ptr(), host.numel()
       # Without error feedback: nothing tells whether this tensor is the one of the last step.
-      coded = (count >= kCodecElements and number <= 1 and self.codec in kWireCodecs
+      coded = (count >= CODEC_ELEMENTS and number <= 1 and self.codec in WIRE_CODECS
                and host.dtype is torch.float32)
-      operations.append({"kind": comm.ALL_REDUCE, "dtype": kNames[host.dtype], "count": count,
+      operations.append({"kind": comm.ALL_REDUCE, "dtype": NAMES[host.dtype], "count": count,
                          "input": address, "output": address, "reduction": number,
                          "codec": self.codec if coded else "none"})
       keep.append(host)
@@ -128,7 +128,7 @@ class ProcessGroup(kBase):
       slices = [(name, 0, count * parts_of_each, 0, 0) for name, _, count, _, _ in slices]
     work = Work(self, "all_reduce", [buffer], [host], give_back([(values, host)]), -1.0)
     work.expect(1)
-    gradients.submit(work.operation_done, slices, kNames[host.dtype], host.data_ptr(), step,
+    gradients.submit(work.operation_done, slices, NAMES[host.dtype], host.data_ptr(), step,
                      loss_scale)
     return work.get_future().then(lambda done: done.value()[0])
 
@@ -138,17 +138,17 @@ class ProcessGroup(kBase):
     root = opts.rootRank
     values = plain(tensors[0], "reduce", sums=True)
     host = staged(values, read=True)
-    output = host if root == self.rank_ else host.clone()  # torch leaves the others' as they were
-    operation = {"kind": comm.REDUCE, "dtype": kNames[host.dtype], "count": host.numel(),
+    output = host if root == self._rank else host.clone()  # torch leaves the others' as they were
+    operation = {"kind": comm.REDUCE, "dtype": NAMES[host.dtype], "count": host.numel(),
                  "input": host.data_ptr(), "output": output.data_ptr(), "root": root,
                  "reduction": self.reduction(opts.reduceOp, tensors[0], "reduce")}
-    moves = [(values, host)] if root == self.rank_ else []
+    moves = [(values, host)] if root == self._rank else []
     return self.start("reduce", opts, [operation], tensors, [host, output], give_back(moves))
 
   def reduce_scatter(self, outputs, inputs, opts=None) -> Work:
     outputs, inputs = list(outputs), list(inputs)
-    if len(outputs) != 1 or len(inputs[0]) != self.size_:
-      raise ValueError(f"reduce_scatter: expected {self.size_} inputs for one output, got "
+    if len(outputs) != 1 or len(inputs[0]) != self._size:
+      raise ValueError(f"reduce_scatter: expected {self._size} inputs for one output, got "
                        f"{len(inputs[0])} for {len(outputs)}")
     opts = opts or dist.ReduceScatterOptions()
     whole = joined([plain(t, "reduce_scatter", sums=True) for t in inputs[0]])
@@ -162,8 +162,8 @@ class ProcessGroup(kBase):
     opts = opts or dist.ReduceScatterOptions()
     jobs_ = []
     for output, tensor in zip(outputs, inputs):
-      if output.numel() * self.size_ != tensor.numel():
-        raise ValueError(f"reduce_scatter: {tensor.numel()} elements are not {self.size_} times "
+      if output.numel() * self._size != tensor.numel():
+        raise ValueError(f"reduce_scatter: {tensor.numel()} elements are not {self._size} times "
                          f"{output.numel()}")
       jobs_.append((output, staged(plain(tensor, "reduce_scatter", sums=True), read=True), None))
     return self.scatter_sums(jobs_, opts)
@@ -173,7 +173,7 @@ class ProcessGroup(kBase):
     for output, whole, counts in pieces:
       values = plain(output, "reduce_scatter", sums=True)
       host = staged(values, read=False)
-      operations.append({"kind": comm.REDUCE_SCATTER, "dtype": kNames[host.dtype],
+      operations.append({"kind": comm.REDUCE_SCATTER, "dtype": NAMES[host.dtype],
                          "count": host.numel(), "input": whole.data_ptr(),
                          "output": host.data_ptr(),
                          "input_counts": uneven(counts),
@@ -190,11 +190,11 @@ class ProcessGroup(kBase):
     opts = opts or dist.BroadcastOptions()
     values = plain(tensors[0], "broadcast", sums=False)
     root = opts.rootRank
-    host = staged(values, read=root == self.rank_)
+    host = staged(values, read=root == self._rank)
     address = host.data_ptr()
-    operation = {"kind": comm.BROADCAST, "dtype": kNames[host.dtype], "count": host.numel(),
+    operation = {"kind": comm.BROADCAST, "dtype": NAMES[host.dtype], "count": host.numel(),
                  "input": address, "output": address, "root": root}
-    moves = [] if root == self.rank_ else [(values, host)]
+    moves = [] if root == self._rank else [(values, host)]
     return self.start("broadcast", opts, [operation], tensors, [host], give_back(moves))
 
   def allgather(self, outputs, inputs, opts=None) -> Work:
@@ -210,13 +210,13 @@ class ProcessGroup(kBase):
   def gather_lists(self, what: str, outputs, inputs, opts) -> Work:
     operations, keep, moves = [], [], []
     for tensors, tensor in zip(outputs, inputs):
-      if len(tensors) != self.size_:
-        raise ValueError(f"{what}: {len(tensors)} outputs for {self.size_} ranks")
+      if len(tensors) != self._size:
+        raise ValueError(f"{what}: {len(tensors)} outputs for {self._size} ranks")
       targets = [plain(t, what, sums=False) for t in tensors]
       source = staged(plain(tensor, what, sums=False), read=True)
       counts = [t.numel() for t in targets]
       flat = torch.empty(sum(counts), dtype=source.dtype)
-      operations.append({"kind": comm.ALL_GATHER, "dtype": kNames[source.dtype],
+      operations.append({"kind": comm.ALL_GATHER, "dtype": NAMES[source.dtype],
                          "count": source.numel(), "input": source.data_ptr(),
                          "output": flat.data_ptr(), "output_counts": uneven(counts)})
       keep += [source, flat]
@@ -230,13 +230,13 @@ class ProcessGroup(kBase):
   def all_gather_single_coalesced(self, outputs, inputs, opts=None) -> Work:
     operations, keep, moves = [], [], []
     for output, tensor in zip(outputs, inputs):
-      if tensor.numel() * self.size_ != output.numel() or tensor.dtype != output.dtype:
-        raise ValueError(f"all_gather: {self.size_} times {tensor.numel()} {tensor.dtype} do not "
+      if tensor.numel() * self._size != output.numel() or tensor.dtype != output.dtype:
+        raise ValueError(f"all_gather: {self._size} times {tensor.numel()} {tensor.dtype} do not "
                          f"make {output.numel()} {output.dtype}")
       source = staged(plain(tensor, "all_gather", sums=False), read=True)
       values = plain(output, "all_gather", sums=False)
       host = staged(values, read=False)
-      operations.append({"kind": comm.ALL_GATHER, "dtype": kNames[source.dtype],
+      operations.append({"kind": comm.ALL_GATHER, "dtype": NAMES[source.dtype],
                          "count": source.numel(), "input": source.data_ptr(),
                          "output": host.data_ptr()})
       keep += [source, host]
@@ -247,11 +247,11 @@ class ProcessGroup(kBase):
   def gather(self, outputs, inputs, opts=None) -> Work:
     opts = opts or dist.GatherOptions()
     source = staged(plain(one_or_more(inputs)[0], "gather", sums=False), read=True)
-    here = opts.rootRank == self.rank_
+    here = opts.rootRank == self._rank
     tensors = list(outputs[0]) if here else []
     targets = [plain(t, "gather", sums=False) for t in tensors]
-    flat = torch.empty(self.size_ * source.numel() if here else 0, dtype=source.dtype)
-    operation = {"kind": comm.GATHER, "dtype": kNames[source.dtype], "count": source.numel(),
+    flat = torch.empty(self._size * source.numel() if here else 0, dtype=source.dtype)
+    operation = {"kind": comm.GATHER, "dtype": NAMES[source.dtype], "count": source.numel(),
                  "input": source.data_ptr(), "output": flat.data_ptr(), "root": opts.rootRank}
     return self.start("gather", opts, [operation], tensors, [source, flat],
                       give_back(list(zip(targets, parts(flat, targets)))))
@@ -262,8 +262,8 @@ class ProcessGroup(kBase):
     values = plain(output, "scatter", sums=False)
     host = staged(values, read=False)
     whole = joined([plain(t, "scatter", sums=False) for t in inputs[0]]) \
-        if opts.rootRank == self.rank_ else torch.empty(0)
-    operation = {"kind": comm.SCATTER, "dtype": kNames[host.dtype], "count": host.numel(),
+        if opts.rootRank == self._rank else torch.empty(0)
+    operation = {"kind": comm.SCATTER, "dtype": NAMES[host.dtype], "count": host.numel(),
                  "input": whole.data_ptr(), "output": host.data_ptr(), "root": opts.rootRank}
     return self.start("scatter", opts, [operation], [output], [whole, host],
                       give_back([(values, host)]))
@@ -273,8 +273,8 @@ class ProcessGroup(kBase):
     source = staged(plain(tensor, "all_to_all", sums=False), read=True)
     values = plain(output, "all_to_all", sums=False)
     host = staged(values, read=False)
-    sends = row_counts(source, input_splits, self.size_)
-    receives = row_counts(values, output_splits, self.size_)
+    sends = row_counts(source, input_splits, self._size)
+    receives = row_counts(values, output_splits, self._size)
     return self.start("all_to_all", opts or dist.AllToAllOptions(),
                       [exchange(source, host, sends, receives)], [output], [source, host],
                       give_back([(values, host)]))
@@ -291,7 +291,7 @@ class ProcessGroup(kBase):
   def send(self, tensors, peer: int, tag: int = 0) -> Work:
     tensors = one_or_more(tensors)
     host = staged(plain(tensors[0], "send", sums=False), read=True)
-    operation = {"kind": comm.SEND, "dtype": kNames[host.dtype], "count": host.numel(),
+    operation = {"kind": comm.SEND, "dtype": NAMES[host.dtype], "count": host.numel(),
                  "input": host.data_ptr(), "peer": peer, "tag": tag}
     return self.start("send", None, [operation], tensors, [host])
 
@@ -299,7 +299,7 @@ class ProcessGroup(kBase):
     tensors = one_or_more(tensors)
     values = plain(tensors[0], "recv", sums=False)
     host = staged(values, read=False)
-    operation = {"kind": comm.RECV, "dtype": kNames[host.dtype], "count": host.numel(),
+    operation = {"kind": comm.RECV, "dtype": NAMES[host.dtype], "count": host.numel(),
                  "output": host.data_ptr(), "peer": peer, "tag": tag}
     return self.start("recv", None, [operation], tensors, [host], give_back([(values, host)]))
 
@@ -321,10 +321,10 @@ class ProcessGroup(kBase):
   # Everything around the collectives.
 
   def rank(self) -> int:
-    return self.rank_
+    return self._rank
 
   def size(self) -> int:
-    return self.size_
+    return self._size
 
   def name(self) -> str:
     return "stretto"
@@ -338,31 +338,31 @@ class ProcessGroup(kBase):
 
   @property
   def group_name(self) -> str:
-    return self.name_
+    return self._name
 
   @property
   def group_desc(self) -> str:
-    return self.description_
+    return self._description
 
   def _set_group_name(self, name: str) -> None:
-    self.name_ = name
+    self._name = name
 
   def _set_group_desc(self, description: str) -> None:
-    self.description_ = description
+    self._description = description
 
   def getGroupName(self) -> str:
-    return self.name_
+    return self._name
 
   def getGroupDesc(self) -> str:
-    return self.description_
+    return self._description
 
   setGroupName, setGroupDesc = _set_group_name, _set_group_desc
 
   def _set_sequence_number_for_group(self) -> None:
-    self.sequence_ = 0
+    self._sequence = 0
 
   def _get_sequence_number_for_group(self) -> int:
-    return self.sequence_
+    return self._sequence
 
   def _start_coalescing(self, device) -> None:
     del device  # operations start at once, and the engine joins small ones by itself
@@ -416,7 +416,7 @@ def row_counts(tensor: torch.Tensor, splits, size: int) -> list[int]:
 
 
 def exchange(source, target, sends: list[int], receives: list[int]) -> dict:
-  return {"kind": comm.ALL_TO_ALL, "dtype": kNames[source.dtype], "count": 0,
+  return {"kind": comm.ALL_TO_ALL, "dtype": NAMES[source.dtype], "count": 0,
           "input": source.data_ptr(), "output": target.data_ptr(), "input_counts": sends,
           "output_counts": receives}
 

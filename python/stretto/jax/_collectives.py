@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
-from stretto.named_job import job
+from stretto._named_job import job
 
 
 def call(function: Callable, arrays: Sequence[jax.Array]) -> list[jax.Array]:

@@ -7,119 +7,119 @@ from collections.abc import Iterable
 
 import torch
 
-from stretto.horovod import reductions as ops
-from stretto.horovod.compression import Compression
-from stretto.horovod.handles import Handle, synchronize
-from stretto.horovod.process_sets import members_of
-from stretto.torch.buffers import give_back
+from stretto.horovod import _reductions as ops
+from stretto.horovod._compression import Compression
+from stretto.horovod._handles import Handle, synchronize
+from stretto.horovod._process_sets import members_of
+from stretto.torch._buffers import give_back
 
 
 class Distributed:
   """Mixed into the class of the wrapped optimizer: gradients are reduced as soon as they are there,
   and step() waits for them."""
 
-  def distribute_(self, names, compression, passes: int, op: str, predivide: float,
+  def _distribute(self, names, compression, passes: int, op: str, predivide: float,
                   sparse_as_dense: bool, process_set, scaler) -> None:
-    self.compression_, self.op_, self.passes_ = compression, op, passes
-    self.predivide_, self.sparse_as_dense_ = predivide, sparse_as_dense
-    self.process_set_, self.scaler_ = process_set, scaler
-    members = self.members_ = members_of(process_set)
+    self._compression, self._op, self._passes = compression, op, passes
+    self._predivide, self._sparse_as_dense = predivide, sparse_as_dense
+    self._process_set, self._scaler = process_set, scaler
+    members = self._members = members_of(process_set)
     parameters = [p for group in self.param_groups for p in group["params"]]
     named = {p: name for name, p in names} if names else {}
     if named and len(named) != len(set(named.values())):
       raise ValueError("DistributedOptimizer: two parameters have the same name")
-    self.names_ = {p: named.get(p, f"noname.{i}") for i, p in enumerate(parameters)}
+    self._names = {p: named.get(p, f"noname.{i}") for i, p in enumerate(parameters)}
     # A codec that keeps what it loses; classes of the script's own go their own way.
     codec = getattr(compression, "codec", "none") or members.group.codec
-    self.gradients_ = None
+    self._gradients = None
     if codec != "none" and op in (ops.Average, ops.Sum):
-      self.gradients_ = members.add_gradients(codec)
-    self.handles_: dict[torch.Tensor, Handle] = {}
-    self.left_ = dict.fromkeys(parameters, passes)
-    self.synchronized_, self.should_synchronize_ = False, True
+      self._gradients = members.add_gradients(codec)
+    self._handles: dict[torch.Tensor, Handle] = {}
+    self._left = dict.fromkeys(parameters, passes)
+    self._synchronized, self._should_synchronize = False, True
     for parameter in parameters:
       if parameter.requires_grad:
-        parameter.register_post_accumulate_grad_hook(self.gradient_ready_)
+        parameter.register_post_accumulate_grad_hook(self._gradient_ready)
 
-  def gradient_ready_(self, parameter: torch.Tensor) -> None:
-    if self.left_[parameter] <= 0:
+  def _gradient_ready(self, parameter: torch.Tensor) -> None:
+    if self._left[parameter] <= 0:
       raise AssertionError("gradients were computed more than backward_passes_per_step times "
                            "before step() or synchronize()")
-    self.left_[parameter] -= 1
-    if self.left_[parameter] == 0:
-      self.reduce_(parameter)
+    self._left[parameter] -= 1
+    if self._left[parameter] == 0:
+      self._reduce(parameter)
 
-  def reduce_(self, parameter: torch.Tensor) -> None:
-    name = self.names_[parameter]
-    if parameter.grad.is_sparse and self.sparse_as_dense_:
+  def _reduce(self, parameter: torch.Tensor) -> None:
+    name = self._names[parameter]
+    if parameter.grad.is_sparse and self._sparse_as_dense:
       parameter.grad = parameter.grad.to_dense()
     grad = parameter.grad
     if grad.is_sparse:
-      handle = ops.sparse_allreduce_async(grad, f"gradient.{name}", self.op_, self.process_set_)
-    elif self.gradients_ is not None and grad.dtype.is_floating_point:
-      handle = self.reduce_coded_(name, grad)
+      handle = ops.sparse_allreduce_async(grad, f"gradient.{name}", self._op, self._process_set)
+    elif self._gradients is not None and grad.dtype.is_floating_point:
+      handle = self._reduce_coded(name, grad)
     else:
-      handle = ops.allreduce_async_(grad, name=f"gradient.{name}", compression=self.compression_,
-                                    process_set=self.process_set_, **self.scaling_())
-    self.handles_[parameter] = handle
+      handle = ops.allreduce_async_(grad, name=f"gradient.{name}", compression=self._compression,
+                                    process_set=self._process_set, **self._scaling())
+    self._handles[parameter] = handle
 
-  def scaling_(self) -> dict:
-    if self.predivide_ == 1.0:
-      return {"op": self.op_}
-    return {"op": ops.Sum, "prescale_factor": 1 / self.predivide_,
-            "postscale_factor": self.predivide_ / self.members_.size}
+  def _scaling(self) -> dict:
+    if self._predivide == 1.0:
+      return {"op": self._op}
+    return {"op": ops.Sum, "prescale_factor": 1 / self._predivide,
+            "postscale_factor": self._predivide / self._members.size}
 
-  def reduce_coded_(self, name: str, grad: torch.Tensor) -> Handle:
-    scale = float(self.scaler_.get_scale()) if self.scaler_ is not None else 1.0
-    number, values, host = self.gradients_.submit(self.members_.unordered, name, grad, scale)
+  def _reduce_coded(self, name: str, grad: torch.Tensor) -> Handle:
+    scale = float(self._scaler.get_scale()) if self._scaler is not None else 1.0
+    number, values, host = self._gradients.submit(self._members.unordered, name, grad, scale)
 
     def finish():
       bring = give_back([(values, host)])
       if bring is not None:
         bring()
-      if self.op_ == ops.Sum:
-        grad.mul_(self.members_.size)
+      if self._op == ops.Sum:
+        grad.mul_(self._members.size)
       return grad
 
-    return Handle(self.members_, number, [values, host], finish)
+    return Handle(self._members, number, [values, host], finish)
 
   def synchronize(self) -> None:
     """Waits until every gradient is the reduced one. A parameter that took no part in the backward
     pass contributes zeros, as it may have on other ranks."""
-    for parameter in self.left_:
-      if parameter.requires_grad and parameter not in self.handles_:
+    for parameter in self._left:
+      if parameter.requires_grad and parameter not in self._handles:
         if parameter.grad is None:
           parameter.grad = torch.zeros_like(parameter)
-        self.reduce_(parameter)
-    for parameter, handle in self.handles_.items():
+        self._reduce(parameter)
+    for parameter, handle in self._handles.items():
       result = synchronize(handle)
       if result.is_sparse:
         parameter.grad = result
-    self.handles_.clear()
-    self.left_ = dict.fromkeys(self.left_, self.passes_)
-    self.synchronized_ = True
+    self._handles.clear()
+    self._left = dict.fromkeys(self._left, self._passes)
+    self._synchronized = True
 
   @contextlib.contextmanager
   def skip_synchronize(self):
     """step() inside it does not wait: synchronize() was called before, to clip gradients say."""
-    self.should_synchronize_ = False
+    self._should_synchronize = False
     try:
       yield
     finally:
-      self.should_synchronize_ = True
+      self._should_synchronize = True
 
   def set_backward_passes_per_step(self, passes: int) -> None:
-    self.passes_ = passes
-    self.left_ = dict.fromkeys(self.left_, passes)
+    self._passes = passes
+    self._left = dict.fromkeys(self._left, passes)
 
   def step(self, closure=None):
-    if self.should_synchronize_:
+    if self._should_synchronize:
       self.synchronize()
-    self.synchronized_ = False
+    self._synchronized = False
     return super(self.__class__, self).step(closure)
 
   def zero_grad(self, *args, **options):
-    if self.handles_:
+    if self._handles:
       raise AssertionError("zero_grad() between backward() and step(): gradients are on their way")
     return super(self.__class__, self).zero_grad(*args, **options)
 
@@ -143,6 +143,6 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
   kind = type(optimizer.__class__.__name__, (optimizer.__class__,), {
       name: value for name, value in vars(Distributed).items() if not name.startswith("__")})
   optimizer.__class__ = kind
-  optimizer.distribute_(list(named_parameters or ()), compression, backward_passes_per_step, op,
+  optimizer._distribute(list(named_parameters or ()), compression, backward_passes_per_step, op,
                         gradient_predivide_factor, sparse_as_dense, process_set, scaler)
   return optimizer

@@ -12,13 +12,13 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from stretto import comm
-from stretto.torch import policies
-from stretto.torch.segments import Segments
+from stretto.torch import _policies as policies
+from stretto.torch._segments import Segments
 
 # Bytes on the wire per byte of gradient; other codecs want whole buckets.
-kWireShares = {"none": 1.0, "fp16": 0.5, "bf16": 0.5, "int8": 0.26}
-kLog = logging.getLogger("stretto")
-kLock = threading.Lock()
+WIRE_SHARES = {"none": 1.0, "fp16": 0.5, "bf16": 0.5, "int8": 0.26}
+LOG = logging.getLogger("stretto")
+LOCK = threading.Lock()
 
 
 def attach(ddp, codec: str = "", scaler=None, step_policy: str = "",
@@ -41,9 +41,9 @@ def attach(ddp, codec: str = "", scaler=None, step_policy: str = "",
   state = Attached(ddp, codec or group.codec, scaler)
   if segments:
     each_step = (step_policy or group.engine.options.step_policy) == "every"
-    if state.codec not in kWireShares or not each_step:
+    if state.codec not in WIRE_SHARES or not each_step:
       raise ValueError(f"attach: segments do not go with codec {state.codec} or a step policy")
-    state.segments = Segments(ddp, state.send, kWireShares[state.codec])
+    state.segments = Segments(ddp, state.send, WIRE_SHARES[state.codec])
     group.engine.segments = state.segments.history
   ddp.register_comm_hook(state, reduce_bucket)
   state.policy = policies.make(policy, ddp, group, state.name)
@@ -55,12 +55,12 @@ class Attached:
 
   def __init__(self, ddp, codec: str, scaler):
     self.group, self.scaler = ddp.process_group, scaler
-    with kLock:
+    with LOCK:
       number = self.group.attached = getattr(self.group, "attached", 0) + 1
     self.name = f"{self.group.group_name}, module {number}"
     self.names = {parameter: name for name, parameter in ddp.module.named_parameters()}
     self.gradients = comm.Gradients(self.group.engine, self.name, self.group.members, codec)
-    self.step, self.scale_ = 1, 0.0  # of the loss; 0: not asked for in this step
+    self.step, self._scale = 1, 0.0  # of the loss; 0: not asked for in this step
     self.policy: policies.Every
     self.segments: Segments | None = None
 
@@ -71,9 +71,9 @@ class Attached:
   @property
   def loss_scale(self) -> float:
     """Of this step, asked for once: on a GPU that waits for the device."""
-    if self.scale_ == 0.0:
-      self.scale_ = float(self.scaler.get_scale()) if self.scaler is not None else 1.0
-    return self.scale_
+    if self._scale == 0.0:
+      self._scale = float(self.scaler.get_scale()) if self.scaler is not None else 1.0
+    return self._scale
 
   def synchronize(self) -> None:
     """With a policy that lets parameters differ between ranks: averages them now. Every rank calls
@@ -104,7 +104,7 @@ class Attached:
       future = self.send(bucket.buffer(), bucket.parameters())
     if bucket.is_last():
       self.policy.backward_done(self.step)
-      self.step, self.scale_ = self.step + 1, 0.0
+      self.step, self._scale = self.step + 1, 0.0
     return future
 
 
@@ -130,23 +130,23 @@ def attach_by_option() -> None:
     if not hasattr(group, "average_bucket"):
       return
     if group.codec != "none" or group.engine.options.step_policy != "every":
-      kWaiting[self] = self.register_forward_pre_hook(first_forward)
+      WAITING[self] = self.register_forward_pre_hook(first_forward)
 
   DistributedDataParallel.__init__ = init
 
 
-kWaiting: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # module -> its hook's handle
+WAITING: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # module -> its hook's handle
 
 
 def first_forward(ddp, args) -> None:
   del args
   if not (ddp.training and torch.is_grad_enabled()):
     return
-  kWaiting.pop(ddp).remove()
+  WAITING.pop(ddp).remove()
   hooks = getattr(ddp, "_comm_hooks", [])
   if not hooks:
     attach(ddp).policy.forward_begins()  # its own hook will see the second one first
   elif not any(isinstance(part, Attached) for hook in hooks for part in hook):
-    kLog.warning("STRETTO_CODEC=%s, STRETTO_STEP_POLICY=%s: the module has a communication hook of "
+    LOG.warning("STRETTO_CODEC=%s, STRETTO_STEP_POLICY=%s: the module has a communication hook of "
                  "its own, which is used instead", ddp.process_group.codec,
                  ddp.process_group.engine.options.step_policy)

@@ -29,7 +29,7 @@ from pathlib import Path
 import numpy as np
 
 from stretto import peers
-from stretto.peers import machine
+from stretto.peers import _machine as machine
 
 
 def reply_stream() -> Callable[[dict], None]:

@@ -7,7 +7,7 @@ import html
 from stretto import _stretto
 
 # Beside the style of the report of a model.
-kStyle = """th{cursor:default}td:not(:first-child),th:not(:first-child){text-align:right}
+STYLE = """th{cursor:default}td:not(:first-child),th:not(:first-child){text-align:right}
 .links td:nth-child(2),.links th:nth-child(2){text-align:left}
 .sent{background:var(--accent);height:9px;display:inline-block;border-radius:3px;min-width:1px}
 .won{color:var(--accent)}pre{font-size:13px;margin:12px 0 0;overflow:auto}
@@ -19,11 +19,11 @@ margin:0 5px 0 12px}i.queue{background:var(--before)}i.wire{background:var(--c1)
 i.sum{background:var(--c2)}"""
 
 # The timeline shows the end of the run, where settings have settled.
-kTimelineS = 0.25
-kTimelineEvents = 3000
-kLaneHeight = 9
+TIMELINE_S = 0.25
+TIMELINE_EVENTS = 3000
+LANE_HEIGHT = 9
 # What PeerStatistics.no_rdma says where nobody asked for more.
-kExpectedWithoutRdma = ("", "STRETTO_RDMA is off", "on the same host")
+EXPECTED_WITHOUT_RDMA = ("", "STRETTO_RDMA is off", "on the same host")
 
 
 def page(title: str, ranks: list[dict]) -> str:
@@ -34,7 +34,7 @@ def page(title: str, ranks: list[dict]) -> str:
   return "\n".join([
       "<!doctype html><html lang=en><meta charset=utf-8>"
       "<meta name=viewport content='width=device-width, initial-scale=1'>"
-      f"<title>{name}</title><style>{_stretto.report_style()}{kStyle}</style><main>",
+      f"<title>{name}</title><style>{_stretto.report_style()}{STYLE}</style><main>",
       f"<header><div class=brand>Stretto training report</div><h1>{name}</h1></header>",
       cards(ranks), *(part for part in sections if part), "</main></html>"]) + "\n"
 
@@ -84,7 +84,7 @@ def streams(ranks: list[dict]) -> str:
   without = [f"<p class=note>{r['rank']} &rarr; {peer['rank']}: no RDMA: "
              f"{html.escape(peer['no_rdma'])}</p>"
              for r in ranks for peer in r["statistics"]["peers"]
-             if peer.get("no_rdma", "") not in kExpectedWithoutRdma]
+             if peer.get("no_rdma", "") not in EXPECTED_WITHOUT_RDMA]
   return section("Streams", "Bytes with headers, from each rank's side. Streams in reserve were "
                  "not in use at the end: more of them did not pay.", table(
       ["from, to", "link", "sent", "", "received"],
@@ -177,21 +177,21 @@ def timeline(ranks: list[dict]) -> str:
   if not spans:
     return ""
   end = max(e["ts"] + e["dur"] for _, e in spans)
-  begin = max(min(e["ts"] for _, e in spans), end - kTimelineS * 1e6)
-  shown = [(rank, e) for rank, e in spans if e["ts"] + e["dur"] > begin][-kTimelineEvents:]
+  begin = max(min(e["ts"] for _, e in spans), end - TIMELINE_S * 1e6)
+  shown = [(rank, e) for rank, e in spans if e["ts"] + e["dur"] > begin][-TIMELINE_EVENTS:]
   lanes = {lane: y for y, lane in enumerate(sorted({(rank, e["tid"]) for rank, e in shown}))}
   shapes, labelled = [], set()
   for (rank, _), y in lanes.items():
     if rank not in labelled:
       labelled.add(rank)
-      shapes.append(f"<text x=4 y={(y + 1) * kLaneHeight + 1}>rank {rank}</text>")
+      shapes.append(f"<text x=4 y={(y + 1) * LANE_HEIGHT + 1}>rank {rank}</text>")
   for rank, e in shown:
     x = 60 + 940 * (max(e["ts"], begin) - begin) / (end - begin)
     width = max(940 * (e["ts"] + e["dur"] - max(e["ts"], begin)) / (end - begin), 0.5)
-    shapes.append(f"<rect class={e['cat']} x={x:.1f} y={lanes[rank, e['tid']] * kLaneHeight + 1} "
-                  f"width={width:.1f} height={kLaneHeight - 2}><title>{html.escape(e['cat'])}: "
+    shapes.append(f"<rect class={e['cat']} x={x:.1f} y={lanes[rank, e['tid']] * LANE_HEIGHT + 1} "
+                  f"width={width:.1f} height={LANE_HEIGHT - 2}><title>{html.escape(e['cat'])}: "
                   f"{html.escape(e['name'])}, {e['dur'] / 1e3:.2f} ms</title></rect>")
-  height = (len(lanes) + 1) * kLaneHeight
+  height = (len(lanes) + 1) * LANE_HEIGHT
   return section(
       f"The last {(end - begin) / 1e3:.0f} ms",
       "<i class=queue></i>queued<i class=wire></i>on the wire<i class=sum></i>being added. "

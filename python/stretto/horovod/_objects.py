@@ -6,10 +6,10 @@ import io
 
 import torch
 
-from stretto.horovod.handles import synchronize
-from stretto.horovod.moves import allgather, broadcast, broadcast_, broadcast_async_
-from stretto.horovod.process_sets import members_of
-from stretto.horovod.state import job
+from stretto.horovod._handles import synchronize
+from stretto.horovod._moves import allgather, broadcast, broadcast_, broadcast_async_
+from stretto.horovod._process_sets import members_of
+from stretto.horovod._state import job
 
 
 def broadcast_parameters(params, root_rank: int = 0, process_set=None) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import torch
 
-from stretto.horovod.members import Members
+from stretto.horovod._members import Members
 
 
 class Handle:
@@ -15,38 +15,38 @@ class Handle:
   reads and writes until then."""
 
   def __init__(self, members: Members, number: int, keep, finish: Callable[[], object]):
-    self.members_, self.number_, self.keep_, self.finish_ = members, number, keep, finish
-    self.result_, self.error_ = None, None
+    self._members, self._number, self._keep, self._finish = members, number, keep, finish
+    self._result, self._error = None, None
     self.started: list | None = None  # of a call: the Work it has started
 
   def done(self) -> bool:
     """True when wait() would not block."""
-    if self.number_ is None:
+    if self._number is None:
       return True
-    return self.members_.unordered.poll(self.number_) and (
+    return self._members.unordered.poll(self._number) and (
         not self.started or not hasattr(self.started[0], "is_completed")
         or self.started[0].is_completed())
 
   def wait(self):
-    if self.number_ is not None:
+    if self._number is not None:
       try:
-        self.members_.unordered.wait(self.number_)
-        self.result_ = self.finish_()
+        self._members.unordered.wait(self._number)
+        self._result = self._finish()
       except (ValueError, RuntimeError) as error:
-        self.error_ = error
-      self.number_ = self.keep_ = self.finish_ = None
-    if self.error_ is not None:
-      raise self.error_
-    return self.result_
+        self._error = error
+      self._number = self._keep = self._finish = None
+    if self._error is not None:
+      raise self._error
+    return self._result
 
   def then(self, change: Callable[[object], object]) -> Handle:
-    finish = self.finish_
-    self.finish_ = lambda: change(finish())
+    finish = self._finish
+    self._finish = lambda: change(finish())
     return self
 
   def __del__(self):
-    if self.number_ is not None:  # nobody waits: the operation goes on
-      self.members_.abandoned.append(self.keep_)
+    if self._number is not None:  # nobody waits: the operation goes on
+      self._members.abandoned.append(self._keep)
 
 
 def full_name(members: Members, operation: str, name: str | None) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from stretto import _stretto
-from stretto.arrays import as_array
-from stretto.report import Report
+from stretto._arrays import as_array
+from stretto._report import Report
 
 
 @dataclass(frozen=True)

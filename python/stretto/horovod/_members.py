@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from stretto.horovod.gradients import GradientSet
-from stretto.torch.process_group import ProcessGroup
-from stretto.unordered import Unordered
+from stretto._unordered import Unordered
+from stretto.horovod._gradients import GradientSet
+from stretto.torch._process_group import ProcessGroup
 
 # Names of the module's operations; the average is formed by the engine.
-kOperations = {"Average": dist.ReduceOp.AVG, "Sum": dist.ReduceOp.SUM, "Min": dist.ReduceOp.MIN,
+OPERATIONS = {"Average": dist.ReduceOp.AVG, "Sum": dist.ReduceOp.SUM, "Min": dist.ReduceOp.MIN,
                "Max": dist.ReduceOp.MAX, "Product": dist.ReduceOp.PRODUCT}
 
 
@@ -46,7 +46,7 @@ class Members:
     self.included = dist.get_rank() in self.ranks
     self.counters: dict[str, itertools.count] = defaultdict(itertools.count)  # of unnamed tensors
     self.abandoned: list = []  # memory of operations that nobody waits for
-    self.stand_ins_: list = []
+    self._stand_ins: list = []
     self.gradients: list[GradientSet] = []  # by number
     if not self.included:
       return
@@ -73,14 +73,14 @@ class Members:
     if what["operation"] == "gradient":
       self.gradients[what["optimizer"]].stand_in(what)
       return
-    self.stand_ins_ = [work for work in self.stand_ins_ if not work.is_completed()]
+    self._stand_ins = [work for work in self._stand_ins if not work.is_completed()]
     if what["operation"] != "allreduce":
       raise ValueError(f"join: the other ranks do an {what['operation']}; after join() only "
                        "allreduce can go on")
     options = dist.AllreduceOptions()
-    options.reduceOp = kOperations[what["op"]]
+    options.reduceOp = OPERATIONS[what["op"]]
     tensors = [torch.zeros(shape, dtype=getattr(torch, what["dtype"])) for shape in what["shapes"]]
-    self.stand_ins_.append(self.group.allreduce_coalesced(tensors, options))
+    self._stand_ins.append(self.group.allreduce_coalesced(tensors, options))
 
   def leave(self) -> None:
     """Waits for the other members to do the same."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from stretto.horovod.handles import Handle, describe, full_name, submit, submit_call
-from stretto.horovod.process_sets import members_of
-from stretto.horovod.reductions import (
+from stretto.horovod._handles import Handle, describe, full_name, submit, submit_call
+from stretto.horovod._process_sets import members_of
+from stretto.horovod._reductions import (
   Sum,
   allreduce_async,
   differentiable,
@@ -15,7 +15,7 @@ from stretto.horovod.reductions import (
   gather_rows,
   works_end,
 )
-from stretto.horovod.state import job
+from stretto.horovod._state import job
 
 
 def grouped_allgather_async(tensors, name=None, process_set=None) -> Handle:

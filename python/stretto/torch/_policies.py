@@ -18,7 +18,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from stretto import _stretto, comm
-from stretto.torch.buffers import kNames, staged
+from stretto.torch._buffers import NAMES, staged
 
 
 class Every:
@@ -50,52 +50,52 @@ class Accumulate(Every):
 
   def __init__(self, ddp, group, name: str, interval: int):
     super().__init__(ddp, group, name, interval)
-    self.parameters_ = set(ddp.module.parameters())
-    self.sums_: dict[torch.Tensor, torch.Tensor] = {}
-    self.scale_ = 1.0
-    self.held_back_ = False
-    kAccumulating.add(self)
+    self._parameters = set(ddp.module.parameters())
+    self._sums: dict[torch.Tensor, torch.Tensor] = {}
+    self._scale = 1.0
+    self._held_back = False
+    ACCUMULATING.add(self)
 
   def holds_back(self, bucket, step: int, loss_scale: float) -> bool:
     with torch.no_grad():
-      if loss_scale != self.scale_:
-        for total in self.sums_.values():
-          total.mul_(loss_scale / self.scale_)
-        self.scale_ = loss_scale
+      if loss_scale != self._scale:
+        for total in self._sums.values():
+          total.mul_(loss_scale / self._scale)
+        self._scale = loss_scale
       pairs = list(zip(bucket.parameters(), bucket.gradients()))
       if step % self.interval == 0:
         for parameter, gradient in pairs:
-          if parameter in self.sums_:
-            gradient.add_(self.sums_.pop(parameter))
+          if parameter in self._sums:
+            gradient.add_(self._sums.pop(parameter))
         bucket.buffer().div_(self.interval)
         return False
       for parameter, gradient in pairs:
-        if parameter in self.sums_:
-          self.sums_[parameter].add_(gradient)
+        if parameter in self._sums:
+          self._sums[parameter].add_(gradient)
         else:
-          self.sums_[parameter] = gradient.clone()
+          self._sums[parameter] = gradient.clone()
       bucket.buffer().zero_()
       return True
 
   def backward_done(self, step: int) -> None:
-    self.held_back_ = step % self.interval != 0
+    self._held_back = step % self.interval != 0
 
   def before_optimizer(self, optimizer) -> None:
-    if not self.held_back_:
+    if not self._held_back:
       return
     for options in optimizer.param_groups:
       for parameter in options["params"]:
-        if parameter in self.parameters_:
+        if parameter in self._parameters:
           parameter.grad = None
 
 
 # Optimizers do not know which module they are for, so every policy looks at every optimizer.
-kAccumulating: weakref.WeakSet[Accumulate] = weakref.WeakSet()
+ACCUMULATING: weakref.WeakSet[Accumulate] = weakref.WeakSet()
 
 
 def before_optimizer(optimizer, args, kwargs) -> None:
   del args, kwargs
-  for policy in list(kAccumulating):
+  for policy in list(ACCUMULATING):
     policy.before_optimizer(optimizer)
 
 
@@ -107,10 +107,10 @@ class Local(Every):
   def __init__(self, ddp, group, name: str, interval: int):
     super().__init__(ddp, group, name, interval)
     ddp.require_backward_grad_sync = False  # as in DDP.no_sync()
-    self.engine_, self.rank_, self.size_ = group.engine, group.rank_, group.size_
-    self.group_ = self.engine_.add_group(f"{name}, parameters", group.members)
-    self.module_ = weakref.ref(ddp.module)
-    self.steps_ = 0
+    self._engine, self._rank, self._size = group.engine, group._rank, group._size
+    self._group = self._engine.add_group(f"{name}, parameters", group.members)
+    self._module = weakref.ref(ddp.module)
+    self._steps = 0
     policy = weakref.ref(self)
 
     def before_forward(ddp, args) -> None:
@@ -121,9 +121,9 @@ class Local(Every):
     ddp.register_forward_pre_hook(before_forward)
 
   def forward_begins(self) -> None:
-    if self.steps_ > 0:
-      self.after_step(self.steps_)
-    self.steps_ += 1
+    if self._steps > 0:
+      self.after_step(self._steps)
+    self._steps += 1
 
   def after_step(self, step: int) -> None:
     if step % self.interval == 0:
@@ -134,7 +134,7 @@ class Local(Every):
 
   def exchange(self, mix) -> None:
     """`mix` works on the values of parameters, and of buffers of floats, of one type."""
-    module = self.module_()
+    module = self._module()
     with torch.no_grad():
       by_type: dict[torch.dtype, list[torch.Tensor]] = {}
       for tensor in [*module.parameters(), *module.buffers()]:
@@ -151,11 +151,11 @@ class Local(Every):
                "input": flat.data_ptr(), "output": flat.data_ptr()}], flat)
 
   def run(self, operations: list[dict], flat: torch.Tensor) -> None:
-    common = {"dtype": kNames[flat.dtype], "count": flat.numel(), "name": "parameters"}
-    handles = [self.engine_.submit(self.group_, codec="none", **common, **op)
+    common = {"dtype": NAMES[flat.dtype], "count": flat.numel(), "name": "parameters"}
+    handles = [self._engine.submit(self._group, codec="none", **common, **op)
                for op in operations]
     for handle in handles:
-      self.engine_.wait(handle)
+      self._engine.wait(handle)
 
 
 class Gossip(Local):
@@ -166,27 +166,27 @@ class Gossip(Local):
   def after_step(self, step: int) -> None:
     if step % self.interval == 0:
       self.synchronize()
-    elif self.size_ > 1:
-      distances = [1 << i for i in range((self.size_ - 1).bit_length())]
+    elif self._size > 1:
+      distances = [1 << i for i in range((self._size - 1).bit_length())]
       distance = distances[step % len(distances)]
       self.exchange(lambda flat: self.mix_with(flat, distance))
 
   def mix_with(self, flat: torch.Tensor, distance: int) -> None:
     other = torch.empty_like(flat)
     self.run([{"kind": comm.SEND, "input": flat.data_ptr(),
-               "peer": (self.rank_ + distance) % self.size_},
+               "peer": (self._rank + distance) % self._size},
               {"kind": comm.RECV, "output": other.data_ptr(),
-               "peer": (self.rank_ - distance) % self.size_}], flat)
+               "peer": (self._rank - distance) % self._size}], flat)
     flat.add_(other).mul_(0.5)
 
 
 # In the order of StepPolicy::Kind.
-kPolicies = (Every, Accumulate, Local, Gossip)
+POLICIES = (Every, Accumulate, Local, Gossip)
 
 
 def parse(text: str) -> tuple[type[Every], int]:
   kind, interval = _stretto.parse_step_policy(text)
-  return kPolicies[kind], interval
+  return POLICIES[kind], interval
 
 
 def make(policy: tuple[type[Every], int], ddp, group, name: str) -> Every:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from stretto.named_job import job
+from stretto._named_job import job
 
 Average, Sum, Product, Min, Max = "average", "sum", "product", "min", "max"
 

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
-from stretto.horovod.compression import Compression
-from stretto.horovod.handles import Handle, describe, full_name, submit, submit_call, synchronize
-from stretto.horovod.members import Members, kOperations
-from stretto.horovod.process_sets import members_of
-from stretto.torch.process_group import kCodecElements, kWireCodecs
+from stretto.horovod._compression import Compression
+from stretto.horovod._handles import Handle, describe, full_name, submit, submit_call, synchronize
+from stretto.horovod._members import OPERATIONS, Members
+from stretto.horovod._process_sets import members_of
+from stretto.torch._process_group import CODEC_ELEMENTS, WIRE_CODECS
 
 Average, Sum, Min, Max, Product, Adasum = "Average", "Sum", "Min", "Max", "Product", "Adasum"
 
@@ -23,8 +23,8 @@ def operation_of(average: bool | None, op: str | None) -> str:
   if op == Adasum:
     raise ValueError("Adasum is not available: use op=hvd.Average, with a learning rate for the "
                      "batch of all ranks together")
-  if op not in kOperations:
-    raise ValueError(f"allreduce: no operation '{op}'; there are: {', '.join(kOperations)}")
+  if op not in OPERATIONS:
+    raise ValueError(f"allreduce: no operation '{op}'; there are: {', '.join(OPERATIONS)}")
   return op
 
 
@@ -38,12 +38,12 @@ def reduce_tensors(tensors, outputs, average, name, compression, op, prescale, p
   wires = [wire.clone() if wire.data_ptr() == t.data_ptr() and out is not t else wire
            for (wire, _), t, out in zip(packed, tensors, outputs or [None] * len(tensors))]
   options = dist.AllreduceOptions()
-  options.reduceOp = kOperations[op]
+  options.reduceOp = OPERATIONS[op]
   prepared = members.prepare.allreduce_coalesced(wires, options)
   codec = getattr(compression, "codec", "")
-  if codec in kWireCodecs:
+  if codec in WIRE_CODECS:
     for operation in prepared.operations:
-      if operation["dtype"] == "float32" and operation["count"] >= kCodecElements and \
+      if operation["dtype"] == "float32" and operation["count"] >= CODEC_ELEMENTS and \
           op in (Average, Sum):
         operation["codec"] = codec
 
@@ -98,12 +98,12 @@ class Differentiable(torch.autograd.Function):
 
   @staticmethod
   def forward(ctx, forward, backward, *tensors):
-    ctx.backward_ = backward
+    ctx._backward = backward
     return tuple(forward([t.detach() for t in tensors]))
 
   @staticmethod
   def backward(ctx, *gradients):
-    return None, None, *ctx.backward_([g.contiguous() for g in gradients])
+    return None, None, *ctx._backward([g.contiguous() for g in gradients])
 
 
 def differentiable(forward: Callable, backward: Callable, tensors: list[torch.Tensor]) -> list:
@@ -199,7 +199,7 @@ def grouped_reducescatter_async(tensors, name=None, op: str = Average, process_s
   members = members_of(process_set)
   size = members.size
   options = dist.ReduceScatterOptions()
-  options.reduceOp = kOperations[op]
+  options.reduceOp = OPERATIONS[op]
   outputs, pieces = [], []
   for tensor in tensors:
     if tensor.dim() == 0:
