@@ -1,6 +1,5 @@
 #include "stretto/base/cpu.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <mutex>
 
 #include "stretto/base/clock.h"
+#include "stretto/base/cores.h"
 #include "stretto/base/error.h"
 
 #if defined(__x86_64__)
@@ -99,13 +99,6 @@ std::string read_model() {
   return "unknown";
 }
 
-int count_cores() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1L, sysconf(_SC_NPROCESSORS_ONLN));
-}
-
 int64_t cache_bytes(int name, int64_t fallback) {
   const long bytes = sysconf(name);
   return bytes > 0 ? bytes : fallback;
@@ -174,6 +167,24 @@ double measure_peak(Isa isa) {
   return best;
 }
 
+CpuInfo read_info() {
+  const std::vector<int> cpus = allowed_cpus();
+  const int physical = physical_cores("/", cpus);
+  const double quota = cpu_quota("/");
+  return {
+      .model = read_model(),
+      .core = detect_core(),
+      .isa = detect_isa(),
+      .logical = static_cast<int>(cpus.size()),
+      .physical = physical,
+      .quota = quota,
+      .cores = usable_cores(physical, quota),
+      .l1d_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
+      .l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 512 << 10),
+      .l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0),
+  };
+}
+
 }  // namespace
 
 std::string_view isa_name(Isa isa) {
@@ -196,23 +207,30 @@ Isa parse_isa(std::string_view name) {
 }
 
 const CpuInfo& cpu_info() {
-  static const CpuInfo info{
-      .model = read_model(),
-      .core = detect_core(),
-      .isa = detect_isa(),
-      .cores = count_cores(),
-      .l1d_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
-      .l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 512 << 10),
-      .l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0),
-  };
+  static const CpuInfo info = read_info();
   return info;
 }
 
+#if defined(STRETTO_ONLY_ISA)
+// Kernels exist for one instruction set: cmake/StrettoIsas.cmake.
+Isa usable_isa() {
+  constexpr Isa kOnly = Isa::STRETTO_ONLY_ISA;
+  const char* cap = std::getenv("STRETTO_ISA");
+  const Isa wanted = cap == nullptr || *cap == '\0' ? cpu_info().isa : parse_isa(cap);
+  if (std::min(wanted, cpu_info().isa) != kOnly) {
+    throw_unsupported(
+        "this build of Stretto runs {} only, not {}: build it with -DSTRETTO_ISAS=all",
+        isa_name(kOnly), isa_name(std::min(wanted, cpu_info().isa)));
+  }
+  return kOnly;
+}
+#else
 Isa usable_isa() {
   const char* cap = std::getenv("STRETTO_ISA");
   if (cap == nullptr || *cap == '\0') return cpu_info().isa;
   return std::min(parse_isa(cap), cpu_info().isa);
 }
+#endif
 
 double peak_flops(Isa isa) {
   static double peaks[3] = {};

@@ -21,7 +21,10 @@ struct CpuInfo {
   std::string model;             // as the operating system names it
   std::string core;              // microarchitecture, "zen4"; empty for those without a name here
   Isa isa = Isa::kPortable;      // the best one this processor has
-  int cores = 1;                 // that this process may run on
+  int logical = 1;               // CPUs that this process may run on, hyper-threads included
+  int physical = 1;              // cores that those belong to
+  double quota = 0;              // CPUs' worth of time its control group allows; 0: no limit
+  int cores = 1;                 // threads to use by default: physical, or the quota rounded up
   int64_t l1d_bytes = 32 << 10;  // per core
   int64_t l2_bytes = 512 << 10;  // per core
   int64_t l3_bytes = 0;          // shared; 0 if unknown

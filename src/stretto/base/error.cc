@@ -12,10 +12,11 @@ std::string describe(const std::string& file, int64_t offset, const std::string&
 
 }  // namespace
 
-FormatError::FormatError(std::string file, int64_t offset, const std::string& problem)
+FormatError::FormatError(std::string file, int64_t offset, const std::string& problem, int code)
     : std::runtime_error(describe(file, offset, problem)),
       file_(std::move(file)),
-      offset_(offset) {}
+      offset_(offset),
+      code_(code) {}
 
 namespace internal {
 

@@ -20,7 +20,8 @@ namespace stretto {
 namespace {
 
 [[noreturn]] void fail(const std::string& path, std::string_view action) {
-  throw FormatError(path, -1, fmt::format("cannot {}: {}", action, std::strerror(errno)));
+  const int code = errno;
+  throw FormatError(path, -1, fmt::format("cannot {}: {}", action, std::strerror(code)), code);
 }
 
 // The pages that `part` touches, or those that hold nothing else.
@@ -40,8 +41,9 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::string& path) {
   if (fd < 0) fail(path, "open");
   struct stat info {};
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    const int code = S_ISDIR(info.st_mode) ? EISDIR : 0;
     ::close(fd);
-    throw FormatError(path, -1, "expected a regular file");
+    throw FormatError(path, -1, "expected a regular file", code);
   }
   std::shared_ptr<MappedFile> file(new MappedFile);
   file->path_ = path;
@@ -111,7 +113,7 @@ std::string cache_directory() {
     const char* value = std::getenv(name);
     return value == nullptr ? "" : value;
   };
-  if (std::string own = variable("STRETTO_CACHE"); !own.empty()) return own;
+  if (std::string own = variable("STRETTO_CACHE_DIR"); !own.empty()) return own;
   if (std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return xdg + "/stretto";
   std::string home = variable("HOME");
   return (home.empty() ? std::string("/tmp") : home) + "/.cache/stretto";

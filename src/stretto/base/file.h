@@ -41,7 +41,7 @@ std::string read_file(const std::string& path);
 // one. Throws FormatError naming the file.
 void write_file(const std::string& path, std::string_view content);
 
-// Directory for records kept between runs: $STRETTO_CACHE, else $XDG_CACHE_HOME/stretto, else
+// The folder for what is kept between runs: $STRETTO_CACHE_DIR, else $XDG_CACHE_HOME/stretto, else
 // ~/.cache/stretto. Not created.
 std::string cache_directory();
 

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <climits>
 #include <cstdint>
+#include <system_error>
 
 #include "stretto/base/error.h"
 
@@ -107,6 +108,13 @@ struct ThreadTeam::State {
   Body body = nullptr;
   void* context = nullptr;
   Barrier barrier;
+
+  void end(std::vector<std::thread>& workers) {
+    stop.store(true);
+    generation.fetch_add(1, std::memory_order_release);
+    generation.notify_all();
+    for (std::thread& worker : workers) worker.join();
+  }
 };
 
 ThreadTeam::ThreadTeam(int threads) : threads_(threads) {
@@ -114,15 +122,20 @@ ThreadTeam::ThreadTeam(int threads) : threads_(threads) {
     throw_invalid("threads: expected 1 to 1024, got {}", threads);
   }
   state_ = std::make_unique<State>(threads);
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  workers_.reserve(static_cast<size_t>(threads) - 1);
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+  } catch (const std::system_error& error) {
+    const size_t started = workers_.size() + 1;
+    state_->end(workers_);
+    throw_unsupported(
+        "threads: the system starts {} of {} ({}); ask for fewer threads or raise the limit of "
+        "processes (ulimit -u, or pids.max of the container)",
+        started, threads, error.code().message());
+  }
 }
 
-ThreadTeam::~ThreadTeam() {
-  state_->stop.store(true);
-  state_->generation.fetch_add(1, std::memory_order_release);
-  state_->generation.notify_all();
-  for (std::thread& worker : workers_) worker.join();
-}
+ThreadTeam::~ThreadTeam() { state_->end(workers_); }
 
 void ThreadTeam::run(Body body, void* context) {
   if (threads_ == 1) {

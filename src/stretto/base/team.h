@@ -44,7 +44,7 @@ Range split(int64_t total, const Worker& worker, int64_t grain = 1);
 
 class ThreadTeam {
  public:
-  // Throws InvalidArgument unless 1 <= threads <= 1024. Workers start asleep.
+  // Throws InvalidArgument unless 1 <= threads <= 1024, Unsupported when one cannot be started.
   explicit ThreadTeam(int threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;

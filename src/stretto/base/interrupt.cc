@@ -1,0 +1,42 @@
+#include "stretto/base/interrupt.h"
+
+#include <utility>
+
+#include "stretto/base/clock.h"
+
+namespace stretto {
+namespace {
+
+constexpr double kInterval_s = 0.05;
+
+thread_local InterruptScope* t_scope = nullptr;
+
+}  // namespace
+
+InterruptScope::InterruptScope(std::function<void()> check)
+    : check_(std::move(check)), outer_(t_scope), next_s_(now_s() + kInterval_s) {
+  if (check_) t_scope = this;
+}
+
+InterruptScope::~InterruptScope() { t_scope = outer_; }
+
+void check_interrupt() {
+  InterruptScope* scope = t_scope;
+  if (scope == nullptr) return;
+  scope->rethrow();
+  const double now = now_s();
+  if (now < scope->next_s_) return;
+  scope->next_s_ = now + kInterval_s;
+  try {
+    scope->check_();
+  } catch (...) {
+    scope->thrown_ = std::current_exception();
+    throw;
+  }
+}
+
+void InterruptScope::rethrow() const {
+  if (thrown_) std::rethrow_exception(thrown_);
+}
+
+}  // namespace stretto

@@ -1,0 +1,35 @@
+// Lets a caller end long work early, however deep in the library it is.
+#pragma once
+
+#include <exception>
+#include <functional>
+
+namespace stretto {
+
+// While it lives, check_interrupt() on this thread calls `check`, at most every 50 ms. What `check`
+// throws ends the work: once it has thrown, every later call throws the same. An inner scope hides
+// an outer one; one with an empty function leaves the outer one in force.
+class InterruptScope {
+ public:
+  explicit InterruptScope(std::function<void()> check);
+  ~InterruptScope();
+  InterruptScope(const InterruptScope&) = delete;
+  InterruptScope& operator=(const InterruptScope&) = delete;
+
+  // Throws again what `check` has thrown, for whoever catches an error that an interrupt may have
+  // become; returns when it has thrown nothing.
+  void rethrow() const;
+
+ private:
+  friend void check_interrupt();
+  std::function<void()> check_;
+  InterruptScope* outer_;
+  double next_s_;  // when to call `check` again
+  std::exception_ptr thrown_;
+};
+
+// To be called at least every 0.1 s by work that can take longer than that. Costs a few nanoseconds
+// where there is no scope.
+void check_interrupt();
+
+}  // namespace stretto
