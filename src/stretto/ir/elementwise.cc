@@ -4,8 +4,8 @@
 #include <charconv>
 
 #include "stretto/base/error.h"
-#include "stretto/ir/elementwise_table.h"
 #include "stretto/ir/fused.h"
+#include "stretto/tensor/elementwise.h"
 
 namespace stretto::ir {
 namespace {
@@ -59,10 +59,12 @@ ElementwiseStep parse_step(std::string_view text, int number) {
     step.args.push_back(parse_argument(trimmed(list.substr(0, comma)), number));
     list.remove_prefix(std::min(comma + 1, list.size()));
   }
-  const ElementwiseFunction* function = find_elementwise_function(step.op);
-  if (function == nullptr) throw_invalid("program: no operation '{}' in '{}'", step.op, text);
-  if (static_cast<int>(step.args.size()) != function->arity) {
-    throw_invalid("program: {} takes {} arguments, got {} in '{}'", step.op, function->arity,
+  const ElementRow* row = find_element(step.op);
+  if (row == nullptr || row->use == ElementRow::Use::kKernel) {
+    throw_invalid("program: no operation '{}' in '{}'", step.op, text);
+  }
+  if (static_cast<int>(step.args.size()) != row->arguments()) {
+    throw_invalid("program: {} takes {} arguments, got {} in '{}'", step.op, row->arguments(),
                   step.args.size(), text);
   }
   return step;

@@ -2,9 +2,9 @@
 // table with a reference like any other, so a rewritten graph can always be run and compared.
 //
 // Epilogue attributes, shared by the first three:
-//   activation (string: none relu clip leaky_relu sigmoid silu hard_sigmoid hard_swish tanh gelu
-//   gelu_tanh elu; as in kernels/epilogue.h), alpha, beta (float), residual_after_activation (int
-//   0/1). result = activation(sum + bias + residual), or activation(sum + bias) + residual.
+//   activation (string: none, or one of tensor/elementwise.inc), alpha, beta (float),
+//   residual_after_activation (int 0/1). result = activation(sum + bias + residual), or
+//   activation(sum + bias) + residual.
 //
 // stretto.Conv(x, weight, bias?, residual?) -> y
 //   x [n, c, h, w] (or [n, c, l]); attributes of ONNX Conv with explicit pads (no auto_pad), plus
@@ -27,10 +27,8 @@
 // stretto.Elementwise(x...) -> y
 //   One fused loop. program (string): assignments separated by ';', each `tN = Op(args)`, the last
 //   one is the result: "t0 = Add(x0, x1); t1 = Sigmoid(t0); t2 = Mul(t0, t1)". Args: inputs x0..x7,
-//   earlier results, float literals. Ops: the ONNX elementwise names (Add Sub Mul Div Min Max Pow
-//   Neg Abs Sqrt Reciprocal Exp Log Erf Tanh Sigmoid Relu Floor Ceil Round Sin Cos Sign Where Equal
-//   Less Greater LessOrEqual GreaterOrEqual And Or Not) and Clip(x, lo, hi), LeakyRelu(x, alpha),
-//   Elu(x, alpha), HardSigmoid(x, alpha, beta), HardSwish, Silu, Gelu, GeluTanh, Softplus, Mish.
+//   earlier results, float literals. Ops: the rows of tensor/elementwise.inc that are not the
+//   kernels' own; arguments are a row's operands, then its numbers: Clip(x, lo, hi), Elu(x, alpha).
 //   NumPy broadcasting of all inputs; result type = type of x0 unless dtype (string) says
 //   otherwise.
 #pragma once

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/ir/operator.h"
 
 namespace stretto::ir {
@@ -103,6 +104,7 @@ std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs
     return values[id];
   };
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    check_interrupt();
     const Node& node = graph.nodes[n];
     std::vector<Tensor> arguments;
     for (ValueId id : node.inputs) arguments.push_back(get(id));

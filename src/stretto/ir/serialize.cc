@@ -8,16 +8,17 @@
 #include "stretto/ir/operator.h"
 
 namespace stretto::ir {
-namespace {
 
 using nlohmann::json;
 
-json tensor_json(const Tensor& tensor, std::string& block) {
+json write_tensor(const Tensor& tensor, std::string& block) {
   block.resize((block.size() + kAlignment - 1) / kAlignment * kAlignment);
   const size_t offset = block.size();
   block.append(static_cast<const char*>(tensor.data()), tensor.bytes());
   return {{"dtype", dtype_name(tensor.dtype())}, {"shape", tensor.shape()}, {"offset", offset}};
 }
+
+namespace {
 
 // {"kind": value}: JSON alone cannot tell 1 from 1.0 or an empty list of ints from one of floats.
 json attribute_json(const Attribute& attribute, std::string& block) {
@@ -38,20 +39,25 @@ json attribute_json(const Attribute& attribute, std::string& block) {
           return {{"floats", texts}};
         }
         if constexpr (std::is_same_v<T, std::vector<std::string>>) return {{"strings", value}};
-        if constexpr (std::is_same_v<T, Tensor>) return {{"tensor", tensor_json(value, block)}};
+        if constexpr (std::is_same_v<T, Tensor>) return {{"tensor", write_tensor(value, block)}};
       },
       attribute);
+}
+
+// For errors. Lists and objects may be nested deeper than dump(), which recurses, survives.
+std::string found(const json& j) {
+  return j.is_structured() ? std::string("an ") + j.type_name() : j.dump();
 }
 
 // JSON converts freely: 1.5, true and 2^64 would all become integers.
 int64_t integer(const json& j) {
   const bool fits = j.is_number_unsigned() ? j.get<uint64_t>() <= INT64_MAX : j.is_number_integer();
-  if (!fits) throw_invalid("expected an integer, found {}", j.dump());
+  if (!fits) throw_invalid("expected an integer, found {}", found(j));
   return j.get<int64_t>();
 }
 
 std::vector<int64_t> integers(const json& j) {
-  if (!j.is_array()) throw_invalid("expected a list of integers, found {}", j.dump());
+  if (!j.is_array()) throw_invalid("expected a list of integers, found {}", found(j));
   std::vector<int64_t> list;
   list.reserve(j.size());
   for (const json& item : j) list.push_back(integer(item));
@@ -190,7 +196,7 @@ json write_graph(const Graph& graph, std::string& block) {
   json values = json::array(), nodes = json::array();
   for (const Value& value : graph.values) {
     json v{{"name", value.name}, {"dtype", dtype_name(value.dtype)}, {"shape", *value.shape}};
-    if (value.is_constant()) v["constant"] = tensor_json(value.constant, block);
+    if (value.is_constant()) v["constant"] = write_tensor(value.constant, block);
     values.push_back(std::move(v));
   }
   for (const Node& node : graph.nodes) {
@@ -209,6 +215,11 @@ json write_graph(const Graph& graph, std::string& block) {
           {"outputs", graph.outputs},
           {"values", std::move(values)},
           {"nodes", std::move(nodes)}};
+}
+
+Tensor read_tensor(const json& description, std::span<const std::byte> block,
+                   std::shared_ptr<const void> owner, const std::string& file) {
+  return Reader(block, std::move(owner), file).tensor(description);
 }
 
 Graph read_graph(const json& description, std::span<const std::byte> block,

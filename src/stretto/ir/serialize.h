@@ -11,6 +11,14 @@
 
 namespace stretto::ir {
 
+// Appends the tensor's values to `block`, aligned to kAlignment, and returns {dtype, shape,
+// offset}.
+nlohmann::json write_tensor(const Tensor& tensor, std::string& block);
+// Refers to `block`, kept alive by `owner`. Throws FormatError naming `file` for values outside of
+// the block, other errors for what write_tensor() would not have written.
+Tensor read_tensor(const nlohmann::json& description, std::span<const std::byte> block,
+                   std::shared_ptr<const void> owner, const std::string& file);
+
 // Appends every constant of the graph to `block`, each aligned to kAlignment, and returns the
 // description that read_graph() understands.
 nlohmann::json write_graph(const Graph& graph, std::string& block);

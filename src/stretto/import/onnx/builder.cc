@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "stretto/base/interrupt.h"
 #include "stretto/import/onnx/inputs.h"
 
 namespace stretto::onnx {
@@ -82,7 +83,10 @@ void Builder::add_initializers(Scope& scope, const WireGraph& graph) {
 }
 
 void Builder::add_nodes(Scope& scope, const std::vector<WireNode>& nodes) {
-  for (const WireNode& node : nodes) add_node(scope, node);
+  for (const WireNode& node : nodes) {
+    check_interrupt();
+    add_node(scope, node);
+  }
 }
 
 void Builder::add_node(Scope& scope, const WireNode& node) {

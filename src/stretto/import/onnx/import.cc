@@ -1,5 +1,6 @@
 #include "stretto/import/onnx/import.h"
 
+#include <cerrno>
 #include <filesystem>
 
 #include "stretto/base/file.h"
@@ -72,7 +73,7 @@ ImportedModel import_source(const Source& source, const std::string& folder,
 ImportedModel import_onnx_file(const std::string& path, const ImportOptions& options) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
-    throw FormatError(path, -1, "expected an ONNX file, this is a folder");
+    throw FormatError(path, -1, "expected an ONNX file, this is a folder", EISDIR);
   }
   // Opening a pipe would wait for a writer.
   if (fs::exists(path, error) && !fs::is_regular_file(path, error)) {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "stretto/ir/cases/table.h"
-#include "stretto/ir/elementwise_table.h"
+#include "stretto/tensor/elementwise.h"
 
 namespace stretto::ir::cases {
 
@@ -99,16 +99,17 @@ void cast_like(CaseDraw& d) {
 void fused_elementwise(CaseDraw& d) {
   const Shape full = d.shape(0, 4);
   const int64_t inputs = d.between(1, 4), steps = d.between(1, 5);
-  const auto functions = elementwise_functions();
+  std::vector<const ElementRow*> rows;
+  for (const ElementRow& row : element_rows()) {
+    if (row.use != ElementRow::Use::kKernel) rows.push_back(&row);
+  }
   std::string program;
   for (int64_t s = 0; s < steps; ++s) {
-    const ElementwiseFunction& f = functions[d.choose(static_cast<uint32_t>(functions.size()))];
-    program += fmt::format("{}t{} = {}(", s == 0 ? "" : "; ", s, f.name);
-    const bool numbers =
-        f.name == "Clip" || f.name == "LeakyRelu" || f.name == "Elu" || f.name == "HardSigmoid";
-    for (int i = 0; i < f.arity; ++i) {
+    const ElementRow& row = *rows[d.choose(static_cast<uint32_t>(rows.size()))];
+    program += fmt::format("{}t{} = {}(", s == 0 ? "" : "; ", s, row.name);
+    for (int i = 0; i < row.arguments(); ++i) {
       if (i > 0) program += ", ";
-      if (i > 0 && (numbers || d.rarely())) {
+      if (i > 0 && (row.numbers > 0 || d.rarely())) {
         program += fmt::format("{}", i == 1 ? 0.25 : 1.5);
       } else {
         // The newest result first, so that the program is one chain.

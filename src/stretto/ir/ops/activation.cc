@@ -1,10 +1,12 @@
 // Activations with parameters, one table: name, formula, attributes with their defaults.
 #include "stretto/ir/ops/elementwise.h"
-#include "stretto/ir/ops/formulas.h"
 #include "stretto/ir/ops/table.h"
+#include "stretto/tensor/formulas.h"
 
 namespace stretto::ir::ops {
 namespace {
+
+using namespace formulas;  // NOLINT: what the rows call
 
 constexpr Port kX[] = {{"X", kRealTypes, Arity::kRequired, 'T'}};
 

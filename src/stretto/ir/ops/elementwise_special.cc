@@ -1,10 +1,12 @@
 // Elementwise operators with a rule of their own: Clip, Mod, Pow, PRelu, Where.
 #include "stretto/ir/ops/elementwise.h"
-#include "stretto/ir/ops/formulas.h"
 #include "stretto/ir/ops/table.h"
+#include "stretto/tensor/formulas.h"
 
 namespace stretto::ir::ops {
 namespace {
+
+using namespace formulas;  // NOLINT: what the rows call
 
 constexpr Port kRealOutput[] = {{"Y", kRealTypes, Arity::kRequired, 'T'}};
 constexpr Port kNumberOutput[] = {{"Y", kRealOrInteger, Arity::kRequired, 'T'}};

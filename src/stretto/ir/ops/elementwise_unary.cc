@@ -1,10 +1,12 @@
 // Operators of one input and no parameter, applied to every element.
 #include "stretto/ir/ops/elementwise.h"
-#include "stretto/ir/ops/formulas.h"
 #include "stretto/ir/ops/table.h"
+#include "stretto/tensor/formulas.h"
 
 namespace stretto::ir::ops {
 namespace {
+
+using namespace formulas;  // NOLINT: what the rows call
 
 template <TypeSet kTypes>
 constexpr Port kX[] = {{"X", kTypes, Arity::kRequired, 'T'}};

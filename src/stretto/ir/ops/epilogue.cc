@@ -1,38 +1,17 @@
 #include "stretto/ir/ops/epilogue.h"
 
 #include "stretto/ir/ops/dispatch.h"
-#include "stretto/ir/ops/formulas.h"
 #include "stretto/ir/ops/parallel.h"
+#include "stretto/tensor/elementwise.h"
 
 namespace stretto::ir::ops {
 namespace {
 
-struct Activation {
-  std::string_view name;
-  double (*apply)(double x, double alpha, double beta);
-};
-
-constexpr Activation kActivations[] = {
-    {"none", [](double x, double, double) { return x; }},
-    {"relu", [](double x, double, double) { return relu(x); }},
-    {"clip", [](double x, double a, double b) { return clip(x, a, b); }},
-    {"leaky_relu", [](double x, double a, double) { return leaky_relu(x, a); }},
-    {"sigmoid", [](double x, double, double) { return sigmoid(x); }},
-    {"silu", [](double x, double, double) { return silu(x); }},
-    {"hard_sigmoid", [](double x, double a, double b) { return hard_sigmoid(x, a, b); }},
-    {"hard_swish", [](double x, double, double) { return hard_swish(x); }},
-    {"tanh", [](double x, double, double) { return std::tanh(x); }},
-    {"gelu", [](double x, double, double) { return gelu(x); }},
-    {"gelu_tanh", [](double x, double, double) { return gelu_tanh(x); }},
-    {"elu", [](double x, double a, double) { return elu(x, a); }},
-};
-
-const Activation& activation_of(const Attributes& attributes) {
+Activation activation_of(const Attributes& attributes) {
   const std::string name = attributes.text("activation", "none");
-  for (const Activation& activation : kActivations) {
-    if (activation.name == name) return activation;
-  }
-  throw_invalid("activation: no '{}'", name);
+  const auto activation = parse_activation(name);
+  if (!activation) throw_invalid("activation: no '{}'", name);
+  return *activation;
 }
 
 }  // namespace
@@ -54,7 +33,7 @@ void check_epilogue(const Inference& c, const Shape& output, int64_t channels) {
 }
 
 void finish(Evaluation& c, Tensor sums, int64_t channel_axis) {
-  const Activation& activation = activation_of(c.attributes);
+  const Activation activation = activation_of(c.attributes);
   const double alpha = c.attributes.number("alpha", 0), beta = c.attributes.number("beta", 0);
   const bool has_bias = c.has_input(2), has_residual = c.has_input(3);
   const bool after = c.attributes.integer("residual_after_activation", 0) != 0;
@@ -76,7 +55,7 @@ void finish(Evaluation& c, Tensor sums, int64_t channel_axis) {
         for (int64_t i = row * inner; i < (row + 1) * inner; ++i) {
           const double r = has_residual ? static_cast<double>(residual[i]) : 0;
           const double sum = from[i] + shift + (after ? 0 : r);
-          to[i] = static_cast<T>(activation.apply(sum, alpha, beta) + (after ? r : 0));
+          to[i] = static_cast<T>(apply_activation(activation, alpha, beta, sum) + (after ? r : 0));
         }
       }
     });

@@ -1,6 +1,7 @@
 #include "stretto/ir/ops/matrix_product.h"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -176,18 +177,28 @@ void accumulate_products(std::span<const Product> products, ThreadTeam* team) {
     }
   }
   std::vector<Workspace> workspaces(static_cast<size_t>(threads));
-  const auto work = [&](int64_t begin, int64_t end, Workspace& workspace) {
-    for (int64_t i = begin; i < end; ++i) run(blocks[i], tile, workspace);
-  };
   const auto count = static_cast<int64_t>(blocks.size());
-  if (team == nullptr || count < 2) {
-    work(0, count, workspaces[0]);
-    return;
-  }
-  team->run([&](const Worker& worker) {
+  std::exception_ptr interrupt;
+  std::atomic<bool> stop{false};
+  auto work = [&](const Worker& worker) {
     const Range range = split(count, worker);
-    work(range.begin, range.end, workspaces[worker.index]);
-  });
+    for (int64_t i = range.begin; i < range.end && !stop.load(std::memory_order_relaxed); ++i) {
+      run(blocks[i], tile, workspaces[worker.index]);
+      if (worker.index != 0) continue;
+      try {
+        check_interrupt();
+      } catch (...) {
+        interrupt = std::current_exception();
+        stop.store(true, std::memory_order_relaxed);
+      }
+    }
+  };
+  if (team == nullptr || count < 2) {
+    work(Worker{});
+  } else {
+    team->run(work);
+  }
+  if (interrupt) std::rethrow_exception(interrupt);
 }
 
 }  // namespace stretto::ir::ops

@@ -1,12 +1,16 @@
-// Activations and other scalar functions, in double precision: shared by the elementwise
-// operators, the epilogues of fused ones and stretto.Elementwise. NaN in, NaN out.
+// Scalar functions in double precision that elementwise.inc and the ONNX operators share. NaN in,
+// NaN out.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
 
-namespace stretto::ir::ops {
+namespace stretto::formulas {
+
+inline double minimum(double a, double b) { return b < a || std::isnan(b) ? b : a; }
+inline double maximum(double a, double b) { return a < b || std::isnan(b) ? b : a; }
+inline double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
 
 inline double relu(double x) { return x < 0 ? 0 : x; }
 inline double clip(double x, double low, double high) {
@@ -33,4 +37,4 @@ inline double mish(double x) { return x * std::tanh(softplus(x)); }
 // Half to even, as ONNX Round and the processor's default.
 inline double round_even(double x) { return std::nearbyint(x); }
 
-}  // namespace stretto::ir::ops
+}  // namespace stretto::formulas

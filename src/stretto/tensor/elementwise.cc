@@ -1,0 +1,96 @@
+#include "stretto/tensor/elementwise.h"
+
+#include <limits>
+
+#include "stretto/tensor/formulas.h"
+
+namespace stretto {
+namespace {
+
+using namespace formulas;  // NOLINT: what elementwise.inc calls
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Not every formula needs all of them.
+#define STRETTO_FORMULA(formula)                                                            \
+  [](double a, double b, double c, double alpha, double beta) -> double {                   \
+    return static_cast<void>(a), static_cast<void>(b), static_cast<void>(c),                \
+           static_cast<void>(alpha), static_cast<void>(beta), static_cast<double>(formula); \
+  }
+
+constexpr ElementRow kRows[] = {
+#define STRETTO_ELEMENT(name, operands, use, formula) \
+  {ElementOp::k##name, #name, operands, 0, 0, 0, ElementRow::Use::use, STRETTO_FORMULA(formula)},
+#define STRETTO_ACTIVATION(name, text, numbers, alpha_default, beta_default, use, formula)        \
+  {ElementOp::k##name,      #name, 1, numbers, alpha_default, beta_default, ElementRow::Use::use, \
+   STRETTO_FORMULA(formula)},
+#include "stretto/tensor/elementwise.inc"
+};
+
+struct ActivationRow {
+  Activation activation;
+  std::string_view text;
+  ElementOp op;  // kCopy for none
+};
+
+constexpr ActivationRow kActivationRows[] = {
+    {Activation::kNone, "none", ElementOp::kCopy},
+#define STRETTO_ELEMENT(name, operands, use, formula)
+#define STRETTO_ACTIVATION(name, text, numbers, alpha, beta, use, formula) \
+  {Activation::k##name, text, ElementOp::k##name},
+#include "stretto/tensor/elementwise.inc"
+};
+
+constexpr Activation kActivations[] = {
+    Activation::kNone,
+#define STRETTO_ELEMENT(name, operands, use, formula)
+#define STRETTO_ACTIVATION(name, text, numbers, alpha, beta, use, formula) Activation::k##name,
+#include "stretto/tensor/elementwise.inc"
+};
+
+const ActivationRow& row_of(Activation activation) {
+  return kActivationRows[static_cast<size_t>(activation)];
+}
+
+}  // namespace
+
+double ElementRow::apply_to(const double* arguments) const {
+  const auto operand = [&](int i) { return i < operands ? arguments[i] : 0; };
+  const auto number = [&](int i) { return i < numbers ? arguments[operands + i] : 0; };
+  return apply(operand(0), operand(1), operand(2), number(0), number(1));
+}
+
+std::span<const ElementRow> element_rows() { return kRows; }
+
+const ElementRow& element_row(ElementOp op) { return kRows[static_cast<size_t>(op)]; }
+
+const ElementRow* find_element(std::string_view name) {
+  for (const ElementRow& row : kRows) {
+    if (row.name == name) return &row;
+  }
+  return nullptr;
+}
+
+std::span<const Activation, kActivationCount> activations() { return kActivations; }
+
+std::string_view activation_name(Activation activation) { return row_of(activation).text; }
+
+std::optional<Activation> parse_activation(std::string_view name) {
+  for (const ActivationRow& row : kActivationRows) {
+    if (row.text == name) return row.activation;
+  }
+  return std::nullopt;
+}
+
+std::optional<Activation> activation_of(ElementOp op) {
+  for (const ActivationRow& row : kActivationRows) {
+    if (row.op == op && row.activation != Activation::kNone) return row.activation;
+  }
+  return std::nullopt;
+}
+
+double apply_activation(Activation activation, double alpha, double beta, double x) {
+  return element_row(row_of(activation).op).apply(x, 0, 0, alpha, beta);
+}
+
+}  // namespace stretto
