@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "stretto/base/clock.h"
+#include "stretto/base/interrupt.h"
 
 namespace stretto::tune {
 
@@ -14,6 +15,7 @@ std::vector<double> measure(std::span<const Trial> trials, const MeasureOptions&
   for (int round = 0;; ++round) {
     for (size_t i = 0; i < trials.size(); ++i) {
       if (round > 0 && best[i] > options.hopeless * fastest) continue;
+      check_interrupt();
       if (trials[i].prepare) {
         trials[i].prepare();
       } else {
@@ -26,14 +28,6 @@ std::vector<double> measure(std::span<const Trial> trials, const MeasureOptions&
     }
     if (round + 1 >= options.min_rounds && now_s() - start > options.budget_s) return best;
   }
-}
-
-int choose(std::span<const double> seconds, int preferred, double margin) {
-  if (seconds.empty()) return -1;
-  const int fastest =
-      static_cast<int>(std::min_element(seconds.begin(), seconds.end()) - seconds.begin());
-  if (preferred >= 0 && seconds[preferred] <= seconds[fastest] * (1 + margin)) return preferred;
-  return fastest;
 }
 
 }  // namespace stretto::tune

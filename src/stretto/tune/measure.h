@@ -27,8 +27,4 @@ struct MeasureOptions {
 // disturbance hits all of them alike; the minimum discards it.
 std::vector<double> measure(std::span<const Trial> trials, const MeasureOptions& options);
 
-// Index of the fastest, but `preferred` when it is within `margin` of it: near-ties must not flip
-// choices from run to run. -1 for an empty list.
-int choose(std::span<const double> seconds, int preferred, double margin = 0.03);
-
 }  // namespace stretto::tune

@@ -24,13 +24,5 @@ TEST(Measure, RunsEveryTrialAndRanksThem) {
   EXPECT_GE(fast, 4);
 }
 
-TEST(Choose, KeepsThePreferredOneInANearTie) {
-  const std::vector<double> seconds{1.02, 1.0, 2.0};
-  EXPECT_EQ(choose(seconds, 0), 0);
-  EXPECT_EQ(choose(seconds, 2), 1);
-  EXPECT_EQ(choose(seconds, -1), 1);
-  EXPECT_EQ(choose({}, -1), -1);
-}
-
 }  // namespace
 }  // namespace stretto::tune
