@@ -7,22 +7,14 @@
 namespace stretto::kernels {
 
 std::string_view accuracy_name(Accuracy accuracy) {
-  switch (accuracy) {
-    case Accuracy::kStrict:
-      return "strict";
-    case Accuracy::kFast:
-      return "fast";
-    case Accuracy::kDefault:
-      break;
-  }
-  return "default";
+  return accuracy == Accuracy::kStrict ? "strict" : "default";
 }
 
 Accuracy parse_accuracy(std::string_view name) {
-  for (Accuracy a : {Accuracy::kStrict, Accuracy::kDefault, Accuracy::kFast}) {
+  for (Accuracy a : {Accuracy::kStrict, Accuracy::kDefault}) {
     if (name == accuracy_name(a)) return a;
   }
-  throw_invalid("accuracy: expected strict, default or fast, got '{}'", name);
+  throw_invalid("accuracy: expected strict or default, got '{}'", name);
 }
 
 std::string target_text(const Target& target) {

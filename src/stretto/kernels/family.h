@@ -19,13 +19,12 @@
 namespace stretto::kernels {
 
 // strict: only kernels whose error is that of a direct fp32 sum (Winograd F(2,3) at most).
-// default: F(4,3) as well. fast: whatever stays finite and checks out (F(6,3), polynomial
-// shortcuts).
-enum class Accuracy : uint8_t { kStrict, kDefault, kFast };
+// default: F(4,3) as well.
+enum class Accuracy : uint8_t { kStrict, kDefault };
 std::string_view accuracy_name(Accuracy accuracy);
 Accuracy parse_accuracy(std::string_view name);  // throws InvalidArgument
 
-// What a kernel is compiled for. Part of every problem and of every record key.
+// What a kernel is compiled for. Part of every problem and of every key of a tuning cache.
 struct Target {
   Isa isa = Isa::kPortable;
   Accuracy accuracy = Accuracy::kDefault;
@@ -83,6 +82,8 @@ struct Candidate {
   // Rearranges the constants (signature order; absent ones undefined tensors) for run(). The
   // default when null and packed_bytes is null: the candidate needs no constants.
   void (*pack)(const P&, std::span<const Tensor> constants, std::byte* packed) = nullptr;
+  // What packing_text() says of the bytes that pack() writes; not null where pack is not.
+  std::string (*packing)(const P&) = nullptr;
   size_t (*scratch_bytes)(const P&) = nullptr;
   // The input, as long as the first output, over which run() may write it; -1 or null: none.
   int (*in_place)(const P&) = nullptr;
@@ -96,8 +97,9 @@ struct Family {
   std::string_view name;
   size_t problem_bytes;
   int rows;
+  int reference;  // the row that fits every problem, and that the others are checked against
   std::string_view (*row_name)(int row);
-  // Human-readable and unique: the key under which choices are recorded, target included.
+  // Human-readable and unique: the key of its choice in a tuning cache, target included.
   std::string (*key)(const void* problem);
   Signature (*signature)(const void* problem);
   // Floating point operations of the plain algorithm; 0 for pure data movement.
@@ -105,6 +107,7 @@ struct Family {
   Fit (*fits)(int row, const void* problem);
   size_t (*packed_bytes)(int row, const void* problem);
   void (*pack)(int row, const void* problem, std::span<const Tensor> constants, std::byte* packed);
+  std::string (*packing)(int row, const void* problem);
   size_t (*scratch_bytes)(int row, const void* problem);
   int (*in_place)(int row, const void* problem);
   void (*run)(int row, const void* problem, const Args& args, const Worker& worker);
@@ -120,10 +123,20 @@ int find_row(const Family& family, std::string_view row);  // -1 when absent
 // of equals. Throws Unsupported with every reason when none fits.
 int default_row(const Family& family, const void* problem);
 
-// A family's erased form from its problem type and list. P provides, by overload in its namespace:
+// Where `row` stands in `list`; does not compile when it is not there.
+template <typename List, typename Row>
+consteval int row_of(const List& list, const Row& row) {
+  for (size_t r = 0; r < std::size(list); ++r) {
+    if (list[r] == &row) return static_cast<int>(r);
+  }
+  throw "the reference is not in the list";
+}
+
+// A family's erased form from its problem type, its list and the reference in it. P provides, by
+// overload in its namespace:
 //   std::string problem_key(const P&);  Signature problem_signature(const P&);
 //   double problem_flops(const P&);     and a member `Target target`.
-template <typename P, const auto& kList>
+template <typename P, const auto& kList, const auto& kReference>
 constexpr Family make_family(std::string_view name) {
   static_assert(std::is_trivially_copyable_v<P>);
   const auto as = [](const void* p) -> const P& { return *static_cast<const P*>(p); };
@@ -132,6 +145,7 @@ constexpr Family make_family(std::string_view name) {
       .name = name,
       .problem_bytes = sizeof(P),
       .rows = static_cast<int>(std::size(kList)),
+      .reference = row_of(kList, kReference),
       .row_name = [](int row) { return kList[row]->name; },
       .key = [](const void* p) { return problem_key(*static_cast<const P*>(p)); },
       .signature = [](const void* p) { return problem_signature(*static_cast<const P*>(p)); },
@@ -145,6 +159,11 @@ constexpr Family make_family(std::string_view name) {
       .pack =
           [](int row, const void* p, std::span<const Tensor> constants, std::byte* packed) {
             if (kList[row]->pack) kList[row]->pack(*static_cast<const P*>(p), constants, packed);
+          },
+      .packing =
+          [](int row, const void* p) {
+            return kList[row]->packing ? kList[row]->packing(*static_cast<const P*>(p))
+                                       : std::string();
           },
       .scratch_bytes =
           [](int row, const void* p) {

@@ -51,10 +51,12 @@ int check_rows(const Family& family, P p, double tolerance,
     Workbench bench(family, &p, 7, shared_team(p.target.threads));
     poison_padding(bench);
     if (prepare) prepare(bench);
-    for (int row = 0; row + 1 < family.rows; ++row) {
+    for (int row = 0; row < family.rows; ++row) {
+      if (row == family.reference) continue;
       if (!family.fits(row, &p).ok) continue;
       ++checked;
       const Difference d = bench.check(row);
+      if (d.only_nan && d.worst_index < 0) continue;  // the mean of nothing is NaN: both agree
       EXPECT_LE(d.relative_to_max, tolerance)
           << family.row_name(row) << " on " << family.key(&p) << " at " << d.worst_index << ": got "
           << d.got << ", expected " << d.expected << " (seed 7)";

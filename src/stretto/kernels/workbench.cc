@@ -6,6 +6,7 @@
 #include <random>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 
 namespace stretto::kernels {
 namespace {
@@ -177,14 +178,15 @@ void Workbench::run_over(int row, int input) {
   s.team->run([&](const Worker& worker) { s.family.run(row, s.problem.data(), args, worker); });
 }
 
-Difference Workbench::check(int row) {
+Difference Workbench::check(int row, int against) {
   State& s = *state_;
   const auto poison = [&] {
     for (Memory& m : s.outputs) std::memset(m.data.get(), 0x7f, m.bytes());
   };
   std::vector<std::vector<std::byte>> expected;
+  check_interrupt();
   poison();
-  run(s.family.rows - 1);
+  run(against < 0 ? s.family.reference : against);
   for (const Memory& m : s.outputs) expected.emplace_back(m.data.get(), m.data.get() + m.bytes());
   poison();
   run(row);
@@ -215,19 +217,12 @@ Difference Workbench::compare(const std::vector<std::vector<std::byte>>& expecte
       if (m.info.dtype == DType::kFloat32) return *reinterpret_cast<const float*>(p);
       return Tensor(m.info.dtype, {1}, p, nullptr).as_doubles()[0];
     };
-    double largest = 0;
+    Comparison comparison;
     for (int64_t at = 0; at < m.elements; ++at) {
-      const double e = value(expected[i].data(), at);
-      if (real(at) && std::isfinite(e)) largest = std::max(largest, std::fabs(e));
+      if (real(at)) comparison.add(at, value(m.data.get(), at), value(expected[i].data(), at));
     }
-    for (int64_t at = 0; at < m.elements; ++at) {
-      if (!real(at)) continue;
-      const double e = value(expected[i].data(), at), g = value(m.data.get(), at);
-      if (e == g || (std::isnan(e) && std::isnan(g))) continue;
-      double difference = std::fabs(e - g) / std::max(largest, 1e-30);
-      if (!std::isfinite(difference)) difference = std::numeric_limits<double>::infinity();
-      if (difference > worst.relative_to_max) worst = {difference, at, g, e};
-    }
+    const Difference difference = comparison.result();
+    if (difference.relative_to_max > worst.relative_to_max) worst = difference;
   }
   return worst;
 }
@@ -235,7 +230,10 @@ Difference Workbench::compare(const std::vector<std::vector<std::byte>>& expecte
 std::vector<double> Workbench::time(std::span<const int> rows,
                                     const tune::MeasureOptions& options) {
   // One execution first: kernels and memory are paged in and the team is awake.
-  for (int row : rows) run(row);
+  for (int row : rows) {
+    check_interrupt();
+    run(row);
+  }
   const bool weights = !state_->constants.empty();
   std::vector<tune::Trial> trials;
   for (int row : rows) {

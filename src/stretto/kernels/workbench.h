@@ -7,17 +7,10 @@
 #include <vector>
 
 #include "stretto/kernels/family.h"
+#include "stretto/tensor/compare.h"
 #include "stretto/tune/measure.h"
 
 namespace stretto::kernels {
-
-// How far one output is from the reference: max |a - b| over max |b|; 0 when both are empty. Equal
-// infinities and NaN against NaN count as equal; any other non-finite difference gives infinity.
-struct Difference {
-  double relative_to_max = 0;
-  int64_t worst_index = -1;  // into the output's storage
-  double got = 0, expected = 0;
-};
 
 class Workbench {
  public:
@@ -36,9 +29,10 @@ class Workbench {
   void run(int row);
   std::span<const float> output(int i) const;  // of the last run, storage order
 
-  // Runs `row` and the family's last row on the same data; where Candidate::in_place allows it,
-  // `row` once more over that input. Blocked padding lanes are ignored.
-  Difference check(int row);
+  // Runs `row` and row `against` (-1: the family's last, its reference) on the same data; where
+  // Candidate::in_place allows it, `row` once more over that input. The worst difference of any
+  // output, its index into the output's storage. Blocked padding lanes are ignored.
+  Difference check(int row, int against = -1);
 
   // Best seconds of each of `rows`, interleaved. Weights are cold and inputs warm, as within a
   // network: with warm weights, kernels that trade memory for arithmetic look better than they are.

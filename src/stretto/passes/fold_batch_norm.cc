@@ -39,7 +39,7 @@ std::optional<Affine> batch_norm(const Rewriter& graph, const Node& node) {
   for (size_t c = 0; c < gamma.size(); ++c) {
     affine.scale.push_back(gamma[c] / std::sqrt(variance[c] + epsilon));
     affine.shift.push_back(beta[c] - mean[c] * affine.scale[c]);
-    // Multiplied out, infinities meet that would not have met.
+    // Multiplying out can combine infinities that were apart, and give NaN.
     if (!std::isfinite(affine.scale[c]) || !std::isfinite(affine.shift[c])) return std::nullopt;
   }
   return affine;

@@ -15,7 +15,7 @@ constexpr std::string_view kRules[] = {"drop-known", "fold-constant"};
 // again than to keep in the artefact.
 constexpr int64_t kGrowthBytes = 1 << 20;
 
-// And it is worked out here only if that takes moments.
+// Results that take more floating point operations than this are left to the program.
 constexpr double kFlops = 1e9;
 
 int64_t bytes(const Rewriter& graph, const std::vector<ValueId>& ids) {

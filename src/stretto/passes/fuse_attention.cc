@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::string_view kRules[] = {"attention"};
 
-// A mask value this low makes exp() zero beside any unmasked score.
+// Next to any unmasked score, exp() of a mask value this low is zero.
 constexpr double kMasked = -1e4;
 
 // What goes into the softmax.
@@ -26,47 +26,58 @@ struct Scores {
   ValueId keep = kNone;  // Where(keep, scores, masked_value): a mask still to be made
   ValueId drop = kNone;  // Where(drop, masked_value, scores)
   double masked_value = 0;
-  bool masked() const { return mask != kNone || keep != kNone || drop != kNone; }
 };
 
-// Nothing when `id` is not made of a product in the expected way, or others use what would vanish.
+bool only_here(const Rewriter& graph, ValueId id) {
+  return graph.constant(id) == nullptr && graph.used_once(id);
+}
+
+// A product, times scalars. Nothing when `id` is something else, or others use what would vanish.
+std::optional<Scores> scaled_product(const Rewriter& graph, ValueId id) {
+  double scale = 1;
+  while (only_here(graph, id)) {
+    if (const int n = graph.maker(id, "MatMul"); n >= 0) {
+      const Node& product = graph.node(n);
+      return Scores{.q = product.inputs[0], .k_transposed = product.inputs[1], .scale = scale};
+    }
+    const int mul = graph.maker(id, "Mul"), div = graph.maker(id, "Div");
+    const auto factor =
+        mul >= 0 || div >= 0 ? with_scalar(graph, std::max(mul, div)) : std::nullopt;
+    if (!factor) break;
+    scale *= mul >= 0 ? factor->c : 1 / factor->c;
+    id = factor->x;
+  }
+  return std::nullopt;
+}
+
+// The same under at most one mask.
 std::optional<Scores> scores_of(const Rewriter& graph, ValueId id) {
-  if (graph.constant(id) != nullptr || !graph.used_once(id)) return std::nullopt;
-  if (const int n = graph.maker(id, "MatMul"); n >= 0) {
-    return Scores{.q = graph.node(n).inputs[0], .k_transposed = graph.node(n).inputs[1]};
-  }
-  for (std::string_view op : {"Mul", "Div"}) {
-    const int n = graph.maker(id, op);
-    const auto factor = n >= 0 ? with_scalar(graph, n) : std::nullopt;
-    if (!factor) continue;
-    auto scores = scores_of(graph, factor->x);
-    if (!scores || scores->masked()) return std::nullopt;
-    scores->scale *= op == "Mul" ? factor->c : 1 / factor->c;
-    return scores;
-  }
+  if (!only_here(graph, id)) return std::nullopt;
   if (const int n = graph.maker(id, "Add"); n >= 0) {
     for (size_t side = 0; side < 2; ++side) {
       const ValueId inner = graph.node(n).inputs[side];
       if (graph.shape(inner) != graph.shape(id)) continue;
-      auto scores = scores_of(graph, inner);
-      if (!scores || scores->masked()) continue;
+      auto scores = scaled_product(graph, inner);
+      if (!scores) continue;
       scores->mask = graph.node(n).inputs[1 - side];
       return scores;
     }
+    return std::nullopt;
   }
   if (const int n = graph.maker(id, "Where"); n >= 0) {
     const auto& in = graph.node(n).inputs;
     for (size_t side = 1; side <= 2; ++side) {
       const auto value = scalar(graph, in[3 - side]);
       if (!value || !(*value <= kMasked) || graph.shape(in[side]) != graph.shape(id)) continue;
-      auto scores = scores_of(graph, in[side]);
-      if (!scores || scores->masked()) continue;
+      auto scores = scaled_product(graph, in[side]);
+      if (!scores) continue;
       (side == 1 ? scores->keep : scores->drop) = in[0];
       scores->masked_value = *value;
       return scores;
     }
+    return std::nullopt;
   }
-  return std::nullopt;
+  return scaled_product(graph, id);
 }
 
 struct Heads {

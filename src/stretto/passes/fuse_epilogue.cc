@@ -56,7 +56,7 @@ bool fuse_residual(Rewriter& graph, int n, PassContext& context) {
   for (size_t side = 0; side < 2; ++side) {
     const int before = product_of(graph, add.inputs[side]);
     if (before < 0 || has_residual(graph.node(before))) continue;
-    // Of two, the later one: by then the other's result exists anyway.
+    // If both sides qualify, the later product: the other one's result exists by then.
     if (best >= 0 && graph.position(before) < graph.position(best)) continue;
     best = before;
     residual = add.inputs[1 - side];

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <numeric>
 
 #include "stretto/ir/operator.h"
+#include "stretto/tensor/elementwise.h"
 
 namespace stretto::passes {
 namespace {
@@ -15,40 +15,8 @@ constexpr int64_t kMaxScannedElements = 1 << 16;
 
 using Arg = ir::ElementwiseArg;
 
-// ONNX operators whose steps have the same name and the inputs as arguments, in order.
-constexpr std::string_view kPlainOps[] = {
-    "Add",        "Sub",   "Mul", "Div", "Pow",  "Neg",       "Abs",      "Sqrt",
-    "Reciprocal", "Exp",   "Log", "Erf", "Tanh", "Sigmoid",   "Relu",     "Floor",
-    "Ceil",       "Round", "Sin", "Cos", "Sign", "HardSwish", "Softplus", "Mish"};
-
-struct WithAttributes {
-  std::string_view op;
-  struct {
-    std::string_view name;
-    double fallback;
-  } attributes[2];
-};
-constexpr WithAttributes kAttributeOps[] = {
-    {"LeakyRelu", {{"alpha", 0.01}, {"", 0}}},
-    {"Elu", {{"alpha", 1.0}, {"", 0}}},
-    {"HardSigmoid", {{"alpha", 0.2}, {"beta", 0.5}}},
-};
-
 Arg literal(double value) { return {.kind = Arg::Kind::kLiteral, .literal = value}; }
 Arg result(int index) { return {.kind = Arg::Kind::kResult, .index = index}; }
-
-// Activations whose epilogue name differs from the step's only in spelling.
-std::string_view epilogue_name(std::string_view step) {
-  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
-      {"Relu", "relu"}, {"Clip", "clip"},         {"LeakyRelu", "leaky_relu"},
-      {"Elu", "elu"},   {"Sigmoid", "sigmoid"},   {"HardSigmoid", "hard_sigmoid"},
-      {"Tanh", "tanh"}, {"Silu", "silu"},         {"HardSwish", "hard_swish"},
-      {"Gelu", "gelu"}, {"GeluTanh", "gelu_tanh"}};
-  for (const auto& [from, to] : kNames) {
-    if (from == step) return to;
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -138,9 +106,10 @@ std::optional<ActivationMatch> match_activation(const Rewriter& graph, int n) {
   }
   if (steps.size() != 1 || inputs.size() != 1) return std::nullopt;
   const ir::ElementwiseStep& step = steps[0];
-  const std::string_view name = epilogue_name(step.op);
-  if (name.empty() || step.args[0].kind != Arg::Kind::kInput) return std::nullopt;
-  ActivationMatch match{.name = std::string(name), .x = inputs[0]};
+  const ElementRow* row = find_element(step.op);
+  const auto activation = row != nullptr ? activation_of(row->op) : std::nullopt;
+  if (!activation || step.args[0].kind != Arg::Kind::kInput) return std::nullopt;
+  ActivationMatch match{.name = std::string(activation_name(*activation)), .x = inputs[0]};
   for (size_t i = 1; i < step.args.size(); ++i) {
     if (step.args[i].kind != Arg::Kind::kLiteral) return std::nullopt;
     (i == 1 ? match.alpha : match.beta) = step.args[i].literal;
@@ -184,12 +153,6 @@ std::optional<ElementwiseMatch> match_elementwise(const Rewriter& graph, int n) 
     return match;
   };
 
-  if (std::find(std::begin(kPlainOps), std::end(kPlainOps), op) != std::end(kPlainOps)) {
-    ir::ElementwiseStep step{.op = std::string(op)};
-    for (ValueId id : node.inputs) step.args.push_back(arg(id));
-    match.steps.push_back(std::move(step));
-    return done();
-  }
   if (op == "Sum" || op == "Min" || op == "Max") {
     const std::string step_op = op == "Sum" ? "Add" : std::string(op);
     if (node.inputs.size() < 2) return std::nullopt;
@@ -207,15 +170,15 @@ std::optional<ElementwiseMatch> match_elementwise(const Rewriter& graph, int n) 
   }
   if (op == "Clip") {
     ir::ElementwiseStep step{"Clip", {arg(node.inputs[0])}};
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
+    const ElementRow& clip = element_row(ElementOp::kClip);
     for (size_t i = 1; i <= 2; ++i) {
       const bool present = i < node.inputs.size() && node.inputs[i] != kNone;
-      step.args.push_back(present ? arg(node.inputs[i]) : literal(i == 1 ? -kInfinity : kInfinity));
+      step.args.push_back(present ? arg(node.inputs[i]) : literal(i == 1 ? clip.alpha : clip.beta));
     }
     const auto is_literal = [](const Arg& a, double value) {
       return a.kind == Arg::Kind::kLiteral && a.literal == value;
     };
-    if (is_literal(step.args[1], 0) && is_literal(step.args[2], kInfinity)) {
+    if (is_literal(step.args[1], 0) && is_literal(step.args[2], clip.beta)) {
       step = {"Relu", {step.args[0]}};
     }
     match.steps.push_back(std::move(step));
@@ -225,16 +188,15 @@ std::optional<ElementwiseMatch> match_elementwise(const Rewriter& graph, int n) 
     match.steps.push_back({"LeakyRelu", {arg(node.inputs[0]), arg(node.inputs[1])}});
     return done();
   }
-  for (const WithAttributes& row : kAttributeOps) {
-    if (row.op != op) continue;
-    ir::ElementwiseStep step{std::string(op), {arg(node.inputs[0])}};
-    for (const auto& [name, fallback] : row.attributes) {
-      if (!name.empty()) step.args.push_back(literal(node.attributes.number(name, fallback)));
-    }
-    match.steps.push_back(std::move(step));
-    return done();
-  }
-  return std::nullopt;
+  const ElementRow* row = find_element(op);
+  if (row == nullptr || row->use != ElementRow::Use::kOnnx) return std::nullopt;
+  ir::ElementwiseStep step{.op = std::string(op)};
+  for (ValueId id : node.inputs) step.args.push_back(arg(id));
+  const auto& attributes = node.attributes;
+  if (row->numbers > 0) step.args.push_back(literal(attributes.number("alpha", row->alpha)));
+  if (row->numbers > 1) step.args.push_back(literal(attributes.number("beta", row->beta)));
+  match.steps.push_back(std::move(step));
+  return done();
 }
 
 }  // namespace stretto::passes

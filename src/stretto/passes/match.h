@@ -36,7 +36,7 @@ std::optional<std::vector<int64_t>> reduce_axes(const Rewriter& graph, int n);
 // Permutation of a Transpose node (ONNX's default reverses).
 std::vector<int64_t> permutation(const Rewriter& graph, int n);
 
-// Activation of an epilogue, as in kernels/epilogue.h, when node n is one applied to a single
+// Activation of an epilogue (tensor/elementwise.h) when node n is one applied to a single
 // value.
 struct ActivationMatch {
   std::string name;

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 
 namespace stretto::passes {
 
 bool PassContext::allow(std::string_view rule, std::string_view node) {
+  check_interrupt();
   STRETTO_CHECK(pass_ != nullptr, "rule {} outside of a pass", rule);
   STRETTO_CHECK(std::find(pass_->rules.begin(), pass_->rules.end(), rule) != pass_->rules.end(),
                 "pass {} does not list rule {}", pass_->name, rule);

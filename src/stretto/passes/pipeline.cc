@@ -53,26 +53,26 @@ void check_face(const std::vector<Face>& before, const std::vector<Face>& after)
 std::span<const Pass* const> pipeline() {
   // Each line: what holds once the pass has run.
   static constexpr const Pass* kPipeline[] = {
-      &kFoldConstants,        // no node has known inputs only, but where the result is large
+      &kFoldConstants,        // no node has only known inputs, unless its result is large
       &kRemoveIdentity,       // no node returns its input; Reshape is the only shape-changer
       &kDeduplicate,          // no two nodes compute the same from the same inputs
       &kRecogniseActivation,  // SiLU, GELU, hard-swish, Mish are one node each
-      &kRecogniseLayerNorm,   // so are layer and RMS normalisation
+      &kRecogniseLayerNorm,   // layer and RMS normalisation are one node each
       &kSqueezeExcite,        // means over whole images are GlobalAveragePool
       &kSplitRadix,           // sums over a radix axis are sums of 4-D slices
       &kEliminateTranspose,   // transposes have sunk below elementwise nodes or cancelled
-      &kRemoveIdentity,       // what those left is gone
+      &kRemoveIdentity,       // the identities that sinking left are gone
       &kFuseConv,             // convolutions of constant weights are stretto.Conv*, pads explicit
       &kFuseLinear,           // products with a constant matrix are stretto.Linear
       &kFoldBatchNorm,        // no BatchNormalization; constant scales are in the weights
       &kFuseAttention,        // softmax(q k^T) v is stretto.Attention on rows
       &kRemoveIdentity,       // the transposes around it have cancelled
-      &kMergeLinears,         // its projections of one input are one product
-      &kFuseMatMul,           // what matrix products are left take scale and transpose in
+      &kMergeLinears,         // q, k and v projections of one input are one product
+      &kFuseMatMul,           // stretto.MatMul has taken in scales and transposes
       &kFuseEpilogue,         // activations and residuals are in the product before them
-      &kMergeConvs,           // convolutions of one input with one window are one
-      &kFuseAddLayerNorm,     // sums that no product made are made where they are normalised
-      &kFuseElementwise,      // float32 arithmetic is in stretto.Elementwise loops, few of them
+      &kMergeConvs,           // convolutions of one input with one window are merged
+      &kFuseAddLayerNorm,     // the remaining sums are computed where they are normalised
+      &kFuseElementwise,      // float32 arithmetic is in few stretto.Elementwise loops
       &kRemoveDead,           // every node reaches an output, every value is used
   };
   return kPipeline;

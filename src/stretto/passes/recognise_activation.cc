@@ -22,29 +22,43 @@ struct Product {
   std::vector<ValueId> factors;
 };
 
-void collect(const Rewriter& graph, int n, Product& product) {
-  const Node& node = graph.node(n);
-  const auto descend = [&](ValueId id) {
+// No pattern here has more than four factors or, however exporters write them, this many nodes.
+// Beyond that a node counts as a factor, so that each of a long chain's nodes costs the same.
+constexpr size_t kMaxFactors = 4;
+constexpr int kMaxNodes = 32;
+
+Product collect(const Rewriter& graph, int n) {
+  Product product;
+  std::vector<ValueId> left;  // in reverse order
+  int nodes = 0;
+  const auto open = [&](int product_node) {
+    const Node& node = graph.node(product_node);
+    ++nodes;
+    if (node.op->name == "Mul") {
+      left.push_back(node.inputs[1]);
+    } else {
+      product.c /= *scalar(graph, node.inputs[1]);
+    }
+    left.push_back(node.inputs[0]);
+  };
+  open(n);
+  while (!left.empty()) {
+    const ValueId id = left.back();
+    left.pop_back();
     if (const auto c = scalar(graph, id)) {
       product.c *= *c;
-      return;
+      continue;
     }
     const int mul = graph.maker(id, "Mul"), div = graph.maker(id, "Div");
     const int inner = mul >= 0 ? mul : div;
-    // Four factors are more than any pattern here has.
-    if (inner >= 0 && graph.used_once(id) && product.factors.size() < 4 &&
-        (mul >= 0 || with_scalar(graph, div))) {
-      collect(graph, inner, product);
+    if (inner >= 0 && graph.used_once(id) && product.factors.size() < kMaxFactors &&
+        nodes < kMaxNodes && (mul >= 0 || with_scalar(graph, div))) {
+      open(inner);
     } else {
       product.factors.push_back(id);
     }
-  };
-  descend(node.inputs[0]);
-  if (node.op->name == "Mul") {
-    descend(node.inputs[1]);
-  } else {
-    product.c /= *scalar(graph, node.inputs[1]);
   }
+  return product;
 }
 
 // `id` as c * x of an exact value x, for c * x spelled as Mul or Div by a scalar.
@@ -152,8 +166,7 @@ void recognise(Rewriter& graph, int n, PassContext& context) {
   const ValueId y = graph.node(n).outputs[0];
   if (graph.dtype(y) != DType::kFloat32) return;
   if (graph.node(n).op->name == "Div" && !with_scalar(graph, n)) return;
-  Product product;
-  collect(graph, n, product);
+  const Product product = collect(graph, n);
   const std::string name = graph.node(n).name;
   const auto rewrite = [&](const Recognised& found, ValueId x) {
     if (graph.shape(x) != graph.shape(y) || !context.allow(found.rule, name)) return false;

@@ -18,8 +18,6 @@ TEST(Attention, SizesLayoutsMasksThreads) {
               dense_attention({.threads = threads}, 2, 3, sq, sk, dim, variant % 2);
           if (variant % 3 == 1) add_mask(p, {2, 1, 1, sk});
           if (variant % 3 == 2) add_mask(p, {1, 3, sq, 1});
-          p.causal = variant % 5 == 0;
-          p.causal_offset = sk - 1;
           EXPECT_GT(check_rows(kAttention, p, kTolerance), 0);
         }
       }
@@ -28,24 +26,29 @@ TEST(Attention, SizesLayoutsMasksThreads) {
 }
 
 TEST(Attention, ManyKeysInChunks) {
-  for (bool causal : {false, true}) {
-    AttentionProblem p = dense_attention({.threads = 2}, 1, 2, 100, 1100, 24, true);
-    p.causal = causal;
-    p.causal_offset = 500;
-    add_mask(p, {1, 1, 100, 1100});
-    // Large scores make the running maximum move between chunks.
-    check_rows(kAttention, p, kTolerance, [](Workbench& b) {
-      for (float& x : b.input(0)) x *= 20;
-    });
-  }
+  AttentionProblem p = dense_attention({.threads = 2}, 1, 2, 100, 1100, 24, true);
+  add_mask(p, {1, 1, 100, 1100});
+  // Large scores make the running maximum move between chunks.
+  check_rows(kAttention, p, kTolerance, [](Workbench& b) {
+    for (float& x : b.input(0)) x *= 20;
+  });
 }
 
-TEST(Attention, CausalAndHiddenRows) {
-  AttentionProblem p = dense_attention({}, 1, 2, 60, 60, 16, false);
-  p.causal = 1;
-  check_rows(kAttention, p, kTolerance);
-  p.causal_offset = -10;  // the first ten queries see nothing: NaN, as in the reference
-  check_rows(kAttention, p, kTolerance);
+// The mask of a decoder: query i sees key j when j <= i + offset, and some see nothing at all,
+// which gives NaN as in the reference.
+TEST(Attention, CausalMasks) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  for (const int64_t offset : {0, 500, -10}) {
+    AttentionProblem p = dense_attention({.threads = 2}, 1, 2, 60, 560, 16, true);
+    add_mask(p, {1, 1, 60, 560});
+    check_rows(kAttention, p, kTolerance, [&](Workbench& b) {
+      for (int64_t i = 0; i < 60; ++i) {
+        for (int64_t j = 0; j < 560; ++j) {
+          b.input(3)[static_cast<size_t>(i * 560 + j)] = j <= i + offset ? 0 : -kInfinity;
+        }
+      }
+    });
+  }
 }
 
 TEST(Attention, MinusInfinityMasks) {

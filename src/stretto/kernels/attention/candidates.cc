@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace attention {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kFlash,
     &kReference,
@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace attention
 
-constinit const Family kAttention = make_family<AttentionProblem, attention::kRows>("attention");
+constinit const Family kAttention =
+    make_family<AttentionProblem, attention::kRows, attention::kReference>("attention");
 
 }  // namespace stretto::kernels

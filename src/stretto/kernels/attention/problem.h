@@ -20,21 +20,20 @@ struct AttentionOperand {
 // Inputs: `inputs` flat fp32 tensors of input_elements[i]. q is [batch, heads, sq, dim], k
 // [batch, kv_heads, sk, dim], v [batch, kv_heads, sk, dim_v], mask (if has_mask, added)
 // [batch, heads, sq, sk]. heads is a multiple of kv_heads: head h uses k and v of h / (heads /
-// kv_heads). causal: key j is visible to query i when j <= i + causal_offset. Output: out [batch,
+// kv_heads). Output: out [batch,
 // heads, sq, dim_v] by `out` (its input is ignored), flat of out_elements, all of which are written
-// when the strides describe a dense tensor. A query without visible keys gives NaN; a v that is not
-// finite may or may not reach queries that do not see it.
+// when the strides describe a dense tensor. A query whose keys are all masked with -infinity gives
+// NaN; a v that is not finite may or may not reach queries whose masks hide it.
 struct AttentionProblem {
   Target target{};
   int64_t batch = 1, heads = 1, kv_heads = 1, sq = 1, sk = 1, dim = 1, dim_v = 1;
-  int64_t causal_offset = 0;
   int64_t input_elements[4] = {};
   int64_t out_elements = 0;
   AttentionOperand q, k, v, mask, out;
   float scale = 1;
   int32_t inputs = 3;
-  uint8_t has_mask = 0, causal = 0;
-  uint8_t reserved[6] = {};
+  uint8_t has_mask = 0;
+  uint8_t reserved[7] = {};
 };
 
 // q, k, v and out each a dense tensor: [batch, heads, seq, dim], or [batch, seq, heads, dim] when

@@ -32,7 +32,6 @@ void run(const AttentionProblem& p, const Args& args, const Worker& worker) {
       double dot = 0;
       for (int64_t c = 0; c < p.dim; ++c) dot += value(p.q, b, h, i, c) * value(p.k, b, kv, j, c);
       scores[j] = dot * p.scale + (p.has_mask ? value(p.mask, b, h, i, j) : 0);
-      if (p.causal && j > i + p.causal_offset) scores[j] = -kInfinity;
       top = std::fmax(top, scores[j]);
     }
     for (int64_t j = 0; j < p.sk; ++j) {

@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace concat_channels {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kBlocks,
     &kReference,
@@ -12,6 +12,7 @@ constexpr const Row* kRows[] = {
 }  // namespace concat_channels
 
 constinit const Family kConcatChannels =
-    make_family<ConcatChannelsProblem, concat_channels::kRows>("concat_channels");
+    make_family<ConcatChannelsProblem, concat_channels::kRows, concat_channels::kReference>(
+        "concat_channels");
 
 }  // namespace stretto::kernels

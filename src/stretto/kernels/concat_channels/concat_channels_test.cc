@@ -31,10 +31,10 @@ TEST(ConcatChannels, ConcatenatesAndSlices) {
 TEST(ConcatChannels, ReferenceFitsAnyRange) {
   ConcatChannelsProblem p = of({{7, 2, 3}, {5, 0, 5}}, 1);
   p.target.isa = usable_isa();
-  EXPECT_EQ(default_row(kConcatChannels, &p), kConcatChannels.rows - 1);
+  EXPECT_EQ(default_row(kConcatChannels, &p), kConcatChannels.reference);
   EXPECT_FALSE(kConcatChannels.fits(0, &p).ok);
   Workbench bench(kConcatChannels, &p);
-  bench.run(kConcatChannels.rows - 1);
+  bench.run(kConcatChannels.reference);
   const int64_t block = bench.block();
   // Channel 3 of the output is channel 0 of the second input; pixel 5 of image 0.
   EXPECT_EQ(bench.output(0)[3 / block * 279 * block + 5 * block + 3 % block],

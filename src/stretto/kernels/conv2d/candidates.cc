@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace conv2d {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kGemm1x1,    &kDirect,     &kDirectStem,        &kDepthwise,
     &kWinogradF4, &kWinogradF2, &kWinogradF4Stride2, &kWinogradF2Stride2,
@@ -12,6 +12,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace conv2d
 
-constinit const Family kConv2d = make_family<Conv2dProblem, conv2d::kRows>("conv2d");
+constinit const Family kConv2d =
+    make_family<Conv2dProblem, conv2d::kRows, conv2d::kReference>("conv2d");
 
 }  // namespace stretto::kernels

@@ -45,7 +45,8 @@ void check_all(Conv2dProblem p, const char* what) {
         p.y_layout = y;
         Workbench bench(kConv2d, &p, 7);
         poison_padding(bench, p);
-        for (int row = 0; row + 1 < kConv2d.rows; ++row) {
+        for (int row = 0; row < kConv2d.rows; ++row) {
+          if (row == kConv2d.reference) continue;
           if (!kConv2d.fits(row, &p).ok) continue;
           const Difference d = bench.check(row);
           EXPECT_LE(d.relative_to_max, tolerance(kConv2d.row_name(row)))
@@ -162,13 +163,13 @@ TEST(Conv2d, WinogradEdges) {
 }
 
 TEST(Conv2d, EveryActivation) {
-  for (int a = 0; a <= static_cast<int>(Activation::kElu); ++a) {
+  for (const Activation activation : activations()) {
     for (int32_t stride : {1, 2}) {
       Conv2dProblem p = square(16, 6, 24, 3, stride, 1);
-      p.epilogue = {.activation = static_cast<Activation>(a),
+      p.epilogue = {.activation = activation,
                     .bias = true,
                     .residual = true,
-                    .residual_after_activation = a % 2 != 0,
+                    .residual_after_activation = static_cast<int>(activation) % 2 != 0,
                     .alpha = 0.2f,
                     .beta = 0.6f};
       check_all(p, "activation");
@@ -195,7 +196,8 @@ TEST(Conv2d, PaddingLanesDoNotMatter) {
               bench.input(0)[x.at(0, c, 0, i)] = std::numeric_limits<float>::quiet_NaN();
             }
           }
-          for (int row = 0; row + 1 < kConv2d.rows; ++row) {
+          for (int row = 0; row < kConv2d.rows; ++row) {
+            if (row == kConv2d.reference) continue;
             if (!kConv2d.fits(row, &p).ok) continue;
             const std::string_view name = kConv2d.row_name(row);
             EXPECT_LE(bench.check(row).relative_to_max, tolerance(name))
@@ -267,11 +269,11 @@ TEST(Conv2d, KernelsAsLargeAsTheMap) {
 }
 
 TEST(Conv2d, Activations) {
-  for (int a = 0; a <= static_cast<int>(Activation::kElu); ++a) {
+  for (const Activation activation : activations()) {
     for (bool after : {false, true}) {
       for (Conv2dProblem p : {square(16, 6, 24, 1, 1, 0), square(16, 6, 24, 3, 1, 1),
                               square(24, 6, 24, 3, 1, 1, 24), square(32, 6, 32, 3, 1, 1, 8)}) {
-        p.epilogue = {.activation = static_cast<Activation>(a),
+        p.epilogue = {.activation = activation,
                       .bias = true,
                       .residual = true,
                       .residual_after_activation = after,

@@ -2,11 +2,14 @@
 
 #include "stretto/kernels/access.h"
 #include "stretto/kernels/conv2d/candidates.h"
+#include "stretto/kernels/packing.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
 
 Fit fits(const Conv2dProblem&) { return Fit::yes(0.001); }
+
+std::string packing(const Conv2dProblem&) { return packing_text("conv2d_plain", 1, 1); }
 
 size_t packed_bytes(const Conv2dProblem& p) {
   const int64_t weights = p.k * (p.c / p.groups) * p.kernel_h * p.kernel_w;
@@ -66,6 +69,7 @@ const Row kReference{.name = "reference",
                      .fits = fits,
                      .packed_bytes = packed_bytes,
                      .pack = pack,
+                     .packing = packing,
                      .scratch_bytes = nullptr,
                      .run = run};
 

@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace conv_transpose2d {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kWinogradF4,
     &kWinogradF2,
@@ -14,6 +14,7 @@ constexpr const Row* kRows[] = {
 }  // namespace conv_transpose2d
 
 constinit const Family kConvTranspose2d =
-    make_family<ConvTranspose2dProblem, conv_transpose2d::kRows>("conv_transpose2d");
+    make_family<ConvTranspose2dProblem, conv_transpose2d::kRows, conv_transpose2d::kReference>(
+        "conv_transpose2d");
 
 }  // namespace stretto::kernels

@@ -56,7 +56,8 @@ const int kRegistered = [] {
     p.pad_top = p.pad_left = p.pad_bottom = p.pad_right = layer.pad;
     p.x_layout = p.y_layout = Layout::kBlocked;
     p.epilogue = {.activation = Activation::kRelu, .bias = true};
-    for (int row = 0; row + 1 < kConvTranspose2d.rows; ++row) {
+    for (int row = 0; row < kConvTranspose2d.rows; ++row) {
+      if (row == kConvTranspose2d.reference) continue;
       if (!kConvTranspose2d.fits(row, &p).ok) continue;
       const std::string name = std::string(layer.network) + "/" + problem_key(p) + "/" +
                                std::string(kConvTranspose2d.row_name(row));

@@ -32,7 +32,8 @@ void check_all(ConvTranspose2dProblem p) {
             }
           }
         }
-        for (int row = 0; row + 1 < kConvTranspose2d.rows; ++row) {
+        for (int row = 0; row < kConvTranspose2d.rows; ++row) {
+          if (row == kConvTranspose2d.reference) continue;
           if (!kConvTranspose2d.fits(row, &p).ok) continue;
           const Difference d = bench.check(row);
           EXPECT_LE(d.relative_to_max, tolerance(kConvTranspose2d.row_name(row)))
@@ -77,7 +78,7 @@ TEST(ConvTranspose2d, ReferenceOverlapsNeighbours) {
   bench.input(0)[0] = 1;
   bench.input(0)[1] = 10;
   for (int i = 0; i < 3; ++i) bench.constant(0)[i] = static_cast<float>(i + 2);
-  bench.run(kConvTranspose2d.rows - 1);
+  bench.run(kConvTranspose2d.reference);
   // Scattered: 2 3 4+20 30 40, then one more by output padding; the first is cut away.
   const float expected[] = {3, 24, 30, 40, 0};
   ASSERT_EQ(bench.output(0).size(), 5u);

@@ -2,6 +2,7 @@
 
 #include "stretto/kernels/access.h"
 #include "stretto/kernels/conv_transpose2d/candidates.h"
+#include "stretto/kernels/packing.h"
 
 namespace stretto::kernels::conv_transpose2d {
 namespace {
@@ -10,6 +11,10 @@ Fit fits(const ConvTranspose2dProblem&) { return Fit::yes(0.001); }
 
 int64_t weights_of(const ConvTranspose2dProblem& p) {
   return p.c * (p.k / p.groups) * p.kernel_h * p.kernel_w;
+}
+
+std::string packing(const ConvTranspose2dProblem&) {
+  return packing_text("conv_transpose2d_plain", 1, 1);
 }
 
 size_t packed_bytes(const ConvTranspose2dProblem& p) {
@@ -75,6 +80,7 @@ const Row kReference{.name = "reference",
                      .fits = fits,
                      .packed_bytes = packed_bytes,
                      .pack = pack,
+                     .packing = packing,
                      .scratch_bytes = nullptr,
                      .run = run};
 

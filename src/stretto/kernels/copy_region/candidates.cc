@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace copy_region {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kRuns,
     &kReference,
@@ -12,6 +12,6 @@ constexpr const Row* kRows[] = {
 }  // namespace copy_region
 
 constinit const Family kCopyRegion =
-    make_family<CopyRegionProblem, copy_region::kRows>("copy_region");
+    make_family<CopyRegionProblem, copy_region::kRows, copy_region::kReference>("copy_region");
 
 }  // namespace stretto::kernels

@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace elementwise {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kStrips,
     &kReference,
@@ -12,6 +12,6 @@ constexpr const Row* kRows[] = {
 }  // namespace elementwise
 
 constinit const Family kElementwise =
-    make_family<ElementwiseProblem, elementwise::kRows>("elementwise");
+    make_family<ElementwiseProblem, elementwise::kRows, elementwise::kReference>("elementwise");
 
 }  // namespace stretto::kernels

@@ -16,9 +16,8 @@ ElementwiseProblem plain(const Shape& output, const std::vector<Shape>& inputs, 
 }
 
 TEST(Elementwise, EveryOperator) {
-  for (int i = 0; i < kElementOps; ++i) {
-    const ElementOp op = static_cast<ElementOp>(i);
-    EXPECT_EQ(parse_element_op(element_op_name(op)), op);
+  for (const ElementRow& row : element_rows()) {
+    const ElementOp op = row.op;
     for (int64_t count : {1, 15, 16, 1025}) {
       ElementwiseProblem p = plain({count}, {{count}, {count}, {count}}, 2);
       append(p, {op, 0, 1, 2, 0.25f, 0.75f});

@@ -8,17 +8,6 @@
 namespace stretto::kernels {
 namespace {
 
-struct OpRow {
-  std::string_view name;
-  int arity;
-};
-
-constexpr OpRow kOps[] = {
-#define STRETTO_OP(name, arity, vector, reference) {#name, arity},
-#include "stretto/kernels/elementwise/ops.inc"
-#undef STRETTO_OP
-};
-
 // Bit per dimension of `output` in which `input`, aligned to the right, is broadcast.
 uint32_t broadcast_bits(std::span<const int64_t> output, const Shape& input) {
   const size_t rank = output.size();
@@ -42,16 +31,6 @@ uint32_t broadcast_bits(std::span<const int64_t> output, const Shape& input) {
 }
 
 }  // namespace
-
-std::string_view element_op_name(ElementOp op) { return kOps[static_cast<size_t>(op)].name; }
-int element_op_arity(ElementOp op) { return kOps[static_cast<size_t>(op)].arity; }
-
-std::optional<ElementOp> parse_element_op(std::string_view name) {
-  for (int i = 0; i < kElementOps; ++i) {
-    if (kOps[i].name == name) return static_cast<ElementOp>(i);
-  }
-  return std::nullopt;
-}
 
 int64_t ElementwiseProblem::elements() const {
   int64_t count = 1;
@@ -140,8 +119,10 @@ std::string problem_key(const ElementwiseProblem& p) {
   for (int i = 0; i < p.instructions; ++i) {
     const Instruction& step = p.program[i];
     const int operands[] = {step.a, step.b, step.c};
-    text += fmt::format(" {}({}", element_op_name(step.op),
-                        fmt::join(std::span(operands).first(element_op_arity(step.op)), ","));
+    const ElementRow& row = element_row(step.op);
+    text +=
+        fmt::format(" {}({}", row.name,
+                    fmt::join(std::span(operands).first(static_cast<size_t>(row.operands)), ","));
     if (step.alpha != 0 || step.beta != 0) text += fmt::format(";{},{}", step.alpha, step.beta);
     text += ')';
   }

@@ -1,26 +1,12 @@
 // A whole chain or DAG of elementwise operators as one pass over memory.
 #pragma once
 
-#include <optional>
 #include <span>
 
 #include "stretto/kernels/family.h"
+#include "stretto/tensor/elementwise.h"
 
 namespace stretto::kernels {
-
-enum class ElementOp : uint8_t {
-#define STRETTO_OP(name, arity, vector, reference) k##name,
-#include "stretto/kernels/elementwise/ops.inc"
-#undef STRETTO_OP
-};
-inline constexpr int kElementOps =
-#define STRETTO_OP(name, arity, vector, reference) +1
-#include "stretto/kernels/elementwise/ops.inc"
-#undef STRETTO_OP
-    ;
-std::string_view element_op_name(ElementOp op);                    // "Add"
-std::optional<ElementOp> parse_element_op(std::string_view name);  // the inverse
-int element_op_arity(ElementOp op);
 
 // One step. Operands a, b, c name values: 0 .. inputs-1 are the inputs, inputs + i is the result of
 // instruction i, which only later instructions may use.

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include "stretto/kernels/access.h"
 #include "stretto/kernels/elementwise/candidates.h"
@@ -9,15 +8,7 @@ namespace stretto::kernels::elementwise {
 namespace {
 
 double apply(ElementOp op, double a, double b, double c, double alpha, double beta) {
-  (void)b, (void)c, (void)beta;
-  switch (op) {
-#define STRETTO_OP(name, arity, vector, reference) \
-  case ElementOp::k##name:                         \
-    return static_cast<double>(reference);
-#include "stretto/kernels/elementwise/ops.inc"
-#undef STRETTO_OP
-  }
-  return 0;
+  return element_row(op).apply(a, b, c, alpha, beta);
 }
 
 // Where int64 differs from the formula in double: beyond 53 bits, and in division, which truncates

@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace gemm {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kPacked,
     &kReference,
@@ -11,6 +11,6 @@ constexpr const Row* kRows[] = {
 
 }  // namespace gemm
 
-constinit const Family kGemm = make_family<GemmProblem, gemm::kRows>("gemm");
+constinit const Family kGemm = make_family<GemmProblem, gemm::kRows, gemm::kReference>("gemm");
 
 }  // namespace stretto::kernels

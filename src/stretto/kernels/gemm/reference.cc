@@ -1,11 +1,14 @@
 #include <algorithm>
 
 #include "stretto/kernels/gemm/candidates.h"
+#include "stretto/kernels/packing.h"
 
 namespace stretto::kernels::gemm {
 namespace {
 
 Fit fits(const GemmProblem&) { return Fit::yes(0.001); }
+
+std::string packing(const GemmProblem&) { return packing_text("gemm_plain", 1, 1); }
 
 size_t packed_bytes(const GemmProblem& p) {
   return static_cast<size_t>(p.n * p.k + p.n) * sizeof(float);
@@ -47,6 +50,7 @@ const Row kReference{.name = "reference",
                      .fits = fits,
                      .packed_bytes = packed_bytes,
                      .pack = pack,
+                     .packing = packing,
                      .scratch_bytes = nullptr,
                      .run = run};
 

@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace global_pool {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kVector,
     &kReference,
@@ -12,6 +12,6 @@ constexpr const Row* kRows[] = {
 }  // namespace global_pool
 
 constinit const Family kGlobalPool =
-    make_family<GlobalPoolProblem, global_pool::kRows>("global_pool");
+    make_family<GlobalPoolProblem, global_pool::kRows, global_pool::kReference>("global_pool");
 
 }  // namespace stretto::kernels

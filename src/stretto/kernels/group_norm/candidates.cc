@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace group_norm {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kVector,
     &kReference,
@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace group_norm
 
-constinit const Family kGroupNorm = make_family<GroupNormProblem, group_norm::kRows>("group_norm");
+constinit const Family kGroupNorm =
+    make_family<GroupNormProblem, group_norm::kRows, group_norm::kReference>("group_norm");
 
 }  // namespace stretto::kernels

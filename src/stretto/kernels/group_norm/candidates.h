@@ -13,5 +13,6 @@ extern const Row kReference;  // in double
 // Packed constants of every row: scale [c], then bias [c]; ones and zeros for absent ones.
 size_t packed_bytes(const GroupNormProblem& p);
 void pack(const GroupNormProblem& p, std::span<const Tensor> constants, std::byte* packed);
+std::string packing(const GroupNormProblem& p);
 
 }  // namespace stretto::kernels::group_norm

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "stretto/kernels/group_norm/candidates.h"
+#include "stretto/kernels/packing.h"
 
 namespace stretto::kernels::group_norm {
 namespace {
@@ -29,6 +30,8 @@ void run(const GroupNormProblem& p, const Args& args, const Worker& worker) {
 
 }  // namespace
 
+std::string packing(const GroupNormProblem&) { return packing_text("scale_bias", 1, 1); }
+
 size_t packed_bytes(const GroupNormProblem& p) {
   return static_cast<size_t>(2 * p.c) * sizeof(float);
 }
@@ -43,7 +46,11 @@ void pack(const GroupNormProblem& p, std::span<const Tensor> constants, std::byt
   if (p.bias) std::ranges::copy(constants[next].values<float>(), bias);
 }
 
-const Row kReference{
-    .name = "reference", .fits = fits, .packed_bytes = packed_bytes, .pack = pack, .run = run};
+const Row kReference{.name = "reference",
+                     .fits = fits,
+                     .packed_bytes = packed_bytes,
+                     .pack = pack,
+                     .packing = packing,
+                     .run = run};
 
 }  // namespace stretto::kernels::group_norm

@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace layer_norm {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kVector,
     &kReference,
@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace layer_norm
 
-constinit const Family kLayerNorm = make_family<LayerNormProblem, layer_norm::kRows>("layer_norm");
+constinit const Family kLayerNorm =
+    make_family<LayerNormProblem, layer_norm::kRows, layer_norm::kReference>("layer_norm");
 
 }  // namespace stretto::kernels

@@ -13,5 +13,6 @@ extern const Row kReference;  // in double
 // Packed constants of every row: scale [n], then bias [n]; ones and zeros for absent ones.
 size_t packed_bytes(const LayerNormProblem& p);
 void pack(const LayerNormProblem& p, std::span<const Tensor> constants, std::byte* packed);
+std::string packing(const LayerNormProblem& p);
 
 }  // namespace stretto::kernels::layer_norm

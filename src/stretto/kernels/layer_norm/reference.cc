@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "stretto/kernels/layer_norm/candidates.h"
+#include "stretto/kernels/packing.h"
 
 namespace stretto::kernels::layer_norm {
 namespace {
@@ -36,6 +37,8 @@ void run(const LayerNormProblem& p, const Args& args, const Worker& worker) {
 
 }  // namespace
 
+std::string packing(const LayerNormProblem&) { return packing_text("scale_bias", 1, 1); }
+
 size_t packed_bytes(const LayerNormProblem& p) {
   return static_cast<size_t>(2 * p.n) * sizeof(float);
 }
@@ -50,7 +53,11 @@ void pack(const LayerNormProblem& p, std::span<const Tensor> constants, std::byt
   if (p.bias) std::ranges::copy(constants[next].values<float>(), bias);
 }
 
-const Row kReference{
-    .name = "reference", .fits = fits, .packed_bytes = packed_bytes, .pack = pack, .run = run};
+const Row kReference{.name = "reference",
+                     .fits = fits,
+                     .packed_bytes = packed_bytes,
+                     .pack = pack,
+                     .packing = packing,
+                     .run = run};
 
 }  // namespace stretto::kernels::layer_norm

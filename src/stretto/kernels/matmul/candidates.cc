@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace matmul {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kPacking,
     &kReference,
@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace matmul
 
-constinit const Family kMatmul = make_family<MatmulProblem, matmul::kRows>("matmul");
+constinit const Family kMatmul =
+    make_family<MatmulProblem, matmul::kRows, matmul::kReference>("matmul");
 
 }  // namespace stretto::kernels

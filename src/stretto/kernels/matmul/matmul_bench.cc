@@ -50,7 +50,8 @@ const int kRegistered = [] {
                     .k = product.k,
                     .transposed = product.transposed};
     p.target = {.isa = usable_isa(), .threads = threads};
-    for (int row = 0; row + 1 < kMatmul.rows; ++row) {
+    for (int row = 0; row < kMatmul.rows; ++row) {
+      if (row == kMatmul.reference) continue;
       const std::string name = std::string(product.network) + "/" + problem_key(p) + "/" +
                                std::string(kMatmul.row_name(row));
       benchmark::RegisterBenchmark(name.c_str(), time_row, p, row)->Iterations(1);

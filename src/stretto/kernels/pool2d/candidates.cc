@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace pool2d {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kSeparable,
     &kReference,
@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace pool2d
 
-constinit const Family kPool2d = make_family<Pool2dProblem, pool2d::kRows>("pool2d");
+constinit const Family kPool2d =
+    make_family<Pool2dProblem, pool2d::kRows, pool2d::kReference>("pool2d");
 
 }  // namespace stretto::kernels

@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace reduce {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kVector,
     &kReference,
@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace reduce
 
-constinit const Family kReduce = make_family<ReduceProblem, reduce::kRows>("reduce");
+constinit const Family kReduce =
+    make_family<ReduceProblem, reduce::kRows, reduce::kReference>("reduce");
 
 }  // namespace stretto::kernels

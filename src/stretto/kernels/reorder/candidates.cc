@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace reorder {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kTiles,
     &kReference,
@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace reorder
 
-constinit const Family kReorder = make_family<ReorderProblem, reorder::kRows>("reorder");
+constinit const Family kReorder =
+    make_family<ReorderProblem, reorder::kRows, reorder::kReference>("reorder");
 
 }  // namespace stretto::kernels

@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace resize {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kSeparable,
     &kReference,
@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace resize
 
-constinit const Family kResize = make_family<ResizeProblem, resize::kRows>("resize");
+constinit const Family kResize =
+    make_family<ResizeProblem, resize::kRows, resize::kReference>("resize");
 
 }  // namespace stretto::kernels

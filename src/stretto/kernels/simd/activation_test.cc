@@ -22,8 +22,7 @@ TEST(Activation, EveryIsaMatchesTheFormulas) {
   const std::vector<float> x = probes();
   for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
     if (isa > usable_isa()) continue;
-    for (int a = 0; a <= static_cast<int>(Activation::kElu); ++a) {
-      const Activation activation = static_cast<Activation>(a);
+    for (const Activation activation : activations()) {
       const float alpha = activation == Activation::kHardSigmoid ? 0.2f : 0.3f, beta = 0.5f;
       std::vector<float> y(x.size());
       activate_array(isa, activation, alpha, beta, x.data(), y.data(), x.size());

@@ -257,8 +257,7 @@ constexpr Finish pick_finish(Activation a, std::index_sequence<kIndex...>) {
 
 void finish(const Epilogue& e, float* c, int64_t c_row, int64_t c_vector, int rows, int vectors,
             const float* residual) {
-  constexpr size_t kActivations = static_cast<size_t>(Activation::kElu) + 1;
-  pick_finish(e.activation, std::make_index_sequence<kActivations>())(
+  pick_finish(e.activation, std::make_index_sequence<kActivationCount>())(
       e, c, c_row, c_vector, rows, vectors, e.residual_after_activation ? residual : nullptr);
 }
 

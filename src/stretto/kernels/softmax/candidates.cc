@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace softmax {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kVector,
     &kReference,
@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace softmax
 
-constinit const Family kSoftmax = make_family<SoftmaxProblem, softmax::kRows>("softmax");
+constinit const Family kSoftmax =
+    make_family<SoftmaxProblem, softmax::kRows, softmax::kReference>("softmax");
 
 }  // namespace stretto::kernels

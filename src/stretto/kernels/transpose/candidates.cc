@@ -3,7 +3,7 @@
 namespace stretto::kernels {
 namespace transpose {
 
-// Best first; the reference is last and fits everything.
+// Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kTiles,
     &kReference,
@@ -11,6 +11,7 @@ constexpr const Row* kRows[] = {
 
 }  // namespace transpose
 
-constinit const Family kTranspose = make_family<TransposeProblem, transpose::kRows>("transpose");
+constinit const Family kTranspose =
+    make_family<TransposeProblem, transpose::kRows, transpose::kReference>("transpose");
 
 }  // namespace stretto::kernels

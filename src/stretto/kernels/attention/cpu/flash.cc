@@ -175,16 +175,15 @@ HWY_INLINE void pack_values(const AttentionProblem& p, const float* v, float* to
 }
 
 // Turns one row of raw scores into weights exp(s - top), raising the row's maximum and sum and
-// scaling what `out` holds so far. The first `visible` of the scores count.
-HWY_INLINE void soften(const AttentionProblem& p, float* scores, int64_t visible, int64_t columns,
-                       const float* mask, float* top, float* sum, float* out, int64_t out_count,
-                       bool first) {
+// scaling what `out` holds so far.
+HWY_INLINE void soften(const AttentionProblem& p, float* scores, int64_t count, const float* mask,
+                       float* top, float* sum, float* out, int64_t out_count, bool first) {
   const Tag d;
   const V scale = hn::Set(d, p.scale), lowest = hn::Set(d, kLowest);
   const int64_t mask_step = p.mask.strides[3];
   V largest = lowest;
-  for (int64_t j = 0; j < visible; j += kLanes) {
-    const int64_t n = HWY_MIN(kLanes, visible - j);
+  for (int64_t j = 0; j < count; j += kLanes) {
+    const int64_t n = HWY_MIN(kLanes, count - j);
     V s = hn::Mul(hn::LoadU(d, scores + j), scale);
     if (mask != nullptr) {
       if (mask_step == 1) {
@@ -205,13 +204,11 @@ HWY_INLINE void soften(const AttentionProblem& p, float* scores, int64_t visible
   const float shift_by = new_top == kLowest ? 0.0f : new_top;
   const V shift = hn::Set(d, shift_by);
   V total = hn::Zero(d);
-  int64_t j = 0;
-  for (; j < visible; j += kLanes) {
+  for (int64_t j = 0; j < count; j += kLanes) {
     const V e = fast_exp(d, hn::Sub(hn::LoadU(d, scores + j), shift));
     total = hn::Add(total, e);
     hn::StoreU(e, d, scores + j);
   }
-  for (; j < columns; j += kLanes) hn::StoreU(hn::Zero(d), d, scores + j);
   const float chunk_sum = sum_lanes(d, total);
   if (first) {
     *sum = chunk_sum;
@@ -271,10 +268,8 @@ void attention_run(const AttentionProblem& p, const Args& args, const Worker& wo
       q_stride = p.dim;
     }
 
-    const int64_t last_key = p.causal ? first_row + rows - 1 + p.causal_offset : p.sk - 1;
-    const int64_t seen = HWY_MAX(int64_t{1}, HWY_MIN(p.sk, last_key + 1));
-    for (int64_t from = 0; from < seen; from += kKeys) {
-      const int64_t count = HWY_MIN(kKeys, seen - from);
+    for (int64_t from = 0; from < p.sk; from += kKeys) {
+      const int64_t count = HWY_MIN(kKeys, p.sk - from);
       multiply(rows, count, p.dim, q, q_stride, keys + from * p.dim, p.dim, scores, kScoreStride,
                false);
       for (int64_t r = 0; r < rows; ++r) {
@@ -282,10 +277,8 @@ void attention_run(const AttentionProblem& p, const Args& args, const Worker& wo
         const float* mask =
             p.has_mask ? input(p.mask, b, h) + row * p.mask.strides[2] + from * p.mask.strides[3]
                        : nullptr;
-        const int64_t limit = p.causal ? row + p.causal_offset + 1 - from : count;
-        const int64_t visible = HWY_MAX(int64_t{0}, HWY_MIN(count, limit));
-        soften(p, scores + r * kScoreStride, visible, count, mask, top + r, sum + r,
-               out + r * plan.dim_v, p.dim_v, from == 0);
+        soften(p, scores + r * kScoreStride, count, mask, top + r, sum + r, out + r * plan.dim_v,
+               p.dim_v, from == 0);
       }
       multiply(rows, p.dim_v, count, scores, kScoreStride, values + from * kPanel, p.sk, out,
                plan.dim_v, from > 0);

@@ -5,6 +5,7 @@
 // multiply-add rate while the input is in L2, else the memory bandwidth.
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/strips.h"
+#include "stretto/kernels/packing.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -22,6 +23,10 @@ Fit fits(const Conv2dProblem& p) {
       static_cast<double>(p.c) / static_cast<double>(blocks_of(p.c, block) * block);
   const double taps = static_cast<double>(p.kernel_h) * p.kernel_w;
   return Fit::yes(0.8 * useful * taps / (taps + 4));
+}
+
+std::string packing(const Conv2dProblem& p) {
+  return packing_text("conv2d_depthwise", 1, p.target.block());
 }
 
 size_t packed_bytes(const Conv2dProblem& p) {
@@ -113,6 +118,7 @@ const Row kDepthwise{.name = "depthwise",
                      .fits = fits,
                      .packed_bytes = packed_bytes,
                      .pack = pack,
+                     .packing = packing,
                      .scratch_bytes = nullptr,
                      .run = run};
 

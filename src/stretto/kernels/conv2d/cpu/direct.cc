@@ -10,6 +10,7 @@
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/blocked.h"
+#include "stretto/kernels/packing.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -55,6 +56,10 @@ Fit fits(const Conv2dProblem& p) {
   const double inner = std::max(plan.horizontal.interior(), plan.vertical.interior());
   const double depth = static_cast<double>(plan.channels) * plan.taps;
   return Fit::yes(0.95 * useful * inner / (inner + 1) * depth / (depth + 12));
+}
+
+std::string packing(const Conv2dProblem& p) {
+  return packing_text("conv2d_direct", 1, p.target.block(), make_plan(p).panels.count);
 }
 
 size_t packed_bytes(const Conv2dProblem& p) {
@@ -181,6 +186,7 @@ const Row kDirect{.name = "direct",
                   .fits = fits,
                   .packed_bytes = packed_bytes,
                   .pack = pack,
+                  .packing = packing,
                   .scratch_bytes = nullptr,
                   .in_place = over_residual,
                   .run = run};

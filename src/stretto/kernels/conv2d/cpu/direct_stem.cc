@@ -9,6 +9,7 @@
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/blocked.h"
+#include "stretto/kernels/packing.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -46,6 +47,10 @@ Fit fits(const Conv2dProblem& p) {
   const double run = p.dilation_w == 1 ? p.kernel_w : 1;
   const double depth = static_cast<double>(p.c) * plan.taps;
   return Fit::yes(0.95 * useful * inner / (inner + 1) * run / (run + 0.7) * depth / (depth + 8));
+}
+
+std::string packing(const Conv2dProblem& p) {
+  return packing_text("conv2d_stem", 1, p.target.block(), make_plan(p).panels.count);
 }
 
 size_t packed_bytes(const Conv2dProblem& p) {
@@ -138,6 +143,7 @@ const Row kDirectStem{.name = "direct_stem",
                       .fits = fits,
                       .packed_bytes = packed_bytes,
                       .pack = pack,
+                      .packing = packing,
                       .scratch_bytes = nullptr,
                       .run = run};
 

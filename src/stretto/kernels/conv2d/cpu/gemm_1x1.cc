@@ -12,6 +12,7 @@
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/blocked.h"
+#include "stretto/kernels/packing.h"
 #include "stretto/kernels/simd/grid.h"
 #include "stretto/kernels/simd/tile.h"
 
@@ -68,6 +69,10 @@ Fit fits(const Conv2dProblem& p) {
   const double reuse = pixels / (pixels + 6);
   const double depth = p.c / (p.c + 6.0);
   return Fit::yes(0.97 * useful * reuse * depth);
+}
+
+std::string packing(const Conv2dProblem& p) {
+  return packing_text("conv2d_1x1", 1, p.target.block(), make_plan(p).panels.count);
 }
 
 size_t packed_bytes(const Conv2dProblem& p) {
@@ -190,6 +195,7 @@ const Row kGemm1x1{.name = "gemm_1x1",
                    .fits = fits,
                    .packed_bytes = packed_bytes,
                    .pack = pack,
+                   .packing = packing,
                    .scratch_bytes = scratch_bytes,
                    .in_place = over_residual,
                    .run = run};

@@ -3,6 +3,7 @@
 // row, so shuffles are a third of the multiply-adds (stride 1) and hide behind them.
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/strips.h"
+#include "stretto/kernels/packing.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -21,6 +22,10 @@ Fit fits(const Conv2dProblem& p) {
       static_cast<double>(p.c) / static_cast<double>(blocks_of(p.c, block) * block);
   const double columns = static_cast<double>(p.out_w());
   return Fit::yes((p.stride_h == 1 ? 0.9 : 0.75) * useful * columns / (columns + 1.5));
+}
+
+std::string packing(const Conv2dProblem& p) {
+  return packing_text("conv2d_grouped", 1, p.target.block());
 }
 
 size_t packed_bytes(const Conv2dProblem& p) {
@@ -59,6 +64,7 @@ const Row kGrouped{.name = "grouped",
                    .fits = fits,
                    .packed_bytes = packed_bytes,
                    .pack = pack,
+                   .packing = packing,
                    .scratch_bytes = nullptr,
                    .run = run};
 

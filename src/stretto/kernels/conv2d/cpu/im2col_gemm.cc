@@ -12,6 +12,7 @@
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/blocked.h"
+#include "stretto/kernels/packing.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -65,6 +66,11 @@ Fit fits(const Conv2dProblem& p) {
   const double scatter = p.x_layout == Layout::kBlocked && p.y_layout == Layout::kPlain ? 0.3 : 1;
   return Fit::yes(scatter * 0.8 * outputs / (outputs + gather) * depth / (depth + 16) * pixels /
                   (pixels + 16));
+}
+
+std::string packing(const Conv2dProblem& p) {
+  const Plan plan = make_plan(p);
+  return packing_text("conv2d_im2col", 1, plan.block, plan.pixel_rows ? plan.panels.count : 0);
 }
 
 size_t packed_bytes(const Conv2dProblem& p) {
@@ -277,6 +283,7 @@ const Row kIm2colGemm{.name = "im2col_gemm",
                       .fits = fits,
                       .packed_bytes = packed_bytes,
                       .pack = pack,
+                      .packing = packing,
                       .scratch_bytes = scratch_bytes,
                       .run = run};
 

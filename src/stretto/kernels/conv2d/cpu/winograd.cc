@@ -2,6 +2,7 @@
 #include <iterator>
 
 #include "stretto/kernels/conv2d/candidates.h"
+#include "stretto/kernels/packing.h"
 #include "stretto/kernels/winograd/engine.h"
 
 namespace stretto::kernels::conv2d {
@@ -53,6 +54,12 @@ Fit fits(const Conv2dProblem& p) {
 }
 
 template <const winograd::Scheme& kScheme>
+std::string packing(const Conv2dProblem& p) {
+  const winograd::Plan plan = winograd::make_plan(task_of<kScheme>(p));
+  return packing_text("winograd", 1, plan.lanes, plan.panels.count);
+}
+
+template <const winograd::Scheme& kScheme>
 size_t packed_bytes(const Conv2dProblem& p) {
   return winograd::packed_bytes(task_of<kScheme>(p));
 }
@@ -85,6 +92,7 @@ constexpr Row make_row(std::string_view name) {
           .fits = fits<kScheme, kStride, kStrict>,
           .packed_bytes = packed_bytes<kScheme>,
           .pack = pack<kScheme>,
+          .packing = packing<kScheme>,
           .scratch_bytes = scratch_bytes<kScheme>,
           .run = run<kScheme>};
 }

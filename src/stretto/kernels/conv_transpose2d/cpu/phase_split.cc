@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "stretto/kernels/conv_transpose2d/candidates.h"
+#include "stretto/kernels/packing.h"
 #include "stretto/kernels/simd/grid.h"
 #include "stretto/kernels/simd/tile.h"
 
@@ -87,6 +88,11 @@ Fit fits(const ConvTranspose2dProblem& p) {
   const double depth = static_cast<double>(plan.channels * p.kernel_h * p.kernel_w) / plan.phases();
   const double row = static_cast<double>(std::max(p.w, p.h));
   return Fit::yes(0.93 * useful * depth / (depth + 14) * row / (row + 1));
+}
+
+std::string packing(const ConvTranspose2dProblem& p) {
+  const Plan plan = make_plan(p);
+  return packing_text("conv_transpose2d_phases", 1, plan.block, plan.panels.count);
 }
 
 size_t packed_bytes(const ConvTranspose2dProblem& p) {
@@ -257,6 +263,7 @@ const Row kPhaseSplit{.name = "phase_split",
                       .fits = fits,
                       .packed_bytes = packed_bytes,
                       .pack = pack,
+                      .packing = packing,
                       .scratch_bytes = nullptr,
                       .run = run};
 

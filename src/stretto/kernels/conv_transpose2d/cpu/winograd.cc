@@ -1,6 +1,7 @@
 // 4x4 stride 2 (the upsampling layer of CenterNet and many decoders) on the Winograd engine: 9
 // or 6.25 instead of 16 multiplications per input pixel and channel pair.
 #include "stretto/kernels/conv_transpose2d/candidates.h"
+#include "stretto/kernels/packing.h"
 #include "stretto/kernels/winograd/engine.h"
 
 namespace stretto::kernels::conv_transpose2d {
@@ -49,6 +50,12 @@ Fit fits(const ConvTranspose2dProblem& p) {
 }
 
 template <const winograd::Scheme& kScheme>
+std::string packing(const ConvTranspose2dProblem& p) {
+  const winograd::Plan plan = winograd::make_plan(task_of<kScheme>(p));
+  return packing_text("winograd", 1, plan.lanes, plan.panels.count);
+}
+
+template <const winograd::Scheme& kScheme>
 size_t packed_bytes(const ConvTranspose2dProblem& p) {
   return winograd::packed_bytes(task_of<kScheme>(p));
 }
@@ -81,6 +88,7 @@ constexpr Row make_row(std::string_view name) {
           .fits = fits<kScheme, kStrict>,
           .packed_bytes = packed_bytes<kScheme>,
           .pack = pack<kScheme>,
+          .packing = packing<kScheme>,
           .scratch_bytes = scratch_bytes<kScheme>,
           .run = run<kScheme>};
 }

@@ -1,4 +1,4 @@
-// The vector code behind the longer lines of ops.inc (see targets.h).
+// The vector code behind the longer lines of vector.inc (see targets.h).
 #if defined(STRETTO_KERNELS_ELEMENTWISE_OPS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRETTO_KERNELS_ELEMENTWISE_OPS_INL_H_
 #undef STRETTO_KERNELS_ELEMENTWISE_OPS_INL_H_

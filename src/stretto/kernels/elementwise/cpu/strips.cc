@@ -100,7 +100,7 @@ inline void assign_slots(const ElementwiseProblem& p, uint8_t* slot_of) {
   for (int v = 0; v < p.inputs + p.instructions; ++v) last_use[v] = -1;
   for (int i = 0; i < p.instructions; ++i) {
     const Instruction& s = p.program[i];
-    const int arity = element_op_arity(s.op);
+    const int arity = element_row(s.op).operands;
     if (arity > 0) last_use[s.a] = i;
     if (arity > 1) last_use[s.b] = i;
     if (arity > 2) last_use[s.c] = i;
@@ -133,19 +133,17 @@ using elementwise::Source;
 using Tag = hn::ScalableTag<float>;
 using V = hn::Vec<Tag>;
 
-#define STRETTO_OP(name, arity, vector, reference)                               \
+#define STRETTO_VECTOR(name, code)                                               \
   struct name {                                                                  \
-    static constexpr int kArity = arity;                                         \
     static HWY_INLINE V apply(Tag d, V a, V b, V c, V alpha, V beta) {           \
       const V zero = hn::Zero(d), one = hn::Set(d, 1.0f);                        \
       (void)a, (void)b, (void)c, (void)alpha, (void)beta, (void)zero, (void)one; \
-      return vector;                                                             \
+      return code;                                                               \
     }                                                                            \
   };
-#include "stretto/kernels/elementwise/ops.inc"
-#undef STRETTO_OP
+#include "stretto/kernels/elementwise/vector.inc"
 
-template <class Op>
+template <class Op, int kOperands>
 void loop(const Operand* operands, float alpha_value, float beta_value, float* out, int64_t count) {
   const Tag d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -156,24 +154,23 @@ void loop(const Operand* operands, float alpha_value, float beta_value, float* o
   const int64_t sa = operands[0].step, sb = operands[1].step, sc = operands[2].step;
   int64_t i = 0;
   for (; i + lanes <= count; i += lanes) {
-    const V va = Op::kArity > 0 ? hn::LoadU(d, a + i * sa) : zero;
-    const V vb = Op::kArity > 1 ? hn::LoadU(d, b + i * sb) : zero;
-    const V vc = Op::kArity > 2 ? hn::LoadU(d, c + i * sc) : zero;
+    const V va = kOperands > 0 ? hn::LoadU(d, a + i * sa) : zero;
+    const V vb = kOperands > 1 ? hn::LoadU(d, b + i * sb) : zero;
+    const V vc = kOperands > 2 ? hn::LoadU(d, c + i * sc) : zero;
     hn::StoreU(Op::apply(d, va, vb, vc, alpha, beta), d, out + i);
   }
   if (const int64_t n = count - i; n > 0) {
-    const V va = Op::kArity > 0 ? load_n(d, a + i * sa, n) : zero;
-    const V vb = Op::kArity > 1 ? load_n(d, b + i * sb, n) : zero;
-    const V vc = Op::kArity > 2 ? load_n(d, c + i * sc, n) : zero;
+    const V va = kOperands > 0 ? load_n(d, a + i * sa, n) : zero;
+    const V vb = kOperands > 1 ? load_n(d, b + i * sb, n) : zero;
+    const V vc = kOperands > 2 ? load_n(d, c + i * sc, n) : zero;
     store_n(Op::apply(d, va, vb, vc, alpha, beta), d, out + i, n);
   }
 }
 
 using Loop = void (*)(const Operand*, float, float, float*, int64_t);
 constexpr Loop kLoops[] = {
-#define STRETTO_OP(name, arity, vector, reference) &loop<name>,
-#include "stretto/kernels/elementwise/ops.inc"
-#undef STRETTO_OP
+#define STRETTO_ELEMENT(name, operands, use, formula) &loop<name, operands>,
+#include "stretto/tensor/elementwise.inc"
 };
 
 // `count` elements of `source`, from element `at`, as floats.

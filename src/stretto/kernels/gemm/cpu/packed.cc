@@ -7,6 +7,7 @@
 
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/gemm/candidates.h"
+#include "stretto/kernels/packing.h"
 #include "stretto/kernels/simd/grid.h"
 #include "stretto/kernels/simd/tile.h"
 
@@ -49,6 +50,11 @@ Fit fits(const GemmProblem& p) {
   const double useful = static_cast<double>(p.n) / static_cast<double>(plan.columns);
   const double reuse = p.m / (p.m + 6.0), depth = p.k / (p.k + 8.0);
   return Fit::yes(0.95 * useful * reuse * depth);
+}
+
+std::string packing(const GemmProblem& p) {
+  const Plan plan = make_plan(p);
+  return packing_text("gemm_panels", 1, plan.lanes, plan.panels.count);
 }
 
 size_t packed_bytes(const GemmProblem& p) {
@@ -145,6 +151,7 @@ const Row kPacked{.name = "packed",
                   .fits = fits,
                   .packed_bytes = packed_bytes,
                   .pack = pack,
+                  .packing = packing,
                   .scratch_bytes = scratch_bytes,
                   .run = run};
 

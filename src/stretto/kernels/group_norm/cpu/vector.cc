@@ -58,8 +58,12 @@ void run(const GroupNormProblem& p, const Args& args, const Worker& worker) {
 
 }  // namespace
 
-const Row kVector{
-    .name = "vector", .fits = fits, .packed_bytes = packed_bytes, .pack = pack, .run = run};
+const Row kVector{.name = "vector",
+                  .fits = fits,
+                  .packed_bytes = packed_bytes,
+                  .pack = pack,
+                  .packing = packing,
+                  .run = run};
 
 }  // namespace stretto::kernels::group_norm
 #endif

@@ -67,8 +67,12 @@ void run(const LayerNormProblem& p, const Args& args, const Worker& worker) {
 
 }  // namespace
 
-const Row kVector{
-    .name = "vector", .fits = fits, .packed_bytes = packed_bytes, .pack = pack, .run = run};
+const Row kVector{.name = "vector",
+                  .fits = fits,
+                  .packed_bytes = packed_bytes,
+                  .pack = pack,
+                  .packing = packing,
+                  .run = run};
 
 }  // namespace stretto::kernels::layer_norm
 #endif

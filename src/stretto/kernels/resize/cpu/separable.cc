@@ -3,6 +3,7 @@
 // (blocked). Limit: writing y.
 #include <algorithm>
 
+#include "stretto/kernels/packing.h"
 #include "stretto/kernels/resize/candidates.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -131,6 +132,8 @@ Fit fits(const ResizeProblem& p) {
   return p.h == 0 || p.w == 0 ? Fit::no("empty input") : Fit::yes(0.3);
 }
 
+std::string packing(const ResizeProblem&) { return packing_text("resize_taps", 1, 16); }
+
 size_t packed_bytes(const ResizeProblem& p) {
   return axis_bytes(p, p.out_h) + axis_bytes(p, p.out_w);
 }
@@ -167,6 +170,7 @@ const Row kSeparable{.name = "separable",
                      .fits = fits,
                      .packed_bytes = packed_bytes,
                      .pack = pack,
+                     .packing = packing,
                      .scratch_bytes = scratch_bytes,
                      .run = run};
 

@@ -1,0 +1,160 @@
+// Packed weights are stored in artefacts, so their bytes are a file format: this test fails when
+// pack() writes other bytes and the version in its packing_text() is the old one.
+#include "stretto/kernels/packing.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "stretto/kernels/conv2d/problem.h"
+#include "stretto/kernels/conv_transpose2d/problem.h"
+#include "stretto/kernels/family.h"
+#include "stretto/kernels/gemm/problem.h"
+#include "stretto/kernels/group_norm/problem.h"
+#include "stretto/kernels/layer_norm/problem.h"
+#include "stretto/kernels/resize/problem.h"
+
+namespace stretto::kernels {
+namespace {
+
+// FNV-1a.
+uint64_t hash(uint64_t so_far, const void* data, size_t bytes) {
+  const auto* p = static_cast<const unsigned char*>(data);
+  for (size_t i = 0; i < bytes; ++i) so_far = (so_far ^ p[i]) * 0x100000001b3ull;
+  return so_far;
+}
+
+// "conv2d_direct.1" to the hash of what was packed in that form for any problem and target.
+using Forms = std::map<std::string, uint64_t>;
+
+template <typename P>
+void pack_all(const Family& family, P problem, Forms& forms) {
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+    for (const int threads : {1, 4}) {
+      problem.target = {.isa = isa, .accuracy = Accuracy::kDefault, .threads = threads};
+      std::vector<Tensor> constants;
+      for (const TensorInfo& info : family.signature(&problem).constants) {
+        constants.emplace_back(DType::kFloat32, info.shape);
+        uint32_t state = 1;
+        for (float& v : constants.back().template mutable_values<float>()) {
+          state = state * 1664525 + 1013904223;
+          v = static_cast<float>(state >> 24) / 16 - 8;
+        }
+      }
+      for (int row = 0; row < family.rows; ++row) {
+        const size_t bytes = family.packed_bytes(row, &problem);
+        if (!family.fits(row, &problem).ok || bytes == 0) continue;
+        const std::string text = family.packing(row, &problem);
+        ASSERT_FALSE(text.empty()) << family.name << " " << family.row_name(row);
+        std::vector<std::byte> packed(bytes);
+        family.pack(row, &problem, constants, packed.data());
+        const std::string form = text.substr(0, text.find('.', text.find('.') + 1));
+        uint64_t& digest = forms.try_emplace(form, 0xcbf29ce484222325ull).first->second;
+        digest = hash(hash(digest, text.data(), text.size()), packed.data(), bytes);
+      }
+    }
+  }
+}
+
+void pack_convolutions(Forms& forms) {
+  const Conv2dProblem base{.c = 32,
+                           .h = 20,
+                           .w = 18,
+                           .k = 40,
+                           .kernel_h = 3,
+                           .kernel_w = 3,
+                           .pad_top = 1,
+                           .pad_left = 1,
+                           .pad_bottom = 1,
+                           .pad_right = 1,
+                           .x_layout = Layout::kBlocked,
+                           .y_layout = Layout::kBlocked,
+                           .epilogue = {.bias = true}};
+  std::vector<Conv2dProblem> problems(7, base);
+  problems[1].c = 20;
+  problems[1].k = 100;
+  problems[2].kernel_h = problems[2].kernel_w = 1;
+  problems[2].pad_top = problems[2].pad_left = problems[2].pad_bottom = problems[2].pad_right = 0;
+  problems[3].groups = 32;
+  problems[3].k = 32;
+  problems[4].groups = 8;
+  problems[4].k = 32;
+  problems[5].c = 3;
+  problems[5].x_layout = Layout::kPlain;
+  problems[5].stride_h = problems[5].stride_w = 2;
+  problems[6].x_layout = problems[6].y_layout = Layout::kPlain;
+  for (const Conv2dProblem& p : problems) pack_all(kConv2d, p, forms);
+  for (const Layout layout : {Layout::kPlain, Layout::kBlocked}) {
+    const ConvTranspose2dProblem p{.c = 32,
+                                   .h = 6,
+                                   .w = 5,
+                                   .k = 40,
+                                   .kernel_h = 4,
+                                   .kernel_w = 4,
+                                   .stride_h = 2,
+                                   .stride_w = 2,
+                                   .pad_top = 1,
+                                   .pad_left = 1,
+                                   .pad_bottom = 1,
+                                   .pad_right = 1,
+                                   .x_layout = layout,
+                                   .y_layout = layout,
+                                   .epilogue = {.bias = true}};
+    pack_all(kConvTranspose2d, p, forms);
+  }
+}
+
+Forms pack_everything() {
+  Forms forms;
+  pack_convolutions(forms);
+  for (const int32_t transposed : {0, 1}) {
+    const GemmProblem p{
+        .m = 30, .n = 150, .k = 21, .transposed = transposed, .epilogue = {.bias = true}};
+    pack_all(kGemm, p, forms);
+  }
+  pack_all(kLayerNorm, LayerNormProblem{.m = 2, .n = 30}, forms);
+  pack_all(kGroupNorm, GroupNormProblem{.n = 1, .c = 30, .hw = 4, .groups = 3}, forms);
+  const ResizeProblem resize{
+      .c = 8, .h = 5, .w = 6, .out_h = 9, .out_w = 13, .scale_h = 1.8, .scale_w = 13 / 6.0};
+  pack_all(kResize, resize, forms);
+  return forms;
+}
+
+TEST(Packing, NoBytesChangeWithoutANewVersion) {
+  const Forms known{
+      {"conv2d_1x1.1", 0x41acfa4e22372a69},
+      {"conv2d_depthwise.1", 0x946419dde250afa3},
+      {"conv2d_direct.1", 0xc99d77855eda2f59},
+      {"conv2d_grouped.1", 0x6d38bf2100cdea3f},
+      {"conv2d_im2col.1", 0x5ad885486464118f},
+      {"conv2d_plain.1", 0x149b93bdfb235cd9},
+      {"conv2d_stem.1", 0x3b734f99cd043333},
+      {"conv_transpose2d_phases.1", 0x35b37cf92af7ab5f},
+      {"conv_transpose2d_plain.1", 0x3a5e7063c3ae8c35},
+      {"gemm_panels.1", 0xd3e024857fde84c5},
+      {"gemm_plain.1", 0x2d44296f90e50855},
+      {"resize_taps.1", 0xc2cad7c7c2c345d1},
+      {"scale_bias.1", 0x2bedf6fd1fc6e865},
+      {"winograd.1", 0xe73788a31edadd29},
+  };
+  const Forms now = pack_everything();
+  for (const auto& [form, digest] : now) {
+    const auto at = known.find(form);
+    EXPECT_TRUE(at != known.end() && at->second == digest)
+        << form << " packs other bytes than the table says: raise the version in its "
+        << "packing_text(), then let the table say {\"" << form << "\", 0x" << std::hex << digest
+        << "},";
+  }
+  EXPECT_EQ(now.size(), known.size()) << "a form of the table is gone, or none of these problems "
+                                         "uses it any more";
+}
+
+TEST(Packing, TheTextTellsWidthsApart) {
+  EXPECT_EQ(packing_text("conv2d_direct", 1, 16, 12), "conv2d_direct.1.b16.p12");
+  EXPECT_NE(packing_text("gemm_panels", 1, 16, 3), packing_text("gemm_panels", 1, 8, 3));
+  EXPECT_NE(packing_text("gemm_panels", 1, 16, 3), packing_text("gemm_panels", 2, 16, 3));
+}
+
+}  // namespace
+}  // namespace stretto::kernels
