@@ -169,7 +169,7 @@ function heading() {
   const parts = [];
   if (isNumber(before.median_ms) && isNumber(after.median_ms)) {
     parts.push(make('b', {}, faster(before.median_ms / after.median_ms)),
-               ' than the same runtime without its passes and kernels');
+               ' than Stretto without its rewrites and kernels');
   }
   const best = timedPeers.slice().sort((a, b) => a.median_ms - b.median_ms)[0];
   if (best && isNumber(after.median_ms)) {
@@ -228,9 +228,9 @@ function latencySection() {
   if (!rows.length) return;
   const timed = rows.filter((r) => isNumber(r.median_ms));
   const shade = (i) => (timed[i].self ? '--accent' : timed[i].before ? '--before' : '--c1');
-  section('Latency', 'Of one inference; less is better.' + (timedPeers.length
-    ? ' Engines take turns, with the same inputs and number of threads. Memory is the most that a ' +
-      'process took which loads and runs the model, Python included.' : ''),
+  section('Latency', 'Time of one inference; lower is better.' + (timedPeers.length
+    ? ' Engines took turns on the same inputs with the same number of threads. Memory is the peak of a ' +
+      'process that loads and runs the model, Python included.' : ''),
     timed.length > 1 && bars(timed.map((r) => r.name),
                              [{label: 'median', values: timed.map((r) => r.median_ms), color: shade}]),
     table([
@@ -245,7 +245,8 @@ function latencySection() {
       {title: 'Error', number: true, value: (r) => r.relative_to_max,
        show: (r) => scientific(r.relative_to_max)},
       {title: 'Version and setting', value: (r) => [r.version, r.setting, r.error].join(' '),
-       show: (r) => (r.error ? make('span', {class: 'bad'}, r.error)
+       show: (r) => (r.error ? make('span', {class: 'bad', title: list(r.last_words).join('\n')},
+                                    r.error)
                              : [r.version, r.setting].filter(Boolean).join(', '))},
     ], rows, {rowClass: (r) => (r.self ? 'self' : undefined)}));
 }
@@ -272,7 +273,7 @@ function operatorTotals() {
     series.push({label: 'after', values: names.map((n) => now.get(n) || 0), color: () => '--accent'});
   }
   section('Time by operator', then.size && now.size
-    ? 'What fusion removes shows up as an operator without an "after" bar.' : null,
+    ? 'An operator without an "after" bar was fused into another.' : null,
     bars(names.slice(0, 20), series));
 }
 
@@ -330,7 +331,7 @@ function operatorSection() {
 function errorSection() {
   const rows = list(data.errors);
   section('Error against the reference',
-    'Largest difference from a run of the original model in double precision, relative to the output\'s ' +
+    'The largest difference from a double-precision run of the original model, relative to the output\'s ' +
     'largest value.',
     table([
       {title: 'Output', code: true, value: (e) => e.output},
@@ -349,7 +350,7 @@ function passSection() {
   const counts = new Map();
   for (const f of fired) counts.set(f.pass, (counts.get(f.pass) || 0) + 1);
   const names = [...counts.keys()];
-  section('Passes that fired', `${fired.length} rewrites` + (isNumber(model.nodes_before) &&
+  section('Rewrites', `${fired.length} rewrites` + (isNumber(model.nodes_before) &&
     isNumber(model.nodes_after) ? `: ${model.nodes_before} nodes became ${model.nodes_after}.` : '.'),
     bars(names, [{label: 'rewrites', values: names.map((n) => counts.get(n)), color: () => '--c1'}],
          {unit: 'rewrites'}),
@@ -366,8 +367,8 @@ function noteSection() {
 }
 
 function howSection() {
-  const spent = object(data.seconds), tune = object(data.tune);
-  const stages = ['import', 'passes', 'tune', 'verify', 'profile'].filter((s) => isNumber(spent[s]));
+  const spent = object(data.seconds), tuning = object(data.tuning);
+  const stages = ['import', 'passes', 'tuning', 'verify', 'profile'].filter((s) => isNumber(spent[s]));
   const where = [make('h2', {}, 'Machine and options'), facts([
     ['Processor', machine.cpu], ['Instruction set', machine.isa], ['Cores', machine.cores],
     ['Peak per core', isNumber(machine.peak_gflops_per_core) &&
@@ -379,8 +380,8 @@ function howSection() {
     ['Passes off', list(options.disabled_passes).join(', ')],
   ].map(([n, v]) => [n, v === false ? undefined : v]))];
   const how = [make('h2', {}, 'How it was made'), facts([
-    ['Tuning', /^[0-9.]+$/.test(tune.mode) ? `${tune.mode} s` : tune.mode], ['Kernels measured', tune.measured],
-    ['Taken from the record', tune.from_record], ['Taken in built-in order', tune.from_default],
+    ['Tuning', /^[0-9.]+$/.test(tuning.mode) ? `${tuning.mode} s` : tuning.mode], ['Kernels measured', tuning.measured],
+    ['Taken from the tuning cache', tuning.from_tuning_cache], ['Taken in built-in order', tuning.from_default],
     ['Time in all', isNumber(spent.total) ? seconds(spent.total) : undefined],
     ['Weights', bytes(memory.weights_bytes)], ['One session', bytes(memory.session_bytes)],
   ]), stages.length ? bars(stages, [{label: 'time', values: stages.map((s) => spent[s]),
@@ -396,14 +397,14 @@ function inputSection() {
   const source = (i) => {
     const from = sources.get(i.name);
     if (!from) return '–';
-    if (from.source === 'user') return 'given by the user';
+    if (from.source === 'user') return 'yours';
     return `${from.source}${isNumber(from.seed) ? ` (seed ${from.seed})` : ''}`;
   };
   const rows = [...list(model.inputs).map((t) => ({...t, kind: 'input'})),
                 ...list(model.outputs).map((t) => ({...t, kind: 'output'}))];
   const madeUp = list(data.inputs).some((i) => i.source !== 'user');
   section('Inputs and outputs', madeUp
-    ? 'No data were given for some inputs, so values were made up for checking and timing.' : null,
+    ? 'Some inputs had no data, so Stretto made values up to check and time with.' : null,
     table([
       {title: '', value: (t) => t.kind},
       {title: 'Name', code: true, value: (t) => t.name},

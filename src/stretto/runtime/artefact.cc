@@ -6,6 +6,7 @@
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
 #include "stretto/ir/serialize.h"
+#include "stretto/kernels/packing.h"
 #include "stretto/runtime/artefact_file.h"
 
 namespace stretto::runtime {
@@ -14,7 +15,8 @@ namespace {
 using nlohmann::json;
 
 json target_json(const kernels::Target& target) {
-  return {{"isa", isa_name(target.isa)},
+  return {{"architecture", kernels::architecture()},
+          {"isa", isa_name(target.isa)},
           {"accuracy", kernels::accuracy_name(target.accuracy)},
           {"threads", target.threads}};
 }
@@ -28,6 +30,28 @@ kernels::Target parse_target(const json& j) {
           .threads = static_cast<int32_t>(threads)};
 }
 
+// Far more than anything Stretto writes. Whoever prints JSON recurses as deep as it is nested.
+constexpr int kMaxNesting = 100;
+
+void check_nesting(std::string_view what, std::string_view text) {
+  int depth = 0;
+  bool quoted = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c == '\\') ++i;
+      if (c == '"') quoted = false;
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kMaxNesting)
+        throw_invalid("the {} is nested deeper than {} lists", what, kMaxNesting);
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
 }  // namespace
 
 void save_artefact(const Model::State& model, const std::string& path) {
@@ -37,13 +61,14 @@ void save_artefact(const Model::State& model, const std::string& path) {
                    {"name", model.name},
                    {"target", target_json(program.target)},
                    {"graph", ir::write_graph(*model.graph, constants)},
-                   {"choices", model.choices.text()}};
+                   {"choices", model.choices.text()},
+                   {"samples", samples_json(model.samples, constants)}};
   json blobs = json::array();
   packed.reserve(static_cast<size_t>(program.weight_bytes() + 64 * program.blobs.size()));
   for (const Blob& blob : program.blobs) {
     if (blob.key.empty()) continue;
     packed.resize((packed.size() + kAlignment - 1) / kAlignment * kAlignment);
-    blobs.push_back({blob.key, packed.size(), blob.bytes});
+    blobs.push_back({blob.key, blob.form, packed.size(), blob.bytes});
     packed.append(reinterpret_cast<const char*>(blob.data), static_cast<size_t>(blob.bytes));
   }
   description["blobs"] = std::move(blobs);
@@ -64,31 +89,33 @@ ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<
                             section.bytes.size());
   };
   try {
+    check_nesting("description", text(sections.description));
+    check_nesting("report", text(sections.report));
     const json description = json::parse(text(sections.description));
+    description.at("stretto").get<std::string>();  // for people, but it must be there
     content.name = description.at("name").get<std::string>();
     content.report_json = text(sections.report);
     if (!content.report_json.starts_with('{') || !json::accept(content.report_json)) {
       throw FormatError(file, sections.report.offset, "the report is no JSON object");
     }
     content.target = parse_target(description.at("target"));
-    content.choices = tune::Record::parse(description.at("choices").get<std::string>(), file);
+    content.architecture = description.at("target").at("architecture").get<std::string>();
+    content.choices = tune::TuningCache::parse(description.at("choices").get<std::string>(), file);
     content.graph = std::make_shared<ir::Graph>(
         ir::read_graph(description.at("graph"), sections.constants.bytes, owner, file));
-    // Another version may pack differently under the same key.
-    if (description.at("stretto").get<std::string>() == STRETTO_VERSION) {
-      for (const json& b : description.at("blobs")) {
-        if (!b.at(1).is_number_unsigned() || !b.at(2).is_number_unsigned()) {
-          throw_invalid("blobs: expected key, offset and size, found {}", b.dump());
-        }
-        const auto offset = b.at(1).get<uint64_t>(), size = b.at(2).get<uint64_t>();
-        const size_t limit = sections.packed.bytes.size();
-        if (offset % kAlignment != 0 || offset > limit || size > limit - offset) {
-          throw FormatError(file, sections.packed.offset,
-                            "packed weights lie outside their section");
-        }
-        content.blobs.push_back({b.at(0).get<std::string>(), sections.packed.bytes.data() + offset,
-                                 static_cast<int64_t>(size)});
+    content.samples = read_samples(description.at("samples"), *content.graph,
+                                   sections.constants.bytes, owner, file);
+    for (const json& b : description.at("blobs")) {
+      if (!b.at(2).is_number_unsigned() || !b.at(3).is_number_unsigned()) {
+        throw_invalid("blobs: expected key, form, offset and size, found {}", b.dump());
       }
+      const auto offset = b.at(2).get<uint64_t>(), size = b.at(3).get<uint64_t>();
+      const size_t limit = sections.packed.bytes.size();
+      if (offset % kAlignment != 0 || offset > limit || size > limit - offset) {
+        throw FormatError(file, sections.packed.offset, "packed weights lie outside their section");
+      }
+      content.blobs.push_back({b.at(0).get<std::string>(), b.at(1).get<std::string>(),
+                               sections.packed.bytes.data() + offset, static_cast<int64_t>(size)});
     }
   } catch (const FormatError&) {
     throw;

@@ -8,7 +8,7 @@
 
 #include "stretto/base/file.h"
 #include "stretto/runtime/model_state.h"
-#include "stretto/tune/record.h"
+#include "stretto/tune/tuning_cache.h"
 
 namespace stretto::runtime {
 
@@ -19,9 +19,11 @@ void save_artefact(const Model::State& model, const std::string& path);
 struct ArtefactContent {
   std::string name, report_json;
   std::shared_ptr<ir::Graph> graph;
+  std::string architecture;
   kernels::Target target;
-  tune::Record choices;
-  std::vector<Blob> blobs;  // sorted by key, empty when packed by another version
+  tune::TuningCache choices;
+  Samples samples;
+  std::vector<Blob> blobs;  // sorted by key
   std::shared_ptr<const void> owner;
 };
 

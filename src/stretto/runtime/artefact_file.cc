@@ -2,11 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
-#include <thread>
 
 #include "stretto/base/cpu.h"
 #include "stretto/base/error.h"
+#include "stretto/base/parallel.h"
 #include "stretto/tensor/tensor.h"
 
 #define XXH_INLINE_ALL
@@ -16,7 +17,7 @@ namespace stretto::runtime {
 namespace {
 
 constexpr std::array<char, 8> kMagic{'S', 'T', 'R', 'E', 'T', 'T', 'O', '\n'};
-constexpr uint32_t kFormatVersion = 1;
+constexpr uint32_t kFormatVersion = 2;
 
 // Checksums are taken over pieces of this size so that several threads can check a big file.
 constexpr size_t kPiece = size_t{4} << 20;
@@ -49,21 +50,16 @@ uint64_t section_hash(std::span<const std::byte> data, const MappedFile* map = n
                       After after = After::kKeep) {
   const size_t pieces = (data.size() + kPiece - 1) / kPiece;
   std::vector<uint64_t> hashes(pieces);
-  const auto work = [&](size_t first, size_t step) {
-    for (size_t i = first; i < pieces; i += step) {
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < pieces; i = next++) {
       const auto piece = data.subspan(i * kPiece, std::min(kPiece, data.size() - i * kPiece));
       if (map != nullptr) map->read_ahead(piece);
       hashes[i] = hash(piece.data(), piece.size());
       if (map != nullptr && after == After::kLetGo) map->let_go(piece);
     }
   };
-  if (pieces > 2 && cpu_info().cores > 1) {
-    std::thread helper(work, 1, 2);
-    work(0, 2);
-    helper.join();
-  } else {
-    work(0, 1);
-  }
+  run_parallel(pieces > 2 ? std::min(2, cpu_info().cores) : 1, work);
   return hash(hashes.data(), hashes.size() * sizeof(uint64_t));
 }
 
@@ -130,7 +126,7 @@ ArtefactView open_artefact(std::span<const std::byte> bytes, const std::string& 
   if (header.format_version != kFormatVersion) {
     throw FormatError(file, 8,
                       fmt::format("format version {}, this Stretto reads version {}; "
-                                  "optimise the model again",
+                                  "optimise the ONNX model again with it",
                                   header.format_version, kFormatVersion));
   }
   if (header.checksum != hash(&header, offsetof(Header, checksum)) ||

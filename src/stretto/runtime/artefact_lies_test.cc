@@ -15,7 +15,7 @@
 #include "stretto/runtime/load_and_run.h"
 #include "stretto/runtime/measure_model.h"
 #include "stretto/runtime/testing.h"
-#include "stretto/tune/record.h"
+#include "stretto/tune/tuning_cache.h"
 
 namespace stretto::runtime {
 namespace {
@@ -82,14 +82,16 @@ TEST(ArtefactLies, InTheDescription) {
       {"/target/threads", 5000000000, "5000000000 threads"},
       {"/target/isa", "abacus", "abacus"},
       {"/target/accuracy", "vague", "vague"},
-      {"/choices", tune::Record().text() + "key only\n", "line 2"},
-      {"/choices", tune::Record().text() + "key\trow\tnan\n", "line 2"},
-      {"/choices", tune::Record().text() + "key\trow\t1e300\n", "line 2"},
-      {"/blobs/0/1", 1, "outside their section"},
-      {"/blobs/0/1", huge, "outside their section"},
+      {"/choices", tune::TuningCache().text() + "key only\n", "line 2"},
+      {"/choices", tune::TuningCache().text() + "key\trow\tnan\n", "line 2"},
+      {"/choices", tune::TuningCache().text() + "key\trow\t1e300\n", "line 2"},
+      {"/target/architecture", 7, "type must be string"},
+      {"/blobs/0/1", 7, "type must be string"},
+      {"/blobs/0/2", 1, "outside their section"},
       {"/blobs/0/2", huge, "outside their section"},
-      {"/blobs/0/2", -64, "expected key, offset and size"},
-      {"/blobs/0/2", 1.5, "expected key, offset and size"},
+      {"/blobs/0/3", huge, "outside their section"},
+      {"/blobs/0/3", -64, "expected key, form, offset and size"},
+      {"/blobs/0/3", 1.5, "expected key, form, offset and size"},
       {"/graph/inputs/0", 1000, "value 1000 does not exist"},
       {"/graph/inputs/0", -1, "is absent"},
       {"/graph/outputs/0", 1000, "value 1000 does not exist"},
@@ -131,8 +133,8 @@ TEST(ArtefactLies, InTheDescription) {
 
 TEST(ArtefactLies, FieldsThatAreMissing) {
   for (const char* pointer :
-       {"/name", "/target", "/target/isa", "/graph", "/graph/values", "/graph/nodes/0/op",
-        "/graph/values/1/constant/dtype", "/choices", "/blobs", "/stretto"}) {
+       {"/name", "/target", "/target/isa", "/target/architecture", "/graph", "/graph/values",
+        "/graph/nodes/0/op", "/graph/values/1/constant/dtype", "/choices", "/blobs", "/stretto"}) {
     const std::string path = pointer;
     const std::string said = refusal_of([&](json& description) {
       const Pointer whole(path);
@@ -177,11 +179,27 @@ TEST(ArtefactLies, ATensorLargerThanTheMachine) {
   EXPECT_NE(said.find("4096.0 GiB"), std::string::npos) << said;
 }
 
+// Whatever prints such a value would recurse a million times.
+TEST(ArtefactLies, ListsInListsWithoutEnd) {
+  constexpr int kDepth = 1'000'000;
+  const std::string deep = std::string(kDepth, '[') + std::string(kDepth, ']');
+  ArtefactSections lie = honest();
+  lie.report = "{\"a\\\"[\": " + deep + "}";
+  EXPECT_NE(refusal(lie).find("nested deeper than 100"), std::string::npos) << refusal(lie);
+  for (const char* field : {"\"blobs\":", "\"inputs\":"}) {
+    lie = honest();
+    const size_t at = lie.description.find(field);
+    ASSERT_NE(at, std::string::npos);
+    lie.description.insert(at + std::string(field).size(), deep + ",\"was\":");
+    EXPECT_NE(refusal(lie).find("nested deeper than 100"), std::string::npos) << field;
+  }
+}
+
 // Blobs of another size than the kernels' are not used; what matters is that the result is right.
 TEST(ArtefactLies, PackedWeightsOfAnotherSize) {
   ArtefactSections lie = honest();
   json description = json::parse(lie.description);
-  for (json& blob : description.at("blobs")) blob[2] = 64;
+  for (json& blob : description.at("blobs")) blob[3] = 64;
   lie.description = description.dump();
   auto owner = std::make_shared<std::string>(assemble_artefact(lie));
   const Model loaded = load_bytes(std::as_bytes(std::span(*owner)), owner, "lie.stretto");

@@ -30,9 +30,9 @@ std::string saved_bytes() {
   return bytes;
 }
 
-Model load_text(const std::string& content) {
+Model load_text(const std::string& content, const LoadOptions& options = {}) {
   auto owner = std::make_shared<std::string>(content);
-  return load_bytes(std::as_bytes(std::span(*owner)), owner, "test.stretto");
+  return load_bytes(std::as_bytes(std::span(*owner)), owner, "test.stretto", options);
 }
 
 std::vector<Tensor> run(const Model& model) {
@@ -40,6 +40,15 @@ std::vector<Tensor> run(const Model& model) {
   auto values = x.mutable_values<float>();
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 17) - 8;
   return Session(model).run({x});
+}
+
+// fp32 sums of a hundred terms in another order, F(4,3) against direct: values reach 100.
+void expect_close(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    const auto x = a[i].values<float>(), y = b[i].values<float>();
+    for (size_t k = 0; k < x.size(); ++k) ASSERT_NEAR(x[k], y[k], 1e-2f) << "output " << i;
+  }
 }
 
 TEST(Artefact, LoadsToTheSameModelWithoutPackingAnew) {
@@ -64,12 +73,42 @@ TEST(Artefact, AnotherInstructionSetCompilesTheGraph) {
   const Model narrow = load_text(content);
   ASSERT_EQ(unsetenv("STRETTO_ISA"), 0);
   EXPECT_EQ(narrow.state().program->target.isa, Isa::kPortable);
-  const auto a = run(narrow), b = run(model_of(kSmallNet));
-  for (size_t i = 0; i < a.size(); ++i) {
-    const auto x = a[i].values<float>(), y = b[i].values<float>();
-    // Sums of a hundred: fp32 in another order, F(4,3) against direct.
-    for (size_t k = 0; k < x.size(); ++k) ASSERT_NEAR(x[k], y[k], 1e-2f) << "output " << i;
-  }
+  const bool same = usable_isa() == Isa::kPortable;
+  EXPECT_EQ(narrow.notes().size(), same ? 0u : 1u);
+  expect_close(run(narrow), run(model_of(kSmallNet)));
+}
+
+TEST(Artefact, RunsWithTheCoresOfThisMachine) {
+  const int cores = cpu_info().cores;
+  const std::string path = temporary("threads.stretto");
+  const Model made = model_of(kSmallNet, cores + 1);
+  made.save(path);
+  const Model clamped = load(path), obeyed = load(path, {.threads = cores + 2});
+  std::filesystem::remove(path);
+  EXPECT_TRUE(made.notes().empty());
+  EXPECT_EQ(clamped.threads(), cores);
+  ASSERT_EQ(clamped.notes().size(), 1u);
+  EXPECT_TRUE(clamped.notes()[0].starts_with(
+      fmt::format("optimised for {} threads, runs with {}: this machine has", cores + 1, cores)))
+      << clamped.notes()[0];
+  EXPECT_EQ(obeyed.threads(), cores + 2);
+  EXPECT_TRUE(obeyed.notes().empty());
+  expect_close(run(clamped), run(made));
+  expect_close(run(obeyed), run(made));
+}
+
+TEST(Artefact, TheSameThreadsAreNoReasonToPackAnew) {
+  const std::string path = temporary("one.stretto");
+  model_of(kSmallNet, 1).save(path);
+  const Model loaded = load(path, {.threads = 1});
+  std::filesystem::remove(path);
+  EXPECT_TRUE(loaded.notes().empty());
+  EXPECT_EQ(loaded.state().program->owners.size(), 1u);
+}
+
+TEST(Artefact, ThreadsOutOfRangeAreTheCallersMistake) {
+  EXPECT_THROW(load_text(saved_bytes(), {.threads = -1}), InvalidArgument);
+  EXPECT_THROW(load_text(saved_bytes(), {.threads = 1025}), InvalidArgument);
 }
 
 TEST(Artefact, EveryTruncationIsAnError) {

@@ -107,8 +107,8 @@ class StepRunner {
 
  private:
   static int reference_row(const kernels::Family& family, const Variant& variant) {
-    return family.fits(family.rows - 1, variant.problem.data()).ok
-               ? family.rows - 1
+    return family.fits(family.reference, variant.problem.data()).ok
+               ? family.reference
                : kernels::default_row(family, variant.problem.data());
   }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "stretto/base/error.h"
+#include "stretto/tune/choose.h"
 
 namespace stretto::runtime {
 namespace {
@@ -68,14 +69,11 @@ void measure_variants(const Lowered& lowered, const NodeSelector& nodes) {
     for (const Variant& v : step.variants) {
       estimates.push_back(default_estimate(*step.family, v.problem.data()));
     }
-    const double best = *std::min_element(estimates.begin(), estimates.end());
-    for (size_t v = 0; v < step.variants.size(); ++v) {
-      if (estimates[v] <= kPlausible * best) {
-        requests.push_back({step.family, step.variants[v].problem.data()});
-      }
+    for (const int v : tune::shortlist(estimates, kPlausible)) {
+      requests.push_back({step.family, step.variants[v].problem.data()});
     }
   }
-  nodes.selector.measure(std::move(requests), nodes.options.progress);
+  nodes.selector.measure(requests, nodes.options.progress);
 }
 
 Costs selected_costs(const Lowered& lowered, const NodeSelector& nodes,

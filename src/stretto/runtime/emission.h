@@ -2,10 +2,13 @@
 // place.cc and fill_blobs.cc.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <climits>
 #include <utility>
 #include <vector>
 
+#include "stretto/kernels/packing.h"
 #include "stretto/runtime/compile.h"
 #include "stretto/runtime/costs.h"
 #include "stretto/runtime/layout.h"
@@ -61,6 +64,11 @@ struct Emission {
     return {storage, offset};
   }
 };
+
+// Blob::form from what kernels::packing_text() says.
+inline std::string blob_form(const std::string& packing) {
+  return fmt::format("{}/{}", kernels::architecture(), packing);
+}
 
 // Turns placed steps into instructions over storages. Locations are open still: a copy's hold its
 // offset within the operand, all others nothing. Blobs of constants are named, not filled.

@@ -86,8 +86,11 @@ class Emitter {
     if (value.is_constant()) {
       s.place = Place::kConstant;
       s.index = static_cast<int32_t>(program().blobs.size());
-      program().blobs.push_back(
-          {.key = fmt::format("{}|{}", value.name, layout_name(layout)), .bytes = s.bytes});
+      program().blobs.push_back({.key = fmt::format("{}|{}", value.name, layout_name(layout)),
+                                 .form = blob_form(kernels::packing_text(
+                                     fmt::format("constant_{}", layout_name(layout)), 1,
+                                     layout == Layout::kBlocked ? target_.block() : 1)),
+                                 .bytes = s.bytes});
       emission_.constants.push_back({s.index, id, layout});
     } else if (layout == Layout::kPlain && input != inputs.end()) {
       s.place = Place::kInput;
@@ -96,9 +99,11 @@ class Emitter {
     return at->second = add_storage(s);
   }
 
+  // To the root at once, so that a chain of views stays as flat as one.
   void lie_within(int child, int parent, int64_t offset_bytes) {
-    storage(child).parent = parent;
-    storage(child).offset_bytes = offset_bytes;
+    const auto [root, offset] = emission_.root_of(parent);
+    storage(child).parent = root;
+    storage(child).offset_bytes = offset + offset_bytes;
   }
 
   // --- instructions

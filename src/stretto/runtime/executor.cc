@@ -1,11 +1,12 @@
 #include "stretto/runtime/executor.h"
 
+#include <atomic>
 #include <cstring>
 #include <exception>
-#include <utility>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/ir/interpreter.h"
 
 namespace stretto::runtime {
@@ -28,7 +29,7 @@ struct Patch {
 
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAlignment == 0; }
 
-void run_interpreted(const InterpretedNode& node, std::span<const void*> inputs,
+void run_interpreted(const InterpretedNode& node, ThreadTeam& team, std::span<const void*> inputs,
                      std::span<const void*> outputs) {
   const ir::Graph& graph = node.graph;
   std::vector<Tensor> tensors;
@@ -36,7 +37,8 @@ void run_interpreted(const InterpretedNode& node, std::span<const void*> inputs,
     const ir::Value& value = graph.value(graph.inputs[i]);
     tensors.emplace_back(value.dtype, *value.shape, inputs[i], nullptr);
   }
-  const std::vector<Tensor> results = ir::interpret(graph, tensors, {.float64 = false});
+  const std::vector<Tensor> results =
+      ir::interpret(graph, tensors, {.float64 = false, .team = &team});
   for (size_t i = 0; i < results.size(); ++i) {
     std::memcpy(const_cast<void*>(outputs[i]), results[i].data(), results[i].bytes());
   }
@@ -54,7 +56,6 @@ struct Executor::State {
   std::vector<const void*> slots;             // all operands, instruction after instruction
   std::vector<std::pair<int, int>> operands;  // per instruction: first slot, first output slot
   std::vector<Patch> patches;
-  std::exception_ptr failure;
 
   void execute(int i, const Worker& worker) {
     const Instruction& in = program.instructions[i];
@@ -74,13 +75,47 @@ struct Executor::State {
       std::memcpy(static_cast<std::byte*>(const_cast<void*>(to[0])) + part.begin,
                   static_cast<const std::byte*>(from[0]) + part.begin,
                   static_cast<size_t>(part.end - part.begin));
-    } else if (in.interpreted && worker.index == 0 && !failure) {
-      try {
-        run_interpreted(*in.interpreted, from, to);
-      } catch (...) {
-        failure = std::current_exception();
-      }
     }
+  }
+
+  // By the caller alone, because references split their work over the team themselves.
+  void interpret(int i) {
+    const Instruction& in = program.instructions[i];
+    const auto [first, first_output] = operands[i];
+    run_interpreted(*in.interpreted, team, {slots.data() + first, in.inputs.size()},
+                    {slots.data() + first_output, in.outputs.size()});
+  }
+
+  bool interpreted(int i) const { return program.instructions[i].interpreted != nullptr; }
+
+  // Instructions from `begin` to the next interpreted one, in one run of the team. Returns where
+  // that is. Throws when the run is interrupted.
+  int run_kernels(int begin, std::span<double> seconds) {
+    int next = begin + 1;
+    const int count = static_cast<int>(program.instructions.size());
+    while (next < count && !interpreted(next)) ++next;
+    // All threads must leave before the same instruction. Whoever reads `end` at the top of the
+    // loop has passed the barrier after the instruction in which it was set.
+    std::atomic<int> end{next};
+    std::exception_ptr failure;
+    team.run([&](const Worker& worker) {
+      for (int i = begin; i < end.load(std::memory_order_relaxed); ++i) {
+        const double start = seconds.empty() || worker.index != 0 ? 0 : now_s();
+        execute(i, worker);
+        if (worker.index == 0 && !failure) {
+          try {
+            check_interrupt();
+          } catch (...) {
+            failure = std::current_exception();
+            end.store(i + 1, std::memory_order_relaxed);
+          }
+        }
+        worker.sync();
+        if (!seconds.empty() && worker.index == 0) seconds[i] += now_s() - start;
+      }
+    });
+    if (failure) std::rethrow_exception(failure);
+    return next;
   }
 };
 
@@ -149,15 +184,17 @@ void Executor::run_timed(std::span<const void* const> inputs, std::span<void* co
   }
 
   const int count = static_cast<int>(s.program.instructions.size());
-  s.team.run([&](const Worker& worker) {
-    for (int i = 0; i < count; ++i) {
-      const double start = seconds.empty() || worker.index != 0 ? 0 : now_s();
-      s.execute(i, worker);
-      worker.sync();
-      if (!seconds.empty() && worker.index == 0) seconds[i] += now_s() - start;
+  for (int begin = 0; begin < count;) {
+    if (s.interpreted(begin)) {
+      const double start = now_s();
+      s.interpret(begin);
+      if (!seconds.empty()) seconds[begin] += now_s() - start;
+      ++begin;
+    } else {
+      begin = s.run_kernels(begin, seconds);
     }
-  });
-  if (s.failure) std::rethrow_exception(std::exchange(s.failure, nullptr));
+    check_interrupt();
+  }
 
   for (size_t i = 0; i < s.outputs.size(); ++i) {
     const Face& face = s.outputs[i];

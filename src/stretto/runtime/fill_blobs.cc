@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <exception>
 #include <map>
-#include <thread>
 
+#include "stretto/base/cpu.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/base/parallel.h"
 #include "stretto/kernels/access.h"
 #include "stretto/runtime/emission.h"
 
@@ -53,8 +54,9 @@ std::vector<PackJob> name_packed(Program& program, const std::vector<PackJob>& c
     // Tables made of the problem alone may hold indices, which kernels trust: those have no key and
     // are made anew wherever the program is.
     const bool of_weights = !job.step->constants.empty();
-    program.blobs.push_back(
-        {.key = of_weights ? fmt::format("{}|{}", in.node, what) : "", .bytes = bytes});
+    program.blobs.push_back({.key = of_weights ? fmt::format("{}|{}", in.node, what) : "",
+                             .form = blob_form(in.family->packing(in.row, in.problem.data())),
+                             .bytes = bytes});
     jobs.push_back(job);
   }
   return jobs;
@@ -67,7 +69,7 @@ std::vector<bool> find_packed(Program& program, const CompileOptions& options) {
   for (size_t b = 0; b < program.blobs.size(); ++b) {
     Blob& blob = program.blobs[b];
     if (blob.key.empty()) continue;
-    const Blob found = options.packed(blob.key);
+    const Blob found = options.packed(blob.key, blob.form);
     const bool aligned = reinterpret_cast<uintptr_t>(found.data) % kAlignment == 0;
     if (found.data == nullptr || found.bytes != blob.bytes || !aligned) continue;
     blob.data = found.data;
@@ -100,26 +102,19 @@ std::byte* memory(const Program& program, int blob) {
 
 void run_jobs(const Program& program, const std::vector<PackJob>& jobs) {
   std::atomic<size_t> next{0};
-  std::exception_ptr failure;
-  std::atomic<bool> failed{false};
-  const auto work = [&] {
-    for (size_t j = next++; j < jobs.size() && !failed; j = next++) {
+  run_parallel(std::min(program.target.threads, cpu_info().cores), [&] {
+    for (size_t j = next++; j < jobs.size(); j = next++) {
       try {
-        const Instruction& in = program.instructions[jobs[j].instruction];
-        in.family->pack(in.row, in.problem.data(), jobs[j].step->constants,
-                        memory(program, in.packed));
+        check_interrupt();
       } catch (...) {
-        if (!failed.exchange(true)) failure = std::current_exception();
+        next = jobs.size();
+        throw;
       }
+      const Instruction& in = program.instructions[jobs[j].instruction];
+      in.family->pack(in.row, in.problem.data(), jobs[j].step->constants,
+                      memory(program, in.packed));
     }
-  };
-  std::vector<std::thread> helpers;
-  for (int t = 1; t < std::min(program.target.threads, cpu_info().cores); ++t) {
-    helpers.emplace_back(work);
-  }
-  work();
-  for (std::thread& helper : helpers) helper.join();
-  if (failure) std::rethrow_exception(failure);
+  });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "stretto/base/cpu.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/import/onnx/import.h"
 #include "stretto/ir/text.h"
 #include "stretto/passes/bisect.h"
@@ -19,6 +20,7 @@ std::vector<std::pair<std::string, std::string>> list_passes() {
 }
 
 Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options) {
+  const InterruptScope interrupt(options.interrupt);
   onnx::ImportedModel imported = onnx::import_onnx_file(onnx_path, {.shapes = options.shapes});
   Inspection inspection{.before = ir::to_text(imported.graph, {.max_constant_elements = 16})};
   const passes::PipelineReport report =
@@ -31,6 +33,7 @@ Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options)
 }
 
 std::string bisect(const std::string& onnx_path, const OptimizeOptions& options, double tolerance) {
+  const InterruptScope interrupt(options.interrupt);
   const onnx::ImportedModel imported =
       onnx::import_onnx_file(onnx_path, {.shapes = options.shapes});
   std::vector<Tensor> inputs;

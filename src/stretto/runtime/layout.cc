@@ -5,6 +5,7 @@
 #include <map>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 
 namespace stretto::runtime {
 namespace {
@@ -47,6 +48,7 @@ std::vector<PlacedStep> choose_layouts(const Lowered& lowered, const Costs& cost
   history.push_back({State{}});
 
   for (size_t s = 0; s < steps.size(); ++s) {
+    check_interrupt();
     const Step& step = steps[s];
     std::map<Live, State> next;
     const std::vector<State>& states = history.back();

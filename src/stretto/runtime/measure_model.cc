@@ -3,11 +3,10 @@
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
 #include "stretto/base/clock.h"
 #include "stretto/runtime/executor.h"
+#include "stretto/tensor/compare.h"
 
 namespace stretto::runtime {
 namespace {
@@ -72,24 +71,8 @@ std::vector<Tensor> run_program(const Program& program, const std::vector<Tensor
 }
 
 OutputError compare(const std::string& output, const Tensor& got, const Tensor& expected) {
-  const std::vector<double> g = got.as_doubles(), e = expected.as_doubles();
-  OutputError error{.output = output};
-  if (!is_float(expected.dtype())) {
-    error.max_abs = error.relative_to_max = g == e ? 0 : 1;
-    return error;
-  }
-  double largest = 0;
-  for (double v : e) {
-    if (std::isfinite(v)) largest = std::max(largest, std::fabs(v));
-  }
-  for (size_t i = 0; i < e.size(); ++i) {
-    if (e[i] == g[i] || (std::isnan(e[i]) && std::isnan(g[i]))) continue;
-    const double difference = std::fabs(e[i] - g[i]);
-    error.max_abs = std::isfinite(difference) ? std::max(error.max_abs, difference)
-                                              : std::numeric_limits<double>::infinity();
-  }
-  if (error.max_abs > 0) error.relative_to_max = error.max_abs / std::max(largest, 1e-30);
-  return error;
+  const Difference difference = stretto::compare(got, expected);
+  return {output, difference.relative_to_max, difference.max_abs, difference.only_nan};
 }
 
 int64_t peak_resident_bytes() {

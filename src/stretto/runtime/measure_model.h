@@ -24,13 +24,14 @@ ProgramTiming time_program(const Program& program, const std::vector<Tensor>& in
 
 std::vector<Tensor> run_program(const Program& program, const std::vector<Tensor>& inputs);
 
+// As tensor/compare.h defines it.
 struct OutputError {
   std::string output;
-  double relative_to_max = 0;  // max |a - b| / max |b|; infinity for unequal non-finite values
-  double max_abs = 0;          // max |a - b|
+  double relative_to_max = 0;
+  double max_abs = 0;
+  bool only_nan = false;  // nothing but NaN was expected
 };
 
-// Integer and bool outputs: any difference counts as 1.
 OutputError compare(const std::string& output, const Tensor& got, const Tensor& expected);
 
 int64_t peak_resident_bytes();  // of this process so far

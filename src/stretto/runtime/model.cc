@@ -1,14 +1,17 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "stretto/base/cpu.h"
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
+#include "stretto/kernels/packing.h"
 #include "stretto/report/report.h"
 #include "stretto/runtime/artefact.h"
 #include "stretto/runtime/compile.h"
 #include "stretto/runtime/memory_check.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/stretto.h"
+#include "stretto/tune/cache_file.h"
 
 namespace stretto {
 
@@ -18,6 +21,7 @@ const std::vector<TensorSpec>& Model::outputs() const { return state_->program->
 int Model::threads() const { return state_->program->target.threads; }
 int64_t Model::weight_bytes() const { return state_->program->weight_bytes(); }
 int64_t Model::memory_bytes() const { return state_->program->arena_bytes; }
+const std::vector<std::string>& Model::notes() const { return state_->notes; }
 std::string Model::report_json() const { return state_->report_json; }
 std::string Model::report_html() const { return report::report_html(state_->report_json); }
 
@@ -25,70 +29,132 @@ void Model::save(const std::string& path) const { runtime::save_artefact(*state_
 
 namespace runtime {
 
-std::shared_ptr<const Program> compile_for(const Model::State& model,
-                                           const kernels::Target& target) {
-  tune::Record record = tune::Record::shipped();
-  record.merge(tune::Record::load(tune::Record::default_path()));
-  record.merge(model.choices);
-  Selector selector({.record = std::move(record)});
-  return std::make_shared<Program>(compile(model.graph, target, selector, {}).program);
-}
-
 namespace {
 
-Model make_model(ArtefactContent content) {
-  auto state = std::make_shared<Model::State>();
-  state->name = std::move(content.name);
-  state->report_json = std::move(content.report_json);
-  state->graph = std::move(content.graph);
-  state->choices = std::move(content.choices);
-  kernels::Target target = content.target;
-  const Isa usable = usable_isa();
-  if (target.isa != usable) {
-    // Made for another instruction set: compile the graph for this one, all cores of the request.
-    target.isa = usable;
-    state->program = compile_for(*state, target);
-    return Model(std::move(state));
+// The tuning cache and built-in order decide; `used` becomes what they decided.
+std::shared_ptr<const Program> compile_anew(const Model::State& model,
+                                            const kernels::Target& target,
+                                            tune::TuningCache& used) {
+  tune::TuningCache known = tune::TuningCache::shipped();
+  known.merge(tune::load_tuning_cache(tune::tuning_cache_path()));
+  known.merge(model.choices);
+  Selector selector({.known = std::move(known)});
+  auto program = std::make_shared<Program>(compile(model.graph, target, selector, {}).program);
+  used = selector.used();
+  return program;
+}
+
+// What the file asks for, as far as this machine and the caller go along; says where they do not.
+kernels::Target usable_target(const ArtefactContent& content, const LoadOptions& options,
+                              std::vector<std::string>& notes) {
+  const kernels::Target& asked = content.target;
+  kernels::Target target = asked;
+  target.isa = usable_isa();
+  if (target.isa != asked.isa || content.architecture != kernels::architecture()) {
+    notes.push_back(fmt::format(
+        "optimised for {} {}, compiled for this machine's {} {} when loaded; optimise it on this "
+        "machine for its best speed",
+        content.architecture, isa_name(asked.isa), kernels::architecture(), isa_name(target.isa)));
   }
-  // The same graph and the same choices give the same program; its weights are already packed.
-  Selector selector({.record = state->choices});
+  if (options.threads != 0) {
+    target.threads = options.threads;
+  } else if (const int cores = cpu_info().cores; asked.threads > cores) {
+    target.threads = cores;
+    notes.push_back(
+        fmt::format("optimised for {} threads, runs with {}: this machine has {} "
+                    "usable {}; optimise it on this machine for its best speed",
+                    asked.threads, cores, cores, cores == 1 ? "core" : "cores"));
+  }
+  return target;
+}
+
+// Compiles with the file's choices: the same graph and the same choices give the same program, and
+// its weights are already packed. Those in another form are packed anew.
+std::shared_ptr<const Program> compile_with_blobs(const Model::State& model,
+                                                  const ArtefactContent& content,
+                                                  std::vector<std::string>& notes) {
+  Selector selector({.known = model.choices});
+  int other_forms = 0;
   const CompileOptions options{
       .packed =
-          [&](const std::string& key) {
+          [&](const std::string& key, const std::string& form) {
             const auto at = std::lower_bound(
                 content.blobs.begin(), content.blobs.end(), key,
                 [](const Blob& blob, const std::string& k) { return blob.key < k; });
-            return at != content.blobs.end() && at->key == key ? *at : Blob{};
+            if (at == content.blobs.end() || at->key != key) return Blob{};
+            if (at->form == form) return *at;
+            ++other_forms;
+            return Blob{};
           },
       .packed_owner = content.owner};
-  state->program =
-      std::make_shared<Program>(compile(state->graph, target, selector, options).program);
+  auto program =
+      std::make_shared<Program>(compile(model.graph, content.target, selector, options).program);
+  if (other_forms > 0) {
+    notes.push_back(
+        fmt::format("{} of {} packed weights are in the layout of another version of Stretto and "
+                    "were packed anew; save the model again to load it faster",
+                    other_forms, program->blobs.size()));
+  }
+  return program;
+}
+
+Model make_model(ArtefactContent content, const LoadOptions& options) {
+  auto state = std::make_shared<Model::State>();
+  state->name = content.name;
+  state->report_json = content.report_json;
+  state->graph = content.graph;
+  state->samples = content.samples;
+  const kernels::Target target = usable_target(content, options, state->notes);
+  if (content.architecture == kernels::architecture() && target.isa == content.target.isa &&
+      target.threads == content.target.threads) {
+    state->choices = content.choices;
+    state->program = compile_with_blobs(*state, content, state->notes);
+  } else {
+    // Nothing that the file remembers, neither choices nor packed weights, is about this target.
+    state->program = compile_anew(*state, target, state->choices);
+  }
   return Model(std::move(state));
 }
 
 }  // namespace
 
+std::shared_ptr<const Program> compile_for(const Model::State& model,
+                                           const kernels::Target& target) {
+  tune::TuningCache used;
+  return compile_anew(model, target, used);
+}
+
 Model load_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
-                 const std::string& file, const MappedFile* map) {
-  ArtefactContent content = read_artefact(bytes, std::move(owner), file, map);
-  try {
-    check_memory(*content.graph);
-    Model model = make_model(std::move(content));
-    check_memory(*model.state().program);
-    return model;
-  } catch (const Unsupported& error) {
-    throw Unsupported(fmt::format("{}: {}", file, error.what()));
-  } catch (const std::logic_error& error) {
-    // The graph passed every check of its own and still does not describe what kernels can do.
-    throw FormatError(file, -1, fmt::format("the model does not compile: {}", error.what()));
+                 const std::string& file, const LoadOptions& options, const MappedFile* map) {
+  if (options.threads < 0 || options.threads > 1024) {
+    throw_invalid("threads: expected 0 (as optimised) to 1024, got {}", options.threads);
   }
+  const auto compiled = [&](ArtefactContent content) {
+    try {
+      check_memory(*content.graph);
+      Model model = make_model(std::move(content), options);
+      check_memory(*model.state().program);
+      return model;
+    } catch (const Unsupported& error) {
+      throw Unsupported(fmt::format("{}: {}", file, error.what()));
+    } catch (const std::logic_error& error) {
+      // The graph passed every check of its own and still does not describe what kernels can do.
+      throw FormatError(file, -1, fmt::format("the model does not compile: {}", error.what()));
+    }
+  };
+  Model model = compiled(read_artefact(bytes, std::move(owner), file, map));
+  if (options.verify) {
+    const Model::State& state = model.state();
+    verify_samples(*state.graph, *state.program, state.samples, file);
+  }
+  return model;
 }
 
 }  // namespace runtime
 
-Model load(const std::string& path) {
+Model load(const std::string& path, const LoadOptions& options) {
   const auto file = MappedFile::open(path);
-  return runtime::load_bytes(file->bytes(), file, path, file.get());
+  return runtime::load_bytes(file->bytes(), file, path, options, file.get());
 }
 
 std::string_view version() { return STRETTO_VERSION; }

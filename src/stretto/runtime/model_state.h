@@ -6,8 +6,9 @@
 
 #include "stretto/base/file.h"
 #include "stretto/runtime/program.h"
+#include "stretto/runtime/samples.h"
 #include "stretto/stretto.h"
-#include "stretto/tune/record.h"
+#include "stretto/tune/tuning_cache.h"
 
 namespace stretto {
 
@@ -17,20 +18,24 @@ struct Model::State {
   // The optimised graph, from which programs for other thread counts and instruction sets are
   // compiled.
   std::shared_ptr<ir::Graph> graph;
-  tune::Record choices;  // of every problem considered: layouts and kernels follow from them
+  tune::TuningCache choices;  // of every problem considered: layouts and kernels follow from them
   std::string report_json;
+  runtime::Samples samples;        // for LoadOptions::verify
+  std::vector<std::string> notes;  // see Model::notes
 };
 
 namespace runtime {
 
-// A program for `target` compiled from the model's graph with records and built-in order only.
+// A program for `target` compiled from the model's graph without measuring: from tuning caches and
+// the built-in order.
 std::shared_ptr<const Program> compile_for(const Model::State& model,
                                            const kernels::Target& target);
 
 // A model from the bytes of an artefact, which `owner` keeps alive; `map` when they are one. Throws
 // FormatError naming `file`.
 Model load_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
-                 const std::string& file, const MappedFile* map = nullptr);
+                 const std::string& file, const LoadOptions& options = {},
+                 const MappedFile* map = nullptr);
 
 }  // namespace runtime
 }  // namespace stretto

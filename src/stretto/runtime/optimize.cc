@@ -7,9 +7,11 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/import/onnx/import.h"
 #include "stretto/ir/interpreter.h"
 #include "stretto/passes/pipeline.h"
@@ -18,6 +20,8 @@
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/report.h"
 #include "stretto/stretto.h"
+#include "stretto/tensor/compare.h"
+#include "stretto/tune/cache_file.h"
 
 namespace stretto {
 namespace {
@@ -35,27 +39,36 @@ const std::set<std::string> kFusions{
     "fuse-add-layer-norm",  "fuse-elementwise", "recognise-activation",
     "recognise-layer-norm", "squeeze-excite",   "merge-linears"};
 
-struct TuneBudget {
+struct TuningBudget {
   double seconds = 0;
   bool thorough = false;
 };
 
-TuneBudget parse_tune(const std::string& tune) {
-  if (tune == "off") return {};
-  if (tune == "quick") return {kQuickBudget, false};
-  if (tune == "full") return {kFullBudget, true};
+TuningBudget parse_tuning(const std::string& tuning) {
+  if (tuning == "off") return {};
+  if (tuning == "quick") return {kQuickBudget, false};
+  if (tuning == "full") return {kFullBudget, true};
   double seconds = 0;
-  const auto [end, error] = std::from_chars(tune.data(), tune.data() + tune.size(), seconds);
-  if (error != std::errc{} || end != tune.data() + tune.size() || !std::isfinite(seconds) ||
+  const auto [end, error] = std::from_chars(tuning.data(), tuning.data() + tuning.size(), seconds);
+  if (error != std::errc{} || end != tuning.data() + tuning.size() || !std::isfinite(seconds) ||
       seconds < 0) {
-    throw_invalid("tune: expected off, quick, full or a number of seconds, got '{}'", tune);
+    throw_invalid("tuning: expected off, quick, full or a number of seconds, got '{}'", tuning);
   }
   return {seconds, seconds >= kFullBudget};
 }
 
 kernels::Target make_target(const OptimizeOptions& options) {
+  if (options.level == "half" || options.level == "int8") {
+    throw_unsupported(
+        "level: '{}' is planned and does not exist yet; leave the option out for lossless (fp32 "
+        "throughout)",
+        options.level);
+  }
   if (options.level != "lossless") {
-    throw_invalid("level: expected lossless, got '{}'", options.level);
+    throw_invalid(
+        "level: expected lossless (fp32 throughout), the only level so far (half and int8 are "
+        "planned), got '{}'",
+        options.level);
   }
   if (options.threads < 0 || options.threads > 1024) {
     throw_invalid("threads: expected 0 (all cores) to 1024, got {}", options.threads);
@@ -63,10 +76,6 @@ kernels::Target make_target(const OptimizeOptions& options) {
   return {.isa = usable_isa(),
           .accuracy = kernels::parse_accuracy(options.accuracy),
           .threads = options.threads == 0 ? cpu_info().cores : options.threads};
-}
-
-std::string record_path(const OptimizeOptions& options) {
-  return options.record.empty() ? tune::Record::default_path() : options.record;
 }
 
 bool is_family(std::string_view name) {
@@ -95,22 +104,15 @@ std::map<std::string, std::string> forced_nodes(const OptimizeOptions& options,
   return nodes;
 }
 
-runtime::SelectOptions select_options(const OptimizeOptions& options, const TuneBudget& budget) {
+runtime::SelectOptions select_options(const OptimizeOptions& options, const TuningBudget& budget) {
   runtime::SelectOptions select{.budget_s = budget.seconds, .thorough = budget.thorough};
   for (const auto& [name, row] : options.forced_kernels) {
     if (is_family(name)) select.forced[name] = row;
   }
   // What ships was measured on another machine: it stands in for measurements, never in their way.
-  select.advice = tune::Record::shipped();
-  if (record_path(options) != "none") select.record = tune::Record::load(record_path(options));
+  select.advice = tune::TuningCache::shipped();
+  select.known = tune::load_tuning_cache(tune::tuning_cache_path(options.tuning_cache));
   return select;
-}
-
-void save_record(const OptimizeOptions& options, const runtime::Selector& selector) {
-  if (record_path(options) == "none" || selector.counts().measured == 0) return;
-  tune::Record record = tune::Record::load(record_path(options));
-  record.merge(selector.record());
-  record.save(record_path(options));
 }
 
 onnx::ImportOptions import_options(const OptimizeOptions& options) {
@@ -170,22 +172,41 @@ const runtime::OutputError* worst_above(const std::vector<runtime::OutputError>&
 // then this many times what the plain fp32 reference, operator by operator, loses on them.
 constexpr double kConditioning = 8;
 
-// Compares with the double-precision reference. Returns the errors for the report; throws
-// InternalError when an output is off by more than its accuracy class and the inputs' conditioning
-// allow.
-json verified(const ir::Graph& original, const runtime::Program& program,
-              const std::vector<Tensor>& inputs, const std::string& file, json& notes) {
+struct Verified {
+  std::vector<Tensor> expected;
+  std::vector<runtime::OutputError> errors;
+  double bound = 0;
+};
+
+// Compares with the double-precision reference. Throws InternalError when an output is off by more
+// than its accuracy class and the inputs' conditioning allow.
+Verified verified(const ir::Graph& original, const runtime::Program& program,
+                  const std::vector<Tensor>& inputs, const std::string& file, json& notes) {
   ThreadTeam team(program.target.threads);
   const std::vector<Tensor> expected =
       ir::interpret(original, inputs, {.float64 = true, .team = &team});
-  const auto errors = errors_against(expected, program, inputs);
+  auto errors = errors_against(expected, program, inputs);
+  for (const runtime::OutputError& e : errors) {
+    if (!e.only_nan) continue;
+    throw_invalid(
+        "{}: output {} is NaN everywhere, in double precision too, so these inputs check nothing: "
+        "give inputs that suit the model, or verify=False",
+        file, e.output);
+  }
   double bound = runtime::allowed_error(program.target.accuracy);
   if (worst_above(errors, bound) != nullptr) {
     const std::vector<Tensor> rounded =
         ir::interpret(original, inputs, {.float64 = false, .team = &team});
     double loss = 0;
     for (size_t i = 0; i < rounded.size(); ++i) {
-      loss = std::max(loss, runtime::compare("", rounded[i], expected[i]).relative_to_max);
+      const double error = compare(rounded[i], expected[i]).relative_to_max;
+      if (!std::isfinite(error)) {
+        throw_invalid(
+            "{}: output {} is not finite in fp32 where double precision is, so these inputs check "
+            "nothing: give inputs that suit the model, or verify=False",
+            file, program.outputs[i].name);
+      }
+      loss = std::max(loss, error);
     }
     bound = std::max(bound, kConditioning * loss);
     notes.push_back(
@@ -200,7 +221,18 @@ json verified(const ir::Graph& original, const runtime::Program& program,
                     "names the rewrite, accuracy=\"strict\" avoids approximate kernels",
                     file, worst->output, worst->relative_to_max, bound));
   }
-  return runtime::errors_json(errors, bound);
+  return {expected, std::move(errors), bound};
+}
+
+// What load() can verify the model with: what the reference gave, else what the model itself gives,
+// which another machine's kernels miss by as much again.
+runtime::Samples samples_of(const ir::Graph& graph, const runtime::Program& program,
+                            const std::vector<runtime::SampleInput>& samples,
+                            const std::vector<Tensor>& inputs,
+                            const std::optional<Verified>& verified) {
+  if (verified) return runtime::take_samples(graph, samples, verified->expected, verified->bound);
+  const double bound = 2 * runtime::allowed_error(program.target.accuracy);
+  return runtime::take_samples(graph, samples, runtime::run_program(program, inputs), bound);
 }
 
 // The unfused model with kernels in built-in order: what the report calls "before".
@@ -214,7 +246,7 @@ Compiled compile_before(const ir::Graph& original, const kernels::Target& target
 Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
                         const OptimizeOptions& options, Stages& stages) {
   const kernels::Target target = make_target(options);
-  const TuneBudget budget = parse_tune(options.tune);
+  const TuningBudget budget = parse_tuning(options.tuning);
   const ir::Graph original = imported.graph;
   runtime::check_memory(original);
   auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
@@ -227,20 +259,22 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   });
 
   runtime::Selector selector(select_options(options, budget));
-  Compiled compiled = stages("tune", [&] {
+  Compiled compiled = stages("tuning", [&] {
     return runtime::compile(
         graph, target, selector,
         {.progress = options.progress, .forced_nodes = forced_nodes(options, *graph)});
   });
-  save_record(options, selector);
+  tune::add_to_tuning_cache(tune::tuning_cache_path(options.tuning_cache), selector.found());
   runtime::check_memory(compiled.program);
 
   json report{{"stretto", STRETTO_VERSION}};
   json notes = imported.notes;
+  std::optional<Verified> checked;
   if (options.verify) {
-    stages("verify",
-           [&] { report["errors"] = verified(original, compiled.program, inputs, file, notes); });
+    stages("verify", [&] { checked = verified(original, compiled.program, inputs, file, notes); });
+    report["errors"] = runtime::errors_json(checked->errors, checked->bound);
   }
+  runtime::Samples kept = samples_of(*graph, compiled.program, samples, inputs, checked);
 
   if (options.profile) {
     stages("profile", [&] {
@@ -289,11 +323,11 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   for (const auto& [name, seconds] : rewritten.seconds) pass_seconds.push_back({name, seconds});
   report["pass_seconds"] = std::move(pass_seconds);
   const runtime::SelectCounts counts = selector.counts();
-  report["tune"] = {{"mode", options.tune},
-                    {"budget_s", budget.seconds},
-                    {"measured", counts.measured},
-                    {"from_record", counts.recorded},
-                    {"from_default", counts.by_order}};
+  report["tuning"] = {{"mode", options.tuning},
+                      {"budget_s", budget.seconds},
+                      {"measured", counts.measured},
+                      {"from_tuning_cache", counts.known},
+                      {"from_default", counts.by_order}};
   report["notes"] = std::move(notes);
   report["seconds"] = stages.finish();
 
@@ -302,26 +336,33 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   state->program = std::make_shared<runtime::Program>(std::move(compiled.program));
   state->graph = std::move(graph);
   state->choices = selector.used();
+  state->samples = std::move(kept);
   state->report_json = report.dump();
   return Model(std::move(state));
 }
 
 // Import errors name the file; this adds it to what comes later, as when memory does not suffice.
+// An interrupt comes out as it was thrown, whatever became of it on its way.
 template <typename F>
-Model naming(const std::string& file, F&& f) {
+Model naming(const std::string& file, const InterruptScope& interrupt, F&& f) {
   try {
     return f();
   } catch (const Unsupported& error) {
+    interrupt.rethrow();
     if (std::string_view(error.what()).starts_with(file)) throw;
     throw Unsupported(fmt::format("{}: {}", file, error.what()));
+  } catch (...) {
+    interrupt.rethrow();
+    throw;
   }
 }
 
 }  // namespace
 
 Model optimize(const std::string& path, const OptimizeOptions& options) {
+  const InterruptScope interrupt(options.interrupt);
   Stages stages(options);
-  return naming(path, [&] {
+  return naming(path, interrupt, [&] {
     onnx::ImportedModel imported =
         stages("import", [&] { return onnx::import_onnx_file(path, import_options(options)); });
     return optimize_imported(std::move(imported), path, options, stages);
@@ -330,8 +371,9 @@ Model optimize(const std::string& path, const OptimizeOptions& options) {
 
 Model optimize(std::span<const std::byte> bytes, const std::string& name, const std::string& folder,
                const OptimizeOptions& options) {
+  const InterruptScope interrupt(options.interrupt);
   Stages stages(options);
-  return naming(name, [&] {
+  return naming(name, interrupt, [&] {
     onnx::ImportedModel imported = stages("import", [&] {
       return onnx::import_onnx_bytes(bytes, name, folder, import_options(options));
     });
@@ -341,6 +383,7 @@ Model optimize(std::span<const std::byte> bytes, const std::string& name, const 
 
 std::vector<Tensor> run_reference(const std::string& onnx_path, const OptimizeOptions& options,
                                   std::span<const Tensor> inputs) {
+  const InterruptScope interrupt(options.interrupt);
   const onnx::ImportedModel imported = onnx::import_onnx_file(onnx_path, import_options(options));
   ThreadTeam team(options.threads == 0 ? cpu_info().cores : options.threads);
   return ir::interpret(imported.graph, inputs, {.float64 = true, .team = &team});

@@ -22,7 +22,7 @@ inline Outcome optimize_and_run(std::span<const std::byte> bytes, const RunLimit
     }
     const Model model = optimize(
         bytes, "model.onnx", "",
-        {.threads = 1, .tune = "off", .record = "none", .verify = false, .profile = false});
+        {.threads = 1, .tuning = "off", .tuning_cache = "none", .verify = false, .profile = false});
     return run_once(model, limits);
   } catch (const FormatError&) {
   } catch (const Unsupported&) {

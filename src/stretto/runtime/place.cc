@@ -32,16 +32,18 @@ void overwrite_inputs(Emission& emission) {
     if (which < 0) continue;
     const Operands& operands = emission.operands[i];
     const int from = operands.inputs[which], to = operands.outputs[0];
-    const int memory = emission.root_of(from).first;
+    const auto [memory, offset] = emission.root_of(from);
     Storage& result = emission.storages[to];
-    const bool alone = std::count_if(operands.inputs.begin(), operands.inputs.end(), [&](int s) {
-                         return emission.root_of(s).first == memory;
-                       }) == 1;
+    const bool alone =
+        std::count_if(operands.inputs.begin(), operands.inputs.end(), [&, memory = memory](int s) {
+          return emission.root_of(s).first == memory;
+        }) == 1;
     if (!alone || last[memory] != i || emission.storages[memory].place != Place::kArena ||
         result.parent >= 0 || result.place != Place::kArena || first[to] != i ||
         result.bytes != emission.storages[from].bytes)
       continue;
-    result.parent = from;
+    result.parent = memory;  // its root, so that chains stay flat
+    result.offset_bytes = offset;
     last[memory] = last[to];
   }
 }

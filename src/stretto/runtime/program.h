@@ -23,9 +23,11 @@ struct Location {
 };
 
 // Packed weights or a constant operand: aligned bytes, found again in an artefact by `key`; without
-// a key they are not stored in one.
+// a key they are not stored in one. `form` says how they are arranged (kernels/packing.h), the
+// architecture first: bytes of another form are of no use.
 struct Blob {
   std::string key;
+  std::string form;
   const std::byte* data = nullptr;
   int64_t bytes = 0;
 };

@@ -18,6 +18,9 @@ json machine_json(const kernels::Target& target) {
           {"isa", isa_name(target.isa)},
           {"isa_of_machine", isa_name(cpu.isa)},
           {"cores", cpu.cores},
+          {"logical_cpus", cpu.logical},
+          {"physical_cores", cpu.physical},
+          {"cpu_quota", cpu.quota > 0 ? json(cpu.quota) : json(nullptr)},
           {"l1d_bytes", cpu.l1d_bytes},
           {"l2_bytes", cpu.l2_bytes},
           {"l3_bytes", cpu.l3_bytes},
@@ -29,7 +32,7 @@ json options_json(const OptimizeOptions& options, const kernels::Target& target)
   return {{"level", options.level},
           {"accuracy", kernels::accuracy_name(target.accuracy)},
           {"threads", target.threads},
-          {"tune", options.tune},
+          {"tuning", options.tuning},
           {"disabled_passes", options.disabled_passes},
           {"forced_kernels", options.forced_kernels}};
 }

@@ -10,30 +10,63 @@
 namespace stretto::runtime {
 namespace {
 
-// Rows of the smallest table that `id` indexes, directly or through a cast; 0 when it indexes none.
+// Rows of the smallest table that `id` indexes, directly or through casts; 0 when it indexes none.
 int64_t table_rows(const ir::Graph& graph, const ir::Links& links, ir::ValueId id) {
   int64_t rows = 0;
-  const auto consider = [&](int64_t candidate) {
-    if (candidate > 0) rows = rows == 0 ? candidate : std::min(rows, candidate);
-  };
-  for (int user : links.users[id]) {
-    const ir::Node& node = graph.nodes[user];
-    if (node.op->name == "Gather" && node.inputs[1] == id) {
-      const Shape& data = *graph.value(node.inputs[0]).shape;
-      const int64_t axis = node.attributes.integer("axis", 0);
-      consider(data[axis < 0 ? axis + static_cast<int64_t>(data.size()) : axis]);
-    } else if (node.op->name == "Cast" || node.op->name == "Identity") {
-      consider(table_rows(graph, links, node.outputs[0]));
+  std::vector<ir::ValueId> same{id};  // values that hold the same indices
+  for (size_t i = 0; i < same.size(); ++i) {
+    for (int user : links.users[same[i]]) {
+      const ir::Node& node = graph.nodes[user];
+      if (node.op->name == "Gather" && node.inputs[1] == same[i]) {
+        const Shape& data = *graph.value(node.inputs[0]).shape;
+        const int64_t axis = node.attributes.integer("axis", 0);
+        const int64_t size = data[axis < 0 ? axis + static_cast<int64_t>(data.size()) : axis];
+        if (size > 0) rows = rows == 0 ? size : std::min(rows, size);
+      } else if ((node.op->name == "Cast" || node.op->name == "Identity") &&
+                 node.outputs[0] != ir::kNone) {
+        same.push_back(node.outputs[0]);
+      }
     }
   }
   return rows;
 }
 
+// Normal(0, 1) by Marsaglia's polar method (doi:10.1137/1006063). Unlike std::normal_distribution
+// it gives the same values with every standard library, so that sample outputs in a file stay true.
+class Normal {
+ public:
+  float operator()(std::mt19937_64& random) {
+    if (has_spare_) {
+      has_spare_ = false;
+      return spare_;
+    }
+    float x = 0, y = 0, r = 0;
+    do {
+      x = 2 * uniform(random) - 1;
+      y = 2 * uniform(random) - 1;
+      r = x * x + y * y;
+    } while (r > 1 || r == 0);
+    const float scale = std::sqrt(-2 * std::log(r) / r);
+    spare_ = x * scale;
+    has_spare_ = true;
+    return y * scale;
+  }
+
+ private:
+  // In [0, 1).
+  static float uniform(std::mt19937_64& random) {
+    return std::min(static_cast<float>(random()) * 0x1p-64f, 1 - 0x1p-24f);
+  }
+
+  float spare_ = 0;
+  bool has_spare_ = false;
+};
+
 // Neighbouring pixels of photographs resemble each other, and networks trained on them answer white
 // noise with tiny, badly conditioned outputs. So images are a few random waves and a little noise.
 void paint(Tensor& image, std::mt19937_64& random) {
   constexpr int kWaves = 6;
-  std::normal_distribution<float> normal;
+  Normal normal;
   auto values = image.mutable_values<float>();
   const int64_t h = image.dim(2), w = image.dim(3);
   for (int64_t plane = 0; plane < image.dim(0) * image.dim(1); ++plane) {
@@ -69,7 +102,7 @@ Tensor make_up(const ir::Graph& graph, const ir::Links& links, ir::ValueId id,
     if (shape.size() == 4 && (shape[1] == 1 || shape[1] == 3) && shape[2] >= 16 && shape[3] >= 16) {
       paint(tensor, random);
     } else {
-      std::normal_distribution<float> normal;
+      Normal normal;
       for (float& v : tensor.mutable_values<float>()) v = normal(random);
     }
     return value.dtype == DType::kFloat32 ? tensor : tensor.converted(value.dtype);

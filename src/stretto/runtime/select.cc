@@ -3,26 +3,34 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
+#include <set>
 
-#include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/base/memory_rate.h"
 #include "stretto/kernels/workbench.h"
+#include "stretto/tune/choose.h"
 
 namespace stretto::runtime {
 namespace {
 
-// Sustained bytes per second and core out of the outer caches; only orders candidates against
-// each other, so a round figure does.
-constexpr double kBytesPerSecond = 16e9;
 constexpr double kDispatchSeconds = 0.5e-6;
 
-// A row that expects less than this share of the best one's rate is not worth measuring quickly.
-constexpr double kWorthMeasuring = 0.4;
+// A row that expects to take this many times as long as the best one is not worth measuring.
+constexpr double kHopeless = 2.5, kHopelessThoroughly = 10;
+
+// Of a problem's share of the budget; the rest is for checks and for setting up.
+constexpr double kTimingShare = 0.6;
 
 // References above this many operations take seconds; beyond it candidates are checked against each
 // other, and the whole model is compared with its reference in the end.
 constexpr double kReferenceFlops = 6e7;
+
+// Selection::why of a choice that was made earlier.
+constexpr std::string_view kFromCache = "from the tuning cache";
 
 double total_bytes(const kernels::Family& family, const void* problem) {
   const kernels::Signature signature = family.signature(problem);
@@ -37,35 +45,25 @@ double total_bytes(const kernels::Family& family, const void* problem) {
   return bytes;
 }
 
-double largest_difference(std::span<const float> a, std::span<const float> b) {
-  double largest = 0, difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (!std::isfinite(a[i]) || !std::isfinite(b[i])) continue;
-    largest = std::max(largest, std::fabs(double{a[i]}));
-    difference = std::max(difference, std::fabs(double{a[i]} - double{b[i]}));
+// The first candidate of `rest` that is still in the running beside this one; -1: none.
+int another(std::span<const double> rest, int candidate) {
+  for (size_t i = 0; i < rest.size(); ++i) {
+    if (static_cast<int>(i) != candidate && std::isfinite(rest[i])) return static_cast<int>(i);
   }
-  return difference / std::max(largest, 1e-30);
+  return -1;
 }
 
 }  // namespace
 
 double allowed_error(kernels::Accuracy accuracy) {
-  switch (accuracy) {
-    case kernels::Accuracy::kStrict:
-      return 2e-5;
-    case kernels::Accuracy::kFast:
-      return 1e-3;
-    case kernels::Accuracy::kDefault:
-      break;
-  }
-  return 1e-4;
+  return accuracy == kernels::Accuracy::kStrict ? 2e-5 : 1e-4;
 }
 
 double estimate_seconds(const kernels::Family& family, const void* problem, double expected) {
   const kernels::Target& target = family.target(problem);
   const double flops = family.flops(problem);
   const double rate = std::max(expected, 1e-6) * target.threads;
-  const double memory = total_bytes(family, problem) / (kBytesPerSecond * target.threads);
+  const double memory = total_bytes(family, problem) / (move_bytes_per_second() * target.threads);
   if (flops == 0) return memory / std::max(expected, 1e-6) + kDispatchSeconds;
   return std::max(flops / (peak_flops(target.isa) * rate), memory) + kDispatchSeconds;
 }
@@ -94,18 +92,18 @@ Selection Selector::decide(const kernels::Family& family, const void* problem) c
     if (!fit.ok) s.alternatives.push_back({forced->second, 0, fit.reason});
     return s;
   }
-  auto recorded = options_.record.find(family.key(problem));
-  if (!recorded) recorded = options_.advice.find(family.key(problem));
-  if (recorded) {
-    const int row = kernels::find_row(family, recorded->candidate);
+  auto known = options_.known.find(family.key(problem));
+  if (!known) known = options_.advice.find(family.key(problem));
+  if (known) {
+    const int row = kernels::find_row(family, known->candidate);
     if (row >= 0) {
       if (const kernels::Fit fit = family.fits(row, problem); fit.ok) {
         s.row = row;
-        // Negative: what was expected, not measured, when the record was made (see used()).
-        s.seconds = std::max(recorded->seconds, 0.0);
-        s.estimate = recorded->seconds < 0 ? -recorded->seconds
-                                           : estimate_seconds(family, problem, fit.expected);
-        s.why = "recorded";
+        // Negative: what was expected, not measured, when the choice was made (see used()).
+        s.seconds = std::max(known->seconds, 0.0);
+        s.estimate =
+            known->seconds < 0 ? -known->seconds : estimate_seconds(family, problem, fit.expected);
+        s.why = kFromCache;
         return s;
       }
     }
@@ -122,118 +120,121 @@ const Selection& Selector::select(const kernels::Family& family, const void* pro
   return at->second;
 }
 
-void Selector::measure(std::vector<Request> requests,
-                       const std::function<void(std::string_view, double)>& progress) {
-  struct Task {
-    Request request;
-    std::string key;
-    std::vector<int> rows;
-    double estimate;
-  };
+// A problem to measure, and the rows that are worth it.
+struct Selector::Task {
+  const kernels::Family* family;
+  const void* problem;
+  std::string key;
+  std::vector<int> rows;
+  double estimate;
+};
+
+std::vector<Selector::Task> Selector::plan(const std::vector<Request>& requests) const {
   std::vector<Task> tasks;
+  std::set<std::string> seen;
   for (const Request& request : requests) {
     const kernels::Family& family = *request.family;
     if (options_.budget_s <= 0 || options_.forced.contains(std::string(family.name))) continue;
-    Task task{.request = request, .key = family.key(request.problem), .estimate = 0};
-    if (options_.record.find(task.key) || selections_.contains(task.key)) continue;
-    if (std::any_of(tasks.begin(), tasks.end(),
-                    [&](const Task& other) { return other.key == task.key; })) {
-      continue;
-    }
-    double best = 0;
+    std::string key = family.key(request.problem);
+    if (options_.known.find(key) || selections_.contains(key) || !seen.insert(key).second) continue;
+    std::vector<double> times;  // relative to each other
+    double expected = 0;
     for (int row = 0; row < family.rows; ++row) {
       const kernels::Fit fit = family.fits(row, request.problem);
-      if (fit.ok) best = std::max(best, fit.expected);
+      times.push_back(fit.ok ? 1 / fit.expected : std::numeric_limits<double>::infinity());
+      if (fit.ok) expected = std::max(expected, fit.expected);
     }
-    for (int row = 0; row + 1 < family.rows; ++row) {
-      const kernels::Fit fit = family.fits(row, request.problem);
-      const double floor = options_.thorough ? 0.1 : kWorthMeasuring;
-      if (fit.ok && fit.expected >= floor * best) task.rows.push_back(row);
-    }
-    task.estimate = estimate_seconds(family, request.problem, best);
+    std::vector<int> rows =
+        tune::shortlist(times, options_.thorough ? kHopelessThoroughly : kHopeless);
+    std::erase(rows, family.reference);
     // One way only: nothing to choose, and its estimate is enough for the layouts.
-    if (task.rows.empty()) continue;
-    tasks.push_back(std::move(task));
+    if (rows.empty()) continue;
+    tasks.push_back({&family, request.problem, std::move(key), std::move(rows),
+                     estimate_seconds(family, request.problem, expected)});
   }
+  // The most expensive ones first; where the budget ends, the rest go by expectation.
   std::stable_sort(tasks.begin(), tasks.end(),
                    [](const Task& a, const Task& b) { return a.estimate > b.estimate; });
+  return tasks;
+}
 
-  const double start = now_s();
+Selection Selector::contest(const Task& task, double budget_s) {
+  const kernels::Family& family = *task.family;
+  const kernels::Target& target = family.target(task.problem);
+  auto& team = teams_[target.threads];
+  if (!team) team = std::make_unique<ThreadTeam>(target.threads);
+  kernels::Workbench bench(family, task.problem, 1, team.get());
+  const std::vector<double> seconds = bench.time(task.rows, {.budget_s = budget_s});
+
+  Selection s{.family = &family};
+  for (size_t r = 0; r < task.rows.size(); ++r) {
+    s.alternatives.push_back({std::string(family.row_name(task.rows[r])), seconds[r], {}});
+  }
+  // The winner must agree with the reference, or with another row where that would take seconds.
+  const bool quick = family.flops(task.problem) < kReferenceFlops;
+  const double allowed = allowed_error(target.accuracy);
+  const auto check = [&](int candidate, std::span<const double> rest) {
+    const int row = task.rows[static_cast<size_t>(candidate)];
+    double error = 0;
+    if (quick) {
+      error = bench.check(row).relative_to_max;
+    } else if (const int other = another(rest, candidate); other >= 0) {
+      error = bench.check(row, task.rows[static_cast<size_t>(other)]).relative_to_max;
+      if (error > allowed) error = bench.check(row).relative_to_max;
+    }
+    if (error <= allowed) return true;
+    s.alternatives[static_cast<size_t>(candidate)].reason =
+        fmt::format("struck out: error {:.1e} is above {:.0e}", error, allowed);
+    return false;
+  };
+  const auto by_order =
+      std::find(task.rows.begin(), task.rows.end(), kernels::default_row(family, task.problem));
+  const int preferred =
+      by_order == task.rows.end() ? -1 : static_cast<int>(by_order - task.rows.begin());
+  if (const int winner = tune::choose_checked(seconds, check, preferred); winner >= 0) {
+    s.row = task.rows[static_cast<size_t>(winner)];
+    s.seconds = seconds[static_cast<size_t>(winner)];
+    s.why = fmt::format("fastest of {} measured", task.rows.size());
+  } else {
+    s.row = family.reference;
+    s.seconds = bench.time(std::array{s.row}, {.budget_s = 0, .min_rounds = 1})[0];
+    s.why = fmt::format("reference: all of {} measured were struck out", task.rows.size());
+  }
+  s.estimate = s.seconds;
+  return s;
+}
+
+void Selector::measure(const std::vector<Request>& requests,
+                       const std::function<void(std::string_view, double)>& progress) {
+  const std::vector<Task> tasks = plan(requests);
+  tune::Budget budget(options_.budget_s, tasks.size());
   for (size_t i = 0; i < tasks.size(); ++i) {
     const Task& task = tasks[i];
-    const kernels::Family& family = *task.request.family;
-    const double left = options_.budget_s - (now_s() - start);
+    check_interrupt();
     if (progress) progress("measuring kernels", static_cast<double>(i) / tasks.size());
-    if (left <= 0) break;  // the most expensive problems came first; the rest go by expectation
-    const int threads = family.target(task.request.problem).threads;
-    auto& team = teams_[threads];
-    if (!team) team = std::make_unique<ThreadTeam>(threads);
-    kernels::Workbench bench(family, task.request.problem, 1, team.get());
-    const double share = left / static_cast<double>(tasks.size() - i);
-    const std::vector<double> seconds =
-        bench.time(task.rows, {.budget_s = share * 0.6, .min_rounds = 3});
-
-    Selection s{.family = &family};
-    const int by_order = kernels::default_row(family, task.request.problem);
-    std::vector<int> rows = task.rows;
-    std::vector<double> times = seconds;
-    for (size_t r = 0; r < rows.size(); ++r) {
-      s.alternatives.push_back({std::string(family.row_name(rows[r])), times[r], {}});
-    }
-    // The winner must agree with the reference, or with another row where that would take seconds.
-    const double allowed = allowed_error(family.target(task.request.problem).accuracy);
-    while (!rows.empty()) {
-      const auto preferred = std::find(rows.begin(), rows.end(), by_order);
-      const int index = tune::choose(
-          times, preferred == rows.end() ? -1 : static_cast<int>(preferred - rows.begin()));
-      const int row = rows[index];
-      double error = 0;
-      const bool quick = family.flops(task.request.problem) < kReferenceFlops;
-      if (quick || rows.size() == 1) {
-        if (quick) error = bench.check(row).relative_to_max;
-      } else {
-        bench.run(row);
-        std::vector<float> mine(bench.output(0).begin(), bench.output(0).end());
-        bench.run(rows[index == 0 ? 1 : 0]);
-        error = largest_difference(mine, bench.output(0));
-        if (error > allowed) error = bench.check(row).relative_to_max;
-      }
-      if (error <= allowed) {
-        s.row = row;
-        s.seconds = times[index];
-        break;
-      }
-      for (Alternative& a : s.alternatives) {
-        if (a.kernel == family.row_name(row)) {
-          a.reason = fmt::format("struck out: error {:.1e} is above {:.0e}", error, allowed);
-        }
-      }
-      rows.erase(rows.begin() + index);
-      times.erase(times.begin() + index);
-    }
-    if (s.row < 0) s = decide(family, task.request.problem);
-    s.estimate = s.seconds;
-    s.why = fmt::format("fastest of {} measured", task.rows.size());
-    options_.record.put(task.key, {std::string(family.row_name(s.row)), s.seconds});
-    selections_[task.key] = std::move(s);
+    const double share = budget.next();
+    if (share <= 0) break;
+    Selection selection = contest(task, share * kTimingShare);
+    found_.put(task.key, {std::string(task.family->row_name(selection.row)), selection.seconds});
+    selections_[task.key] = std::move(selection);
   }
 }
 
-tune::Record Selector::used() const {
-  tune::Record record;
+tune::TuningCache Selector::used() const {
+  tune::TuningCache cache;
   for (const auto& [key, selection] : selections_) {
     if (selection.family == nullptr || selection.row < 0) continue;
-    record.put(key, {std::string(selection.family->row_name(selection.row)),
-                     selection.seconds > 0 ? selection.seconds : -selection.cost()});
+    cache.put(key, {std::string(selection.family->row_name(selection.row)),
+                    selection.seconds > 0 ? selection.seconds : -selection.cost()});
   }
-  return record;
+  return cache;
 }
 
 SelectCounts Selector::counts() const {
   SelectCounts counts;
   for (const auto& [key, selection] : selections_) {
-    if (selection.why == "recorded") {
-      ++counts.recorded;
+    if (selection.why == kFromCache) {
+      ++counts.known;
     } else if (selection.why.starts_with("fastest")) {
       ++counts.measured;
     } else {

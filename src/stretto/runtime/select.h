@@ -1,4 +1,4 @@
-// Which row runs a problem: forced > recorded > measured now > the family's own order.
+// Which row runs a problem: forced > tuning cache > measured now > the family's own order.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 #include "stretto/base/team.h"
 #include "stretto/kernels/family.h"
-#include "stretto/tune/record.h"
+#include "stretto/tune/tuning_cache.h"
 
 namespace stretto::runtime {
 
@@ -21,7 +21,7 @@ struct Alternative {
 struct Selection {
   const kernels::Family* family = nullptr;
   int row = -1;
-  double seconds = 0;   // measured or recorded; 0 when neither
+  double seconds = 0;   // measured now or earlier; 0 when neither
   double estimate = 0;  // seconds expected from the row's own expectation
   std::string why;      // for people
   std::vector<Alternative> alternatives;
@@ -33,13 +33,13 @@ struct SelectOptions {
   double budget_s = 0;    // for measuring all problems together; 0: never measure
   bool thorough = false;  // also measure rows that expect to be far behind
   std::map<std::string, std::string> forced;  // family name -> row name
-  tune::Record record;                        // consulted first; results are added
-  // Made elsewhere: used for what is neither recorded nor measured here.
-  tune::Record advice;
+  tune::TuningCache known;                    // choices that are taken without measuring
+  // Choices made on another machine: they stand in where nothing is known and nothing is measured.
+  tune::TuningCache advice;
 };
 
 struct SelectCounts {
-  int measured = 0, recorded = 0, by_order = 0;
+  int measured = 0, known = 0, by_order = 0;
 };
 
 class Selector {
@@ -48,29 +48,34 @@ class Selector {
 
   bool measures() const { return options_.budget_s > 0; }
 
-  // Measures all problems that no record knows, within the budget, most expensive first. Problems
-  // are addresses of the family's problem type. Candidates whose results disagree with the
+  // Measures all problems whose choice is not known, within the budget, most expensive first.
+  // Problems are addresses of the family's problem type. Candidates whose results disagree with the
   // reference are struck out and said so.
   struct Request {
     const kernels::Family* family;
     const void* problem;
   };
-  void measure(std::vector<Request> requests,
+  void measure(const std::vector<Request>& requests,
                const std::function<void(std::string_view, double)>& progress);
 
   // The selection for a problem. Throws Unsupported or InvalidArgument when a forced row does not
   // fit.
   const Selection& select(const kernels::Family& family, const void* problem);
 
-  const tune::Record& record() const { return options_.record; }
-  // Every problem selected so far with its row and cost: with this record, the same selections and
+  // What measure() found: what a tuning cache has to remember.
+  const tune::TuningCache& found() const { return found_; }
+  // Every problem selected so far with its row and cost: with these known, the same selections and
   // so the same layouts come out again.
-  tune::Record used() const;
+  tune::TuningCache used() const;
   SelectCounts counts() const;
 
  private:
+  struct Task;
   Selection decide(const kernels::Family& family, const void* problem) const;
+  std::vector<Task> plan(const std::vector<Request>& requests) const;
+  Selection contest(const Task& task, double budget_s);
   SelectOptions options_;
+  tune::TuningCache found_;
   std::map<std::string, Selection> selections_;  // by problem key
   std::map<int, std::unique_ptr<ThreadTeam>> teams_;
 };

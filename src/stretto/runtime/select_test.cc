@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "stretto/base/error.h"
 #include "stretto/kernels/conv2d/problem.h"
 
@@ -24,14 +26,14 @@ kernels::Conv2dProblem layer() {
           .y_layout = Layout::kBlocked};
 }
 
-TEST(Selector, ForcedBeatsRecordedBeatsOrder) {
+TEST(Selector, ForcedBeatsTheTuningCacheBeatsOrder) {
   const kernels::Conv2dProblem p = layer();
   const std::string key = problem_key(p);
   EXPECT_EQ(Selector({}).select(kernels::kConv2d, &p).why, "built-in order");
   SelectOptions options;
-  options.record.put(key, {"reference", 1e-3});
-  EXPECT_EQ(Selector(options).select(kernels::kConv2d, &p).why, "recorded");
-  EXPECT_EQ(Selector(options).select(kernels::kConv2d, &p).row, kernels::kConv2d.rows - 1);
+  options.known.put(key, {"reference", 1e-3});
+  EXPECT_EQ(Selector(options).select(kernels::kConv2d, &p).why, "from the tuning cache");
+  EXPECT_EQ(Selector(options).select(kernels::kConv2d, &p).row, kernels::kConv2d.reference);
   options.forced["conv2d"] = "direct";
   EXPECT_EQ(Selector(options).select(kernels::kConv2d, &p).why, "forced");
   options.forced["conv2d"] = "no_such_kernel";
@@ -43,16 +45,16 @@ TEST(Selector, AdviceStandsInForMeasurementsButNotInTheirWay) {
   SelectOptions options{.budget_s = 0.2};
   options.advice.put(problem_key(p), {"reference", 1e-3});
   Selector unmeasured(options);
-  EXPECT_EQ(unmeasured.select(kernels::kConv2d, &p).row, kernels::kConv2d.rows - 1);
+  EXPECT_EQ(unmeasured.select(kernels::kConv2d, &p).row, kernels::kConv2d.reference);
   Selector measured(options);
   measured.measure({{&kernels::kConv2d, &p}}, {});
-  EXPECT_NE(measured.select(kernels::kConv2d, &p).row, kernels::kConv2d.rows - 1);
+  EXPECT_NE(measured.select(kernels::kConv2d, &p).row, kernels::kConv2d.reference);
 }
 
-TEST(Selector, ARecordOfAnUnknownKernelIsIgnored) {
+TEST(Selector, AChoiceOfAnUnknownKernelIsIgnored) {
   const kernels::Conv2dProblem p = layer();
   SelectOptions options;
-  options.record.put(problem_key(p), {"kernel_of_the_future", 1e-3});
+  options.known.put(problem_key(p), {"kernel_of_the_future", 1e-3});
   EXPECT_EQ(Selector(options).select(kernels::kConv2d, &p).why, "built-in order");
 }
 
@@ -64,10 +66,47 @@ TEST(Selector, MeasuresChecksAndRemembers) {
   EXPECT_GT(s.seconds, 0);
   EXPECT_FALSE(s.alternatives.empty());
   EXPECT_EQ(selector.counts().measured, 1);
-  // The same record, read back, gives the same row at the same cost.
-  Selector again({.record = selector.used()});
+  // The same choices, read back, give the same row at the same cost.
+  Selector again({.known = selector.used()});
   EXPECT_EQ(again.select(kernels::kConv2d, &p).row, s.row);
   EXPECT_EQ(again.select(kernels::kConv2d, &p).cost(), s.cost());
+}
+
+// A family whose only row besides the reference makes nothing but NaN.
+struct FakeProblem {
+  kernels::Target target;
+  int64_t n = 64;
+};
+std::string problem_key(const FakeProblem&) { return "fake"; }
+double problem_flops(const FakeProblem& p) { return static_cast<double>(p.n); }
+kernels::Signature problem_signature(const FakeProblem& p) {
+  return {.inputs = {{.name = "x", .shape = {p.n}}}, .outputs = {{.name = "y", .shape = {p.n}}}};
+}
+template <bool kRight>
+void fake_run(const FakeProblem& p, const kernels::Args& args, const Worker&) {
+  for (int64_t i = 0; i < p.n; ++i) {
+    static_cast<float*>(args.outputs[0])[i] =
+        kRight ? static_cast<const float*>(args.inputs[0])[i] : std::nanf("");
+  }
+}
+kernels::Fit fake_fits(const FakeProblem&) { return kernels::Fit::yes(1); }
+constexpr kernels::Candidate<FakeProblem> kNanRow{
+    .name = "nan", .fits = fake_fits, .run = fake_run<false>};
+constexpr kernels::Candidate<FakeProblem> kRightRow{
+    .name = "reference", .fits = fake_fits, .run = fake_run<true>};
+constexpr const kernels::Candidate<FakeProblem>* kFakeRows[] = {&kNanRow, &kRightRow};
+constexpr kernels::Family kFake = kernels::make_family<FakeProblem, kFakeRows, kRightRow>("fake");
+
+TEST(Selector, AKernelThatMakesNanIsStruckOutAndTheReferenceRuns) {
+  const FakeProblem p;
+  Selector selector({.budget_s = 0.1});
+  selector.measure({{&kFake, &p}}, {});
+  const Selection& s = selector.select(kFake, &p);
+  EXPECT_EQ(s.row, 1);
+  EXPECT_GT(s.seconds, 0);
+  EXPECT_EQ(s.why, "reference: all of 1 measured were struck out");
+  ASSERT_EQ(s.alternatives.size(), 1u);
+  EXPECT_EQ(s.alternatives[0].reason, "struck out: error inf is above 1e-04");
 }
 
 }  // namespace

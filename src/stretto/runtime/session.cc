@@ -1,22 +1,10 @@
-#include <array>
-#include <atomic>
-#include <thread>
-
 #include "stretto/base/error.h"
-#include "stretto/runtime/executor.h"
+#include "stretto/runtime/executor_pool.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/stretto.h"
 
 namespace stretto {
 namespace {
-
-// Concurrent callers of one session. More than this many wait for a free slot.
-constexpr size_t kMaxCallers = 64;
-
-struct Slot {
-  std::atomic<bool> busy{false};
-  std::unique_ptr<runtime::Executor> executor;  // touched only by the slot's holder
-};
 
 void check_tensor(const char* kind, const TensorSpec& spec, const Tensor& tensor) {
   if (tensor.dtype() != spec.dtype) {
@@ -33,21 +21,13 @@ void check_tensor(const char* kind, const TensorSpec& spec, const Tensor& tensor
 
 struct Session::State {
   State(Model m, std::shared_ptr<const runtime::Program> p)
-      : model(std::move(m)), program(std::move(p)) {}
+      : model(std::move(m)),
+        program(std::move(p)),
+        pool(*program, runtime::executor_limit(program->target.threads)) {}
 
   Model model;
   std::shared_ptr<const runtime::Program> program;
-  std::array<Slot, kMaxCallers> slots;
-
-  // The first free slot, so that a single caller always meets the same warm executor.
-  Slot& acquire() {
-    for (;;) {
-      for (Slot& slot : slots) {
-        if (!slot.busy.exchange(true, std::memory_order_acquire)) return slot;
-      }
-      std::this_thread::yield();
-    }
-  }
+  runtime::ExecutorPool pool;
 };
 
 Session::Session(Model model, int threads) {
@@ -61,8 +41,6 @@ Session::Session(Model model, int threads) {
     program = runtime::compile_for(model.state(), target);
   }
   state_ = std::make_unique<State>(std::move(model), std::move(program));
-  // The first caller's memory and threads exist before the first run, so that it is a fast one too.
-  state_->slots[0].executor = std::make_unique<runtime::Executor>(*state_->program);
 }
 
 Session::~Session() = default;
@@ -76,13 +54,7 @@ void Session::run(std::span<const void* const> inputs, std::span<void* const> ou
     throw_invalid("run: expected {} inputs and {} outputs, got {} and {}", program.inputs.size(),
                   program.outputs.size(), inputs.size(), outputs.size());
   }
-  Slot& slot = state_->acquire();
-  struct Release {
-    Slot& slot;
-    ~Release() { slot.busy.store(false, std::memory_order_release); }
-  } release{slot};
-  if (!slot.executor) slot.executor = std::make_unique<runtime::Executor>(program);
-  slot.executor->run(inputs, outputs);
+  runtime::ExecutorPool::Lease(state_->pool).executor().run(inputs, outputs);
 }
 
 std::vector<Tensor> Session::run(std::span<const Tensor> inputs) {

@@ -2,11 +2,15 @@
 
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
 #include <new>
 #include <random>
 #include <thread>
 
 #include "stretto/ir/interpreter.h"
+#include "stretto/runtime/executor_pool.h"
 #include "stretto/runtime/measure_model.h"
 #include "stretto/runtime/testing.h"
 
@@ -113,6 +117,62 @@ TEST(Session, ManyCallersShareOneSession) {
   EXPECT_EQ(wrong.load(), 0);
 }
 
+int threads_of_process() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("Threads:")) return std::stoi(line.substr(8));
+  }
+  return 0;
+}
+
+double cpu_seconds() {
+  timespec t{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
+}
+
+// Calls `session` from `callers` threads at once, `runs` times each, and returns the most threads
+// that the process had meanwhile.
+int run_from_many_threads(Session& session, const Tensor& x, int callers, int runs) {
+  std::atomic<int> most{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < callers; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < runs; ++k) session.run({x});
+      const int now = threads_of_process();
+      for (int old = most; now > old && !most.compare_exchange_weak(old, now);) {
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return most;
+}
+
+TEST(Session, A96thCallerBringsNoTeamOfItsOwn) {
+  constexpr int kThreads = 3, kCallers = 96;
+  Session session(model_of(kSmallNet, kThreads));
+  const Tensor x = random_tensor(session.model().inputs()[0], 7);
+  const int before = threads_of_process();  // the first team is there
+  const int most = run_from_many_threads(session, x, kCallers, 5);
+  EXPECT_LE(most, before + kCallers + (executor_limit(kThreads) - 1) * (kThreads - 1));
+}
+
+TEST(Session, WaitingCallersSleep) {
+  Session session(model_of(kSmallNet, cpu_info().cores));
+  const Tensor x = random_tensor(session.model().inputs()[0], 8);
+  constexpr int kCallers = 96, kRuns = 20;
+  session.run({x});
+  double start = cpu_seconds();
+  for (int i = 0; i < kCallers * kRuns; ++i) session.run({x});
+  const double alone = cpu_seconds() - start;
+  start = cpu_seconds();
+  run_from_many_threads(session, x, kCallers, kRuns);
+  const double together = cpu_seconds() - start;
+  // The same work, plus starting 96 threads and waking them 1,920 times: tens of milliseconds.
+  // Callers that yield or spin instead cost as much as they wait, many times the work itself.
+  EXPECT_LT(together, 2 * alone + 0.5) << "alone " << alone << " s";
+}
+
 TEST(Session, SeveralSessionsShareOneModel) {
   const Model model = model_of(kSmallNet, 2);
   const Tensor x = random_tensor(model.inputs()[0], 4);
@@ -158,6 +218,47 @@ TEST(Session, OtherThreadCountsCompileFromTheGraph) {
   expect_right(model, x, session.run({x}));
   EXPECT_THROW(Session(model, -1), InvalidArgument);
   EXPECT_THROW(Session(model, 1025), InvalidArgument);
+}
+
+double cpu_seconds(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
+
+// Selu and Celu have no kernel; Relu has.
+constexpr std::string_view kInterpretedNet = R"(
+  graph interpreted
+  input x: float32[1000, 1000]
+  a = Selu(x)
+  b = Relu(a)
+  c = Celu(b)
+  y = Selu(c)
+  output y
+)";
+
+TEST(Session, InterpretedNodesGiveTheSameBitsOnAnyTeam) {
+  const Model alone = model_of(kInterpretedNet, 1);
+  const Tensor x = random_tensor(alone.inputs()[0], 4);
+  const Tensor expected = Session(alone).run({x})[0];
+  for (int threads : {2, 3}) {
+    Session session(model_of(kInterpretedNet, threads));
+    const Tensor got = session.run({x})[0];
+    EXPECT_EQ(std::memcmp(got.data(), expected.data(), expected.bytes()), 0) << threads;
+  }
+}
+
+TEST(Session, InterpretedNodesRunOnTheTeam) {
+  Session session(model_of(kInterpretedNet, 2));
+  const Tensor x = random_tensor(session.model().inputs()[0], 4);
+  session.run({x});
+  const double all = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID);
+  const double caller = cpu_seconds(CLOCK_THREAD_CPUTIME_ID);
+  for (int run = 0; run < 5; ++run) session.run({x});
+  const double all_s = cpu_seconds(CLOCK_PROCESS_CPUTIME_ID) - all;
+  const double caller_s = cpu_seconds(CLOCK_THREAD_CPUTIME_ID) - caller;
+  // Half of it, if the machine is quiet; a waiting thread spins for a fraction of a millisecond.
+  EXPECT_GT((all_s - caller_s) / all_s, 0.25) << caller_s << " of " << all_s << " s";
 }
 
 }  // namespace

@@ -34,13 +34,9 @@ std::pair<int32_t, int32_t> pair_of(const ir::Node& node, std::string_view name,
 kernels::Epilogue epilogue_of(const ir::Node& node, bool bias, bool residual) {
   kernels::Epilogue e;
   const std::string name = node.attributes.text("activation", "none");
-  for (int a = 0; a <= static_cast<int>(kernels::Activation::kElu); ++a) {
-    if (kernels::activation_name(static_cast<kernels::Activation>(a)) == name) {
-      e.activation = static_cast<kernels::Activation>(a);
-    }
-  }
-  STRETTO_CHECK(kernels::activation_name(e.activation) == name, "{}: unknown activation '{}'",
-                node.name, name);
+  const auto activation = parse_activation(name);
+  STRETTO_CHECK(activation.has_value(), "{}: unknown activation '{}'", node.name, name);
+  e.activation = *activation;
   e.alpha = static_cast<float>(node.attributes.number("alpha", 0));
   e.beta = static_cast<float>(node.attributes.number("beta", 0));
   e.bias = bias;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <optional>
 
 #include "stretto/base/error.h"
@@ -14,13 +13,7 @@ namespace {
 
 using ir::ElementwiseArg;
 using ir::ElementwiseStep;
-using kernels::ElementOp;
 using kernels::ElementwiseProblem;
-
-// Operators whose second and third argument are numbers of the instruction, not operands.
-bool takes_numbers(std::string_view op) {
-  return op == "Clip" || op == "LeakyRelu" || op == "Elu" || op == "HardSigmoid";
-}
 
 bool supported(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kInt32 || dtype == DType::kInt64 ||
@@ -43,19 +36,19 @@ bool append_steps(ElementwiseProblem& p, const std::vector<ElementwiseStep>& ste
                            {.op = ElementOp::kConstant, .alpha = static_cast<float>(arg.literal)});
   };
   for (const ElementwiseStep& step : steps) {
-    const std::optional<ElementOp> op = kernels::parse_element_op(step.op);
-    if (!op) return false;
-    kernels::Instruction instruction{.op = *op};
-    size_t operands = step.args.size();
-    if (takes_numbers(step.op)) {
-      for (size_t i = 1; i < step.args.size(); ++i) {
-        if (step.args[i].kind != ElementwiseArg::Kind::kLiteral) return false;
-      }
-      if (step.args.size() > 1) instruction.alpha = static_cast<float>(step.args[1].literal);
-      if (step.args.size() > 2) instruction.beta = static_cast<float>(step.args[2].literal);
-      operands = 1;
+    const ElementRow* row = find_element(step.op);
+    if (row == nullptr || static_cast<int>(step.args.size()) != row->arguments()) return false;
+    // A slope that is no number is an operand.
+    if (row->op == ElementOp::kLeakyRelu && step.args[1].kind != ElementwiseArg::Kind::kLiteral) {
+      row = &element_row(ElementOp::kPRelu);
     }
-    if (static_cast<int>(operands) != kernels::element_op_arity(*op)) return false;
+    kernels::Instruction instruction{.op = row->op};
+    const auto operands = static_cast<size_t>(row->operands);
+    for (size_t i = operands; i < step.args.size(); ++i) {
+      if (step.args[i].kind != ElementwiseArg::Kind::kLiteral) return false;
+      const auto number = static_cast<float>(step.args[i].literal);
+      (i == operands ? instruction.alpha : instruction.beta) = number;
+    }
     if (operands > 0) instruction.a = operand(step.args[0]);
     if (operands > 1) instruction.b = operand(step.args[1]);
     if (operands > 2) instruction.c = operand(step.args[2]);
@@ -161,11 +154,10 @@ bool lower_elementwise(Lowering& l, const ir::Node& node) {
   ElementwiseStep step{.op = std::string(op)};
   for (size_t i = 0; i < node.inputs.size(); ++i)
     step.args.push_back(input_arg(static_cast<int>(i)));
-  if (op == "LeakyRelu") step.args.push_back(literal_arg(a.number("alpha", 0.01)));
-  if (op == "Elu") step.args.push_back(literal_arg(a.number("alpha", 1)));
-  if (op == "HardSigmoid") {
-    step.args.push_back(literal_arg(a.number("alpha", 0.2)));
-    step.args.push_back(literal_arg(a.number("beta", 0.5)));
+  const ElementRow* row = find_element(op);
+  if (row != nullptr && row->use == ElementRow::Use::kOnnx) {
+    if (row->numbers > 0) step.args.push_back(literal_arg(a.number("alpha", row->alpha)));
+    if (row->numbers > 1) step.args.push_back(literal_arg(a.number("beta", row->beta)));
   }
   if (op == "Gelu" && a.text("approximate", "none") == "tanh") step.op = "GeluTanh";
   if (op == "Swish") {
@@ -173,8 +165,7 @@ bool lower_elementwise(Lowering& l, const ir::Node& node) {
     step.op = "Silu";
   }
   if (op == "Clip") {
-    constexpr double kInfinity = std::numeric_limits<double>::infinity();
-    const auto low = scalar(l, node, 1, -kInfinity), high = scalar(l, node, 2, kInfinity);
+    const auto low = scalar(l, node, 1, row->alpha), high = scalar(l, node, 2, row->beta);
     if (!low || !high || !l.is_float32(node.inputs[0])) return false;
     step.args = {input_arg(0), literal_arg(*low), literal_arg(*high)};
     return lower_steps(l, node, {node.inputs[0]}, {step});

@@ -111,13 +111,11 @@ Lowered lower(const std::shared_ptr<ir::Graph>& graph, const kernels::Target& ta
       STRETTO_CHECK(id == ir::kNone || !lowered.graph->value(id).is_constant(),
                     "{}: only some of its outputs are constant", node.name);
     }
-    const auto rules = lowering_rules();
-    const auto rule = std::find_if(rules.begin(), rules.end(),
-                                   [&](const LoweringRule& r) { return r.op == node.op->name; });
+    const LoweringRule* rule = find_lowering_rule(node.op->name);
     const size_t before = lowered.steps.size();
     // Kernels need not know shapes without elements, whose other dimensions may be anything.
     const bool empty = ir::makes_nothing(*lowered.graph, node);
-    if (!empty && rule != rules.end() && rule->lower(context, node)) continue;
+    if (!empty && rule != nullptr && rule->lower(context, node)) continue;
     STRETTO_CHECK(lowered.steps.size() == before, "{}: half-lowered", node.name);
     Step step{.kind = StepKind::kInterpret, .node = &node};
     for (ir::ValueId id : node.inputs) {

@@ -100,7 +100,7 @@ struct LoweringRule {
   std::string_view op;
   bool (*lower)(Lowering&, const ir::Node&);
 };
-std::span<const LoweringRule> lowering_rules();
+const LoweringRule* find_lowering_rule(std::string_view op);  // null when there is none
 
 // Whether a rank-4 value of this shape lies in memory the same way in both layouts.
 bool same_in_both_layouts(const Shape& shape, int block);

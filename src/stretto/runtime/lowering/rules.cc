@@ -1,8 +1,9 @@
 #include "stretto/runtime/lowering/rules.h"
+#include "stretto/tensor/elementwise.h"
 
 namespace stretto::runtime {
 
-std::span<const LoweringRule> lowering_rules() {
+const LoweringRule* find_lowering_rule(std::string_view op) {
   static constexpr LoweringRule kRules[] = {
       {"stretto.Conv", lower_conv},
       {"stretto.ConvTranspose", lower_conv_transpose},
@@ -22,50 +23,13 @@ std::span<const LoweringRule> lowering_rules() {
       {"GroupNormalization", lower_group_norm},
       {"InstanceNormalization", lower_group_norm},
       {"stretto.Elementwise", lower_fused_elementwise},
-      {"Abs", lower_elementwise},
-      {"Add", lower_elementwise},
-      {"And", lower_elementwise},
+      // The rows of tensor/elementwise.inc that are ONNX operators follow lower_elementwise too.
       {"Cast", lower_elementwise},
-      {"Ceil", lower_elementwise},
       {"Clip", lower_elementwise},
-      {"Cos", lower_elementwise},
-      {"Div", lower_elementwise},
-      {"Elu", lower_elementwise},
-      {"Equal", lower_elementwise},
-      {"Erf", lower_elementwise},
-      {"Exp", lower_elementwise},
-      {"Floor", lower_elementwise},
       {"Gelu", lower_elementwise},
-      {"Greater", lower_elementwise},
-      {"GreaterOrEqual", lower_elementwise},
-      {"HardSigmoid", lower_elementwise},
-      {"HardSwish", lower_elementwise},
-      {"LeakyRelu", lower_elementwise},
-      {"Less", lower_elementwise},
-      {"LessOrEqual", lower_elementwise},
-      {"Log", lower_elementwise},
-      {"Max", lower_elementwise},
-      {"Min", lower_elementwise},
-      {"Mish", lower_elementwise},
-      {"Mul", lower_elementwise},
-      {"Neg", lower_elementwise},
-      {"Not", lower_elementwise},
-      {"Or", lower_elementwise},
       {"PRelu", lower_elementwise},
-      {"Pow", lower_elementwise},
-      {"Reciprocal", lower_elementwise},
-      {"Relu", lower_elementwise},
-      {"Round", lower_elementwise},
-      {"Sigmoid", lower_elementwise},
-      {"Sign", lower_elementwise},
-      {"Sin", lower_elementwise},
-      {"Softplus", lower_elementwise},
-      {"Sqrt", lower_elementwise},
-      {"Sub", lower_elementwise},
       {"Sum", lower_elementwise},
       {"Swish", lower_elementwise},
-      {"Tanh", lower_elementwise},
-      {"Where", lower_elementwise},
       {"BatchNormalization", lower_batch_norm},
       {"ReduceL1", lower_reduce},
       {"ReduceL2", lower_reduce},
@@ -89,7 +53,13 @@ std::span<const LoweringRule> lowering_rules() {
       {"Unsqueeze", lower_view},
       {"Identity", lower_view},
   };
-  return kRules;
+  for (const LoweringRule& rule : kRules) {
+    if (rule.op == op) return &rule;
+  }
+  const ElementRow* row = find_element(op);
+  if (row == nullptr || row->use != ElementRow::Use::kOnnx) return nullptr;
+  static constexpr LoweringRule kElementwiseRule{"elementwise", lower_elementwise};
+  return &kElementwiseRule;
 }
 
 }  // namespace stretto::runtime
