@@ -1,6 +1,6 @@
-// Memory that is used again: writing to pages for the first time takes as long as copying into them
-// does, and what was used last is still in the cache. Small pieces are malloc's affair, which keeps
-// them itself.
+// Keeps freed memory for later. The first write to a page takes as long as a copy into it, and
+// memory that was used last is still in the cache. Small buffers come from malloc, which does the
+// same.
 //
 // Not thread-safe.
 #pragma once
@@ -14,7 +14,7 @@ namespace stretto::comm {
 
 class BufferPool {
  public:
-  // At most so much is kept for later.
+  // Keeps at most `most_spare_bytes` of freed memory.
   explicit BufferPool(size_t most_spare_bytes) : most_spare_bytes_(most_spare_bytes) {}
 
   struct Return {
@@ -30,7 +30,7 @@ class BufferPool {
   };
   using Buffer = std::unique_ptr<std::byte[], Return>;
 
-  // At least so many bytes, with anything in them. To be gone before the pool is.
+  // At least `bytes` bytes, not initialised. The buffer must be freed before the pool.
   Buffer take(size_t bytes);
 
   size_t spare_bytes() const { return spare_bytes_; }
@@ -38,7 +38,7 @@ class BufferPool {
  private:
   void give_back(std::byte* data, size_t size_class);
 
-  // Of 1 << class bytes; the one used last is at the end.
+  // spare_[c] holds buffers of 1 << c bytes; the one used last is at the end.
   std::array<std::vector<std::unique_ptr<std::byte[]>>, 64> spare_;
   const size_t most_spare_bytes_;
   size_t spare_bytes_ = 0;

@@ -10,9 +10,9 @@ namespace stretto::comm {
 namespace {
 
 constexpr double kLongTime_s = 3600;
-constexpr double kRecently_s = 10e-3;  // a caller that has waited so lately may soon do it again
-constexpr double kLastWords_s = 1;     // for telling peers of a failure
-constexpr double kGoodbye_s = 5;       // for data that peers have not acknowledged at the end
+constexpr double kRecently_s = 10e-3;  // a caller that waited so recently probably waits again soon
+constexpr double kLastWords_s = 1;     // for notifying other ranks of a failure
+constexpr double kGoodbye_s = 5;  // for data that remote ranks have not acknowledged at the end
 
 std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
 
@@ -21,7 +21,9 @@ std::chrono::duration<double> seconds(double s) { return std::chrono::duration<d
 std::unique_ptr<Engine> Engine::create(std::shared_ptr<Store> store, Membership membership,
                                        Options options) {
   if (membership.size < 1 || membership.rank < 0 || membership.rank >= membership.size)
-    throw_invalid("engine: rank {} of {}", membership.rank, membership.size);
+    throw_invalid("engine: rank {} is not below the size {} of the job", membership.rank,
+                  membership.size);
+  check(options);
   return std::make_unique<EngineImpl>(*store, membership, std::move(options));
 }
 
@@ -44,7 +46,7 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
   for (int rank = 0; rank < membership_.size; ++rank) world[rank] = rank;
   insert_group(kWorld, "world", std::move(world));
   has_spoken_.resize(membership_.size);
-  is_told_.resize(membership_.size);
+  is_notified_.resize(membership_.size);
   form();
   begin_tuning(kWorld);
   thread_ = std::thread([this] { progress(); });
@@ -56,13 +58,14 @@ void EngineImpl::form() {
   while (!links_->formed()) {
     const double left = deadline - now_s();
     if (left <= 0)
-      throw CommError(-1, "tcp",
-                      fmt::format("no link to {} within {:g} s", links_->missing(),
-                                  options_.connect_timeout_s));
+      throw CommError(
+          -1, "tcp",
+          fmt::format("rank {} is not connected to {} after {:g} s (STRETTO_CONNECT_TIMEOUT)",
+                      membership_.rank, links_->missing(), options_.connect_timeout_s));
     drive(lock, left);
     if (!failure_) continue;
     lock.unlock();
-    leave();  // no destructor will: the others shall hear why before they see broken links
+    leave();  // the destructor does not run; other ranks must get the reason before links break
     std::rethrow_exception(failure_);
   }
 }
@@ -86,17 +89,17 @@ EngineImpl::~EngineImpl() {
   try {
     write_file(options_.trace, trace_.json());
   } catch (const FormatError&) {
-    // A destructor has nobody to tell; trace_json() gives the same text while the engine lives.
+    // A destructor cannot throw; trace_json() gives the same text before.
   }
 }
 
-// In a forked child there is no progress thread to answer, and the lock may be held for ever.
+// A forked child has no progress thread, and its copy of the lock may be locked for ever.
 void EngineImpl::check_process() const {
   if (forks_ != forks())
-    throw_invalid("engine: made by another process; a forked child has no part in its job");
+    throw_invalid("engine: it was made before fork(), and works only in the process that made it");
 }
 
-// Leaves behind, undestroyed, what belongs to threads and descriptors that a child does not have.
+// Does not destroy what belongs to threads and descriptors that a forked child does not have.
 void EngineImpl::abandon() {
   const auto renew = []<typename T>(T& object) { new (&object) T(); };
   renew(thread_);
@@ -110,15 +113,15 @@ void EngineImpl::abandon() {
 
 void EngineImpl::leave() {
   Lock lock(mutex_);
-  for (auto& peer : links_->peers()) {
-    if (peer && peer->alive()) peer->send_control(FrameType::kBye, {}, membership_.rank, "");
+  for (auto& link : links_->all()) {
+    if (link && link->alive()) link->send_control(FrameType::kBye, {}, membership_.rank, "");
   }
   const double deadline = now_s() + (verdict_ ? kLastWords_s : kGoodbye_s);
   while (now_s() < deadline) {
     bool busy = false;
-    for (auto& peer : links_->peers()) {
-      if (!peer || !peer->alive()) continue;
-      busy |= verdict_ ? !peer->flushed() : !peer->idle();
+    for (auto& link : links_->all()) {
+      if (!link || !link->alive()) continue;
+      busy |= verdict_ ? !link->flushed() : !link->idle();
     }
     if (!busy) return;
     links_->events() = {};
@@ -126,7 +129,7 @@ void EngineImpl::leave() {
   }
 }
 
-// One round of polling; the caller has found that nobody else does.
+// Polls once. The caller has checked that no other thread polls.
 void EngineImpl::drive(Lock& lock, double max_wait_s) {
   driving_ = true;
   if (verdict_ && !failure_)
@@ -141,7 +144,7 @@ void EngineImpl::drive(Lock& lock, double max_wait_s) {
   driving_ = false;
 }
 
-// True when there was something to do; the caller has found that nobody polls.
+// Reads without sleeping; true when something arrived. The caller has checked that no thread polls.
 bool EngineImpl::glance() {
   try {
     if (!links_->glance()) return false;
@@ -170,7 +173,8 @@ bool EngineImpl::wait(Handle handle, double timeout_s, int* source) {
   check_process();
   Lock lock(mutex_);
   const auto found = operations_.find(handle);
-  if (found == operations_.end()) throw_invalid("wait: no operation has handle {}", handle);
+  if (found == operations_.end())
+    throw_invalid("wait: handle {} is unknown, or was waited for before", handle);
   OpenOperation* open = found->second.get();
   if (!await(lock, open, timeout_s)) return false;
   const std::exception_ptr error = open->error;
@@ -186,7 +190,7 @@ bool EngineImpl::await(Lock& lock, const OpenOperation* open, double timeout_s) 
   ++waiters_;
   const double began = now_s();
   const double spin_until = bytes_of(*open) <= kSmallBytes ? began + options_.spin_s : 0;
-  if (!open->done) {  // sends what was held for others to join it
+  if (!open->done) {  // sends small operations that were held to be fused with later ones
     held_bytes_ = 0;
     process_events();
   }
@@ -195,7 +199,7 @@ bool EngineImpl::await(Lock& lock, const OpenOperation* open, double timeout_s) 
     if (left <= 0) break;
     if (driving_) {
       waiter_wake_.wait_for(lock, seconds(std::min(left, kLongTime_s)));
-    } else if (now_s() < spin_until) {  // a wake-up takes longer than many a small operation
+    } else if (now_s() < spin_until) {  // waking up takes longer than many small operations
       if (glance()) continue;
       lock.unlock();
       std::this_thread::yield();
@@ -207,7 +211,7 @@ bool EngineImpl::await(Lock& lock, const OpenOperation* open, double timeout_s) 
   --waiters_;
   last_wait_s_ = now_s();
   note_wait(*open, last_wait_s_ - began);
-  // Whoever is left must poll.
+  // Another thread must poll now.
   if (waiters_ > 0) {
     waiter_wake_.notify_all();
   } else if (unfinished_ > 0) {
@@ -220,7 +224,8 @@ bool EngineImpl::poll(Handle handle) {
   check_process();
   Lock lock(mutex_);
   const auto found = operations_.find(handle);
-  if (found == operations_.end()) throw_invalid("poll: no operation has handle {}", handle);
+  if (found == operations_.end())
+    throw_invalid("poll: handle {} is unknown, or was waited for before", handle);
   if (!found->second->done && !driving_) drive(lock, 0);
   return found->second->done;
 }
@@ -228,17 +233,19 @@ bool EngineImpl::poll(Handle handle) {
 int EngineImpl::source(Handle handle) {
   Lock lock(mutex_);
   const auto found = operations_.find(handle);
-  if (found == operations_.end()) throw_invalid("source: no operation has handle {}", handle);
+  if (found == operations_.end())
+    throw_invalid("source: handle {} is unknown, or was waited for before", handle);
   return found->second->operation.peer;
 }
 
 void EngineImpl::deliver(Handle handle) {
   Lock lock(mutex_);
   const auto found = operations_.find(handle);
-  if (found == operations_.end()) throw_invalid("deliver: no operation has handle {}", handle);
+  if (found == operations_.end())
+    throw_invalid("deliver: handle {} is unknown, or was waited for before", handle);
   OpenOperation* open = found->second.get();
   if (open->delivery == Delivery::kQueue)
-    throw_invalid("deliver: the operation of handle {} is in the queue already", handle);
+    throw_invalid("deliver: handle {} is reported through next_completions() already", handle);
   open->delivery = Delivery::kQueue;
   if (open->done) {
     completed_.push_back(open);
@@ -303,25 +310,25 @@ Statistics EngineImpl::statistics() {
   s.operations = done_operations_;
   s.joined = joined_operations_;
   s.sum_s = units_->sum_s();
-  for (const auto& peer : links_->peers()) {
-    if (!peer) continue;
-    s.resent_chunks += peer->resent_chunks();
-    s.duplicate_chunks += peer->duplicate_chunks();
-    s.revived_streams += peer->revived_streams();
-    s.payload_bytes += peer->payload_bytes();
-    s.most_early_bytes += peer->most_early_bytes();
-    PeerStatistics row{.rank = peer->rank(),
-                       .host = links_->host_names()[peer->rank()],
-                       .no_rdma = links_->no_rdma(peer->rank()),
+  for (const auto& link : links_->all()) {
+    if (!link) continue;
+    s.resent_chunks += link->resent_chunks();
+    s.duplicate_chunks += link->duplicate_chunks();
+    s.revived_streams += link->revived_streams();
+    s.payload_bytes += link->payload_bytes();
+    s.peak_eager_bytes += link->peak_eager_bytes();
+    LinkStatistics row{.rank = link->rank(),
+                       .host = links_->host_names()[link->rank()],
+                       .no_rdma = links_->no_rdma(link->rank()),
                        .streams = {}};
-    for (const Peer::StreamState& stream : peer->streams())
-      row.streams.push_back({.link = stream.name,
+    for (const Link::StreamState& stream : link->streams())
+      row.streams.push_back({.name = stream.name,
                              .sent_bytes = stream.sent_bytes,
                              .received_bytes = stream.received_bytes,
                              .alive = stream.alive,
                              .used = stream.used,
                              .reason = stream.reason});
-    s.peers.push_back(std::move(row));
+    s.links.push_back(std::move(row));
   }
   for (const auto& [id, state] : groups_) {
     if (state->tuning && !state->tuning->finder.model().empty())

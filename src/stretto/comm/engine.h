@@ -1,5 +1,5 @@
-// The gradient engine of one rank: carries out collective operations of groups of ranks in the
-// background. One progress thread per engine; every method may be called from any thread.
+// The gradient engine of one rank: runs collective operations of groups of ranks in the background.
+// An engine has one thread of its own. All methods may be called from any thread.
 //
 //   auto engine = Engine::create(store, {.rank = 0, .size = 4}, Options::from_environment());
 //   Handle handle = engine->submit(kWorld, {.count = n, .input = x, .output = x});
@@ -21,9 +21,8 @@
 
 namespace stretto::comm {
 
-// Which rank of which job. Ranks that meet have the same size and epoch. A job that starts again in
-// the same processes over the same store takes the next epoch; what the old one still sends is
-// dropped.
+// Which rank of which job. All ranks of a job have the same size and epoch. A job that starts again
+// over the same store takes another epoch, so that frames of the old job are dropped.
 struct Membership {
   int rank = 0;
   int size = 1;
@@ -34,158 +33,158 @@ using Handle = uint64_t;
 using Group = uint64_t;
 inline constexpr Group kWorld = 0;
 
-// Who takes note of an operation's end: the one who waits for its handle, or the completion thread
-// that sits in next_completions().
+// How the end of an operation is reported: to wait() for its handle, or through next_completions().
 enum class Delivery : uint8_t { kWait, kQueue };
 
 struct Completion {
   Handle handle = 0;
-  int source = -1;           // of a kRecv: the rank of the group it came from
-  std::exception_ptr error;  // null: done
+  int source = -1;           // kRecv: the sender's rank in the group; others: -1
+  std::exception_ptr error;  // null: the operation succeeded
 };
 
-// A contribution of this rank that held NaN or infinity.
+// NaN or infinity in what this rank contributed to a reduction.
 struct NonFiniteReport {
   int rank = 0;  // of the job
   std::string name;
   Group group = kWorld;
   uint64_t sequence = 0;     // of the operation within its group
-  int64_t first_offset = 0;  // in elements of the operation's input
-  int64_t count = 0;
+  int64_t first_offset = 0;  // of the first such value, in elements of the operation's input
+  int64_t count = 0;         // of such values
 };
 
 struct StreamStatistics {
-  std::string link;                            // "tcp eth0 10.0.0.1:4242", "shm"
-  int64_t sent_bytes = 0, received_bytes = 0;  // frames and payload
-  bool alive = true;                           // or ended in good order
-  bool used = true;                            // large messages go over it, now
-  std::string reason;                          // why it is no more
+  std::string name;                            // "tcp eth0 10.0.0.1:4242", "shm"
+  int64_t sent_bytes = 0, received_bytes = 0;  // headers and payloads
+  bool alive = true;                           // false: it broke
+  bool used = true;                            // it carries large messages at present
+  std::string reason;                          // why it broke; empty while alive
 };
 
-struct PeerStatistics {
+// The streams to one remote rank.
+struct LinkStatistics {
   int rank = 0;
   std::string host;
-  std::string no_rdma;  // why no RDMA rail leads there; empty: one does, or did
+  std::string no_rdma;  // why it has no RDMA rail; empty: it has one, or had
   std::vector<StreamStatistics> streams;
 };
 
-// Sums over the steps of a group that could be told apart.
+// Sums over the training steps of a group that the engine recognised.
 struct StepStatistics {
   int64_t steps = 0;
-  int64_t bytes = 0;  // of all-reduces, as the caller sees them
+  int64_t bytes = 0;  // all-reduced, before encoding
   double seconds = 0;
-  double busy_s = 0;     // an operation was under way
-  double exposed_s = 0;  // of that, after the last was submitted or while somebody waited: the tail
+  double busy_s = 0;     // while an operation was under way
+  double exposed_s = 0;  // part of busy_s that computing did not hide: after the last operation was
+                         // submitted, or while a thread waited
 };
 
-// What was found out about the steps of a group; settings are tried with options.tune.
+// The settings of a group's all-reduces and how they were found (Options::tuning).
 struct TuningStatistics {
   struct Tried {
     std::string setting;
-    double seconds = 0,
-           against_seconds = 0;  // medians of step times: with it, with the best before
+    double seconds = 0, against_seconds = 0;  // median step times: with it, with the best before
     bool won = false;
   };
   std::string group;
-  std::string model;      // the operations of a step; empty: not recognised
+  std::string model;      // describes the operations of a step; empty: no steps recognised
   std::string setting;    // in use: "unit=1048576 streams=2 algorithm=direct"
-  bool recalled = false;  // it came from the record of earlier runs
-  bool settled = false;   // nothing is left to try
-  double step_s = 0;      // the last time that the ranks agreed on
+  bool recalled = false;  // it came from the tuning cache
+  bool settled = false;   // there is nothing left to try
+  double step_s = 0;      // the last step time that the ranks agreed on
   StepStatistics steps;
   std::vector<Tried> tried;  // in order
 };
 
 struct Statistics {
-  int64_t operations = 0;  // done since the start
-  int64_t joined = 0;      // of them: small all-reduces that travelled as one with others
+  int64_t operations = 0;  // completed since the start
+  int64_t joined = 0;      // of these, small all-reduces that were fused with others
   int64_t resent_chunks = 0, duplicate_chunks = 0;
-  int64_t revived_streams = 0;   // that had broken and were dialled again
-  int64_t payload_bytes = 0;     // sent to peers, after encoding
-  int64_t most_early_bytes = 0;  // held at a time for operations not submitted yet; sum over peers
-  double sum_s = 0;              // spent combining
-  std::vector<PeerStatistics> peers;
+  int64_t revived_streams = 0;   // broken streams that were connected again
+  int64_t payload_bytes = 0;     // sent, after encoding, without headers
+  int64_t peak_eager_bytes = 0;  // most memory held for messages not asked for, summed over links
+  double sum_s = 0;              // time spent on adding and encoding
+  std::vector<LinkStatistics> links;
   std::vector<TuningStatistics> tuning;  // of groups whose steps were recognised
 };
 
 class Engine {
  public:
-  // Meets the other ranks through the store and connects to them. Throws CommError naming the ranks
-  // that did not come within options.connect_timeout_s, InvalidArgument when the ranks disagree
-  // about size or schedule options.
+  // Finds the other ranks through the store and connects to them. Throws CommError that names the
+  // ranks that are not connected within options.connect_timeout_s, and InvalidArgument when an
+  // option is wrong or ranks have different sizes or schedule options.
   static std::unique_ptr<Engine> create(std::shared_ptr<Store> store, Membership membership,
                                         Options options);
 
-  // Lets sent data arrive (for a few seconds at most), tells the peers and leaves. Operations that
-  // are still open fail.
+  // Waits at most 5 seconds until what was sent has arrived, notifies the other ranks and leaves.
+  // Operations that are not over fail.
   virtual ~Engine() = default;
 
   virtual const Membership& membership() const = 0;
   virtual const Options& options() const = 0;
 
-  // Ranks of the job per host, hosts in order of their lowest rank: what schedules are made from.
+  // The ranks of every host, hosts in order of their lowest rank.
   virtual const std::vector<std::vector<int>>& hosts() const = 0;
 
-  // A group of ranks of the job, in this order; all its members call this with the same name and
-  // ranks before they use it (nothing is sent). Names are unique within an engine.
+  // Makes a group of ranks of the job, in this order, without communication. All members call this
+  // with the same name and ranks before they use the group. Names are unique within an engine.
   virtual Group add_group(std::string_view name, std::vector<int> ranks) = 0;
   virtual void remove_group(Group group) = 0;
 
-  // Starts an operation and returns at once. Throws InvalidArgument when the operation makes no
-  // sense; everything else that goes wrong belongs to the handle. Members of a group submit the
-  // same operations in the same order (kSend and kRecv excepted): with options.order_check a
-  // mismatch fails on every rank with the descriptions of both sides. `notify` is called once when
-  // the operation is over, by whichever thread ends it; it must return at once and not call the
-  // engine.
+  // Starts an operation and returns at once. Throws InvalidArgument when the operation is not
+  // valid; all later errors are thrown by wait(). Members of a group submit the same operations in
+  // the same order, except kSend and kRecv. With options.order_check a difference fails the job on
+  // every rank with the descriptions of both operations. `notify` is called once when the operation
+  // is over, by any thread; it must return at once and not call the engine.
   virtual Handle submit(Group group, const Operation& operation,
                         Delivery delivery = Delivery::kWait, std::function<void()> notify = {}) = 0;
 
-  // A training step of the group is over: all its operations have been submitted. All members call
-  // this at the same place among their operations, or none ever does; then a sequence of operations
-  // that repeats is taken for a step. May wait for the others to end the step before.
+  // Says that a training step of the group is over: all its operations have been submitted. Either
+  // all members call this at the same place among their operations, or none does; then the engine
+  // takes a repeated sequence of operations for a step. May wait until the other ranks have ended
+  // the step before.
   virtual void step(Group group = kWorld) = 0;
 
-  // True when the operation is over, well or not. The handle stays valid.
+  // True when the operation is over, with or without an error. The handle stays valid.
   virtual bool poll(Handle handle) = 0;
 
-  // Of a kRecv that is over and whose handle is valid: the rank of the group it came from.
+  // The sender's rank in the group, for a kRecv that is over and whose handle is valid.
   virtual int source(Handle handle) = 0;
 
-  // Blocks until the operation is over and forgets the handle; throws the CommError that says what
-  // went wrong: a lost peer, different operations on different ranks. timeout_s < 0: as long as it
-  // takes; otherwise false when the time is up, and the handle stays valid. `source` (may be null)
-  // becomes what source() says, -1 for all but kRecv.
+  // Blocks until the operation is over and releases the handle. Throws CommError when it failed,
+  // for example because a rank died or ranks submitted different operations. timeout_s >= 0:
+  // returns false after so many seconds, and the handle stays valid. *source (unless null) becomes
+  // source() of a kRecv, -1 for others.
   virtual bool wait(Handle handle, double timeout_s = -1, int* source = nullptr) = 0;
 
-  // Hands an operation that was submitted with Delivery::kWait over to next_completions(), whether
-  // it is over or not. The handle is not for wait() any more.
+  // Reports an operation that was submitted with Delivery::kWait through next_completions()
+  // instead, whether or not it is over. Its handle must not be given to wait() any more.
   virtual void deliver(Handle handle) = 0;
 
-  // Blocks until operations submitted with Delivery::kQueue are over, fills as many entries as
-  // there are and returns their number; 0 after timeout_s, or when interrupt() was called. Their
-  // handles are forgotten.
+  // Blocks until operations submitted with Delivery::kQueue are over, writes them to `out`,
+  // releases their handles and returns their number; 0 after timeout_s seconds or after
+  // interrupt().
   virtual size_t next_completions(std::span<Completion> out, double timeout_s) = 0;
   virtual void interrupt() = 0;
 
-  // Fails every open and future operation on every rank of the job with CommError(reason). The
-  // engine can only be destroyed then.
+  // Fails all open and future operations on every rank of the job with CommError(reason). After
+  // that the engine can only be destroyed.
   virtual void abort(std::string_view reason) = 0;
 
-  // For those who look at contributions themselves (Operation::scanned): goes the same way as what
-  // the check finds, and ends the job if that is to stop it. The rank is filled in.
+  // Adds a report of NaN or infinity that the caller found (Operation::scanned). Fills in the rank,
+  // and ends the job when options.nan_check is kStop.
   virtual void report(NonFiniteReport found) = 0;
 
-  // What the check found since the last call.
+  // The reports of NaN and infinity since the last call.
   virtual std::vector<NonFiniteReport> take_non_finite() = 0;
 
   virtual Statistics statistics() = 0;
 
-  // Chrome / Perfetto trace of the operations so far (the last 100,000 events), as JSON; empty
-  // unless options.trace is set.
+  // The last 100,000 events of all operations as JSON in Chrome's trace format, which Perfetto
+  // shows too; empty unless options.trace is set.
   virtual std::string trace_json() = 0;
 };
 
-// Engine::abort with this rank and what the exception says.
+// Calls Engine::abort with the message of the exception and the number of this rank.
 void abort_with(Engine& engine, const std::exception_ptr& error);
 
 }  // namespace stretto::comm

@@ -46,7 +46,8 @@ TEST(EngineCodec, SumsAreCloseAndTheSameOnEveryRank) {
           kSize, [&](int rank) { return two_hosts(rank, setting); },
           [&](Engine& engine) {
             std::vector<float> x = values_of(engine.membership().rank);
-            engine.wait(engine.submit(kWorld, {.count = kCount,
+            engine.wait(engine.submit(kWorld, {.reduction = ReduceOp::kSum,
+                                               .count = kCount,
                                                .input = x.data(),
                                                .output = x.data(),
                                                .codec = std::string(codec.name)}));
@@ -121,9 +122,11 @@ TEST(EngineCodec, NamedOperationsHaveResidualsOfTheirOwn) {
         const auto total = [&](const char* name) {
           double sum = 0;
           for (int step = 0; step < 300; ++step) {
-            engine.wait(engine.submit(
-                kWorld,
-                {.count = 1024, .input = input.data(), .output = output.data(), .name = name}));
+            engine.wait(engine.submit(kWorld, {.reduction = ReduceOp::kSum,
+                                               .count = 1024,
+                                               .input = input.data(),
+                                               .output = output.data(),
+                                               .name = name}));
             sum += output[5];
           }
           return sum;

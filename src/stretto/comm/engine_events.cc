@@ -1,4 +1,4 @@
-// What the links report, and how operations end.
+// Handles what the links report, and ends operations.
 #include <algorithm>
 
 #include "stretto/base/clock.h"
@@ -15,8 +15,8 @@ std::string list(const std::vector<int>& ranks) {
 
 }  // namespace
 
-// Until nothing is left: what one event causes may cause the next. What all of them sent is written
-// together, at the end.
+// Repeats until there are no events, because one event may cause the next. What they all sent is
+// written together at the end.
 void EngineImpl::process_events(bool flush) {
   if (now_s() >= next_check_s_) check_time();
   while (true) {
@@ -25,7 +25,7 @@ void EngineImpl::process_events(bool flush) {
     if (events.empty()) {
       if (flush) links_->flush();
       if (!links_->events().empty()) continue;
-      check_departed();  // only when all they said has been heard
+      check_departed();  // after everything that they sent has been handled
       break;
     }
     for (const Events::Control& control : events.controls) on_control(control);
@@ -33,7 +33,7 @@ void EngineImpl::process_events(bool flush) {
     for (const Events::Arrival& arrival : events.arrivals) on_arrival(arrival);
     for (const Ticket& ticket : events.done) units_->on_done(ticket);
     for (const Units::Mismatch& mismatch : units_->take_mismatches())
-      on_mismatch(mismatch.peer, mismatch.key);
+      on_mismatch(mismatch.rank, mismatch.key);
     std::vector<OpenOperation*> finished = units_->take_finished();
     for (auto& [id, state] : groups_) {
       if (!state->waiting.empty()) units_->advance(*state);
@@ -44,20 +44,20 @@ void EngineImpl::process_events(bool flush) {
   // Operations that needed no message, or ended while the last events were handled.
   for (OpenOperation* open : units_->take_finished()) finish(open);
   for (const Units::Mismatch& mismatch : units_->take_mismatches())
-    on_mismatch(mismatch.peer, mismatch.key);
+    on_mismatch(mismatch.rank, mismatch.key);
   settle();
 }
 
 void EngineImpl::on_loss(const Events::Loss& loss) {
-  if (links_->peer(loss.peer).departed) return;
+  if (links_->link_to(loss.rank).departed) return;
   if (loss.silent && membership_.size > 2 && !links_->hears_anyone()) {
     fail(membership_.rank, loss.link,
-         fmt::format("rank {} is cut off: it hears no other rank ({}: {})", membership_.rank,
-                     loss.link, loss.reason));
+         fmt::format("rank {} is cut off: it receives nothing from any rank ({}: {})",
+                     membership_.rank, loss.link, loss.reason));
     return;
   }
-  fail(loss.peer, loss.link,
-       fmt::format("rank {} is lost ({} of rank {}: {})", loss.peer, loss.link, membership_.rank,
+  fail(loss.rank, loss.link,
+       fmt::format("rank {} is lost ({} of rank {}: {})", loss.rank, loss.link, membership_.rank,
                    loss.reason));
 }
 
@@ -69,11 +69,11 @@ void EngineImpl::on_arrival(const Events::Arrival& arrival) {
   }
   GroupState& state = *found->second;
   if (arrival.mismatch) {
-    on_mismatch(arrival.peer, arrival.key);
+    on_mismatch(arrival.rank, arrival.key);
     return;
   }
   if (arrival.key.unit == kPointToPoint) {
-    claim(state, arrival.peer, arrival.key);
+    claim(state, arrival.rank, arrival.key);
     return;
   }
   if (arrival.key.unit & kJoined) {
@@ -81,19 +81,19 @@ void EngineImpl::on_arrival(const Events::Arrival& arrival) {
     return;
   }
   if (arrival.key.sequence >= state.next_sequence) {
-    state.early.try_emplace(arrival.key.sequence, arrival.peer, arrival.fingerprint);
+    state.early.try_emplace(arrival.key.sequence, arrival.rank, arrival.fingerprint);
     return;
   }
   const auto past = std::find_if(state.past.begin(), state.past.end(), [&](const auto& entry) {
     return entry.sequence == arrival.key.sequence;
   });
   if (past != state.past.end() && past->fingerprint != arrival.fingerprint)
-    on_mismatch(arrival.peer, arrival.key);
+    on_mismatch(arrival.rank, arrival.key);
 }
 
-// A message for a kRecv that takes from anyone, or one that will be asked for.
-void EngineImpl::claim(GroupState& state, int peer, const MessageKey& key) {
-  const auto place = std::find(state.ranks.begin(), state.ranks.end(), peer);
+// Gives a message to the first kRecv from any rank with its tag, or leaves it for a later kRecv.
+void EngineImpl::claim(GroupState& state, int rank, const MessageKey& key) {
+  const auto place = std::find(state.ranks.begin(), state.ranks.end(), rank);
   if (place == state.ranks.end()) return;
   const std::pair<int, uint32_t> from{static_cast<int>(place - state.ranks.begin()), key.tag};
   uint64_t& begun = state.begun[from];
@@ -114,7 +114,7 @@ void EngineImpl::claim(GroupState& state, int peer, const MessageKey& key) {
 
 void EngineImpl::on_control(const Events::Control& control) {
   if (control.frame.type == FrameType::kAbort) {
-    on_abort(control.peer, parse_abort(control.frame, control.text));
+    on_abort(control.rank, parse_abort(control.frame, control.text));
   } else if (control.frame.type == FrameType::kMismatch) {
     const MessageKey& key = control.frame.key;
     std::string mine = "another operation";
@@ -126,26 +126,27 @@ void EngineImpl::on_control(const Events::Control& control) {
       }
     }
     fail(-1, "",
-         fmt::format("ranks submitted different operations as number {} of {}: rank {} {}; rank {} "
-                     "{}",
-                     key.sequence, where, control.peer, control.text, membership_.rank, mine));
+         fmt::format(
+             "ranks submitted different operations as number {} of {}: rank {}: {}; rank {}: "
+             "{}",
+             key.sequence, where, control.rank, control.text, membership_.rank, mine));
   }
 }
 
-// Tells the other side what this rank is doing; it knows the rest and ends the job.
-void EngineImpl::on_mismatch(int peer, const MessageKey& key) {
+// Sends this rank's operation to the remote rank, which ends the job with both descriptions.
+void EngineImpl::on_mismatch(int rank, const MessageKey& key) {
   if (verdict_) return;
   if (key.unit == kPointToPoint) {
     fail(-1, "",
-         fmt::format("rank {} sent rank {} a message of another length than it expects (tag {})",
-                     peer, membership_.rank, key.tag));
+         fmt::format("rank {} sent rank {} a message with tag {} that is not as long as expected",
+                     rank, membership_.rank, key.tag));
     return;
   }
   std::string mine = "another operation";
   for (const auto& entry : groups_.at(key.group)->past) {
     if (entry.sequence == key.sequence) mine = describe(entry.operation);
   }
-  links_->peer(peer).send_control(FrameType::kMismatch, key, membership_.rank, mine);
+  links_->link_to(rank).send_control(FrameType::kMismatch, key, membership_.rank, mine);
 }
 
 void EngineImpl::check_time() {
@@ -155,25 +156,26 @@ void EngineImpl::check_time() {
     if (open->done || now_s() - open->submitted_s < options_.operation_timeout_s) continue;
     const std::vector<int> awaited = units_->awaited(open.get());
     fail(awaited.empty() ? -1 : awaited.front(), "",
-         fmt::format("{} is not done after {:g} s; rank {} waits for rank{} {}",
-                     describe(open->operation), options_.operation_timeout_s, membership_.rank,
-                     awaited.size() == 1 ? "" : "s", list(awaited)));
+         fmt::format(
+             "{} is not done after {:g} s (STRETTO_OPERATION_TIMEOUT); rank {} waits for rank{} {}",
+             describe(open->operation), options_.operation_timeout_s, membership_.rank,
+             awaited.size() == 1 ? "" : "s", list(awaited)));
     return;
   }
 }
 
-// A rank that has left in good order is missed only when something still needs it.
+// A rank that has left is an error only if an operation still waits for it.
 void EngineImpl::check_departed() {
-  for (const auto& peer : links_->peers()) {
-    if (verdict_ || !peer || !peer->departed || peer->alive() || !peer->owes()) continue;
-    fail(peer->rank(), "",
-         fmt::format("rank {} has left, and rank {} still needs it", peer->rank(),
+  for (const auto& link : links_->all()) {
+    if (verdict_ || !link || !link->departed || link->alive() || !link->owes()) continue;
+    fail(link->rank(), "",
+         fmt::format("rank {} has left the job while rank {} waits for it", link->rank(),
                      membership_.rank));
   }
 }
 
 void EngineImpl::finish(OpenOperation* open) {
-  if (verdict_ && !open->members.empty()) return;  // they end one by one
+  if (verdict_ && !open->members.empty()) return;  // its members end one by one
   if (GroupState& state = *groups_.at(open->group); state.small_under_way == open && !verdict_) {
     finish_small(state, open);
     return;

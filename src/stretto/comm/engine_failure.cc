@@ -1,4 +1,4 @@
-// How a job ends that cannot go on.
+// Ends a job that has failed: all ranks raise the same error.
 #include <algorithm>
 
 #include "stretto/base/clock.h"
@@ -7,20 +7,20 @@
 namespace stretto::comm {
 namespace {
 
-// How long ranks wait for one another's verdict. Those that live answer within a round trip; some
-// may be dead or cut off as well, and are found out only later.
+// How long a rank waits for the verdicts of the others. A rank that works answers within a round
+// trip; others may be dead or cut off too, which is found out only later.
 double settle_s(const Options& options) { return std::min(1.0, options.silent_limit_s / 10); }
 
 }  // namespace
 
-// The first thing that goes wrong here is this rank's verdict.
+// The first failure that this rank finds is its verdict.
 void EngineImpl::fail(int origin, const std::string& link, const std::string& text) {
   if (!verdict_)
     end_with({.origin = origin, .finder = membership_.rank, .link = link, .text = text});
 }
 
-void EngineImpl::on_abort(int peer, Verdict verdict) {
-  has_spoken_[peer] = true;
+void EngineImpl::on_abort(int rank, Verdict verdict) {
+  has_spoken_[rank] = true;
   if (!verdict_) {
     end_with(std::move(verdict));
   } else if (!failure_ && verdict < *verdict_) {
@@ -28,10 +28,10 @@ void EngineImpl::on_abort(int peer, Verdict verdict) {
   }
 }
 
-// Stops everything at once and tells everybody; the operations end when all agree on the reason.
+// Stops at once and notifies all ranks. Operations end when the ranks have agreed on the reason.
 void EngineImpl::end_with(Verdict verdict) {
   verdict_ = std::move(verdict);
-  tell();
+  notify_ranks();
   units_->forget_all();
   for (auto& [id, state] : groups_) {
     state->waiting.clear();
@@ -42,30 +42,30 @@ void EngineImpl::end_with(Verdict verdict) {
     state->active_bytes = 0;
   }
   settle_until_s_ = now_s() + settle_s(options_);
-  links_->interrupt();  // who polls may be asleep for longer
+  links_->interrupt();  // a thread in poll() may be asleep for longer
   settle();
 }
 
-// Those whose links have formed since the last call, too: a job may end while it still begins.
-void EngineImpl::tell() {
-  for (const auto& peer : links_->peers()) {
-    if (!peer || is_told_[peer->rank()]) continue;
-    is_told_[peer->rank()] = true;
-    peer->forget_messages();
-    if (peer->alive())
-      peer->send_control(FrameType::kAbort, abort_key(*verdict_), verdict_->origin,
+// Called again for links that have formed since: a job may fail while it starts.
+void EngineImpl::notify_ranks() {
+  for (const auto& link : links_->all()) {
+    if (!link || is_notified_[link->rank()]) continue;
+    is_notified_[link->rank()] = true;
+    link->forget_messages();
+    if (link->alive())
+      link->send_control(FrameType::kAbort, abort_key(*verdict_), verdict_->origin,
                          abort_text(*verdict_));
   }
 }
 
-// Ends every operation once all ranks that can have said why.
+// Ends all operations when every rank that is still connected has sent its verdict.
 void EngineImpl::settle() {
   if (!verdict_ || failure_) return;
-  tell();
-  const auto& peers = links_->peers();
+  notify_ranks();
+  const auto& links = links_->all();
   const bool all =
-      links_->formed() && std::all_of(peers.begin(), peers.end(), [&](const auto& peer) {
-        return !peer || !peer->alive() || peer->departed || has_spoken_[peer->rank()];
+      links_->formed() && std::all_of(links.begin(), links.end(), [&](const auto& link) {
+        return !link || !link->alive() || link->departed || has_spoken_[link->rank()];
       });
   if (!all && now_s() < settle_until_s_) return;
   failure_ = std::make_exception_ptr(CommError(verdict_->origin, verdict_->link, verdict_->text));

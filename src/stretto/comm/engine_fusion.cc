@@ -1,11 +1,11 @@
-// Small all-reduces that wait for one another are joined to one.
+// Fuses small all-reduces that wait for each other into one.
 //
-// Ranks must join the same ones, and none knows what the others have submitted. So one small
-// all-reduce of a group is under way at a time, and each of its messages says how many operations
-// the ranks that it has passed have submitted beyond it, at least. The result of an all-reduce
-// depends on every rank's input, so when it is done, every rank has heard of every other, and all
-// know the same number: whatever has been submitted up to it everywhere goes next, as one. A lone
-// operation leaves at once; nothing waits for a timer, and no message is sent for this alone.
+// All ranks must fuse the same operations, but no rank knows what the others have submitted. So one
+// small all-reduce of a group is under way at a time. Each of its messages carries how many
+// operations beyond it the ranks whose data it holds have submitted, at least. The result depends
+// on every rank's input, so at its end all ranks have the same least number. All operations up to
+// that number have been submitted everywhere and go next, as one. A single operation starts at
+// once: there is no timer and no extra message.
 #include <algorithm>
 #include <cstring>
 
@@ -14,7 +14,7 @@
 namespace stretto::comm {
 namespace {
 
-constexpr size_t kRememberedJoins = 64;  // per group, to compare with what others send late
+constexpr size_t kRememberedJoins = 64;  // per group, to compare with messages of slower ranks
 
 bool alike(const OpenOperation& a, const OpenOperation& b) {
   return a.operation.dtype == b.operation.dtype && a.operation.reduction == b.operation.reduction;
@@ -51,7 +51,7 @@ void EngineImpl::start_small(GroupState& group) {
   units_->advance(group);
 }
 
-// The first `count`, one after another in memory of their own.
+// Copies the inputs of the first `count` operations, one after another, into one carrier.
 OpenOperation* EngineImpl::join(GroupState& group, size_t count) {
   const OpenOperation& first = *group.small.front();
   group.carrier = std::make_unique<OpenOperation>();
@@ -89,10 +89,10 @@ OpenOperation* EngineImpl::join(GroupState& group, size_t count) {
   if (group.joined.size() > kRememberedJoins) group.joined.erase(group.joined.begin());
   const auto early = group.early_joined.find(first.sequence);
   if (early == group.early_joined.end()) return carrier;
-  const auto [peer, fingerprint] = early->second;
+  const auto [rank, fingerprint] = early->second;
   group.early_joined.erase(early);
   if (fingerprint != carrier->fingerprint)
-    on_mismatch(peer, {.group = first.group, .sequence = first.sequence, .unit = kJoined});
+    on_mismatch(rank, {.group = first.group, .sequence = first.sequence, .unit = kJoined});
   return carrier;
 }
 
@@ -118,15 +118,15 @@ void EngineImpl::finish_small(GroupState& group, OpenOperation* open) {
   start_small(group);
 }
 
-// Somebody joins operations from this one on; the same ones are joined here, sooner or later.
+// A remote rank has fused operations from this one on; this rank fuses the same ones now or later.
 void EngineImpl::check_joined(const Events::Arrival& arrival, GroupState& group) {
   const uint64_t first = arrival.key.sequence;
   const auto known = group.joined.find(first);
   if (known == group.joined.end()) {
     if (group.joined.empty() || first > group.joined.rbegin()->first)
-      group.early_joined.try_emplace(first, arrival.peer, arrival.fingerprint);
+      group.early_joined.try_emplace(first, arrival.rank, arrival.fingerprint);
   } else if (known->second != arrival.fingerprint) {
-    on_mismatch(arrival.peer, arrival.key);
+    on_mismatch(arrival.rank, arrival.key);
   }
 }
 

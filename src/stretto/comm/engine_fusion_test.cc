@@ -99,9 +99,10 @@ TEST(Fusion, ADifferentOrderInABurstIsAnErrorOnEveryRank) {
     data[rank == 0 ? 40 : 41].resize(500);
     std::vector<Handle> handles;
     for (auto& x : data)
-      handles.push_back(engine.submit(
-          kWorld,
-          {.count = static_cast<int64_t>(x.size()), .input = x.data(), .output = x.data()}));
+      handles.push_back(engine.submit(kWorld, {.reduction = ReduceOp::kSum,
+                                               .count = static_cast<int64_t>(x.size()),
+                                               .input = x.data(),
+                                               .output = x.data()}));
     for (Handle handle : handles) engine.wait(handle);
   });
   for (const std::string& error : errors)

@@ -1,7 +1,8 @@
-// The engine: operations in, events from the links, and whose turn it is to poll.
+// The engine's implementation: it submits operations, handles events of the links, and decides
+// which thread polls them.
 //
-// Whoever waits for an operation polls the links itself, so that a small operation costs one
-// wake-up and not three. The progress thread polls when nobody does.
+// A thread that waits for an operation polls the links itself, so that a small operation costs one
+// wake-up instead of three. The progress thread polls when no thread waits.
 #pragma once
 
 #include <condition_variable>
@@ -83,9 +84,9 @@ class EngineImpl : public Engine {
   void note_operation(Lock& lock, Group id, const Operation& operation);
   void on_step(Lock& lock, Group id, StepFinder::Event event);
   StepSetting default_setting(const GroupState& group) const;
-  void ask_record(Group id);
-  void tell_others(Group id, GroupTuning::Asks asks);
-  void hear_others(Lock& lock, Group id);
+  void ask_tuning_cache(Group id);
+  void start_agreement(Group id, GroupTuning::Asks asks);
+  void finish_agreement(Lock& lock, Group id);
   void apply(GroupState& group, const StepSetting& setting);
   void remember(Lock& lock, const GroupTuning& tuning);
   void note_submitted(GroupState& group, OpenOperation* open);
@@ -96,19 +97,19 @@ class EngineImpl : public Engine {
   // engine_events.cc
   void process_events(bool flush = true);
   void on_arrival(const Events::Arrival& arrival);
-  void claim(GroupState& group, int peer, const MessageKey& key);
+  void claim(GroupState& group, int rank, const MessageKey& key);
   void on_control(const Events::Control& control);
-  void on_mismatch(int peer, const MessageKey& key);
+  void on_mismatch(int rank, const MessageKey& key);
   void on_loss(const Events::Loss& loss);
   void check_time();
   void check_departed();
   void finish(OpenOperation* open);
 
-  // engine_failure.cc: the end of a job, in the same words on every rank.
+  // engine_failure.cc: ends a failed job with the same error on every rank.
   void fail(int origin, const std::string& link, const std::string& text);
-  void on_abort(int peer, Verdict verdict);
+  void on_abort(int rank, Verdict verdict);
   void end_with(Verdict verdict);
-  void tell();
+  void notify_ranks();
   void settle();
 
   const Membership membership_;
@@ -118,20 +119,20 @@ class EngineImpl : public Engine {
   std::unique_ptr<Links> links_;
   std::unique_ptr<Units> units_;
   std::unordered_map<Group, std::unique_ptr<GroupState>> groups_;
-  std::vector<std::unique_ptr<OpenOperation>> dropped_;  // joined operations of a job that ended
-  std::vector<std::unique_ptr<GroupTuning>> retired_;    // of removed groups: an operation uses it
+  std::vector<std::unique_ptr<OpenOperation>> dropped_;  // fused operations of a failed job
+  std::vector<std::unique_ptr<GroupTuning>> retired_;    // of removed groups; operations use it
   std::unordered_map<Handle, std::unique_ptr<OpenOperation>> operations_;
-  // Of operations that brought none, by group, name and count.
+  // Residuals of operations that have none of their own, by group, name and count.
   std::map<std::tuple<Group, std::string, int64_t>, std::vector<float>> residuals_;
-  // Of groups that have not been made here yet.
+  // Messages of groups that this rank has not made yet.
   std::unordered_map<Group, std::vector<Events::Arrival>> early_arrivals_;
   Handle next_handle_ = 1;
   int64_t unfinished_ = 0, held_bytes_ = 0;
-  std::optional<Verdict> verdict_;  // why the job ends: nothing is carried out any more
-  std::vector<bool> has_spoken_;    // by rank: its verdict has come
-  std::vector<bool> is_told_;       // by rank: this one's has been sent
+  std::optional<Verdict> verdict_;  // why the job ends; when set, no operation goes on
+  std::vector<bool> has_spoken_;    // by rank: its verdict has arrived
+  std::vector<bool> is_notified_;   // by rank: this rank's verdict has been sent to it
   double settle_until_s_ = 0;
-  std::exception_ptr failure_;  // when the ranks have settled on a verdict
+  std::exception_ptr failure_;  // set when the ranks have agreed on a verdict
   double next_check_s_ = 0;
 
   bool driving_ = false, stopping_ = false, interrupted_ = false;

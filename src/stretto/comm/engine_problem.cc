@@ -1,4 +1,4 @@
-// From an operation to what the schedules know of it.
+// Translates an operation into the problem of a schedule.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -12,9 +12,9 @@
 namespace stretto::comm {
 namespace {
 
-// Units are this large at most, so that a few of them are under way at once.
-// A unit has a chunk for every rank. More cost less time for the same bytes, but an operation must
-// have enough units to keep wires and sums busy at once.
+// The largest unit, and how many units an operation should have. Larger units cost less per byte,
+// but several must be under way to send and add at the same time. A unit has a chunk for every
+// rank.
 constexpr int64_t kMaxUnitBytes = 4 << 20, kRoomyUnitBytes = 2 << 20;
 constexpr int64_t kUnitsPerOperation = 8;
 
@@ -48,7 +48,7 @@ bool reduces(Kind kind) {
   return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
 }
 
-// The blocks of one side, or empty when it has none.
+// The block counts of one side; empty when all are equal.
 struct Side {
   std::vector<int64_t> counts, displacements;
   bool packed() const {
@@ -104,7 +104,7 @@ int64_t default_unit_bytes(const GroupState& group, int64_t chunk_bytes, int64_t
 }
 
 uint64_t fingerprint(const Operation& op) {
-  // Where ranks may have parts of different sizes, `count` is a rank's own affair.
+  // `count` may differ between ranks where parts have different sizes.
   const bool uneven =
       op.kind == Kind::kAllToAll || !op.input_counts.empty() || !op.output_counts.empty();
   struct {
@@ -138,7 +138,7 @@ Problem make_problem(const Operation& op, const GroupState& group, const Codec* 
   if (op.kind == Kind::kAllToAll) {
     problem.counts = op.input_counts;
     problem.receive_counts = op.output_counts;
-    // Uneven on one side means uneven on both.
+    // If one side has counts, the other must have them too.
     if (problem.counts.empty() && !problem.receive_counts.empty())
       problem.counts.assign(group.ranks.size(), op.count);
     if (problem.receive_counts.empty() && !problem.counts.empty())
@@ -159,7 +159,8 @@ void pack(OpenOperation* open, int rank, int size) {
   open->input = static_cast<const std::byte*>(op.input);
   open->output = static_cast<std::byte*>(op.output);
   if (op.kind == Kind::kBroadcast && rank == op.root && !open->output)
-    open->output = const_cast<std::byte*>(open->input);  // same memory: nothing is copied
+    open->output = const_cast<std::byte*>(
+        open->input);  // input and output are the same memory, so nothing is copied
   const Side in = blocks(op.input_counts, op.input_displacements, op.count, size);
   if (!in.packed() && open->input) {
     open->packed_input.resize(static_cast<size_t>(in.total()) * element);

@@ -49,7 +49,9 @@ void reduce(Engine& engine, int operations, int64_t count = kCount) {
   for (int i = 0; i < operations; ++i) {
     for (int64_t j = 0; j < count; ++j)
       x[j] = static_cast<float>((j + i) % 100 + engine.membership().rank);
-    engine.wait(engine.submit(kWorld, {.count = count, .input = x.data(), .output = x.data()}));
+    engine.wait(engine.submit(
+        kWorld,
+        {.reduction = ReduceOp::kSum, .count = count, .input = x.data(), .output = x.data()}));
     for (int64_t j = 0; j < count; ++j) {
       const float expected = size * static_cast<float>((j + i) % 100) + all;
       if (x[j] == expected) continue;
@@ -67,15 +69,15 @@ TEST(EngineRdma, ARailCarriesItsShareOfRightSums) {
         size, [&](int rank) { return job.options_of(rank); },
         [&](Engine& engine) {
           reduce(engine, 20);
-          for (const PeerStatistics& peer : engine.statistics().peers) {
-            EXPECT_EQ(peer.no_rdma, "");
-            ASSERT_EQ(peer.streams.size(), 3u) << "and two over TCP";
+          for (const LinkStatistics& link : engine.statistics().links) {
+            EXPECT_EQ(link.no_rdma, "");
+            ASSERT_EQ(link.streams.size(), 3u) << "and two over TCP";
             const int rank = engine.membership().rank;
-            EXPECT_EQ(peer.streams[0].link, fmt::format("rdma mock{}:1 -> mock{}:1 of rank {}",
-                                                        rank, peer.rank, peer.rank));
-            EXPECT_TRUE(peer.streams[0].alive) << peer.streams[0].reason;
-            EXPECT_GT(peer.streams[0].sent_bytes, 100'000);
-            EXPECT_TRUE(peer.streams[1].link.starts_with("tcp "));
+            EXPECT_EQ(link.streams[0].name, fmt::format("rdma mock{}:1 -> mock{}:1 of rank {}",
+                                                        rank, link.rank, link.rank));
+            EXPECT_TRUE(link.streams[0].alive) << link.streams[0].reason;
+            EXPECT_GT(link.streams[0].sent_bytes, 100'000);
+            EXPECT_TRUE(link.streams[1].name.starts_with("tcp "));
           }
           job.await_all(size);
         });
@@ -97,10 +99,10 @@ TEST(EngineRdma, OneStreamMeansTheRail) {
       },
       [&](Engine& engine) {
         reduce(engine, 5);
-        const PeerStatistics peer = engine.statistics().peers.at(0);
-        ASSERT_EQ(peer.streams.size(), 2u);
-        EXPECT_GT(peer.streams[0].sent_bytes, 5 * kCount);
-        EXPECT_LT(peer.streams[1].sent_bytes, 10'000) << "heartbeats and the handshake";
+        const LinkStatistics link = engine.statistics().links.at(0);
+        ASSERT_EQ(link.streams.size(), 2u);
+        EXPECT_GT(link.streams[0].sent_bytes, 5 * kCount);
+        EXPECT_LT(link.streams[1].sent_bytes, 10'000) << "heartbeats and the handshake";
       });
   expect_no_errors(errors);
 }
@@ -129,14 +131,14 @@ void break_amid(End end, int size, unsigned seed) {
       [&](Engine& engine) {
         ++under_way;
         reduce(engine, 40);
-        for (const PeerStatistics& peer : engine.statistics().peers) {
-          for (const StreamStatistics& stream : peer.streams) {
+        for (const LinkStatistics& link : engine.statistics().links) {
+          for (const StreamStatistics& stream : link.streams) {
             if (stream.alive) continue;
-            EXPECT_TRUE(stream.link.starts_with("rdma ")) << stream.link << ": " << stream.reason;
+            EXPECT_TRUE(stream.name.starts_with("rdma ")) << stream.name << ": " << stream.reason;
             // The other side may see first that what came over the rail comes again over TCP.
             const bool named = stream.reason.starts_with("mock") &&
                                stream.reason.find(" port 1: ") != std::string::npos;
-            EXPECT_TRUE(named || stream.reason == "given up by the other side") << stream.reason;
+            EXPECT_TRUE(named || stream.reason == "closed by the remote rank") << stream.reason;
             lost += named;
           }
         }
@@ -175,10 +177,10 @@ TEST(EngineRdma, WithoutARailTheReasonIsSaid) {
         reduce(engine, 2, 1000);
         const char* const kReasons[] = {"", "this machine has no RDMA card", "STRETTO_RDMA is off"};
         const int rank = engine.membership().rank;
-        for (const PeerStatistics& peer : engine.statistics().peers) {
-          EXPECT_EQ(peer.streams.size(), 2u);
-          EXPECT_EQ(peer.no_rdma, rank == 0
-                                      ? fmt::format("rank {}: {}", peer.rank, kReasons[peer.rank])
+        for (const LinkStatistics& link : engine.statistics().links) {
+          EXPECT_EQ(link.streams.size(), 2u);
+          EXPECT_EQ(link.no_rdma, rank == 0
+                                      ? fmt::format("rank {}: {}", link.rank, kReasons[link.rank])
                                       : kReasons[rank]);
         }
       });
@@ -198,12 +200,12 @@ TEST(EngineRdma, ACardThatRefusesLeavesTheWorkToTcp) {
       },
       [&](Engine& engine) {
         reduce(engine, 5);
-        const PeerStatistics peer = engine.statistics().peers.at(0);
-        ASSERT_EQ(peer.streams.size(), 3u);
-        EXPECT_FALSE(peer.streams[0].alive);
+        const LinkStatistics link = engine.statistics().links.at(0);
+        ASSERT_EQ(link.streams.size(), 3u);
+        EXPECT_FALSE(link.streams[0].alive);
         const char* expected = engine.membership().rank == 0 ? "ulimit -l" : "before it was";
-        EXPECT_NE(peer.streams[0].reason.find(expected), std::string::npos)
-            << peer.streams[0].reason;
+        EXPECT_NE(link.streams[0].reason.find(expected), std::string::npos)
+            << link.streams[0].reason;
         job.await_all(2);
       });
   expect_no_errors(errors);

@@ -1,4 +1,4 @@
-// Groups, and how operations begin.
+// Makes groups and starts operations.
 #include <algorithm>
 #include <numeric>
 
@@ -29,9 +29,10 @@ void EngineImpl::insert_group(Group id, std::string name, std::vector<int> ranks
   for (size_t i = 0; i < ranks.size(); ++i) {
     const int rank = ranks[i];
     if (rank < 0 || rank >= membership_.size)
-      throw_invalid("group {}: rank {} in a job of {}", name, rank, membership_.size);
+      throw_invalid("group '{}': rank {} does not exist in a job of {} ranks", name, rank,
+                    membership_.size);
     if (std::count(ranks.begin(), ranks.end(), rank) > 1)
-      throw_invalid("group {}: rank {} twice", name, rank);
+      throw_invalid("group '{}': rank {} is listed twice", name, rank);
     if (rank == membership_.rank) state->rank = static_cast<int>(i);
     for (size_t host = 0; host < hosts_.size(); ++host) {
       if (std::find(hosts_[host].begin(), hosts_[host].end(), rank) != hosts_[host].end())
@@ -39,7 +40,8 @@ void EngineImpl::insert_group(Group id, std::string name, std::vector<int> ranks
     }
   }
   if (std::find(ranks.begin(), ranks.end(), membership_.rank) == ranks.end())
-    throw_invalid("group {}: rank {} is no member", name, membership_.rank);
+    throw_invalid("group '{}': this rank, {}, is not a member; only members make a group", name,
+                  membership_.rank);
   state->name = std::move(name);
   state->ranks = std::move(ranks);
   groups_[id] = std::move(state);
@@ -48,7 +50,8 @@ void EngineImpl::insert_group(Group id, std::string name, std::vector<int> ranks
 Group EngineImpl::add_group(std::string_view name, std::vector<int> ranks) {
   Lock lock(mutex_);
   const Group id = group_number(name, ranks);
-  if (id == kWorld || groups_.contains(id)) throw_invalid("group {}: exists already", name);
+  if (id == kWorld || groups_.contains(id))
+    throw_invalid("group '{}': these ranks have a group of this name already", name);
   insert_group(id, std::string(name), std::move(ranks));
   for (const Events::Arrival& arrival : std::exchange(early_arrivals_[id], {})) on_arrival(arrival);
   early_arrivals_.erase(id);
@@ -58,11 +61,12 @@ Group EngineImpl::add_group(std::string_view name, std::vector<int> ranks) {
 
 void EngineImpl::remove_group(Group id) {
   Lock lock(mutex_);
-  if (id == kWorld) throw_invalid("group: the world cannot be removed");
+  if (id == kWorld) throw_invalid("remove_group: the group of all ranks cannot be removed");
   group(id);
   for (const auto& [handle, open] : operations_) {
     if (open->group == id && !open->done)
-      throw_invalid("group {}: {} is under way", groups_[id]->name, describe(open->operation));
+      throw_invalid("remove_group: '{}' still has an operation: {}; wait for it first",
+                    groups_[id]->name, describe(open->operation));
   }
   if (groups_[id]->tuning) retired_.push_back(std::move(groups_[id]->tuning));
   groups_.erase(id);
@@ -70,7 +74,7 @@ void EngineImpl::remove_group(Group id) {
 
 GroupState& EngineImpl::group(Group id) {
   const auto found = groups_.find(id);
-  if (found == groups_.end()) throw_invalid("no group has number {}", id);
+  if (found == groups_.end()) throw_invalid("group {} does not exist or was removed", id);
   return *found->second;
 }
 
@@ -102,7 +106,7 @@ OpenOperation* EngineImpl::begin(Group id, const Operation& operation, Delivery 
   if (verdict_) {
     open->error = failure_;
     if (failure_) finish(open);
-    return open;  // otherwise it ends when the ranks have settled on the reason
+    return open;  // otherwise it ends when the ranks have agreed on the reason
   }
   pack(open, state.rank, static_cast<int>(state.ranks.size()));
   try {
@@ -116,19 +120,19 @@ OpenOperation* EngineImpl::begin(Group id, const Operation& operation, Delivery 
       default:
         submit_collective(state, open);
     }
-  } catch (...) {  // a forced algorithm that does not fit: nothing has begun
+  } catch (...) {  // a forced algorithm does not fit: the operation has not begun
     operations_.erase(open->handle);
     --unfinished_;
     throw;
   }
-  // A small operation among others joins those that come next, until somebody polls or waits: that
-  // is one write, and one wake-up of the other side, for many.
+  // A small operation is held, to be fused with those that come next, until a thread polls or
+  // waits. Then many operations take one write, and wake up the remote rank once.
   const int64_t bytes = bytes_of(*open);
   const bool hold = unfinished_ > 1 && held_bytes_ + bytes <= kSmallBytes;
   held_bytes_ = hold ? held_bytes_ + bytes : 0;
   process_events(!hold);
   if (hold) links_->wake();
-  // Who waits for a small operation polls for it himself, and soon.
+  // A thread that waits for a small operation will poll for it soon.
   if ((watched || bytes > kSmallBytes) && unfinished_ > 0 && !driving_) progress_wake_.notify_one();
   return open;
 }
@@ -153,7 +157,7 @@ void EngineImpl::submit_collective(GroupState& state, OpenOperation* open) {
   open->whole = plan->whole;
   open->sequence = state.next_sequence++;
   open->fingerprint = options_.order_check ? fingerprint(op) : 0;
-  // Ranks that cut differently would wait for each other without end.
+  // Ranks that cut the operation differently would wait for each other for ever.
   if (open->fingerprint != 0 && state.tuning) open->fingerprint += state.tuning->generation << 1;
   open->units = unit_count(open->problem);
   open->unit_bytes = open->problem.unit * static_cast<int64_t>(dtype_bytes(op.dtype));
@@ -170,8 +174,8 @@ void EngineImpl::submit_collective(GroupState& state, OpenOperation* open) {
   units_->advance(state);
 }
 
-// Training does the same operations step after step, and small ones take less time than choosing an
-// algorithm and making its schedule.
+// Plans are kept because training repeats the same operations, and choosing an algorithm and making
+// its schedule takes longer than a small operation.
 std::shared_ptr<const OperationPlan> EngineImpl::plan_of(GroupState& state, const Operation& op,
                                                          const Codec* codec) {
   const bool even = op.input_counts.empty() && op.output_counts.empty();
@@ -182,10 +186,10 @@ std::shared_ptr<const OperationPlan> EngineImpl::plan_of(GroupState& state, cons
   auto plan = std::make_shared<OperationPlan>();
   const auto element =
       static_cast<double>(std::max<int64_t>(static_cast<int64_t>(dtype_bytes(op.dtype)), 1));
-  // A codec's result may depend on cuts and on the algorithm, so that it is not tuned.
+  // The result of a codec may depend on units and algorithm, so operations with one are not tuned.
   const bool tuned = state.tuning && state.tuning->tuner && op.kind == Kind::kAllReduce && !codec &&
                      static_cast<double>(op.count) * element >= kTunedBytes;
-  // Of other kinds the count may be a rank's own affair, and all ranks have to cut alike.
+  // For other kinds the count may differ between ranks, but all ranks must cut alike.
   const int64_t bytes =
       op.kind == Kind::kAllReduce ? op.count * static_cast<int64_t>(dtype_bytes(op.dtype)) : 0;
   plan->problem = make_problem(op, state, codec,
@@ -199,7 +203,7 @@ std::shared_ptr<const OperationPlan> EngineImpl::plan_of(GroupState& state, cons
                                 ? std::string_view(options_.algorithm)
                                 : "";
   if (tuned && forced.empty()) forced = state.tuning->setting.algorithm;
-  // One message to everyone: who leaves right after it is not missed.
+  // With one message to each rank, a rank may leave right after it without being missed.
   if (state.internal) forced = "gather_sum";
   plan->algorithm = !forced.empty() ? &find_algorithm(plan->problem, forced)
                                     : &choose_algorithm(plan->problem, LinkModel{}, sizes);
@@ -210,8 +214,8 @@ std::shared_ptr<const OperationPlan> EngineImpl::plan_of(GroupState& state, cons
   return state.plans[key] = plan;
 }
 
-// Before anything is sent: of large all-reduces a unit at a time (engine_units.cc), so that sending
-// begins at once and finds the data in the cache.
+// Searches the input before it is sent. Large all-reduces are searched unit by unit
+// (engine_units.cc), so that sending begins at once and the data are still in the cache.
 void EngineImpl::scan_input(OpenOperation* open, size_t ranks) {
   const Operation& op = open->operation;
   open->scans = op.kind == Kind::kAllReduce && open->units > 1;
@@ -231,8 +235,8 @@ void EngineImpl::stop_for_non_finite(const OpenOperation& open) {
                    open.first_non_finite));
 }
 
-// Compares with what others have already sent for this place in the order, and keeps a note for
-// those who will.
+// Compares the operation with what other ranks have already sent for this sequence number, and
+// keeps it for comparison with what they send later.
 void EngineImpl::check_order(GroupState& state, const OpenOperation& open) {
   const Operation& op = open.operation;
   state.past.push_back({open.sequence, open.fingerprint,
@@ -246,10 +250,10 @@ void EngineImpl::check_order(GroupState& state, const OpenOperation& open) {
   if (state.past.size() > kPastOperations) state.past.pop_front();
   const auto early = state.early.find(open.sequence);
   if (early == state.early.end()) return;
-  const auto [peer, fingerprint] = early->second;
+  const auto [rank, fingerprint] = early->second;
   state.early.erase(early);
   if (fingerprint != open.fingerprint)
-    on_mismatch(peer, {.group = open.group, .sequence = open.sequence});
+    on_mismatch(rank, {.group = open.group, .sequence = open.sequence});
 }
 
 void EngineImpl::submit_send(GroupState& state, OpenOperation* open) {

@@ -30,8 +30,11 @@ TEST(Engine, SumsOnEveryRank) {
       for (int64_t count : {0, 1, 7, 4096, 100'003}) {
         std::vector<float> x(count);
         for (int64_t i = 0; i < count; ++i) x[i] = static_cast<float>(rank + i % 10);
-        engine.wait(engine.submit(
-            kWorld, {.count = count, .input = x.data(), .output = x.data(), .name = "x"}));
+        engine.wait(engine.submit(kWorld, {.reduction = ReduceOp::kSum,
+                                           .count = count,
+                                           .input = x.data(),
+                                           .output = x.data(),
+                                           .name = "x"}));
         for (int64_t i = 0; i < count; ++i) {
           const float expected = static_cast<float>(size * (size - 1) / 2 + size * (i % 10));
           ASSERT_EQ(x[i], expected) << "rank " << rank << " of " << size << ", element " << i;
@@ -39,6 +42,14 @@ TEST(Engine, SumsOnEveryRank) {
       }
     }));
   }
+}
+
+TEST(Engine, ReductionsAverageUnlessToldOtherwise) {
+  expect_no_errors(run_ranks(2, tcp, [&](Engine& engine) {
+    float x = engine.membership().rank == 0 ? 1.0f : 4.0f;
+    engine.wait(engine.submit(kWorld, {.count = 1, .input = &x, .output = &x}));
+    EXPECT_EQ(x, 2.5f);
+  }));
 }
 
 // Every kind once, with parts whose values tell where they came from.
@@ -80,12 +91,14 @@ TEST(Engine, EveryKindMovesWhatItPromises) {
       for (int i = 0; i < kSize; ++i) EXPECT_EQ(part(out, i), rank == 1 ? 100 + i : -1);
       refill();
       run({.kind = Kind::kReduceScatter,
+           .reduction = ReduceOp::kSum,
            .count = kCount,
            .input = all.data(),
            .output = out.data()});
       EXPECT_EQ(out[500], 60 + kSize * rank);
       refill();
       run({.kind = Kind::kReduce,
+           .reduction = ReduceOp::kSum,
            .root = 3,
            .count = kCount,
            .input = one.data(),
@@ -215,8 +228,10 @@ TEST(Engine, BitsDoNotDependOnTheSettings) {
           std::mt19937 random(rank);
           std::vector<float> x(kCount);
           for (float& v : x) v = std::uniform_real_distribution<float>(-1, 1)(random);
-          engine.wait(
-              engine.submit(kWorld, {.count = kCount, .input = x.data(), .output = x.data()}));
+          engine.wait(engine.submit(kWorld, {.reduction = ReduceOp::kSum,
+                                             .count = kCount,
+                                             .input = x.data(),
+                                             .output = x.data()}));
           results[rank] = x;
         }));
     if (first.empty()) first = results[0];
@@ -233,9 +248,12 @@ TEST(Engine, ManyOperationsAtOnceComeThroughTheCompletionQueue) {
     std::vector<std::vector<float>> data(kOperations, std::vector<float>(100, 1.0f));
     data[7].assign(300'000, 1.0f);
     for (auto& x : data)
-      engine.submit(
-          kWorld, {.count = static_cast<int64_t>(x.size()), .input = x.data(), .output = x.data()},
-          Delivery::kQueue);
+      engine.submit(kWorld,
+                    {.reduction = ReduceOp::kSum,
+                     .count = static_cast<int64_t>(x.size()),
+                     .input = x.data(),
+                     .output = x.data()},
+                    Delivery::kQueue);
     std::vector<Completion> batch(16);
     for (int left = kOperations; left > 0;) {
       const size_t got = engine.next_completions(batch, 120);
@@ -256,10 +274,16 @@ TEST(Engine, GroupsHaveTheirOwnOrder) {
                                         rank % 2 ? std::vector{3, 1} : std::vector{0, 2});
     for (int round = 0; round < 20; ++round) {
       int64_t local = rank, world = rank;
-      const Handle a = engine.submit(
-          mine, {.dtype = DType::kInt64, .count = 1, .input = &local, .output = &local});
-      const Handle b = engine.submit(
-          kWorld, {.dtype = DType::kInt64, .count = 1, .input = &world, .output = &world});
+      const Handle a = engine.submit(mine, {.dtype = DType::kInt64,
+                                            .reduction = ReduceOp::kSum,
+                                            .count = 1,
+                                            .input = &local,
+                                            .output = &local});
+      const Handle b = engine.submit(kWorld, {.dtype = DType::kInt64,
+                                              .reduction = ReduceOp::kSum,
+                                              .count = 1,
+                                              .input = &world,
+                                              .output = &world});
       engine.wait(b);
       engine.wait(a);
       ASSERT_EQ(local, rank % 2 ? 4 : 2);
@@ -274,8 +298,11 @@ TEST(Engine, DifferentOperationsFailOnEveryRankWithBothDescriptions) {
     const bool odd = engine.membership().rank == 1;
     std::vector<float> x(64);
     const int64_t count = odd ? 20 : 10;
-    engine.wait(engine.submit(
-        kWorld, {.count = count, .input = x.data(), .output = x.data(), .name = odd ? "b" : "a"}));
+    engine.wait(engine.submit(kWorld, {.reduction = ReduceOp::kSum,
+                                       .count = count,
+                                       .input = x.data(),
+                                       .output = x.data(),
+                                       .name = odd ? "b" : "a"}));
   });
   for (const std::string& error : errors) {
     EXPECT_NE(error.find("all_reduce of 20 float32 (sum), 'b'"), error.npos) << error;
@@ -289,7 +316,7 @@ TEST(Engine, WhatComesEarlyTakesNoMoreMemoryThanAllowed) {
       3,
       [](int rank) {
         Options options = tcp(rank);
-        options.early_bytes = 2 << 20;
+        options.eager_limit_bytes = 2 << 20;
         return options;
       },
       [](Engine& engine) {
@@ -311,7 +338,7 @@ TEST(Engine, WhatComesEarlyTakesNoMoreMemoryThanAllowed) {
         for (Handle handle : handles) engine.wait(handle);
         for (int i = 0; i < kOperations; ++i)
           ASSERT_EQ(data[i].back(), static_cast<float>(i + kCount - 1)) << i;
-        EXPECT_LE(engine.statistics().most_early_bytes, 2 << 20);
+        EXPECT_LE(engine.statistics().peak_eager_bytes, 2 << 20);
       }));
 }
 
@@ -320,8 +347,11 @@ TEST(Engine, NonFiniteInputsAreReportedAndSentOn) {
     const int rank = engine.membership().rank;
     std::vector<float> x(1000, 1.0f);
     if (rank == 1) x[17] = x[400] = std::numeric_limits<float>::infinity();
-    engine.wait(engine.submit(
-        kWorld, {.count = 1000, .input = x.data(), .output = x.data(), .name = "conv1.weight"}));
+    engine.wait(engine.submit(kWorld, {.reduction = ReduceOp::kSum,
+                                       .count = 1000,
+                                       .input = x.data(),
+                                       .output = x.data(),
+                                       .name = "conv1.weight"}));
     EXPECT_EQ(x[17], std::numeric_limits<float>::infinity());
     const auto reports = engine.take_non_finite();
     ASSERT_EQ(reports.size(), rank == 1 ? 1u : 0u);
@@ -360,7 +390,9 @@ TEST(Engine, NonFiniteInputsOfManyUnitsAreCountedOnce) {
     const float bad = std::numeric_limits<float>::quiet_NaN();
     if (rank == 1) x[1'200'003] = x[1'200'004] = x[kCount - 1] = bad;
     if (rank == 0) x[5] = bad;
-    engine.wait(engine.submit(kWorld, {.count = kCount, .input = x.data(), .output = x.data()}));
+    engine.wait(engine.submit(
+        kWorld,
+        {.reduction = ReduceOp::kSum, .count = kCount, .input = x.data(), .output = x.data()}));
     const auto reports = engine.take_non_finite();
     ASSERT_EQ(reports.size(), 1u);
     EXPECT_EQ(reports[0].first_offset, rank == 1 ? 1'200'003 : 5);
@@ -381,8 +413,11 @@ TEST(Engine, NonFiniteInputsStopTheJobWhenAskedTo) {
           std::vector<float> x(count, 1.0f);
           if (engine.membership().rank == 1)
             x[count / 2] = x[count - 1] = std::numeric_limits<float>::quiet_NaN();
-          engine.wait(engine.submit(
-              kWorld, {.count = count, .input = x.data(), .output = x.data(), .name = "w"}));
+          engine.wait(engine.submit(kWorld, {.reduction = ReduceOp::kSum,
+                                             .count = count,
+                                             .input = x.data(),
+                                             .output = x.data(),
+                                             .name = "w"}));
         });
     for (const std::string& error : errors)
       EXPECT_EQ(error, fmt::format("rank 1: all_reduce of {} float32 (sum), 'w' has 2 values that "
@@ -419,8 +454,10 @@ TEST(Engine, AbortEndsEveryRankAndTheNextEpochWorks) {
           engine.abort("rank 2 has had enough");
           throw std::runtime_error("aborted");
         }
-        engine.wait(
-            engine.submit(kWorld, {.count = 100'000, .input = x.data(), .output = x.data()}));
+        engine.wait(engine.submit(kWorld, {.reduction = ReduceOp::kSum,
+                                           .count = 100'000,
+                                           .input = x.data(),
+                                           .output = x.data()}));
       },
       store, 0);
   EXPECT_EQ(errors, (std::vector<std::string>{"rank 2 has had enough", "rank 2 has had enough",
@@ -434,9 +471,10 @@ TEST(Engine, ARankThatLeavesIsMissedByThoseWhoNeedIt) {
   const auto errors = run_ranks(2, tcp, [](Engine& engine) {
     if (engine.membership().rank == 1) return;
     float x = 1;
-    engine.wait(engine.submit(kWorld, {.count = 1, .input = &x, .output = &x}));
+    engine.wait(engine.submit(
+        kWorld, {.reduction = ReduceOp::kSum, .count = 1, .input = &x, .output = &x}));
   });
-  EXPECT_EQ(errors[0], "rank 1 has left, and rank 0 still needs it");
+  EXPECT_EQ(errors[0], "rank 1 has left the job while rank 0 waits for it");
   EXPECT_EQ(errors[1], "");
 }
 
@@ -447,7 +485,9 @@ TEST(Engine, NamesTheRanksThatDoNotCome) {
     Engine::create(memory_store(), {.rank = 0, .size = 3}, options);
     ADD_FAILURE() << "no error";
   } catch (const CommError& e) {
-    EXPECT_STREQ(e.what(), "ranks 1, 2 did not come within 0.05 s");
+    EXPECT_STREQ(e.what(),
+                 "ranks 1, 2 did not start within 0.05 s (STRETTO_CONNECT_TIMEOUT); check that "
+                 "they run with the same address, size and epoch");
   }
 }
 

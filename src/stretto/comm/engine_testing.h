@@ -22,7 +22,7 @@ inline Options patient() {
   options.connect_timeout_s = 120;
   options.silent_limit_s = 120;
   options.operation_timeout_s = 240;
-  options.tune = false;
+  options.tuning = Tuning::kOff;
   options.streams = 2;
   return options;
 }

@@ -1,4 +1,4 @@
-// Steps: who ends them, how ranks agree on their time, and what changes then.
+// Finds training steps, agrees on their time with the other ranks, and changes settings.
 #include "stretto/comm/engine_tuning.h"
 
 #include <algorithm>
@@ -6,32 +6,22 @@
 #include <utility>
 
 #include "stretto/base/clock.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/comm/engine_impl.h"
-#include "stretto/tune/record.h"
+#include "stretto/tune/cache_file.h"
 
 namespace stretto::comm {
 namespace {
 
-// Once nothing is tried any more, ranks tell each other the mean of so many steps, for drift alone.
+// When tuning has settled, ranks agree only on the mean of so many steps, to find drift.
 constexpr int kStepsPerReport = 8;
 constexpr int kDriftReports = 8;
 // An algorithm whose estimate is worse than this many times the best's is not worth a real step.
 constexpr double kHopeless = 2.2;
+constexpr double kInterruptible_s = 0.1;   // between questions whether to go on waiting
 constexpr int64_t kModelBytes = 16 << 20;  // the size for which algorithms are compared
 
-std::string record_path(const Options& options) {
-  return options.record.empty() ? tune::Record::default_path() : options.record;
-}
-
-tune::Record load_record(const std::string& path) {
-  try {
-    return tune::Record::load(path);
-  } catch (const FormatError&) {
-    return {};  // a damaged record is as good as none
-  }
-}
-
-// A step has ended. Its last operations may still be open, so it counts when the next one ends.
+// Ends a step. Its last operations may still be under way, so it is counted when the next one ends.
 void close_account(GroupTuning* t, bool whole, double now) {
   const StepAccount& done = t->accounts[(t->number + 1) & 1];
   if (done.whole && done.open == 0) {
@@ -58,6 +48,10 @@ void EngineImpl::begin_tuning(Group id) {
   state.tuning = std::make_unique<GroupTuning>();
   GroupTuning& t = *state.tuning;
   t.choices.drift_steps = kDriftReports;
+  if (options_.tuning == Tuning::kFull) {
+    t.choices.exhaustive = true;
+    t.choices.rounds *= 2;
+  }
 
   const Operation sample{.count = kModelBytes / 4};
   Problem problem = make_problem(sample, state, nullptr,
@@ -75,7 +69,7 @@ void EngineImpl::begin_tuning(Group id) {
   int streams = 0;
   for (int rank : state.ranks) {
     if (rank != membership_.rank)
-      streams = std::max(streams, static_cast<int>(links_->peer(rank).streams().size()));
+      streams = std::max(streams, static_cast<int>(links_->link_to(rank).streams().size()));
   }
   std::erase_if(t.choices.streams, [&](int count) { return count > streams || streams <= 1; });
 
@@ -93,11 +87,11 @@ void EngineImpl::step(Group id) {
   on_step(lock, id, state.tuning->finder.step());
 }
 
-// Called before the operation is submitted, and by all members before the same one.
+// Called before an operation is submitted, on all members before the same one.
 void EngineImpl::note_operation(Lock& lock, Group id, const Operation& op) {
   GroupState& state = group(id);
   if (!state.tuning || verdict_ || op.kind == Kind::kSend || op.kind == Kind::kRecv) return;
-  // Counts of other kinds may differ between ranks, and are not tuned.
+  // Other kinds are not tuned, and their counts may differ between ranks.
   const int64_t bytes =
       op.kind == Kind::kAllReduce ? op.count * static_cast<int64_t>(dtype_bytes(op.dtype)) : 0;
   on_step(lock, id, state.tuning->finder.operation(fingerprint(op), bytes));
@@ -108,8 +102,8 @@ void EngineImpl::on_step(Lock& lock, Group id, StepFinder::Event event) {
   GroupTuning& t = *group(id).tuning;
   const double now = now_s(), seconds = now - std::exchange(t.began_s, now);
   close_account(&t, event == StepFinder::Event::kStep, now);
-  if (event == StepFinder::Event::kOther || !options_.tune) return;
-  hear_others(lock, id);
+  if (event == StepFinder::Event::kOther || options_.tuning == Tuning::kOff) return;
+  finish_agreement(lock, id);
   if (verdict_) return;
   if (event == StepFinder::Event::kModel) {
     t.key = setting_key(t.finder.model(), t.topology);
@@ -117,7 +111,7 @@ void EngineImpl::on_step(Lock& lock, Group id, StepFinder::Event event) {
     t.recalled = false;
     t.sum_s = t.steps = 0;
     apply(group(id), default_setting(group(id)));
-    ask_record(id);
+    ask_tuning_cache(id);
     return;
   }
   if (!t.tuner) return;
@@ -125,7 +119,7 @@ void EngineImpl::on_step(Lock& lock, Group id, StepFinder::Event event) {
   if (++t.steps < (t.tuner->settled() ? kStepsPerReport : 1)) return;
   t.words = {t.sum_s / t.steps};
   t.sum_s = t.steps = 0;
-  tell_others(id, GroupTuning::Asks::kTime);
+  start_agreement(id, GroupTuning::Asks::kTime);
 }
 
 void EngineImpl::note_submitted(GroupState& group, OpenOperation* open) {
@@ -163,14 +157,16 @@ StepSetting EngineImpl::default_setting(const GroupState& state) const {
           .algorithm = ""};
 }
 
-// The first rank of the group knows the record; the others take its word, because files differ.
-void EngineImpl::ask_record(Group id) {
+// The first rank of the group reads the tuning cache and sends it to the others, whose files may
+// differ.
+void EngineImpl::ask_tuning_cache(Group id) {
   GroupState& state = group(id);
   GroupTuning& t = *state.tuning;
   t.words = {};
-  if (state.rank == 0) {
-    const tune::Record record = load_record(record_path(options_));
-    const auto choice = record.find(t.key);
+  if (state.rank == 0 && options_.tuning != Tuning::kFull) {
+    const tune::TuningCache cache =
+        tune::load_tuning_cache(tune::tuning_cache_path(options_.tuning_cache));
+    const auto choice = cache.find(t.key);
     const auto setting = choice ? parse_setting(choice->candidate) : std::nullopt;
     if (setting) {
       const auto& names = t.choices.algorithms;
@@ -180,12 +176,12 @@ void EngineImpl::ask_record(Group id) {
                  name == names.end() ? 0.0 : 1.0 + static_cast<double>(name - names.begin()), 1};
     }
   }
-  tell_others(id, GroupTuning::Asks::kRecord);
+  start_agreement(id, GroupTuning::Asks::kCache);
 }
 
-// The greatest of every word over all ranks, in a group of its own so that the order of the
-// caller's operations stays as it is.
-void EngineImpl::tell_others(Group id, GroupTuning::Asks asks) {
+// Starts an all-reduce of the greatest words, in a group of its own, so that the order of the
+// caller's operations does not change.
+void EngineImpl::start_agreement(Group id, GroupTuning::Asks asks) {
   GroupState& state = group(id);
   GroupTuning& t = *state.tuning;
   if (t.channel == 0) {
@@ -208,15 +204,20 @@ void EngineImpl::tell_others(Group id, GroupTuning::Asks asks) {
                  ->handle;
 }
 
-void EngineImpl::hear_others(Lock& lock, Group id) {
+void EngineImpl::finish_agreement(Lock& lock, Group id) {
   GroupTuning& t = *group(id).tuning;
   if (t.asks == GroupTuning::Asks::kNothing) return;
-  await(lock, operations_.at(t.handle).get(), -1);
+  // A rank may be late by hours, when somebody debugs it: the caller must be able to give up.
+  while (!await(lock, operations_.at(t.handle).get(), kInterruptible_s)) {
+    lock.unlock();  // what is called may need a lock whose holder waits for this one
+    check_interrupt();
+    lock.lock();
+  }
   operations_.erase(t.handle);
   const GroupTuning::Asks asks = std::exchange(t.asks, GroupTuning::Asks::kNothing);
   if (verdict_) return;
   GroupState& state = group(id);
-  if (asks == GroupTuning::Asks::kRecord) {
+  if (asks == GroupTuning::Asks::kCache) {
     StepSetting start = default_setting(state);
     t.recalled = t.words[4] > 0;
     if (t.recalled) {
@@ -238,7 +239,7 @@ void EngineImpl::hear_others(Lock& lock, Group id) {
   if (t.tuner->settled() && !was_settled && state.rank == 0) remember(lock, t);
 }
 
-// From the next operation on.
+// Changes the setting for the next operations.
 void EngineImpl::apply(GroupState& state, const StepSetting& setting) {
   GroupTuning& t = *state.tuning;
   if (setting == t.setting) return;
@@ -251,17 +252,10 @@ void EngineImpl::apply(GroupState& state, const StepSetting& setting) {
 }
 
 void EngineImpl::remember(Lock& lock, const GroupTuning& t) {
-  tune::Record found;
+  tune::TuningCache found;
   remember_setting(found, t.key, *t.tuner);
-  const std::string path = record_path(options_);
   lock.unlock();
-  try {
-    tune::Record record = load_record(path);
-    record.merge(found);
-    record.save(path);
-  } catch (const std::exception&) {
-    // Without a place to write the next run tunes again.
-  }
+  tune::add_to_tuning_cache(tune::tuning_cache_path(options_.tuning_cache), found);
   lock.lock();
 }
 

@@ -1,5 +1,5 @@
-// What an engine knows about the steps of one group while it looks for the settings of their large
-// all-reduces (tuning.h).
+// What an engine keeps about the training steps of one group while it tunes their large all-reduces
+// (tuning.h).
 #pragma once
 
 #include <array>
@@ -12,46 +12,48 @@
 
 namespace stretto::comm {
 
-// Smaller all-reduces are left to the cost model: they are one unit, and latency decides.
+// Smaller all-reduces are not tuned: they are one unit, latency decides, and the cost model
+// chooses.
 inline constexpr int64_t kTunedBytes = 64 << 10;
 
-// The account of one step: when its operations were submitted and done.
+// When the operations of one step were submitted and done, by now_s().
 struct StepAccount {
-  bool whole = false;  // it began and ended as a step of the model
-  int open = 0;        // operations that are not done
-  int64_t bytes = 0;   // of all-reduces
+  bool whole = false;  // it began and ended as a recognised step
+  int open = 0;        // operations that are not over
+  int64_t bytes = 0;   // all-reduced
   double began_s = 0, ended_s = 0;
-  double submitted_s = 0, done_s = 0;  // of the last one
-  double busy_s = 0;                   // something was under way
-  double waited_s = 0;                 // somebody waited for it
+  double submitted_s = 0, done_s = 0;  // of the last operation
+  double busy_s = 0;                   // time with an operation under way
+  double waited_s = 0;                 // part of it in which a thread waited
 };
 
 struct GroupTuning {
   StepFinder finder;
   std::string topology;
 
-  // Of the model that the finder has recognised; no tuner before the record was asked.
+  // For the steps that the finder has recognised. There is no tuner until rank 0 has read the
+  // cache.
   std::string key;
   std::unique_ptr<StepTuner> tuner;
   StepTunerOptions choices;
-  StepSetting setting;      // in use, when there is a tuner
+  StepSetting setting;      // in use
   uint64_t generation = 0;  // how often it has changed
   bool recalled = false;
 
-  // Agreement between ranks: one operation of a group of its own is under way at most. Its result
-  // is taken at the end of the next step, when it has long come.
-  enum class Asks : uint8_t { kNothing, kRecord, kTime };
+  // Ranks agree by an all-reduce in a group of its own, one at a time. Its result is used at the
+  // end of the next step, so that no rank waits for it.
+  enum class Asks : uint8_t { kNothing, kCache, kTime };
   Asks asks = Asks::kNothing;
   Group channel = 0;
   Handle handle = 0;
   std::array<double, 5> words{};
 
-  double began_s = 0;  // the step under way
-  double sum_s = 0;    // of steps not told to the others yet
+  double began_s = 0;  // of the step under way
+  double sum_s = 0;    // of the steps since the last agreement
   int steps = 0;
-  double last_s = 0;  // the time agreed on last
+  double last_s = 0;  // the step time agreed on last
 
-  // Steps of which operations may be open: by number, modulo two.
+  // The two last steps, by number modulo 2; operations of both may be under way.
   std::array<StepAccount, 2> accounts;
   int64_t number = 0;
   StepStatistics totals;

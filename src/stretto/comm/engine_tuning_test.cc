@@ -7,7 +7,7 @@
 
 #include "stretto/comm/engine_testing.h"
 #include "stretto/comm/tuning.h"
-#include "stretto/tune/record.h"
+#include "stretto/tune/cache_file.h"
 
 namespace stretto::comm {
 namespace {
@@ -25,14 +25,15 @@ struct Outcome {
 };
 
 // `steps` steps of two all-reduces on 2 x 2 ranks.
-std::vector<Outcome> train(int steps, const std::string& record, bool says_steps) {
+std::vector<Outcome> train(int steps, const std::string& cache, bool says_steps,
+                           Tuning tuning = Tuning::kQuick) {
   std::vector<Outcome> outcomes(kSize);
   expect_no_errors(run_ranks(
       kSize,
       [&](int rank) {
         Options options = testing::two_hosts(rank);
-        options.tune = true;
-        options.record = record;
+        options.tuning = tuning;
+        options.tuning_cache = cache;
         return options;
       },
       [&](Engine& engine) {
@@ -41,10 +42,14 @@ std::vector<Outcome> train(int steps, const std::string& record, bool says_steps
         const std::vector<float> values = testing::values_of(rank, kCount);
         for (int step = 0; step < steps; ++step) {
           std::vector<float> big = values, small(100, 1.0f);
-          const Handle a =
-              engine.submit(kWorld, {.count = kCount, .input = big.data(), .output = big.data()});
-          const Handle b =
-              engine.submit(kWorld, {.count = 100, .input = small.data(), .output = small.data()});
+          const Handle a = engine.submit(kWorld, {.reduction = ReduceOp::kSum,
+                                                  .count = kCount,
+                                                  .input = big.data(),
+                                                  .output = big.data()});
+          const Handle b = engine.submit(kWorld, {.reduction = ReduceOp::kSum,
+                                                  .count = 100,
+                                                  .input = small.data(),
+                                                  .output = small.data()});
           if (says_steps) engine.step();
           engine.wait(a);
           engine.wait(b);
@@ -61,12 +66,12 @@ std::vector<Outcome> train(int steps, const std::string& record, bool says_steps
 
 TEST(EngineTuning, RanksChangeTogetherAndNoBitChanges) {
   for (const bool says_steps : {true, false}) {
-    const auto record = std::filesystem::temp_directory_path() /
-                        ("stretto_tuning_test_" + std::to_string(getpid()));
-    std::filesystem::remove(record);
+    const auto cache = std::filesystem::temp_directory_path() /
+                       ("stretto_tuning_test_" + std::to_string(getpid()));
+    std::filesystem::remove(cache);
     // A trial takes 28 steps. Without being told, the engine waits for 64 operations, and joins 15
     // of these steps to one that is worth measuring.
-    const auto outcomes = train(says_steps ? 60 : 520, record, says_steps);
+    const auto outcomes = train(says_steps ? 60 : 520, cache, says_steps);
     for (const Outcome& outcome : outcomes) {
       EXPECT_TRUE(outcome.same);
       EXPECT_EQ(std::memcmp(outcome.first.data(), outcomes[0].first.data(), kCount * 4), 0);
@@ -78,29 +83,38 @@ TEST(EngineTuning, RanksChangeTogetherAndNoBitChanges) {
         EXPECT_EQ(outcome.tuning.tried[i].won, outcomes[0].tuning.tried[i].won);
       }
     }
-    std::filesystem::remove(record);
+    std::filesystem::remove(cache);
   }
 }
 
-TEST(EngineTuning, WhatTheRecordKnowsIsInUseAtOnce) {
-  const auto record =
+TEST(EngineTuning, WhatTheTuningCacheKnowsIsInUseAtOnce) {
+  const auto cache =
       std::filesystem::temp_directory_path() / ("stretto_recall_test_" + std::to_string(getpid()));
-  std::filesystem::remove(record);
-  const auto before = train(10, record, true);
+  std::filesystem::remove(cache);
+  const auto before = train(10, cache, true);
   ASSERT_FALSE(before[0].tuning.model.empty());
   EXPECT_FALSE(before[0].tuning.recalled);
-  tune::Record known;
+  tune::TuningCache known;
   known.put(setting_key(before[0].tuning.model, "8 streams, 1 interfaces, ranks 2 2"),
             {"unit=131072 streams=4 algorithm=hierarchical", 10.0});
-  known.save(record);
-  for (const Outcome& outcome : train(10, record, true)) {
+  ASSERT_TRUE(tune::add_to_tuning_cache(cache, known));
+  for (const Outcome& outcome : train(10, cache, true)) {
     EXPECT_TRUE(outcome.tuning.recalled);
     EXPECT_TRUE(outcome.tuning.settled);
     EXPECT_EQ(outcome.tuning.setting, "unit=131072 streams=4 algorithm=hierarchical");
     EXPECT_TRUE(outcome.same);
     EXPECT_EQ(std::memcmp(outcome.first.data(), before[0].first.data(), kCount * 4), 0);
   }
-  std::filesystem::remove(record);
+  for (const Outcome& outcome : train(10, cache, true, Tuning::kFull)) {
+    EXPECT_FALSE(outcome.tuning.recalled);
+    EXPECT_FALSE(outcome.tuning.settled) << "a full search does not trust the tuning cache";
+    EXPECT_TRUE(outcome.same);
+  }
+  for (const Outcome& outcome : train(10, cache, true, Tuning::kOff)) {
+    EXPECT_FALSE(outcome.tuning.recalled);
+    EXPECT_TRUE(outcome.tuning.tried.empty());
+  }
+  std::filesystem::remove(cache);
 }
 
 }  // namespace

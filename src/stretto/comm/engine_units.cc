@@ -11,12 +11,12 @@
 namespace stretto::comm {
 namespace {
 
-// Units of a group under way at once: enough to keep wires and sums busy at the same time, few
-// enough to stay in the cache.
+// Bytes of a group's units under way: enough to send and add at the same time, few enough to stay
+// in the cache.
 constexpr int64_t kWindowBytes = 8 << 20;
-constexpr int64_t kSmallUnitBytes = 64 << 10;  // what the least unit counts for
+constexpr int64_t kSmallUnitBytes = 64 << 10;  // a smaller unit counts as this many bytes
 
-// From the unit's first value to the last of `units`.
+// Searches from the first value of a unit to the last of `units`.
 void scan(OpenOperation* open, int64_t unit, int64_t units, Isa isa) {
   const Part part{unit_of_tensor(open->problem, unit).begin,
                   unit_of_tensor(open->problem, unit + units - 1).end};
@@ -29,7 +29,7 @@ void scan(OpenOperation* open, int64_t unit, int64_t units, Isa isa) {
   open->non_finite += found.count;
 }
 
-// The schedule then works in place, on what this rank contributes now.
+// After this the schedule works in place, on the input plus the residual.
 void pay_residual(OpenOperation* open, int64_t unit) {
   const Operation& op = open->operation;
   const Part part = unit_of_tensor(open->problem, unit);
@@ -63,7 +63,7 @@ void Units::start(OpenOperation* open) {
   if (open->scans) scan(open, index, 1, isa_);
   if (stop_at_non_finite_ && open->scans && open->non_finite > 0) {
     open->non_finite = 0;
-    scan(open, index, open->units - index, isa_);  // for the message
+    scan(open, index, open->units - index, isa_);  // to count all of them in the report
     stopped_ = open;
     return;
   }
@@ -89,7 +89,7 @@ void Units::start_point_to_point(OpenOperation* open, int peer) {
   launch(std::make_unique<Unit>(open, 0, std::make_shared<UnitPlan>(std::move(schedule))));
 }
 
-// Asks for everything that will arrive, and runs what can run.
+// Expects everything that will arrive, and runs the steps that are ready.
 void Units::launch(std::unique_ptr<Unit> owned) {
   Unit& unit = *owned;
   units_.emplace(&unit, std::move(owned));
@@ -107,7 +107,7 @@ void Units::launch(std::unique_ptr<Unit> owned) {
   run(unit, unit.plan->ready);
 }
 
-// Runs the steps of `ready` and all that become ready by them. The unit may be gone afterwards.
+// Runs the steps of `ready` and those that become ready by them. The unit may be destroyed by it.
 void Units::run(Unit& unit, std::vector<int32_t> ready) {
   for (size_t i = 0; i < ready.size(); ++i) {
     const int32_t step = ready[i];
@@ -179,26 +179,26 @@ bool Units::execute(Unit& unit, int32_t index) {
   OpenOperation& open = *unit.open;
   switch (step.action) {
     case Action::kSend: {
-      const int peer = groups_->at(open.group)->ranks[step.peer];
+      const int rank = groups_->at(open.group)->ranks[step.peer];
       const auto size = static_cast<uint64_t>(bytes(unit, step));
-      links_.peer(peer).send({.key = key(unit, step),
-                              .fingerprint = open.fingerprint,
-                              .data = size > 0 ? at(unit, step.place) : nullptr,
-                              .bytes = size,
-                              .ticket = {&unit, index},
-                              .ahead = unit.ahead});
+      links_.link_to(rank).send({.key = key(unit, step),
+                                 .fingerprint = open.fingerprint,
+                                 .data = size > 0 ? at(unit, step.place) : nullptr,
+                                 .bytes = size,
+                                 .ticket = {&unit, index},
+                                 .ahead = unit.ahead});
       return false;
     }
     case Action::kReceive: {
-      const int peer = groups_->at(open.group)->ranks[step.peer];
+      const int rank = groups_->at(open.group)->ranks[step.peer];
       const auto size = static_cast<uint64_t>(bytes(unit, step));
       const MessageKey message = key(unit, step);
       int32_t ahead = 0;
       const Expect outcome =
-          links_.peer(peer).expect(message, size > 0 ? at(unit, step.place) : nullptr, size,
-                                   open.fingerprint, {&unit, index}, &ahead);
+          links_.link_to(rank).expect(message, size > 0 ? at(unit, step.place) : nullptr, size,
+                                      open.fingerprint, {&unit, index}, &ahead);
       if (outcome == Expect::kComplete) unit.ahead = std::min(unit.ahead, ahead);
-      if (outcome == Expect::kMismatch) mismatches_.push_back({peer, message});
+      if (outcome == Expect::kMismatch) mismatches_.push_back({rank, message});
       return outcome == Expect::kComplete;
     }
     default:

@@ -1,7 +1,7 @@
-// Carries out the units of operations: starts them as the window allows, runs the steps whose turn
-// has come, and hands messages to the links.
+// Runs the units of operations: starts units as the window allows, runs steps that are ready, and
+// gives messages to the links.
 //
-// Not thread-safe: whoever calls holds the engine's lock.
+// Not thread-safe: the caller holds the engine's lock.
 #pragma once
 
 #include <memory>
@@ -19,32 +19,32 @@ class Units {
   static constexpr size_t kSpareBytes = 32 << 20;
 
  public:
-  // stop_at_non_finite: what is not finite is not sent.
+  // stop_at_non_finite: operations whose data hold NaN or infinity stop instead of being sent.
   Units(Links* links, Trace* trace, bool stop_at_non_finite)
       : links_(*links), trace_(*trace), stop_at_non_finite_(stop_at_non_finite) {}
 
   // Starts what the window of the group allows, in order of submission.
   void advance(GroupState& group);
 
-  // Send and recv: one step, at once. `peer` is a rank of the group.
+  // Starts a send or recv, which is one step. `peer` is a rank of the group.
   void start_point_to_point(OpenOperation* open, int peer);
 
   // The step's message has been sent or received.
   void on_done(const Ticket& ticket);
 
-  // What was finished since the last call; the operations belong to the caller again.
+  // Operations that ended since the last call.
   std::vector<OpenOperation*> take_finished() { return std::exchange(finished_, {}); }
-  // Of a message that does not fit what its operation expects here.
+  // A message that does not fit the operation that expects it.
   struct Mismatch {
-    int peer;  // rank of the job
+    int rank;  // of the job
     MessageKey key;
   };
   std::vector<Mismatch> take_mismatches() { return std::exchange(mismatches_, {}); }
 
-  // An operation that was stopped because its data are not finite; null: none.
+  // An operation that stopped because its data are not finite; null: none.
   OpenOperation* take_stopped() { return std::exchange(stopped_, nullptr); }
 
-  // Ranks of the job whose data `open` still waits for.
+  // The ranks of the job whose data `open` waits for.
   std::vector<int> awaited(const OpenOperation* open) const;
 
   void forget_all();
@@ -58,7 +58,7 @@ class Units {
   void launch(std::unique_ptr<Unit> unit);
   void run(Unit& unit, std::vector<int32_t> ready);
   void done(Unit& unit, int32_t step, std::vector<int32_t>* ready);
-  bool execute(Unit& unit, int32_t step);  // true when it is done already
+  bool execute(Unit& unit, int32_t step);  // true when the step is done on return
   void finish(Unit& unit);
   std::byte* at(Unit& unit, const Place& place);
   MessageKey key(const Unit& unit, const Step& step) const;

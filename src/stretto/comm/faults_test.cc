@@ -69,9 +69,10 @@ void be_rank(const Trial& trial, int rank, const std::string& folder, const Rela
     while (true) {
       std::vector<Handle> handles;
       for (auto& v : x)
-        handles.push_back(engine->submit(
-            kWorld,
-            {.count = static_cast<int64_t>(v.size()), .input = v.data(), .output = v.data()}));
+        handles.push_back(engine->submit(kWorld, {.reduction = ReduceOp::kSum,
+                                                  .count = static_cast<int64_t>(v.size()),
+                                                  .input = v.data(),
+                                                  .output = v.data()}));
       for (Handle handle : handles) engine->wait(handle);
     }
   } catch (const CommError& e) {
@@ -82,7 +83,8 @@ void be_rank(const Trial& trial, int rank, const std::string& folder, const Rela
   const int place = rank - (rank > trial.victim);
   engine = Engine::create(store, {.rank = place, .size = trial.size - 1, .epoch = 1}, options);
   float one = 1;
-  engine->wait(engine->submit(kWorld, {.count = 1, .input = &one, .output = &one}));
+  engine->wait(engine->submit(
+      kWorld, {.reduction = ReduceOp::kSum, .count = 1, .input = &one, .output = &one}));
   child.say(one == static_cast<float>(trial.size - 1) ? "again" : "a wrong sum");
 }
 
@@ -186,15 +188,16 @@ TEST(Faults, ACutRailCostsTimeOnly) {
       Options options = options_of({Fault::kUnplug, "tcp", 2, 0, true});
       options.interfaces = {"eth0", "eth1"};
       options.streams = 2;
-      options.tune = false;  // no more than those
+      options.tuning = Tuning::kOff;  // no more than those
       auto engine = Engine::create(file_store(folder.path), {.rank = rank, .size = 2}, options);
       child.say("ready");
       child.await_nudge();
       std::vector<float> x(kLarge);
       for (int i = 0; i < kOperations; ++i) {
         for (int64_t j = 0; j < kLarge; ++j) x[j] = static_cast<float>((j + i) % 100 + rank);
-        engine->wait(
-            engine->submit(kWorld, {.count = kLarge, .input = x.data(), .output = x.data()}));
+        engine->wait(engine->submit(
+            kWorld,
+            {.reduction = ReduceOp::kSum, .count = kLarge, .input = x.data(), .output = x.data()}));
         for (int64_t j = 0; j < kLarge; ++j) {
           if (x[j] != static_cast<float>(2 * ((j + i) % 100) + 1)) {
             child.say(fmt::format("a wrong sum: operation {}, element {}", i, j));
@@ -209,7 +212,7 @@ TEST(Faults, ACutRailCostsTimeOnly) {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         alive = 0;
         const Statistics statistics = engine->statistics();
-        for (const StreamStatistics& stream : statistics.peers[0].streams) alive += stream.alive;
+        for (const StreamStatistics& stream : statistics.links[0].streams) alive += stream.alive;
       }
       child.say(fmt::format("done over {} of 2 streams", alive));
       child.await_nudge();  // nobody leaves while the other still looks
@@ -240,7 +243,9 @@ void try_orphan(const char* transports) {
       auto engine = Engine::create(file_store(folder.path), {.rank = rank, .size = kSize}, options);
       std::vector<float> x(kLarge);
       const auto submit = [&] {
-        return engine->submit(kWorld, {.count = kLarge, .input = x.data(), .output = x.data()});
+        return engine->submit(
+            kWorld,
+            {.reduction = ReduceOp::kSum, .count = kLarge, .input = x.data(), .output = x.data()});
       };
       engine->wait(submit());
       const Handle under_way = submit();
@@ -268,7 +273,7 @@ void try_orphan(const char* transports) {
     });
   }
   EXPECT_EQ(processes.line(kVictim, kHang_s),
-            "engine: made by another process; a forked child has no part in its job");
+            "engine: it was made before fork(), and works only in the process that made it");
   const std::string orphan = processes.line(kVictim, kHang_s);
   for (int rank = 0; rank < kSize; ++rank) {
     if (rank == kVictim) continue;

@@ -1,4 +1,5 @@
-// fp16 and bf16 in memory, fp32 in vectors, rounded to nearest even: compiled once per target.
+// Converts fp16 and bf16 in memory to and from fp32 vectors, rounding to nearest even. Compiled
+// once per target.
 #if defined(STRETTO_COMM_FLOAT16_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef STRETTO_COMM_FLOAT16_INL_H_
 #undef STRETTO_COMM_FLOAT16_INL_H_

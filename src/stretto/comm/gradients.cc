@@ -13,8 +13,8 @@ struct Gradients::Open {
   Bucket bucket;
   Exchange exchange;
   int next_stage = 0;
-  std::vector<Handle> handles;  // of the stage under way
-  size_t left = 0;              // of these
+  std::vector<Handle> handles;  // operations of the stage under way
+  size_t left = 0;              // how many of them are not over
   bool done = false;
   std::exception_ptr error;
 };
@@ -52,7 +52,7 @@ Handle Gradients::submit(Bucket bucket, Delivery delivery) {
   std::lock_guard lock(mutex_);
   for (const GradientSlice& slice : open->bucket.slices)
     if (under_way_.contains({slice.parameter, slice.begin}))
-      throw_invalid("gradients: {} is under way already", slice.parameter);
+      throw_invalid("gradients: {} is being averaged already; wait for it first", slice.parameter);
   for (const GradientSlice& slice : open->bucket.slices)
     under_way_.insert({slice.parameter, slice.begin});
   open->handle = next_handle_++;
@@ -67,7 +67,8 @@ Handle Gradients::submit(Bucket bucket, Delivery delivery) {
 bool Gradients::wait(Handle handle, double timeout_s) {
   std::unique_lock lock(mutex_);
   const auto found = open_.find(handle);
-  if (found == open_.end()) throw_invalid("gradients: no bucket has handle {}", handle);
+  if (found == open_.end())
+    throw_invalid("gradients: handle {} is unknown, or was waited for before", handle);
   Open* open = found->second.get();
   const auto limit = std::chrono::duration<double>(timeout_s < 0 ? 1e9 : timeout_s);
   if (!waiter_wake_.wait_for(lock, limit, [&] { return open->done; })) return false;
@@ -101,7 +102,7 @@ void Gradients::interrupt() {
   completion_wake_.notify_all();
 }
 
-// What was begun goes on before what is new.
+// Buckets that have begun go on before new ones begin.
 void Gradients::run() {
   while (true) {
     std::deque<Open*> done, fresh;
@@ -149,8 +150,8 @@ void Gradients::scan(const Bucket& bucket) {
   }
 }
 
-// Sends every stage whose turn it is: a bucket's own stages in order, and within a stage the
-// buckets.
+// Sends every stage that may go: the stages of a bucket in order, and the buckets of a stage in
+// order.
 void Gradients::advance() {
   for (bool moved = true; moved;) {
     moved = false;
@@ -179,7 +180,7 @@ void Gradients::send(Open& open, int stage) {
             worker_wake_.notify_one();
           }));
   } catch (...) {
-    open.left = open.handles.size();  // those that have begun
+    open.left = open.handles.size();  // handles submitted so far
     fail(open, std::current_exception());
   }
 }
@@ -206,7 +207,7 @@ void Gradients::on_operation_done(Open& open) {
   }
 }
 
-// The other ranks wait for what this one cannot send.
+// Ends the job, because other ranks wait for operations that this rank cannot submit.
 void Gradients::fail(Open& open, std::exception_ptr error) {
   open.error = error;
   abort_with(engine_, error);

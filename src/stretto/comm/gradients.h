@@ -1,14 +1,14 @@
-// Averages gradient buckets of one group of ranks over an engine, with any gradient codec.
+// Averages gradient buckets over a group of ranks, with any gradient codec. All methods may be
+// called from any thread.
 //
 //   Gradients gradients(engine, "model", {0, 1, 2, 3}, "powersgd", engine.options());
 //   Handle handle = gradients.submit({.slices = {...}, .values = x, .step = 1});
 //   gradients.wait(handle);
 //
-// One worker thread encodes and decodes; the engine carries out what is on the wire meanwhile. The
-// order of operations depends on the order of buckets alone: every stage of an exchange
-// (gradient/exchange.h) has a group of its own in the engine, in which buckets follow one another
-// as they were submitted. So ranks agree whatever their timing, and results are bitwise the same on
-// all.
+// A worker thread encodes and decodes while the engine sends and receives. Every stage of an
+// exchange (gradient/exchange.h) has its own group in the engine, in which buckets follow one
+// another in the order of submission. So all ranks submit the same operations in the same order
+// whatever their timing, and results have the same bits on all.
 #pragma once
 
 #include <array>
@@ -32,23 +32,23 @@ namespace stretto::comm {
 
 class Gradients {
  public:
-  // All `ranks` of the job make it, with the same arguments; the name is unique within the engine,
-  // which has to live longer.
+  // All `ranks` make it with the same arguments. The name is unique within the engine, which must
+  // outlive it.
   Gradients(Engine& engine, std::string_view name, std::vector<int> ranks, std::string_view codec,
             const Options& options);
 
-  // Buckets that are still under way end the job on every rank: wait for them before.
+  // Ends the job on every rank if buckets are under way: wait for them first.
   ~Gradients();
 
   Gradients(const Gradients&) = delete;
   Gradients& operator=(const Gradients&) = delete;
 
   // Starts to average a bucket and returns at once. Throws InvalidArgument when a slice of it is
-  // under way already. What a rank contributes that is not finite is reported through the engine
-  // by parameter and step, and arrives.
+  // being averaged already. NaN and infinity are reported through the engine by parameter and step,
+  // and sent like other values.
   Handle submit(Bucket bucket, Delivery delivery = Delivery::kWait);
 
-  // As the engine's, for the handles of submit().
+  // Like the methods of Engine, for the handles of submit().
   bool wait(Handle handle, double timeout_s = -1);
   size_t next_completions(std::span<Completion> out, double timeout_s);
   void interrupt();

@@ -300,7 +300,9 @@ TEST(Gradients, LeavingWithABucketUnderWayEndsTheJob) {
       Gradients gradients(engine, "model", {0, 1}, "powersgd", engine.options());
       gradients.submit({.slices = {kModel[1]}, .values = x.data()});
     } else {
-      engine.wait(engine.submit(kWorld, {.count = 1, .input = x.data(), .output = x.data()}));
+      engine.wait(engine.submit(
+          kWorld,
+          {.reduction = ReduceOp::kSum, .count = 1, .input = x.data(), .output = x.data()}));
     }
   });
   EXPECT_EQ(errors[0], "");

@@ -14,14 +14,14 @@
 namespace stretto::comm {
 namespace {
 
-// Flags are set where a rank has the property; the combination is the AND.
+// A rank sets the flags that are true for it; flags combine by AND.
 constexpr uint32_t kJoinedAndDone = 1, kLeft = 2;
 
-// Names keep their numbers until there are more than kMostNames; then the half that was used last
-// does. A name that is used only once must not cost a bit for ever.
+// Names keep their numbers until there are more than kMostNames; then only the half that was used
+// last does, so that a name that is used once does not cost a bit for ever.
 constexpr size_t kMostNames = 4096;
 
-// A round and a rank in one number, which grows with the round.
+// A round and a rank in one number that is ordered by round.
 constexpr int kRankBits = 24;
 
 size_t words_for(size_t bits) { return (bits + 63) / 64; }
@@ -92,8 +92,8 @@ Negotiator::Negotiator(int rank, int ranks, double stall_s)
 void Negotiator::add(std::string_view name, std::string_view description, double now_s) {
   const Open open{std::string(name), hash_of(description), now_s, now_s};
   if (!open_.emplace(hash_of(name), open).second)
-    throw_invalid(
-        "'{}' was submitted before and is not done yet: give every tensor a name of its own", name);
+    throw_invalid("'{}' was submitted again before it was done: give every tensor a different name",
+                  name);
 }
 
 void Negotiator::join() {
@@ -180,7 +180,7 @@ void Negotiator::combine(std::span<const std::byte> message) {
     ready_[i] &= ready[i];
     handed_[i] |= handed[i];
   }
-  // Of what ranks say about a new name the least counts, for all alike.
+  // If ranks describe a new name differently, all take the least hash.
   for (size_t i = 0; i < names.size(); i += 2) {
     uint64_t& meaning = fresh_.try_emplace(names[i], names[i + 1]).first->second;
     meaning = std::min(meaning, names[i + 1]);
@@ -219,7 +219,7 @@ Negotiator::Result Negotiator::finish(double now_s) {
   for (const auto& [hash, meaning] : fresh_) number(hash, meaning);
   forget_old();
   result.stalls = diagnose(now_s);
-  // What a rank has said of itself in this round is not the last word.
+  // A rank may have joined or left after it sent its flags for this round.
   result.more |= !asked_.empty() || ((left_ || joined_ != 0) && !done_ && open_.empty());
   return result;
 }
@@ -234,7 +234,7 @@ void Negotiator::number(uint64_t hash, uint64_t meaning) {
   free_.pop_back();
 }
 
-// From what all ranks have seen alike. A name that was handed in meanwhile is new again.
+// Depends only on what all ranks have seen. A forgotten name that was submitted meanwhile is new.
 void Negotiator::forget_old() {
   if (number_.size() <= kMostNames) return;
   std::vector<std::pair<uint64_t, int>> unused;  // last round, number
@@ -263,14 +263,14 @@ double Negotiator::next_report_s() const {
   return next;
 }
 
-// Reads the answers to the questions of the round before, passes those of this round on to the
-// next, and asks about what has waited too long here.
+// Reads the answers to the questions of the last round, passes this round's questions on to the
+// next, and asks about names that have waited too long here.
 std::vector<Stall> Negotiator::diagnose(double now_s) {
   std::vector<Stall> stalls;
   for (size_t i = 0; i < diagnosed_.size(); ++i) {
     const auto open = open_.find(diagnosed_[i]);
     if (open == open_.end()) continue;
-    open->second.reported_s = now_s;  // also if it was another rank that asked
+    open->second.reported_s = now_s;  // also if another rank asked
     Stall stall{
         .name = open->second.name, .missing = {}, .waiting_s = now_s - open->second.since_s};
     for (int rank = 0; rank < ranks_; ++rank)

@@ -1,15 +1,17 @@
-// Agreeing on what everyone has ready, when ranks hand in tensors in different orders. No rank
-// coordinates: in every round each rank exchanges ceil(log2 n) messages along a dissemination
-// pattern (rank + 2^k), whose combination is the same on all:
-// - the AND of the ready bits, one per name that all ranks know under the same number, and the OR
-//   of what was really handed in, for ranks that have joined stand in for others;
+// Finds which tensors all ranks have submitted, when ranks submit them in different orders. No rank
+// coordinates. In every round each rank exchanges ceil(log2 n) messages in a dissemination pattern
+// (rank + 2^k). The combination of all messages is the same on every rank:
+// - the AND of the ready bits, one per name to which all ranks have given the same number, and the
+// OR
+//   of what was really submitted, because ranks that have joined count as ready;
 // - the union of new names, as 64-bit hashes, which get numbers at the end of the round;
-// - the union of the names on whose description a rank disagrees with what was said of them first;
-// - while something stalls: the union of the hashes that are waited for, and in the next round who
-//   has handed each of them in.
-// AND, OR, maximum and union do not mind that the pattern combines some ranks twice, so any n
-// works. (Horovod's response cache does this with an all-reduce below a coordinator that still
-// hands out the numbers.) A pure state machine: it sends nothing and knows no clock.
+// - the union of the names whose description differs between ranks;
+// - while something stalls: the union of the hashes that ranks wait for, and in the next round
+// which
+//   ranks have submitted each of them.
+// The pattern combines some ranks twice, which does not change AND, OR, maximum and union, so any n
+// works. (Horovod's response cache does this with an all-reduce, below a coordinator that gives out
+// the numbers.) A pure state machine: it sends nothing and reads no clock.
 #pragma once
 
 #include <cstddef>
@@ -23,30 +25,30 @@
 
 namespace stretto::comm {
 
-// A tensor that is ready here but not everywhere.
+// A tensor that this rank has submitted and others have not.
 struct Stall {
   std::string name;
-  std::vector<int> missing;  // ranks that have not handed it in, ascending
+  std::vector<int> missing;  // ranks that have not submitted it, ascending
   double waiting_s = 0;
 };
 
 class Negotiator {
  public:
-  // Reports what has waited for longer than stall_s, and again every stall_s.
+  // Reports a name that has waited for stall_s seconds, and again every stall_s seconds.
   Negotiator(int rank, int ranks, double stall_s = 60);
 
-  // `name` is ready here. Ranks have to mean the same by it: the description (operation, shape,
-  // type) says what. Throws InvalidArgument when the name is still open.
+  // This rank has submitted `name`. The description (operation, shape, type) must be the same on
+  // all ranks. Throws InvalidArgument when the name is still open.
   void add(std::string_view name, std::string_view description, double now_s);
 
-  // Until all ranks have joined this rank lacks nothing: it does not hold the others up.
+  // From now on this rank counts as ready for every name, until all ranks have joined.
   void join();
 
-  // From now on this rank hands in nothing more, and waits for the others to leave too.
+  // This rank submits nothing more, and waits until the others leave too.
   void leave() { left_ = true; }
 
-  // One round: for k = 0 .. exchanges() - 1, send outgoing() to send_to(k), and give combine() what
-  // came from receive_from(k); then finish(). Every rank takes part in every round.
+  // One round: start(); for k = 0 .. exchanges() - 1 send outgoing() to send_to(k) and pass what
+  // comes from receive_from(k) to combine(); then finish(). Every rank takes part in every round.
   int exchanges() const;
   int send_to(int k) const;
   int receive_from(int k) const;
@@ -57,29 +59,29 @@ class Negotiator {
 
   struct Agreed {
     uint64_t hash = 0;     // of the name
-    std::string name;      // empty when it was not handed in here
-    bool differs = false;  // some ranks mean something else than was said of the name first
+    std::string name;      // empty when this rank has not submitted it
+    bool differs = false;  // ranks gave it different descriptions
   };
   struct Result {
     std::vector<Agreed> agreed;  // ready everywhere: the same on all ranks, in the same order
     std::vector<Stall> stalls;
-    // Handed in here, but a rank has left that would have had to do so, too.
+    // Submitted here, but a rank that has not submitted it has left.
     std::vector<std::string> hopeless;
-    bool someone_joined = false;  // and stands in for what it has not handed in
-    int last_joined = -1;         // when all have joined: the rank that did so last
-    int left = -1;                // a rank that has left, if any
+    bool someone_joined = false;  // a rank that has joined counts as ready
+    int last_joined = -1;         // when all have joined: the rank that joined last
+    int left = -1;                // a rank that has left; -1: none
     bool all_left = false;
     bool more = false;  // another round is needed at once
   };
   Result finish(double now_s);
 
-  // All ranks mean this by the name from now on; called on all alike, between rounds.
+  // Sets the description of a name for all ranks; all call it alike, between rounds.
   void settle(uint64_t hash, std::string_view description);
 
   // How many names have numbers: the same on all ranks between rounds.
   size_t numbers() const { return known_.size(); }
   bool idle() const { return open_.empty(); }
-  double next_report_s() const;  // when the next stall is due
+  double next_report_s() const;  // when the next stall is to be reported
 
  private:
   struct Open {
@@ -89,7 +91,7 @@ class Negotiator {
   };
   struct Known {
     uint64_t hash = 0, meaning = 0;
-    uint64_t used = 0;  // in which round; 0: the number is free
+    uint64_t used = 0;  // the round in which it was used last; 0: the number is free
   };
 
   std::vector<Stall> diagnose(double now_s);
@@ -101,14 +103,14 @@ class Negotiator {
   bool left_ = false;
   uint64_t round_ = 0, joined_ = 0;  // the round before which this rank has joined; 0: it has not
 
-  std::map<uint64_t, Open> open_;   // by hash: handed in here and not agreed yet
-  std::map<uint64_t, int> number_;  // of every hash that all ranks know
+  std::map<uint64_t, Open> open_;   // by hash: submitted here and not agreed yet
+  std::map<uint64_t, int> number_;  // by hash: numbers that all ranks know
   std::vector<Known> known_;        // by number
   std::vector<int> free_;           // numbers, descending
 
   bool done_ = false;  // nothing was open at the start of this round
 
-  // What the messages of this round have said so far.
+  // The combination of this round's messages so far.
   uint32_t flags_ = 0, left_rank_ = 0;
   uint64_t last_joined_ = 0;                      // round and rank
   std::vector<uint64_t> ready_, handed_;          // bits by number

@@ -20,11 +20,12 @@ void check_parts(const Operation& op, const char* side, const std::vector<int64_
   for (const std::vector<int64_t>* list : {&counts, &displacements}) {
     if (list->empty()) continue;
     if (static_cast<int>(list->size()) != size)
-      throw_invalid("{}: {} {} parts, the group has {} ranks", kind_name(op.kind), list->size(),
-                    side, size);
+      throw_invalid("{}: expected {} {} counts and displacements, one for each rank, got {}",
+                    kind_name(op.kind), size, side, list->size());
     for (int64_t value : *list) {
       if (value < 0)
-        throw_invalid("{}: negative {} count or displacement {}", kind_name(op.kind), side, value);
+        throw_invalid("{}: expected {} counts and displacements of at least 0, got {}",
+                      kind_name(op.kind), side, value);
     }
   }
 }
@@ -49,14 +50,14 @@ void check(const Operation& op, int rank, int size) {
   const std::string_view what = kind_name(op.kind);
   if (op.kind == Kind::kBarrier) return;
   if (dtype_bytes(op.dtype) == 0) throw_invalid("{}: the element type is undefined", what);
-  if (op.count < 0) throw_invalid("{}: negative count {}", what, op.count);
+  if (op.count < 0) throw_invalid("{}: expected a count of at least 0, got {}", what, op.count);
   if (op.root < 0 || op.root >= size)
-    throw_invalid("{}: root {} in a group of {} ranks", what, op.root, size);
+    throw_invalid("{}: expected a root from 0 to {}, got {}", what, size - 1, op.root);
   if (op.kind == Kind::kSend || op.kind == Kind::kRecv) {
     const bool any = op.kind == Kind::kRecv && op.peer == kAnyPeer;
     if (!any && (op.peer < 0 || op.peer >= size || op.peer == rank))
-      throw_invalid("{}: rank {} cannot have peer {} in a group of {} ranks", what, rank, op.peer,
-                    size);
+      throw_invalid("{}: expected another rank of the group, from 0 to {} and not {}, got {}", what,
+                    size - 1, rank, op.peer);
   }
   check_parts(op, "input", op.input_counts, op.input_displacements, size);
   check_parts(op, "output", op.output_counts, op.output_displacements, size);
@@ -68,10 +69,13 @@ void check(const Operation& op, int rank, int size) {
       reduces(op.kind) && (op.reduction == ReduceOp::kSum || op.reduction == ReduceOp::kAverage);
   const bool codable = sums && op.dtype == DType::kFloat32;
   if (op.residual && (!codable || op.kind != Kind::kAllReduce))
-    throw_invalid("{}: residuals are for all_reduce, for sums and averages of float32", what);
+    throw_invalid("{}: only an all_reduce with sum or average of float32 can have a residual",
+                  what);
   if (op.codec.empty() || op.codec == "none") return;
   find_codec(op.codec);
-  if (!codable) throw_invalid("{}: codec {} is for sums and averages of float32", what, op.codec);
+  if (!codable)
+    throw_invalid("{}: codec {} works for sum and average of float32 only; leave the codec empty",
+                  what, op.codec);
 }
 
 }  // namespace stretto::comm

@@ -1,6 +1,6 @@
-// What one rank asks of its group: the kind, the data and how to combine it. Results are bitwise
-// the same on every rank, and for any fusion, cutting, stream count or algorithm: the order of
-// summation is fixed by the group's ranks and hosts alone (comm/collective/schedule.h).
+// An operation of one rank in its group: the kind, the data, and how to combine it. The result has
+// the same bits on every rank, whatever algorithm, units, fusion and streams carry it, because the
+// order of summation depends on the group's ranks and hosts alone (comm/collective/schedule.h).
 #pragma once
 
 #include <cstdint>
@@ -24,23 +24,23 @@ enum class Kind : uint8_t {
   kScatter,        // output = this rank's part of the root's input
   kAllToAll,       // output part i = part `rank` of rank i's input
   kSend,           // to `peer`, matched by (peer, tag) in the order of submission
-  kRecv,           // from `peer`
+  kRecv,           // from `peer`, or from any rank
   kBarrier,        // no data: done when every rank has submitted it
 };
 
 std::string_view kind_name(Kind kind);  // "all_reduce", ...
 
-// One operation of one rank. All counts and displacements are in elements of `dtype`. The buffers
-// belong to the caller and must stay as they are until the operation is done. In place: output may
-// equal input for kAllReduce, kReduce and kBroadcast; of kAllGather and kGather input may be the
-// own part of output, of kReduceScatter and kScatter output the own part of input. No other
-// overlap. With n ranks the buffers hold:
+// All counts and displacements are in elements of `dtype`. The buffers belong to the caller and
+// must stay unchanged until the operation is done. They may overlap only like this: output equals
+// input for kAllReduce, kReduce and kBroadcast; input is this rank's part of output for kAllGather
+// and kGather; output is this rank's part of input for kReduceScatter and kScatter. With n ranks
+// the buffers hold:
 //
 //   kind            input                          output
 //   kAllReduce      count                          count
 //   kReduce         count                          count on the root, unused elsewhere
-//   kBroadcast      count on the root              count (the root's may be null: nothing is
-//   copied) kAllGather      count (own part)               n parts of count, or of output_counts[i]
+//   kBroadcast      count on the root              count; null on the root: not copied there
+//   kAllGather      count (own part)               n parts of count, or of output_counts[i]
 //   kGather         count (own part)               as kAllGather on the root, unused elsewhere
 //   kReduceScatter  n parts of count,              own part: count, or input_counts[rank]
 //                   or of input_counts[i]
@@ -56,9 +56,9 @@ std::string_view kind_name(Kind kind);  // "all_reduce", ...
 struct Operation {
   Kind kind = Kind::kAllReduce;
   DType dtype = DType::kFloat32;
-  ReduceOp reduction = ReduceOp::kSum;  // what it computes, in which order: comm/reduce.h
-  int root = 0;                         // rank within the group
-  int peer = 0;  // rank within the group, for kSend and kRecv; kAnyPeer for kRecv from anyone
+  ReduceOp reduction = ReduceOp::kAverage;  // of the kinds that combine inputs; see comm/reduce.h
+  int root = 0;                             // rank within the group
+  int peer = 0;  // rank within the group, for kSend and kRecv; kAnyPeer: kRecv from any rank
   uint32_t tag = 0;
   int64_t count = 0;
   const void* input = nullptr;
@@ -66,24 +66,23 @@ struct Operation {
   std::vector<int64_t> input_counts, input_displacements;
   std::vector<int64_t> output_counts, output_displacements;
   std::string codec;  // a row of codecs(), for sums and averages of float32; empty: options.codec
-  std::string name;   // for errors, traces and non-finite reports; need not be unique
-  // Error feedback, for kAllReduce where a codec may be named: `count` values, which belong to the
-  // caller like the buffers. They are added to this rank's input; what its encodings lose is left
-  // in their place, as a contribution to the next operation of the same elements, whatever its
-  // codec, algorithm and cutting. Where the input is not finite they stay as they are. Null: none;
-  // but an operation with a name and a codec of Codec::feedback then has some that the engine
-  // keeps by group, name and count.
+  std::string name;   // shown in errors, traces and reports of NaN; need not be unique
+  // Residual for error feedback: `count` values of the caller, for a kAllReduce that may have a
+  // codec. They are added to this rank's input and replaced by what its encodings lose, to be added
+  // in the next operation of the same elements, whatever its codec, algorithm and units. Where the
+  // input is not finite they do not change. Null: no residual, except that the engine keeps one, by
+  // group, name and count, for an operation that has a name and a codec with Codec::feedback.
   float* residual = nullptr;
-  bool scanned = false;  // the caller has looked for NaN and infinity itself
-  bool unseen = false;   // left out of traces and counts: not what the user has asked for
+  bool scanned = false;  // the caller has searched the input for NaN and infinity
+  bool unseen = false;   // left out of traces and statistics, because the user did not submit it
 };
 
 inline constexpr int kAnyPeer = -1;
 
-// "all_reduce of 1024 float32 (sum), 'layer1.weight'": what fingerprint errors show.
+// "all_reduce of 1024 float32 (sum), 'layer1.weight'", as errors show it.
 std::string describe(const Operation& operation);
 
-// Throws InvalidArgument when the operation makes no sense for rank `rank` of a group of `size`.
+// Throws InvalidArgument when the operation is not valid for rank `rank` of a group of `size`.
 void check(const Operation& operation, int rank, int size);
 
 }  // namespace stretto::comm

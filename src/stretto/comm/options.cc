@@ -1,25 +1,31 @@
 #include "stretto/comm/options.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <functional>
+#include <span>
 
 #include "stretto/base/error.h"
+#include "stretto/comm/collective/algorithm.h"
 #include "stretto/comm/gradient/exchange.h"
 
 namespace stretto::comm {
 namespace {
 
-constexpr int kMostStreams = 8;  // as many as may be found to pay
+constexpr int kMostStreams = 8;  // connected for STRETTO_STREAMS=auto
+constexpr std::string_view kTunings[] = {"off", "quick", "full"};
 constexpr std::string_view kNanChecks[] = {"off", "report", "stop"};
 
 template <typename T>
-T parse_number(std::string_view variable, std::string_view text, T low, T high) {
+T parse_number(std::string_view variable, std::string_view text, T low, T high,
+               std::string_view or_word = "") {
   T value{};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
-    throw_invalid("{}: '{}' is no number from {} to {}", variable, text, low, high);
+    throw_invalid("{}: '{}' is not {}a number from {} to {}", variable, text, or_word, low, high);
   return value;
 }
 
@@ -33,126 +39,193 @@ std::vector<std::string> split_list(std::string_view text) {
   return words;
 }
 
-std::string join(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ",") + word;
-  return text;
+// Reads the name of an enumerator whose value is its place among `names`.
+template <typename T>
+T parse_word(std::string_view variable, std::span<const std::string_view> names,
+             std::string_view text) {
+  const auto found = std::find(names.begin(), names.end(), text);
+  if (found == names.end())
+    throw_invalid("{}: '{}' is none of {}", variable, text, fmt::join(names, ", "));
+  return static_cast<T>(found - names.begin());
 }
 
-NanCheck parse_nan_check(std::string_view text) {
-  for (size_t i = 0; i < std::size(kNanChecks); ++i) {
-    if (kNanChecks[i] == text) return static_cast<NanCheck>(i);
-  }
-  throw_invalid("STRETTO_NAN_CHECK: '{}' is none of off, report, stop", text);
+std::vector<std::string_view> algorithm_names() {
+  std::vector<std::string_view> names{"auto"};
+  for (const Algorithm& a : algorithms(Collective::kAllReduce)) names.push_back(a.name);
+  return names;
 }
 
-void read_codec(Options& options, std::string_view text) {
-  options.codec = find_gradient_codec(text).name;
+void read_algorithm(Options& options, std::string_view text) {
+  const auto names = algorithm_names();
+  options.algorithm = names[parse_word<size_t>("STRETTO_ALGORITHM", names, text)];
 }
 
-void read_step_policy(Options& options, std::string_view text) {
-  parse_step_policy(text);
-  options.step_policy = text;
-}
-
-// An option: how to read it from its variable, how to show it, what it means.
+// An option: how to read it from its variable, how to show it, and what it means.
 struct Row {
   const char* variable;
+  std::string allowed;
   const char* meaning;
   std::function<void(Options&, std::string_view)> read;
   std::function<std::string(const Options&)> show;
 };
 
-Row text_row(const char* variable, std::string Options::*member, const char* meaning) {
-  return {variable, meaning, [=](Options& o, std::string_view text) { o.*member = text; },
+Row text_row(const char* variable, std::string Options::*member, std::string allowed,
+             const char* meaning) {
+  return {variable, std::move(allowed), meaning,
+          [=](Options& o, std::string_view text) { o.*member = text; },
           [=](const Options& o) { return o.*member; }};
 }
 
+// `unit`: "bytes", "seconds", ...; `zero`: what 0 means, if it is special.
 template <typename T>
-Row number_row(const char* variable, T Options::*member, T low, T high, const char* meaning) {
-  return {variable, meaning,
+Row number_row(const char* variable, T Options::*member, T low, T high, std::string_view unit,
+               const char* meaning, std::string_view zero = "") {
+  std::string allowed = fmt::format("{} to {}{}{}", low, high, unit.empty() ? "" : " ", unit);
+  if (!zero.empty()) allowed += fmt::format("; 0: {}", zero);
+  return {variable, std::move(allowed), meaning,
           [=](Options& o, std::string_view text) {
             o.*member = parse_number<T>(variable, text, low, high);
           },
           [=](const Options& o) { return fmt::format("{}", o.*member); }};
 }
 
+template <typename Names>
+std::string alternatives(const Names& names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+std::string codec_names() {
+  std::vector<std::string_view> names;
+  for (const GradientCodec& codec : gradient_codecs()) names.push_back(codec.name);
+  return alternatives(names);
+}
+
 const std::vector<Row>& rows() {
   static const std::vector<Row> kRows{
-      {"STRETTO_INTERFACES", "network interfaces to use, comma-separated; empty: any",
-       [](Options& o, std::string_view text) { o.interfaces = split_list(text); },
-       [](const Options& o) { return join(o.interfaces); }},
-      text_row("STRETTO_TRANSPORTS", &Options::transports, "which of shm,tcp may be used"),
-      {"STRETTO_STREAMS", "TCP connections per peer, over all interfaces; auto: as many as pay",
+      {"STRETTO_CODEC", codec_names(), "Codec that encodes gradients on the wire.",
+       [](Options& o, std::string_view text) { o.codec = find_gradient_codec(text).name; },
+       [](const Options& o) { return o.codec; }},
+      number_row("STRETTO_TOPK_DENSITY", &Options::topk_density, 1e-6, 1.0, "",
+                 "Share of a bucket's values that topk sends."),
+      number_row<int64_t>("STRETTO_TOPK_WARMUP", &Options::topk_warmup_steps, 0, 1 << 30, "steps",
+                          "Number of steps in which topk goes from a fourth of the values down to "
+                          "its density."),
+      number_row("STRETTO_POWERSGD_RANK", &Options::powersgd_rank, 1, 1024, "columns",
+                 "Columns of the two factors that powersgd sends for each matrix."),
+      number_row("STRETTO_MIXED_ERROR", &Options::mixed_error, 0.0, 1.0, "",
+                 "Largest error of an encoding that mixed accepts, relative to the tensor's norm."),
+      number_row<int64_t>("STRETTO_MIXED_EVERY", &Options::mixed_every, 1, 1 << 30, "steps",
+                          "Number of steps after which mixed measures errors and times again."),
+      {"STRETTO_STEP_POLICY", "every, accumulate:K, local:K, gossip:K",
+       "What ranks exchange in a training step.",
        [](Options& o, std::string_view text) {
-         o.streams = text == "auto" ? 0 : parse_number("STRETTO_STREAMS", text, 1, 64);
+         parse_step_policy(text);
+         o.step_policy = text;
+       },
+       [](const Options& o) { return o.step_policy; }},
+      {"STRETTO_NAN_CHECK", alternatives(kNanChecks),
+       "Whether NaN and infinity in gradients are ignored, reported, or end the job.",
+       [](Options& o, std::string_view text) {
+         o.nan_check = parse_word<NanCheck>("STRETTO_NAN_CHECK", kNanChecks, text);
+       },
+       [](const Options& o) { return std::string(kNanChecks[static_cast<size_t>(o.nan_check)]); }},
+      {"STRETTO_INTERFACES", "names, comma-separated; empty: any",
+       "Network interfaces that TCP streams use in turn.",
+       [](Options& o, std::string_view text) { o.interfaces = split_list(text); },
+       [](const Options& o) { return fmt::format("{}", fmt::join(o.interfaces, ",")); }},
+      {"STRETTO_TRANSPORTS", "shm, tcp, or both, comma-separated",
+       "Transports to use: shared memory between ranks of one host, TCP between all others.",
+       [](Options& o, std::string_view text) {
+         parse_transports(text);
+         o.transports = text;
+       },
+       [](const Options& o) { return o.transports; }},
+      text_row("STRETTO_RDMA", &Options::rdma,
+               "off; auto: the first active port, where both ranks have one; or ports such as "
+               "mlx5_0:1,mlx5_1:1",
+               "RDMA rails that carry streams beside TCP."),
+      {"STRETTO_STREAMS", "auto, or 1 to 64",
+       "Streams of a link that carry large messages: RDMA rails first, then TCP connections. auto "
+       "begins with 2 of 8 connected streams and uses more while they are faster.",
+       [](Options& o, std::string_view text) {
+         o.streams = text == "auto" ? 0 : parse_number("STRETTO_STREAMS", text, 1, 64, "auto or ");
        },
        [](const Options& o) { return o.streams == 0 ? "auto" : fmt::format("{}", o.streams); }},
       text_row("STRETTO_CONGESTION", &Options::congestion,
-               "TCP congestion control (bbr, cubic, reno); empty: the system's"),
-      text_row("STRETTO_RDMA", &Options::rdma,
-               "rails over RDMA cards beside TCP: off, auto, or ports like mlx5_0:1,mlx5_1"),
-      text_row("STRETTO_HOST", &Options::host,
-               "name of this host, when ranks that share a machine shall count as several"),
-      {"STRETTO_SECRET", "the job's secret; empty: made by rank 0, passed through the store",
+               "a name that the kernel knows, such as bbr, cubic, reno; empty: the system's",
+               "TCP congestion control algorithm."),
+      text_row("STRETTO_HOST", &Options::host, "any text; empty: one name per machine",
+               "Name of this rank's host; ranks with the same name count as one host."),
+      {"STRETTO_SECRET", "any text; empty: rank 0 makes one and passes it through the store",
+       "Secret of the job, which ranks prove to know when they connect.",
        [](Options& o, std::string_view text) { o.secret = text; },
        [](const Options& o) { return o.secret.empty() ? "" : "(set)"; }},
-      text_row("STRETTO_ALGORITHM", &Options::algorithm, "schedule to force; auto: by size"),
-      number_row<int64_t>("STRETTO_CHUNK_BYTES", &Options::chunk_bytes, 4 << 10, 64 << 20,
-                          "unit that the streams of a link pull"),
-      number_row<int64_t>("STRETTO_EARLY_BYTES", &Options::early_bytes, 1 << 20, int64_t{1} << 50,
-                          "memory for what other ranks send before this one asks for it"),
-      number_row<int64_t>("STRETTO_FUSE_BYTES", &Options::fuse_bytes, 0, 1 << 30,
-                          "small all-reduces that wait are joined up to this size; 0: never"),
-      {"STRETTO_CODEC",
-       "how gradients cross the wire: none, fp16, bf16, int8, topk, powersgd, mixed", read_codec,
-       [](const Options& o) { return o.codec; }},
-      number_row("STRETTO_TOPK_DENSITY", &Options::topk_density, 1e-6, 1.0,
-                 "share of a bucket's values that topk sends"),
-      number_row<int64_t>("STRETTO_TOPK_WARMUP", &Options::topk_warmup_steps, 0, 1 << 30,
-                          "steps in which topk goes from a fourth of the values to its share"),
-      number_row("STRETTO_POWERSGD_RANK", &Options::powersgd_rank, 1, 1024,
-                 "columns of powersgd's factors"),
-      number_row("STRETTO_MIXED_ERROR", &Options::mixed_error, 0.0, 1.0,
-                 "error that mixed allows an encoding, relative to the tensor's norm"),
-      number_row<int64_t>("STRETTO_MIXED_EVERY", &Options::mixed_every, 1, 1 << 30,
-                          "steps after which mixed measures again"),
-      {"STRETTO_STEP_POLICY", "what a step exchanges: every, accumulate:K, local:K, gossip:K",
-       read_step_policy, [](const Options& o) { return o.step_policy; }},
-      {"STRETTO_TUNE",
-       "on or off: find unit, streams and algorithm of large all-reduces on real steps",
-       [](Options& o, std::string_view text) {
-         if (text != "on" && text != "off")
-           throw_invalid("STRETTO_TUNE: '{}' is neither on nor off", text);
-         o.tune = text == "on";
-       },
-       [](const Options& o) { return std::string(o.tune ? "on" : "off"); }},
-      text_row("STRETTO_RECORD", &Options::record,
-               "file that remembers what tuning found; empty: the user's"),
-      {"STRETTO_ORDER_CHECK", "0 or 1: compare every operation's description between ranks",
+      {"STRETTO_ALGORITHM", alternatives(algorithm_names()),
+       "Algorithm of every all-reduce, which fails if the algorithm does not fit; auto chooses by "
+       "size.",
+       read_algorithm, [](const Options& o) { return o.algorithm; }},
+      number_row<int64_t>("STRETTO_CHUNK_BYTES", &Options::chunk_bytes, 4 << 10, 64 << 20, "bytes",
+                          "Size of the pieces of a message that streams take."),
+      number_row<int64_t>("STRETTO_EAGER_LIMIT", &Options::eager_limit_bytes, 1 << 20,
+                          int64_t{1} << 50, "bytes",
+                          "Eager limit: how much all other ranks together may send before this "
+                          "rank asks for it; beyond that they send an RTS and wait for the CTS."),
+      number_row<int64_t>("STRETTO_FUSE_BYTES", &Options::fuse_bytes, 0, 1 << 30, "bytes",
+                          "Small all-reduces that wait are fused into one of at most this size.",
+                          "never"),
+      {"STRETTO_TUNING", alternatives(kTunings),
+       "How long to search for faster settings of all-reduces of 64 KiB and more, on real steps.",
+       [](Options& o, std::string_view text) { o.tuning = parse_tuning(text); },
+       [](const Options& o) { return std::string(tuning_name(o.tuning)); }},
+      text_row("STRETTO_TUNING_CACHE", &Options::tuning_cache,
+               "a file; empty: the user's; none: no file",
+               "Tuning cache: file that remembers what tuning found."),
+      {"STRETTO_ORDER_CHECK", "0, 1",
+       "Whether ranks compare every operation, to find ranks that submit different ones.",
        [](Options& o, std::string_view text) {
          o.order_check = parse_number("STRETTO_ORDER_CHECK", text, 0, 1) == 1;
        },
        [](const Options& o) { return std::string(o.order_check ? "1" : "0"); }},
-      {"STRETTO_NAN_CHECK", "off, report or stop: NaN and infinity in gradients",
-       [](Options& o, std::string_view text) { o.nan_check = parse_nan_check(text); },
-       [](const Options& o) { return std::string(kNanChecks[static_cast<size_t>(o.nan_check)]); }},
-      number_row("STRETTO_CONNECT_TIMEOUT", &Options::connect_timeout_s, 0.001, 1e6,
-                 "seconds to wait for the other ranks at the start"),
-      number_row("STRETTO_SILENT_LIMIT", &Options::silent_limit_s, 0.1, 1e6,
-                 "seconds within which every rank knows that one has fallen silent"),
-      number_row("STRETTO_OPERATION_TIMEOUT", &Options::operation_timeout_s, 0.0, 1e9,
-                 "seconds an operation may take; 0: any"),
-      number_row("STRETTO_REDIAL", &Options::redial_s, 0.0, 1e6,
-                 "seconds before a TCP stream that broke is dialled again; 0: never"),
-      number_row("STRETTO_SPIN", &Options::spin_s, 0.0, 10.0,
-                 "seconds to look for a small operation's end before sleeping; 0: none"),
-      text_row("STRETTO_TRACE", &Options::trace, "file for a Chrome trace, written at the end"),
+      number_row("STRETTO_CONNECT_TIMEOUT", &Options::connect_timeout_s, 0.001, 1e6, "seconds",
+                 "Time to wait at the start until all ranks are connected."),
+      number_row("STRETTO_SILENT_LIMIT", &Options::silent_limit_s, 0.1, 1e6, "seconds",
+                 "Time within which every rank knows that one has fallen silent, for example a "
+                 "stopped process or a dead network; the same on every rank."),
+      number_row("STRETTO_OPERATION_TIMEOUT", &Options::operation_timeout_s, 0.0, 1e9, "seconds",
+                 "Time after which an operation that is not over fails the job.", "never"),
+      number_row("STRETTO_REDIAL", &Options::redial_s, 0.0, 1e6, "seconds",
+                 "Pause before a TCP stream that broke is connected again, while other streams of "
+                 "its link work; it doubles up to 60 seconds.",
+                 "never"),
+      number_row("STRETTO_SPIN", &Options::spin_s, 0.0, 10.0, "seconds",
+                 "Time that a thread spins while it waits for an operation of up to 64 KiB, before "
+                 "it sleeps.",
+                 "sleep at once"),
+      text_row("STRETTO_TRACE", &Options::trace, "a file; empty: none",
+               "File for a trace in Chrome's format, written when the engine ends."),
   };
   return kRows;
 }
 
 }  // namespace
+
+std::string_view tuning_name(Tuning tuning) { return kTunings[static_cast<size_t>(tuning)]; }
+
+Tuning parse_tuning(std::string_view text) {
+  return parse_word<Tuning>("STRETTO_TUNING", kTunings, text);
+}
+
+Transports parse_transports(std::string_view text) {
+  Transports found;
+  const std::vector<std::string> words = split_list(text);
+  for (const std::string& word : words) {
+    if (word != "shm" && word != "tcp")
+      throw_invalid("STRETTO_TRANSPORTS: '{}' is none of shm, tcp", word);
+    (word == "shm" ? found.shm : found.tcp) = true;
+  }
+  if (words.empty()) throw_invalid("STRETTO_TRANSPORTS: expected shm, tcp or both, got nothing");
+  return found;
+}
 
 StepPolicy parse_step_policy(std::string_view text) {
   constexpr std::pair<std::string_view, StepPolicy::Kind> kKinds[] = {
@@ -165,12 +238,13 @@ StepPolicy parse_step_policy(std::string_view text) {
     const std::string_view number = text.substr(prefix.size());
     return {kind, parse_number<int64_t>("STRETTO_STEP_POLICY", number, 1, 1 << 30)};
   }
-  throw_invalid("STRETTO_STEP_POLICY: '{}' is none of every, accumulate:K, local:K, gossip:K",
-                text);
+  throw_invalid(
+      "STRETTO_STEP_POLICY: '{}' is none of every, accumulate:K, local:K, gossip:K (K: steps)",
+      text);
 }
 
 int Options::connected_streams() const {
-  return tune || streams == 0 ? std::max(streams, kMostStreams) : streams;
+  return tuning != Tuning::kOff || streams == 0 ? std::max(streams, kMostStreams) : streams;
 }
 
 Options Options::from_environment() {
@@ -181,11 +255,17 @@ Options Options::from_environment() {
   return options;
 }
 
+void check(const Options& options) {
+  Options copy;
+  for (const Row& row : rows()) row.read(copy, row.show(options));
+}
+
 std::vector<OptionRow> describe(const Options& options) {
   std::vector<OptionRow> described;
-  for (const Row& row : rows()) {
-    described.push_back({row.variable, row.show(options), row.meaning});
-  }
+  const Options defaults;
+  for (const Row& row : rows())
+    described.push_back(
+        {row.variable, row.show(options), row.show(defaults), row.allowed, row.meaning});
   return described;
 }
 

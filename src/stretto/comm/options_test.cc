@@ -22,7 +22,7 @@ TEST(Options, ReadsTheEnvironmentAndNamesABadVariable) {
     Options::from_environment();
     ADD_FAILURE() << "no error";
   } catch (const InvalidArgument& e) {
-    EXPECT_STREQ(e.what(), "STRETTO_STREAMS: 'many' is no number from 1 to 64");
+    EXPECT_STREQ(e.what(), "STRETTO_STREAMS: 'many' is not auto or a number from 1 to 64");
   }
   unsetenv("STRETTO_STREAMS");
   unsetenv("STRETTO_INTERFACES");
@@ -42,6 +42,50 @@ TEST(Options, RefusesCodecsAndPoliciesThatDoNotExist) {
   EXPECT_THROW(Options::from_environment(), InvalidArgument);
   unsetenv("STRETTO_STEP_POLICY");
   EXPECT_THROW(parse_step_policy("sometimes"), InvalidArgument);
+}
+
+TEST(Options, TuningIsOffQuickOrFull) {
+  EXPECT_EQ(Options().tuning, Tuning::kQuick);
+  setenv("STRETTO_TUNING", "full", 1);
+  EXPECT_EQ(Options::from_environment().tuning, Tuning::kFull);
+  setenv("STRETTO_TUNING", "on", 1);
+  try {
+    Options::from_environment();
+    ADD_FAILURE() << "no error";
+  } catch (const InvalidArgument& e) {
+    EXPECT_STREQ(e.what(), "STRETTO_TUNING: 'on' is none of off, quick, full");
+  }
+  unsetenv("STRETTO_TUNING");
+}
+
+TEST(Options, DefaultsPassTheCheckAndDescribeThemselves) {
+  EXPECT_NO_THROW(check(Options()));
+  for (const OptionRow& row : describe(Options())) {
+    EXPECT_EQ(row.value, row.default_value) << row.variable;
+    EXPECT_FALSE(row.allowed.empty()) << row.variable;
+    EXPECT_TRUE(row.meaning.ends_with('.')) << row.variable;
+  }
+}
+
+TEST(Options, CheckNamesTheVariableOfAWrongValue) {
+  const auto error_of = [](auto change) -> std::string {
+    Options options;
+    change(options);
+    try {
+      check(options);
+    } catch (const InvalidArgument& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error_of([](Options& o) { o.transports = "tcp,udp"; }),
+            "STRETTO_TRANSPORTS: 'udp' is none of shm, tcp");
+  EXPECT_EQ(error_of([](Options& o) { o.transports = ""; }),
+            "STRETTO_TRANSPORTS: expected shm, tcp or both, got nothing");
+  EXPECT_EQ(error_of([](Options& o) { o.silent_limit_s = 0; }),
+            "STRETTO_SILENT_LIMIT: '0' is not a number from 0.1 to 1000000");
+  EXPECT_NE(error_of([](Options& o) { o.algorithm = "tree"; }).find("'tree' is none of auto, "),
+            std::string::npos);
 }
 
 TEST(Options, TheSecretIsNotShown) {

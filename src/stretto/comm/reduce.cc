@@ -16,7 +16,7 @@ constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kAverage, ReduceOp::kProd
                              ReduceOp::kMin, ReduceOp::kMax,     ReduceOp::kAnd,
                              ReduceOp::kOr,  ReduceOp::kXor};
 
-// The type that operations are carried out in, and how to get there from what is stored.
+// The type of the arithmetic, and the conversion from the stored type.
 template <typename S, typename T>
 struct Native {
   using Stored = S;
@@ -44,7 +44,8 @@ struct Bool {
   static uint8_t put(uint8_t x) { return x; }
 };
 
-// Integers wrap around: signed overflow would be undefined, also in what 8 and 16 bits promote to.
+// Integers wrap around. Unsigned arithmetic avoids the undefined overflow of signed types, also of
+// those that 8 and 16 bits promote to.
 template <typename T, bool = std::is_integral_v<T>>
 struct WrappingType {
   using type = T;
@@ -56,7 +57,8 @@ struct WrappingType<T, true> {
 template <typename T>
 using Wrapping = typename WrappingType<T>::type;
 
-// NaN if either is; of equal zeros the negative is less. So the order of arguments never shows.
+// NaN if either is NaN; -0 is less than +0. So the result does not depend on the order of
+// arguments.
 template <bool kGreatest, typename T>
 T extreme(T a, T b) {
   if constexpr (std::is_floating_point_v<T>) {
@@ -83,7 +85,7 @@ T combine(T a, T b) {
   return a;
 }
 
-// In blocks that stay in the first-level cache, a source at a time.
+// Works on blocks that stay in the first-level cache, one source after the other.
 template <typename Type, ReduceOp op>
 void fold(std::span<const ReduceSource> sources, std::span<const HostGroup> groups, int64_t divisor,
           int64_t count, void* to) {
@@ -151,7 +153,7 @@ ReduceOp for_bool(ReduceOp op) {
   return op;
 }
 
-// Sources by host, with what happens to each host's sum.
+// Groups sources by host, and says how each host's sum is divided and rounded.
 std::vector<HostGroup> group_by_host(const Reduction& reduction,
                                      std::span<const ReduceSource> sources) {
   const bool narrow = is_narrow(reduction.dtype);
@@ -198,15 +200,17 @@ ReduceOp parse_reduce_op(std::string_view name) {
     names += names.empty() ? "" : ", ";
     names += reduce_op_name(op);
   }
-  throw_invalid("reduction: expected one of {}, got {}", names, name);
+  throw_invalid("reduction: '{}' is none of {}", name, names);
 }
 
 std::string reduce_unfit(DType dtype, ReduceOp op) {
   const bool bitwise = op == ReduceOp::kAnd || op == ReduceOp::kOr || op == ReduceOp::kXor;
   if (dtype_bytes(dtype) == 0) return "the element type is undefined";
   if (is_float(dtype) && bitwise)
-    return fmt::format("{} is not defined for {}", reduce_op_name(op), dtype_name(dtype));
-  if (dtype == DType::kBool && op == ReduceOp::kAverage) return "average is not defined for bool";
+    return fmt::format("{} is defined for integers and bool, not for {}", reduce_op_name(op),
+                       dtype_name(dtype));
+  if (dtype == DType::kBool && op == ReduceOp::kAverage)
+    return "average is not defined for bool; use max or min";
   return "";
 }
 

@@ -1,12 +1,12 @@
-// Adding up what ranks contributed: one pass over n sources in a fixed order.
+// Combines the contributions of ranks: one pass over n sources in a fixed order.
 //
 // Values are added left to right in fp32 (fp64 for fp64; integers wrap around). A source that
 // begins a host starts a new host sum, and host sums are added left to right. For fp16 and bf16:
-// - the sum of a host of several ranks is rounded to the dtype before it is added to others,
-// because
-//   a hierarchical algorithm sends it over the wire in that dtype, and all algorithms must agree;
-// - an average divides the host sums (in fp32, before that rounding) instead of the total, so
-//   that a host sum does not overflow where the average would not.
+// - The sum of a host of several ranks is rounded to the dtype before it is added to others. A
+//   hierarchical algorithm sends it in that dtype, and all algorithms must give the same bits.
+// - An average divides the host sums, in fp32 before that rounding, and not the total. So a host
+// sum
+//   does not overflow where the average would not.
 // Min and max return NaN if any source is NaN, and treat -0 as less than +0: with that, they are
 // the same in any order. Bool: sum and max are "or", product and min are "and".
 #pragma once
@@ -25,10 +25,11 @@ enum class ReduceOp : uint8_t { kSum, kAverage, kProduct, kMin, kMax, kAnd, kOr,
 std::string_view reduce_op_name(ReduceOp op);  // "sum", "average", ...
 ReduceOp parse_reduce_op(std::string_view name);
 
-// Empty when the dtype has the operation, else the reason (and/or/xor of floats, average of bool).
+// Empty when the reduction is defined for the dtype, else why not (and/or/xor of floats, average of
+// bool).
 std::string reduce_unfit(DType dtype, ReduceOp op);
 
-// The same bits in any order: everything but sum, average and product of floats.
+// Whether the result has the same bits in any order: all but sum, average and product of floats.
 bool is_exact(DType dtype, ReduceOp op);
 
 struct ReduceSource {
@@ -41,7 +42,7 @@ struct Reduction {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   int ranks = 1;     // divisor of an average; integers truncate towards zero
-  bool last = true;  // the result is final; else a host sum or another partial result
+  bool last = true;  // the result is final; false: it is a host's sum or another partial result
 };
 
 // to[i] = the reduction of sources[0][i], sources[1][i], ... At least one source; `to` may be one
@@ -49,7 +50,7 @@ struct Reduction {
 void reduce(Isa isa, const Reduction& reduction, std::span<const ReduceSource> sources,
             int64_t count, void* to);
 
-// Inf and NaN among `count` values; none for integers and bool.
+// Finds infinity and NaN among `count` values; integers and bool have none.
 NonFinite scan_non_finite(Isa isa, DType dtype, const void* data, int64_t count);
 
 }  // namespace stretto::comm

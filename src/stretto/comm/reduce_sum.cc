@@ -57,7 +57,7 @@ HWY_INLINE hn::Vec<typename Type::D> rounded(hn::Vec<typename Type::D> v) {
   return Type::load(stored);
 }
 
-// Four vectors, named one by one so that they stay in registers without the help of an unroller.
+// Four vectors as separate variables, which compilers keep in registers without unrolling.
 template <class Type>
 struct Four {
   using D = typename Type::D;
@@ -107,7 +107,7 @@ HWY_INLINE void sum_four(const void* const* sources, const HostGroup* groups, si
   total.store(to + at);
 }
 
-// One element, in the same order and with the same rounding.
+// One element at the end, in the same order and with the same rounding.
 template <class Type>
 HWY_INLINE void sum_element(const void* const* sources, const HostGroup* groups, size_t group_count,
                             double divisor, int64_t at, typename Type::Stored* to) {

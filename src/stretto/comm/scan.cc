@@ -16,7 +16,7 @@ template <typename T>
 HWY_INLINE NonFinite scan_bits(const T* data, int64_t count, T exponent) {
   const hn::ScalableTag<T> d;
   constexpr int kUnroll = 4;
-  constexpr int64_t kBlock = 2048;  // looked at more closely when it holds any
+  constexpr int64_t kBlock = 2048;  // searched value by value if it holds any
   const int64_t step = kUnroll * static_cast<int64_t>(hn::Lanes(d));
   const auto mask = hn::Set(d, exponent);
   NonFinite found;

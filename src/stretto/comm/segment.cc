@@ -47,7 +47,7 @@ std::vector<Split> best_splits(std::span<const Gradient> gradients, const LinkCo
   const std::vector<double> sums = bytes_before(gradients);
 
   // finish[i]: the earliest end of sending the first i gradients in exactly `count` segments. An
-  // earlier end of a prefix is never worse for what follows, so prefixes can be solved for good.
+  // earlier end is never worse for later segments, so dynamic programming applies.
   constexpr double kNever = std::numeric_limits<double>::infinity();
   std::vector<double> finish(n + 1, kNever);
   finish[0] = 0;
@@ -92,7 +92,7 @@ LinkCost fit_link(std::span<const Transfer> transfers) {
     variance += (t.bytes - mean_bytes) * (t.bytes - mean_bytes);
     covariance += (t.bytes - mean_bytes) * (t.seconds - mean_seconds);
   }
-  // Where one of the two would come out negative, it is zero and the other explains everything.
+  // If one of the two would be negative, it is zero and the other is fitted alone.
   const double beta = variance > 0 ? std::max(0.0, covariance / variance) : 0;
   const double alpha = mean_seconds - beta * mean_bytes;
   if (alpha >= 0) return {alpha, beta};

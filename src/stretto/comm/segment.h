@@ -1,7 +1,7 @@
-// Where to cut the gradients of a backward pass: each segment is sent when its last gradient is
-// ready, over a link that takes alpha seconds per segment and beta per byte, one after another. Few
-// cuts leave the link idle at first and a long tail after backward; many pay alpha each time. The
-// shortest tail is found exactly, by dynamic programming over measured times.
+// Computes where to cut the gradients of a backward pass into segments. Each segment is sent when
+// its last gradient is ready; a link takes alpha seconds per segment and beta seconds per byte, and
+// sends one segment after the other. Few segments leave a long tail after backward; many pay alpha
+// often. The shortest tail is found exactly, by dynamic programming over measured times.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace stretto::comm {
 
-// A gradient, in the order in which they get ready.
+// A gradient; gradients are given in the order in which they become ready.
 struct Gradient {
   std::string name;
   int64_t bytes = 0;   // as sent
@@ -29,23 +29,23 @@ struct Split {
   double tail_s = 0;      // of it, after the last gradient was ready
 };
 
-// What a given cut costs.
+// Times of the given segments.
 Split evaluate(std::span<const Gradient> gradients, const LinkCost& link, std::vector<int> ends);
 
-// The best cuts with different numbers of segments, at most max_segments, best first: candidates to
-// be tried on real steps. Among equals, fewer segments come first. At least one gradient; throws
-// InvalidArgument when ready times go backwards.
+// The best splits with different numbers of segments, up to max_segments, best first, to be tried
+// on real steps. Of equal ones those with fewer segments come first. Throws InvalidArgument when
+// there is no gradient or ready times go backwards.
 std::vector<Split> best_splits(std::span<const Gradient> gradients, const LinkCost& link,
                                int candidates = 3, int max_segments = 64);
 
-// alpha and beta from measured (bytes, seconds) of single segments, by least squares; not negative.
+// Fits alpha and beta, neither negative, to measured transfers of single segments by least squares.
 struct Transfer {
   double bytes = 0, seconds = 0;
 };
 LinkCost fit_link(std::span<const Transfer> transfers);
 
-// For stock DDP, whose buckets are closed as soon as they hold a cap's bytes: the caps in MiB with
-// which its tail is shortest. The first cap holds for the first bucket only.
+// The caps in MiB that give DDP's own buckets the shortest tail. DDP closes a bucket when it holds
+// that many bytes; the first cap is for the first bucket only.
 struct BucketPlan {
   double first_cap_mib = 1, cap_mib = 25;
   Split split;
@@ -54,8 +54,7 @@ Split ddp_split(std::span<const Gradient> gradients, const LinkCost& link, doubl
                 double cap_mib);
 BucketPlan plan_ddp_buckets(std::span<const Gradient> gradients, const LinkCost& link);
 
-// The plan as text: the arguments for DDP, then a line per bucket, and what default caps would
-// give.
+// The plan as text: the arguments for DDP, a line per bucket, and the tail with DDP's default caps.
 std::string describe(const BucketPlan& plan, std::span<const Gradient> gradients,
                      const LinkCost& link);
 

@@ -10,13 +10,12 @@ namespace {
 
 constexpr size_t kHistory = 4096;
 constexpr size_t kLongestPeriod = 1024;
-// Layers of equal size look like a step of one operation for a while.
+// A sequence must be this long, because layers of equal size look like a repeated step at first.
 constexpr size_t kLeastEvidence = 64;
 constexpr size_t kLeastPeriods = 3;
-// A loss that is averaged now and then does not end a sequence, an evaluation does.
+// So many foreign operations, such as an averaged loss, do not end a sequence; an evaluation does.
 constexpr int kMostOutsiders = 4;
-// What moves less has nothing to tune; steps are joined until they are long beside what it costs to
-// agree on their time.
+// Steps that move fewer bytes are joined, until agreeing on their time costs little in comparison.
 constexpr int64_t kLeastBytes = 256 << 10;
 constexpr int64_t kJoinedBytes = 8 << 20;
 constexpr int kStepsAlike = 3;
@@ -34,7 +33,7 @@ StepFinder::Event StepFinder::operation(uint64_t hash, int64_t bytes) {
     return Event::kNothing;
   }
   if (!sequence_.empty()) return follow({hash, bytes});
-  // The period that ends before this operation.
+  // The period ends before this operation.
   if (const size_t period = find_period();
       period > 0 && history_[history_.size() - period].hash == hash) {
     adopt(history_.data() + history_.size() - period, period);

@@ -1,6 +1,6 @@
-// Where training steps begin in the operations of a group. Either the caller says so, or the
-// sequence of operations is found to repeat. Depends on the order of submission alone, so all ranks
-// find the same.
+// Finds where training steps begin in the operations of a group: either the caller says so, or the
+// sequence of operations repeats. Depends on the order of submission alone, so all ranks find the
+// same.
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,18 @@ class StepFinder {
     kNothing,
     kModel,  // a sequence was recognised: model() has changed, and its first step begins
     kStep,   // a step of model() has ended
-    kOther,  // something else has happened since the last event, so its time means nothing
+    kOther,  // other operations came since the last event, so its time says nothing about steps
   };
 
-  // Of the operation that is about to be submitted, which belongs to what comes after the event.
-  // `hash` describes it; `bytes` is what it moves.
+  // Called before an operation is submitted, which belongs to the time after the event. `hash`
+  // describes the operation; `bytes` is its size.
   Event operation(uint64_t hash, int64_t bytes);
 
-  // The caller says that a step has ended; from then on only this makes events.
+  // The caller says that a step has ended. From then on only this method makes events.
   Event step();
 
-  // The sequence that makes a step: "26 operations, 97.5 MiB, 0123456789abcdef"; empty: not known.
+  // Describes the operations of a step: "26 operations, 97.5 MiB, 0123456789abcdef"; empty:
+  // unknown.
   const std::string& model() const { return model_; }
 
  private:

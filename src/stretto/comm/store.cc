@@ -23,7 +23,7 @@ class MemoryStore : public Store {
   StoreMap values_;
 };
 
-// Letters, digits and -_. stay; everything else becomes %XX, so that no key leaves the folder.
+// Keeps letters, digits and -_. and writes all else as %XX, so that no key leads out of the folder.
 std::string file_name(std::string_view key) {
   std::string name = "key-";
   for (unsigned char c : key) {
@@ -41,11 +41,13 @@ class FileStore : public Store {
   explicit FileStore(std::string folder) : folder_(std::move(folder)) {
     std::error_code error;
     std::filesystem::create_directories(folder_, error);
-    if (error) throw FormatError(folder_, -1, "store: cannot be made: " + error.message());
+    if (error)
+      throw FormatError(folder_, -1, "store: the folder cannot be made: " + error.message(),
+                        error.value());
   }
 
   void set(std::string_view key, std::string_view value) override {
-    write_file(path(key), value);  // appears whole, by rename
+    write_file(path(key), value);  // by rename, so that readers never see part of it
   }
 
   std::string get(std::string_view key, double timeout_s) override {

@@ -1,5 +1,5 @@
-// Where ranks find one another before they are connected: a small map from keys to bytes that all
-// of them can reach. Python bridges torch's TCPStore to it.
+// A store is a small map from keys to bytes that all ranks of a job can reach. They publish their
+// addresses in it before they are connected. Python wraps torch's stores in it.
 #pragma once
 
 #include <memory>
@@ -12,28 +12,28 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // A key is set once; what a second set does is undefined.
+  // Sets a key, once: what a second call for the same key does is undefined.
   virtual void set(std::string_view key, std::string_view value) = 0;
 
-  // Waits until somebody has set the key. Throws CommError naming the key after timeout_s seconds.
+  // Waits until the key is set. Throws CommError that names the key after timeout_s seconds.
   virtual std::string get(std::string_view key, double timeout_s) = 0;
 };
 
-// Both may be used from any thread, and by several engines at once.
+// These stores may be used from any thread, and by several engines at once.
 
-// Of this process: ranks are threads.
+// In the memory of this process, for ranks that are threads.
 std::shared_ptr<Store> memory_store();
 
-// In a folder that every rank sees (made when missing); a key becomes a file of that folder and
-// stays there: one folder per job.
+// In a folder that all ranks see, one folder per job. The folder is made if it is missing; every
+// key is a file in it, which stays. Throws FormatError when the folder cannot be made.
 std::shared_ptr<Store> file_store(const std::string& folder);
 
-// At "HOST:PORT": one rank serves (there, until the store is destroyed), the others ask it; they
-// may come first. Believes whoever reaches it. Throws InvalidArgument for what is no such address,
-// and CommError when it cannot listen there.
+// At `address`, "HOST:PORT": one rank serves there until it destroys the store, the others connect
+// to it, and may start first. Everybody who can reach the port can read and write. Throws
+// InvalidArgument for a wrong address, and CommError when it cannot listen there.
 std::shared_ptr<Store> tcp_store(const std::string& address, bool serves);
 
-// By what `where` looks like: with a '/' a file_store, else a tcp_store.
+// A file_store if `where` contains a '/', else a tcp_store.
 std::shared_ptr<Store> open_store(const std::string& where, bool serves);
 
 // A view of `store` whose keys begin with `prefix`.

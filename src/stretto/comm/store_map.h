@@ -1,4 +1,4 @@
-// Keys and values in memory, for stores; any thread may ask.
+// Keys and values in memory, for stores. All methods may be called from any thread.
 #pragma once
 
 #include <chrono>
@@ -14,9 +14,10 @@
 
 namespace stretto::comm {
 
-// What a store's get() throws.
+// The error of Store::get() when the time is up.
 [[noreturn]] inline void throw_missing(std::string_view key, double timeout_s) {
-  throw CommError(-1, "store", fmt::format("store: nobody set '{}' within {:g} s", key, timeout_s));
+  throw CommError(-1, "store",
+                  fmt::format("store: no rank set '{}' within {:g} s", key, timeout_s));
 }
 
 class StoreMap {
@@ -29,14 +30,14 @@ class StoreMap {
     changed_.notify_all();
   }
 
-  // Of now.
+  // Empty when the key is not set now.
   std::optional<std::string> find(std::string_view key) const {
     std::lock_guard lock(mutex_);
     const auto found = values_.find(key);
     return found == values_.end() ? std::nullopt : std::optional(found->second);
   }
 
-  // Waits for somebody to set it; throws CommError after timeout_s.
+  // Waits until the key is set; throws CommError after timeout_s seconds.
   std::string get(std::string_view key, double timeout_s) const {
     std::unique_lock lock(mutex_);
     auto found = values_.end();

@@ -1,9 +1,9 @@
-// A store in the memory of one rank, which the others reach over TCP.
+// A store in the memory of one rank, which other ranks reach over TCP.
 //
 //   request  'S' or 'G', 4 bytes length of the key, 4 bytes length of the value, key, value
 //   reply    to 'G', when there is a value: 4 bytes length, value; to 'S': 4 bytes zero
 //
-// Little-endian. A connection may ask again and again, one thing after the other.
+// Little-endian. A connection carries any number of requests, one after the other.
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -43,14 +43,14 @@ struct HostPort {
 HostPort split(std::string_view address) {
   const size_t colon = address.rfind(':');
   if (colon == address.npos || colon == 0 || colon + 1 == address.size())
-    throw_invalid("store: '{}' is not HOST:PORT", address);
+    throw_invalid("store: '{}' is neither HOST:PORT nor a folder, which has a '/'", address);
   std::string host(address.substr(0, colon));
   if (host.size() > 2 && host.front() == '[' && host.back() == ']')
     host = host.substr(1, host.size() - 2);
   return {host, std::string(address.substr(colon + 1))};
 }
 
-// The addresses of a name; empty when it has none (now).
+// The addresses of a name; `error` says why there are none.
 struct Addresses {
   explicit Addresses(const HostPort& at, int flags) {
     const addrinfo hints{.ai_flags = flags | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
@@ -78,11 +78,13 @@ std::string reply(std::string_view value) {
 
 void check_sizes(std::string_view key, std::string_view value) {
   if (key.size() > kMaxKey || value.size() > kMaxValue)
-    throw_invalid("store: a key of {} bytes and a value of {}; at most {} and {}", key.size(),
-                  value.size(), kMaxKey, kMaxValue);
+    throw_invalid(
+        "store: a key of {} bytes and a value of {} bytes are too large; the limits are {} "
+        "and {}",
+        key.size(), value.size(), kMaxKey, kMaxValue);
 }
 
-// Rank 0's: its own calls use the map, a thread answers the others.
+// The serving rank's store: its own calls use the map, a thread answers the other ranks.
 class Server : public Store {
  public:
   explicit Server(const std::string& address)
@@ -120,14 +122,17 @@ class Server : public Store {
     for (const addrinfo* a = addresses.first; a; a = a->ai_next) {
       Fd fd(socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
       const int on = 1;
-      // The port of a job that ended a moment ago is free again.
+      // The port of a job that ended a moment ago can be used at once.
       if (fd) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
       close_in_children(fd.get());
       if (fd && bind(fd.get(), a->ai_addr, a->ai_addrlen) == 0 && listen(fd.get(), kBacklog) == 0)
         return fd;
       reason = std::strerror(errno);
     }
-    throw CommError(-1, "store", fmt::format("store: cannot listen at {}: {}", address, reason));
+    throw CommError(-1, "store",
+                    fmt::format("store: rank 0 cannot listen at {}: {}; use an address of its "
+                                "host and a free port",
+                                address, reason));
   }
 
   void ring() {
@@ -180,7 +185,7 @@ class Server : public Store {
     }
   }
 
-  // What has been asked for whole and can be answered. A 'G' for an absent key stays where it is.
+  // Answers complete requests. A 'G' for a key that is not set yet stays in the buffer.
   void answer(Guest& guest) {
     while (guest.heard.size() >= kRequestBytes) {
       uint32_t lengths[2];
@@ -223,19 +228,19 @@ class Server : public Store {
   std::thread thread_;
 };
 
-// Every other rank's. The server may come later than its clients.
+// The store of all other ranks. The server may start after them.
 class Client : public Store {
  public:
   explicit Client(std::string address) : address_(std::move(address)), at_(split(address_)) {}
 
   void set(std::string_view key, std::string_view value) override {
     check_sizes(key, value);
-    ask(request('S', key, value), kSetTimeout_s, "no answer");
+    ask(request('S', key, value), kSetTimeout_s, "rank 0 did not answer");
   }
 
   std::string get(std::string_view key, double timeout_s) override {
     check_sizes(key, "");
-    return ask(request('G', key, ""), timeout_s, fmt::format("nobody set '{}'", key));
+    return ask(request('G', key, ""), timeout_s, fmt::format("no rank set '{}'", key));
   }
 
  private:
@@ -244,10 +249,10 @@ class Client : public Store {
   std::string ask(const std::string& question, double timeout_s, const std::string& missing) {
     std::lock_guard lock(mutex_);
     const double deadline = now_s() + timeout_s;
-    std::string reason;
+    std::string reason = missing;
     while (true) {
-      reason = missing;
       if (!socket_) connect(deadline, &reason);
+      if (socket_) reason = missing;
       if (socket_ && send_all(question, deadline)) {
         uint32_t length = 0;
         std::string value;
@@ -256,7 +261,7 @@ class Client : public Store {
           if (receive(value.data(), length, deadline)) return value;
         }
       }
-      // A question that is half asked or half answered cannot be taken back.
+      // After half a request or half a reply the connection cannot be used any more.
       socket_ = Fd();
       const double left = deadline - now_s();
       if (left <= 0) break;
@@ -268,7 +273,8 @@ class Client : public Store {
 
   void connect(double deadline, std::string* reason) {
     const Addresses addresses(at_, 0);
-    if (addresses.error) *reason = gai_strerror(addresses.error);
+    if (addresses.error)
+      *reason = fmt::format("the address cannot be used: {}", gai_strerror(addresses.error));
     for (const addrinfo* a = addresses.first; a; a = a->ai_next) {
       Fd fd(socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
       if (!fd) continue;
@@ -284,7 +290,9 @@ class Client : public Store {
         socket_ = std::move(fd);
         return;
       }
-      *reason = std::strerror(error);
+      // When the time is up during an attempt, the reason of the attempt before says more.
+      if (error != EINPROGRESS)
+        *reason = fmt::format("rank 0 cannot be reached: {}", std::strerror(error));
     }
   }
 

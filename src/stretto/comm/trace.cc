@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMaxEvents = 100'000;
 constexpr std::array kPhases{"ready", "queue", "wire", "sum"};
-constexpr int kLanes = 1000;  // of a phase, for what is under way at the same time
+constexpr int kLanes = 1000;  // of a phase, for events at the same time
 
 }  // namespace
 
@@ -64,7 +64,7 @@ std::string Trace::json() const {
   for (const Event& e : events_) ordered.push_back(&e);
   std::stable_sort(ordered.begin(), ordered.end(),
                    [](const Event* a, const Event* b) { return a->from_s < b->from_s; });
-  // Events of one thread must not overlap: each takes the first lane of its phase that is free.
+  // Events of one thread must not overlap, so each goes to the first free lane of its phase.
   std::array<std::vector<double>, kPhases.size()> free_from;
   for (const Event* e : ordered) {
     std::vector<double>& lanes = free_from[e->phase];

@@ -20,9 +20,9 @@ class Trace {
   void unit(const OpenOperation& open, int64_t index, double from, double to);
   void sum(const OpenOperation& open, int64_t unit, double from, double to);
 
-  // A JSON object with "traceEvents": the rank is the process, the phases are its threads. For
-  // every operation the moment it was ready and the time it was queued; for every unit the time it
-  // was on the wire; every sum. The last 100,000 are kept. Empty when off.
+  // The last 100,000 events as a JSON object with "traceEvents"; empty when off. The rank is the
+  // process, and the phases are its threads: when each operation was submitted and how long it was
+  // queued, how long each unit was on the wire, and each sum.
   std::string json() const;
 
  private:

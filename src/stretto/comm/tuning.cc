@@ -15,19 +15,24 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-std::vector<double> turn_of(const std::vector<double>& times, int turn, int steps) {
-  const auto begin = times.begin() + turn * steps;
+std::vector<double> round_of(const std::vector<double>& times, int round, int steps) {
+  const auto begin = times.begin() + round * steps;
   return {begin, begin + steps};
 }
 
-// The listed values next to `value`, the greater first: too small a unit is the usual mistake.
+// The listed values next to `value` or, if `all`, every other; the next greater one comes first,
+// because the default unit is more often too small than too large.
 template <typename T>
-std::vector<T> beside(const std::vector<T>& listed, T value) {
+std::vector<T> others(const std::vector<T>& listed, T value, bool all) {
   std::vector<T> result;
   const auto above = std::upper_bound(listed.begin(), listed.end(), value);
   if (above != listed.end()) result.push_back(*above);
   const auto at = std::lower_bound(listed.begin(), listed.end(), value);
   if (at != listed.begin()) result.push_back(*std::prev(at));
+  for (const T& other : listed) {
+    if (all && other != value && std::find(result.begin(), result.end(), other) == result.end())
+      result.push_back(other);
+  }
   return result;
 }
 
@@ -84,12 +89,12 @@ std::vector<StepTuner::Candidate> StepTuner::neighbours() const {
   for (const std::string& name : options_.algorithms)
     if (name != best_.algorithm)
       with(Knob::kAlgorithm, [&](StepSetting& s) { s.algorithm = name; });
-  for (const int64_t bytes : beside(options_.unit_bytes, best_.unit_bytes))
+  for (const int64_t bytes : others(options_.unit_bytes, best_.unit_bytes, options_.exhaustive))
     with(Knob::kUnit, [&](StepSetting& s) { s.unit_bytes = bytes; });
   for (const int streams :
-       best_.streams == 0 ? options_.streams : beside(options_.streams, best_.streams))
+       others(options_.streams, best_.streams, options_.exhaustive || best_.streams == 0))
     with(Knob::kStreams, [&](StepSetting& s) { s.streams = streams; });
-  // A knob that just helped is turned further before the others are tried again.
+  // The knob that won last is tried first.
   std::stable_partition(found.begin(), found.end(),
                         [&](const Candidate& c) { return c.knob == last_won_; });
   return found;
@@ -97,7 +102,7 @@ std::vector<StepTuner::Candidate> StepTuner::neighbours() const {
 
 void StepTuner::next_trial() {
   testing_ = false;
-  turn_ = step_ = 0;
+  round_ = step_ = 0;
   best_times_.clear();
   trial_times_.clear();
   for (const Candidate& candidate : neighbours()) {
@@ -118,17 +123,17 @@ bool StepTuner::step(double seconds) {
   step_ = 0;
   const StepSetting before = current();
   testing_ = !testing_;
-  if (!testing_ && ++turn_ == options_.turns) finish_trial();
+  if (!testing_ && ++round_ == options_.rounds) finish_trial();
   return !(current() == before);
 }
 
 void StepTuner::finish_trial() {
   const double trial = median(trial_times_), best = median(best_times_);
   bool won = trial < best * (1 - options_.margin);
-  // A slow spell of the machine covers a turn, not all of them.
-  for (int turn = 0; turn < options_.turns; ++turn)
-    won = won && median(turn_of(trial_times_, turn, options_.trial_steps)) <
-                     median(turn_of(best_times_, turn, options_.trial_steps));
+  // A trial must win every round, because the machine may be slow for one of them.
+  for (int round = 0; round < options_.rounds; ++round)
+    won = won && median(round_of(trial_times_, round, options_.trial_steps)) <
+                     median(round_of(best_times_, round, options_.trial_steps));
   history_.push_back({trial_, trial, best, won});
   best_seconds_ = won ? trial : best;
   if (won) {
@@ -152,17 +157,17 @@ bool StepTuner::watch_drift(double seconds) {
   settled_ = false;
   rejected_.clear();
   next_trial();
-  return false;  // the first turn is the best setting's
+  return false;  // a round begins with the best setting
 }
 
-StepSetting recall_setting(const tune::Record& record, std::string_view key,
+StepSetting recall_setting(const tune::TuningCache& cache, std::string_view key,
                            const StepSetting& fallback) {
-  const auto choice = record.find(key);
+  const auto choice = cache.find(key);
   return choice ? parse_setting(choice->candidate).value_or(fallback) : fallback;
 }
 
-void remember_setting(tune::Record& record, std::string_view key, const StepTuner& tuner) {
-  record.put(std::string(key), {setting_text(tuner.best()), tuner.best_seconds()});
+void remember_setting(tune::TuningCache& cache, std::string_view key, const StepTuner& tuner) {
+  cache.put(std::string(key), {setting_text(tuner.best()), tuner.best_seconds()});
 }
 
 }  // namespace stretto::comm

@@ -1,8 +1,8 @@
-// Finding the engine's settings on real steps: hill-climbing, one knob at a time, over step times
-// that all ranks have agreed on (the slowest rank's), so that all change their settings at the same
-// step. A pure state machine: the same times give the same settings. Steps vary by more than
-// settings do, so a trial alternates with the best setting so far, compares medians, and wins only
-// by a clear margin, in every turn.
+// Tunes the engine's settings on real steps, by hill climbing over one knob at a time. It gets step
+// times that all ranks have agreed on (the slowest rank's), so all ranks change settings at the
+// same step. A pure state machine: the same times give the same settings. Step times vary more than
+// settings change them, so a trial alternates with the best setting so far, medians are compared,
+// and a trial must win by a clear margin in every round.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 #include <string_view>
 #include <vector>
 
-#include "stretto/tune/record.h"
+#include "stretto/tune/tuning_cache.h"
 
 namespace stretto::comm {
 
 struct StepSetting {
   int64_t unit_bytes = 1 << 20;
-  int streams = 0;             // per peer; 0: as many as the links find to pay
+  int streams = 0;             // per link; 0: as many as StreamChoice finds faster
   std::string algorithm = "";  // of all_reduce; empty: by the cost model
 
   bool operator==(const StepSetting&) const = default;
@@ -26,28 +26,30 @@ struct StepSetting {
 std::string setting_text(const StepSetting& setting);  // "unit=1048576 streams=auto algorithm=ring"
 std::optional<StepSetting> parse_setting(std::string_view text);
 
-// The record's key for one model on one topology: both any text without tabs or line ends.
+// The tuning cache's key for one model on one topology: both any text without tabs or line ends.
 std::string setting_key(std::string_view model, std::string_view topology);
 
 struct StepTunerOptions {
-  // What may be tried, each in its natural order; the climb goes to neighbours (of algorithms, and
-  // from streams=auto: to any other). A starting value that is missing here is kept until a listed
-  // one beats it.
+  // The values to try, in ascending order. A trial goes to a neighbour of the best value; of
+  // algorithms, and from streams=auto, to any other. A starting value that is not listed is kept
+  // until a listed one wins.
   std::vector<int64_t> unit_bytes = {128 << 10, 256 << 10, 512 << 10, 1 << 20, 2 << 20, 4 << 20};
   std::vector<int> streams = {1, 2, 4, 8};
-  std::vector<std::string> algorithms = {};  // those that fit; empty: leave it alone
+  std::vector<std::string> algorithms = {};  // those that fit; empty: not tuned
+  bool exhaustive = false;  // try every listed value of a knob, not only those next to the best
 
-  int skip_steps = 2;    // after a change, which still carry the old setting
-  int trial_steps = 5;   // per turn
-  int turns = 2;         // of the trial and of the best, alternating
-  double margin = 0.03;  // a trial has to be this much faster
-  double drift = 0.15;   // tune again when the median of `drift_steps` leaves the best's by this
+  int skip_steps = 2;    // not counted after a change, because they still have the old setting
+  int trial_steps = 5;   // counted in a round
+  int rounds = 2;        // in which the trial and the best setting alternate
+  double margin = 0.03;  // share by which a trial must be faster
+  double drift = 0.15;   // tunes again when the median of `drift_steps` differs by this share
   int drift_steps = 50;
 };
 
 class StepTuner {
  public:
-  // `known_s` > 0: `start` was found earlier to take that long; nothing is tried before it drifts.
+  // known_s > 0: the step time of `start` is known, and nothing is tried before steps drift from
+  // it.
   StepTuner(StepTunerOptions options, StepSetting start, double known_s = 0);
 
   // The setting for the next step.
@@ -58,9 +60,11 @@ class StepTuner {
 
   bool settled() const { return settled_; }
   const StepSetting& best() const { return best_; }
-  double best_seconds() const { return best_seconds_; }  // median; 0 before the first trial is over
+  double best_seconds() const {
+    return best_seconds_;
+  }  // median; 0 before the first trial has ended
 
-  // What was tried so far, in order; for the report.
+  // The trials so far, in order, for the report.
   struct Tried {
     StepSetting setting;
     double seconds = 0, against_seconds = 0;
@@ -84,15 +88,15 @@ class StepTuner {
   Knob trial_knob_ = Knob::kAlgorithm, last_won_ = Knob::kAlgorithm;
   double best_seconds_ = 0;
   bool settled_ = false, testing_ = false;
-  int turn_ = 0, step_ = 0;
+  int round_ = 0, step_ = 0;
   std::vector<double> best_times_, trial_times_, recent_;
   std::vector<StepSetting> rejected_;  // since best_ became the best
   std::vector<Tried> history_;
 };
 
-// Starts from what the record knows for the key, else from `fallback`.
-StepSetting recall_setting(const tune::Record& record, std::string_view key,
+// What the tuning cache knows for the key, else `fallback`.
+StepSetting recall_setting(const tune::TuningCache& cache, std::string_view key,
                            const StepSetting& fallback);
-void remember_setting(tune::Record& record, std::string_view key, const StepTuner& tuner);
+void remember_setting(tune::TuningCache& cache, std::string_view key, const StepTuner& tuner);
 
 }  // namespace stretto::comm

@@ -92,20 +92,36 @@ TEST(StepTuner, LeavesTheNumberOfStreamsToTheLinksUnlessAnyBeatsThem) {
   EXPECT_EQ(other.best().streams, 8);
 }
 
+TEST(StepTuner, AnExhaustiveSearchFindsABestBehindWorseNeighbours) {
+  // Units of 256 KiB and 1 MiB are slower than 512 KiB, 4 MiB are fastest.
+  const auto valley = [](const StepSetting& s) {
+    return s.unit_bytes == 4 << 20 ? 0.08 : s.unit_bytes == 512 << 10 ? 0.1 : 0.12;
+  };
+  const StepSetting start{.unit_bytes = 512 << 10, .streams = 2};
+  StepTunerOptions options{.streams = {2}};
+  StepTuner climbing(options, start);
+  steps_until_settled(climbing, valley);
+  EXPECT_EQ(climbing.best().unit_bytes, 512 << 10);
+  options.exhaustive = true;
+  StepTuner exhaustive(options, start);
+  steps_until_settled(exhaustive, valley);
+  EXPECT_EQ(exhaustive.best().unit_bytes, 4 << 20);
+}
+
 TEST(StepTuner, NothingToTryIsSettledAtOnce) {
   StepTuner tuner({.unit_bytes = {1 << 20}, .streams = {2}}, {.streams = 2});
   EXPECT_TRUE(tuner.settled());
   EXPECT_FALSE(tuner.step(0.1));
 }
 
-TEST(StepTuner, RemembersThroughTheRecord) {
+TEST(StepTuner, RemembersThroughTheTuningCache) {
   StepTuner tuner(options(), kStart);
   steps_until_settled(tuner, step_time);
-  tune::Record record;
+  tune::TuningCache cache;
   const std::string key = setting_key("resnet50 25557032", "2x2 1000Mbit");
-  EXPECT_EQ(recall_setting(record, key, kStart), kStart);
-  remember_setting(record, key, tuner);
-  const tune::Record read = tune::Record::parse(record.text(), "record");
+  EXPECT_EQ(recall_setting(cache, key, kStart), kStart);
+  remember_setting(cache, key, tuner);
+  const tune::TuningCache read = tune::TuningCache::parse(cache.text(), "cache");
   EXPECT_EQ(recall_setting(read, key, kStart), tuner.best());
   EXPECT_EQ(recall_setting(read, setting_key("other", "2x2"), kStart), kStart);
 }

@@ -1,4 +1,4 @@
-// The side of those who submit and wait.
+// The calls of threads that submit and wait.
 #include "stretto/comm/unordered.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@ Start start_operations(Engine& engine, Group group, std::vector<Operation> opera
         try {
           const double left = timeout_s < 0 ? -1 : std::max(end - now_s(), 0.0);
           if (!engine.wait(handles->back(), left)) return false;
-        } catch (...) {  // the others end as well: their buffers are in use till then
+        } catch (...) {  // wait for the others too, because their buffers are in use
           error = std::current_exception();
         }
         handles->pop_back();
@@ -38,7 +38,7 @@ Start start_operations(Engine& engine, Group group, std::vector<Operation> opera
     try {
       for (const Operation& operation : operations)
         handles->push_back(engine.submit(group, operation));
-    } catch (...) {  // an operation that makes no sense, here as on the other ranks
+    } catch (...) {  // an operation that is not valid, on this rank as on all others
       const std::exception_ptr reason = std::current_exception();
       wait(-1);
       std::rethrow_exception(reason);
@@ -66,7 +66,7 @@ Unordered::~Unordered() {
     std::lock_guard lock(mutex_);
     alone = !over_done_;
   }
-  // In these words, before the thread finds its own.
+  // First, so that this text is the reason and not what the thread finds.
   if (alone && ranks_.size() > 1)
     engine_.abort(
         fmt::format("rank {} has gone without leaving '{}'", engine_.membership().rank, name_));
@@ -79,7 +79,7 @@ Unordered::~Unordered() {
   try {
     engine_.remove_group(group_);
   } catch (const std::exception&) {
-    // Receives of a job that is just ending; the engine drops them with itself.
+    // Receives of a job that is ending; they end with the engine.
   }
 }
 
@@ -90,7 +90,7 @@ Handle Unordered::submit(std::string_view name, std::string_view description, St
   item->start = std::move(start);
   std::lock_guard lock(mutex_);
   if (broken_) std::rethrow_exception(broken_);
-  if (over_done_) throw_invalid("'{}': submitted after all ranks have left", name);
+  if (over_done_) throw_invalid("'{}' was submitted after all ranks have left the job", name);
   negotiator_.add(name, description, now_s());
   waiting_[item->name] = item;
   const Handle handle = next_handle_++;
@@ -135,12 +135,13 @@ bool Unordered::poll(Handle handle) {
   {
     std::lock_guard lock(mutex_);
     const auto found = items_.find(handle);
-    if (found == items_.end()) throw_invalid("poll: no operation has handle {}", handle);
+    if (found == items_.end())
+      throw_invalid("poll: handle {} is unknown, or was waited for before", handle);
     item = found->second;
     if (!item->started) return false;
   }
   std::unique_lock rest(item->resting, std::try_to_lock);
-  if (!rest) return false;  // somebody is waiting for it
+  if (!rest) return false;  // another thread waits for it
   if (!item->rest) return true;
   try {
     if (!item->rest(0)) return false;
@@ -157,7 +158,8 @@ bool Unordered::wait(Handle handle, double timeout_s) {
   {
     std::unique_lock lock(mutex_);
     const auto found = items_.find(handle);
-    if (found == items_.end()) throw_invalid("wait: no operation has handle {}", handle);
+    if (found == items_.end())
+      throw_invalid("wait: handle {} is unknown, or was waited for before", handle);
     item = found->second;
     if (!over_.wait_for(lock, at_most(timeout_s), [&] { return item->started; })) return false;
   }

@@ -1,6 +1,7 @@
-// Named operations that ranks hand in, in any order: each starts when all ranks have handed it in,
-// and they start in the same order everywhere. A thread of its own carries out the rounds of a
-// Negotiator over messages of the engine, whenever a rank has something new to say.
+// Named operations that ranks may submit in different orders. An operation starts when all ranks
+// have submitted it, and operations start in the same order on all ranks. A thread runs the rounds
+// of a Negotiator, as messages of the engine, whenever a rank has something new. All methods may be
+// called from any thread.
 //
 //   Unordered named(engine, "job", {0, 1, 2, 3}, {.stall_s = 60});
 //   Handle handle = named.submit("fc.weight", "allreduce of [10, 4] float32",
@@ -23,55 +24,58 @@
 
 namespace stretto::comm {
 
-// What a start has left to wait for: true when it is over, false when timeout_s are; throws what
-// went wrong. Empty: nothing. It is not called again after it has returned true or thrown.
+// Waits for what a Start has started: returns true when it is over, false after timeout_s seconds,
+// or throws its error. It is not called again after true or an exception. Empty: nothing to wait
+// for.
 using Rest = std::function<bool(double timeout_s)>;
 
-// Submits operations; called once, on the thread of an Unordered, in an order that all ranks share.
+// Submits operations. Called once, on the thread of an Unordered, in the same order on all ranks.
 using Start = std::function<Rest()>;
 
-// The start that submits these to a group of the engine. Their buffers stay till the end.
+// A Start that submits these operations to a group. Their buffers must live until the end.
 Start start_operations(Engine& engine, Group group, std::vector<Operation> operations);
 
 struct UnorderedOptions {
   double stall_s = 60;
-  // All are called on the thread; may be empty. A name that is ready here has waited for so long.
+  // Both are called on the thread of the Unordered, and may be empty. `stalled`: a name that this
+  // rank has submitted has waited for stall_s seconds.
   std::function<void(const Stall&)> stalled;
-  // This rank has joined, and the others do what this description says: start the same, with
-  // nothing to add. The rest that it returns is waited for before the end.
+  // This rank has joined, and the others start what `description` says: start the same with zeros
+  // as contribution. The Rest that it returns is waited for before the end.
   std::function<Rest(const std::string& description)> stand_in;
 };
 
 class Unordered {
  public:
-  // All `ranks` of the job make it with the same name, which is unique within the engine; that has
-  // to live longer.
+  // All `ranks` make it with the same name, which is unique within the engine. The engine must
+  // outlive it.
   Unordered(Engine& engine, std::string_view name, std::vector<int> ranks,
             UnorderedOptions options);
 
-  // Ends the job on every rank unless all have left before.
+  // Ends the job on every rank unless all ranks have left before.
   ~Unordered();
 
   Unordered(const Unordered&) = delete;
   Unordered& operator=(const Unordered&) = delete;
 
-  // Returns at once. The description says what the name stands for: where ranks differ in it, all
-  // get an InvalidArgument with what each said. Throws InvalidArgument while the name is in use.
+  // Submits an operation and returns at once. If ranks give a name different descriptions, wait()
+  // throws InvalidArgument with all of them on every rank. Throws InvalidArgument while the name is
+  // in use.
   Handle submit(std::string_view name, std::string_view description, Start start);
 
-  // This rank has nothing more to hand in until all have joined; its handle is done then.
+  // This rank submits nothing until all ranks have joined; then the handle is done.
   Handle join();
-  int last_joined() const;  // the rank that did so last, -1 before; of the group
+  int last_joined() const;  // the rank of the group that joined last; -1 before all have
 
   // True when wait() would not block.
   bool poll(Handle handle);
-  // As the engine's.
+  // Like Engine::wait().
   bool wait(Handle handle, double timeout_s = -1);
 
-  // Nothing is submitted here any more. What others submit that would need this rank fails there,
-  // naming it.
+  // This rank submits nothing any more. Operations of other ranks that need it fail with an error
+  // that names it.
   void leave();
-  // All ranks have left, or the job has ended; false when the time is up.
+  // Waits until all ranks have left or the job has ended; false after timeout_s seconds.
   bool wait_left(double timeout_s = -1);
 
  private:
@@ -83,7 +87,7 @@ class Unordered {
   bool round();
   void post_receives();
   std::vector<std::byte> exchange(int k, const std::vector<std::byte>& message);
-  std::vector<std::vector<std::string>> tell(const std::vector<std::string>& texts);
+  std::vector<std::vector<std::string>> exchange(const std::vector<std::string>& texts);
 
   // unordered_starts.cc
   void start_agreed(const Negotiator::Result& result);
@@ -101,7 +105,7 @@ class Unordered {
   const Group group_;
   int rank_ = 0;  // within ranks_
 
-  // The thread's: receives that are posted for the next round, and what they fill.
+  // Used by the thread only: receives posted for the next round, and their buffers.
   struct Posted {
     Handle handle = 0;
     std::vector<std::byte> bytes;

@@ -1,4 +1,4 @@
-// What an Unordered remembers of an operation.
+// An operation of an Unordered.
 #pragma once
 
 #include <exception>
@@ -9,12 +9,12 @@
 
 namespace stretto::comm {
 
-// From submission until somebody has waited for it.
+// Lives from submission until wait() has returned.
 struct Unordered::Item {
   std::string name, description;
   Start start;
-  bool started = false;  // or failed
-  std::mutex resting;    // one thread waits for the rest at a time
+  bool started = false;  // or has failed
+  std::mutex resting;    // held by the thread that calls `rest`
   Rest rest;
   std::exception_ptr error;
 };

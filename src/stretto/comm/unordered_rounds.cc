@@ -1,4 +1,4 @@
-// The thread: when a round begins, and how its messages travel.
+// The thread of an Unordered: begins rounds and exchanges their messages.
 #include <algorithm>
 #include <chrono>
 #include <cstring>
@@ -10,21 +10,22 @@
 namespace stretto::comm {
 namespace {
 
-// Tags within the group: a message's first bytes, the rest of a long one, and a word that only
-// says that a round has begun.
+// Tags within the group: the first bytes of a message, the rest of a long one, and a signal that a
+// round has begun.
 constexpr uint32_t kFirst = 0, kLong = 1, kWake = 2;
 
-// Before the payload: how long it is.
+// The length of the payload, which stands before it.
 constexpr size_t kSizeBytes = 4;
-// Room for a round without new names, beside two bits per name.
+// Bytes for a round without new names, in addition to two bits per name.
 constexpr size_t kUsualBytes = 96;
 
-// The same on both sides, who know the same names.
+// The same on both sides, because both have the same names.
 size_t first_bytes(const Negotiator& negotiator) {
   return kSizeBytes + kUsualBytes + 16 * ((negotiator.numbers() + 63) / 64);
 }
 
-// A receive that waits for the others' next word must not run into the time limit of operations.
+// A receive waits until another rank has news, so the time limit of operations must not apply to
+// it.
 double longest_silence_s(const Options& options) {
   return options.operation_timeout_s > 0 ? options.operation_timeout_s / 4 : 3600;
 }
@@ -41,7 +42,8 @@ Operation message(Kind kind, int peer, uint32_t tag, std::byte* data, size_t byt
           .unseen = true};
 }
 
-// Waits for what it holds also when something is thrown: the engine reads the caller's memory.
+// Waits for its operation also when an exception is thrown, because the engine reads the caller's
+// memory.
 class Sent {
  public:
   explicit Sent(Engine& engine) : engine_(engine) {}
@@ -49,7 +51,7 @@ class Sent {
     for (const Handle handle : handles_) {
       try {
         engine_.wait(handle);
-      } catch (const std::exception&) {  // another one is on its way
+      } catch (const std::exception&) {  // another exception is being thrown
       }
     }
   }
@@ -87,8 +89,8 @@ void Unordered::run() {
   over_.notify_all();
 }
 
-// A round begins because this rank has news, because somebody else has begun it, or because it is
-// time: to ask who is missing, or just to show that this rank is there.
+// A round begins when this rank has news, when another rank has begun it, or when it is time: to
+// ask which ranks are missing, or to show that this rank is alive.
 void Unordered::await_cause() {
   std::unique_lock lock(mutex_);
   const double limit_s = now_s() + longest_silence_s(engine_.options());
@@ -174,7 +176,7 @@ std::vector<std::byte> Unordered::exchange(int k, const std::vector<std::byte>& 
 }
 
 // texts[i] of every rank: result[i][rank].
-std::vector<std::vector<std::string>> Unordered::tell(const std::vector<std::string>& texts) {
+std::vector<std::vector<std::string>> Unordered::exchange(const std::vector<std::string>& texts) {
   std::string own;
   for (const std::string& text : texts) own += text + '\0';
   const size_t n = ranks_.size();

@@ -1,11 +1,12 @@
-// What a round has led to: operations that start, fail or are stood in for.
+// Handles the result of a round: operations that start, fail, or get zeros from a rank that has
+// joined.
 #include "stretto/base/error.h"
 #include "stretto/comm/unordered_item.h"
 
 namespace stretto::comm {
 namespace {
 
-// What it throws, with no second copy whose end another thread would have to wait for.
+// The exception that it throws, without a second copy that another thread would have to outlive.
 template <typename Throw>
 std::exception_ptr thrown(Throw&& function) {
   try {
@@ -24,7 +25,7 @@ void Unordered::start_agreed(const Negotiator::Result& result) {
     for (int& rank : named.missing) rank = ranks_[static_cast<size_t>(rank)];
     if (options_.stalled) options_.stalled(named);
   }
-  // Where ranks differ, or one may not know what it stands in for, everyone says what it means.
+  // Where descriptions differ, or a rank that has joined needs one, all ranks exchange them.
   std::vector<std::string> texts;
   for (const Negotiator::Agreed& agreed : result.agreed) {
     if (!agreed.differs && !result.someone_joined) continue;
@@ -32,7 +33,7 @@ void Unordered::start_agreed(const Negotiator::Result& result) {
     const auto found = waiting_.find(agreed.name);
     texts.push_back(found != waiting_.end() ? found->second->description : "");
   }
-  const auto said = texts.empty() ? std::vector<std::vector<std::string>>{} : tell(texts);
+  const auto said = texts.empty() ? std::vector<std::vector<std::string>>{} : exchange(texts);
   size_t next = 0;
   for (const Negotiator::Agreed& agreed : result.agreed) {
     if (agreed.differs || result.someone_joined) {
@@ -47,7 +48,7 @@ void Unordered::start_agreed(const Negotiator::Result& result) {
       finish(item, thrown([&] {
                throw CommError(
                    rank, "",
-                   fmt::format("'{}' cannot be done: rank {} has left", item->name, rank));
+                   fmt::format("'{}' cannot be done: rank {} has left the job", item->name, rank));
              }));
     };
     for (const std::string& name : result.hopeless) fail(take(name));
@@ -90,7 +91,7 @@ void Unordered::settle(const Negotiator::Agreed& agreed, const std::vector<std::
   }
 }
 
-// Whatever goes wrong in a start belongs to its submitter.
+// An exception of a Start is thrown by wait().
 void Unordered::begin(const std::shared_ptr<Item>& item) {
   std::exception_ptr error;
   try {
@@ -102,7 +103,8 @@ void Unordered::begin(const std::shared_ptr<Item>& item) {
 }
 
 void Unordered::stand_in(const std::string& description) {
-  if (!options_.stand_in) throw_invalid("join: this rank cannot stand in for {}", description);
+  if (!options_.stand_in)
+    throw_invalid("join: this rank cannot contribute zeros to {}", description);
   std::erase_if(stood_in_, [](const Rest& rest) { return !rest || rest(0); });
   stood_in_.push_back(options_.stand_in(description));
 }
@@ -117,20 +119,20 @@ std::shared_ptr<Unordered::Item> Unordered::take(const std::string& name) {
 }
 
 void Unordered::finish(const std::shared_ptr<Item>& item, std::exception_ptr error) {
-  const Start done =
-      std::exchange(item->start, nullptr);  // gone after the lock: it may be Python's
+  const Start done = std::exchange(
+      item->start, nullptr);  // destroyed after the lock is released: it may hold Python objects
   std::lock_guard lock(mutex_);
   item->error = std::move(error);
   item->started = true;
   over_.notify_all();
 }
 
-// The job is broken for this group: whoever waits is told, and so are the others.
+// The job has failed: ends all items of this rank with the error, and notifies the other ranks.
 void Unordered::give_up(std::exception_ptr error) {
   abort_with(engine_, error);
   for (const auto* posted : {&firsts_, &wakes_}) {
     for (const Posted& receive : *posted) {
-      try {  // into memory that is about to go
+      try {  // these receives write into memory that is about to be freed
         engine_.wait(receive.handle);
       } catch (const std::exception&) {
       }

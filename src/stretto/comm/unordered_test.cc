@@ -28,7 +28,7 @@ std::vector<int> everyone(const Engine& engine) {
 }
 
 Operation sum_of(float* values, int64_t count = kElements) {
-  return {.count = count, .input = values, .output = values};
+  return {.reduction = ReduceOp::kSum, .count = count, .input = values, .output = values};
 }
 
 Start sum(Engine& engine, float* values) {
@@ -185,7 +185,7 @@ TEST(Unordered, WhatNeedsARankThatHasLeftFailsNamingIt) {
             ADD_FAILURE() << "no error";
           } catch (const CommError& e) {
             EXPECT_EQ(e.rank(), 1);
-            EXPECT_STREQ(e.what(), "'some' cannot be done: rank 1 has left");
+            EXPECT_STREQ(e.what(), "'some' cannot be done: rank 1 has left the job");
           }
           // A rank that leaves earlier might be the one that the other's error names.
           for (++told; told < 2;) std::this_thread::yield();
@@ -210,7 +210,8 @@ TEST(Unordered, WhatARankCannotStandInForEndsTheJob) {
           named.wait(named.submit("rows", "gather of rows", sum(engine, values.data())));
       });
   for (const std::string& error : errors)
-    EXPECT_NE(error.find("this rank cannot stand in for gather of rows"), error.npos) << error;
+    EXPECT_NE(error.find("this rank cannot contribute zeros to gather of rows"), error.npos)
+        << error;
 }
 
 TEST(Unordered, AnOperationThatMakesNoSenseIsItsSubmittersError) {

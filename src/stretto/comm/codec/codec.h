@@ -1,12 +1,12 @@
-// Codecs: how fp32 values look while they cross the wire. Each is one row of codecs(); an encoding
-// has a size that depends on the count only, so both sides know it in advance.
+// Codecs encode fp32 values for the wire. Each is one row of codecs(). The size of an encoding
+// depends on the count only, so both sides know it in advance.
 //
 // Error feedback (Karimireddy et al., "Error Feedback Fixes SignSGD", 2019): given a residual,
 // encode sends in + residual and leaves in `residual` what the encoding lost, to be sent the next
 // time.
 //
-// Inf and NaN survive every codec, so that a loss scaler downstream still sees them. Blocks that
-// hold any keep their residual as it was, unused, and it never becomes non-finite.
+// Inf and NaN survive every codec, so that a loss scaler still sees them. In blocks that hold any,
+// the residual is not used and does not change, so it stays finite.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace stretto::comm {
 
-// Inf and NaN found on the way through.
+// Inf and NaN that were found.
 struct NonFinite {
   int64_t count = 0;
   int64_t first = -1;  // element, -1 for none
@@ -27,10 +27,10 @@ struct NonFinite {
 
 struct Codec {
   std::string_view name;  // "none", "fp16", "bf16", "int8"
-  // Elements coded together. The encoding of a run that begins at a multiple of it is the
-  // concatenation of the encodings of its blocks, so cuts at multiples change nothing.
+  // Elements that are encoded together. The encoding of several blocks is the concatenation of
+  // their encodings, so cutting at multiples of it changes nothing.
   int64_t block;
-  bool feedback;  // loses so much that sums over many steps need residuals
+  bool feedback;  // it loses so much that it needs error feedback
   int64_t (*encoded_bytes)(int64_t count);
   // `residual` (count values, or null) is read and written. `out` takes encoded_bytes(count); it
   // overlaps nothing, and needs no alignment. Deterministic: the same bits with every `isa`.
@@ -40,6 +40,6 @@ struct Codec {
 };
 
 std::span<const Codec> codecs();
-const Codec& find_codec(std::string_view name);  // throws InvalidArgument naming the choices
+const Codec& find_codec(std::string_view name);  // throws InvalidArgument that lists the names
 
 }  // namespace stretto::comm

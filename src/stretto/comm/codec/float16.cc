@@ -27,8 +27,8 @@ struct BFloat16 {
   static HWY_INLINE void store(hn::Vec<F> v, uint16_t* p) { store_bfloat16(v, F(), p); }
 };
 
-// One vector; returns all ones in the lanes that hold inf or NaN. Only finite losses are kept, and
-// what was too large for fp16 was not sent in part.
+// Encodes one vector; returns all ones in lanes that hold inf or NaN. The residual keeps only
+// finite losses: a value too large for fp16 was sent as infinity.
 template <class Type>
 HWY_INLINE hn::Vec<hn::RebindToUnsigned<F>> encode_vector(const float* in, float* residual,
                                                           uint16_t* out) {

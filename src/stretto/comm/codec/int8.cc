@@ -18,8 +18,8 @@ using F = hn::ScalableTag<float>;
 constexpr uint32_t kInfinity = 0x7f800000u;
 constexpr int64_t kBlockBytes = sizeof(float) + kInt8Block;
 constexpr int64_t kTogether = 4;
-// Below, the inverse of the scale would overflow: the block is sent as zeros, all of it is
-// residual.
+// Below this the inverse of the scale would overflow, so the block is sent as zeros and all of it
+// goes to the residual.
 constexpr float kLeast = 1e-35f;
 
 struct BlockScale {
@@ -78,7 +78,7 @@ HWY_INLINE void store_block(const float* HWY_RESTRICT values, BlockScale block,
   }
 }
 
-// A block with inf or NaN, which leaves its residual alone. Rare, so element by element.
+// Encodes a block with inf or NaN, without its residual. It is rare, so it works by element.
 HWY_INLINE void encode_marked(const float* in, int64_t count, int64_t offset, std::byte* out,
                               NonFinite* found) {
   float greatest = 0;
@@ -98,8 +98,8 @@ HWY_INLINE void encode_marked(const float* in, int64_t count, int64_t offset, st
   }
 }
 
-// `blocks` whole blocks, in one pass over memory. Several at once, because the scale of one hangs
-// on a long chain of operations that those of others can hide.
+// Encodes whole blocks in one pass over memory, several at a time, because the scale of each needs
+// a long chain of operations that the others can hide.
 template <bool kResidual>
 HWY_INLINE void encode_blocks(const float* in, float* residual, int blocks, int64_t offset,
                               std::byte* out, NonFinite* found) {

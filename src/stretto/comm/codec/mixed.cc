@@ -1,8 +1,10 @@
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "stretto/base/error.h"
 #include "stretto/comm/codec/stages.h"
+#include "stretto/tune/choose.h"
 
 namespace stretto::comm {
 
@@ -28,7 +30,7 @@ WantedCollective Mixed::begin(Isa isa, const float* gradient, int64_t count,
       const double difference = static_cast<double>(decoded[i]) - gradient[i];
       error += difference * difference;
     }
-    // A gradient that is not finite says nothing about errors: only what loses nothing will do.
+    // A gradient that is not finite gives no error, so only `none` is allowed.
     float relative = norm > 0 ? static_cast<float>(std::sqrt(error / norm)) : 0;
     if (!std::isfinite(norm) || !std::isfinite(relative))
       relative = row == 0 ? 0 : std::numeric_limits<float>::infinity();
@@ -43,15 +45,15 @@ WantedCollective Mixed::begin(Isa isa, const float* gradient, int64_t count,
 const Codec& Mixed::finish(double wire_s_per_byte) {
   const double wire = wire_s_per_byte > 0 ? wire_s_per_byte : options_.wire_s_per_byte;
   const std::span<const Codec> rows = codecs();
-  double least = std::numeric_limits<double>::infinity();
+  std::vector<double> seconds;
   for (size_t row = 0; row < rows.size(); ++row) {
-    if (agreed_[row] > options_.error_bound) continue;
-    const double seconds =
-        static_cast<double>(rows[row].encoded_bytes(count_)) * wire + agreed_[rows.size() + row];
-    if (seconds >= least) continue;
-    least = seconds;
-    choice_ = row;
+    seconds.push_back(static_cast<double>(rows[row].encoded_bytes(count_)) * wire +
+                      agreed_[rows.size() + row]);
   }
+  const int winner = tune::choose_checked(seconds, [&](int row, std::span<const double>) {
+    return agreed_[static_cast<size_t>(row)] <= options_.error_bound;
+  });
+  if (winner >= 0) choice_ = static_cast<size_t>(winner);
   return choice();
 }
 

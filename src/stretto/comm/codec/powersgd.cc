@@ -8,7 +8,7 @@
 namespace stretto::comm {
 namespace {
 
-// Eight sums side by side, which the compiler keeps in vectors; the order is fixed.
+// Eight partial sums, which the compiler keeps in vectors, added in a fixed order.
 float dot(const float* a, const float* b, int64_t count) {
   float sums[8] = {};
   int64_t i = 0;
@@ -60,7 +60,7 @@ WantedCollective PowerSgd::begin(const float* gradient, float* residual) {
   if (finite_) {
     for (int64_t i = 0; i < rows_ * columns_; ++i) residual[i] += gradient[i];
     if (!all_finite({residual, static_cast<size_t>(rows_ * columns_)})) {
-      finite_ = false;  // the sum overflowed: what was owed is given up
+      finite_ = false;  // the sum overflowed: the residual is dropped
       std::fill_n(residual, rows_ * columns_, 0.0f);
     }
   }
@@ -113,7 +113,8 @@ WantedCollective PowerSgd::next() {
 
 void PowerSgd::finish(float* gradient) {
   if (!all_finite(p_) || !all_finite(fresh_q_)) {
-    // Some rank's gradient was not finite: nothing was sent, so this rank takes its own back.
+    // A rank's gradient was not finite. Nothing was sent, so the residual keeps this rank's
+    // gradient.
     for (int64_t i = 0; finite_ && i < rows_ * columns_; ++i) residual_[i] -= gradient_[i];
     std::fill_n(gradient, rows_ * columns_, std::numeric_limits<float>::quiet_NaN());
     return;

@@ -40,11 +40,11 @@ float* ResidualStore::residuals(std::span<const ParameterRange> layout) {
   return buckets_.back()->values.data();
 }
 
-// Moves shared elements; what is left of an older bucket stays, as ranges that are still its own.
+// Moves the elements that are shared; an older bucket keeps the ranges that are left.
 void ResidualStore::take_over(Bucket& to) {
   std::vector<std::unique_ptr<Bucket>> kept;
   for (auto& from : buckets_) {
-    if (!overlap(from->layout, to.layout)) {  // may be in use: it stays as it is
+    if (!overlap(from->layout, to.layout)) {  // it may be in use, so its memory must not move
       kept.push_back(std::move(from));
       continue;
     }
@@ -84,7 +84,7 @@ void ResidualStore::rescale(Bucket& bucket) const {
   const float factor = static_cast<float>(loss_scale_ / bucket.loss_scale);
   for (float& value : bucket.values) {
     value *= factor;
-    if (!std::isfinite(value)) value = 0;  // a residual must never poison later gradients
+    if (!std::isfinite(value)) value = 0;  // so that it cannot make later gradients non-finite
   }
   bucket.loss_scale = loss_scale_;
 }

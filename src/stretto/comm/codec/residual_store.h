@@ -1,6 +1,5 @@
-// Error-feedback residuals, kept by parameter instead of by bucket: DDP rebuilds its buckets after
-// the first step and engines cut them differently from step to step, and what was not sent yet must
-// follow the values it belongs to.
+// Keeps residuals by parameter and not by bucket. DDP rebuilds its buckets after the first step,
+// and the engine cuts them differently from step to step, but a residual must stay with its values.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +20,13 @@ struct ParameterRange {
 // Not thread-safe.
 class ResidualStore {
  public:
-  // The residuals of `layout`, one after another, zero where there were none; valid until the next
-  // call with another layout that shares elements with it. The same layout gives the same memory;
-  // a new one takes over the elements it shares with older ones, which are forgotten.
+  // The residuals of `layout`, one after another, zero where there are none. The memory belongs to
+  // the store and is valid until a call with another layout that shares elements. The same layout
+  // gives the same memory; another takes over the elements that it shares with older ones.
   float* residuals(std::span<const ParameterRange> layout);
 
-  // Gradients are about to be multiplied by `scale` (a loss scaler's): residuals that were left
-  // with another scale are converted, when they are next asked for. Throws InvalidArgument unless
-  // scale is positive and finite.
+  // The loss scale of the gradients to come. Residuals of another scale are converted when they are
+  // asked for. Throws InvalidArgument unless `scale` is positive and finite.
   void set_loss_scale(double scale);
 
   void clear();

@@ -1,11 +1,11 @@
-// Codecs that need collectives of their own, as pure state machines: begin() says which collective
-// is wanted, the caller carries it out on all ranks alike, and goes on with the next call. One
-// object per tensor; the gradient and the residual (from a ResidualStore) belong to the caller and
-// stay where they are from begin() to finish(). All end with the average over ranks in the
-// gradient, bitwise the same on every rank.
+// Codecs that need collectives of their own, as pure state machines. begin() returns the collective
+// that the codec needs; the caller runs it on all ranks and makes the next call. There is one
+// object per tensor. The gradient and the residual (from a ResidualStore) belong to the caller and
+// must not move between begin() and finish(). After finish() the gradient is the average over
+// ranks, with the same bits on every rank. Not thread-safe.
 //
-// Inf and NaN come out as inf or NaN somewhere in the result on every rank, so that a loss scaler
-// skips the step, and leave residuals, momenta and factors finite.
+// If a gradient holds inf or NaN, the result holds inf or NaN on every rank, so that a loss scaler
+// skips the step. Residuals, momenta and factors stay finite.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace stretto::comm {
 
-// An operation on buffers of the state machine, valid until its next call.
+// A collective on buffers of the state machine, which are valid until its next call.
 struct WantedCollective {
   Collective kind = Collective::kAllReduce;
   DType dtype = DType::kFloat32;
@@ -31,14 +31,15 @@ struct WantedCollective {
 };
 
 struct TopKOptions {
-  double density = 0.001;       // values sent
-  int64_t warmup_steps = 1000;  // density goes from 1/4 to 1/256 in fourths, then to `density`
-  float momentum = 0;           // 0: the optimiser has the momentum. Otherwise momentum correction:
-                                // set the optimiser's to 0 and give it here
+  double density = 0.001;       // share of the values that is sent
+  int64_t warmup_steps = 1000;  // density goes from 1/4 to 1/256 by factors of 4, then to `density`
+  float momentum = 0;           // 0: the optimizer has the momentum; otherwise momentum correction,
+                                // with the optimizer's momentum set to 0
 };
 
-// Deep gradient compression (Lin et al., 2018): the largest values of the accumulated gradients,
-// everything else stays; momentum correction and momentum factor masking.
+// Deep gradient compression (Lin et al., 2018): sends the greatest values of the accumulated
+// gradients and keeps the others in the residual, with momentum correction and momentum factor
+// masking.
 class TopK {
  public:
   TopK(TopKOptions options, int ranks, int64_t count);
@@ -89,20 +90,20 @@ class PowerSgd {
 
 struct MixedOptions {
   double error_bound = 0.01;      // of one encoding, relative to the gradient's L2 norm
-  double wire_s_per_byte = 8e-9;  // what a byte less is worth
+  double wire_s_per_byte = 8e-9;  // time that a byte takes on the wire
   int64_t measure_every = 500;    // steps
 };
 
-// Chooses one of codecs() for a tensor: the fastest on the wire and processor whose error stays
-// within the bound, from measurements that all ranks agree on.
+// Chooses one of codecs() for a tensor: the one with the least time on wire and processor whose
+// error is within the bound. Uses measurements that all ranks share, so all choose the same.
 class Mixed {
  public:
   explicit Mixed(MixedOptions options) : options_(options) {}
 
   bool due(int64_t step) const { return step % options_.measure_every == 0; }
 
-  // Encodes the gradient with every codec. encode_s has the seconds that encoding and decoding take
-  // with each of codecs() on this rank, measured by the caller, or is empty.
+  // Encodes the gradient with every codec. encode_s: the seconds that encoding and decoding take
+  // with each of codecs() on this rank, measured by the caller; or empty.
   WantedCollective begin(Isa isa, const float* gradient, int64_t count,
                          std::span<const double> encode_s = {});
   const Codec& finish(double wire_s_per_byte = 0);  // measured on all ranks; 0: the options'

@@ -10,7 +10,7 @@
 namespace stretto::comm {
 namespace {
 
-// Orders like the magnitude; inf and NaN come out greatest, so they are always sent.
+// Orders values by magnitude; inf and NaN are greatest, so they are always sent.
 uint32_t magnitude(float value) { return std::bit_cast<uint32_t>(value) & 0x7fffffffu; }
 
 }  // namespace
@@ -30,11 +30,11 @@ double TopK::density(int64_t step) const {
   return std::max(options_.density, std::pow(0.25, static_cast<double>(stage + 1)));
 }
 
-// Fills sent_ with the `chosen` greatest values, ascending by index; of equal ones, the first. The
-// residual holds the gradient already, but for what is not finite.
+// Fills sent_ with the `chosen` greatest values, ascending by index; of equal ones the first. The
+// residual includes the gradient already, except values that are not finite.
 void TopK::select(const float* gradient, const float* residual, int64_t chosen) {
-  // A histogram over exponent and leading bits tells which values are surely in; only those in the
-  // bin where the count runs over have to be sorted.
+  // A histogram over exponent and leading bits shows which values are among the greatest; only
+  // those in the bin where the count is reached have to be sorted.
   constexpr int kShift = 19;
   std::array<int64_t, (0x7fffffffu >> kShift) + 1> bins{};
   const auto value = [&](int64_t i) {

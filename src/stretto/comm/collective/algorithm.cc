@@ -1,10 +1,13 @@
 #include "stretto/comm/collective/algorithm.h"
 
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "stretto/base/error.h"
 #include "stretto/comm/collective/hosts.h"
 #include "stretto/comm/collective/rows.h"
+#include "stretto/tune/choose.h"
 
 namespace stretto::comm {
 namespace {
@@ -81,13 +84,14 @@ const Algorithm& find_algorithm(const Problem& problem, std::string_view name) {
     if (algorithm.name == name) {
       const std::string reason = algorithm.unfit(problem);
       if (!reason.empty())
-        throw_unsupported("{}: {}: {}", collective_name(problem.kind), name, reason);
+        throw_unsupported("{}: algorithm {} cannot do it: {}", collective_name(problem.kind), name,
+                          reason);
       return algorithm;
     }
     names += names.empty() ? "" : ", ";
     names += algorithm.name;
   }
-  throw_invalid("{}: expected one of {}, got {}", collective_name(problem.kind), names, name);
+  throw_invalid("{}: algorithm '{}' is none of {}", collective_name(problem.kind), name, names);
 }
 
 std::string always_fits(const Problem&) { return ""; }
@@ -113,7 +117,8 @@ double estimate_s(const Cost& cost, const LinkModel& link, const ElementBytes& b
   const double wire = cost.wire_elements * bytes.wire * link.wire_byte_s;
   const double local = cost.local_elements * bytes.local * link.local_byte_s +
                        cost.summed_elements * bytes.local * link.sum_byte_s;
-  // Units overlap the card with the processor; what waits for one another does not overlap.
+  // Units overlap the network with the processor; rounds, which wait for each other, do not
+  // overlap.
   return cost.wire_rounds * link.wire_latency_s + cost.local_rounds * link.local_latency_s +
          cost.wire_messages * link.wire_message_s + cost.local_messages * link.local_message_s +
          std::max(wire, local) + 0.1 * std::min(wire, local);
@@ -123,20 +128,18 @@ const Algorithm& choose_algorithm(const Problem& problem, const LinkModel& link,
                                   const ElementBytes& bytes) {
   const std::span<const Algorithm> rows = algorithms(problem.kind);
   if (rows.size() == 1) return rows[0];
-  const Algorithm* best = nullptr;
-  double least = 0;
-  for (const Algorithm& algorithm : rows) {
+  std::vector<double> estimates(rows.size(), std::numeric_limits<double>::infinity());
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Algorithm& algorithm = rows[i];
     if (!algorithm.unfit(problem).empty()) continue;
     Cost cost = algorithm.cost(problem);
     const double units = static_cast<double>(std::max<int64_t>(1, unit_count(problem)));
     cost.wire_messages *= units;
     cost.local_messages *= units;
-    const double seconds = estimate_s(cost, link, bytes);
-    if (best != nullptr && seconds >= least) continue;
-    best = &algorithm;
-    least = seconds;
+    estimates[i] = estimate_s(cost, link, bytes);
   }
-  return *best;
+  // The first fits every problem, so there is one.
+  return rows[static_cast<size_t>(tune::choose(estimates))];
 }
 
 }  // namespace stretto::comm

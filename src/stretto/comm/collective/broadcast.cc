@@ -14,7 +14,7 @@ void keep_own(Builder& b, Part part) {
   if (b.me == b.problem.root) b.copy(input(part.begin), output(part.begin), part.count());
 }
 
-// Whoever represents each host in the tree: the root, or the lowest rank.
+// The rank that represents each host in the tree: the root, or the lowest rank.
 int leader(const Builder& b, int host) {
   const int root = b.problem.root;
   return b.hosts.host[root] == host ? root : b.hosts.members[host][0];

@@ -1,4 +1,4 @@
-// What every algorithm is written with: cutting ranges, and appending steps to a schedule.
+// Tools for all algorithms: they cut ranges, and append steps to a schedule.
 #pragma once
 
 #include <initializer_list>
@@ -19,8 +19,8 @@ struct Part {
 // One of `parts` nearly equal pieces of `whole`, cut at multiples of `align` from its beginning.
 Part cut(Part whole, int parts, int index, int64_t align);
 
-// What a unit covers: of the tensor (all_reduce, reduce, broadcast), or of block `rank` counted
-// from the block's beginning.
+// The range of a unit in the tensor (all_reduce, reduce, broadcast), or in a block, counted from
+// the block's beginning.
 Part unit_of_tensor(const Problem& problem, int64_t unit);
 Part unit_of_block(const Problem& problem, int64_t unit, int64_t block_count);
 
@@ -54,8 +54,8 @@ class Builder {
   Place scratch(int64_t count);  // fresh elements
   Place slot(int64_t count);     // a fresh coded slot
 
-  // Each returns the index of the new step. Transfers, copies and sums of nothing are left out and
-  // give -1, which is ignored in `waits`.
+  // Each returns the index of the new step. Transfers, copies and sums of 0 elements are left out
+  // and return -1, which `waits` ignores.
   int32_t send(int peer, int tag, Place from, int64_t count, Waits waits = {});
   int32_t receive(int peer, int tag, Place to, int64_t count);
   int32_t copy(Place from, Place to, int64_t count, Waits waits = {});
@@ -63,9 +63,9 @@ class Builder {
   int32_t encode(Place from, Place slot, int64_t count, bool result, Waits waits = {});
   int32_t decode(Place slot, Place to, int64_t count, Waits waits);
   int32_t signal(int peer, int tag, Waits waits = {});  // no payload
-  int32_t await(int peer, int tag);                     // the other side of it
+  int32_t await(int peer, int tag);                     // receives a signal()
 
-  // The other ranks (or indices below `count`), starting after `self`, so that not everyone sends
+  // The other ranks (or indices below `count`), starting after `self`, so that not all ranks send
   // to the same one first.
   static std::vector<int> others(int self, int count);
   std::vector<int> peers() const { return others(me, n); }

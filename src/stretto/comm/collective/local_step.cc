@@ -12,7 +12,7 @@
 namespace stretto::comm {
 namespace {
 
-// Adds up sources some of which are encoded, a piece at a time so that the sums stay in the cache.
+// Adds sources of which some are encoded, piece by piece, so that the sums stay in the cache.
 class CodedSum {
  public:
   CodedSum(const Schedule& schedule, const Step& step, const LocalBuffers& buffers,
@@ -98,7 +98,8 @@ NonFinite encode_step(const Step& step, Place source, const LocalBuffers& buffer
   std::byte* slot = buffers.slots[step.place.offset];
   float* residual = buffers.residual == nullptr ? nullptr : buffers.residual + source.offset;
   const float* values = reinterpret_cast<const float*>(read_at(buffers, source, DType::kFloat32));
-  // What an average has lost, as a contribution: so much more that the division leaves as much.
+  // The loss of an average becomes a contribution, which a later average divides by the ranks
+  // again.
   const bool scaled =
       residual != nullptr && step.result && context.reduction.op == ReduceOp::kAverage;
   const float ranks = static_cast<float>(context.reduction.ranks);

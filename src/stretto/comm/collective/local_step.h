@@ -1,4 +1,4 @@
-// Carrying out the steps of a schedule that send nothing: sums, copies, encoding and decoding.
+// Runs the steps of a schedule that send nothing: sums, copies, encoding and decoding.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,16 @@
 
 namespace stretto::comm {
 
-// What the buffers of a schedule's places are. `slots` has one entry per coded slot, with room for
+// The buffers of a schedule's places. `slots` has one entry per coded slot, with room for
 // codec->encoded_bytes(Schedule::coded_slots[i]). The residual (null: no error feedback) has one
-// value per element of the tensor, in the tensor's order, as contributions; add_residual has been
-// over it when a unit begins. No rank encodes an element twice in one operation.
+// value per element of the tensor; add_residual() is called for a unit before it begins. No rank
+// encodes an element twice in one operation.
 struct LocalBuffers {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::byte* scratch = nullptr;
   std::span<std::byte* const> slots;
-  float* residual = nullptr;  // what encodings lose, as a contribution to be made later
+  float* residual = nullptr;  // receives what encodings lose, to be contributed later
 };
 
 struct LocalContext {
@@ -28,16 +28,16 @@ struct LocalContext {
   const Codec* codec = nullptr;  // for schedules of coded problems, whose dtype is fp32
 };
 
-// Makes up for what was lost before: out = in + residual, and residual = 0; in blocks of 256 that
-// hold inf or NaN afterwards, out = in, and the residual stays. `out` may be `in`.
+// Adds what was lost before: out = in + residual, residual = 0. In blocks of 256 whose sum holds
+// inf or NaN: out = in, and the residual does not change. `out` may be `in`.
 void add_residual(const float* in, float* residual, int64_t count, float* out);
 
-// Where a place begins; null for what is kept in no buffer. Not for Buffer::kCoded.
+// The address of a place; null if its buffer is null. Not for Buffer::kCoded.
 const std::byte* read_at(const LocalBuffers& buffers, Place place, DType dtype);
 std::byte* write_at(const LocalBuffers& buffers, Place place, DType dtype);  // never the input
 
-// Runs a step other than kSend and kReceive, and says what an encoded contribution held that is not
-// finite. A copy onto itself, or into a null output, does nothing.
+// Runs a step other than kSend and kReceive. Returns what it found of inf and NaN in a contribution
+// that it encoded. A copy onto itself, or into a null output, does nothing.
 NonFinite run_local_step(const Schedule& schedule, const Step& step, const LocalBuffers& buffers,
                          const LocalContext& context);
 

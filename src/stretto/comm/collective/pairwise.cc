@@ -1,4 +1,4 @@
-// Collectives in which every pair of ranks has its own data: there is nothing to combine.
+// Collectives in which every pair of ranks has its own data and nothing is combined.
 #include "stretto/comm/collective/builder.h"
 #include "stretto/comm/collective/doubling.h"
 #include "stretto/comm/collective/rows.h"

@@ -45,7 +45,7 @@ Schedule reduce_scatter_hierarchical(const Problem& p, int64_t unit) {
   const auto carrier = [&](int owner, int from) {
     return hosts.members[from][hosts.index[owner] % hosts.size(from)];
   };
-  // Tag 2 r: what a rank has of block r, inside a host; 2 r + 1: a host's sum of it.
+  // Tag 2 r: a rank's contribution to block r, inside a host; 2 r + 1: a host's sum of block r.
   for (const int owner : b.peers()) {
     const bool near = hosts.host[owner] == host;
     const int to = near ? owner : carrier(owner, host);
@@ -99,7 +99,7 @@ Schedule reduce_scatter_ring(const Problem& p, int64_t unit) {
   Builder b(p);
   const Ring ring(b);
   const Blocks blocks{p, unit};
-  // The sum for the rank at position x starts behind it and goes around to it.
+  // The sum for the rank at position x starts at position x + 1 and goes around the ring to x.
   Place partial = blocks.place(ring.previous());
   int32_t ready = -1;
   for (int s = 0; s + 1 < b.n; ++s) {

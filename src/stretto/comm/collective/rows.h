@@ -1,5 +1,5 @@
-// What algorithm files offer to the list in algorithm.cc: for each algorithm its schedule, its
-// cost, and why it may not fit. The comments say what is particular; schedule.h has the rest.
+// The algorithms in the list of algorithm.cc: for each its schedule, its cost, and why it may not
+// fit. schedule.h says what they have in common.
 #pragma once
 
 #include <string>
@@ -13,7 +13,7 @@ std::string always_fits(const Problem&);
 // Costs of a flat algorithm: in each of `rounds`, every rank sends `elements` to every other.
 Cost flat_cost(const Problem& problem, int rounds, double elements);
 
-// One round: everyone sends everything to everyone, and everyone adds it up.
+// One round: every rank sends everything to every other, and adds everything.
 Schedule all_reduce_gather_sum(const Problem&, int64_t unit);
 Cost all_reduce_gather_sum_cost(const Problem&);
 
@@ -41,8 +41,8 @@ Schedule all_reduce_hierarchical_exchange(const Problem&, int64_t unit);
 Cost all_reduce_hierarchical_exchange_cost(const Problem&);
 std::string hierarchical_unfit(const Problem&);  // for every kind
 
-// The root sends to all; a binomial tree over hosts, then inside each; a chain, host after host,
-// which with many units sends the tensor through every card once.
+// The root sends to all; or a binomial tree over hosts, then inside each host; or a chain, host
+// after host, which with many units sends the tensor through every card once.
 Schedule broadcast_direct(const Problem&, int64_t unit);
 Cost broadcast_direct_cost(const Problem&);
 Schedule broadcast_tree(const Problem&, int64_t unit);
@@ -69,8 +69,8 @@ Schedule reduce_scatter_ring(const Problem&, int64_t unit);
 Cost reduce_scatter_ring_cost(const Problem&);
 std::string reduce_scatter_ring_unfit(const Problem&);
 
-// Everyone sends everything to the root; a reduce-scatter whose owners send to the root; sums of
-// hosts in shares, sent to the root.
+// All ranks send everything to the root; or a reduce-scatter whose owners send to the root; or sums
+// of hosts in shares, sent to the root.
 Schedule reduce_gather_sum(const Problem&, int64_t unit);
 Cost reduce_gather_sum_cost(const Problem&);
 Schedule reduce_direct(const Problem&, int64_t unit);
@@ -78,14 +78,14 @@ Cost reduce_direct_cost(const Problem&);
 Schedule reduce_hierarchical(const Problem&, int64_t unit);
 Cost reduce_hierarchical_cost(const Problem&);
 
-// One round between the pairs that have something for each other.
+// One round between all pairs of ranks that exchange data.
 Schedule gather_direct(const Problem&, int64_t unit);
 Cost rooted_direct_cost(const Problem&);
 Schedule scatter_direct(const Problem&, int64_t unit);
 Schedule all_to_all_direct(const Problem&, int64_t unit);
 Cost all_to_all_direct_cost(const Problem&);
 
-// Everyone tells everyone; or ceil(log2 n) rounds with a rank twice as far each time.
+// Every rank signals every other; or ceil(log2 n) rounds with a rank twice as far each time.
 Schedule barrier_direct(const Problem&, int64_t unit);
 Cost barrier_direct_cost(const Problem&);
 Schedule barrier_dissemination(const Problem&, int64_t unit);

@@ -26,8 +26,9 @@ int64_t unit_elements(const Problem& p) {
   const int64_t total = of_tensor(p.kind) ? p.count : longest_block(p);
   if (p.unit <= 0 || total == 0) return std::max<int64_t>(total, 1);
   int64_t unit = of_tensor(p.kind) ? p.unit : std::max<int64_t>(1, p.unit / p.ranks());
-  // Units of equal size: a short last one would cost as many messages as the others. Ranks that
-  // exchange blocks of their own sizes must agree without knowing each other's largest.
+  // Units have equal sizes, because a short last one would cost as many messages as the others.
+  // Ranks with blocks of different sizes must get the same units without knowing each other's
+  // blocks.
   if (p.kind != Collective::kAllToAll) {
     const int64_t units = (total + unit - 1) / unit;
     unit = (total + units - 1) / units;

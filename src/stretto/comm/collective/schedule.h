@@ -1,11 +1,11 @@
-// Collectives as plain lists of steps: who sends what to whom, what is summed, and what waits for
-// what. Nothing here moves a byte; an engine runs the steps in whatever order their data arrive,
-// and the simulator of the tests does the same in random order.
+// Collectives as plain lists of steps: which rank sends what to which, what is summed, and which
+// step waits for which. Nothing here moves data. The engine runs the steps in the order in which
+// data arrive; the simulator of the tests runs them in random order.
 //
-// Cutting. A long operation is cut into units (unit_count), and every unit has its own little
-// schedule. Units share nothing but the input and output buffers, so an engine pipelines by running
-// several at once, each with its own scratch. Transfers are matched by (operation, unit, sender,
-// receiver, tag); a rank whose schedule of a unit is empty has nothing to do for it.
+// Units. A long operation is cut into units (unit_count), and every unit has its own schedule.
+// Units share only the input and output buffers, so the engine runs several at once, each with its
+// own scratch memory. Transfers are matched by (operation, unit, sender, receiver, tag). A rank
+// with an empty schedule has nothing to do for that unit.
 //
 // The canonical order of summation. Whatever the algorithm, the cutting and the arrival order:
 //   host sum = x_a + x_b + ... over the ranks of one host, in rank order, left to right
@@ -13,12 +13,11 @@
 // in fp32 (fp64 for fp64; integers wrap; see reduce.h for the rounding of 16-bit host sums and the
 // place of the division of an average). So every rank gets the same bits from gather_sum, direct,
 // recursive_doubling, hierarchical and hierarchical_exchange, for every dtype and operation. A ring
-// carries partial sums around in an order that depends on the chunk, so it is offered only where
-// the order cannot be seen (Problem::exact) and gives the same bits there too. Host grouping is
-// part of the order: the same ranks spread over other hosts may differ in the last bit. With a
-// lossy codec the bits are the same on every rank, but depend on the algorithm (a codec is applied
-// per rank by the flat ones, per host by the hierarchical ones) and on where its blocks begin
-// (Problem::align).
+// carries partial sums around in an order that depends on the chunk, so it is used only where the
+// order does not matter (Problem::exact). Hosts are part of the order: the same ranks on other
+// hosts may differ in the last bit. With a lossy codec the bits are the same on every rank, but
+// depend on the algorithm (flat ones encode per rank, hierarchical ones per host) and on where the
+// codec's blocks begin (Problem::align).
 #pragma once
 
 #include <cstdint>
@@ -67,8 +66,8 @@ struct Problem {
   int root = 0;                                // broadcast, reduce, gather, scatter
   bool exact = false;  // the reduction gives the same bits in any order (is_exact in reduce.h)
   bool coded = false;  // all_reduce: what crosses the wire goes through a codec
-  int64_t unit = 0;    // elements moved per unit, about; 0: one unit
-  int64_t align = 1;   // elements; cuts lie at multiples of it (a codec's block)
+  int64_t unit = 0;    // elements per unit, about; 0: one unit
+  int64_t align = 1;   // units and parts begin at multiples of so many elements (a codec's block)
 
   int ranks() const { return static_cast<int>(host.size()); }
 };
@@ -76,14 +75,14 @@ struct Problem {
 // Throws InvalidArgument when sizes or ranks contradict each other.
 void validate(const Problem& problem);
 
-// Units that the operation is cut into, from this rank's view; 0 when there is nothing to move.
-// (For all_to_all with counts, ranks may disagree; the units that both know match.)
+// The number of units of the operation on this rank; 0 when there is nothing to move. For
+// all_to_all with counts it may differ between ranks; units that both have match.
 int64_t unit_count(const Problem& problem);
 
 enum class Buffer : uint8_t {
   kInput,
   kOutput,
-  kScratch,  // Schedule::scratch_elements of the operation's dtype, this unit's own
+  kScratch,  // Schedule::scratch_elements of the operation's dtype, one buffer per unit
   kCoded,    // encoded bytes; the offset is the number of a slot in Schedule::coded_slots
 };
 
@@ -92,16 +91,17 @@ struct Place {
   int64_t offset = 0;  // in elements
 };
 
-// What a reduce step adds up, in this order.
+// An input of a reduce step; its inputs are added in order.
 struct Source {
   Place place;
-  bool begins_host = true;  // first of a host: the sums of hosts are formed before they are added
-  bool host_sum = false;    // already the sum of a host of several ranks
+  bool begins_host = true;  // first of its host: each host is summed before hosts are added
+  bool host_sum = false;    // it is the sum of a host of several ranks
 };
 
 enum class Action : uint8_t {
   kSend,     // `place` to `peer`. Done when `place` may be overwritten
-  kReceive,  // from `peer` into `place`. Waits for nothing: data may be written whenever it arrives
+  kReceive,  // from `peer` into `place`. Waits for nothing: data may be written as soon as they
+             // come
   kReduce,   // `place` = the sum of `sources`; a source may be `place` itself, none overlaps partly
   kCopy,     // `place` = sources[0], which does not overlap it unless it is the same memory
   kEncode,   // slot `place` = encode(sources[0]) with error feedback; when `result`, sources[0] is
@@ -114,16 +114,17 @@ struct Step {
   bool last = false;    // reduce: this yields the final value, so an average is divided here
   bool result = false;  // encode: of a final value (else of a contribution)
   int32_t peer = -1;    // send, receive
-  int32_t tag = 0;      // tells apart what one rank sends to another within a unit
+  int32_t tag = 0;      // distinguishes messages from one rank to another within a unit
   int64_t count = 0;    // elements; 0 only in a barrier, whose messages have no payload
   Place place;
   int32_t first_source = 0, source_count = 0;
   int32_t first_wait = 0, wait_count = 0;
 };
 
-// The steps of one rank for one unit. A step may start when every step it waits for is done; those
-// come earlier in the list. Steps that may start are best started in list order: peers are
-// staggered so that no rank is sent to by all at once. The unit is done when all its steps are.
+// The steps of one rank for one unit. A step may start when every step that it waits for is done;
+// those come earlier in the list. Steps that may start should be started in list order, which
+// spreads messages so that not all ranks send to one at once. The unit is done when all its steps
+// are done.
 struct Schedule {
   std::vector<Step> steps;
   std::vector<Source> sources_of_steps;

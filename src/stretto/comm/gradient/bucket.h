@@ -16,29 +16,29 @@ struct GradientSlice {
   std::string parameter;  // its name, the same in every step and on every rank
   int64_t begin = 0;      // first element, within the parameter
   int64_t count = 0;
-  int64_t rows = 0, columns = 0;  // the whole parameter as a matrix; 0: it is none, or not known
+  int64_t rows = 0, columns = 0;  // shape of the whole parameter as a matrix; 0: it is not one
 
   bool is_matrix() const {
     return begin == 0 && rows > 1 && columns > 1 && rows * columns == count;
   }
 };
 
-// Slices lie one after another in `values`, which belong to the caller and become the average over
-// ranks. Ranks submit buckets of the same slices in the same order.
+// Slices lie one after another in `values`, which belong to the caller and are replaced by the
+// average over ranks. All ranks submit buckets of the same slices in the same order.
 struct Bucket {
   std::vector<GradientSlice> slices;
   DType dtype = DType::kFloat32;
   void* values = nullptr;
   int64_t step = 0;       // number of the backward pass, the same on every rank
-  double loss_scale = 1;  // what a loss scaler has multiplied the gradients with
+  double loss_scale = 1;  // by which a loss scaler has multiplied the gradients
 
   int64_t count() const;
 };
 
-// Error-feedback residuals by the names of parameters.
+// Residuals by the names of parameters.
 class Residuals {
  public:
-  // One after another, in units of gradients with the loss scale given; see ResidualStore.
+  // The residuals of the slices, one after another, for this loss scale; see ResidualStore.
   float* of(const std::vector<GradientSlice>& slices, double loss_scale);
 
  private:

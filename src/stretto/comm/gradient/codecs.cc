@@ -22,7 +22,7 @@ const GradientCodec& find_gradient_codec(std::string_view name) {
     names += names.empty() ? "" : ", ";
     names += codec.name;
   }
-  throw_invalid("codec: expected one of {}, got {}", names, name);
+  throw_invalid("codec: '{}' is none of {} (set it with codec= or STRETTO_CODEC)", name, names);
 }
 
 int64_t Bucket::count() const {

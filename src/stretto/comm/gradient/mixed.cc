@@ -10,12 +10,13 @@
 #include "stretto/base/error.h"
 #include "stretto/comm/codec/stages.h"
 #include "stretto/comm/gradient/exchange.h"
+#include "stretto/tune/measure.h"
 
 namespace stretto::comm {
 namespace {
 
 constexpr int64_t kProbeElements = 64 << 10;
-constexpr int64_t kProbeBytes = 64 << 10;  // shorter messages say little about the wire
+constexpr int64_t kProbeBytes = 64 << 10;  // shorter messages do not measure the wire
 constexpr size_t kRecentMessages = 64;
 
 struct Tensor {
@@ -23,7 +24,7 @@ struct Tensor {
   int64_t measured_step = -1;  // never
 };
 
-// What outlives a step. Exchanges under way point to tensors, which a map leaves in place.
+// The state that lasts from step to step. Exchanges point to tensors, which a map never moves.
 struct State {
   MixedOptions options;
   int ranks = 1;
@@ -44,18 +45,20 @@ std::vector<double> measure_codecs() {
   for (float& value : values) value = static_cast<float>(random()) * 0x1p-30f - 1;
   std::vector<std::byte> coded(static_cast<size_t>(4 * kProbeElements));
   std::vector<float> residual(values.size());
-  std::vector<double> seconds;
+  std::vector<tune::Trial> trials;
   for (const Codec& codec : codecs()) {
-    double least = std::numeric_limits<double>::infinity();
-    for (int run = 0; run < 3; ++run) {
-      const double start = now_s();
+    const auto run = [&] {
       codec.encode(usable_isa(), values.data(), codec.feedback ? residual.data() : nullptr,
                    kProbeElements, coded.data());
       codec.decode(usable_isa(), coded.data(), kProbeElements, values.data());
-      least = std::min(least, now_s() - start);
-    }
-    seconds.push_back(least / static_cast<double>(kProbeElements));
+    };
+    trials.push_back({std::string(codec.name), run, [] {}});
   }
+  // Every codec's time counts, however slow it is: its messages may be the shortest.
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  std::vector<double> seconds =
+      tune::measure(trials, {.budget_s = 0, .min_rounds = 3, .hopeless = kNever});
+  for (double& s : seconds) s /= static_cast<double>(kProbeElements);
   return seconds;
 }
 
@@ -110,10 +113,10 @@ class MixedExchange {
   struct Part {
     const GradientSlice* slice;
     float* values;
-    Tensor* tensor;  // null: always sent as it is
+    Tensor* tensor;  // null: always sent without a codec
     bool due;
   };
-  // All parts with one codec. Where that is the whole bucket, it is sent from where it lies.
+  // All parts with one codec. If that is the whole bucket, it is sent from where it is.
   struct Message {
     std::vector<const Part*> parts;
     std::vector<float> packed;
@@ -174,7 +177,8 @@ class MixedExchange {
         count = static_cast<int64_t>(message.packed.size());
       }
       operations.push_back(average(values, count, codecs()[i].name, label(slices)));
-      // With codecs that hardly lose anything too: what int8 owes is paid when a tensor leaves it.
+      // Also with codecs without feedback, so that the residual of int8 is sent when a tensor
+      // leaves it.
       operations.back().residual = state_->residuals.of(slices, bucket_.loss_scale);
       sent_bytes_ += codecs()[i].encoded_bytes(count);
     }

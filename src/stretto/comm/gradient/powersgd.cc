@@ -9,7 +9,7 @@
 namespace stretto::comm {
 namespace {
 
-// What outlives a step. Exchanges under way point into the factors, which a map leaves in place.
+// The state that lasts from step to step. Exchanges point to factors, which a map never moves.
 struct State {
   PowerSgdOptions options;
   Residuals residuals;

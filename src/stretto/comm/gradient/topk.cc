@@ -8,7 +8,7 @@ namespace stretto::comm {
 StartExchange topk_exchange(std::string_view, int ranks, const Options& options) {
   const TopKOptions chosen{.density = options.topk_density,
                            .warmup_steps = options.topk_warmup_steps};
-  TopK(chosen, ranks, 0);  // throws at once what the first bucket would throw
+  TopK(chosen, ranks, 0);  // checks the options now, not at the first bucket
   auto residuals = std::make_shared<Residuals>();
   const StartExchange plain = plain_exchange("none", ranks, options);
   return [=](const Bucket& bucket) -> Exchange {

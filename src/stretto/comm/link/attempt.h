@@ -1,4 +1,4 @@
-// One stream that this rank tries to open to a lower rank.
+// One stream that this rank connects to a lower rank.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,17 @@
 namespace stretto::comm {
 
 struct Attempt {
-  int peer = 0, stream = 0, streams = 1;
+  int rank = 0, stream = 0, streams = 1;
   Transport transport = Transport::kTcp;
-  int place = 0;  // among the streams of its transport
+  int place = 0;  // its number among the streams of its transport
   int tries = 0;
-  double retry_at_s = 0;  // while not talking
-  double deadline_s = 0;  // while talking
+  double retry_at_s = 0;  // without a conversation: when to try again (now_s())
+  double deadline_s = 0;  // with a conversation: when to give it up
   std::optional<Conversation> conversation;
   std::string target;  // "tcp 10.0.0.1:4242"
   bool done = false;
   double first_pause_s = 0.01, most_pause_s = 0.64;
-  double connected_s = 0;  // when it last was done
+  double connected_s = 0;  // when it was connected last
 
   double pause_s() const {
     return std::min(first_pause_s * (1 << std::min(tries, 20)), most_pause_s);
@@ -33,9 +33,9 @@ struct Route {
   std::string from, to;  // numeric addresses; empty `from`: any
 };
 
-// Which of the addresses to use for a stream. With chosen interfaces on both sides stream i goes
-// from interface i to interface i, modulo their numbers. Otherwise ranks of one machine use
-// loopback, and others try the published addresses in turn.
+// Chooses the addresses of a stream. With options.interfaces stream i goes from interface i of one
+// rank to interface i of the other, modulo their numbers. Otherwise ranks of one machine use the
+// loopback device, and others try the published addresses one after the other.
 inline Route choose_route(const std::vector<Address>& own, const std::vector<Address>& theirs,
                           bool rails, bool same_machine, int stream, int tries) {
   if (rails) return {own[stream % own.size()].text, theirs[stream % theirs.size()].text};

@@ -29,7 +29,7 @@ Conversation::State Conversation::fail(std::string reason) {
   return State::kFailed;
 }
 
-// What the handshake says fits into any socket's buffer, so a short write means a broken one.
+// The messages of the handshake fit into any socket's buffer, so a short write means an error.
 bool Conversation::say(std::span<const std::byte> bytes) {
   const ssize_t sent =
       ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -59,14 +59,17 @@ Conversation::State Conversation::advance() {
     socklen_t length = sizeof other;
     if (getpeername(socket_.get(), reinterpret_cast<sockaddr*>(&other), &length) != 0)
       return State::kTalking;  // not connected yet
-    if (!say(hello_bytes_)) return fail("cannot send");
+    if (!say(hello_bytes_)) return fail("cannot send the handshake");
     wait_ = Wait::kChallenge;
   }
   while (true) {
     const size_t awaited = awaited_bytes();
     const ssize_t got =
         recv(socket_.get(), heard_.data() + heard_bytes_, awaited - heard_bytes_, MSG_DONTWAIT);
-    if (got == 0) return fail("refused by the other side");
+    if (got == 0)
+      return fail(
+          "the remote rank closed the connection during the handshake; do both ranks have the "
+          "same STRETTO_SECRET and epoch?");
     if (got < 0) {
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return State::kTalking;
       return fail(std::strerror(errno));
@@ -85,7 +88,7 @@ Conversation::State Conversation::answer() {
     case Wait::kHello: {
       std::memcpy(hello_bytes_.data(), heard_.data(), kHelloBytes);
       const auto hello = parse_hello(hello_bytes_);
-      if (!hello || !welcome_(*hello)) return fail("an unwelcome hello");
+      if (!hello || !welcome_(*hello)) return fail("not a rank of this job, or not expected now");
       hello_ = *hello;
       nonce_ = random_nonce();
       const Mac mac = authenticate(secret_, Role::kAcceptor, hello_bytes_, nonce_);
@@ -93,29 +96,29 @@ Conversation::State Conversation::answer() {
       std::memcpy(challenge.data(), nonce_.data(), nonce_.size());
       std::memcpy(challenge.data() + nonce_.size(), mac.data(), mac.size());
       wait_ = Wait::kProof;
-      return say(challenge) ? State::kTalking : fail("cannot send");
+      return say(challenge) ? State::kTalking : fail("cannot send the handshake");
     }
     case Wait::kChallenge: {
       std::memcpy(nonce_.data(), heard_.data(), nonce_.size());
       const Mac expected = authenticate(secret_, Role::kAcceptor, hello_bytes_, nonce_);
       if (!equal(heard.subspan(sizeof(Nonce), sizeof(Mac)), expected))
-        return fail("the other side does not know the job's secret");
+        return fail("the remote rank has another secret; set the same STRETTO_SECRET on all ranks");
       wait_ = Wait::kWelcome;
       return say(authenticate(secret_, Role::kConnector, hello_bytes_, nonce_))
                  ? State::kTalking
-                 : fail("cannot send");
+                 : fail("cannot send the handshake");
     }
     case Wait::kProof:
       if (!equal(heard.first(sizeof(Mac)),
                  authenticate(secret_, Role::kConnector, hello_bytes_, nonce_)))
-        return fail("the other side does not know the job's secret");
-      return say({&kWelcome, 1}) ? State::kDone : fail("cannot send");
+        return fail("the remote rank has another secret; set the same STRETTO_SECRET on all ranks");
+      return say({&kWelcome, 1}) ? State::kDone : fail("cannot send the handshake");
     case Wait::kWelcome:
-      return heard_[0] == kWelcome ? State::kDone : fail("no welcome");
+      return heard_[0] == kWelcome ? State::kDone : fail("the remote rank broke the handshake");
     case Wait::kConnect:
       break;
   }
-  return fail("out of order");
+  return fail("the handshake is out of order");
 }
 
 }  // namespace stretto::comm

@@ -1,4 +1,4 @@
-// The handshake of one stream over a socket that does not block (see handshake.h).
+// The handshake of one stream over a non-blocking socket, as handshake.h describes it.
 #pragma once
 
 #include <functional>
@@ -13,20 +13,22 @@ class Conversation {
  public:
   enum class State : uint8_t { kTalking, kDone, kFailed };
 
-  // Speaks first; the socket may still be connecting.
+  // The connecting side, which sends first. The socket may still be connecting.
   static Conversation connector(Fd socket, std::string_view secret, const Hello& hello);
-  // Answers a stranger. `welcome` decides whether a well-formed hello may go on.
+  // The accepting side. `welcome` decides whether the handshake goes on after a well-formed hello.
   static Conversation acceptor(Fd socket, std::string_view secret,
                                std::function<bool(const Hello&)> welcome);
 
-  // To be called when the socket is readable or writable. Reads not a byte more than the handshake,
-  // so what follows belongs to the stream.
+  // Called when the socket is readable or writable. Reads only the bytes of the handshake; what
+  // follows belongs to the stream.
   State advance();
 
-  const Hello& hello() const { return hello_; }          // valid for an acceptor when done
-  const std::string& reason() const { return reason_; }  // of kFailed
+  // For an acceptor: whether hello() is valid. It is proven only when the state is kDone.
+  bool greeted() const { return wait_ != Wait::kHello; }
+  const Hello& hello() const { return hello_; }
+  const std::string& reason() const { return reason_; }  // why the state is kFailed
   int descriptor() const { return socket_.get(); }
-  // Valid when done.
+  // Valid when the state is kDone.
   Proof proof() const { return {.secret = secret_, .hello = hello_bytes_, .nonce = nonce_}; }
   Fd take_socket() { return std::move(socket_); }
 

@@ -10,8 +10,8 @@
 namespace stretto::comm {
 namespace {
 
-// A bit for every descriptor there can be by default limits; one above them stays open. Bits, since
-// a child of a process with threads can use neither locks nor memory management.
+// A bit for every descriptor that default limits allow; higher ones stay open. These are plain bits
+// because a child of a process with threads can use neither locks nor allocation.
 constexpr int kDescriptors = 1 << 20;
 constexpr int kWordBits = 64;
 std::array<std::atomic<uint64_t>, kDescriptors / kWordBits> marked;

@@ -1,18 +1,18 @@
-// What a forked child has of an engine: nothing. A data loader's worker that kept sockets open
-// would keep a rank alive that was killed, as far as the others can see.
+// Closes the engine's descriptors in forked children. If a data loader's worker kept the sockets of
+// a killed rank open, the other ranks would not notice its death.
 #pragma once
 
 #include <cstdint>
 
 namespace stretto::comm {
 
-// Children that fork() makes from now on close this descriptor before anything else runs in them.
-// Until keep_in_children, which has to come before it is closed here. From any thread.
+// Makes children of later fork() calls close this descriptor first, until keep_in_children(), which
+// must be called before the descriptor is closed here. From any thread.
 void close_in_children(int descriptor);
 void keep_in_children(int descriptor);
 
-// How many forks lie between the process that first called this or close_in_children, and this one.
-// What has noted another number was made by a parent: its threads and descriptors are not here.
+// How often the process forked since it first called a function of this header. An object that has
+// stored another number was made by a parent process: its threads and descriptors are not here.
 uint64_t forks();
 
 }  // namespace stretto::comm

@@ -37,7 +37,7 @@ bool plausible(const Wire& w) {
     case FrameType::kData:
       return w.length <= kMaxPayload && w.offset <= w.total && w.length <= w.total - w.offset &&
              w.chunk > 0 &&
-             ((w.flags & (kOffer | kWant)) != 0 ? w.length == 0 : w.length > 0 || w.total == 0);
+             ((w.flags & (kRts | kCts)) != 0 ? w.length == 0 : w.length > 0 || w.total == 0);
     case FrameType::kMismatch:
     case FrameType::kAbort:
       return w.length <= kMaxText;

@@ -1,4 +1,4 @@
-// libFuzzer target: any bytes as a header, and as a header with a mended checksum.
+// libFuzzer target: parses any bytes as a header, and as a header with a correct checksum.
 #include <cstdlib>
 #include <cstring>
 

@@ -70,7 +70,7 @@ TEST(Frame, ImpossibleLengthsAreRefused) {
   frame.total = 1ull << 40;
   EXPECT_FALSE(parse_frame(encode_frame(frame)));
   frame = sample(FrameType::kData);
-  frame.flags = kOffer;  // and yet it carries something
+  frame.flags = kRts;  // and yet it carries something
   EXPECT_FALSE(parse_frame(encode_frame(frame)));
   frame = sample(FrameType::kAbort);
   frame.length = kMaxText + 1;

@@ -90,7 +90,7 @@ Mac authenticate(std::string_view secret, Role role, const HelloBytes& hello, co
   return hmac(secret, text);
 }
 
-// Longer than what authenticate() is given, so neither is ever taken for the other.
+// It is longer than the input of authenticate(), so that the two MACs can never be equal.
 Mac seal(const Proof& proof, Role role, std::span<const std::byte> text) {
   STRETTO_CHECK(!text.empty(), "nothing to seal");
   std::vector<std::byte> all{static_cast<std::byte>(role)};

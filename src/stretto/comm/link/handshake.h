@@ -1,13 +1,14 @@
-// How two ranks make sure of one another before a stream carries data. Both know the job's secret.
+// The handshake in which two ranks prove to each other that they know the job's secret, before a
+// stream carries data.
 //
 //   connector -> acceptor   hello      who, for whom, which epoch and stream; a fresh nonce
 //   acceptor  -> connector  challenge  a fresh nonce, MAC(secret, "acceptor", hello, nonce)
 //   connector -> acceptor   proof      MAC(secret, "connector", hello, nonce)
 //   acceptor  -> connector  welcome    one byte
 //
-// The MAC is HMAC-SHA-256. A recorded conversation proves nothing the next time, because either
-// side's nonce differs; a reflected one does not, because the MACs name the role. Nothing is
-// encrypted: the handshake keeps strangers out, not eavesdroppers.
+// The MAC is HMAC-SHA-256. Replaying a recorded handshake fails because both nonces are new, and
+// reflecting one fails because the MACs name the role. Nothing is encrypted: the handshake keeps
+// strangers out, not eavesdroppers.
 #pragma once
 
 #include <array>
@@ -23,7 +24,7 @@ namespace stretto::comm {
 using Nonce = std::array<std::byte, 32>;
 using Mac = std::array<std::byte, 32>;
 
-// What shall carry a stream when the handshake over a socket is done.
+// What carries a stream after the handshake, which is always over a socket.
 enum class Transport : uint8_t { kTcp, kShm, kRdma };
 
 struct Hello {
@@ -42,23 +43,23 @@ inline constexpr std::byte kWelcome{0x57};
 
 using HelloBytes = std::array<std::byte, kHelloBytes>;
 HelloBytes encode_hello(const Hello& hello);
-// Empty for anything that encode_hello does not make.
+// Parses any bytes; empty unless encode_hello could have made them.
 std::optional<Hello> parse_hello(std::span<const std::byte, kHelloBytes> bytes);
 
 enum class Role : uint8_t { kConnector, kAcceptor };
 Mac authenticate(std::string_view secret, Role role, const HelloBytes& hello, const Nonce& nonce);
 
-// What a handshake leaves behind: with it either side can go on to prove what it says.
+// The result of a handshake, with which both sides can authenticate further messages.
 struct Proof {
   std::string secret;
   HelloBytes hello{};
   Nonce nonce{};  // the acceptor's
 };
-// Of a text, not empty, that `role` says after the handshake; differs from every MAC of the
-// handshake itself.
+// The MAC of a text, not empty, that `role` sends after the handshake. It differs from every MAC of
+// the handshake itself.
 Mac seal(const Proof& proof, Role role, std::span<const std::byte> text);
 
-// In constant time.
+// Compares in constant time.
 bool equal(std::span<const std::byte> a, std::span<const std::byte> b);
 
 // Unpredictable bytes from the operating system.

@@ -46,18 +46,18 @@ void exchange_with_cuts(unsigned seed) {
   const auto ask = [&](int rank, int i) {
     std::vector<std::byte>& to = got[rank][i];
     Ticket ticket{&owner_of[rank], kMessages + i};
-    const Expect outcome = nodes[rank]->links.peer(1 - rank).expect(
+    const Expect outcome = nodes[rank]->links.link_to(1 - rank).expect(
         {.sequence = static_cast<uint64_t>(i)}, to.data(), to.size(), 77, ticket);
     ASSERT_NE(outcome, Expect::kMismatch);
     received[rank] += outcome == Expect::kComplete;
   };
   for (int rank = 0; rank < 2; ++rank) {
     for (int i = 0; i < kMessages; ++i) {
-      nodes[rank]->links.peer(1 - rank).send({.key = {.sequence = static_cast<uint64_t>(i)},
-                                              .fingerprint = 77,
-                                              .data = sent[rank][i].data(),
-                                              .bytes = sent[rank][i].size(),
-                                              .ticket = {&owner_of[rank], i}});
+      nodes[rank]->links.link_to(1 - rank).send({.key = {.sequence = static_cast<uint64_t>(i)},
+                                                 .fingerprint = 77,
+                                                 .data = sent[rank][i].data(),
+                                                 .bytes = sent[rank][i].size(),
+                                                 .ticket = {&owner_of[rank], i}});
     }
   }
   std::vector<int> cuts{0, 1, 2, 3};
@@ -71,7 +71,7 @@ void exchange_with_cuts(unsigned seed) {
     if (asked[rank] < order[rank].size()) ask(rank, order[rank][asked[rank]++]);
     if (!cuts.empty() && random() % 25 == 0) {
       const int side = static_cast<int>(random() % 2);
-      nodes[side]->links.peer(1 - side).cut(cuts.back(), "cut by the test");
+      nodes[side]->links.link_to(1 - side).cut(cuts.back(), "cut by the test");
       cuts.pop_back();
     }
     nodes[rank]->poll(0);
@@ -99,8 +99,8 @@ TEST(Links, NothingIsLostOrDoubledWhenStreamsAreCut) {
 TEST(Links, SharedMemoryCarriesWhatSocketsDo) {
   const auto store = memory_store();
   auto nodes = form_job(*store, 2, 0, 0);
-  ASSERT_EQ(nodes[0]->links.peer(1).streams().size(), 1u);
-  EXPECT_EQ(nodes[0]->links.peer(1).streams()[0].name, "shm");
+  ASSERT_EQ(nodes[0]->links.link_to(1).streams().size(), 1u);
+  EXPECT_EQ(nodes[0]->links.link_to(1).streams()[0].name, "shm");
   // Larger than the ring, so that both sides have to wait for one another.
   std::vector<std::byte> sent[2], got[2];
   std::thread threads[2];
@@ -111,10 +111,10 @@ TEST(Links, SharedMemoryCarriesWhatSocketsDo) {
   }
   for (int rank = 0; rank < 2; ++rank) {
     threads[rank] = std::thread([&, rank] {
-      Peer& peer = nodes[rank]->links.peer(1 - rank);
+      Link& link = nodes[rank]->links.link_to(1 - rank);
       Ticket ticket{&got[rank], 1};
-      peer.expect({}, got[rank].data(), got[rank].size(), 0, ticket);
-      peer.send(
+      link.expect({}, got[rank].data(), got[rank].size(), 0, ticket);
+      link.send(
           {.data = sent[rank].data(), .bytes = sent[rank].size(), .ticket = {&sent[rank], 2}});
       int done = 0;
       const double deadline = now_s() + kPatience_s;
@@ -130,36 +130,36 @@ TEST(Links, SharedMemoryCarriesWhatSocketsDo) {
   EXPECT_EQ(got[1], sent[0]);
   nodes[0].reset();
   const double deadline = now_s() + kPatience_s;
-  while (nodes[1]->links.peer(0).alive() && now_s() < deadline) nodes[1]->poll(10);
-  EXPECT_FALSE(nodes[1]->links.peer(0).alive());
+  while (nodes[1]->links.link_to(0).alive() && now_s() < deadline) nodes[1]->poll(10);
+  EXPECT_FALSE(nodes[1]->links.link_to(0).alive());
 }
 
 TEST(Links, TheLastStreamIsALoss) {
   const auto store = memory_store();
   auto nodes = form_job(*store, 2, 0, 2);
-  Peer& peer = nodes[0]->links.peer(1);
-  peer.cut(0, "first");
+  Link& link = nodes[0]->links.link_to(1);
+  link.cut(0, "first");
   EXPECT_TRUE(nodes[0]->links.events().losses.empty());
-  peer.cut(1, "second");
+  link.cut(1, "second");
   ASSERT_EQ(nodes[0]->links.events().losses.size(), 1u);
   EXPECT_EQ(nodes[0]->links.events().losses[0].reason, "second");
-  EXPECT_FALSE(peer.alive());
+  EXPECT_FALSE(link.alive());
   const double deadline = now_s() + kPatience_s;
-  while (nodes[1]->links.peer(0).alive() && now_s() < deadline) nodes[1]->poll(0.1);
+  while (nodes[1]->links.link_to(0).alive() && now_s() < deadline) nodes[1]->poll(0.1);
   EXPECT_EQ(nodes[1]->links.events().losses.size(), 1u);
 }
 
 TEST(Links, StreamsThatAreNotUsedCarryNothingUntilTheyAreNeeded) {
   const auto store = memory_store();
   auto nodes = form_job(*store, 2, 0, 3);
-  Peer& peer = nodes[0]->links.peer(1);
+  Link& link = nodes[0]->links.link_to(1);
   std::vector<char> data(1 << 20, 'x');
   uint64_t sequence = 0;
   const auto exchange = [&] {
     std::vector<char> got(data.size());
     Ticket ticket{&got, 0};
-    peer.send({.key = {.sequence = sequence}, .data = data.data(), .bytes = data.size()});
-    nodes[1]->links.peer(0).expect({.sequence = sequence}, got.data(), got.size(), 0, ticket);
+    link.send({.key = {.sequence = sequence}, .data = data.data(), .bytes = data.size()});
+    nodes[1]->links.link_to(0).expect({.sequence = sequence}, got.data(), got.size(), 0, ticket);
     ++sequence;
     const double deadline = now_s() + kPatience_s;
     while (nodes[1]->links.events().done.empty() && now_s() < deadline)
@@ -167,23 +167,24 @@ TEST(Links, StreamsThatAreNotUsedCarryNothingUntilTheyAreNeeded) {
     nodes[1]->links.events() = {};
     EXPECT_EQ(got, data);
   };
-  const auto sent = [&](int stream) { return peer.streams()[stream].sent_bytes; };
-  peer.use_streams(1);
+  const auto sent = [&](int stream) { return link.streams()[stream].sent_bytes; };
+  link.use_streams(1);
   const int64_t before[] = {sent(0), sent(1), sent(2)};
   exchange();
   EXPECT_GT(sent(0) - before[0], 1 << 20);
   EXPECT_EQ(sent(1) + sent(2), before[1] + before[2]);
-  peer.cut(0, "broken");
+  link.cut(0, "broken");
   exchange();
   EXPECT_GT(sent(1) - before[1], 1 << 20) << "the first that lives";
   EXPECT_EQ(sent(2), before[2]);
-  peer.use_streams(2);
+  link.use_streams(2);
   data.resize(32 << 20);  // more than one socket takes
   exchange();
   EXPECT_GT(sent(2), before[2]);
 }
 
-// Everybody sends large messages to everybody, and streams are cut in the middle of turns.
+// Every rank sends large messages to every other, and streams are cut in the middle of paced
+// chunks.
 void exchange_among_many(unsigned seed) {
   SCOPED_TRACE(::testing::Message() << "seed " << seed);
   constexpr int kRanks = 6, kMessages = 4, kStreams = 3;
@@ -203,11 +204,11 @@ void exchange_among_many(unsigned seed) {
         std::vector<std::byte>& into = got[{from, to, i}];
         into.resize(data.size());
         Ticket ticket{&got, 0};
-        nodes[to]->links.peer(from).expect({.sequence = static_cast<uint64_t>(i)}, into.data(),
-                                           into.size(), 0, ticket);
-        nodes[from]->links.peer(to).send({.key = {.sequence = static_cast<uint64_t>(i)},
-                                          .data = data.data(),
-                                          .bytes = data.size()});
+        nodes[to]->links.link_to(from).expect({.sequence = static_cast<uint64_t>(i)}, into.data(),
+                                              into.size(), 0, ticket);
+        nodes[from]->links.link_to(to).send({.key = {.sequence = static_cast<uint64_t>(i)},
+                                             .data = data.data(),
+                                             .bytes = data.size()});
       }
     }
   }
@@ -217,8 +218,8 @@ void exchange_among_many(unsigned seed) {
     const int rank = static_cast<int>(random() % kRanks);
     if (random() % 20 == 0) {  // the last stream of a link is never cut
       const int other = (rank + 1 + static_cast<int>(random() % (kRanks - 1))) % kRanks;
-      nodes[rank]->links.peer(other).cut(static_cast<int>(random() % (kStreams - 1)),
-                                         "by the test");
+      nodes[rank]->links.link_to(other).cut(static_cast<int>(random() % (kStreams - 1)),
+                                            "by the test");
     }
     nodes[rank]->poll(0);
     Events events = std::exchange(nodes[rank]->links.events(), {});
@@ -229,12 +230,12 @@ void exchange_among_many(unsigned seed) {
   for (const auto& [key, data] : sent) EXPECT_EQ(got[key], data);
 }
 
-TEST(Links, TurnsAmongManyRanksLoseNothingWhenStreamsAreCut) {
+TEST(Links, PacedChunksAmongManyRanksSurviveCutStreams) {
   for (unsigned seed = 0; seed < 20 && !HasFailure(); ++seed) exchange_among_many(seed);
 }
 
-// Whoever reads nothing keeps its turn for a while and no longer.
-TEST(Links, TurnsOfRanksThatDoNotReadPassToOthers) {
+// A rank that does not read holds up paced chunks for a while only.
+TEST(Links, RanksThatDoNotReadDoNotHoldUpPacedChunksOfOthers) {
   constexpr int kStuck = 4, kSize = 7;
   const auto store = memory_store();
   auto nodes = form_job(*store, kSize, 0, 2);
@@ -242,10 +243,10 @@ TEST(Links, TurnsOfRanksThatDoNotReadPassToOthers) {
   std::vector<std::vector<char>> got(kSize, std::vector<char>(data.size()));
   for (int rank = 1; rank < kSize; ++rank) {
     const std::vector<char>& message = rank <= kStuck ? endless : data;
-    nodes[0]->links.peer(rank).send({.data = message.data(), .bytes = message.size()});
+    nodes[0]->links.link_to(rank).send({.data = message.data(), .bytes = message.size()});
     Ticket ticket{&got[rank], 0};
     if (rank > kStuck)
-      nodes[rank]->links.peer(0).expect({}, got[rank].data(), data.size(), 0, ticket);
+      nodes[rank]->links.link_to(0).expect({}, got[rank].data(), data.size(), 0, ticket);
   }
   const auto reads = [&](int rank) { return rank == 0 || rank > kStuck; };
   const auto arrived = [&](int rank) { return !nodes[rank]->links.events().done.empty(); };
@@ -256,7 +257,7 @@ TEST(Links, TurnsOfRanksThatDoNotReadPassToOthers) {
   }
   EXPECT_EQ(got[5], data);
   EXPECT_EQ(got[6], data);
-  EXPECT_FALSE(nodes[0]->links.peer(1).flushed()) << "it has not read";
+  EXPECT_FALSE(nodes[0]->links.link_to(1).flushed()) << "it has not read";
 }
 
 TEST(Links, SeveralJobsFormAtOnceInOneProcess) {
@@ -305,7 +306,7 @@ TEST(Links, StrangersDoNoHarm) {
   nodes[1] = std::make_unique<Node>(*store, Membership{.rank = 1, .size = 2}, 2);
   EXPECT_TRUE(nodes[1]->form());
   first.join();
-  EXPECT_EQ(nodes[0]->links.peer(1).streams().size(), 2u);
+  EXPECT_EQ(nodes[0]->links.link_to(1).streams().size(), 2u);
 }
 
 }  // namespace

@@ -24,7 +24,7 @@ inline Options patient(int streams, double redial_s) {
   options.redial_s = redial_s;
   options.transports = streams == 0 ? "shm" : "tcp";
   if (streams > 0) options.streams = streams;
-  options.tune = false;  // no more streams than that
+  options.tuning = Tuning::kOff;  // no more streams than that
   options.chunk_bytes = 8 << 10;
   options.connect_timeout_s = kPatience_s;
   options.silent_limit_s = kPatience_s;

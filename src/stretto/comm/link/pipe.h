@@ -1,4 +1,5 @@
-// One stream of bytes to one peer, whatever carries it. Nothing here blocks.
+// A pipe carries one stream of bytes to a remote rank, over TCP, shared memory or RDMA. No method
+// blocks.
 #pragma once
 
 #include <sys/uio.h>
@@ -28,9 +29,9 @@ class Fd {
   int fd_;
 };
 
-// Of read and write: the number of bytes moved, or one of these.
+// What read and write return: the number of bytes moved, or one of these.
 inline constexpr int64_t kWouldBlock = 0;
-inline constexpr int64_t kBroken = -1;  // Pipe::reason() says why
+inline constexpr int64_t kBroken = -1;  // closed for good; Pipe::reason() says why
 
 class Pipe {
  public:
@@ -38,17 +39,18 @@ class Pipe {
   virtual int64_t write(std::span<const iovec> parts) = 0;
   virtual int64_t read(std::span<const iovec> parts) = 0;
 
-  // What epoll shall watch, edge-triggered, for reading and writing. An event on any of them means:
-  // try both again.
+  // What epoll watches, edge-triggered. An event on any descriptor means that reading and writing
+  // should be tried again.
   virtual std::vector<int> descriptors() const = 0;
-  // To be called before sleeping: true when there is something to read that no event will tell
-  // about.
+  // Called before the thread sleeps. True when there is something to read of which no event will
+  // come.
   virtual bool prepare_to_sleep() = 0;
-  // The same without an intent to sleep: nobody need wake this side.
+  // The same while the thread does not sleep: the remote rank need not wake it.
   virtual bool look() { return prepare_to_sleep(); }
 
-  // For pipes whose descriptors do not report EPOLLOUT: nothing can be written at first, and
-  // whether there is room since a write found none, to be asked after reads and before sleeping.
+  // For pipes whose descriptors do not report EPOLLOUT. starts_full: nothing can be written at
+  // first. regained_room: there is room again after a write found none; called after reads and
+  // before sleeping.
   virtual bool starts_full() const { return false; }
   virtual bool regained_room() { return false; }
 

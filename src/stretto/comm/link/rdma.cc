@@ -24,7 +24,7 @@ constexpr uint32_t kKeptCredits = 1;  // for a message that only gives credits
 constexpr int kCompletionsPerPoll = 16;
 constexpr std::byte kReady{0x52};
 
-// How an endpoint is said.
+// An endpoint as it is sent.
 struct Wire {
   char magic[4];
   uint8_t version, mtu, link_layer, zero;
@@ -42,12 +42,12 @@ Role other(Role role) { return role == Role::kConnector ? Role::kAcceptor : Role
 class RdmaPipe : public Pipe {
  public:
   RdmaPipe(std::shared_ptr<RdmaPort> port, Fd socket, const Proof& proof, Role role,
-           const std::string& peer)
+           const std::string& remote)
       : port_(std::move(port)),
         socket_(std::move(socket)),
         proof_(proof),
         role_(role),
-        name_(fmt::format("rdma {} -> {}", port_->name(), peer)) {
+        name_(fmt::format("rdma {} -> {}", port_->name(), remote)) {
     std::string why;
     queues_ = RdmaQueues::create(port_, &why);
     if (!queues_) {
@@ -63,7 +63,7 @@ class RdmaPipe : public Pipe {
     int64_t wrote = 0;
     size_t part = 0, begin = 0;
     while (part < parts.size()) {
-      // Takes no events: somebody else may be asleep and has to be woken by them.
+      // Takes no events off the descriptor, because they must wake a thread that sleeps.
       if (!has_room()) poll();
       if (!has_room()) break;
       const uint32_t slot = free_.back();
@@ -91,9 +91,9 @@ class RdmaPipe : public Pipe {
     if (arrived_.empty()) {
       if (!reason_.empty()) return kBroken;
       if (!gone()) return kWouldBlock;
-      pump();  // it may have written between our look and its end
+      pump();  // it may have written after the last look and before its end
       if (arrived_.empty()) {
-        fail("closed by the other side");
+        fail("closed by the remote rank");
         return kBroken;
       }
     }
@@ -143,7 +143,7 @@ class RdmaPipe : public Pipe {
 
  private:
   enum class State : uint8_t { kAwaitsEndpoint, kAwaitsReady, kUp };
-  struct Arrived {  // bytes of a receive slot that nobody has read yet
+  struct Arrived {  // bytes of a receive slot that read() has not taken yet
     uint32_t slot, begin, end;
   };
 
@@ -182,19 +182,19 @@ class RdmaPipe : public Pipe {
     if (!say(text)) fail("cannot say where its queue pair is");
   }
 
-  // Empty when all is well.
+  // Empty when the endpoint is accepted, else why not.
   std::string take_endpoint() {
     const std::span<const std::byte> text(heard_);
     Wire wire;
     std::memcpy(&wire, text.data(), sizeof wire);
     if (!equal(text.subspan(sizeof wire), seal(proof_, other(role_), text.first(sizeof wire))))
-      return "the other side's endpoint is not authentic";
+      return "the remote rank's endpoint is not authentic";
     if (std::memcmp(wire.magic, kWireMagic, sizeof kWireMagic) != 0 ||
         wire.version != kWireVersion || wire.slot_bytes != kSlotBytes ||
         wire.slots < kFewestSlots || wire.slots > kMostSlots)
-      return "the other side's endpoint is malformed";
+      return "the remote rank's endpoint is malformed";
     if (wire.link_layer != port_->attributes.link_layer)
-      return "the other side's port is of another kind (InfiniBand and Ethernet)";
+      return "the remote rank's port is of another kind (InfiniBand and Ethernet)";
     std::string why;
     if (!queues_->connect({.mtu = wire.mtu,
                            .link_layer = wire.link_layer,
@@ -218,7 +218,7 @@ class RdmaPipe : public Pipe {
           recv(socket_.get(), heard_.data() + heard_bytes_, awaited - heard_bytes_, MSG_DONTWAIT);
       if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
       if (got <= 0) {
-        fail("closed by the other side before it was connected");
+        fail("closed by the remote rank before it was connected");
         return false;
       }
       heard_bytes_ += static_cast<size_t>(got);
@@ -232,13 +232,13 @@ class RdmaPipe : public Pipe {
         credits_ = most_credits_;
         state_ = State::kUp;
       } else {
-        fail("the other side is not ready");
+        fail("the remote rank is not ready");
       }
     }
     return state_ == State::kUp;
   }
 
-  // Once up, nothing is said over the socket.
+  // After it is connected, nothing is sent over the socket.
   bool gone() const {
     char byte;
     const ssize_t got = recv(socket_.get(), &byte, 1, MSG_DONTWAIT | MSG_PEEK);
@@ -250,7 +250,7 @@ class RdmaPipe : public Pipe {
     poll();
   }
 
-  // Handles the completions that there are.
+  // Handles all completions.
   void poll() {
     std::array<verbs::Completion, kCompletionsPerPoll> some;
     int count;
@@ -264,7 +264,7 @@ class RdmaPipe : public Pipe {
   void complete(const verbs::Completion& c) {
     const bool receive = (c.id & RdmaQueues::kReceiveId) != 0;
     if (c.status != verbs::kSuccess) {
-      // What is flushed was outstanding when something else went wrong, which says more.
+      // A flushed request was outstanding when another failed, whose status says why.
       const bool flushed = c.status == verbs::kFlushed;
       if (only_flushed_ && !flushed) reason_.clear();
       if (reason_.empty()) {
@@ -316,7 +316,7 @@ class RdmaPipe : public Pipe {
     ++owed_;
   }
 
-  // The slot that is free since last, with so many bytes in it.
+  // Sends `bytes` bytes from the last free slot.
   void post(uint32_t bytes) {
     const uint32_t slot = free_.back();
     free_.pop_back();
@@ -346,7 +346,7 @@ class RdmaPipe : public Pipe {
   size_t heard_bytes_ = 0;
 
   std::vector<uint32_t> free_;               // slots to send from
-  uint32_t credits_ = 0, most_credits_ = 0;  // receives that the other side has posted for us
+  uint32_t credits_ = 0, most_credits_ = 0;  // receives that the remote rank has posted
   uint32_t owed_ = 0;                        // and we for it, which it does not know of
   uint32_t sent_ = 0, received_ = 0;         // messages
   std::deque<Arrived> arrived_;
@@ -356,8 +356,8 @@ class RdmaPipe : public Pipe {
 }  // namespace
 
 std::unique_ptr<Pipe> rdma_pipe(std::shared_ptr<RdmaPort> port, Fd socket, const Proof& proof,
-                                Role role, const std::string& peer) {
-  return std::make_unique<RdmaPipe>(std::move(port), std::move(socket), proof, role, peer);
+                                Role role, const std::string& remote) {
+  return std::make_unique<RdmaPipe>(std::move(port), std::move(socket), proof, role, remote);
 }
 
 }  // namespace stretto::comm

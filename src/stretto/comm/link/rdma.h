@@ -1,19 +1,18 @@
 // A pipe over a reliable-connected queue pair of an RDMA card.
 //
-// Made from a TCP socket after its handshake. Over it both sides say where their queue pair is,
-// with a MAC that belongs to this handshake, and that they are ready; it stays open, to notice the
-// end of the other, of whom a queue pair says nothing.
+// It is made from a TCP socket after its handshake. Over the socket both sides send the address of
+// their queue pair, with a MAC of this handshake, and say that they are ready. The socket stays
+// open to notice when the other process ends, which a queue pair does not show.
 //
 //   both ways   endpoint  see Wire in rdma.cc, MAC(secret, role, hello, nonce, endpoint)
 //   both ways   ready     one byte
 //
-// Then bytes travel in messages of up to a slot: a header (magic, bytes that follow, credits,
-// number of the message) and the bytes. Each side posts a receive for each of its slots before it
-// says where it is; a message uses up one of them, a credit gives it back. The last credit is kept
-// for a message that only gives credits, and these are sent when half of the slots are owed, so a
-// receive is posted for whatever comes and both sides never wait for one another at once. Header
-// and lengths are checked; anything else that comes, and every completion with an error, breaks the
-// pipe.
+// Then bytes travel in messages of at most one slot: a header (magic number, length, credits,
+// message number) and the bytes. Each side posts a receive for each of its slots before it sends
+// its address. A message uses up one receive, and a credit returns it. The last credit is kept for
+// a message that only returns credits; such a message is sent when half of the slots are owed. So a
+// receive is always posted, and the two sides never wait for each other. Headers and lengths are
+// checked; anything unexpected, and every completion with an error, breaks the pipe.
 #pragma once
 
 #include <memory>
@@ -24,10 +23,9 @@
 
 namespace stretto::comm {
 
-// `peer` is for the name: "rdma mlx5_0:1 -> mlx5_1:1 of rank 3". Never null: when the card refuses,
-// or what the other side says is refused, the pipe is broken from the beginning, and the streams
-// beside it do the work.
+// `remote` is part of the name: "rdma mlx5_0:1 -> mlx5_1:1 of rank 3". Never null: if the card or
+// this side refuses, the pipe is broken from the beginning, and the link uses its other streams.
 std::unique_ptr<Pipe> rdma_pipe(std::shared_ptr<RdmaPort> port, Fd socket, const Proof& proof,
-                                Role role, const std::string& peer);
+                                Role role, const std::string& remote);
 
 }  // namespace stretto::comm

@@ -37,7 +37,7 @@ TEST(Rdma, AnErrorNamesCardPortAndStatus) {
       EXPECT_EQ(read_some(ends.b(), &got), kWouldBlock) << "a queue pair says nothing";
       ends.pipes[0].reset();
       EXPECT_EQ(read_some(ends.b(), &got), kBroken) << "but the socket does";
-      EXPECT_EQ(ends.b().reason(), "mock1 port 1: closed by the other side");
+      EXPECT_EQ(ends.b().reason(), "mock1 port 1: closed by the remote rank");
     }
   }
 }
@@ -64,7 +64,7 @@ TEST(Rdma, WhatCameBeforeTheEndIsDelivered) {
   while (read_some(ends.b(), &got) > 0) {
   }
   EXPECT_EQ(got, sent);
-  EXPECT_EQ(ends.b().reason(), "mock1 port 1: closed by the other side");
+  EXPECT_EQ(ends.b().reason(), "mock1 port 1: closed by the remote rank");
 }
 
 void put(std::vector<std::byte>& message, size_t word, uint32_t value) {
@@ -151,8 +151,8 @@ TEST(Rdma, AnEndpointWithoutTheSecretOrOfAnotherHandshakeIsRefused) {
     Fabric fabric;
     Ends ends(fabric, {.name = "mock0"}, {.name = "mock1"}, &wrong);
     EXPECT_EQ(ends.outcome, kBroken);
-    EXPECT_EQ(ends.a().reason(), "mock0 port 1: the other side's endpoint is not authentic");
-    EXPECT_EQ(ends.b().reason(), "mock1 port 1: the other side's endpoint is not authentic");
+    EXPECT_EQ(ends.a().reason(), "mock0 port 1: the remote rank's endpoint is not authentic");
+    EXPECT_EQ(ends.b().reason(), "mock1 port 1: the remote rank's endpoint is not authentic");
   }
 }
 

@@ -12,7 +12,7 @@
 namespace stretto::comm {
 namespace {
 
-constexpr int kMostPorts = 16;  // of a card: where looking for an active one ends
+constexpr int kMostPorts = 16;  // of a card that are searched for an active one
 
 struct Wanted {
   std::string device;  // empty: any
@@ -43,7 +43,7 @@ std::vector<Wanted> parse_wanted(std::string_view text) {
   return wanted;
 }
 
-// Into the port, which entry of its table others shall reach it by.
+// Chooses the entry of the port's address table by which remote ranks reach it.
 bool choose_gid(RdmaPort* port) {
   int best = 0;
   for (int i = 0; i < port->attributes.gid_count; ++i) {
@@ -61,7 +61,7 @@ bool choose_gid(RdmaPort* port) {
   return best > 0;
 }
 
-// Makes the port usable, or says why it is not.
+// Makes the port ready for use, or gives the reason why it cannot be used.
 std::string prepare(RdmaPort* port) {
   std::memset(&port->attributes, 0, sizeof port->attributes);
   if (port->provider->query_port(port->context, static_cast<uint8_t>(port->number),

@@ -1,4 +1,4 @@
-// Ports of RDMA cards: which there are, and which of them shall be rails.
+// Ports of RDMA cards, and which of them are used as rails.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace stretto::comm {
 
-// An active port of a card that is opened as long as this lives. Pipes share it.
+// An active port of a card, open as long as this object lives. Pipes share it.
 struct RdmaPort {
   RdmaPort(std::shared_ptr<const verbs::Provider> provider, verbs::Context* context);
   ~RdmaPort();
@@ -30,12 +30,11 @@ struct RdmaPort {
   bool ethernet() const { return attributes.link_layer == verbs::kLinkEthernet; }
 };
 
-// The ports that options.rdma wants as rails, in that order. Empty with a reason when it is off, or
-// when it is auto and no port is there to use. Throws InvalidArgument when a port that is named
-// cannot be used.
+// The ports that options.rdma selects as rails, in that order. Empty with a reason when it is off,
+// or auto without a usable port. Throws InvalidArgument when a port that it names cannot be used.
 std::vector<std::shared_ptr<RdmaPort>> open_rdma_ports(const Options& options, std::string* reason);
 
-// What ranks tell one another of their ports: names, kinds, and why there are none.
+// What ranks publish about their ports: names, kinds, and why there are none.
 struct RdmaRails {
   struct Rail {
     std::string name;
@@ -46,14 +45,13 @@ struct RdmaRails {
 };
 RdmaRails describe(const std::vector<std::shared_ptr<RdmaPort>>& ports, std::string reason);
 
-// How many rails there are between two ranks: port i of one goes with port i of the other, up to
-// the first pair of different kinds. 0 with a reason; `rank` is the other one. Both sides count the
-// same.
+// The number of rails between two ranks: port i of one is connected to port i of the other, up to
+// the first pair of different kinds. 0 with a reason; `rank` is the remote rank. Both sides get the
+// same number.
 int count_rails(const RdmaRails& own, const RdmaRails& theirs, int rank, std::string* reason);
 
-// How good an entry of a port's table of addresses is for reaching others; 0: not at all. On
-// Ethernet RoCE v2, whose packets are routed like others, over IPv4 first, as TCP's; on InfiniBand
-// any.
+// How suitable an entry of a port's address table is; 0: not at all. On Ethernet only RoCE v2,
+// whose packets are routed like others, IPv4 before IPv6; on InfiniBand any.
 int gid_rank(const verbs::Gid& gid, bool ethernet, const std::string& type);
 
 }  // namespace stretto::comm

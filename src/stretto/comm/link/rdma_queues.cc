@@ -17,8 +17,8 @@ namespace {
 // An attempt that is not acknowledged is repeated after 4.096 us * 2^14 = 67 ms, seven times: the
 // card gives up within half a second to two, before silence would be noticed.
 constexpr uint8_t kTimeout = 14, kRetries = 7;
-// A receive is always posted for what may come. Should it not be, a few repetitions and an error
-// are better than the endless ones that 7 would mean.
+// A receive is always posted, so this should never matter. If it does, an error after a few
+// repetitions is better than endless repetition, which 7 would mean.
 constexpr uint8_t kRnrRetries = 3, kMinRnrTimer = 12;  // 0.64 ms
 constexpr uint8_t kHopLimit = 64;
 constexpr uint32_t kPsnMask = 0xffffff;
@@ -41,7 +41,7 @@ std::unique_ptr<RdmaQueues> RdmaQueues::create(std::shared_ptr<RdmaPort> port,
 
 RdmaQueues::~RdmaQueues() {
   const verbs::Provider& v = *port_->provider;
-  // The queue pair first: from then on the card touches no memory.
+  // The queue pair goes first: after that the card accesses no memory.
   if (qp_) v.destroy_qp(qp_);
   if (cq_) v.destroy_cq(cq_);
   if (channel_) {
@@ -60,7 +60,7 @@ bool RdmaQueues::make_channel(std::string* reason) {
   return false;
 }
 
-// Cards differ in how much a queue holds; what is granted need not be what the card says it has.
+// Cards differ in how much a queue holds, and may grant less than they announce.
 bool RdmaQueues::make_queues(std::string* reason) {
   const verbs::Provider& v = *port_->provider;
   for (slots_ = kMostSlots; slots_ >= kFewestSlots; slots_ /= 2) {
@@ -97,7 +97,8 @@ bool RdmaQueues::make_queues(std::string* reason) {
   return error == 0;
 }
 
-// Pages of its own: a card's memory stays out of forked children, and so would neighbours.
+// Whole pages: a card's memory is not copied to forked children, and neither would its neighbours
+// be.
 bool RdmaQueues::make_memory(std::string* reason) {
   const size_t bytes = size_t{2} * slots_ * kSlotBytes;
   void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -194,8 +195,8 @@ int RdmaQueues::poll(verbs::Completion* out, int most) {
   return port_->provider->poll_cq(cq_, most, out);
 }
 
-// Once armed it stays so until the next completion. If that has been polled before its event has
-// come, the event still does, and costs a wake-up for nothing.
+// It stays armed until the next completion. If that completion is polled before its event arrives,
+// the event still comes and wakes the thread once for nothing.
 bool RdmaQueues::arm() {
   if (!armed_) armed_ = port_->provider->req_notify_cq(cq_, 0) == 0;
   return armed_;

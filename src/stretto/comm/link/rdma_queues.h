@@ -1,4 +1,4 @@
-// What an RDMA pipe has of its card: memory, and the queues through which the card uses it.
+// The memory and queues of an RDMA pipe.
 #pragma once
 
 #include <memory>
@@ -8,22 +8,21 @@
 
 namespace stretto::comm {
 
-inline constexpr uint32_t kSlotBytes = 32 << 10;  // of a message, header included
+inline constexpr uint32_t kSlotBytes = 32 << 10;  // largest message, with its header
 inline constexpr uint32_t kMostSlots = 32;        // per direction
 inline constexpr uint32_t kFewestSlots = 4;
 
-// Where a queue pair is, for the one that it shall be connected to.
+// The address of a queue pair, for the remote rank.
 struct RdmaEndpoint {
   uint8_t mtu = 0, link_layer = 0;  // as in verbs::PortAttr
   uint16_t lid = 0;
   verbs::Gid gid{};
   uint32_t qp = 0, psn = 0;
-  uint32_t slots = 0, slot_bytes = 0;  // receives that are posted, and what fits into each
+  uint32_t slots = 0, slot_bytes = 0;  // posted receives, and the size of each
 };
 
-// A reliable-connected queue pair with as many slots in either direction as the card grants, all
-// receives posted. Destroying it while requests are outstanding is in order: their memory goes
-// last.
+// A reliable-connected queue pair with as many slots per direction as the card allows, and all
+// receives posted. It may be destroyed while requests are outstanding: their memory is freed last.
 class RdmaQueues {
  public:
   // Null with a reason.
@@ -39,16 +38,16 @@ class RdmaQueues {
   std::byte* send_slot(uint32_t i) { return memory_ + size_t{i} * kSlotBytes; }
   std::byte* receive_slot(uint32_t i) { return memory_ + (size_t{slots_} + i) * kSlotBytes; }
 
-  // 0, or an errno. A completion of id `slot`, or `slot` with kReceiveId, tells about its end.
+  // 0, or an errno. The end is a completion with id `slot`, or `slot` | kReceiveId for a receive.
   int post_send(uint32_t slot, uint32_t bytes);
   int post_receive(uint32_t slot);
   static constexpr uint64_t kReceiveId = uint64_t{1} << 32;
 
-  int poll(verbs::Completion* out, int most);  // how many there were; negative: an error
+  int poll(verbs::Completion* out, int most);  // number of completions; negative: an error
   int event_descriptor() const { return channel_->fd; }
-  // Makes the next completion readable on the descriptor; false: the card refuses.
+  // Makes the next completion readable on event_descriptor(); false: the card refused.
   bool arm();
-  // Takes events that were; unless armed there are none.
+  // Takes events off the descriptor; there are some only after arm().
   void take_events();
 
  private:

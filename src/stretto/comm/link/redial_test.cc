@@ -14,7 +14,7 @@ using Nodes = std::vector<std::unique_ptr<Node>>;
 // Until both sides have all their streams; false: it takes too long.
 bool heal(Nodes& nodes, size_t streams) {
   const auto whole = [&](int rank) {
-    const auto states = nodes[rank]->links.peer(1 - rank).streams();
+    const auto states = nodes[rank]->links.link_to(1 - rank).streams();
     return states.size() == streams &&
            std::all_of(states.begin(), states.end(), [](const auto& s) { return s.alive; });
   };
@@ -30,18 +30,19 @@ TEST(Redial, AStreamThatCameBackCarriesWhatTheOthersDid) {
   Nodes nodes = form_job(*store, 2, 0, 3, 0.01);
   for (int side : {0, 1}) {
     SCOPED_TRACE(side);
-    nodes[side]->links.peer(1 - side).cut(1, "cut by the test");
+    nodes[side]->links.link_to(1 - side).cut(1, "cut by the test");
     ASSERT_TRUE(heal(nodes, 3));
-    EXPECT_EQ(nodes[0]->links.peer(1).streams()[1].reason, "");
+    EXPECT_EQ(nodes[0]->links.link_to(1).streams()[1].reason, "");
   }
-  EXPECT_GE(nodes[0]->links.peer(1).revived_streams(), 2);
+  EXPECT_GE(nodes[0]->links.link_to(1).revived_streams(), 2);
   // Only the one that came back is left.
   std::vector<char> data(3 << 20, 'x'), got(data.size());
   const Ticket ticket{&got, 0};
-  nodes[0]->links.peer(1).cut(0, "cut by the test");
-  nodes[0]->links.peer(1).cut(2, "cut by the test");
-  nodes[1]->links.peer(0).expect({.sequence = 1}, got.data(), got.size(), 0, ticket);
-  nodes[0]->links.peer(1).send({.key = {.sequence = 1}, .data = data.data(), .bytes = data.size()});
+  nodes[0]->links.link_to(1).cut(0, "cut by the test");
+  nodes[0]->links.link_to(1).cut(2, "cut by the test");
+  nodes[1]->links.link_to(0).expect({.sequence = 1}, got.data(), got.size(), 0, ticket);
+  nodes[0]->links.link_to(1).send(
+      {.key = {.sequence = 1}, .data = data.data(), .bytes = data.size()});
   const double deadline = now_s() + kPatience_s;
   while (nodes[1]->links.events().done.empty() && now_s() < deadline) {
     for (auto& node : nodes) node->poll(0);
@@ -54,22 +55,22 @@ TEST(Redial, AStreamThatCameBackCarriesWhatTheOthersDid) {
 TEST(Redial, CanBeForbidden) {
   const auto store = memory_store();
   Nodes nodes = form_job(*store, 2, 0, 2, 0);
-  nodes[1]->links.peer(0).cut(1, "cut by the test");
+  nodes[1]->links.link_to(0).cut(1, "cut by the test");
   for (const double until = now_s() + 0.3; now_s() < until;) {
     for (auto& node : nodes) node->poll(0.001);
   }
-  for (int rank : {0, 1}) EXPECT_FALSE(nodes[rank]->links.peer(1 - rank).streams()[1].alive);
+  for (int rank : {0, 1}) EXPECT_FALSE(nodes[rank]->links.link_to(1 - rank).streams()[1].alive);
 }
 
 TEST(Redial, ALinkThatEndedIsNotDialled) {
   const auto store = memory_store();
   Nodes nodes = form_job(*store, 2, 0, 2, 0.001);
-  for (int stream : {0, 1}) nodes[1]->links.peer(0).cut(stream, "cut by the test");
+  for (int stream : {0, 1}) nodes[1]->links.link_to(0).cut(stream, "cut by the test");
   for (const double until = now_s() + 0.3; now_s() < until;) {
     for (auto& node : nodes) node->poll(0.001);
   }
   for (int rank : {0, 1}) {
-    EXPECT_FALSE(nodes[rank]->links.peer(1 - rank).alive());
+    EXPECT_FALSE(nodes[rank]->links.link_to(1 - rank).alive());
     EXPECT_EQ(nodes[rank]->links.events().losses.size(), 1u);
   }
 }
@@ -100,15 +101,15 @@ void exchange_while_streams_break(unsigned seed) {
   int breaks = 0;
   for (int i = 0; i < kMessages; ++i) {
     for (int rank = 0; rank < 2; ++rank) {
-      Peer& peer = nodes[rank]->links.peer(1 - rank);
-      peer.use_streams(kStreams);
+      Link& link = nodes[rank]->links.link_to(1 - rank);
+      link.use_streams(kStreams);
       const MessageKey key{.sequence = static_cast<uint64_t>(i)};
-      peer.send({.key = key,
+      link.send({.key = key,
                  .fingerprint = 7,
                  .data = sent[rank][i].data(),
                  .bytes = sent[rank][i].size()});
       const Ticket ticket{&owner_of[rank], i};
-      received[rank] += peer.expect(key, got[rank][i].data(), got[rank][i].size(), 7, ticket) ==
+      received[rank] += link.expect(key, got[rank][i].data(), got[rank][i].size(), 7, ticket) ==
                         Expect::kComplete;
     }
     for (unsigned polls = random() % 20; polls > 0; --polls) nodes[random() % 2]->poll(0);
@@ -119,7 +120,7 @@ void exchange_while_streams_break(unsigned seed) {
     const int side = static_cast<int>(random() % 2), spared = static_cast<int>(random() % 3);
     for (int stream = 0; stream < kStreams; ++stream) {
       if (stream == spared) continue;
-      nodes[side]->links.peer(1 - side).cut(stream, "cut by the test");
+      nodes[side]->links.link_to(1 - side).cut(stream, "cut by the test");
       ++breaks;
     }
   }
@@ -132,7 +133,7 @@ void exchange_while_streams_break(unsigned seed) {
   for (int rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(received[rank], kMessages);
     for (int i = 0; i < kMessages; ++i) EXPECT_EQ(got[rank][i], sent[1 - rank][i]) << i;
-    EXPECT_GE(nodes[rank]->links.peer(1 - rank).revived_streams(), breaks);
+    EXPECT_GE(nodes[rank]->links.link_to(1 - rank).revived_streams(), breaks);
   }
 }
 

@@ -74,7 +74,7 @@ class ShmPipe : public Pipe {
     const uint64_t head = ring.written.load(std::memory_order_relaxed);
     uint64_t used = head - ring.consumed.load(std::memory_order_acquire);
     if (used == kRingBytes) {
-      // Say that we wait, then look once more: the reader may have read before it could know.
+      // Sets the flag, then looks again: the reader may have read before it saw the flag.
       ring.writer_sleeps.store(1, std::memory_order_seq_cst);
       used = head - ring.consumed.load(std::memory_order_seq_cst);
       if (used == kRingBytes) return kWouldBlock;
@@ -107,9 +107,9 @@ class ShmPipe : public Pipe {
     if (available > kRingBytes) return broken("the ring is damaged");
     if (available == 0) {
       if (!gone()) return kWouldBlock;
-      // It may have written between our look and its end.
+      // It may have written after the last look and before its end.
       available = ring.written.load(std::memory_order_acquire) - tail;
-      if (available == 0) return broken("closed by the other side");
+      if (available == 0) return broken("closed by the remote rank");
     }
     for (const iovec& part : parts) {
       const uint64_t step = std::min<uint64_t>(available, part.iov_len);
@@ -167,11 +167,11 @@ class ShmPipe : public Pipe {
 
   void ring_bell() {
     const uint64_t one = 1;
-    if (!other_bell_) return;  // not here yet: take_descriptors rings when it comes
+    if (!other_bell_) return;  // not received yet: take_descriptors rings when it arrives
     [[maybe_unused]] const ssize_t wrote = ::write(other_bell_.get(), &one, sizeof one);
   }
 
-  // True once the other side's doorbell and the memory are here.
+  // True once the remote rank's doorbell and the memory have arrived.
   bool take_descriptors() {
     if (other_bell_) return true;
     char byte;
@@ -187,7 +187,7 @@ class ShmPipe : public Pipe {
     const size_t count = creator_ ? 1 : 2;
     if (!header || header->cmsg_type != SCM_RIGHTS ||
         header->cmsg_len != CMSG_LEN(count * sizeof(int))) {
-      reason_ = "closed by the other side";
+      reason_ = "closed by the remote rank";
       return false;
     }
     int fds[2] = {-1, -1};
@@ -200,7 +200,7 @@ class ShmPipe : public Pipe {
         return false;
       }
     }
-    ring_bell();  // for what was written before it could be rung
+    ring_bell();  // for data written before the doorbell arrived
     return true;
   }
 

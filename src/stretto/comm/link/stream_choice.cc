@@ -5,15 +5,15 @@
 namespace stretto::comm {
 namespace {
 
-// A window is long enough for the scheduler's moods, and for so many acknowledgements that one more
-// or less is no difference; what streams still hold from before a change passes first.
+// A window is so long that scheduling noise and a single acknowledgement do not matter. Before it,
+// data that the streams hold from before the change must pass.
 constexpr double kWindow_s = 50e-3, kSettle_s = 30e-3;
 constexpr int64_t kWindowBytes = 4 << 20, kSettleBytes = 3 << 20;
 
-// A trial wins in every turn, over what was in use right before it.
-constexpr int kTurns = 2;
-constexpr double kMore = 1.2;   // what twice the streams have to carry
-constexpr double kSame = 0.95;  // what half of them have to
+// A trial has to win in every round against what was in use right before it.
+constexpr int kRounds = 2;
+constexpr double kMore = 1.2;   // twice the streams have to carry this many times as much
+constexpr double kSame = 0.95;  // half the streams have to
 constexpr double kPause_s = 60;
 
 }  // namespace
@@ -61,7 +61,7 @@ bool StreamChoice::end_window(double now_s) {
   begin_window(true);
   if (rate < (trial_ > kept_ ? kMore : kSame) * kept_rate_) {
     decide(false, now_s);
-  } else if (++turns_ == kTurns) {
+  } else if (++rounds_ == kRounds) {
     decide(true, now_s);
   }
   return count() != before;
@@ -70,20 +70,21 @@ bool StreamChoice::end_window(double now_s) {
 void StreamChoice::propose(int count) {
   count = std::clamp(count, start_, most_);
   trial_ = count == kept_ ? 0 : count;
-  turns_ = 0;
+  rounds_ = 0;
   begin_window(true);
 }
 
-// What won is followed in its direction; fewer streams are tried when more are of no use.
+// After a win the next trial goes in the same direction. Fewer streams are tried after more have
+// lost.
 void StreamChoice::decide(bool won, double now_s) {
   const bool fewer = trial_ != 0 && trial_ < kept_;
   if (won) {
     kept_ = trial_;
     has_won_ = true;
   }
-  const bool turns_back = !won && !fewer && !has_won_;
-  if (won || turns_back) {
-    propose(fewer || turns_back ? kept_ / 2 : kept_ * 2);
+  const bool reverses = !won && !fewer && !has_won_;
+  if (won || reverses) {
+    propose(fewer || reverses ? kept_ / 2 : kept_ * 2);
     if (trial_ != 0) return;
   }
   trial_ = 0;

@@ -1,11 +1,11 @@
-// How many streams carry large messages, found while some are under way: twice as many are tried,
-// alternately with what is in use, and kept when clearly more gets through. Where single
-// connections are capped or suffer from loss, twice the streams carry up to twice as much; where
-// the wire is the limit they carry nothing more and cost time, so the first trial ends there. It is
-// repeated now and then, in both directions.
+// Finds how many streams should carry large messages, while some are under way. It tries twice as
+// many streams, alternately with those in use, and keeps them if they carry clearly more. That
+// helps where single connections are capped or lose packets. Where the network is the bottleneck,
+// more streams only cost time, and the first trial shows it. Trials are repeated once a minute,
+// with more streams and with fewer.
 //
-// A pure state machine: the same observations give the same choice. One for all links of a rank,
-// because on a shared wire more streams to one peer would only take from the others.
+// A pure state machine: the same observations give the same choice. A rank has one choice for all
+// its links, because on a shared wire more streams of one link only take from the others.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace stretto::comm {
 
 class StreamChoice {
  public:
-  // From `start` to `most`; equal: there is nothing to choose.
+  // Chooses between `start` and `most` streams; if they are equal, there is nothing to choose.
   StreamChoice(int start, int most) : start_(start), most_(most), kept_(start) {}
 
   int count() const { return testing_ ? trial_ : kept_; }
 
-  // Any number of times: whether so much is on its way that the links are the limit from now on,
-  // and how many bytes others have acknowledged, ever. True when count() has changed.
+  // Called often. pressed: from now on so much is under way that the links are the bottleneck.
+  // acknowledged_bytes: since the start. True when count() has changed.
   bool observe(bool pressed, int64_t acknowledged_bytes, double now_s);
 
  private:
@@ -31,14 +31,14 @@ class StreamChoice {
 
   const int start_, most_;
   int kept_;
-  int trial_ = 0;  // 0: nothing is tried before try_at_s_
+  int trial_ = 0;  // streams being tried; 0: none until try_at_s_
   bool testing_ = false, settling_ = true;
-  bool has_won_ = false;  // some trial since try_at_s_
-  int turns_ = 0;         // of the trial that are over
-  double kept_rate_ = 0;  // bytes per second of what is in use, in this turn
+  bool has_won_ = false;  // a trial has won since try_at_s_
+  int rounds_ = 0;        // of the trial so far
+  double kept_rate_ = 0;  // bytes per second with kept_ streams, in this round
   double try_at_s_ = 0;
 
-  // Of the window under way: only time in which the links are the limit.
+  // The current window: only time in which the links are the bottleneck.
   double seconds_ = 0;
   int64_t bytes_ = 0;
 

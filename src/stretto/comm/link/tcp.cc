@@ -9,21 +9,24 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
 
 #include "stretto/base/error.h"
+#include "stretto/base/file.h"
 #include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/handshake.h"
 
 namespace stretto::comm {
 namespace {
 
-// Bytes that may wait in a socket before it refuses more: few, so that a slow stream does not sit
-// on chunks that a faster one could take and turns mean something, and enough, those to all ranks
-// together, to keep a wire busy between two wake-ups.
+// Bytes that may wait in a socket before it takes no more, divided by the remote ranks. They are
+// few, so that a slow stream holds no chunks that a faster one could take and pacing works. They
+// are enough to keep the network busy until the thread wakes up again.
 constexpr int kUnsentBytes = 256 << 10, kLeastUnsentBytes = 16 << 10;
 constexpr int kBacklog = 1024;
 
@@ -55,7 +58,7 @@ std::string address_text(const sockaddr* address, socklen_t length, bool with_po
   return with_port ? fmt::format("{}:{}", host, port) : host;
 }
 
-// The address that packets to the world leave from; nothing is sent to find out.
+// The address that packets to the default route leave from. Nothing is sent to find it.
 std::string default_route_address() {
   Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   SocketAddress world;
@@ -67,9 +70,18 @@ std::string default_route_address() {
   return address_text(own.get(), own.length, false);
 }
 
-// 0 for the best: the default route's, then IPv4, then IPv6, loopback last.
+// 0 is the best: the default route's, then IPv4, then IPv6, loopback last.
 int address_rank(const Address& address, bool loopback, bool v6, const std::string& preferred) {
   return address.text == preferred ? 0 : 1 + 2 * loopback + v6;
+}
+
+std::vector<std::string> names_of(const std::vector<std::pair<int, Address>>& ranked) {
+  std::vector<std::string> names;
+  for (const auto& [rank, address] : ranked) {
+    if (std::find(names.begin(), names.end(), address.interface) == names.end())
+      names.push_back(address.interface);
+  }
+  return names;
 }
 
 class TcpPipe : public Pipe {
@@ -92,7 +104,7 @@ class TcpPipe : public Pipe {
     msghdr message{.msg_iov = const_cast<iovec*>(parts.data()), .msg_iovlen = parts.size()};
     const ssize_t got = recvmsg(fd_.get(), &message, MSG_DONTWAIT);
     if (got == 0) {
-      reason_ = "closed by the other side";
+      reason_ = "closed by the remote rank";
       return kBroken;
     }
     return outcome(got);
@@ -134,7 +146,7 @@ Fd listening(int family) {
 
 sockaddr_un local_address(const std::string& name, socklen_t* length) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
-  // A first byte of zero makes the name abstract: no file appears anywhere.
+  // A first byte of zero makes the name abstract: there is no file.
   std::memcpy(address.sun_path + 1, name.data(), name.size());
   *length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
   return address;
@@ -150,7 +162,8 @@ Fd::~Fd() {
 
 std::vector<Address> local_addresses(const Options& options) {
   ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0) throw CommError(-1, "tcp", system_error("getifaddrs"));
+  if (getifaddrs(&list) != 0)
+    throw CommError(-1, "tcp", system_error("tcp: cannot list the network interfaces"));
   const std::string preferred = options.interfaces.empty() ? default_route_address() : "";
   std::vector<std::pair<int, Address>> ranked;
   for (const ifaddrs* i = list; i; i = i->ifa_next) {
@@ -177,7 +190,10 @@ std::vector<Address> local_addresses(const Options& options) {
       return entry.second.interface == wanted;
     });
     if (found == ranked.end())
-      throw_invalid("STRETTO_INTERFACES: {} is absent, down or has no address", wanted);
+      throw_invalid(
+          "STRETTO_INTERFACES: '{}' is none of the interfaces that are up and have an "
+          "address: {}",
+          wanted, fmt::join(names_of(ranked), ", "));
     addresses.push_back(found->second);
   }
   return addresses;
@@ -186,20 +202,35 @@ std::vector<Address> local_addresses(const Options& options) {
 Fd listen_tcp(int* port) {
   Fd fd = listening(AF_INET6);
   if (!fd) fd = listening(AF_INET);
-  if (!fd) throw CommError(-1, "tcp", system_error("tcp: cannot listen"));
+  if (!fd) throw CommError(-1, "tcp", system_error("tcp: cannot listen on any port"));
   SocketAddress own;
   own.length = sizeof own.storage;
   getsockname(fd.get(), own.get(), &own.length);
-  // The port is at the same place for both families.
+  // The port is at the same place in both families' structures.
   *port = ntohs(reinterpret_cast<const sockaddr_in*>(&own.storage)->sin_port);
   return fd;
+}
+
+void check_congestion(const Options& options, int fd) {
+  if (options.congestion.empty() ||
+      setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, options.congestion.data(),
+                 static_cast<socklen_t>(options.congestion.size())) == 0)
+    return;
+  std::string known = std::strerror(errno);
+  try {
+    known = read_file("/proc/sys/net/ipv4/tcp_available_congestion_control");
+    if (known.ends_with('\n')) known.pop_back();
+    known = "the kernel has: " + known;
+  } catch (const FormatError&) {  // the reason says enough
+  }
+  throw_invalid("STRETTO_CONGESTION: '{}' cannot be used; {}", options.congestion, known);
 }
 
 Fd connect_tcp(const std::string& from, const std::string& to, int port, const Options& options,
                int ranks, std::string* reason) {
   SocketAddress target, source;
   if (!parse_address(to, port, &target)) {
-    *reason = fmt::format("'{}' is no address", to);
+    *reason = fmt::format("'{}' is not an address", to);
     return Fd();
   }
   Fd fd(socket(target.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -230,7 +261,7 @@ void configure_tcp(int fd, const Options& options, int ranks) {
   setsockopt(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &unsent, sizeof unsent);
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &linger_ms, sizeof linger_ms);
   if (!options.congestion.empty()) {
-    // The system's own where it does not have the wanted one, or does not let us.
+    // check_congestion() has tried it before.
     setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, options.congestion.data(),
                static_cast<socklen_t>(options.congestion.size()));
   }

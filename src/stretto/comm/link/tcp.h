@@ -17,27 +17,34 @@ struct Address {
   std::string interface, text;
 };
 
-// Where this rank can be reached, best first: with options.interfaces one address for each, in that
-// order (throws InvalidArgument for an interface that is absent, down or without address); else the
-// address of the default route, then those of every interface that is up, loopback last.
+// The addresses of this rank, best first. With options.interfaces: one address of each, in their
+// order; throws InvalidArgument for an interface that does not exist, is down or has no address.
+// Without: the address of the default route, then those of all interfaces that are up, loopback
+// last.
 std::vector<Address> local_addresses(const Options& options);
 
-// Listens on any free port of all addresses, IPv6 where the system has it. Throws CommError.
+// Listens on a free port, *port, of all addresses, with IPv6 if the system has it. Throws
+// CommError.
 Fd listen_tcp(int* port);
 
-// Begins to connect; the socket becomes writable when it is done or has failed. `from` (may be
-// empty) is the local address to use. Invalid Fd and a reason when it failed at once.
+// Throws InvalidArgument, with the names that the kernel knows, when options.congestion cannot be
+// set on the TCP socket `fd`.
+void check_congestion(const Options& options, int fd);
+
+// Starts to connect; the socket becomes writable when it is connected or has failed. `from` is the
+// local address, empty for any; `ranks` as in configure_tcp. An invalid Fd and a reason when it
+// failed at once.
 Fd connect_tcp(const std::string& from, const std::string& to, int port, const Options& options,
                int ranks, std::string* reason);
 
-// For an accepted or connected socket, to one of so many other ranks: no delay, congestion control,
-// how long unacknowledged data may linger, how many bytes wait in it.
+// Sets up a socket to one of `ranks` remote ranks: no delay, congestion control, how long data may
+// stay unacknowledged, and how many bytes may wait in it.
 void configure_tcp(int fd, const Options& options, int ranks);
 
 std::unique_ptr<Pipe> tcp_pipe(Fd connected);
 
-// A unix socket in the abstract namespace, whose name is chosen and returned; for handing over
-// shared memory inside a host.
+// A unix socket in the abstract namespace, over which ranks of a host hand over shared memory.
+// *name receives its random name. Throws CommError.
 Fd listen_local(std::string* name);
 Fd connect_local(const std::string& name, std::string* reason);
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kLibrary = "libibverbs.so.1";
 
-// Fills in one call, or notes its name among the missing.
+// Loads one call, or adds its name to the missing ones.
 struct Loader {
   void* library;
   std::string missing;
@@ -94,7 +94,8 @@ std::shared_ptr<const Provider> load_provider(std::string* reason) {
     *reason = fmt::format("{} lacks {}", kLibrary, load.missing);
     return nullptr;
   }
-  // Data loaders fork. Without this the parent would write to other pages than the card reads.
+  // Data loaders fork. Without this the parent would write to other pages than those the card
+  // reads.
   if (fork_init() != 0) {
     *reason = fmt::format(
         "{} was used before, without regard to fork (IBV_FORK_SAFE=1 allows both)", kLibrary);

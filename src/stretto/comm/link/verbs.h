@@ -1,5 +1,5 @@
-// The calls of an RDMA card's library, as values: the real ones come out of libibverbs.so.1 at run
-// time, tests bring their own (verbs_testing.h).
+// The calls of an RDMA card's library as values. The real ones are loaded from libibverbs.so.1 at
+// run time; tests have mocks (verbs_testing.h).
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace stretto::comm::verbs {
 
-// Each as its namesake ibv_*, which its manual page describes.
+// Each call is that of the same name with ibv_, which has a manual page.
 struct Provider {
   std::function<Device**(int*)> get_device_list;
   std::function<void(Device**)> free_device_list;
@@ -33,13 +33,14 @@ struct Provider {
   std::function<int(Qp*, QpAttr*, int)> modify_qp;
   std::function<int(Qp*)> destroy_qp;
   std::function<const char*(uint32_t)> wc_status_str;
-  // Inline in the library's header: they go through the opened device.
+  // In the library's header these are inline functions that call through the opened device.
   std::function<int(Cq*, int, Completion*)> poll_cq;
   std::function<int(Cq*, int)> req_notify_cq;
   std::function<int(Qp*, SendRequest*, SendRequest**)> post_send;
   std::function<int(Qp*, ReceiveRequest*, ReceiveRequest**)> post_recv;
-  // Not the library's: what the kernel says about entry `index` of a port's table of addresses
-  // ("RoCE v2"; "" when it says nothing).
+  // Not of the library: the kernel's type of entry `index` of a port's address table ("RoCE v2"),
+  // or
+  // "".
   std::function<std::string(const std::string& device, int port, int index)> gid_type;
 };
 

@@ -1,4 +1,4 @@
-// Why a job ends.
+// A verdict says why a job ends.
 #pragma once
 
 #include <string>
@@ -9,19 +9,19 @@
 
 namespace stretto::comm {
 
-// Several ranks may find the same end in different words, each from its own link. All that have
-// found or heard of it tell all others, once, and every rank takes the least of what it was told.
+// Several ranks may find the same failure, each on its own link and with its own text. Every rank
+// that finds or hears of a failure notifies all others once, and all ranks take the least verdict.
 struct Verdict {
-  int origin = -1;   // the rank to blame; -1: none in particular
-  int finder = 0;    // the rank that says so
-  std::string link;  // over which it was found; empty: no matter of links
+  int origin = -1;   // the rank that failed; -1: none in particular
+  int finder = 0;    // the rank that found the failure
+  std::string link;  // the stream on which it was found; empty: none
   std::string text;
   friend bool operator<(const Verdict& a, const Verdict& b) {
     return std::tie(a.origin, a.finder) < std::tie(b.origin, b.finder);
   }
 };
 
-// As the key and the payload of a kAbort frame; the origin has its own field.
+// Key and payload of a kAbort frame with this verdict; the frame has its own field for the origin.
 inline MessageKey abort_key(const Verdict& v) { return {.tag = static_cast<uint32_t>(v.finder)}; }
 inline std::string abort_text(const Verdict& v) { return v.link + '\0' + v.text; }
 

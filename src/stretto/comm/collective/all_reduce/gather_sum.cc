@@ -11,7 +11,7 @@ Schedule all_reduce_gather_sum(const Problem& p, int64_t unit) {
   Steps before_sum, before_send;
   from[b.me] = input(part.begin);
   if (p.coded && b.n > 1) {
-    // The own contribution too is summed as the others will see it.
+    // The own contribution is decoded too, so that all ranks add the same values.
     from[b.me] = b.slot(count);
     before_send = before_sum = {b.encode(input(part.begin), from[b.me], count, false)};
   }

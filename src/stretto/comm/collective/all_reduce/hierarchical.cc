@@ -15,8 +15,8 @@ namespace {
 
 constexpr int kEveryHost = -1;
 
-// What one rank carries at least, so that little crosses the wire in one message and not in one for
-// every rank of a host: at 4 KB the second message costs more than it saves.
+// The least that one rank carries, so that little data cross the wire in one message and not in one
+// per rank of a host: at 4 KB the second message costs more than it saves.
 constexpr int64_t kLeastShare = 1024;
 
 int64_t share_align(const Problem& p, bool exchange) {
@@ -85,7 +85,7 @@ class Hierarchical {
   }
 
  private:
-  // Adjacent atoms carried by one member of this host, as one range.
+  // Adjacent atoms that one member of this host carries, as one range.
   struct Share {
     Part part;
     std::vector<size_t> atoms;
@@ -107,7 +107,7 @@ class Hierarchical {
   int carrier(size_t a, int host) const { return hosts_.members[host][atoms_[a].member[host]]; }
   bool sums_here(size_t a) const { return exchange_ || atoms_[a].owner == host_; }
 
-  // What the rank carries of its host's sum: the output doubles as its place.
+  // The part of its host's sum that the rank carries is kept in the output.
   Place host_sum(size_t a) const {
     return alone() ? input(atoms_[a].part.begin) : output(atoms_[a].part.begin);
   }
@@ -140,7 +140,7 @@ class Hierarchical {
     }
   }
 
-  // Sends this host's sum of an atom to those who add it to the others'.
+  // Sends this host's sum of an atom to the ranks that add the hosts' sums.
   void contribute(size_t a) {
     const Part part = atoms_[a].part;
     const int tag = static_cast<int>(2 * a);

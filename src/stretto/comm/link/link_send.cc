@@ -3,15 +3,15 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
-#include "stretto/comm/link/peer_state.h"
+#include "stretto/comm/link/link_state.h"
 
 namespace stretto::comm {
 
-Peer::Peer(PeerSettings settings, Events* events)
-    : settings_(settings), events_(events), early_memory_(kSparePieceBytes) {}
-Peer::~Peer() = default;
+Link::Link(LinkSettings settings, Events* events)
+    : settings_(settings), events_(events), eager_memory_(kSparePieceBytes) {}
+Link::~Link() = default;
 
-void Peer::send(const Message& m) {
+void Link::send(const Message& m) {
   if (forgotten_) return;
   auto out = std::make_shared<Outgoing>();
   out->key = m.key;
@@ -19,10 +19,10 @@ void Peer::send(const Message& m) {
   out->data = static_cast<const std::byte*>(m.data);
   out->bytes = m.bytes;
   out->ahead = m.ahead;
-  if (m.bytes > 0 && promised_ - consumed_there_ + m.bytes > settings_.early_bytes) {
+  if (m.bytes > 0 && promised_ - consumed_there_ + m.bytes > settings_.eager_limit_bytes) {
     out->ticket = m.ticket;
-    offered_.emplace(m.key, std::move(out));
-    note(m.key, m.fingerprint, m.bytes, kOffer);
+    awaiting_cts_.emplace(m.key, std::move(out));
+    send_rendezvous(m.key, m.fingerprint, m.bytes, kRts);
     waits_ = true;
     return;
   }
@@ -41,30 +41,31 @@ void Peer::send(const Message& m) {
   waits_ = true;
 }
 
-// A word about a message; like a message it arrives, whatever happens to streams.
-void Peer::note(const MessageKey& key, uint64_t fingerprint, uint64_t announced, uint8_t flags) {
+// An RTS or CTS is queued like a message, so that it is sent again when its stream breaks.
+void Link::send_rendezvous(const MessageKey& key, uint64_t fingerprint, uint64_t announced_bytes,
+                           uint8_t flag) {
   auto out = std::make_shared<Outgoing>();
   out->key = key;
   out->fingerprint = fingerprint;
-  out->announced = announced;
-  out->flags = flags;
+  out->announced_bytes = announced_bytes;
+  out->flags = flag;
   queue_.push_front(std::move(out));
 }
 
-void Peer::on_want(const MessageKey& key) {
-  const auto found = offered_.find(key);
-  if (found == offered_.end()) return;
+void Link::on_cts(const MessageKey& key) {
+  const auto found = awaiting_cts_.find(key);
+  if (found == awaiting_cts_.end()) return;
   promised_ += found->second->bytes;
   queue_.push_back(std::move(found->second));
-  offered_.erase(found);
+  awaiting_cts_.erase(found);
 }
 
-// Whether the other side may stop for want of news about what has got where it belongs.
-bool Peer::owes_account() const {
-  return consumed_ - reported_consumed_ >= settings_.early_bytes / 4 && consumed_ > 0;
+// The sender stops at the eager limit, so it must hear of consumed bytes well before that.
+bool Link::should_report_consumed() const {
+  return consumed_ - reported_consumed_ >= settings_.eager_limit_bytes / 4 && consumed_ > 0;
 }
 
-void Peer::send_control(FrameType type, const MessageKey& key, int origin, std::string_view text) {
+void Link::send_control(FrameType type, const MessageKey& key, int origin, std::string_view text) {
   const Frame frame{.type = type, .key = key, .origin = origin};
   const std::string cut(text.substr(0, kMaxText));
   const bool everywhere = type == FrameType::kAbort || type == FrameType::kBye;
@@ -76,7 +77,7 @@ void Peer::send_control(FrameType type, const MessageKey& key, int origin, std::
   flush();
 }
 
-void Peer::flush() {
+void Link::flush() {
   waits_ = false;
   int living = 0;
   for (auto& stream : streams_) {
@@ -89,12 +90,12 @@ void Peer::flush() {
   }
 }
 
-bool Peer::needs_turn(const Outgoing& message) const {
-  return settings_.takes_turns && message.bytes > kTurnBytes;
+bool Link::is_paced(const Outgoing& message) const {
+  return settings_.paced && message.bytes > kPacedBytes;
 }
 
-bool Peer::wants_turn() const {
-  if (queue_.empty() || !needs_turn(*queue_.front())) return false;
+bool Link::awaits_pacing() const {
+  if (queue_.empty() || !is_paced(*queue_.front())) return false;
   int living = 0;
   for (const auto& stream : streams_) {
     if (!stream || !stream->alive || living++ >= used_streams_) continue;
@@ -103,21 +104,21 @@ bool Peer::wants_turn() const {
   return false;
 }
 
-void Peer::give_turn() {
-  has_turn_ = true;
+void Link::begin_paced_chunk() {
+  may_begin_paced_ = true;
   flush();
-  has_turn_ = false;
+  may_begin_paced_ = false;
 }
 
-int Peer::turns_since(double begun_s) const {
+int Link::paced_chunks_since(double begun_s) const {
   int count = 0;
-  for (const auto& stream : streams_) count += stream && stream->turn_s > begun_s;
+  for (const auto& stream : streams_) count += stream && stream->paced_since_s > begun_s;
   return count;
 }
 
-// Takes what goes next: control frames, chunks of broken streams, then new chunks. A chunk is taken
-// only when everything taken before has been written, so that a slow stream takes few.
-void Peer::fill(Stream& s, bool carries_messages) {
+// Takes what a stream writes next: control frames, then chunks of broken streams, then new chunks.
+// It is called only when the stream has written everything before, so a slow stream takes little.
+void Link::fill(Stream& s, bool carries_messages) {
   s.parts.clear();
   s.chunks.clear();
   s.texts.clear();
@@ -136,14 +137,14 @@ void Peer::fill(Stream& s, bool carries_messages) {
     if (!again_.empty()) {
       const uint64_t id = again_.front();
       again_.pop_front();
-      if (id < first_unacknowledged_) continue;  // acknowledged meanwhile
+      if (id < first_unacknowledged_) continue;  // it was acknowledged meanwhile
       add_chunk(s, id, true);
     } else if (!queue_.empty()) {
       const std::shared_ptr<Outgoing>& message = queue_.front();
-      if (needs_turn(*message)) {
-        if (!has_turn_) break;
-        has_turn_ = false;
-        s.turn_s = now_s();
+      if (is_paced(*message)) {
+        if (!may_begin_paced_) break;
+        may_begin_paced_ = false;
+        s.paced_since_s = now_s();
       }
       const uint64_t length = std::min(settings_.chunk_bytes, message->bytes - message->cut);
       unacknowledged_.push_back({message, message->cut, static_cast<uint32_t>(length), s.index});
@@ -156,11 +157,11 @@ void Peer::fill(Stream& s, bool carries_messages) {
     bytes += unacknowledged_[s.chunks.back() - first_unacknowledged_].length;
   }
   const bool acknowledges = retains() && (report_soon_ || unreported_bytes_ >= kReportBytes);
-  if (s.frames == 0 && (acknowledges || owes_account()))
+  if (s.frames == 0 && (acknowledges || should_report_consumed()))
     add_frame(s, {.type = FrameType::kAck}, nullptr);
 }
 
-void Peer::add_frame(Stream& s, Frame frame, const std::byte* payload) {
+void Link::add_frame(Stream& s, Frame frame, const std::byte* payload) {
   frame.epoch = settings_.epoch;
   frame.received = reported_low_ = arrived_low_;
   frame.consumed = reported_consumed_ = consumed_;
@@ -173,7 +174,7 @@ void Peer::add_frame(Stream& s, Frame frame, const std::byte* payload) {
   if (frame.length > 0) s.parts.push_back({const_cast<std::byte*>(payload), frame.length});
 }
 
-void Peer::add_chunk(Stream& s, uint64_t id, bool again) {
+void Link::add_chunk(Stream& s, uint64_t id, bool again) {
   Chunk& chunk = unacknowledged_[id - first_unacknowledged_];
   chunk.stream = s.index;
   const Outgoing& message = *chunk.message;
@@ -187,7 +188,7 @@ void Peer::add_chunk(Stream& s, uint64_t id, bool again) {
        .key = message.key,
        .chunk = id,
        .offset = chunk.offset,
-       .total = message.flags ? message.announced : message.bytes,
+       .total = message.flags ? message.announced_bytes : message.bytes,
        .fingerprint = message.fingerprint,
        .origin = message.ahead},
       message.data + chunk.offset);
@@ -196,8 +197,8 @@ void Peer::add_chunk(Stream& s, uint64_t id, bool again) {
   resent_ += again;
 }
 
-// False when the pipe took not all of it.
-bool Peer::write(Stream& s) {
+// False when the pipe did not take everything.
+bool Link::write(Stream& s) {
   while (s.next_part < s.parts.size()) {
     const int64_t wrote = s.pipe->write(std::span(s.parts).subspan(s.next_part));
     if (wrote == kBroken) {
@@ -218,19 +219,19 @@ bool Peer::write(Stream& s) {
       if (part.iov_len == 0) ++s.next_part;
     }
   }
-  s.turn_s = 0;
-  // A link of one stream cannot send anything again, so what it wrote need not be kept.
+  s.paced_since_s = 0;
+  // A link of one stream never sends a chunk again, so writing it counts as acknowledged.
   const uint64_t last = s.chunks.empty() ? 0 : s.chunks.back();
   s.chunks.clear();
   acknowledge(retains() ? 0 : last);
   return true;
 }
 
-void Peer::acknowledge(uint64_t received) {
+void Link::acknowledge(uint64_t received) {
   acknowledged_to_ = std::max(acknowledged_to_, received);
   while (!unacknowledged_.empty() && first_unacknowledged_ <= acknowledged_to_) {
     const Chunk& chunk = unacknowledged_.front();
-    // A second copy that is being written still needs the data: its end comes back here.
+    // A copy that is being sent again still needs the data; write() calls this when it is done.
     if (chunk.stream >= 0) {
       const auto& writing = streams_[chunk.stream]->chunks;
       if (std::find(writing.begin(), writing.end(), first_unacknowledged_) != writing.end()) return;
@@ -245,23 +246,23 @@ void Peer::acknowledge(uint64_t received) {
   }
 }
 
-void Peer::on_writable(int stream) {
+void Link::on_writable(int stream) {
   Stream& s = *streams_[stream];
   s.full = false;
   waits_ = true;
 }
 
-void Peer::forget_messages() {
+void Link::forget_messages() {
   forgotten_ = true;
   queue_.clear();
-  offered_.clear();
+  awaiting_cts_.clear();
   again_.clear();
   for (auto& s : streams_) {
     if (!s) continue;
     s->in_payload = s->in_payload && s->alive;
     s->keep = false;
     s->incoming = nullptr;
-    s->is_note = false;
+    s->is_rendezvous = false;
     if (!s->alive) continue;
     for (size_t i = s->next_part; i < s->parts.size(); ++i) {
       iovec& part = s->parts[i];
@@ -276,16 +277,16 @@ void Peer::forget_messages() {
   incoming_.clear();
 }
 
-bool Peer::flushed() const {
+bool Link::flushed() const {
   for (const auto& s : streams_) {
     if (s && s->alive && (s->next_part < s->parts.size() || !s->controls.empty())) return false;
   }
   return queue_.empty() && again_.empty();
 }
 
-bool Peer::idle() const { return flushed() && unacknowledged_.empty() && offered_.empty(); }
+bool Link::idle() const { return flushed() && unacknowledged_.empty() && awaiting_cts_.empty(); }
 
-bool Peer::owes() const {
+bool Link::owes() const {
   const auto ticketed = [](const Outgoing& message) { return message.ticket.owner != nullptr; };
   for (const auto& message : queue_) {
     if (ticketed(*message)) return true;
@@ -293,7 +294,7 @@ bool Peer::owes() const {
   for (const Chunk& chunk : unacknowledged_) {
     if (ticketed(*chunk.message)) return true;
   }
-  if (!offered_.empty()) return true;
+  if (!awaiting_cts_.empty()) return true;
   for (const auto& [key, incoming] : incoming_) {
     if (incoming->expected) return true;
   }

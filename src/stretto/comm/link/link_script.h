@@ -1,6 +1,6 @@
-// Another rank that keeps to no rule, for the fuzzer and for the test that replays its finds. The
-// bytes are a script of what it sends over two streams (frames whose checksums are right, and any
-// bytes) and of what this rank does meanwhile.
+// A remote rank that breaks the rules of the protocol, for the fuzzer and for the test that replays
+// what the fuzzer found. The bytes are a script: what the remote rank sends over two streams
+// (frames with correct checksums, and arbitrary bytes) and what this rank does meanwhile.
 #pragma once
 
 #include <algorithm>
@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
-#include "stretto/comm/link/peer.h"
+#include "stretto/comm/link/link.h"
 
 namespace stretto::comm {
 
-inline constexpr uint64_t kEarlyBytes = 64 << 10;
+inline constexpr uint64_t kEagerLimitBytes = 64 << 10;
 inline constexpr int kStreams = 2;
 
 class Script {
@@ -44,7 +44,7 @@ class Script {
   size_t left_;
 };
 
-// What the script has sent, and a wire that takes `room` bytes more.
+// What the script has sent and nobody has read; the wire takes `room` more bytes.
 struct Wire {
   std::string sent;
   int64_t room = 1 << 20;
@@ -105,36 +105,38 @@ inline std::string frame_of(Script& script, uint32_t epoch) {
   frame.origin = static_cast<int8_t>(script.byte());
   const FrameBytes header = encode_frame(frame);
   std::string bytes(reinterpret_cast<const char*>(header.data()), header.size());
-  // Sometimes less payload than was promised.
+  // Sometimes the payload is shorter than the header says.
   return bytes.append(script.byte() % 8 == 0 ? frame.length / 2 : frame.length, 'p');
 }
 
-// Returns the most memory that the other rank made this one keep for messages nobody asked for; at
-// most kEarlyBytes is right.
+// Returns the most memory in bytes that this rank held for messages before it asked for them. The
+// eager limit allows kEagerLimitBytes.
 inline int64_t run_script(const uint8_t* data, size_t size) {
   Script script(data, size);
   constexpr uint32_t kEpoch = 7;
   Wire wires[kStreams];
   Events events;
-  // Of exactly the sizes that were asked for, so that a byte too many is seen.
+  // Buffers have exactly the expected sizes, so that the sanitizer sees a byte too many.
   std::vector<std::unique_ptr<std::byte[]>> memory;
-  Peer peer({.rank = 1, .epoch = kEpoch, .chunk_bytes = 4096, .early_bytes = kEarlyBytes}, &events);
+  Link link(
+      {.rank = 1, .epoch = kEpoch, .chunk_bytes = 4096, .eager_limit_bytes = kEagerLimitBytes},
+      &events);
   for (int s = 0; s < kStreams; ++s)
-    peer.attach(s, kStreams, std::make_unique<ScriptPipe>(&wires[s]));
+    link.attach(s, kStreams, std::make_unique<ScriptPipe>(&wires[s]));
   std::vector<MessageKey> asked_for;
   uint64_t next_sent = 100;
-  while (!script.done() && peer.alive()) {
+  while (!script.done() && link.alive()) {
     const uint8_t what = script.byte();
     const int stream = what & 1;
     switch (what >> 1 & 7) {
       case 0:
       case 1:
         wires[stream].sent += frame_of(script, kEpoch);
-        peer.on_readable(stream, false);
+        link.on_readable(stream, false);
         break;
       case 2:
         wires[stream].sent += script.text(script.byte());
-        peer.on_readable(stream, false);
+        link.on_readable(stream, false);
         break;
       case 3: {
         const MessageKey key = key_of(script);
@@ -142,36 +144,36 @@ inline int64_t run_script(const uint8_t* data, size_t size) {
         asked_for.push_back(key);
         const uint64_t bytes = script.number(2);
         memory.push_back(std::make_unique<std::byte[]>(bytes));
-        peer.expect(key, memory.back().get(), bytes, script.byte() & 1, {});
+        link.expect(key, memory.back().get(), bytes, script.byte() & 1, {});
         break;
       }
       case 4: {
         const uint64_t bytes = script.number(2);
         memory.push_back(std::make_unique<std::byte[]>(bytes));
-        peer.send({.key = {.group = 0, .sequence = next_sent++},
+        link.send({.key = {.group = 0, .sequence = next_sent++},
                    .data = memory.back().get(),
                    .bytes = bytes});
         break;
       }
       case 5:
-        peer.flush();
+        link.flush();
         wires[stream].room += script.number(2);
-        peer.on_writable(stream);
+        link.on_writable(stream);
         break;
       case 6:
-        peer.beat(1e9);
-        if (peer.look(true)) peer.run_ready();
+        link.beat(1e9);
+        if (link.look(true)) link.run_ready();
         break;
       default:
         if (script.byte() % 16 == 0) {
           wires[stream].broken = true;
-          peer.on_readable(stream, true);
+          link.on_readable(stream, true);
         }
     }
     events = {};
   }
-  peer.flush();
-  return peer.most_early_bytes();
+  link.flush();
+  return link.peak_eager_bytes();
 }
 
 }  // namespace stretto::comm

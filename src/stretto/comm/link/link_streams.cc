@@ -1,13 +1,13 @@
-// The streams of a peer: how they come, fall silent, break and come back.
+// The streams of a link: how they begin, fall silent, break and are replaced.
 #include <algorithm>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
-#include "stretto/comm/link/peer_state.h"
+#include "stretto/comm/link/link_state.h"
 
 namespace stretto::comm {
 
-std::unique_ptr<Peer::Stream> Peer::make_stream(int index, std::unique_ptr<Pipe> pipe) {
+std::unique_ptr<Link::Stream> Link::make_stream(int index, std::unique_ptr<Pipe> pipe) {
   auto stream = std::make_unique<Stream>();
   stream->index = index;
   stream->name = pipe->name();
@@ -18,57 +18,57 @@ std::unique_ptr<Peer::Stream> Peer::make_stream(int index, std::unique_ptr<Pipe>
   return stream;
 }
 
-void Peer::attach(int index, int count, std::unique_ptr<Pipe> pipe) {
+void Link::attach(int index, int count, std::unique_ptr<Pipe> pipe) {
   stream_count_ = count;
   if (static_cast<int>(streams_.size()) <= index) streams_.resize(index + 1);
-  STRETTO_CHECK(!streams_[index], "stream {} to rank {} twice", index, settings_.rank);
+  STRETTO_CHECK(!streams_[index], "stream {} to rank {} was attached twice", index, settings_.rank);
   streams_[index] = make_stream(index, std::move(pipe));
   ++alive_;
 }
 
-// What is not acknowledged is sent again wherever it went before, and the receiver knows chunks by
-// number, so a stream that begins anew has no past to agree upon.
-void Peer::revive(int index, std::unique_ptr<Pipe> pipe) {
+// A new stream has no history to agree on: unacknowledged chunks are sent again over any stream,
+// and the receiver recognises them by number.
+void Link::revive(int index, std::unique_ptr<Pipe> pipe) {
   std::unique_ptr<Stream> fresh = make_stream(index, std::move(pipe));
   fresh->sent_bytes = streams_[index]->sent_bytes;
   fresh->received_bytes = streams_[index]->received_bytes;
   std::swap(streams_[index], fresh);
-  ++alive_;  // before the old one is given up, which may be the last that this side knows of
-  lose(*fresh, "the other side began it anew");
+  ++alive_;  // first, because lose() ends the link when no stream is left
+  lose(*fresh, "replaced by the remote rank");
   ++revived_;
   waits_ = true;
 }
 
-bool Peer::may_revive(int stream, int streams) const {
+bool Link::may_revive(int stream, int streams) const {
   return retains() && streams == stream_count_ && stream < stream_count_ && alive() && !departed &&
          !forgotten_;
 }
 
-bool Peer::misses(int stream) const {
+bool Link::misses(int stream) const {
   return may_revive(stream, stream_count_) && !streams_[stream]->alive;
 }
 
-void Peer::lose(Stream& s, std::string reason, bool silent) {
+void Link::lose(Stream& s, std::string reason, bool silent) {
   if (!s.alive) return;
   s.alive = false;
   s.ended = departed;
   ++lost_;
   s.reason = std::move(reason);
-  s.pipe.reset();  // so that the other side notices
+  s.pipe.reset();  // closes it, so that the remote rank notices
   s.parts.clear();
   s.chunks.clear();
   s.next_part = 0;
-  s.turn_s = 0;
+  s.paced_since_s = 0;
   s.in_payload = false;
-  s.incoming = nullptr;  // what had come of its chunk does not count
+  s.incoming = nullptr;  // the incomplete chunk does not count
   s.piece.reset();
-  s.is_note = false;
+  s.is_rendezvous = false;
   for (size_t i = 0; i < unacknowledged_.size(); ++i) {
     if (unacknowledged_[i].stream != s.index) continue;
     unacknowledged_[i].stream = -1;
     again_.push_back(first_unacknowledged_ + i);
   }
-  // The other streams take over its control frames, too, and tell at once what has arrived.
+  // Another stream sends its control frames, and reports at once which chunks have arrived.
   for (auto& other : streams_) {
     if (!other || !other->alive) continue;
     for (auto& control : s.controls) other->controls.push_back(std::move(control));
@@ -80,16 +80,16 @@ void Peer::lose(Stream& s, std::string reason, bool silent) {
   if (--alive_ == 0) events_->losses.push_back({settings_.rank, s.name, s.reason, silent});
 }
 
-void Peer::cut(int stream, std::string_view reason) {
+void Link::cut(int stream, std::string_view reason) {
   lose(*streams_[stream], std::string(reason));
   flush();
 }
 
-void Peer::give_up(std::string_view reason) {
+void Link::give_up(std::string_view reason) {
   for (auto& stream : streams_) lose(*stream, std::string(reason), true);
 }
 
-void Peer::beat(double stream_limit_s) {
+void Link::beat(double stream_limit_s) {
   const double now = now_s(), heard = last_heard_s();
   for (auto& s : streams_) {
     if (!s || !s->alive) continue;
@@ -98,7 +98,7 @@ void Peer::beat(double stream_limit_s) {
       lose(*s, fmt::format("silent for {:.1f} s", silence_s));
       continue;
     }
-    // One is enough where the last one waits for room.
+    // If the last heartbeat still waits for room, one is enough.
     if (!s->sent_since_beat && s->controls.empty())
       s->controls.emplace_back(Frame{.type = FrameType::kHeartbeat}, "");
     s->sent_since_beat = false;
@@ -106,14 +106,14 @@ void Peer::beat(double stream_limit_s) {
   flush();
 }
 
-void Peer::excuse_silence(double pause_s) {
+void Link::excuse_silence(double pause_s) {
   const double now = now_s();
   for (auto& s : streams_) {
     if (s) s->last_heard_s = std::min(s->last_heard_s + pause_s, now);
   }
 }
 
-double Peer::last_heard_s() const {
+double Link::last_heard_s() const {
   double last = 0;
   for (const auto& s : streams_) {
     if (s) last = std::max(last, s->last_heard_s);
@@ -121,7 +121,7 @@ double Peer::last_heard_s() const {
   return last;
 }
 
-std::vector<Peer::StreamState> Peer::streams() const {
+std::vector<Link::StreamState> Link::streams() const {
   std::vector<StreamState> states;
   int living = 0;
   for (const auto& s : streams_) {

@@ -3,11 +3,11 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
-#include "stretto/comm/link/peer_state.h"
+#include "stretto/comm/link/link_state.h"
 
 namespace stretto::comm {
 
-size_t Peer::KeyHash::operator()(const MessageKey& key) const {
+size_t Link::KeyHash::operator()(const MessageKey& key) const {
   uint64_t hash = key.group;
   for (uint64_t word : {key.sequence, uint64_t{key.unit} << 32 | key.tag}) {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
@@ -16,7 +16,7 @@ size_t Peer::KeyHash::operator()(const MessageKey& key) const {
   return hash;
 }
 
-Expect Peer::expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fingerprint,
+Expect Link::expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fingerprint,
                     Ticket ticket, int32_t* ahead) {
   std::unique_ptr<Incoming>& slot = incoming_[key];
   if (!slot) {
@@ -37,19 +37,19 @@ Expect Peer::expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fi
   in.expected = true;
   for (const Incoming::Piece& piece : in.pieces) {
     std::memcpy(in.to + piece.offset, piece.data.get(), piece.length);
-    early_ -= piece.length;
+    eager_held_ -= piece.length;
     consumed_ += piece.length;
   }
   in.pieces.clear();
-  if (in.offered) note(key, fingerprint, 0, kWant);
+  if (in.rts_came) send_rendezvous(key, fingerprint, 0, kCts);
   const bool complete = in.complete();
   if (ahead) *ahead = in.ahead;
   if (complete) incoming_.erase(key);
-  if (!queue_.empty() || owes_account()) waits_ = true;
+  if (!queue_.empty() || should_report_consumed()) waits_ = true;
   return complete ? Expect::kComplete : Expect::kPending;
 }
 
-void Peer::on_readable(int stream, bool hung_up) {
+void Link::on_readable(int stream, bool hung_up) {
   Stream& s = *streams_[stream];
   s.ready = true;
   s.hung_up |= hung_up;
@@ -60,11 +60,11 @@ void Peer::on_readable(int stream, bool hung_up) {
     budget -= std::min(budget, static_cast<size_t>(s.received_bytes - before));
   }
   if (s.alive && s.full && s.pipe->regained_room()) s.full = false;
-  waits_ = true;  // acknowledgements, and what a lost stream left
+  waits_ = true;  // there may be acknowledgements to send, or chunks of a stream that broke
 }
 
-// One read from the pipe, straight to where a large payload goes. False when there was nothing.
-bool Peer::read(Stream& s) {
+// Reads once from the pipe; a large payload goes straight to its place. False when nothing came.
+bool Link::read(Stream& s) {
   iovec parts[2];
   size_t count = 0;
   const bool direct = s.in_payload && s.keep && s.begin == s.end && s.remaining > 0;
@@ -85,8 +85,8 @@ bool Peer::read(Stream& s) {
   s.received_bytes += got;
   s.last_heard_s = now_s();
   auto bytes = static_cast<size_t>(got);
-  // A short read has emptied the pipe, and the next event tells about more; but the end of the
-  // stream, when it was told already, is not told again.
+  // After a short read the pipe is empty and epoll reports what comes later. It does not report a
+  // hang-up twice, so a stream that hung up is read until its end.
   size_t room = 0;
   for (size_t i = 0; i < count; ++i) room += parts[i].iov_len;
   s.ready = bytes == room || s.hung_up;
@@ -102,8 +102,8 @@ bool Peer::read(Stream& s) {
   return true;
 }
 
-// Frames and parts of payloads out of the buffer.
-void Peer::consume(Stream& s) {
+// Takes frames and parts of payloads out of the buffer.
+void Link::consume(Stream& s) {
   while (s.alive) {
     const size_t available = s.end - s.begin;
     if (s.in_payload) {
@@ -126,7 +126,7 @@ void Peer::consume(Stream& s) {
         std::span<const std::byte, kFrameBytes>(s.buffer.get() + s.begin, kFrameBytes);
     const auto frame = parse_frame(header);
     if (!frame || frame->epoch != settings_.epoch) {
-      lose(s, "what came is no frame of this job");
+      lose(s, "received bytes that are no frame of this job");
       return;
     }
     s.begin += kFrameBytes;
@@ -135,10 +135,10 @@ void Peer::consume(Stream& s) {
   }
 }
 
-void Peer::begin_frame(Stream& s) {
+void Link::begin_frame(Stream& s) {
   if ((s.frame.received >= first_unacknowledged_ + unacknowledged_.size() && !forgotten_) ||
       s.frame.consumed > promised_) {
-    lose(s, "acknowledges what was never sent");
+    lose(s, "received an acknowledgement of data that were never sent");
     return;
   }
   if (retains()) acknowledge(s.frame.received);
@@ -147,31 +147,31 @@ void Peer::begin_frame(Stream& s) {
   s.remaining = s.frame.length;
   s.keep = false;
   s.incoming = nullptr;
-  s.is_note = false;
+  s.is_rendezvous = false;
   s.text.clear();
   if (s.frame.type == FrameType::kData && !forgotten_) begin_data(s);
 }
 
-bool Peer::has_arrived(uint64_t chunk) const {
+bool Link::has_arrived(uint64_t chunk) const {
   return chunk <= arrived_low_ || arrived_.contains(chunk);
 }
 
-// The sender keeps count of what nobody has asked for; this holds it to that.
-bool Peer::has_room_for(const Frame& f) const {
+// A sender that keeps to the eager limit always has room; this refuses one that does not.
+bool Link::has_room_for(const Frame& f) const {
   const auto found = incoming_.find(f.key);
   if (found != incoming_.end() && found->second->expected) return true;
-  uint64_t early = static_cast<uint64_t>(early_) + f.length;
+  uint64_t held = static_cast<uint64_t>(eager_held_) + f.length;
   for (const auto& other : streams_) {
-    if (other && other->piece) early += other->frame.length;
+    if (other && other->piece) held += other->frame.length;
   }
-  return early <= settings_.early_bytes;
+  return held <= settings_.eager_limit_bytes;
 }
 
-void Peer::begin_data(Stream& s) {
+void Link::begin_data(Stream& s) {
   const Frame& f = s.frame;
   if (has_arrived(f.chunk)) {
     ++duplicates_;
-    report_soon_ = true;  // its sender does not know
+    report_soon_ = true;  // the sender has not seen the acknowledgement
     return;
   }
   for (auto& other : streams_) {
@@ -179,15 +179,15 @@ void Peer::begin_data(Stream& s) {
         other->frame.chunk != f.chunk)
       continue;
     const bool stale = static_cast<int8_t>(f.attempt - other->frame.attempt) < 0;
-    lose(stale ? s : *other, "given up by the other side");
+    lose(stale ? s : *other, "closed by the remote rank");
     if (stale) return;
   }
-  if (f.flags & (kOffer | kWant)) {
-    s.is_note = true;
+  if (f.flags & (kRts | kCts)) {
+    s.is_rendezvous = true;
     return;
   }
   if (!has_room_for(f)) {
-    lose(s, "sends more than it may before it is asked to");
+    lose(s, "received more eager bytes than the eager limit allows");
     return;
   }
   std::unique_ptr<Incoming>& slot = incoming_[f.key];
@@ -197,7 +197,7 @@ void Peer::begin_data(Stream& s) {
     slot->fingerprint = f.fingerprint;
     events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, false});
   } else if (slot->bytes != f.total || slot->fingerprint != f.fingerprint) {
-    // The engine compares what both sides were doing and ends the job.
+    // The engine compares both ranks' operations and ends the job.
     events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, true});
     return;
   }
@@ -206,18 +206,18 @@ void Peer::begin_data(Stream& s) {
   if (slot->expected) {
     s.to = slot->to + f.offset;
   } else {
-    if (f.length > 0) s.piece = early_memory_.take(f.length);
+    if (f.length > 0) s.piece = eager_memory_.take(f.length);
     s.to = s.piece.get();
   }
   s.keep = true;
 }
 
-void Peer::end_frame(Stream& s) {
+void Link::end_frame(Stream& s) {
   s.in_payload = false;
   switch (s.frame.type) {
     case FrameType::kData:
       if (s.incoming) end_data(s);
-      if (s.is_note) end_note(s);
+      if (s.is_rendezvous) end_rendezvous(s);
       break;
     case FrameType::kMismatch:
     case FrameType::kAbort:
@@ -232,7 +232,7 @@ void Peer::end_frame(Stream& s) {
   }
 }
 
-void Peer::arrive(const Frame& f) {
+void Link::arrive(const Frame& f) {
   const uint64_t low = arrived_low_;
   arrived_.insert(f.chunk);
   while (!arrived_.empty() && *arrived_.begin() == arrived_low_ + 1) {
@@ -240,13 +240,13 @@ void Peer::arrive(const Frame& f) {
     ++arrived_low_;
   }
   unreported_bytes_ += f.length;
-  // A chunk that somebody waits for may have come before others of lower numbers, over a faster
-  // stream: it is acknowledged with the last of them, whatever that is.
+  // A chunk whose sender waits for it may arrive before lower numbers, over a faster stream. It is
+  // acknowledged as soon as the last of those has arrived.
   if (f.flags & kAckSoon) asked_for_ = std::max(asked_for_, f.chunk);
   if (arrived_low_ > low && asked_for_ > reported_low_) report_soon_ = true;
 }
 
-void Peer::end_data(Stream& s) {
+void Link::end_data(Stream& s) {
   const Frame& f = s.frame;
   Incoming& in = *s.incoming;
   s.incoming = nullptr;
@@ -255,11 +255,11 @@ void Peer::end_data(Stream& s) {
   in.empty_arrived = true;
   if (!in.expected) {
     if (s.piece) in.pieces.push_back({f.offset, f.length, std::move(s.piece)});
-    early_ += f.length;
-    most_early_ = std::max(most_early_, early_);
+    eager_held_ += f.length;
+    peak_eager_ = std::max(peak_eager_, eager_held_);
     return;
   }
-  if (s.piece) std::memcpy(in.to + f.offset, s.piece.get(), f.length);  // asked for meanwhile
+  if (s.piece) std::memcpy(in.to + f.offset, s.piece.get(), f.length);  // expect() came meanwhile
   s.piece.reset();
   consumed_ += f.length;
   if (!in.complete()) return;
@@ -268,32 +268,32 @@ void Peer::end_data(Stream& s) {
   incoming_.erase(f.key);
 }
 
-void Peer::end_note(Stream& s) {
-  s.is_note = false;
+void Link::end_rendezvous(Stream& s) {
+  s.is_rendezvous = false;
   arrive(s.frame);
-  if (s.frame.flags & kOffer) {
-    on_offer(s.frame);
+  if (s.frame.flags & kRts) {
+    on_rts(s.frame);
   } else {
-    on_want(s.frame.key);
+    on_cts(s.frame.key);
   }
 }
 
-void Peer::on_offer(const Frame& f) {
+void Link::on_rts(const Frame& f) {
   std::unique_ptr<Incoming>& slot = incoming_[f.key];
   if (!slot) {
     slot = std::make_unique<Incoming>();
     slot->bytes = f.total;
     slot->fingerprint = f.fingerprint;
-    slot->offered = true;
+    slot->rts_came = true;
     events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, false});
   } else if (slot->bytes != f.total || slot->fingerprint != f.fingerprint) {
     events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, true});
   } else if (slot->expected) {
-    note(f.key, f.fingerprint, 0, kWant);
+    send_rendezvous(f.key, f.fingerprint, 0, kCts);
   }
 }
 
-bool Peer::look(bool before_sleep) {
+bool Link::look(bool before_sleep) {
   bool busy = false;
   for (auto& s : streams_) {
     if (!s || !s->alive) continue;
@@ -307,7 +307,7 @@ bool Peer::look(bool before_sleep) {
   return busy;
 }
 
-void Peer::run_ready() {
+void Link::run_ready() {
   for (auto& s : streams_) {
     if (s && s->alive && s->ready) on_readable(s->index, false);
   }

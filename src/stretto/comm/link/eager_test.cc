@@ -1,4 +1,4 @@
-// Messages that come before anybody asks for them.
+// The eager limit: messages that arrive before the receiver asks for them.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,8 +25,8 @@ struct Node {
     options.transports = streams == 0 ? "shm" : "tcp";
     if (streams > 0) options.streams = streams;
     options.chunk_bytes = 8 << 10;
-    options.early_bytes = kLimit;
-    options.tune = false;  // no more streams than that
+    options.eager_limit_bytes = kLimit;
+    options.tuning = Tuning::kOff;  // no more streams than that
     options.silent_limit_s = kPatience_s;
     return options;
   }
@@ -53,7 +53,7 @@ struct Pair {
     }
     for (std::thread& thread : threads) thread.join();
   }
-  Peer& to(int rank) { return nodes[1 - rank]->links.peer(rank); }
+  Link& to(int rank) { return nodes[1 - rank]->links.link_to(rank); }
   std::unique_ptr<Node> nodes[2];
 };
 
@@ -64,8 +64,8 @@ std::vector<std::byte> content(int i) {
   return data;
 }
 
-// Rank 0 sends everything at once; rank 1 asks for nothing for a while, and then for the last
-// message first. `cut`: a stream breaks meanwhile.
+// Rank 0 sends everything at once. Rank 1 asks for nothing for a while, then for the last message
+// first. `cut`: a stream breaks meanwhile.
 void send_before_anyone_asks(int streams, bool cut) {
   SCOPED_TRACE(::testing::Message() << streams << " streams, cut " << cut);
   Pair pair(streams);
@@ -78,18 +78,18 @@ void send_before_anyone_asks(int streams, bool cut) {
                      .bytes = sent[i].size(),
                      .ticket = {&owners[0], i}});
   int sends = 0, receives = 0, arrivals = 0;
-  const auto turn = [&] {
+  const auto poll_both = [&] {
     const Events there = pair.nodes[0]->poll(0.001), here = pair.nodes[1]->poll(0.001);
     sends += static_cast<int>(there.done.size());
     receives += static_cast<int>(here.done.size());
     arrivals += static_cast<int>(here.arrivals.size());
   };
-  // Every message is heard of, but most stay where they are.
+  // Every message is announced, but most of them stay with the sender.
   const double deadline = now_s() + kPatience_s;
-  while (arrivals < kMessages && now_s() < deadline) turn();
+  while (arrivals < kMessages && now_s() < deadline) poll_both();
   ASSERT_EQ(arrivals, kMessages);
-  for (int i = 0; i < 50; ++i) turn();
-  EXPECT_LT(sends, kMessages / 2) << "a send is done only when its memory may change";
+  for (int i = 0; i < 50; ++i) poll_both();
+  EXPECT_LT(sends, kMessages / 2) << "a send is done when its memory may change, not before";
   if (cut) pair.to(1).cut(0, "cut by the test");
   for (int i = kMessages - 1; i >= 0; --i) {
     got[i].resize(sent[i].size());
@@ -97,25 +97,25 @@ void send_before_anyone_asks(int streams, bool cut) {
                                              got[i].size(), 0, {&owners[1], i});
     ASSERT_NE(outcome, Expect::kMismatch);
     receives += outcome == Expect::kComplete;
-    turn();
+    poll_both();
   }
-  while ((receives < kMessages || sends < kMessages) && now_s() < deadline) turn();
+  while ((receives < kMessages || sends < kMessages) && now_s() < deadline) poll_both();
   EXPECT_EQ(receives, kMessages);
   EXPECT_EQ(sends, kMessages);
   for (int i = 0; i < kMessages; ++i) EXPECT_EQ(got[i], sent[i]) << i;
-  EXPECT_LE(pair.to(0).most_early_bytes(), kLimit);
-  EXPECT_GT(pair.to(0).most_early_bytes(), kLimit / 2);
-  while (!pair.to(1).idle() && now_s() < deadline) turn();
+  EXPECT_LE(pair.to(0).peak_eager_bytes(), kLimit);
+  EXPECT_GT(pair.to(0).peak_eager_bytes(), kLimit / 2);
+  while (!pair.to(1).idle() && now_s() < deadline) poll_both();
   EXPECT_TRUE(pair.to(1).idle());
 }
 
-TEST(Early, TakesNoMoreMemoryThanAllowedAndLosesNothing) {
+TEST(Eager, TakesNoMoreMemoryThanAllowedAndLosesNothing) {
   for (int streams : {0, 1, 3}) send_before_anyone_asks(streams, false);
   send_before_anyone_asks(3, true);
 }
 
-// Who asks in time is not slowed down by the limit: nothing is offered, all is sent.
-TEST(Early, AMessageLargerThanTheLimitComesThrough) {
+// A message that was asked for in time is sent in full, although it is larger than the limit.
+TEST(Eager, AMessageLargerThanTheLimitComesThrough) {
   Pair pair(2);
   std::vector<std::byte> sent(5 * kLimit), got(5 * kLimit);
   for (size_t i = 0; i < sent.size(); ++i) sent[i] = static_cast<std::byte>(i * 7);
@@ -128,7 +128,7 @@ TEST(Early, AMessageLargerThanTheLimitComesThrough) {
                              pair.nodes[1]->poll(0.001).done.size());
   EXPECT_EQ(done, 2);
   EXPECT_EQ(got, sent);
-  EXPECT_EQ(pair.to(0).most_early_bytes(), 0);
+  EXPECT_EQ(pair.to(0).peak_eager_bytes(), 0);
 }
 
 }  // namespace

@@ -1,0 +1,92 @@
+// Private parts of Link, shared by link_send.cc, link_receive.cc and link_streams.cc.
+#pragma once
+
+#include <array>
+
+#include "stretto/comm/link/link.h"
+
+namespace stretto::comm {
+
+inline constexpr uint64_t kCopyBytes = 16 << 10;   // messages up to this size are copied
+inline constexpr uint64_t kPacedBytes = 64 << 10;  // larger messages are paced
+inline constexpr size_t kReadBytes = 64 << 10;     // buffer for headers and small payloads
+inline constexpr size_t kReadBudget = 4
+                                      << 20;  // bytes per call, so that other streams are read too
+inline constexpr int64_t kReportBytes = 256 << 10;  // acknowledge after at most so many bytes
+inline constexpr size_t kFramesPerWrite = 64;
+// How much memory of delivered eager chunks is kept for later ones.
+inline constexpr size_t kSparePieceBytes = 8 << 20;
+
+struct Link::Outgoing {
+  MessageKey key;
+  uint64_t fingerprint = 0;
+  const std::byte* data = nullptr;
+  uint64_t bytes = 0;
+  uint64_t cut = 0;           // bytes given to chunks so far
+  uint64_t acknowledged = 0;  // bytes
+  Ticket ticket;
+  int32_t ahead = 0;
+  std::unique_ptr<std::byte[]> own;
+  uint8_t flags = 0;             // kRts or kCts: this is no message, but a frame about one
+  uint64_t announced_bytes = 0;  // kRts: length of the message it announces
+};
+
+struct Link::Incoming {
+  std::byte* to = nullptr;  // set by expect()
+  uint64_t bytes = 0;
+  uint64_t arrived = 0;
+  uint64_t fingerprint = 0;
+  Ticket ticket;
+  int32_t ahead = 0;
+  bool expected = false;
+  bool rts_came = false;       // the sender waits for a CTS
+  bool empty_arrived = false;  // a message of no bytes has arrived
+  struct Piece {
+    uint64_t offset;
+    uint32_t length;
+    BufferPool::Buffer data;
+  };
+  std::vector<Piece> pieces;  // arrived before expect()
+  bool complete() const { return arrived == bytes && (bytes > 0 || empty_arrived); }
+};
+
+struct Link::Stream {
+  int index = 0;
+  std::unique_ptr<Pipe> pipe;
+  std::string name;
+  std::string reason;  // why it was closed
+  bool alive = true;
+  bool ended = false;    // closed after kBye
+  bool full = false;     // the last write found no room
+  bool ready = false;    // there may be more to read
+  bool hung_up = false;  // the remote rank closed it: read what is left
+  int64_t sent_bytes = 0, received_bytes = 0;
+  double last_heard_s = 0;
+  bool sent_since_beat = false;
+
+  // What is being written: headers and payloads of whole frames, in order.
+  std::array<FrameBytes, kFramesPerWrite> headers;
+  std::vector<iovec> parts;
+  std::vector<uint64_t> chunks;  // their chunk numbers
+  std::vector<std::string> texts;
+  std::vector<std::unique_ptr<std::byte[]>> copies;
+  size_t frames = 0, next_part = 0;
+  double paced_since_s = 0;  // when the paced chunk being written began; 0: there is none
+  bool free() const { return alive && !full && next_part == parts.size(); }
+  std::deque<std::pair<Frame, std::string>> controls;  // sent before messages
+
+  // What is being read.
+  std::unique_ptr<std::byte[]> buffer = std::make_unique<std::byte[]>(kReadBytes);
+  size_t begin = 0, end = 0;  // unread part of the buffer
+  Frame frame;
+  bool in_payload = false;
+  bool keep = false;             // false: the payload is dropped
+  std::byte* to = nullptr;       // where its next byte goes
+  uint64_t remaining = 0;        // of the payload
+  Incoming* incoming = nullptr;  // the message it belongs to
+  BufferPool::Buffer piece;      // memory for a chunk that arrived before expect()
+  bool is_rendezvous = false;    // the frame is an RTS or a CTS that did not arrive before
+  std::string text;              // payload of a control frame
+};
+
+}  // namespace stretto::comm
