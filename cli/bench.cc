@@ -1,65 +1,80 @@
-// stretto bench m.onnx --threads 1,2 --vs onnxruntime,openvino,torch,ncnn,mnn
+// stretto bench m.onnx --threads 1,2 --peers onnxruntime,openvino
 #include <CLI/CLI.hpp>
 
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "beside.h"
 #include "comparison.h"
 #include "model_options.h"
+#include "peers.h"
 #include "progress.h"
 #include "stretto/base/cpu.h"
-#include "stretto/base/file.h"
 
 namespace stretto::cli {
 namespace {
 
+using nlohmann::json;
+
 struct Flags {
   ModelFlags model;
-  std::string source, json_file;
+  std::string source;
   std::vector<int> threads{0};
-  std::vector<std::string> peers;
+  std::vector<std::string> peers{"none"};
   double seconds = 3;
 };
 
-int run(const Flags& flags, const Context& context) {
-  const OptimizeOptions base = options(flags.model);
+json machine() {
+  return {
+      {"model", cpu_info().model}, {"isa", isa_name(usable_isa())}, {"cores", cpu_info().cores}};
+}
+
+std::vector<EngineResult> time_with(const Model& model, const Flags& flags,
+                                    const OptimizeOptions& o, const Context& context) {
   const bool from_onnx = flags.source.ends_with(".onnx");
-  if (!from_onnx && !flags.peers.empty() && flags.peers[0] != "none") {
-    throw_invalid("bench: --vs needs the ONNX file; other engines cannot read {}", flags.source);
+  std::vector<EngineResult> results =
+      time_with_peers(model, {.onnx_path = from_onnx ? flags.source : "",
+                              .shapes = o.shapes,
+                              .inputs = o.inputs,
+                              .peers = flags.peers,
+                              .python = context.python,
+                              .seconds = flags.seconds,
+                              .verify = o.verify,
+                              .progress = progress_bar(*context.talk)});
+  end_progress();
+  return results;
+}
+
+int run(const CLI::App& app, const Flags& flags, const Context& context) {
+  const Talk& talk = *context.talk;
+  const OptimizeOptions base = options(flags.model);
+  if (!flags.source.ends_with(".onnx")) {
+    if (flags.peers != std::vector<std::string>{"none"}) {
+      throw_invalid("bench: --peers needs the ONNX file; other engines cannot read {}",
+                    flags.source);
+    }
+    warn_if_optimized(talk, app, flags.source);
   }
-  nlohmann::json measured = nlohmann::json::array();
-  for (int threads : flags.threads) {
+  json measured = json::array();
+  for (const int& threads : flags.threads) {
     OptimizeOptions o = base;
     o.threads = threads;
     o.profile = false;
-    const Model model = open_model(flags.source, o);
-    if (threads != 0 && model.threads() != threads) {
-      throw_invalid("bench: {} was optimised for {} threads; name the ONNX file for {}",
-                    flags.source, model.threads(), threads);
+    const Model model = open_model(flags.source, o, talk);
+    const std::vector<EngineResult> results = time_with(model, flags, o, context);
+    if (talk.json) {
+      measured.push_back({{"threads", model.threads()}, {"engines", to_json(results)}});
+      continue;
     }
-    const std::vector<EngineResult> results = time_beside(
-        model, {.onnx_path = from_onnx ? flags.source : "",
-                .shapes = o.shapes,
-                .inputs = o.inputs,
-                .peers = flags.peers.empty() ? std::vector<std::string>{"none"} : flags.peers,
-                .python = context.python,
-                .seconds = flags.seconds,
-                .verify = o.verify,
-                .progress = progress_bar()});
-    end_progress();
-    if (measured.empty()) {
+    if (&threads == &flags.threads.front()) {
       fmt::print("{}, {}, {} cores\n", cpu_info().model, isa_name(usable_isa()), cpu_info().cores);
     }
     fmt::print("\n{} thread{}\n", model.threads(), model.threads() == 1 ? "" : "s");
     print_comparison(results);
-    nlohmann::json entry{{"threads", model.threads()},
-                         {"median_ms", results[0].times.median_ms()},
-                         {"p95_ms", results[0].times.p95_ms()}};
-    add_comparison(entry, results);
-    measured.push_back(std::move(entry));
+    std::fflush(stdout);
   }
-  if (!flags.json_file.empty()) write_file(flags.json_file, measured.dump(1) + "\n");
+  if (talk.json) {
+    print_json({{"source", flags.source}, {"machine", machine()}, {"measured", measured}});
+  }
   return kOk;
 }
 
@@ -67,18 +82,26 @@ int run(const Flags& flags, const Context& context) {
 
 std::function<int()> set_up_bench(CLI::App& app, const Context& context) {
   auto flags = std::make_shared<Flags>();
-  app.add_option("source", flags->source, "An ONNX file or an artefact")->required();
-  app.add_option("--threads", flags->threads, "Thread counts: 1,2 (0: every core)")
+  app.add_option("source", flags->source, "An ONNX file or an artefact")
+      ->required()
+      ->type_name("FILE");
+  app.add_option("--peers", flags->peers, "Engines to compare with; 'stretto peers' lists them")
       ->delimiter(',')
-      ->check(CLI::Range(0, 1024));
-  app.add_option("--vs", flags->peers, "Engines: onnxruntime,openvino,torch,ncnn,mnn")
-      ->delimiter(',');
-  app.add_option("--seconds", flags->seconds, "Of timing per engine and thread count")
+      ->type_name("none|installed|PEER,...")
+      ->group("Timing");
+  app.add_option("--seconds", flags->seconds, "Time to spend per engine and thread count")
+      ->type_name("SECONDS")
+      ->group("Timing")
       ->capture_default_str()
       ->check(CLI::Range(0.01, 3600.0));
-  app.add_option("--json", flags->json_file, "Also write the numbers to this file");
-  add_model_flags(app, flags->model, ThreadsFlag::kNo);
-  return [flags, context] { return run(*flags, context); };
+  add_input_flags(app, flags->model);
+  app.add_option("--threads", flags->threads, "Thread counts to try, like 1,2; 0: one per core")
+      ->delimiter(',')
+      ->type_name("N,...")
+      ->group("Tuning")
+      ->check(CLI::Range(0, 1024));
+  add_tuning_flags(app, flags->model);
+  return [&app, flags, context] { return run(app, *flags, context); };
 }
 
 }  // namespace stretto::cli

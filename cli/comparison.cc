@@ -26,6 +26,14 @@ json numbers(const EngineResult& result) {
   return entry;
 }
 
+// Name and setting, and why it failed where it did.
+json identity(const EngineResult& result) {
+  json entry{{"name", result.name}, {"version", result.version}, {"setting", result.setting}};
+  if (!result.failure.empty()) entry["error"] = result.failure;
+  if (!result.last_words.empty()) entry["last_words"] = result.last_words;
+  return entry;
+}
+
 }  // namespace
 
 void print_comparison(const std::vector<EngineResult>& results) {
@@ -44,6 +52,21 @@ void print_comparison(const std::vector<EngineResult>& results) {
                note(result)});
   }
   fmt::print("{}", table.text());
+  for (const EngineResult& result : results) {
+    if (result.last_words.empty()) continue;
+    fmt::print("\n{} failed; the last lines it wrote:\n", result.name);
+    for (const std::string& line : result.last_words) fmt::print("  {}\n", line);
+  }
+}
+
+json to_json(const std::vector<EngineResult>& results) {
+  json list = json::array();
+  for (const EngineResult& result : results) {
+    json entry = identity(result);
+    if (result.failure.empty()) entry.update(numbers(result));
+    list.push_back(std::move(entry));
+  }
+  return list;
 }
 
 void add_comparison(json& report, const std::vector<EngineResult>& results) {
@@ -51,17 +74,13 @@ void add_comparison(json& report, const std::vector<EngineResult>& results) {
   json peers = json::array();
   for (size_t i = 1; i < results.size(); ++i) {
     const EngineResult& result = results[i];
-    json peer{{"name", result.name}, {"version", result.version}, {"setting", result.setting}};
-    if (result.failure.empty()) {
-      peer.update(numbers(result));
-    } else {
-      peer["error"] = result.failure;
-    }
+    json peer = identity(result);
+    if (result.failure.empty()) peer.update(numbers(result));
     peers.push_back(std::move(peer));
   }
-  const bool beside = std::any_of(peers.begin(), peers.end(),
-                                  [](const json& peer) { return peer.contains("median_ms"); });
-  if (beside) report["latency"]["after"].update(numbers(ours));
+  const bool timed = std::any_of(peers.begin(), peers.end(),
+                                 [](const json& peer) { return peer.contains("median_ms"); });
+  if (timed) report["latency"]["after"].update(numbers(ours));
   if (ours.peak_bytes > 0) report["memory"]["serving_peak_bytes"] = ours.peak_bytes;
   report["latency"]["peers"] = std::move(peers);
 }

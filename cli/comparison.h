@@ -1,16 +1,18 @@
-// What time_beside() found, for people and for the report.
+// What time_with_peers() found, for people and for the report.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
 
 #include <vector>
 
-#include "beside.h"
+#include "peers.h"
 
 namespace stretto::cli {
 
-// A table with a row per engine.
+// A table with a row per engine; below it, what engines that failed wrote to standard error.
 void print_comparison(const std::vector<EngineResult>& results);
+// The same for --json: an object per engine.
+nlohmann::json to_json(const std::vector<EngineResult>& results);
 
 // Writes the peers to report["latency"]["peers"] and Stretto's memory to report["memory"]. Where
 // peers were timed, Stretto's latency is that of the same turns.

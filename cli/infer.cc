@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "model_options.h"
 #include "npy.h"
@@ -14,33 +15,61 @@
 namespace stretto::cli {
 namespace {
 
+using nlohmann::json;
+
 struct Flags {
   ModelFlags model;
   std::string source, output;
 };
 
-std::vector<std::string> describe(const TensorSpec& spec, const Tensor& tensor) {
-  double low = std::numeric_limits<double>::infinity(), high = -low, sum = 0;
-  int64_t highest_at = 0, nans = 0;
+struct Summary {
+  double low = std::numeric_limits<double>::infinity(), high = -low, mean = 0;
+  int64_t high_at = 0, nan_count = 0;
+};
+
+Summary summarize(const Tensor& tensor) {
+  Summary s;
+  double sum = 0;
   const std::vector<double> values = tensor.as_doubles();
   for (size_t i = 0; i < values.size(); ++i) {
-    nans += std::isnan(values[i]);
-    low = std::fmin(low, values[i]);
-    if (values[i] > high) {
-      high = values[i];
-      highest_at = static_cast<int64_t>(i);
+    s.nan_count += std::isnan(values[i]);
+    s.low = std::fmin(s.low, values[i]);
+    if (values[i] > s.high) {
+      s.high = values[i];
+      s.high_at = static_cast<int64_t>(i);
     }
     sum += values[i];
   }
-  const double count = static_cast<double>(values.size());
-  return {spec.name,
-          std::string(dtype_name(tensor.dtype())),
-          shape_text(tensor.shape()),
-          fmt::format("{:.6g}", low),
-          fmt::format("{:.6g}", sum / count),
-          fmt::format("{:.6g}", high),
-          fmt::format("{}", highest_at),
-          fmt::format("{}", nans)};
+  s.mean = sum / static_cast<double>(values.size());
+  return s;
+}
+
+void print_table(const std::vector<TensorSpec>& specs, const std::vector<Tensor>& outputs) {
+  Table table({"output", "dtype", "shape", ">min", ">mean", ">max", ">max at", ">NaN"});
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Summary s = summarize(outputs[i]);
+    table.row({specs[i].name, std::string(dtype_name(outputs[i].dtype())),
+               shape_text(outputs[i].shape()), fmt::format("{:.6g}", s.low),
+               fmt::format("{:.6g}", s.mean), fmt::format("{:.6g}", s.high),
+               fmt::format("{}", s.high_at), fmt::format("{}", s.nan_count)});
+  }
+  fmt::print("{}", table.text());
+}
+
+json table_json(const std::vector<TensorSpec>& specs, const std::vector<Tensor>& outputs) {
+  json list = json::array();
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Summary s = summarize(outputs[i]);
+    list.push_back({{"name", specs[i].name},
+                    {"dtype", dtype_name(outputs[i].dtype())},
+                    {"shape", outputs[i].shape()},
+                    {"min", s.low},
+                    {"mean", s.mean},
+                    {"max", s.high},
+                    {"max_at", s.high_at},
+                    {"nan_count", s.nan_count}});
+  }
+  return list;
 }
 
 void save(const std::string& path, const std::vector<TensorSpec>& specs,
@@ -57,10 +86,11 @@ void save(const std::string& path, const std::vector<TensorSpec>& specs,
   write_npz(path, named);
 }
 
-int run(const Flags& flags) {
+int run(const CLI::App& app, const Flags& flags, const Talk& talk) {
+  if (!flags.source.ends_with(".onnx")) warn_if_optimized(talk, app, flags.source);
   OptimizeOptions o = options(flags.model);
   o.profile = false;
-  const Model model = open_model(flags.source, o);
+  const Model model = open_model(flags.source, o, talk);
   std::vector<std::string> made_up;
   const std::vector<Tensor> inputs = arrange_inputs(model, o.inputs, &made_up);
   if (!made_up.empty()) {
@@ -68,27 +98,33 @@ int run(const Flags& flags) {
     for (const std::string& name : made_up) pairs += " --input " + name + "=file.npy";
     throw_invalid("infer: inputs are missing; add{}", pairs);
   }
-  Session session(model, flags.model.threads);
+  Session session(model);
   const std::vector<Tensor> outputs = session.run(inputs);
-  Table table({"output", "dtype", "shape", ">min", ">mean", ">max", ">max at", ">NaN"});
-  for (size_t i = 0; i < outputs.size(); ++i) table.row(describe(model.outputs()[i], outputs[i]));
-  fmt::print("{}", table.text());
-  if (!flags.output.empty()) {
-    save(flags.output, model.outputs(), outputs);
-    fmt::print("wrote {}\n", flags.output);
+  if (!flags.output.empty()) save(flags.output, model.outputs(), outputs);
+  if (talk.json) {
+    print_json({{"outputs", table_json(model.outputs(), outputs)},
+                {"wrote", flags.output.empty() ? json() : json(flags.output)}});
+    return kOk;
   }
+  print_table(model.outputs(), outputs);
+  if (!flags.output.empty()) fmt::print("wrote {}\n", flags.output);
   return kOk;
 }
 
 }  // namespace
 
-std::function<int()> set_up_infer(CLI::App& app, const Context&) {
+std::function<int()> set_up_infer(CLI::App& app, const Context& context) {
   auto flags = std::make_shared<Flags>();
   app.add_option("source", flags->source, "An artefact, or an ONNX file to optimise first")
-      ->required();
-  app.add_option("-o,--output", flags->output, "Where to write the outputs: out.npz or out.npy");
-  add_model_flags(app, flags->model);
-  return [flags] { return run(*flags); };
+      ->required()
+      ->type_name("FILE");
+  app.add_option("-o,--output", flags->output, "Write the outputs here: out.npz or out.npy")
+      ->type_name("FILE")
+      ->group("Output");
+  add_input_flags(app, flags->model);
+  add_threads_flag(app, flags->model);
+  add_tuning_flags(app, flags->model);
+  return [&app, flags, talk = context.talk] { return run(app, *flags, *talk); };
 }
 
 }  // namespace stretto::cli

@@ -2,6 +2,7 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "model_options.h"
 #include "table.h"
@@ -9,32 +10,54 @@
 namespace stretto::cli {
 namespace {
 
+using nlohmann::json;
+
 struct Flags {
   ModelFlags model;
   std::string source;
   bool passes = false, rules = false, before = false, bisect = false, report = false;
+  bool verify = false;
   double tolerance = 1e-4;
 };
 
-int print_passes() {
+int print_passes(const Talk& talk) {
+  if (talk.json) {
+    json list = json::array();
+    for (const auto& [name, summary] : list_passes()) {
+      list.push_back({{"name", name}, {"summary", summary}});
+    }
+    print_json({{"passes", list}});
+    return kOk;
+  }
   Table table({"pass", "what it does"});
   for (const auto& [name, summary] : list_passes()) table.row({name, summary});
   fmt::print("{}", table.text());
   return kOk;
 }
 
-int print_bisection(const Flags& flags, const OptimizeOptions& o) {
+int print_bisection(const Flags& flags, const OptimizeOptions& o, const Talk& talk) {
   const std::string found = bisect(flags.source, o, flags.tolerance);
-  if (found.empty()) {
-    fmt::print("no rewrite moves any output by more than {} of its largest value\n",
+  if (talk.json) {
+    print_json({{"tolerance", flags.tolerance}, {"culprit", found.empty() ? json() : json(found)}});
+  } else if (found.empty()) {
+    fmt::print("no rewrite changes any output by more than {} of its largest value\n",
                flags.tolerance);
-    return kOk;
+  } else {
+    fmt::print("{}{}", found, found.ends_with('\n') ? "" : "\n");
   }
-  fmt::print("{}{}", found, found.ends_with('\n') ? "" : "\n");
-  return kFailed;
+  return found.empty() ? kOk : kFailed;
 }
 
-int print_model(const Model& model) {
+int print_model(const Model& model, const Talk& talk) {
+  if (talk.json) {
+    print_json({{"model", model.name()},
+                {"threads", model.threads()},
+                {"weights_bytes", model.weight_bytes()},
+                {"session_bytes", model.memory_bytes()},
+                {"inputs", to_json(model.inputs())},
+                {"outputs", to_json(model.outputs())}});
+    return kOk;
+  }
   fmt::print("{}: {} thread{}, weights {}, activations {}\n", model.name(), model.threads(),
              model.threads() == 1 ? "" : "s", mebibytes(static_cast<double>(model.weight_bytes())),
              mebibytes(static_cast<double>(model.memory_bytes())));
@@ -48,51 +71,85 @@ int print_model(const Model& model) {
   return kOk;
 }
 
-int run(const Flags& flags) {
-  if (flags.passes) return print_passes();
-  if (flags.source.empty()) throw_invalid("inspect: name a model, or ask for --passes");
-  if (!flags.source.ends_with(".onnx")) {
-    if (flags.rules || flags.before || flags.bisect) {
-      throw_invalid(
-          "inspect: --rules, --before and --bisect need the ONNX file; an artefact holds "
-          "only the optimised model");
-    }
-    const Model model = load(flags.source);
-    if (flags.report) {
-      fmt::print("{}\n", model.report_json());
-      return kOk;
-    }
-    return print_model(model);
+int inspect_artefact(const CLI::App& app, const Flags& flags, const Talk& talk) {
+  if (flags.rules || flags.before || flags.bisect) {
+    throw_invalid(
+        "inspect: --rules, --before and --bisect need the ONNX file; an artefact holds "
+        "only the optimised model");
   }
-  const OptimizeOptions o = options(flags.model);
-  if (flags.bisect) return print_bisection(flags, o);
-  const Inspection inspection = inspect(flags.source, o);
-  if (flags.rules) {
-    Table table({"pass", "rule", "node"});
-    for (const auto& fired : inspection.fired) table.row({fired.pass, fired.rule, fired.node});
-    fmt::print("{}", table.text());
+  warn_without_effect(talk, app, {"--shape", "--input", "--inputs", "--disable", "--tolerance"},
+                      flags.source + " is already optimised");
+  const LoadOptions how{.threads = flags.model.threads, .verify = flags.verify};
+  const Model model = load_artefact(flags.source, how, talk);
+  if (flags.verify) talk.note("the outputs agree with those stored in " + flags.source);
+  if (!flags.report) return print_model(model, talk);
+  fmt::print("{}\n", model.report_json());
+  return kOk;
+}
+
+int print_rules(const Inspection& inspection, const Talk& talk) {
+  if (talk.json) {
+    json list = json::array();
+    for (const auto& fired : inspection.fired) {
+      list.push_back({{"pass", fired.pass}, {"rule", fired.rule}, {"node", fired.node}});
+    }
+    print_json({{"rules", list}});
     return kOk;
   }
+  Table table({"pass", "rule", "node"});
+  for (const auto& fired : inspection.fired) table.row({fired.pass, fired.rule, fired.node});
+  fmt::print("{}", table.text());
+  return kOk;
+}
+
+int run(const CLI::App& app, const Flags& flags, const Talk& talk) {
+  if (flags.passes) return print_passes(talk);
+  if (flags.source.empty()) throw_invalid("inspect: name a model, or ask for --passes");
+  if (!flags.source.ends_with(".onnx")) return inspect_artefact(app, flags, talk);
+  if (!flags.bisect) {
+    warn_without_effect(talk, app, {"--tolerance", "--input", "--inputs", "--threads"},
+                        "only --bisect runs the model");
+  }
+  warn_without_effect(talk, app, {"--verify"}, "only artefacts hold sample outputs");
+  warn_without_effect(talk, app, {"--report"}, "an ONNX file has no report; 'optimize' makes one");
+  const OptimizeOptions o = options(flags.model);
+  if (flags.bisect) return print_bisection(flags, o, talk);
+  const Inspection inspection = inspect(flags.source, o);
+  if (flags.rules) return print_rules(inspection, talk);
   const std::string& text = flags.before ? inspection.before : inspection.after;
-  fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+  if (talk.json) {
+    print_json({{"stage", flags.before ? "before" : "after"}, {"text", text}});
+  } else {
+    fmt::print("{}{}", text, text.ends_with('\n') ? "" : "\n");
+  }
   return kOk;
 }
 
 }  // namespace
 
-std::function<int()> set_up_inspect(CLI::App& app, const Context&) {
+std::function<int()> set_up_inspect(CLI::App& app, const Context& context) {
   auto flags = std::make_shared<Flags>();
-  app.add_option("source", flags->source, "An ONNX file (shown after the passes) or an artefact");
-  app.add_flag("--passes", flags->passes, "List the passes in the order they run");
-  app.add_flag("--rules", flags->rules, "List which rule fired where");
-  app.add_flag("--before", flags->before, "Show the model before the passes");
-  app.add_flag("--bisect", flags->bisect, "Find the rewrite that changes the result");
+  app.add_option("source", flags->source, "An ONNX file (shown after the passes) or an artefact")
+      ->type_name("FILE");
+  const char* const group = "Show";
+  app.add_flag("--passes", flags->passes, "List the passes in the order they run")->group(group);
+  app.add_flag("--rules", flags->rules, "List which rule changed which node")->group(group);
+  app.add_flag("--before", flags->before, "Show the model before the passes")->group(group);
+  app.add_flag("--report", flags->report, "Print an artefact's report as JSON")->group(group);
+  app.add_flag("--verify", flags->verify,
+               "Run an artefact on its sample inputs, and fail unless the outputs are those stored")
+      ->group(group);
+  app.add_flag("--bisect", flags->bisect, "Find the rewrite that changes the outputs")
+      ->group(group);
   app.add_option("--tolerance", flags->tolerance,
-                 "For --bisect: allowed difference, relative to an output's largest value")
+                 "For --bisect: difference allowed, relative to an output's largest value")
+      ->type_name("RATIO")
+      ->group(group)
       ->capture_default_str();
-  app.add_flag("--report", flags->report, "Print an artefact's report as JSON");
-  add_model_flags(app, flags->model);
-  return [flags] { return run(*flags); };
+  add_input_flags(app, flags->model);
+  add_threads_flag(app, flags->model);
+  add_disable_flag(app, flags->model);
+  return [&app, flags, talk = context.talk] { return run(app, *flags, *talk); };
 }
 
 }  // namespace stretto::cli

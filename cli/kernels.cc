@@ -4,10 +4,12 @@
 #include <CLI/CLI.hpp>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "problems.h"
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/workbench.h"
+#include "stretto/tune/choose.h"
 #include "table.h"
 #include "verbs.h"
 
@@ -16,6 +18,7 @@ namespace {
 
 using kernels::Family;
 using kernels::Fit;
+using nlohmann::json;
 
 struct Flags {
   int threads = 1;
@@ -23,15 +26,20 @@ struct Flags {
   double seconds = 1;
 };
 
-int list_families() {
+int list_families(const Talk& talk) {
   Table table({"family", "kernels, the reference last"});
+  json list = json::array();
   for (const Family* family : kernels::families()) {
-    std::string rows;
-    for (int r = 0; r < family->rows; ++r)
-      rows += (r ? " " : "") + std::string(family->row_name(r));
-    table.row({std::string(family->name), rows});
+    std::vector<std::string> names;
+    for (int r = 0; r < family->rows; ++r) names.emplace_back(family->row_name(r));
+    table.row({std::string(family->name), CLI::detail::join(names, " ")});
+    list.push_back({{"family", family->name}, {"kernels", names}});
   }
-  fmt::print("{}", table.text());
+  if (talk.json) {
+    print_json({{"families", list}});
+  } else {
+    fmt::print("{}", table.text());
+  }
   return kOk;
 }
 
@@ -55,8 +63,7 @@ std::vector<Timed> time_rows(const Family& family, const void* problem, double s
   return timed;
 }
 
-int time_family(const Family& family, const Flags& flags,
-                const std::function<ProblemBytes(const kernels::Target&)>& build) {
+kernels::Target target(const Flags& flags) {
   kernels::Target target{};
   target.isa = flags.isa.empty() ? usable_isa() : parse_isa(flags.isa);
   if (target.isa > cpu_info().isa) {
@@ -65,64 +72,141 @@ int time_family(const Family& family, const Flags& flags,
   }
   target.accuracy = kernels::parse_accuracy(flags.accuracy);
   target.threads = flags.threads;
-  const ProblemBytes problem = build(target);
-  const double flops = family.flops(problem.data());
-  const double peak = peak_flops(target.isa) * target.threads;
-  fmt::print("{}\npeak {:.1f} GFLOP/s on {} thread{}\n\n", family.key(problem.data()), peak / 1e9,
-             target.threads, target.threads == 1 ? "" : "s");
+  return target;
+}
 
+// One row of a family, for the problem asked about.
+struct KernelResult {
+  std::string name, reason;  // reason: why it does not fit; empty when it does
+  double seconds = 0, difference = 0;
+};
+
+struct Outcome {
+  std::string problem;
+  int threads;
+  double flops, peak;  // peak: floating point operations per second of all threads
+  std::vector<KernelResult> kernels;
+  std::string winner, built_in;
+};
+
+Outcome time_family(const Family& family, const ProblemBytes& problem, const Flags& flags) {
+  const kernels::Target on = target(flags);
+  Outcome outcome{.problem = family.key(problem.data()),
+                  .threads = on.threads,
+                  .flops = family.flops(problem.data()),
+                  .peak = peak_flops(on.isa) * on.threads};
   const std::vector<Timed> timed = time_rows(family, problem.data(), flags.seconds);
-  if (timed.empty()) kernels::default_row(family, problem.data());  // throws, with every reason
+  const int built_in = kernels::default_row(family, problem.data());  // throws where none fits
   std::vector<double> seconds;
-  for (const Timed& t : timed) seconds.push_back(t.seconds);
-  const int preferred_row = kernels::default_row(family, problem.data());
   int preferred = -1;
   for (size_t i = 0; i < timed.size(); ++i) {
-    if (timed[i].row == preferred_row) preferred = static_cast<int>(i);
+    seconds.push_back(timed[i].seconds);
+    if (timed[i].row == built_in) preferred = static_cast<int>(i);
   }
-  const int winner = timed[static_cast<size_t>(tune::choose(seconds, preferred))].row;
-
-  Table table({"kernel", ">ms", ">GFLOP/s", ">of peak", ">difference", "why not"});
+  outcome.winner =
+      family.row_name(timed[static_cast<size_t>(tune::choose(seconds, preferred))].row);
+  outcome.built_in = family.row_name(built_in);
   for (int r = 0, t = 0; r < family.rows; ++r) {
-    const std::string name(family.row_name(r));
-    const Fit fit = family.fits(r, problem.data());
-    if (!fit.ok) {
-      table.row({name, "-", "-", "-", "-", fit.reason});
+    KernelResult result{.name = std::string(family.row_name(r))};
+    if (const Fit fit = family.fits(r, problem.data()); fit.ok) {
+      result.seconds = timed[static_cast<size_t>(t)].seconds;
+      result.difference = timed[static_cast<size_t>(t++)].difference;
+    } else {
+      result.reason = fit.reason;
+    }
+    outcome.kernels.push_back(std::move(result));
+  }
+  return outcome;
+}
+
+void print_outcome(const Outcome& outcome) {
+  fmt::print("{}\npeak {:.1f} GFLOP/s on {} thread{}\n\n", outcome.problem, outcome.peak / 1e9,
+             outcome.threads, outcome.threads == 1 ? "" : "s");
+  Table table({"kernel", ">ms", ">GFLOP/s", ">of peak", ">difference", "why not"});
+  for (const KernelResult& kernel : outcome.kernels) {
+    if (!kernel.reason.empty()) {
+      table.row({kernel.name, "-", "-", "-", "-", kernel.reason});
       continue;
     }
-    const Timed& row = timed[static_cast<size_t>(t++)];
-    const double rate = flops / row.seconds;
-    table.row({name, milliseconds(row.seconds * 1e3),
-               flops > 0 ? fmt::format("{:.1f}", rate / 1e9) : "-",
-               flops > 0 ? fmt::format("{:.0f} %", 100 * rate / peak) : "-",
-               fmt::format("{:.1e}", row.difference), r == winner ? "(wins)" : ""});
+    const double rate = outcome.flops / kernel.seconds;
+    table.row({kernel.name, milliseconds(kernel.seconds * 1e3),
+               outcome.flops > 0 ? fmt::format("{:.1f}", rate / 1e9) : "-",
+               outcome.flops > 0 ? fmt::format("{:.0f} %", 100 * rate / outcome.peak) : "-",
+               fmt::format("{:.1e}", kernel.difference),
+               kernel.name == outcome.winner ? "(wins)" : ""});
   }
-  fmt::print("{}\n{} wins", table.text(), family.row_name(winner));
-  fmt::print("{}\n", winner == preferred_row ? ", as the built-in order expects"
-                                             : fmt::format("; the built-in order expects {}",
-                                                           family.row_name(preferred_row)));
+  fmt::print("{}\n{} wins{}\n", table.text(), outcome.winner,
+             outcome.winner == outcome.built_in
+                 ? ", as the built-in order expects"
+                 : fmt::format("; the built-in order expects {}", outcome.built_in));
+}
+
+json to_json(const Outcome& outcome) {
+  json rows = json::array();
+  for (const KernelResult& kernel : outcome.kernels) {
+    json row{{"name", kernel.name}, {"fits", kernel.reason.empty()}};
+    if (kernel.reason.empty()) {
+      row["seconds"] = kernel.seconds;
+      row["difference"] = kernel.difference;
+      if (outcome.flops > 0) row["flops_per_s"] = outcome.flops / kernel.seconds;
+    } else {
+      row["reason"] = kernel.reason;
+    }
+    rows.push_back(std::move(row));
+  }
+  return {{"problem", outcome.problem},
+          {"threads", outcome.threads},
+          {"flops", outcome.flops},
+          {"peak_flops_per_s", outcome.peak},
+          {"kernels", rows},
+          {"winner", outcome.winner},
+          {"built_in_order", outcome.built_in}};
+}
+
+int run(const Family& family, const Flags& flags, const Talk& talk,
+        const std::function<ProblemBytes(const kernels::Target&)>& build) {
+  const Outcome outcome = time_family(family, build(target(flags)), flags);
+  if (talk.json) {
+    print_json(to_json(outcome));
+  } else {
+    print_outcome(outcome);
+  }
   return kOk;
 }
 
 }  // namespace
 
-std::function<int()> set_up_kernels(CLI::App& app, const Context&) {
-  auto chosen = std::make_shared<std::function<int()>>(list_families);
+std::function<int()> set_up_kernels(CLI::App& app, const Context& context) {
+  auto chosen = std::make_shared<std::function<int()>>(
+      [talk = context.talk] { return list_families(*talk); });
   app.require_subcommand(0, 1);
   for (const ProblemKind& kind : problem_kinds()) {
     const Family& family = kernels::family(kind.family);
-    CLI::App* sub = app.add_subcommand(std::string(kind.family),
-                                       fmt::format("Problems of the {} kernels", kind.family));
+    CLI::App* sub = app.add_subcommand(
+        std::string(kind.family), fmt::format("Time the {} kernels on a problem", kind.family));
     auto flags = std::make_shared<Flags>();
-    sub->add_option("--threads", flags->threads)->capture_default_str()->check(CLI::Range(1, 1024));
-    sub->add_option("--isa", flags->isa, "portable, avx2 or avx512 (default: the best usable)");
-    sub->add_option("--accuracy", flags->accuracy, "strict, default or fast")
+    const auto build = kind.set_up(*sub);
+    const char* const group = "Timing";
+    sub->add_option("--threads", flags->threads, "Threads to run with")
+        ->type_name("N")
+        ->group(group)
+        ->capture_default_str()
+        ->check(CLI::Range(1, 1024));
+    sub->add_option("--isa", flags->isa, "Instruction set; the best usable one by default")
+        ->type_name("portable|avx2|avx512")
+        ->group(group);
+    sub->add_option("--accuracy", flags->accuracy, "Which rounding errors are allowed")
+        ->type_name("strict|default")
+        ->group(group)
         ->capture_default_str();
-    sub->add_option("--seconds", flags->seconds, "Of timing for all kernels together")
+    sub->add_option("--seconds", flags->seconds, "Time to spend on all kernels together")
+        ->type_name("SECONDS")
+        ->group(group)
         ->capture_default_str()
         ->check(CLI::Range(0.001, 600.0));
-    sub->parse_complete_callback([chosen, flags, &family, build = kind.set_up(*sub)] {
-      *chosen = [flags, &family, build] { return time_family(family, *flags, build); };
+    add_general_options(*sub, context);
+    sub->parse_complete_callback([chosen, flags, &family, build, talk = context.talk] {
+      *chosen = [flags, &family, build, talk] { return run(family, *flags, *talk, build); };
     });
   }
   return [chosen] { return (*chosen)(); };

@@ -2,32 +2,77 @@
 
 #include <CLI/CLI.hpp>
 
+#include <nlohmann/json.hpp>
+
 #include "npz.h"
 #include "progress.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/sample_inputs.h"
 
 namespace stretto::cli {
-void add_model_flags(CLI::App& app, ModelFlags& flags, ThreadsFlag threads) {
-  app.add_option("--level", flags.level, "lossless: fp32 throughout")->capture_default_str();
+
+void add_input_flags(CLI::App& app, ModelFlags& flags) {
+  const char* const group = "Input";
+  app.add_option("--shape", flags.shapes, "Shape of an input that the file leaves open: x=1x3x8x8")
+      ->type_name("NAME=SHAPE")
+      ->group(group);
+  app.add_option("--input", flags.inputs, "Data for an input: x=photo.npy")
+      ->type_name("NAME=FILE")
+      ->group(group);
+  app.add_option("--inputs", flags.inputs_file, "Data for all inputs: data.npz")
+      ->type_name("FILE")
+      ->group(group);
+}
+
+void add_threads_flag(CLI::App& app, ModelFlags& flags) {
+  app.add_option("--threads", flags.threads, "Threads to run with; 0: one per core")
+      ->type_name("N")
+      ->group("Tuning")
+      ->check(CLI::Range(0, 1024));
+}
+
+void add_disable_flag(CLI::App& app, ModelFlags& flags) {
+  app.add_option("--disable", flags.disabled,
+                 "Passes or rules not to apply; 'stretto inspect --passes' lists them")
+      ->delimiter(',')
+      ->type_name("PASS,...")
+      ->group("Tuning");
+}
+
+void add_tuning_flags(CLI::App& app, ModelFlags& flags) {
+  const char* const group = "Tuning";
+  app.add_option("--tuning", flags.tuning, "How long to search for the fastest kernels")
+      ->type_name("off|quick|full|SECONDS")
+      ->group(group)
+      ->capture_default_str();
+  app.add_option("--tuning-cache", flags.tuning_cache,
+                 "File of remembered choices, in place of the user's own; none: no file")
+      ->type_name("FILE|none")
+      ->group(group);
+  add_disable_flag(app, flags);
+  app.add_option("--force", flags.forced,
+                 "Kernel to use for an operator family (conv2d=direct) or a node")
+      ->delimiter(',')
+      ->type_name("NAME=KERNEL,...")
+      ->group(group);
   app.add_option("--accuracy", flags.accuracy,
-                 "strict (errors of plain fp32 sums), default, or fast")
+                 "strict: rounding errors of plain fp32 sums. default: also Winograd F(4,3)")
+      ->type_name("strict|default")
+      ->group("Accuracy")
       ->capture_default_str();
-  app.add_option("--tune", flags.tune, "How long to search: off, quick, full, or seconds")
+  app.add_option("--level", flags.level, "What may change: lossless keeps fp32 throughout")
+      ->type_name("lossless")
+      ->group("Accuracy")
       ->capture_default_str();
-  if (threads == ThreadsFlag::kYes) {
-    app.add_option("--threads", flags.threads, "Threads to run with (0: every core)")
-        ->check(CLI::Range(0, 1024));
-  }
-  app.add_option("--shape", flags.shapes, "Shape of an input the file leaves open: x=1x3x224x224");
-  app.add_option("--input", flags.inputs, "Data to check and time with: x=photo.npy");
-  app.add_option("--inputs", flags.inputs_file, "The same for all inputs: data.npz");
-  app.add_option("--disable", flags.disabled, "Passes or rules not to apply (see inspect --passes)")
-      ->delimiter(',');
-  app.add_option("--force", flags.forced, "Kernel to use: conv2d=direct, or node=direct")
-      ->delimiter(',');
-  app.add_option("--record", flags.record, "File of remembered choices; none for no file");
-  app.add_flag("--no-verify", flags.no_verify, "Do not compare with the reference");
+  app.add_flag("--no-verify", flags.no_verify, "Do not compare the outputs with the reference")
+      ->group("Accuracy");
+}
+
+void warn_if_optimized(const Talk& talk, const CLI::App& app, const std::string& source) {
+  warn_without_effect(talk, app,
+                      {"--shape", "--tuning", "--tuning-cache", "--disable", "--force",
+                       "--accuracy", "--level", "--no-verify"},
+                      source + " is already optimised");
 }
 
 std::pair<std::string, std::string> split_pair(std::string_view flag, const std::string& text) {
@@ -53,9 +98,9 @@ OptimizeOptions options(const ModelFlags& flags) {
   OptimizeOptions o;
   o.level = flags.level;
   o.accuracy = flags.accuracy;
-  o.tune = flags.tune;
+  o.tuning = flags.tuning;
   o.threads = flags.threads;
-  o.record = flags.record;
+  o.tuning_cache = flags.tuning_cache;
   o.verify = !flags.no_verify;
   o.disabled_passes.insert(flags.disabled.begin(), flags.disabled.end());
   for (const std::string& shape : flags.shapes) {
@@ -70,10 +115,16 @@ OptimizeOptions options(const ModelFlags& flags) {
   return o;
 }
 
-Model open_model(const std::string& path, const OptimizeOptions& options) {
-  if (!path.ends_with(".onnx")) return load(path);
+Model load_artefact(const std::string& path, const LoadOptions& options, const Talk& talk) {
+  Model model = load(path, options);
+  for (const std::string& note : model.notes()) talk.note(path + ": " + note);
+  return model;
+}
+
+Model open_model(const std::string& path, const OptimizeOptions& options, const Talk& talk) {
+  if (!path.ends_with(".onnx")) return load_artefact(path, {.threads = options.threads}, talk);
   OptimizeOptions with_bar = options;
-  with_bar.progress = progress_bar();
+  with_bar.progress = progress_bar(talk);
   Model model = optimize(path, with_bar);
   end_progress();
   return model;
@@ -89,8 +140,12 @@ std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::strin
   return inputs;
 }
 
-std::string spec_text(const TensorSpec& spec) {
-  return fmt::format("{} {} {}", spec.name, dtype_name(spec.dtype), shape_text(spec.shape));
+nlohmann::json to_json(const std::vector<TensorSpec>& specs) {
+  nlohmann::json list = nlohmann::json::array();
+  for (const TensorSpec& spec : specs) {
+    list.push_back({{"name", spec.name}, {"dtype", dtype_name(spec.dtype)}, {"shape", spec.shape}});
+  }
+  return list;
 }
 
 }  // namespace stretto::cli

@@ -13,14 +13,21 @@ namespace stretto::cli {
 
 // Raw flag values; options() turns them into what the library takes.
 struct ModelFlags {
-  std::string level = "lossless", accuracy = "default", tune = "quick", record, inputs_file;
+  std::string level = "lossless", accuracy = "default", tuning = "quick", tuning_cache, inputs_file;
   int threads = 0;
   std::vector<std::string> shapes, inputs, disabled, forced;
   bool no_verify = false;
 };
 
-enum class ThreadsFlag { kYes, kNo };
-void add_model_flags(CLI::App& app, ModelFlags& flags, ThreadsFlag threads = ThreadsFlag::kYes);
+// Shapes and data of the model's inputs.
+void add_input_flags(CLI::App& app, ModelFlags& flags);
+// Which passes, kernels and threads; how long to search; what may be rounded.
+void add_tuning_flags(CLI::App& app, ModelFlags& flags);
+void add_threads_flag(CLI::App& app, ModelFlags& flags);
+void add_disable_flag(CLI::App& app, ModelFlags& flags);
+
+// Warns for each option that only matters where an ONNX file is optimised: `source` is an artefact.
+void warn_if_optimized(const Talk& talk, const CLI::App& app, const std::string& source);
 
 // Reads the input files. Throws InvalidArgument for malformed flags, FormatError for bad files.
 OptimizeOptions options(const ModelFlags& flags);
@@ -32,8 +39,12 @@ std::map<std::string, Tensor> read_inputs(const std::vector<std::string>& pairs,
 // "left=right"; throws InvalidArgument naming `flag` otherwise.
 std::pair<std::string, std::string> split_pair(std::string_view flag, const std::string& text);
 
-// Loads an artefact, or optimises the model when the name ends in .onnx, drawing a progress bar.
-Model open_model(const std::string& path, const OptimizeOptions& options);
+// load() with Model::notes() said.
+Model load_artefact(const std::string& path, const LoadOptions& options, const Talk& talk);
+
+// Loads an artefact for `options.threads`, or optimises the model when the name ends in .onnx,
+// drawing a progress bar.
+Model open_model(const std::string& path, const OptimizeOptions& options, const Talk& talk);
 
 // The model's inputs in order: from `given`, else made up as for the check of an optimised model
 // (runtime/sample_inputs.h); the names of those are added to `made_up`. Throws InvalidArgument for
@@ -41,6 +52,6 @@ Model open_model(const std::string& path, const OptimizeOptions& options);
 std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::string, Tensor>& given,
                                    std::vector<std::string>* made_up);
 
-std::string spec_text(const TensorSpec& spec);  // "x float32 1x3x224x224"
+nlohmann::json to_json(const std::vector<TensorSpec>& specs);  // name, dtype and shape of each
 
 }  // namespace stretto::cli

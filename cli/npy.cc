@@ -39,7 +39,8 @@ std::optional<std::string_view> value_of(std::string_view header, std::string_vi
 
 DType parse_descr(std::string_view value, const std::string& file) {
   const size_t end = value.size() > 1 ? value.find(value[0], 1) : std::string_view::npos;
-  if (end == std::string_view::npos) throw FormatError(file, -1, "npy: element type is not a text");
+  if (end == std::string_view::npos)
+    throw FormatError(file, -1, "npy: the element type is not a string");
   const std::string_view descr = value.substr(1, end - 1);
   for (const TypeCode& code : kTypeCodes) {
     if (code.descr == descr) return code.dtype;
@@ -53,7 +54,7 @@ DType parse_descr(std::string_view value, const std::string& file) {
 Shape parse_tuple(std::string_view value, const std::string& file) {
   const size_t end = value.find(')');
   if (value.empty() || value[0] != '(' || end == std::string_view::npos) {
-    throw FormatError(file, -1, "npy: shape is not a tuple");
+    throw FormatError(file, -1, "npy: the shape is not a tuple");
   }
   Shape shape;
   const char* at = value.data() + 1;
@@ -63,7 +64,8 @@ Shape parse_tuple(std::string_view value, const std::string& file) {
     if (at == stop) return shape;
     int64_t dim = 0;
     const auto [next, error] = std::from_chars(at, stop, dim);
-    if (error != std::errc() || dim < 0) throw FormatError(file, -1, "npy: bad dimension in shape");
+    if (error != std::errc() || dim < 0)
+      throw FormatError(file, -1, "npy: the shape has a dimension that is no size");
     shape.push_back(dim);
     at = next;
   }
@@ -74,7 +76,7 @@ Header parse_header(std::string_view text, const std::string& file) {
   const auto order = value_of(text, "fortran_order");
   const auto shape = value_of(text, "shape");
   if (!descr || !order || !shape) {
-    throw FormatError(file, -1, "npy: header lacks descr, fortran_order or shape");
+    throw FormatError(file, -1, "npy: the header lacks descr, fortran_order or shape");
   }
   return {parse_descr(*descr, file), order->substr(0, 4) == "True", parse_tuple(*shape, file)};
 }
@@ -109,10 +111,11 @@ Tensor parse_npy(std::span<const std::byte> bytes, const std::string& file) {
   const size_t start = long_header ? 12 : 10;
   size_t header_bytes = byte(8) | byte(9) << 8;
   if (long_header) {
-    if (bytes.size() < start) throw FormatError(file, 8, "npy: truncated header");
+    if (bytes.size() < start) throw FormatError(file, 8, "npy: the header is truncated");
     header_bytes |= byte(10) << 16 | byte(11) << 24;
   }
-  if (header_bytes > bytes.size() - start) throw FormatError(file, 8, "npy: truncated header");
+  if (header_bytes > bytes.size() - start)
+    throw FormatError(file, 8, "npy: the header is truncated");
   const Header header =
       parse_header({reinterpret_cast<const char*>(bytes.data()) + start, header_bytes}, file);
 

@@ -4,7 +4,9 @@
 #include <minizip/zip.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 
 #include "npy.h"
@@ -26,7 +28,7 @@ struct Unzip {
 // zlib checks the CRC when an entry that was read to its end is closed.
 std::string read_entry(unzFile zip, uint64_t size, const std::string& label) {
   if (unzOpenCurrentFile(zip) != UNZ_OK) {
-    throw FormatError(label, -1, "npz: this entry is encrypted or of an unknown compression");
+    throw FormatError(label, -1, "npz: this entry is encrypted, or compressed in an unknown way");
   }
   std::string content;
   // Grows as data really arrives: the size in the file is only a claim.
@@ -50,14 +52,14 @@ std::string read_entry(unzFile zip, uint64_t size, const std::string& label) {
 std::map<std::string, Tensor> read_npz(const std::string& path) {
   MappedFile::open(path);  // the message of a missing file says why
   Unzip zip(path);
-  if (!zip.handle) throw FormatError(path, -1, "not an .npz file: it is no zip archive");
+  if (!zip.handle) throw FormatError(path, -1, "not an .npz file: it is not a zip archive");
   std::map<std::string, Tensor> tensors;
   for (int at = unzGoToFirstFile(zip.handle); at == UNZ_OK; at = unzGoToNextFile(zip.handle)) {
     unz_file_info64 info{};
     char name[4096] = {};
     if (unzGetCurrentFileInfo64(zip.handle, &info, name, sizeof name - 1, nullptr, 0, nullptr, 0) !=
         UNZ_OK) {
-      throw FormatError(path, -1, "npz: damaged directory");
+      throw FormatError(path, -1, "npz: the directory of the archive is damaged");
     }
     std::string key = name;
     const std::string label = path + ":" + key;
@@ -72,7 +74,10 @@ void write_npz(const std::string& path,
                const std::vector<std::pair<std::string, Tensor>>& tensors) {
   const std::string temporary = path + ".part";
   zipFile zip = zipOpen64(temporary.c_str(), APPEND_STATUS_CREATE);
-  if (!zip) throw FormatError(path, -1, "cannot be written");
+  if (!zip) {
+    const int code = errno;
+    throw FormatError(path, -1, fmt::format("cannot create: {}", std::strerror(code)), code);
+  }
   bool good = true;
   for (const auto& [name, tensor] : tensors) {
     const std::string bytes = npy_bytes(tensor);

@@ -14,7 +14,8 @@ namespace stretto::cli {
 // and the array.
 std::map<std::string, Tensor> read_npz(const std::string& path);
 
-// Not compressed, as numpy.savez does; written beside `path` and renamed. Throws FormatError.
+// Not compressed, as numpy.savez does; written under a temporary name and renamed. Throws
+// FormatError.
 void write_npz(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors);
 
 // One tensor from a .npy file.

@@ -1,13 +1,12 @@
 // stretto optimize m.onnx -o m.stretto [--report r.html]
 #include <CLI/CLI.hpp>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 
-#include <memory>
-
-#include "beside.h"
 #include "comparison.h"
 #include "model_options.h"
+#include "peers.h"
 #include "progress.h"
 #include "stretto/base/file.h"
 #include "stretto/report/report.h"
@@ -21,7 +20,7 @@ using nlohmann::json;
 struct Flags {
   ModelFlags model;
   std::string source, output, report;
-  std::vector<std::string> peers;
+  std::vector<std::string> peers{"none"};
 };
 
 // "31.2 ms before, 22.9 ms after": only what was measured.
@@ -43,29 +42,50 @@ void print_summary(const Model& model, const json& report) {
     fmt::print("\n");
   }
   for (const json& error : report.value("errors", json::array())) {
-    fmt::print("output {}: off by {:.2g} of its largest value (allowed {:.2g})\n",
+    fmt::print("output {}: largest error {:.2g} of its largest value (allowed {:.2g})\n",
                error.value("output", "?"), error.value("relative_to_max", 0.0),
                error.value("bound", 0.0));
   }
 }
 
+json summary(const Flags& flags, const Model& model, const json& report,
+             const std::vector<EngineResult>& engines) {
+  const auto or_null = [](const std::string& path) { return path.empty() ? json() : json(path); };
+  json result{{"model", model.name()},
+              {"threads", model.threads()},
+              {"weights_bytes", model.weight_bytes()},
+              {"session_bytes", model.memory_bytes()},
+              {"latency", report.value("latency", json::object())},
+              {"errors", report.value("errors", json::array())},
+              {"artefact", or_null(flags.output)},
+              {"report", or_null(flags.report)}};
+  result["latency"].erase("peers");
+  if (!engines.empty()) result["engines"] = to_json(engines);
+  return result;
+}
+
 int run(const Flags& flags, const Context& context) {
+  const Talk& talk = *context.talk;
+  if (flags.source.ends_with(".stretto")) {
+    throw_invalid("optimize: {} is already optimised; name the ONNX file it was made from",
+                  flags.source);
+  }
   if (!flags.source.ends_with(".onnx")) {
     throw_invalid("optimize: expected a file called *.onnx, got {}", flags.source);
   }
   OptimizeOptions o = options(flags.model);
   o.profile = !flags.report.empty();
-  const Model model = open_model(flags.source, o);
+  const Model model = open_model(flags.source, o, talk);
   json report = json::parse(model.report_json());
   std::vector<EngineResult> engines;
-  if (!flags.report.empty() || !flags.peers.empty()) {
-    engines = time_beside(model, {.onnx_path = flags.source,
-                                  .shapes = o.shapes,
-                                  .inputs = o.inputs,
-                                  .peers = flags.peers,
-                                  .python = context.python,
-                                  .verify = o.verify,
-                                  .progress = progress_bar()});
+  if (!flags.report.empty() || flags.peers != std::vector<std::string>{"none"}) {
+    engines = time_with_peers(model, {.onnx_path = flags.source,
+                                      .shapes = o.shapes,
+                                      .inputs = o.inputs,
+                                      .peers = flags.peers,
+                                      .python = context.python,
+                                      .verify = o.verify,
+                                      .progress = progress_bar(talk)});
     end_progress();
     add_comparison(report, engines);
   }
@@ -75,10 +95,17 @@ int run(const Flags& flags, const Context& context) {
                flags.report.ends_with(".json") ? text + "\n" : report::report_html(text));
   }
   if (!flags.output.empty()) model.save(flags.output);
-  print_summary(model, report);
-  if (engines.size() > 1) print_comparison(engines);
-  for (const std::string& path : {flags.output, flags.report}) {
-    if (!path.empty()) fmt::print("wrote {}\n", path);
+  if (talk.json) {
+    print_json(summary(flags, model, report, engines));
+  } else {
+    print_summary(model, report);
+    if (engines.size() > 1) print_comparison(engines);
+    for (const std::string& path : {flags.output, flags.report}) {
+      if (!path.empty()) fmt::print("wrote {}\n", path);
+    }
+  }
+  if (flags.output.empty()) {
+    talk.note("the optimised model is not kept; add -o FILE.stretto to write it");
   }
   return kOk;
 }
@@ -87,14 +114,22 @@ int run(const Flags& flags, const Context& context) {
 
 std::function<int()> set_up_optimize(CLI::App& app, const Context& context) {
   auto flags = std::make_shared<Flags>();
-  app.add_option("source", flags->source, "The ONNX file")->required();
-  app.add_option("-o,--output", flags->output, "The artefact to write: m.stretto");
-  app.add_option("--report", flags->report, "Also write a report: r.html or r.json");
-  app.add_option("--vs", flags->peers,
-                 "Engines to time beside: onnxruntime,openvino,torch,ncnn,mnn; none. A report has "
-                 "every one that is installed unless told otherwise")
-      ->delimiter(',');
-  add_model_flags(app, flags->model);
+  app.add_option("source", flags->source, "The ONNX file")->required()->type_name("FILE");
+  app.add_option("-o,--output", flags->output, "Write the optimised model here: m.stretto")
+      ->type_name("FILE")
+      ->group("Output");
+  app.add_option("--report", flags->report, "Also write a report: r.html or r.json")
+      ->type_name("FILE")
+      ->group("Output");
+  app.add_option(
+         "--peers", flags->peers,
+         "Engines to compare with, which may take minutes; 'stretto peers' lists them [none]")
+      ->delimiter(',')
+      ->type_name("none|installed|PEER,...")
+      ->group("Output");
+  add_input_flags(app, flags->model);
+  add_threads_flag(app, flags->model);
+  add_tuning_flags(app, flags->model);
   return [flags, context] { return run(*flags, context); };
 }
 

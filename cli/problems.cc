@@ -15,42 +15,51 @@
 namespace stretto::cli {
 namespace {
 
-using kernels::Activation;
 using kernels::Epilogue;
+
+constexpr const char* kGroup = "Problem";
 
 struct EpilogueFlags {
   bool bias = false, residual = false;
   std::string activation = "none";
 };
 
+// "none|relu|clip..."
+std::string activation_names() {
+  std::string names;
+  for (const Activation activation : activations()) {
+    names += (names.empty() ? "" : "|") + std::string(activation_name(activation));
+  }
+  return names;
+}
+
 void add_epilogue(CLI::App& app, EpilogueFlags& flags) {
-  app.add_flag("--bias", flags.bias, "Add a bias per output channel");
-  app.add_flag("--residual", flags.residual, "Add another tensor of the output's shape");
-  app.add_option("--activation", flags.activation, "relu, silu, gelu, ...");
+  app.add_flag("--bias", flags.bias, "Add a bias per output channel")->group(kGroup);
+  app.add_flag("--residual", flags.residual, "Add another tensor of the output's shape")
+      ->group(kGroup);
+  app.add_option("--activation", flags.activation, "Function applied at the end")
+      ->type_name(activation_names())
+      ->group(kGroup)
+      ->capture_default_str();
 }
 
 Epilogue epilogue(const EpilogueFlags& flags) {
   Epilogue e;
   e.bias = flags.bias;
   e.residual = flags.residual;
-  std::string known;
-  for (int i = 0; i <= static_cast<int>(Activation::kElu); ++i) {
-    const auto activation = static_cast<Activation>(i);
-    const std::string name(kernels::activation_name(activation));
-    if (name == flags.activation || (i == 0 && flags.activation == "none")) {
-      e.activation = activation;
-      return e;
-    }
-    known += " " + name;
+  const auto activation = parse_activation(flags.activation);
+  if (!activation) {
+    throw_invalid("--activation: expected one of {}, got {}", activation_names(), flags.activation);
   }
-  throw_invalid("--activation: expected one of{}, got {}", known, flags.activation);
+  e.activation = *activation;
+  return e;
 }
 
 // One number for both axes, or "AxB".
 std::pair<int32_t, int32_t> both(std::string_view flag, const std::string& text) {
   const Shape parsed = parse_shape(text);
   if (parsed.empty() || parsed.size() > 2) {
-    throw_invalid("{}: expected a number or two like 3x1, got {}", flag, text);
+    throw_invalid("{}: expected one number, or two like 3x1, got {}", flag, text);
   }
   return {static_cast<int32_t>(parsed.front()), static_cast<int32_t>(parsed.back())};
 }
@@ -60,6 +69,11 @@ Layout layout(std::string_view flag, const std::string& text) {
     if (layout_name(l) == text) return l;
   }
   throw_invalid("{}: expected plain or blocked, got {}", flag, text);
+}
+
+template <typename T>
+CLI::Option* add(CLI::App& app, const char* name, T& value, const char* kind, const char* text) {
+  return app.add_option(name, value, text)->type_name(kind)->group(kGroup)->capture_default_str();
 }
 
 struct Conv2dFlags {
@@ -72,17 +86,15 @@ struct Conv2dFlags {
 
 // The flags of both directions of convolution.
 void add_window(CLI::App& app, const std::shared_ptr<Conv2dFlags>& flags) {
-  app.add_option("--input", flags->input, "NxCxHxW")->capture_default_str();
-  app.add_option("--channels", flags->channels, "Output channels (0: as many as the input has)");
-  app.add_option("--kernel", flags->kernel, "HxW, or one number")->capture_default_str();
-  app.add_option("--stride", flags->stride)->capture_default_str();
-  app.add_option("--dilation", flags->dilation)->capture_default_str();
-  app.add_option("--pad", flags->pad, "On each side: a number, HxW, or same")
-      ->capture_default_str();
-  app.add_option("--groups", flags->groups)->capture_default_str()->check(CLI::Range(1, 1 << 20));
-  app.add_option("--input-layout", flags->input_layout, "plain or blocked")->capture_default_str();
-  app.add_option("--output-layout", flags->output_layout, "plain or blocked")
-      ->capture_default_str();
+  add(app, "--input", flags->input, "SHAPE", "Shape of the input, NxCxHxW");
+  add(app, "--channels", flags->channels, "N", "Output channels; 0: as many as the input has");
+  add(app, "--kernel", flags->kernel, "N|SIZE", "Size of the window: 3 or 3x1");
+  add(app, "--stride", flags->stride, "N|SIZE", "Steps of the window");
+  add(app, "--dilation", flags->dilation, "N|SIZE", "Distance between the window's elements");
+  add(app, "--pad", flags->pad, "same|N|SIZE", "Zeros on each side");
+  add(app, "--groups", flags->groups, "N", "Groups of channels")->check(CLI::Range(1, 1 << 20));
+  add(app, "--input-layout", flags->input_layout, "plain|blocked", "Memory layout of the input");
+  add(app, "--output-layout", flags->output_layout, "plain|blocked", "Memory layout of the output");
   add_epilogue(app, flags->epilogue);
 }
 
@@ -94,7 +106,7 @@ P window_problem(const Conv2dFlags& flags, const kernels::Target& target) {
   p.k = flags.channels > 0 ? flags.channels : p.c;
   p.groups = flags.groups;
   if (p.c % p.groups != 0 || p.k % p.groups != 0) {
-    throw_invalid("--groups: {} divides {} input and {} output channels unevenly", p.groups, p.c,
+    throw_invalid("--groups: {} does not divide {} input and {} output channels", p.groups, p.c,
                   p.k);
   }
   std::tie(p.kernel_h, p.kernel_w) = both("--kernel", flags.kernel);
@@ -147,10 +159,10 @@ struct GemmFlags {
 std::function<ProblemBytes(const kernels::Target&)> set_up_gemm(CLI::App& app) {
   auto flags = std::make_shared<GemmFlags>();
   const auto size = CLI::Range(int64_t{1}, int64_t{1} << 30);
-  app.add_option("-m", flags->m, "Rows of the input")->capture_default_str()->check(size);
-  app.add_option("-n", flags->n, "Columns of the weight")->capture_default_str()->check(size);
-  app.add_option("-k", flags->k, "Length of the sums")->capture_default_str()->check(size);
-  app.add_flag("--transposed", flags->transposed, "The weight is stored [n, k]");
+  add(app, "-m", flags->m, "N", "Rows of the input")->check(size);
+  add(app, "-n", flags->n, "N", "Columns of the weight")->check(size);
+  add(app, "-k", flags->k, "N", "Length of the sums")->check(size);
+  app.add_flag("--transposed", flags->transposed, "The weight is stored [n, k]")->group(kGroup);
   add_epilogue(app, flags->epilogue);
   return [flags](const kernels::Target& target) {
     kernels::GemmProblem p{.target = target, .m = flags->m, .n = flags->n, .k = flags->k};
@@ -168,11 +180,11 @@ struct MatmulFlags {
 std::function<ProblemBytes(const kernels::Target&)> set_up_matmul(CLI::App& app) {
   auto flags = std::make_shared<MatmulFlags>();
   const auto size = CLI::Range(int64_t{1}, int64_t{1} << 24);
-  app.add_option("--batch", flags->batch, "Pairs of matrices")->capture_default_str()->check(size);
-  app.add_option("-m", flags->m, "Rows of the first")->capture_default_str()->check(size);
-  app.add_option("-n", flags->n, "Columns of the second")->capture_default_str()->check(size);
-  app.add_option("-k", flags->k, "Length of the sums")->capture_default_str()->check(size);
-  app.add_flag("--transposed", flags->transposed, "The second is stored [n, k]");
+  add(app, "--batch", flags->batch, "N", "Pairs of matrices")->check(size);
+  add(app, "-m", flags->m, "N", "Rows of the first")->check(size);
+  add(app, "-n", flags->n, "N", "Columns of the second")->check(size);
+  add(app, "-k", flags->k, "N", "Length of the sums")->check(size);
+  app.add_flag("--transposed", flags->transposed, "The second is stored [n, k]")->group(kGroup);
   return [flags](const kernels::Target& target) {
     kernels::MatmulProblem p{.target = target};
     p.rank = 1;
@@ -192,11 +204,11 @@ struct AttentionFlags {
 std::function<ProblemBytes(const kernels::Target&)> set_up_attention(CLI::App& app) {
   auto flags = std::make_shared<AttentionFlags>();
   const auto size = CLI::Range(int64_t{1}, int64_t{1} << 20);
-  app.add_option("--batch", flags->batch)->capture_default_str()->check(size);
-  app.add_option("--heads", flags->heads)->capture_default_str()->check(size);
-  app.add_option("--queries", flags->queries)->capture_default_str()->check(size);
-  app.add_option("--keys", flags->keys)->capture_default_str()->check(size);
-  app.add_option("--dim", flags->dim, "Of one head")->capture_default_str()->check(size);
+  add(app, "--batch", flags->batch, "N", "Sequences")->check(size);
+  add(app, "--heads", flags->heads, "N", "Heads")->check(size);
+  add(app, "--queries", flags->queries, "N", "Queries per head")->check(size);
+  add(app, "--keys", flags->keys, "N", "Keys per head")->check(size);
+  add(app, "--dim", flags->dim, "N", "Length of a head's vectors")->check(size);
   return [flags](const kernels::Target& target) {
     return problem_bytes(kernels::dense_attention(target, flags->batch, flags->heads,
                                                   flags->queries, flags->keys, flags->dim, true));
@@ -211,8 +223,8 @@ template <typename P, typename Fill>
 std::function<ProblemBytes(const kernels::Target&)> set_up_rows(CLI::App& app, Fill fill) {
   auto flags = std::make_shared<RowFlags>();
   const auto size = CLI::Range(int64_t{1}, int64_t{1} << 30);
-  app.add_option("--rows", flags->rows)->capture_default_str()->check(size);
-  app.add_option("--length", flags->length, "Of a row")->capture_default_str()->check(size);
+  add(app, "--rows", flags->rows, "N", "Rows")->check(size);
+  add(app, "--length", flags->length, "N", "Length of a row")->check(size);
   return [flags, fill](const kernels::Target& target) {
     P p{.target = target};
     fill(p, *flags);

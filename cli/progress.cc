@@ -33,10 +33,19 @@ void draw(Bar& bar, std::string_view stage, double fraction) {
   std::fflush(stderr);
 }
 
+std::function<void(std::string_view, double)> stage_lines() {
+  return [last = std::make_shared<std::string>(), start = now_s()](std::string_view stage, double) {
+    if (stage == *last) return;
+    *last = stage;
+    fmt::print(stderr, "stretto: {:6.1f} s  {}\n", now_s() - start, stage);
+  };
+}
+
 }  // namespace
 
-std::function<void(std::string_view, double)> progress_bar() {
-  if (!isatty(STDERR_FILENO)) return {};
+std::function<void(std::string_view, double)> progress_bar(const Talk& talk) {
+  if (talk.verbose) return stage_lines();
+  if (talk.quiet || !isatty(STDERR_FILENO)) return {};
   return [bar = std::make_shared<Bar>()](std::string_view stage, double fraction) {
     draw(*bar, stage, fraction);
   };

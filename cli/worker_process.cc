@@ -11,10 +11,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <fstream>
 
 #include "stretto/base/clock.h"
+#include "stretto/base/interrupt.h"
 #include "verbs.h"
 
 extern char** environ;
@@ -23,6 +25,8 @@ namespace stretto::cli {
 namespace {
 
 constexpr double kPatience_s = 2;  // between asking a child to end and ending it
+constexpr double kCheck_s = 0.1;
+constexpr double kEnd_s = 0.5;
 constexpr double kSample_s = 5e-3;
 constexpr double kIdleShare = 0.02;  // of one core
 
@@ -40,7 +44,8 @@ double processor_s(pid_t pid) {
 
 }  // namespace
 
-WorkerProcess::WorkerProcess(const std::vector<std::string>& arguments) {
+WorkerProcess::WorkerProcess(const std::vector<std::string>& arguments,
+                             const std::string& error_file) {
   // One socket for both directions: unlike a pipe it can be told not to raise SIGPIPE.
   int ends[2];
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -50,11 +55,17 @@ WorkerProcess::WorkerProcess(const std::vector<std::string>& arguments) {
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDIN_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, error_file.c_str(),
+                                   O_WRONLY | O_CREAT | O_TRUNC, 0600);
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
-  const int error = posix_spawnp(&pid_, argv[0], &actions, nullptr, argv.data(), environ);
+  // A group of its own: compilers that a peer starts end with it.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  const int error = posix_spawnp(&pid_, argv[0], &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   socket_ = ends[0];
@@ -62,27 +73,49 @@ WorkerProcess::WorkerProcess(const std::vector<std::string>& arguments) {
     close(socket_);
     throw EnvironmentProblem(fmt::format("{}: {}", arguments[0], std::strerror(error)));
   }
+  on_signal_.emplace([pid = pid_] { kill(-pid, SIGKILL); });
 }
 
 WorkerProcess::~WorkerProcess() {
+  on_signal_.reset();
   shutdown(socket_, SHUT_WR);
-  const double give_up = now_s() + kPatience_s;
-  bool ended = false;
-  while (!ended && now_s() < give_up) {
-    ended = waitpid(pid_, nullptr, WNOHANG) != 0;
-    if (!ended) usleep(10'000);
-  }
-  if (!ended) {
-    kill(pid_, SIGKILL);
+  if (!ends_within(std::uncaught_exceptions() > 0 ? 0 : kPatience_s)) {
+    kill(-pid_, SIGKILL);
     waitpid(pid_, nullptr, 0);
   }
   close(socket_);
+}
+
+bool WorkerProcess::ends_within(double timeout_s) {
+  const double give_up = now_s() + timeout_s;
+  while (!status_) {
+    int status = 0;
+    if (waitpid(pid_, &status, WNOHANG) != 0) {
+      status_ = status;
+    } else if (now_s() >= give_up) {
+      return false;
+    } else {
+      usleep(10'000);
+    }
+  }
+  return true;
+}
+
+std::string WorkerProcess::how_it_ended() {
+  // Its end of the socket closes a little before the process can be waited for.
+  if (!ends_within(kEnd_s)) return "";
+  if (WIFSIGNALED(*status_)) {
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(*status_),
+                       strsignal(WTERMSIG(*status_)));
+  }
+  return fmt::format("exited with code {}", WEXITSTATUS(*status_));
 }
 
 void WorkerProcess::wait_until_idle(double timeout_s) const {
   const double give_up = now_s() + timeout_s;
   double used = processor_s(pid_);
   while (now_s() < give_up) {
+    check_interrupt();
     usleep(static_cast<useconds_t>(kSample_s * 1e6));
     const double before = used;
     used = processor_s(pid_);
@@ -111,9 +144,11 @@ std::optional<std::string> WorkerProcess::receive(double timeout_s) {
     }
     const double left_s = deadline - now_s();
     pollfd ready{.fd = socket_, .events = POLLIN, .revents = 0};
-    const int got = left_s > 0 ? poll(&ready, 1, static_cast<int>(1 + left_s * 1000)) : 0;
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return std::nullopt;
+    if (left_s <= 0) return std::nullopt;
+    const int got = poll(&ready, 1, static_cast<int>(1 + std::min(left_s, kCheck_s) * 1000));
+    check_interrupt();
+    if (got == 0 || (got < 0 && errno == EINTR)) continue;
+    if (got < 0) return std::nullopt;
     char chunk[65536];
     const ssize_t count = recv(socket_, chunk, sizeof chunk, 0);
     if (count < 0 && errno == EINTR) continue;

@@ -1,6 +1,6 @@
-// Timing a model beside other engines, fairly: every engine, Stretto too, in a process of its own
-// with the same inputs and threads (python -m stretto.peers serve), outputs compared first, taking
-// turns, each timing itself.
+// Compares a model with its peers (other engines). Every engine, Stretto too, runs in a process of
+// its own (python -m stretto.peers serve) with the same inputs and threads. Outputs are compared
+// first; then the engines run in turns, and each measures its own time.
 #pragma once
 
 #include <functional>
@@ -13,11 +13,11 @@
 
 namespace stretto::cli {
 
-struct BesideOptions {
+struct PeerOptions {
   std::string onnx_path;  // empty: the model is an artefact, so there is nothing to compare with
   std::map<std::string, Shape> shapes;   // of inputs whose file leaves them open
   std::map<std::string, Tensor> inputs;  // missing ones are made up
-  // Names as in stretto.peers; empty: every one that is installed; "none": nobody.
+  // Names as in stretto.peers; or one word: "none", or "installed" for every one that is.
   std::vector<std::string> peers;
   std::string python = "python3";
   double seconds = 3;  // of timing per engine
@@ -39,12 +39,25 @@ struct EngineResult {
   // Largest error against the reference, relative to the output's largest value; -1 when not
   // compared.
   double error = -1;
-  std::string failure;  // why it was not timed; empty when it was
+  std::string failure;                  // why it was not timed; empty when it was
+  std::vector<std::string> last_words;  // the last lines that its process wrote to standard error
 };
+
+// A row of stretto.peers.
+struct Peer {
+  std::string name, version, about;
+  std::vector<std::string> packages;  // as pip names them
+  bool installed = false;             // `version` is empty where not
+  bool best = false;                  // runs at its fastest fp32 setting, not as it comes
+};
+
+// Every peer there is. Throws EnvironmentProblem when `python` does not start or has no stretto
+// package.
+std::vector<Peer> list_peers(const std::string& python);
 
 // Stretto first, then the peers in the order given. An engine that is absent, fails or computes
 // something else says so in its `failure`; nothing is thrown for it. Without a usable Python,
 // Stretto is timed in this process.
-std::vector<EngineResult> time_beside(const Model& model, const BesideOptions& options);
+std::vector<EngineResult> time_with_peers(const Model& model, const PeerOptions& options);
 
 }  // namespace stretto::cli

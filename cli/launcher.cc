@@ -1,4 +1,6 @@
 // stretto run -n 4 train.py: hands over to the Python package, which drives torchrun or srun.
+#include "launcher.h"
+
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -7,11 +9,14 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
-#include "verbs.h"
+#include "worker_process.h"
 
 namespace stretto::cli {
 namespace {
+
+constexpr double kDescribe_s = 30;
 
 // Becomes `python -m stretto._launch words...`: signals then reach the one who has to act on them.
 int hand_over(const std::string& python, const std::vector<std::string>& words) {
@@ -25,7 +30,30 @@ int hand_over(const std::string& python, const std::vector<std::string>& words) 
   throw EnvironmentProblem(fmt::format("run: cannot start {}: {}", python, std::strerror(errno)));
 }
 
+CommandInfo describe_run(const std::string& python) {
+  WorkerProcess process({python, "-m", "stretto._launch", "--describe"}, "/dev/null");
+  const auto line = process.receive(kDescribe_s);
+  const auto described = nlohmann::json::parse(line.value_or(""), nullptr, false);
+  if (!described.is_object()) {
+    throw EnvironmentProblem(fmt::format("{} cannot import the stretto package", python));
+  }
+  return command_from_json(described);
+}
+
 }  // namespace
+
+CommandInfo describe_all(const CLI::App& root, const Context& context) {
+  CommandInfo whole = describe(root);
+  for (CommandInfo& verb : whole.commands) {
+    if (verb.name != "stretto run") continue;
+    try {
+      verb = describe_run(context.python);
+    } catch (const EnvironmentProblem& e) {
+      context.talk->warn(fmt::format("the options of 'run' are missing: {}", e.what()));
+    }
+  }
+  return whole;
+}
 
 std::function<int()> set_up_run(CLI::App& app, const Context& context) {
   app.prefix_command();

@@ -1,4 +1,4 @@
-#include "beside.h"
+#include "peers.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -6,14 +6,18 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <deque>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <random>
 
 #include "model_options.h"
 #include "npz.h"
+#include "signals.h"
 #include "stretto/base/clock.h"
 #include "verbs.h"
 #include "worker_process.h"
@@ -32,7 +36,9 @@ constexpr double kWarmUpMs = 20;
 constexpr double kSettle_s = 0.5;
 // fp32 engines land between 1e-6 and 1e-4 of the largest value, bf16 or fp16 ones above 2e-3.
 constexpr double kTolerance = 1e-3;
-constexpr std::string_view kNoAnswer = "its process did not answer";
+constexpr std::string_view kNoAnswer = "no answer";
+constexpr size_t kLastLines = 10;
+constexpr size_t kLongestLine = 300;
 
 class TemporaryFolder {
  public:
@@ -40,18 +46,25 @@ class TemporaryFolder {
     std::string pattern = std::filesystem::temp_directory_path() / "stretto-XXXXXX";
     if (!mkdtemp(pattern.data())) throw EnvironmentProblem(pattern + ": cannot be made");
     path_ = pattern;
+    on_signal_.emplace([this] { remove(); });
   }
   ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    on_signal_.reset();
+    remove();
   }
   std::string file(const std::string& name) const { return path_ / name; }
 
  private:
+  void remove() const {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+
   std::filesystem::path path_;
+  std::optional<OnSignal> on_signal_;
 };
 
-// A worker's answer; an object with "failed" when it is silent, gone or talks nonsense.
+// A worker's answer; an object with "failed" when there is none or it is no JSON object.
 json ask(WorkerProcess& process, const json& request, double timeout_s) {
   const auto line = process.send(request.dump()) ? process.receive(timeout_s) : std::nullopt;
   if (!line) return {{"failed", kNoAnswer}};
@@ -63,13 +76,11 @@ json ask(WorkerProcess& process, const json& request, double timeout_s) {
 std::vector<std::string> installed_peers(const std::string& python) {
   std::vector<std::string> names;
   try {
-    WorkerProcess process({python, "-m", "stretto.peers", "list"});
-    const json reply = ask(process, json::object(), kListTimeout_s);
-    for (const json& peer : reply.value("peers", json::array())) {
-      names.push_back(peer.value("name", ""));
+    for (const Peer& peer : list_peers(python)) {
+      if (peer.installed && peer.best) names.push_back(peer.name);
     }
   } catch (const EnvironmentProblem&) {
-    // No Python, so no peers.
+    // Without Python there are no peers.
   }
   return names;
 }
@@ -78,8 +89,21 @@ struct Engine {
   std::unique_ptr<WorkerProcess> process;
   EngineResult result;
   bool skipped = false;  // not installed, or not for this model
-  std::string outputs_file;
+  std::string outputs_file, words_file;
 };
+
+// Takes over what the process of a failed engine wrote.
+void keep_last_words(Engine& engine) {
+  if (engine.result.failure.empty() || engine.skipped) return;
+  std::ifstream file(engine.words_file);
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
+    lines.push_back(line.substr(0, kLongestLine));
+    if (lines.size() > kLastLines) lines.pop_front();
+  }
+  engine.result.last_words.assign(lines.begin(), lines.end());
+}
 
 struct Job {
   std::string model;
@@ -87,12 +111,22 @@ struct Job {
   int threads;
 };
 
-Engine start(const std::string& name, const Job& job, const std::string& python,
+// Says how a process ended that no longer answers.
+void note_end(Engine& engine) {
+  if (engine.result.failure != kNoAnswer) return;
+  const std::string end = engine.process->how_it_ended();
+  engine.result.failure = end.empty() ? "its process did not answer in time" : "its process " + end;
+}
+
+Engine start(const std::string& name, const Job& job, const PeerOptions& options,
              const TemporaryFolder& folder) {
-  Engine engine{.result = {.name = name}, .outputs_file = folder.file(name + ".npz")};
+  Engine engine{.result = {.name = name},
+                .outputs_file = folder.file(name + ".npz"),
+                .words_file = folder.file(name + ".stderr")};
   try {
     engine.process = std::make_unique<WorkerProcess>(
-        std::vector<std::string>{python, "-m", "stretto.peers", "serve"});
+        std::vector<std::string>{options.python, "-m", "stretto.peers", "serve"},
+        engine.words_file);
   } catch (const EnvironmentProblem& e) {
     engine.result.failure = e.what();
     return engine;
@@ -111,9 +145,7 @@ Engine start(const std::string& name, const Job& job, const std::string& python,
   engine.result.version = reply.value("version", "");
   engine.result.setting = reply.value("setting", "");
   engine.result.peak_bytes = reply.value("peak_bytes", int64_t{0});
-  if (engine.result.failure == kNoAnswer) {
-    engine.result.failure += fmt::format(": it crashed, or {} has no stretto package", python);
-  }
+  note_end(engine);
   return engine;
 }
 
@@ -147,7 +179,8 @@ void check(Engine& engine, const std::vector<Tensor>& expected) {
   result.error = largest_error(expected, read_npz(engine.outputs_file));
   if (result.error > kTolerance) {
     result.failure =
-        fmt::format("computes something else: off by {:.1e} of the largest value", result.error);
+        fmt::format("wrong result: its error is {:.1e} of the largest value, more than {:.0e}",
+                    result.error, kTolerance);
   }
 }
 
@@ -158,6 +191,7 @@ void time_engine(Engine& engine, double seconds) {
       {{"do", "burst"}, {"warm_up", kWarmUpRuns}, {"warm_up_ms", kWarmUpMs}, {"seconds", seconds}},
       kLoadTimeout_s);
   engine.result.failure = reply.value("failed", "");
+  note_end(engine);
   for (const json& ms : reply.value("ms", json::array())) {
     engine.result.times.ms.push_back(ms.get<double>());
   }
@@ -197,17 +231,41 @@ double quantile(std::vector<double> values, double q) {
   return *at;
 }
 
-std::vector<std::string> chosen_peers(const BesideOptions& options) {
-  if (options.onnx_path.empty() || options.peers == std::vector<std::string>{"none"}) return {};
-  return options.peers.empty() ? installed_peers(options.python) : options.peers;
+const std::vector<std::string> kNoPeers{"none"}, kInstalledPeers{"installed"};
+
+std::vector<std::string> chosen_peers(const PeerOptions& options) {
+  if (options.onnx_path.empty() || options.peers == kNoPeers) return {};
+  return options.peers == kInstalledPeers ? installed_peers(options.python) : options.peers;
 }
 
 }  // namespace
 
+std::vector<Peer> list_peers(const std::string& python) {
+  const TemporaryFolder folder;
+  WorkerProcess process({python, "-m", "stretto.peers", "list"}, folder.file("stderr"));
+  const json reply = ask(process, json::object(), kListTimeout_s);
+  if (!reply.contains("peers")) {
+    throw EnvironmentProblem(fmt::format(
+        "{} cannot import the stretto package, which runs the peers: {} -m pip install stretto",
+        python, python));
+  }
+  std::vector<Peer> peers;
+  for (const json& row : reply["peers"]) {
+    const json version = row.value("version", json());
+    peers.push_back({.name = row.value("name", ""),
+                     .version = version.is_string() ? version.get<std::string>() : "",
+                     .about = row.value("about", ""),
+                     .packages = row.value("packages", std::vector<std::string>{}),
+                     .installed = version.is_string(),
+                     .best = row.value("setting", "") == "best"});
+  }
+  return peers;
+}
+
 double Times::median_ms() const { return quantile(ms, 0.5); }
 double Times::p95_ms() const { return quantile(ms, 0.95); }
 
-std::vector<EngineResult> time_beside(const Model& model, const BesideOptions& options) {
+std::vector<EngineResult> time_with_peers(const Model& model, const PeerOptions& options) {
   const auto report = [&](std::string_view stage, double fraction) {
     if (options.progress) options.progress(stage, fraction);
   };
@@ -222,15 +280,16 @@ std::vector<EngineResult> time_beside(const Model& model, const BesideOptions& o
   report("stretto", 0);
   model.save(job.model);
   std::vector<Engine> engines;
-  engines.push_back(start("stretto", job, options.python, folder));
+  engines.push_back(start("stretto", job, options, folder));
   const std::vector<std::string> names = chosen_peers(options);
   job.model = options.onnx_path;
   for (size_t i = 0; i < names.size(); ++i) {
     report(names[i], static_cast<double>(i) / static_cast<double>(names.size()));
-    engines.push_back(start(names[i], job, options.python, folder));
+    engines.push_back(start(names[i], job, options, folder));
   }
-  // Whoever did not ask for an engine needs not hear that it is not for this model.
-  if (options.peers.empty()) std::erase_if(engines, [](const Engine& e) { return e.skipped; });
+  // Peers that nobody named are left out if they cannot take this model.
+  if (options.peers == kInstalledPeers)
+    std::erase_if(engines, [](const Engine& e) { return e.skipped; });
   if (options.verify && !options.onnx_path.empty()) {
     report("reference", 0);
     const std::vector<Tensor> expected = run_reference(
@@ -248,7 +307,10 @@ std::vector<EngineResult> time_beside(const Model& model, const BesideOptions& o
     for (Engine* engine : order) time_engine(*engine, options.seconds / kRounds);
   }
   std::vector<EngineResult> results;
-  for (Engine& engine : engines) results.push_back(std::move(engine.result));
+  for (Engine& engine : engines) {
+    keep_last_words(engine);
+    results.push_back(std::move(engine.result));
+  }
   if (!results[0].failure.empty()) results[0] = time_here(model, inputs, options.seconds);
   return results;
 }

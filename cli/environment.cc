@@ -1,0 +1,114 @@
+#include "environment.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "command_info.h"
+#include "engine_options.h"
+#include "spelling.h"
+
+extern char** environ;
+
+namespace stretto::cli {
+namespace {
+
+struct Row {
+  const char *name, *group, *meaning, *fallback;
+};
+
+constexpr const char *kGeneral = "General", *kRanks = "Ranks of a job",
+                     *kLauncher = "Set by stretto run", *kDevelopment = "For Stretto's own tests";
+
+constexpr Row kRows[] = {
+    {"STRETTO_ISA", kGeneral,
+     "highest instruction set to use: portable, avx2 or avx512; read whenever a model is optimised "
+     "or loaded",
+     "the best one of the processor"},
+    {"STRETTO_CACHE_DIR", kGeneral, "folder of the tuning cache",
+     "$XDG_CACHE_HOME/stretto, or ~/.cache/stretto"},
+    {"STRETTO_TUNING_CACHE", kGeneral,
+     "file of the tuning cache, for models and for the gradient engine; none: no file",
+     "tuning-cache-VERSION.tsv in that folder"},
+    {"STRETTO_PYTHON", kGeneral,
+     "Python with the stretto package, which runs peers and ranks for the stand-alone command",
+     "python3"},
+    {"STRETTO_RANK", kRanks,
+     "this process's rank, for the C interface and stretto.horovod, .jax "
+     "and .tensorflow",
+     "RANK, or what Slurm or MPI set"},
+    {"STRETTO_SIZE", kRanks, "number of ranks of the job", "WORLD_SIZE, or what Slurm or MPI set"},
+    {"STRETTO_ADDRESS", kRanks, "where the ranks meet: HOST:PORT, or a file on one host", ""},
+    {"STRETTO_EPOCH", kRanks, "how often the job was formed; ranks of different epochs do not meet",
+     "0"},
+    {"STRETTO_STALL_WARNING", kRanks,
+     "seconds after which stretto.horovod, .jax and .tensorflow name a tensor that other ranks "
+     "lack",
+     "60"},
+    {"STRETTO_BIND", kLauncher, "1: a rank runs on its share of the host's cores only", ""},
+    {"STRETTO_REPLACE_BACKEND", kLauncher,
+     "1: scripts that ask torch.distributed for gloo or nccl get stretto", ""},
+    {"STRETTO_RUN_FOLDER", kLauncher, "folder in which ranks leave what --report and --trace show",
+     ""},
+    {"STRETTO_BENCH_THREADS", kDevelopment, "thread counts of the micro-benchmarks", ""},
+    {"STRETTO_CASE_COUNT", kDevelopment, "number of random cases per operator", ""},
+    {"STRETTO_CASE_SEED", kDevelopment, "seed of the random cases", ""},
+};
+
+}  // namespace
+
+std::vector<Variable> environment_variables() {
+  std::vector<Variable> all;
+  for (const Row& row : kRows) all.push_back({row.name, row.group, row.meaning, row.fallback});
+  // After what is general; before what only the launcher and our tests use.
+  auto at = std::find_if(all.begin(), all.end(), [](auto& v) { return v.group == kLauncher; });
+  for (Variable& variable : engine_variables()) {
+    const bool listed = std::any_of(std::begin(kRows), std::end(kRows),
+                                    [&](const Row& known) { return variable.name == known.name; });
+    if (!listed) at = all.insert(at, std::move(variable)) + 1;
+  }
+  return all;
+}
+
+std::string environment_text() {
+  std::string text = "The environment variables that Stretto reads\n", group;
+  for (const Variable& variable : environment_variables()) {
+    if (variable.group != group) text += fmt::format("\n{}\n", variable.group);
+    group = variable.group;
+    std::string meaning = variable.meaning;
+    if (!variable.fallback.empty()) meaning += fmt::format(" [{}]", variable.fallback);
+    text += help_row(variable.name, meaning);
+  }
+  return text;
+}
+
+nlohmann::json environment_json() {
+  nlohmann::json list = nlohmann::json::array();
+  for (const Variable& variable : environment_variables()) {
+    list.push_back({{"name", variable.name},
+                    {"group", variable.group},
+                    {"meaning", variable.meaning},
+                    {"default", variable.fallback}});
+  }
+  return list;
+}
+
+std::vector<UnknownVariable> unknown_variables() {
+  std::vector<std::string> known;
+  for (const Variable& variable : environment_variables()) known.push_back(variable.name);
+  // What ./dev and the tests read.
+  for (const char* name : {"STRETTO_PRESET", "STRETTO_JOBS", "STRETTO_BUILD"}) {
+    known.emplace_back(name);
+  }
+  std::vector<UnknownVariable> unknown;
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text = *entry;
+    const std::string name(text.substr(0, text.find('=')));
+    if (!name.starts_with("STRETTO_") || std::count(known.begin(), known.end(), name)) continue;
+    unknown.push_back({name, nearest(name, known)});
+  }
+  return unknown;
+}
+
+}  // namespace stretto::cli

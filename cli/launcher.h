@@ -1,0 +1,14 @@
+// `stretto run` belongs to the Python package: it parses its own options
+// (python/stretto/_launch.py).
+#pragma once
+
+#include "command_info.h"
+#include "verbs.h"
+
+namespace stretto::cli {
+
+// The whole command, with the options of `run` as the package describes them. Where there is no
+// package, `run` has none, and a warning says so.
+CommandInfo describe_all(const CLI::App& root, const Context& context);
+
+}  // namespace stretto::cli

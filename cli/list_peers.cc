@@ -1,0 +1,42 @@
+// stretto peers: which other engines are installed.
+#include <CLI/CLI.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include "peers.h"
+#include "table.h"
+#include "verbs.h"
+
+namespace stretto::cli {
+namespace {
+
+int run(const Context& context) {
+  const std::vector<Peer> peers = list_peers(context.python);
+  if (context.talk->json) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Peer& peer : peers) {
+      list.push_back({{"name", peer.name},
+                      {"installed", peer.installed},
+                      {"version", peer.installed ? nlohmann::json(peer.version) : nullptr},
+                      {"setting", peer.about},
+                      {"packages", peer.packages}});
+    }
+    print_json({{"peers", list}});
+    return kOk;
+  }
+  Table table({"peer", "version", "setting", "to install"});
+  for (const Peer& peer : peers) {
+    table.row({peer.name, peer.installed ? peer.version : "-", peer.about,
+               peer.installed ? "" : "pip install " + CLI::detail::join(peer.packages, " ")});
+  }
+  fmt::print("{}", table.text());
+  return kOk;
+}
+
+}  // namespace
+
+std::function<int()> set_up_peers(CLI::App&, const Context& context) {
+  return [context] { return run(context); };
+}
+
+}  // namespace stretto::cli
