@@ -2,6 +2,7 @@
 // who keeps them alive is stretto/comm.py and stretto/torch.
 #include "comm.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -10,9 +11,13 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include "gradients.h"
+#include "python_signals.h"
+#include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/comm/engine.h"
 #include "unordered.h"
 
@@ -47,6 +52,7 @@ class PythonStore : public Store {
       const auto bytes = nb::cast<nb::bytes>(value);
       return {static_cast<const char*>(bytes.data()), bytes.size()};
     } catch (const nb::python_error& e) {
+      if (!e.matches(PyExc_Exception)) throw;  // Ctrl-C
       throw CommError(-1, "store", fmt::format("store: no '{}': {}", key, e.what()));
     }
   }
@@ -55,30 +61,42 @@ class PythonStore : public Store {
   nb::object store_;
 };
 
-std::shared_ptr<Store> store_of(const nb::object& store, bool serves) {
-  if (nb::isinstance<nb::str>(store)) return open_store(nb::cast<std::string>(store), serves);
-  return std::make_shared<PythonStore>(store);
-}
+// Asks another store in slices, so that Ctrl-C ends the wait for ranks that do not come.
+class InterruptibleStore : public Store {
+ public:
+  explicit InterruptibleStore(std::shared_ptr<Store> store) : store_(std::move(store)) {}
 
-}  // namespace
+  void set(std::string_view key, std::string_view value) override { store_->set(key, value); }
 
-nb::object python_exception(const std::exception_ptr& error, const nb::object& comm_error) {
-  const nb::handle invalid(PyExc_ValueError), other(PyExc_RuntimeError);
-  try {
-    std::rethrow_exception(error);
-  } catch (const CommError& e) {
-    nb::object exception = comm_error(e.what());
-    exception.attr("rank") = e.rank();
-    exception.attr("link") = e.link();
-    return exception;
-  } catch (const InvalidArgument& e) {
-    return nb::borrow(invalid)(e.what());
-  } catch (const std::exception& e) {
-    return nb::borrow(other)(e.what());
+  std::string get(std::string_view key, double timeout_s) override {
+    const double deadline = now_s() + timeout_s;
+    while (true) {
+      try {
+        return store_->get(key, std::min(timeout_s, kSlice_s));
+      } catch (const CommError& e) {
+        if (now_s() >= deadline) throw CommError(e.rank(), e.link(), whole(e.what(), timeout_s));
+      }
+      check_signals();
+    }
   }
+
+ private:
+  static constexpr double kSlice_s = 0.5;
+
+  // The error with the time of all slices.
+  static std::string whole(std::string text, double timeout_s) {
+    const size_t at = text.rfind(" within ");
+    return at == text.npos ? text : fmt::format("{} within {:g} s", text.substr(0, at), timeout_s);
+  }
+
+  std::shared_ptr<Store> store_;
+};
+
+std::shared_ptr<Store> store_of(const nb::object& store, bool serves) {
+  if (!nb::isinstance<nb::str>(store)) return std::make_shared<PythonStore>(store);
+  return std::make_shared<InterruptibleStore>(open_store(nb::cast<std::string>(store), serves));
 }
 
-namespace {
 nb::list tuning_list(const std::vector<TuningStatistics>& groups) {
   nb::list result;
   for (const TuningStatistics& group : groups) {
@@ -110,12 +128,12 @@ nb::list tuning_list(const std::vector<TuningStatistics>& groups) {
 }
 
 nb::dict statistics_dict(const Statistics& s) {
-  nb::list peers;
-  for (const PeerStatistics& peer : s.peers) {
+  nb::list links;
+  for (const LinkStatistics& link : s.links) {
     nb::list streams;
-    for (const StreamStatistics& stream : peer.streams) {
+    for (const StreamStatistics& stream : link.streams) {
       nb::dict row;
-      row["link"] = stream.link;
+      row["name"] = stream.name;
       row["sent_bytes"] = stream.sent_bytes;
       row["received_bytes"] = stream.received_bytes;
       row["alive"] = stream.alive;
@@ -124,11 +142,11 @@ nb::dict statistics_dict(const Statistics& s) {
       streams.append(row);
     }
     nb::dict row;
-    row["rank"] = peer.rank;
-    row["host"] = peer.host;
-    row["no_rdma"] = peer.no_rdma;
+    row["rank"] = link.rank;
+    row["host"] = link.host;
+    row["no_rdma"] = link.no_rdma;
     row["streams"] = streams;
-    peers.append(row);
+    links.append(row);
   }
   nb::dict result;
   result["operations"] = s.operations;
@@ -137,19 +155,17 @@ nb::dict statistics_dict(const Statistics& s) {
   result["duplicate_chunks"] = s.duplicate_chunks;
   result["revived_streams"] = s.revived_streams;
   result["payload_bytes"] = s.payload_bytes;
-  result["most_early_bytes"] = s.most_early_bytes;
+  result["peak_eager_bytes"] = s.peak_eager_bytes;
   result["sum_s"] = s.sum_s;
-  result["peers"] = peers;
+  result["links"] = links;
   result["tuning"] = tuning_list(s.tuning);
   return result;
 }
 
-// The engine with the exception class its errors become.
+// The engine, and the store it was opened with.
 class CommEngine {
  public:
-  CommEngine(const nb::object& store, int rank, int size, uint32_t epoch, const Options& options,
-             nb::object comm_error)
-      : comm_error_(std::move(comm_error)) {
+  CommEngine(const nb::object& store, int rank, int size, uint32_t epoch, const Options& options) {
     std::shared_ptr<Store> shared = store_of(store, rank == 0);
     if (nb::isinstance<nb::str>(store)) store_ = shared;
     nb::gil_scoped_release released;
@@ -173,14 +189,14 @@ class CommEngine {
   CommGradients* gradients(const std::string& name, std::vector<int> ranks,
                            const std::string& codec, const Options& options) const {
     engine();
-    return new CommGradients(engine_, comm_error_, name, std::move(ranks), codec, options);
+    return new CommGradients(engine_, name, std::move(ranks), codec, options);
   }
 
   CommUnordered* unordered(const std::string& name, std::vector<int> ranks, double stall_s,
                            nb::object stalled, nb::object stand_in) const {
     engine();
-    return new CommUnordered(engine_, comm_error_, name, std::move(ranks), stall_s,
-                             std::move(stalled), std::move(stand_in));
+    return new CommUnordered(engine_, name, std::move(ranks), stall_s, std::move(stalled),
+                             std::move(stand_in));
   }
 
   Handle submit(Group group, uint8_t kind, const std::string& dtype, uint8_t reduction,
@@ -204,15 +220,16 @@ class CommEngine {
                               .name = std::move(name),
                               .residual = nullptr};
     const Delivery delivery = queue ? Delivery::kQueue : Delivery::kWait;
-    if (!engine().options().tune) return engine().submit(group, operation, delivery);
+    if (engine().options().tuning == Tuning::kOff)
+      return engine().submit(group, operation, delivery);
     // Where a step ends it may wait for the others.
     nb::gil_scoped_release released;
+    const InterruptScope interrupt(check_signals);
     return engine().submit(group, operation, delivery);
   }
 
   bool wait(Handle handle, double timeout_s) {
-    return wait_in_slices(timeout_s, comm_error_,
-                          [&](double slice) { return engine().wait(handle, slice); });
+    return wait_in_slices(timeout_s, [&](double slice) { return engine().wait(handle, slice); });
   }
 
   std::vector<std::tuple<Handle, nb::object, int>> next_completions(double timeout_s) {
@@ -224,10 +241,9 @@ class CommEngine {
     }
     std::vector<std::tuple<Handle, nb::object, int>> result;
     for (size_t i = 0; i < count; ++i) {
-      result.emplace_back(
-          batch[i].handle,
-          batch[i].error ? python_exception(batch[i].error, comm_error_) : nb::none(),
-          batch[i].source);
+      result.emplace_back(batch[i].handle,
+                          batch[i].error ? python_exception(batch[i].error) : nb::none(),
+                          batch[i].source);
     }
     return result;
   }
@@ -241,21 +257,13 @@ class CommEngine {
   }
 
  private:
-  nb::object comm_error_;
   std::shared_ptr<Store> store_;    // ours: rank 0 answers the others as long as it lives
   std::shared_ptr<Engine> engine_;  // gradients use it too
 };
 
-// Errors of construction pass through nanobind: CommError has no C++ translator with attributes.
 CommEngine* create(const nb::object& store, int rank, int size, uint32_t epoch,
-                   const Options& options, const nb::object& comm_error) {
-  try {
-    return new CommEngine(store, rank, size, epoch, options, comm_error);
-  } catch (const CommError&) {
-    const nb::object exception = python_exception(std::current_exception(), comm_error);
-    PyErr_SetObject(exception.type().ptr(), exception.ptr());
-    throw nb::python_error();
-  }
+                   const Options& options) {
+  return new CommEngine(store, rank, size, epoch, options);
 }
 
 // Of an object with a writable, C-contiguous buffer; 0 when there is none. NumPy's own ways to an
@@ -271,10 +279,14 @@ uintptr_t buffer_address(const nb::handle& object) {
   return address;
 }
 
-std::vector<std::tuple<std::string, std::string, std::string>> option_rows(const Options& options) {
-  std::vector<std::tuple<std::string, std::string, std::string>> rows;
+std::vector<std::map<std::string, std::string>> option_rows(const Options& options) {
+  std::vector<std::map<std::string, std::string>> rows;
   for (const OptionRow& row : describe(options)) {
-    rows.emplace_back(row.variable, row.value, row.meaning);
+    rows.push_back({{"variable", row.variable},
+                    {"value", row.value},
+                    {"default", row.default_value},
+                    {"allowed", row.allowed},
+                    {"meaning", row.meaning}});
   }
   return rows;
 }
@@ -286,7 +298,10 @@ void bind_comm(nb::module_& m) {
     const StepPolicy policy = parse_step_policy(text);
     return std::pair(static_cast<int>(policy.kind), policy.interval);
   });
-  nb::class_<Options>(m, "CommOptions")
+  nb::class_<Options>(m, "CommOptions",
+                      "Settings of an engine: one attribute per STRETTO_* variable of "
+                      "docs/options.md. rows() gives\nvariable, value, default, allowed values and "
+                      "meaning of each.")
       .def(nb::init<>())
       .def_static("from_environment", &Options::from_environment)
       .def("rows", &option_rows)
@@ -299,7 +314,7 @@ void bind_comm(nb::module_& m) {
       .def_rw("secret", &Options::secret)
       .def_rw("algorithm", &Options::algorithm)
       .def_rw("chunk_bytes", &Options::chunk_bytes)
-      .def_rw("early_bytes", &Options::early_bytes)
+      .def_rw("eager_limit_bytes", &Options::eager_limit_bytes)
       .def_rw("fuse_bytes", &Options::fuse_bytes)
       .def_rw("codec", &Options::codec)
       .def_rw("topk_density", &Options::topk_density)
@@ -308,8 +323,10 @@ void bind_comm(nb::module_& m) {
       .def_rw("mixed_error", &Options::mixed_error)
       .def_rw("mixed_every", &Options::mixed_every)
       .def_rw("step_policy", &Options::step_policy)
-      .def_rw("tune", &Options::tune)
-      .def_rw("record", &Options::record)
+      .def_prop_rw(
+          "tuning", [](const Options& o) { return std::string(tuning_name(o.tuning)); },
+          [](Options& o, const std::string& text) { o.tuning = parse_tuning(text); })
+      .def_rw("tuning_cache", &Options::tuning_cache)
       .def_rw("order_check", &Options::order_check)
       .def_rw("connect_timeout_s", &Options::connect_timeout_s)
       .def_rw("silent_limit_s", &Options::silent_limit_s)
@@ -331,14 +348,16 @@ void bind_comm(nb::module_& m) {
            nb::rv_policy::take_ownership)
       .def("unordered", &CommEngine::unordered, "name"_a, "ranks"_a, "stall_s"_a, "stalled"_a,
            "stand_in"_a, nb::rv_policy::take_ownership)
-      .def("submit", &CommEngine::submit, "group"_a, "kind"_a, "dtype"_a, "reduction"_a = 0,
-           "count"_a = 0, "input"_a = 0, "output"_a = 0, "root"_a = 0, "peer"_a = 0, "tag"_a = 0,
-           "codec"_a = "", "name"_a = "", "queue"_a = false,
-           "input_counts"_a = std::vector<int64_t>(), "output_counts"_a = std::vector<int64_t>())
+      .def("submit", &CommEngine::submit, "group"_a, "kind"_a, "dtype"_a,
+           "reduction"_a = static_cast<int>(ReduceOp::kAverage), "count"_a = 0, "input"_a = 0,
+           "output"_a = 0, "root"_a = 0, "peer"_a = 0, "tag"_a = 0, "codec"_a = "", "name"_a = "",
+           "queue"_a = false, "input_counts"_a = std::vector<int64_t>(),
+           "output_counts"_a = std::vector<int64_t>())
       .def(
           "step",
           [](CommEngine& e, Group group) {
             nb::gil_scoped_release released;
+            const InterruptScope interrupt(check_signals);
             e.engine().step(group);
           },
           "group"_a = kWorld)
@@ -363,7 +382,7 @@ void bind_comm(nb::module_& m) {
 
   m.def("buffer_address", &buffer_address);
   m.def("comm_engine", &create, "store"_a, "rank"_a, "size"_a, "epoch"_a, "options"_a,
-        "comm_error"_a, nb::rv_policy::take_ownership);
+        nb::rv_policy::take_ownership);
   bind_gradients(m);
   bind_unordered(m);
 }

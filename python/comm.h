@@ -6,11 +6,9 @@
 #include <algorithm>
 #include <exception>
 
-namespace stretto::python {
+#include "errors.h"
 
-// `comm_error` is the class of what a CommError becomes.
-nanobind::object python_exception(const std::exception_ptr& error,
-                                  const nanobind::object& comm_error);
+namespace stretto::python {
 
 // How long a wait leaves Ctrl-C unnoticed.
 inline constexpr double kSignalPeriodS = 0.1;
@@ -18,7 +16,7 @@ inline constexpr double kSignalPeriodS = 0.1;
 // Waits with wait(seconds) -> done, without the interpreter's lock. Nothing but Python's own
 // handler can interrupt it: looks for signals now and then. timeout_s < 0: as long as it takes.
 template <typename Wait>
-bool wait_in_slices(double timeout_s, const nanobind::object& comm_error, Wait&& wait) {
+bool wait_in_slices(double timeout_s, Wait&& wait) {
   double left = timeout_s;
   while (true) {
     const double slice = timeout_s < 0 ? kSignalPeriodS : std::min(left, kSignalPeriodS);
@@ -32,11 +30,7 @@ bool wait_in_slices(double timeout_s, const nanobind::object& comm_error, Wait&&
         error = std::current_exception();
       }
     }
-    if (error) {
-      const nanobind::object exception = python_exception(error, comm_error);
-      PyErr_SetObject(exception.type().ptr(), exception.ptr());
-      throw nanobind::python_error();
-    }
+    if (error) raise_python(error);
     if (done) return true;
     if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
     if (timeout_s >= 0 && (left -= slice) <= 0) return false;

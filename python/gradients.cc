@@ -17,10 +17,10 @@ namespace stretto::python {
 
 using namespace stretto::comm;
 
-CommGradients::CommGradients(std::shared_ptr<Engine> engine, nb::object comm_error,
-                             const std::string& name, std::vector<int> ranks,
-                             const std::string& codec, const Options& options)
-    : comm_error_(std::move(comm_error)), engine_(std::move(engine)) {
+CommGradients::CommGradients(std::shared_ptr<Engine> engine, const std::string& name,
+                             std::vector<int> ranks, const std::string& codec,
+                             const Options& options)
+    : engine_(std::move(engine)) {
   gradients_ = std::make_shared<Gradients>(*engine_, name, std::move(ranks), codec, options);
 }
 
@@ -61,9 +61,8 @@ std::vector<std::pair<Handle, nb::object>> CommGradients::next_completions(doubl
   }
   std::vector<std::pair<Handle, nb::object>> result;
   for (size_t i = 0; i < count; ++i) {
-    result.emplace_back(batch[i].handle, batch[i].error
-                                             ? python_exception(batch[i].error, comm_error_)
-                                             : nb::none());
+    result.emplace_back(batch[i].handle,
+                        batch[i].error ? python_exception(batch[i].error) : nb::none());
   }
   return result;
 }

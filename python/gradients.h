@@ -23,9 +23,8 @@ comm::Bucket bucket_of(const std::vector<SliceTuple>& slices, const std::string&
 class CommGradients {
  public:
   // Keeps the engine alive until it is closed.
-  CommGradients(std::shared_ptr<comm::Engine> engine, nanobind::object comm_error,
-                const std::string& name, std::vector<int> ranks, const std::string& codec,
-                const comm::Options& options);
+  CommGradients(std::shared_ptr<comm::Engine> engine, const std::string& name,
+                std::vector<int> ranks, const std::string& codec, const comm::Options& options);
   ~CommGradients() { close(); }
 
   void close();
@@ -39,7 +38,6 @@ class CommGradients {
  private:
   comm::Gradients& gradients() const;
 
-  nanobind::object comm_error_;
   std::shared_ptr<comm::Engine> engine_;
   std::shared_ptr<comm::Gradients> gradients_;
 };

@@ -13,11 +13,14 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "beside.h"
 #include "comm.h"
 #include "comparison.h"
-#include "progress.h"
+#include "errors.h"
+#include "log.h"
+#include "peers.h"
+#include "python_signals.h"
 #include "stretto/base/cpu.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/report/report.h"
 #include "stretto/stretto.h"
 #include "tensors.h"
@@ -29,24 +32,25 @@ using namespace nb::literals;
 namespace stretto::python {
 namespace {
 
-// A model with the session that runs it.
-class Engine {
+// A model with the session that runs it: Session in Python.
+class ModelSession {
  public:
-  explicit Engine(Model model) : model_(std::move(model)), session_(model_) {}
+  explicit ModelSession(Model model) : model_(std::move(model)), session_(model_) {}
 
   const Model& model() const { return model_; }
 
-  nb::list run(const std::vector<Array>& arrays) {
+  nb::typed<nb::list, nb::ndarray<nb::numpy>> run(const std::vector<Array>& arrays) {
     std::vector<Tensor> inputs;
     for (const Array& array : arrays) inputs.push_back(tensor_view(array));
     std::vector<Tensor> outputs;
     {
       nb::gil_scoped_release released;
+      const InterruptScope interrupt(check_signals);
       outputs = session_.run(inputs);
     }
     nb::list result;
     for (const Tensor& output : outputs) result.append(numpy_array(output));
-    return result;
+    return nb::borrow<nb::typed<nb::list, nb::ndarray<nb::numpy>>>(result);
   }
 
  private:
@@ -54,14 +58,15 @@ class Engine {
   Session session_;
 };
 
-// Draws the bar, and lets Ctrl-C end an optimisation at its next sign of life.
-std::function<void(std::string_view, double)> progress() {
-  return [bar = cli::progress_bar()](std::string_view stage, double fraction) {
-    {
-      nb::gil_scoped_acquire gil;
-      if (PyErr_CheckSignals() != 0) throw nb::python_error();
-    }
-    if (bar) bar(stage, fraction);
+// What Python wants to be called with: stage and share of it that is done.
+using Tell = std::optional<nb::typed<nb::callable, void(std::string, double)>>;
+
+// Passes progress on to `tell`, which must outlive the result.
+std::function<void(std::string_view, double)> progress(const Tell& tell) {
+  return [&tell](std::string_view stage, double fraction) {
+    if (!tell) return;
+    nb::gil_scoped_acquire gil;
+    (*tell)(nb::str(stage.data(), stage.size()), fraction);
   };
 }
 
@@ -71,44 +76,43 @@ std::map<std::string, Tensor> tensors(const std::map<std::string, Array>& arrays
   return result;
 }
 
-struct EndProgress {
-  ~EndProgress() { cli::end_progress(); }
-};
-
-Engine* optimize_source(const std::optional<std::string>& path,
-                        const std::optional<nb::bytes>& content, const std::string& name,
-                        OptimizeOptions& options, const std::map<std::string, Array>& inputs) {
+ModelSession* optimize_source(const std::optional<std::string>& path,
+                              const std::optional<nb::bytes>& content, const std::string& name,
+                              OptimizeOptions& options, const std::map<std::string, Array>& inputs,
+                              const Tell& tell) {
   options.inputs = tensors(inputs);
-  options.progress = progress();
+  options.progress = progress(tell);
+  options.interrupt = check_signals;
   const auto* data = content ? static_cast<const std::byte*>(content->data()) : nullptr;
   const size_t size = content ? content->size() : 0;
   nb::gil_scoped_release released;
-  const EndProgress end;
-  return new Engine(path ? optimize(*path, options)
-                         : optimize(std::span(data, size), name, "", options));
+  return new ModelSession(path ? optimize(*path, options)
+                               : optimize(std::span(data, size), name, "", options));
 }
 
-Engine* load_artefact(const std::string& path) {
+ModelSession* load_artefact(const std::string& path, std::optional<int> threads, bool verify) {
   nb::gil_scoped_release released;
-  return new Engine(load(path));
+  const InterruptScope interrupt(check_signals);
+  return new ModelSession(load(path, {.threads = threads.value_or(0), .verify = verify}));
 }
 
-// The model's report, completed by what other engines need for the same.
-std::string report_beside(const Engine& engine, const std::string& onnx_path,
-                          const OptimizeOptions& optimized,
-                          const std::map<std::string, Array>& inputs,
-                          const std::vector<std::string>& peers, const std::string& python) {
-  const cli::BesideOptions options{.onnx_path = onnx_path,
-                                   .shapes = optimized.shapes,
-                                   .inputs = tensors(inputs),
-                                   .peers = peers,
-                                   .python = python,
-                                   .verify = optimized.verify,
-                                   .progress = progress()};
+// The model's report, completed by what its peers need for the same work.
+std::string report_with_peers(const ModelSession& session, const std::string& onnx_path,
+                              const OptimizeOptions& optimized,
+                              const std::map<std::string, Array>& inputs,
+                              const std::vector<std::string>& peers, const std::string& python,
+                              const Tell& tell) {
+  const cli::PeerOptions options{.onnx_path = onnx_path,
+                                 .shapes = optimized.shapes,
+                                 .inputs = tensors(inputs),
+                                 .peers = peers,
+                                 .python = python,
+                                 .verify = optimized.verify,
+                                 .progress = progress(tell)};
   nb::gil_scoped_release released;
-  const EndProgress end;
-  nlohmann::json report = nlohmann::json::parse(engine.model().report_json());
-  cli::add_comparison(report, cli::time_beside(engine.model(), options));
+  const InterruptScope interrupt(check_signals);
+  nlohmann::json report = nlohmann::json::parse(session.model().report_json());
+  cli::add_comparison(report, cli::time_with_peers(session.model(), options));
   return report.dump();
 }
 
@@ -133,53 +137,56 @@ std::vector<std::tuple<std::string, std::string, Shape>> specs(
 
 NB_MODULE(_stretto, m) {
   using namespace stretto;
-  using python::Engine;
+  using python::ModelSession;
 
-  nb::exception<InvalidArgument>(m, "InvalidArgumentError", PyExc_ValueError);
-  nb::exception<Unsupported>(m, "UnsupportedError", PyExc_NotImplementedError);
-  nb::exception<FormatError>(m, "FormatError", PyExc_OSError);
-  nb::exception<CommError>(m, "CommError", PyExc_RuntimeError);
-  nb::exception<InternalError>(m, "InternalError", PyExc_RuntimeError);
+  python::bind_errors();
+  python::route_log_to_python();
 
   nb::class_<OptimizeOptions>(m, "Options")
       .def(nb::init<>())
       .def_rw("level", &OptimizeOptions::level)
       .def_rw("accuracy", &OptimizeOptions::accuracy)
       .def_rw("threads", &OptimizeOptions::threads)
-      .def_rw("tune", &OptimizeOptions::tune)
+      .def_rw("tuning", &OptimizeOptions::tuning)
       .def_rw("shapes", &OptimizeOptions::shapes)
       .def_rw("disabled_passes", &OptimizeOptions::disabled_passes)
       .def_rw("forced_kernels", &OptimizeOptions::forced_kernels)
-      .def_rw("record", &OptimizeOptions::record)
+      .def_rw("tuning_cache", &OptimizeOptions::tuning_cache)
       .def_rw("verify", &OptimizeOptions::verify)
       .def_rw("profile", &OptimizeOptions::profile);
 
-  nb::class_<Engine>(m, "Engine")
-      .def("run", &Engine::run, "inputs"_a)
+  nb::class_<ModelSession>(m, "Session")
+      .def("run", &ModelSession::run, "inputs"_a)
       .def("save",
-           [](const Engine& e, const std::string& path) {
+           [](const ModelSession& s, const std::string& path) {
              nb::gil_scoped_release released;
-             e.model().save(path);
+             s.model().save(path);
            })
-      .def("report_json", [](const Engine& e) { return e.model().report_json(); })
-      .def_prop_ro("name", [](const Engine& e) { return e.model().name(); })
-      .def_prop_ro("threads", [](const Engine& e) { return e.model().threads(); })
-      .def_prop_ro("weight_bytes", [](const Engine& e) { return e.model().weight_bytes(); })
-      .def_prop_ro("memory_bytes", [](const Engine& e) { return e.model().memory_bytes(); })
-      .def_prop_ro("inputs", [](const Engine& e) { return python::specs(e.model().inputs()); })
-      .def_prop_ro("outputs", [](const Engine& e) { return python::specs(e.model().outputs()); });
+      .def("report_json", [](const ModelSession& s) { return s.model().report_json(); })
+      .def_prop_ro("name", [](const ModelSession& s) { return s.model().name(); })
+      .def_prop_ro("threads", [](const ModelSession& s) { return s.model().threads(); })
+      .def_prop_ro("notes", [](const ModelSession& s) { return s.model().notes(); })
+      .def_prop_ro("weight_bytes", [](const ModelSession& s) { return s.model().weight_bytes(); })
+      .def_prop_ro("memory_bytes", [](const ModelSession& s) { return s.model().memory_bytes(); })
+      .def_prop_ro("inputs",
+                   [](const ModelSession& s) { return python::specs(s.model().inputs()); })
+      .def_prop_ro("outputs",
+                   [](const ModelSession& s) { return python::specs(s.model().outputs()); });
 
   m.def("optimize", &python::optimize_source, "path"_a.none(), "content"_a.none(), "name"_a,
-        "options"_a, "inputs"_a);
-  m.def("load", &python::load_artefact, "path"_a);
-  m.def("report_beside", &python::report_beside, "engine"_a, "onnx_path"_a, "options"_a, "inputs"_a,
-        "peers"_a, "python"_a);
+        "options"_a, "inputs"_a, "progress"_a.none());
+  m.def("load", &python::load_artefact, "path"_a, "threads"_a = nb::none(), "verify"_a = false);
+  m.def("report_with_peers", &python::report_with_peers, "session"_a, "onnx_path"_a, "options"_a,
+        "inputs"_a, "peers"_a, "python"_a, "progress"_a.none());
   m.def("report_style", [] { return std::string(report::report_style()); });
   m.def("report_html", [](const std::string& json) { return report::report_html(json); });
   m.def("list_passes", &list_passes);
+#if !defined(STRETTO_WITHOUT_COMM)
   python::bind_comm(m);
   python::bind_segments(m);
+#endif
   m.def("main", &python::command, "arguments"_a, "python"_a);
   m.attr("version") = std::string(version());
-  m.attr("core") = cpu_info().core;
+  m.def("core_name", [] { return cpu_info().core; });
+  m.def("core_count", [] { return cpu_info().cores; });
 }

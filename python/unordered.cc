@@ -39,7 +39,7 @@ std::shared_ptr<Callable> shared(nb::object function) {
   return std::make_shared<Callable>(std::move(function));
 }
 
-// Errors of Python's own become text: whoever waits is told by the Python side.
+// Errors of Python become text, because the Python side raises the error itself.
 template <typename... Args>
 void call(const Callable& function, Args&&... args) {
   nb::gil_scoped_acquire gil;
@@ -66,7 +66,9 @@ std::vector<int64_t> numbers(const nb::dict& words, const char* key) {
 Operation operation_of(const nb::dict& words) {
   return {.kind = static_cast<Kind>(number(words, "kind")),
           .dtype = parse_dtype(text(words, "dtype")),
-          .reduction = static_cast<ReduceOp>(number(words, "reduction")),
+          .reduction = words.contains("reduction")
+                           ? static_cast<ReduceOp>(number(words, "reduction"))
+                           : Operation{}.reduction,
           .root = static_cast<int>(number(words, "root")),
           .count = number(words, "count"),
           .input = reinterpret_cast<const void*>(
@@ -81,10 +83,10 @@ Operation operation_of(const nb::dict& words) {
 
 }  // namespace
 
-CommUnordered::CommUnordered(std::shared_ptr<Engine> engine, nb::object comm_error,
-                             const std::string& name, std::vector<int> ranks, double stall_s,
-                             nb::object stalled, nb::object stand_in)
-    : comm_error_(std::move(comm_error)), engine_(std::move(engine)) {
+CommUnordered::CommUnordered(std::shared_ptr<Engine> engine, const std::string& name,
+                             std::vector<int> ranks, double stall_s, nb::object stalled,
+                             nb::object stand_in)
+    : engine_(std::move(engine)) {
   const auto on_stall = shared(std::move(stalled)), on_stand_in = shared(std::move(stand_in));
   UnorderedOptions options{.stall_s = stall_s,
                            .stalled =
@@ -146,13 +148,11 @@ bool CommUnordered::poll(Handle handle) {
 }
 
 bool CommUnordered::wait(Handle handle, double timeout_s) {
-  return wait_in_slices(timeout_s, comm_error_,
-                        [&](double slice) { return unordered().wait(handle, slice); });
+  return wait_in_slices(timeout_s, [&](double slice) { return unordered().wait(handle, slice); });
 }
 
 bool CommUnordered::wait_left(double timeout_s) {
-  return wait_in_slices(timeout_s, comm_error_,
-                        [&](double slice) { return unordered().wait_left(slice); });
+  return wait_in_slices(timeout_s, [&](double slice) { return unordered().wait_left(slice); });
 }
 
 void bind_unordered(nb::module_& m) {

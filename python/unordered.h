@@ -17,9 +17,9 @@ namespace stretto::python {
 class CommUnordered {
  public:
   // Keeps the engine alive until it is closed.
-  CommUnordered(std::shared_ptr<comm::Engine> engine, nanobind::object comm_error,
-                const std::string& name, std::vector<int> ranks, double stall_s,
-                nanobind::object stalled, nanobind::object stand_in);
+  CommUnordered(std::shared_ptr<comm::Engine> engine, const std::string& name,
+                std::vector<int> ranks, double stall_s, nanobind::object stalled,
+                nanobind::object stand_in);
   ~CommUnordered() { close(); }
 
   void close();
@@ -41,7 +41,6 @@ class CommUnordered {
  private:
   comm::Unordered& unordered() const;
 
-  nanobind::object comm_error_;
   std::shared_ptr<comm::Engine> engine_;
   std::unique_ptr<comm::Unordered> unordered_;
 };

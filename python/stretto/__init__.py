@@ -1,24 +1,32 @@
 """Stretto: same model, same script, faster.
 
-  import stretto
-  model = stretto.optimize("resnet50.onnx")
-  y = model(x)
-  model.save("resnet50.stretto")
+    import stretto
+    model = stretto.optimize("resnet50.onnx")
+    y = model(x)
+    model.save("resnet50.stretto")
 """
 
-from stretto._model import Model, TensorSpec, list_passes, load, optimize
-from stretto._report import Report
-from stretto._stretto import (
+import logging
+
+from stretto._errors import (
   CommError,
+  Error,
   FormatError,
   InternalError,
   InvalidArgumentError,
   UnsupportedError,
 )
+from stretto._model import Model, TensorSpec
+from stretto._optimize import list_passes, load, optimize
+from stretto._report import Report
 from stretto._stretto import version as __version__
+
+# The library never prints. Applications that want its messages set up logging as they like.
+logging.getLogger("stretto").addHandler(logging.NullHandler())
 
 __all__ = [
   "CommError",
+  "Error",
   "FormatError",
   "InternalError",
   "InvalidArgumentError",

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stretto._stretto import InvalidArgumentError
+from stretto._errors import InvalidArgumentError
 
 
 def as_array(value: Any, dtype: str | None = None, name: str = "input") -> np.ndarray:
@@ -33,8 +33,9 @@ def as_array(value: Any, dtype: str | None = None, name: str = "input") -> np.nd
   if dtype is not None and array.dtype != dtype:
     if not (np.can_cast(array.dtype, dtype, "safe")
             or (array.dtype == np.float64 and dtype == "float32")):
-      raise InvalidArgumentError(f"{name}: expected {dtype}, got {array.dtype}; "
-                                 f"convert it with .astype('{dtype}')")
+      raise InvalidArgumentError(
+          f"{name}: expected {dtype}, got {array.dtype}; "
+          f"convert it with .astype('{dtype}')")
     array = array.astype(dtype)
   if not array.dtype.isnative:
     array = array.astype(array.dtype.newbyteorder("="))

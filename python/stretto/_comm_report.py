@@ -22,7 +22,7 @@ i.sum{background:var(--c2)}"""
 TIMELINE_S = 0.25
 TIMELINE_EVENTS = 3000
 LANE_HEIGHT = 9
-# What PeerStatistics.no_rdma says where nobody asked for more.
+# What LinkStatistics.no_rdma says where nobody asked for more.
 EXPECTED_WITHOUT_RDMA = ("", "STRETTO_RDMA is off", "on the same host")
 
 
@@ -63,7 +63,7 @@ def cards(ranks: list[dict]) -> str:
 
 
 def hosts(ranks: list[dict]) -> str:
-  count = len({peer["host"] for r in ranks for peer in r["statistics"]["peers"]})
+  count = len({link["host"] for r in ranks for link in r["statistics"]["links"]})
   return "on this host" if count <= 1 else f"on {count} hosts"
 
 
@@ -76,19 +76,19 @@ def operations(ranks: list[dict]) -> str:
 
 
 def streams(ranks: list[dict]) -> str:
-  found = [(r["rank"], peer["rank"], stream) for r in ranks
-           for peer in r["statistics"]["peers"] for stream in peer["streams"]]
+  found = [(r["rank"], link["rank"], stream) for r in ranks
+           for link in r["statistics"]["links"] for stream in link["streams"]]
   if not found:
     return ""
   most = max(s["sent_bytes"] for _, _, s in found)
-  without = [f"<p class=note>{r['rank']} &rarr; {peer['rank']}: no RDMA: "
-             f"{html.escape(peer['no_rdma'])}</p>"
-             for r in ranks for peer in r["statistics"]["peers"]
-             if peer.get("no_rdma", "") not in EXPECTED_WITHOUT_RDMA]
+  without = [f"<p class=note>{r['rank']} &rarr; {link['rank']}: no RDMA: "
+             f"{html.escape(link['no_rdma'])}</p>"
+             for r in ranks for link in r["statistics"]["links"]
+             if link.get("no_rdma", "") not in EXPECTED_WITHOUT_RDMA]
   return section("Streams", "Bytes with headers, from each rank's side. Streams in reserve were "
                  "not in use at the end: more of them did not pay.", table(
-      ["from, to", "link", "sent", "", "received"],
-      [[f"{a} &rarr; {b}", link(s), size(s["sent_bytes"]), bar(s["sent_bytes"], most),
+      ["from, to", "stream", "sent", "", "received"],
+      [[f"{a} &rarr; {b}", stream_name(s), size(s["sent_bytes"]), bar(s["sent_bytes"], most),
         size(s["received_bytes"])] for a, b, s in found], "links"), *without)
 
 
@@ -102,10 +102,10 @@ def non_finite(ranks: list[dict]) -> str:
        for rank, f in found[:100]]))
 
 
-def link(stream: dict) -> str:
+def stream_name(stream: dict) -> str:
   state = ("" if stream["used"] else " (in reserve)") if stream["alive"] else \
       " <span class=bad>lost</span> "
-  return html.escape(stream["link"]) + state + html.escape(stream.get("reason", ""))
+  return html.escape(stream["name"]) + state + html.escape(stream.get("reason", ""))
 
 
 def groups(ranks: list[dict]) -> list[tuple[int, dict]]:
@@ -139,7 +139,7 @@ def tuning(ranks: list[dict]) -> list[str]:
     if group["group"] in seen:
       continue
     seen.add(group["group"])
-    state = "from the record" if group["recalled"] and not group["tried"] else (
+    state = "from the tuning cache" if group["recalled"] and not group["tried"] else (
         "settled" if group["settled"] else "still trying")
     tried = table(
         ["tried", "step", "against", "", "outcome"],

@@ -6,6 +6,9 @@ import atexit
 import threading
 import weakref
 from collections.abc import Callable
+from typing import Any, NoReturn
+
+from stretto._errors import InvalidArgumentError
 
 # How long the thread sits in C++ before it looks whether it should end.
 IDLE_S = 5.0
@@ -19,7 +22,9 @@ class Completions:
   """Base of what has `native.next_completions` and `native.interrupt`. Whatever a callback refers
   to stays alive as long as C++ may touch the buffers."""
 
-  def __init__(self, native):
+  native: Any
+
+  def __init__(self, native: Any) -> None:
     self.native = native
     self._lock = threading.Lock()
     self._pending: dict[int, Done] = {}
@@ -56,6 +61,10 @@ class Completions:
         self._thread.join()
     return True
 
+  def _retire(self, what: str) -> None:
+    """`native` becomes something that only says that it is closed."""
+    self.native = Closed(what)
+
   def _drop(self, error: Exception) -> None:
     for done in list(self._pending.values()):
       done(error)
@@ -66,11 +75,11 @@ class Closed:
   """What is left of `native` after close(): C++ objects must not outlive the interpreter, whoever
   still refers to their owners then."""
 
-  def __init__(self, what: str):
+  def __init__(self, what: str) -> None:
     self.__dict__["what"] = what
 
-  def __getattr__(self, name: str):
-    raise ValueError(f"{self.what}: closed")
+  def __getattr__(self, name: str) -> NoReturn:
+    raise InvalidArgumentError(f"{self.what}: closed")
 
 
 THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
@@ -83,7 +92,8 @@ def join_all() -> None:
     thread.join(2 * IDLE_S)
 
 
-def complete(native, lock, pending, owner) -> None:
+def complete(native: Any, lock: threading.Lock, pending: dict[int, Done],
+             owner: weakref.ref[Completions]) -> None:
   """The thread."""
   while True:
     batch = native.next_completions(IDLE_S)

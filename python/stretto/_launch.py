@@ -1,11 +1,6 @@
-"""`stretto run`: starts a training script on several ranks, through torchrun or srun. A program
-that is no Python script, or any script where torch is not installed, is started without torchrun.
-
-  stretto run -n 4 train.py --epochs 3
-  stretto run -n 4 ./train_c
-  stretto run -H host1:2,host2:2 train.py
-  stretto run train.py                      # inside an sbatch: as many ranks as it has tasks
-"""
+"""`stretto run`: starts a training script on several ranks, through torchrun, ssh or srun. A
+program that is no Python script, or any script where torch is not installed, is started without
+torchrun."""
 
 from __future__ import annotations
 
@@ -15,6 +10,7 @@ import json
 import os
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
@@ -23,34 +19,19 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stretto import _processes as processes
-
-MASTER_PORT = 29411
+from stretto import _stretto
+from stretto._launch_options import MASTER_PORT, PASSED_ON, describe, parser
+from stretto._rank_output import outputs
 
 Command = tuple[list[str], dict[str, str]]  # words, changes to the environment
 
+# Torchrun's own words, which say how hosts find each other.
+MEETING = ("nnodes", "node_rank", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint",
+           "rdzv_id", "rdzv_conf")
 
-def parser() -> argparse.ArgumentParser:
-  p = argparse.ArgumentParser(prog="stretto run", description=__doc__,
-                              formatter_class=argparse.RawDescriptionHelpFormatter)
-  p.add_argument("-n", "--ranks", type=int, help="processes on this host, or of the Slurm job")
-  p.add_argument("-H", "--hosts", help="host1:2,host2:2: ranks per host, over ssh; every host has "
-                 "the same folders")
-  p.add_argument("--port", type=int, default=MASTER_PORT, help="of the first host, for -H and srun")
-  p.add_argument("--threads", type=int, help="per rank (default: the host's cores, divided)")
-  p.add_argument("--no-bind", action="store_true", help="let ranks run on any core")
-  p.add_argument("--replace-backend", action="store_true",
-                 help="scripts that ask for gloo or nccl get stretto")
-  p.add_argument("--codec", help="how gradients cross the wire: none, fp16, bf16, int8, "
-                 "topk, powersgd, mixed")
-  p.add_argument("--step-policy", metavar="POLICY",
-                 help="what a step exchanges: every, accumulate:K, local:K, gossip:K")
-  p.add_argument("--trace", type=Path, metavar="FILE", help="write a timeline for Perfetto")
-  p.add_argument("--report", type=Path, metavar="FILE",
-                 help="write one HTML page about what was sent")
-  p.add_argument("--dry-run", action="store_true", help="print the commands, run nothing")
-  p.add_argument("script")
-  p.add_argument("arguments", nargs=argparse.REMAINDER)
-  return p
+
+class MissingError(Exception):
+  """This computer lacks something. Exit code 3."""
 
 
 def hosts_of(text: str) -> list[tuple[str, int]]:
@@ -66,11 +47,11 @@ def hosts_of(text: str) -> list[tuple[str, int]]:
 
 def settings(args: argparse.Namespace, ranks_here: int, folder: str) -> dict[str, str]:
   """The environment of the ranks, as far as it differs."""
-  cores = len(os.sched_getaffinity(0))
+  cores = _stretto.core_count()
   chosen = {}
   if args.threads or "OMP_NUM_THREADS" not in os.environ:
     chosen["OMP_NUM_THREADS"] = str(args.threads or max(cores // ranks_here, 1))
-  if not args.no_bind and ranks_here <= cores:
+  if not args.no_bind and ranks_here <= len(os.sched_getaffinity(0)):
     chosen["STRETTO_BIND"] = "1"
   if args.replace_backend:
     chosen["STRETTO_REPLACE_BACKEND"] = "1"
@@ -86,40 +67,132 @@ def settings(args: argparse.Namespace, ranks_here: int, folder: str) -> dict[str
 
 
 def rank_command(args: argparse.Namespace) -> list[str]:
-  return ["-m", "stretto._rank", args.script, *args.arguments]
+  how = ["-m"] if args.module else ["--no-python"] if args.no_python else []
+  return ["-m", "stretto._rank", *how, args.script, *args.arguments]
 
 
 def torchrun() -> list[str]:
   return [sys.executable, "-m", "torch.distributed.run"]
 
 
+def passed_on(args: argparse.Namespace, but: tuple[str, ...] = ()) -> list[str]:
+  """The options that torchrun takes as they are, where they were given."""
+  given = {name: getattr(args, name) for name in PASSED_ON if name not in but}
+  return [f"--{name.replace('_', '-')}={value}" for name, value in given.items()
+          if value is not None and (name, value) != ("role", "default")]
+
+
+def check(args: argparse.Namespace) -> None:
+  """ValueError for what can be known to be wrong before anything starts."""
+  if args.ranks is not None and args.ranks < 1:
+    raise ValueError(f"-n: expected a number of ranks from 1 on, got {args.ranks}")
+  if args.ranks is not None and args.nproc_per_node not in (None, str(args.ranks)):
+    raise ValueError("-n and --nproc-per-node: give one of them")
+  if args.module and args.no_python:
+    raise ValueError("-m and --no-python: give one of them")
+  if args.hosts and (used := [n for n in MEETING if getattr(args, n) is not None]):
+    raise ValueError(f"-H starts the ranks of all hosts; --{used[0].replace('_', '-')} is for "
+                     "running this command on each host")
+  check_engine_options(args)
+
+
+def check_engine_options(args: argparse.Namespace) -> None:
+  """Reads the environment that the ranks will have, as they will."""
+  from stretto.comm import Options
+  chosen = {"STRETTO_CODEC": args.codec, "STRETTO_STEP_POLICY": args.step_policy}
+  before = {name: os.environ.get(name) for name in chosen}
+  os.environ.update({name: value for name, value in chosen.items() if value})
+  try:
+    Options.from_environment()
+  finally:
+    for name, value in before.items():
+      os.environ.pop(name, None)
+      if value is not None:
+        os.environ[name] = value
+
+
+def warnings(args: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
+  """Options that have no effect."""
+  by_srun = uses_srun(args, environment)
+  found = []
+  if args.port != MASTER_PORT and not args.hosts and not by_srun:
+    found.append("--port has no effect: only -H and srun use it")
+  if args.replace_backend and (is_program(args) or not has_torch()):
+    found.append("--replace-backend has no effect: it is for scripts that use torch")
+  if args.json and not args.dry_run:
+    found.append("--json has no effect without --dry-run")
+  if args.log_dir and not args.tee and not args.redirects:
+    found.append("--log-dir has no effect without --tee or --redirects")
+  if by_srun and args.tee and args.log_dir:
+    found.append("--log-dir has no effect with --tee inside a Slurm job")
+  return found
+
+
+def uses_srun(args: argparse.Namespace, environment: Mapping[str, str]) -> bool:
+  """Inside a Slurm job, unless torchrun's words say that this command runs once per host."""
+  own = any(getattr(args, name) is not None for name in (*MEETING, "nproc_per_node"))
+  return not args.hosts and not own and "SLURM_JOB_ID" in environment and bool(
+    shutil.which("srun"))
+
+
 def commands(args: argparse.Namespace, folder: str,
              environment: Mapping[str, str]) -> list[Command]:
   """What to start here."""
-  if args.ranks is not None and args.ranks < 1:
-    raise ValueError(f"-n: {args.ranks} is no number of ranks")
+  check(args)
   if args.hosts:
     return over_ssh(args, folder)
-  if "SLURM_JOB_ID" in environment and shutil.which("srun"):
+  if uses_srun(args, environment):
     return [through_srun(args, folder, environment)]
-  ranks = args.ranks or 1
+  if not takes_torchrun(args):
+    return own_ranks(args, folder)
+  ranks = args.nproc_per_node or str(args.ranks or 1)
+  here = int(ranks) if ranks.isdigit() else len(os.sched_getaffinity(0))
+  alone = all(getattr(args, name) is None for name in MEETING)
   # Ranks that meet through the C face; torch's have a store of their own.
-  address = {"STRETTO_ADDRESS": f"{folder}/meet"}
-  if not takes_torchrun(args.script):
-    return [(own_rank(args), settings(args, ranks, folder) | address | places(r, ranks, r, ranks))
-            for r in range(ranks)]
+  address = {"STRETTO_ADDRESS": f"{folder}/meet"} if alone else {}
   # torchrun's words end where a word without a dash comes: `-m` would be taken for its own.
-  return [([*torchrun(), "--standalone", f"--nproc-per-node={ranks}", *rank_command(args)],
-           settings(args, ranks, folder) | address)]
+  return [([*torchrun(), *(["--standalone"] if alone else []), f"--nproc-per-node={ranks}",
+            *passed_on(args), *rank_command(args)], settings(args, here, folder) | address)]
 
 
-def is_program(script: str) -> bool:
-  return not script.endswith(".py") and os.path.isfile(script) and os.access(script, os.X_OK)
+def own_ranks(args: argparse.Namespace, folder: str) -> list[Command]:
+  """The ranks of this host without torchrun."""
+  for name in ("rdzv_backend", "rdzv_endpoint", "rdzv_id", "rdzv_conf"):
+    if getattr(args, name) is not None:
+      raise MissingError(f"--{name.replace('_', '-')} needs torchrun, which comes with torch; "
+                         "name the first host with --master-addr")
+  words = args.nproc_per_node or str(args.ranks or 1)
+  if words in ("auto", "cpu"):
+    words = str(_stretto.core_count())
+  if not words.isdigit() or int(words) < 1:
+    raise ValueError(f"--nproc-per-node: expected a number of ranks, auto or cpu, got {words}")
+  hosts = args.nnodes or "1"
+  if not hosts.isdigit() or int(hosts) < 1:
+    raise ValueError(f"--nnodes: expected a number of hosts without torch, got {hosts}")
+  here, nodes, node = int(words), int(hosts), args.node_rank or 0
+  if not 0 <= node < nodes:
+    raise ValueError(f"--node-rank: expected 0 to {nodes - 1}, got {node}")
+  address = f"{folder}/meet"
+  if nodes > 1:
+    if not args.master_addr:
+      raise ValueError("--nnodes: name the first host with --master-addr")
+    if args.max_restarts:
+      raise ValueError("--max-restarts: needs torchrun where there are several hosts")
+    address = f"{args.master_addr}:{(args.master_port or MASTER_PORT) + 1}"
+  return [(own_rank(args), settings(args, here, folder) | {"STRETTO_ADDRESS": address}
+           | places(node * here + r, nodes * here, r, here)) for r in range(here)]
 
 
-def takes_torchrun(script: str) -> bool:
+def is_program(args: argparse.Namespace) -> bool:
+  if args.module or args.no_python:
+    return args.no_python
+  return (not args.script.endswith(".py") and os.path.isfile(args.script)
+          and os.access(args.script, os.X_OK))
+
+
+def takes_torchrun(args: argparse.Namespace) -> bool:
   """A script that uses another framework does without it."""
-  return not is_program(script) and has_torch()
+  return not is_program(args) and has_torch()
 
 
 def has_torch() -> bool:
@@ -142,14 +215,15 @@ def over_ssh(args: argparse.Namespace, folder: str) -> list[Command]:
   todo = []  # host, words, settings
   for index, (host, ranks) in enumerate(hosts):
     chosen = settings(args, ranks, folder) | address
-    if not takes_torchrun(args.script):
+    if not takes_torchrun(args):
       total, before = sum(n for _, n in hosts), sum(n for _, n in hosts[:index])
       todo += [(host, own_rank(args), chosen | places(before + r, total, r, ranks))
                for r in range(ranks)]
       continue
     todo.append((host, [*torchrun(), f"--nnodes={len(hosts)}", f"--node-rank={index}",
                         f"--nproc-per-node={ranks}", f"--master-addr={hosts[0][0]}",
-                        f"--master-port={args.port}", *rank_command(args)], chosen))
+                        f"--master-port={args.port}", *passed_on(args), *rank_command(args)],
+                 chosen))
   result = []
   for host, words, chosen in todo:
     if host in ("localhost", socket.gethostname()):
@@ -172,7 +246,12 @@ def through_srun(args: argparse.Namespace, folder: str, environment: Mapping[str
   chosen = settings(args, max(-(-ranks // len(nodes)), 1), folder)
   chosen |= {"MASTER_ADDR": nodes[0], "MASTER_PORT": str(args.port),
              "STRETTO_ADDRESS": f"{nodes[0]}:{args.port + 1}"}
-  return ["srun", f"--ntasks={ranks}", "--kill-on-bad-exit=1", sys.executable,
+  shown = ["--label"] if args.tee else []
+  if args.redirects:
+    folder_of_logs = args.log_dir or "."
+    shown = [f"--output={folder_of_logs}/rank-%t.stdout.log",
+             f"--error={folder_of_logs}/rank-%t.stderr.log"]
+  return ["srun", f"--ntasks={ranks}", "--kill-on-bad-exit=1", *shown, sys.executable,
           *rank_command(args)], chosen
 
 
@@ -193,23 +272,76 @@ def write(path: Path, text: str) -> None:
   os.replace(partial, path)
 
 
+def show(todo: list[Command], as_json: bool) -> None:
+  if as_json:
+    print(json.dumps({"commands": [{"words": words, "environment": chosen}
+                                   for words, chosen in todo]}, indent=1))
+    return
+  for words, chosen in todo:
+    print(" ".join([*(f"{k}={v}" for k, v in chosen.items()), shlex.join(words)]))
+
+
+def start(args: argparse.Namespace, todo: list[Command]) -> int:
+  if not args.hosts and not (args.module or args.no_python) and not os.path.exists(args.script):
+    raise ValueError(f"{args.script}: there is no such file")
+  if args.log_dir:
+    os.makedirs(args.log_dir, exist_ok=True)
+  # torchrun and srun restart ranks and write their files themselves.
+  own = not takes_torchrun(args) and not uses_srun(args, os.environ)
+  attempts = 1 + (args.max_restarts or 0) if own else 1
+  for attempt in range(attempts):
+    where = outputs(args, len(todo), attempt) if own else None
+    code = processes.run_all(todo, where)
+    if code == 0 or code in (128 + s for s in processes.ENDING):
+      break
+    if attempt + 1 < attempts and not args.quiet:
+      print(f"stretto run: a rank failed with code {code}; starting all ranks again "
+            f"({attempt + 1} of {attempts - 1})", file=sys.stderr)
+  return code
+
+
 def main(words: list[str] | None = None) -> int:
+  if words is None and sys.argv[1:] == ["--describe"]:  # for the C++ side of the command
+    print(json.dumps(describe()))
+    return 0
   args = parser().parse_args(words)
   with tempfile.TemporaryDirectory(prefix="stretto-run-") as folder:
     try:
       todo = commands(args, folder, os.environ)
+      for text in [] if args.quiet else warnings(args, os.environ):
+        print(f"stretto run: warning: {text}", file=sys.stderr)
+      if args.dry_run:
+        show(todo, args.json)
+        return 0
+      if args.verbose:
+        for line, _ in todo:
+          print(f"stretto run: {shlex.join(line)}", file=sys.stderr)
+      code = start(args, todo)
     except ValueError as error:
       print(f"stretto run: {error}", file=sys.stderr)
       return 2
-    if args.dry_run:
-      for line, chosen in todo:
-        print(" ".join([*(f"{k}={v}" for k, v in chosen.items()), shlex.join(line)]))
-      return 0
-    code = processes.run_all(todo)
+    except (MissingError, OSError) as error:
+      if isinstance(error, BrokenPipeError):
+        raise
+      print(f"stretto run: {error}", file=sys.stderr)
+      return 3
     if args.trace or args.report:
       collect(args, Path(folder))
     return code
 
 
+def program() -> int:
+  """main(), and quiet when the reader of what it prints has left."""
+  try:
+    try:
+      return main()
+    finally:
+      sys.stdout.flush()
+  except BrokenPipeError:
+    # The interpreter writes what is left at its end, and would complain then.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + signal.SIGPIPE
+
+
 if __name__ == "__main__":
-  sys.exit(main())
+  sys.exit(program())

@@ -1,5 +1,5 @@
-"""The base of `stretto.tensorflow` and `stretto.jax`: a job whose ranks meet as the environment
-says, and named operations on NumPy arrays, which ranks may submit in different orders."""
+"""The base of `stretto.tensorflow` and `stretto.jax`: a job that the environment describes, and
+named operations on NumPy arrays, which ranks may submit in different orders."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from stretto import comm
+from stretto._errors import Error, InvalidArgumentError
 from stretto._place import Place
 from stretto._unordered import Unordered
 
@@ -35,14 +36,15 @@ class NamedJob:
     self.steps: dict[tuple[str, str], itertools.count] = defaultdict(lambda: itertools.count(1))
 
   def name(self, operation: str, name: str | None) -> str:
-    # Without a name, the n-th of its kind on one rank is the n-th on all.
+    # Without a name, the n-th call of an operation on one rank belongs to the n-th on all others.
     return f"{operation}.{name}" if name else f"{operation}.noname.{next(self.counters[operation])}"
 
   def all_reduce(self, arrays: Sequence[np.ndarray], names: Sequence[str],
                  op: str = "average") -> list[np.ndarray]:
-    """New arrays; those given are only read, where they are."""
+    """Returns new arrays; those given are read without a copy."""
     if op not in comm.REDUCTIONS:
-      raise ValueError(f"all_reduce: no operation '{op}'; there are: {', '.join(comm.REDUCTIONS)}")
+      raise InvalidArgumentError(
+          f"all_reduce: '{op}' is none of {', '.join(comm.REDUCTIONS)}")
     arrays = [np.ascontiguousarray(a).reshape(np.shape(a)) for a in arrays]
     outputs = [np.empty_like(a) for a in arrays]
     handles = [self.submit(name, {"operation": f"all_reduce ({op})", "shape": list(a.shape)}, {
@@ -54,7 +56,7 @@ class NamedJob:
 
   def average_gradients(self, arrays: Sequence[np.ndarray], names: Sequence[str],
                         codec: str = "") -> list[np.ndarray]:
-    """The same through a codec (empty: STRETTO_CODEC), which keeps what it loses by name."""
+    """Averages over ranks through a codec (empty: STRETTO_CODEC), with error feedback by name."""
     codec = codec or self.engine.options.codec
     if codec == "none":
       return self.all_reduce(arrays, names)
@@ -74,9 +76,10 @@ class NamedJob:
     return results
 
   def broadcast(self, array: np.ndarray, root: int, name: str) -> np.ndarray:
-    """A new array."""
+    """Returns a new array with the values of rank `root`."""
     if not 0 <= root < self.place.size:
-      raise ValueError(f"broadcast: no rank {root} in a job of {self.place.size}")
+      raise InvalidArgumentError(
+          f"broadcast: expected a root from 0 to {self.place.size - 1}, got {root}")
     result = np.array(array)
     address = address_of(result)
     self.wait_all([self.submit(name, {"operation": "broadcast", "root": root,
@@ -86,7 +89,7 @@ class NamedJob:
     return result
 
   def all_gather(self, array: np.ndarray, name: str) -> np.ndarray:
-    """The rows of all ranks, who may differ in how many they have."""
+    """The rows of all ranks, one after another. Ranks may have different numbers of rows."""
     array = np.ascontiguousarray(array)
     size, rest = self.place.size, array.shape[1:]
     rows = np.empty(size, np.int64)
@@ -112,10 +115,10 @@ class NamedJob:
 
   def wait_all(self, handles: list[int]) -> None:
     error = None
-    for handle in handles:  # all of them: the arrays are in use till then
+    for handle in handles:  # all of them, also after an error: the arrays are in use until then
       try:
         self.unordered.wait(handle)
-      except (ValueError, RuntimeError) as e:
+      except Error as e:
         error = error or e
     if error is not None:
       raise error
@@ -131,7 +134,7 @@ def address_of(array: np.ndarray) -> int:
 
 
 def place_in(environment: Mapping[str, str]) -> tuple[int, int, str] | None:
-  """Rank, size and address, as `stretto run`, torchrun, srun or mpirun set them; None: alone."""
+  """Rank, size and address as `stretto run`, torchrun, srun or mpirun set them; None: one rank."""
   for rank, size in (("STRETTO_RANK", "STRETTO_SIZE"), ("RANK", "WORLD_SIZE"),
                      ("SLURM_PROCID", "SLURM_NTASKS"),
                      ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")):
@@ -139,18 +142,27 @@ def place_in(environment: Mapping[str, str]) -> tuple[int, int, str] | None:
       continue
     address = environment.get("STRETTO_ADDRESS")
     if not address and "MASTER_ADDR" in environment:
-      # The port itself belongs to whoever has set it.
+      # The port itself is used by the launcher.
       address = f"{environment['MASTER_ADDR']}:{int(environment.get('MASTER_PORT', 29500)) + 1}"
     if address:
       return int(environment[rank]), int(environment[size]), address
     if int(environment[size]) > 1:
-      raise ValueError("init: STRETTO_ADDRESS is not set: HOST:PORT of rank 0, or a shared folder; "
-                       "stretto run sets it")
+      raise InvalidArgumentError(
+          "init: STRETTO_ADDRESS is not set: HOST:PORT of rank 0, or a shared folder; "
+          "stretto run sets it")
   return None
 
 
 def init() -> None:
-  """Joins the job that the launcher describes in the environment. May be called again."""
+  """Joins the job that the launcher describes in the environment. May be called again.
+
+  `stretto run`, torchrun, srun and mpirun set what is needed; without any of them this process is
+  a job of one rank.
+
+  Raises:
+    InvalidArgumentError: the environment says how many ranks there are, but not where they meet.
+    CommError: the other ranks did not come in time.
+  """
   global JOB
   if JOB is not None:
     return
@@ -166,7 +178,7 @@ def init() -> None:
 
 
 def shutdown() -> None:
-  """Waits for the other ranks to call it too; the end of the process does."""
+  """Leaves the job. Waits for the other ranks to call it too; the end of the process calls it."""
   global JOB
   if JOB is not None:
     job_, JOB = JOB, None
@@ -175,7 +187,7 @@ def shutdown() -> None:
 
 @atexit.register
 def at_exit() -> None:
-  """A script that has failed does not wait for the others: they are told."""
+  """A script that failed does not wait for the other ranks; they raise an error."""
   if JOB is not None and hasattr(sys, "last_value"):
     JOB.close(waits=False)
   else:
@@ -184,25 +196,50 @@ def at_exit() -> None:
 
 def job() -> NamedJob:
   if JOB is None:
-    raise ValueError("call init() first")
+    raise InvalidArgumentError("call init() first")
   return JOB
 
 
 def is_initialized() -> bool:
+  """Whether `init` was called.
+
+  Returns:
+    True between `init` and `shutdown`.
+  """
   return JOB is not None
 
 
 def rank() -> int:
+  """The number of this rank.
+
+  Returns:
+    A number from 0, unique in the job.
+  """
   return job().place.rank
 
 
 def size() -> int:
+  """The number of ranks.
+
+  Returns:
+    A number from 1.
+  """
   return job().place.size
 
 
 def local_rank() -> int:
+  """The number of this rank among those on the same host.
+
+  Returns:
+    A number from 0.
+  """
   return job().place.local_rank
 
 
 def local_size() -> int:
+  """The number of ranks on this host.
+
+  Returns:
+    A number from 1.
+  """
   return job().place.local_size

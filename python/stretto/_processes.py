@@ -11,6 +11,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from stretto._rank_output import RankOutput
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_S = 1.0
 POLL_S = 0.05
 DEATH_SIGNAL, SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
@@ -20,36 +23,44 @@ class Ended(Exception):
   """A signal asks us to end."""
 
 
-def run_all(todo: list[tuple[list[str], dict[str, str]]]) -> int:
+def run_all(todo: list[tuple[list[str], dict[str, str]]],
+            outputs: list[RankOutput] | None = None) -> int:
   """Runs (command, changes to the environment) at once and waits. The exit code of the first that
-  failed, or 0; 128 + signal when a signal ended it. Main thread only."""
+  failed, or 0; 128 + signal when a signal ended it. `outputs` says where each one writes; our own
+  output without. Main thread only."""
   libc = ctypes.CDLL(None)
   libc.prctl(SUBREAPER, 1)  # processes whose parent dies become our children
 
   def end(number, frame):
     raise Ended(number)
 
-  before = {s: signal.signal(s, end) for s in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+  before = {s: signal.signal(s, end) for s in ENDING}
   children: list[subprocess.Popen] = []
   try:
-    for words, environment in todo:
+    for index, (words, environment) in enumerate(todo):
+      output = outputs[index] if outputs else RankOutput()
       # Sessions of their own: Ctrl-C in the terminal comes to us alone.
       children.append(subprocess.Popen(
           words, env={**os.environ, **environment}, start_new_session=True,
-          preexec_fn=lambda: libc.prctl(DEATH_SIGNAL, signal.SIGTERM)))
-    return wait_for(children)
+          preexec_fn=lambda: libc.prctl(DEATH_SIGNAL, signal.SIGTERM), **output.streams()))
+      output.follow(children[-1])
+    return wait_for(children, outputs or [])
   except Ended as ended:
     return 128 + ended.args[0]
   finally:
     for number in before:
       signal.signal(number, signal.SIG_IGN)
     end_all(children)
+    for output in outputs or []:
+      output.finish()
     for number, handler in before.items():
       signal.signal(number, handler)
 
 
-def wait_for(children: list[subprocess.Popen]) -> int:
+def wait_for(children: list[subprocess.Popen], outputs: list[RankOutput]) -> int:
   while True:
+    if any(output.unread for output in outputs):
+      raise BrokenPipeError("whoever reads the output has left")
     codes = [child.poll() for child in children]
     failed = next((code for code in codes if code), None)
     if failed is not None:

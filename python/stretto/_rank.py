@@ -1,6 +1,6 @@
-"""One rank of `stretto run`: puts it on its cores, then runs the script or the program.
+"""One rank of `stretto run`: puts it on its cores, then runs the script, module or program.
 
-  python -m stretto._rank train.py ARGUMENTS
+  python -m stretto._rank [-m | --no-python] train.py ARGUMENTS
 """
 
 from __future__ import annotations
@@ -58,12 +58,21 @@ def main() -> None:
   from_slurm()
   for_the_c_face()
   bind()
-  sys.argv = sys.argv[1:]
-  if not sys.argv[0].endswith(".py") and os.access(sys.argv[0], os.X_OK):
-    os.execv(os.path.abspath(sys.argv[0]), sys.argv)
+  how, sys.argv = ("", sys.argv[1:])
+  if sys.argv[0] in ("-m", "--no-python"):
+    how, sys.argv = sys.argv[0], sys.argv[1:]
+  script = sys.argv[0]
+  if how == "--no-python":
+    os.execvp(script, sys.argv)
+  if not how and not script.endswith(".py") and os.access(script, os.X_OK):
+    os.execv(os.path.abspath(script), sys.argv)
   replace_backend()
-  sys.path[0] = os.path.dirname(os.path.abspath(sys.argv[0]))
-  runpy.run_path(sys.argv[0], run_name="__main__")
+  if how == "-m":
+    sys.path[0] = os.getcwd()
+    runpy.run_module(script, run_name="__main__", alter_sys=True)
+    return
+  sys.path[0] = os.path.dirname(os.path.abspath(script))
+  runpy.run_path(script, run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from stretto import comm
 from stretto._completions import Closed
+from stretto._errors import InvalidArgumentError
 
 LOG = logging.getLogger("stretto")
 
@@ -78,4 +79,4 @@ def warn(name: str, waiting_s: float, missing: list[int]) -> None:
 
 
 def refuse(description: str) -> None:
-  raise ValueError(f"after join() only allreduce can go on, not {description}")
+  raise InvalidArgumentError(f"after join() only allreduce can go on, not {description}")

@@ -1,8 +1,8 @@
-"""The gradient engine on plain buffers: the base of `stretto.torch` and `stretto.horovod`.
+"""The gradient engine on NumPy arrays: the base of `stretto.torch` and `stretto.horovod`.
 
-  engine = stretto.comm.Engine("/shared/folder/of/this/job", rank, size)      # or "HOST:PORT"
-  engine.all_reduce(array)          # a C-contiguous NumPy array, in place
-  engine.close()
+    engine = stretto.comm.Engine("/shared/folder/of/this/job", rank, size)      # or "HOST:PORT"
+    engine.all_reduce(array)          # a C-contiguous NumPy array, in place
+    engine.close()
 """
 
 from __future__ import annotations
@@ -14,9 +14,14 @@ import os
 import weakref
 from collections.abc import Sequence
 from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 from stretto import _stretto
-from stretto._completions import Closed, Completions, Done
+from stretto._completions import Completions, Done
+from stretto._errors import CommError, InvalidArgumentError
+
+if TYPE_CHECKING:
+  import numpy as np
 
 # Kinds of operations and reductions, by the numbers of the C++ enumerations.
 (ALL_REDUCE, BROADCAST, ALL_GATHER, REDUCE_SCATTER, REDUCE, GATHER, SCATTER, ALL_TO_ALL, SEND, RECV,
@@ -25,46 +30,94 @@ REDUCTIONS = ("sum", "average", "product", "min", "max", "and", "or", "xor")
 WORLD = 0
 ANY_PEER = -1
 REPORTS = 1000  # reports of NaN that are kept
-DTYPE_NAMES: dict = {}  # by NumPy's dtype
+DTYPE_NAMES: dict[Any, str] = {}  # by NumPy's dtype
 LOG = logging.getLogger("stretto")
+
+if not hasattr(_stretto, "CommOptions"):
+  raise ImportError("stretto was built without the gradient engine (STRETTO_BUILD_COMM=OFF), as "
+                    "./dev demo does: use what ./dev build or the wheel provides")
 
 Options = _stretto.CommOptions
 
 
-class CommError(RuntimeError):
-  """A peer or a link is lost, or an operation took too long. The engine cannot be used any more."""
-
-  rank = -1  # of the lost peer; -1: none in particular
-  link = ""
-
-
 class Engine(Completions):
-  """One rank of a job. `store` is a folder that all ranks see (with a '/'), HOST:PORT where rank 0
-  listens, or an object with set(key, bytes) and get(key, timeout_s) -> bytes. Every method may be
-  called from any thread."""
+  """One rank of a job: collectives and messages among its processes.
 
-  def __init__(self, store, rank: int, size: int, options: Options | None = None, epoch: int = 0):
+  All ranks call the same collectives in the same order. Every method may be called from any thread.
+  Arrays are NumPy arrays, C-contiguous and writable; results have the same bits on every rank.
+  Ctrl-C interrupts every call that waits.
+
+  Args:
+    store: where the ranks meet: a folder that all of them see (a path with a `/`), `HOST:PORT`,
+      where rank 0 listens, or an object with `set(key, bytes)` and `get(key, timeout_s) -> bytes`.
+    rank: number of this rank, from 0.
+    size: number of ranks.
+    options: settings; None: those of the `STRETTO_*` variables (docs/options.md).
+    epoch: number of the attempt, where ranks that are left form the job again in the same store.
+
+  Attributes:
+    rank: number of this rank.
+    size: number of ranks.
+    options: the settings in use.
+
+  Raises:
+    CommError: the other ranks did not come within `options.connect_timeout_s` seconds.
+    InvalidArgumentError: an argument is wrong, or ranks disagree on their settings.
+
+  Examples:
+    >>> folder = tempfile.mkdtemp() + "/"  # in a real job all ranks share it
+    >>> engine = stretto.comm.Engine(folder, rank=0, size=1)
+    >>> array = np.array([1, 2, 3], np.float32)
+    >>> engine.all_reduce(array)
+    >>> array
+    array([1., 2., 3.], dtype=float32)
+    >>> engine.close()
+  """
+
+  native: _stretto.CommEngine
+
+  def __init__(self, store: str | object, rank: int, size: int, options: Options | None = None,
+               epoch: int = 0) -> None:
     options = options or Options.from_environment()
-    super().__init__(_stretto.comm_engine(store, rank, size, epoch, options, CommError))
+    super().__init__(_stretto.comm_engine(store, rank, size, epoch, options))
     self.rank, self.size, self.options = rank, size, options
-    self._non_finite: list[dict] = []
-    self._users: weakref.WeakSet = weakref.WeakSet()  # to be closed before it
-    self.segments: list[dict] = []  # what stretto.torch.attach tried, for the report
+    self._non_finite: list[dict[str, Any]] = []
+    self._users: weakref.WeakSet[Gradients] = weakref.WeakSet()  # to be closed before it
+    self.segments: list[dict[str, Any]] = []  # what stretto.torch.attach tried, for the report
     OPEN.add(self)
 
-  # Everything below `submit` is a form of it; its keywords are the fields of comm/operation.h.
+  # The methods below submit() are forms of it. Its keywords are the fields of comm/operation.h.
 
-  def submit(self, group: int = WORLD, **operation) -> int:
-    """Starts an operation; its handle belongs to `wait`. The buffers must stay alive till then."""
+  def submit(self, group: int = WORLD, **operation: Any) -> int:
+    """Starts an operation.
+
+    Args:
+      group: number of the group that takes part, from `add_group`; 0: all ranks.
+      **operation: its fields, as in comm/operation.h.
+
+    Returns:
+      A handle for `wait`. The buffers must stay alive until then.
+    """
     return self.native.submit(group, **operation)
 
-  def submit_queued(self, done: Done, group: int = WORLD, **operation) -> None:
-    """Starts an operation; `done(None or the error, source)` is called on the completion
-    thread: source is the rank of the group that a RECV got its data from, -1 otherwise."""
+  def submit_queued(self, done: Done, group: int = WORLD, **operation: Any) -> None:
+    """Starts an operation whose end is told to a function.
+
+    Args:
+      done: called as `done(error, source)` on the completion thread. `error` is None or the
+        exception; `source` is the rank of the group that a RECV got its data from, -1 otherwise.
+      group: as in `submit`.
+      **operation: as in `submit`.
+    """
     self._queue(lambda: self.native.submit(group, queue=True, **operation), done)
 
   def deliver(self, handle: int, done: Done) -> None:
-    """Hands an operation over to the completion thread, as if it had been submitted that way."""
+    """Hands an operation over to the completion thread, as if `submit_queued` had started it.
+
+    Args:
+      handle: from `submit`; must not be given to `wait` any more.
+      done: as in `submit_queued`.
+    """
 
     def hand_over() -> int:
       self.native.deliver(handle)
@@ -73,50 +126,142 @@ class Engine(Completions):
     self._queue(hand_over, done)
 
   def wait(self, handle: int, timeout_s: float = -1.0) -> bool:
-    """False when the time is up. Raises what went wrong. Ctrl-C interrupts it."""
+    """Waits for an operation to end.
+
+    Args:
+      handle: from `submit`.
+      timeout_s: seconds to wait at most; negative: as long as it takes.
+
+    Returns:
+      True if the operation is over, False if the time is up.
+
+    Raises:
+      CommError: a rank or a link is lost, or the operation took too long.
+      InvalidArgumentError: ranks disagree on the operation.
+    """
     return self.native.wait(handle, timeout_s)
 
-  def all_reduce(self, array, reduction: str = "sum", group: int = WORLD) -> None:
+  def all_reduce(self, array: np.ndarray, reduction: str = "average", group: int = WORLD) -> None:
+    """Combines the arrays of all ranks, element by element, in place.
+
+    Args:
+      array: of the same shape and type on every rank.
+      reduction: "average", "sum", "product", "min", "max", "and", "or" or "xor".
+      group: as in `submit`.
+
+    Raises:
+      CommError: as in `wait`.
+      InvalidArgumentError: the reduction is unknown or does not suit the type.
+    """
     self.wait(self.start_all_reduce(array, reduction, group))
 
-  def start_all_reduce(self, array, reduction: str = "sum", group: int = WORLD) -> int:
+  def start_all_reduce(self, array: np.ndarray, reduction: str = "average",
+                       group: int = WORLD) -> int:
+    """Starts `all_reduce` and returns at once.
+
+    Args:
+      array: as in `all_reduce`; must stay as it is until the operation is over.
+      reduction: as in `all_reduce`.
+      group: as in `submit`.
+
+    Returns:
+      A handle for `wait`.
+
+    Raises:
+      InvalidArgumentError: as in `all_reduce`.
+    """
+    if reduction not in REDUCTIONS:
+      raise InvalidArgumentError(
+        f"all_reduce: reduction '{reduction}' is none of {', '.join(REDUCTIONS)}")
     address = address_of(array)
     return self.native.submit(group, ALL_REDUCE, name_of(array.dtype), REDUCTIONS.index(reduction),
                               array.size, address, address)
 
-  def broadcast(self, array, root: int = 0, group: int = WORLD) -> None:
+  def broadcast(self, array: np.ndarray, root: int = 0, group: int = WORLD) -> None:
+    """Gives every rank what one rank has, in place.
+
+    Args:
+      array: of the same shape and type on every rank.
+      root: the rank (of the group) whose array the others get.
+      group: as in `submit`.
+
+    Raises:
+      CommError: as in `wait`.
+    """
     address = address_of(array)
     self.wait(self.native.submit(group, BROADCAST, name_of(array.dtype), 0, array.size, address,
                                  address, root))
 
-  def all_gather(self, output, array, group: int = WORLD) -> None:
-    """`output` takes the arrays of all ranks, one after the other."""
+  def all_gather(self, output: np.ndarray, array: np.ndarray, group: int = WORLD) -> None:
+    """Collects the arrays of all ranks on every rank.
+
+    Args:
+      output: takes the arrays one after another, by rank: `size` times as many elements as `array`.
+      array: of the same shape and type on every rank.
+      group: as in `submit`.
+
+    Raises:
+      CommError: as in `wait`.
+      InvalidArgumentError: the sizes or types do not go together.
+    """
     if output.size != array.size * self.size or output.dtype != array.dtype:
-      raise ValueError(f"all_gather: {self.size} times {array.size} {array.dtype} do not make "
-                       f"{output.size} {output.dtype}")
+      raise InvalidArgumentError(
+        f"all_gather: {self.size} times {array.size} {array.dtype} do not make "
+        f"{output.size} {output.dtype}")
     self.wait(self.native.submit(group, ALL_GATHER, name_of(array.dtype), 0, array.size,
                                  address_of(array), address_of(output)))
 
   def step(self, group: int = WORLD) -> None:
-    """A training step is over: all its operations have been submitted. See comm/engine.h."""
+    """Says that a training step is over: all its operations have been submitted.
+
+    Tuning then knows where steps end. Without it the engine finds out by itself.
+
+    Args:
+      group: as in `submit`.
+    """
     self.native.step(group)
 
   def barrier(self, group: int = WORLD) -> None:
+    """Waits until every rank has called it.
+
+    Args:
+      group: as in `submit`.
+
+    Raises:
+      CommError: as in `wait`.
+    """
     self.wait(self.native.submit(group, BARRIER, "uint8"))
 
   def add_group(self, name: str, ranks: Sequence[int]) -> int:
-    """All members call it with the same arguments before they use the group."""
+    """Makes a group of some ranks. All of them call it with the same arguments before using it.
+
+    Args:
+      name: the group's name, one that no other group of these ranks has.
+      ranks: its members; their order gives their numbers within the group.
+
+    Returns:
+      The number of the group, for the `group` of other methods.
+
+    Raises:
+      InvalidArgumentError: this rank is no member, or a rank does not exist.
+    """
     return self.native.add_group(name, list(ranks))
 
-  def non_finite(self) -> list[dict]:
-    """Reports of NaN and infinity in what this rank contributed, oldest first. The first one is
-    also logged, as soon as its operation is over."""
+  def non_finite(self) -> list[dict[str, Any]]:
+    """Reports of NaN and infinity in what this rank contributed.
+
+    The first one is also logged, as soon as its operation is over.
+
+    Returns:
+      Up to 1000 reports, oldest first, each with `rank`, `name` (of the gradient), `group`,
+      `sequence` (number of the operation), `first_offset` (of an element) and `count` (of values).
+    """
     for rank, name, group, sequence, offset, count in self.native.take_non_finite():
       report = {"rank": rank, "name": name, "group": group, "sequence": sequence,
                 "first_offset": offset, "count": count}
       if not self._non_finite:
         LOG.warning("rank %d: %d values of %s are NaN or infinite, the first at element %d "
-                     "(operation %d)", rank, count, name or "an operation", offset, sequence)
+                    "(operation %d)", rank, count, name or "an operation", offset, sequence)
       if len(self._non_finite) < REPORTS:
         self._non_finite.append(report)
     return self._non_finite
@@ -124,11 +269,17 @@ class Engine(Completions):
   def _note(self) -> None:
     self.non_finite()
 
-  def statistics(self) -> dict:
+  def statistics(self) -> dict[str, Any]:
+    """What the engine has done so far.
+
+    Returns:
+      Counts of operations, bytes and resent chunks; per remote rank its streams; per group what
+      tuning has found. Times are in seconds (`_s`), sizes in bytes (`_bytes`).
+    """
     return self.native.statistics()
 
   def close(self) -> None:
-    """Operations that are still open fail. May be called again."""
+    """Leaves the job. Operations that are not over fail with CommError. May be called again."""
     if self._closed:
       return
     for user in list(self._users):
@@ -137,11 +288,12 @@ class Engine(Completions):
     self.leave_account()
     if self._stop():
       self.native.close()
-      self.native, self.options = Closed("the engine"), copied(self.options)
+      self._retire("the engine")
+      self.options = cast(Options, copied(self.options))
       self._drop(CommError("the engine was closed"))
 
   def leave_account(self) -> None:
-    """For `stretto run --report` and `--trace`: what this rank has done, as a file."""
+    """Writes a file about this rank for `stretto run --report` and `--trace`."""
     folder = os.environ.get("STRETTO_RUN_FOLDER")
     if not folder or not os.path.isdir(folder):
       return
@@ -155,34 +307,58 @@ class Engine(Completions):
 
 
 class Gradients(Completions):
-  """Averages gradient buckets over `ranks` of the engine's job, all of which make it with the same
-  arguments. `codec` is any value of STRETTO_CODEC."""
+  """Averages gradient buckets over ranks of the engine's job through a codec.
+
+  All ranks make it with the same arguments. What a lossy codec loses is kept and added in the next
+  step.
+
+  Args:
+    engine: this rank's engine.
+    name: a name that no other object of these ranks has.
+    ranks: the ranks to average over.
+    codec: how gradients cross the wire, any value of `STRETTO_CODEC`.
+    options: settings of the codec; None: the engine's.
+
+  Raises:
+    InvalidArgumentError: the codec is unknown, or a rank does not exist.
+  """
+
+  native: _stretto.CommGradients
 
   def __init__(self, engine: Engine, name: str, ranks: Sequence[int], codec: str = "none",
-               options: Options | None = None):
+               options: Options | None = None) -> None:
     super().__init__(engine.native.gradients(name, list(ranks), codec, options or engine.options))
     self.engine, self.codec = engine, codec
     engine._users.add(self)
 
   def submit(self, done: Done, slices: list[tuple[str, int, int, int, int]], dtype: str,
              address: int, step: int, loss_scale: float = 1.0) -> None:
-    """`slices` are (parameter, first element, count, rows, columns), one after another at
-    `address`; rows and columns are 0 where the parameter is no matrix. `done(None or the error)`
-    is called on the completion thread, when the averages are there."""
+    """Starts to average a bucket, in place.
+
+    Args:
+      done: called as `done(error)` on the completion thread when the averages are there; `error`
+        is None or the exception.
+      slices: what the bucket holds, in this order: (parameter, first element, count, rows,
+        columns). Rows and columns are 0 if the parameter is no matrix.
+      dtype: NumPy's name of the element type.
+      address: of the bucket in memory; it must stay alive until `done` is called.
+      step: number of the training step, from 1.
+      loss_scale: factor that the gradients of this step carry.
+    """
     self._queue(lambda: self.native.submit(slices, dtype, address, step, loss_scale), done)
 
   def _note(self) -> None:
     self.engine.non_finite()
 
   def close(self) -> None:
-    """Buckets that are under way end the job. May be called again."""
+    """Frees what it holds. Buckets that are not averaged yet end the job. May be called again."""
     if self._stop():
       self.native.close()
-      self.native = Closed("the gradients")
+      self._retire("the gradients")
       self._drop(CommError("the gradients were closed"))
 
 
-# Engines must not outlive the interpreter: their threads would have nobody to tell.
+# Engines must end before the interpreter, because their threads call Python.
 OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
 
 
@@ -193,12 +369,12 @@ def close_all() -> None:
 
 
 def copied(options: Options) -> SimpleNamespace:
-  """Without anything of C++: torch's reducers keep process groups beyond the interpreter."""
+  """A copy without C++ objects: torch's reducers keep process groups beyond the interpreter."""
   fields = {name: getattr(options, name) for name in dir(options) if not name.startswith("_")}
   return SimpleNamespace(**{name: v for name, v in fields.items() if not callable(v)})
 
 
-def name_of(dtype) -> str:
+def name_of(dtype: Any) -> str:
   """dtype.name, which NumPy works out anew each time."""
   name = DTYPE_NAMES.get(dtype)
   if name is None:
@@ -206,11 +382,11 @@ def name_of(dtype) -> str:
   return name
 
 
-def address_of(array) -> int:
+def address_of(array: Any) -> int:
   address = _stretto.buffer_address(array)
   if address:
     return address
   interface = array.__array_interface__
   if not array.flags.c_contiguous or interface["data"][1]:
-    raise ValueError("the array must be C-contiguous and writable")
-  return interface["data"][0]
+    raise InvalidArgumentError("the array must be C-contiguous and writable")
+  return int(interface["data"][0])

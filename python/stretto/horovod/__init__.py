@@ -1,13 +1,13 @@
 """Horovod's PyTorch interface on Stretto's engine.
 
-  import stretto.horovod as hvd        # was: import horovod.torch as hvd
+    import stretto.horovod as hvd        # was: import horovod.torch as hvd
 
 Ranks may submit named tensors in different orders: they agree on an order by combining ready bits,
 with no coordinator. A tensor that some ranks do not submit is named in the log after a minute
 (STRETTO_STALL_WARNING seconds), with the ranks that lack it.
 """
 
-from stretto.comm import CommError as HorovodInternalError
+from stretto._errors import CommError as HorovodInternalError
 from stretto.horovod import elastic
 from stretto.horovod._builds import (
   ccl_built,

@@ -39,6 +39,13 @@ def coded(name: str) -> type:
 
 
 class Compression:
+  """How tensors are changed before they are sent.
+
+  `none` (what `STRETTO_CODEC` says) and `fp16` are Horovod's; `bf16`, `int8`, `topk`, `powersgd`
+  and `mixed` are codecs of Stretto. `DistributedOptimizer` keeps what a lossy codec loses and adds
+  it in the next step. A class with `compress(tensor)` and `decompress(tensor, context)` works too.
+  """
+
   none = NoneCompressor
   fp16 = FP16Compressor
   bf16, int8, topk, powersgd, mixed = map(coded, ("bf16", "int8", "topk", "powersgd", "mixed"))

@@ -1,4 +1,4 @@
-"""Gradients of one optimizer on their way through a codec (comm/gradients.h): residuals belong to
+"""Gradients of one optimizer that go through a codec (comm/gradients.h). Residuals belong to
 parameters, as in a DDP module with stretto.torch.attach()."""
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from stretto.torch._buffers import NAMES, plain, staged
 
 
 class GradientSet:
-  """Ranks make them in the same order, which is their number."""
+  """Ranks make these objects in the same order; `number` counts them."""
 
   def __init__(self, group, number: int, codec: str):
     self._gradients = comm.Gradients(
         group.engine, f"horovod {group.group_name}, optimizer {number}", group.members, codec)
     self._number, self._loss_scale = number, 1.0
-    # How often each was reduced, which is the same on all ranks.
+    # How often each gradient was reduced, the same on all ranks.
     self._steps: dict[str, itertools.count] = defaultdict(lambda: itertools.count(1))
     self._stand_ins: list[StandIn] = []
 
@@ -47,7 +47,7 @@ class GradientSet:
     return handle, values, host
 
   def stand_in(self, what: dict) -> None:
-    """Contributes zeros, and what is owed to the parameter."""
+    """Contributes zeros plus the residual of the parameter."""
     self._stand_ins = [s for s in self._stand_ins if not s.done]
     where = tuple(what["slice"])
     stand_in = StandIn(torch.zeros(what["shape"], dtype=getattr(torch, what["dtype"])))
@@ -65,5 +65,5 @@ class StandIn:
     self.zeros, self.done = zeros, False
 
   def finished(self, error: Exception | None) -> None:
-    del error  # the job's, which everybody is told of
+    del error  # the error of the job, which all ranks raise
     self.done = True

@@ -1,4 +1,4 @@
-"""What has been submitted and is waited for later."""
+"""Handles of operations that are waited for later."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Callable
 
 import torch
 
+from stretto._errors import Error
 from stretto.horovod._members import Members
 
 
 class Handle:
-  """`finish()` makes the result when the operation is over; `keep` is everything that the engine
+  """`finish()` makes the result when the operation is over; `keep` holds the memory that the engine
   reads and writes until then."""
 
   def __init__(self, members: Members, number: int, keep, finish: Callable[[], object]):
@@ -32,7 +33,7 @@ class Handle:
       try:
         self._members.unordered.wait(self._number)
         self._result = self._finish()
-      except (ValueError, RuntimeError) as error:
+      except Error as error:
         self._error = error
       self._number = self._keep = self._finish = None
     if self._error is not None:
@@ -45,12 +46,12 @@ class Handle:
     return self
 
   def __del__(self):
-    if self._number is not None:  # nobody waits: the operation goes on
+    if self._number is not None:  # not waited for: the operation goes on
       self._members.abandoned.append(self._keep)
 
 
 def full_name(members: Members, operation: str, name: str | None) -> str:
-  # Without a name, the n-th of its kind on one rank is the n-th on all.
+  # Without a name, the n-th call of an operation on one rank belongs to the n-th on all others.
   return f"{operation}.{name}" if name else \
       f"{operation}.noname.{next(members.counters[operation])}"
 
@@ -62,7 +63,7 @@ def describe(operation: str, tensors: list[torch.Tensor], **details) -> str:
 
 def submit(members: Members, name: str, description: str, prepared,
            finish: Callable[[], object]) -> Handle:
-  """What Members.prepare has made of a collective."""
+  """Submits a collective that Members.prepare has prepared."""
 
   def end():
     if prepared.finish is not None:
@@ -75,14 +76,14 @@ def submit(members: Members, name: str, description: str, prepared,
 
 def submit_call(members: Members, name: str, description: str, start: Callable[[], object],
                 finish: Callable[[object], object], keep=None) -> Handle:
-  """What needs to hear from the others before it can begin. `start()` runs on a thread of the
-  engine; what it returns, and that is waited for first if it is a Work, goes to finish()."""
+  """Submits an operation that needs data of other ranks before it can begin. `start()` runs on a
+  thread of the engine. finish() gets what it returns, after waiting if that is a Work."""
   started: list = []
 
   def begin() -> None:
     try:
       started.append(start())
-    except Exception as error:  # its submitter is told
+    except Exception as error:  # wait() raises it
       started.append(error)
 
   def end():
@@ -96,10 +97,28 @@ def submit_call(members: Members, name: str, description: str, start: Callable[[
 
 
 def poll(handle: Handle) -> bool:
-  """True when synchronize would not block."""
+  """Whether an operation is over.
+
+  Args:
+    handle: from an `_async` function.
+
+  Returns:
+    True if `synchronize` would not wait.
+  """
   return handle.done()
 
 
 def synchronize(handle: Handle):
-  """Waits for the result."""
+  """Waits for an operation to end.
+
+  Args:
+    handle: from an `_async` function.
+
+  Returns:
+    The operation's result.
+
+  Raises:
+    InvalidArgumentError: ranks disagree on the operation.
+    CommError: a rank or a link is lost.
+  """
   return handle.wait()

@@ -1,4 +1,4 @@
-"""The ranks that an operation is for: all of the job, or a process set."""
+"""The ranks that take part in an operation: all ranks of the job, or a process set."""
 
 from __future__ import annotations
 
@@ -11,26 +11,27 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
+from stretto._errors import InvalidArgumentError
 from stretto._unordered import Unordered
 from stretto.horovod._gradients import GradientSet
 from stretto.torch._process_group import ProcessGroup
 
-# Names of the module's operations; the average is formed by the engine.
+# The engine's numbers of Horovod's operations; the engine forms the average.
 OPERATIONS = {"Average": dist.ReduceOp.AVG, "Sum": dist.ReduceOp.SUM, "Min": dist.ReduceOp.MIN,
                "Max": dist.ReduceOp.MAX, "Product": dist.ReduceOp.PRODUCT}
 
 
 @dataclass
 class Prepared:
-  """A collective that is ready to start: the engine's operations, what they read and write, and
-  what brings their results to where they belong."""
+  """A collective that is ready to start: the engine's operations, the memory that they use, and the
+  function that copies their results to the caller's tensors."""
   operations: list[dict]
   keep: list
   finish: object
 
 
 class Preparing(ProcessGroup):
-  """A process group whose methods start nothing."""
+  """A process group whose methods prepare operations without starting them."""
 
   def start(self, what, opts, operations, result, keep, finish=None) -> Prepared:
     del what, opts
@@ -38,14 +39,14 @@ class Preparing(ProcessGroup):
 
 
 class Members:
-  """Made by all ranks of the job, also by those that are not among `ranks`."""
+  """All ranks of the job make it, also those that are not in `ranks`."""
 
   def __init__(self, ranks: list[int] | None = None):
     self.group = dist.new_group(ranks, backend="stretto")
     self.ranks = list(range(dist.get_world_size())) if ranks is None else list(ranks)
     self.included = dist.get_rank() in self.ranks
     self.counters: dict[str, itertools.count] = defaultdict(itertools.count)  # of unnamed tensors
-    self.abandoned: list = []  # memory of operations that nobody waits for
+    self.abandoned: list = []  # memory of operations that are not waited for
     self._stand_ins: list = []
     self.gradients: list[GradientSet] = []  # by number
     if not self.included:
@@ -63,27 +64,28 @@ class Members:
     return len(self.ranks)
 
   def add_gradients(self, codec: str) -> GradientSet:
-    """For one optimizer; ranks make them in the same order."""
+    """The gradients of one optimizer; ranks make them in the same order."""
     self.gradients.append(GradientSet(self.group, len(self.gradients), codec))
     return self.gradients[-1]
 
   def stand_in(self, description: str) -> None:
-    """Starts, for a rank that has joined, what the others do: with nothing of its own to add."""
+    """Starts an operation of the other ranks on a rank that has joined, with zeros."""
     what = json.loads(description)
     if what["operation"] == "gradient":
       self.gradients[what["optimizer"]].stand_in(what)
       return
     self._stand_ins = [work for work in self._stand_ins if not work.is_completed()]
     if what["operation"] != "allreduce":
-      raise ValueError(f"join: the other ranks do an {what['operation']}; after join() only "
-                       "allreduce can go on")
+      raise InvalidArgumentError(
+          f"join: the other ranks do an {what['operation']}; after join() only "
+          "allreduce can go on")
     options = dist.AllreduceOptions()
     options.reduceOp = OPERATIONS[what["op"]]
     tensors = [torch.zeros(shape, dtype=getattr(torch, what["dtype"])) for shape in what["shapes"]]
     self._stand_ins.append(self.group.allreduce_coalesced(tensors, options))
 
   def leave(self) -> None:
-    """Waits for the other members to do the same."""
+    """Waits until the other members have called it too."""
     if self.included:
       self.unordered.leave()
       for gradients in self.gradients:

@@ -1,10 +1,11 @@
-"""Named operations that move tensors, and ranks waiting for each other."""
+"""Named operations that move tensors, and join() and barrier()."""
 
 from __future__ import annotations
 
 import torch
 import torch.distributed as dist
 
+from stretto._errors import InvalidArgumentError
 from stretto.horovod._handles import Handle, describe, full_name, submit, submit_call
 from stretto.horovod._process_sets import members_of
 from stretto.horovod._reductions import (
@@ -19,7 +20,16 @@ from stretto.horovod._state import job
 
 
 def grouped_allgather_async(tensors, name=None, process_set=None) -> Handle:
-  """Ranks may differ in the first dimension."""
+  """Starts `grouped_allgather` and returns at once.
+
+  Args:
+    tensors: as in `grouped_allgather`.
+    name: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    A handle for `synchronize`.
+  """
   members = members_of(process_set)
   values = [t.detach().contiguous().reshape(t.shape or (1,)) for t in tensors]
   return submit_call(
@@ -30,15 +40,53 @@ def grouped_allgather_async(tensors, name=None, process_set=None) -> Handle:
 
 
 def allgather_async(tensor, name=None, process_set=None) -> Handle:
+  """Starts `allgather` and returns at once.
+
+  Args:
+    tensor: as in `allgather`.
+    name: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    A handle for `synchronize`.
+  """
   return grouped_allgather_async([tensor], name, process_set).then(first)
 
 
 def grouped_allgather(tensors, name=None, process_set=None) -> list[torch.Tensor]:
+  """Collects the rows of several tensors of all ranks in one go. It has no gradient.
+
+  Args:
+    tensors: tensors as for `allgather`.
+    name: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    New tensors, in the order given.
+
+  Raises:
+    InvalidArgumentError: ranks disagree on types or on other dimensions than the first.
+    CommError: a rank or a link is lost.
+  """
   return grouped_allgather_async(list(tensors), name, process_set).wait()
 
 
 def allgather(tensor, name=None, process_set=None) -> torch.Tensor:
-  """Gradients go back to the rank whose rows they are for."""
+  """Collects the rows of all ranks on every rank. Gradients go back to the rank whose rows they
+  are for.
+
+  Args:
+    tensor: at least one dimension; ranks may differ in the first one.
+    name: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    A new tensor: the rows, one rank after another.
+
+  Raises:
+    InvalidArgumentError: ranks disagree on types or on other dimensions.
+    CommError: a rank or a link is lost.
+  """
   members = members_of(process_set)
 
   def backward(gradients):
@@ -56,10 +104,24 @@ def reduce_sum(tensor, process_set) -> torch.Tensor:
 
 
 def broadcast_async_(tensor, root_rank, name=None, process_set=None) -> Handle:
-  """`root_rank` is a rank of the job, also for a process set."""
+  """Starts `broadcast_` and returns at once.
+
+  Args:
+    tensor: as in `broadcast`.
+    root_rank: as in `broadcast`.
+    name: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    A handle for `synchronize`.
+
+  Raises:
+    InvalidArgumentError: the root is no member.
+  """
   members = members_of(process_set)
   if root_rank not in members.ranks:
-    raise ValueError(f"broadcast: root_rank {root_rank} is none of {members.ranks}")
+    raise InvalidArgumentError(
+        f"broadcast: root_rank {root_rank} is none of the ranks {members.ranks}")
   options = dist.BroadcastOptions()
   options.rootRank = members.ranks.index(root_rank)
   prepared = members.prepare.broadcast([tensor.detach()], options)
@@ -69,11 +131,36 @@ def broadcast_async_(tensor, root_rank, name=None, process_set=None) -> Handle:
 
 
 def broadcast_async(tensor, root_rank, name=None, process_set=None) -> Handle:
+  """Starts `broadcast` and returns at once.
+
+  Args:
+    tensor: as in `broadcast`.
+    root_rank: as in `broadcast`.
+    name: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    A handle for `synchronize`.
+  """
   return broadcast_async_(tensor.detach().clone(), root_rank, name, process_set)
 
 
 def broadcast(tensor, root_rank, name=None, process_set=None) -> torch.Tensor:
-  """All gradients go back to the root."""
+  """Gives every rank the tensor of one rank. All gradients go back to that rank.
+
+  Args:
+    tensor: of the same shape and type on every rank.
+    root_rank: the rank whose values the others get; a rank of the job, also for a process set.
+    name: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    A new tensor.
+
+  Raises:
+    InvalidArgumentError: the root is no member, or ranks disagree on shapes or types.
+    CommError: a rank or a link is lost.
+  """
 
   def backward(gradients):
     total = reduce_sum(gradients[0], process_set)
@@ -85,19 +172,45 @@ def broadcast(tensor, root_rank, name=None, process_set=None) -> torch.Tensor:
 
 
 def broadcast_(tensor, root_rank, name=None, process_set=None) -> torch.Tensor:
+  """The same as `broadcast`, in place.
+
+  Args:
+    tensor: as in `broadcast`.
+    root_rank: as in `broadcast`.
+    name: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    The tensor given.
+  """
   return broadcast_async_(tensor, root_rank, name, process_set).wait()
 
 
 def alltoall_async(tensor, splits=None, name=None, process_set=None) -> Handle:
-  """With `splits` (rows for every rank) the result is (tensor, received splits)."""
+  """Starts `alltoall` and returns at once.
+
+  Args:
+    tensor: as in `alltoall`.
+    splits: as in `alltoall`.
+    name: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    A handle for `synchronize`.
+
+  Raises:
+    InvalidArgumentError: the rows cannot be cut that way.
+  """
   members = members_of(process_set)
   size = members.size
   tensor = tensor.detach().contiguous()
   if splits is None and len(tensor) % size:
-    raise ValueError(f"alltoall: {len(tensor)} rows cannot be cut evenly for {size} ranks")
+    raise InvalidArgumentError(
+        f"alltoall: {len(tensor)} rows cannot be divided evenly by {size} ranks; give `splits`")
   sends = [len(tensor) // size] * size if splits is None else [int(n) for n in splits]
   if len(sends) != size or sum(sends) != len(tensor):
-    raise ValueError(f"alltoall: splits {sends} do not cut {len(tensor)} rows for {size} ranks")
+    raise InvalidArgumentError(
+        f"alltoall: splits must be {size} numbers that add up to {len(tensor)} rows, got {sends}")
 
   def start():
     receives = torch.zeros(size, dtype=torch.int64)
@@ -117,10 +230,33 @@ def alltoall_async(tensor, splits=None, name=None, process_set=None) -> Handle:
 
 
 def alltoall(tensor, splits=None, name=None, process_set=None):
+  """Sends some rows to every rank and receives some from each.
+
+  Args:
+    tensor: at least one dimension.
+    splits: numbers of rows for every rank, in rank order. None: the same number for each.
+    name: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    The rows received, by rank; with `splits`, those and the numbers of rows received.
+
+  Raises:
+    InvalidArgumentError: the rows cannot be cut that way.
+    CommError: a rank or a link is lost.
+  """
   return alltoall_async(tensor, splits, name, process_set).wait()
 
 
 def barrier(process_set=None) -> None:
+  """Waits until every rank has called it.
+
+  Args:
+    process_set: as in `allreduce`.
+
+  Raises:
+    CommError: a rank or a link is lost.
+  """
   members = members_of(process_set)
   nothing = torch.zeros(1)
   submit(members, full_name(members, "barrier", None), describe("barrier", [nothing]),
@@ -128,7 +264,16 @@ def barrier(process_set=None) -> None:
 
 
 def join(device: int = -1) -> int:
-  """This rank has no more to reduce; the others go on with zeros in its place. Returns when all
-  have joined: the last rank that did."""
+  """Says that this rank has no more to reduce: the others go on with zeros in its place.
+
+  Args:
+    device: Horovod's; not used.
+
+  Returns:
+    The last rank that joined, as soon as all have.
+
+  Raises:
+    CommError: a rank or a link is lost.
+  """
   del device
   return job().everyone.unordered.join()

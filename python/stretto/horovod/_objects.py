@@ -1,4 +1,4 @@
-"""Starting all ranks from the same values, and Python objects between them."""
+"""Broadcasts of parameters, optimizer state and Python objects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,22 @@ from stretto.horovod._state import job
 
 
 def broadcast_parameters(params, root_rank: int = 0, process_set=None) -> None:
-  """`params`: a state_dict, or named_parameters()."""
+  """Gives parameters the values that one rank has, in place.
+
+  Args:
+    params: a state_dict, or what `named_parameters()` returns.
+    root_rank: the rank whose values the others get.
+    process_set: as in `allreduce`.
+
+  Raises:
+    InvalidArgumentError: ranks disagree on names, shapes or types.
+    CommError: a rank or a link is lost.
+
+  Examples:
+    ```python
+    hvd.broadcast_parameters(model.state_dict(), root_rank=0)
+    ```
+  """
   items = params.items() if hasattr(params, "items") else list(params)
   handles = [broadcast_async_(p, root_rank, f"parameter.{name}", process_set)
              for name, p in items if isinstance(p, torch.Tensor)]
@@ -23,7 +38,17 @@ def broadcast_parameters(params, root_rank: int = 0, process_set=None) -> None:
 
 def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int = 0,
                               model=None, process_set=None) -> None:
-  """`model` is not needed."""
+  """Gives an optimizer the state that one rank's optimizer has.
+
+  Args:
+    optimizer: the optimizer; ranks other than the root load the state.
+    root_rank: the rank whose state the others get.
+    model: Horovod's; not used.
+    process_set: as in `allreduce`.
+
+  Raises:
+    CommError: a rank or a link is lost.
+  """
   del model
   root = job().place.rank == root_rank
   state = broadcast_object(optimizer.state_dict() if root else None, root_rank, "optimizer state",
@@ -43,7 +68,20 @@ def unpacked(content: torch.Tensor):
 
 
 def broadcast_object(obj, root_rank: int = 0, name: str | None = None, process_set=None):
-  """Anything torch.save takes; for ranks that trust each other."""
+  """Gives every rank an object of one rank. Only for ranks that trust each other: it is pickled.
+
+  Args:
+    obj: anything that torch.save takes; not used on ranks other than the root.
+    root_rank: the rank whose object the others get.
+    name: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    The object.
+
+  Raises:
+    CommError: a rank or a link is lost.
+  """
   name = name or "object"
   root = job().place.rank == root_rank
   content = packed(obj) if root else torch.empty(0, dtype=torch.uint8)
@@ -55,10 +93,33 @@ def broadcast_object(obj, root_rank: int = 0, name: str | None = None, process_s
 
 
 def broadcast_object_fn(root_rank: int = 0, name: str | None = None, process_set=None):
+  """A function that broadcasts its argument.
+
+  Args:
+    root_rank: as in `broadcast_object`.
+    name: as in `broadcast_object`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    A function of an object, as `broadcast_object`.
+  """
   return lambda obj: broadcast_object(obj, root_rank, name, process_set)
 
 
 def allgather_object(obj, name: str | None = None, process_set=None) -> list:
+  """Collects an object of every rank. Only for ranks that trust each other: they are pickled.
+
+  Args:
+    obj: anything that torch.save takes.
+    name: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    The objects, by rank.
+
+  Raises:
+    CommError: a rank or a link is lost.
+  """
   members_of(process_set)
   content, name = packed(obj), name or "objects"
   lengths = allgather(torch.tensor([content.numel()]), f"{name}.lengths", process_set)

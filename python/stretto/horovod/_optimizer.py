@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import torch
 
+from stretto._errors import InvalidArgumentError
 from stretto.horovod import _reductions as ops
 from stretto.horovod._compression import Compression
 from stretto.horovod._handles import Handle, synchronize
@@ -15,8 +16,8 @@ from stretto.torch._buffers import give_back
 
 
 class Distributed:
-  """Mixed into the class of the wrapped optimizer: gradients are reduced as soon as they are there,
-  and step() waits for them."""
+  """Base that is added to the class of the wrapped optimizer. Gradients are reduced as soon as they
+  are ready, and step() waits for them."""
 
   def _distribute(self, names, compression, passes: int, op: str, predivide: float,
                   sparse_as_dense: bool, process_set, scaler) -> None:
@@ -27,9 +28,9 @@ class Distributed:
     parameters = [p for group in self.param_groups for p in group["params"]]
     named = {p: name for name, p in names} if names else {}
     if named and len(named) != len(set(named.values())):
-      raise ValueError("DistributedOptimizer: two parameters have the same name")
+      raise InvalidArgumentError("DistributedOptimizer: two parameters have the same name")
     self._names = {p: named.get(p, f"noname.{i}") for i, p in enumerate(parameters)}
-    # A codec that keeps what it loses; classes of the script's own go their own way.
+    # A codec with error feedback; the script's own compression classes are used as they are.
     codec = getattr(compression, "codec", "none") or members.group.codec
     self._gradients = None
     if codec != "none" and op in (ops.Average, ops.Sum):
@@ -84,8 +85,8 @@ class Distributed:
     return Handle(self._members, number, [values, host], finish)
 
   def synchronize(self) -> None:
-    """Waits until every gradient is the reduced one. A parameter that took no part in the backward
-    pass contributes zeros, as it may have on other ranks."""
+    """Waits until every gradient is reduced. A parameter without a gradient on this rank
+    contributes zeros, because it may have one on other ranks."""
     for parameter in self._left:
       if parameter.requires_grad and parameter not in self._handles:
         if parameter.grad is None:
@@ -101,7 +102,7 @@ class Distributed:
 
   @contextlib.contextmanager
   def skip_synchronize(self):
-    """step() inside it does not wait: synchronize() was called before, to clip gradients say."""
+    """Inside it step() does not wait. Call synchronize() before, for example to clip gradients."""
     self._should_synchronize = False
     try:
       yield
@@ -120,7 +121,8 @@ class Distributed:
 
   def zero_grad(self, *args, **options):
     if self._handles:
-      raise AssertionError("zero_grad() between backward() and step(): gradients are on their way")
+      raise AssertionError("zero_grad() was called between backward() and step(), while gradients "
+                           "are reduced")
     return super(self.__class__, self).zero_grad(*args, **options)
 
 
@@ -129,17 +131,43 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     compression=Compression.none, backward_passes_per_step: int = 1, op: str = ops.Average,
     gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups=None,
     sparse_as_dense: bool = False, process_set=None, scaler=None) -> torch.optim.Optimizer:
-  """The optimizer, turned into one that averages gradients over ranks. It shares its state with the
-  one given.
+  """Turns an optimizer into one that combines gradients over ranks before each step.
 
-  With a codec (`compression`, or STRETTO_CODEC where that is Compression.none) what is lost on the
-  wire is kept per parameter and added to the next step's gradient; give the torch.amp.GradScaler in
-  use as `scaler`, then. `num_groups` and `groups` are not needed: small gradients that wait travel
-  together anyway."""
+  Args:
+    optimizer: the optimizer; it is changed and returned.
+    named_parameters: what `model.named_parameters()` returns. Names tell which gradients belong
+      together where ranks compute them in different orders.
+    compression: how gradients cross the wire, a member of `Compression`. `Compression.none` means
+      the value of `STRETTO_CODEC`. What a lossy codec loses is kept for the parameter and added to
+      the next step's gradient.
+    backward_passes_per_step: number of backward passes whose gradients are added before they are
+      sent.
+    op: `Average`, or `Sum`, `Min`, `Max`, `Product`.
+    gradient_predivide_factor: with `Average`: divides gradients by this factor before they are
+      summed, and by size / factor afterwards.
+    num_groups: Horovod's; not used, since small gradients that wait travel together anyway.
+    groups: as `num_groups`.
+    sparse_as_dense: make sparse gradients dense before they are sent.
+    process_set: as in `allreduce`.
+    scaler: the torch.amp.GradScaler in use, if any: what a codec owes is converted when the scale
+      changes.
+
+  Returns:
+    The optimizer given.
+
+  Raises:
+    InvalidArgumentError: the operation is unknown, or two parameters have the same name.
+
+  Examples:
+    ```python
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters())
+    ```
+  """
   del num_groups, groups
   op = ops.operation_of(None, op)
   if gradient_predivide_factor != 1.0 and op != ops.Average:
-    raise ValueError("gradient_predivide_factor is for averages")
+    raise InvalidArgumentError("gradient_predivide_factor needs op=hvd.Average")
   kind = type(optimizer.__class__.__name__, (optimizer.__class__,), {
       name: value for name, value in vars(Distributed).items() if not name.startswith("__")})
   optimizer.__class__ = kind

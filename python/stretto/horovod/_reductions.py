@@ -1,4 +1,4 @@
-"""Named sums, averages and the like, which ranks may submit in different orders."""
+"""Named reductions, which ranks may submit in different orders. All average by default."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
+from stretto._errors import InvalidArgumentError
 from stretto.horovod._compression import Compression
 from stretto.horovod._handles import Handle, describe, full_name, submit, submit_call, synchronize
 from stretto.horovod._members import OPERATIONS, Members
@@ -18,13 +19,15 @@ Average, Sum, Min, Max, Product, Adasum = "Average", "Sum", "Min", "Max", "Produ
 
 def operation_of(average: bool | None, op: str | None) -> str:
   if average is not None and op is not None:
-    raise ValueError("allreduce: give `op` or `average`, not both")
+    raise InvalidArgumentError("allreduce: give `op` or `average`, not both")
   op = op or (Sum if average is False else Average)
   if op == Adasum:
-    raise ValueError("Adasum is not available: use op=hvd.Average, with a learning rate for the "
-                     "batch of all ranks together")
+    raise InvalidArgumentError(
+        "Adasum is not available: use op=hvd.Average, with a learning rate for the "
+        "batch of all ranks together")
   if op not in OPERATIONS:
-    raise ValueError(f"allreduce: no operation '{op}'; there are: {', '.join(OPERATIONS)}")
+    raise InvalidArgumentError(
+        f"allreduce: '{op}' is none of {', '.join(OPERATIONS)}")
   return op
 
 
@@ -34,7 +37,7 @@ def reduce_tensors(tensors, outputs, average, name, compression, op, prescale, p
   members = members_of(process_set)
   packed = [compression.compress(t.detach() * prescale if prescale != 1.0 else t.detach())
             for t in tensors]
-  # Reduced in place, so never in the caller's own memory unless it is the output.
+  # Tensors are reduced in place, so the caller's memory is copied unless it is the output.
   wires = [wire.clone() if wire.data_ptr() == t.data_ptr() and out is not t else wire
            for (wire, _), t, out in zip(packed, tensors, outputs or [None] * len(tensors))]
   options = dist.AllreduceOptions()
@@ -68,6 +71,21 @@ def first(results: list):
 
 def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.0,
                     postscale_factor=1.0, process_set=None, compression=Compression.none) -> Handle:
+  """Starts `allreduce` and returns at once. It has no gradient.
+
+  Args:
+    tensor: as in `allreduce`.
+    average: as in `allreduce`.
+    name: as in `allreduce`.
+    op: as in `allreduce`.
+    prescale_factor: as in `allreduce`.
+    postscale_factor: as in `allreduce`.
+    process_set: as in `allreduce`.
+    compression: as in `allreduce`.
+
+  Returns:
+    A handle for `synchronize`.
+  """
   return reduce_tensors([tensor], None, average, name, compression, op, prescale_factor,
                         postscale_factor, process_set).then(first)
 
@@ -75,6 +93,21 @@ def allreduce_async(tensor, average=None, name=None, op=None, prescale_factor=1.
 def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1.0,
                      postscale_factor=1.0, process_set=None,
                      compression=Compression.none) -> Handle:
+  """Starts `allreduce_` and returns at once.
+
+  Args:
+    tensor: as in `allreduce`.
+    average: as in `allreduce`.
+    name: as in `allreduce`.
+    op: as in `allreduce`.
+    prescale_factor: as in `allreduce`.
+    postscale_factor: as in `allreduce`.
+    process_set: as in `allreduce`.
+    compression: as in `allreduce`.
+
+  Returns:
+    A handle for `synchronize`.
+  """
   return reduce_tensors([tensor], [tensor], average, name, compression, op, prescale_factor,
                         postscale_factor, process_set).then(first)
 
@@ -82,6 +115,21 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
 def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                             postscale_factor=1.0, process_set=None,
                             compression=Compression.none) -> Handle:
+  """Starts `grouped_allreduce` and returns at once. It has no gradient.
+
+  Args:
+    tensors: as in `grouped_allreduce`.
+    average: as in `allreduce`.
+    name: as in `allreduce`.
+    op: as in `allreduce`.
+    prescale_factor: as in `allreduce`.
+    postscale_factor: as in `allreduce`.
+    process_set: as in `allreduce`.
+    compression: as in `allreduce`.
+
+  Returns:
+    A handle for `synchronize`.
+  """
   return reduce_tensors(list(tensors), None, average, name, compression, op, prescale_factor,
                         postscale_factor, process_set)
 
@@ -89,12 +137,27 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
 def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                              postscale_factor=1.0, process_set=None,
                              compression=Compression.none) -> Handle:
+  """Starts `grouped_allreduce_` and returns at once.
+
+  Args:
+    tensors: as in `grouped_allreduce`.
+    average: as in `allreduce`.
+    name: as in `allreduce`.
+    op: as in `allreduce`.
+    prescale_factor: as in `allreduce`.
+    postscale_factor: as in `allreduce`.
+    process_set: as in `allreduce`.
+    compression: as in `allreduce`.
+
+  Returns:
+    A handle for `synchronize`.
+  """
   return reduce_tensors(list(tensors), list(tensors), average, name, compression, op,
                         prescale_factor, postscale_factor, process_set)
 
 
 class Differentiable(torch.autograd.Function):
-  """`forward(tensors)` and `backward(gradients)` are both collectives."""
+  """`forward(tensors)` and `backward(gradients)` are collectives."""
 
   @staticmethod
   def forward(ctx, forward, backward, *tensors):
@@ -115,7 +178,25 @@ def differentiable(forward: Callable, backward: Callable, tensors: list[torch.Te
 def grouped_allreduce(tensors, average=None, name=None, compression=Compression.none, op=None,
                       prescale_factor=1.0, postscale_factor=1.0,
                       process_set=None) -> list[torch.Tensor]:
-  """The gradient of a sum over ranks is the sum of their gradients."""
+  """Combines several tensors of all ranks in one go; otherwise as `allreduce`.
+
+  Args:
+    tensors: of the same shapes and types on every rank.
+    average: as in `allreduce`.
+    name: as in `allreduce`.
+    compression: as in `allreduce`.
+    op: as in `allreduce`.
+    prescale_factor: as in `allreduce`.
+    postscale_factor: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    New tensors, in the order given.
+
+  Raises:
+    InvalidArgumentError: as in `allreduce`.
+    CommError: a rank or a link is lost.
+  """
   options = (op, prescale_factor, postscale_factor, process_set)
 
   def forward(ts):
@@ -129,6 +210,34 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
 
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
               prescale_factor=1.0, postscale_factor=1.0, process_set=None) -> torch.Tensor:
+  """Combines a tensor of all ranks, element by element. The gradient of a sum over ranks is the sum
+  of their gradients.
+
+  Args:
+    tensor: of the same shape and type on every rank. A sparse COO tensor is combined as by
+      `sparse_allreduce_async`.
+    average: Horovod's older way to say it: True is `Average`, False is `Sum`.
+    name: tells which calls belong together where ranks call in different orders. None: the n-th
+      call of one rank goes with the n-th call of the others.
+    compression: how the tensor crosses the wire, a member of `Compression`.
+    op: `Average` (the default), `Sum`, `Min`, `Max` or `Product`.
+    prescale_factor: factor for the tensor before it is combined.
+    postscale_factor: factor for the result.
+    process_set: the ranks that take part; None: all of them.
+
+  Returns:
+    A new tensor.
+
+  Raises:
+    InvalidArgumentError: both `op` and `average` are given, the operation is unknown, this rank is
+      not in the process set, or ranks disagree on shapes or types.
+    CommError: a rank or a link is lost.
+
+  Examples:
+    ```python
+    loss = hvd.allreduce(loss, name="loss")
+    ```
+  """
   if tensor.is_sparse:
     return synchronize(sparse_allreduce_async(tensor, name, op or Average, process_set))
   return grouped_allreduce([tensor], average, name, compression, op, prescale_factor,
@@ -137,20 +246,62 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
 
 def allreduce_(tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0,
                process_set=None) -> torch.Tensor:
+  """The same as `allreduce`, in place and without a gradient.
+
+  Args:
+    tensor: as in `allreduce`.
+    average: as in `allreduce`.
+    name: as in `allreduce`.
+    op: as in `allreduce`.
+    prescale_factor: as in `allreduce`.
+    postscale_factor: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    The tensor given.
+  """
   return allreduce_async_(tensor, average, name, op, prescale_factor, postscale_factor,
                           process_set=process_set).wait()
 
 
 def grouped_allreduce_(tensors, average=None, name=None, op=None, prescale_factor=1.0,
                        postscale_factor=1.0, process_set=None) -> list[torch.Tensor]:
+  """The same as `grouped_allreduce`, in place and without a gradient.
+
+  Args:
+    tensors: as in `grouped_allreduce`.
+    average: as in `allreduce`.
+    name: as in `allreduce`.
+    op: as in `allreduce`.
+    prescale_factor: as in `allreduce`.
+    postscale_factor: as in `allreduce`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    The tensors given.
+  """
   return grouped_allreduce_async_(tensors, average, name, op, prescale_factor, postscale_factor,
                                   process_set=process_set).wait()
 
 
 def sparse_allreduce_async(tensor, name=None, op: str = Average, process_set=None) -> Handle:
-  """Of a sparse COO tensor: every rank gets the rows of all, summed where they are the same."""
+  """Starts to combine a sparse tensor of all ranks: every rank gets the rows of all, summed where
+  their indices are the same.
+
+  Args:
+    tensor: a sparse COO tensor of the same shape on every rank.
+    name: as in `allreduce`.
+    op: `Average` or `Sum`.
+    process_set: as in `allreduce`.
+
+  Returns:
+    A handle for `synchronize`, which returns a sparse COO tensor.
+
+  Raises:
+    InvalidArgumentError: `op` is something else.
+  """
   if op not in (Average, Sum):
-    raise ValueError(f"sparse tensors have Average and Sum, not {op}")
+    raise InvalidArgumentError(f"allreduce: sparse tensors can only have Average or Sum, not {op}")
   members = members_of(process_set)
   tensor = tensor.detach().coalesce()
   indices, values = tensor.indices().t().contiguous(), tensor.values()
@@ -171,7 +322,7 @@ def sparse_allreduce_async(tensor, name=None, op: str = Average, process_set=Non
 
 
 def gather_rows(members: Members, tensors: list[torch.Tensor]) -> list[tuple]:
-  """Starts to gather tensors that differ in the first dimension: (outputs, work) of each."""
+  """Starts to gather tensors with different first dimensions; returns (outputs, work) for each."""
   group = members.group
   rows = torch.zeros((members.size, len(tensors)), dtype=torch.int64)
   group.all_gather_single(rows, torch.tensor([len(t) for t in tensors])).wait()
@@ -189,12 +340,28 @@ def works_end(started: tuple) -> torch.Tensor:
 
 
 def row_shares(rows: int, size: int) -> list[int]:
-  """Of the first dimension; the first ranks get one more where it does not come out even."""
+  """Rows for each rank; the first ranks get one more if they cannot be divided evenly."""
   return [rows // size + (rank < rows % size) for rank in range(size)]
 
 
 def grouped_reducescatter_async(tensors, name=None, op: str = Average, process_set=None,
                                 prescale_factor=1.0, postscale_factor=1.0) -> Handle:
+  """Starts `grouped_reducescatter` and returns at once.
+
+  Args:
+    tensors: as in `reducescatter`, several.
+    name: as in `allreduce`.
+    op: as in `allreduce`.
+    process_set: as in `allreduce`.
+    prescale_factor: as in `allreduce`.
+    postscale_factor: as in `allreduce`.
+
+  Returns:
+    A handle for `synchronize`.
+
+  Raises:
+    InvalidArgumentError: a tensor is a scalar.
+  """
   op = operation_of(None, op)
   members = members_of(process_set)
   size = members.size
@@ -203,7 +370,7 @@ def grouped_reducescatter_async(tensors, name=None, op: str = Average, process_s
   outputs, pieces = [], []
   for tensor in tensors:
     if tensor.dim() == 0:
-      raise ValueError("reducescatter: a scalar cannot be cut")
+      raise InvalidArgumentError("reducescatter: a scalar cannot be divided among ranks")
     values = (tensor.detach() * prescale_factor).contiguous()
     shares = row_shares(len(values), size)
     each = values[0].numel() if len(values) else 0
@@ -220,6 +387,19 @@ def grouped_reducescatter_async(tensors, name=None, op: str = Average, process_s
 
 def reducescatter_async(tensor, name=None, op: str = Average, process_set=None,
                         prescale_factor=1.0, postscale_factor=1.0) -> Handle:
+  """Starts `reducescatter` and returns at once.
+
+  Args:
+    tensor: as in `reducescatter`.
+    name: as in `allreduce`.
+    op: as in `allreduce`.
+    process_set: as in `allreduce`.
+    prescale_factor: as in `allreduce`.
+    postscale_factor: as in `allreduce`.
+
+  Returns:
+    A handle for `synchronize`.
+  """
   return grouped_reducescatter_async([tensor], name, op, process_set, prescale_factor,
                                      postscale_factor).then(first)
 
@@ -227,7 +407,20 @@ def reducescatter_async(tensor, name=None, op: str = Average, process_set=None,
 def grouped_reducescatter(tensors, name=None, compression=Compression.none, op: str = Average,
                           process_set=None, prescale_factor=1.0,
                           postscale_factor=1.0) -> list[torch.Tensor]:
-  """Every rank's part of the first dimension of the sum."""
+  """Combines several tensors of all ranks; every rank gets its part of each result.
+
+  Args:
+    tensors: as in `reducescatter`, several.
+    name: as in `allreduce`.
+    compression: as in `allreduce`.
+    op: as in `allreduce`.
+    process_set: as in `allreduce`.
+    prescale_factor: as in `allreduce`.
+    postscale_factor: as in `allreduce`.
+
+  Returns:
+    New tensors, in the order given.
+  """
   packed = [compression.compress(t) for t in tensors]
   parts = grouped_reducescatter_async([wire for wire, _ in packed], name, op, process_set,
                                       prescale_factor, postscale_factor).wait()
@@ -236,5 +429,24 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op: 
 
 def reducescatter(tensor, name=None, compression=Compression.none, op: str = Average,
                   process_set=None, prescale_factor=1.0, postscale_factor=1.0) -> torch.Tensor:
+  """Combines a tensor of all ranks; every rank gets its part of the first dimension.
+
+  Args:
+    tensor: of the same shape and type on every rank, with at least one dimension. If the rows do
+      not divide evenly, the first ranks get one more.
+    name: as in `allreduce`.
+    compression: as in `allreduce`.
+    op: as in `allreduce`.
+    process_set: as in `allreduce`.
+    prescale_factor: as in `allreduce`.
+    postscale_factor: as in `allreduce`.
+
+  Returns:
+    A new tensor: this rank's rows of the result.
+
+  Raises:
+    InvalidArgumentError: the tensor is a scalar, or ranks disagree on shapes or types.
+    CommError: a rank or a link is lost.
+  """
   return grouped_reducescatter([tensor], name, compression, op, process_set, prescale_factor,
                                postscale_factor)[0]

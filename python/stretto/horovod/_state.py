@@ -1,4 +1,4 @@
-"""What init() sets up, and where this process stands in the job."""
+"""init(), shutdown(), and the place of this process in the job."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import torch.distributed as dist
 
 import stretto.torch  # noqa: F401  registers the backend
+from stretto._errors import InvalidArgumentError
 from stretto._place import Place
 from stretto.horovod._members import Members
 
@@ -28,7 +29,7 @@ class State:
 
 
 def initialise() -> None:
-  """As torchrun, srun or mpirun started this process; alone otherwise."""
+  """Rank and size as torchrun, srun or mpirun set them; otherwise a job of one rank."""
   environment = os.environ
   for rank, size in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"),
                      ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")):
@@ -41,14 +42,15 @@ def initialise() -> None:
                               world_size=int(environment[size]))
       return
     if int(environment[size]) > 1:
-      raise ValueError(f"init: {size} is {environment[size]}, but MASTER_ADDR, the host of rank 0, "
-                       "is not set; stretto run and torchrun set it")
+      raise InvalidArgumentError(
+          f"init: {size} is {environment[size]}, but MASTER_ADDR, the host of rank 0, "
+          "is not set; stretto run and torchrun set it")
   horovods_words(0)
   dist.init_process_group("stretto", store=dist.HashStore(), rank=0, world_size=1)
 
 
 def horovods_words(rank: int) -> None:
-  """Its variables that have a counterpart here, unless that is set."""
+  """Takes over Horovod's variables that have a counterpart here, unless that is set."""
   environment = os.environ
   if rank == 0 and environment.get("HOROVOD_TIMELINE"):
     environment.setdefault("STRETTO_TRACE", environment["HOROVOD_TIMELINE"])
@@ -58,10 +60,20 @@ def horovods_words(rank: int) -> None:
 
 
 def init(comm=None, process_sets=None) -> None:
-  """Joins the job that the launcher describes in the environment. May be called again."""
+  """Joins the job that the launcher describes in the environment. May be called again.
+
+  Args:
+    comm: Horovod's; must be None.
+    process_sets: process sets to make at once, as by `add_process_set`.
+
+  Raises:
+    InvalidArgumentError: `comm` is given, or the environment does not say where ranks meet.
+    CommError: the other ranks did not come in time.
+  """
   global JOB
   if comm is not None:
-    raise ValueError("init: no communicators and lists of ranks; use process sets for subsets")
+    raise InvalidArgumentError(
+        "init: no communicators and lists of ranks; use process sets for subsets")
   if JOB is not None:
     return
   JOB = State()
@@ -72,8 +84,10 @@ def init(comm=None, process_sets=None) -> None:
 
 
 def shutdown() -> None:
-  """Waits for the other ranks to call it too; the end of the process does. What they still have
-  open that needs this rank fails there."""
+  """Leaves the job. Waits for the other ranks to call it too; the end of the process calls it.
+
+  Operations that other ranks have started and that need this rank fail there.
+  """
   global JOB
   if JOB is None:
     return
@@ -88,7 +102,7 @@ def shutdown() -> None:
 
 @atexit.register
 def at_exit() -> None:
-  """A script that has failed does not wait for the others: they are told."""
+  """A script that failed does not wait for the other ranks; they raise an error."""
   if JOB is not None and hasattr(sys, "last_value"):
     for members in reversed(JOB.sets.values()):
       if members.included:
@@ -99,38 +113,77 @@ def at_exit() -> None:
 
 def job() -> State:
   if JOB is None:
-    raise ValueError("horovod: call hvd.init() first")
+    raise InvalidArgumentError("horovod: call hvd.init() first")
   return JOB
 
 
 def is_initialized() -> bool:
+  """Whether `init` was called.
+
+  Returns:
+    True between `init` and `shutdown`.
+  """
   return JOB is not None
 
 
 def rank() -> int:
+  """The number of this rank.
+
+  Returns:
+    A number from 0, unique in the job.
+  """
   return job().place.rank
 
 
 def size() -> int:
+  """The number of ranks.
+
+  Returns:
+    A number from 1.
+  """
   return job().place.size
 
 
 def local_rank() -> int:
+  """The number of this rank among those on the same host.
+
+  Returns:
+    A number from 0.
+  """
   return job().place.local_rank
 
 
 def local_size() -> int:
+  """The number of ranks on this host.
+
+  Returns:
+    A number from 1.
+  """
   return job().place.local_size
 
 
 def cross_rank() -> int:
-  """Among the ranks with the same local rank, one per host."""
+  """The number of this rank among those with the same local rank, one per host.
+
+  Returns:
+    A number from 0.
+  """
   return job().place.cross_rank
 
 
 def cross_size() -> int:
+  """The number of ranks with this local rank, one per host.
+
+  Returns:
+    A number from 1.
+  """
   return job().place.cross_size
 
 
 def is_homogeneous() -> bool:
+  """Whether every host has the same number of ranks.
+
+  Returns:
+    True if it has.
+  """
   return job().place.homogeneous

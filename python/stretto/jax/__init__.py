@@ -1,13 +1,13 @@
-"""JAX on Stretto's engine: collectives on arrays of the host, also inside jit.
+"""JAX on Stretto's engine: collectives on arrays of the host, outside and inside jit.
 
-  import stretto.jax as st
-  st.init()                                  # as `stretto run` has started this process
-  params = st.broadcast(params)
-  ...
-  grads = st.average_gradients(grads)        # a pytree; inside the jitted step, or after it
+    import stretto.jax as st
+    st.init()                                  # as `stretto run` has started this process
+    params = st.broadcast(params)
+    ...
+    grads = st.average_gradients(grads)        # a pytree; inside the jitted step, or after it
 
-Inside jit they are ordered io_callbacks, so they run in the order of the program. Arrays of an
-accelerator come to the host and go back.
+Inside jit they are ordered io_callbacks, which run in the order of the program. Arrays of an
+accelerator are copied to the host and back.
 """
 
 from stretto._named_job import init, is_initialized, local_rank, local_size, rank, shutdown, size

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -27,7 +27,8 @@ from typing import Any
 
 import numpy as np
 
-from stretto import __version__
+from stretto._errors import InvalidArgumentError
+from stretto._stretto import version as __version__
 
 Run = Callable[[], list[np.ndarray]]
 
@@ -39,7 +40,7 @@ class Task:
   outputs: list[str]
   threads: int
   setting: str = "best"  # "best": fastest public fp32 setting; "default": what a newcomer gets
-  tune: str = "quick"  # Stretto only
+  tuning: str = "quick"  # Stretto only
   save: Path | None = None  # Stretto only: where to write the artefact
   # PyTorch only: makes the module that the ONNX file came from, where there is one.
   definition: Callable[[], Any] | None = None
@@ -86,12 +87,12 @@ ENGINES = (
 
 
 def find(name: str) -> Engine:
-  """The row called `name`; ValueError with the list of names when there is none."""
+  """The row called `name`; InvalidArgumentError with the list of names when there is none."""
   for engine in ENGINES:
     if engine.name == name:
       return engine
-  names = ", ".join(e.name for e in ENGINES if e.name != "stretto")
-  raise ValueError(f"{name}: no such engine; there are {names}")
+  known = ", ".join(e.name for e in ENGINES if e.name != "stretto")
+  raise InvalidArgumentError(f"{name}: no such peer; there are {known}")
 
 
 def select(words: str) -> list[Engine]:
@@ -105,3 +106,17 @@ def select(words: str) -> list[Engine]:
   if words == "none":
     return []
   return [e for e in map(find, words.split(",")) if e.name != "stretto"]
+
+
+def installed() -> list[Engine]:
+  """The peers that are installed, each at its best setting."""
+  return [engine for engine in select("best") if engine.version()]
+
+
+def names(peers: str | Iterable[str]) -> list[str]:
+  """Names of what select() takes, of "installed" peers, or of a list of names, each once."""
+  if isinstance(peers, str):
+    chosen = installed() if peers == "installed" else select(peers)
+  else:
+    chosen = [e for e in map(find, peers) if e.name != "stretto"]
+  return list(dict.fromkeys(engine.name for engine in chosen))

@@ -1,6 +1,7 @@
 """Runs engines for `stretto bench`, for reports and for bench/, each in a process of its own.
 
-  python -m stretto.peers list     says {"peers": [{"name", "version"}, ...]}: those installed
+  python -m stretto.peers list     says {"peers": [{"name", "version", "setting", "about",
+                                   "packages"}, ...]}; the version is null where not installed
   python -m stretto.peers serve    loads and times one engine; see stretto/peers/_worker.py
 
 Both speak JSON lines on standard input and output.
@@ -24,8 +25,9 @@ def main() -> int:
   if verb == "serve":
     worker.serve(sys.stdin, say)
   else:
-    versions = [(engine.name, engine.version()) for engine in select("best")]
-    say({"peers": [{"name": name, "version": version} for name, version in versions if version]})
+    say({"peers": [{"name": peer.name, "version": peer.version(), "setting": peer.setting,
+                    "about": peer.about, "packages": list(peer.driver().PACKAGES)}
+                   for peer in select("all")]})
   return 0
 
 

@@ -1,9 +1,9 @@
-"""One engine, one model, one process: the far end of cli/beside.cc and of bench/engine_process.py.
+"""One engine, one model, one process: the far end of cli/peers.cc and of bench/engine_process.py.
 
 Each line read is a JSON object with "do"; each is answered with one JSON object.
 
   load    engine, model, inputs (npz), outputs (names), threads, results (npz to write: arrays "0",
-          "1", ... per output); optional: cpus, tune, save, definition (see Task; as
+          "1", ... per output); optional: cpus, tuning, save, definition (see Task; as
           {"module", "function", "arguments"})
           -> version, setting, load_s, base_bytes, peak_bytes, and uncapped where the driver knows;
           or skipped: why this engine cannot take it
@@ -23,6 +23,7 @@ import json
 import os
 import resource
 import time
+import traceback
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -55,6 +56,7 @@ def serve(requests: Iterable[str], say: Callable[[dict], None]) -> None:
       else:
         reply = burst(run, **{k: v for k, v in request.items() if k != "do"})
     except Exception as error:  # an engine may raise anything; that is its result
+      traceback.print_exc()
       text = str(error).strip().splitlines()
       reply = {"failed": f"{type(error).__name__}: {text[0][:300] if text else ''}"}
     say(reply)
@@ -75,7 +77,7 @@ def load(request: dict) -> tuple[peers.Run | None, dict]:
   with np.load(request["inputs"]) as archive:
     inputs = {name: archive[name] for name in archive.files}
   task = peers.Task(model=Path(request["model"]), inputs=inputs, outputs=request["outputs"],
-                    threads=threads, setting=engine.setting, tune=request.get("tune", "quick"),
+                    threads=threads, setting=engine.setting, tuning=request.get("tuning", "quick"),
                     save=Path(request["save"]) if request.get("save") else None,
                     definition=definition(request.get("definition")))
   if reason := driver.refuses(task):

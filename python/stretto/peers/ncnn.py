@@ -62,8 +62,8 @@ def load(task: Task) -> Run:
 
 
 def pnnx_program() -> str:
-  beside = Path(sys.executable).with_name("pnnx")
-  found = str(beside) if beside.exists() else shutil.which("pnnx")
+  next_to_python = Path(sys.executable).with_name("pnnx")
+  found = str(next_to_python) if next_to_python.exists() else shutil.which("pnnx")
   if not found:
     raise RuntimeError("the pnnx program is not in PATH")
   return found

@@ -21,7 +21,8 @@ def load(task: Task) -> Run:
   if task.model.suffix == ".stretto":
     model = stretto.load(task.model)
   else:
-    model = stretto.optimize(task.model, inputs=task.inputs, threads=task.threads, tune=task.tune)
+    model = stretto.optimize(task.model, inputs=task.inputs, threads=task.threads,
+                             tuning=task.tuning)
   if task.save:
     model.save(task.save)
   arguments = list(task.inputs.values())

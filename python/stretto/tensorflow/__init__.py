@@ -1,9 +1,9 @@
-"""Horovod's TensorFlow interface, as far as training loops with a GradientTape need it, over
+"""The part of Horovod's TensorFlow interface that training loops with a GradientTape need, on
 Stretto's engine.
 
-  import stretto.tensorflow as hvd           # was: import horovod.tensorflow as hvd
+    import stretto.tensorflow as hvd           # was: import horovod.tensorflow as hvd
 
-Works eagerly and inside tf.function. Tensors of a GPU come to the host and go back.
+Works eagerly and inside tf.function. Tensors of a GPU are copied to the host and back.
 """
 
 from stretto._named_job import init, is_initialized, local_rank, local_size, rank, shutdown, size

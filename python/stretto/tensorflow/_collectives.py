@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from stretto._errors import InvalidArgumentError
 from stretto._named_job import job
 
 Average, Sum, Product, Min, Max = "average", "sum", "product", "min", "max"
 
 
 def call(function: Callable, tensors: Sequence[tf.Tensor], shapes: Sequence) -> list[tf.Tensor]:
-  """function(NumPy arrays) -> arrays of the same types, now or when the graph comes to it. A graph
+  """Calls function(NumPy arrays) -> arrays of the same types: now, or when the graph runs. A graph
   keeps such calls in the order of the program, because they are stateful."""
   if tf.executing_eagerly():
     return [tf.convert_to_tensor(a) for a in function([t.numpy() for t in tensors])]
@@ -33,7 +34,7 @@ def reduce_all(tensors: list[tf.Tensor], names: list[str], op: str) -> list[tf.T
 
     def backward(*gradients):
       if op not in (Sum, Average):
-        raise ValueError(f"allreduce: '{op}' has no gradient; Sum and Average have")
+        raise InvalidArgumentError(f"allreduce: '{op}' has no gradient; Sum and Average have")
       return reduce_all([tf.convert_to_tensor(g) for g in gradients],
                         [f"{name}, backward" for name in names], op)
 
@@ -44,9 +45,25 @@ def reduce_all(tensors: list[tf.Tensor], names: list[str], op: str) -> list[tf.T
 
 def grouped_allreduce(tensors: Sequence, average: bool | None = None, name: str | None = None,
                       op: str | None = None) -> list[tf.Tensor]:
-  """The gradient of a sum over ranks is the sum of their gradients."""
+  """Combines tensors of all ranks in one go, element by element. Works inside tf.function and can
+  be differentiated: the gradient of a sum over ranks is the sum of their gradients.
+
+  Args:
+    tensors: of the same shapes and types on every rank.
+    average: Horovod's older way to say it: True is `Average`, False is `Sum`.
+    name: tells which calls belong together where ranks call in different orders. None: the n-th
+      call of one rank goes with the n-th call of the others.
+    op: `Average` (the default), `Sum`, `Product`, `Min` or `Max`.
+
+  Returns:
+    New tensors, in the order given.
+
+  Raises:
+    InvalidArgumentError: both `op` and `average` are given, or ranks disagree on shapes or types.
+    CommError: a rank or a link is lost.
+  """
   if average is not None and op is not None:
-    raise ValueError("allreduce: give `op` or `average`, not both")
+    raise InvalidArgumentError("allreduce: give `op` or `average`, not both")
   op = op or (Sum if average is False else Average)
   base = job().name("allreduce", name)
   return reduce_all([tf.convert_to_tensor(t) for t in tensors],
@@ -55,13 +72,28 @@ def grouped_allreduce(tensors: Sequence, average: bool | None = None, name: str 
 
 def allreduce(tensor, average: bool | None = None, name: str | None = None,
               op: str | None = None):
-  """Of IndexedSlices: those of all ranks one after another, which means the same as their sum."""
+  """Combines a tensor of all ranks, element by element.
+
+  Args:
+    tensor: a tensor, or tf.IndexedSlices: then the slices of all ranks are joined one after
+      another, which means their sum.
+    average: as in `grouped_allreduce`.
+    name: as in `grouped_allreduce`.
+    op: as in `grouped_allreduce`; `Average` is the default.
+
+  Returns:
+    A new tensor, or tf.IndexedSlices.
+
+  Raises:
+    InvalidArgumentError: as in `grouped_allreduce`.
+    CommError: a rank or a link is lost.
+  """
   if isinstance(tensor, tf.IndexedSlices):
     name = job().name("allreduce", name)
     values, indices = (allgather(part, f"{name}, {what}") for part, what
                        in ((tensor.values, "values"), (tensor.indices, "indices")))
     if op not in (None, Sum, Average):
-      raise ValueError(f"allreduce: IndexedSlices have Sum and Average, not {op}")
+      raise InvalidArgumentError(f"allreduce: IndexedSlices have Sum and Average, not {op}")
     if op == Average or (op is None and average is not False):
       values = values / tf.cast(job().place.size, values.dtype)
     return tf.IndexedSlices(values, indices, tensor.dense_shape)
@@ -69,7 +101,19 @@ def allreduce(tensor, average: bool | None = None, name: str | None = None,
 
 
 def allgather(tensor, name: str | None = None) -> tf.Tensor:
-  """The rows of all ranks, who may differ in how many they have."""
+  """Collects the rows of all ranks on every rank.
+
+  Args:
+    tensor: at least one dimension; ranks may differ in the first one.
+    name: as in `grouped_allreduce`.
+
+  Returns:
+    The rows, one rank after another.
+
+  Raises:
+    InvalidArgumentError: ranks disagree on types or on other dimensions.
+    CommError: a rank or a link is lost.
+  """
   tensor = tf.convert_to_tensor(tensor)
   name = job().name("allgather", name)
   return call(lambda arrays: [job().all_gather(arrays[0], name)], [tensor],
@@ -77,6 +121,20 @@ def allgather(tensor, name: str | None = None) -> tf.Tensor:
 
 
 def broadcast(tensor, root_rank: int, name: str | None = None) -> tf.Tensor:
+  """Gives every rank the tensor of one rank.
+
+  Args:
+    tensor: of the same shape and type on every rank.
+    root_rank: the rank whose values the others get.
+    name: as in `grouped_allreduce`.
+
+  Returns:
+    A new tensor.
+
+  Raises:
+    InvalidArgumentError: there is no such rank, or ranks disagree on shapes or types.
+    CommError: a rank or a link is lost.
+  """
   tensor = tf.convert_to_tensor(tensor)
   name = job().name("broadcast", name)
   return call(lambda arrays: [job().broadcast(arrays[0], root_rank, name)], [tensor],
@@ -84,6 +142,20 @@ def broadcast(tensor, root_rank: int, name: str | None = None) -> tf.Tensor:
 
 
 def broadcast_variables(variables: Sequence, root_rank: int = 0) -> None:
-  """Gives the variables (of a model, of an optimizer) the values that rank `root_rank` has."""
+  """Gives variables of a model or an optimizer the values that one rank has, in place.
+
+  Args:
+    variables: in the same order on every rank.
+    root_rank: the rank whose values the others get.
+
+  Raises:
+    InvalidArgumentError: there is no such rank, or ranks disagree on shapes or types.
+    CommError: a rank or a link is lost.
+
+  Examples:
+    ```python
+    hvd.broadcast_variables(model.variables, root_rank=0)
+    ```
+  """
   for i, variable in enumerate(variables):
     variable.assign(broadcast(variable, root_rank, f"variable {i}"))

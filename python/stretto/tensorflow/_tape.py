@@ -4,29 +4,47 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from stretto._errors import InvalidArgumentError
 from stretto._named_job import job
 from stretto.tensorflow._collectives import Average, Sum, allreduce, call
 
 
 class Compression:
-  """How gradients cross the wire: values of STRETTO_CODEC; `none` is what that says."""
+  """How gradients cross the wire: the values of `STRETTO_CODEC`. `none` is what that says."""
   none = ""
   fp16, bf16, int8, topk, powersgd, mixed = "fp16", "bf16", "int8", "topk", "powersgd", "mixed"
 
 
 class DistributedGradientTape:
-  """Wraps a tf.GradientTape: gradient() gives the mean over ranks, of dense gradients in one go.
+  """Wraps a tf.GradientTape so that gradient() returns gradients averaged over ranks.
 
-  What a compression loses is kept for the variable and added in the next step. With
-  sparse_as_dense IndexedSlices (of embeddings) are made dense first, which takes fewer bytes when
-  most rows occur. The devices are Horovod's; here all goes through the host."""
+  Args:
+    gradtape: the tape to wrap.
+    device_dense: Horovod's; not used, since all tensors go through the host.
+    device_sparse: as `device_dense`.
+    compression: how gradients cross the wire, a value of `Compression`. What it loses is kept for
+      the variable and added in the next step.
+    sparse_as_dense: make tf.IndexedSlices (of embeddings) dense before they are sent, which takes
+      fewer bytes if most rows occur.
+    op: `Average` or `Sum`.
+
+  Raises:
+    InvalidArgumentError: `op` is something else.
+
+  Examples:
+    ```python
+    with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
+      loss = loss_of(model(x), y)
+    gradients = tape.gradient(loss, model.trainable_variables)
+    ```
+  """
 
   def __init__(self, gradtape: tf.GradientTape, device_dense: str = "", device_sparse: str = "",
                compression: str = Compression.none, sparse_as_dense: bool = False,
                op: str = Average):
     del device_dense, device_sparse
     if op not in (Average, Sum):
-      raise ValueError(f"DistributedGradientTape: op is Average or Sum, not {op}")
+      raise InvalidArgumentError(f"DistributedGradientTape: op is Average or Sum, not {op}")
     self._tape, self._codec, self._op = gradtape, compression, op
     self._sparse_as_dense = sparse_as_dense
 
@@ -41,6 +59,21 @@ class DistributedGradientTape:
     return getattr(self._tape, name)
 
   def gradient(self, target, sources, output_gradients=None, **options):
+    """Computes gradients and combines them over ranks.
+
+    Args:
+      target: as in tf.GradientTape.gradient.
+      sources: as there; in the same order on every rank.
+      output_gradients: as there.
+      **options: as there.
+
+    Returns:
+      Gradients in the structure of `sources`.
+
+    Raises:
+      InvalidArgumentError: ranks disagree on shapes or types.
+      CommError: a rank or a link is lost.
+    """
     gradients = self._tape.gradient(target, sources, output_gradients, **options)
     flat = tf.nest.flatten(gradients)
     variables = tf.nest.flatten(sources)

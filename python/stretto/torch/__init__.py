@@ -1,15 +1,15 @@
 """Stretto as a backend of torch.distributed.
 
-  import stretto.torch
-  torch.distributed.init_process_group("stretto")
+    import stretto.torch
+    torch.distributed.init_process_group("stretto")
 
-DistributedDataParallel, FSDP, DeviceMesh and the rest then run as they are. No PyTorch header was
-seen when Stretto was compiled: any PyTorch from 2.1 on will do.
+DistributedDataParallel, FSDP, DeviceMesh and the rest then work unchanged. Stretto does not use
+PyTorch's headers, so it works with any PyTorch from 2.4 on. docs/training.md is the guide.
 """
 
 import torch.distributed as dist
 
-from stretto.comm import CommError
+from stretto._errors import CommError
 from stretto.torch._attach import attach, attach_by_option
 from stretto.torch._batch_norm import SyncBatchNorm, convert_sync_batchnorm
 from stretto.torch._jobs import GroupOptions

@@ -1,4 +1,4 @@
-"""Hands a DDP module's gradients to the engine together with what they belong to."""
+"""Gives the engine a DDP module's gradients, with the parameters to which they belong."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from stretto import comm
+from stretto._errors import InvalidArgumentError
 from stretto.torch import _policies as policies
 from stretto.torch._segments import Segments
 
-# Bytes on the wire per byte of gradient; other codecs want whole buckets.
+# Bytes on the wire per byte of gradient; other codecs need whole buckets.
 WIRE_SHARES = {"none": 1.0, "fp16": 0.5, "bf16": 0.5, "int8": 0.26}
 LOG = logging.getLogger("stretto")
 LOCK = threading.Lock()
@@ -23,26 +24,49 @@ LOCK = threading.Lock()
 
 def attach(ddp, codec: str = "", scaler=None, step_policy: str = "",
            segments: bool = False) -> Attached:
-  """Installs a communication hook on a DistributedDataParallel module over the "stretto" backend:
-  the engine then knows which parameters a bucket holds, and of what shape.
+  """Gives a DistributedDataParallel module's gradients to the engine, by a communication hook.
 
-  codec: how gradients cross the wire, any value of STRETTO_CODEC; empty: as the group was made.
-  scaler: the torch.amp.GradScaler in use, if any. What codecs owe, and what is accumulated, is
-    converted when its scale changes.
-  step_policy: a value of STRETTO_STEP_POLICY; empty: that.
-  segments: parts of a bucket are sent before it is full; where to cut is computed from some steps
-    and tried on real ones. Only with codecs none, fp16, bf16, int8 and the step policy "every".
+  The engine then knows which parameters a bucket holds, and of what shape. Every rank calls it,
+  before the first backward pass; a module has one hook.
 
-  Every rank calls it, before the first backward pass; a module has one hook."""
+  Args:
+    ddp: a DistributedDataParallel module over the "stretto" backend.
+    codec: how gradients cross the wire, any value of `STRETTO_CODEC`; empty: as the process group
+      was made.
+    scaler: the torch.amp.GradScaler in use, if any. What codecs owe, and what is accumulated, is
+      converted when its scale changes.
+    step_policy: what a step exchanges, any value of `STRETTO_STEP_POLICY`; empty: that variable's.
+    segments: send parts of a bucket before it is full. Where to cut is computed from some steps
+      and tried on real ones. Only with the codecs none, fp16, bf16 and int8 and the step policy
+      "every".
+
+  Returns:
+    The state of the hook. Its `synchronize()` averages parameters that a step policy lets differ
+    between ranks; every rank calls it, before a checkpoint for instance.
+
+  Raises:
+    InvalidArgumentError: the module's process group is of another backend, or the options do not go
+      together.
+
+  Examples:
+    ```python
+    model = torch.nn.parallel.DistributedDataParallel(model)
+    stretto.torch.attach(model, codec="powersgd")
+    ```
+  """
   group = ddp.process_group
   if not hasattr(group, "average_bucket"):
-    raise ValueError("attach: the module's process group is not of the stretto backend")
+    raise InvalidArgumentError("attach: the module's process group has another backend; call "
+        "init_process_group(\"stretto\") first")
   policy = policies.parse(step_policy or group.engine.options.step_policy)
   state = Attached(ddp, codec or group.codec, scaler)
   if segments:
     each_step = (step_policy or group.engine.options.step_policy) == "every"
     if state.codec not in WIRE_SHARES or not each_step:
-      raise ValueError(f"attach: segments do not go with codec {state.codec} or a step policy")
+      raise InvalidArgumentError(
+          f"attach: segments=True works with the codecs {', '.join(WIRE_SHARES)} and the step "
+          f"policy every, not with codec {state.codec} and step policy "
+          f"{step_policy or group.engine.options.step_policy}")
     state.segments = Segments(ddp, state.send, WIRE_SHARES[state.codec])
     group.engine.segments = state.segments.history
   ddp.register_comm_hook(state, reduce_bucket)
@@ -51,7 +75,7 @@ def attach(ddp, codec: str = "", scaler=None, step_policy: str = "",
 
 
 class Attached:
-  """State of the hook. `step` is the number of the backward pass, from 1."""
+  """What the hook keeps. `step` is the number of the backward pass, from 1."""
 
   def __init__(self, ddp, codec: str, scaler):
     self.group, self.scaler = ddp.process_group, scaler
@@ -70,14 +94,14 @@ class Attached:
 
   @property
   def loss_scale(self) -> float:
-    """Of this step, asked for once: on a GPU that waits for the device."""
+    """The loss scale of this step, read once, because on a GPU reading it waits for the device."""
     if self._scale == 0.0:
       self._scale = float(self.scaler.get_scale()) if self.scaler is not None else 1.0
     return self._scale
 
   def synchronize(self) -> None:
-    """With a policy that lets parameters differ between ranks: averages them now. Every rank calls
-    it, before a checkpoint for instance."""
+    """Averages parameters now, if the step policy lets them differ between ranks. Every rank calls
+    it, for example before a checkpoint."""
     self.policy.synchronize()
 
   def slices(self, parameters) -> list[tuple[str, int, int, int, int]]:
@@ -90,7 +114,7 @@ class Attached:
     return result
 
   def send(self, buffer, parameters: list) -> torch.futures.Future:
-    """The mean over ranks, in place."""
+    """Replaces the buffer by its mean over ranks."""
     return self.group.average_bucket(self.gradients, buffer, self.slices(parameters), self.step,
                                      self.loss_scale)
 
@@ -108,7 +132,7 @@ class Attached:
     return future
 
 
-# torch looks at these annotations, so they have to be the classes themselves.
+# torch checks these annotations, so they must be the classes themselves and not strings.
 def reduce_bucket(state: Attached, bucket: dist.GradBucket):
   return state.reduce(bucket)
 
@@ -118,9 +142,8 @@ reduce_bucket.__annotations__ = {"state": Attached, "bucket": dist.GradBucket,
 
 
 def attach_by_option() -> None:
-  """From now on, a DDP module over this backend whose group has a codec or a step policy is
-  attached in its first forward pass in training, unless it has got a communication hook by then: a
-  script needs no change to use them."""
+  """Makes DDP modules whose group has a codec or a step policy call attach() in their first forward
+  pass of training, unless they have a communication hook by then. So scripts need no change."""
   original = DistributedDataParallel.__init__
 
   @functools.wraps(original)
@@ -145,7 +168,7 @@ def first_forward(ddp, args) -> None:
   WAITING.pop(ddp).remove()
   hooks = getattr(ddp, "_comm_hooks", [])
   if not hooks:
-    attach(ddp).policy.forward_begins()  # its own hook will see the second one first
+    attach(ddp).policy.forward_begins()  # the policy's hook is called from the second pass on
   elif not any(isinstance(part, Attached) for hook in hooks for part in hook):
     LOG.warning("STRETTO_CODEC=%s, STRETTO_STEP_POLICY=%s: the module has a communication hook of "
                  "its own, which is used instead", ddp.process_group.codec,

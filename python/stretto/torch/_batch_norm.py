@@ -7,10 +7,24 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from stretto._errors import InvalidArgumentError
+
 
 class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
-  """torch.nn.SyncBatchNorm's arguments and meaning. Ranks may have batches of different sizes,
-  empty ones too."""
+  """torch.nn.SyncBatchNorm for any device: normalises over the batches of all ranks.
+
+  Ranks may have batches of different sizes, empty ones too.
+
+  Args:
+    num_features: number of channels, the second dimension of the input.
+    eps: added to the variance.
+    momentum: share of a new batch in the running statistics; None: their plain average.
+    affine: whether there are a weight and a bias.
+    track_running_stats: whether running statistics are kept.
+    process_group: the ranks to normalise over; None: all of them.
+    device: of the parameters.
+    dtype: of the parameters.
+  """
 
   def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
                affine: bool = True, track_running_stats: bool = True, process_group=None,
@@ -21,21 +35,33 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
 
   def _check_input_dim(self, input: torch.Tensor) -> None:
     if input.dim() < 2:
-      raise ValueError(f"SyncBatchNorm: expected at least 2 dimensions, got {input.dim()}")
+      raise InvalidArgumentError(
+          f"SyncBatchNorm: expected at least 2 dimensions, got {input.dim()}")
 
   def forward(self, input: torch.Tensor) -> torch.Tensor:
+    """Normalises a batch, in training with the statistics of all ranks.
+
+    Args:
+      input: (batch, channels, ...).
+
+    Returns:
+      A tensor of the same shape.
+
+    Raises:
+      InvalidArgumentError: the input has fewer than 2 dimensions.
+    """
     group = self.process_group
     synced = self.training and dist.is_initialized() and dist.get_world_size(group) > 1
     if not synced:
       self._check_input_dim(input)
-      return self.alone(input)
+      return self._alone(input)
     self._check_input_dim(input)
     output, mean, variance, count = Synced.apply(input, self.weight, self.bias, self.eps, group)
     if self.track_running_stats and self.running_mean is not None:
-      self.note(mean, variance, count)
+      self._note(mean, variance, count)
     return output
 
-  def note(self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor) -> None:
+  def _note(self, mean: torch.Tensor, variance: torch.Tensor, count: torch.Tensor) -> None:
     with torch.no_grad():
       self.num_batches_tracked.add_(1)
       share = 1.0 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
@@ -43,7 +69,7 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
       self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
       self.running_var.lerp_(unbiased.to(self.running_var.dtype), share)
 
-  def alone(self, input: torch.Tensor) -> torch.Tensor:
+  def _alone(self, input: torch.Tensor) -> torch.Tensor:
     training = self.training or self.running_mean is None
     share = self.momentum or 0.0
     if self.training and self.track_running_stats and self.num_batches_tracked is not None:
@@ -57,7 +83,15 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
 
   @classmethod
   def convert_sync_batchnorm(cls, module: nn.Module, process_group=None) -> nn.Module:
-    """Replaces `module`, or every BatchNorm layer in it; parameters and statistics are kept."""
+    """Replaces every BatchNorm layer of a module. Parameters and statistics are kept.
+
+    Args:
+      module: the module; its layers are replaced in place.
+      process_group: the ranks to normalise over; None: all of them.
+
+    Returns:
+      The module, or its replacement if it is a BatchNorm layer itself.
+    """
     replaced = module
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
       replaced = cls(module.num_features, module.eps, module.momentum, module.affine,
@@ -84,7 +118,7 @@ class Synced(torch.autograd.Function):
   @staticmethod
   def forward(ctx, input, weight, bias, eps, group):
     channels = input.shape[1]
-    # Sums of 16-bit values are formed, and exchanged, in fp32.
+    # 16-bit values are added and exchanged in fp32.
     wide = input if input.dtype == torch.float64 else input.float()
     axes = [0, *range(2, input.dim())]
     own = torch.zeros(2 * channels + 1, dtype=wide.dtype, device=input.device)

@@ -1,10 +1,12 @@
-"""From tensors to addresses: dense memory of the host, element types the engine knows."""
+"""Turns tensors into dense memory of the host with element types that the engine knows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
 import torch
+
+from stretto._errors import InvalidArgumentError
 
 NAMES = {
     torch.float32: "float32", torch.float64: "float64", torch.float16: "float16",
@@ -15,31 +17,33 @@ NAMES = {
 
 
 def usable(tensor: torch.Tensor) -> bool:
-  """Whether the engine can work on the tensor as it is. Nothing more is looked at where small
-  messages are sent by the thousand."""
+  """Whether the engine can work on the tensor as it is. It is the only check for small messages,
+  which are sent by the thousand."""
   return (tensor.dtype in NAMES and tensor.layout is torch.strided and tensor.device.type == "cpu"
           and tensor.is_contiguous() and not tensor.is_neg())
 
 
 def plain(tensor: torch.Tensor, what: str, sums: bool) -> torch.Tensor:
-  """The same memory under an element type of the engine. `sums`: values are combined, so it has to
-  mean the same."""
+  """A view of the same memory with an element type of the engine. `sums`: values are combined, so
+  the type must have the same arithmetic."""
   tensor = tensor.detach()
   if tensor.layout != torch.strided:
-    raise ValueError(f"{what}: sparse tensors are not supported, got {tensor.layout}; "
-                     "use dense gradients (sparse=False)")
+    raise InvalidArgumentError(
+        f"{what}: sparse tensors are not supported, got {tensor.layout}; "
+        "use dense gradients (sparse=False)")
   if tensor.is_complex():
     return torch.view_as_real(tensor.resolve_conj())
   if tensor.dtype in NAMES:
     return tensor
   if sums:
-    raise ValueError(f"{what}: cannot combine {tensor.dtype}")
+    raise InvalidArgumentError(f"{what}: cannot combine {tensor.dtype}; convert it to one of "
+                               f"{', '.join(NAMES.values())}")
   return tensor.view(torch.uint8)
 
 
 def staged(tensor: torch.Tensor, read: bool) -> torch.Tensor:
-  """The tensor itself when the engine can work on it, else dense host memory of its size, holding
-  its values if `read`. Pinned for CUDA, and complete when this returns."""
+  """The tensor itself if the engine can work on it, else dense host memory of its size, with its
+  values if `read`. The memory is pinned for CUDA, and the copy is complete on return."""
   if tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg():
     return tensor
   pinned = tensor.device.type == "cuda"
@@ -52,7 +56,7 @@ def staged(tensor: torch.Tensor, read: bool) -> torch.Tensor:
 
 
 def give_back(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Callable[[], None] | None:
-  """What copies staged results to where they belong; None when all are there."""
+  """A function that copies staged results to the caller's tensors; None when there are none."""
   moves = [(to, source) for to, source in pairs if to is not source]
   if not moves:
     return None
@@ -67,10 +71,10 @@ def give_back(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Callable[[]
 
 
 def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
-  """All values one after the other, on the host."""
+  """All values one after another, on the host."""
   return torch.cat([t.reshape(-1).cpu() for t in tensors]) if tensors else torch.empty(0)
 
 
 def parts(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-  """Views of `flat` that belong to the tensors."""
+  """Views of `flat`, one for each tensor."""
   return list(flat.split([t.numel() for t in tensors]))

@@ -1,26 +1,38 @@
-"""Engines behind process groups: one per default group; its subgroups share the connections."""
+"""The engines of process groups: one per default group, whose connections subgroups share."""
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 import weakref
 from dataclasses import dataclass
-from datetime import timedelta
 
 from stretto import comm
+
+LONGEST_PAUSE_S = 0.1  # between two looks into a store, which many ranks may share
 
 
 @dataclass(frozen=True)
 class GroupOptions:
-  """`pg_options` of init_process_group and new_group."""
-  # How gradients of DDP modules cross the wire, and, but for topk, powersgd and mixed, every sum
-  # and average of 1024 fp32 values and more; empty: STRETTO_CODEC.
+  """What init_process_group and new_group take as `pg_options`.
+
+  Attributes:
+    codec: how gradients of DDP modules cross the wire, any value of `STRETTO_CODEC`; empty: that
+      variable's. All codecs but topk, powersgd and mixed also hold for every sum and average of
+      1024 fp32 values and more.
+
+  Examples:
+    ```python
+    options = stretto.torch.GroupOptions(codec="bf16")
+    torch.distributed.init_process_group("stretto", pg_options=options)
+    ```
+  """
   codec: str = ""
 
 
 class TorchStore:
-  """A torch.distributed store as the engine wants it."""
+  """A torch.distributed store with the methods that the engine calls."""
 
   def __init__(self, store):
     self._store = store
@@ -29,13 +41,19 @@ class TorchStore:
     self._store.set(key, value)
 
   def get(self, key: str, timeout_s: float) -> bytes:
-    self._store.wait([key], timedelta(seconds=max(timeout_s, 0.001)))
+    # Store.wait() does not hear Ctrl-C.
+    deadline, pause_s = time.monotonic() + timeout_s, 0.001
+    while not self._store.check([key]):
+      if time.monotonic() > deadline:
+        raise TimeoutError(f"nobody set it within {timeout_s:g} s")
+      time.sleep(pause_s)
+      pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
     return self._store.get(key)
 
 
 class Job:
-  """An engine and the ranks of the default group that it connects. It is closed with the last
-  process group over it."""
+  """An engine and the ranks of its default group. The engine is closed with its last process
+  group."""
 
   def __init__(self, engine: comm.Engine, ranks: tuple[int, ...]):
     self.engine, self.ranks = engine, ranks
@@ -62,8 +80,8 @@ JOBS: list[Job] = []
 
 
 def join(options, size: int) -> tuple[Job, int, str, list[int]]:
-  """The job for a new process group of `size` ranks, the group's number in its engine, a name, and
-  the group's ranks within the job. `options` are torch's _DistributedBackendOptions."""
+  """Returns, for a new process group of `size` ranks: its job, the group's number in the engine, a
+  name, and the group's ranks within the job. `options` are torch's _DistributedBackendOptions."""
   rank, ranks = options.group_rank, tuple(options.global_ranks_in_group)
   name = str(options.group_id)
   if ranks:

@@ -1,13 +1,14 @@
 """Step policies: when ranks exchange gradients or parameters (STRETTO_STEP_POLICY).
 
-  every          gradients, in every step
-  accumulate:K   gradients, summed over K steps; the optimizer takes one step for K of the script's
-  local:K        no gradients; every K steps the average of all parameters (local SGD)
-  gossip:K       no gradients; parameters with one partner in every step, all of them every K steps
+  every          averages gradients in every step
+  accumulate:K   averages gradients that are summed over K steps; the optimizer takes one step for K
+                 steps of the script
+  local:K        averages parameters every K steps, and no gradients (local SGD)
+  gossip:K       like local:K, and in the other steps averages parameters with one partner
 
-What is a step has to be the same on all ranks, and an optimizer's is not where a loss scaler may
-leave it out on some of them: with local and gossip it is a forward pass in training, and parameters
-are exchanged at the beginning of the next one.
+All ranks must count the same steps. A loss scaler may skip the optimizer's steps on some ranks, so
+local and gossip count forward passes of training, and exchange parameters at the beginning of the
+next one.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from stretto.torch._buffers import NAMES, staged
 
 
 class Every:
-  """Base of the policies. Methods are called by stretto.torch.attach."""
+  """Base of the policies. stretto.torch.attach calls the methods."""
 
   def __init__(self, ddp, group, name: str, interval: int):
     del ddp, group, name
     self.interval = interval
 
   def holds_back(self, bucket, step: int, loss_scale: float) -> bool:
-    """True when a bucket of the step is not to be reduced as it is."""
+    """True when the bucket is not to be reduced in this step."""
     del bucket, step, loss_scale
     return False
 
@@ -37,16 +38,16 @@ class Every:
     pass
 
   def forward_begins(self) -> None:
-    """A forward pass in training; called by the policies that need it."""
+    """Called at the beginning of a forward pass of training, by policies that need it."""
 
   def synchronize(self) -> None:
     pass
 
 
 class Accumulate(Every):
-  """In steps that exchange nothing, gradients are kept here and DDP sees zeros, so that loss
-  scalers and gradient clipping find nothing to do; and the optimizer finds no gradients at all,
-  so that it changes neither parameters nor its own state."""
+  """In steps without an exchange, gradients are kept here. DDP gets zeros, so that loss scalers and
+  gradient clipping do nothing. The optimizer finds no gradients, so that it changes neither
+  parameters nor its state."""
 
   def __init__(self, ddp, group, name: str, interval: int):
     super().__init__(ddp, group, name, interval)
@@ -89,7 +90,7 @@ class Accumulate(Every):
           parameter.grad = None
 
 
-# Optimizers do not know which module they are for, so every policy looks at every optimizer.
+# Optimizers do not know their module, so every policy is called for every optimizer.
 ACCUMULATING: weakref.WeakSet[Accumulate] = weakref.WeakSet()
 
 
@@ -133,7 +134,7 @@ class Local(Every):
     self.exchange(self.average)
 
   def exchange(self, mix) -> None:
-    """`mix` works on the values of parameters, and of buffers of floats, of one type."""
+    """Calls `mix` with the values of all parameters and floating-point buffers of a type."""
     module = self._module()
     with torch.no_grad():
       by_type: dict[torch.dtype, list[torch.Tensor]] = {}
@@ -159,9 +160,9 @@ class Local(Every):
 
 
 class Gossip(Local):
-  """Partners as in an exponential graph (Assran et al., "Stochastic gradient push", 2019): in step
-  t a rank takes half from the one 2^t places before it, in turn. What one rank takes another gives,
-  so that the mean over ranks stays."""
+  """Partners form an exponential graph (Assran et al., "Stochastic gradient push", 2019), at
+  distance 1, 2, 4, and so on. A rank sends its parameters to one rank and takes the mean with what
+  it receives from another, which keeps the mean over all ranks."""
 
   def after_step(self, step: int) -> None:
     if step % self.interval == 0:

@@ -1,9 +1,9 @@
-"""The c10d backend: every collective of torch.distributed on `comm::Engine`.
+"""The c10d backend: the collectives of torch.distributed on `comm::Engine`.
 
-A Python subclass of ProcessGroup that a backend's creator returns takes the place of the process
-group (torch/distributed/distributed_c10d.py, _new_process_group_helper), for DDP's C++ reducer as
-well, which calls back through pybind11's trampolines. Where a method has an old and a new name,
-both are there: versions of torch differ in which they call.
+The creator of a backend may return a Python subclass of ProcessGroup, which torch then uses as the
+process group (torch/distributed/distributed_c10d.py, _new_process_group_helper). DDP's C++ reducer
+calls it through pybind11's trampolines. Where a method has an old and a new name, both are there,
+because versions of torch call different ones.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import torch
 import torch.distributed as dist
 
 from stretto import comm
-from stretto.comm import CommError
+from stretto._errors import CommError, InvalidArgumentError
 from stretto.torch import _jobs as jobs
 from stretto.torch._buffers import NAMES, give_back, joined, parts, plain, staged, usable
 from stretto.torch._work import Work
 
 # Codecs are for gradients: shorter reductions (counters, losses, norms) stay exact.
 CODEC_ELEMENTS = 1024
-WIRE_CODECS = ("fp16", "bf16", "int8")  # the others need to know the parameters: attach()
+WIRE_CODECS = ("fp16", "bf16", "int8")  # the others need the names of parameters: attach()
 PREMUL_SUM = 8  # ReduceOp.PREMUL_SUM; the numbers below it are the engine's too
 
 # Newer versions of torch have a base class for backends in Python.
@@ -29,7 +29,7 @@ BASE = getattr(dist, "BackendBase", dist.ProcessGroup)
 
 
 def create(options, group_options) -> ProcessGroup:
-  """torch's creator: options are its _DistributedBackendOptions."""
+  """The creator that torch calls; options are its _DistributedBackendOptions."""
   size = options.group_size
   codec = group_options.codec if isinstance(group_options, jobs.GroupOptions) else ""
   job, group, name, members = jobs.join(options, size)
@@ -38,7 +38,14 @@ def create(options, group_options) -> ProcessGroup:
 
 
 def statistics(group=None) -> dict:
-  """What the engine of a process group (default: the whole job's) has done so far."""
+  """What the engine of a process group has done so far.
+
+  Args:
+    group: the process group; None: all ranks.
+
+  Returns:
+    As `stretto.comm.Engine.statistics`.
+  """
   return (group or dist.group.WORLD).engine.statistics()
 
 
@@ -79,9 +86,9 @@ class ProcessGroup(BASE):
     number = int(getattr(op, "op", op))
     if number > 1:  # neither sum nor average
       if number >= PREMUL_SUM:
-        raise ValueError(f"{what}: {op} is not supported")
+        raise InvalidArgumentError(f"{what}: {op} is not supported")
       if tensor.is_complex():
-        raise ValueError(f"{what}: complex numbers have sum and average only")
+        raise InvalidArgumentError(f"{what}: complex numbers have sum and average only")
     return number
 
   def fail(self, reason: str) -> None:
@@ -148,8 +155,9 @@ class ProcessGroup(BASE):
   def reduce_scatter(self, outputs, inputs, opts=None) -> Work:
     outputs, inputs = list(outputs), list(inputs)
     if len(outputs) != 1 or len(inputs[0]) != self._size:
-      raise ValueError(f"reduce_scatter: expected {self._size} inputs for one output, got "
-                       f"{len(inputs[0])} for {len(outputs)}")
+      raise InvalidArgumentError(
+          f"reduce_scatter: expected {self._size} inputs for one output, got "
+          f"{len(inputs[0])} for {len(outputs)}")
     opts = opts or dist.ReduceScatterOptions()
     whole = joined([plain(t, "reduce_scatter", sums=True) for t in inputs[0]])
     counts = [plain(t, "reduce_scatter", sums=True).numel() for t in inputs[0]]
@@ -163,8 +171,9 @@ class ProcessGroup(BASE):
     jobs_ = []
     for output, tensor in zip(outputs, inputs):
       if output.numel() * self._size != tensor.numel():
-        raise ValueError(f"reduce_scatter: {tensor.numel()} elements are not {self._size} times "
-                         f"{output.numel()}")
+        raise InvalidArgumentError(
+            f"reduce_scatter: {tensor.numel()} elements are not {self._size} times "
+            f"{output.numel()}")
       jobs_.append((output, staged(plain(tensor, "reduce_scatter", sums=True), read=True), None))
     return self.scatter_sums(jobs_, opts)
 
@@ -211,7 +220,7 @@ class ProcessGroup(BASE):
     operations, keep, moves = [], [], []
     for tensors, tensor in zip(outputs, inputs):
       if len(tensors) != self._size:
-        raise ValueError(f"{what}: {len(tensors)} outputs for {self._size} ranks")
+        raise InvalidArgumentError(f"{what}: {len(tensors)} outputs for {self._size} ranks")
       targets = [plain(t, what, sums=False) for t in tensors]
       source = staged(plain(tensor, what, sums=False), read=True)
       counts = [t.numel() for t in targets]
@@ -231,8 +240,9 @@ class ProcessGroup(BASE):
     operations, keep, moves = [], [], []
     for output, tensor in zip(outputs, inputs):
       if tensor.numel() * self._size != output.numel() or tensor.dtype != output.dtype:
-        raise ValueError(f"all_gather: {self._size} times {tensor.numel()} {tensor.dtype} do not "
-                         f"make {output.numel()} {output.dtype}")
+        raise InvalidArgumentError(
+            f"all_gather: {self._size} times {tensor.numel()} {tensor.dtype} do not "
+            f"make {output.numel()} {output.dtype}")
       source = staged(plain(tensor, "all_gather", sums=False), read=True)
       values = plain(output, "all_gather", sums=False)
       host = staged(values, read=False)
@@ -384,7 +394,7 @@ class ProcessGroup(BASE):
 def one_or_more(tensors) -> list[torch.Tensor]:
   tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
   if len(tensors) != 1:
-    raise ValueError(f"expected one tensor per rank, got {len(tensors)}")
+    raise InvalidArgumentError(f"expected one tensor per rank, got {len(tensors)}")
   return tensors
 
 
@@ -407,10 +417,11 @@ def row_counts(tensor: torch.Tensor, splits, size: int) -> list[int]:
   rows = tensor.shape[0] if tensor.dim() else 0
   if not splits:
     if rows % size:
-      raise ValueError(f"all_to_all: {rows} rows cannot be cut evenly for {size} ranks")
+      raise InvalidArgumentError(f"all_to_all: {rows} rows cannot be cut evenly for {size} ranks")
     splits = [rows // size] * size
   if sum(splits) != rows or len(splits) != size:
-    raise ValueError(f"all_to_all: splits {list(splits)} do not cut {rows} rows for {size} ranks")
+    raise InvalidArgumentError(
+        f"all_to_all: splits {list(splits)} do not cut {rows} rows for {size} ranks")
   each = tensor.numel() // rows if rows else 0
   return [n * each for n in splits]
 

@@ -1,6 +1,6 @@
-"""Where to cut the gradients of a backward pass, from when they are ready and what the link costs
-(stretto/comm/segment.h): a plan for DistributedDataParallel's own buckets, and segments that
-attach() sends before their bucket is full."""
+"""Computes where to cut the gradients of a backward pass, from the times when they are ready and
+the cost of the link (stretto/comm/segment.h): caps for DistributedDataParallel's own buckets, and
+segments that attach() sends before their bucket is full."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from stretto import _stretto
+from stretto._errors import InvalidArgumentError, UnsupportedError
 
 PROBE_BYTES = (64 << 10, 512 << 10, 2 << 20, 8 << 20)
 PROBES = 4
@@ -21,18 +22,31 @@ MIB = 1 << 20
 
 @dataclass(frozen=True)
 class Link:
-  """What a segment costs: alpha_s however small, and beta_s_per_byte for its bytes."""
+  """What an all-reduce costs: alpha_s + beta_s_per_byte x bytes.
+
+  Attributes:
+    alpha_s: seconds for the smallest one.
+    beta_s_per_byte: seconds per byte.
+  """
   alpha_s: float
   beta_s_per_byte: float
 
 
 @dataclass(frozen=True)
 class BucketPlan:
-  """Caps for DistributedDataParallel. `print(plan)` shows buckets and what is expected of them."""
+  """Caps for DistributedDataParallel's buckets. `print(plan)` shows the buckets and their times.
+
+  Attributes:
+    bucket_cap_mb: DistributedDataParallel's argument of this name, in MiB.
+    first_bucket_mb: torch.distributed._DEFAULT_FIRST_BUCKET_BYTES in MiB; 1 is torch's own value.
+    tail_s: seconds of communication that are left when the backward pass is over.
+    default_tail_s: the same with torch's default caps.
+    text: the plan in words.
+  """
   bucket_cap_mb: float
-  first_bucket_mb: float  # 1: torch's own. torch.distributed._DEFAULT_FIRST_BUCKET_BYTES in MiB
-  tail_s: float  # communication that is left when backward is over
-  default_tail_s: float  # the same with torch's default caps
+  first_bucket_mb: float
+  tail_s: float
+  default_tail_s: float
   text: str = field(repr=False, default="")
 
   def __str__(self) -> str:
@@ -40,7 +54,14 @@ class BucketPlan:
 
 
 def measure_link(group=None) -> Link:
-  """Times all-reduces of a few sizes; all members of the group call it. The slowest rank counts."""
+  """Times all-reduces of a few sizes. All members of the group call it.
+
+  Args:
+    group: the process group; None: all ranks.
+
+  Returns:
+    The cost of an all-reduce on the slowest rank.
+  """
   rows = []
   for size in PROBE_BYTES:
     data = torch.zeros(size // 4)
@@ -57,11 +78,21 @@ def measure_link(group=None) -> Link:
 
 
 class GradientTimes:
-  """Notes when gradients are ready, while a model is trained:
+  """Notes when gradients are ready while a model is trained.
 
+  Args:
+    model: a module, or a DistributedDataParallel module.
+
+  Attributes:
+    names: name of every parameter that has a gradient.
+
+  Examples:
+    ```python
     with stretto.torch.GradientTimes(model) as times:
-      for x, y in first_batches: ...
+      for x, y in first_batches:
+        loss_of(model(x), y).backward()
     print(stretto.torch.plan_buckets(times))
+    ```
   """
 
   def __init__(self, model):
@@ -73,26 +104,37 @@ class GradientTimes:
     self._began = 0.0
 
   def __enter__(self) -> GradientTimes:
-    self._handles = [p.register_post_accumulate_grad_hook(self.note) for p in self.names]
-    self._handles.append(self._model.register_forward_hook(self.begin))
+    self._handles = [p.register_post_accumulate_grad_hook(self._note) for p in self.names]
+    self._handles.append(self._model.register_forward_hook(self._begin))
     return self
 
   def __exit__(self, *_) -> None:
     for handle in self._handles:
       handle.remove()
 
-  def begin(self, *_) -> None:
+  def _begin(self, *_) -> None:
     self._began = time.perf_counter()
 
-  def note(self, parameter) -> None:
+  def _note(self, parameter) -> None:
     self._ready[parameter].append(time.perf_counter() - self._began)
 
   def rows(self, group=None) -> list[tuple[str, int, float]]:
-    """(name, bytes, seconds) in the order of readiness, the same on all ranks of the group."""
+    """The gradients in the order they are ready, the same on all ranks of the group.
+
+    Args:
+      group: the process group; None: all ranks.
+
+    Returns:
+      (name, bytes, seconds since the forward pass ended) per gradient.
+
+    Raises:
+      InvalidArgumentError: no backward pass was seen.
+    """
     used = [p for p in self.names if self._ready[p]]
     if not used:
-      raise ValueError("plan_buckets: no backward pass was seen; train some steps inside "
-                       "`with GradientTimes(model)`")
+      raise InvalidArgumentError(
+          "plan_buckets: no backward pass was measured; train some steps inside "
+          "`with GradientTimes(model)`")
     # The first pass warms up.
     times = torch.tensor([statistics.median(self._ready[p][1:] or self._ready[p]) for p in used],
                          dtype=torch.float64)
@@ -103,8 +145,21 @@ class GradientTimes:
 
 
 def plan_buckets(times: GradientTimes, group=None, link: Link | None = None) -> BucketPlan:
-  """The caps with which DDP's buckets leave the least communication after backward. All members of
-  the group call it; the link is measured unless it is given."""
+  """Finds the bucket caps that leave the least communication after the backward pass.
+
+  All members of the group call it.
+
+  Args:
+    times: when gradients are ready.
+    group: the process group; None: all ranks.
+    link: what an all-reduce costs; None: it is measured.
+
+  Returns:
+    Caps for DistributedDataParallel.
+
+  Raises:
+    InvalidArgumentError: `times` has seen no backward pass.
+  """
   link = link or measure_link(group)
   found = _stretto.comm_plan_buckets(times.rows(group), link.alpha_s, link.beta_s_per_byte)
   text = (f"link: {link.alpha_s * 1e6:.0f} us per all-reduce and "
@@ -115,23 +170,23 @@ def plan_buckets(times: GradientTimes, group=None, link: Link | None = None) -> 
 
 # Steps of attach(segments=True), from 1. DDP forms its final buckets in the second one.
 PROFILE_FROM, PROFILE_TO = 3, 6
-TRIAL_STEPS = 5  # of a candidate, per turn; the first does not count
-TURNS = 2
+TRIAL_STEPS = 5  # of a candidate in a round; the first does not count
+ROUNDS = 2
 CANDIDATES = 3
 MAX_SEGMENTS = 32
-MARGIN = 0.02  # a split has to make steps this much shorter
+MARGIN = 0.02  # a split must make steps shorter by this share
 
 
 class Segments:
-  """Cuts DDP's buckets for attach(). A gradient lies in its bucket when the next one gets ready, so
-  parts of a bucket can go before all of it is there. Parts always go in the order of buckets and
-  offsets, on every rank alike; only the moment differs. Where to cut is computed from some steps,
-  and the best few ways are tried on real ones."""
+  """Cuts DDP's buckets for attach(). When a gradient becomes ready, the one before it is in its
+  bucket, so parts of a bucket can be sent before it is full. All ranks send parts in one order, by
+  bucket and offset; only the times differ. Where to cut is computed from a few steps, and the
+  best cuts are tried on real steps."""
 
   def __init__(self, ddp, send, wire_share: float = 1.0):
     """`send(part of a bucket's buffer, its parameters) -> future` averages it over the ranks.
     `wire_share`: bytes on the wire per byte of gradient."""
-    # The module holds its hook, and the hook this object: no way back, or it would live for ever.
+    # The module owns its hook, and the hook this object, so references back to them are weak.
     self._ddp = weakref.ref(ddp)
     self._group, self._wire_share = ddp.process_group, wire_share
     self._send = weakref.WeakMethod(send)
@@ -143,13 +198,13 @@ class Segments:
     self.history: list[dict] = []  # what was tried, for the report
     self.settled = False
     self._step, self._began = 1, 0.0
-    self._turn, self._turn_steps = 0, 0
+    self._round, self._round_steps = 0, 0
     self._stop_reason = ""
     self.reset()
     ready = weakref.WeakMethod(self.ready)
     self._handles = [p.register_post_accumulate_grad_hook(lambda p: (call := ready()) and call(p))
                      for p in self._times.names]
-    self._handles.append(ddp.module.register_forward_hook(self._times.begin))
+    self._handles.append(ddp.module.register_forward_hook(self._times._begin))
 
   # During backward.
 
@@ -172,7 +227,7 @@ class Segments:
       return
     self._fired.add(parameter)
     if not self.settled and PROFILE_FROM <= self._step < PROFILE_TO:
-      self._times.note(parameter)
+      self._times._note(parameter)
     before, self._last = self._last, parameter
     if before in self._place:
       self._left[self._place[before]] -= 1
@@ -189,16 +244,17 @@ class Segments:
   def twice(self, parameter) -> None:
     bucket, part = self._place.get(parameter, (0, 0))
     if parameter in self._place and len(self._sent[bucket]) > part:
-      raise RuntimeError(f"attach: the gradient of {self._times.names[parameter]} grew after it "
-                         "had been sent; use attach(segments=False) for this model")
+      raise UnsupportedError(
+          f"attach: the gradient of {self._times.names[parameter]} grew after "
+          "it had been sent; use attach(segments=False) for this model")
     self._stop_reason = "a gradient is accumulated more than once in a step"
 
   def reduce(self, bucket) -> torch.futures.Future:
-    """What the communication hook does."""
+    """Does the work of the communication hook."""
     index, buffer = bucket.index(), bucket.buffer()
     known = self._buckets.get(index)
     if known is not None and known[0].data_ptr() != buffer.data_ptr():
-      self.stop("the buckets have moved")  # what was sent early is not read by anybody
+      self.stop("the buckets have moved")  # results of parts that were sent are not used
     self._buckets[index] = (buffer, bucket.parameters())
     if index in self._cuts:
       while self._next < len(self._order) and self._order[self._next][0] <= index:
@@ -212,7 +268,7 @@ class Segments:
       self.end_step()
     return future
 
-  # Between steps. Every rank comes here after the same operations.
+  # Between steps. All ranks call this after the same operations.
 
   def end_step(self) -> None:
     now = time.perf_counter()
@@ -231,7 +287,7 @@ class Segments:
   def plan(self) -> None:
     rows = [(name, int(size * self._wire_share), at)
             for name, size, at in self._times.rows(self._group)]
-    torch.futures.wait_all(self._futures)  # what is on the link now would be measured too
+    torch.futures.wait_all(self._futures)  # so that the link is idle when it is measured
     link = measure_link(self._group)
     self._candidates = [{"cuts": self.cut(rows, [len(rows)]), "times": []}]
     for ends, _, tail_s in _stretto.comm_best_splits(rows, link.alpha_s, link.beta_s_per_byte,
@@ -246,7 +302,7 @@ class Segments:
     self.use(self._candidates[0]["cuts"])
 
   def cut(self, rows, ends: list[int]) -> dict[int, list[tuple[int, int]]]:
-    """The split of all gradients as parts of buckets."""
+    """Turns a split of all gradients into parts of buckets."""
     segment_of, begin = {}, 0
     for segment, end in enumerate(ends):
       segment_of |= dict.fromkeys((name for name, _, _ in rows[begin:end]), segment)
@@ -273,15 +329,15 @@ class Segments:
         offset += parameter.numel()
 
   def try_next(self, seconds: float) -> None:
-    self._turn_steps += 1
-    if self._turn_steps > 1:
-      self._candidates[self._turn % len(self._candidates)]["times"].append(seconds)
-    if self._turn_steps < TRIAL_STEPS:
+    self._round_steps += 1
+    if self._round_steps > 1:
+      self._candidates[self._round % len(self._candidates)]["times"].append(seconds)
+    if self._round_steps < TRIAL_STEPS:
       return
-    self._turn_steps = 0
-    self._turn += 1
-    if self._turn < TURNS * len(self._candidates):
-      self.use(self._candidates[self._turn % len(self._candidates)]["cuts"])
+    self._round_steps = 0
+    self._round += 1
+    if self._round < ROUNDS * len(self._candidates):
+      self.use(self._candidates[self._round % len(self._candidates)]["cuts"])
     else:
       self.decide()
 

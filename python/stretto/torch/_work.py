@@ -1,5 +1,5 @@
-"""What a collective hands back: waits in C++ when somebody waits, completes a future when somebody
-asks for one."""
+"""The Work of a collective. wait() waits in C++; get_future() makes a future that the completion
+thread completes."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from stretto.comm import CommError
+from stretto._errors import CommError, Error
 
-# How often a wait with a time limit looks at its future.
+# Seconds between two looks at the future, in a wait with a time limit.
 POLL_S = 0.001
 
 
 class Work(dist._Work):
-  """`finish` copies results to where the caller wants them; `keep` is everything the engine reads
+  """`finish` copies results to the caller's tensors; `keep` holds the memory that the engine reads
   and writes."""
 
-  _handles: Sequence[int] = ()  # to wait for here
+  _handles: Sequence[int] = ()  # operations that wait() waits for
   _open = 0  # operations that the completion thread will report
   _future: torch.futures.Future | None = None
   _error: Exception | None = None
@@ -40,7 +40,7 @@ class Work(dist._Work):
     return self
 
   def expect(self, operations: int) -> None:
-    """Before operations are started with `operation_done` as their end."""
+    """Called before operations are started that end with a call of `operation_done`."""
     self._open = operations
     device = next((t.device for t in self._result if t.device.type == "cuda"), None)
     self._future = torch.futures.Future(devices=[device] if device else None)
@@ -53,11 +53,11 @@ class Work(dist._Work):
       self.complete()
 
   def complete(self) -> None:
-    """Ends the work: copies results, sets the future. Runs once."""
+    """Ends the work: copies the results and sets the future. Called once."""
     if self._error is None and self._finish is not None:
       try:
         self._finish()
-      except Exception as error:  # belongs to whoever waits
+      except Exception as error:  # wait() raises it
         self._error = error
     self._keep = self._finish = None
     self._done = True
@@ -103,13 +103,13 @@ class Work(dist._Work):
           self._group.abandoned.append(self._keep)  # the engine may still write there
           self.give_up(limit_s)
           return
-      except (CommError, ValueError, RuntimeError) as error:
+      except Error as error:
         self._error = self._error or error
       self._handles.pop(0)
     self.complete()
 
   def give_up(self, limit_s: float) -> None:
-    """The ranks cannot agree any more on what comes next: the job ends for all."""
+    """Ends the job on all ranks, which cannot agree any more on what comes next."""
     text = f"rank {self._group.job_rank}: {self._what} did not finish within {limit_s:g} s"
     self._error = CommError(text)
     self._done = True
@@ -129,14 +129,14 @@ class Work(dist._Work):
     return self._future
 
   def __del__(self):
-    """Nobody waits: the operations go on, and their memory and results with them."""
+    """Without a caller that waits, the operations go on, and need their memory until they end."""
     if self._handles and not self._done:
       rest = Rest(len(self._handles), self._keep, self._finish)
       try:
         for handle in self._handles:
           self._group.engine.deliver(handle, rest.operation_done)
-      except (ValueError, RuntimeError):
-        pass  # the engine is closed, and touches nothing any more
+      except Error:
+        pass  # the engine is closed and does not use the memory any more
 
   def is_completed(self) -> bool:
     if not self._done and self._handles and all(map(self._group.engine.native.poll,
@@ -148,7 +148,7 @@ class Work(dist._Work):
     return self.is_completed() and self._error is None
 
   def source_rank(self) -> int:
-    """Of a recv, from whom; torch asks for it after wait()."""
+    """The sender of a recv, in the group; torch asks for it after wait()."""
     return self._source
 
   _source_rank = source_rank
@@ -165,7 +165,7 @@ class Work(dist._Work):
 
 
 class Rest:
-  """What a Work leaves that was dropped before its end."""
+  """Keeps what the operations of a Work need that was dropped before its end."""
 
   def __init__(self, operations: int, keep: list, finish: Callable[[], None] | None):
     self._open, self._keep, self._finish = operations, keep, finish

@@ -1,0 +1,140 @@
+"""The options of `stretto run`: one table, from which the parser, the help, shell completion and
+`stretto help --json` are made. Its fields are those of docs/formats/command-json.md."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MASTER_PORT = 29411
+CODECS = "none|fp16|bf16|int8|topk|powersgd|mixed"
+
+EXAMPLES = (
+  "stretto run -n 4 train.py --epochs 3",
+  "stretto run -n 4 -m package.train",
+  "stretto run -n 4 ./train_c",
+  "stretto run -H host1:2,host2:2 train.py",
+  "stretto run train.py    # inside an sbatch: as many ranks as the job has tasks",
+  "stretto run --nnodes 2 --node-rank 0 --nproc-per-node 4 --master-addr host1 train.py",
+)
+
+EXIT_CODES = {
+  "0": "every rank succeeded",
+  "N": "the exit code of the first rank that failed; 128 + the signal if one ended it",
+  "2": "bad usage: an option or a value is wrong",
+  "3": "this computer lacks something: a program, a package",
+  "130": "ended by Ctrl-C",
+}
+
+
+@dataclass(frozen=True)
+class Option:
+  names: tuple[str, ...]
+  text: str
+  value: str = ""  # what stands for the value, as in OptionInfo (cli/command_info.h); "": a flag
+  default: Any = None
+  type: Any = str
+
+
+GROUPS: dict[str, tuple[Option, ...]] = {
+  "Ranks": (
+    Option(("-n", "--ranks"), "Ranks on this host, or of the Slurm job", "N", type=int),
+    Option(("-H", "--hosts"), "Ranks per host, started over ssh: host1:2,host2:2; every host needs "
+           "the same folders", "HOST:N,..."),
+    Option(("--port",), "Port of the first host, for -H and srun", "N", MASTER_PORT, int),
+    Option(("--threads",), "Threads per rank; by default the cores of the host, divided", "N",
+           type=int),
+    Option(("--no-bind",), "Let ranks run on any core"),
+  ),
+  "Program": (
+    Option(("-m", "--module"), "The script is a Python module: package.train"),
+    Option(("--no-python",), "The script is a program to run without Python"),
+  ),
+  "Gradients": (
+    Option(("--codec",), "How gradients are encoded on the wire", CODECS),
+    Option(("--step-policy",), "What a step exchanges", "every|accumulate:K|local:K|gossip:K"),
+    Option(("--replace-backend",), "Scripts that ask for gloo or nccl get stretto"),
+  ),
+  "As torchrun": (
+    Option(("--nproc-per-node",), "Ranks on this host", "auto|cpu|gpu|N"),
+    Option(("--nnodes",), "Hosts, each of which runs this command", "N|MIN:MAX"),
+    Option(("--node-rank",), "Which of the hosts this one is", "N", type=int),
+    Option(("--master-addr",), "Host of rank 0", "HOST"),
+    Option(("--master-port",), "Port of rank 0", "N", type=int),
+    Option(("--rdzv-backend",), "How the hosts find each other", "static|c10d|etcd-v2"),
+    Option(("--rdzv-endpoint",), "Where they find each other", "HOST:PORT"),
+    Option(("--rdzv-id",), "Name of the job", "TEXT"),
+    Option(("--rdzv-conf",), "More about it", "KEY=VALUE,..."),
+    Option(("--max-restarts",), "How often all ranks are started again after a failure", "N",
+           type=int),
+    Option(("--role",), "Name of the ranks, shown in prefixes", "TEXT", "default"),
+  ),
+  "Output": (
+    Option(("-t", "--tee"), "Write the output of ranks to files and, with the rank before each "
+           "line, to the terminal. 1: standard output, 2: standard error, 3: both; 0:3,1:1 by "
+           "local rank", "0|1|2|3|RANK:N,..."),
+    Option(("-r", "--redirects"), "The same, to files only", "0|1|2|3|RANK:N,..."),
+    Option(("--log-dir",), "Folder for these files; a temporary one by default", "FOLDER"),
+    Option(("--trace",), "Write a timeline for Perfetto", "FILE", type=Path),
+    Option(("--report",), "Write one HTML page about what was sent", "FILE", type=Path),
+  ),
+  "General": (
+    Option(("--dry-run",), "Print the commands, run nothing"),
+    Option(("--json",), "With --dry-run: print them as JSON"),
+    Option(("-q", "--quiet"), "Print no notes and no warnings"),
+    Option(("-v", "--verbose"), "Print the commands before they run"),
+  ),
+}
+
+# Words that torchrun takes in the same way, when it starts the ranks.
+PASSED_ON = ("nnodes", "node_rank", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint",
+             "rdzv_id", "rdzv_conf", "max_restarts", "role", "tee", "redirects", "log_dir")
+
+
+def parser() -> argparse.ArgumentParser:
+  p = argparse.ArgumentParser(
+    prog="stretto run", formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    description="Starts a training script on several ranks: through torchrun here, over ssh, or "
+    "through srun.\nWithout torch, and for programs that are no Python scripts, it starts the "
+    "ranks itself.",
+    usage="stretto run [options] script [arguments...]",
+    epilog="Examples\n" + "".join(f"  {line}\n" for line in EXAMPLES) + "\nExit codes\n"
+    + "".join(f"  {code:<3}  {meaning}\n" for code, meaning in EXIT_CODES.items()))
+  for title, options in GROUPS.items():
+    group = p.add_argument_group(title)
+    for option in options:
+      action = add_to(group, option)
+      # torchrun takes underscores too; they need not fill the help.
+      for name in option.names:
+        if name.startswith("--") and "-" in name[2:]:
+          p._option_string_actions["--" + name[2:].replace("-", "_")] = action
+  p.add_argument("script", help="a Python script, a module (-m) or a program")
+  p.add_argument("arguments", nargs=argparse.REMAINDER, help="what the script is given")
+  return p
+
+
+def add_to(group, option: Option) -> argparse.Action:
+  text = option.text.replace("%", "%%") + ("" if option.default is None else " [%(default)s]")
+  if not option.value:
+    return group.add_argument(*option.names, action="store_true", help=text)
+  return group.add_argument(*option.names, metavar=option.value, type=option.type,
+                            default=option.default, help=text)
+
+
+def describe() -> dict:
+  """What C++ needs to know for `stretto help --json` and for completion."""
+  options = [{"names": ["script"], "value": "FILE", "text": "A Python script, a module (-m) or a "
+              "program", "group": "", "default": "", "positional": True, "required": True,
+              "repeatable": False},
+             {"names": ["arguments"], "value": "TEXT", "text": "What the script is given",
+              "group": "", "default": "", "positional": True, "required": False,
+              "repeatable": True}]
+  for group, rows in GROUPS.items():
+    options += [{"names": list(row.names), "value": row.value, "text": row.text, "group": group,
+                 "default": "" if row.default is None else str(row.default), "positional": False,
+                 "required": False, "repeatable": False} for row in rows]
+  return {"name": "stretto run", "summary": "Start a training script on several ranks",
+          "examples": list(EXAMPLES), "options": options, "commands": [],
+          "exit_codes": [{"code": c, "meaning": m} for c, m in EXIT_CODES.items()]}

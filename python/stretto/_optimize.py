@@ -1,0 +1,228 @@
+"""Making models: optimize() and load()."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy.typing as npt
+
+from stretto import _stretto
+from stretto._arrays import as_array
+from stretto._errors import InvalidArgumentError
+from stretto._model import Model
+from stretto._progress import Progress, shown
+from stretto._report import Report
+
+if TYPE_CHECKING:
+  import onnx
+
+LOG = logging.getLogger("stretto")
+
+# What optimize() does only while it makes a model: the rest holds for an artefact too.
+_DEFAULTS: dict[str, Any] = {
+  "inputs": None, "level": "lossless", "accuracy": "default", "shapes": None, "tuning": "quick",
+  "tuning_cache": None, "disable": (), "force": None, "verify": True, "peers": (),
+}
+
+
+def optimize(
+  source: str | os.PathLike[str] | bytes | onnx.ModelProto,
+  inputs: Mapping[str, npt.ArrayLike] | None = None,
+  *,
+  level: str = "lossless",
+  accuracy: str = "default",
+  threads: int | None = None,
+  shapes: Mapping[str, Sequence[int]] | None = None,
+  tuning: str | float = "quick",
+  tuning_cache: str | os.PathLike[str] | None = None,
+  report: str | os.PathLike[str] | None = None,
+  peers: str | Iterable[str] = (),
+  disable: Iterable[str] = (),
+  force: Mapping[str, str] | None = None,
+  verify: bool = True,
+  progress: bool | Progress = True,
+) -> Model:
+  """Makes a faster, verified model for this machine.
+
+  Ctrl-C ends it within a second.
+
+  Args:
+    source: path of an ONNX file, an `onnx.ModelProto`, or its bytes. The path of a `.stretto` file
+      is also taken: the artefact is loaded as by `load`. Such a model is made already, so only
+      `threads`, `report` and `progress` may be given with it.
+    inputs: arrays to check and time with, by input name. None: they are made up, and the report
+      says so.
+    level: how much accuracy may be given up for speed. "lossless" (fp32 throughout) is the only
+      level so far; "half" and "int8" are planned.
+    accuracy: "strict": kernels with the errors of plain fp32 sums; "default": Winograd F(4,3) too.
+    threads: number of threads to run with. None: one for every core this process may use.
+    shapes: dimensions of inputs whose file leaves them open, by input name.
+    tuning: how long to search for the fastest kernels: "off", "quick" (at most 20 s), "full" (at
+      most 240 s), or a number of seconds.
+    tuning_cache: the file that remembers the fastest kernels; "none": no file. None: the user's.
+    report: also write a report to this `.html` or `.json` file.
+    peers: other inference engines to time on the same model, for the report: a list of names
+      ("onnxruntime", "openvino", "torch", "ncnn", "mnn"), or "installed" for every one that is
+      installed. None by default: peers may take minutes.
+    disable: names of passes or rules not to apply; see `list_passes`.
+    force: kernel to use, by operator family ("conv2d") or by node name, whatever was measured.
+    verify: compare the outputs with a double-precision reference.
+    progress: True: a progress bar in the notebook, or on standard error if that is a terminal
+      (tqdm's, if tqdm is installed). False: none. A function is called with the name of the stage
+      and the share of it that is done, from 0 to 1; what it raises ends the call.
+
+  Returns:
+    The model, ready to run.
+
+  Raises:
+    InvalidArgumentError: an argument is wrong (a ValueError).
+    UnsupportedError: the model needs what Stretto lacks; the text gives every reason.
+    FormatError: a file is missing or damaged (an OSError); the text names it.
+    InternalError: an output differs from the reference by more than `accuracy` allows.
+
+  Examples:
+    >>> model = stretto.optimize("cnn.onnx", threads=1, tuning="off")
+    >>> model
+    <stretto.Model cnn: x float32[1, 3, 16, 16] -> y float32[1, 10]>
+    >>> model.save("cnn.stretto")
+  """
+  peer_names = _names(peers)
+  options = _stretto.Options()
+  options.level = level
+  options.accuracy = accuracy
+  options.threads = threads or 0
+  options.tuning = str(tuning)
+  if tuning_cache is not None:
+    options.tuning_cache = os.fspath(tuning_cache)
+  options.shapes = {name: [int(d) for d in shape] for name, shape in (shapes or {}).items()}
+  options.disabled_passes = set(disable)
+  options.forced_kernels = dict(force or {})
+  options.verify = verify
+  path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
+  if path is not None and path.endswith(".stretto"):
+    _refuse({"inputs": inputs, "level": level, "accuracy": accuracy, "shapes": shapes,
+             "tuning": tuning, "tuning_cache": tuning_cache, "disable": disable, "force": force,
+             "verify": verify, "peers": peers})
+    model = load(path, threads=threads)
+    if report is not None:
+      model.report.save(report)
+    return model
+  arrays = {name: as_array(value, name=f"inputs[{name!r}]")
+            for name, value in _mapping(inputs).items()}
+  content = None if path is not None else _onnx_bytes(source)
+  with shown(progress) as tell:
+    model = Model(_stretto.optimize(path, content, path or "model", options, arrays, tell))
+    if peer_names:
+      with _on_disk(path, content) as onnx_path:
+        text = _stretto.report_with_peers(model._session, onnx_path, options, arrays, peer_names,
+                                          sys.executable, tell)
+      model._report = Report.from_json(text)
+      for peer in model.report["latency"]["peers"]:
+        if "error" in peer:
+          LOG.warning("%s was not timed: %s", peer["name"], peer["error"])
+  if report is not None:
+    model.report.save(report)
+  return model
+
+
+def load(path: str | os.PathLike[str], *, threads: int | None = None,
+         verify: bool = False) -> Model:
+  """Reads an artefact, which `Model.save` or `stretto optimize -o` wrote.
+
+  Args:
+    path: the `.stretto` file.
+    threads: number of threads to run with, 1 to 1024. None: as many as the model was optimised for,
+      but not more than this machine has cores.
+    verify: run the model on the inputs it was optimised with, and compare its outputs with those
+      that the file remembers.
+
+  Returns:
+    The model, ready to run.
+
+  Raises:
+    FormatError: the file is missing, damaged or no artefact (an OSError); the text names it.
+    InvalidArgumentError: `threads` is out of range.
+    InternalError: `verify` found an output that is off; the text names it and the error.
+    UnsupportedError: `verify` was asked for and the file remembers no outputs, as when the inputs
+      given to `optimize` take more than 8 MiB.
+
+  Examples:
+    >>> stretto.optimize("cnn.onnx", tuning="off").save("cnn.stretto")
+    >>> model = stretto.load("cnn.stretto", threads=1)
+    >>> model.threads
+    1
+  """
+  session = _stretto.load(os.fspath(path), threads, verify)
+  for note in session.notes:
+    LOG.warning("%s: %s", os.fspath(path), note)
+  return Model(session)
+
+
+def list_passes() -> list[tuple[str, str]]:
+  """The passes of the optimiser in the order they run.
+
+  Returns:
+    Name and one line about it per pass. The names are what `optimize` takes as `disable`.
+
+  Examples:
+    >>> stretto.list_passes()[0]
+    ('...', '...')
+  """
+  return _stretto.list_passes()
+
+
+def _refuse(given: dict[str, Any]) -> None:
+  """An artefact is made already: refuses the options that only making one could obey."""
+  for name, value in given.items():
+    if isinstance(value, (str, bool, int, float)):
+      is_default = value == _DEFAULTS[name]
+    else:
+      is_default = value is None or (isinstance(value, Sized) and not len(value))
+    if is_default:
+      continue
+    raise InvalidArgumentError(
+      f"{name}: a .stretto file is optimised already, so this option has no effect on it; "
+      f"optimise the ONNX file again with {name}, or leave it out")
+
+
+def _names(peers: str | Iterable[str]) -> list[str]:
+  from stretto.peers import names  # imports nothing that is not installed, but takes a while
+
+  return names(peers)
+
+
+def _mapping(inputs: Mapping[str, npt.ArrayLike] | None) -> Mapping[str, npt.ArrayLike]:
+  if inputs is None:
+    return {}
+  if not isinstance(inputs, Mapping):
+    raise InvalidArgumentError(
+      f"inputs: expected a dictionary of arrays by input name, got {type(inputs).__name__}")
+  return inputs
+
+
+def _onnx_bytes(source: Any) -> bytes:
+  if isinstance(source, (bytes, bytearray, memoryview)):
+    return bytes(source)
+  if hasattr(source, "SerializeToString"):
+    return bytes(source.SerializeToString())
+  raise InvalidArgumentError("source: expected a path, an onnx.ModelProto or bytes, "
+                             f"got {type(source).__name__}")
+
+
+@contextmanager
+def _on_disk(path: str | None, content: bytes | None) -> Iterator[str]:
+  """The path of the model's file, written for the time of the block if there is none."""
+  if path is not None:
+    yield path
+    return
+  with tempfile.TemporaryDirectory() as folder:
+    file = Path(folder, "model.onnx")
+    file.write_bytes(content or b"")
+    yield str(file)
