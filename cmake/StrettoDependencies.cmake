@@ -19,6 +19,18 @@ endfunction()
 
 find_package(Threads REQUIRED)
 stretto_require(fmt libfmt-dev GLOBAL)
+set(STRETTO_FMT fmt::fmt)
+if(STRETTO_STATIC_DEPENDENCIES)
+  set(OPENSSL_USE_STATIC_LIBS ON)
+  # The definitions and headers of fmt::fmt, so that the same objects serve both kinds of build.
+  add_library(stretto_fmt STATIC ${CMAKE_SOURCE_DIR}/cmake/static_fmt.cc)
+  target_include_directories(stretto_fmt SYSTEM PUBLIC
+                             $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)
+  target_compile_definitions(stretto_fmt PUBLIC
+                             $<TARGET_PROPERTY:fmt::fmt,INTERFACE_COMPILE_DEFINITIONS>)
+  target_compile_features(stretto_fmt PUBLIC cxx_std_11)
+  set(STRETTO_FMT stretto_fmt)
+endif()
 stretto_require(OpenSSL libssl-dev COMPONENTS Crypto GLOBAL)
 stretto_require(nlohmann_json nlohmann-json3-dev GLOBAL)
 stretto_require_header(hwy/highway.h libhwy-dev STRETTO_HWY_INCLUDE)

@@ -37,7 +37,7 @@ function(stretto_module name)
 
   add_library(stretto_${name} OBJECT ${sources})
   set_target_properties(stretto_${name} PROPERTIES LINKER_LANGUAGE CXX)
-  target_link_libraries(stretto_${name} PUBLIC stretto_options fmt::fmt
+  target_link_libraries(stretto_${name} PUBLIC stretto_options ${STRETTO_FMT}
                         nlohmann_json::nlohmann_json Threads::Threads ${ARG_LINK})
   set_property(GLOBAL APPEND PROPERTY STRETTO_LINKS ${ARG_LINK})
   target_include_directories(stretto_${name} SYSTEM PUBLIC ${STRETTO_HWY_INCLUDE}
@@ -97,13 +97,16 @@ function(stretto_library)
     list(APPEND objects $<TARGET_OBJECTS:stretto_${module}>)
   endforeach()
   file(GLOB faces CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/src/stretto/*.cc)
+  if(NOT STRETTO_BUILD_COMM)
+    list(FILTER faces EXCLUDE REGEX "_comm\\.cc$")
+  endif()
   get_property(links GLOBAL PROPERTY STRETTO_LINKS)
   add_library(stretto STATIC ${faces} ${objects})
   add_library(stretto::stretto ALIAS stretto)
   set_target_properties(stretto PROPERTIES LINKER_LANGUAGE CXX)
   target_compile_definitions(stretto PRIVATE STRETTO_VERSION="${PROJECT_VERSION}")
   target_link_libraries(stretto PRIVATE $<BUILD_INTERFACE:stretto_options>
-                        PUBLIC fmt::fmt Threads::Threads ${links})
+                        PUBLIC ${STRETTO_FMT} Threads::Threads ${links})
   target_link_libraries(stretto PRIVATE $<BUILD_INTERFACE:nlohmann_json::nlohmann_json>)
   target_include_directories(stretto PUBLIC $<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/src>
                              $<INSTALL_INTERFACE:include>)
