@@ -37,7 +37,7 @@ def arguments() -> argparse.Namespace:
   parser.add_argument("--runs", type=int, default=30, help="timed runs per engine")
   parser.add_argument("--burst", type=int, default=5, help="runs in a row before the next engine")
   parser.add_argument("--warm-up", type=int, default=2, help="untimed runs before each burst")
-  parser.add_argument("--tune", default="quick",
+  parser.add_argument("--tuning", default="quick",
                       help="Stretto's search: off, quick, full; off,quick for a row of each")
   parser.add_argument("--isa", choices=["avx2"], help="cap Stretto and every peer that can be")
   parser.add_argument("--models-folder", type=Path, default=DEFAULT_MODELS,
@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
   parser.add_argument("--json", type=Path, help="write everything measured here")
   args = parser.parse_args()
   try:
-    args.entries = [] if args.no_stretto else own_entries(args.tune.split(","))
+    args.entries = [] if args.no_stretto else own_entries(args.tuning.split(","))
     args.entries += [rounds.Entry(e.name, e) for e in peers.select(args.peers)]
     args.threads = [int(t) for t in args.threads.split(",")]
   except ValueError as error:
@@ -62,11 +62,11 @@ def arguments() -> argparse.Namespace:
   return args
 
 
-def own_entries(tunes: list[str]) -> list[rounds.Entry]:
+def own_entries(tunings: list[str]) -> list[rounds.Entry]:
   """The first is called stretto, the others after their search."""
   engine = peers.find("stretto")
-  return [rounds.Entry("stretto" if i == 0 else f"stretto-{tune}", engine, tune)
-          for i, tune in enumerate(tunes)]
+  return [rounds.Entry("stretto" if i == 0 else f"stretto-{tuning}", engine, tuning)
+          for i, tuning in enumerate(tunings)]
 
 
 def subjects(args: argparse.Namespace, folder: Path) -> list[rounds.Subject]:
@@ -117,7 +117,7 @@ def document(args: argparse.Namespace, about: dict, groups: list[list[dict]]) ->
       "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
       "machine": about,
       "isa": args.isa,
-      "runs": args.runs, "burst": args.burst, "warm_up": args.warm_up, "tune": args.tune,
+      "runs": args.runs, "burst": args.burst, "warm_up": args.warm_up, "tuning": args.tuning,
       "tolerance": truth.TOLERANCE,
       "results": [result for results in groups for result in results],
       "ratios": [line for results in groups for line in summary.ratios(results)],

@@ -38,7 +38,7 @@ class Entry:
 
   name: str
   engine: Engine
-  tune: str | None = None  # Stretto only
+  tuning: str | None = None  # Stretto only
 
 
 @dataclass(frozen=True)
@@ -62,9 +62,9 @@ def compare(subject: Subject, entries: list[Entry], threads: int, plan: Plan, fo
       say(f"{subject.name}, {threads} thread(s): loading {entry.name}")
       process = stack.enter_context(start(entry, plan, folder))
       result = {"model": subject.name, "threads": threads, "engine": entry.name,
-                "setting": entry.engine.about, "tune": entry.tune}
+                "setting": entry.engine.about, "tuning": entry.tuning}
       result |= load(process, subject, entry, threads, plan, folder)
-      if entry.tune and result["status"] == "loaded":
+      if entry.tuning and result["status"] == "loaded":
         result["serving_mib"] = serving_mib(subject, entry, threads, plan, folder)
       results.append(result)
       if result["status"] == "loaded":
@@ -83,7 +83,7 @@ def compare(subject: Subject, entries: list[Entry], threads: int, plan: Plan, fo
 def start(entry: Entry, plan: Plan, folder: Path) -> EngineProcess:
   cap = entry.engine.driver().cap(plan.isa) if plan.isa else Cap()
   # What Stretto remembers of earlier runs must not help it: a user starts with what ships.
-  environment = {**cap.environment, "STRETTO_CACHE": str(folder / f"{entry.name}.cache")}
+  environment = {**cap.environment, "STRETTO_CACHE_DIR": str(folder / f"{entry.name}.cache")}
   return EngineProcess(environment, folder / f"{entry.name}.log")
 
 
@@ -93,8 +93,8 @@ def load(process: EngineProcess, subject: Subject, entry: Entry, threads: int, p
   request = {"do": "load", "engine": entry.engine.name, "model": str(model or subject.onnx),
              "inputs": str(subject.inputs), "outputs": subject.outputs, "threads": threads,
              "results": str(folder / f"{entry.name}.npz")}
-  if entry.tune:
-    request |= {"tune": entry.tune}
+  if entry.tuning:
+    request |= {"tuning": entry.tuning}
     if model is None:
       request["save"] = str(artefact(entry, folder))
   if subject.model:

@@ -1,4 +1,4 @@
-"""Measures the record of kernel choices that ships with Stretto for this processor's core, on the
+"""Measures the tuning cache that ships with Stretto for this processor's core, on the
 models of bench.models.
 
   python -m bench.shipped                                  an hour on a quiet machine
@@ -7,7 +7,7 @@ models of bench.models.
 Every model is tuned several times from nothing, for every instruction set and thread count; of what
 the runs found for a problem, the choice with the shortest time stays. The file keeps what it holds
 for instruction sets and thread counts that were not measured. Rebuild Stretto to ship it; a core's
-first record also needs its row in src/stretto/tune/shipped.cc.
+first tuning cache also needs its row in src/stretto/tune/shipped.cc.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ def merge(shipped: Choices, runs: list[Choices], add: bool) -> Choices:
   return kept | best
 
 
-def tune(model: Path, isa: str, threads: int, search: str, record: Path) -> None:
-  """Adds what is fastest for the model's problems to `record`."""
+def optimize(model: Path, isa: str, threads: int, search: str, cache: Path) -> None:
+  """Adds what is fastest for the model's problems to `cache`."""
   done = subprocess.run(
-      [sys.executable, "-m", "stretto", "optimize", str(model), "--tune", search, "--threads",
-       str(threads), "--record", str(record), "--no-verify"],
+      [sys.executable, "-m", "stretto", "optimize", str(model), "--tuning", search, "--threads",
+       str(threads), "--tuning-cache", str(cache), "--no-verify"],
       env={**os.environ, "STRETTO_ISA": isa}, capture_output=True, text=True)
   if done.returncode:
     raise RuntimeError(f"{model}: {done.stderr.strip()}")
@@ -77,18 +77,18 @@ def tune(model: Path, isa: str, threads: int, search: str, record: Path) -> None
 
 def measure(paths: list[Path], args: argparse.Namespace, folder: Path,
             say: Callable[[str], None]) -> tuple[str, list[Choices]]:
-  """The record's header and one set of choices per run."""
+  """The tuning cache's header and one set of choices per run."""
   header, runs = "", []
   for number in range(args.runs):
-    record = folder / f"{number}.tsv"
+    cache = folder / f"{number}.tsv"
     for isa in args.isa:
       for threads in args.threads:
         for path in paths:
           say(f"run {number + 1} of {args.runs}, {isa}, {threads} thread(s): {path.stem}")
-          tune(path, isa, threads, args.tune, record)
-    if not record.exists():
+          optimize(path, isa, threads, args.tuning, cache)
+    if not cache.exists():
       raise ValueError("nothing was measured: the models have no kernel with a choice")
-    header, choices = parse(record.read_text())
+    header, choices = parse(cache.read_text())
     runs.append(choices)
   return header, runs
 
@@ -101,19 +101,19 @@ def arguments() -> argparse.Namespace:
   parser.add_argument("--isa", default="avx512,avx2", help="instruction sets (avx512,avx2)")
   parser.add_argument("--threads", default="1,2", help="thread counts (1,2)")
   parser.add_argument("--runs", type=int, default=3, help="how often everything is measured (3)")
-  parser.add_argument("--tune", default="quick", help="search per model and run: quick, full, or "
+  parser.add_argument("--tuning", default="quick", help="search per model and run: quick, full, or "
                       "seconds")
   parser.add_argument("--add", action="store_true",
                       help="keep what the file holds for other problems")
   parser.add_argument("--models-folder", type=Path, default=MODELS,
                       help="where exported models are kept (build/models)")
   parser.add_argument("-o", "--output", type=Path,
-                      help="the record to write (src/stretto/tune/shipped_CORE.tsv)")
+                      help="the tuning cache to write (src/stretto/tune/shipped_CORE.tsv)")
   args = parser.parse_args()
   if args.output is None:
-    if not _stretto.core:
+    if not _stretto.core_name():
       parser.error("src/stretto/base/cpu.cc has no name for this core; say where to write with -o")
-    args.output = FOLDER / f"shipped_{_stretto.core}.tsv"
+    args.output = FOLDER / f"shipped_{_stretto.core_name()}.tsv"
   args.isa = args.isa.split(",")
   args.threads = [int(count) for count in args.threads.split(",")]
   if args.runs < 1:

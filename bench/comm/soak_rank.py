@@ -194,7 +194,7 @@ def large_operations(engine: comm.Engine, elements: int) -> None:
   """For ever; ends with the engine's error."""
   arrays = [np.zeros(elements, np.float32) for _ in range(3)]
   while True:
-    for handle in [engine.start_all_reduce(array) for array in arrays]:
+    for handle in [engine.start_all_reduce(array, "sum") for array in arrays]:
       engine.wait(handle)
 
 
@@ -215,7 +215,7 @@ def fault(folder: str, rank: int, size: int, victim: int, idle: bool, elements: 
     return
   engine = comm.Engine(folder, rank - (rank > victim), size - 1, epoch=1)
   one = np.ones(1000, np.float32)
-  engine.all_reduce(one)
+  engine.all_reduce(one, "sum")
   say(what="again", right=bool((one == size - 1).all()))
   engine.close()
 

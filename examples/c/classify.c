@@ -55,8 +55,11 @@ int main(int argc, char** argv) {
     fprintf(stderr, "usage: classify_c model.stretto\n");
     return 2;
   }
-  stretto_model* model = stretto_load(argv[1]);
+  stretto_model* model = stretto_load(argv[1], NULL);
   if (!model) return failed(argv[1]);
+  for (int32_t i = 0; i < stretto_note_count(model); ++i) {
+    fprintf(stderr, "%s: %s\n", argv[1], stretto_note(model, i));
+  }
   stretto_session* session = stretto_session_new(model, 0);
   if (!session) return failed("session");
 

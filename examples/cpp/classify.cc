@@ -33,6 +33,9 @@ void print_largest(const stretto::TensorSpec& spec, const stretto::Tensor& outpu
 
 int classify(const char* path) {
   const stretto::Model model = stretto::load(path);
+  for (const std::string& note : model.notes()) {
+    std::fprintf(stderr, "%s: %s\n", path, note.c_str());
+  }
   stretto::Session session(model);
   const std::vector<stretto::Tensor> inputs = ramp_inputs(model);
 

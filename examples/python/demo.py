@@ -42,11 +42,12 @@ def main() -> int:
     resnet50.write(model)
   np.save(x, photo())
   artefact = folder / "resnet50.stretto"
+  peers = "onnxruntime,openvino"
   command("optimize", str(model), "-o", str(artefact), "--input", f"image={x}", "--report",
-          str(report))
+          str(report), "--peers", peers)
   command("infer", str(artefact), "--input", f"image={x}", "-o", str(folder / "logits.npz"))
-  command("bench", str(model), "--threads", "1,2", "--input", f"image={x}", "--vs",
-          "onnxruntime,openvino", "--seconds", "2")
+  command("bench", str(model), "--threads", "1,2", "--input", f"image={x}", "--peers",
+          peers, "--seconds", "2")
   print(f"\nThe report: {report.resolve()}")
   return 0
 

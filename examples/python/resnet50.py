@@ -1,8 +1,12 @@
 """ResNet-50 v1.5 as an ONNX file, written with the onnx package alone. Weights are seeded and
-random: speed depends on shapes, and nothing has to be downloaded."""
+random: speed depends on shapes, and nothing has to be downloaded.
+
+  python examples/python/resnet50.py resnet50.onnx
+"""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -74,3 +78,7 @@ def write(path: Path, seed: int = 0) -> Path:
   onnx.checker.check_model(model)
   onnx.save(model, path)
   return path
+
+
+if __name__ == "__main__":
+  print(write(Path(sys.argv[1] if len(sys.argv) > 1 else "resnet50.onnx")))

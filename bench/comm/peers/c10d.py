@@ -34,7 +34,7 @@ class Driver:
     os.environ["GLOO_SOCKET_IFNAME"] = ",".join(interfaces)
     if self._backend == "stretto":
       os.environ["STRETTO_INTERFACES"] = ",".join(context.interfaces)
-      os.environ.setdefault("STRETTO_TUNE", "off")  # turns are too short, and others' lie between
+      os.environ.setdefault("STRETTO_TUNING", "off")  # turns are too short, and others' lie between
       import stretto.torch  # noqa: F401
     dist.init_process_group(self._backend, init_method=f"tcp://{context.address}:{context.port}",
                             rank=context.rank, world_size=context.size, timeout=TIMEOUT)

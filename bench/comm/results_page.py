@@ -1,7 +1,7 @@
-"""Fills the communication table of README.md from what bench.comm wrote.
+"""Fills the table of bench/results/communication.md from what bench.comm wrote.
 
   python -m bench.comm all --json build/comm.json
-  python -m bench.comm.readme build/comm.json     # or several files, from runs on one machine
+  python -m bench.comm.results_page build/comm.json     # or several files, from runs on one machine
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.comm import tables
 from bench.comm.cases import processor
 
-README = Path(__file__).parents[2] / "README.md"
+PAGE = Path(__file__).parents[1] / "results/communication.md"
 COLUMNS = ("stretto", "stretto/fp16", "stretto/int8", "gloo", "gloo/fp16", "gloo-tuned",
             "stretto-core", "openmpi")
 
@@ -69,12 +69,12 @@ def joined(reports: list[dict]) -> dict:
 
 def main() -> int:
   report = joined([json.loads(Path(name).read_text()) for name in sys.argv[1:]])
-  text = README.read_text()
+  text = PAGE.read_text()
   marks = r"(<!-- comm: begin[^>]*-->\n).*?(<!-- comm: end -->)"
   if not re.search(marks, text, flags=re.S):
-    print("README.md has no section for communication", file=sys.stderr)
+    print(f"{PAGE}: no section between comm marks", file=sys.stderr)
     return 1
-  README.write_text(re.sub(marks, lambda m: m[1] + section(report) + m[2], text, flags=re.S))
+  PAGE.write_text(re.sub(marks, lambda m: m[1] + section(report) + m[2], text, flags=re.S))
   return 0
 
 

@@ -1,8 +1,8 @@
-"""Fills the measured tables of README.md from what bench.compare wrote.
+"""Fills the measured tables of bench/results/inference.md from what bench.compare wrote.
 
-  python -m bench.compare all --threads 1,2 --tune off,quick --json build/full.json
+  python -m bench.compare all --threads 1,2 --tuning off,quick --json build/full.json
   python -m bench.compare all --threads 1,2 --isa avx2 --json build/avx2.json
-  python -m bench.readme build/full.json build/avx2.json
+  python -m bench.results_page build/full.json build/avx2.json
 
 Files may cover different models, thread counts and instruction sets. Times of one run are never
 mixed with those of another: where files overlap, the last one's comparison counts.
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bench import summary
 
-README = Path(__file__).parent.parent / "README.md"
+PAGE = Path(__file__).parent / "results/inference.md"
 MARKS = re.compile(r"(<!-- measured: begin[^>]*-->\n).*?(<!-- measured: end -->)", re.S)
 
 
@@ -98,11 +98,11 @@ def section(isa: str | None, documents: list[dict], groups: list[list[dict]]) ->
   machine = documents[-1]["machine"]
   peers = {r["engine"]: r["version"] for g in groups for r in g
            if r["status"] == "ok" and not summary.is_ours(r)}
-  tunes = {r["engine"]: r["tune"] for g in groups for r in g if r.get("tune")}
+  tunings = {r["engine"]: r["tuning"] for g in groups for r in g if r.get("tuning")}
   native = "AVX-512" if "avx512f" in machine["isa"] else "AVX2"
   cap = f", capped at {isa.upper()}" if isa else ""
   dates = sorted({d["date"][:10] for d in documents})
-  searches = [f'{name} with tune="{tune}"' for name, tune in tunes.items()]
+  searches = [f'{name} with tuning="{tuning}"' for name, tuning in tunings.items()]
   lines = [f"fp32, batch 1, {machine['cpu']} ({native}{cap}), {machine['cores']} cores, "
            f"{' to '.join(dict.fromkeys((dates[0], dates[-1])))}; "
            f"{', '.join(f'{name} {version}' for name, version in peers.items())}; "
@@ -127,21 +127,21 @@ def measured(documents: list[dict]) -> str:
 
 
 def main() -> int:
-  parser = argparse.ArgumentParser(prog="python -m bench.readme", description=__doc__,
+  parser = argparse.ArgumentParser(prog="python -m bench.results_page", description=__doc__,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument("results", nargs="+", type=Path, help="JSON files of bench.compare")
-  parser.add_argument("--readme", type=Path, default=README)
+  parser.add_argument("--page", type=Path, default=PAGE)
   args = parser.parse_args()
-  text = args.readme.read_text()
+  text = args.page.read_text()
   if not MARKS.search(text):
-    print(f"{args.readme}: no section between measured marks", file=sys.stderr)
+    print(f"{args.page}: no section between measured marks", file=sys.stderr)
     return 1
   try:
     between = measured([json.loads(path.read_text()) for path in args.results])
   except ValueError as error:
-    print(f"readme: {error}", file=sys.stderr)
+    print(f"results_page: {error}", file=sys.stderr)
     return 1
-  args.readme.write_text(MARKS.sub(lambda marks: marks[1] + between + marks[2], text))
+  args.page.write_text(MARKS.sub(lambda marks: marks[1] + between + marks[2], text))
   return 0
 
 
