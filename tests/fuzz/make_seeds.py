@@ -197,8 +197,8 @@ def artefacts():
     for model in sorted(FOLDER.glob("*.onnx")):
         with tempfile.TemporaryDirectory() as folder:
             made = pathlib.Path(folder) / "m.stretto"
-            command = ["stretto", "optimize", model, "-o", made, "--tune", "off", "--threads", "1",
-                       "--vs", "none", "--record", "none"]
+            command = ["stretto", "optimize", model, "-o", made, "--tuning", "off", "--threads", "1",
+                       "--peers", "none", "--tuning-cache", "none"]
             done = subprocess.run(command, env={**os.environ, "STRETTO_ISA": "avx2"}, capture_output=True)
             if done.returncode == 0:
                 (ARTEFACTS / f"{model.stem}.stretto").write_bytes(compact(made.read_bytes()))

@@ -17,9 +17,9 @@ TOLERANCE = 2e-5
 
 
 @pytest.fixture(autouse=True, scope="session")
-def own_record(tmp_path_factory):
+def own_tuning_cache(tmp_path_factory):
   """Remembered choices of the machine's user must neither help nor suffer."""
-  os.environ["STRETTO_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+  os.environ["STRETTO_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture(scope="session")

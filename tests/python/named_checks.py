@@ -3,6 +3,7 @@
 import random
 
 import numpy as np
+import pytest
 import ranks
 
 from stretto import _named_job as named_job
@@ -28,6 +29,17 @@ def check_all_reduce(rank, size):
   np.testing.assert_allclose(y, total(size, (2, 3)).T / size, rtol=1e-6)
   [y] = job.all_reduce([np.float64(rank)], ["scalar"], "max")
   assert y.shape == () and y == size - 1
+
+
+def check_engine_averages_by_default(rank, size):
+  engine = named_job.job().engine
+  x = np.full(3, rank, np.float32)
+  engine.all_reduce(x)
+  np.testing.assert_array_equal(x, np.full(3, (size - 1) / 2, np.float32))
+  engine.all_reduce(x, "sum")
+  np.testing.assert_array_equal(x, np.full(3, size * (size - 1) / 2, np.float32))
+  with pytest.raises(ValueError, match="'median' is none of sum, average"):
+    engine.all_reduce(x, "median")
 
 
 def check_any_order(rank, size):

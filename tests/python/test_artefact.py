@@ -1,14 +1,18 @@
 """Saving and loading: the same results, and no damaged file gets through."""
 
+import os
+
 import numpy as np
 import pytest
+from conftest import model_of, value
+from onnx import helper
 
 import stretto
 
 
 @pytest.fixture(scope="module")
 def model(cnn):
-  return stretto.optimize(cnn, tune="off")
+  return stretto.optimize(cnn, tuning="off")
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +29,89 @@ def test_a_loaded_model_is_the_saved_one(model, artefact, image):
   assert loaded.report["model"] == model.report["model"]
 
 
+def test_threads_are_those_asked_for_or_the_cores_of_this_machine(cnn, image, model, tmp_path):
+  path = str(tmp_path / "many.stretto")
+  many = os.cpu_count() + 1
+  stretto.optimize(cnn, tuning="off", threads=many, verify=False).save(path)
+  clamped = stretto._stretto.load(path)
+  assert clamped.threads < many
+  assert len(clamped.notes) == 1 and f"optimised for {many} threads" in clamped.notes[0]
+  assert stretto._stretto.load(path, threads=many).threads == many
+  obeyed = stretto._stretto.load(path, threads=1)
+  assert (obeyed.threads, obeyed.notes) == (1, [])
+  want = model(image)
+  for engine in (clamped, obeyed):
+    assert np.abs(engine.run([image])[0] - want).max() <= 2e-5 * np.abs(want).max()
+  with pytest.raises(stretto.InvalidArgumentError, match="threads: expected 0"):
+    stretto._stretto.load(path, threads=-1)
+
+
+def test_load_verifies_what_the_file_remembers(cnn, artefact, model, image, tmp_path, monkeypatch):
+  assert np.array_equal(stretto.load(artefact, verify=True)(image), model(image))
+  stretto.load(artefact, threads=1, verify=True)
+  monkeypatch.setenv("STRETTO_ISA", "portable")
+  stretto.load(artefact, verify=True)
+  monkeypatch.delenv("STRETTO_ISA")
+  given = tmp_path / "given.stretto"
+  stretto.optimize(cnn, {"x": image}, tuning="off").save(given)
+  stretto.load(given, verify=True)
+
+
+def test_a_file_made_with_large_inputs_cannot_be_verified(tmp_path):
+  large = value("x", [3 << 20])
+  model = model_of([helper.make_node("Relu", ["x"], ["y"], "relu")], [large],
+                   [value("y", [3 << 20])], {})
+  path = tmp_path / "large.stretto"
+  stretto.optimize(model, {"x": np.ones(3 << 20, np.float32)}, tuning="off").save(path)
+  stretto.load(path)
+  with pytest.raises(stretto.UnsupportedError, match="large.stretto: holds no sample outputs"):
+    stretto.load(path, verify=True)
+
+
 def test_optimize_of_an_artefact_loads_it(artefact, model, image):
   assert np.array_equal(stretto.optimize(str(artefact))(image), model(image))
+
+
+@pytest.mark.parametrize("option, given", [
+  ("inputs", {"x": np.zeros((1, 3, 16, 16), np.float32)}), ("level", "half"),
+  ("accuracy", "strict"), ("shapes", {"x": (1, 3, 16, 16)}), ("tuning", "off"), ("tuning", 3.0),
+  ("disable", ["fuse-epilogue"]),
+  ("tuning_cache", "cache.tsv"), ("force", {"conv2d": "direct"}), ("verify", False),
+  ("peers", ["onnxruntime"]),
+])
+def test_optimize_of_an_artefact_refuses_what_it_cannot_obey(option, given, artefact):
+  with pytest.raises(stretto.InvalidArgumentError, match=rf"^{option}: .*ONNX file"):
+    stretto.optimize(artefact, **{option: given})
+
+
+def test_optimize_of_an_artefact_obeys_report_and_takes_defaults(artefact, model, tmp_path):
+  page, data = tmp_path / "r.html", tmp_path / "r.json"
+  stretto.optimize(artefact, report=page, tuning="quick", disable=[], peers=[], inputs={})
+  assert page.read_text("utf-8").startswith("<!doctype html>")
+  stretto.optimize(artefact, report=data)
+  assert stretto.Report.from_json(data.read_text()) == model.report
+
+
+@pytest.mark.parametrize("read", [stretto.load, stretto.optimize])
+def test_the_threads_asked_for_are_used(read, artefact, model, image):
+  for threads in (1, 2):
+    loaded = read(artefact, threads=threads)
+    assert loaded.threads == threads
+    assert np.abs(loaded(image) - model(image)).max() <= 2e-5 * np.abs(model(image)).max()
+  for threads in (-1, 1025):
+    with pytest.raises(stretto.InvalidArgumentError, match="threads"):
+      read(artefact, threads=threads)
+
+
+def test_an_artefact_for_more_threads_than_this_machine_has_is_clamped_with_a_warning(
+    cnn, tmp_path, caplog):
+  path = tmp_path / "many.stretto"
+  many = len(os.sched_getaffinity(0)) + 1
+  stretto.optimize(cnn, tuning="off", threads=many).save(path)
+  assert stretto.load(path).threads < many
+  [record] = [r for r in caplog.records if r.name == "stretto"]
+  assert record.levelname == "WARNING"
+  assert str(path) in record.getMessage() and f"{many} threads" in record.getMessage()
 
 
 def test_another_instruction_set_still_gives_the_result(artefact, model, image, monkeypatch):

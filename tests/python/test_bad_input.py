@@ -27,7 +27,7 @@ def refused(path, kind, *words):
   """Optimising the file fails with that error, quickly and in little memory."""
   before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
   with pytest.raises(kind) as caught:
-    stretto.optimize(path, tune="off")
+    stretto.optimize(path, tuning="off")
   assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # KiB
   for word in (path.name, *words):
     assert word in str(caught.value)
@@ -105,7 +105,7 @@ def test_every_truncation_is_refused(cnn_path, tmp_path):
   for size in sorted({0, 1, 2, 7, *range(11, len(whole), len(whole) // 60)}):
     cut.write_bytes(whole[:size])
     with pytest.raises(ERRORS, match="cut.onnx"):
-      stretto.optimize(cut, tune="off")
+      stretto.optimize(cut, tuning="off")
 
 
 @pytest.fixture

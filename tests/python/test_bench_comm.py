@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench.comm import cases, network, peers, readme, rounds, tables, training  # noqa: E402
+from bench.comm import cases, network, peers, results_page, rounds, tables, training  # noqa: E402
 
 
 def case(placement, size=1 << 20, operations=2):
@@ -73,22 +73,22 @@ def test_tables_show_ratios_bounds_and_reasons():
   assert tables.ratio(results(), "openmpi") is None
 
 
-def test_readme_section():
+def test_results_page_section():
   report = {"results": results(), "date": "2026-11-22T01:00:00", "loopback": False,
             "congestion_control": "reno", "machine": {"cpu": "CPU", "cores": 2},
             "command": "python -m bench.comm all --json build/x.json"}
   again = report | {"command": "python -m bench.comm large", "results": [
       r | {"median_s": 0.2} for r in results() if r["peer"] == "stretto"]}
-  text = readme.section(readme.joined([report]))
+  text = results_page.section(results_page.joined([report]))
   assert "| 16 MB | 100 ms | 300 ms | 3.00 |  |" in text
   assert "build/x.json" not in text and "`python -m bench.comm all`" in text
-  text = readme.section(readme.joined([report, again]))
+  text = results_page.section(results_page.joined([report, again]))
   assert "| 16 MB | 200 ms | 300 ms | 1.50 |  |" in text
   assert "`python -m bench.comm all`, `python -m bench.comm large`" in text
   assert "Processor time" not in text
   unshaped = report | {"results": [r | {"case": "64 MB unshaped"} for r in results()]}
-  assert "for 64 MB unshaped: stretto 100 ms, gloo 100 ms." in readme.section(
-      readme.joined([unshaped]))
+  assert "for 64 MB unshaped: stretto 100 ms, gloo 100 ms." in results_page.section(
+      results_page.joined([unshaped]))
 
 
 def test_peers_that_disturb_others_run_on_request_only():

@@ -13,13 +13,13 @@ sys.path.insert(0, str(ROOT))
 np = pytest.importorskip("numpy", reason="the comparison needs numpy")
 
 from bench import compare as comparing  # noqa: E402
-from bench import readme, rounds, summary, tables, truth  # noqa: E402
+from bench import results_page, rounds, summary, tables, truth  # noqa: E402
 from stretto import peers  # noqa: E402
 
 
 def result(engine, median, status="ok", isa=None, uncapped=None, model="m", threads=1):
   return {"model": model, "threads": threads, "engine": engine, "status": status,
-          "reason": "because", "version": "1", "tune": "off" if engine == "stretto" else None,
+          "reason": "because", "version": "1", "tuning": "off" if engine == "stretto" else None,
           "cap": isa and {"isa": isa, "held": uncapped is None, "why": uncapped},
           "median_ms": median, "p95_ms": median, "min_ms": median, "cpu_ms": median, "load_s": 0.1,
           "runs": 10, "preempted": 0, "serving_mib": 1.0, "error_vs_float64": 1e-6}
@@ -70,7 +70,7 @@ def test_every_row_of_ours_has_its_ratio():
   assert [line["ratio"] for line in summary.ratios(results)] == pytest.approx([2.0, 2.5])
   assert summary.best_peer(results)["engine"] == "a"
   entries = comparing.own_entries(["off", "quick"])
-  assert [(e.name, e.tune) for e in entries] == [("stretto", "off"), ("stretto-quick", "quick")]
+  assert [(e.name, e.tuning) for e in entries] == [("stretto", "off"), ("stretto-quick", "quick")]
 
 
 def document(results, isa=None, cpu="chip"):
@@ -79,13 +79,13 @@ def document(results, isa=None, cpu="chip"):
           "command": "python -m bench.compare all --json out.json --threads 1"}
 
 
-def test_readme_merges_runs_and_says_where_the_cap_held():
+def test_results_page_merges_runs_and_says_where_the_cap_held():
   first = document([result("stretto", 10.0), result("a", 20.0), result("b", 15.0),
                     result("stretto", 4.0, model="n"), result("a", 4.0, model="n")])
   again = document([result("stretto", 5.0, model="n"), result("a", 20.0, model="n")])
   capped = document([result("stretto", 10.0, isa="avx2"), result("a", 30.0, isa="avx2"),
                      result("b", 15.0, isa="avx2", uncapped="no switch")], isa="avx2")
-  text = readme.measured([first, again, capped])
+  text = results_page.measured([first, again, capped])
   full, under_cap = text.split("capped at AVX2")
   assert "| m | 10.0 | 20.0 | 15.0 | b | 1.50 |" in full
   assert "| n | 5.0 | 20.0 |  | a | 4.00 |" in full, "the later run of a model counts, whole"
@@ -95,9 +95,9 @@ def test_readme_merges_runs_and_says_where_the_cap_held():
   assert "The cap held for stretto, a." in under_cap and "b: no switch." in under_cap
 
 
-def test_readme_refuses_to_mix_machines():
+def test_results_page_refuses_to_mix_machines():
   with pytest.raises(ValueError, match="different machines: chip, chop"):
-    readme.measured([document([result("stretto", 1.0)]), document([], cpu="chop")])
+    results_page.measured([document([result("stretto", 1.0)]), document([], cpu="chop")])
 
 
 def test_geometric_mean():
@@ -108,7 +108,7 @@ def test_selection_of_peers():
   assert all(e.setting == "best" for e in peers.select("best"))
   assert len(peers.select("all")) > len(peers.select("best"))
   assert [e.name for e in peers.select("mnn,stretto")] == ["mnn"]
-  with pytest.raises(ValueError, match="ort: no such engine.*onnxruntime"):
+  with pytest.raises(ValueError, match="ort: no such peer.*onnxruntime"):
     peers.select("ort")
 
 

@@ -1,4 +1,4 @@
-"""The record that ships: made from several runs, keeping the shortest time per problem."""
+"""The tuning cache that ships: made from several runs, keeping the shortest time per problem."""
 
 import subprocess
 import sys
@@ -24,14 +24,14 @@ def test_targets_that_were_not_measured_keep_their_choices():
   assert shipped.merge(old, new, add=True) == old | {A: ("new", "2.0")}
 
 
-def test_one_command_writes_a_record_that_stretto_reads(cnn_path, tmp_path):
-  record = tmp_path / "shipped.tsv"
+def test_one_command_writes_a_tuning_cache_that_stretto_reads(cnn_path, tmp_path):
+  cache = tmp_path / "shipped.tsv"
   words = [sys.executable, "-m", "bench.shipped", str(cnn_path), "--isa", "portable,avx2",
-           "--threads", "1", "--runs", "2", "--tune", "1", "-o", str(record)]
+           "--threads", "1", "--runs", "2", "--tuning", "1", "-o", str(cache)]
   done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
   assert done.returncode == 0, done.stderr
-  header, choices = shipped.parse(record.read_text())
-  assert header.startswith("stretto-record ")
+  header, choices = shipped.parse(cache.read_text())
+  assert header.startswith("stretto-tuning-cache ")
   assert any(key.startswith("conv2d ") for key in choices)
   assert {shipped.target(key).split("/")[0] for key in choices} <= {"portable", "avx2"}
   assert all(float(us) > 0 for _, us in choices.values())

@@ -13,7 +13,7 @@ from onnx import helper
 
 @pytest.fixture
 def artefact(run_command, cnn_path, tmp_path):
-  run_command("optimize", cnn_path, "-o", "m.stretto", "--tune", "off", "--threads", 1)
+  run_command("optimize", cnn_path, "-o", "m.stretto", "--tuning", "off", "--threads", 1)
   return tmp_path / "m.stretto"
 
 
@@ -25,22 +25,30 @@ def test_version_and_help(run_command):
 
 
 def test_optimize_writes_artefact_and_report(run_command, cnn_path, tmp_path):
-  done = run_command("optimize", cnn_path, "-o", "m.stretto", "--tune", "off", "--report",
-                     "r.html", "--vs", "none")
+  done = run_command("optimize", cnn_path, "-o", "m.stretto", "--tuning", "off", "--report",
+                     "r.html", "--peers", "none")
   assert "wrote m.stretto" in done.stdout and "wrote r.html" in done.stdout
   assert done.stderr == "", "no progress bar where there is no terminal"
   assert (tmp_path / "r.html").read_text().startswith("<!doctype html>")
 
 
+def test_a_report_has_no_peers_unless_asked(run_command, cnn_path, tmp_path):
+  run_command("optimize", cnn_path, "--tuning", "off", "--report", "r.json")
+  assert json.loads((tmp_path / "r.json").read_text())["latency"]["peers"] == []
+  run_command("optimize", cnn_path, "--tuning", "off", "--peers", "installed", "--report", "r.json")
+  peers = json.loads((tmp_path / "r.json").read_text())["latency"]["peers"]
+  assert "onnxruntime" in [peer["name"] for peer in peers]  # ./dev test installs it
+
+
 def test_optimize_compares_with_engines_at_the_end(run_command, cnn_path, tmp_path):
-  done = run_command("optimize", cnn_path, "--tune", "off", "--threads", 1, "--vs",
+  done = run_command("optimize", cnn_path, "--tuning", "off", "--threads", 1, "--peers",
                      "onnxruntime,nobody", "--report", "r.json")
   titles, stretto, ort, nobody = [
     line for line in done.stdout.splitlines()
     if line.split()[0] in ("engine", "stretto", "onnxruntime", "nobody")]
   for title in ("median ms", "Stretto is", "error", "memory"):
     assert title in titles
-  assert "no such engine" in nobody
+  assert "no such peer" in nobody
   report = json.loads((tmp_path / "r.json").read_text())
   assert report["memory"]["serving_peak_bytes"] > 1 << 20 and "MiB" in stretto
   assert all(error["relative_to_max"] <= 1e-4 for error in report["errors"])
@@ -53,12 +61,24 @@ def test_optimize_compares_with_engines_at_the_end(run_command, cnn_path, tmp_pa
 
 
 def test_without_python_the_command_times_itself(stretto_program, cnn_path, tmp_path):
-  done = subprocess.run([stretto_program, "bench", str(cnn_path), "--tune", "off", "--seconds",
+  done = subprocess.run([stretto_program, "bench", str(cnn_path), "--tuning", "off", "--seconds",
                          "0.05"], capture_output=True, text=True, timeout=300,
                         env={**os.environ, "STRETTO_PYTHON": str(tmp_path / "no-python")})
   assert done.returncode == 0, done.stderr
   row = next(line for line in done.stdout.splitlines() if line.startswith("stretto "))
   assert float(row.split()[1]) > 0
+
+
+def test_what_differs_from_the_artefact_is_noted(run_command, cnn_path, image, tmp_path):
+  many = os.cpu_count() + 1
+  run_command("optimize", cnn_path, "-o", "many.stretto", "--tuning", "off", "--threads", many)
+  np.save(tmp_path / "x.npy", image)
+  for verb in (["infer", "many.stretto", "--input", "x=x.npy"], ["inspect", "many.stretto"]):
+    done = run_command(*verb)
+    assert f"stretto: note: many.stretto: optimised for {many} threads, runs with" in done.stderr
+    assert done.stderr.count("note:") == 1
+    assert "note:" not in run_command(*verb, "-q").stderr
+    assert "optimised for" not in run_command(*verb, "--threads", 1).stderr
 
 
 def test_infer_gives_the_reference_result(run_command, artefact, cnn, image, tmp_path):
@@ -100,7 +120,7 @@ def test_damaged_arrays_are_refused(run_command, artefact, image, tmp_path):
   ((), 2, ""),
   (("frobnicate",), 2, "there are: optimize, infer"),
   (("kernels", "conv3d"), 2, "conv2d"),
-  (("optimize", "model.stretto"), 2, "*.onnx"),
+  (("optimize", "model.txt"), 2, "*.onnx"),
   (("optimize",), 2, "source"),
   (("optimize", "nowhere.onnx"), 1, "nowhere.onnx"),
   (("infer", "nowhere.stretto"), 1, "nowhere.stretto"),
@@ -108,7 +128,7 @@ def test_damaged_arrays_are_refused(run_command, artefact, image, tmp_path):
   (("optimize", "MODEL", "--level", "lossy"), 2, "level"),
   (("optimize", "MODEL", "--shape", "x"), 2, "--shape"),
   (("optimize", "MODEL", "--input", "z=x.npy"), 1, "x.npy"),
-  (("infer", "MODEL", "--tune", "off"), 2, "--input x=file.npy"),
+  (("infer", "MODEL", "--tuning", "off"), 2, "--input x=file.npy"),
   (("kernels", "conv2d", "--input", "3x3"), 2, "--input"),
   (("kernels", "conv2d", "--input", "1x8x2x2", "--kernel", "5", "--pad", "0"), 2, "does not fit"),
   (("inspect",), 2, "--passes"),
@@ -118,28 +138,29 @@ def test_failures_have_exit_codes_and_say_why(arguments, code, words, run_comman
   assert words in run_command(*arguments, code=code).stderr
 
 
-def test_bench_prints_a_row_per_engine_and_thread_count(run_command, cnn_path, tmp_path):
-  done = run_command("bench", cnn_path, "--threads", "1,2", "--vs", "onnxruntime,nobody",
-                     "--seconds", "0.05", "--tune", "off", "--json", "b.json")
+def test_bench_prints_a_row_per_engine_and_thread_count(run_command, cnn_path):
+  done = run_command("bench", cnn_path, "--threads", "1,2", "--peers", "onnxruntime,nobody",
+                     "--seconds", "0.05", "--tuning", "off")
   lines = done.stdout.splitlines()
   assert [line for line in lines if line.endswith("thread") or line.endswith("threads")] == [
     "1 thread", "2 threads"]
   assert sum(line.startswith("stretto ") for line in lines) == 2
   assert sum(line.startswith("onnxruntime ") for line in lines) == 2
-  assert all("no such engine" in line for line in lines if line.startswith("nobody"))
-  measured = json.loads((tmp_path / "b.json").read_text())
-  assert [m["threads"] for m in measured] == [1, 2]
-  assert all(m["median_ms"] > 0 for m in measured)
+  assert all("no such peer" in line for line in lines if line.startswith("nobody"))
 
 
-def test_bench_runs_an_artefact_with_its_own_threads(run_command, artefact):
+def test_bench_runs_an_artefact_with_as_many_threads_as_asked(run_command, artefact):
   assert "1 thread\n" in run_command("bench", artefact, "--seconds", 0.05).stdout
-  done = run_command("bench", artefact, "--threads", 2, code=2)
-  assert "optimised for 1 threads" in done.stderr and done.stdout == ""
+  assert "2 threads\n" in run_command("bench", artefact, "--threads", 2, "--seconds", 0.05).stdout
+
+
+def test_inspect_verifies_an_artefact(run_command, artefact, cnn_path):
+  assert "outputs agree" in run_command("inspect", artefact, "--verify").stderr
+  assert "--verify has no effect" in run_command("inspect", cnn_path, "--verify").stderr
 
 
 def test_bench_refuses_to_compare_an_artefact(run_command, artefact):
-  assert "ONNX" in run_command("bench", artefact, "--vs", "onnxruntime", code=2).stderr
+  assert "ONNX" in run_command("bench", artefact, "--peers", "onnxruntime", code=2).stderr
 
 
 def test_inspect_lists_passes_and_which_rule_fired_where(run_command, cnn_path):

@@ -1,6 +1,7 @@
 """`stretto run`: what it would start, and that nothing it started is left."""
 
 import html.parser
+import json
 import os
 import signal
 import subprocess
@@ -12,6 +13,8 @@ import pytest
 
 from stretto import _comm_report as comm_report
 from stretto import _launch as launch
+from stretto import _launch_options as launch_options
+from stretto import _stretto
 
 # Guards against hanging for ever, not statements about speed.
 TIMEOUT_S = 120
@@ -29,6 +32,11 @@ def no_job(monkeypatch):
   monkeypatch.setattr(launch, "has_torch", lambda: True)
 
 
+@pytest.fixture
+def no_torch(monkeypatch):
+  monkeypatch.setattr(launch, "has_torch", lambda: False)
+
+
 def test_local_ranks_go_through_torchrun(capsys):
   [line] = planned(capsys, "-n", "4", "--codec", "int8", "--step-policy", "local:8", "train.py",
                    "--epochs", "3")
@@ -36,6 +44,13 @@ def test_local_ranks_go_through_torchrun(capsys):
   assert line.endswith("-m stretto._rank train.py --epochs 3")
   assert "STRETTO_CODEC=int8" in line and "STRETTO_STEP_POLICY=local:8" in line
   assert "OMP_NUM_THREADS=" in line
+
+
+def test_ranks_share_the_cores_that_the_engine_counts(capsys):
+  [line] = planned(capsys, "train.py")
+  assert f"OMP_NUM_THREADS={_stretto.core_count()} " in line
+  [line] = planned(capsys, "-n", "2", "--threads", "3", "train.py")
+  assert "OMP_NUM_THREADS=3 " in line
 
 
 def test_hosts_go_through_ssh(capsys):
@@ -89,10 +104,165 @@ def test_a_program_is_told_its_place(tmp_path):
 
 
 @pytest.mark.parametrize("words, complaint", [
-    (["-H", "a:0", "t.py"], "'a:0' is not HOST:RANKS"), (["-n", "0", "t.py"], "-n: 0")])
+    (["-H", "a:0", "t.py"], "'a:0' is not HOST:RANKS"),
+    (["-n", "0", "t.py"], "-n: expected a number of ranks from 1 on, got 0"),
+    (["-n", "2", "--nproc-per-node", "3", "t.py"], "-n and --nproc-per-node"),
+    (["-H", "a:1", "--nnodes", "2", "t.py"], "--nnodes is for running this command on each host"),
+    (["-m", "--no-python", "t"], "-m and --no-python"),
+    (["--step-policy", "sometimes", "t.py"], "every, accumulate:K, local:K, gossip:K"),
+    (["nowhere.py"], "nowhere.py: there is no such file")])
 def test_bad_usage(capsys, words, complaint):
   assert launch.main(words) == 2
   assert complaint in capsys.readouterr().err
+
+
+def test_an_unknown_codec_is_refused_with_the_known_ones(capsys):
+  assert launch.main(["-n", "2", "--codec", "int3", "train.py"]) == 2
+  said = capsys.readouterr().err
+  assert "got int3" in said
+  for codec in launch_options.CODECS.split("|"):
+    assert codec in said, "the table of options has exactly the codecs there are"
+    assert launch.main(["--dry-run", "--codec", codec, "train.py"]) == 0
+  listed = said[said.index("one of ") + 7:said.index(", got")].split(", ")
+  assert sorted(listed) == sorted(launch_options.CODECS.split("|"))
+
+
+def test_a_wrong_variable_is_refused_before_anything_starts(capsys, monkeypatch):
+  monkeypatch.setenv("STRETTO_STREAMS", "many")
+  assert launch.main(["-n", "2", "train.py"]) == 2
+  assert "STRETTO_STREAMS" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words, expected", [
+    (["--nnodes", "2", "--node-rank", "1", "--nproc-per-node", "4", "--master-addr", "h"],
+     ["--nproc-per-node=4", "--nnodes=2", "--node-rank=1", "--master-addr=h"]),
+    (["--nnodes=1:4", "--rdzv-backend=c10d", "--rdzv-endpoint=h:1", "--rdzv-id=j", "-n", "2",
+      "--max-restarts=3"],
+     ["--nproc-per-node=2", "--nnodes=1:4", "--rdzv-backend=c10d", "--rdzv-endpoint=h:1",
+      "--rdzv-id=j", "--max-restarts=3"]),
+    (["--nproc_per_node", "2", "--tee", "3", "--log_dir", "logs", "--role", "trainer"],
+     ["--standalone", "--nproc-per-node=2", "--role=trainer", "--tee=3", "--log-dir=logs"]),
+    (["-r", "0:3,1:1", "-n", "2"], ["--standalone", "--redirects=0:3,1:1"]),
+])
+def test_torchruns_words_reach_torchrun(capsys, words, expected):
+  [line] = planned(capsys, *words, "train.py")
+  words = line.split()
+  for word in expected:
+    assert word in words
+  assert ("--standalone" in words) == ("--standalone" in expected)
+  torchrun_takes(words[words.index("torch.distributed.run") + 1:])
+
+
+def torchrun_takes(words):
+  """torchrun's own parser reads them, where it is installed."""
+  run = pytest.importorskip("torch.distributed.run", reason="torchrun comes with torch")
+  assert run.get_args_parser().parse_args(words).training_script == "stretto._rank"
+
+
+def test_modules_and_programs_are_started_as_such(capsys, no_torch):
+  [line] = planned(capsys, "-m", "package.train", "--lr", "1")
+  assert line.endswith("-m stretto._rank -m package.train --lr 1")
+  [line] = planned(capsys, "--no-python", "train", "-x")
+  assert line.endswith("-m stretto._rank --no-python train -x")
+
+
+def test_several_hosts_without_torch(capsys, no_torch):
+  lines = planned(capsys, "--nnodes", "2", "--node-rank", "1", "-n", "2", "--master-addr", "h",
+                  "--master-port", "7", "train.py")
+  assert ["RANK=2 WORLD_SIZE=4" in lines[0], "RANK=3 WORLD_SIZE=4" in lines[1]] == [True, True]
+  assert all("STRETTO_ADDRESS=h:8" in line for line in lines)
+  assert launch.main(["--nnodes", "2", "train.py"]) == 2
+  assert "--master-addr" in capsys.readouterr().err
+  assert launch.main(["--rdzv-backend", "c10d", "train.py"]) == 3
+  assert "comes with torch" in capsys.readouterr().err
+
+
+def test_a_dry_run_as_json(capsys, no_torch):
+  plan = json.loads("\n".join(planned(capsys, "--json", "-n", "2", "train.py")))["commands"]
+  assert [entry["environment"]["RANK"] for entry in plan] == ["0", "1"]
+  assert plan[0]["words"][-3:] == ["-m", "stretto._rank", "train.py"]
+
+
+@pytest.mark.parametrize("words, option", [
+    (["--port", "7"], "--port"), (["--log-dir", "x"], "--log-dir")])
+def test_options_without_effect_are_warned_about(capsys, words, option):
+  assert launch.main(["--dry-run", *words, "train.py"]) == 0
+  assert f"warning: {option} has no effect" in capsys.readouterr().err
+  assert launch.main(["--dry-run", "-q", *words, "train.py"]) == 0
+  assert capsys.readouterr().err == ""
+
+
+def test_the_description_is_the_parser(capsys):
+  """What completion and the docs are made from names exactly what the parser takes."""
+  taken = {name for action in launch_options.parser()._actions for name in action.option_strings}
+  described = {name for option in launch_options.describe()["options"]
+               for name in option["names"] if name.startswith("-")}
+  assert taken - {"-h", "--help"} == described
+
+
+TALKS = """
+import os, sys
+print("out of", os.environ["RANK"], flush=True)
+print("err of", os.environ["RANK"], file=sys.stderr, flush=True)
+sys.exit(int(sys.argv[1]))
+"""
+
+
+def talk(tmp_path, *words, code=0):
+  """Ranks that no torchrun starts: a program."""
+  (tmp_path / "talks.py").write_text(TALKS)
+  program = tmp_path / "talks"
+  program.write_text(f"#!/bin/sh\nexec {sys.executable} {tmp_path / 'talks.py'} \"$@\"\n")
+  program.chmod(0o755)
+  done = subprocess.run([sys.executable, "-m", "stretto._launch", *words, str(program), str(code)],
+                        capture_output=True, text=True, timeout=TIMEOUT_S)
+  assert done.returncode == code, done.stderr
+  return done
+
+
+def test_tee_puts_the_rank_before_each_line(tmp_path):
+  done = talk(tmp_path, "-n", "2", "--tee", "3", "--role", "worker", "--log-dir",
+              str(tmp_path / "logs"))
+  assert sorted(done.stdout.splitlines()) == ["[worker0]:out of 0", "[worker1]:out of 1"]
+  assert sorted(done.stderr.splitlines()) == ["[worker0]:err of 0", "[worker1]:err of 1"]
+  place = tmp_path / "logs" / "attempt_0" / "1"
+  assert (place / "stdout.log").read_text() == "out of 1\n"
+  assert (place / "stderr.log").read_text() == "err of 1\n"
+
+
+def test_redirects_keep_the_terminal_quiet(tmp_path):
+  done = talk(tmp_path, "-n", "2", "-r", "0:1,1:3", "--log-dir", str(tmp_path / "logs"))
+  assert done.stdout == "" and done.stderr == "err of 0\n"
+  assert (tmp_path / "logs" / "attempt_0" / "0" / "stdout.log").read_text() == "out of 0\n"
+
+
+def test_ranks_are_started_again(tmp_path):
+  done = talk(tmp_path, "-n", "1", "--max-restarts", "2", code=5)
+  assert done.stdout.splitlines() == ["out of 0"] * 3
+  assert done.stderr.count("starting all ranks again") == 2
+
+
+def test_a_reader_that_leaves_ends_the_ranks(tmp_path):
+  program = tmp_path / "talks"
+  program.write_text("#!/bin/sh\nwhile echo line; do sleep 0.05; done\n")
+  program.chmod(0o755)
+  line = (f"{sys.executable} -m stretto._launch -n 2 --tee 3 --log-dir {tmp_path / 'logs'} "
+          f"{program} | head -n 3; echo ${{PIPESTATUS[0]}}")
+  done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=TIMEOUT_S)
+  assert done.stdout.splitlines()[-1] == "141" and done.stderr == ""
+
+
+def test_a_module_runs_on_ranks(tmp_path):
+  (tmp_path / "job").mkdir()
+  (tmp_path / "job" / "train.py").write_text(
+    "import os, sys\nfrom job import other\n"
+    "open(os.environ['RANK'], 'w').write(f'{__name__} {other.X} {sys.argv[1]}')\n")
+  (tmp_path / "job" / "other.py").write_text("X = 3\n")
+  words = ["-n", "2", "-m", "job.train", "z"]
+  done = subprocess.run([sys.executable, "-m", "stretto._launch", *words], cwd=tmp_path,
+                        capture_output=True, text=True, timeout=TIMEOUT_S)
+  assert done.returncode == 0, done.stderr
+  assert [(tmp_path / str(r)).read_text() for r in range(2)] == ["__main__ 3 z"] * 2
 
 
 # A child that ignores being asked to end, and one of its own in another session.
@@ -157,13 +327,13 @@ def test_exit_code_of_a_good_run(tmp_path):
 
 
 def test_report_shows_streams_and_nan():
-  stream = {"link": "tcp <eth0>", "sent_bytes": 3_000_000, "received_bytes": 5, "alive": False,
+  stream = {"name": "tcp <eth0>", "sent_bytes": 3_000_000, "received_bytes": 5, "alive": False,
             "used": False, "reason": "closed <by> the other side"}
-  spare = {"link": "tcp <eth1>", "sent_bytes": 50, "received_bytes": 50, "alive": True,
+  spare = {"name": "tcp <eth1>", "sent_bytes": 50, "received_bytes": 50, "alive": True,
            "used": False, "reason": ""}
   rank = {"rank": 1, "statistics": {"operations": 7, "payload_bytes": 10, "sum_s": 0.5,
                                     "resent_chunks": 2,
-                                    "peers": [{"rank": 0, "host": "h", "streams": [stream, spare],
+                                    "links": [{"rank": 0, "host": "h", "streams": [stream, spare],
                                                "no_rdma": "m0:1 is <not> active"}]},
           "non_finite": [{"name": "fc.weight at step 3", "count": 4, "sequence": 9}], "trace": []}
   text = comm_report.page("train.py <x>", [rank])
@@ -182,7 +352,7 @@ def test_report_shows_steps_settings_segments_and_a_timeline():
   events = [{"ph": "X", "tid": 2000, "cat": "wire", "name": "all_reduce <b>", "ts": 1e6 + i * 1e3,
              "dur": 900.0} for i in range(5)]
   ranks = [{"rank": rank, "statistics": {"operations": 7, "payload_bytes": 10, "sum_s": 0.5,
-                                         "resent_chunks": 0, "peers": [], "tuning": [group]},
+                                         "resent_chunks": 0, "links": [], "tuning": [group]},
             "segments": [{"parts": 4, "step_s": 0.2, "expected_tail_s": 0.01, "chosen": True},
                          {"plan": "DistributedDataParallel(model, bucket_cap_mb=4)"}],
             "non_finite": [], "trace": events} for rank in range(2)]

@@ -56,9 +56,9 @@ def run_peer(data, feeds):
 def optimized(data):
   """As stretto.optimize() does it, but without the seconds of timing for the report."""
   options = _stretto.Options()
-  options.tune, options.record, options.threads = "off", "none", 1
+  options.tuning, options.tuning_cache, options.threads = "off", "none", 1
   options.verify = options.profile = False
-  return Model(_stretto.optimize(None, data, "model", options, {}))
+  return Model(_stretto.optimize(None, data, "model", options, {}, None))
 
 
 def differences(case, opset):

@@ -15,30 +15,42 @@ import stretto
 def test_every_kind_of_source_gives_the_reference_result(kind, cnn, cnn_path, image):
   source = {"path": cnn_path, "text": str(cnn_path), "proto": cnn,
             "bytes": cnn.SerializeToString()}[kind]
-  model = stretto.optimize(source, tune="off")
+  model = stretto.optimize(source, tuning="off")
   assert_close(model(image), expected(cnn, x=image)[0])
 
 
 @pytest.mark.parametrize("options", [
-  {"accuracy": "strict"}, {"accuracy": "fast"}, {"threads": 1}, {"threads": 2}, {"tune": "quick"},
-  {"tune": 0.2}, {"level": "lossless"}, {"verify": False},
+  {"accuracy": "strict"}, {"threads": 1}, {"threads": 2}, {"tuning": "quick"},
+  {"tuning": 0.2}, {"level": "lossless"}, {"verify": False},
 ])
 def test_options_do_not_change_the_result(options, cnn, image):
-  model = stretto.optimize(cnn, **{"tune": "off", **options})
+  model = stretto.optimize(cnn, **{"tuning": "off", **options})
   assert_close(model(image), expected(cnn, x=image)[0])
 
 
 def test_the_model_says_what_it_takes_and_gives(cnn):
-  model = stretto.optimize(cnn, tune="off", threads=1)
+  model = stretto.optimize(cnn, tuning="off", threads=1)
   assert model.inputs == [stretto.TensorSpec("x", "float32", (1, 3, 16, 16))]
   assert model.outputs == [stretto.TensorSpec("y", "float32", (1, 10))]
   assert model.threads == 1
   assert "x float32[1, 3, 16, 16]" in repr(model)
 
 
+def test_an_output_of_nothing_but_nan_passes_no_check():
+  nodes = [helper.make_node("Abs", ["x"], ["a"], "abs"),
+           helper.make_node("Sub", ["minus", "a"], ["s"], "sub"),
+           helper.make_node("Sqrt", ["s"], ["y"], "sqrt")]
+  model = model_of(nodes, [value("x", [4])], [value("y", [4])],
+                   {"minus": np.array(-1, dtype=np.float32)})
+  with pytest.raises(stretto.InvalidArgumentError, match="output y is NaN everywhere"):
+    stretto.optimize(model, tuning="off")
+  unchecked = stretto.optimize(model, tuning="off", verify=False)
+  assert np.isnan(unchecked(np.ones(4, np.float32))).all()
+
+
 def test_open_dimensions_take_the_given_shape():
   model = cnn_model(batch="N")
-  fixed = stretto.optimize(model, shapes={"x": (3, 3, 16, 16)}, tune="off")
+  fixed = stretto.optimize(model, shapes={"x": (3, 3, 16, 16)}, tuning="off")
   assert fixed.outputs[0].shape == (3, 10)
   x = np.random.default_rng(1).standard_normal((3, 3, 16, 16)).astype(np.float32)
   assert_close(fixed(x), expected(model, x=x)[0])
@@ -47,26 +59,26 @@ def test_open_dimensions_take_the_given_shape():
 def test_every_pass_can_be_switched_off(cnn, image):
   names = [name for name, _ in stretto.list_passes()]
   assert len(set(names)) > 3
-  model = stretto.optimize(cnn, tune="off", disable=names)
+  model = stretto.optimize(cnn, tuning="off", disable=names)
   assert model.report["passes"] == []
   assert_close(model(image), expected(cnn, x=image)[0])
 
 
 def test_given_inputs_are_named_in_the_report(cnn, image):
-  given = stretto.optimize(cnn, {"x": image}, tune="off").report["inputs"]
-  made_up = stretto.optimize(cnn, tune="off").report["inputs"]
+  given = stretto.optimize(cnn, {"x": image}, tuning="off").report["inputs"]
+  made_up = stretto.optimize(cnn, tuning="off").report["inputs"]
   assert [(i["name"], i["source"]) for i in given] == [("x", "user")]
   assert [(i["name"], i["source"]) for i in made_up] == [("x", "made up")]
 
 
 def test_the_report_is_written_as_page_and_as_json(cnn, tmp_path):
   page, data = tmp_path / "r.html", tmp_path / "r.json"
-  stretto.optimize(cnn, tune="off", report=page)
+  stretto.optimize(cnn, tuning="off", report=page)
   text = page.read_text("utf-8")
   assert text.startswith("<!doctype html>") and "</html>" in text
   for remote in ('src="http', "src='http", 'href="http', "@import", "url(http"):
     assert remote not in text
-  model = stretto.optimize(cnn, tune="off", report=data)
+  model = stretto.optimize(cnn, tuning="off", report=data)
   report = json.loads(data.read_text())
   assert report["latency"]["after"]["median_ms"] > 0
   assert report["errors"][0]["relative_to_max"] <= report["errors"][0]["bound"]
@@ -101,9 +113,9 @@ def test_an_unknown_operator_is_unsupported_and_named():
 
 
 @pytest.mark.parametrize("options, words", [
-  ({"level": "lossy"}, "level"),
-  ({"accuracy": "sloppy"}, "accuracy"),
-  ({"tune": "sometimes"}, "tune"),
+  ({"level": "lossy"}, "level: expected lossless"),
+  ({"accuracy": "fast"}, "expected strict or default"),
+  ({"tuning": "sometimes"}, "tuning"),
   ({"threads": -1}, "threads"),
   ({"disable": ["no_such_pass"]}, "no_such_pass"),
   ({"force": {"conv2d": "no_such_kernel"}}, "no_such_kernel"),
@@ -111,12 +123,50 @@ def test_an_unknown_operator_is_unsupported_and_named():
 ])
 def test_a_wrong_option_is_a_value_error_that_names_it(options, words, cnn):
   with pytest.raises(ValueError, match=words):
-    stretto.optimize(cnn, **{"tune": "off", **options})
+    stretto.optimize(cnn, **{"tuning": "off", **options})
+
+
+@pytest.mark.parametrize("level", ["half", "int8"])
+def test_a_level_that_is_planned_is_unsupported_and_says_so(level, cnn):
+  with pytest.raises(stretto.UnsupportedError, match=f"level: '{level}' is planned"):
+    stretto.optimize(cnn, level=level)
+
+
+def test_a_report_has_no_peers_unless_asked(cnn, tmp_path):
+  data = tmp_path / "r.json"
+  stretto.optimize(cnn, tuning="off", report=data)
+  assert json.loads(data.read_text())["latency"]["peers"] == []
+
+
+def test_peers_are_the_ones_asked_for(cnn, tmp_path):
+  model = stretto.optimize(cnn, tuning="off", peers=["mnn", "ncnn", "mnn"])
+  peers = model.report["latency"]["peers"]
+  assert [peer["name"] for peer in peers] == ["mnn", "ncnn"]
+  for peer in peers:
+    assert peer.get("median_ms", 0) > 0 or "pip install" in peer["error"]
+  assert model.report["memory"]["serving_peak_bytes"] > 0
+
+
+@pytest.mark.parametrize("peers", [["fastest"], "fastest", "mnn,fastest"])
+def test_an_unknown_peer_is_refused_at_once_with_those_there_are(peers):
+  with pytest.raises(stretto.InvalidArgumentError,
+                     match="fastest: no such peer; there are onnxruntime, openvino"):
+    stretto.optimize("is_not_read.onnx", peers=peers)
+
+
+def test_the_tuning_cache_is_the_file_asked_for(cnn, tmp_path):
+  cache = tmp_path / "cache.tsv"
+  first = stretto.optimize(cnn, tuning=0.3, tuning_cache=cache).report["tuning"]
+  assert first["measured"] > 0 and cache.read_text().startswith("stretto-tuning-cache")
+  again = stretto.optimize(cnn, tuning=0.3, tuning_cache=str(cache)).report["tuning"]
+  assert again["measured"] < first["measured"]
+  none = stretto.optimize(cnn, tuning=0.3, tuning_cache="none").report["tuning"]
+  assert none["measured"] >= first["measured"]
 
 
 def test_inputs_of_the_wrong_shape_are_a_value_error(cnn):
   with pytest.raises(ValueError, match="x"):
-    stretto.optimize(cnn, {"x": np.zeros((1, 3, 8, 8), np.float32)}, tune="off")
+    stretto.optimize(cnn, {"x": np.zeros((1, 3, 8, 8), np.float32)}, tuning="off")
   with pytest.raises(ValueError, match="dictionary"):
     stretto.optimize(cnn, np.zeros((1, 3, 16, 16), np.float32))
 
@@ -129,7 +179,7 @@ def test_a_source_of_a_strange_type_is_a_value_error():
 def test_weights_in_a_file_beside_the_model_are_found(cnn, image, tmp_path):
   path = tmp_path / "big.onnx"
   onnx.save(cnn_model(), path, save_as_external_data=True, size_threshold=0, location="big.data")
-  assert_close(stretto.optimize(path, tune="off")(image), expected(cnn, x=image)[0])
+  assert_close(stretto.optimize(path, tuning="off")(image), expected(cnn, x=image)[0])
   (tmp_path / "big.data").unlink()
   with pytest.raises(OSError, match="big.data"):
     stretto.optimize(path)
@@ -139,4 +189,4 @@ def test_a_model_without_computation_passes_its_input_through():
   nodes = [helper.make_node("Identity", ["x"], ["y"], "same")]
   model = model_of(nodes, [value("x", [2, 3])], [value("y", [2, 3])], {})
   x = np.arange(6, dtype=np.float32).reshape(2, 3)
-  assert (stretto.optimize(model, tune="off")(x) == x).all()
+  assert (stretto.optimize(model, tuning="off")(x) == x).all()

@@ -11,12 +11,12 @@ import stretto
 
 @pytest.fixture(scope="module")
 def model(cnn):
-  return stretto.optimize(cnn, tune="off")
+  return stretto.optimize(cnn, tuning="off")
 
 
 @pytest.fixture(scope="module")
 def pair(two_by_two):
-  return stretto.optimize(two_by_two, tune="off")
+  return stretto.optimize(two_by_two, tuning="off")
 
 
 A = np.arange(10, dtype=np.float32).reshape(2, 5)
@@ -31,6 +31,16 @@ def test_inputs_by_position_by_name_and_as_a_dictionary(pair):
 
 def test_one_output_is_an_array(model, image):
   assert isinstance(model(image), np.ndarray)
+
+
+def test_run_returns_outputs_by_name_for_every_form_of_input(pair, model, image):
+  for result in (pair.run(A, B), pair.run(A, b=B), pair.run(b=B, a=A), pair.run({"a": A, "b": B})):
+    assert list(result) == ["sum", "product"]
+    assert (result["sum"] == A + B).all() and (result["product"] == A * B).all()
+  assert list(model.run(image)) == ["y"]
+  assert np.array_equal(model.run(image)["y"], model(image))
+  with pytest.raises(stretto.InvalidArgumentError, match="b is missing"):
+    pair.run(A)
 
 
 def test_lists_float64_and_strided_arrays_are_taken(pair):
@@ -81,7 +91,7 @@ def test_wrong_inputs_are_value_errors_that_name_them(arguments, names, words, p
 
 
 def test_results_stay_when_the_model_is_gone_and_runs_again(cnn, image):
-  model = stretto.optimize(cnn, tune="off")
+  model = stretto.optimize(cnn, tuning="off")
   first = model(image)
   kept = first.copy()
   model(-image)

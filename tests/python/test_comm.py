@@ -1,0 +1,46 @@
+"""stretto.comm on plain arrays: defaults and errors. Two ranks are two threads of this process."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import stretto
+import stretto.comm
+
+
+@pytest.fixture
+def engines(tmp_path):
+  made = [None, None]
+
+  def make(rank):
+    made[rank] = stretto.comm.Engine(f"{tmp_path}/meet", rank, 2)
+
+  on_both(make)
+  yield made
+  for engine in made:
+    engine.close()
+
+
+def on_both(work):
+  threads = [threading.Thread(target=work, args=(rank,)) for rank in range(2)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join(60)
+
+
+@pytest.mark.parametrize("words, want", [((), [2, 5]), (("average",), [2, 5]), (("sum",), [4, 10]),
+                                         (("max",), [3, 8])])
+def test_all_reduce_averages_unless_told_otherwise(words, want, engines):
+  arrays = [np.array([1, 2], np.float32), np.array([3, 8], np.float32)]
+  on_both(lambda rank: engines[rank].all_reduce(arrays[rank], *words))
+  assert [array.tolist() for array in arrays] == [want, want]
+  arrays = [np.array([1, 2], np.float32), np.array([3, 8], np.float32)]
+  on_both(lambda rank: engines[rank].wait(engines[rank].start_all_reduce(arrays[rank], *words)))
+  assert [array.tolist() for array in arrays] == [want, want]
+
+
+def test_an_unknown_reduction_is_refused_with_those_there_are(engines):
+  with pytest.raises(stretto.InvalidArgumentError, match="'mean'; there are sum, average, product"):
+    engines[0].all_reduce(np.zeros(2, np.float32), "mean")

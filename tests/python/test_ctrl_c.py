@@ -1,0 +1,136 @@
+"""Ctrl-C ends waits for other processes, peers and ranks, within a second.
+
+A program sends SIGINT to itself in the midst of the call and says how long the call lasted after
+that.
+"""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+LIMIT_S = 1.0
+
+BEGIN = """
+import json, os, signal, sys, threading, time
+import stretto
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
+sent = []
+
+def interrupt():
+  sent.append(time.monotonic())
+  os.kill(os.getpid(), signal.SIGINT)
+
+def soon(delay_s=0.3):
+  threading.Timer(delay_s, interrupt).start()
+
+def at(stage):
+  def progress(now, share):
+    if now == stage and not sent:
+      sent.append(None)
+      soon(0.05)
+  return progress
+
+try:
+"""
+
+END = """
+except KeyboardInterrupt:
+  print(json.dumps(time.monotonic() - sent[-1]))
+else:
+  print(json.dumps("not interrupted"))
+"""
+
+
+def seconds_to_end(code, *arguments):
+  lines = "\n".join("  " + line for line in code.strip().splitlines())
+  done = subprocess.run([sys.executable, "-c", BEGIN + lines + END, *map(str, arguments)],
+                        capture_output=True, text=True, timeout=120)
+  assert done.returncode == 0, done.stderr
+  answer = json.loads(done.stdout)
+  assert answer != "not interrupted"
+  return answer
+
+
+@pytest.mark.parametrize("stage", ["stretto", "timing"])
+def test_ctrl_c_ends_the_timing_of_peers(stage, cnn_path):
+  code = ('stretto.optimize(sys.argv[1], tuning="off", peers=["onnxruntime"], '
+          'progress=at(sys.argv[2]))')
+  assert seconds_to_end(code, cnn_path, stage) < LIMIT_S
+
+
+def test_ctrl_c_ends_a_wait_for_ranks_that_do_not_come(tmp_path):
+  code = """
+soon()
+stretto.comm.Engine(sys.argv[1] + "/", 0, 2)
+"""
+  assert seconds_to_end("import stretto.comm\n" + code, tmp_path) < LIMIT_S
+
+
+@pytest.mark.parametrize("store", [
+  "dist.FileStore(sys.argv[1] + '/store', 2)", "dist.HashStore()",
+  "dist.TCPStore('127.0.0.1', 0, None, True, wait_for_workers=False)",
+])
+def test_ctrl_c_ends_init_process_group_while_ranks_do_not_come(store, tmp_path):
+  pytest.importorskip("torch")
+  code = f"""
+import torch.distributed as dist
+import stretto.torch
+store = {store}
+soon()
+dist.init_process_group("stretto", store=store, rank=0, world_size=2)
+"""
+  assert seconds_to_end(code, tmp_path) < LIMIT_S
+
+
+@pytest.fixture
+def other_rank(tmp_path):
+  """Starts rank 1 of a job: `code` knows `engine` and np; afterwards it takes part in nothing."""
+  children = []
+
+  def start(code):
+    begin = ("import sys\nimport numpy as np\nimport stretto.comm\n"
+             "engine = stretto.comm.Engine(sys.argv[1] + '/', 1, 2)\n")
+    children.append(subprocess.Popen(
+      [sys.executable, "-c", f"{begin}{code}\nsys.stdin.read()", str(tmp_path)],
+      stdin=subprocess.PIPE))
+
+  yield start
+  for child in children:
+    child.kill()
+    child.wait()
+
+
+RANK_0 = """
+import numpy as np
+import stretto.comm
+engine = stretto.comm.Engine(sys.argv[1] + "/", 0, 2)
+"""
+
+
+def test_ctrl_c_ends_a_collective_that_waits_for_another_rank(other_rank, tmp_path):
+  other_rank("")
+  code = RANK_0 + """
+soon()
+engine.all_reduce(np.ones(8, np.float32))
+"""
+  assert seconds_to_end(code, tmp_path) < LIMIT_S
+
+
+def test_ctrl_c_ends_a_step_that_waits_for_the_tuning_of_another_rank(other_rank, tmp_path):
+  steps = """
+x = np.ones(1 << 16, np.float32)
+for _ in range(5):
+  engine.all_reduce(x)
+  engine.step()
+engine.all_reduce(x)
+"""
+  other_rank(steps)
+  code = RANK_0 + steps + """
+engine.step()  # rank 1 does not come to this one, and the next one waits for its times
+soon()
+engine.start_all_reduce(x)
+engine.step()
+"""
+  assert seconds_to_end(code, tmp_path) < LIMIT_S

@@ -1,0 +1,67 @@
+"""Ctrl-C ends optimize() soon, whatever it is doing."""
+
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import onnx
+import pytest
+from conftest import model_of, value
+from onnx import helper
+
+# A job in the background of a shell ignores SIGINT, and so would its children.
+SCRIPT = """
+import signal
+import sys
+import stretto
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+print("ready", flush=True)
+try:
+  stretto.optimize(sys.argv[1], **eval(sys.argv[2]))
+  print("finished")
+except KeyboardInterrupt:
+  print("interrupted")
+"""
+
+
+@pytest.fixture(scope="module")
+def heavy_path(tmp_path_factory):
+  """Twenty layers of different shapes, 15 GFLOP each: minutes in double precision."""
+  rng = np.random.default_rng(1)
+  nodes, weights, x = [], {}, "x"
+  for layer in range(20):
+    pad = 1 + layer  # maps grow, so that every layer is a problem of its own
+    weights["w"] = (rng.standard_normal((256, 256, 3, 3)) / 48).astype(np.float32)
+    nodes.append(helper.make_node("Conv", [x, "w"], [f"y{layer}"], f"conv{layer}",
+                                  pads=[pad, 1, pad, 1]))
+    x = f"y{layer}"
+  nodes.append(helper.make_node("GlobalAveragePool", [x], ["y"], "pool"))
+  path = tmp_path_factory.mktemp("heavy") / "heavy.onnx"
+  onnx.save(model_of(nodes, [value("x", [1, 256, 60, 112])], [value("y", [1, 256, 1, 1])], weights),
+            path)
+  return path
+
+
+@pytest.mark.parametrize("options, wait", [
+  ({"tuning": 300, "verify": False}, 4),  # in the midst of measuring kernels
+  ({"tuning": "off"}, 4),                 # in the double-precision reference
+  ({"tuning": "off", "threads": 1}, 4),
+  ({"tuning": "off"}, 0.2),               # while the model is read, rewritten and packed
+])
+def test_ctrl_c_ends_it_within_two_seconds(options, wait, heavy_path):
+  child = subprocess.Popen([sys.executable, "-c", SCRIPT, str(heavy_path), repr(options)],
+                           stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+  try:
+    assert child.stdout.readline() == "ready\n"
+    time.sleep(wait)
+    child.send_signal(signal.SIGINT)
+    sent = time.monotonic()
+    out, err = child.communicate(timeout=60)
+    elapsed = time.monotonic() - sent
+  finally:
+    child.kill()
+  assert out == "interrupted\n", err
+  assert elapsed < 2

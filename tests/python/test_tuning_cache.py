@@ -1,0 +1,54 @@
+"""The tuning cache as users of Python and of the command meet it: damage is set aside and said."""
+
+import json
+import os
+import subprocess
+import sys
+
+import stretto
+
+OPTIMIZE = """
+import logging, sys
+logging.basicConfig(format="%(name)s %(levelname)s %(message)s")
+import stretto
+stretto.optimize(sys.argv[1], tuning="off", verify=False)
+stretto.optimize(sys.argv[1], tuning="off", verify=False)
+"""
+
+
+def test_python_logs_a_damaged_tuning_cache_once(cnn_path, tmp_path):
+  cache = tmp_path / "cache.tsv"
+  cache.write_text("garbage\n")
+  done = subprocess.run([sys.executable, "-c", OPTIMIZE, cnn_path], capture_output=True, text=True,
+                        env={**os.environ, "STRETTO_TUNING_CACHE": str(cache)})
+  assert done.returncode == 0, done.stderr
+  assert done.stderr.count("stretto WARNING tuning cache") == 1, done.stderr
+  assert "cache.tsv.damaged" in done.stderr
+  assert (tmp_path / "cache.tsv.damaged").read_text() == "garbage\n"
+
+
+def test_a_file_can_be_named_and_none_is_kept_if_asked(cnn, tmp_path, monkeypatch):
+  own = tmp_path / "own.tsv"
+  monkeypatch.setenv("STRETTO_TUNING_CACHE", str(own))
+  stretto.optimize(cnn, tuning=0.5, verify=False, progress=False, tuning_cache="none")
+  assert not own.exists()
+  named = tmp_path / "named.tsv"
+  stretto.optimize(cnn, tuning=0.5, verify=False, progress=False, tuning_cache=named)
+  assert not own.exists()
+  assert named.read_text().startswith("stretto-tuning-cache ")
+
+
+def test_the_command_says_so_on_stderr_and_starts_anew(cnn_path, tmp_path, run_command,
+                                                       monkeypatch):
+  cache = tmp_path / "cache.tsv"
+  cache.write_text("garbage\n")
+  monkeypatch.setenv("STRETTO_TUNING_CACHE", str(cache))
+  report = tmp_path / "report.json"
+  words = ["optimize", cnn_path, "--tuning", "0.5", "--no-verify", "--report", report]
+  assert run_command(*words).stderr.count("stretto: warning: tuning cache") == 1
+  assert json.loads(report.read_text())["tuning"]["measured"] > 0
+  assert cache.read_text().startswith("stretto-tuning-cache ")
+  assert "warning" not in run_command(*words).stderr
+  tuning = json.loads(report.read_text())["tuning"]
+  assert tuning["from_tuning_cache"] > 0
+  assert tuning["measured"] == 0

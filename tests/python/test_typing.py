@@ -1,0 +1,128 @@
+"""The public API is typed: a strict type checker accepts right programs and finds wrong ones."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import stretto
+
+PACKAGE = Path(stretto.__file__).parent
+
+USER = """
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+import stretto
+from stretto import Model, Report, TensorSpec
+
+
+def show(stage: str, share: float) -> None:
+  pass
+
+
+x = np.zeros((1, 3, 16, 16), np.float32)
+model: Model = stretto.optimize(
+  Path("m.onnx"), {"x": x}, level="lossless", accuracy="strict", threads=2,
+  shapes={"x": (1, 3, 16, 16)}, tuning=3.5, tuning_cache=Path("c.tsv"),
+  report="r.html", peers=["onnxruntime"],
+  disable=["fuse-epilogue"], force={"conv2d": "direct"}, verify=False, progress=show)
+model = stretto.optimize(b"", peers="installed", progress=False)
+model = stretto.load("m.stretto", threads=2, verify=True)
+y = model.run(x)["y"] + 1
+z = model.run({"x": x})
+mean: float = float(y.mean())
+spec: TensorSpec = model.inputs[0]
+shape: tuple[int, ...] = spec.shape
+bytes_: int = model.weight_bytes + model.memory_bytes
+report: Report = model.report
+page: str = report.html()
+report.save(Path("r.json"))
+model.save("m.stretto")
+passes: list[tuple[str, str]] = stretto.list_passes()
+version: str = stretto.__version__
+try:
+  model(x)
+except stretto.FormatError:
+  pass
+"""
+
+TRAINING = """
+from typing import Any
+import numpy as np
+import stretto.comm
+options = stretto.comm.Options.from_environment()
+options.streams = 2
+engine = stretto.comm.Engine("host:1", 0, 2, options)
+x = np.zeros(4, np.float32)
+engine.all_reduce(x)
+done: bool = engine.wait(engine.start_all_reduce(x, "sum"), 2.0)
+group: int = engine.add_group("pair", [0, 1])
+engine.broadcast(x, root=1, group=group)
+engine.all_gather(np.zeros(8, np.float32), x)
+engine.barrier()
+engine.step()
+counts: dict[str, Any] = engine.statistics()
+reports: list[dict[str, Any]] = engine.non_finite()
+gradients = stretto.comm.Gradients(engine, "g", [0, 1], codec="bf16")
+gradients.close()
+engine.close()
+try:
+  engine.barrier()
+except stretto.CommError as error:
+  rank: int = error.rank
+"""
+
+WRONG = [
+  'stretto.optimize("m.onnx", threads="two")',
+  'stretto.optimize("m.onnx", colour="red")',
+  "stretto.load(3)",
+  'stretto.load("m.stretto").save(3)',
+  'stretto.load("m.stretto").inputs[0].size',
+  'stretto.load("m.stretto").run()[0]',
+  'stretto.comm.Engine("host:1", 0, 2).wait("now")',
+]
+
+
+def check(text, tmp_path, *files):
+  """Errors of a strict check, but for the generated stub, whose generics have no arguments."""
+  pytest.importorskip("mypy")
+  script = tmp_path / "script.py"
+  script.write_text(text)
+  done = subprocess.run(
+    [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--follow-imports=silent",
+     "--cache-dir", str(tmp_path / "cache"), str(script), *files],
+    capture_output=True, text=True, cwd=tmp_path, timeout=300,
+    env={**os.environ, "MYPYPATH": str(PACKAGE.parent)})
+  assert done.returncode in (0, 1), done.stdout + done.stderr
+  return [line for line in done.stdout.splitlines()
+          if ": error:" in line and "_stretto.pyi" not in line]
+
+
+@pytest.mark.parametrize("program", [USER, TRAINING], ids=["inference", "training"])
+def test_a_program_that_uses_the_whole_api_is_accepted(program, tmp_path):
+  assert check(program, tmp_path) == []
+
+
+def test_wrong_programs_are_refused_line_by_line(tmp_path):
+  errors = check("import stretto.comm\n" + "\n".join(WRONG) + "\n", tmp_path)
+  assert {int(line.split(":")[1]) for line in errors} == set(range(2, 2 + len(WRONG))), errors
+
+
+def test_the_modules_behind_it_are_typed_throughout(tmp_path):
+  names = ["__init__", "_arrays", "_completions", "_errors", "_model", "_optimize", "_progress",
+           "_report", "comm"]
+  assert check("", tmp_path, *(str(PACKAGE / f"{name}.py") for name in names)) == []
+
+
+def test_the_package_ships_its_marker_and_the_generated_stub():
+  assert (PACKAGE / "py.typed").exists()
+  stub = (PACKAGE / "_stretto.pyi").read_text()
+  from stretto import _stretto
+  for name in dir(_stretto):
+    if not name.startswith("_"):
+      assert f"def {name}(" in stub or f"class {name}" in stub or f"\n{name}:" in stub, name
