@@ -31,25 +31,26 @@ struct TensorSpec {
 struct OptimizeOptions {
   // lossless: fp32 throughout.
   std::string level = "lossless";
-  // strict: errors of plain fp32 sums. default: Winograd F(4,3) too. fast: anything that checks
-  // out.
+  // strict: errors of plain fp32 sums. default: Winograd F(4,3) too.
   std::string accuracy = "default";
-  // Threads a session of this model uses; 0: every core this process may run on.
+  // Threads a session of this model uses; 0: one per usable core (CpuInfo::cores).
   int threads = 0;
-  // How long to search for the fastest kernels: "off" (records and built-in order), "quick",
-  // "full", or a number of seconds.
-  std::string tune = "quick";
+  // How long to search for the fastest kernels: "off" (tuning caches and built-in order),
+  // "quick", "full", or a number of seconds.
+  std::string tuning = "quick";
   // Dimensions for inputs whose file leaves them open, by input name.
   std::map<std::string, Shape> shapes;
   // Data to check and time with, by input name; made up (and said so in the report) when empty.
+  // The artefact keeps it, up to 8 MiB, for LoadOptions::verify.
   std::map<std::string, Tensor> inputs;
   // Names of passes or rules not to apply; see list_passes().
   std::set<std::string> disabled_passes;
   // Kernel to use for an operator family ("conv2d") or a node, whatever was measured. It is an
   // error when that kernel does not fit.
   std::map<std::string, std::string> forced_kernels;
-  // File of remembered choices; empty: the user's own (see docs/options.md). "none": no file.
-  std::string record;
+  // File that remembers the fastest kernels; empty: $STRETTO_TUNING_CACHE, else a file of the
+  // user's (see docs/options.md). "none": no file.
+  std::string tuning_cache;
   // Compare the result with the double-precision reference on the inputs above. Throws
   // InternalError when an output is off by more than the accuracy class allows.
   bool verify = true;
@@ -57,6 +58,9 @@ struct OptimizeOptions {
   bool profile = true;
   // Called now and then with what is going on and how much of it is done (0 to 1).
   std::function<void(std::string_view stage, double fraction)> progress;
+  // Called every tenth of a second or so, by the thread that called optimize(). What it throws ends
+  // the work and comes out of optimize(). A single run of one kernel is not interrupted.
+  std::function<void()> interrupt;
 };
 
 // An optimised model: immutable, cheap to copy, safe to share between threads.
@@ -68,9 +72,13 @@ class Model {
   const std::string& name() const;
   const std::vector<TensorSpec>& inputs() const;
   const std::vector<TensorSpec>& outputs() const;
-  int threads() const;           // that it was optimised for
+  int threads() const;           // that a session uses by default
   int64_t weight_bytes() const;  // of packed weights, shared by all sessions
   int64_t memory_bytes() const;  // of one session's activations and scratch
+
+  // What the caller of load() may want to know: that fewer threads run than the file asks for, or
+  // that the file was made for another instruction set. One sentence each, mostly none.
+  const std::vector<std::string>& notes() const;
 
   // Writes the artefact (docs/formats/artefact.md). Throws FormatError naming the file.
   void save(const std::string& path) const;
@@ -94,15 +102,28 @@ Model optimize(const std::string& path, const OptimizeOptions& options = {});
 Model optimize(std::span<const std::byte> onnx, const std::string& name, const std::string& folder,
                const OptimizeOptions& options = {});
 
-// Maps an artefact. When it holds no program for this machine's instruction set, the portable graph
-// inside is compiled with the built-in order. Throws FormatError for a truncated or altered file.
-Model load(const std::string& path);
+struct LoadOptions {
+  // Threads a session of this model uses, 1 to 1024; 0: what the model was optimised for, but not
+  // more than this machine has usable cores (CpuInfo::cores).
+  int threads = 0;
+  // Run the model on the sample inputs it was optimised with, and compare with the sample outputs
+  // in the file. Throws InternalError naming the output and its error when one is off by more than
+  // was allowed then; Unsupported when the file holds none.
+  bool verify = false;
+};
 
-// Runs a model. run() may be called from several threads at once; each concurrent caller gets its
-// own activations and thread team, made on first use and kept. Weights are shared.
+// Maps an artefact. When it was made for another instruction set or another number of threads, the
+// graph inside is compiled for those of this machine with remembered choices and the built-in
+// order, and its weights are packed anew. Throws FormatError for a truncated or altered file.
+Model load(const std::string& path, const LoadOptions& options = {});
+
+// Runs a model. run() may be called from any number of threads at once. As many callers run at the
+// same time as their threads fit on this machine's usable cores, each with activations and a thread
+// team of its own, made on first use and kept; the others sleep until one is done. Weights are
+// shared.
 class Session {
  public:
-  // threads 0: what the model was optimised for.
+  // threads 0: model.threads().
   explicit Session(Model model, int threads = 0);
   ~Session();
   Session(Session&&) noexcept;
@@ -116,7 +137,7 @@ class Session {
   }
 
   // The same on dense row-major memory of the caller, in model order. After the first call it
-  // allocates nothing and takes no lock.
+  // allocates nothing, and takes a lock only when it has to wait for another caller.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
 
  private:

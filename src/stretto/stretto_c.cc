@@ -54,7 +54,7 @@ stretto_model* stretto_optimize(const char* onnx_path, const stretto_optimize_op
     if (options) {
       if (options->level) o.level = options->level;
       if (options->accuracy) o.accuracy = options->accuracy;
-      if (options->tune) o.tune = options->tune;
+      if (options->tuning) o.tuning = options->tuning;
       o.threads = options->threads;
     }
     result = new stretto_model(stretto::optimize(std::string(onnx_path), o));
@@ -62,13 +62,24 @@ stretto_model* stretto_optimize(const char* onnx_path, const stretto_optimize_op
   return result;
 }
 
-stretto_model* stretto_load(const char* path) {
+stretto_model* stretto_load(const char* path, const stretto_load_options* options) {
   stretto_model* result = nullptr;
   guarded([&] {
     require(path, "path");
-    result = new stretto_model(stretto::load(path));
+    stretto::LoadOptions o;
+    if (options) o = {.threads = options->threads, .verify = options->verify != 0};
+    result = new stretto_model(stretto::load(path, o));
   });
   return result;
+}
+
+int32_t stretto_note_count(const stretto_model* model) {
+  return model ? static_cast<int32_t>(model->model.notes().size()) : 0;
+}
+
+const char* stretto_note(const stretto_model* model, int32_t index) {
+  if (index < 0 || index >= stretto_note_count(model)) return nullptr;
+  return model->model.notes()[index].c_str();
 }
 
 stretto_status stretto_save(const stretto_model* model, const char* path) {

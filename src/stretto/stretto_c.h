@@ -1,7 +1,7 @@
 /* Stretto's C face: optimise, save, load and run a model, and train on several ranks. Plain C11, no
  * other header of Stretto.
  *
- *   stretto_model* model = stretto_load("resnet50.stretto");
+ *   stretto_model* model = stretto_load("resnet50.stretto", NULL);
  *   stretto_session* session = model ? stretto_session_new(model, 0) : NULL;
  *   if (!session || stretto_run(session, inputs, outputs) != STRETTO_OK)
  *     fprintf(stderr, "%s\n", stretto_last_error());
@@ -31,7 +31,7 @@ typedef enum stretto_status {
   STRETTO_UNSUPPORTED = 2,      /* legal, but not possible here */
   STRETTO_FORMAT_ERROR = 3,     /* a file is missing, truncated, altered or of another kind */
   STRETTO_INTERNAL_ERROR = 4,   /* a promise of Stretto was broken, or memory ran out */
-  STRETTO_COMM_ERROR = 5        /* a peer or a link is lost or does not answer in time */
+  STRETTO_COMM_ERROR = 5        /* a rank or a link is lost or does not answer in time */
 } stretto_status;
 
 typedef struct stretto_model stretto_model;
@@ -49,16 +49,27 @@ typedef struct stretto_tensor_spec {
 /* How to optimise. A zero-initialised struct, or NULL, means the defaults. */
 typedef struct stretto_optimize_options {
   const char* level;    /* "lossless" */
-  const char* accuracy; /* "strict", "default" (also NULL), "fast" */
-  const char* tune;     /* "off", "quick" (also NULL), "full" or a number of seconds */
-  int32_t threads;      /* 0: every core this process may run on */
+  const char* accuracy; /* "strict", "default" (also NULL) */
+  const char* tuning;   /* "off", "quick" (also NULL), "full" or a number of seconds */
+  int32_t threads;      /* 0: one per core this process may use */
 } stretto_optimize_options;
 
 /* Reads an ONNX file and optimises it for this machine. Free with stretto_model_free. */
 STRETTO_API stretto_model* stretto_optimize(const char* onnx_path,
                                             const stretto_optimize_options* options);
+
+/* How to load. A zero-initialised struct, or NULL, means the defaults. */
+typedef struct stretto_load_options {
+  int32_t threads; /* 0: as optimised, but not more than this machine has usable cores */
+  int32_t verify;  /* not 0: compare with the sample outputs in the file; an error if one is off */
+} stretto_load_options;
+
 /* Reads an artefact. Free with stretto_model_free. */
-STRETTO_API stretto_model* stretto_load(const char* path);
+STRETTO_API stretto_model* stretto_load(const char* path, const stretto_load_options* options);
+/* What the caller of stretto_load may want to know, as that fewer threads run than the file asks
+ * for: one sentence per index. NULL beyond the last. Valid as long as the model. */
+STRETTO_API int32_t stretto_note_count(const stretto_model* model);
+STRETTO_API const char* stretto_note(const stretto_model* model, int32_t index);
 STRETTO_API stretto_status stretto_save(const stretto_model* model, const char* path);
 STRETTO_API void stretto_model_free(stretto_model* model); /* NULL is fine */
 
@@ -71,7 +82,7 @@ STRETTO_API stretto_status stretto_output(const stretto_model* model, int32_t in
 /* The report of the model's making as JSON; valid as long as the model. */
 STRETTO_API const char* stretto_report_json(stretto_model* model);
 
-/* threads 0: what the model was optimised for. Free with stretto_session_free. */
+/* threads 0: those that the model was optimised or loaded for. Free with stretto_session_free. */
 STRETTO_API stretto_session* stretto_session_new(const stretto_model* model, int32_t threads);
 STRETTO_API void stretto_session_free(stretto_session* session); /* NULL is fine */
 
@@ -89,11 +100,12 @@ STRETTO_API stretto_status stretto_run(stretto_session* session, const void* con
  *   stretto_comm_free(comm);
  *
  * All ranks call the same collectives in the same order. Element types have NumPy's names
- * ("float32", "bfloat16", "int64", ...); counts are in elements. Every operation ends in a pointer
- * to a handle: NULL means that the call returns when it is done; otherwise it returns at once, the
- * buffers must stay as they are, and the handle must be given to stretto_wait. Settings are read
- * from STRETTO_* variables (docs/options.md). After a STRETTO_COMM_ERROR the comm is of no use but
- * to be freed; the ranks that are left may make a new one with the next epoch. */
+ * ("float32", "bfloat16", "int64", ...); counts are in elements. The last argument of every
+ * operation is a pointer to a handle. NULL: the call returns when the operation is done. Otherwise
+ * it returns at once, the buffers must not change, and the handle must be given to stretto_wait.
+ * Settings come from STRETTO_* variables (docs/options.md). If a rank dies, every other rank gets a
+ * STRETTO_COMM_ERROR that names it; then the comm can only be freed, and the ranks that are left
+ * may make a new one with the next epoch. All functions may be called from any thread. */
 typedef struct stretto_comm stretto_comm;
 typedef uint64_t stretto_handle;
 
@@ -107,19 +119,21 @@ typedef enum stretto_reduction {
 
 #define STRETTO_ANY_RANK (-1)
 
-/* Meets the other ranks. `address` is HOST:PORT, where rank 0 listens until it frees its comm, or a
- * folder that every rank sees (with a '/'), one per job. Free with stretto_comm_free. */
+/* Connects to the other ranks. `address` is HOST:PORT, where rank 0 listens until it frees its
+ * comm, or a folder that every rank sees (with a '/'), one per job. NULL on failure: see
+ * stretto_last_error. Free with stretto_comm_free. */
 STRETTO_API stretto_comm* stretto_comm_new(const char* address, int32_t rank, int32_t size,
                                            uint32_t epoch);
 /* The same from STRETTO_ADDRESS, STRETTO_RANK, STRETTO_SIZE, and STRETTO_EPOCH (0). */
 STRETTO_API stretto_comm* stretto_comm_from_environment(void);
-/* Operations that are still open fail. NULL is fine. */
+/* Leaves the job. Operations that are not over fail. NULL is allowed. */
 STRETTO_API void stretto_comm_free(stretto_comm* comm);
 STRETTO_API int32_t stretto_comm_rank(const stretto_comm* comm);
 STRETTO_API int32_t stretto_comm_size(const stretto_comm* comm);
 
 /* output = all ranks' inputs combined; may be the same memory. `name` (may be NULL) appears in
- * errors and reports, and tells a lossy codec which operation of the next step is the same. */
+ * errors and reports. A codec with error feedback adds what it lost to the next operation of the
+ * same name and count. */
 STRETTO_API stretto_status stretto_all_reduce(stretto_comm* comm, const char* name,
                                               const char* dtype, stretto_reduction reduction,
                                               const void* input, void* output, int64_t count,
@@ -130,14 +144,14 @@ STRETTO_API stretto_status stretto_broadcast(stretto_comm* comm, const char* dty
 STRETTO_API stretto_status stretto_all_gather(stretto_comm* comm, const char* dtype,
                                               const void* input, void* output, int64_t count,
                                               stretto_handle* handle);
-/* `input` has size * count elements; output = this rank's `count` of the combined ones. */
+/* `input` has size * count elements; output = this rank's `count` elements of the combination. */
 STRETTO_API stretto_status stretto_reduce_scatter(stretto_comm* comm, const char* dtype,
                                                   stretto_reduction reduction, const void* input,
                                                   void* output, int64_t count,
                                                   stretto_handle* handle);
 STRETTO_API stretto_status stretto_barrier(stretto_comm* comm, stretto_handle* handle);
-/* Messages of one sender with one tag arrive in order. `peer` of stretto_recv may be
- * STRETTO_ANY_RANK. */
+/* `peer` is the other rank; for stretto_recv it may be STRETTO_ANY_RANK. Messages of one sender
+ * with one tag arrive in order. */
 STRETTO_API stretto_status stretto_send(stretto_comm* comm, const char* dtype, const void* data,
                                         int64_t count, int32_t peer, uint32_t tag,
                                         stretto_handle* handle);
@@ -145,13 +159,13 @@ STRETTO_API stretto_status stretto_recv(stretto_comm* comm, const char* dtype, v
                                         int64_t count, int32_t peer, uint32_t tag,
                                         stretto_handle* handle);
 
-/* Blocks until the operation is over and forgets its handle; the status is the operation's.
- * `source` (may be NULL) becomes the sender of what stretto_recv got, -1 for all others. */
+/* Blocks until the operation is over, releases its handle and returns its status. *source (unless
+ * NULL) becomes the sender for stretto_recv, -1 for others. */
 STRETTO_API stretto_status stretto_wait(stretto_comm* comm, stretto_handle handle, int32_t* source);
-/* 1: over, stretto_wait will not block; 0: not yet; -1: no such handle. */
+/* 1: it is over, and stretto_wait will not block; 0: not yet; -1: unknown handle. */
 STRETTO_API int32_t stretto_done(stretto_comm* comm, stretto_handle handle);
 
-/* Of the last STRETTO_COMM_ERROR of this thread: the rank that is to blame; -1: none. */
+/* The rank that the last STRETTO_COMM_ERROR of this thread names; -1: none. */
 STRETTO_API int32_t stretto_last_rank(void);
 
 /* What went wrong in this thread's last failing call; "" before any. Valid until the next failure.
