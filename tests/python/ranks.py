@@ -1,5 +1,7 @@
 """Jobs for tests: a script of `check_*` functions runs as every rank of a job, one check after the
-other, and leaves FOLDER/RANK.json: for every check "" or what went wrong.
+other, and leaves FOLDER/RANK.json: for every check "" or what went wrong. A rank whose check fails
+ends at once, because its next operation would meet another one of the other ranks; they raise
+CommError in turn. So the first check in the list that failed is the one to read.
 
   python SCRIPT FOLDER RANK SIZE [CHECKS...]
 
@@ -11,11 +13,13 @@ import os
 import re
 import subprocess
 import sys
+import time
 import traceback
 from pathlib import Path
 
 # A guard against hanging for ever, not a statement about speed.
-TIMEOUT_S = 600
+TIMEOUT_S = 240
+FAILED = 3  # the exit code of a rank whose check failed
 
 
 def names(script: Path) -> list[str]:
@@ -27,9 +31,12 @@ def run(script: Path, size: int, folder: Path) -> list[dict]:
   logs = [(folder / f"{rank}.log").open("w+") for rank in range(size)]
   ranks = [subprocess.Popen([sys.executable, str(script), str(folder), str(rank), str(size)],
                             stdout=logs[rank], stderr=subprocess.STDOUT) for rank in range(size)]
+  end = time.monotonic() + TIMEOUT_S
   try:
     for rank in ranks:
-      rank.wait(TIMEOUT_S)
+      rank.wait(max(0.0, end - time.monotonic()))
+  except subprocess.TimeoutExpired:
+    pass  # the code of a killed rank and its missing checks say it
   finally:
     for rank in ranks:
       rank.kill()
@@ -55,6 +62,9 @@ def run_checks(checks: dict, folder: Path, rank: int, size: int, only: list[str]
       except Exception:
         outcome[name] = traceback.format_exc()
       (folder / f"{rank}.json").write_text(json.dumps(outcome))
+      if outcome[name]:
+        print(outcome[name], flush=True)
+        os._exit(FAILED)
 
 
 def named_main(checks: dict, module) -> None:
