@@ -102,14 +102,14 @@ OptimizeOptions options(const ModelFlags& flags) {
   o.threads = flags.threads;
   o.tuning_cache = flags.tuning_cache;
   o.verify = !flags.no_verify;
-  o.disabled_passes.insert(flags.disabled.begin(), flags.disabled.end());
+  o.disable.insert(flags.disabled.begin(), flags.disabled.end());
   for (const std::string& shape : flags.shapes) {
     const auto [name, dims] = split_pair("--shape", shape);
     o.shapes[name] = parse_shape(dims);
   }
   for (const std::string& forced : flags.forced) {
     const auto [what, kernel] = split_pair("--force", forced);
-    o.forced_kernels[what] = kernel;
+    o.force[what] = kernel;
   }
   o.inputs = read_inputs(flags.inputs, flags.inputs_file);
   return o;

@@ -169,6 +169,7 @@ class CommEngine {
     std::shared_ptr<Store> shared = store_of(store, rank == 0);
     if (nb::isinstance<nb::str>(store)) store_ = shared;
     nb::gil_scoped_release released;
+    const InterruptScope interrupt(check_signals);
     engine_ =
         Engine::create(std::move(shared), {.rank = rank, .size = size, .epoch = epoch}, options);
   }

@@ -149,8 +149,8 @@ NB_MODULE(_stretto, m) {
       .def_rw("threads", &OptimizeOptions::threads)
       .def_rw("tuning", &OptimizeOptions::tuning)
       .def_rw("shapes", &OptimizeOptions::shapes)
-      .def_rw("disabled_passes", &OptimizeOptions::disabled_passes)
-      .def_rw("forced_kernels", &OptimizeOptions::forced_kernels)
+      .def_rw("disable", &OptimizeOptions::disable)
+      .def_rw("force", &OptimizeOptions::force)
       .def_rw("tuning_cache", &OptimizeOptions::tuning_cache)
       .def_rw("verify", &OptimizeOptions::verify)
       .def_rw("profile", &OptimizeOptions::profile);

@@ -28,7 +28,7 @@ LOG = logging.getLogger("stretto")
 # What optimize() does only while it makes a model: the rest holds for an artefact too.
 _DEFAULTS: dict[str, Any] = {
   "inputs": None, "level": "lossless", "accuracy": "default", "shapes": None, "tuning": "quick",
-  "tuning_cache": None, "disable": (), "force": None, "verify": True, "peers": (),
+  "tuning_cache": None, "disable": (), "force": None, "peers": (),
 }
 
 
@@ -46,7 +46,7 @@ def optimize(
   peers: str | Iterable[str] = (),
   disable: Iterable[str] = (),
   force: Mapping[str, str] | None = None,
-  verify: bool = True,
+  verify: bool | None = None,
   progress: bool | Progress = True,
 ) -> Model:
   """Makes a faster, verified model for this machine.
@@ -56,7 +56,7 @@ def optimize(
   Args:
     source: path of an ONNX file, an `onnx.ModelProto`, or its bytes. The path of a `.stretto` file
       is also taken: the artefact is loaded as by `load`. Such a model is made already, so only
-      `threads`, `report` and `progress` may be given with it.
+      `threads`, `report`, `verify` and `progress` may be given with it.
     inputs: arrays to check and time with, by input name. None: they are made up, and the report
       says so.
     level: how much accuracy may be given up for speed. "lossless" (fp32 throughout) is the only
@@ -73,7 +73,8 @@ def optimize(
       installed. None by default: peers may take minutes.
     disable: names of passes or rules not to apply; see `list_passes`.
     force: kernel to use, by operator family ("conv2d") or by node name, whatever was measured.
-    verify: compare the outputs with a double-precision reference.
+    verify: compare the outputs with a double-precision reference; None and True do so. An artefact
+      is compared with the outputs it remembers, as by `load`, if this is True.
     progress: True: a progress bar in the notebook, or on standard error if that is a terminal
       (tqdm's, if tqdm is installed). False: none. A function is called with the name of the stage
       and the share of it that is done, from 0 to 1; what it raises ends the call.
@@ -102,15 +103,15 @@ def optimize(
   if tuning_cache is not None:
     options.tuning_cache = os.fspath(tuning_cache)
   options.shapes = {name: [int(d) for d in shape] for name, shape in (shapes or {}).items()}
-  options.disabled_passes = set(disable)
-  options.forced_kernels = dict(force or {})
-  options.verify = verify
+  options.disable = set(disable)
+  options.force = dict(force or {})
+  options.verify = verify is not False
   path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
   if path is not None and path.endswith(".stretto"):
     _refuse({"inputs": inputs, "level": level, "accuracy": accuracy, "shapes": shapes,
              "tuning": tuning, "tuning_cache": tuning_cache, "disable": disable, "force": force,
-             "verify": verify, "peers": peers})
-    model = load(path, threads=threads)
+             "peers": peers})
+    model = load(path, threads=threads, verify=bool(verify))
     if report is not None:
       model.report.save(report)
     return model

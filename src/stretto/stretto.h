@@ -44,10 +44,10 @@ struct OptimizeOptions {
   // The artefact keeps it, up to 8 MiB, for LoadOptions::verify.
   std::map<std::string, Tensor> inputs;
   // Names of passes or rules not to apply; see list_passes().
-  std::set<std::string> disabled_passes;
+  std::set<std::string> disable;
   // Kernel to use for an operator family ("conv2d") or a node, whatever was measured. It is an
   // error when that kernel does not fit.
-  std::map<std::string, std::string> forced_kernels;
+  std::map<std::string, std::string> force;
   // File that remembers the fastest kernels; empty: $STRETTO_TUNING_CACHE, else a file of the
   // user's (see docs/options.md). "none": no file.
   std::string tuning_cache;

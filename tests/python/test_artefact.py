@@ -63,9 +63,11 @@ def test_a_file_made_with_large_inputs_cannot_be_verified(tmp_path):
                    [value("y", [3 << 20])], {})
   path = tmp_path / "large.stretto"
   stretto.optimize(model, {"x": np.ones(3 << 20, np.float32)}, tuning="off").save(path)
-  stretto.load(path)
-  with pytest.raises(stretto.UnsupportedError, match="large.stretto: holds no sample outputs"):
-    stretto.load(path, verify=True)
+  for read in (stretto.load, stretto.optimize):
+    read(path)
+    read(path, verify=False)
+    with pytest.raises(stretto.UnsupportedError, match="large.stretto: holds no sample outputs"):
+      read(path, verify=True)
 
 
 def test_optimize_of_an_artefact_loads_it(artefact, model, image):
@@ -76,8 +78,7 @@ def test_optimize_of_an_artefact_loads_it(artefact, model, image):
   ("inputs", {"x": np.zeros((1, 3, 16, 16), np.float32)}), ("level", "half"),
   ("accuracy", "strict"), ("shapes", {"x": (1, 3, 16, 16)}), ("tuning", "off"), ("tuning", 3.0),
   ("disable", ["fuse-epilogue"]),
-  ("tuning_cache", "cache.tsv"), ("force", {"conv2d": "direct"}), ("verify", False),
-  ("peers", ["onnxruntime"]),
+  ("tuning_cache", "cache.tsv"), ("force", {"conv2d": "direct"}), ("peers", ["onnxruntime"]),
 ])
 def test_optimize_of_an_artefact_refuses_what_it_cannot_obey(option, given, artefact):
   with pytest.raises(stretto.InvalidArgumentError, match=rf"^{option}: .*ONNX file"):

@@ -5,8 +5,10 @@ that.
 """
 
 import json
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -66,6 +68,25 @@ soon()
 stretto.comm.Engine(sys.argv[1] + "/", 0, 2)
 """
   assert seconds_to_end("import stretto.comm\n" + code, tmp_path) < LIMIT_S
+
+
+def test_ctrl_c_ends_a_wait_for_the_links_to_a_rank_that_hangs(tmp_path):
+  rank_1 = "import sys, stretto.comm; stretto.comm.Engine(sys.argv[1] + '/', 1, 2)"
+  child = subprocess.Popen([sys.executable, "-c", rank_1, str(tmp_path)])
+  try:
+    until = time.monotonic() + 60
+    while not any("rank" in file.name for file in tmp_path.iterdir()):
+      assert time.monotonic() < until, "rank 1 did not publish its addresses"
+      time.sleep(0.01)
+    child.send_signal(signal.SIGSTOP)
+    code = """
+soon()
+stretto.comm.Engine(sys.argv[1] + "/", 0, 2)
+"""
+    assert seconds_to_end("import stretto.comm\n" + code, tmp_path) < LIMIT_S
+  finally:
+    child.kill()
+    child.wait()
 
 
 @pytest.mark.parametrize("store", [

@@ -11,6 +11,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/base/team.h"
+#include "stretto/base/thread.h"
 
 namespace stretto {
 namespace {
@@ -56,6 +57,21 @@ TEST(Threads, ATeamThatCannotStartIsAnError) {
         } catch (const Unsupported& error) {
           const std::string text = error.what();
           _exit(text.starts_with("threads: the system starts 1 of 4") ? 0 : 1);
+        }
+        _exit(2);
+      },
+      testing::ExitedWithCode(0), "");
+}
+
+TEST(Threads, AThreadThatCannotStartIsAnError) {
+  EXPECT_EXIT(
+      {
+        forbid_threads();
+        try {
+          start_thread("engine", [] {}).join();
+        } catch (const Unsupported& error) {
+          const std::string text = error.what();
+          _exit(text.starts_with("engine: the system starts no more threads") ? 0 : 1);
         }
         _exit(2);
       },

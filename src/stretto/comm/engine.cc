@@ -4,6 +4,8 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/file.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/base/thread.h"
 #include "stretto/comm/engine_impl.h"
 
 namespace stretto::comm {
@@ -49,7 +51,7 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
   is_notified_.resize(membership_.size);
   form();
   begin_tuning(kWorld);
-  thread_ = std::thread([this] { progress(); });
+  thread_ = start_thread("engine", [this] { progress(); });
 }
 
 void EngineImpl::form() {
@@ -62,8 +64,13 @@ void EngineImpl::form() {
           -1, "tcp",
           fmt::format("rank {} is not connected to {} after {:g} s (STRETTO_CONNECT_TIMEOUT)",
                       membership_.rank, links_->missing(), options_.connect_timeout_s));
-    drive(lock, left);
-    if (!failure_) continue;
+    drive(lock, std::min(left, kInterruptible_s));
+    if (!failure_) {
+      lock.unlock();
+      check_interrupt();
+      lock.lock();
+      continue;
+    }
     lock.unlock();
     leave();  // the destructor does not run; other ranks must get the reason before links break
     std::rethrow_exception(failure_);

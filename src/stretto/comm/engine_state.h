@@ -134,6 +134,9 @@ struct GroupState {
 // Below this size latency decides, not bandwidth.
 inline constexpr int64_t kSmallBytes = 64 << 10;
 
+// A wait of the caller's thread asks so often whether it is interrupted.
+inline constexpr double kInterruptible_s = 0.1;
+
 // Equal on all ranks that submit matching operations; 0 for operations that are not compared.
 uint64_t fingerprint(const Operation& operation);
 

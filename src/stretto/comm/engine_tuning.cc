@@ -18,7 +18,6 @@ constexpr int kStepsPerReport = 8;
 constexpr int kDriftReports = 8;
 // An algorithm whose estimate is worse than this many times the best's is not worth a real step.
 constexpr double kHopeless = 2.2;
-constexpr double kInterruptible_s = 0.1;   // between questions whether to go on waiting
 constexpr int64_t kModelBytes = 16 << 20;  // the size for which algorithms are compared
 
 // Ends a step. Its last operations may still be under way, so it is counted when the next one ends.

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "stretto/base/error.h"
+#include "stretto/base/thread.h"
 
 namespace stretto::comm {
 
@@ -25,7 +26,7 @@ Gradients::Gradients(Engine& engine, std::string_view name, std::vector<int> ran
   start_ = find_gradient_codec(codec).make(codec, static_cast<int>(ranks.size()), options);
   for (int stage = 0; stage < kStages; ++stage)
     groups_[stage] = engine_.add_group(fmt::format("{}, stage {}", name, stage), ranks);
-  worker_ = std::thread([this] { run(); });
+  worker_ = start_thread("gradients", [this] { run(); });
 }
 
 Gradients::~Gradients() {

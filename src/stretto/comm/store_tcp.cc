@@ -21,6 +21,7 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/base/thread.h"
 #include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/pipe.h"
 #include "stretto/comm/store.h"
@@ -89,7 +90,7 @@ class Server : public Store {
  public:
   explicit Server(const std::string& address)
       : doorbell_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)), listener_(listen_at(address)) {
-    thread_ = std::thread([this] { serve(); });
+    thread_ = start_thread("store", [this] { serve(); });
   }
 
   ~Server() override {

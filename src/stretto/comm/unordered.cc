@@ -6,6 +6,7 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/base/thread.h"
 #include "stretto/comm/unordered_item.h"
 
 namespace stretto::comm {
@@ -57,7 +58,7 @@ Unordered::Unordered(Engine& engine, std::string_view name, std::vector<int> ran
       rank_(static_cast<int>(std::find(ranks_.begin(), ranks_.end(), engine.membership().rank) -
                              ranks_.begin())),
       negotiator_(rank_, static_cast<int>(ranks_.size()), options_.stall_s) {
-  thread_ = std::thread([this] { run(); });
+  thread_ = start_thread("named operations", [this] { run(); });
 }
 
 Unordered::~Unordered() {

@@ -377,7 +377,7 @@ function howSection() {
       .map(bytes).join(', ')],
     ['System', machine.os], ['Stretto', data.stretto], ['Model file', model.file],
     ['Level', options.level], ['Accuracy', options.accuracy], ['Threads', options.threads],
-    ['Passes off', list(options.disabled_passes).join(', ')],
+    ['Passes off', list(options.disable).join(', ')],
   ].map(([n, v]) => [n, v === false ? undefined : v]))];
   const how = [make('h2', {}, 'How it was made'), facts([
     ['Tuning', /^[0-9.]+$/.test(tuning.mode) ? `${tuning.mode} s` : tuning.mode], ['Kernels measured', tuning.measured],

@@ -24,7 +24,7 @@ Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options)
   onnx::ImportedModel imported = onnx::import_onnx_file(onnx_path, {.shapes = options.shapes});
   Inspection inspection{.before = ir::to_text(imported.graph, {.max_constant_elements = 16})};
   const passes::PipelineReport report =
-      passes::run_pipeline(imported.graph, {.disabled = options.disabled_passes});
+      passes::run_pipeline(imported.graph, {.disabled = options.disable});
   inspection.after = ir::to_text(imported.graph, {.max_constant_elements = 16});
   for (const passes::Fired& f : report.fired) {
     inspection.fired.push_back({f.pass, f.rule, f.node});
@@ -42,7 +42,7 @@ std::string bisect(const std::string& onnx_path, const OptimizeOptions& options,
     inputs.push_back(sample.tensor);
   }
   ThreadTeam team(options.threads == 0 ? cpu_info().cores : options.threads);
-  const auto culprit = passes::bisect(imported.graph, inputs, {.disabled = options.disabled_passes},
+  const auto culprit = passes::bisect(imported.graph, inputs, {.disabled = options.disable},
                                       tolerance, &team);
   if (!culprit) return "";
   return fmt::format(

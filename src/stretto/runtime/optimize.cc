@@ -88,7 +88,7 @@ bool is_family(std::string_view name) {
 std::map<std::string, std::string> forced_nodes(const OptimizeOptions& options,
                                                 const ir::Graph& graph) {
   std::map<std::string, std::string> nodes;
-  for (const auto& [name, row] : options.forced_kernels) {
+  for (const auto& [name, row] : options.force) {
     if (is_family(name)) continue;
     const bool known =
         std::any_of(graph.nodes.begin(), graph.nodes.end(),
@@ -106,7 +106,7 @@ std::map<std::string, std::string> forced_nodes(const OptimizeOptions& options,
 
 runtime::SelectOptions select_options(const OptimizeOptions& options, const TuningBudget& budget) {
   runtime::SelectOptions select{.budget_s = budget.seconds, .thorough = budget.thorough};
-  for (const auto& [name, row] : options.forced_kernels) {
+  for (const auto& [name, row] : options.force) {
     if (is_family(name)) select.forced[name] = row;
   }
   // What ships was measured on another machine: it stands in for measurements, never in their way.
@@ -255,7 +255,7 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   for (const runtime::SampleInput& sample : samples) inputs.push_back(sample.tensor);
 
   const passes::PipelineReport rewritten = stages("passes", [&] {
-    return passes::run_pipeline(*graph, {.disabled = options.disabled_passes});
+    return passes::run_pipeline(*graph, {.disabled = options.disable});
   });
 
   runtime::Selector selector(select_options(options, budget));

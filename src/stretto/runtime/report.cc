@@ -33,8 +33,8 @@ json options_json(const OptimizeOptions& options, const kernels::Target& target)
           {"accuracy", kernels::accuracy_name(target.accuracy)},
           {"threads", target.threads},
           {"tuning", options.tuning},
-          {"disabled_passes", options.disabled_passes},
-          {"forced_kernels", options.forced_kernels}};
+          {"disable", options.disable},
+          {"force", options.force}};
 }
 
 json inputs_json(const ir::Graph& graph, const std::vector<SampleInput>& samples) {
