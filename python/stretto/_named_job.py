@@ -44,7 +44,7 @@ class NamedJob:
     """Returns new arrays; those given are read without a copy."""
     if op not in comm.REDUCTIONS:
       raise InvalidArgumentError(
-          f"all_reduce: '{op}' is none of {', '.join(comm.REDUCTIONS)}")
+          f"all_reduce: op: expected one of {', '.join(comm.REDUCTIONS)}, got '{op}'")
     arrays = [np.ascontiguousarray(a).reshape(np.shape(a)) for a in arrays]
     outputs = [np.empty_like(a) for a in arrays]
     handles = [self.submit(name, {"operation": f"all_reduce ({op})", "shape": list(a.shape)}, {

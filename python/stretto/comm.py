@@ -172,7 +172,7 @@ class Engine(Completions):
     """
     if reduction not in REDUCTIONS:
       raise InvalidArgumentError(
-        f"all_reduce: reduction '{reduction}' is none of {', '.join(REDUCTIONS)}")
+        f"all_reduce: reduction: expected one of {', '.join(REDUCTIONS)}, got '{reduction}'")
     address = address_of(array)
     return self.native.submit(group, ALL_REDUCE, name_of(array.dtype), REDUCTIONS.index(reduction),
                               array.size, address, address)

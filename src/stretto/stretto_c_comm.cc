@@ -55,7 +55,7 @@ stretto::DType dtype_of(const char* name) {
 
 ReduceOp reduction_of(stretto_reduction reduction) {
   if (reduction < STRETTO_SUM || reduction > STRETTO_MAX)
-    stretto::throw_invalid("reduction: {} is none of STRETTO_SUM to STRETTO_MAX, 0 to 4",
+    stretto::throw_invalid("reduction: expected STRETTO_SUM to STRETTO_MAX, 0 to 4, got {}",
                            static_cast<int>(reduction));
   return static_cast<ReduceOp>(reduction);
 }

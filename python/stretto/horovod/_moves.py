@@ -121,7 +121,7 @@ def broadcast_async_(tensor, root_rank, name=None, process_set=None) -> Handle:
   members = members_of(process_set)
   if root_rank not in members.ranks:
     raise InvalidArgumentError(
-        f"broadcast: root_rank {root_rank} is none of the ranks {members.ranks}")
+        f"broadcast: root_rank: expected one of the ranks {members.ranks}, got {root_rank}")
   options = dist.BroadcastOptions()
   options.rootRank = members.ranks.index(root_rank)
   prepared = members.prepare.broadcast([tensor.detach()], options)

@@ -27,7 +27,7 @@ def operation_of(average: bool | None, op: str | None) -> str:
         "batch of all ranks together")
   if op not in OPERATIONS:
     raise InvalidArgumentError(
-        f"allreduce: '{op}' is none of {', '.join(OPERATIONS)}")
+        f"allreduce: op: expected one of {', '.join(OPERATIONS)}, got '{op}'")
   return op
 
 

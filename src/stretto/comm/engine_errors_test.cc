@@ -73,15 +73,16 @@ TEST(EngineErrors, RefusesWrongOptionsBeforeItConnects) {
     change(options);
     return error_of([&] { Engine::create(memory_store(), {.rank = 0, .size = 1}, options); });
   };
-  EXPECT_EQ(create([](Options& o) { o.codec = "zip"; }),
-            "codec: 'zip' is none of none, fp16, bf16, int8, topk, powersgd, mixed (set it with "
-            "codec= or STRETTO_CODEC)");
+  EXPECT_EQ(
+      create([](Options& o) { o.codec = "zip"; }),
+      "codec: expected one of none, fp16, bf16, int8, topk, powersgd, mixed, got 'zip' (set it "
+      "with codec= or STRETTO_CODEC)");
   EXPECT_EQ(create([](Options& o) { o.transports = "udp"; }),
-            "STRETTO_TRANSPORTS: 'udp' is none of shm, tcp");
+            "STRETTO_TRANSPORTS: expected shm, tcp or both, got 'udp'");
   expect_contains(create([](Options& o) { o.congestion = "carrier-pigeon"; }),
                   "STRETTO_CONGESTION: 'carrier-pigeon' cannot be used; the kernel has: ");
   const std::string interface = create([](Options& o) { o.interfaces = {"none0"}; });
-  expect_contains(interface, "STRETTO_INTERFACES: 'none0' is none of the interfaces that are up");
+  expect_contains(interface, "STRETTO_INTERFACES: expected interfaces that are up");
   expect_contains(interface, "lo");
   EXPECT_EQ(error_of([] { Engine::create(memory_store(), {.rank = 2, .size = 2}, tcp(0)); }),
             "engine: rank 2 is not below the size 2 of the job");

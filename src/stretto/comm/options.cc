@@ -45,7 +45,7 @@ T parse_word(std::string_view variable, std::span<const std::string_view> names,
              std::string_view text) {
   const auto found = std::find(names.begin(), names.end(), text);
   if (found == names.end())
-    throw_invalid("{}: '{}' is none of {}", variable, text, fmt::join(names, ", "));
+    throw_invalid("{}: expected one of {}, got '{}'", variable, fmt::join(names, ", "), text);
   return static_cast<T>(found - names.begin());
 }
 
@@ -220,7 +220,7 @@ Transports parse_transports(std::string_view text) {
   const std::vector<std::string> words = split_list(text);
   for (const std::string& word : words) {
     if (word != "shm" && word != "tcp")
-      throw_invalid("STRETTO_TRANSPORTS: '{}' is none of shm, tcp", word);
+      throw_invalid("STRETTO_TRANSPORTS: expected shm, tcp or both, got '{}'", word);
     (word == "shm" ? found.shm : found.tcp) = true;
   }
   if (words.empty()) throw_invalid("STRETTO_TRANSPORTS: expected shm, tcp or both, got nothing");
@@ -239,7 +239,7 @@ StepPolicy parse_step_policy(std::string_view text) {
     return {kind, parse_number<int64_t>("STRETTO_STEP_POLICY", number, 1, 1 << 30)};
   }
   throw_invalid(
-      "STRETTO_STEP_POLICY: '{}' is none of every, accumulate:K, local:K, gossip:K (K: steps)",
+      "STRETTO_STEP_POLICY: expected every, accumulate:K, local:K or gossip:K (K: steps), got '{}'",
       text);
 }
 

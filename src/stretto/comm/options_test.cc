@@ -53,7 +53,7 @@ TEST(Options, TuningIsOffQuickOrFull) {
     Options::from_environment();
     ADD_FAILURE() << "no error";
   } catch (const InvalidArgument& e) {
-    EXPECT_STREQ(e.what(), "STRETTO_TUNING: 'on' is none of off, quick, full");
+    EXPECT_STREQ(e.what(), "STRETTO_TUNING: expected one of off, quick, full, got 'on'");
   }
   unsetenv("STRETTO_TUNING");
 }
@@ -79,12 +79,12 @@ TEST(Options, CheckNamesTheVariableOfAWrongValue) {
     return "";
   };
   EXPECT_EQ(error_of([](Options& o) { o.transports = "tcp,udp"; }),
-            "STRETTO_TRANSPORTS: 'udp' is none of shm, tcp");
+            "STRETTO_TRANSPORTS: expected shm, tcp or both, got 'udp'");
   EXPECT_EQ(error_of([](Options& o) { o.transports = ""; }),
             "STRETTO_TRANSPORTS: expected shm, tcp or both, got nothing");
   EXPECT_EQ(error_of([](Options& o) { o.silent_limit_s = 0; }),
             "STRETTO_SILENT_LIMIT: '0' is not a number from 0.1 to 1000000");
-  EXPECT_NE(error_of([](Options& o) { o.algorithm = "tree"; }).find("'tree' is none of auto, "),
+  EXPECT_NE(error_of([](Options& o) { o.algorithm = "tree"; }).find("expected one of auto, "),
             std::string::npos);
 }
 

@@ -200,7 +200,7 @@ ReduceOp parse_reduce_op(std::string_view name) {
     names += names.empty() ? "" : ", ";
     names += reduce_op_name(op);
   }
-  throw_invalid("reduction: '{}' is none of {}", name, names);
+  throw_invalid("reduction: expected one of {}, got '{}'", names, name);
 }
 
 std::string reduce_unfit(DType dtype, ReduceOp op) {

@@ -24,7 +24,7 @@ const Codec& find_codec(std::string_view name) {
     names += names.empty() ? "" : ", ";
     names += codec.name;
   }
-  throw_invalid("codec: '{}' is none of {}", name, names);
+  throw_invalid("codec: expected one of {}, got '{}'", names, name);
 }
 
 }  // namespace stretto::comm

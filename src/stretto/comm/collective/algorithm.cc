@@ -91,7 +91,8 @@ const Algorithm& find_algorithm(const Problem& problem, std::string_view name) {
     names += names.empty() ? "" : ", ";
     names += algorithm.name;
   }
-  throw_invalid("{}: algorithm '{}' is none of {}", collective_name(problem.kind), name, names);
+  throw_invalid("{}: algorithm: expected one of {}, got '{}'", collective_name(problem.kind), names,
+                name);
 }
 
 std::string always_fits(const Problem&) { return ""; }

@@ -22,7 +22,8 @@ const GradientCodec& find_gradient_codec(std::string_view name) {
     names += names.empty() ? "" : ", ";
     names += codec.name;
   }
-  throw_invalid("codec: '{}' is none of {} (set it with codec= or STRETTO_CODEC)", name, names);
+  throw_invalid("codec: expected one of {}, got '{}' (set it with codec= or STRETTO_CODEC)", names,
+                name);
 }
 
 int64_t Bucket::count() const {

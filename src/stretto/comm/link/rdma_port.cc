@@ -36,7 +36,8 @@ std::vector<Wanted> parse_wanted(std::string_view text) {
     }
     if (!fine)
       throw_invalid(
-          "STRETTO_RDMA: '{}' is none of off, auto, or ports like mlx5_0:1, comma-separated", text);
+          "STRETTO_RDMA: expected off, auto, or ports like mlx5_0:1, comma-separated, got '{}'",
+          text);
     wanted.push_back(std::move(one));
     begin = end + 1;
   }

@@ -36,10 +36,10 @@ TEST(RdmaPorts, AreFoundOrMissedByName) {
       {"m0", "m0:1 is not active"},
       {"m1:2", "m1:2 has no such port"},
       {"m1,m7", "this machine has no RDMA card m7"},
-      {"m1:x", "is none of off, auto, or ports"},
-      {"m1:0", "is none of off, auto, or ports"},
-      {"m1,", "is none of off, auto, or ports"},
-      {"", "is none of off, auto, or ports"}};
+      {"m1:x", "expected off, auto, or ports"},
+      {"m1:0", "expected off, auto, or ports"},
+      {"m1,", "expected off, auto, or ports"},
+      {"", "expected off, auto, or ports"}};
   for (const auto& [text, expected] : kWrong) {
     options.rdma = text;
     try {

@@ -191,9 +191,9 @@ std::vector<Address> local_addresses(const Options& options) {
     });
     if (found == ranked.end())
       throw_invalid(
-          "STRETTO_INTERFACES: '{}' is none of the interfaces that are up and have an "
-          "address: {}",
-          wanted, fmt::join(names_of(ranked), ", "));
+          "STRETTO_INTERFACES: expected interfaces that are up and have an address, of {}, got "
+          "'{}'",
+          fmt::join(names_of(ranked), ", "), wanted);
     addresses.push_back(found->second);
   }
   return addresses;
