@@ -44,7 +44,8 @@ TEST(Operation, NonsenseIsRefused) {
   float residual = 0;
   EXPECT_EQ(message_of({.kind = Kind::kBroadcast, .residual = &residual}, 0, 2),
             "broadcast: only an all_reduce with sum or average of float32 can have a residual");
-  EXPECT_EQ(message_of({.codec = "zip"}, 0, 2), "codec: expected one of none, fp16, bf16, int8, got 'zip'");
+  EXPECT_EQ(message_of({.codec = "zip"}, 0, 2),
+            "codec: expected one of none, fp16, bf16, int8, got 'zip'");
 }
 
 }  // namespace

@@ -42,8 +42,8 @@ std::string bisect(const std::string& onnx_path, const OptimizeOptions& options,
     inputs.push_back(sample.tensor);
   }
   ThreadTeam team(options.threads == 0 ? cpu_info().cores : options.threads);
-  const auto culprit = passes::bisect(imported.graph, inputs, {.disabled = options.disable},
-                                      tolerance, &team);
+  const auto culprit =
+      passes::bisect(imported.graph, inputs, {.disabled = options.disable}, tolerance, &team);
   if (!culprit) return "";
   return fmt::format(
       "rule {} of pass {} at node {} (application {}) moves output {} by {:.2e} of its "

@@ -254,9 +254,8 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   std::vector<Tensor> inputs;
   for (const runtime::SampleInput& sample : samples) inputs.push_back(sample.tensor);
 
-  const passes::PipelineReport rewritten = stages("passes", [&] {
-    return passes::run_pipeline(*graph, {.disabled = options.disable});
-  });
+  const passes::PipelineReport rewritten =
+      stages("passes", [&] { return passes::run_pipeline(*graph, {.disabled = options.disable}); });
 
   runtime::Selector selector(select_options(options, budget));
   Compiled compiled = stages("tuning", [&] {

@@ -29,12 +29,9 @@ json machine_json(const kernels::Target& target) {
 }
 
 json options_json(const OptimizeOptions& options, const kernels::Target& target) {
-  return {{"level", options.level},
-          {"accuracy", kernels::accuracy_name(target.accuracy)},
-          {"threads", target.threads},
-          {"tuning", options.tuning},
-          {"disable", options.disable},
-          {"force", options.force}};
+  return {{"level", options.level},     {"accuracy", kernels::accuracy_name(target.accuracy)},
+          {"threads", target.threads},  {"tuning", options.tuning},
+          {"disable", options.disable}, {"force", options.force}};
 }
 
 json inputs_json(const ir::Graph& graph, const std::vector<SampleInput>& samples) {
