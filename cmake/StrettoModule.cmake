@@ -40,6 +40,11 @@ function(stretto_module name)
   target_link_libraries(stretto_${name} PUBLIC stretto_options ${STRETTO_FMT}
                         nlohmann_json::nlohmann_json Threads::Threads ${ARG_LINK})
   set_property(GLOBAL APPEND PROPERTY STRETTO_LINKS ${ARG_LINK})
+  if(name STREQUAL kernels)  # flags of its own
+    stretto_precompile(stretto_kernels kernels)
+  else()
+    stretto_precompile(stretto_${name} library)
+  endif()
   target_include_directories(stretto_${name} SYSTEM PUBLIC ${STRETTO_HWY_INCLUDE}
     ${STRETTO_PROTOZERO_INCLUDE} ${STRETTO_XXHASH_INCLUDE})
   target_compile_definitions(stretto_${name} PRIVATE STRETTO_VERSION="${PROJECT_VERSION}")
@@ -68,6 +73,7 @@ function(stretto_module name)
   if(STRETTO_BUILD_TESTS AND tests)
     add_executable(${name}_test ${tests} ${objects})
     target_link_libraries(${name}_test PRIVATE stretto_${name} GTest::gtest_main)
+    stretto_precompile(${name}_test tests <gtest/gtest.h>)
     set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                           ${CMAKE_BINARY_DIR}/tests)
     add_test(NAME ${name} COMMAND ${name}_test)
