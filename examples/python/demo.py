@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -46,9 +47,11 @@ def main() -> int:
   command("optimize", str(model), "-o", str(artefact), "--input", f"image={x}", "--report",
           str(report), "--peers", peers)
   command("infer", str(artefact), "--input", f"image={x}", "-o", str(folder / "logits.npz"))
-  command("bench", str(model), "--threads", "1,2", "--input", f"image={x}", "--peers",
-          peers, "--seconds", "2")
   print(f"\nThe report: {report.resolve()}")
+  path = os.environ.get("PYTHONPATH")  # set where the package is built, but not installed
+  print("Next, the same comparison for several thread counts:\n"
+        + (f"  PYTHONPATH={path} " if path else "  ")
+        + f"{sys.executable} -m stretto bench {model} --threads 1,2 --peers {peers}")
   return 0
 
 
