@@ -2,8 +2,8 @@
 """Fails on an #include that goes around the layering table.
 
 The table is the stretto_module lines of CMakeLists.txt: a module may include itself and what its
-DEPS reach. The public faces (src/stretto/*.h) are for those above the library, and for modules that
-nobody depends on, because these implement them. cli/ and python/ may include everything.
+DEPS reach. The public interfaces (src/stretto/*.h) are for code above the library and for modules
+that nobody depends on, because these implement them. cli/ and python/ may include everything.
 """
 
 import re
@@ -48,7 +48,7 @@ def problems(root: Path) -> list[str]:
     for target in INCLUDE.findall(path.read_text(errors="replace")):
       other, slash, _ = target.partition("/")
       if not slash and module in used:
-        found.append(f"{label}: {module} is below the public face stretto/{target}")
+        found.append(f"{label}: {module} is below the public interface stretto/{target}")
       elif slash and other not in allowed[module]:
         found.append(f"{label}: {module} may not include stretto/{target}; "
                      f"its DEPS reach {', '.join(sorted(allowed[module] - {module})) or 'nothing'}")

@@ -1,4 +1,4 @@
-// stretto._stretto: the C++ face with as little in between as possible. What users see is in
+// stretto._stretto: the C++ interface with as little in between as possible. What users see is in
 // stretto/*.py.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/map.h>

@@ -148,7 +148,7 @@ def commands(args: argparse.Namespace, folder: str,
   ranks = args.nproc_per_node or str(args.ranks or 1)
   here = int(ranks) if ranks.isdigit() else len(os.sched_getaffinity(0))
   alone = all(getattr(args, name) is None for name in MEETING)
-  # Ranks that meet through the C face; torch's have a store of their own.
+  # Ranks that meet through the C interface; torch's have a store of their own.
   address = {"STRETTO_ADDRESS": f"{folder}/meet"} if alone else {}
   # torchrun's words end where a word without a dash comes: `-m` would be taken for its own.
   return [([*torchrun(), *(["--standalone"] if alone else []), f"--nproc-per-node={ranks}",

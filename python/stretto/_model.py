@@ -41,7 +41,8 @@ class Model:
     outputs: its outputs, in the order they are returned.
     threads: number of threads that one call runs on.
     weight_bytes: memory of the weights, in bytes.
-    memory_bytes: memory of the activations of one call, in bytes.
+    memory_bytes: memory of the activations of one call, in bytes. Calls that run at the same time
+      need as much each.
 
   Examples:
     >>> model = stretto.optimize("cnn.onnx", tuning="off")
@@ -112,6 +113,10 @@ class Model:
 
   def save(self, path: str | os.PathLike[str]) -> None:
     """Writes the artefact, which `load` reads.
+
+    Besides the model, the file holds what `load(verify=True)` needs: the arrays that `optimize` got
+    as `inputs`, if they take 8 MiB or less together, and up to 4097 values of every output. It also
+    holds the report, with the path of the ONNX file and the name of the processor.
 
     Args:
       path: the file, by custom `*.stretto`. It is replaced in one step.

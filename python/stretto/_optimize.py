@@ -55,18 +55,21 @@ def optimize(
 
   Args:
     source: path of an ONNX file, an `onnx.ModelProto`, or its bytes. The path of a `.stretto` file
-      is also taken: the artefact is loaded as by `load`. Such a model is made already, so only
+      is also taken: the artefact is loaded as by `load`. It is optimised already, so only
       `threads`, `report`, `verify` and `progress` may be given with it.
     inputs: arrays to check and time with, by input name. None: they are made up, and the report
-      says so.
+      says so. `Model.save` stores them in the artefact if they take 8 MiB or less together, so do
+      not give data here that users of the artefact must not see.
     level: how much accuracy may be given up for speed. "lossless" (fp32 throughout) is the only
       level so far; "half" and "int8" are planned.
     accuracy: "strict": kernels with the errors of plain fp32 sums; "default": Winograd F(4,3) too.
-    threads: number of threads to run with. None: one for every core this process may use.
-    shapes: dimensions of inputs whose file leaves them open, by input name.
+    threads: number of threads to run with. None: one for every physical core that this process may
+      use, or fewer where a container limits its CPU time.
+    shapes: shapes of inputs whose file leaves dimensions open, by input name.
     tuning: how long to search for the fastest kernels: "off", "quick" (at most 20 s), "full" (at
       most 240 s), or a number of seconds.
-    tuning_cache: the file that remembers the fastest kernels; "none": no file. None: the user's.
+    tuning_cache: the file that remembers the fastest kernels; "none": no file. None: the file that
+      `STRETTO_TUNING_CACHE` names, or one in `~/.cache/stretto`.
     report: also write a report to this `.html` or `.json` file.
     peers: other inference engines to time on the same model, for the report: a list of names
       ("onnxruntime", "openvino", "torch", "ncnn", "mnn"), or "installed" for every one that is
@@ -74,7 +77,7 @@ def optimize(
     disable: names of passes or rules not to apply; see `list_passes`.
     force: kernel to use, by operator family ("conv2d") or by node name, whatever was measured.
     verify: compare the outputs with a double-precision reference; None and True do so. An artefact
-      is compared with the outputs it remembers, as by `load`, if this is True.
+      is compared with the outputs stored in it, as by `load`, only if this is True.
     progress: True: a progress bar in the notebook, or on standard error if that is a terminal
       (tqdm's, if tqdm is installed). False: none. A function is called with the name of the stage
       and the share of it that is done, from 0 to 1; what it raises ends the call.
@@ -86,7 +89,8 @@ def optimize(
     InvalidArgumentError: an argument is wrong (a ValueError).
     UnsupportedError: the model needs what Stretto lacks; the text gives every reason.
     FormatError: a file is missing or damaged (an OSError); the text names it.
-    InternalError: an output differs from the reference by more than `accuracy` allows.
+    InternalError: an output differs from the reference by more than `accuracy` allows: 2e-5 of its
+      largest value with "strict", 1e-4 with "default".
 
   Examples:
     >>> model = stretto.optimize("cnn.onnx", threads=1, tuning="off")
@@ -141,8 +145,8 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None,
     path: the `.stretto` file.
     threads: number of threads to run with, 1 to 1024. None: as many as the model was optimised for,
       but not more than this machine has cores.
-    verify: run the model on the inputs it was optimised with, and compare its outputs with those
-      that the file remembers.
+    verify: run the model on the sample inputs stored in the file, and compare its outputs with
+      those stored there. They are the inputs that the model was optimised with.
 
   Returns:
     The model, ready to run.
@@ -150,9 +154,9 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None,
   Raises:
     FormatError: the file is missing, damaged or no artefact (an OSError); the text names it.
     InvalidArgumentError: `threads` is out of range.
-    InternalError: `verify` found an output that is off; the text names it and the error.
-    UnsupportedError: `verify` was asked for and the file remembers no outputs, as when the inputs
-      given to `optimize` take more than 8 MiB.
+    InternalError: `verify` found an output with too large an error; the text names both.
+    UnsupportedError: `verify` is True and the file holds no samples, because the inputs given to
+      `optimize` take more than 8 MiB.
 
   Examples:
     >>> stretto.optimize("cnn.onnx", tuning="off").save("cnn.stretto")
@@ -167,10 +171,10 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None,
 
 
 def list_passes() -> list[tuple[str, str]]:
-  """The passes of the optimiser in the order they run.
+  """Lists the passes of the optimiser in the order in which they run.
 
   Returns:
-    Name and one line about it per pass. The names are what `optimize` takes as `disable`.
+    Per pass its name, which `optimize` takes as `disable`, and a line about it.
 
   Examples:
     >>> stretto.list_passes()[0]

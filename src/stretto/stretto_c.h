@@ -1,5 +1,5 @@
-/* Stretto's C face: optimise, save, load and run a model, and train on several ranks. Plain C11, no
- * other header of Stretto.
+/* Stretto's C interface: optimise, save, load and run a model, and train on several ranks. Plain
+ * C11, no other header of Stretto.
  *
  *   stretto_model* model = stretto_load("resnet50.stretto", NULL);
  *   stretto_session* session = model ? stretto_session_new(model, 0) : NULL;

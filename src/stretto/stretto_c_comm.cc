@@ -1,4 +1,4 @@
-// The C face of the gradient engine.
+// The C interface of the gradient engine.
 #include <charconv>
 #include <cstdlib>
 #include <string_view>

@@ -1,4 +1,4 @@
-// How the C face reports errors: one status and one text per thread.
+// How the C interface reports errors: one status and one text per thread.
 #pragma once
 
 #include <exception>

@@ -1,5 +1,7 @@
-// How fast data arrives and leaves: the one model that estimates of kernels use. Typical of a kind
-// of core and not measured here, so that the same model is compiled in the same way every time.
+// The memory rates that all estimates of kernels use. They are typical of a kind of core and are
+// not measured here, so that the same model is compiled in the same way every time. There are two:
+// weights are only read, and tensors that move are read and written. docs/design/tuning.md says
+// what goes wrong with only one.
 #pragma once
 
 #include <string_view>
@@ -9,8 +11,8 @@
 namespace stretto {
 
 // Bytes per second that one core reads from memory as a stream, such as weights that no cache
-// holds. What one core of Intel's servers gets is bound by its outstanding misses and the way
-// across the mesh; on Golden Cove 10 GB/s were measured. Zen 5 had 48.
+// holds. One core of an Intel server is limited by its outstanding misses and by the latency of the
+// mesh: 10 GB/s were measured on Golden Cove, 48 GB/s on Zen 5.
 inline double memory_bytes_per_second(std::string_view core = cpu_info().core) {
   const bool mesh =
       core == "skylake" || core == "sunny_cove" || core == "golden_cove" || core == "redwood_cove";

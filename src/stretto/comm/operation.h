@@ -13,7 +13,8 @@
 
 namespace stretto::comm {
 
-// The numbers of these enumerations are part of the wire format and of the C face: append only.
+// The numbers of these enumerations are part of the wire format and of the C interface: append
+// only.
 enum class Kind : uint8_t {
   kAllReduce,      // output[i] = input[i] of all ranks combined, the same on every rank
   kBroadcast,      // output = the root's input
