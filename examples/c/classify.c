@@ -1,5 +1,5 @@
-/* The same as ../cpp/classify.cc in C: classify_c model.stretto. Takes models with float32 inputs
- * and outputs. */
+/* Loads an artefact, runs it on made-up data, prints the largest value of each output:
+ * classify_c model.stretto. Takes models with float32 inputs and outputs. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

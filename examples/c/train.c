@@ -1,5 +1,5 @@
-/* Training on several ranks, one process each: every rank has its own share of the data, and what
- * they take a step along is the average of their gradients.
+/* Trains on several ranks, one process each: every rank has its own share of the data, and all
+ * ranks update their weights with the average of their gradients.
  *
  *   stretto run -n 3 ./train_c
  *

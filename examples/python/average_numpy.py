@@ -1,5 +1,5 @@
-"""Averages NumPy gradients through the C library, without Stretto's Python package: what any
-language or framework can do that calls C.
+"""Averages NumPy gradients through the C library, without Stretto's Python package. Any language
+that can call C can do the same.
 
   stretto run -n 3 examples/python/average_numpy.py     # or set STRETTO_RANK, _SIZE, _ADDRESS
   STRETTO_C_LIBRARY=/where/libstretto_c.so ...          # when it is not in the linker's path

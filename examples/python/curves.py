@@ -1,8 +1,8 @@
-"""Draws what train_digits.py wrote, any number of runs, as one self-contained HTML page.
+"""Draws the loss and accuracy of any number of runs of train_digits.py as one HTML page.
 
   python examples/python/curves.py build/digits/*.json -o build/digits/curves.html
 
-Runs that differ in the seed only share a colour.
+Runs that differ only in their seed have the same colour.
 """
 
 from __future__ import annotations
