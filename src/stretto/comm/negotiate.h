@@ -1,14 +1,12 @@
 // Finds which tensors all ranks have submitted, when ranks submit them in different orders. No rank
 // coordinates. In every round each rank exchanges ceil(log2 n) messages in a dissemination pattern
-// (rank + 2^k). The combination of all messages is the same on every rank:
-// - the AND of the ready bits, one per name to which all ranks have given the same number, and the
-// OR
-//   of what was really submitted, because ranks that have joined count as ready;
-// - the union of new names, as 64-bit hashes, which get numbers at the end of the round;
-// - the union of the names whose description differs between ranks;
-// - while something stalls: the union of the hashes that ranks wait for, and in the next round
-// which
-//   ranks have submitted each of them.
+// (rank + 2^k). All ranks get the same combination of all messages:
+// - The AND of the ready bits: one bit per name to which all ranks have given the same number.
+// - The OR of the bits of submitted names, because ranks that have joined count as ready.
+// - The union of new names, as 64-bit hashes, which get numbers at the end of the round.
+// - The union of the names whose description differs between ranks.
+// - While something stalls: the union of the hashes that ranks wait for and, in the next round,
+//   which ranks have submitted each of them.
 // The pattern combines some ranks twice, which does not change AND, OR, maximum and union, so any n
 // works. (Horovod's response cache does this with an all-reduce, below a coordinator that gives out
 // the numbers.) A pure state machine: it sends nothing and reads no clock.

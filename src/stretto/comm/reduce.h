@@ -4,9 +4,8 @@
 // begins a host starts a new host sum, and host sums are added left to right. For fp16 and bf16:
 // - The sum of a host of several ranks is rounded to the dtype before it is added to others. A
 //   hierarchical algorithm sends it in that dtype, and all algorithms must give the same bits.
-// - An average divides the host sums, in fp32 before that rounding, and not the total. So a host
-// sum
-//   does not overflow where the average would not.
+// - An average divides the host sums in fp32, before that rounding, and not the total. So no host
+//   sum overflows unless the average does.
 // Min and max return NaN if any source is NaN, and treat -0 as less than +0: with that, they are
 // the same in any order. Bool: sum and max are "or", product and min are "and".
 #pragma once

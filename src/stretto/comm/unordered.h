@@ -4,8 +4,9 @@
 // called from any thread.
 //
 //   Unordered named(engine, "job", {0, 1, 2, 3}, {.stall_s = 60});
-//   Handle handle = named.submit("fc.weight", "allreduce of [10, 4] float32",
-//   start_operations(...)); named.wait(handle);
+//   Start start = start_operations(engine, kWorld, {operation});
+//   Handle handle = named.submit("fc.weight", "allreduce of [10, 4] float32", start);
+//   named.wait(handle);
 #pragma once
 
 #include <condition_variable>
@@ -37,11 +38,12 @@ Start start_operations(Engine& engine, Group group, std::vector<Operation> opera
 
 struct UnorderedOptions {
   double stall_s = 60;
-  // Both are called on the thread of the Unordered, and may be empty. `stalled`: a name that this
-  // rank has submitted has waited for stall_s seconds.
+  // Both functions are called on the thread of the Unordered, and may be empty. `stalled` is called
+  // when a name that this rank has submitted has waited for stall_s seconds.
   std::function<void(const Stall&)> stalled;
-  // This rank has joined, and the others start what `description` says: start the same with zeros
-  // as contribution. The Rest that it returns is waited for before the end.
+  // Called when this rank has joined and the others start the operation that `description`
+  // describes: it starts the same operation with zeros as this rank's contribution. The Unordered
+  // waits for the Rest that it returns before it ends.
   std::function<Rest(const std::string& description)> stand_in;
 };
 

@@ -6,7 +6,8 @@
 namespace stretto::comm {
 namespace {
 
-// The exception that it throws, without a second copy that another thread would have to outlive.
+// The exception that `function` throws, null for none. Only the returned pointer refers to it, so
+// that the last user destroys it.
 template <typename Throw>
 std::exception_ptr thrown(Throw&& function) {
   try {

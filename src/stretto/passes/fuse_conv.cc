@@ -1,5 +1,5 @@
-// Convolutions with constant weights become Stretto's own, with every pad spelled out, so that what
-// follows need know one form only. Zero padding done by a Pad node moves into the convolution.
+// Convolutions with constant weights become stretto.Conv with explicit pads, so that later passes
+// handle one form only. Zero padding done by a Pad node moves into the convolution.
 #include <algorithm>
 
 #include "stretto/base/error.h"

@@ -30,7 +30,8 @@ kernels::Target parse_target(const json& j) {
           .threads = static_cast<int32_t>(threads)};
 }
 
-// Far more than anything Stretto writes. Whoever prints JSON recurses as deep as it is nested.
+// Far deeper than what Stretto writes. Printing JSON recurses once per level, so a file must not
+// choose the depth.
 constexpr int kMaxNesting = 100;
 
 void check_nesting(std::string_view what, std::string_view text) {
@@ -72,7 +73,7 @@ void save_artefact(const Model::State& model, const std::string& path) {
     packed.append(reinterpret_cast<const char*>(blob.data), static_cast<size_t>(blob.bytes));
   }
   description["blobs"] = std::move(blobs);
-  // Pages, so that the mapped weights are aligned for any vector and for huge pages to come.
+  // Sections begin on pages, so that the mapped weights are aligned for any vector.
   write_file(path, assemble_artefact({.description = description.dump(),
                                       .constants = std::move(constants),
                                       .packed = std::move(packed),

@@ -30,8 +30,9 @@ struct ArtefactView {
 };
 
 // Checks magic, version, sizes, bounds, checksums and padding, in that order. Throws FormatError
-// naming `file`, offset and expectation. With `map`, which `bytes` are then of, constants take no
-// memory afterwards until they are read: packed weights have taken their place.
+// naming `file`, offset and expectation. `map` is the mapping in which `bytes` lie, if they do.
+// Then the pages of the constants are released after the check and take memory again only when they
+// are read, because programs mostly read the packed weights.
 ArtefactView open_artefact(std::span<const std::byte> bytes, const std::string& file,
                            const MappedFile* map = nullptr);
 

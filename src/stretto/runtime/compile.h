@@ -16,7 +16,7 @@ struct CompileOptions {
   std::function<void(std::string_view stage, double fraction)> progress;
   // Row names for single nodes, obeyed or an error; before any tuning cache.
   std::map<std::string, std::string> forced_nodes;
-  // Blobs packed earlier, in exactly this form; consulted before packing. Null data means unknown.
+  // Blobs packed earlier, in exactly this form; consulted before packing. Null data: none.
   std::function<Blob(const std::string& key, const std::string& form)> packed;
   std::shared_ptr<const void> packed_owner;
 };

@@ -15,7 +15,7 @@ constexpr double kPlausible = 2.5;
 // Cost of a variant that a forced kernel cannot do: any other variant is better.
 constexpr double kImpossibleSeconds = 1e3;
 
-// Factor on expectations where another layout of the same step was measured.
+// Factor on estimates where another layout of the same step was measured.
 constexpr double kDoubt = 2;
 
 // Of an operator that runs by its reference; there is one way to do it, so the order of magnitude
@@ -30,8 +30,8 @@ double default_estimate(const kernels::Family& family, const void* problem) {
   return estimate_seconds(family, problem, family.fits(row, problem).expected);
 }
 
-// An expectation next to a measured time is taken with a grain of salt: layouts must not be
-// chosen for a promise.
+// Where another layout of the same step was measured, an estimate counts kDoubt-fold: a layout must
+// not win because its estimate is too low.
 double kernel_cost(const Step& step, int v, const NodeSelector& nodes) {
   const auto selection = [&](const Variant& variant) {
     return nodes.select(step.node->name, *step.family, variant.problem.data());

@@ -169,7 +169,7 @@ class Emitter {
     const int64_t offset = step.view_offset * element;
     const int64_t total = emission_.root_of(from).second + offset;
     if (total % static_cast<int64_t>(kAlignment) == 0) return lie_within(to, from, offset);
-    // Kernels may rely on alignment, so a crooked view becomes a copy.
+    // Kernels may rely on alignment, so an unaligned view becomes a copy.
     add_copy(from, offset, to, 0, storage(to).bytes, step.node->name);
   }
 

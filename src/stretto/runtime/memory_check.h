@@ -1,4 +1,4 @@
-// Models that could not run on this machine, told before anything large is allocated.
+// Refuses models that do not fit into this machine's memory, before anything large is allocated.
 #pragma once
 
 #include <cstdint>

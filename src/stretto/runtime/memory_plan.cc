@@ -7,8 +7,8 @@
 namespace stretto::runtime {
 namespace {
 
-// Overlaps looked at before the rest of the buffers get memory of their own: seconds, where a model
-// whose values are all needed at its end would take hours.
+// Overlaps that are examined; after that, the remaining buffers share no memory. This limits
+// planning to seconds; for a model whose values all live until its end it would take hours.
 constexpr int64_t kMaxOverlaps = 200'000'000;
 
 // Lifetimes by time: which of those added so far overlap another one, without looking at the rest.

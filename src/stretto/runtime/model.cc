@@ -44,7 +44,8 @@ std::shared_ptr<const Program> compile_anew(const Model::State& model,
   return program;
 }
 
-// What the file asks for, as far as this machine and the caller go along; says where they do not.
+// The target of the file, changed where this machine or the caller demands another; `notes` says
+// where.
 kernels::Target usable_target(const ArtefactContent& content, const LoadOptions& options,
                               std::vector<std::string>& notes) {
   const kernels::Target& asked = content.target;
@@ -110,7 +111,7 @@ Model make_model(ArtefactContent content, const LoadOptions& options) {
     state->choices = content.choices;
     state->program = compile_with_blobs(*state, content, state->notes);
   } else {
-    // Nothing that the file remembers, neither choices nor packed weights, is about this target.
+    // The choices and packed weights in the file are for another target.
     state->program = compile_anew(*state, target, state->choices);
   }
   return Model(std::move(state));
@@ -138,7 +139,7 @@ Model load_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> o
     } catch (const Unsupported& error) {
       throw Unsupported(fmt::format("{}: {}", file, error.what()));
     } catch (const std::logic_error& error) {
-      // The graph passed every check of its own and still does not describe what kernels can do.
+      // The graph passed every check, but no kernel or reference can run it.
       throw FormatError(file, -1, fmt::format("the model does not compile: {}", error.what()));
     }
   };

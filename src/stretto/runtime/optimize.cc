@@ -29,7 +29,7 @@ namespace {
 using nlohmann::json;
 using runtime::Compiled;
 
-// Seconds of kernel measurements behind the words.
+// What "quick" and "full" mean, in seconds of kernel measurements.
 constexpr double kQuickBudget = 20, kFullBudget = 240;
 
 // Rules that make operators fewer: without them, the graph runs one kernel per operator, which is
@@ -109,7 +109,8 @@ runtime::SelectOptions select_options(const OptimizeOptions& options, const Tuni
   for (const auto& [name, row] : options.force) {
     if (is_family(name)) select.forced[name] = row;
   }
-  // What ships was measured on another machine: it stands in for measurements, never in their way.
+  // The shipped tuning cache was measured on another machine, so it is used only for problems that
+  // are not measured here.
   select.advice = tune::TuningCache::shipped();
   select.known = tune::load_tuning_cache(tune::tuning_cache_path(options.tuning_cache));
   return select;
@@ -224,8 +225,8 @@ Verified verified(const ir::Graph& original, const runtime::Program& program,
   return {expected, std::move(errors), bound};
 }
 
-// What load() can verify the model with: what the reference gave, else what the model itself gives,
-// which another machine's kernels miss by as much again.
+// What load() verifies the model with: the reference's outputs or, without verification, the
+// model's own. The latter may be off by the allowed error already, so twice that is allowed then.
 runtime::Samples samples_of(const ir::Graph& graph, const runtime::Program& program,
                             const std::vector<runtime::SampleInput>& samples,
                             const std::vector<Tensor>& inputs,
@@ -277,7 +278,7 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
 
   if (options.profile) {
     stages("profile", [&] {
-      // Who gives no time for tuning does not wait long for a report either.
+      // With tuning="off" the caller is in a hurry, so the report is measured faster too.
       const double time_s = budget.seconds > 0 ? 1.0 : 0.5;
       const runtime::ProgramTiming after = runtime::time_program(compiled.program, inputs, time_s);
       const Compiled unfused = compile_before(original, target);
@@ -340,8 +341,8 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   return Model(std::move(state));
 }
 
-// Import errors name the file; this adds it to what comes later, as when memory does not suffice.
-// An interrupt comes out as it was thrown, whatever became of it on its way.
+// Import errors name the file; this adds the name to later errors, for example about memory. If
+// `interrupt` threw, that exception is thrown again, even if another one replaced it on its way.
 template <typename F>
 Model naming(const std::string& file, const InterruptScope& interrupt, F&& f) {
   try {

@@ -6,14 +6,14 @@
 namespace stretto::runtime {
 namespace {
 
-// What needs room in the arena, and whose it is: a storage's, or else an instruction's scratch.
+// A piece of the arena: of a storage, or an instruction's scratch memory.
 struct Claim {
   Lifetime life;
   int storage = -1, instruction = -1;
 };
 
-// A result takes over the memory of an input that nobody reads afterwards, where its kernel can:
-// the lines it is written to have just been read. Residual connections, mostly.
+// If a kernel allows it, its result is written over an input that no later instruction reads, whose
+// cache lines have just been read. Mostly these are residual connections.
 void overwrite_inputs(Emission& emission) {
   const int count = static_cast<int>(emission.operands.size());
   std::vector<int> first(emission.storages.size(), INT_MAX), last(emission.storages.size(), -1);

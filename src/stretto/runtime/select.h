@@ -50,7 +50,7 @@ class Selector {
 
   // Measures all problems whose choice is not known, within the budget, most expensive first.
   // Problems are addresses of the family's problem type. Candidates whose results disagree with the
-  // reference are struck out and said so.
+  // reference are excluded, and Selection::alternatives gives that as the reason.
   struct Request {
     const kernels::Family* family;
     const void* problem;

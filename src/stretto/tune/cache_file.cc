@@ -16,7 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A holder needs milliseconds; one that was stopped must not stop us.
+// How long to wait for the lock. Saving takes milliseconds; a holder that was stopped (SIGSTOP)
+// must not stop this process too.
 constexpr double kPatience_s = 10;
 // A thousand times what the models of bench/ fill. Anything larger is no tuning cache.
 constexpr uintmax_t kMaxBytes = 256 << 20;

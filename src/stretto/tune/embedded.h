@@ -1,4 +1,4 @@
-// The records that ship with the product (shipped_*.tsv, embedded at build time).
+// The tuning caches that ship with the product (shipped_*.tsv, embedded at build time).
 #pragma once
 
 #include <string_view>

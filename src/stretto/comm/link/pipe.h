@@ -42,8 +42,8 @@ class Pipe {
   // What epoll watches, edge-triggered. An event on any descriptor means that reading and writing
   // should be tried again.
   virtual std::vector<int> descriptors() const = 0;
-  // Called before the thread sleeps. True when there is something to read of which no event will
-  // come.
+  // Called before the thread sleeps. True when there is something to read that will cause no event,
+  // so that the thread must not sleep.
   virtual bool prepare_to_sleep() = 0;
   // The same while the thread does not sleep: the remote rank need not wake it.
   virtual bool look() { return prepare_to_sleep(); }

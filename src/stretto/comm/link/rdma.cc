@@ -121,8 +121,8 @@ class RdmaPipe : public Pipe {
     return {queues_->event_descriptor(), socket_.get()};
   }
 
-  // A completion between the last poll and the arming makes no event, so there is one more poll. It
-  // takes no events: one that is taken would have to be armed for again.
+  // A completion between the last poll and arm() causes no event, so this polls once more after
+  // arm(). That poll leaves events on the descriptor, because a taken event needs another arm().
   bool prepare_to_sleep() override {
     if (state_ != State::kUp) return !reason_.empty();
     queues_->take_events();
@@ -347,8 +347,8 @@ class RdmaPipe : public Pipe {
 
   std::vector<uint32_t> free_;               // slots to send from
   uint32_t credits_ = 0, most_credits_ = 0;  // receives that the remote rank has posted
-  uint32_t owed_ = 0;                        // and we for it, which it does not know of
-  uint32_t sent_ = 0, received_ = 0;         // messages
+  uint32_t owed_ = 0;  // receives posted here of which the remote rank has not been told
+  uint32_t sent_ = 0, received_ = 0;  // messages
   std::deque<Arrived> arrived_;
   bool wants_room_ = true;
 };

@@ -97,8 +97,8 @@ bool RdmaQueues::make_queues(std::string* reason) {
   return error == 0;
 }
 
-// Whole pages: a card's memory is not copied to forked children, and neither would its neighbours
-// be.
+// Allocates whole pages: forked children do not get the pages that a card uses, so nothing else may
+// lie in them.
 bool RdmaQueues::make_memory(std::string* reason) {
   const size_t bytes = size_t{2} * slots_ * kSlotBytes;
   void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -5,8 +5,8 @@
 namespace stretto::comm {
 namespace {
 
-// A window is so long that scheduling noise and a single acknowledgement do not matter. Before it,
-// data that the streams hold from before the change must pass.
+// A window is so long that scheduling noise and a single acknowledgement do not matter. After a
+// change, the data that the streams held before it must be sent first; no window counts that time.
 constexpr double kWindow_s = 50e-3, kSettle_s = 30e-3;
 constexpr int64_t kWindowBytes = 4 << 20, kSettleBytes = 3 << 20;
 

@@ -38,9 +38,8 @@ struct Provider {
   std::function<int(Cq*, int)> req_notify_cq;
   std::function<int(Qp*, SendRequest*, SendRequest**)> post_send;
   std::function<int(Qp*, ReceiveRequest*, ReceiveRequest**)> post_recv;
-  // Not of the library: the kernel's type of entry `index` of a port's address table ("RoCE v2"),
-  // or
-  // "".
+  // Not a call of the library: the type that the kernel gives for entry `index` of a port's address
+  // table ("RoCE v2"), or "".
   std::function<std::string(const std::string& device, int port, int index)> gid_type;
 };
 

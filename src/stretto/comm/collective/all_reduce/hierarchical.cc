@@ -1,7 +1,8 @@
-// A unit is cut into atoms: the largest ranges for which, on every host, one rank carries all of
-// it. In the exchange form every host sums every atom; otherwise each atom is summed by one host,
-// its owner. With hosts of equal size the shares of the ranks are contiguous (few messages inside a
-// host); otherwise the hosts' parts are, each cut at the shares of all sizes that occur.
+// A unit is cut into atoms: the largest ranges for which, on every host, one rank carries the whole
+// range. In the exchange form every host sums every atom; otherwise each atom is summed by one
+// host, its owner. If all hosts have the same number of ranks, each rank's share is one contiguous
+// range, which takes few messages inside a host. Otherwise each host's part is contiguous and is
+// cut wherever the share of a rank begins on a host of any size.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -15,8 +16,8 @@ namespace {
 
 constexpr int kEveryHost = -1;
 
-// The least that one rank carries, so that little data cross the wire in one message and not in one
-// per rank of a host: at 4 KB the second message costs more than it saves.
+// The least that one rank carries. Small tensors then cross the wire in one message instead of one
+// per rank of a host: at 4 KB a second message costs more than it saves.
 constexpr int64_t kLeastShare = 1024;
 
 int64_t share_align(const Problem& p, bool exchange) {

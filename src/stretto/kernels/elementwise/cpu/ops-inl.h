@@ -35,7 +35,7 @@ HWY_NOINLINE V by_lanes(D d, float (*function)(float, float), V a, V b) {
   return hn::Load(d, x);
 }
 
-// Squares are what models ask for.
+// Most models raise to the power of two only.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V pow_lanes(D d, V a, V b) {
   if (hn::AllTrue(d, hn::Eq(b, hn::Set(d, 2.0f)))) return hn::Mul(a, a);
