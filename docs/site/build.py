@@ -20,20 +20,23 @@ import operators
 import pages
 
 ROOT = Path(__file__).resolve().parents[2]
-# Page -> title, and the modules whose public names it lists.
-PYTHON = {"stretto": ("Python: stretto", "stretto"),
-          "comm": ("Python: stretto.comm", "stretto.comm"),
-          "torch": ("Python: stretto.torch", "stretto.torch"),
-          "horovod": ("Python: stretto.horovod", "stretto.horovod"),
-          "jax": ("Python: stretto.jax", "stretto.jax"),
-          "tensorflow": ("Python: stretto.tensorflow", "stretto.tensorflow")}
+# The modules that have a page, and what it shows, in this order; nothing means all public names.
+PYTHON = {"stretto": ("optimize", "load", "Model", "TensorSpec", "Report", "list_passes", "Error",
+                      "InvalidArgumentError", "UnsupportedError", "FormatError", "CommError",
+                      "InternalError"),
+          "stretto.comm": ("Engine", "Gradients"),
+          "stretto.torch": (), "stretto.horovod": (), "stretto.jax": (), "stretto.tensorflow": ()}
 
 
 def python_pages() -> dict[str, str]:
   """A page per module, for mkdocstrings to fill."""
-  return {f"python/{name}.md": f"# {title}\n\n::: {module}\n    options:\n"
-                               "      show_root_heading: false\n"
-          for name, (title, module) in PYTHON.items()}
+  pages = {}
+  for module, shown in PYTHON.items():
+    members = f"      members: [{', '.join(shown)}]\n" if shown else ""
+    pages[f"python/{module.removeprefix('stretto.')}.md"] = (
+      f"# Python: {module}\n\n::: {module}\n    options:\n      show_root_heading: false\n"
+      + members)
+  return pages
 
 
 def generated(package: Path) -> dict[str, str]:

@@ -33,7 +33,7 @@ def table(titles: list[str], rows: list[list[str]]) -> str:
 
 
 def option_row(option: dict) -> list[str]:
-  value = option["value"].replace("|", "\\|")
+  value = option["value"]  # a bar inside code does not end a cell, and would keep a backslash
   names = ", ".join(option["names"])
   shown = code(names + (f" {value}" if value and not option["positional"] else ""))
   fallback = code(option["default"])
@@ -58,7 +58,9 @@ def command_sections(command: dict, level: int) -> list[str]:
 
 
 def cli_page(command: dict) -> str:
-  parts = ["# Command line", "Generated from `stretto help --json`.", *command_sections(command, 2)]
+  parts = ["# Command line",
+           "This page lists the verbs of the command and their options, as `stretto help` does.",
+           *command_sections(command, 2)]
   if command.get("exit_codes"):
     parts += ["## Exit codes", table(["code", "meaning"], [
       [str(row["code"]), cell(row["meaning"])] for row in command["exit_codes"]])]
@@ -66,7 +68,8 @@ def cli_page(command: dict) -> str:
 
 
 def environment_page(variables: list[dict]) -> str:
-  parts = ["# Environment", "Generated from `stretto help environment --json`. "
+  parts = ["# Environment", "This page lists the environment variables that Stretto reads, as "
+           "`stretto help environment` does. "
            "[Options](../options.md) explains those of the gradient engine."]
   for group in dict.fromkeys(variable["group"] for variable in variables):
     parts += [f"## {group}", table(["variable", "meaning", "default"], [

@@ -241,7 +241,7 @@ def page(title: str, headers: tuple[str, ...]) -> str:
     raise SystemExit("docs: doxygen is missing. On Debian or Ubuntu: apt-get install doxygen")
   with tempfile.TemporaryDirectory() as folder:
     xml = run_doxygen(headers, Path(folder))
-    parts = [f"# {title}", "Generated from the headers."]
+    parts = [f"# {title}", f"This page lists what the {title} headers declare."]
     for header in headers:
       # One title per page: a header is a section, what it declares is below.
       parts += [re.sub(r"^#", "##", part) for part in header_text(xml, header)]

@@ -52,7 +52,7 @@ def page(answer: dict[str, Any]) -> str:
           for o in operators]
   return "\n\n".join([
     "# Operators",
-    "Generated from `stretto operators --json` and from ONNX's own list of operators.",
+    "This page lists the ONNX operators that a model may have, as `stretto operators` does.",
     f"Stretto reads opsets {oldest} to {newest}. When a model is read, older forms of an operator "
     "are brought to the newest form. The second column has the opsets that changed the operator. "
     "`?` marks an optional input, `...` one that may be repeated.",

@@ -1,9 +1,12 @@
-"""Stretto: same model, same script, faster.
+"""Optimises ONNX models for this machine, and loads and runs optimised models.
 
-    import stretto
-    model = stretto.optimize("resnet50.onnx")
-    y = model(x)
-    model.save("resnet50.stretto")
+```python
+import stretto
+
+model = stretto.optimize("resnet50.onnx")
+y = model(x)
+model.save("resnet50.stretto")
+```
 """
 
 import logging

@@ -27,8 +27,8 @@ class CommError(Error, RuntimeError):
 
   Args:
     message: what happened, in words.
-    rank: as the attribute.
-    link: as the attribute.
+    rank: the rank that is lost; -1: none in particular.
+    link: the link that failed; empty: unknown.
 
   Attributes:
     rank: the rank that is lost; -1 if the error concerns none in particular.

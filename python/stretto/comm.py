@@ -1,8 +1,10 @@
-"""The gradient engine on NumPy arrays: the base of `stretto.torch` and `stretto.horovod`.
+"""Collectives on NumPy arrays: the gradient engine on which the other packages are built.
 
-    engine = stretto.comm.Engine("/shared/folder/of/this/job", rank, size)      # or "HOST:PORT"
-    engine.all_reduce(array)          # a C-contiguous NumPy array, in place
-    engine.close()
+```python
+engine = stretto.comm.Engine("HOST:PORT", rank, size)  # or a folder that all ranks see
+engine.all_reduce(array)                               # averages in place
+engine.close()
+```
 """
 
 from __future__ import annotations

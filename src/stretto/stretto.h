@@ -1,4 +1,4 @@
-// Stretto's public C++ face: optimise a model, save it, load it, run it.
+// Stretto's C++ interface: optimise a model, save it, load it, run it.
 //
 //   stretto::Model model = stretto::optimize("resnet50.onnx");
 //   model.save("resnet50.stretto");
@@ -29,9 +29,10 @@ struct TensorSpec {
 };
 
 struct OptimizeOptions {
-  // lossless: fp32 throughout.
+  // How far precision may be reduced. "lossless", the only level so far: fp32 throughout.
   std::string level = "lossless";
-  // strict: errors of plain fp32 sums. default: Winograd F(4,3) too.
+  // Which kernels may be used. "strict": those with the errors of plain fp32 sums. "default": also
+  // Winograd F(4,3).
   std::string accuracy = "default";
   // Threads a session of this model uses; 0: one per usable core (CpuInfo::cores).
   int threads = 0;

@@ -181,9 +181,15 @@ def test_pages_that_the_command_describes():
           "examples": ["stretto x -n b"], "commands": []}
   text = command.cli_page(verb | {"exit_codes": [{"code": 0, "meaning": "success"}]})
   assert "## stretto x" in text and "| 0 | success |" in text
-  assert "| `-n, --name a\\|b` | Choose &lt;one> | `a` |" in text
+  assert "| `-n, --name a|b` | Choose &lt;one> | `a` |" in text
   text = command.environment_page([{"name": "A", "group": "G", "meaning": "m", "default": ""}])
   assert "## G" in text and "| `A` | m |  |" in text
+
+
+def test_the_page_of_the_package_shows_every_public_name():
+  import stretto
+  build = importlib.import_module("build")  # a statement would be sorted by whether build/ exists
+  assert set(build.PYTHON["stretto"]) == set(stretto.__all__) - {"__version__"}
 
 
 def test_operators_stand_beside_the_opsets_that_changed_them():

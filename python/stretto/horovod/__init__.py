@@ -1,10 +1,12 @@
 """Horovod's PyTorch interface on Stretto's engine.
 
-    import stretto.horovod as hvd        # was: import horovod.torch as hvd
+```python
+import stretto.horovod as hvd        # was: import horovod.torch as hvd
+```
 
 Ranks may submit named tensors in different orders: they agree on an order by combining ready bits,
-with no coordinator. A tensor that some ranks do not submit is named in the log after a minute
-(STRETTO_STALL_WARNING seconds), with the ranks that lack it.
+with no coordinator. If some ranks have not submitted a tensor after a minute
+(STRETTO_STALL_WARNING seconds), the log names the tensor and these ranks.
 """
 
 from stretto._errors import CommError as HorovodInternalError

@@ -1,10 +1,12 @@
-"""JAX on Stretto's engine: collectives on arrays of the host, outside and inside jit.
+"""Collectives on JAX arrays, outside and inside jit.
 
-    import stretto.jax as st
-    st.init()                                  # as `stretto run` has started this process
-    params = st.broadcast(params)
-    ...
-    grads = st.average_gradients(grads)        # a pytree; inside the jitted step, or after it
+```python
+import stretto.jax as st
+st.init()                                  # in a process that `stretto run` started
+params = st.broadcast(params)
+...
+grads = st.average_gradients(grads)        # a pytree; inside the jitted step, or after it
+```
 
 Inside jit they are ordered io_callbacks, which run in the order of the program. Arrays of an
 accelerator are copied to the host and back.

@@ -1,7 +1,9 @@
 """The part of Horovod's TensorFlow interface that training loops with a GradientTape need, on
 Stretto's engine.
 
-    import stretto.tensorflow as hvd           # was: import horovod.tensorflow as hvd
+```python
+import stretto.tensorflow as hvd           # was: import horovod.tensorflow as hvd
+```
 
 Works eagerly and inside tf.function. Tensors of a GPU are copied to the host and back.
 """

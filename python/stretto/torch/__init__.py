@@ -1,10 +1,13 @@
 """Stretto as a backend of torch.distributed.
 
-    import stretto.torch
-    torch.distributed.init_process_group("stretto")
+```python
+import stretto.torch
+torch.distributed.init_process_group("stretto")
+```
 
-DistributedDataParallel, FSDP, DeviceMesh and the rest then work unchanged. Stretto does not use
-PyTorch's headers, so it works with any PyTorch from 2.4 on. docs/training.md is the guide.
+DistributedDataParallel, FSDP, DeviceMesh and the rest of torch.distributed then work unchanged.
+Stretto does not use PyTorch's headers, so it works with any PyTorch from 2.4 on. "Train on several
+ranks" in the documentation is the guide.
 """
 
 import torch.distributed as dist
