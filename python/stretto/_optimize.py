@@ -1,4 +1,4 @@
-"""Making models: optimize() and load()."""
+"""optimize() and load(): how models are made and read."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def optimize(
   verify: bool | None = None,
   progress: bool | Progress = True,
 ) -> Model:
-  """Makes a faster, verified model for this machine.
+  """Optimises an ONNX model for this machine and verifies the result.
 
   Ctrl-C ends it within a second.
 

@@ -264,7 +264,7 @@ def barrier(process_set=None) -> None:
 
 
 def join(device: int = -1) -> int:
-  """Says that this rank has no more to reduce: the others go on with zeros in its place.
+  """Tells the other ranks that this one has nothing left to reduce; they use zeros in its place.
 
   Args:
     device: Horovod's; not used.

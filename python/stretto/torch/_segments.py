@@ -78,7 +78,7 @@ def measure_link(group=None) -> Link:
 
 
 class GradientTimes:
-  """Notes when gradients are ready while a model is trained.
+  """Records when gradients become ready in the backward passes of a model.
 
   Args:
     model: a module, or a DistributedDataParallel module.
