@@ -1,6 +1,4 @@
 // stretto bench m.onnx --threads 1,2 --peers onnxruntime,openvino
-#include <CLI/CLI.hpp>
-
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -44,7 +42,7 @@ std::vector<EngineResult> time_with(const Model& model, const Flags& flags,
   return results;
 }
 
-int run(const CLI::App& app, const Flags& flags, const Context& context) {
+int run(const Command& command, const Flags& flags, const Context& context) {
   const Talk& talk = *context.talk;
   const OptimizeOptions base = options(flags.model);
   if (!flags.source.ends_with(".onnx")) {
@@ -52,7 +50,7 @@ int run(const CLI::App& app, const Flags& flags, const Context& context) {
       throw_invalid("bench: --peers needs the ONNX file; other engines cannot read {}",
                     flags.source);
     }
-    warn_if_optimized(talk, app, flags.source);
+    warn_if_optimized(talk, command, flags.source);
   }
   json measured = json::array();
   for (const int& threads : flags.threads) {
@@ -80,28 +78,21 @@ int run(const CLI::App& app, const Flags& flags, const Context& context) {
 
 }  // namespace
 
-std::function<int()> set_up_bench(CLI::App& app, const Context& context) {
+std::function<int()> set_up_bench(Command& command, const Context& context) {
   auto flags = std::make_shared<Flags>();
-  app.add_option("source", flags->source, "An ONNX file or an artefact")
-      ->required()
-      ->type_name("FILE");
-  app.add_option("--peers", flags->peers, "Engines to compare with; 'stretto peers' lists them")
-      ->delimiter(',')
-      ->type_name("none|installed|PEER,...")
-      ->group("Timing");
-  app.add_option("--seconds", flags->seconds, "Time to spend per engine and thread count")
-      ->type_name("SECONDS")
-      ->group("Timing")
-      ->capture_default_str()
-      ->check(CLI::Range(0.01, 3600.0));
-  add_input_flags(app, flags->model);
-  app.add_option("--threads", flags->threads, "Thread counts to try, like 1,2; 0: one per core")
-      ->delimiter(',')
-      ->type_name("N,...")
-      ->group("Tuning")
-      ->check(CLI::Range(0, 1024));
-  add_tuning_flags(app, flags->model);
-  return [&app, flags, context] { return run(app, *flags, context); };
+  add_option(command, "source", &flags->source, "FILE", "An ONNX file or an artefact",
+             {.required = true});
+  add_option(command, "--peers", &flags->peers, "none|installed|PEER,...",
+             "Engines to compare with; 'stretto peers' lists them", {.group = "Timing"});
+  add_option(command, "--seconds", &flags->seconds, "SECONDS",
+             "Time to spend per engine and thread count",
+             {.group = "Timing", .show_default = true, .range = Range{0.01, 3600.0}});
+  add_input_flags(command, flags->model);
+  add_option(command, "--threads", &flags->threads, "N,...",
+             "Thread counts to try, like 1,2; 0: one per core",
+             {.group = "Tuning", .range = Range{0, 1024}});
+  add_tuning_flags(command, flags->model);
+  return [&command, flags, context] { return run(command, *flags, context); };
 }
 
 }  // namespace stretto::cli

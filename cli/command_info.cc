@@ -2,11 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <cctype>
 #include <nlohmann/json.hpp>
+
+#include "command.h"
 
 namespace stretto::cli {
 namespace {
@@ -32,25 +32,6 @@ std::vector<std::string> split(std::string_view text, char separator) {
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
   }
   return parts;
-}
-
-OptionInfo describe(const CLI::Option& option) {
-  OptionInfo info;
-  for (const std::string& name : option.get_snames()) info.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) info.names.push_back("--" + name);
-  info.positional = info.names.empty();
-  if (info.positional) info.names.push_back(option.get_name(true));
-  // Validators add what they accept after a colon.
-  if (option.get_expected_max() > 0) {
-    const std::string type = option.get_type_name();
-    info.value = type.substr(0, type.find(':'));
-  }
-  info.text = option.get_description();
-  info.group = info.positional ? "" : option.get_group();
-  info.fallback = option.get_default_str();
-  info.required = option.get_required();
-  info.repeatable = option.get_items_expected_max() > 1;
-  return info;
 }
 
 bool is_kind(const std::string& word) {
@@ -138,17 +119,16 @@ std::string help_row(const std::string& left, const std::string& right) {
   return out + wrapped(right, kColumn) + '\n';
 }
 
-CommandInfo describe(const CLI::App& app) {
-  CommandInfo info{
-      .name = app.get_name(), .summary = app.get_description(), .exit_codes = exit_codes()};
-  for (const CLI::App* above = app.get_parent(); above; above = above->get_parent()) {
-    info.name = above->get_name() + " " + info.name;
+CommandInfo describe(const Command& command) {
+  CommandInfo info{.name = command.name,
+                   .summary = command.summary,
+                   .examples = split(command.examples, '\n'),
+                   .exit_codes = exit_codes()};
+  for (const Command* above = command.above; above; above = above->above) {
+    info.name = above->name + " " + info.name;
   }
-  info.examples = split(app.get_footer(), '\n');
-  for (const CLI::Option* option : app.get_options()) info.options.push_back(describe(*option));
-  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
-    info.commands.push_back(describe(*sub));
-  }
+  for (const Option& option : command.options) info.options.push_back(option.info);
+  for (const Command& sub : command.commands) info.commands.push_back(describe(sub));
   return info;
 }
 

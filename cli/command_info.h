@@ -8,11 +8,9 @@
 #include <string_view>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace stretto::cli {
+
+struct Command;
 
 struct OptionInfo {
   std::vector<std::string> names;  // "-o", "--output"; one word for a positional argument
@@ -36,8 +34,8 @@ struct CommandInfo {
   std::vector<ExitCodeInfo> exit_codes;
 };
 
-// `app` and everything below it. An app's footer holds its examples, one per line.
-CommandInfo describe(const CLI::App& app);
+// `command` and everything below it.
+CommandInfo describe(const Command& command);
 
 // The words in `value` that are choices themselves: "off", "quick", "full".
 std::vector<std::string> choices(const OptionInfo& option);

@@ -1,8 +1,6 @@
 // stretto completion bash: one generator per shell, all from the same description.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -265,9 +263,9 @@ std::vector<std::string> words_of_kind(const std::string& kind, const CommandInf
   return words;
 }
 
-int run(const CLI::App& app, const std::string& name, const Context& context) {
+int run(const Command& program, const std::string& name, const Context& context) {
   if (context.talk->json) context.talk->warn("--json has no effect: a script is no table");
-  const CommandInfo root = describe_all(app, context);
+  const CommandInfo root = describe_all(program, context);
   const auto words = [&](const std::string& kind) { return words_of_kind(kind, root, context); };
   for (const Shell& shell : kShells) {
     if (shell.name == name) fmt::print("{}", shell.script(root, words));
@@ -277,19 +275,17 @@ int run(const CLI::App& app, const std::string& name, const Context& context) {
 
 }  // namespace
 
-std::function<int()> set_up_completion(CLI::App& app, const Context& context) {
+std::function<int()> set_up_completion(Command& command, const Context& context) {
   auto name = std::make_shared<std::string>();
   std::vector<std::string> names, examples;
   for (const Shell& shell : kShells) {
     names.emplace_back(shell.name);
     examples.emplace_back(shell.how);
   }
-  app.footer(joined(examples, "\n"));
-  app.add_option("shell", *name, "The shell to complete in")
-      ->required()
-      ->type_name(joined(names, "|"))
-      ->check(CLI::IsMember(names));
-  return [&app, name, context] { return run(*app.get_parent(), *name, context); };
+  command.examples = joined(examples, "\n");
+  add_option(command, "shell", name.get(), joined(names, "|"), "The shell to complete in",
+             {.required = true, .one_of = names});
+  return [&command, name, context] { return run(*command.above, *name, context); };
 }
 
 }  // namespace stretto::cli

@@ -1,8 +1,6 @@
 // stretto doctor: what this computer has, and what looks wrong.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -197,7 +195,7 @@ int run(const Context& context) {
 
 }  // namespace
 
-std::function<int()> set_up_doctor(CLI::App&, const Context& context) {
+std::function<int()> set_up_doctor(Command&, const Context& context) {
   return [context] { return run(context); };
 }
 

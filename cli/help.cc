@@ -1,6 +1,4 @@
 // stretto help [VERB ...] | help environment; with --json the whole command as data.
-#include <CLI/CLI.hpp>
-
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -28,7 +26,7 @@ const CommandInfo& find(const CommandInfo& command, std::span<const std::string>
                 names.empty() ? "none" : names);
 }
 
-int run(const CLI::App& root, const std::vector<std::string>& words, const Context& context) {
+int run(const Command& root, const std::vector<std::string>& words, const Context& context) {
   if (words.size() == 1 && words[0] == kEnvironmentPage) {
     if (context.talk->json) {
       print_json({{"environment", environment_json()}});
@@ -54,11 +52,11 @@ int run(const CLI::App& root, const std::vector<std::string>& words, const Conte
 
 }  // namespace
 
-std::function<int()> set_up_help(CLI::App& app, const Context& context) {
+std::function<int()> set_up_help(Command& command, const Context& context) {
   auto words = std::make_shared<std::vector<std::string>>();
-  app.add_option("words", *words, "A verb, or environment for the environment variables")
-      ->type_name("VERB|environment");
-  return [&app, words, context] { return run(*app.get_parent(), *words, context); };
+  add_option(command, "words", words.get(), "VERB|environment",
+             "A verb, or environment for the environment variables");
+  return [&command, words, context] { return run(*command.above, *words, context); };
 }
 
 }  // namespace stretto::cli

@@ -1,6 +1,4 @@
 // stretto infer m.stretto --input x=photo.npy -o out.npz
-#include <CLI/CLI.hpp>
-
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -86,8 +84,8 @@ void save(const std::string& path, const std::vector<TensorSpec>& specs,
   write_npz(path, named);
 }
 
-int run(const CLI::App& app, const Flags& flags, const Talk& talk) {
-  if (!flags.source.ends_with(".onnx")) warn_if_optimized(talk, app, flags.source);
+int run(const Command& command, const Flags& flags, const Talk& talk) {
+  if (!flags.source.ends_with(".onnx")) warn_if_optimized(talk, command, flags.source);
   OptimizeOptions o = options(flags.model);
   o.profile = false;
   const Model model = open_model(flags.source, o, talk);
@@ -113,18 +111,16 @@ int run(const CLI::App& app, const Flags& flags, const Talk& talk) {
 
 }  // namespace
 
-std::function<int()> set_up_infer(CLI::App& app, const Context& context) {
+std::function<int()> set_up_infer(Command& command, const Context& context) {
   auto flags = std::make_shared<Flags>();
-  app.add_option("source", flags->source, "An artefact, or an ONNX file to optimise first")
-      ->required()
-      ->type_name("FILE");
-  app.add_option("-o,--output", flags->output, "Write the outputs here: out.npz or out.npy")
-      ->type_name("FILE")
-      ->group("Output");
-  add_input_flags(app, flags->model);
-  add_threads_flag(app, flags->model);
-  add_tuning_flags(app, flags->model);
-  return [&app, flags, talk = context.talk] { return run(app, *flags, *talk); };
+  add_option(command, "source", &flags->source, "FILE",
+             "An artefact, or an ONNX file to optimise first", {.required = true});
+  add_option(command, "-o,--output", &flags->output, "FILE",
+             "Write the outputs here: out.npz or out.npy", {.group = "Output"});
+  add_input_flags(command, flags->model);
+  add_threads_flag(command, flags->model);
+  add_tuning_flags(command, flags->model);
+  return [&command, flags, talk = context.talk] { return run(command, *flags, *talk); };
 }
 
 }  // namespace stretto::cli

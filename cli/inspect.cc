@@ -1,6 +1,4 @@
 // stretto inspect m.onnx [--rules] [--bisect] | m.stretto | --passes
-#include <CLI/CLI.hpp>
-
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -71,13 +69,13 @@ int print_model(const Model& model, const Talk& talk) {
   return kOk;
 }
 
-int inspect_artefact(const CLI::App& app, const Flags& flags, const Talk& talk) {
+int inspect_artefact(const Command& command, const Flags& flags, const Talk& talk) {
   if (flags.rules || flags.before || flags.bisect) {
     throw_invalid(
         "inspect: --rules, --before and --bisect need the ONNX file; an artefact holds "
         "only the optimised model");
   }
-  warn_without_effect(talk, app, {"--shape", "--input", "--inputs", "--disable", "--tolerance"},
+  warn_without_effect(talk, command, {"--shape", "--input", "--inputs", "--disable", "--tolerance"},
                       flags.source + " is already optimised");
   const LoadOptions how{.threads = flags.model.threads, .verify = flags.verify};
   const Model model = load_artefact(flags.source, how, talk);
@@ -102,16 +100,17 @@ int print_rules(const Inspection& inspection, const Talk& talk) {
   return kOk;
 }
 
-int run(const CLI::App& app, const Flags& flags, const Talk& talk) {
+int run(const Command& command, const Flags& flags, const Talk& talk) {
   if (flags.passes) return print_passes(talk);
   if (flags.source.empty()) throw_invalid("inspect: name a model, or ask for --passes");
-  if (!flags.source.ends_with(".onnx")) return inspect_artefact(app, flags, talk);
+  if (!flags.source.ends_with(".onnx")) return inspect_artefact(command, flags, talk);
   if (!flags.bisect) {
-    warn_without_effect(talk, app, {"--tolerance", "--input", "--inputs", "--threads"},
+    warn_without_effect(talk, command, {"--tolerance", "--input", "--inputs", "--threads"},
                         "only --bisect runs the model");
   }
-  warn_without_effect(talk, app, {"--verify"}, "only artefacts hold sample outputs");
-  warn_without_effect(talk, app, {"--report"}, "an ONNX file has no report; 'optimize' makes one");
+  warn_without_effect(talk, command, {"--verify"}, "only artefacts hold sample outputs");
+  warn_without_effect(talk, command, {"--report"},
+                      "an ONNX file has no report; 'optimize' makes one");
   const OptimizeOptions o = options(flags.model);
   if (flags.bisect) return print_bisection(flags, o, talk);
   const Inspection inspection = inspect(flags.source, o);
@@ -127,29 +126,31 @@ int run(const CLI::App& app, const Flags& flags, const Talk& talk) {
 
 }  // namespace
 
-std::function<int()> set_up_inspect(CLI::App& app, const Context& context) {
+std::function<int()> set_up_inspect(Command& command, const Context& context) {
   auto flags = std::make_shared<Flags>();
-  app.add_option("source", flags->source, "An ONNX file (shown after the passes) or an artefact")
-      ->type_name("FILE");
+  add_option(command, "source", &flags->source, "FILE",
+             "An ONNX file (shown after the passes) or an artefact");
   const char* const group = "Show";
-  app.add_flag("--passes", flags->passes, "List the passes in the order they run")->group(group);
-  app.add_flag("--rules", flags->rules, "List which rule changed which node")->group(group);
-  app.add_flag("--before", flags->before, "Show the model before the passes")->group(group);
-  app.add_flag("--report", flags->report, "Print an artefact's report as JSON")->group(group);
-  app.add_flag("--verify", flags->verify,
-               "Run an artefact on its sample inputs, and fail unless the outputs are those stored")
-      ->group(group);
-  app.add_flag("--bisect", flags->bisect, "Find the rewrite that changes the outputs")
-      ->group(group);
-  app.add_option("--tolerance", flags->tolerance,
-                 "For --bisect: difference allowed, relative to an output's largest value")
-      ->type_name("RATIO")
-      ->group(group)
-      ->capture_default_str();
-  add_input_flags(app, flags->model);
-  add_threads_flag(app, flags->model);
-  add_disable_flag(app, flags->model);
-  return [&app, flags, talk = context.talk] { return run(app, *flags, *talk); };
+  add_flag(command, "--passes", &flags->passes, "List the passes in the order they run",
+           {.group = group});
+  add_flag(command, "--rules", &flags->rules, "List which rule changed which node",
+           {.group = group});
+  add_flag(command, "--before", &flags->before, "Show the model before the passes",
+           {.group = group});
+  add_flag(command, "--report", &flags->report, "Print an artefact's report as JSON",
+           {.group = group});
+  add_flag(command, "--verify", &flags->verify,
+           "Run an artefact on its sample inputs, and fail unless the outputs are those stored",
+           {.group = group});
+  add_flag(command, "--bisect", &flags->bisect, "Find the rewrite that changes the outputs",
+           {.group = group});
+  add_option(command, "--tolerance", &flags->tolerance, "RATIO",
+             "For --bisect: difference allowed, relative to an output's largest value",
+             {.group = group, .show_default = true});
+  add_input_flags(command, flags->model);
+  add_threads_flag(command, flags->model);
+  add_disable_flag(command, flags->model);
+  return [&command, flags, talk = context.talk] { return run(command, *flags, *talk); };
 }
 
 }  // namespace stretto::cli

@@ -1,7 +1,7 @@
 // stretto kernels | stretto kernels conv2d --input 1x64x56x56 --kernel 3
 #include "stretto/kernels/family.h"
 
-#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -32,7 +32,7 @@ int list_families(const Talk& talk) {
   for (const Family* family : kernels::families()) {
     std::vector<std::string> names;
     for (int r = 0; r < family->rows; ++r) names.emplace_back(family->row_name(r));
-    table.row({std::string(family->name), CLI::detail::join(names, " ")});
+    table.row({std::string(family->name), fmt::format("{}", fmt::join(names, " "))});
     list.push_back({{"family", family->name}, {"kernels", names}});
   }
   if (talk.json) {
@@ -176,40 +176,31 @@ int run(const Family& family, const Flags& flags, const Talk& talk,
 
 }  // namespace
 
-std::function<int()> set_up_kernels(CLI::App& app, const Context& context) {
-  auto chosen = std::make_shared<std::function<int()>>(
-      [talk = context.talk] { return list_families(*talk); });
-  app.require_subcommand(0, 1);
+std::function<int()> set_up_kernels(Command& command, const Context& context) {
   for (const ProblemKind& kind : problem_kinds()) {
     const Family& family = kernels::family(kind.family);
-    CLI::App* sub = app.add_subcommand(
-        std::string(kind.family), fmt::format("Time the {} kernels on a problem", kind.family));
+    Command& sub = add_command(
+        command, {.name = std::string(kind.family),
+                  .summary = fmt::format("Time the {} kernels on a problem", kind.family),
+                  .examples = command.examples});
     auto flags = std::make_shared<Flags>();
-    const auto build = kind.set_up(*sub);
+    const auto build = kind.set_up(sub);
     const char* const group = "Timing";
-    sub->add_option("--threads", flags->threads, "Threads to run with")
-        ->type_name("N")
-        ->group(group)
-        ->capture_default_str()
-        ->check(CLI::Range(1, 1024));
-    sub->add_option("--isa", flags->isa, "Instruction set; the best usable one by default")
-        ->type_name("portable|avx2|avx512")
-        ->group(group);
-    sub->add_option("--accuracy", flags->accuracy, "Which rounding errors are allowed")
-        ->type_name("strict|default")
-        ->group(group)
-        ->capture_default_str();
-    sub->add_option("--seconds", flags->seconds, "Time to spend on all kernels together")
-        ->type_name("SECONDS")
-        ->group(group)
-        ->capture_default_str()
-        ->check(CLI::Range(0.001, 600.0));
-    add_general_options(*sub, context);
-    sub->parse_complete_callback([chosen, flags, &family, build, talk = context.talk] {
-      *chosen = [flags, &family, build, talk] { return run(family, *flags, *talk, build); };
-    });
+    add_option(sub, "--threads", &flags->threads, "N", "Threads to run with",
+               {.group = group, .show_default = true, .range = Range{1, 1024}});
+    add_option(sub, "--isa", &flags->isa, "portable|avx2|avx512",
+               "Instruction set; the best usable one by default", {.group = group});
+    add_option(sub, "--accuracy", &flags->accuracy, "strict|default",
+               "Which rounding errors are allowed", {.group = group, .show_default = true});
+    add_option(sub, "--seconds", &flags->seconds, "SECONDS",
+               "Time to spend on all kernels together",
+               {.group = group, .show_default = true, .range = Range{0.001, 600}});
+    add_general_options(sub, context);
+    sub.run = [flags, &family, build, talk = context.talk] {
+      return run(family, *flags, *talk, build);
+    };
   }
-  return [chosen] { return (*chosen)(); };
+  return [talk = context.talk] { return list_families(*talk); };
 }
 
 }  // namespace stretto::cli

@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
-
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -42,7 +40,7 @@ CommandInfo describe_run(const std::string& python) {
 
 }  // namespace
 
-CommandInfo describe_all(const CLI::App& root, const Context& context) {
+CommandInfo describe_all(const Command& root, const Context& context) {
   CommandInfo whole = describe(root);
   for (CommandInfo& verb : whole.commands) {
     if (verb.name != "stretto run") continue;
@@ -55,10 +53,8 @@ CommandInfo describe_all(const CLI::App& root, const Context& context) {
   return whole;
 }
 
-std::function<int()> set_up_run(CLI::App& app, const Context& context) {
-  app.prefix_command();
-  app.set_help_flag();  // the launcher has its own
-  return [&app, python = context.python] { return hand_over(python, app.remaining()); };
+std::function<int()> set_up_run(Command& command, const Context& context) {
+  return [&command, python = context.python] { return hand_over(python, command.words); };
 }
 
 }  // namespace stretto::cli

@@ -9,6 +9,6 @@ namespace stretto::cli {
 
 // The whole command, with the options of `run` as the package describes them. Where there is no
 // package, `run` has none, and a warning says so.
-CommandInfo describe_all(const CLI::App& root, const Context& context);
+CommandInfo describe_all(const Command& root, const Context& context);
 
 }  // namespace stretto::cli

@@ -1,5 +1,5 @@
 // stretto peers: which other engines are installed.
-#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
 
@@ -27,7 +27,7 @@ int run(const Context& context) {
   Table table({"peer", "version", "setting", "to install"});
   for (const Peer& peer : peers) {
     table.row({peer.name, peer.installed ? peer.version : "-", peer.about,
-               peer.installed ? "" : "pip install " + CLI::detail::join(peer.packages, " ")});
+               peer.installed ? "" : fmt::format("pip install {}", fmt::join(peer.packages, " "))});
   }
   fmt::print("{}", table.text());
   return kOk;
@@ -35,7 +35,7 @@ int run(const Context& context) {
 
 }  // namespace
 
-std::function<int()> set_up_peers(CLI::App&, const Context& context) {
+std::function<int()> set_up_peers(Command&, const Context& context) {
   return [context] { return run(context); };
 }
 

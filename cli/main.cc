@@ -1,14 +1,11 @@
-#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <new>
 #include <system_error>
 
-#include "command_info.h"
 #include "signals.h"
-#include "spelling.h"
 #include "stretto/base/log.h"
 #include "stretto/stretto.h"
 #include "verbs.h"
@@ -50,100 +47,29 @@ constexpr Verb kVerbs[] = {
      set_up_help},
 };
 
-class HelpFormatter : public CLI::FormatterBase {
- public:
-  std::string make_help(const CLI::App* app, std::string, CLI::AppFormatMode) const override {
-    return help_text(describe(*app));
-  }
-};
-
-std::vector<const CLI::App*> subcommands(const CLI::App& app) {
-  return app.get_subcommands([](const CLI::App*) { return true; });
-}
-
-// Names the alternatives for a word that is no subcommand, which CLI11 does not.
-void check_subcommand(const CLI::App& app, std::span<const std::string> words) {
-  const auto known = subcommands(app);
-  if (known.empty() || words.empty() || words[0].starts_with('-')) return;
-  std::vector<std::string> names;
-  for (const CLI::App* sub : known) {
-    if (sub->get_name() == words[0]) return check_subcommand(*sub, words.subspan(1));
-    names.push_back(sub->get_name());
-  }
-  const std::string meant = nearest(words[0], names);
-  throw_invalid("{} has no '{}'{}; there are: {}", app.get_name(), words[0],
-                meant.empty() ? "" : ", did you mean " + meant + "?",
-                CLI::detail::join(names, ", "));
-}
-
 int complain(int code, std::string_view text) {
   fmt::print(stderr, "stretto: {}\n", text);
   return code;
 }
 
-// The innermost subcommand that was named.
-const CLI::App& named(const CLI::App& app) {
-  const std::vector<CLI::App*> parsed = app.get_subcommands();
-  return parsed.empty() ? app : named(*parsed.back());
-}
-
-int complain_about_usage(const CLI::App& app, const std::string& problem) {
-  return complain(kBadUsage, fmt::format("{}; '{} --help' lists what there is", problem,
-                                         describe(named(app)).name));
-}
-
-// For words that are neither options nor arguments of the verb.
-std::string unexpected(const CLI::App& app) {
-  const CLI::App& verb = named(app);
-  const std::vector<std::string> words = verb.remaining();
-  const auto option = std::find_if(words.begin(), words.end(),
-                                   [](const std::string& word) { return word.starts_with('-'); });
-  if (option == words.end()) {
-    return fmt::format("{} takes no further argument '{}'", verb.get_name(),
-                       words.empty() ? "" : words.back());
-  }
-  std::vector<std::string> known;
-  for (const CLI::Option* each : verb.get_options()) {
-    for (const std::string& name : each->get_lnames()) known.push_back("--" + name);
-  }
-  const std::string word = option->substr(0, option->find('='));
-  const std::string meant = nearest(word, known);
-  return fmt::format("{} has no option {}{}", verb.get_name(), word,
-                     meant.empty() ? "" : ", did you mean " + meant + "?");
-}
-
 int parse_and_run(std::span<const std::string> arguments, const Context& context) {
-  CLI::App app("Stretto: same model, same script, faster", "stretto");
-  app.formatter(std::make_shared<HelpFormatter>());
-  app.set_help_flag("-h,--help", "Show this help and exit")->group("General");
-  app.set_version_flag("--version", "stretto " + std::string(version()),
-                       "Show the version and exit")
-      ->group("General");
-  app.footer("stretto optimize m.onnx -o m.stretto\nstretto optimize --help");
-  app.require_subcommand(1);
-  app.fallthrough(false);
-  app.set_config("--config", "", "Read options by verb: [optimize] disable=[\"...\"]")
-      ->type_name("FILE")
-      ->group("General");
-  std::function<int()> chosen;
+  Command program{.name = "stretto",
+                  .summary = "Stretto: same model, same script, faster",
+                  .examples = "stretto optimize m.onnx -o m.stretto\nstretto optimize --help"};
+  add_flag(program, "-h,--help", ShowHelp{}, "Show this help and exit", {.group = "General"});
+  add_flag(program, "--version", ShowVersion{"stretto " + std::string(version())},
+           "Show the version and exit", {.group = "General"});
+  add_option(program, "--config", ReadConfig{}, "FILE",
+             "Read options by verb: [optimize] disable=[\"...\"]", {.group = "General"});
   for (const Verb& verb : kVerbs) {
-    CLI::App* sub = app.add_subcommand(std::string(verb.name), std::string(verb.summary));
-    sub->footer(std::string(verb.examples));
-    if (!verb.parses_itself) add_general_options(*sub, context);
-    sub->parse_complete_callback([&chosen, run = verb.set_up(*sub, context)] { chosen = run; });
+    Command& command = add_command(program, {.name = std::string(verb.name),
+                                             .summary = std::string(verb.summary),
+                                             .examples = std::string(verb.examples),
+                                             .parses_itself = verb.parses_itself});
+    if (!verb.parses_itself) add_general_options(command, context);
+    command.run = verb.set_up(command, context);
   }
-  check_subcommand(app, arguments);
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-  try {
-    app.parse(reversed);
-  } catch (const CLI::Success& e) {
-    return app.exit(e);
-  } catch (const CLI::ExtrasError&) {
-    return complain_about_usage(app, unexpected(app));
-  } catch (const CLI::ParseError& e) {
-    return complain_about_usage(app, e.what());
-  }
-  return chosen ? chosen() : kBadUsage;
+  return parse(program, arguments)();
 }
 
 int run_verb(std::span<const std::string> arguments, const Context& context) {
@@ -170,14 +96,15 @@ class LogToStderr {
 
 }  // namespace
 
-void add_general_options(CLI::App& app, const Context& context) {
+void add_general_options(Command& command, const Context& context) {
   Talk& talk = *context.talk;
-  app.set_help_flag("-h,--help", "Show this help and exit")->group("General");
-  auto* quiet = app.add_flag("-q,--quiet", talk.quiet, "Show errors and the result only");
-  app.add_flag("-v,--verbose", talk.verbose, "Also say what is being done")
-      ->group("General")
-      ->excludes(quiet->group("General"));
-  app.add_flag("--json", talk.json, "Print the result as JSON, and nothing else")->group("General");
+  add_flag(command, "-h,--help", ShowHelp{}, "Show this help and exit", {.group = "General"});
+  add_flag(command, "-q,--quiet", &talk.quiet, "Show errors and the result only",
+           {.group = "General"});
+  add_flag(command, "-v,--verbose", &talk.verbose, "Also say what is being done",
+           {.group = "General", .excludes = "--quiet"});
+  add_flag(command, "--json", &talk.json, "Print the result as JSON, and nothing else",
+           {.group = "General"});
 }
 
 int main(std::span<const std::string> arguments, const Context& context) {

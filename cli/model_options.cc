@@ -1,7 +1,5 @@
 #include "model_options.h"
 
-#include <CLI/CLI.hpp>
-
 #include <nlohmann/json.hpp>
 
 #include "npz.h"
@@ -11,65 +9,49 @@
 
 namespace stretto::cli {
 
-void add_input_flags(CLI::App& app, ModelFlags& flags) {
+void add_input_flags(Command& command, ModelFlags& flags) {
   const char* const group = "Input";
-  app.add_option("--shape", flags.shapes, "Shape of an input that the file leaves open: x=1x3x8x8")
-      ->type_name("NAME=SHAPE")
-      ->group(group);
-  app.add_option("--input", flags.inputs, "Data for an input: x=photo.npy")
-      ->type_name("NAME=FILE")
-      ->group(group);
-  app.add_option("--inputs", flags.inputs_file, "Data for all inputs: data.npz")
-      ->type_name("FILE")
-      ->group(group);
+  add_option(command, "--shape", &flags.shapes, "NAME=SHAPE",
+             "Shape of an input that the file leaves open: x=1x3x8x8", {.group = group});
+  add_option(command, "--input", &flags.inputs, "NAME=FILE", "Data for an input: x=photo.npy",
+             {.group = group});
+  add_option(command, "--inputs", &flags.inputs_file, "FILE", "Data for all inputs: data.npz",
+             {.group = group});
 }
 
-void add_threads_flag(CLI::App& app, ModelFlags& flags) {
-  app.add_option("--threads", flags.threads, "Threads to run with; 0: one per core")
-      ->type_name("N")
-      ->group("Tuning")
-      ->check(CLI::Range(0, 1024));
+void add_threads_flag(Command& command, ModelFlags& flags) {
+  add_option(command, "--threads", &flags.threads, "N", "Threads to run with; 0: one per core",
+             {.group = "Tuning", .range = Range{0, 1024}});
 }
 
-void add_disable_flag(CLI::App& app, ModelFlags& flags) {
-  app.add_option("--disable", flags.disabled,
-                 "Passes or rules not to apply; 'stretto inspect --passes' lists them")
-      ->delimiter(',')
-      ->type_name("PASS,...")
-      ->group("Tuning");
+void add_disable_flag(Command& command, ModelFlags& flags) {
+  add_option(command, "--disable", &flags.disabled, "PASS,...",
+             "Passes or rules not to apply; 'stretto inspect --passes' lists them",
+             {.group = "Tuning"});
 }
 
-void add_tuning_flags(CLI::App& app, ModelFlags& flags) {
+void add_tuning_flags(Command& command, ModelFlags& flags) {
   const char* const group = "Tuning";
-  app.add_option("--tuning", flags.tuning, "How long to search for the fastest kernels")
-      ->type_name("off|quick|full|SECONDS")
-      ->group(group)
-      ->capture_default_str();
-  app.add_option("--tuning-cache", flags.tuning_cache,
-                 "File of remembered choices, in place of the user's own; none: no file")
-      ->type_name("FILE|none")
-      ->group(group);
-  add_disable_flag(app, flags);
-  app.add_option("--force", flags.forced,
-                 "Kernel to use for an operator family (conv2d=direct) or a node")
-      ->delimiter(',')
-      ->type_name("NAME=KERNEL,...")
-      ->group(group);
-  app.add_option("--accuracy", flags.accuracy,
-                 "strict: rounding errors of plain fp32 sums. default: also Winograd F(4,3)")
-      ->type_name("strict|default")
-      ->group("Accuracy")
-      ->capture_default_str();
-  app.add_option("--level", flags.level, "What may change: lossless keeps fp32 throughout")
-      ->type_name("lossless")
-      ->group("Accuracy")
-      ->capture_default_str();
-  app.add_flag("--no-verify", flags.no_verify, "Do not compare the outputs with the reference")
-      ->group("Accuracy");
+  add_option(command, "--tuning", &flags.tuning, "off|quick|full|SECONDS",
+             "How long to search for the fastest kernels", {.group = group, .show_default = true});
+  add_option(command, "--tuning-cache", &flags.tuning_cache, "FILE|none",
+             "File of remembered choices, in place of the user's own; none: no file",
+             {.group = group});
+  add_disable_flag(command, flags);
+  add_option(command, "--force", &flags.forced, "NAME=KERNEL,...",
+             "Kernel to use for an operator family (conv2d=direct) or a node", {.group = group});
+  add_option(command, "--accuracy", &flags.accuracy, "strict|default",
+             "strict: rounding errors of plain fp32 sums. default: also Winograd F(4,3)",
+             {.group = "Accuracy", .show_default = true});
+  add_option(command, "--level", &flags.level, "lossless",
+             "What may change: lossless keeps fp32 throughout",
+             {.group = "Accuracy", .show_default = true});
+  add_flag(command, "--no-verify", &flags.no_verify,
+           "Do not compare the outputs with the reference", {.group = "Accuracy"});
 }
 
-void warn_if_optimized(const Talk& talk, const CLI::App& app, const std::string& source) {
-  warn_without_effect(talk, app,
+void warn_if_optimized(const Talk& talk, const Command& command, const std::string& source) {
+  warn_without_effect(talk, command,
                       {"--shape", "--tuning", "--tuning-cache", "--disable", "--force",
                        "--accuracy", "--level", "--no-verify"},
                       source + " is already optimised");

@@ -20,14 +20,14 @@ struct ModelFlags {
 };
 
 // Shapes and data of the model's inputs.
-void add_input_flags(CLI::App& app, ModelFlags& flags);
+void add_input_flags(Command& command, ModelFlags& flags);
 // Which passes, kernels and threads; how long to search; what may be rounded.
-void add_tuning_flags(CLI::App& app, ModelFlags& flags);
-void add_threads_flag(CLI::App& app, ModelFlags& flags);
-void add_disable_flag(CLI::App& app, ModelFlags& flags);
+void add_tuning_flags(Command& command, ModelFlags& flags);
+void add_threads_flag(Command& command, ModelFlags& flags);
+void add_disable_flag(Command& command, ModelFlags& flags);
 
 // Warns for each option that only matters where an ONNX file is optimised: `source` is an artefact.
-void warn_if_optimized(const Talk& talk, const CLI::App& app, const std::string& source);
+void warn_if_optimized(const Talk& talk, const Command& command, const std::string& source);
 
 // Reads the input files. Throws InvalidArgument for malformed flags, FormatError for bad files.
 OptimizeOptions options(const ModelFlags& flags);

@@ -1,5 +1,5 @@
 // stretto operators: which ONNX operators a model may have.
-#include <CLI/CLI.hpp>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <map>
@@ -108,7 +108,7 @@ std::string main_types(const Row& row) {
       words.insert(words.end(), some.begin(), some.end());
     }
   }
-  return CLI::detail::join(words, ", ");
+  return fmt::format("{}", fmt::join(words, ", "));
 }
 
 int run(const Talk& talk) {
@@ -124,7 +124,7 @@ int run(const Talk& talk) {
   for (const auto& [name, row] : rows) {
     std::vector<std::string> notes = limits(name);
     if (!row.becomes.empty()) notes.insert(notes.begin(), "read as " + row.becomes);
-    table.row({name, main_types(row), CLI::detail::join(notes, "; ")});
+    table.row({name, main_types(row), fmt::format("{}", fmt::join(notes, "; "))});
   }
   fmt::print("{}", table.text());
   return kOk;
@@ -132,7 +132,7 @@ int run(const Talk& talk) {
 
 }  // namespace
 
-std::function<int()> set_up_operators(CLI::App&, const Context& context) {
+std::function<int()> set_up_operators(Command&, const Context& context) {
   return [talk = context.talk] { return run(*talk); };
 }
 

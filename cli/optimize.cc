@@ -1,6 +1,4 @@
 // stretto optimize m.onnx -o m.stretto [--report r.html]
-#include <CLI/CLI.hpp>
-
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -112,24 +110,19 @@ int run(const Flags& flags, const Context& context) {
 
 }  // namespace
 
-std::function<int()> set_up_optimize(CLI::App& app, const Context& context) {
+std::function<int()> set_up_optimize(Command& command, const Context& context) {
   auto flags = std::make_shared<Flags>();
-  app.add_option("source", flags->source, "The ONNX file")->required()->type_name("FILE");
-  app.add_option("-o,--output", flags->output, "Write the optimised model here: m.stretto")
-      ->type_name("FILE")
-      ->group("Output");
-  app.add_option("--report", flags->report, "Also write a report: r.html or r.json")
-      ->type_name("FILE")
-      ->group("Output");
-  app.add_option(
-         "--peers", flags->peers,
-         "Engines to compare with, which may take minutes; 'stretto peers' lists them [none]")
-      ->delimiter(',')
-      ->type_name("none|installed|PEER,...")
-      ->group("Output");
-  add_input_flags(app, flags->model);
-  add_threads_flag(app, flags->model);
-  add_tuning_flags(app, flags->model);
+  add_option(command, "source", &flags->source, "FILE", "The ONNX file", {.required = true});
+  add_option(command, "-o,--output", &flags->output, "FILE",
+             "Write the optimised model here: m.stretto", {.group = "Output"});
+  add_option(command, "--report", &flags->report, "FILE", "Also write a report: r.html or r.json",
+             {.group = "Output"});
+  add_option(command, "--peers", &flags->peers, "none|installed|PEER,...",
+             "Engines to compare with, which may take minutes; 'stretto peers' lists them [none]",
+             {.group = "Output"});
+  add_input_flags(command, flags->model);
+  add_threads_flag(command, flags->model);
+  add_tuning_flags(command, flags->model);
   return [flags, context] { return run(*flags, context); };
 }
 

@@ -1,7 +1,5 @@
 #include "problems.h"
 
-#include <CLI/CLI.hpp>
-
 #include <memory>
 
 #include "stretto/kernels/attention/problem.h"
@@ -33,14 +31,12 @@ std::string activation_names() {
   return names;
 }
 
-void add_epilogue(CLI::App& app, EpilogueFlags& flags) {
-  app.add_flag("--bias", flags.bias, "Add a bias per output channel")->group(kGroup);
-  app.add_flag("--residual", flags.residual, "Add another tensor of the output's shape")
-      ->group(kGroup);
-  app.add_option("--activation", flags.activation, "Function applied at the end")
-      ->type_name(activation_names())
-      ->group(kGroup)
-      ->capture_default_str();
+void add_epilogue(Command& command, EpilogueFlags& flags) {
+  add_flag(command, "--bias", &flags.bias, "Add a bias per output channel", {.group = kGroup});
+  add_flag(command, "--residual", &flags.residual, "Add another tensor of the output's shape",
+           {.group = kGroup});
+  add_option(command, "--activation", &flags.activation, activation_names(),
+             "Function applied at the end", {.group = kGroup, .show_default = true});
 }
 
 Epilogue epilogue(const EpilogueFlags& flags) {
@@ -71,9 +67,10 @@ Layout layout(std::string_view flag, const std::string& text) {
   throw_invalid("{}: expected plain or blocked, got {}", flag, text);
 }
 
-template <typename T>
-CLI::Option* add(CLI::App& app, const char* name, T& value, const char* kind, const char* text) {
-  return app.add_option(name, value, text)->type_name(kind)->group(kGroup)->capture_default_str();
+void add(Command& command, const char* names, OptionTarget target, const char* value,
+         const char* text, std::optional<Range> range = {}) {
+  add_option(command, names, target, value, text,
+             {.group = kGroup, .show_default = true, .range = range});
 }
 
 struct Conv2dFlags {
@@ -85,17 +82,19 @@ struct Conv2dFlags {
 };
 
 // The flags of both directions of convolution.
-void add_window(CLI::App& app, const std::shared_ptr<Conv2dFlags>& flags) {
-  add(app, "--input", flags->input, "SHAPE", "Shape of the input, NxCxHxW");
-  add(app, "--channels", flags->channels, "N", "Output channels; 0: as many as the input has");
-  add(app, "--kernel", flags->kernel, "N|SIZE", "Size of the window: 3 or 3x1");
-  add(app, "--stride", flags->stride, "N|SIZE", "Steps of the window");
-  add(app, "--dilation", flags->dilation, "N|SIZE", "Distance between the window's elements");
-  add(app, "--pad", flags->pad, "same|N|SIZE", "Zeros on each side");
-  add(app, "--groups", flags->groups, "N", "Groups of channels")->check(CLI::Range(1, 1 << 20));
-  add(app, "--input-layout", flags->input_layout, "plain|blocked", "Memory layout of the input");
-  add(app, "--output-layout", flags->output_layout, "plain|blocked", "Memory layout of the output");
-  add_epilogue(app, flags->epilogue);
+void add_window(Command& command, const std::shared_ptr<Conv2dFlags>& flags) {
+  add(command, "--input", &flags->input, "SHAPE", "Shape of the input, NxCxHxW");
+  add(command, "--channels", &flags->channels, "N", "Output channels; 0: as many as the input has");
+  add(command, "--kernel", &flags->kernel, "N|SIZE", "Size of the window: 3 or 3x1");
+  add(command, "--stride", &flags->stride, "N|SIZE", "Steps of the window");
+  add(command, "--dilation", &flags->dilation, "N|SIZE", "Distance between the window's elements");
+  add(command, "--pad", &flags->pad, "same|N|SIZE", "Zeros on each side");
+  add(command, "--groups", &flags->groups, "N", "Groups of channels", Range{1, 1 << 20});
+  add(command, "--input-layout", &flags->input_layout, "plain|blocked",
+      "Memory layout of the input");
+  add(command, "--output-layout", &flags->output_layout, "plain|blocked",
+      "Memory layout of the output");
+  add_epilogue(command, flags->epilogue);
 }
 
 template <typename P>
@@ -131,20 +130,20 @@ P window_problem(const Conv2dFlags& flags, const kernels::Target& target) {
   return p;
 }
 
-std::function<ProblemBytes(const kernels::Target&)> set_up_conv2d(CLI::App& app) {
+std::function<ProblemBytes(const kernels::Target&)> set_up_conv2d(Command& command) {
   auto flags = std::make_shared<Conv2dFlags>();
-  add_window(app, flags);
+  add_window(command, flags);
   return [flags](const kernels::Target& target) {
     return problem_bytes(window_problem<kernels::Conv2dProblem>(*flags, target));
   };
 }
 
-std::function<ProblemBytes(const kernels::Target&)> set_up_conv_transpose2d(CLI::App& app) {
+std::function<ProblemBytes(const kernels::Target&)> set_up_conv_transpose2d(Command& command) {
   auto flags = std::make_shared<Conv2dFlags>();
   flags->kernel = "4";
   flags->stride = "2";
   flags->pad = "1";
-  add_window(app, flags);
+  add_window(command, flags);
   return [flags](const kernels::Target& target) {
     return problem_bytes(window_problem<kernels::ConvTranspose2dProblem>(*flags, target));
   };
@@ -156,14 +155,15 @@ struct GemmFlags {
   EpilogueFlags epilogue;
 };
 
-std::function<ProblemBytes(const kernels::Target&)> set_up_gemm(CLI::App& app) {
+std::function<ProblemBytes(const kernels::Target&)> set_up_gemm(Command& command) {
   auto flags = std::make_shared<GemmFlags>();
-  const auto size = CLI::Range(int64_t{1}, int64_t{1} << 30);
-  add(app, "-m", flags->m, "N", "Rows of the input")->check(size);
-  add(app, "-n", flags->n, "N", "Columns of the weight")->check(size);
-  add(app, "-k", flags->k, "N", "Length of the sums")->check(size);
-  app.add_flag("--transposed", flags->transposed, "The weight is stored [n, k]")->group(kGroup);
-  add_epilogue(app, flags->epilogue);
+  constexpr Range kSize{1, int64_t{1} << 30};
+  add(command, "-m", &flags->m, "N", "Rows of the input", kSize);
+  add(command, "-n", &flags->n, "N", "Columns of the weight", kSize);
+  add(command, "-k", &flags->k, "N", "Length of the sums", kSize);
+  add_flag(command, "--transposed", &flags->transposed, "The weight is stored [n, k]",
+           {.group = kGroup});
+  add_epilogue(command, flags->epilogue);
   return [flags](const kernels::Target& target) {
     kernels::GemmProblem p{.target = target, .m = flags->m, .n = flags->n, .k = flags->k};
     p.transposed = flags->transposed;
@@ -177,14 +177,15 @@ struct MatmulFlags {
   bool transposed = false;
 };
 
-std::function<ProblemBytes(const kernels::Target&)> set_up_matmul(CLI::App& app) {
+std::function<ProblemBytes(const kernels::Target&)> set_up_matmul(Command& command) {
   auto flags = std::make_shared<MatmulFlags>();
-  const auto size = CLI::Range(int64_t{1}, int64_t{1} << 24);
-  add(app, "--batch", flags->batch, "N", "Pairs of matrices")->check(size);
-  add(app, "-m", flags->m, "N", "Rows of the first")->check(size);
-  add(app, "-n", flags->n, "N", "Columns of the second")->check(size);
-  add(app, "-k", flags->k, "N", "Length of the sums")->check(size);
-  app.add_flag("--transposed", flags->transposed, "The second is stored [n, k]")->group(kGroup);
+  constexpr Range kSize{1, int64_t{1} << 24};
+  add(command, "--batch", &flags->batch, "N", "Pairs of matrices", kSize);
+  add(command, "-m", &flags->m, "N", "Rows of the first", kSize);
+  add(command, "-n", &flags->n, "N", "Columns of the second", kSize);
+  add(command, "-k", &flags->k, "N", "Length of the sums", kSize);
+  add_flag(command, "--transposed", &flags->transposed, "The second is stored [n, k]",
+           {.group = kGroup});
   return [flags](const kernels::Target& target) {
     kernels::MatmulProblem p{.target = target};
     p.rank = 1;
@@ -201,14 +202,14 @@ struct AttentionFlags {
   int64_t batch = 1, heads = 12, queries = 128, keys = 128, dim = 64;
 };
 
-std::function<ProblemBytes(const kernels::Target&)> set_up_attention(CLI::App& app) {
+std::function<ProblemBytes(const kernels::Target&)> set_up_attention(Command& command) {
   auto flags = std::make_shared<AttentionFlags>();
-  const auto size = CLI::Range(int64_t{1}, int64_t{1} << 20);
-  add(app, "--batch", flags->batch, "N", "Sequences")->check(size);
-  add(app, "--heads", flags->heads, "N", "Heads")->check(size);
-  add(app, "--queries", flags->queries, "N", "Queries per head")->check(size);
-  add(app, "--keys", flags->keys, "N", "Keys per head")->check(size);
-  add(app, "--dim", flags->dim, "N", "Length of a head's vectors")->check(size);
+  constexpr Range kSize{1, int64_t{1} << 20};
+  add(command, "--batch", &flags->batch, "N", "Sequences", kSize);
+  add(command, "--heads", &flags->heads, "N", "Heads", kSize);
+  add(command, "--queries", &flags->queries, "N", "Queries per head", kSize);
+  add(command, "--keys", &flags->keys, "N", "Keys per head", kSize);
+  add(command, "--dim", &flags->dim, "N", "Length of a head's vectors", kSize);
   return [flags](const kernels::Target& target) {
     return problem_bytes(kernels::dense_attention(target, flags->batch, flags->heads,
                                                   flags->queries, flags->keys, flags->dim, true));
@@ -220,11 +221,11 @@ struct RowFlags {
 };
 
 template <typename P, typename Fill>
-std::function<ProblemBytes(const kernels::Target&)> set_up_rows(CLI::App& app, Fill fill) {
+std::function<ProblemBytes(const kernels::Target&)> set_up_rows(Command& command, Fill fill) {
   auto flags = std::make_shared<RowFlags>();
-  const auto size = CLI::Range(int64_t{1}, int64_t{1} << 30);
-  add(app, "--rows", flags->rows, "N", "Rows")->check(size);
-  add(app, "--length", flags->length, "N", "Length of a row")->check(size);
+  constexpr Range kSize{1, int64_t{1} << 30};
+  add(command, "--rows", &flags->rows, "N", "Rows", kSize);
+  add(command, "--length", &flags->length, "N", "Length of a row", kSize);
   return [flags, fill](const kernels::Target& target) {
     P p{.target = target};
     fill(p, *flags);
@@ -232,17 +233,17 @@ std::function<ProblemBytes(const kernels::Target&)> set_up_rows(CLI::App& app, F
   };
 }
 
-std::function<ProblemBytes(const kernels::Target&)> set_up_softmax(CLI::App& app) {
+std::function<ProblemBytes(const kernels::Target&)> set_up_softmax(Command& command) {
   return set_up_rows<kernels::SoftmaxProblem>(
-      app, [](kernels::SoftmaxProblem& p, const RowFlags& flags) {
+      command, [](kernels::SoftmaxProblem& p, const RowFlags& flags) {
         p.outer = flags.rows;
         p.axis = flags.length;
       });
 }
 
-std::function<ProblemBytes(const kernels::Target&)> set_up_layer_norm(CLI::App& app) {
+std::function<ProblemBytes(const kernels::Target&)> set_up_layer_norm(Command& command) {
   return set_up_rows<kernels::LayerNormProblem>(
-      app, [](kernels::LayerNormProblem& p, const RowFlags& flags) {
+      command, [](kernels::LayerNormProblem& p, const RowFlags& flags) {
         p.m = flags.rows;
         p.n = flags.length;
       });

@@ -8,11 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "command.h"
 #include "stretto/kernels/family.h"
-
-namespace CLI {
-class App;
-}
 
 namespace stretto::cli {
 
@@ -23,7 +20,7 @@ struct ProblemKind {
   std::string_view family;
   // Adds flags; the returned function builds the problem once they are parsed. Throws
   // InvalidArgument.
-  std::function<ProblemBytes(const kernels::Target&)> (*set_up)(CLI::App& app);
+  std::function<ProblemBytes(const kernels::Target&)> (*set_up)(Command& command);
 };
 
 std::span<const ProblemKind> problem_kinds();

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <nlohmann/json.hpp>
+
+#include "command.h"
 
 namespace stretto::cli {
 
@@ -21,13 +21,10 @@ void Talk::detail(std::string_view text) const {
   if (verbose) fmt::print(stderr, "stretto: {}\n", text);
 }
 
-void warn_without_effect(const Talk& talk, const CLI::App& app,
+void warn_without_effect(const Talk& talk, const Command& command,
                          const std::vector<std::string_view>& options, std::string_view reason) {
   for (const std::string_view name : options) {
-    const CLI::Option* option = app.get_option_no_throw(std::string(name));
-    if (option && option->count() > 0) {
-      talk.warn(fmt::format("{} has no effect: {}", name, reason));
-    }
+    if (was_given(command, name)) talk.warn(fmt::format("{} has no effect: {}", name, reason));
   }
 }
 

@@ -7,11 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace CLI {
-class App;
-}
-
 namespace stretto::cli {
+
+struct Command;
 
 // The options that every verb has.
 struct Talk {
@@ -25,7 +23,7 @@ struct Talk {
 };
 
 // Warns for each of `options` that was given: "--tuning has no effect: REASON".
-void warn_without_effect(const Talk& talk, const CLI::App& app,
+void warn_without_effect(const Talk& talk, const Command& command,
                          const std::vector<std::string_view>& options, std::string_view reason);
 
 // The result of a verb under --json (docs/formats/command-json.md). Nothing else may go to standard

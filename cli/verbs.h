@@ -8,11 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "command.h"
 #include "talk.h"
-
-namespace CLI {
-class App;
-}
 
 namespace stretto::cli {
 
@@ -31,28 +28,28 @@ struct Context {
   std::shared_ptr<Talk> talk = std::make_shared<Talk>();  // set while options are parsed
 };
 
-// Adds its options to `app` and returns what to do once they are parsed.
+// Adds its options to `command` and returns what to do once they are parsed.
 struct Verb {
   std::string_view name, summary;
   std::string_view examples;  // one per line
-  std::function<int()> (*set_up)(CLI::App& app, const Context& context);
+  std::function<int()> (*set_up)(Command& command, const Context& context);
   bool parses_itself = false;  // its words go to another program as they are
 };
 
-std::function<int()> set_up_optimize(CLI::App& app, const Context& context);
-std::function<int()> set_up_infer(CLI::App& app, const Context& context);
-std::function<int()> set_up_bench(CLI::App& app, const Context& context);
-std::function<int()> set_up_inspect(CLI::App& app, const Context& context);
-std::function<int()> set_up_run(CLI::App& app, const Context& context);
-std::function<int()> set_up_kernels(CLI::App& app, const Context& context);
-std::function<int()> set_up_peers(CLI::App& app, const Context& context);
-std::function<int()> set_up_operators(CLI::App& app, const Context& context);
-std::function<int()> set_up_doctor(CLI::App& app, const Context& context);
-std::function<int()> set_up_completion(CLI::App& app, const Context& context);
-std::function<int()> set_up_help(CLI::App& app, const Context& context);
+std::function<int()> set_up_optimize(Command& command, const Context& context);
+std::function<int()> set_up_infer(Command& command, const Context& context);
+std::function<int()> set_up_bench(Command& command, const Context& context);
+std::function<int()> set_up_inspect(Command& command, const Context& context);
+std::function<int()> set_up_run(Command& command, const Context& context);
+std::function<int()> set_up_kernels(Command& command, const Context& context);
+std::function<int()> set_up_peers(Command& command, const Context& context);
+std::function<int()> set_up_operators(Command& command, const Context& context);
+std::function<int()> set_up_doctor(Command& command, const Context& context);
+std::function<int()> set_up_completion(Command& command, const Context& context);
+std::function<int()> set_up_help(Command& command, const Context& context);
 
 // Adds the options that every verb has: --help, -v, -q and --json.
-void add_general_options(CLI::App& app, const Context& context);
+void add_general_options(Command& command, const Context& context);
 
 // Runs the command line (without the program's name) and returns the exit code. Prints; never
 // throws.
