@@ -17,9 +17,9 @@ namespace {
 using namespace onnx::testing;  // NOLINT: the messages of a model
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kNodes = 20'000;  // a sanitizer takes ten times as long, and as much stack
+constexpr int kNodes = 10'000;  // a sanitizer takes ten times as long, and as much stack
 #else
-constexpr int kNodes = 200'000;
+constexpr int kNodes = 100'000;
 #endif
 // Each takes seconds on a quiet machine; what is quadratic takes many minutes.
 constexpr double kLimit_s = 60;
@@ -111,7 +111,7 @@ class DeepChain : public ::testing::TestWithParam<Chain> {};
 TEST_P(DeepChain, IsOptimisedInTimeAndOnAnOrdinaryStack) {
   // The first chain takes every step: the reference checks it, and it is timed for the report.
   const bool whole = GetParam().name == kChains[0].name;
-  const std::string bytes = model_of(GetParam(), whole ? kNodes : kNodes / 2);
+  const std::string bytes = model_of(GetParam(), kNodes);
   on_usual_stack([&] {
     const double start = now_s();
     try {

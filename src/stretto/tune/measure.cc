@@ -26,7 +26,9 @@ std::vector<double> measure(std::span<const Trial> trials, const MeasureOptions&
       best[i] = std::min(best[i], now_s() - begin);
       fastest = std::min(fastest, best[i]);
     }
-    if (round + 1 >= options.min_rounds && now_s() - start > options.budget_s) return best;
+    const double spent = now_s() - start;
+    const bool enough = round + 1 >= options.enough_rounds && spent > options.enough_s;
+    if (round + 1 >= options.min_rounds && (enough || spent > options.budget_s)) return best;
   }
 }
 

@@ -20,7 +20,11 @@ struct Trial {
 struct MeasureOptions {
   double budget_s = 0.05;  // for all trials together; every trial runs at least twice
   int min_rounds = 3;      // interleaved rounds even when the budget is spent, unless hopeless
-  double hopeless = 3.0;   // a trial slower than this times the best after one round is dropped
+  // So many rounds are enough once they have taken so long, whatever is left of the budget: the
+  // minimum of them moves no more, and a disturbance has had time to pass.
+  int enough_rounds = 300;
+  double enough_s = 0.1;
+  double hopeless = 3.0;  // a trial slower than this times the best after one round is dropped
 };
 
 // Best seconds per execution of each trial, in order. Rounds go through all trials in turn, so a

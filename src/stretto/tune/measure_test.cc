@@ -4,6 +4,8 @@
 
 #include <thread>
 
+#include "stretto/base/clock.h"
+
 namespace stretto::tune {
 namespace {
 
@@ -22,6 +24,17 @@ TEST(Measure, RunsEveryTrialAndRanksThem) {
   EXPECT_GT(seconds[0], seconds[1]);
   EXPECT_GE(slow, 2);
   EXPECT_GE(fast, 4);
+}
+
+TEST(Measure, EndsBeforeItsBudgetOnceThereAreEnoughRounds) {
+  int runs = 0;
+  const std::vector<Trial> trials{{"short", [&] { ++runs; }}};
+  constexpr double kForEver_s = 1e9;
+  measure(trials, {.budget_s = kForEver_s, .enough_rounds = 50, .enough_s = 0});
+  EXPECT_EQ(runs, 2 * 50);  // each round refills the caches by a run of its own
+  const double start = now_s();
+  measure(trials, {.budget_s = kForEver_s, .enough_rounds = 1, .enough_s = 0.02});
+  EXPECT_GE(now_s() - start, 0.02);
 }
 
 }  // namespace
