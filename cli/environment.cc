@@ -39,7 +39,7 @@ constexpr Row kRows[] = {
      "and .tensorflow",
      "RANK, or what Slurm or MPI set"},
     {"STRETTO_SIZE", kRanks, "number of ranks of the job", "WORLD_SIZE, or what Slurm or MPI set"},
-    {"STRETTO_ADDRESS", kRanks, "where the ranks meet: HOST:PORT, or a file on one host", ""},
+    {"STRETTO_ADDRESS", kRanks, "where the ranks meet: HOST:PORT, or on one host a folder", ""},
     {"STRETTO_EPOCH", kRanks, "how often the job was formed; ranks of different epochs do not meet",
      "0"},
     {"STRETTO_STALL_WARNING", kRanks,

@@ -20,7 +20,7 @@ constexpr Verb kVerbs[] = {
      set_up_optimize},
     {"infer", "Run a model on arrays from files",
      "stretto infer m.stretto --input x=photo.npy -o out.npz", set_up_infer},
-    {"bench", "Time a model, and its peers if asked",
+    {"bench", "Time a model, and other engines if asked",
      "stretto bench m.onnx --threads 1,2 --peers onnxruntime,openvino", set_up_bench},
     {"inspect", "Show a model, the passes, and what the passes change",
      "stretto inspect m.onnx\n"
@@ -39,7 +39,8 @@ constexpr Verb kVerbs[] = {
      set_up_peers},
     {"doctor", "Show what this computer has, and what looks wrong", "stretto doctor",
      set_up_doctor},
-    {"completion", "Print a script that completes this command in a shell", "", set_up_completion},
+    {"completion", "Print a script that completes this command in bash, zsh or fish", "",
+     set_up_completion},
     {"help", "Show the help of a verb, or the environment variables",
      "stretto help kernels conv2d\n"
      "stretto help environment\n"
@@ -54,7 +55,7 @@ int complain(int code, std::string_view text) {
 
 int parse_and_run(std::span<const std::string> arguments, const Context& context) {
   Command program{.name = "stretto",
-                  .summary = "Stretto: same model, same script, faster",
+                  .summary = "Stretto makes models run faster, and trains them on several machines",
                   .examples = "stretto optimize m.onnx -o m.stretto\nstretto optimize --help"};
   add_flag(program, "-h,--help", ShowHelp{}, "Show this help and exit", {.group = "General"});
   add_flag(program, "--version", ShowVersion{"stretto " + std::string(version())},
@@ -122,7 +123,7 @@ int main(std::span<const std::string> arguments, const Context& context) {
     return complain(kEnvironment, "out of memory");
   } catch (const InternalError& e) {
     complain(kFailed, e.what());
-    return complain(kFailed, "this is a mistake in Stretto; please report it");
+    return complain(kFailed, "this may be a mistake in Stretto: please report it");
   } catch (const std::exception& e) {
     return complain(kFailed, e.what());
   }

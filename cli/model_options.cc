@@ -20,7 +20,8 @@ void add_input_flags(Command& command, ModelFlags& flags) {
 }
 
 void add_threads_flag(Command& command, ModelFlags& flags) {
-  add_option(command, "--threads", &flags.threads, "N", "Threads to run with; 0: one per core",
+  add_option(command, "--threads", &flags.threads, "N",
+             "Threads to run with; 0: one per core this process may use",
              {.group = "Tuning", .range = Range{0, 1024}});
 }
 
@@ -44,7 +45,7 @@ void add_tuning_flags(Command& command, ModelFlags& flags) {
              "strict: rounding errors of plain fp32 sums. default: also Winograd F(4,3)",
              {.group = "Accuracy", .show_default = true});
   add_option(command, "--level", &flags.level, "lossless",
-             "What may change: lossless keeps fp32 throughout",
+             "How far the numbers may change: lossless keeps fp32 throughout",
              {.group = "Accuracy", .show_default = true});
   add_flag(command, "--no-verify", &flags.no_verify,
            "Do not compare the outputs with the reference", {.group = "Accuracy"});

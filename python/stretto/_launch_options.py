@@ -66,7 +66,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     Option(("--rdzv-backend",), "How the hosts find each other", "static|c10d|etcd-v2"),
     Option(("--rdzv-endpoint",), "Where they find each other", "HOST:PORT"),
     Option(("--rdzv-id",), "Name of the job", "TEXT"),
-    Option(("--rdzv-conf",), "More about it", "KEY=VALUE,..."),
+    Option(("--rdzv-conf",), "Settings of the rendezvous", "KEY=VALUE,..."),
     Option(("--max-restarts",), "How often all ranks are started again after a failure", "N",
            type=int),
     Option(("--role",), "Name of the ranks, shown in prefixes", "TEXT", "default"),
@@ -75,7 +75,7 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     Option(("-t", "--tee"), "Write the output of ranks to files and, with the rank before each "
            "line, to the terminal. 1: standard output, 2: standard error, 3: both; 0:3,1:1 by "
            "local rank", "0|1|2|3|RANK:N,..."),
-    Option(("-r", "--redirects"), "The same, to files only", "0|1|2|3|RANK:N,..."),
+    Option(("-r", "--redirects"), "Like --tee, but to files only", "0|1|2|3|RANK:N,..."),
     Option(("--log-dir",), "Folder for these files; a temporary one by default", "FOLDER"),
     Option(("--trace",), "Write a timeline for Perfetto", "FILE", type=Path),
     Option(("--report",), "Write one HTML page about what was sent", "FILE", type=Path),
