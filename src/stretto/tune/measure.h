@@ -22,7 +22,7 @@ struct MeasureOptions {
   int min_rounds = 3;      // interleaved rounds even when the budget is spent, unless hopeless
   // So many rounds are enough once they have taken so long, whatever is left of the budget: the
   // minimum of them moves no more, and a disturbance has had time to pass.
-  int enough_rounds = 300;
+  int enough_rounds = 100;
   double enough_s = 0.1;
   double hopeless = 3.0;  // a trial slower than this times the best after one round is dropped
 };
