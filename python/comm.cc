@@ -18,7 +18,7 @@
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
-#include "stretto/comm/engine.h"
+#include "stretto/comm/engine/engine.h"
 #include "unordered.h"
 
 namespace nb = nanobind;

@@ -40,7 +40,7 @@ bool wait_in_slices(double timeout_s, Wait&& wait) {
 // CommEngine, CommOptions and comm_engine(): documented where users see them, in stretto/comm.py.
 void bind_comm(nanobind::module_& m);
 
-// comm_fit_link(), comm_best_splits() and comm_plan_buckets(): comm/segment.h.
+// comm_fit_link(), comm_best_splits() and comm_plan_buckets(): comm/tuning/segment.h.
 void bind_segments(nanobind::module_& m);
 
 }  // namespace stretto::python

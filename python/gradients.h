@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "stretto/comm/gradients.h"
+#include "stretto/comm/gradient/gradients.h"
 
 namespace stretto::python {
 

@@ -5,7 +5,7 @@
 #include <nanobind/stl/vector.h>
 
 #include "comm.h"
-#include "stretto/comm/segment.h"
+#include "stretto/comm/tuning/segment.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "gradients.h"
-#include "stretto/comm/unordered.h"
+#include "stretto/comm/negotiate/unordered.h"
 
 namespace stretto::python {
 

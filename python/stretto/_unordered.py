@@ -1,5 +1,5 @@
 """Named operations that ranks submit in any order: the base of `stretto.horovod`, `stretto.jax` and
-`stretto.tensorflow`. Who has what is agreed on in C++, with no coordinator (comm/unordered.h)."""
+`stretto.tensorflow`. Who has what is agreed on in C++, with no coordinator (comm/negotiate/unordered.h)."""
 
 from __future__ import annotations
 

@@ -88,14 +88,14 @@ class Engine(Completions):
     self.segments: list[dict[str, Any]] = []  # what stretto.torch.attach tried, for the report
     OPEN.add(self)
 
-  # The methods below submit() are forms of it. Its keywords are the fields of comm/operation.h.
+  # The methods below submit() are forms of it. Its keywords are the fields of comm/engine/operation.h.
 
   def submit(self, group: int = WORLD, **operation: Any) -> int:
     """Starts an operation.
 
     Args:
       group: number of the group that takes part, from `add_group`; 0: all ranks.
-      **operation: its fields, as in comm/operation.h.
+      **operation: its fields, as in comm/engine/operation.h.
 
     Returns:
       A handle for `wait`. The buffers must stay alive until then.

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "stretto/comm/engine.h"
+#include "stretto/comm/engine/engine.h"
 #include "stretto/stretto_c_guard.h"
 
 using stretto::c::guarded;

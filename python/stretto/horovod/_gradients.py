@@ -1,4 +1,4 @@
-"""Gradients of one optimizer that go through a codec (comm/gradients.h). Residuals belong to
+"""Gradients of one optimizer that go through a codec (comm/gradient/gradients.h). Residuals belong to
 parameters, as in a DDP module with stretto.torch.attach()."""
 
 from __future__ import annotations

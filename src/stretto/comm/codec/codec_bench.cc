@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "stretto/comm/reduce.h"
+#include "stretto/comm/reduce/reduce.h"
 
 namespace stretto::comm {
 namespace {

@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "stretto/comm/codec/rows.h"
-#include "stretto/comm/reduce.h"
+#include "stretto/comm/reduce/reduce.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stretto/comm/codec/float16.cc"
@@ -10,7 +10,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "stretto/comm/float16-inl.h"
+#include "stretto/comm/reduce/float16-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stretto::comm::HWY_NAMESPACE {

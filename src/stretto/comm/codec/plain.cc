@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "stretto/comm/codec/rows.h"
-#include "stretto/comm/reduce.h"
+#include "stretto/comm/reduce/reduce.h"
 
 namespace stretto::comm {
 

@@ -15,7 +15,7 @@
 #include "stretto/base/cpu.h"
 #include "stretto/comm/codec/codec.h"
 #include "stretto/comm/collective/schedule.h"
-#include "stretto/comm/reduce.h"
+#include "stretto/comm/reduce/reduce.h"
 #include "stretto/tensor/dtype.h"
 
 namespace stretto::comm {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "stretto/base/error.h"
-#include "stretto/comm/reduce_sum.h"
+#include "stretto/comm/reduce/reduce_sum.h"
 
 namespace stretto::comm {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "stretto/comm/codec/codec.h"
 #include "stretto/comm/collective/schedule.h"
-#include "stretto/comm/reduce.h"
+#include "stretto/comm/reduce/reduce.h"
 
 namespace stretto::comm {
 

@@ -9,7 +9,7 @@
 
 #include "stretto/comm/codec/codec.h"
 #include "stretto/comm/collective/algorithm.h"
-#include "stretto/comm/reduce.h"
+#include "stretto/comm/reduce/reduce.h"
 
 namespace stretto::comm {
 

@@ -2,8 +2,8 @@
 // that all ranks submit alike; the next stage begins when they are done. Encoding happens in
 // between.
 //
-// These are pure state machines. The caller (comm/gradients.cc) runs the operations from one
-// thread, stage by stage in the order in which exchanges were started. Inf and NaN behave as
+// These are pure state machines. The caller (comm/gradient/gradients.cc) runs the operations from
+// one thread, stage by stage in the order in which exchanges were started. Inf and NaN behave as
 // codec/stages.h says.
 #pragma once
 
@@ -14,8 +14,8 @@
 #include <string_view>
 #include <vector>
 
+#include "stretto/comm/engine/operation.h"
 #include "stretto/comm/gradient/bucket.h"
-#include "stretto/comm/operation.h"
 #include "stretto/comm/options.h"
 
 namespace stretto::comm {

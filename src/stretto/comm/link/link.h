@@ -34,7 +34,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "stretto/comm/buffer_pool.h"
+#include "stretto/comm/link/buffer_pool.h"
 #include "stretto/comm/link/frame.h"
 #include "stretto/comm/link/pipe.h"
 

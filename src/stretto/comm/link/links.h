@@ -18,13 +18,15 @@
 #include <string>
 #include <vector>
 
-#include "stretto/comm/engine.h"
 #include "stretto/comm/link/attempt.h"
 #include "stretto/comm/link/conversation.h"
 #include "stretto/comm/link/link.h"
 #include "stretto/comm/link/rdma_port.h"
 #include "stretto/comm/link/stream_choice.h"
 #include "stretto/comm/link/tcp.h"
+#include "stretto/comm/membership.h"
+#include "stretto/comm/options.h"
+#include "stretto/comm/store/store.h"
 
 namespace stretto::comm {
 

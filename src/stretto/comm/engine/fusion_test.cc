@@ -1,0 +1,113 @@
+// Small all-reduces that are joined: the same ones on every rank, whatever the timing, and no bit
+// of a result changes.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+
+#include "stretto/base/clock.h"
+#include "stretto/comm/engine/engine_testing.h"
+
+namespace stretto::comm {
+namespace {
+
+using testing::expect_no_errors;
+using testing::run_ranks;
+using testing::two_hosts;
+
+struct Burst {
+  std::vector<std::vector<float>> values;
+  std::vector<ReduceOp> reductions;
+};
+
+// The same sizes and reductions on every rank, values of its own.
+Burst make_burst(int rank, unsigned seed) {
+  std::mt19937 shapes(seed), random(seed + 100 * static_cast<unsigned>(rank) + 1);
+  Burst burst;
+  for (int i = 0; i < 200; ++i) {
+    // Some too large to be joined, some empty.
+    const int64_t count = shapes() % 20 == 0 ? shapes() % 50'000 : shapes() % 3000;
+    std::vector<float> values(static_cast<size_t>(count));
+    for (float& v : values) v = std::uniform_real_distribution<float>(-1, 1)(random);
+    burst.values.push_back(std::move(values));
+    burst.reductions.push_back(shapes() % 10 == 0 ? ReduceOp::kAverage : ReduceOp::kSum);
+  }
+  return burst;
+}
+
+Operation operation(Burst& burst, size_t i) {
+  return {.reduction = burst.reductions[i],
+          .count = static_cast<int64_t>(burst.values[i].size()),
+          .input = burst.values[i].data(),
+          .output = burst.values[i].data()};
+}
+
+TEST(Fusion, RanksJoinTheSameOperationsAndNoBitChanges) {
+  for (int size : {2, 3, 4}) {
+    std::atomic<int64_t> joined = 0;
+    expect_no_errors(run_ranks(size, two_hosts, [&](Engine& engine) {
+      const int rank = engine.membership().rank;
+      for (unsigned seed = 1; seed <= 5; ++seed) {
+        SCOPED_TRACE(seed);
+        Burst alone = make_burst(rank, seed), burst = make_burst(rank, seed);
+        for (size_t i = 0; i < alone.values.size(); ++i)
+          engine.wait(engine.submit(kWorld, operation(alone, i)));
+        std::mt19937 pace(seed + 7 * static_cast<unsigned>(rank));  // ranks are not in step
+        std::vector<Handle> handles;
+        for (size_t i = 0; i < burst.values.size(); ++i) {
+          handles.push_back(engine.submit(kWorld, operation(burst, i)));
+          if (pace() % 50 == 0)
+            std::this_thread::sleep_for(std::chrono::microseconds(pace() % 2000));
+        }
+        for (Handle handle : handles) engine.wait(handle);
+        for (size_t i = 0; i < burst.values.size(); ++i) {
+          ASSERT_EQ(std::memcmp(burst.values[i].data(), alone.values[i].data(),
+                                4 * alone.values[i].size()),
+                    0)
+              << "operation " << i;
+        }
+      }
+      joined += engine.statistics().joined;
+    }));
+    EXPECT_GT(joined, 100 * size) << "of " << 5 * 200 * size;
+  }
+}
+
+TEST(Fusion, OffMeansOneByOne) {
+  expect_no_errors(run_ranks(
+      2,
+      [](int rank) {
+        Options options = two_hosts(rank);
+        options.fuse_bytes = 0;
+        return options;
+      },
+      [](Engine& engine) {
+        Burst burst = make_burst(engine.membership().rank, 3);
+        std::vector<Handle> handles;
+        for (size_t i = 0; i < burst.values.size(); ++i)
+          handles.push_back(engine.submit(kWorld, operation(burst, i)));
+        for (Handle handle : handles) engine.wait(handle);
+        EXPECT_EQ(engine.statistics().joined, 0);
+      }));
+}
+
+// The sum of sizes is the same on both ranks, so that nothing but the description tells.
+TEST(Fusion, ADifferentOrderInABurstIsAnErrorOnEveryRank) {
+  const auto errors = run_ranks(2, two_hosts, [](Engine& engine) {
+    const int rank = engine.membership().rank;
+    std::vector<std::vector<float>> data(60, std::vector<float>(1000, 1.0f));
+    data[rank == 0 ? 40 : 41].resize(500);
+    std::vector<Handle> handles;
+    for (auto& x : data)
+      handles.push_back(engine.submit(kWorld, {.reduction = ReduceOp::kSum,
+                                               .count = static_cast<int64_t>(x.size()),
+                                               .input = x.data(),
+                                               .output = x.data()}));
+    for (Handle handle : handles) engine.wait(handle);
+  });
+  for (const std::string& error : errors)
+    EXPECT_NE(error.find("ranks submitted different operations"), error.npos) << error;
+}
+
+}  // namespace
+}  // namespace stretto::comm

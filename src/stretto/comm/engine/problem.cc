@@ -1,0 +1,199 @@
+// Translates an operation into the problem of a schedule.
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "stretto/base/error.h"
+#include "stretto/comm/engine/state.h"
+
+namespace stretto::comm {
+namespace {
+
+// The largest unit, and how many units an operation should have. Larger units cost less per byte,
+// but several must be under way to send and add at the same time. A unit has a chunk for every
+// rank.
+constexpr int64_t kMaxUnitBytes = 4 << 20, kRoomyUnitBytes = 2 << 20;
+constexpr int64_t kUnitsPerOperation = 8;
+
+Collective collective_of(Kind kind) {
+  switch (kind) {
+    case Kind::kAllReduce:
+      return Collective::kAllReduce;
+    case Kind::kBroadcast:
+      return Collective::kBroadcast;
+    case Kind::kAllGather:
+      return Collective::kAllGather;
+    case Kind::kReduceScatter:
+      return Collective::kReduceScatter;
+    case Kind::kReduce:
+      return Collective::kReduce;
+    case Kind::kGather:
+      return Collective::kGather;
+    case Kind::kScatter:
+      return Collective::kScatter;
+    case Kind::kAllToAll:
+      return Collective::kAllToAll;
+    case Kind::kBarrier:
+    case Kind::kSend:
+    case Kind::kRecv:
+      break;
+  }
+  return Collective::kBarrier;
+}
+
+bool reduces(Kind kind) {
+  return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
+}
+
+// The block counts of one side; empty when all are equal.
+struct Side {
+  std::vector<int64_t> counts, displacements;
+  bool packed() const {
+    int64_t next = 0;
+    for (size_t i = 0; i < counts.size(); ++i) {
+      if (displacements[i] != next) return false;
+      next += counts[i];
+    }
+    return true;
+  }
+  int64_t total() const { return std::accumulate(counts.begin(), counts.end(), int64_t{0}); }
+};
+
+Side blocks(const std::vector<int64_t>& counts, const std::vector<int64_t>& displacements,
+            int64_t count, int size) {
+  if (displacements.empty()) return {};
+  Side side{counts, displacements};
+  if (side.counts.empty()) side.counts.assign(static_cast<size_t>(size), count);
+  return side;
+}
+
+}  // namespace
+
+UnitPlan::UnitPlan(Schedule s) : schedule(std::move(s)) {
+  const auto count = static_cast<int32_t>(schedule.steps.size());
+  first_follower.assign(count + 1, 0);
+  for (int32_t i = 0; i < count; ++i) {
+    const Step& step = schedule.steps[i];
+    waits.push_back(step.wait_count);
+    if (step.wait_count == 0) ready.push_back(i);
+    for (int32_t before : schedule.waits(step)) ++first_follower[before + 1];
+  }
+  for (int32_t i = 0; i < count; ++i) first_follower[i + 1] += first_follower[i];
+  followers.resize(first_follower[count]);
+  std::vector<int32_t> next(first_follower.begin(), first_follower.end() - 1);
+  for (int32_t i = 0; i < count; ++i) {
+    for (int32_t before : schedule.waits(schedule.steps[i])) followers[next[before]++] = i;
+  }
+}
+
+Group group_number(std::string_view name, const std::vector<int>& ranks) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  XXH3_64bits_update(&state, name.data(), name.size());
+  XXH3_64bits_update(&state, ranks.data(), ranks.size() * sizeof(int));
+  return XXH3_64bits_digest(&state);
+}
+
+int64_t default_unit_bytes(const GroupState& group, int64_t chunk_bytes, int64_t operation_bytes) {
+  const int64_t least =
+      std::min(chunk_bytes * static_cast<int64_t>(group.ranks.size()), kMaxUnitBytes);
+  return std::max(least, std::min(operation_bytes / kUnitsPerOperation, kRoomyUnitBytes));
+}
+
+uint64_t fingerprint(const Operation& op) {
+  // `count` may differ between ranks where parts have different sizes.
+  const bool uneven =
+      op.kind == Kind::kAllToAll || !op.input_counts.empty() || !op.output_counts.empty();
+  struct {
+    int64_t count;
+    int32_t root;
+    uint8_t kind, dtype, reduction, zero;
+  } text{uneven ? -1 : op.count,
+         op.root,
+         static_cast<uint8_t>(op.kind),
+         static_cast<uint8_t>(op.dtype),
+         reduces(op.kind) ? static_cast<uint8_t>(op.reduction) : uint8_t{0},
+         0};
+  if (op.kind == Kind::kBarrier) text = {.kind = static_cast<uint8_t>(op.kind)};
+  const uint64_t hash =
+      XXH3_64bits(&text, sizeof text) ^ XXH3_64bits_withSeed(op.codec.data(), op.codec.size(), 1);
+  return hash == 0 ? 1 : hash;
+}
+
+Problem make_problem(const Operation& op, const GroupState& group, const Codec* codec,
+                     int64_t unit_bytes) {
+  const auto element = static_cast<int64_t>(dtype_bytes(op.dtype));
+  Problem problem{.kind = collective_of(op.kind),
+                  .rank = group.rank,
+                  .host = group.hosts,
+                  .count = op.count,
+                  .root = op.root};
+  if (problem.kind == Collective::kBarrier) {
+    problem.count = 0;
+    return problem;
+  }
+  if (op.kind == Kind::kAllToAll) {
+    problem.counts = op.input_counts;
+    problem.receive_counts = op.output_counts;
+    // If one side has counts, the other must have them too.
+    if (problem.counts.empty() && !problem.receive_counts.empty())
+      problem.counts.assign(group.ranks.size(), op.count);
+    if (problem.receive_counts.empty() && !problem.counts.empty())
+      problem.receive_counts.assign(group.ranks.size(), op.count);
+  } else {
+    problem.counts = op.input_counts.empty() ? op.output_counts : op.input_counts;
+  }
+  problem.exact = reduces(op.kind) && is_exact(op.dtype, op.reduction);
+  problem.coded = codec != nullptr;
+  problem.align = codec ? codec->block : 1;
+  problem.unit = std::max<int64_t>(unit_bytes / element, 1);
+  return problem;
+}
+
+void pack(OpenOperation* open, int rank, int size) {
+  const Operation& op = open->operation;
+  const size_t element = dtype_bytes(op.dtype);
+  open->input = static_cast<const std::byte*>(op.input);
+  open->output = static_cast<std::byte*>(op.output);
+  if (op.kind == Kind::kBroadcast && rank == op.root && !open->output)
+    open->output = const_cast<std::byte*>(
+        open->input);  // input and output are the same memory, so nothing is copied
+  const Side in = blocks(op.input_counts, op.input_displacements, op.count, size);
+  if (!in.packed() && open->input) {
+    open->packed_input.resize(static_cast<size_t>(in.total()) * element);
+    std::byte* to = open->packed_input.data();
+    for (size_t i = 0; i < in.counts.size(); ++i) {
+      const size_t bytes = static_cast<size_t>(in.counts[i]) * element;
+      if (bytes > 0)
+        std::memcpy(to, open->input + static_cast<size_t>(in.displacements[i]) * element, bytes);
+      to += bytes;
+    }
+    open->input = open->packed_input.data();
+  }
+  const Side out = blocks(op.output_counts, op.output_displacements, op.count, size);
+  if (!out.packed() && open->output) {
+    open->packed_output.resize(static_cast<size_t>(out.total()) * element);
+    open->output = open->packed_output.data();
+  }
+}
+
+void unpack(OpenOperation* open) {
+  if (open->packed_output.empty()) return;
+  const Operation& op = open->operation;
+  const size_t element = dtype_bytes(op.dtype);
+  const std::byte* from = open->packed_output.data();
+  for (size_t i = 0; i < op.output_displacements.size(); ++i) {
+    const int64_t count = op.output_counts.empty() ? op.count : op.output_counts[i];
+    const size_t bytes = static_cast<size_t>(count) * element;
+    if (bytes > 0)
+      std::memcpy(static_cast<std::byte*>(op.output) +
+                      static_cast<size_t>(op.output_displacements[i]) * element,
+                  from, bytes);
+    from += bytes;
+  }
+}
+
+}  // namespace stretto::comm

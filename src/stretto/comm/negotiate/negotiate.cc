@@ -1,0 +1,290 @@
+#include "stretto/comm/negotiate/negotiate.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "stretto/base/error.h"
+
+namespace stretto::comm {
+namespace {
+
+// A rank sets the flags that are true for it; flags combine by AND.
+constexpr uint32_t kJoinedAndDone = 1, kLeft = 2;
+
+// Names keep their numbers until there are more than kMostNames; then only the half that was used
+// last does, so that a name that is used once does not cost a bit for ever.
+constexpr size_t kMostNames = 4096;
+
+// A round and a rank in one number that is ordered by round.
+constexpr int kRankBits = 24;
+
+size_t words_for(size_t bits) { return (bits + 63) / 64; }
+
+bool bit(const std::vector<uint64_t>& words, size_t at) {
+  return (words[at / 64] >> (at % 64) & 1) != 0;
+}
+
+void set_bit(std::vector<uint64_t>* words, size_t at) {
+  (*words)[at / 64] |= uint64_t{1} << (at % 64);
+}
+
+uint64_t hash_of(std::string_view text) { return XXH3_64bits(text.data(), text.size()); }
+
+class Writer {
+ public:
+  void word(uint32_t value) { append(&value, sizeof value); }
+  void words(std::span<const uint64_t> values) { append(values.data(), values.size_bytes()); }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+ private:
+  void append(const void* data, size_t size) {
+    const auto* from = static_cast<const std::byte*>(data);
+    bytes_.insert(bytes_.end(), from, from + size);
+  }
+  std::vector<std::byte> bytes_;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  uint32_t word() {
+    uint32_t value;
+    std::memcpy(&value, next(sizeof value), sizeof value);
+    return value;
+  }
+  std::vector<uint64_t> words(size_t count) {
+    if (count > bytes_.size() / sizeof(uint64_t)) fail("more words than bytes");
+    std::vector<uint64_t> values(count);
+    if (count > 0) std::memcpy(values.data(), next(8 * count), 8 * count);
+    return values;
+  }
+  void finish() const {
+    if (!bytes_.empty()) fail("bytes after the end");
+  }
+  [[noreturn]] void fail(const char* problem) const {
+    throw FormatError("negotiation message", -1, problem);
+  }
+
+ private:
+  const std::byte* next(size_t size) {
+    if (size > bytes_.size()) fail("ends too early");
+    const std::byte* at = bytes_.data();
+    bytes_ = bytes_.subspan(size);
+    return at;
+  }
+  std::span<const std::byte> bytes_;
+};
+
+}  // namespace
+
+Negotiator::Negotiator(int rank, int ranks, double stall_s)
+    : rank_(rank), ranks_(ranks), stall_s_(stall_s) {
+  if (ranks < 1 || rank < 0 || rank >= ranks || ranks >= 1 << kRankBits)
+    throw_invalid("negotiator: expected a rank below {}, got {}", ranks, rank);
+}
+
+void Negotiator::add(std::string_view name, std::string_view description, double now_s) {
+  const Open open{std::string(name), hash_of(description), now_s, now_s};
+  if (!open_.emplace(hash_of(name), open).second)
+    throw_invalid("'{}' was submitted again before it was done: give every tensor a different name",
+                  name);
+}
+
+void Negotiator::join() {
+  if (joined_ == 0) joined_ = round_ + 1;
+}
+
+int Negotiator::exchanges() const {
+  int count = 0;
+  while ((int64_t{1} << count) < ranks_) ++count;
+  return count;
+}
+
+int Negotiator::send_to(int k) const {
+  return static_cast<int>((rank_ + (int64_t{1} << k)) % ranks_);
+}
+
+int Negotiator::receive_from(int k) const {
+  return static_cast<int>((rank_ - (int64_t{1} << k) + ranks_) % ranks_);
+}
+
+void Negotiator::start() {
+  ++round_;
+  const bool joined = joined_ != 0;
+  done_ = open_.empty();
+  flags_ = (joined && done_ ? kJoinedAndDone : 0) | (left_ && done_ ? kLeft : 0);
+  left_rank_ = left_ && done_ ? static_cast<uint32_t>(rank_) + 1 : 0;
+  last_joined_ = joined ? joined_ << kRankBits | static_cast<uint64_t>(rank_) : 0;
+  ready_.assign(words_for(known_.size()), joined ? ~uint64_t{0} : 0);
+  handed_.assign(ready_.size(), 0);
+  fresh_.clear();
+  differing_.clear();
+  for (const auto& [hash, open] : open_) {
+    const auto known = number_.find(hash);
+    if (known == number_.end()) {
+      fresh_.emplace(hash, open.meaning);
+      continue;
+    }
+    const auto at = static_cast<size_t>(known->second);
+    set_bit(&ready_, at);
+    set_bit(&handed_, at);
+    if (known_[at].meaning != open.meaning) differing_.insert(hash);
+  }
+  handed_in_.assign(diagnosed_.size(), std::vector<uint64_t>(words_for(ranks_)));
+  for (size_t i = 0; i < diagnosed_.size(); ++i)
+    if (joined || open_.contains(diagnosed_[i]))
+      set_bit(&handed_in_[i], static_cast<size_t>(rank_));
+}
+
+std::vector<std::byte> Negotiator::outgoing() const {
+  Writer message;
+  message.word(flags_);
+  message.word(left_rank_);
+  for (const size_t size : {ready_.size(), fresh_.size(), differing_.size(), asked_.size()})
+    message.word(static_cast<uint32_t>(size));
+  message.words(std::array{last_joined_});
+  message.words(ready_);
+  message.words(handed_);
+  for (const auto& [hash, meaning] : fresh_) message.words(std::array{hash, meaning});
+  message.words(std::vector<uint64_t>(differing_.begin(), differing_.end()));
+  message.words(std::vector<uint64_t>(asked_.begin(), asked_.end()));
+  for (const auto& ranks : handed_in_) message.words(ranks);
+  return message.take();
+}
+
+void Negotiator::combine(std::span<const std::byte> message) {
+  Reader reader(message);
+  const uint32_t flags = reader.word(), left = reader.word(), words = reader.word(),
+                 fresh = reader.word(), differing = reader.word(), asked = reader.word();
+  if (words != ready_.size()) reader.fail("the sender knows other names");
+  if (left > static_cast<uint32_t>(ranks_)) reader.fail("a rank that is none");
+  const uint64_t last_joined = reader.words(1)[0];
+  const std::vector<uint64_t> ready = reader.words(words), handed = reader.words(words);
+  const std::vector<uint64_t> names = reader.words(2 * size_t{fresh});
+  const std::vector<uint64_t> differences = reader.words(differing);
+  const std::vector<uint64_t> questions = reader.words(asked);
+  std::vector<std::vector<uint64_t>> handed_in;
+  for (const auto& ranks : handed_in_) handed_in.push_back(reader.words(ranks.size()));
+  reader.finish();
+
+  flags_ &= flags;
+  left_rank_ = std::max(left_rank_, left);
+  last_joined_ = std::max(last_joined_, last_joined);
+  for (size_t i = 0; i < words; ++i) {
+    ready_[i] &= ready[i];
+    handed_[i] |= handed[i];
+  }
+  // If ranks describe a new name differently, all take the least hash.
+  for (size_t i = 0; i < names.size(); i += 2) {
+    uint64_t& meaning = fresh_.try_emplace(names[i], names[i + 1]).first->second;
+    meaning = std::min(meaning, names[i + 1]);
+  }
+  differing_.insert(differences.begin(), differences.end());
+  asked_.insert(questions.begin(), questions.end());
+  for (size_t i = 0; i < handed_in_.size(); ++i)
+    for (size_t w = 0; w < handed_in_[i].size(); ++w) handed_in_[i][w] |= handed_in[i][w];
+}
+
+Negotiator::Result Negotiator::finish(double now_s) {
+  Result result{.someone_joined = last_joined_ != 0,
+                .left = static_cast<int>(left_rank_) - 1,
+                .all_left = (flags_ & kLeft) != 0,
+                .more = !fresh_.empty() || !asked_.empty()};
+  for (size_t at = 0; at < known_.size(); ++at) {
+    Known& known = known_[at];
+    if (known.used == 0 || !bit(handed_, at)) continue;
+    known.used = round_;
+    const auto open = open_.find(known.hash);
+    if (bit(ready_, at)) {
+      Agreed agreed{.hash = known.hash, .name = {}, .differs = differing_.contains(known.hash)};
+      if (open != open_.end()) agreed.name = std::move(open->second.name);
+      result.agreed.push_back(std::move(agreed));
+    } else if (result.left >= 0) {
+      if (open != open_.end()) result.hopeless.push_back(std::move(open->second.name));
+    } else {
+      continue;
+    }
+    if (open != open_.end()) open_.erase(open);
+  }
+  if ((flags_ & kJoinedAndDone) != 0) {
+    result.last_joined = static_cast<int>(last_joined_ & ((uint64_t{1} << kRankBits) - 1));
+    joined_ = 0;
+  }
+  for (const auto& [hash, meaning] : fresh_) number(hash, meaning);
+  forget_old();
+  result.stalls = diagnose(now_s);
+  // A rank may have joined or left after it sent its flags for this round.
+  result.more |= !asked_.empty() || ((left_ || joined_ != 0) && !done_ && open_.empty());
+  return result;
+}
+
+void Negotiator::number(uint64_t hash, uint64_t meaning) {
+  if (free_.empty()) {
+    free_.push_back(static_cast<int>(known_.size()));
+    known_.emplace_back();
+  }
+  number_.emplace(hash, free_.back());
+  known_[static_cast<size_t>(free_.back())] = {hash, meaning, round_};
+  free_.pop_back();
+}
+
+// Depends only on what all ranks have seen. A forgotten name that was submitted meanwhile is new.
+void Negotiator::forget_old() {
+  if (number_.size() <= kMostNames) return;
+  std::vector<std::pair<uint64_t, int>> unused;  // last round, number
+  for (size_t at = 0; at < known_.size(); ++at)
+    if (known_[at].used != 0 && known_[at].used != round_)
+      unused.emplace_back(known_[at].used, static_cast<int>(at));
+  std::sort(unused.begin(), unused.end());
+  for (const auto& [used, at] : unused) {
+    if (number_.size() <= kMostNames / 2) break;
+    number_.erase(known_[static_cast<size_t>(at)].hash);
+    known_[static_cast<size_t>(at)] = {};
+    free_.push_back(at);
+  }
+  std::sort(free_.rbegin(), free_.rend());
+}
+
+void Negotiator::settle(uint64_t hash, std::string_view description) {
+  const auto found = number_.find(hash);
+  if (found != number_.end())
+    known_[static_cast<size_t>(found->second)].meaning = hash_of(description);
+}
+
+double Negotiator::next_report_s() const {
+  double next = std::numeric_limits<double>::infinity();
+  for (const auto& [hash, open] : open_) next = std::min(next, open.reported_s + stall_s_);
+  return next;
+}
+
+// Reads the answers to the questions of the last round, passes this round's questions on to the
+// next, and asks about names that have waited too long here.
+std::vector<Stall> Negotiator::diagnose(double now_s) {
+  std::vector<Stall> stalls;
+  for (size_t i = 0; i < diagnosed_.size(); ++i) {
+    const auto open = open_.find(diagnosed_[i]);
+    if (open == open_.end()) continue;
+    open->second.reported_s = now_s;  // also if another rank asked
+    Stall stall{
+        .name = open->second.name, .missing = {}, .waiting_s = now_s - open->second.since_s};
+    for (int rank = 0; rank < ranks_; ++rank)
+      if (!bit(handed_in_[i], static_cast<size_t>(rank))) stall.missing.push_back(rank);
+    if (!stall.missing.empty()) stalls.push_back(std::move(stall));
+  }
+  diagnosed_.assign(asked_.begin(), asked_.end());
+  asked_.clear();
+  for (auto& [hash, open] : open_) {
+    if (now_s - open.reported_s < stall_s_) continue;
+    open.reported_s = now_s;
+    asked_.insert(hash);
+  }
+  return stalls;
+}
+
+}  // namespace stretto::comm

@@ -1,0 +1,185 @@
+// The calls of threads that submit and wait.
+#include "stretto/comm/negotiate/unordered.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/error.h"
+#include "stretto/base/thread.h"
+#include "stretto/comm/negotiate/unordered_item.h"
+
+namespace stretto::comm {
+namespace {
+
+std::chrono::duration<double> at_most(double timeout_s) {
+  return std::chrono::duration<double>(timeout_s < 0 ? 1e9 : std::min(timeout_s, 1e9));
+}
+
+}  // namespace
+
+Start start_operations(Engine& engine, Group group, std::vector<Operation> operations) {
+  return [&engine, group, operations = std::move(operations)]() -> Rest {
+    auto handles = std::make_shared<std::vector<Handle>>();
+    const auto wait = [&engine, handles](double timeout_s) {
+      const double end = now_s() + timeout_s;
+      std::exception_ptr error;
+      while (!handles->empty()) {
+        try {
+          const double left = timeout_s < 0 ? -1 : std::max(end - now_s(), 0.0);
+          if (!engine.wait(handles->back(), left)) return false;
+        } catch (...) {  // wait for the others too, because their buffers are in use
+          error = std::current_exception();
+        }
+        handles->pop_back();
+      }
+      if (error) std::rethrow_exception(error);
+      return true;
+    };
+    try {
+      for (const Operation& operation : operations)
+        handles->push_back(engine.submit(group, operation));
+    } catch (...) {  // an operation that is not valid, on this rank as on all others
+      const std::exception_ptr reason = std::current_exception();
+      wait(-1);
+      std::rethrow_exception(reason);
+    }
+    return wait;
+  };
+}
+
+Unordered::Unordered(Engine& engine, std::string_view name, std::vector<int> ranks,
+                     UnorderedOptions options)
+    : engine_(engine),
+      name_(name),
+      ranks_(std::move(ranks)),
+      options_(std::move(options)),
+      group_(engine.add_group(name_ + ", negotiation", ranks_)),
+      rank_(static_cast<int>(std::find(ranks_.begin(), ranks_.end(), engine.membership().rank) -
+                             ranks_.begin())),
+      negotiator_(rank_, static_cast<int>(ranks_.size()), options_.stall_s) {
+  thread_ = start_thread("named operations", [this] { run(); });
+}
+
+Unordered::~Unordered() {
+  bool alone = false;
+  {
+    std::lock_guard lock(mutex_);
+    alone = !over_done_;
+  }
+  // First, so that this text is the reason and not what the thread finds.
+  if (alone && ranks_.size() > 1)
+    engine_.abort(
+        fmt::format("rank {} has gone without leaving '{}'", engine_.membership().rank, name_));
+  {
+    std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  cause_.notify_all();
+  thread_.join();
+  try {
+    engine_.remove_group(group_);
+  } catch (const std::exception&) {
+    // Receives of a job that is ending; they end with the engine.
+  }
+}
+
+Handle Unordered::submit(std::string_view name, std::string_view description, Start start) {
+  auto item = std::make_shared<Item>();
+  item->name = name;
+  item->description = description;
+  item->start = std::move(start);
+  std::lock_guard lock(mutex_);
+  if (broken_) std::rethrow_exception(broken_);
+  if (over_done_) throw_invalid("'{}' was submitted after all ranks have left the job", name);
+  negotiator_.add(name, description, now_s());
+  waiting_[item->name] = item;
+  const Handle handle = next_handle_++;
+  items_.emplace(handle, std::move(item));
+  news_ = true;
+  cause_.notify_one();
+  return handle;
+}
+
+Handle Unordered::join() {
+  std::lock_guard lock(mutex_);
+  if (broken_) std::rethrow_exception(broken_);
+  negotiator_.join();
+  joining_.push_back(std::make_shared<Item>());
+  joining_.back()->name = "join";
+  const Handle handle = next_handle_++;
+  items_.emplace(handle, joining_.back());
+  news_ = true;
+  cause_.notify_one();
+  return handle;
+}
+
+int Unordered::last_joined() const {
+  std::lock_guard lock(mutex_);
+  return last_joined_;
+}
+
+void Unordered::leave() {
+  std::lock_guard lock(mutex_);
+  negotiator_.leave();
+  news_ = true;
+  cause_.notify_one();
+}
+
+bool Unordered::wait_left(double timeout_s) {
+  std::unique_lock lock(mutex_);
+  return over_.wait_for(lock, at_most(timeout_s), [&] { return over_done_; });
+}
+
+bool Unordered::poll(Handle handle) {
+  std::shared_ptr<Item> item;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = items_.find(handle);
+    if (found == items_.end())
+      throw_invalid("poll: handle {} is unknown, or was waited for before", handle);
+    item = found->second;
+    if (!item->started) return false;
+  }
+  std::unique_lock rest(item->resting, std::try_to_lock);
+  if (!rest) return false;  // another thread waits for it
+  if (!item->rest) return true;
+  try {
+    if (!item->rest(0)) return false;
+  } catch (...) {
+    item->error = std::current_exception();
+  }
+  item->rest = nullptr;
+  return true;
+}
+
+bool Unordered::wait(Handle handle, double timeout_s) {
+  const double end = now_s() + timeout_s;
+  std::shared_ptr<Item> item;
+  {
+    std::unique_lock lock(mutex_);
+    const auto found = items_.find(handle);
+    if (found == items_.end())
+      throw_invalid("wait: handle {} is unknown, or was waited for before", handle);
+    item = found->second;
+    if (!over_.wait_for(lock, at_most(timeout_s), [&] { return item->started; })) return false;
+  }
+  {
+    std::lock_guard rest(item->resting);
+    try {
+      if (item->rest && !item->rest(timeout_s < 0 ? -1 : std::max(end - now_s(), 0.0)))
+        return false;
+    } catch (...) {
+      item->error = std::current_exception();
+    }
+    item->rest = nullptr;
+  }
+  std::unique_lock lock(mutex_);
+  items_.erase(handle);
+  const std::exception_ptr error = std::exchange(item->error, nullptr);
+  lock.unlock();
+  if (error) std::rethrow_exception(error);
+  return true;
+}
+
+}  // namespace stretto::comm

@@ -1,0 +1,131 @@
+// Named operations that ranks may submit in different orders. An operation starts when all ranks
+// have submitted it, and operations start in the same order on all ranks. A thread runs the rounds
+// of a Negotiator, as messages of the engine, whenever a rank has something new. All methods may be
+// called from any thread.
+//
+//   Unordered named(engine, "job", {0, 1, 2, 3}, {.stall_s = 60});
+//   Start start = start_operations(engine, kWorld, {operation});
+//   Handle handle = named.submit("fc.weight", "allreduce of [10, 4] float32", start);
+//   named.wait(handle);
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "stretto/comm/engine/engine.h"
+#include "stretto/comm/negotiate/negotiate.h"
+
+namespace stretto::comm {
+
+// Waits for what a Start has started: returns true when it is over, false after timeout_s seconds,
+// or throws its error. It is not called again after true or an exception. Empty: nothing to wait
+// for.
+using Rest = std::function<bool(double timeout_s)>;
+
+// Submits operations. Called once, on the thread of an Unordered, in the same order on all ranks.
+using Start = std::function<Rest()>;
+
+// A Start that submits these operations to a group. Their buffers must live until the end.
+Start start_operations(Engine& engine, Group group, std::vector<Operation> operations);
+
+struct UnorderedOptions {
+  double stall_s = 60;
+  // Both functions are called on the thread of the Unordered, and may be empty. `stalled` is called
+  // when a name that this rank has submitted has waited for stall_s seconds.
+  std::function<void(const Stall&)> stalled;
+  // Called when this rank has joined and the others start the operation that `description`
+  // describes: it starts the same operation with zeros as this rank's contribution. The Unordered
+  // waits for the Rest that it returns before it ends.
+  std::function<Rest(const std::string& description)> stand_in;
+};
+
+class Unordered {
+ public:
+  // All `ranks` make it with the same name, which is unique within the engine. The engine must
+  // outlive it.
+  Unordered(Engine& engine, std::string_view name, std::vector<int> ranks,
+            UnorderedOptions options);
+
+  // Ends the job on every rank unless all ranks have left before.
+  ~Unordered();
+
+  Unordered(const Unordered&) = delete;
+  Unordered& operator=(const Unordered&) = delete;
+
+  // Submits an operation and returns at once. If ranks give a name different descriptions, wait()
+  // throws InvalidArgument with all of them on every rank. Throws InvalidArgument while the name is
+  // in use.
+  Handle submit(std::string_view name, std::string_view description, Start start);
+
+  // This rank submits nothing until all ranks have joined; then the handle is done.
+  Handle join();
+  int last_joined() const;  // the rank of the group that joined last; -1 before all have
+
+  // True when wait() would not block.
+  bool poll(Handle handle);
+  // Like Engine::wait().
+  bool wait(Handle handle, double timeout_s = -1);
+
+  // This rank submits nothing any more. Operations of other ranks that need it fail with an error
+  // that names it.
+  void leave();
+  // Waits until all ranks have left or the job has ended; false after timeout_s seconds.
+  bool wait_left(double timeout_s = -1);
+
+ private:
+  struct Item;
+
+  // unordered_rounds.cc
+  void run();
+  void await_cause();
+  bool round();
+  void post_receives();
+  std::vector<std::byte> exchange(int k, const std::vector<std::byte>& message);
+  std::vector<std::vector<std::string>> exchange(const std::vector<std::string>& texts);
+
+  // unordered_starts.cc
+  void start_agreed(const Negotiator::Result& result);
+  void settle(const Negotiator::Agreed& agreed, const std::vector<std::string>& said);
+  void begin(const std::shared_ptr<Item>& item);
+  void stand_in(const std::string& description);
+  std::shared_ptr<Item> take(const std::string& name);
+  void finish(const std::shared_ptr<Item>& item, std::exception_ptr error);
+  void give_up(std::exception_ptr error);
+
+  Engine& engine_;
+  const std::string name_;
+  const std::vector<int> ranks_;
+  const UnorderedOptions options_;
+  const Group group_;
+  int rank_ = 0;  // within ranks_
+
+  // Used by the thread only: receives posted for the next round, and their buffers.
+  struct Posted {
+    Handle handle = 0;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<Posted> firsts_, wakes_;
+  std::vector<Rest> stood_in_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable cause_, over_;
+  Negotiator negotiator_;
+  std::unordered_map<Handle, std::shared_ptr<Item>> items_;
+  std::unordered_map<std::string, std::shared_ptr<Item>> waiting_;  // by name: not started
+  std::vector<std::shared_ptr<Item>> joining_;
+  Handle next_handle_ = 1;
+  bool news_ = false, arrived_ = false, stopping_ = false, over_done_ = false;
+  int last_joined_ = -1;
+  std::exception_ptr broken_;
+  std::thread thread_;
+};
+
+}  // namespace stretto::comm

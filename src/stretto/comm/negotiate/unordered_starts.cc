@@ -1,0 +1,152 @@
+// Handles the result of a round: operations that start, fail, or get zeros from a rank that has
+// joined.
+#include "stretto/base/error.h"
+#include "stretto/comm/negotiate/unordered_item.h"
+
+namespace stretto::comm {
+namespace {
+
+// The exception that `function` throws, null for none. Only the returned pointer refers to it, so
+// that the last user destroys it.
+template <typename Throw>
+std::exception_ptr thrown(Throw&& function) {
+  try {
+    function();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void Unordered::start_agreed(const Negotiator::Result& result) {
+  for (const Stall& stall : result.stalls) {
+    Stall named = stall;
+    for (int& rank : named.missing) rank = ranks_[static_cast<size_t>(rank)];
+    if (options_.stalled) options_.stalled(named);
+  }
+  // Where descriptions differ, or a rank that has joined needs one, all ranks exchange them.
+  std::vector<std::string> texts;
+  for (const Negotiator::Agreed& agreed : result.agreed) {
+    if (!agreed.differs && !result.someone_joined) continue;
+    std::lock_guard lock(mutex_);
+    const auto found = waiting_.find(agreed.name);
+    texts.push_back(found != waiting_.end() ? found->second->description : "");
+  }
+  const auto said = texts.empty() ? std::vector<std::vector<std::string>>{} : exchange(texts);
+  size_t next = 0;
+  for (const Negotiator::Agreed& agreed : result.agreed) {
+    if (agreed.differs || result.someone_joined) {
+      settle(agreed, said[next++]);
+    } else {
+      begin(take(agreed.name));
+    }
+  }
+  if (result.left >= 0) {
+    const int rank = ranks_[static_cast<size_t>(result.left)];
+    const auto fail = [&](const std::shared_ptr<Item>& item) {
+      finish(item, thrown([&] {
+               throw CommError(
+                   rank, "",
+                   fmt::format("'{}' cannot be done: rank {} has left the job", item->name, rank));
+             }));
+    };
+    for (const std::string& name : result.hopeless) fail(take(name));
+    std::vector<std::shared_ptr<Item>> joining;
+    {
+      std::lock_guard lock(mutex_);
+      joining.swap(joining_);
+    }
+    for (const auto& item : joining) fail(item);
+  }
+  if (result.last_joined < 0) return;
+  std::lock_guard lock(mutex_);
+  last_joined_ = result.last_joined;
+  for (const auto& item : std::exchange(joining_, {})) item->started = true;
+  over_.notify_all();
+}
+
+void Unordered::settle(const Negotiator::Agreed& agreed, const std::vector<std::string>& said) {
+  std::string first, list;
+  bool same = true;
+  for (size_t rank = 0; rank < said.size(); ++rank) {
+    if (said[rank].empty()) continue;
+    if (first.empty()) first = said[rank];
+    same &= said[rank] == first;
+    list += fmt::format("{}rank {}: {}", list.empty() ? "" : "; ", ranks_[rank], said[rank]);
+  }
+  {
+    std::lock_guard lock(mutex_);
+    negotiator_.settle(agreed.hash, first);
+  }
+  const std::shared_ptr<Item> item = agreed.name.empty() ? nullptr : take(agreed.name);
+  if (!same) {
+    if (item)
+      finish(item,
+             thrown([&] { throw_invalid("'{}' differs between ranks: {}", agreed.name, list); }));
+  } else if (item) {
+    begin(item);
+  } else {
+    stand_in(first);
+  }
+}
+
+// An exception of a Start is thrown by wait().
+void Unordered::begin(const std::shared_ptr<Item>& item) {
+  std::exception_ptr error;
+  try {
+    item->rest = item->start();
+  } catch (...) {
+    error = std::current_exception();
+  }
+  finish(item, std::move(error));
+}
+
+void Unordered::stand_in(const std::string& description) {
+  if (!options_.stand_in)
+    throw_invalid("join: this rank cannot contribute zeros to {}", description);
+  std::erase_if(stood_in_, [](const Rest& rest) { return !rest || rest(0); });
+  stood_in_.push_back(options_.stand_in(description));
+}
+
+std::shared_ptr<Unordered::Item> Unordered::take(const std::string& name) {
+  std::lock_guard lock(mutex_);
+  const auto found = waiting_.find(name);
+  STRETTO_CHECK(found != waiting_.end(), "'{}' was agreed on and is not there", name);
+  std::shared_ptr<Item> item = std::move(found->second);
+  waiting_.erase(found);
+  return item;
+}
+
+void Unordered::finish(const std::shared_ptr<Item>& item, std::exception_ptr error) {
+  const Start done = std::exchange(
+      item->start, nullptr);  // destroyed after the lock is released: it may hold Python objects
+  std::lock_guard lock(mutex_);
+  item->error = std::move(error);
+  item->started = true;
+  over_.notify_all();
+}
+
+// The job has failed: ends all items of this rank with the error, and notifies the other ranks.
+void Unordered::give_up(std::exception_ptr error) {
+  abort_with(engine_, error);
+  for (const auto* posted : {&firsts_, &wakes_}) {
+    for (const Posted& receive : *posted) {
+      try {  // these receives write into memory that is about to be freed
+        engine_.wait(receive.handle);
+      } catch (const std::exception&) {
+      }
+    }
+  }
+  std::vector<std::shared_ptr<Item>> open;
+  {
+    std::lock_guard lock(mutex_);
+    broken_ = error;
+    open = std::exchange(joining_, {});
+    for (auto& [name, item] : std::exchange(waiting_, {})) open.push_back(item);
+  }
+  for (const auto& item : open) finish(item, error);
+}
+
+}  // namespace stretto::comm

@@ -1,0 +1,293 @@
+#include "stretto/comm/negotiate/unordered.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <numeric>
+#include <random>
+#include <thread>
+
+#include "stretto/base/error.h"
+#include "stretto/comm/engine/engine_testing.h"
+
+namespace stretto::comm {
+namespace {
+
+using testing::expect_no_errors;
+using testing::patient;
+
+constexpr int kElements = 8;
+
+std::vector<int> everyone(const Engine& engine) {
+  std::vector<int> ranks(engine.membership().size);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+Operation sum_of(float* values, int64_t count = kElements) {
+  return {.reduction = ReduceOp::kSum, .count = count, .input = values, .output = values};
+}
+
+Start sum(Engine& engine, float* values) {
+  return start_operations(engine, kWorld, {sum_of(values)});
+}
+
+// Adds zeros to what the others sum.
+UnorderedOptions standing_in(Engine& engine, double stall_s = 60) {
+  return {.stall_s = stall_s, .stalled = {}, .stand_in = [&engine](const std::string&) -> Rest {
+            auto zeros = std::make_shared<std::array<float, kElements>>();
+            return [zeros, rest = sum(engine, zeros->data())()](double s) { return rest(s); };
+          }};
+}
+
+void leave(Unordered& named) {
+  named.leave();
+  EXPECT_TRUE(named.wait_left(60));
+}
+
+TEST(Unordered, AnyOrderGivesTheSums) {
+  const unsigned seed = 4;
+  for (const int size : {1, 2, 3, 5}) {
+    expect_no_errors(testing::run_ranks(
+        size, [](int) { return patient(); },
+        [&](Engine& engine) {
+          const int rank = engine.membership().rank, n = 60;
+          Unordered named(engine, "job", everyone(engine), {});
+          std::mt19937 random(seed + static_cast<unsigned>(rank));
+          for (int step = 0; step < 4; ++step) {
+            std::vector<int> order(n);
+            std::iota(order.begin(), order.end(), 0);
+            std::shuffle(order.begin(), order.end(), random);
+            std::vector<std::array<float, kElements>> values(n);
+            std::vector<Handle> handles(n);
+            for (const int i : order) {
+              values[i].fill(static_cast<float>(i + rank));
+              handles[i] =
+                  named.submit("t" + std::to_string(i), "f32", sum(engine, values[i].data()));
+            }
+            for (const int i : order) {
+              EXPECT_TRUE(named.wait(handles[i]));
+              EXPECT_EQ(values[i][3], static_cast<float>(size * i + size * (size - 1) / 2)) << seed;
+            }
+          }
+          EXPECT_EQ(engine.statistics().operations, 4 * n) << "rounds are nobody else's affair";
+          leave(named);
+        }));
+  }
+}
+
+TEST(Unordered, RanksThatHaveJoinedStandIn) {
+  expect_no_errors(testing::run_ranks(
+      3, [](int) { return patient(); },
+      [&](Engine& engine) {
+        const int rank = engine.membership().rank;
+        Unordered named(engine, "job", everyone(engine), standing_in(engine));
+        for (int epoch = 0; epoch < 2; ++epoch) {
+          for (int i = 0; i <= rank; ++i) {  // rank 0 has the least to do
+            std::array<float, kElements> values;
+            values.fill(1);
+            named.wait(
+                named.submit("uneven " + std::to_string(i), "f32", sum(engine, values.data())));
+            EXPECT_EQ(values[0], static_cast<float>(3 - i));
+          }
+          named.wait(named.join());
+          EXPECT_EQ(named.last_joined(), 2);
+        }
+        leave(named);
+      }));
+}
+
+TEST(Unordered, ADifferentMeaningIsAnErrorWithBoth) {
+  expect_no_errors(testing::run_ranks(
+      3, [](int) { return patient(); },
+      [&](Engine& engine) {
+        const int rank = engine.membership().rank;
+        Unordered named(engine, "job", everyone(engine), {});
+        std::array<float, kElements> values{};
+        for (int step = 0; step < 3; ++step) {
+          // In the last step all have changed their minds, which is fine.
+          const std::string meaning = step == 2 ? "f32 [3]" : rank == 1 ? "f32 [2]" : "f32 [1]";
+          const Handle odd = named.submit("odd", meaning, sum(engine, values.data()));
+          const Handle even = named.submit("even", "f32", sum(engine, values.data()));
+          if (step == 2) {
+            named.wait(odd);
+          } else {
+            try {
+              named.wait(odd);
+              ADD_FAILURE() << "no error";
+            } catch (const InvalidArgument& e) {
+              EXPECT_STREQ(e.what(),
+                           "'odd' differs between ranks: rank 0: f32 [1]; rank 1: f32 [2]; rank 2: "
+                           "f32 [1]");
+            }
+          }
+          named.wait(even);
+        }
+        if (rank == 0) {
+          const Handle once = named.submit("twice", "f32", sum(engine, values.data()));
+          EXPECT_THROW(named.submit("twice", "f32", {}), InvalidArgument);
+          named.wait(named.submit("all", "f32", sum(engine, values.data())));
+          named.wait(once);
+        } else {
+          named.wait(named.submit("all", "f32", sum(engine, values.data())));
+          named.wait(named.submit("twice", "f32", sum(engine, values.data())));
+        }
+        leave(named);
+      }));
+}
+
+// Also while the rank that is missing does nothing at all.
+TEST(Unordered, NamesWhoIsMissing) {
+  std::mutex mutex;
+  std::vector<Stall> stalls;
+  std::atomic<bool> seen = false;
+  expect_no_errors(testing::run_ranks(
+      3, [](int) { return patient(); },
+      [&](Engine& engine) {
+        const int rank = engine.membership().rank;
+        Unordered named(engine, "job", everyone(engine),
+                        {.stall_s = 0.05,
+                         .stalled =
+                             [&](const Stall& stall) {
+                               std::lock_guard lock(mutex);
+                               stalls.push_back(stall);
+                               seen = true;
+                             },
+                         .stand_in = {}});
+        std::array<float, kElements> values{};
+        for (int i = 0; rank == 2 && !seen && i < 6000; ++i)
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        named.wait(named.submit("late", "f32", sum(engine, values.data())));
+        leave(named);
+      }));
+  ASSERT_FALSE(stalls.empty());
+  EXPECT_EQ(stalls[0].name, "late");
+  EXPECT_EQ(std::count(stalls[0].missing.begin(), stalls[0].missing.end(), 2), 1);
+  EXPECT_GT(stalls[0].waiting_s, 0) << "here; somebody else has waited for 0.05 s";
+}
+
+TEST(Unordered, WhatNeedsARankThatHasLeftFailsNamingIt) {
+  std::atomic<int> told = 0;
+  expect_no_errors(testing::run_ranks(
+      3, [](int) { return patient(); },
+      [&](Engine& engine) {
+        const int rank = engine.membership().rank;
+        Unordered named(engine, "job", everyone(engine), {});
+        std::array<float, kElements> values{};
+        named.wait(named.submit("all", "f32", sum(engine, values.data())));
+        if (rank != 1) {
+          const Handle handle = named.submit("some", "f32", sum(engine, values.data()));
+          try {
+            named.wait(handle);
+            ADD_FAILURE() << "no error";
+          } catch (const CommError& e) {
+            EXPECT_EQ(e.rank(), 1);
+            EXPECT_STREQ(e.what(), "'some' cannot be done: rank 1 has left the job");
+          }
+          // A rank that leaves earlier might be the one that the other's error names.
+          for (++told; told < 2;) std::this_thread::yield();
+        }
+        // So does joining: it would wait for that rank.
+        if (rank == 2) {
+          EXPECT_THROW(named.wait(named.join()), CommError);
+        }
+        leave(named);
+      }));
+}
+
+TEST(Unordered, WhatARankCannotStandInForEndsTheJob) {
+  const std::vector<std::string> errors = testing::run_ranks(
+      3, [](int) { return patient(); },
+      [&](Engine& engine) {
+        Unordered named(engine, "job", everyone(engine), {});
+        std::array<float, kElements> values{};
+        if (engine.membership().rank == 1)
+          named.wait(named.join());
+        else
+          named.wait(named.submit("rows", "gather of rows", sum(engine, values.data())));
+      });
+  for (const std::string& error : errors)
+    EXPECT_NE(error.find("this rank cannot contribute zeros to gather of rows"), error.npos)
+        << error;
+}
+
+TEST(Unordered, AnOperationThatMakesNoSenseIsItsSubmittersError) {
+  expect_no_errors(testing::run_ranks(
+      2, [](int) { return patient(); },
+      [&](Engine& engine) {
+        Unordered named(engine, "job", everyone(engine), {});
+        std::array<float, kElements> values;
+        values.fill(1);
+        EXPECT_THROW(named.wait(named.submit(
+                         "bad", "f32",
+                         start_operations(engine, kWorld,
+                                          {sum_of(values.data()), sum_of(values.data(), -1)}))),
+                     InvalidArgument);
+        EXPECT_EQ(values[0], 2) << "the one before it is over";
+        named.wait(named.submit("good", "f32", sum(engine, values.data())));
+        EXPECT_EQ(values[0], 4);
+        leave(named);
+      }));
+}
+
+TEST(Unordered, SubsetsDoNotKnowEachOther) {
+  expect_no_errors(testing::run_ranks(
+      4, [](int) { return patient(); },
+      [&](Engine& engine) {
+        const int rank = engine.membership().rank;
+        const std::vector<int> ranks =
+            rank % 2 == 0 ? std::vector<int>{0, 2} : std::vector<int>{3, 1};
+        const Group group = engine.add_group("half " + std::to_string(rank % 2), ranks);
+        {
+          Unordered all(engine, "all", everyone(engine), {});
+          Unordered half(engine, "half", ranks, {});
+          std::array<float, kElements> a, b;
+          a.fill(static_cast<float>(rank));
+          b.fill(static_cast<float>(rank));
+          const Handle one =
+              half.submit("x", "f32", start_operations(engine, group, {sum_of(a.data())}));
+          const Handle other = all.submit("x", "f32", sum(engine, b.data()));
+          while (!all.poll(other)) std::this_thread::yield();
+          all.wait(other);
+          half.wait(one);
+          EXPECT_EQ(a[0], rank % 2 == 0 ? 2 : 4);
+          EXPECT_EQ(b[0], 6);
+          leave(half);
+          leave(all);
+        }
+        engine.remove_group(group);
+      }));
+}
+
+TEST(Unordered, EveryoneIsToldOfTheEnd) {
+  const std::vector<std::string> errors = testing::run_ranks(
+      3, [](int) { return patient(); },
+      [&](Engine& engine) {
+        Unordered named(engine, "job", everyone(engine), {});
+        std::array<float, kElements> values{};
+        named.wait(named.submit("all", "f32", sum(engine, values.data())));
+        const int rank = engine.membership().rank;
+        for (const int other : {0, 1}) {  // who have got their sums by then
+          if (rank == 2)
+            engine.wait(engine.submit(
+                kWorld,
+                {.kind = Kind::kRecv, .peer = other, .count = kElements, .output = values.data()}));
+          if (rank == other)
+            engine.wait(engine.submit(
+                kWorld,
+                {.kind = Kind::kSend, .peer = 2, .count = kElements, .input = values.data()}));
+        }
+        if (rank == 2) return;  // without a word
+        EXPECT_THROW(named.wait(named.submit("some", "f32", sum(engine, values.data()))),
+                     CommError);
+        EXPECT_THROW(named.submit("more", "f32", sum(engine, values.data())), CommError);
+        EXPECT_TRUE(named.wait_left(60));
+      });
+  expect_no_errors(errors);
+}
+
+}  // namespace
+}  // namespace stretto::comm

@@ -1,0 +1,173 @@
+#include "stretto/comm/tuning/tuning.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace stretto::comm {
+namespace {
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+std::vector<double> round_of(const std::vector<double>& times, int round, int steps) {
+  const auto begin = times.begin() + round * steps;
+  return {begin, begin + steps};
+}
+
+// The listed values next to `value` or, if `all`, every other; the next greater one comes first,
+// because the default unit is more often too small than too large.
+template <typename T>
+std::vector<T> others(const std::vector<T>& listed, T value, bool all) {
+  std::vector<T> result;
+  const auto above = std::upper_bound(listed.begin(), listed.end(), value);
+  if (above != listed.end()) result.push_back(*above);
+  const auto at = std::lower_bound(listed.begin(), listed.end(), value);
+  if (at != listed.begin()) result.push_back(*std::prev(at));
+  for (const T& other : listed) {
+    if (all && other != value && std::find(result.begin(), result.end(), other) == result.end())
+      result.push_back(other);
+  }
+  return result;
+}
+
+}  // namespace
+
+std::string setting_text(const StepSetting& setting) {
+  const std::string streams = setting.streams == 0 ? "auto" : fmt::format("{}", setting.streams);
+  return fmt::format("unit={} streams={} algorithm={}", setting.unit_bytes, streams,
+                     setting.algorithm);
+}
+
+std::optional<StepSetting> parse_setting(std::string_view text) {
+  StepSetting setting;
+  const auto take = [&](std::string_view name, bool last = false) -> std::optional<std::string> {
+    if (text.substr(0, name.size()) != name) return std::nullopt;
+    text.remove_prefix(name.size());
+    const size_t end = last ? text.size() : text.find(' ');
+    if (end == std::string_view::npos) return std::nullopt;
+    std::string value(text.substr(0, end));
+    text.remove_prefix(std::min(text.size(), end + 1));
+    return value;
+  };
+  const auto number = [](const std::string& digits, auto& value) {
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc() && end == digits.data() + digits.size() && value > 0;
+  };
+  const auto unit = take("unit="), streams = take("streams="), algorithm = take("algorithm=", true);
+  if (!unit || !streams || !algorithm) return std::nullopt;
+  if (!number(*unit, setting.unit_bytes)) return std::nullopt;
+  if (*streams == "auto")
+    setting.streams = 0;
+  else if (!number(*streams, setting.streams))
+    return std::nullopt;
+  setting.algorithm = *algorithm;
+  return setting;
+}
+
+std::string setting_key(std::string_view model, std::string_view topology) {
+  return fmt::format("comm step model={} topology={}", model, topology);
+}
+
+StepTuner::StepTuner(StepTunerOptions options, StepSetting start, double known_s)
+    : options_(std::move(options)), best_(std::move(start)), best_seconds_(known_s) {
+  settled_ = known_s > 0;
+  if (!settled_) next_trial();
+}
+
+std::vector<StepTuner::Candidate> StepTuner::neighbours() const {
+  std::vector<Candidate> found;
+  const auto with = [&](Knob knob, auto change) {
+    found.push_back({knob, best_});
+    change(found.back().setting);
+  };
+  for (const std::string& name : options_.algorithms)
+    if (name != best_.algorithm)
+      with(Knob::kAlgorithm, [&](StepSetting& s) { s.algorithm = name; });
+  for (const int64_t bytes : others(options_.unit_bytes, best_.unit_bytes, options_.exhaustive))
+    with(Knob::kUnit, [&](StepSetting& s) { s.unit_bytes = bytes; });
+  for (const int streams :
+       others(options_.streams, best_.streams, options_.exhaustive || best_.streams == 0))
+    with(Knob::kStreams, [&](StepSetting& s) { s.streams = streams; });
+  // The knob that won last is tried first.
+  std::stable_partition(found.begin(), found.end(),
+                        [&](const Candidate& c) { return c.knob == last_won_; });
+  return found;
+}
+
+void StepTuner::next_trial() {
+  testing_ = false;
+  round_ = step_ = 0;
+  best_times_.clear();
+  trial_times_.clear();
+  for (const Candidate& candidate : neighbours()) {
+    if (std::find(rejected_.begin(), rejected_.end(), candidate.setting) != rejected_.end())
+      continue;
+    trial_ = candidate.setting;
+    trial_knob_ = candidate.knob;
+    return;
+  }
+  settled_ = true;
+  recent_.clear();
+}
+
+bool StepTuner::step(double seconds) {
+  if (settled_) return watch_drift(seconds);
+  if (++step_ > options_.skip_steps) (testing_ ? trial_times_ : best_times_).push_back(seconds);
+  if (step_ < options_.skip_steps + options_.trial_steps) return false;
+  step_ = 0;
+  const StepSetting before = current();
+  testing_ = !testing_;
+  if (!testing_ && ++round_ == options_.rounds) finish_trial();
+  return !(current() == before);
+}
+
+void StepTuner::finish_trial() {
+  const double trial = median(trial_times_), best = median(best_times_);
+  bool won = trial < best * (1 - options_.margin);
+  // A trial must win every round, because the machine may be slow for one of them.
+  for (int round = 0; round < options_.rounds; ++round)
+    won = won && median(round_of(trial_times_, round, options_.trial_steps)) <
+                     median(round_of(best_times_, round, options_.trial_steps));
+  history_.push_back({trial_, trial, best, won});
+  best_seconds_ = won ? trial : best;
+  if (won) {
+    rejected_ = {best_};
+    best_ = trial_;
+    last_won_ = trial_knob_;
+  } else {
+    rejected_.push_back(trial_);
+  }
+  next_trial();
+}
+
+bool StepTuner::watch_drift(double seconds) {
+  recent_.push_back(seconds);
+  if (static_cast<int>(recent_.size()) < options_.drift_steps) return false;
+  const double now = median(std::move(recent_));
+  recent_.clear();
+  if (best_seconds_ == 0) best_seconds_ = now;  // there was nothing to try
+  if (std::abs(now - best_seconds_) <= options_.drift * best_seconds_) return false;
+  best_seconds_ = now;
+  settled_ = false;
+  rejected_.clear();
+  next_trial();
+  return false;  // a round begins with the best setting
+}
+
+StepSetting recall_setting(const tune::TuningCache& cache, std::string_view key,
+                           const StepSetting& fallback) {
+  const auto choice = cache.find(key);
+  return choice ? parse_setting(choice->candidate).value_or(fallback) : fallback;
+}
+
+void remember_setting(tune::TuningCache& cache, std::string_view key, const StepTuner& tuner) {
+  cache.put(std::string(key), {setting_text(tuner.best()), tuner.best_seconds()});
+}
+
+}  // namespace stretto::comm
