@@ -108,9 +108,14 @@ class Engine {
   static std::unique_ptr<Engine> create(std::shared_ptr<Store> store, Membership membership,
                                         Options options);
 
-  // Waits at most 5 seconds until what was sent has arrived, notifies the other ranks and leaves.
-  // Operations that are not over fail.
+  // close(), and waits for threads that are inside other methods.
   virtual ~Engine() = default;
+
+  // Leaves the job: waits at most 5 seconds until what was sent has arrived, and notifies the other
+  // ranks. If operations are not over, waits at most 1 second, and they fail with CommError, on
+  // every thread that waits for them. Afterwards all connections and threads are gone, and methods
+  // that start or wait throw CommError. May be called again, from any thread.
+  virtual void close() = 0;
 
   virtual const Membership& membership() const = 0;
   virtual const Options& options() const = 0;
@@ -119,11 +124,14 @@ class Engine {
   virtual const std::vector<std::vector<int>>& hosts() const = 0;
 
   // Makes a group of ranks of the job, in this order, without communication. All members call this
-  // with the same name and ranks before they use the group. Names are unique within an engine.
+  // with the same name and ranks before they use the group. No two groups of an engine have the
+  // same name and ranks at a time.
   virtual Group add_group(std::string_view name, std::vector<int> ranks) = 0;
+  // Frees what the engine keeps for a group whose operations are over. All members remove a group
+  // before they make it again.
   virtual void remove_group(Group group) = 0;
 
-  // Starts an operation and returns at once. Throws InvalidArgument when the operation is not
+  // Starts an operation and returns at once, without waiting for other ranks. Throws InvalidArgument when the operation is not
   // valid; all later errors are thrown by wait(). Members of a group submit the same operations in
   // the same order, except kSend and kRecv. With options.order_check a difference fails the job on
   // every rank with the descriptions of both operations. `notify` is called once when the operation
@@ -133,8 +141,7 @@ class Engine {
 
   // Says that a training step of the group is over: all its operations have been submitted. Either
   // all members call this at the same place among their operations, or none does; then the engine
-  // takes a repeated sequence of operations for a step. May wait until the other ranks have ended
-  // the step before.
+  // takes a repeated sequence of operations for a step.
   virtual void step(Group group = kWorld) = 0;
 
   // True when the operation is over, with or without an error. The handle stays valid.
@@ -143,9 +150,10 @@ class Engine {
   // The sender's rank in the group, for a kRecv that is over and whose handle is valid.
   virtual int source(Handle handle) = 0;
 
-  // Blocks until the operation is over and releases the handle. Throws CommError when it failed,
-  // for example because a rank died or ranks submitted different operations. timeout_s >= 0:
-  // returns false after so many seconds, and the handle stays valid. *source (unless null) becomes
+  // Blocks until the operation is over and releases the handle; every thread that waits for it
+  // returns. Throws CommError when it failed, for example because a rank died or ranks submitted
+  // different operations. timeout_s >= 0: returns false after so many seconds, and the handle stays
+  // valid. *source (unless null) becomes
   // source() of a kRecv, -1 for others.
   virtual bool wait(Handle handle, double timeout_s = -1, int* source = nullptr) = 0;
 
@@ -154,8 +162,8 @@ class Engine {
   virtual void deliver(Handle handle) = 0;
 
   // Blocks until operations submitted with Delivery::kQueue are over, writes them to `out`,
-  // releases their handles and returns their number; 0 after timeout_s seconds or after
-  // interrupt().
+  // releases their handles and returns their number; 0 after timeout_s seconds, after interrupt()
+  // or after close().
   virtual size_t next_completions(std::span<Completion> out, double timeout_s) = 0;
   virtual void interrupt() = 0;
 

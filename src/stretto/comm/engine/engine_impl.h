@@ -1,11 +1,15 @@
-// The engine's implementation: it submits operations, handles events of the links, and decides
-// which thread polls them.
+// The engine's implementation. It puts its parts together: each group's order, fusion, point-to-
+// point messages and step tuning (state.h), the units of operations (units.h), the links, and the
+// end of a failed job (ending.h). One lock guards them all.
 //
-// A thread that waits for an operation polls the links itself, so that a small operation costs one
-// wake-up instead of three. The progress thread polls when no thread waits.
+// Who polls the links. A thread that waits for an operation does it itself, so that a small
+// operation costs one wake-up instead of three. The progress thread polls when no thread waits.
+// Large sums and codecs run without the lock, on the thread that polls and on a helper thread where
+// the host has a core for it.
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -13,10 +17,11 @@
 #include <tuple>
 
 #include "stretto/base/error.h"
+#include "stretto/comm/engine/ending.h"
+#include "stretto/comm/engine/state.h"
 #include "stretto/comm/engine/trace.h"
 #include "stretto/comm/engine/units.h"
 #include "stretto/comm/link/fork.h"
-#include "stretto/comm/link/verdict.h"
 
 namespace stretto::comm {
 
@@ -25,6 +30,7 @@ class EngineImpl : public Engine {
   EngineImpl(Store& store, Membership membership, Options options);
   ~EngineImpl() override;
 
+  void close() override;
   const Membership& membership() const override { return membership_; }
   const Options& options() const override { return options_; }
   const std::vector<std::vector<int>>& hosts() const override { return hosts_; }
@@ -47,104 +53,111 @@ class EngineImpl : public Engine {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
+  using Operations = std::unordered_map<Handle, std::shared_ptr<OpenOperation>>;
 
-  // engine.cc: time and threads.
+  // Holds the lock while a caller is inside a method, and keeps close() from freeing what the
+  // caller uses. Throws InvalidArgument in a forked child.
+  class Inside;
+
+  // engine.cc: the life of an engine.
   void form();
+  void leave(Lock& lock);
+  void fail_open(const std::exception_ptr& error);
+  void abandon();
+  Statistics gather_statistics() const;
+  Operations::iterator find(Handle handle, std::string_view method);
+
+  // threads.cc: who polls, and who sums.
+  void start_threads();
   void progress();
+  void help();
   void drive(Lock& lock, double max_wait_s);
   bool glance();
-  bool await(Lock& lock, const OpenOperation* open, double timeout_s);
-  void leave();
-  void check_process() const;
-  void abandon();
+  void call_workers();
+  void run_errands(Lock& lock);
+  bool await(Lock& lock, const OpenOperation& open, double timeout_s);
 
-  // submit.cc
-  void insert_group(Group id, std::string name, std::vector<int> ranks);
+  // groups.cc
+  GroupState& insert_group(Group id, std::string name, std::vector<int> ranks);
   GroupState& group(Group id);
-  OpenOperation* begin(Group id, const Operation& operation, Delivery delivery,
-                       std::function<void()> notify = nullptr);
-  void submit_collective(GroupState& group, OpenOperation* open);
-  void submit_send(GroupState& group, OpenOperation* open);
-  void submit_receive(GroupState& group, OpenOperation* open);
-  std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation& operation,
-                                               const Codec* codec);
-  void scan_input(OpenOperation* open, size_t ranks);
-  void stop_for_non_finite(const OpenOperation& open);
-  void check_order(GroupState& group, const OpenOperation& open);
 
-  // fusion.cc
-  bool is_small(const GroupState& group, const OpenOperation& open) const;
+  // submit.cc: from an operation to its units.
+  std::shared_ptr<OpenOperation> begin(Group id, const Operation& operation, Delivery delivery,
+                                       std::function<void()> notify = nullptr);
+  void choose_codec(OpenOperation& open);
+  void begin_collective(GroupState& group, OpenOperation* open);
+  void begin_message(GroupState& group, OpenOperation* open);
   void start_small(GroupState& group);
-  OpenOperation* join(GroupState& group, size_t count);
-  void finish_small(GroupState& group, OpenOperation* open);
-  void check_joined(const Events::Arrival& arrival, GroupState& group);
+  void scan_input(const GroupState& group, OpenOperation* open);
+  void stop_for_non_finite(const OpenOperation& open);
 
-  // tuning.cc
-  void begin_tuning(Group id);
-  void note_operation(Lock& lock, Group id, const Operation& operation);
-  void on_step(Lock& lock, Group id, StepFinder::Event event);
-  StepSetting default_setting(const GroupState& group) const;
-  void ask_tuning_cache(Group id);
-  void start_agreement(Group id, GroupTuning::Asks asks);
-  void finish_agreement(Lock& lock, Group id);
-  void apply(GroupState& group, const StepSetting& setting);
-  void remember(Lock& lock, const GroupTuning& tuning);
-  void note_submitted(GroupState& group, OpenOperation* open);
-  void note_wait(const OpenOperation& open, double seconds);
-  void note_done(const OpenOperation& open);
-  TuningStatistics tuning_statistics(const GroupState& group) const;
+  // steps.cc: settings change between steps.
+  void begin_tuning(GroupState& group);
+  void mark(GroupState& group, Group id, StepFinder::Event event);
+  void end_step(GroupState& group, Group id, const StepMark& mark);
+  void on_agreed(Group id);
+  void release_held(GroupState& group, Group id);
 
-  // events.cc
+  // events.cc: what the links report, and the end of operations.
   void process_events(bool flush = true);
   void on_arrival(const Events::Arrival& arrival);
-  void claim(GroupState& group, int rank, const MessageKey& key);
   void on_control(const Events::Control& control);
   void on_mismatch(int rank, const MessageKey& key);
   void on_loss(const Events::Loss& loss);
   void check_time();
   void check_departed();
-  void finish(OpenOperation* open);
-
-  // failure.cc: ends a failed job with the same error on every rank.
   void fail(int origin, const std::string& link, const std::string& text);
-  void on_abort(int rank, Verdict verdict);
-  void end_with(Verdict verdict);
-  void notify_ranks();
+  void stop_all();
   void settle();
+  void finish_small(GroupState& group, OpenOperation* open);
+  void finish(OpenOperation* open);
 
   const Membership membership_;
   const Options options_;
   std::vector<std::vector<int>> hosts_;
+  std::vector<int> host_of_;  // by rank: its place in hosts_
   std::mutex mutex_;
   std::unique_ptr<Links> links_;
-  std::unique_ptr<Units> units_;
-  std::unordered_map<Group, std::unique_ptr<GroupState>> groups_;
-  std::vector<std::unique_ptr<OpenOperation>> dropped_;  // fused operations of a failed job
-  std::vector<std::unique_ptr<GroupTuning>> retired_;    // of removed groups; operations use it
-  std::unordered_map<Handle, std::unique_ptr<OpenOperation>> operations_;
+  Units::Groups groups_;
+  // Removed groups whose members still agree on a setting, by the group in which they do.
+  Units::Groups retiring_;
+  // How often a group was removed, by its first number, so that a message of an earlier group is
+  // never taken for one of a later group of the same name and ranks.
+  std::unordered_map<Group, uint32_t> lives_;
+  Trace trace_;
+  std::optional<Units> units_;
+  std::optional<Ending> ending_;
+
+  Operations operations_;
+  Handle next_handle_ = 1;
+  int64_t unfinished_ = 0;           // operations that are not over
+  int64_t unfinished_internal_ = 0;  // of these, the engine's own
+  int64_t held_bytes_ = 0;           // of small operations that wait to be sent together
+  std::deque<std::shared_ptr<OpenOperation>> completed_;  // for next_completions
+  std::vector<std::unique_ptr<OpenOperation>> dropped_;   // fused operations of a failed job
+  std::vector<std::function<void()>> errands_;            // to be run without the lock
   // Residuals of operations that have none of their own, by group, name and count.
   std::map<std::tuple<Group, std::string, int64_t>, std::vector<float>> residuals_;
-  // Messages of groups that this rank has not made yet.
+  // Messages of groups that this rank has not made yet, and how many there are.
   std::unordered_map<Group, std::vector<Events::Arrival>> early_arrivals_;
-  Handle next_handle_ = 1;
-  int64_t unfinished_ = 0, held_bytes_ = 0;
-  std::optional<Verdict> verdict_;  // why the job ends; when set, no operation goes on
-  std::vector<bool> has_spoken_;    // by rank: its verdict has arrived
-  std::vector<bool> is_notified_;   // by rank: this rank's verdict has been sent to it
-  double settle_until_s_ = 0;
-  std::exception_ptr failure_;  // set when the ranks have agreed on a verdict
-  double next_check_s_ = 0;
-
-  bool driving_ = false, stopping_ = false, interrupted_ = false;
-  int waiters_ = 0;
-  double last_wait_s_ = 0;
-  std::condition_variable progress_wake_, waiter_wake_, completion_wake_;
-  std::deque<OpenOperation*> completed_;  // for next_completions
+  size_t early_count_ = 0;
   std::vector<NonFiniteReport> non_finite_;
   int64_t done_operations_ = 0, joined_operations_ = 0;
-  Trace trace_;
+  double next_check_s_ = 0;
+
+  bool driving_ = false;      // a thread polls
+  bool stopping_ = false;     // threads of the engine end
+  bool closed_ = false;       // methods throw
+  bool left_ = false;         // close() is over
+  bool interrupted_ = false;  // next_completions() returns
+  int waiters_ = 0;           // threads that wait for an operation
+  int inside_ = 0;            // threads in methods
+  std::thread::id driver_;    // the thread that polls
+  double last_wait_s_ = 0;
+  Statistics last_statistics_;  // when the engine was closed
+  std::condition_variable progress_wake_, helper_wake_, waiter_wake_, completion_wake_, exit_wake_;
   const uint64_t forks_ = forks();
-  std::thread thread_;
+  std::thread thread_, helper_;
 };
 
 }  // namespace stretto::comm

@@ -2,10 +2,13 @@
 #include <algorithm>
 
 #include "stretto/base/clock.h"
-#include "stretto/comm/engine/engine_impl.h"
+#include "stretto/comm/engine/inside.h"
 
 namespace stretto::comm {
 namespace {
+
+// More messages of groups that this rank has not made mean that it never will.
+constexpr size_t kMostEarly = 1 << 20;
 
 std::string list(const std::vector<int>& ranks) {
   std::string text;
@@ -22,29 +25,26 @@ void EngineImpl::process_events(bool flush) {
   while (true) {
     if (const OpenOperation* open = units_->take_stopped()) stop_for_non_finite(*open);
     const Events events = std::exchange(links_->events(), {});
-    if (events.empty()) {
+    for (const Events::Control& control : events.controls) on_control(control);
+    if (ending_->has_begun()) {
+      if (!events.empty()) continue;
       if (flush) links_->flush();
-      if (!links_->events().empty()) continue;
-      check_departed();  // after everything that they sent has been handled
       break;
     }
-    for (const Events::Control& control : events.controls) on_control(control);
-    if (verdict_) continue;
     for (const Events::Arrival& arrival : events.arrivals) on_arrival(arrival);
     for (const Ticket& ticket : events.done) units_->on_done(ticket);
     for (const Units::Mismatch& mismatch : units_->take_mismatches())
       on_mismatch(mismatch.rank, mismatch.key);
-    std::vector<OpenOperation*> finished = units_->take_finished();
-    for (auto& [id, state] : groups_) {
-      if (!state->waiting.empty()) units_->advance(*state);
-    }
+    units_->advance_freed();
+    const std::vector<OpenOperation*> finished = units_->take_finished();
     for (OpenOperation* open : finished) finish(open);
     for (const Events::Loss& loss : events.losses) on_loss(loss);
+    if (!events.empty() || !finished.empty()) continue;
+    if (flush) links_->flush();
+    if (!links_->events().empty()) continue;
+    check_departed();  // after everything that they sent has been handled
+    if (!ending_->has_begun()) break;
   }
-  // Operations that needed no message, or ended while the last events were handled.
-  for (OpenOperation* open : units_->take_finished()) finish(open);
-  for (const Units::Mismatch& mismatch : units_->take_mismatches())
-    on_mismatch(mismatch.rank, mismatch.key);
   settle();
 }
 
@@ -64,66 +64,39 @@ void EngineImpl::on_loss(const Events::Loss& loss) {
 void EngineImpl::on_arrival(const Events::Arrival& arrival) {
   const auto found = groups_.find(arrival.key.group);
   if (found == groups_.end()) {
+    if (++early_count_ > kMostEarly)
+      fail(arrival.rank, "",
+           fmt::format("rank {} sends messages of a group that rank {} has not made", arrival.rank,
+                       membership_.rank));
     early_arrivals_[arrival.key.group].push_back(arrival);
     return;
   }
   GroupState& state = *found->second;
   if (arrival.mismatch) {
     on_mismatch(arrival.rank, arrival.key);
-    return;
-  }
-  if (arrival.key.unit == kPointToPoint) {
-    claim(state, arrival.rank, arrival.key);
-    return;
-  }
-  if (arrival.key.unit & kJoined) {
-    check_joined(arrival, state);
-    return;
-  }
-  if (arrival.key.sequence >= state.next_sequence) {
-    state.early.try_emplace(arrival.key.sequence, arrival.rank, arrival.fingerprint);
-    return;
-  }
-  const auto past = std::find_if(state.past.begin(), state.past.end(), [&](const auto& entry) {
-    return entry.sequence == arrival.key.sequence;
-  });
-  if (past != state.past.end() && past->fingerprint != arrival.fingerprint)
+  } else if (arrival.key.unit == kPointToPoint) {
+    const auto place = std::find(state.ranks.begin(), state.ranks.end(), arrival.rank);
+    if (place == state.ranks.end()) return;
+    const PointToPoint::From from{static_cast<int>(place - state.ranks.begin()), arrival.key.tag};
+    note_arrival(state.point_to_point, from, arrival.key.sequence);
+    while (OpenOperation* open = match_any(state.point_to_point, from))
+      units_->start_point_to_point(open, from.first);
+  } else if (options_.order_check && contradicts(state.order, arrival, state.next_sequence)) {
     on_mismatch(arrival.rank, arrival.key);
-}
-
-// Gives a message to the first kRecv from any rank with its tag, or leaves it for a later kRecv.
-void EngineImpl::claim(GroupState& state, int rank, const MessageKey& key) {
-  const auto place = std::find(state.ranks.begin(), state.ranks.end(), rank);
-  if (place == state.ranks.end()) return;
-  const std::pair<int, uint32_t> from{static_cast<int>(place - state.ranks.begin()), key.tag};
-  uint64_t& begun = state.begun[from];
-  begun = std::max(begun, key.sequence + 1);
-  uint64_t& received = state.receives[from];
-  while (begun > received) {
-    const auto taker =
-        std::find_if(state.any_receives.begin(), state.any_receives.end(),
-                     [&](const OpenOperation* open) { return open->operation.tag == key.tag; });
-    if (taker == state.any_receives.end()) break;
-    OpenOperation* open = *taker;
-    state.any_receives.erase(taker);
-    open->operation.peer = from.first;
-    open->sequence = received++;
-    units_->start_point_to_point(open, from.first);
   }
 }
 
 void EngineImpl::on_control(const Events::Control& control) {
   if (control.frame.type == FrameType::kAbort) {
-    on_abort(control.rank, parse_abort(control.frame, control.text));
+    if (ending_->hear(control.rank, parse_abort(control.frame, control.text))) stop_all();
+    settle();
   } else if (control.frame.type == FrameType::kMismatch) {
     const MessageKey& key = control.frame.key;
     std::string mine = "another operation";
     std::string where = "a group that is unknown here";
     if (const auto found = groups_.find(key.group); found != groups_.end()) {
       where = fmt::format("group '{}'", found->second->name);
-      for (const auto& entry : found->second->past) {
-        if (entry.sequence == key.sequence) mine = describe(entry.operation);
-      }
+      mine = describe_past(found->second->order, key.sequence);
     }
     fail(-1, "",
          fmt::format(
@@ -135,54 +108,108 @@ void EngineImpl::on_control(const Events::Control& control) {
 
 // Sends this rank's operation to the remote rank, which ends the job with both descriptions.
 void EngineImpl::on_mismatch(int rank, const MessageKey& key) {
-  if (verdict_) return;
+  if (ending_->has_begun()) return;
   if (key.unit == kPointToPoint) {
     fail(-1, "",
          fmt::format("rank {} sent rank {} a message with tag {} that is not as long as expected",
                      rank, membership_.rank, key.tag));
     return;
   }
-  std::string mine = "another operation";
-  for (const auto& entry : groups_.at(key.group)->past) {
-    if (entry.sequence == key.sequence) mine = describe(entry.operation);
-  }
-  links_->link_to(rank).send_control(FrameType::kMismatch, key, membership_.rank, mine);
+  links_->link_to(rank).send_control(FrameType::kMismatch, key, membership_.rank,
+                                     describe_past(groups_.at(key.group)->order, key.sequence));
 }
 
 void EngineImpl::check_time() {
-  next_check_s_ = now_s() + 0.5;
-  if (verdict_ || options_.operation_timeout_s <= 0) return;
+  const double now = now_s();
+  next_check_s_ = now + 0.5;
+  if (ending_->has_begun()) return;
   for (const auto& [handle, open] : operations_) {
-    if (open->done || now_s() - open->submitted_s < options_.operation_timeout_s) continue;
+    const double own_s = open->operation.timeout_s;
+    const double limit_s = own_s > 0 ? own_s : options_.operation_timeout_s;
+    if (open->done || limit_s <= 0) continue;
+    const double left_s = open->submitted_s + limit_s - now;
+    if (left_s > 0) {
+      next_check_s_ = std::min(next_check_s_, now + left_s);
+      continue;
+    }
     const std::vector<int> awaited = units_->awaited(open.get());
     fail(awaited.empty() ? -1 : awaited.front(), "",
-         fmt::format(
-             "{} is not done after {:g} s (STRETTO_OPERATION_TIMEOUT); rank {} waits for rank{} {}",
-             describe(open->operation), options_.operation_timeout_s, membership_.rank,
-             awaited.size() == 1 ? "" : "s", list(awaited)));
+         fmt::format("{} is not done after {:g} s ({}); rank {} waits for {}",
+                     describe(open->operation), limit_s,
+                     own_s > 0 ? "the timeout of its group" : "STRETTO_OPERATION_TIMEOUT",
+                     membership_.rank,
+                     awaited.empty() ? "earlier operations"
+                                     : fmt::format("rank{} {}", awaited.size() == 1 ? "" : "s",
+                                                   list(awaited))));
     return;
   }
 }
 
-// A rank that has left is an error only if an operation still waits for it.
+// A rank that has left is an error only if an operation of the caller still waits for it.
 void EngineImpl::check_departed() {
+  if (unfinished_ == unfinished_internal_) return;
   for (const auto& link : links_->all()) {
-    if (verdict_ || !link || !link->departed || link->alive() || !link->owes()) continue;
+    if (ending_->has_begun() || !link || !link->departed || link->alive() || !link->owes())
+      continue;
     fail(link->rank(), "",
          fmt::format("rank {} has left the job while rank {} waits for it", link->rank(),
                      membership_.rank));
   }
 }
 
+// The first failure that this rank finds is its verdict.
+void EngineImpl::fail(int origin, const std::string& link, const std::string& text) {
+  if (ending_->begin(
+          {.origin = origin, .finder = membership_.rank, .link = link, .text = text}))
+    stop_all();
+  settle();
+}
+
+// Operations end when the ranks have agreed on the reason.
+void EngineImpl::stop_all() {
+  units_->forget_all();
+  for (auto& [id, state] : groups_) {
+    state->waiting.clear();
+    state->held.clear();
+    state->fusion.waiting.clear();
+    state->fusion.under_way = nullptr;
+    if (state->fusion.carrier) dropped_.push_back(std::move(state->fusion.carrier));
+    state->point_to_point.any_receives.clear();
+    state->active_bytes = 0;
+  }
+  links_->interrupt();  // a thread in poll() may be asleep for longer
+}
+
+// Ends all operations once the ranks have agreed and no thread works on their memory.
+void EngineImpl::settle() {
+  if (units_->local_running() == 0 && ending_->settle()) fail_open(ending_->error());
+}
+
+void EngineImpl::finish_small(GroupState& state, OpenOperation* open) {
+  const std::unique_ptr<OpenOperation> carrier = std::move(state.fusion.carrier);
+  note_over(state.fusion, *open);
+  if (!carrier) {
+    finish(open);
+  } else {
+    joined_operations_ += static_cast<int64_t>(carrier->members.size());
+    split(*carrier);
+    for (OpenOperation* member : carrier->members) finish(member);
+  }
+  start_small(state);
+}
+
 void EngineImpl::finish(OpenOperation* open) {
-  if (verdict_ && !open->members.empty()) return;  // its members end one by one
-  if (GroupState& state = *groups_.at(open->group); state.small_under_way == open && !verdict_) {
+  GroupState& state = *groups_.at(open->group);
+  if (state.fusion.under_way == open) {
     finish_small(state, open);
     return;
   }
+  const std::shared_ptr<OpenOperation> kept = operations_.at(open->handle);
   open->done = true;
   --unfinished_;
-  if (!groups_.at(open->group)->internal && !open->operation.unseen) ++done_operations_;
+  unfinished_internal_ -= state.internal;
+  --state.open;
+  if (!state.internal && !open->operation.unseen) ++done_operations_;
   if (!open->error) unpack(open);
   if (open->non_finite > 0)
     non_finite_.push_back({.rank = membership_.rank,
@@ -192,12 +219,24 @@ void EngineImpl::finish(OpenOperation* open) {
                            .first_offset = open->first_non_finite,
                            .count = open->non_finite});
   trace_.operation(*open, now_s());
-  note_done(*open);
+  if (state.tuning) note_done(*state.tuning, *open);
+  if (state.internal) {
+    operations_.erase(open->handle);
+    const Group channel = open->group, served = state.serves;
+    if (retiring_.erase(channel) > 0) {
+      groups_.erase(channel);
+    } else if (!open->error) {
+      on_agreed(served);
+    }
+    return;
+  }
   if (open->delivery == Delivery::kQueue) {
-    completed_.push_back(open);
+    completed_.push_back(kept);
     completion_wake_.notify_one();
-  } else if (waiters_ > 0) {
+  }
+  if (waiters_ > 0) {
     waiter_wake_.notify_all();
+    if (driving_ && driver_ != std::this_thread::get_id()) links_->interrupt();
   }
   if (open->notify) open->notify();
 }

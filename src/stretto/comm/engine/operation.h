@@ -75,6 +75,7 @@ struct Operation {
   // input is not finite they do not change. Null: no residual, except that the engine keeps one, by
   // group, name and count, for an operation that has a name and a codec with Codec::feedback.
   float* residual = nullptr;
+  double timeout_s = 0;  // the job fails if it takes longer; 0: options.operation_timeout_s
   bool scanned = false;  // the caller has searched the input for NaN and infinity
   bool unseen = false;   // left out of traces and statistics, because the user did not submit it
 };

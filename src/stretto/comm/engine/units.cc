@@ -16,27 +16,50 @@ namespace {
 constexpr int64_t kWindowBytes = 8 << 20;
 constexpr int64_t kSmallUnitBytes = 64 << 10;  // a smaller unit counts as this many bytes
 
-// Searches from the first value of a unit to the last of `units`.
-void scan(OpenOperation* open, int64_t unit, int64_t units, Isa isa) {
-  const Part part{unit_of_tensor(open->problem, unit).begin,
-                  unit_of_tensor(open->problem, unit + units - 1).end};
-  const auto element = static_cast<int64_t>(dtype_bytes(open->operation.dtype));
-  const auto* input = static_cast<const std::byte*>(open->operation.input);
-  const NonFinite found =
-      scan_non_finite(isa, open->operation.dtype, input + part.begin * element, part.count());
+// Local steps that read less are run at once: that takes less time than to hand them to a thread.
+constexpr int64_t kInlineBytes = 64 << 10;
+
+constexpr int32_t kAskedFor = -1;  // Unit::waits_left of a receive that the link knows of
+
+Part part_of(const OpenOperation& open, int64_t unit) {
+  return unit_of_tensor(open.problem, unit);
+}
+
+// What the part holds of NaN and infinity; `first` counts from the beginning of the tensor.
+NonFinite scan(const OpenOperation& open, Part part, Isa isa) {
+  const auto element = static_cast<int64_t>(dtype_bytes(open.operation.dtype));
+  const auto* input = static_cast<const std::byte*>(open.operation.input);
+  NonFinite found =
+      scan_non_finite(isa, open.operation.dtype, input + part.begin * element, part.count());
+  if (found.count > 0) found.first += part.begin;
+  return found;
+}
+
+void add(OpenOperation* open, const NonFinite& found) {
   if (found.count == 0) return;
-  if (open->non_finite == 0) open->first_non_finite = part.begin + found.first;
+  if (open->non_finite == 0 || found.first < open->first_non_finite)
+    open->first_non_finite = found.first;
   open->non_finite += found.count;
 }
 
-// After this the schedule works in place, on the input plus the residual.
-void pay_residual(OpenOperation* open, int64_t unit) {
-  const Operation& op = open->operation;
-  const Part part = unit_of_tensor(open->problem, unit);
-  add_residual(static_cast<const float*>(op.input) + part.begin, op.residual + part.begin,
-               part.count(), static_cast<float*>(op.output) + part.begin);
-  open->input = open->output;
-}
+// Releases the lock while it lives, and counts itself.
+class Without {
+ public:
+  Without(std::unique_lock<std::mutex>& lock, int* count) : lock_(lock), count_(*count) {
+    ++count_;
+    lock_.unlock();
+  }
+  ~Without() {
+    lock_.lock();
+    --count_;
+  }
+  Without(const Without&) = delete;
+  Without& operator=(const Without&) = delete;
+
+ private:
+  std::unique_lock<std::mutex>& lock_;
+  int& count_;
+};
 
 }  // namespace
 
@@ -57,23 +80,23 @@ void Units::advance(GroupState& group) {
   }
 }
 
+void Units::advance_freed() {
+  for (const Group id : std::exchange(freed_, {})) {
+    if (const auto found = groups_.find(id); found != groups_.end()) advance(*found->second);
+  }
+}
+
 void Units::start(OpenOperation* open) {
   const int64_t index = open->started_units++;
   if (index == 0) open->started_s = now_s();
-  if (open->scans) scan(open, index, 1, isa_);
-  if (stop_at_non_finite_ && open->scans && open->non_finite > 0) {
-    open->non_finite = 0;
-    scan(open, index, open->units - index, isa_);  // to count all of them in the report
-    stopped_ = open;
-    return;
-  }
-  if (open->operation.residual) pay_residual(open, index);
-  auto unit = std::make_unique<Unit>(
+  auto unit = std::make_shared<Unit>(
       open, index,
       open->whole ? open->whole
                   : std::make_shared<UnitPlan>(open->algorithm->schedule(open->problem, index)));
   unit->ahead = open->ahead;
-  launch(std::move(unit));
+  // With a residual the schedule works in place, on the input plus the residual.
+  if (open->operation.residual) open->input = open->output;
+  launch(std::move(unit), open->scans || open->operation.residual);
 }
 
 void Units::start_point_to_point(OpenOperation* open, int peer) {
@@ -86,13 +109,13 @@ void Units::start_point_to_point(OpenOperation* open, int peer) {
                             .place = {sends ? Buffer::kInput : Buffer::kOutput, 0}});
   open->units = open->started_units = 1;
   open->started_s = now_s();
-  launch(std::make_unique<Unit>(open, 0, std::make_shared<UnitPlan>(std::move(schedule))));
+  launch(std::make_shared<Unit>(open, 0, std::make_shared<UnitPlan>(std::move(schedule))), false);
 }
 
 // Expects everything that will arrive, and runs the steps that are ready.
-void Units::launch(std::unique_ptr<Unit> owned) {
+void Units::launch(std::shared_ptr<Unit> owned, bool prepares) {
   Unit& unit = *owned;
-  units_.emplace(&unit, std::move(owned));
+  units_.emplace(&unit, owned);
   if (trace_.on()) unit.started_s = now_s();
   const Schedule& schedule = unit.schedule;
   unit.steps_left = static_cast<int32_t>(schedule.steps.size());
@@ -101,10 +124,57 @@ void Units::launch(std::unique_ptr<Unit> owned) {
   const size_t element = std::max<size_t>(dtype_bytes(unit.open->operation.dtype), 1);
   if (schedule.scratch_elements > 0)
     unit.scratch = memory_.take(static_cast<size_t>(schedule.scratch_elements) * element);
-  for (int64_t elements : schedule.coded_slots)
+  for (int64_t elements : schedule.coded_slots) {
     unit.coded.push_back(
         memory_.take(static_cast<size_t>(unit.open->codec->encoded_bytes(elements))));
-  run(unit, unit.plan->ready);
+    unit.slots.push_back(unit.coded.back().get());
+  }
+  if (!prepares) {
+    run(unit, unit.plan->ready);
+    return;
+  }
+  if (part_of(*unit.open, unit.index).count() * static_cast<int64_t>(element) <= kInlineBytes) {
+    prepared(unit, prepare(unit));
+    return;
+  }
+  // Nobody sends a result before this rank has contributed, so the output is free meanwhile.
+  std::vector<int32_t> receives;
+  for (const int32_t step : unit.plan->ready)
+    if (schedule.steps[step].action == Action::kReceive) receives.push_back(step);
+  local_.push_back({std::move(owned), kPrepare});
+  run(unit, std::move(receives));
+}
+
+NonFinite Units::prepare(const Unit& unit) const {
+  const OpenOperation& open = *unit.open;
+  const Operation& op = open.operation;
+  const Part part = part_of(open, unit.index);
+  NonFinite found;
+  if (open.scans) found = scan(open, part, isa_);
+  if (op.residual && (found.count == 0 || !stop_at_non_finite_))
+    add_residual(static_cast<const float*>(op.input) + part.begin, op.residual + part.begin,
+                 part.count(), static_cast<float*>(op.output) + part.begin);
+  return found;
+}
+
+void Units::prepared(Unit& unit, const NonFinite& found) {
+  OpenOperation* open = unit.open;
+  add(open, found);
+  if (stop_at_non_finite_ && found.count > 0 && !stopped_) {
+    // The report counts all of them.
+    for (int64_t i = open->started_units; i < open->units; ++i)
+      add(open, scan(*open, part_of(*open, i), isa_));
+    for (const Local& local : local_) {
+      if (local.step == kPrepare && local.unit->open == open)
+        add(open, scan(*open, part_of(*open, local.unit->index), isa_));
+    }
+    stopped_ = open;
+    return;
+  }
+  std::vector<int32_t> ready;
+  for (const int32_t step : unit.plan->ready)
+    if (unit.waits_left[step] != kAskedFor) ready.push_back(step);
+  run(unit, std::move(ready));
 }
 
 // Runs the steps of `ready` and those that become ready by them. The unit may be destroyed by it.
@@ -134,11 +204,40 @@ void Units::on_done(const Ticket& ticket) {
   run(*found->second, std::move(ready));
 }
 
+void Units::run_local(std::unique_lock<std::mutex>& lock) {
+  if (local_.empty()) return;
+  const Local local = std::move(local_.front());
+  local_.pop_front();
+  Unit& unit = *local.unit;
+  const double start = now_s();
+  NonFinite found;
+  {
+    const Without without(lock, &running_);
+    if (local.step == kPrepare) {
+      found = prepare(unit);
+    } else {
+      run_step(unit, unit.schedule.steps[local.step]);
+    }
+  }
+  if (!units_.contains(&unit)) return;  // the job has failed meanwhile
+  if (local.step == kPrepare) {
+    prepared(unit, found);
+    return;
+  }
+  note_time(unit, unit.schedule.steps[local.step], start);
+  std::vector<int32_t> ready;
+  done(unit, local.step, &ready);
+  run(unit, std::move(ready));
+}
+
 void Units::finish(Unit& unit) {
   OpenOperation* open = unit.open;
   if (trace_.on()) trace_.unit(*open, unit.index, unit.started_s, now_s());
-  if (open->algorithm)
-    groups_->at(open->group)->active_bytes -= std::max(open->unit_bytes, kSmallUnitBytes);
+  if (open->algorithm) {
+    GroupState& group = *groups_.at(open->group);
+    group.active_bytes -= std::max(open->unit_bytes, kSmallUnitBytes);
+    if (!group.waiting.empty()) freed_.push_back(open->group);
+  }
   open->ahead = std::min(open->ahead, unit.ahead);
   units_.erase(&unit);
   if (++open->done_units == open->units) finished_.push_back(open);
@@ -155,7 +254,7 @@ std::byte* Units::at(Unit& unit, const Place& place) {
     case Buffer::kScratch:
       return unit.scratch.get() + offset;
     case Buffer::kCoded:
-      return unit.coded[static_cast<size_t>(place.offset)].get();
+      return unit.slots[static_cast<size_t>(place.offset)];
   }
   return nullptr;
 }
@@ -179,7 +278,7 @@ bool Units::execute(Unit& unit, int32_t index) {
   OpenOperation& open = *unit.open;
   switch (step.action) {
     case Action::kSend: {
-      const int rank = groups_->at(open.group)->ranks[step.peer];
+      const int rank = groups_.at(open.group)->ranks[step.peer];
       const auto size = static_cast<uint64_t>(bytes(unit, step));
       links_.link_to(rank).send({.key = key(unit, step),
                                  .fingerprint = open.fingerprint,
@@ -190,7 +289,8 @@ bool Units::execute(Unit& unit, int32_t index) {
       return false;
     }
     case Action::kReceive: {
-      const int rank = groups_->at(open.group)->ranks[step.peer];
+      unit.waits_left[index] = kAskedFor;
+      const int rank = groups_.at(open.group)->ranks[step.peer];
       const auto size = static_cast<uint64_t>(bytes(unit, step));
       const MessageKey message = key(unit, step);
       int32_t ahead = 0;
@@ -202,38 +302,46 @@ bool Units::execute(Unit& unit, int32_t index) {
       return outcome == Expect::kComplete;
     }
     default:
-      run_here(unit, step);
-      return true;
+      break;
   }
+  const int64_t reads = bytes(unit, step) * std::max(step.source_count, 1);
+  if (reads > kInlineBytes) {
+    local_.push_back({units_.at(&unit), index});
+    return false;
+  }
+  const double start = now_s();
+  run_step(unit, step);
+  note_time(unit, step, start);
+  return true;
 }
 
-void Units::run_here(Unit& unit, const Step& step) {
-  const double start = now_s();
+void Units::run_step(const Unit& unit, const Step& step) const {
   const OpenOperation& open = *unit.open;
-  std::vector<std::byte*> slots;
-  for (const auto& coded : unit.coded) slots.push_back(coded.get());
   run_local_step(unit.schedule, step,
                  {.input = open.input,
                   .output = open.output,
                   .scratch = unit.scratch.get(),
-                  .slots = slots,
+                  .slots = unit.slots,
                   .residual = open.operation.residual},
                  {.isa = isa_,
                   .reduction = {.dtype = open.operation.dtype,
                                 .op = open.operation.reduction,
                                 .ranks = open.problem.ranks()},
                   .codec = open.codec});
+}
+
+void Units::note_time(const Unit& unit, const Step& step, double start) {
   if (step.action != Action::kReduce) return;
   const double end = now_s();
   sum_s_ += end - start;
-  if (trace_.on()) trace_.sum(open, unit.index, start, end);
+  if (trace_.on()) trace_.sum(*unit.open, unit.index, start, end);
 }
 
 std::vector<int> Units::awaited(const OpenOperation* open) const {
   std::set<int> ranks;
   for (const auto& [key, unit] : units_) {
     if (unit->open != open && unit->open != open->carrier) continue;
-    const GroupState& group = *groups_->at(open->group);
+    const GroupState& group = *groups_.at(open->group);
     for (size_t i = 0; i < unit->schedule.steps.size(); ++i) {
       const Step& step = unit->schedule.steps[i];
       if (step.action == Action::kReceive && !unit->step_done[i])
@@ -245,6 +353,8 @@ std::vector<int> Units::awaited(const OpenOperation* open) const {
 
 void Units::forget_all() {
   units_.clear();
+  local_.clear();
+  freed_.clear();
   finished_.clear();
   mismatches_.clear();
   stopped_ = nullptr;

@@ -1,4 +1,5 @@
-// Translates an operation into the problem of a schedule.
+#include "stretto/comm/engine/plan.h"
+
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -17,6 +18,9 @@ namespace {
 // rank.
 constexpr int64_t kMaxUnitBytes = 4 << 20, kRoomyUnitBytes = 2 << 20;
 constexpr int64_t kUnitsPerOperation = 8;
+constexpr size_t kMaxPlans = 1024;  // kept per group
+// Up to so many ranks all send to all when they agree on a setting: one round.
+constexpr size_t kFewRanks = 16;
 
 Collective collective_of(Kind kind) {
   switch (kind) {
@@ -42,10 +46,6 @@ Collective collective_of(Kind kind) {
       break;
   }
   return Collective::kBarrier;
-}
-
-bool reduces(Kind kind) {
-  return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
 }
 
 // The block counts of one side; empty when all are equal.
@@ -89,12 +89,13 @@ UnitPlan::UnitPlan(Schedule s) : schedule(std::move(s)) {
   }
 }
 
-Group group_number(std::string_view name, const std::vector<int>& ranks) {
-  XXH3_state_t state;
-  XXH3_64bits_reset(&state);
-  XXH3_64bits_update(&state, name.data(), name.size());
-  XXH3_64bits_update(&state, ranks.data(), ranks.size() * sizeof(int));
-  return XXH3_64bits_digest(&state);
+bool reduces(Kind kind) {
+  return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
+}
+
+Group group_number(std::string_view name, const std::vector<int>& ranks, uint32_t life) {
+  const uint64_t seed = XXH3_64bits_withSeed(name.data(), name.size(), life);
+  return XXH3_64bits_withSeed(ranks.data(), ranks.size() * sizeof(int), seed);
 }
 
 int64_t default_unit_bytes(const GroupState& group, int64_t chunk_bytes, int64_t operation_bytes) {
@@ -151,6 +152,47 @@ Problem make_problem(const Operation& op, const GroupState& group, const Codec* 
   problem.align = codec ? codec->block : 1;
   problem.unit = std::max<int64_t>(unit_bytes / element, 1);
   return problem;
+}
+
+std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation& op,
+                                             const Codec* codec, const Options& options) {
+  const bool even = op.input_counts.empty() && op.output_counts.empty();
+  const PlanKey key{op.kind, op.dtype, op.reduction, op.root, op.count, codec};
+  if (even) {
+    if (const auto found = group.plans.find(key); found != group.plans.end()) return found->second;
+  }
+  auto plan = std::make_shared<OperationPlan>();
+  const auto element = static_cast<int64_t>(dtype_bytes(op.dtype));
+  const StepTuning* tuning = group.tuning.get();
+  // The result of a codec may depend on units and algorithm, so operations with one are not tuned.
+  const bool tuned = tuning && tuning->tuner && op.kind == Kind::kAllReduce && !codec &&
+                     op.count * element >= kTunedBytes;
+  // For other kinds the count may differ between ranks, but all ranks must cut alike.
+  const int64_t bytes = op.kind == Kind::kAllReduce ? op.count * element : 0;
+  plan->problem = make_problem(op, group, codec,
+                               tuned ? tuning->setting.unit_bytes
+                                     : default_unit_bytes(group, options.chunk_bytes, bytes));
+  const auto local = static_cast<double>(std::max<int64_t>(element, 1));
+  ElementBytes sizes{.local = local, .wire = local};
+  if (codec)
+    sizes.wire =
+        static_cast<double>(codec->encoded_bytes(codec->block)) / static_cast<double>(codec->block);
+  std::string_view forced = options.algorithm != "auto" && op.kind == Kind::kAllReduce
+                                ? std::string_view(options.algorithm)
+                                : "";
+  if (tuned) {
+    plan->streams = tuning->setting.streams;
+    if (forced.empty()) forced = tuning->setting.algorithm;
+  }
+  // Greatest values are the same in any order, so few messages are enough for many ranks.
+  if (group.internal) forced = group.ranks.size() <= kFewRanks ? "gather_sum" : "recursive_doubling";
+  plan->algorithm = !forced.empty() ? &find_algorithm(plan->problem, forced)
+                                    : &choose_algorithm(plan->problem, LinkModel{}, sizes);
+  if (unit_count(plan->problem) == 1)
+    plan->whole = std::make_shared<UnitPlan>(plan->algorithm->schedule(plan->problem, 0));
+  if (!even) return plan;
+  if (group.plans.size() == kMaxPlans) group.plans.clear();
+  return group.plans[key] = plan;
 }
 
 void pack(OpenOperation* open, int rank, int size) {

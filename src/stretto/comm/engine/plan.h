@@ -1,0 +1,59 @@
+// Chooses how an operation runs: its problem, units, algorithm and schedule.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "stretto/comm/codec/codec.h"
+#include "stretto/comm/collective/algorithm.h"
+#include "stretto/comm/engine/operation.h"
+#include "stretto/comm/options.h"
+
+namespace stretto::comm {
+
+struct GroupState;
+
+// A unit's schedule with the dependencies between its steps.
+struct UnitPlan {
+  explicit UnitPlan(Schedule schedule);
+  const Schedule schedule;
+  std::vector<int32_t> waits, ready;  // how many steps each step waits for; steps with none
+  std::vector<int32_t> first_follower, followers;  // the steps that wait for each step
+};
+
+// What is computed once for all equal operations of a group.
+struct OperationPlan {
+  Problem problem;
+  const Algorithm* algorithm = nullptr;
+  std::shared_ptr<const UnitPlan> whole;  // set for operations of one unit
+  int streams = 0;                        // as OpenOperation::streams
+};
+
+// Kept because training repeats the same operations, and choosing an algorithm and making its
+// schedule takes longer than a small operation.
+using PlanKey = std::tuple<Kind, DType, ReduceOp, int, int64_t, const Codec*>;
+using Plans = std::map<PlanKey, std::shared_ptr<const OperationPlan>>;
+
+// The plan of an operation, from `group.plans` or new. Throws Unsupported when a forced algorithm
+// does not fit.
+std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation& operation,
+                                             const Codec* codec, const Options& options);
+
+// Bytes per unit where no tuning has found better. `operation_bytes` is 0 where the size differs
+// between ranks.
+int64_t default_unit_bytes(const GroupState& group, int64_t chunk_bytes, int64_t operation_bytes);
+
+// The operation as schedules see it.
+Problem make_problem(const Operation& operation, const GroupState& group, const Codec* codec,
+                     int64_t unit_bytes);
+
+// True for kinds that combine the inputs of ranks.
+bool reduces(Kind kind);
+
+// Equal on all ranks that submit matching operations; 0 for operations that are not compared.
+uint64_t fingerprint(const Operation& operation);
+
+}  // namespace stretto::comm

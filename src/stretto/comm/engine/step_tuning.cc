@@ -1,0 +1,209 @@
+#include "stretto/comm/engine/step_tuning.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "stretto/base/clock.h"
+#include "stretto/comm/engine/state.h"
+#include "stretto/tune/cache_file.h"
+
+namespace stretto::comm {
+namespace {
+
+// When tuning has settled, ranks agree only on the mean of so many steps, to find drift.
+constexpr int kStepsPerReport = 8;
+constexpr int kDriftReports = 8;
+// An algorithm whose estimate is worse than this many times the best's is not worth a real step.
+constexpr double kHopeless = 2.2;
+constexpr int64_t kModelBytes = 16 << 20;  // the size for which algorithms are compared
+
+// Ends a step. Its last operations may still be under way, so it is counted when the next one ends.
+void close_account(StepTuning& t, bool whole, double now) {
+  const StepAccount& done = t.accounts[(t.number + 1) & 1];
+  if (done.whole && done.open == 0) {
+    StepStatistics& s = t.totals;
+    ++s.steps;
+    s.bytes += done.bytes;
+    s.seconds += done.ended_s - done.began_s;
+    s.busy_s += done.busy_s;
+    s.exposed_s += std::min(done.busy_s, std::max(done.waited_s, done.done_s - done.submitted_s));
+  }
+  StepAccount& ended = t.accounts[t.number & 1];
+  ended.whole = whole;
+  ended.ended_s = now;
+  ++t.number;
+  t.accounts[t.number & 1] = {};
+  t.accounts[t.number & 1].began_s = now;
+}
+
+StepSetting default_setting(const GroupState& group, const Options& options) {
+  return {.unit_bytes = default_unit_bytes(group, options.chunk_bytes, kModelBytes),
+          .streams = options.streams,
+          .algorithm = ""};
+}
+
+// True when the setting has changed.
+bool set(StepTuning& t, const StepSetting& setting) {
+  if (setting == t.setting) return false;
+  t.setting = setting;
+  ++t.generation;
+  return true;
+}
+
+// What the first rank of the group sends to the others, whose files may differ.
+std::array<double, 5> ask_tuning_cache(const StepTuning& t, const Options& options) {
+  const tune::TuningCache cache =
+      tune::load_tuning_cache(tune::tuning_cache_path(options.tuning_cache));
+  const auto choice = cache.find(t.key);
+  const auto setting = choice ? parse_setting(choice->candidate) : std::nullopt;
+  if (!setting) return {};
+  const auto& names = t.choices.algorithms;
+  const auto name = std::find(names.begin(), names.end(), setting->algorithm);
+  return {choice->seconds, static_cast<double>(setting->unit_bytes),
+          static_cast<double>(setting->streams),
+          name == names.end() ? 0.0 : 1.0 + static_cast<double>(name - names.begin()), 1};
+}
+
+bool begin_tuner(StepTuning& t, const GroupState& group, const Options& options) {
+  StepSetting start = default_setting(group, options);
+  t.recalled = t.words[4] > 0;
+  if (t.recalled) {
+    start = {.unit_bytes = static_cast<int64_t>(t.words[1]),
+             .streams = static_cast<int>(t.words[2]),
+             .algorithm = ""};
+    const auto name = static_cast<size_t>(t.words[3]);
+    if (name > 0 && name <= t.choices.algorithms.size())
+      start.algorithm = t.choices.algorithms[name - 1];
+  }
+  t.tuner = std::make_unique<StepTuner>(t.choices, start, t.recalled ? t.words[0] : 0);
+  return set(t, t.tuner->current());
+}
+
+}  // namespace
+
+std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Options& options,
+                                             int most_streams) {
+  auto tuning = std::make_unique<StepTuning>();
+  StepTuning& t = *tuning;
+  t.choices.drift_steps = kDriftReports;
+  if (options.tuning == Tuning::kFull) {
+    t.choices.exhaustive = true;
+    t.choices.rounds *= 2;
+  }
+  const Operation sample{.count = kModelBytes / 4};
+  const Problem problem =
+      make_problem(sample, group, nullptr,
+                   default_unit_bytes(group, options.chunk_bytes, kModelBytes));
+  const auto seconds = [&](const Algorithm& a) {
+    return estimate_s(a.cost(problem), LinkModel{}, ElementBytes{});
+  };
+  const double best = seconds(choose_algorithm(problem, LinkModel{}, ElementBytes{}));
+  if (options.algorithm == "auto") {
+    for (const Algorithm& a : algorithms(Collective::kAllReduce)) {
+      if (a.unfit(problem).empty() && seconds(a) <= kHopeless * best)
+        t.choices.algorithms.emplace_back(a.name);
+    }
+  }
+  std::erase_if(t.choices.streams,
+                [&](int count) { return count > most_streams || most_streams <= 1; });
+
+  std::map<int, int> ranks_of_host;
+  for (int host : group.hosts) ++ranks_of_host[host];
+  t.topology = fmt::format("{} streams, {} interfaces, ranks", options.connected_streams(),
+                           std::max<size_t>(options.interfaces.size(), 1));
+  for (const auto& [host, ranks] : ranks_of_host) t.topology += fmt::format(" {}", ranks);
+  return tuning;
+}
+
+StepMark mark_step(StepTuning& t, StepFinder::Event event, const Options& options) {
+  if (event == StepFinder::Event::kNothing) return {};
+  const double now = now_s(), seconds = now - std::exchange(t.began_s, now);
+  close_account(t, event == StepFinder::Event::kStep, now);
+  if (event == StepFinder::Event::kOther || options.tuning == Tuning::kOff) return {};
+  StepMark mark{.event = event, .seconds = seconds, .model{}};
+  if (event == StepFinder::Event::kModel) mark.model = t.finder.model();
+  return mark;
+}
+
+bool take_agreement(StepTuning& t, const GroupState& group, const Options& options,
+                    std::function<void()>* remember) {
+  if (t.asks == StepTuning::Asks::kNothing) return false;
+  t.agreed = false;
+  if (std::exchange(t.asks, StepTuning::Asks::kNothing) == StepTuning::Asks::kCache)
+    return begin_tuner(t, group, options);
+  if (!t.tuner) return false;
+  t.last_s = t.words[0];
+  const bool was_settled = t.tuner->settled();
+  const bool changed = t.tuner->step(t.last_s) && set(t, t.tuner->current());
+  if (t.tuner->settled() && !was_settled && group.rank == 0) {
+    tune::TuningCache found;
+    remember_setting(found, t.key, *t.tuner);
+    *remember = [found = std::move(found), path = tune::tuning_cache_path(options.tuning_cache)] {
+      tune::add_to_tuning_cache(path, found);
+    };
+  }
+  return changed;
+}
+
+bool begin_step(StepTuning& t, const GroupState& group, const Options& options,
+                const StepMark& mark, bool* changed) {
+  if (mark.event == StepFinder::Event::kModel) {
+    t.key = setting_key(mark.model, t.topology);
+    t.tuner.reset();
+    t.recalled = false;
+    t.sum_s = t.steps = 0;
+    *changed |= set(t, default_setting(group, options));
+    t.words = {};
+    if (group.rank == 0 && options.tuning != Tuning::kFull) t.words = ask_tuning_cache(t, options);
+    t.asks = StepTuning::Asks::kCache;
+    return true;
+  }
+  if (!t.tuner) return false;
+  t.sum_s += mark.seconds;
+  if (++t.steps < (t.tuner->settled() ? kStepsPerReport : 1)) return false;
+  t.words = {t.sum_s / t.steps};
+  t.sum_s = t.steps = 0;
+  t.asks = StepTuning::Asks::kTime;
+  return true;
+}
+
+void note_submitted(StepTuning& t, OpenOperation& open) {
+  StepAccount& a = t.accounts[t.number & 1];
+  open.step = t.number;
+  ++a.open;
+  a.submitted_s = open.submitted_s;
+  if (open.operation.kind == Kind::kAllReduce) a.bytes += bytes_of(open);
+}
+
+void note_wait(StepTuning& t, const OpenOperation& open, double seconds) {
+  if (open.step >= t.number - 1) t.accounts[open.step & 1].waited_s += seconds;
+}
+
+void note_done(StepTuning& t, const OpenOperation& open) {
+  if (open.step < t.number - 1) return;
+  StepAccount& a = t.accounts[open.step & 1];
+  const double now = now_s();
+  --a.open;
+  if (open.started_s > 0) a.busy_s += now - std::max(open.started_s, a.done_s);
+  a.done_s = now;
+}
+
+TuningStatistics tuning_statistics(const GroupState& group) {
+  const StepTuning& t = *group.tuning;
+  TuningStatistics s{.group = group.name,
+                     .model = t.finder.model(),
+                     .setting = setting_text(t.setting),
+                     .recalled = t.recalled,
+                     .settled = t.tuner && t.tuner->settled(),
+                     .step_s = t.last_s,
+                     .steps = t.totals,
+                     .tried = {}};
+  if (!t.tuner) return s;
+  for (const StepTuner::Tried& tried : t.tuner->history())
+    s.tried.push_back(
+        {setting_text(tried.setting), tried.seconds, tried.against_seconds, tried.won});
+  return s;
+}
+
+}  // namespace stretto::comm

@@ -1,0 +1,104 @@
+// Tunes the large all-reduces of one group on real training steps (tuning/tuning.h). Ranks change
+// settings at the same operation: at the end of a step they start to agree on its time, and
+// operations after the end of the next step wait for the result. Nobody who submits waits for it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "stretto/comm/engine/engine.h"
+#include "stretto/comm/tuning/step_finder.h"
+#include "stretto/comm/tuning/tuning.h"
+
+namespace stretto::comm {
+
+struct GroupState;
+struct OpenOperation;
+
+// Smaller all-reduces are not tuned: they are one unit, latency decides, and the cost model
+// chooses.
+inline constexpr int64_t kTunedBytes = 64 << 10;
+
+// When the operations of one step were submitted and done, by now_s().
+struct StepAccount {
+  bool whole = false;  // it began and ended as a recognised step
+  int open = 0;        // operations that are not over
+  int64_t bytes = 0;   // all-reduced
+  double began_s = 0, ended_s = 0;
+  double submitted_s = 0, done_s = 0;  // of the last operation
+  double busy_s = 0;                   // time with an operation under way
+  double waited_s = 0;                 // part of it in which a thread waited
+};
+
+// The end of a step in the order of submission.
+struct StepMark {
+  StepFinder::Event event = StepFinder::Event::kNothing;
+  double seconds = 0;  // that the step took
+  std::string model;   // kModel: StepFinder::model()
+};
+
+struct StepTuning {
+  StepFinder finder;
+  std::string topology;
+
+  // For the steps that the finder has recognised. There is no tuner until rank 0 has read the
+  // cache.
+  std::string key;
+  std::unique_ptr<StepTuner> tuner;
+  StepTunerOptions choices;
+  StepSetting setting;      // in use
+  uint64_t generation = 0;  // how often it has changed
+  bool recalled = false;
+
+  // The agreement under way: an all-reduce of the greatest words, in a group of its own. `agreed`:
+  // it is over, and its result is due at the end of the step.
+  enum class Asks : uint8_t { kNothing, kCache, kTime };
+  Asks asks = Asks::kNothing;
+  bool agreed = false;
+  Group channel = 0;
+  std::array<double, 5> words{};
+
+  double began_s = 0;  // of the step under way
+  double sum_s = 0;    // of the steps since the last agreement
+  int steps = 0;
+  double last_s = 0;  // the step time agreed on last
+
+  // The two last steps, by number modulo 2; operations of both may be under way.
+  std::array<StepAccount, 2> accounts;
+  int64_t number = 0;
+  StepStatistics totals;
+};
+
+// `most_streams`: of a link to a member.
+std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Options& options,
+                                             int most_streams);
+
+// Notes the time of an event and returns its mark, or none where nothing is to be done.
+StepMark mark_step(StepTuning& tuning, StepFinder::Event event, const Options& options);
+
+// True while the operations that follow a mark have to wait for the agreement.
+inline bool awaits_agreement(const StepTuning& t) {
+  return t.asks != StepTuning::Asks::kNothing && !t.agreed;
+}
+
+// Uses what the ranks have agreed on. True when the setting has changed. `remember` is set to what
+// rank 0 has to write to the tuning cache, without the engine's lock; it may be empty.
+bool take_agreement(StepTuning& tuning, const GroupState& group, const Options& options,
+                    std::function<void()>* remember);
+
+// Begins what follows the end of a step, after take_agreement(). True when ranks have to agree on
+// `words` now. *changed as take_agreement() returns it.
+bool begin_step(StepTuning& tuning, const GroupState& group, const Options& options,
+                const StepMark& mark, bool* changed);
+
+// The account of the group's steps.
+void note_submitted(StepTuning& tuning, OpenOperation& open);
+void note_wait(StepTuning& tuning, const OpenOperation& open, double seconds);
+void note_done(StepTuning& tuning, const OpenOperation& open);
+
+TuningStatistics tuning_statistics(const GroupState& group);
+
+}  // namespace stretto::comm

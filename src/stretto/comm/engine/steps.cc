@@ -1,0 +1,91 @@
+// Changes settings between the steps of a group (step_tuning.h).
+#include <algorithm>
+
+#include "stretto/comm/engine/inside.h"
+
+namespace stretto::comm {
+
+void EngineImpl::begin_tuning(GroupState& state) {
+  if (state.ranks.size() == 1) return;
+  int streams = 0;
+  for (int rank : state.ranks) {
+    if (rank != membership_.rank)
+      streams = std::max(streams, static_cast<int>(links_->link_to(rank).streams().size()));
+  }
+  state.tuning = make_step_tuning(state, options_, streams);
+}
+
+void EngineImpl::step(Group id) {
+  Inside inside(*this);
+  inside.require_open();
+  GroupState& state = group(id);
+  if (!state.tuning || ending_->has_begun()) return;
+  mark(state, id, state.tuning->finder.step());
+  process_events();
+  call_workers();
+}
+
+// Notes an event in the order of submission, on all members before the same operation. What it
+// causes waits until the members have agreed on the step before; so do the operations after it.
+void EngineImpl::mark(GroupState& state, Group id, StepFinder::Event event) {
+  StepMark mark = mark_step(*state.tuning, event, options_);
+  if (mark.event == StepFinder::Event::kNothing) return;
+  if (!state.held.empty() || awaits_agreement(*state.tuning)) {
+    state.held.push_back({nullptr, std::move(mark)});
+  } else {
+    end_step(state, id, mark);
+  }
+}
+
+void EngineImpl::end_step(GroupState& state, Group id, const StepMark& mark) {
+  StepTuning& tuning = *state.tuning;
+  std::function<void()> remember;
+  bool changed = take_agreement(tuning, state, options_, &remember);
+  const bool asks = begin_step(tuning, state, options_, mark, &changed);
+  if (changed) state.plans.clear();
+  if (remember) errands_.push_back(std::move(remember));
+  if (!asks) return;
+  // In a group of its own, so that the order of the caller's operations does not change.
+  if (tuning.channel == 0) {
+    const std::string name = state.name + "/steps";
+    tuning.channel = group_number(name, state.ranks, state.life);
+    GroupState& channel = insert_group(tuning.channel, name, state.ranks);
+    channel.internal = true;
+    channel.serves = id;
+  }
+  begin(tuning.channel,
+        {.dtype = DType::kFloat64,
+         .reduction = ReduceOp::kMax,
+         .count = static_cast<int64_t>(tuning.words.size()),
+         .input = tuning.words.data(),
+         .output = tuning.words.data(),
+         .name = "steps"},
+        Delivery::kWait);
+}
+
+// The members of a group have agreed, in its channel.
+void EngineImpl::on_agreed(Group id) {
+  const auto found = groups_.find(id);
+  if (found == groups_.end()) return;
+  found->second->tuning->agreed = true;
+  release_held(*found->second, id);
+}
+
+void EngineImpl::release_held(GroupState& state, Group id) {
+  while (!state.held.empty() && !ending_->has_begun()) {
+    if (!state.held.front().open && awaits_agreement(*state.tuning)) return;
+    const Held held = std::move(state.held.front());
+    state.held.pop_front();
+    if (!held.open) {
+      end_step(state, id, held.mark);
+      continue;
+    }
+    try {
+      begin_collective(state, held.open);
+    } catch (const std::exception& e) {  // its caller has gone on
+      fail(membership_.rank, "", fmt::format("rank {}: {}", membership_.rank, e.what()));
+    }
+  }
+}
+
+}  // namespace stretto::comm

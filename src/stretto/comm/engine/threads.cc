@@ -1,0 +1,210 @@
+// Who polls the links, who sums, and who sleeps.
+#include <algorithm>
+#include <chrono>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/cpu.h"
+#include "stretto/base/thread.h"
+#include "stretto/comm/engine/inside.h"
+
+namespace stretto::comm {
+namespace {
+
+constexpr double kLongTime_s = 3600;
+constexpr double kRecently_s = 10e-3;  // a caller that waited so recently probably waits again soon
+
+std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
+
+}  // namespace
+
+void EngineImpl::start_threads() {
+  thread_ = start_thread("engine", [this] { progress(); });
+  const auto ranks_here = hosts_[host_of_[membership_.rank]].size();
+  if (membership_.size == 1 || static_cast<size_t>(cpu_info().cores) < 2 * ranks_here) return;
+  try {
+    helper_ = start_thread("engine's helper", [this] { help(); });
+  } catch (const Unsupported&) {
+    // It is done without: the other threads sum.
+  }
+}
+
+// Polls once, and runs one local step. The caller has checked that no other thread polls.
+void EngineImpl::drive(Lock& lock, double max_wait_s) {
+  driving_ = true;
+  driver_ = std::this_thread::get_id();
+  max_wait_s = std::min(max_wait_s, ending_->wait_s());
+  if (units_->local_waiting() > 0) max_wait_s = 0;
+  held_bytes_ = 0;
+  try {
+    links_->poll(lock, max_wait_s);
+    process_events();
+    if (units_->local_waiting() > 0) {
+      if (units_->local_waiting() > 1) helper_wake_.notify_one();
+      units_->run_local(lock);
+      process_events();
+    }
+  } catch (const std::exception& e) {
+    fail(membership_.rank, "engine", fmt::format("rank {}: {}", membership_.rank, e.what()));
+  }
+  run_errands(lock);
+  driving_ = false;
+  if (closed_) exit_wake_.notify_all();
+}
+
+// Reads without sleeping; true when something arrived. The caller has checked that no thread polls.
+bool EngineImpl::glance() {
+  try {
+    if (!links_->glance()) return false;
+    process_events();
+  } catch (const std::exception& e) {
+    fail(membership_.rank, "engine", fmt::format("rank {}: {}", membership_.rank, e.what()));
+  }
+  return true;
+}
+
+void EngineImpl::progress() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    if (driving_ || waiters_ > 0) {
+      progress_wake_.wait_for(lock, seconds(kRecently_s));
+    } else if (unfinished_ == 0 && now_s() - last_wait_s_ < kRecently_s) {
+      progress_wake_.wait_for(lock, seconds(kRecently_s));
+    } else {
+      drive(lock, kLongTime_s);
+      if (waiters_ > 0) waiter_wake_.notify_all();
+    }
+  }
+}
+
+void EngineImpl::help() {
+  Lock lock(mutex_);
+  while (!stopping_) {
+    if (units_->local_waiting() == 0) {
+      helper_wake_.wait(lock);
+      continue;
+    }
+    try {
+      units_->run_local(lock);
+      process_events();
+    } catch (const std::exception& e) {
+      fail(membership_.rank, "engine", fmt::format("rank {}: {}", membership_.rank, e.what()));
+    }
+  }
+}
+
+// Wakes up threads for local steps that a caller has left to them.
+void EngineImpl::call_workers() {
+  const size_t waiting = units_->local_waiting();
+  if (waiting == 0) return;
+  if (!driving_) {
+    progress_wake_.notify_one();
+  } else if (driver_ != std::this_thread::get_id()) {
+    links_->interrupt();
+  }
+  if (waiting > 1) helper_wake_.notify_one();
+}
+
+void EngineImpl::run_errands(Lock& lock) {
+  if (errands_.empty()) return;
+  const auto errands = std::exchange(errands_, {});
+  lock.unlock();
+  for (const auto& errand : errands) errand();
+  lock.lock();
+}
+
+bool EngineImpl::wait(Handle handle, double timeout_s, int* source) {
+  std::exception_ptr error;
+  {
+    Inside inside(*this);
+    const std::shared_ptr<OpenOperation> open = find(handle, "wait")->second;
+    if (!await(inside.lock, *open, timeout_s)) return false;
+    error = open->error;
+    if (source) *source = open->operation.kind == Kind::kRecv ? open->operation.peer : -1;
+    operations_.erase(handle);  // unless another thread has waited for it too
+  }
+  if (error) std::rethrow_exception(error);
+  return true;
+}
+
+bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) {
+  const double deadline = timeout_s < 0 ? now_s() + 1e9 : now_s() + timeout_s;
+  ++waiters_;
+  const double began = now_s();
+  const double spin_until = bytes_of(open) <= kSmallBytes ? began + options_.spin_s : 0;
+  if (!open.done && !closed_) {  // sends small operations that were held to be fused with later ones
+    held_bytes_ = 0;
+    process_events();
+  }
+  while (!open.done) {
+    const double left = deadline - now_s();
+    if (left <= 0) break;
+    if (driving_ || closed_) {
+      waiter_wake_.wait_for(lock, seconds(std::min(left, kLongTime_s)));
+    } else if (units_->local_waiting() == 0 && now_s() < spin_until) {
+      // Waking up takes longer than many small operations.
+      if (glance()) continue;
+      lock.unlock();
+      std::this_thread::yield();
+      lock.lock();
+    } else {
+      drive(lock, std::min(left, kLongTime_s));
+    }
+  }
+  --waiters_;
+  last_wait_s_ = now_s();
+  const auto group = groups_.find(open.group);  // it may have been removed since
+  if (group != groups_.end() && group->second->tuning)
+    note_wait(*group->second->tuning, open, last_wait_s_ - began);
+  // Another thread must poll now.
+  if (waiters_ > 0) {
+    waiter_wake_.notify_all();
+  } else if (unfinished_ > 0) {
+    progress_wake_.notify_one();
+  }
+  return open.done;
+}
+
+bool EngineImpl::poll(Handle handle) {
+  Inside inside(*this);
+  const std::shared_ptr<OpenOperation> open = find(handle, "poll")->second;
+  if (!open->done && !driving_ && !closed_) drive(inside.lock, 0);
+  return open->done;
+}
+
+void EngineImpl::deliver(Handle handle) {
+  Inside inside(*this);
+  const std::shared_ptr<OpenOperation>& open = find(handle, "deliver")->second;
+  if (open->delivery == Delivery::kQueue)
+    throw_invalid("deliver: handle {} is reported through next_completions() already", handle);
+  open->delivery = Delivery::kQueue;
+  if (open->done) {
+    completed_.push_back(open);
+    completion_wake_.notify_one();
+  } else if (!driving_) {
+    progress_wake_.notify_one();
+  }
+}
+
+size_t EngineImpl::next_completions(std::span<Completion> out, double timeout_s) {
+  Inside inside(*this);
+  completion_wake_.wait_for(inside.lock, seconds(std::min(timeout_s, 1e9)),
+                            [&] { return !completed_.empty() || interrupted_; });
+  interrupted_ = stopping_;
+  size_t count = 0;
+  for (; count < out.size() && !completed_.empty(); ++count) {
+    const std::shared_ptr<OpenOperation> open = std::move(completed_.front());
+    completed_.pop_front();
+    const bool receives = open->operation.kind == Kind::kRecv;
+    out[count] = {open->handle, receives ? open->operation.peer : -1, open->error};
+    operations_.erase(open->handle);
+  }
+  return count;
+}
+
+void EngineImpl::interrupt() {
+  Inside inside(*this);
+  interrupted_ = true;
+  completion_wake_.notify_all();
+}
+
+}  // namespace stretto::comm
