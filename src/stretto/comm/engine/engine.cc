@@ -113,8 +113,8 @@ void EngineImpl::close() {
     leave(lock);
     last_statistics_ = gather_statistics();
     fail_open(ending_->error() ? ending_->error()
-                               : std::make_exception_ptr(CommError(
-                                     membership_.rank, "", "the engine was closed")));
+                               : std::make_exception_ptr(
+                                     CommError(membership_.rank, "", "the engine was closed")));
     links_.reset();
     left_ = true;
   }

@@ -131,11 +131,12 @@ class Engine {
   // before they make it again.
   virtual void remove_group(Group group) = 0;
 
-  // Starts an operation and returns at once, without waiting for other ranks. Throws InvalidArgument when the operation is not
-  // valid; all later errors are thrown by wait(). Members of a group submit the same operations in
-  // the same order, except kSend and kRecv. With options.order_check a difference fails the job on
-  // every rank with the descriptions of both operations. `notify` is called once when the operation
-  // is over, by any thread; it must return at once and not call the engine.
+  // Starts an operation and returns at once, without waiting for other ranks. Throws
+  // InvalidArgument when the operation is not valid; all later errors are thrown by wait(). Members
+  // of a group submit the same operations in the same order, except kSend and kRecv. With
+  // options.order_check a difference fails the job on every rank with the descriptions of both
+  // operations. `notify` is called once when the operation is over, by any thread; it must return
+  // at once and not call the engine.
   virtual Handle submit(Group group, const Operation& operation,
                         Delivery delivery = Delivery::kWait, std::function<void()> notify = {}) = 0;
 

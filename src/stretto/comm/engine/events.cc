@@ -134,13 +134,13 @@ void EngineImpl::check_time() {
     }
     const std::vector<int> awaited = units_->awaited(open.get());
     fail(awaited.empty() ? -1 : awaited.front(), "",
-         fmt::format("{} is not done after {:g} s ({}); rank {} waits for {}",
-                     describe(open->operation), limit_s,
-                     own_s > 0 ? "the timeout of its group" : "STRETTO_OPERATION_TIMEOUT",
-                     membership_.rank,
-                     awaited.empty() ? "earlier operations"
-                                     : fmt::format("rank{} {}", awaited.size() == 1 ? "" : "s",
-                                                   list(awaited))));
+         fmt::format(
+             "{} is not done after {:g} s ({}); rank {} waits for {}", describe(open->operation),
+             limit_s, own_s > 0 ? "the timeout of its group" : "STRETTO_OPERATION_TIMEOUT",
+             membership_.rank,
+             awaited.empty()
+                 ? "earlier operations"
+                 : fmt::format("rank{} {}", awaited.size() == 1 ? "" : "s", list(awaited))));
     return;
   }
 }
@@ -159,8 +159,7 @@ void EngineImpl::check_departed() {
 
 // The first failure that this rank finds is its verdict.
 void EngineImpl::fail(int origin, const std::string& link, const std::string& text) {
-  if (ending_->begin(
-          {.origin = origin, .finder = membership_.rank, .link = link, .text = text}))
+  if (ending_->begin({.origin = origin, .finder = membership_.rank, .link = link, .text = text}))
     stop_all();
   settle();
 }

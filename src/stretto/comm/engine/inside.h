@@ -13,8 +13,9 @@ class EngineImpl::Inside {
   explicit Inside(EngineImpl& engine) : engine_(engine) {
     // A forked child has no progress thread, and its copy of the lock may be locked for ever.
     if (engine.forks_ != forks())
-      throw_invalid("engine: it was made before fork(), and works only in the process that made "
-                    "it");
+      throw_invalid(
+          "engine: it was made before fork(), and works only in the process that made "
+          "it");
     lock = Lock(engine.mutex_);
     ++engine.inside_;
   }
@@ -26,8 +27,7 @@ class EngineImpl::Inside {
   Inside& operator=(const Inside&) = delete;
 
   void require_open() const {
-    if (engine_.closed_)
-      throw CommError(engine_.membership_.rank, "", "the engine was closed");
+    if (engine_.closed_) throw CommError(engine_.membership_.rank, "", "the engine was closed");
   }
 
   Lock lock;

@@ -169,9 +169,9 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
                      op.count * element >= kTunedBytes;
   // For other kinds the count may differ between ranks, but all ranks must cut alike.
   const int64_t bytes = op.kind == Kind::kAllReduce ? op.count * element : 0;
-  plan->problem = make_problem(op, group, codec,
-                               tuned ? tuning->setting.unit_bytes
-                                     : default_unit_bytes(group, options.chunk_bytes, bytes));
+  plan->problem = make_problem(
+      op, group, codec,
+      tuned ? tuning->setting.unit_bytes : default_unit_bytes(group, options.chunk_bytes, bytes));
   const auto local = static_cast<double>(std::max<int64_t>(element, 1));
   ElementBytes sizes{.local = local, .wire = local};
   if (codec)
@@ -185,7 +185,8 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
     if (forced.empty()) forced = tuning->setting.algorithm;
   }
   // Greatest values are the same in any order, so few messages are enough for many ranks.
-  if (group.internal) forced = group.ranks.size() <= kFewRanks ? "gather_sum" : "recursive_doubling";
+  if (group.internal)
+    forced = group.ranks.size() <= kFewRanks ? "gather_sum" : "recursive_doubling";
   plan->algorithm = !forced.empty() ? &find_algorithm(plan->problem, forced)
                                     : &choose_algorithm(plan->problem, LinkModel{}, sizes);
   if (unit_count(plan->problem) == 1)

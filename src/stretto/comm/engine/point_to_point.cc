@@ -34,9 +34,9 @@ void note_arrival(PointToPoint& state, PointToPoint::From from, uint64_t number)
 
 OpenOperation* match_any(PointToPoint& state, PointToPoint::From from) {
   if (state.begun[from] <= state.receives[from]) return nullptr;
-  const auto taker = std::find_if(
-      state.any_receives.begin(), state.any_receives.end(),
-      [&](const OpenOperation* open) { return open->operation.tag == from.second; });
+  const auto taker =
+      std::find_if(state.any_receives.begin(), state.any_receives.end(),
+                   [&](const OpenOperation* open) { return open->operation.tag == from.second; });
   if (taker == state.any_receives.end()) return nullptr;
   OpenOperation* open = *taker;
   state.any_receives.erase(taker);

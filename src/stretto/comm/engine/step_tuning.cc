@@ -92,9 +92,8 @@ std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Opti
     t.choices.rounds *= 2;
   }
   const Operation sample{.count = kModelBytes / 4};
-  const Problem problem =
-      make_problem(sample, group, nullptr,
-                   default_unit_bytes(group, options.chunk_bytes, kModelBytes));
+  const Problem problem = make_problem(sample, group, nullptr,
+                                       default_unit_bytes(group, options.chunk_bytes, kModelBytes));
   const auto seconds = [&](const Algorithm& a) {
     return estimate_s(a.cost(problem), LinkModel{}, ElementBytes{});
   };

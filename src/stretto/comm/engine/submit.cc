@@ -29,8 +29,7 @@ void use_plan(OpenOperation& open, const OperationPlan& plan) {
   open.whole = plan.whole;
   open.streams = plan.streams;
   open.units = unit_count(plan.problem);
-  open.unit_bytes =
-      plan.problem.unit * static_cast<int64_t>(dtype_bytes(open.operation.dtype));
+  open.unit_bytes = plan.problem.unit * static_cast<int64_t>(dtype_bytes(open.operation.dtype));
 }
 
 }  // namespace
@@ -43,10 +42,9 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   check(operation, state.rank, static_cast<int>(state.ranks.size()));
   if (state.tuning && !ending_->has_begun() && !is_message(operation.kind)) {
     // Other kinds are not tuned, and their counts may differ between ranks.
-    const int64_t bytes =
-        operation.kind == Kind::kAllReduce
-            ? operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype))
-            : 0;
+    const int64_t bytes = operation.kind == Kind::kAllReduce
+                              ? operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype))
+                              : 0;
     mark(state, id, state.tuning->finder.operation(fingerprint(operation), bytes));
   }
   const bool watched = delivery == Delivery::kQueue || notify;
@@ -168,8 +166,7 @@ void EngineImpl::start_small(GroupState& state) {
         on_mismatch(*other, {.group = open->group, .sequence = open->sequence, .unit = kJoined});
     }
   }
-  open->ahead =
-      static_cast<int32_t>(std::min<uint64_t>(state.next_sequence - 1 - last, 1 << 20));
+  open->ahead = static_cast<int32_t>(std::min<uint64_t>(state.next_sequence - 1 - last, 1 << 20));
   fusion.waiting.erase(fusion.waiting.begin(),
                        fusion.waiting.begin() + static_cast<ptrdiff_t>(count));
   fusion.under_way = open;
@@ -183,8 +180,8 @@ void EngineImpl::scan_input(const GroupState& state, OpenOperation* open) {
   const Operation& op = open->operation;
   open->scans = op.kind == Kind::kAllReduce && open->units > 1;
   if (open->scans) return;
-  const NonFinite found = scan_non_finite(usable_isa(), op.dtype, open->input,
-                                          input_count(op, state.ranks.size()));
+  const NonFinite found =
+      scan_non_finite(usable_isa(), op.dtype, open->input, input_count(op, state.ranks.size()));
   if (found.count == 0) return;
   open->non_finite = found.count;
   open->first_non_finite = found.first;

@@ -34,6 +34,7 @@ void EngineImpl::drive(Lock& lock, double max_wait_s) {
   driver_ = std::this_thread::get_id();
   max_wait_s = std::min(max_wait_s, ending_->wait_s());
   if (units_->local_waiting() > 0) max_wait_s = 0;
+  if (unfinished_ > 0) max_wait_s = std::min(max_wait_s, std::max(next_check_s_ - now_s(), 0.0));
   held_bytes_ = 0;
   try {
     links_->poll(lock, max_wait_s);
@@ -131,7 +132,8 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
   ++waiters_;
   const double began = now_s();
   const double spin_until = bytes_of(open) <= kSmallBytes ? began + options_.spin_s : 0;
-  if (!open.done && !closed_) {  // sends small operations that were held to be fused with later ones
+  if (!open.done &&
+      !closed_) {  // sends small operations that were held to be fused with later ones
     held_bytes_ = 0;
     process_events();
   }

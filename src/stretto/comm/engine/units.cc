@@ -21,9 +21,7 @@ constexpr int64_t kInlineBytes = 64 << 10;
 
 constexpr int32_t kAskedFor = -1;  // Unit::waits_left of a receive that the link knows of
 
-Part part_of(const OpenOperation& open, int64_t unit) {
-  return unit_of_tensor(open.problem, unit);
-}
+Part part_of(const OpenOperation& open, int64_t unit) { return unit_of_tensor(open.problem, unit); }
 
 // What the part holds of NaN and infinity; `first` counts from the beginning of the tensor.
 NonFinite scan(const OpenOperation& open, Part part, Isa isa) {
@@ -285,7 +283,8 @@ bool Units::execute(Unit& unit, int32_t index) {
                                  .data = size > 0 ? at(unit, step.place) : nullptr,
                                  .bytes = size,
                                  .ticket = {&unit, index},
-                                 .ahead = unit.ahead});
+                                 .ahead = unit.ahead,
+                                 .streams = open.streams});
       return false;
     }
     case Action::kReceive: {

@@ -24,9 +24,15 @@ Gradients::Gradients(Engine& engine, std::string_view name, std::vector<int> ran
                      std::string_view codec, const Options& options)
     : engine_(engine), codec_(codec) {
   start_ = find_gradient_codec(codec).make(codec, static_cast<int>(ranks.size()), options);
-  for (int stage = 0; stage < kStages; ++stage)
-    groups_[stage] = engine_.add_group(fmt::format("{}, stage {}", name, stage), ranks);
-  worker_ = start_thread("gradients", [this] { run(); });
+  int made = 0;
+  try {
+    for (; made < kStages; ++made)
+      groups_[made] = engine_.add_group(fmt::format("{}, stage {}", name, made), ranks);
+    worker_ = start_thread("gradients", [this] { run(); });
+  } catch (...) {
+    while (made > 0) engine_.remove_group(groups_[--made]);
+    throw;
+  }
 }
 
 Gradients::~Gradients() {
@@ -46,7 +52,7 @@ Gradients::~Gradients() {
 }
 
 Handle Gradients::submit(Bucket bucket, Delivery delivery) {
-  auto owned = std::make_unique<Open>();
+  auto owned = std::make_shared<Open>();
   Open* open = owned.get();
   open->delivery = delivery;
   open->bucket = std::move(bucket);
@@ -70,11 +76,11 @@ bool Gradients::wait(Handle handle, double timeout_s) {
   const auto found = open_.find(handle);
   if (found == open_.end())
     throw_invalid("gradients: handle {} is unknown, or was waited for before", handle);
-  Open* open = found->second.get();
+  const std::shared_ptr<Open> open = found->second;
   const auto limit = std::chrono::duration<double>(timeout_s < 0 ? 1e9 : timeout_s);
   if (!waiter_wake_.wait_for(lock, limit, [&] { return open->done; })) return false;
   const std::exception_ptr error = open->error;
-  open_.erase(handle);
+  open_.erase(handle);  // unless another thread has waited for it too
   lock.unlock();
   if (error) std::rethrow_exception(error);
   return true;
@@ -226,9 +232,8 @@ void Gradients::complete(Open& open) {
   if (open.delivery == Delivery::kQueue) {
     completed_.push_back(&open);
     completion_wake_.notify_one();
-  } else {
-    waiter_wake_.notify_all();
   }
+  waiter_wake_.notify_all();
 }
 
 }  // namespace stretto::comm

@@ -75,7 +75,7 @@ class Gradients {
 
   std::mutex mutex_;
   std::condition_variable worker_wake_, waiter_wake_, completion_wake_;
-  std::unordered_map<Handle, std::unique_ptr<Open>> open_;
+  std::unordered_map<Handle, std::shared_ptr<Open>> open_;
   std::set<std::pair<std::string, int64_t>> under_way_;  // parameter and begin
   std::deque<Open*> submitted_;                          // not yet seen by the worker
   std::deque<Open*> operations_done_;

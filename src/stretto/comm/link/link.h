@@ -54,6 +54,7 @@ struct Message {
   uint64_t bytes = 0;
   Ticket ticket;      // done when the caller may change `data`
   int32_t ahead = 0;  // a number for the receiver, see Frame::origin
+  int streams = 0;    // on how many streams its chunks may travel; 0: as use_streams() says
 };
 
 // What happened on all links, in order. The engine reads it after the call that caused it.
@@ -142,7 +143,7 @@ class Link {
   // How many streams are still writing a paced chunk that they began after `begun_s` (now_s()).
   int paced_chunks_since(double begun_s) const;
 
-  // Sends messages over the first `count` working streams only; the others stay connected.
+  // Sends messages that do not say it over the first `count` working streams only.
   void use_streams(int count) {
     used_streams_ = count;
     waits_ = true;
@@ -201,7 +202,8 @@ class Link {
   std::unique_ptr<Stream> make_stream(int index, std::unique_ptr<Pipe> pipe);
 
   // Sending.
-  void fill(Stream& stream, bool carries_messages);
+  void fill(Stream& stream, int place);
+  bool carries(int place, const Outgoing& message) const;
   void add_frame(Stream& stream, Frame frame, const std::byte* payload);
   void add_chunk(Stream& stream, uint64_t id, bool again);
   bool write(Stream& stream);

@@ -19,6 +19,7 @@ void Link::send(const Message& m) {
   out->data = static_cast<const std::byte*>(m.data);
   out->bytes = m.bytes;
   out->ahead = m.ahead;
+  out->streams = m.streams;
   if (m.bytes > 0 && promised_ - consumed_there_ + m.bytes > settings_.eager_limit_bytes) {
     out->ticket = m.ticket;
     awaiting_cts_.emplace(m.key, std::move(out));
@@ -82,9 +83,9 @@ void Link::flush() {
   int living = 0;
   for (auto& stream : streams_) {
     if (!stream || !stream->alive) continue;
-    const bool carries_messages = living++ < used_streams_;
+    const int place = living++;
     while (stream->alive && !stream->full) {
-      if (stream->next_part == stream->parts.size()) fill(*stream, carries_messages);
+      if (stream->next_part == stream->parts.size()) fill(*stream, place);
       if (stream->parts.empty() || !write(*stream)) break;
     }
   }
@@ -94,11 +95,16 @@ bool Link::is_paced(const Outgoing& message) const {
   return settings_.paced && message.bytes > kPacedBytes;
 }
 
+// Whether the stream that is number `place` of those that work may carry the message.
+bool Link::carries(int place, const Outgoing& message) const {
+  return place < (message.streams > 0 ? message.streams : used_streams_);
+}
+
 bool Link::awaits_pacing() const {
   if (queue_.empty() || !is_paced(*queue_.front())) return false;
   int living = 0;
   for (const auto& stream : streams_) {
-    if (!stream || !stream->alive || living++ >= used_streams_) continue;
+    if (!stream || !stream->alive || !carries(living++, *queue_.front())) continue;
     if (stream->free()) return true;
   }
   return false;
@@ -118,7 +124,7 @@ int Link::paced_chunks_since(double begun_s) const {
 
 // Takes what a stream writes next: control frames, then chunks of broken streams, then new chunks.
 // It is called only when the stream has written everything before, so a slow stream takes little.
-void Link::fill(Stream& s, bool carries_messages) {
+void Link::fill(Stream& s, int place) {
   s.parts.clear();
   s.chunks.clear();
   s.texts.clear();
@@ -133,14 +139,18 @@ void Link::fill(Stream& s, bool carries_messages) {
     add_frame(s, frame, reinterpret_cast<const std::byte*>(s.texts.back().data()));
   }
   uint64_t bytes = 0;
-  while (carries_messages && s.frames < kFramesPerWrite && bytes < settings_.batch_bytes) {
+  while (s.frames < kFramesPerWrite && bytes < settings_.batch_bytes) {
     if (!again_.empty()) {
       const uint64_t id = again_.front();
+      if (id >= first_unacknowledged_ &&
+          !carries(place, *unacknowledged_[id - first_unacknowledged_].message))
+        break;
       again_.pop_front();
       if (id < first_unacknowledged_) continue;  // it was acknowledged meanwhile
       add_chunk(s, id, true);
     } else if (!queue_.empty()) {
       const std::shared_ptr<Outgoing>& message = queue_.front();
+      if (!carries(place, *message)) break;
       if (is_paced(*message)) {
         if (!may_begin_paced_) break;
         may_begin_paced_ = false;

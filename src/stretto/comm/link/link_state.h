@@ -26,6 +26,7 @@ struct Link::Outgoing {
   uint64_t acknowledged = 0;  // bytes
   Ticket ticket;
   int32_t ahead = 0;
+  int streams = 0;
   std::unique_ptr<std::byte[]> own;
   uint8_t flags = 0;             // kRts or kCts: this is no message, but a frame about one
   uint64_t announced_bytes = 0;  // kRts: length of the message it announces
