@@ -12,8 +12,9 @@ KB, MB = 1024, 1024 * 1024
 @dataclass(frozen=True)
 class Work:
   """What every rank does in one turn: `operations` all-reduces of `size_bytes` of fp32, one after
-  the other or all at once; or training steps."""
-  kind: str = "each"  # "each", "burst", "steps", "cut"
+  the other, all at once, or each after 2 ms of computation, which is not counted; or training
+  steps."""
+  kind: str = "each"  # "each", "burst", "apart", "steps", "cut"
   size_bytes: int = 4
   operations: int = 1
   model: str = ""  # steps: "resnet50-sized" or "digits"
@@ -64,6 +65,9 @@ def small() -> list[Case]:
       Case("4 B on 2 hosts", network, two, Work("each", 4, 300), NO_TUNED, 9),
       Case("4 KB on 2 hosts", network, two, Work("each", 4 * KB, 300), NO_TUNED, 9),
       Case("200 x 4 KB at once on 2 hosts", network, two, Work("burst", 4 * KB, 200), NO_TUNED, 9),
+      Case("4 B apart on 2 hosts", network, two, Work("apart", 4, 100), NO_TUNED, 9),
+      Case("4 KB apart on 2 hosts", network, two, Work("apart", 4 * KB, 100), NO_TUNED, 9),
+      Case("64 KB apart on 2 hosts", network, two, Work("apart", 64 * KB, 100), NO_TUNED, 9),
       Case("4 B on 2 x 2", network, four, Work("each", 4, 100), NO_TUNED, 9),
       Case("4 KB on 2 x 2", network, four, Work("each", 4 * KB, 100), NO_TUNED, 9),
       Case("64 KB on 2 x 2", network, four, Work("each", 64 * KB, 50), NO_TUNED, 9),

@@ -51,6 +51,8 @@ class Ranks:
     self.close()
 
   def start(self) -> None:
+    if self.peer.package and not os.environ.get(self.peer.package):
+      raise Skipped(f"{self.peer.package} names no package")
     path = str(self._folder / "socket")
     with socket.socket(socket.AF_UNIX) as listener:
       listener.bind(path)
@@ -75,7 +77,8 @@ class Ranks:
         self.spawn(host, [*worker, "--rank", str(rank)])
 
   def spawn(self, host: int, words: list[str]) -> None:
-    paths = [str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    own = os.environ.get(self.peer.package, "") if self.peer.package else ""
+    paths = [own, str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)),
                    "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
                    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -35,6 +35,9 @@ class Peer:
   launcher: str = "direct"  # "mpirun": it starts the ranks itself
   # Only with --peers, and alone: it takes time from others while it has no turn.
   on_request: bool = False
+  # Another build of this peer, whose Python package is in the folder that the variable names.
+  like: str = ""
+  package: str = ""
 
   def driver(self):
     return importlib.import_module(f"bench.comm.peers.{self.module}")
@@ -51,6 +54,10 @@ PEERS = (
          setting="tuned", launcher="mpirun", on_request=True),
     Peer("stretto", "c10d", "Stretto through torch.distributed", setting="stretto"),
     Peer("stretto-core", "core", "Stretto's engine on NumPy arrays, as mpi4py has them"),
+    Peer("stretto-before", "c10d", "the Stretto package in $STRETTO_BENCH_BEFORE, as stretto",
+         setting="stretto", like="stretto", package="STRETTO_BENCH_BEFORE"),
+    Peer("stretto-core-before", "core", "the same, as stretto-core", like="stretto-core",
+         package="STRETTO_BENCH_BEFORE"),
 )
 
 
