@@ -22,7 +22,8 @@ struct Cost {
   double summed_elements = 0;  // sources added up by the busiest rank
 };
 
-// Seconds: typical values for cards of 1 Gbit/s. The local latency is that of ranks that spin
+// Seconds. The defaults are typical of cards of 1 Gbit/s; a job learns its own costs
+// (tuning/link_observer.h). The local latency is that of ranks that spin
 // before they sleep.
 struct LinkModel {
   double wire_latency_s = 60e-6, wire_message_s = 4e-6, wire_byte_s = 8e-9;

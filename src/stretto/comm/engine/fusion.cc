@@ -9,7 +9,8 @@ namespace stretto::comm {
 namespace {
 
 bool alike(const OpenOperation& a, const OpenOperation& b) {
-  return a.operation.dtype == b.operation.dtype && a.operation.reduction == b.operation.reduction;
+  return a.operation.dtype == b.operation.dtype && a.operation.reduction == b.operation.reduction &&
+         a.settings == b.settings;
 }
 
 }  // namespace
@@ -33,6 +34,7 @@ std::unique_ptr<OpenOperation> join(const Fusion& fusion, size_t count) {
   auto carrier = std::make_unique<OpenOperation>();
   carrier->group = first.group;
   carrier->sequence = first.sequence;
+  carrier->settings = first.settings;
   carrier->submitted_s = first.submitted_s;
   carrier->operation = {.dtype = first.operation.dtype, .reduction = first.operation.reduction};
   int64_t bytes = 0;

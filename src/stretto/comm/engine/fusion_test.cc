@@ -7,6 +7,7 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/comm/engine/engine_testing.h"
+#include "stretto/comm/engine/state.h"
 
 namespace stretto::comm {
 namespace {
@@ -89,6 +90,25 @@ TEST(Fusion, OffMeansOneByOne) {
         for (Handle handle : handles) engine.wait(handle);
         EXPECT_EQ(engine.statistics().joined, 0);
       }));
+}
+
+// One rank may fuse operations after it has changed settings, another before. Both must plan them
+// with the settings with which the operations began.
+TEST(Fusion, OnlyOperationsOfTheSameSettingsAreJoinedAndTheirCarrierKeepsThem) {
+  const auto before = std::make_shared<Settings>();
+  const auto after = std::make_shared<Settings>(Settings{.generation = 1});
+  std::vector<float> x(10);
+  std::deque<OpenOperation> operations(5);
+  Fusion fusion{.submitted_everywhere = 5};
+  for (size_t i = 0; i < operations.size(); ++i) {
+    operations[i].sequence = i;
+    operations[i].operation = {.count = 10, .input = x.data(), .output = x.data()};
+    operations[i].input = reinterpret_cast<const std::byte*>(x.data());
+    operations[i].settings = i < 3 ? before : after;
+    fusion.waiting.push_back(&operations[i]);
+  }
+  EXPECT_EQ(count_next(fusion, 1 << 20), 3u);
+  EXPECT_EQ(join(fusion, 3)->settings, before);
 }
 
 // The sum of sizes is the same on both ranks, so that nothing but the description tells.

@@ -155,23 +155,25 @@ Problem make_problem(const Operation& op, const GroupState& group, const Codec* 
 }
 
 std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation& op,
-                                             const Codec* codec, const Options& options) {
+                                             const Codec* codec, const Settings* settings,
+                                             const Options& options) {
   const bool even = op.input_counts.empty() && op.output_counts.empty();
   const PlanKey key{op.kind, op.dtype, op.reduction, op.root, op.count, codec};
-  if (even) {
+  // Kept plans are those of the settings in use.
+  const bool keeps = even && settings == (group.tuning ? group.tuning->settings.get() : nullptr);
+  if (keeps) {
     if (const auto found = group.plans.find(key); found != group.plans.end()) return found->second;
   }
   auto plan = std::make_shared<OperationPlan>();
   const auto element = static_cast<int64_t>(dtype_bytes(op.dtype));
-  const StepTuning* tuning = group.tuning.get();
   // The result of a codec may depend on units and algorithm, so operations with one are not tuned.
-  const bool tuned = tuning && tuning->tuner && op.kind == Kind::kAllReduce && !codec &&
+  const bool tuned = settings && settings->tuned && op.kind == Kind::kAllReduce && !codec &&
                      op.count * element >= kTunedBytes;
   // For other kinds the count may differ between ranks, but all ranks must cut alike.
   const int64_t bytes = op.kind == Kind::kAllReduce ? op.count * element : 0;
   plan->problem = make_problem(
       op, group, codec,
-      tuned ? tuning->setting.unit_bytes : default_unit_bytes(group, options.chunk_bytes, bytes));
+      tuned ? settings->step.unit_bytes : default_unit_bytes(group, options.chunk_bytes, bytes));
   const auto local = static_cast<double>(std::max<int64_t>(element, 1));
   ElementBytes sizes{.local = local, .wire = local};
   if (codec)
@@ -181,17 +183,23 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
                                 ? std::string_view(options.algorithm)
                                 : "";
   if (tuned) {
-    plan->streams = tuning->setting.streams;
-    if (forced.empty()) forced = tuning->setting.algorithm;
+    plan->streams = settings->step.streams;
+    if (forced.empty()) forced = settings->step.algorithm;
   }
   // Greatest values are the same in any order, so few messages are enough for many ranks.
   if (group.internal)
     forced = group.ranks.size() <= kFewRanks ? "gather_sum" : "recursive_doubling";
+  const LinkModel link = settings ? settings->link : LinkModel{};
   plan->algorithm = !forced.empty() ? &find_algorithm(plan->problem, forced)
-                                    : &choose_algorithm(plan->problem, LinkModel{}, sizes);
+                                    : &choose_algorithm(plan->problem, link, sizes);
+  const Cost cost = plan->algorithm->cost(plan->problem);
+  plan->traffic = {.wire_bytes = cost.wire_elements * sizes.wire,
+                   .wire_rounds = cost.wire_rounds,
+                   .local_bytes = cost.local_elements * sizes.local,
+                   .local_rounds = cost.local_rounds};
   if (unit_count(plan->problem) == 1)
     plan->whole = std::make_shared<UnitPlan>(plan->algorithm->schedule(plan->problem, 0));
-  if (!even) return plan;
+  if (!keeps) return plan;
   if (group.plans.size() == kMaxPlans) group.plans.clear();
   return group.plans[key] = plan;
 }

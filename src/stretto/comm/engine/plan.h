@@ -11,10 +11,12 @@
 #include "stretto/comm/collective/algorithm.h"
 #include "stretto/comm/engine/operation.h"
 #include "stretto/comm/options.h"
+#include "stretto/comm/tuning/link_observer.h"
 
 namespace stretto::comm {
 
 struct GroupState;
+struct Settings;
 
 // A unit's schedule with the dependencies between its steps.
 struct UnitPlan {
@@ -30,6 +32,7 @@ struct OperationPlan {
   const Algorithm* algorithm = nullptr;
   std::shared_ptr<const UnitPlan> whole;  // set for operations of one unit
   int streams = 0;                        // as OpenOperation::streams
+  Traffic traffic;                        // of the whole operation
 };
 
 // Kept because training repeats the same operations, and choosing an algorithm and making its
@@ -37,10 +40,11 @@ struct OperationPlan {
 using PlanKey = std::tuple<Kind, DType, ReduceOp, int, int64_t, const Codec*>;
 using Plans = std::map<PlanKey, std::shared_ptr<const OperationPlan>>;
 
-// The plan of an operation, from `group.plans` or new. Throws Unsupported when a forced algorithm
-// does not fit.
+// The plan of an operation with these settings (null: the group is not tuned), from `group.plans`
+// or new. Throws Unsupported when a forced algorithm does not fit.
 std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation& operation,
-                                             const Codec* codec, const Options& options);
+                                             const Codec* codec, const Settings* settings,
+                                             const Options& options);
 
 // Bytes per unit where no tuning has found better. `operation_bytes` is 0 where the size differs
 // between ranks.

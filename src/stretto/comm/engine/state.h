@@ -28,11 +28,14 @@ struct OpenOperation {
   Operation operation;
   uint64_t sequence = 0;  // in its group, from its beginning; of the message for send and recv
   uint64_t fingerprint = 0;
+  std::shared_ptr<const Settings> settings;  // when it began; null: the group is not tuned
   Problem problem;
   const Algorithm* algorithm = nullptr;   // null for send and recv
   std::shared_ptr<const UnitPlan> whole;  // when there is one unit
   const Codec* codec = nullptr;           // null: none
   int streams = 0;                        // that its messages may use; 0: as the link finds best
+  const Traffic* traffic = nullptr;       // of its plan, to learn what links cost; null: unknown
+  std::shared_ptr<const OperationPlan> plan;  // keeps `traffic`
   // The caller's buffers, or packed copies of them where parts are not contiguous.
   const std::byte* input = nullptr;
   std::byte* output = nullptr;

@@ -18,6 +18,9 @@ constexpr int kDriftReports = 8;
 constexpr double kHopeless = 2.2;
 constexpr int64_t kModelBytes = 16 << 20;  // the size for which algorithms are compared
 
+constexpr std::string_view kLinks = "links";  // the tuning cache's key for costs, with a topology
+constexpr size_t kFirstCost = 5;              // in StepTuning::words
+
 // Ends a step. Its last operations may still be under way, so it is counted when the next one ends.
 void close_account(StepTuning& t, bool whole, double now) {
   const StepAccount& done = t.accounts[(t.number + 1) & 1];
@@ -43,26 +46,55 @@ StepSetting default_setting(const GroupState& group, const Options& options) {
           .algorithm = ""};
 }
 
+// Changes the settings of operations that have not begun.
+void change(StepTuning& t, Settings next) {
+  ++next.generation;
+  t.settings = std::make_shared<Settings>(std::move(next));
+}
+
 // True when the setting has changed.
 bool set(StepTuning& t, const StepSetting& setting) {
-  if (setting == t.setting) return false;
-  t.setting = setting;
-  ++t.generation;
+  const bool tuned = t.tuner != nullptr;
+  if (setting == t.settings->step && tuned == t.settings->tuned) return false;
+  Settings next = *t.settings;
+  next.step = setting;
+  next.tuned = tuned;
+  change(t, std::move(next));
   return true;
 }
 
 // What the first rank of the group sends to the others, whose files may differ.
-std::array<double, 5> ask_tuning_cache(const StepTuning& t, const Options& options) {
+std::array<double, 9> ask_tuning_cache(const StepTuning& t, const Options& options) {
+  std::array<double, 9> words{};
   const tune::TuningCache cache =
       tune::load_tuning_cache(tune::tuning_cache_path(options.tuning_cache));
+  if (const auto known = cache.find(setting_key(kLinks, t.topology))) {
+    const auto costs = parse_link_costs(known->candidate);
+    if (costs) std::copy(costs->begin(), costs->end(), words.begin() + kFirstCost);
+  }
   const auto choice = cache.find(t.key);
   const auto setting = choice ? parse_setting(choice->candidate) : std::nullopt;
-  if (!setting) return {};
+  if (!setting) return words;
   const auto& names = t.choices.algorithms;
   const auto name = std::find(names.begin(), names.end(), setting->algorithm);
-  return {choice->seconds, static_cast<double>(setting->unit_bytes),
-          static_cast<double>(setting->streams),
-          name == names.end() ? 0.0 : 1.0 + static_cast<double>(name - names.begin()), 1};
+  words[0] = choice->seconds;
+  words[1] = static_cast<double>(setting->unit_bytes);
+  words[2] = static_cast<double>(setting->streams);
+  words[3] = name == names.end() ? 0.0 : 1.0 + static_cast<double>(name - names.begin());
+  words[4] = 1;
+  return words;
+}
+
+// Uses costs that the ranks have agreed on. True when the model has changed, so that algorithms are
+// chosen anew.
+bool set_costs(StepTuning& t) {
+  LinkCosts costs;
+  std::copy_n(t.words.begin() + kFirstCost, costs.size(), costs.begin());
+  if (!differ(costs, costs_of(t.settings->link))) return false;
+  Settings next = *t.settings;
+  next.link = model_of(costs, next.link);
+  change(t, std::move(next));
+  return true;
 }
 
 bool begin_tuner(StepTuning& t, const GroupState& group, const Options& options) {
@@ -129,15 +161,17 @@ bool take_agreement(StepTuning& t, const GroupState& group, const Options& optio
                     std::function<void()>* remember) {
   if (t.asks == StepTuning::Asks::kNothing) return false;
   t.agreed = false;
+  bool changed = set_costs(t);
   if (std::exchange(t.asks, StepTuning::Asks::kNothing) == StepTuning::Asks::kCache)
-    return begin_tuner(t, group, options);
-  if (!t.tuner) return false;
+    return begin_tuner(t, group, options) || changed;
+  if (!t.tuner) return changed;
   t.last_s = t.words[0];
   const bool was_settled = t.tuner->settled();
-  const bool changed = t.tuner->step(t.last_s) && set(t, t.tuner->current());
+  if (t.tuner->step(t.last_s)) changed |= set(t, t.tuner->current());
   if (t.tuner->settled() && !was_settled && group.rank == 0) {
     tune::TuningCache found;
     remember_setting(found, t.key, *t.tuner);
+    found.put(setting_key(kLinks, t.topology), {link_costs_text(costs_of(t.settings->link)), 0});
     *remember = [found = std::move(found), path = tune::tuning_cache_path(options.tuning_cache)] {
       tune::add_to_tuning_cache(path, found);
     };
@@ -162,6 +196,8 @@ bool begin_step(StepTuning& t, const GroupState& group, const Options& options,
   t.sum_s += mark.seconds;
   if (++t.steps < (t.tuner->settled() ? kStepsPerReport : 1)) return false;
   t.words = {t.sum_s / t.steps};
+  const LinkCosts costs = t.observer.costs();
+  std::copy(costs.begin(), costs.end(), t.words.begin() + kFirstCost);
   t.sum_s = t.steps = 0;
   t.asks = StepTuning::Asks::kTime;
   return true;
@@ -184,7 +220,11 @@ void note_done(StepTuning& t, const OpenOperation& open) {
   StepAccount& a = t.accounts[open.step & 1];
   const double now = now_s();
   --a.open;
-  if (open.started_s > 0) a.busy_s += now - std::max(open.started_s, a.done_s);
+  if (open.started_s > 0) {
+    const double seconds = now - std::max(open.started_s, a.done_s);
+    a.busy_s += seconds;
+    if (open.traffic && !open.error) t.observer.observe(*open.traffic, seconds);
+  }
   a.done_s = now;
 }
 
@@ -192,10 +232,12 @@ TuningStatistics tuning_statistics(const GroupState& group) {
   const StepTuning& t = *group.tuning;
   TuningStatistics s{.group = group.name,
                      .model = t.finder.model(),
-                     .setting = setting_text(t.setting),
+                     .setting = setting_text(t.settings->step),
                      .recalled = t.recalled,
                      .settled = t.tuner && t.tuner->settled(),
                      .step_s = t.last_s,
+                     .wire_byte_s = t.settings->link.wire_byte_s,
+                     .wire_latency_s = t.settings->link.wire_latency_s,
                      .steps = t.totals,
                      .tried = {}};
   if (!t.tuner) return s;

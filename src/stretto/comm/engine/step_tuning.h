@@ -9,7 +9,9 @@
 #include <memory>
 #include <string>
 
+#include "stretto/comm/collective/algorithm.h"
 #include "stretto/comm/engine/engine.h"
+#include "stretto/comm/tuning/link_observer.h"
 #include "stretto/comm/tuning/step_finder.h"
 #include "stretto/comm/tuning/tuning.h"
 
@@ -40,6 +42,15 @@ struct StepMark {
   std::string model;   // kModel: StepFinder::model()
 };
 
+// How operations of a group run. An operation keeps those with which it began, because ranks that
+// fuse it later must all plan it alike, whatever has changed meanwhile.
+struct Settings {
+  uint64_t generation = 0;  // how often they have changed
+  bool tuned = false;       // `step` holds for all-reduces of kTunedBytes and more
+  StepSetting step;
+  LinkModel link;
+};
+
 struct StepTuning {
   StepFinder finder;
   std::string topology;
@@ -49,8 +60,7 @@ struct StepTuning {
   std::string key;
   std::unique_ptr<StepTuner> tuner;
   StepTunerOptions choices;
-  StepSetting setting;      // in use
-  uint64_t generation = 0;  // how often it has changed
+  std::shared_ptr<const Settings> settings = std::make_shared<Settings>();  // in use
   bool recalled = false;
 
   // The agreement under way: an all-reduce of the greatest words, in a group of its own. `agreed`:
@@ -59,7 +69,11 @@ struct StepTuning {
   Asks asks = Asks::kNothing;
   bool agreed = false;
   Group channel = 0;
-  std::array<double, 5> words{};
+  // kCache: the step time, unit, streams, algorithm and 1 if the cache has them, else zeros; then
+  // LinkCosts, as for kTime, where the step time comes first.
+  std::array<double, 9> words{};
+
+  LinkObserver observer;
 
   double began_s = 0;  // of the step under way
   double sum_s = 0;    // of the steps since the last agreement

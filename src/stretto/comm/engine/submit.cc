@@ -23,7 +23,10 @@ bool is_small(const GroupState& group, const OpenOperation& open, const Options&
          options.fuse_bytes > 0;
 }
 
-void use_plan(OpenOperation& open, const OperationPlan& plan) {
+void use_plan(OpenOperation& open, std::shared_ptr<const OperationPlan> shared) {
+  const OperationPlan& plan = *shared;
+  open.plan = std::move(shared);
+  open.traffic = open.operation.kind == Kind::kAllReduce ? &plan.traffic : nullptr;
   open.problem = plan.problem;
   open.algorithm = plan.algorithm;
   open.whole = plan.whole;
@@ -120,11 +123,13 @@ void EngineImpl::choose_codec(OpenOperation& open) {
 void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
   choose_codec(*open);
   const Operation& op = open->operation;
-  use_plan(*open, *plan_of(state, op, open->codec, options_));
+  if (state.tuning) open->settings = state.tuning->settings;
+  use_plan(*open, plan_of(state, op, open->codec, open->settings.get(), options_));
   open->sequence = state.next_sequence++;
   open->fingerprint = options_.order_check ? fingerprint(op) : 0;
   // Ranks that cut the operation differently would wait for each other for ever.
-  if (open->fingerprint != 0 && state.tuning) open->fingerprint += state.tuning->generation << 1;
+  if (open->fingerprint != 0 && open->settings)
+    open->fingerprint += open->settings->generation << 1;
   if (options_.nan_check != NanCheck::kOff && !op.scanned && reduces(op.kind) && is_float(op.dtype))
     scan_input(state, open);
   if (ending_->has_begun()) return;
@@ -159,7 +164,7 @@ void EngineImpl::start_small(GroupState& state) {
   if (count > 1) {
     fusion.carrier = join(fusion, count);
     open = fusion.carrier.get();
-    use_plan(*open, *plan_of(state, open->operation, nullptr, options_));
+    use_plan(*open, plan_of(state, open->operation, nullptr, open->settings.get(), options_));
     if (options_.order_check) {
       const auto other = note_joined(state.order, open->sequence, open->fingerprint);
       if (other)

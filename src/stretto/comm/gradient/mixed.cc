@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <utility>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
@@ -18,10 +19,14 @@ namespace {
 constexpr int64_t kProbeElements = 64 << 10;
 constexpr int64_t kProbeBytes = 64 << 10;  // shorter messages do not measure the wire
 constexpr size_t kRecentMessages = 64;
+// The first choice for a tensor rests on a guess of what the wire costs. So many steps later enough
+// messages have been timed to choose again.
+constexpr int64_t kGuessSteps = 4;
 
 struct Tensor {
   Mixed mixed;
   int64_t measured_step = -1;  // never
+  bool guessed = true;         // it was measured at most once
 };
 
 // The state that lasts from step to step. Exchanges point to tensors, which a map never moves.
@@ -76,9 +81,10 @@ class MixedExchange {
                              Tensor{Mixed(state_->options)})
                 .first->second;
         part.tensor = &tensor;
-        part.due = tensor.measured_step < 0 ||
-                   bucket.step - tensor.measured_step >= state_->options.measure_every;
-        if (part.due) tensor.measured_step = bucket.step;
+        const int64_t every = tensor.guessed ? std::min(kGuessSteps, state_->options.measure_every)
+                                             : state_->options.measure_every;
+        part.due = tensor.measured_step < 0 || bucket.step - tensor.measured_step >= every;
+        if (part.due) tensor.guessed = std::exchange(tensor.measured_step, bucket.step) < 0;
         measures_ |= part.due;
       }
       parts_.push_back(part);

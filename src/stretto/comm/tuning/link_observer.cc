@@ -1,0 +1,95 @@
+#include "stretto/comm/tuning/link_observer.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+namespace stretto::comm {
+namespace {
+
+enum Which : size_t { kWireByte, kWireLatency, kLocalByte, kLocalLatency };
+
+constexpr size_t kSamples = 32;  // kept of each cost
+constexpr size_t kEnough = 8;    // before a cost counts as known
+// Operations of more bytes tell what a byte costs, those of fewer what a round costs.
+constexpr double kManyBytes = 1 << 20, kFewBytes = 8 << 10;
+constexpr double kClear = 1.25;  // ratio of costs that matters
+
+bool sane(double seconds) { return std::isfinite(seconds) && seconds > 0 && seconds < 1; }
+
+}  // namespace
+
+void LinkObserver::observe(const Traffic& t, double seconds) {
+  const auto note = [&](Which which, double value) {
+    if (!sane(value)) return;
+    samples_[which].push_back(value);
+    if (samples_[which].size() > kSamples) samples_[which].pop_front();
+  };
+  if (t.wire_rounds > 0) {
+    if (t.wire_bytes >= kManyBytes) note(kWireByte, seconds / t.wire_bytes);
+    if (t.wire_bytes <= kFewBytes) note(kWireLatency, seconds / t.wire_rounds);
+  } else if (t.local_rounds > 0) {
+    if (t.local_bytes >= kManyBytes) note(kLocalByte, seconds / t.local_bytes);
+    if (t.local_bytes <= kFewBytes) note(kLocalLatency, seconds / t.local_rounds);
+  }
+}
+
+LinkCosts LinkObserver::costs() const {
+  LinkCosts costs{};
+  for (size_t i = 0; i < costs.size(); ++i) {
+    if (samples_[i].size() < kEnough) continue;
+    std::vector<double> sorted(samples_[i].begin(), samples_[i].end());
+    std::sort(sorted.begin(), sorted.end());
+    const bool latency = i == kWireLatency || i == kLocalLatency;
+    costs[i] = latency ? sorted.front() : sorted[sorted.size() / 2];
+  }
+  return costs;
+}
+
+LinkCosts costs_of(const LinkModel& m) {
+  return {m.wire_byte_s, m.wire_latency_s, m.local_byte_s, m.local_latency_s};
+}
+
+LinkModel model_of(const LinkCosts& costs, const LinkModel& before) {
+  LinkModel model = before;
+  if (sane(costs[kWireByte])) model.wire_byte_s = costs[kWireByte];
+  if (sane(costs[kLocalByte])) model.local_byte_s = costs[kLocalByte];
+  // A message takes a share of what a round takes.
+  if (sane(costs[kWireLatency])) {
+    model.wire_message_s *= costs[kWireLatency] / model.wire_latency_s;
+    model.wire_latency_s = costs[kWireLatency];
+  }
+  if (sane(costs[kLocalLatency])) {
+    model.local_message_s *= costs[kLocalLatency] / model.local_latency_s;
+    model.local_latency_s = costs[kLocalLatency];
+  }
+  return model;
+}
+
+bool differ(const LinkCosts& known, const LinkCosts& model) {
+  for (size_t i = 0; i < known.size(); ++i) {
+    if (sane(known[i]) && (known[i] > model[i] * kClear || known[i] < model[i] / kClear))
+      return true;
+  }
+  return false;
+}
+
+std::string link_costs_text(const LinkCosts& c) {
+  return fmt::format("wire {:.3g} s/B {:.3g} s, local {:.3g} s/B {:.3g} s", c[0], c[1], c[2], c[3]);
+}
+
+std::optional<LinkCosts> parse_link_costs(std::string_view text) {
+  LinkCosts c{};
+  const std::string copy(text);
+  if (std::sscanf(copy.c_str(), "wire %lf s/B %lf s, local %lf s/B %lf s", &c[0], &c[1], &c[2],
+                  &c[3]) != 4)
+    return std::nullopt;
+  for (const double cost : c)
+    if (!std::isfinite(cost) || cost < 0) return std::nullopt;
+  return c;
+}
+
+}  // namespace stretto::comm

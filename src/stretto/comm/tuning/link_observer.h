@@ -1,0 +1,47 @@
+// Learns what links cost from the all-reduces of a job, without messages of its own.
+//
+// An operation of many bytes tells what a byte costs, one of few bytes what a round costs. It
+// counts from the end of the operation before it, if that was later than its own start, so
+// operations that overlap count once. Medians of bytes and the least of latencies: an operation
+// that waits for a slow rank looks longer than its links are slow, never shorter.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "stretto/comm/collective/algorithm.h"
+
+namespace stretto::comm {
+
+// What an operation moves through the busiest card and inside the busiest host.
+struct Traffic {
+  double wire_bytes = 0, wire_rounds = 0, local_bytes = 0, local_rounds = 0;
+};
+
+// Seconds per byte and per round between hosts, then inside a host; 0: not known.
+using LinkCosts = std::array<double, 4>;
+
+class LinkObserver {
+ public:
+  void observe(const Traffic& traffic, double seconds);
+  LinkCosts costs() const;
+
+ private:
+  std::array<std::deque<double>, 4> samples_;  // the last ones of each cost
+};
+
+LinkCosts costs_of(const LinkModel& model);
+// `before` with the costs that are known.
+LinkModel model_of(const LinkCosts& costs, const LinkModel& before);
+// Whether a known cost differs by so much from the model's that another algorithm may be better.
+bool differ(const LinkCosts& known, const LinkCosts& model);
+
+// "wire 8.1e-09 s/B 6e-05 s, local 1.5e-10 s/B 2e-06 s", as the tuning cache keeps them.
+std::string link_costs_text(const LinkCosts& costs);
+std::optional<LinkCosts> parse_link_costs(std::string_view text);
+
+}  // namespace stretto::comm
