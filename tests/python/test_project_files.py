@@ -77,6 +77,17 @@ def test_every_job_ends_by_itself_and_asks_for_few_rights(workflow):
     assert "uses" not in step or re.fullmatch(r"[\w-]+/[\w-]+@(v\d+|release/v\d+)", step["uses"])
 
 
+@pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda path: path.stem)
+def test_checkouts_keep_no_credentials_and_containers_trust_them(workflow):
+  """In a container the checkout belongs to another user, and `git ls-files` of ./dev refuses it."""
+  for name, job in yaml.safe_load(workflow.read_text())["jobs"].items():
+    for step in job["steps"]:
+      if step.get("uses", "").startswith("actions/checkout@"):
+        assert step["with"]["persist-credentials"] is False, name
+    if "container" in job:
+      assert any("safe.directory" in step.get("run", "") for step in job["steps"]), name
+
+
 def test_hooks_name_files_that_are_there():
   hooks = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text())
   local = [hook for repo in hooks["repos"] if repo["repo"] == "local" for hook in repo["hooks"]]
