@@ -28,6 +28,9 @@ def code(text: str) -> str:
 
 
 def table(titles: list[str], rows: list[list[str]]) -> str:
+  """A Markdown table, without the columns in which no row has anything."""
+  shown = [n for n in range(len(titles)) if any(row[n] for row in rows)]
+  titles, rows = [titles[n] for n in shown], [[row[n] for n in shown] for row in rows]
   lines = ["| " + " | ".join(titles) + " |", "|---" * len(titles) + "|"]
   return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
 

@@ -15,6 +15,8 @@ import textwrap
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
+from command import code, table
+
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 CPP_HEADERS = ("stretto/stretto.h", "stretto/tensor/tensor.h", "stretto/tensor/dtype.h",
@@ -160,10 +162,9 @@ def signature(member: ElementTree.Element) -> str:
 def member_text(member: ElementTree.Element, level: int) -> list[str]:
   name = member.findtext("name")
   if member.get("kind") == "enum":
-    rows = [f"| `{v.findtext('name')}` | {described(v) or ''} |".replace("\n", " ")
+    rows = [[code(v.findtext("name")), described(v).replace("\n", " ")]
             for v in member.findall("enumvalue")]
-    return [f"{'#' * level} {name}", described(member), "| value | meaning |\n|---|---|\n"
-            + "\n".join(rows)]
+    return [f"{'#' * level} {name}", described(member), table(["value", "meaning"], rows)]
   return [f"{'#' * level} {name}", f"```cpp\n{signature(member)}\n```", described(member)]
 
 
@@ -201,10 +202,10 @@ def class_text(definition: ElementTree.Element) -> list[str]:
   members = [m for s in definition.findall("sectiondef") for m in s.findall("memberdef")]
   fields = [m for m in members if m.get("kind") == "variable" and is_shown(m)]
   functions = [m for m in members if m.get("kind") == "function"]
-  rows = [f"| `{m.findtext('name')}` | `{field_type(m)}` | {described(m)} |".replace("\n", " ")
+  rows = [[code(m.findtext("name")), code(field_type(m)), described(m).replace("\n", " ")]
           for m in fields]
-  table = ["| field | type | meaning |\n|---|---|---|\n" + "\n".join(rows)] if rows else []
-  return [f"## {name}", head, described(definition), *table, *grouped(functions, 3)]
+  fields_table = [table(["field", "type", "meaning"], rows)] if rows else []
+  return [f"## {name}", head, described(definition), *fields_table, *grouped(functions, 3)]
 
 
 def field_type(member: ElementTree.Element) -> str:
@@ -241,7 +242,8 @@ def page(title: str, headers: tuple[str, ...]) -> str:
     raise SystemExit("docs: doxygen is missing. On Debian or Ubuntu: apt-get install doxygen")
   with tempfile.TemporaryDirectory() as folder:
     xml = run_doxygen(headers, Path(folder))
-    parts = [f"# {title}", f"This page lists what the {title} headers declare."]
+    subject = f"{title} header declares" if len(headers) == 1 else f"{title} headers declare"
+    parts = [f"# {title}", f"This page lists what the {subject}."]
     for header in headers:
       # One title per page: a header is a section, what it declares is below.
       parts += [re.sub(r"^#", "##", part) for part in header_text(xml, header)]
