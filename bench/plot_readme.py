@@ -18,9 +18,24 @@ RESULTS, IMAGES = ROOT / "bench/results", ROOT / "docs/images"
 UNITS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 COLORS = {"onnxruntime": "#1f6fb4", "openvino": "#7a3fb0", "ncnn": "#c26a00", "mnn": "#8a8a00",
           "torch": "#c2314a", "gloo": "#1f6fb4", "openmpi": "#c26a00"}
-CASES = ("16 MB on 2 hosts", "16 MB on 2 x 2", "16 MB on 2 x 2 interleaved", "16 MB on 8 hosts",
-         "4 KB on 2 hosts", "64 KB on 2 x 2", "32 MB at 250 Mbit per flow", "64 MB unshaped",
-         "DDP 25 M parameters 1000 Mbit", "DDP convnet on digits 2 x 2 1000 Mbit")
+# What people call the engines and models of the tables.
+ENGINES = {"onnxruntime": "ONNX Runtime", "openvino": "OpenVINO", "ncnn": "ncnn", "mnn": "MNN",
+           "torch": "PyTorch", "gloo": "Gloo", "openmpi": "Open MPI"}
+MODELS = {"resnet50": "ResNet-50", "resnext50_32x4d": "ResNeXt-50", "resnest50": "ResNeSt-50",
+          "centernet_resnet18": "CenterNet ResNet-18", "unet": "U-Net",
+          "mobilenet_v2": "MobileNet-v2", "efficientnet_b0": "EfficientNet-B0",
+          "vit_b_16": "ViT-B/16", "bert_base": "BERT-base"}
+# The cases that are drawn, and what the chart calls them.
+CASES = {"16 MB on 2 hosts": "16 MB, 2 hosts",
+         "16 MB on 2 x 2": "16 MB, 2 hosts with 2 ranks",
+         "16 MB on 2 x 2 interleaved": "the same, ranks interleaved",
+         "16 MB on 8 hosts": "16 MB, 8 hosts",
+         "4 KB on 2 hosts": "4 KB, 2 hosts",
+         "64 KB on 2 x 2": "64 KB, 2 hosts with 2 ranks",
+         "32 MB at 250 Mbit per flow": "32 MB, connections capped",
+         "64 MB unshaped": "64 MB, network not limited",
+         "DDP 25 M parameters 1000 Mbit": "DDP step, 25 M parameters",
+         "DDP convnet on digits 2 x 2 1000 Mbit": "DDP step, small CNN, 2 x 2 ranks"}
 WIDTH, LABEL, RIGHT, LINE = 860, 280, 24, 25
 
 
@@ -58,14 +73,19 @@ def is_model(row: dict[str, str]) -> bool:
   return row["model"] != "geometric mean"
 
 
+def model_name(row: dict[str, str]) -> str:
+  return MODELS.get(row["model"], row["model"])
+
+
 def inference_panels(text: str) -> list[Panel]:
-  wide = {r["model"]: {name: float(r[name]) / float(r["stretto"]) for name in COLORS
-                       if r.get(name)}
+  wide = {model_name(r): {name: float(r[name]) / float(r["stretto"]) for name in COLORS
+                          if r.get(name)}
           for r in table_after(text, "1 thread, median ms:") if is_model(r)}
-  capped = {r["model"]: {"openvino": float(r["openvino / stretto"])}
+  capped = {model_name(r): {"openvino": float(r["openvino / stretto"])}
             for r in table_after(text, "## Xeon, capped at AVX2") if is_model(r)}
-  return [Panel("AVX-512: time relative to Stretto, one thread", wide, 3.0),
-          Panel("AVX2, the same machine: OpenVINO, the only peer that takes the cap", capped, 3.0)]
+  return [Panel("AVX-512, one thread: time relative to Stretto", wide, 3.0),
+          Panel("AVX2, one thread, the same machine: only OpenVINO can be limited to AVX2", capped,
+                3.0)]
 
 
 def gradient_panels(text: str) -> list[Panel]:
@@ -73,9 +93,9 @@ def gradient_panels(text: str) -> list[Panel]:
   for r in table_after(text, "<!-- comm: begin"):
     if r["case"] in CASES:
       pairs = {"gloo": ("gloo", "stretto"), "openmpi": ("openmpi", "stretto-core")}
-      rows[r["case"]] = {name: seconds(r[peer]) / seconds(r[ours])
+      rows[CASES[r["case"]]] = {name: seconds(r[peer]) / seconds(r[ours])
                          for name, (peer, ours) in pairs.items() if r[peer] and r[ours]}
-  return [Panel("All-reduce and training steps: time relative to Stretto", rows, 5.0)]
+  return [Panel("All-reduces and training steps: time relative to Stretto", rows, 5.0)]
 
 
 def position(ratio: float, largest: float) -> float:
@@ -106,7 +126,7 @@ def draw_panel(panel: Panel, top: float) -> list[str]:
     for engine, ratio in sorted(ratios.items(), key=lambda item: -item[1]):
       x = position(ratio, panel.largest)
       out.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="5.5" fill="{COLORS[engine]}">'
-                 f"<title>{engine} {ratio:.2f}x</title></circle>")
+                 f"<title>{ENGINES[engine]} {ratio:.2f}x</title></circle>")
       if ratio > panel.largest:
         out.append(text_at(x - 10, y + 4, f"{ratio:.0f}x", text_anchor="end", fill="#555555"))
   return out
@@ -117,8 +137,8 @@ def chart(panels: list[Panel], note: str) -> str:
   body, x = [], 16.0
   for name in engines:
     body.append(f'<circle cx="{x + 6:.1f}" cy="20" r="5.5" fill="{COLORS[name]}"/>')
-    body.append(text_at(x + 16, 24, name))
-    x += 34 + 7.5 * len(name)
+    body.append(text_at(x + 16, 24, ENGINES[name]))
+    x += 34 + 7.5 * len(ENGINES[name])
   body.append(text_at(WIDTH - RIGHT, 24, "right of 1x: slower than Stretto", text_anchor="end",
                       fill="#555555"))
   top = 48.0
@@ -138,10 +158,12 @@ def charts() -> dict[str, str]:
   inference = inference_panels((RESULTS / "inference.md").read_text())
   gradients = gradient_panels((RESULTS / "communication.md").read_text())
   return {
-    "inference.svg": chart(inference, "fp32, batch 1, Xeon, kernels by the built-in order; "
-                                      "tables and commands: bench/results/inference.md"),
-    "gradients.svg": chart(gradients, "network namespaces with shaped cards; tables and commands: "
-                                      "bench/results/communication.md"),
+    "inference.svg": chart(
+      inference, "fp32, batch 1, Intel Xeon, no kernel tuned for these models; "
+                 "tables and commands: bench/results/inference.md"),
+    "gradients.svg": chart(
+      gradients, "AMD EPYC, hosts are network namespaces; tables and commands: "
+                 "bench/results/communication.md"),
   }
 
 
