@@ -1,1 +1,1 @@
-"""Benchmarks: every claim is measured beside its peers, in the same run."""
+"""Benchmarks: every claim is measured in the same run as its peers."""

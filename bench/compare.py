@@ -1,4 +1,4 @@
-"""Stretto beside its peers: same file, same inputs, same cores, same minute.
+"""Compares Stretto with its peers: same file, same inputs, same cores, same minute.
 
   python -m bench.compare resnet50 bert_base --threads 1,2
   python -m bench.compare my_model.onnx --inputs my_inputs.npz --peers onnxruntime,openvino

@@ -1,1 +1,1 @@
-"""Gradient communication beside the engines people use today: `python -m bench.comm --list`."""
+"""Compares the gradient engine with those people use today: `python -m bench.comm --list`."""

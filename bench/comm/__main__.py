@@ -1,4 +1,4 @@
-"""Times gradient communication beside other engines, on hosts it makes itself.
+"""Compares gradient communication with other engines, on hosts it makes itself.
 
   python -m bench.comm --list
   python -m bench.comm small,large --json build/comm.json

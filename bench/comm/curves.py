@@ -1,4 +1,4 @@
-"""Trains the digits example with every codec over several seeds, beside Gloo in fp32.
+"""Trains the digits example with every codec over several seeds, and with Gloo in fp32.
 
   python -m bench.comm.curves --seeds 3 -o build/curves
 
