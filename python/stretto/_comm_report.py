@@ -1,4 +1,4 @@
-"""One self-contained HTML page about what a job's engines have sent, and what they found out."""
+"""Writes one self-contained HTML page about what the engines of a job sent and measured."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ EXPECTED_WITHOUT_RDMA = ("", "STRETTO_RDMA is off", "on the same host")
 
 
 def page(title: str, ranks: list[dict]) -> str:
-  """`ranks`: what Engine.close leaves in STRETTO_RUN_FOLDER, one per rank."""
+  """The page. `ranks` holds, for each rank, what Engine.close wrote into STRETTO_RUN_FOLDER."""
   name = html.escape(title)
   sections = [non_finite(ranks), steps(ranks), streams(ranks), *tuning(ranks), segments(ranks),
               timeline(ranks), operations(ranks)]
@@ -45,7 +45,7 @@ def section(heading: str, note: str, *parts: str) -> str:
 
 
 def cards(ranks: list[dict]) -> str:
-  """What one wants to know first."""
+  """The most important figures."""
   all_of = [r["statistics"] for r in ranks]
   shown = [("Ranks", str(len(ranks)), hosts(ranks)),
            ("Operations", str(max((s["operations"] for s in all_of), default=0)), "of a rank"),
@@ -113,7 +113,7 @@ def groups(ranks: list[dict]) -> list[tuple[int, dict]]:
 
 
 def steps(ranks: list[dict]) -> str:
-  """Where steps could be told apart: how much of the communication was hidden behind computing."""
+  """How much communication overlapped with computing, if the engine recognised training steps."""
   rows = []
   for rank, group in groups(ranks):
     count = group["steps"]
@@ -133,7 +133,7 @@ def steps(ranks: list[dict]) -> str:
 
 
 def tuning(ranks: list[dict]) -> list[str]:
-  """All ranks try the same, so the first one speaks for its group."""
+  """The settings that were tried: the same on all ranks, so those of the first rank."""
   parts, seen = [], set()
   for _, group in groups(ranks):
     if group["group"] in seen:
@@ -154,7 +154,7 @@ def tuning(ranks: list[dict]) -> list[str]:
 
 
 def segments(ranks: list[dict]) -> str:
-  """What attach() tried of cutting buckets, and its plan for DDP's own."""
+  """The ways to cut buckets that attach() tried, and the sizes that it proposes for DDP."""
   found = [note for r in ranks[:1] for note in r.get("segments", [])]
   if not found:
     return ""
@@ -172,7 +172,7 @@ def segments(ranks: list[dict]) -> str:
 
 
 def timeline(ranks: list[dict]) -> str:
-  """The end of the run as a picture, when there is a trace."""
+  """A picture of the last operations, if there is a trace."""
   spans = [(r["rank"], e) for r in ranks for e in r["trace"] if e.get("ph") == "X"]
   if not spans:
     return ""

@@ -1,4 +1,4 @@
-"""Callbacks for what ends in C++: a thread that sits in next_completions()."""
+"""Calls Python callbacks when operations end in C++: a thread waits in next_completions()."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 from stretto._errors import InvalidArgumentError
 
-# How long the thread sits in C++ before it looks whether it should end.
+# How long the thread waits in C++ before it checks whether it should end.
 IDLE_S = 5.0
 
 # Takes None or the error; of an Engine's operation also the rank of the group that a RECV got its
@@ -19,8 +19,8 @@ Done = Callable[..., None]
 
 
 class Completions:
-  """Base of what has `native.next_completions` and `native.interrupt`. Whatever a callback refers
-  to stays alive as long as C++ may touch the buffers."""
+  """Base of classes whose `native` has next_completions() and interrupt(). Whatever a callback
+  refers to stays alive until C++ has finished with the buffers."""
 
   native: Any
 
@@ -30,13 +30,13 @@ class Completions:
     self._pending: dict[int, Done] = {}
     self._thread: threading.Thread | None = None
     self._closed = False
-    # Whoever forgets to close must not leave the thread behind.
+    # The thread must end although nobody calls close().
     self._forgotten = weakref.finalize(self, native.interrupt)
     self._forgotten.atexit = False
 
   def _queue(self, submit: Callable[[], int], done: Done) -> None:
-    """`done(None or the error, ...)` will be called for the handle that `submit` returns."""
-    with self._lock:  # the thread must not be faster than the entry
+    """Submits, and calls `done(None or the error, ...)` when the operation of that handle ends."""
+    with self._lock:  # the operation may end before its handle is in the dictionary
       self._pending[submit()] = done
       if self._thread is None:
         self._thread = threading.Thread(target=complete, name="stretto-completions", daemon=True,
@@ -46,10 +46,10 @@ class Completions:
         self._thread.start()
 
   def _note(self) -> None:
-    """Called before the callbacks of a batch."""
+    """A hook for subclasses, called before the callbacks of a batch."""
 
   def _stop(self) -> bool:
-    """Ends the thread; False when that has happened before."""
+    """Ends the thread. Returns False if it was ended before."""
     with self._lock:
       if self._closed:
         return False
@@ -62,7 +62,7 @@ class Completions:
     return True
 
   def _retire(self, what: str) -> None:
-    """`native` becomes something that only says that it is closed."""
+    """Replaces `native` by an object that refuses every use."""
     self.native = Closed(what)
 
   def _drop(self, error: Exception) -> None:
@@ -72,8 +72,8 @@ class Completions:
 
 
 class Closed:
-  """What is left of `native` after close(): C++ objects must not outlive the interpreter, whoever
-  still refers to their owners then."""
+  """Stands for `native` after close(), so that no C++ object outlives the interpreter although
+  something still refers to its owner."""
 
   def __init__(self, what: str) -> None:
     self.__dict__["what"] = what
@@ -87,14 +87,14 @@ THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 @atexit.register
 def join_all() -> None:
-  """A thread that comes back from C++ when the interpreter is gone ends the process in disorder."""
+  """Waits for the threads: one that returns from C++ after the interpreter is gone crashes."""
   for thread in list(THREADS):
     thread.join(2 * IDLE_S)
 
 
 def complete(native: Any, lock: threading.Lock, pending: dict[int, Done],
              owner: weakref.ref[Completions]) -> None:
-  """The thread."""
+  """What the thread runs: takes batches of ended operations and calls their callbacks."""
   while True:
     batch = native.next_completions(IDLE_S)
     completions = owner()

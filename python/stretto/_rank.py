@@ -11,7 +11,7 @@ import sys
 
 
 def from_slurm() -> None:
-  """Slurm's words for what torch.distributed reads."""
+  """Sets what torch.distributed reads from the variables that Slurm sets."""
   pairs = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
   if "RANK" not in os.environ:
     for ours, slurms in pairs.items():
@@ -19,15 +19,15 @@ def from_slurm() -> None:
         os.environ[ours] = os.environ[slurms]
 
 
-def for_the_c_face() -> None:
-  """torch's words for what stretto_comm_from_environment reads."""
+def for_c_programs() -> None:
+  """Sets what stretto_comm_from_environment() reads from the variables that torch reads."""
   for ours, torchs in (("STRETTO_RANK", "RANK"), ("STRETTO_SIZE", "WORLD_SIZE")):
     if ours not in os.environ and torchs in os.environ:
       os.environ[ours] = os.environ[torchs]
 
 
 def bind() -> None:
-  """This rank's share of the cores."""
+  """Restricts this process to the rank's share of the cores."""
   if os.environ.get("STRETTO_BIND") != "1" or "LOCAL_WORLD_SIZE" not in os.environ:
     return
   cores = sorted(os.sched_getaffinity(0))
@@ -38,7 +38,7 @@ def bind() -> None:
 
 
 def replace_backend() -> None:
-  """init_process_group("gloo"), "nccl" or nothing at all: all give stretto."""
+  """Makes init_process_group() use stretto if the script asks for gloo, nccl or no backend."""
   if os.environ.get("STRETTO_REPLACE_BACKEND") != "1":
     return
   import torch.distributed as dist
@@ -56,7 +56,7 @@ def replace_backend() -> None:
 
 def main() -> None:
   from_slurm()
-  for_the_c_face()
+  for_c_programs()
   bind()
   how, sys.argv = ("", sys.argv[1:])
   if sys.argv[0] in ("-m", "--no-python"):

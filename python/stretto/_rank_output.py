@@ -26,7 +26,7 @@ class RankOutput:
   threads: list[threading.Thread] = field(default_factory=list)
 
   def streams(self) -> dict[str, Any]:
-    """Arguments of Popen."""
+    """The arguments for Popen."""
     return {name: subprocess.PIPE for number, name in ((STDOUT, "stdout"), (STDERR, "stderr"))
             if number in self.files}
 
@@ -58,7 +58,7 @@ class RankOutput:
 
 
 def parse(option: str, text: str | None, local_ranks: int) -> list[int]:
-  """torchrun's words: "3", or "0:3,1:1" by local rank; a number per rank."""
+  """Reads an option in torchrun's form, "3" or "0:3,1:1" by local rank, into a number per rank."""
   chosen = [0] * local_ranks
   for word in (text or "0").split(","):
     rank, colon, number = word.rpartition(":")
@@ -72,7 +72,7 @@ def parse(option: str, text: str | None, local_ranks: int) -> list[int]:
 
 
 def outputs(args: argparse.Namespace, local_ranks: int, attempt: int) -> list[RankOutput] | None:
-  """None: all ranks write where we do."""
+  """Where each rank writes; None if all of them write where this process does."""
   tee = parse("--tee", args.tee, local_ranks)
   redirects = parse("--redirects", args.redirects, local_ranks)
   if not any(tee) and not any(redirects):

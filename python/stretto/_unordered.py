@@ -1,5 +1,6 @@
 """Named operations that ranks submit in any order: the base of `stretto.horovod`, `stretto.jax` and
-`stretto.tensorflow`. Who has what is agreed on in C++, with no coordinator (comm/negotiate/unordered.h)."""
+`stretto.tensorflow`. The C++ side (comm/negotiate/unordered.h) finds out, without a coordinator,
+which names are ready on all ranks."""
 
 from __future__ import annotations
 
@@ -19,55 +20,57 @@ def stall_limit_s() -> float:
 
 
 class Unordered:
-  """All `ranks` of the engine's job make it, with the same name. An operation starts when all have
-  submitted its name. `description` says what it stands for: ranks that differ in it get a
-  ValueError with what each said. Every method may be called from any thread."""
+  """Starts an operation when all `ranks` have submitted its name. All of them create this object,
+  with the same name. If the `description` of an operation differs between ranks, each of them
+  raises InvalidArgumentError with all descriptions. Every method may be called from any thread."""
 
   def __init__(self, engine: comm.Engine, name: str, ranks: Sequence[int],
                stand_in: Callable[[str], None] | None = None):
-    """`stand_in(description)` starts, for a rank that has joined, what the others do."""
+    """After join(), `stand_in(description)` is called to take part in the others' operations."""
     self.native = engine.native.unordered(name, list(ranks), stall_limit_s(), warn,
                                           stand_in or refuse)
     engine._users.add(self)
 
   def submit(self, name: str, description: str, group: int, operations: list[dict]) -> int:
-    """Operations of an engine's group, with the keywords of comm.Engine.submit. Their buffers must
-    stay alive until wait()."""
+    """Submits operations of an engine's group, each a dictionary of the keywords of
+    comm.Engine.submit. Their buffers must stay alive until wait() returns."""
     return self.native.submit(name, description, group, operations)
 
   def submit_call(self, name: str, description: str, start: Callable[[], None]) -> int:
-    """`start()` is called on a thread of C++, in an order that all ranks share; it should not
-    block, and wait() does not wait for what it has started."""
+    """Submits a function. A C++ thread calls it, in the same order on all ranks. It should not
+    block, and wait() does not wait for what it starts."""
     return self.native.submit_call(name, description, start)
 
   def submit_gradient(self, name: str, description: str, gradients: comm.Gradients,
                       slices: list[tuple], dtype: str, address: int, step: int,
                       loss_scale: float = 1.0) -> int:
-    """A bucket of comm.Gradients, whose words these are."""
+    """Submits a bucket; the arguments are those of comm.Gradients.submit."""
     return self.native.submit_gradient(name, description, gradients.native, slices, dtype, address,
                                        step, loss_scale)
 
   def poll(self, handle: int) -> bool:
-    """True when wait() would not block."""
+    """Whether wait() would return at once."""
     return self.native.poll(handle)
 
   def wait(self, handle: int, timeout_s: float = -1.0) -> bool:
-    """False when the time is up. Raises what went wrong. Ctrl-C interrupts it."""
+    """Waits for the end of an operation and raises its error. Returns False if `timeout_s` seconds
+    pass first; a negative time means no limit. Ctrl-C interrupts it."""
     return self.native.wait(handle, timeout_s)
 
   def join(self) -> int:
-    """Until all ranks have joined this one lacks nothing. The last one that did, of the ranks."""
+    """Takes part in the others' operations until all ranks have joined. Returns the rank of the
+    group that joined last."""
     self.wait(self.native.join())
     return self.native.last_joined()
 
   def leave(self) -> None:
-    """Waits until all ranks leave. What others submit that needs this rank fails there."""
+    """Waits until all ranks leave. Operations that still need this rank fail on the others."""
     self.native.leave()
     self.native.wait_left()
     self.close()
 
   def close(self) -> None:
-    """Ends the job unless all have left. May be called again."""
+    """Ends the job, unless all ranks have left. May be called more than once."""
     native, self.native = self.native, Closed("named operations")
     if not isinstance(native, Closed):
       native.close()
