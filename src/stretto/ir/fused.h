@@ -33,9 +33,12 @@
 //   otherwise.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "stretto/ir/graph.h"
 
 namespace stretto::ir {
 
@@ -52,5 +55,10 @@ struct ElementwiseStep {
 // Throws InvalidArgument quoting the text at fault.
 std::vector<ElementwiseStep> parse_elementwise(std::string_view program);
 std::string elementwise_text(const std::vector<ElementwiseStep>& steps);  // the inverse
+
+// The program that computes an ONNX operator, with input i of the node as xi, an absent bound of
+// Clip as a literal, and the sum, minimum or maximum of one input as Copy(x0). It says nothing of
+// types. Nothing for operators that are not elementwise, for Swish unless alpha is 1, and for Cast.
+std::optional<std::vector<ElementwiseStep>> elementwise_program(const Node& node);
 
 }  // namespace stretto::ir

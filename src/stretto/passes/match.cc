@@ -16,7 +16,6 @@ constexpr int64_t kMaxScannedElements = 1 << 16;
 using Arg = ir::ElementwiseArg;
 
 Arg literal(double value) { return {.kind = Arg::Kind::kLiteral, .literal = value}; }
-Arg result(int index) { return {.kind = Arg::Kind::kResult, .index = index}; }
 
 }  // namespace
 
@@ -145,58 +144,27 @@ std::optional<ElementwiseMatch> match_elementwise(const Rewriter& graph, int n) 
     if (at == match.inputs.end()) match.inputs.push_back(id);
     return {.kind = Arg::Kind::kInput, .index = index};
   };
-  const auto done = [&]() -> std::optional<ElementwiseMatch> {
-    // Literals must not have carried the shape: what is left broadcasts to the same result.
-    Shape shape;
-    for (ValueId id : match.inputs) shape = broadcast(shape, graph.shape(id));
-    if (match.inputs.empty() || shape != out_shape) return std::nullopt;
-    return match;
-  };
-
-  if (op == "Sum" || op == "Min" || op == "Max") {
-    const std::string step_op = op == "Sum" ? "Add" : std::string(op);
-    if (node.inputs.size() < 2) return std::nullopt;
-    Arg left = arg(node.inputs[0]);
-    for (size_t i = 1; i < node.inputs.size(); ++i) {
-      match.steps.push_back({step_op, {left, arg(node.inputs[i])}});
-      left = result(static_cast<int>(i) - 1);
-    }
-    return done();
-  }
-  if (op == "Gelu") {
-    const bool tanh = node.attributes.text("approximate", "none") == "tanh";
-    match.steps.push_back({tanh ? "GeluTanh" : "Gelu", {arg(node.inputs[0])}});
-    return done();
-  }
-  if (op == "Clip") {
-    ir::ElementwiseStep step{"Clip", {arg(node.inputs[0])}};
-    const ElementRow& clip = element_row(ElementOp::kClip);
-    for (size_t i = 1; i <= 2; ++i) {
-      const bool present = i < node.inputs.size() && node.inputs[i] != kNone;
-      step.args.push_back(present ? arg(node.inputs[i]) : literal(i == 1 ? clip.alpha : clip.beta));
-    }
-    const auto is_literal = [](const Arg& a, double value) {
-      return a.kind == Arg::Kind::kLiteral && a.literal == value;
-    };
-    if (is_literal(step.args[1], 0) && is_literal(step.args[2], clip.beta)) {
-      step = {"Relu", {step.args[0]}};
+  const auto program = ir::elementwise_program(node);
+  if (!program || program->front().op == "Copy") return std::nullopt;
+  for (ir::ElementwiseStep step : *program) {
+    for (Arg& a : step.args) {
+      if (a.kind == Arg::Kind::kInput) a = arg(node.inputs[static_cast<size_t>(a.index)]);
     }
     match.steps.push_back(std::move(step));
-    return done();
   }
-  if (op == "PRelu") {
-    match.steps.push_back({"LeakyRelu", {arg(node.inputs[0]), arg(node.inputs[1])}});
-    return done();
+  ir::ElementwiseStep& first = match.steps.front();
+  const auto is_literal = [](const Arg& a, double value) {
+    return a.kind == Arg::Kind::kLiteral && a.literal == value;
+  };
+  if (first.op == "Clip" && is_literal(first.args[1], 0) &&
+      is_literal(first.args[2], element_row(ElementOp::kClip).beta)) {
+    first = {"Relu", {first.args[0]}};
   }
-  const ElementRow* row = find_element(op);
-  if (row == nullptr || row->use != ElementRow::Use::kOnnx) return std::nullopt;
-  ir::ElementwiseStep step{.op = std::string(op)};
-  for (ValueId id : node.inputs) step.args.push_back(arg(id));
-  const auto& attributes = node.attributes;
-  if (row->numbers > 0) step.args.push_back(literal(attributes.number("alpha", row->alpha)));
-  if (row->numbers > 1) step.args.push_back(literal(attributes.number("beta", row->beta)));
-  match.steps.push_back(std::move(step));
-  return done();
+  // Literals must not have carried the shape: what is left broadcasts to the same result.
+  Shape shape;
+  for (ValueId id : match.inputs) shape = broadcast(shape, graph.shape(id));
+  if (match.inputs.empty() || shape != out_shape) return std::nullopt;
+  return match;
 }
 
 }  // namespace stretto::passes

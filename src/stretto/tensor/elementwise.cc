@@ -1,29 +1,19 @@
 #include "stretto/tensor/elementwise.h"
 
-#include <limits>
-
-#include "stretto/tensor/formulas.h"
+#include "stretto/tensor/element_formulas.h"
 
 namespace stretto {
 namespace {
 
-using namespace formulas;  // NOLINT: what elementwise.inc calls
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-// Not every formula needs all of them.
-#define STRETTO_FORMULA(formula)                                                            \
-  [](double a, double b, double c, double alpha, double beta) -> double {                   \
-    return static_cast<void>(a), static_cast<void>(b), static_cast<void>(c),                \
-           static_cast<void>(alpha), static_cast<void>(beta), static_cast<double>(formula); \
-  }
+template <typename Element>
+constexpr ElementRow row(ElementOp op, int operands, ElementRow::Use use) {
+  return {op,  Element::kName, operands, Element::kNumbers, Element::kAlpha, Element::kBeta,
+          use, Element::apply};
+}
 
 constexpr ElementRow kRows[] = {
 #define STRETTO_ELEMENT(name, operands, use, formula) \
-  {ElementOp::k##name, #name, operands, 0, 0, 0, ElementRow::Use::use, STRETTO_FORMULA(formula)},
-#define STRETTO_ACTIVATION(name, text, numbers, alpha_default, beta_default, use, formula)        \
-  {ElementOp::k##name,      #name, 1, numbers, alpha_default, beta_default, ElementRow::Use::use, \
-   STRETTO_FORMULA(formula)},
+  row<elements::name>(ElementOp::k##name, operands, ElementRow::Use::use),
 #include "stretto/tensor/elementwise.inc"
 };
 

@@ -1,4 +1,4 @@
-// Scalar functions in double precision that elementwise.inc and the ONNX operators share. NaN in,
+// Scalar functions in double precision that the formulas of elementwise.inc call. NaN in,
 // NaN out.
 #pragma once
 

@@ -1,12 +1,9 @@
-// Activations with parameters, one table: name, formula, attributes with their defaults.
+// Activations with numbers: those of tensor/elementwise.inc and others, whose formulas are here.
 #include "stretto/ir/ops/elementwise.h"
 #include "stretto/ir/ops/table.h"
-#include "stretto/tensor/formulas.h"
 
 namespace stretto::ir::ops {
 namespace {
-
-using namespace formulas;  // NOLINT: what the rows call
 
 constexpr Port kX[] = {{"X", kRealTypes, Arity::kRequired, 'T'}};
 
@@ -17,10 +14,11 @@ struct Parameter {
   std::string_view name;
   double fallback;
 };
-constexpr Parameter kAlpha001{"alpha", 0.01};
-constexpr Parameter kAlpha02{"alpha", 0.2};
+template <typename Element>
+constexpr Parameter kAlphaOf{"alpha", Element::kAlpha};
+template <typename Element>
+constexpr Parameter kBetaOf{Element::kNumbers > 1 ? "beta" : "", Element::kBeta};
 constexpr Parameter kAlpha1{"alpha", 1};
-constexpr Parameter kBetaHalf{"beta", 0.5};
 constexpr Parameter kSeluAlpha{"alpha", 1.67326319217681884765625};
 constexpr Parameter kSeluGamma{"gamma", 1.05070102214813232421875};
 constexpr Parameter kBias{"bias", 0};
@@ -51,15 +49,20 @@ constexpr Operator row(std::string_view name) {
           .evaluate = evaluate<kA, kB, kFormula>};
 }
 
+// A row of tensor/elementwise.inc.
+template <typename Element>
+constexpr Operator row() {
+  return row<kAlphaOf<Element>, kBetaOf<Element>, [](double x, double alpha, double beta) {
+    return Element::apply(x, 0, 0, alpha, beta);
+  }>(Element::kName);
+}
+
 constexpr auto kCelu = [](double x, double alpha, double) {
   return std::isnan(x) ? x : std::max(x, 0.0) + std::min(0.0, alpha * std::expm1(x / alpha));
 };
-constexpr auto kElu = [](double x, double alpha, double) { return elu(x, alpha); };
-constexpr auto kHardSigmoid = [](double x, double alpha, double beta) {
-  return hard_sigmoid(x, alpha, beta);
+constexpr auto kSelu = [](double x, double alpha, double gamma) {
+  return gamma * formulas::elu(x, alpha);
 };
-constexpr auto kLeakyRelu = [](double x, double alpha, double) { return leaky_relu(x, alpha); };
-constexpr auto kSelu = [](double x, double alpha, double gamma) { return gamma * elu(x, alpha); };
 constexpr auto kShrink = [](double x, double bias, double lambda) {
   if (x < -lambda) return x + bias;
   return x > lambda ? x - bias : 0;
@@ -85,21 +88,21 @@ void infer_gelu(Inference& c) {
 }
 
 void evaluate_gelu(Evaluation& c) {
-  const auto formula = gelu_by_tanh(c.attributes) ? gelu_tanh : gelu;
+  const auto formula = gelu_by_tanh(c.attributes) ? formulas::gelu_tanh : formulas::gelu;
   with_type<kRealTypes>(c.inputs[0].dtype(), [&]<typename T>() { map_unary<T, T>(c, formula); });
 }
 
 constexpr Operator kRows[] = {
     row<kAlpha1, kUnused, kCelu>("Celu"),
-    row<kAlpha1, kUnused, kElu>("Elu"),
+    row<elements::Elu>(),
     {.name = "Gelu",
      .inputs = kX,
      .outputs = kX,
      .attributes = kGeluAttributes,
      .infer = infer_gelu,
      .evaluate = evaluate_gelu},
-    row<kAlpha02, kBetaHalf, kHardSigmoid>("HardSigmoid"),
-    row<kAlpha001, kUnused, kLeakyRelu>("LeakyRelu"),
+    row<elements::HardSigmoid>(),
+    row<elements::LeakyRelu>(),
     row<kSeluAlpha, kSeluGamma, kSelu>("Selu"),
     row<kBias, kLambda, kShrink>("Shrink"),
     row<kAlpha1, kUnused, kSwish>("Swish"),

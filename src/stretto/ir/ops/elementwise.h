@@ -6,6 +6,7 @@
 #include "stretto/ir/ops/dispatch.h"
 #include "stretto/ir/ops/parallel.h"
 #include "stretto/ir/ops/strided.h"
+#include "stretto/tensor/element_formulas.h"
 
 namespace stretto::ir::ops {
 
@@ -20,6 +21,23 @@ using Computed = std::conditional_t<std::is_floating_point_v<T>, double, T>;
 inline double wrapping(double x) { return x; }
 template <typename T>
 requires std::is_integral_v<T> uint64_t wrapping(T x) { return static_cast<uint64_t>(x); }
+
+// The formula of a row of tensor/elementwise.inc, as a function of its operands.
+template <typename Element>
+constexpr auto kFormulaOf = [](auto... operands) -> double {
+  const double x[3] = {static_cast<double>(operands)...};
+  return Element::apply(x[0], x[1], x[2], Element::kAlpha, Element::kBeta);
+};
+
+// The same for floats, and `kOnIntegers` for integers.
+template <typename Element, auto kOnIntegers>
+constexpr auto kEither = []<typename... T>(T... operands) {
+  if constexpr ((std::is_floating_point_v<T> && ...)) {
+    return kFormulaOf<Element>(operands...);
+  } else {
+    return kOnIntegers(operands...);
+  }
+};
 
 // Output 0 has the NumPy-broadcast shape of all inputs.
 void infer_broadcast(Inference& c, DType dtype);

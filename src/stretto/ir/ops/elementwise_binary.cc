@@ -54,29 +54,31 @@ constexpr Operator predicate(std::string_view name) {
           .evaluate = evaluate_predicate<kTypes, kFormula>};
 }
 
+// A row of tensor/elementwise.inc.
+template <typename Element, auto kOnIntegers>
+constexpr Operator row() {
+  return row<kRealOrInteger, kEither<Element, kOnIntegers>>(Element::kName);
+}
+
 // Truncates. x / 0 has no meaning for integers and is 0 here; the most negative value / -1 wraps.
 constexpr auto kDivide = []<typename T>(T a, T b) -> T {
-  if constexpr (std::is_floating_point_v<T>) {
-    return a / b;
-  } else {
-    if (b == 0) return 0;
-    if constexpr (std::is_signed_v<T>) {
-      if (b == -1) return static_cast<T>(0 - wrapping(a));
-    }
-    return static_cast<T>(a / b);
+  if (b == 0) return 0;
+  if constexpr (std::is_signed_v<T>) {
+    if (b == -1) return static_cast<T>(0 - wrapping(a));
   }
+  return static_cast<T>(a / b);
 };
 
 constexpr TypeSet kComparable = kRealOrInteger | kBoolType;
 
 constexpr Operator kRows[] = {
-    row<kRealOrInteger, [](auto a, auto b) { return wrapping(a) + wrapping(b); }>("Add"),
+    row<elements::Add, [](auto a, auto b) { return wrapping(a) + wrapping(b); }>(),
     row<kIntegerTypes, [](auto a, auto b) { return a & b; }>("BitwiseAnd"),
     row<kIntegerTypes, [](auto a, auto b) { return a | b; }>("BitwiseOr"),
     row<kIntegerTypes, [](auto a, auto b) { return a ^ b; }>("BitwiseXor"),
-    row<kRealOrInteger, kDivide>("Div"),
-    row<kRealOrInteger, [](auto a, auto b) { return wrapping(a) * wrapping(b); }>("Mul"),
-    row<kRealOrInteger, [](auto a, auto b) { return wrapping(a) - wrapping(b); }>("Sub"),
+    row<elements::Div, kDivide>(),
+    row<elements::Mul, [](auto a, auto b) { return wrapping(a) * wrapping(b); }>(),
+    row<elements::Sub, [](auto a, auto b) { return wrapping(a) - wrapping(b); }>(),
     predicate<kBoolType, [](bool a, bool b) { return a && b; }>("And"),
     predicate<kComparable, std::equal_to<>{}>("Equal"),
     predicate<kRealOrInteger, std::greater<>{}>("Greater"),

@@ -1,12 +1,9 @@
 // Elementwise operators with a rule of their own: Clip, Mod, Pow, PRelu, Where.
 #include "stretto/ir/ops/elementwise.h"
 #include "stretto/ir/ops/table.h"
-#include "stretto/tensor/formulas.h"
 
 namespace stretto::ir::ops {
 namespace {
-
-using namespace formulas;  // NOLINT: what the rows call
 
 constexpr Port kRealOutput[] = {{"Y", kRealTypes, Arity::kRequired, 'T'}};
 constexpr Port kNumberOutput[] = {{"Y", kRealOrInteger, Arity::kRequired, 'T'}};
@@ -73,7 +70,7 @@ constexpr Port kPowOutput[] = {{"Z", kPowTypes, Arity::kRequired, 'T'}};
 template <typename T, typename U>
 T power(T base, U exponent) {
   if constexpr (std::is_floating_point_v<T> || std::is_floating_point_v<U>) {
-    return static_cast<T>(std::pow(static_cast<double>(base), static_cast<double>(exponent)));
+    return static_cast<T>(kFormulaOf<elements::Pow>(base, exponent));
   } else {
     if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
     uint64_t result = 1, square = wrapping(base);
@@ -106,7 +103,7 @@ void infer_prelu(Inference& c) {
 
 void evaluate_prelu(Evaluation& c) {
   with_type<kRealTypes>(c.inputs[0].dtype(),
-                        [&]<typename T>() { map_binary<T, T, T>(c, leaky_relu); });
+                        [&]<typename T>() { map_binary<T, T, T>(c, kFormulaOf<elements::PRelu>); });
 }
 
 constexpr Port kWhereInputs[] = {{"condition", kBoolType},
@@ -124,13 +121,16 @@ void evaluate_where(Evaluation& c) {
     const T* x = data_of<T>(c.inputs[1]);
     const T* y = data_of<T>(c.inputs[2]);
     T* to = data_of<T>(out);
-    loop.rows(0, loop.count(),
-              [&](int64_t at, int64_t length, const int64_t* offsets, const int64_t* steps) {
-                for (int64_t i = 0; i < length; ++i) {
-                  to[at + i] = condition[offsets[0] + i * steps[0]] ? x[offsets[1] + i * steps[1]]
-                                                                    : y[offsets[2] + i * steps[2]];
-                }
-              });
+    parallel(c.team, loop.count(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
+      loop.rows(begin, end,
+                [&](int64_t at, int64_t length, const int64_t* offsets, const int64_t* steps) {
+                  for (int64_t i = 0; i < length; ++i) {
+                    to[at + i] = condition[offsets[0] + i * steps[0]]
+                                     ? x[offsets[1] + i * steps[1]]
+                                     : y[offsets[2] + i * steps[2]];
+                  }
+                });
+    });
   });
 }
 

@@ -166,5 +166,45 @@ TEST(FusedElementwise, TextRoundTripsAndErrorsQuote) {
   EXPECT_NE(message(" ").find("at least one"), std::string::npos);
 }
 
+// Passes fuse and the lowering compiles what elementwise_program() says of an operator.
+TEST(ElementwiseProgram, ComputesWhatItsOperatorComputes) {
+  const Tensor x = floats({5}, {-2, -0.5f, 0, 3, NAN}), y = floats({5}, {1, -1, 0.5f, 2, 1});
+  const Tensor low = floats({}, {-1}), high = floats({}, {2});
+  const auto check = [](const char* op, const std::vector<Tensor>& inputs, AttributeList attributes,
+                        const char* text) {
+    OneNode one(op, inputs, attributes, 1);
+    const auto program = elementwise_program(one.graph.nodes[0]);
+    ASSERT_TRUE(program) << op;
+    EXPECT_EQ(elementwise_text(*program), text);
+    const Tensor expected = run(op, inputs, attributes);
+    expect_values(run("stretto.Elementwise", inputs, {{"program", std::string(text)}}),
+                  expected.shape(), expected.as_doubles(), 1e-7);
+  };
+  check("Add", {x, y}, {}, "t0 = Add(x0, x1)");
+  check("Sum", {x, y, y}, {}, "t0 = Add(x0, x1); t1 = Add(t0, x2)");
+  check("Max", {x, y, low}, {}, "t0 = Max(x0, x1); t1 = Max(t0, x2)");
+  check("Relu", {x}, {}, "t0 = Relu(x0)");
+  check("Elu", {x}, {}, "t0 = Elu(x0, 1)");
+  check("Elu", {x}, {{"alpha", 0.5}}, "t0 = Elu(x0, 0.5)");
+  check("HardSigmoid", {x}, {{"beta", 0.25}}, "t0 = HardSigmoid(x0, 0.2, 0.25)");
+  check("PRelu", {x, y}, {}, "t0 = LeakyRelu(x0, x1)");
+  check("Swish", {x}, {}, "t0 = Silu(x0)");
+  check("Gelu", {x}, {}, "t0 = Gelu(x0)");
+  check("Gelu", {x}, {{"approximate", std::string("tanh")}}, "t0 = GeluTanh(x0)");
+  check("Clip", {x}, {}, "t0 = Clip(x0, -inf, inf)");
+  check("Clip", {x, low, high}, {}, "t0 = Clip(x0, x1, x2)");
+}
+
+TEST(ElementwiseProgram, SaysNothingOfOtherOperators) {
+  const auto program = [](const char* op, AttributeList attributes) {
+    OneNode one(op, {floats({1}, {1})}, attributes, 1);
+    return elementwise_program(one.graph.nodes[0]);
+  };
+  EXPECT_TRUE(program("Swish", {}));
+  EXPECT_FALSE(program("Swish", {{"alpha", 2.0}})) << "silu is swish with alpha 1";
+  EXPECT_FALSE(program("Softmax", {}));
+  EXPECT_FALSE(program("Cast", {{"to", int64_t{1}}}));
+}
+
 }  // namespace
 }  // namespace stretto::ir

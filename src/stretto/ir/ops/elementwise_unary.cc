@@ -1,12 +1,9 @@
 // Operators of one input and no parameter, applied to every element.
 #include "stretto/ir/ops/elementwise.h"
 #include "stretto/ir/ops/table.h"
-#include "stretto/tensor/formulas.h"
 
 namespace stretto::ir::ops {
 namespace {
-
-using namespace formulas;  // NOLINT: what the rows call
 
 template <TypeSet kTypes>
 constexpr Port kX[] = {{"X", kTypes, Arity::kRequired, 'T'}};
@@ -39,6 +36,16 @@ constexpr Operator row(std::string_view name) {
           .evaluate = evaluate<kTypes, kFormula>};
 }
 
+// A row of tensor/elementwise.inc.
+template <typename Element>
+constexpr Operator row() {
+  return row<kRealTypes, kFormulaOf<Element>>(Element::kName);
+}
+template <typename Element, auto kOnIntegers>
+constexpr Operator row() {
+  return row<kRealOrInteger, kEither<Element, kOnIntegers>>(Element::kName);
+}
+
 template <TypeSet kTypes, auto kFormula>
 constexpr Operator predicate(std::string_view name) {
   Operator op = row<kTypes, kFormula>(name);
@@ -48,11 +55,11 @@ constexpr Operator predicate(std::string_view name) {
 
 constexpr auto kSign = []<typename T>(T x) -> T {
   if (x > 0) return 1;
-  return x < 0 ? T(0) - T(1) : x;  // NaN and zeros stay
+  return x < 0 ? T(0) - T(1) : x;
 };
 
 constexpr Operator kRows[] = {
-    row<kRealOrInteger, [](auto x) { return x < 0 ? 0 - wrapping(x) : wrapping(x); }>("Abs"),
+    row<elements::Abs, [](auto x) { return x < 0 ? 0 - wrapping(x) : wrapping(x); }>(),
     row<kRealTypes, [](double x) { return std::acos(x); }>("Acos"),
     row<kRealTypes, [](double x) { return std::acosh(x); }>("Acosh"),
     row<kRealTypes, [](double x) { return std::asin(x); }>("Asin"),
@@ -60,30 +67,30 @@ constexpr Operator kRows[] = {
     row<kRealTypes, [](double x) { return std::atan(x); }>("Atan"),
     row<kRealTypes, [](double x) { return std::atanh(x); }>("Atanh"),
     row<kIntegerTypes, [](auto x) { return ~wrapping(x); }>("BitwiseNot"),
-    row<kRealTypes, [](double x) { return std::ceil(x); }>("Ceil"),
-    row<kRealTypes, [](double x) { return std::cos(x); }>("Cos"),
+    row<elements::Ceil>(),
+    row<elements::Cos>(),
     row<kRealTypes, [](double x) { return std::cosh(x); }>("Cosh"),
-    row<kRealTypes, [](double x) { return std::erf(x); }>("Erf"),
-    row<kRealTypes, [](double x) { return std::exp(x); }>("Exp"),
-    row<kRealTypes, [](double x) { return std::floor(x); }>("Floor"),
-    row<kRealTypes, hard_swish>("HardSwish"),
+    row<elements::Erf>(),
+    row<elements::Exp>(),
+    row<elements::Floor>(),
+    row<elements::HardSwish>(),
     predicate<kRealTypes, [](double x) { return std::isnan(x); }>("IsNaN"),
-    row<kRealTypes, [](double x) { return std::log(x); }>("Log"),
-    row<kRealTypes, mish>("Mish"),
-    row<kRealOrInteger, [](auto x) { return 0 - wrapping(x); }>("Neg"),
+    row<elements::Log>(),
+    row<elements::Mish>(),
+    row<elements::Neg, [](auto x) { return 0 - wrapping(x); }>(),
     predicate<kBoolType, [](bool x) { return !x; }>("Not"),
-    row<kRealTypes, [](double x) { return 1 / x; }>("Reciprocal"),
-    row<kRealOrInteger, [](auto x) { return x < 0 ? decltype(x){} : x; }>("Relu"),
-    row<kRealTypes, round_even>("Round"),
-    row<kRealTypes, sigmoid>("Sigmoid"),
-    row<kRealOrInteger, kSign>("Sign"),
-    row<kRealTypes, [](double x) { return std::sin(x); }>("Sin"),
+    row<elements::Reciprocal>(),
+    row<elements::Relu, [](auto x) { return x < 0 ? decltype(x){} : x; }>(),
+    row<elements::Round>(),
+    row<elements::Sigmoid>(),
+    row<elements::Sign, kSign>(),
+    row<elements::Sin>(),
     row<kRealTypes, [](double x) { return std::sinh(x); }>("Sinh"),
-    row<kRealTypes, softplus>("Softplus"),
+    row<elements::Softplus>(),
     row<kRealTypes, [](double x) { return x / (1 + std::fabs(x)); }>("Softsign"),
-    row<kRealTypes, [](double x) { return std::sqrt(x); }>("Sqrt"),
+    row<elements::Sqrt>(),
     row<kRealTypes, [](double x) { return std::tan(x); }>("Tan"),
-    row<kRealTypes, [](double x) { return std::tanh(x); }>("Tanh"),
+    row<elements::Tanh>(),
 };
 
 }  // namespace

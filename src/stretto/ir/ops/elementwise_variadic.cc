@@ -45,10 +45,9 @@ void evaluate(Evaluation& c) {
   });
 }
 
-// NaN wins over every number.
-constexpr auto kMaximum = [](auto a, auto b) { return a < b || b != b ? b : a; };
-constexpr auto kMinimum = [](auto a, auto b) { return b < a || b != b ? b : a; };
-constexpr auto kSum = [](double a, double b) { return a + b; };
+constexpr auto kMaximum = kEither<elements::Max, [](auto a, auto b) { return a < b ? b : a; }>;
+constexpr auto kMinimum = kEither<elements::Min, [](auto a, auto b) { return b < a ? b : a; }>;
+constexpr auto kSum = kFormulaOf<elements::Add>;
 
 template <TypeSet kTypes>
 constexpr Operator row(std::string_view name, void (*run)(Evaluation&)) {

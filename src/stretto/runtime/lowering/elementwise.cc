@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
+#include <span>
 
 #include "stretto/base/error.h"
 #include "stretto/ir/fused.h"
@@ -125,18 +125,6 @@ bool lower_steps(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> inp
 
 ElementwiseArg input_arg(int i) { return {.kind = ElementwiseArg::Kind::kInput, .index = i}; }
 ElementwiseArg result_arg(int i) { return {.kind = ElementwiseArg::Kind::kResult, .index = i}; }
-ElementwiseArg literal_arg(double v) {
-  return {.kind = ElementwiseArg::Kind::kLiteral, .literal = v};
-}
-
-// The value of a scalar constant input, or `fallback` when absent; nothing when not constant.
-std::optional<double> scalar(Lowering& l, const ir::Node& node, size_t i, double fallback) {
-  if (i >= node.inputs.size() || node.inputs[i] == ir::kNone) return fallback;
-  const Tensor* tensor = l.constant(node.inputs[i]);
-  if (tensor == nullptr || tensor->count() != 1) return std::nullopt;
-  return tensor->as_doubles()[0];
-}
-
 }  // namespace
 
 bool lower_fused_elementwise(Lowering& l, const ir::Node& node) {
@@ -150,52 +138,28 @@ bool lower_fused_elementwise(Lowering& l, const ir::Node& node) {
 
 bool lower_elementwise(Lowering& l, const ir::Node& node) {
   const std::string_view op = node.op->name;
-  const ir::Attributes& a = node.attributes;
-  ElementwiseStep step{.op = std::string(op)};
-  for (size_t i = 0; i < node.inputs.size(); ++i)
-    step.args.push_back(input_arg(static_cast<int>(i)));
-  const ElementRow* row = find_element(op);
-  if (row != nullptr && row->use == ElementRow::Use::kOnnx) {
-    if (row->numbers > 0) step.args.push_back(literal_arg(a.number("alpha", row->alpha)));
-    if (row->numbers > 1) step.args.push_back(literal_arg(a.number("beta", row->beta)));
-  }
-  if (op == "Gelu" && a.text("approximate", "none") == "tanh") step.op = "GeluTanh";
-  if (op == "Swish") {
-    if (a.number("alpha", 1) != 1) return false;
-    step.op = "Silu";
-  }
-  if (op == "Clip") {
-    const auto low = scalar(l, node, 1, row->alpha), high = scalar(l, node, 2, row->beta);
-    if (!low || !high || !l.is_float32(node.inputs[0])) return false;
-    step.args = {input_arg(0), literal_arg(*low), literal_arg(*high)};
-    return lower_steps(l, node, {node.inputs[0]}, {step});
-  }
   // An integer to the power of a float is an integer again: more digits than floats hold.
   if (op == "Pow" && !l.is_float32(node.outputs[0])) return false;
   if (op == "Cast") {
-    step.op = l.graph().value(node.outputs[0]).dtype == DType::kBool ? "ToBool" : "Copy";
     const DType from = l.graph().value(node.inputs[0]).dtype;
+    const DType to = l.graph().value(node.outputs[0]).dtype;
     // Floats hold integers up to 2^24 only; the reference keeps all of them.
-    if (from == DType::kInt64 && l.graph().value(node.outputs[0]).dtype == DType::kInt32) {
-      return false;
-    }
-    step.args = {input_arg(0)};
-    return lower_steps(l, node, {node.inputs[0]}, {step});
+    if (from == DType::kInt64 && to == DType::kInt32) return false;
+    const char* const copy = to == DType::kBool ? "ToBool" : "Copy";
+    return lower_steps(l, node, {node.inputs[0]}, {{.op = copy, .args = {input_arg(0)}}});
   }
-  // Variadic operators as a chain of two-operand ones.
-  if (op == "Sum" || op == "Min" || op == "Max") {
-    const std::string pairwise = op == "Sum" ? "Add" : std::string(op);
-    if (node.inputs.size() == 1) {
-      return lower_steps(l, node, node.inputs, {{.op = "Copy", .args = {input_arg(0)}}});
-    }
-    std::vector<ElementwiseStep> steps;
-    for (size_t i = 1; i < node.inputs.size(); ++i) {
-      const ElementwiseArg first = i == 1 ? input_arg(0) : result_arg(static_cast<int>(i) - 2);
-      steps.push_back({.op = pairwise, .args = {first, input_arg(static_cast<int>(i))}});
-    }
-    return lower_steps(l, node, node.inputs, steps);
+  auto steps = ir::elementwise_program(node);
+  if (!steps) return false;
+  if (op != "Clip") return lower_steps(l, node, node.inputs, *steps);
+  // Kernels take the bounds as numbers.
+  if (!l.is_float32(node.inputs[0])) return false;
+  for (ElementwiseArg& bound : std::span(steps->front().args).subspan(1)) {
+    if (bound.kind == ElementwiseArg::Kind::kLiteral) continue;
+    const Tensor* value = l.constant(node.inputs[static_cast<size_t>(bound.index)]);
+    if (value == nullptr || value->count() != 1) return false;
+    bound = {.kind = ElementwiseArg::Kind::kLiteral, .literal = value->as_doubles()[0]};
   }
-  return lower_steps(l, node, node.inputs, {step});
+  return lower_steps(l, node, {node.inputs[0]}, *steps);
 }
 
 bool lower_batch_norm(Lowering& l, const ir::Node& node) {

@@ -141,7 +141,15 @@ using V = hn::Vec<Tag>;
       return code;                                                               \
     }                                                                            \
   };
+// Activations are those of the epilogues.
+#define STRETTO_ELEMENT(name, operands, use, formula)
+#define STRETTO_ACTIVATION(name, text, numbers, alpha_default, beta_default, use, formula) \
+  STRETTO_VECTOR(name, activate(d, Activation::k##name, alpha, beta, a))
+// The second one undefines STRETTO_VECTOR.
+// clang-format off
+#include "stretto/tensor/elementwise.inc"
 #include "stretto/kernels/elementwise/vector.inc"
+// clang-format on
 
 template <class Op, int kOperands>
 void loop(const Operand* operands, float alpha_value, float beta_value, float* out, int64_t count) {
