@@ -30,16 +30,19 @@ void evaluate(Evaluation& c) {
   const bool reverse = c.attributes.integer("reverse", 0) != 0;
   with_type<kRealOrInteger>(data.dtype(), [&]<typename T>() {
     T* y = data_of<T>(c.make_output(0));
-    for (int64_t row = 0; row < view.outer * view.inner; ++row) {
-      const int64_t first = row / view.inner * view.size * view.inner + row % view.inner;
-      decltype(wrapping(Computed<T>{})) sum{};
-      for (int64_t i = 0; i < view.size; ++i) {
-        const int64_t at = first + (reverse ? view.size - 1 - i : i) * view.inner;
-        const auto x = wrapping(static_cast<Computed<T>>(data_of<T>(data)[at]));
-        y[at] = static_cast<T>(exclusive ? sum : sum + x);
-        sum += x;
+    const int64_t grain = 1 + kElementwiseGrain / (view.size + 1);
+    parallel(c.team, view.outer * view.inner, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const int64_t first = row / view.inner * view.size * view.inner + row % view.inner;
+        decltype(wrapping(Computed<T>{})) sum{};
+        for (int64_t i = 0; i < view.size; ++i) {
+          const int64_t at = first + (reverse ? view.size - 1 - i : i) * view.inner;
+          const auto x = wrapping(static_cast<Computed<T>>(data_of<T>(data)[at]));
+          y[at] = static_cast<T>(exclusive ? sum : sum + x);
+          sum += x;
+        }
       }
-    }
+    });
   });
 }
 
@@ -63,11 +66,14 @@ void evaluate_trilu(Evaluation& c) {
   const bool upper = c.attributes.integer("upper", 1) != 0;
   Tensor& out = make_output_like(c, 0, data);
   with_width(data.dtype(), [&]<typename T>() {
-    for (int64_t i = 0; i < data.count(); ++i) {
-      const int64_t row = i / columns % rows, column = i % columns;
-      const bool keep = upper ? column - row >= k : column - row <= k;
-      data_of<T>(out)[i] = keep ? data_of<T>(data)[i] : T{};
-    }
+    T* const to = data_of<T>(out);
+    parallel(c.team, data.count(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = i / columns % rows, column = i % columns;
+        const bool keep = upper ? column - row >= k : column - row <= k;
+        to[i] = keep ? data_of<T>(data)[i] : T{};
+      }
+    });
   });
 }
 

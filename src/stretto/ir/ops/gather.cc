@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "stretto/ir/ops/axes.h"
-#include "stretto/ir/ops/dispatch.h"
+#include "stretto/ir/ops/elementwise.h"
 #include "stretto/ir/ops/indexing.h"
 #include "stretto/ir/ops/table.h"
 
@@ -15,6 +15,9 @@ constexpr Port kNdInputs[] = {{"data", kAllTypes, Arity::kRequired, 'T'},
 constexpr Port kOutputs[] = {{"output", kAllTypes, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kAxis[] = {{"axis", AttributeKind::kInt}};
 constexpr AttributeSpec kNdAttributes[] = {{"batch_dims", AttributeKind::kInt}};
+
+// Copies of `run` bytes that are worth a thread.
+int64_t grain_of(size_t run) { return 1 + 4 * kElementwiseGrain / static_cast<int64_t>(run); }
 
 int64_t axis_of(const Attributes& attributes, int64_t rank) {
   return normalize_axis(attributes.integer("axis", 0), rank, "axis");
@@ -38,12 +41,13 @@ void evaluate_gather(Evaluation& c) {
   const std::byte* from = data_of<std::byte>(data);
   std::byte* to = data_of<std::byte>(make_output_like(c, 0, data));
   if (run == 0) return;
-  for (int64_t o = 0; o < view.outer; ++o) {
-    for (int64_t index : indices) {
-      std::memcpy(to, from + static_cast<size_t>(o * view.size + index) * run, run);
-      to += run;
+  const auto count = static_cast<int64_t>(indices.size());
+  parallel(c.team, view.outer * count, grain_of(run), [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / count * view.size + indices[static_cast<size_t>(i % count)];
+      std::memcpy(to + static_cast<size_t>(i) * run, from + static_cast<size_t>(row) * run, run);
     }
-  }
+  });
 }
 
 void infer_elements(Inference& c) {
@@ -59,7 +63,10 @@ void evaluate_elements(Evaluation& c) {
       element_positions(data.shape(), c.inputs[1].shape(), c.inputs[1].as_int64s(), axis);
   Tensor& out = make_output_like(c, 0, data);
   with_width(data.dtype(), [&]<typename T>() {
-    for (size_t i = 0; i < from.size(); ++i) data_of<T>(out)[i] = data_of<T>(data)[from[i]];
+    T* const to = data_of<T>(out);
+    parallel(c.team, out.count(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) to[i] = data_of<T>(data)[from[static_cast<size_t>(i)]];
+    });
   });
 }
 
@@ -91,10 +98,14 @@ void evaluate_nd(Evaluation& c) {
                    dtype_bytes(data.dtype());
   std::byte* to = data_of<std::byte>(make_output_like(c, 0, data));
   const size_t element = dtype_bytes(data.dtype());
-  for (size_t i = 0; i < from.size() && run > 0; ++i) {
-    std::memcpy(to + i * run, data_of<std::byte>(data) + static_cast<size_t>(from[i]) * element,
-                run);
-  }
+  if (run == 0) return;
+  const auto count = static_cast<int64_t>(from.size());
+  parallel(c.team, count, grain_of(run), [&](int64_t begin, int64_t end) {
+    for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+      std::memcpy(to + i * run, data_of<std::byte>(data) + static_cast<size_t>(from[i]) * element,
+                  run);
+    }
+  });
 }
 
 }  // namespace

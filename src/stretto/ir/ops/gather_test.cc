@@ -50,5 +50,26 @@ TEST(Scatter, WritesAndCombines) {
             std::string::npos);
 }
 
+// Sizes that give each of three threads several parts.
+TEST(Gather, ThreadsFindWhatOneThreadFinds) {
+  ThreadTeam team(3);
+  const Tensor x = ramp({70, 1000}), narrow = ramp({70, 3}), row = ramp({1000}, -1);
+  const Tensor condition = run("Less", {ramp({70, 1}), row});
+  std::vector<int64_t> picks;
+  for (int64_t i = 0; i < 70000; ++i) picks.push_back(i * 37 % 70);
+  const auto check = [&](const char* op, const std::vector<Tensor>& inputs, AttributeList a) {
+    EXPECT_EQ(run_all(op, inputs, a, 1, &team)[0].as_doubles(),
+              run_all(op, inputs, a)[0].as_doubles())
+        << op;
+  };
+  check("Gather", {narrow, ints(picks)}, {});
+  check("GatherElements", {x, ints({70, 1000}, picks)}, {});
+  check("GatherND", {narrow, ints({70000, 1}, picks)}, {});
+  check("CumSum", {x, ints({}, {1})}, {});
+  check("Trilu", {x}, {});
+  check("ArgMax", {x}, {{"axis", int64_t{0}}});
+  check("Where", {condition, x, row}, {});
+}
+
 }  // namespace
 }  // namespace stretto::ir

@@ -3,7 +3,7 @@
 #include <numeric>
 
 #include "stretto/ir/ops/axes.h"
-#include "stretto/ir/ops/dispatch.h"
+#include "stretto/ir/ops/elementwise.h"
 #include "stretto/ir/ops/table.h"
 
 namespace stretto::ir::ops {
@@ -43,15 +43,19 @@ void evaluate_arg(Evaluation& c) {
     const auto better = [](T a, T b) {
       return kLargest ? below(b, a) : a < b || (a != a && b == b);
     };
-    for (int64_t row = 0; row < view.outer * view.inner; ++row) {
-      const T* x = data_of<T>(data) + row / view.inner * view.size * view.inner + row % view.inner;
-      int64_t best = 0;
-      for (int64_t i = 1; i < view.size; ++i) {
-        const T candidate = x[i * view.inner], champion = x[best * view.inner];
-        if (better(candidate, champion) || (last && !better(champion, candidate))) best = i;
+    const int64_t grain = 1 + kElementwiseGrain / (view.size + 1);
+    parallel(c.team, view.outer * view.inner, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const T* x =
+            data_of<T>(data) + row / view.inner * view.size * view.inner + row % view.inner;
+        int64_t best = 0;
+        for (int64_t i = 1; i < view.size; ++i) {
+          const T candidate = x[i * view.inner], champion = x[best * view.inner];
+          if (better(candidate, champion) || (last && !better(champion, candidate))) best = i;
+        }
+        y[row] = best;
       }
-      y[row] = best;
-    }
+    });
   });
 }
 
