@@ -61,7 +61,8 @@ int parse_and_run(std::span<const std::string> arguments, const Context& context
   add_flag(program, "--version", ShowVersion{"stretto " + std::string(version())},
            "Show the version and exit", {.group = "General"});
   add_option(program, "--config", ReadConfig{}, "FILE",
-             "Read options by verb: [optimize] disable=[\"...\"]", {.group = "General"});
+             "Read options from a TOML file with a section per verb, such as [optimize]",
+             {.group = "General"});
   for (const Verb& verb : kVerbs) {
     Command& command = add_command(program, {.name = std::string(verb.name),
                                              .summary = std::string(verb.summary),

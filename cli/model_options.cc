@@ -36,8 +36,7 @@ void add_tuning_flags(Command& command, ModelFlags& flags) {
   add_option(command, "--tuning", &flags.tuning, "off|quick|full|SECONDS",
              "How long to search for the fastest kernels", {.group = group, .show_default = true});
   add_option(command, "--tuning-cache", &flags.tuning_cache, "FILE|none",
-             "File of remembered choices, in place of the user's own; none: no file",
-             {.group = group});
+             "Tuning cache to use instead of the user's own; none: no file", {.group = group});
   add_disable_flag(command, flags);
   add_option(command, "--force", &flags.forced, "NAME=KERNEL,...",
              "Kernel to use for an operator family (conv2d=direct) or a node", {.group = group});

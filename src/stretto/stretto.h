@@ -29,7 +29,7 @@ struct TensorSpec {
 };
 
 struct OptimizeOptions {
-  // How far precision may be reduced. "lossless", the only level so far: fp32 throughout.
+  // How far precision may be reduced. "lossless" (fp32 throughout) is the only level so far.
   std::string level = "lossless";
   // Which kernels may be used. "strict": those with the errors of plain fp32 sums. "default": also
   // Winograd F(4,3).
@@ -41,8 +41,8 @@ struct OptimizeOptions {
   std::string tuning = "quick";
   // Dimensions for inputs whose file leaves them open, by input name.
   std::map<std::string, Shape> shapes;
-  // Data to check and time with, by input name; made up (and said so in the report) when empty.
-  // The artefact keeps it, up to 8 MiB, for LoadOptions::verify.
+  // Data to check and time with, by input name. Without it data is made up, and the report says so.
+  // The artefact keeps what is given here, up to 8 MiB, for LoadOptions::verify.
   std::map<std::string, Tensor> inputs;
   // Names of passes or rules not to apply; see list_passes().
   std::set<std::string> disable;
@@ -95,7 +95,7 @@ class Model {
   std::shared_ptr<const State> state_;
 };
 
-// Reads an ONNX file, optimises it for this machine. Throws FormatError, Unsupported,
+// Reads an ONNX file and optimises it for this machine. Throws FormatError, Unsupported,
 // InvalidArgument; the text names node and file.
 Model optimize(const std::string& path, const OptimizeOptions& options = {});
 // The same for a serialised ONNX model in memory; `name` stands for the file in messages, and

@@ -66,8 +66,8 @@ typedef struct stretto_load_options {
 
 /* Reads an artefact. Free with stretto_model_free. */
 STRETTO_API stretto_model* stretto_load(const char* path, const stretto_load_options* options);
-/* What the caller of stretto_load may want to know, as that fewer threads run than the file asks
- * for: one sentence per index. NULL beyond the last. Valid as long as the model. */
+/* What the caller of stretto_load may want to know, for example that fewer threads run than the
+ * file asks for: one sentence per index. NULL beyond the last. Valid as long as the model. */
 STRETTO_API int32_t stretto_note_count(const stretto_model* model);
 STRETTO_API const char* stretto_note(const stretto_model* model, int32_t index);
 STRETTO_API stretto_status stretto_save(const stretto_model* model, const char* path);
@@ -150,13 +150,13 @@ STRETTO_API stretto_status stretto_reduce_scatter(stretto_comm* comm, const char
                                                   void* output, int64_t count,
                                                   stretto_handle* handle);
 STRETTO_API stretto_status stretto_barrier(stretto_comm* comm, stretto_handle* handle);
-/* `peer` is the other rank; for stretto_recv it may be STRETTO_ANY_RANK. Messages of one sender
+/* `rank` is the other rank; for stretto_recv it may be STRETTO_ANY_RANK. Messages of one sender
  * with one tag arrive in order. */
 STRETTO_API stretto_status stretto_send(stretto_comm* comm, const char* dtype, const void* data,
-                                        int64_t count, int32_t peer, uint32_t tag,
+                                        int64_t count, int32_t rank, uint32_t tag,
                                         stretto_handle* handle);
 STRETTO_API stretto_status stretto_recv(stretto_comm* comm, const char* dtype, void* data,
-                                        int64_t count, int32_t peer, uint32_t tag,
+                                        int64_t count, int32_t rank, uint32_t tag,
                                         stretto_handle* handle);
 
 /* Blocks until the operation is over, releases its handle and returns its status. *source (unless

@@ -163,11 +163,11 @@ stretto_status stretto_barrier(stretto_comm* comm, stretto_handle* handle) {
 }
 
 stretto_status stretto_send(stretto_comm* comm, const char* dtype, const void* data, int64_t count,
-                            int32_t peer, uint32_t tag, stretto_handle* handle) {
+                            int32_t rank, uint32_t tag, stretto_handle* handle) {
   return submit(comm, handle, [&] {
     return Operation{.kind = Kind::kSend,
                      .dtype = dtype_of(dtype),
-                     .peer = peer,
+                     .peer = rank,
                      .tag = tag,
                      .count = count,
                      .input = data};
@@ -175,11 +175,11 @@ stretto_status stretto_send(stretto_comm* comm, const char* dtype, const void* d
 }
 
 stretto_status stretto_recv(stretto_comm* comm, const char* dtype, void* data, int64_t count,
-                            int32_t peer, uint32_t tag, stretto_handle* handle) {
+                            int32_t rank, uint32_t tag, stretto_handle* handle) {
   return submit(comm, handle, [&] {
     return Operation{.kind = Kind::kRecv,
                      .dtype = dtype_of(dtype),
-                     .peer = peer,
+                     .peer = rank,
                      .tag = tag,
                      .count = count,
                      .output = data};

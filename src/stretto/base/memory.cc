@@ -43,7 +43,7 @@ void take_memory(int64_t bytes) {
   int64_t taken = g_taken.load(std::memory_order_relaxed);
   do {
     if (bytes > total - taken) {
-      throw_unsupported("memory: {} bytes more do not fit beside {}, of {} there are", bytes, taken,
+      throw_unsupported("memory: {} more bytes do not fit: {} of {} bytes are in use", bytes, taken,
                         total);
     }
   } while (!g_taken.compare_exchange_weak(taken, taken + bytes, std::memory_order_relaxed));

@@ -7,7 +7,7 @@
 
 namespace stretto {
 
-// Runs `work` on a new thread. Throws UnsupportedError naming `what` the thread is for when the
+// Runs `work` on a new thread. Throws Unsupported naming `what` the thread is for when the
 // system starts no more threads.
 std::thread start_thread(std::string_view what, std::function<void()> work);
 

@@ -68,8 +68,7 @@ void Inference::set_output(int i, DType dtype, Shape shape) {
   if (!has_output(i)) return;
   element_count(shape);  // refuses overflow
   if (shape.size() > kMaxRank) {
-    throw_invalid("output {} would have {} dimensions, at most {} make sense", i, shape.size(),
-                  kMaxRank);
+    throw_invalid("output {} would have {} dimensions, the limit is {}", i, shape.size(), kMaxRank);
   }
   Value& value = graph_.value(node_.outputs[i]);
   value.dtype = dtype;

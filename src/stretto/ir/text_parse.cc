@@ -133,7 +133,7 @@ class Parser {
     }
     expect(']');
     if (dims.size() > kMaxRank) {
-      fail_at_line(at, "{} dimensions, at most {} make sense", dims.size(), kMaxRank);
+      fail_at_line(at, "{} dimensions, the limit is {}", dims.size(), kMaxRank);
     }
     try {
       element_count(dims);

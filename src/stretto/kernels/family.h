@@ -71,8 +71,8 @@ struct Args {
   std::byte* scratch = nullptr;       // scratch_bytes(), shared by all threads, contents undefined
 };
 
-// One row of a family's list. P is trivially copyable plain data without pointers (it is stored in
-// artefacts and hashed): give every byte a value, padding included (zero-initialise).
+// One row of a family's list. P is trivially copyable plain data without pointers, because programs
+// copy it as bytes: give every byte a value, padding included (zero-initialise).
 template <typename P>
 struct Candidate {
   std::string_view name;  // "winograd_f4x4"

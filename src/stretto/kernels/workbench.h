@@ -29,7 +29,7 @@ class Workbench {
   void run(int row);
   std::span<const float> output(int i) const;  // of the last run, storage order
 
-  // Runs `row` and row `against` (-1: the family's last, its reference) on the same data; where
+  // Runs `row` and row `against` (-1: the family's reference) on the same data; where
   // Candidate::in_place allows it, `row` once more over that input. The worst difference of any
   // output, its index into the output's storage. Blocked padding lanes are ignored.
   Difference check(int row, int against = -1);

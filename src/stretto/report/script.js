@@ -169,7 +169,7 @@ function heading() {
   const parts = [];
   if (isNumber(before.median_ms) && isNumber(after.median_ms)) {
     parts.push(make('b', {}, faster(before.median_ms / after.median_ms)),
-               ' than Stretto without its rewrites and kernels');
+               ' than Stretto before it optimised the model');
   }
   const best = timedPeers.slice().sort((a, b) => a.median_ms - b.median_ms)[0];
   if (best && isNumber(after.median_ms)) {

@@ -20,7 +20,7 @@ namespace {
 constexpr double kDispatchSeconds = 0.5e-6;
 
 // A row that expects to take this many times as long as the best one is not worth measuring.
-constexpr double kHopeless = 2.5, kHopelessThoroughly = 10;
+constexpr double kTooSlow = 2.5, kTooSlowThoroughly = 10;
 
 // Of a problem's share of the budget; the rest is for checks and for setting up.
 constexpr double kTimingShare = 0.6;
@@ -145,7 +145,7 @@ std::vector<Selector::Task> Selector::plan(const std::vector<Request>& requests)
       if (fit.ok) expected = std::max(expected, fit.expected);
     }
     std::vector<int> rows =
-        tune::shortlist(times, options_.thorough ? kHopelessThoroughly : kHopeless);
+        tune::shortlist(times, options_.thorough ? kTooSlowThoroughly : kTooSlow);
     std::erase(rows, family.reference);
     // One way only: nothing to choose, and its estimate is enough for the layouts.
     if (rows.empty()) continue;
@@ -158,7 +158,7 @@ std::vector<Selector::Task> Selector::plan(const std::vector<Request>& requests)
   return tasks;
 }
 
-Selection Selector::contest(const Task& task, double budget_s) {
+Selection Selector::measure_one(const Task& task, double budget_s) {
   const kernels::Family& family = *task.family;
   const kernels::Target& target = family.target(task.problem);
   auto& team = teams_[target.threads];
@@ -184,7 +184,7 @@ Selection Selector::contest(const Task& task, double budget_s) {
     }
     if (error <= allowed) return true;
     s.alternatives[static_cast<size_t>(candidate)].reason =
-        fmt::format("struck out: error {:.1e} is above {:.0e}", error, allowed);
+        fmt::format("excluded: error {:.1e} is above {:.0e}", error, allowed);
     return false;
   };
   const auto by_order =
@@ -198,7 +198,7 @@ Selection Selector::contest(const Task& task, double budget_s) {
   } else {
     s.row = family.reference;
     s.seconds = bench.time(std::array{s.row}, {.budget_s = 0, .min_rounds = 1})[0];
-    s.why = fmt::format("reference: all of {} measured were struck out", task.rows.size());
+    s.why = fmt::format("reference: all of {} measured were excluded", task.rows.size());
   }
   s.estimate = s.seconds;
   return s;
@@ -214,7 +214,7 @@ void Selector::measure(const std::vector<Request>& requests,
     if (progress) progress("measuring kernels", static_cast<double>(i) / tasks.size());
     const double share = budget.next();
     if (share <= 0) break;
-    Selection selection = contest(task, share * kTimingShare);
+    Selection selection = measure_one(task, share * kTimingShare);
     found_.put(task.key, {std::string(task.family->row_name(selection.row)), selection.seconds});
     selections_[task.key] = std::move(selection);
   }

@@ -73,7 +73,7 @@ class Selector {
   struct Task;
   Selection decide(const kernels::Family& family, const void* problem) const;
   std::vector<Task> plan(const std::vector<Request>& requests) const;
-  Selection contest(const Task& task, double budget_s);
+  Selection measure_one(const Task& task, double budget_s);
   SelectOptions options_;
   tune::TuningCache found_;
   std::map<std::string, Selection> selections_;  // by problem key

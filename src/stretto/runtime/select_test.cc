@@ -104,9 +104,9 @@ TEST(Selector, AKernelThatMakesNanIsStruckOutAndTheReferenceRuns) {
   const Selection& s = selector.select(kFake, &p);
   EXPECT_EQ(s.row, 1);
   EXPECT_GT(s.seconds, 0);
-  EXPECT_EQ(s.why, "reference: all of 1 measured were struck out");
+  EXPECT_EQ(s.why, "reference: all of 1 measured were excluded");
   ASSERT_EQ(s.alternatives.size(), 1u);
-  EXPECT_EQ(s.alternatives[0].reason, "struck out: error inf is above 1e-04");
+  EXPECT_EQ(s.alternatives[0].reason, "excluded: error inf is above 1e-04");
 }
 
 }  // namespace

@@ -76,7 +76,8 @@ std::shared_ptr<std::byte[]> allocate(size_t bytes) {
   constexpr size_t kLargest = size_t{1} << 62;
   const bool large = bytes >= 2 * kHugePage;
   const size_t alignment = large ? kHugePage : kAlignment;
-  if (bytes > kLargest) throw_unsupported("memory: nothing holds {} bytes", bytes);
+  if (bytes > kLargest)
+    throw_unsupported("memory: {} bytes are more than a processor can address", bytes);
   const size_t size = (bytes + kAlignment + alignment - 1) / alignment * alignment;
   const auto taken = static_cast<int64_t>(size);
   take_memory(taken);

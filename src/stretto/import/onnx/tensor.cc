@@ -167,7 +167,7 @@ Tensor TensorReader::read(std::string_view message) {
   parts.type = find_type(static_cast<DataType>(type));
   if (segment) throw_unsupported("{}: {} is split in segments", source_.name, parts.what());
   if (parts.dims.size() > ir::kMaxRank) {
-    source_.fail(message.data(), "{} has {} dimensions, at most {} make sense", parts.what(),
+    source_.fail(message.data(), "{} has {} dimensions, the limit is {}", parts.what(),
                  parts.dims.size(), ir::kMaxRank);
   }
   try {
