@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "stretto/base/error.h"
 #include "stretto/comm/engine/state.h"
 
 namespace stretto::comm {

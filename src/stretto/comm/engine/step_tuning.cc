@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "stretto/base/clock.h"
+#include "stretto/base/error.h"
 #include "stretto/comm/engine/state.h"
 #include "stretto/tune/cache_file.h"
 
