@@ -11,6 +11,7 @@
 #include "stretto/base/error.h"
 #include "stretto/comm/collective/algorithm.h"
 #include "stretto/comm/gradient/exchange.h"
+#include "stretto/comm/tuning/tuning.h"
 
 namespace stretto::comm {
 namespace {
@@ -180,6 +181,17 @@ const std::vector<Row>& rows() {
       text_row("STRETTO_TUNING_CACHE", &Options::tuning_cache,
                "a file; empty: the user's; none: no file",
                "Tuning cache: file that remembers what tuning found."),
+      {"STRETTO_TUNING_START", "unit=BYTES streams=NUMBER algorithm=NAME; empty: chosen by size",
+       "Setting from which tuning starts, in the form in which reports show it.",
+       [](Options& o, std::string_view text) {
+         if (!text.empty() && !parse_setting(text))
+           throw_invalid(
+               "STRETTO_TUNING_START: expected 'unit=BYTES streams=NUMBER algorithm=NAME', got "
+               "'{}'",
+               text);
+         o.tuning_start = text;
+       },
+       [](const Options& o) { return o.tuning_start; }},
       {"STRETTO_ORDER_CHECK", "0, 1",
        "Whether ranks compare every operation, to find ranks that submit different ones.",
        [](Options& o, std::string_view text) {

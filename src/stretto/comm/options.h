@@ -49,6 +49,7 @@ struct Options {
   int64_t fuse_bytes = 4 << 20;
   Tuning tuning = Tuning::kQuick;
   std::string tuning_cache;  // a file; empty: the user's; none: no file
+  std::string tuning_start;  // as setting_text() writes it; empty: chosen by size
 
   // Gradients. Every rank must have the same values.
   std::string codec = "none";

@@ -42,6 +42,7 @@ void close_account(StepTuning& t, bool whole, double now) {
 }
 
 StepSetting default_setting(const GroupState& group, const Options& options) {
+  if (!options.tuning_start.empty()) return *parse_setting(options.tuning_start);
   return {.unit_bytes = default_unit_bytes(group, options.chunk_bytes, kModelBytes),
           .streams = options.streams,
           .algorithm = ""};

@@ -30,7 +30,7 @@ std::string machine_name() {
 // What all ranks must have alike.
 constexpr std::string_view kAgreed[] = {"STRETTO_ALGORITHM", "STRETTO_CHUNK_BYTES",
                                         "STRETTO_EAGER_LIMIT", "STRETTO_FUSE_BYTES",
-                                        "STRETTO_TUNING"};
+                                        "STRETTO_TUNING", "STRETTO_TUNING_START"};
 
 using Agreement = std::vector<std::pair<std::string, std::string>>;
 

@@ -75,13 +75,99 @@ std::string setting_key(std::string_view model, std::string_view topology) {
 }
 
 StepTuner::StepTuner(StepTunerOptions options, StepSetting start, double known_s)
-    : options_(std::move(options)), best_(std::move(start)), best_seconds_(known_s) {
+    : options_(std::move(options)), best_(start), start_(start), best_seconds_(known_s) {
   settled_ = known_s > 0;
-  if (!settled_) next_trial();
+  if (settled_) return;
+  const bool finds = !survey_of(Knob::kAlgorithm).empty() || !survey_of(Knob::kUnit).empty() ||
+                     !survey_of(Knob::kStreams).empty();
+  if (options_.survey && finds) {
+    surveying_ = true;
+    trial_ = best_;  // its own time comes first
+  } else {
+    next_trial();
+  }
+}
+
+// What the survey tries of a knob besides the best setting so far.
+std::vector<StepSetting> StepTuner::survey_of(Knob knob) const {
+  std::vector<StepSetting> found;
+  const auto with = [&](auto change) {
+    StepSetting setting = best_;
+    change(setting);
+    if (!(setting == best_)) found.push_back(setting);
+  };
+  switch (knob) {
+    case Knob::kAlgorithm:
+      for (const std::string& name : options_.algorithms)
+        with([&](StepSetting& s) { s.algorithm = name; });
+      break;
+    case Knob::kStreams:
+      // Links that choose for themselves do so from what they measure.
+      if (best_.streams == 0) break;
+      for (const int streams : options_.streams) with([&](StepSetting& s) { s.streams = streams; });
+      break;
+    case Knob::kUnit: {
+      int64_t last = 0;
+      for (const int64_t bytes : options_.unit_bytes) {
+        if (bytes < last * options_.survey_ratio) continue;
+        last = bytes;
+        if (std::max(bytes, best_.unit_bytes) >= 2 * std::min(bytes, best_.unit_bytes))
+          with([&](StepSetting& s) { s.unit_bytes = bytes; });
+      }
+      break;
+    }
+  }
+  std::reverse(found.begin(), found.end());
+  return found;
+}
+
+void StepTuner::begin_survey(Knob knob) {
+  surveyed_knob_ = knob;
+  survey_ = survey_of(knob);
+  while (survey_.empty() && surveyed_knob_ != Knob::kStreams) {
+    surveyed_knob_ = static_cast<Knob>(static_cast<int>(surveyed_knob_) + 1);
+    survey_ = survey_of(surveyed_knob_);
+  }
+  if (survey_.empty()) return end_survey();
+  trial_ = survey_.back();
+}
+
+void StepTuner::survey_step(double seconds) {
+  if (++step_ <= options_.skip_steps) return;
+  trial_times_.push_back(seconds);
+  if (step_ < options_.skip_steps + options_.survey_steps) return;
+  // A step that waited for something else looks slow, none looks fast by chance.
+  const double least = *std::min_element(trial_times_.begin(), trial_times_.end());
+  step_ = 0;
+  trial_times_.clear();
+  if (survey_best_s_ == 0) {  // it was the start
+    survey_best_s_ = least;
+    return begin_survey(Knob::kAlgorithm);
+  }
+  history_.push_back({trial_, least, survey_best_s_, false, true});
+  survey_.pop_back();
+  if (least < survey_best_s_ * (1 - options_.margin)) {
+    history_.back().won = true;
+    survey_best_s_ = least;
+    best_ = trial_;
+  }
+  if (!survey_.empty()) {
+    trial_ = survey_.back();
+  } else if (surveyed_knob_ == Knob::kStreams) {
+    end_survey();
+  } else {
+    begin_survey(static_cast<Knob>(static_cast<int>(surveyed_knob_) + 1));
+  }
+}
+
+void StepTuner::end_survey() {
+  surveying_ = false;
+  next_trial();
 }
 
 std::vector<StepTuner::Candidate> StepTuner::neighbours() const {
   std::vector<Candidate> found;
+  if (!(best_ == start_)) found.push_back({last_won_, start_});
   const auto with = [&](Knob knob, auto change) {
     found.push_back({knob, best_});
     change(found.back().setting);
@@ -118,6 +204,11 @@ void StepTuner::next_trial() {
 
 bool StepTuner::step(double seconds) {
   if (settled_) return watch_drift(seconds);
+  if (surveying_) {
+    const StepSetting before = trial_;
+    survey_step(seconds);
+    return !(current() == before);
+  }
   if (++step_ > options_.skip_steps) (testing_ ? trial_times_ : best_times_).push_back(seconds);
   if (step_ < options_.skip_steps + options_.trial_steps) return false;
   step_ = 0;
@@ -134,7 +225,7 @@ void StepTuner::finish_trial() {
   for (int round = 0; round < options_.rounds; ++round)
     won = won && median(round_of(trial_times_, round, options_.trial_steps)) <
                      median(round_of(best_times_, round, options_.trial_steps));
-  history_.push_back({trial_, trial, best, won});
+  history_.push_back({trial_, trial, best, won, false});
   best_seconds_ = won ? trial : best;
   if (won) {
     rejected_ = {best_};

@@ -1,8 +1,11 @@
-// Tunes the engine's settings on real steps, by hill climbing over one knob at a time. It gets step
-// times that all ranks have agreed on (the slowest rank's), so all ranks change settings at the
-// same step. A pure state machine: the same times give the same settings. Step times vary more than
-// settings change them, so a trial alternates with the best setting so far, medians are compared,
-// and a trial must win by a clear margin in every round.
+// Tunes the engine's settings on real steps. It gets step times that all ranks have agreed on (the
+// slowest rank's), so all ranks change settings at the same step. A pure state machine: the same
+// times give the same settings.
+//
+// First a survey: a few steps with some values of each knob, one knob after the other, so that a
+// bad start is left within some forty steps. Then hill climbing, first back to the start if that is
+// better after all: step times vary more than settings change them, so a trial alternates with the
+// best setting so far, medians are compared, and a trial must win by a clear margin in every round.
 #pragma once
 
 #include <cstdint>
@@ -38,6 +41,10 @@ struct StepTunerOptions {
   std::vector<std::string> algorithms = {};  // those that fit; empty: not tuned
   bool exhaustive = false;  // try every listed value of a knob, not only those next to the best
 
+  bool survey = true;        // before the first trial
+  int survey_steps = 2;      // counted for a value
+  int64_t survey_ratio = 4;  // between units that the survey tries
+
   int skip_steps = 2;    // not counted after a change, because they still have the old setting
   int trial_steps = 5;   // counted in a round
   int rounds = 2;        // in which the trial and the best setting alternate
@@ -53,7 +60,7 @@ class StepTuner {
   StepTuner(StepTunerOptions options, StepSetting start, double known_s = 0);
 
   // The setting for the next step.
-  const StepSetting& current() const { return testing_ ? trial_ : best_; }
+  const StepSetting& current() const { return testing_ || surveying_ ? trial_ : best_; }
 
   // The agreed time of the step that ran with current(). True when current() has changed.
   bool step(double seconds);
@@ -69,6 +76,7 @@ class StepTuner {
     StepSetting setting;
     double seconds = 0, against_seconds = 0;
     bool won = false;
+    bool surveyed = false;  // by few steps: `seconds` is the fastest of them
   };
   const std::vector<Tried>& history() const { return history_; }
 
@@ -79,12 +87,21 @@ class StepTuner {
     StepSetting setting;
   };
   std::vector<Candidate> neighbours() const;
+  std::vector<StepSetting> survey_of(Knob knob) const;
+  void begin_survey(Knob knob);
+  void survey_step(double seconds);
+  void end_survey();
   void next_trial();
   void finish_trial();
   bool watch_drift(double seconds);
 
   const StepTunerOptions options_;
   StepSetting best_, trial_;
+  const StepSetting start_;
+  bool surveying_ = false;
+  Knob surveyed_knob_ = Knob::kAlgorithm;
+  std::vector<StepSetting> survey_;  // still to be tried, last first
+  double survey_best_s_ = 0;         // of best_
   Knob trial_knob_ = Knob::kAlgorithm, last_won_ = Knob::kAlgorithm;
   double best_seconds_ = 0;
   bool settled_ = false, testing_ = false;

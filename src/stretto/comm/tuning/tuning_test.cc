@@ -45,6 +45,34 @@ TEST(StepTuner, ClimbsToTheBestThroughNoise) {
   EXPECT_LT(trials / 20, 25);
 }
 
+TEST(StepTuner, LeavesABadStartWithinFiftySteps) {
+  std::mt19937 random(7);
+  std::normal_distribution<double> normal;
+  for (const StepSetting& start :
+       {kStart, StepSetting{.unit_bytes = 128 << 10, .streams = 8, .algorithm = "ring"},
+        StepSetting{.unit_bytes = 4 << 20, .streams = 1, .algorithm = "direct"}}) {
+    StepTuner tuner(options(), start);
+    for (int step = 0; step < 50; ++step)
+      tuner.step(step_time(tuner.current()) * (1 + 0.01 * normal(random)));
+    EXPECT_LT(step_time(tuner.best()), 1.1 * 0.1)
+        << setting_text(start) << " -> " << setting_text(tuner.best());
+  }
+}
+
+// A survey's few steps may have been fast by chance.
+TEST(StepTuner, GoesBackToTheStartIfTheSurveyWasWrong) {
+  StepTuner tuner(options(), kStart);
+  const auto unlucky = [&](const StepSetting& s) {
+    const auto& tried = tuner.history();
+    const bool surveying =
+        tried.size() < 8;  // two algorithms, three units, three numbers of streams
+    if (surveying) return s == kStart ? 0.2 : 0.1;
+    return s == kStart ? 0.1 : 0.15;
+  };
+  steps_until_settled(tuner, unlucky);
+  EXPECT_EQ(tuner.best(), kStart);
+}
+
 TEST(StepTuner, SameTimesGiveTheSameSettingsOnEveryRank) {
   StepTuner a(options(), kStart), b(options(), kStart);
   std::mt19937 random(5);
