@@ -9,7 +9,8 @@
 // drops the incomplete chunk. A chunk that arrives twice is read and dropped. If a chunk begins on
 // one stream while another stream is in the middle of it, the sender has given up the stream of the
 // earlier attempt, and the receiver closes that one. The attempt number decides, not the order of
-// reading.
+// reading. Chunks of different numbers never share a byte of a message; the receiver closes a
+// stream that breaks this rule, so a message is done when each of its bytes has arrived once.
 //
 // Eager limit. A message is sent eagerly, before the receiver asks for it, while all bytes that the
 // receiver has not put in place stay below LinkSettings::eager_limit_bytes. Beyond that the sender
@@ -226,6 +227,8 @@ class Link {
   void arrive(const Frame& frame);
   bool has_arrived(uint64_t chunk) const;
   bool has_room_for(const Frame& frame) const;
+  bool overlaps(const Incoming& message, const Stream& stream) const;
+  void erase(const MessageKey& key, const Incoming& message);
   void lose(Stream& stream, std::string reason, bool silent = false);
 
   const LinkSettings settings_;

@@ -44,7 +44,7 @@ Expect Link::expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fi
   if (in.rts_came) send_rendezvous(key, fingerprint, 0, kCts);
   const bool complete = in.complete();
   if (ahead) *ahead = in.ahead;
-  if (complete) incoming_.erase(key);
+  if (complete) erase(key, in);
   if (!queue_.empty() || should_report_consumed()) waits_ = true;
   return complete ? Expect::kComplete : Expect::kPending;
 }
@@ -167,6 +167,25 @@ bool Link::has_room_for(const Frame& f) const {
   return held <= settings_.eager_limit_bytes;
 }
 
+// Whether a byte of the chunk that begins on `s` is in another chunk. Chunks of the same number are
+// compared before; this is about what an honest sender never does.
+bool Link::overlaps(const Incoming& in, const Stream& s) const {
+  const uint64_t begin = s.frame.offset, end = begin + s.frame.length;
+  if (in.arrived.overlaps(begin, end)) return true;
+  for (const auto& other : streams_) {
+    if (!other || other.get() == &s || other->incoming != &in) continue;
+    const uint64_t from = other->frame.offset;
+    if (from < end && begin < from + other->frame.length) return true;
+  }
+  return false;
+}
+
+void Link::erase(const MessageKey& key, const Incoming& in) {
+  for (const auto& s : streams_)
+    STRETTO_CHECK(!s || s->incoming != &in, "a stream writes into a message that is done");
+  incoming_.erase(key);
+}
+
 void Link::begin_data(Stream& s) {
   const Frame& f = s.frame;
   if (has_arrived(f.chunk)) {
@@ -199,6 +218,11 @@ void Link::begin_data(Stream& s) {
   } else if (slot->bytes != f.total || slot->fingerprint != f.fingerprint) {
     // The engine compares both ranks' operations and ends the job.
     events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, true});
+    return;
+  }
+  if (overlaps(*slot, s)) {
+    lose(s, fmt::format("received bytes from {} to {} of a message twice", f.offset,
+                        f.offset + f.length));
     return;
   }
   slot->ahead = f.origin;
@@ -251,7 +275,7 @@ void Link::end_data(Stream& s) {
   Incoming& in = *s.incoming;
   s.incoming = nullptr;
   arrive(f);
-  in.arrived += f.length;
+  in.arrived.add(f.offset, f.offset + f.length);
   in.empty_arrived = true;
   if (!in.expected) {
     if (s.piece) in.pieces.push_back({f.offset, f.length, std::move(s.piece)});
@@ -265,7 +289,7 @@ void Link::end_data(Stream& s) {
   if (!in.complete()) return;
   in.ticket.ahead = in.ahead;
   events_->done.push_back(in.ticket);
-  incoming_.erase(f.key);
+  erase(f.key, in);
 }
 
 void Link::end_rendezvous(Stream& s) {

@@ -272,6 +272,7 @@ void Link::forget_messages() {
     s->in_payload = s->in_payload && s->alive;
     s->keep = false;
     s->incoming = nullptr;
+    s->piece.reset();
     s->is_rendezvous = false;
     if (!s->alive) continue;
     for (size_t i = s->next_part; i < s->parts.size(); ++i) {

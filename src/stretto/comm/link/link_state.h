@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "stretto/comm/link/byte_ranges.h"
 #include "stretto/comm/link/link.h"
 
 namespace stretto::comm {
@@ -32,10 +33,13 @@ struct Link::Outgoing {
   uint64_t announced_bytes = 0;  // kRts: length of the message it announces
 };
 
+// A message that is arriving. Its bytes in `arrived`, and those of the chunks that streams are in
+// the middle of (Stream::incoming points here), never overlap. So when all bytes have arrived, no
+// stream writes into it.
 struct Link::Incoming {
   std::byte* to = nullptr;  // set by expect()
   uint64_t bytes = 0;
-  uint64_t arrived = 0;
+  ByteRanges arrived;
   uint64_t fingerprint = 0;
   Ticket ticket;
   int32_t ahead = 0;
@@ -48,7 +52,7 @@ struct Link::Incoming {
     BufferPool::Buffer data;
   };
   std::vector<Piece> pieces;  // arrived before expect()
-  bool complete() const { return arrived == bytes && (bytes > 0 || empty_arrived); }
+  bool complete() const { return arrived.bytes() == bytes && (bytes > 0 || empty_arrived); }
 };
 
 struct Link::Stream {
