@@ -2,6 +2,8 @@
 artefact's fuzzer: the same models, optimised by the `stretto` command on the PATH.
 
 python tests/fuzz/make_seeds.py
+
+tests/fuzz/link_seeds.py writes the seeds of the fuzzers of the gradient engine.
 """
 
 import os

@@ -4,7 +4,9 @@
 #include "stretto/comm/link/link_script.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const int64_t kept = stretto::comm::run_script(data, size);
-  if (kept > static_cast<int64_t>(stretto::comm::kEagerLimitBytes)) std::abort();
+  using namespace stretto::comm;
+  const Findings findings = run_script(data, size);
+  if (findings.peak_eager_bytes > static_cast<int64_t>(kEagerLimitBytes)) std::abort();
+  if (findings.wrong > 0) std::abort();
   return 0;
 }
