@@ -1,8 +1,6 @@
 #include "stretto/base/parallel.h"
 
 #include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <stdexcept>
@@ -12,6 +10,7 @@
 #include "stretto/base/error.h"
 #include "stretto/base/team.h"
 #include "stretto/base/thread.h"
+#include "stretto/base/thread_testing.h"
 
 namespace stretto {
 namespace {
@@ -33,19 +32,6 @@ TEST(RunParallel, RethrowsWhatAnyThreadThrew) {
                             }),
                std::runtime_error);
   EXPECT_EQ(calls.load(), 3);
-}
-
-// Lets this process start no more threads. Limits do not bind root, so root becomes nobody. Exits
-// with 3 where that does not work.
-void forbid_threads() {
-  const rlimit none{1, 1};
-  if (geteuid() == 0 && setuid(65534) != 0) _exit(3);
-  if (setrlimit(RLIMIT_NPROC, &none) != 0) _exit(3);
-  try {
-    std::thread([] {}).join();
-    _exit(3);
-  } catch (const std::system_error&) {
-  }
 }
 
 TEST(Threads, ATeamThatCannotStartIsAnError) {

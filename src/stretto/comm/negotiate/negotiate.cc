@@ -23,6 +23,7 @@ constexpr size_t kMostNames = 4096;
 
 // A round and a rank in one number that is ordered by round.
 constexpr int kRankBits = 24;
+constexpr uint64_t kRankMask = (uint64_t{1} << kRankBits) - 1;
 
 size_t words_for(size_t bits) { return (bits + 63) / 64; }
 
@@ -165,6 +166,8 @@ void Negotiator::combine(std::span<const std::byte> message) {
   if (words != ready_.size()) reader.fail("the sender knows other names");
   if (left > static_cast<uint32_t>(ranks_)) reader.fail("a rank that is none");
   const uint64_t last_joined = reader.words(1)[0];
+  if ((last_joined & kRankMask) >= static_cast<uint64_t>(ranks_))
+    reader.fail("a rank that is none");
   const std::vector<uint64_t> ready = reader.words(words), handed = reader.words(words);
   const std::vector<uint64_t> names = reader.words(2 * size_t{fresh});
   const std::vector<uint64_t> differences = reader.words(differing);
@@ -172,6 +175,8 @@ void Negotiator::combine(std::span<const std::byte> message) {
   std::vector<std::vector<uint64_t>> handed_in;
   for (const auto& ranks : handed_in_) handed_in.push_back(reader.words(ranks.size()));
   reader.finish();
+  for (size_t i = 0; i < names.size(); i += 2)
+    if (number_.contains(names[i])) reader.fail("a new name that has a number");
 
   flags_ &= flags;
   left_rank_ = std::max(left_rank_, left);
@@ -213,7 +218,7 @@ Negotiator::Result Negotiator::finish(double now_s) {
     if (open != open_.end()) open_.erase(open);
   }
   if ((flags_ & kJoinedAndDone) != 0) {
-    result.last_joined = static_cast<int>(last_joined_ & ((uint64_t{1} << kRankBits) - 1));
+    result.last_joined = static_cast<int>(last_joined_ & kRankMask);
     joined_ = 0;
   }
   for (const auto& [hash, meaning] : fresh_) number(hash, meaning);

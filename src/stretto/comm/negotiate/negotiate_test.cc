@@ -238,6 +238,36 @@ TEST(Negotiate, RefusesForeignMessages) {
   EXPECT_NO_THROW(b.combine(good));
 }
 
+// A rank that does not exist would be the one that joined last.
+TEST(Negotiate, RefusesARankThatIsNone) {
+  Negotiator a(0, 3), b(1, 2);
+  for (int i = 0; i < 2; ++i) a.start();
+  b.start();
+  auto message = a.outgoing();
+  message[24] = std::byte{2};  // the rank, in the word that says who joined last
+  EXPECT_THROW(b.combine(message), FormatError);
+  message[24] = std::byte{1};
+  EXPECT_NO_THROW(b.combine(message));
+}
+
+// It would get a second number.
+TEST(Negotiate, RefusesANewNameThatIsNotNew) {
+  Negotiator a(0, 2), b(1, 2);
+  a.add("x", "f", 0);
+  a.start();
+  const auto fresh = a.outgoing();
+  b.start();
+  b.combine(fresh);
+  b.finish(0);
+  ASSERT_EQ(b.numbers(), 1u);
+  b.start();
+  auto again = b.outgoing();
+  again[12] = std::byte{1};  // how many are new
+  again.insert(again.end(), fresh.end() - 16, fresh.end());
+  EXPECT_THROW(b.combine(again), FormatError);
+  EXPECT_EQ(b.numbers(), 1u);
+}
+
 // What the busiest rank moves in a few steps of training, against the usual way: every rank sends
 // the names it has ready to rank 0, which answers with the names that all have (Horovod without its
 // cache: 4 bytes of header, and a name with its shape, per tensor).

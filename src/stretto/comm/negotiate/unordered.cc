@@ -58,7 +58,12 @@ Unordered::Unordered(Engine& engine, std::string_view name, std::vector<int> ran
       rank_(static_cast<int>(std::find(ranks_.begin(), ranks_.end(), engine.membership().rank) -
                              ranks_.begin())),
       negotiator_(rank_, static_cast<int>(ranks_.size()), options_.stall_s) {
-  thread_ = start_thread("named operations", [this] { run(); });
+  try {
+    thread_ = start_thread("named operations", [this] { run(); });
+  } catch (...) {
+    engine_.remove_group(group_);
+    throw;
+  }
 }
 
 Unordered::~Unordered() {

@@ -20,6 +20,7 @@
 #include <utility>
 #include <vector>
 
+#include "stretto/base/error.h"
 #include "stretto/comm/engine/engine.h"
 #include "stretto/comm/negotiate/negotiate.h"
 
@@ -90,6 +91,7 @@ class Unordered {
   void post_receives();
   std::vector<std::byte> exchange(int k, const std::vector<std::byte>& message);
   std::vector<std::vector<std::string>> exchange(const std::vector<std::string>& texts);
+  [[noreturn]] void refuse(int from, const FormatError& error);
 
   // unordered_starts.cc
   void start_agreed(const Negotiator::Result& result);

@@ -1,10 +1,11 @@
 // The thread of an Unordered: begins rounds and exchanges their messages.
 #include <algorithm>
 #include <chrono>
-#include <cstring>
+#include <span>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/comm/negotiate/round_messages.h"
 #include "stretto/comm/negotiate/unordered_item.h"
 
 namespace stretto::comm {
@@ -14,14 +15,12 @@ namespace {
 // round has begun.
 constexpr uint32_t kFirst = 0, kLong = 1, kWake = 2;
 
-// The length of the payload, which stands before it.
-constexpr size_t kSizeBytes = 4;
 // Bytes for a round without new names, in addition to two bits per name.
-constexpr size_t kUsualBytes = 96;
+constexpr size_t kUsualBytes = 100;
 
 // The same on both sides, because both have the same names.
 size_t first_bytes(const Negotiator& negotiator) {
-  return kSizeBytes + kUsualBytes + 16 * ((negotiator.numbers() + 63) / 64);
+  return kUsualBytes + 16 * ((negotiator.numbers() + 63) / 64);
 }
 
 // A receive waits until another rank has news, so the time limit of operations must not apply to
@@ -114,8 +113,14 @@ bool Unordered::round() {
     engine_.wait(
         engine_.submit(group_, message(Kind::kSend, negotiator_.send_to(k), kWake, &nothing, 1)));
   }
-  for (int k = 0; k < negotiator_.exchanges(); ++k)
-    negotiator_.combine(exchange(k, negotiator_.outgoing()));
+  for (int k = 0; k < negotiator_.exchanges(); ++k) {
+    const std::vector<std::byte> received = exchange(k, negotiator_.outgoing());
+    try {
+      negotiator_.combine(received);
+    } catch (const FormatError& e) {
+      refuse(negotiator_.receive_from(k), e);
+    }
+  }
   for (const Posted& wake : wakes_) engine_.wait(wake.handle);
   Negotiator::Result result;
   {
@@ -150,62 +155,60 @@ void Unordered::post_receives() {
 }
 
 std::vector<std::byte> Unordered::exchange(int k, const std::vector<std::byte>& outgoing) {
-  std::vector<std::byte> first(firsts_[k].bytes.size());
-  const auto size = static_cast<uint32_t>(outgoing.size());
-  std::memcpy(first.data(), &size, kSizeBytes);
-  const size_t here = std::min(outgoing.size(), first.size() - kSizeBytes);
-  std::memcpy(first.data() + kSizeBytes, outgoing.data(), here);
+  Posted& posted = firsts_[k];
+  std::vector<std::byte> first = first_part(outgoing, posted.bytes.size());
+  const size_t rest = rest_bytes(outgoing.size(), first.size());
   const int to = negotiator_.send_to(k), from = negotiator_.receive_from(k);
   Sent sent(engine_);
   sent.add(engine_.submit(group_, message(Kind::kSend, to, kFirst, first.data(), first.size())));
-  if (here < outgoing.size()) {
-    auto* rest = const_cast<std::byte*>(outgoing.data()) + here;
-    sent.add(engine_.submit(group_, message(Kind::kSend, to, kLong, rest, outgoing.size() - here)));
+  if (rest > 0) {
+    auto* data = const_cast<std::byte*>(outgoing.data()) + (outgoing.size() - rest);
+    sent.add(engine_.submit(group_, message(Kind::kSend, to, kLong, data, rest)));
   }
-  engine_.wait(firsts_[k].handle);
-  uint32_t incoming = 0;
-  std::memcpy(&incoming, firsts_[k].bytes.data(), kSizeBytes);
-  std::vector<std::byte> received(incoming);
-  const size_t got = std::min<size_t>(incoming, first.size() - kSizeBytes);
-  std::memcpy(received.data(), firsts_[k].bytes.data() + kSizeBytes, got);
-  if (got < incoming)
-    engine_.wait(engine_.submit(
-        group_, message(Kind::kRecv, from, kLong, received.data() + got, incoming - got)));
+  engine_.wait(posted.handle);
+  std::vector<std::byte> received;
+  try {
+    received.resize(message_bytes(posted.bytes));
+  } catch (const FormatError& e) {
+    refuse(from, e);
+  }
+  const std::span<const std::byte> here = beginning(posted.bytes);
+  std::copy(here.begin(), here.end(), received.begin());
+  if (here.size() < received.size())
+    engine_.wait(
+        engine_.submit(group_, message(Kind::kRecv, from, kLong, received.data() + here.size(),
+                                       received.size() - here.size())));
   sent.wait();
   return received;
 }
 
+// Ends the job at once, so that nobody waits for what a rank of the group has broken.
+void Unordered::refuse(int from, const FormatError& error) {
+  const int rank = ranks_[static_cast<size_t>(from)];
+  const CommError reason(
+      rank, "", fmt::format("{}: rank {} breaks the protocol: {}", name_, rank, error.what()));
+  abort_with(engine_, std::make_exception_ptr(reason));
+  throw reason;
+}
+
 // texts[i] of every rank: result[i][rank].
 std::vector<std::vector<std::string>> Unordered::exchange(const std::vector<std::string>& texts) {
-  std::string own;
-  for (const std::string& text : texts) own += text + '\0';
-  const size_t n = ranks_.size();
-  std::vector<int64_t> sizes(n);
+  const std::string own = pack_texts(texts);
+  std::vector<int64_t> sizes(ranks_.size());
   const auto own_size = static_cast<int64_t>(own.size());
   engine_.wait(engine_.submit(group_, {.kind = Kind::kAllGather,
                                        .dtype = DType::kInt64,
                                        .count = 1,
                                        .input = &own_size,
                                        .output = sizes.data()}));
-  int64_t total = 0;
-  for (const int64_t size : sizes) total += size;
-  std::string all(static_cast<size_t>(total), '\0');
+  std::string all(static_cast<size_t>(total_bytes(sizes)), '\0');
   engine_.wait(engine_.submit(group_, {.kind = Kind::kAllGather,
                                        .dtype = DType::kUInt8,
                                        .count = own_size,
                                        .input = own.data(),
                                        .output = all.data(),
                                        .output_counts = sizes}));
-  std::vector<std::vector<std::string>> said(texts.size(), std::vector<std::string>(n));
-  size_t at = 0;
-  for (size_t rank = 0; rank < n; ++rank) {
-    for (size_t i = 0; i < texts.size(); ++i) {
-      STRETTO_CHECK(at < all.size(), "{}: ranks agreed on different names", name_);
-      said[i][rank] = all.c_str() + at;
-      at += said[i][rank].size() + 1;
-    }
-  }
-  return said;
+  return unpack_texts(all, sizes, texts.size());
 }
 
 }  // namespace stretto::comm

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "stretto/base/error.h"
+#include "stretto/base/thread_testing.h"
 #include "stretto/comm/engine/engine_testing.h"
 
 namespace stretto::comm {
@@ -287,6 +288,56 @@ TEST(Unordered, EveryoneIsToldOfTheEnd) {
         EXPECT_TRUE(named.wait_left(60));
       });
   expect_no_errors(errors);
+}
+
+// The other rank says that its message has 4 GiB. Memory for it was taken, and then waited for.
+TEST(Unordered, ALengthThatAnotherRankMadeUpEndsTheJob) {
+  const std::vector<std::string> errors = testing::run_ranks(
+      2, [](int) { return patient(); },
+      [&](Engine& engine) {
+        if (engine.membership().rank == 0) {
+          Unordered named(engine, "job", everyone(engine), {});
+          std::array<float, kElements> values{};
+          named.wait(named.submit("all", "f32", sum(engine, values.data())));
+          return;
+        }
+        const Group group = engine.add_group("job, negotiation", everyone(engine));
+        std::array<unsigned char, 100> message, theirs;
+        message.fill(0xff);
+        const auto move = [&](Kind kind, unsigned char* data) {
+          return engine.submit(group, {.kind = kind,
+                                       .dtype = DType::kUInt8,
+                                       .peer = 0,
+                                       .count = static_cast<int64_t>(message.size()),
+                                       .input = kind == Kind::kSend ? data : nullptr,
+                                       .output = kind == Kind::kSend ? nullptr : data});
+        };
+        engine.wait(move(Kind::kSend, message.data()));
+        engine.wait(move(Kind::kRecv, theirs.data()));
+        engine.wait(move(Kind::kRecv, theirs.data()));  // until the job ends
+      });
+  for (const std::string& error : errors)
+    EXPECT_NE(error.find("rank 1 breaks the protocol: negotiation message: expected at most "
+                         "16777216 bytes, got 4294967295"),
+              error.npos)
+        << error;
+}
+
+TEST(Unordered, AThreadThatCannotStartIsAnErrorAndLeavesNoGroup) {
+  EXPECT_EXIT(
+      {
+        const auto engine = Engine::create(memory_store(), {.rank = 0, .size = 1}, patient());
+        forbid_threads();
+        try {
+          Unordered named(*engine, "job", {0}, {});
+        } catch (const Unsupported& error) {
+          engine->add_group("job, negotiation", {0});  // the name is free again
+          const std::string text = error.what();
+          _exit(text.starts_with("named operations: the system starts no more threads") ? 0 : 1);
+        }
+        _exit(2);
+      },
+      ::testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
