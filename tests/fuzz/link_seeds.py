@@ -1,12 +1,13 @@
-"""Writes the seeds of link_fuzz: scripts for src/stretto/comm/link/link_script.h, named after what
-they try. What the fuzzer has found lies beside them and is kept.
+"""Writes the seeds of link_fuzz and negotiate_fuzz: scripts for src/stretto/comm/link/link_script.h
+and comm/negotiate/round_script.h, named after what they try. What the fuzzers have found lies beside
+them and is kept.
 
 python tests/fuzz/link_seeds.py
 """
 
 import pathlib
 
-FOLDER = pathlib.Path(__file__).parent / "link"
+FOLDER = pathlib.Path(__file__).parent
 
 # Numbers of the messages by their lengths, as in kTotals.
 EMPTY, ONE, B64, B1000, B4096, B9000, B20000, B30000 = range(8)
@@ -88,7 +89,7 @@ def quarters_of(message, deliver=ALL):
     return b"".join(chunk(q & 1, message, q, 1, deliver) for q in range(4))
 
 
-SEEDS = {
+LINK_SEEDS = {
     "whole_messages": whole_messages(),
     "asked_before": ask(B9000) + quarters_of(B9000) + ask(B4096) + quarters_of(B4096) + ask(B1000) + chunk(0, B1000),
     "asked_after": quarters_of(B4096) + quarters_of(B1000) + ask(B1000) + ask(B4096) + chunk(1, B64) + ask(B64),
@@ -138,11 +139,58 @@ SEEDS = {
 }
 
 
+def job(ranks, *rounds):
+    return bytes([4 * (ranks - 2)]) + b"".join(rounds)
+
+
+def names(*letters, join=False, leave=False):
+    """What this rank submits before a round."""
+    return bytes([len(letters) + 4 * (join + 2 * leave), *(ord(c) - ord("a") for c in letters)])
+
+
+OWN = bytes([0])  # the other rank sends what this one would
+ZEROS, ONES = 64, 96  # words
+
+
+def edited(*edits, flags=None, left=None):
+    """The same with other flags, another rank that has left, and words at places replaced."""
+    what = 2 | (flags is not None) << 3 | (left is not None) << 4 | bool(edits) << 7
+    values = [v for v in (flags, left) if v is not None]
+    return bytes([what, *values] + ([len(edits)] if edits else []) + [v for edit in edits for v in edit])
+
+
+def more(which, place=0, word=None):
+    """Another name (0), difference (1) or question (2): the word at `place`, or `word`."""
+    return bytes([2 | 32 | (word is None) << 6, which, place] + ([] if word is None else [word]))
+
+
+NEGOTIATE_SEEDS = {
+    "the_same_names": job(2, names("a", "b"), OWN, names(), OWN, names("a"), OWN),
+    "four_ranks": job(4, names("a"), OWN, OWN, names("b"), OWN, OWN, names(), OWN, OWN),
+    "a_name_of_another": job(2, names("a"), more(0, word=9), names(), OWN, names(), edited((2, ZEROS), (3, 2))),
+    "a_name_that_is_not_new": job(2, names("a"), OWN, names("a"), OWN, names("a"), more(0, 1)),
+    "another_meaning": job(2, names("a"), OWN, names("a"), more(1, 1), names("a"), OWN),
+    "nobody_is_ready": job(3, names("a"), OWN, OWN, names(), edited((1, ZEROS)), OWN, names(), OWN,
+                           edited((1, ZEROS)), names(), OWN, OWN),
+    "stalled": job(2, *[names("a") + OWN, names() + OWN] + [names() + edited((1, ZEROS))] * 6),
+    "questions": job(2, names("a"), OWN, names("b"), more(2, 1), names(), more(2, word=5), names(), OWN),
+    "joined": job(3, names("a", join=True), OWN, OWN, names(), edited((0, 3), flags=1), OWN, names(), OWN, OWN),
+    "a_rank_that_is_none": job(2, names("a"), edited((0, 7)), names(), OWN),
+    "left": job(2, names("a", leave=True), OWN, names(), edited(flags=2, left=1), names(), edited(left=9)),
+    "any_bytes": job(5, names("a"), OWN, bytes([1]) + bytes(range(60))),
+    "a_length": bytes([1]) + (20).to_bytes(4, "little") + bytes(30),
+    "a_long_length": bytes([1, 0xff, 0xff, 0xff, 0xff]) + bytes(30),
+    "texts": bytes([2, 2, 1, 6, 4, 1]) + b"a\0bcd\0e\0f\0",
+    "texts_too_long": bytes([2, 1, 1, 5, 5, 0, 62]) + b"abcd\0efgh\0",
+}
+
+
 def main():
-    FOLDER.mkdir(exist_ok=True)
-    for name, script in SEEDS.items():
-        (FOLDER / name).write_bytes(script)
-    print(f"link: {len(SEEDS)} files, {sum(map(len, SEEDS.values()))} bytes")
+    for folder, seeds in (("link", LINK_SEEDS), ("negotiate", NEGOTIATE_SEEDS)):
+        (FOLDER / folder).mkdir(exist_ok=True)
+        for name, script in seeds.items():
+            (FOLDER / folder / name).write_bytes(script)
+        print(f"{folder}: {len(seeds)} files, {sum(map(len, seeds.values()))} bytes")
 
 
 if __name__ == "__main__":
