@@ -12,7 +12,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "frames are little-endian");
 
 constexpr uint32_t kMagic = 0x46525453;  // "STRF"
-constexpr uint8_t kVersion = 1;
+constexpr uint8_t kVersion = 2;
 
 // The layout on the wire: naturally aligned, without holes.
 struct Wire {
@@ -22,14 +22,12 @@ struct Wire {
   uint64_t group, sequence;
   uint32_t unit, tag;
   uint64_t chunk, received, consumed, offset, total, fingerprint;
-  int32_t origin;
-  uint32_t checksum;  // of everything before it
+  int32_t origin, ahead;
+  uint64_t checksum;  // of everything before it
 };
 static_assert(sizeof(Wire) == kFrameBytes);
 
-uint32_t checksum(const Wire& wire) {
-  return static_cast<uint32_t>(XXH3_64bits(&wire, offsetof(Wire, checksum)));
-}
+uint64_t checksum(const Wire& wire) { return XXH3_64bits(&wire, offsetof(Wire, checksum)); }
 
 bool plausible(const Wire& w) {
   if (w.magic != kMagic || w.version != kVersion || w.type >= kFrameTypes) return false;
@@ -67,6 +65,7 @@ FrameBytes encode_frame(const Frame& f) {
             .total = f.total,
             .fingerprint = f.fingerprint,
             .origin = f.origin,
+            .ahead = f.ahead,
             .checksum = 0};
   wire.checksum = checksum(wire);
   return std::bit_cast<FrameBytes>(wire);
@@ -88,7 +87,8 @@ std::optional<Frame> parse_frame(std::span<const std::byte, kFrameBytes> bytes) 
                .offset = wire.offset,
                .total = wire.total,
                .fingerprint = wire.fingerprint,
-               .origin = wire.origin};
+               .origin = wire.origin,
+               .ahead = wire.ahead};
 }
 
 }  // namespace stretto::comm

@@ -45,7 +45,8 @@ struct Frame {
   uint64_t offset = 0;       // kData: where the payload begins in its message, in bytes
   uint64_t total = 0;        // kData: length of the message in bytes
   uint64_t fingerprint = 0;  // kData: of the operation, the same on every rank; 0: not checked
-  int32_t origin = -1;       // kAbort: the rank that failed, -1: none; kData: Message::ahead
+  int32_t origin = -1;       // kAbort: the rank that failed, -1: none
+  int32_t ahead = 0;         // kData: Message::ahead
 };
 
 // Frame::flags.
@@ -53,7 +54,7 @@ inline constexpr uint8_t kAckSoon = 1;  // the sender waits for the acknowledgem
 inline constexpr uint8_t kRts = 2;      // request to send: kData of no bytes, `total` announced
 inline constexpr uint8_t kCts = 4;      // clear to send: kData of no bytes, answers an RTS
 
-inline constexpr size_t kFrameBytes = 96;
+inline constexpr size_t kFrameBytes = 104;
 inline constexpr uint32_t kMaxPayload = 64u << 20;
 inline constexpr uint32_t kMaxText = 4096;  // bytes, of kMismatch and kAbort
 

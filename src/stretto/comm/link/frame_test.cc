@@ -23,6 +23,7 @@ Frame sample(FrameType type) {
     frame.offset = 24;
     frame.total = 1024;
     frame.fingerprint = 0xabcdef;
+    frame.ahead = 17;
   }
   return frame;
 }
@@ -45,6 +46,7 @@ TEST(Frame, ComesBackAsItWas) {
     EXPECT_EQ(out->total, in.total);
     EXPECT_EQ(out->fingerprint, in.fingerprint);
     EXPECT_EQ(out->origin, in.origin);
+    EXPECT_EQ(out->ahead, in.ahead);
   }
 }
 

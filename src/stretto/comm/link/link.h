@@ -54,7 +54,7 @@ struct Message {
   const void* data = nullptr;
   uint64_t bytes = 0;
   Ticket ticket;      // done when the caller may change `data`
-  int32_t ahead = 0;  // a number for the receiver, see Frame::origin
+  int32_t ahead = 0;  // a number for the receiver, which expect() and tickets give it
   int streams = 0;    // on how many streams its chunks may travel; 0: as use_streams() says
 };
 

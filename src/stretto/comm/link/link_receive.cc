@@ -225,7 +225,7 @@ void Link::begin_data(Stream& s) {
                         f.offset + f.length));
     return;
   }
-  slot->ahead = f.origin;
+  slot->ahead = f.ahead;
   s.incoming = slot.get();
   if (slot->expected) {
     s.to = slot->to + f.offset;

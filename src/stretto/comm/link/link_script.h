@@ -286,7 +286,7 @@ class ScriptedLink {
     frame.offset = script_.number(2);
     frame.total = script_.number(3);
     frame.fingerprint = script_.byte() & 1;
-    frame.origin = static_cast<int8_t>(script_.byte());
+    frame.origin = frame.ahead = static_cast<int8_t>(script_.byte());
     // Sometimes the payload is shorter than the header says.
     const uint8_t quarters = script_.byte() % 8;
     send_frame(frame, quarters < 2 ? quarters : 3);

@@ -200,7 +200,7 @@ void Link::add_chunk(Stream& s, uint64_t id, bool again) {
        .offset = chunk.offset,
        .total = message.flags ? message.announced_bytes : message.bytes,
        .fingerprint = message.fingerprint,
-       .origin = message.ahead},
+       .ahead = message.ahead},
       message.data + chunk.offset);
   s.chunks.push_back(id);
   payload_bytes_ += chunk.length;

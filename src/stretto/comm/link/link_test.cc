@@ -97,6 +97,26 @@ TEST(Link, ChunksOfLargeMessagesArePaced) {
   EXPECT_TRUE(link.awaits_pacing());
 }
 
+// It once shared a field with the rank that an abort names.
+TEST(Link, AMessageBringsItsNumberOfOperationsAhead) {
+  Wire wire;
+  Events events;
+  Link link({.rank = 1, .epoch = kEpoch}, &events);
+  link.attach(0, 1, std::make_unique<ScriptPipe>(&wire));
+  const FrameBytes bytes = encode_frame({.type = FrameType::kData,
+                                         .epoch = kEpoch,
+                                         .key = {.sequence = 1},
+                                         .chunk = 1,
+                                         .origin = 3,
+                                         .ahead = 5});
+  wire.sent.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  int owner = 0;
+  ASSERT_EQ(link.expect({.sequence = 1}, nullptr, 0, 0, {&owner, 0}), Expect::kPending);
+  link.on_readable(0, false);
+  ASSERT_EQ(events.done.size(), 1u);
+  EXPECT_EQ(events.done[0].ahead, 5);
+}
+
 // A chunk begins on both streams; the one whose attempt is the later one stays and delivers.
 void begin_twice(uint8_t first, uint8_t second) {
   SCOPED_TRACE(::testing::Message() << "attempt " << +first << ", then " << +second);
