@@ -11,6 +11,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "stretto/comm/link/descriptors.h"
+
 namespace stretto::comm {
 namespace {
 
@@ -59,7 +61,8 @@ class ShmPipe : public Pipe {
     if (!bell_) return false;
     if (!creator_) {
       const int fd = bell_.get();
-      return send_descriptors(socket_.get(), &fd, 1);
+      // A creator that has left already needs no bell, and what it wrote can still be read.
+      return send_descriptors(socket_.get(), &fd, 1) || errno == EPIPE;
     }
     Fd memory(memfd_create("stretto", MFD_CLOEXEC));
     if (!memory || ftruncate(memory.get(), sizeof(Segment)) != 0 || !map(memory.get()))
@@ -183,6 +186,10 @@ class ShmPipe : public Pipe {
                    .msg_controllen = sizeof control};
     const ssize_t got = recvmsg(socket_.get(), &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    if (message.msg_flags & MSG_CTRUNC) {
+      reason_ = fmt::format("cannot take shared memory: {}", descriptor_advice(creator_ ? 1 : 2));
+      return false;
+    }
     const cmsghdr* header = got == 1 ? CMSG_FIRSTHDR(&message) : nullptr;
     const size_t count = creator_ ? 1 : 2;
     if (!header || header->cmsg_type != SCM_RIGHTS ||
