@@ -16,7 +16,7 @@
 namespace stretto::comm {
 namespace {
 
-constexpr int kMostStreams = 8;  // connected for STRETTO_STREAMS=auto
+constexpr int kMostStreams = 8;  // for STRETTO_STREAMS=auto
 constexpr std::string_view kTunings[] = {"off", "quick", "full"};
 constexpr std::string_view kNanChecks[] = {"off", "report", "stop"};
 
@@ -146,8 +146,8 @@ const std::vector<Row>& rows() {
                "mlx5_0:1,mlx5_1:1",
                "RDMA rails that carry streams beside TCP."),
       {"STRETTO_STREAMS", "auto, or 1 to 64",
-       "Streams of a link that carry large messages: RDMA rails first, then TCP connections. auto "
-       "begins with 2 of 8 connected streams and uses more while they are faster.",
+       "Streams of a link that carry large messages: RDMA rails first, then TCP connections, which "
+       "are made when they are needed. auto begins with 2 and uses up to 8 while they are faster.",
        [](Options& o, std::string_view text) {
          o.streams = text == "auto" ? 0 : parse_number("STRETTO_STREAMS", text, 1, 64, "auto or ");
        },
@@ -199,7 +199,8 @@ const std::vector<Row>& rows() {
        },
        [](const Options& o) { return std::string(o.order_check ? "1" : "0"); }},
       number_row("STRETTO_CONNECT_TIMEOUT", &Options::connect_timeout_s, 0.001, 1e6, "seconds",
-                 "Time to wait at the start until all ranks are connected."),
+                 "Time to wait at the start until ranks are connected, and later for a connection "
+                 "that becomes necessary."),
       number_row("STRETTO_SILENT_LIMIT", &Options::silent_limit_s, 0.1, 1e6, "seconds",
                  "Time within which every rank knows that one has fallen silent, for example a "
                  "stopped process or a dead network; the same on every rank."),

@@ -1,4 +1,4 @@
-// Options of the gradient engine. Every option has a STRETTO_* variable, except rdma_provider; the
+// Options of the gradient engine. Every option has a STRETTO_* variable, except those for tests; the
 // table in options.cc describes each with its unit, default and allowed values, and
 // docs/options.md lists them.
 #pragma once
@@ -74,6 +74,9 @@ struct Options {
   // Diagnosis.
   std::string trace;
 
+  // For tests: a larger job does not connect all pairs of ranks at the start; the same on all ranks.
+  int mesh_ranks = 16;
+
   // For tests: the RDMA cards to use; null: those of libibverbs.so.1.
   std::shared_ptr<const verbs::Provider> rdma_provider;
 
@@ -81,7 +84,7 @@ struct Options {
   // its allowed values.
   static Options from_environment();
 
-  // Streams per link to connect; fewer may be in use.
+  // The most TCP streams of a link; they are connected when large messages need them.
   int connected_streams() const;
 };
 

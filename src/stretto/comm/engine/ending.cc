@@ -19,8 +19,8 @@ Ending::Ending(Links& links, Membership membership, const Options& options)
     : links_(links),
       membership_(membership),
       patience_s_(patience_s(options)),
-      has_spoken_(membership.size),
-      is_notified_(membership.size) {}
+      heard_round_(membership.size),
+      said_(membership.size) {}
 
 bool Ending::begin(Verdict verdict) {
   if (verdict_) return false;
@@ -30,33 +30,44 @@ bool Ending::begin(Verdict verdict) {
   return true;
 }
 
-bool Ending::hear(int rank, Verdict verdict) {
-  has_spoken_[rank] = true;
+bool Ending::hear(int rank, int round, Verdict verdict) {
+  heard_round_[rank] = std::max(heard_round_[rank], round);
   if (!verdict_) return begin(std::move(verdict));
-  if (!error_ && verdict < *verdict_) verdict_ = std::move(verdict);
+  if (!error_ && verdict < *verdict_) {
+    verdict_ = std::move(verdict);
+    if (links_.rounds_to_reach_all() > 1) ++saying_;  // it must also reach ranks further away
+  }
   return false;
 }
 
 void Ending::notify_ranks() {
-  for (const auto& link : links_.all()) {
-    if (!link || is_notified_[link->rank()]) continue;
-    is_notified_[link->rank()] = true;
-    link->forget_messages();
-    if (link->alive())
-      link->send_control(FrameType::kAbort, abort_key(*verdict_), verdict_->origin,
-                         abort_text(*verdict_));
+  for (Link* link : links_.all()) {
+    int64_t& said = said_[link->rank()];
+    if (said == saying_) continue;
+    if (said == 0) link->forget_messages();
+    if (!link->alive()) continue;
+    said = saying_;
+    link->send_control(FrameType::kAbort, abort_key(*verdict_, round_), verdict_->origin,
+                       abort_text(*verdict_));
   }
+}
+
+bool Ending::round_is_over() const {
+  const auto& links = links_.all();
+  return links_.formed() && std::all_of(links.begin(), links.end(), [&](const Link* link) {
+           return !link->alive() || link->departed || heard_round_[link->rank()] >= round_;
+         });
 }
 
 bool Ending::settle() {
   if (!verdict_ || error_) return false;
   notify_ranks();
-  const auto& links = links_.all();
-  const bool all =
-      links_.formed() && std::all_of(links.begin(), links.end(), [&](const auto& link) {
-        return !link || !link->alive() || link->departed || has_spoken_[link->rank()];
-      });
-  if (!all && now_s() < settle_until_s_) return false;
+  while (round_is_over() && round_ < links_.rounds_to_reach_all()) {
+    ++round_;
+    ++saying_;
+    notify_ranks();
+  }
+  if (!round_is_over() && now_s() < settle_until_s_) return false;
   error_ = std::make_exception_ptr(CommError(verdict_->origin, verdict_->link, verdict_->text));
   return true;
 }

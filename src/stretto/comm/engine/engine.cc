@@ -145,31 +145,40 @@ void EngineImpl::leave(Lock& lock) {
   driving_ = true;
   driver_ = std::this_thread::get_id();
   const auto all_own = [&] { return unfinished_ == unfinished_internal_; };
-  const double patience = now_s() + kLastWords_s;
-  while (membership_.size > kOneRound && unfinished_internal_ > 0 && all_own() &&
-         !ending_->has_begun() && now_s() < patience) {
-    links_->poll(lock, 0.05);
-    process_events();
+  const double began = now_s();
+  try {
+    while (membership_.size > kOneRound && unfinished_internal_ > 0 && all_own() &&
+           !ending_->has_begun() && now_s() < began + kLastWords_s) {
+      links_->poll(lock, 0.05);
+      process_events();
+    }
+    const bool hurries = ending_->has_begun() || !all_own();
+    say_goodbye(lock, now_s() + (hurries ? kLastWords_s : kGoodbye_s));
+  } catch (const CommError&) {
+    // There are no descriptors left to connect with, and nobody to say so to.
   }
-  for (auto& link : links_->all()) {
-    if (link && link->alive()) link->send_control(FrameType::kBye, {}, membership_.rank, "");
-  }
-  const bool hurries = ending_->has_begun() || !all_own();
-  const double deadline = now_s() + (hurries ? kLastWords_s : kGoodbye_s);
-  while (now_s() < deadline) {
-    bool busy = false;
-    for (auto& link : links_->all()) {
-      if (!link || !link->alive()) continue;
+  for (Link* link : links_->all()) link->forget_messages();
+  driving_ = false;
+}
+
+void EngineImpl::say_goodbye(Lock& lock, double deadline) {
+  std::vector<bool> has_bye(membership_.size);
+  const double began = now_s();
+  while (true) {
+    bool busy = links_->shakes_hands() && now_s() < began + kLastWords_s;
+    for (Link* link : links_->all()) {
+      if (link->alive() && !has_bye[link->rank()]) {
+        has_bye[link->rank()] = true;
+        link->send_control(FrameType::kBye, {}, membership_.rank, "");
+      }
+      // Messages may still wait for a link to stand.
+      if (!link->alive() && !links_->is_connecting(link->rank())) continue;
       busy |= ending_->has_begun() ? !link->flushed() : !link->idle();
     }
-    if (!busy) break;
+    if (!busy || now_s() >= deadline) return;
     links_->events() = {};
     links_->poll(lock, 0.05);
   }
-  for (auto& link : links_->all()) {
-    if (link) link->forget_messages();
-  }
-  driving_ = false;
 }
 
 void EngineImpl::fail_open(const std::exception_ptr& error) {
@@ -233,8 +242,7 @@ Statistics EngineImpl::gather_statistics() const {
   s.operations = done_operations_;
   s.joined = joined_operations_;
   s.sum_s = units_->sum_s();
-  for (const auto& link : links_->all()) {
-    if (!link) continue;
+  for (const Link* link : links_->all()) {
     s.resent_chunks += link->resent_chunks();
     s.duplicate_chunks += link->duplicate_chunks();
     s.revived_streams += link->revived_streams();

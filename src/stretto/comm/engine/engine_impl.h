@@ -62,6 +62,7 @@ class EngineImpl : public Engine {
   // engine.cc: the life of an engine.
   void form();
   void leave(Lock& lock);
+  void say_goodbye(Lock& lock, double deadline);
   void fail_open(const std::exception_ptr& error);
   void abandon();
   Statistics gather_statistics() const;

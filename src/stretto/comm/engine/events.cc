@@ -88,7 +88,8 @@ void EngineImpl::on_arrival(const Events::Arrival& arrival) {
 
 void EngineImpl::on_control(const Events::Control& control) {
   if (control.frame.type == FrameType::kAbort) {
-    if (ending_->hear(control.rank, parse_abort(control.frame, control.text))) stop_all();
+    const auto round = static_cast<int>(std::min<uint64_t>(control.frame.key.sequence, 64));
+    if (ending_->hear(control.rank, round, parse_abort(control.frame, control.text))) stop_all();
     settle();
   } else if (control.frame.type == FrameType::kMismatch) {
     const MessageKey& key = control.frame.key;
@@ -149,8 +150,7 @@ void EngineImpl::check_time() {
 void EngineImpl::check_departed() {
   if (unfinished_ == unfinished_internal_) return;
   for (const auto& link : links_->all()) {
-    if (ending_->has_begun() || !link || !link->departed || link->alive() || !link->owes())
-      continue;
+    if (ending_->has_begun() || !link->departed || link->alive() || !link->owes()) continue;
     fail(link->rank(), "",
          fmt::format("rank {} has left the job while rank {} waits for it", link->rank(),
                      membership_.rank));

@@ -41,6 +41,7 @@ struct Trial {
   int size;
   int victim;
   bool busy;  // the fault comes amid large operations; else while nobody asks for anything
+  int mesh_ranks = Options{}.mesh_ranks;
 };
 
 Options options_of(const Trial& trial) {
@@ -49,6 +50,7 @@ Options options_of(const Trial& trial) {
   options.silent_limit_s = kSilentLimit_s;
   options.connect_timeout_s = kHang_s / 2;
   options.operation_timeout_s = kHang_s / 2;
+  options.mesh_ranks = trial.mesh_ranks;
   return options;
 }
 
@@ -162,6 +164,13 @@ TEST(Faults, AStoppedRankIsNamedByAll) {
   try_fault({Fault::kStop, "shm", 3, 2, true}, 1);
   try_fault({Fault::kStop, "tcp", 4, 1, false}, 2);
   try_fault({Fault::kStop, "tcp", 3, 0, true}, 3);
+}
+
+// Nobody is connected to everybody, and few to the victim: verdicts have to be handed on.
+TEST(Faults, ALostRankIsNamedByThoseWithoutALinkToIt) {
+  try_fault({Fault::kKill, "shm", 9, 4, false, 2}, 1);
+  try_fault({Fault::kKill, "tcp", 9, 0, true, 2}, 2);
+  try_fault({Fault::kStop, "tcp", 9, 8, false, 2}, 3);
 }
 
 TEST(Faults, ASilentLinkIsNamedByAll) { try_fault({Fault::kSilent, "tcp", 3, 1, true}, 1); }

@@ -9,8 +9,7 @@ void EngineImpl::begin_tuning(GroupState& state) {
   if (state.ranks.size() == 1) return;
   int streams = 0;
   for (int rank : state.ranks) {
-    if (rank != membership_.rank)
-      streams = std::max(streams, static_cast<int>(links_->link_to(rank).streams().size()));
+    if (rank != membership_.rank) streams = std::max(streams, links_->most_streams(rank));
   }
   state.tuning = make_step_tuning(state, options_, streams);
 }

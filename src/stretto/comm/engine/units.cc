@@ -278,6 +278,7 @@ bool Units::execute(Unit& unit, int32_t index) {
     case Action::kSend: {
       const int rank = groups_.at(open.group)->ranks[step.peer];
       const auto size = static_cast<uint64_t>(bytes(unit, step));
+      if (open.streams > 1) links_.open_streams(rank, open.streams);
       links_.link_to(rank).send({.key = key(unit, step),
                                  .fingerprint = open.fingerprint,
                                  .data = size > 0 ? at(unit, step.place) : nullptr,

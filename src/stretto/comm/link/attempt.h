@@ -1,4 +1,4 @@
-// One stream that this rank connects to a lower rank.
+// One stream that this rank connects to a lower rank, or a call to a higher one.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,17 @@
 namespace stretto::comm {
 
 struct Attempt {
-  int rank = 0, stream = 0, streams = 1;
-  Transport transport = Transport::kTcp;
-  int place = 0;  // its number among the streams of its transport
+  int rank = 0, stream = 0;
+  Transport transport = Transport::kTcp;  // kCall: asks the rank to connect
+  int place = 0;                          // its number among the streams of its transport
   int tries = 0;
   double retry_at_s = 0;  // without a conversation: when to try again (now_s())
   double deadline_s = 0;  // with a conversation: when to give it up
   std::optional<Conversation> conversation;
   std::string target;  // "tcp 10.0.0.1:4242"
-  bool done = false;
   double first_pause_s = 0.01, most_pause_s = 0.64;
-  double connected_s = 0;  // when it was connected last
+  double connected_s = 0;      // when it was connected last
+  double refused_since_s = 0;  // nobody listens there since then; 0: not known
 
   double pause_s() const {
     return std::min(first_pause_s * (1 << std::min(tries, 20)), most_pause_s);

@@ -29,6 +29,11 @@ Conversation::State Conversation::fail(std::string reason) {
   return State::kFailed;
 }
 
+Conversation::State Conversation::fail(int error) {
+  error_ = error;
+  return fail(std::strerror(error));
+}
+
 // The messages of the handshake fit into any socket's buffer, so a short write means an error.
 bool Conversation::say(std::span<const std::byte> bytes) {
   const ssize_t sent =
@@ -54,7 +59,7 @@ Conversation::State Conversation::advance() {
     int error = 0;
     socklen_t size = sizeof error;
     getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) return fail(std::strerror(error));
+    if (error != 0) return fail(error);
     sockaddr_storage other;
     socklen_t length = sizeof other;
     if (getpeername(socket_.get(), reinterpret_cast<sockaddr*>(&other), &length) != 0)
@@ -72,7 +77,7 @@ Conversation::State Conversation::advance() {
           "same STRETTO_SECRET and epoch?");
     if (got < 0) {
       if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return State::kTalking;
-      return fail(std::strerror(errno));
+      return fail(errno);
     }
     heard_bytes_ += static_cast<size_t>(got);
     if (heard_bytes_ < awaited) continue;

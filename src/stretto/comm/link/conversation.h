@@ -27,6 +27,7 @@ class Conversation {
   bool greeted() const { return wait_ != Wait::kHello; }
   const Hello& hello() const { return hello_; }
   const std::string& reason() const { return reason_; }  // why the state is kFailed
+  int error() const { return error_; }                   // its errno; 0: it was not the system
   int descriptor() const { return socket_.get(); }
   // Valid when the state is kDone.
   Proof proof() const { return {.secret = secret_, .hello = hello_bytes_, .nonce = nonce_}; }
@@ -36,6 +37,7 @@ class Conversation {
   enum class Wait : uint8_t { kConnect, kHello, kChallenge, kProof, kWelcome };
   Conversation(Fd socket, std::string_view secret, Wait wait);
   State fail(std::string reason);
+  State fail(int error);
   State answer();
   bool say(std::span<const std::byte> bytes);
   size_t awaited_bytes() const;
@@ -50,6 +52,7 @@ class Conversation {
   std::array<std::byte, 64> heard_{};
   size_t heard_bytes_ = 0;
   std::string reason_;
+  int error_ = 0;
 };
 
 }  // namespace stretto::comm

@@ -69,7 +69,7 @@ std::optional<Hello> parse_hello(std::span<const std::byte, kHelloBytes> bytes) 
   std::memcpy(&wire, bytes.data(), sizeof wire);
   constexpr uint8_t kZero[sizeof wire.zero] = {};
   if (std::memcmp(wire.magic, kMagic, sizeof kMagic) != 0 ||
-      wire.transport > static_cast<uint8_t>(Transport::kRdma) ||
+      wire.transport > static_cast<uint8_t>(Transport::kCall) ||
       std::memcmp(wire.zero, kZero, sizeof kZero) != 0 || wire.streams == 0 ||
       wire.stream >= wire.streams || wire.from < 0 || wire.to < 0)
     return std::nullopt;

@@ -24,8 +24,9 @@ namespace stretto::comm {
 using Nonce = std::array<std::byte, 32>;
 using Mac = std::array<std::byte, 32>;
 
-// What carries a stream after the handshake, which is always over a socket.
-enum class Transport : uint8_t { kTcp, kShm, kRdma };
+// What carries a stream after the handshake, which is always over a socket. kCall: nothing; a lower
+// rank asks the acceptor to connect `streams` streams to it.
+enum class Transport : uint8_t { kTcp, kShm, kRdma, kCall };
 
 struct Hello {
   uint32_t epoch = 0;

@@ -101,14 +101,16 @@ class Link {
   Link(LinkSettings settings, Events* events);
   ~Link();
 
-  // Stream `index` of `count`; all of them are attached before the first message.
+  // Stream `index` of at most `count`. Messages wait for the first one.
   void attach(int index, int count, std::unique_ptr<Pipe> pipe);
 
-  // Replaces stream `index`, whether or not this side has noticed that it broke. At any time.
+  // Adds stream `index`, or replaces it, whether or not this side has noticed that it broke. At any
+  // time after the first attach().
   void revive(int index, std::unique_ptr<Pipe> pipe);
   // Whether revive() is of use: other streams of the link work, and unacknowledged chunks are kept.
   bool may_revive(int stream, int streams) const;
-  bool misses(int stream) const;              // may_revive(), and the stream broke
+  bool misses(int stream) const;  // may_revive(), and the stream broke or was never attached
+  int living_streams() const { return alive_; }
   int lost_streams() const { return lost_; }  // how many streams broke since the start
 
   // Queues a message; flush() writes it. Up to kCopyBytes of data are copied; larger data must stay
@@ -153,6 +155,9 @@ class Link {
   // link of one stream.
   uint64_t under_way_bytes() const { return retains() ? promised_ - delivered_ : 0; }
   uint64_t acknowledged_bytes() const { return retains() ? delivered_ : 0; }
+
+  // Whether a message of more than one chunk was sent: only then can a second stream help it.
+  bool sends_large() const { return sends_large_; }
 
   // True when a stream can be read or written now; run_ready() does it. before_sleep: arms what
   // wakes this process when something arrives later.
@@ -258,7 +263,7 @@ class Link {
   uint64_t reported_low_ = 0, asked_for_ = 0;      // reported; to be reported soon
   int64_t unreported_bytes_ = 0;                   // arrived since the last report
   bool report_soon_ = false;
-  bool forgotten_ = false, waits_ = false, may_begin_paced_ = false;
+  bool forgotten_ = false, waits_ = false, may_begin_paced_ = false, sends_large_ = false;
   int64_t payload_bytes_ = 0, resent_ = 0, duplicates_ = 0;
 };
 

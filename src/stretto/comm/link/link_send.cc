@@ -20,6 +20,7 @@ void Link::send(const Message& m) {
   out->bytes = m.bytes;
   out->ahead = m.ahead;
   out->streams = m.streams;
+  sends_large_ |= m.bytes > settings_.chunk_bytes;
   if (m.bytes > 0 && promised_ - consumed_there_ + m.bytes > settings_.eager_limit_bytes) {
     out->ticket = m.ticket;
     awaiting_cts_.emplace(m.key, std::move(out));

@@ -29,6 +29,11 @@ void Link::attach(int index, int count, std::unique_ptr<Pipe> pipe) {
 // A new stream has no history to agree on: unacknowledged chunks are sent again over any stream,
 // and the receiver recognises them by number.
 void Link::revive(int index, std::unique_ptr<Pipe> pipe) {
+  waits_ = true;
+  if (static_cast<int>(streams_.size()) <= index || !streams_[index]) {
+    attach(index, stream_count_, std::move(pipe));
+    return;
+  }
   std::unique_ptr<Stream> fresh = make_stream(index, std::move(pipe));
   fresh->sent_bytes = streams_[index]->sent_bytes;
   fresh->received_bytes = streams_[index]->received_bytes;
@@ -36,7 +41,6 @@ void Link::revive(int index, std::unique_ptr<Pipe> pipe) {
   ++alive_;  // first, because lose() ends the link when no stream is left
   lose(*fresh, "replaced by the remote rank");
   ++revived_;
-  waits_ = true;
 }
 
 bool Link::may_revive(int stream, int streams) const {
@@ -45,7 +49,9 @@ bool Link::may_revive(int stream, int streams) const {
 }
 
 bool Link::misses(int stream) const {
-  return may_revive(stream, stream_count_) && !streams_[stream]->alive;
+  if (!may_revive(stream, stream_count_)) return false;
+  return stream >= static_cast<int>(streams_.size()) || !streams_[stream] ||
+         !streams_[stream]->alive;
 }
 
 void Link::lose(Stream& s, std::string reason, bool silent) {
@@ -86,7 +92,9 @@ void Link::cut(int stream, std::string_view reason) {
 }
 
 void Link::give_up(std::string_view reason) {
-  for (auto& stream : streams_) lose(*stream, std::string(reason), true);
+  for (auto& stream : streams_) {
+    if (stream) lose(*stream, std::string(reason), true);
+  }
 }
 
 void Link::beat(double stream_limit_s) {

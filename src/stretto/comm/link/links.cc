@@ -12,6 +12,7 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/comm/link/descriptors.h"
 #include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/verdict.h"
 
@@ -19,13 +20,7 @@ namespace stretto::comm {
 namespace {
 
 constexpr int kEventsPerPoll = 64;
-constexpr uint64_t kStreamsPerLink = 1 << 16;
-constexpr int kFirstStreams = 2;             // used until StreamChoice has measured
-constexpr uint64_t kPressedBytes = 1 << 20;  // with more under way, the links are the bottleneck
-// How many paced chunks may be in the middle of being written, for each kFirstStreams streams of a
-// link. Several keep the network card busy while one connection still gains speed; ranks that share
-// a card need fewer. docs/design/gradient-engine.md has the measurements.
-constexpr int kPacedChunks = 4, kPacedChunksOnSharedCard = 2;
+constexpr int kFirstStreams = 2;  // used until StreamChoice has measured
 // A chunk that takes longer no longer counts, so a slow link does not hold up the others.
 constexpr double kPacedChunkTimeout_s = 0.02;
 
@@ -35,9 +30,8 @@ constexpr double kBeatShare = 0.1;
 constexpr double kLostShare = 0.75;    // a rank
 constexpr double kStreamShare = 0.25;  // a stream, while another of the same rank is heard
 constexpr double kMostBeat_s = 1;
-// Pauses before a broken stream is connected again double up to this. They start again from
-// options.redial_s for a stream that worked for this long.
-constexpr double kMostRedialPause_s = 60;
+// Files of a rank beside its links, and descriptors of a link over shared memory.
+constexpr int64_t kOtherFiles = 256, kFilesOfLocalLink = 3;
 
 double beat_interval_s(const Options& options) {
   return std::min(options.silent_limit_s * kBeatShare, kMostBeat_s);
@@ -50,25 +44,26 @@ Links::Links(Store& store, Membership membership, const Options& options)
       options_(options),
       choice_(options.streams > 0 ? options.streams : kFirstStreams,
               options.streams > 0 ? options.streams : options.connected_streams()) {
+  const int64_t files_of_link = std::max<int64_t>(options.connected_streams(), kFilesOfLocalLink);
+  raise_descriptor_limit(kOtherFiles + membership.size * files_of_link);
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   doorbell_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!epoll_ || !doorbell_)
-    throw CommError(-1, "tcp",
-                    fmt::format("cannot create epoll and event descriptors: {} (raise the limit on "
-                                "open files: ulimit -n)",
-                                std::strerror(errno)));
+  if (!epoll_ || !doorbell_) {
+    const int error = errno;
+    throw CommError(
+        -1, "tcp",
+        fmt::format("cannot create epoll and event descriptors: {}{}", std::strerror(error),
+                    out_of_descriptors(error) ? "; " + descriptor_advice(4) : ""));
+  }
   close_in_children(epoll_.get());
   watch(doorbell_.get(), EPOLLIN, about(kDoorbell, 0));
   links_.resize(membership_.size);
-  chooses_.resize(membership_.size, true);
-  forming_.resize(membership_.size);
-  unformed_ = membership_.size - 1;
+  contacts_.resize(membership_.size);
   publish(store);
   read_records(store);
-  // This rank answers only from here on; earlier connections wait in the listener's queue.
-  watch(listener_.get(), EPOLLIN, about(kListener, 0));
-  if (local_listener_) watch(local_listener_.get(), EPOLLIN, about(kListener, 1));
-  begin_attempts();
+  check_transports();
+  listen(true);  // earlier connections wait in the listener's queue until here
+  connect_to_neighbours();
   last_poll_s_ = now_s();
   next_beat_s_ = last_poll_s_ + beat_interval_s(options_);
 }
@@ -89,22 +84,28 @@ void Links::interrupt() {
 
 void Links::wake() {
   if (!asleep_) return;
-  for (const auto& link : links_) {
-    if (!link || !link->waits()) continue;
+  for (const Link* link : active_) {
+    if (!link->waits()) continue;
     interrupt();
     asleep_ = false;
     return;
   }
 }
 
+// The place in active_ of the first link to this rank or a higher one; 0 when there is none.
+size_t Links::place_of(int rank) const {
+  const auto found = std::lower_bound(active_.begin(), active_.end(), rank,
+                                      [](const Link* link, int r) { return link->rank() < r; });
+  return found == active_.end() ? 0 : static_cast<size_t>(found - active_.begin());
+}
+
 // Every rank begins with the next higher rank. If all began with rank 0, its card would be the
 // bottleneck at first, and the last rank's card at the end.
 void Links::flush() {
-  const size_t size = links_.size();
   bool wanted = false;
-  for (size_t i = 1; i < size; ++i) {
-    Link* link = links_[(static_cast<size_t>(membership_.rank) + i) % size].get();
-    if (!link) continue;
+  const size_t count = active_.size(), first = place_of(membership_.rank);
+  for (size_t i = 0; i < count; ++i) {
+    Link* link = active_[(first + i) % count];
     if (link->waits()) link->flush();
     wanted |= link->awaits_pacing();
   }
@@ -117,23 +118,24 @@ void Links::flush() {
 // cards have nothing to send. Beginning a few large chunks at a time, in the order of ranks,
 // spreads them over all cards.
 void Links::pace() {
-  const size_t size = links_.size();
   const double since = now_s() - kPacedChunkTimeout_s;
   const bool alone = wire_ranks_ + 1 == membership_.size;
   const int most = (alone ? kPacedChunks : kPacedChunksOnSharedCard) *
                    std::max(choice_.count() / kFirstStreams, 1);
   int taken = 0;
-  for (const auto& link : links_) taken += link ? link->paced_chunks_since(since) : 0;
-  if (taken == 0) next_paced_ = (static_cast<size_t>(membership_.rank) + 1) % size;
-  for (size_t passed = 0; passed < size && taken < most; ++passed) {
-    Link* link = links_[next_paced_].get();
-    next_paced_ = (next_paced_ + 1) % size;
-    if (!link || !link->awaits_pacing()) continue;
-    const int before = link->paced_chunks_since(since);
-    link->begin_paced_chunk();
-    taken += link->paced_chunks_since(since) - before;
+  for (const Link* link : active_) taken += link->paced_chunks_since(since);
+  const size_t count = active_.size();
+  size_t next = place_of(taken == 0 ? membership_.rank : next_paced_);
+  for (size_t passed = 0; passed < count && taken < most; ++passed) {
+    Link& link = *active_[next];
+    next = (next + 1) % count;
+    if (!link.awaits_pacing()) continue;
+    const int before = link.paced_chunks_since(since);
+    link.begin_paced_chunk();
+    taken += link.paced_chunks_since(since) - before;
     passed = 0;
   }
+  next_paced_ = active_[next]->rank();
   pacing_waits_ = taken >= most;
 }
 
@@ -144,64 +146,17 @@ void Links::watch_pipe(const Pipe& pipe, int rank, int stream) {
   }
 }
 
-void Links::add_stream(int rank, int stream, int streams, std::unique_ptr<Pipe> pipe) {
-  if (links_[rank]) {
-    watch_pipe(*pipe, rank, stream);
-    links_[rank]->revive(stream, std::move(pipe));
-    return;
-  }
-  Forming& forming = forming_[rank];
-  forming.pipes.resize(streams);
-  forming.pipes[stream] = std::move(pipe);
-  if (std::any_of(forming.pipes.begin(), forming.pipes.end(), [](const auto& p) { return !p; }))
-    return;
-  links_[rank] = std::make_unique<Link>(
-      LinkSettings{.rank = rank,
-                   .epoch = membership_.epoch,
-                   .chunk_bytes = static_cast<uint64_t>(options_.chunk_bytes),
-                   // A larger batch would keep data on a slow stream that a faster one could take.
-                   .batch_bytes = static_cast<uint64_t>(options_.chunk_bytes),
-                   .eager_limit_bytes = static_cast<uint64_t>(options_.eager_limit_bytes /
-                                                              std::max(membership_.size - 1, 1)),
-                   .paced = wire_ranks_ > kPacedChunks && !shares_memory(rank)},
-      &events_);
-  links_[rank]->use_streams(choice_.count());
-  for (int i = 0; i < streams; ++i) {
-    watch_pipe(*forming.pipes[i], rank, i);
-    links_[rank]->attach(i, streams, std::move(forming.pipes[i]));
-  }
-  --unformed_;
-}
-
-void Links::use_streams(int rank, int count) {
-  chooses_[rank] = count == 0;
-  links_[rank]->use_streams(count > 0 ? count : choice_.count());
-}
-
-void Links::choose_streams(double now) {
-  uint64_t under_way = 0, acknowledged = 0;
-  for (const auto& link : links_) {
-    if (!link || !chooses_[link->rank()]) continue;
-    under_way += link->under_way_bytes();
-    acknowledged += link->acknowledged_bytes();
-  }
-  if (!choice_.observe(under_way >= kPressedBytes, static_cast<int64_t>(acknowledged), now)) return;
-  for (const auto& link : links_) {
-    if (link && chooses_[link->rank()]) link->use_streams(choice_.count());
-  }
-}
-
 void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   double now = now_s();
   excuse_pause(now - last_poll_s_);
   double until = std::min(now + max_wait_s, next_beat_s_);
   redial();
-  if (unformed_ > 0 || redialling_ > 0 || !guests_.empty()) until = std::min(until, meet());
+  if (meets()) until = std::min(until, meet());
   flush();
   if (pacing_waits_) until = std::min(until, now + kPacedChunkTimeout_s);
   choose_streams(now);
   bool busy = false;
-  for (auto& link : links_) busy |= link && link->look(max_wait_s > 0);
+  for (Link* link : active_) busy |= link->look(max_wait_s > 0);
   const double wait_s = busy || !events_.empty() ? 0 : std::max(until - now, 0.0);
   const double slept_from = now;
 
@@ -214,9 +169,7 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   asleep_ = false;
   for (int i = 0; i < count; ++i) handle(ready[i].data.u64, ready[i].events);
   if (busy) {
-    for (auto& link : links_) {
-      if (link) link->run_ready();
-    }
+    for (Link* link : active_) link->run_ready();
   }
   now = last_poll_s_ = now_s();
   excuse_pause(now - slept_from - wait_s);
@@ -232,8 +185,8 @@ bool Links::glance() {
     beat(now);
   }
   bool busy = !events_.empty();
-  for (auto& link : links_) {
-    if (!link || !link->look(false)) continue;
+  for (Link* link : active_) {
+    if (!link->look(false)) continue;
     link->run_ready();
     busy = true;
   }
@@ -243,39 +196,17 @@ bool Links::glance() {
   return busy || count > 0;
 }
 
-// Schedules new connections for broken streams that this rank had opened.
-void Links::redial() {
-  int lost = 0;
-  for (const auto& link : links_) lost += link ? link->lost_streams() : 0;
-  if (lost == lost_streams_ || options_.redial_s <= 0) return;
-  lost_streams_ = lost;
-  const double now = now_s();
-  for (Attempt& a : attempts_) {
-    if (!a.done || a.transport != Transport::kTcp || !links_[a.rank] ||
-        !links_[a.rank]->misses(a.stream))
-      continue;
-    if (a.first_pause_s != options_.redial_s || now - a.connected_s > kMostRedialPause_s)
-      a.tries = 0;
-    a.first_pause_s = options_.redial_s;
-    a.most_pause_s = kMostRedialPause_s;
-    a.retry_at_s = now + a.pause_s();
-    a.done = false;
-    ++redialling_;
-  }
-}
-
 // A process that was stopped for a while read nothing; the remote ranks were not silent.
 void Links::excuse_pause(double pause_s) {
   if (pause_s < options_.silent_limit_s * kStreamShare / 2) return;
-  for (auto& link : links_) {
-    if (link) link->excuse_silence(pause_s);
-  }
+  for (Link* link : active_) link->excuse_silence(pause_s);
+  for (int rank : connecting_) contacts_[rank].asked_s += pause_s;
 }
 
 bool Links::hears_anyone() const {
   const double since = now_s() - options_.silent_limit_s * kLostShare / 2;
-  return std::any_of(links_.begin(), links_.end(), [&](const auto& link) {
-    return link && link->alive() && link->last_heard_s() > since;
+  return std::any_of(active_.begin(), active_.end(), [&](const Link* link) {
+    return link->alive() && link->last_heard_s() > since;
   });
 }
 
@@ -309,8 +240,8 @@ void Links::handle(uint64_t what, uint32_t events) {
 
 void Links::beat(double now) {
   next_beat_s_ = now + beat_interval_s(options_);
-  for (auto& link : links_) {
-    if (!link || !link->alive()) continue;
+  for (Link* link : active_) {
+    if (!link->alive()) continue;
     link->beat(options_.silent_limit_s * kStreamShare);
     const double silence_s = now - link->last_heard_s();
     if (silence_s < options_.silent_limit_s * kLostShare || link->departed) continue;

@@ -34,7 +34,9 @@ inline Options patient(int streams, double redial_s) {
 // Links of one rank, polled by whoever wants to.
 struct Node {
   Node(Store& store, Membership membership, int streams, double redial_s = 1)
-      : options(patient(streams, redial_s)), links(store, membership, options) {}
+      : Node(store, membership, patient(streams, redial_s)) {}
+  Node(Store& store, Membership membership, Options chosen)
+      : options(std::move(chosen)), links(store, membership, options) {}
 
   void poll(double wait_s) {
     std::unique_lock lock(mutex);
@@ -47,24 +49,52 @@ struct Node {
     return links.formed();
   }
 
-  const Options options;
+  Options options;
   std::mutex mutex;
   Links links;
 };
 
-// All ranks of a job, formed by as many threads.
+// Connects all streams, which otherwise wait for large messages.
+inline void open_all_streams(std::vector<std::unique_ptr<Node>>& nodes, int streams) {
+  const auto whole = [&] {
+    for (const auto& node : nodes) {
+      for (const Link* link : node->links.all()) {
+        if (link->living_streams() < streams) return false;
+      }
+    }
+    return true;
+  };
+  for (const auto& node : nodes) {
+    for (const Link* link : node->links.all()) node->links.open_streams(link->rank(), streams);
+  }
+  const double deadline = now_s() + kPatience_s;
+  while (!whole() && now_s() < deadline) {
+    for (auto& node : nodes) node->poll(0.0002);
+  }
+  EXPECT_TRUE(whole()) << "streams are missing";
+}
+
+// All ranks of a job, formed by as many threads; with the first streams only.
 inline std::vector<std::unique_ptr<Node>> form_job(Store& store, int size, uint32_t epoch,
-                                                   int streams, double redial_s = 1) {
+                                                   const Options& options) {
   std::vector<std::unique_ptr<Node>> nodes(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       nodes[rank] = std::make_unique<Node>(
-          store, Membership{.rank = rank, .size = size, .epoch = epoch}, streams, redial_s);
+          store, Membership{.rank = rank, .size = size, .epoch = epoch}, options);
       EXPECT_TRUE(nodes[rank]->form()) << "rank " << rank << ": " << nodes[rank]->links.missing();
     });
   }
   for (std::thread& thread : threads) thread.join();
+  return nodes;
+}
+
+// With all streams.
+inline std::vector<std::unique_ptr<Node>> form_job(Store& store, int size, uint32_t epoch,
+                                                   int streams, double redial_s = 1) {
+  auto nodes = form_job(store, size, epoch, patient(streams, redial_s));
+  open_all_streams(nodes, streams);
   return nodes;
 }
 

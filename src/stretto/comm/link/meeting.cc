@@ -1,12 +1,14 @@
-// How links are made: attempts to connect, and guests that connect.
+// How streams are connected: attempts of this rank, and guests, whose attempts others are.
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/comm/link/descriptors.h"
 #include "stretto/comm/link/links.h"
 #include "stretto/comm/link/rdma.h"
 #include "stretto/comm/link/shm.h"
@@ -16,114 +18,104 @@ namespace {
 
 constexpr double kHandshakeTimeout_s = 20;
 constexpr size_t kMaxGuests = 1024;  // at once; one more closes the oldest
+constexpr int kMostStreamsOfLink = 256;
+
+// When descriptors run out, the listeners rest for a while. If that does not help for so long, the
+// job ends.
+constexpr double kListenPause_s = 0.1, kShortage_s = 5;
+constexpr int64_t kDescriptorsOfLink = 4;  // shared memory: 3, and one while its memory is passed
 
 }  // namespace
 
-bool Links::shares_memory(int rank) const {
-  const Record& record = records_[rank];
-  return !record.local_name.empty() && !own_.local_name.empty() && record.machine == own_.machine &&
-         record.host == own_.host;
-}
-
-std::string Links::no_rdma(int rank) const {
-  std::string reason;
-  if (shares_memory(rank)) return "on the same host";
-  count_rails(own_.rdma, records_[rank].rdma, rank, &reason);
-  return reason;
-}
-
-void Links::begin_attempts() {
-  const Transports transports = parse_transports(options_.transports);
-  for (int rank = 0; rank < membership_.size; ++rank) {
-    if (rank == membership_.rank) continue;
-    const bool local = shares_memory(rank);
-    if (!local && !transports.tcp)
-      throw_invalid(
-          "STRETTO_TRANSPORTS: shm alone does not reach rank {}, which is on another host; add tcp",
-          rank);
-    if (rank > membership_.rank) continue;  // it connects to this rank
-    // RDMA rails come first, because a link that uses few streams uses the first ones.
-    std::string reason;
-    const int rails = local ? 0 : count_rails(own_.rdma, records_[rank].rdma, rank, &reason);
-    const int streams = local ? 1 : rails + options_.connected_streams();
-    for (int stream = 0; stream < streams; ++stream) {
-      Attempt& attempt = attempts_.emplace_back();
-      attempt.rank = rank;
-      attempt.stream = stream;
-      attempt.streams = streams;
-      attempt.transport = local            ? Transport::kShm
-                          : stream < rails ? Transport::kRdma
-                                           : Transport::kTcp;
-      attempt.place = stream < rails ? stream : stream - rails;
-    }
-  }
-}
-
-void Links::start(size_t index) {
-  Attempt& a = attempts_[index];
+void Links::start(uint64_t key) {
+  Attempt& a = attempts_.at(key);
   const Record& record = records_[a.rank];
-  std::string reason;
+  Refusal refusal;
   Fd socket;
-  if (a.transport == Transport::kShm) {
+  if (shares_memory(a.rank)) {
     a.target = "shm";
-    socket = connect_local(record.local_name, &reason);
+    socket = connect_local(record.local_name, &refusal);
   } else {
     const Route route = choose_route(own_.addresses, record.addresses, !options_.interfaces.empty(),
                                      record.machine == own_.machine, a.place, a.tries);
     a.target = fmt::format("tcp {}:{}", route.to, record.port);
-    socket = connect_tcp(route.from, route.to, record.port, options_, wire_ranks_, &reason);
+    socket = connect_tcp(route.from, route.to, record.port, options_, wire_ranks_, &refusal);
   }
   ++a.tries;
   a.retry_at_s = now_s() + a.pause_s();
   if (!socket) {
-    forming_[a.rank].reason = fmt::format("{}: {}", a.target, reason);
+    note_failure(a, refusal.error, refusal.text);
     return;
   }
+  short_since_s_ = 0;
   a.deadline_s = now_s() + kHandshakeTimeout_s;
   const int fd = socket.get();
-  a.conversation = Conversation::connector(std::move(socket), secret_,
-                                           {.epoch = membership_.epoch,
-                                            .from = membership_.rank,
-                                            .to = a.rank,
-                                            .stream = static_cast<uint16_t>(a.stream),
-                                            .streams = static_cast<uint16_t>(a.streams),
-                                            .transport = a.transport,
-                                            .nonce = random_nonce()});
-  watch(fd, EPOLLIN | EPOLLOUT | EPOLLET, about(kAttempt, index));
+  const bool calls = a.transport == Transport::kCall;
+  const Contact& contact = contacts_[a.rank];
+  a.conversation = Conversation::connector(
+      std::move(socket), secret_,
+      {.epoch = membership_.epoch,
+       .from = membership_.rank,
+       .to = a.rank,
+       .stream = static_cast<uint16_t>(calls ? 0 : a.stream),
+       .streams = static_cast<uint16_t>(calls ? contact.opened : contact.most),
+       .transport = a.transport,
+       .nonce = random_nonce()});
+  watch(fd, EPOLLIN | EPOLLOUT | EPOLLET, about(kAttempt, key));
 }
 
-void Links::on_attempt(size_t index) {
-  Attempt& a = attempts_[index];
-  if (!a.conversation) return;
-  switch (a.conversation->advance()) {
-    case Conversation::State::kTalking:
-      return;
-    case Conversation::State::kFailed:
-      forming_[a.rank].reason = fmt::format("{}: {}", a.target, a.conversation->reason());
-      a.conversation.reset();
-      a.retry_at_s = now_s() + a.pause_s();
-      return;
-    case Conversation::State::kDone: {
-      std::string reason;
-      auto pipe = make_pipe(*a.conversation, Role::kConnector, &reason);
-      a.conversation.reset();
-      a.done = pipe != nullptr;
-      a.connected_s = now_s();
-      if (pipe && links_[a.rank]) --redialling_;
-      if (pipe) {
-        add_stream(a.rank, a.stream, a.streams, std::move(pipe));
-      } else {
-        forming_[a.rank].reason = fmt::format("{}: {}", a.target, reason);
-      }
-      return;
-    }
+void Links::on_attempt(uint64_t key) {
+  const auto found = attempts_.find(key);
+  if (found == attempts_.end() || !found->second.conversation) return;
+  Attempt& a = found->second;
+  const Conversation::State state = a.conversation->advance();
+  if (state == Conversation::State::kTalking) return;
+  std::optional<Conversation> conversation = std::exchange(a.conversation, std::nullopt);
+  a.retry_at_s = now_s() + a.pause_s();
+  if (state == Conversation::State::kFailed) {
+    note_failure(a, conversation->error(), conversation->reason());
+    return;
+  }
+  a.refused_since_s = 0;
+  if (a.transport == Transport::kCall) return;  // meet() calls again if the rank does not connect
+  std::string reason;
+  errno = 0;
+  auto pipe = make_pipe(*conversation, Role::kConnector, &reason);
+  if (!pipe) {
+    note_failure(a, errno, reason);
+    return;
+  }
+  a.connected_s = now_s();
+  pending_.erase(key);
+  add_stream(a.rank, a.stream, contacts_[a.rank].most, std::move(pipe));
+}
+
+// A rank listens before anybody can know its address, and until it leaves. So where nobody listens
+// for some time it has left, or it died and its neighbours end the job.
+void Links::note_failure(Attempt& a, int error, std::string_view reason) {
+  Contact& contact = contacts_[a.rank];
+  contact.target = a.target;
+  contact.reason = reason;
+  note_shortage(error);
+  const double now = now_s();
+  if (error != ECONNREFUSED) {
+    a.refused_since_s = 0;
+  } else if (a.refused_since_s == 0) {
+    a.refused_since_s = now;
+  } else if (now - a.refused_since_s > options_.silent_limit_s / 2 && is_connecting(a.rank) &&
+             !is_neighbour(a.rank)) {
+    end_contact(a.rank, reason, true);
   }
 }
 
 void Links::accept_guests(int listener) {
   while (true) {
     Fd socket(accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (!socket) return;
+    if (!socket) {
+      if (note_shortage(errno)) listen(false);
+      return;
+    }
+    short_since_s_ = 0;
     if (guests_.size() >= kMaxGuests) guests_.erase(guests_.begin());
     if (listener == listener_.get()) configure_tcp(socket.get(), options_, wire_ranks_);
     const uint64_t id = next_guest_++;
@@ -148,25 +140,31 @@ std::unique_ptr<Pipe> Links::make_pipe(Conversation& c, Role role, std::string* 
                        fmt::format("{} of rank {}", name, other));
     }
     case Transport::kTcp:
+    case Transport::kCall:
       break;
   }
   return tcp_pipe(c.take_socket());
 }
 
-// Whether this stream is expected. The remote rank has not proven its identity yet.
+// Whether this stream or call is expected. The remote rank has not proven its identity yet.
 bool Links::is_welcome(const Hello& hello) const {
+  const int from = hello.from;
   if (hello.epoch != membership_.epoch || hello.to != membership_.rank ||
-      hello.from <= membership_.rank || hello.from >= membership_.size)
+      from >= membership_.size || from == membership_.rank)
     return false;
-  std::string reason;
-  const int rails = shares_memory(hello.from)
-                        ? 0
-                        : count_rails(own_.rdma, records_[hello.from].rdma, hello.from, &reason);
-  if ((hello.transport == Transport::kRdma) != (hello.stream < rails)) return false;
-  if (const auto& link = links_[hello.from])
-    return hello.transport == Transport::kTcp && link->may_revive(hello.stream, hello.streams);
-  const auto& pipes = forming_[hello.from].pipes;
-  return pipes.empty() || pipes.size() == hello.streams;
+  if (hello.transport == Transport::kCall) return from < membership_.rank;
+  if (from < membership_.rank || hello.streams > kMostStreamsOfLink) return false;
+  const bool rail = hello.stream < rails_to(from);
+  if (hello.transport != (shares_memory(from) ? Transport::kShm
+                          : rail              ? Transport::kRdma
+                                              : Transport::kTcp))
+    return false;
+  const Contact& contact = contacts_[from];
+  if (contact.lost) return false;
+  if (contact.stands)
+    return hello.transport == Transport::kTcp &&
+           links_[from]->may_revive(hello.stream, hello.streams);
+  return contact.pipes.empty() || contact.pipes.size() == hello.streams;
 }
 
 void Links::on_guest(uint64_t id) {
@@ -175,35 +173,47 @@ void Links::on_guest(uint64_t id) {
   Conversation& c = found->second.conversation;
   const Conversation::State state = c.advance();
   if (state == Conversation::State::kTalking) return;
-  if (state == Conversation::State::kFailed && c.greeted() && !links_[c.hello().from])
-    forming_[c.hello().from].reason = fmt::format("a connection failed: {}", c.reason());
-  if (state == Conversation::State::kDone && is_welcome(c.hello())) {
-    const Hello hello = c.hello();
-    std::string reason;
-    auto pipe = make_pipe(c, Role::kAcceptor, &reason);
-    if (pipe) add_stream(hello.from, hello.stream, hello.streams, std::move(pipe));
+  const Hello hello = c.hello();
+  std::string reason;
+  if (state == Conversation::State::kFailed) {
+    if (c.greeted()) reason = c.reason();
+  } else if (is_welcome(hello)) {
+    if (hello.transport == Transport::kCall) {
+      open_streams(hello.from, hello.streams);
+    } else {
+      errno = 0;
+      auto pipe = make_pipe(c, Role::kAcceptor, &reason);
+      if (pipe) {
+        add_stream(hello.from, hello.stream, hello.streams, std::move(pipe));
+      } else {
+        note_shortage(errno);
+      }
+    }
   }
-  guests_.erase(found);
+  if (!reason.empty() && !contacts_[hello.from].stands)
+    contacts_[hello.from].reason = fmt::format("a connection failed: {}", reason);
+  guests_.erase(id);
+}
+
+bool Links::meets() const {
+  return !pending_.empty() || !guests_.empty() || !connecting_.empty() || listen_again_s_ > 0;
 }
 
 double Links::meet() {
   const double now = now_s();
-  double next = std::numeric_limits<double>::infinity();
-  for (size_t i = 0; i < attempts_.size(); ++i) {
-    Attempt& a = attempts_[i];
-    if (a.done) continue;
-    if (links_[a.rank] && !links_[a.rank]->misses(a.stream)) {  // it has left, or is lost
+  double next = expire_contacts(now);
+  for (uint64_t key : std::vector<uint64_t>(pending_.begin(), pending_.end())) {
+    Attempt& a = attempts_.at(key);
+    if (!is_needed(a)) {
       a.conversation.reset();
-      a.done = true;
-      --redialling_;
+      pending_.erase(key);
       continue;
     }
     if (a.conversation && now > a.deadline_s) {
-      forming_[a.rank].reason =
-          fmt::format("{}: no answer within {:g} s", a.target, kHandshakeTimeout_s);
       a.conversation.reset();
+      note_failure(a, 0, fmt::format("no answer within {:g} s", kHandshakeTimeout_s));
     }
-    if (!a.conversation && now >= a.retry_at_s) start(i);
+    if (!a.conversation && now >= a.retry_at_s) start(key);
     next = std::min(next, a.conversation ? a.deadline_s : a.retry_at_s);
   }
   for (auto guest = guests_.begin(); guest != guests_.end();) {
@@ -214,19 +224,39 @@ double Links::meet() {
       ++guest;
     }
   }
+  if (listen_again_s_ > 0) {
+    if (now >= listen_again_s_) listen(true);
+    if (listen_again_s_ > 0) next = std::min(next, listen_again_s_);
+  }
+  check_shortage(now);
   return next;
 }
 
-std::string Links::missing() const {
-  std::vector<int> ranks;
-  std::string reason;
-  for (int rank = 0; rank < membership_.size; ++rank) {
-    if (rank == membership_.rank || links_[rank]) continue;
-    ranks.push_back(rank);
-    if (reason.empty()) reason = forming_[rank].reason;
-  }
-  return fmt::format("rank{} {}{}", ranks.size() > 1 ? "s" : "", list_ranks(ranks),
-                     reason.empty() ? "" : fmt::format(" ({})", reason));
+// Watches the listeners or lets them rest. While no descriptor is left, they would be readable all
+// the time, and nothing could be read.
+void Links::listen(bool on) {
+  listen_again_s_ = on ? 0 : now_s() + kListenPause_s;
+  const uint32_t events = on ? uint32_t{EPOLLIN} : 0;
+  watch(listener_.get(), events, about(kListener, 0));
+  if (local_listener_) watch(local_listener_.get(), events, about(kListener, 1));
+}
+
+bool Links::note_shortage(int error) {
+  if (!out_of_descriptors(error)) return false;
+  if (short_since_s_ == 0) short_since_s_ = now_s();
+  return true;
+}
+
+void Links::check_shortage(double now) {
+  if (short_since_s_ == 0 ||
+      now - short_since_s_ < std::min(kShortage_s, options_.connect_timeout_s / 2))
+    return;
+  short_since_s_ = 0;
+  int64_t links = 0;
+  for (const Link* link : active_) links += !contacts_[link->rank()].stands;
+  throw CommError(membership_.rank, "tcp",
+                  fmt::format("rank {} cannot open another connection: {}", membership_.rank,
+                              descriptor_advice(kDescriptorsOfLink * std::max<int64_t>(links, 1))));
 }
 
 }  // namespace stretto::comm

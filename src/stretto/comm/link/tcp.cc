@@ -34,6 +34,12 @@ std::string system_error(const char* what) {
   return fmt::format("{}: {}", what, std::strerror(errno));
 }
 
+Fd refused(Refusal* refusal, const char* what) {
+  const int error = errno;
+  *refusal = {error, fmt::format("{}: {}", what, std::strerror(error))};
+  return Fd();
+}
+
 struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t length = 0;
@@ -227,29 +233,21 @@ void check_congestion(const Options& options, int fd) {
 }
 
 Fd connect_tcp(const std::string& from, const std::string& to, int port, const Options& options,
-               int ranks, std::string* reason) {
+               int ranks, Refusal* refusal) {
   SocketAddress target, source;
   if (!parse_address(to, port, &target)) {
-    *reason = fmt::format("'{}' is not an address", to);
+    refusal->text = fmt::format("'{}' is not an address", to);
     return Fd();
   }
   Fd fd(socket(target.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!fd) {
-    *reason = system_error("socket");
-    return Fd();
-  }
+  if (!fd) return refused(refusal, "socket");
   configure_tcp(fd.get(), options, ranks);
   if (!from.empty() && parse_address(from, 0, &source) &&
-      source.storage.ss_family == target.storage.ss_family) {
-    if (bind(fd.get(), source.get(), source.length) != 0) {
-      *reason = system_error("bind");
-      return Fd();
-    }
-  }
-  if (connect(fd.get(), target.get(), target.length) != 0 && errno != EINPROGRESS) {
-    *reason = system_error("connect");
-    return Fd();
-  }
+      source.storage.ss_family == target.storage.ss_family &&
+      bind(fd.get(), source.get(), source.length) != 0)
+    return refused(refusal, "bind");
+  if (connect(fd.get(), target.get(), target.length) != 0 && errno != EINPROGRESS)
+    return refused(refusal, "connect");
   return fd;
 }
 
@@ -284,18 +282,17 @@ Fd listen_local(std::string* name) {
   return fd;
 }
 
-Fd connect_local(const std::string& name, std::string* reason) {
+Fd connect_local(const std::string& name, Refusal* refusal) {
   if (name.size() >= sizeof(sockaddr_un::sun_path)) {
-    *reason = "the name of the unix socket is too long";
+    refusal->text = "the name of the unix socket is too long";
     return Fd();
   }
   Fd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return refused(refusal, "socket");
   socklen_t length;
   const sockaddr_un address = local_address(name, &length);
-  if (!fd || connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0) {
-    *reason = system_error("connect");
-    return Fd();
-  }
+  if (connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), length) != 0)
+    return refused(refusal, "connect");
   return fd;
 }
 

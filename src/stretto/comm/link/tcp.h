@@ -31,11 +31,17 @@ Fd listen_tcp(int* port);
 // set on the TCP socket `fd`.
 void check_congestion(const Options& options, int fd);
 
+// Why a connection failed at once.
+struct Refusal {
+  int error = 0;  // errno; 0: it was not the system
+  std::string text;
+};
+
 // Starts to connect; the socket becomes writable when it is connected or has failed. `from` is the
-// local address, empty for any; `ranks` as in configure_tcp. An invalid Fd and a reason when it
+// local address, empty for any; `ranks` as in configure_tcp. An invalid Fd and a refusal when it
 // failed at once.
 Fd connect_tcp(const std::string& from, const std::string& to, int port, const Options& options,
-               int ranks, std::string* reason);
+               int ranks, Refusal* refusal);
 
 // Sets up a socket to one of `ranks` remote ranks: no delay, congestion control, how long data may
 // stay unacknowledged, and how many bytes may wait in it.
@@ -46,6 +52,6 @@ std::unique_ptr<Pipe> tcp_pipe(Fd connected);
 // A unix socket in the abstract namespace, over which ranks of a host hand over shared memory.
 // *name receives its random name. Throws CommError.
 Fd listen_local(std::string* name);
-Fd connect_local(const std::string& name, std::string* reason);
+Fd connect_local(const std::string& name, Refusal* refusal);
 
 }  // namespace stretto::comm

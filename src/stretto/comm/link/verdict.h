@@ -22,7 +22,10 @@ struct Verdict {
 };
 
 // Key and payload of a kAbort frame with this verdict; the frame has its own field for the origin.
-inline MessageKey abort_key(const Verdict& v) { return {.tag = static_cast<uint32_t>(v.finder)}; }
+// Ranks that are not connected to all others agree in rounds (Links::rounds_to_reach_all).
+inline MessageKey abort_key(const Verdict& v, int round = 1) {
+  return {.sequence = static_cast<uint64_t>(round), .tag = static_cast<uint32_t>(v.finder)};
+}
 inline std::string abort_text(const Verdict& v) { return v.link + '\0' + v.text; }
 
 inline Verdict parse_abort(const Frame& frame, std::string_view payload) {
