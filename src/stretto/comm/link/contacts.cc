@@ -233,7 +233,7 @@ void Links::choose_streams(double now) {
     Contact& contact = contacts_[rank];
     const uint64_t of_link = link->under_way_bytes();
     if (link->sends_large() || of_link >= kPressedBytes) {
-      const int wanted = contact.rails + (contact.used > 0 ? contact.used : choice_.count());
+      const int wanted = contact.rails + choice_.count();
       if (contact.opened < std::min(wanted, contact.most)) open_streams(rank, wanted);
     }
     under_way += of_link;
