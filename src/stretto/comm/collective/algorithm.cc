@@ -20,6 +20,9 @@ constexpr Algorithm kAllReduce[] = {
     {"hierarchical", hierarchical_unfit, all_reduce_hierarchical, all_reduce_hierarchical_cost},
     {"hierarchical_exchange", hierarchical_unfit, all_reduce_hierarchical_exchange,
      all_reduce_hierarchical_exchange_cost},
+    {"tree_halving", all_reduce_tree_unfit, all_reduce_tree_halving, all_reduce_tree_halving_cost},
+    {"tree_doubling", all_reduce_tree_unfit, all_reduce_tree_doubling,
+     all_reduce_tree_doubling_cost},
     {"ring", all_reduce_ring_unfit, all_reduce_ring, all_reduce_ring_cost},
 };
 constexpr Algorithm kBroadcast[] = {
@@ -98,7 +101,7 @@ const Algorithm& find_algorithm(const Problem& problem, std::string_view name) {
 std::string always_fits(const Problem&) { return ""; }
 
 Cost flat_cost(const Problem& problem, int rounds, double elements) {
-  const Hosts hosts = find_hosts(problem.host);
+  const Hosts& hosts = problem.host.hosts();
   const int n = problem.ranks();
   double crossing = 0;
   for (int h = 0; h < hosts.count(); ++h) {

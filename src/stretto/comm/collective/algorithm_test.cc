@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <utility>
 
 #include "stretto/base/error.h"
 #include "stretto/comm/collective/hosts.h"
@@ -47,9 +48,14 @@ Traffic traffic_of(const Algorithm& algorithm, const Problem& problem) {
 TEST(Algorithm, CostsAreWhatTheSimulatorCounts) {
   for (const Collective kind : kKinds)
     for (const auto& host : shapes())
-      for (const bool exact : {true, false})
+      for (const auto& [exact, order] :
+           {std::pair{true, SumOrder::kAuto}, {false, SumOrder::kLine}, {false, SumOrder::kTree}})
         for (const Algorithm& algorithm : algorithms(kind)) {
-          Problem problem{.kind = kind, .host = host, .count = 2 * 3 * 4 * 5 * 9, .exact = exact};
+          Problem problem{.kind = kind,
+                          .host = host,
+                          .count = 2 * 3 * 4 * 5 * 9,
+                          .exact = exact,
+                          .order = order};
           if (kind == Collective::kBarrier) problem.count = 0;
           if (!algorithm.unfit(problem).empty()) continue;
           const Cost cost = algorithm.cost(problem);
@@ -57,7 +63,7 @@ TEST(Algorithm, CostsAreWhatTheSimulatorCounts) {
           const auto bytes = static_cast<double>(traffic.busiest());
           const auto messages = static_cast<double>(traffic.most_messages());
           SCOPED_TRACE(fmt::format("{} {} on {} ranks, {} hosts, exact {}", collective_name(kind),
-                                   algorithm.name, problem.ranks(), find_hosts(host).count(),
+                                   algorithm.name, problem.ranks(), problem.host.hosts().count(),
                                    exact));
           // Of recursive doubling, the busiest card of every round is counted: an upper bound.
           EXPECT_GE(4 * cost.wire_elements, bytes);
@@ -69,8 +75,9 @@ TEST(Algorithm, CostsAreWhatTheSimulatorCounts) {
           if (algorithm.name != "recursive_doubling" && algorithm.name != "dissemination") {
             EXPECT_EQ(cost.wire_messages, messages);
           }
-          // A leader of a tree sends to several others one after the other, which is no chain.
-          if (algorithm.name == "tree") {
+          // A leader of a tree sends to several others one after the other, which is no chain. The
+          // deepest host of an uneven tree may send nothing in the last round.
+          if (algorithm.name == "tree" || algorithm.name == "tree_doubling") {
             EXPECT_GE(cost.wire_rounds + cost.local_rounds, traffic.rounds);
           } else {
             EXPECT_EQ(cost.wire_rounds + cost.local_rounds, traffic.rounds);
@@ -104,9 +111,25 @@ TEST(Algorithm, DefaultsOverEthernet) {
   EXPECT_EQ(chosen({0, 1, 0, 1}, 16 << 20), "hierarchical_exchange");
   EXPECT_EQ(chosen({0, 0, 1, 1, 2, 2, 3, 3}, 16 << 20), "hierarchical");
   EXPECT_EQ(chosen({0, 1}, 16 << 20), "gather_sum") << "the same bytes as direct in one round";
-  std::vector<int> many;
-  for (int r = 0; r < 256; ++r) many.push_back(r);
-  EXPECT_EQ(chosen(many, 4, true), "recursive_doubling") << "255 messages would take longer";
+}
+
+TEST(Algorithm, DefaultsOfManyRanks) {
+  for (const int ranks : {64, 512, 4096}) {
+    const auto hosts = [&](int ranks_per_host) {
+      std::vector<int> host;
+      for (int r = 0; r < ranks; ++r) host.push_back(r / ranks_per_host);
+      return host;
+    };
+    SCOPED_TRACE(ranks);
+    // 63 messages of 4 us take less time than 6 rounds of 60 us, 511 do not.
+    const bool few = ranks == 64;
+    for (const bool exact : {true, false})
+      EXPECT_EQ(chosen(hosts(1), 4, exact), few ? "gather_sum" : "tree_doubling");
+    EXPECT_EQ(chosen(hosts(1), 4096), "tree_doubling");
+    EXPECT_EQ(chosen(hosts(1), 64 << 20), "tree_halving") << "least bytes, few messages";
+    EXPECT_EQ(chosen(hosts(8), 4), ranks == 4096 ? "tree_doubling" : "hierarchical_exchange");
+    EXPECT_EQ(chosen(hosts(8), 64 << 20), few ? "hierarchical" : "tree_halving");
+  }
 }
 
 TEST(Algorithm, EveryRankChoosesTheSame) {
@@ -114,7 +137,9 @@ TEST(Algorithm, EveryRankChoosesTheSame) {
   for (int trial = 0; trial < 100; ++trial) {
     Problem problem{.count = static_cast<int64_t>(random() % 1000000)};
     const unsigned n = 2 + random() % 16;
-    for (unsigned r = 0; r < n; ++r) problem.host.push_back(static_cast<int>(random() % 3));
+    std::vector<int> host;
+    for (unsigned r = 0; r < n; ++r) host.push_back(static_cast<int>(random() % 3));
+    problem.host = host;
     const std::string_view first = choose_algorithm(problem, {}, {}).name;
     for (unsigned r = 1; r < n; ++r) {
       problem.rank = static_cast<int>(r);

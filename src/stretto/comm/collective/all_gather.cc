@@ -75,7 +75,7 @@ Schedule all_gather_hierarchical(const Problem& p, int64_t unit) {
 Cost all_gather_direct_cost(const Problem& p) { return flat_cost(p, 1, total(p) / p.ranks()); }
 
 Cost all_gather_ring_cost(const Problem& p) {
-  const int n = p.ranks(), m = find_hosts(p.host).count();
+  const int n = p.ranks(), m = p.host.hosts().count();
   const double elements = total(p) * (n - 1) / n;
   Cost cost;
   (m > 1 ? cost.wire_rounds : cost.local_rounds) = n - 1;
@@ -86,7 +86,7 @@ Cost all_gather_ring_cost(const Problem& p) {
 }
 
 Cost all_gather_hierarchical_cost(const Problem& p) {
-  const Hosts hosts = find_hosts(p.host);
+  const Hosts& hosts = p.host.hosts();
   const double n = p.ranks(), m = hosts.count(), k = hosts.largest();
   const double block = total(p) / n;
   double wire = 0;  // in: every block of others once; out: own blocks to every other host

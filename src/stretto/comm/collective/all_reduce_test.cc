@@ -1,12 +1,14 @@
-// Every algorithm against a plain sum in the canonical order, bit for bit, over random shapes of
-// jobs, cuts and orders of events.
+// Every algorithm against a plain sum in the order of the problem, bit for bit, over random shapes
+// of jobs, cuts and orders of events.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <random>
+#include <span>
 
 #include "stretto/comm/collective/hosts.h"
 #include "stretto/comm/collective/simulator.h"
@@ -109,24 +111,54 @@ double round_to(DType dtype, double value) {
 
 using Tensors = std::vector<std::vector<std::byte>>;
 
-std::vector<std::byte> expected_result(Type type, const Hosts& hosts, const Tensors& inputs,
-                                       int64_t count) {
-  const int n = static_cast<int>(inputs.size());
-  std::vector<std::byte> result(inputs[0].size());
-  const bool average = type.op == ReduceOp::kAverage;
-  for (int64_t i = 0; i < count; ++i) {
-    double total = 0;
-    for (int h = 0; h < hosts.count(); ++h) {
-      double host = 0;
-      for (int j = 0; j < hosts.size(h); ++j) {
-        const double x = get(type.dtype, inputs[hosts.members[h][j]].data(), i);
-        host = j == 0 ? x : combine(type, host, x);
-      }
-      if (average && narrow(type.dtype)) host = divide(type, host, n);
-      if (narrow(type.dtype) && hosts.size(h) > 1) host = round_to(type.dtype, host);
-      total = h == 0 ? host : combine(type, total, host);
+// What one element is on every host, and how hosts are added: a plain sum.
+struct PlainSum {
+  Type type;
+  const Hosts& hosts;
+  const Tensors& inputs;
+  int64_t i;
+
+  int ranks() const { return static_cast<int>(inputs.size()); }
+  bool average() const { return type.op == ReduceOp::kAverage; }
+
+  double host(int h) const {
+    double sum = 0;
+    for (int j = 0; j < hosts.size(h); ++j) {
+      const double x = get(type.dtype, inputs[hosts.members[h][j]].data(), i);
+      sum = j == 0 ? x : combine(type, sum, x);
     }
-    if (average && !narrow(type.dtype)) total = divide(type, total, n);
+    if (average() && narrow(type.dtype)) sum = divide(type, sum, ranks());
+    return narrow(type.dtype) && hosts.size(h) > 1 ? round_to(type.dtype, sum) : sum;
+  }
+
+  double line() const {
+    double total = host(0);
+    for (int h = 1; h < hosts.count(); ++h) total = combine(type, total, host(h));
+    return total;
+  }
+
+  // Hosts [begin, end), by the definition in schedule.h and not by Hosts::tree.
+  double tree(int begin, int end) const {
+    if (end - begin == 1) return host(begin);
+    std::vector<int> racks = {begin};
+    for (int h = begin + 1; h < end; ++h)
+      if (hosts.rack[h] != hosts.rack[h - 1]) racks.push_back(h);
+    const int middle =
+        racks.size() > 1 ? racks[(racks.size() + 1) / 2] : begin + (end - begin + 1) / 2;
+    const double sum = combine(type, tree(begin, middle), tree(middle, end));
+    return narrow(type.dtype) ? round_to(type.dtype, sum) : sum;
+  }
+};
+
+std::vector<std::byte> expected_result(Type type, const Problem& problem, const Tensors& inputs) {
+  std::vector<std::byte> result(inputs[0].size());
+  const Hosts& hosts = problem.host.hosts();
+  for (int64_t i = 0; i < problem.count; ++i) {
+    const PlainSum sum{type, hosts, inputs, i};
+    double total = sum_order(problem) == SumOrder::kTree && !problem.coded
+                       ? sum.tree(0, hosts.count())
+                       : sum.line();
+    if (sum.average() && !narrow(type.dtype)) total = divide(type, total, sum.ranks());
     put(type.dtype, total, result.data(), i);
   }
   return result;
@@ -177,36 +209,83 @@ Tensors random_inputs(DType dtype, int n, int64_t count, std::mt19937& random) {
   return inputs;
 }
 
-TEST(AllReduce, EveryAlgorithmGivesTheCanonicalBits) {
-  const unsigned seed = 20261122;
+Placement random_placement(int n, std::mt19937& random) {
+  const std::vector<int> hosts = random_hosts(n, random);
+  if (random() % 3 != 0) return hosts;
+  std::vector<int> racks;
+  const int m = 1 + static_cast<int>(random() % 4);
+  const bool mixed = random() % 2 == 0;
+  for (int r = 0; r < n; ++r)
+    racks.push_back(mixed ? static_cast<int>(random() % static_cast<unsigned>(m)) : r * m / n);
+  return Placement(hosts, racks);
+}
+
+// Runs every algorithm that fits on random problems, and counts the runs by algorithm and order.
+std::map<std::string, int> check_bits(const std::vector<int>& ranks, int trials, unsigned seed,
+                                      std::span<const SumOrder> orders) {
   std::mt19937 random(seed);
-  std::map<std::string_view, int> runs;
-  for (int trial = 0; trial < 700; ++trial) {
-    const int n = 1 + static_cast<int>(random() % 17);
+  std::map<std::string, int> runs;
+  for (int trial = 0; trial < trials && !testing::Test::HasFatalFailure(); ++trial) {
+    const int n = ranks[random() % ranks.size()];
     const Type type = kTypes[random() % std::size(kTypes)];
     const int64_t counts[] = {0, 1, n - 1, n, 37, 200};
-    Problem problem{.kind = Collective::kAllReduce, .host = random_hosts(n, random)};
+    Problem problem{.kind = Collective::kAllReduce, .host = random_placement(n, random)};
     problem.count = counts[random() % std::size(counts)];
     problem.exact = is_exact(type.dtype, type.op);
+    problem.order = orders[random() % orders.size()];
     problem.unit = random() % 2 ? 0 : 1 + static_cast<int64_t>(random() % 64);
     problem.align = random() % 2 ? 1 : 4;
     const Tensors inputs = random_inputs(type.dtype, n, problem.count, random);
-    const auto expected = expected_result(type, find_hosts(problem.host), inputs, problem.count);
+    const auto expected = expected_result(type, problem, inputs);
+    const bool tree = sum_order(problem) == SumOrder::kTree;
     for (const Algorithm& algorithm : algorithms(problem.kind)) {
       if (!algorithm.unfit(problem).empty()) continue;
-      ++runs[algorithm.name];
+      ++runs[fmt::format("{} {}", algorithm.name, tree ? "tree" : "line")];
       const Tensors results =
           run(algorithm, problem, inputs, random() % 2 == 0,
               {.dtype = type.dtype, .op = type.op, .isa = usable_isa()}, random);
       for (int r = 0; r < n; ++r)
-        ASSERT_TRUE(results[r] == expected)
+        EXPECT_TRUE(results[r] == expected)
             << algorithm.name << ", seed " << seed << ", trial " << trial << ", rank " << r
-            << " of " << n << ", " << problem.count << " " << dtype_name(type.dtype) << " "
-            << reduce_op_name(type.op) << ", unit " << problem.unit;
+            << " of " << n << ", " << problem.host.hosts().count() << " hosts, " << problem.count
+            << " " << dtype_name(type.dtype) << " " << reduce_op_name(type.op) << ", unit "
+            << problem.unit << (tree ? ", tree" : ", line");
+      if (testing::Test::HasFailure()) return runs;
     }
   }
-  EXPECT_EQ(runs.size(), algorithms(Collective::kAllReduce).size());
+  return runs;
+}
+
+TEST(AllReduce, EveryAlgorithmGivesTheBitsOfItsOrder) {
+  std::vector<int> ranks(17);
+  std::iota(ranks.begin(), ranks.end(), 1);
+  const SumOrder orders[] = {SumOrder::kAuto, SumOrder::kLine, SumOrder::kTree};
+  const auto runs = check_bits(ranks, 1000, 20261122, orders);
+  EXPECT_EQ(runs.size(), 2 * algorithms(Collective::kAllReduce).size());
   for (const auto& [name, count] : runs) EXPECT_GT(count, 50) << name;
+}
+
+TEST(AllReduce, ManyRanksGiveTheBitsOfTheirOrder) {
+  const SumOrder orders[] = {SumOrder::kAuto, SumOrder::kTree};
+  const auto runs = check_bits({32, 33, 48, 63, 64, 65}, 40, 20261124, orders);
+  EXPECT_GT(runs.at("tree_halving tree"), 5);
+  EXPECT_GT(runs.at("tree_doubling tree"), 5);
+}
+
+// The order may depend on nothing that differs between fused, cut and tuned operations.
+TEST(AllReduce, TheOrderDependsOnHostsAndRacksAlone) {
+  const auto order = [](int hosts, int racks) {
+    std::vector<int> host, rack;
+    for (int r = 0; r < 2 * hosts; ++r) {
+      host.push_back(r / 2);
+      rack.push_back(r / 2 * racks / hosts);
+    }
+    return sum_order({.host = Placement(host, rack)});
+  };
+  EXPECT_EQ(order(1, 1), SumOrder::kLine);
+  EXPECT_EQ(order(32, 1), SumOrder::kLine);
+  EXPECT_EQ(order(33, 1), SumOrder::kTree);
+  EXPECT_EQ(order(4, 2), SumOrder::kTree);
 }
 
 // With a codec the ranks must agree to the bit, and be as near to the sum as the codec allows.
@@ -223,7 +302,7 @@ TEST(AllReduce, CodedRanksAgree) {
     problem.unit = random() % 2 ? 0 : 1024;
     const Type type{DType::kFloat32, random() % 2 ? ReduceOp::kSum : ReduceOp::kAverage};
     const Tensors inputs = random_inputs(type.dtype, n, problem.count, random);
-    const auto exact = expected_result(type, find_hosts(problem.host), inputs, problem.count);
+    const auto exact = expected_result(type, problem, inputs);
     for (const Algorithm& algorithm : algorithms(problem.kind)) {
       if (!algorithm.unfit(problem).empty()) continue;
       const Tensors results =
@@ -304,7 +383,7 @@ TEST(AllReduce, HierarchicalMeetsTheBoundOfEveryCard) {
   const int64_t count = 3 * 4 * 5 * 7 * 64;
   for (const Shape& shape : shapes) {
     Problem problem{.host = shape.host, .count = count};
-    const Hosts hosts = find_hosts(shape.host);
+    const Hosts& hosts = problem.host.hosts();
     const double m = hosts.count(), bytes = 4.0 * count;
     const Tensors inputs = random_inputs(DType::kFloat32, problem.ranks(), count, random);
     for (const int64_t unit : {int64_t{0}, count / 8}) {
@@ -330,11 +409,86 @@ TEST(AllReduce, HierarchicalMeetsTheBoundOfEveryCard) {
   EXPECT_EQ(traffic.busiest(), 2 * 4 * count);  // 2 k (n - k) / n, k = 2, n = 4
 }
 
+std::vector<int> in_hosts(int hosts, int ranks_per_host) {
+  std::vector<int> host;
+  for (int r = 0; r < hosts * ranks_per_host; ++r) host.push_back(r / ranks_per_host);
+  return host;
+}
+
+// The bytes of tree_halving: 2 (m - 1) / m of the tensor when the hosts are a power of two, at most
+// an eighth more than that for other numbers, and never twice the tensor.
+TEST(AllReduce, TreeHalvingMeetsTheBoundOfEveryCard) {
+  std::mt19937 random(8);
+  for (const int ranks_per_host : {1, 3})
+    for (const int m : {2, 3, 4, 5, 7, 8, 12, 16, 21, 32}) {
+      Problem problem{
+          .host = in_hosts(m, ranks_per_host), .count = 3 * 4096, .order = SumOrder::kTree};
+      const Tensors inputs = random_inputs(DType::kFloat32, problem.ranks(), problem.count, random);
+      Traffic traffic;
+      run(find_algorithm(problem, "tree_halving"), problem, inputs, true, {}, random, &traffic);
+      const double tensor = 4.0 * static_cast<double>(problem.count), bound = 2.0 * (m - 1) / m;
+      const int depth = problem.host.hosts().tree[0].depth;
+      EXPECT_EQ(depth, std::ceil(std::log2(m)));
+      if (1 << depth == m) {
+        EXPECT_EQ(static_cast<double>(traffic.busiest()), bound * tensor) << m;
+      } else {
+        EXPECT_LT(static_cast<double>(traffic.busiest()), bound * tensor * 1.1251) << m;
+      }
+      EXPECT_EQ(traffic.rounds, 2 * depth + (ranks_per_host > 1 ? 2 : 0)) << m;
+      EXPECT_EQ(static_cast<double>(traffic.busiest()),
+                4 * find_algorithm(problem, "tree_halving").cost(problem).wire_elements)
+          << m;
+    }
+}
+
+// Messages per rank grow with the logarithm of the hosts, also when it is no whole number.
+TEST(AllReduce, TreesSendFewMessages) {
+  for (const int m : {33, 64, 65, 100, 257, 512}) {
+    Problem problem{.host = in_hosts(m, 2), .count = 1 << 20};
+    const int depth = problem.host.hosts().tree[0].depth;
+    for (const char* name : {"tree_halving", "tree_doubling"}) {
+      const Algorithm& algorithm = find_algorithm(problem, name);
+      int most = 0;
+      for (int r = 0; r < problem.ranks(); ++r) {
+        problem.rank = r;
+        int sent = 0;
+        for (const Step& step : algorithm.schedule(problem, 0).steps)
+          sent += step.action == Action::kSend;
+        most = std::max(most, sent);
+      }
+      // Two in the host; at most two ranges, or two who get the sum, at every level.
+      EXPECT_LE(most, 2 + (name[5] == 'h' ? 4 : 2) * depth) << name << ", " << m;
+      EXPECT_LE(most - 2, algorithm.cost(problem).wire_messages) << name << ", " << m;
+    }
+  }
+}
+
+// Between racks, a host sends only what its rack has left to add.
+TEST(AllReduce, TreeHalvingSendsLittleBetweenRacks) {
+  std::vector<int> host, rack;
+  const int racks = 4, hosts = 4;
+  for (int r = 0; r < racks * hosts * 2; ++r) {
+    host.push_back(r / 2);
+    rack.push_back(r / 2 % racks);  // interleaved
+  }
+  Problem problem{.host = Placement(host, rack), .count = 1 << 14};
+  std::vector<int64_t> out(racks);
+  for (int r = 0; r < problem.ranks(); ++r) {
+    problem.rank = r;
+    const Schedule schedule = find_algorithm(problem, "tree_halving").schedule(problem, 0);
+    for (const Step& step : schedule.steps)
+      if (step.action == Action::kSend && rack[step.peer] != rack[r]) out[rack[r]] += step.count;
+  }
+  for (const int64_t elements : out) EXPECT_EQ(elements, 2 * problem.count * (racks - 1) / racks);
+}
+
 TEST(AllReduce, OneRankPerHostMeetsTheBound) {
   std::mt19937 random(6);
   for (const int n : {2, 3, 5, 8}) {
     Problem problem{.count = 840 * 16, .exact = true};
-    for (int r = 0; r < n; ++r) problem.host.push_back(r);
+    std::vector<int> host;
+    for (int r = 0; r < n; ++r) host.push_back(r);
+    problem.host = host;
     const Tensors inputs = random_inputs(DType::kInt32, n, problem.count, random);
     for (const char* name : {"direct", "ring"}) {
       Traffic traffic;

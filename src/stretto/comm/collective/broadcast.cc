@@ -71,7 +71,7 @@ Schedule broadcast_ring(const Problem& p, int64_t unit) {
 }
 
 Cost broadcast_direct_cost(const Problem& p) {
-  const Hosts hosts = find_hosts(p.host);
+  const Hosts& hosts = p.host.hosts();
   const double n = p.ranks(), near = hosts.size(hosts.host[p.root]);
   const double count = static_cast<double>(p.count);
   return {.wire_rounds = n > near ? 1.0 : 0.0,
@@ -83,7 +83,7 @@ Cost broadcast_direct_cost(const Problem& p) {
 }
 
 Cost broadcast_tree_cost(const Problem& p) {
-  const Hosts hosts = find_hosts(p.host);
+  const Hosts& hosts = p.host.hosts();
   const double rounds = Doubling{hosts.count()}.rounds(), near = hosts.largest();
   const double count = static_cast<double>(p.count);
   return {.wire_rounds = rounds,
@@ -95,7 +95,7 @@ Cost broadcast_tree_cost(const Problem& p) {
 }
 
 Cost broadcast_ring_cost(const Problem& p) {
-  const Hosts hosts = find_hosts(p.host);
+  const Hosts& hosts = p.host.hosts();
   const double m = hosts.count(), count = static_cast<double>(p.count);
   // The last rank has its first unit after the whole chain, and every unit crosses every card.
   return {.wire_rounds = m - 1,

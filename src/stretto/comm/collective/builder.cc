@@ -6,12 +6,13 @@
 
 namespace stretto::comm {
 
-Part cut(Part whole, int parts, int index, int64_t align) {
+int64_t cut_at(Part whole, int64_t parts, int64_t index, int64_t align) {
   const int64_t cells = (whole.count() + align - 1) / align;
-  const auto at = [&](int i) {
-    return std::min(whole.end, whole.begin + cells * i / parts * align);
-  };
-  return {at(index), at(index + 1)};
+  return std::min(whole.end, whole.begin + cells * index / parts * align);
+}
+
+Part cut(Part whole, int parts, int index, int64_t align) {
+  return {cut_at(whole, parts, index, align), cut_at(whole, parts, index + 1, align)};
 }
 
 Place Builder::scratch(int64_t count) {

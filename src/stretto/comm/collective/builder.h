@@ -18,6 +18,8 @@ struct Part {
 
 // One of `parts` nearly equal pieces of `whole`, cut at multiples of `align` from its beginning.
 Part cut(Part whole, int parts, int index, int64_t align);
+// Where such a piece begins; `whole.end` for index == parts.
+int64_t cut_at(Part whole, int64_t parts, int64_t index, int64_t align);
 
 // The range of a unit in the tensor (all_reduce, reduce, broadcast), or in a block, counted from
 // the block's beginning.
@@ -32,23 +34,13 @@ int64_t total_count(const Problem& problem);
 using Steps = std::vector<int32_t>;      // indices of steps
 using Waits = std::span<const int32_t>;  // the same, of those to wait for
 
-// One source per rank, in the canonical order of summation; place(rank) says where.
-template <typename PlaceOf>
-std::vector<Source> canonical(const Hosts& hosts, PlaceOf place) {
-  std::vector<Source> sources;
-  for (const auto& members : hosts.members)
-    for (const int rank : members)
-      sources.push_back({.place = place(rank), .begins_host = rank == members[0]});
-  return sources;
-}
-
 class Builder {
  public:
   explicit Builder(const Problem& problem)
-      : problem(problem), hosts(find_hosts(problem.host)), me(problem.rank), n(problem.ranks()) {}
+      : problem(problem), hosts(problem.host.hosts()), me(problem.rank), n(problem.ranks()) {}
 
   const Problem& problem;
-  const Hosts hosts;
+  const Hosts& hosts;
   const int me, n;
 
   Place scratch(int64_t count);  // fresh elements

@@ -199,6 +199,66 @@ TEST(Collectives, Reduce) {
   }
 }
 
+// The order of summation is one for all collectives: a reduction of floats to one rank, or of one
+// block, has the bits of the all-reduce.
+TEST(Collectives, ReduceAndReduceScatterGiveTheBitsOfAllReduce) {
+  const unsigned seed = 18;
+  std::mt19937 random(seed);
+  for (int trial = 0; trial < 120; ++trial) {
+    const int n = 1 + static_cast<int>(random() % 17), m = 1 + static_cast<int>(random() % 12);
+    std::vector<int> host, rack;
+    for (int r = 0; r < n; ++r) {
+      host.push_back(static_cast<int>(random() % static_cast<unsigned>(m)));
+      rack.push_back(r % 3);
+    }
+    const int64_t block = 1 + static_cast<int64_t>(random() % 20);
+    const bool tree = random() % 2 == 0;
+    const DType dtype = random() % 2 ? DType::kFloat32 : DType::kBFloat16;
+    const SimulatorOptions options{.dtype = dtype,
+                                   .op = random() % 2 ? ReduceOp::kSum : ReduceOp::kAverage};
+    const auto element = static_cast<int64_t>(dtype_bytes(dtype));
+    std::vector<std::vector<uint16_t>> in(n);
+    for (auto& values : in)
+      for (int64_t i = 0; i < block * n * element / 2; ++i) {
+        // The upper half of a float: so these are ordinary numbers in both types.
+        const float x = static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 7.0f;
+        values.push_back(float_to_bfloat16(x));
+      }
+    const auto results = [&](Collective kind, const Algorithm& algorithm) {
+      std::vector<std::vector<uint16_t>> inputs = in, out = in;
+      std::vector<SimulatedRank> ranks(n);
+      for (int r = 0; r < n; ++r) {
+        ranks[r].problem = {.kind = kind,
+                            .rank = r,
+                            .host = Placement(host, rack),
+                            .count = kind == Collective::kReduceScatter ? block : block * n,
+                            .order = tree ? SumOrder::kTree : SumOrder::kLine};
+        ranks[r].input = reinterpret_cast<std::byte*>(inputs[r].data());
+        ranks[r].output = reinterpret_cast<std::byte*>(out[r].data());
+      }
+      simulate(algorithm, ranks, options, random);
+      return out;
+    };
+    const auto expected = results(Collective::kAllReduce, algorithms(Collective::kAllReduce)[0])[0];
+    Problem problem{.host = Placement(host, rack), .count = block};
+    for (const Collective kind : {Collective::kReduce, Collective::kReduceScatter}) {
+      problem.kind = kind;
+      for (const Algorithm& algorithm : algorithms(kind)) {
+        if (!algorithm.unfit(problem).empty()) continue;
+        const auto out = results(kind, algorithm);
+        for (int r = 0; r < (kind == Collective::kReduce ? 1 : n); ++r) {
+          const bool whole = kind == Collective::kReduce;
+          const int64_t words = block * element / 2, begin = whole ? 0 : r * words;
+          ASSERT_TRUE(std::equal(out[r].begin(), out[r].begin() + (whole ? n * words : words),
+                                 expected.begin() + begin))
+              << collective_name(kind) << " " << algorithm.name << ", seed " << seed << ", trial "
+              << trial << ", rank " << r << " of " << n << (tree ? ", tree" : ", line");
+        }
+      }
+    }
+  }
+}
+
 TEST(Collectives, Scatter) {
   std::mt19937 random(15);
   for (int trial = 0; trial < kTrials; ++trial) {
@@ -267,7 +327,9 @@ TEST(Collectives, AllToAll) {
 TEST(Collectives, BarrierHearsFromEveryone) {
   for (int n = 1; n <= 17; ++n) {
     Problem problem{.kind = Collective::kBarrier};
-    for (int r = 0; r < n; ++r) problem.host.push_back(r / 2);
+    std::vector<int> host;
+    for (int r = 0; r < n; ++r) host.push_back(r / 2);
+    problem.host = host;
     for (const Algorithm& algorithm : algorithms(problem.kind)) {
       // heard[rank][round]: who is known to have come, after all receives with tags below `round`.
       std::vector<std::vector<bool>> heard(n, std::vector<bool>(n));
@@ -313,7 +375,7 @@ TEST(Collectives, RefuseContradictions) {
     change(p);
     return p;
   };
-  EXPECT_THROW(validate(broken([](Problem& p) { p.host.clear(); })), InvalidArgument);
+  EXPECT_THROW(validate(broken([](Problem& p) { p.host = {}; })), InvalidArgument);
   EXPECT_THROW(validate(broken([](Problem& p) { p.rank = 2; })), InvalidArgument);
   EXPECT_THROW(validate(broken([](Problem& p) { p.root = -1; })), InvalidArgument);
   EXPECT_THROW(validate(broken([](Problem& p) { p.count = -1; })), InvalidArgument);

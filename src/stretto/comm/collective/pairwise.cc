@@ -87,7 +87,7 @@ Cost barrier_direct_cost(const Problem& p) { return flat_cost(p, 1, 0); }
 Cost barrier_dissemination_cost(const Problem& p) {
   const double rounds = Doubling{p.ranks()}.rounds();
   Cost cost;
-  const Hosts hosts = find_hosts(p.host);
+  const Hosts& hosts = p.host.hosts();
   const bool wire = hosts.count() > 1;
   (wire ? cost.wire_rounds : cost.local_rounds) = rounds;
   if (wire)

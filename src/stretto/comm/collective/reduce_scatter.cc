@@ -2,6 +2,7 @@
 
 #include "stretto/comm/collective/ring.h"
 #include "stretto/comm/collective/rows.h"
+#include "stretto/comm/collective/sum_order.h"
 
 namespace stretto::comm {
 namespace {
@@ -31,8 +32,7 @@ Schedule reduce_scatter_direct(const Problem& p, int64_t unit) {
     from[peer] = b.scratch(blocks.count(b.me));
     received.push_back(b.receive(peer, 0, from[peer], blocks.count(b.me)));
   }
-  b.reduce(canonical(b.hosts, [&](int rank) { return from[rank]; }), blocks.result(),
-           blocks.count(b.me), true, received);
+  sum_ranks(b, from, blocks.result(), blocks.count(b.me), received);
   return b.take();
 }
 
@@ -73,13 +73,13 @@ Schedule reduce_scatter_hierarchical(const Problem& p, int64_t unit) {
   }
 
   const int64_t count = blocks.count(b.me);
-  std::vector<Source> sources;
+  std::vector<std::vector<Source>> by_host(static_cast<size_t>(hosts.count()));
   Steps received;
   for (int h = 0; h < hosts.count(); ++h) {
     if (h != host) {
       const Place place = b.scratch(count);
       received.push_back(b.receive(carrier(b.me, h), 2 * b.me + 1, place, count));
-      sources.push_back({.place = place, .begins_host = true, .host_sum = hosts.size(h) > 1});
+      by_host[h] = {{.place = place, .host_sum = hosts.size(h) > 1}};
       continue;
     }
     for (const int rank : neighbours) {
@@ -88,10 +88,10 @@ Schedule reduce_scatter_hierarchical(const Problem& p, int64_t unit) {
         place = b.scratch(count);
         received.push_back(b.receive(rank, 2 * b.me, place, count));
       }
-      sources.push_back({.place = place, .begins_host = rank == neighbours[0]});
+      by_host[h].push_back({.place = place, .begins_host = rank == neighbours[0]});
     }
   }
-  b.reduce(sources, blocks.result(), count, true, received);
+  sum_hosts(b, by_host, blocks.result(), count, received);
   return b.take();
 }
 
@@ -131,7 +131,7 @@ Cost reduce_scatter_direct_cost(const Problem& p) {
 }
 
 Cost reduce_scatter_hierarchical_cost(const Problem& p) {
-  const Hosts hosts = find_hosts(p.host);
+  const Hosts& hosts = p.host.hosts();
   const double n = p.ranks(), m = hosts.count(), k = hosts.largest();
   const double block = total(p) / n;
   double wire = 0;  // out: a sum for every rank elsewhere; in: from every other host for own ranks

@@ -1,5 +1,6 @@
 #include "stretto/comm/collective/builder.h"
 #include "stretto/comm/collective/rows.h"
+#include "stretto/comm/collective/sum_order.h"
 
 namespace stretto::comm {
 
@@ -18,8 +19,7 @@ Schedule reduce_gather_sum(const Problem& p, int64_t unit) {
     from[peer] = b.scratch(count);
     received.push_back(b.receive(peer, 0, from[peer], count));
   }
-  b.reduce(canonical(b.hosts, [&](int rank) { return from[rank]; }), output(part.begin), count,
-           true, received);
+  sum_ranks(b, from, output(part.begin), count, received);
   return b.take();
 }
 
@@ -39,8 +39,7 @@ Schedule reduce_direct(const Problem& p, int64_t unit) {
       received.push_back(b.receive(peer, 0, from[peer], count));
     }
     const Place to = b.me == p.root ? output(mine.begin) : b.scratch(count);
-    const int32_t summed = b.reduce(canonical(b.hosts, [&](int rank) { return from[rank]; }), to,
-                                    count, true, received);
+    const int32_t summed = sum_ranks(b, from, to, count, received);
     if (b.me != p.root) b.send(p.root, 1, to, count, {&summed, 1});
   }
   if (b.me == p.root)
@@ -83,7 +82,7 @@ Schedule reduce_hierarchical(const Problem& p, int64_t unit) {
     return b.take();
   }
 
-  std::vector<Source> sources;
+  std::vector<std::vector<Source>> by_host(static_cast<size_t>(hosts.count()));
   Steps received;
   for (int h = 0; h < hosts.count(); ++h) {
     if (h == root_host) {
@@ -93,7 +92,7 @@ Schedule reduce_hierarchical(const Problem& p, int64_t unit) {
           place = b.scratch(whole.count());
           received.push_back(b.receive(rank, 0, place, whole.count()));
         }
-        sources.push_back({.place = place, .begins_host = rank == neighbours[0]});
+        by_host[h].push_back({.place = place, .begins_host = rank == neighbours[0]});
       }
       continue;
     }
@@ -103,22 +102,22 @@ Schedule reduce_hierarchical(const Problem& p, int64_t unit) {
       received.push_back(
           b.receive(hosts.members[h][member], 1, place + (part.begin - whole.begin), part.count()));
     }
-    sources.push_back({.place = place, .begins_host = true, .host_sum = hosts.size(h) > 1});
+    by_host[h] = {{.place = place, .host_sum = hosts.size(h) > 1}};
   }
-  b.reduce(sources, output(whole.begin), whole.count(), true, received);
+  sum_hosts(b, by_host, output(whole.begin), whole.count(), received);
   return b.take();
 }
 
 Cost reduce_gather_sum_cost(const Problem& p) {
   Cost cost = broadcast_direct_cost(p);
   cost.local_messages = 1;
-  cost.local_elements *= find_hosts(p.host).size(find_hosts(p.host).host[p.root]) - 1;
+  cost.local_elements *= p.host.hosts().size(p.host.hosts().host[p.root]) - 1;
   cost.summed_elements = static_cast<double>(p.count) * p.ranks();
   return cost;
 }
 
 Cost reduce_direct_cost(const Problem& p) {
-  const Hosts hosts = find_hosts(p.host);
+  const Hosts& hosts = p.host.hosts();
   const double piece = static_cast<double>(p.count) / p.ranks();
   Cost cost = flat_cost(p, 1, piece);
   const int root_host = hosts.host[p.root], far = p.ranks() - hosts.size(root_host);
@@ -135,7 +134,7 @@ Cost reduce_direct_cost(const Problem& p) {
 }
 
 Cost reduce_hierarchical_cost(const Problem& p) {
-  const Hosts hosts = find_hosts(p.host);
+  const Hosts& hosts = p.host.hosts();
   const double count = static_cast<double>(p.count), m = hosts.count();
   const double near = hosts.size(hosts.host[p.root]);
   return {.wire_rounds = 1,

@@ -7,9 +7,10 @@ namespace stretto::comm {
 
 struct Ring {
   explicit Ring(const Builder& b, int first = -1) : order(b.hosts.order), n(b.n) {
-    if (first >= 0) start_with(b, first);
-    for (int i = 0; i < n; ++i)
-      if (order[i] == b.me) mine = i;
+    mine = b.hosts.position[b.me];
+    if (first < 0) return;
+    start_with(b, first);
+    while (order[mine] != b.me) mine = (mine + 1) % n;
   }
   // The rank at a position, which may lie outside [0, n).
   int rank(int position) const { return order[((position % n) + n) % n]; }

@@ -41,6 +41,17 @@ Schedule all_reduce_hierarchical_exchange(const Problem&, int64_t unit);
 Cost all_reduce_hierarchical_exchange_cost(const Problem&);
 std::string hierarchical_unfit(const Problem&);  // for every kind
 
+// Between hosts in the order of their tree, inside hosts like all_reduce_hierarchical. Halving:
+// each rank exchanges half of what it has left with one rank of the other side of every node, on
+// the way to the root and back: the fewest bytes, and messages that grow with the logarithm of the
+// hosts. Doubling: whole partial sums on the way to the root only: half the rounds, for small
+// tensors.
+Schedule all_reduce_tree_halving(const Problem&, int64_t unit);
+Cost all_reduce_tree_halving_cost(const Problem&);
+Schedule all_reduce_tree_doubling(const Problem&, int64_t unit);
+Cost all_reduce_tree_doubling_cost(const Problem&);
+std::string all_reduce_tree_unfit(const Problem&);
+
 // The root sends to all; or a binomial tree over hosts, then inside each host; or a chain, host
 // after host, which with many units sends the tensor through every card once.
 Schedule broadcast_direct(const Problem&, int64_t unit);

@@ -7,23 +7,32 @@
 // own scratch memory. Transfers are matched by (operation, unit, sender, receiver, tag). A rank
 // with an empty schedule has nothing to do for that unit.
 //
-// The canonical order of summation. Whatever the algorithm, the cutting and the arrival order:
+// The order of summation. Whatever the algorithm, the cutting and the arrival order:
 //   host sum = x_a + x_b + ... over the ranks of one host, in rank order, left to right
-//   total    = s_0 + s_1 + ... over the host sums, in order of each host's lowest rank
+//   total    = the host sums s_0, s_1, ... in one of two orders (SumOrder):
+//     line     s_0 + s_1 + ..., left to right
+//     tree     the two halves of the racks, each summed the same way, are added; a rack is the sum
+//              of the two halves of its hosts, and so on. The first half has one more when the
+//              number is odd (Hosts::tree). For fp16 and bf16 every sum of hosts is rounded to the
+//              type, because it may cross the wire
 // in fp32 (fp64 for fp64; integers wrap; see reduce.h for the rounding of 16-bit host sums and the
-// place of the division of an average). So every rank gets the same bits from gather_sum, direct,
-// recursive_doubling, hierarchical and hierarchical_exchange, for every dtype and operation. A ring
-// carries partial sums around in an order that depends on the chunk, so it is used only where the
-// order does not matter (Problem::exact). Hosts are part of the order: the same ranks on other
-// hosts may differ in the last bit. With a lossy codec the bits are the same on every rank, but
-// depend on the algorithm (flat ones encode per rank, hierarchical ones per host) and on where the
-// codec's blocks begin (Problem::align).
+// place of the division of an average). The order is a property of the job's hosts and racks alone
+// (sum_order), never of sizes, so fused and cut operations agree. Every algorithm that fits gives
+// the same bits on every rank, for every dtype and operation; those that combine partial sums of
+// hosts (tree_halving, tree_doubling) fit the tree only. A ring carries partial sums around in an
+// order that depends on the chunk, so it is used only where the order does not matter
+// (Problem::exact). Hosts are part of the order: the same ranks on other hosts may differ in the
+// last bit. With a lossy codec the bits are the same on every rank, but depend on the algorithm
+// (flat ones encode per rank, hierarchical ones per host) and on where the codec's blocks begin
+// (Problem::align); host sums are then added from left to right.
 #pragma once
 
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "stretto/comm/collective/hosts.h"
 
 namespace stretto::comm {
 
@@ -40,6 +49,12 @@ enum class Collective : uint8_t {
 };
 std::string_view collective_name(Collective kind);  // "all_reduce", ...
 
+enum class SumOrder : uint8_t {
+  kAuto,  // the tree with more than 32 hosts or several racks, else the line
+  kLine,
+  kTree,
+};
+
 // One rank's view of an operation. "Block r" is the part of rank r; "all blocks" lie one after
 // another in rank order, unless displacements say otherwise.
 //   kind            input                  output                  in place: output may be
@@ -55,7 +70,7 @@ std::string_view collective_name(Collective kind);  // "all_reduce", ...
 struct Problem {
   Collective kind = Collective::kAllReduce;
   int rank = 0;
-  std::vector<int> host;        // host[r]: any label, equal on ranks of one host; size = ranks
+  Placement host;               // any label per rank, equal on ranks of one host; see hosts.h
   int64_t count = 0;            // elements of the whole tensor, or of every block
   std::vector<int64_t> counts;  // elements of block r, when blocks differ (the v forms);
                                 // all_to_all: of the block for rank r
@@ -66,11 +81,15 @@ struct Problem {
   int root = 0;                                // broadcast, reduce, gather, scatter
   bool exact = false;  // the reduction gives the same bits in any order (is_exact in reduce.h)
   bool coded = false;  // all_reduce: what crosses the wire goes through a codec
-  int64_t unit = 0;    // elements per unit, about; 0: one unit
-  int64_t align = 1;   // units and parts begin at multiples of so many elements (a codec's block)
+  SumOrder order = SumOrder::kAuto;
+  int64_t unit = 0;   // elements per unit, about; 0: one unit
+  int64_t align = 1;  // units and parts begin at multiples of so many elements (a codec's block)
 
-  int ranks() const { return static_cast<int>(host.size()); }
+  int ranks() const { return host.ranks(); }
 };
+
+// The order in which the problem's host sums are added: never kAuto.
+SumOrder sum_order(const Problem& problem);
 
 // Throws InvalidArgument when sizes or ranks contradict each other.
 void validate(const Problem& problem);

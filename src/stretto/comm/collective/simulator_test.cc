@@ -51,7 +51,7 @@ class Simulator {
       started_.push_back(0);
       open_units_.push_back(0);
     }
-    hosts_ = find_hosts(ranks[0].problem.host);
+    hosts_ = ranks[0].problem.host.hosts();
     traffic_.sent.resize(static_cast<size_t>(hosts_.count()));
     for (auto* counts : {&traffic_.received, &traffic_.messages_sent, &traffic_.messages_received})
       counts->resize(traffic_.sent.size());

@@ -1,7 +1,9 @@
 // Combines the contributions of ranks: one pass over n sources in a fixed order.
 //
 // Values are added left to right in fp32 (fp64 for fp64; integers wrap around). A source that
-// begins a host starts a new host sum, and host sums are added left to right. For fp16 and bf16:
+// begins a host starts a new host sum, and host sums are added left to right. A tree of hosts
+// (collective/schedule.h) is several reductions of two host sums or sums of hosts each, and all but
+// the final one store the dtype. For fp16 and bf16:
 // - The sum of a host of several ranks is rounded to the dtype before it is added to others. A
 //   hierarchical algorithm sends it in that dtype, and all algorithms must give the same bits.
 // - An average divides the host sums in fp32, before that rounding, and not the total. So no host

@@ -1,4 +1,4 @@
-// Sums in the canonical order are tested with the collectives (collective/all_reduce_test.cc); here
+// Sums in the orders of the collectives are tested with them (collective/all_reduce_test.cc); here
 // is what those do not reach.
 #include "stretto/comm/reduce/reduce.h"
 

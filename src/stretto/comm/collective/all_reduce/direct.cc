@@ -1,5 +1,6 @@
 #include "stretto/comm/collective/builder.h"
 #include "stretto/comm/collective/rows.h"
+#include "stretto/comm/collective/sum_order.h"
 
 namespace stretto::comm {
 
@@ -32,8 +33,7 @@ Schedule all_reduce_direct(const Problem& p, int64_t unit) {
       from[peer] = coded ? b.slot(count) : b.scratch(count);
       received.push_back(b.receive(peer, 0, from[peer], count));
     }
-    int32_t ready = b.reduce(canonical(b.hosts, [&](int rank) { return from[rank]; }),
-                             output(mine.begin), count, true, received);
+    int32_t ready = sum_ranks(b, from, output(mine.begin), count, received);
     Place result = output(mine.begin);
     if (coded) {
       result = b.slot(count);

@@ -1,5 +1,6 @@
 #include "stretto/comm/collective/builder.h"
 #include "stretto/comm/collective/rows.h"
+#include "stretto/comm/collective/sum_order.h"
 
 namespace stretto::comm {
 
@@ -23,8 +24,7 @@ Schedule all_reduce_gather_sum(const Problem& p, int64_t unit) {
     from[peer] = p.coded ? b.slot(count) : b.scratch(count);
     before_sum.push_back(b.receive(peer, 0, from[peer], count));
   }
-  b.reduce(canonical(b.hosts, [&](int rank) { return from[rank]; }), output(part.begin), count,
-           true, before_sum);
+  sum_ranks(b, from, output(part.begin), count, before_sum);
   return b.take();
 }
 

@@ -1,6 +1,7 @@
 #include "stretto/comm/collective/builder.h"
 #include "stretto/comm/collective/doubling.h"
 #include "stretto/comm/collective/rows.h"
+#include "stretto/comm/collective/sum_order.h"
 
 namespace stretto::comm {
 namespace {
@@ -8,12 +9,9 @@ namespace {
 // Members of the doubling are positions in the order of summation, so that early rounds stay inside
 // hosts and what is combined stays in order.
 struct Positions {
-  explicit Positions(const Builder& b) : doubling{b.n} {
-    for (int i = 0; i < b.n; ++i)
-      if (b.hosts.order[i] == b.me) mine = i;
-  }
+  explicit Positions(const Builder& b) : doubling{b.n}, mine(b.hosts.position[b.me]) {}
   Doubling doubling;
-  int mine = 0;
+  int mine;
 };
 
 Schedule combine_each_round(Builder& b, Part part) {
@@ -60,8 +58,7 @@ Schedule collect_then_sum(Builder& b, Part part) {
   }
   std::vector<Place> from(b.n);
   for (int i = 0; i < b.n; ++i) from[b.hosts.order[i]] = place(i);
-  b.reduce(canonical(b.hosts, [&](int rank) { return from[rank]; }), output(part.begin), count,
-           true, ready);
+  sum_ranks(b, from, output(part.begin), count, ready);
   return b.take();
 }
 
@@ -78,7 +75,7 @@ std::string all_reduce_recursive_doubling_unfit(const Problem& p) {
 }
 
 Cost all_reduce_recursive_doubling_cost(const Problem& p) {
-  const Hosts hosts = find_hosts(p.host);
+  const Hosts& hosts = p.host.hosts();
   const Doubling doubling{p.ranks()};
   Cost cost;
   for (int round = 0; round < doubling.rounds(); ++round) {

@@ -46,7 +46,7 @@ std::string all_reduce_ring_unfit(const Problem& p) {
 
 Cost all_reduce_ring_cost(const Problem& p) {
   const int n = p.ranks();
-  const bool wire = find_hosts(p.host).count() > 1;
+  const bool wire = p.host.hosts().count() > 1;
   const double rounds = 2.0 * (n - 1), elements = rounds * static_cast<double>(p.count) / n;
   Cost cost;
   (wire ? cost.wire_rounds : cost.local_rounds) = rounds;

@@ -1,0 +1,254 @@
+// All-reduces between hosts that combine in the order of the tree of hosts (schedule.h), inside
+// hosts as hierarchical.cc.
+//
+// tree_halving (recursive vector halving, distance doubling; after Thakur, Rabenseifner and Gropp,
+// "Optimization of collective communication operations in MPICH", 2005). From the leaves of the
+// tree to its root, the two children of a node divide every range of elements between them: the
+// rank of the left child gets both partial sums of the first half, that of the right child of the
+// second half. A host then holds 2^-depth of the sum. The way back, from the root, gives the other
+// half of each range the same way. Ranges are cells: cell c of 2^d equal ones at a node of depth d.
+// If the sides of a node have different depths, cells of the shallow side are cut first, so any
+// number of hosts works, without a round for those that are left over.
+//
+// tree_doubling: at every node, each side gets the other's whole partial sum.
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "stretto/comm/collective/all_reduce/in_host.h"
+#include "stretto/comm/collective/rows.h"
+
+namespace stretto::comm {
+namespace {
+
+constexpr int64_t kLeastShare = 1024;  // as in hierarchical.cc, for tree_doubling
+
+int64_t share_align(const Problem& p, bool whole) {
+  return whole ? std::lcm(p.align, kLeastShare) : p.align;
+}
+
+// A node above a host, and the side of it that the host is on.
+struct Level {
+  const TreeNode* node;
+  const TreeNode* mine;
+  const TreeNode* sibling;
+  int side;  // 0: left
+};
+
+// From the host to the root.
+std::vector<Level> path_of(const Hosts& hosts, int host) {
+  std::vector<Level> path;
+  const TreeNode* at = hosts.tree.data();
+  while (!at->leaf()) {
+    const TreeNode *left = &hosts.tree[at->left], *right = &hosts.tree[at->right];
+    const int side = host < left->end ? 0 : 1;
+    path.push_back({at, side ? right : left, side ? left : right, side});
+    at = side ? right : left;
+  }
+  std::reverse(path.begin(), path.end());
+  return path;
+}
+
+// The host below `node` that holds cell `cell` of 2^depth; depth >= node->depth.
+int holder(const Hosts& hosts, const TreeNode* node, int64_t cell, int depth) {
+  for (;;) {
+    cell >>= depth - node->depth;
+    if (node->leaf()) return node->begin;
+    depth = node->depth - 1;
+    node = &hosts.tree[(cell & 1) == 0 ? node->left : node->right];
+    cell >>= 1;
+  }
+}
+
+// What a partial sum of the hosts below `node` is to a reduction: of one host of one rank, it is
+// the rank's input.
+Source partial(const Hosts& hosts, const TreeNode* node, Place place) {
+  return {.place = place, .host_sum = !node->leaf() || hosts.size(node->begin) > 1};
+}
+
+int32_t add(Builder& b, const Level& level, Place held, Place got, Place to, int64_t count,
+            Waits waits) {
+  Source sources[] = {partial(b.hosts, level.mine, held), partial(b.hosts, level.sibling, got)};
+  if (level.side == 1) std::swap(sources[0], sources[1]);
+  return b.reduce(sources, to, count, level.node == b.hosts.tree.data(), waits);
+}
+
+class Halving {
+ public:
+  Halving(const Problem& p, int64_t unit)
+      : b_(p),
+        hosts_(b_.hosts),
+        inside_(b_, unit_of_tensor(p, unit), share_align(p, false)),
+        path_(path_of(hosts_, inside_.host())) {}
+
+  Schedule run() {
+    const int32_t summed = inside_.sum();
+    Steps final;
+    for (const Share& share : inside_.own()) {
+      share_ = &share;
+      const Steps steps = climb(0, {.part = share.part, .at = inside_.host_sum(share)}, summed);
+      final.insert(final.end(), steps.begin(), steps.end());
+    }
+    inside_.spread(final);
+    return b_.take();
+  }
+
+ private:
+  struct Held {
+    Part part;
+    int64_t cell = 0;
+    Place at = {};
+  };
+
+  int cells_depth() const { return hosts_.tree[0].depth; }
+
+  Part part_of(int64_t cell, int depth) const {
+    const int finer = cells_depth() - depth;
+    const int64_t all = int64_t{1} << cells_depth();
+    return {cut_at(share_->part, all, cell << finer, b_.problem.align),
+            cut_at(share_->part, all, (cell + 1) << finer, b_.problem.align)};
+  }
+
+  // `held` is a partial sum, once `ready` is done, of the hosts below this level. Returns the steps
+  // after which its range of the output has the result. Data for the way back may come before the
+  // own sends have ended, but not before their receiver has used them.
+  Steps climb(size_t at, const Held& held, int32_t ready) {
+    if (at == path_.size()) return {ready};
+    const Level& level = path_[at];
+    const int depth = level.node->depth - 1, finer = depth - level.mine->depth;
+    Steps done;
+    for (int64_t cell = held.cell << finer; cell < (held.cell + 1) << finer; ++cell) {
+      const Part keep = part_of(2 * cell + level.side, depth + 1);
+      const Part give = part_of(2 * cell + 1 - level.side, depth + 1);
+      const int peer = share_->carrier(hosts_, holder(hosts_, level.sibling, cell, depth));
+      const int tag = static_cast<int>(((int64_t{share_->number} << cells_depth()) + cell) * 2);
+      b_.send(peer, tag, held.at + (give.begin - held.part.begin), give.count(), {&ready, 1});
+      const Place got = b_.scratch(keep.count());
+      const Steps both = {b_.receive(peer, tag, got, keep.count()), ready};
+      const bool root = at + 1 == path_.size();
+      const Place sum = root ? output(keep.begin) : got;
+      const int32_t summed =
+          add(b_, level, held.at + (keep.begin - held.part.begin), got, sum, keep.count(), both);
+      Steps final;
+      if (!keep.empty()) final = climb(at + 1, {keep, 2 * cell + level.side, sum}, summed);
+      b_.send(peer, tag + 1, output(keep.begin), keep.count(), final);
+      done.insert(done.end(), final.begin(), final.end());
+      done.push_back(b_.receive(peer, tag + 1, output(give.begin), give.count()));
+    }
+    return done;
+  }
+
+  Builder b_;
+  const Hosts& hosts_;
+  InHost inside_;
+  const std::vector<Level> path_;
+  const Share* share_ = nullptr;
+};
+
+// The host of the other side whose partial sum the i-th host of a side gets; whom it sends its own.
+int source_of(const Level& level, int host) {
+  return level.sibling->begin + (host - level.mine->begin) % level.sibling->count();
+}
+
+std::vector<int> targets_of(const Level& level, int host) {
+  std::vector<int> targets;
+  for (int i = host - level.mine->begin; i < level.sibling->count(); i += level.mine->count())
+    targets.push_back(level.sibling->begin + i);
+  return targets;
+}
+
+// How many ranges a host has at every level of its path: one message each way for each.
+std::vector<double> ranges_of(const std::vector<Level>& path) {
+  std::vector<double> ranges;
+  for (const Level& level : path)
+    ranges.push_back((ranges.empty() ? 1 : ranges.back()) *
+                     static_cast<double>(1 << (level.node->depth - 1 - level.mine->depth)));
+  return ranges;
+}
+
+Cost inside_cost(const Problem& p) {
+  const double count = static_cast<double>(p.count), k = p.host.hosts().largest();
+  return {.local_rounds = k > 1 ? 2.0 : 0.0,
+          .local_messages = 2 * (k - 1),
+          .local_elements = 2 * (k - 1) / k * count,
+          .summed_elements = k > 1 ? count : 0};
+}
+
+}  // namespace
+
+Schedule all_reduce_tree_halving(const Problem& p, int64_t unit) { return Halving(p, unit).run(); }
+
+Schedule all_reduce_tree_doubling(const Problem& p, int64_t unit) {
+  Builder b(p);
+  InHost inside(b, unit_of_tensor(p, unit), share_align(p, true));
+  const std::vector<Level> path = path_of(b.hosts, inside.host());
+  const int32_t summed = inside.sum();
+  Steps final;
+  for (const Share& share : inside.own()) {
+    const int64_t count = share.part.count();
+    Place held = inside.host_sum(share);
+    Steps ready = {summed}, sent;
+    for (const Level& level : path) {
+      for (const int host : targets_of(level, inside.host()))
+        sent.push_back(b.send(share.carrier(b.hosts, host), share.number, held, count, ready));
+      const Place got = b.scratch(count);
+      const int source = share.carrier(b.hosts, source_of(level, inside.host()));
+      ready.push_back(b.receive(source, share.number, got, count));
+      // The output may be the input, which the first sends read.
+      const bool root = &level == &path.back();
+      if (root) ready.insert(ready.end(), sent.begin(), sent.end());
+      const Place sum = root ? output(share.part.begin) : got;
+      ready = {add(b, level, held, got, sum, count, ready)};
+      held = sum;
+    }
+    final.push_back(ready[0]);
+  }
+  inside.spread(final);
+  return b.take();
+}
+
+std::string all_reduce_tree_unfit(const Problem& p) {
+  if (p.coded) return "passes on sums of several hosts, which would be encoded again and again";
+  if (p.host.hosts().count() == 1) return "all ranks are on one host";
+  if (!p.exact && sum_order(p) != SumOrder::kTree)
+    return "adds hosts in a tree, but so few are added from left to right";
+  return "";
+}
+
+Cost all_reduce_tree_halving_cost(const Problem& p) {
+  const Hosts& hosts = p.host.hosts();
+  const double count = static_cast<double>(p.count), part = count / hosts.largest();
+  const double left = std::exp2(-hosts.tree[0].depth);
+  Cost cost = inside_cost(p);
+  for (int h = 0; h < hosts.count(); ++h) {
+    const std::vector<double> ranges = ranges_of(path_of(hosts, h));
+    cost.wire_messages =
+        std::max(cost.wire_messages, 2 * std::accumulate(ranges.begin(), ranges.end(), 0.0));
+  }
+  cost.wire_messages *= carriers(p, share_align(p, false));
+  cost.wire_rounds = 2.0 * hosts.tree[0].depth;
+  cost.wire_elements = 2 * (1 - left) * count;
+  cost.summed_elements += 2 * (1 - left) * part;
+  return cost;
+}
+
+Cost all_reduce_tree_doubling_cost(const Problem& p) {
+  const Hosts& hosts = p.host.hosts();
+  const double count = static_cast<double>(p.count), depth = hosts.tree[0].depth;
+  double sent = depth;  // each host receives as often as it is deep
+  for (int h = 0; h < hosts.count(); ++h) {
+    double here = 0;
+    for (const Level& level : path_of(hosts, h))
+      here += static_cast<double>(targets_of(level, h).size());
+    sent = std::max(sent, here);
+  }
+  Cost cost = inside_cost(p);
+  cost.wire_rounds = depth;
+  cost.wire_messages = carriers(p, share_align(p, true)) * sent;
+  cost.wire_elements = sent * count;
+  cost.summed_elements += 2 * depth * count / carriers(p, share_align(p, true));
+  return cost;
+}
+
+}  // namespace stretto::comm
