@@ -6,14 +6,13 @@
 namespace stretto::comm {
 namespace {
 
-struct Blocks {
+struct Output : Blocks {
+  Output(Builder& builder, int64_t unit) : Blocks(builder.problem, unit), b(builder) {}
   Builder& b;
-  int64_t unit;
 
-  Part part(int rank) const { return unit_of_block(b.problem, unit, block_count(b.problem, rank)); }
-  Place place(int rank) const { return output(block_begin(b.problem, rank) + part(rank).begin); }
+  Place place(int rank) const { return output(unit_begin(rank)); }
   Place own() const { return input(part(b.me).begin); }
-  void keep_own() const { b.copy(own(), place(b.me), part(b.me).count()); }
+  void keep_own() const { b.copy(own(), place(b.me), count(b.me)); }
 };
 
 double total(const Problem& p) { return static_cast<double>(total_count(p)); }
@@ -22,10 +21,9 @@ double total(const Problem& p) { return static_cast<double>(total_count(p)); }
 
 Schedule all_gather_direct(const Problem& p, int64_t unit) {
   Builder b(p);
-  const Blocks blocks{b, unit};
-  for (const int peer : b.peers()) b.send(peer, 0, blocks.own(), blocks.part(b.me).count());
-  for (const int peer : b.peers())
-    b.receive(peer, 0, blocks.place(peer), blocks.part(peer).count());
+  const Output blocks(b, unit);
+  for (const int peer : b.peers()) b.send(peer, 0, blocks.own(), blocks.count(b.me));
+  for (const int peer : b.peers()) b.receive(peer, 0, blocks.place(peer), blocks.count(peer));
   blocks.keep_own();
   return b.take();
 }
@@ -33,14 +31,14 @@ Schedule all_gather_direct(const Problem& p, int64_t unit) {
 Schedule all_gather_ring(const Problem& p, int64_t unit) {
   Builder b(p);
   const Ring ring(b);
-  const Blocks blocks{b, unit};
+  const Output blocks(b, unit);
   Place held = blocks.own();
   int32_t ready = -1;
   for (int s = 0; s + 1 < b.n; ++s) {
-    b.send(ring.next(), s, held, blocks.part(ring.rank(ring.mine - s)).count(), {&ready, 1});
+    b.send(ring.next(), s, held, blocks.count(ring.rank(ring.mine - s)), {&ready, 1});
     const int owner = ring.rank(ring.mine - s - 1);
     held = blocks.place(owner);
-    ready = b.receive(ring.previous(), s, held, blocks.part(owner).count());
+    ready = b.receive(ring.previous(), s, held, blocks.count(owner));
   }
   blocks.keep_own();
   return b.take();
@@ -48,7 +46,7 @@ Schedule all_gather_ring(const Problem& p, int64_t unit) {
 
 Schedule all_gather_hierarchical(const Problem& p, int64_t unit) {
   Builder b(p);
-  const Blocks blocks{b, unit};
+  const Output blocks(b, unit);
   const Hosts& hosts = b.hosts;
   const int host = hosts.host[b.me], index = hosts.index[b.me];
   // Block r crosses to one rank of each host; r is the tag.
@@ -56,11 +54,11 @@ Schedule all_gather_hierarchical(const Problem& p, int64_t unit) {
     return hosts.members[to][hosts.index[owner] % hosts.size(to)];
   };
   for (const int h : Builder::others(host, hosts.count()))
-    b.send(carrier(b.me, h), b.me, blocks.own(), blocks.part(b.me).count());
+    b.send(carrier(b.me, h), b.me, blocks.own(), blocks.count(b.me));
   for (const int i : Builder::others(index, hosts.size(host)))
-    b.send(hosts.members[host][i], b.me, blocks.own(), blocks.part(b.me).count());
+    b.send(hosts.members[host][i], b.me, blocks.own(), blocks.count(b.me));
   for (const int owner : b.peers()) {
-    const int64_t count = blocks.part(owner).count();
+    const int64_t count = blocks.count(owner);
     const bool near = hosts.host[owner] == host;
     const int from = near || carrier(owner, host) == b.me ? owner : carrier(owner, host);
     const int32_t received = b.receive(from, owner, blocks.place(owner), count);

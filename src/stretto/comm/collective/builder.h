@@ -21,14 +21,28 @@ Part cut(Part whole, int parts, int index, int64_t align);
 // Where such a piece begins; `whole.end` for index == parts.
 int64_t cut_at(Part whole, int64_t parts, int64_t index, int64_t align);
 
-// The range of a unit in the tensor (all_reduce, reduce, broadcast), or in a block, counted from
-// the block's beginning.
+// The range of a unit in the tensor (all_reduce, reduce, broadcast).
 Part unit_of_tensor(const Problem& problem, int64_t unit);
-Part unit_of_block(const Problem& problem, int64_t unit, int64_t block_count);
 
-// Elements of block `rank`, where it begins among all blocks, and how many all have together.
-int64_t block_count(const Problem& problem, int rank);
-int64_t block_begin(const Problem& problem, int rank);
+// The blocks of the other kinds, and what a unit covers of each. With blocks of different sizes,
+// making it takes time in proportion to the ranks, and its functions take constant time. The
+// problem must outlive it.
+class Blocks {
+ public:
+  Blocks(const Problem& problem, int64_t unit);
+
+  Part part(int rank) const;  // of the unit, counted from the block's beginning
+  int64_t count(int rank) const { return part(rank).count(); }
+  int64_t begin(int rank) const;  // of the block, among all blocks
+  int64_t unit_begin(int rank) const { return begin(rank) + part(rank).begin; }
+
+ private:
+  const Problem& problem_;
+  const int64_t unit_, unit_elements_;
+  std::vector<int64_t> begins_;  // of blocks of different sizes without displacements
+};
+
+// Elements of all blocks together.
 int64_t total_count(const Problem& problem);
 
 using Steps = std::vector<int32_t>;      // indices of steps

@@ -4,41 +4,31 @@
 #include "stretto/comm/collective/rows.h"
 
 namespace stretto::comm {
-namespace {
-
-Part block_part(const Problem& p, int64_t unit, int rank) {
-  return unit_of_block(p, unit, block_count(p, rank));
-}
-
-}  // namespace
-
 Schedule gather_direct(const Problem& p, int64_t unit) {
   Builder b(p);
-  const Part mine = block_part(p, unit, b.me);
+  const Blocks blocks(p, unit);
+  const Place own = input(blocks.part(b.me).begin);
   if (b.me != p.root) {
-    b.send(p.root, 0, input(mine.begin), mine.count());
+    b.send(p.root, 0, own, blocks.count(b.me));
     return b.take();
   }
-  for (const int peer : b.peers()) {
-    const Part theirs = block_part(p, unit, peer);
-    b.receive(peer, 0, output(block_begin(p, peer) + theirs.begin), theirs.count());
-  }
-  b.copy(input(mine.begin), output(block_begin(p, b.me) + mine.begin), mine.count());
+  for (const int peer : b.peers())
+    b.receive(peer, 0, output(blocks.unit_begin(peer)), blocks.count(peer));
+  b.copy(own, output(blocks.unit_begin(b.me)), blocks.count(b.me));
   return b.take();
 }
 
 Schedule scatter_direct(const Problem& p, int64_t unit) {
   Builder b(p);
-  const Part mine = block_part(p, unit, b.me);
+  const Blocks blocks(p, unit);
+  const Place own = output(blocks.part(b.me).begin);
   if (b.me != p.root) {
-    b.receive(p.root, 0, output(mine.begin), mine.count());
+    b.receive(p.root, 0, own, blocks.count(b.me));
     return b.take();
   }
-  for (const int peer : b.peers()) {
-    const Part theirs = block_part(p, unit, peer);
-    b.send(peer, 0, input(block_begin(p, peer) + theirs.begin), theirs.count());
-  }
-  b.copy(input(block_begin(p, b.me) + mine.begin), output(mine.begin), mine.count());
+  for (const int peer : b.peers())
+    b.send(peer, 0, input(blocks.unit_begin(peer)), blocks.count(peer));
+  b.copy(input(blocks.unit_begin(b.me)), own, blocks.count(b.me));
   return b.take();
 }
 
@@ -48,14 +38,10 @@ Schedule all_to_all_direct(const Problem& p, int64_t unit) {
   Problem in = p;
   in.counts = p.receive_counts;
   in.displacements = p.receive_displacements;
-  const auto part = [&](const Problem& side, int peer) {
-    return unit_of_block(p, unit, block_count(side, peer));
-  };
-  const auto from = [&](int peer) { return input(block_begin(p, peer) + part(p, peer).begin); };
-  const auto to = [&](int peer) { return output(block_begin(in, peer) + part(in, peer).begin); };
-  for (const int peer : b.peers()) b.send(peer, 0, from(peer), part(p, peer).count());
-  for (const int peer : b.peers()) b.receive(peer, 0, to(peer), part(in, peer).count());
-  b.copy(from(b.me), to(b.me), part(p, b.me).count());
+  const Blocks from(p, unit), to(in, unit);
+  for (const int peer : b.peers()) b.send(peer, 0, input(from.unit_begin(peer)), from.count(peer));
+  for (const int peer : b.peers()) b.receive(peer, 0, output(to.unit_begin(peer)), to.count(peer));
+  b.copy(input(from.unit_begin(b.me)), output(to.unit_begin(b.me)), from.count(b.me));
   return b.take();
 }
 

@@ -7,14 +7,12 @@
 namespace stretto::comm {
 namespace {
 
-struct Blocks {
-  const Problem& p;
-  int64_t unit;
+struct Input : Blocks {
+  Input(const Problem& problem, int64_t unit) : Blocks(problem, unit), me(problem.rank) {}
+  int me;
 
-  Part part(int rank) const { return unit_of_block(p, unit, block_count(p, rank)); }
-  int64_t count(int rank) const { return part(rank).count(); }
-  Place place(int rank) const { return input(block_begin(p, rank) + part(rank).begin); }
-  Place result() const { return output(part(p.rank).begin); }
+  Place place(int rank) const { return input(unit_begin(rank)); }
+  Place result() const { return output(part(me).begin); }
 };
 
 double total(const Problem& p) { return static_cast<double>(total_count(p)); }
@@ -23,7 +21,7 @@ double total(const Problem& p) { return static_cast<double>(total_count(p)); }
 
 Schedule reduce_scatter_direct(const Problem& p, int64_t unit) {
   Builder b(p);
-  const Blocks blocks{p, unit};
+  const Input blocks(p, unit);
   for (const int peer : b.peers()) b.send(peer, 0, blocks.place(peer), blocks.count(peer));
   std::vector<Place> from(b.n);
   Steps received;
@@ -38,7 +36,7 @@ Schedule reduce_scatter_direct(const Problem& p, int64_t unit) {
 
 Schedule reduce_scatter_hierarchical(const Problem& p, int64_t unit) {
   Builder b(p);
-  const Blocks blocks{p, unit};
+  const Input blocks(p, unit);
   const Hosts& hosts = b.hosts;
   const int host = hosts.host[b.me];
   const auto& neighbours = hosts.members[host];
@@ -98,7 +96,7 @@ Schedule reduce_scatter_hierarchical(const Problem& p, int64_t unit) {
 Schedule reduce_scatter_ring(const Problem& p, int64_t unit) {
   Builder b(p);
   const Ring ring(b);
-  const Blocks blocks{p, unit};
+  const Input blocks(p, unit);
   // The sum for the rank at position x starts at position x + 1 and goes around the ring to x.
   Place partial = blocks.place(ring.previous());
   int32_t ready = -1;

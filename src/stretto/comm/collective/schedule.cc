@@ -36,8 +36,7 @@ int64_t unit_elements(const Problem& p) {
   return (unit + p.align - 1) / p.align * p.align;
 }
 
-Part unit_span(const Problem& p, int64_t unit, int64_t total) {
-  const int64_t size = unit_elements(p);
+Part unit_span(int64_t size, int64_t unit, int64_t total) {
   return {std::min(total, unit * size), std::min(total, (unit + 1) * size)};
 }
 
@@ -113,20 +112,25 @@ int64_t unit_count(const Problem& p) {
   return (total + size - 1) / size;
 }
 
-Part unit_of_tensor(const Problem& p, int64_t unit) { return unit_span(p, unit, p.count); }
-
-Part unit_of_block(const Problem& p, int64_t unit, int64_t block_count) {
-  return unit_span(p, unit, block_count);
+Part unit_of_tensor(const Problem& p, int64_t unit) {
+  return unit_span(unit_elements(p), unit, p.count);
 }
 
-int64_t block_count(const Problem& p, int rank) {
-  return p.counts.empty() ? p.count : p.counts[rank];
+Blocks::Blocks(const Problem& p, int64_t unit)
+    : problem_(p), unit_(unit), unit_elements_(unit_elements(p)) {
+  if (p.counts.empty() || !p.displacements.empty()) return;
+  begins_.resize(p.counts.size());
+  std::exclusive_scan(p.counts.begin(), p.counts.end(), begins_.begin(), int64_t{0});
 }
 
-int64_t block_begin(const Problem& p, int rank) {
-  if (!p.displacements.empty()) return p.displacements[rank];
-  if (p.counts.empty()) return p.count * rank;
-  return std::accumulate(p.counts.begin(), p.counts.begin() + rank, int64_t{0});
+Part Blocks::part(int rank) const {
+  return unit_span(unit_elements_, unit_,
+                   problem_.counts.empty() ? problem_.count : problem_.counts[rank]);
+}
+
+int64_t Blocks::begin(int rank) const {
+  if (!problem_.displacements.empty()) return problem_.displacements[rank];
+  return begins_.empty() ? problem_.count * rank : begins_[rank];
 }
 
 int64_t total_count(const Problem& p) {
