@@ -1,4 +1,4 @@
-// What comm.cc and segment.cc add to the extension module.
+// What comm.cc, segment.cc and simulate.cc add to the extension module.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -42,5 +42,8 @@ void bind_comm(nanobind::module_& m);
 
 // comm_fit_link(), comm_best_splits() and comm_plan_buckets(): comm/tuning/segment.h.
 void bind_segments(nanobind::module_& m);
+
+// comm_simulate(): documented in stretto/comm/simulate/request.h.
+void bind_simulator(nanobind::module_& m);
 
 }  // namespace stretto::python

@@ -184,6 +184,7 @@ NB_MODULE(_stretto, m) {
 #if !defined(STRETTO_WITHOUT_COMM)
   python::bind_comm(m);
   python::bind_segments(m);
+  python::bind_simulator(m);
 #endif
   m.def("main", &python::command, "arguments"_a, "python"_a);
   m.attr("version") = std::string(version());

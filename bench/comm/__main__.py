@@ -3,6 +3,7 @@
   python -m bench.comm --list
   python -m bench.comm small,large --json build/comm.json
   python -m bench.comm all --peers gloo,openmpi
+  python -m bench.comm simulate --help     # many ranks, in virtual time
 """
 
 from __future__ import annotations
@@ -61,6 +62,9 @@ def say(text: str) -> None:
 
 
 def main() -> int:
+  if sys.argv[1:2] == ["simulate"]:
+    from bench.comm import simulate  # needs the extension module, not the network
+    return simulate.main(sys.argv[2:])
   args = arguments()
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # hosts and ranks go away on any exit
   if args.list:

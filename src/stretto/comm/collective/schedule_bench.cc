@@ -2,6 +2,7 @@
 // of ranks. It must grow with the steps of the rank, which the counter says, and not with the ranks
 // squared.
 #include <benchmark/benchmark.h>
+#include <fmt/core.h>
 
 #include <string>
 #include <vector>
@@ -39,9 +40,9 @@ void make_schedule(benchmark::State& state, const Algorithm& algorithm, const Pr
     benchmark::DoNotOptimize(schedule.steps.data());
   }
   state.counters["steps"] = static_cast<double>(steps);
-  state.counters["ns_per_step"] = benchmark::Counter(
-      static_cast<double>(steps) * 1e-9,
-      benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["per_step"] =
+      benchmark::Counter(static_cast<double>(steps), benchmark::Counter::kIsIterationInvariantRate |
+                                                         benchmark::Counter::kInvert);
 }
 
 const bool registered = [] {

@@ -1,0 +1,36 @@
+#include "stretto/comm/collective/unit_size.h"
+
+#include <algorithm>
+
+namespace stretto::comm {
+namespace {
+
+// Larger units cost less per byte, but several must be under way to send and add at the same time,
+// and their memory must stay in the cache: from kRoomyBytes on only larger parts help, up to
+// kMostBytes only those of a size that a chunk has, and then only those of kLeastPart.
+constexpr int64_t kRoomyBytes = 2 << 20, kMostBytes = 4 << 20, kLeastPart = 16 << 10;
+constexpr int64_t kUnitsPerOperation = 8;
+
+}  // namespace
+
+int64_t parts_per_unit(const Problem& p) {
+  const Hosts& hosts = p.host.hosts();
+  if (p.coded || sum_order(p) == SumOrder::kLine) return p.ranks();
+  return int64_t{1} * hosts.largest() * std::max(1, hosts.tree[0].depth);
+}
+
+int64_t default_unit_bytes(const Problem& p, int64_t chunk_bytes, int64_t operation_bytes) {
+  const int64_t parts = parts_per_unit(p);
+  const int64_t least = std::max(std::min(chunk_bytes * parts, kMostBytes), kLeastPart * parts);
+  return std::max(least, std::min(operation_bytes / kUnitsPerOperation, kRoomyBytes));
+}
+
+std::vector<int64_t> unit_sizes_to_try(const Problem& p, int64_t chunk_bytes) {
+  const int64_t most =
+      std::max(2 * kLeastPart * parts_per_unit(p), default_unit_bytes(p, chunk_bytes, kMostBytes));
+  std::vector<int64_t> sizes = {128 << 10};
+  while (sizes.back() < kMostBytes || sizes.back() < most) sizes.push_back(2 * sizes.back());
+  return sizes;
+}
+
+}  // namespace stretto::comm

@@ -1,0 +1,24 @@
+// How large units are before tuning. A unit is cut into parts that are sent on their own, so many
+// ranks need larger units: the time per message must be small beside that of its bytes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stretto/comm/collective/schedule.h"
+
+namespace stretto::comm {
+
+// Into how many parts the algorithms of the group's order cut a unit, about: one for every rank, or
+// in the tree of hosts one for every rank of a host and level.
+int64_t parts_per_unit(const Problem& problem);
+
+// Bytes of a unit for an operation of so many bytes. `chunk_bytes`: the least part that is worth a
+// message (Options::chunk_bytes). The engine must allow at least two such units under way.
+int64_t default_unit_bytes(const Problem& problem, int64_t chunk_bytes, int64_t operation_bytes);
+
+// Sizes to try when steps are tuned, ascending: powers of two around the default of a large
+// operation, and the default of small groups.
+std::vector<int64_t> unit_sizes_to_try(const Problem& problem, int64_t chunk_bytes);
+
+}  // namespace stretto::comm

@@ -1,0 +1,287 @@
+#include "stretto/comm/simulate/operation.h"
+
+#include <algorithm>
+#include <cmath>
+#include <deque>
+#include <memory>
+
+#include "stretto/base/error.h"
+#include "stretto/comm/simulate/network.h"
+#include "stretto/comm/simulate/unit_shape.h"
+
+namespace stretto::comm {
+namespace {
+
+constexpr int64_t kSmallUnitBytes = 64 << 10;  // as in engine/units.cc
+
+class Player {
+ public:
+  Player(const Problem& problem, const Algorithm& algorithm, const OperationOptions& options)
+      : problem_(problem), algorithm_(algorithm), options_(options) {}
+
+  OperationRun run() {
+    result_.algorithm = algorithm_.name;
+    result_.units = unit_count(problem_);
+    result_.estimate_s = estimate();
+    set_bounds();
+    if (result_.units == 0) return result_;
+    if (!few_enough()) return estimated();
+    whole_ = std::make_unique<UnitShape>(shape_of_unit(problem_, algorithm_, 0, options_));
+    last_ = whole_.get();
+    result_.played_units = std::clamp<int64_t>(
+        options_.most_steps / static_cast<int64_t>(whole_->steps.size()), 1, result_.units);
+    if (result_.played_units == result_.units && result_.units > 1) {
+      rest_ = std::make_unique<UnitShape>(
+          shape_of_unit(problem_, algorithm_, result_.units - 1, options_));
+      last_ = rest_.get();
+    }
+    result_.seconds = play(result_.played_units);
+    fill_result();
+    const int64_t half = result_.played_units / 2;
+    if (result_.played_units < result_.units && half > 0) {
+      // Fewer units take less time by their pace; what fills and drains the window stays the same.
+      const double pace =
+          (result_.seconds - play(half)) / static_cast<double>(result_.played_units - half);
+      result_.seconds += static_cast<double>(result_.units - result_.played_units) * pace;
+    } else {
+      result_.seconds *= left_out();
+    }
+    return result_;
+  }
+
+ private:
+  struct Rank {
+    int64_t next = 0;  // unit
+    int64_t active = 0;
+  };
+  struct Unit {
+    std::vector<uint16_t> waits;
+    std::vector<bool> early;           // receives whose data came before the unit had begun
+    std::vector<uint32_t> steps_left;  // by rank
+    int ranks_left = 0;
+  };
+
+  // All units for each that was played.
+  double left_out() const {
+    return static_cast<double>(result_.units) / static_cast<double>(result_.played_units);
+  }
+
+  // Plays the first units, and returns the time.
+  double play(int64_t units) {
+    network_ = std::make_unique<VirtualNetwork>(problem_.host.hosts(), options_.link);
+    ranks_.assign(static_cast<size_t>(problem_.ranks()), {});
+    played_ = units;
+    units_.clear();
+    first_unit_ = 0;
+    for (int rank = 0; rank < problem_.ranks(); ++rank) start_units(rank);
+    VirtualNetwork::Event event;
+    while (network_->next(&event)) take(event);
+    for (const Rank& rank : ranks_)
+      STRETTO_CHECK(rank.next == played_ && rank.active == 0, "{} of {} ranks never gets done",
+                    algorithm_.name, problem_.ranks());
+    return network_->now_s();
+  }
+
+  int64_t unit_bytes() const {
+    const double bytes = static_cast<double>(problem_.unit) * options_.element_bytes;
+    return std::max(static_cast<int64_t>(bytes), kSmallUnitBytes);
+  }
+
+  double estimate() const {
+    Cost cost = algorithm_.cost(problem_);
+    const auto units = static_cast<double>(std::max<int64_t>(1, result_.units));
+    cost.wire_messages *= units;
+    cost.local_messages *= units;
+    return estimate_s(cost, options_.link, {options_.element_bytes, options_.element_bytes});
+  }
+
+  void set_bounds() {
+    const double m = problem_.host.hosts().count();
+    const double passes = problem_.kind == Collective::kAllReduce ? 2 : 1;
+    const double bytes = static_cast<double>(problem_.kind == Collective::kAllReduce ||
+                                                     problem_.kind == Collective::kBroadcast ||
+                                                     problem_.kind == Collective::kReduce
+                                                 ? problem_.count
+                                                 : total_elements()) *
+                         options_.element_bytes;
+    result_.bound_bytes = passes * (m - 1) / m * bytes;
+    if (m > 1)
+      result_.bound_s = options_.link.wire_latency_s + options_.link.wire_message_s +
+                        result_.bound_bytes * options_.link.wire_byte_s;
+  }
+
+  double total_elements() const { return static_cast<double>(problem_.count) * problem_.ranks(); }
+
+  // The first rank and one in the middle have about as many steps as the others.
+  bool few_enough() const {
+    Problem p = problem_;
+    size_t most = 0;
+    for (const int rank : {0, problem_.ranks() / 2}) {
+      p.rank = rank;
+      most = std::max(most, algorithm_.schedule(p, 0).steps.size());
+    }
+    return static_cast<int64_t>(most) * problem_.ranks() <= options_.most_steps;
+  }
+
+  OperationRun estimated() {
+    Cost cost = algorithm_.cost(problem_);
+    const auto units = static_cast<double>(result_.units);
+    result_.seconds = result_.estimate_s;
+    result_.card_bytes = cost.wire_elements * options_.element_bytes;
+    result_.card_messages = cost.wire_messages * units;
+    return result_;
+  }
+
+  const UnitShape& shape(int64_t unit) const {
+    return unit + 1 == result_.units ? *last_ : *whole_;
+  }
+
+  Unit& unit(int64_t index) {
+    while (first_unit_ + static_cast<int64_t>(units_.size()) <= index) {
+      const UnitShape& s = shape(first_unit_ + static_cast<int64_t>(units_.size()));
+      auto made = std::make_unique<Unit>();
+      made->waits.reserve(s.steps.size());
+      for (const UnitShape::Step& step : s.steps) made->waits.push_back(step.waits);
+      made->early.resize(s.steps.size());
+      made->ranks_left = problem_.ranks();
+      for (size_t r = 0; r < ranks_.size(); ++r)
+        made->steps_left.push_back(s.first_step[r + 1] - s.first_step[r]);
+      units_.push_back(std::move(made));
+    }
+    return *units_[static_cast<size_t>(index - first_unit_)];
+  }
+
+  // Like Units::advance of the engine.
+  void start_units(int rank) {
+    Rank& r = ranks_[rank];
+    while (r.next < played_ &&
+           (r.active == 0 || r.active + unit_bytes() <= options_.window_bytes)) {
+      r.active += unit_bytes();
+      const int64_t index = r.next++;
+      const UnitShape& s = shape(index);
+      Unit& u = unit(index);
+      if (u.steps_left[rank] == 0) {
+        finish(index, rank);
+        continue;
+      }
+      for (uint32_t i = s.first_step[rank]; i < s.first_step[rank + 1]; ++i) {
+        if (s.steps[i].waits != 0) continue;
+        if (s.steps[i].action != Action::kReceive) {
+          execute(index, i);
+        } else if (u.early[i]) {
+          early_.push_back({index, i});
+        }
+      }
+    }
+    // Ends steps only now, because that may start units of this rank.
+    while (!early_.empty()) {
+      const auto [index, step] = early_.back();
+      early_.pop_back();
+      done(index, step);
+    }
+  }
+
+  void execute(int64_t index, uint32_t step) {
+    const UnitShape& s = shape(index);
+    const UnitShape::Step& it = s.steps[step];
+    const uint64_t number = static_cast<uint64_t>(index) << 32 | step;
+    if (it.action == Action::kSend)
+      network_->send(s.rank[step], it.peer, static_cast<double>(it.work), number);
+    else
+      network_->compute(s.rank[step], static_cast<double>(it.work), number);
+  }
+
+  void take(const VirtualNetwork::Event& event) {
+    const auto index = static_cast<int64_t>(event.number >> 32);
+    auto step = static_cast<uint32_t>(event.number);
+    if (event.kind == VirtualNetwork::Event::Kind::kDelivered) {
+      step = shape(index).steps[step].taker;
+      if (index >= ranks_[event.rank].next) {
+        unit(index).early[step] = true;
+        return;
+      }
+    }
+    done(index, step);
+  }
+
+  void done(int64_t index, uint32_t step) {
+    const UnitShape& s = shape(index);
+    Unit& u = unit(index);
+    const int rank = s.rank[step];
+    for (uint32_t f = s.steps[step].first_follower; f < s.steps[step + 1].first_follower; ++f)
+      if (--u.waits[s.followers[f]] == 0) execute(index, s.followers[f]);
+    if (--u.steps_left[rank] > 0) return;
+    finish(index, rank);
+    start_units(rank);
+  }
+
+  void finish(int64_t index, int rank) {
+    ranks_[rank].active -= unit_bytes();
+    Unit& u = unit(index);
+    if (--u.ranks_left > 0) return;
+    while (!units_.empty() && units_.front()->ranks_left == 0) {
+      units_.pop_front();
+      ++first_unit_;
+    }
+  }
+
+  void fill_result() {
+    for (const VirtualNetwork::Card& card : network_->cards()) {
+      result_.card_bytes = std::max({result_.card_bytes, card.sent_bytes, card.received_bytes});
+      result_.card_messages =
+          std::max({result_.card_messages, static_cast<double>(card.sent_messages),
+                    static_cast<double>(card.received_messages)});
+    }
+    for (const int64_t sent : network_->sent_by_rank()) {
+      result_.messages += static_cast<double>(sent);
+      result_.rank_messages = std::max(result_.rank_messages, static_cast<double>(sent));
+    }
+    for (double* value :
+         {&result_.card_bytes, &result_.card_messages, &result_.messages, &result_.rank_messages})
+      *value *= left_out();
+    result_.peers = whole_->most_peers();
+  }
+
+  const Problem& problem_;
+  const Algorithm& algorithm_;
+  const OperationOptions& options_;
+  std::unique_ptr<VirtualNetwork> network_;
+  std::vector<Rank> ranks_;
+  std::unique_ptr<UnitShape> whole_, rest_;  // of every unit but the last, which may be shorter
+  const UnitShape* last_ = nullptr;
+  int64_t played_ = 0;
+  std::deque<std::unique_ptr<Unit>> units_;  // from first_unit_ on
+  int64_t first_unit_ = 0;
+  std::vector<std::pair<int64_t, uint32_t>> early_;
+  OperationRun result_;
+};
+
+}  // namespace
+
+OperationRun simulate_operation(const Problem& problem, const Algorithm& algorithm,
+                                const OperationOptions& options) {
+  validate(problem);
+  if (problem.coded || !problem.counts.empty())
+    throw_unsupported("simulate: codecs and blocks of different sizes are not simulated");
+  const std::string reason = algorithm.unfit(problem);
+  if (!reason.empty()) throw_unsupported("simulate: {}: {}", algorithm.name, reason);
+  return Player(problem, algorithm, options).run();
+}
+
+std::vector<RankTraffic> count_traffic(const Problem& problem, const Algorithm& algorithm,
+                                       int64_t element_bytes) {
+  std::vector<RankTraffic> traffic(static_cast<size_t>(problem.ranks()));
+  Problem p = problem;
+  for (int rank = 0; rank < problem.ranks(); ++rank) {
+    p.rank = rank;
+    for (int64_t unit = 0; unit < unit_count(p); ++unit)
+      for (const Step& step : algorithm.schedule(p, unit).steps) {
+        if (step.action != Action::kSend) continue;
+        traffic[rank].bytes += step.count * element_bytes;
+        ++traffic[rank].messages;
+      }
+  }
+  return traffic;
+}
+
+}  // namespace stretto::comm

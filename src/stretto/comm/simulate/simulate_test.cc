@@ -1,0 +1,265 @@
+// The virtual network by hand on jobs that can be worked out on paper, and the player against what
+// the engine and the simulator of collective/ count.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+#include <vector>
+
+#include "stretto/base/error.h"
+#include "stretto/comm/collective/simulator.h"
+#include "stretto/comm/collective/unit_size.h"
+#include "stretto/comm/engine/engine_testing.h"
+#include "stretto/comm/simulate/negotiation.h"
+#include "stretto/comm/simulate/network.h"
+#include "stretto/comm/simulate/operation.h"
+#include "stretto/comm/simulate/request.h"
+#include "stretto/comm/simulate/tune_steps.h"
+
+namespace stretto::comm {
+namespace {
+
+// Times that add up exactly in binary.
+constexpr LinkModel kLink{.wire_latency_s = 1.0 / 1024,
+                          .wire_message_s = 1.0 / 8192,
+                          .wire_byte_s = 1.0 / (1 << 20),
+                          .local_latency_s = 1.0 / 65536,
+                          .local_message_s = 1.0 / 131072,
+                          .local_byte_s = 1.0 / (1 << 25),
+                          .sum_byte_s = 1.0 / (1 << 26)};
+
+std::vector<int> in_hosts(int ranks, int per_host) {
+  std::vector<int> host;
+  for (int r = 0; r < ranks; ++r) host.push_back(r / per_host);
+  return host;
+}
+
+TEST(VirtualNetwork, AMessageTakesTheTimeOfTheModel) {
+  const Hosts hosts = find_hosts(in_hosts(3, 1));
+  VirtualNetwork network(hosts, kLink);
+  network.send(0, 1, 1 << 20, 7);
+  VirtualNetwork::Event event;
+  ASSERT_TRUE(network.next(&event));
+  EXPECT_EQ(event.kind, VirtualNetwork::Event::Kind::kSent);
+  EXPECT_EQ(event.time_s, kLink.wire_message_s + 1);
+  ASSERT_TRUE(network.next(&event));
+  EXPECT_EQ(event.kind, VirtualNetwork::Event::Kind::kDelivered);
+  EXPECT_EQ(event.rank, 1);
+  EXPECT_EQ(event.number, 7U);
+  EXPECT_EQ(event.time_s, kLink.wire_latency_s + kLink.wire_message_s + 1);
+  EXPECT_FALSE(network.next(&event));
+}
+
+// Two senders to one host take turns at its card; two receivers of one sender too.
+TEST(VirtualNetwork, RanksShareTheCardOfTheirHost) {
+  const Hosts hosts = find_hosts(std::vector<int>{0, 1, 2, 2});
+  VirtualNetwork network(hosts, kLink);
+  network.send(0, 2, 1 << 20, 0);
+  network.send(1, 3, 1 << 20, 0);
+  VirtualNetwork::Event event;
+  while (network.next(&event)) continue;
+  EXPECT_EQ(network.now_s(), kLink.wire_latency_s + 2 * (kLink.wire_message_s + 1));
+  EXPECT_EQ(network.cards()[2].received_bytes, 2 << 20);
+  EXPECT_EQ(network.cards()[2].received_messages, 2);
+}
+
+TEST(VirtualNetwork, AHostIsNotOnTheWire) {
+  const Hosts hosts = find_hosts(std::vector<int>{0, 0});
+  VirtualNetwork network(hosts, kLink);
+  network.send(0, 1, 1 << 20, 0);
+  VirtualNetwork::Event event;
+  while (network.next(&event)) continue;
+  EXPECT_EQ(network.now_s(),
+            kLink.local_message_s + kLink.local_latency_s + (1 << 20) * kLink.local_byte_s);
+  EXPECT_EQ(network.cards()[0].sent_bytes, 0);
+}
+
+// All hosts exchange halves, quarters, ... at the same time.
+TEST(SimulateOperation, TreeHalvingTakesTheTimeOfItsRounds) {
+  Problem problem{.host = in_hosts(8, 1), .count = 1 << 18, .order = SumOrder::kTree};
+  const OperationRun run =
+      simulate_operation(problem, find_algorithm(problem, "tree_halving"), {.link = kLink});
+  const double bytes = 4.0 * (1 << 18), rounds = 3;
+  double expected = 0;
+  for (double part = bytes / 2; part >= bytes / 8; part /= 2)
+    expected += 2 * (kLink.wire_latency_s + kLink.wire_message_s + part * kLink.wire_byte_s) +
+                2 * part * kLink.sum_byte_s;
+  EXPECT_NEAR(run.seconds, expected, 1e-9);
+  EXPECT_EQ(run.card_bytes, 2 * bytes * 7 / 8);
+  EXPECT_EQ(run.card_bytes, run.bound_bytes);
+  EXPECT_EQ(run.card_messages, 2 * rounds);
+  EXPECT_EQ(run.messages, 8 * 2 * rounds);
+  EXPECT_EQ(run.peers, rounds);
+  EXPECT_EQ(run.played_units, 1);
+  EXPECT_GE(run.seconds, run.bound_s);
+}
+
+// The player and the simulator that moves data count the same messages and bytes.
+TEST(SimulateOperation, CountsWhatTheSimulatorWithDataCounts) {
+  for (const int per_host : {1, 3})
+    for (const int n : {2, 6, 9, 15})
+      for (const SumOrder order : {SumOrder::kLine, SumOrder::kTree})
+        for (const Algorithm& algorithm : algorithms(Collective::kAllReduce)) {
+          Problem problem{
+              .host = in_hosts(n, per_host), .count = 5000, .order = order, .unit = 1500};
+          if (!algorithm.unfit(problem).empty()) continue;
+          std::vector<std::vector<float>> data(n, std::vector<float>(5000, 1.0f));
+          std::vector<SimulatedRank> ranks(n);
+          for (int r = 0; r < n; ++r) {
+            auto* bytes = reinterpret_cast<std::byte*>(data[r].data());
+            ranks[r] = {.problem = problem, .input = bytes, .output = bytes};
+            ranks[r].problem.rank = r;
+          }
+          std::mt19937 random(1);
+          const Traffic traffic = simulate(algorithm, ranks, {}, random);
+          const OperationRun run = simulate_operation(problem, algorithm, {.link = kLink});
+          SCOPED_TRACE(fmt::format("{}, {} ranks, {} per host", algorithm.name, n, per_host));
+          EXPECT_EQ(run.messages, traffic.messages);
+          EXPECT_EQ(run.card_bytes, traffic.busiest());
+          EXPECT_EQ(run.card_messages, traffic.most_messages());
+          EXPECT_EQ(run.played_units, run.units);
+          EXPECT_GE(run.seconds, run.bound_s);
+        }
+}
+
+// What the engine sends for one operation, without headers, is what the schedules say.
+TEST(SimulateOperation, BytesAreThoseThatTheEngineSends) {
+  using testing::expect_no_errors, testing::patient, testing::run_ranks;
+  constexpr int kRanks = 6;
+  constexpr int64_t kCount = 300'000, kWarmUp = 1, kChunk = 16 << 10;
+  for (const char* name : {"direct", "hierarchical", "hierarchical_exchange"}) {
+    std::vector<int64_t> sent(kRanks);
+    expect_no_errors(run_ranks(
+        kRanks,
+        [&](int rank) {
+          Options options = patient();
+          options.transports = "tcp";
+          options.host = fmt::format("host {}", rank / 2);
+          options.algorithm = name;
+          options.chunk_bytes = kChunk;
+          return options;
+        },
+        [&](Engine& engine) {
+          std::vector<float> data(kCount, 1.0f);
+          const auto all_reduce = [&](int64_t count) {
+            engine.wait(engine.submit(
+                kWorld, {.count = count, .input = data.data(), .output = data.data()}));
+          };
+          all_reduce(kWarmUp);
+          const int64_t before = engine.statistics().payload_bytes;
+          all_reduce(kCount);
+          sent[engine.membership().rank] = engine.statistics().payload_bytes - before;
+        }));
+    Problem problem{.host = in_hosts(kRanks, 2), .count = kCount};
+    problem.unit = default_unit_bytes(problem, kChunk, 4 * kCount) / 4;
+    EXPECT_GT(unit_count(problem), 4);
+    const auto counted = count_traffic(problem, find_algorithm(problem, name), 4);
+    for (int r = 0; r < kRanks; ++r) EXPECT_EQ(sent[r], counted[r].bytes) << name << ", rank " << r;
+  }
+}
+
+// Ranks that may have few units under way wait for each other more often.
+TEST(SimulateOperation, TheWindowLimitsUnitsUnderWay) {
+  Problem problem{.host = in_hosts(4, 1), .count = 1 << 20, .unit = 1 << 15};
+  const Algorithm& direct = find_algorithm(problem, "direct");
+  const double one =
+      simulate_operation(problem, direct, {.link = kLink, .window_bytes = 1}).seconds;
+  const double many = simulate_operation(problem, direct, {.link = kLink}).seconds;
+  EXPECT_GT(one, 1.02 * many);
+}
+
+// Playing a part of the units gives almost the time of all.
+TEST(SimulateOperation, UnitsThatAreNotPlayedTakeTheTimeOfTheOthers) {
+  Problem problem{
+      .host = in_hosts(16, 2), .count = 1 << 22, .order = SumOrder::kTree, .unit = 1 << 16};
+  const Algorithm& algorithm = find_algorithm(problem, "tree_halving");
+  OperationOptions options{.link = kLink, .window_bytes = 1 << 20};  // 4 units
+  const OperationRun all = simulate_operation(problem, algorithm, options);
+  options.most_steps = 16 * 27 * 16;
+  const OperationRun some = simulate_operation(problem, algorithm, options);
+  EXPECT_EQ(all.played_units, 64);
+  EXPECT_LT(some.played_units, 32);
+  EXPECT_GE(some.played_units, 8);
+  EXPECT_NEAR(some.seconds, all.seconds, 0.02 * all.seconds);
+  EXPECT_EQ(some.card_bytes, all.card_bytes);
+  EXPECT_EQ(some.messages, all.messages);
+}
+
+TEST(SimulateOperation, TooManyStepsAreEstimated) {
+  Problem problem{.host = in_hosts(64, 1), .count = 1 << 20};
+  const Algorithm& direct = find_algorithm(problem, "direct");
+  const OperationRun run = simulate_operation(problem, direct, {.link = kLink, .most_steps = 1000});
+  EXPECT_EQ(run.played_units, 0);
+  EXPECT_EQ(run.seconds, run.estimate_s);
+  const OperationRun played = simulate_operation(problem, direct, {.link = kLink});
+  EXPECT_EQ(run.card_bytes, played.card_bytes);
+  EXPECT_EQ(run.card_messages, played.card_messages);
+  EXPECT_EQ(run.messages, 0);
+}
+
+TEST(SimulateNegotiation, NamesAreAgreedInTwoRoundsThenInOne) {
+  const auto rounds = simulate_negotiation(Placement(in_hosts(24, 4)), 50, 3, kLink);
+  ASSERT_EQ(rounds.size(), 4U);
+  EXPECT_EQ(rounds[0].agreed, 0);  // numbers are given
+  for (size_t i = 1; i < 4; ++i) {
+    EXPECT_EQ(rounds[i].agreed, 50);
+    EXPECT_EQ(rounds[i].rank_messages, 5 + 4) << "one exchange for every bit of 24, and wakes";
+    EXPECT_GE(rounds[i].seconds, 3 * kLink.wire_latency_s);
+  }
+  EXPECT_GT(rounds[0].rank_bytes, 5 * 50 * 16);
+  EXPECT_LT(rounds[3].rank_bytes, 5 * 130);
+}
+
+// A trial must win by 3 %, so the tuner may stop short of the best where the slope is small.
+TEST(SimulateTuning, BadSettingsBecomeGoodOnes) {
+  for (const int hosts : {16, 48}) {
+    const Placement placement(in_hosts(hosts, 1));
+    const StepSetting start{.unit_bytes = 128 << 10, .algorithm = "direct"};
+    const TuningRun run = simulate_tuning(placement, 4 << 20, start, {});
+    EXPECT_GT(run.tried.size(), 0U);
+    EXPECT_GT(run.steps, 0);
+    EXPECT_GE(run.best_s, run.fastest_s);
+    EXPECT_LE(run.best_s, 1.1 * run.fastest_s) << hosts;
+    if (hosts == 48) {
+      EXPECT_LT(run.best_s, 0.9 * run.start_s);
+    }
+  }
+}
+
+TEST(SimulateRequest, AnswersAndRefuses) {
+  const auto answer = nlohmann::json::parse(
+      simulate_request(R"({"ranks": 64, "ranks_per_host": 8, "bytes": 4194304})"));
+  EXPECT_EQ(answer.at("algorithm"), "hierarchical");
+  EXPECT_GT(answer.at("seconds").get<double>(), answer.at("bound_s").get<double>());
+  const auto unfit = nlohmann::json::parse(
+      simulate_request(R"({"ranks": 4, "bytes": 4096, "algorithm": "tree_halving"})"));
+  EXPECT_TRUE(unfit.contains("unfit"));
+  for (const char* bad : {"", "[]", R"({"ranks": 0})", R"({"ranks": 4, "what": "dance"})",
+                          R"({"ranks": 4, "algorithm": "fastest"})", R"({"ranks": "four"})"})
+    EXPECT_THROW(simulate_request(bad), InvalidArgument) << bad;
+}
+
+// No group waits for a unit of less than a chunk per message because it has many ranks.
+TEST(UnitSize, GrowsWithTheParts) {
+  const auto size = [](int ranks, int per_host, int64_t bytes) {
+    return default_unit_bytes({.host = in_hosts(ranks, per_host)}, 256 << 10, bytes);
+  };
+  EXPECT_EQ(size(2, 1, 64 << 20), 2 << 20);
+  EXPECT_EQ(size(2, 1, 1 << 20), 512 << 10);
+  EXPECT_EQ(size(8, 1, 64 << 20), 2 << 20);
+  EXPECT_EQ(size(64, 8, 64 << 20), 4 << 20);
+  for (const int ranks : {256, 512, 4096})
+    for (const int per_host : {8, 16}) {
+      Problem problem{.host = in_hosts(ranks, per_host)};
+      const int64_t unit = size(ranks, per_host, 64 << 20);
+      EXPECT_GE(unit / parts_per_unit(problem), 16 << 10) << ranks;
+      const auto sizes = unit_sizes_to_try(problem, 256 << 10);
+      EXPECT_GE(sizes.back(), unit);
+      EXPECT_TRUE(std::is_sorted(sizes.begin(), sizes.end()));
+    }
+}
+
+}  // namespace
+}  // namespace stretto::comm
