@@ -8,6 +8,7 @@ import argparse
 import importlib.util
 import json
 import os
+import secrets
 import shlex
 import shutil
 import signal
@@ -21,13 +22,15 @@ from pathlib import Path
 from stretto import _processes as processes
 from stretto import _stretto
 from stretto._launch_options import MASTER_PORT, PASSED_ON, describe, parser
+from stretto._processes import Command
 from stretto._rank_output import outputs
-
-Command = tuple[list[str], dict[str, str]]  # words, changes to the environment
 
 # Torchrun's own words, which say how hosts find each other.
 MEETING = ("nnodes", "node_rank", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint",
            "rdzv_id", "rdzv_conf")
+
+SECRET = "STRETTO_SECRET"
+SECRET_BYTES = 32
 
 
 class MissingError(Exception):
@@ -121,6 +124,10 @@ def warnings(args: argparse.Namespace, environment: Mapping[str, str]) -> list[s
     found.append("--replace-backend has no effect: it is for scripts that use torch")
   if args.json and not args.dry_run:
     found.append("--json has no effect without --dry-run")
+  if starts_a_part(args) and SECRET not in environment:
+    found.append(f"every host runs this command, so none of them can make a secret for the job: "
+                 f"set the same {SECRET} on all of them, or whoever reaches the first host's port "
+                 "can join")
   if args.log_dir and not args.tee and not args.redirects:
     found.append("--log-dir has no effect without --tee or --redirects")
   if by_srun and args.tee and args.log_dir:
@@ -133,6 +140,28 @@ def uses_srun(args: argparse.Namespace, environment: Mapping[str, str]) -> bool:
   own = any(getattr(args, name) is not None for name in (*MEETING, "nproc_per_node"))
   return not args.hosts and not own and "SLURM_JOB_ID" in environment and bool(
     shutil.which("srun"))
+
+
+def starts_a_part(args: argparse.Namespace) -> bool:
+  """Other launchers start the ranks of other hosts."""
+  return args.nnodes is not None and args.nnodes not in ("1", "1:1")
+
+
+def job_secret(args: argparse.Namespace, environment: Mapping[str, str]) -> str | None:
+  """The user's, or a new one for each job; None if the launchers of other hosts would make
+  others."""
+  given = environment.get(SECRET)
+  return given or (None if starts_a_part(args) else secrets.token_hex(SECRET_BYTES))
+
+
+def with_secret(todo: list[Command], secret: str | None) -> list[Command]:
+  """Command lines are visible to every user of a host, so the secret travels in the environment
+  of the ranks here, and over standard input to other hosts (stretto._remote)."""
+  if secret is None:
+    return todo
+  return [command._replace(environment=command.environment | {SECRET: secret})
+          if command.told is None else
+          command._replace(told=json.dumps({SECRET: secret}) + "\n") for command in todo]
 
 
 def commands(args: argparse.Namespace, folder: str,
@@ -151,8 +180,9 @@ def commands(args: argparse.Namespace, folder: str,
   # Ranks that meet through the C interface; torch's have a store of their own.
   address = {"STRETTO_ADDRESS": f"{folder}/meet"} if alone else {}
   # torchrun's words end where a word without a dash comes: `-m` would be taken for its own.
-  return [([*torchrun(), *(["--standalone"] if alone else []), f"--nproc-per-node={ranks}",
-            *passed_on(args), *rank_command(args)], settings(args, here, folder) | address)]
+  return [Command([*torchrun(), *(["--standalone"] if alone else []),
+                   f"--nproc-per-node={ranks}", *passed_on(args), *rank_command(args)],
+                  settings(args, here, folder) | address)]
 
 
 def own_ranks(args: argparse.Namespace, folder: str) -> list[Command]:
@@ -179,8 +209,8 @@ def own_ranks(args: argparse.Namespace, folder: str) -> list[Command]:
     if args.max_restarts:
       raise ValueError("--max-restarts: needs torchrun where there are several hosts")
     address = f"{args.master_addr}:{(args.master_port or MASTER_PORT) + 1}"
-  return [(own_rank(args), settings(args, here, folder) | {"STRETTO_ADDRESS": address}
-           | places(node * here + r, nodes * here, r, here)) for r in range(here)]
+  return [Command(own_rank(args), settings(args, here, folder) | {"STRETTO_ADDRESS": address}
+                  | places(node * here + r, nodes * here, r, here)) for r in range(here)]
 
 
 def is_program(args: argparse.Namespace) -> bool:
@@ -227,14 +257,15 @@ def over_ssh(args: argparse.Namespace, folder: str) -> list[Command]:
   result = []
   for host, words, chosen in todo:
     if host in ("localhost", socket.gethostname()):
-      result.append((words, chosen))
+      result.append(Command(words, chosen))
       continue
     carried = {k: v for k, v in os.environ.items()
-               if k.startswith("STRETTO_") or k == "PYTHONPATH"} | chosen
+               if (k.startswith("STRETTO_") and k != SECRET) or k == "PYTHONPATH"} | chosen
     line = f"cd {shlex.quote(os.getcwd())} && exec env " + " ".join(
-        shlex.quote(f"{k}={v}") for k, v in carried.items()) + " " + shlex.join(words)
-    # -tt: the remote side hangs up when this side ends.
-    result.append((["ssh", "-tt", "-o", "BatchMode=yes", host, line], {}))
+        shlex.quote(f"{k}={v}") for k, v in carried.items()) + " " + shlex.join(
+        [sys.executable, "-m", "stretto._remote", *words])
+    # No terminal: it would echo what is told over standard input.
+    result.append(Command(["ssh", "-T", "-o", "BatchMode=yes", host, line], {}, "{}\n"))
   return result
 
 
@@ -251,8 +282,9 @@ def through_srun(args: argparse.Namespace, folder: str, environment: Mapping[str
     folder_of_logs = args.log_dir or "."
     shown = [f"--output={folder_of_logs}/rank-%t.stdout.log",
              f"--error={folder_of_logs}/rank-%t.stderr.log"]
-  return ["srun", f"--ntasks={ranks}", "--kill-on-bad-exit=1", *shown, sys.executable,
-          *rank_command(args)], chosen
+  # --export: whatever the job's own setting is, the ranks get our environment.
+  return Command(["srun", f"--ntasks={ranks}", "--kill-on-bad-exit=1", "--export=ALL", *shown,
+                  sys.executable, *rank_command(args)], chosen)
 
 
 def collect(args: argparse.Namespace, folder: Path) -> None:
@@ -274,11 +306,12 @@ def write(path: Path, text: str) -> None:
 
 def show(todo: list[Command], as_json: bool) -> None:
   if as_json:
-    print(json.dumps({"commands": [{"words": words, "environment": chosen}
-                                   for words, chosen in todo]}, indent=1))
+    print(json.dumps({"commands": [{"words": command.words, "environment": command.environment}
+                                   for command in todo]}, indent=1))
     return
-  for words, chosen in todo:
-    print(" ".join([*(f"{k}={v}" for k, v in chosen.items()), shlex.join(words)]))
+  for command in todo:
+    print(" ".join([*(f"{k}={v}" for k, v in command.environment.items()),
+                    shlex.join(command.words)]))
 
 
 def start(args: argparse.Namespace, todo: list[Command]) -> int:
@@ -314,9 +347,9 @@ def main(words: list[str] | None = None) -> int:
         show(todo, args.json)
         return 0
       if args.verbose:
-        for line, _ in todo:
-          print(f"stretto run: {shlex.join(line)}", file=sys.stderr)
-      code = start(args, todo)
+        for command in todo:
+          print(f"stretto run: {shlex.join(command.words)}", file=sys.stderr)
+      code = start(args, with_secret(todo, job_secret(args, os.environ)))
     except ValueError as error:
       print(f"stretto run: {error}", file=sys.stderr)
       return 2

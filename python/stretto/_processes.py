@@ -8,26 +8,34 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from stretto._rank_output import RankOutput
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 GRACE_S = 1.0
 POLL_S = 0.05
+STDIN = {None: None, "": subprocess.DEVNULL}  # by Command.told
 DEATH_SIGNAL, SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
+
+
+class Command(NamedTuple):
+  words: list[str]
+  environment: dict[str, str]  # changes to ours
+  # What it reads from standard input. None: ours. A text: this, and then nothing until we end.
+  told: str | None = None
 
 
 class Ended(Exception):
   """A signal asks us to end."""
 
 
-def run_all(todo: list[tuple[list[str], dict[str, str]]],
-            outputs: list[RankOutput] | None = None) -> int:
-  """Runs (command, changes to the environment) at once and waits. The exit code of the first that
-  failed, or 0; 128 + signal when a signal ended it. `outputs` says where each one writes; our own
-  output without. Main thread only."""
+def run_all(todo: Sequence[Command], outputs: list[RankOutput] | None = None) -> int:
+  """Runs the commands at once and waits. The exit code of the first that failed, or 0;
+  128 + signal when a signal ended it. `outputs` says where each one writes; our own output without.
+  Main thread only."""
   libc = ctypes.CDLL(None)
   libc.prctl(SUBREAPER, 1)  # processes whose parent dies become our children
 
@@ -37,12 +45,14 @@ def run_all(todo: list[tuple[list[str], dict[str, str]]],
   before = {s: signal.signal(s, end) for s in ENDING}
   children: list[subprocess.Popen] = []
   try:
-    for index, (words, environment) in enumerate(todo):
+    for index, command in enumerate(todo):
       output = outputs[index] if outputs else RankOutput()
       # Sessions of their own: Ctrl-C in the terminal comes to us alone.
       children.append(subprocess.Popen(
-          words, env={**os.environ, **environment}, start_new_session=True,
+          command.words, env={**os.environ, **command.environment}, start_new_session=True,
+          stdin=STDIN.get(command.told, subprocess.PIPE),
           preexec_fn=lambda: libc.prctl(DEATH_SIGNAL, signal.SIGTERM), **output.streams()))
+      tell(children[-1], command.told)
       output.follow(children[-1])
     return wait_for(children, outputs or [])
   except Ended as ended:
@@ -55,6 +65,17 @@ def run_all(todo: list[tuple[list[str], dict[str, str]]],
       output.finish()
     for number, handler in before.items():
       signal.signal(number, handler)
+
+
+def tell(child: subprocess.Popen, text: str | None) -> None:
+  """The pipe stays open: a child that reads the end of it knows that we have ended."""
+  if child.stdin is None or text is None:
+    return
+  try:
+    child.stdin.write(text.encode())
+    child.stdin.flush()
+  except BrokenPipeError:  # it has ended already; its exit code says why
+    pass
 
 
 def wait_for(children: list[subprocess.Popen], outputs: list[RankOutput]) -> int:

@@ -4,6 +4,7 @@ import html.parser
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -56,7 +57,8 @@ def test_ranks_share_the_cores_that_the_engine_counts(capsys):
 def test_hosts_go_through_ssh(capsys):
   first, second = planned(capsys, "-H", "localhost:2,far:3", "train.py")
   assert "--nnodes=2 --node-rank=0 --nproc-per-node=2 --master-addr=localhost" in first
-  assert "ssh -tt -o BatchMode=yes far" in second and "--nproc-per-node=3" in second
+  assert "ssh -T -o BatchMode=yes far" in second and "--nproc-per-node=3" in second
+  assert "-m stretto._remote" in second
 
 
 def test_inside_slurm_srun_starts_the_ranks(capsys, monkeypatch, tmp_path):
@@ -69,6 +71,149 @@ def test_inside_slurm_srun_starts_the_ranks(capsys, monkeypatch, tmp_path):
   monkeypatch.setenv("SLURM_NTASKS", "6")
   [line] = planned(capsys, "train.py")
   assert "srun --ntasks=6 --kill-on-bad-exit=1" in line and "MASTER_ADDR=node7" in line
+
+
+SECRET = "STRETTO_SECRET"
+
+# A rank that notes its secret and the command line of every process.
+NOTES = """
+import glob, os, sys
+lines = []
+for name in glob.glob("/proc/[0-9]*/cmdline"):
+  try:
+    lines.append(open(name, "rb").read().decode(errors="replace"))
+  except OSError:
+    pass
+with open(f"{sys.argv[1]}/rank-{os.environ['RANK']}", "w") as file:
+  file.write("\\n".join([os.environ.get("STRETTO_SECRET", ""), *lines]))
+"""
+
+
+def notes(tmp_path, *words, **more):
+  """The secrets that the ranks saw, and all command lines that they could see."""
+  (tmp_path / "notes.py").write_text(NOTES)
+  done = subprocess.run([sys.executable, "-m", "stretto._launch", *words,
+                         str(tmp_path / "notes.py"), str(tmp_path)],
+                        env={**os.environ, **more}, timeout=TIMEOUT_S, capture_output=True,
+                        text=True)
+  assert done.returncode == 0, done.stderr
+  seen = [file.read_text().split("\n", 1) for file in sorted(tmp_path.glob("rank-*"))]
+  return [secret for secret, _ in seen], "\n".join(lines for _, lines in seen)
+
+
+def fake(folder, name, text):
+  folder.mkdir(exist_ok=True)
+  (folder / name).write_text("#!/bin/bash\n" + text)
+  (folder / name).chmod(0o755)
+  return f"{folder}:{os.environ['PATH']}"
+
+
+def fake_ssh(tmp_path):
+  """A host of its own: nothing arrives there but the command line and standard input."""
+  return fake(tmp_path / "bin", "ssh",
+              f'printf "%s\\0" "$@" >> {tmp_path / "ssh-words"}\n'
+              'exec env -i PATH="$PATH" bash -c "${@: -1}"\n')
+
+
+@pytest.fixture(params=["torchrun", "own"])
+def way(request, tmp_path):
+  """Words that make the launcher go through torchrun, or start a program by itself."""
+  if request.param == "own":
+    path = tmp_path / "rank"
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    path.chmod(0o755)
+    return ["--no-python", str(path)]
+  pytest.importorskip("torch", reason="torchrun comes with torch")
+  return []
+
+
+@pytest.mark.parametrize("given", ["", "the user's own secret"])
+def test_the_secret_was_missing_or_in_sight_on_this_machine(tmp_path, way, given):
+  more = {SECRET: given} if given else {}
+  secrets, lines = notes(tmp_path, "-n", "2", *way, **more)
+  assert len(secrets) == 2 and len(set(secrets)) == 1 and len(secrets[0]) >= len(given) > -1
+  assert secrets[0] == given or (not given and len(secrets[0]) == 64)
+  assert "stretto._launch" in lines and secrets[0] not in lines
+
+
+@pytest.mark.parametrize("given", ["", "the user's own secret"])
+def test_the_secret_was_on_the_command_line_of_ssh(tmp_path, way, given):
+  more = {"PATH": fake_ssh(tmp_path)} | ({SECRET: given} if given else {})
+  port = ["--port", str(free_port())]
+  secrets, lines = notes(tmp_path, *port, "-H", "127.0.0.1:1,127.0.0.2:1", *way, **more)
+  assert len(secrets) == 2 and len(set(secrets)) == 1
+  assert secrets[0] == given or (not given and len(secrets[0]) == 64)
+  words = (tmp_path / "ssh-words").read_text()
+  assert words.count("BatchMode=yes") == 2 and "stretto._remote" in lines
+  assert secrets[0] not in words and secrets[0] not in lines and SECRET not in words
+
+
+def test_two_jobs_have_two_secrets(tmp_path):
+  program = tmp_path / "rank"
+  program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+  program.chmod(0o755)
+  secrets = {notes(tmp_path, "--no-python", str(program))[0][0] for _ in range(2)}
+  assert len(secrets) == 2
+
+
+def test_the_secret_was_not_passed_to_srun(tmp_path):
+  path = fake(tmp_path / "bin", "scontrol", "printf 'node7\\n'\n")
+  # The ranks of a step, whose place Slurm tells them.
+  fake(tmp_path / "bin", "srun", f'printf "%s\\0" "$@" > {tmp_path / "srun-words"}\n'
+       'while [[ $1 == -* ]]; do shift; done\n'
+       'for r in 0 1; do SLURM_PROCID=$r SLURM_NTASKS=2 SLURM_LOCALID=$r "$@" & done; wait\n')
+  secrets, lines = notes(tmp_path, PATH=path, SLURM_JOB_ID="1", SLURM_JOB_NODELIST="node7",
+                         SLURM_NTASKS="2")
+  words = (tmp_path / "srun-words").read_text()
+  assert len(secrets) == 2 and len(set(secrets)) == 1 and len(secrets[0]) == 64
+  assert "--export=ALL" in words and secrets[0] not in words + lines
+
+
+def test_a_dry_run_shows_no_secret(capsys, monkeypatch):
+  monkeypatch.setenv(SECRET, "the user's own secret")
+  for words in (["-n", "2"], ["-H", "localhost:1,far:1"], ["--json", "-H", "far:1"]):
+    assert "own secret" not in "\n".join(planned(capsys, *words, "train.py"))
+
+
+def test_launchers_on_several_hosts_cannot_make_a_secret(capsys, monkeypatch, no_torch):
+  words = ["--dry-run", "--nnodes", "2", "--node-rank", "0", "--master-addr", "h", "t.py"]
+  assert launch.main(words) == 0
+  assert f"set the same {SECRET} on all of them" in capsys.readouterr().err
+  monkeypatch.setenv(SECRET, "one")
+  assert launch.main(words) == 0
+  assert capsys.readouterr().err == ""
+  args = launch_options.parser().parse_args(words)
+  assert launch.job_secret(args, {}) is None and launch.job_secret(args, os.environ) == "one"
+
+
+def free_port():
+  """A port that is free with the one after it."""
+  while True:
+    with socket.socket() as first, socket.socket() as second:
+      first.bind(("", 0))
+      try:
+        second.bind(("", first.getsockname()[1] + 1))
+      except OSError:
+        continue
+      return first.getsockname()[1]
+
+
+def test_a_remote_host_went_on_without_its_launcher(tmp_path):
+  stub = subprocess.Popen([sys.executable, "-m", "stretto._remote", *stubborn(tmp_path, "a")],
+                          stdin=subprocess.PIPE)
+  stub.stdin.write(b'{"X": "1"}\n')
+  stub.stdin.flush()
+  started = pids(tmp_path / "a")
+  assert len(started) == 2 and all(running(pid) for pid in started)
+  stub.stdin.close()  # as when the connection breaks
+  assert stub.wait(TIMEOUT_S) == 128 + signal.SIGHUP
+  assert not [pid for pid in started if running(pid)]
+
+
+def test_a_remote_host_says_when_it_was_told_nothing():
+  done = subprocess.run([sys.executable, "-m", "stretto._remote", "true"], input="", text=True,
+                        capture_output=True, timeout=TIMEOUT_S)
+  assert done.returncode == 3 and "the launcher has ended" in done.stderr
 
 
 def test_a_program_needs_no_torchrun(capsys, tmp_path):
@@ -281,7 +426,8 @@ time.sleep(600)
 def start(tmp_path, *commands):
   script = tmp_path / "run.py"
   script.write_text("import sys\nfrom stretto import _processes as processes\n"
-                    f"sys.exit(processes.run_all({[(c, {}) for c in commands]!r}))\n")
+                    f"sys.exit(processes.run_all([processes.Command(c, {{}}) for c in {commands!r}]"
+                    "))\n")
   return subprocess.Popen([sys.executable, str(script)])
 
 
