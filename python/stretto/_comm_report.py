@@ -27,10 +27,11 @@ EXPECTED_WITHOUT_RDMA = ("", "STRETTO_RDMA is off", "on the same host")
 
 
 def page(title: str, ranks: list[dict]) -> str:
-  """The page. `ranks` holds, for each rank, what Engine.close wrote into STRETTO_RUN_FOLDER."""
+  """The page. `ranks` holds, for each rank, what Engine.close leaves in STRETTO_RUN_FOLDER
+  (stretto._account)."""
   name = html.escape(title)
-  sections = [non_finite(ranks), steps(ranks), streams(ranks), *tuning(ranks), segments(ranks),
-              timeline(ranks), operations(ranks)]
+  sections = [lacking(ranks), non_finite(ranks), steps(ranks), streams(ranks), *tuning(ranks),
+              segments(ranks), timeline(ranks), operations(ranks)]
   return "\n".join([
       "<!doctype html><html lang=en><meta charset=utf-8>"
       "<meta name=viewport content='width=device-width, initial-scale=1'>"
@@ -44,10 +45,39 @@ def section(heading: str, note: str, *parts: str) -> str:
           "".join(parts) + "</section>")
 
 
+def missing(ranks: list[dict]) -> list[int]:
+  """Ranks of the job of which there is no account."""
+  size = max((r.get("size", r["rank"] + 1) for r in ranks), default=0)
+  return sorted(set(range(size)) - {r["rank"] for r in ranks})
+
+
+def lacking(ranks: list[dict]) -> str:
+  absent = missing(ranks)
+  if ranks and not absent:
+    return ""
+  which = f"Rank{'s' if len(absent) > 1 else ''} {listed(absent)}" if ranks else "Every rank"
+  return section("<span class=bad>This page is incomplete</span>", "",
+                 f"<p>{which} left no account: it ended before its engine was closed, or was not "
+                 "connected to rank 0 at its end. Programs in C leave none.</p>")
+
+
+def listed(ranks: list[int]) -> str:
+  """ "0, 2-5", for jobs of many ranks."""
+  runs: list[list[int]] = []
+  for rank in ranks:
+    if runs and rank == runs[-1][1] + 1:
+      runs[-1][1] = rank
+    else:
+      runs.append([rank, rank])
+  return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
+
+
 def cards(ranks: list[dict]) -> str:
   """The most important figures."""
   all_of = [r["statistics"] for r in ranks]
-  shown = [("Ranks", str(len(ranks)), hosts(ranks)),
+  absent = missing(ranks)
+  count = f"{len(ranks)} of {len(ranks) + len(absent)}" if absent else str(len(ranks))
+  shown = [("Ranks", count, hosts(ranks)),
            ("Operations", str(max((s["operations"] for s in all_of), default=0)), "of a rank"),
            ("Sent", size(sum(s["payload_bytes"] for s in all_of)), "by all ranks together")]
   for _, group in groups(ranks)[:1]:

@@ -24,6 +24,7 @@ from stretto import _stretto
 from stretto._launch_options import MASTER_PORT, PASSED_ON, describe, parser
 from stretto._processes import Command
 from stretto._rank_output import outputs
+from stretto._remote import ENVIRONMENT, FETCH, FOLDER
 
 # Torchrun's own words, which say how hosts find each other.
 MEETING = ("nnodes", "node_rank", "master_addr", "master_port", "rdzv_backend", "rdzv_endpoint",
@@ -31,6 +32,7 @@ MEETING = ("nnodes", "node_rank", "master_addr", "master_port", "rdzv_backend", 
 
 SECRET = "STRETTO_SECRET"
 SECRET_BYTES = 32
+FETCH_S = 30.0  # for what the ranks of another host have left
 
 
 class MissingError(Exception):
@@ -161,7 +163,8 @@ def with_secret(todo: list[Command], secret: str | None) -> list[Command]:
     return todo
   return [command._replace(environment=command.environment | {SECRET: secret})
           if command.told is None else
-          command._replace(told=json.dumps({SECRET: secret}) + "\n") for command in todo]
+          command._replace(told=json.dumps(told | {ENVIRONMENT: {SECRET: secret}}) + "\n")
+          for command in todo for told in [json.loads(command.told or "{}")]]
 
 
 def commands(args: argparse.Namespace, folder: str,
@@ -265,7 +268,9 @@ def over_ssh(args: argparse.Namespace, folder: str) -> list[Command]:
         shlex.quote(f"{k}={v}") for k, v in carried.items()) + " " + shlex.join(
         [sys.executable, "-m", "stretto._remote", *words])
     # No terminal: it would echo what is told over standard input.
-    result.append(Command(["ssh", "-T", "-o", "BatchMode=yes", host, line], {}, "{}\n"))
+    told = {FOLDER: folder} if "STRETTO_RUN_FOLDER" in chosen else {}
+    result.append(Command(["ssh", "-T", "-o", "BatchMode=yes", host, line], {},
+                          json.dumps(told) + "\n"))
   return result
 
 
@@ -287,15 +292,57 @@ def through_srun(args: argparse.Namespace, folder: str, environment: Mapping[str
                   sys.executable, *rank_command(args)], chosen)
 
 
-def collect(args: argparse.Namespace, folder: Path) -> None:
-  """Turns what the ranks have left in the folder into the files asked for."""
-  ranks = [json.loads(file.read_text()) for file in sorted(folder.glob("rank-*.json"))]
+def accounts(folder: Path) -> list[dict]:
+  """What the ranks have left in the folder: of each rank the last."""
+  found: dict[int, dict] = {}
+  for file in sorted(folder.glob("rank-*.json")):
+    account = json.loads(file.read_text())
+    if account["rank"] not in found or account["ended_s"] > found[account["rank"]]["ended_s"]:
+      found[account["rank"]] = account
+  return [found[rank] for rank in sorted(found)]
+
+
+def collect(args: argparse.Namespace, ranks: list[dict]) -> None:
+  """Turns what the ranks have left into the files asked for."""
+  from stretto._comm_report import listed, missing, page
+  absent = missing(ranks)
+  if (absent or not ranks) and not args.quiet:
+    which = f"rank{'s' if len(absent) > 1 else ''} {listed(absent)}" if ranks else "any rank"
+    print(f"stretto run: warning: there is no account of {which} in the report or trace",
+          file=sys.stderr)
   if args.trace:
     events = [event for rank in ranks for event in rank["trace"]]
     write(args.trace, json.dumps({"traceEvents": events}))
   if args.report:
-    from stretto._comm_report import page
     write(args.report, page(" ".join([args.script, *args.arguments]), ranks))
+
+
+def run_folder(args: argparse.Namespace) -> tempfile.TemporaryDirectory:
+  """Where ranks leave what --report and --trace show. The nodes of a Slurm job often share the
+  current folder, and seldom /tmp."""
+  here = os.getcwd()
+  shared = uses_srun(args, os.environ) and (args.trace or args.report) and os.access(here, os.W_OK)
+  return tempfile.TemporaryDirectory(prefix=".stretto-run-" if shared else "stretto-run-",
+                                     dir=here if shared else None)
+
+
+def fetch(todo: list[Command], folder: Path) -> None:
+  """Brings what the ranks on other hosts have left, after `stretto run -H`."""
+  asked = []
+  for connect in {command.words[-2]: command.words[:-1] for command in todo
+                  if command.told is not None}.values():
+    line = shlex.join(["env", f"PYTHONPATH={os.environ.get('PYTHONPATH', '')}", sys.executable,
+                       "-m", "stretto._remote", FETCH, str(folder)])
+    asked.append(subprocess.Popen([*connect, line], stdin=subprocess.DEVNULL,
+                                  stdout=subprocess.PIPE, stderr=subprocess.DEVNULL))
+  for host, child in enumerate(asked):
+    try:
+      text, _ = child.communicate(timeout=FETCH_S)
+      for index, account in enumerate(json.loads(text or b"[]")):
+        (folder / f"rank-{int(account['rank']):05d}-host-{host}-{index}.json").write_text(
+            json.dumps(account))
+    except (subprocess.TimeoutExpired, ValueError):  # the page says which ranks it lacks
+      child.kill()
 
 
 def write(path: Path, text: str) -> None:
@@ -338,7 +385,7 @@ def main(words: list[str] | None = None) -> int:
     print(json.dumps(describe()))
     return 0
   args = parser().parse_args(words)
-  with tempfile.TemporaryDirectory(prefix="stretto-run-") as folder:
+  with run_folder(args) as folder:
     try:
       todo = commands(args, folder, os.environ)
       for text in [] if args.quiet else warnings(args, os.environ):
@@ -350,6 +397,8 @@ def main(words: list[str] | None = None) -> int:
         for command in todo:
           print(f"stretto run: {shlex.join(command.words)}", file=sys.stderr)
       code = start(args, with_secret(todo, job_secret(args, os.environ)))
+      if args.trace or args.report:
+        fetch(todo, Path(folder))
     except ValueError as error:
       print(f"stretto run: {error}", file=sys.stderr)
       return 2
@@ -359,7 +408,7 @@ def main(words: list[str] | None = None) -> int:
       print(f"stretto run: {error}", file=sys.stderr)
       return 3
     if args.trace or args.report:
-      collect(args, Path(folder))
+      collect(args, accounts(Path(folder)))
     return code
 
 

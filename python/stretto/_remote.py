@@ -1,18 +1,28 @@
-"""One host of `stretto run -H`: runs a command there, as `python -m stretto._remote COMMAND...`.
+"""One host of `stretto run -H`.
 
-The first line of standard input is a JSON object with variables that no list of processes may show,
-such as the job's secret. Standard input ends when the launcher or its connection has ended; then
-the command ends too, with everything it has started."""
+  python -m stretto._remote COMMAND...        runs a command there
+  python -m stretto._remote --fetch FOLDER    prints what its ranks left for --report and --trace
+
+The first line of standard input is a JSON object: variables that no list of processes may show,
+such as the job's secret, and the folder in which ranks leave their accounts. Standard input ends
+when the launcher or its connection has ended; then the command ends too, with everything it has
+started."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import threading
+from pathlib import Path
 
 from stretto import _processes as processes
+
+ENVIRONMENT, FOLDER = "environment", "folder"  # of what it is told
+FETCH = "--fetch"
+OURS = "made-by-remote"  # a file in folders that make_folder() has made
 
 
 def follow_launcher() -> None:
@@ -32,16 +42,49 @@ def first_line() -> str:
   return line.decode()
 
 
+def make_folder(folder: str | None) -> bool:
+  """False if there is one already: another host's, in a file system that both see."""
+  try:
+    if folder:
+      os.mkdir(folder, 0o700)
+      (Path(folder) / OURS).touch()
+    return bool(folder)
+  except OSError:
+    return False
+
+
+def fetch(folder: str) -> int:
+  """The folder is gone after this."""
+  accounts = []
+  for file in sorted(Path(folder).glob("rank-*.json")):
+    try:
+      accounts.append(json.loads(file.read_text()))
+    except (OSError, ValueError):  # its rank was killed while it wrote
+      continue
+  if (Path(folder) / OURS).exists():
+    shutil.rmtree(folder, ignore_errors=True)
+    print(json.dumps(accounts))
+  return 0
+
+
 def main() -> int:
+  if sys.argv[1:2] == [FETCH]:
+    return fetch(sys.argv[2])
   try:
     told = json.loads(first_line())
   except (EOFError, ValueError) as error:
     print(f"stretto run: this host was told nothing: {error}", file=sys.stderr)
     return 3
+  folder = told.get(FOLDER)
+  made = make_folder(folder)
   # What a rank prints shall appear at once, although there is no terminal.
   shown = {} if "PYTHONUNBUFFERED" in os.environ else {"PYTHONUNBUFFERED": "1"}
   threading.Thread(target=follow_launcher, daemon=True).start()
-  return processes.run_all([processes.Command(sys.argv[1:], told | shown, told="")])
+  code = processes.run_all([processes.Command(sys.argv[1:], told.get(ENVIRONMENT, {}) | shown,
+                                              told="")])
+  if made and code in (128 + number for number in processes.ENDING):
+    shutil.rmtree(folder, ignore_errors=True)  # nobody is left to fetch it
+  return code
 
 
 if __name__ == "__main__":

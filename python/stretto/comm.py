@@ -10,15 +10,13 @@ engine.close()
 from __future__ import annotations
 
 import atexit
-import json
 import logging
-import os
 import weakref
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from stretto import _stretto
+from stretto import _account, _stretto
 from stretto._completions import Completions, Done
 from stretto._errors import CommError, InvalidArgumentError
 
@@ -86,6 +84,7 @@ class Engine(Completions):
     self._non_finite: list[dict[str, Any]] = []
     self._users: weakref.WeakSet[Gradients] = weakref.WeakSet()  # to be closed before it
     self.segments: list[dict[str, Any]] = []  # what stretto.torch.attach tried, for the report
+    self.kept: object = None  # buffers of _account
     OPEN.add(self)
 
   # The methods below submit() are forms of it. Its keywords are the fields of comm/engine/operation.h.
@@ -287,25 +286,12 @@ class Engine(Completions):
     for user in list(self._users):
       user.close()
     OPEN.discard(self)
-    self.leave_account()
+    _account.leave(self)
     if self._stop():
       self.native.close()
       self._retire("the engine")
       self.options = cast(Options, copied(self.options))
       self._drop(CommError("the engine was closed"))
-
-  def leave_account(self) -> None:
-    """Writes a file about this rank for `stretto run --report` and `--trace`."""
-    folder = os.environ.get("STRETTO_RUN_FOLDER")
-    if not folder or not os.path.isdir(folder):
-      return
-    trace = self.native.trace_json()
-    events = json.loads(trace) if trace else []
-    content = {"rank": self.rank, "statistics": self.statistics(),
-               "non_finite": self.non_finite(), "segments": self.segments,
-               "trace": events["traceEvents"] if isinstance(events, dict) else events}
-    with open(os.path.join(folder, f"rank-{self.rank:05d}-{os.getpid()}.json"), "w") as file:
-      json.dump(content, file)
 
 
 class Gradients(Completions):
