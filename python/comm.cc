@@ -333,7 +333,8 @@ void bind_comm(nb::module_& m) {
       .def_rw("silent_limit_s", &Options::silent_limit_s)
       .def_rw("operation_timeout_s", &Options::operation_timeout_s)
       .def_rw("redial_s", &Options::redial_s)
-      .def_rw("trace", &Options::trace);
+      .def_rw("trace", &Options::trace)
+      .def_rw("dump", &Options::dump);
 
   nb::class_<CommEngine>(m, "CommEngine")
       .def("close", &CommEngine::close)
@@ -379,7 +380,11 @@ void bind_comm(nb::module_& m) {
              }
              return statistics_dict(statistics);
            })
-      .def("trace_json", [](CommEngine& e) { return e.engine().trace_json(); });
+      .def("trace_json", [](CommEngine& e) { return e.engine().trace_json(); })
+      .def("flight_json", [](CommEngine& e, const std::string& reason) {
+        nb::gil_scoped_release released;
+        return e.engine().flight_json(reason);
+      });
 
   m.def("buffer_address", &buffer_address);
   m.def("comm_engine", &create, "store"_a, "rank"_a, "size"_a, "epoch"_a, "options"_a,

@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from stretto import _flight as flight
 from stretto import _processes as processes
 from stretto import _stretto
 from stretto._launch_options import MASTER_PORT, PASSED_ON, describe, parser
@@ -32,6 +33,7 @@ MEETING = ("nnodes", "node_rank", "master_addr", "master_port", "rdzv_backend", 
 
 SECRET = "STRETTO_SECRET"
 SECRET_BYTES = 32
+RECORDS = "records"  # of the folder of a run: flight records
 FETCH_S = 30.0  # for what the ranks of another host have left
 
 
@@ -64,6 +66,8 @@ def settings(args: argparse.Namespace, ranks_here: int, folder: str) -> dict[str
     chosen["STRETTO_CODEC"] = args.codec
   if args.step_policy:
     chosen["STRETTO_STEP_POLICY"] = args.step_policy
+  if "STRETTO_DUMP" not in os.environ:
+    chosen["STRETTO_DUMP"] = f"{folder}/{RECORDS}"
   if args.trace or args.report:
     chosen["STRETTO_RUN_FOLDER"] = folder
   if args.trace:
@@ -268,9 +272,8 @@ def over_ssh(args: argparse.Namespace, folder: str) -> list[Command]:
         shlex.quote(f"{k}={v}") for k, v in carried.items()) + " " + shlex.join(
         [sys.executable, "-m", "stretto._remote", *words])
     # No terminal: it would echo what is told over standard input.
-    told = {FOLDER: folder} if "STRETTO_RUN_FOLDER" in chosen else {}
     result.append(Command(["ssh", "-T", "-o", "BatchMode=yes", host, line], {},
-                          json.dumps(told) + "\n"))
+                          json.dumps({FOLDER: folder}) + "\n"))
   return result
 
 
@@ -318,10 +321,10 @@ def collect(args: argparse.Namespace, ranks: list[dict]) -> None:
 
 
 def run_folder(args: argparse.Namespace) -> tempfile.TemporaryDirectory:
-  """Where ranks leave what --report and --trace show. The nodes of a Slurm job often share the
-  current folder, and seldom /tmp."""
+  """Where ranks leave flight records, and what --report and --trace show. The nodes of a Slurm job
+  often share the current folder, and seldom /tmp."""
   here = os.getcwd()
-  shared = uses_srun(args, os.environ) and (args.trace or args.report) and os.access(here, os.W_OK)
+  shared = uses_srun(args, os.environ) and os.access(here, os.W_OK)
   return tempfile.TemporaryDirectory(prefix=".stretto-run-" if shared else "stretto-run-",
                                      dir=here if shared else None)
 
@@ -338,11 +341,47 @@ def fetch(todo: list[Command], folder: Path) -> None:
   for host, child in enumerate(asked):
     try:
       text, _ = child.communicate(timeout=FETCH_S)
-      for index, account in enumerate(json.loads(text or b"[]")):
-        (folder / f"rank-{int(account['rank']):05d}-host-{host}-{index}.json").write_text(
-            json.dumps(account))
+      for name, content in json.loads(text or b"{}").items():
+        where = folder / RECORDS if name.startswith(RECORDS) else folder
+        where.mkdir(exist_ok=True)
+        (where / f"rank-{int(content['rank']):05d}-host-{host}.json").write_text(
+            json.dumps(content))
     except (subprocess.TimeoutExpired, ValueError):  # the page says which ranks it lacks
       child.kill()
+
+
+def keep_records(args: argparse.Namespace, folder: Path, code: int) -> None:
+  """Flight records outlive the folder of the run, unless the user has ended the job."""
+  if not flight.any_in(str(folder / RECORDS)) or code in (128 + s for s in processes.ENDING):
+    return
+  kept = tempfile.mkdtemp(prefix="stretto-dump-")
+  for file in (folder / RECORDS).glob("rank-*.json"):
+    shutil.move(str(file), kept)
+  if not args.quiet:
+    print(f"stretto run: the last operations of the ranks: stretto run --dump {kept}",
+          file=sys.stderr)
+
+
+def show_records(words: list[str]) -> int:
+  """`stretto run --dump FILE... [--json]`: runs nothing."""
+  p = argparse.ArgumentParser(prog="stretto run", allow_abbrev=False)
+  p.add_argument("--dump", nargs="+", required=True, metavar="FILE")
+  for names in (["--json"], ["-q", "--quiet"], ["-v", "--verbose"]):
+    p.add_argument(*names, action="store_true")
+  args = p.parse_args(words)
+  try:
+    flight.show(args.dump, args.json)
+  except ValueError as error:
+    print(f"stretto run: {error}", file=sys.stderr)
+    return 2
+  return 0
+
+
+def asks_for_records(words: list[str]) -> bool:
+  """--dump comes before any word that is no flag."""
+  before = next((i for i, word in enumerate(words) if word.split("=")[0] == "--dump"), -1)
+  return before >= 0 and all(word in ("--json", "-q", "--quiet", "-v", "--verbose")
+                             for word in words[:before])
 
 
 def write(path: Path, text: str) -> None:
@@ -384,7 +423,11 @@ def main(words: list[str] | None = None) -> int:
   if words is None and sys.argv[1:] == ["--describe"]:  # for the C++ side of the command
     print(json.dumps(describe()))
     return 0
+  if asks_for_records(sys.argv[1:] if words is None else words):
+    return show_records(sys.argv[1:] if words is None else words)
   args = parser().parse_args(words)
+  if args.dump:
+    parser().error("--dump runs nothing: give it alone, with files or folders")
   with run_folder(args) as folder:
     try:
       todo = commands(args, folder, os.environ)
@@ -397,8 +440,9 @@ def main(words: list[str] | None = None) -> int:
         for command in todo:
           print(f"stretto run: {shlex.join(command.words)}", file=sys.stderr)
       code = start(args, with_secret(todo, job_secret(args, os.environ)))
-      if args.trace or args.report:
+      if args.trace or args.report or code != 0:
         fetch(todo, Path(folder))
+      keep_records(args, Path(folder), code)
     except ValueError as error:
       print(f"stretto run: {error}", file=sys.stderr)
       return 2

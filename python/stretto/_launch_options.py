@@ -17,6 +17,7 @@ EXAMPLES = (
   "stretto run -n 4 ./train_c",
   "stretto run -H host1:2,host2:2 train.py",
   "stretto run train.py    # inside an sbatch: as many ranks as the job has tasks",
+  "stretto run --dump /tmp/stretto-dump-x    # who waits for whom; the failed run names the folder",
   "stretto run --nnodes 2 --node-rank 0 --nproc-per-node 4 --master-addr host1 train.py",
 )
 
@@ -79,10 +80,12 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     Option(("--log-dir",), "Folder for these files; a temporary one by default", "FOLDER"),
     Option(("--trace",), "Write a timeline for Perfetto", "FILE", type=Path),
     Option(("--report",), "Write one HTML page about what was sent", "FILE", type=Path),
+    Option(("--dump",), "Run nothing; show the operations that ranks were in when a job failed or "
+           "got SIGUSR2, and which rank lacks which. Files, or folders of them", "FILE"),
   ),
   "General": (
     Option(("--dry-run",), "Print the commands, run nothing"),
-    Option(("--json",), "With --dry-run: print them as JSON"),
+    Option(("--json",), "With --dry-run: print them as JSON; with --dump: what it shows"),
     Option(("-q", "--quiet"), "Print no notes and no warnings"),
     Option(("-v", "--verbose"), "Print the commands before they run"),
   ),

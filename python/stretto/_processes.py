@@ -3,6 +3,7 @@ them are asked to end, and a second later killed with everything they have start
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -15,6 +16,7 @@ from typing import NamedTuple
 from stretto._rank_output import RankOutput
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+DUMP = signal.SIGUSR2  # asks ranks for their flight records
 GRACE_S = 1.0
 POLL_S = 0.05
 STDIN = {None: None, "": subprocess.DEVNULL}  # by Command.told
@@ -42,8 +44,9 @@ def run_all(todo: Sequence[Command], outputs: list[RankOutput] | None = None) ->
   def end(number, frame):
     raise Ended(number)
 
-  before = {s: signal.signal(s, end) for s in ENDING}
   children: list[subprocess.Popen] = []
+  before = {s: signal.signal(s, end) for s in ENDING}
+  before[DUMP] = signal.signal(DUMP, lambda number, frame: ask_for_records(children))
   try:
     for index, command in enumerate(todo):
       output = outputs[index] if outputs else RankOutput()
@@ -76,6 +79,26 @@ def tell(child: subprocess.Popen, text: str | None) -> None:
     child.stdin.flush()
   except BrokenPipeError:  # it has ended already; its exit code says why
     pass
+
+
+def ask_for_records(children: list[subprocess.Popen]) -> None:
+  """All ranks below us that know the signal, and those on other hosts (stretto._remote)."""
+  for child in children:
+    tell(child, "dump\n")
+  for pid in descendants():
+    if catches(pid, DUMP):
+      with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, DUMP)
+
+
+def catches(pid: int, number: int) -> bool:
+  """Whether the signal has a handler there; others would be ended by it."""
+  try:
+    status = Path(f"/proc/{pid}/status").read_text()
+  except OSError:  # it has ended meanwhile
+    return False
+  mask = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+  return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 def wait_for(children: list[subprocess.Popen], outputs: list[RankOutput]) -> int:

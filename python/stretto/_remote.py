@@ -1,12 +1,12 @@
 """One host of `stretto run -H`.
 
   python -m stretto._remote COMMAND...        runs a command there
-  python -m stretto._remote --fetch FOLDER    prints what its ranks left for --report and --trace
+  python -m stretto._remote --fetch FOLDER    prints what its ranks left, and removes it
 
 The first line of standard input is a JSON object: variables that no list of processes may show,
-such as the job's secret, and the folder in which ranks leave their accounts. Standard input ends
-when the launcher or its connection has ended; then the command ends too, with everything it has
-started."""
+such as the job's secret, and the folder in which ranks leave accounts and flight records. A later
+line, "dump", asks the ranks for such records. Standard input ends when the launcher or its
+connection has ended; then the command ends too, with everything it has started."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ OURS = "made-by-remote"  # a file in folders that make_folder() has made
 
 
 def follow_launcher() -> None:
-  while os.read(0, 4096):
-    pass
+  while told := os.read(0, 4096):
+    if b"dump" in told:
+      os.kill(os.getpid(), processes.DUMP)
   os.kill(os.getpid(), signal.SIGHUP)
 
 
@@ -55,15 +56,15 @@ def make_folder(folder: str | None) -> bool:
 
 def fetch(folder: str) -> int:
   """The folder is gone after this."""
-  accounts = []
-  for file in sorted(Path(folder).glob("rank-*.json")):
+  left = {}
+  for file in sorted(Path(folder).glob("**/rank-*.json")):
     try:
-      accounts.append(json.loads(file.read_text()))
+      left[str(file.relative_to(folder))] = json.loads(file.read_text())
     except (OSError, ValueError):  # its rank was killed while it wrote
       continue
   if (Path(folder) / OURS).exists():
     shutil.rmtree(folder, ignore_errors=True)
-    print(json.dumps(accounts))
+    print(json.dumps(left))
   return 0
 
 
@@ -82,8 +83,9 @@ def main() -> int:
   threading.Thread(target=follow_launcher, daemon=True).start()
   code = processes.run_all([processes.Command(sys.argv[1:], told.get(ENVIRONMENT, {}) | shown,
                                               told="")])
-  if made and code in (128 + number for number in processes.ENDING):
-    shutil.rmtree(folder, ignore_errors=True)  # nobody is left to fetch it
+  wanted = code != 0 or "STRETTO_RUN_FOLDER" in os.environ
+  if made and (not wanted or code in (128 + number for number in processes.ENDING)):
+    shutil.rmtree(folder, ignore_errors=True)  # nobody will fetch it
   return code
 
 

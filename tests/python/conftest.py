@@ -1,6 +1,7 @@
 """Small models made with the onnx package, and its own evaluator as the judge."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +21,24 @@ TOLERANCE = 2e-5
 def own_tuning_cache(tmp_path_factory):
   """Remembered choices of the machine's user must neither help nor suffer."""
   os.environ["STRETTO_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_flight_records():
+  """Jobs that fail on purpose leave no files behind; tests of these files set the variable."""
+  os.environ["STRETTO_DUMP"] = "none"
+
+
+def free_port():
+  """A port that is free with the one after it."""
+  while True:
+    with socket.socket() as first, socket.socket() as second:
+      first.bind(("", 0))
+      try:
+        second.bind(("", first.getsockname()[1] + 1))
+      except OSError:
+        continue
+      return first.getsockname()[1]
 
 
 @pytest.fixture(scope="session")

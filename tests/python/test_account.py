@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import free_port
 
 from stretto import _account as account
 from stretto import _comm_report as comm_report
@@ -140,13 +141,6 @@ exec env -i PATH="$PATH" bash -c "$line" < <(filter)
   environment = {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}",
                  "TMPDIR": str(tmp_path / "launcher")}
   page, traced, said = run(tmp_path, script, "-H", "127.0.0.1:1,127.0.0.2:1", "--port",
-                           str(port()), environment=environment)
+                           str(free_port()), environment=environment)
   assert traced == {0, 1} and said == "" and "incomplete" not in page
   assert [list((tmp_path / name).iterdir()) for name in ("127.0.0.1", "127.0.0.2")] == [[], []]
-
-
-def port():
-  import socket
-  with socket.socket() as free:
-    free.bind(("", 0))
-    return free.getsockname()[1] - 1

@@ -4,13 +4,13 @@ import html.parser
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from conftest import free_port
 
 from stretto import _comm_report as comm_report
 from stretto import _launch as launch
@@ -184,18 +184,6 @@ def test_launchers_on_several_hosts_cannot_make_a_secret(capsys, monkeypatch, no
   assert capsys.readouterr().err == ""
   args = launch_options.parser().parse_args(words)
   assert launch.job_secret(args, {}) is None and launch.job_secret(args, os.environ) == "one"
-
-
-def free_port():
-  """A port that is free with the one after it."""
-  while True:
-    with socket.socket() as first, socket.socket() as second:
-      first.bind(("", 0))
-      try:
-        second.bind(("", first.getsockname()[1] + 1))
-      except OSError:
-        continue
-      return first.getsockname()[1]
 
 
 def test_a_remote_host_went_on_without_its_launcher(tmp_path):

@@ -216,6 +216,11 @@ const std::vector<Row>& rows() {
                  "sleep at once"),
       text_row("STRETTO_TRACE", &Options::trace, "a file; empty: none",
                "File for a trace in Chrome's format, written when the engine ends."),
+      text_row(
+          "STRETTO_DUMP", &Options::dump,
+          "a folder; empty: stretto-dump-UID in the folder for temporary files; none: no files",
+          "Folder for a file with this rank's last operations, written when the job fails and "
+          "on SIGUSR2."),
   };
   return kRows;
 }

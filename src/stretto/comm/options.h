@@ -73,6 +73,7 @@ struct Options {
 
   // Diagnosis.
   std::string trace;
+  std::string dump;  // a folder; empty: one for temporary files; none: no files
 
   // For tests: a larger job does not connect all pairs of ranks at the start; the same on all ranks.
   int mesh_ranks = 16;

@@ -51,6 +51,7 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
   begin_tuning(state);
   try {
     start_threads();
+    dump_signal_.emplace([this] { on_dump_signal(); });
   } catch (const std::exception& e) {  // the destructor does not run; tell the other ranks
     Lock lock(mutex_);
     fail(membership_.rank, "", fmt::format("rank {}: {}", membership_.rank, e.what()));
@@ -101,6 +102,7 @@ void EngineImpl::close() {
     }
     closed_ = stopping_ = interrupted_ = true;
   }
+  dump_signal_.reset();
   progress_wake_.notify_all();
   helper_wake_.notify_all();
   completion_wake_.notify_all();

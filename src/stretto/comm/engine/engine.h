@@ -186,6 +186,11 @@ class Engine {
   // The last 100,000 events of all operations as JSON in Chrome's trace format, which Perfetto
   // shows too; empty unless options.trace is set.
   virtual std::string trace_json() = 0;
+
+  // The last 1,000 operations, and what those that are not over wait for, as JSON
+  // (docs/formats/flight-record.md); empty after close(). When the job fails, and when the process
+  // gets SIGUSR2, the engine writes it to a file in options.dump.
+  virtual std::string flight_json(std::string_view reason) = 0;
 };
 
 // Calls Engine::abort with the message of the exception and the number of this rank.

@@ -17,7 +17,10 @@
 #include <tuple>
 
 #include "stretto/base/error.h"
+#include "stretto/base/log.h"
+#include "stretto/comm/engine/dump_signal.h"
 #include "stretto/comm/engine/ending.h"
+#include "stretto/comm/engine/flight_recorder.h"
 #include "stretto/comm/engine/state.h"
 #include "stretto/comm/engine/trace.h"
 #include "stretto/comm/engine/units.h"
@@ -50,6 +53,7 @@ class EngineImpl : public Engine {
   std::vector<NonFiniteReport> take_non_finite() override;
   Statistics statistics() override;
   std::string trace_json() override;
+  std::string flight_json(std::string_view reason) override;
 
  private:
   using Lock = std::unique_lock<std::mutex>;
@@ -99,6 +103,11 @@ class EngineImpl : public Engine {
   void on_agreed(Group id);
   void release_held(GroupState& group, Group id);
 
+  // flight.cc: the last operations, kept for diagnosis.
+  std::string flight_text(std::string_view reason) const;
+  void keep_flight(std::string_view reason, LogLevel level = LogLevel::kInfo);
+  void on_dump_signal();
+
   // events.cc: what the links report, and the end of operations.
   void process_events(bool flush = true);
   void on_arrival(const Events::Arrival& arrival);
@@ -126,6 +135,7 @@ class EngineImpl : public Engine {
   // never taken for one of a later group of the same name and ranks.
   std::unordered_map<Group, uint32_t> lives_;
   Trace trace_;
+  FlightRecorder flight_;
   std::optional<Units> units_;
   std::optional<Ending> ending_;
 
@@ -159,6 +169,7 @@ class EngineImpl : public Engine {
   std::condition_variable progress_wake_, helper_wake_, waiter_wake_, completion_wake_, exit_wake_;
   const uint64_t forks_ = forks();
   std::thread thread_, helper_;
+  std::optional<DumpSignal> dump_signal_;
 };
 
 }  // namespace stretto::comm

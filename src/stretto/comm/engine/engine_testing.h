@@ -24,6 +24,7 @@ inline Options patient() {
   options.operation_timeout_s = 240;
   options.tuning = Tuning::kOff;
   options.streams = 2;
+  options.dump = "none";
   return options;
 }
 

@@ -89,7 +89,11 @@ void EngineImpl::on_arrival(const Events::Arrival& arrival) {
 void EngineImpl::on_control(const Events::Control& control) {
   if (control.frame.type == FrameType::kAbort) {
     const auto round = static_cast<int>(std::min<uint64_t>(control.frame.key.sequence, 64));
-    if (ending_->hear(control.rank, round, parse_abort(control.frame, control.text))) stop_all();
+    const Verdict verdict = parse_abort(control.frame, control.text);
+    if (ending_->hear(control.rank, round, verdict)) {
+      keep_flight(verdict.text);
+      stop_all();
+    }
     settle();
   } else if (control.frame.type == FrameType::kMismatch) {
     const MessageKey& key = control.frame.key;
@@ -159,8 +163,10 @@ void EngineImpl::check_departed() {
 
 // The first failure that this rank finds is its verdict.
 void EngineImpl::fail(int origin, const std::string& link, const std::string& text) {
-  if (ending_->begin({.origin = origin, .finder = membership_.rank, .link = link, .text = text}))
+  if (ending_->begin({.origin = origin, .finder = membership_.rank, .link = link, .text = text})) {
+    keep_flight(text);
     stop_all();
+  }
   settle();
 }
 
@@ -217,7 +223,9 @@ void EngineImpl::finish(OpenOperation* open) {
                            .sequence = open->sequence,
                            .first_offset = open->first_non_finite,
                            .count = open->non_finite});
-  trace_.operation(*open, now_s());
+  const double now = now_s();
+  trace_.operation(*open, now);
+  if (!state.internal) flight_.finished(*open, now);
   if (state.tuning) note_done(*state.tuning, *open);
   if (state.internal) {
     operations_.erase(open->handle);

@@ -77,6 +77,7 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, const Operation& oper
   open->notify = std::move(notify);
   if (state.tuning) note_submitted(*state.tuning, *open);
   operations_.emplace(open->handle, open);
+  if (!state.internal) flight_.submitted(*open);
   ++unfinished_;
   unfinished_internal_ += state.internal;
   ++state.open;

@@ -1,0 +1,93 @@
+#include "stretto/comm/engine/dump_signal.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+namespace stretto::comm {
+namespace {
+
+// Waits for a call, for as long as a busy machine may need.
+class Calls {
+ public:
+  void operator()() {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+    called_.notify_all();
+  }
+  bool reach(int count) {
+    std::unique_lock lock(mutex_);
+    return called_.wait_for(lock, std::chrono::seconds(120), [&] { return count_ >= count; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable called_;
+  int count_ = 0;
+};
+
+std::atomic<int> own_calls{0};
+void own_handler(int) { ++own_calls; }
+
+bool handler_is(void (*handler)(int)) {
+  struct sigaction now {};
+  sigaction(SIGUSR2, nullptr, &now);
+  return now.sa_handler == handler;
+}
+
+TEST(DumpSignal, CallsEveryEngineWhileThereIsOne) {
+  ASSERT_TRUE(handler_is(SIG_DFL));
+  for (int round = 1; round <= 3; ++round) {
+    Calls one, other;
+    {
+      const DumpSignal first([&] { one(); });
+      const DumpSignal second([&] { other(); });
+      kill(getpid(), SIGUSR2);
+      EXPECT_TRUE(one.reach(1) && other.reach(1));
+    }
+    EXPECT_TRUE(handler_is(SIG_DFL)) << "the default action is back";
+  }
+}
+
+TEST(DumpSignal, TheProgramsOwnHandlerStays) {
+  signal(SIGUSR2, own_handler);
+  {
+    const DumpSignal ours([] { ADD_FAILURE() << "it was not asked"; });
+    kill(getpid(), SIGUSR2);
+    EXPECT_EQ(own_calls, 1);
+  }
+  EXPECT_TRUE(handler_is(own_handler));
+  signal(SIGUSR2, SIG_DFL);
+  {  // one that is installed later
+    const DumpSignal ours([] { ADD_FAILURE() << "it was replaced"; });
+    signal(SIGUSR2, own_handler);
+    kill(getpid(), SIGUSR2);
+    EXPECT_EQ(own_calls, 2);
+  }
+  EXPECT_TRUE(handler_is(own_handler));
+  signal(SIGUSR2, SIG_DFL);
+}
+
+TEST(DumpSignal, AForkedChildEndsAsBefore) {
+  Calls calls;
+  const DumpSignal ours([&] { calls(); });
+  const pid_t child = fork();
+  if (child == 0) {
+    raise(SIGUSR2);
+    _exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGUSR2) << status;
+  kill(getpid(), SIGUSR2);
+  EXPECT_TRUE(calls.reach(1)) << "the parent still answers";
+}
+
+}  // namespace
+}  // namespace stretto::comm
