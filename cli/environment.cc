@@ -34,6 +34,9 @@ constexpr Row kRows[] = {
     {"STRETTO_PYTHON", kGeneral,
      "Python with the stretto package, which runs peers and ranks for the stand-alone command.",
      "python3"},
+    {"STRETTO_LOG_LEVEL", kGeneral,
+     "Which of the library's messages Python shows on standard error: off, warning or info.",
+     "none, unless the program sets up logging"},
     {"STRETTO_RANK", kRanks,
      "This process's rank, for the C interface and stretto.horovod, .jax and .tensorflow.",
      "RANK, or what Slurm or MPI set"},
@@ -45,6 +48,10 @@ constexpr Row kRows[] = {
      "Seconds after which stretto.horovod, .jax and .tensorflow name a tensor that other ranks "
      "lack.",
      "60"},
+    {"STRETTO_METRICS_PORT", kRanks,
+     "Port on which a host's first rank serves counters for Prometheus at /metrics, the next rank "
+     "on the next port; HOST:PORT: only on that interface.",
+     "no port"},
     {"STRETTO_BIND", kLauncher, "1: a rank runs on its share of the host's cores only.", ""},
     {"STRETTO_REPLACE_BACKEND", kLauncher,
      "1: scripts that ask torch.distributed for gloo or nccl get stretto.", ""},

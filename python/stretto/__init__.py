@@ -9,8 +9,7 @@ model.save("resnet50.stretto")
 ```
 """
 
-import logging
-
+from stretto import _log
 from stretto._errors import (
   CommError,
   Error,
@@ -24,8 +23,7 @@ from stretto._optimize import list_passes, load, optimize
 from stretto._report import Report
 from stretto._stretto import version as __version__
 
-# The library never prints. Applications that want its messages set up logging as they like.
-logging.getLogger("stretto").addHandler(logging.NullHandler())
+_log.set_up()
 
 __all__ = [
   "CommError",

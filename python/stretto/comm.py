@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from stretto import _account, _stretto
+from stretto import _stretto, _watch
 from stretto._completions import Completions, Done
 from stretto._errors import CommError, InvalidArgumentError
 
@@ -86,6 +86,7 @@ class Engine(Completions):
     self.segments: list[dict[str, Any]] = []  # what stretto.torch.attach tried, for the report
     self.kept: object = None  # buffers of _account
     OPEN.add(self)
+    _watch.opened(self)
 
   # The methods below submit() are forms of it. Its keywords are the fields of comm/engine/operation.h.
 
@@ -286,7 +287,7 @@ class Engine(Completions):
     for user in list(self._users):
       user.close()
     OPEN.discard(self)
-    _account.leave(self)
+    _watch.closing(self)
     if self._stop():
       self.native.close()
       self._retire("the engine")

@@ -17,7 +17,6 @@
 #include <tuple>
 
 #include "stretto/base/error.h"
-#include "stretto/base/log.h"
 #include "stretto/comm/engine/dump_signal.h"
 #include "stretto/comm/engine/ending.h"
 #include "stretto/comm/engine/flight_recorder.h"
@@ -105,7 +104,7 @@ class EngineImpl : public Engine {
 
   // flight.cc: the last operations, kept for diagnosis.
   std::string flight_text(std::string_view reason) const;
-  void keep_flight(std::string_view reason, LogLevel level = LogLevel::kInfo);
+  void keep_flight(std::string_view reason, bool failed = true);
   void on_dump_signal();
 
   // events.cc: what the links report, and the end of operations.

@@ -79,15 +79,19 @@ std::string EngineImpl::flight_text(std::string_view reason) const {
 }
 
 // Written before operations are stopped, because what they wait for is known only until then.
-void EngineImpl::keep_flight(std::string_view reason, LogLevel level) {
+void EngineImpl::keep_flight(std::string_view reason, bool failed) {
+  if (failed)
+    log_message(LogLevel::kWarning,
+                fmt::format("rank {}: the job ends: {}", membership_.rank, reason));
   if (options_.dump == "none") return;
   try {
     const std::string file =
         fmt::format("{}/rank-{:05}.json", made_folder(options_.dump), membership_.rank);
     write_file(file, flight_text(reason));
-    log_message(level, fmt::format("rank {}: its last operations are in {}; `stretto run --dump` "
-                                   "shows them",
-                                   membership_.rank, file));
+    log_message(failed ? LogLevel::kInfo : LogLevel::kWarning,
+                fmt::format("rank {}: its last operations are in {}; `stretto run --dump` "
+                            "shows them",
+                            membership_.rank, file));
   } catch (const std::exception& e) {
     log_message(LogLevel::kWarning, fmt::format("rank {}: its last operations are lost: {}",
                                                 membership_.rank, e.what()));
@@ -96,7 +100,7 @@ void EngineImpl::keep_flight(std::string_view reason, LogLevel level) {
 
 void EngineImpl::on_dump_signal() {
   Inside inside(*this);
-  if (!closed_) keep_flight("SIGUSR2", LogLevel::kWarning);
+  if (!closed_) keep_flight("SIGUSR2", false);
 }
 
 }  // namespace stretto::comm
