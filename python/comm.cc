@@ -13,6 +13,7 @@
 #include <array>
 #include <map>
 
+#include "closable.h"
 #include "gradients.h"
 #include "python_signals.h"
 #include "stretto/base/clock.h"
@@ -28,6 +29,8 @@ namespace stretto::python {
 namespace {
 
 using namespace stretto::comm;
+
+using Use = Closable<Engine>::Use;
 
 constexpr size_t kCompletionBatch = 64;
 
@@ -162,83 +165,113 @@ nb::dict statistics_dict(const Statistics& s) {
   return result;
 }
 
+// Ends the calls of an engine that block.
+template <typename T>
+void send_away(T& engine) {
+  if constexpr (requires { engine.close(); })
+    engine.close();
+  else
+    engine.interrupt();
+}
+
+template <typename T>
+void set_timeout(T& operation, double timeout_s) {
+  if constexpr (requires { operation.timeout_s; }) operation.timeout_s = timeout_s;
+}
+
 // The engine, and the store it was opened with.
 class CommEngine {
  public:
   CommEngine(const nb::object& store, int rank, int size, uint32_t epoch, const Options& options) {
     std::shared_ptr<Store> shared = store_of(store, rank == 0);
     if (nb::isinstance<nb::str>(store)) store_ = shared;
-    nb::gil_scoped_release released;
-    const InterruptScope interrupt(check_signals);
-    engine_ =
-        Engine::create(std::move(shared), {.rank = rank, .size = size, .epoch = epoch}, options);
+    std::shared_ptr<Engine> engine;
+    {
+      nb::gil_scoped_release released;
+      const InterruptScope interrupt(check_signals);
+      engine =
+          Engine::create(std::move(shared), {.rank = rank, .size = size, .epoch = epoch}, options);
+    }
+    engine_.open(std::move(engine));
   }
 
   ~CommEngine() { close(); }
 
+  // Threads that wait for an operation get a CommError within 0.1 s.
   void close() {
-    nb::gil_scoped_release released;
-    engine_.reset();
+    const bool forked = engine_.forked();
+    engine_.close([](auto& engine) { send_away(engine); });
+    std::shared_ptr<Store> store = std::move(store_);
     store_.reset();
+    if (forked && store) new std::shared_ptr<Store>(std::move(store));  // its threads are not here
+    nb::gil_scoped_release released;
+    store.reset();
   }
 
-  Engine& engine() const {
-    if (!engine_) throw_invalid("comm: the engine was closed");
-    return *engine_;
-  }
+  Use use() { return Use(engine_); }
 
   CommGradients* gradients(const std::string& name, std::vector<int> ranks,
-                           const std::string& codec, const Options& options) const {
-    engine();
-    return new CommGradients(engine_, name, std::move(ranks), codec, options);
+                           const std::string& codec, const Options& options) {
+    return new CommGradients(engine_.shared(), name, std::move(ranks), codec, options);
   }
 
   CommUnordered* unordered(const std::string& name, std::vector<int> ranks, double stall_s,
-                           nb::object stalled, nb::object stand_in) const {
-    engine();
-    return new CommUnordered(engine_, name, std::move(ranks), stall_s, std::move(stalled),
+                           nb::object stalled, nb::object stand_in) {
+    return new CommUnordered(engine_.shared(), name, std::move(ranks), stall_s, std::move(stalled),
                              std::move(stand_in));
   }
 
   Handle submit(Group group, uint8_t kind, const std::string& dtype, uint8_t reduction,
                 int64_t count, uintptr_t input, uintptr_t output, int root, int peer, uint32_t tag,
                 std::string codec, std::string name, bool queue, std::vector<int64_t> input_counts,
-                std::vector<int64_t> output_counts) {
-    const Operation operation{.kind = static_cast<Kind>(kind),
-                              .dtype = parse_dtype(dtype),
-                              .reduction = static_cast<ReduceOp>(reduction),
-                              .root = root,
-                              .peer = peer,
-                              .tag = tag,
-                              .count = count,
-                              .input = reinterpret_cast<const void*>(input),
-                              .output = reinterpret_cast<void*>(output),
-                              .input_counts = std::move(input_counts),
-                              .input_displacements = {},
-                              .output_counts = std::move(output_counts),
-                              .output_displacements = {},
-                              .codec = std::move(codec),
-                              .name = std::move(name),
-                              .residual = nullptr};
+                std::vector<int64_t> output_counts, double timeout_s) {
+    Operation operation{.kind = static_cast<Kind>(kind),
+                        .dtype = parse_dtype(dtype),
+                        .reduction = static_cast<ReduceOp>(reduction),
+                        .root = root,
+                        .peer = peer,
+                        .tag = tag,
+                        .count = count,
+                        .input = reinterpret_cast<const void*>(input),
+                        .output = reinterpret_cast<void*>(output),
+                        .input_counts = std::move(input_counts),
+                        .input_displacements = {},
+                        .output_counts = std::move(output_counts),
+                        .output_displacements = {},
+                        .codec = std::move(codec),
+                        .name = std::move(name),
+                        .residual = nullptr};
+    set_timeout(operation, timeout_s);
     const Delivery delivery = queue ? Delivery::kQueue : Delivery::kWait;
-    if (engine().options().tuning == Tuning::kOff)
-      return engine().submit(group, operation, delivery);
+    const Use engine = use();
+    if (engine->options().tuning == Tuning::kOff) return engine->submit(group, operation, delivery);
     // Where a step ends it may wait for the others.
     nb::gil_scoped_release released;
-    const InterruptScope interrupt(check_signals);
-    return engine().submit(group, operation, delivery);
+    const InterruptScope interrupt([&] { look_around(engine); });
+    return engine->submit(group, operation, delivery);
+  }
+
+  void step(Group group) {
+    const Use engine = use();
+    nb::gil_scoped_release released;
+    const InterruptScope interrupt([&] { look_around(engine); });
+    engine->step(group);
   }
 
   bool wait(Handle handle, double timeout_s) {
-    return wait_in_slices(timeout_s, [&](double slice) { return engine().wait(handle, slice); });
+    const Use engine = use();
+    return wait_in_slices(
+        timeout_s, [&](double slice) { return engine->wait(handle, slice); },
+        [&] { engine.check(); });
   }
 
   std::vector<std::tuple<Handle, nb::object, int>> next_completions(double timeout_s) {
     std::array<Completion, kCompletionBatch> batch;
     size_t count = 0;
+    const Use engine = use();
     {
       nb::gil_scoped_release released;
-      count = engine().next_completions(batch, timeout_s);
+      count = engine->next_completions(batch, timeout_s);
     }
     std::vector<std::tuple<Handle, nb::object, int>> result;
     for (size_t i = 0; i < count; ++i) {
@@ -251,15 +284,20 @@ class CommEngine {
 
   std::vector<std::tuple<int, std::string, Group, uint64_t, int64_t, int64_t>> take_non_finite() {
     std::vector<std::tuple<int, std::string, Group, uint64_t, int64_t, int64_t>> result;
-    for (const NonFiniteReport& r : engine().take_non_finite()) {
+    for (const NonFiniteReport& r : use()->take_non_finite()) {
       result.emplace_back(r.rank, r.name, r.group, r.sequence, r.first_offset, r.count);
     }
     return result;
   }
 
  private:
-  std::shared_ptr<Store> store_;    // ours: rank 0 answers the others as long as it lives
-  std::shared_ptr<Engine> engine_;  // gradients use it too
+  static void look_around(const Use& engine) {
+    check_signals();
+    engine.check();
+  }
+
+  std::shared_ptr<Store> store_;           // ours: rank 0 answers the others as long as it lives
+  Closable<Engine> engine_{"the engine"};  // gradients use it too
 };
 
 CommEngine* create(const nb::object& store, int rank, int size, uint32_t epoch,
@@ -338,14 +376,14 @@ void bind_comm(nb::module_& m) {
 
   nb::class_<CommEngine>(m, "CommEngine")
       .def("close", &CommEngine::close)
-      .def_prop_ro("rank", [](const CommEngine& e) { return e.engine().membership().rank; })
-      .def_prop_ro("size", [](const CommEngine& e) { return e.engine().membership().size; })
-      .def_prop_ro("hosts", [](const CommEngine& e) { return e.engine().hosts(); })
+      .def_prop_ro("rank", [](CommEngine& e) { return e.use()->membership().rank; })
+      .def_prop_ro("size", [](CommEngine& e) { return e.use()->membership().size; })
+      .def_prop_ro("hosts", [](CommEngine& e) { return e.use()->hosts(); })
       .def("add_group",
            [](CommEngine& e, const std::string& name, std::vector<int> ranks) {
-             return e.engine().add_group(name, std::move(ranks));
+             return e.use()->add_group(name, std::move(ranks));
            })
-      .def("remove_group", [](CommEngine& e, Group group) { e.engine().remove_group(group); })
+      .def("remove_group", [](CommEngine& e, Group group) { e.use()->remove_group(group); })
       .def("gradients", &CommEngine::gradients, "name"_a, "ranks"_a, "codec"_a, "options"_a,
            nb::rv_policy::take_ownership)
       .def("unordered", &CommEngine::unordered, "name"_a, "ranks"_a, "stall_s"_a, "stalled"_a,
@@ -354,36 +392,30 @@ void bind_comm(nb::module_& m) {
            "reduction"_a = static_cast<int>(ReduceOp::kAverage), "count"_a = 0, "input"_a = 0,
            "output"_a = 0, "root"_a = 0, "peer"_a = 0, "tag"_a = 0, "codec"_a = "", "name"_a = "",
            "queue"_a = false, "input_counts"_a = std::vector<int64_t>(),
-           "output_counts"_a = std::vector<int64_t>())
-      .def(
-          "step",
-          [](CommEngine& e, Group group) {
-            nb::gil_scoped_release released;
-            const InterruptScope interrupt(check_signals);
-            e.engine().step(group);
-          },
-          "group"_a = kWorld)
-      .def("poll", [](CommEngine& e, Handle handle) { return e.engine().poll(handle); })
-      .def("source", [](CommEngine& e, Handle handle) { return e.engine().source(handle); })
+           "output_counts"_a = std::vector<int64_t>(), "timeout_s"_a = 0.0)
+      .def("step", &CommEngine::step, "group"_a = kWorld)
+      .def("poll", [](CommEngine& e, Handle handle) { return e.use()->poll(handle); })
+      .def("source", [](CommEngine& e, Handle handle) { return e.use()->source(handle); })
       .def("wait", &CommEngine::wait, "handle"_a, "timeout_s"_a = -1.0)
-      .def("deliver", [](CommEngine& e, Handle handle) { e.engine().deliver(handle); })
+      .def("deliver", [](CommEngine& e, Handle handle) { e.use()->deliver(handle); })
       .def("next_completions", &CommEngine::next_completions, "timeout_s"_a)
-      .def("interrupt", [](CommEngine& e) { e.engine().interrupt(); })
-      .def("abort", [](CommEngine& e, const std::string& reason) { e.engine().abort(reason); })
+      .def("interrupt", [](CommEngine& e) { e.use()->interrupt(); })
+      .def("abort", [](CommEngine& e, const std::string& reason) { e.use()->abort(reason); })
       .def("take_non_finite", &CommEngine::take_non_finite)
       .def("statistics",
            [](CommEngine& e) {
+             const Use engine = e.use();
              Statistics statistics;
              {
                nb::gil_scoped_release released;
-               statistics = e.engine().statistics();
+               statistics = engine->statistics();
              }
              return statistics_dict(statistics);
            })
-      .def("trace_json", [](CommEngine& e) { return e.engine().trace_json(); })
+      .def("trace_json", [](CommEngine& e) { return e.use()->trace_json(); })
       .def("flight_json", [](CommEngine& e, const std::string& reason) {
         nb::gil_scoped_release released;
-        return e.engine().flight_json(reason);
+        return e.use()->flight_json(reason);
       });
 
   m.def("buffer_address", &buffer_address);

@@ -13,10 +13,10 @@ namespace stretto::python {
 // How long a wait leaves Ctrl-C unnoticed.
 inline constexpr double kSignalPeriodS = 0.1;
 
-// Waits with wait(seconds) -> done, without the interpreter's lock. Nothing but Python's own
-// handler can interrupt it: looks for signals now and then. timeout_s < 0: as long as it takes.
-template <typename Wait>
-bool wait_in_slices(double timeout_s, Wait&& wait) {
+// Waits with wait(seconds) -> done, without the interpreter's lock. Python's own handlers of
+// signals and what check() throws can interrupt it. timeout_s < 0: as long as it takes.
+template <typename Wait, typename Check>
+bool wait_in_slices(double timeout_s, Wait&& wait, Check&& check) {
   double left = timeout_s;
   while (true) {
     const double slice = timeout_s < 0 ? kSignalPeriodS : std::min(left, kSignalPeriodS);
@@ -33,6 +33,7 @@ bool wait_in_slices(double timeout_s, Wait&& wait) {
     if (error) raise_python(error);
     if (done) return true;
     if (PyErr_CheckSignals() != 0) throw nanobind::python_error();
+    check();
     if (timeout_s >= 0 && (left -= slice) <= 0) return false;
   }
 }

@@ -17,22 +17,21 @@ namespace stretto::python {
 
 using namespace stretto::comm;
 
+using Use = Closable<Gradients>::Use;
+
 CommGradients::CommGradients(std::shared_ptr<Engine> engine, const std::string& name,
                              std::vector<int> ranks, const std::string& codec,
                              const Options& options)
     : engine_(std::move(engine)) {
-  gradients_ = std::make_shared<Gradients>(*engine_, name, std::move(ranks), codec, options);
+  gradients_.open(std::make_shared<Gradients>(*engine_, name, std::move(ranks), codec, options));
 }
 
 void CommGradients::close() {
-  nb::gil_scoped_release released;
-  gradients_.reset();
+  gradients_.close([](Gradients& gradients) { gradients.interrupt(); });
+  std::shared_ptr<Engine> engine = std::move(engine_);
   engine_.reset();
-}
-
-Gradients& CommGradients::gradients() const {
-  if (!gradients_) throw_invalid("gradients: closed");
-  return *gradients_;
+  nb::gil_scoped_release released;
+  engine.reset();
 }
 
 Bucket bucket_of(const std::vector<SliceTuple>& slices, const std::string& dtype, uintptr_t values,
@@ -49,15 +48,17 @@ Bucket bucket_of(const std::vector<SliceTuple>& slices, const std::string& dtype
 
 Handle CommGradients::submit(const std::vector<SliceTuple>& slices, const std::string& dtype,
                              uintptr_t values, int64_t step, double loss_scale) {
-  return gradients().submit(bucket_of(slices, dtype, values, step, loss_scale), Delivery::kQueue);
+  const Use gradients(gradients_);
+  return gradients->submit(bucket_of(slices, dtype, values, step, loss_scale), Delivery::kQueue);
 }
 
 std::vector<std::pair<Handle, nb::object>> CommGradients::next_completions(double timeout_s) {
   std::array<Completion, 64> batch;
   size_t count = 0;
+  const Use gradients(gradients_);
   {
     nb::gil_scoped_release released;
-    count = gradients().next_completions(batch, timeout_s);
+    count = gradients->next_completions(batch, timeout_s);
   }
   std::vector<std::pair<Handle, nb::object>> result;
   for (size_t i = 0; i < count; ++i) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "closable.h"
 #include "stretto/comm/gradient/gradients.h"
 
 namespace stretto::python {
@@ -31,15 +32,13 @@ class CommGradients {
   comm::Handle submit(const std::vector<SliceTuple>& slices, const std::string& dtype,
                       uintptr_t values, int64_t step, double loss_scale);
   std::vector<std::pair<comm::Handle, nanobind::object>> next_completions(double timeout_s);
-  void interrupt() { gradients().interrupt(); }
+  void interrupt() { Closable<comm::Gradients>::Use(gradients_)->interrupt(); }
   // For those who submit later, on another thread; to be let go before the engine is closed.
-  std::shared_ptr<comm::Gradients> shared() const { return gradients_; }
+  std::shared_ptr<comm::Gradients> shared() { return gradients_.shared(); }
 
  private:
-  comm::Gradients& gradients() const;
-
   std::shared_ptr<comm::Engine> engine_;
-  std::shared_ptr<comm::Gradients> gradients_;
+  Closable<comm::Gradients> gradients_{"the gradients"};
 };
 
 void bind_gradients(nanobind::module_& m);

@@ -98,61 +98,72 @@ CommUnordered::CommUnordered(std::shared_ptr<Engine> engine, const std::string& 
                              call(*on_stand_in, description);
                              return {};
                            }};
-  nb::gil_scoped_release released;
-  unordered_ = std::make_unique<Unordered>(*engine_, name, std::move(ranks), std::move(options));
+  std::shared_ptr<Unordered> unordered;
+  {
+    nb::gil_scoped_release released;
+    unordered = std::make_shared<Unordered>(*engine_, name, std::move(ranks), std::move(options));
+  }
+  unordered_.open(std::move(unordered));
 }
 
 void CommUnordered::close() {
-  nb::gil_scoped_release released;
-  unordered_.reset();
+  unordered_.close([](Unordered&) {});
+  std::shared_ptr<Engine> engine = std::move(engine_);
   engine_.reset();
-}
-
-Unordered& CommUnordered::unordered() const {
-  if (!unordered_) throw_invalid("named operations: closed");
-  return *unordered_;
+  nb::gil_scoped_release released;
+  engine.reset();
 }
 
 Handle CommUnordered::submit(const std::string& name, const std::string& description, Group group,
                              const nb::list& operations) {
   std::vector<Operation> all;
   for (const nb::handle words : operations) all.push_back(operation_of(nb::cast<nb::dict>(words)));
-  return unordered().submit(name, description, start_operations(*engine_, group, std::move(all)));
+  const Use unordered(unordered_);
+  return unordered->submit(name, description, start_operations(*engine_, group, std::move(all)));
 }
 
 Handle CommUnordered::submit_call(const std::string& name, const std::string& description,
                                   nb::object start) {
-  return unordered().submit(name, description, [start = shared(std::move(start))]() -> Rest {
+  return Use(unordered_)->submit(name, description, [start = shared(std::move(start))]() -> Rest {
     call(*start);
     return {};
   });
 }
 
 Handle CommUnordered::submit_gradient(const std::string& name, const std::string& description,
-                                      const CommGradients& gradients,
+                                      CommGradients& gradients,
                                       const std::vector<SliceTuple>& slices,
                                       const std::string& dtype, uintptr_t values, int64_t step,
                                       double loss_scale) {
-  return unordered().submit(
-      name, description,
-      [to = gradients.shared(),
-       bucket = bucket_of(slices, dtype, values, step, loss_scale)]() -> Rest {
-        const Handle handle = to->submit(bucket);
-        return [to, handle](double timeout_s) { return to->wait(handle, timeout_s); };
-      });
+  const Use unordered(unordered_);
+  return unordered->submit(name, description,
+                           [to = gradients.shared(),
+                            bucket = bucket_of(slices, dtype, values, step, loss_scale)]() -> Rest {
+                             const Handle handle = to->submit(bucket);
+                             return [to, handle](double timeout_s) {
+                               return to->wait(handle, timeout_s);
+                             };
+                           });
 }
 
 bool CommUnordered::poll(Handle handle) {
+  const Use unordered(unordered_);
   nb::gil_scoped_release released;
-  return unordered().poll(handle);
+  return unordered->poll(handle);
 }
 
 bool CommUnordered::wait(Handle handle, double timeout_s) {
-  return wait_in_slices(timeout_s, [&](double slice) { return unordered().wait(handle, slice); });
+  const Use unordered(unordered_);
+  return wait_in_slices(
+      timeout_s, [&](double slice) { return unordered->wait(handle, slice); },
+      [&] { unordered.check(); });
 }
 
 bool CommUnordered::wait_left(double timeout_s) {
-  return wait_in_slices(timeout_s, [&](double slice) { return unordered().wait_left(slice); });
+  const Use unordered(unordered_);
+  return wait_in_slices(
+      timeout_s, [&](double slice) { return unordered->wait_left(slice); },
+      [&] { unordered.check(); });
 }
 
 void bind_unordered(nb::module_& m) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "closable.h"
 #include "gradients.h"
 #include "stretto/comm/negotiate/unordered.h"
 
@@ -28,21 +29,21 @@ class CommUnordered {
   comm::Handle submit_call(const std::string& name, const std::string& description,
                            nanobind::object start);
   comm::Handle submit_gradient(const std::string& name, const std::string& description,
-                               const CommGradients& gradients,
-                               const std::vector<SliceTuple>& slices, const std::string& dtype,
-                               uintptr_t values, int64_t step, double loss_scale);
-  comm::Handle join() { return unordered().join(); }
-  int last_joined() const { return unordered().last_joined(); }
+                               CommGradients& gradients, const std::vector<SliceTuple>& slices,
+                               const std::string& dtype, uintptr_t values, int64_t step,
+                               double loss_scale);
+  comm::Handle join() { return Use(unordered_)->join(); }
+  int last_joined() { return Use(unordered_)->last_joined(); }
   bool poll(comm::Handle handle);
   bool wait(comm::Handle handle, double timeout_s);
-  void leave() { unordered().leave(); }
+  void leave() { Use(unordered_)->leave(); }
   bool wait_left(double timeout_s);
 
  private:
-  comm::Unordered& unordered() const;
+  using Use = Closable<comm::Unordered>::Use;
 
   std::shared_ptr<comm::Engine> engine_;
-  std::unique_ptr<comm::Unordered> unordered_;
+  Closable<comm::Unordered> unordered_{"named operations"};
 };
 
 void bind_unordered(nanobind::module_& m);
