@@ -1,6 +1,7 @@
 # stretto_module(NAME DEPS ... [EMBED file...] [LINK target...]): an object library from src/stretto/NAME/**.cc, and
-# NAME_test from its *_test.cc and *_testing.cc files. Tables and page parts beside the sources, and the EMBED files,
-# become functions like STEM_text(), declared in NAME/STEM.h or NAME/embedded.h.
+# NAME_test from its *_test.cc and *_testing.cc files. NAME/cases.cc and NAME/cases/ are for the tests of all modules, and left
+# out without tests. Tables and page parts beside the sources, and the EMBED files, become functions like STEM_text(),
+# declared in NAME/STEM.h or NAME/embedded.h.
 # stretto_library(): everything as one library.
 include(GoogleTest OPTIONAL)
 set_property(GLOBAL PROPERTY STRETTO_MODULES "")
@@ -13,6 +14,9 @@ function(stretto_module name)
   set(benches ${sources})
   set(fuzzers ${sources})
   list(FILTER sources EXCLUDE REGEX "_(test|testing|bench|fuzz)\\.cc$")
+  if(NOT STRETTO_BUILD_TESTS)
+    list(FILTER sources EXCLUDE REGEX "/cases(/[^/]+)?\\.cc$")
+  endif()
   list(FILTER tests INCLUDE REGEX "_(test|testing)\\.cc$")
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "stretto/base/cpu.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/ir/ops/parallel.h"
 
 namespace stretto::ir::ops {

@@ -1,48 +1,17 @@
 // Splits the work of a reference over the team, when there is one.
 #pragma once
 
-#include <algorithm>
-#include <atomic>
 #include <cstdint>
-#include <exception>
 
-#include "stretto/base/interrupt.h"
+#include "stretto/base/function_ref.h"
 #include "stretto/base/team.h"
 
 namespace stretto::ir::ops {
 
-// Pieces that a thread's part is cut into, so that it can be interrupted in between.
-constexpr int64_t kPieces = 32;
-
 // Calls f(begin, end) on parts that cover [0, total), several per thread; below `grain` items, or
 // without a team, on the caller alone. f must not throw. Throws what check_interrupt() throws; not
 // all parts are done then.
-template <typename F>
-void parallel(ThreadTeam* team, int64_t total, int64_t grain, F&& f) {
-  std::exception_ptr interrupt;
-  std::atomic<bool> stop{false};
-  const auto part = [&](int64_t begin, int64_t end, bool caller) {
-    const int64_t step = std::max(grain, (end - begin + kPieces - 1) / kPieces);
-    for (int64_t at = begin; at < end && !stop.load(std::memory_order_relaxed); at += step) {
-      f(at, std::min(at + step, end));
-      if (!caller) continue;
-      try {
-        check_interrupt();
-      } catch (...) {
-        interrupt = std::current_exception();
-        stop.store(true, std::memory_order_relaxed);
-      }
-    }
-  };
-  if (team == nullptr || total < 2 * grain) {
-    part(0, total, true);
-  } else {
-    team->run([&](const Worker& worker) {
-      const Range range = split(total, worker);
-      part(range.begin, range.end, worker.index == 0);
-    });
-  }
-  if (interrupt) std::rethrow_exception(interrupt);
-}
+void parallel(ThreadTeam* team, int64_t total, int64_t grain,
+              FunctionRef<void(int64_t begin, int64_t end)> f);
 
 }  // namespace stretto::ir::ops

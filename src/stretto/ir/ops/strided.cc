@@ -51,6 +51,38 @@ StridedLoop StridedLoop::broadcast(const Shape& shape, std::span<const Shape> in
   return StridedLoop(shape, std::move(operands));
 }
 
+void StridedLoop::rows(int64_t begin, int64_t end, Row f) const {
+  if (begin >= end) return;
+  const size_t rank = shape_.size(), operands = steps_.size();
+  const int64_t row = rank == 0 ? 1 : shape_.back();
+  std::vector<int64_t> index(rank, 0), offsets(operands, 0);
+  int64_t rest = begin;
+  for (size_t axis = rank; axis-- > 0;) {
+    index[axis] = rest % shape_[axis];
+    rest /= shape_[axis];
+    for (size_t j = 0; j < operands; ++j) offsets[j] += index[axis] * strides_[j][axis];
+  }
+  for (int64_t at = begin; at < end;) {
+    const int64_t first = rank == 0 ? 0 : index.back();
+    const int64_t length = std::min(row - first, end - at);
+    f(at, length, offsets.data(), steps_.data());
+    at += length;
+    if (at >= end) break;
+    for (size_t j = 0; j < operands; ++j) offsets[j] -= first * steps_[j];
+    index.back() = 0;
+    for (size_t axis = rank - 1; axis-- > 0;) {
+      if (++index[axis] < shape_[axis]) {
+        for (size_t j = 0; j < operands; ++j) offsets[j] += strides_[j][axis];
+        break;
+      }
+      index[axis] = 0;
+      for (size_t j = 0; j < operands; ++j) {
+        offsets[j] -= (shape_[axis] - 1) * strides_[j][axis];
+      }
+    }
+  }
+}
+
 void copy_strided(const Tensor& from, int64_t offset, Shape shape, Strides strides, Tensor& to,
                   ThreadTeam* team) {
   const StridedLoop loop(std::move(shape), {std::move(strides)});

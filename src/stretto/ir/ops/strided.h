@@ -2,11 +2,11 @@
 // of broadcasting, transposing, slicing and expanding.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "stretto/base/function_ref.h"
 #include "stretto/base/team.h"
 #include "stretto/tensor/tensor.h"
 
@@ -38,41 +38,12 @@ class StridedLoop {
 
   int64_t count() const { return count_; }
 
-  // For the elements [begin, end) in row-major order, row by row:
-  // f(position, length, offsets, steps): `length` elements starting at number `position`; operand
-  // j's first one is at offsets[j] and each next one steps[j] further.
-  template <typename F>
-  void rows(int64_t begin, int64_t end, F&& f) const {
-    if (begin >= end) return;
-    const size_t rank = shape_.size(), operands = steps_.size();
-    const int64_t row = rank == 0 ? 1 : shape_.back();
-    std::vector<int64_t> index(rank, 0), offsets(operands, 0);
-    int64_t rest = begin;
-    for (size_t axis = rank; axis-- > 0;) {
-      index[axis] = rest % shape_[axis];
-      rest /= shape_[axis];
-      for (size_t j = 0; j < operands; ++j) offsets[j] += index[axis] * strides_[j][axis];
-    }
-    for (int64_t at = begin; at < end;) {
-      const int64_t first = rank == 0 ? 0 : index.back();
-      const int64_t length = std::min(row - first, end - at);
-      f(at, length, offsets.data(), steps_.data());
-      at += length;
-      if (at >= end) break;
-      for (size_t j = 0; j < operands; ++j) offsets[j] -= first * steps_[j];
-      index.back() = 0;
-      for (size_t axis = rank - 1; axis-- > 0;) {
-        if (++index[axis] < shape_[axis]) {
-          for (size_t j = 0; j < operands; ++j) offsets[j] += strides_[j][axis];
-          break;
-        }
-        index[axis] = 0;
-        for (size_t j = 0; j < operands; ++j) {
-          offsets[j] -= (shape_[axis] - 1) * strides_[j][axis];
-        }
-      }
-    }
-  }
+  // For the elements [begin, end) in row-major order, row by row: f on `length` elements starting
+  // at number `position`; operand j's first one is at offsets[j] and each next one steps[j]
+  // further.
+  using Row = FunctionRef<void(int64_t position, int64_t length, const int64_t* offsets,
+                               const int64_t* steps)>;
+  void rows(int64_t begin, int64_t end, Row f) const;
 
  private:
   Shape shape_;
