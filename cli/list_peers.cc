@@ -17,7 +17,7 @@ int run(const Context& context) {
     for (const Peer& peer : peers) {
       list.push_back({{"name", peer.name},
                       {"installed", peer.installed},
-                      {"version", peer.installed ? nlohmann::json(peer.version) : nullptr},
+                      {"version", peer.installed ? nlohmann::json(peer.version) : nlohmann::json()},
                       {"setting", peer.about},
                       {"packages", peer.packages}});
     }
