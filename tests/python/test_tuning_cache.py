@@ -46,9 +46,10 @@ def test_the_command_says_so_on_stderr_and_starts_anew(cnn_path, tmp_path, run_c
   report = tmp_path / "report.json"
   words = ["optimize", cnn_path, "--tuning", "0.5", "--no-verify", "--report", report]
   assert run_command(*words).stderr.count("stretto: warning: tuning cache") == 1
-  measured = json.loads(report.read_text())["tuning"]["measured"]
-  assert measured > 0
+  first = json.loads(report.read_text())["tuning"]
+  assert first["measured"] > 0
   assert cache.read_text().startswith("stretto-tuning-cache ")
   assert "warning" not in run_command(*words).stderr
-  # On a busy machine half a second may not have been enough for every problem.
-  assert json.loads(report.read_text())["tuning"]["from_tuning_cache"] >= measured
+  tuning = json.loads(report.read_text())["tuning"]
+  # On a busy machine half a second is too short for all problems: the rest may be measured now.
+  assert tuning["from_tuning_cache"] >= first["measured"]
