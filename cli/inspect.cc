@@ -100,8 +100,30 @@ int print_rules(const Inspection& inspection, const Talk& talk) {
   return kOk;
 }
 
+// What to show: the first of these that was given, whatever else was.
+void warn_of_the_rest(const Command& command, const Talk& talk) {
+  std::vector<std::string_view> rest{"--passes", "--bisect", "--rules", "--before"};
+  for (size_t i = 0; i < rest.size(); ++i) {
+    if (!was_given(command, rest[i])) continue;
+    const std::string shown(rest[i]);
+    rest.erase(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    warn_without_effect(talk, command, rest, shown + " decides what is shown");
+    return;
+  }
+}
+
 int run(const Command& command, const Flags& flags, const Talk& talk) {
-  if (flags.passes) return print_passes(talk);
+  if (!(flags.tolerance >= 0)) {
+    throw_invalid("--tolerance: expected a number that is not negative, got {}", flags.tolerance);
+  }
+  warn_of_the_rest(command, talk);
+  if (flags.passes) {
+    warn_without_effect(talk, command,
+                        {"source", "--report", "--verify", "--tolerance", "--shape", "--input",
+                         "--inputs", "--threads", "--disable"},
+                        "the passes are the same for every model");
+    return print_passes(talk);
+  }
   if (flags.source.empty()) throw_invalid("inspect: name a model, or ask for --passes");
   if (!flags.source.ends_with(".onnx")) return inspect_artefact(command, flags, talk);
   if (!flags.bisect) {

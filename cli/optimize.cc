@@ -73,6 +73,9 @@ int run(const Flags& flags, const Context& context) {
   }
   OptimizeOptions o = options(flags.model);
   o.profile = !flags.report.empty();
+  for (const std::string& path : {flags.output, flags.report}) {
+    if (!path.empty()) check_writable(path);
+  }
   const Model model = open_model(flags.source, o, talk);
   json report = json::parse(model.report_json());
   std::vector<EngineResult> engines;

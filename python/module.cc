@@ -20,6 +20,7 @@
 #include "peers.h"
 #include "python_signals.h"
 #include "stretto/base/cpu.h"
+#include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/report/report.h"
 #include "stretto/stretto.h"
@@ -180,6 +181,8 @@ NB_MODULE(_stretto, m) {
         "inputs"_a, "peers"_a, "python"_a, "progress"_a.none());
   m.def("report_style", [] { return std::string(report::report_style()); });
   m.def("report_html", [](const std::string& json) { return report::report_html(json); });
+  m.def("check_writable", &check_writable, "path"_a);
+  m.def("write_file", &write_file, "path"_a, "content"_a);
   m.def("list_passes", &list_passes);
 #if !defined(STRETTO_WITHOUT_COMM)
   python::bind_comm(m);

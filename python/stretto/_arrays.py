@@ -30,6 +30,8 @@ def as_array(value: Any, dtype: str | None = None, name: str = "input") -> np.nd
     array = np.asarray(value)
   if array.dtype == object:
     raise InvalidArgumentError(f"{name}: expected an array, got {type(value).__name__}")
+  if dtype is None and array.dtype.kind in "SUMmc":
+    raise InvalidArgumentError(f"{name}: expected an array of numbers, got {array.dtype}")
   if dtype is not None and array.dtype != dtype:
     if not (np.can_cast(array.dtype, dtype, "safe")
             or (array.dtype == np.float64 and dtype == "float32")):

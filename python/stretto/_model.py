@@ -12,6 +12,7 @@ import numpy as np
 from stretto import _stretto
 from stretto._arrays import as_array
 from stretto._errors import InvalidArgumentError
+from stretto._paths import path_text
 from stretto._report import Report
 
 
@@ -129,7 +130,7 @@ class Model:
       >>> stretto.load("cnn.stretto").name == model.name
       True
     """
-    self._session.save(os.fspath(path))
+    self._session.save(path_text("path", path))
 
   @property
   def report(self) -> Report:

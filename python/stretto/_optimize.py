@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import operator
 import os
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from stretto import _stretto
 from stretto._arrays import as_array
 from stretto._errors import InvalidArgumentError
 from stretto._model import Model
+from stretto._paths import path_text
 from stretto._progress import Progress, shown
 from stretto._report import Report
 
@@ -44,7 +46,7 @@ def optimize(
   tuning_cache: str | os.PathLike[str] | None = None,
   report: str | os.PathLike[str] | None = None,
   peers: str | Iterable[str] = (),
-  disable: Iterable[str] = (),
+  disable: str | Iterable[str] = (),
   force: Mapping[str, str] | None = None,
   verify: bool | None = None,
   progress: bool | Progress = True,
@@ -74,7 +76,8 @@ def optimize(
     peers: other inference engines to time on the same model, for the report: a list of names
       ("onnxruntime", "openvino", "torch", "ncnn", "mnn"), or "installed" for every one that is
       installed. None by default: peers may take minutes.
-    disable: names of passes or rules not to apply; see `list_passes`.
+    disable: names of passes or rules not to apply, as a list or with commas in between; see
+      `list_passes`.
     force: kernel to use, by operator family ("conv2d") or by node name, whatever was measured.
     verify: compare the outputs with a double-precision reference; None and True do so. An artefact
       is compared with the outputs stored in it, as by `load`, only if this is True.
@@ -100,17 +103,19 @@ def optimize(
   """
   peer_names = _names(peers)
   options = _stretto.Options()
-  options.level = level
-  options.accuracy = accuracy
-  options.threads = threads or 0
+  options.level = _text("level", level)
+  options.accuracy = _text("accuracy", accuracy)
+  options.threads = _threads(threads) or 0
   options.tuning = str(tuning)
   if tuning_cache is not None:
-    options.tuning_cache = os.fspath(tuning_cache)
-  options.shapes = {name: [int(d) for d in shape] for name, shape in (shapes or {}).items()}
-  options.disable = set(disable)
-  options.force = dict(force or {})
+    options.tuning_cache = path_text("tuning_cache", tuning_cache)
+  options.shapes = {_text("shapes", name): _shape(name, shape)
+                    for name, shape in _mapping("shapes", shapes).items()}
+  options.disable = set(_texts("disable", disable))
+  options.force = {_text("force", name): _text(f"force[{name!r}]", kernel)
+                   for name, kernel in _mapping("force", force).items()}
   options.verify = verify is not False
-  path = os.fspath(source) if isinstance(source, (str, os.PathLike)) else None
+  path = path_text("source", source) if isinstance(source, (str, os.PathLike)) else None
   if path is not None and path.endswith(".stretto"):
     _refuse({"inputs": inputs, "level": level, "accuracy": accuracy, "shapes": shapes,
              "tuning": tuning, "tuning_cache": tuning_cache, "disable": disable, "force": force,
@@ -119,8 +124,10 @@ def optimize(
     if report is not None:
       model.report.save(report)
     return model
-  arrays = {name: as_array(value, name=f"inputs[{name!r}]")
-            for name, value in _mapping(inputs).items()}
+  if report is not None:  # now rather than after minutes of work
+    _stretto.check_writable(path_text("report", report))
+  arrays = {_text("inputs", name): as_array(value, name=f"inputs[{name!r}]")
+            for name, value in _mapping("inputs", inputs).items()}
   content = None if path is not None else _onnx_bytes(source)
   with shown(progress) as tell:
     model = Model(_stretto.optimize(path, content, path or "model", options, arrays, tell))
@@ -164,9 +171,10 @@ def load(path: str | os.PathLike[str], *, threads: int | None = None,
     >>> model.threads
     1
   """
-  session = _stretto.load(os.fspath(path), threads, verify)
+  file = path_text("path", path)
+  session = _stretto.load(file, _threads(threads), bool(verify))
   for note in session.notes:
-    LOG.warning("%s: %s", os.fspath(path), note)
+    LOG.warning("%s: %s", file, note)
   return Model(session)
 
 
@@ -200,16 +208,52 @@ def _refuse(given: dict[str, Any]) -> None:
 def _names(peers: str | Iterable[str]) -> list[str]:
   from stretto.peers import names  # imports nothing that is not installed, but takes a while
 
-  return names(peers)
+  return names(peers if isinstance(peers, str) else _texts("peers", peers))
 
 
-def _mapping(inputs: Mapping[str, npt.ArrayLike] | None) -> Mapping[str, npt.ArrayLike]:
-  if inputs is None:
-    return {}
-  if not isinstance(inputs, Mapping):
+def _text(name: str, value: Any) -> str:
+  if not isinstance(value, str):
+    raise InvalidArgumentError(f"{name}: expected a string, got {type(value).__name__}")
+  return value
+
+
+def _texts(name: str, values: Any) -> list[str]:
+  """A list of strings, also from one string with commas in between, as the command takes it."""
+  if isinstance(values, str):
+    return [value.strip() for value in values.split(",") if value.strip()]
+  if not isinstance(values, Iterable):
+    raise InvalidArgumentError(f"{name}: expected a list of strings, got {type(values).__name__}")
+  return [_text(name, value) for value in values]
+
+
+def _threads(value: int | None) -> int | None:
+  if value is None:
+    return None
+  try:
+    count = operator.index(value)
+  except TypeError:
     raise InvalidArgumentError(
-      f"inputs: expected a dictionary of arrays by input name, got {type(inputs).__name__}")
-  return inputs
+      f"threads: expected an integer or None, got {type(value).__name__}") from None
+  if not 0 <= count <= 1024:
+    raise InvalidArgumentError(f"threads: expected 1 to 1024, or None, got {count}")
+  return count
+
+
+def _shape(name: str, shape: Any) -> list[int]:
+  try:
+    return [operator.index(size) for size in shape]
+  except TypeError:
+    raise InvalidArgumentError(
+      f"shapes[{name!r}]: expected a list of integers, got {shape!r}") from None
+
+
+def _mapping(name: str, values: Any) -> Mapping[Any, Any]:
+  if values is None:
+    return {}
+  if not isinstance(values, Mapping):
+    raise InvalidArgumentError(
+      f"{name}: expected a dictionary by name, got {type(values).__name__}")
+  return values
 
 
 def _onnx_bytes(source: Any) -> bytes:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-from pathlib import Path
 from typing import Any
 
 from stretto import _stretto
-from stretto._errors import format_error
+from stretto._errors import InvalidArgumentError
+from stretto._paths import path_text
 
 
 class Report(dict[str, Any]):
@@ -35,12 +34,22 @@ class Report(dict[str, Any]):
     Returns:
       The report.
 
+    Raises:
+      InvalidArgumentError: the text is not JSON, or no object.
+
     Examples:
       >>> model.report.save("report.json")
       >>> stretto.Report.from_json(open("report.json").read()) == model.report
       True
     """
-    return cls(json.loads(text))
+    try:
+      content = json.loads(text)
+    except ValueError as error:
+      raise InvalidArgumentError(f"text: expected a report as JSON: {error}") from None
+    if not isinstance(content, dict):
+      raise InvalidArgumentError(
+        f"text: expected a report, a JSON object, got a {type(content).__name__}")
+    return cls(content)
 
   def html(self) -> str:
     """The report as one self-contained HTML page, which loads nothing from elsewhere.
@@ -51,7 +60,7 @@ class Report(dict[str, Any]):
     return _stretto.report_html(json.dumps(self))
 
   def save(self, path: str | os.PathLike[str]) -> None:
-    """Writes the report. Folders that are missing are made.
+    """Writes the report in one step. Folders that are missing are made.
 
     Args:
       path: the file: JSON if its name ends in `.json`, an HTML page otherwise.
@@ -59,15 +68,9 @@ class Report(dict[str, Any]):
     Raises:
       FormatError: the file cannot be written (an OSError).
     """
-    path = Path(path)
-    as_json = path.suffix == ".json"
-    with contextlib.suppress(OSError):  # the write that follows says what is wrong
-      path.parent.mkdir(parents=True, exist_ok=True)
-    try:
-      path.write_text(json.dumps(self, indent=1) + "\n" if as_json else self.html(), "utf-8")
-    except OSError as error:
-      raise format_error(f"{path}: cannot write the report: {error.strerror}", str(path),
-                         code=error.errno or 0) from None
+    file = path_text("path", path)
+    as_json = file.endswith(".json")
+    _stretto.write_file(file, json.dumps(self, indent=1) + "\n" if as_json else self.html())
 
   def _repr_html_(self) -> str:
     # A frame of its own, so that the page's style stays out of the notebook's.

@@ -148,6 +148,31 @@ def test_no_altered_byte_goes_unnoticed(artefact, tmp_path):
     pytest.fail(f"byte {at} of {len(whole)} was altered and nobody noticed")
 
 
+@pytest.mark.parametrize("given, words", [
+  ({"threads": "2"}, "threads: expected an integer"), ({"threads": -1}, "threads"),
+  ({"threads": 10**12}, "threads"), ({"path": 3}, "path: expected a path"),
+  ({"path": "a\0b"}, "path: .* null"), ({"path": "\udcff.stretto"}, "path: .* UTF-8"),
+])
+def test_load_names_what_is_of_a_wrong_type(given, words, artefact):
+  with pytest.raises(stretto.InvalidArgumentError, match=words):
+    stretto.load(**{"path": artefact, **given})
+
+
+def test_paths_may_be_bytes(artefact, model, tmp_path):
+  assert stretto.load(os.fsencode(artefact)).name == model.name
+  model.save(os.fsencode(tmp_path / "m.stretto"))
+  model.report.save(os.fsencode(tmp_path / "r.json"))
+  report = (tmp_path / "r.json").read_text()
+  assert stretto.Report.from_json(report) == model.report
+  assert (tmp_path / "m.stretto").exists()
+
+
+@pytest.mark.parametrize("text", ["nonsense", "[1]", ""])
+def test_a_report_is_read_from_a_json_object_only(text):
+  with pytest.raises(stretto.InvalidArgumentError, match="report"):
+    stretto.Report.from_json(text)
+
+
 def test_files_of_other_kinds_are_format_errors(cnn_path, tmp_path):
   for content in (b"", b"hello", cnn_path.read_bytes()):
     other = tmp_path / "other.stretto"

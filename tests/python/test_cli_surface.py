@@ -73,6 +73,11 @@ def test_verbose_names_the_stages(run_command, cnn_path):
   (("inspect", "ARTEFACT", "--disable", "x"), "--disable"),
   (("inspect", "MODEL", "--tolerance", 1), "--tolerance"),
   (("inspect", "MODEL", "--report"), "--report"),
+  (("inspect", "--passes", "--rules"), "--rules"),
+  (("inspect", "--passes", "MODEL"), "source"),
+  (("inspect", "--passes", "--disable", "x"), "--disable"),
+  (("inspect", "MODEL", "--rules", "--before"), "--before"),
+  (("inspect", "MODEL", "--bisect", "--rules"), "--rules"),
 ])
 def test_an_option_without_effect_is_warned_about(words, option, run_command, artefact, cnn_path,
                                                   image, tmp_path):
@@ -81,6 +86,21 @@ def test_an_option_without_effect_is_warned_about(words, option, run_command, ar
   words = [{"ARTEFACT": artefact, "MODEL": cnn_path}.get(word, word) for word in words]
   assert f"warning: {option} has no effect" in run_command(*words).stderr
   assert run_command(*words, "-q").stderr == ""
+
+
+@pytest.mark.parametrize("tolerance", ["nan", "-1"])
+def test_a_tolerance_that_nothing_meets_is_refused(tolerance, run_command, cnn_path):
+  words = ("inspect", cnn_path, "--bisect", f"--tolerance={tolerance}")
+  assert "--tolerance" in run_command(*words, code=2).stderr
+
+
+@pytest.mark.parametrize("option", ["-o", "--report"])
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(option, run_command, tmp_path):
+  (tmp_path / "broken.onnx").write_bytes(b"no model")  # refused as soon as the work begins
+  done = run_command("optimize", "broken.onnx", option, "/proc/nowhere/file.html", code=1)
+  assert "/proc/nowhere/file.html: cannot create" in done.stderr
+  done = run_command("optimize", "broken.onnx", option, tmp_path, code=1)
+  assert "Is a directory" in done.stderr
 
 
 def test_an_artefact_is_not_optimised_again(run_command, artefact):

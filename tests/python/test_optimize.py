@@ -126,6 +126,33 @@ def test_a_wrong_option_is_a_value_error_that_names_it(options, words, cnn):
     stretto.optimize(cnn, **{"tuning": "off", **options})
 
 
+@pytest.mark.parametrize("option, given, words", [
+  ("threads", "2", "an integer"), ("threads", 1.5, "an integer"), ("threads", 10**12, "1 to 1024"),
+  ("level", 1, "a string"), ("accuracy", None, "a string"),
+  ("shapes", {"x": 3}, "a list of integers"), ("shapes", {"x": ["a"]}, "a list of integers"),
+  ("shapes", [1], "a dictionary"), ("disable", [3], "a string"), ("disable", 3, "a list"),
+  ("force", "direct", "a dictionary"), ("force", {"conv2d": 3}, "a string"),
+  ("tuning_cache", 3, "a path"), ("report", 3, "a path"), ("peers", 3, "a list"),
+  ("inputs", {"x": "text"}, "numbers"), ("inputs", {3: np.zeros(3)}, "a string"),
+  ("source", "a\0b.onnx", "null"), ("source", "\udcff.onnx", "UTF-8"),
+])
+def test_an_option_of_a_wrong_type_is_an_invalid_argument_that_names_it(option, given, words, cnn):
+  words = f"^{option}.*: .*{words}"
+  with pytest.raises(stretto.InvalidArgumentError, match=words):
+    stretto.optimize(**{"source": cnn, "tuning": "off", option: given})
+
+
+def test_a_report_that_cannot_be_written_is_refused_before_the_work():
+  with pytest.raises(FileNotFoundError, match="/proc/nowhere/r.html"):
+    stretto.optimize(b"no model", report="/proc/nowhere/r.html")
+
+
+def test_one_pass_may_be_disabled_by_its_name_alone(cnn):
+  with pytest.raises(stretto.InvalidArgumentError, match="called 'no-such-pass'"):
+    stretto.optimize(cnn, tuning="off", disable="fold-constants,no-such-pass")
+  stretto.optimize(cnn, tuning="off", disable="fold-constants")
+
+
 @pytest.mark.parametrize("level", ["half", "int8"])
 def test_a_level_that_is_planned_is_unsupported_and_says_so(level, cnn):
   with pytest.raises(stretto.UnsupportedError, match=f"level: '{level}' is planned"):

@@ -87,11 +87,32 @@ std::string read_file(const std::string& path) {
   return std::move(content).str();
 }
 
-void write_file(const std::string& path, std::string_view content) {
+namespace {
+
+// Where to write what will be renamed to `path`, whose folder is made if need be.
+std::string temporary_beside(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code ignored;
   if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-  const std::string temporary = fmt::format("{}.{}.tmp", path, ::getpid());
+  return fmt::format("{}.{}.tmp", path, ::getpid());
+}
+
+}  // namespace
+
+void check_writable(const std::string& path) {
+  const std::string temporary = temporary_beside(path);
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    errno = EISDIR;
+    fail(path, "create");
+  }
+  if (!std::ofstream(temporary, std::ios::binary | std::ios::trunc)) fail(path, "create");
+  std::filesystem::remove(temporary, ignored);
+}
+
+void write_file(const std::string& path, std::string_view content) {
+  std::error_code ignored;
+  const std::string temporary = temporary_beside(path);
   {
     std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
     if (!file) fail(path, "create");

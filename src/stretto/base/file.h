@@ -41,6 +41,10 @@ std::string read_file(const std::string& path);
 // one. Throws FormatError naming the file.
 void write_file(const std::string& path, std::string_view content);
 
+// Throws what write_file() would throw if it cannot write to `path` now: to be called before long
+// work whose result goes there. Makes the folders that are missing, and leaves no file.
+void check_writable(const std::string& path);
+
 // The folder for what is kept between runs: $STRETTO_CACHE_DIR, else $XDG_CACHE_HOME/stretto, else
 // ~/.cache/stretto. Not created.
 std::string cache_directory();

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <span>
@@ -47,6 +48,31 @@ TEST(MappedFile, HoldsOnlyWhatIsRead) {
   EXPECT_TRUE(equal());
   file->let_go({});
   file->read_ahead({});
+}
+
+TEST(CheckWritable, ThrowsWhatWritingWouldAndLeavesNothing) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("stretto-check-writable-{}", ::getpid());
+  const std::string inside = folder / "new" / "file";
+  check_writable(inside);
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "new"));
+  write_file(inside, "kept");
+  check_writable(inside);
+  EXPECT_EQ(read_file(inside), "kept");
+
+  const auto code_of = [](const std::string& path) {
+    try {
+      check_writable(path);
+    } catch (const FormatError& error) {
+      EXPECT_EQ(error.file(), path);
+      return error.code();
+    }
+    return 0;
+  };
+  EXPECT_EQ(code_of(inside + "/below"), ENOTDIR);
+  EXPECT_EQ(code_of(folder), EISDIR);
+  EXPECT_EQ(code_of("/proc/nowhere/file"), ENOENT);
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace
