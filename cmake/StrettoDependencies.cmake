@@ -17,6 +17,35 @@ function(stretto_require_header header debian variable)
   endif()
 endfunction()
 
+# Highway's headers as `variable`. Ubuntu 22.04 has 0.x, which lacks operations that the kernels use:
+# there a pinned version is fetched. STRETTO_FETCH_HIGHWAY=OFF refuses to, and -D${variable}=FOLDER
+# names another copy.
+option(STRETTO_FETCH_HIGHWAY "Fetch Highway with git where the installed one is older than 1.0" ON)
+function(stretto_require_highway variable)
+  stretto_require_header(hwy/highway.h libhwy-dev ${variable})
+  foreach(header base highway)
+    file(STRINGS ${${variable}}/hwy/${header}.h found REGEX "^#define HWY_MAJOR ")
+    if(found MATCHES "HWY_MAJOR ([0-9]+)")
+      set(major ${CMAKE_MATCH_1})
+    endif()
+  endforeach()
+  if(major GREATER_EQUAL 1)
+    return()
+  endif()
+  if(NOT STRETTO_FETCH_HIGHWAY)
+    message(FATAL_ERROR "Stretto needs Highway 1.0 or later; ${${variable}} has ${major}.x. Allow it "
+                        "to be fetched (-DSTRETTO_FETCH_HIGHWAY=ON), or name a folder that has "
+                        "hwy/highway.h (-D${variable}=FOLDER)")
+  endif()
+  message(STATUS "Highway ${major}.x is too old: fetching 1.0.7")
+  include(FetchContent)
+  FetchContent_Declare(highway GIT_REPOSITORY https://github.com/google/highway
+                       GIT_TAG ba0900a4957b929390ab73827235557959234fea  # 1.0.7
+                       SOURCE_SUBDIR none)  # the headers alone
+  FetchContent_MakeAvailable(highway)
+  set(${variable} ${highway_SOURCE_DIR} CACHE PATH "Highway's headers" FORCE)
+endfunction()
+
 find_package(Threads REQUIRED)
 stretto_require(fmt libfmt-dev GLOBAL)
 set(STRETTO_FMT fmt::fmt)
@@ -33,7 +62,7 @@ if(STRETTO_STATIC_DEPENDENCIES)
 endif()
 stretto_require(OpenSSL libssl-dev COMPONENTS Crypto GLOBAL)
 stretto_require(nlohmann_json nlohmann-json3-dev GLOBAL)
-stretto_require_header(hwy/highway.h libhwy-dev STRETTO_HWY_INCLUDE)
+stretto_require_highway(STRETTO_HWY_INCLUDE)
 stretto_require_header(protozero/pbf_reader.hpp libprotozero-dev STRETTO_PROTOZERO_INCLUDE)
 stretto_require_header(xxhash.h libxxhash-dev STRETTO_XXHASH_INCLUDE)
 # The report page embeds it, so that the page needs no network.

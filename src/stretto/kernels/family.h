@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "stretto/base/cpu.h"
@@ -123,13 +124,19 @@ int find_row(const Family& family, std::string_view row);  // -1 when absent
 // of equals. Throws Unsupported with every reason when none fits.
 int default_row(const Family& family, const void* problem);
 
-// Where `row` stands in `list`; does not compile when it is not there.
-template <typename List, typename Row>
-consteval int row_of(const List& list, const Row& row) {
-  for (size_t r = 0; r < std::size(list); ++r) {
-    if (list[r] == &row) return static_cast<int>(r);
-  }
-  throw "the reference is not in the list";
+template <const auto*>
+struct Address {};
+
+// Where kRow stands in kList; does not compile when it is not there. Compares types, because to GCC
+// 11 a comparison of the addresses themselves is no constant.
+template <const auto& kList, const auto& kRow, size_t... kIndex>
+consteval int row_of(std::index_sequence<kIndex...>) {
+  int found = -1;
+  ((std::is_same_v<Address<kList[kIndex]>, Address<& kRow>> ? found = static_cast<int>(kIndex)
+                                                            : found),
+   ...);
+  if (found < 0) throw "the reference is not in the list";
+  return found;
 }
 
 // A family's erased form from its problem type, its list and the reference in it. P provides, by
@@ -145,7 +152,7 @@ constexpr Family make_family(std::string_view name) {
       .name = name,
       .problem_bytes = sizeof(P),
       .rows = static_cast<int>(std::size(kList)),
-      .reference = row_of(kList, kReference),
+      .reference = row_of<kList, kReference>(std::make_index_sequence<std::size(kList)>()),
       .row_name = [](int row) { return kList[row]->name; },
       .key = [](const void* p) { return problem_key(*static_cast<const P*>(p)); },
       .signature = [](const void* p) { return problem_signature(*static_cast<const P*>(p)); },
