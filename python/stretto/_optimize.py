@@ -138,7 +138,8 @@ def optimize(
       model._report = Report.from_json(text)
       for peer in model.report["latency"]["peers"]:
         if "error" in peer:
-          LOG.warning("%s was not timed: %s", peer["name"], peer["error"])
+          own_words = "".join(f"\n  {line}" for line in peer.get("last_words", []))
+          LOG.warning("%s was not timed: %s%s", peer["name"], peer["error"], own_words)
   if report is not None:
     model.report.save(report)
   return model

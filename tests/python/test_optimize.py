@@ -1,6 +1,7 @@
 """optimize(): sources, options, errors, report."""
 
 import json
+import logging
 
 import numpy as np
 import onnx
@@ -9,6 +10,7 @@ from conftest import assert_close, cnn_model, expected, model_of, value
 from onnx import helper
 
 import stretto
+from stretto import _stretto
 
 
 @pytest.mark.parametrize("kind", ["path", "text", "proto", "bytes"])
@@ -172,6 +174,14 @@ def test_peers_are_the_ones_asked_for(cnn, tmp_path):
   for peer in peers:
     assert peer.get("median_ms", 0) > 0 or "pip install" in peer["error"]
   assert model.report["memory"]["serving_peak_bytes"] > 0
+
+
+def test_a_peer_that_fails_is_logged_in_its_own_words(cnn, monkeypatch, caplog):
+  monkeypatch.setattr(_stretto, "report_with_peers", lambda *_: json.dumps({"latency": {"peers": [
+    {"name": "mnn", "error": "its process exited with code 1", "last_words": ["no licence"]}]}}))
+  with caplog.at_level(logging.WARNING, "stretto"):
+    stretto.optimize(cnn, tuning="off", peers="mnn")
+  assert "mnn was not timed: its process exited with code 1\n  no licence" in caplog.text
 
 
 @pytest.mark.parametrize("peers", [["fastest"], "fastest", "mnn,fastest"])
