@@ -33,7 +33,7 @@ class Ranks:
   def __init__(self, peer: Peer, hosts: Hosts, placement: tuple[int, ...], port: int, folder: Path):
     self.peer, self._hosts, self._placement = peer, hosts, placement
     self._port, self._folder = port, folder / peer.name
-    self._folder.mkdir()
+    self._folder.mkdir(parents=True)
     self._log = (self._folder / "log").open("w")
     self._processes: list[subprocess.Popen] = []
     self._channels: dict[int, Channel] = {}
@@ -57,7 +57,7 @@ class Ranks:
     with socket.socket(socket.AF_UNIX) as listener:
       listener.bind(path)
       listener.listen(len(self._placement))
-      worker = [sys.executable, "-m", "bench.comm.rank", "--socket", path, "--peer", self.peer.name,
+      worker = [sys.executable, "-m", "bench.comm.rank", "--socket", path, "--peer", self.peer.row,
                 "--size", str(len(self._placement)), "--port", str(self._port), "--address",
                 self._hosts.address(self._placement[0]), "--interfaces",
                 ",".join(self._hosts.interfaces())]
@@ -81,7 +81,7 @@ class Ranks:
     paths = [own, str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths)),
                    "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", **self.peer.environment}
     self._processes.append(subprocess.Popen(
         self._hosts.command(host, *words), stdin=subprocess.DEVNULL, stdout=self._log,
         stderr=self._log, env=environment, preexec_fn=os.setpgrp))
@@ -170,7 +170,7 @@ def mpirun(hosts: Hosts, placement: tuple[int, ...], folder: Path) -> list[str]:
     raise Skipped("no mpirun (package openmpi-bin)")
   count = max(placement) + 1
   words = ["mpirun", "-np", str(len(placement)), "--bind-to", "none", "--mca",
-           "mpi_yield_when_idle", "1", "--mca", "btl_vader_single_copy_mechanism", "none"]
+           "mpi_yield_when_idle", "1"]
   if not hosts.network:
     return [*words, "--oversubscribe"]
   agent = folder / "agent"

@@ -78,8 +78,8 @@ class Rank:
   def steps(self, request: dict) -> dict:
     key = (request["model"], request["wire"])
     if key not in self._trainers:
-      self._trainers[key] = training.Trainer(self._driver, *key, self._context.rank,
-                                             self._context.size)
+      self._trainers[key] = training.make(self._driver, *key, self._context.rank,
+                                          self._context.size)
     trainer = self._trainers[key]
     reply = self.timed(lambda: trainer.run(request["operations"]))
     return reply | trainer.verdict()

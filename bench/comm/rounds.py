@@ -64,7 +64,8 @@ def together(wanted: Iterable[str]) -> list[list[str]]:
 def names(case: Case, only: list[str] | None) -> list[str]:
   if only is None:
     return list(case.peers)
-  more = [p.name for p in peers.PEERS if p.on_request and case.work.kind in ("each", "burst", "apart")]
+  reduces = case.work.kind in ("each", "burst", "apart")
+  more = [p.name for p in peers.PEERS if p.on_request and reduces]
   # Another build of a peer does what that peer does.
   builds = [name.replace(p.like, p.name, 1) for p in peers.PEERS if p.like for name in case.peers
             if base(name) == p.like]

@@ -62,6 +62,34 @@ def digits(rank: int, size: int):
   return x[rank::size], torch.tensor(labels)[rank::size]
 
 
+class Reductions:
+  """Steps that are all-reduces and nothing else: `4 x 8388608` is four of 8 MiB each."""
+
+  def __init__(self, driver, model: str, wire: str, rank: int, size: int):
+    del wire
+    count, size_bytes = (int(word) for word in model.split(" x "))
+    self._driver, self._rank, self._size = driver, rank, size
+    self._buffers = driver.buffers(size_bytes, count)
+    self._correct = True
+
+  def run(self, steps: int) -> None:
+    for _ in range(steps):
+      for array in self._buffers:
+        array[:] = self._rank + 1
+      self._driver.burst(self._buffers)
+      self._driver.step()
+      expected = self._size * (self._size + 1) // 2
+      self._correct &= all(bool((array == expected).all()) for array in self._buffers)
+
+  def verdict(self) -> dict:
+    return {"correct": self._correct}
+
+
+def make(driver, model: str, wire: str, rank: int, size: int):
+  kind = Reductions if " x " in model else Trainer
+  return kind(driver, model, wire, rank, size)
+
+
 class Trainer:
 
   def __init__(self, driver, model: str, wire: str, rank: int, size: int):

@@ -5,13 +5,14 @@ A driver module has `connect(context) -> driver`; a driver has
   each(buffers)      all-reduces them in place, one after the other
   burst(buffers)     the same, all in flight at once
   barrier(), version(), close()
-and, when it can train with DDP, `wrap(model, wire) -> model`.
+and, where it can, `wrap(model, wire) -> model` to train with DDP and `step()` to say that a step is
+over.
 """
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,12 @@ class Peer:
   # Another build of this peer, whose Python package is in the folder that the variable names.
   like: str = ""
   package: str = ""
+  environment: dict[str, str] = field(default_factory=dict)  # of its ranks
+
+  @property
+  def row(self) -> str:
+    """The row of PEERS with its driver."""
+    return self.like if self.environment else self.name
 
   def driver(self):
     return importlib.import_module(f"bench.comm.peers.{self.module}")

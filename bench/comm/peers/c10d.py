@@ -34,7 +34,6 @@ class Driver:
     os.environ["GLOO_SOCKET_IFNAME"] = ",".join(interfaces)
     if self._backend == "stretto":
       os.environ["STRETTO_INTERFACES"] = ",".join(context.interfaces)
-      os.environ.setdefault("STRETTO_TUNING", "off")  # turns are too short, and others' lie between
       import stretto.torch  # noqa: F401
     dist.init_process_group(self._backend, init_method=f"tcp://{context.address}:{context.port}",
                             rank=context.rank, world_size=context.size, timeout=TIMEOUT)
@@ -70,6 +69,9 @@ class Driver:
       group = self._dist.new_group(backend="stretto", pg_options=GroupOptions(codec=wire))
       return self._torch.nn.parallel.DistributedDataParallel(model, process_group=group)
     wrapped = self._torch.nn.parallel.DistributedDataParallel(model)
+    if os.environ.get("STRETTO_BENCH_SEGMENTS"):
+      import stretto.torch
+      stretto.torch.attach(wrapped, segments=True)
     if wire:
       from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
       hook = {"fp16": default_hooks.fp16_compress_hook,

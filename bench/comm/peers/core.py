@@ -19,7 +19,6 @@ class Driver:
     self._version = stretto.__version__
     options = comm.Options.from_environment()
     options.interfaces = context.interfaces
-    options.tuning = "off"  # turns are too short, and others' lie between
     self._engine = comm.Engine(f"{context.folder}/store", context.rank, context.size, options)
 
   def version(self) -> str:
@@ -35,6 +34,9 @@ class Driver:
   def burst(self, buffers: list) -> None:
     for handle in [self._engine.start_all_reduce(array, "sum") for array in buffers]:
       self._engine.wait(handle)
+
+  def step(self) -> None:
+    self._engine.step()
 
   def barrier(self) -> None:
     self._engine.barrier()

@@ -182,7 +182,8 @@ const std::vector<Row>& rows() {
                "a file; empty: the user's; none: no file",
                "Tuning cache: file that remembers what tuning found."),
       {"STRETTO_TUNING_START", "unit=BYTES streams=NUMBER algorithm=NAME; empty: chosen by size",
-       "Setting from which tuning starts, in the form in which reports show it.",
+       "Setting from which tuning starts, in the form in which reports show it. With "
+       "STRETTO_TUNING=off it stays in use.",
        [](Options& o, std::string_view text) {
          if (!text.empty() && !parse_setting(text))
            throw_invalid(

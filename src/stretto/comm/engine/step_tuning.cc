@@ -141,6 +141,10 @@ std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Opti
   std::erase_if(t.choices.streams,
                 [&](int count) { return count > most_streams || most_streams <= 1; });
 
+  if (options.tuning == Tuning::kOff && !options.tuning_start.empty())
+    t.settings = std::make_shared<Settings>(
+        Settings{.tuned = true, .step = *parse_setting(options.tuning_start), .link{}});
+
   std::map<int, int> ranks_of_host;
   for (int host : group.hosts) ++ranks_of_host[host];
   t.topology = fmt::format("{} streams, {} interfaces, ranks", options.connected_streams(),

@@ -1,0 +1,244 @@
+"""What each clever thing of the gradient engine gains: the same job with it and without it.
+
+  python -m bench.comm.gains --list
+  python -m bench.comm.gains --json build/gains.json
+  python -m bench.comm.gains tuning,mixed
+
+All variants of a row are up at once on the same hosts and take turns, as in bench.comm. A row says
+what was promised and whether it was reached; every result is checked before it counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import random
+import shlex
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench import machine
+from bench.comm.cases import MB, contiguous
+from bench.comm.network import Hosts, Network, unavailable
+from bench.comm.peers import Peer
+from bench.comm.processes import RankLost, Ranks, Skipped
+from bench.comm.rounds import median
+from bench.comm.tables import time_text
+
+TURN_TIMEOUT_S = 300.0
+BASE_PORT = 29700
+NO_CACHE = {"STRETTO_TUNING_CACHE": "none"}
+BAD_START = "unit=131072 streams=1 algorithm=gather_sum"
+
+
+@dataclass(frozen=True)
+class Variant:
+  name: str
+  environment: dict[str, str] = field(default_factory=dict)
+  wire: str = ""  # a codec that the process group asks for
+
+
+@dataclass(frozen=True)
+class Gain:
+  """`promised` compares the medians of the variants by name, in seconds per step: it returns what
+  was reached, as a ratio, and whether that is what the row promises."""
+  name: str
+  promise: str
+  network: Network
+  model: str
+  variants: tuple[Variant, ...]
+  promised: Callable[[dict[str, float]], tuple[float, bool]]
+  peer: str = "stretto"
+  ranks: int = 2
+  steps: int = 5    # of a turn
+  warm_up: int = 1  # turns
+  rounds: int = 7
+
+
+def fixed(setting: str) -> dict[str, str]:
+  return {**NO_CACHE, "STRETTO_TUNING": "off", "STRETTO_TUNING_START": setting}
+
+
+def tuning() -> list[Gain]:
+  settings = [f"unit={unit} streams={streams} algorithm=direct"
+              for unit in (512 << 10, 2 << 20) for streams in (1, 2, 4, 8)]
+  variants = (Variant("tuned from a bad start", {**NO_CACHE, "STRETTO_TUNING_START": BAD_START}),
+              Variant("bad start, kept", fixed(BAD_START)),
+              *(Variant(setting, fixed(setting)) for setting in settings))
+
+  def promised(times: dict[str, float]) -> tuple[float, bool]:
+    best = min(seconds for name, seconds in times.items() if name in settings)
+    reached = best / times["tuned from a bad start"]
+    return reached, reached >= 0.95
+
+  networks = (("1 Gbit/s", Network(2)), ("250 Mbit/s per connection", Network(2, flow_mbit=250)),
+              ("unshaped", Network(2, rails_mbit=(0,))))
+  return [Gain(f"tuning, {name}", "after 50 steps at least 0.95 of the best fixed setting", network,
+               f"4 x {2 * MB}", variants, promised, peer="stretto-core", steps=5, warm_up=12,
+               rounds=5)
+          for name, network in networks]
+
+
+def segments() -> list[Gain]:
+  variants = (Variant("whole buckets", NO_CACHE),
+              Variant("segments", {**NO_CACHE, "STRETTO_BENCH_SEGMENTS": "1"}))
+
+  def at_least(least: float) -> Callable[[dict[str, float]], tuple[float, bool]]:
+    def promised(times: dict[str, float]) -> tuple[float, bool]:
+      reached = times["whole buckets"] / times["segments"]
+      return reached, reached >= least
+    return promised
+
+  return [Gain("segments, long tail", "at least 1.1 times as fast",
+               Network(2, rails_mbit=(2000,)), "digits", variants, at_least(1.1), warm_up=15,
+               steps=10, rounds=9),
+          Gain("segments, no tail", "at least 0.99 times as fast", Network(2, rails_mbit=(0,)),
+               "digits", variants, at_least(0.99), warm_up=15, steps=10, rounds=9)]
+
+
+def mixed() -> list[Gain]:
+  codecs = ("none", "fp16", "bf16", "int8")
+  variants = tuple(Variant(codec, {**NO_CACHE, "STRETTO_CODEC": codec})
+                   for codec in (*codecs, "mixed"))
+
+  def promised(times: dict[str, float]) -> tuple[float, bool]:
+    reached = min(times[codec] for codec in codecs) / times["mixed"]
+    return reached, reached >= 0.95
+
+  return [Gain(f"mixed, {name}", "at least 0.95 of the best fixed codec",
+               Network(2, rails_mbit=(mbit,)), "digits", variants, promised, warm_up=3)
+          for name, mbit in (("100 Mbit/s", 100), ("1 Gbit/s", 1000), ("unshaped", 0))]
+
+
+def policies() -> list[Gain]:
+  rows = []
+  for policy, least in (("accumulate:4", 2.5), ("local:4", 2.5), ("gossip:4", 1.5)):
+    for codec in ("none", "fp16"):
+      variants = (Variant("every", {**NO_CACHE, "STRETTO_CODEC": codec}),
+                  Variant(policy, {**NO_CACHE, "STRETTO_CODEC": codec,
+                                   "STRETTO_STEP_POLICY": policy}))
+
+      def promised(times: dict[str, float], policy: str = policy,
+                   least: float = least) -> tuple[float, bool]:
+        reached = times["every"] / times[policy]
+        return reached, reached >= least
+
+      rows.append(Gain(f"{policy}, {codec}", f"at least {least} times the steps per second",
+                       Network(2, rails_mbit=(100,)), "digits", variants, promised, steps=8))
+  return rows
+
+
+GROUPS: dict[str, list[Gain]] = {"tuning": tuning(), "segments": segments(), "mixed": mixed(),
+                                 "policies": policies()}
+
+
+def select(words: str) -> list[Gain]:
+  chosen: list[Gain] = []
+  for word in words.split(","):
+    found = [gain for group, gains in GROUPS.items() for gain in gains
+             if word in ("all", group) or word in gain.name]
+    if not found:
+      raise ValueError(f"no gain '{word}'; groups: {', '.join(GROUPS)}")
+    chosen += [gain for gain in found if gain not in chosen]
+  return chosen
+
+
+def run(gain: Gain, number: int, rounds: int, say: Callable[[str], None]) -> dict:
+  row = {"gain": gain.name, "promise": gain.promise, "model": gain.model}
+  reason = unavailable(gain.network)
+  if reason:
+    return row | {"status": "skipped", "reason": reason}
+  with contextlib.ExitStack() as stack:
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stretto-gains-")))
+    try:
+      hosts = stack.enter_context(Hosts(gain.network, f"g{number}"))
+      running = {variant.name: stack.enter_context(
+          Ranks(Peer(f"v{i}", "", "", like=gain.peer, environment=variant.environment or NO_CACHE),
+                hosts, contiguous(2, gain.ranks // 2), BASE_PORT + i, folder))
+                 for i, variant in enumerate(gain.variants)}
+      return row | measure(gain, running, rounds, say)
+    except (RankLost, Skipped, RuntimeError) as why:
+      return row | {"status": "failed", "reason": str(why)}
+
+
+def measure(gain: Gain, running: dict[str, Ranks], rounds: int, say) -> dict:
+  times: dict[str, list[float]] = {variant.name: [] for variant in gain.variants}
+  losses: dict[str, float] = {}
+  order = list(gain.variants)
+  shuffle = random.Random(0)
+  for done in range(-gain.warm_up, rounds):
+    say(f"{gain.name}: turn {done + gain.warm_up + 1} of {rounds + gain.warm_up}")
+    shuffle.shuffle(order)
+    for variant in order:
+      replies = running[variant.name].ask(TURN_TIMEOUT_S, kind="steps", bytes=0,
+                                          operations=gain.steps, model=gain.model,
+                                          wire=variant.wire)
+      if not all(reply["correct"] for reply in replies):
+        return {"status": "wrong", "reason": f"{variant.name}: the results are not right"}
+      if "loss" in replies[0]:
+        losses[variant.name] = replies[0]["loss"]
+      if done >= 0:
+        times[variant.name].append(max(r["seconds"] for r in replies) / gain.steps)
+  medians = {name: median(seconds) for name, seconds in times.items()}
+  reached, kept = gain.promised(medians)
+  return {"status": "ok", "reached": reached, "kept": kept, "median_s": medians, "seconds": times,
+          "loss": losses}
+
+
+def text(row: dict) -> str:
+  lines = [f"{row['gain']}: {row['promise']}"]
+  if row["status"] != "ok":
+    return "\n".join([*lines, f"  {row['status']}: {row['reason']}", ""])
+  for name, seconds in sorted(row["median_s"].items(), key=lambda item: item[1]):
+    loss = f"   loss {row['loss'][name]:.4f}" if name in row["loss"] else ""
+    lines.append(f"  {name:<44}{time_text(seconds):>10}{loss}")
+  lines.append(f"  {'reached' if row['kept'] else 'MISSED'}: {row['reached']:.2f}")
+  return "\n".join([*lines, ""])
+
+
+def main() -> int:
+  parser = argparse.ArgumentParser(prog="python -m bench.comm.gains", description=__doc__,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument("gains", nargs="?", default="all",
+                      help="groups or parts of names, comma-separated (all)")
+  parser.add_argument("--rounds", type=int, help="instead of each row's own number")
+  parser.add_argument("--json", type=Path, help="write the results here, after every row")
+  parser.add_argument("--list", action="store_true", help="show the rows, run nothing")
+  args = parser.parse_args()
+  if args.list:
+    for group, gains in GROUPS.items():
+      print(group)
+      for gain in gains:
+        print(f"  {gain.name:<36}{gain.promise}")
+    return 0
+  try:
+    chosen = select(args.gains)
+  except ValueError as error:
+    print(f"bench.comm.gains: {error}", file=sys.stderr)
+    return 2
+  rows = []
+  for number, gain in enumerate(chosen):
+    progress = lambda words: sys.stderr.isatty() and print(f"\r\033[K{words}", end="",
+                                                           file=sys.stderr, flush=True)
+    rows.append(run(gain, number, args.rounds or gain.rounds, progress))
+    progress("")
+    print(text(rows[-1]), flush=True)
+    if args.json:
+      content = {"date": datetime.datetime.now().isoformat(timespec="seconds"),
+                 "machine": machine.describe(),
+                 "command": "python -m bench.comm.gains " + shlex.join(sys.argv[1:]), "rows": rows}
+      args.json.parent.mkdir(parents=True, exist_ok=True)
+      partial = args.json.with_name(args.json.name + ".partial")
+      partial.write_text(json.dumps(content, indent=1) + "\n")
+      os.replace(partial, args.json)
+  return 0 if all(row.get("kept", row["status"] == "skipped") for row in rows) else 1
+
+
+if __name__ == "__main__":
+  sys.exit(main())
