@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import atexit
+import os
 import threading
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from stretto._errors import InvalidArgumentError
+from stretto._errors import Error, InvalidArgumentError
 
 # How long the thread waits in C++ before it checks whether it should end.
 IDLE_S = 5.0
@@ -23,16 +25,22 @@ class Completions:
   refers to stays alive until C++ has finished with the buffers."""
 
   native: Any
+  forked = False  # this is a child of the process that made it
 
   def __init__(self, native: Any) -> None:
     self.native = native
-    self._lock = threading.Lock()
+    # Signal handlers and destructors may come back to a thread that has it.
+    self._lock = threading.RLock()
     self._pending: dict[int, Done] = {}
+    self._dropped: deque[tuple[int, Done]] = deque()
     self._thread: threading.Thread | None = None
     self._closed = False
+    self._closer = 0  # the thread in close()
+    self._over = threading.Event()  # close() has ended
     # The thread must end although nobody calls close().
     self._forgotten = weakref.finalize(self, native.interrupt)
     self._forgotten.atexit = False
+    follow_forks(self)
 
   def _queue(self, submit: Callable[[], int], done: Done) -> None:
     """Submits, and calls `done(None or the error, ...)` when the operation of that handle ends."""
@@ -45,15 +53,35 @@ class Completions:
         THREADS.add(self._thread)
         self._thread.start()
 
+  def _drop_handle(self, handle: int, done: Done) -> None:
+    """`done` will be called for the handle after a later call of another method, or within a few
+    seconds. For destructors, which may run in the middle of anything: takes no lock."""
+    self._dropped.append((handle, done))
+
+  def _take_dropped(self) -> None:
+    while self._dropped:
+      try:
+        self.deliver(*self._dropped.popleft())
+      except (IndexError, Error):
+        return  # another thread took the last one, or the memory is not in use any more
+
+  def deliver(self, handle: int, done: Done) -> None:
+    raise NotImplementedError
+
   def _note(self) -> None:
     """A hook for subclasses, called before the callbacks of a batch."""
 
   def _stop(self) -> bool:
-    """Ends the thread. Returns False if it was ended before."""
+    """Ends the thread. Returns False if that has happened before, after waiting for the thread that
+    does it, unless that thread waits for this one."""
     with self._lock:
-      if self._closed:
-        return False
-      self._closed = True
+      first, self._closed = not self._closed, True
+      if first:
+        self._closer = threading.get_ident()
+    if not first:
+      if threading.get_ident() != self._closer and threading.current_thread() is not self._thread:
+        self._over.wait()
+      return False
     self._forgotten.detach()
     if self._thread is not None:
       self.native.interrupt()
@@ -63,26 +91,62 @@ class Completions:
 
   def _retire(self, what: str) -> None:
     """Replaces `native` by an object that refuses every use."""
-    self.native = Closed(what)
+    self.native = Closed(f"{what}: closed")
 
   def _drop(self, error: Exception) -> None:
+    """Ends what is pending, and close()."""
     for done in list(self._pending.values()):
       done(error)
     self._pending.clear()
+    self._dropped.clear()
+    self._over.set()
+
+  def check_process(self) -> None:
+    """Raises InvalidArgumentError in a forked child."""
+    if self.forked:
+      raise InvalidArgumentError(FORKED)
+
+  def _left_behind(self) -> None:
+    """In a forked child: the engine's threads are not here, and locks may be locked for ever."""
+    native, self.native = self.native, Closed(FORKED)
+    self.forked = True
+    self._lock, self._closed, self._thread = threading.RLock(), True, None
+    self._over = threading.Event()
+    self._over.set()
+    self._forgotten.detach()
+    if not isinstance(native, Closed):
+      native.close()
 
 
 class Closed:
   """Stands for `native` after close(), so that no C++ object outlives the interpreter although
   something still refers to its owner."""
 
-  def __init__(self, what: str) -> None:
-    self.__dict__["what"] = what
+  def __init__(self, message: str) -> None:
+    self.__dict__["message"] = message
 
   def __getattr__(self, name: str) -> NoReturn:
-    raise InvalidArgumentError(f"{self.what}: closed")
+    raise InvalidArgumentError(self.message)
 
 
+FORKED = "the engine was made before fork(), and works only in the process that made it"
+LIVE: weakref.WeakSet[Any] = weakref.WeakSet()
 THREADS: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def follow_forks(owner: Any) -> None:
+  """Calls `owner._left_behind()` in every child that is forked while it lives."""
+  LIVE.add(owner)
+
+
+def in_child() -> None:
+  owners = list(LIVE)
+  THREADS.clear()
+  for owner in owners:
+    owner._left_behind()
+
+
+os.register_at_fork(after_in_child=in_child)
 
 
 @atexit.register
@@ -92,7 +156,7 @@ def join_all() -> None:
     thread.join(2 * IDLE_S)
 
 
-def complete(native: Any, lock: threading.Lock, pending: dict[int, Done],
+def complete(native: Any, lock: threading.RLock, pending: dict[int, Done],
              owner: weakref.ref[Completions]) -> None:
   """What the thread runs: takes batches of ended operations and calls their callbacks."""
   while True:
@@ -106,4 +170,5 @@ def complete(native: Any, lock: threading.Lock, pending: dict[int, Done],
       done(error, *source)
     if completions is None or completions._closed:
       return
+    completions._take_dropped()
     del completions

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from stretto import comm
-from stretto._completions import Closed
+from stretto._completions import FORKED, Closed, follow_forks
 from stretto._errors import InvalidArgumentError
 
 LOG = logging.getLogger("stretto")
@@ -30,6 +30,7 @@ class Unordered:
     self.native = engine.native.unordered(name, list(ranks), stall_limit_s(), warn,
                                           stand_in or refuse)
     engine._users.add(self)
+    follow_forks(self)
 
   def submit(self, name: str, description: str, group: int, operations: list[dict]) -> int:
     """Submits operations of an engine's group, each a dictionary of the keywords of
@@ -71,8 +72,15 @@ class Unordered:
 
   def close(self) -> None:
     """Ends the job, unless all ranks have left. May be called more than once."""
-    native, self.native = self.native, Closed("named operations")
+    self._retire("named operations: closed")
+
+  def _left_behind(self) -> None:
+    self._retire(FORKED)
+
+  def _retire(self, message: str) -> None:
+    native = self.native
     if not isinstance(native, Closed):
+      self.native = Closed(message)
       native.close()
 
 

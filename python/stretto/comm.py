@@ -88,7 +88,8 @@ class Engine(Completions):
     OPEN.add(self)
     _watch.opened(self)
 
-  # The methods below submit() are forms of it. Its keywords are the fields of comm/engine/operation.h.
+  # The methods below submit() are forms of it. Its keywords are the fields of Operation in
+  # comm/engine/operation.h.
 
   def submit(self, group: int = WORLD, **operation: Any) -> int:
     """Starts an operation.
@@ -100,6 +101,8 @@ class Engine(Completions):
     Returns:
       A handle for `wait`. The buffers must stay alive until then.
     """
+    if self._dropped:
+      self._take_dropped()
     return self.native.submit(group, **operation)
 
   def submit_queued(self, done: Done, group: int = WORLD, **operation: Any) -> None:
@@ -281,18 +284,23 @@ class Engine(Completions):
     return self.native.statistics()
 
   def close(self) -> None:
-    """Leaves the job. Operations that are not over fail with CommError. May be called again."""
-    if self._closed:
-      return
-    for user in list(self._users):
-      user.close()
+    """Leaves the job. Operations that are not over fail with CommError, also for threads that wait
+    for them. May be called again."""
+    if not self._closed:
+      for user in list(self._users):
+        user.close()
+      _watch.closing(self)
     OPEN.discard(self)
-    _watch.closing(self)
     if self._stop():
       self.native.close()
       self._retire("the engine")
       self.options = cast(Options, copied(self.options))
       self._drop(CommError("the engine was closed"))
+
+  def _left_behind(self) -> None:
+    super()._left_behind()
+    self.options = cast(Options, copied(self.options))
+    OPEN.discard(self)
 
 
 class Gradients(Completions):

@@ -470,7 +470,7 @@ def check_zz_timeout(rank, size):
     try:
       work.wait(timedelta(seconds=1))
     except stretto.torch.CommError as error:
-      assert "rank 0: recv did not finish within 1 s" in str(error), error
+      assert "rank 0: recv in group 'world' did not finish within 1 s" in str(error), error
     else:
       raise AssertionError("the wait came back")
   else:

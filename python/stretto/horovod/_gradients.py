@@ -1,5 +1,5 @@
-"""Gradients of one optimizer that go through a codec (comm/gradient/gradients.h). Residuals belong to
-parameters, as in a DDP module with stretto.torch.attach()."""
+"""Gradients of one optimizer that go through a codec (comm/gradient/gradients.h). Residuals belong
+to parameters, as in a DDP module with stretto.torch.attach()."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ ranks" in the documentation is the guide.
 import torch.distributed as dist
 
 from stretto._errors import CommError
+from stretto.torch import _patches
 from stretto.torch._attach import attach, attach_by_option
 from stretto.torch._batch_norm import SyncBatchNorm, convert_sync_batchnorm
 from stretto.torch._jobs import GroupOptions
@@ -24,3 +25,4 @@ __all__ = ["CommError", "GradientTimes", "GroupOptions", "SyncBatchNorm", "attac
 
 dist.Backend.register_backend("stretto", create, extended_api=True, devices=["cpu", "cuda"])
 attach_by_option()
+_patches.apply()

@@ -81,9 +81,10 @@ class Attached:
     self.group, self.scaler = ddp.process_group, scaler
     with LOCK:
       number = self.group.attached = getattr(self.group, "attached", 0) + 1
-    self.name = f"{self.group.group_name}, module {number}"
+    self.name = f"{self.group.engine_name}, module {number}"
     self.names = {parameter: name for name, parameter in ddp.module.named_parameters()}
     self.gradients = comm.Gradients(self.group.engine, self.name, self.group.members, codec)
+    self.group.users.add(self.gradients)
     self.step, self._scale = 1, 0.0  # of the loss; 0: not asked for in this step
     self.policy: policies.Every
     self.segments: Segments | None = None

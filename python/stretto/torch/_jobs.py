@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import os
-import threading
 import time
 import weakref
+from collections import Counter
 from dataclasses import dataclass
 
 from stretto import comm
+from stretto._errors import Error
 
 LONGEST_PAUSE_S = 0.1  # between two looks into a store, which many ranks may share
 
@@ -53,49 +56,87 @@ class TorchStore:
 
 class Job:
   """An engine and the ranks of its default group. The engine is closed with its last process
-  group."""
+  group: by destroy_process_group(), or when nobody refers to the group any more."""
 
   def __init__(self, engine: comm.Engine, ranks: tuple[int, ...]):
     self.engine, self.ranks = engine, ranks
-    self._users = 0
+    self.groups: weakref.WeakValueDictionary[int, object] = weakref.WeakValueDictionary()
     self.failed = False
+    self.error: Error | None = None  # how an operation failed
+    self._users: set[int] = set()  # numbers of groups in the engine
+    self._leaving: list[int] = []  # of these, groups that are gone but for their operations
+    self._made: Counter[tuple[int, ...]] = Counter()  # groups by their ranks
 
-  def attach(self, group: object) -> None:
-    with LOCK:
-      self._users += 1
-    weakref.finalize(group, self.release).atexit = False
+  def add_group(self, name: str, members: list[int]) -> tuple[int, str]:
+    """The number of a new group, and its name in the engine. A rank may make a group again before
+    another one has destroyed it, so each gets another name there."""
+    self.remove_groups()
+    self._made[tuple(members)] += 1
+    name = f"{name} ({self._made[tuple(members)]})"
+    return self.engine.add_group(name, members), name
 
-  def release(self) -> None:
-    with LOCK:
-      self._users -= 1
-      last = self._users == 0
-      if last and self in JOBS:
-        JOBS.remove(self)
-    if last:
+  def attach(self, group, number: int) -> None:
+    self._users.add(number)
+    self.groups[number] = group
+    weakref.finalize(group, self._forget, number).atexit = False
+
+  def release(self, number: int) -> None:
+    """Destroys a group; its engine too if it was the last one."""
+    if self._forget_group(number):
       self.engine.close()
+    else:
+      self.remove_groups()
+
+  def remove_groups(self) -> None:
+    for number in list(self._leaving):
+      # If an operation is not over, a later call removes the group.
+      with contextlib.suppress(Error, ValueError):
+        self.engine.native.remove_group(number)
+        self._leaving.remove(number)
+
+  def _forget_group(self, number: int) -> bool:
+    """True if it was the last one. Takes no lock, because destructors call it."""
+    if number not in self._users:
+      return False
+    self._users.discard(number)
+    if number != comm.WORLD:
+      self._leaving.append(number)
+    if self._users:
+      return False
+    with contextlib.suppress(ValueError):
+      JOBS.remove(self)
+    return True
+
+  def _forget(self, number: int) -> None:
+    """When nobody refers to a group any more, perhaps in the middle of what holds locks."""
+    if self._forget_group(number):
+      _thread.start_new_thread(self.engine.close, ())
 
 
-LOCK = threading.RLock()
 JOBS: list[Job] = []
 
 
+def failure() -> Error | None:
+  """How an operation of a job of this process failed."""
+  return next((job.error for job in JOBS if job.error is not None), None)
+
+
+
 def join(options, size: int) -> tuple[Job, int, str, list[int]]:
-  """Returns, for a new process group of `size` ranks: its job, the group's number in the engine, a
-  name, and the group's ranks within the job. `options` are torch's _DistributedBackendOptions."""
+  """Returns, for a new process group of `size` ranks: its job, the group's number in the engine,
+  its name there, and its ranks within the job. `options` are torch's _DistributedBackendOptions."""
   rank, ranks = options.group_rank, tuple(options.global_ranks_in_group)
   name = str(options.group_id)
   if ranks:
-    with LOCK:
-      candidates = [job for job in JOBS if set(ranks) <= set(job.ranks) and not job.failed]
+    candidates = [job for job in JOBS if set(ranks) <= set(job.ranks) and not job.failed]
     if candidates:
       job = candidates[-1]
       members = [job.ranks.index(r) for r in ranks]
-      return job, job.engine.add_group(name, members), name, members
+      return job, *job.add_group(name, members), members
   engine_options = comm.Options.from_environment()
   if "STRETTO_OPERATION_TIMEOUT" not in os.environ:
     engine_options.operation_timeout_s = options.timeout.total_seconds()
   engine = comm.Engine(TorchStore(options.store), rank, size, engine_options)
   job = Job(engine, ranks or tuple(range(size)))
-  with LOCK:
-    JOBS.append(job)
-  return job, comm.WORLD, name, list(range(size))
+  JOBS.append(job)
+  return job, comm.WORLD, "world", list(range(size))

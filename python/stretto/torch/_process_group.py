@@ -8,7 +8,9 @@ because versions of torch call different ones.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -16,13 +18,17 @@ import torch.distributed as dist
 from stretto import comm
 from stretto._errors import CommError, InvalidArgumentError
 from stretto.torch import _jobs as jobs
+from stretto.torch._barrier import monitored_barrier
 from stretto.torch._buffers import NAMES, give_back, joined, parts, plain, staged, usable
 from stretto.torch._work import Work
 
 # Codecs are for gradients: shorter reductions (counters, losses, norms) stay exact.
 CODEC_ELEMENTS = 1024
 WIRE_CODECS = ("fp16", "bf16", "int8")  # the others need the names of parameters: attach()
+DEVICES = ("cpu", "cuda")
 PREMUL_SUM = 8  # ReduceOp.PREMUL_SUM; the numbers below it are the engine's too
+
+BackendOptions = torch._C._distributed_c10d.Backend.Options
 
 # Newer versions of torch have a base class for backends in Python.
 BASE = getattr(dist, "BackendBase", dist.ProcessGroup)
@@ -33,8 +39,11 @@ def create(options, group_options) -> ProcessGroup:
   size = options.group_size
   codec = group_options.codec if isinstance(group_options, jobs.GroupOptions) else ""
   job, group, name, members = jobs.join(options, size)
-  return ProcessGroup(job, group, name, members, options.group_rank,
-                      codec or job.engine.options.codec, options.timeout.total_seconds())
+  result = ProcessGroup(job, group, name, members, options.group_rank,
+                        codec or job.engine.options.codec, options.timeout.total_seconds())
+  result.store, result._name = options.store, str(options.group_id)
+  job.attach(result, group)
+  return result
 
 
 def statistics(group=None) -> dict:
@@ -56,29 +65,37 @@ class ProcessGroup(BASE):
     super().__init__(rank, len(members))
     self.job, self.engine, self.group = job, job.engine, group
     self._rank, self._size, self._name, self.codec = rank, len(members), name, codec
+    self.engine_name = name
     self.members = members  # ranks of the job
     self.job_rank = job.engine.rank
     self.timeout_s = timeout_s
-    self._sequence, self._description = 0, ""
+    self.store = None
+    self.users: weakref.WeakSet = weakref.WeakSet()  # to be closed with it
+    self._destroyed = False
+    self._sequence, self._description, self._barriers = 0, "", 0
     self.abandoned: list = []
-    job.attach(self)
 
   # Starting operations.
 
   def start(self, what: str, opts, operations: list[dict], result: list[torch.Tensor], keep: list,
             finish=None) -> Work:
     """Submits the operations as one Work."""
+    if self._destroyed:
+      raise InvalidArgumentError(f"{what}: the process group was destroyed")
     timeout = getattr(opts, "timeout", None)
     seconds = timeout.total_seconds() if timeout else -1.0
-    work = Work(self, what, result, keep, finish, seconds if seconds > 0 else -1.0)
+    if seconds <= 0:
+      seconds = self.timeout_s
+    work = Work(self, what, result, keep, finish, -1.0)
     if not operations:
       work.complete()
     elif what == "recv":  # whose source comes with the completion
       work.expect(len(operations))
       for operation in operations:
-        self.engine.submit_queued(work.operation_done, self.group, **operation)
+        self.engine.submit_queued(work.operation_done, self.group, timeout_s=seconds, **operation)
     else:
-      work.waiting_for([self.engine.submit(self.group, **op) for op in operations])
+      work.waiting_for([self.engine.submit(self.group, timeout_s=seconds, **op)
+                        for op in operations])
     self._sequence += 1
     return work
 
@@ -330,6 +347,15 @@ class ProcessGroup(BASE):
 
   # Everything around the collectives.
 
+  def monitored_barrier(self, timeout=None, wait_all_ranks: bool = False) -> None:
+    """dist.monitored_barrier: through the store, so that it does not need the ranks' connections
+    and can name every rank that is missing. The group can be used after an error."""
+    self.engine.check_process()
+    seconds = timeout.total_seconds() if timeout else self.timeout_s
+    self._barriers += 1
+    monitored_barrier(self.store, self._rank, self._size, f"barrier {self._barriers}", seconds,
+                      wait_all_ranks)
+
   def rank(self) -> int:
     return self._rank
 
@@ -344,7 +370,44 @@ class ProcessGroup(BASE):
   def _get_backend_name(self) -> str:
     return "stretto"
 
-  # The base class keeps these with its backends, of which this one has none.
+  # A group of torch's own has a backend per type of device, which it keeps. This one is its own
+  # backend. What it lacks is what torch's Gloo backend lacks as well.
+
+  supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
+
+  def _get_backend(self, device) -> ProcessGroup:
+    if torch.device(device).type not in DEVICES:
+      raise RuntimeError(f"No backend type associated with device type {device}")
+    return self
+
+  @property
+  def _device_types(self) -> list[torch.device]:
+    return [torch.device(device) for device in DEVICES
+            if device == "cpu" or torch.cuda.is_available()]
+
+  @property
+  def options(self):
+    return BackendOptions("stretto", timedelta(seconds=self.timeout_s))
+
+  @property
+  def bound_device_id(self) -> torch.device | None:
+    return self._bound_device
+
+  @bound_device_id.setter
+  def bound_device_id(self, device: torch.device | None) -> None:
+    self._bound_device = device
+
+  _bound_device: torch.device | None = None
+
+  def supports_tensor_alloc(self, device) -> bool:
+    del device
+    return False
+
+  def _has_hooks(self) -> bool:
+    return False
+
+  def _wait_for_pending_works(self) -> None:
+    pass
 
   @property
   def group_name(self) -> str:
@@ -384,11 +447,18 @@ class ProcessGroup(BASE):
   def set_timeout(self, timeout) -> None:
     self.timeout_s = timeout.total_seconds()
 
+  setTimeout = _set_default_timeout = set_timeout
+
   def abort(self) -> None:
     self.fail(f"aborted by rank {self.job_rank}")
 
   def shutdown(self) -> None:
-    pass  # the engine is closed with the last process group over it
+    """What destroy_process_group calls. Modules and Works may refer to the group for longer."""
+    self._destroyed = True
+    for user in list(self.users):
+      user.close()
+    self.store = None
+    self.job.release(self.group)
 
 
 def one_or_more(tensors) -> list[torch.Tensor]:

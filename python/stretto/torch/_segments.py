@@ -1,6 +1,6 @@
 """Computes where to cut the gradients of a backward pass, from the times when they are ready and
-the cost of the link (stretto/comm/tuning/segment.h): caps for DistributedDataParallel's own buckets, and
-segments that attach() sends before their bucket is full."""
+the cost of the link (stretto/comm/tuning/segment.h): caps for DistributedDataParallel's own
+buckets, and segments that attach() sends before their bucket is full."""
 
 from __future__ import annotations
 

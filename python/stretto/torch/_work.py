@@ -3,6 +3,8 @@ thread completes."""
 
 from __future__ import annotations
 
+import math
+import threading
 import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -10,21 +12,28 @@ from datetime import timedelta
 import torch
 import torch.distributed as dist
 
-from stretto._errors import CommError, Error
+from stretto._errors import CommError, Error, InvalidArgumentError
 
 # Seconds between two looks at the future, in a wait with a time limit.
 POLL_S = 0.001
+# The same for a thread that waits while another one waits for the same Work.
+TURN_S = 0.05
+
+# Notified when a Work is over for which several threads wait.
+OVER = threading.Condition()
 
 
 class Work(dist._Work):
   """`finish` copies results to the caller's tensors; `keep` holds the memory that the engine reads
-  and writes."""
+  and writes. All methods may be called from any thread."""
 
-  _handles: Sequence[int] = ()  # operations that wait() waits for
+  # Operations that wait() waits for. The thread that waits in C++ takes them out of __dict__.
+  _handles: Sequence[int] = ()
   _open = 0  # operations that the completion thread will report
   _future: torch.futures.Future | None = None
   _error: Exception | None = None
   _done = False
+  _crowded = False  # a second thread waits
   _source = -1  # of a recv that is over: the rank of the group it came from
 
   def __init__(self, group, what: str, result: list[torch.Tensor], keep: list,
@@ -42,8 +51,7 @@ class Work(dist._Work):
   def expect(self, operations: int) -> None:
     """Called before operations are started that end with a call of `operation_done`."""
     self._open = operations
-    device = next((t.device for t in self._result if t.device.type == "cuda"), None)
-    self._future = torch.futures.Future(devices=[device] if device else None)
+    self.make_future()
 
   def operation_done(self, error: Exception | None, source: int = -1) -> None:
     self._error = self._error or error
@@ -60,12 +68,33 @@ class Work(dist._Work):
       except Exception as error:  # wait() raises it
         self._error = error
     self._keep = self._finish = None
+    self.end()
+
+  def end(self) -> None:
+    if isinstance(self._error, Error):
+      self._group.job.error = self._error
     self._done = True
     if self._future is not None:
-      if self._error is None:
-        self._future.set_result(self._result)
-      else:
-        self._future.set_exception(self._error)
+      self.settle()
+    if self._crowded:
+      with OVER:
+        OVER.notify_all()
+
+  def make_future(self) -> bool:
+    """False when another thread has made it."""
+    device = next((t.device for t in self._result if t.device.type == "cuda"), None)
+    future = torch.futures.Future(devices=[device] if device else None)
+    return self.__dict__.setdefault("_future", future) is future
+
+  def settle(self) -> None:
+    """Sets the future; the first call counts."""
+    mine = object()
+    if self.__dict__.setdefault("_setter", mine) is not mine:
+      return
+    if self._error is None:
+      self._future.set_result(self._result)
+    else:
+      fail(self._future, self._error)
 
   # torch's side.
 
@@ -78,70 +107,97 @@ class Work(dist._Work):
     return True
 
   def block(self, limit_s: float) -> None:
-    if self._handles:
-      self.wait_here(limit_s)
-    elif limit_s < 0:
+    stop = time.monotonic() + limit_s if limit_s >= 0 else math.inf
+    while not self._done:
+      handles = self.__dict__.pop("_handles", None)
+      if handles:
+        done = self.wait_here(handles, stop)
+      elif self._open:
+        done = self.wait_for_future(stop)
+      else:
+        done = self.wait_for_other(stop)
+      if not done and not self._done:
+        self.give_up(limit_s)
+
+  def wait_here(self, handles: list[int], stop: float) -> bool:
+    """Whether all operations are over in time."""
+    try:
+      while handles:
+        left = max(stop - time.monotonic(), 0.0) if stop < math.inf else -1.0
+        try:
+          if not self._group.engine.wait(handles[0], left):
+            self._group.abandoned.append(self._keep)  # the engine may still write there
+            return False
+        except Error as error:
+          self._error = self._error or error
+        handles.pop(0)
+      self.complete()
+      return True
+    finally:
+      if handles:  # for another thread, or for wait() after Ctrl-C
+        self._handles = handles
+
+  def wait_for_future(self, stop: float) -> bool:
+    self._group.engine.check_process()  # nobody completes it in a forked child
+    if stop == math.inf:
       try:
         self._future.wait()
       except Exception:
         if self._error is None:
           raise
-    else:
-      stop = time.monotonic() + limit_s
-      while not self._future.done():
-        if time.monotonic() > stop:
-          self.give_up(limit_s)
-          return
-        time.sleep(POLL_S)
+    while not self._future.done():
+      if time.monotonic() > stop:
+        return False
+      time.sleep(POLL_S)
+    return True
 
-  def wait_here(self, limit_s: float) -> None:
-    stop = time.monotonic() + limit_s
-    while self._handles and not self._done:
-      try:
-        left = max(stop - time.monotonic(), 0.0) if limit_s >= 0 else -1.0
-        if not self._group.engine.wait(self._handles[0], left):
-          self._group.abandoned.append(self._keep)  # the engine may still write there
-          self.give_up(limit_s)
-          return
-      except Error as error:
-        self._error = self._error or error
-      self._handles.pop(0)
-    self.complete()
+  def wait_for_other(self, stop: float) -> bool:
+    """While another thread waits for the operations."""
+    self._group.engine.check_process()
+    self._crowded = True
+    with OVER:
+      if not self._done and not self._handles:
+        OVER.wait(max(min(stop - time.monotonic(), TURN_S), 0.0))
+    return self._done or time.monotonic() < stop
 
   def give_up(self, limit_s: float) -> None:
     """Ends the job on all ranks, which cannot agree any more on what comes next."""
-    text = f"rank {self._group.job_rank}: {self._what} did not finish within {limit_s:g} s"
+    group = self._group
+    text = (f"rank {group.job_rank}: {self._what} in group '{group.engine_name}' did not finish "
+            f"within {limit_s:g} s")
     self._error = CommError(text)
-    self._done = True
-    self._group.fail(text)
+    group.fail(text)
+    self.end()
 
   def get_future(self) -> torch.futures.Future:
-    if self._future is None:
-      handles, self._handles = self._handles, []
-      self.expect(len(handles))
-      if not self._done:
+    if self._future is None and self.make_future():
+      handles = self.__dict__.pop("_handles", None)
+      if handles:
+        self._open = len(handles)
         for handle in handles:
           self._group.engine.deliver(handle, self.operation_done)
-      elif self._error is not None:
-        self._future.set_exception(self._error)
-      else:
-        self._future.set_result(self._result)
+      elif self._done:
+        self.settle()
+      # Otherwise the thread that waits for the operations sets it.
     return self._future
 
   def __del__(self):
     """Without a caller that waits, the operations go on, and need their memory until they end."""
-    if self._handles and not self._done:
-      rest = Rest(len(self._handles), self._keep, self._finish)
-      try:
-        for handle in self._handles:
-          self._group.engine.deliver(handle, rest.operation_done)
-      except Error:
-        pass  # the engine is closed and does not use the memory any more
+    handles = self.__dict__.get("_handles")
+    if handles and not self._done:
+      rest = Rest(len(handles), self._keep, self._finish)
+      for handle in handles:
+        self._group.engine._drop_handle(handle, rest.operation_done)
 
   def is_completed(self) -> bool:
-    if not self._done and self._handles and all(map(self._group.engine.native.poll,
-                                                    self._handles)):
-      self.wait_here(-1.0)
+    handles = self._handles
+    if not self._done and handles:
+      try:
+        over = all(map(self._group.engine.native.poll, handles))
+      except InvalidArgumentError:  # another thread has waited for it, or the engine is closed
+        over = True
+      if over:
+        self.block(-1.0)
     return self._done
 
   def is_success(self) -> bool:
@@ -162,6 +218,31 @@ class Work(dist._Work):
 
   def synchronize(self) -> None:
     self.wait()
+
+
+class Failed:
+  """The value of a future whose Work failed. What set_exception() leaves, C++ takes for a value:
+  DDP's reducer looks for its first tensor, and crashes. Looking for tensors is pickling, and this
+  raises the error then."""
+
+  def __init__(self, error: Exception):
+    self.error = error
+    self.armed = False
+
+  def __reduce_ex__(self, protocol):
+    if self.armed:
+      raise self.error
+    return Failed, (None,)
+
+  def throw(self):
+    raise self.error
+
+
+def fail(future: torch.futures.Future, error: Exception) -> None:
+  failed = Failed(error)
+  future._set_unwrap_func(Failed.throw)
+  future.set_result(failed)  # looks for tensors of a device, if the future has any
+  failed.armed = True
 
 
 class Rest:
