@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import atexit
 import logging
+import threading
 import weakref
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from stretto import _stretto, _watch
-from stretto._completions import Completions, Done
+from stretto._completions import THREADS, Completions, Done
 from stretto._errors import CommError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -82,6 +84,11 @@ class Engine(Completions):
     super().__init__(_stretto.comm_engine(store, rank, size, epoch, options))
     self.rank, self.size, self.options = rank, size, options
     self._non_finite: list[dict[str, Any]] = []
+    self._unnamed: deque[dict[str, Any]] = deque()  # reports whose gradient is not found yet
+    self._reports_lock = threading.RLock()
+    # Replaces the name of an operation in a report by that of the gradient; False: not possible on
+    # this thread now.
+    self.find_name: Callable[[dict[str, Any]], bool] | None = None
     self._users: weakref.WeakSet[Gradients] = weakref.WeakSet()  # to be closed before it
     self.segments: list[dict[str, Any]] = []  # what stretto.torch.attach tried, for the report
     self.kept: object = None  # buffers of _account
@@ -261,18 +268,42 @@ class Engine(Completions):
       Up to 1000 reports, oldest first, each with `rank`, `name` (of the gradient), `group`,
       `sequence` (number of the operation), `first_offset` (of an element) and `count` (of values).
     """
-    for rank, name, group, sequence, offset, count in self.native.take_non_finite():
-      report = {"rank": rank, "name": name, "group": group, "sequence": sequence,
-                "first_offset": offset, "count": count}
-      if not self._non_finite:
-        LOG.warning("rank %d: %d values of %s are NaN or infinite, the first at element %d "
-                    "(operation %d)", rank, count, name or "an operation", offset, sequence)
-      if len(self._non_finite) < REPORTS:
-        self._non_finite.append(report)
+    self._take_reports()
+    self._name_reports()
     return self._non_finite
 
+  def _take_reports(self) -> bool:
+    for rank, name, group, sequence, offset, count in self.native.take_non_finite():
+      if len(self._non_finite) < REPORTS:
+        self._unnamed.append({"rank": rank, "name": name, "group": group, "sequence": sequence,
+                              "first_offset": offset, "count": count})
+    return bool(self._unnamed)
+
+  def _name_reports(self) -> None:
+    with self._reports_lock:
+      while self._unnamed:
+        report = self._unnamed[0]
+        if self.find_name is not None and not self.find_name(report):
+          return
+        self._unnamed.popleft()
+        if not self._non_finite:
+          LOG.warning("rank %d: %d values of %s are NaN or infinite, the first at element %d "
+                      "(operation %d)", report["rank"], report["count"],
+                      report["name"] or "an operation", report["first_offset"],
+                      report["sequence"])
+        if len(self._non_finite) < REPORTS:
+          self._non_finite.append(report)
+
   def _note(self) -> None:
-    self.non_finite()
+    if not self._take_reports():
+      return
+    if self.find_name is None:
+      self._name_reports()
+      return
+    # Elsewhere: a name may need a lock of torch's whose holder waits for the completion thread.
+    thread = threading.Thread(target=self._name_reports, name="stretto-reports", daemon=True)
+    THREADS.add(thread)
+    thread.start()
 
   def statistics(self) -> dict[str, Any]:
     """What the engine has done so far.
@@ -299,6 +330,7 @@ class Engine(Completions):
 
   def _left_behind(self) -> None:
     super()._left_behind()
+    self._reports_lock = threading.RLock()
     self.options = cast(Options, copied(self.options))
     OPEN.discard(self)
 

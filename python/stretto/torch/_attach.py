@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from stretto import comm
 from stretto._errors import InvalidArgumentError
 from stretto.torch import _policies as policies
+from stretto.torch._names import MODULES
 from stretto.torch._segments import Segments
 
 # Bytes on the wire per byte of gradient; other codecs need whole buckets.
@@ -153,6 +154,7 @@ def attach_by_option() -> None:
     group = self.process_group
     if not hasattr(group, "average_bucket"):
       return
+    MODULES.add(self)
     if group.codec != "none" or group.engine.options.step_policy != "every":
       WAITING[self] = self.register_forward_pre_hook(first_forward)
 

@@ -20,6 +20,7 @@ from stretto._errors import CommError, InvalidArgumentError
 from stretto.torch import _jobs as jobs
 from stretto.torch._barrier import monitored_barrier
 from stretto.torch._buffers import NAMES, give_back, joined, parts, plain, staged, usable
+from stretto.torch._names import Backward, find_name, graph_task
 from stretto.torch._work import Work
 
 # Codecs are for gradients: shorter reductions (counters, losses, norms) stay exact.
@@ -28,7 +29,8 @@ WIRE_CODECS = ("fp16", "bf16", "int8")  # the others need the names of parameter
 DEVICES = ("cpu", "cuda")
 PREMUL_SUM = 8  # ReduceOp.PREMUL_SUM; the numbers below it are the engine's too
 
-BackendOptions = torch._C._distributed_c10d.Backend.Options
+BackendOptions = getattr(dist.ProcessGroup, "Options", None) \
+    or torch._C._distributed_c10d.Backend.Options
 
 # Newer versions of torch have a base class for backends in Python.
 BASE = getattr(dist, "BackendBase", dist.ProcessGroup)
@@ -43,6 +45,7 @@ def create(options, group_options) -> ProcessGroup:
                         codec or job.engine.options.codec, options.timeout.total_seconds())
   result.store, result._name = options.store, str(options.group_id)
   job.attach(result, group)
+  job.engine.find_name = find_name(job.groups)
   return result
 
 
@@ -72,6 +75,7 @@ class ProcessGroup(BASE):
     self.store = None
     self.users: weakref.WeakSet = weakref.WeakSet()  # to be closed with it
     self._destroyed = False
+    self.backward = Backward()
     self._sequence, self._description, self._barriers = 0, "", 0
     self.abandoned: list = []
 
@@ -87,6 +91,9 @@ class ProcessGroup(BASE):
     if seconds <= 0:
       seconds = self.timeout_s
     work = Work(self, what, result, keep, finish, -1.0)
+    task = graph_task()
+    if task != -1:
+      self.backward.tag(task, operations)
     if not operations:
       work.complete()
     elif what == "recv":  # whose source comes with the completion
