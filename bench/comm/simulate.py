@@ -34,7 +34,7 @@ HOPELESS = 20
 ALGORITHMS = {
     "all_reduce": ("direct", "gather_sum", "recursive_doubling", "hierarchical",
                    "hierarchical_exchange", "tree_halving", "tree_doubling"),
-    "all_gather": ("direct", "hierarchical", "ring"),
+    "all_gather": ("direct", "hierarchical", "ring", "recursive_doubling"),
     "reduce_scatter": ("direct", "hierarchical"),
     "broadcast": ("direct", "tree", "ring"),
 }
@@ -134,7 +134,7 @@ def main(words: list[str]) -> int:
   began = time.monotonic()
   report: dict = {"date": datetime.datetime.now().isoformat(timespec="seconds"),
                   "command": "python -m bench.comm simulate " + shlex.join(words),
-                  "kind": args.kind, "link": args.link, "link_model": LINKS[args.link],
+                  "kind": args.kind, "link": args.link, "link_model": ask(args, 1, what="link"),
                   "ranks_per_host": args.ranks_per_host, "hosts_per_rack": args.hosts_per_rack,
                   "operations": [], "negotiation": [], "tuning": []}
   print(f"{args.kind}, {args.ranks_per_host} ranks per host, {args.link}; * the algorithm that is "

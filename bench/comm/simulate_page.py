@@ -16,11 +16,11 @@ from pathlib import Path
 
 from bench.comm import tables
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 540, 330, 64, 34, 12, 12
+WIDTH, HEIGHT, LEFT, BOTTOM, TOP, RIGHT = 540, 330, 64, 34, 12, 28
 STYLE = """
-.plots { display: flex; flex-wrap: wrap; gap: 18px; }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(330px, 1fr)); gap: 18px; }
 figure { margin: 0; } figcaption { font-weight: 600; margin-bottom: 4px; }
-svg { max-width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 12px; }
+svg { width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 12px; }
 .grid { stroke: var(--line); } polyline { fill: none; stroke-width: 2; }
 .chosen { stroke-width: 4; } .guess { stroke-dasharray: 2 4; } .bound { stroke-dasharray: 7 5; }
 .key span { margin-right: 16px; white-space: nowrap; } .key i { display: inline-block; width: 18px;
@@ -38,6 +38,14 @@ def size_text(count: float) -> str:
     if count >= scale:
       return f"{count / scale:.{'0f' if count >= 100 * scale else '3g'}} {unit}"
   return f"{count:.0f} B"
+
+
+def decimal_text(value: float, unit: str) -> str:
+  """A power of ten, as axes have them."""
+  for scale, prefix in ((1e9, "G"), (1e6, "M"), (1e3, "K"), (1, ""), (1e-3, "m"), (1e-6, "u")):
+    if value >= 0.999 * scale and (unit != "s" or scale <= 1):
+      return f"{value / scale:.0f} {prefix}{unit}".strip()
+  return f"{value:g} {unit}"
 
 
 def plot(title: str, lines: list[tuple[str, str, Points]], y_text: Callable[[float], str],
@@ -74,7 +82,7 @@ def plot(title: str, lines: list[tuple[str, str, Points]], y_text: Callable[[flo
 
 
 def colour_of(names: list[str]) -> dict[str, str]:
-  return {name: f"var(--c{i % 8})" for i, name in enumerate(names)}
+  return {name: f"var(--c{1 + i % 7})" for i, name in enumerate(names)}  # --c0 is the accent
 
 
 def time_plot(rows: list[dict], ranks: int, colours: dict[str, str]) -> str:
@@ -90,7 +98,8 @@ def time_plot(rows: list[dict], ranks: int, colours: dict[str, str]) -> str:
   lines.append(("bound", "var(--ink)", [(r["bytes"], r["bound_s"]) for r in chosen]))
   lines.append(("chosen", "var(--accent)", [(r["bytes"], r["seconds"]) for r in chosen]))
   marks = [(r["bytes"], size_text(r["bytes"])) for r in chosen]
-  return plot(f"Time of one operation, {ranks} ranks", lines, tables.time_text, marks)
+  return plot(f"Time of one operation, {ranks} ranks", lines, lambda v: decimal_text(v, "s"),
+              marks)
 
 
 def count_plot(title: str, field: str, rows: list[dict], ranks: int, colours: dict[str, str],
@@ -137,6 +146,15 @@ def tuning_rows(report: dict) -> list[list[str]]:
            f"{t['best_s'] / t['fastest_s'] - 1:.1%}"] for t in report["tuning"]]
 
 
+def link_text(report: dict) -> str:
+  m = report["link_model"]
+  gbit = 8e-9 / m["wire_byte_s"]
+  return (f"Link model: {1e6 * m['wire_latency_s']:g} us and {gbit:g} Gbit/s between hosts, "
+          f"{1e6 * m['wire_message_s']:g} us per message; inside a host "
+          f"{1e6 * m['local_latency_s']:g} us, {1e6 * m['local_message_s']:g} us per message and "
+          f"{1e9 * m['local_byte_s']:g} ns per byte; sums {1e9 * m['sum_byte_s']:g} ns per byte.")
+
+
 def page(report: dict) -> str:
   from stretto import _stretto
   rows = report["operations"]
@@ -148,14 +166,14 @@ def page(report: dict) -> str:
           "<span>dashed: bound; dotted: estimate of the cost model for some sizes</span>")
   plots = "".join(
       time_plot(rows, n, colours)
-      + count_plot("Bytes through the busiest card", "card_bytes", rows, n, colours, size_text,
-                   "bound_bytes")
+      + count_plot("Bytes through the busiest card", "card_bytes", rows, n, colours,
+                   lambda v: decimal_text(v, "B"), "bound_bytes")
       + count_plot("Messages of the busiest rank", "rank_messages", rows, n, colours,
-                   lambda v: f"{v:.0f}")
+                   lambda v: decimal_text(v, ""))
       for n in dict.fromkeys(r["ranks"] for r in rows))
   racks = f", {report['hosts_per_rack']} hosts per rack" if report["hosts_per_rack"] else ""
   about = (f"{report['kind']}, {report['ranks_per_host']} ranks per host{racks}, link "
-           f"{report['link']}: {json.dumps(report['link_model']) or 'the default'}. Schedules, "
+           f"{report['link']}. Schedules, "
            "negotiation and tuning are the engine's code; the network and the processors are a "
            "model, so times are not measurements. Bytes and messages are counted.")
   sections = [
@@ -178,15 +196,16 @@ def page(report: dict) -> str:
           f"<title>Simulated collectives</title><style>{_stretto.report_style()}{STYLE}</style>"
           "</head><body><main><header><div class='brand'>Stretto</div>"
           f"<h1>Simulated collectives</h1><p class='headline'>{html.escape(about)}</p>"
-          f"<p class='note'>{html.escape(report['command'])}, {report['date'][:10]}</p></header>"
+          f"<p class='note'>{html.escape(link_text(report))}<br>{html.escape(report['command'])}, "
+          f"{report['date'][:10]}, {report['took_s']} s</p></header>"
           + "".join(sections) + "</main></body></html>\n")
 
 
 # The colours of the report, because an image has no style sheet of its own.
 IMAGE_STYLE = """
-svg { --soft: #646c77; --line: #e3e4e2; --ink: #1d2126; --accent: #0f7b6c; --c0: #7a7265;
+svg { --soft: #646c77; --line: #e3e4e2; --ink: #1d2126; --accent: #0f7b6c;
   --c1: #3b6fb6; --c2: #c98a1b; --c3: #8a5cb0; --c4: #c2554d; --c5: #5d8f3a; --c6: #3c9db0;
-  --c7: #0f7b6c; font: 12px system-ui, sans-serif; }
+  --c7: #7a7265; font: 12px system-ui, sans-serif; }
 text { fill: var(--soft); } .grid { stroke: var(--line); } polyline { fill: none; stroke-width: 2; }
 .chosen { stroke-width: 4; } .guess { stroke-dasharray: 2 4; } .bound { stroke-dasharray: 7 5; }
 """
@@ -223,7 +242,7 @@ def section(report: dict) -> str:
   chosen = [r for r in report["operations"] if r["chosen"]]
   command = re.sub(r" --(json|html) \S+", "", report["command"])
   text = [f"`{command}`, {report['date'][:10]}: {report['kind']}, {report['ranks_per_host']} ranks "
-          f"per host, link {report['link']}.\n",
+          f"per host. {link_text(report)}\n",
           markdown(["ranks", "bytes", "algorithm", "time", "bound", "ratio", "card bytes",
                     "/ bound", "messages", "peers", "units played"],
                    [operation_row(r | {"chosen": False}) for r in chosen]),

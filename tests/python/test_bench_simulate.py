@@ -68,7 +68,7 @@ def test_sizes_are_read_and_shown():
 def test_other_collectives_are_played():
   args = simulate.arguments(["--ranks", "16", "--kind", "all_gather", "--sizes", "1M"])
   rows = list(simulate.operations(args, 16))
-  assert {r["algorithm"] for r in rows} == {"direct", "hierarchical", "ring"}
+  assert {r["algorithm"] for r in rows} == {"direct", "hierarchical", "ring", "recursive_doubling"}
   for r in rows:
     assert r["card_bytes"] >= r["bound_bytes"] > 0
 

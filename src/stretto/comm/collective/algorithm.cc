@@ -34,6 +34,8 @@ constexpr Algorithm kAllGather[] = {
     {"direct", always_fits, all_gather_direct, all_gather_direct_cost},
     {"hierarchical", hierarchical_unfit, all_gather_hierarchical, all_gather_hierarchical_cost},
     {"ring", always_fits, all_gather_ring, all_gather_ring_cost},
+    {"recursive_doubling", always_fits, all_gather_recursive_doubling,
+     all_gather_recursive_doubling_cost},
 };
 constexpr Algorithm kReduceScatter[] = {
     {"direct", always_fits, reduce_scatter_direct, reduce_scatter_direct_cost},

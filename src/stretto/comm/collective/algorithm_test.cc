@@ -129,6 +129,11 @@ TEST(Algorithm, DefaultsOfManyRanks) {
     EXPECT_EQ(chosen(hosts(1), 64 << 20), "tree_halving") << "least bytes, few messages";
     EXPECT_EQ(chosen(hosts(8), 4), ranks == 4096 ? "tree_doubling" : "hierarchical_exchange");
     EXPECT_EQ(chosen(hosts(8), 64 << 20), few ? "hierarchical" : "tree_halving");
+
+    Problem gather{.kind = Collective::kAllGather, .host = hosts(8), .count = 1};
+    EXPECT_EQ(choose_algorithm(gather, {}, {}).name, "recursive_doubling");
+    gather.count = 1 << 16;
+    EXPECT_EQ(choose_algorithm(gather, {}, {}).name, "hierarchical");
   }
 }
 

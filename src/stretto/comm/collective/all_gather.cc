@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "stretto/comm/collective/collect.h"
 #include "stretto/comm/collective/ring.h"
 #include "stretto/comm/collective/rows.h"
 
@@ -68,6 +69,29 @@ Schedule all_gather_hierarchical(const Problem& p, int64_t unit) {
   }
   blocks.keep_own();
   return b.take();
+}
+
+Schedule all_gather_recursive_doubling(const Problem& p, int64_t unit) {
+  Builder b(p);
+  const Output blocks(b, unit);
+  const Collected all =
+      collect_blocks(b, blocks.own(), [&](int rank) { return blocks.count(rank); });
+  // Blocks that are neighbours in both places are copied together.
+  const std::vector<int>& order = b.hosts.order;
+  for (int begin = 0, end; begin < b.n; begin = end) {
+    const Place from = all.block[order[begin]], to = blocks.place(order[begin]);
+    int64_t count = 0;
+    for (end = begin; end < b.n && blocks.place(order[end]).offset == to.offset + count; ++end)
+      count += blocks.count(order[end]);
+    b.copy(from, to, count, all.ready);
+  }
+  return b.take();
+}
+
+Cost all_gather_recursive_doubling_cost(const Problem& p) {
+  Cost cost = doubling_cost(p, total(p) / p.ranks(), false);
+  cost.local_elements += total(p);
+  return cost;
 }
 
 Cost all_gather_direct_cost(const Problem& p) { return flat_cost(p, 1, total(p) / p.ranks()); }

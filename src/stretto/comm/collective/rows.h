@@ -62,13 +62,16 @@ Schedule broadcast_ring(const Problem&, int64_t unit);
 Cost broadcast_ring_cost(const Problem&);
 
 // Hierarchical: a block crosses to one rank of every other host, which passes it on to its
-// neighbours; these ranks differ from block to block.
+// neighbours; these ranks differ from block to block. Recursive doubling: ceil(log2 n) rounds, in
+// which every rank of a host gets the blocks of others itself, for small blocks.
 Schedule all_gather_direct(const Problem&, int64_t unit);
 Cost all_gather_direct_cost(const Problem&);
 Schedule all_gather_ring(const Problem&, int64_t unit);
 Cost all_gather_ring_cost(const Problem&);
 Schedule all_gather_hierarchical(const Problem&, int64_t unit);
 Cost all_gather_hierarchical_cost(const Problem&);
+Schedule all_gather_recursive_doubling(const Problem&, int64_t unit);
+Cost all_gather_recursive_doubling_cost(const Problem&);
 
 // Hierarchical: for a block owned elsewhere, one rank of the host sums what its neighbours have and
 // sends the sum.

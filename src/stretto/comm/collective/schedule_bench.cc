@@ -45,7 +45,25 @@ void make_schedule(benchmark::State& state, const Algorithm& algorithm, const Pr
                                                          benchmark::Counter::kInvert);
 }
 
+void choose(benchmark::State& state, const Problem& problem) {
+  for (auto _ : state) benchmark::DoNotOptimize(&choose_algorithm(problem, {}, {}));
+}
+
 const bool registered = [] {
+  for (const int ranks : {64, 512, 4096}) {
+    const Problem problem = problem_of(Collective::kAllReduce, ranks, false);
+    benchmark::RegisterBenchmark(fmt::format("all_reduce/choose/{}", ranks).c_str(),
+                                 [problem](benchmark::State& state) { choose(state, problem); })
+        ->Unit(benchmark::kMicrosecond);
+    std::vector<int> host;
+    for (int r = 0; r < ranks; ++r) host.push_back(r / kRanksPerHost);
+    benchmark::RegisterBenchmark(fmt::format("find_hosts/{}", ranks).c_str(),
+                                 [host](benchmark::State& state) {
+                                   for (auto _ : state)
+                                     benchmark::DoNotOptimize(find_hosts(host).order.data());
+                                 })
+        ->Unit(benchmark::kMicrosecond);
+  }
   for (int kind = 0; kind <= static_cast<int>(Collective::kBarrier); ++kind)
     for (const Algorithm& algorithm : algorithms(static_cast<Collective>(kind)))
       for (const int ranks : {64, 512, 4096})

@@ -44,6 +44,16 @@ LinkModel link_of(const Json& request) {
   return link;
 }
 
+Json link_json(const LinkModel& link) {
+  return {{"wire_latency_s", link.wire_latency_s},
+          {"wire_message_s", link.wire_message_s},
+          {"wire_byte_s", link.wire_byte_s},
+          {"local_latency_s", link.local_latency_s},
+          {"local_message_s", link.local_message_s},
+          {"local_byte_s", link.local_byte_s},
+          {"sum_byte_s", link.sum_byte_s}};
+}
+
 Collective kind_of(const Json& request) {
   const std::string name = request.value("kind", "all_reduce");
   for (int kind = 0; kind <= static_cast<int>(Collective::kBarrier); ++kind)
@@ -137,7 +147,8 @@ std::string simulate_request(std::string_view text) {
     if (what == "operation") return play_operation(request).dump();
     if (what == "negotiation") return play_negotiation(request).dump();
     if (what == "tuning") return play_tuning(request).dump();
-    throw_invalid("simulate: expected operation, negotiation or tuning, got '{}'", what);
+    if (what == "link") return link_json(link_of(request)).dump();
+    throw_invalid("simulate: expected operation, negotiation, tuning or link, got '{}'", what);
   } catch (const Json::exception& error) {
     throw_invalid("simulate: {}", error.what());
   }

@@ -1,4 +1,5 @@
 #include "stretto/comm/collective/builder.h"
+#include "stretto/comm/collective/collect.h"
 #include "stretto/comm/collective/doubling.h"
 #include "stretto/comm/collective/rows.h"
 #include "stretto/comm/collective/sum_order.h"
@@ -42,23 +43,9 @@ Schedule combine_each_round(Builder& b, Part part) {
 }
 
 Schedule collect_then_sum(Builder& b, Part part) {
-  const Positions at(b);
   const int64_t count = part.count();
-  const Place all = b.scratch(count * b.n);
-  const auto place = [&](int position) { return all + position * count; };
-  Steps ready = {b.copy(input(part.begin), place(at.mine), count)};
-  for (int round = 0; round < at.doubling.rounds(); ++round) {
-    const Block held = at.doubling.held(at.mine, round);
-    for (const int target : at.doubling.targets(at.mine, round))
-      b.send(b.hosts.order[target], round, place(held.begin), held.count() * count, ready);
-    const int source = at.doubling.source(at.mine, round);
-    if (source < 0) continue;
-    const Block got = at.doubling.sibling(at.mine, round);
-    ready.push_back(b.receive(b.hosts.order[source], round, place(got.begin), got.count() * count));
-  }
-  std::vector<Place> from(b.n);
-  for (int i = 0; i < b.n; ++i) from[b.hosts.order[i]] = place(i);
-  sum_ranks(b, from, output(part.begin), count, ready);
+  const Collected all = collect_blocks(b, input(part.begin), [&](int) { return count; });
+  sum_ranks(b, all.block, output(part.begin), count, all.ready);
   return b.take();
 }
 
@@ -75,36 +62,9 @@ std::string all_reduce_recursive_doubling_unfit(const Problem& p) {
 }
 
 Cost all_reduce_recursive_doubling_cost(const Problem& p) {
-  const Hosts& hosts = p.host.hosts();
-  const Doubling doubling{p.ranks()};
-  Cost cost;
-  for (int round = 0; round < doubling.rounds(); ++round) {
-    std::vector<double> out(hosts.count()), in(hosts.count()), messages(hosts.count());
-    double local = 0;
-    for (int i = 0; i < p.ranks(); ++i) {
-      const int source = doubling.source(i, round);
-      if (source < 0) continue;
-      const double elements =
-          static_cast<double>(p.count) * (p.exact ? 1 : doubling.sibling(i, round).count());
-      const int from = hosts.host[hosts.order[source]], to = hosts.host[hosts.order[i]];
-      if (from == to) {
-        local = elements;
-        continue;
-      }
-      out[from] += elements;
-      ++messages[from];
-      in[to] += elements;
-    }
-    const double wire = std::max(*std::max_element(out.begin(), out.end()),
-                                 *std::max_element(in.begin(), in.end()));
-    (wire > 0 ? cost.wire_rounds : cost.local_rounds) += 1;
-    cost.wire_messages += *std::max_element(messages.begin(), messages.end());
-    cost.wire_elements += wire;
-    if (local > 0) cost.local_messages += 1;
-    cost.local_elements += local;
-  }
-  cost.summed_elements =
-      static_cast<double>(p.count) * (p.exact ? 2 * doubling.rounds() + 1 : p.ranks() + 1);
+  const auto count = static_cast<double>(p.count);
+  Cost cost = doubling_cost(p, count, p.exact);
+  cost.summed_elements = count * (p.exact ? 2 * Doubling{p.ranks()}.rounds() + 1 : p.ranks() + 1);
   return cost;
 }
 
