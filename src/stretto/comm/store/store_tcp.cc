@@ -22,6 +22,7 @@
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/base/thread.h"
+#include "stretto/comm/link/descriptors.h"
 #include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/pipe.h"
 #include "stretto/comm/store/store.h"
@@ -34,6 +35,9 @@ constexpr size_t kRequestBytes = 9;
 constexpr uint32_t kMaxKey = 4 << 10;
 constexpr uint32_t kMaxValue = 1 << 20;
 constexpr size_t kMaxGuests = 16384;
+constexpr size_t kMaxHeard = kRequestBytes + kMaxKey + kMaxValue;  // of a guest, not yet answered
+constexpr size_t kMaxUnsent = 2 << 20;    // of answers that a guest has not taken
+constexpr size_t kMaxStored = 256 << 20;  // what guests may store: everybody who knows the port
 constexpr int kBacklog = 1024;
 constexpr double kRetry_s = 0.05;
 
@@ -144,26 +148,36 @@ class Server : public Store {
   void serve() {
     std::list<Guest> guests;
     std::vector<pollfd> polled;
+    bool rests = false;  // no descriptor is left, and the listener would be ready all the time
     while (true) {
-      polled.assign({{doorbell_.get(), POLLIN, 0}, {listener_.get(), POLLIN, 0}});
+      const short listens = rests || guests.size() >= kMaxGuests ? 0 : POLLIN;
+      polled.assign({{doorbell_.get(), POLLIN, 0}, {listener_.get(), listens, 0}});
       for (const Guest& guest : guests) {
-        const short events = guest.to_say.empty() ? POLLIN : POLLIN | POLLOUT;
-        polled.push_back({guest.socket.get(), events, 0});
+        const bool hears = guest.heard.size() < kMaxHeard && guest.to_say.size() < kMaxUnsent;
+        const int events = (hears ? POLLIN : 0) | (guest.to_say.empty() ? 0 : POLLOUT);
+        polled.push_back({guest.socket.get(), static_cast<short>(events), 0});
       }
-      ::poll(polled.data(), polled.size(), -1);
+      ::poll(polled.data(), polled.size(), rests ? kRest_ms : -1);
       uint64_t rings;
       [[maybe_unused]] const ssize_t rang = read(doorbell_.get(), &rings, sizeof rings);
       if (stopping_) return;
       size_t i = 2;
       for (Guest& guest : guests) {
-        if (polled[i++].revents != 0) hear(guest);
+        const pollfd& state = polled[i++];
+        if ((state.events & POLLIN) && (state.revents & ~POLLOUT)) hear(guest);
+        // It may have hung up while nothing is read from it.
+        if (!(state.events & POLLIN) && (state.revents & (POLLHUP | POLLERR))) guest.gone = true;
         answer(guest);
         speak(guest);
       }
       guests.remove_if([](const Guest& guest) { return guest.gone; });
+      rests = false;
       while (guests.size() < kMaxGuests) {
         Fd socket(accept4(listener_.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-        if (!socket) break;
+        if (!socket) {
+          rests = out_of_descriptors(errno);
+          break;
+        }
         close_in_children(socket.get());
         guests.push_back({.socket = std::move(socket), .heard{}, .to_say{}});
       }
@@ -172,7 +186,7 @@ class Server : public Store {
 
   static void hear(Guest& guest) {
     char text[16 << 10];
-    while (guest.heard.size() < kRequestBytes + kMaxKey + kMaxValue) {
+    while (guest.heard.size() < kMaxHeard) {
       const ssize_t got = recv(guest.socket.get(), text, sizeof text, MSG_DONTWAIT);
       if (got < 0) {
         guest.gone = errno != EAGAIN && errno != EINTR;
@@ -188,7 +202,7 @@ class Server : public Store {
 
   // Answers complete requests. A 'G' for a key that is not set yet stays in the buffer.
   void answer(Guest& guest) {
-    while (guest.heard.size() >= kRequestBytes) {
+    while (guest.heard.size() >= kRequestBytes && guest.to_say.size() < kMaxUnsent) {
       uint32_t lengths[2];
       std::memcpy(lengths, guest.heard.data() + 1, sizeof lengths);
       const char what = guest.heard[0];
@@ -200,6 +214,11 @@ class Server : public Store {
       if (guest.heard.size() < whole) return;
       const std::string key = guest.heard.substr(kRequestBytes, lengths[0]);
       if (what == 'S') {
+        stored_ += key.size() + lengths[1];
+        if (stored_ > kMaxStored) {
+          guest.gone = true;
+          return;
+        }
         set(key, guest.heard.substr(kRequestBytes + lengths[0], lengths[1]));
         guest.to_say += reply("");
       } else {
@@ -223,7 +242,10 @@ class Server : public Store {
     }
   }
 
+  static constexpr int kRest_ms = 100;
+
   StoreMap values_;
+  size_t stored_ = 0;  // bytes that guests have set
   std::atomic<bool> stopping_{false};
   Fd doorbell_, listener_;
   std::thread thread_;

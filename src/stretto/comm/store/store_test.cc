@@ -1,14 +1,20 @@
 #include "stretto/comm/store/store.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <ctime>
 #include <filesystem>
 #include <random>
 #include <thread>
 
+#include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/comm/link/pipe.h"
 
@@ -29,6 +35,12 @@ TEST(Store, WaitsForAKeyAndNamesAMissingOne) {
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
   expect_store_works(*file_store(folder));
   std::filesystem::remove_all(folder);
+}
+
+double processor_s() {
+  timespec now{};
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 int free_port() {
@@ -90,6 +102,65 @@ TEST(TcpStore, StrangersDoNoHarm) {
   }
   tcp_store(address, false)->set("k", "v");
   EXPECT_EQ(server->get("k", 60), "v");
+}
+
+// A guest that asks for a key which does not exist, and then sends more than the server keeps.
+TEST(TcpStore, AGuestThatNeverStopsTalkingCostsNoProcessorTime) {
+  const int port = free_port();
+  const auto store = tcp_store(fmt::format("127.0.0.1:{}", port), true);
+  const Fd guest(socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const sockaddr_in at{.sin_family = AF_INET,
+                       .sin_port = htons(static_cast<uint16_t>(port)),
+                       .sin_addr = {htonl(INADDR_LOOPBACK)},
+                       .sin_zero = {}};
+  connect(guest.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
+  std::string text{'G', 1, 0, 0, 0, 0, 0, 0, 0, 'k'};
+  text.resize(16 << 20, 'x');
+  const double deadline = now_s() + 60;
+  size_t sent = 0;
+  for (int idle = 0; idle < 20 && sent < text.size() && now_s() < deadline;) {
+    const ssize_t step = send(guest.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
+    if (step > 0) sent += static_cast<size_t>(step);
+    idle = step > 0 ? 0 : idle + 1;
+    if (step <= 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  EXPECT_GT(sent, 1u << 20);
+  EXPECT_LT(sent, text.size()) << "the server keeps no more than one request";
+  const double before = processor_s();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(processor_s() - before, 0.25);
+  expect_store_works(*store);
+}
+
+TEST(TcpStore, ServesAgainWhenDescriptorsWereShort) {
+  const int port = free_port();
+  const auto store = tcp_store(fmt::format("127.0.0.1:{}", port), true);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const auto client = tcp_store(fmt::format("127.0.0.1:{}", port), false);
+  std::thread late([&] { client->set("late", "x"); });  // its socket is made before or after
+  std::vector<Fd> files;
+  const rlimit few{.rlim_cur = 64, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  while (true) {
+    Fd fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    if (!fd) break;
+    files.push_back(std::move(fd));
+  }
+  files.pop_back();  // one for a guest, none to accept it
+  const Fd guest(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in at{.sin_family = AF_INET,
+                       .sin_port = htons(static_cast<uint16_t>(port)),
+                       .sin_addr = {htonl(INADDR_LOOPBACK)},
+                       .sin_zero = {}};
+  connect(guest.get(), reinterpret_cast<const sockaddr*>(&at), sizeof at);
+  const double from = processor_s();
+  std::this_thread::sleep_for(std::chrono::milliseconds(500));
+  EXPECT_LT(processor_s() - from, 0.25) << "it was busy accepting in vain";
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  files.clear();
+  late.join();
+  EXPECT_EQ(store->get("late", 60), "x");
 }
 
 }  // namespace
