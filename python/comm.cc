@@ -345,6 +345,7 @@ void bind_comm(nb::module_& m) {
       .def_static("from_environment", &Options::from_environment)
       .def("rows", &option_rows)
       .def_rw("interfaces", &Options::interfaces)
+      .def_rw("ports", &Options::ports)
       .def_rw("transports", &Options::transports)
       .def_rw("streams", &Options::streams)
       .def_rw("congestion", &Options::congestion)

@@ -11,6 +11,7 @@
 #include "stretto/base/error.h"
 #include "stretto/comm/collective/algorithm.h"
 #include "stretto/comm/gradient/exchange.h"
+#include "stretto/comm/link/addresses.h"
 #include "stretto/comm/tuning/tuning.h"
 
 namespace stretto::comm {
@@ -130,10 +131,23 @@ const std::vector<Row>& rows() {
          o.nan_check = parse_word<NanCheck>("STRETTO_NAN_CHECK", kNanChecks, text);
        },
        [](const Options& o) { return std::string(kNanChecks[static_cast<size_t>(o.nan_check)]); }},
-      {"STRETTO_INTERFACES", "names, comma-separated; empty: any",
-       "Network interfaces that TCP streams use in turn.",
-       [](Options& o, std::string_view text) { o.interfaces = split_list(text); },
+      {"STRETTO_INTERFACES",
+       "comma-separated: names (eth0), beginnings of names (eth), networks (10.0.0.0/8); with ^ "
+       "before the first: all but these (^docker,lo); empty: any",
+       "Network interfaces at whose addresses a rank listens and that TCP streams use in turn.",
+       [](Options& o, std::string_view text) {
+         std::vector<std::string> interfaces = split_list(text);
+         check_interfaces(interfaces);
+         o.interfaces = std::move(interfaces);
+       },
        [](const Options& o) { return fmt::format("{}", fmt::join(o.interfaces, ",")); }},
+      {"STRETTO_PORTS", "LOW-HIGH, such as 20000-20063; empty: any",
+       "Ports to listen on; every rank of a host takes one.",
+       [](Options& o, std::string_view text) {
+         parse_ports(text);
+         o.ports = text;
+       },
+       [](const Options& o) { return o.ports; }},
       {"STRETTO_TRANSPORTS", "shm, tcp, or both, comma-separated",
        "Transports to use: shared memory between ranks of one host, TCP between all others.",
        [](Options& o, std::string_view text) {

@@ -34,7 +34,8 @@ enum class NanCheck : uint8_t {
 
 struct Options {
   // Links. Ranks may have different values.
-  std::vector<std::string> interfaces;  // empty: any address
+  std::vector<std::string> interfaces;  // empty: any address; link/addresses.h has the forms
+  std::string ports;                    // to listen on, "LOW-HIGH"; empty: any
   std::string transports = "shm,tcp";
   int streams = 0;  // per link; 0: auto (link/stream_choice.h)
   std::string congestion;

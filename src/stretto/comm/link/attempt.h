@@ -33,14 +33,18 @@ struct Route {
   std::string from, to;  // numeric addresses; empty `from`: any
 };
 
-// Chooses the addresses of a stream. With options.interfaces stream i goes from interface i of one
-// rank to interface i of the other, modulo their numbers. Otherwise ranks of one machine use the
-// loopback device, and others try the published addresses one after the other.
+// Chooses the addresses of a stream. With `rails`, stream i goes from interface i of one rank to
+// interface i of the other, modulo their numbers. Otherwise ranks of one machine use the loopback
+// device if they listen there, and others try the published addresses one after the other.
 inline Route choose_route(const std::vector<Address>& own, const std::vector<Address>& theirs,
-                          bool rails, bool same_machine, int stream, int tries) {
-  if (rails) return {own[stream % own.size()].text, theirs[stream % theirs.size()].text};
-  if (same_machine) return {"", "127.0.0.1"};
-  return {"", theirs[tries % theirs.size()].text};
+                          bool rails, bool loopback, int stream, int tries) {
+  if (rails) {
+    const std::string& from = own[stream % own.size()].text;
+    return {from, with_own_zone(theirs[stream % theirs.size()].text, from, own, tries)};
+  }
+  if (loopback) return {"", "127.0.0.1"};
+  const auto round = static_cast<int>(tries / theirs.size());
+  return {"", with_own_zone(theirs[tries % theirs.size()].text, "", own, round)};
 }
 
 }  // namespace stretto::comm

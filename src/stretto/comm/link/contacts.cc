@@ -43,7 +43,7 @@ int Links::rounds_to_reach_all() const {
 }
 
 bool Links::shares_memory(int rank) const {
-  const Record& record = records_[rank];
+  const RankRecord& record = records_[rank];
   return !record.local_name.empty() && !own_.local_name.empty() && record.machine == own_.machine &&
          record.host == own_.host;
 }
@@ -66,7 +66,7 @@ int Links::most_streams(int rank) const {
 
 // The RDMA rails, and TCP over every interface that was named, so that a cut one costs no link.
 int Links::first_streams(int rank) const {
-  const int interfaces = std::max(static_cast<int>(options_.interfaces.size()), 1);
+  const int interfaces = names_rails(options_) ? static_cast<int>(own_.addresses.size()) : 1;
   return std::min(shares_memory(rank) ? 1 : rails_to(rank) + interfaces, most_streams(rank));
 }
 

@@ -219,7 +219,7 @@ void Links::handle(uint64_t what, uint32_t events) {
       break;
     }
     case kListener:
-      accept_guests(index == 0 ? listener_.get() : local_listener_.get());
+      accept_guests(static_cast<int>(index));
       break;
     case kAttempt:
       on_attempt(index);

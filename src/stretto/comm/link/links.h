@@ -34,7 +34,7 @@
 #include "stretto/comm/link/attempt.h"
 #include "stretto/comm/link/conversation.h"
 #include "stretto/comm/link/link.h"
-#include "stretto/comm/link/rdma_port.h"
+#include "stretto/comm/link/rank_record.h"
 #include "stretto/comm/link/stream_choice.h"
 #include "stretto/comm/link/tcp.h"
 #include "stretto/comm/membership.h"
@@ -98,13 +98,6 @@ class Links {
   std::string no_rdma(int rank) const;
 
  private:
-  struct Record {  // what a rank publishes
-    std::vector<Address> addresses;
-    int port = 0;
-    std::string host, machine, local_name;
-    std::vector<std::pair<std::string, std::string>> agreement;  // names and values
-    RdmaRails rdma;
-  };
   struct Guest {  // a connection that has not finished its handshake
     Conversation conversation;
     double deadline_s;
@@ -185,10 +178,12 @@ class Links {
   const Membership membership_;
   const Options& options_;
   std::string secret_;
-  Fd epoll_, doorbell_, listener_, local_listener_;
+  Fd epoll_, doorbell_;
+  std::vector<Fd> listeners_;
+  int local_listener_ = -1;  // the one of unix sockets; -1: none
   std::vector<std::shared_ptr<RdmaPort>> rdma_ports_;
-  Record own_;
-  std::vector<Record> records_;
+  RankRecord own_;
+  std::vector<RankRecord> records_;
   std::vector<std::string> hosts_;
   Events events_;
   std::vector<std::unique_ptr<Link>> links_;  // by rank; null: nobody has asked for it

@@ -29,16 +29,17 @@ constexpr int64_t kDescriptorsOfLink = 4;  // shared memory: 3, and one while it
 
 void Links::start(uint64_t key) {
   Attempt& a = attempts_.at(key);
-  const Record& record = records_[a.rank];
+  const RankRecord& record = records_[a.rank];
   Refusal refusal;
   Fd socket;
   if (shares_memory(a.rank)) {
     a.target = "shm";
     socket = connect_local(record.local_name, &refusal);
   } else {
-    const Route route = choose_route(own_.addresses, record.addresses, !options_.interfaces.empty(),
-                                     record.machine == own_.machine, a.place, a.tries);
-    a.target = fmt::format("tcp {}:{}", route.to, record.port);
+    const bool loopback = record.machine == own_.machine && record.listens_everywhere;
+    const Route route = choose_route(own_.addresses, record.addresses, names_rails(options_),
+                                     loopback, a.place, a.tries);
+    a.target = fmt::format("tcp {}", with_port(route.to, record.port));
     socket = connect_tcp(route.from, route.to, record.port, options_, wire_ranks_, &refusal);
   }
   ++a.tries;
@@ -117,7 +118,7 @@ void Links::accept_guests(int listener) {
     }
     short_since_s_ = 0;
     if (guests_.size() >= kMaxGuests) guests_.erase(guests_.begin());
-    if (listener == listener_.get()) configure_tcp(socket.get(), options_, wire_ranks_);
+    if (listener != local_listener_) configure_tcp(socket.get(), options_, wire_ranks_);
     const uint64_t id = next_guest_++;
     const int fd = socket.get();
     guests_.emplace(
@@ -237,8 +238,8 @@ double Links::meet() {
 void Links::listen(bool on) {
   listen_again_s_ = on ? 0 : now_s() + kListenPause_s;
   const uint32_t events = on ? uint32_t{EPOLLIN} : 0;
-  watch(listener_.get(), events, about(kListener, 0));
-  if (local_listener_) watch(local_listener_.get(), events, about(kListener, 1));
+  for (const Fd& listener : listeners_)
+    watch(listener.get(), events, about(kListener, static_cast<uint64_t>(listener.get())));
 }
 
 bool Links::note_shortage(int error) {

@@ -2,7 +2,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
@@ -26,6 +25,8 @@ std::string machine_name() {
   std::erase(name, '\n');
   return name;
 }
+
+constexpr size_t kMaxSecret = 4096;
 
 // What all ranks must have alike.
 constexpr std::string_view kAgreed[] = {"STRETTO_ALGORITHM", "STRETTO_CHUNK_BYTES",
@@ -68,16 +69,14 @@ void Links::publish(Store& store) {
   std::string no_rdma;
   rdma_ports_ = open_rdma_ports(options_, &no_rdma);
   own_.rdma = describe(rdma_ports_, std::move(no_rdma));
-  listener_ = listen_tcp(&own_.port);
-  check_congestion(options_, listener_.get());
-  if (transports.shm && membership_.size > 1) local_listener_ = listen_local(&own_.local_name);
-  nlohmann::json record{{"port", own_.port},           {"host", own_.host},
-                        {"machine", own_.machine},     {"local_name", own_.local_name},
-                        {"agreement", own_.agreement}, {"addresses", nlohmann::json::array()},
-                        {"no_rdma", own_.rdma.reason}, {"rdma", nlohmann::json::array()}};
-  for (const Address& a : own_.addresses) record["addresses"].push_back({a.interface, a.text});
-  for (const auto& rail : own_.rdma.rails) record["rdma"].push_back({rail.name, rail.ethernet});
-  store.set(key(membership_.epoch, fmt::format("rank/{}", membership_.rank)), record.dump());
+  listeners_ = listen_tcp(options_, own_.addresses, membership_.rank, &own_.port);
+  own_.listens_everywhere = options_.interfaces.empty();
+  check_congestion(options_, listeners_.front().get());
+  if (transports.shm && membership_.size > 1) {
+    listeners_.push_back(listen_local(&own_.local_name));
+    local_listener_ = listeners_.back().get();
+  }
+  store.set(key(membership_.epoch, fmt::format("rank/{}", membership_.rank)), encode_record(own_));
   if (!options_.secret.empty()) {
     secret_ = options_.secret;
   } else if (membership_.rank == 0) {
@@ -92,26 +91,20 @@ void Links::read_records(Store& store) {
   records_.resize(membership_.size);
   hosts_.resize(membership_.size);
   for (int rank = 0; rank < membership_.size; ++rank) {
+    std::string text, reason;
     try {
       const double left = std::max(deadline - now_s(), 0.001);
-      const auto json = nlohmann::json::parse(
-          store.get(key(membership_.epoch, fmt::format("rank/{}", rank)), left));
-      Record& record = records_[rank];
-      record.port = json.at("port");
-      record.host = json.at("host");
-      record.machine = json.at("machine");
-      record.local_name = json.at("local_name");
-      json.at("agreement").get_to(record.agreement);
-      for (const auto& a : json.at("addresses")) record.addresses.push_back({a.at(0), a.at(1)});
-      record.rdma.reason = json.at("no_rdma");
-      for (const auto& r : json.at("rdma")) record.rdma.rails.push_back({r.at(0), r.at(1)});
+      text = store.get(key(membership_.epoch, fmt::format("rank/{}", rank)), left);
     } catch (const CommError&) {
       absent.push_back(rank);
-    } catch (const nlohmann::json::exception& e) {
+      continue;
+    }
+    auto record = parse_record(text, &reason);
+    if (!record)
       throw CommError(
           rank, "store",
-          fmt::format("rank {}: what it published in the store is damaged: {}", rank, e.what()));
-    }
+          fmt::format("rank {}: what it published in the store is damaged: {}", rank, reason));
+    records_[rank] = std::move(*record);
     hosts_[rank] = records_[rank].host;
   }
   if (!absent.empty())
@@ -133,8 +126,11 @@ void Links::read_records(Store& store) {
   }
   for (int rank = 0; rank < membership_.size; ++rank)
     wire_ranks_ += rank != membership_.rank && !shares_memory(rank);
-  if (secret_.empty())
-    secret_ = store.get(key(membership_.epoch, "secret"), options_.connect_timeout_s);
+  if (!secret_.empty()) return;
+  secret_ = store.get(key(membership_.epoch, "secret"), options_.connect_timeout_s);
+  if (secret_.empty() || secret_.size() > kMaxSecret)
+    throw CommError(0, "store",
+                    fmt::format("rank 0: the secret in the store has {} bytes", secret_.size()));
 }
 
 }  // namespace stretto::comm

@@ -1,15 +1,10 @@
 #include "stretto/comm/link/tcp.h"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/un.h>
 #include <unistd.h>
-
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,6 +13,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
+#include "stretto/comm/link/descriptors.h"
 #include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/handshake.h"
 
@@ -29,6 +25,7 @@ namespace {
 // are enough to keep the network busy until the thread wakes up again.
 constexpr int kUnsentBytes = 256 << 10, kLeastUnsentBytes = 16 << 10;
 constexpr int kBacklog = 1024;
+constexpr int kPortTries = 16;  // a port that is free at one address may be taken at another
 
 std::string system_error(const char* what) {
   return fmt::format("{}: {}", what, std::strerror(errno));
@@ -38,56 +35,6 @@ Fd refused(Refusal* refusal, const char* what) {
   const int error = errno;
   *refusal = {error, fmt::format("{}: {}", what, std::strerror(error))};
   return Fd();
-}
-
-struct SocketAddress {
-  sockaddr_storage storage{};
-  socklen_t length = 0;
-  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
-};
-
-bool parse_address(const std::string& text, int port, SocketAddress* out) {
-  const addrinfo hints{.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV, .ai_socktype = SOCK_STREAM};
-  addrinfo* found = nullptr;
-  if (getaddrinfo(text.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return false;
-  std::memcpy(&out->storage, found->ai_addr, found->ai_addrlen);
-  out->length = found->ai_addrlen;
-  freeaddrinfo(found);
-  return true;
-}
-
-std::string address_text(const sockaddr* address, socklen_t length, bool with_port) {
-  char host[NI_MAXHOST], port[NI_MAXSERV];
-  if (getnameinfo(address, length, host, sizeof host, port, sizeof port,
-                  NI_NUMERICHOST | NI_NUMERICSERV) != 0)
-    return "?";
-  return with_port ? fmt::format("{}:{}", host, port) : host;
-}
-
-// The address that packets to the default route leave from. Nothing is sent to find it.
-std::string default_route_address() {
-  Fd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  SocketAddress world;
-  if (!fd || !parse_address("192.0.2.1", 9, &world)) return "";  // RFC 5737: documentation only
-  if (connect(fd.get(), world.get(), world.length) != 0) return "";
-  SocketAddress own;
-  own.length = sizeof own.storage;
-  if (getsockname(fd.get(), own.get(), &own.length) != 0) return "";
-  return address_text(own.get(), own.length, false);
-}
-
-// 0 is the best: the default route's, then IPv4, then IPv6, loopback last.
-int address_rank(const Address& address, bool loopback, bool v6, const std::string& preferred) {
-  return address.text == preferred ? 0 : 1 + 2 * loopback + v6;
-}
-
-std::vector<std::string> names_of(const std::vector<std::pair<int, Address>>& ranked) {
-  std::vector<std::string> names;
-  for (const auto& [rank, address] : ranked) {
-    if (std::find(names.begin(), names.end(), address.interface) == names.end())
-      names.push_back(address.interface);
-  }
-  return names;
 }
 
 class TcpPipe : public Pipe {
@@ -133,21 +80,50 @@ class TcpPipe : public Pipe {
   std::string name_, reason_;
 };
 
-Fd listening(int family) {
-  Fd fd(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+// An invalid Fd, and errno, when it cannot. A port that was chosen by the user can be used again as
+// soon as the last job that had it has ended.
+Fd listening(SocketAddress at, bool chosen_port) {
+  Fd fd(socket(at.storage.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!fd) return fd;
-  SocketAddress any;
-  const int off = 0;
-  if (family == AF_INET6) {
-    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-    const sockaddr_in6 address{.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
-    std::memcpy(&any.storage, &address, any.length = sizeof address);
-  } else {
-    const sockaddr_in address{.sin_family = AF_INET, .sin_addr = {INADDR_ANY}};
-    std::memcpy(&any.storage, &address, any.length = sizeof address);
+  const int on = 1, off = 0;
+  if (chosen_port) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  const auto* v6 = reinterpret_cast<const sockaddr_in6*>(&at.storage);
+  if (at.storage.ss_family == AF_INET6) {
+    const bool any = IN6_IS_ADDR_UNSPECIFIED(&v6->sin6_addr);
+    setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, any ? &off : &on, sizeof on);
   }
-  if (bind(fd.get(), any.get(), any.length) != 0 || listen(fd.get(), kBacklog) != 0) return Fd();
+  if (bind(fd.get(), at.get(), at.length) != 0 || listen(fd.get(), kBacklog) != 0) {
+    const int error = errno;
+    fd = Fd();
+    errno = error;
+  }
   return fd;
+}
+
+int port_of(const Fd& fd) {
+  SocketAddress own;
+  own.length = sizeof own.storage;
+  getsockname(fd.get(), own.get(), &own.length);
+  // The port is at the same place in both families' structures.
+  return ntohs(reinterpret_cast<const sockaddr_in*>(&own.storage)->sin_port);
+}
+
+// Listens on the same port of all addresses; 0: any. Empty, and errno, when it cannot. Addresses
+// that nobody named may be unusable, such as a link-local one of an interface that has just come
+// up.
+std::vector<Fd> listening(const std::vector<std::string>& addresses, int port, bool chosen_port,
+                          bool named) {
+  std::vector<Fd> fds;
+  for (const std::string& text : addresses) {
+    SocketAddress at;
+    if (!parse_address(text, port, &at)) continue;
+    Fd fd = listening(at, chosen_port);
+    if (!fd && !named && errno == EADDRNOTAVAIL) continue;
+    if (!fd) return {};
+    port = port_of(fd);
+    fds.push_back(std::move(fd));
+  }
+  return fds;
 }
 
 sockaddr_un local_address(const std::string& name, socklen_t* length) {
@@ -166,55 +142,43 @@ Fd::~Fd() {
   close(fd_);
 }
 
-std::vector<Address> local_addresses(const Options& options) {
-  ifaddrs* list = nullptr;
-  if (getifaddrs(&list) != 0)
-    throw CommError(-1, "tcp", system_error("tcp: cannot list the network interfaces"));
-  const std::string preferred = options.interfaces.empty() ? default_route_address() : "";
-  std::vector<std::pair<int, Address>> ranked;
-  for (const ifaddrs* i = list; i; i = i->ifa_next) {
-    if (!i->ifa_addr || !(i->ifa_flags & IFF_UP)) continue;
-    const int family = i->ifa_addr->sa_family;
-    if (family != AF_INET && family != AF_INET6) continue;
-    const Address address{
-        i->ifa_name,
-        address_text(i->ifa_addr, family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6),
-                     false)};
-    ranked.emplace_back(
-        address_rank(address, i->ifa_flags & IFF_LOOPBACK, family == AF_INET6, preferred), address);
+std::vector<Fd> listen_tcp(const Options& options, const std::vector<Address>& addresses, int rank,
+                           int* port) {
+  std::vector<std::vector<std::string>> choices{{"::"}, {"0.0.0.0"}};  // the second without IPv6
+  if (!options.interfaces.empty()) {
+    choices.resize(1);
+    choices[0].clear();
+    for (const Address& address : addresses) {
+      if (std::find(choices[0].begin(), choices[0].end(), address.text) == choices[0].end())
+        choices[0].push_back(address.text);
+    }
   }
-  freeifaddrs(list);
-  std::stable_sort(ranked.begin(), ranked.end(),
-                   [](const auto& a, const auto& b) { return a.first < b.first; });
-  std::vector<Address> addresses;
-  if (options.interfaces.empty()) {
-    for (auto& [rank, address] : ranked) addresses.push_back(std::move(address));
-    return addresses;
+  const auto [low, high] = parse_ports(options.ports);
+  const int count = low == 0 ? kPortTries : high - low + 1;
+  int error = EADDRNOTAVAIL;
+  for (int i = 0; i < count; ++i) {
+    const int wanted = low == 0 ? 0 : low + (rank + i) % count;
+    for (const auto& choice : choices) {
+      std::vector<Fd> fds = listening(choice, wanted, low != 0, names_rails(options));
+      if (fds.empty()) {
+        error = errno;
+        continue;
+      }
+      *port = port_of(fds.front());
+      return fds;
+    }
+    if (out_of_descriptors(error)) break;
   }
-  for (const std::string& wanted : options.interfaces) {
-    const auto found = std::find_if(ranked.begin(), ranked.end(), [&](const auto& entry) {
-      return entry.second.interface == wanted;
-    });
-    if (found == ranked.end())
-      throw_invalid(
-          "STRETTO_INTERFACES: expected interfaces that are up and have an address, of {}, got "
-          "'{}'",
-          fmt::join(names_of(ranked), ", "), wanted);
-    addresses.push_back(found->second);
+  std::string reason = std::strerror(error);
+  if (out_of_descriptors(error)) {
+    reason += "; " + descriptor_advice(static_cast<int64_t>(choices[0].size()));
+  } else if (low != 0) {
+    reason += "; every rank of a host needs a port of its own";
   }
-  return addresses;
-}
-
-Fd listen_tcp(int* port) {
-  Fd fd = listening(AF_INET6);
-  if (!fd) fd = listening(AF_INET);
-  if (!fd) throw CommError(-1, "tcp", system_error("tcp: cannot listen on any port"));
-  SocketAddress own;
-  own.length = sizeof own.storage;
-  getsockname(fd.get(), own.get(), &own.length);
-  // The port is at the same place in both families' structures.
-  *port = ntohs(reinterpret_cast<const sockaddr_in*>(&own.storage)->sin_port);
-  return fd;
+  throw CommError(
+      -1, "tcp",
+      fmt::format("tcp: cannot listen on {}: {}",
+                  low == 0 ? "any port" : "a port of STRETTO_PORTS=" + options.ports, reason));
 }
 
 void check_congestion(const Options& options, int fd) {

@@ -1,31 +1,21 @@
-// TCP sockets and the addresses that ranks publish.
+// TCP sockets, and unix sockets for ranks of one host.
 #pragma once
-
-#include <sys/socket.h>
 
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "stretto/comm/link/addresses.h"
 #include "stretto/comm/link/pipe.h"
 #include "stretto/comm/options.h"
 
 namespace stretto::comm {
 
-// A numeric address, without a port: "10.0.0.1", "fe80::1%eth0".
-struct Address {
-  std::string interface, text;
-};
-
-// The addresses of this rank, best first. With options.interfaces: one address of each, in their
-// order; throws InvalidArgument for an interface that does not exist, is down or has no address.
-// Without: the address of the default route, then those of all interfaces that are up, loopback
-// last.
-std::vector<Address> local_addresses(const Options& options);
-
-// Listens on a free port, *port, of all addresses, with IPv6 if the system has it. Throws
-// CommError.
-Fd listen_tcp(int* port);
+// Listens on one free port, *port, of options.ports or any: at these addresses where
+// options.interfaces chooses some, otherwise at all that the system has, with IPv6 if it is there.
+// `rank` spreads the ranks of a host over options.ports. Throws CommError.
+std::vector<Fd> listen_tcp(const Options& options, const std::vector<Address>& addresses, int rank,
+                           int* port);
 
 // Throws InvalidArgument, with the names that the kernel knows, when options.congestion cannot be
 // set on the TCP socket `fd`.
