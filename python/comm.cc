@@ -414,6 +414,8 @@ void bind_comm(nb::module_& m) {
              return statistics_dict(statistics);
            })
       .def("trace_json", [](CommEngine& e) { return e.use()->trace_json(); })
+      .def("start_trace", [](CommEngine& e) { e.use()->start_trace(); })
+      .def("stop_trace", [](CommEngine& e) { return e.use()->stop_trace(); })
       .def("flight_json", [](CommEngine& e, const std::string& reason) {
         nb::gil_scoped_release released;
         return e.use()->flight_json(reason);

@@ -118,6 +118,11 @@ Handle CommUnordered::submit(const std::string& name, const std::string& descrip
                              const nb::list& operations) {
   std::vector<Operation> all;
   for (const nb::handle words : operations) all.push_back(operation_of(nb::cast<nb::dict>(words)));
+  // For timelines and reports. With a codec a name would also keep what encodings lose.
+  for (Operation& operation : all) {
+    const std::string& codec = operation.codec.empty() ? engine_->options().codec : operation.codec;
+    if (operation.name.empty() && codec == "none") operation.name = name;
+  }
   const Use unordered(unordered_);
   return unordered->submit(name, description, start_operations(*engine_, group, std::move(all)));
 }

@@ -4,14 +4,18 @@ whoever scrapes STRETTO_METRICS_PORT."""
 from __future__ import annotations
 
 import logging
+import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from stretto import _account, _metrics
+from stretto._errors import Error
 
 if TYPE_CHECKING:
   from stretto.comm import Engine
 
 LOG = logging.getLogger("stretto")
+CLOSING: weakref.WeakKeyDictionary[Engine, Callable[[Engine], None]] = weakref.WeakKeyDictionary()
 
 
 def opened(engine: Engine) -> None:
@@ -21,7 +25,16 @@ def opened(engine: Engine) -> None:
              len(engine.native.hosts))
 
 
+def before_close(engine: Engine, function: Callable[[Engine], None]) -> None:
+  """The function will be called with the engine when that is closed, and one given before not."""
+  CLOSING[engine] = function
+
+
 def closing(engine: Engine) -> None:
+  try:
+    CLOSING.pop(engine, lambda _: None)(engine)
+  except (Error, OSError) as error:  # closing must go on
+    LOG.warning("rank %d: %s", engine.rank, error)
   _account.leave(engine)
   _metrics.remove(engine)
   if LOG.isEnabledFor(logging.INFO):

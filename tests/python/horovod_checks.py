@@ -178,7 +178,6 @@ def check_what_is_missing_says_so(rank, size):
   raises("Adasum is not available", lambda: hvd.DistributedOptimizer(
       torch.optim.SGD(network().parameters(), lr=0.1), op=hvd.Adasum))
   raises("torchrun --max-restarts", lambda: hvd.elastic.run)
-  raises("STRETTO_TRACE", lambda: hvd.start_timeline("t.json"))
   raises("allreduce: op: expected one of ", lambda: hvd.allreduce(value(rank), op="median"))
   assert not (hvd.nccl_built() or hvd.mpi_built() or hvd.mpi_threads_supported())
   assert issubclass(hvd.SyncBatchNorm, nn.modules.batchnorm._BatchNorm)
@@ -188,15 +187,12 @@ def check_the_environment(rank, size):
   """Of initialise(), which this job does without."""
   kept = dict(os.environ)
   try:
-    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "SLURM_PROCID", "STRETTO_TRACE"):
+    for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "SLURM_PROCID"):
       os.environ.pop(name, None)
     os.environ |= {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2",
-                   "HOROVOD_TIMELINE": "t.json", "HOROVOD_STALL_CHECK_TIME_SECONDS": "7"}
+                   "HOROVOD_STALL_CHECK_TIME_SECONDS": "7"}
     raises("MASTER_ADDR, the host of rank 0, is not set", hvd._state.initialise)
-    hvd._state.horovods_words(1)
-    assert "STRETTO_TRACE" not in os.environ
-    hvd._state.horovods_words(0)
-    assert os.environ["STRETTO_TRACE"] == "t.json"
+    hvd._state.horovods_words()
     assert os.environ["STRETTO_STALL_WARNING"] == str(STALL_S), "its own word counts more"
   finally:
     os.environ.clear()

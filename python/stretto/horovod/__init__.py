@@ -23,8 +23,6 @@ from stretto.horovod._builds import (
   mpi_threads_supported,
   nccl_built,
   rocm_built,
-  start_timeline,
-  stop_timeline,
 )
 from stretto.horovod._compression import Compression
 from stretto.horovod._handles import poll, synchronize
@@ -90,6 +88,7 @@ from stretto.horovod._state import (
   shutdown,
   size,
 )
+from stretto.horovod._timeline import start_timeline, stop_timeline
 from stretto.torch._batch_norm import SyncBatchNorm
 
 __all__ = [

@@ -37,7 +37,7 @@ def initialise() -> None:
       continue
     if "MASTER_ADDR" in environment:
       environment.setdefault("MASTER_PORT", "29500")
-      horovods_words(int(environment[rank]))
+      horovods_words()
       dist.init_process_group("stretto", rank=int(environment[rank]),
                               world_size=int(environment[size]))
       return
@@ -45,15 +45,13 @@ def initialise() -> None:
       raise InvalidArgumentError(
           f"init: {size} is {environment[size]}, but MASTER_ADDR, the host of rank 0, "
           "is not set; stretto run and torchrun set it")
-  horovods_words(0)
+  horovods_words()
   dist.init_process_group("stretto", store=dist.HashStore(), rank=0, world_size=1)
 
 
-def horovods_words(rank: int) -> None:
+def horovods_words() -> None:
   """Takes over Horovod's variables that have a counterpart here, unless that is set."""
   environment = os.environ
-  if rank == 0 and environment.get("HOROVOD_TIMELINE"):
-    environment.setdefault("STRETTO_TRACE", environment["HOROVOD_TIMELINE"])
   if environment.get("HOROVOD_STALL_CHECK_TIME_SECONDS"):
     environment.setdefault("STRETTO_STALL_WARNING",
                            environment["HOROVOD_STALL_CHECK_TIME_SECONDS"])
@@ -77,10 +75,16 @@ def init(comm=None, process_sets=None) -> None:
   if JOB is not None:
     return
   JOB = State()
+  _timeline().begin()
   if process_sets and process_sets != "dynamic":
     from stretto.horovod._process_sets import add_process_set
     for process_set in process_sets:
       add_process_set(process_set)
+
+
+def _timeline():
+  from stretto.horovod import _timeline  # it needs job()
+  return _timeline
 
 
 def shutdown() -> None:

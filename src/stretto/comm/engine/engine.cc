@@ -234,6 +234,16 @@ std::string EngineImpl::trace_json() {
   return trace_.json();
 }
 
+void EngineImpl::start_trace() {
+  Inside inside(*this);
+  trace_.start(now_s());
+}
+
+std::string EngineImpl::stop_trace() {
+  Inside inside(*this);
+  return trace_.stop();
+}
+
 Statistics EngineImpl::statistics() {
   Inside inside(*this);
   return closed_ && !links_ ? last_statistics_ : gather_statistics();

@@ -187,6 +187,11 @@ class Engine {
   // shows too; empty unless options.trace is set.
   virtual std::string trace_json() = 0;
 
+  // Records events for a while, also without options.trace. stop_trace() gives those since the last
+  // start_trace() as trace_json() does; empty if nothing is recorded.
+  virtual void start_trace() = 0;
+  virtual std::string stop_trace() = 0;
+
   // The last 1,000 operations, and what those that are not over wait for, as JSON
   // (docs/formats/flight-record.md); empty after close(). When the job fails, and when the process
   // gets SIGUSR2, the engine writes it to a file in options.dump.

@@ -52,6 +52,8 @@ class EngineImpl : public Engine {
   std::vector<NonFiniteReport> take_non_finite() override;
   Statistics statistics() override;
   std::string trace_json() override;
+  void start_trace() override;
+  std::string stop_trace() override;
   std::string flight_json(std::string_view reason) override;
 
  private:

@@ -34,6 +34,19 @@ void Trace::add(Phase phase, const OpenOperation& open, int64_t unit, double fro
        .bytes = unit < 0 || open.units <= 1 ? whole : std::min(open.unit_bytes, whole)});
 }
 
+void Trace::start(double now) {
+  on_ = true;
+  since_s_ = now;
+}
+
+std::string Trace::stop() {
+  std::string text = json_since(since_s_);
+  since_s_ = 0;
+  on_ = always_;
+  if (!on_) events_.clear();
+  return text;
+}
+
 void Trace::operation(const OpenOperation& open, double now) {
   if (!on_) return;
   add(kReady, open, -1, open.submitted_s, open.submitted_s);
@@ -41,14 +54,14 @@ void Trace::operation(const OpenOperation& open, double now) {
 }
 
 void Trace::unit(const OpenOperation& open, int64_t index, double from, double to) {
-  add(kWire, open, index, from, to);
+  if (from > 0) add(kWire, open, index, from, to);  // else it began before start()
 }
 
 void Trace::sum(const OpenOperation& open, int64_t unit, double from, double to) {
   add(kSum, open, unit, from, to);
 }
 
-std::string Trace::json() const {
+std::string Trace::json_since(double from_s) const {
   if (!on_) return "";
   nlohmann::json list = nlohmann::json::array();
   const auto name = [&](const char* what, int thread, std::string text) {
@@ -61,7 +74,9 @@ std::string Trace::json() const {
   name("process_name", 0, fmt::format("rank {}", rank_));
 
   std::vector<const Event*> ordered;
-  for (const Event& e : events_) ordered.push_back(&e);
+  for (const Event& e : events_) {
+    if (e.to_s >= from_s) ordered.push_back(&e);
+  }
   std::stable_sort(ordered.begin(), ordered.end(),
                    [](const Event* a, const Event* b) { return a->from_s < b->from_s; });
   // Events of one thread must not overlap, so each goes to the first free lane of its phase.
