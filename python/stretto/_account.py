@@ -2,9 +2,10 @@
 a file in STRETTO_RUN_FOLDER, where it sees that folder.
 
 Ranks on other hosts than rank 0's also send it to rank 0, which writes it into its own folder. They
-send eagerly and do not wait for rank 0 to ask, so that they can leave before it. Nothing here can
-make a job fail: rank 0 asks for messages of any rank, never for those of one that may have left,
-and no rank waits for longer than PATIENCE_S.
+send eagerly and do not wait for rank 0 to ask, so that they can leave before it. Rank 0 asks for
+messages of any rank, never for those of one that may have left, which would fail the job; nobody
+sends to a rank 0 that has left; and no rank waits for longer than PATIENCE_S. So a rank that still
+works is disturbed only if rank 0 gives up in the very moment in which another rank sends.
 """
 
 from __future__ import annotations

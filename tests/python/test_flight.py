@@ -160,7 +160,7 @@ engine.close()
 """
 
 
-def launched(tmp_path, timeout_s, words, environment=None):
+def launched(tmp_path, timeout_s, words, environment=None, torchrun=False):
   (tmp_path / "hangs.py").write_text(HANGS)
   program = tmp_path / "rank"
   program.write_text(f'#!/bin/sh\nexec {sys.executable} {tmp_path / "hangs.py"} {timeout_s} '
@@ -168,8 +168,10 @@ def launched(tmp_path, timeout_s, words, environment=None):
   program.chmod(0o755)
   (tmp_path / "tmp").mkdir()
   clean = {k: v for k, v in os.environ.items() if k != "STRETTO_DUMP"}
+  script = ([str(tmp_path / "hangs.py"), str(timeout_s), str(tmp_path)] if torchrun else
+            ["--no-python", str(program)])
   return subprocess.Popen(
-      [sys.executable, "-m", "stretto._launch", *words, "--no-python", str(program)],
+      [sys.executable, "-m", "stretto._launch", *words, *script],
       stderr=subprocess.PIPE, text=True,
       env=clean | {"TMPDIR": str(tmp_path / "tmp")} | (environment or {}))
 
@@ -190,8 +192,10 @@ def test_a_job_that_timed_out_said_nothing_about_its_ranks(tmp_path):
   assert "is not done after 2 s" in flight.text(result)
 
 
-@pytest.mark.parametrize("way", ["here", "ssh"])
+@pytest.mark.parametrize("way", ["here", "torchrun", "ssh"])
 def test_a_signal_to_the_launcher_shows_who_waits_and_the_job_goes_on(tmp_path, way):
+  if way == "torchrun":
+    pytest.importorskip("torch", reason="torchrun comes with torch")
   words, environment = ["-n", "3"], {}
   if way == "ssh":
     folder = tmp_path / "bin"
@@ -206,7 +210,7 @@ exec env -i PATH="$PATH" bash -c "$line" < <(filter)
     (folder / "ssh").chmod(0o755)
     words = ["-H", "127.0.0.2:3", "--port", str(free_port())]
     environment = {"PATH": f"{folder}:{os.environ['PATH']}"}
-  run = launched(tmp_path, 0, words, environment)
+  run = launched(tmp_path, 0, words, environment, torchrun=way == "torchrun")
   stop = time.monotonic() + TIMEOUT_S
   while not all((tmp_path / f"there-{rank}").exists() for rank in range(3)):
     assert time.monotonic() < stop and run.poll() is None, run.stderr.read()
@@ -223,7 +227,7 @@ exec env -i PATH="$PATH" bash -c "$line" < <(filter)
   (tmp_path / "go").touch()
   _, said = run.communicate(timeout=TIMEOUT_S)
   assert run.returncode == 0, said
-  if way == "here":
+  if way != "ssh":
     assert len(flight.read([folder_named_in(said)])) == 3
 
 
