@@ -41,17 +41,8 @@ def replace_backend() -> None:
   """Makes init_process_group() use stretto if the script asks for gloo, nccl or no backend."""
   if os.environ.get("STRETTO_REPLACE_BACKEND") != "1":
     return
-  import torch.distributed as dist
-
-  import stretto.torch  # noqa: F401
-  original = dist.init_process_group
-
-  def init_process_group(backend=None, *args, **options):
-    if backend in (None, "gloo", "nccl", "cpu:gloo,cuda:nccl"):
-      backend = "stretto"
-    return original(backend, *args, **options)
-
-  dist.init_process_group = init_process_group
+  import stretto.torch
+  stretto.torch.replace_backend()
 
 
 def main() -> None:

@@ -84,6 +84,36 @@ def destroy_process_group(original):
   return changed
 
 
+def replace_backend() -> None:
+  """Makes scripts and libraries that ask for gloo or nccl, or for no backend, use Stretto.
+
+  Call it before `init_process_group`, or before the library that calls that, for example
+  Accelerate or the Trainer of Transformers, which refuse a backend that they do not know.
+  `stretto run --replace-backend` calls it. Groups that `new_group` makes for an explicit backend
+  are not affected.
+
+  Examples:
+    ```python
+    import stretto.torch
+    stretto.torch.replace_backend()
+    ```
+  """
+  if not getattr(dist.init_process_group, "replaces_backend", False):
+    replace(distributed_c10d, "init_process_group", stretto_instead)
+    distributed_c10d.init_process_group.replaces_backend = True
+    dist.init_process_group.replaces_backend = True
+
+
+def stretto_instead(original):
+
+  def changed(backend=None, *args, **words):
+    if backend in (None, "gloo", "nccl", "cpu:gloo,cuda:nccl"):
+      backend = "stretto"
+    return original(backend, *args, **words)
+
+  return changed
+
+
 def apply() -> None:
   replace(distributed_c10d, "monitored_barrier", monitored_barrier)
   replace(distributed_c10d, "_set_pg_timeout", set_pg_timeout)

@@ -8,12 +8,14 @@ because versions of torch call different ones.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Sequence
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed.constants import default_pg_timeout
 
 from stretto import comm
 from stretto._errors import CommError, InvalidArgumentError
@@ -42,11 +44,20 @@ def create(options, group_options) -> ProcessGroup:
   codec = group_options.codec if isinstance(group_options, jobs.GroupOptions) else ""
   job, group, name, members = jobs.join(options, size)
   result = ProcessGroup(job, group, name, members, options.group_rank,
-                        codec or job.engine.options.codec, options.timeout.total_seconds())
+                        codec or job.engine.options.codec, timeout_of(options, job))
   result.store, result._name = options.store, str(options.group_id)
   job.attach(result, group)
   job.engine.find_name = find_name(job.groups)
   return result
+
+
+def timeout_of(options, job: jobs.Job) -> float:
+  """Seconds for every operation of a new group. A timeout that the script gives comes before the
+  environment's, and torch's default after it."""
+  seconds = options.timeout.total_seconds()
+  if "STRETTO_OPERATION_TIMEOUT" in os.environ and options.timeout == default_pg_timeout:
+    seconds = job.engine.options.operation_timeout_s
+  return seconds
 
 
 def statistics(group=None) -> dict:
