@@ -1,5 +1,6 @@
 // Every algorithm against a plain sum in the order of the problem, bit for bit, over random shapes
 // of jobs, cuts and orders of events.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 #include "stretto/comm/simulate/request.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <vector>
 

@@ -1,5 +1,6 @@
 // The virtual network by hand on jobs that can be worked out on paper, and the player against what
 // the engine and the simulator of collective/ count.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
