@@ -188,6 +188,8 @@ def shutdown() -> None:
 @atexit.register
 def at_exit() -> None:
   """A script that failed does not wait for the other ranks; they raise an error."""
+  if JOB is not None and JOB.engine.forked:
+    return  # the rank itself goes on
   if JOB is not None and hasattr(sys, "last_value"):
     JOB.close(waits=False)
   else:

@@ -7,6 +7,7 @@ import time
 
 import comm_job
 import gradient_checks
+import ranks
 import stretto.horovod as hvd
 import stretto.torch
 import torch
@@ -25,6 +26,16 @@ def check_aa_init(rank, size):
   # One host here, unless an environment variable says otherwise.
   assert (hvd.local_rank(), hvd.local_size()) == (rank, size)
   assert (hvd.cross_rank(), hvd.cross_size()) == (0, 1)
+
+
+def check_forked_child_says_so(rank, size):
+  waiting = hvd.allreduce_async(torch.ones(3), name="forked")
+  for call in (lambda: hvd.allreduce(torch.ones(3)), hvd.barrier, hvd.join,
+               lambda: hvd.synchronize(waiting), lambda: hvd.poll(waiting), hvd.shutdown):
+    answer = ranks.in_child(call)
+    assert "before fork()" in answer, answer
+  assert ranks.in_child(hvd._state.at_exit) == "returned"  # a child that ends like a script
+  assert torch.equal(hvd.synchronize(waiting), torch.ones(3))
 
 
 def check_all_reduce(rank, size):

@@ -112,7 +112,7 @@ def check_destroying_wakes_threads_that_wait(rank, size):
 def check_destroying_in_a_signal_handler(rank, size):
   with job("signal") as group:
     dist.barrier()
-    store = group.store
+    store = dist.distributed_c10d._get_default_store()
     if rank == 0:
       signal.signal(signal.SIGALRM, lambda *_: dist.destroy_process_group())
       other = outcome_of(lambda: group.allreduce([torch.zeros(4)]).wait())
@@ -169,26 +169,6 @@ def check_garbage_collection_while_an_operation_is_queued(rank, size):
       gc.enable()
 
 
-def in_child(call):
-  """Forks. "" if `call` returned there, the class of its error, or how the child ended."""
-  reads, writes = os.pipe()
-  child = os.fork()
-  if child == 0:
-    signal.alarm(LONG_S)
-    try:
-      call()
-      answer = "returned"
-    except BaseException as error:
-      answer = f"{type(error).__name__}: {error}"
-    os.write(writes, answer.encode()[:4000])
-    os._exit(0)
-  os.close(writes)
-  with os.fdopen(reads) as pipe:
-    answer = pipe.read()
-  _, status = os.waitpid(child, 0)
-  return answer if status == 0 else f"{answer} status {status}"
-
-
 def check_a_forked_child_says_so(rank, size):
   """Forked while the completion thread is busy and operations are under way."""
   with job("fork") as group:
@@ -224,10 +204,10 @@ def check_a_forked_child_says_so(rank, size):
         "monitored barrier": lambda: dist.monitored_barrier(timeout=timedelta(seconds=30)),
     }
     for name, call in entries.items():
-      answer = in_child(call)
+      answer = ranks.in_child(call)
       assert "before fork()" in answer, f"{name}: {answer}"
     for _ in range(6):  # and nothing to wait for
-      assert in_child(dist.destroy_process_group) == "returned"
+      assert ranks.in_child(dist.destroy_process_group) == "returned"
     assert dist.is_initialized()
     with_handle.wait()
     stop.set()

@@ -17,6 +17,16 @@ def total(size, shape=(7,), dtype=np.float32):
   return sum(value(r, shape) for r in range(size)).astype(dtype)
 
 
+def check_a_forked_child_says_so(rank, size):
+  job = named_job.job()
+  for call in (job.barrier, named_job.shutdown, lambda: job.all_reduce([value(0)], ["forked"]),
+               lambda: job.engine.all_reduce(value(0)), job.engine.statistics):
+    answer = ranks.in_child(call)
+    assert "before fork()" in answer, answer
+  assert ranks.in_child(named_job.at_exit) == "returned"  # a child that ends like a script
+  job.barrier()
+
+
 def check_all_reduce(rank, size):
   job = named_job.job()
   x = value(rank)

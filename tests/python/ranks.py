@@ -11,6 +11,7 @@ No port of this machine has to be free: ranks meet in FOLDER.
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +20,7 @@ from pathlib import Path
 
 # A guard against hanging for ever, not a statement about speed.
 TIMEOUT_S = 240
+FORKED_S = 60  # the same for a forked child
 FAILED = 3  # the exit code of a rank whose check failed
 
 
@@ -65,6 +67,26 @@ def run_checks(checks: dict, folder: Path, rank: int, size: int, only: list[str]
       if outcome[name]:
         print(outcome[name], flush=True)
         os._exit(FAILED)
+
+
+def in_child(call) -> str:
+  """Forks. What `call` did there: "returned", its error, or how the child ended."""
+  reads, writes = os.pipe()
+  child = os.fork()
+  if child == 0:
+    signal.alarm(FORKED_S)
+    try:
+      call()
+      answer = "returned"
+    except BaseException as error:
+      answer = f"{type(error).__name__}: {error}"
+    os.write(writes, answer.encode()[:4000])
+    os._exit(0)
+  os.close(writes)
+  with os.fdopen(reads) as pipe:
+    answer = pipe.read()
+  _, status = os.waitpid(child, 0)
+  return answer if status == 0 else f"{answer} status {status}"
 
 
 def named_main(checks: dict, module) -> None:

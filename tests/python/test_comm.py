@@ -45,3 +45,29 @@ def test_an_unknown_reduction_is_refused_with_those_there_are(engines):
   with pytest.raises(stretto.InvalidArgumentError,
                      match="reduction: expected one of sum, average, .*, got 'mean'"):
     engines[0].all_reduce(np.zeros(2, np.float32), "mean")
+
+
+def test_the_error_of_a_lost_rank_has_one_class():
+  torch = pytest.importorskip("stretto.torch", exc_type=ImportError)
+  assert stretto.CommError is stretto.comm.CommError is torch.CommError
+
+
+def test_closing_wakes_threads_that_wait(engines):
+  array = np.zeros(4, np.float32)
+  caught = []
+
+  def wait():
+    try:
+      engines[0].all_reduce(array)  # rank 1 does not come
+    except stretto.Error as error:
+      caught.append(error)
+
+  threads = [threading.Thread(target=wait) for _ in range(4)]
+  for thread in threads:
+    thread.start()
+  engines[0].close()
+  for thread in threads:
+    thread.join(60)
+  assert len(caught) == 4
+  # Those that came before it got the one, those that came after it the other.
+  assert {type(error) for error in caught} <= {stretto.CommError, stretto.InvalidArgumentError}

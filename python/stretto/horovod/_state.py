@@ -107,6 +107,8 @@ def shutdown() -> None:
 @atexit.register
 def at_exit() -> None:
   """A script that failed does not wait for the other ranks; they raise an error."""
+  if JOB is not None and JOB.everyone.group.engine.forked:
+    return  # the rank itself goes on
   if JOB is not None and hasattr(sys, "last_value"):
     for members in reversed(JOB.sets.values()):
       if members.included:
