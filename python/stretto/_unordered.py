@@ -66,6 +66,8 @@ class Unordered:
 
   def leave(self) -> None:
     """Waits until all ranks leave. Operations that still need this rank fail on the others."""
+    if isinstance(self.native, Closed) and self.native.message != FORKED:
+      return  # with its engine, for example by destroy_process_group()
     self.native.leave()
     self.native.wait_left()
     self.close()

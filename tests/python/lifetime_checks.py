@@ -130,6 +130,17 @@ def check_destroying_in_a_signal_handler(rank, size):
       store.wait(["signal came"])
 
 
+def check_destroying_before_horovod_shuts_down(rank, size):
+  import stretto.horovod as hvd
+  with job("horovod"):
+    hvd.init()
+    hvd.allreduce(torch.ones(3))
+    dist.monitored_barrier()  # without the engine, which the first rank that goes ends
+    dist.destroy_process_group()
+    hvd.shutdown()
+    assert not hvd.is_initialized()
+
+
 def check_two_threads_wait_for_one_work(rank, size):
   with job("two waiters"):
     for _ in range(50):
