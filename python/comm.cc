@@ -352,6 +352,9 @@ void bind_comm(nb::module_& m) {
       .def_rw("rdma", &Options::rdma)
       .def_rw("host", &Options::host)
       .def_rw("secret", &Options::secret)
+      .def_prop_rw(
+          "mac", [](const Options& o) { return std::string(mac_use_name(o.mac)); },
+          [](Options& o, const std::string& text) { o.mac = parse_mac_use(text); })
       .def_rw("algorithm", &Options::algorithm)
       .def_rw("chunk_bytes", &Options::chunk_bytes)
       .def_rw("eager_limit_bytes", &Options::eager_limit_bytes)

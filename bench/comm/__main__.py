@@ -41,7 +41,8 @@ def show_list() -> None:
       print(f"  {case.name:<50}{', '.join(case.peers)}")
   print("peers")
   for peer in peers.PEERS:
-    print(f"  {peer.name:<16}{peer.about}{', on request' if peer.on_request else ''}")
+    asked = ", on request" if peer.on_request or peer.variant else ""
+    print(f"  {peer.name:<16}{peer.about}{asked}")
 
 
 def write(path: Path, results: list[list[dict]], loopback: bool) -> None:

@@ -45,6 +45,7 @@ class Case:
 
 ALL = ("gloo", "gloo-tuned", "openmpi", "stretto", "stretto-core")
 NO_TUNED = ("gloo", "openmpi", "stretto", "stretto-core")
+MAC = ("stretto-mac-on", "stretto-mac-off")
 TORCH = ("gloo", "gloo-tuned", "stretto")
 # fp16 is torch's own hook over Gloo, Stretto's codec over Stretto.
 WIRES = ("gloo", "gloo/fp16", "stretto", "stretto/fp16", "stretto/int8")
@@ -126,6 +127,12 @@ def processor() -> list[Case]:
                Work("each", 64 * MB, 2), NO_TUNED, 7)]
 
 
+def tags() -> list[Case]:
+  """What tags on frames cost on links of several speeds."""
+  return [Case(f"64 MB at {mbit / 1000:g} Gbit", Network(2, rails_mbit=(mbit,)), contiguous(2, 1),
+               Work("each", 64 * MB, 2), MAC) for mbit in (2500, 5000, 10_000)]
+
+
 @dataclass(frozen=True)
 class Group:
   name: str
@@ -133,7 +140,8 @@ class Group:
 
 
 GROUPS = (Group("small", small()), Group("large", large()), Group("links", links()),
-           Group("training", training()), Group("processor", processor()))
+           Group("training", training()), Group("processor", processor()),
+           Group("tags", tags()))
 
 
 def select(words: str) -> list[Case]:

@@ -68,6 +68,11 @@ def room(stream, size):
 BEAT, FORGET = step(11, 0), step(14, 0, 0)
 
 
+def flip(stream, place, bit=0):
+    """Changes a bit of what is held back."""
+    return step(12, stream, 1 | bit << 5) + place.to_bytes(2, "big")
+
+
 def cut(stream):
     return step(15, stream)
 
@@ -134,6 +139,12 @@ LINK_SEEDS = {
                       chunk(1, B64) + ask(B64) + ask(ONE) + chunk(0, ONE),
     "last_words": frame(0, MISMATCH, length=30, key=3) + frame(1, ABORT, length=100, origin=1) + frame(0, BYE) +
                   broken(0) + broken(1),
+    "a_bit_of_a_payload": ask(B9000) + chunk(0, B9000, 0, 2, HALF) + flip(0, 100) + go_on(0) + chunk(1, B9000, 2, 2) +
+                          repeat(1, 0) + chunk(1, B64) + ask(B64) + chunk(1, ONE) + ask(ONE),
+    "a_bit_of_a_tag": ask(B9000) + ask(B4096) + chunk(0, B4096, 0, 4, HALF) + flip(0, 2060, 7) + go_on(0) +
+                      chunk(1, B9000, 0, 4, HEADER) + flip(1, 9010) + go_on(1),
+    "a_bit_of_a_small_payload": ask(B1000) + chunk(1, B1000, 0, 4, QUARTER) + flip(1, 5, 3) + go_on(1) + repeat(0, 0) +
+                                chunk(0, ONE) + ask(ONE) + chunk(0, B64) + ask(B64),
     "no_frames": ask(B64) + chunk(0, B64) + raw(0, b"GET / HTTP/1.1\r\n\r\n") + raw(1, b"STRF" + bytes(100)) + ask(ONE) +
                  chunk(0, ONE),
 }
@@ -186,7 +197,9 @@ NEGOTIATE_SEEDS = {
 
 
 def main():
-    for folder, seeds in (("link", LINK_SEEDS), ("negotiate", NEGOTIATE_SEEDS)):
+    links = {name + ending: bytes([tags]) + script
+             for name, script in LINK_SEEDS.items() for tags, ending in enumerate(("", "_with_tags"))}
+    for folder, seeds in (("link", links), ("negotiate", NEGOTIATE_SEEDS)):
         (FOLDER / folder).mkdir(exist_ok=True)
         for name, script in seeds.items():
             (FOLDER / folder / name).write_bytes(script)

@@ -65,6 +65,10 @@ PEERS = (
          setting="stretto", like="stretto", package="STRETTO_BENCH_BEFORE"),
     Peer("stretto-core-before", "core", "the same, as stretto-core", like="stretto-core",
          package="STRETTO_BENCH_BEFORE"),
+    Peer("stretto-mac-on", "core", "stretto-core with STRETTO_MAC=on", like="stretto-core",
+         environment={"STRETTO_MAC": "on"}),
+    Peer("stretto-mac-off", "core", "stretto-core with STRETTO_MAC=off", like="stretto-core",
+         environment={"STRETTO_MAC": "off"}),
 )
 
 

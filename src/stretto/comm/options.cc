@@ -19,6 +19,7 @@ namespace {
 
 constexpr int kMostStreams = 8;  // for STRETTO_STREAMS=auto
 constexpr std::string_view kTunings[] = {"off", "quick", "full"};
+constexpr std::string_view kMacUses[] = {"auto", "on", "off"};
 constexpr std::string_view kNanChecks[] = {"off", "report", "stop"};
 
 template <typename T>
@@ -175,6 +176,12 @@ const std::vector<Row>& rows() {
        "Secret of the job, which ranks prove to know when they connect.",
        [](Options& o, std::string_view text) { o.secret = text; },
        [](const Options& o) { return o.secret.empty() ? "" : "(set)"; }},
+      {"STRETTO_MAC", alternatives(kMacUses),
+       "MAC: whether frames over TCP carry a tag that only ranks of the job can compute, so that "
+       "nobody else can change or insert any. auto: where they leave the machine over an interface "
+       "of at most 1 Gbit/s; never over shared memory or RDMA.",
+       [](Options& o, std::string_view text) { o.mac = parse_mac_use(text); },
+       [](const Options& o) { return std::string(mac_use_name(o.mac)); }},
       {"STRETTO_ALGORITHM", alternatives(algorithm_names()),
        "Algorithm of every all-reduce, which fails if the algorithm does not fit; auto chooses by "
        "size.",
@@ -246,6 +253,12 @@ std::string_view tuning_name(Tuning tuning) { return kTunings[static_cast<size_t
 
 Tuning parse_tuning(std::string_view text) {
   return parse_word<Tuning>("STRETTO_TUNING", kTunings, text);
+}
+
+std::string_view mac_use_name(MacUse use) { return kMacUses[static_cast<size_t>(use)]; }
+
+MacUse parse_mac_use(std::string_view text) {
+  return parse_word<MacUse>("STRETTO_MAC", kMacUses, text);
 }
 
 Transports parse_transports(std::string_view text) {

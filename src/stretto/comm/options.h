@@ -32,6 +32,11 @@ enum class NanCheck : uint8_t {
   kStop,    // also fail the job on every rank
 };
 
+// Whether frames between hosts carry tags (link/frame_mac.h).
+enum class MacUse : uint8_t { kAuto, kOn, kOff };
+std::string_view mac_use_name(MacUse use);
+MacUse parse_mac_use(std::string_view text);  // throws InvalidArgument
+
 struct Options {
   // Links. Ranks may have different values.
   std::vector<std::string> interfaces;  // empty: any address; link/addresses.h has the forms
@@ -44,6 +49,7 @@ struct Options {
   std::string secret;  // empty: rank 0 makes one and passes it through the store
 
   // Schedules. Every rank must have the same values.
+  MacUse mac = MacUse::kAuto;
   std::string algorithm = "auto";
   int64_t chunk_bytes = 256 << 10;
   int64_t eager_limit_bytes = 256 << 20;  // all links together; each gets an equal share

@@ -44,6 +44,15 @@ TEST(Options, RefusesCodecsAndPoliciesThatDoNotExist) {
   EXPECT_THROW(parse_step_policy("sometimes"), InvalidArgument);
 }
 
+TEST(Options, MacIsAutoOnOrOff) {
+  EXPECT_EQ(Options().mac, MacUse::kAuto);
+  setenv("STRETTO_MAC", "on", 1);
+  EXPECT_EQ(Options::from_environment().mac, MacUse::kOn);
+  setenv("STRETTO_MAC", "yes", 1);
+  EXPECT_THROW(Options::from_environment(), InvalidArgument);
+  unsetenv("STRETTO_MAC");
+}
+
 TEST(Options, TuningIsOffQuickOrFull) {
   EXPECT_EQ(Options().tuning, Tuning::kQuick);
   setenv("STRETTO_TUNING", "full", 1);

@@ -21,7 +21,8 @@ struct Wire {
   int32_t from, to;
   uint16_t stream, streams;
   uint8_t transport;
-  uint8_t zero[7];
+  uint8_t tags;
+  uint8_t zero[6];
   Nonce nonce;
 };
 static_assert(sizeof(Wire) == kHelloBytes);
@@ -56,6 +57,7 @@ HelloBytes encode_hello(const Hello& hello) {
             .stream = hello.stream,
             .streams = hello.streams,
             .transport = static_cast<uint8_t>(hello.transport),
+            .tags = hello.tags,
             .zero = {},
             .nonce = hello.nonce};
   std::memcpy(wire.magic, kMagic, sizeof kMagic);
@@ -69,7 +71,7 @@ std::optional<Hello> parse_hello(std::span<const std::byte, kHelloBytes> bytes) 
   std::memcpy(&wire, bytes.data(), sizeof wire);
   constexpr uint8_t kZero[sizeof wire.zero] = {};
   if (std::memcmp(wire.magic, kMagic, sizeof kMagic) != 0 ||
-      wire.transport > static_cast<uint8_t>(Transport::kCall) ||
+      wire.transport > static_cast<uint8_t>(Transport::kCall) || wire.tags > 1 ||
       std::memcmp(wire.zero, kZero, sizeof kZero) != 0 || wire.streams == 0 ||
       wire.stream >= wire.streams || wire.from < 0 || wire.to < 0)
     return std::nullopt;
@@ -79,6 +81,7 @@ std::optional<Hello> parse_hello(std::span<const std::byte, kHelloBytes> bytes) 
                .stream = wire.stream,
                .streams = wire.streams,
                .transport = static_cast<Transport>(wire.transport),
+               .tags = wire.tags == 1,
                .nonce = wire.nonce};
 }
 

@@ -8,7 +8,7 @@
 //
 // The MAC is HMAC-SHA-256. Replaying a recorded handshake fails because both nonces are new, and
 // reflecting one fails because the MACs name the role. Nothing is encrypted: the handshake keeps
-// strangers out, not eavesdroppers.
+// strangers out, not eavesdroppers. It protects what follows only where frames carry tags.
 #pragma once
 
 #include <array>
@@ -34,6 +34,7 @@ struct Hello {
   uint16_t stream = 0;       // 0 .. streams-1
   uint16_t streams = 1;      // of this link
   Transport transport = Transport::kTcp;
+  bool tags = false;  // frames carry tags (frame_mac.h)
   Nonce nonce{};
 };
 

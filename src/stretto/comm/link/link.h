@@ -224,6 +224,8 @@ class Link {
   // Receiving.
   bool read(Stream& stream);
   void consume(Stream& stream);
+  bool consume_header(Stream& stream);
+  bool consume_tail(Stream& stream);
   void begin_frame(Stream& stream);
   void begin_data(Stream& stream);
   void end_frame(Stream& stream);

@@ -6,6 +6,12 @@
 #include "stretto/comm/link/link_state.h"
 
 namespace stretto::comm {
+namespace {
+
+constexpr std::string_view kWrongTag =
+    "received a frame with a wrong tag: somebody without the secret writes into the connection";
+
+}  // namespace
 
 size_t Link::KeyHash::operator()(const MessageKey& key) const {
   uint64_t hash = key.group;
@@ -92,10 +98,11 @@ bool Link::read(Stream& s) {
   s.ready = bytes == room || s.hung_up;
   if (direct) {
     const size_t step = std::min<size_t>(bytes, s.remaining);
+    if (s.tail == Stream::Tail::kCheck) s.checks->add({s.to, step});
     s.to += step;
     s.remaining -= step;
     bytes -= step;
-    if (s.remaining == 0) end_frame(s);
+    if (s.remaining == 0 && s.tail == Stream::Tail::kNone) end_frame(s);
   }
   s.end += bytes;
   consume(s);
@@ -105,34 +112,70 @@ bool Link::read(Stream& s) {
 // Takes frames and parts of payloads out of the buffer.
 void Link::consume(Stream& s) {
   while (s.alive) {
-    const size_t available = s.end - s.begin;
-    if (s.in_payload) {
-      const size_t step = std::min<size_t>(available, s.remaining);
-      const std::byte* from = s.buffer.get() + s.begin;
-      if (s.frame.type != FrameType::kData) {
-        s.text.append(reinterpret_cast<const char*>(from), step);
-      } else if (s.keep && step > 0) {
-        std::memcpy(s.to, from, step);
-        s.to += step;
-      }
-      s.begin += step;
-      s.remaining -= step;
-      if (s.remaining > 0) return;
-      end_frame(s);
+    if (!s.in_payload) {
+      if (!consume_header(s)) return;
       continue;
     }
-    if (available < kFrameBytes) return;
-    const auto header =
-        std::span<const std::byte, kFrameBytes>(s.buffer.get() + s.begin, kFrameBytes);
-    const auto frame = parse_frame(header);
-    if (!frame || frame->epoch != settings_.epoch) {
-      lose(s, "received bytes that are no frame of this job");
-      return;
+    const size_t step = std::min<size_t>(s.end - s.begin, s.remaining);
+    const std::byte* from = s.buffer.get() + s.begin;
+    if (s.tail == Stream::Tail::kCheck && step > 0) s.checks->add({from, step});
+    if (s.frame.type != FrameType::kData) {
+      s.text.append(reinterpret_cast<const char*>(from), step);
+    } else if (s.keep && step > 0) {
+      std::memcpy(s.to, from, step);
+      s.to += step;
     }
-    s.begin += kFrameBytes;
-    s.frame = *frame;
-    begin_frame(s);
+    s.begin += step;
+    s.remaining -= step;
+    if (s.remaining > 0 || !consume_tail(s)) return;
+    end_frame(s);
   }
+}
+
+// Nothing of a header is believed before its tag is checked. A small frame is checked as a whole.
+// False when bytes are missing, or wrong.
+bool Link::consume_header(Stream& s) {
+  const size_t available = s.end - s.begin;
+  if (available < kFrameBytes) return false;
+  const std::byte* at = s.buffer.get() + s.begin;
+  const auto frame = parse_frame(std::span<const std::byte, kFrameBytes>(at, kFrameBytes));
+  if (!frame || frame->epoch != settings_.epoch) {
+    lose(s, "received bytes that are no frame of this job");
+    return false;
+  }
+  s.begin += kFrameBytes;
+  s.tail = Stream::Tail::kNone;
+  if (s.checks) {
+    const bool whole = frame->length <= kWholeBytes;
+    const size_t covered = kFrameBytes + (whole ? frame->length : 0);
+    if (available < covered + kTagBytes) {
+      s.begin -= kFrameBytes;
+      return false;
+    }
+    s.checks->add({at, covered});
+    if (!s.checks->matches(std::span<const std::byte, kTagBytes>(at + covered, kTagBytes))) {
+      lose(s, std::string(kWrongTag));
+      return false;
+    }
+    if (!whole || frame->length == 0) s.begin += kTagBytes;
+    if (frame->length > 0) s.tail = whole ? Stream::Tail::kSkip : Stream::Tail::kCheck;
+  }
+  s.frame = *frame;
+  begin_frame(s);
+  return true;
+}
+
+// Takes the tag behind a payload. False when it is not there yet, or wrong.
+bool Link::consume_tail(Stream& s) {
+  if (s.tail == Stream::Tail::kNone) return true;
+  if (s.end - s.begin < kTagBytes) return false;
+  const std::span<const std::byte, kTagBytes> tag(s.buffer.get() + s.begin, kTagBytes);
+  if (s.tail == Stream::Tail::kCheck && !s.checks->matches(tag)) {
+    lose(s, std::string(kWrongTag));
+    return false;
+  }
+  s.begin += kTagBytes;
+  return true;
 }
 
 void Link::begin_frame(Stream& s) {

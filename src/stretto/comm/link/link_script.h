@@ -10,6 +10,7 @@
 #include <cstring>
 #include <list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -99,8 +100,8 @@ struct Findings {
 class ScriptedLink {
  public:
   ScriptedLink(const uint8_t* data, size_t size) : script_(data, size) {
-    for (int s = 0; s < kStreams; ++s)
-      link_.attach(s, kStreams, std::make_unique<ScriptPipe>(&wires_[s]));
+    tags_ = script_.byte() % 2 == 1;
+    for (int s = 0; s < kStreams; ++s) link_.attach(s, kStreams, make_pipe(s));
   }
 
   Findings run() {
@@ -131,6 +132,17 @@ class ScriptedLink {
                              (offset >> 8));
   }
 
+  std::unique_ptr<Pipe> make_pipe(int stream) {
+    auto pipe = std::make_unique<ScriptPipe>(&wires_[stream]);
+    if (!tags_) return pipe;
+    FrameKeys keys{};
+    keys.sends[0] = std::byte{1};
+    keys.sends[1] = keys.receives[1] = static_cast<std::byte>(++pipes_);
+    pipe->keys = keys;
+    macs_[stream].emplace(keys.receives);
+    return pipe;
+  }
+
   void step() {
     const uint8_t what = script_.byte();
     stream_ = what & 1;
@@ -151,7 +163,7 @@ class ScriptedLink {
       case 6:
         return any_frame();
       case 7:
-        honest_ = false;
+        honest_ &= tags_;
         return receive(script_.text(script_.byte()));
       case 8: {
         const MessageKey key = any_key();
@@ -169,20 +181,30 @@ class ScriptedLink {
         if (link_.look(true)) link_.run_ready();
         return;
       case 12:
-        if (script_.byte() % 4 != 0) return;
-        wires_[stream_].broken = true;
-        return link_.on_readable(stream_, true);
+        return harm(script_.byte());
       case 13:
         if (!link_.may_revive(stream_, kStreams)) return;
         wires_[stream_] = {};
         held_back_[stream_].clear();
-        return link_.revive(stream_, std::make_unique<ScriptPipe>(&wires_[stream_]));
+        return link_.revive(stream_, make_pipe(stream_));
       case 14:
         if (script_.byte() % 4 != 0) return;
         link_.forget_messages();
         return memory_.clear();
       default:
         return link_.cut(stream_, "the script cuts it");
+    }
+  }
+
+  // The connection breaks, or somebody changes a bit of what comes next.
+  void harm(uint8_t how) {
+    std::string& held = held_back_[stream_];
+    if (how % 4 == 0) {
+      wires_[stream_].broken = true;
+      link_.on_readable(stream_, true);
+    } else if (how % 4 == 1 && !held.empty()) {
+      held[script_.number(2) % held.size()] ^= static_cast<char>(1 << (how >> 5));
+      honest_ &= tags_;
     }
   }
 
@@ -244,10 +266,23 @@ class ScriptedLink {
   void send_frame(const Frame& frame, int quarters) {
     deliver(held_back_[stream_].size());
     const FrameBytes header = encode_frame(frame);
+    std::string payload;
+    for (uint64_t i = 0; i < frame.length; ++i) payload += content(frame.key, frame.offset + i);
+    const bool whole = frame.length <= kWholeBytes;
     std::string bytes(reinterpret_cast<const char*>(header.data()), header.size());
-    for (uint64_t i = 0; i < frame.length; ++i) bytes += content(frame.key, frame.offset + i);
+    if (tags_) macs_[stream_]->add(header);
+    if (tags_ && !whole) bytes += tag();
+    const size_t begun = bytes.size() + quarters * payload.size() / 4;
+    if (tags_) macs_[stream_]->add(std::as_bytes(std::span(payload)));
+    bytes += payload;
+    if (tags_) bytes += tag();
     held_back_[stream_] = std::move(bytes);
-    deliver(quarters == 3 ? kFrameBytes + frame.length : kFrameBytes + quarters * frame.length / 4);
+    deliver(quarters == 3 ? 0 : begun);
+  }
+
+  std::string tag() {
+    const FrameTag tag = macs_[stream_]->tag();
+    return {reinterpret_cast<const char*>(tag.data()), tag.size()};
   }
 
   // Delivers bytes that were held back; 0: all.
@@ -292,7 +327,7 @@ class ScriptedLink {
     send_frame(frame, quarters < 2 ? quarters : 3);
     if (quarters != 0) return;
     held_back_[stream_].clear();
-    honest_ = false;
+    honest_ &= tags_;
   }
 
   void ask(const MessageKey& key, uint64_t bytes, uint64_t fingerprint) {
@@ -335,6 +370,9 @@ class ScriptedLink {
   }
 
   Script script_;
+  bool tags_ = false;  // frames carry tags
+  int pipes_ = 0;
+  std::optional<FrameMac> macs_[kStreams];
   Wire wires_[kStreams];
   std::string held_back_[kStreams];  // of frames whose beginning was delivered
   Events events_;
@@ -347,7 +385,7 @@ class ScriptedLink {
   uint64_t next_chunk_ = 1, sent_ = 0;
   uint8_t last_index_ = 0;
   int stream_ = 0;
-  bool honest_ = true;  // every payload was content()
+  bool honest_ = true;  // every payload that the link believes was content()
   Findings findings_;
 };
 

@@ -179,10 +179,24 @@ void Link::add_frame(Stream& s, Frame frame, const std::byte* payload) {
   unreported_bytes_ = 0;
   report_soon_ = false;
   s.sent_since_beat = true;
-  FrameBytes& header = s.headers[s.frames++];
-  header = encode_frame(frame);
-  s.parts.push_back({header.data(), header.size()});
-  if (frame.length > 0) s.parts.push_back({const_cast<std::byte*>(payload), frame.length});
+  FrameTag& tag = s.tags[s.frames];
+  Stream::SentHeader& sent = s.headers[s.frames++];
+  sent.header = encode_frame(frame);
+  size_t header_bytes = kFrameBytes;
+  if (s.seals) {
+    s.seals->add(sent.header);
+    if (frame.length == 0 || frame.length > kWholeBytes) {
+      sent.tag = s.seals->tag();
+      header_bytes += kTagBytes;
+    }
+  }
+  s.parts.push_back({&sent, header_bytes});
+  if (frame.length == 0) return;
+  s.parts.push_back({const_cast<std::byte*>(payload), frame.length});
+  if (!s.seals) return;
+  s.seals->add({payload, frame.length});
+  tag = s.seals->tag();
+  s.parts.push_back({tag.data(), tag.size()});
 }
 
 void Link::add_chunk(Stream& s, uint64_t id, bool again) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 
 #include "stretto/comm/link/byte_ranges.h"
 #include "stretto/comm/link/link.h"
@@ -69,8 +70,14 @@ struct Link::Stream {
   double last_heard_s = 0;
   bool sent_since_beat = false;
 
-  // What is being written: headers and payloads of whole frames, in order.
-  std::array<FrameBytes, kFramesPerWrite> headers;
+  // What is being written: headers, payloads and tags of whole frames, in order.
+  struct SentHeader {
+    FrameBytes header;
+    FrameTag tag;
+  };
+  std::array<SentHeader, kFramesPerWrite> headers;
+  std::array<FrameTag, kFramesPerWrite> tags;  // behind payloads
+  std::optional<FrameMac> seals;               // none: no tags
   std::vector<iovec> parts;
   std::vector<uint64_t> chunks;  // their chunk numbers
   std::vector<std::string> texts;
@@ -85,13 +92,16 @@ struct Link::Stream {
   size_t begin = 0, end = 0;  // unread part of the buffer
   Frame frame;
   bool in_payload = false;
-  bool keep = false;             // false: the payload is dropped
-  std::byte* to = nullptr;       // where its next byte goes
-  uint64_t remaining = 0;        // of the payload
-  Incoming* incoming = nullptr;  // the message it belongs to
-  BufferPool::Buffer piece;      // memory for a chunk that arrived before expect()
-  bool is_rendezvous = false;    // the frame is an RTS or a CTS that did not arrive before
-  std::string text;              // payload of a control frame
+  bool keep = false;               // false: the payload is dropped
+  std::byte* to = nullptr;         // where its next byte goes
+  uint64_t remaining = 0;          // of the payload
+  Incoming* incoming = nullptr;    // the message it belongs to
+  BufferPool::Buffer piece;        // memory for a chunk that arrived before expect()
+  bool is_rendezvous = false;      // the frame is an RTS or a CTS that did not arrive before
+  std::string text;                // payload of a control frame
+  std::optional<FrameMac> checks;  // none: no tags
+  enum class Tail : uint8_t { kNone, kSkip, kCheck };  // kSkip: it was checked with the header
+  Tail tail = Tail::kNone;                             // what stands behind the payload
 };
 
 }  // namespace stretto::comm

@@ -11,6 +11,10 @@ std::unique_ptr<Link::Stream> Link::make_stream(int index, std::unique_ptr<Pipe>
   auto stream = std::make_unique<Stream>();
   stream->index = index;
   stream->name = pipe->name();
+  if (pipe->keys) {
+    stream->seals.emplace(pipe->keys->sends);
+    stream->checks.emplace(pipe->keys->receives);
+  }
   stream->pipe = std::move(pipe);
   stream->ready = true;
   stream->full = stream->pipe->starts_full();

@@ -19,8 +19,9 @@ namespace stretto::comm::testing {
 inline constexpr double kPatience_s = 120;
 
 // 0 streams: shared memory.
-inline Options patient(int streams, double redial_s) {
+inline Options patient(int streams, double redial_s, MacUse mac = MacUse::kAuto) {
   Options options;
+  options.mac = mac;
   options.redial_s = redial_s;
   options.transports = streams == 0 ? "shm" : "tcp";
   if (streams > 0) options.streams = streams;
@@ -92,8 +93,9 @@ inline std::vector<std::unique_ptr<Node>> form_job(Store& store, int size, uint3
 
 // With all streams.
 inline std::vector<std::unique_ptr<Node>> form_job(Store& store, int size, uint32_t epoch,
-                                                   int streams, double redial_s = 1) {
-  auto nodes = form_job(store, size, epoch, patient(streams, redial_s));
+                                                   int streams, double redial_s = 1,
+                                                   MacUse mac = MacUse::kAuto) {
+  auto nodes = form_job(store, size, epoch, patient(streams, redial_s, mac));
   open_all_streams(nodes, streams);
   return nodes;
 }

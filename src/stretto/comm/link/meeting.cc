@@ -12,6 +12,7 @@
 #include "stretto/comm/link/links.h"
 #include "stretto/comm/link/rdma.h"
 #include "stretto/comm/link/shm.h"
+#include "stretto/comm/link/speed.h"
 
 namespace stretto::comm {
 namespace {
@@ -53,6 +54,8 @@ void Links::start(uint64_t key) {
   const int fd = socket.get();
   const bool calls = a.transport == Transport::kCall;
   const Contact& contact = contacts_[a.rank];
+  const bool tags =
+      wants_tags(options_, a.transport, record.machine == own_.machine, socket_speed_mbit(fd));
   a.conversation = Conversation::connector(
       std::move(socket), secret_,
       {.epoch = membership_.epoch,
@@ -61,6 +64,7 @@ void Links::start(uint64_t key) {
        .stream = static_cast<uint16_t>(calls ? 0 : a.stream),
        .streams = static_cast<uint16_t>(calls ? contact.opened : contact.most),
        .transport = a.transport,
+       .tags = tags,
        .nonce = random_nonce()});
   watch(fd, EPOLLIN | EPOLLOUT | EPOLLET, about(kAttempt, key));
 }
@@ -144,7 +148,9 @@ std::unique_ptr<Pipe> Links::make_pipe(Conversation& c, Role role, std::string* 
     case Transport::kCall:
       break;
   }
-  return tcp_pipe(c.take_socket());
+  auto pipe = tcp_pipe(c.take_socket());
+  if (hello.tags) pipe->keys = frame_keys(c.proof(), role);
+  return pipe;
 }
 
 // Whether this stream or call is expected. The remote rank has not proven its identity yet.

@@ -5,10 +5,13 @@
 #include <sys/uio.h>
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "stretto/comm/link/frame_mac.h"
 
 namespace stretto::comm {
 
@@ -53,6 +56,9 @@ class Pipe {
   // before sleeping.
   virtual bool starts_full() const { return false; }
   virtual bool regained_room() { return false; }
+
+  // Set before the pipe is given to a Link: its frames carry tags.
+  std::optional<FrameKeys> keys;
 
   virtual const std::string& name() const = 0;    // "tcp 10.0.0.1 -> 10.0.0.2:4242"
   virtual const std::string& reason() const = 0;  // of kBroken

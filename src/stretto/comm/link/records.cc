@@ -29,9 +29,9 @@ std::string machine_name() {
 constexpr size_t kMaxSecret = 4096;
 
 // What all ranks must have alike.
-constexpr std::string_view kAgreed[] = {"STRETTO_ALGORITHM", "STRETTO_CHUNK_BYTES",
-                                        "STRETTO_EAGER_LIMIT", "STRETTO_FUSE_BYTES",
-                                        "STRETTO_TUNING", "STRETTO_TUNING_START"};
+constexpr std::string_view kAgreed[] = {
+    "STRETTO_ALGORITHM", "STRETTO_CHUNK_BYTES", "STRETTO_EAGER_LIMIT", "STRETTO_FUSE_BYTES",
+    "STRETTO_MAC",       "STRETTO_TUNING",      "STRETTO_TUNING_START"};
 
 using Agreement = std::vector<std::pair<std::string, std::string>>;
 
