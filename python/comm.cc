@@ -351,6 +351,7 @@ void bind_comm(nb::module_& m) {
       .def_rw("congestion", &Options::congestion)
       .def_rw("rdma", &Options::rdma)
       .def_rw("host", &Options::host)
+      .def_rw("rack", &Options::rack)
       .def_rw("secret", &Options::secret)
       .def_prop_rw(
           "mac", [](const Options& o) { return std::string(mac_use_name(o.mac)); },
@@ -370,6 +371,7 @@ void bind_comm(nb::module_& m) {
           "tuning", [](const Options& o) { return std::string(tuning_name(o.tuning)); },
           [](Options& o, const std::string& text) { o.tuning = parse_tuning(text); })
       .def_rw("tuning_cache", &Options::tuning_cache)
+      .def_rw("tuning_start", &Options::tuning_start)
       .def_rw("order_check", &Options::order_check)
       .def_rw("connect_timeout_s", &Options::connect_timeout_s)
       .def_rw("silent_limit_s", &Options::silent_limit_s)

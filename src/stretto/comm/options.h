@@ -46,6 +46,7 @@ struct Options {
   std::string congestion;
   std::string rdma = "off";
   std::string host;
+  std::string rack;
   std::string secret;  // empty: rank 0 makes one and passes it through the store
 
   // Schedules. Every rank must have the same values.

@@ -48,7 +48,7 @@ class Ending {
   std::optional<Verdict> verdict_;
   std::exception_ptr error_;
   int round_ = 1;
-  int64_t saying_ = 1;            // changes with what this rank has to say: the round or the verdict
+  int64_t saying_ = 1;  // changes with what this rank has to say: the round or the verdict
   std::vector<int> heard_round_;  // by rank: the last round of which its verdict has arrived
   std::vector<int64_t> said_;     // by rank: what this rank has sent to it last
   double settle_until_s_ = 0;

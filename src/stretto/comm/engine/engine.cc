@@ -35,14 +35,21 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
   links_ = std::make_unique<Links>(store, membership_, options_);
   units_.emplace(links_.get(), &trace_, &groups_, options_.nan_check == NanCheck::kStop);
   ending_.emplace(*links_, membership_, options_);
-  const std::vector<std::string>& names = links_->host_names();
+  std::unordered_map<std::string, int> hosts, racks;  // by name: their numbers
   for (int rank = 0; rank < membership_.size; ++rank) {
-    auto same = std::find_if(hosts_.begin(), hosts_.end(), [&](const std::vector<int>& host) {
-      return names[host.front()] == names[rank];
-    });
-    if (same == hosts_.end()) same = hosts_.insert(hosts_.end(), std::vector<int>{});
-    same->push_back(rank);
-    host_of_.push_back(static_cast<int>(same - hosts_.begin()));
+    const int host =
+        hosts.try_emplace(links_->host_names()[rank], static_cast<int>(hosts.size())).first->second;
+    const int rack =
+        racks.try_emplace(links_->rack_names()[rank], static_cast<int>(racks.size())).first->second;
+    hosts_.resize(hosts.size());
+    hosts_[host].push_back(rank);
+    host_of_.push_back(host);
+    rack_of_.push_back(rack);
+    if (rack_of_[hosts_[host].front()] != rack)
+      throw_invalid(
+          "STRETTO_RACK: ranks {} and {} are on one host, but their racks are '{}' and '{}'",
+          hosts_[host].front(), rank, links_->rack_names()[hosts_[host].front()],
+          links_->rack_names()[rank]);
   }
   std::vector<int> world(membership_.size);
   for (int rank = 0; rank < membership_.size; ++rank) world[rank] = rank;

@@ -127,6 +127,7 @@ class EngineImpl : public Engine {
   const Options options_;
   std::vector<std::vector<int>> hosts_;
   std::vector<int> host_of_;  // by rank: its place in hosts_
+  std::vector<int> rack_of_;  // by rank: equal numbers for one rack
   std::mutex mutex_;
   std::unique_ptr<Links> links_;
   Units::Groups groups_;

@@ -9,6 +9,7 @@ namespace stretto::comm {
 GroupState& EngineImpl::insert_group(Group id, std::string name, std::vector<int> ranks) {
   auto state = std::make_unique<GroupState>();
   std::vector<bool> listed(membership_.size);
+  std::vector<int> hosts, racks;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const int rank = ranks[i];
     if (rank < 0 || rank >= membership_.size)
@@ -17,11 +18,13 @@ GroupState& EngineImpl::insert_group(Group id, std::string name, std::vector<int
     if (listed[rank]) throw_invalid("group '{}': rank {} is listed twice", name, rank);
     listed[rank] = true;
     if (rank == membership_.rank) state->rank = static_cast<int>(i);
-    state->hosts.push_back(host_of_[rank]);
+    hosts.push_back(host_of_[rank]);
+    racks.push_back(rack_of_[rank]);
   }
   if (!listed[membership_.rank])
     throw_invalid("group '{}': this rank, {}, is not a member; only members make a group", name,
                   membership_.rank);
+  state->placement = Placement(hosts, racks);
   state->name = std::move(name);
   state->ranks = std::move(ranks);
   GroupState& made = *(groups_[id] = std::move(state));

@@ -8,16 +8,12 @@
 #include <xxhash.h>
 
 #include "stretto/base/error.h"
+#include "stretto/comm/collective/unit_size.h"
 #include "stretto/comm/engine/state.h"
 
 namespace stretto::comm {
 namespace {
 
-// The largest unit, and how many units an operation should have. Larger units cost less per byte,
-// but several must be under way to send and add at the same time. A unit has a chunk for every
-// rank.
-constexpr int64_t kMaxUnitBytes = 4 << 20, kRoomyUnitBytes = 2 << 20;
-constexpr int64_t kUnitsPerOperation = 8;
 constexpr size_t kMaxPlans = 1024;  // kept per group
 // Up to so many ranks all send to all when they agree on a setting: one round.
 constexpr size_t kFewRanks = 16;
@@ -98,12 +94,6 @@ Group group_number(std::string_view name, const std::vector<int>& ranks, uint32_
   return XXH3_64bits_withSeed(ranks.data(), ranks.size() * sizeof(int), seed);
 }
 
-int64_t default_unit_bytes(const GroupState& group, int64_t chunk_bytes, int64_t operation_bytes) {
-  const int64_t least =
-      std::min(chunk_bytes * static_cast<int64_t>(group.ranks.size()), kMaxUnitBytes);
-  return std::max(least, std::min(operation_bytes / kUnitsPerOperation, kRoomyUnitBytes));
-}
-
 uint64_t fingerprint(const Operation& op) {
   // `count` may differ between ranks where parts have different sizes.
   const bool uneven =
@@ -125,11 +115,11 @@ uint64_t fingerprint(const Operation& op) {
 }
 
 Problem make_problem(const Operation& op, const GroupState& group, const Codec* codec,
-                     int64_t unit_bytes) {
+                     int64_t chunk_bytes, int64_t operation_bytes, int64_t unit_bytes) {
   const auto element = static_cast<int64_t>(dtype_bytes(op.dtype));
   Problem problem{.kind = collective_of(op.kind),
                   .rank = group.rank,
-                  .host = group.hosts,
+                  .host = group.placement,
                   .count = op.count,
                   .root = op.root};
   if (problem.kind == Collective::kBarrier) {
@@ -150,6 +140,7 @@ Problem make_problem(const Operation& op, const GroupState& group, const Codec* 
   problem.exact = reduces(op.kind) && is_exact(op.dtype, op.reduction);
   problem.coded = codec != nullptr;
   problem.align = codec ? codec->block : 1;
+  if (unit_bytes == 0) unit_bytes = default_unit_bytes(problem, chunk_bytes, operation_bytes);
   problem.unit = std::max<int64_t>(unit_bytes / element, 1);
   return problem;
 }
@@ -171,9 +162,8 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
                      op.count * element >= kTunedBytes;
   // For other kinds the count may differ between ranks, but all ranks must cut alike.
   const int64_t bytes = op.kind == Kind::kAllReduce ? op.count * element : 0;
-  plan->problem = make_problem(
-      op, group, codec,
-      tuned ? settings->step.unit_bytes : default_unit_bytes(group, options.chunk_bytes, bytes));
+  plan->problem = make_problem(op, group, codec, options.chunk_bytes, bytes,
+                               tuned ? settings->step.unit_bytes : 0);
   const auto local = static_cast<double>(std::max<int64_t>(element, 1));
   ElementBytes sizes{.local = local, .wire = local};
   if (codec)
@@ -187,8 +177,7 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
     if (forced.empty()) forced = settings->step.algorithm;
   }
   // Greatest values are the same in any order, so few messages are enough for many ranks.
-  if (group.internal)
-    forced = group.ranks.size() <= kFewRanks ? "gather_sum" : "recursive_doubling";
+  if (group.internal && group.ranks.size() <= kFewRanks) forced = "gather_sum";
   const LinkModel link = settings ? settings->link : LinkModel{};
   plan->algorithm = !forced.empty() ? &find_algorithm(plan->problem, forced)
                                     : &choose_algorithm(plan->problem, link, sizes);

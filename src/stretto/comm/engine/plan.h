@@ -46,13 +46,10 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
                                              const Codec* codec, const Settings* settings,
                                              const Options& options);
 
-// Bytes per unit where no tuning has found better. `operation_bytes` is 0 where the size differs
-// between ranks.
-int64_t default_unit_bytes(const GroupState& group, int64_t chunk_bytes, int64_t operation_bytes);
-
-// The operation as schedules see it.
+// The operation as schedules see it. `operation_bytes` is 0 where the size differs between ranks;
+// unit_bytes 0: the default (collective/unit_size.h).
 Problem make_problem(const Operation& operation, const GroupState& group, const Codec* codec,
-                     int64_t unit_bytes);
+                     int64_t chunk_bytes, int64_t operation_bytes, int64_t unit_bytes = 0);
 
 // True for kinds that combine the inputs of ranks.
 bool reduces(Kind kind);

@@ -72,7 +72,7 @@ struct GroupState {
   std::string name;
   std::vector<int> ranks;      // of the job, in the group's order
   int rank = 0;                // this one's place in it
-  std::vector<int> hosts;      // label per rank of the group
+  Placement placement;         // the hosts and racks of its ranks
   uint64_t next_sequence = 0;  // of the next collective to begin
   Group first_number = 0;      // of a group of this name and ranks in its first life
   uint32_t life = 0;           // how many such groups were removed before this one

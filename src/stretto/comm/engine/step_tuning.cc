@@ -1,11 +1,11 @@
 #include "stretto/comm/engine/step_tuning.h"
 
 #include <algorithm>
-#include <map>
 #include <utility>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/comm/collective/unit_size.h"
 #include "stretto/comm/engine/state.h"
 #include "stretto/tune/cache_file.h"
 
@@ -41,9 +41,15 @@ void close_account(StepTuning& t, bool whole, double now) {
   t.accounts[t.number & 1].began_s = now;
 }
 
+// A large all-reduce, for which settings are compared.
+Problem sample_problem(const GroupState& group, const Options& options) {
+  return make_problem({.count = kModelBytes / 4}, group, nullptr, options.chunk_bytes, kModelBytes);
+}
+
 StepSetting default_setting(const GroupState& group, const Options& options) {
   if (!options.tuning_start.empty()) return *parse_setting(options.tuning_start);
-  return {.unit_bytes = default_unit_bytes(group, options.chunk_bytes, kModelBytes),
+  return {.unit_bytes =
+              default_unit_bytes(sample_problem(group, options), options.chunk_bytes, kModelBytes),
           .streams = options.streams,
           .algorithm = ""};
 }
@@ -125,9 +131,8 @@ std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Opti
     t.choices.exhaustive = true;
     t.choices.rounds *= 2;
   }
-  const Operation sample{.count = kModelBytes / 4};
-  const Problem problem = make_problem(sample, group, nullptr,
-                                       default_unit_bytes(group, options.chunk_bytes, kModelBytes));
+  const Problem problem = sample_problem(group, options);
+  t.choices.unit_bytes = unit_sizes_to_try(problem, options.chunk_bytes);
   const auto seconds = [&](const Algorithm& a) {
     return estimate_s(a.cost(problem), LinkModel{}, ElementBytes{});
   };
@@ -145,11 +150,10 @@ std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Opti
     t.settings = std::make_shared<Settings>(
         Settings{.tuned = true, .step = *parse_setting(options.tuning_start), .link{}});
 
-  std::map<int, int> ranks_of_host;
-  for (int host : group.hosts) ++ranks_of_host[host];
   t.topology = fmt::format("{} streams, {} interfaces, ranks", options.connected_streams(),
                            std::max<size_t>(options.interfaces.size(), 1));
-  for (const auto& [host, ranks] : ranks_of_host) t.topology += fmt::format(" {}", ranks);
+  for (const auto& members : group.placement.hosts().members)
+    t.topology += fmt::format(" {}", members.size());
   return tuning;
 }
 

@@ -65,7 +65,8 @@ void Units::advance(GroupState& group) {
   while (!group.waiting.empty()) {
     OpenOperation* open = group.waiting.front();
     const int64_t bytes = std::max(open->unit_bytes, kSmallUnitBytes);
-    if (group.active_bytes > 0 && group.active_bytes + bytes > kWindowBytes) return;
+    const int64_t window = std::max(kWindowBytes, 2 * bytes);
+    if (group.active_bytes > 0 && group.active_bytes + bytes > window) return;
     if (open->units == 0) {
       group.waiting.pop_front();
       finished_.push_back(open);

@@ -91,6 +91,7 @@ class Links {
   bool shakes_hands() const;
   const std::vector<Link*>& all() const { return active_; }  // that were asked for, by rank
   const std::vector<std::string>& host_names() const { return hosts_; }  // by rank
+  const std::vector<std::string>& rack_names() const { return racks_; }  // by rank
   // After so many rounds, in which every rank sends to all its links what it has heard, all ranks
   // know what any of them knew: 1 where all ranks are neighbours.
   int rounds_to_reach_all() const;
@@ -184,7 +185,7 @@ class Links {
   std::vector<std::shared_ptr<RdmaPort>> rdma_ports_;
   RankRecord own_;
   std::vector<RankRecord> records_;
-  std::vector<std::string> hosts_;
+  std::vector<std::string> hosts_, racks_;
   Events events_;
   std::vector<std::unique_ptr<Link>> links_;  // by rank; null: nobody has asked for it
   std::vector<Link*> active_;                 // those that are not null

@@ -30,15 +30,11 @@ const nlohmann::json& list_of(const nlohmann::json& json, const char* name) {
 
 std::string encode_record(const RankRecord& r) {
   using nlohmann::json;
-  json out{{"port", r.port},
-           {"everywhere", r.listens_everywhere},
-           {"host", r.host},
-           {"machine", r.machine},
-           {"local_name", r.local_name},
-           {"agreement", r.agreement},
-           {"addresses", json::array()},
-           {"no_rdma", r.rdma.reason},
-           {"rdma", json::array()}};
+  json out{{"port", r.port},           {"everywhere", r.listens_everywhere},
+           {"host", r.host},           {"rack", r.rack},
+           {"machine", r.machine},     {"local_name", r.local_name},
+           {"agreement", r.agreement}, {"addresses", json::array()},
+           {"no_rdma", r.rdma.reason}, {"rdma", json::array()}};
   for (const Address& a : r.addresses) out["addresses"].push_back({a.interface, a.text});
   for (const auto& rail : r.rdma.rails) out["rdma"].push_back({rail.name, rail.ethernet});
   // The name of a host may be no UTF-8.
@@ -61,6 +57,7 @@ std::optional<RankRecord> parse_record(std::string_view text, std::string* reaso
     r.port = static_cast<int>(port);
     r.listens_everywhere = json.at("everywhere").get<bool>();
     r.host = text_of(json.at("host"));
+    r.rack = text_of(json.at("rack"));
     r.machine = text_of(json.at("machine"));
     r.local_name = text_of(json.at("local_name"));
     for (const auto& entry : list_of(json, "agreement"))

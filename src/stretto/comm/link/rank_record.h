@@ -16,7 +16,7 @@ struct RankRecord {
   std::vector<Address> addresses;
   int port = 0;
   bool listens_everywhere = true;  // also at the loopback device
-  std::string host, machine, local_name;
+  std::string host, rack, machine, local_name;
   std::vector<std::pair<std::string, std::string>> agreement;  // names and values
   RdmaRails rdma;
 };

@@ -59,6 +59,7 @@ std::string list_ranks(const std::vector<int>& ranks) {
 void Links::publish(Store& store) {
   own_.machine = machine_name();
   own_.host = options_.host.empty() ? own_.machine : options_.host;
+  own_.rack = options_.rack;
   own_.addresses = local_addresses(options_);
   own_.agreement = {{"the size of the job", std::to_string(membership_.size)}};
   for (const OptionRow& row : describe(options_)) {
@@ -90,6 +91,7 @@ void Links::read_records(Store& store) {
   std::vector<int> absent;
   records_.resize(membership_.size);
   hosts_.resize(membership_.size);
+  racks_.resize(membership_.size);
   for (int rank = 0; rank < membership_.size; ++rank) {
     std::string text, reason;
     try {
@@ -106,6 +108,7 @@ void Links::read_records(Store& store) {
           fmt::format("rank {}: what it published in the store is damaged: {}", rank, reason));
     records_[rank] = std::move(*record);
     hosts_[rank] = records_[rank].host;
+    racks_[rank] = records_[rank].rack;
   }
   if (!absent.empty())
     throw CommError(
