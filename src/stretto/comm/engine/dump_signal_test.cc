@@ -74,6 +74,8 @@ TEST(DumpSignal, TheProgramsOwnHandlerStays) {
   signal(SIGUSR2, SIG_DFL);
 }
 
+// The thread sanitizer puts a handler of its own before every other, which it does not take back.
+#ifndef __SANITIZE_THREAD__
 TEST(DumpSignal, AForkedChildEndsAsBefore) {
   Calls calls;
   const DumpSignal ours([&] { calls(); });
@@ -88,6 +90,7 @@ TEST(DumpSignal, AForkedChildEndsAsBefore) {
   kill(getpid(), SIGUSR2);
   EXPECT_TRUE(calls.reach(1)) << "the parent still answers";
 }
+#endif
 
 }  // namespace
 }  // namespace stretto::comm

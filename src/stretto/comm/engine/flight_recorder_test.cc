@@ -1,5 +1,6 @@
 #include "stretto/comm/engine/flight_recorder.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
