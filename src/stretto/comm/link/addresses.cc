@@ -22,6 +22,8 @@
 namespace stretto::comm {
 namespace {
 
+constexpr std::string_view kMapped = "::ffff:";
+
 // Bytes of an address, 4 or 16.
 std::span<const uint8_t> bytes_of(const sockaddr* address) {
   if (address->sa_family == AF_INET)
@@ -186,7 +188,10 @@ std::string address_text(const sockaddr* address, socklen_t length, bool port_to
   if (getnameinfo(address, length, host, sizeof host, port, sizeof port,
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0)
     return "?";
-  return port_too ? with_port(host, std::atoi(port)) : host;
+  // A listener for both families sees IPv4 addresses in this form.
+  std::string text = host;
+  if (text.starts_with(kMapped) && text.find('.') != text.npos) text.erase(0, kMapped.size());
+  return port_too ? with_port(text, std::atoi(port)) : text;
 }
 
 std::string with_port(const std::string& address, int port) {

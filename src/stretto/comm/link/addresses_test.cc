@@ -162,6 +162,17 @@ TEST(Addresses, PortsOfTheRangeAreTakenOneByOne) {
   }
 }
 
+TEST(Addresses, AreWrittenAsPeopleWriteThem) {
+  for (const auto& [address, written] : {std::pair{"10.0.0.1", "10.0.0.1:42"},
+                                         {"::ffff:10.0.0.1", "10.0.0.1:42"},
+                                         {"fd00::1", "[fd00::1]:42"}}) {
+    SocketAddress at;
+    ASSERT_TRUE(parse_address(address, 42, &at));
+    EXPECT_EQ(address_text(at.get(), at.length, true), written);
+    EXPECT_EQ(with_port(address_text(at.get(), at.length, false), 42), written);
+  }
+}
+
 TEST(Addresses, ALinkLocalAddressGetsTheZoneOfThisHost) {
   const std::vector<Address> own{
       {"eth5", "10.0.0.5"}, {"eth5", "fe80::5%eth5"}, {"eth6", "fe80::6%eth6"}};
