@@ -1,5 +1,5 @@
-// Options of the gradient engine. Every option has a STRETTO_* variable, except those for tests; the
-// table in options.cc describes each with its unit, default and allowed values, and
+// Options of the gradient engine. Every option has a STRETTO_* variable, except those for tests;
+// the table in options.cc describes each with its unit, default and allowed values, and
 // docs/options.md lists them.
 #pragma once
 
@@ -83,7 +83,8 @@ struct Options {
   std::string trace;
   std::string dump;  // a folder; empty: one for temporary files; none: no files
 
-  // For tests: a larger job does not connect all pairs of ranks at the start; the same on all ranks.
+  // For tests: a larger job does not connect all pairs of ranks at the start; the same on all
+  // ranks.
   int mesh_ranks = 16;
 
   // For tests: the RDMA cards to use; null: those of libibverbs.so.1.

@@ -1,4 +1,6 @@
 // Which links and streams there are, and when.
+#include <fmt/core.h>
+
 #include "stretto/comm/link/links_testing.h"
 
 namespace stretto::comm {
