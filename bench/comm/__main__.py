@@ -41,8 +41,8 @@ def show_list() -> None:
       print(f"  {case.name:<50}{', '.join(case.peers)}")
   print("peers")
   for peer in peers.PEERS:
-    asked = ", on request" if peer.on_request or peer.variant else ""
-    print(f"  {peer.name:<16}{peer.about}{asked}")
+    asked = ", on request" if peer.on_request or peer.like else ""
+    print(f"  {peer.name:<20}{peer.about}{asked}")
 
 
 def write(path: Path, results: list[list[dict]], loopback: bool) -> None:
