@@ -8,10 +8,14 @@ import os
 import time
 import weakref
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+import torch.distributed as dist
 
 from stretto import comm
 from stretto._errors import Error
+from stretto.torch import _attempt as attempt
 
 LONGEST_PAUSE_S = 0.1  # between two looks into a store, which many ranks may share
 
@@ -24,6 +28,7 @@ class GroupOptions:
     codec: how gradients of DDP modules cross the wire, any value of `STRETTO_CODEC`; empty: that
       variable's. All codecs but topk, powersgd and mixed also hold for every sum and average of
       1024 fp32 values and more.
+    epoch: number of the attempt, where ranks that are left form the job again in one store.
 
   Examples:
     ```python
@@ -32,6 +37,21 @@ class GroupOptions:
     ```
   """
   codec: str = ""
+  epoch: int = 0
+
+
+# Says why it is no use to wait for other ranks any longer; empty: it is.
+LOST: Callable[[], str] = str
+
+
+@contextlib.contextmanager
+def giving_up(lost: Callable[[], str]) -> Iterator[None]:
+  global LOST
+  before, LOST = LOST, lost
+  try:
+    yield
+  finally:
+    LOST = before
 
 
 class TorchStore:
@@ -49,6 +69,8 @@ class TorchStore:
     while not self._store.check([key]):
       if time.monotonic() > deadline:
         raise TimeoutError(f"nobody set it within {timeout_s:g} s")
+      if lost := LOST():
+        raise TimeoutError(lost)
       time.sleep(pause_s)
       pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
     return self._store.get(key)
@@ -121,8 +143,7 @@ def failure() -> Error | None:
   return next((job.error for job in JOBS if job.error is not None), None)
 
 
-
-def join(options, size: int) -> tuple[Job, int, str, list[int]]:
+def join(options, size: int, epoch: int = 0) -> tuple[Job, int, str, list[int]]:
   """Returns, for a new process group of `size` ranks: its job, the group's number in the engine,
   its name there, and its ranks within the job. `options` are torch's _DistributedBackendOptions."""
   rank, ranks = options.group_rank, tuple(options.global_ranks_in_group)
@@ -136,7 +157,11 @@ def join(options, size: int) -> tuple[Job, int, str, list[int]]:
   engine_options = comm.Options.from_environment()
   if "STRETTO_OPERATION_TIMEOUT" not in os.environ:
     engine_options.operation_timeout_s = options.timeout.total_seconds()
-  engine = comm.Engine(TorchStore(options.store), rank, size, engine_options)
+  store = options.store
+  if attempt.needed() and not epoch:
+    store = dist.PrefixStore(
+        attempt.agree(store, rank, size, engine_options.connect_timeout_s), store)
+  engine = comm.Engine(TorchStore(store), rank, size, engine_options, epoch)
   job = Job(engine, ranks or tuple(range(size)))
   JOBS.append(job)
   return job, comm.WORLD, "world", list(range(size))

@@ -41,10 +41,10 @@ BASE = getattr(dist, "BackendBase", dist.ProcessGroup)
 def create(options, group_options) -> ProcessGroup:
   """The creator that torch calls; options are its _DistributedBackendOptions."""
   size = options.group_size
-  codec = group_options.codec if isinstance(group_options, jobs.GroupOptions) else ""
-  job, group, name, members = jobs.join(options, size)
+  ours = group_options if isinstance(group_options, jobs.GroupOptions) else jobs.GroupOptions()
+  job, group, name, members = jobs.join(options, size, ours.epoch)
   result = ProcessGroup(job, group, name, members, options.group_rank,
-                        codec or job.engine.options.codec, timeout_of(options, job))
+                        ours.codec or job.engine.options.codec, timeout_of(options, job))
   result.store, result._name = options.store, str(options.group_id)
   job.attach(result, group)
   job.engine.find_name = find_name(job.groups)
