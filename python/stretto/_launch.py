@@ -410,7 +410,10 @@ def start(args: argparse.Namespace, todo: list[Command]) -> int:
   attempts = 1 + (args.max_restarts or 0) if own else 1
   for attempt in range(attempts):
     where = outputs(args, len(todo), attempt) if own else None
-    code = processes.run_all(todo, where)
+    # An epoch of its own: the folder where ranks meet has the addresses of those that are dead.
+    epoch = {"STRETTO_EPOCH": str(int(os.environ.get("STRETTO_EPOCH", "0")) + attempt)}
+    code = processes.run_all(
+        [c._replace(environment=c.environment | epoch) for c in todo] if attempt else todo, where)
     if code == 0 or code in (128 + s for s in processes.ENDING):
       break
     if attempt + 1 < attempts and not args.quiet:

@@ -26,6 +26,14 @@ def for_c_programs() -> None:
       os.environ[ours] = os.environ[torchs]
 
 
+def count_restarts() -> None:
+  """torchrun starts all ranks again, and the place where they meet still has the addresses of those
+  that are dead: another epoch keeps them apart."""
+  restarts = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+  if restarts != "0":
+    os.environ.setdefault("STRETTO_EPOCH", restarts)
+
+
 def bind() -> None:
   """Restricts this process to the rank's share of the cores."""
   if os.environ.get("STRETTO_BIND") != "1" or "LOCAL_WORLD_SIZE" not in os.environ:
@@ -48,6 +56,7 @@ def replace_backend() -> None:
 def main() -> None:
   from_slurm()
   for_c_programs()
+  count_restarts()
   bind()
   how, sys.argv = ("", sys.argv[1:])
   if sys.argv[0] in ("-m", "--no-python"):
