@@ -52,6 +52,17 @@ constexpr Row kRows[] = {
      "Port on which a host's first rank serves counters for Prometheus at /metrics, the next rank "
      "on the next port; HOST:PORT: only on that interface.",
      "no port"},
+    {"STRETTO_ELASTIC_GRACE", kRanks,
+     "Seconds that the ranks of an elastic job wait for one of which nothing is known, before they "
+     "go on without it.",
+     "30"},
+    {"STRETTO_ELASTIC_TIMEOUT", kRanks,
+     "Seconds after which an elastic job ends that has too few ranks.", "600"},
+    {"STRETTO_ELASTIC", kLauncher, "Smallest and largest number of ranks of an elastic job.", ""},
+    {"STRETTO_ELASTIC_START", kLauncher, "Ranks with which an elastic job begins.", ""},
+    {"STRETTO_ELASTIC_STORE", kLauncher, "Where the ranks of an elastic job agree on who they are.",
+     ""},
+    {"STRETTO_ELASTIC_WORKER", kLauncher, "Name of a rank's process in an elastic job.", ""},
     {"STRETTO_BIND", kLauncher, "1: a rank runs on its share of the host's cores only.", ""},
     {"STRETTO_REPLACE_BACKEND", kLauncher,
      "1: scripts that ask torch.distributed for gloo or nccl get stretto.", ""},

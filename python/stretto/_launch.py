@@ -20,8 +20,10 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stretto import _flight as flight
+from stretto import _launch_elastic as elastic
 from stretto import _processes as processes
 from stretto import _stretto
+from stretto._errors import CommError
 from stretto._launch_options import MASTER_PORT, PASSED_ON, describe, parser
 from stretto._processes import Command
 from stretto._rank_output import outputs
@@ -99,6 +101,8 @@ def check(args: argparse.Namespace) -> None:
     raise ValueError("-n and --nproc-per-node: give one of them")
   if args.module and args.no_python:
     raise ValueError("-m and --no-python: give one of them")
+  if args.elastic:
+    elastic.check(args)
   if args.hosts and (used := [n for n in MEETING if getattr(args, n) is not None]):
     raise ValueError(f"-H starts the ranks of all hosts; --{used[0].replace('_', '-')} is for "
                      "running this command on each host")
@@ -144,12 +148,14 @@ def warnings(args: argparse.Namespace, environment: Mapping[str, str]) -> list[s
 def uses_srun(args: argparse.Namespace, environment: Mapping[str, str]) -> bool:
   """Inside a Slurm job, unless torchrun's words say that this command runs once per host."""
   own = any(getattr(args, name) is not None for name in (*MEETING, "nproc_per_node"))
-  return not args.hosts and not own and "SLURM_JOB_ID" in environment and bool(
+  return not args.hosts and not args.elastic and not own and "SLURM_JOB_ID" in environment and bool(
     shutil.which("srun"))
 
 
 def starts_a_part(args: argparse.Namespace) -> bool:
   """Other launchers start the ranks of other hosts."""
+  if args.elastic:
+    return not elastic.alone(args)
   return args.nnodes is not None and args.nnodes not in ("1", "1:1")
 
 
@@ -175,6 +181,11 @@ def commands(args: argparse.Namespace, folder: str,
              environment: Mapping[str, str]) -> list[Command]:
   """What to start here."""
   check(args)
+  if args.elastic:
+    if not has_torch():
+      raise MissingError("--elastic needs torch")
+    return elastic.commands(args, own_rank(args), settings(args, elastic.limits(args)[1], folder),
+                            elastic.new_node())
   if args.hosts:
     return over_ssh(args, folder)
   if uses_srun(args, environment):
@@ -405,6 +416,9 @@ def start(args: argparse.Namespace, todo: list[Command]) -> int:
     raise ValueError(f"{args.script}: there is no such file")
   if args.log_dir:
     os.makedirs(args.log_dir, exist_ok=True)
+  if args.elastic:
+    ranks_here = elastic.limits(args)[1]
+    return elastic.run(args, todo, lambda attempt: outputs(args, ranks_here, attempt))
   # torchrun and srun restart ranks and write their files themselves.
   own = not takes_torchrun(args) and not uses_srun(args, os.environ)
   attempts = 1 + (args.max_restarts or 0) if own else 1
@@ -449,7 +463,7 @@ def main(words: list[str] | None = None) -> int:
     except ValueError as error:
       print(f"stretto run: {error}", file=sys.stderr)
       return 2
-    except (MissingError, OSError) as error:
+    except (MissingError, CommError, OSError) as error:
       if isinstance(error, BrokenPipeError):
         raise
       print(f"stretto run: {error}", file=sys.stderr)

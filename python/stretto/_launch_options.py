@@ -17,6 +17,7 @@ EXAMPLES = (
   "stretto run -n 4 ./train_c",
   "stretto run -H host1:2,host2:2 train.py",
   "stretto run train.py    # inside an sbatch: as many ranks as the job has tasks",
+  "stretto run --elastic 2:4 --max-restarts 3 train.py    # a lost rank is replaced, others go on",
   "stretto run --dump /tmp/stretto-dump-x    # who waits for whom; the failed run names the folder",
   "stretto run --nnodes 2 --node-rank 0 --nproc-per-node 4 --master-addr host1 train.py",
 )
@@ -48,6 +49,8 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     Option(("--threads",), "Threads per rank; by default the cores of the host, divided", "N",
            type=int),
     Option(("--no-bind",), "Let ranks run on any core"),
+    Option(("--elastic",), "Go on with the ranks that are left, down to MIN, and take new ones in, "
+           "for scripts that use hvd.elastic.run", "MIN:MAX"),
   ),
   "Program": (
     Option(("-m", "--module"), "The script is a Python module: package.train"),
@@ -68,8 +71,8 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     Option(("--rdzv-endpoint",), "Where they find each other", "HOST:PORT"),
     Option(("--rdzv-id",), "Name of the job", "TEXT"),
     Option(("--rdzv-conf",), "Settings of the rendezvous", "KEY=VALUE,..."),
-    Option(("--max-restarts",), "How often all ranks are started again after a failure", "N",
-           type=int),
+    Option(("--max-restarts",), "How often all ranks are started again after a failure; with "
+           "--elastic: how many lost ranks are replaced", "N", type=int),
     Option(("--role",), "Name of the ranks, shown in prefixes", "TEXT", "default"),
   ),
   "Output": (

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,9 +34,12 @@ class Ended(Exception):
   """A signal asks us to end."""
 
 
-def run_all(todo: Sequence[Command], outputs: list[RankOutput] | None = None) -> int:
+def run_all(todo: Sequence[Command], outputs: list[RankOutput] | None = None,
+            watch: Callable[[list[subprocess.Popen], list[RankOutput], Callable], int] | None = None
+            ) -> int:
   """Runs the commands at once and waits. The exit code of the first that failed, or 0;
   128 + signal when a signal ended it. `outputs` says where each one writes; our own output without.
+  `watch(children, outputs, start)` waits in another way; start(command, output) adds a child.
   Main thread only."""
   libc = ctypes.CDLL(None)
   libc.prctl(SUBREAPER, 1)  # processes whose parent dies become our children
@@ -45,26 +48,35 @@ def run_all(todo: Sequence[Command], outputs: list[RankOutput] | None = None) ->
     raise Ended(number)
 
   children: list[subprocess.Popen] = []
+  written: list[RankOutput] = []
+
+  def start(command: Command, output: RankOutput | None = None) -> None:
+    if output is not None:
+      written.append(output)
+    # Sessions of their own: Ctrl-C in the terminal comes to us alone.
+    child = subprocess.Popen(
+        command.words, env={**os.environ, **command.environment}, start_new_session=True,
+        stdin=STDIN.get(command.told, subprocess.PIPE),
+        preexec_fn=lambda: libc.prctl(DEATH_SIGNAL, signal.SIGTERM),
+        **(output.streams() if output else {}))
+    children.append(child)
+    tell(child, command.told)
+    if output is not None:
+      output.follow(child)
+
   before = {s: signal.signal(s, end) for s in ENDING}
   before[DUMP] = signal.signal(DUMP, lambda number, frame: ask_for_records(children))
   try:
     for index, command in enumerate(todo):
-      output = outputs[index] if outputs else RankOutput()
-      # Sessions of their own: Ctrl-C in the terminal comes to us alone.
-      children.append(subprocess.Popen(
-          command.words, env={**os.environ, **command.environment}, start_new_session=True,
-          stdin=STDIN.get(command.told, subprocess.PIPE),
-          preexec_fn=lambda: libc.prctl(DEATH_SIGNAL, signal.SIGTERM), **output.streams()))
-      tell(children[-1], command.told)
-      output.follow(children[-1])
-    return wait_for(children, outputs or [])
+      start(command, outputs[index] if outputs else None)
+    return watch(children, written, start) if watch else wait_for(children, written)
   except Ended as ended:
     return 128 + ended.args[0]
   finally:
     for number in before:
       signal.signal(number, signal.SIG_IGN)
     end_all(children)
-    for output in outputs or []:
+    for output in written:
       output.finish()
     for number, handler in before.items():
       signal.signal(number, handler)
@@ -101,10 +113,14 @@ def catches(pid: int, number: int) -> bool:
   return bool(int(mask, 16) >> (number - 1) & 1)
 
 
+def check_read(outputs: list[RankOutput]) -> None:
+  if any(output.unread for output in outputs):
+    raise BrokenPipeError("whoever reads the output has left")
+
+
 def wait_for(children: list[subprocess.Popen], outputs: list[RankOutput]) -> int:
   while True:
-    if any(output.unread for output in outputs):
-      raise BrokenPipeError("whoever reads the output has left")
+    check_read(outputs)
     codes = [child.poll() for child in children]
     failed = next((code for code in codes if code), None)
     if failed is not None:

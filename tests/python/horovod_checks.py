@@ -188,7 +188,6 @@ def check_what_is_missing_says_so(rank, size):
   raises("Adasum is not available", lambda: hvd.allreduce(value(rank), op=hvd.Adasum))
   raises("Adasum is not available", lambda: hvd.DistributedOptimizer(
       torch.optim.SGD(network().parameters(), lr=0.1), op=hvd.Adasum))
-  raises("torchrun --max-restarts", lambda: hvd.elastic.run)
   raises("allreduce: op: expected one of ", lambda: hvd.allreduce(value(rank), op="median"))
   assert not (hvd.nccl_built() or hvd.mpi_built() or hvd.mpi_threads_supported())
   assert issubclass(hvd.SyncBatchNorm, nn.modules.batchnorm._BatchNorm)

@@ -38,8 +38,8 @@ def test_examples_run(module, names, cnn_path, tmp_path, monkeypatch):
 
 
 PACKAGE = Path(stretto.__file__).parent
-PUBLIC = ["stretto", "stretto.comm", "stretto.torch", "stretto.horovod", "stretto.jax",
-          "stretto.tensorflow"]
+PUBLIC = ["stretto", "stretto.comm", "stretto.torch", "stretto.horovod",
+          "stretto.horovod.elastic", "stretto.jax", "stretto.tensorflow"]
 
 
 def public_names(module):

@@ -12,13 +12,15 @@ from stretto.horovod._process_sets import members_of
 from stretto.horovod._state import job
 
 
-def broadcast_parameters(params, root_rank: int = 0, process_set=None) -> None:
+def broadcast_parameters(params, root_rank: int = 0, process_set=None,
+                         name_prefix: str = "parameter.") -> None:
   """Gives parameters the values that one rank has, in place.
 
   Args:
     params: a state_dict, or what `named_parameters()` returns.
     root_rank: the rank whose values the others get.
     process_set: as in `allreduce`.
+    name_prefix: what the names of the broadcasts begin with.
 
   Raises:
     InvalidArgumentError: ranks disagree on names, shapes or types.
@@ -30,7 +32,7 @@ def broadcast_parameters(params, root_rank: int = 0, process_set=None) -> None:
     ```
   """
   items = params.items() if hasattr(params, "items") else list(params)
-  handles = [broadcast_async_(p, root_rank, f"parameter.{name}", process_set)
+  handles = [broadcast_async_(p, root_rank, f"{name_prefix}{name}", process_set)
              for name, p in items if isinstance(p, torch.Tensor)]
   for handle in handles:
     synchronize(handle)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import weakref
 from collections.abc import Iterable
 
 import torch
@@ -14,6 +15,8 @@ from stretto.horovod._handles import Handle, synchronize
 from stretto.horovod._process_sets import members_of
 from stretto.torch._buffers import give_back
 
+
+OPTIMIZERS: list[weakref.ref] = []  # in the order in which they were made
 
 class Distributed:
   """Base that is added to the class of the wrapped optimizer. Gradients are reduced as soon as they
@@ -32,17 +35,25 @@ class Distributed:
     self._names = {p: named.get(p, f"noname.{i}") for i, p in enumerate(parameters)}
     # A codec with error feedback; the script's own compression classes are used as they are.
     codec = getattr(compression, "codec", "none") or members.group.codec
-    self._gradients = None
-    if codec != "none" and op in (ops.Average, ops.Sum):
-      self._gradients = members.add_gradients(codec)
+    self._codec = codec if op in (ops.Average, ops.Sum) else "none"
     self._handles: dict[torch.Tensor, Handle] = {}
     self._left = dict.fromkeys(parameters, passes)
-    self._synchronized, self._should_synchronize = False, True
+    self._should_synchronize = True
+    self._begin()
+    OPTIMIZERS.append(weakref.ref(self, OPTIMIZERS.remove))
     for parameter in parameters:
       if parameter.requires_grad:
         parameter.register_post_accumulate_grad_hook(self._gradient_ready)
 
   def _gradient_ready(self, parameter: torch.Tensor) -> None:
+  def _begin(self) -> None:
+    """Also when the job has been formed again, perhaps in the middle of a backward pass."""
+    self._members = members_of(self._process_set)
+    self._gradients = self._members.add_gradients(self._codec) if self._codec != "none" else None
+    self._handles.clear()
+    self._left = dict.fromkeys(self._left, self._passes)
+    self._synchronized = False
+
     if self._left[parameter] <= 0:
       raise AssertionError("gradients were computed more than backward_passes_per_step times "
                            "before step() or synchronize()")
@@ -127,6 +138,13 @@ class Distributed:
 
 
 def DistributedOptimizer(  # noqa: N802  Horovod's name
+def rejoin() -> None:
+  """Makes the optimizers of this process use the job that has been formed again."""
+  for optimizer in [reference() for reference in OPTIMIZERS]:
+    if optimizer is not None:
+      optimizer._begin()
+
+
     optimizer: torch.optim.Optimizer, named_parameters: Iterable | None = None,
     compression=Compression.none, backward_passes_per_step: int = 1, op: str = ops.Average,
     gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups=None,

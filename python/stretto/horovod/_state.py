@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import sys
 
 import torch.distributed as dist
 
 import stretto.torch  # noqa: F401  registers the backend
-from stretto._errors import InvalidArgumentError
+from stretto._errors import Error, InvalidArgumentError
 from stretto._place import Place
+from stretto.horovod import _epochs
 from stretto.horovod._members import Members
+from stretto.torch import _jobs as jobs
 
 JOB: State | None = None
 
@@ -31,6 +34,14 @@ class State:
 def initialise() -> None:
   """Rank and size as torchrun, srun or mpirun set them; otherwise a job of one rank."""
   environment = os.environ
+  if (epochs := _epochs.epochs()) is not None:
+    epochs.join()
+    horovods_words(epochs.rank)
+    with jobs.giving_up(epochs.lost):
+      dist.init_process_group("stretto", store=_epochs.torch_store(), rank=epochs.rank,
+                              world_size=len(epochs.members),
+                              pg_options=jobs.GroupOptions(epoch=epochs.number))
+    return
   for rank, size in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"),
                      ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")):
     if rank not in environment or size not in environment:
@@ -101,6 +112,21 @@ def shutdown() -> None:
       members.leave()
   finally:
     if job.owns_group:
+      dist.destroy_process_group()
+
+
+def abandon() -> None:
+  """Leaves a job that has failed, without waiting for the other ranks."""
+  global JOB
+  job, JOB = JOB, None
+  for members in reversed(job.sets.values()) if job else []:
+    if members.included:
+      members.unordered.close()
+      for gradients in members.gradients:
+        gradients.close()
+      members.prepare = None
+  if dist.is_initialized():
+    with contextlib.suppress(Error):  # it has failed already
       dist.destroy_process_group()
 
 
