@@ -185,9 +185,9 @@ def raises(text, function):
 
 
 def check_what_is_missing_says_so(rank, size):
-  raises("Adasum is not available", lambda: hvd.allreduce(value(rank), op=hvd.Adasum))
-  raises("Adasum is not available", lambda: hvd.DistributedOptimizer(
-      torch.optim.SGD(network().parameters(), lr=0.1), op=hvd.Adasum))
+  raises("Adasum is for floating-point numbers", lambda: hvd.allreduce(
+      torch.tensor([1]), op=hvd.Adasum))
+  raises("Adasum is for allreduce only", lambda: hvd.reducescatter(value(rank), op=hvd.Adasum))
   raises("allreduce: op: expected one of ", lambda: hvd.allreduce(value(rank), op="median"))
   assert not (hvd.nccl_built() or hvd.mpi_built() or hvd.mpi_threads_supported())
   assert issubclass(hvd.SyncBatchNorm, nn.modules.batchnorm._BatchNorm)
@@ -255,6 +255,105 @@ def check_optimizer(rank, size):
         torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9), model.named_parameters(),
         **options)
     close(train(model, rank, size, optimizer=optimizer), want)
+
+
+def adasum_reference(a, b):
+  """The formula as published, in fp64."""
+  both = (a * b).sum()
+  return (1 - both / (2 * (a * a).sum())) * a + (1 - both / (2 * (b * b).sum())) * b
+
+
+def adasum_of(values):
+  """By rank: recursive doubling for two ranks; of three, the last one waits for a round."""
+  values = [v.double() for v in values]
+  while len(values) > 1:
+    values = [adasum_reference(*values[i:i + 2]) if i + 1 < len(values) else values[i]
+              for i in range(0, len(values), 2)]
+  return values[0]
+
+
+def random_values(rank, shape=(7, 3)):
+  return torch.randn(shape, generator=torch.Generator().manual_seed(rank))
+
+
+def check_adasum(rank, size):
+  want = adasum_of([random_values(r) for r in range(size)])
+  got = hvd.allreduce(random_values(rank), op=hvd.Adasum)
+  # fp32 values, of about 3 at most, with coefficients rounded once.
+  torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-6)
+  for r in range(size):
+    same(hvd.broadcast(got, r), got)  # the same bits everywhere
+  wide = hvd.allreduce(random_values(rank).double(), op=hvd.Adasum)
+  torch.testing.assert_close(wide, want, rtol=1e-13, atol=1e-13)
+  for dtype, tolerance in ((torch.float16, 4e-3), (torch.bfloat16, 3e-2)):
+    half = hvd.allreduce(random_values(rank).to(dtype), op=hvd.Adasum)
+    assert half.dtype == dtype
+    torch.testing.assert_close(half.double(), want, rtol=tolerance, atol=tolerance)
+  packed = hvd.allreduce(random_values(rank), op=hvd.Adasum, compression=hvd.Compression.fp16)
+  assert packed.dtype == torch.float32
+  torch.testing.assert_close(packed.double(), want, rtol=4e-3, atol=4e-3)
+
+
+def check_adasum_adds_what_differs_and_averages_what_is_alike(rank, size):
+  alone = torch.zeros(5 * size)
+  alone[5 * rank:5 * rank + 5] = 1.0 + rank
+  same(hvd.allreduce(alone, op=hvd.Adasum), hvd.allreduce(alone, op=hvd.Sum))  # orthogonal
+  alike = random_values(1)
+  torch.testing.assert_close(hvd.allreduce(alike, op=hvd.Adasum), alike)  # parallel
+  # Zeros are orthogonal to everything, and have no direction.
+  mine = alike if rank == 0 else torch.zeros_like(alike)
+  same(hvd.allreduce(mine, op=hvd.Adasum), alike)
+  same(hvd.allreduce(torch.zeros(3), op=hvd.Adasum), torch.zeros(3))
+  same(hvd.allreduce(torch.zeros(0), op=hvd.Adasum), torch.zeros(0))
+
+
+def check_adasum_is_for_each_tensor_and_in_place(rank, size):
+  first, second = random_values(rank), random_values(10 + rank, (1000,))
+  handle = hvd.grouped_allreduce_async_([first, second], op=hvd.Adasum, name="pair",
+                                        prescale_factor=2.0, postscale_factor=0.5)
+  hvd.synchronize(handle)
+  torch.testing.assert_close(first.double(), adasum_of([random_values(r) for r in range(size)]),
+                             rtol=1e-5, atol=1e-6)
+  torch.testing.assert_close(second.double(), adasum_of(
+      [random_values(10 + r, (1000,)) for r in range(size)]), rtol=1e-5, atol=1e-6)
+  keeps = random_values(rank)
+  hvd.allreduce(keeps, op=hvd.Adasum, prescale_factor=3.0)
+  same(keeps, random_values(rank))
+
+
+def check_adasum_optimizer(rank, size):
+  """Ranks step by themselves, and what the steps have changed is combined."""
+  models = [network() for _ in range(size + 1)]
+  start = [p.detach().clone() for p in models[0].parameters()]
+  optimizers = [torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9) for m in models]
+  mine = hvd.DistributedOptimizer(optimizers.pop(), models[-1].named_parameters(), op=hvd.Adasum)
+  assert isinstance(mine, torch.optim.SGD)
+  for r in range(size):
+    (x, y), _ = batch(0, r, size)
+    nn.functional.mse_loss(models[r](x), y).backward()
+    optimizers[r].step()
+  (x, y), _ = batch(0, rank, size)
+  nn.functional.mse_loss(models[-1](x), y).backward()
+  mine.step()
+  each = zip(*(m.parameters() for m in models[:-1]))
+  for got, begun, stepped in zip(models[-1].parameters(), start, each):
+    want = begun.double() + adasum_of([p.detach() - begun for p in stepped])
+    torch.testing.assert_close(got.double(), want, rtol=1e-5, atol=1e-6)
+  try:
+    with mine.skip_synchronize():
+      pass
+  except AssertionError as error:
+    assert "Adasum" in str(error)
+  else:
+    raise AssertionError("no error")
+
+
+def check_adasum_learns(rank, size):
+  model = gradient_checks.network()
+  optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                       model.named_parameters(), op=hvd.Adasum)
+  gradient_checks.falls(gradient_checks.train(model, rank, size, 60, optimizer=optimizer))
+  assert gradient_checks.spread(model, size) == 0
 
 
 def check_optimizer_with_codecs(rank, size):

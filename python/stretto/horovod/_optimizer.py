@@ -10,13 +10,14 @@ import torch
 
 from stretto._errors import InvalidArgumentError
 from stretto.horovod import _reductions as ops
+from stretto.horovod._adasum_optimizer import DistributedAdasum
 from stretto.horovod._compression import Compression
 from stretto.horovod._handles import Handle, synchronize
 from stretto.horovod._process_sets import members_of
 from stretto.torch._buffers import give_back
 
-
 OPTIMIZERS: list[weakref.ref] = []  # in the order in which they were made
+
 
 class Distributed:
   """Base that is added to the class of the wrapped optimizer. Gradients are reduced as soon as they
@@ -45,7 +46,6 @@ class Distributed:
       if parameter.requires_grad:
         parameter.register_post_accumulate_grad_hook(self._gradient_ready)
 
-  def _gradient_ready(self, parameter: torch.Tensor) -> None:
   def _begin(self) -> None:
     """Also when the job has been formed again, perhaps in the middle of a backward pass."""
     self._members = members_of(self._process_set)
@@ -54,6 +54,7 @@ class Distributed:
     self._left = dict.fromkeys(self._left, self._passes)
     self._synchronized = False
 
+  def _gradient_ready(self, parameter: torch.Tensor) -> None:
     if self._left[parameter] <= 0:
       raise AssertionError("gradients were computed more than backward_passes_per_step times "
                            "before step() or synchronize()")
@@ -137,7 +138,6 @@ class Distributed:
     return super(self.__class__, self).zero_grad(*args, **options)
 
 
-def DistributedOptimizer(  # noqa: N802  Horovod's name
 def rejoin() -> None:
   """Makes the optimizers of this process use the job that has been formed again."""
   for optimizer in [reference() for reference in OPTIMIZERS]:
@@ -145,6 +145,7 @@ def rejoin() -> None:
       optimizer._begin()
 
 
+def DistributedOptimizer(  # noqa: N802  Horovod's name
     optimizer: torch.optim.Optimizer, named_parameters: Iterable | None = None,
     compression=Compression.none, backward_passes_per_step: int = 1, op: str = ops.Average,
     gradient_predivide_factor: float = 1.0, num_groups: int = 0, groups=None,
@@ -160,7 +161,8 @@ def rejoin() -> None:
       the next step's gradient.
     backward_passes_per_step: number of backward passes whose gradients are added before they are
       sent.
-    op: `Average`, or `Sum`, `Min`, `Max`, `Product`.
+    op: `Average`, or `Sum`, `Min`, `Max`, `Product`; with `Adasum` every rank makes its own step,
+      and what the steps have changed is combined.
     gradient_predivide_factor: with `Average`: divides gradients by this factor before they are
       summed, and by size / factor afterwards.
     num_groups: Horovod's; not used, since small gradients that wait travel together anyway.
@@ -184,11 +186,16 @@ def rejoin() -> None:
   """
   del num_groups, groups
   op = ops.operation_of(None, op)
+  base = DistributedAdasum if op == ops.Adasum else Distributed
   if gradient_predivide_factor != 1.0 and op != ops.Average:
     raise InvalidArgumentError("gradient_predivide_factor needs op=hvd.Average")
   kind = type(optimizer.__class__.__name__, (optimizer.__class__,), {
-      name: value for name, value in vars(Distributed).items() if not name.startswith("__")})
+      name: value for name, value in vars(base).items() if not name.startswith("__")})
   optimizer.__class__ = kind
+  if op == ops.Adasum:
+    optimizer._distribute(compression, process_set)
+    OPTIMIZERS.append(weakref.ref(optimizer, OPTIMIZERS.remove))
+    return optimizer
   optimizer._distribute(list(named_parameters or ()), compression, backward_passes_per_step, op,
                         gradient_predivide_factor, sparse_as_dense, process_set, scaler)
   return optimizer

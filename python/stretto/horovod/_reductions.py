@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from stretto._errors import InvalidArgumentError
+from stretto.horovod._adasum import adasum_tensors
 from stretto.horovod._compression import Compression
 from stretto.horovod._handles import Handle, describe, full_name, submit, submit_call, synchronize
 from stretto.horovod._members import OPERATIONS, Members
@@ -21,13 +22,9 @@ def operation_of(average: bool | None, op: str | None) -> str:
   if average is not None and op is not None:
     raise InvalidArgumentError("allreduce: give `op` or `average`, not both")
   op = op or (Sum if average is False else Average)
-  if op == Adasum:
+  if op != Adasum and op not in OPERATIONS:
     raise InvalidArgumentError(
-        "Adasum is not available: use op=hvd.Average, with a learning rate for the "
-        "batch of all ranks together")
-  if op not in OPERATIONS:
-    raise InvalidArgumentError(
-        f"allreduce: op: expected one of {', '.join(OPERATIONS)}, got '{op}'")
+        f"allreduce: op: expected one of {', '.join(OPERATIONS)}, Adasum, got '{op}'")
   return op
 
 
@@ -35,6 +32,8 @@ def reduce_tensors(tensors, outputs, average, name, compression, op, prescale, p
                    process_set) -> Handle:
   op = operation_of(average, op)
   members = members_of(process_set)
+  if op == Adasum:
+    return adasum_tensors(members, tensors, outputs, name, compression, prescale, postscale)
   packed = [compression.compress(t.detach() * prescale if prescale != 1.0 else t.detach())
             for t in tensors]
   # Tensors are reduced in place, so the caller's memory is copied unless it is the output.
@@ -220,7 +219,9 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
     name: tells which calls belong together where ranks call in different orders. None: the n-th
       call of one rank goes with the n-th call of the others.
     compression: how the tensor crosses the wire, a member of `Compression`.
-    op: `Average` (the default), `Sum`, `Min`, `Max` or `Product`.
+    op: `Average` (the default), `Sum`, `Min`, `Max`, `Product`, or `Adasum`, which adds what
+      differs between ranks and averages what is alike. `Adasum` needs memory for the tensors of
+      all ranks.
     prescale_factor: factor for the tensor before it is combined.
     postscale_factor: factor for the result.
     process_set: the ranks that take part; None: all of them.
@@ -360,9 +361,11 @@ def grouped_reducescatter_async(tensors, name=None, op: str = Average, process_s
     A handle for `synchronize`.
 
   Raises:
-    InvalidArgumentError: a tensor is a scalar.
+    InvalidArgumentError: a tensor is a scalar, or `op` is `Adasum`.
   """
   op = operation_of(None, op)
+  if op == Adasum:
+    raise InvalidArgumentError("reducescatter: Adasum is for allreduce only")
   members = members_of(process_set)
   size = members.size
   options = dist.ReduceScatterOptions()
