@@ -132,5 +132,56 @@ def check_nothing_to_send(rank, size):
   same(hvd.DistributedGradientTape(tape, op=hvd.Sum).gradient(loss, used), size * (size + 1) / 2)
 
 
+class Averaging(tf.keras.Model):
+  """fit() averages gradients over ranks."""
+
+  def __init__(self, rank):
+    super().__init__()
+    self.layer = tf.keras.layers.Dense(1, kernel_initializer=tf.keras.initializers.Constant(rank))
+
+  def call(self, x):
+    return self.layer(x)
+
+  def train_step(self, data):
+    x, y = data
+    with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
+      loss = self.compute_loss(x, y, self(x, training=True))
+    gradients = tape.gradient(loss, self.trainable_variables)
+    self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+    for metric in self.metrics:
+      if metric.name == "loss":
+        metric.update_state(loss)
+    return {metric.name: metric.result() for metric in self.metrics}
+
+
+def check_keras_callbacks(rank, size):
+  """On the real fit(); keras_checks.py looks at what each one does with a stand-in."""
+  from stretto.tensorflow import callbacks
+
+  class State:
+    epoch, batch, commits = 0, 0, 0
+
+    def commit(self):
+      self.commits += 1
+
+  state, model = State(), Averaging(rank)
+  model.compile(optimizer=tf.keras.optimizers.SGD(0.5, momentum=0.9), loss="mse")
+  x = np.random.default_rng(rank).standard_normal((32, 4)).astype(np.float32)
+  y = x.sum(axis=1, keepdims=True) * 2
+  history = model.fit(x, y, batch_size=8, epochs=3, verbose=0, shuffle=False, callbacks=[
+      callbacks.BroadcastGlobalVariablesCallback(0), callbacks.MetricAverageCallback(),
+      callbacks.LearningRateWarmupCallback(0.02 * size, warmup_epochs=2),
+      callbacks.UpdateBatchStateCallback(state), callbacks.UpdateEpochStateCallback(state),
+      callbacks.CommitStateCallback(state, batches_per_commit=2)]).history
+  for variable in (*model.variables, *model.optimizer.variables):
+    same(hvd.broadcast(variable, 0), variable)
+  same(hvd.broadcast(tf.constant(history["loss"], tf.float64), 0), history["loss"])
+  assert history["loss"][-1] < history["loss"][0]
+  # The rate at the end of each epoch, half way up and at the top.
+  np.testing.assert_allclose(history["lr"], [0.01 * (size + 1), 0.02 * size, 0.02 * size],
+                             rtol=1e-6)
+  assert (state.epoch, state.batch, state.commits) == (3, 0, 3 * (2 + 1))
+
+
 if __name__ == "__main__":
   ranks.named_main(globals(), hvd)

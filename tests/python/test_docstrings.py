@@ -39,7 +39,8 @@ def test_examples_run(module, names, cnn_path, tmp_path, monkeypatch):
 
 PACKAGE = Path(stretto.__file__).parent
 PUBLIC = ["stretto", "stretto.comm", "stretto.torch", "stretto.horovod",
-          "stretto.horovod.elastic", "stretto.jax", "stretto.tensorflow"]
+          "stretto.horovod.elastic", "stretto.jax", "stretto.tensorflow",
+          "stretto.tensorflow.callbacks"]
 
 
 def public_names(module):

@@ -11,9 +11,10 @@ import ranks
 
 HERE = Path(__file__).parent
 LEARNT = 0.95  # from the fourth of twelve epochs on it is above 0.99; a third is a guess
-SCRIPTS = {"named_checks.py": None, "jax_checks.py": "jax", "tensorflow_checks.py": "tensorflow"}
-JOBS = [("named_checks.py", 2), ("named_checks.py", 3), ("jax_checks.py", 3),
-         ("tensorflow_checks.py", 2)]
+SCRIPTS = {"named_checks.py": None, "keras_checks.py": None, "jax_checks.py": "jax",
+           "tensorflow_checks.py": "tensorflow"}
+JOBS = [("named_checks.py", 2), ("named_checks.py", 3), ("keras_checks.py", 2),
+         ("jax_checks.py", 3), ("tensorflow_checks.py", 2)]
 NAMES = [(job, name) for job in JOBS for name in [*ranks.names(HERE / job[0]), "code"]]
 
 
