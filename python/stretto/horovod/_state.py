@@ -36,7 +36,7 @@ def initialise() -> None:
   environment = os.environ
   if (epochs := _epochs.epochs()) is not None:
     epochs.join()
-    horovods_words(epochs.rank)
+    horovods_words()
     with jobs.giving_up(epochs.lost):
       dist.init_process_group("stretto", store=_epochs.torch_store(), rank=epochs.rank,
                               world_size=len(epochs.members),
