@@ -68,6 +68,22 @@ def test_survivors_of_rank_0_go_on_and_a_rank_of_another_launcher_joins(tmp_path
   assert page.count("<polyline") == 3 and "http" not in page
 
 
+def test_a_host_that_is_lost_with_its_launcher_is_given_up_after_the_grace_time(tmp_path,
+                                                                                undisturbed):
+  """Nobody notes how its ranks ended."""
+  port, secret = free_port(), "a secret of the test"
+  meeting = ("--elastic", "1:3", "--master-addr", "127.0.0.1", "--master-port", port)
+  settings = {"waits": "10:3,45:2", "STRETTO_SECRET": secret, "STRETTO_ELASTIC_GRACE": "1"}
+  with digits(tmp_path, *meeting, "-n", 2, **settings) as job:
+    job.until("the ranks meet at")
+    with digits(tmp_path, *meeting, "--node-rank", 1, name="second", **settings) as second:
+      job.until("^step 20: loss .* on 3 ranks")
+      second.process.kill()
+      curve = job.ended()
+  assert sizes(curve) in ([2, 3, 2], [3, 2])  # it may be there from the start
+  same_course(curve, undisturbed)
+
+
 def test_a_lost_rank_is_replaced(tmp_path, undisturbed):
   with digits(tmp_path, "--elastic", "1:3", "--max-restarts", 1, waits="60:3") as job:
     job.until("^step 20")
@@ -213,3 +229,49 @@ def test_launchers_on_several_hosts_make_no_secrets_of_their_own():
   assert launch.job_secret(args, {}) is None
   alone = launch.parser().parse_args(["--elastic", "1:2", "train.py"])
   assert launch.job_secret(alone, {}) is not None
+
+
+MANY_EPOCHS = """
+import gc, os, sys, torch, stretto, stretto.horovod as hvd
+from stretto.horovod import _epochs, _optimizer, _state
+hvd.init()
+model = torch.nn.Linear(4, 4)
+optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), lr=0.1),
+                                     model.named_parameters(), hvd.Compression.int8)
+state = hvd.elastic.TorchState(model=model, optimizer=optimizer, epochs=0)
+held = []
+
+@hvd.elastic.run
+def train(state):
+  optimizer.zero_grad()
+  model(torch.ones(1, 4)).sum().backward()
+  optimizer.step()
+  gc.collect()
+  held.append((len(os.listdir("/proc/self/fd")), len(os.listdir("/proc/self/task"))))
+  if state.epochs < 20:
+    state.epochs += 1
+    state.save()
+    hvd.barrier()
+    if state.epochs % 2:
+      raise stretto.CommError("as if a rank were lost")
+    raise hvd.elastic.HostsUpdatedInterrupt
+train(state)
+assert _epochs.epochs().number >= 21, "each attempt has an epoch of its own"
+assert hvd.size() == 2
+sys.excepthook(ValueError, ValueError("as a test"), None)  # torch puts the rank before it
+# The third epoch has everything that an epoch needs.
+assert max(held[-5:]) <= max(held[2:5]), held
+sys.stdout.write(f"rank {hvd.rank()} is through\\n")
+hvd.shutdown()
+"""
+
+
+def test_epochs_leave_nothing_behind(tmp_path):
+  """Neither descriptors nor threads, nor words before the lines of an error."""
+  script = tmp_path / "epochs.py"
+  script.write_text(MANY_EPOCHS)
+  with Job(tmp_path, "--elastic", "2:2", script) as job:
+    job.ended()
+  assert sorted(line for line in job.text.splitlines() if "is through" in line) == [
+      "rank 0 is through", "rank 1 is through"]
+  assert job.text.count("[rank0]: ") == job.text.count("[rank0]: ValueError: as a test") == 1

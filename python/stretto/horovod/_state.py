@@ -23,12 +23,20 @@ class State:
 
   def __init__(self):
     self.owns_group = not dist.is_initialized()
+    self._hook = sys.excepthook
     if self.owns_group:
       initialise()
     self.everyone = Members()
     self.place = Place.of(self.everyone.group.engine)
     self.sets: dict[int, Members] = {0: self.everyone}  # by id, the oldest first
     self.next_set = 1
+
+
+  def restore_hook(self) -> None:
+    """torch wraps the hook in every init_process_group(), to put the rank before lines of errors;
+    after ten epochs it would stand there ten times."""
+    if getattr(sys.excepthook, "__name__", "") == "_distributed_excepthook":
+      sys.excepthook = self._hook
 
 
 def initialise() -> None:
@@ -113,6 +121,7 @@ def shutdown() -> None:
   finally:
     if job.owns_group:
       dist.destroy_process_group()
+      job.restore_hook()
 
 
 def abandon() -> None:
@@ -125,6 +134,8 @@ def abandon() -> None:
       for gradients in members.gradients:
         gradients.close()
       members.prepare = None
+  if job:
+    job.restore_hook()
   if dist.is_initialized():
     with contextlib.suppress(Error):  # it has failed already
       dist.destroy_process_group()
