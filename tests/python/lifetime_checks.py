@@ -455,7 +455,7 @@ def check_zz_a_group_has_a_timeout_of_its_own(rank, size):
             raise AssertionError("the others did not come")
           store.set("timeout came", "1")
         else:
-          store.wait(["timeout came"])
+          store.wait(["timeout came"], timedelta(seconds=100))  # its own may be 0.7 s
 
 
 if __name__ == "__main__":

@@ -188,7 +188,8 @@ def test_a_job_that_timed_out_said_nothing_about_its_ranks(tmp_path):
   assert run.returncode == 1
   result = flight.merge(flight.read([folder_named_in(said)]))
   last = next(row for row in result["open"] if "the last" in row["operation"])
-  assert last["missing"] == [1] and set(last["inside"]) <= {0, 2}
+  # On a busy machine the launcher may end rank 1 before it has written its record.
+  assert last["missing"] + last["unknown"] == [1] and set(last["inside"]) <= {0, 2}
   assert "is not done after 2 s" in flight.text(result)
 
 

@@ -16,6 +16,7 @@ model.fit(..., callbacks=[
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,8 @@ from stretto.tensorflow._collectives import broadcast_variables
 __all__ = ["BroadcastGlobalVariablesCallback", "CommitStateCallback",
            "LearningRateScheduleCallback", "LearningRateWarmupCallback", "MetricAverageCallback",
            "UpdateBatchStateCallback", "UpdateEpochStateCallback"]
+
+LOG = logging.getLogger("stretto")
 
 
 class BroadcastGlobalVariablesCallback(tf.keras.callbacks.Callback):
@@ -204,7 +207,7 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     warmup_epochs: number of epochs in which it rises.
     momentum_correction: as in `LearningRateScheduleCallback`.
     steps_per_epoch: as in `LearningRateScheduleCallback`.
-    verbose: 1: rank 0 prints when the warm-up is over.
+    verbose: 1: rank 0 logs when the warm-up is over.
   """
 
   def __init__(self, initial_lr: float, warmup_epochs: int = 5, momentum_correction: bool = True,
@@ -228,7 +231,8 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     """
     super().on_epoch_end(epoch, logs)
     if self.verbose and epoch + 1 == self.end_epoch and job().place.rank == 0:
-      print(f"\nEpoch {epoch + 1}: the learning rate has reached {rate_of(self.model.optimizer):g}")
+      LOG.info("epoch %d: the learning rate has reached %g", epoch + 1,
+               rate_of(self.model.optimizer))
 
 
 class CommitStateCallback(tf.keras.callbacks.Callback):

@@ -44,9 +44,9 @@ std::string error_of(F&& f) {
   return "no error";
 }
 
-// Sanitizers keep freed memory, and shadows of it.
+// Sanitizers keep freed memory, so memory says nothing there.
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr int64_t kMemoryOverhead = 16;
+constexpr int64_t kMemoryOverhead = 1 << 20;
 #else
 constexpr int64_t kMemoryOverhead = 1;
 #endif
