@@ -11,6 +11,7 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <future>
 #include <random>
 #include <thread>
 
@@ -138,7 +139,12 @@ TEST(TcpStore, ServesAgainWhenDescriptorsWereShort) {
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   const auto client = tcp_store(fmt::format("127.0.0.1:{}", port), false);
-  std::thread late([&] { client->set("late", "x"); });  // its socket is made before or after
+  std::promise<void> running;  // a sanitizer needs descriptors to start a thread
+  std::thread late([&] {
+    running.set_value();
+    client->set("late", "x");  // its socket is made before or after
+  });
+  running.get_future().wait();
   std::vector<Fd> files;
   const rlimit few{.rlim_cur = 64, .rlim_max = before.rlim_max};
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
