@@ -47,7 +47,9 @@ struct Trial {
 Options options_of(const Trial& trial) {
   Options options;
   options.transports = trial.transports;
-  options.silent_limit_s = kSilentLimit_s;
+  // A killed rank is noticed at once. The limit leaves time to agree on the reason, which takes the
+  // other ranks longer on a busy machine.
+  options.silent_limit_s = trial.fault == Fault::kKill ? 5 * kSilentLimit_s : kSilentLimit_s;
   options.connect_timeout_s = kHang_s / 2;
   options.operation_timeout_s = kHang_s / 2;
   options.mesh_ranks = trial.mesh_ranks;
