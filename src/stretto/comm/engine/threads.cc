@@ -130,6 +130,7 @@ bool EngineImpl::wait(Handle handle, double timeout_s, int* source) {
 bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) {
   const double deadline = timeout_s < 0 ? now_s() + 1e9 : now_s() + timeout_s;
   ++waiters_;
+  const bool waits = !open.done;
   const double began = now_s();
   const double spin_until = bytes_of(open) <= kSmallBytes ? began + options_.spin_s : 0;
   if (!open.done &&
@@ -153,10 +154,11 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
     }
   }
   --waiters_;
-  last_wait_s_ = now_s();
+  const double now = now_s();
+  if (waits) last_wait_s_ = now;  // otherwise it has not polled, and the progress thread must
   const auto group = groups_.find(open.group);  // it may have been removed since
   if (group != groups_.end() && group->second->tuning)
-    note_wait(*group->second->tuning, open, last_wait_s_ - began);
+    note_wait(*group->second->tuning, open, now - began);
   // Another thread must poll now.
   if (waiters_ > 0) {
     waiter_wake_.notify_all();
