@@ -252,8 +252,8 @@ class Segments:
   def reduce(self, bucket) -> torch.futures.Future:
     """Does the work of the communication hook."""
     index, buffer = bucket.index(), bucket.buffer()
-    known = self._buckets.get(index)
-    if known is not None and known[0].data_ptr() != buffer.data_ptr():
+    # In the second step DDP forms other buckets, before any is cut.
+    if index in self._cuts and self._buckets[index][0].data_ptr() != buffer.data_ptr():
       self.stop("the buckets have moved")  # results of parts that were sent are not used
     self._buckets[index] = (buffer, bucket.parameters())
     if index in self._cuts:
