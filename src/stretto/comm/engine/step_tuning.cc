@@ -1,6 +1,8 @@
 #include "stretto/comm/engine/step_tuning.h"
 
 #include <algorithm>
+#include <array>
+#include <span>
 #include <utility>
 
 #include "stretto/base/clock.h"
@@ -12,15 +14,13 @@
 namespace stretto::comm {
 namespace {
 
-// When tuning has settled, ranks agree only on the mean of so many steps, to find drift.
-constexpr int kStepsPerReport = 8;
-constexpr int kDriftReports = 8;
 // An algorithm whose estimate is worse than this many times the best's is not worth a real step.
 constexpr double kHopeless = 2.2;
 constexpr int64_t kModelBytes = 16 << 20;  // the size for which algorithms are compared
 
 constexpr std::string_view kLinks = "links";  // the tuning cache's key for costs, with a topology
-constexpr size_t kFirstCost = 5;              // in StepTuning::words
+constexpr size_t kChoiceWords = 5;
+constexpr size_t kAfterCosts = std::tuple_size_v<LinkCosts>;  // in StepTuning::words
 
 // Ends a step. Its last operations may still be under way, so it is counted when the next one ends.
 void close_account(StepTuning& t, bool whole, double now) {
@@ -72,24 +72,24 @@ bool set(StepTuning& t, const StepSetting& setting) {
 }
 
 // What the first rank of the group sends to the others, whose files may differ.
-std::array<double, 9> ask_tuning_cache(const StepTuning& t, const Options& options) {
-  std::array<double, 9> words{};
+std::vector<double> ask_tuning_cache(const StepTuning& t, const Options& options) {
+  std::vector<double> words(kAfterCosts + kChoiceWords);
   const tune::TuningCache cache =
       tune::load_tuning_cache(tune::tuning_cache_path(options.tuning_cache));
   if (const auto known = cache.find(setting_key(kLinks, t.topology))) {
     const auto costs = parse_link_costs(known->candidate);
-    if (costs) std::copy(costs->begin(), costs->end(), words.begin() + kFirstCost);
+    if (costs) std::copy(costs->begin(), costs->end(), words.begin());
   }
   const auto choice = cache.find(t.key);
   const auto setting = choice ? parse_setting(choice->candidate) : std::nullopt;
   if (!setting) return words;
   const auto& names = t.choices.algorithms;
   const auto name = std::find(names.begin(), names.end(), setting->algorithm);
-  words[0] = choice->seconds;
-  words[1] = static_cast<double>(setting->unit_bytes);
-  words[2] = static_cast<double>(setting->streams);
-  words[3] = name == names.end() ? 0.0 : 1.0 + static_cast<double>(name - names.begin());
-  words[4] = 1;
+  const std::array<double, kChoiceWords> found = {
+      choice->seconds, static_cast<double>(setting->unit_bytes),
+      static_cast<double>(setting->streams),
+      name == names.end() ? 0.0 : 1.0 + static_cast<double>(name - names.begin()), 1};
+  std::copy(found.begin(), found.end(), words.begin() + kAfterCosts);
   return words;
 }
 
@@ -97,7 +97,7 @@ std::array<double, 9> ask_tuning_cache(const StepTuning& t, const Options& optio
 // chosen anew.
 bool set_costs(StepTuning& t) {
   LinkCosts costs;
-  std::copy_n(t.words.begin() + kFirstCost, costs.size(), costs.begin());
+  std::copy_n(t.words.begin(), costs.size(), costs.begin());
   if (!differ(costs, costs_of(t.settings->link))) return false;
   Settings next = *t.settings;
   next.link = model_of(costs, next.link);
@@ -107,16 +107,17 @@ bool set_costs(StepTuning& t) {
 
 bool begin_tuner(StepTuning& t, const GroupState& group, const Options& options) {
   StepSetting start = default_setting(group, options);
-  t.recalled = t.words[4] > 0;
+  const std::span choice(t.words.begin() + kAfterCosts, kChoiceWords);
+  t.recalled = choice[4] > 0;
   if (t.recalled) {
-    start = {.unit_bytes = static_cast<int64_t>(t.words[1]),
-             .streams = static_cast<int>(t.words[2]),
+    start = {.unit_bytes = static_cast<int64_t>(choice[1]),
+             .streams = static_cast<int>(choice[2]),
              .algorithm = ""};
-    const auto name = static_cast<size_t>(t.words[3]);
+    const auto name = static_cast<size_t>(choice[3]);
     if (name > 0 && name <= t.choices.algorithms.size())
       start.algorithm = t.choices.algorithms[name - 1];
   }
-  t.tuner = std::make_unique<StepTuner>(t.choices, start, t.recalled ? t.words[0] : 0);
+  t.tuner = std::make_unique<StepTuner>(t.choices, start, t.recalled ? choice[0] : 0);
   return set(t, t.tuner->current());
 }
 
@@ -126,10 +127,10 @@ std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Opti
                                              int most_streams) {
   auto tuning = std::make_unique<StepTuning>();
   StepTuning& t = *tuning;
-  t.choices.drift_steps = kDriftReports;
   if (options.tuning == Tuning::kFull) {
     t.choices.exhaustive = true;
     t.choices.rounds *= 2;
+    t.choices.rest_steps = 0;
   }
   const Problem problem = sample_problem(group, options);
   t.choices.unit_bytes = unit_sizes_to_try(problem, options.chunk_bytes);
@@ -175,9 +176,11 @@ bool take_agreement(StepTuning& t, const GroupState& group, const Options& optio
   if (std::exchange(t.asks, StepTuning::Asks::kNothing) == StepTuning::Asks::kCache)
     return begin_tuner(t, group, options) || changed;
   if (!t.tuner) return changed;
-  t.last_s = t.words[0];
   const bool was_settled = t.tuner->settled();
-  if (t.tuner->step(t.last_s)) changed |= set(t, t.tuner->current());
+  const auto times = std::span(t.words).subspan(kAfterCosts);
+  for (const double seconds : times) t.tuner->step(seconds);
+  t.last_s = times.back();
+  changed |= set(t, t.tuner->current());
   if (t.tuner->settled() && !was_settled && group.rank == 0) {
     tune::TuningCache found;
     remember_setting(found, t.key, *t.tuner);
@@ -195,20 +198,20 @@ bool begin_step(StepTuning& t, const GroupState& group, const Options& options,
     t.key = setting_key(mark.model, t.topology);
     t.tuner.reset();
     t.recalled = false;
-    t.sum_s = t.steps = 0;
+    t.times.clear();
     *changed |= set(t, default_setting(group, options));
-    t.words = {};
+    t.words.assign(kAfterCosts + kChoiceWords, 0);
     if (group.rank == 0 && options.tuning != Tuning::kFull) t.words = ask_tuning_cache(t, options);
     t.asks = StepTuning::Asks::kCache;
     return true;
   }
   if (!t.tuner) return false;
-  t.sum_s += mark.seconds;
-  if (++t.steps < (t.tuner->settled() ? kStepsPerReport : 1)) return false;
-  t.words = {t.sum_s / t.steps};
+  t.times.push_back(mark.seconds);
+  if (std::ssize(t.times) < t.tuner->steps_to_decision()) return false;
   const LinkCosts costs = t.observer.costs();
-  std::copy(costs.begin(), costs.end(), t.words.begin() + kFirstCost);
-  t.sum_s = t.steps = 0;
+  t.words.assign(costs.begin(), costs.end());
+  t.words.insert(t.words.end(), t.times.begin(), t.times.end());
+  t.times.clear();
   t.asks = StepTuning::Asks::kTime;
   return true;
 }

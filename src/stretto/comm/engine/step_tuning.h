@@ -1,6 +1,7 @@
 // Tunes the large all-reduces of one group on real training steps (tuning/tuning.h). Ranks change
-// settings at the same operation: at the end of a step they start to agree on its time, and
-// operations after the end of the next step wait for the result. Nobody who submits waits for it.
+// settings at the same operation: after the steps that a decision needs they start to agree on
+// their times, and operations after the end of the next step wait for the result. Nobody who
+// submits waits for it.
 #pragma once
 
 #include <array>
@@ -8,6 +9,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "stretto/comm/collective/algorithm.h"
 #include "stretto/comm/engine/engine.h"
@@ -69,16 +71,15 @@ struct StepTuning {
   Asks asks = Asks::kNothing;
   bool agreed = false;
   Group channel = 0;
-  // kCache: the step time, unit, streams, algorithm and 1 if the cache has them, else zeros; then
-  // LinkCosts, as for kTime, where the step time comes first.
-  std::array<double, 9> words{};
+  // LinkCosts; then, for kCache, the step time, unit, streams, algorithm and 1 if the cache has
+  // them, else zeros, and for kTime the times of some steps.
+  std::vector<double> words;
 
   LinkObserver observer;
 
-  double began_s = 0;  // of the step under way
-  double sum_s = 0;    // of the steps since the last agreement
-  int steps = 0;
-  double last_s = 0;  // the step time agreed on last
+  double began_s = 0;         // of the step under way
+  std::vector<double> times;  // of the steps since the last agreement began
+  double last_s = 0;          // the step time agreed on last
 
   // The two last steps, by number modulo 2; operations of both may be under way.
   std::array<StepAccount, 2> accounts;

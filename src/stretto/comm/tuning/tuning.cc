@@ -136,24 +136,29 @@ void StepTuner::survey_step(double seconds) {
   if (++step_ <= options_.skip_steps) return;
   trial_times_.push_back(seconds);
   if (step_ < options_.skip_steps + options_.survey_steps) return;
-  // A step that waited for something else looks slow, none looks fast by chance.
+  const double typical = median(trial_times_);
   const double least = *std::min_element(trial_times_.begin(), trial_times_.end());
   step_ = 0;
   trial_times_.clear();
   if (survey_best_s_ == 0) {  // it was the start
-    survey_best_s_ = least;
-    return begin_survey(Knob::kAlgorithm);
+    survey_best_s_ = typical;
+    return begin_survey(Knob::kUnit);
   }
-  history_.push_back({trial_, least, survey_best_s_, false, true});
+  history_.push_back({trial_, typical, survey_best_s_, false, true});
+  surveyed_.push_back({{surveyed_knob_, trial_}, least, 0});
   survey_.pop_back();
-  if (least < survey_best_s_ * (1 - options_.margin)) {
+  if (typical < survey_best_s_ * (1 - options_.margin)) {
     history_.back().won = true;
-    survey_best_s_ = least;
+    survey_best_s_ = typical;
     best_ = trial_;
   }
   if (!survey_.empty()) {
     trial_ = survey_.back();
-  } else if (surveyed_knob_ == Knob::kStreams) {
+    return;
+  }
+  for (Surveyed& s : surveyed_)
+    if (s.candidate.knob == surveyed_knob_) s.best_s = survey_best_s_;
+  if (surveyed_knob_ == Knob::kStreams) {
     end_survey();
   } else {
     begin_survey(static_cast<Knob>(static_cast<int>(surveyed_knob_) + 1));
@@ -177,6 +182,7 @@ std::vector<StepTuner::Candidate> StepTuner::neighbours() const {
       with(Knob::kAlgorithm, [&](StepSetting& s) { s.algorithm = name; });
   for (const int64_t bytes : others(options_.unit_bytes, best_.unit_bytes, options_.exhaustive))
     with(Knob::kUnit, [&](StepSetting& s) { s.unit_bytes = bytes; });
+  for (const StepSetting& far : survey_of(Knob::kUnit)) found.push_back({Knob::kUnit, far});
   for (const int streams :
        others(options_.streams, best_.streams, options_.exhaustive || best_.streams == 0))
     with(Knob::kStreams, [&](StepSetting& s) { s.streams = streams; });
@@ -186,13 +192,36 @@ std::vector<StepTuner::Candidate> StepTuner::neighbours() const {
   return found;
 }
 
+// Other knobs may have changed since, but not by so much. The start was measured while the job
+// warmed up, and is tried again.
+bool StepTuner::surveyed_as_hopeless(const Candidate& candidate) const {
+  if (candidate.setting == start_) return false;
+  const auto value_of = [&](const StepSetting& s) {
+    switch (candidate.knob) {
+      case Knob::kAlgorithm:
+        return std::pair(s.algorithm, int64_t{0});
+      case Knob::kUnit:
+        return std::pair(std::string(), s.unit_bytes);
+      case Knob::kStreams:
+        return std::pair(std::string(), int64_t{s.streams});
+    }
+    return std::pair(std::string(), int64_t{0});
+  };
+  return std::ranges::any_of(surveyed_, [&](const Surveyed& s) {
+    return s.candidate.knob == candidate.knob &&
+           value_of(s.candidate.setting) == value_of(candidate.setting) &&
+           s.least_s > s.best_s * (1 + options_.survey_hopeless);
+  });
+}
+
 void StepTuner::next_trial() {
   testing_ = false;
   round_ = step_ = 0;
   best_times_.clear();
   trial_times_.clear();
   for (const Candidate& candidate : neighbours()) {
-    if (std::find(rejected_.begin(), rejected_.end(), candidate.setting) != rejected_.end())
+    if (std::find(rejected_.begin(), rejected_.end(), candidate.setting) != rejected_.end() ||
+        surveyed_as_hopeless(candidate))
       continue;
     trial_ = candidate.setting;
     trial_knob_ = candidate.knob;
@@ -209,22 +238,49 @@ bool StepTuner::step(double seconds) {
     survey_step(seconds);
     return !(current() == before);
   }
-  if (++step_ > options_.skip_steps) (testing_ ? trial_times_ : best_times_).push_back(seconds);
-  if (step_ < options_.skip_steps + options_.trial_steps) return false;
-  step_ = 0;
+  const int phase = options_.skip_steps + rest() + options_.trial_steps;
+  if (++step_ <= options_.skip_steps + rest()) return false;
+  (testing_ ? trial_times_ : best_times_).push_back(seconds);
   const StepSetting before = current();
-  testing_ = !testing_;
-  if (!testing_ && ++round_ == options_.rounds) finish_trial();
+  if (testing_ && hopeless()) {
+    finish_trial(false);
+  } else if (step_ < phase) {
+    return false;
+  } else {
+    step_ = 0;
+    testing_ = !testing_;
+    if (!testing_ && ++round_ == options_.rounds) finish_trial(has_won());
+  }
   return !(current() == before);
 }
 
-void StepTuner::finish_trial() {
-  const double trial = median(trial_times_), best = median(best_times_);
-  bool won = trial < best * (1 - options_.margin);
+int StepTuner::steps_to_decision() const {
+  const StepTunerOptions& o = options_;
+  if (settled_) return o.watch_steps;
+  if (surveying_) return o.skip_steps + o.survey_steps - step_;
+  const int phase = o.skip_steps + rest() + o.trial_steps,
+            first_look = o.skip_steps + o.hopeless_steps;
+  return (testing_ && step_ < first_look ? first_look : phase) - step_;
+}
+
+bool StepTuner::hopeless() const {
+  const auto begin = trial_times_.begin() + round_ * options_.trial_steps;
+  return trial_times_.end() - begin == options_.hopeless_steps &&
+         *std::min_element(begin, trial_times_.end()) >
+             median(best_times_) * (1 + options_.hopeless);
+}
+
+bool StepTuner::has_won() const {
+  bool won = median(trial_times_) < median(best_times_) * (1 - options_.margin);
   // A trial must win every round, because the machine may be slow for one of them.
   for (int round = 0; round < options_.rounds; ++round)
     won = won && median(round_of(trial_times_, round, options_.trial_steps)) <
                      median(round_of(best_times_, round, options_.trial_steps));
+  return won;
+}
+
+void StepTuner::finish_trial(bool won) {
+  const double trial = median(trial_times_), best = median(best_times_);
   history_.push_back({trial_, trial, best, won, false});
   best_seconds_ = won ? trial : best;
   if (won) {
@@ -247,6 +303,7 @@ bool StepTuner::watch_drift(double seconds) {
   best_seconds_ = now;
   settled_ = false;
   rejected_.clear();
+  surveyed_.clear();
   next_trial();
   return false;  // a round begins with the best setting
 }

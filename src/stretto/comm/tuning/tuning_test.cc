@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numeric>
 #include <random>
 
 namespace stretto::comm {
@@ -38,7 +39,7 @@ TEST(StepTuner, ClimbsToTheBestThroughNoise) {
       const double outlier = random() % 20 == 0 ? 3 : 1;  // a step that waited for its data
       return step_time(s) * (1 + 0.01 * normal(random)) * outlier;
     });
-    EXPECT_LT(steps, 700);
+    EXPECT_LT(steps, 800);
     EXPECT_LT(step_time(tuner.best()), 1.05 * 0.1) << setting_text(tuner.best());
     trials += static_cast<int>(tuner.history().size());
   }
@@ -57,6 +58,19 @@ TEST(StepTuner, LeavesABadStartWithinFiftySteps) {
     EXPECT_LT(step_time(tuner.best()), 1.1 * 0.1)
         << setting_text(start) << " -> " << setting_text(tuner.best());
   }
+}
+
+TEST(StepTuner, RarelyRunsWhatIsSlower) {
+  std::mt19937 random(3);
+  std::normal_distribution<double> normal;
+  StepTuner tuner(options(), kStart);
+  std::vector<double> times;
+  for (int step = 0; step < 300; ++step) {
+    times.push_back(step_time(tuner.current()));
+    tuner.step(times.back() * (1 + 0.01 * normal(random)));
+  }
+  const double seconds = std::accumulate(times.begin() + 50, times.end(), 0.0);
+  EXPECT_LT(seconds, 1.05 * 250 * 0.1) << "after the survey";
 }
 
 // A survey's few steps may have been fast by chance.
@@ -83,6 +97,20 @@ TEST(StepTuner, SameTimesGiveTheSameSettingsOnEveryRank) {
     EXPECT_EQ(b.step(seconds), changed);
     EXPECT_EQ(a.current(), b.current());
     EXPECT_EQ(changed, !(a.current() == before));
+  }
+}
+
+TEST(StepTuner, ChangesNothingBeforeADecision) {
+  StepTuner tuner(options(), kStart);
+  std::mt19937 random(9);
+  for (int decision = 0; decision < 200; ++decision) {
+    const int steps = tuner.steps_to_decision();
+    ASSERT_GT(steps, 0);
+    for (int step = 0; step < steps; ++step) {
+      const bool changed =
+          tuner.step(step_time(tuner.current()) * (0.9 + 0.0002 * (random() % 1000)));
+      EXPECT_FALSE(changed && step + 1 < steps) << "step " << step << " of " << steps;
+    }
   }
 }
 
