@@ -16,9 +16,13 @@
 namespace stretto::comm {
 namespace {
 
-constexpr int64_t kProbeElements = 64 << 10;
-constexpr int64_t kProbeBytes = 64 << 10;  // shorter messages do not measure the wire
+constexpr int64_t kProbeElements = 1 << 20;  // more than fits a small cache, as gradients are
+constexpr int64_t kProbeBytes = 64 << 10;    // shorter messages do not measure the wire
 constexpr size_t kRecentMessages = 64;
+// The wire's share of a message's time is at least this, whatever coding was expected to take.
+constexpr double kLeastWire = 0.1;
+// Copying as much would take longer than a message of its own.
+constexpr int64_t kInPlaceElements = 16 << 10;
 // The first choice for a tensor rests on a guess of what the wire costs. So many steps later enough
 // messages have been timed to choose again.
 constexpr int64_t kGuessSteps = 4;
@@ -111,7 +115,9 @@ class MixedExchange {
     }
     if (sent_bytes_ < kProbeBytes || state_->ranks < 2) return;
     const double crossing = 2.0 * (state_->ranks - 1) / state_->ranks;
-    state_->wire_s.push_back((now_s() - sent_s_) / (crossing * static_cast<double>(sent_bytes_)));
+    const double seconds = now_s() - sent_s_;
+    state_->wire_s.push_back(std::max(seconds - coding_s_, kLeastWire * seconds) /
+                             (crossing * static_cast<double>(sent_bytes_)));
     if (state_->wire_s.size() > kRecentMessages) state_->wire_s.pop_front();
   }
 
@@ -122,8 +128,11 @@ class MixedExchange {
     Tensor* tensor;  // null: always sent without a codec
     bool due;
   };
-  // All parts with one codec. If that is the whole bucket, it is sent from where it is.
+  // Parts with one codec, which is a row of codecs(). They are packed unless they lie one after
+  // another in the bucket.
   struct Message {
+    size_t codec = 0;
+    int64_t count = 0;
     std::vector<const Part*> parts;
     std::vector<float> packed;
   };
@@ -160,33 +169,55 @@ class MixedExchange {
     }
   }
 
-  std::vector<Operation> send() {
-    messages_.resize(codecs().size());
-    for (const Part& part : parts_) {
-      const Codec& codec = part.tensor ? part.tensor->mixed.choice() : codecs()[0];
-      messages_[static_cast<size_t>(&codec - codecs().data())].parts.push_back(&part);
+  // Long runs of parts with one codec are sent from where they are, the others of a codec together.
+  void group_parts() {
+    std::vector<Message> short_runs(codecs().size());
+    for (size_t begin = 0, end; begin < parts_.size(); begin = end) {
+      Message run{.codec = codec_of(parts_[begin])};
+      for (end = begin; end < parts_.size() && codec_of(parts_[end]) == run.codec; ++end) {
+        run.parts.push_back(&parts_[end]);
+        run.count += parts_[end].slice->count;
+      }
+      if (run.count >= kInPlaceElements) {
+        messages_.push_back(std::move(run));
+        continue;
+      }
+      Message& message = short_runs[run.codec];
+      message.codec = run.codec;
+      message.count += run.count;
+      message.parts.insert(message.parts.end(), run.parts.begin(), run.parts.end());
     }
+    for (Message& message : short_runs)
+      if (message.count > 0) messages_.push_back(std::move(message));
+  }
+
+  size_t codec_of(const Part& part) const {
+    return part.tensor ? static_cast<size_t>(&part.tensor->mixed.choice() - codecs().data()) : 0;
+  }
+
+  std::vector<Operation> send() {
+    group_parts();
     std::vector<Operation> operations;
     sent_s_ = now_s();
-    for (size_t i = 0; i < messages_.size(); ++i) {
-      Message& message = messages_[i];
-      if (message.parts.empty()) continue;
-      auto* values = static_cast<float*>(bucket_.values);
-      int64_t count = bucket_.count();
+    for (Message& message : messages_) {
+      float* values = message.parts.front()->values;
       std::vector<GradientSlice> slices;
       for (const Part* part : message.parts) slices.push_back(*part->slice);
-      if (message.parts.size() < parts_.size()) {
+      const Part& last = *message.parts.back();
+      if (last.values + last.slice->count != values + message.count) {
         for (const Part* part : message.parts)
           message.packed.insert(message.packed.end(), part->values,
                                 part->values + part->slice->count);
         values = message.packed.data();
-        count = static_cast<int64_t>(message.packed.size());
       }
-      operations.push_back(average(values, count, codecs()[i].name, label(slices)));
+      const Codec& codec = codecs()[message.codec];
+      operations.push_back(average(values, message.count, codec.name, label(slices)));
       // Also with codecs without feedback, so that the residual of int8 is sent when a tensor
       // leaves it.
       operations.back().residual = state_->residuals.of(slices, bucket_.loss_scale);
-      sent_bytes_ += codecs()[i].encoded_bytes(count);
+      sent_bytes_ += codec.encoded_bytes(message.count);
+      if (!state_->element_s.empty())
+        coding_s_ += static_cast<double>(message.count) * state_->element_s[message.codec];
     }
     return operations;
   }
@@ -200,6 +231,7 @@ class MixedExchange {
   std::vector<Message> messages_;
   double sent_s_ = 0;
   int64_t sent_bytes_ = 0;
+  double coding_s_ = 0;  // part of the time that is spent on the processor
 };
 
 }  // namespace
