@@ -17,7 +17,7 @@ class Work:
   kind: str = "each"  # "each", "burst", "apart", "steps", "cut"
   size_bytes: int = 4
   operations: int = 1
-  model: str = ""  # steps: "resnet50-sized" or "digits"
+  model: str = ""  # steps: a row of training.MODELS
   cut_rail: int = -1  # cut: pulled while the operation runs
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
 
-BATCH = 32
 SEED = 0
 
 
@@ -53,6 +53,23 @@ def digits_net():
       nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64 * 16, 1024), nn.ReLU(), nn.Linear(1024, 10))
 
 
+def digits_mlp():
+  """A multilayer perceptron, 6.4 million values. All but its last layers are in one bucket of DDP's
+  default size, which is full at the end of backward."""
+  import torch
+  from torch import nn
+  torch.manual_seed(SEED)
+  layers: list[nn.Module] = [nn.Flatten(), nn.Linear(64, 1024), nn.ReLU()]
+  for _ in range(6):
+    layers += [nn.Linear(1024, 1024), nn.ReLU()]
+  return nn.Sequential(*layers, nn.Linear(1024, 10))
+
+
+# By name: what makes the model, and the images of a step; 0: it needs no data.
+MODELS = {"resnet50-sized": (resnet50_sized, 0), "digits": (digits_net, 32),
+          "digits-mlp": (digits_mlp, 256)}
+
+
 def digits(rank: int, size: int):
   """This rank's share of scikit-learn's digits."""
   import torch
@@ -95,11 +112,12 @@ class Trainer:
   def __init__(self, driver, model: str, wire: str, rank: int, size: int):
     import torch
     self._torch, self._step = torch, 0
-    self._losses: list[float] = []
-    network = resnet50_sized() if model == "resnet50-sized" else digits_net()
-    self._data = None if model == "resnet50-sized" else digits(rank, size)
+    make_network, self._batch = MODELS[model]
+    network = make_network()
+    self._data = digits(rank, size) if self._batch else None
     self._model = driver.wrap(network, wire)
-    self._optimizer = torch.optim.SGD(self._model.parameters(), lr=0.0 if not self._data else 0.02,
+    rate = float(os.environ.get("STRETTO_BENCH_LEARNING_RATE", 0.02))
+    self._optimizer = torch.optim.SGD(self._model.parameters(), lr=rate if self._data else 0.0,
                                       momentum=0.9 if self._data else 0)
     self.run(2)  # DDP forms its final buckets in the second step
 
@@ -109,19 +127,25 @@ class Trainer:
       loss = self.loss()
       loss.backward()
       self._optimizer.step()
-      self._losses.append(float(loss.detach()))
       self._step += 1
 
   def loss(self):
     if self._data is None:
       return self._model(self._torch.ones(1))
     x, y = self._data
-    first = self._step * BATCH % (len(x) - BATCH)
-    return self._torch.nn.functional.cross_entropy(self._model(x[first:first + BATCH]),
-                                                   y[first:first + BATCH])
+    first = self._step * self._batch % (len(x) - self._batch)
+    chosen = slice(first, first + self._batch)
+    return self._torch.nn.functional.cross_entropy(self._model(x[chosen]), y[chosen])
 
   def verdict(self) -> dict:
-    """A step counts as correct when every gradient is finite; the checksum has to agree on all
-    ranks."""
-    checksum = sum(float(p.grad.double().abs().sum()) for p in self._model.parameters())
-    return {"correct": math.isfinite(checksum), "checksum": checksum, "loss": self._losses[-1]}
+    """A step counts as correct when every parameter and gradient is finite; the checksum has to
+    agree on all ranks. The loss is that of all images."""
+    values = [v for p in self._model.parameters() for v in (p.detach(), p.grad) if v is not None]
+    checksum = sum(float(v.double().abs().sum()) for v in values)
+    verdict = {"correct": math.isfinite(checksum), "checksum": checksum}
+    if self._data is not None:
+      x, y = digits(0, 1)
+      with self._torch.no_grad():
+        loss = self._torch.nn.functional.cross_entropy(self._model.module(x), y)
+      verdict["loss"] = float(loss)
+    return verdict
