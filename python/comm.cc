@@ -165,20 +165,6 @@ nb::dict statistics_dict(const Statistics& s) {
   return result;
 }
 
-// Ends the calls of an engine that block.
-template <typename T>
-void send_away(T& engine) {
-  if constexpr (requires { engine.close(); })
-    engine.close();
-  else
-    engine.interrupt();
-}
-
-template <typename T>
-void set_timeout(T& operation, double timeout_s) {
-  if constexpr (requires { operation.timeout_s; }) operation.timeout_s = timeout_s;
-}
-
 // The engine, and the store it was opened with.
 class CommEngine {
  public:
@@ -200,7 +186,7 @@ class CommEngine {
   // Threads that wait for an operation get a CommError within 0.1 s.
   void close() {
     const bool forked = engine_.forked();
-    engine_.close([](auto& engine) { send_away(engine); });
+    engine_.close([](Engine& engine) { engine.close(); });
     std::shared_ptr<Store> store = std::move(store_);
     store_.reset();
     if (forked && store) new std::shared_ptr<Store>(std::move(store));  // its threads are not here
@@ -225,36 +211,34 @@ class CommEngine {
                 int64_t count, uintptr_t input, uintptr_t output, int root, int peer, uint32_t tag,
                 std::string codec, std::string name, bool queue, std::vector<int64_t> input_counts,
                 std::vector<int64_t> output_counts, double timeout_s) {
-    Operation operation{.kind = static_cast<Kind>(kind),
-                        .dtype = parse_dtype(dtype),
-                        .reduction = static_cast<ReduceOp>(reduction),
-                        .root = root,
-                        .peer = peer,
-                        .tag = tag,
-                        .count = count,
-                        .input = reinterpret_cast<const void*>(input),
-                        .output = reinterpret_cast<void*>(output),
-                        .input_counts = std::move(input_counts),
-                        .input_displacements = {},
-                        .output_counts = std::move(output_counts),
-                        .output_displacements = {},
-                        .codec = std::move(codec),
-                        .name = std::move(name),
-                        .residual = nullptr};
-    set_timeout(operation, timeout_s);
+    const Operation operation{.kind = static_cast<Kind>(kind),
+                              .dtype = parse_dtype(dtype),
+                              .reduction = static_cast<ReduceOp>(reduction),
+                              .root = root,
+                              .peer = peer,
+                              .tag = tag,
+                              .count = count,
+                              .input = reinterpret_cast<const void*>(input),
+                              .output = reinterpret_cast<void*>(output),
+                              .input_counts = std::move(input_counts),
+                              .input_displacements = {},
+                              .output_counts = std::move(output_counts),
+                              .output_displacements = {},
+                              .codec = std::move(codec),
+                              .name = std::move(name),
+                              .residual = nullptr,
+                              .timeout_s = timeout_s};
     const Delivery delivery = queue ? Delivery::kQueue : Delivery::kWait;
     const Use engine = use();
     if (engine->options().tuning == Tuning::kOff) return engine->submit(group, operation, delivery);
-    // Where a step ends it may wait for the others.
+    // At the end of a step it may choose settings anew and plan with them.
     nb::gil_scoped_release released;
-    const InterruptScope interrupt([&] { look_around(engine); });
     return engine->submit(group, operation, delivery);
   }
 
   void step(Group group) {
     const Use engine = use();
     nb::gil_scoped_release released;
-    const InterruptScope interrupt([&] { look_around(engine); });
     engine->step(group);
   }
 
@@ -402,6 +386,7 @@ void bind_comm(nb::module_& m) {
       .def("step", &CommEngine::step, "group"_a = kWorld)
       .def("poll", [](CommEngine& e, Handle handle) { return e.use()->poll(handle); })
       .def("source", [](CommEngine& e, Handle handle) { return e.use()->source(handle); })
+      .def("awaited", [](CommEngine& e, Handle handle) { return e.use()->awaited(handle); })
       .def("wait", &CommEngine::wait, "handle"_a, "timeout_s"_a = -1.0)
       .def("deliver", [](CommEngine& e, Handle handle) { e.use()->deliver(handle); })
       .def("next_completions", &CommEngine::next_completions, "timeout_s"_a)

@@ -103,7 +103,7 @@ def parser() -> argparse.ArgumentParser:
   p = argparse.ArgumentParser(
     prog="stretto run", formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     description="Starts a training script on several ranks: through torchrun here, over ssh, or "
-    "through srun.\nWithout torch, and for programs that are no Python scripts, it starts the "
+    "through srun.\nWithout torch, and for programs that are not Python scripts, it starts the "
     "ranks itself.",
     usage="stretto run [options] script [arguments...]",
     epilog="Examples\n" + "".join(f"  {line}\n" for line in EXAMPLES) + "\nExit codes\n"

@@ -67,7 +67,7 @@ class Model:
 
     Args:
       *args: arrays in the order of `inputs`, or one dictionary of arrays by input name, which also
-        takes names that are no Python identifiers.
+        takes names that are not Python identifiers.
       **kwargs: arrays by input name.
 
         An array is a NumPy array, a nested list, a number, or any object with `__dlpack__`

@@ -310,7 +310,9 @@ def check_segments(rank, size):
         for candidate in attached.segments._candidates[1:]:
           candidate["cuts"] = cuts
     same([p.detach() for p in model.parameters()], want)
-    assert attached.segments.settled and attached.segments.history
+    history = attached.segments.history
+    assert attached.segments.settled and history
+    assert not any("moved" in row.get("whole_buckets", "") for row in history), history
 
 
 def check_segments_and_accumulation(rank, size):
@@ -580,7 +582,8 @@ def check_zz_timeout(rank, size):
     try:
       work.wait(timedelta(seconds=1))
     except stretto.torch.CommError as error:
-      assert "rank 0: recv in group 'world' did not finish within 1 s" in str(error), error
+      assert str(error) == ("rank 0: recv in group 'world' did not finish within 1 s; "
+                            "it waits for rank 1"), error
     else:
       raise AssertionError("the wait came back")
   else:

@@ -3,6 +3,7 @@ thread completes."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
@@ -164,10 +165,19 @@ class Work(dist._Work):
     """Ends the job on all ranks, which cannot agree any more on what comes next."""
     group = self._group
     text = (f"rank {group.job_rank}: {self._what} in group '{group.engine_name}' did not finish "
-            f"within {limit_s:g} s")
+            f"within {limit_s:g} s{self.missing()}")
     self._error = CommError(text)
     group.fail(text)
     self.end()
+
+  def missing(self) -> str:
+    ranks = []
+    with contextlib.suppress(Error):  # another thread has waited for it, or the engine is closed
+      ranks = sorted({rank for handle in self._handles
+                      for rank in self._group.engine.native.awaited(handle)})
+    if not ranks:
+      return ""
+    return f"; it waits for rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
 
   def get_future(self) -> torch.futures.Future:
     if self._future is None and self.make_future():

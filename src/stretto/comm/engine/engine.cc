@@ -216,6 +216,11 @@ int EngineImpl::source(Handle handle) {
   return find(handle, "source")->second->operation.peer;
 }
 
+std::vector<int> EngineImpl::awaited(Handle handle) {
+  Inside inside(*this);
+  return units_->awaited(find(handle, "awaited")->second.get());
+}
+
 void EngineImpl::abort(std::string_view reason) {
   Inside inside(*this);
   if (!closed_) fail(membership_.rank, "", std::string(reason));

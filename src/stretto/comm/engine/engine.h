@@ -153,11 +153,14 @@ class Engine {
   // The sender's rank in the group, for a kRecv that is over and whose handle is valid.
   virtual int source(Handle handle) = 0;
 
+  // The ranks of the job whose data an operation waits for; empty when it is over, and when it waits
+  // for earlier operations.
+  virtual std::vector<int> awaited(Handle handle) = 0;
+
   // Blocks until the operation is over and releases the handle; every thread that waits for it
   // returns. Throws CommError when it failed, for example because a rank died or ranks submitted
   // different operations. timeout_s >= 0: returns false after so many seconds, and the handle stays
-  // valid. *source (unless null) becomes
-  // source() of a kRecv, -1 for others.
+  // valid. *source (unless null) becomes source() of a kRecv, -1 for others.
   virtual bool wait(Handle handle, double timeout_s = -1, int* source = nullptr) = 0;
 
   // Reports an operation that was submitted with Delivery::kWait through next_completions()

@@ -43,6 +43,7 @@ class EngineImpl : public Engine {
   void step(Group group) override;
   bool poll(Handle handle) override;
   int source(Handle handle) override;
+  std::vector<int> awaited(Handle handle) override;
   bool wait(Handle handle, double timeout_s, int* source) override;
   void deliver(Handle handle) override;
   size_t next_completions(std::span<Completion> out, double timeout_s) override;

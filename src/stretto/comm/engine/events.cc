@@ -141,7 +141,9 @@ void EngineImpl::check_time() {
     fail(awaited.empty() ? -1 : awaited.front(), "",
          fmt::format(
              "{} is not done after {:g} s ({}); rank {} waits for {}", describe(open->operation),
-             limit_s, own_s > 0 ? "the timeout of its group" : "STRETTO_OPERATION_TIMEOUT",
+             limit_s,
+             own_s > 0 ? fmt::format("the timeout of group '{}'", groups_.at(open->group)->name)
+                       : "STRETTO_OPERATION_TIMEOUT",
              membership_.rank,
              awaited.empty()
                  ? "earlier operations"

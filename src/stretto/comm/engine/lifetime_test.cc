@@ -307,8 +307,8 @@ TEST(EngineLifetime, ATimeoutOfOneOperationNamesIt) {
   });
   for (const std::string& error : errors)
     EXPECT_EQ(error,
-              "all_reduce of 1 float32 (sum), 'late' is not done after 0.3 s (the timeout of its "
-              "group); rank 0 waits for rank 1");
+              "all_reduce of 1 float32 (sum), 'late' is not done after 0.3 s (the timeout of "
+              "group 'world'); rank 0 waits for rank 1");
 }
 
 TEST(EngineLifetime, EveryMethodSaysThatTheProcessWasForked) {
