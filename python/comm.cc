@@ -319,7 +319,7 @@ std::vector<std::map<std::string, std::string>> option_rows(const Options& optio
 void bind_comm(nb::module_& m) {
   m.def("parse_step_policy", [](const std::string& text) {
     const StepPolicy policy = parse_step_policy(text);
-    return std::pair(static_cast<int>(policy.kind), policy.interval);
+    return std::tuple(static_cast<int>(policy.kind), policy.interval, policy.overlap);
   });
   nb::class_<Options>(m, "CommOptions",
                       "Settings of an engine: one attribute per STRETTO_* variable of "

@@ -58,7 +58,8 @@ GROUPS: dict[str, tuple[Option, ...]] = {
   ),
   "Gradients": (
     Option(("--codec",), "How gradients are encoded on the wire", CODECS),
-    Option(("--step-policy",), "What a step exchanges", "every|accumulate:K|local:K|gossip:K"),
+    Option(("--step-policy",), "What a step exchanges", "every|accumulate:K|local:K[:overlap]|"
+           "gossip:K[:overlap]"),
     Option(("--replace-backend",), "Scripts that ask for gloo or nccl get stretto"),
   ),
   "As torchrun": (

@@ -1,5 +1,7 @@
 """The checks of test_comm_torch.py on gradient codecs and step policies (comm_job.py runs them)."""
 
+import gc
+
 import comm_job
 import stretto.torch
 import torch
@@ -239,9 +241,82 @@ def check_gossip(rank, size):
   assert spread(model, size) == 0
 
 
+def check_local_and_gossip_with_codecs(rank, size):
+  """Ranks agree to the last bit, on what is as good as the mean, and send less."""
+  for codec, share, close in (("fp16", 0.5, 1e-3), ("bf16", 0.5, 1e-2), ("int8", 0.3, 2e-2),
+                              ("mixed", 0.6, 2e-2), ("powersgd", 0.9, None)):
+    model = DistributedDataParallel(network())
+    state = stretto.torch.attach(model, codec=codec, step_policy="local:4")
+    engine = model.process_group.engine
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    before = parameters(model)
+    losses = train(model, rank, size, 4, optimizer=optimizer)
+    mean = parameters(model).clone()
+    dist.all_reduce(mean)
+    mean /= size
+    sent = engine.statistics()["payload_bytes"]
+    model(batch(0, rank, size)[0][0])
+    sent = engine.statistics()["payload_bytes"] - sent
+    assert size == 1 or 0 < sent < share * 8 * len(before), (codec, sent)
+    assert spread(model, size) == 0
+    if close:
+      error = (parameters(model) - mean).norm() / (mean - before).norm()
+      assert error < close, (codec, error)
+    losses += train(model, rank, size, 56, optimizer=optimizer, first=4)
+    falls(losses)
+    state.synchronize()
+    assert spread(model, size) == 0
+  for codec in ("fp16", "bf16"):
+    model = DistributedDataParallel(network())
+    state = stretto.torch.attach(model, codec=codec, step_policy="gossip:8")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    losses = train(model, rank, size, 3, optimizer=optimizer)
+    mean = parameters(model).clone()
+    dist.all_reduce(mean)
+    model(batch(0, rank, size)[0][0])  # mixes with a partner
+    after = parameters(model).clone()
+    dist.all_reduce(after)
+    torch.testing.assert_close(after, mean)
+    losses += train(model, rank, size, 57, optimizer=optimizer, first=3)
+    falls(losses)
+    state.synchronize()
+    assert spread(model, size) == 0
+
+
+def check_overlap_takes_the_mean_one_step_late(rank, size):
+  for policy in ("local:4:overlap", "gossip:4:overlap", "local:1:overlap"):
+    model = DistributedDataParallel(network())
+    state = stretto.torch.attach(model, step_policy=policy)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    losses = train(model, rank, size, 4, optimizer=optimizer)
+    if policy == "local:4:overlap":
+      mine = parameters(model)
+      mean = mine.clone()
+      dist.all_reduce(mean)
+      mean /= size
+      losses += train(model, rank, size, 1, optimizer=optimizer, first=4)
+      moved = parameters(model) - mine  # in the step during which the mean was computed
+      assert spread(model, size) > 0
+      model(batch(0, rank, size)[0][0])  # the sixth forward pass adds what came
+      torch.testing.assert_close(parameters(model), mean + moved)
+    losses += train(model, rank, size, 56, optimizer=optimizer, first=5)
+    falls(losses)
+    state.synchronize()
+    assert spread(model, size) == 0
+  # What is under way does not need the module.
+  model = DistributedDataParallel(network())
+  state = stretto.torch.attach(model, step_policy="local:2:overlap")
+  train(model, rank, size, 3, optimizer=torch.optim.SGD(model.parameters(), lr=0.2))
+  del model, state
+  gc.collect()
+  dist.barrier()
+
+
 def check_bad_words(rank, size):
   model = DistributedDataParallel(network())
-  for words in ({"codec": "zip"}, {"step_policy": "local:0"}, {"step_policy": "sometimes"}):
+  for words in ({"codec": "zip"}, {"step_policy": "local:0"}, {"step_policy": "sometimes"},
+                {"step_policy": "accumulate:2:overlap"},
+                {"step_policy": "gossip:4", "codec": "topk"}):
     try:
       stretto.torch.attach(model, **words)
     except ValueError:

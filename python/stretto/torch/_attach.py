@@ -71,7 +71,7 @@ def attach(ddp, codec: str = "", scaler=None, step_policy: str = "",
     state.segments = Segments(ddp, state.send, WIRE_SHARES[state.codec])
     group.engine.segments = state.segments.history
   ddp.register_comm_hook(state, reduce_bucket)
-  state.policy = policies.make(policy, ddp, group, state.name)
+  state.policy = policies.make(policy, ddp, state)
   return state
 
 

@@ -6,6 +6,9 @@
   local:K        averages parameters every K steps, and no gradients (local SGD)
   gossip:K       like local:K, and in the other steps averages parameters with one partner
 
+With `:overlap` after K, the exchange of local and gossip runs during the next step, and what it
+changes is added after that step.
+
 All ranks must count the same steps. A loss scaler may skip the optimizer's steps on some ranks, so
 local and gossip count forward passes of training, and exchange parameters at the beginning of the
 next one.
@@ -14,20 +17,23 @@ next one.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from stretto import _stretto, comm
+from stretto._errors import InvalidArgumentError
 from stretto.torch._buffers import NAMES, staged
 
 
 class Every:
   """Base of the policies. stretto.torch.attach calls the methods."""
 
-  def __init__(self, ddp, group, name: str, interval: int):
-    del ddp, group, name
-    self.interval = interval
+  def __init__(self, ddp, state, interval: int, overlap: bool):
+    del ddp, state
+    self.interval, self._overlap = interval, overlap
 
   def holds_back(self, bucket, step: int, loss_scale: float) -> bool:
     """True when the bucket is not to be reduced in this step."""
@@ -49,8 +55,8 @@ class Accumulate(Every):
   gradient clipping do nothing. The optimizer finds no gradients, so that it changes neither
   parameters nor its state."""
 
-  def __init__(self, ddp, group, name: str, interval: int):
-    super().__init__(ddp, group, name, interval)
+  def __init__(self, ddp, state, interval: int, overlap: bool):
+    super().__init__(ddp, state, interval, overlap)
     self._parameters = set(ddp.module.parameters())
     self._sums: dict[torch.Tensor, torch.Tensor] = {}
     self._scale = 1.0
@@ -103,15 +109,32 @@ def before_optimizer(optimizer, args, kwargs) -> None:
 register_optimizer_step_pre_hook(before_optimizer)
 
 
-class Local(Every):
+@dataclass
+class Averaging:
+  """Tensors of one type whose mean is under way. `before`: their values when it began, one after
+  another. `wait()` returns the mean."""
+  tensors: list[torch.Tensor]
+  before: torch.Tensor
+  wait: Callable[[], torch.Tensor]
 
-  def __init__(self, ddp, group, name: str, interval: int):
-    super().__init__(ddp, group, name, interval)
+
+class Local(Every):
+  """With a codec, ranks average by how much parameters have moved since the last average, because
+  an encoding loses a share of what it encodes. What it loses is kept for the next average."""
+
+  def __init__(self, ddp, state, interval: int, overlap: bool):
+    super().__init__(ddp, state, interval, overlap)
     ddp.require_backward_grad_sync = False  # as in DDP.no_sync()
+    group = state.group
+    self._process_group, self._gradients, self._codec = group, state.gradients, state.codec
     self._engine, self._rank, self._size = group.engine, group._rank, group._size
-    self._group = self._engine.add_group(f"{name}, parameters", group.members)
+    self._group = self._engine.add_group(f"{state.name}, parameters", group.members)
     self._module = weakref.ref(ddp.module)
-    self._steps = 0
+    self._steps = self._exchanges = 0
+    self._agreed: list[torch.Tensor] = []  # with a codec: the last mean of the parameters, by type
+    self._under_way: list[Averaging] = []
+    if self._codec != "none":
+      self._agreed = [self.values(tensors) for tensors in self.by_type("parameters")]
     policy = weakref.ref(self)
 
     def before_forward(ddp, args) -> None:
@@ -121,75 +144,155 @@ class Local(Every):
 
     ddp.register_forward_pre_hook(before_forward)
 
+  def __del__(self):
+    if getattr(self, "_under_way", None):  # the engine may still write there
+      self._process_group.abandoned.append(self._under_way)
+
   def forward_begins(self) -> None:
     if self._steps > 0:
+      self.finish(late=True)
       self.after_step(self._steps)
+      if not self._overlap:
+        self.finish()
     self._steps += 1
 
   def after_step(self, step: int) -> None:
     if step % self.interval == 0:
-      self.synchronize()
+      self.begin_average()
 
   def synchronize(self) -> None:
-    self.exchange(self.average)
+    self.finish(late=True)
+    self.begin_average()
+    self.finish()
 
-  def exchange(self, mix) -> None:
-    """Calls `mix` with the values of all parameters and floating-point buffers of a type."""
+  def by_type(self, *kinds: str) -> list[dict[str, torch.Tensor]]:
+    """Tensors of floating point by name, a dictionary for each type: `kinds` are "parameters" and
+    "buffers"."""
     module = self._module()
-    with torch.no_grad():
-      by_type: dict[torch.dtype, list[torch.Tensor]] = {}
-      for tensor in [*module.parameters(), *module.buffers()]:
+    found: dict[torch.dtype, dict[str, torch.Tensor]] = {}
+    for kind in kinds:
+      for name, tensor in getattr(module, f"named_{kind}")():
         if tensor.is_floating_point():
-          by_type.setdefault(tensor.dtype, []).append(tensor)
-      for tensors in by_type.values():
-        flat = staged(torch.cat([t.reshape(-1) for t in tensors]), read=True)
-        mix(flat)
-        for tensor, values in zip(tensors, flat.split([t.numel() for t in tensors])):
-          tensor.copy_(values.view(tensor.shape))
+          found.setdefault(tensor.dtype, {})[name] = tensor
+    return list(found.values())
 
-  def average(self, flat: torch.Tensor) -> None:
-    self.run([{"kind": comm.ALL_REDUCE, "reduction": comm.REDUCTIONS.index("average"),
-               "input": flat.data_ptr(), "output": flat.data_ptr()}], flat)
+  def values(self, tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+    with torch.no_grad():
+      return staged(torch.cat([t.detach().reshape(-1) for t in tensors.values()]), read=True)
 
-  def run(self, operations: list[dict], flat: torch.Tensor) -> None:
-    common = {"dtype": NAMES[flat.dtype], "count": flat.numel(), "name": "parameters"}
-    handles = [self._engine.submit(self._group, codec="none", **common, **op)
-               for op in operations]
-    for handle in handles:
-      self._engine.wait(handle)
+  def begin_average(self) -> None:
+    """Starts the mean over all ranks."""
+    if self._codec == "none":
+      self.begin(self.by_type("parameters", "buffers"), self.mean)
+      return
+    self._exchanges += 1
+    parameters = self.by_type("parameters")
+    for number, tensors in enumerate(parameters):
+      values = self.values(tensors)
+      moved = values - self._agreed[number]
+      slices = [(name, 0, t.numel(), t.shape[0] if t.dim() > 1 and t.numel() else 0,
+                 t.numel() // t.shape[0] if t.dim() > 1 and t.numel() else 0)
+                for name, t in tensors.items()]
+      future = self._process_group.average_bucket(self._gradients, moved, slices, self._exchanges,
+                                                  1.0)
+
+      def wait(number=number, future=future) -> torch.Tensor:
+        self._agreed[number] = self._agreed[number] + future.wait()
+        return self._agreed[number]
+
+      self._under_way.append(Averaging(list(tensors.values()), values, wait))
+    self.begin(self.by_type("buffers"), self.mean)
+
+  def begin(self, groups: list[dict[str, torch.Tensor]], start) -> None:
+    """`start(values)` starts an exchange and returns what waits for its result."""
+    for tensors in groups:
+      values = self.values(tensors)
+      self._under_way.append(Averaging(list(tensors.values()), values, start(values)))
+
+  def finish(self, late: bool = False) -> None:
+    """Takes the means. `late`: tensors have changed since the exchange began, and keep that."""
+    under_way, self._under_way = self._under_way, []
+    with torch.no_grad():
+      for averaging in under_way:
+        mean = averaging.wait()
+        change = mean - averaging.before if late else mean
+        sizes = [t.numel() for t in averaging.tensors]
+        for tensor, values in zip(averaging.tensors, change.split(sizes)):
+          values = values.view(tensor.shape).to(tensor.device)
+          if late:
+            tensor.add_(values)
+          else:
+            tensor.copy_(values)
+
+  def mean(self, values: torch.Tensor) -> Callable[[], torch.Tensor]:
+    result = torch.empty_like(values)
+    return self.run(values, result, [
+        {"kind": comm.ALL_REDUCE, "reduction": comm.REDUCTIONS.index("average"),
+         "input": values.data_ptr(), "output": result.data_ptr()}])
+
+  def run(self, values: torch.Tensor, result: torch.Tensor, operations: list[dict],
+          finish: Callable[[torch.Tensor], torch.Tensor] = lambda result: result
+          ) -> Callable[[], torch.Tensor]:
+    """Starts operations on `values` that write `result`."""
+    common = {"dtype": NAMES[values.dtype], "count": values.numel(), "name": "parameters"}
+    handles = [self._engine.submit(self._group, codec="none", **common, **operation)
+               for operation in operations]
+
+    def wait() -> torch.Tensor:
+      for handle in handles:
+        self._engine.wait(handle)
+      return finish(result)
+
+    return wait
+
+
+# Types in which partners send their parameters, by codec.
+MESSAGES = {"none": None, "fp16": torch.float16, "bf16": torch.bfloat16}
 
 
 class Gossip(Local):
   """Partners form an exponential graph (Assran et al., "Stochastic gradient push", 2019), at
-  distance 1, 2, 4, and so on. A rank sends its parameters to one rank and takes the mean with what
-  it receives from another, which keeps the mean over all ranks."""
+  distance 1, 2, 4, and so on. A rank sends its parameters to one rank and adds half of the
+  difference to what it receives from another, which keeps the mean over all ranks, also where both
+  are rounded to be sent."""
+
+  def __init__(self, ddp, state, interval: int, overlap: bool):
+    if state.codec not in MESSAGES:
+      raise InvalidArgumentError(f"attach: the step policy gossip works with the codecs "
+                                 f"{', '.join(MESSAGES)}, not with {state.codec}; use local, or "
+                                 "another codec")
+    super().__init__(ddp, state, interval, overlap)
 
   def after_step(self, step: int) -> None:
     if step % self.interval == 0:
-      self.synchronize()
+      self.begin_average()
     elif self._size > 1:
       distances = [1 << i for i in range((self._size - 1).bit_length())]
       distance = distances[step % len(distances)]
-      self.exchange(lambda flat: self.mix_with(flat, distance))
+      self.begin(self.by_type("parameters", "buffers"),
+                 lambda values: self.mix(values, distance))
 
-  def mix_with(self, flat: torch.Tensor, distance: int) -> None:
-    other = torch.empty_like(flat)
-    self.run([{"kind": comm.SEND, "input": flat.data_ptr(),
-               "peer": (self._rank + distance) % self._size},
-              {"kind": comm.RECV, "output": other.data_ptr(),
-               "peer": (self._rank - distance) % self._size}], flat)
-    flat.add_(other).mul_(0.5)
+  def mix(self, values: torch.Tensor, distance: int) -> Callable[[], torch.Tensor]:
+    narrow = MESSAGES[self._codec] if values.dtype == torch.float32 else None
+    mine = values.to(narrow) if narrow else values
+    other = torch.empty_like(mine)
+    return self.run(mine, other, [
+        {"kind": comm.SEND, "input": mine.data_ptr(), "peer": (self._rank + distance) % self._size},
+        {"kind": comm.RECV, "output": other.data_ptr(),
+         "peer": (self._rank - distance) % self._size}],
+        lambda other: values + (other.to(values.dtype) - mine.to(values.dtype)) / 2)
 
 
 # In the order of StepPolicy::Kind.
 POLICIES = (Every, Accumulate, Local, Gossip)
 
 
-def parse(text: str) -> tuple[type[Every], int]:
-  kind, interval = _stretto.parse_step_policy(text)
-  return POLICIES[kind], interval
+def parse(text: str) -> tuple[type[Every], int, bool]:
+  kind, interval, overlap = _stretto.parse_step_policy(text)
+  return POLICIES[kind], interval, overlap
 
 
-def make(policy: tuple[type[Every], int], ddp, group, name: str) -> Every:
-  kind, interval = policy
-  return kind(ddp, group, name, interval)
+def make(policy: tuple[type[Every], int, bool], ddp, state) -> Every:
+  """`state`: what attach() keeps for the module."""
+  kind, interval, overlap = policy
+  return kind(ddp, state, interval, overlap)

@@ -119,7 +119,8 @@ const std::vector<Row>& rows() {
                  "Largest error of an encoding that mixed accepts, relative to the tensor's norm."),
       number_row<int64_t>("STRETTO_MIXED_EVERY", &Options::mixed_every, 1, 1 << 30, "steps",
                           "Number of steps after which mixed measures errors and times again."),
-      {"STRETTO_STEP_POLICY", "every, accumulate:K, local:K, gossip:K",
+      {"STRETTO_STEP_POLICY",
+       "every, accumulate:K, local:K, gossip:K, local:K:overlap, gossip:K:overlap",
        "What ranks exchange in a training step.",
        [](Options& o, std::string_view text) {
          parse_step_policy(text);
@@ -280,11 +281,14 @@ StepPolicy parse_step_policy(std::string_view text) {
       {"accumulate:", StepPolicy::Kind::kAccumulate},
       {"local:", StepPolicy::Kind::kLocal},
       {"gossip:", StepPolicy::Kind::kGossip}};
+  constexpr std::string_view kOverlap = ":overlap";
   if (text == "every") return {};
   for (const auto& [prefix, kind] : kKinds) {
     if (!text.starts_with(prefix)) continue;
-    const std::string_view number = text.substr(prefix.size());
-    return {kind, parse_number<int64_t>("STRETTO_STEP_POLICY", number, 1, 1 << 30)};
+    std::string_view number = text.substr(prefix.size());
+    const bool overlap = kind != StepPolicy::Kind::kAccumulate && number.ends_with(kOverlap);
+    if (overlap) number.remove_suffix(kOverlap.size());
+    return {kind, parse_number<int64_t>("STRETTO_STEP_POLICY", number, 1, 1 << 30), overlap};
   }
   throw_invalid(
       "STRETTO_STEP_POLICY: expected every, accumulate:K, local:K or gossip:K (K: steps), got '{}'",

@@ -113,8 +113,10 @@ struct StepPolicy {
   enum class Kind : uint8_t { kEvery, kAccumulate, kLocal, kGossip };
   Kind kind = Kind::kEvery;
   int64_t interval = 1;
+  bool overlap = false;  // the exchange of parameters runs during the next step
 };
-StepPolicy parse_step_policy(std::string_view text);  // "local:8"; throws InvalidArgument
+// "local:8", "gossip:4:overlap". Throws InvalidArgument.
+StepPolicy parse_step_policy(std::string_view text);
 
 // An option as `stretto run` and docs/options.md show it.
 struct OptionRow {

@@ -35,6 +35,10 @@ TEST(Options, RefusesCodecsAndPoliciesThatDoNotExist) {
   const StepPolicy policy = parse_step_policy(Options::from_environment().step_policy);
   EXPECT_EQ(policy.kind, StepPolicy::Kind::kLocal);
   EXPECT_EQ(policy.interval, 8);
+  EXPECT_FALSE(policy.overlap);
+  EXPECT_TRUE(parse_step_policy("gossip:4:overlap").overlap);
+  EXPECT_EQ(parse_step_policy("gossip:4:overlap").interval, 4);
+  EXPECT_THROW(parse_step_policy("accumulate:4:overlap"), InvalidArgument);
   setenv("STRETTO_CODEC", "zip", 1);
   EXPECT_THROW(Options::from_environment(), InvalidArgument);
   unsetenv("STRETTO_CODEC");

@@ -153,8 +153,8 @@ class Engine {
   // The sender's rank in the group, for a kRecv that is over and whose handle is valid.
   virtual int source(Handle handle) = 0;
 
-  // The ranks of the job whose data an operation waits for; empty when it is over, and when it waits
-  // for earlier operations.
+  // The ranks of the job whose data an operation waits for; empty when it is over, and when it
+  // waits for earlier operations.
   virtual std::vector<int> awaited(Handle handle) = 0;
 
   // Blocks until the operation is over and releases the handle; every thread that waits for it

@@ -4,11 +4,11 @@
 //
 // First a survey: a few steps with some values of each knob, one knob after the other, so that a
 // bad start is left within some fifty steps. The unit comes first, because algorithms look alike
-// where units are far too small. Then hill climbing, first back to the start if that is better after
-// all: step times vary more than settings change them, so a trial alternates with the best setting
-// so far, medians are compared, and a trial must win by a clear margin in every round. What is tried
-// is usually slower, so most steps between two trials have the best setting, and a trial that is
-// clearly slower ends after a few steps.
+// where units are far too small. Then hill climbing, first back to the start if that is better
+// after all: step times vary more than settings change them, so a trial alternates with the best
+// setting so far, medians are compared, and a trial must win by a clear margin in every round. What
+// is tried is usually slower, so most steps between two trials have the best setting, and a trial
+// that is clearly slower ends after a few steps.
 #pragma once
 
 #include <cstdint>
