@@ -61,6 +61,8 @@ PEERS = (
          setting="tuned", launcher="mpirun", on_request=True),
     Peer("stretto", "c10d", "Stretto through torch.distributed", setting="stretto"),
     Peer("stretto-core", "core", "Stretto's engine on NumPy arrays, as mpi4py has them"),
+    Peer("stretto-horovod", "horovod", "Stretto's module of Horovod's functions",
+         setting="stretto", on_request=True),
     Peer("stretto-before", "c10d", "the Stretto package in $STRETTO_BENCH_BEFORE, as stretto",
          setting="stretto", like="stretto", package="STRETTO_BENCH_BEFORE"),
     Peer("stretto-core-before", "core", "the same, as stretto-core", like="stretto-core",

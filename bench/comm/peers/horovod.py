@@ -1,4 +1,5 @@
-"""Horovod's torch functions over MPI; mpirun starts its ranks (see bench.comm.processes)."""
+"""Horovod's torch functions over MPI, whose ranks mpirun starts (see bench.comm.processes); and
+Stretto's module of the same functions."""
 
 from __future__ import annotations
 
@@ -18,11 +19,18 @@ class Driver:
   def __init__(self, context: Context):
     if context.setting == "tuned":
       os.environ["HOROVOD_CYCLE_TIME"] = SHORT_CYCLE_MS
-    import horovod
-    import horovod.torch as hvd
     import torch
     torch.set_num_threads(1)
-    self._torch, self._hvd, self._version = torch, hvd, horovod.__version__
+    if context.setting == "stretto":
+      import stretto as package
+      import stretto.horovod as hvd
+      os.environ |= {"RANK": str(context.rank), "WORLD_SIZE": str(context.size),
+                     "MASTER_ADDR": context.address, "MASTER_PORT": str(context.port),
+                     "STRETTO_INTERFACES": ",".join(context.interfaces)}
+    else:
+      import horovod as package
+      import horovod.torch as hvd
+    self._torch, self._hvd, self._version = torch, hvd, package.__version__
     hvd.init()
 
   def version(self) -> str:
