@@ -22,8 +22,9 @@ class Driver:
     import torch
     torch.set_num_threads(1)
     if context.setting == "stretto":
-      import stretto as package
       import stretto.horovod as hvd
+
+      import stretto as package
       os.environ |= {"RANK": str(context.rank), "WORLD_SIZE": str(context.size),
                      "MASTER_ADDR": context.address, "MASTER_PORT": str(context.port),
                      "STRETTO_INTERFACES": ",".join(context.interfaces)}
