@@ -78,5 +78,5 @@ def adasum_tensors(members: Members, tensors, outputs, name, compression, presca
     return results
 
   return submit_call(members, full_name(members, "adasum", name),
-                     describe("adasum", wires, shapes=[list(w.shape) for w in wires]),
+                     describe("adasum", wires[0].dtype, shapes=[list(w.shape) for w in wires]),
                      start, finish, wires)

@@ -56,8 +56,8 @@ def full_name(members: Members, operation: str, name: str | None) -> str:
       f"{operation}.noname.{next(members.counters[operation])}"
 
 
-def describe(operation: str, tensors: list[torch.Tensor], **details) -> str:
-  return json.dumps({"operation": operation, "dtype": str(tensors[0].dtype).removeprefix("torch."),
+def describe(operation: str, dtype: torch.dtype, **details) -> str:
+  return json.dumps({"operation": operation, "dtype": str(dtype).removeprefix("torch."),
                      **details})
 
 

@@ -34,7 +34,7 @@ def grouped_allgather_async(tensors, name=None, process_set=None) -> Handle:
   values = [t.detach().contiguous().reshape(t.shape or (1,)) for t in tensors]
   return submit_call(
       members, full_name(members, "allgather", name),
-      describe("allgather", values, shapes=[["*", *t.shape[1:]] for t in values]),
+      describe("allgather", values[0].dtype, shapes=[["*", *t.shape[1:]] for t in values]),
       lambda: gather_rows(members, values),
       lambda started: [works_end(each) for each in started], values)
 
@@ -126,7 +126,7 @@ def broadcast_async_(tensor, root_rank, name=None, process_set=None) -> Handle:
   options.rootRank = members.ranks.index(root_rank)
   prepared = members.prepare.broadcast([tensor.detach()], options)
   return submit(members, full_name(members, "broadcast", name),
-                describe("broadcast", [tensor], root=root_rank, shape=list(tensor.shape)),
+                describe("broadcast", tensor.dtype, root=root_rank, shape=list(tensor.shape)),
                 prepared, lambda: tensor)
 
 
@@ -225,8 +225,8 @@ def alltoall_async(tensor, splits=None, name=None, process_set=None) -> Handle:
     return output if splits is None else (output, receives.to(torch.int32))
 
   return submit_call(members, full_name(members, "alltoall", name),
-                     describe("alltoall", [tensor], shape=["*", *tensor.shape[1:]]), start, finish,
-                     tensor)
+                     describe("alltoall", tensor.dtype, shape=["*", *tensor.shape[1:]]), start,
+                     finish, tensor)
 
 
 def alltoall(tensor, splits=None, name=None, process_set=None):
@@ -259,7 +259,7 @@ def barrier(process_set=None) -> None:
   """
   members = members_of(process_set)
   nothing = torch.zeros(1)
-  submit(members, full_name(members, "barrier", None), describe("barrier", [nothing]),
+  submit(members, full_name(members, "barrier", None), describe("barrier", nothing.dtype),
          members.prepare.barrier(), lambda: None).wait()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import torch
@@ -60,8 +61,14 @@ def reduce_tensors(tensors, outputs, average, name, compression, op, prescale, p
       results.append(result if out is None else out)
     return results
 
-  description = describe("allreduce", wires, op=op, shapes=[list(w.shape) for w in wires])
+  description = description_of(wires[0].dtype, op, tuple(tuple(w.shape) for w in wires))
   return submit(members, full_name(members, "allreduce", name), description, prepared, finish)
+
+
+@functools.lru_cache(maxsize=4096)
+def description_of(dtype: torch.dtype, op: str, shapes: tuple) -> str:
+  """Of an allreduce; training asks for the same ones in every step."""
+  return describe("allreduce", dtype, op=op, shapes=shapes)
 
 
 def first(results: list):
@@ -318,7 +325,7 @@ def sparse_allreduce_async(tensor, name=None, op: str = Average, process_set=Non
                                    check_invariants=False).coalesce()
 
   return submit_call(members, full_name(members, "sparse_allreduce", name),
-                     describe("sparse_allreduce", [values], op=op, shape=list(tensor.shape)),
+                     describe("sparse_allreduce", values.dtype, op=op, shape=list(tensor.shape)),
                      start, finish, [indices, values])
 
 
@@ -380,7 +387,8 @@ def grouped_reducescatter_async(tensors, name=None, op: str = Average, process_s
     outputs.append(values.new_empty((shares[members.rank], *values.shape[1:])))
     pieces.append((outputs[-1], values.cpu(), [n * each for n in shares]))
   prepared = members.prepare.scatter_sums(pieces, options)
-  description = describe("reducescatter", outputs, op=op, shapes=[list(t.shape) for t in tensors])
+  description = describe("reducescatter", outputs[0].dtype, op=op,
+                         shapes=[list(t.shape) for t in tensors])
 
   def finish():
     return [o * postscale_factor for o in outputs] if postscale_factor != 1.0 else outputs
