@@ -143,7 +143,7 @@ def policies() -> list[Gain]:
       rows.append(Gain(f"{policy} with {codec}",
                        f"at least {least} times the steps per second, loss within {EQUAL_LOSS}",
                        network, "digits", variants, promised, ranks=network.hosts, steps=8,
-                       warm_up=200, rounds=5, equal_loss=EQUAL_LOSS))
+                       warm_up=120, rounds=5, equal_loss=EQUAL_LOSS))
   return rows
 
 
