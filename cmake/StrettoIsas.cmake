@@ -25,7 +25,8 @@ function(stretto_select_isas target)
     set(march skylake-avx512)
   endif()
   message(STATUS "Kernels for this machine only: ${march}")
-  target_compile_definitions(${target} PRIVATE HWY_COMPILE_ONLY_STATIC)
+  # Kernels need no AES, which Highway otherwise asks for in AVX2 and GCC's haswell lacks.
+  target_compile_definitions(${target} PRIVATE HWY_COMPILE_ONLY_STATIC HWY_DISABLE_PCLMUL_AES)
   target_compile_options(${target} PRIVATE -march=${march} -mtune=generic)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/stretto/base/cpu.cc PROPERTIES
                               COMPILE_DEFINITIONS STRETTO_ONLY_ISA=${isa})

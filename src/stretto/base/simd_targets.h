@@ -30,6 +30,10 @@
 
 #include "stretto/base/cpu.h"
 
+#if defined(HWY_COMPILE_ONLY_STATIC) && !(HWY_STATIC_TARGET & (HWY_AVX2 | HWY_AVX3))
+#error "STRETTO_ISAS=native: the compiler flags do not give Highway AVX2 or AVX-512"
+#endif
+
 // The instance of `function` that was compiled for `isa`.
 #if HWY_TARGETS & HWY_AVX3
 #define STRETTO_ISA_AVX512_(function) N_AVX3::function
