@@ -13,7 +13,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Flags {
+struct BenchFlags {
   ModelFlags model;
   std::string source;
   std::vector<int> threads{0};
@@ -26,7 +26,7 @@ json machine() {
       {"model", cpu_info().model}, {"isa", isa_name(usable_isa())}, {"cores", cpu_info().cores}};
 }
 
-std::vector<EngineResult> time_with(const Model& model, const Flags& flags,
+std::vector<EngineResult> time_with(const Model& model, const BenchFlags& flags,
                                     const OptimizeOptions& o, const Context& context) {
   const bool from_onnx = flags.source.ends_with(".onnx");
   std::vector<EngineResult> results =
@@ -42,7 +42,7 @@ std::vector<EngineResult> time_with(const Model& model, const Flags& flags,
   return results;
 }
 
-int run(const Command& command, const Flags& flags, const Context& context) {
+int run_bench(const Command& command, const BenchFlags& flags, const Context& context) {
   const Talk& talk = *context.talk;
   const OptimizeOptions base = options(flags.model);
   if (!flags.source.ends_with(".onnx")) {
@@ -79,7 +79,7 @@ int run(const Command& command, const Flags& flags, const Context& context) {
 }  // namespace
 
 std::function<int()> set_up_bench(Command& command, const Context& context) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<BenchFlags>();
   add_option(command, "source", &flags->source, "FILE", "An ONNX file or an artefact",
              {.required = true});
   add_option(command, "--peers", &flags->peers, "none|installed|PEER,...",
@@ -92,7 +92,7 @@ std::function<int()> set_up_bench(Command& command, const Context& context) {
              "Thread counts to try, like 1,2; 0: one per core this process may use",
              {.group = "Tuning", .range = Range{0, 1024}});
   add_tuning_flags(command, flags->model);
-  return [&command, flags, context] { return run(command, *flags, context); };
+  return [&command, flags, context] { return run_bench(command, *flags, context); };
 }
 
 }  // namespace stretto::cli

@@ -46,12 +46,6 @@ std::vector<std::string> value_words(const OptionInfo& option) {
 
 constexpr size_t kIndent = 2, kColumn = 28, kWidth = 92, kLongestValue = 60;
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
-}
-
 // `text` broken at spaces, every line but the first indented to `column`.
 std::string wrapped(const std::string& text, size_t column) {
   std::string out;
@@ -83,7 +77,7 @@ std::string row(const OptionInfo& option) {
   if (!option.positional && !option.value.empty()) {
     const bool many = option.value.size() > kLongestValue;
     left += " " + (many ? option.value.substr(0, option.value.find('|')) + "|..." : option.value);
-    if (many) right += ": " + joined(choices(option));
+    if (many) right += fmt::format(": {}", fmt::join(choices(option), ", "));
   }
   if (!option.fallback.empty()) right += fmt::format(" [{}]", option.fallback);
   return help_row(left, right);

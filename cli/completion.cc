@@ -263,7 +263,7 @@ std::vector<std::string> words_of_kind(const std::string& kind, const CommandInf
   return words;
 }
 
-int run(const Command& program, const std::string& name, const Context& context) {
+int run_completion(const Command& program, const std::string& name, const Context& context) {
   if (context.talk->json) context.talk->warn("--json has no effect: a script is no table");
   const CommandInfo root = describe_all(program, context);
   const auto words = [&](const std::string& kind) { return words_of_kind(kind, root, context); };
@@ -285,7 +285,7 @@ std::function<int()> set_up_completion(Command& command, const Context& context)
   command.examples = joined(examples, "\n");
   add_option(command, "shell", name.get(), joined(names, "|"), "The shell to complete in",
              {.required = true, .one_of = names});
-  return [&command, name, context] { return run(*command.above, *name, context); };
+  return [&command, name, context] { return run_completion(*command.above, *name, context); };
 }
 
 }  // namespace stretto::cli

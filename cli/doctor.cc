@@ -168,7 +168,7 @@ void print_machine(const Machine& machine) {
   }
 }
 
-int run(const Context& context) {
+int run_doctor(const Context& context) {
   const Machine machine = look_at_machine(context.python);
   const std::vector<Finding> findings = check_machine(machine);
   const bool stopped =
@@ -196,7 +196,7 @@ int run(const Context& context) {
 }  // namespace
 
 std::function<int()> set_up_doctor(Command&, const Context& context) {
-  return [context] { return run(context); };
+  return [context] { return run_doctor(context); };
 }
 
 }  // namespace stretto::cli

@@ -26,7 +26,7 @@ const CommandInfo& find(const CommandInfo& command, std::span<const std::string>
                 names.empty() ? "none" : names);
 }
 
-int run(const Command& root, const std::vector<std::string>& words, const Context& context) {
+int run_help(const Command& root, const std::vector<std::string>& words, const Context& context) {
   if (words.size() == 1 && words[0] == kEnvironmentPage) {
     if (context.talk->json) {
       print_json({{"environment", environment_json()}});
@@ -56,7 +56,7 @@ std::function<int()> set_up_help(Command& command, const Context& context) {
   auto words = std::make_shared<std::vector<std::string>>();
   add_option(command, "words", words.get(), "VERB|environment",
              "A verb, or environment for the environment variables");
-  return [&command, words, context] { return run(*command.above, *words, context); };
+  return [&command, words, context] { return run_help(*command.above, *words, context); };
 }
 
 }  // namespace stretto::cli

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Flags {
+struct InferFlags {
   ModelFlags model;
   std::string source, output;
 };
@@ -84,7 +84,7 @@ void save(const std::string& path, const std::vector<TensorSpec>& specs,
   write_npz(path, named);
 }
 
-int run(const Command& command, const Flags& flags, const Talk& talk) {
+int run_infer(const Command& command, const InferFlags& flags, const Talk& talk) {
   if (!flags.source.ends_with(".onnx")) warn_if_optimized(talk, command, flags.source);
   OptimizeOptions o = options(flags.model);
   o.profile = false;
@@ -112,7 +112,7 @@ int run(const Command& command, const Flags& flags, const Talk& talk) {
 }  // namespace
 
 std::function<int()> set_up_infer(Command& command, const Context& context) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<InferFlags>();
   add_option(command, "source", &flags->source, "FILE",
              "An artefact, or an ONNX file to optimise first", {.required = true});
   add_option(command, "-o,--output", &flags->output, "FILE",
@@ -120,7 +120,7 @@ std::function<int()> set_up_infer(Command& command, const Context& context) {
   add_input_flags(command, flags->model);
   add_threads_flag(command, flags->model);
   add_tuning_flags(command, flags->model);
-  return [&command, flags, talk = context.talk] { return run(command, *flags, *talk); };
+  return [&command, flags, talk = context.talk] { return run_infer(command, *flags, *talk); };
 }
 
 }  // namespace stretto::cli

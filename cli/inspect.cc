@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Flags {
+struct InspectFlags {
   ModelFlags model;
   std::string source;
   bool passes = false, rules = false, before = false, bisect = false, report = false;
@@ -33,7 +33,7 @@ int print_passes(const Talk& talk) {
   return kOk;
 }
 
-int print_bisection(const Flags& flags, const OptimizeOptions& o, const Talk& talk) {
+int print_bisection(const InspectFlags& flags, const OptimizeOptions& o, const Talk& talk) {
   const std::string found = bisect(flags.source, o, flags.tolerance);
   if (talk.json) {
     print_json({{"tolerance", flags.tolerance}, {"culprit", found.empty() ? json() : json(found)}});
@@ -69,7 +69,7 @@ int print_model(const Model& model, const Talk& talk) {
   return kOk;
 }
 
-int inspect_artefact(const Command& command, const Flags& flags, const Talk& talk) {
+int inspect_artefact(const Command& command, const InspectFlags& flags, const Talk& talk) {
   if (flags.rules || flags.before || flags.bisect) {
     throw_invalid(
         "inspect: --rules, --before and --bisect need the ONNX file; an artefact holds "
@@ -112,7 +112,7 @@ void warn_of_the_rest(const Command& command, const Talk& talk) {
   }
 }
 
-int run(const Command& command, const Flags& flags, const Talk& talk) {
+int run_inspect(const Command& command, const InspectFlags& flags, const Talk& talk) {
   if (!(flags.tolerance >= 0)) {
     throw_invalid("--tolerance: expected a number that is not negative, got {}", flags.tolerance);
   }
@@ -149,7 +149,7 @@ int run(const Command& command, const Flags& flags, const Talk& talk) {
 }  // namespace
 
 std::function<int()> set_up_inspect(Command& command, const Context& context) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<InspectFlags>();
   add_option(command, "source", &flags->source, "FILE",
              "An ONNX file (shown after the passes) or an artefact");
   const char* const group = "Show";
@@ -172,7 +172,7 @@ std::function<int()> set_up_inspect(Command& command, const Context& context) {
   add_input_flags(command, flags->model);
   add_threads_flag(command, flags->model);
   add_disable_flag(command, flags->model);
-  return [&command, flags, talk = context.talk] { return run(command, *flags, *talk); };
+  return [&command, flags, talk = context.talk] { return run_inspect(command, *flags, *talk); };
 }
 
 }  // namespace stretto::cli

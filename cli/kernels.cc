@@ -20,7 +20,7 @@ using kernels::Family;
 using kernels::Fit;
 using nlohmann::json;
 
-struct Flags {
+struct KernelsFlags {
   int threads = 1;
   std::string isa, accuracy = "default";
   double seconds = 1;
@@ -63,7 +63,7 @@ std::vector<Timed> time_rows(const Family& family, const void* problem, double s
   return timed;
 }
 
-kernels::Target target(const Flags& flags) {
+kernels::Target target(const KernelsFlags& flags) {
   kernels::Target target{};
   target.isa = flags.isa.empty() ? usable_isa() : parse_isa(flags.isa);
   if (target.isa > cpu_info().isa) {
@@ -89,7 +89,7 @@ struct Outcome {
   std::string winner, built_in;
 };
 
-Outcome time_family(const Family& family, const ProblemBytes& problem, const Flags& flags) {
+Outcome time_family(const Family& family, const ProblemBytes& problem, const KernelsFlags& flags) {
   const kernels::Target on = target(flags);
   Outcome outcome{.problem = family.key(problem.data()),
                   .threads = on.threads,
@@ -163,8 +163,8 @@ json to_json(const Outcome& outcome) {
           {"built_in_order", outcome.built_in}};
 }
 
-int run(const Family& family, const Flags& flags, const Talk& talk,
-        const std::function<ProblemBytes(const kernels::Target&)>& build) {
+int run_kernels(const Family& family, const KernelsFlags& flags, const Talk& talk,
+                const std::function<ProblemBytes(const kernels::Target&)>& build) {
   const Outcome outcome = time_family(family, build(target(flags)), flags);
   if (talk.json) {
     print_json(to_json(outcome));
@@ -183,7 +183,7 @@ std::function<int()> set_up_kernels(Command& command, const Context& context) {
         command, {.name = std::string(kind.family),
                   .summary = fmt::format("Time the {} kernels on a problem", kind.family),
                   .examples = command.examples});
-    auto flags = std::make_shared<Flags>();
+    auto flags = std::make_shared<KernelsFlags>();
     const auto build = kind.set_up(sub);
     const char* const group = "Timing";
     add_option(sub, "--threads", &flags->threads, "N", "Threads to run with",
@@ -197,7 +197,7 @@ std::function<int()> set_up_kernels(Command& command, const Context& context) {
                {.group = group, .show_default = true, .range = Range{0.001, 600}});
     add_general_options(sub, context);
     sub.run = [flags, &family, build, talk = context.talk] {
-      return run(family, *flags, *talk, build);
+      return run_kernels(family, *flags, *talk, build);
     };
   }
   return [talk = context.talk] { return list_families(*talk); };

@@ -10,7 +10,7 @@
 namespace stretto::cli {
 namespace {
 
-int run(const Context& context) {
+int run_peers(const Context& context) {
   const std::vector<Peer> peers = list_peers(context.python);
   if (context.talk->json) {
     nlohmann::json list = nlohmann::json::array();
@@ -36,7 +36,7 @@ int run(const Context& context) {
 }  // namespace
 
 std::function<int()> set_up_peers(Command&, const Context& context) {
-  return [context] { return run(context); };
+  return [context] { return run_peers(context); };
 }
 
 }  // namespace stretto::cli

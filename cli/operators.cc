@@ -18,14 +18,14 @@ namespace {
 using nlohmann::json;
 
 // One operator as a model's author sees it.
-struct Row {
+struct OperatorRow {
   const ir::Operator* op = nullptr;  // null for those that the importer resolves
   std::string becomes;               // another operator, where the importer makes it into one
 };
 
 // By ONNX's names, which Stretto's own operators do not have.
-std::map<std::string, Row> onnx_operators() {
-  std::map<std::string, Row> rows;
+std::map<std::string, OperatorRow> onnx_operators() {
+  std::map<std::string, OperatorRow> rows;
   for (const ir::Operator* op : ir::operators()) {
     if (op->name.find('.') == std::string_view::npos) rows[std::string(op->name)] = {op, ""};
   }
@@ -34,7 +34,7 @@ std::map<std::string, Row> onnx_operators() {
     rows[std::string(upgrade.op)] = {ir::find_operator(upgrade.becomes),
                                      std::string(upgrade.becomes)};
   }
-  rows.try_emplace("If", Row{nullptr, "the branch that is taken"});
+  rows.try_emplace("If", OperatorRow{nullptr, "the branch that is taken"});
   return rows;
 }
 
@@ -78,7 +78,7 @@ std::vector<std::string> limits(const std::string& name) {
   return texts;
 }
 
-json to_json(const std::string& name, const Row& row) {
+json to_json(const std::string& name, const OperatorRow& row) {
   json entry{{"name", name},
              {"opsets", {onnx::kOldestOpset, onnx::kNewestOpset}},
              {"becomes", row.becomes.empty() ? json() : json(row.becomes)},
@@ -91,7 +91,7 @@ json to_json(const std::string& name, const Row& row) {
 }
 
 // "float32, float64, integers": the types of the first input, which is the one that holds the data.
-std::string main_types(const Row& row) {
+std::string main_types(const OperatorRow& row) {
   if (!row.op) return "";
   const auto& ports = row.op->inputs.empty() ? row.op->outputs : row.op->inputs;
   if (ports.empty()) return "";
@@ -111,7 +111,7 @@ std::string main_types(const Row& row) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
 
-int run(const Talk& talk) {
+int run_operators(const Talk& talk) {
   const auto rows = onnx_operators();
   if (talk.json) {
     json list = json::array();
@@ -133,7 +133,7 @@ int run(const Talk& talk) {
 }  // namespace
 
 std::function<int()> set_up_operators(Command&, const Context& context) {
-  return [talk = context.talk] { return run(*talk); };
+  return [talk = context.talk] { return run_operators(*talk); };
 }
 
 }  // namespace stretto::cli

@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-struct Flags {
+struct OptimizeFlags {
   ModelFlags model;
   std::string source, output, report;
   std::vector<std::string> peers{"none"};
@@ -46,7 +46,7 @@ void print_summary(const Model& model, const json& report) {
   }
 }
 
-json summary(const Flags& flags, const Model& model, const json& report,
+json summary(const OptimizeFlags& flags, const Model& model, const json& report,
              const std::vector<EngineResult>& engines) {
   const auto or_null = [](const std::string& path) { return path.empty() ? json() : json(path); };
   json result{{"model", model.name()},
@@ -62,7 +62,7 @@ json summary(const Flags& flags, const Model& model, const json& report,
   return result;
 }
 
-int run(const Flags& flags, const Context& context) {
+int run_optimize(const OptimizeFlags& flags, const Context& context) {
   const Talk& talk = *context.talk;
   if (flags.source.ends_with(".stretto")) {
     throw_invalid("optimize: {} is already optimised; name the ONNX file it was made from",
@@ -114,7 +114,7 @@ int run(const Flags& flags, const Context& context) {
 }  // namespace
 
 std::function<int()> set_up_optimize(Command& command, const Context& context) {
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<OptimizeFlags>();
   add_option(command, "source", &flags->source, "FILE", "The ONNX file", {.required = true});
   add_option(command, "-o,--output", &flags->output, "FILE",
              "Write the optimised model here: m.stretto", {.group = "Output"});
@@ -126,7 +126,7 @@ std::function<int()> set_up_optimize(Command& command, const Context& context) {
   add_input_flags(command, flags->model);
   add_threads_flag(command, flags->model);
   add_tuning_flags(command, flags->model);
-  return [flags, context] { return run(*flags, context); };
+  return [flags, context] { return run_optimize(*flags, context); };
 }
 
 }  // namespace stretto::cli
