@@ -13,7 +13,7 @@
 namespace stretto::cli {
 namespace {
 
-constexpr int kWidth = 30;
+constexpr int kBarWidth = 30;
 
 struct Bar {
   double started_s = now_s(), drawn_s = 0;
@@ -25,9 +25,9 @@ void draw(Bar& bar, std::string_view stage, double fraction) {
   if (stage == bar.stage && fraction < 1 && now - bar.drawn_s < 0.1) return;
   bar.stage = stage;
   bar.drawn_s = now;
-  const int full = static_cast<int>(kWidth * std::clamp(fraction, 0.0, 1.0));
+  const int full = static_cast<int>(kBarWidth * std::clamp(fraction, 0.0, 1.0));
   std::string blocks;
-  for (int i = 0; i < kWidth; ++i) blocks += i < full ? "█" : "░";
+  for (int i = 0; i < kBarWidth; ++i) blocks += i < full ? "█" : "░";
   fmt::print(stderr, "\r\x1b[K{:<10.10} {} {:3.0f} % {:5.1f} s", stage, blocks, 100 * fraction,
              now - bar.started_s);
   std::fflush(stderr);
