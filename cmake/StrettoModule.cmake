@@ -49,6 +49,7 @@ function(stretto_module name)
   else()
     stretto_precompile(stretto_${name} library)
   endif()
+  stretto_unity(${name} ${sources})
   target_include_directories(stretto_${name} SYSTEM PUBLIC ${STRETTO_HWY_INCLUDE}
     ${STRETTO_PROTOZERO_INCLUDE} ${STRETTO_XXHASH_INCLUDE})
   target_compile_definitions(stretto_${name} PRIVATE STRETTO_VERSION="${PROJECT_VERSION}")

@@ -1,0 +1,24 @@
+# Which files of a module a unity build (CMAKE_UNITY_BUILD, as in the preset `native`) compiles as
+# one: all but those that use the same names on purpose. Every rewrite has its `run`, every operator
+# its `infer`, every kernel its `fits`.
+
+# stretto_unity(MODULE source...)
+function(stretto_unity module)
+  if(module STREQUAL kernels)
+    # Families have namespaces of their own, so files of one name go together.
+    set_target_properties(stretto_kernels PROPERTIES UNITY_BUILD_MODE GROUP)
+    foreach(source ${ARGN})
+      if(source MATCHES "/(problem|candidates|reference)\\.cc$")
+        set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${CMAKE_MATCH_1})
+      endif()
+    endforeach()
+    return()
+  endif()
+  # What operators share, and what rewrites share, has names of its own.
+  set(alone ${ARGN})
+  list(FILTER alone INCLUDE REGEX "/ir/ops/|/passes/|/tensor/elementwise\\.cc$|/embedded/")
+  list(FILTER alone EXCLUDE REGEX
+       "/ops/(axes|epilogue|indexing|limits|matrix_product|parallel|strided|table|window)\\.cc$")
+  list(FILTER alone EXCLUDE REGEX "/passes/(bisect|match|pass|pipeline|rewriter|view)\\.cc$")
+  set_source_files_properties(${alone} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+endfunction()
