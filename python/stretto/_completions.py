@@ -42,16 +42,19 @@ class Completions:
     self._forgotten.atexit = False
     follow_forks(self)
 
-  def _queue(self, submit: Callable[[], int], done: Done) -> None:
-    """Submits, and calls `done(None or the error, ...)` when the operation of that handle ends."""
+  def _queue(self, submit: Callable[[], int], done: Done) -> int:
+    """Submits, and calls `done(None or the error, ...)` when the operation of the handle, which it
+    returns, ends."""
     with self._lock:  # the operation may end before its handle is in the dictionary
-      self._pending[submit()] = done
+      handle = submit()
+      self._pending[handle] = done
       if self._thread is None:
         self._thread = threading.Thread(target=complete, name="stretto-completions", daemon=True,
                                         args=(self.native, self._lock, self._pending,
                                               weakref.ref(self)))
         THREADS.add(self._thread)
         self._thread.start()
+    return handle
 
   def _drop_handle(self, handle: int, done: Done) -> None:
     """`done` will be called for the handle after a later call of another method, or within a few

@@ -112,7 +112,7 @@ class Engine(Completions):
       self._take_dropped()
     return self.native.submit(group, **operation)
 
-  def submit_queued(self, done: Done, group: int = WORLD, **operation: Any) -> None:
+  def submit_queued(self, done: Done, group: int = WORLD, **operation: Any) -> int:
     """Starts an operation whose end is told to a function.
 
     Args:
@@ -120,8 +120,11 @@ class Engine(Completions):
         exception; `source` is the rank of the group that a RECV got its data from, -1 otherwise.
       group: as in `submit`.
       **operation: as in `submit`.
+
+    Returns:
+      The operation's handle, which is not for `wait`.
     """
-    self._queue(lambda: self.native.submit(group, queue=True, **operation), done)
+    return self._queue(lambda: self.native.submit(group, queue=True, **operation), done)
 
   def deliver(self, handle: int, done: Done) -> None:
     """Hands an operation over to the completion thread, as if `submit_queued` had started it.

@@ -109,8 +109,9 @@ class ProcessGroup(BASE):
       work.complete()
     elif what == "recv":  # whose source comes with the completion
       work.expect(len(operations))
-      for operation in operations:
-        self.engine.submit_queued(work.operation_done, self.group, timeout_s=seconds, **operation)
+      work.will_report([self.engine.submit_queued(work.operation_done, self.group,
+                                                  timeout_s=seconds, **operation)
+                        for operation in operations])
     else:
       work.waiting_for([self.engine.submit(self.group, timeout_s=seconds, **op)
                         for op in operations])

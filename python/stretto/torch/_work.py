@@ -31,6 +31,7 @@ class Work(dist._Work):
   # Operations that wait() waits for. The thread that waits in C++ takes them out of __dict__.
   _handles: Sequence[int] = ()
   _open = 0  # operations that the completion thread will report
+  _reported: Sequence[int] = ()  # their handles, for errors
   _future: torch.futures.Future | None = None
   _error: Exception | None = None
   _done = False
@@ -48,6 +49,9 @@ class Work(dist._Work):
   def waiting_for(self, handles: list[int]) -> Work:
     self._handles = handles
     return self
+
+  def will_report(self, handles: list[int]) -> None:
+    self._reported = handles
 
   def expect(self, operations: int) -> None:
     """Called before operations are started that end with a call of `operation_done`."""
@@ -171,19 +175,19 @@ class Work(dist._Work):
     self.end()
 
   def missing(self) -> str:
-    ranks = []
-    with contextlib.suppress(Error):  # another thread has waited for it, or the engine is closed
-      ranks = sorted({rank for handle in self._handles
-                      for rank in self._group.engine.native.awaited(handle)})
-    if not ranks:
-      return ""
-    return f"; it waits for rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
+    ranks = set()
+    for handle in [*self._handles, *self._reported]:
+      with contextlib.suppress(Error):  # it is over, or the engine is closed
+        ranks.update(self._group.engine.native.awaited(handle))
+    numbers = ", ".join(map(str, sorted(ranks)))
+    return f"; it waits for rank{'s' if len(ranks) > 1 else ''} {numbers}" if ranks else ""
 
   def get_future(self) -> torch.futures.Future:
     if self._future is None and self.make_future():
       handles = self.__dict__.pop("_handles", None)
       if handles:
         self._open = len(handles)
+        self._reported = handles
         for handle in handles:
           self._group.engine.deliver(handle, self.operation_done)
       elif self._done:
