@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from stretto import comm
 from stretto._errors import InvalidArgumentError
 from stretto.torch import _policies as policies
+from stretto.torch._buffers import slice_of
 from stretto.torch._names import MODULES
 from stretto.torch._segments import Segments
 
@@ -107,13 +108,7 @@ class Attached:
     self.policy.synchronize()
 
   def slices(self, parameters) -> list[tuple[str, int, int, int, int]]:
-    result = []
-    for parameter in parameters:
-      count, matrix = parameter.numel(), parameter.dim() > 1 and parameter.numel() > 0
-      rows = parameter.shape[0] if matrix else 0
-      result.append((self.names.get(parameter, "?"), 0, count, rows,
-                     count // rows if matrix else 0))
-    return result
+    return [slice_of(self.names.get(parameter, "?"), parameter) for parameter in parameters]
 
   def send(self, buffer, parameters: list) -> torch.futures.Future:
     """Replaces the buffer by its mean over ranks."""

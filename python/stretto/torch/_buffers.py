@@ -70,6 +70,13 @@ def give_back(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Callable[[]
   return finish
 
 
+def slice_of(name: str, tensor: torch.Tensor) -> tuple[str, int, int, int, int]:
+  """A whole parameter, as comm.Gradients.submit takes it: a matrix has rows and columns."""
+  count = tensor.numel()
+  rows = tensor.shape[0] if tensor.dim() > 1 and count > 0 else 0
+  return name, 0, count, rows, count // rows if rows else 0
+
+
 def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
   """All values one after another, on the host."""
   return torch.cat([t.reshape(-1).cpu() for t in tensors]) if tensors else torch.empty(0)

@@ -25,7 +25,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from stretto import _stretto, comm
 from stretto._errors import InvalidArgumentError
-from stretto.torch._buffers import NAMES, staged
+from stretto.torch._buffers import NAMES, slice_of, staged
 
 
 class Every:
@@ -190,9 +190,7 @@ class Local(Every):
     for number, tensors in enumerate(parameters):
       values = self.values(tensors)
       moved = values - self._agreed[number]
-      slices = [(name, 0, t.numel(), t.shape[0] if t.dim() > 1 and t.numel() else 0,
-                 t.numel() // t.shape[0] if t.dim() > 1 and t.numel() else 0)
-                for name, t in tensors.items()]
+      slices = [slice_of(name, tensor) for name, tensor in tensors.items()]
       future = self._process_group.average_bucket(self._gradients, moved, slices, self._exchanges,
                                                   1.0)
 
