@@ -99,7 +99,8 @@ def check_destroying_leaves_no_descriptors_and_threads(rank, size):
 def check_destroying_wakes_threads_that_wait(rank, size):
   for how in ("wait", "future"):
     with job(f"waiters {how}") as group:
-      dist.barrier()
+      store = dist.distributed_c10d._get_default_store()
+      dist.monitored_barrier()  # nobody is in a collective when a rank goes
       if rank == 0:
         work = dist.irecv(torch.zeros(4), src=1, tag=5)  # nobody sends
         ends = [outcome_of(work.wait)]
@@ -112,6 +113,9 @@ def check_destroying_wakes_threads_that_wait(rank, size):
         dist.destroy_process_group()
         for end in ends:
           assert isinstance(end(), stretto.CommError), end()
+        store.set("woken", "1")
+      else:
+        store.wait(["woken"])
 
 
 def check_destroying_in_a_signal_handler(rank, size):
