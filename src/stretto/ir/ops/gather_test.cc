@@ -68,6 +68,18 @@ TEST(Gather, ThreadsFindWhatOneThreadFinds) {
   check("CumSum", {x, ints({}, {1})}, {});
   check("Trilu", {x}, {});
   check("ArgMax", {x}, {{"axis", int64_t{0}}});
+  for (int64_t axis : {0, 1}) {
+    const std::vector<Tensor> inputs = {x, ints({1}, {5})};
+    const auto alone = run_all("TopK", inputs, {{"axis", axis}}, 2);
+    const auto together = run_all("TopK", inputs, {{"axis", axis}}, 2, &team);
+    EXPECT_EQ(together[0].as_doubles(), alone[0].as_doubles()) << axis;
+    EXPECT_EQ(together[1].as_int64s(), alone[1].as_int64s()) << axis;
+  }
+  check("OneHot", {ints(picks), ints({}, {9}), ints({2}, {3, 4})}, {{"axis", int64_t{0}}});
+  check("Range", {floats({}, {-1}), floats({}, {20000}), floats({}, {0.25})}, {});
+  check("ConstantOfShape", {ints({2}, {300, 200})}, {{"value", floats({1}, {2.5})}});
+  check("ScatterElements", {x, ints({1, 1000}, std::vector<int64_t>(1000, 3)), ramp({1, 1000})},
+        {});
   check("Where", {condition, x, row}, {});
 }
 

@@ -46,8 +46,11 @@ void evaluate_fill(Evaluation& c) {
     return;
   }
   Tensor& out = make_output_like(c, 0, *value);
-  with_width(out.dtype(),
-             [&]<typename T>() { std::fill_n(data_of<T>(out), out.count(), *data_of<T>(*value)); });
+  with_width(out.dtype(), [&]<typename T>() {
+    parallel(c.team, out.count(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
+      std::fill(data_of<T>(out) + begin, data_of<T>(out) + end, *data_of<T>(*value));
+    });
+  });
 }
 
 constexpr Port kOneHotInputs[] = {{"indices", kRealOrInteger},
@@ -82,12 +85,15 @@ void evaluate_one_hot(Evaluation& c) {
   with_width(out.dtype(), [&]<typename T>() {
     const T off = data_of<T>(c.inputs[2])[0], on = data_of<T>(c.inputs[2])[1];
     T* y = data_of<T>(out);
-    std::fill_n(y, out.count(), off);
-    for (int64_t i = 0; i < static_cast<int64_t>(indices.size()); ++i) {
-      const int64_t index = indices[i] < 0 ? indices[i] + view.size : indices[i];
-      if (index < 0 || index >= view.size) continue;
-      y[(i / view.inner * view.size + index) * view.inner + i % view.inner] = on;
-    }
+    const auto count = static_cast<int64_t>(indices.size());
+    const int64_t grain = 1 + kElementwiseGrain / view.size;
+    parallel(c.team, count, grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t hot = indices[i] < 0 ? indices[i] + view.size : indices[i];
+        T* column = y + i / view.inner * view.size * view.inner + i % view.inner;
+        for (int64_t at = 0; at < view.size; ++at) column[at * view.inner] = at == hot ? on : off;
+      }
+    });
   });
 }
 
@@ -118,10 +124,12 @@ void evaluate_range(Evaluation& c) {
   Tensor& out = make_output_like(c, 0, c.inputs[0]);
   with_type<kRangeTypes>(out.dtype(), [&]<typename T>() {
     const T start = *data_of<T>(c.inputs[0]), delta = *data_of<T>(c.inputs[2]);
-    for (int64_t i = 0; i < out.count(); ++i) {
-      data_of<T>(out)[i] =
-          static_cast<T>(wrapping(start) + wrapping(static_cast<T>(i)) * wrapping(delta));
-    }
+    parallel(c.team, out.count(), kElementwiseGrain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        data_of<T>(out)[i] =
+            static_cast<T>(wrapping(start) + wrapping(static_cast<T>(i)) * wrapping(delta));
+      }
+    });
   });
 }
 

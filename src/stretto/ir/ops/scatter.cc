@@ -21,6 +21,8 @@ constexpr AttributeSpec kElementsAttributes[] = {{"axis", AttributeKind::kInt},
                                                  {"reduction", AttributeKind::kString}};
 constexpr AttributeSpec kNdAttributes[] = {{"reduction", AttributeKind::kString}};
 
+constexpr int64_t kCopyGrain = 1 << 16;  // bytes
+
 constexpr std::string_view kReductions[] = {"none", "add", "mul", "max", "min"};
 
 void check_reduction(const Inference& c) {
@@ -47,7 +49,11 @@ void scatter(Evaluation& c, const std::vector<int64_t>& positions, int64_t run) 
   const Tensor& updates = c.inputs[2];
   const std::string reduction = c.attributes.text("reduction", "none");
   Tensor& out = make_output_like(c, 0, data);
-  std::memcpy(out.mutable_data(), data.data(), data.bytes());
+  parallel(c.team, static_cast<int64_t>(data.bytes()), kCopyGrain, [&](int64_t begin, int64_t end) {
+    std::memcpy(data_of<std::byte>(out) + begin, data_of<std::byte>(data) + begin,
+                static_cast<size_t>(end - begin));
+  });
+  // On one thread, for a position may occur more than once and its updates apply in order.
   if (reduction == "none") {
     const size_t bytes = dtype_bytes(data.dtype());
     for (size_t i = 0; i < positions.size(); ++i) {

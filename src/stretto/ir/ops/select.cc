@@ -88,12 +88,16 @@ void evaluate_top(Evaluation& c) {
   const bool largest = c.attributes.integer("largest", 1) != 0;
   Tensor* values = c.has_output(0) ? &make_output_like(c, 0, data) : nullptr;
   int64_t* indices = c.has_output(1) ? data_of<int64_t>(c.make_output(1)) : nullptr;
-  std::vector<int64_t> order(static_cast<size_t>(view.size));
+  const int64_t rows = view.outer * view.inner;
+  // Each lane sorts in its own part of `order`, for what the team runs may not throw, nor allocate.
+  const int64_t most = std::clamp<int64_t>(rows, 1, 64);
+  const int64_t lanes = std::clamp<int64_t>(rows * view.size / kElementwiseGrain, 1, most);
+  std::vector<int64_t> order(static_cast<size_t>(lanes * view.size));
   with_type<kRealOrInteger>(data.dtype(), [&]<typename T>() {
-    for (int64_t row = 0; row < view.outer * view.inner; ++row) {
+    const auto select = [&](int64_t row, int64_t* from) {
       const T* x = data_of<T>(data) + row / view.inner * view.size * view.inner + row % view.inner;
-      std::iota(order.begin(), order.end(), 0);
-      std::partial_sort(order.begin(), order.begin() + k, order.end(), [&](int64_t i, int64_t j) {
+      std::iota(from, from + view.size, 0);
+      std::partial_sort(from, from + k, from + view.size, [&](int64_t i, int64_t j) {
         const T a = x[i * view.inner], b = x[j * view.inner];
         if (largest ? below(b, a) : below(a, b)) return true;
         if (largest ? below(a, b) : below(b, a)) return false;
@@ -102,11 +106,18 @@ void evaluate_top(Evaluation& c) {
       const int64_t first = row / view.inner * k * view.inner + row % view.inner;
       for (int64_t i = 0; i < k; ++i) {
         if (values != nullptr) {
-          data_of<T>(*values)[first + i * view.inner] = x[order[i] * view.inner];
+          data_of<T>(*values)[first + i * view.inner] = x[from[i] * view.inner];
         }
-        if (indices != nullptr) indices[first + i * view.inner] = order[i];
+        if (indices != nullptr) indices[first + i * view.inner] = from[i];
       }
-    }
+    };
+    parallel(c.team, lanes, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t lane = begin; lane < end; ++lane) {
+        for (int64_t row = rows * lane / lanes; row < rows * (lane + 1) / lanes; ++row) {
+          select(row, order.data() + lane * view.size);
+        }
+      }
+    });
   });
 }
 
