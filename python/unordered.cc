@@ -1,6 +1,7 @@
 #include "unordered.h"
 
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
@@ -114,17 +115,37 @@ void CommUnordered::close() {
   engine.reset();
 }
 
+// For timelines and reports. With a codec a name would also keep what encodings lose.
+void CommUnordered::give_name(Operation& operation, std::string_view name) const {
+  const std::string& codec = operation.codec.empty() ? engine_->options().codec : operation.codec;
+  if (operation.name.empty() && codec == "none") operation.name = name;
+}
+
 Handle CommUnordered::submit(const std::string& name, const std::string& description, Group group,
                              const nb::list& operations) {
   std::vector<Operation> all;
-  for (const nb::handle words : operations) all.push_back(operation_of(nb::cast<nb::dict>(words)));
-  // For timelines and reports. With a codec a name would also keep what encodings lose.
-  for (Operation& operation : all) {
-    const std::string& codec = operation.codec.empty() ? engine_->options().codec : operation.codec;
-    if (operation.name.empty() && codec == "none") operation.name = name;
+  for (const nb::handle words : operations) {
+    all.push_back(operation_of(nb::cast<nb::dict>(words)));
+    give_name(all.back(), name);
   }
   const Use unordered(unordered_);
-  return unordered->submit(name, description, start_operations(*engine_, group, std::move(all)));
+  return unordered->submit(name, description, group, std::move(all));
+}
+
+size_t CommUnordered::add_template(std::string description, Group group,
+                                   const nb::dict& operation) {
+  templates_.push_back({std::move(description), group, operation_of(operation)});
+  return templates_.size() - 1;
+}
+
+Handle CommUnordered::submit_again(std::string_view name, size_t like, uintptr_t address) {
+  const Use unordered(unordered_);
+  if (like >= templates_.size()) throw_invalid("submit_again: there is no template {}", like);
+  const Template& known = templates_[like];
+  std::vector<Operation> operations(1, known.operation);
+  operations[0].input = operations[0].output = reinterpret_cast<void*>(address);
+  give_name(operations[0], name);
+  return unordered->submit(name, known.description, known.group, std::move(operations));
 }
 
 Handle CommUnordered::submit_call(const std::string& name, const std::string& description,
@@ -175,6 +196,8 @@ void bind_unordered(nb::module_& m) {
   nb::class_<CommUnordered>(m, "CommUnordered")
       .def("close", &CommUnordered::close)
       .def("submit", &CommUnordered::submit, "name"_a, "description"_a, "group"_a, "operations"_a)
+      .def("add_template", &CommUnordered::add_template, "description"_a, "group"_a, "operation"_a)
+      .def("submit_again", &CommUnordered::submit_again, "name"_a, "like"_a, "address"_a)
       .def("submit_call", &CommUnordered::submit_call, "name"_a, "description"_a, "start"_a)
       .def("submit_gradient", &CommUnordered::submit_gradient, "name"_a, "description"_a,
            "gradients"_a, "slices"_a, "dtype"_a, "values"_a, "step"_a, "loss_scale"_a = 1.0)

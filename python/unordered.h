@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "closable.h"
@@ -26,6 +27,9 @@ class CommUnordered {
   void close();
   comm::Handle submit(const std::string& name, const std::string& description, comm::Group group,
                       const nanobind::list& operations);
+  // For submit_again, which copies the operation: all but its name and its memory, in place.
+  size_t add_template(std::string description, comm::Group group, const nanobind::dict& operation);
+  comm::Handle submit_again(std::string_view name, size_t like, uintptr_t address);
   comm::Handle submit_call(const std::string& name, const std::string& description,
                            nanobind::object start);
   comm::Handle submit_gradient(const std::string& name, const std::string& description,
@@ -40,9 +44,18 @@ class CommUnordered {
   bool wait_left(double timeout_s);
 
  private:
+  void give_name(comm::Operation& operation, std::string_view name) const;
+
   using Use = Closable<comm::Unordered>::Use;
 
+  struct Template {
+    std::string description;
+    comm::Group group;
+    comm::Operation operation;
+  };
+
   std::shared_ptr<comm::Engine> engine_;
+  std::vector<Template> templates_;
   Closable<comm::Unordered> unordered_{"named operations"};
 };
 

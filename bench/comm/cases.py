@@ -65,6 +65,7 @@ def small() -> list[Case]:
   return [
       Case("4 B on 2 hosts", network, two, Work("each", 4, 300), NO_TUNED, 9),
       Case("4 KB on 2 hosts", network, two, Work("each", 4 * KB, 300), NO_TUNED, 9),
+      Case("200 x 256 B at once on 2 hosts", network, two, Work("burst", 256, 200), NO_TUNED, 9),
       Case("200 x 4 KB at once on 2 hosts", network, two, Work("burst", 4 * KB, 200), NO_TUNED, 9),
       Case("4 B apart on 2 hosts", network, two, Work("apart", 4, 100), NO_TUNED, 9),
       Case("4 KB apart on 2 hosts", network, two, Work("apart", 4 * KB, 100), NO_TUNED, 9),

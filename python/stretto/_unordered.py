@@ -37,6 +37,15 @@ class Unordered:
     comm.Engine.submit. Their buffers must stay alive until wait() returns."""
     return self.native.submit(name, description, group, operations)
 
+  def add_template(self, description: str, group: int, operation: dict) -> int:
+    """Keeps an operation of an engine's group that works in place; returns its number."""
+    return self.native.add_template(description, group, operation)
+
+  def submit_again(self, name: str, template: int, address: int) -> int:
+    """Submits a copy of a template's operation, on other memory: submit() for operations by the
+    thousand."""
+    return self.native.submit_again(name, template, address)
+
   def submit_call(self, name: str, description: str, start: Callable[[], None]) -> int:
     """Submits a function. A C++ thread calls it, in the same order on all ranks. It should not
     block, and wait() does not wait for what it starts."""

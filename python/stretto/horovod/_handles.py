@@ -12,12 +12,15 @@ from stretto.horovod._members import Members
 
 
 class Handle:
-  """`finish()` makes the result when the operation is over; `keep` holds the memory that the engine
-  reads and writes until then."""
+  """`finish()` makes the result when the operation is over; without it the result is `keep`, which
+  holds the memory that the engine reads and writes until then."""
 
-  def __init__(self, members: Members, number: int, keep, finish: Callable[[], object]):
+  __slots__ = ("_error", "_finish", "_keep", "_members", "_number", "_result", "started")
+
+  def __init__(self, members: Members, number: int, keep,
+               finish: Callable[[], object] | None = None):
     self._members, self._number, self._keep, self._finish = members, number, keep, finish
-    self._result, self._error = None, None
+    self._result = self._error = None
     self.started: list | None = None  # of a call: the Work it has started
 
   def done(self) -> bool:
@@ -32,7 +35,7 @@ class Handle:
     if self._number is not None:
       try:
         self._members.unordered.wait(self._number)
-        self._result = self._finish()
+        self._result = self._keep if self._finish is None else self._finish()
       except Error as error:
         self._error = error
       self._number = self._keep = self._finish = None
@@ -41,8 +44,8 @@ class Handle:
     return self._result
 
   def then(self, change: Callable[[object], object]) -> Handle:
-    finish = self._finish
-    self._finish = lambda: change(finish())
+    finish, keep = self._finish, self._keep
+    self._finish = lambda: change(keep if finish is None else finish())
     return self
 
   def __del__(self):

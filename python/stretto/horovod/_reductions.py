@@ -14,7 +14,10 @@ from stretto.horovod._compression import Compression
 from stretto.horovod._handles import Handle, describe, full_name, submit, submit_call, synchronize
 from stretto.horovod._members import OPERATIONS, Members
 from stretto.horovod._process_sets import members_of
+from stretto.torch._buffers import usable
 from stretto.torch._process_group import CODEC_ELEMENTS, WIRE_CODECS
+
+MOST_TEMPLATES = 4096  # shapes of tensors whose operations are kept
 
 Average, Sum, Min, Max, Product, Adasum = "Average", "Sum", "Min", "Max", "Product", "Adasum"
 
@@ -63,6 +66,29 @@ def reduce_tensors(tensors, outputs, average, name, compression, op, prescale, p
 
   description = description_of(wires[0].dtype, op, tuple(tuple(w.shape) for w in wires))
   return submit(members, full_name(members, "allreduce", name), description, prepared, finish)
+
+
+def reduce_in_place(members: Members, tensor: torch.Tensor, op: str, name: str) -> Handle | None:
+  """The short way of what training asks for by the thousand: one tensor, in place, as it is. None:
+  the engine cannot work on this tensor itself."""
+  if op not in OPERATIONS or not usable(tensor):
+    return None
+  key = (tensor.dtype, tensor.shape, op)
+  template = members.templates.get(key)
+  if template is None:
+    if len(members.templates) >= MOST_TEMPLATES:
+      return None  # shapes that never come again
+    template = members.templates[key] = add_template(members, tensor, op)
+  number = members.unordered.submit_again(f"allreduce.{name}", template, tensor.data_ptr())
+  return Handle(members, number, tensor)
+
+
+def add_template(members: Members, tensor: torch.Tensor, op: str) -> int:
+  options = dist.AllreduceOptions()
+  options.reduceOp = OPERATIONS[op]
+  prepared = members.prepare.allreduce_coalesced([tensor], options)
+  return members.unordered.add_template(description_of(tensor.dtype, op, (tuple(tensor.shape),)),
+                                        members.group.group, prepared.operations[0])
 
 
 @functools.lru_cache(maxsize=4096)
@@ -114,6 +140,10 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
   Returns:
     A handle for `synchronize`.
   """
+  if name and compression is Compression.none and prescale_factor == postscale_factor == 1.0:
+    handle = reduce_in_place(members_of(process_set), tensor, operation_of(average, op), name)
+    if handle is not None:
+      return handle
   return reduce_tensors([tensor], [tensor], average, name, compression, op, prescale_factor,
                         postscale_factor, process_set).then(first)
 

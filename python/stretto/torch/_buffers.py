@@ -19,7 +19,7 @@ NAMES = {
 def usable(tensor: torch.Tensor) -> bool:
   """Whether the engine can work on the tensor as it is. It is the only check for small messages,
   which are sent by the thousand."""
-  return (tensor.dtype in NAMES and tensor.layout is torch.strided and tensor.device.type == "cpu"
+  return (tensor.dtype in NAMES and tensor.layout is torch.strided and tensor.is_cpu
           and tensor.is_contiguous() and not tensor.is_neg())
 
 

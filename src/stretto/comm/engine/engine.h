@@ -142,6 +142,12 @@ class Engine {
   virtual Handle submit(Group group, const Operation& operation,
                         Delivery delivery = Delivery::kWait, std::function<void()> notify = {}) = 0;
 
+  // The same as submit() for each of several collectives, in order, and appends their handles. All
+  // members submit the same ones together, so that small ones are fused without finding out what
+  // the others have submitted. After an exception `handles` has those that were started.
+  virtual void submit_together(Group group, std::span<const Operation> operations,
+                               std::vector<Handle>* handles) = 0;
+
   // Says that a training step of the group is over: all its operations have been submitted. Either
   // all members call this at the same place among their operations, or none does; then the engine
   // takes a repeated sequence of operations for a step.

@@ -40,6 +40,8 @@ class EngineImpl : public Engine {
   void remove_group(Group group) override;
   Handle submit(Group group, const Operation& operation, Delivery delivery,
                 std::function<void()> notify) override;
+  void submit_together(Group group, std::span<const Operation> operations,
+                       std::vector<Handle>* handles) override;
   void step(Group group) override;
   bool poll(Handle handle) override;
   int source(Handle handle) override;
@@ -91,6 +93,7 @@ class EngineImpl : public Engine {
   // submit.cc: from an operation to its units.
   std::shared_ptr<OpenOperation> begin(Group id, const Operation& operation, Delivery delivery,
                                        std::function<void()> notify = nullptr);
+  bool find_step(GroupState& group, Group id, const Operation& operation);
   void choose_codec(OpenOperation& open);
   void begin_collective(GroupState& group, OpenOperation* open);
   void begin_message(GroupState& group, OpenOperation* open);

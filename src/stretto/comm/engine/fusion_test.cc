@@ -2,10 +2,12 @@
 // of a result changes.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 #include <random>
 
 #include "stretto/base/clock.h"
+#include "stretto/base/error.h"
 #include "stretto/comm/engine/engine_testing.h"
 #include "stretto/comm/engine/state.h"
 
@@ -72,6 +74,62 @@ TEST(Fusion, RanksJoinTheSameOperationsAndNoBitChanges) {
     }));
     EXPECT_GT(joined, 100 * size) << "of " << 5 * 200 * size;
   }
+}
+
+// Batches of ranks that are not in step, with single operations between them. With tuning, settings
+// change at the ends of steps that the engine finds by itself, in the middle of batches.
+TEST(Fusion, OperationsThatAreSubmittedTogetherAreJoinedFromTheFirst) {
+  for (const Tuning tuning : {Tuning::kOff, Tuning::kQuick}) {
+    SCOPED_TRACE(static_cast<int>(tuning));
+    const auto options = [&](int rank) {
+      Options options = two_hosts(rank);
+      options.tuning = tuning;
+      return options;
+    };
+    expect_no_errors(run_ranks(3, options, [&](Engine& engine) {
+      const int rank = engine.membership().rank;
+      Burst alone = make_burst(rank, 9);
+      const size_t n = alone.values.size();
+      for (size_t i = 0; i < n; ++i) engine.wait(engine.submit(kWorld, operation(alone, i)));
+      std::mt19937 sizes(5), pace(7 * static_cast<unsigned>(rank) + 1);
+      for (int repeat = 0; repeat < 30; ++repeat) {
+        Burst burst = make_burst(rank, 9);
+        std::vector<Handle> handles;
+        while (handles.size() < n) {
+          const size_t first = handles.size(), size = std::min(sizes() % 60, n - first);
+          std::vector<Operation> batch;
+          for (size_t i = first; i < first + size; ++i) batch.push_back(operation(burst, i));
+          engine.submit_together(kWorld, batch, &handles);
+          if (handles.size() < n)
+            handles.push_back(engine.submit(kWorld, operation(burst, handles.size())));
+          if (pace() % 8 == 0)
+            std::this_thread::sleep_for(std::chrono::microseconds(pace() % 2000));
+        }
+        for (Handle handle : handles) engine.wait(handle);
+        for (size_t i = 0; i < n; ++i) {
+          ASSERT_EQ(std::memcmp(burst.values[i].data(), alone.values[i].data(),
+                                4 * alone.values[i].size()),
+                    0)
+              << "operation " << i << ", repeat " << repeat;
+        }
+      }
+      EXPECT_GT(engine.statistics().joined, 30 * 200 * 3 / 4);
+    }));
+  }
+}
+
+TEST(Fusion, TogetherIsForCollectives) {
+  expect_no_errors(run_ranks(2, two_hosts, [&](Engine& engine) {
+    std::vector<float> x(4);
+    std::vector<Handle> handles;
+    const Operation sum{.count = 4, .input = x.data(), .output = x.data()};
+    const Operation send{.kind = Kind::kSend, .peer = 0, .count = 4, .input = x.data()};
+    const std::array both{sum, send};
+    EXPECT_THROW(engine.submit_together(kWorld, both, &handles), InvalidArgument);
+    EXPECT_TRUE(handles.empty());
+    engine.submit_together(kWorld, {}, &handles);
+    EXPECT_TRUE(handles.empty());
+  }));
 }
 
 TEST(Fusion, OffMeansOneByOne) {

@@ -51,6 +51,8 @@ struct OpenOperation {
 
   // Small operations: how many operations after it every rank has submitted (fusion.h).
   int32_t ahead = 0;
+  // How many collectives of the group every rank submits together with it, after it.
+  int32_t followers = 0;
   // Fused operations: `carrier` carries the data of its `members`, one after another in
   // `packed_output`.
   std::vector<OpenOperation*> members;

@@ -43,13 +43,7 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   inside.require_open();
   GroupState& state = group(id);
   check(operation, state.rank, static_cast<int>(state.ranks.size()));
-  if (state.tuning && !ending_->has_begun() && !is_message(operation.kind)) {
-    // Other kinds are not tuned, and their counts may differ between ranks.
-    const int64_t bytes = operation.kind == Kind::kAllReduce
-                              ? operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype))
-                              : 0;
-    mark(state, id, state.tuning->finder.operation(fingerprint(operation), bytes));
-  }
+  find_step(state, id, operation);
   const bool watched = delivery == Delivery::kQueue || notify;
   const std::shared_ptr<OpenOperation> open = begin(id, operation, delivery, std::move(notify));
   // A small operation is held, to be fused with those that come next, until a thread polls or
@@ -63,6 +57,62 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   if ((watched || bytes > kSmallBytes) && unfinished_ > 0 && !driving_) progress_wake_.notify_one();
   call_workers();
   return open->handle;
+}
+
+void EngineImpl::submit_together(Group id, std::span<const Operation> operations,
+                                 std::vector<Handle>* handles) {
+  Inside inside(*this);
+  inside.require_open();
+  GroupState& state = group(id);
+  for (const Operation& operation : operations) {
+    if (is_message(operation.kind))
+      throw_invalid("submit_together: send and recv are not collectives");
+    check(operation, state.rank, static_cast<int>(state.ranks.size()));
+  }
+  // Operations are not fused across the end of a step, because settings may change there. All ranks
+  // find the ends at the same operations.
+  std::vector<OpenOperation*> of_step;
+  const auto count_followers = [&] {
+    int32_t followers = 0;
+    for (auto open = of_step.rbegin(); open != of_step.rend(); ++open)
+      (*open)->followers = followers++;
+    of_step.clear();
+  };
+  const auto start = [&] {
+    count_followers();
+    state.fusion.gathering = false;
+    if (!ending_->has_begun()) start_small(state);
+    held_bytes_ = 0;
+    process_events();
+    // Nobody may wait for them yet.
+    if (unfinished_ > 0 && !driving_) progress_wake_.notify_one();
+    call_workers();
+  };
+  state.fusion.gathering = true;
+  try {
+    for (const Operation& operation : operations) {
+      if (find_step(state, id, operation)) count_followers();
+      const std::shared_ptr<OpenOperation> open = begin(id, operation, Delivery::kWait);
+      handles->push_back(open->handle);
+      of_step.push_back(open.get());
+    }
+  } catch (...) {
+    start();
+    throw;
+  }
+  start();
+}
+
+// Looks for the end of a training step before an operation; true where one may be.
+bool EngineImpl::find_step(GroupState& state, Group id, const Operation& operation) {
+  if (!state.tuning || ending_->has_begun() || is_message(operation.kind)) return false;
+  // Other kinds are not tuned, and their counts may differ between ranks.
+  const int64_t bytes = operation.kind == Kind::kAllReduce
+                            ? operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype))
+                            : 0;
+  const StepFinder::Event event = state.tuning->finder.operation(fingerprint(operation), bytes);
+  mark(state, id, event);
+  return event != StepFinder::Event::kNothing;
 }
 
 std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, const Operation& operation,

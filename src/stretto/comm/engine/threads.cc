@@ -128,13 +128,20 @@ bool EngineImpl::wait(Handle handle, double timeout_s, int* source) {
 }
 
 bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) {
-  const double deadline = timeout_s < 0 ? now_s() + 1e9 : now_s() + timeout_s;
-  ++waiters_;
-  const bool waits = !open.done;
   const double began = now_s();
+  const auto note = [&](double seconds) {
+    const auto group = groups_.find(open.group);  // it may have been removed since
+    if (group != groups_.end() && group->second->tuning)
+      note_wait(*group->second->tuning, open, seconds);
+  };
+  if (open.done) {  // nobody else has to poll in this thread's place
+    note(0);
+    return true;
+  }
+  const double deadline = began + (timeout_s < 0 ? 1e9 : timeout_s);
+  ++waiters_;
   const double spin_until = bytes_of(open) <= kSmallBytes ? began + options_.spin_s : 0;
-  if (!open.done &&
-      !closed_) {  // sends small operations that were held to be fused with later ones
+  if (!closed_) {  // sends small operations that were held to be fused with later ones
     held_bytes_ = 0;
     process_events();
   }
@@ -154,11 +161,8 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
     }
   }
   --waiters_;
-  const double now = now_s();
-  if (waits) last_wait_s_ = now;  // otherwise it has not polled, and the progress thread must
-  const auto group = groups_.find(open.group);  // it may have been removed since
-  if (group != groups_.end() && group->second->tuning)
-    note_wait(*group->second->tuning, open, now - began);
+  last_wait_s_ = now_s();
+  note(last_wait_s_ - began);
   // Another thread must poll now.
   if (waiters_ > 0) {
     waiter_wake_.notify_all();

@@ -16,37 +16,24 @@ std::chrono::duration<double> at_most(double timeout_s) {
   return std::chrono::duration<double>(timeout_s < 0 ? 1e9 : std::min(timeout_s, 1e9));
 }
 
-}  // namespace
-
-Start start_operations(Engine& engine, Group group, std::vector<Operation> operations) {
-  return [&engine, group, operations = std::move(operations)]() -> Rest {
-    auto handles = std::make_shared<std::vector<Handle>>();
-    const auto wait = [&engine, handles](double timeout_s) {
-      const double end = now_s() + timeout_s;
-      std::exception_ptr error;
-      while (!handles->empty()) {
-        try {
-          const double left = timeout_s < 0 ? -1 : std::max(end - now_s(), 0.0);
-          if (!engine.wait(handles->back(), left)) return false;
-        } catch (...) {  // wait for the others too, because their buffers are in use
-          error = std::current_exception();
-        }
-        handles->pop_back();
-      }
-      if (error) std::rethrow_exception(error);
-      return true;
-    };
+// Waits for the handles and removes them; false after timeout_s seconds. An error is thrown when
+// all are over, because their buffers are in use until then.
+bool wait_all(Engine& engine, std::vector<Handle>& handles, double timeout_s,
+              std::exception_ptr* error) {
+  const double end = now_s() + timeout_s;
+  while (!handles.empty()) {
     try {
-      for (const Operation& operation : operations)
-        handles->push_back(engine.submit(group, operation));
-    } catch (...) {  // an operation that is not valid, on this rank as on all others
-      const std::exception_ptr reason = std::current_exception();
-      wait(-1);
-      std::rethrow_exception(reason);
+      const double left = timeout_s < 0 ? -1 : std::max(end - now_s(), 0.0);
+      if (!engine.wait(handles.back(), left)) return false;
+    } catch (...) {
+      *error = std::current_exception();
     }
-    return wait;
-  };
+    handles.pop_back();
+  }
+  return true;
 }
+
+}  // namespace
 
 Unordered::Unordered(Engine& engine, std::string_view name, std::vector<int> ranks,
                      UnorderedOptions options)
@@ -94,15 +81,29 @@ Handle Unordered::submit(std::string_view name, std::string_view description, St
   item->name = name;
   item->description = description;
   item->start = std::move(start);
+  return submit(std::move(item));
+}
+
+Handle Unordered::submit(std::string_view name, std::string_view description, Group group,
+                         std::vector<Operation> operations) {
+  auto item = std::make_shared<Item>();
+  item->name = name;
+  item->description = description;
+  item->group = group;
+  item->operations = std::move(operations);
+  return submit(std::move(item));
+}
+
+Handle Unordered::submit(std::shared_ptr<Item> item) {
   std::lock_guard lock(mutex_);
   if (broken_) std::rethrow_exception(broken_);
-  if (over_done_) throw_invalid("'{}' was submitted after all ranks have left the job", name);
-  negotiator_.add(name, description, now_s());
+  if (over_done_) throw_invalid("'{}' was submitted after all ranks have left the job", item->name);
+  negotiator_.add(item->name, item->description, now_s());
   waiting_[item->name] = item;
   const Handle handle = next_handle_++;
   items_.emplace(handle, std::move(item));
+  if (!news_) cause_.notify_one();
   news_ = true;
-  cause_.notify_one();
   return handle;
 }
 
@@ -146,16 +147,9 @@ bool Unordered::poll(Handle handle) {
     item = found->second;
     if (!item->started) return false;
   }
-  std::unique_lock rest(item->resting, std::try_to_lock);
-  if (!rest) return false;  // another thread waits for it
-  if (!item->rest) return true;
-  try {
-    if (!item->rest(0)) return false;
-  } catch (...) {
-    item->error = std::current_exception();
-  }
-  item->rest = nullptr;
-  return true;
+  std::unique_lock resting(item->resting, std::try_to_lock);
+  if (!resting) return false;  // another thread waits for it
+  return rest(*item, 0);
 }
 
 bool Unordered::wait(Handle handle, double timeout_s) {
@@ -167,23 +161,31 @@ bool Unordered::wait(Handle handle, double timeout_s) {
     if (found == items_.end())
       throw_invalid("wait: handle {} is unknown, or was waited for before", handle);
     item = found->second;
-    if (!over_.wait_for(lock, at_most(timeout_s), [&] { return item->started; })) return false;
+    if (!item->started && !over_.wait_for(lock, at_most(timeout_s), [&] { return item->started; }))
+      return false;
   }
   {
-    std::lock_guard rest(item->resting);
-    try {
-      if (item->rest && !item->rest(timeout_s < 0 ? -1 : std::max(end - now_s(), 0.0)))
-        return false;
-    } catch (...) {
-      item->error = std::current_exception();
-    }
-    item->rest = nullptr;
+    std::lock_guard resting(item->resting);
+    if (!rest(*item, timeout_s < 0 ? -1 : std::max(end - now_s(), 0.0))) return false;
   }
   std::unique_lock lock(mutex_);
   items_.erase(handle);
   const std::exception_ptr error = std::exchange(item->error, nullptr);
   lock.unlock();
   if (error) std::rethrow_exception(error);
+  return true;
+}
+
+// Waits for what has started; its error is kept.
+bool Unordered::rest(Item& item, double timeout_s) {
+  if (!wait_all(engine_, item.handles, timeout_s, &item.error)) return false;
+  if (!item.rest) return true;
+  try {
+    if (!item.rest(timeout_s)) return false;
+  } catch (...) {
+    item.error = std::current_exception();
+  }
+  item.rest = nullptr;
   return true;
 }
 

@@ -4,8 +4,7 @@
 // called from any thread.
 //
 //   Unordered named(engine, "job", {0, 1, 2, 3}, {.stall_s = 60});
-//   Start start = start_operations(engine, kWorld, {operation});
-//   Handle handle = named.submit("fc.weight", "allreduce of [10, 4] float32", start);
+//   Handle handle = named.submit("fc.weight", "allreduce of [10, 4] float32", kWorld, {operation});
 //   named.wait(handle);
 #pragma once
 
@@ -13,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -33,9 +33,6 @@ using Rest = std::function<bool(double timeout_s)>;
 
 // Submits operations. Called once, on the thread of an Unordered, in the same order on all ranks.
 using Start = std::function<Rest()>;
-
-// A Start that submits these operations to a group. Their buffers must live until the end.
-Start start_operations(Engine& engine, Group group, std::vector<Operation> operations);
 
 struct UnorderedOptions {
   double stall_s = 60;
@@ -65,6 +62,10 @@ class Unordered {
   // throws InvalidArgument with all of them on every rank. Throws InvalidArgument while the name is
   // in use.
   Handle submit(std::string_view name, std::string_view description, Start start);
+  // The same for collectives of a group. Their buffers must live until the end. What all ranks have
+  // submitted at the same time is started together, so that small all-reduces are fused.
+  Handle submit(std::string_view name, std::string_view description, Group group,
+                std::vector<Operation> operations);
 
   // This rank submits nothing until all ranks have joined; then the handle is done.
   Handle join();
@@ -84,6 +85,10 @@ class Unordered {
  private:
   struct Item;
 
+  // unordered.cc
+  Handle submit(std::shared_ptr<Item> item);
+  bool rest(Item& item, double timeout_s);
+
   // unordered_rounds.cc
   void run();
   void await_cause();
@@ -96,9 +101,11 @@ class Unordered {
   // unordered_starts.cc
   void start_agreed(const Negotiator::Result& result);
   void settle(const Negotiator::Agreed& agreed, const std::vector<std::string>& said);
-  void begin(const std::shared_ptr<Item>& item);
+  void begin(std::span<const std::shared_ptr<Item>> items);
+  size_t begin_operations(std::span<const std::shared_ptr<Item>> items);
   void stand_in(const std::string& description);
   std::shared_ptr<Item> take(const std::string& name);
+  void finish(std::span<const std::shared_ptr<Item>> items);
   void finish(const std::shared_ptr<Item>& item, std::exception_ptr error);
   void give_up(std::exception_ptr error);
 

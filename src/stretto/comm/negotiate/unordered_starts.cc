@@ -1,5 +1,7 @@
 // Handles the result of a round: operations that start, fail, or get zeros from a rank that has
 // joined.
+#include <algorithm>
+
 #include "stretto/base/error.h"
 #include "stretto/comm/negotiate/unordered_item.h"
 
@@ -35,14 +37,18 @@ void Unordered::start_agreed(const Negotiator::Result& result) {
     texts.push_back(found != waiting_.end() ? found->second->description : "");
   }
   const auto said = texts.empty() ? std::vector<std::vector<std::string>>{} : exchange(texts);
+  // A rank that has joined stands in for one operation after the other.
+  std::vector<std::shared_ptr<Item>> ready;
   size_t next = 0;
   for (const Negotiator::Agreed& agreed : result.agreed) {
-    if (agreed.differs || result.someone_joined) {
-      settle(agreed, said[next++]);
-    } else {
-      begin(take(agreed.name));
+    if (!agreed.differs && !result.someone_joined) {
+      ready.push_back(take(agreed.name));
+      continue;
     }
+    begin(std::exchange(ready, {}));
+    settle(agreed, said[next++]);
   }
+  begin(ready);
   if (result.left >= 0) {
     const int rank = ranks_[static_cast<size_t>(result.left)];
     const auto fail = [&](const std::shared_ptr<Item>& item) {
@@ -86,21 +92,60 @@ void Unordered::settle(const Negotiator::Agreed& agreed, const std::vector<std::
       finish(item,
              thrown([&] { throw_invalid("'{}' differs between ranks: {}", agreed.name, list); }));
   } else if (item) {
-    begin(item);
+    begin({&item, 1});
   } else {
     stand_in(first);
   }
 }
 
-// An exception of a Start is thrown by wait().
-void Unordered::begin(const std::shared_ptr<Item>& item) {
+// Exceptions are thrown by wait().
+void Unordered::begin(std::span<const std::shared_ptr<Item>> items) {
+  while (!items.empty()) {
+    size_t count = 1;
+    if (items[0]->start) {
+      try {
+        items[0]->rest = items[0]->start();
+      } catch (...) {
+        items[0]->error = std::current_exception();
+      }
+    } else {
+      count = begin_operations(items);
+    }
+    finish(items.first(count));
+    items = items.subspan(count);
+  }
+}
+
+// Starts the operations of the first items that are in one group together, up to one that fails.
+// Returns how many items have begun or failed.
+size_t Unordered::begin_operations(std::span<const std::shared_ptr<Item>> items) {
+  std::vector<Operation> operations;
+  std::vector<size_t> ends;  // of each item in `operations`
+  for (const auto& item : items) {
+    if (item->start || item->group != items[0]->group) break;
+    operations.insert(operations.end(), item->operations.begin(), item->operations.end());
+    ends.push_back(operations.size());
+  }
+  std::vector<Handle> handles;
   std::exception_ptr error;
   try {
-    item->rest = item->start();
+    engine_.submit_together(items[0]->group, operations, &handles);
   } catch (...) {
     error = std::current_exception();
   }
-  finish(item, std::move(error));
+  // Nothing is started when an operation is not valid, whose ever it is.
+  if (error && handles.empty() && ends.size() > 1) return begin_operations(items.first(1));
+  size_t from = 0, count = 0;
+  for (; count < ends.size(); ++count) {
+    const size_t to = std::min(ends[count], handles.size());
+    items[count]->handles.assign(handles.begin() + static_cast<ptrdiff_t>(from),
+                                 handles.begin() + static_cast<ptrdiff_t>(to));
+    from = to;
+    if (to == ends[count] && !(error && handles.empty())) continue;
+    items[count]->error = error;
+    return count + 1;
+  }
+  return count;
 }
 
 void Unordered::stand_in(const std::string& description) {
@@ -119,13 +164,20 @@ std::shared_ptr<Unordered::Item> Unordered::take(const std::string& name) {
   return item;
 }
 
-void Unordered::finish(const std::shared_ptr<Item>& item, std::exception_ptr error) {
-  const Start done = std::exchange(
-      item->start, nullptr);  // destroyed after the lock is released: it may hold Python objects
+void Unordered::finish(std::span<const std::shared_ptr<Item>> items) {
+  // Destroyed after the lock is released: it may hold Python objects.
+  std::vector<Start> done;
+  for (const auto& item : items) {
+    if (item->start) done.push_back(std::exchange(item->start, nullptr));
+  }
   std::lock_guard lock(mutex_);
-  item->error = std::move(error);
-  item->started = true;
+  for (const auto& item : items) item->started = true;
   over_.notify_all();
+}
+
+void Unordered::finish(const std::shared_ptr<Item>& item, std::exception_ptr error) {
+  item->error = std::move(error);
+  finish({&item, 1});
 }
 
 // The job has failed: ends all items of this rank with the error, and notifies the other ranks.

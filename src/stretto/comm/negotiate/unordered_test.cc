@@ -32,15 +32,12 @@ Operation sum_of(float* values, int64_t count = kElements) {
   return {.reduction = ReduceOp::kSum, .count = count, .input = values, .output = values};
 }
 
-Start sum(Engine& engine, float* values) {
-  return start_operations(engine, kWorld, {sum_of(values)});
-}
-
 // Adds zeros to what the others sum.
 UnorderedOptions standing_in(Engine& engine, double stall_s = 60) {
   return {.stall_s = stall_s, .stalled = {}, .stand_in = [&engine](const std::string&) -> Rest {
             auto zeros = std::make_shared<std::array<float, kElements>>();
-            return [zeros, rest = sum(engine, zeros->data())()](double s) { return rest(s); };
+            const Handle handle = engine.submit(kWorld, sum_of(zeros->data()));
+            return [&engine, zeros, handle](double s) { return engine.wait(handle, s); };
           }};
 }
 
@@ -67,7 +64,7 @@ TEST(Unordered, AnyOrderGivesTheSums) {
             for (const int i : order) {
               values[i].fill(static_cast<float>(i + rank));
               handles[i] =
-                  named.submit("t" + std::to_string(i), "f32", sum(engine, values[i].data()));
+                  named.submit("t" + std::to_string(i), "f32", kWorld, {sum_of(values[i].data())});
             }
             for (const int i : order) {
               EXPECT_TRUE(named.wait(handles[i]));
@@ -80,6 +77,29 @@ TEST(Unordered, AnyOrderGivesTheSums) {
   }
 }
 
+// What is agreed upon together is one operation for the network.
+TEST(Unordered, SmallOnesOfARoundAreFused) {
+  expect_no_errors(testing::run_ranks(
+      2, [](int) { return patient(); },
+      [&](Engine& engine) {
+        const int n = 200;
+        Unordered named(engine, "job", everyone(engine), {});
+        std::vector<std::array<float, kElements>> values(n);
+        for (int step = 0; step < 3; ++step) {
+          std::vector<Handle> handles;
+          for (int i = 0; i < n; ++i) {
+            values[i].fill(static_cast<float>(i));
+            handles.push_back(
+                named.submit("t" + std::to_string(i), "f32", kWorld, {sum_of(values[i].data())}));
+          }
+          for (const Handle handle : handles) named.wait(handle);
+          for (int i = 0; i < n; ++i) ASSERT_EQ(values[i][0], static_cast<float>(2 * i));
+        }
+        EXPECT_GT(engine.statistics().joined, 3 * n / 2) << "of " << 3 * n;
+        leave(named);
+      }));
+}
+
 TEST(Unordered, RanksThatHaveJoinedStandIn) {
   expect_no_errors(testing::run_ranks(
       3, [](int) { return patient(); },
@@ -90,8 +110,8 @@ TEST(Unordered, RanksThatHaveJoinedStandIn) {
           for (int i = 0; i <= rank; ++i) {  // rank 0 has the least to do
             std::array<float, kElements> values;
             values.fill(1);
-            named.wait(
-                named.submit("uneven " + std::to_string(i), "f32", sum(engine, values.data())));
+            named.wait(named.submit("uneven " + std::to_string(i), "f32", kWorld,
+                                    {sum_of(values.data())}));
             EXPECT_EQ(values[0], static_cast<float>(3 - i));
           }
           named.wait(named.join());
@@ -111,8 +131,8 @@ TEST(Unordered, ADifferentMeaningIsAnErrorWithBoth) {
         for (int step = 0; step < 3; ++step) {
           // In the last step all have changed their minds, which is fine.
           const std::string meaning = step == 2 ? "f32 [3]" : rank == 1 ? "f32 [2]" : "f32 [1]";
-          const Handle odd = named.submit("odd", meaning, sum(engine, values.data()));
-          const Handle even = named.submit("even", "f32", sum(engine, values.data()));
+          const Handle odd = named.submit("odd", meaning, kWorld, {sum_of(values.data())});
+          const Handle even = named.submit("even", "f32", kWorld, {sum_of(values.data())});
           if (step == 2) {
             named.wait(odd);
           } else {
@@ -128,13 +148,13 @@ TEST(Unordered, ADifferentMeaningIsAnErrorWithBoth) {
           named.wait(even);
         }
         if (rank == 0) {
-          const Handle once = named.submit("twice", "f32", sum(engine, values.data()));
+          const Handle once = named.submit("twice", "f32", kWorld, {sum_of(values.data())});
           EXPECT_THROW(named.submit("twice", "f32", {}), InvalidArgument);
-          named.wait(named.submit("all", "f32", sum(engine, values.data())));
+          named.wait(named.submit("all", "f32", kWorld, {sum_of(values.data())}));
           named.wait(once);
         } else {
-          named.wait(named.submit("all", "f32", sum(engine, values.data())));
-          named.wait(named.submit("twice", "f32", sum(engine, values.data())));
+          named.wait(named.submit("all", "f32", kWorld, {sum_of(values.data())}));
+          named.wait(named.submit("twice", "f32", kWorld, {sum_of(values.data())}));
         }
         leave(named);
       }));
@@ -161,7 +181,7 @@ TEST(Unordered, NamesWhoIsMissing) {
         std::array<float, kElements> values{};
         for (int i = 0; rank == 2 && !seen && i < 6000; ++i)
           std::this_thread::sleep_for(std::chrono::milliseconds(10));
-        named.wait(named.submit("late", "f32", sum(engine, values.data())));
+        named.wait(named.submit("late", "f32", kWorld, {sum_of(values.data())}));
         leave(named);
       }));
   ASSERT_FALSE(stalls.empty());
@@ -178,9 +198,9 @@ TEST(Unordered, WhatNeedsARankThatHasLeftFailsNamingIt) {
         const int rank = engine.membership().rank;
         Unordered named(engine, "job", everyone(engine), {});
         std::array<float, kElements> values{};
-        named.wait(named.submit("all", "f32", sum(engine, values.data())));
+        named.wait(named.submit("all", "f32", kWorld, {sum_of(values.data())}));
         if (rank != 1) {
-          const Handle handle = named.submit("some", "f32", sum(engine, values.data()));
+          const Handle handle = named.submit("some", "f32", kWorld, {sum_of(values.data())});
           try {
             named.wait(handle);
             ADD_FAILURE() << "no error";
@@ -208,7 +228,7 @@ TEST(Unordered, WhatARankCannotStandInForEndsTheJob) {
         if (engine.membership().rank == 1)
           named.wait(named.join());
         else
-          named.wait(named.submit("rows", "gather of rows", sum(engine, values.data())));
+          named.wait(named.submit("rows", "gather of rows", kWorld, {sum_of(values.data())}));
       });
   for (const std::string& error : errors)
     EXPECT_NE(error.find("this rank cannot contribute zeros to gather of rows"), error.npos)
@@ -222,14 +242,12 @@ TEST(Unordered, AnOperationThatMakesNoSenseIsItsSubmittersError) {
         Unordered named(engine, "job", everyone(engine), {});
         std::array<float, kElements> values;
         values.fill(1);
-        EXPECT_THROW(named.wait(named.submit(
-                         "bad", "f32",
-                         start_operations(engine, kWorld,
-                                          {sum_of(values.data()), sum_of(values.data(), -1)}))),
-                     InvalidArgument);
-        EXPECT_EQ(values[0], 2) << "the one before it is over";
-        named.wait(named.submit("good", "f32", sum(engine, values.data())));
-        EXPECT_EQ(values[0], 4);
+        const Handle bad =
+            named.submit("bad", "f32", kWorld, {sum_of(values.data()), sum_of(values.data(), -1)});
+        const Handle good = named.submit("good", "f32", kWorld, {sum_of(values.data())});
+        EXPECT_THROW(named.wait(bad), InvalidArgument);
+        named.wait(good);
+        EXPECT_EQ(values[0], 2) << "nothing of what is not valid has begun";
         leave(named);
       }));
 }
@@ -248,9 +266,8 @@ TEST(Unordered, SubsetsDoNotKnowEachOther) {
           std::array<float, kElements> a, b;
           a.fill(static_cast<float>(rank));
           b.fill(static_cast<float>(rank));
-          const Handle one =
-              half.submit("x", "f32", start_operations(engine, group, {sum_of(a.data())}));
-          const Handle other = all.submit("x", "f32", sum(engine, b.data()));
+          const Handle one = half.submit("x", "f32", group, {sum_of(a.data())});
+          const Handle other = all.submit("x", "f32", kWorld, {sum_of(b.data())});
           while (!all.poll(other)) std::this_thread::yield();
           all.wait(other);
           half.wait(one);
@@ -269,7 +286,7 @@ TEST(Unordered, EveryoneIsToldOfTheEnd) {
       [&](Engine& engine) {
         Unordered named(engine, "job", everyone(engine), {});
         std::array<float, kElements> values{};
-        named.wait(named.submit("all", "f32", sum(engine, values.data())));
+        named.wait(named.submit("all", "f32", kWorld, {sum_of(values.data())}));
         const int rank = engine.membership().rank;
         for (const int other : {0, 1}) {  // who have got their sums by then
           if (rank == 2)
@@ -282,9 +299,9 @@ TEST(Unordered, EveryoneIsToldOfTheEnd) {
                 {.kind = Kind::kSend, .peer = 2, .count = kElements, .input = values.data()}));
         }
         if (rank == 2) return;  // without a word
-        EXPECT_THROW(named.wait(named.submit("some", "f32", sum(engine, values.data()))),
+        EXPECT_THROW(named.wait(named.submit("some", "f32", kWorld, {sum_of(values.data())})),
                      CommError);
-        EXPECT_THROW(named.submit("more", "f32", sum(engine, values.data())), CommError);
+        EXPECT_THROW(named.submit("more", "f32", kWorld, {sum_of(values.data())}), CommError);
         EXPECT_TRUE(named.wait_left(60));
       });
   expect_no_errors(errors);
@@ -298,7 +315,7 @@ TEST(Unordered, ALengthThatAnotherRankMadeUpEndsTheJob) {
         if (engine.membership().rank == 0) {
           Unordered named(engine, "job", everyone(engine), {});
           std::array<float, kElements> values{};
-          named.wait(named.submit("all", "f32", sum(engine, values.data())));
+          named.wait(named.submit("all", "f32", kWorld, {sum_of(values.data())}));
           return;
         }
         const Group group = engine.add_group("job, negotiation", everyone(engine));
