@@ -197,10 +197,13 @@ def measure(gain: Gain, running: dict[str, Ranks], rounds: int, say) -> dict:
                                           model=gain.model, wire=variant.wire)
       if not all(reply["correct"] for reply in replies):
         return {"status": "wrong", "reason": f"{variant.name}: the results are not right"}
-      if "loss" in replies[0]:
-        losses[variant.name] = max(reply["loss"] for reply in replies)
       if turn:
         times[variant.name].append(max(r["seconds"] for r in replies) / gain.steps)
+  for variant in order:
+    replies = running[variant.name].ask(TURN_TIMEOUT_S, kind="steps", bytes=0, operations=0,
+                                        model=gain.model, wire=variant.wire, last=True)
+    if "loss" in replies[0]:
+      losses[variant.name] = max(reply["loss"] for reply in replies)
   medians = {name: median(seconds) for name, seconds in times.items()}
   reached, kept = gain.promised(medians)
   if gain.equal_loss:

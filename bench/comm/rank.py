@@ -82,7 +82,7 @@ class Rank:
                                           self._context.size)
     trainer = self._trainers[key]
     reply = self.timed(lambda: trainer.run(request["operations"]))
-    return reply | trainer.verdict()
+    return reply | trainer.verdict(request.get("last", False))
 
   def timed(self, run) -> dict:
     gc.collect()

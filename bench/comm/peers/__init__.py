@@ -5,7 +5,8 @@ A driver module has `connect(context) -> driver`; a driver has
   each(buffers)      all-reduces them in place, one after the other
   burst(buffers)     the same, all in flight at once
   barrier(), version(), close()
-and, where it can, `wrap(model, wire) -> model` to train with DDP and `step()` to say that a step is
+and, where it can, `wrap(model, wire) -> model` to train with DDP, `synchronize()` to average its
+parameters where a step policy lets them differ, and `step()` to say that a step is
 over.
 """
 

@@ -28,6 +28,7 @@ class Driver:
     self._torch, self._dist = torch, dist
     self._backend = "stretto" if context.setting == "stretto" else "gloo"
     self._tuned = context.setting == "tuned"
+    self._attached = None  # what attach() of Stretto keeps for the wrapped model
     interfaces = context.interfaces if self._tuned else context.interfaces[:1]
     if self._tuned and len(interfaces) == 1:
       interfaces = interfaces * CONNECTIONS
@@ -69,15 +70,21 @@ class Driver:
       group = self._dist.new_group(backend="stretto", pg_options=GroupOptions(codec=wire))
       return self._torch.nn.parallel.DistributedDataParallel(model, process_group=group)
     wrapped = self._torch.nn.parallel.DistributedDataParallel(model)
-    if os.environ.get("STRETTO_BENCH_SEGMENTS"):
+    segments = bool(os.environ.get("STRETTO_BENCH_SEGMENTS"))
+    if segments or os.environ.get("STRETTO_STEP_POLICY"):
       import stretto.torch
-      stretto.torch.attach(wrapped, segments=True)
+      self._attached = stretto.torch.attach(wrapped, segments=segments)
     if wire:
       from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
       hook = {"fp16": default_hooks.fp16_compress_hook,
               "bf16": default_hooks.bf16_compress_hook}[wire]
       wrapped.register_comm_hook(None, hook)
     return wrapped
+
+  def synchronize(self) -> None:
+    """Averages the parameters of the wrapped model, where a step policy lets them differ."""
+    if self._attached is not None:
+      self._attached.synchronize()
 
   def close(self) -> None:
     self._dist.destroy_process_group()

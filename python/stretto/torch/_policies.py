@@ -274,8 +274,11 @@ class Gossip(Local):
     narrow = MESSAGES[self._codec] if values.dtype == torch.float32 else None
     mine = values.to(narrow) if narrow else values
     other = torch.empty_like(mine)
+    # A partner that is a step behind still receives from another: what comes too early would halve
+    # the bandwidth of what it waits for.
     return self.run(mine, other, [
-        {"kind": comm.SEND, "input": mine.data_ptr(), "peer": (self._rank + distance) % self._size},
+        {"kind": comm.SEND, "input": mine.data_ptr(), "peer": (self._rank + distance) % self._size,
+         "rendezvous": True},
         {"kind": comm.RECV, "output": other.data_ptr(),
          "peer": (self._rank - distance) % self._size}],
         lambda other: values + (other.to(values.dtype) - mine.to(values.dtype)) / 2)

@@ -77,6 +77,9 @@ struct Operation {
   float* residual = nullptr;
   double timeout_s = 0;  // the job fails if it takes longer; 0: options.operation_timeout_s
   bool scanned = false;  // the caller has searched the input for NaN and infinity
+  // kSend: the data leave when the receiver has asked for them, also below the eager limit. So they
+  // take no memory there and no bandwidth from messages that it waits for.
+  bool rendezvous = false;
   bool unseen = false;   // left out of traces and statistics, because the user did not submit it
 };
 

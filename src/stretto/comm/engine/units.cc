@@ -286,6 +286,7 @@ bool Units::execute(Unit& unit, int32_t index) {
                                  .bytes = size,
                                  .ticket = {&unit, index},
                                  .ahead = unit.ahead,
+                                 .rendezvous = open.operation.rendezvous,
                                  .streams = open.streams});
       return false;
     }

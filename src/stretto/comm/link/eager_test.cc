@@ -131,5 +131,24 @@ TEST(Eager, AMessageLargerThanTheLimitComesThrough) {
   EXPECT_EQ(pair.to(0).peak_eager_bytes(), 0);
 }
 
+TEST(Eager, ARendezvousWaitsUntilItIsAskedFor) {
+  Pair pair(2);
+  std::vector<std::byte> sent(kLimit / 2, std::byte{3}), got(kLimit / 2);
+  int owners[2], done = 0;
+  const auto poll_both = [&] {
+    for (const auto& node : pair.nodes) done += static_cast<int>(node->poll(0.001).done.size());
+  };
+  pair.to(1).send(
+      {.data = sent.data(), .bytes = sent.size(), .ticket = {&owners[0], 0}, .rendezvous = true});
+  for (int i = 0; i < 20; ++i) poll_both();
+  EXPECT_EQ(done, 0);
+  EXPECT_EQ(pair.to(0).peak_eager_bytes(), 0);
+  pair.to(0).expect({}, got.data(), got.size(), 0, {&owners[1], 0});
+  const double deadline = now_s() + kPatience_s;
+  while (done < 2 && now_s() < deadline) poll_both();
+  EXPECT_EQ(done, 2);
+  EXPECT_EQ(got, sent);
+}
+
 }  // namespace
 }  // namespace stretto::comm

@@ -16,7 +16,7 @@
 // receiver has not put in place stay below LinkSettings::eager_limit_bytes. Beyond that the sender
 // sends an RTS (request to send) and waits for the CTS (clear to send), which the receiver sends
 // when an operation asks for the message. So a message that was asked for never waits behind one
-// that was not.
+// that was not. Message::rendezvous has it so from the first byte.
 //
 // Pacing. A rank with many links begins chunks of large messages one at a time over all links
 // (Links::pace), instead of writing to all of them at once.
@@ -53,9 +53,10 @@ struct Message {
   uint64_t fingerprint = 0;
   const void* data = nullptr;
   uint64_t bytes = 0;
-  Ticket ticket;      // done when the caller may change `data`
-  int32_t ahead = 0;  // a number for the receiver, which expect() and tickets give it
-  int streams = 0;    // on how many streams its chunks may travel; 0: as use_streams() says
+  Ticket ticket;            // done when the caller may change `data`
+  int32_t ahead = 0;        // a number for the receiver, which expect() and tickets give it
+  bool rendezvous = false;  // an RTS goes first, also below the eager limit
+  int streams = 0;          // on how many streams its chunks may travel; 0: as use_streams() says
 };
 
 // What happened on all links, in order. The engine reads it after the call that caused it.

@@ -21,7 +21,8 @@ void Link::send(const Message& m) {
   out->ahead = m.ahead;
   out->streams = m.streams;
   sends_large_ |= m.bytes > settings_.chunk_bytes;
-  if (m.bytes > 0 && promised_ - consumed_there_ + m.bytes > settings_.eager_limit_bytes) {
+  const bool eager = promised_ - consumed_there_ + m.bytes <= settings_.eager_limit_bytes;
+  if (m.bytes > 0 && (m.rendezvous || !eager)) {
     out->ticket = m.ticket;
     awaiting_cts_.emplace(m.key, std::move(out));
     send_rendezvous(m.key, m.fingerprint, m.bytes, kRts);
