@@ -174,7 +174,7 @@ TRIAL_STEPS = 5  # of a candidate in a round; the first does not count
 ROUNDS = 2
 CANDIDATES = 3
 MAX_SEGMENTS = 32
-MARGIN = 0.02  # a split must make steps shorter by this share
+MARGIN = 0.02  # a split must make steps shorter by this share, in every round
 
 
 class Segments:
@@ -198,7 +198,8 @@ class Segments:
     self.history: list[dict] = []  # what was tried, for the report
     self.settled = False
     self._step, self._began = 1, 0.0
-    self._round, self._round_steps = 0, 0
+    self._trial: list[float] = []  # seconds of the steps of the trial under way
+    self._trials = 0
     self._stop_reason = ""
     self.reset()
     ready = weakref.WeakMethod(self.ready)
@@ -289,12 +290,12 @@ class Segments:
             for name, size, at in self._times.rows(self._group)]
     torch.futures.wait_all(self._futures)  # so that the link is idle when it is measured
     link = measure_link(self._group)
-    self._candidates = [{"cuts": self.cut(rows, [len(rows)]), "times": []}]
+    self._candidates = [{"cuts": self.cut(rows, [len(rows)]), "rounds": []}]
     for ends, _, tail_s in _stretto.comm_best_splits(rows, link.alpha_s, link.beta_s_per_byte,
                                                      CANDIDATES, MAX_SEGMENTS):
       cuts = self.cut(rows, ends)
       if all(cuts != known["cuts"] for known in self._candidates):
-        self._candidates.append({"cuts": cuts, "times": [], "tail_s": tail_s})
+        self._candidates.append({"cuts": cuts, "rounds": [], "tail_s": tail_s})
     if len(self._candidates) == 1:
       self.stop("no cut is expected to help")
       return
@@ -329,25 +330,25 @@ class Segments:
         offset += parameter.numel()
 
   def try_next(self, seconds: float) -> None:
-    self._round_steps += 1
-    if self._round_steps > 1:
-      self._candidates[self._round % len(self._candidates)]["times"].append(seconds)
-    if self._round_steps < TRIAL_STEPS:
+    self._trial.append(seconds)
+    if len(self._trial) < TRIAL_STEPS:
       return
-    self._round_steps = 0
-    self._round += 1
-    if self._round < ROUNDS * len(self._candidates):
-      self.use(self._candidates[self._round % len(self._candidates)]["cuts"])
+    tried = self._candidates[self._trials % len(self._candidates)]
+    tried["rounds"].append(statistics.median(self._trial[1:]))
+    self._trial = []
+    self._trials += 1
+    if self._trials < ROUNDS * len(self._candidates):
+      self.use(self._candidates[self._trials % len(self._candidates)]["cuts"])
     else:
       self.decide()
 
   def decide(self) -> None:
-    times = torch.tensor([statistics.median(c["times"]) for c in self._candidates],
-                         dtype=torch.float64)
-    dist.all_reduce(times, dist.ReduceOp.MAX, group=self._group)
-    seconds = times.tolist()
+    rounds = torch.tensor([c["rounds"] for c in self._candidates], dtype=torch.float64)
+    dist.all_reduce(rounds, dist.ReduceOp.MAX, group=self._group)
+    seconds = rounds.mean(1).tolist()
     best = min(range(len(seconds)), key=seconds.__getitem__)
-    if seconds[best] > seconds[0] * (1 - MARGIN):
+    # Short steps vary by more than a split may gain, but seldom twice in its favour.
+    if bool((rounds[best] > rounds[0] * (1 - MARGIN)).any()):
       best = 0
     for number, candidate in enumerate(self._candidates):
       self.history.append({"parts": sum(map(len, candidate["cuts"].values())),
