@@ -73,6 +73,7 @@ def small() -> list[Case]:
       Case("4 B on 2 x 2", network, four, Work("each", 4, 100), NO_TUNED, 9),
       Case("4 KB on 2 x 2", network, four, Work("each", 4 * KB, 100), NO_TUNED, 9),
       Case("64 KB on 2 x 2", network, four, Work("each", 64 * KB, 50), NO_TUNED, 9),
+      Case("200 x 256 B at once on 2 x 2", network, four, Work("burst", 256, 200), NO_TUNED, 9),
       Case("200 x 4 KB at once on 2 x 2", network, four, Work("burst", 4 * KB, 200), NO_TUNED, 9),
       Case("200 x 64 KB at once on 2 x 2", network, four, Work("burst", 64 * KB, 200), NO_TUNED,
            5),
