@@ -89,44 +89,124 @@ std::string read_file(const std::string& path) {
 
 namespace {
 
-// Where to write what will be renamed to `path`, whose folder is made if need be.
-std::string temporary_beside(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+namespace fs = std::filesystem;
+
+constexpr int kMostLinks = 40;  // as the kernel follows
+
+// Where what is written to a path goes.
+struct Target {
+  std::string path;       // behind all links
+  bool in_place = false;  // a device, a pipe or a socket: a file renamed to it would replace it
+};
+
+// The path behind links, also where the last one leads to no file yet.
+fs::path follow_links(fs::path path) {
+  std::error_code no_link;
+  for (int i = 0; i < kMostLinks; ++i) {
+    const fs::path next = fs::read_symlink(path, no_link);
+    if (no_link) break;
+    path = path.parent_path() / next;  // `next` alone where it is absolute
+  }
+  return path;
+}
+
+// Throws where nothing can be written to.
+Target target_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (S_ISDIR(info.st_mode)) {
+      errno = EISDIR;
+      fail(path, "create");
+    }
+    if (!S_ISREG(info.st_mode)) return {path, true};
+  } else if (errno != ENOENT) {
+    fail(path, "create");
+  }
+  const fs::path target = follow_links(path);
+  const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
   std::error_code ignored;
-  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
-  return fmt::format("{}.{}.tmp", path, ::getpid());
+  if (!fs::exists(folder, ignored)) {
+    throw FormatError(path, -1,
+                      fmt::format("cannot create: there is no folder {}", folder.string()), ENOENT);
+  }
+  return {target.string(), false};
+}
+
+std::string temporary_beside(const Target& target) {
+  return fmt::format("{}.{}.tmp", target.path, ::getpid());
+}
+
+int open_for_writing(const std::string& path, int flags) {
+  return ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
+}
+
+// Closes `fd`; `errno` says what went wrong.
+bool write_and_close(int fd, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t count = ::write(fd, content.data(), content.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      const int code = errno;
+      ::close(fd);
+      errno = code;
+      return false;
+    }
+    content.remove_prefix(static_cast<size_t>(count));
+  }
+  return ::close(fd) == 0;
 }
 
 }  // namespace
 
 void check_writable(const std::string& path) {
-  const std::string temporary = temporary_beside(path);
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    errno = EISDIR;
-    fail(path, "create");
+  const Target target = target_of(path);
+  if (target.in_place) {
+    // Opening a pipe would wait for its reader.
+    if (::access(path.c_str(), W_OK) != 0) fail(path, "write");
+    return;
   }
-  if (!std::ofstream(temporary, std::ios::binary | std::ios::trunc)) fail(path, "create");
-  std::filesystem::remove(temporary, ignored);
+  const std::string temporary = temporary_beside(target);
+  const int fd = open_for_writing(temporary, O_CREAT | O_TRUNC);
+  if (fd < 0) fail(path, "create");
+  ::close(fd);
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
 }
 
 void write_file(const std::string& path, std::string_view content) {
-  std::error_code ignored;
-  const std::string temporary = temporary_beside(path);
-  {
-    std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
-    if (!file) fail(path, "create");
-    file.write(content.data(), static_cast<std::streamsize>(content.size()));
-    file.flush();
-    if (!file) {
-      std::filesystem::remove(temporary, ignored);
-      fail(path, "write");
-    }
+  const Target target = target_of(path);
+  if (target.in_place) {
+    const int fd = open_for_writing(path, 0);
+    if (fd < 0 || !write_and_close(fd, content)) fail(path, "write");
+    return;
   }
-  if (std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::filesystem::remove(temporary, ignored);
-    fail(path, "rename into place");
+  const std::string temporary = temporary_beside(target);
+  const int fd = open_for_writing(temporary, O_CREAT | O_TRUNC);
+  if (fd < 0) fail(path, "create");
+  const bool written = write_and_close(fd, content);
+  if (!written || std::rename(temporary.c_str(), target.path.c_str()) != 0) {
+    const int code = errno;
+    std::error_code ignored;
+    fs::remove(temporary, ignored);
+    errno = code;
+    fail(path, written ? "rename into place" : "write");
   }
+}
+
+bool same_file(const std::string& a, const std::string& b) {
+  struct stat first {
+  }, second{};
+  const bool first_exists = ::stat(a.c_str(), &first) == 0;
+  const bool second_exists = ::stat(b.c_str(), &second) == 0;
+  if (first_exists && second_exists) {
+    return first.st_dev == second.st_dev && first.st_ino == second.st_ino;
+  }
+  if (first_exists || second_exists) return false;
+  std::error_code unknown;
+  const auto whole = [&](const std::string& path) {
+    return fs::weakly_canonical(fs::absolute(follow_links(path)), unknown);
+  };
+  return whole(a) == whole(b) && !unknown;
 }
 
 std::string cache_directory() {

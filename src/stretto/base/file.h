@@ -38,12 +38,17 @@ class MappedFile {
 std::string read_file(const std::string& path);
 
 // Writes to a temporary name beside `path` and renames it, so readers see the old file or the new
-// one. Throws FormatError naming the file.
+// one. Links stay: the file that they lead to is replaced. A device or a pipe stays too: the
+// content is written to it. Throws FormatError naming the file; a folder that is missing is not
+// made.
 void write_file(const std::string& path, std::string_view content);
 
 // Throws what write_file() would throw if it cannot write to `path` now: to be called before long
-// work whose result goes there. Makes the folders that are missing, and leaves no file.
+// work whose result goes there. Leaves no file, and writes nothing to a device or a pipe.
 void check_writable(const std::string& path);
+
+// Whether both paths lead to the same file, by any link, or would if it existed.
+bool same_file(const std::string& a, const std::string& b);
 
 // The folder for what is kept between runs: $STRETTO_CACHE_DIR, else $XDG_CACHE_HOME/stretto, else
 // ~/.cache/stretto. Not created.

@@ -1,11 +1,14 @@
 #include "stretto/base/file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <span>
 #include <string>
 
@@ -50,29 +53,104 @@ TEST(MappedFile, HoldsOnlyWhatIsRead) {
   file->read_ahead({});
 }
 
-TEST(CheckWritable, ThrowsWhatWritingWouldAndLeavesNothing) {
-  const std::filesystem::path folder =
-      std::filesystem::temp_directory_path() / fmt::format("stretto-check-writable-{}", ::getpid());
-  const std::string inside = folder / "new" / "file";
+class Writing : public ::testing::Test {
+ protected:
+  Writing() { std::filesystem::create_directories(folder_ / "sub"); }
+  ~Writing() override { std::filesystem::remove_all(folder_); }
+
+  std::string path(std::string_view name) const { return folder_ / name; }
+  // Of what check_writable() and write_file() throw.
+  int code_of(const std::string& path) const {
+    const auto code = [&](auto&& f) {
+      try {
+        f();
+      } catch (const FormatError& error) {
+        EXPECT_EQ(error.file(), path);
+        return error.code();
+      }
+      return 0;
+    };
+    const int checked = code([&] { check_writable(path); });
+    EXPECT_EQ(code([&] { write_file(path, "x"); }), checked) << path;
+    return checked;
+  }
+
+  const std::filesystem::path folder_ =
+      std::filesystem::temp_directory_path() / fmt::format("stretto-file-test-{}", ::getpid());
+};
+
+TEST_F(Writing, CheckingThrowsWhatWritingWouldAndLeavesNothing) {
+  const std::string inside = path("sub/file");
   check_writable(inside);
-  EXPECT_TRUE(std::filesystem::is_empty(folder / "new"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder_ / "sub"));
   write_file(inside, "kept");
   check_writable(inside);
   EXPECT_EQ(read_file(inside), "kept");
 
-  const auto code_of = [](const std::string& path) {
-    try {
-      check_writable(path);
-    } catch (const FormatError& error) {
-      EXPECT_EQ(error.file(), path);
-      return error.code();
-    }
-    return 0;
-  };
   EXPECT_EQ(code_of(inside + "/below"), ENOTDIR);
-  EXPECT_EQ(code_of(folder), EISDIR);
+  EXPECT_EQ(code_of(folder_), EISDIR);
   EXPECT_EQ(code_of("/proc/nowhere/file"), ENOENT);
-  std::filesystem::remove_all(folder);
+}
+
+TEST_F(Writing, AMissingFolderIsNamedAndNotMade) {
+  EXPECT_EQ(code_of(path("typo/deep/file")), ENOENT);
+  EXPECT_FALSE(std::filesystem::exists(path("typo")));
+  try {
+    write_file(path("typo/deep/file"), "x");
+  } catch (const FormatError& error) {
+    EXPECT_NE(std::string(error.what()).find("there is no folder " + path("typo/deep")),
+              std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(Writing, ALinkStaysAndItsFileIsReplaced) {
+  write_file(path("sub/file"), "old");
+  std::filesystem::create_symlink("sub/file", path("link"));
+  std::filesystem::create_symlink("link", path("second"));
+  check_writable(path("second"));
+  write_file(path("second"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("second")));
+  EXPECT_TRUE(std::filesystem::is_symlink(path("link")));
+  EXPECT_FALSE(std::filesystem::is_symlink(path("sub/file")));
+  EXPECT_EQ(read_file(path("sub/file")), "new");
+
+  std::filesystem::create_symlink("sub/later", path("dangling"));
+  write_file(path("dangling"), "made");
+  EXPECT_TRUE(std::filesystem::is_symlink(path("dangling")));
+  EXPECT_EQ(read_file(path("sub/later")), "made");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_ / "sub"), {}), 2);
+  std::filesystem::create_symlink("typo/file", path("astray"));
+  EXPECT_EQ(code_of(path("astray")), ENOENT);
+}
+
+TEST_F(Writing, APipeIsWrittenToAndNotReplaced) {
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  check_writable(path("pipe"));  // does not wait for a reader
+  const int reader = ::open(path("pipe").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+  ASSERT_GE(reader, 0);
+  write_file(path("pipe"), "through");
+  char got[16] = {};
+  EXPECT_EQ(::read(reader, got, sizeof got), 7);
+  EXPECT_STREQ(got, "through");
+  ::close(reader);
+  EXPECT_TRUE(std::filesystem::is_fifo(path("pipe")));
+}
+
+TEST_F(Writing, AFileIsTheSameByEveryName) {
+  write_file(path("sub/file"), "x");
+  write_file(path("other"), "x");
+  std::filesystem::create_symlink("sub/file", path("link"));
+  std::filesystem::create_hard_link(path("sub/file"), path("hard"));
+  std::filesystem::create_symlink("sub/later", path("dangling"));
+  const auto same = [&](std::string_view a, std::string_view b) {
+    return same_file(path(a), path(b));
+  };
+  EXPECT_TRUE(same("link", "sub/file") && same("hard", "link") && same("sub/../other", "other"));
+  EXPECT_FALSE(same("other", "link") || same("other", "none") || same("none", "other"));
+  EXPECT_TRUE(same("none", "sub/../none") && same("dangling", "sub/later"));
+  EXPECT_FALSE(same("none", "nothing") || same("none", "sub/none"));
+  EXPECT_TRUE(same_file("none", "./none") && same_file("none", std::filesystem::absolute("none")));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "stretto/base/clock.h"
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/base/log.h"
 #include "stretto/comm/engine/inside.h"
 
 namespace stretto::comm {
@@ -132,8 +133,9 @@ void EngineImpl::close() {
   if (options_.trace.empty()) return;
   try {
     write_file(options_.trace, trace_json());
-  } catch (const FormatError&) {
-    // Nobody waits for the file; trace_json() gives the same text.
+  } catch (const FormatError& error) {
+    // trace_json() gives the same text.
+    log_message(LogLevel::kWarning, fmt::format("STRETTO_TRACE: {}", error.what()));
   }
 }
 
