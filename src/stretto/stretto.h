@@ -81,7 +81,8 @@ class Model {
   // that the file was made for another instruction set. One sentence each, mostly none.
   const std::vector<std::string>& notes() const;
 
-  // Writes the artefact (docs/formats/artefact.md). Throws FormatError naming the file.
+  // Writes the artefact (docs/formats/artefact.md). Throws FormatError naming the file, and
+  // InvalidArgument where `path` is the ONNX file, or external data, that it was optimised from.
   void save(const std::string& path) const;
 
   // How it was made and what was measured, as JSON (docs/formats/report.md) and as one

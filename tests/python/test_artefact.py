@@ -3,6 +3,7 @@
 import os
 
 import numpy as np
+import onnx
 import pytest
 from conftest import model_of, value
 from onnx import helper
@@ -194,3 +195,31 @@ def test_the_artefact_can_be_replaced_while_a_model_of_it_lives(model, image, tm
   want = loaded(image)
   model.save(path)
   assert np.array_equal(loaded(image), want)
+
+
+def test_saving_does_not_replace_what_the_model_was_made_from(cnn, tmp_path, monkeypatch):
+  onnx.save(onnx.ModelProto.FromString(cnn.SerializeToString()), tmp_path / "m.onnx",
+            save_as_external_data=True, location="m.data", size_threshold=0)
+  (tmp_path / "link.stretto").symlink_to("m.onnx")
+  monkeypatch.chdir(tmp_path)
+  model = stretto.optimize("m.onnx", tuning="off", threads=1, verify=False)
+  monkeypatch.chdir("/")
+  for name in ("m.onnx", "m.data", "link.stretto"):
+    before = (tmp_path / name).read_bytes()
+    with pytest.raises(stretto.InvalidArgumentError, match=f"{name} is a file of the model"):
+      model.save(tmp_path / name)
+    assert (tmp_path / name).read_bytes() == before
+  model.save(tmp_path / "m.stretto")
+  stretto.load(tmp_path / "m.stretto").save(tmp_path / "m.stretto")
+
+
+def test_saving_makes_no_folder(model, tmp_path):
+  with pytest.raises(FileNotFoundError, match="there is no folder .*typo"):
+    model.save(tmp_path / "typo" / "m.stretto")
+  assert not (tmp_path / "typo").exists()
+
+
+def test_a_wrong_instruction_set_is_no_fault_of_the_file(artefact, monkeypatch):
+  monkeypatch.setenv("STRETTO_ISA", "foo")
+  with pytest.raises(stretto.InvalidArgumentError, match="^STRETTO_ISA: expected portable, avx2"):
+    stretto.load(artefact)

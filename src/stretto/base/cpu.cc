@@ -199,11 +199,11 @@ std::string_view isa_name(Isa isa) {
   return "portable";
 }
 
-Isa parse_isa(std::string_view name) {
+Isa parse_isa(std::string_view name, std::string_view what) {
   for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
     if (name == isa_name(isa)) return isa;
   }
-  throw_invalid("isa: expected portable, avx2 or avx512, got '{}'", name);
+  throw_invalid("{}: expected portable, avx2 or avx512, got '{}'", what, name);
 }
 
 const CpuInfo& cpu_info() {
@@ -211,12 +211,23 @@ const CpuInfo& cpu_info() {
   return info;
 }
 
+namespace {
+
+constexpr const char* kVariable = "STRETTO_ISA";
+
+// What the variable allows at most.
+Isa wanted_isa() {
+  const char* cap = std::getenv(kVariable);
+  return cap == nullptr || *cap == '\0' ? cpu_info().isa : parse_isa(cap, kVariable);
+}
+
+}  // namespace
+
 #if defined(STRETTO_ONLY_ISA)
 // Kernels exist for one instruction set: cmake/StrettoIsas.cmake.
 Isa usable_isa() {
   constexpr Isa kOnly = Isa::STRETTO_ONLY_ISA;
-  const char* cap = std::getenv("STRETTO_ISA");
-  const Isa wanted = cap == nullptr || *cap == '\0' ? cpu_info().isa : parse_isa(cap);
+  const Isa wanted = wanted_isa();
   if (std::min(wanted, cpu_info().isa) != kOnly) {
     throw_unsupported(
         "this build of Stretto runs {} only, not {}: build it with -DSTRETTO_ISAS=all",
@@ -225,11 +236,7 @@ Isa usable_isa() {
   return kOnly;
 }
 #else
-Isa usable_isa() {
-  const char* cap = std::getenv("STRETTO_ISA");
-  if (cap == nullptr || *cap == '\0') return cpu_info().isa;
-  return std::min(parse_isa(cap), cpu_info().isa);
-}
+Isa usable_isa() { return std::min(wanted_isa(), cpu_info().isa); }
 #endif
 
 double peak_flops(Isa isa) {

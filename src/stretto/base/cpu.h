@@ -11,8 +11,9 @@ namespace stretto {
 // architecture's baseline (SSE2 on x86-64, NEON on Arm).
 enum class Isa : uint8_t { kPortable, kAvx2, kAvx512 };
 
-std::string_view isa_name(Isa isa);    // "portable", "avx2", "avx512"
-Isa parse_isa(std::string_view name);  // throws InvalidArgument, naming the choices
+std::string_view isa_name(Isa isa);  // "portable", "avx2", "avx512"
+// Throws InvalidArgument naming `what` was to be parsed, and the choices.
+Isa parse_isa(std::string_view name, std::string_view what = "isa");
 
 // fp32 lanes of one vector: also the channel block of the blocked layout on that ISA.
 constexpr int isa_lanes(Isa isa) { return isa == Isa::kAvx512 ? 16 : isa == Isa::kAvx2 ? 8 : 4; }
@@ -34,7 +35,8 @@ struct CpuInfo {
 const CpuInfo& cpu_info();
 
 // cpu_info().isa, capped by the environment variable STRETTO_ISA when set. Reads the variable at
-// every call. Throws InvalidArgument for an unknown name.
+// every call. Throws InvalidArgument naming the variable for a name
+// that is unknown.
 Isa usable_isa();
 
 // fp32 multiply-adds x 2 of one core per second with this ISA, measured once per process and ISA

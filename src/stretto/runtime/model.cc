@@ -25,7 +25,14 @@ const std::vector<std::string>& Model::notes() const { return state_->notes; }
 std::string Model::report_json() const { return state_->report_json; }
 std::string Model::report_html() const { return report::report_html(state_->report_json); }
 
-void Model::save(const std::string& path) const { runtime::save_artefact(*state_, path); }
+void Model::save(const std::string& path) const {
+  for (const std::string& source : state_->sources) {
+    if (!same_file(path, source)) continue;
+    throw_invalid("save: {} is a file of the model that was optimised ({}); name another file",
+                  path, source);
+  }
+  runtime::save_artefact(*state_, path);
+}
 
 namespace runtime {
 
@@ -130,6 +137,7 @@ Model load_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> o
   if (options.threads < 0 || options.threads > 1024) {
     throw_invalid("threads: expected 0 (as optimised) to 1024, got {}", options.threads);
   }
+  usable_isa();  // what it throws is no fault of the file
   const auto compiled = [&](ArtefactContent content) {
     try {
       check_memory(*content.graph);

@@ -22,6 +22,8 @@ struct Model::State {
   std::string report_json;
   runtime::Samples samples;        // for LoadOptions::verify
   std::vector<std::string> notes;  // see Model::notes
+  // Absolute paths of the files that optimize() read: nothing may be saved to them.
+  std::vector<std::string> sources;
 };
 
 namespace runtime {

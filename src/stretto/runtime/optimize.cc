@@ -338,6 +338,9 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   state->choices = selector.used();
   state->samples = std::move(kept);
   state->report_json = report.dump();
+  for (const std::string& source : imported.files) {
+    state->sources.push_back(std::filesystem::absolute(source).string());
+  }
   return Model(std::move(state));
 }
 

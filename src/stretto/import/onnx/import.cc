@@ -64,6 +64,7 @@ ImportedModel import_source(const Source& source, const std::string& folder,
     TensorReader tensors(source, folder, std::move(owner));
     Builder(source, wire, tensors, model.graph).build(options, model.notes);
     ir::verify(model.graph);
+    model.files = tensors.external_files();
   });
   return model;
 }
@@ -84,7 +85,10 @@ ImportedModel import_onnx_file(const std::string& path, const ImportOptions& opt
   file->read_ahead(bytes);
   const Source source{path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
   const fs::path folder = fs::path(path).parent_path();
-  return import_source(source, folder.empty() ? "." : folder.string(), file, options);
+  ImportedModel model =
+      import_source(source, folder.empty() ? "." : folder.string(), file, options);
+  model.files.push_back(path);
+  return model;
 }
 
 ImportedModel import_onnx_bytes(std::span<const std::byte> bytes, const std::string& name,

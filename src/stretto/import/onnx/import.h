@@ -28,6 +28,7 @@ struct ImportedModel {
   int64_t opset = 0;               // of the default domain
   std::string producer;            // "pytorch 2.3.0"; empty when the file does not say
   std::vector<std::string> notes;  // what the importer assumed, for the report
+  std::vector<std::string> files;  // what was read: the model's file and its external data
 };
 
 ImportedModel import_onnx_file(const std::string& path, const ImportOptions& options = {});

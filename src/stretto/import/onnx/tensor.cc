@@ -270,6 +270,12 @@ Tensor TensorReader::from_external(const Parts& parts) {
   return from_raw(parts, {reinterpret_cast<const char*>(bytes.data()) + offset, length}, file);
 }
 
+std::vector<std::string> TensorReader::external_files() const {
+  std::vector<std::string> paths;
+  for (const auto& [location, file] : files_) paths.push_back(file->path());
+  return paths;
+}
+
 std::shared_ptr<const MappedFile> TensorReader::open_external(const Parts& parts,
                                                               std::string_view location) {
   const auto refuse = [&](std::string_view why) {

@@ -29,6 +29,9 @@ class TensorReader {
   // Throws FormatError or Unsupported naming the tensor.
   Tensor read(std::string_view message);
 
+  // The paths of the files with external data that were read.
+  std::vector<std::string> external_files() const;
+
  private:
   struct Parts;
   Tensor make(const Parts& parts);
