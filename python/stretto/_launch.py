@@ -23,7 +23,7 @@ from stretto import _flight as flight
 from stretto import _launch_elastic as elastic
 from stretto import _processes as processes
 from stretto import _stretto
-from stretto._errors import CommError
+from stretto._errors import CommError, FormatError
 from stretto._launch_options import MASTER_PORT, PASSED_ON, describe, parser
 from stretto._processes import Command
 from stretto._rank_output import outputs
@@ -326,9 +326,9 @@ def collect(args: argparse.Namespace, ranks: list[dict]) -> None:
           file=sys.stderr)
   if args.trace:
     events = [event for rank in ranks for event in rank["trace"]]
-    write(args.trace, json.dumps({"traceEvents": events}))
+    _stretto.write_file(str(args.trace), json.dumps({"traceEvents": events}))
   if args.report:
-    write(args.report, page(" ".join([args.script, *args.arguments]), ranks))
+    _stretto.write_file(str(args.report), page(" ".join([args.script, *args.arguments]), ranks))
 
 
 def run_folder(args: argparse.Namespace) -> tempfile.TemporaryDirectory:
@@ -395,12 +395,6 @@ def asks_for_records(words: list[str]) -> bool:
                              for word in words[:before])
 
 
-def write(path: Path, text: str) -> None:
-  partial = path.with_name(path.name + ".partial")
-  partial.write_text(text)
-  os.replace(partial, path)
-
-
 def show(todo: list[Command], as_json: bool) -> None:
   if as_json:
     print(json.dumps({"commands": [{"words": command.words, "environment": command.environment}
@@ -445,8 +439,13 @@ def main(words: list[str] | None = None) -> int:
   args = parser().parse_args(words)
   if args.dump:
     parser().error("--dump runs nothing: give it alone, with files or folders")
+  files = [str(path) for path in (args.trace, args.report) if path]
+  if len(files) == 2 and _stretto.same_file(*files):
+    parser().error("--trace and --report name the same file")
   with run_folder(args) as folder:
     try:
+      for path in files:  # refused now rather than after the training
+        _stretto.check_writable(path)
       todo = commands(args, folder, os.environ)
       for text in [] if args.quiet else warnings(args, os.environ):
         print(f"stretto run: warning: {text}", file=sys.stderr)
@@ -463,6 +462,9 @@ def main(words: list[str] | None = None) -> int:
     except ValueError as error:
       print(f"stretto run: {error}", file=sys.stderr)
       return 2
+    except FormatError as error:
+      print(f"stretto run: {error}", file=sys.stderr)
+      return 1
     except (MissingError, CommError, OSError) as error:
       if isinstance(error, BrokenPipeError):
         raise

@@ -120,9 +120,10 @@ class Model:
     holds the report, with the path of the ONNX file and the name of the processor.
 
     Args:
-      path: the file, by custom `*.stretto`. It is replaced in one step.
+      path: the file, by custom `*.stretto`, in a folder that exists. It is replaced in one step.
 
     Raises:
+      InvalidArgumentError: it is a file that the model was optimised from.
       FormatError: the file cannot be written (an OSError).
 
     Examples:

@@ -20,7 +20,7 @@ from stretto._errors import InvalidArgumentError
 from stretto._model import Model
 from stretto._paths import path_text
 from stretto._progress import Progress, shown
-from stretto._report import Report
+from stretto._report import Report, report_path
 
 if TYPE_CHECKING:
   import onnx
@@ -72,7 +72,7 @@ def optimize(
       most 240 s), or a number of seconds.
     tuning_cache: the file that remembers the fastest kernels; "none": no file. None: the file that
       `STRETTO_TUNING_CACHE` names, or one in `~/.cache/stretto`.
-    report: also write a report to this `.html` or `.json` file.
+    report: also write a report to this `.html` or `.json` file, in a folder that exists.
     peers: other inference engines to time on the same model, for the report: a list of names
       ("onnxruntime", "openvino", "torch", "ncnn", "mnn"), or "installed" for every one that is
       installed. None by default: peers may take minutes.
@@ -116,6 +116,12 @@ def optimize(
                    for name, kernel in _mapping("force", force).items()}
   options.verify = verify is not False
   path = path_text("source", source) if isinstance(source, (str, os.PathLike)) else None
+  if report is not None:  # refused now rather than after minutes of work
+    report_file = report_path("report", report)
+    for name, other in (("source", path), ("tuning_cache", options.tuning_cache)):
+      if other and _stretto.same_file(report_file, other):
+        raise InvalidArgumentError(f"report: {report_file} would replace {name}; name another file")
+    _stretto.check_writable(report_file)
   if path is not None and path.endswith(".stretto"):
     _refuse({"inputs": inputs, "level": level, "accuracy": accuracy, "shapes": shapes,
              "tuning": tuning, "tuning_cache": tuning_cache, "disable": disable, "force": force,
@@ -124,8 +130,6 @@ def optimize(
     if report is not None:
       model.report.save(report)
     return model
-  if report is not None:  # now rather than after minutes of work
-    _stretto.check_writable(path_text("report", report))
   arrays = {_text("inputs", name): as_array(value, name=f"inputs[{name!r}]")
             for name, value in _mapping("inputs", inputs).items()}
   content = None if path is not None else _onnx_bytes(source)

@@ -11,6 +11,14 @@ from stretto._errors import InvalidArgumentError
 from stretto._paths import path_text
 
 
+def report_path(name: str, path: Any) -> str:
+  """The path of a report as text; `name` is the argument's, for the error when it is none."""
+  file = path_text(name, path)
+  if not file.endswith((".html", ".json")):
+    raise InvalidArgumentError(f"{name}: expected a name that ends in .html or .json, got {file!r}")
+  return file
+
+
 class Report(dict[str, Any]):
   """How a model was made and what was measured, as a dictionary that can be shown as a page.
 
@@ -60,15 +68,17 @@ class Report(dict[str, Any]):
     return _stretto.report_html(json.dumps(self))
 
   def save(self, path: str | os.PathLike[str]) -> None:
-    """Writes the report in one step. Folders that are missing are made.
+    """Writes the report in one step.
 
     Args:
-      path: the file: JSON if its name ends in `.json`, an HTML page otherwise.
+      path: the file: JSON if its name ends in `.json`, a page if it ends in `.html`.
 
     Raises:
-      FormatError: the file cannot be written (an OSError).
+      InvalidArgumentError: the name ends in something else.
+      FormatError: the file cannot be written (an OSError), for example because its folder is
+        missing.
     """
-    file = path_text("path", path)
+    file = report_path("path", path)
     as_json = file.endswith(".json")
     _stretto.write_file(file, json.dumps(self, indent=1) + "\n" if as_json else self.html())
 

@@ -227,3 +227,32 @@ def test_a_model_without_computation_passes_its_input_through():
   model = model_of(nodes, [value("x", [2, 3])], [value("y", [2, 3])], {})
   x = np.arange(6, dtype=np.float32).reshape(2, 3)
   assert (stretto.optimize(model, tuning="off")(x) == x).all()
+
+
+@pytest.mark.parametrize("name", ["r.pdf", "r", "r.HTM"])
+def test_a_report_of_another_format_is_refused_before_the_work(name, tmp_path):
+  with pytest.raises(stretto.InvalidArgumentError, match="report: expected a name that ends in"):
+    stretto.optimize(b"no model", report=tmp_path / name)
+  with pytest.raises(stretto.InvalidArgumentError, match="path: expected a name that ends in"):
+    stretto.Report().save(tmp_path / name)
+  assert not (tmp_path / name).exists()
+
+
+def test_a_report_does_not_replace_another_file_that_is_named(cnn, tmp_path):
+  source, cache = tmp_path / "m.json", tmp_path / "cache.json"
+  onnx.save(cnn, source, format="protobuf")
+  (tmp_path / "r.html").symlink_to(source)
+  for report in (source, tmp_path / "r.html"):
+    with pytest.raises(stretto.InvalidArgumentError, match="would replace source"):
+      stretto.optimize(source, tuning="off", report=report)
+  with pytest.raises(stretto.InvalidArgumentError, match="would replace tuning_cache"):
+    stretto.optimize(source, tuning="off", tuning_cache=cache, report=cache)
+
+
+def test_a_report_makes_no_folder(tmp_path):
+  report = tmp_path / "typo" / "r.html"
+  with pytest.raises(FileNotFoundError, match="there is no folder .*typo"):
+    stretto.optimize(b"no model", report=report)
+  with pytest.raises(FileNotFoundError, match="there is no folder .*typo"):
+    stretto.Report().save(report)
+  assert not report.parent.exists()
