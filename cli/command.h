@@ -21,7 +21,7 @@ struct ShowHelp {};
 struct ShowVersion {
   std::string text;
 };
-// The value names a file with options by verb. What the words of the command line say wins.
+// The value names a TOML file with options by verb. What the words of the command line say wins.
 struct ReadConfig {};
 
 // What an option does: it sets a variable, which has to last as long as the command. The name alone
@@ -77,7 +77,7 @@ bool was_given(const Command& command, std::string_view name);
 
 // Sets the variables of the options in `words`, and returns what the words ask for: to run the
 // command that they name, or to print the help or the version. Throws InvalidArgument for words
-// that the command does not take.
+// that the command does not take, and for a file of options that is no TOML or has other keys.
 std::function<int()> parse(Command& root, std::span<const std::string> words);
 
 }  // namespace stretto::cli

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include "stretto/base/error.h"
 
 namespace stretto::cli {
@@ -69,10 +71,9 @@ TEST(Command, ParsingSetsVariablesOfEveryKind) {
 
 TEST(Command, WordsThatDoNotFitAreRefused) {
   EXPECT_EQ(refusal({"paint", "a", "-t", "9"}),
-            "--threads: Value 9 not in range 1 to 8; 'tool paint --help' lists what there is");
+            "--threads: 9 is not in the range 1 to 8; 'tool paint --help' lists what there is");
   EXPECT_EQ(refusal({"paint", "a", "--seconds", "3"}),
-            "--seconds: Value 3 not in range 0.500000 to 2.000000; 'tool paint --help' lists what "
-            "there is");
+            "--seconds: 3 is not in the range 0.5 to 2; 'tool paint --help' lists what there is");
   EXPECT_EQ(refusal({"paint", "a", "--colour", "green"}),
             "--colour: green not in {red,blue}; 'tool paint --help' lists what there is");
   EXPECT_EQ(refusal({"paint", "a", "--fast", "--slow"}),
@@ -84,6 +85,59 @@ TEST(Command, WordsThatDoNotFitAreRefused) {
   EXPECT_EQ(refusal({"paint", "a", "b"}),
             "paint takes no further argument 'b'; 'tool paint --help' lists what there is");
   EXPECT_EQ(refusal({"pain"}), "tool has no 'pain', did you mean paint?; there are: paint");
+}
+
+TEST(Command, WhatIsNoNumberIsNotSaidToBeOutOfRange) {
+  const auto problem = [](const std::string& option, const std::string& value) {
+    const std::string text = refusal({"paint", "a", option + "=" + value});
+    return text.substr(0, text.find("; 'tool"));
+  };
+  for (const char* word : {"x", "1.5", "1x", " 1", "-"}) {
+    EXPECT_EQ(problem("--threads", word),
+              fmt::format("--threads: '{}' is not a whole number", word));
+    EXPECT_EQ(problem("--rows", word), fmt::format("--rows: '{}' is not a whole number", word));
+  }
+  EXPECT_EQ(problem("--seconds", "1s"), "--seconds: '1s' is not a number");
+  EXPECT_EQ(problem("--seconds", "nan"), "--seconds: nan is not in the range 0.5 to 2");
+  EXPECT_EQ(problem("--sizes", "1,99999999999"),
+            "--sizes: 99999999999 is not in the range -2147483648 to 2147483647");
+  EXPECT_EQ(problem("--threads", "99999999999999999999"),
+            "--threads: 99999999999999999999 is not in the range 1 to 8");
+}
+
+TEST(Command, AnOptionThatTakesOneValueIsGivenOnceAndWithIt) {
+  EXPECT_EQ(refusal({"paint", "a", "--rows"}),
+            "--rows needs a value; 'tool paint --help' lists what there is");
+  EXPECT_EQ(refusal({"paint", "a", "--rows="}),
+            "--rows needs a value; 'tool paint --help' lists what there is");
+  EXPECT_EQ(refusal({"paint", "a", "--rows", "1", "--rows", "1"}),
+            "--rows is given twice; 'tool paint --help' lists what there is");
+}
+
+TEST(Command, WordsBehindTwoDashesAreArguments) {
+  Values values;
+  Command root{.name = "tool"};
+  add_paint(root, values);
+  const std::vector<std::string> words{"paint", "--rows", "2", "--", "--fast"};
+  EXPECT_EQ(parse(root, words)(), 7);
+  EXPECT_EQ(values.file, "--fast");
+  EXPECT_FALSE(values.fast);
+}
+
+TEST(Command, OptionsOfTheProgramStandBeforeTheVerb) {
+  Values values;
+  Command root{.name = "tool"};
+  bool quiet = false;
+  std::string colours;
+  add_flag(root, "-q", &quiet, "Be quiet");
+  add_option(root, "--colours", &colours, "FILE", "Colours there are");
+  add_paint(root, values);
+  const std::vector<std::string> words{"-q", "--colours", "paint", "paint", "a"};
+  EXPECT_EQ(parse(root, words)(), 7);
+  EXPECT_TRUE(quiet);
+  EXPECT_EQ(refusal({"--quite", "paint", "a"}),
+            "tool has no option --quite; 'tool --help' lists what there is");
+  EXPECT_EQ(refusal({}), "tool needs a verb: paint; 'tool --help' lists what there is");
 }
 
 TEST(Command, ACommandThatParsesItselfKeepsItsWords) {
