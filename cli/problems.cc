@@ -1,5 +1,8 @@
 #include "problems.h"
 
+#include <algorithm>
+#include <initializer_list>
+#include <limits>
 #include <memory>
 
 #include "stretto/kernels/attention/problem.h"
@@ -51,11 +54,36 @@ Epilogue epilogue(const EpilogueFlags& flags) {
   return e;
 }
 
+// Larger problems than these fit no machine, and their sizes could overflow.
+constexpr int64_t kLargestWindow = 4096;
+constexpr double kMostElements = 1e12;
+
+Shape sizes(std::string_view flag, const std::string& text) {
+  try {
+    return parse_shape(text);
+  } catch (const InvalidArgument&) {
+    throw_invalid("{}: expected numbers like 3 or 1x64x56x56, got '{}'", flag, text);
+  }
+}
+
+void check_sizes(std::string_view flags, std::initializer_list<int64_t> factors) {
+  double product = 1;
+  for (const int64_t factor : factors) product *= static_cast<double>(factor);
+  if (product > kMostElements) {
+    throw_invalid("{}: a tensor of {:.0e} elements is too large", flags, product);
+  }
+}
+
 // One number for both axes, or "AxB".
-std::pair<int32_t, int32_t> both(std::string_view flag, const std::string& text) {
-  const Shape parsed = parse_shape(text);
+std::pair<int32_t, int32_t> both(std::string_view flag, const std::string& text, int64_t lowest) {
+  const Shape parsed = sizes(flag, text);
   if (parsed.empty() || parsed.size() > 2) {
     throw_invalid("{}: expected one number, or two like 3x1, got {}", flag, text);
+  }
+  for (const int64_t size : parsed) {
+    if (size < lowest || size > kLargestWindow) {
+      throw_invalid("{}: {} is not in the range {} to {}", flag, size, lowest, kLargestWindow);
+    }
   }
   return {static_cast<int32_t>(parsed.front()), static_cast<int32_t>(parsed.back())};
 }
@@ -84,7 +112,8 @@ struct Conv2dFlags {
 // The flags of both directions of convolution.
 void add_window(Command& command, const std::shared_ptr<Conv2dFlags>& flags) {
   add(command, "--input", &flags->input, "SHAPE", "Shape of the input, NxCxHxW");
-  add(command, "--channels", &flags->channels, "N", "Output channels; 0: as many as the input has");
+  add(command, "--channels", &flags->channels, "N", "Output channels; 0: as many as the input has",
+      Range{0, 1 << 20});
   add(command, "--kernel", &flags->kernel, "N|SIZE", "Size of the window: 3 or 3x1");
   add(command, "--stride", &flags->stride, "N|SIZE", "Steps of the window");
   add(command, "--dilation", &flags->dilation, "N|SIZE", "Distance between the window's elements");
@@ -99,8 +128,12 @@ void add_window(Command& command, const std::shared_ptr<Conv2dFlags>& flags) {
 
 template <typename P>
 P window_problem(const Conv2dFlags& flags, const kernels::Target& target) {
-  const Shape x = parse_shape(flags.input);
-  if (x.size() != 4) throw_invalid("--input: expected NxCxHxW, got {}", flags.input);
+  const Shape x = sizes("--input", flags.input);
+  if (x.size() != 4 || std::any_of(x.begin(), x.end(), [](int64_t dim) {
+        return dim < 1 || dim > std::numeric_limits<int32_t>::max();
+      })) {
+    throw_invalid("--input: expected NxCxHxW, each at least 1, got {}", flags.input);
+  }
   P p{.target = target, .n = x[0], .c = x[1], .h = x[2], .w = x[3]};
   p.k = flags.channels > 0 ? flags.channels : p.c;
   p.groups = flags.groups;
@@ -108,22 +141,25 @@ P window_problem(const Conv2dFlags& flags, const kernels::Target& target) {
     throw_invalid("--groups: {} does not divide {} input and {} output channels", p.groups, p.c,
                   p.k);
   }
-  std::tie(p.kernel_h, p.kernel_w) = both("--kernel", flags.kernel);
-  std::tie(p.stride_h, p.stride_w) = both("--stride", flags.stride);
-  std::tie(p.dilation_h, p.dilation_w) = both("--dilation", flags.dilation);
+  std::tie(p.kernel_h, p.kernel_w) = both("--kernel", flags.kernel, 1);
+  std::tie(p.stride_h, p.stride_w) = both("--stride", flags.stride, 1);
+  std::tie(p.dilation_h, p.dilation_w) = both("--dilation", flags.dilation, 1);
   if (flags.pad == "same") {
     p.pad_top = p.pad_bottom = p.dilation_h * (p.kernel_h - 1) / 2;
     p.pad_left = p.pad_right = p.dilation_w * (p.kernel_w - 1) / 2;
   } else {
-    std::tie(p.pad_top, p.pad_left) = both("--pad", flags.pad);
+    std::tie(p.pad_top, p.pad_left) = both("--pad", flags.pad, 0);
     p.pad_bottom = p.pad_top;
     p.pad_right = p.pad_left;
   }
-  if (p.kernel_h < 1 || p.kernel_w < 1 || p.stride_h < 1 || p.stride_w < 1 || p.dilation_h < 1 ||
-      p.dilation_w < 1 || p.out_h() < 1 || p.out_w() < 1) {
+  check_sizes("--input",
+              {p.n, p.c, p.h + p.pad_top + p.pad_bottom, p.w + p.pad_left + p.pad_right});
+  check_sizes("--channels and --kernel", {p.k, p.c / p.groups, p.kernel_h, p.kernel_w});
+  if (p.out_h() < 1 || p.out_w() < 1) {
     throw_invalid("a {}x{} kernel does not fit an input of {}", p.kernel_h, p.kernel_w,
                   flags.input);
   }
+  check_sizes("--input and --channels", {p.n, p.k, p.out_h(), p.out_w()});
   p.x_layout = layout("--input-layout", flags.input_layout);
   p.y_layout = layout("--output-layout", flags.output_layout);
   p.epilogue = epilogue(flags.epilogue);
@@ -165,6 +201,9 @@ std::function<ProblemBytes(const kernels::Target&)> set_up_gemm(Command& command
            {.group = kGroup});
   add_epilogue(command, flags->epilogue);
   return [flags](const kernels::Target& target) {
+    check_sizes("-m and -k", {flags->m, flags->k});
+    check_sizes("-k and -n", {flags->k, flags->n});
+    check_sizes("-m and -n", {flags->m, flags->n});
     kernels::GemmProblem p{.target = target, .m = flags->m, .n = flags->n, .k = flags->k};
     p.transposed = flags->transposed;
     p.epilogue = epilogue(flags->epilogue);
@@ -187,6 +226,9 @@ std::function<ProblemBytes(const kernels::Target&)> set_up_matmul(Command& comma
   add_flag(command, "--transposed", &flags->transposed, "The second is stored [n, k]",
            {.group = kGroup});
   return [flags](const kernels::Target& target) {
+    check_sizes("--batch, -m and -k", {flags->batch, flags->m, flags->k});
+    check_sizes("--batch, -k and -n", {flags->batch, flags->k, flags->n});
+    check_sizes("--batch, -m and -n", {flags->batch, flags->m, flags->n});
     kernels::MatmulProblem p{.target = target};
     p.rank = 1;
     p.batch[0] = flags->batch;
@@ -211,6 +253,12 @@ std::function<ProblemBytes(const kernels::Target&)> set_up_attention(Command& co
   add(command, "--keys", &flags->keys, "N", "Keys per head", kSize);
   add(command, "--dim", &flags->dim, "N", "Length of a head's vectors", kSize);
   return [flags](const kernels::Target& target) {
+    check_sizes("--batch, --heads, --queries and --dim",
+                {flags->batch, flags->heads, flags->queries, flags->dim});
+    check_sizes("--batch, --heads, --keys and --dim",
+                {flags->batch, flags->heads, flags->keys, flags->dim});
+    check_sizes("--batch, --heads, --queries and --keys",
+                {flags->batch, flags->heads, flags->queries, flags->keys});
     return problem_bytes(kernels::dense_attention(target, flags->batch, flags->heads,
                                                   flags->queries, flags->keys, flags->dim, true));
   };
@@ -227,6 +275,7 @@ std::function<ProblemBytes(const kernels::Target&)> set_up_rows(Command& command
   add(command, "--rows", &flags->rows, "N", "Rows", kSize);
   add(command, "--length", &flags->length, "N", "Length of a row", kSize);
   return [flags, fill](const kernels::Target& target) {
+    check_sizes("--rows and --length", {flags->rows, flags->length});
     P p{.target = target};
     fill(p, *flags);
     return problem_bytes(p);
