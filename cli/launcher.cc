@@ -16,8 +16,18 @@ namespace {
 
 constexpr double kDescribe_s = 30;
 
+// Whether `python` would find the package; throws EnvironmentProblem if it does not start.
+bool has_package(const std::string& python) {
+  WorkerProcess process({python, "-c",
+                         "import importlib.util\n"
+                         "print(importlib.util.find_spec('stretto') is not None, flush=True)"},
+                        "/dev/null");
+  return process.receive(kDescribe_s) == "True";
+}
+
 // Becomes `python -m stretto._launch words...`: signals then reach the one who has to act on them.
 int hand_over(const std::string& python, const std::vector<std::string>& words) {
+  if (!has_package(python)) throw no_package(python);
   std::vector<std::string> line{python, "-m", "stretto._launch"};
   line.insert(line.end(), words.begin(), words.end());
   std::vector<char*> arguments;
@@ -33,7 +43,7 @@ CommandInfo describe_run(const std::string& python) {
   const auto line = process.receive(kDescribe_s);
   const auto described = nlohmann::json::parse(line.value_or(""), nullptr, false);
   if (!described.is_object()) {
-    throw EnvironmentProblem(fmt::format("{} cannot import the stretto package", python));
+    throw no_package(python);
   }
   return command_from_json(described);
 }
@@ -54,7 +64,14 @@ CommandInfo describe_all(const Command& root, const Context& context) {
 }
 
 std::function<int()> set_up_run(Command& command, const Context& context) {
-  return [&command, python = context.python] { return hand_over(python, command.words); };
+  return [&command, context] {
+    std::vector<std::string> words;  // what stood before the verb holds for it too
+    if (context.talk->quiet) words.emplace_back("--quiet");
+    if (context.talk->verbose) words.emplace_back("--verbose");
+    if (context.talk->json) words.emplace_back("--json");
+    words.insert(words.end(), command.words.begin(), command.words.end());
+    return hand_over(context.python, words);
+  };
 }
 
 }  // namespace stretto::cli

@@ -6,6 +6,8 @@
 #include <system_error>
 
 #include "signals.h"
+#include "streams.h"
+#include "stretto/base/cpu.h"
 #include "stretto/base/log.h"
 #include "stretto/stretto.h"
 #include "verbs.h"
@@ -14,21 +16,34 @@ namespace stretto::cli {
 namespace {
 
 constexpr Verb kVerbs[] = {
-    {"optimize", "Make a faster, verified model from an ONNX file",
+    {"optimize",
+     "Make a faster, verified model from an ONNX file",
      "stretto optimize m.onnx -o m.stretto\n"
      "stretto optimize m.onnx -o m.stretto --input x=photo.npy --report r.html",
-     set_up_optimize},
-    {"infer", "Run a model on arrays from files",
-     "stretto infer m.stretto --input x=photo.npy -o out.npz", set_up_infer},
-    {"bench", "Time a model, and other engines if asked",
-     "stretto bench m.onnx --threads 1,2 --peers onnxruntime,openvino", set_up_bench},
-    {"inspect", "Show a model, the passes, and what the passes change",
+     set_up_optimize,
+     {.computes = true}},
+    {"infer",
+     "Run a model on arrays from files",
+     "stretto infer m.stretto --input x=photo.npy -o out.npz",
+     set_up_infer,
+     {.computes = true}},
+    {"bench",
+     "Time a model, and other engines if asked",
+     "stretto bench m.onnx --threads 1,2 --peers onnxruntime,openvino",
+     set_up_bench,
+     {.computes = true}},
+    {"inspect",
+     "Show a model, the passes, and what the passes change",
      "stretto inspect m.onnx\n"
      "stretto inspect m.onnx --rules\n"
      "stretto inspect m.stretto --json",
-     set_up_inspect},
-    {"run", "Start a training script on several ranks", "stretto run -n 4 train.py --epochs 3",
-     set_up_run, true},
+     set_up_inspect,
+     {.computes = true}},
+    {"run",
+     "Start a training script on several ranks",
+     "stretto run -n 4 train.py --epochs 3",
+     set_up_run,
+     {.parses_itself = true}},
     {"kernels", "Time every kernel that fits a problem, and say why the others do not",
      "stretto kernels\n"
      "stretto kernels conv2d --input 1x64x56x56 --kernel 3",
@@ -49,7 +64,7 @@ constexpr Verb kVerbs[] = {
 };
 
 int complain(int code, std::string_view text) {
-  fmt::print(stderr, "stretto: {}\n", text);
+  say(fmt::format("stretto: {}\n", text));
   return code;
 }
 
@@ -57,7 +72,7 @@ int parse_and_run(std::span<const std::string> arguments, const Context& context
   Command program{.name = "stretto",
                   .summary = "Stretto makes models run faster, and trains them on several machines",
                   .examples = "stretto optimize m.onnx -o m.stretto\nstretto optimize --help"};
-  add_flag(program, "-h,--help", ShowHelp{}, "Show this help and exit", {.group = "General"});
+  add_general_options(program, context);
   add_flag(program, "--version", ShowVersion{"stretto " + std::string(version())},
            "Show the version and exit", {.group = "General"});
   add_option(program, "--config", ReadConfig{}, "FILE",
@@ -67,11 +82,20 @@ int parse_and_run(std::span<const std::string> arguments, const Context& context
     Command& command = add_command(program, {.name = std::string(verb.name),
                                              .summary = std::string(verb.summary),
                                              .examples = std::string(verb.examples),
-                                             .parses_itself = verb.parses_itself});
-    if (!verb.parses_itself) add_general_options(command, context);
+                                             .parses_itself = verb.kind.parses_itself});
+    if (!verb.kind.parses_itself) add_general_options(command, context);
     command.run = verb.set_up(command, context);
+    if (verb.kind.computes) {
+      command.run = [run = command.run] {
+        usable_isa();  // refuses a wrong STRETTO_ISA before any work is done
+        return run();
+      };
+    }
   }
-  return parse(program, arguments)();
+  const std::function<int()> run = parse(program, arguments);
+  // One of them may stand before the verb, and the other behind it.
+  if (context.talk->quiet && context.talk->verbose) throw_invalid("--verbose excludes --quiet");
+  return run();
 }
 
 int run_verb(std::span<const std::string> arguments, const Context& context) {
@@ -110,6 +134,7 @@ void add_general_options(Command& command, const Context& context) {
 }
 
 int main(std::span<const std::string> arguments, const Context& context) {
+  occupy_closed_streams();
   const LogToStderr log(*context.talk);
   try {
     return run_verb(arguments, context);

@@ -19,7 +19,6 @@
 #include "npz.h"
 #include "signals.h"
 #include "stretto/base/clock.h"
-#include "verbs.h"
 #include "worker_process.h"
 
 namespace stretto::cli {
@@ -245,9 +244,7 @@ std::vector<Peer> list_peers(const std::string& python) {
   WorkerProcess process({python, "-m", "stretto.peers", "list"}, folder.file("stderr"));
   const json reply = ask(process, json::object(), kListTimeout_s);
   if (!reply.contains("peers")) {
-    throw EnvironmentProblem(fmt::format(
-        "{} cannot import the stretto package, which runs the peers: {} -m pip install stretto",
-        python, python));
+    throw no_package(python);
   }
   std::vector<Peer> peers;
   for (const json& row : reply["peers"]) {
@@ -260,6 +257,23 @@ std::vector<Peer> list_peers(const std::string& python) {
                      .best = row.value("setting", "") == "best"});
   }
   return peers;
+}
+
+std::vector<std::string> check_peers(const std::vector<std::string>& names,
+                                     const std::string& python) {
+  if (names == kNoPeers || names == kInstalledPeers) return names;
+  std::vector<std::string> known, chosen;
+  for (const Peer& peer : list_peers(python)) known.push_back(peer.name);
+  for (const std::string& name : names) {
+    if (name == kNoPeers[0] || name == kInstalledPeers[0]) {
+      throw_invalid("--peers: '{}' stands alone, not among the names of peers", name);
+    }
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      throw_invalid("--peers: {}: no such peer; there are {}", name, fmt::join(known, ", "));
+    }
+    if (std::find(chosen.begin(), chosen.end(), name) == chosen.end()) chosen.push_back(name);
+  }
+  return chosen;
 }
 
 double Times::median_ms() const { return quantile(ms, 0.5); }

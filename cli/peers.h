@@ -55,6 +55,11 @@ struct Peer {
 // package.
 std::vector<Peer> list_peers(const std::string& python);
 
+// What --peers names, each once. Throws InvalidArgument with the list for a name that is none, and
+// EnvironmentProblem as list_peers(), which it asks unless `names` are "none" or "installed".
+std::vector<std::string> check_peers(const std::vector<std::string>& names,
+                                     const std::string& python);
+
 // Stretto first, then the peers in the order given. An engine that is absent, fails or computes
 // something else says so in its `failure`; nothing is thrown for it. Without a usable Python,
 // Stretto is timed in this process.

@@ -4,10 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 #include <string>
 
+#include "streams.h"
 #include "stretto/base/clock.h"
 
 namespace stretto::cli {
@@ -28,16 +28,15 @@ void draw(Bar& bar, std::string_view stage, double fraction) {
   const int full = static_cast<int>(kBarWidth * std::clamp(fraction, 0.0, 1.0));
   std::string blocks;
   for (int i = 0; i < kBarWidth; ++i) blocks += i < full ? "█" : "░";
-  fmt::print(stderr, "\r\x1b[K{:<10.10} {} {:3.0f} % {:5.1f} s", stage, blocks, 100 * fraction,
-             now - bar.started_s);
-  std::fflush(stderr);
+  say(fmt::format("\r\x1b[K{:<10.10} {} {:3.0f} % {:5.1f} s", stage, blocks, 100 * fraction,
+                  now - bar.started_s));
 }
 
 std::function<void(std::string_view, double)> stage_lines() {
   return [last = std::make_shared<std::string>(), start = now_s()](std::string_view stage, double) {
     if (stage == *last) return;
     *last = stage;
-    fmt::print(stderr, "stretto: {:6.1f} s  {}\n", now_s() - start, stage);
+    say(fmt::format("stretto: {:6.1f} s  {}\n", now_s() - start, stage));
   };
 }
 
@@ -52,9 +51,7 @@ std::function<void(std::string_view, double)> progress_bar(const Talk& talk) {
 }
 
 void end_progress() {
-  if (!isatty(STDERR_FILENO)) return;
-  fmt::print(stderr, "\r\x1b[K");
-  std::fflush(stderr);
+  if (isatty(STDERR_FILENO)) say("\r\x1b[K");
 }
 
 }  // namespace stretto::cli

@@ -2,23 +2,23 @@
 
 #include <fmt/format.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "command.h"
+#include "streams.h"
 
 namespace stretto::cli {
 
 void Talk::note(std::string_view text) const {
-  if (!quiet) fmt::print(stderr, "stretto: note: {}\n", text);
+  if (!quiet) say(fmt::format("stretto: note: {}\n", text));
 }
 
 void Talk::warn(std::string_view text) const {
-  if (!quiet) fmt::print(stderr, "stretto: warning: {}\n", text);
+  if (!quiet) say(fmt::format("stretto: warning: {}\n", text));
 }
 
 void Talk::detail(std::string_view text) const {
-  if (verbose) fmt::print(stderr, "stretto: {}\n", text);
+  if (verbose) say(fmt::format("stretto: {}\n", text));
 }
 
 void warn_without_effect(const Talk& talk, const Command& command,

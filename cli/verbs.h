@@ -28,12 +28,17 @@ struct Context {
   std::shared_ptr<Talk> talk = std::make_shared<Talk>();  // set while options are parsed
 };
 
+struct VerbKind {
+  bool computes = false;       // with the kernels of usable_isa()
+  bool parses_itself = false;  // its words go to another program as they are
+};
+
 // Adds its options to `command` and returns what to do once they are parsed.
 struct Verb {
   std::string_view name, summary;
   std::string_view examples;  // one per line
   std::function<int()> (*set_up)(Command& command, const Context& context);
-  bool parses_itself = false;  // its words go to another program as they are
+  VerbKind kind = {};
 };
 
 std::function<int()> set_up_optimize(Command& command, const Context& context);

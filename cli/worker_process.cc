@@ -17,7 +17,6 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/interrupt.h"
-#include "verbs.h"
 
 extern char** environ;
 
@@ -43,6 +42,12 @@ double processor_s(pid_t pid) {
 }
 
 }  // namespace
+
+EnvironmentProblem no_package(const std::string& python) {
+  return EnvironmentProblem(fmt::format(
+      "{} cannot import the stretto package, which runs peers and ranks: {} -m pip install stretto",
+      python, python));
+}
 
 WorkerProcess::WorkerProcess(const std::vector<std::string>& arguments,
                              const std::string& error_file) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "signals.h"
+#include "verbs.h"
 
 namespace stretto::cli {
 
@@ -40,5 +41,8 @@ class WorkerProcess {
   std::optional<OnSignal> on_signal_;
   std::string buffer_;
 };
+
+// For a `python` that lacks the package.
+EnvironmentProblem no_package(const std::string& python);
 
 }  // namespace stretto::cli
