@@ -1,6 +1,8 @@
 // stretto bench m.onnx --threads 1,2 --peers onnxruntime,openvino
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "comparison.h"
 #include "model_options.h"
@@ -42,7 +44,15 @@ std::vector<EngineResult> time_with(const Model& model, const BenchFlags& flags,
   return results;
 }
 
-int run_bench(const Command& command, const BenchFlags& flags, const Context& context) {
+std::vector<int> each_once(const std::vector<int>& values) {
+  std::vector<int> once;
+  for (const int value : values) {
+    if (std::find(once.begin(), once.end(), value) == once.end()) once.push_back(value);
+  }
+  return once;
+}
+
+int run_bench(const Command& command, BenchFlags flags, const Context& context) {
   const Talk& talk = *context.talk;
   const OptimizeOptions base = options(flags.model);
   if (!flags.source.ends_with(".onnx")) {
@@ -52,18 +62,22 @@ int run_bench(const Command& command, const BenchFlags& flags, const Context& co
     }
     warn_if_optimized(talk, command, flags.source);
   }
+  flags.peers = check_peers(flags.peers, context.python);
   json measured = json::array();
-  for (const int& threads : flags.threads) {
+  bool first = true;
+  for (const int threads : each_once(flags.threads)) {
     OptimizeOptions o = base;
     o.threads = threads;
     o.profile = false;
     const Model model = open_model(flags.source, o, talk);
     const std::vector<EngineResult> results = time_with(model, flags, o, context);
     if (talk.json) {
-      measured.push_back({{"threads", model.threads()}, {"engines", to_json(results)}});
+      json entry = to_json(results);
+      entry["threads"] = model.threads();
+      measured.push_back(std::move(entry));
       continue;
     }
-    if (&threads == &flags.threads.front()) {
+    if (std::exchange(first, false)) {
       fmt::print("{}, {}, {} cores\n", cpu_info().model, isa_name(usable_isa()), cpu_info().cores);
     }
     fmt::print("\n{} thread{}\n", model.threads(), model.threads() == 1 ? "" : "s");

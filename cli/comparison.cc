@@ -34,10 +34,16 @@ json identity(const EngineResult& result) {
   return entry;
 }
 
+json entry(const EngineResult& result) {
+  json entry = identity(result);
+  if (result.failure.empty()) entry.update(numbers(result));
+  return entry;
+}
+
 }  // namespace
 
 void print_comparison(const std::vector<EngineResult>& results) {
-  Table table({"engine", ">median ms", ">p95 ms", ">runs/s", ">Stretto is", ">error", ">memory",
+  Table table({"name", ">median ms", ">p95 ms", ">runs/s", ">Stretto is", ">error", ">memory",
                "version and setting"});
   const double ours = results.front().times.median_ms();
   for (const EngineResult& result : results) {
@@ -60,23 +66,16 @@ void print_comparison(const std::vector<EngineResult>& results) {
 }
 
 json to_json(const std::vector<EngineResult>& results) {
-  json list = json::array();
-  for (const EngineResult& result : results) {
-    json entry = identity(result);
-    if (result.failure.empty()) entry.update(numbers(result));
-    list.push_back(std::move(entry));
-  }
-  return list;
+  json peers = json::array();
+  for (size_t i = 1; i < results.size(); ++i) peers.push_back(entry(results[i]));
+  return {{"stretto", entry(results.front())}, {"peers", peers}};
 }
 
 void add_comparison(json& report, const std::vector<EngineResult>& results) {
   const EngineResult& ours = results.front();
   json peers = json::array();
   for (size_t i = 1; i < results.size(); ++i) {
-    const EngineResult& result = results[i];
-    json peer = identity(result);
-    if (result.failure.empty()) peer.update(numbers(result));
-    peers.push_back(std::move(peer));
+    peers.push_back(entry(results[i]));
   }
   const bool timed = std::any_of(peers.begin(), peers.end(),
                                  [](const json& peer) { return peer.contains("median_ms"); });

@@ -11,7 +11,7 @@ namespace stretto::cli {
 
 // A table with a row per engine; below it, what engines that failed wrote to standard error.
 void print_comparison(const std::vector<EngineResult>& results);
-// The same for --json: an object per engine.
+// The same for --json: "stretto", and "peers" with an object each.
 nlohmann::json to_json(const std::vector<EngineResult>& results);
 
 // Writes the peers to report["latency"]["peers"] and Stretto's memory to report["memory"]. Where

@@ -73,9 +73,6 @@ json table_json(const std::vector<TensorSpec>& specs, const std::vector<Tensor>&
 void save(const std::string& path, const std::vector<TensorSpec>& specs,
           const std::vector<Tensor>& outputs) {
   if (path.ends_with(".npy")) {
-    if (outputs.size() != 1) {
-      throw_invalid("-o {}: the model has {} outputs; name an .npz file", path, outputs.size());
-    }
     write_file(path, npy_bytes(outputs[0]));
     return;
   }
@@ -86,9 +83,17 @@ void save(const std::string& path, const std::vector<TensorSpec>& specs,
 
 int run_infer(const Command& command, const InferFlags& flags, const Talk& talk) {
   if (!flags.source.ends_with(".onnx")) warn_if_optimized(talk, command, flags.source);
+  constexpr std::string_view kEndings[] = {".npz", ".npy"};
+  const NamedFile output{"-o", flags.output};
+  check_ending(output, kEndings);
+  check_outputs({&output, 1}, input_files(flags.source, flags.model));
   OptimizeOptions o = options(flags.model);
   o.profile = false;
   const Model model = open_model(flags.source, o, talk);
+  if (flags.output.ends_with(".npy") && model.outputs().size() != 1) {
+    throw_invalid("-o {}: the model has {} outputs; name an .npz file", flags.output,
+                  model.outputs().size());
+  }
   std::vector<std::string> made_up;
   const std::vector<Tensor> inputs = arrange_inputs(model, o.inputs, &made_up);
   if (!made_up.empty()) {

@@ -50,15 +50,13 @@ int print_model(const Model& model, const Talk& talk) {
   if (talk.json) {
     print_json({{"model", model.name()},
                 {"threads", model.threads()},
-                {"weights_bytes", model.weight_bytes()},
-                {"session_bytes", model.memory_bytes()},
+                {"weight_bytes", model.weight_bytes()},
+                {"memory_bytes", model.memory_bytes()},
                 {"inputs", to_json(model.inputs())},
                 {"outputs", to_json(model.outputs())}});
     return kOk;
   }
-  fmt::print("{}: {} thread{}, weights {}, activations {}\n", model.name(), model.threads(),
-             model.threads() == 1 ? "" : "s", mebibytes(static_cast<double>(model.weight_bytes())),
-             mebibytes(static_cast<double>(model.memory_bytes())));
+  fmt::print("{}", summary_line(model));
   Table table({"", "name", "dtype", "shape"});
   const auto add = [&](const char* what, const TensorSpec& spec) {
     table.row({what, spec.name, std::string(dtype_name(spec.dtype)), shape_text(spec.shape)});

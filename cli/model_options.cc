@@ -1,13 +1,22 @@
 #include "model_options.h"
 
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "npz.h"
 #include "progress.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/sample_inputs.h"
+#include "table.h"
 
 namespace stretto::cli {
+namespace {
+
+void check_once(std::string_view flag, const std::string& name, std::set<std::string>& seen) {
+  if (!seen.insert(name).second) throw_invalid("{}: {} is given twice", flag, name);
+}
+
+}  // namespace
 
 void add_input_flags(Command& command, ModelFlags& flags) {
   const char* const group = "Input";
@@ -68,12 +77,32 @@ std::pair<std::string, std::string> split_pair(std::string_view flag, const std:
 std::map<std::string, Tensor> read_inputs(const std::vector<std::string>& pairs,
                                           const std::string& file) {
   std::map<std::string, Tensor> inputs;
+  std::set<std::string> seen;
+  for (const std::string& pair : pairs) {
+    check_once("--input", split_pair("--input", pair).first, seen);
+  }
   if (!file.empty()) inputs = read_npz(file);
   for (const std::string& pair : pairs) {
     const auto [name, path] = split_pair("--input", pair);
     inputs[name] = read_npy(path);
   }
   return inputs;
+}
+
+std::vector<NamedFile> input_files(const std::string& source, const ModelFlags& flags) {
+  std::vector<NamedFile> files{{"the model", source}, {"--inputs", flags.inputs_file}};
+  for (const std::string& pair : flags.inputs) {
+    files.push_back({"--input", split_pair("--input", pair).second});
+  }
+  if (flags.tuning_cache != "none") files.push_back({"--tuning-cache", flags.tuning_cache});
+  return files;
+}
+
+std::string summary_line(const Model& model) {
+  return fmt::format("{}: {} thread{}, weights {}, memory {}\n", model.name(), model.threads(),
+                     model.threads() == 1 ? "" : "s",
+                     mebibytes(static_cast<double>(model.weight_bytes())),
+                     mebibytes(static_cast<double>(model.memory_bytes())));
 }
 
 OptimizeOptions options(const ModelFlags& flags) {
@@ -85,12 +114,15 @@ OptimizeOptions options(const ModelFlags& flags) {
   o.tuning_cache = flags.tuning_cache;
   o.verify = !flags.no_verify;
   o.disable.insert(flags.disabled.begin(), flags.disabled.end());
+  std::set<std::string> shaped, forced_names;
   for (const std::string& shape : flags.shapes) {
     const auto [name, dims] = split_pair("--shape", shape);
+    check_once("--shape", name, shaped);
     o.shapes[name] = parse_shape(dims);
   }
   for (const std::string& forced : flags.forced) {
     const auto [what, kernel] = split_pair("--force", forced);
+    check_once("--force", what, forced_names);
     o.force[what] = kernel;
   }
   o.inputs = read_inputs(flags.inputs, flags.inputs_file);

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "outputs.h"
 #include "stretto/stretto.h"
 #include "verbs.h"
 
@@ -36,6 +37,9 @@ OptimizeOptions options(const ModelFlags& flags);
 std::map<std::string, Tensor> read_inputs(const std::vector<std::string>& pairs,
                                           const std::string& file);
 
+// The files that the options name and that are read: no output may replace them.
+std::vector<NamedFile> input_files(const std::string& source, const ModelFlags& flags);
+
 // "left=right"; throws InvalidArgument naming `flag` otherwise.
 std::pair<std::string, std::string> split_pair(std::string_view flag, const std::string& text);
 
@@ -51,6 +55,9 @@ Model open_model(const std::string& path, const OptimizeOptions& options, const 
 // a name that the model does not have, a wrong type or a wrong shape.
 std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::string, Tensor>& given,
                                    std::vector<std::string>* made_up);
+
+// "cnn: 2 threads, weights 0.1 MiB, memory 0.2 MiB"
+std::string summary_line(const Model& model);
 
 nlohmann::json to_json(const std::vector<TensorSpec>& specs);  // name, dtype and shape of each
 

@@ -4,10 +4,9 @@
 #include <minizip/zip.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <memory>
+#include <utility>
 
 #include "npy.h"
 #include "stretto/base/file.h"
@@ -47,6 +46,73 @@ std::string read_entry(unzFile zip, uint64_t size, const std::string& label) {
   return content;
 }
 
+// An archive in memory.
+class ZipBytes {
+ public:
+  ZipBytes() {
+    zlib_filefunc64_def calls{};
+    calls.zopen64_file = [](voidpf self, const void*, int) { return self; };
+    calls.zwrite_file = write;
+    calls.ztell64_file = [](voidpf self, voidpf) -> ZPOS64_T { return of(self).at_; };
+    calls.zseek64_file = seek;
+    calls.zclose_file = [](voidpf, voidpf) { return 0; };
+    calls.zerror_file = [](voidpf, voidpf) { return 0; };
+    calls.opaque = this;
+    zip_ = zipOpen2_64("", APPEND_STATUS_CREATE, nullptr, &calls);
+  }
+  ~ZipBytes() {
+    if (zip_) zipClose(zip_, nullptr);
+  }
+  ZipBytes(const ZipBytes&) = delete;
+  ZipBytes& operator=(const ZipBytes&) = delete;
+
+  void add(const std::string& name, const std::string& content) {
+    zip_fileinfo info{};
+    info.tmz_date = {.tm_mday = 1, .tm_mon = 0, .tm_year = 1980};  // the same bytes every time
+    constexpr int kStored = 0, kZip64 = 1;
+    good_ = good_ && zip_ &&
+            zipOpenNewFileInZip64(zip_, name.c_str(), &info, nullptr, 0, nullptr, 0, nullptr,
+                                  kStored, 0, kZip64) == ZIP_OK;
+    for (size_t at = 0; good_ && at < content.size();) {
+      const size_t part = std::min(content.size() - at, size_t{1} << 30);
+      good_ = zipWriteInFileInZip(zip_, content.data() + at, static_cast<unsigned>(part)) == ZIP_OK;
+      at += part;
+    }
+    good_ = good_ && zipCloseFileInZip(zip_) == ZIP_OK;
+  }
+
+  // The archive, which is complete then.
+  const std::string& finish(const std::string& path) {
+    good_ = zip_ && zipClose(std::exchange(zip_, nullptr), nullptr) == ZIP_OK && good_;
+    if (!good_) throw FormatError(path, -1, "the archive cannot be made");
+    return bytes_;
+  }
+
+ private:
+  static ZipBytes& of(voidpf self) { return *static_cast<ZipBytes*>(self); }
+
+  static uLong write(voidpf self, voidpf, const void* data, uLong size) {
+    ZipBytes& zip = of(self);
+    if (zip.bytes_.size() < zip.at_ + size) zip.bytes_.resize(zip.at_ + size);
+    std::memcpy(zip.bytes_.data() + zip.at_, data, size);
+    zip.at_ += size;
+    return size;
+  }
+
+  static long seek(voidpf self, voidpf, ZPOS64_T offset, int origin) {
+    ZipBytes& zip = of(self);
+    if (origin == ZLIB_FILEFUNC_SEEK_CUR) offset += zip.at_;
+    if (origin == ZLIB_FILEFUNC_SEEK_END) offset += zip.bytes_.size();
+    zip.at_ = offset;
+    return 0;
+  }
+
+  std::string bytes_;
+  size_t at_ = 0;
+  zipFile zip_ = nullptr;
+  bool good_ = true;
+};
+
 }  // namespace
 
 std::map<std::string, Tensor> read_npz(const std::string& path) {
@@ -72,32 +138,10 @@ std::map<std::string, Tensor> read_npz(const std::string& path) {
 
 void write_npz(const std::string& path,
                const std::vector<std::pair<std::string, Tensor>>& tensors) {
-  const std::string temporary = path + ".part";
-  zipFile zip = zipOpen64(temporary.c_str(), APPEND_STATUS_CREATE);
-  if (!zip) {
-    const int code = errno;
-    throw FormatError(path, -1, fmt::format("cannot create: {}", std::strerror(code)), code);
-  }
-  bool good = true;
-  for (const auto& [name, tensor] : tensors) {
-    const std::string bytes = npy_bytes(tensor);
-    zip_fileinfo info{};
-    info.tmz_date = {.tm_mday = 1, .tm_mon = 0, .tm_year = 1980};  // the same bytes every time
-    constexpr int kStored = 0, kZip64 = 1;
-    good = good && zipOpenNewFileInZip64(zip, (name + std::string(kSuffix)).c_str(), &info, nullptr,
-                                         0, nullptr, 0, nullptr, kStored, 0, kZip64) == ZIP_OK;
-    for (size_t at = 0; good && at < bytes.size();) {
-      const size_t part = std::min(bytes.size() - at, size_t{1} << 30);
-      good = zipWriteInFileInZip(zip, bytes.data() + at, static_cast<unsigned>(part)) == ZIP_OK;
-      at += part;
-    }
-    good = good && zipCloseFileInZip(zip) == ZIP_OK;
-  }
-  good = zipClose(zip, nullptr) == ZIP_OK && good;
-  if (!good || std::rename(temporary.c_str(), path.c_str()) != 0) {
-    std::remove(temporary.c_str());
-    throw FormatError(path, -1, "cannot be written (is the disk full?)");
-  }
+  ZipBytes zip;
+  for (const auto& [name, tensor] : tensors)
+    zip.add(name + std::string(kSuffix), npy_bytes(tensor));
+  write_file(path, zip.finish(path));
 }
 
 Tensor read_npy(const std::string& path) {

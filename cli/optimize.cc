@@ -23,9 +23,7 @@ struct OptimizeFlags {
 
 // "31.2 ms before, 22.9 ms after": only what was measured.
 void print_summary(const Model& model, const json& report) {
-  fmt::print("{}: {} thread{}, weights {}, activations {}\n", model.name(), model.threads(),
-             model.threads() == 1 ? "" : "s", mebibytes(static_cast<double>(model.weight_bytes())),
-             mebibytes(static_cast<double>(model.memory_bytes())));
+  fmt::print("{}", summary_line(model));
   const json latency = report.value("latency", json::object());
   const auto median = [&](const char* key) {
     const json part = latency.value(key, json());
@@ -51,15 +49,25 @@ json summary(const OptimizeFlags& flags, const Model& model, const json& report,
   const auto or_null = [](const std::string& path) { return path.empty() ? json() : json(path); };
   json result{{"model", model.name()},
               {"threads", model.threads()},
-              {"weights_bytes", model.weight_bytes()},
-              {"session_bytes", model.memory_bytes()},
+              {"weight_bytes", model.weight_bytes()},
+              {"memory_bytes", model.memory_bytes()},
               {"latency", report.value("latency", json::object())},
               {"errors", report.value("errors", json::array())},
               {"artefact", or_null(flags.output)},
               {"report", or_null(flags.report)}};
   result["latency"].erase("peers");
-  if (!engines.empty()) result["engines"] = to_json(engines);
+  if (!engines.empty()) result.update(to_json(engines));
   return result;
+}
+
+void check_files(const OptimizeFlags& flags) {
+  constexpr std::string_view kEndings[] = {".html", ".json"};
+  check_ending({"--report", flags.report}, kEndings);
+  if (flags.output.ends_with(".onnx")) {
+    throw_invalid("-o {}: an artefact is no ONNX file; call it *.stretto", flags.output);
+  }
+  const NamedFile outputs[] = {{"-o", flags.output}, {"--report", flags.report}};
+  check_outputs(outputs, input_files(flags.source, flags.model));
 }
 
 int run_optimize(const OptimizeFlags& flags, const Context& context) {
@@ -71,19 +79,18 @@ int run_optimize(const OptimizeFlags& flags, const Context& context) {
   if (!flags.source.ends_with(".onnx")) {
     throw_invalid("optimize: expected a file called *.onnx, got {}", flags.source);
   }
+  check_files(flags);
+  const std::vector<std::string> peers = check_peers(flags.peers, context.python);
   OptimizeOptions o = options(flags.model);
   o.profile = !flags.report.empty();
-  for (const std::string& path : {flags.output, flags.report}) {
-    if (!path.empty()) check_writable(path);
-  }
   const Model model = open_model(flags.source, o, talk);
   json report = json::parse(model.report_json());
   std::vector<EngineResult> engines;
-  if (!flags.report.empty() || flags.peers != std::vector<std::string>{"none"}) {
+  if (!flags.report.empty() || peers != std::vector<std::string>{"none"}) {
     engines = time_with_peers(model, {.onnx_path = flags.source,
                                       .shapes = o.shapes,
                                       .inputs = o.inputs,
-                                      .peers = flags.peers,
+                                      .peers = peers,
                                       .python = context.python,
                                       .verify = o.verify,
                                       .progress = progress_bar(talk)});

@@ -199,9 +199,9 @@ function cards() {
      `${digits(model.flops / 1e9)} GFLOP of the plain algorithm`],
     isNumber(memory.serving_peak_bytes)
       ? ['Memory to serve', memory.serving_peak_bytes, bytes(memory.serving_peak_bytes),
-         memory.weights_bytes && `weights ${bytes(memory.weights_bytes)}`]
+         memory.weight_bytes && `weights ${bytes(memory.weight_bytes)}`]
       : ['Memory to optimise', memory.peak_bytes, bytes(memory.peak_bytes),
-         memory.weights_bytes && `weights ${bytes(memory.weights_bytes)}`],
+         memory.weight_bytes && `weights ${bytes(memory.weight_bytes)}`],
     ['Error', worst && worst.relative_to_max, scientific(worst && worst.relative_to_max),
      worst && isNumber(worst.bound) && `allowed ${scientific(worst.bound)} of the largest value`],
   ].filter(([, raw]) => isNumber(raw));
@@ -234,7 +234,7 @@ function latencySection() {
     timed.length > 1 && bars(timed.map((r) => r.name),
                              [{label: 'median', values: timed.map((r) => r.median_ms), color: shade}]),
     table([
-      {title: 'Engine', value: (r) => r.name},
+      {title: 'Name', value: (r) => r.name},
       {title: 'Median', number: true, value: (r) => r.median_ms, show: (r) => ms(r.median_ms)},
       {title: '95 %', number: true, value: (r) => r.p95_ms, show: (r) => ms(r.p95_ms)},
       {title: 'Throughput', number: true, value: (r) => r.median_ms && 1e3 / r.median_ms,
@@ -383,7 +383,7 @@ function howSection() {
     ['Tuning', /^[0-9.]+$/.test(tuning.mode) ? `${tuning.mode} s` : tuning.mode], ['Kernels measured', tuning.measured],
     ['Taken from the tuning cache', tuning.from_tuning_cache], ['Taken in built-in order', tuning.from_default],
     ['Time in all', isNumber(spent.total) ? seconds(spent.total) : undefined],
-    ['Weights', bytes(memory.weights_bytes)], ['One session', bytes(memory.session_bytes)],
+    ['Weights', bytes(memory.weight_bytes)], ['Memory of a session', bytes(memory.memory_bytes)],
   ]), stages.length ? bars(stages, [{label: 'time', values: stages.map((s) => spent[s]),
                                      color: () => '--c1'}], {unit: 's'}) : null];
   const parts = [where, how].filter(([, ...content]) => content.some(Boolean));

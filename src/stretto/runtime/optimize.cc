@@ -315,8 +315,8 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   report["machine"] = runtime::machine_json(target);
   report["options"] = runtime::options_json(options, target);
   report["inputs"] = runtime::inputs_json(original, samples);
-  report["memory"] = {{"weights_bytes", program.weight_bytes()},
-                      {"session_bytes", program.arena_bytes},
+  report["memory"] = {{"weight_bytes", program.weight_bytes()},
+                      {"memory_bytes", program.arena_bytes},
                       {"peak_bytes", runtime::peak_resident_bytes()}};
   report["passes"] = runtime::passes_json(rewritten.fired);
   json pass_seconds = json::array();
