@@ -71,3 +71,10 @@ def test_closing_wakes_threads_that_wait(engines):
   assert len(caught) == 4
   # Those that came before it got the one, those that came after it the other.
   assert {type(error) for error in caught} <= {stretto.CommError, stretto.InvalidArgumentError}
+
+
+def test_a_trace_that_cannot_be_written_is_warned_about(tmp_path, monkeypatch, caplog):
+  monkeypatch.setenv("STRETTO_TRACE", str(tmp_path / "typo" / "t.json"))
+  stretto.comm.Engine(f"{tmp_path}/meet", 0, 1).close()
+  assert "STRETTO_TRACE: " in caplog.text and "there is no folder" in caplog.text
+  assert not (tmp_path / "typo").exists()
