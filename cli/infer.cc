@@ -81,6 +81,18 @@ void save(const std::string& path, const std::vector<TensorSpec>& specs,
   write_npz(path, named);
 }
 
+// An ONNX file's inputs were looked at by optimize(), which has said the same.
+void note_rounded(const Talk& talk, const Model& model,
+                  const std::map<std::string, Tensor>& given) {
+  for (const TensorSpec& spec : model.inputs()) {
+    const auto at = given.find(spec.name);
+    if (at != given.end() && at->second.dtype() != spec.dtype) {
+      talk.note(fmt::format("input {}: {} was rounded to {}", spec.name,
+                            dtype_name(at->second.dtype()), dtype_name(spec.dtype)));
+    }
+  }
+}
+
 int run_infer(const Command& command, const InferFlags& flags, const Talk& talk) {
   if (!flags.source.ends_with(".onnx")) warn_if_optimized(talk, command, flags.source);
   constexpr std::string_view kEndings[] = {".npz", ".npy"};
@@ -101,6 +113,7 @@ int run_infer(const Command& command, const InferFlags& flags, const Talk& talk)
     for (const std::string& name : made_up) pairs += " --input " + name + "=file.npy";
     throw_invalid("infer: inputs are missing; add{}", pairs);
   }
+  if (!flags.source.ends_with(".onnx")) note_rounded(talk, model, o.inputs);
   Session session(model);
   const std::vector<Tensor> outputs = session.run(inputs);
   if (!flags.output.empty()) save(flags.output, model.outputs(), outputs);

@@ -141,6 +141,7 @@ Model open_model(const std::string& path, const OptimizeOptions& options, const 
   with_bar.progress = progress_bar(talk);
   Model model = optimize(path, with_bar);
   end_progress();
+  for (const std::string& note : model.notes()) talk.note(path + ": " + note);
   return model;
 }
 

@@ -47,7 +47,7 @@ std::pair<std::string, std::string> split_pair(std::string_view flag, const std:
 Model load_artefact(const std::string& path, const LoadOptions& options, const Talk& talk);
 
 // Loads an artefact for `options.threads`, or optimises the model when the name ends in .onnx,
-// drawing a progress bar.
+// drawing a progress bar. Model::notes() are said in both cases.
 Model open_model(const std::string& path, const OptimizeOptions& options, const Talk& talk);
 
 // The model's inputs in order: from `given`, else made up as for the check of an optimised model

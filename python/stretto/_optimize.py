@@ -59,9 +59,10 @@ def optimize(
     source: path of an ONNX file, an `onnx.ModelProto`, or its bytes. The path of a `.stretto` file
       is also taken: the artefact is loaded as by `load`. It is optimised already, so only
       `threads`, `report`, `verify` and `progress` may be given with it.
-    inputs: arrays to check and time with, by input name. None: they are made up, and the report
-      says so. `Model.save` stores them in the artefact if they take 8 MiB or less together, so do
-      not give data here that users of the artefact must not see.
+    inputs: arrays to check and time with, by input name; float64 is rounded where the model takes
+      float32, and the log says so. None: they are made up, and the report says so. `Model.save`
+      stores them in the artefact if they take 8 MiB or less together, so do not give data here that
+      users of the artefact must not see.
     level: how much accuracy may be given up for speed. "lossless" (fp32 throughout) is the only
       level so far; "half" and "int8" are planned.
     accuracy: "strict": kernels with the errors of plain fp32 sums; "default": Winograd F(4,3) too.
@@ -135,6 +136,8 @@ def optimize(
   content = None if path is not None else _onnx_bytes(source)
   with shown(progress) as tell:
     model = Model(_stretto.optimize(path, content, path or "model", options, arrays, tell))
+    for note in model._session.notes:
+      LOG.warning("%s: %s", path or "model", note)
     if peer_names:
       with _on_disk(path, content) as onnx_path:
         text = _stretto.report_with_peers(model._session, onnx_path, options, arrays, peer_names,
@@ -246,10 +249,15 @@ def _threads(value: int | None) -> int | None:
 
 def _shape(name: str, shape: Any) -> list[int]:
   try:
-    return [operator.index(size) for size in shape]
+    sizes = [operator.index(size) for size in shape]
   except TypeError:
     raise InvalidArgumentError(
       f"shapes[{name!r}]: expected a list of integers, got {shape!r}") from None
+  for size in sizes:
+    if not 0 <= size < 1 << 63:
+      raise InvalidArgumentError(
+        f"shapes[{name!r}]: expected integers from 0 to 2**63 - 1, got {size}")
+  return sizes
 
 
 def _mapping(name: str, values: Any) -> Mapping[Any, Any]:

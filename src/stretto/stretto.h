@@ -77,8 +77,9 @@ class Model {
   int64_t weight_bytes() const;  // of packed weights, shared by all sessions
   int64_t memory_bytes() const;  // of one session's activations and scratch
 
-  // What the caller of load() may want to know: that fewer threads run than the file asks for, or
-  // that the file was made for another instruction set. One sentence each, mostly none.
+  // What the caller may want to know. Of optimize(): that a batch of 1 was assumed, or that a given
+  // input was rounded to float32. Of load(): that fewer threads run than the file asks for, or that
+  // the file was made for another instruction set. One sentence each, mostly none.
   const std::vector<std::string>& notes() const;
 
   // Writes the artefact (docs/formats/artefact.md). Throws FormatError naming the file, and

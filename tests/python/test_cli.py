@@ -7,7 +7,7 @@ import subprocess
 import numpy as np
 import onnx
 import pytest
-from conftest import SEED, assert_close, expected, model_of, value
+from conftest import SEED, assert_close, cnn_model, expected, model_of, value
 from onnx import helper
 
 
@@ -99,6 +99,28 @@ def test_infer_reads_fortran_order(run_command, artefact, cnn, image, tmp_path):
   np.save(tmp_path / "x.npy", np.asfortranarray(image))
   run_command("infer", artefact, "--input", "x=x.npy", "-o", "out.npz")
   assert_close(np.load(tmp_path / "out.npz")["y"], expected(cnn, x=image)[0])
+
+
+@pytest.mark.parametrize("source", ["artefact", "cnn_path"])
+def test_float64_was_refused_that_python_takes(run_command, source, request, cnn, image, tmp_path):
+  model = request.getfixturevalue(source)
+  np.save(tmp_path / "x.npy", image.astype(np.float64))
+  words = ["infer", model, "--input", "x=x.npy", "-o", "out.npz", "--tuning", "off"]
+  done = run_command(*words[:None if source == "cnn_path" else -2])
+  assert done.stderr.count("input x: float64 was rounded to float32") == 1
+  assert_close(np.load(tmp_path / "out.npz")["y"], expected(cnn, x=image)[0])
+  np.save(tmp_path / "x.npy", image.astype(np.int64))
+  assert "expected float32" in run_command(*words, code=2).stderr
+
+
+def test_the_note_about_a_batch_of_1_was_only_in_the_report(run_command, tmp_path):
+  onnx.save(cnn_model(batch="N"), tmp_path / "open.onnx")
+  words = ["optimize", "open.onnx", "-o", "open.stretto", "--tuning", "off"]
+  done = run_command(*words)
+  assert done.stderr.count(
+    "stretto: note: open.onnx: input x is Nx3x16x16: a batch of 1 was assumed") == 1
+  assert "assumed" not in run_command(*words, "-q").stderr
+  assert "assumed" not in run_command(*words, "--shape", "x=2x3x16x16").stderr
 
 
 def test_damaged_arrays_are_refused(run_command, artefact, image, tmp_path):

@@ -58,6 +58,18 @@ def test_open_dimensions_take_the_given_shape():
   assert_close(fixed(x), expected(model, x=x)[0])
 
 
+def test_what_was_assumed_is_logged_once(caplog):
+  model = cnn_model(batch="N")
+  x = np.random.default_rng(1).standard_normal((1, 3, 16, 16))
+  with caplog.at_level(logging.WARNING, "stretto"):
+    optimised = stretto.optimize(model, {"x": x}, tuning="off")
+  notes = ["input x is Nx3x16x16: a batch of 1 was assumed",
+           "input x: float64 was rounded to float32"]
+  assert [record.getMessage() for record in caplog.records] == [f"model: {n}" for n in notes]
+  assert optimised.report["notes"][:2] == notes
+  assert_close(optimised(x), expected(model, x=x.astype(np.float32))[0])
+
+
 def test_every_pass_can_be_switched_off(cnn, image):
   names = [name for name, _ in stretto.list_passes()]
   assert len(set(names)) > 3

@@ -267,8 +267,14 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   tune::add_to_tuning_cache(tune::tuning_cache_path(options.tuning_cache), selector.found());
   runtime::check_memory(compiled.program);
 
+  std::vector<std::string> assumed = imported.notes;
+  for (size_t i = 0; i < samples.size(); ++i) {
+    if (!samples[i].rounded) continue;
+    assumed.push_back(fmt::format("input {}: float64 was rounded to float32",
+                                  original.value(original.inputs[i]).name));
+  }
   json report{{"stretto", STRETTO_VERSION}};
-  json notes = imported.notes;
+  json notes = assumed;
   std::optional<Verified> checked;
   if (options.verify) {
     stages("verify", [&] { checked = verified(original, compiled.program, inputs, file, notes); });
@@ -337,6 +343,7 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   state->graph = std::move(graph);
   state->choices = selector.used();
   state->samples = std::move(kept);
+  state->notes = std::move(assumed);
   state->report_json = report.dump();
   for (const std::string& source : imported.files) {
     state->sources.push_back(std::filesystem::absolute(source).string());

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 
+#include "stretto/base/error.h"
 #include "stretto/ir/operator.h"
 #include "stretto/ir/text.h"
 
@@ -30,6 +32,28 @@ TEST(SampleInputs, IndicesStayWithinTheSmallestTable) {
   const auto samples = sample_inputs(graph, {});
   ASSERT_EQ(samples.size(), 1u);
   EXPECT_EQ(largest(samples[0].tensor), 6);
+}
+
+TEST(SampleInputs, Float64WasRefusedWhereFloat32IsExpected) {
+  const ir::Graph graph = ir::parse_text(R"(
+    graph g
+    input x: float32[2]
+    input n: int32[1]
+    y = Relu(x)
+    z = Identity(n)
+    output y, z
+  )");
+  const auto samples =
+      sample_inputs(graph, {{"x", Tensor::of<double>({2}, std::array{0.1, 2.0})},
+                            {"n", Tensor::of<int32_t>({1}, std::array<int32_t, 1>{3})}});
+  EXPECT_EQ(samples[0].tensor.dtype(), DType::kFloat32);
+  EXPECT_EQ(samples[0].tensor.values<float>()[0], 0.1f);
+  EXPECT_TRUE(samples[0].rounded);
+  EXPECT_FALSE(samples[1].rounded);
+  EXPECT_THROW(sample_inputs(graph, {{"n", Tensor::of<double>({1}, std::array{3.0})}}),
+               InvalidArgument);
+  EXPECT_THROW(sample_inputs(graph, {{"x", Tensor::of<double>({1}, std::array{3.0})}}),
+               InvalidArgument);
 }
 
 // A file decides how long a chain is; the stack does not grow with it.
