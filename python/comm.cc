@@ -20,6 +20,7 @@
 #include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/comm/engine/engine.h"
+#include "stretto/comm/gradient/exchange.h"
 #include "unordered.h"
 
 namespace nb = nanobind;
@@ -211,6 +212,13 @@ class CommEngine {
                 int64_t count, uintptr_t input, uintptr_t output, int root, int peer, uint32_t tag,
                 std::string codec, std::string name, bool queue, std::vector<int64_t> input_counts,
                 std::vector<int64_t> output_counts, double timeout_s, bool rendezvous) {
+    if (kind > static_cast<uint8_t>(Kind::kBarrier))
+      throw_invalid("submit: kind: expected one of the numbers 0 to {} in stretto.comm, got {}",
+                    static_cast<int>(Kind::kBarrier), kind);
+    if (reduction > static_cast<uint8_t>(ReduceOp::kXor))
+      throw_invalid(
+          "submit: reduction: expected a place in stretto.comm.REDUCTIONS, 0 to {}, got {}",
+          static_cast<int>(ReduceOp::kXor), reduction);
     const Operation operation{.kind = static_cast<Kind>(kind),
                               .dtype = parse_dtype(dtype),
                               .reduction = static_cast<ReduceOp>(reduction),
@@ -290,8 +298,8 @@ CommEngine* create(const nb::object& store, int rank, int size, uint32_t epoch,
   return new CommEngine(store, rank, size, epoch, options);
 }
 
-// Of an object with a writable, C-contiguous buffer; 0 when there is none. NumPy's own ways to an
-// address take longer than a small all-reduce does.
+// The address of an object's writable, C-contiguous buffer; 0 when it has none. NumPy's own ways to
+// an address take longer than a small all-reduce does.
 uintptr_t buffer_address(const nb::handle& object) {
   Py_buffer view;
   if (PyObject_GetBuffer(object.ptr(), &view, PyBUF_WRITABLE | PyBUF_C_CONTIGUOUS) != 0) {
@@ -318,6 +326,9 @@ std::vector<std::map<std::string, std::string>> option_rows(const Options& optio
 }  // namespace
 
 void bind_comm(nb::module_& m) {
+  // Raises InvalidArgumentError with the names there are.
+  m.def(
+      "check_codec", [](const std::string& name) { find_gradient_codec(name); }, "name"_a);
   m.def("parse_step_policy", [](const std::string& text) {
     const StepPolicy policy = parse_step_policy(text);
     return std::tuple(static_cast<int>(policy.kind), policy.interval, policy.overlap);
@@ -345,13 +356,20 @@ void bind_comm(nb::module_& m) {
       .def_rw("chunk_bytes", &Options::chunk_bytes)
       .def_rw("eager_limit_bytes", &Options::eager_limit_bytes)
       .def_rw("fuse_bytes", &Options::fuse_bytes)
-      .def_rw("codec", &Options::codec)
+      .def_prop_rw(
+          "codec", [](const Options& o) { return o.codec; },
+          [](Options& o, const std::string& text) { o.codec = find_gradient_codec(text).name; })
       .def_rw("topk_density", &Options::topk_density)
       .def_rw("topk_warmup_steps", &Options::topk_warmup_steps)
       .def_rw("powersgd_rank", &Options::powersgd_rank)
       .def_rw("mixed_error", &Options::mixed_error)
       .def_rw("mixed_every", &Options::mixed_every)
-      .def_rw("step_policy", &Options::step_policy)
+      .def_prop_rw(
+          "step_policy", [](const Options& o) { return o.step_policy; },
+          [](Options& o, const std::string& text) {
+            parse_step_policy(text);
+            o.step_policy = text;
+          })
       .def_prop_rw(
           "tuning", [](const Options& o) { return std::string(tuning_name(o.tuning)); },
           [](Options& o, const std::string& text) { o.tuning = parse_tuning(text); })
@@ -412,7 +430,7 @@ void bind_comm(nb::module_& m) {
         return e.use()->flight_json(reason);
       });
 
-  m.def("buffer_address", &buffer_address);
+  m.def("buffer_address", &buffer_address, "object"_a.none());
   m.def("comm_engine", &create, "store"_a, "rank"_a, "size"_a, "epoch"_a, "options"_a,
         nb::rv_policy::take_ownership);
   bind_gradients(m);

@@ -6,7 +6,7 @@ import html
 
 from stretto import _stretto
 
-# Beside the style of the report of a model.
+# This page uses the style of a model's report, which _stretto.report_style() returns, and adds:
 STYLE = """th{cursor:default}td:not(:first-child),th:not(:first-child){text-align:right}
 .links td:nth-child(2),.links th:nth-child(2){text-align:left}
 .sent{background:var(--accent);height:9px;display:inline-block;border-radius:3px;min-width:1px}

@@ -15,8 +15,8 @@ from stretto._errors import Error, InvalidArgumentError
 # How long the thread waits in C++ before it checks whether it should end.
 IDLE_S = 5.0
 
-# Takes None or the error; of an Engine's operation also the rank of the group that a RECV got its
-# data from, -1 for all others.
+# A function that is called when an operation ends, with None or the error. An Engine passes a
+# second argument: the rank of the group that a RECV got its data from, -1 for other operations.
 Done = Callable[..., None]
 
 

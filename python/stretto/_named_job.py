@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from stretto import comm
+from stretto._checks import is_whole, shown
 from stretto._errors import Error, InvalidArgumentError
 from stretto._place import Place
 from stretto._unordered import Unordered
@@ -42,9 +43,7 @@ class NamedJob:
   def all_reduce(self, arrays: Sequence[np.ndarray], names: Sequence[str],
                  op: str = "average") -> list[np.ndarray]:
     """Returns new arrays; those given are read without a copy."""
-    if op not in comm.REDUCTIONS:
-      raise InvalidArgumentError(
-          f"all_reduce: op: expected one of {', '.join(comm.REDUCTIONS)}, got '{op}'")
+    check_op("all_reduce", op)
     arrays = [np.ascontiguousarray(a).reshape(np.shape(a)) for a in arrays]
     outputs = [np.empty_like(a) for a in arrays]
     handles = [self.submit(name, {"operation": f"all_reduce ({op})", "shape": list(a.shape)}, {
@@ -77,9 +76,7 @@ class NamedJob:
 
   def broadcast(self, array: np.ndarray, root: int, name: str) -> np.ndarray:
     """Returns a new array with the values of rank `root`."""
-    if not 0 <= root < self.place.size:
-      raise InvalidArgumentError(
-          f"broadcast: expected a root from 0 to {self.place.size - 1}, got {root}")
+    self.check_root(root)
     result = np.array(array)
     address = address_of(result)
     self.wait_all([self.submit(name, {"operation": "broadcast", "root": root,
@@ -87,6 +84,11 @@ class NamedJob:
         "kind": comm.BROADCAST, "dtype": result.dtype.name, "count": result.size, "root": root,
         "input": address, "output": address})])
     return result
+
+  def check_root(self, root: int) -> None:
+    if not is_whole(root) or not 0 <= root < self.place.size:
+      raise InvalidArgumentError(
+          f"broadcast: expected a root from 0 to {self.place.size - 1}, got {shown(root)}")
 
   def all_gather(self, array: np.ndarray, name: str) -> np.ndarray:
     """The rows of all ranks, one after another. Ranks may have different numbers of rows."""
@@ -127,6 +129,12 @@ class NamedJob:
     if waits:
       self.unordered.leave()
     self.engine.close()
+
+
+def check_op(operation: str, op: str) -> None:
+  if op not in comm.REDUCTIONS:
+    raise InvalidArgumentError(f"{operation}: op: expected one of {', '.join(comm.REDUCTIONS)}, "
+                               f"got {shown(op)}")
 
 
 def address_of(array: np.ndarray) -> int:

@@ -52,7 +52,7 @@ class Report(dict[str, Any]):
     """
     try:
       content = json.loads(text)
-    except ValueError as error:
+    except (TypeError, ValueError) as error:
       raise InvalidArgumentError(f"text: expected a report as JSON: {error}") from None
     if not isinstance(content, dict):
       raise InvalidArgumentError(
@@ -64,8 +64,11 @@ class Report(dict[str, Any]):
 
     Returns:
       The text of the page.
+
+    Raises:
+      InvalidArgumentError: the dictionary holds what JSON has no form for.
     """
-    return _stretto.report_html(json.dumps(self))
+    return _stretto.report_html(self._json())
 
   def save(self, path: str | os.PathLike[str]) -> None:
     """Writes the report in one step.
@@ -74,13 +77,19 @@ class Report(dict[str, Any]):
       path: the file: JSON if its name ends in `.json`, a page if it ends in `.html`.
 
     Raises:
-      InvalidArgumentError: the name ends in something else.
+      InvalidArgumentError: the name ends in something else, or as in `html`.
       FormatError: the file cannot be written (an OSError), for example because its folder is
         missing.
     """
     file = report_path("path", path)
     as_json = file.endswith(".json")
-    _stretto.write_file(file, json.dumps(self, indent=1) + "\n" if as_json else self.html())
+    _stretto.write_file(file, self._json(indent=1) + "\n" if as_json else self.html())
+
+  def _json(self, indent: int | None = None) -> str:
+    try:
+      return json.dumps(self, indent=indent)
+    except TypeError as error:
+      raise InvalidArgumentError(f"the report holds what JSON has no form for: {error}") from None
 
   def _repr_html_(self) -> str:
     # A frame of its own, so that the page's style stays out of the notebook's.

@@ -19,6 +19,28 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from stretto import _stretto, _watch
+from stretto._checks import require, shown, wrong
+from stretto._comm_arguments import (
+  ADDRESS,
+  ARRAY,
+  COUNT,
+  DTYPE,
+  ENGINE,
+  FUNCTION,
+  GROUP,
+  HANDLE,
+  NUMBER,
+  OPTIONS,
+  RANK,
+  RANKS,
+  SECONDS,
+  SLICES,
+  STORE,
+  TEXT,
+  WHOLE,
+  set_option,
+  wrong_field,
+)
 from stretto._completions import THREADS, Completions, Done
 from stretto._errors import CommError, InvalidArgumentError
 
@@ -40,6 +62,7 @@ if not hasattr(_stretto, "CommOptions"):
                     "./dev demo does: use what ./dev build or the wheel provides")
 
 Options = _stretto.CommOptions
+Options.__setattr__ = set_option  # type: ignore[assignment, method-assign]
 
 
 class Engine(Completions):
@@ -80,7 +103,9 @@ class Engine(Completions):
 
   def __init__(self, store: str | object, rank: int, size: int, options: Options | None = None,
                epoch: int = 0) -> None:
-    options = options or Options.from_environment()
+    options = Options.from_environment() if options is None else options
+    require("Engine", store=(store, STORE), rank=(rank, WHOLE), size=(size, WHOLE),
+            options=(options, OPTIONS), epoch=(epoch, COUNT))
     super().__init__(_stretto.comm_engine(store, rank, size, epoch, options))
     self.rank, self.size, self.options = rank, size, options
     self._non_finite: list[dict[str, Any]] = []
@@ -110,7 +135,10 @@ class Engine(Completions):
     """
     if self._dropped:
       self._take_dropped()
-    return self.native.submit(group, **operation)
+    try:
+      return self.native.submit(group, **operation)
+    except TypeError as error:
+      raise wrong_field("submit", error, group, operation) from None
 
   def submit_queued(self, done: Done, group: int = WORLD, **operation: Any) -> int:
     """Starts an operation whose end is told to a function.
@@ -124,7 +152,11 @@ class Engine(Completions):
     Returns:
       The operation's handle, which is not for `wait`.
     """
-    return self._queue(lambda: self.native.submit(group, queue=True, **operation), done)
+    require("submit_queued", done=(done, FUNCTION))
+    try:
+      return self._queue(lambda: self.native.submit(group, queue=True, **operation), done)
+    except TypeError as error:
+      raise wrong_field("submit_queued", error, group, operation) from None
 
   def deliver(self, handle: int, done: Done) -> None:
     """Hands an operation over to the completion thread, as if `submit_queued` had started it.
@@ -133,6 +165,7 @@ class Engine(Completions):
       handle: from `submit`; must not be given to `wait` any more.
       done: as in `submit_queued`.
     """
+    require("deliver", handle=(handle, HANDLE), done=(done, FUNCTION))
 
     def hand_over() -> int:
       self.native.deliver(handle)
@@ -154,7 +187,10 @@ class Engine(Completions):
       CommError: a rank or a link is lost, or the operation took too long.
       InvalidArgumentError: ranks disagree on the operation.
     """
-    return self.native.wait(handle, timeout_s)
+    try:
+      return self.native.wait(handle, timeout_s)
+    except TypeError as error:
+      raise wrong("wait", error, handle=(handle, HANDLE), timeout_s=(timeout_s, SECONDS)) from None
 
   def all_reduce(self, array: np.ndarray, reduction: str = "average", group: int = WORLD) -> None:
     """Combines the arrays of all ranks, element by element, in place.
@@ -187,10 +223,14 @@ class Engine(Completions):
     """
     if reduction not in REDUCTIONS:
       raise InvalidArgumentError(
-        f"all_reduce: reduction: expected one of {', '.join(REDUCTIONS)}, got '{reduction}'")
-    address = address_of(array)
-    return self.native.submit(group, ALL_REDUCE, name_of(array.dtype), REDUCTIONS.index(reduction),
-                              array.size, address, address)
+        f"all_reduce: reduction: expected one of {', '.join(REDUCTIONS)}, got "
+        f"{shown(reduction)}")
+    try:
+      address = address_of(array)
+      return self.native.submit(group, ALL_REDUCE, name_of(array.dtype),
+                                REDUCTIONS.index(reduction), array.size, address, address)
+    except (AttributeError, TypeError) as error:
+      raise wrong("all_reduce", error, array=(array, ARRAY), group=(group, GROUP)) from None
 
   def broadcast(self, array: np.ndarray, root: int = 0, group: int = WORLD) -> None:
     """Gives every rank what one rank has, in place.
@@ -203,9 +243,14 @@ class Engine(Completions):
     Raises:
       CommError: as in `wait`.
     """
-    address = address_of(array)
-    self.wait(self.native.submit(group, BROADCAST, name_of(array.dtype), 0, array.size, address,
-                                 address, root))
+    try:
+      address = address_of(array)
+      handle = self.native.submit(group, BROADCAST, name_of(array.dtype), 0, array.size, address,
+                                  address, root)
+    except (AttributeError, TypeError) as error:
+      raise wrong("broadcast", error, array=(array, ARRAY), root=(root, RANK),
+                  group=(group, GROUP)) from None
+    self.wait(handle)
 
   def all_gather(self, output: np.ndarray, array: np.ndarray, group: int = WORLD) -> None:
     """Collects the arrays of all ranks on every rank.
@@ -219,12 +264,17 @@ class Engine(Completions):
       CommError: as in `wait`.
       InvalidArgumentError: the sizes or types do not go together.
     """
-    if output.size != array.size * self.size or output.dtype != array.dtype:
-      raise InvalidArgumentError(
-        f"all_gather: {self.size} times {array.size} {array.dtype} do not make "
-        f"{output.size} {output.dtype}")
-    self.wait(self.native.submit(group, ALL_GATHER, name_of(array.dtype), 0, array.size,
-                                 address_of(array), address_of(output)))
+    try:
+      if output.size != array.size * self.size or output.dtype != array.dtype:
+        raise InvalidArgumentError(
+          f"all_gather: {self.size} times {array.size} {array.dtype} do not make "
+          f"{output.size} {output.dtype}")
+      handle = self.native.submit(group, ALL_GATHER, name_of(array.dtype), 0, array.size,
+                                  address_of(array), address_of(output))
+    except (AttributeError, TypeError) as error:
+      raise wrong("all_gather", error, output=(output, ARRAY), array=(array, ARRAY),
+                  group=(group, GROUP)) from None
+    self.wait(handle)
 
   def step(self, group: int = WORLD) -> None:
     """Says that a training step is over: all its operations have been submitted.
@@ -234,7 +284,10 @@ class Engine(Completions):
     Args:
       group: as in `submit`.
     """
-    self.native.step(group)
+    try:
+      self.native.step(group)
+    except TypeError as error:
+      raise wrong("step", error, group=(group, GROUP)) from None
 
   def barrier(self, group: int = WORLD) -> None:
     """Waits until every rank has called it.
@@ -245,7 +298,11 @@ class Engine(Completions):
     Raises:
       CommError: as in `wait`.
     """
-    self.wait(self.native.submit(group, BARRIER, "uint8"))
+    try:
+      handle = self.native.submit(group, BARRIER, "uint8")
+    except TypeError as error:
+      raise wrong("barrier", error, group=(group, GROUP)) from None
+    self.wait(handle)
 
   def add_group(self, name: str, ranks: Sequence[int]) -> int:
     """Makes a group of some ranks. All of them call it with the same arguments before using it.
@@ -260,7 +317,10 @@ class Engine(Completions):
     Raises:
       InvalidArgumentError: this rank is no member, or a rank does not exist.
     """
-    return self.native.add_group(name, list(ranks))
+    try:
+      return self.native.add_group(name, list(ranks))
+    except TypeError as error:
+      raise wrong("add_group", error, name=(name, TEXT), ranks=(ranks, RANKS)) from None
 
   def non_finite(self) -> list[dict[str, Any]]:
     """Reports of NaN and infinity in what this rank contributed.
@@ -359,7 +419,14 @@ class Gradients(Completions):
 
   def __init__(self, engine: Engine, name: str, ranks: Sequence[int], codec: str = "none",
                options: Options | None = None) -> None:
-    super().__init__(engine.native.gradients(name, list(ranks), codec, options or engine.options))
+    try:
+      native = engine.native.gradients(name, list(ranks), codec,
+                                       engine.options if options is None else options)
+    except (AttributeError, TypeError) as error:
+      raise wrong("Gradients", error, engine=(engine, ENGINE), name=(name, TEXT),
+                  ranks=(ranks, RANKS), codec=(codec, TEXT),
+                  options=(options, OPTIONS)) from None
+    super().__init__(native)
     self.engine, self.codec = engine, codec
     engine._users.add(self)
 
@@ -377,7 +444,13 @@ class Gradients(Completions):
       step: number of the training step, from 1.
       loss_scale: factor that the gradients of this step carry.
     """
-    self._queue(lambda: self.native.submit(slices, dtype, address, step, loss_scale), done)
+    require("submit", done=(done, FUNCTION))
+    try:
+      self._queue(lambda: self.native.submit(slices, dtype, address, step, loss_scale), done)
+    except TypeError as error:
+      raise wrong("submit", error, slices=(slices, SLICES), dtype=(dtype, DTYPE),
+                  address=(address, ADDRESS), step=(step, COUNT),
+                  loss_scale=(loss_scale, NUMBER)) from None
 
   def _note(self) -> None:
     self.engine.non_finite()
@@ -418,7 +491,7 @@ def address_of(array: Any) -> int:
   address = _stretto.buffer_address(array)
   if address:
     return address
-  interface = array.__array_interface__
+  interface = array.__array_interface__  # the callers say what was wrong when there is none
   if not array.flags.c_contiguous or interface["data"][1]:
     raise InvalidArgumentError("the array must be C-contiguous and writable")
   return int(interface["data"][0])

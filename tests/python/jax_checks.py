@@ -6,6 +6,8 @@ import numpy as np
 import ranks
 import stretto.jax as st
 
+import stretto
+
 
 def value(rank, shape=(7,)):
   return jnp.arange(float(np.prod(shape))).reshape(shape) + rank
@@ -115,12 +117,23 @@ def check_training(rank, size):
 
 
 def check_bad_words(rank, size):
-  try:
-    st.all_reduce(value(rank), "median")
-  except ValueError as error:
-    assert "got 'median'" in str(error)
-  else:
-    raise AssertionError("no error")
+  """Also inside jit, where the call would be refused when the program runs, in words of XLA."""
+  for call, words in (
+      (lambda x: st.all_reduce(x, "median"), "got 'median'"),
+      (lambda x: st.all_reduce(x, ["sum"]), "op: expected one of sum, average"),
+      (lambda x: st.all_reduce([x, "text"]), "all_reduce: leaf [1]: expected an array, got 'text'"),
+      (lambda x: st.average_gradients(x, codec="zip"), "codec: expected one of none, fp16"),
+      (lambda x: st.average_gradients(x, codec=5), "codec: expected a string, got 5"),
+      (lambda x: st.broadcast(x, "first"), f"expected a root from 0 to {size - 1}, got 'first'"),
+      (lambda x: st.all_gather(x[0]), "all_gather: array: a scalar has no rows"),
+      (lambda x: st.all_gather("text"), "all_gather: array: expected an array, got 'text'")):
+    for function in (call, jax.jit(call)):
+      try:
+        function(value(rank))
+      except stretto.InvalidArgumentError as error:
+        assert words in str(error), error
+      else:
+        raise AssertionError(f"no error with '{words}'")
 
 
 if __name__ == "__main__":

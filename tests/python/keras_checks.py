@@ -129,6 +129,18 @@ def check_warmup(rank, size):
 def check_what_cannot_be_done_is_said(rank, size):
   raises("LearningRateScheduleCallback: initial_lr is needed",
          lambda: callbacks.LearningRateScheduleCallback(None, 1.0))
+  for message, call in (
+      ("LearningRateScheduleCallback: initial_lr: expected a number, got 'x'",
+       lambda: callbacks.LearningRateScheduleCallback("x", 1.0)),
+      ("multiplier: expected a function of the epoch, or a number, got 'x'",
+       lambda: callbacks.LearningRateScheduleCallback(0.1, "x")),
+      ("LearningRateWarmupCallback: warmup_epochs: expected a number of epochs, got None",
+       lambda: callbacks.LearningRateWarmupCallback(0.1, None)),
+      ("CommitStateCallback: state: expected an object with commit(), got 3",
+       lambda: callbacks.CommitStateCallback(3)),
+      ("CommitStateCallback: batches_per_commit: expected a number from 1 on, got 0",
+       lambda: callbacks.CommitStateCallback(State(), 0))):
+    raises(message, call)
   raises("LearningRateWarmupCallback: Keras does not know the number of batches; give "
          "steps_per_epoch", lambda: Model(Optimizer(0.1)).fit(
              1, 1, [callbacks.LearningRateWarmupCallback(0.1)], known=False))

@@ -5,6 +5,8 @@ import ranks
 import stretto.tensorflow as hvd
 import tensorflow as tf
 
+import stretto
+
 
 def value(rank, shape=(7,)):
   return tf.reshape(tf.range(float(np.prod(shape))), shape) + float(rank)
@@ -130,6 +132,27 @@ def check_nothing_to_send(rank, size):
   with tf.GradientTape() as tape:
     loss = used * (rank + 1.0)
   same(hvd.DistributedGradientTape(tape, op=hvd.Sum).gradient(loss, used), size * (size + 1) / 2)
+
+
+def check_bad_words(rank, size):
+  x = value(rank)
+  for call, words in (
+      (lambda: hvd.allreduce(x, op="median"), "allreduce: op: expected one of sum, average"),
+      (lambda: hvd.allreduce(object()), "allreduce: tensor: expected a tensor, got object"),
+      (lambda: hvd.grouped_allreduce(5), "allreduce: tensors: expected a list of tensors, got 5"),
+      (lambda: hvd.allgather(object()), "allgather: tensor: expected a tensor, got object"),
+      (lambda: hvd.broadcast(object(), 0), "broadcast: tensor: expected a tensor, got object"),
+      (lambda: hvd.broadcast(x, "first"), f"expected a root from 0 to {size - 1}, got 'first'"),
+      (lambda: hvd.broadcast_variables([x]), "broadcast_variables: variables: expected a list of"),
+      (lambda: hvd.DistributedGradientTape(5), "gradtape: expected a tf.GradientTape, got 5"),
+      (lambda: hvd.DistributedGradientTape(tf.GradientTape(), compression="zip"),
+       "codec: expected one of none, fp16")):
+    try:
+      call()
+    except stretto.InvalidArgumentError as error:
+      assert words in str(error), error
+    else:
+      raise AssertionError(f"no error with '{words}'")
 
 
 class Averaging(tf.keras.Model):

@@ -7,8 +7,11 @@ from collections.abc import Callable
 
 import torch
 
+from stretto._checks import expected
 from stretto._errors import Error
 from stretto.horovod._members import Members
+
+A_HANDLE = "what an _async function returned"
 
 
 class Handle:
@@ -108,7 +111,12 @@ def poll(handle: Handle) -> bool:
   Returns:
     True if `synchronize` would not wait.
   """
-  return handle.done()
+  try:
+    return handle.done()
+  except AttributeError:
+    if isinstance(handle, Handle):
+      raise
+    raise expected("poll: handle", A_HANDLE, handle) from None
 
 
 def synchronize(handle: Handle):
@@ -124,4 +132,9 @@ def synchronize(handle: Handle):
     InvalidArgumentError: ranks disagree on the operation.
     CommError: a rank or a link is lost.
   """
-  return handle.wait()
+  try:
+    return handle.wait()
+  except AttributeError:
+    if isinstance(handle, Handle):
+      raise  # what the script's own compression class raised
+    raise expected("synchronize: handle", A_HANDLE, handle) from None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
+from stretto._checks import expected
 from stretto._errors import InvalidArgumentError
+from stretto.horovod._arguments import check_root, dense, dense_list
 from stretto.horovod._handles import Handle, describe, full_name, submit, submit_call
 from stretto.horovod._process_sets import members_of
 from stretto.horovod._reductions import (
@@ -31,7 +33,8 @@ def grouped_allgather_async(tensors, name=None, process_set=None) -> Handle:
     A handle for `synchronize`.
   """
   members = members_of(process_set)
-  values = [t.detach().contiguous().reshape(t.shape or (1,)) for t in tensors]
+  values = [t.detach().contiguous().reshape(t.shape or (1,))
+            for t in dense_list("allgather", tensors)]
   return submit_call(
       members, full_name(members, "allgather", name),
       describe("allgather", values[0].dtype, shapes=[["*", *t.shape[1:]] for t in values]),
@@ -68,7 +71,7 @@ def grouped_allgather(tensors, name=None, process_set=None) -> list[torch.Tensor
     InvalidArgumentError: ranks disagree on types or on other dimensions than the first.
     CommError: a rank or a link is lost.
   """
-  return grouped_allgather_async(list(tensors), name, process_set).wait()
+  return grouped_allgather_async(tensors, name, process_set).wait()
 
 
 def allgather(tensor, name=None, process_set=None) -> torch.Tensor:
@@ -88,6 +91,7 @@ def allgather(tensor, name=None, process_set=None) -> torch.Tensor:
     CommError: a rank or a link is lost.
   """
   members = members_of(process_set)
+  dense("allgather", tensor)
 
   def backward(gradients):
     own = [len(tensor)]
@@ -119,9 +123,8 @@ def broadcast_async_(tensor, root_rank, name=None, process_set=None) -> Handle:
     InvalidArgumentError: the root is no member.
   """
   members = members_of(process_set)
-  if root_rank not in members.ranks:
-    raise InvalidArgumentError(
-        f"broadcast: root_rank: expected one of the ranks {members.ranks}, got {root_rank}")
+  dense("broadcast", tensor)
+  check_root("broadcast", root_rank, members.ranks)
   options = dist.BroadcastOptions()
   options.rootRank = members.ranks.index(root_rank)
   prepared = members.prepare.broadcast([tensor.detach()], options)
@@ -142,7 +145,8 @@ def broadcast_async(tensor, root_rank, name=None, process_set=None) -> Handle:
   Returns:
     A handle for `synchronize`.
   """
-  return broadcast_async_(tensor.detach().clone(), root_rank, name, process_set)
+  copy = dense("broadcast", tensor).detach().clone()
+  return broadcast_async_(copy, root_rank, name, process_set)
 
 
 def broadcast(tensor, root_rank, name=None, process_set=None) -> torch.Tensor:
@@ -168,7 +172,7 @@ def broadcast(tensor, root_rank, name=None, process_set=None) -> torch.Tensor:
 
   return differentiable(
       lambda ts: [broadcast_async(ts[0], root_rank, name, process_set).wait()], backward,
-      [tensor])[0]
+      [dense("broadcast", tensor)])[0]
 
 
 def broadcast_(tensor, root_rank, name=None, process_set=None) -> torch.Tensor:
@@ -203,11 +207,16 @@ def alltoall_async(tensor, splits=None, name=None, process_set=None) -> Handle:
   """
   members = members_of(process_set)
   size = members.size
-  tensor = tensor.detach().contiguous()
+  tensor = dense("alltoall", tensor).detach().contiguous()
+  if tensor.dim() == 0:
+    raise InvalidArgumentError("alltoall: tensor: a scalar has no rows to send")
   if splits is None and len(tensor) % size:
     raise InvalidArgumentError(
         f"alltoall: {len(tensor)} rows cannot be divided evenly by {size} ranks; give `splits`")
-  sends = [len(tensor) // size] * size if splits is None else [int(n) for n in splits]
+  try:
+    sends = [len(tensor) // size] * size if splits is None else [int(n) for n in splits]
+  except (TypeError, ValueError):
+    raise expected("alltoall: splits", f"{size} numbers of rows", splits) from None
   if len(sends) != size or sum(sends) != len(tensor):
     raise InvalidArgumentError(
         f"alltoall: splits must be {size} numbers that add up to {len(tensor)} rows, got {sends}")

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import pickle
 
 import torch
 
+from stretto._checks import expected
+from stretto._errors import InvalidArgumentError
+from stretto.horovod._arguments import named
 from stretto.horovod._handles import synchronize
 from stretto.horovod._moves import allgather, broadcast, broadcast_, broadcast_async_
 from stretto.horovod._process_sets import members_of
@@ -23,7 +27,7 @@ def broadcast_parameters(params, root_rank: int = 0, process_set=None,
     name_prefix: what the names of the broadcasts begin with.
 
   Raises:
-    InvalidArgumentError: ranks disagree on names, shapes or types.
+    InvalidArgumentError: `params` is something else, or ranks disagree on names, shapes or types.
     CommError: a rank or a link is lost.
 
   Examples:
@@ -31,7 +35,7 @@ def broadcast_parameters(params, root_rank: int = 0, process_set=None,
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)
     ```
   """
-  items = params.items() if hasattr(params, "items") else list(params)
+  items = named("broadcast_parameters: params", params)
   handles = [broadcast_async_(p, root_rank, f"{name_prefix}{name}", process_set)
              for name, p in items if isinstance(p, torch.Tensor)]
   for handle in handles:
@@ -52,6 +56,8 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int =
     CommError: a rank or a link is lost.
   """
   del model
+  if not (hasattr(optimizer, "param_groups") and hasattr(optimizer, "load_state_dict")):
+    raise expected("broadcast_optimizer_state: optimizer", "a torch.optim.Optimizer", optimizer)
   root = job().place.rank == root_rank
   state = broadcast_object(optimizer.state_dict() if root else None, root_rank, "optimizer state",
                            process_set)
@@ -59,9 +65,12 @@ def broadcast_optimizer_state(optimizer: torch.optim.Optimizer, root_rank: int =
     optimizer.load_state_dict(state)
 
 
-def packed(obj) -> torch.Tensor:
+def packed(operation: str, obj) -> torch.Tensor:
   buffer = io.BytesIO()
-  torch.save(obj, buffer)
+  try:
+    torch.save(obj, buffer)
+  except (AttributeError, TypeError, pickle.PicklingError) as error:
+    raise InvalidArgumentError(f"{operation}: obj: it cannot be pickled: {error}") from error
   return torch.frombuffer(bytearray(buffer.getvalue()), dtype=torch.uint8)
 
 
@@ -86,7 +95,7 @@ def broadcast_object(obj, root_rank: int = 0, name: str | None = None, process_s
   """
   name = name or "object"
   root = job().place.rank == root_rank
-  content = packed(obj) if root else torch.empty(0, dtype=torch.uint8)
+  content = packed("broadcast_object", obj) if root else torch.empty(0, dtype=torch.uint8)
   length = broadcast(torch.tensor([content.numel()]), root_rank, f"{name}.length", process_set)
   if not root:
     content = torch.empty(int(length), dtype=torch.uint8)
@@ -123,7 +132,7 @@ def allgather_object(obj, name: str | None = None, process_set=None) -> list:
     CommError: a rank or a link is lost.
   """
   members_of(process_set)
-  content, name = packed(obj), name or "objects"
+  content, name = packed("allgather_object", obj), name or "objects"
   lengths = allgather(torch.tensor([content.numel()]), f"{name}.lengths", process_set)
   parts = allgather(content, f"{name}.contents", process_set).split(lengths.tolist())
   return [unpacked(p) for p in parts]

@@ -8,9 +8,11 @@ from collections.abc import Iterable
 
 import torch
 
+from stretto._checks import expected, is_number, is_whole
 from stretto._errors import InvalidArgumentError
 from stretto.horovod import _reductions as ops
 from stretto.horovod._adasum_optimizer import DistributedAdasum
+from stretto.horovod._arguments import check_compression, named
 from stretto.horovod._compression import Compression
 from stretto.horovod._handles import Handle, synchronize
 from stretto.horovod._process_sets import members_of
@@ -176,7 +178,8 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     The optimizer given.
 
   Raises:
-    InvalidArgumentError: the operation is unknown, or two parameters have the same name.
+    InvalidArgumentError: an argument is of a wrong type, the operation is unknown, or two
+      parameters have the same name.
 
   Examples:
     ```python
@@ -186,6 +189,19 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
   """
   del num_groups, groups
   op = ops.operation_of(None, op)
+  if not isinstance(optimizer, torch.optim.Optimizer):
+    raise expected("DistributedOptimizer: optimizer", "a torch.optim.Optimizer", optimizer)
+  names = named("DistributedOptimizer: named_parameters", named_parameters or ())
+  check_compression("DistributedOptimizer", compression)
+  if not is_whole(backward_passes_per_step) or backward_passes_per_step < 1:
+    raise expected("DistributedOptimizer: backward_passes_per_step", "a number from 1 on",
+                   backward_passes_per_step)
+  if not is_number(gradient_predivide_factor) or gradient_predivide_factor == 0:
+    raise expected("DistributedOptimizer: gradient_predivide_factor", "a number other than 0",
+                   gradient_predivide_factor)
+  if scaler is not None and not hasattr(scaler, "get_scale"):
+    raise expected("DistributedOptimizer: scaler", "a torch.amp.GradScaler or None", scaler)
+  members_of(process_set)
   base = DistributedAdasum if op == ops.Adasum else Distributed
   if gradient_predivide_factor != 1.0 and op != ops.Average:
     raise InvalidArgumentError("gradient_predivide_factor needs op=hvd.Average")
@@ -196,6 +212,6 @@ def DistributedOptimizer(  # noqa: N802  Horovod's name
     optimizer._distribute(compression, process_set)
     OPTIMIZERS.append(weakref.ref(optimizer, OPTIMIZERS.remove))
     return optimizer
-  optimizer._distribute(list(named_parameters or ()), compression, backward_passes_per_step, op,
+  optimizer._distribute(names, compression, backward_passes_per_step, op,
                         gradient_predivide_factor, sparse_as_dense, process_set, scaler)
   return optimizer

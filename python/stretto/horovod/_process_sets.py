@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from stretto._checks import are_whole, expected
 from stretto._errors import InvalidArgumentError
 from stretto.horovod._members import Members
 from stretto.horovod._state import job
@@ -23,7 +24,12 @@ class ProcessSet:
   """
 
   def __init__(self, ranks: Sequence[int]):
-    self.ranks: list[int] | None = sorted(ranks)
+    try:
+      self.ranks: list[int] | None = sorted(ranks)
+    except TypeError:
+      raise expected("ProcessSet: ranks", "a list of ranks", ranks) from None
+    if not are_whole(self.ranks):
+      raise expected("ProcessSet: ranks", "a list of ranks", ranks)
     self.process_set_id: int | None = None
 
   def included(self) -> bool:
@@ -80,11 +86,16 @@ def add_process_set(process_set: ProcessSet | Sequence[int]) -> ProcessSet:
     The set, ready for use.
 
   Raises:
-    InvalidArgumentError: there is a set of these ranks already.
+    InvalidArgumentError: there is a set of these ranks already, or they are no ranks of the job.
   """
   if not isinstance(process_set, ProcessSet):
     process_set = ProcessSet(process_set)
   state = job()
+  size, ranks = state.place.size, process_set.ranks
+  if process_set.process_set_id is None and (
+      not ranks or len(set(ranks)) != len(ranks) or not 0 <= ranks[0] <= ranks[-1] < size):
+    raise InvalidArgumentError(
+        f"add_process_set: expected different ranks from 0 to {size - 1}, got {ranks}")
   if process_set.process_set_id in state.sets:
     raise InvalidArgumentError(f"{process_set} was added before")
   for id_, members in state.sets.items():
@@ -105,6 +116,8 @@ def remove_process_set(process_set: ProcessSet) -> bool:
   Returns:
     False if there is no such set.
   """
+  if not isinstance(process_set, ProcessSet):
+    raise expected("remove_process_set: process_set", "a ProcessSet", process_set)
   members = job().sets.get(process_set.process_set_id) if process_set.process_set_id else None
   if members is None:
     return False
@@ -127,7 +140,12 @@ def members_of(process_set: ProcessSet | None) -> Members:
   """The members for an operation of this rank."""
   if process_set is None:
     return job().everyone
-  members = process_set._members()
+  try:
+    members = process_set._members()
+  except AttributeError:
+    if isinstance(process_set, ProcessSet):
+      raise
+    raise expected("process_set", "a ProcessSet, or None for all ranks", process_set) from None
   if not members.included:
     raise InvalidArgumentError(f"rank {job().place.rank} is not a member of {process_set}")
   return members

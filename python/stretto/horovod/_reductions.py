@@ -8,8 +8,10 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 
+from stretto._checks import expected, shown
 from stretto._errors import InvalidArgumentError
 from stretto.horovod._adasum import adasum_tensors
+from stretto.horovod._arguments import check_compression, check_factors, dense_list
 from stretto.horovod._compression import Compression
 from stretto.horovod._handles import Handle, describe, full_name, submit, submit_call, synchronize
 from stretto.horovod._members import OPERATIONS, Members
@@ -26,16 +28,22 @@ def operation_of(average: bool | None, op: str | None) -> str:
   if average is not None and op is not None:
     raise InvalidArgumentError("allreduce: give `op` or `average`, not both")
   op = op or (Sum if average is False else Average)
-  if op != Adasum and op not in OPERATIONS:
-    raise InvalidArgumentError(
-        f"allreduce: op: expected one of {', '.join(OPERATIONS)}, Adasum, got '{op}'")
-  return op
+  try:
+    if op == Adasum or op in OPERATIONS:
+      return op
+  except TypeError:  # it has no hash
+    pass
+  raise InvalidArgumentError(
+      f"allreduce: op: expected one of {', '.join(OPERATIONS)}, Adasum, got {shown(op)}")
 
 
 def reduce_tensors(tensors, outputs, average, name, compression, op, prescale, postscale,
                    process_set) -> Handle:
   op = operation_of(average, op)
   members = members_of(process_set)
+  tensors = dense_list("allreduce", tensors)
+  check_compression("allreduce", compression)
+  check_factors("allreduce", prescale, postscale)
   if op == Adasum:
     return adasum_tensors(members, tensors, outputs, name, compression, prescale, postscale)
   packed = [compression.compress(t.detach() * prescale if prescale != 1.0 else t.detach())
@@ -166,7 +174,7 @@ def grouped_allreduce_async(tensors, average=None, name=None, op=None, prescale_
   Returns:
     A handle for `synchronize`.
   """
-  return reduce_tensors(list(tensors), None, average, name, compression, op, prescale_factor,
+  return reduce_tensors(tensors, None, average, name, compression, op, prescale_factor,
                         postscale_factor, process_set)
 
 
@@ -188,8 +196,9 @@ def grouped_allreduce_async_(tensors, average=None, name=None, op=None, prescale
   Returns:
     A handle for `synchronize`.
   """
-  return reduce_tensors(list(tensors), list(tensors), average, name, compression, op,
-                        prescale_factor, postscale_factor, process_set)
+  tensors = dense_list("allreduce", tensors)
+  return reduce_tensors(tensors, tensors, average, name, compression, op, prescale_factor,
+                        postscale_factor, process_set)
 
 
 class Differentiable(torch.autograd.Function):
@@ -241,7 +250,7 @@ def grouped_allreduce(tensors, average=None, name=None, compression=Compression.
   def backward(gs):
     return reduce_tensors(gs, None, average, None, Compression.none, *options).wait()
 
-  return differentiable(forward, backward, list(tensors))
+  return differentiable(forward, backward, dense_list("allreduce", tensors))
 
 
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
@@ -276,7 +285,7 @@ def allreduce(tensor, average=None, name=None, compression=Compression.none, op=
     loss = hvd.allreduce(loss, name="loss")
     ```
   """
-  if tensor.is_sparse:
+  if getattr(tensor, "is_sparse", False):
     return synchronize(sparse_allreduce_async(tensor, name, op or Average, process_set))
   return grouped_allreduce([tensor], average, name, compression, op, prescale_factor,
                            postscale_factor, process_set)[0]
@@ -340,6 +349,11 @@ def sparse_allreduce_async(tensor, name=None, op: str = Average, process_set=Non
   """
   if op not in (Average, Sum):
     raise InvalidArgumentError(f"allreduce: sparse tensors can only have Average or Sum, not {op}")
+  if not isinstance(tensor, torch.Tensor):
+    raise expected("sparse_allreduce_async: tensor", "a sparse COO tensor", tensor)
+  if tensor.layout is not torch.sparse_coo:
+    raise InvalidArgumentError("sparse_allreduce_async: tensor: expected a sparse COO tensor, got "
+                               f"{tensor.layout}; allreduce_async() takes dense ones")
   members = members_of(process_set)
   tensor = tensor.detach().coalesce()
   indices, values = tensor.indices().t().contiguous(), tensor.values()
@@ -403,6 +417,8 @@ def grouped_reducescatter_async(tensors, name=None, op: str = Average, process_s
   op = operation_of(None, op)
   if op == Adasum:
     raise InvalidArgumentError("reducescatter: Adasum is for allreduce only")
+  tensors = dense_list("reducescatter", tensors)
+  check_factors("reducescatter", prescale_factor, postscale_factor)
   members = members_of(process_set)
   size = members.size
   options = dist.ReduceScatterOptions()
@@ -462,7 +478,8 @@ def grouped_reducescatter(tensors, name=None, compression=Compression.none, op: 
   Returns:
     New tensors, in the order given.
   """
-  packed = [compression.compress(t) for t in tensors]
+  check_compression("reducescatter", compression)
+  packed = [compression.compress(t) for t in dense_list("reducescatter", tensors)]
   parts = grouped_reducescatter_async([wire for wire, _ in packed], name, op, process_set,
                                       prescale_factor, postscale_factor).wait()
   return [compression.decompress(part, context) for part, (_, context) in zip(parts, packed)]

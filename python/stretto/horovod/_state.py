@@ -6,10 +6,12 @@ import atexit
 import contextlib
 import os
 import sys
+from collections.abc import Iterable
 
 import torch.distributed as dist
 
 import stretto.torch  # noqa: F401  registers the backend
+from stretto._checks import expected
 from stretto._errors import Error, InvalidArgumentError
 from stretto._place import Place
 from stretto.horovod import _epochs
@@ -30,7 +32,6 @@ class State:
     self.place = Place.of(self.everyone.group.engine)
     self.sets: dict[int, Members] = {0: self.everyone}  # by id, the oldest first
     self.next_set = 1
-
 
   def restore_hook(self) -> None:
     """torch wraps the hook in every init_process_group(), to put the rank before lines of errors;
@@ -91,6 +92,9 @@ def init(comm=None, process_sets=None) -> None:
   if comm is not None:
     raise InvalidArgumentError(
         "init: no communicators and lists of ranks; use process sets for subsets")
+  if process_sets and process_sets != "dynamic" and (
+      isinstance(process_sets, str) or not isinstance(process_sets, Iterable)):
+    raise expected("init: process_sets", "a list of process sets", process_sets)
   if JOB is not None:
     return
   JOB = State()

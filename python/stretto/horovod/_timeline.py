@@ -8,6 +8,7 @@ import weakref
 from typing import Any
 
 from stretto import _watch
+from stretto._paths import path_text
 from stretto.comm import Engine
 from stretto.horovod._state import job
 
@@ -30,17 +31,19 @@ def start_timeline(file_path: str, mark_cycles: bool = False) -> None:
       of each other as one: what Horovod calls a cycle.
 
   Raises:
-    InvalidArgumentError: `init` was not called (a ValueError, as in Horovod).
+    InvalidArgumentError: `file_path` is no path, or `init` was not called (a ValueError, as in
+      Horovod).
 
   Examples:
     >>> hvd.start_timeline("timeline.json")  # doctest: +SKIP
   """
   engine = job().everyone.group.engine
+  path = path_text("start_timeline: file_path", file_path)
   if engine.rank != 0:
     return
   if engine in RUNNING:
     write(engine)
-  RUNNING[engine] = (file_path, mark_cycles)
+  RUNNING[engine] = (path, mark_cycles)
   engine.native.start_trace()
   _watch.before_close(engine, write)
 

@@ -23,10 +23,11 @@ from __future__ import annotations
 import copy
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
 
+from stretto._checks import expected
 from stretto._errors import CommError, InvalidArgumentError
 from stretto.horovod import _epochs, _optimizer, _state
 from stretto.horovod._moves import broadcast
@@ -62,7 +63,10 @@ class State:
       callbacks: functions without arguments, for example one that adapts the learning rate to
         `hvd.size()`.
     """
-    self._reset_callbacks += callbacks
+    found = list(callbacks) if isinstance(callbacks, Iterable) else [None]
+    if not all(map(callable, found)):
+      raise expected("register_reset_callbacks: callbacks", "a list of functions", callbacks)
+    self._reset_callbacks += found
 
   def on_reset(self) -> None:
     """Called by `run` when the job has been formed again."""
@@ -161,6 +165,11 @@ class TorchState(ObjectState):
 
   def __init__(self, model: torch.nn.Module | None = None,
                optimizer: torch.optim.Optimizer | None = None, **values) -> None:
+    for name, value in (("model", model), ("optimizer", optimizer)):
+      if value is not None and not (hasattr(value, "state_dict")
+                                    and hasattr(value, "load_state_dict")):
+        raise expected(f"TorchState: {name}", "an object with state_dict() and load_state_dict()",
+                       value)
     given = {"model": model, "optimizer": optimizer, **values}
     self._keepers = {name: value for name, value in given.items()
                      if hasattr(value, "state_dict") and hasattr(value, "load_state_dict")}
@@ -218,8 +227,13 @@ def run(func: Callable) -> Callable:
     ```
   """
 
+  if not callable(func):
+    raise expected("run: func", "a function whose first argument is a State", func)
+
   @functools.wraps(func)
   def wrapper(state: State, *args, **options):
+    if not isinstance(state, State):
+      raise expected("the first argument of a function of elastic.run", "a State", state)
     skip_sync = False
     while True:
       try:

@@ -11,8 +11,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental import io_callback
 
+from stretto._checks import expected
+from stretto._comm_arguments import check_codec
 from stretto._errors import InvalidArgumentError
-from stretto._named_job import job
+from stretto._named_job import check_op, job
 
 
 def call(function: Callable, arrays: Sequence[jax.Array]) -> list[jax.Array]:
@@ -30,8 +32,16 @@ def leaves_of(tree, operation: str, name: str | None):
   flat, structure = jax.tree_util.tree_flatten_with_path(tree)
   base = job().name(operation, name)
   names = [f"{base}{jax.tree_util.keystr(path)}" for path, _ in flat]
-  return [jnp.asarray(leaf) for _, leaf in flat], names, \
-      partial(jax.tree_util.tree_unflatten, structure)
+  leaves = [as_array(f"{operation}: leaf {jax.tree_util.keystr(path)}", leaf)
+            for path, leaf in flat]
+  return leaves, names, partial(jax.tree_util.tree_unflatten, structure)
+
+
+def as_array(argument: str, value: Any) -> jax.Array:
+  try:
+    return jnp.asarray(value)
+  except (TypeError, ValueError):
+    raise expected(argument, "an array", value) from None
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0, 1))
@@ -74,6 +84,7 @@ def all_reduce(tree: Any, op: str = "average", name: str | None = None) -> Any:
     loss = stretto.jax.all_reduce(loss)
     ```
   """
+  check_op("all_reduce", op)
   arrays, names, tree_of = leaves_of(tree, "all_reduce", name)
   return tree_of(reduced(op, tuple(names), arrays))
 
@@ -99,6 +110,7 @@ def average_gradients(tree: Any, codec: str = "", name: str = "gradients") -> An
     grads = stretto.jax.average_gradients(grads, codec="bf16")
     ```
   """
+  check_codec("average_gradients", codec)
   arrays, names, tree_of = leaves_of(tree, "average", name)
   return tree_of(call(lambda values: job().average_gradients(values, names, codec), arrays))
 
@@ -118,6 +130,7 @@ def broadcast(tree: Any, root: int = 0, name: str | None = None) -> Any:
     InvalidArgumentError: there is no such rank, or ranks disagree on shapes or types.
     CommError: a rank or a link is lost.
   """
+  job().check_root(root)
   arrays, names, tree_of = leaves_of(tree, "broadcast", name)
   return tree_of(call(
       lambda values: [job().broadcast(v, root, n) for v, n in zip(values, names)], arrays))
@@ -135,10 +148,12 @@ def all_gather(array: jax.Array, name: str | None = None) -> jax.Array:
     The rows, one rank after another.
 
   Raises:
-    InvalidArgumentError: ranks disagree on types or on other dimensions.
+    InvalidArgumentError: `array` is a scalar, or ranks disagree on types or on other dimensions.
     CommError: a rank or a link is lost.
   """
-  array = jnp.asarray(array)
+  array = as_array("all_gather: array", array)
+  if array.ndim == 0:
+    raise InvalidArgumentError("all_gather: array: a scalar has no rows; use array[None]")
   name = job().name("all_gather", name)
   if not isinstance(array, jax.core.Tracer):
     return jnp.asarray(job().all_gather(np.asarray(array), name))

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
+from stretto._checks import expected
 from stretto._errors import InvalidArgumentError
-from stretto._named_job import job
+from stretto._named_job import check_op, job
 
 Average, Sum, Product, Min, Max = "average", "sum", "product", "min", "max"
+
+
+def as_tensor(argument: str, value: Any) -> tf.Tensor:
+  try:
+    return tf.convert_to_tensor(value)
+  except (TypeError, ValueError):
+    raise expected(argument, "a tensor", value) from None
 
 
 def call(function: Callable, tensors: Sequence[tf.Tensor], shapes: Sequence) -> list[tf.Tensor]:
@@ -65,9 +74,12 @@ def grouped_allreduce(tensors: Sequence, average: bool | None = None, name: str 
   if average is not None and op is not None:
     raise InvalidArgumentError("allreduce: give `op` or `average`, not both")
   op = op or (Sum if average is False else Average)
+  check_op("allreduce", op)
+  if not isinstance(tensors, Iterable):
+    raise expected("allreduce: tensors", "a list of tensors", tensors)
   base = job().name("allreduce", name)
-  return reduce_all([tf.convert_to_tensor(t) for t in tensors],
-                    [f"{base}.{i}" for i in range(len(tensors))], op)
+  tensors = [as_tensor("allreduce: tensor", t) for t in tensors]
+  return reduce_all(tensors, [f"{base}.{i}" for i in range(len(tensors))], op)
 
 
 def allreduce(tensor, average: bool | None = None, name: str | None = None,
@@ -114,7 +126,7 @@ def allgather(tensor, name: str | None = None) -> tf.Tensor:
     InvalidArgumentError: ranks disagree on types or on other dimensions.
     CommError: a rank or a link is lost.
   """
-  tensor = tf.convert_to_tensor(tensor)
+  tensor = as_tensor("allgather: tensor", tensor)
   name = job().name("allgather", name)
   return call(lambda arrays: [job().all_gather(arrays[0], name)], [tensor],
               [[None, *tensor.shape[1:]]])[0]
@@ -135,7 +147,8 @@ def broadcast(tensor, root_rank: int, name: str | None = None) -> tf.Tensor:
     InvalidArgumentError: there is no such rank, or ranks disagree on shapes or types.
     CommError: a rank or a link is lost.
   """
-  tensor = tf.convert_to_tensor(tensor)
+  tensor = as_tensor("broadcast: tensor", tensor)
+  job().check_root(root_rank)
   name = job().name("broadcast", name)
   return call(lambda arrays: [job().broadcast(arrays[0], root_rank, name)], [tensor],
               [tensor.shape])[0]
@@ -157,5 +170,9 @@ def broadcast_variables(variables: Sequence, root_rank: int = 0) -> None:
     hvd.broadcast_variables(model.variables, root_rank=0)
     ```
   """
+  variables = list(variables) if isinstance(variables, Iterable) else [variables]
+  for variable in variables:
+    if not hasattr(variable, "assign"):
+      raise expected("broadcast_variables: variables", "a list of tf.Variable", variable)
   for i, variable in enumerate(variables):
     variable.assign(broadcast(variable, root_rank, f"variable {i}"))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import tensorflow as tf
 
+from stretto._checks import expected
+from stretto._comm_arguments import check_codec
 from stretto._errors import InvalidArgumentError
 from stretto._named_job import job
 from stretto.tensorflow._collectives import Average, Sum, allreduce, call
@@ -29,7 +31,8 @@ class DistributedGradientTape:
     op: `Average` or `Sum`.
 
   Raises:
-    InvalidArgumentError: `op` is something else.
+    InvalidArgumentError: `gradtape` is no tape, there is no such compression, or `op` is something
+      else.
 
   Examples:
     ```python
@@ -45,6 +48,9 @@ class DistributedGradientTape:
     del device_dense, device_sparse
     if op not in (Average, Sum):
       raise InvalidArgumentError(f"DistributedGradientTape: op is Average or Sum, not {op}")
+    if not hasattr(gradtape, "gradient"):
+      raise expected("DistributedGradientTape: gradtape", "a tf.GradientTape", gradtape)
+    check_codec("DistributedGradientTape", compression)
     self._tape, self._codec, self._op = gradtape, compression, op
     self._sparse_as_dense = sparse_as_dense
 

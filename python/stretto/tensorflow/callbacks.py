@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from stretto._checks import expected, is_count, is_number
 from stretto._errors import InvalidArgumentError
 from stretto._named_job import job
 from stretto.tensorflow._collectives import broadcast_variables
@@ -104,7 +105,8 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
     steps_per_epoch: batches per epoch; None: as Keras says.
 
   Raises:
-    InvalidArgumentError: `initial_lr` is None.
+    InvalidArgumentError: `initial_lr` is no number, or `multiplier` neither a function nor a
+      number.
   """
 
   def __init__(self, initial_lr: float, multiplier: float | Callable[[float], float],
@@ -113,6 +115,11 @@ class LearningRateScheduleCallback(tf.keras.callbacks.Callback):
     super().__init__()
     if initial_lr is None:
       raise InvalidArgumentError(f"{type(self).__name__}: initial_lr is needed")
+    if not is_number(initial_lr):
+      raise expected(f"{type(self).__name__}: initial_lr", "a number", initial_lr)
+    if not callable(multiplier) and not is_number(multiplier):
+      raise expected(f"{type(self).__name__}: multiplier", "a function of the epoch, or a number",
+                     multiplier)
     self.initial_lr, self.start_epoch, self.end_epoch = initial_lr, start_epoch, end_epoch
     self.staircase, self.steps_per_epoch = staircase, steps_per_epoch
     self.multiplier = multiplier if callable(multiplier) else lambda epoch: multiplier ** epoch
@@ -208,11 +215,16 @@ class LearningRateWarmupCallback(LearningRateScheduleCallback):
     momentum_correction: as in `LearningRateScheduleCallback`.
     steps_per_epoch: as in `LearningRateScheduleCallback`.
     verbose: 1: rank 0 logs when the warm-up is over.
+
+  Raises:
+    InvalidArgumentError: `initial_lr` or `warmup_epochs` is no number.
   """
 
   def __init__(self, initial_lr: float, warmup_epochs: int = 5, momentum_correction: bool = True,
                steps_per_epoch: int | None = None, verbose: int = 0) -> None:
     self.verbose = verbose
+    if not is_number(warmup_epochs):
+      raise expected(f"{type(self).__name__}: warmup_epochs", "a number of epochs", warmup_epochs)
 
     def multiplier(epoch: float) -> float:
       # The rate of a batch is that of its end, so that epochs end with round numbers.
@@ -241,10 +253,18 @@ class CommitStateCallback(tf.keras.callbacks.Callback):
   Args:
     state: an object with `commit()`, for example one that writes a checkpoint.
     batches_per_commit: batches between two commits.
+
+  Raises:
+    InvalidArgumentError: `state` has no commit(), or `batches_per_commit` is no number from 1 on.
   """
 
   def __init__(self, state: Any, batches_per_commit: int = 1) -> None:
     super().__init__()
+    if not callable(getattr(state, "commit", None)):
+      raise expected("CommitStateCallback: state", "an object with commit()", state)
+    if not is_count(batches_per_commit) or batches_per_commit < 1:
+      raise expected("CommitStateCallback: batches_per_commit", "a number from 1 on",
+                     batches_per_commit)
     self.state, self.batches_per_commit = state, batches_per_commit
     self._left = batches_per_commit
 

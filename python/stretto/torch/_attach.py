@@ -12,6 +12,8 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 from stretto import comm
+from stretto._checks import TEXT, expected, require
+from stretto._comm_arguments import check_codec
 from stretto._errors import InvalidArgumentError
 from stretto.torch import _policies as policies
 from stretto.torch._buffers import slice_of
@@ -47,8 +49,8 @@ def attach(ddp, codec: str = "", scaler=None, step_policy: str = "",
     between ranks; every rank calls it, before a checkpoint for instance.
 
   Raises:
-    InvalidArgumentError: the module's process group is of another backend, or the options do not go
-      together.
+    InvalidArgumentError: the module is no DistributedDataParallel module, its process group is of
+      another backend, it has a hook already, or the options do not go together.
 
   Examples:
     ```python
@@ -56,10 +58,21 @@ def attach(ddp, codec: str = "", scaler=None, step_policy: str = "",
     stretto.torch.attach(model, codec="powersgd")
     ```
   """
+  if not isinstance(ddp, DistributedDataParallel):
+    raise InvalidArgumentError(
+        f"attach: ddp: expected a DistributedDataParallel module, got {type(ddp).__name__}; wrap "
+        "the model first: ddp = torch.nn.parallel.DistributedDataParallel(model)")
+  check_codec("attach", codec)
+  require("attach", step_policy=(step_policy, TEXT))
+  if scaler is not None and not hasattr(scaler, "get_scale"):
+    raise expected("attach: scaler", "a torch.amp.GradScaler or None", scaler)
   group = ddp.process_group
   if not hasattr(group, "average_bucket"):
     raise InvalidArgumentError("attach: the module's process group has another backend; call "
         "init_process_group(\"stretto\") first")
+  if getattr(ddp, "_comm_hooks", None):
+    raise InvalidArgumentError("attach: the module has a communication hook already, and a module "
+                               "has one at most")
   policy = policies.parse(step_policy or group.engine.options.step_policy)
   state = Attached(ddp, codec or group.codec, scaler)
   if segments:

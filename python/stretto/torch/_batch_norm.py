@@ -7,6 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
+from stretto._checks import expected, is_count
 from stretto._errors import InvalidArgumentError
 
 
@@ -24,16 +25,23 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
     process_group: the ranks to normalise over; None: all of them.
     device: of the parameters.
     dtype: of the parameters.
+
+  Raises:
+    InvalidArgumentError: `num_features` is no number of channels.
   """
 
   def __init__(self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1,
                affine: bool = True, track_running_stats: bool = True, process_group=None,
                device=None, dtype=None):
+    if not is_count(num_features):
+      raise expected("SyncBatchNorm: num_features", "a number of channels", num_features)
     super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device,
                      dtype=dtype)
     self.process_group = process_group
 
   def _check_input_dim(self, input: torch.Tensor) -> None:
+    if not isinstance(input, torch.Tensor):
+      raise expected("SyncBatchNorm: input", "a torch.Tensor", input)
     if input.dim() < 2:
       raise InvalidArgumentError(
           f"SyncBatchNorm: expected at least 2 dimensions, got {input.dim()}")
@@ -91,7 +99,12 @@ class SyncBatchNorm(nn.modules.batchnorm._BatchNorm):
 
     Returns:
       The module, or its replacement if it is a BatchNorm layer itself.
+
+    Raises:
+      InvalidArgumentError: `module` is no module.
     """
+    if not isinstance(module, nn.Module):
+      raise expected("convert_sync_batchnorm: module", "a torch.nn.Module", module)
     replaced = module
     if isinstance(module, nn.modules.batchnorm._BatchNorm):
       replaced = cls(module.num_features, module.eps, module.momentum, module.affine,

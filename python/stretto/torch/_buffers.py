@@ -19,8 +19,11 @@ NAMES = {
 def usable(tensor: torch.Tensor) -> bool:
   """Whether the engine can work on the tensor as it is. It is the only check for small messages,
   which are sent by the thousand."""
-  return (tensor.dtype in NAMES and tensor.layout is torch.strided and tensor.is_cpu
-          and tensor.is_contiguous() and not tensor.is_neg())
+  try:
+    return (tensor.dtype in NAMES and tensor.layout is torch.strided and tensor.is_cpu
+            and tensor.is_contiguous() and not tensor.is_neg())
+  except AttributeError:  # no tensor: the longer way says so
+    return False
 
 
 def plain(tensor: torch.Tensor, what: str, sums: bool) -> torch.Tensor:

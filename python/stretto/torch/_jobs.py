@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch.distributed as dist
 
 from stretto import comm
+from stretto._checks import expected, is_count
+from stretto._comm_arguments import check_codec
 from stretto._errors import Error
 from stretto.torch import _attempt as attempt
 
@@ -30,6 +32,9 @@ class GroupOptions:
       1024 fp32 values and more.
     epoch: number of the attempt, where ranks that are left form the job again in one store.
 
+  Raises:
+    InvalidArgumentError: there is no such codec, or `epoch` is no number.
+
   Examples:
     ```python
     options = stretto.torch.GroupOptions(codec="bf16")
@@ -38,6 +43,11 @@ class GroupOptions:
   """
   codec: str = ""
   epoch: int = 0
+
+  def __post_init__(self) -> None:
+    check_codec("GroupOptions", self.codec)
+    if not is_count(self.epoch):
+      raise expected("GroupOptions: epoch", "an integer from 0 on", self.epoch)
 
 
 # Says why it is no use to wait for other ranks any longer; empty: it is.

@@ -18,6 +18,7 @@ import torch.distributed as dist
 from torch.distributed.constants import default_pg_timeout
 
 from stretto import comm
+from stretto._checks import expected
 from stretto._errors import CommError, InvalidArgumentError
 from stretto.torch import _jobs as jobs
 from stretto.torch._barrier import monitored_barrier
@@ -41,6 +42,8 @@ BASE = getattr(dist, "BackendBase", dist.ProcessGroup)
 def create(options, group_options) -> ProcessGroup:
   """The creator that torch calls; options are its _DistributedBackendOptions."""
   size = options.group_size
+  if not isinstance(group_options, (jobs.GroupOptions, BackendOptions, type(None))):
+    raise expected("pg_options", "stretto.torch.GroupOptions or None", group_options)
   ours = group_options if isinstance(group_options, jobs.GroupOptions) else jobs.GroupOptions()
   job, group, name, members = jobs.join(options, size, ours.epoch)
   result = ProcessGroup(job, group, name, members, options.group_rank,
@@ -68,8 +71,16 @@ def statistics(group=None) -> dict:
 
   Returns:
     As `stretto.comm.Engine.statistics`.
+
+  Raises:
+    InvalidArgumentError: there is no such group, or it has another backend.
   """
-  return (group or dist.group.WORLD).engine.statistics()
+  group = dist.group.WORLD if group is None else group
+  if group is None:
+    raise InvalidArgumentError("statistics: call torch.distributed.init_process_group() first")
+  if not isinstance(group, ProcessGroup):
+    raise expected("statistics: group", 'a process group of the backend "stretto"', group)
+  return group.engine.statistics()
 
 
 class ProcessGroup(BASE):

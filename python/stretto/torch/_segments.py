@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from stretto import _stretto
+from stretto._checks import expected
 from stretto._errors import InvalidArgumentError, UnsupportedError
 
 PROBE_BYTES = (64 << 10, 512 << 10, 2 << 20, 8 << 20)
@@ -86,6 +87,9 @@ class GradientTimes:
   Attributes:
     names: name of every parameter that has a gradient.
 
+  Raises:
+    InvalidArgumentError: `model` is no module.
+
   Examples:
     ```python
     with stretto.torch.GradientTimes(model) as times:
@@ -96,6 +100,8 @@ class GradientTimes:
   """
 
   def __init__(self, model):
+    if not isinstance(model, torch.nn.Module):
+      raise expected("GradientTimes: model", "a torch.nn.Module", model)
     self._model = getattr(model, "module", model) \
         if isinstance(model, torch.nn.parallel.DistributedDataParallel) else model
     self.names = {p: n for n, p in self._model.named_parameters() if p.requires_grad}
@@ -160,6 +166,10 @@ def plan_buckets(times: GradientTimes, group=None, link: Link | None = None) -> 
   Raises:
     InvalidArgumentError: `times` has seen no backward pass.
   """
+  if not isinstance(times, GradientTimes):
+    raise expected("plan_buckets: times", "GradientTimes", times)
+  if link is not None and not isinstance(link, Link):
+    raise expected("plan_buckets: link", "what measure_link() returned, or None", link)
   link = link or measure_link(group)
   found = _stretto.comm_plan_buckets(times.rows(group), link.alpha_s, link.beta_s_per_byte)
   text = (f"link: {link.alpha_s * 1e6:.0f} us per all-reduce and "
