@@ -43,6 +43,13 @@ PUBLIC = ["stretto", "stretto.comm", "stretto.torch", "stretto.horovod",
           "stretto.tensorflow.callbacks"]
 
 
+def test_modules_without_an_underscore_are_the_documented_ones():
+  modules = {".".join(["stretto", *path.relative_to(PACKAGE).with_suffix("").parts])
+             .removesuffix(".__init__") for path in PACKAGE.rglob("*.py")}
+  public = {module for module in modules if "._" not in module}
+  assert public - {"stretto.peers"} == set(PUBLIC)  # stretto.peers: docs/design/peers.md
+
+
 def public_names(module):
   """Name, file and definition of what a module offers, without importing it."""
   path = PACKAGE.parent.joinpath(*module.split("."))

@@ -169,3 +169,16 @@ def test_changelog_has_an_unreleased_section_or_the_current_version():
   known = release.sections((ROOT / "CHANGELOG.md").read_text())
   assert known.get("Unreleased", ("", ""))[1] or \
       release.version_of((ROOT / "CMakeLists.txt").read_text()) in known
+
+
+def test_extras_installed_packages_that_nothing_imports():
+  text = (ROOT / "pyproject.toml").read_text()
+  table = text.split("[project.optional-dependencies]")[1].split("\n[")[0]
+  extras = {name: re.findall(r'"([\w-]+)', packages)
+            for name, packages in re.findall(r"^(\w+) = \[(.*)\]$", table, re.M)}
+  assert set(extras) == {"torch", "peers", "data", "cluster", "all"}
+  sources = "\n".join(path.read_text() for path in (ROOT / "python/stretto").rglob("*.py"))
+  for extra, packages in extras.items():
+    for package in set(packages) - {"stretto"}:
+      used = rf"import {package}\b|import_module\(\"{package}\b|^PACKAGES = .*\"{package}\""
+      assert re.search(used, sources, re.M | re.I), f"{extra}: nothing uses {package}"

@@ -1,7 +1,8 @@
 """Inference engines to compare, each at its best public fp32 setting: Stretto and its peers.
 
 `stretto bench`, the report and bench/ all run engines through this package, so they drive them in
-the same way. `ENGINES` is the one list. Every file in this folder drives one engine and offers
+the same way. `ENGINES` is the one list. The module `_NAME` in this folder drives the engine NAME
+and offers
 
   PACKAGES                        what must be installed, as pip names it; the engine itself first
   refuses(task) -> str | None     why this engine cannot take this task, or None
@@ -55,12 +56,12 @@ class Cap:
 @dataclass(frozen=True)
 class Engine:
   name: str  # on the command line and in tables
-  module: str
+  module: str  # of this package, without its underscore
   setting: str
   about: str  # the setting in words
 
   def driver(self) -> ModuleType:
-    return importlib.import_module(f"stretto.peers.{self.module}")
+    return importlib.import_module(f"stretto.peers._{self.module}")
 
   def version(self) -> str | None:
     """None unless everything the engine needs is installed."""
