@@ -55,6 +55,12 @@ from stretto.horovod._process_sets import (
   process_set_ids,
   remove_process_set,
 )
+from stretto.horovod._reducescatter import (
+  grouped_reducescatter,
+  grouped_reducescatter_async,
+  reducescatter,
+  reducescatter_async,
+)
 from stretto.horovod._reductions import (
   Adasum,
   Average,
@@ -70,10 +76,6 @@ from stretto.horovod._reductions import (
   grouped_allreduce_,
   grouped_allreduce_async,
   grouped_allreduce_async_,
-  grouped_reducescatter,
-  grouped_reducescatter_async,
-  reducescatter,
-  reducescatter_async,
   sparse_allreduce_async,
 )
 from stretto.horovod._state import (

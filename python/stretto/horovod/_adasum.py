@@ -24,7 +24,7 @@ def dot(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def combine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-  """Of two flat arrays: (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b."""
+  """The Adasum of two flat arrays: (1 - a.b / 2|a|^2) a + (1 - a.b / 2|b|^2) b."""
   both, of_a, of_b = dot(a, b), dot(a, a), dot(b, b)
   share_a = 1.0 - both / (2.0 * of_a) if of_a != 0.0 else 1.0
   share_b = 1.0 - both / (2.0 * of_b) if of_b != 0.0 else 1.0
@@ -32,8 +32,8 @@ def combine(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def adasum(arrays: list[np.ndarray]) -> np.ndarray:
-  """Of flat arrays by rank. Neighbours are combined, then pairs of neighbours, and so on, as by
-  recursive doubling; an array without a partner waits for the next round."""
+  """The Adasum of flat arrays by rank. Neighbours are combined, then pairs of neighbours, and so
+  on, as by recursive doubling; an array without a partner waits for the next round."""
   while len(arrays) > 1:
     pairs = [combine(arrays[i], arrays[i + 1]) for i in range(0, len(arrays) - 1, 2)]
     arrays = pairs + arrays[len(arrays) - len(arrays) % 2:]

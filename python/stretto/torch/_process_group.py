@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
-from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -23,20 +21,15 @@ from stretto._errors import CommError, InvalidArgumentError
 from stretto.torch import _jobs as jobs
 from stretto.torch._barrier import monitored_barrier
 from stretto.torch._buffers import NAMES, give_back, joined, parts, plain, staged, usable
+from stretto.torch._calls import exchange, one_or_more, reduce_options, row_counts, uneven
+from stretto.torch._described import BackendOptions, Described
 from stretto.torch._names import Backward, find_name, graph_task
 from stretto.torch._work import Work
 
 # Codecs are for gradients: shorter reductions (counters, losses, norms) stay exact.
 CODEC_ELEMENTS = 1024
 WIRE_CODECS = ("fp16", "bf16", "int8")  # the others need the names of parameters: attach()
-DEVICES = ("cpu", "cuda")
 PREMUL_SUM = 8  # ReduceOp.PREMUL_SUM; the numbers below it are the engine's too
-
-BackendOptions = getattr(dist.ProcessGroup, "Options", None) \
-    or torch._C._distributed_c10d.Backend.Options
-
-# Newer versions of torch have a base class for backends in Python.
-BASE = getattr(dist, "BackendBase", dist.ProcessGroup)
 
 
 def create(options, group_options) -> ProcessGroup:
@@ -83,7 +76,7 @@ def statistics(group=None) -> dict:
   return group.engine.statistics()
 
 
-class ProcessGroup(BASE):
+class ProcessGroup(Described):
 
   def __init__(self, job: jobs.Job, group: int, name: str, members: list[int], rank: int,
                codec: str, timeout_s: float):
@@ -386,87 +379,6 @@ class ProcessGroup(BASE):
     monitored_barrier(self.store, self._rank, self._size, f"barrier {self._barriers}", seconds,
                       wait_all_ranks)
 
-  def rank(self) -> int:
-    return self._rank
-
-  def size(self) -> int:
-    return self._size
-
-  def name(self) -> str:
-    return "stretto"
-
-  getRank, getSize, getBackendName = rank, size, name
-
-  def _get_backend_name(self) -> str:
-    return "stretto"
-
-  # A group of torch's own has a backend per type of device, which it keeps. This one is its own
-  # backend. What it lacks is what torch's Gloo backend lacks as well.
-
-  supports_splitting = supports_coalescing = supports_time_estimate = supports_shrinking = False
-
-  def _get_backend(self, device) -> ProcessGroup:
-    if torch.device(device).type not in DEVICES:
-      raise RuntimeError(f"No backend type associated with device type {device}")
-    return self
-
-  @property
-  def _device_types(self) -> list[torch.device]:
-    return [torch.device(device) for device in DEVICES
-            if device == "cpu" or torch.cuda.is_available()]
-
-  @property
-  def options(self):
-    return BackendOptions("stretto", timedelta(seconds=self.timeout_s))
-
-  @property
-  def bound_device_id(self) -> torch.device | None:
-    return self._bound_device
-
-  @bound_device_id.setter
-  def bound_device_id(self, device: torch.device | None) -> None:
-    self._bound_device = device
-
-  _bound_device: torch.device | None = None
-
-  def supports_tensor_alloc(self, device) -> bool:
-    del device
-    return False
-
-  def _has_hooks(self) -> bool:
-    return False
-
-  def _wait_for_pending_works(self) -> None:
-    pass
-
-  @property
-  def group_name(self) -> str:
-    return self._name
-
-  @property
-  def group_desc(self) -> str:
-    return self._description
-
-  def _set_group_name(self, name: str) -> None:
-    self._name = name
-
-  def _set_group_desc(self, description: str) -> None:
-    self._description = description
-
-  def getGroupName(self) -> str:
-    return self._name
-
-  def getGroupDesc(self) -> str:
-    return self._description
-
-  setGroupName, setGroupDesc = _set_group_name, _set_group_desc
-
-  def _set_sequence_number_for_group(self) -> None:
-    self._sequence = 0
-
-  def _get_sequence_number_for_group(self) -> int:
-    return self._sequence
-
   def _start_coalescing(self, device) -> None:
     del device  # operations start at once, and the engine joins small ones by itself
 
@@ -489,47 +401,6 @@ class ProcessGroup(BASE):
       user.close()
     self.store = None
     self.job.release(self.group)
-
-
-def one_or_more(tensors) -> list[torch.Tensor]:
-  tensors = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
-  if len(tensors) != 1:
-    raise InvalidArgumentError(f"expected one tensor per rank, got {len(tensors)}")
-  return tensors
-
-
-def reduce_options(opts, kind):
-  """torch also takes the operation alone."""
-  if opts is None or hasattr(opts, "reduceOp"):
-    return opts or kind()
-  options = kind()
-  options.reduceOp = opts
-  return options
-
-
-def uneven(counts: Sequence[int] | None) -> list[int]:
-  """Empty when all parts are alike: the engine has `count` for that."""
-  return [] if counts is None or len(set(counts)) <= 1 else list(counts)
-
-
-def row_counts(tensor: torch.Tensor, splits, size: int) -> list[int]:
-  """Elements for every rank when the first dimension is cut into `splits`, or evenly."""
-  rows = tensor.shape[0] if tensor.dim() else 0
-  if not splits:
-    if rows % size:
-      raise InvalidArgumentError(f"all_to_all: {rows} rows cannot be cut evenly for {size} ranks")
-    splits = [rows // size] * size
-  if sum(splits) != rows or len(splits) != size:
-    raise InvalidArgumentError(
-        f"all_to_all: splits {list(splits)} do not cut {rows} rows for {size} ranks")
-  each = tensor.numel() // rows if rows else 0
-  return [n * each for n in splits]
-
-
-def exchange(source, target, sends: list[int], receives: list[int]) -> dict:
-  return {"kind": comm.ALL_TO_ALL, "dtype": NAMES[source.dtype], "count": 0,
-          "input": source.data_ptr(), "output": target.data_ptr(), "input_counts": sends,
-          "output_counts": receives}
 
 
 __all__ = ["CommError", "ProcessGroup", "create", "statistics"]
