@@ -1,5 +1,5 @@
-"""The c10d backend and the Horovod-shaped API: every check of torch_checks.py and
-horovod_checks.py, in jobs of two and three ranks. One job runs all checks of a script."""
+"""The c10d backend and the Horovod-shaped API: every check of the files below, in jobs of two and
+three ranks. One job runs all checks of a script."""
 
 from pathlib import Path
 
@@ -8,10 +8,13 @@ import ranks
 
 torch = pytest.importorskip("torch", reason="the backend is for torch, which is not installed")
 
-SCRIPTS = [Path(__file__).with_name(name) for name in ("torch_checks.py", "gradient_checks.py",
-                                               "horovod_checks.py")]
-JOBS = [(script, size) for script in SCRIPTS for size in (2, 3)]
-NAMES = [(job, name) for job in JOBS for name in ranks.names(job[0])]
+# A job's script, and the other files whose checks it runs.
+FILES = {"torch_checks.py": ["nan_checks.py", "segment_checks.py"], "gradient_checks.py": [],
+         "horovod_checks.py": ["horovod_optimizer_checks.py"]}
+HERE = Path(__file__).parent
+JOBS = [(HERE / script, size) for script in FILES for size in (2, 3)]
+NAMES = [(job, name) for job in JOBS for file in [job[0].name, *FILES[job[0].name]]
+         for name in ranks.names(HERE / file)]
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +31,8 @@ def outcomes(tmp_path_factory):
 
 
 @pytest.mark.parametrize("job, name", NAMES,
-                         ids=[f"{name[6:]}-{job[1]}" for job, name in NAMES])
+                         ids=[f"{job[0].stem.removesuffix('_checks')}-{name[6:]}-{job[1]}"
+                              for job, name in NAMES])
 def test_check(outcomes, job, name):
   for rank, outcome in enumerate(outcomes(*job)):
     assert outcome.get(name, f"not reached:\n{outcome['log']}") == "", f"rank {rank}"

@@ -1,6 +1,5 @@
 """`stretto run`: what it would start, and that nothing it started is left."""
 
-import html.parser
 import json
 import os
 import signal
@@ -10,9 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from conftest import free_port
 
-from stretto import _comm_report as comm_report
 from stretto import _launch as launch
 from stretto import _launch_options as launch_options
 from stretto import _stretto
@@ -73,104 +70,8 @@ def test_inside_slurm_srun_starts_the_ranks(capsys, monkeypatch, tmp_path):
   assert "srun --ntasks=6 --kill-on-bad-exit=1" in line and "MASTER_ADDR=node7" in line
 
 
-SECRET = "STRETTO_SECRET"
-
-# A rank that notes its secret and the command line of every process.
-NOTES = """
-import glob, os, sys
-lines = []
-for name in glob.glob("/proc/[0-9]*/cmdline"):
-  try:
-    lines.append(open(name, "rb").read().decode(errors="replace"))
-  except OSError:
-    pass
-with open(f"{sys.argv[1]}/rank-{os.environ['RANK']}", "w") as file:
-  file.write("\\n".join([os.environ.get("STRETTO_SECRET", ""), *lines]))
-"""
-
-
-def notes(tmp_path, *words, **more):
-  """The secrets that the ranks saw, and all command lines that they could see."""
-  (tmp_path / "notes.py").write_text(NOTES)
-  done = subprocess.run([sys.executable, "-m", "stretto._launch", *words,
-                         str(tmp_path / "notes.py"), str(tmp_path)],
-                        env={**os.environ, **more}, timeout=TIMEOUT_S, capture_output=True,
-                        text=True)
-  assert done.returncode == 0, done.stderr
-  seen = [file.read_text().split("\n", 1) for file in sorted(tmp_path.glob("rank-*"))]
-  return [secret for secret, _ in seen], "\n".join(lines for _, lines in seen)
-
-
-def fake(folder, name, text):
-  folder.mkdir(exist_ok=True)
-  (folder / name).write_text("#!/bin/bash\n" + text)
-  (folder / name).chmod(0o755)
-  return f"{folder}:{os.environ['PATH']}"
-
-
-def fake_ssh(tmp_path):
-  """A host of its own: nothing arrives there but the command line and standard input."""
-  return fake(tmp_path / "bin", "ssh",
-              f'printf "%s\\0" "$@" >> {tmp_path / "ssh-words"}\n'
-              'exec env -i PATH="$PATH" bash -c "${@: -1}"\n')
-
-
-@pytest.fixture(params=["torchrun", "own"])
-def way(request, tmp_path):
-  """Words that make the launcher go through torchrun, or start a program by itself."""
-  if request.param == "own":
-    path = tmp_path / "rank"
-    path.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-    path.chmod(0o755)
-    return ["--no-python", str(path)]
-  pytest.importorskip("torch", reason="torchrun comes with torch")
-  return []
-
-
-@pytest.mark.parametrize("given", ["", "the user's own secret"])
-def test_the_secret_was_missing_or_in_sight_on_this_machine(tmp_path, way, given):
-  more = {SECRET: given} if given else {}
-  secrets, lines = notes(tmp_path, "-n", "2", *way, **more)
-  assert len(secrets) == 2 and len(set(secrets)) == 1 and len(secrets[0]) >= len(given) > -1
-  assert secrets[0] == given or (not given and len(secrets[0]) == 64)
-  assert "stretto._launch" in lines and secrets[0] not in lines
-
-
-@pytest.mark.parametrize("given", ["", "the user's own secret"])
-def test_the_secret_was_on_the_command_line_of_ssh(tmp_path, way, given):
-  more = {"PATH": fake_ssh(tmp_path)} | ({SECRET: given} if given else {})
-  port = ["--port", str(free_port())]
-  secrets, lines = notes(tmp_path, *port, "-H", "127.0.0.1:1,127.0.0.2:1", *way, **more)
-  assert len(secrets) == 2 and len(set(secrets)) == 1
-  assert secrets[0] == given or (not given and len(secrets[0]) == 64)
-  words = (tmp_path / "ssh-words").read_text()
-  assert words.count("BatchMode=yes") == 2 and "stretto._remote" in lines
-  assert secrets[0] not in words and secrets[0] not in lines and SECRET not in words
-
-
-def test_two_jobs_have_two_secrets(tmp_path):
-  program = tmp_path / "rank"
-  program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
-  program.chmod(0o755)
-  secrets = {notes(tmp_path, "--no-python", str(program))[0][0] for _ in range(2)}
-  assert len(secrets) == 2
-
-
-def test_the_secret_was_not_passed_to_srun(tmp_path):
-  path = fake(tmp_path / "bin", "scontrol", "printf 'node7\\n'\n")
-  # The ranks of a step, whose place Slurm tells them.
-  fake(tmp_path / "bin", "srun", f'printf "%s\\0" "$@" > {tmp_path / "srun-words"}\n'
-       'while [[ $1 == -* ]]; do shift; done\n'
-       'for r in 0 1; do SLURM_PROCID=$r SLURM_NTASKS=2 SLURM_LOCALID=$r "$@" & done; wait\n')
-  secrets, lines = notes(tmp_path, PATH=path, SLURM_JOB_ID="1", SLURM_JOB_NODELIST="node7",
-                         SLURM_NTASKS="2")
-  words = (tmp_path / "srun-words").read_text()
-  assert len(secrets) == 2 and len(set(secrets)) == 1 and len(secrets[0]) == 64
-  assert "--export=ALL" in words and secrets[0] not in words + lines
-
-
 def test_a_dry_run_shows_no_secret(capsys, monkeypatch):
-  monkeypatch.setenv(SECRET, "the user's own secret")
+  monkeypatch.setenv("STRETTO_SECRET", "the user's own secret")
   for words in (["-n", "2"], ["-H", "localhost:1,far:1"], ["--json", "-H", "far:1"]):
     assert "own secret" not in "\n".join(planned(capsys, *words, "train.py"))
 
@@ -178,30 +79,12 @@ def test_a_dry_run_shows_no_secret(capsys, monkeypatch):
 def test_launchers_on_several_hosts_cannot_make_a_secret(capsys, monkeypatch, no_torch):
   words = ["--dry-run", "--nnodes", "2", "--node-rank", "0", "--master-addr", "h", "t.py"]
   assert launch.main(words) == 0
-  assert f"set the same {SECRET} on all of them" in capsys.readouterr().err
-  monkeypatch.setenv(SECRET, "one")
+  assert "set the same STRETTO_SECRET on all of them" in capsys.readouterr().err
+  monkeypatch.setenv("STRETTO_SECRET", "one")
   assert launch.main(words) == 0
   assert capsys.readouterr().err == ""
   args = launch_options.parser().parse_args(words)
   assert launch.job_secret(args, {}) is None and launch.job_secret(args, os.environ) == "one"
-
-
-def test_a_remote_host_went_on_without_its_launcher(tmp_path):
-  stub = subprocess.Popen([sys.executable, "-m", "stretto._remote", *stubborn(tmp_path, "a")],
-                          stdin=subprocess.PIPE)
-  stub.stdin.write(b'{"X": "1"}\n')
-  stub.stdin.flush()
-  started = pids(tmp_path / "a")
-  assert len(started) == 2 and all(running(pid) for pid in started)
-  stub.stdin.close()  # as when the connection breaks
-  assert stub.wait(TIMEOUT_S) == 128 + signal.SIGHUP
-  assert not [pid for pid in started if running(pid)]
-
-
-def test_a_remote_host_says_when_it_was_told_nothing():
-  done = subprocess.run([sys.executable, "-m", "stretto._remote", "true"], input="", text=True,
-                        capture_output=True, timeout=TIMEOUT_S)
-  assert done.returncode == 3 and "the launcher has ended" in done.stderr
 
 
 def test_a_program_needs_no_torchrun(capsys, tmp_path):
@@ -438,6 +321,24 @@ def running(pid):
     return False
 
 
+def test_a_remote_host_went_on_without_its_launcher(tmp_path):
+  stub = subprocess.Popen([sys.executable, "-m", "stretto._remote", *stubborn(tmp_path, "a")],
+                          stdin=subprocess.PIPE)
+  stub.stdin.write(b'{"X": "1"}\n')
+  stub.stdin.flush()
+  started = pids(tmp_path / "a")
+  assert len(started) == 2 and all(running(pid) for pid in started)
+  stub.stdin.close()  # as when the connection breaks
+  assert stub.wait(TIMEOUT_S) == 128 + signal.SIGHUP
+  assert not [pid for pid in started if running(pid)]
+
+
+def test_a_remote_host_says_when_it_was_told_nothing():
+  done = subprocess.run([sys.executable, "-m", "stretto._remote", "true"], input="", text=True,
+                        capture_output=True, timeout=TIMEOUT_S)
+  assert done.returncode == 3 and "the launcher has ended" in done.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_everything(tmp_path, number):
   run = start(tmp_path, stubborn(tmp_path, "a"), stubborn(tmp_path, "b"))
@@ -458,77 +359,6 @@ def test_a_failed_child_ends_the_others(tmp_path):
 
 def test_exit_code_of_a_good_run(tmp_path):
   assert start(tmp_path, ["true"], ["true"]).wait(TIMEOUT_S) == 0
-
-
-def test_report_shows_streams_and_nan():
-  stream = {"name": "tcp <eth0>", "sent_bytes": 3_000_000, "received_bytes": 5, "alive": False,
-            "used": False, "reason": "closed <by> the other side"}
-  spare = {"name": "tcp <eth1>", "sent_bytes": 50, "received_bytes": 50, "alive": True,
-           "used": False, "reason": ""}
-  rank = {"rank": 1, "statistics": {"operations": 7, "payload_bytes": 10, "sum_s": 0.5,
-                                    "resent_chunks": 2,
-                                    "links": [{"rank": 0, "host": "h", "streams": [stream, spare],
-                                               "no_rdma": "m0:1 is <not> active"}]},
-          "non_finite": [{"name": "fc.weight at step 3", "count": 4, "sequence": 9}], "trace": []}
-  text = comm_report.page("train.py <x>", [rank])
-  assert "tcp &lt;eth0&gt;" in text and "3 MB" in text and "lost" in text
-  assert "tcp &lt;eth1&gt; (in reserve)" in text
-  assert "closed &lt;by&gt; the other side" in text and "m0:1 is &lt;not&gt; active" in text
-  assert "fc.weight at step 3" in text and "train.py &lt;x&gt;" in text
-
-
-def test_report_shows_steps_settings_segments_and_a_timeline():
-  group = {"group": "world", "model": "5 operations, 97.5 MiB, 0f", "steps": 10, "seconds": 2.0,
-           "bytes": 10**9, "busy_s": 1.0, "exposed_s": 0.25, "step_s": 0.2, "recalled": False,
-           "settled": True, "setting": "unit=1048576 streams=4 algorithm=<direct>",
-           "tried": [{"setting": "unit=1048576 streams=4 algorithm=direct", "seconds": 0.1,
-                      "against_seconds": 0.25, "won": True}]}
-  events = [{"ph": "X", "tid": 2000, "cat": "wire", "name": "all_reduce <b>", "ts": 1e6 + i * 1e3,
-             "dur": 900.0} for i in range(5)]
-  ranks = [{"rank": rank, "statistics": {"operations": 7, "payload_bytes": 10, "sum_s": 0.5,
-                                         "resent_chunks": 0, "links": [], "tuning": [group]},
-            "segments": [{"parts": 4, "step_s": 0.2, "expected_tail_s": 0.01, "chosen": True},
-                         {"plan": "DistributedDataParallel(model, bucket_cap_mb=4)"}],
-            "non_finite": [], "trace": events} for rank in range(2)]
-  text = comm_report.page("train.py", ranks)
-  page = Page()
-  page.feed(text)
-  page.close()
-  assert page.open == [], "every element is closed"
-  rows = [" | ".join(row) for row in page.rows]
-  step = "0 | world | 5 operations, 97.5 MiB, 0f | 10 | 200 ms | 100 MB | 100 ms | 25 ms | 75%"
-  assert step in rows
-  assert "unit=1048576 streams=4 algorithm=direct | 100 ms | 250 ms | 2.50x | won" in rows
-  assert "4 | 200 ms | 10 ms | chosen" in rows
-  assert "algorithm=<direct>" in page.text and "bucket_cap_mb=4" in page.text
-  assert page.tags.count("rect") == 2 * len(events)
-  assert not {"script", "link", "img"} & set(page.tags), "the page needs nothing else"
-
-
-class Page(html.parser.HTMLParser):
-  """Elements, text and table rows of a page."""
-
-  def __init__(self):
-    super().__init__()
-    self.open, self.tags, self.rows, self.text = [], [], [], ""
-
-  def handle_starttag(self, tag, attributes):
-    self.tags.append(tag)
-    if tag != "meta":
-      self.open.append(tag)
-    if tag == "tr":
-      self.rows.append([])
-    if tag in ("td", "th"):
-      self.rows[-1].append("")
-
-  def handle_endtag(self, tag):
-    assert self.open and self.open[-1] == tag, (tag, self.open)
-    self.open.pop()
-
-  def handle_data(self, data):
-    self.text += data
-    if self.open and ("td" in self.open or "th" in self.open):
-      self.rows[-1][-1] += data
 
 
 def test_script_runs_on_ranks(tmp_path):
