@@ -32,17 +32,18 @@ void check_inputs(const Graph& graph, std::span<const Tensor> inputs) {
   }
 }
 
+// Whether no output of the node has elements.
+bool makes_nothing(const Graph& graph, const Node& node) {
+  return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
+    return id == kNone || element_count(*graph.value(id).shape) == 0;
+  });
+}
+
 }  // namespace
 
 Tensor& Evaluation::make_output(int i) {
   outputs[i] = Tensor(output_dtypes[i], output_shapes[i]);
   return outputs[i];
-}
-
-bool makes_nothing(const Graph& graph, const Node& node) {
-  return std::all_of(node.outputs.begin(), node.outputs.end(), [&](ValueId id) {
-    return id == kNone || element_count(*graph.value(id).shape) == 0;
-  });
 }
 
 std::vector<Tensor> evaluate(const Graph& graph, const Node& node, std::span<const Tensor> inputs,

@@ -22,9 +22,6 @@ struct InterpretOptions {
 std::vector<Tensor> interpret(const Graph& graph, std::span<const Tensor> inputs,
                               const InterpretOptions& options = {});
 
-// Whether all outputs of a node are present in name only: shapes with a zero.
-bool makes_nothing(const Graph& graph, const Node& node);
-
 // Evaluates one node whose inputs are all known, in the tensors' own types (constant folding).
 std::vector<Tensor> evaluate(const Graph& graph, const Node& node, std::span<const Tensor> inputs,
                              ThreadTeam* team = nullptr);
