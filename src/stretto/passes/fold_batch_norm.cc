@@ -200,8 +200,9 @@ bool fold_into_next(Rewriter& graph, int n, PassContext& context) {
   const bool only_data = conv.inputs[0] == norm.outputs[0] && graph.used_once(norm.outputs[0]);
   const auto affine = batch_norm(graph, norm);
   if (padded || !only_data || !affine) return false;
-  if (!context.allow("batch-norm-into-next", norm.name)) return false;
   const Tensor weight = *graph.constant(conv.inputs[1]);
+  if (weight.count() == 0) return false;  // no filter has a share of the channels
+  if (!context.allow("batch-norm-into-next", norm.name)) return false;
   const int64_t cout = weight.dim(0), cin = weight.dim(1);
   const int64_t taps = weight.count() / (cout * cin);
   const int64_t per_group = cout / conv.attributes.integer("group", 1);

@@ -119,7 +119,7 @@ std::optional<Rows> find_rows(const Rewriter& graph, ValueId id, const Heads& h,
     std::swap(view.strides[2], view.strides[3]);
   }
   const int64_t count = element_count(graph.shape(view.source));
-  if (h.batch * h.length == 0 || count % (h.batch * h.length) != 0) return std::nullopt;
+  if (count % (h.batch * h.length) != 0) return std::nullopt;
   const int64_t row = count / (h.batch * h.length);
   const int64_t wanted[] = {h.length * row, h.width, row, 1};
   for (size_t i = 0; i < 4; ++i) {
@@ -177,13 +177,16 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
     if (q_shape[i] != k_shape[i] || q_shape[i] != v_shape[i])
       return;  // no shared or repeated heads
   }
+  // The node counts heads and their width, and rows are found by division: none may be zero.
+  if (element_count(q_shape) == 0 || element_count(k_shape) == 0 || element_count(v_shape) == 0)
+    return;
   Heads q_heads{.batch = rank == 4 ? q_shape[0] : 1,
                 .heads = q_shape[rank - 3],
                 .length = q_shape[rank - 2],
                 .width = q_shape[rank - 1]};
   Heads k_heads = q_heads;
   k_heads.length = k_shape[rank - 1];
-  if (v_shape[rank - 1] != q_heads.width || q_heads.length * k_heads.length == 0) return;
+  if (v_shape[rank - 1] != q_heads.width) return;
   if (!context.allow("attention", graph.node(softmax).name)) return;
 
   const auto rows = [&](ValueId id, const Heads& heads, bool swapped, bool scaled) {
