@@ -5,8 +5,8 @@
 
 namespace stretto {
 
-// Of the machine, or of the control group that this process lives in when that is less. Read once;
-// thread-safe.
+// The memory of the machine, or of the control group that this process lives in when that is less.
+// Read once; thread-safe.
 int64_t total_memory_bytes();
 
 // Enters `bytes` into the ledger of this process. Throws Unsupported, and enters nothing, when the

@@ -105,7 +105,7 @@ std::string kernels_fault(const ir::Case& c, const std::shared_ptr<ir::Graph>& g
   StepRunner runner(lowered, target, *kernels::shared_team(target.threads));
   std::string fault;
   each_choice(lowered, [&](const Forced& forced) {
-    // Of an interpreted step nothing can be said but what ir/cases_test.cc says.
+    // ir/cases_test.cc says all that can be said of an interpreted step.
     if (lowered.steps[forced.step].kind == StepKind::kInterpret) return true;
     const Tolerance tolerance = tolerance_of(lowered.steps[forced.step], forced.row);
     fault = expectation.fault(runner.run(c.inputs, forced), tolerance);

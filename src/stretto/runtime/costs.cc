@@ -18,11 +18,11 @@ constexpr double kImpossibleSeconds = 1e3;
 // Factor on estimates where another layout of the same step was measured.
 constexpr double kDoubt = 2;
 
-// Of an operator that runs by its reference; there is one way to do it, so the order of magnitude
-// is enough.
+// Cost of an operator that runs as its reference: there is one way to do it, so the order of
+// magnitude is enough.
 constexpr double kInterpretedSeconds = 1e-3;
 
-// Of a reorder that does not exist, as only rank-4 values have a blocked layout.
+// Cost of a reorder that does not exist, because only rank-4 values have a blocked layout.
 constexpr double kNoReorderSeconds = 1e6;
 
 double default_estimate(const kernels::Family& family, const void* problem) {

@@ -27,7 +27,7 @@ void measure_variants(const Lowered& lowered, const NodeSelector& nodes);
 Costs selected_costs(const Lowered& lowered, const NodeSelector& nodes,
                      const kernels::Target& target);
 
-// Of a rank-4 value between two layouts.
+// The problem of moving a rank-4 value from one layout to another.
 kernels::ReorderProblem reorder_problem(const Shape& shape, Layout from, Layout to,
                                         const kernels::Target& target);
 

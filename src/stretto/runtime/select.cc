@@ -22,7 +22,7 @@ constexpr double kDispatchSeconds = 0.5e-6;
 // A row that expects to take this many times as long as the best one is not worth measuring.
 constexpr double kTooSlow = 2.5, kTooSlowThoroughly = 10;
 
-// Of a problem's share of the budget; the rest is for checks and for setting up.
+// The part of a problem's budget that goes into timing; the rest is for checks and for setting up.
 constexpr double kTimingShare = 0.6;
 
 // References above this many operations take seconds; beyond it candidates are checked against each

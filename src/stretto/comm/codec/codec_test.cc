@@ -25,7 +25,7 @@ std::vector<Isa> usable_isas() {
   return isas;
 }
 
-// Normal values of many magnitudes, some zeros.
+// A gradient as codecs meet it: normal values of many magnitudes, and some zeros.
 std::vector<float> random_values(int64_t count, std::mt19937& random) {
   std::normal_distribution<float> normal;
   std::vector<float> values(static_cast<size_t>(count));

@@ -84,7 +84,8 @@ struct TuningStatistics {
   bool recalled = false;  // it came from the tuning cache
   bool settled = false;   // there is nothing left to try
   double step_s = 0;      // the last step time that the ranks agreed on
-  // Of a message between hosts: as assumed, or as measured in this job or an earlier one.
+  // Seconds per byte and per message between hosts, as assumed or as measured in this job or an
+  // earlier one.
   double wire_byte_s = 0, wire_latency_s = 0;
   StepStatistics steps;
   std::vector<Tried> tried;  // in order

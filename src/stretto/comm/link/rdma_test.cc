@@ -126,7 +126,7 @@ TEST(Rdma, ACompletionBetweenTheLastPollAndTheArmingIsSeen) {
   EXPECT_TRUE(readable(ends.a()));
 }
 
-// Of a send, say, which gives nothing to read.
+// The completion may be that of a send, which gives nothing to read.
 TEST(Rdma, ACompletionRightAfterTheArmingWakes) {
   Fabric fabric(Fabric::Pace::kByHand);
   Ends ends(fabric);

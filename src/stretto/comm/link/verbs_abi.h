@@ -10,7 +10,7 @@
 
 namespace stretto::comm::verbs {
 
-// Of which only pointers are passed around.
+// Rails only pass pointers to these two on, so their members are not needed.
 struct Device;
 struct Pd;
 

@@ -160,7 +160,7 @@ struct Calls {
     return 0;
   }
 
-  // Of a blocking channel it would block.
+  // With a blocking channel the real call would wait, which a rail must never do.
   int get_cq_event(Channel* channel, Cq** cq, void** user) const {
     auto* mine = static_cast<MockChannel*>(channel);
     if ((fcntl(mine->fd, F_GETFL) & O_NONBLOCK) == 0) {

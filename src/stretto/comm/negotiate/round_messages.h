@@ -11,9 +11,9 @@
 
 namespace stretto::comm {
 
-// Of a Negotiator's message: a million new names in one round.
+// The most that a Negotiator's message may take: a million new names in one round.
 inline constexpr size_t kMostRoundBytes = 16 << 20;
-// Of the descriptions that all ranks together exchange after a round.
+// The most that the descriptions may take that all ranks together exchange after a round.
 inline constexpr int64_t kMostTextBytes = 256 << 20;
 
 // The first message of an exchange: the length of the Negotiator's message, and its beginning.
@@ -23,7 +23,7 @@ std::vector<std::byte> first_part(std::span<const std::byte> message, size_t siz
 size_t rest_bytes(size_t message_bytes, size_t first_part_bytes);
 // Reads the length of the whole message. Throws FormatError when it exceeds kMostRoundBytes.
 size_t message_bytes(std::span<const std::byte> first_part);
-// What of the message is in its first part.
+// The part of the message that lies in `first_part`.
 std::span<const std::byte> beginning(std::span<const std::byte> first_part);
 
 // Ranks exchange texts as one string each: every text and a zero byte.

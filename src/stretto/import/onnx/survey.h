@@ -29,7 +29,7 @@ class FunctionIndex {
 void check_operators(const Source& source, const std::vector<WireNode>& nodes, const Opsets& opsets,
                      const FunctionIndex& functions);
 
-// Of the default domain, found in `opsets`, else in `fallback`.
+// The version of the default domain that `opsets` has, else `fallback`.
 int64_t default_opset(const Opsets& opsets, int64_t fallback);
 
 }  // namespace stretto::onnx

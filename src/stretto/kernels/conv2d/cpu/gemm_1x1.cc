@@ -119,8 +119,8 @@ void gather(const Conv2dProblem& p, const float* x, float* to, const Worker& wor
   worker.sync();
 }
 
-// Of the channels, `group` values of weights each. Nobody reads the first weights ahead but the
-// operator before, as far as its own parts go.
+// Splits the channels, each with `group` values of weights. Only the operator before reads the
+// first weights ahead, as far as its own parts go.
 EvenTiles parts_of(const Plan& plan, int64_t group) {
   const int64_t most = cpu_info().l2_bytes / 32 / static_cast<int64_t>(sizeof(float));
   return {plan.in_blocks, static_cast<int>(std::max<int64_t>(1, most / group))};
