@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "stretto/base/error.h"
-#include "stretto/comm/link/fork.h"
+#include "stretto/base/fork.h"
 
 namespace stretto::python {
 
@@ -62,7 +62,7 @@ class Closable {
   }
 
   // Whether this is a child of the process that made it.
-  bool forked() const { return forks_ != comm::forks(); }
+  bool forked() const { return forks_ != forks(); }
 
   // Sends the other threads away and releases the object. A thread may close what it is inside of,
   // for example in a signal handler: then the object ends with that call. `wake(object)` ends calls
@@ -95,7 +95,7 @@ class Closable {
   }
 
   const std::string what_;
-  const uint64_t forks_ = comm::forks();
+  const uint64_t forks_ = forks();
   std::shared_ptr<T> object_;
   std::vector<std::thread::id> users_;
   std::atomic<bool> closing_ = false;

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "stretto/base/error.h"
+#include "stretto/base/fork.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -48,7 +49,8 @@ void sleep_while(std::atomic<uint32_t>& word, uint32_t value) { word.wait(value)
 void wake_all(std::atomic<uint32_t>& word) { word.notify_all(); }
 #endif
 
-// Threads of all teams that sleep in wait_while: while there are none, nobody needs to be woken.
+// Threads of all teams that sleep in wait_while: while there are none, nobody needs to be woken. A
+// forked child counts the sleepers of its parent too, and so wakes some that are not there.
 std::atomic<int> g_sleepers{0};
 
 // Either the sleeper is seen here, or it sees the new value before it sleeps: both accesses on both
@@ -121,27 +123,43 @@ ThreadTeam::ThreadTeam(int threads) : threads_(threads) {
   if (threads < 1 || threads > 1024) {
     throw_invalid("threads: expected 1 to 1024, got {}", threads);
   }
-  state_ = std::make_unique<State>(threads);
-  workers_.reserve(static_cast<size_t>(threads) - 1);
+  start();
+}
+
+ThreadTeam::~ThreadTeam() {
+  if (forks_ != forks()) abandon();
+  if (workers_) state_->end(*workers_);
+}
+
+void ThreadTeam::start() {
+  state_ = std::make_unique<State>(threads_);
+  forks_ = forks();
+  auto workers = std::make_unique<Workers>();
+  workers->reserve(static_cast<size_t>(threads_) - 1);
   try {
-    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+    for (int i = 1; i < threads_; ++i) workers->emplace_back([this, i] { work(i); });
   } catch (const std::system_error& error) {
-    const size_t started = workers_.size() + 1;
-    state_->end(workers_);
+    const size_t started = workers->size() + 1;
+    state_->end(*workers);
     throw_unsupported(
         "threads: the system starts {} of {} ({}); ask for fewer threads or raise the limit of "
         "processes (ulimit -u, or pids.max of the container)",
-        started, threads, error.code().message());
+        started, threads_, error.code().message());
   }
+  workers_ = std::move(workers);
 }
 
-ThreadTeam::~ThreadTeam() { state_->end(workers_); }
+// In a forked child. Its copies of the parent's std::threads can be neither joined, which would
+// wait for ever, nor detached, because new threads may have their memory: they are leaked.
+void ThreadTeam::abandon() { [[maybe_unused]] const Workers* leaked = workers_.release(); }
 
 void ThreadTeam::run(Body body, void* context) {
   if (threads_ == 1) {
     body(context, Worker{});
     return;
   }
+  if (forks_ != forks()) abandon();
+  if (!workers_) start();
   State& s = *state_;
   const uint32_t finished = s.finished.load(std::memory_order_relaxed);
   s.body = body;

@@ -1,9 +1,11 @@
 // A team of exactly N threads: the caller plus N-1 workers. Workers spin while a run is open and
 // sleep on a futex outside it, because waking a sleeper costs tens of microseconds and a spin
-// hand-over about a tenth of one.
+// hand-over about a tenth of one. In a forked child, which has only the thread that forked, the
+// first run starts the workers again.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <thread>
 #include <vector>
@@ -55,7 +57,7 @@ class ThreadTeam {
   // Calls `body(context, worker)` once on every thread of the team, the caller being worker 0, and
   // returns when all are done. Not reentrant; one caller at a time. No allocation, no lock: workers
   // are woken at the start of the outermost run and sleep again some time after it ends.
-  // `body` must not throw.
+  // `body` must not throw. Throws Unsupported when a forked child cannot start the workers.
   using Body = void (*)(void* context, const Worker& worker);
   void run(Body body, void* context);
 
@@ -68,11 +70,15 @@ class ThreadTeam {
 
  private:
   struct State;
+  using Workers = std::vector<std::thread>;
+  void start();
+  void abandon();
   void work(int index);
 
   const int threads_;
   std::unique_ptr<State> state_;
-  std::vector<std::thread> workers_;
+  std::unique_ptr<Workers> workers_;
+  uint64_t forks_ = 0;  // when the workers started
 };
 
 }  // namespace stretto

@@ -4,8 +4,11 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
+#include <thread>
 
 #include "stretto/base/error.h"
+#include "stretto/base/fork_testing.h"
 
 namespace stretto {
 namespace {
@@ -62,6 +65,53 @@ TEST(Split, CoversEverythingOnceOnGrainBoundaries) {
     }
   }
 }
+
+#if !defined(__SANITIZE_THREAD__)  // which ends a child that starts threads
+// The sum of the workers' indices, each plus one: all of them took part.
+int sum_of_workers(ThreadTeam& team) {
+  std::atomic<int> sum{0};
+  team.run([&](const Worker& worker) {
+    worker.sync();
+    sum += worker.index + 1;
+  });
+  return sum;
+}
+
+TEST(ThreadTeam, WorksAfterAForkInParentAndChild) {
+  ThreadTeam team(3);
+  EXPECT_EQ(sum_of_workers(team), 6);
+  EXPECT_EQ(in_a_child([&] { return sum_of_workers(team) + sum_of_workers(team); }), 12);
+  EXPECT_EQ(in_a_child([&] { return in_a_child([&] { return sum_of_workers(team); }); }), 6);
+  EXPECT_EQ(sum_of_workers(team), 6);
+}
+
+TEST(ThreadTeam, IsDestroyedInAChildThatDoesNotUseIt) {
+  auto team = std::make_unique<ThreadTeam>(3);
+  EXPECT_EQ(sum_of_workers(*team), 6);
+  EXPECT_EQ(in_a_child([&] {
+              team.reset();
+              return 7;
+            }),
+            7);
+}
+
+TEST(ThreadTeam, WorksInAChildThatIsForkedInTheMidstOfARun) {
+  ThreadTeam team(3);
+  std::atomic<bool> inside{false}, forked{false};
+  std::thread caller([&] {
+    team.run([&](const Worker& worker) {
+      if (worker.index != 1) return worker.sync();  // waits at the barrier while the process forks
+      inside = true;
+      while (!forked) std::this_thread::yield();
+      worker.sync();
+    });
+  });
+  while (!inside) std::this_thread::yield();
+  EXPECT_EQ(in_a_child([&] { return sum_of_workers(team); }), 6);
+  forked = true;
+  caller.join();
+}
+#endif
 
 }  // namespace
 }  // namespace stretto

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <condition_variable>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -23,7 +24,8 @@ class ExecutorPool {
 
  public:
   // Makes the first executor at once, so that the first run is a fast one too, and the others when
-  // they are needed; at most `limit` in all. The program outlives the pool.
+  // they are needed; at most `limit` in all. The program outlives the pool. In a forked child all
+  // are free: whoever held one is not there.
   ExecutorPool(const Program& program, int limit);
 
   // An executor for one caller alone; back in the pool when the lease ends.
@@ -42,15 +44,22 @@ class ExecutorPool {
   };
 
  private:
+  // Callers that wait for a slot.
+  struct Queue {
+    std::mutex mutex;
+    std::condition_variable freed;
+    std::atomic<int> waiting{0};
+  };
   Slot& acquire();
   Slot* try_acquire();
   void release(Slot& slot);
+  void follow_fork();
 
   const Program& program_;
   std::vector<Slot> slots_;
-  std::mutex mutex_;
-  std::condition_variable freed_;
-  std::atomic<int> waiting_{0};
+  std::unique_ptr<Queue> queue_ = std::make_unique<Queue>();
+  // As forks() counted when slots and queue were last made free, and when somebody began to.
+  std::atomic<uint64_t> forks_, freeing_;
 };
 
 }  // namespace stretto::runtime

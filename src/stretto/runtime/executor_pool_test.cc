@@ -6,7 +6,10 @@
 #include <thread>
 
 #include "stretto/base/cpu.h"
+#include "stretto/base/fork_testing.h"
+#include "stretto/runtime/load_and_run.h"
 #include "stretto/runtime/testing.h"
+#include "stretto/tensor/compare.h"
 
 namespace stretto::runtime {
 namespace {
@@ -67,6 +70,41 @@ TEST(ExecutorPool, NobodyIsForgotten) {
   EXPECT_EQ(turns.load(), 70 * 200);
   EXPECT_LE(most.load(), 2);
 }
+
+#if !defined(__SANITIZE_THREAD__)  // which ends a child that starts threads
+TEST(ExecutorPool, AChildDoesNotWaitForLeasesOfItsParent) {
+  const Model model = model_of(kSmallNet, 2);
+  ExecutorPool pool(*model.state().program, 1);
+  const ExecutorPool::Lease held(pool);
+  EXPECT_EQ(in_a_child([&] {
+              ExecutorPool::Lease(pool).executor();
+              ExecutorPool::Lease(pool).executor();
+              return 7;
+            }),
+            7);
+}
+
+TEST(ExecutorPool, AChildThatWasForkedDuringARunComputesTheSame) {
+  const Model model = model_of(kSmallNet, 2);
+  Session session(model);
+  const Tensor x = varied_input(model.inputs()[0]);
+  const Tensor expected = session.run({x})[0];
+  std::atomic<int> turns{0};
+  std::atomic<bool> enough{false};
+  std::thread other([&] {
+    while (!enough) {
+      session.run({x});
+      ++turns;
+    }
+  });
+  while (turns < 3) std::this_thread::yield();
+  for (int i = 0; i < 5; ++i) {
+    EXPECT_EQ(in_a_child([&] { return compare(session.run({x})[0], expected).max_abs == 0; }), 1);
+  }
+  enough = true;
+  other.join();
+}
+#endif
 
 }  // namespace
 }  // namespace stretto::runtime

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "stretto/base/error.h"
+#include "stretto/base/fork.h"
 #include "stretto/base/thread.h"
 #include "stretto/comm/link/fork.h"
 

@@ -17,13 +17,13 @@
 #include <tuple>
 
 #include "stretto/base/error.h"
+#include "stretto/base/fork.h"
 #include "stretto/comm/engine/dump_signal.h"
 #include "stretto/comm/engine/ending.h"
 #include "stretto/comm/engine/flight_recorder.h"
 #include "stretto/comm/engine/state.h"
 #include "stretto/comm/engine/trace.h"
 #include "stretto/comm/engine/units.h"
-#include "stretto/comm/link/fork.h"
 
 namespace stretto::comm {
 

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <bit>
+#include <cstdint>
 
 namespace stretto::comm {
 namespace {
@@ -15,10 +16,8 @@ namespace {
 constexpr int kDescriptors = 1 << 20;
 constexpr int kWordBits = 64;
 std::array<std::atomic<uint64_t>, kDescriptors / kWordBits> marked;
-std::atomic<uint64_t> fork_count;
 
 void in_child() {
-  fork_count.fetch_add(1, std::memory_order_relaxed);
   for (size_t word = 0; word < marked.size(); ++word) {
     for (uint64_t bits = marked[word].exchange(0); bits != 0; bits &= bits - 1)
       close(static_cast<int>(word) * kWordBits + std::countr_zero(bits));
@@ -42,11 +41,6 @@ void keep_in_children(int descriptor) {
   std::atomic<uint64_t>& word = marked[descriptor / kWordBits];
   const uint64_t bit = uint64_t{1} << (descriptor % kWordBits);
   if (word.load(std::memory_order_relaxed) & bit) word.fetch_and(~bit);
-}
-
-uint64_t forks() {
-  follow_forks();
-  return fork_count.load(std::memory_order_relaxed);
 }
 
 }  // namespace stretto::comm
