@@ -9,6 +9,7 @@
 #include <map>
 #include <mutex>
 
+#include "stretto/base/file.h"
 #include "verbs.h"
 
 namespace stretto::cli {
@@ -45,6 +46,7 @@ void end_by(int number) {
     const std::lock_guard guard(actions().lock);
     for (const auto& [id, action] : actions().by_id) action();
   }
+  remove_unfinished_files();
   signal(number, SIG_DFL);
   kill(getpid(), number);
   // The first process of a container ignores what it does not handle.

@@ -161,6 +161,7 @@ NB_MODULE(_stretto, m) {
       .def("save",
            [](const ModelSession& s, const std::string& path) {
              nb::gil_scoped_release released;
+             const InterruptScope interrupt(python::check_signals);
              s.model().save(path);
            })
       .def("report_json", [](const ModelSession& s) { return s.model().report_json(); })

@@ -8,7 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from conftest import model_of, value
 
 # What a person waits without wondering; the command itself needs milliseconds.
 PATIENCE_S = 1.0
@@ -64,6 +67,39 @@ def test_a_signal_ends_the_command_and_its_workers(command, number, cnn_path, tm
   while [pid for pid in workers if running(pid)] and time.monotonic() < stop:
     time.sleep(0.02)
   assert not [pid for pid in workers if running(pid)]
+
+
+def test_a_signal_while_a_file_is_written_leaves_no_part_of_it(command, tmp_path):
+  weights = {"w": np.random.default_rng(1).standard_normal((4096, 8192)).astype(np.float32)}
+  path = tmp_path / "large.onnx"
+  onnx.save(model_of([onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", [1, 4096])],
+                     [value("y", [1, 8192])], weights), path)
+  out = tmp_path / "out"
+  out.mkdir()
+  words = [*command, "optimize", str(path), "--tuning", "off", "--no-verify", "--threads", "1",
+           "-o", str(out / "m.stretto")]
+  for _ in range(5):  # on a busy machine the file may be whole before the signal arrives
+    run = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                           env={**os.environ, "STRETTO_PYTHON": sys.executable})
+    while run.poll() is None and not any(size(file) for file in out.glob("*.tmp")):
+      time.sleep(0.001)
+    start = time.monotonic()
+    run.send_signal(signal.SIGINT)
+    run.wait(30)
+    assert time.monotonic() - start < PATIENCE_S
+    if run.returncode == -signal.SIGINT and not (out / "m.stretto").exists():
+      assert list(out.iterdir()) == []
+      return
+    assert [file.name for file in out.iterdir()] == ["m.stretto"]
+    (out / "m.stretto").unlink()
+  pytest.fail("every file was whole before the signal arrived")
+
+
+def size(file):
+  try:
+    return file.stat().st_size
+  except OSError:  # it has its final name by now
+    return 0
 
 
 def children(parent):

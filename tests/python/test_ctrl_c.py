@@ -10,7 +10,10 @@ import subprocess
 import sys
 import time
 
+import numpy as np
+import onnx
 import pytest
+from conftest import model_of, value
 
 LIMIT_S = 1.0
 
@@ -53,6 +56,43 @@ def seconds_to_end(code, *arguments):
   answer = json.loads(done.stdout)
   assert answer != "not interrupted"
   return answer
+
+
+@pytest.fixture(scope="module")
+def large_path(tmp_path_factory):
+  """128 MiB of weights: writing them takes a while."""
+  weights = {"w": np.random.default_rng(1).standard_normal((4096, 8192)).astype(np.float32)}
+  path = tmp_path_factory.mktemp("large") / "large.onnx"
+  onnx.save(model_of([onnx.helper.make_node("MatMul", ["x", "w"], ["y"])], [value("x", [1, 4096])],
+                     [value("y", [1, 8192])], weights), path)
+  return path
+
+
+def test_ctrl_c_ends_a_save_and_leaves_the_old_file(large_path, tmp_path):
+  # A signal in the last 50 ms of a save comes after it: then the new file is there, and we look
+  # again.
+  code = """
+model = stretto.optimize(sys.argv[1], tuning="off", verify=False, threads=1)
+sent.append(0)
+old = 0
+for _ in range(10):
+  try:
+    soon(0.05)
+    for _ in range(1000):
+      with open(sys.argv[2], "wb") as file:
+        file.write(b"old")
+      model.save(sys.argv[2])
+  except KeyboardInterrupt:
+    elapsed = time.monotonic() - sent[-1]
+    with open(sys.argv[2], "rb") as file:
+      old += file.read(4) == b"old"
+    assert os.listdir(os.path.dirname(sys.argv[2])) == ["m.stretto"]
+    assert elapsed < 1, elapsed
+assert old > 0
+sent.append(time.monotonic())
+raise KeyboardInterrupt
+"""
+  assert seconds_to_end(code, large_path, tmp_path / "m.stretto") < LIMIT_S
 
 
 @pytest.mark.parametrize("stage", ["stretto", "timing"])

@@ -5,16 +5,20 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <set>
 #include <sstream>
 #include <utility>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 
 namespace stretto {
 namespace {
@@ -132,29 +136,82 @@ Target target_of(const std::string& path) {
   return {target.string(), false};
 }
 
+// Files that this process is writing. Whoever ends the process in the midst of that removes them.
+struct Unfinished {
+  std::mutex lock;
+  std::set<std::string> names;
+};
+
+Unfinished& unfinished() {
+  static auto* const all = new Unfinished;  // other threads may still write when the process ends
+  return *all;
+}
+
+// A file under a temporary name, removed again unless it is renamed.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(std::string name) : name_(std::move(name)) {
+    const std::lock_guard guard(unfinished().lock);
+    unfinished().names.insert(name_);
+  }
+  ~TemporaryFile() {
+    const std::lock_guard guard(unfinished().lock);
+    std::error_code ignored;
+    if (unfinished().names.erase(name_) > 0) fs::remove(name_, ignored);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  // False leaves errno.
+  bool rename_to(const std::string& path) {
+    const std::lock_guard guard(unfinished().lock);
+    if (std::rename(name_.c_str(), path.c_str()) != 0) return false;
+    unfinished().names.erase(name_);
+    return true;
+  }
+
+ private:
+  const std::string name_;
+};
+
 std::string temporary_beside(const Target& target) {
   return fmt::format("{}.{}.tmp", target.path, ::getpid());
 }
 
-int open_for_writing(const std::string& path, int flags) {
-  return ::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
-}
+// A file open for writing.
+class OutputFile {
+ public:
+  OutputFile(const std::string& path, int flags)
+      : fd_(::open(path.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666)) {}
+  ~OutputFile() { close(); }
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
 
-// Closes `fd`; `errno` says what went wrong.
-bool write_and_close(int fd, std::string_view content) {
-  while (!content.empty()) {
-    const ssize_t count = ::write(fd, content.data(), content.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      const int code = errno;
-      ::close(fd);
-      errno = code;
-      return false;
+  bool is_open() const { return fd_ >= 0; }
+
+  // Writes and closes. False leaves errno. Throws what check_interrupt() throws.
+  bool write(std::string_view content) {
+    while (!content.empty()) {
+      const size_t piece = std::min(content.size(), kInterruptiblePiece);
+      const ssize_t count = ::write(fd_, content.data(), piece);
+      if (count < 0 && errno != EINTR) return false;
+      if (count > 0) content.remove_prefix(static_cast<size_t>(count));
+      if (!content.empty()) check_interrupt();
     }
-    content.remove_prefix(static_cast<size_t>(count));
+    return close();
   }
-  return ::close(fd) == 0;
-}
+
+ private:
+  bool close() {
+    if (fd_ < 0) return true;
+    const int code = errno;  // kept where closing succeeds
+    const bool closed = ::close(std::exchange(fd_, -1)) == 0;
+    if (closed) errno = code;
+    return closed;
+  }
+
+  int fd_;
+};
 
 }  // namespace
 
@@ -166,9 +223,7 @@ void check_writable(const std::string& path) {
     return;
   }
   const std::string temporary = temporary_beside(target);
-  const int fd = open_for_writing(temporary, O_CREAT | O_TRUNC);
-  if (fd < 0) fail(path, "create");
-  ::close(fd);
+  if (!OutputFile(temporary, O_CREAT | O_TRUNC).is_open()) fail(path, "create");
   std::error_code ignored;
   fs::remove(temporary, ignored);
 }
@@ -176,21 +231,25 @@ void check_writable(const std::string& path) {
 void write_file(const std::string& path, std::string_view content) {
   const Target target = target_of(path);
   if (target.in_place) {
-    const int fd = open_for_writing(path, 0);
-    if (fd < 0 || !write_and_close(fd, content)) fail(path, "write");
+    OutputFile file(path, 0);
+    if (!file.is_open() || !file.write(content)) fail(path, "write");
     return;
   }
-  const std::string temporary = temporary_beside(target);
-  const int fd = open_for_writing(temporary, O_CREAT | O_TRUNC);
-  if (fd < 0) fail(path, "create");
-  const bool written = write_and_close(fd, content);
-  if (!written || std::rename(temporary.c_str(), target.path.c_str()) != 0) {
-    const int code = errno;
-    std::error_code ignored;
-    fs::remove(temporary, ignored);
-    errno = code;
-    fail(path, written ? "rename into place" : "write");
+  const std::string name = temporary_beside(target);
+  TemporaryFile temporary(name);
+  {
+    OutputFile file(name, O_CREAT | O_TRUNC);
+    if (!file.is_open()) fail(path, "create");
+    if (!file.write(content)) fail(path, "write");
   }
+  if (!temporary.rename_to(target.path)) fail(path, "rename into place");
+}
+
+void remove_unfinished_files() {
+  // Stays locked: no file takes its final name any more, and no name is added.
+  unfinished().lock.lock();
+  std::error_code ignored;
+  for (const std::string& name : unfinished().names) fs::remove(name, ignored);
 }
 
 bool same_file(const std::string& a, const std::string& b) {

@@ -40,8 +40,12 @@ std::string read_file(const std::string& path);
 // Writes to a temporary name beside `path` and renames it, so readers see the old file or the new
 // one. Links stay: the file that they lead to is replaced. A device or a pipe stays too: the
 // content is written to it. Throws FormatError naming the file; a folder that is missing is not
-// made.
+// made. An interrupt (base/interrupt.h) during a long write ends it and leaves the old file.
 void write_file(const std::string& path, std::string_view content);
+
+// For a process that a signal ends now: removes what other threads of it are writing. Every later
+// write_file() waits for ever.
+void remove_unfinished_files();
 
 // Throws what write_file() would throw if it cannot write to `path` now: to be called before long
 // work whose result goes there. Leaves no file, and writes nothing to a device or a pipe.

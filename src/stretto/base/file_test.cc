@@ -12,7 +12,10 @@
 #include <span>
 #include <string>
 
+#include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/base/fork_testing.h"
+#include "stretto/base/interrupt.h"
 
 namespace stretto {
 namespace {
@@ -151,6 +154,51 @@ TEST_F(Writing, AFileIsTheSameByEveryName) {
   EXPECT_TRUE(same("none", "sub/../none") && same("dangling", "sub/later"));
   EXPECT_FALSE(same("none", "nothing") || same("none", "sub/none"));
   EXPECT_TRUE(same_file("none", "./none") && same_file("none", std::filesystem::absolute("none")));
+}
+
+TEST(WriteFile, AnInterruptLeavesTheOldFileAndNoOther) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("stretto-interrupt-{}", getpid());
+  std::filesystem::create_directories(folder);
+  const std::string path = folder / "file", content(64 << 20, 'n');
+  struct Enough {};
+  const auto interrupted = [&] {
+    const InterruptScope scope([] { throw Enough(); });
+    try {
+      // Some writes may end before check_interrupt() asks for the first time, after 50 ms.
+      for (const double begin = now_s(); now_s() - begin < 60;) {
+        write_file(path, "old");
+        write_file(path, content);
+      }
+    } catch (const Enough&) {
+      return true;
+    }
+    return false;
+  };
+  ASSERT_TRUE(interrupted());
+  EXPECT_EQ(read_file(path), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+  std::filesystem::remove_all(folder);
+}
+
+TEST(WriteFile, ASignalThatEndsTheProcessLeavesNoPartOfAFile) {
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / fmt::format("stretto-signal-{}", getpid());
+  std::filesystem::create_directories(folder);
+  const std::string path = folder / "file";
+  EXPECT_EQ(in_a_child([&] {
+              const InterruptScope scope([] {
+                remove_unfinished_files();
+                _exit(7);
+              });
+              const std::string content(64 << 20, 'n');
+              for (;;) write_file(path, content);
+              return 0;
+            }),
+            7);
+  std::filesystem::remove(path);
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "stretto/base/interrupt.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "stretto/base/clock.h"
@@ -32,6 +33,15 @@ void check_interrupt() {
   } catch (...) {
     scope->thrown_ = std::current_exception();
     throw;
+  }
+}
+
+void append_in_pieces(std::string& to, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const auto piece = bytes.first(std::min(bytes.size(), kInterruptiblePiece));
+    to.append(reinterpret_cast<const char*>(piece.data()), piece.size());
+    bytes = bytes.subspan(piece.size());
+    if (!bytes.empty()) check_interrupt();
   }
 }
 

@@ -1,8 +1,11 @@
 // Lets a caller end long work early, however deep in the library it is.
 #pragma once
 
+#include <cstddef>
 #include <exception>
 #include <functional>
+#include <span>
+#include <string>
 
 namespace stretto {
 
@@ -31,5 +34,12 @@ class InterruptScope {
 // To be called at least every 0.1 s by work that can take longer than that. Costs a few nanoseconds
 // where there is no scope.
 void check_interrupt();
+
+// Work on memory or a file that calls check_interrupt() between pieces of this size is fast enough:
+// even a slow disk writes one in less than 0.1 s.
+constexpr size_t kInterruptiblePiece = size_t{4} << 20;
+
+// to += bytes, however many, with check_interrupt() between pieces.
+void append_in_pieces(std::string& to, std::span<const std::byte> bytes);
 
 }  // namespace stretto

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/ir/operator.h"
 
 namespace stretto::ir {
@@ -165,6 +166,7 @@ void sort(Graph& graph) {
   sorted.reserve(graph.nodes.size());
   std::vector<bool> done(graph.nodes.size(), false);
   while (!ready.empty()) {
+    check_interrupt();
     std::pop_heap(ready.begin(), ready.end(), std::greater<>());
     const int n = ready.back();
     ready.pop_back();

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/ir/interpreter.h"
 #include "stretto/ir/limits.h"
 #include "stretto/ir/operator.h"
@@ -103,7 +104,10 @@ void infer_node(Graph& graph, const Node& node) {
 }
 
 void infer(Graph& graph) {
-  for (const Node& node : graph.nodes) infer_node(graph, node);
+  for (const Node& node : graph.nodes) {
+    check_interrupt();
+    infer_node(graph, node);
+  }
 }
 
 }  // namespace stretto::ir

@@ -4,6 +4,7 @@
 #include <charconv>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/ir/limits.h"
 #include "stretto/ir/operator.h"
 
@@ -14,7 +15,7 @@ using nlohmann::json;
 json write_tensor(const Tensor& tensor, std::string& block) {
   block.resize((block.size() + kAlignment - 1) / kAlignment * kAlignment);
   const size_t offset = block.size();
-  block.append(static_cast<const char*>(tensor.data()), tensor.bytes());
+  append_in_pieces(block, {static_cast<const std::byte*>(tensor.data()), tensor.bytes()});
   return {{"dtype", dtype_name(tensor.dtype())}, {"shape", tensor.shape()}, {"offset", offset}};
 }
 
@@ -195,11 +196,13 @@ Graph parse(const json& j, const Reader& reader) {
 json write_graph(const Graph& graph, std::string& block) {
   json values = json::array(), nodes = json::array();
   for (const Value& value : graph.values) {
+    check_interrupt();
     json v{{"name", value.name}, {"dtype", dtype_name(value.dtype)}, {"shape", *value.shape}};
     if (value.is_constant()) v["constant"] = write_tensor(value.constant, block);
     values.push_back(std::move(v));
   }
   for (const Node& node : graph.nodes) {
+    check_interrupt();
     json attributes = json::object();
     for (const auto& [name, value] : node.attributes.all()) {
       attributes[name] = attribute_json(value, block);

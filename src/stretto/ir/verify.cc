@@ -1,6 +1,7 @@
 #include <set>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/ir/operator.h"
 
 namespace stretto::ir {
@@ -10,6 +11,7 @@ void verify(const Graph& graph) {
   std::vector<bool> ready(graph.values.size(), false);
   std::set<std::string_view> names;
   for (ValueId id = 0; id < count; ++id) {
+    check_interrupt();
     const Value& value = graph.value(id);
     STRETTO_CHECK(!value.name.empty() && names.insert(value.name).second,
                   "{}: value name '{}' is empty or used twice", graph.name, value.name);
@@ -32,6 +34,7 @@ void verify(const Graph& graph) {
   std::vector<bool> made(graph.values.size(), false);
   for (ValueId id : graph.inputs) made[id] = true;
   for (const Node& node : graph.nodes) {
+    check_interrupt();
     STRETTO_CHECK(node.op != nullptr && !node.name.empty(), "{}: node without operator or name",
                   graph.name);
     for (ValueId id : node.inputs) {

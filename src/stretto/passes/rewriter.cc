@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/ir/operator.h"
 
 namespace stretto::passes {
@@ -12,6 +13,7 @@ namespace stretto::passes {
 Rewriter::Rewriter(ir::Graph& graph) : graph_(graph) {
   grow();
   for (int n = 0; n < count(); ++n) {
+    check_interrupt();
     alive_.push_back(true);
     order_.emplace_back(n, INT_MAX);
     link(n);

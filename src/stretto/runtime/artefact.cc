@@ -5,6 +5,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/ir/serialize.h"
 #include "stretto/kernels/packing.h"
 #include "stretto/runtime/artefact_file.h"
@@ -67,10 +68,11 @@ void save_artefact(const Model::State& model, const std::string& path) {
   json blobs = json::array();
   packed.reserve(static_cast<size_t>(program.weight_bytes() + 64 * program.blobs.size()));
   for (const Blob& blob : program.blobs) {
+    check_interrupt();
     if (blob.key.empty()) continue;
     packed.resize((packed.size() + kAlignment - 1) / kAlignment * kAlignment);
     blobs.push_back({blob.key, blob.form, packed.size(), blob.bytes});
-    packed.append(reinterpret_cast<const char*>(blob.data), static_cast<size_t>(blob.bytes));
+    append_in_pieces(packed, {blob.data, static_cast<size_t>(blob.bytes)});
   }
   description["blobs"] = std::move(blobs);
   // Sections begin on pages, so that the mapped weights are aligned for any vector.

@@ -7,6 +7,7 @@
 
 #include "stretto/base/cpu.h"
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/base/parallel.h"
 #include "stretto/tensor/tensor.h"
 
@@ -100,10 +101,14 @@ std::string assemble_artefact(const ArtefactSections& sections, size_t alignment
                 .sections = {},
                 .checksum = 0};
   std::string file(sizeof(Header), '\0');
+  size_t most = file.size();
+  for (const std::string* section : content) most += alignment + section->size();
+  file.reserve(most);
   for (int i = 0; i < kSectionCount; ++i) {
     file.resize((file.size() + alignment - 1) / alignment * alignment);
     header.sections[i] = {file.size(), content[i]->size(), section_hash(bytes_of(*content[i]))};
-    file += *content[i];
+    check_interrupt();
+    append_in_pieces(file, bytes_of(*content[i]));
   }
   header.file_bytes = file.size();
   header.checksum = hash(&header, offsetof(Header, checksum));

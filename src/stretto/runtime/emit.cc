@@ -4,6 +4,7 @@
 #include <map>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/ir/operator.h"
 #include "stretto/runtime/emission.h"
 
@@ -242,7 +243,10 @@ Emission emit(const Lowered& lowered, const std::vector<PlacedStep>& placed,
   Emission emission{.lowered = lowered};
   Emitter emitter(emission, nodes, target);
   emitter.describe_faces();
-  for (const PlacedStep& step : placed) emitter.emit(step);
+  for (const PlacedStep& step : placed) {
+    check_interrupt();
+    emitter.emit(step);
+  }
   emitter.emit_outputs();
   return emission;
 }

@@ -1,10 +1,16 @@
 // An interrupt leaves teams and executors as they were: no thread waits for another that has left.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <time.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <stdexcept>
 
 #include "stretto/base/clock.h"
+#include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/import/onnx/test_model.h"
 #include "stretto/ir/interpreter.h"
 #include "stretto/runtime/load_and_run.h"
 #include "stretto/runtime/testing.h"
@@ -49,6 +55,65 @@ TEST(Interrupt, EndsTheReferenceAndLeavesTheTeamWhole) {
   const Tensor before = ir::interpret(graph, inputs, options)[0];
   for (int i = 0; i < 5; ++i) until_interrupted([&] { ir::interpret(graph, inputs, options); });
   EXPECT_EQ(compare(ir::interpret(graph, inputs, options)[0], before).max_abs, 0);
+}
+
+// Seconds of the processor that this thread has used: other programs do not count.
+double thread_s() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// A model of so many nodes takes seconds to optimise; half a second without a look is too long.
+TEST(Interrupt, IsLookedForThroughoutTheOptimisationOfALongChain) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  constexpr int kNodes = 10'000;  // a sanitizer takes ten times as long
+#else
+  constexpr int kNodes = 100'000;
+#endif
+  using namespace onnx::testing;  // NOLINT: the messages of a model
+  GraphParts parts{.inputs = {input("x", {"4", "4"})},
+                   .outputs = {"out"},
+                   .initializers = {floats("c", {}, {-1.0f})}};
+  const auto name = [](int i) { return i == 0 ? std::string("x") : fmt::format("v{}", i); };
+  for (int i = 0; i < kNodes; ++i)
+    parts.nodes.push_back(node("Add", {name(i), "c"}, {name(i + 1)}));
+  parts.nodes.push_back(node("Identity", {name(kNodes)}, {"out"}));
+  const std::string bytes = onnx::testing::model(parts);
+  double last = thread_s(), longest = 0;
+  std::string stage = "start", where;
+  const auto look = [&] {
+    if (thread_s() - last > longest) {
+      longest = thread_s() - last;
+      where = stage;
+    }
+    last = thread_s();
+  };
+  OptimizeOptions options{.threads = 1, .tuning = "off", .tuning_cache = "none"};
+  options.interrupt = look;
+  options.progress = [&](std::string_view now, double) { stage = now; };
+  optimize(std::as_bytes(std::span(bytes)), "chain.onnx", "", options);
+  look();
+  EXPECT_LT(longest, 0.5) << "during or after " << where;
+}
+
+TEST(Interrupt, EndsTheWritingOfAnArtefactAndLeavesTheOldOne) {
+  // 64 MiB of weights.
+  const Model model = model_of(R"(
+    graph g
+    input x: float32[1, 4096]
+    constant w: float32[4096, 4096] = random(1)
+    y = stretto.Linear(x, w)
+    output y)");
+  const std::filesystem::path path =
+      std::filesystem::temp_directory_path() / fmt::format("stretto-{}.stretto", getpid());
+  write_file(path, "old");
+  until_interrupted([&] {
+    write_file(path, "old");
+    model.save(path);
+  });
+  EXPECT_EQ(read_file(path), "old");
+  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "stretto/base/clock.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/runtime/executor.h"
 #include "stretto/tensor/compare.h"
 
@@ -56,7 +57,10 @@ ProgramTiming time_program(const Program& program, const std::vector<Tensor>& in
     executor.run_timed(buffers.from, buffers.to, seconds);
     for (size_t k = 0; k < count; ++k) samples[k].push_back(seconds[k] * 1e3);
   }
-  for (auto& s : samples) timing.instruction_ms.push_back(quantile(std::move(s), 0.5));
+  for (auto& s : samples) {
+    check_interrupt();
+    timing.instruction_ms.push_back(quantile(std::move(s), 0.5));
+  }
   timing.latency.runs = static_cast<int>(runs.size());
   timing.latency.median_ms = quantile(runs, 0.5);
   timing.latency.p95_ms = quantile(runs, 0.95);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "stretto/base/interrupt.h"
 #include "stretto/runtime/emission.h"
 #include "stretto/runtime/memory_plan.h"
 
@@ -27,6 +28,7 @@ void overwrite_inputs(Emission& emission) {
     }
   }
   for (int i = 0; i < count; ++i) {
+    check_interrupt();
     const Instruction& in = emission.program().instructions[i];
     const int which = in.family ? in.family->in_place(in.row, in.problem.data()) : -1;
     if (which < 0) continue;
@@ -113,6 +115,7 @@ void place(Emission& emission) {
     }
   };
   for (size_t i = 0; i < program.instructions.size(); ++i) {
+    check_interrupt();
     locate(emission.operands[i].inputs, program.instructions[i].inputs);
     locate(emission.operands[i].outputs, program.instructions[i].outputs);
   }

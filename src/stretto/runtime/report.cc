@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "stretto/base/interrupt.h"
+
 namespace stretto::runtime {
 
 using nlohmann::json;
@@ -57,6 +59,7 @@ json operators_json(const Compiled& compiled, const std::vector<double>& ms) {
   const double peak = peak_flops(program.target.isa) * program.target.threads;
   json list = json::array();
   for (size_t i = 0; i < program.instructions.size(); ++i) {
+    check_interrupt();
     const Instruction& in = program.instructions[i];
     const Explanation& why = compiled.explanations[i];
     json entry{{"node", in.node}, {"op", in.op}};
@@ -108,6 +111,7 @@ json operator_sums_json(const Program& program, const std::vector<double>& ms) {
 json passes_json(const std::vector<passes::Fired>& fired) {
   json list = json::array();
   for (const passes::Fired& f : fired) {
+    check_interrupt();
     list.push_back({{"pass", f.pass}, {"rule", f.rule}, {"node", f.node}});
   }
   return list;

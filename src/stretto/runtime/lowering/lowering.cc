@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 #include "stretto/ir/operator.h"
 
 namespace stretto::runtime {
@@ -115,6 +116,7 @@ Lowered lower(const std::shared_ptr<ir::Graph>& graph, const kernels::Target& ta
   Lowered lowered{.graph = std::make_shared<ir::Graph>(*graph), .steps = {}};
   Lowering context(*lowered.graph, target, lowered.steps);
   for (const ir::Node& node : lowered.graph->nodes) {
+    check_interrupt();
     if (is_known(*lowered.graph, node)) continue;
     for (ir::ValueId id : node.outputs) {
       STRETTO_CHECK(id == ir::kNone || !lowered.graph->value(id).is_constant(),
