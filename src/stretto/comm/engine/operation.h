@@ -80,7 +80,7 @@ struct Operation {
   // kSend: the data leave when the receiver has asked for them, also below the eager limit. So they
   // take no memory there and no bandwidth from messages that it waits for.
   bool rendezvous = false;
-  bool unseen = false;   // left out of traces and statistics, because the user did not submit it
+  bool unseen = false;  // left out of traces and statistics, because the user did not submit it
 };
 
 inline constexpr int kAnyPeer = -1;
