@@ -160,7 +160,8 @@ def test_the_page_has_every_class_of_python_with_its_bases_and_attributes():
     for attribute in found[kind.__name__][1:]:
       assert hasattr(examples[kind.__name__], attribute), attribute
   text = (ROOT / "docs/errors.md").read_text()
-  for kind in re.findall(r"`(\w+Error)`", text.split("If the operating system")[1]):
+  paragraph = text.split("If the operating system")[1].split("\n\n")[0]
+  for kind in re.findall(r"`(\w+Error)`", paragraph):
     assert kind == "FormatError" or any(issubclass(c, getattr(builtins, kind))
                                         for c in stretto._errors._REFUSED.values()), kind
 

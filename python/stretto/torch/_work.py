@@ -237,14 +237,15 @@ class Work(dist._Work):
 class Failed:
   """The value of a future whose Work failed. What set_exception() leaves, C++ takes for a value:
   DDP's reducer looks for its first tensor, and crashes. Looking for tensors is pickling, and this
-  raises the error then."""
+  raises the error then, except in the thread that sets the future: a future with devices looks
+  itself. Whoever waits may read the value before set_result() has returned."""
 
   def __init__(self, error: Exception):
     self.error = error
-    self.armed = False
+    self.setter: int | None = threading.get_ident()
 
   def __reduce_ex__(self, protocol):
-    if self.armed:
+    if threading.get_ident() != self.setter:
       raise self.error
     return Failed, (None,)
 
@@ -255,8 +256,8 @@ class Failed:
 def fail(future: torch.futures.Future, error: Exception) -> None:
   failed = Failed(error)
   future._set_unwrap_func(Failed.throw)
-  future.set_result(failed)  # looks for tensors of a device, if the future has any
-  failed.armed = True
+  future.set_result(failed)
+  failed.setter = None
 
 
 class Rest:
