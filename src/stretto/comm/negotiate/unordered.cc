@@ -98,11 +98,13 @@ Handle Unordered::submit(std::shared_ptr<Item> item) {
   std::lock_guard lock(mutex_);
   if (broken_) std::rethrow_exception(broken_);
   if (over_done_) throw_invalid("'{}' was submitted after all ranks have left the job", item->name);
-  negotiator_.add(item->name, item->description, now_s());
+  const double now = now_s();
+  negotiator_.add(item->name, item->description, now);
   waiting_[item->name] = item;
   const Handle handle = next_handle_++;
   items_.emplace(handle, std::move(item));
-  if (!news_) cause_.notify_one();
+  // Soon after a round the thread looks by itself.
+  if (!news_ && now >= next_round_s()) cause_.notify_one();
   news_ = true;
   return handle;
 }
@@ -115,7 +117,7 @@ Handle Unordered::join() {
   joining_.back()->name = "join";
   const Handle handle = next_handle_++;
   items_.emplace(handle, joining_.back());
-  news_ = true;
+  news_ = hurries_ = true;
   cause_.notify_one();
   return handle;
 }
@@ -128,7 +130,7 @@ int Unordered::last_joined() const {
 void Unordered::leave() {
   std::lock_guard lock(mutex_);
   negotiator_.leave();
-  news_ = true;
+  news_ = hurries_ = true;
   cause_.notify_one();
 }
 
@@ -161,8 +163,11 @@ bool Unordered::wait(Handle handle, double timeout_s) {
     if (found == items_.end())
       throw_invalid("wait: handle {} is unknown, or was waited for before", handle);
     item = found->second;
-    if (!item->started && !over_.wait_for(lock, at_most(timeout_s), [&] { return item->started; }))
-      return false;
+    if (!item->started) {
+      hurries_ = true;
+      cause_.notify_one();
+      if (!over_.wait_for(lock, at_most(timeout_s), [&] { return item->started; })) return false;
+    }
   }
   {
     std::lock_guard resting(item->resting);

@@ -92,6 +92,7 @@ class Unordered {
   // unordered_rounds.cc
   void run();
   void await_cause();
+  double next_round_s() const;
   bool round();
   void post_receives();
   std::vector<std::byte> exchange(int k, const std::vector<std::byte>& message);
@@ -132,6 +133,8 @@ class Unordered {
   std::vector<std::shared_ptr<Item>> joining_;
   Handle next_handle_ = 1;
   bool news_ = false, arrived_ = false, stopping_ = false, over_done_ = false;
+  bool hurries_ = false;  // somebody waits for the news
+  double round_s_ = 0;    // when the last round ended
   int last_joined_ = -1;
   std::exception_ptr broken_;
   std::thread thread_;
