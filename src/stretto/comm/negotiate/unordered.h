@@ -102,8 +102,8 @@ class Unordered {
   // unordered_starts.cc
   void start_agreed(const Negotiator::Result& result);
   void settle(const Negotiator::Agreed& agreed, const std::vector<std::string>& said);
-  void begin(std::span<const std::shared_ptr<Item>> items);
-  size_t begin_operations(std::span<const std::shared_ptr<Item>> items);
+  void begin(std::span<const std::shared_ptr<Item>> items, bool together);
+  size_t begin_operations(std::span<const std::shared_ptr<Item>> items, bool together);
   void stand_in(const std::string& description);
   std::shared_ptr<Item> take(const std::string& name);
   void finish(std::span<const std::shared_ptr<Item>> items);

@@ -45,10 +45,10 @@ void Unordered::start_agreed(const Negotiator::Result& result) {
       ready.push_back(take(agreed.name));
       continue;
     }
-    begin(std::exchange(ready, {}));
+    begin(std::exchange(ready, {}), true);
     settle(agreed, said[next++]);
   }
-  begin(ready);
+  begin(ready, true);
   if (result.left >= 0) {
     const int rank = ranks_[static_cast<size_t>(result.left)];
     const auto fail = [&](const std::shared_ptr<Item>& item) {
@@ -92,14 +92,15 @@ void Unordered::settle(const Negotiator::Agreed& agreed, const std::vector<std::
       finish(item,
              thrown([&] { throw_invalid("'{}' differs between ranks: {}", agreed.name, list); }));
   } else if (item) {
-    begin({&item, 1});
+    begin({&item, 1}, false);
   } else {
     stand_in(first);
   }
 }
 
-// Exceptions are thrown by wait().
-void Unordered::begin(std::span<const std::shared_ptr<Item>> items) {
+// Exceptions are thrown by wait(). `together`: all ranks start these operations in one call; a rank
+// that stands in for another does not.
+void Unordered::begin(std::span<const std::shared_ptr<Item>> items, bool together) {
   while (!items.empty()) {
     size_t count = 1;
     if (items[0]->start) {
@@ -109,7 +110,7 @@ void Unordered::begin(std::span<const std::shared_ptr<Item>> items) {
         items[0]->error = std::current_exception();
       }
     } else {
-      count = begin_operations(items);
+      count = begin_operations(items, together);
     }
     finish(items.first(count));
     items = items.subspan(count);
@@ -118,7 +119,7 @@ void Unordered::begin(std::span<const std::shared_ptr<Item>> items) {
 
 // Starts the operations of the first items that are in one group together, up to one that fails.
 // Returns how many items have begun or failed.
-size_t Unordered::begin_operations(std::span<const std::shared_ptr<Item>> items) {
+size_t Unordered::begin_operations(std::span<const std::shared_ptr<Item>> items, bool together) {
   std::vector<Operation> operations;
   std::vector<size_t> ends;  // of each item in `operations`
   for (const auto& item : items) {
@@ -129,12 +130,15 @@ size_t Unordered::begin_operations(std::span<const std::shared_ptr<Item>> items)
   std::vector<Handle> handles;
   std::exception_ptr error;
   try {
-    engine_.submit_together(items[0]->group, operations, &handles);
+    if (together) engine_.submit_together(items[0]->group, operations, &handles);
+    for (size_t i = 0; !together && i < operations.size(); ++i)
+      handles.push_back(engine_.submit(items[0]->group, operations[i]));
   } catch (...) {
     error = std::current_exception();
   }
   // Nothing is started when an operation is not valid, whose ever it is.
-  if (error && handles.empty() && ends.size() > 1) return begin_operations(items.first(1));
+  if (error && handles.empty() && ends.size() > 1)
+    return begin_operations(items.first(1), together);
   size_t from = 0, count = 0;
   for (; count < ends.size(); ++count) {
     const size_t to = std::min(ends[count], handles.size());

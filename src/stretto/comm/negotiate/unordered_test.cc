@@ -121,6 +121,38 @@ TEST(Unordered, RanksThatHaveJoinedStandIn) {
       }));
 }
 
+// The rank that stands in submits one operation after the other, so the others must not fuse them.
+TEST(Unordered, ARankStandsInForSeveralOperationsOfOneName) {
+  expect_no_errors(testing::run_ranks(
+      3, [](int) { return patient(); },
+      [&](Engine& engine) {
+        constexpr int kParts = 4;
+        const auto stand_in = [&engine](const std::string&) -> Rest {
+          auto zeros = std::make_shared<std::array<std::array<float, kElements>, kParts>>();
+          std::vector<Handle> handles;
+          for (auto& part : *zeros) handles.push_back(engine.submit(kWorld, sum_of(part.data())));
+          return [&engine, zeros, handles](double) mutable {
+            for (; !handles.empty(); handles.pop_back()) engine.wait(handles.back());
+            return true;
+          };
+        };
+        Unordered named(engine, "job", everyone(engine),
+                        {.stall_s = 60, .stalled = {}, .stand_in = stand_in});
+        for (int i = 0; i < 20 && engine.membership().rank != 0; ++i) {
+          std::array<std::array<float, kElements>, kParts> values;
+          std::vector<Operation> operations;
+          for (auto& part : values) {
+            part.fill(1);
+            operations.push_back(sum_of(part.data()));
+          }
+          named.wait(named.submit("group", "4 x f32", kWorld, operations));
+          for (const auto& part : values) ASSERT_EQ(part[0], 2);
+        }
+        named.wait(named.join());
+        leave(named);
+      }));
+}
+
 TEST(Unordered, ADifferentMeaningIsAnErrorWithBoth) {
   expect_no_errors(testing::run_ranks(
       3, [](int) { return patient(); },
