@@ -23,6 +23,7 @@
 namespace stretto::comm {
 
 using Handle = uint64_t;
+inline constexpr Handle kNoHandle = 0;
 using Group = uint64_t;
 inline constexpr Group kWorld = 0;
 
@@ -143,10 +144,11 @@ class Engine {
   virtual Handle submit(Group group, const Operation& operation,
                         Delivery delivery = Delivery::kWait, std::function<void()> notify = {}) = 0;
 
-  // The same as submit() for each of several collectives, in order, and appends their handles. All
-  // members submit the same ones together, so that small ones are fused without finding out what
-  // the others have submitted. After an exception `handles` has those that were started.
-  virtual void submit_together(Group group, std::span<const Operation> operations,
+  // Starts several collectives. All members submit the same ones together, so that small
+  // all-reduces become pieces of one operation without finding out what the others have submitted.
+  // *handles gets a handle for each; operations with the same handle are over together, and one
+  // wait() releases it. After an exception those that were not started have kNoHandle.
+  virtual void submit_together(Group group, std::vector<Operation> operations,
                                std::vector<Handle>* handles) = 0;
 
   // Says that a training step of the group is over: all its operations have been submitted. Either

@@ -40,7 +40,7 @@ class EngineImpl : public Engine {
   void remove_group(Group group) override;
   Handle submit(Group group, const Operation& operation, Delivery delivery,
                 std::function<void()> notify) override;
-  void submit_together(Group group, std::span<const Operation> operations,
+  void submit_together(Group group, std::vector<Operation> operations,
                        std::vector<Handle>* handles) override;
   void step(Group group) override;
   bool poll(Handle handle) override;
@@ -91,15 +91,17 @@ class EngineImpl : public Engine {
   GroupState& group(Group id);
 
   // submit.cc: from an operation to its units.
-  std::shared_ptr<OpenOperation> begin(Group id, const Operation& operation, Delivery delivery,
-                                       std::function<void()> notify = nullptr);
-  bool find_step(GroupState& group, Group id, const Operation& operation);
+  std::shared_ptr<OpenOperation> begin(Group id, Operation operation, Delivery delivery,
+                                       std::function<void()> notify = nullptr,
+                                       std::vector<Piece> pieces = {});
+  StepFinder::Event find_step(GroupState& group, const Operation& operation);
   void choose_codec(OpenOperation& open);
   void begin_collective(GroupState& group, OpenOperation* open);
   void begin_message(GroupState& group, OpenOperation* open);
   void start_small(GroupState& group);
   void scan_input(const GroupState& group, OpenOperation* open);
   void stop_for_non_finite(const OpenOperation& open);
+  void report_non_finite(const OpenOperation& open);
 
   // steps.cc: settings change between steps.
   void begin_tuning(GroupState& group);

@@ -198,9 +198,11 @@ void EngineImpl::finish_small(GroupState& state, OpenOperation* open) {
   if (!carrier) {
     finish(open);
   } else {
-    joined_operations_ += static_cast<int64_t>(carrier->members.size());
     split(*carrier);
-    for (OpenOperation* member : carrier->members) finish(member);
+    for (OpenOperation* member : carrier->members) {
+      joined_operations_ += member->pieces.empty();  // finish() counts pieces
+      finish(member);
+    }
   }
   start_small(state);
 }
@@ -216,15 +218,11 @@ void EngineImpl::finish(OpenOperation* open) {
   --unfinished_;
   unfinished_internal_ -= state.internal;
   --state.open;
-  if (!state.internal && !open->operation.unseen) ++done_operations_;
+  const auto pieces = static_cast<int64_t>(open->pieces.size());
+  if (!state.internal && !open->operation.unseen) done_operations_ += std::max<int64_t>(pieces, 1);
+  joined_operations_ += pieces;
   if (!open->error) unpack(open);
-  if (open->non_finite > 0)
-    non_finite_.push_back({.rank = membership_.rank,
-                           .name = open->operation.name,
-                           .group = open->group,
-                           .sequence = open->sequence,
-                           .first_offset = open->first_non_finite,
-                           .count = open->non_finite});
+  if (open->non_finite > 0) report_non_finite(*open);
   const double now = now_s();
   trace_.operation(*open, now);
   if (!state.internal) flight_.finished(*open, now);

@@ -17,15 +17,14 @@ bool alike(const OpenOperation& a, const OpenOperation& b) {
 }  // namespace
 
 size_t count_next(const Fusion& fusion, int64_t most_bytes) {
-  if (fusion.waiting.empty() || fusion.under_way || fusion.gathering) return 0;
+  if (fusion.waiting.empty() || fusion.under_way) return 0;
   const OpenOperation& first = *fusion.waiting.front();
-  const uint64_t together = first.sequence + 1 + static_cast<uint64_t>(first.followers);
-  const uint64_t everywhere = std::max(fusion.submitted_everywhere, together);
   size_t count = 0;
   int64_t bytes = 0;
   for (const OpenOperation* open : fusion.waiting) {
     bytes += bytes_of(*open);
-    if (open->sequence >= everywhere || bytes > most_bytes || !alike(*open, first)) break;
+    if (open->sequence >= fusion.submitted_everywhere || bytes > most_bytes || !alike(*open, first))
+      break;
     ++count;
   }
   return std::max<size_t>(count, 1);

@@ -5,8 +5,8 @@
 // operations beyond it the ranks whose data it holds have submitted, at least. The result depends
 // on every rank's input, so at its end all ranks have the same least number. All operations up to
 // that number have been submitted everywhere and go next, as one. A single operation starts at
-// once: there is no timer and no extra message. Operations that all ranks submit together are fused
-// without that.
+// once: there is no timer and no extra message. What all ranks submit together is one operation
+// from the beginning (submit.cc).
 #pragma once
 
 #include <cstddef>
@@ -24,7 +24,6 @@ struct Fusion {
   OpenOperation* under_way = nullptr;
   std::unique_ptr<OpenOperation> carrier;  // `under_way`, when it is several
   uint64_t submitted_everywhere = 0;       // operations of the group that every rank has submitted
-  bool gathering = false;                  // more operations follow that may be fused
 };
 
 // How many of the waiting operations go next, as one; 0: none may go.

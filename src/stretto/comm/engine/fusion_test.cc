@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <random>
+#include <set>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
@@ -99,13 +101,16 @@ TEST(Fusion, OperationsThatAreSubmittedTogetherAreJoinedFromTheFirst) {
           const size_t first = handles.size(), size = std::min(sizes() % 60, n - first);
           std::vector<Operation> batch;
           for (size_t i = first; i < first + size; ++i) batch.push_back(operation(burst, i));
-          engine.submit_together(kWorld, batch, &handles);
+          std::vector<Handle> together;
+          engine.submit_together(kWorld, batch, &together);
+          ASSERT_EQ(together.size(), size);
+          handles.insert(handles.end(), together.begin(), together.end());
           if (handles.size() < n)
             handles.push_back(engine.submit(kWorld, operation(burst, handles.size())));
           if (pace() % 8 == 0)
             std::this_thread::sleep_for(std::chrono::microseconds(pace() % 2000));
         }
-        for (Handle handle : handles) engine.wait(handle);
+        for (Handle handle : std::set(handles.begin(), handles.end())) engine.wait(handle);
         for (size_t i = 0; i < n; ++i) {
           ASSERT_EQ(std::memcmp(burst.values[i].data(), alone.values[i].data(),
                                 4 * alone.values[i].size()),
@@ -124,12 +129,94 @@ TEST(Fusion, TogetherIsForCollectives) {
     std::vector<Handle> handles;
     const Operation sum{.count = 4, .input = x.data(), .output = x.data()};
     const Operation send{.kind = Kind::kSend, .peer = 0, .count = 4, .input = x.data()};
-    const std::array both{sum, send};
+    const std::vector<Operation> both{sum, send};
     EXPECT_THROW(engine.submit_together(kWorld, both, &handles), InvalidArgument);
-    EXPECT_TRUE(handles.empty());
+    EXPECT_EQ(handles, std::vector<Handle>(2, kNoHandle));
     engine.submit_together(kWorld, {}, &handles);
     EXPECT_TRUE(handles.empty());
   }));
+}
+
+// Two types and a large one take turns: one operation for each type, and the large one alone.
+TEST(Fusion, TogetherJoinsAlikeOperationsWhateverStandsBetweenThem) {
+  expect_no_errors(run_ranks(3, two_hosts, [](Engine& engine) {
+    const float rank = static_cast<float>(engine.membership().rank);
+    std::vector<std::vector<float>> small(20, std::vector<float>(100, rank));
+    std::vector<std::vector<double>> wide(20, std::vector<double>(70, 2.0 * rank));
+    std::vector<float> large(100'000, 3 * rank);
+    std::vector<Operation> operations;
+    const auto add = [&](DType dtype, auto& x) {
+      operations.push_back({.dtype = dtype,
+                            .reduction = ReduceOp::kSum,
+                            .count = static_cast<int64_t>(x.size()),
+                            .input = x.data(),
+                            .output = x.data()});
+    };
+    for (size_t i = 0; i < small.size(); ++i) {
+      add(DType::kFloat32, small[i]);
+      add(DType::kFloat64, wide[i]);
+      if (i == 7) add(DType::kFloat32, large);
+    }
+    std::vector<Handle> handles;
+    engine.submit_together(kWorld, operations, &handles);
+    EXPECT_EQ(handles.size(), operations.size());
+    const std::set<Handle> different(handles.begin(), handles.end());
+    EXPECT_EQ(different.size(), 3u);
+    for (Handle handle : different) engine.wait(handle);
+    for (const auto& x : small) EXPECT_EQ(x, std::vector<float>(100, 3));
+    for (const auto& x : wide) EXPECT_EQ(x, std::vector<double>(70, 6));
+    EXPECT_EQ(large, std::vector<float>(100'000, 9));
+    EXPECT_EQ(engine.statistics().joined, 40);
+    EXPECT_EQ(engine.statistics().operations, 41);
+  }));
+}
+
+TEST(Fusion, NaNInWhatIsSubmittedTogetherIsReportedByName) {
+  const auto batch = [](std::vector<std::vector<float>>& data) {
+    std::vector<Operation> operations;
+    for (size_t i = 0; i < data.size(); ++i)
+      operations.push_back({.count = static_cast<int64_t>(data[i].size()),
+                            .input = data[i].data(),
+                            .output = data[i].data(),
+                            .name = fmt::format("layer {}", i)});
+    return operations;
+  };
+  const auto data_of = [](int rank) {
+    std::vector<std::vector<float>> data(30, std::vector<float>(50, 1.0f));
+    if (rank == 1) data[17][3] = data[17][5] = data[22][0] = NAN;
+    return data;
+  };
+  expect_no_errors(run_ranks(2, two_hosts, [&](Engine& engine) {
+    const int rank = engine.membership().rank;
+    auto data = data_of(rank);
+    std::vector<Handle> handles;
+    engine.submit_together(kWorld, batch(data), &handles);
+    engine.wait(handles[0]);
+    const std::vector<NonFiniteReport> found = engine.take_non_finite();
+    ASSERT_EQ(found.size(), rank == 1 ? 2u : 0u);
+    if (rank == 0) return;
+    EXPECT_EQ(found[0].name, "layer 17");
+    EXPECT_EQ(found[0].first_offset, 3);
+    EXPECT_EQ(found[0].count, 2);
+    EXPECT_EQ(found[1].name, "layer 22");
+    EXPECT_EQ(found[1].first_offset, 0);
+  }));
+  const auto options = [](int rank) {
+    Options options = two_hosts(rank);
+    options.nan_check = NanCheck::kStop;
+    return options;
+  };
+  const auto errors = run_ranks(2, options, [&](Engine& engine) {
+    auto data = data_of(engine.membership().rank);
+    std::vector<Handle> handles;
+    engine.submit_together(kWorld, batch(data), &handles);
+    engine.wait(handles[0]);
+  });
+  for (const std::string& error : errors) {
+    EXPECT_NE(error.find("50 float32"), std::string::npos) << error;
+    EXPECT_NE(error.find("'layer 17' has 2 values that are not finite"), std::string::npos)
+        << error;
+  }
 }
 
 TEST(Fusion, OffMeansOneByOne) {

@@ -66,6 +66,26 @@ Side blocks(const std::vector<int64_t>& counts, const std::vector<int64_t>& disp
   return side;
 }
 
+void pack_pieces(OpenOperation* open) {
+  open->packed_output.resize(static_cast<size_t>(bytes_of(*open)));
+  std::byte* to = open->packed_output.data();
+  open->input = open->output = to;
+  for (const Piece& piece : open->pieces) {
+    const size_t bytes = static_cast<size_t>(piece.count) * dtype_bytes(open->operation.dtype);
+    std::memcpy(to, piece.input, bytes);
+    to += bytes;
+  }
+}
+
+void unpack_pieces(const OpenOperation& open) {
+  const std::byte* from = open.packed_output.data();
+  for (const Piece& piece : open.pieces) {
+    const size_t bytes = static_cast<size_t>(piece.count) * dtype_bytes(open.operation.dtype);
+    std::memcpy(piece.output, from, bytes);
+    from += bytes;
+  }
+}
+
 }  // namespace
 
 UnitPlan::UnitPlan(Schedule s) : schedule(std::move(s)) {
@@ -196,6 +216,10 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
 void pack(OpenOperation* open, int rank, int size) {
   const Operation& op = open->operation;
   const size_t element = dtype_bytes(op.dtype);
+  if (!open->pieces.empty()) {
+    pack_pieces(open);
+    return;
+  }
   open->input = static_cast<const std::byte*>(op.input);
   open->output = static_cast<std::byte*>(op.output);
   if (op.kind == Kind::kBroadcast && rank == op.root && !open->output)
@@ -222,6 +246,10 @@ void pack(OpenOperation* open, int rank, int size) {
 
 void unpack(OpenOperation* open) {
   if (open->packed_output.empty()) return;
+  if (!open->pieces.empty()) {
+    unpack_pieces(*open);
+    return;
+  }
   const Operation& op = open->operation;
   const size_t element = dtype_bytes(op.dtype);
   const std::byte* from = open->packed_output.data();

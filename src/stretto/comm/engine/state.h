@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "stretto/comm/codec/codec.h"
 #include "stretto/comm/collective/algorithm.h"
 #include "stretto/comm/engine/engine.h"
 #include "stretto/comm/engine/fusion.h"
@@ -19,6 +20,15 @@
 #include "stretto/comm/engine/step_tuning.h"
 
 namespace stretto::comm {
+
+// One of several all-reduces that all ranks have submitted together, as a piece of one operation.
+struct Piece {
+  int64_t count = 0;
+  const void* input = nullptr;
+  void* output = nullptr;
+  std::string name;
+  NonFinite non_finite{};  // found in its input
+};
 
 // An operation from submission to its end.
 struct OpenOperation {
@@ -40,6 +50,7 @@ struct OpenOperation {
   const std::byte* input = nullptr;
   std::byte* output = nullptr;
   std::vector<std::byte> packed_input, packed_output;
+  std::vector<Piece> pieces;  // empty: it is one operation; their data are packed
 
   int64_t units = 0, started_units = 0, done_units = 0, unit_bytes = 0;
   bool scans = false;  // every unit is searched for NaN and infinity before it begins
@@ -51,8 +62,6 @@ struct OpenOperation {
 
   // Small operations: how many operations after it every rank has submitted (fusion.h).
   int32_t ahead = 0;
-  // How many collectives of the group every rank submits together with it, after it.
-  int32_t followers = 0;
   // Fused operations: `carrier` carries the data of its `members`, one after another in
   // `packed_output`.
   std::vector<OpenOperation*> members;
@@ -104,7 +113,7 @@ inline constexpr int64_t kSmallBytes = 64 << 10;
 Group group_number(std::string_view name, const std::vector<int>& ranks, uint32_t life);
 
 // Points input and output of `open` to the caller's buffers, or to packed copies; unpack() brings
-// the packed output back.
+// the packed output back, to its pieces if it has any.
 void pack(OpenOperation* open, int rank, int size);
 void unpack(OpenOperation* open);
 

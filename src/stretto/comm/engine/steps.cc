@@ -71,7 +71,6 @@ void EngineImpl::on_agreed(Group id) {
 }
 
 void EngineImpl::release_held(GroupState& state, Group id) {
-  state.fusion.gathering = true;  // what was submitted together is here as a whole
   while (!state.held.empty() && !ending_->has_begun()) {
     if (!state.held.front().open && awaits_agreement(*state.tuning)) break;
     const Held held = std::move(state.held.front());
@@ -86,8 +85,6 @@ void EngineImpl::release_held(GroupState& state, Group id) {
       fail(membership_.rank, "", fmt::format("rank {}: {}", membership_.rank, e.what()));
     }
   }
-  state.fusion.gathering = false;
-  if (!ending_->has_begun()) start_small(state);
 }
 
 }  // namespace stretto::comm

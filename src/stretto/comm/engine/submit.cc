@@ -23,6 +23,59 @@ bool is_small(const GroupState& group, const OpenOperation& open, const Options&
          options.fuse_bytes > 0;
 }
 
+// Codecs that need several operations are for gradients (comm/gradient/gradients.h).
+bool is_coded(const Operation& op, const Options& options) {
+  const std::string_view codec = !op.codec.empty()                           ? op.codec
+                                 : find_gradient_codec(options.codec).staged ? "none"
+                                                                             : options.codec;
+  return codec != "none" && op.kind == Kind::kAllReduce && op.dtype == DType::kFloat32 &&
+         (op.reduction == ReduceOp::kSum || op.reduction == ReduceOp::kAverage);
+}
+
+// Operations that all ranks submit together and that become one: many small messages and many
+// bookkeepings less.
+struct Together {
+  Operation operation;
+  std::vector<Piece> pieces;   // empty: it is one operation
+  std::vector<size_t> places;  // in the list that was submitted
+};
+
+int64_t bytes_of(const Operation& op) {
+  return op.count * static_cast<int64_t>(dtype_bytes(op.dtype));
+}
+
+Piece piece_of(Operation&& op) {
+  return {.count = op.count, .input = op.input, .output = op.output, .name = std::move(op.name)};
+}
+
+// Adds an operation to the first that it fits, which all ranks find in the same way.
+void gather(std::vector<Together>& gathered, Operation&& op, size_t place, const GroupState& group,
+            const Options& options) {
+  const auto may_join = [&](const Operation& one) {
+    return one.kind == Kind::kAllReduce && !is_coded(one, options) && !one.residual &&
+           one.timeout_s == 0 && !one.unseen && one.count > 0;
+  };
+  const auto fits = [&](const Together& together) {
+    const Operation& first = together.operation;
+    return first.dtype == op.dtype && first.reduction == op.reduction &&
+           first.scanned == op.scanned && may_join(first) &&
+           (!together.pieces.empty() || bytes_of(first) <= kSmallBytes) &&
+           bytes_of(first) + bytes_of(op) <= options.fuse_bytes;
+  };
+  const bool joins = group.ranks.size() > 1 && bytes_of(op) <= kSmallBytes && may_join(op);
+  const auto found = joins ? std::find_if(gathered.begin(), gathered.end(), fits) : gathered.end();
+  if (found == gathered.end()) {
+    gathered.push_back({.operation = std::move(op), .pieces = {}, .places = {place}});
+    return;
+  }
+  Operation& whole = found->operation;
+  if (found->pieces.empty()) found->pieces.push_back(piece_of(std::move(whole)));
+  whole.input = whole.output = nullptr;
+  whole.count += op.count;
+  found->pieces.push_back(piece_of(std::move(op)));
+  found->places.push_back(place);
+}
+
 void use_plan(OpenOperation& open, std::shared_ptr<const OperationPlan> shared) {
   const OperationPlan& plan = *shared;
   open.plan = std::move(shared);
@@ -43,7 +96,9 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   inside.require_open();
   GroupState& state = group(id);
   check(operation, state.rank, static_cast<int>(state.ranks.size()));
-  find_step(state, id, operation);
+  if (const StepFinder::Event event = find_step(state, operation);
+      event != StepFinder::Event::kNothing)
+    mark(state, id, event);
   const bool watched = delivery == Delivery::kQueue || notify;
   const std::shared_ptr<OpenOperation> open = begin(id, operation, delivery, std::move(notify));
   // A small operation is held, to be fused with those that come next, until a thread polls or
@@ -59,70 +114,74 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   return open->handle;
 }
 
-void EngineImpl::submit_together(Group id, std::span<const Operation> operations,
+void EngineImpl::submit_together(Group id, std::vector<Operation> operations,
                                  std::vector<Handle>* handles) {
   Inside inside(*this);
   inside.require_open();
   GroupState& state = group(id);
+  handles->assign(operations.size(), kNoHandle);
   for (const Operation& operation : operations) {
     if (is_message(operation.kind))
       throw_invalid("submit_together: send and recv are not collectives");
     check(operation, state.rank, static_cast<int>(state.ranks.size()));
   }
-  // Operations are not fused across the end of a step, because settings may change there. All ranks
-  // find the ends at the same operations.
-  std::vector<OpenOperation*> of_step;
-  const auto count_followers = [&] {
-    int32_t followers = 0;
-    for (auto open = of_step.rbegin(); open != of_step.rend(); ++open)
-      (*open)->followers = followers++;
-    of_step.clear();
-  };
-  const auto start = [&] {
-    count_followers();
-    state.fusion.gathering = false;
-    if (!ending_->has_begun()) start_small(state);
-    held_bytes_ = 0;
-    process_events();
-    // Nobody may wait for them yet.
-    if (unfinished_ > 0 && !driving_) progress_wake_.notify_one();
-    call_workers();
-  };
-  state.fusion.gathering = true;
-  try {
-    for (const Operation& operation : operations) {
-      if (find_step(state, id, operation)) count_followers();
-      const std::shared_ptr<OpenOperation> open = begin(id, operation, Delivery::kWait);
-      handles->push_back(open->handle);
-      of_step.push_back(open.get());
+  std::vector<Together> gathered;
+  std::exception_ptr error;
+  const auto begin_gathered = [&] {
+    for (Together& together : gathered) {
+      if (!together.pieces.empty())
+        together.operation.name = fmt::format("{} operations in one", together.pieces.size());
+      try {
+        const Handle handle = begin(id, std::move(together.operation), Delivery::kWait, nullptr,
+                                    std::move(together.pieces))
+                                  ->handle;
+        for (const size_t at : together.places) (*handles)[at] = handle;
+      } catch (...) {
+        if (!error) error = std::current_exception();
+      }
     }
-  } catch (...) {
-    start();
-    throw;
+    gathered.clear();
+  };
+  for (size_t at = 0; at < operations.size(); ++at) {
+    // Operations are not joined across the end of a step, because settings may change there. All
+    // ranks find the ends at the same operations.
+    const StepFinder::Event event = find_step(state, operations[at]);
+    if (event != StepFinder::Event::kNothing) {
+      begin_gathered();
+      mark(state, id, event);
+    }
+    gather(gathered, std::move(operations[at]), at, state, options_);
   }
-  start();
+  begin_gathered();
+  held_bytes_ = 0;
+  process_events();
+  // Nobody may wait for them yet.
+  if (unfinished_ > 0 && !driving_) progress_wake_.notify_one();
+  call_workers();
+  if (error) std::rethrow_exception(error);
 }
 
-// Looks for the end of a training step before an operation; true where one may be.
-bool EngineImpl::find_step(GroupState& state, Group id, const Operation& operation) {
-  if (!state.tuning || ending_->has_begun() || is_message(operation.kind)) return false;
+// What the group's finder of training steps sees in an operation.
+StepFinder::Event EngineImpl::find_step(GroupState& state, const Operation& operation) {
+  if (!state.tuning || ending_->has_begun() || is_message(operation.kind))
+    return StepFinder::Event::kNothing;
   // Other kinds are not tuned, and their counts may differ between ranks.
   const int64_t bytes = operation.kind == Kind::kAllReduce
                             ? operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype))
                             : 0;
-  const StepFinder::Event event = state.tuning->finder.operation(fingerprint(operation), bytes);
-  mark(state, id, event);
-  return event != StepFinder::Event::kNothing;
+  return state.tuning->finder.operation(fingerprint(operation), bytes);
 }
 
-std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, const Operation& operation,
-                                                 Delivery delivery, std::function<void()> notify) {
+std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, Delivery delivery,
+                                                 std::function<void()> notify,
+                                                 std::vector<Piece> pieces) {
   GroupState& state = group(id);
   auto open = std::make_shared<OpenOperation>();
   open->handle = next_handle_++;
   open->group = id;
   open->delivery = delivery;
-  open->operation = operation;
+  open->operation = std::move(operation);
+  open->pieces = std::move(pieces);
   open->submitted_s = now_s();
   open->notify = std::move(notify);
   if (state.tuning) note_submitted(*state.tuning, *open);
@@ -138,7 +197,7 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, const Operation& oper
   }
   pack(open.get(), state.rank, static_cast<int>(state.ranks.size()));
   try {
-    if (is_message(operation.kind)) {
+    if (is_message(open->operation.kind)) {
       begin_message(state, open.get());
     } else if (!state.held.empty()) {
       state.held.push_back({open.get(), {}});
@@ -155,14 +214,11 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, const Operation& oper
   return open;
 }
 
-// Codecs that need several operations are for gradients (comm/gradient/gradients.h).
 void EngineImpl::choose_codec(OpenOperation& open) {
   Operation& op = open.operation;
-  if (op.codec.empty() && !find_gradient_codec(options_.codec).staged) op.codec = options_.codec;
-  const bool coded = !op.codec.empty() && op.codec != "none" && op.kind == Kind::kAllReduce &&
-                     op.dtype == DType::kFloat32 &&
-                     (op.reduction == ReduceOp::kSum || op.reduction == ReduceOp::kAverage);
+  const bool coded = is_coded(op, options_);
   if (!coded) op.codec.clear();
+  if (coded && op.codec.empty()) op.codec = options_.codec;
   open.codec = coded ? &find_codec(op.codec) : nullptr;
   if (coded && open.codec->feedback && !op.residual && !op.name.empty()) {
     std::vector<float>& kept = residuals_[{open.group, op.name, op.count}];
@@ -178,6 +234,9 @@ void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
   use_plan(*open, plan_of(state, op, open->codec, open->settings.get(), options_));
   open->sequence = state.next_sequence++;
   open->fingerprint = options_.order_check ? fingerprint(op) : 0;
+  if (open->fingerprint != 0)
+    for (const Piece& piece : open->pieces)
+      open->fingerprint = open->fingerprint * 31 + static_cast<uint64_t>(piece.count);
   // Ranks that cut the operation differently would wait for each other for ever.
   if (open->fingerprint != 0 && open->settings)
     open->fingerprint += open->settings->generation << 1;
@@ -234,21 +293,49 @@ void EngineImpl::start_small(GroupState& state) {
 // that sending begins at once and the data are still in the cache.
 void EngineImpl::scan_input(const GroupState& state, OpenOperation* open) {
   const Operation& op = open->operation;
-  open->scans = op.kind == Kind::kAllReduce && open->units > 1;
+  open->scans = op.kind == Kind::kAllReduce && open->units > 1 && open->pieces.empty();
   if (open->scans) return;
   const NonFinite found =
       scan_non_finite(usable_isa(), op.dtype, open->input, input_count(op, state.ranks.size()));
   if (found.count == 0) return;
   open->non_finite = found.count;
   open->first_non_finite = found.first;
+  const std::byte* input = open->input;
+  for (Piece& piece : open->pieces) {
+    piece.non_finite = scan_non_finite(usable_isa(), op.dtype, input, piece.count);
+    input += static_cast<size_t>(piece.count) * dtype_bytes(op.dtype);
+  }
   if (options_.nan_check == NanCheck::kStop) stop_for_non_finite(*open);
 }
 
 void EngineImpl::stop_for_non_finite(const OpenOperation& open) {
+  Operation operation = open.operation;
+  NonFinite found{.count = open.non_finite, .first = open.first_non_finite};
+  for (const Piece& piece : open.pieces) {
+    if (piece.non_finite.count == 0) continue;
+    operation.count = piece.count;
+    operation.name = piece.name;
+    found = piece.non_finite;
+    break;
+  }
   fail(membership_.rank, "",
        fmt::format("rank {}: {} has {} values that are not finite, the first at {}",
-                   membership_.rank, describe(open.operation), open.non_finite,
-                   open.first_non_finite));
+                   membership_.rank, describe(operation), found.count, found.first));
+}
+
+void EngineImpl::report_non_finite(const OpenOperation& open) {
+  const auto add = [&](const std::string& name, const NonFinite& found) {
+    if (found.count == 0) return;
+    non_finite_.push_back({.rank = membership_.rank,
+                           .name = name,
+                           .group = open.group,
+                           .sequence = open.sequence,
+                           .first_offset = found.first,
+                           .count = found.count});
+  };
+  for (const Piece& piece : open.pieces) add(piece.name, piece.non_finite);
+  if (open.pieces.empty())
+    add(open.operation.name, {.count = open.non_finite, .first = open.first_non_finite});
 }
 
 }  // namespace stretto::comm

@@ -17,17 +17,23 @@ constexpr int kLanes = 1000;  // of a phase, for events at the same time
 
 }  // namespace
 
-void Trace::add(Phase phase, const OpenOperation& open, int64_t unit, double from, double to) {
+void Trace::add(Phase phase, const OpenOperation& open, int64_t unit, double from, double to,
+                const Piece* piece) {
   if (!on_ || open.operation.unseen) return;
   if (events_.size() == kMaxEvents) events_.pop_front();
   const auto element = static_cast<int64_t>(dtype_bytes(open.operation.dtype));
-  const int64_t whole = open.operation.count * element;
+  Operation shown = open.operation;
+  if (piece) {
+    shown.count = piece->count;
+    shown.name = piece->name;
+  }
+  const int64_t whole = shown.count * element;
   events_.push_back(
       {.phase = phase,
        .failed = open.error != nullptr,
        .from_s = from,
        .to_s = to,
-       .name = describe(open.operation),
+       .name = describe(shown),
        .group = open.group,
        .sequence = open.sequence,
        .unit = unit,
@@ -49,8 +55,12 @@ std::string Trace::stop() {
 
 void Trace::operation(const OpenOperation& open, double now) {
   if (!on_) return;
-  add(kReady, open, -1, open.submitted_s, open.submitted_s);
-  add(kQueue, open, -1, open.submitted_s, open.started_s > 0 ? open.started_s : now);
+  const auto add_both = [&](const Piece* piece) {
+    add(kReady, open, -1, open.submitted_s, open.submitted_s, piece);
+    add(kQueue, open, -1, open.submitted_s, open.started_s > 0 ? open.started_s : now, piece);
+  };
+  for (const Piece& piece : open.pieces) add_both(&piece);
+  if (open.pieces.empty()) add_both(nullptr);
 }
 
 void Trace::unit(const OpenOperation& open, int64_t index, double from, double to) {

@@ -42,7 +42,8 @@ class Trace {
     int64_t unit, bytes;
   };
   std::string json_since(double from_s) const;
-  void add(Phase phase, const OpenOperation& open, int64_t unit, double from, double to);
+  void add(Phase phase, const OpenOperation& open, int64_t unit, double from, double to,
+           const Piece* piece = nullptr);
 
   const bool always_;
   bool on_;

@@ -16,24 +16,51 @@ std::chrono::duration<double> at_most(double timeout_s) {
   return std::chrono::duration<double>(timeout_s < 0 ? 1e9 : std::min(timeout_s, 1e9));
 }
 
-// Waits for the handles and removes them; false after timeout_s seconds. An error is thrown when
+// Waits for the carriers and removes them; false after timeout_s seconds. An error is kept until
 // all are over, because their buffers are in use until then.
-bool wait_all(Engine& engine, std::vector<Handle>& handles, double timeout_s,
+bool wait_all(std::vector<std::shared_ptr<Carrier>>& carriers, double timeout_s,
               std::exception_ptr* error) {
-  const double end = now_s() + timeout_s;
-  while (!handles.empty()) {
+  const double end = timeout_s > 0 ? now_s() + timeout_s : 0;
+  while (!carriers.empty()) {
     try {
-      const double left = timeout_s < 0 ? -1 : std::max(end - now_s(), 0.0);
-      if (!engine.wait(handles.back(), left)) return false;
+      if (!carriers.back()->wait(timeout_s > 0 ? std::max(end - now_s(), 0.0) : timeout_s))
+        return false;
     } catch (...) {
       *error = std::current_exception();
     }
-    handles.pop_back();
+    carriers.pop_back();
   }
   return true;
 }
 
 }  // namespace
+
+bool Carrier::wait(double timeout_s) {
+  if (!over_.load(std::memory_order_acquire)) {
+    const double end = now_s() + timeout_s;
+    std::unique_lock lock(mutex_);
+    if (!freed_.wait_for(lock, at_most(timeout_s), [&] { return !taken_; })) return false;
+    if (!over_) {
+      taken_ = true;
+      lock.unlock();
+      bool over = true;
+      std::exception_ptr error;
+      try {
+        over = engine_.wait(handle_, timeout_s < 0 ? -1 : std::max(end - now_s(), 0.0));
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+      taken_ = false;
+      error_ = error;
+      over_.store(over, std::memory_order_release);
+      freed_.notify_all();
+      if (!over) return false;
+    }
+  }
+  if (error_) std::rethrow_exception(error_);
+  return true;
+}
 
 Unordered::Unordered(Engine& engine, std::string_view name, std::vector<int> ranks,
                      UnorderedOptions options)
@@ -103,9 +130,11 @@ Handle Unordered::submit(std::shared_ptr<Item> item) {
   waiting_[item->name] = item;
   const Handle handle = next_handle_++;
   items_.emplace(handle, std::move(item));
-  // Soon after a round the thread looks by itself.
-  if (!news_ && now >= next_round_s()) cause_.notify_one();
-  news_ = true;
+  if (!news_) {
+    news_ = true;
+    news_s_ = now;
+    cause_.notify_one();
+  }
   return handle;
 }
 
@@ -147,7 +176,10 @@ bool Unordered::poll(Handle handle) {
     if (found == items_.end())
       throw_invalid("poll: handle {} is unknown, or was waited for before", handle);
     item = found->second;
-    if (!item->started) return false;
+    if (!item->started) {
+      hurry();
+      return false;
+    }
   }
   std::unique_lock resting(item->resting, std::try_to_lock);
   if (!resting) return false;  // another thread waits for it
@@ -164,8 +196,7 @@ bool Unordered::wait(Handle handle, double timeout_s) {
       throw_invalid("wait: handle {} is unknown, or was waited for before", handle);
     item = found->second;
     if (!item->started) {
-      hurries_ = true;
-      cause_.notify_one();
+      hurry();
       if (!over_.wait_for(lock, at_most(timeout_s), [&] { return item->started; })) return false;
     }
   }
@@ -181,9 +212,16 @@ bool Unordered::wait(Handle handle, double timeout_s) {
   return true;
 }
 
+// Somebody waits for the news. Called with the lock.
+void Unordered::hurry() {
+  if (hurries_) return;
+  hurries_ = true;
+  cause_.notify_one();
+}
+
 // Waits for what has started; its error is kept.
 bool Unordered::rest(Item& item, double timeout_s) {
-  if (!wait_all(engine_, item.handles, timeout_s, &item.error)) return false;
+  if (!wait_all(item.carriers, timeout_s, &item.error)) return false;
   if (!item.rest) return true;
   try {
     if (!item.rest(timeout_s)) return false;

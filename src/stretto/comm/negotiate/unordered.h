@@ -87,12 +87,12 @@ class Unordered {
 
   // unordered.cc
   Handle submit(std::shared_ptr<Item> item);
+  void hurry();
   bool rest(Item& item, double timeout_s);
 
   // unordered_rounds.cc
   void run();
   void await_cause();
-  double next_round_s() const;
   bool round();
   void post_receives();
   std::vector<std::byte> exchange(int k, const std::vector<std::byte>& message);
@@ -134,7 +134,7 @@ class Unordered {
   Handle next_handle_ = 1;
   bool news_ = false, arrived_ = false, stopping_ = false, over_done_ = false;
   bool hurries_ = false;  // somebody waits for the news
-  double round_s_ = 0;    // when the last round ended
+  double news_s_ = 0;     // when the first of the news came
   int last_joined_ = -1;
   std::exception_ptr broken_;
   std::thread thread_;

@@ -1,7 +1,10 @@
 // An operation of an Unordered.
 #pragma once
 
+#include <atomic>
+#include <condition_variable>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -10,6 +13,26 @@
 
 namespace stretto::comm {
 
+// An operation of the engine that carries those of one item or of many. Only one thread may wait
+// for a handle of the engine, once.
+class Carrier {
+ public:
+  Carrier(Engine& engine, Handle handle) : engine_(engine), handle_(handle) {}
+
+  // Waits at most timeout_s seconds, if not negative; false if it is not over. Throws its error,
+  // each time.
+  bool wait(double timeout_s);
+
+ private:
+  Engine& engine_;
+  const Handle handle_;
+  std::atomic<bool> over_{false};
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  bool taken_ = false;  // a thread waits for the handle
+  std::exception_ptr error_;
+};
+
 // Lives from submission until wait() has returned.
 struct Unordered::Item {
   std::string name, description;
@@ -17,10 +40,10 @@ struct Unordered::Item {
   Group group = kWorld;
   std::vector<Operation> operations;
 
-  bool started = false;         // or has failed
-  std::mutex resting;           // held by the thread that calls `rest` or waits for `handles`
-  Rest rest;                    // of what `start` has started
-  std::vector<Handle> handles;  // of `operations`, when they have started
+  bool started = false;  // or has failed
+  std::mutex resting;    // held by the thread that calls `rest` or waits for `carriers`
+  Rest rest;             // of what `start` has started
+  std::vector<std::shared_ptr<Carrier>> carriers;  // of `operations`, when they have started
   std::exception_ptr error;
 };
 

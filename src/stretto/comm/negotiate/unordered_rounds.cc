@@ -15,8 +15,9 @@ namespace {
 // round has begun.
 constexpr uint32_t kFirst = 0, kLong = 1, kWake = 2;
 
-// Between rounds that nobody waits for. Horovod's cycle takes twice as long by default.
-constexpr double kInterval_s = 0.5e-3;
+// How long news that nobody waits for may wait for more. Horovod's cycle takes twice as long by
+// default.
+constexpr double kPatience_s = 0.2e-3;
 
 // Bytes for a round without new names, in addition to two bits per name.
 constexpr size_t kUsualBytes = 100;
@@ -92,23 +93,20 @@ void Unordered::run() {
 }
 
 // A round begins when this rank has news, when another rank has begun it, or when it is time: to
-// ask which ranks are missing, or to show that this rank is alive. News wait a moment after the
-// last round unless somebody waits for them: of a burst of names, most are in one round, and rounds
-// of a few names do not take processor time from whoever submits them.
+// ask which ranks are missing, or to show that this rank is alive. News wait a moment for more
+// unless somebody waits for them: a burst of names is in one round, and rounds of a few names do
+// not take processor time from whoever submits them.
 void Unordered::await_cause() {
   std::unique_lock lock(mutex_);
-  const double limit_s = now_s() + longest_silence_s(engine_.options()), next_s = next_round_s();
+  const double limit_s = now_s() + longest_silence_s(engine_.options());
   while (!arrived_ && !stopping_) {
     const double now = now_s();
-    if (news_ && (hurries_ || now >= next_s)) return;
     double until = std::min(limit_s, negotiator_.next_report_s());
+    if (news_) until = hurries_ ? now : std::min(until, news_s_ + kPatience_s);
     if (now >= until) return;
-    if (now < next_s) until = std::min(until, next_s);
     cause_.wait_for(lock, std::chrono::duration<double>(until - now));
   }
 }
-
-double Unordered::next_round_s() const { return round_s_ + kInterval_s; }
 
 // False when all ranks have left.
 bool Unordered::round() {
@@ -135,7 +133,7 @@ bool Unordered::round() {
   Negotiator::Result result;
   {
     std::lock_guard lock(mutex_);
-    result = negotiator_.finish(round_s_ = now_s());
+    result = negotiator_.finish(now_s());
     news_ |= result.more;
     hurries_ |= result.more;
     arrived_ = false;

@@ -1,6 +1,7 @@
 // Handles the result of a round: operations that start, fail, or get zeros from a rank that has
 // joined.
 #include <algorithm>
+#include <unordered_map>
 
 #include "stretto/base/error.h"
 #include "stretto/comm/negotiate/unordered_item.h"
@@ -117,8 +118,8 @@ void Unordered::begin(std::span<const std::shared_ptr<Item>> items, bool togethe
   }
 }
 
-// Starts the operations of the first items that are in one group together, up to one that fails.
-// Returns how many items have begun or failed.
+// Starts the operations of the first items that are in one group together. Returns how many items
+// have begun or failed.
 size_t Unordered::begin_operations(std::span<const std::shared_ptr<Item>> items, bool together) {
   std::vector<Operation> operations;
   std::vector<size_t> ends;  // of each item in `operations`
@@ -129,27 +130,34 @@ size_t Unordered::begin_operations(std::span<const std::shared_ptr<Item>> items,
   }
   std::vector<Handle> handles;
   std::exception_ptr error;
+  const size_t all = operations.size();
   try {
-    if (together) engine_.submit_together(items[0]->group, operations, &handles);
-    for (size_t i = 0; !together && i < operations.size(); ++i)
+    if (together) engine_.submit_together(items[0]->group, std::move(operations), &handles);
+    for (size_t i = 0; !together && i < all; ++i)
       handles.push_back(engine_.submit(items[0]->group, operations[i]));
   } catch (...) {
     error = std::current_exception();
   }
+  handles.resize(all, kNoHandle);
   // Nothing is started when an operation is not valid, whose ever it is.
-  if (error && handles.empty() && ends.size() > 1)
+  const auto started = [](Handle handle) { return handle != kNoHandle; };
+  if (error && ends.size() > 1 && std::none_of(handles.begin(), handles.end(), started))
     return begin_operations(items.first(1), together);
-  size_t from = 0, count = 0;
-  for (; count < ends.size(); ++count) {
-    const size_t to = std::min(ends[count], handles.size());
-    items[count]->handles.assign(handles.begin() + static_cast<ptrdiff_t>(from),
-                                 handles.begin() + static_cast<ptrdiff_t>(to));
-    from = to;
-    if (to == ends[count] && !(error && handles.empty())) continue;
-    items[count]->error = error;
-    return count + 1;
+  std::unordered_map<Handle, std::shared_ptr<Carrier>> carriers;
+  for (size_t i = 0, at = 0; i < ends.size(); ++i) {
+    Item& item = *items[i];
+    for (; at < ends[i]; ++at) {
+      if (handles[at] == kNoHandle) {
+        item.error = error;
+        continue;
+      }
+      std::shared_ptr<Carrier>& carrier = carriers[handles[at]];
+      if (!carrier) carrier = std::make_shared<Carrier>(engine_, handles[at]);
+      if (item.carriers.empty() || item.carriers.back() != carrier)
+        item.carriers.push_back(carrier);
+    }
   }
-  return count;
+  return ends.size();
 }
 
 void Unordered::stand_in(const std::string& description) {

@@ -100,6 +100,75 @@ TEST(Unordered, SmallOnesOfARoundAreFused) {
       }));
 }
 
+// Threads wait, look and give up in any order for names that are one operation of the engine. One
+// rank comes late, so that they do it before, while and after the operation is under way.
+TEST(Unordered, ThreadsWaitForNamesOfOneOperation) {
+  expect_no_errors(testing::run_ranks(
+      2, [](int) { return patient(); },
+      [](Engine& engine) {
+        constexpr int kNames = 64, kThreads = 4;
+        Unordered named(engine, "job", everyone(engine), {});
+        for (unsigned step = 0; step < 20; ++step) {
+          std::vector<std::array<float, kElements>> values(kNames);
+          std::vector<Handle> handles;
+          if (engine.membership().rank == 1)
+            std::this_thread::sleep_for(std::chrono::milliseconds(step % 4));
+          for (int i = 0; i < kNames; ++i) {
+            values[i].fill(static_cast<float>(i));
+            handles.push_back(
+                named.submit("t" + std::to_string(i), "f32", kWorld, {sum_of(values[i].data())}));
+          }
+          std::vector<std::thread> threads;
+          for (int t = 0; t < kThreads; ++t) {
+            threads.emplace_back([&, t] {
+              std::mt19937 random(step * kThreads + static_cast<unsigned>(t));
+              std::vector<int> own;
+              for (int i = t; i < kNames; i += kThreads) own.push_back(i);
+              std::shuffle(own.begin(), own.end(), random);
+              for (const int i : own) {
+                if (random() % 2) named.poll(handles[i]);
+                while (!named.wait(handles[i], random() % 3 ? 1e-4 : 0.0)) {
+                }
+                EXPECT_EQ(values[i][kElements - 1], static_cast<float>(2 * i));
+              }
+            });
+          }
+          for (std::thread& thread : threads) thread.join();
+        }
+        EXPECT_GT(engine.statistics().joined, 0);
+        leave(named);
+      }));
+}
+
+// What a rank waits for when another one is lost: every name raises the error.
+TEST(Unordered, EveryNameOfAnOperationThatFailsRaisesTheError) {
+  const auto errors = testing::run_ranks(
+      2, [](int) { return patient(); },
+      [](Engine& engine) {
+        Unordered named(engine, "job", everyone(engine), {});
+        const Group pair = engine.add_group("pair", everyone(engine));
+        std::vector<std::array<float, kElements>> values(10);
+        // The order check finds that rank 1 has begun something else in this group.
+        std::array<float, 3> other{};
+        if (engine.membership().rank == 1) engine.submit(pair, sum_of(other.data(), 3));
+        std::vector<Handle> handles;
+        for (size_t i = 0; i < values.size(); ++i)
+          handles.push_back(
+              named.submit("t" + std::to_string(i), "f32", pair, {sum_of(values[i].data())}));
+        int raised = 0;
+        for (const Handle handle : handles) {
+          try {
+            named.wait(handle);
+          } catch (const CommError&) {
+            ++raised;
+          }
+        }
+        EXPECT_EQ(raised, 10);
+        throw InternalError("as expected");  // nobody leaves a job that has failed
+      });
+  for (const std::string& error : errors) EXPECT_EQ(error, "as expected");
+}
+
 TEST(Unordered, RanksThatHaveJoinedStandIn) {
   expect_no_errors(testing::run_ranks(
       3, [](int) { return patient(); },

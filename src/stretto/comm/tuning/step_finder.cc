@@ -13,6 +13,7 @@ constexpr size_t kLongestPeriod = 1024;
 // A sequence must be this long, because layers of equal size look like a repeated step at first.
 constexpr size_t kLeastEvidence = 64;
 constexpr size_t kLeastPeriods = 3;
+constexpr size_t kBetweenLooks = 16;  // operations, where what repeats is too small to be a step
 // So many foreign operations, such as an averaged loss, do not end a sequence; an evaluation does.
 constexpr int kMostOutsiders = 4;
 // Steps that move fewer bytes are joined, until agreeing on their time costs little in comparison.
@@ -38,11 +39,14 @@ StepFinder::Event StepFinder::operation(uint64_t hash, int64_t bytes) {
       period > 0 && history_[history_.size() - period].hash == hash) {
     adopt(history_.data() + history_.size() - period, period);
     history_.clear();
+    possible_size_ = 0;
     at_ = sequence_.size() == 1 ? 0 : 1;
     return Event::kModel;
   }
-  if (history_.size() == kHistory)
+  if (history_.size() == kHistory) {
     history_.erase(history_.begin(), history_.begin() + kHistory / 2);
+    possible_size_ = 0;
+  }
   history_.push_back({hash, bytes});
   return Event::kNothing;
 }
@@ -66,17 +70,27 @@ StepFinder::Event StepFinder::follow(const Seen& next) {
   return clean ? Event::kStep : Event::kOther;
 }
 
-size_t StepFinder::find_period() const {
+size_t StepFinder::find_period() {
   const size_t size = history_.size();
+  if (size < possible_size_) return 0;
+  possible_size_ = kHistory;
   for (size_t period = 1; period <= kLongestPeriod; ++period) {
     const size_t needed = std::max(kLeastPeriods * period, kLeastEvidence);
-    if (needed > size) return 0;
+    if (needed > size) {
+      possible_size_ = std::min(possible_size_, needed);
+      return 0;
+    }
     const size_t first = size - needed;
     size_t at = size - 1;
     while (at >= first + period && history_[at].hash == history_[at - period].hash) --at;
-    if (at >= first + period) continue;
+    if (at >=
+        first + period) {  // these two differ until they are no longer among the last `needed`
+      possible_size_ = std::min(possible_size_, at + needed - period + 1);
+      continue;
+    }
     int64_t bytes = 0;
     for (size_t i = size - period; i < size; ++i) bytes += history_[i].bytes;
+    possible_size_ = bytes >= kLeastBytes ? 0 : size + kBetweenLooks;
     return bytes >= kLeastBytes ? period : 0;
   }
   return 0;

@@ -36,11 +36,12 @@ class StepFinder {
     int64_t bytes = 0;
   };
   Event follow(const Seen& next);
-  size_t find_period() const;
+  size_t find_period();
   void adopt(const Seen* begin, size_t count);
 
   std::string model_;
   std::vector<Seen> history_;  // while nothing is recognised
+  size_t possible_size_ = 0;   // with fewer operations in history_ there is no period in it
   std::vector<Seen> sequence_;
   size_t at_ = 0;  // in the sequence
   int64_t repeats_ = 1, repeat_ = 0;
