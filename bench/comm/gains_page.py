@@ -18,8 +18,10 @@ HEAD = """# Gradients: what each feature gains
 
 Each row runs the same job with a feature of the gradient engine and without it, on the same hosts,
 in turns; every result is checked. "Reached" compares what the row promises: with the feature
-against the best of the others, or against the job without it. A row that did not keep its promise
-says so. [bench/comm/README.md](../comm/README.md) describes the method, and
+against the best of the others, or against the job without it. The best of several is chosen in one
+half of the turns and compared in the other, because the least of several noisy medians is less than
+any of them takes. A row that did not keep its promise says so.
+[bench/comm/README.md](../comm/README.md) describes the method, and
 [docs/training.md](../../docs/training.md) the features.
 
 """

@@ -6,12 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench.comm import cases, network, peers, results_page, rounds, tables, training  # noqa: E402
+from bench.comm import cases, gains, network, peers, results_page, rounds, tables, training  # noqa: E402
 
 
 def case(placement, size=1 << 20, operations=2):
@@ -89,6 +90,19 @@ def test_results_page_section():
   unshaped = report | {"results": [r | {"case": "64 MB unshaped"} for r in results()]}
   assert "for 64 MB unshaped: stretto 100 ms, gloo 100 ms." in results_page.section(
       results_page.joined([unshaped]))
+
+
+def test_the_best_of_equal_settings_is_not_better_than_them():
+  random = np.random.default_rng(3)
+  times = {name: list(1 + 0.2 * random.random(20)) for name in ("a", "b", "c", "d", "tuned")}
+  medians = {name: np.median(seconds) for name, seconds in times.items()}
+  lucky = min(medians[name] for name in "abcd") / medians["tuned"]
+  fair = [gains.gain_over_best({name: list(1 + 0.2 * random.random(20)) for name in times},
+                               "abcd", "tuned") for _ in range(200)]
+  assert lucky < 0.99 and np.mean(fair) == pytest.approx(1, abs=0.01)
+  times["c"] = [0.5 * seconds for seconds in times["c"]]
+  assert gains.gain_over_best(times, "abcd", "tuned") == pytest.approx(0.5, rel=0.1)
+  assert gains.gain_over_best({"a": [2.0], "tuned": [1.0]}, "a", "tuned") == 2
 
 
 def test_peers_that_disturb_others_run_on_request_only():

@@ -25,10 +25,10 @@ bool is_small(const GroupState& group, const OpenOperation& open, const Options&
 
 // Codecs that need several operations are for gradients (comm/gradient/gradients.h).
 bool is_coded(const Operation& op, const Options& options) {
-  const std::string_view codec = !op.codec.empty()                           ? op.codec
-                                 : find_gradient_codec(options.codec).staged ? "none"
-                                                                             : options.codec;
-  return codec != "none" && op.kind == Kind::kAllReduce && op.dtype == DType::kFloat32 &&
+  const bool own = !op.codec.empty();
+  if (!own && find_gradient_codec(options.codec).staged) return false;
+  return (own ? op.codec : options.codec) != "none" && op.kind == Kind::kAllReduce &&
+         op.dtype == DType::kFloat32 &&
          (op.reduction == ReduceOp::kSum || op.reduction == ReduceOp::kAverage);
 }
 
