@@ -222,6 +222,7 @@ void EngineImpl::finish(OpenOperation* open) {
   if (!state.internal && !open->operation.unseen) done_operations_ += std::max<int64_t>(pieces, 1);
   joined_operations_ += pieces;
   if (!open->error) unpack(open);
+  if (pieces > 0) open->packed_output = {};  // the handle may never be released
   if (open->non_finite > 0) report_non_finite(*open);
   const double now = now_s();
   trace_.operation(*open, now);

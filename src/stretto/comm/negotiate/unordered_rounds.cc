@@ -15,8 +15,7 @@ namespace {
 // round has begun.
 constexpr uint32_t kFirst = 0, kLong = 1, kWake = 2;
 
-// How long news that nobody waits for may wait for more. Horovod's cycle takes twice as long by
-// default.
+// How long news that nobody waits for may wait for more. Horovod's cycle takes 1 ms by default.
 constexpr double kPatience_s = 0.2e-3;
 
 // Bytes for a round without new names, in addition to two bits per name.
