@@ -20,7 +20,9 @@ Each row runs the same job with a feature of the gradient engine and without it,
 in turns; every result is checked. "Reached" compares what the row promises: with the feature
 against the best of the others, or against the job without it. The best of several is chosen in one
 half of the turns and compared in the other, because the least of several noisy medians is less than
-any of them takes. A row that did not keep its promise says so.
+any of them takes. A row that did not keep its promise says so. `accumulate:4` updates the model a
+quarter as often, on batches four times as large, and its loss falls more slowly: it is for scripts
+that want such batches.
 [bench/comm/README.md](../comm/README.md) describes the method, and
 [docs/training.md](../../docs/training.md) the features.
 
