@@ -166,9 +166,7 @@ StepFinder::Event EngineImpl::find_step(GroupState& state, const Operation& oper
   if (!state.tuning || ending_->has_begun() || is_message(operation.kind))
     return StepFinder::Event::kNothing;
   // Other kinds are not tuned, and their counts may differ between ranks.
-  const int64_t bytes = operation.kind == Kind::kAllReduce
-                            ? operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype))
-                            : 0;
+  const int64_t bytes = operation.kind == Kind::kAllReduce ? bytes_of(operation) : 0;
   return state.tuning->finder.operation(fingerprint(operation), bytes);
 }
 

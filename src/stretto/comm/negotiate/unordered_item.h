@@ -13,8 +13,8 @@
 
 namespace stretto::comm {
 
-// An operation of the engine that carries those of one item or of many. Only one thread may wait
-// for a handle of the engine, once.
+// An operation of the engine that carries those of one item or of many. Any number of threads may
+// wait for it, although the engine releases its handle after the first wait.
 class Carrier {
  public:
   Carrier(Engine& engine, Handle handle) : engine_(engine), handle_(handle) {}
