@@ -16,6 +16,7 @@ from pathlib import Path
 
 import command
 import cxx
+import formats
 import operators
 import pages
 
@@ -47,7 +48,8 @@ def generated(package: Path) -> dict[str, str]:
     "cli.md": command.cli_page(command.ask(environment, "help")),
     "environment.md": command.environment_page(
       command.ask(environment, "help", "environment")["environment"]),
-    "operators.md": operators.page(command.ask(environment, "operators"))}
+    "operators.md": operators.page(command.ask(environment, "operators")),
+    "json.md": formats.json_page(environment), "bytes.md": formats.bytes_page()}
 
 
 def repository() -> str:

@@ -146,6 +146,7 @@ def signature(member: ElementTree.Element) -> str:
     return f"#define {name}({', '.join(names)})" if names else f"#define {name} {value}"
   elif member.get("kind") == "typedef":
     words = f"{member.findtext('definition')}{member.findtext('argsstring') or ''}"
+    words = words.replace(" = typedef ", " = ").replace("using stretto::comm::", "using ")
   else:
     words += (" " + text_of(member.find("initializer"))).rstrip()
   words = re.sub(r"< | (?=>)", lambda m: m[0].strip(), words)
@@ -193,7 +194,7 @@ def compound(path: Path) -> ElementTree.Element:
 
 
 def class_text(definition: ElementTree.Element) -> list[str]:
-  name = definition.findtext("compoundname").removeprefix("stretto::")
+  name = re.sub(r"^stretto::(comm::|runtime::)?", "", definition.findtext("compoundname"))
   if "::State" in name or "internal" in name:
     return []
   bases = ", ".join(b.text for b in definition.findall("basecompoundref"))
@@ -208,24 +209,33 @@ def class_text(definition: ElementTree.Element) -> list[str]:
   return [f"## {name}", head, described(definition), *fields_table, *grouped(functions, 3)]
 
 
+def without_functions(definition: ElementTree.Element) -> ElementTree.Element:
+  """For pages about data: what the code does with it is left out."""
+  for section in definition.findall("sectiondef"):
+    for member in section.findall("memberdef[@kind='function']"):
+      section.remove(member)
+  return definition
+
+
 def field_type(member: ElementTree.Element) -> str:
   value = text_of(member.find("initializer"))
   words = text_of(member.find("type")) + (f" {value}" if value else "")
   return re.sub(r"< | (?=>)", lambda m: m[0].strip(), words).replace("|", "\\|")
 
 
-def header_text(xml: Path, header: str) -> list[str]:
+def header_text(xml: Path, header: str, functions: bool) -> list[str]:
   """Heading, classes and functions of one header, in its order."""
+  definition = compound if functions else lambda path: without_functions(compound(path))
   index = ElementTree.parse(xml / "index.xml").getroot()
-  file = next(compound(xml / f"{c.get('refid')}.xml") for c in index.iter("compound")
+  file = next(definition(xml / f"{c.get('refid')}.xml") for c in index.iter("compound")
               if c.get("kind") == "file" and header.endswith(c.findtext("name")))
   out = [f"# {header}", described(file)]
   for inner in file.findall("innerclass"):
-    out += class_text(compound(xml / f"{inner.get('refid')}.xml"))
+    out += class_text(definition(xml / f"{inner.get('refid')}.xml"))
   members = [m for s in file.findall("sectiondef") for m in s.findall("memberdef")]
   for namespace in file.findall("innernamespace"):
-    if namespace.text == "stretto":
-      whole = compound(xml / f"{namespace.get('refid')}.xml")
+    if namespace.text.split("::")[0] == "stretto" and not namespace.text.endswith("internal"):
+      whole = definition(xml / f"{namespace.get('refid')}.xml")
       members += [m for s in whole.findall("sectiondef") for m in s.findall("memberdef")
                   if m.find("location").get("file").endswith(header)]
   # `typedef struct x x;` says nothing where x itself is described.
@@ -236,17 +246,17 @@ def header_text(xml: Path, header: str) -> list[str]:
   return out + grouped(members, 2)
 
 
-def page(title: str, headers: tuple[str, ...]) -> str:
-  """The Markdown of some headers."""
+def page(title: str, headers: tuple[str, ...], text: str = "", functions: bool = True) -> str:
+  """The Markdown of some headers, below `text`."""
   if not shutil.which("doxygen"):
     raise SystemExit("docs: doxygen is missing. On Debian or Ubuntu: apt-get install doxygen")
   with tempfile.TemporaryDirectory() as folder:
     xml = run_doxygen(headers, Path(folder))
     subject = f"{title} header declares" if len(headers) == 1 else f"{title} headers declare"
-    parts = [f"# {title}", f"This page lists what the {subject}."]
+    parts = [f"# {title}", text or f"This page lists what the {subject}."]
     for header in headers:
       # One title per page: a header is a section, what it declares is below.
-      parts += [re.sub(r"^#", "##", part) for part in header_text(xml, header)]
+      parts += [re.sub(r"^#", "##", part) for part in header_text(xml, header, functions)]
   return "\n\n".join(part for part in parts if part) + "\n"
 
 

@@ -2,14 +2,18 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 import stretto
 
-FORMATS = Path(__file__).resolve().parents[2] / "docs/formats"
+ROOT = Path(__file__).resolve().parents[2]
+FORMATS = ROOT / "docs/formats"
+sys.path.insert(0, str(ROOT / "docs/site"))
+
+import formats  # noqa: E402
 
 
 def rows(page: str) -> dict[str, set[str]]:
@@ -43,20 +47,18 @@ def test_the_page_of_the_report_has_its_fields_and_no_others(cnn_path):
                                     if field.startswith("latency.")}
 
 
-@pytest.mark.parametrize("words", [
-    "optimize M.onnx", "infer", "inspect --passes", "inspect M.onnx", "inspect --rules",
-    "inspect --bisect", "inspect M.stretto", "kernels", "operators", "peers", "doctor",
-    "help environment"])
-def test_the_page_of_the_command_has_the_fields_of_each_verb(words, run_command, cnn_path, image,
-                                                             tmp_path):
-  run_command("optimize", cnn_path, "-o", "M.stretto", "--tuning", "off")
-  np.save(tmp_path / "x.npy", image)
-  verb, _, rest = words.partition(" ")
-  line = {"optimize M.onnx": ["optimize", cnn_path, "--tuning", "off"],
-          "infer": ["infer", "M.stretto", "--input", "x=x.npy"],
-          "inspect M.onnx": ["inspect", cnn_path],
-          "inspect --rules": ["inspect", cnn_path, "--rules"],
-          "inspect --bisect": ["inspect", cnn_path, "--bisect"]}.get(words, [verb, *rest.split()])
-  printed = json.loads(run_command(*line, "--json").stdout)
+@pytest.mark.parametrize("words", formats.RUNS)
+def test_the_page_of_the_command_has_the_fields_of_each_verb(words, run_command, tmp_path):
+  formats.write_model(tmp_path)
+  if "M.stretto" in formats.RUNS[words]:
+    run_command(*formats.RUNS["optimize M.onnx"])
+  printed = json.loads(run_command(*formats.RUNS[words], "--json").stdout)
   page = rows("command-json.md")
-  assert set(printed) <= page[words if words in page else verb]
+  assert set(printed) <= page[words if words in page else words.partition(" ")[0]]
+
+
+def test_fields_of_json_are_listed_with_their_types():
+  value = {"a": [{"b": 1, "c": None}, {"b": 2.5, "c": "x"}], "d": {"e": True}}
+  assert formats.fields_table(value).splitlines()[2:] == [
+    "| `a` | list |", "| `a[].b` | number |", "| `a[].c` | null or string |",
+    "| `d.e` | boolean |"]
