@@ -212,9 +212,9 @@ bool Unordered::wait(Handle handle, double timeout_s) {
   return true;
 }
 
-// Somebody waits for the news. Called with the lock.
+// Somebody waits for the news; without news, for the round that goes on. Called with the lock.
 void Unordered::hurry() {
-  if (hurries_) return;
+  if (!news_ || hurries_) return;
   hurries_ = true;
   cause_.notify_one();
 }
