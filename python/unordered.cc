@@ -180,6 +180,7 @@ bool CommUnordered::poll(Handle handle) {
 
 bool CommUnordered::wait(Handle handle, double timeout_s) {
   const Use unordered(unordered_);
+  if (unordered->take_over(handle)) return true;
   return wait_in_slices(
       timeout_s, [&](double slice) { return unordered->wait(handle, slice); },
       [&] { unordered.check(); });

@@ -78,11 +78,20 @@ class Hosts:
     return [f"eth{r}" for r in range(len(self.network.rails_mbit))] if self.network else ["lo"]
 
   def command(self, host: int, *words: str) -> list[str]:
-    """`words`, run on a host, which has a name of its own as well."""
+    """`words`, run on a host, which has a name and cores of its own as well. Without them Linux
+    often moves a rank that a packet wakes to its sender's core, which no real host does."""
     if not self.network:
       return list(words)
-    return ["ip", "netns", "exec", self.name(host), "unshare", "--uts", "sh", "-c",
-            f'hostname host{host}; exec "$@"', "sh", *words]
+    cores = ",".join(map(str, self.cores(host)))
+    return ["ip", "netns", "exec", self.name(host), "unshare", "--uts", "taskset", "-c", cores,
+            "sh", "-c", f'hostname host{host}; exec "$@"', "sh", *words]
+
+  def cores(self, host: int) -> list[int]:
+    """This machine's, dealt evenly to the hosts; more hosts than cores share them."""
+    cores, hosts = sorted(os.sched_getaffinity(0)), self.network.hosts
+    if hosts >= len(cores):
+      return [cores[host % len(cores)]]
+    return cores[host * len(cores) // hosts:(host + 1) * len(cores) // hosts]
 
   def cut(self, rail: int) -> None:
     """Every cable of a rail is pulled at the bridge's end: the hosts' own cards stay up."""

@@ -85,6 +85,11 @@ struct Operation {
 
 inline constexpr int kAnyPeer = -1;
 
+// Of `count` elements.
+inline int64_t bytes_of(const Operation& operation) {
+  return operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype));
+}
+
 // "all_reduce of 1024 float32 (sum), 'layer1.weight'", as errors show it.
 std::string describe(const Operation& operation);
 

@@ -69,9 +69,7 @@ struct OpenOperation {
   std::function<void()> notify;
 };
 
-inline int64_t bytes_of(const OpenOperation& open) {
-  return open.operation.count * static_cast<int64_t>(dtype_bytes(open.operation.dtype));
-}
+inline int64_t bytes_of(const OpenOperation& open) { return bytes_of(open.operation); }
 
 // What waits until ranks have agreed on a setting: an operation, or the end of a step.
 struct Held {

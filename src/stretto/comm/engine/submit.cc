@@ -40,10 +40,6 @@ struct Together {
   std::vector<size_t> places;  // in the list that was submitted
 };
 
-int64_t bytes_of(const Operation& op) {
-  return op.count * static_cast<int64_t>(dtype_bytes(op.dtype));
-}
-
 Piece piece_of(Operation&& op) {
   return {.count = op.count, .input = op.input, .output = op.output, .name = std::move(op.name)};
 }

@@ -91,10 +91,11 @@ Negotiator::Negotiator(int rank, int ranks, double stall_s)
 }
 
 void Negotiator::add(std::string_view name, std::string_view description, double now_s) {
-  const Open open{std::string(name), hash_of(description), now_s, now_s};
-  if (!open_.emplace(hash_of(name), open).second)
+  const auto [open, is_new] = open_.try_emplace(hash_of(name));
+  if (!is_new)
     throw_invalid("'{}' was submitted again before it was done: give every tensor a different name",
                   name);
+  open->second = {std::string(name), hash_of(description), now_s, now_s};
 }
 
 void Negotiator::join() {

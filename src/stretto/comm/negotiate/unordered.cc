@@ -129,10 +129,13 @@ Handle Unordered::submit(std::shared_ptr<Item> item) {
   negotiator_.add(item->name, item->description, now);
   waiting_[item->name] = item;
   const Handle handle = next_handle_++;
+  news_.latest_s = now;
+  if (item->start) news_.bytes += kManyBytes;  // nobody knows
+  for (const Operation& operation : item->operations) news_.bytes += bytes_of(operation);
   items_.emplace(handle, std::move(item));
-  if (!news_) {
-    news_ = true;
-    news_s_ = now;
+  if (!news_.any) {
+    news_.any = true;
+    news_.first_s = now;
     cause_.notify_one();
   }
   return handle;
@@ -146,7 +149,7 @@ Handle Unordered::join() {
   joining_.back()->name = "join";
   const Handle handle = next_handle_++;
   items_.emplace(handle, joining_.back());
-  news_ = hurries_ = true;
+  news_.any = news_.hurry = true;
   cause_.notify_one();
   return handle;
 }
@@ -159,7 +162,7 @@ int Unordered::last_joined() const {
 void Unordered::leave() {
   std::lock_guard lock(mutex_);
   negotiator_.leave();
-  news_ = hurries_ = true;
+  news_.any = news_.hurry = true;
   cause_.notify_one();
 }
 
@@ -212,10 +215,26 @@ bool Unordered::wait(Handle handle, double timeout_s) {
   return true;
 }
 
+bool Unordered::take_over(Handle handle) {
+  std::shared_ptr<Item> item;  // destroyed without the lock
+  std::lock_guard lock(mutex_);
+  const auto found = items_.find(handle);
+  if (found == items_.end() || !found->second->started) return false;
+  const Item& known = *found->second;
+  std::unique_lock resting(found->second->resting, std::try_to_lock);
+  if (!resting || known.rest || known.error) return false;
+  for (const auto& carrier : known.carriers)
+    if (!carrier->succeeded()) return false;
+  resting.unlock();
+  item = std::move(found->second);
+  items_.erase(found);
+  return true;
+}
+
 // Somebody waits for the news; without news, for the round that goes on. Called with the lock.
 void Unordered::hurry() {
-  if (!news_ || hurries_) return;
-  hurries_ = true;
+  if (!news_.any || news_.hurry) return;
+  news_.hurry = true;
   cause_.notify_one();
 }
 

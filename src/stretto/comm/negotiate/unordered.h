@@ -75,6 +75,9 @@ class Unordered {
   bool poll(Handle handle);
   // Like Engine::wait().
   bool wait(Handle handle, double timeout_s = -1);
+  // Does what wait() does and returns true, if the operation is known to be over without an error.
+  // Never blocks for long.
+  bool take_over(Handle handle);
 
   // This rank submits nothing any more. Operations of other ranks that need it fail with an error
   // that names it.
@@ -85,6 +88,14 @@ class Unordered {
  private:
   struct Item;
 
+  // What this rank has to say in the next round.
+  struct News {
+    bool any = false;
+    bool hurry = false;                // somebody waits for it
+    double first_s = 0, latest_s = 0;  // when names came
+    int64_t bytes = 0;                 // of the operations
+  };
+
   // unordered.cc
   Handle submit(std::shared_ptr<Item> item);
   void hurry();
@@ -93,6 +104,7 @@ class Unordered {
   // unordered_rounds.cc
   void run();
   void await_cause();
+  static double next_round_s(const News& news);
   bool round();
   void post_receives();
   std::vector<std::byte> exchange(int k, const std::vector<std::byte>& message);
@@ -129,12 +141,11 @@ class Unordered {
   std::condition_variable cause_, over_;
   Negotiator negotiator_;
   std::unordered_map<Handle, std::shared_ptr<Item>> items_;
-  std::unordered_map<std::string, std::shared_ptr<Item>> waiting_;  // by name: not started
+  std::unordered_map<std::string_view, std::shared_ptr<Item>> waiting_;  // by name: not started
   std::vector<std::shared_ptr<Item>> joining_;
   Handle next_handle_ = 1;
-  bool news_ = false, arrived_ = false, stopping_ = false, over_done_ = false;
-  bool hurries_ = false;  // somebody waits for the news
-  double news_s_ = 0;     // when the first of the news came
+  News news_;
+  bool arrived_ = false, stopping_ = false, over_done_ = false;
   int last_joined_ = -1;
   std::exception_ptr broken_;
   std::thread thread_;

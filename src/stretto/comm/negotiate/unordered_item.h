@@ -13,6 +13,9 @@
 
 namespace stretto::comm {
 
+// News of fewer bytes are small: nothing is gained by sending them while more names come.
+inline constexpr int64_t kManyBytes = 256 << 10;
+
 // An operation of the engine that carries those of one item or of many. Any number of threads may
 // wait for it, although the engine releases its handle after the first wait.
 class Carrier {
@@ -22,6 +25,8 @@ class Carrier {
   // Waits at most timeout_s seconds, if not negative; false if it is not over. Throws its error,
   // each time.
   bool wait(double timeout_s);
+  // Somebody has waited for it, and it has succeeded.
+  bool succeeded() const { return over_.load(std::memory_order_acquire) && !error_; }
 
  private:
   Engine& engine_;

@@ -15,8 +15,10 @@ namespace {
 // round has begun.
 constexpr uint32_t kFirst = 0, kLong = 1, kWake = 2;
 
-// How long news that nobody waits for may wait for more. Horovod's cycle takes 1 ms by default.
+// How long news that nobody waits for may wait for more: after the first name, or, while they are
+// small, after the latest one.
 constexpr double kPatience_s = 0.2e-3;
+constexpr double kMostPatience_s = 2e-3;
 
 // Bytes for a round without new names, in addition to two bits per name.
 constexpr size_t kUsualBytes = 100;
@@ -101,10 +103,15 @@ void Unordered::await_cause() {
   while (!arrived_ && !stopping_) {
     const double now = now_s();
     double until = std::min(limit_s, negotiator_.next_report_s());
-    if (news_) until = hurries_ ? now : std::min(until, news_s_ + kPatience_s);
+    if (news_.any) until = news_.hurry ? now : std::min(until, next_round_s(news_));
     if (now >= until) return;
     cause_.wait_for(lock, std::chrono::duration<double>(until - now));
   }
+}
+
+double Unordered::next_round_s(const News& news) {
+  if (news.bytes >= kManyBytes) return news.first_s + kPatience_s;
+  return std::min(news.latest_s + kPatience_s, news.first_s + kMostPatience_s);
 }
 
 // False when all ranks have left.
@@ -112,7 +119,7 @@ bool Unordered::round() {
   {
     std::lock_guard lock(mutex_);
     if (stopping_) throw CommError(engine_.membership().rank, "", name_ + ": closed");
-    news_ = hurries_ = false;
+    news_ = {};
     negotiator_.start();
   }
   for (int k = 1; k < negotiator_.exchanges(); ++k) {
@@ -133,8 +140,8 @@ bool Unordered::round() {
   {
     std::lock_guard lock(mutex_);
     result = negotiator_.finish(now_s());
-    news_ |= result.more;
-    hurries_ |= result.more;
+    news_.any |= result.more;
+    news_.hurry |= result.more;
     arrived_ = false;
   }
   if (!result.all_left) post_receives();

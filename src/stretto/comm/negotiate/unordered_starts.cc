@@ -208,7 +208,7 @@ void Unordered::give_up(std::exception_ptr error) {
     std::lock_guard lock(mutex_);
     broken_ = error;
     open = std::exchange(joining_, {});
-    for (auto& [name, item] : std::exchange(waiting_, {})) open.push_back(item);
+    for (auto& [name, item] : std::exchange(waiting_, {})) open.push_back(std::move(item));
   }
   for (const auto& item : open) finish(item, error);
 }

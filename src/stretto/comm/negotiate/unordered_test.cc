@@ -92,7 +92,18 @@ TEST(Unordered, SmallOnesOfARoundAreFused) {
             handles.push_back(
                 named.submit("t" + std::to_string(i), "f32", kWorld, {sum_of(values[i].data())}));
           }
-          for (const Handle handle : handles) named.wait(handle);
+          int taken = 0;
+          for (const Handle handle : handles) {
+            if (named.take_over(handle)) {
+              ++taken;
+              EXPECT_THROW(named.wait(handle), InvalidArgument) << "it is known no more";
+            } else {
+              named.wait(handle);
+            }
+            EXPECT_FALSE(named.take_over(handle));
+          }
+          EXPECT_LT(taken, n) << "somebody has waited first";
+          if (step > 0) EXPECT_GT(taken, n / 2) << "for an operation that carried many names";
           for (int i = 0; i < n; ++i) ASSERT_EQ(values[i][0], static_cast<float>(2 * i));
         }
         EXPECT_GT(engine.statistics().joined, 3 * n / 2) << "of " << 3 * n;
@@ -127,7 +138,8 @@ TEST(Unordered, ThreadsWaitForNamesOfOneOperation) {
               std::shuffle(own.begin(), own.end(), random);
               for (const int i : own) {
                 if (random() % 2) named.poll(handles[i]);
-                while (!named.wait(handles[i], random() % 3 ? 1e-4 : 0.0)) {
+                while (!named.take_over(handles[i]) &&
+                       !named.wait(handles[i], random() % 3 ? 1e-4 : 0.0)) {
                 }
                 EXPECT_EQ(values[i][kElements - 1], static_cast<float>(2 * i));
               }
@@ -157,6 +169,7 @@ TEST(Unordered, EveryNameOfAnOperationThatFailsRaisesTheError) {
               named.submit("t" + std::to_string(i), "f32", pair, {sum_of(values[i].data())}));
         int raised = 0;
         for (const Handle handle : handles) {
+          EXPECT_FALSE(named.take_over(handle));
           try {
             named.wait(handle);
           } catch (const CommError&) {
