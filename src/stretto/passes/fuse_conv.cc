@@ -1,5 +1,6 @@
 // Convolutions with constant weights become stretto.Conv with explicit pads, so that later passes
-// handle one form only. Zero padding done by a Pad node moves into the convolution.
+// handle one form only. Zero padding done by a Pad node moves into the convolution. Taps that see
+// nothing but padding go, as in a convolution whose dilation is larger than its map.
 #include <algorithm>
 
 #include "stretto/base/error.h"
@@ -10,7 +11,7 @@
 namespace stretto::passes {
 namespace {
 
-constexpr std::string_view kRules[] = {"conv", "conv-transpose", "conv-pad"};
+constexpr std::string_view kRules[] = {"conv", "conv-transpose", "conv-pad", "conv-taps"};
 
 struct Window {
   std::vector<int64_t> kernel, strides, dilations, pads;
@@ -128,11 +129,77 @@ void fold_pad(Rewriter& graph, int n, PassContext& context) {
   graph.become(n, "stretto.Conv", std::move(inputs), std::move(attributes));
 }
 
+// Taps [begin, end) of one axis that are kept: all that see the input at some output position, and
+// as many more as it takes to keep pads from becoming negative.
+struct Taps {
+  int64_t begin, end;
+};
+Taps live_taps(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t dilation,
+               int64_t pad_begin, int64_t pad_end) {
+  const int64_t last = (out - 1) * stride;  // where tap 0 of the last position would be, unpadded
+  Taps live{0, kernel};
+  while (live.end - live.begin > 1 && last + live.begin * dilation < pad_begin &&
+         (live.begin + 1) * dilation <= pad_begin)
+    ++live.begin;
+  while (live.end - live.begin > 1 && (live.end - 1) * dilation - pad_begin >= in &&
+         (kernel - live.end + 1) * dilation <= pad_end)
+    --live.end;
+  return live;
+}
+
+Tensor with_taps(const Tensor& weight, const std::vector<Taps>& live) {
+  const Taps rows = live.size() > 1 ? live[0] : Taps{0, 1}, columns = live.back();
+  const int64_t height = live.size() > 1 ? weight.dim(2) : 1, width = weight.shape().back();
+  Shape shape = weight.shape();
+  for (size_t i = 0; i < live.size(); ++i) shape[i + 2] = live[i].end - live[i].begin;
+  Tensor out(DType::kFloat32, shape);
+  const auto from = weight.values<float>();
+  float* to = out.mutable_values<float>().data();
+  for (int64_t filter = 0; filter < weight.dim(0) * weight.dim(1); ++filter) {
+    for (int64_t r = rows.begin; r < rows.end; ++r) {
+      const auto row = from.subspan(static_cast<size_t>((filter * height + r) * width));
+      to = std::copy(row.begin() + columns.begin, row.begin() + columns.end, to);
+    }
+  }
+  return out;
+}
+
+void drop_taps(Rewriter& graph, int n, PassContext& context) {
+  const Node node = graph.node(n);
+  const Shape x = graph.shape(node.inputs[0]), y = graph.shape(node.outputs[0]);
+  const auto window = window_of(graph, node);
+  if (!window || node.attributes.has("auto_pad")) return;
+  const Tensor weight = *graph.constant(node.inputs[1]);
+  if (element_count(x) == 0 || element_count(y) == 0 || weight.count() == 0) return;
+  Attributes attributes = node.attributes;
+  auto [kernel, strides, dilations, pads] = *window;
+  const size_t spatial = kernel.size();
+  std::vector<Taps> live(spatial);
+  bool fewer = false;
+  for (size_t i = 0; i < spatial; ++i) {
+    live[i] = live_taps(x[i + 2], y[i + 2], kernel[i], strides[i], dilations[i], pads[i],
+                        pads[i + spatial]);
+    pads[i] -= live[i].begin * dilations[i];
+    pads[i + spatial] -= (kernel[i] - live[i].end) * dilations[i];
+    fewer |= live[i].end - live[i].begin < kernel[i];
+    kernel[i] = live[i].end - live[i].begin;
+    if (kernel[i] == 1) dilations[i] = 1;
+  }
+  if (!fewer || !context.allow("conv-taps", node.name)) return;
+  attributes.set("kernel_shape", kernel);
+  attributes.set("dilations", dilations);
+  attributes.set("pads", pads);
+  std::vector<ValueId> inputs = node.inputs;
+  inputs[1] = graph.add_constant(graph.name(inputs[1]), with_taps(weight, live));
+  graph.become(n, "stretto.Conv", std::move(inputs), std::move(attributes), node.name);
+}
+
 void run(ir::Graph& graph, PassContext& context) {
   Rewriter rewriter(graph);
   for (int n = 0; n < rewriter.count(); ++n) {
     if (rewriter.is(n, "Conv") || rewriter.is(n, "ConvTranspose")) fuse(rewriter, n, context);
     if (rewriter.is(n, "stretto.Conv")) fold_pad(rewriter, n, context);
+    if (rewriter.is(n, "stretto.Conv")) drop_taps(rewriter, n, context);
   }
   rewriter.finish();
 }

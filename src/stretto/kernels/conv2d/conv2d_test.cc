@@ -244,6 +244,31 @@ TEST(Conv2d, ManyTilesAndThreads) {
   }
 }
 
+// Winograd by phases, and tiles that skip taps outside the map.
+TEST(Conv2d, Dilated) {
+  Conv2dProblem p = square(32, 13, 40, 3, 1, 2);
+  p.dilation_h = p.dilation_w = 2;
+  p.n = 2;
+  p.epilogue = {.activation = Activation::kRelu, .bias = true, .residual = true};
+  check_all(p, "two phases of uneven maps");
+  p.epilogue.residual_after_activation = true;
+  p.dilation_h = 3;
+  p.pad_top = 1;
+  p.pad_bottom = 4;
+  p.pad_left = 5;
+  p.pad_right = 0;
+  check_all(p, "uneven dilation and padding");
+  p = square(16, 9, 24, 3, 1, 7);
+  p.dilation_h = p.dilation_w = 7;
+  check_all(p, "few positions see every tap");
+  p = square(32, 6, 32, 3, 1, 12, 2);
+  p.dilation_h = p.dilation_w = 12;
+  check_all(p, "only the middle tap is inside, grouped");
+  p = square(16, 20, 16, 3, 1, 0);
+  p.dilation_h = p.dilation_w = 4;
+  check_all(p, "without padding");
+}
+
 TEST(Conv2d, KernelsAsLargeAsTheMap) {
   check_all(square(16, 3, 16, 7, 1, 3), "7x7 on 3x3");
   check_all(square(16, 3, 16, 7, 1, 3, 16), "depthwise 7x7 on 3x3");

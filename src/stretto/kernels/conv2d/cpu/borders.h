@@ -36,6 +36,23 @@ struct Axis {
     for (int64_t o = 0; o < out; ++o) count += first(o) == 0 && last(o) == kernel;
     return count;
   }
+  // The longest run of positions with the same taps: the interior, unless dilation is so large that
+  // few positions see every tap.
+  int64_t longest_run() const {
+    int64_t longest = 0;
+    for (int64_t o = 0; o < out;) {
+      const int64_t end = run_end(o, out);
+      longest = std::max(longest, end - o);
+      o = end;
+    }
+    return longest;
+  }
+  // Of all taps of all positions, the share that falls inside the input.
+  double share_inside() const {
+    int64_t inside = 0;
+    for (int64_t o = 0; o < out; ++o) inside += std::max<int64_t>(last(o) - first(o), 0);
+    return static_cast<double>(inside) / static_cast<double>(std::max<int64_t>(out * kernel, 1));
+  }
 };
 
 // Output rows [y, y_end) x columns [x, x_end) with taps rows [r, r_end) x columns [s, s_end); the

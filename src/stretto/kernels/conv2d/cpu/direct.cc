@@ -37,9 +37,21 @@ Plan make_plan(const Conv2dProblem& p) {
             .panels = {0, 1, 1},
             .vertical = vertical_axis(p),
             .horizontal = horizontal_axis(p)};
-  const int64_t longest = std::max(plan.horizontal.interior(), plan.vertical.interior());
+  const int64_t longest = std::max(plan.horizontal.longest_run(), plan.vertical.longest_run());
   plan.panels = choose_panels(tile_set(p.target.isa), plan.out_blocks, longest, p.target.threads);
   return plan;
+}
+
+// How many times less there is to do because dilated taps fall outside the map, which tiles skip.
+double skipped(const Plan& plan) {
+  const auto inside = [](Axis axis) { return std::max(axis.share_inside(), 1e-3); };
+  const auto dense = [&](Axis axis) {
+    axis.pad /= axis.dilation;
+    axis.dilation = 1;
+    return inside(axis);
+  };
+  return dense(plan.vertical) * dense(plan.horizontal) / inside(plan.vertical) /
+         inside(plan.horizontal);
 }
 
 Fit fits(const Conv2dProblem& p) {
@@ -53,9 +65,9 @@ Fit fits(const Conv2dProblem& p) {
   if (static_cast<int64_t>(p.kernel_h) * p.kernel_w > kMostTaps) return Fit::no("kernel too large");
   const Plan plan = make_plan(p);
   const double useful = static_cast<double>(p.k / p.groups) / (plan.out_blocks * block);
-  const double inner = std::max(plan.horizontal.interior(), plan.vertical.interior());
+  const double inner = std::max(plan.horizontal.longest_run(), plan.vertical.longest_run());
   const double depth = static_cast<double>(plan.channels) * plan.taps;
-  return Fit::yes(0.95 * useful * inner / (inner + 1) * depth / (depth + 12));
+  return Fit::yes(0.95 * useful * inner / (inner + 1) * depth / (depth + 12) * skipped(plan));
 }
 
 std::string packing(const Conv2dProblem& p) {
