@@ -24,6 +24,7 @@ struct KernelsFlags {
   int threads = 1;
   std::string isa, accuracy = "default";
   double seconds = 1;
+  bool unchecked = false;
 };
 
 int list_families(const Talk& talk) {
@@ -46,18 +47,21 @@ int list_families(const Talk& talk) {
 struct Timed {
   int row;
   double seconds;
-  double difference;
+  double difference;  // from the reference; -1: not compared
 };
 
 // Every fitting row checked against the reference and timed, all in one interleaved measurement.
-std::vector<Timed> time_rows(const Family& family, const void* problem, double seconds) {
+// Without a check the reference takes part only where nothing else fits.
+std::vector<Timed> time_rows(const Family& family, const void* problem, double seconds,
+                             bool checked) {
   std::vector<int> rows;
   for (int r = 0; r < family.rows; ++r) {
     if (family.fits(r, problem).ok) rows.push_back(r);
   }
+  if (!checked && rows.size() > 1) std::erase(rows, family.reference);
   kernels::Workbench bench(family, problem);
   std::vector<Timed> timed;
-  for (int r : rows) timed.push_back({r, 0, bench.check(r).relative_to_max});
+  for (int r : rows) timed.push_back({r, 0, checked ? bench.check(r).relative_to_max : -1});
   const std::vector<double> best = bench.time(rows, {.budget_s = seconds});
   for (size_t i = 0; i < rows.size(); ++i) timed[i].seconds = best[i];
   return timed;
@@ -77,8 +81,9 @@ kernels::Target target(const KernelsFlags& flags) {
 
 // One row of a family, for the problem asked about.
 struct KernelResult {
-  std::string name, reason;  // reason: why it does not fit; empty when it does
-  double seconds = 0, difference = 0;
+  std::string name, reason;            // reason: why it does not fit; empty when it does
+  double seconds = 0, difference = 0;  // below 0: not timed, not compared
+  double expected = 0;                 // fraction of the peak that the built-in order counts on
 };
 
 struct Outcome {
@@ -95,7 +100,8 @@ Outcome time_family(const Family& family, const ProblemBytes& problem, const Ker
                   .threads = on.threads,
                   .flops = family.flops(problem.data()),
                   .peak = peak_flops(on.isa) * on.threads};
-  const std::vector<Timed> timed = time_rows(family, problem.data(), flags.seconds);
+  const std::vector<Timed> timed =
+      time_rows(family, problem.data(), flags.seconds, !flags.unchecked);
   const int built_in = kernels::default_row(family, problem.data());  // throws where none fits
   std::vector<double> seconds;
   int preferred = -1;
@@ -109,8 +115,11 @@ Outcome time_family(const Family& family, const ProblemBytes& problem, const Ker
   for (int r = 0, t = 0; r < family.rows; ++r) {
     KernelResult result{.name = std::string(family.row_name(r))};
     if (const Fit fit = family.fits(r, problem.data()); fit.ok) {
-      result.seconds = timed[static_cast<size_t>(t)].seconds;
-      result.difference = timed[static_cast<size_t>(t++)].difference;
+      const bool is_timed = t < static_cast<int>(timed.size()) && timed[t].row == r;
+      result.expected = fit.expected;
+      result.seconds = is_timed ? timed[t].seconds : -1;
+      result.difference = is_timed ? timed[t].difference : -1;
+      t += is_timed;
     } else {
       result.reason = fit.reason;
     }
@@ -128,11 +137,15 @@ void print_outcome(const Outcome& outcome) {
       table.row({kernel.name, "-", "-", "-", "-", kernel.reason});
       continue;
     }
+    if (kernel.seconds < 0) {
+      table.row({kernel.name, "-", "-", "-", "-", "not timed without a check"});
+      continue;
+    }
     const double rate = outcome.flops / kernel.seconds;
     table.row({kernel.name, milliseconds(kernel.seconds * 1e3),
                outcome.flops > 0 ? fmt::format("{:.1f}", rate / 1e9) : "-",
                outcome.flops > 0 ? fmt::format("{:.0f} %", 100 * rate / outcome.peak) : "-",
-               fmt::format("{:.1e}", kernel.difference),
+               kernel.difference < 0 ? "-" : fmt::format("{:.1e}", kernel.difference),
                kernel.name == outcome.winner ? "(wins)" : ""});
   }
   fmt::print("{}\n{} wins{}\n", table.text(), outcome.winner,
@@ -146,9 +159,11 @@ json to_json(const Outcome& outcome) {
   for (const KernelResult& kernel : outcome.kernels) {
     json row{{"name", kernel.name}, {"fits", kernel.reason.empty()}};
     if (kernel.reason.empty()) {
-      row["seconds"] = kernel.seconds;
-      row["difference"] = kernel.difference;
-      if (outcome.flops > 0) row["flops_per_s"] = outcome.flops / kernel.seconds;
+      row["expected"] = kernel.expected;
+      if (kernel.difference >= 0) row["difference"] = kernel.difference;
+      if (kernel.seconds >= 0) row["seconds"] = kernel.seconds;
+      if (kernel.seconds >= 0 && outcome.flops > 0)
+        row["flops_per_s"] = outcome.flops / kernel.seconds;
     } else {
       row["reason"] = kernel.reason;
     }
@@ -195,6 +210,8 @@ std::function<int()> set_up_kernels(Command& command, const Context& context) {
     add_option(sub, "--seconds", &flags->seconds, "SECONDS",
                "Time to spend on all kernels together",
                {.group = group, .show_default = true, .range = Range{0.001, 600}});
+    add_flag(sub, "--unchecked", &flags->unchecked,
+             "Do not compare with the reference, which takes long, nor time it", {.group = group});
     add_general_options(sub, context);
     sub.run = [flags, &family, build, talk = context.talk] {
       return run_kernels(family, *flags, *talk, build);

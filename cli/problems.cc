@@ -88,6 +88,12 @@ std::pair<int32_t, int32_t> both(std::string_view flag, const std::string& text,
   return {static_cast<int32_t>(parsed.front()), static_cast<int32_t>(parsed.back())};
 }
 
+// Where the second pair begins in "AxBxCxD", npos in anything shorter.
+size_t half_of(const std::string& text) {
+  if (std::count(text.begin(), text.end(), 'x') != 3) return std::string::npos;
+  return text.find('x', text.find('x') + 1);
+}
+
 Layout layout(std::string_view flag, const std::string& text) {
   for (Layout l : {Layout::kPlain, Layout::kBlocked}) {
     if (layout_name(l) == text) return l;
@@ -117,7 +123,8 @@ void add_window(Command& command, const std::shared_ptr<Conv2dFlags>& flags) {
   add(command, "--kernel", &flags->kernel, "N|SIZE", "Size of the window: 3 or 3x1");
   add(command, "--stride", &flags->stride, "N|SIZE", "Steps of the window");
   add(command, "--dilation", &flags->dilation, "N|SIZE", "Distance between the window's elements");
-  add(command, "--pad", &flags->pad, "same|N|SIZE", "Zeros on each side");
+  add(command, "--pad", &flags->pad, "same|N|SIZE",
+      "Zeros on each side: 1, 1x2, or 0x0x1x2 for top, left, bottom and right");
   add(command, "--groups", &flags->groups, "N", "Groups of channels", Range{1, 1 << 20});
   add(command, "--input-layout", &flags->input_layout, "plain|blocked",
       "Memory layout of the input");
@@ -147,6 +154,9 @@ P window_problem(const Conv2dFlags& flags, const kernels::Target& target) {
   if (flags.pad == "same") {
     p.pad_top = p.pad_bottom = p.dilation_h * (p.kernel_h - 1) / 2;
     p.pad_left = p.pad_right = p.dilation_w * (p.kernel_w - 1) / 2;
+  } else if (const size_t middle = half_of(flags.pad); middle != std::string::npos) {
+    std::tie(p.pad_top, p.pad_left) = both("--pad", flags.pad.substr(0, middle), 0);
+    std::tie(p.pad_bottom, p.pad_right) = both("--pad", flags.pad.substr(middle + 1), 0);
   } else {
     std::tie(p.pad_top, p.pad_left) = both("--pad", flags.pad, 0);
     p.pad_bottom = p.pad_top;
