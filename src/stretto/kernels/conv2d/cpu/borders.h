@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "stretto/kernels/simd/tile.h"
@@ -30,14 +31,8 @@ struct Axis {
     while (e < end && first(e) == f && last(e) == l) ++e;
     return e;
   }
-  // Positions that see every tap.
-  int64_t interior() const {
-    int64_t count = 0;
-    for (int64_t o = 0; o < out; ++o) count += first(o) == 0 && last(o) == kernel;
-    return count;
-  }
-  // The longest run of positions with the same taps: the interior, unless dilation is so large that
-  // few positions see every tap.
+  // The longest run of positions with the same taps: those that see every tap, unless dilation is
+  // so large that few do.
   int64_t longest_run() const {
     int64_t longest = 0;
     for (int64_t o = 0; o < out;) {
@@ -75,6 +70,29 @@ void for_patches(const Axis& vertical, const Axis& horizontal, int64_t begin, in
     }
     y = y_end;
   }
+}
+
+// The longer side of the patch that a pixel of the output lies in, on average.
+inline double mean_side(const Axis& vertical, const Axis& horizontal) {
+  double sum = 0;
+  for_patches(vertical, horizontal, 0, vertical.out, [&](const Patch& patch) {
+    const int64_t h = patch.y_end - patch.y, w = patch.x_end - patch.x;
+    sum += static_cast<double>(h * w * std::max(h, w));
+  });
+  return sum / static_cast<double>(std::max<int64_t>(vertical.out * horizontal.out, 1));
+}
+
+// How many times faster a kernel gets that skips taps outside the map. Without dilation the tiles
+// at the borders are smaller as well, and about half of the gain is lost.
+inline double skipped(const Axis& vertical, const Axis& horizontal) {
+  const auto gain = [](const Axis& axis) {
+    Axis dense = axis;
+    dense.pad /= dense.dilation;
+    dense.dilation = 1;
+    const double inside = std::max(dense.share_inside(), 1e-3);
+    return std::sqrt(inside) / std::max(axis.share_inside(), 1e-3);
+  };
+  return gain(vertical) * gain(horizontal);
 }
 
 // A patch cut into tiles of at most `most` pixels along its longer side.

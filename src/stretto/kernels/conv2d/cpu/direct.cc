@@ -6,6 +6,7 @@
 // whose weights stay near / tile. Sums of all parts but the last wait in the output. The limit is
 // the multiply-add rate.
 #include <algorithm>
+#include <cmath>
 
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/conv2d/candidates.h"
@@ -42,18 +43,6 @@ Plan make_plan(const Conv2dProblem& p) {
   return plan;
 }
 
-// How many times less there is to do because dilated taps fall outside the map, which tiles skip.
-double skipped(const Plan& plan) {
-  const auto inside = [](Axis axis) { return std::max(axis.share_inside(), 1e-3); };
-  const auto dense = [&](Axis axis) {
-    axis.pad /= axis.dilation;
-    axis.dilation = 1;
-    return inside(axis);
-  };
-  return dense(plan.vertical) * dense(plan.horizontal) / inside(plan.vertical) /
-         inside(plan.horizontal);
-}
-
 Fit fits(const Conv2dProblem& p) {
   if (p.x_layout != Layout::kBlocked || p.y_layout != Layout::kBlocked) {
     return Fit::no("needs blocked input and output");
@@ -65,9 +54,15 @@ Fit fits(const Conv2dProblem& p) {
   if (static_cast<int64_t>(p.kernel_h) * p.kernel_w > kMostTaps) return Fit::no("kernel too large");
   const Plan plan = make_plan(p);
   const double useful = static_cast<double>(p.k / p.groups) / (plan.out_blocks * block);
-  const double inner = std::max(plan.horizontal.longest_run(), plan.vertical.longest_run());
+  const double rows = mean_side(plan.vertical, plan.horizontal);
   const double depth = static_cast<double>(plan.channels) * plan.taps;
-  return Fit::yes(0.95 * useful * inner / (inner + 1) * depth / (depth + 12) * skipped(plan));
+  // Runs of few channels end before the tile's loop has paid for its start.
+  const double runs = std::sqrt(static_cast<double>(std::min<int64_t>(plan.channels, 8)) / 8);
+  // Every image streams the weights; with few pixels that takes as long as the products.
+  const double pixels = static_cast<double>(plan.vertical.out * plan.horizontal.out);
+  const double reuse = pixels / (pixels + 0.5 * p.target.lanes());
+  return Fit::yes(0.95 * useful * rows / (rows + 1) * depth / (depth + 12) * runs * reuse *
+                  skipped(plan.vertical, plan.horizontal));
 }
 
 std::string packing(const Conv2dProblem& p) {

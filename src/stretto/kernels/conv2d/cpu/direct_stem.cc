@@ -30,7 +30,7 @@ Plan make_plan(const Conv2dProblem& p) {
             .panels = {0, 1, 1},
             .vertical = vertical_axis(p),
             .horizontal = horizontal_axis(p)};
-  const int64_t longest = std::max(plan.horizontal.interior(), plan.vertical.interior());
+  const int64_t longest = std::max(plan.horizontal.longest_run(), plan.vertical.longest_run());
   plan.panels = choose_panels(tile_set(p.target.isa), out_blocks, longest);
   return plan;
 }
@@ -43,10 +43,11 @@ Fit fits(const Conv2dProblem& p) {
   const Plan plan = make_plan(p);
   const double useful =
       static_cast<double>(p.k) / static_cast<double>(plan.out_blocks * plan.block);
-  const double inner = std::max(plan.horizontal.interior(), plan.vertical.interior());
+  const double rows = mean_side(plan.vertical, plan.horizontal);
   const double run = p.dilation_w == 1 ? p.kernel_w : 1;
   const double depth = static_cast<double>(p.c) * plan.taps;
-  return Fit::yes(0.95 * useful * inner / (inner + 1) * run / (run + 0.7) * depth / (depth + 8));
+  return Fit::yes(0.95 * useful * rows / (rows + 1) * run / (run + 0.4) * depth / (depth + 8) *
+                  skipped(plan.vertical, plan.horizontal));
 }
 
 std::string packing(const Conv2dProblem& p) {

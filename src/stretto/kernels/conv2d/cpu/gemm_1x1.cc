@@ -67,8 +67,11 @@ Fit fits(const Conv2dProblem& p) {
   const double block = p.target.block(), pixels = static_cast<double>(plan.pixels * plan.images);
   const double useful = p.k / (static_cast<double>(plan.out_blocks) * block);
   const double reuse = pixels / (pixels + 6);
-  const double depth = p.c / (p.c + 6.0);
-  return Fit::yes(0.97 * useful * reuse * depth);
+  const double depth = p.c / (p.c + 10.0);
+  // To gather a vector takes as long as some five (AVX-512) or ten (AVX2) multiply-adds.
+  const double vectors = static_cast<double>(plan.out_blocks);
+  const double gather = gathers(p) ? vectors / (vectors + 80 / block) : 1;
+  return Fit::yes(0.97 * useful * reuse * depth * gather);
 }
 
 std::string packing(const Conv2dProblem& p) {

@@ -57,8 +57,28 @@ Plan make_plan(const Conv2dProblem& p) {
   return plan;
 }
 
+// Cycles to gather a value, as seen on Zen 5. Rows of a map are copied one by one, blocked channels
+// value by value.
+double gather_cycles(const Conv2dProblem& p, const Plan& plan) {
+  if (p.x_layout == Layout::kBlocked) return p.stride_w == 1 ? 2 : 3;
+  return (p.stride_w == 1 ? 0.3 : 1.5) +
+         50.0 / static_cast<double>(std::min(std::max<int64_t>(p.out_w(), 1), plan.line));
+}
+
+// Per value that is gathered: half a cycle for each vector of outputs, and the gathering.
+Fit fits_pixel_rows(const Conv2dProblem& p, const Plan& plan) {
+  const double vectors = static_cast<double>(blocks_of(plan.outputs, plan.block));
+  const double useful =
+      static_cast<double>(plan.outputs) / (vectors * static_cast<double>(plan.block));
+  const double depth = static_cast<double>(plan.depth), pixels = static_cast<double>(plan.plane);
+  const double products = 0.5 * vectors;
+  return Fit::yes(useful * products / (products / 0.92 + gather_cycles(p, plan)) * depth /
+                  (depth + 8) * pixels / (pixels + static_cast<double>(plan.block)));
+}
+
 Fit fits(const Conv2dProblem& p) {
   const Plan plan = make_plan(p);
+  if (plan.pixel_rows) return fits_pixel_rows(p, plan);
   const double outputs = static_cast<double>(plan.outputs), depth = static_cast<double>(plan.depth);
   const double gather = p.x_layout == Layout::kPlain ? 12 : 24;
   const double pixels = static_cast<double>(plan.plane);
