@@ -103,7 +103,9 @@ TEST(Unordered, SmallOnesOfARoundAreFused) {
             EXPECT_FALSE(named.take_over(handle));
           }
           EXPECT_LT(taken, n) << "somebody has waited first";
-          if (step > 0) EXPECT_GT(taken, n / 2) << "for an operation that carried many names";
+          if (step > 0) {
+            EXPECT_GT(taken, n / 2) << "for an operation that carried many names";
+          }
           for (int i = 0; i < n; ++i) ASSERT_EQ(values[i][0], static_cast<float>(2 * i));
         }
         EXPECT_GT(engine.statistics().joined, 3 * n / 2) << "of " << 3 * n;
