@@ -15,6 +15,7 @@
 
 #include "closable.h"
 #include "gradients.h"
+#include "named_handle.h"
 #include "python_signals.h"
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
@@ -435,6 +436,7 @@ void bind_comm(nb::module_& m) {
         nb::rv_policy::take_ownership);
   bind_gradients(m);
   bind_unordered(m);
+  bind_named_handle(m);
 }
 
 }  // namespace stretto::python

@@ -10,6 +10,7 @@ namespace {
 nb::dlpack::dtype dlpack_type(DType dtype) {
   const auto code = [&] {
     if (dtype == DType::kBool) return nb::dlpack::dtype_code::Bool;
+    if (dtype == DType::kBFloat16) return nb::dlpack::dtype_code::Bfloat;
     if (is_float(dtype)) return nb::dlpack::dtype_code::Float;
     const bool is_unsigned = dtype_name(dtype).starts_with('u');
     return is_unsigned ? nb::dlpack::dtype_code::UInt : nb::dlpack::dtype_code::Int;
@@ -18,17 +19,25 @@ nb::dlpack::dtype dlpack_type(DType dtype) {
 }
 
 DType dtype_of(const Array& array) {
-  constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kInt8,
-                              DType::kInt16,   DType::kInt32,   DType::kInt64,   DType::kUInt8,
-                              DType::kUInt16,  DType::kUInt32,  DType::kUInt64,  DType::kBool};
-  for (DType dtype : kTypes) {
-    if (array.dtype() == dlpack_type(dtype)) return dtype;
-  }
-  throw_invalid("array: element type with code {} and {} bits is not supported", array.dtype().code,
-                array.dtype().bits);
+  const std::optional<DType> dtype = find_dtype(array.dtype());
+  if (!dtype || *dtype == DType::kBFloat16)
+    throw_invalid("array: element type with code {} and {} bits is not supported",
+                  array.dtype().code, array.dtype().bits);
+  return *dtype;
 }
 
 }  // namespace
+
+std::optional<DType> find_dtype(nb::dlpack::dtype type) {
+  constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,
+                              DType::kInt8,    DType::kInt16,   DType::kInt32,   DType::kInt64,
+                              DType::kUInt8,   DType::kUInt16,  DType::kUInt32,  DType::kUInt64,
+                              DType::kBool};
+  for (DType dtype : kTypes) {
+    if (type == dlpack_type(dtype)) return dtype;
+  }
+  return std::nullopt;
+}
 
 Tensor tensor_view(const Array& array) {
   Shape shape;

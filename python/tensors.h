@@ -4,6 +4,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <optional>
+
 #include "stretto/tensor/tensor.h"
 
 namespace stretto::python {
@@ -14,6 +16,9 @@ using Array = nanobind::ndarray<nanobind::ro, nanobind::c_contig, nanobind::devi
 // A view of the array's memory that keeps the array alive. Throws InvalidArgument for an element
 // type Stretto lacks. Needs the GIL; the tensor may be used and dropped without it.
 Tensor tensor_view(const Array& array);
+
+// Nothing for an element type that Stretto lacks.
+std::optional<DType> find_dtype(nanobind::dlpack::dtype type);
 
 // A NumPy array that shares the tensor's memory. bfloat16, which NumPy lacks, becomes float32.
 nanobind::object numpy_array(const Tensor& tensor);

@@ -5,9 +5,11 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "comm.h"
+#include "named_handle.h"
 #include "stretto/base/error.h"
 
 namespace nb = nanobind;
@@ -82,6 +84,15 @@ Operation operation_of(const nb::dict& words) {
           .name = text(words, "name")};
 }
 
+constexpr size_t kMostTemplates = 4096;
+
+// Differs between tensors whose operations have different templates.
+void key_of(const DenseTensor& tensor, std::string_view reduction, std::string* key) {
+  *key = reduction;
+  *key += static_cast<char>(tensor.dtype);
+  key->append(reinterpret_cast<const char*>(tensor.shape.data()), tensor.shape.size_bytes());
+}
+
 }  // namespace
 
 CommUnordered::CommUnordered(std::shared_ptr<Engine> engine, const std::string& name,
@@ -107,12 +118,17 @@ CommUnordered::CommUnordered(std::shared_ptr<Engine> engine, const std::string& 
   unordered_.open(std::move(unordered));
 }
 
-void CommUnordered::close() {
+void CommUnordered::close(std::string why) {
+  closed_ = std::move(why);
   unordered_.close([](Unordered&) {});
   std::shared_ptr<Engine> engine = std::move(engine_);
   engine_.reset();
   nb::gil_scoped_release released;
   engine.reset();
+}
+
+void CommUnordered::check_open() const {
+  if (!closed_.empty()) throw_invalid("{}", closed_);
 }
 
 // For timelines and reports. With a codec a name would also keep what encodings lose.
@@ -132,20 +148,44 @@ Handle CommUnordered::submit(const std::string& name, const std::string& descrip
   return unordered->submit(name, description, group, std::move(all));
 }
 
-size_t CommUnordered::add_template(std::string description, Group group,
-                                   const nb::dict& operation) {
-  templates_.push_back({std::move(description), group, operation_of(operation)});
-  return templates_.size() - 1;
+bool CommUnordered::add_template(nb::handle tensor, std::string_view reduction,
+                                 std::string description, Group group, const nb::dict& operation) {
+  if (templates_.size() >= kMostTemplates) return false;  // shapes that never come again
+  const auto has = [&](const TensorClass& c) { return c.has(tensor); };
+  if (std::none_of(classes_.begin(), classes_.end(), has)) {
+    std::optional<TensorClass> fresh = TensorClass::of(nb::borrow<nb::type_object>(tensor.type()));
+    if (!fresh) return false;
+    classes_.push_back(*std::move(fresh));
+  }
+  const std::optional<DenseTensor> dense = dense_tensor(tensor);
+  if (!dense) return false;
+  key_of(*dense, reduction, &key_);
+  templates_.insert_or_assign(key_,
+                              Template{std::move(description), group, operation_of(operation)});
+  return true;
 }
 
-Handle CommUnordered::submit_again(std::string_view name, size_t like, uintptr_t address) {
+std::optional<DenseTensor> CommUnordered::dense_tensor(nb::handle tensor) const {
+  for (const TensorClass& c : classes_) {
+    if (c.has(tensor)) return c.dense(tensor);
+  }
+  return std::nullopt;
+}
+
+std::optional<Handle> CommUnordered::submit_again(std::string name, nb::handle tensor,
+                                                  std::string_view reduction) {
+  check_open();
   const Use unordered(unordered_);
-  if (like >= templates_.size()) throw_invalid("submit_again: there is no template {}", like);
-  const Template& known = templates_[like];
+  const std::optional<DenseTensor> dense = dense_tensor(tensor);
+  if (!dense) return std::nullopt;
+  key_of(*dense, reduction, &key_);
+  const auto found = templates_.find(key_);
+  if (found == templates_.end()) return std::nullopt;
+  const Template& known = found->second;
   std::vector<Operation> operations(1, known.operation);
-  operations[0].input = operations[0].output = reinterpret_cast<void*>(address);
+  operations[0].input = operations[0].output = dense->data;
   give_name(operations[0], name);
-  return unordered->submit(name, known.description, known.group, std::move(operations));
+  return unordered->submit(std::move(name), known.description, known.group, std::move(operations));
 }
 
 Handle CommUnordered::submit_call(const std::string& name, const std::string& description,
@@ -173,17 +213,38 @@ Handle CommUnordered::submit_gradient(const std::string& name, const std::string
 }
 
 bool CommUnordered::poll(Handle handle) {
+  check_open();
   const Use unordered(unordered_);
   nb::gil_scoped_release released;
   return unordered->poll(handle);
 }
 
 bool CommUnordered::wait(Handle handle, double timeout_s) {
+  check_open();
   const Use unordered(unordered_);
   if (unordered->take_over(handle)) return true;
   return wait_in_slices(
       timeout_s, [&](double slice) { return unordered->wait(handle, slice); },
       [&] { unordered.check(); });
+}
+
+std::exception_ptr CommUnordered::end_of(Handle handle) {
+  check_open();
+  const Use unordered(unordered_);
+  std::exception_ptr error;
+  if (unordered->take_over(handle)) return error;
+  wait_in_slices(
+      -1,
+      [&](double slice) {
+        try {
+          return unordered->wait(handle, slice);
+        } catch (...) {
+          error = std::current_exception();
+          return true;
+        }
+      },
+      [&] { unordered.check(); });
+  return error;
 }
 
 bool CommUnordered::wait_left(double timeout_s) {
@@ -193,12 +254,29 @@ bool CommUnordered::wait_left(double timeout_s) {
       [&] { unordered.check(); });
 }
 
+// Outside of the class, for only here the Python object that it belongs to is known. The caller
+// owns the result, which may be null.
+NamedHandle* submit_again(nb::handle_t<CommUnordered> self, std::string_view prefix,
+                          nb::handle name, nb::object tensor, std::string_view reduction,
+                          nb::list abandoned) {
+  const nb::str text(name);
+  std::string full;
+  full.reserve(prefix.size() + 32);
+  full.append(prefix).append(text.c_str());
+  const auto handle =
+      nb::inst_ptr<CommUnordered>(self)->submit_again(std::move(full), tensor, reduction);
+  if (!handle) return nullptr;
+  return new NamedHandle(nb::borrow(self), *handle, std::move(tensor), std::move(abandoned));
+}
+
 void bind_unordered(nb::module_& m) {
   nb::class_<CommUnordered>(m, "CommUnordered")
-      .def("close", &CommUnordered::close)
+      .def("close", &CommUnordered::close, "why"_a)
       .def("submit", &CommUnordered::submit, "name"_a, "description"_a, "group"_a, "operations"_a)
-      .def("add_template", &CommUnordered::add_template, "description"_a, "group"_a, "operation"_a)
-      .def("submit_again", &CommUnordered::submit_again, "name"_a, "like"_a, "address"_a)
+      .def("add_template", &CommUnordered::add_template, "tensor"_a, "reduction"_a, "description"_a,
+           "group"_a, "operation"_a)
+      .def("submit_again", &submit_again, "prefix"_a, "name"_a, "tensor"_a, "reduction"_a,
+           "abandoned"_a, nb::rv_policy::take_ownership)
       .def("submit_call", &CommUnordered::submit_call, "name"_a, "description"_a, "start"_a)
       .def("submit_gradient", &CommUnordered::submit_gradient, "name"_a, "description"_a,
            "gradients"_a, "slices"_a, "dtype"_a, "values"_a, "step"_a, "loss_scale"_a = 1.0)

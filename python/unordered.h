@@ -4,12 +4,16 @@
 #include <nanobind/nanobind.h>
 
 #include <cstdint>
+#include <exception>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "closable.h"
+#include "dense_tensor.h"
 #include "gradients.h"
 #include "stretto/comm/negotiate/unordered.h"
 
@@ -24,12 +28,18 @@ class CommUnordered {
                 nanobind::object stand_in);
   ~CommUnordered() { close(); }
 
-  void close();
+  // From then on all calls throw InvalidArgument with this text.
+  void close(std::string why = "named operations: closed");
   comm::Handle submit(const std::string& name, const std::string& description, comm::Group group,
                       const nanobind::list& operations);
-  // For submit_again, which copies the operation: all but its name and its memory, in place.
-  size_t add_template(std::string description, comm::Group group, const nanobind::dict& operation);
-  comm::Handle submit_again(std::string_view name, size_t like, uintptr_t address);
+  // Operations by the thousand: submit_again copies the operation that add_template was given for
+  // `reduction` and a tensor of the same class, element type and shape; all but its name and its
+  // memory, in which it works in place. The one returns whether it has kept the operation, and the
+  // other nothing where it has none.
+  bool add_template(nanobind::handle tensor, std::string_view reduction, std::string description,
+                    comm::Group group, const nanobind::dict& operation);
+  std::optional<comm::Handle> submit_again(std::string name, nanobind::handle tensor,
+                                           std::string_view reduction);
   comm::Handle submit_call(const std::string& name, const std::string& description,
                            nanobind::object start);
   comm::Handle submit_gradient(const std::string& name, const std::string& description,
@@ -40,10 +50,14 @@ class CommUnordered {
   int last_joined() { return Use(unordered_)->last_joined(); }
   bool poll(comm::Handle handle);
   bool wait(comm::Handle handle, double timeout_s);
+  // Waits without a limit, and returns the operation's error.
+  std::exception_ptr end_of(comm::Handle handle);
   void leave() { Use(unordered_)->leave(); }
   bool wait_left(double timeout_s);
 
  private:
+  void check_open() const;
+  std::optional<DenseTensor> dense_tensor(nanobind::handle tensor) const;
   void give_name(comm::Operation& operation, std::string_view name) const;
 
   using Use = Closable<comm::Unordered>::Use;
@@ -55,7 +69,10 @@ class CommUnordered {
   };
 
   std::shared_ptr<comm::Engine> engine_;
-  std::vector<Template> templates_;
+  std::string closed_;                                   // why; empty: open
+  std::vector<TensorClass> classes_;                     // of tensors in `templates_`
+  std::unordered_map<std::string, Template> templates_;  // by key_of()
+  std::string key_;                                      // the last one that was looked for
   Closable<comm::Unordered> unordered_{"named operations"};
 };
 

@@ -8,6 +8,7 @@ import argparse
 import importlib.util
 import json
 import os
+import re
 import secrets
 import shlex
 import shutil
@@ -231,6 +232,28 @@ def own_ranks(args: argparse.Namespace, folder: str) -> list[Command]:
                   | places(node * here + r, nodes * here, r, here)) for r in range(here)]
 
 
+def drop_interpreter(args: argparse.Namespace) -> None:
+  """`python train.py`, as mpirun and horovodrun want it, means train.py, with this Python."""
+  if args.module or args.no_python or not args.arguments or \
+      not re.fullmatch(r"python[\d.]*", os.path.basename(args.script)):
+    return
+  found = shutil.which(args.script)
+  if found is None or os.path.dirname(os.path.abspath(found)) != os.path.dirname(sys.executable):
+    raise ValueError(f"{args.script}: ranks run with {sys.executable}; give the script alone, or "
+                     "--no-python to start another Python as a program")
+  script, *arguments = args.arguments
+  if script == "-u":
+    os.environ["PYTHONUNBUFFERED"] = "1"
+    script, *arguments = arguments or [""]
+  if script == "-m" and arguments:
+    args.module = True
+    script, *arguments = arguments
+  if not script or script.startswith("-"):
+    raise ValueError(f"{args.script}: only -u and -m can stand before the script; --no-python "
+                     "starts Python as a program")
+  args.script, args.arguments = script, arguments
+
+
 def is_program(args: argparse.Namespace) -> bool:
   if args.module or args.no_python:
     return args.no_python
@@ -446,6 +469,7 @@ def main(words: list[str] | None = None) -> int:
     try:
       for path in files:  # refused now rather than after the training
         _stretto.check_writable(path)
+      drop_interpreter(args)
       todo = commands(args, folder, os.environ)
       for text in [] if args.quiet else warnings(args, os.environ):
         print(f"stretto run: warning: {text}", file=sys.stderr)

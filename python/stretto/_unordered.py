@@ -37,14 +37,16 @@ class Unordered:
     comm.Engine.submit. Their buffers must stay alive until wait() returns."""
     return self.native.submit(name, description, group, operations)
 
-  def add_template(self, description: str, group: int, operation: dict) -> int:
-    """Keeps an operation of an engine's group that works in place; returns its number."""
-    return self.native.add_template(description, group, operation)
+  def add_template(self, tensor, reduction: str, description: str, group: int,
+                   operation: dict) -> bool:
+    """Keeps an operation that works in place, for operations by the thousand:
+    native.submit_again(prefix, name, tensor, reduction, abandoned) submits a copy of it, named
+    prefix + str(name), for a tensor of the same class, element type and shape. That returns an
+    object with the done() and wait() of stretto.horovod's Handle, or None if none was kept or the
+    tensor's memory is not dense; `abandoned` gets the tensor when nobody waits.
 
-  def submit_again(self, name: str, template: int, address: int) -> int:
-    """Submits a copy of a template's operation, on other memory: submit() for operations by the
-    thousand."""
-    return self.native.submit_again(name, template, address)
+    Returns False if it is not kept, because the tensor's class has no table of C functions."""
+    return self.native.add_template(tensor, reduction, description, group, operation)
 
   def submit_call(self, name: str, description: str, start: Callable[[], None]) -> int:
     """Submits a function. A C++ thread calls it, in the same order on all ranks. It should not
@@ -92,7 +94,7 @@ class Unordered:
     native = self.native
     if not isinstance(native, Closed):
       self.native = Closed(message)
-      native.close()
+      native.close(message)
 
 
 def warn(name: str, waiting_s: float, missing: list[int]) -> None:

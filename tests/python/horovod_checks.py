@@ -3,6 +3,7 @@
 import logging
 import os
 import random
+import threading
 import time
 
 import comm_job
@@ -28,12 +29,16 @@ def check_aa_init(rank, size):
 
 def check_forked_child_says_so(rank, size):
   waiting = hvd.allreduce_async(torch.ones(3), name="forked")
-  for call in (lambda: hvd.allreduce(torch.ones(3)), hvd.barrier, hvd.join,
+  in_place = hvd.allreduce_async_(torch.ones(3), name="forked in place")
+  for call in (lambda: hvd.synchronize(in_place), lambda: hvd.poll(in_place),
+               lambda: hvd.allreduce_async_(torch.ones(3), name="in the child"),
+               lambda: hvd.allreduce(torch.ones(3)), hvd.barrier, hvd.join,
                lambda: hvd.synchronize(waiting), lambda: hvd.poll(waiting), hvd.shutdown):
     answer = ranks.in_child(call)
     assert "before fork()" in answer, answer
   assert ranks.in_child(hvd._state.at_exit) == "returned"  # a child that ends like a script
   assert torch.equal(hvd.synchronize(waiting), torch.ones(3))
+  assert torch.equal(hvd.synchronize(in_place), torch.ones(3))
 
 
 def check_all_reduce(rank, size):
@@ -64,6 +69,68 @@ def check_any_order(rank, size):
     for i, handle in handles.items():
       same(hvd.synchronize(handle), total(size, (i + 1,)))
       assert hvd.poll(handle)
+
+
+class Marked(torch.Tensor):
+  """A subclass, whose memory the engine must not take for granted."""
+
+
+def check_in_place_again_and_again(rank, size):
+  """Tensors in place have a way of their own from the second time on; results are the same."""
+  def tensors():
+    yield value(rank, (3, 4))
+    yield value(rank, ())
+    yield torch.empty(0)
+    yield value(rank, (3, 4)).bfloat16()
+    yield value(rank, (3, 4)).to(torch.int64)
+    yield nn.Parameter(value(rank, (3, 4)), requires_grad=False)
+    yield value(rank, (4, 3)).t()  # not contiguous
+    yield torch._neg_view(-value(rank, (3, 4)))
+    yield value(rank, (3, 4)).as_subclass(Marked)
+
+  for _ in range(3):
+    for i, tensor in enumerate(tensors()):
+      want = hvd.allreduce(tensor.clone(), name=f"apart {i}", op=hvd.Sum)
+      handle = hvd.allreduce_async_(tensor, name=f"again {i}", op=hvd.Sum)
+      assert hvd.synchronize(handle) is tensor
+      same(tensor, want)
+  # Another reduction and another shape under the same name.
+  for shape, op in (((5,), hvd.Max), ((5,), hvd.Sum), ((2, 5), hvd.Sum)):
+    x = torch.full(shape, float(rank))
+    hvd.synchronize(hvd.allreduce_async_(x, name="changes", op=op))
+    same(x, torch.full(shape, float(size - 1 if op is hvd.Max else sum(range(size)))))
+  x = value(rank)
+  hvd.synchronize(hvd.allreduce_async_(x, name=7, op=hvd.Sum))  # a name that is not text
+  same(x, total(size))
+
+
+def check_handles_of_tensors_in_place(rank, size):
+  hvd.allreduce_(value(rank), name="warm", op=hvd.Sum)
+  for round_ in range(20):  # two threads and one handle
+    x = value(rank)
+    handle = hvd.allreduce_async_(x, name=f"shared {round_}", op=hvd.Sum)
+    results = []
+    threads = [threading.Thread(target=lambda h=handle, r=results: r.append(h.wait()))
+               for _ in range(2)]
+    for thread in threads:
+      thread.start()
+    for thread in threads:
+      thread.join()
+    assert len(results) == 2 and all(r is x for r in results), results
+    same(x, total(size))
+    assert hvd.poll(handle)
+  x = value(rank)
+  hvd.allreduce_async_(x, name="nobody waits", op=hvd.Sum)
+  hvd.barrier()
+  end = time.monotonic() + 10
+  while not torch.equal(x, total(size)):
+    assert time.monotonic() < end, x
+    time.sleep(0.01)
+  handle = hvd.allreduce_async_(torch.ones(3, dtype=torch.float32 if rank else torch.float64),
+                                name="differs", op=hvd.Sum)
+  for _ in range(2):  # each time
+    raises("'allreduce.differs' differs between ranks", handle.wait)
+  assert hvd.poll(handle)
 
 
 def check_gradient(rank, size):

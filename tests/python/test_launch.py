@@ -126,7 +126,9 @@ def test_a_program_is_told_its_place(tmp_path):
     (["-H", "a:1", "--nnodes", "2", "t.py"], "--nnodes is for running this command on each host"),
     (["-m", "--no-python", "t"], "-m and --no-python"),
     (["--step-policy", "sometimes", "t.py"], "every, accumulate:K, local:K or gossip:K"),
-    (["nowhere.py"], "nowhere.py: there is no such file")])
+    (["nowhere.py"], "nowhere.py: there is no such file"),
+    (["/nowhere/python3", "t.py"], "/nowhere/python3: ranks run with"),
+    ([sys.executable, "-c", "print()"], "only -u and -m can stand before the script")])
 def test_bad_usage(capsys, words, complaint):
   assert launch.main(words) == 2
   assert complaint in capsys.readouterr().err
@@ -180,6 +182,15 @@ def test_modules_and_programs_are_started_as_such(capsys, no_torch):
   assert line.endswith("-m stretto._rank -m package.train --lr 1")
   [line] = planned(capsys, "--no-python", "train", "-x")
   assert line.endswith("-m stretto._rank --no-python train -x")
+
+
+def test_python_before_the_script_is_left_out(capsys, monkeypatch):
+  monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+  [line] = planned(capsys, sys.executable, "train.py", "--lr", "1")
+  assert "torch.distributed.run" in line and line.endswith("-m stretto._rank train.py --lr 1")
+  [line] = planned(capsys, sys.executable, "-u", "-m", "package.train", "-x")
+  assert line.endswith("-m stretto._rank -m package.train -x")
+  assert os.environ.pop("PYTHONUNBUFFERED") == "1"
 
 
 def test_several_hosts_without_torch(capsys, no_torch):

@@ -49,7 +49,6 @@ class Members:
     self.abandoned: list = []  # memory of operations that are not waited for
     self._stand_ins: list = []
     self.gradients: list[GradientSet] = []  # by number
-    self.templates: dict[tuple, int] = {}  # by element type, shape and operation
     if not self.included:
       return
     g = self.group

@@ -19,7 +19,7 @@ from stretto.horovod._process_sets import members_of
 from stretto.torch._buffers import usable
 from stretto.torch._process_group import CODEC_ELEMENTS, WIRE_CODECS
 
-MOST_TEMPLATES = 4096  # shapes of tensors whose operations are kept
+TENSORS = (torch.Tensor, torch.nn.Parameter)  # subclasses may mean something else by their memory
 
 Average, Sum, Min, Max, Product, Adasum = "Average", "Sum", "Min", "Max", "Product", "Adasum"
 
@@ -76,27 +76,24 @@ def reduce_tensors(tensors, outputs, average, name, compression, op, prescale, p
   return submit(members, full_name(members, "allreduce", name), description, prepared, finish)
 
 
-def reduce_in_place(members: Members, tensor: torch.Tensor, op: str, name: str) -> Handle | None:
-  """The short way of what training asks for by the thousand: one tensor, in place, as it is. None:
-  the engine cannot work on this tensor itself."""
-  if op not in OPERATIONS or not usable(tensor):
-    return None
-  key = (tensor.dtype, tensor.shape, op)
-  template = members.templates.get(key)
-  if template is None:
-    if len(members.templates) >= MOST_TEMPLATES:
-      return None  # shapes that never come again
-    template = members.templates[key] = add_template(members, tensor, op)
-  number = members.unordered.submit_again(f"allreduce.{name}", template, tensor.data_ptr())
-  return Handle(members, number, tensor)
+def reduce_in_place(members: Members, tensor: torch.Tensor, op: str, name: str):
+  """The short way of what training asks for by the thousand: one tensor, in place, as it is.
+  Returns what allreduce_async_ does. None: the engine cannot work on this tensor itself."""
+  again = members.unordered.native.submit_again
+  handle = again("allreduce.", name, tensor, op, members.abandoned)
+  if handle is None and op in OPERATIONS and type(tensor) in TENSORS and usable(tensor) and \
+      add_template(members, tensor, op):
+    handle = again("allreduce.", name, tensor, op, members.abandoned)
+  return handle
 
 
-def add_template(members: Members, tensor: torch.Tensor, op: str) -> int:
+def add_template(members: Members, tensor: torch.Tensor, op: str) -> bool:
   options = dist.AllreduceOptions()
   options.reduceOp = OPERATIONS[op]
   prepared = members.prepare.allreduce_coalesced([tensor], options)
-  return members.unordered.add_template(description_of(tensor.dtype, op, (tuple(tensor.shape),)),
-                                        members.group.group, prepared.operations[0])
+  return members.unordered.add_template(
+      tensor, op, description_of(tensor.dtype, op, (tuple(tensor.shape),)), members.group.group,
+      prepared.operations[0])
 
 
 @functools.lru_cache(maxsize=4096)

@@ -111,10 +111,10 @@ Handle Unordered::submit(std::string_view name, std::string_view description, St
   return submit(std::move(item));
 }
 
-Handle Unordered::submit(std::string_view name, std::string_view description, Group group,
+Handle Unordered::submit(std::string name, std::string_view description, Group group,
                          std::vector<Operation> operations) {
   auto item = std::make_shared<Item>();
-  item->name = name;
+  item->name = std::move(name);
   item->description = description;
   item->group = group;
   item->operations = std::move(operations);

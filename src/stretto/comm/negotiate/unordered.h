@@ -64,7 +64,7 @@ class Unordered {
   Handle submit(std::string_view name, std::string_view description, Start start);
   // The same for collectives of a group. Their buffers must live until the end. What all ranks have
   // submitted at the same time is started together, so that small all-reduces are fused.
-  Handle submit(std::string_view name, std::string_view description, Group group,
+  Handle submit(std::string name, std::string_view description, Group group,
                 std::vector<Operation> operations);
 
   // This rank submits nothing until all ranks have joined; then the handle is done.

@@ -123,6 +123,8 @@ void Unordered::begin(std::span<const std::shared_ptr<Item>> items, bool togethe
 size_t Unordered::begin_operations(std::span<const std::shared_ptr<Item>> items, bool together) {
   std::vector<Operation> operations;
   std::vector<size_t> ends;  // of each item in `operations`
+  operations.reserve(items.size());
+  ends.reserve(items.size());
   for (const auto& item : items) {
     if (item->start || item->group != items[0]->group) break;
     operations.insert(operations.end(), item->operations.begin(), item->operations.end());

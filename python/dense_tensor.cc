@@ -1,0 +1,75 @@
+#include "dense_tensor.h"
+
+#include <nanobind/ndarray.h>
+
+#include <functional>
+#include <numeric>
+
+#include "tensors.h"
+
+namespace nb = nanobind;
+
+namespace stretto::python {
+namespace {
+
+// The first functions of DLPackExchangeAPI, version 1 of dlpack.h. Later versions of the same major
+// number only add to its end.
+struct ExchangeTable {
+  struct {
+    uint32_t major, minor;
+  } version;
+  ExchangeTable* older;
+  void* allocate;
+  void* managed_from_object;
+  void* managed_to_object;
+  int (*describe)(void* tensor, nb::dlpack::dltensor* out);  // null: not offered
+};
+
+constexpr uint32_t kMajor = 1;
+constexpr const char* kCapsule = "dlpack_exchange_api";
+
+bool contiguous(const nb::dlpack::dltensor& t) {
+  if (!t.strides) return true;
+  int64_t step = 1;
+  for (int32_t axis = t.ndim - 1; axis >= 0; --axis) {
+    if (t.shape[axis] != 1 && t.strides[axis] != step) return false;
+    step *= t.shape[axis];
+  }
+  return true;
+}
+
+}  // namespace
+
+int64_t DenseTensor::count() const {
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
+}
+
+std::optional<TensorClass> TensorClass::of(nb::type_object type) {
+  const nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());
+  if (!PyCapsule_IsValid(capsule.ptr(), kCapsule)) return std::nullopt;
+  const auto* table =
+      static_cast<const ExchangeTable*>(PyCapsule_GetPointer(capsule.ptr(), kCapsule));
+  while (table && table->version.major != kMajor) table = table->older;
+  if (!table || !table->describe) return std::nullopt;
+  return TensorClass(std::move(type), table->describe);
+}
+
+std::optional<DenseTensor> TensorClass::dense(nb::handle tensor) const {
+  nb::dlpack::dltensor t;
+  if (describe_(tensor.ptr(), &t) != 0) {  // sparse, for example
+    PyErr_Clear();
+    return std::nullopt;
+  }
+  const std::optional<DType> dtype = find_dtype(t.dtype);
+  if (!dtype || t.device.device_type != nb::device::cpu::value || !contiguous(t))
+    return std::nullopt;
+  // A view of negated values, which the table does not mention.
+  static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
+  const nb::object negated = nb::steal(PyObject_CallMethodNoArgs(tensor.ptr(), is_neg));
+  if (!negated.is_valid()) throw nb::python_error();
+  if (negated.ptr() != Py_False) return std::nullopt;
+  return DenseTensor{static_cast<std::byte*>(t.data) + t.byte_offset, *dtype,
+                     {t.shape, static_cast<size_t>(t.ndim)}};
+}
+
+}  // namespace stretto::python

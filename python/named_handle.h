@@ -1,0 +1,46 @@
+// A named operation that works in place on one tensor: what training waits for by the thousand.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <exception>
+#include <utility>
+
+#include "unordered.h"
+
+namespace stretto::python {
+
+// Behaves as Handle of stretto/horovod/_handles.py. Needs the interpreter's lock.
+class NamedHandle {
+ public:
+  // Takes over the operation. `abandoned` gets the tensor when nobody has waited for it, because
+  // the engine may still write there.
+  NamedHandle(nanobind::object owner, comm::Handle handle, nanobind::object tensor,
+              nanobind::list abandoned)
+      : owner_(std::move(owner)),
+        tensor_(std::move(tensor)),
+        abandoned_(std::move(abandoned)),
+        handle_(handle) {}
+  NamedHandle(const NamedHandle&) = delete;
+  NamedHandle& operator=(const NamedHandle&) = delete;
+  ~NamedHandle();
+
+  bool done();
+  // The tensor. Throws the operation's error, each time.
+  nanobind::object wait();
+
+ private:
+  CommUnordered& unordered() const { return *nanobind::inst_ptr<CommUnordered>(owner_); }
+
+  nanobind::object owner_;  // of type CommUnordered
+  nanobind::object tensor_;
+  nanobind::list abandoned_;
+  comm::Handle handle_;
+  std::exception_ptr error_;  // Python's object would refer to its users, and they to this
+  bool waited_for_ = false;  // a thread is inside wait()
+  bool over_ = false;
+};
+
+void bind_named_handle(nanobind::module_& m);
+
+}  // namespace stretto::python
