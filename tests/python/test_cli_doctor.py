@@ -35,6 +35,8 @@ def test_it_shows_this_computer(doctor):
   memory = next(line for line in Path("/proc/meminfo").read_text().splitlines()
                 if line.startswith("MemTotal"))
   assert result["memory"]["bytes"] == int(memory.split()[1]) * 1024
+  rate = result["memory"]["read_bytes_per_s"]
+  assert 1e8 < rate["one_core"] <= rate["together"] < 1e13
   names = {p.name for p in Path("/sys/class/net").iterdir()} - {"lo"}
   assert {i["name"] for i in result["network"]["interfaces"]} == names
   packages = {p["name"]: p["version"] for p in result["python"]["packages"]}

@@ -1,26 +1,38 @@
-// The memory rates that all estimates of kernels use. They are typical of a kind of core and are
-// not measured here, so that the same model is compiled in the same way every time. There are two:
-// weights are only read, and tensors that move are read and written. docs/design/tuning.md says
-// what goes wrong with only one.
+// How fast this machine's memory is. All estimates of kernels use these rates; docs/design/tuning.md
+// says why there are two kinds.
 #pragma once
 
-#include <string_view>
-
-#include "stretto/base/cpu.h"
+#include <string>
 
 namespace stretto {
 
-// Bytes per second that one core reads from memory as a stream, such as weights that no cache
-// holds. One core of an Intel server is limited by its outstanding misses and by the latency of the
-// mesh: 10 GB/s were measured on Golden Cove, 48 GB/s on Zen 5.
-inline double memory_bytes_per_second(std::string_view core = cpu_info().core) {
-  const bool mesh =
-      core == "skylake" || core == "sunny_cove" || core == "golden_cove" || core == "redwood_cove";
-  return mesh ? 11e9 : 48e9;
-}
+// Bytes per second that are read as a stream from beyond the cores' own caches, as the weights of a
+// model are.
+struct MemoryRate {
+  double one = 0;       // by one core while the others rest
+  double together = 0;  // by all cores that Stretto uses, at most eight
+  double again = 0;     // by one core, of 8 MiB that it has just read: from the last cache, if any
+
+  bool operator==(const MemoryRate&) const = default;
+};
+
+// Measured once per machine, in a quarter of a second: kept in memory_rate_file() for later
+// processes, so that the same model is compiled in the same way every time. Thread-safe. A file that
+// cannot be read or written is no error.
+const MemoryRate& memory_rate();
+
+// Measures again and keeps what is faster, because other work on the machine can only slow a
+// measurement down. memory_rate() of this process does not change.
+MemoryRate refresh_memory_rate();
+
+// memory-rate.tsv in cache_directory(); docs/formats/memory-rate.md.
+std::string memory_rate_file();
+
+// What each of `threads` cores gets of a stream that all read at once.
+double stream_bytes_per_second(int threads);
 
 // Bytes per second that one core reads and writes while it moves tensors between the outer caches
-// and back: each byte written is read first and written back later, so it is a third of the stream.
+// and back. Typical, not measured: each byte written is read first and written back later.
 inline double move_bytes_per_second() { return 16e9; }
 
 }  // namespace stretto

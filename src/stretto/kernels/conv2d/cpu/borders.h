@@ -83,9 +83,11 @@ inline double mean_side(const Axis& vertical, const Axis& horizontal) {
 }
 
 // How many times faster a kernel gets that skips taps outside the map. Without dilation the tiles
-// at the borders are smaller as well, and about half of the gain is lost.
+// at the borders are smaller as well, and about half of the gain is lost, unless all positions see
+// the same taps.
 inline double skipped(const Axis& vertical, const Axis& horizontal) {
   const auto gain = [](const Axis& axis) {
+    if (axis.longest_run() == axis.out) return 1 / std::max(axis.share_inside(), 1e-3);
     Axis dense = axis;
     dense.pad /= dense.dilation;
     dense.dilation = 1;

@@ -12,6 +12,7 @@
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/blocked.h"
 #include "stretto/kernels/packing.h"
+#include "stretto/kernels/weights.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -58,9 +59,14 @@ Fit fits(const Conv2dProblem& p) {
   const double depth = static_cast<double>(plan.channels) * plan.taps;
   // Runs of few channels end before the tile's loop has paid for its start.
   const double runs = std::sqrt(static_cast<double>(std::min<int64_t>(plan.channels, 8)) / 8);
-  // Every image streams the weights; with few pixels that takes as long as the products.
-  const double pixels = static_cast<double>(plan.vertical.out * plan.horizontal.out);
-  const double reuse = pixels / (pixels + 0.5 * p.target.lanes());
+  // Every image streams the weights that L2 does not hold; with few pixels that takes as long as the
+  // products.
+  const double weights = depth * static_cast<double>(p.k) * sizeof(float) *
+                         plan.vertical.share_inside() * plan.horizontal.share_inside();
+  const bool near = weights < static_cast<double>(cpu_info().l2_bytes) / 2;
+  const double pixels =
+      static_cast<double>(plan.vertical.out * plan.horizontal.out * (near ? p.n : 1));
+  const double reuse = weight_reuse(p.target, pixels, 0.5 * p.target.lanes());
   return Fit::yes(0.95 * useful * rows / (rows + 1) * depth / (depth + 12) * runs * reuse *
                   skipped(plan.vertical, plan.horizontal));
 }

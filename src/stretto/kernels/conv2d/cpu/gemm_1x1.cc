@@ -15,6 +15,7 @@
 #include "stretto/kernels/packing.h"
 #include "stretto/kernels/simd/grid.h"
 #include "stretto/kernels/simd/tile.h"
+#include "stretto/kernels/weights.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -66,7 +67,7 @@ Fit fits(const Conv2dProblem& p) {
   // Padding lanes of the last output block are computed for nothing; few pixels stream the weights.
   const double block = p.target.block(), pixels = static_cast<double>(plan.pixels * plan.images);
   const double useful = p.k / (static_cast<double>(plan.out_blocks) * block);
-  const double reuse = pixels / (pixels + 6);
+  const double reuse = weight_reuse(p.target, pixels, 6);
   const double depth = p.c / (p.c + 10.0);
   // To gather a vector takes as long as some five (AVX-512) or ten (AVX2) multiply-adds.
   const double vectors = static_cast<double>(plan.out_blocks);

@@ -13,6 +13,7 @@
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/blocked.h"
 #include "stretto/kernels/packing.h"
+#include "stretto/kernels/weights.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -73,7 +74,7 @@ Fit fits_pixel_rows(const Conv2dProblem& p, const Plan& plan) {
   const double depth = static_cast<double>(plan.depth), pixels = static_cast<double>(plan.plane);
   const double products = 0.5 * vectors;
   return Fit::yes(useful * products / (products / 0.92 + gather_cycles(p, plan)) * depth /
-                  (depth + 8) * pixels / (pixels + static_cast<double>(plan.block)));
+                  (depth + 8) * weight_reuse(p.target, pixels, static_cast<double>(plan.block)));
 }
 
 Fit fits(const Conv2dProblem& p) {
@@ -84,8 +85,8 @@ Fit fits(const Conv2dProblem& p) {
   const double pixels = static_cast<double>(plan.plane);
   // Blocked pixels scattered over plain maps: strided both ways.
   const double scatter = p.x_layout == Layout::kBlocked && p.y_layout == Layout::kPlain ? 0.3 : 1;
-  return Fit::yes(scatter * 0.8 * outputs / (outputs + gather) * depth / (depth + 16) * pixels /
-                  (pixels + 16));
+  return Fit::yes(scatter * 0.8 * outputs / (outputs + gather) * depth / (depth + 16) *
+                  weight_reuse(p.target, pixels, 16));
 }
 
 std::string packing(const Conv2dProblem& p) {

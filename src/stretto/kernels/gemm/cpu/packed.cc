@@ -10,6 +10,7 @@
 #include "stretto/kernels/packing.h"
 #include "stretto/kernels/simd/grid.h"
 #include "stretto/kernels/simd/tile.h"
+#include "stretto/kernels/weights.h"
 
 namespace stretto::kernels::gemm {
 namespace {
@@ -48,7 +49,8 @@ Plan make_plan(const GemmProblem& p) {
 Fit fits(const GemmProblem& p) {
   const Plan plan = make_plan(p);
   const double useful = static_cast<double>(p.n) / static_cast<double>(plan.columns);
-  const double reuse = p.m / (p.m + 6.0), depth = p.k / (p.k + 8.0);
+  const double reuse = weight_reuse(p.target, static_cast<double>(p.m), 6);
+  const double depth = p.k / (p.k + 8.0);
   return Fit::yes(0.95 * useful * reuse * depth);
 }
 
