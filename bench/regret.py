@@ -24,6 +24,9 @@ from bench import machine
 MOST_FLOPS = 4e9
 LEAST_FLOPS = 2e5
 QUICK_S = 0.03  # what the tuner spends on a problem of the usual size
+# A larger regret is measured again, and the least time of each kernel counts: other work on the
+# machine makes times longer, never shorter.
+SUSPICIOUS, AGAIN = 1.2, 2
 
 
 def size(rng: random.Random, least: int, most: int) -> int:
@@ -113,12 +116,21 @@ def timed(command: list[str], words: list[str], args: argparse.Namespace, second
   return json.loads(done.stdout)
 
 
+def seconds_of(answer: dict) -> dict[str, float]:
+  return {row["name"]: row["seconds"] for row in answer["kernels"] if "seconds" in row}
+
+
 def judge(command: list[str], words: list[str], args: argparse.Namespace) -> dict:
   answer = timed(command, words, args, args.seconds)
-  seconds = {row["name"]: row["seconds"] for row in answer["kernels"] if "seconds" in row}
+  seconds = seconds_of(answer)
   chosen = answer["built_in_order"]
   if args.tune == "quick":
     chosen = timed(command, words, args, QUICK_S)["winner"]
+  for _ in range(AGAIN):
+    if seconds[chosen] <= SUSPICIOUS * min(seconds.values()):
+      break
+    for name, again in seconds_of(timed(command, words, args, args.seconds)).items():
+      seconds[name] = min(seconds[name], again)
   best = min(seconds, key=seconds.__getitem__)
   return {"problem": answer["problem"], "words": words, "chosen": chosen, "best": best,
           "regret": seconds[chosen] / seconds[best], "seconds": seconds,

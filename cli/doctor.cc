@@ -80,8 +80,7 @@ json machine_json(const Machine& machine) {
             {"limit_bytes", machine.memory_limit_bytes},
             {"shared_bytes", machine.shared_bytes},
             {"read_bytes_per_s",
-             {{"one_core", machine.memory_rate.one}, {"together", machine.memory_rate.together},
-              {"again", machine.memory_rate.again}}}}},
+             {{"one_core", machine.memory_rate.one}, {"together", machine.memory_rate.together}}}}},
           {"limits", {{"open_files", machine.open_files}, {"locked_bytes", machine.locked_bytes}}},
           {"network", {{"interfaces", interfaces}, {"rdma", rdma}}},
           {"tuning_cache",
@@ -141,10 +140,9 @@ void print_machine(const Machine& machine) {
   std::string memory = fmt::format("{} ({} free), /dev/shm {} free", size(machine.memory_bytes),
                                    size(machine.available_bytes), size(machine.shared_bytes));
   if (machine.memory_limit_bytes > 0) memory += ", limit " + size(machine.memory_limit_bytes);
-  memory += fmt::format("\none core reads {:.0f} GB/s, {:.0f} GB/s what is in its last cache",
-                        machine.memory_rate.one * 1e-9, machine.memory_rate.again * 1e-9);
+  memory += fmt::format("\none core reads {:.0f} GB/s", machine.memory_rate.one * 1e-9);
   if (cpu.cores > 1) {
-    memory += fmt::format("; all together {:.0f} GB/s", machine.memory_rate.together * 1e-9);
+    memory += fmt::format(", all together {:.0f} GB/s", machine.memory_rate.together * 1e-9);
   }
   std::string variables;
   for (const auto& [name, value] : set_variables()) {

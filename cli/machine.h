@@ -42,9 +42,9 @@ struct Machine {
   double steal = 0;                        // share of time that the hypervisor gave to others
   double load = 0;                         // runnable threads, mean of one minute
   int64_t memory_bytes = 0, available_bytes = 0, memory_limit_bytes = 0;  // limit 0: none
-  MemoryRate memory_rate;                  // measured now, or faster before
-  int64_t shared_bytes = 0;                                               // free in /dev/shm
-  int64_t open_files = 0, locked_bytes = 0;                               // limits; -1: none
+  MemoryRate memory_rate;                    // measured now, or faster before
+  int64_t shared_bytes = 0;                  // free in /dev/shm
+  int64_t open_files = 0, locked_bytes = 0;  // limits; -1: none
   std::vector<NetworkInterface> interfaces;
   std::vector<RdmaPort> rdma;
   TuningCacheFile tuning_cache;

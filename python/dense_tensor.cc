@@ -68,7 +68,8 @@ std::optional<DenseTensor> TensorClass::dense(nb::handle tensor) const {
   const nb::object negated = nb::steal(PyObject_CallMethodNoArgs(tensor.ptr(), is_neg));
   if (!negated.is_valid()) throw nb::python_error();
   if (negated.ptr() != Py_False) return std::nullopt;
-  return DenseTensor{static_cast<std::byte*>(t.data) + t.byte_offset, *dtype,
+  return DenseTensor{static_cast<std::byte*>(t.data) + t.byte_offset,
+                     *dtype,
                      {t.shape, static_cast<size_t>(t.ndim)}};
 }
 

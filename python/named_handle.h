@@ -37,7 +37,7 @@ class NamedHandle {
   nanobind::list abandoned_;
   comm::Handle handle_;
   std::exception_ptr error_;  // Python's object would refer to its users, and they to this
-  bool waited_for_ = false;  // a thread is inside wait()
+  bool waited_for_ = false;   // a thread is inside wait()
   bool over_ = false;
 };
 

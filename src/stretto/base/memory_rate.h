@@ -1,5 +1,5 @@
-// How fast this machine's memory is. All estimates of kernels use these rates; docs/design/tuning.md
-// says why there are two kinds.
+// How fast this machine's memory is. All estimates of kernels use these rates;
+// docs/design/tuning.md says why there are two kinds.
 #pragma once
 
 #include <string>
@@ -11,14 +11,13 @@ namespace stretto {
 struct MemoryRate {
   double one = 0;       // by one core while the others rest
   double together = 0;  // by all cores that Stretto uses, at most eight
-  double again = 0;     // by one core, of 8 MiB that it has just read: from the last cache, if any
 
   bool operator==(const MemoryRate&) const = default;
 };
 
 // Measured once per machine, in a quarter of a second: kept in memory_rate_file() for later
-// processes, so that the same model is compiled in the same way every time. Thread-safe. A file that
-// cannot be read or written is no error.
+// processes, so that the same model is compiled in the same way every time. Thread-safe. A file
+// that cannot be read or written is no error.
 const MemoryRate& memory_rate();
 
 // Measures again and keeps what is faster, because other work on the machine can only slow a

@@ -4,18 +4,10 @@
 #include "stretto/base/memory_rate.h"
 
 namespace stretto::kernels {
-namespace {
-
-double cycles_per_s(const Target& target) { return peak_flops(target.isa) / (4 * target.lanes()); }
-
-}  // namespace
 
 double weight_bytes_per_cycle(const Target& target) {
-  return stream_bytes_per_second(target.threads) / cycles_per_s(target);
-}
-
-double outer_bytes_per_cycle(const Target& target) {
-  return memory_rate().again / cycles_per_s(target);
+  const double cycles_per_s = peak_flops(target.isa) / (4 * target.lanes());
+  return stream_bytes_per_second(target.threads) / cycles_per_s;
 }
 
 double weight_reuse(const Target& target, double pixels, double cost) {

@@ -8,9 +8,6 @@ namespace stretto::kernels {
 // Bytes of weights that a thread of `target` reads from memory in a cycle of its multiplications.
 double weight_bytes_per_cycle(const Target& target);
 
-// The same of weights that it reads again, while they are in the last cache but in none of its own.
-double outer_bytes_per_cycle(const Target& target);
-
 // The share of the peak that a kernel keeps which multiplies each weight with `pixels` pixels and
 // reads it from memory once. `cost` pixels take as long as what does not hide of that reading, on
 // the machine that expectations were fitted on; the machine at hand makes it more or less.

@@ -1,10 +1,12 @@
 #include "stretto/kernels/workbench.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <random>
 
+#include "stretto/base/cpu.h"
 #include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
 
@@ -88,6 +90,13 @@ struct Workbench::State {
     };
     if (!others) others = allocate(kOtherWeights);
     touch(others.get(), kOtherWeights);
+    // The other threads' own caches too.
+    if (team->size() > 1) {
+      const int64_t own = std::min(2 * cpu_info().l2_bytes, kOtherWeights);
+      team->run([&](const Worker& worker) {
+        if (worker.index > 0) touch(others.get(), own);
+      });
+    }
     for (const Memory& m : inputs) {
       touch(m.data.get(), m.elements * static_cast<int64_t>(dtype_bytes(m.info.dtype)));
     }

@@ -290,45 +290,45 @@ void run(const Task& task, const Args& args, const Worker& worker) {
 }
 
 // A model of cycles, with constants fitted to measurements on Zen 5: two vector multiply-adds per
-// cycle, transforms in cycles per vector moved, and U, which comes from memory for the first block
-// of tiles and from where it then lives for the others. On a core that reads 10 GB/s, F(2,3) is
-// faster than F(4,3) at 14x14x256, and no transform pays at 7x7x512.
+// cycle, transforms in cycles per vector moved, U arriving at a rate that depends on where it
+// lives, and no faster than memory when it cannot stay in L2 between inferences. On a core that
+// reads 10 GB/s, F(2,3) is faster than F(4,3) at 14x14x256, and no transform pays at 7x7x512.
 double expectation(const Task& task) {
   constexpr double kInput = 5.0, kOutput = 4.5, kStart = 0.4, kLoss = 1.02;
-  constexpr double kCall = 4e3;        // until all else that a small problem needs is in the caches
-  constexpr double kFromL2 = 64;       // bytes per cycle
+  constexpr double kCall = 4e3;  // until all else that a small problem needs is in the caches
+  constexpr double kCold = 0.6;  // of the first read of a U that L2 holds from then on
+  // Nothing is read ahead while a block of tiles is transformed or a panel ends.
+  constexpr double kStreams = 0.75;
   const Scheme& s = *task.scheme;
   const Plan plan = make_plan(task);
   const double lanes = static_cast<double>(plan.lanes), c = static_cast<double>(plan.group_c);
   const double in = static_cast<double>(plan.group_in), out = static_cast<double>(plan.group_out);
   const double products = s.products * s.products, targets = s.targets * s.targets;
-  const double threads = task.target.threads;
-  const double share = plan.by_panels ? 1 / threads : 1;
-  // U of one phase and group in vectors; of all of them in bytes.
+  const double share = plan.by_panels ? 1.0 / task.target.threads : 1;
+  // U, in vectors and in bytes per cycle: from L2, L3 or memory.
   const double filters = products * c * out * share;
   const double all_bytes = static_cast<double>(filter_bytes(task));
   const bool near = all_bytes < 0.95 * static_cast<double>(cpu_info().l2_bytes);
   const bool far = all_bytes > static_cast<double>(kFarBytes);
-  const double from_memory = weight_bytes_per_cycle(task.target);
-  const double again = near ? kFromL2 : far ? from_memory : outer_bytes_per_cycle(task.target);
+  const double from_memory = kStreams * weight_bytes_per_cycle(task.target);
+  const double rate = near ? 64 : std::min(far ? 12.0 : 24.0, from_memory);
   const double tiles = static_cast<double>(plan.block_tiles);
   const double multiply = filters * (0.5 * tiles + kStart) * kLoss;
+  const double stream = filters * lanes * sizeof(float) / rate;
   const double transform = tiles * (kInput * products * in + kOutput * targets * out) * share;
-  // Hardware prefetching hides a long U behind the multiplications, but little of a short one or of
-  // one that is in no cache.
-  const auto block = [&](double bytes_per_cycle, double exposed) {
-    const double stream = filters * lanes * sizeof(float) / bytes_per_cycle;
-    return std::max(multiply, stream) + exposed * std::min(multiply, stream) + transform;
-  };
-  const double parts = static_cast<double>(phases_of(task) * task.groups);
-  const double blocks =
-      std::ceil(static_cast<double>(plan.tiles) / tiles) / (plan.by_panels ? 1 : threads);
-  const double cycles = parts * (block(from_memory, near || far ? 0.8 : 0.1) +
-                                 std::max(blocks - 1, 0.0) * block(again, far ? 0.8 : 0.1));
+  // Hardware prefetching hides L3 behind the multiplications, but little of memory.
+  const double exposed = far ? 0.8 : 0.1;
+  const double block =
+      std::max(multiply, stream) + exposed * std::min(multiply, stream) + transform;
+  const double first = near ? kCold * all_bytes / from_memory * share : 0;
+  const double threads = task.target.threads;
+  const double passes = static_cast<double>(phases_of(task) * task.groups) *
+                        std::ceil(static_cast<double>(plan.tiles) / tiles) /
+                        (plan.by_panels ? 1 : threads);
   const double direct = static_cast<double>(task.n * task.out_h * task.out_w) * s.taps * s.taps /
                         static_cast<double>(phases_of(task)) * c * static_cast<double>(task.k) /
                         lanes / 2 / threads;
-  return direct / (cycles + kCall);
+  return direct / (block * passes + first + kCall);
 }
 
 }  // namespace stretto::kernels::winograd

@@ -59,8 +59,8 @@ Fit fits(const Conv2dProblem& p) {
   const double depth = static_cast<double>(plan.channels) * plan.taps;
   // Runs of few channels end before the tile's loop has paid for its start.
   const double runs = std::sqrt(static_cast<double>(std::min<int64_t>(plan.channels, 8)) / 8);
-  // Every image streams the weights that L2 does not hold; with few pixels that takes as long as the
-  // products.
+  // Every image streams the weights that L2 does not hold; with few pixels that takes as long as
+  // the products.
   const double weights = depth * static_cast<double>(p.k) * sizeof(float) *
                          plan.vertical.share_inside() * plan.horizontal.share_inside();
   const bool near = weights < static_cast<double>(cpu_info().l2_bytes) / 2;

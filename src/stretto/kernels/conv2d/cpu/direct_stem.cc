@@ -10,6 +10,7 @@
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/blocked.h"
 #include "stretto/kernels/packing.h"
+#include "stretto/kernels/weights.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -46,8 +47,10 @@ Fit fits(const Conv2dProblem& p) {
   const double rows = mean_side(plan.vertical, plan.horizontal);
   const double run = p.dilation_w == 1 ? p.kernel_w : 1;
   const double depth = static_cast<double>(p.c) * plan.taps;
+  const double pixels = static_cast<double>(plan.vertical.out * plan.horizontal.out);
+  const double reuse = weight_reuse(p.target, pixels, 0.5 * p.target.lanes());
   return Fit::yes(0.95 * useful * rows / (rows + 1) * run / (run + 0.4) * depth / (depth + 8) *
-                  skipped(plan.vertical, plan.horizontal));
+                  reuse * skipped(plan.vertical, plan.horizontal));
 }
 
 std::string packing(const Conv2dProblem& p) {
