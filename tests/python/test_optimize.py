@@ -208,7 +208,9 @@ def test_the_tuning_cache_is_the_file_asked_for(cnn, tmp_path):
   first = stretto.optimize(cnn, tuning=0.3, tuning_cache=cache).report["tuning"]
   assert first["measured"] > 0 and cache.read_text().startswith("stretto-tuning-cache")
   again = stretto.optimize(cnn, tuning=0.3, tuning_cache=str(cache)).report["tuning"]
-  assert again["from_tuning_cache"] >= first["measured"]
+  # What lost against the built-in order as a whole is not kept.
+  lost = first["compared"] is not None and first["compared"]["kept"] == "default"
+  assert lost or again["from_tuning_cache"] >= first["measured"]
   none = stretto.optimize(cnn, tuning=0.3, tuning_cache="none").report["tuning"]
   assert none["measured"] > 0 and none["from_tuning_cache"] == 0
 

@@ -52,4 +52,23 @@ def test_the_command_says_so_on_stderr_and_starts_anew(cnn_path, tmp_path, run_c
   assert "warning" not in run_command(*words).stderr
   tuning = json.loads(report.read_text())["tuning"]
   # On a busy machine half a second is too short for all problems: the rest may be measured now.
-  assert tuning["from_tuning_cache"] >= first["measured"]
+  lost = first["compared"] is not None and first["compared"]["kept"] == "default"
+  assert lost or tuning["from_tuning_cache"] >= first["measured"]
+
+
+def test_choices_that_lose_as_a_whole_are_not_used(cnn, tmp_path):
+  """As if a busy machine had made the tuning cache remember the wrong kernels."""
+  cache = tmp_path / "cache.tsv"
+  options = {"tuning": 1, "tuning_cache": cache, "progress": False, "threads": 1}
+  stretto.optimize(cnn, **options)
+  header, *lines = cache.read_text().splitlines()
+  # The references do every problem, and take much longer.
+  wrong = ["\t".join([line.split("\t")[0], "reference", "1.0000"]) for line in lines]
+  cache.write_text("\n".join([header, *wrong]) + "\n")
+  model = stretto.optimize(cnn, **options)
+  compared = model.report["tuning"]["compared"]
+  assert compared["kept"] == "default" and compared["ratio"] > 2, compared
+  assert compared["default_ms"] < compared["tuned_ms"] and compared["rounds"] >= 7
+  kernels = [op["kernel"] for op in model.report["operators"]]
+  assert "reference" not in kernels, kernels
+  assert any("built-in order" in note for note in model.report["notes"]), model.report["notes"]

@@ -382,6 +382,9 @@ function howSection() {
   const how = [make('h2', {}, 'How it was made'), facts([
     ['Tuning', /^[0-9.]+$/.test(tuning.mode) ? `${tuning.mode} s` : tuning.mode], ['Kernels measured', tuning.measured],
     ['Taken from the tuning cache', tuning.from_tuning_cache], ['Taken in built-in order', tuning.from_default],
+    ['Compared as a whole', isNumber((tuning.compared || {}).ratio) &&
+      `tuned ${digits(tuning.compared.tuned_ms)} ms, built-in order ${digits(tuning.compared.default_ms)} ms; ` +
+      `kept: ${tuning.compared.kept === 'tuned' ? 'tuned' : 'built-in order'}`],
     ['Time in all', isNumber(spent.total) ? seconds(spent.total) : undefined],
     ['Weights', bytes(memory.weight_bytes)], ['Memory of a session', bytes(memory.memory_bytes)],
   ]), stages.length ? bars(stages, [{label: 'time', values: stages.map((s) => spent[s]),

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/interrupt.h"
@@ -65,6 +66,55 @@ ProgramTiming time_program(const Program& program, const std::vector<Tensor>& in
   timing.latency.median_ms = quantile(runs, 0.5);
   timing.latency.p95_ms = quantile(runs, 0.95);
   return timing;
+}
+
+Contest compare_programs(const Program& first, const Program& second,
+                         const std::vector<Tensor>& inputs, double budget_s) {
+  constexpr size_t kLeastRounds = 7, kMostRounds = 101;
+  // A turn of a small model is several runs. The first does not count, because after the turn of
+  // the other one the caches hold nothing of this one; to a large model that makes no difference.
+  constexpr double kTurn_s = 1e-3, kLong_s = 10e-3;
+  struct Side {
+    Side(const Program& program, const std::vector<Tensor>& inputs)
+        : buffers(program, inputs), executor(program) {}
+    double run() {
+      const double start = now_s();
+      executor.run(buffers.from, buffers.to);
+      return now_s() - start;
+    }
+    double turn() {
+      if (ms.empty() || ms.back() < kLong_s * 1e3) run();
+      double sum = 0;
+      int runs = 0;
+      for (; runs == 0 || sum < kTurn_s; ++runs) sum += run();
+      return sum / runs * 1e3;
+    }
+    Buffers buffers;
+    Executor executor;
+    std::vector<double> ms;
+  };
+  Side a(first, inputs), b(second, inputs);
+  std::vector<double> ratios;
+  const double start = now_s();
+  while (ratios.size() < kMostRounds &&
+         (ratios.size() < kLeastRounds || now_s() - start < budget_s)) {
+    check_interrupt();
+    const bool turned = ratios.size() % 2 == 1;
+    (turned ? b : a).ms.push_back((turned ? b : a).turn());
+    (turned ? a : b).ms.push_back((turned ? a : b).turn());
+    ratios.push_back(a.ms.back() / b.ms.back());
+  }
+  return {.first_ms = quantile(a.ms, 0.2),
+          .second_ms = quantile(b.ms, 0.2),
+          .ratio = quantile(ratios, 0.5),
+          .rounds = static_cast<int>(ratios.size())};
+}
+
+// Two signs, because either alone can be chance: the usual round, and what undisturbed runs take.
+bool second_wins(const Contest& contest) {
+  constexpr double kMargin = 1.015;
+  const double undisturbed = contest.first_ms / contest.second_ms;
+  return contest.ratio > 1 && undisturbed > 1 && std::sqrt(contest.ratio * undisturbed) > kMargin;
 }
 
 std::vector<Tensor> run_program(const Program& program, const std::vector<Tensor>& inputs) {

@@ -22,6 +22,21 @@ struct ProgramTiming {
 ProgramTiming time_program(const Program& program, const std::vector<Tensor>& inputs,
                            double budget_s);
 
+// Two programs of one model, as wholes.
+struct Contest {
+  double first_ms = 0, second_ms = 0;  // a fifth of the runs took less
+  double ratio = 1;                    // median over all rounds of first / second
+  int rounds = 0;
+};
+
+// In each round both run, in turns of either order, so that other work on the machine hits both.
+// Takes about `budget_s` seconds, at least seven rounds.
+Contest compare_programs(const Program& first, const Program& second,
+                         const std::vector<Tensor>& inputs, double budget_s);
+
+// Whether the second is faster, and not by chance.
+bool second_wins(const Contest& contest);
+
 std::vector<Tensor> run_program(const Program& program, const std::vector<Tensor>& inputs);
 
 // As tensor/compare.h defines it.

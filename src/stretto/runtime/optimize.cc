@@ -12,6 +12,7 @@
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/base/memory.h"
 #include "stretto/import/onnx/import.h"
 #include "stretto/ir/interpreter.h"
 #include "stretto/passes/pipeline.h"
@@ -31,6 +32,9 @@ using runtime::Compiled;
 
 // What "quick" and "full" mean, in seconds of kernel measurements.
 constexpr double kQuickBudget = 20, kFullBudget = 240;
+
+// For comparing the tuned program with the default one.
+constexpr double kContest_s = 2;
 
 // Rules that make operators fewer: without them, the graph runs one kernel per operator, which is
 // what "before" means in the report.
@@ -244,6 +248,74 @@ Compiled compile_before(const ir::Graph& original, const kernels::Target& target
   return runtime::compile(graph, target, selector, {});
 }
 
+// Whether two programs of one graph run the same kernels.
+bool same_kernels(const runtime::Program& a, const runtime::Program& b) {
+  return std::equal(a.instructions.begin(), a.instructions.end(), b.instructions.begin(),
+                    b.instructions.end(),
+                    [](const runtime::Instruction& x, const runtime::Instruction& y) {
+                      return x.family == y.family && x.row == y.row && x.problem == y.problem;
+                    });
+}
+
+// The choices that the other one makes too: of a program that lost as a whole nothing else is
+// remembered, so that later runs measure it again.
+tune::TuningCache where_same(const tune::TuningCache& choices, const tune::TuningCache& other) {
+  tune::TuningCache same;
+  for (const auto& [key, choice] : choices.choices()) {
+    const auto there = other.find(key);
+    if (there && there->candidate == choice.candidate) same.put(key, choice);
+  }
+  return same;
+}
+
+// A model with its kernels chosen.
+struct Chosen {
+  std::shared_ptr<ir::Graph> graph;
+  std::unique_ptr<runtime::Selector> selector;
+  Compiled compiled;
+};
+
+// Single measurements can mislead, above all beside other work, and what is best for a layer need
+// not be best for the model. So the tuned program has to win against the one that nothing was
+// measured for, as a whole. Returns that one if it is faster; `verdict` gets what was compared.
+std::optional<Chosen> better_default(const ir::Graph& graph, const Chosen& tuned,
+                                     const OptimizeOptions& options,
+                                     const std::vector<Tensor>& inputs, json& verdict) {
+  runtime::SelectOptions select;
+  select.advice = tune::TuningCache::shipped();
+  for (const auto& [name, row] : options.force) {
+    if (is_family(name)) select.forced[name] = row;
+  }
+  const auto compiled = [&](const runtime::CompileOptions& how) {
+    Chosen chosen{
+        std::make_shared<ir::Graph>(graph), std::make_unique<runtime::Selector>(select), {}};
+    runtime::CompileOptions all = how;
+    all.forced_nodes = forced_nodes(options, *chosen.graph);
+    chosen.compiled =
+        runtime::compile(chosen.graph, tuned.compiled.program.target, *chosen.selector, all);
+    return chosen;
+  };
+  // Most weights are packed alike, and are not copied for a comparison.
+  const runtime::Program& program = tuned.compiled.program;
+  const Chosen plain = compiled({.packed = [&](const std::string& key, const std::string& form) {
+    const auto found = std::find_if(
+        program.blobs.begin(), program.blobs.end(),
+        [&](const runtime::Blob& blob) { return blob.key == key && blob.form == form; });
+    return found == program.blobs.end() ? runtime::Blob{} : *found;
+  }});
+  if (same_kernels(program, plain.compiled.program)) return std::nullopt;
+  const runtime::Contest contest =
+      runtime::compare_programs(program, plain.compiled.program, inputs, kContest_s);
+  const bool lost = runtime::second_wins(contest);
+  verdict = {{"tuned_ms", contest.first_ms},
+             {"default_ms", contest.second_ms},
+             {"ratio", contest.ratio},
+             {"rounds", contest.rounds},
+             {"kept", lost ? "default" : "tuned"}};
+  if (!lost) return std::nullopt;
+  return compiled({});
+}
+
 Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
                         const OptimizeOptions& options, Stages& stages) {
   const kernels::Target target = make_target(options);
@@ -258,14 +330,29 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   const passes::PipelineReport rewritten =
       stages("passes", [&] { return passes::run_pipeline(*graph, {.disabled = options.disable}); });
 
-  runtime::Selector selector(select_options(options, budget));
-  Compiled compiled = stages("tuning", [&] {
-    return runtime::compile(
-        graph, target, selector,
+  const ir::Graph untouched = *graph;
+  Chosen chosen{graph, std::make_unique<runtime::Selector>(select_options(options, budget)), {}};
+  stages("tuning", [&] {
+    chosen.compiled = runtime::compile(
+        graph, target, *chosen.selector,
         {.progress = options.progress, .forced_nodes = forced_nodes(options, *graph)});
   });
-  tune::add_to_tuning_cache(tune::tuning_cache_path(options.tuning_cache), selector.found());
-  runtime::check_memory(compiled.program);
+  runtime::check_memory(chosen.compiled.program);
+  const runtime::SelectCounts counts = chosen.selector->counts();
+  tune::TuningCache found = chosen.selector->found();
+  json verdict;
+  const bool room = 4 * chosen.compiled.program.weight_bytes() < total_memory_bytes();
+  if (budget.seconds > 0 && counts.measured + counts.known > 0 && room) {
+    stages("compare", [&] {
+      auto plain = better_default(untouched, chosen, options, inputs, verdict);
+      if (!plain) return;
+      found = where_same(found, plain->selector->used());
+      chosen = *std::move(plain);
+    });
+  }
+  tune::add_to_tuning_cache(tune::tuning_cache_path(options.tuning_cache), found);
+  graph = chosen.graph;
+  Compiled& compiled = chosen.compiled;
 
   std::vector<std::string> assumed = imported.notes;
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -328,12 +415,15 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   json pass_seconds = json::array();
   for (const auto& [name, seconds] : rewritten.seconds) pass_seconds.push_back({name, seconds});
   report["pass_seconds"] = std::move(pass_seconds);
-  const runtime::SelectCounts counts = selector.counts();
-  report["tuning"] = {{"mode", options.tuning},
-                      {"budget_s", budget.seconds},
-                      {"measured", counts.measured},
-                      {"from_tuning_cache", counts.known},
-                      {"from_default", counts.by_order}};
+  if (!verdict.is_null() && verdict["kept"] == "default") {
+    notes.push_back(fmt::format(
+        "the kernels that measurements chose took {:.3g} ms together and those of the built-in "
+        "order {:.3g} ms, so the latter were kept: tune again when the machine is less busy",
+        verdict["tuned_ms"].get<double>(), verdict["default_ms"].get<double>()));
+  }
+  report["tuning"] = {{"mode", options.tuning},          {"budget_s", budget.seconds},
+                      {"measured", counts.measured},     {"from_tuning_cache", counts.known},
+                      {"from_default", counts.by_order}, {"compared", verdict}};
   report["notes"] = std::move(notes);
   report["seconds"] = stages.finish();
 
@@ -341,7 +431,7 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   state->name = original.name;
   state->program = std::make_shared<runtime::Program>(std::move(compiled.program));
   state->graph = std::move(graph);
-  state->choices = selector.used();
+  state->choices = chosen.selector->used();
   state->samples = std::move(kept);
   state->notes = std::move(assumed);
   state->report_json = report.dump();

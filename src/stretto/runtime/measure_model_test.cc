@@ -1,0 +1,23 @@
+#include "stretto/runtime/measure_model.h"
+
+#include <gtest/gtest.h>
+
+namespace stretto::runtime {
+namespace {
+
+TEST(Contest, NeedsTwoSignsAndAMargin) {
+  const auto wins = [](double first_ms, double second_ms, double ratio) {
+    return second_wins(
+        {.first_ms = first_ms, .second_ms = second_ms, .ratio = ratio, .rounds = 9});
+  };
+  EXPECT_TRUE(wins(11, 10, 1.1));
+  EXPECT_FALSE(wins(10, 10, 1.0));
+  EXPECT_FALSE(wins(10.1, 10, 1.01));  // too close to call
+  EXPECT_TRUE(wins(10.5, 10, 1.001));
+  EXPECT_FALSE(wins(10, 10, 1.1));  // undisturbed, both take as long
+  EXPECT_FALSE(wins(11, 10, 1.0));  // some quick runs do not make it faster
+  EXPECT_FALSE(wins(9, 10, 0.9));
+}
+
+}  // namespace
+}  // namespace stretto::runtime
