@@ -66,6 +66,9 @@ def main() -> int:
   if sys.argv[1:2] == ["simulate"]:
     from bench.comm import simulate  # needs the extension module, not the network
     return simulate.main(sys.argv[2:])
+  if sys.argv[1:2] == ["gains"]:
+    from bench.comm import gains
+    return gains.main(sys.argv[2:])
   args = arguments()
   signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # hosts and ranks go away on any exit
   if args.list:

@@ -125,8 +125,11 @@ def training() -> list[Case]:
 
 
 def processor() -> list[Case]:
-  return [Case("64 MB unshaped", Network(2, rails_mbit=(0,)), contiguous(2, 1),
-               Work("each", 64 * MB, 2), NO_TUNED, 7)]
+  """Cards without a limit: what processors, copies and sums allow."""
+  network, two = Network(2, rails_mbit=(0,)), contiguous(2, 1)
+  peers = ("gloo", "gloo-tuned", "openmpi", "openmpi-tuned", "stretto", "stretto-core")
+  return [Case(f"{mb} MB unshaped", network, two, Work("each", mb * MB, operations), peers, 9)
+          for mb, operations in ((1, 50), (4, 20), (16, 5), (64, 2))]
 
 
 def tags() -> list[Case]:

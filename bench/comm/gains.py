@@ -242,7 +242,7 @@ def text(row: dict) -> str:
   return "\n".join([*lines, ""])
 
 
-def main() -> int:
+def main(words: list[str] | None = None) -> int:
   parser = argparse.ArgumentParser(prog="python -m bench.comm.gains", description=__doc__,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument("gains", nargs="?", default="all",
@@ -250,7 +250,7 @@ def main() -> int:
   parser.add_argument("--rounds", type=int, help="instead of each row's own number")
   parser.add_argument("--json", type=Path, help="write the results here, after every row")
   parser.add_argument("--list", action="store_true", help="show the rows, run nothing")
-  args = parser.parse_args()
+  args = parser.parse_args(words)
   if args.list:
     for group, gains in GROUPS.items():
       print(group)

@@ -71,7 +71,7 @@ class Ranks:
 
   def launch(self, worker: list[str]) -> None:
     if self.peer.launcher == "mpirun":
-      self.spawn(0, mpirun(self._hosts, self._placement, self._folder) + worker)
+      self.spawn(0, mpirun(self.peer, self._hosts, self._placement, self._folder) + worker)
     else:
       for rank, host in enumerate(self._placement):
         self.spawn(host, [*worker, "--rank", str(rank)])
@@ -163,7 +163,7 @@ class Channel:
     self._socket.close()
 
 
-def mpirun(hosts: Hosts, placement: tuple[int, ...], folder: Path) -> list[str]:
+def mpirun(peer: Peer, hosts: Hosts, placement: tuple[int, ...], folder: Path) -> list[str]:
   """The command that starts ranks on the hosts through a stand-in for ssh. The settings are those
   under which it is fastest with more ranks than cores."""
   if not shutil.which("mpirun"):
@@ -171,6 +171,8 @@ def mpirun(hosts: Hosts, placement: tuple[int, ...], folder: Path) -> list[str]:
   count = max(placement) + 1
   words = ["mpirun", "-np", str(len(placement)), "--bind-to", "none", "--mca",
            "mpi_yield_when_idle", "1"]
+  for name, value in peer.mca:
+    words += ["--mca", name, value]
   if not hosts.network:
     return [*words, "--oversubscribe"]
   agent = folder / "agent"

@@ -35,6 +35,7 @@ class Peer:
   about: str
   setting: str = "default"
   launcher: str = "direct"  # "mpirun": it starts the ranks itself
+  mca: tuple[tuple[str, str], ...] = ()  # settings for mpirun
   # Only with --peers, and alone: it takes time from others while it has no turn.
   on_request: bool = False
   # Another build of this peer, whose Python package is in the folder that the variable names.
@@ -56,6 +57,10 @@ PEERS = (
     Peer("gloo-tuned", "c10d", "Gloo with four connections per pair and tensors in eight pieces",
          setting="tuned"),
     Peer("openmpi", "openmpi", "Open MPI through mpi4py, yielding when idle", launcher="mpirun"),
+    Peer("openmpi-tuned", "openmpi", "the same, four connections, a ring, the kernel's buffers",
+         launcher="mpirun", mca=(("btl_tcp_links", "4"), ("btl_tcp_sndbuf", "0"),
+                                 ("btl_tcp_rcvbuf", "0"), ("coll_tuned_use_dynamic_rules", "1"),
+                                 ("coll_tuned_allreduce_algorithm", "4"))),
     Peer("horovod", "horovod", "Horovod's torch functions over Open MPI", launcher="mpirun",
          on_request=True),
     Peer("horovod-tuned", "horovod", "the same, looking for work ten times as often",
