@@ -1,4 +1,4 @@
-"""How many TCP segments and sleeps an all-reduce takes: the reason for most of what a small one costs.
+"""How many TCP segments and sleeps an all-reduce takes: most of what a small one costs.
 
   python -m torch.distributed.run --standalone --nproc-per-node=2 bench/comm/packets.py gloo
   STRETTO_TRANSPORTS=tcp python -m torch.distributed.run --standalone --nproc-per-node=2 \\
