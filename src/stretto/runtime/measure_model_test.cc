@@ -7,8 +7,7 @@ namespace {
 
 TEST(Contest, NeedsTwoSignsAndAMargin) {
   const auto wins = [](double first_ms, double second_ms, double ratio) {
-    return second_wins(
-        {.first_ms = first_ms, .second_ms = second_ms, .ratio = ratio, .rounds = 9});
+    return second_wins({.first_ms = first_ms, .second_ms = second_ms, .ratio = ratio, .rounds = 9});
   };
   EXPECT_TRUE(wins(11, 10, 1.1));
   EXPECT_FALSE(wins(10, 10, 1.0));
