@@ -37,7 +37,8 @@ NamedHandle::~NamedHandle() {
   if (!over_) abandoned_.append(tensor_);
 }
 
-bool NamedHandle::done() { return over_ || unordered().poll(handle_); }
+// While another thread waits, the engine may have forgotten the handle already.
+bool NamedHandle::done() { return over_ || (!waited_for_ && unordered().poll(handle_)); }
 
 nb::object NamedHandle::wait() {
   while (waited_for_ && !over_) nap();

@@ -18,7 +18,17 @@ struct MemoryRate {
 // Measured once per machine, in a quarter of a second: kept in memory_rate_file() for later
 // processes, so that the same model is compiled in the same way every time. Thread-safe. A file
 // that cannot be read or written is no error.
-const MemoryRate& memory_rate();
+MemoryRate memory_rate();
+
+// While one lives, memory_rate() of this thread does not measure: without the file it gives a
+// typical rate. For loading a model, whose kernels are chosen already.
+class WithoutMeasuring {
+ public:
+  WithoutMeasuring();
+  ~WithoutMeasuring();
+  WithoutMeasuring(const WithoutMeasuring&) = delete;
+  WithoutMeasuring& operator=(const WithoutMeasuring&) = delete;
+};
 
 // Measures again and keeps what is faster, because other work on the machine can only slow a
 // measurement down. memory_rate() of this process does not change.

@@ -81,6 +81,17 @@ TEST_F(KeptRate, NoPlaceForTheFileIsNoError) {
   EXPECT_GT(refresh_memory_rate().one, 1e8);
 }
 
+// The first of this process that asks for it.
+TEST_F(KeptRate, ALoadedModelDoesNotWaitForIt) {
+  {
+    const WithoutMeasuring guard;
+    EXPECT_GT(memory_rate().one, 0);
+    EXPECT_FALSE(fs::exists(memory_rate_file()));
+  }
+  EXPECT_GT(memory_rate().one, 0);
+  EXPECT_TRUE(fs::exists(memory_rate_file()));
+}
+
 TEST_F(KeptRate, ThreadsShareIt) {
   EXPECT_EQ(stream_bytes_per_second(1), memory_rate().one);
   EXPECT_LE(stream_bytes_per_second(2), memory_rate().one);

@@ -4,6 +4,7 @@
 #include "stretto/base/cpu.h"
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
+#include "stretto/base/memory_rate.h"
 #include "stretto/kernels/packing.h"
 #include "stretto/report/report.h"
 #include "stretto/runtime/artefact.h"
@@ -95,6 +96,7 @@ std::shared_ptr<const Program> compile_with_blobs(const Model::State& model,
             return Blob{};
           },
       .packed_owner = content.owner};
+  const WithoutMeasuring start_at_once;
   auto program =
       std::make_shared<Program>(compile(model.graph, content.target, selector, options).program);
   if (other_forms > 0) {
