@@ -65,7 +65,8 @@ std::optional<DenseTensor> TensorClass::dense(nb::handle tensor) const {
     return std::nullopt;
   // A view of negated values, which the table does not mention.
   static PyObject* const is_neg = PyUnicode_InternFromString("is_neg");
-  const nb::object negated = nb::steal(PyObject_CallMethodNoArgs(tensor.ptr(), is_neg));
+  PyObject* const self = tensor.ptr();
+  const nb::object negated = nb::steal(PyObject_VectorcallMethod(is_neg, &self, 1, nullptr));
   if (!negated.is_valid()) throw nb::python_error();
   if (negated.ptr() != Py_False) return std::nullopt;
   return DenseTensor{static_cast<std::byte*>(t.data) + t.byte_offset,

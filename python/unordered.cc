@@ -275,7 +275,7 @@ void bind_unordered(nb::module_& m) {
       .def("submit", &CommUnordered::submit, "name"_a, "description"_a, "group"_a, "operations"_a)
       .def("add_template", &CommUnordered::add_template, "tensor"_a, "reduction"_a, "description"_a,
            "group"_a, "operation"_a)
-      .def("submit_again", &submit_again, "prefix"_a, "name"_a, "tensor"_a, "reduction"_a,
+      .def("submit_again", &submit_again, "prefix"_a, "name"_a, "tensor"_a.none(), "reduction"_a,
            "abandoned"_a, nb::rv_policy::take_ownership)
       .def("submit_call", &CommUnordered::submit_call, "name"_a, "description"_a, "start"_a)
       .def("submit_gradient", &CommUnordered::submit_gradient, "name"_a, "description"_a,
