@@ -2,9 +2,6 @@
 
 #include <nanobind/ndarray.h>
 
-#include <functional>
-#include <numeric>
-
 #include "tensors.h"
 
 namespace nb = nanobind;
@@ -39,10 +36,6 @@ bool contiguous(const nb::dlpack::dltensor& t) {
 }
 
 }  // namespace
-
-int64_t DenseTensor::count() const {
-  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
-}
 
 std::optional<TensorClass> TensorClass::of(nb::type_object type) {
   const nb::object capsule = nb::getattr(type, "__dlpack_c_exchange_api__", nb::none());

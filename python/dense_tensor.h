@@ -19,8 +19,6 @@ struct DenseTensor {
   void* data;
   DType dtype;
   std::span<const int64_t> shape;
-
-  int64_t count() const;
 };
 
 // A class of tensors and its table of C functions: DLPack's "C exchange API", which PyTorch has

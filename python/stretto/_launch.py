@@ -8,7 +8,6 @@ import argparse
 import importlib.util
 import json
 import os
-import re
 import secrets
 import shlex
 import shutil
@@ -25,7 +24,7 @@ from stretto import _launch_elastic as elastic
 from stretto import _processes as processes
 from stretto import _stretto
 from stretto._errors import CommError, FormatError
-from stretto._launch_options import MASTER_PORT, PASSED_ON, describe, parser
+from stretto._launch_options import MASTER_PORT, PASSED_ON, describe, drop_interpreter, parser
 from stretto._processes import Command
 from stretto._rank_output import outputs
 from stretto._remote import ENVIRONMENT, FETCH, FOLDER
@@ -230,28 +229,6 @@ def own_ranks(args: argparse.Namespace, folder: str) -> list[Command]:
     address = f"{args.master_addr}:{(args.master_port or MASTER_PORT) + 1}"
   return [Command(own_rank(args), settings(args, here, folder) | {"STRETTO_ADDRESS": address}
                   | places(node * here + r, nodes * here, r, here)) for r in range(here)]
-
-
-def drop_interpreter(args: argparse.Namespace) -> None:
-  """`python train.py`, as mpirun and horovodrun want it, means train.py, with this Python."""
-  if args.module or args.no_python or not args.arguments or \
-      not re.fullmatch(r"python[\d.]*", os.path.basename(args.script)):
-    return
-  found = shutil.which(args.script)
-  if found is None or os.path.dirname(os.path.abspath(found)) != os.path.dirname(sys.executable):
-    raise ValueError(f"{args.script}: ranks run with {sys.executable}; give the script alone, or "
-                     "--no-python to start another Python as a program")
-  script, *arguments = args.arguments
-  if script == "-u":
-    os.environ["PYTHONUNBUFFERED"] = "1"
-    script, *arguments = arguments or [""]
-  if script == "-m" and arguments:
-    args.module = True
-    script, *arguments = arguments
-  if not script or script.startswith("-"):
-    raise ValueError(f"{args.script}: only -u and -m can stand before the script; --no-python "
-                     "starts Python as a program")
-  args.script, args.arguments = script, arguments
 
 
 def is_program(args: argparse.Namespace) -> bool:

@@ -4,6 +4,10 @@
 from __future__ import annotations
 
 import argparse
+import os
+import re
+import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -145,3 +149,25 @@ def describe() -> dict:
   return {"name": "stretto run", "summary": "Start a training script on several ranks",
           "examples": list(EXAMPLES), "options": options, "commands": [],
           "exit_codes": [{"code": c, "meaning": m} for c, m in EXIT_CODES.items()]}
+
+
+def drop_interpreter(args: argparse.Namespace) -> None:
+  """`python train.py`, as mpirun and horovodrun want it, means train.py, with this Python."""
+  if args.module or args.no_python or not args.arguments or \
+      not re.fullmatch(r"python[\d.]*", os.path.basename(args.script)):
+    return
+  found = shutil.which(args.script)
+  if found is None or os.path.dirname(os.path.abspath(found)) != os.path.dirname(sys.executable):
+    raise ValueError(f"{args.script}: ranks run with {sys.executable}; give the script alone, or "
+                     "--no-python to start another Python as a program")
+  script, *arguments = args.arguments
+  if script == "-u":
+    os.environ["PYTHONUNBUFFERED"] = "1"
+    script, *arguments = arguments or [""]
+  if script == "-m" and arguments:
+    args.module = True
+    script, *arguments = arguments
+  if not script or script.startswith("-"):
+    raise ValueError(f"{args.script}: only -u and -m can stand before the script; --no-python "
+                     "starts Python as a program")
+  args.script, args.arguments = script, arguments

@@ -281,11 +281,8 @@ struct Chosen {
 std::optional<Chosen> better_default(const ir::Graph& graph, const Chosen& tuned,
                                      const OptimizeOptions& options,
                                      const std::vector<Tensor>& inputs, json& verdict) {
-  runtime::SelectOptions select;
-  select.advice = tune::TuningCache::shipped();
-  for (const auto& [name, row] : options.force) {
-    if (is_family(name)) select.forced[name] = row;
-  }
+  runtime::SelectOptions select = select_options(options, {});
+  select.known = {};
   const auto compiled = [&](const runtime::CompileOptions& how) {
     Chosen chosen{
         std::make_shared<ir::Graph>(graph), std::make_unique<runtime::Selector>(select), {}};
