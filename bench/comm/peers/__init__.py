@@ -77,6 +77,8 @@ PEERS = (
          environment={"STRETTO_MAC": "on"}),
     Peer("stretto-mac-off", "core", "stretto-core with STRETTO_MAC=off", like="stretto-core",
          environment={"STRETTO_MAC": "off"}),
+    Peer("stretto-nan-off", "core", "stretto-core with STRETTO_NAN_CHECK=off", like="stretto-core",
+         environment={"STRETTO_NAN_CHECK": "off"}),
 )
 
 

@@ -342,27 +342,6 @@ TEST(Engine, WhatComesEarlyTakesNoMoreMemoryThanAllowed) {
       }));
 }
 
-TEST(Engine, NonFiniteInputsAreReportedAndSentOn) {
-  expect_no_errors(run_ranks(2, tcp, [](Engine& engine) {
-    const int rank = engine.membership().rank;
-    std::vector<float> x(1000, 1.0f);
-    if (rank == 1) x[17] = x[400] = std::numeric_limits<float>::infinity();
-    engine.wait(engine.submit(kWorld, {.reduction = ReduceOp::kSum,
-                                       .count = 1000,
-                                       .input = x.data(),
-                                       .output = x.data(),
-                                       .name = "conv1.weight"}));
-    EXPECT_EQ(x[17], std::numeric_limits<float>::infinity());
-    const auto reports = engine.take_non_finite();
-    ASSERT_EQ(reports.size(), rank == 1 ? 1u : 0u);
-    if (rank == 0) return;
-    EXPECT_EQ(reports[0].name, "conv1.weight");
-    EXPECT_EQ(reports[0].rank, 1);
-    EXPECT_EQ(reports[0].first_offset, 17);
-    EXPECT_EQ(reports[0].count, 2);
-  }));
-}
-
 // How an operation is cut must not depend on what is a rank's own affair.
 TEST(Engine, LargePartsOfDifferentSizesAreCutAlike) {
   const std::vector<int64_t> counts = {1'000, 5'000'000};
@@ -378,52 +357,6 @@ TEST(Engine, LargePartsOfDifferentSizesAreCutAlike) {
     EXPECT_EQ(std::count(all.begin(), all.begin() + counts[0], 1.0f), counts[0]);
     EXPECT_EQ(std::count(all.begin() + counts[0], all.end(), 2.0f), counts[1]);
   }));
-}
-
-// Large operations are looked at a unit at a time, while earlier units are overwritten with
-// results.
-TEST(Engine, NonFiniteInputsOfManyUnitsAreCountedOnce) {
-  constexpr int64_t kCount = 3'000'000;
-  expect_no_errors(run_ranks(2, tcp, [](Engine& engine) {
-    const int rank = engine.membership().rank;
-    std::vector<float> x(kCount, 1.0f);
-    const float bad = std::numeric_limits<float>::quiet_NaN();
-    if (rank == 1) x[1'200'003] = x[1'200'004] = x[kCount - 1] = bad;
-    if (rank == 0) x[5] = bad;
-    engine.wait(engine.submit(
-        kWorld,
-        {.reduction = ReduceOp::kSum, .count = kCount, .input = x.data(), .output = x.data()}));
-    const auto reports = engine.take_non_finite();
-    ASSERT_EQ(reports.size(), 1u);
-    EXPECT_EQ(reports[0].first_offset, rank == 1 ? 1'200'003 : 5);
-    EXPECT_EQ(reports[0].count, rank == 1 ? 3 : 1);
-  }));
-}
-
-TEST(Engine, NonFiniteInputsStopTheJobWhenAskedTo) {
-  for (const int64_t count : {10, 3'000'000}) {
-    const auto errors = run_ranks(
-        2,
-        [](int rank) {
-          Options options = tcp(rank);
-          options.nan_check = NanCheck::kStop;
-          return options;
-        },
-        [&](Engine& engine) {
-          std::vector<float> x(count, 1.0f);
-          if (engine.membership().rank == 1)
-            x[count / 2] = x[count - 1] = std::numeric_limits<float>::quiet_NaN();
-          engine.wait(engine.submit(kWorld, {.reduction = ReduceOp::kSum,
-                                             .count = count,
-                                             .input = x.data(),
-                                             .output = x.data(),
-                                             .name = "w"}));
-        });
-    for (const std::string& error : errors)
-      EXPECT_EQ(error, fmt::format("rank 1: all_reduce of {} float32 (sum), 'w' has 2 values that "
-                                   "are not finite, the first at {}",
-                                   count, count / 2));
-  }
 }
 
 // Many times, because a rank may hear of it before the others have reached it: what they shall hear

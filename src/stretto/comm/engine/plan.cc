@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
+#include <map>
 #include <numeric>
+#include <utility>
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -86,15 +89,61 @@ void unpack_pieces(const OpenOperation& open) {
   }
 }
 
+// Disjoint parts by where they begin, and the step that searches each.
+using Searches = std::map<int64_t, std::pair<Part, int32_t>>;
+
+// The first part that ends after `begin`.
+Searches::const_iterator first_after(const Searches& searches, int64_t begin) {
+  auto at = searches.upper_bound(begin);
+  if (at != searches.begin() && std::prev(at)->second.first.end > begin) --at;
+  return at;
+}
+
+// The parts of the input, and the first step that reads each. Empty when a step reads something
+// that overlaps a part without being it, or two parts that nobody has read.
+Searches first_reads(const Schedule& schedule) {
+  Searches first;
+  for (int32_t i = 0; i < std::ssize(schedule.steps); ++i) {
+    const Step& step = schedule.steps[i];
+    bool searches = false;
+    const auto read = [&](Place place) {
+      if (place.buffer != Buffer::kInput || step.count == 0) return true;
+      const Part part{place.offset, place.offset + step.count};
+      const auto at = first_after(first, part.begin);
+      if (at != first.end() && at->first < part.end)
+        return at->first == part.begin && at->second.first.end == part.end;
+      first.emplace(part.begin, std::pair(part, i));
+      return !std::exchange(searches, true);
+    };
+    bool simple = step.action != Action::kSend || read(step.place);
+    for (const Source& source : schedule.sources(step)) simple = simple && read(source.place);
+    if (!simple) return {};
+  }
+  return first;
+}
+
+// By step: what is received into the part that it searches.
+std::vector<std::vector<int32_t>> receives_after(const Schedule& schedule,
+                                                 const Searches& searches) {
+  std::vector<std::vector<int32_t>> after(schedule.steps.size());
+  for (int32_t i = 0; i < std::ssize(schedule.steps); ++i) {
+    const Step& step = schedule.steps[i];
+    if (step.action != Action::kReceive || step.place.buffer != Buffer::kOutput) continue;
+    const int64_t end = step.place.offset + step.count;
+    for (auto at = first_after(searches, step.place.offset);
+         at != searches.end() && at->first < end; ++at)
+      after[at->second.second].push_back(i);
+  }
+  return after;
+}
+
 }  // namespace
 
-UnitPlan::UnitPlan(Schedule s) : schedule(std::move(s)) {
+UnitPlan::UnitPlan(Schedule s, bool searches) : schedule(std::move(s)) {
   const auto count = static_cast<int32_t>(schedule.steps.size());
   first_follower.assign(count + 1, 0);
-  for (int32_t i = 0; i < count; ++i) {
-    const Step& step = schedule.steps[i];
+  for (const Step& step : schedule.steps) {
     waits.push_back(step.wait_count);
-    if (step.wait_count == 0) ready.push_back(i);
     for (int32_t before : schedule.waits(step)) ++first_follower[before + 1];
   }
   for (int32_t i = 0; i < count; ++i) first_follower[i + 1] += first_follower[i];
@@ -103,6 +152,16 @@ UnitPlan::UnitPlan(Schedule s) : schedule(std::move(s)) {
   for (int32_t i = 0; i < count; ++i) {
     for (int32_t before : schedule.waits(schedule.steps[i])) followers[next[before]++] = i;
   }
+  if (const Searches found = searches ? first_reads(schedule) : Searches(); !found.empty()) {
+    searched.resize(count);
+    for (const auto& [begin, search] : found) searched[search.second] = search.first;
+    searched_before = receives_after(schedule, found);
+    for (const auto& receives : searched_before) {
+      for (const int32_t receive : receives) ++waits[receive];
+    }
+  }
+  for (int32_t i = 0; i < count; ++i)
+    if (waits[i] == 0) ready.push_back(i);
 }
 
 bool reduces(Kind kind) {
@@ -167,9 +226,9 @@ Problem make_problem(const Operation& op, const GroupState& group, const Codec* 
 
 std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation& op,
                                              const Codec* codec, const Settings* settings,
-                                             const Options& options) {
+                                             bool searches, const Options& options) {
   const bool even = op.input_counts.empty() && op.output_counts.empty();
-  const PlanKey key{op.kind, op.dtype, op.reduction, op.root, op.count, codec};
+  const PlanKey key{op.kind, op.dtype, op.reduction, op.root, op.count, codec, searches};
   // Kept plans are those of the settings in use.
   const bool keeps = even && settings == (group.tuning ? group.tuning->settings.get() : nullptr);
   if (keeps) {
@@ -207,7 +266,7 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
                    .local_bytes = cost.local_elements * sizes.local,
                    .local_rounds = cost.local_rounds};
   if (unit_count(plan->problem) == 1)
-    plan->whole = std::make_shared<UnitPlan>(plan->algorithm->schedule(plan->problem, 0));
+    plan->whole = std::make_shared<UnitPlan>(plan->algorithm->schedule(plan->problem, 0), searches);
   if (!keeps) return plan;
   if (group.plans.size() == kMaxPlans) group.plans.clear();
   return group.plans[key] = plan;

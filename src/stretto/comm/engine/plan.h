@@ -9,6 +9,7 @@
 
 #include "stretto/comm/codec/codec.h"
 #include "stretto/comm/collective/algorithm.h"
+#include "stretto/comm/collective/builder.h"
 #include "stretto/comm/engine/operation.h"
 #include "stretto/comm/options.h"
 #include "stretto/comm/tuning/link_observer.h"
@@ -19,9 +20,17 @@ struct GroupState;
 struct Settings;
 
 // A unit's schedule with the dependencies between its steps.
+//
+// With `searches`, every part of the input is searched for NaN and infinity by the first step that
+// reads it, when it has just been read: a sum before it adds a block, a send when it has written.
+// What is received into a searched part waits for the search, because the output may be the input.
 struct UnitPlan {
-  explicit UnitPlan(Schedule schedule);
+  explicit UnitPlan(Schedule schedule, bool searches = false);
   const Schedule schedule;
+  // By step. Empty: no step searches, because it was not asked for, or because steps read parts
+  // that overlap.
+  std::vector<Part> searched;
+  std::vector<std::vector<int32_t>> searched_before;  // the receives that wait for each search
   std::vector<int32_t> waits, ready;  // how many steps each step waits for; steps with none
   std::vector<int32_t> first_follower, followers;  // the steps that wait for each step
 };
@@ -37,14 +46,14 @@ struct OperationPlan {
 
 // Kept because training repeats the same operations, and choosing an algorithm and making its
 // schedule takes longer than a small operation.
-using PlanKey = std::tuple<Kind, DType, ReduceOp, int, int64_t, const Codec*>;
+using PlanKey = std::tuple<Kind, DType, ReduceOp, int, int64_t, const Codec*, bool>;
 using Plans = std::map<PlanKey, std::shared_ptr<const OperationPlan>>;
 
 // The plan of an operation with these settings (null: the group is not tuned), from `group.plans`
-// or new. Throws Unsupported when a forced algorithm does not fit.
+// or new. `searches` as in UnitPlan. Throws Unsupported when a forced algorithm does not fit.
 std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation& operation,
                                              const Codec* codec, const Settings* settings,
-                                             const Options& options);
+                                             bool searches, const Options& options);
 
 // The operation as schedules see it. `operation_bytes` is 0 where the size differs between ranks;
 // unit_bytes 0: the default (collective/unit_size.h).

@@ -53,7 +53,9 @@ struct OpenOperation {
   std::vector<Piece> pieces;  // empty: it is one operation; their data are packed
 
   int64_t units = 0, started_units = 0, done_units = 0, unit_bytes = 0;
-  bool scans = false;  // every unit is searched for NaN and infinity before it begins
+  // Every unit is searched for NaN and infinity: with `searches` by its steps, if the plan can, and
+  // else before it begins.
+  bool scans = false, searches = false;
   int64_t non_finite = 0, first_non_finite = -1;
   double submitted_s = 0, started_s = 0;
   int64_t step = -1;  // of the group, for its account

@@ -225,7 +225,12 @@ void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
   choose_codec(*open);
   const Operation& op = open->operation;
   if (state.tuning) open->settings = state.tuning->settings;
-  use_plan(*open, plan_of(state, op, open->codec, open->settings.get(), options_));
+  const bool checks =
+      options_.nan_check != NanCheck::kOff && !op.scanned && reduces(op.kind) && is_float(op.dtype);
+  open->searches = checks && options_.nan_check == NanCheck::kReport &&
+                   op.kind == Kind::kAllReduce && !open->codec && !op.residual &&
+                   open->pieces.empty() && bytes_of(*open) > kSmallBytes;
+  use_plan(*open, plan_of(state, op, open->codec, open->settings.get(), open->searches, options_));
   open->sequence = state.next_sequence++;
   open->fingerprint = options_.order_check ? fingerprint(op) : 0;
   if (open->fingerprint != 0)
@@ -234,8 +239,7 @@ void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
   // Ranks that cut the operation differently would wait for each other for ever.
   if (open->fingerprint != 0 && open->settings)
     open->fingerprint += open->settings->generation << 1;
-  if (options_.nan_check != NanCheck::kOff && !op.scanned && reduces(op.kind) && is_float(op.dtype))
-    scan_input(state, open);
+  if (checks) scan_input(state, open);
   if (ending_->has_begun()) return;
   if (options_.order_check) {
     const auto other = note_begun(state.order, open->sequence, open->fingerprint, op);
@@ -268,7 +272,8 @@ void EngineImpl::start_small(GroupState& state) {
   if (count > 1) {
     fusion.carrier = join(fusion, count);
     open = fusion.carrier.get();
-    use_plan(*open, plan_of(state, open->operation, nullptr, open->settings.get(), options_));
+    use_plan(*open,
+             plan_of(state, open->operation, nullptr, open->settings.get(), false, options_));
     if (options_.order_check) {
       const auto other = note_joined(state.order, open->sequence, open->fingerprint);
       if (other)
@@ -283,11 +288,12 @@ void EngineImpl::start_small(GroupState& state) {
   units_->advance(state);
 }
 
-// Searches the input before it is sent. Large all-reduces are searched unit by unit (units.cc), so
-// that sending begins at once and the data are still in the cache.
+// Searches the input before it is sent. Large all-reduces are searched unit by unit or step by step
+// (units.cc), so that sending begins at once and the data are still in the cache.
 void EngineImpl::scan_input(const GroupState& state, OpenOperation* open) {
   const Operation& op = open->operation;
-  open->scans = op.kind == Kind::kAllReduce && open->units > 1 && open->pieces.empty();
+  open->scans = op.kind == Kind::kAllReduce && open->pieces.empty() &&
+                (open->units > 1 || (open->searches && !open->whole->searched.empty()));
   if (open->scans) return;
   const NonFinite found =
       scan_non_finite(usable_isa(), op.dtype, open->input, input_count(op, state.ranks.size()));

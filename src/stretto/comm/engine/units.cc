@@ -19,6 +19,8 @@ constexpr int64_t kSmallUnitBytes = 64 << 10;  // a smaller unit counts as this 
 // Local steps that read less are run at once: that takes less time than to hand them to a thread.
 constexpr int64_t kInlineBytes = 64 << 10;
 
+constexpr int64_t kSearchedBytes = 16 << 10;  // of a block that is searched, then added
+
 constexpr int32_t kAskedFor = -1;  // Unit::waits_left of a receive that the link knows of
 
 Part part_of(const OpenOperation& open, int64_t unit) { return unit_of_tensor(open.problem, unit); }
@@ -33,11 +35,15 @@ NonFinite scan(const OpenOperation& open, Part part, Isa isa) {
   return found;
 }
 
+NonFinite both(const NonFinite& a, const NonFinite& b) {
+  if (a.count == 0 || b.count == 0) return a.count == 0 ? b : a;
+  return {.count = a.count + b.count, .first = std::min(a.first, b.first)};
+}
+
 void add(OpenOperation* open, const NonFinite& found) {
-  if (found.count == 0) return;
-  if (open->non_finite == 0 || found.first < open->first_non_finite)
-    open->first_non_finite = found.first;
-  open->non_finite += found.count;
+  const NonFinite all = both({.count = open->non_finite, .first = open->first_non_finite}, found);
+  open->non_finite = all.count;
+  open->first_non_finite = all.first;
 }
 
 // Releases the lock while it lives, and counts itself.
@@ -91,11 +97,13 @@ void Units::start(OpenOperation* open) {
   auto unit = std::make_shared<Unit>(
       open, index,
       open->whole ? open->whole
-                  : std::make_shared<UnitPlan>(open->algorithm->schedule(open->problem, index)));
+                  : std::make_shared<UnitPlan>(open->algorithm->schedule(open->problem, index),
+                                               open->searches));
   unit->ahead = open->ahead;
   // With a residual the schedule works in place, on the input plus the residual.
   if (open->operation.residual) open->input = open->output;
-  launch(std::move(unit), open->scans || open->operation.residual);
+  const bool prepares = (open->scans && !unit->searches()) || open->operation.residual;
+  launch(std::move(unit), prepares);
 }
 
 void Units::start_point_to_point(OpenOperation* open, int peer) {
@@ -180,7 +188,7 @@ void Units::prepared(Unit& unit, const NonFinite& found) {
 void Units::run(Unit& unit, std::vector<int32_t> ready) {
   for (size_t i = 0; i < ready.size(); ++i) {
     const int32_t step = ready[i];
-    if (execute(unit, step)) done(unit, step, &ready);
+    if (execute(unit, step, &ready)) done(unit, step, &ready);
   }
   if (unit.steps_left == 0) finish(unit);
 }
@@ -194,13 +202,38 @@ void Units::done(Unit& unit, int32_t step, std::vector<int32_t>* ready) {
   }
 }
 
+void Units::on_written(const Ticket& ticket) {
+  const auto found = units_.find(static_cast<Unit*>(ticket.owner));
+  if (found == units_.end()) return;
+  std::vector<int32_t> ready;
+  search_sent(*found->second, ticket.step, &ready);
+  run(*found->second, std::move(ready));
+}
+
 void Units::on_done(const Ticket& ticket) {
   const auto found = units_.find(static_cast<Unit*>(ticket.owner));
   if (found == units_.end()) return;
   found->second->ahead = std::min(found->second->ahead, ticket.ahead);
   std::vector<int32_t> ready;
+  search_sent(*found->second, ticket.step, &ready);
   done(*found->second, ticket.step, &ready);
   run(*found->second, std::move(ready));
+}
+
+// What has just been sent is in the cache, so searching it takes less time than sending it took.
+void Units::search_sent(Unit& unit, int32_t step, std::vector<int32_t>* ready) {
+  if (!unit.searches() || unit.step_searched[step] || unit.plan->searched[step].empty()) return;
+  end_search(unit, step, scan(*unit.open, unit.plan->searched[step], isa_), ready);
+}
+
+// Its results may overwrite it now.
+void Units::end_search(Unit& unit, int32_t step, const NonFinite& found,
+                       std::vector<int32_t>* ready) {
+  add(unit.open, found);
+  if (!unit.searches()) return;
+  unit.step_searched[step] = true;
+  for (const int32_t receive : unit.plan->searched_before[step])
+    if (--unit.waits_left[receive] == 0) ready->push_back(receive);
 }
 
 void Units::run_local(std::unique_lock<std::mutex>& lock) {
@@ -215,7 +248,7 @@ void Units::run_local(std::unique_lock<std::mutex>& lock) {
     if (local.step == kPrepare) {
       found = prepare(unit);
     } else {
-      run_step(unit, unit.schedule.steps[local.step]);
+      found = run_step(unit, local.step);
     }
   }
   if (!units_.contains(&unit)) return;  // the job has failed meanwhile
@@ -225,6 +258,7 @@ void Units::run_local(std::unique_lock<std::mutex>& lock) {
   }
   note_time(unit, unit.schedule.steps[local.step], start);
   std::vector<int32_t> ready;
+  end_search(unit, local.step, found, &ready);
   done(unit, local.step, &ready);
   run(unit, std::move(ready));
 }
@@ -272,7 +306,7 @@ int64_t Units::bytes(const Unit& unit, const Step& step) const {
   return step.count * static_cast<int64_t>(dtype_bytes(unit.open->operation.dtype));
 }
 
-bool Units::execute(Unit& unit, int32_t index) {
+bool Units::execute(Unit& unit, int32_t index, std::vector<int32_t>* ready) {
   const Step& step = unit.schedule.steps[index];
   OpenOperation& open = *unit.open;
   switch (step.action) {
@@ -280,14 +314,16 @@ bool Units::execute(Unit& unit, int32_t index) {
       const int rank = groups_.at(open.group)->ranks[step.peer];
       const auto size = static_cast<uint64_t>(bytes(unit, step));
       if (open.streams > 1) links_.open_streams(rank, open.streams);
-      links_.link_to(rank).send({.key = key(unit, step),
-                                 .fingerprint = open.fingerprint,
-                                 .data = size > 0 ? at(unit, step.place) : nullptr,
-                                 .bytes = size,
-                                 .ticket = {&unit, index},
-                                 .ahead = unit.ahead,
-                                 .rendezvous = open.operation.rendezvous,
-                                 .streams = open.streams});
+      links_.link_to(rank).send(
+          {.key = key(unit, step),
+           .fingerprint = open.fingerprint,
+           .data = size > 0 ? at(unit, step.place) : nullptr,
+           .bytes = size,
+           .ticket = {&unit, index},
+           .ahead = unit.ahead,
+           .rendezvous = open.operation.rendezvous,
+           .streams = open.streams,
+           .tells_written = unit.searches() && !unit.plan->searched[index].empty()});
       return false;
     }
     case Action::kReceive: {
@@ -312,24 +348,43 @@ bool Units::execute(Unit& unit, int32_t index) {
     return false;
   }
   const double start = now_s();
-  run_step(unit, step);
+  end_search(unit, index, run_step(unit, index), ready);
   note_time(unit, step, start);
   return true;
 }
 
-void Units::run_step(const Unit& unit, const Step& step) const {
+// Returns what it found of NaN and infinity where it searches.
+NonFinite Units::run_step(const Unit& unit, int32_t index) const {
   const OpenOperation& open = *unit.open;
-  run_local_step(unit.schedule, step,
-                 {.input = open.input,
-                  .output = open.output,
-                  .scratch = unit.scratch.get(),
-                  .slots = unit.slots,
-                  .residual = open.operation.residual},
-                 {.isa = isa_,
-                  .reduction = {.dtype = open.operation.dtype,
-                                .op = open.operation.reduction,
-                                .ranks = open.problem.ranks()},
-                  .codec = open.codec});
+  Step step = unit.schedule.steps[index];
+  LocalBuffers buffers{.input = open.input,
+                       .output = open.output,
+                       .scratch = unit.scratch.get(),
+                       .slots = unit.slots,
+                       .residual = open.operation.residual};
+  const LocalContext context{.isa = isa_,
+                             .reduction = {.dtype = open.operation.dtype,
+                                           .op = open.operation.reduction,
+                                           .ranks = open.problem.ranks()},
+                             .codec = open.codec};
+  const Part searched = unit.searches() ? unit.plan->searched[index] : Part{};
+  if (searched.empty()) {
+    run_local_step(unit.schedule, step, buffers, context);
+    return {};
+  }
+  NonFinite found;
+  const auto element = static_cast<int64_t>(dtype_bytes(open.operation.dtype));
+  const int64_t block = kSearchedBytes / element;
+  for (int64_t begin = 0; begin < searched.count(); begin += block) {
+    step.count = std::min(block, searched.count() - begin);
+    const Part part{searched.begin + begin, searched.begin + begin + step.count};
+    found = both(found, scan(open, part, isa_));
+    run_local_step(unit.schedule, step, buffers, context);
+    buffers.input += step.count * element;
+    buffers.output += step.count * element;
+    if (buffers.scratch) buffers.scratch += step.count * element;
+  }
+  return found;
 }
 
 void Units::note_time(const Unit& unit, const Step& step, double start) {

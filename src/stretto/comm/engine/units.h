@@ -25,19 +25,24 @@ namespace stretto::comm {
 // One unit of an operation under way.
 struct Unit {
   Unit(OpenOperation* operation, int64_t number, std::shared_ptr<const UnitPlan> how)
-      : open(operation), index(number), plan(std::move(how)), schedule(plan->schedule) {}
+      : open(operation), index(number), plan(std::move(how)), schedule(plan->schedule) {
+    if (operation->searches) step_searched.resize(plan->searched.size());
+  }
   OpenOperation* const open;
   const int64_t index;
   const std::shared_ptr<const UnitPlan> plan;
   const Schedule& schedule;         // of the plan
   std::vector<int32_t> waits_left;  // per step
   std::vector<bool> step_done;
+  std::vector<bool> step_searched;  // empty: no step searches
   BufferPool::Buffer scratch;
   std::vector<BufferPool::Buffer> coded;  // per slot
   std::vector<std::byte*> slots;          // the addresses of `coded`
   int32_t steps_left = 0;
   double started_s = 0;  // when traced
   int32_t ahead = 0;
+
+  bool searches() const { return !step_searched.empty(); }
 };
 
 class Units {
@@ -58,6 +63,8 @@ class Units {
   // Starts a send or recv, which is one step. `peer` is a rank of the group.
   void start_point_to_point(OpenOperation* open, int peer);
 
+  // All of the step's message has been written, and may have to be sent again.
+  void on_written(const Ticket& ticket);
   // The step's message has been sent or received.
   void on_done(const Ticket& ticket);
 
@@ -98,14 +105,17 @@ class Units {
   void launch(std::shared_ptr<Unit> unit, bool prepare);
   void run(Unit& unit, std::vector<int32_t> ready);
   void done(Unit& unit, int32_t step, std::vector<int32_t>* ready);
-  bool execute(Unit& unit, int32_t step);  // true when the step is done on return
+  // True when the step is done on return; `ready` receives what waits for its search.
+  bool execute(Unit& unit, int32_t step, std::vector<int32_t>* ready);
   void prepared(Unit& unit, const NonFinite& found);
   void finish(Unit& unit);
   std::byte* at(Unit& unit, const Place& place);
   MessageKey key(const Unit& unit, const Step& step) const;
   int64_t bytes(const Unit& unit, const Step& step) const;
   NonFinite prepare(const Unit& unit) const;
-  void run_step(const Unit& unit, const Step& step) const;
+  void search_sent(Unit& unit, int32_t step, std::vector<int32_t>* ready);
+  void end_search(Unit& unit, int32_t step, const NonFinite& found, std::vector<int32_t>* ready);
+  NonFinite run_step(const Unit& unit, int32_t step) const;
   void note_time(const Unit& unit, const Step& step, double start);
 
   Links& links_;

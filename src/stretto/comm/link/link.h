@@ -57,6 +57,7 @@ struct Message {
   int32_t ahead = 0;        // a number for the receiver, which expect() and tickets give it
   bool rendezvous = false;  // an RTS goes first, also below the eager limit
   int streams = 0;          // on how many streams its chunks may travel; 0: as use_streams() says
+  bool tells_written = false;  // Events::written has its ticket when all of it was written
 };
 
 // What happened on all links, in order. The engine reads it after the call that caused it.
@@ -77,12 +78,14 @@ struct Events {
     std::string link, reason;
     bool silent;  // true: no stream broke, but nothing arrived for too long
   };
+  std::vector<Ticket> written;  // of sends; those that `done` has already may be missing
   std::vector<Ticket> done;
   std::vector<Arrival> arrivals;
   std::vector<Control> controls;
   std::vector<Loss> losses;
   bool empty() const {
-    return done.empty() && arrivals.empty() && controls.empty() && losses.empty();
+    return written.empty() && done.empty() && arrivals.empty() && controls.empty() &&
+           losses.empty();
   }
 };
 
@@ -204,6 +207,7 @@ class Link {
     uint32_t length = 0;
     int stream = -1;      // that carries it; -1: to be sent again
     uint8_t attempt = 0;  // how often it was sent before this
+    bool written = false;
   };
   struct Stream;
   std::unique_ptr<Stream> make_stream(int index, std::unique_ptr<Pipe> pipe);
@@ -214,6 +218,7 @@ class Link {
   void add_frame(Stream& stream, Frame frame, const std::byte* payload);
   void add_chunk(Stream& stream, uint64_t id, bool again);
   bool write(Stream& stream);
+  void note_written(const Stream& stream);
   void acknowledge(uint64_t received);
   bool retains() const { return stream_count_ > 1; }
   void send_rendezvous(const MessageKey& key, uint64_t fingerprint, uint64_t announced_bytes,

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
@@ -20,6 +21,7 @@ void Link::send(const Message& m) {
   out->bytes = m.bytes;
   out->ahead = m.ahead;
   out->streams = m.streams;
+  out->tells_written = m.tells_written;
   sends_large_ |= m.bytes > settings_.chunk_bytes;
   const bool eager = promised_ - consumed_there_ + m.bytes <= settings_.eager_limit_bytes;
   if (m.bytes > 0 && (m.rendezvous || !eager)) {
@@ -246,11 +248,26 @@ bool Link::write(Stream& s) {
     }
   }
   s.paced_since_s = 0;
+  note_written(s);
   // A link of one stream never sends a chunk again, so writing it counts as acknowledged.
   const uint64_t last = s.chunks.empty() ? 0 : s.chunks.back();
   s.chunks.clear();
   acknowledge(retains() ? 0 : last);
   return true;
+}
+
+// What a stream has written since fill(). With one stream, `done` says the same.
+void Link::note_written(const Stream& s) {
+  if (!retains()) return;
+  for (const uint64_t id : s.chunks) {
+    if (id < first_unacknowledged_) continue;
+    Chunk& chunk = unacknowledged_[id - first_unacknowledged_];
+    if (std::exchange(chunk.written, true)) continue;
+    Outgoing& message = *chunk.message;
+    message.written += chunk.length;
+    if (message.tells_written && message.written == message.bytes)
+      events_->written.push_back(message.ticket);
+  }
 }
 
 void Link::acknowledge(uint64_t received) {

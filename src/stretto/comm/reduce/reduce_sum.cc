@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "stretto/comm/reduce/reduce_sum.cc"
 #include "stretto/base/simd_targets.h"
 // Highway's loop over targets comes after it.
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -132,14 +133,23 @@ HWY_INLINE void sum_element(const void* const* sources, const HostGroup* groups,
   Type::put(total, to + at);
 }
 
+// A processor's own prefetch ends where a page does, so memory is fetched a page ahead.
 template <class Type>
 HWY_INLINE void sum_all(const void* const* sources, const HostGroup* groups, size_t group_count,
                         double divisor, int64_t count, void* to) {
   auto* out = static_cast<typename Type::Stored*>(to);
   const int64_t step = 4 * static_cast<int64_t>(hn::Lanes(typename Type::D()));
+  constexpr int64_t kLine = 64 / sizeof(typename Type::Stored),
+                    kAhead = 4096 / sizeof(typename Type::Stored);
+  const int source_count = groups[group_count - 1].end;
   int64_t at = 0;
-  for (; at + step <= count; at += step)
+  for (; at + step <= count; at += step) {
+    for (int s = 0; s < source_count; ++s) {
+      const auto* ahead = static_cast<const typename Type::Stored*>(sources[s]) + at + kAhead;
+      for (int64_t line = 0; line < step; line += kLine) hwy::Prefetch(ahead + line);
+    }
     sum_four<Type>(sources, groups, group_count, divisor, at, out);
+  }
   for (; at < count; ++at) sum_element<Type>(sources, groups, group_count, divisor, at, out);
 }
 

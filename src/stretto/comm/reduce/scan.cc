@@ -4,6 +4,7 @@
 #define HWY_TARGET_INCLUDE "stretto/comm/reduce/scan.cc"
 #include "stretto/base/simd_targets.h"
 // Highway's loop over targets comes after it.
+#include <hwy/cache_control.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -11,12 +12,14 @@ HWY_BEFORE_NAMESPACE();
 namespace stretto::comm::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Inf and NaN are the numbers whose exponent bits are all set.
+// Inf and NaN are the numbers whose exponent bits are all set. Memory is fetched a page ahead, as
+// in reduce_sum.cc.
 template <typename T>
 HWY_INLINE NonFinite scan_bits(const T* data, int64_t count, T exponent) {
   const hn::ScalableTag<T> d;
   constexpr int kUnroll = 4;
   constexpr int64_t kBlock = 2048;  // searched value by value if it holds any
+  constexpr int64_t kLine = 64 / sizeof(T), kAhead = 4096 / sizeof(T);
   const int64_t step = kUnroll * static_cast<int64_t>(hn::Lanes(d));
   const auto mask = hn::Set(d, exponent);
   NonFinite found;
@@ -28,6 +31,7 @@ HWY_INLINE NonFinite scan_bits(const T* data, int64_t count, T exponent) {
     };
     int64_t at = begin;
     for (; at + step <= end; at += step) {
+      for (int64_t line = 0; line < step; line += kLine) hwy::Prefetch(data + at + kAhead + line);
       a = hn::Or(a, hit(at));
       b = hn::Or(b, hit(at + step / 4));
       c = hn::Or(c, hit(at + step / 2));
