@@ -1,8 +1,10 @@
-"""What each clever thing of the gradient engine gains: the same job with it and without it.
+"""What each clever thing of the gradient engine gains: the same job with it and without it, or with
+other engines.
 
   python -m bench.comm.gains --list
   python -m bench.comm.gains --json build/gains.json
   python -m bench.comm.gains tuning,mixed
+  python -m bench.comm.gains accumulate --seed 3    # the model begins with other values
 
 All variants of a row are up at once on the same hosts and take turns, as in bench.comm. A row says
 what was promised and whether it was reached; every result is checked before it counts.
@@ -19,15 +21,18 @@ import random
 import shlex
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench import machine
+from bench.comm import gains_engines
 from bench.comm.cases import MB, contiguous
+from bench.comm.gains_engines import Against
 from bench.comm.network import Hosts, Network, unavailable
 from bench.comm.peers import Peer
 from bench.comm.processes import RankLost, Ranks, Skipped
+from bench.comm.ratios import Times, gain_over, gain_over_best
 from bench.comm.rounds import median
 from bench.comm.tables import time_text
 
@@ -36,9 +41,6 @@ BASE_PORT = 29700
 NO_CACHE = {"STRETTO_TUNING_CACHE": "none"}
 EQUAL_LOSS = 0.02
 BAD_START = "unit=131072 streams=1 algorithm=gather_sum"
-
-
-Times = dict[str, list[float]]  # variant -> seconds per step of every turn
 
 
 @dataclass(frozen=True)
@@ -64,23 +66,6 @@ class Gain:
   warm_up: int = 5  # steps without a break, before the first turn
   rounds: int = 7
   equal_loss: float = 0  # the losses after as many steps may differ by so much; 0: not compared
-
-
-def gain_over(times: Times, base: str, feature: str) -> float:
-  return median(times[base]) / median(times[feature])
-
-
-def gain_over_best(times: Times, bases: Sequence[str], feature: str) -> float:
-  """The least of several noisy medians is less than any of them takes. So the best base is chosen
-  in one half of the turns and compared in the other, both ways; the result is the geometric mean.
-  """
-  reached = 1.0
-  for chosen, compared in ((0, 1), (1, 0)):
-    def half(name: str, first: int) -> float:
-      return median(times[name][first::2] or times[name])
-    best = min(bases, key=lambda name: half(name, chosen))
-    reached *= half(best, compared) / half(feature, compared)
-  return reached ** 0.5
 
 
 def fixed(setting: str) -> dict[str, str]:
@@ -141,7 +126,10 @@ def mixed() -> list[Gain]:
 
 
 def policies() -> list[Gain]:
-  """Against an exchange in every step with the same codec, after as many steps."""
+  """Against an exchange in every step with the same codec, after as many steps.
+
+  Accumulation makes the batch larger, so its learning rate is larger by as much. It trains for more
+  steps, because with a quarter of the updates the loss falls late."""
   slow = {"accumulate:4": Network(2, rails_mbit=(100,)), "local:4": Network(2, rails_mbit=(100,)),
           "local:4:overlap": Network(2, rails_mbit=(100,)),
           "gossip:8:overlap": Network(8, rails_mbit=(100,))}
@@ -149,8 +137,8 @@ def policies() -> list[Gain]:
   for policy, network in slow.items():
     least = 1.5 if "gossip" in policy else 2.5
     for codec in ("none", "fp16"):
-      # Accumulation makes batches larger, and takes larger steps to match.
-      rate = {"STRETTO_BENCH_LEARNING_RATE": "0.06"} if "accumulate" in policy else {}
+      larger = "accumulate" in policy
+      rate = {"STRETTO_BENCH_RATE_FACTOR": "4"} if larger else {}
       every = {**NO_CACHE, "STRETTO_CODEC": codec}
       variants = (Variant("every", every),
                   Variant(policy, {**every, "STRETTO_STEP_POLICY": policy, **rate}))
@@ -159,19 +147,20 @@ def policies() -> list[Gain]:
         reached = gain_over(times, "every", policy)
         return reached, reached >= least
 
-      rows.append(Gain(f"{policy} with {codec}",
+      rows.append(Gain(f"{policy} with {codec}" + (", learning rate x 4" if larger else ""),
                        f"at least {least} times the steps per second, loss within {EQUAL_LOSS}",
                        network, "digits", variants, promised, ranks=network.hosts, steps=8,
-                       warm_up=120, rounds=5, equal_loss=EQUAL_LOSS))
+                       warm_up=360 if larger else 120, rounds=5, equal_loss=EQUAL_LOSS))
   return rows
 
 
-GROUPS: dict[str, list[Gain]] = {"tuning": tuning(), "segments": segments(), "mixed": mixed(),
-                                 "policies": policies()}
+GROUPS: dict[str, list[Gain] | list[Against]] = {
+    "tuning": tuning(), "segments": segments(), "mixed": mixed(), "policies": policies(),
+    "horovod": gains_engines.horovod(), "sizes": gains_engines.sizes()}
 
 
-def select(words: str) -> list[Gain]:
-  chosen: list[Gain] = []
+def select(words: str) -> list[Gain | Against]:
+  chosen: list[Gain | Against] = []
   for word in words.split(","):
     everything = [gain for gains in GROUPS.values() for gain in gains]
     found = ([gain for gain in everything if gain.name == word] or
@@ -183,11 +172,16 @@ def select(words: str) -> list[Gain]:
   return chosen
 
 
-def run(gain: Gain, number: int, rounds: int, say: Callable[[str], None]) -> dict:
-  row = {"gain": gain.name, "promise": gain.promise, "model": gain.model}
+def run(gain: Gain | Against, number: int, rounds: int, say: Callable[[str], None]) -> dict:
+  row = {"gain": gain.name, "promise": gain.promise}
+  with_engines = isinstance(gain, Against)
+  return row | (gains_engines.run if with_engines else run_variants)(gain, number, rounds, say)
+
+
+def run_variants(gain: Gain, number: int, rounds: int, say: Callable[[str], None]) -> dict:
   reason = unavailable(gain.network)
   if reason:
-    return row | {"status": "skipped", "reason": reason}
+    return {"status": "skipped", "reason": reason}
   with contextlib.ExitStack() as stack:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="stretto-gains-")))
     try:
@@ -197,9 +191,9 @@ def run(gain: Gain, number: int, rounds: int, say: Callable[[str], None]) -> dic
           Ranks(Peer(f"v{i}", "", "", like=gain.peer, environment=variant.environment or NO_CACHE),
                 hosts, ranks, BASE_PORT + i, folder))
                  for i, variant in enumerate(gain.variants)}
-      return row | measure(gain, running, rounds, say)
+      return measure(gain, running, rounds, say)
     except (RankLost, Skipped, RuntimeError) as why:
-      return row | {"status": "failed", "reason": str(why)}
+      return {"status": "failed", "reason": str(why)}
 
 
 def measure(gain: Gain, running: dict[str, Ranks], rounds: int, say) -> dict:
@@ -242,12 +236,13 @@ def text(row: dict) -> str:
   return "\n".join([*lines, ""])
 
 
-def main(words: list[str] | None = None) -> int:
+def main(words: list[str]) -> int:
   parser = argparse.ArgumentParser(prog="python -m bench.comm.gains", description=__doc__,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument("gains", nargs="?", default="all",
                       help="groups or parts of names, comma-separated (all)")
   parser.add_argument("--rounds", type=int, help="instead of each row's own number")
+  parser.add_argument("--seed", type=int, default=0, help="of the models' first values (0)")
   parser.add_argument("--json", type=Path, help="write the results here, after every row")
   parser.add_argument("--list", action="store_true", help="show the rows, run nothing")
   args = parser.parse_args(words)
@@ -255,13 +250,14 @@ def main(words: list[str] | None = None) -> int:
     for group, gains in GROUPS.items():
       print(group)
       for gain in gains:
-        print(f"  {gain.name:<36}{gain.promise}")
+        print(f"  {gain.name:<50}{gain.promise}")
     return 0
   try:
     chosen = select(args.gains)
   except ValueError as error:
     print(f"bench.comm.gains: {error}", file=sys.stderr)
     return 2
+  os.environ["STRETTO_BENCH_SEED"] = str(args.seed)
   rows = []
   for number, gain in enumerate(chosen):
     progress = lambda words: sys.stderr.isatty() and print(f"\r\033[K{words}", end="",
@@ -272,7 +268,7 @@ def main(words: list[str] | None = None) -> int:
     if args.json:
       content = {"date": datetime.datetime.now().isoformat(timespec="seconds"),
                  "machine": machine.describe(),
-                 "command": "python -m bench.comm.gains " + shlex.join(sys.argv[1:]), "rows": rows}
+                 "command": "python -m bench.comm.gains " + shlex.join(words), "rows": rows}
       args.json.parent.mkdir(parents=True, exist_ok=True)
       partial = args.json.with_name(args.json.name + ".partial")
       partial.write_text(json.dumps(content, indent=1) + "\n")
@@ -281,4 +277,4 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-  sys.exit(main())
+  sys.exit(main(sys.argv[1:]))

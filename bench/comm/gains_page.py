@@ -1,7 +1,9 @@
-"""Writes bench/results/gains.md from what bench.comm.gains wrote.
+"""Writes tables of bench/results/gains.md from what bench.comm.gains wrote: one for each machine.
 
   python -m bench.comm.gains --json build/gains.json
-  python -m bench.comm.gains_page build/gains.json    # or several files, from runs on one machine
+  python -m bench.comm.gains_page build/gains.json    # or several files
+
+Tables of machines that the files do not mention stay as they are.
 """
 
 from __future__ import annotations
@@ -11,29 +13,34 @@ import re
 import sys
 from pathlib import Path
 
+from bench import machine
 from bench.comm.tables import time_text
 
 PAGE = Path(__file__).parents[1] / "results/gains.md"
 HEAD = """# Gradients: what each feature gains
 
-Each row runs the same job with a feature of the gradient engine and without it, on the same hosts,
-in turns; every result is checked. "Reached" compares what the row promises: with the feature
-against the best of the others, or against the job without it. The best of several is chosen in one
-half of the turns and compared in the other, because the least of several noisy medians is less than
-any of them takes. A row that did not keep its promise says so. `accumulate:4` updates the model a
-quarter as often, on batches four times as large, and its loss falls more slowly: it is for scripts
-that want such batches.
+Each row runs the same job with a feature of the gradient engine and without it, or with another
+engine, on the same hosts, in turns; only Horovod's API runs with one engine after another. Every
+result is checked. "Reached" compares what the row promises: with the feature against the best of
+the others, or against the job without it. The best of several is chosen in one half of the turns
+and compared in the other, because the least of several noisy medians is less than any of them
+takes. A row that did not keep its promise says so.
+`accumulate:4` takes one step of the optimizer for four of the script, on a batch four times as
+large. So its rows have four times the learning rate, which is reached in 40 steps; both variants
+see the same images, for 402 steps.
 [bench/comm/README.md](../comm/README.md) describes the method, and
-[docs/training.md](../../docs/training.md) the features.
-
+[docs/training.md](../../docs/training.md) the features. Each table is of one machine.
 """
 
 
 def section(report: dict) -> str:
-  machine = report["machine"]
-  lines = [f"{machine['cpu']}, {machine['cores']} cores, {report['date'][:10]}; hosts are network "
-           f"namespaces with shaped cards. {report['commands']}.", "",
-           "| feature | promise | reached | kept | medians per step |", "|---|---|---|---|---|"]
+  versions = {name: version for row in report["rows"]
+              for name, version in row.get("versions", {}).items() if "stretto" not in name}
+  others = ", ".join(f"{name} {version}" for name, version in versions.items())
+  lines = [f"{report['date'][:10]}; hosts are network namespaces with shaped cards, unless a "
+           f"row says otherwise{'; ' if others else ''}{others}. {report['commands']}.", "",
+           "| feature | promise | reached | kept | medians per step or all-reduce |",
+           "|---|---|---|---|---|"]
   for row in report["rows"]:
     if row["status"] != "ok":
       lines.append(f"| {row['gain']} | {row['promise']} | | {row['status']} | {row['reason']} |")
@@ -54,12 +61,27 @@ def joined(reports: list[dict]) -> dict:
                         "commands": ", ".join(f"`{command}`" for command in commands)}
 
 
+def tables_of(page: str) -> dict[str, str]:
+  """Machine and table of every section."""
+  parts = re.split(r"^## (.*)\n\n", page, flags=re.M)[1:]
+  return {name: table.rstrip("\n") + "\n" for name, table in zip(parts[::2], parts[1::2])}
+
+
+def written(page: str, reports: list[dict]) -> str:
+  """The page, with the tables of these reports."""
+  machines: dict[str, list[dict]] = {}
+  for report in reports:
+    machines.setdefault(machine.name(report["machine"]), []).append(report)
+  tables = tables_of(page) | {name: section(joined(mine)) for name, mine in machines.items()}
+  return "\n".join([HEAD, *(f"## {name}\n\n{table}" for name, table in tables.items())])
+
+
 def main() -> int:
   if len(sys.argv) < 2:
     print(__doc__, file=sys.stderr)
     return 2
   reports = [json.loads(Path(name).read_text()) for name in sys.argv[1:]]
-  PAGE.write_text(HEAD + section(joined(reports)))
+  PAGE.write_text(written(PAGE.read_text() if PAGE.exists() else "", reports))
   print(f"wrote {PAGE}")
   return 0
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 import os
 
-SEED = 0
+SEED = int(os.environ.get("STRETTO_BENCH_SEED", 0))
+LEARNING_RATE = 0.02
+# Steps in which the learning rate rises to that of larger batches (Goyal et al., "Accurate, large
+# minibatch SGD", 2017).
+RATE_WARM_UP = 40
 
 
 def resnet50_shapes() -> list[tuple[int, ...]]:
@@ -117,9 +121,12 @@ class Trainer:
     network = make_network()
     self._data = digits(rank, size) if self._batch else None
     self._model = driver.wrap(network, wire)
-    rate = float(os.environ.get("STRETTO_BENCH_LEARNING_RATE", 0.02))
-    self._optimizer = torch.optim.SGD(self._model.parameters(), lr=rate if self._data else 0.0,
+    factor = float(os.environ.get("STRETTO_BENCH_RATE_FACTOR", 1))
+    self._optimizer = torch.optim.SGD(self._model.parameters(),
+                                      lr=factor * LEARNING_RATE if self._data else 0.0,
                                       momentum=0.9 if self._data else 0)
+    self._rate = torch.optim.lr_scheduler.LinearLR(
+        self._optimizer, 1 / factor, total_iters=RATE_WARM_UP) if factor > 1 else None
     self.run(2)  # DDP forms its final buckets in the second step
 
   def run(self, steps: int) -> None:
@@ -128,6 +135,8 @@ class Trainer:
       loss = self.loss()
       loss.backward()
       self._optimizer.step()
+      if self._rate:
+        self._rate.step()
       self._step += 1
 
   def loss(self):

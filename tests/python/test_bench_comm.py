@@ -4,6 +4,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,19 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench.comm import cases, gains, network, peers, results_page, rounds, tables, training  # noqa: E402
+from bench.comm import (  # noqa: E402
+  cases,
+  elastic,
+  gains,
+  gains_engines,
+  gains_page,
+  network,
+  peers,
+  results_page,
+  rounds,
+  tables,
+  training,
+)
 
 
 def case(placement, size=1 << 20, operations=2):
@@ -103,6 +116,101 @@ def test_the_best_of_equal_settings_is_not_better_than_them():
   times["c"] = [0.5 * seconds for seconds in times["c"]]
   assert gains.gain_over_best(times, "abcd", "tuned") == pytest.approx(0.5, rel=0.1)
   assert gains.gain_over_best({"a": [2.0], "tuned": [1.0]}, "a", "tuned") == 2
+
+
+def test_gains_name_known_engines():
+  rows = [row for group in ("horovod", "sizes") for row in gains.GROUPS[group]]
+  names = [row.name for gained in gains.GROUPS.values() for row in gained]
+  assert len(set(names)) == len(names)
+  for row in rows:
+    together = rounds.together([row.ours, *row.theirs, *row.shown])
+    disturbs = any(peers.find(name).on_request for name in (row.ours, *row.theirs))
+    assert len(together) == (len(row.theirs) + len(row.shown) + 1 if disturbs else 1)
+  assert [row.name for row in gains.select("16 MB on loopback")] == [
+      "16 MB on loopback, Gloo", "16 MB on loopback, Open MPI"]
+
+
+@pytest.mark.parametrize("theirs, reached, kept", [
+    ([2.0, 3.0], 2.0, True), ([1.9, 1.9], 1.9, False), ([9.0, 1.5], 1.5, False)])
+def test_a_gain_over_engines_is_that_over_the_fastest(theirs, reached, kept):
+  row = gains_engines.Against("r", "at least 2 times", case((0, 1)), "stretto",
+                              ("gloo", "gloo-tuned"), 2.0, shown=("openmpi",))
+  times = dict(zip(("stretto", *row.theirs, "openmpi"), (1.0, *theirs, 0.1)))
+  ran = {name: {"status": "ok", "seconds": [t] * 4, "median_s": t, "version": "1"}
+         for name, t in times.items()}
+  got = gains_engines.outcome(row, ran)
+  assert got["reached"] == pytest.approx(reached) and got["kept"] == kept
+  assert got["median_s"] == times
+  assert "reached" in gains.text({"gain": "r", "promise": "p", **got, "kept": True})
+  absent = {"status": "skipped", "reason": "no mpirun"}
+  without = gains_engines.outcome(row, ran | {"openmpi": absent})
+  assert without["status"] == "ok" and "openmpi" not in without["median_s"]
+  assert gains_engines.outcome(row, ran | {"gloo-tuned": absent}) == {
+      "status": "skipped", "reason": "gloo-tuned: no mpirun"}
+
+
+def gains_report(cpu, name, reached, **more):
+  return {"date": "2026-11-25T01:00:00", "machine": {"cpu": cpu, "cores": 2, **more},
+          "command": f"python -m bench.comm.gains {name} --json build/x.json",
+          "rows": [{"gain": name, "promise": "p", "status": "ok", "reached": reached,
+                    "kept": reached > 1, "median_s": {"with": 1.0, "without": reached},
+                    "loss": {}, "versions": {"gloo": "torch 2", "stretto": "1"}}]}
+
+
+def test_the_page_of_gains_keeps_tables_of_other_machines():
+  epyc = gains_report("EPYC", "a", 1.5)
+  xeon = [gains_report("Xeon", name, 0.9, family_model="6/207") for name in ("a", "b")]
+  page = gains_page.written(gains_page.written("", [epyc]), xeon)
+  assert list(gains_page.tables_of(page)) == ["EPYC, 2 cores",
+                                              "Intel Xeon (Emerald Rapids), 2 cores"]
+  assert "| a | p | 1.50 | yes | with 1.00 s, without 1.50 s |" in page
+  assert page.count("| no |") == 2 and "x.json" not in page
+  assert "; gloo torch 2. `python -m bench.comm.gains a`, `python -m bench.comm.gains b`." in page
+  assert gains_page.written(page, xeon) == page
+  published = gains_page.PAGE.read_text()
+  assert gains_page.written(published, []) == published, "run: python -m bench.comm.gains_page"
+
+
+def test_larger_batches_have_a_learning_rate_that_rises(monkeypatch):
+  pytest.importorskip("torch", reason="the trainer needs torch")
+  pytest.importorskip("sklearn", reason="the trainer needs the digits of scikit-learn")
+
+  class Driver:
+    def wrap(self, model, wire):
+      del wire
+      return model
+
+  def rates(steps):
+    trainer = training.Trainer(Driver(), "digits", "", 0, 1)
+    found = []
+    for _ in range(steps):
+      found.append(trainer._optimizer.param_groups[0]["lr"])
+      trainer.run(1)
+    return found
+
+  assert rates(2) == [training.LEARNING_RATE] * 2
+  monkeypatch.setenv("STRETTO_BENCH_RATE_FACTOR", "4")
+  risen = rates(training.RATE_WARM_UP)
+  assert training.LEARNING_RATE < risen[0] < 0.3 * risen[-1]
+  assert risen == sorted(risen)
+  assert risen[-1] == pytest.approx(4 * training.LEARNING_RATE)
+
+
+def elastic_curve(sizes, shift=0.0):
+  return [{"step": i, "loss": 2.0 - 0.1 * i + shift, "ranks": n} for i, n in enumerate(sizes)]
+
+
+def test_the_picture_of_an_elastic_job_marks_where_ranks_change():
+  curve, still = elastic_curve([3] * 5 + [2] * 4 + [3] * 3, 1e-6), elastic_curve([3] * 12)
+  assert elastic.spans(curve) == [(3, 0, 4), (2, 5, 8), (3, 9, 11)]
+  picture = elastic.picture(still, curve, 0.25)
+  ElementTree.fromstring(picture)
+  assert picture.count("stroke-dasharray") == 2 and picture.count("<polyline") == 4
+  assert "2 ranks go on after 0.25 s" in picture and "a new rank joins" in picture
+  assert "by at most 1e-6" in picture
+  published = (elastic.IMAGES / "elastic.svg").read_text()
+  ElementTree.fromstring(published)
+  assert published.count("stroke-dasharray") == 2
 
 
 def test_peers_that_disturb_others_run_on_request_only():

@@ -1,8 +1,8 @@
 """Step policies: when ranks exchange gradients or parameters (STRETTO_STEP_POLICY).
 
   every          averages gradients in every step
-  accumulate:K   averages gradients that are summed over K steps; the optimizer takes one step for K
-                 steps of the script
+  accumulate:K   averages gradients over ranks and over K steps; the optimizer takes one step for K
+                 steps of the script, as with a batch K times as large
   local:K        averages parameters every K steps, and no gradients (local SGD)
   gossip:K       like local:K, and in the other steps averages parameters with one partner
 
