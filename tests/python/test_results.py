@@ -1,4 +1,4 @@
-"""The README's charts and the tables they are drawn from."""
+"""The README's charts and figures, and the tables they are from."""
 
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -26,6 +26,25 @@ def test_panels_divide_by_the_time_of_stretto():
   wide, capped = plot_readme.inference_panels(text)
   assert wide.rows == {"m": {"torch": 1.5}}
   assert capped.rows == {"m": {"openvino": 0.9}}
+
+
+def test_the_readme_has_the_gains_of_the_table():
+  gains = (plot_readme.RESULTS / "gains.md").read_text()
+  text = " ".join((ROOT / "README.md").read_text().split())
+
+  def reached(words, machine="## AMD EPYC"):
+    found = [row for row in plot_readme.table_after(gains, machine) if words in row["feature"]]
+    assert found and all(row["kept"] == "yes" for row in found), words
+    return [float(row["reached"]) for row in found]
+
+  [segments] = reached("segments with a long tail")
+  assert f"steps with segments are {segments:.2f} times as fast" in text
+  assert f"at least {min(reached('mixed at')):.2f} of the speed of the best codec" in text
+  local, gossip = reached("local:4"), reached("gossip:8:overlap")
+  assert f"`local:4` does {min(local):.1f} to {max(local):.1f} times as many steps" in text
+  assert f"on eight ranks {min(gossip):.1f} to {max(gossip):.1f} times" in text
+  accumulate = reached("accumulate:4", "## Intel Xeon")
+  assert f"does {min(accumulate):.1f} to {max(accumulate):.1f} times as many steps per" in text
 
 
 def test_measured_tables_have_their_place():
