@@ -147,7 +147,8 @@ def policies() -> list[Gain]:
         reached = gain_over(times, "every", policy)
         return reached, reached >= least
 
-      rows.append(Gain(f"{policy} with {codec}" + (", learning rate x 4" if larger else ""),
+      more = " at 4 times the learning rate" if larger else ""
+      rows.append(Gain(f"{policy} with {codec}{more}",
                        f"at least {least} times the steps per second, loss within {EQUAL_LOSS}",
                        network, "digits", variants, promised, ranks=network.hosts, steps=8,
                        warm_up=360 if larger else 120, rounds=5, equal_loss=EQUAL_LOSS))
@@ -250,7 +251,7 @@ def main(words: list[str]) -> int:
     for group, gains in GROUPS.items():
       print(group)
       for gain in gains:
-        print(f"  {gain.name:<50}{gain.promise}")
+        print(f"  {gain.name:<52}{gain.promise}")
     return 0
   try:
     chosen = select(args.gains)

@@ -48,7 +48,7 @@ def sizes() -> list[Against]:
   """Where no network is the limit, but processors, which copy and add."""
   engines = (("Gloo", "stretto", ("gloo", "gloo-tuned")),
              ("Open MPI", "stretto-core", ("openmpi", "openmpi-tuned")))
-  return [Against(f"{case.work.size_bytes // cases.MB} MB on {place}, {engine}",
+  return [Against(f"{case.work.size_bytes // cases.MB} MB on {place} against {engine}",
                   f"at least as fast as {engine}, tuned or not", case, ours, theirs, 1.0,
                   loopback=loopback)
           for place, loopback in (("unshaped hosts", False), ("loopback", True))

@@ -121,13 +121,13 @@ def test_the_best_of_equal_settings_is_not_better_than_them():
 def test_gains_name_known_engines():
   rows = [row for group in ("horovod", "sizes") for row in gains.GROUPS[group]]
   names = [row.name for gained in gains.GROUPS.values() for row in gained]
-  assert len(set(names)) == len(names)
+  assert len(set(names)) == len(names) and "," not in "".join(names)
   for row in rows:
     together = rounds.together([row.ours, *row.theirs, *row.shown])
     disturbs = any(peers.find(name).on_request for name in (row.ours, *row.theirs))
     assert len(together) == (len(row.theirs) + len(row.shown) + 1 if disturbs else 1)
   assert [row.name for row in gains.select("16 MB on loopback")] == [
-      "16 MB on loopback, Gloo", "16 MB on loopback, Open MPI"]
+      "16 MB on loopback against Gloo", "16 MB on loopback against Open MPI"]
 
 
 @pytest.mark.parametrize("theirs, reached, kept", [
@@ -257,6 +257,19 @@ def test_list_and_bad_words():
   assert listed.returncode == 0 and "gloo-tuned" in listed.stdout and "training" in listed.stdout
   wrong = bench("nothing-like-it")
   assert wrong.returncode == 2 and "no case 'nothing-like-it'" in wrong.stderr
+
+
+def test_gains_over_engines_are_measured(tmp_path):
+  pytest.importorskip("torch", reason="Gloo comes with torch")
+  file = tmp_path / "r.json"
+  words = ["1 MB on loopback against Gloo", "--rounds", "2", "--json", str(file)]
+  done = bench("gains", *words)
+  report = json.loads(file.read_text())
+  [row] = report["rows"]
+  assert row["status"] == "ok", row
+  assert done.returncode == (0 if row["kept"] else 1), done.stderr
+  assert set(row["median_s"]) == {"stretto", "gloo", "gloo-tuned"} and row["reached"] > 0
+  assert report["command"].startswith("python -m bench.comm.gains '1 MB on loopback against Gloo' ")
 
 
 def test_absent_peers_are_skipped_with_the_reason(tmp_path):
