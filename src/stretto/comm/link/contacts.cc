@@ -25,6 +25,16 @@ constexpr double kOpening_s = 1;
 // options.redial_s for a stream that worked for this long.
 constexpr double kMostRedialPause_s = 60;
 
+// Adds a link to those of other ranks, in order of rank. False when it is one of them.
+bool insert(std::vector<Link*>& links, Link& link) {
+  const auto place =
+      std::lower_bound(links.begin(), links.end(), link.rank(),
+                       [](const Link* other, int rank) { return other->rank() < rank; });
+  if (place != links.end() && *place == &link) return false;
+  links.insert(place, &link);
+  return true;
+}
+
 }  // namespace
 
 // Ranks at a distance of a power of two. Dissemination and recursive doubling use these links
@@ -107,10 +117,31 @@ Link& Links::make_link(int rank) {
   contact.most = most_streams(rank);
   contact.opened = first_streams(rank);
   links_[rank]->use_streams(choice_.count());
-  const auto place = std::lower_bound(active_.begin(), active_.end(), rank,
-                                      [](const Link* link, int r) { return link->rank() < r; });
-  active_.insert(place, links_[rank].get());
+  insert(made_, *links_[rank]);
+  activate(*links_[rank]);
   return *links_[rank];
+}
+
+// Whether nothing will be sent or received any more, except if a connection that was under way
+// stands after all.
+bool Links::has_ended(int rank) const {
+  const Contact& contact = contacts_[rank];
+  return !links_[rank]->alive() && (contact.stands || contact.lost);
+}
+
+void Links::activate(Link& link) {
+  if (!insert(active_, link)) return;
+  lost_streams_ += link.lost_streams();
+  ended_bytes_ -= static_cast<int64_t>(link.acknowledged_bytes());
+}
+
+void Links::drop_ended() {
+  std::erase_if(active_, [&](const Link* link) {
+    if (!has_ended(link->rank())) return false;
+    lost_streams_ -= link->lost_streams();
+    ended_bytes_ += static_cast<int64_t>(link->acknowledged_bytes());
+    return true;
+  });
 }
 
 Link& Links::connect_to(int rank) {
@@ -200,6 +231,7 @@ void Links::add_stream(int rank, int stream, int streams, std::unique_ptr<Pipe> 
   if (!links_[rank]) make_link(rank);
   Contact& contact = contacts_[rank];
   Link& link = *links_[rank];
+  activate(link);
   contact.opened = std::max(contact.opened, stream + 1);
   if (contact.stands) {
     watch_pipe(*pipe, rank, stream);
@@ -227,7 +259,8 @@ void Links::add_stream(int rank, int stream, int streams, std::unique_ptr<Pipe> 
 }
 
 void Links::choose_streams(double now) {
-  uint64_t under_way = 0, acknowledged = 0;
+  uint64_t under_way = 0;
+  int64_t acknowledged = ended_bytes_;
   for (const Link* link : active_) {
     const int rank = link->rank();
     Contact& contact = contacts_[rank];
@@ -237,10 +270,10 @@ void Links::choose_streams(double now) {
       if (contact.opened < std::min(wanted, contact.most)) open_streams(rank, wanted);
     }
     under_way += of_link;
-    acknowledged += link->acknowledged_bytes();
+    acknowledged += static_cast<int64_t>(link->acknowledged_bytes());
   }
   const bool pressed = under_way >= kPressedBytes && (pending_.empty() || now > opening_until_s_);
-  if (!choice_.observe(pressed, static_cast<int64_t>(acknowledged), now)) return;
+  if (!choice_.observe(pressed, acknowledged, now)) return;
   for (Link* link : active_) link->use_streams(choice_.count());
 }
 

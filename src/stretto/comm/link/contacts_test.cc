@@ -158,5 +158,48 @@ TEST(Contacts, ALinkThatDoesNotStandInTimeIsALoss) {
   }
 }
 
+// Polls and heartbeats cost as much as there are links to ranks that are still there.
+TEST(Contacts, ALinkThatHasEndedIsNotPolledAnyMore) {
+  for (const char* transports : {"tcp", "shm"}) {
+    SCOPED_TRACE(transports);
+    const auto store = memory_store();
+    Options options = patient(1, 1);
+    options.transports = transports;
+    options.silent_limit_s = 5;  // a beat twice a second
+    Nodes nodes = form_job(*store, 4, 0, options);
+    const auto active = [&](int rank) { return nodes[rank]->links.active().size(); };
+    EXPECT_EQ(active(0), 3u);
+    const auto leave = [&](int rank, bool says_so) {
+      for (Link* link : nodes[rank]->links.all())
+        if (says_so && link->alive()) link->send_control(FrameType::kBye, {}, rank, "");
+      nodes[rank].reset();
+    };
+    leave(3, true);
+    EXPECT_TRUE(poll_until(nodes, [&] { return active(0) == 2 && active(1) == 2; }));
+    leave(2, false);
+    EXPECT_TRUE(poll_until(nodes, [&] { return active(0) == 1 && active(1) == 1; }));
+    EXPECT_EQ(ranks_of(*nodes[0]), (std::vector<int>{1, 2, 3})) << "they stay in statistics";
+    EXPECT_EQ(nodes[0]->links.active()[0]->rank(), 1);
+    EXPECT_TRUE(exchange(nodes, 0, 1, 100'000, true));
+    leave(1, true);
+    EXPECT_TRUE(poll_until(nodes, [&] { return active(0) == 0; }));
+    nodes[0]->poll(0);
+    EXPECT_FALSE(nodes[0]->links.hears_anyone());
+  }
+}
+
+TEST(Contacts, ALinkThatNeverStoodIsNotPolledAnyMore) {
+  const auto store = memory_store();
+  Nodes nodes = form_job(*store, 12, 0, sparse());
+  nodes[0]->options.connect_timeout_s = 0.2;
+  Links& links = nodes[0]->links;
+  links.link_to(6);  // which does not poll, so that it does not answer
+  EXPECT_EQ(links.active().size(), 7u);
+  const double deadline = now_s() + kPatience_s;
+  while (links.active().size() > 6 && now_s() < deadline) nodes[0]->poll(0.01);
+  EXPECT_EQ(links.active().size(), 6u);
+  EXPECT_EQ(ranks_of(*nodes[0]), (std::vector<int>{1, 2, 4, 6, 8, 10, 11}));
+}
+
 }  // namespace
 }  // namespace stretto::comm

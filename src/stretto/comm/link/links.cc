@@ -240,6 +240,7 @@ void Links::handle(uint64_t what, uint32_t events) {
 
 void Links::beat(double now) {
   next_beat_s_ = now + beat_interval_s(options_);
+  drop_ended();  // here nobody else goes through active_
   for (Link* link : active_) {
     if (!link->alive()) continue;
     link->beat(options_.silent_limit_s * kStreamShare);

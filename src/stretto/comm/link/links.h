@@ -89,7 +89,10 @@ class Links {
   // Whether a link may stand soon because of a handshake under way. A rank that left now would look
   // lost to the other.
   bool shakes_hands() const;
-  const std::vector<Link*>& all() const { return active_; }  // that were asked for, by rank
+  // The links that were asked for, by rank; those that have ended too.
+  const std::vector<Link*>& all() const { return made_; }
+  // Those that are polled and send heartbeats. A link that has ended is dropped at the next beat.
+  const std::vector<Link*>& active() const { return active_; }
   const std::vector<std::string>& host_names() const { return hosts_; }  // by rank
   const std::vector<std::string>& rack_names() const { return racks_; }  // by rank
   // After so many rounds, in which every rank sends to all its links what it has heard, all ranks
@@ -147,6 +150,9 @@ class Links {
   void call(int rank, double in_s);
   void wake_to_meet();
   bool is_needed(const Attempt& attempt) const;
+  bool has_ended(int rank) const;
+  void activate(Link& link);
+  void drop_ended();
   void add_stream(int rank, int stream, int streams, std::unique_ptr<Pipe> pipe);
   void redial();
   void choose_streams(double now);
@@ -188,7 +194,8 @@ class Links {
   std::vector<std::string> hosts_, racks_;
   Events events_;
   std::vector<std::unique_ptr<Link>> links_;  // by rank; null: nobody has asked for it
-  std::vector<Link*> active_;                 // those that are not null
+  std::vector<Link*> made_;                   // those that are not null
+  std::vector<Link*> active_;                 // those of made_ that have not ended
   std::vector<Contact> contacts_;             // by rank
   std::vector<int> connecting_;               // ranks with links that were asked for later
   StreamChoice choice_;
@@ -196,7 +203,8 @@ class Links {
   int wire_ranks_ = 0;                    // ranks that share no memory with this one
   int next_paced_ = 0;                    // the rank whose link may begin the next paced chunk
   bool pacing_waits_ = false;             // as many paced chunks are being written as may be
-  int lost_streams_ = 0;                  // how many streams broke so far
+  int lost_streams_ = 0;                  // how many streams of active_ had broken when looked at
+  int64_t ended_bytes_ = 0;               // acknowledged on links that are not in active_
   double opening_until_s_ = 0;            // until then, streams that connect are waited for
   std::map<uint64_t, Attempt> attempts_;  // by key_of()
   std::set<uint64_t> pending_;            // those under way
