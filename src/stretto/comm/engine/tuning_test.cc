@@ -2,8 +2,10 @@
 // no bit of a result changes, and what was found is known the next time.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 
 #include "stretto/comm/engine/engine_testing.h"
 #include "stretto/comm/tuning/tuning.h"
@@ -114,6 +116,101 @@ TEST(EngineTuning, WhatTheTuningCacheKnowsIsInUseAtOnce) {
     EXPECT_FALSE(outcome.tuning.recalled);
     EXPECT_TRUE(outcome.tuning.tried.empty());
   }
+  std::filesystem::remove(cache);
+}
+
+// What this rank has sent over its only link.
+struct Carried {
+  int64_t first = 0, others = 0;  // over the first stream; over all others
+};
+
+Carried carried(Engine& engine) {
+  Carried sum;
+  const Statistics statistics = engine.statistics();
+  for (const StreamStatistics& stream : statistics.links.at(0).streams)
+    (&stream == &statistics.links[0].streams[0] ? sum.first : sum.others) += stream.sent_bytes;
+  return sum;
+}
+
+// Two groups of the same two ranks, so that both have the same link. The tuning cache gives one
+// stream to the first group and four to the second, and units that are larger than what the kernel
+// takes from a stream at once: the next stream then takes a part.
+TEST(EngineTuning, GroupsUseTheirOwnNumbersOfStreamsAtTheSameTime) {
+  constexpr int64_t kCounts[] = {4 << 20, 3 << 20};  // of the two groups
+  constexpr int kStreams[] = {1, 4};
+  constexpr int kWarmUp = 12;  // steps; after 50 the tuner would see that times have drifted
+  constexpr int64_t kSlack = 64 << 10;  // acknowledgements, heartbeats and what groups agree on
+  const auto cache =
+      std::filesystem::temp_directory_path() / ("stretto_groups_test_" + std::to_string(getpid()));
+  std::filesystem::remove(cache);
+  const auto options_of = [&](int rank) {
+    Options options = testing::two_hosts(rank);
+    options.tuning = Tuning::kQuick;
+    options.tuning_cache = cache;
+    return options;
+  };
+  using Body = std::function<void(Engine&, const std::function<void(std::vector<int>)>&)>;
+  const auto run = [&](const Body& body) {
+    expect_no_errors(run_ranks(2, options_of, [&](Engine& engine) {
+      const Group groups[] = {engine.add_group("one", {0, 1}), engine.add_group("four", {0, 1})};
+      std::vector<float> data[] = {std::vector<float>(kCounts[0]), std::vector<float>(kCounts[1])};
+      const auto step = [&](const std::vector<int>& which) {
+        std::vector<Handle> handles;
+        for (const int i : which) {
+          std::fill(data[i].begin(), data[i].end(), 1.0f);
+          handles.push_back(engine.submit(groups[i], {.reduction = ReduceOp::kSum,
+                                                      .count = kCounts[i],
+                                                      .input = data[i].data(),
+                                                      .output = data[i].data()}));
+        }
+        for (const Handle handle : handles) engine.wait(handle);
+        for (const int i : which) {
+          engine.step(groups[i]);
+          EXPECT_EQ(data[i].back(), 2.0f);
+        }
+      };
+      for (int i = 0; i < kWarmUp; ++i) step({0, 1});
+      body(engine, step);
+    }));
+  };
+
+  tune::TuningCache known;
+  run([&](Engine& engine, const auto&) {
+    if (engine.membership().rank != 0) return;
+    const Statistics statistics = engine.statistics();
+    ASSERT_EQ(statistics.tuning.size(), 2u);
+    for (const TuningStatistics& tuning : statistics.tuning) {
+      const int streams = kStreams[tuning.group == "one" ? 0 : 1];
+      known.put(setting_key(tuning.model, fmt::format("{} streams, 1 interfaces, ranks 1 1",
+                                                      engine.options().connected_streams())),
+                {fmt::format("unit=16777216 streams={} algorithm=direct", streams), 10.0});
+    }
+  });
+  ASSERT_TRUE(tune::add_to_tuning_cache(cache, known));
+
+  run([&](Engine& engine, const auto& step) {
+    for (const TuningStatistics& tuning : engine.statistics().tuning)
+      EXPECT_EQ(tuning.setting, fmt::format("unit=16777216 streams={} algorithm=direct",
+                                            kStreams[tuning.group == "one" ? 0 : 1]));
+    const auto sent = [&](const std::vector<int>& which, int steps) {
+      const Carried before = carried(engine);
+      for (int i = 0; i < steps; ++i) step(which);
+      const Carried after = carried(engine);
+      return Carried{after.first - before.first, after.others - before.others};
+    };
+    // An all-reduce of two ranks sends as many bytes as the tensor has.
+    const int64_t one = kCounts[0] * 4, four = kCounts[1] * 4;
+    for (int round = 0; round < 2; ++round) {
+      const Carried first = sent({0}, 2);
+      EXPECT_GE(first.first, 2 * one);
+      EXPECT_LT(first.others, kSlack) << "the other group's streams";
+      const Carried second = sent({1}, 4);
+      EXPECT_GT(second.others, 4 * kSlack);
+      const Carried both = sent({0, 1}, 3);
+      EXPECT_GE(both.first, 3 * one);
+      EXPECT_LT(both.others, 3 * four + kSlack);
+    }
+  });
   std::filesystem::remove(cache);
 }
 
