@@ -174,7 +174,7 @@ const std::vector<Row>& rows() {
       text_row("STRETTO_HOST", &Options::host, "any text; empty: one name per machine",
                "Name of this rank's host; ranks with the same name count as one host."),
       text_row("STRETTO_RACK", &Options::rack, "any text; empty: all hosts are in one rack",
-               "Name of this rank's rack; sums over several racks send each rack's sum once."),
+               "Name of this rank's rack; the tree algorithms send the sum of each rack once."),
       {"STRETTO_SECRET", "any text; empty: rank 0 makes one and passes it through the store",
        "Secret of the job, which ranks prove to know when they connect.",
        [](Options& o, std::string_view text) { o.secret = text; },

@@ -1,0 +1,110 @@
+// Jobs whose hosts are in several racks.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+
+#include "stretto/comm/engine/engine_testing.h"
+
+namespace stretto::comm {
+namespace {
+
+using testing::expect_no_errors;
+using testing::run_ranks;
+
+constexpr int kSize = 8;
+
+// Two racks of two hosts of two ranks, interleaved: hosts 0 and 2 are in the first rack.
+int host_of(int rank) { return rank % 4; }
+int rack_of(int rank) { return rank % 2; }
+
+Options in_racks(int rank, bool named, std::string algorithm = "auto") {
+  Options options = testing::patient();
+  options.algorithm = std::move(algorithm);
+  options.transports = "tcp";
+  options.host = fmt::format("host {}", host_of(rank));
+  if (named) options.rack = fmt::format("rack {}", rack_of(rank));
+  return options;
+}
+
+// All-reduces `count` values, checks the bits, and returns how many bytes both racks together have
+// sent to the other one.
+int64_t sent_across(bool named, int64_t count, const std::vector<float>& expected,
+                    const std::string& algorithm) {
+  std::vector<std::vector<float>> values;
+  for (int rank = 0; rank < kSize; ++rank) values.push_back(testing::values_of(rank, count));
+  std::atomic<int64_t> across = 0;
+  const auto sent = [](Engine& engine) {
+    const int rank = engine.membership().rank;
+    int64_t bytes = 0;
+    for (const LinkStatistics& link : engine.statistics().links) {
+      for (const StreamStatistics& stream : link.streams)
+        bytes += rack_of(link.rank) != rack_of(rank) ? stream.sent_bytes : 0;
+    }
+    return bytes;
+  };
+  expect_no_errors(run_ranks(
+      kSize, [&](int rank) { return in_racks(rank, named, algorithm); },
+      [&](Engine& engine) {
+        std::vector<float>& x = values[engine.membership().rank];
+        const int64_t before = sent(engine);
+        engine.wait(engine.submit(
+            kWorld,
+            {.reduction = ReduceOp::kSum, .count = count, .input = x.data(), .output = x.data()}));
+        across += sent(engine) - before;
+      }));
+  for (int rank = 0; rank < kSize; ++rank) EXPECT_EQ(values[rank], expected) << "rank " << rank;
+  return across;
+}
+
+// The sum of each host, then of each rack, then of both; or of all hosts from left to right.
+std::vector<float> expected_sum(bool named, int64_t count) {
+  std::array<std::vector<float>, 4> hosts;
+  for (int h = 0; h < 4; ++h) {
+    hosts[h] = testing::values_of(h, count);
+    const std::vector<float> second = testing::values_of(h + 4, count);
+    for (int64_t i = 0; i < count; ++i) hosts[h][i] += second[i];
+  }
+  std::vector<float> total(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i)
+    total[i] = named ? (hosts[0][i] + hosts[2][i]) + (hosts[1][i] + hosts[3][i])
+                     : hosts[0][i] + hosts[1][i] + hosts[2][i] + hosts[3][i];
+  return total;
+}
+
+TEST(EngineRacks, OnlyTheSumOfARackLeavesIt) {
+  constexpr int64_t kCount = 1'000'003, kBytes = 4 * kCount;
+  // Each rack sends half of the tensor to be added there and the other half as a result. Frames,
+  // acknowledgements and heartbeats take less than a twentieth.
+  const int64_t across = sent_across(true, kCount, expected_sum(true, kCount), "tree_halving");
+  EXPECT_GE(across, 2 * kBytes);
+  EXPECT_LT(across, 2 * kBytes * 21 / 20);
+  // Without names of racks each host sends as much.
+  EXPECT_GT(sent_across(false, kCount, expected_sum(false, kCount), "hierarchical"), 3 * kBytes);
+}
+
+TEST(EngineRacks, EveryAlgorithmAndSizeHasTheSameBits) {
+  for (const int64_t count : {1, 7, 5000, 300'001}) {
+    for (const char* algorithm :
+         {"auto", "direct", "hierarchical", "hierarchical_exchange", "tree_halving"})
+      sent_across(true, count, expected_sum(true, count), algorithm);
+  }
+}
+
+TEST(EngineRacks, ARankWhoseRackIsNotThatOfItsHostIsAnError) {
+  const auto errors = run_ranks(
+      kSize,
+      [](int rank) {
+        Options options = in_racks(rank, true);
+        if (rank == 5) options.rack = "elsewhere";
+        return options;
+      },
+      [](Engine&) {});
+  for (const std::string& error : errors)
+    EXPECT_EQ(error,
+              "STRETTO_RACK: ranks 1 and 5 are on one host, but their racks are 'rack 1' and "
+              "'elsewhere'");
+}
+
+}  // namespace
+}  // namespace stretto::comm
