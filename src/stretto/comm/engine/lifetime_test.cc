@@ -315,13 +315,19 @@ TEST(EngineLifetime, EveryMethodSaysThatTheProcessWasForked) {
   auto engine = Engine::create(memory_store(), {.rank = 0, .size = 1}, tcp(0));
   float x = 1;
   const Handle handle = engine->submit(kWorld, sum(&x));
+  // All but close(), which works in a child, and what returns a constant of the engine.
   const std::vector<std::function<void()>> methods = {
       [&] { engine->add_group("g", {0}); },
       [&] { engine->remove_group(7); },
       [&] { engine->submit(kWorld, sum(&x)); },
+      [&] {
+        std::vector<Handle> handles;
+        engine->submit_together(kWorld, {sum(&x)}, &handles);
+      },
       [&] { engine->step(); },
       [&] { engine->poll(handle); },
       [&] { engine->source(handle); },
+      [&] { engine->awaited(handle); },
       [&] { engine->wait(handle); },
       [&] { engine->deliver(handle); },
       [&] {
@@ -334,6 +340,9 @@ TEST(EngineLifetime, EveryMethodSaysThatTheProcessWasForked) {
       [&] { engine->take_non_finite(); },
       [&] { engine->statistics(); },
       [&] { engine->trace_json(); },
+      [&] { engine->start_trace(); },
+      [&] { engine->stop_trace(); },
+      [&] { engine->flight_json("why"); },
   };
   const pid_t pid = fork();
   if (pid == 0) {
