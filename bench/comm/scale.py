@@ -3,10 +3,10 @@
   python -m bench.comm.scale --hosts 16 --ranks-per-host 4 --json build/scale.json
 
 Hosts are network namespaces without a limit of speed. Every rank is a process that may open
-`--files` files. Prints how long the engines need to find each other, descriptors, threads and
-memory per rank before and after all-reduces, the times of all-reduces whose sums are compared, and
-how long after SIGKILL of one rank all others raised the same error with its number. Exit code 1
-when anything was wrong.
+`--files` files, with the engine's default options (tuning is on) and an empty tuning cache. Prints
+how long the engines need to find each other, descriptors, threads and memory per rank before and
+after all-reduces, the times of all-reduces whose sums are compared, and how long after SIGKILL of
+one rank all others raised the same error with its number. Exit code 1 when anything was wrong.
 
 Ranks share the processors of this machine, so times say little about a real network.
 """
@@ -69,7 +69,8 @@ class Job:
     ranks = [str(host * each + i) for i in range(each)]
     words = [sys.executable, "-m", "bench.comm.scale_rank", path, f"{self._folder}/store/",
              str(self.size), str(self._args.files), *ranks]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "STRETTO_TUNING": "off"}
+    # Options are the defaults, with a tuning cache of this job alone.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "STRETTO_CACHE_DIR": self._folder}
     self._launchers.append(subprocess.Popen(self._hosts.command(host, *words), env=environment,
                                             stdin=subprocess.DEVNULL))
 
@@ -138,7 +139,8 @@ def run(args: argparse.Namespace, hosts: Hosts) -> dict:
   result: dict = {"ranks": args.hosts * args.ranks_per_host, "files": args.files}
   with tempfile.TemporaryDirectory() as folder, Job(hosts, args, folder) as job:
     result["start_s"] = max(reply["seconds"] for reply in job.ask(do="create"))
-    print(f"{job.size} ranks on {args.hosts} hosts, at most {args.files} files each")
+    print(f"{job.size} ranks on {args.hosts} hosts, at most {args.files} files each, default "
+          "options")
     print(f"engines connected after {result['start_s']:.2f} s")
     result["after_start"] = job.ask(do="count")
     show_counts("after the start", result["after_start"])

@@ -12,10 +12,10 @@ import resource
 import socket
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 
+from bench.comm.resources import held
 from stretto import comm
 
 PATTERN = 97
@@ -48,11 +48,7 @@ class Rank:
 
   def count(self, _: dict) -> dict:
     links = self._engine.statistics()["links"]
-    status = Path("/proc/self/status").read_text().splitlines()
-    fields = dict(line.split(":", 1) for line in status if ":" in line)
-    return {"descriptors": len(os.listdir("/proc/self/fd")) - 1, "links": len(links),
-            "streams": sum(len(link["streams"]) for link in links),
-            "threads": int(fields["Threads"]), "memory_kib": int(fields["VmRSS"].split()[0])}
+    return {**held(), "links": len(links), "streams": sum(len(link["streams"]) for link in links)}
 
   def wait(self, request: dict) -> dict:
     """All-reduces until the job fails."""
