@@ -28,9 +28,17 @@ takes. A row that did not keep its promise says so.
 `accumulate:4` takes one step of the optimizer for four of the script, on a batch four times as
 large. So its rows have four times the learning rate, which is reached in 40 steps; both variants
 see the same images, for 402 steps.
+An error is the largest distance of a tensor's averaged gradient from the exact average, as a share
+of the norm of what ranks contribute, in a step after the measured ones.
 [bench/comm/README.md](../comm/README.md) describes the method, and
 [docs/training.md](../../docs/training.md) the features. Each table is of one machine.
 """
+
+
+def quality(row: dict, name: str) -> str:
+  words = [f"{what} {row[what][name]:{form}}" for what, form in (("loss", ".3f"), ("error", ".5f"))
+           if name in row.get(what, {})]
+  return f" ({', '.join(words)})" if words else ""
 
 
 def section(report: dict) -> str:
@@ -45,8 +53,7 @@ def section(report: dict) -> str:
     if row["status"] != "ok":
       lines.append(f"| {row['gain']} | {row['promise']} | | {row['status']} | {row['reason']} |")
       continue
-    times = ", ".join(f"{name} {time_text(seconds)}" + (
-        f" (loss {row['loss'][name]:.3f})" if name in row["loss"] else "")
+    times = ", ".join(f"{name} {time_text(seconds)}{quality(row, name)}"
                       for name, seconds in sorted(row["median_s"].items(), key=lambda i: i[1]))
     lines.append(f"| {row['gain']} | {row['promise']} | {row['reached']:.2f} | "
                  f"{'yes' if row['kept'] else 'no'} | {times} |")

@@ -82,7 +82,8 @@ class Rank:
                                           self._context.size)
     trainer = self._trainers[key]
     reply = self.timed(lambda: trainer.run(request["operations"]))
-    return reply | trainer.verdict(request.get("last", False))
+    reply |= trainer.verdict(request.get("last", False))
+    return reply | ({"error": trainer.mean_error()} if request.get("error") else {})
 
   def timed(self, run) -> dict:
     gc.collect()

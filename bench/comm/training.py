@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 
@@ -119,6 +120,7 @@ class Trainer:
     self._torch, self._driver, self._step = torch, driver, 0
     make_network, self._batch = MODELS[model]
     network = make_network()
+    self._wire = wire
     self._data = digits(rank, size) if self._batch else None
     self._model = driver.wrap(network, wire)
     factor = float(os.environ.get("STRETTO_BENCH_RATE_FACTOR", 1))
@@ -139,13 +141,36 @@ class Trainer:
         self._rate.step()
       self._step += 1
 
-  def loss(self):
+  def loss(self, model=None):
+    model = model or self._model
     if self._data is None:
-      return self._model(self._torch.ones(1))
+      return model(self._torch.ones(1))
     x, y = self._data
     first = self._step * self._batch % (len(x) - self._batch)
     chosen = slice(first, first + self._batch)
-    return self._torch.nn.functional.cross_entropy(self._model(x[chosen]), y[chosen])
+    return self._torch.nn.functional.cross_entropy(model(x[chosen]), y[chosen])
+
+  def mean_error(self) -> float:
+    """How far the averaged gradients of one more step are from the exact averages: the norm of the
+    difference over the mean norm of what ranks contribute, the largest of all tensors. The wrapper
+    is a new one, so that its codec has nothing to send from earlier steps."""
+    dist = self._torch.distributed
+    model = self._driver.wrap(copy.deepcopy(self._model.module), self._wire)
+    with model.no_sync():
+      self.loss(model).backward()
+    # No codec encodes fp64.
+    own = [parameter.grad.double() for parameter in model.parameters()]
+    model.zero_grad()
+    self.loss(model).backward()
+    worst = 0.0
+    for parameter, exact in zip(model.parameters(), own):
+      norm = exact.norm()
+      for value in (exact, norm):
+        dist.all_reduce(value)
+        value /= dist.get_world_size()
+      if norm > 0:
+        worst = max(worst, float((parameter.grad - exact).norm() / norm))
+    return worst
 
   def verdict(self, last: bool = False) -> dict:
     """A step counts as correct when every parameter and gradient is finite; the checksum has to
