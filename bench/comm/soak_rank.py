@@ -9,10 +9,12 @@ import json
 import random
 import sys
 import time
+import zlib
 from collections.abc import Callable
 
 import numpy as np
 
+from bench.comm.resources import held
 from stretto import comm
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
@@ -21,6 +23,11 @@ DTYPES = (*FLOATS, *INTEGERS, "bool")
 COUNTS = (0, 1, 2, 3, 5, 8, 17, 64, 100, 255, 1000, 1025, 4096)
 GUARD = 8  # elements behind every output that nobody may touch
 WINDOW = 6  # operations under way at once
+WARM = 0.2  # of the operations; after these the allocator has most of what it takes
+# Contributions are pieces of it, because a generator for each would take most of the time.
+POOL = np.random.default_rng(1).integers(-4, 5, 1 << 21)
+SAMPLES = 100  # of the memory
+REPORT_S = 10.0  # between two words about the progress
 
 
 def say(**what) -> None:
@@ -71,9 +78,10 @@ class Draw:
 
   def values(self, place: int, count: int) -> np.ndarray:
     """What the rank at `place` contributes."""
-    generator = np.random.default_rng([self.seed, self.index, place])
-    low = 0 if self.dtype[0] in "ub" else -4
-    values = generator.integers(low, 5, count)
+    first = zlib.crc32(f"{self.seed}/{self.index}/{place}".encode()) % (len(POOL) - count)
+    values = POOL[first:first + count]
+    if self.dtype[0] in "ub" and self.dtype != "bfloat16":
+      values = np.abs(values)
     if self.dtype == "bool":
       return values & 1
     if self.reduction == "product":
@@ -169,7 +177,9 @@ def start(engine: comm.Engine, group: int, draw: Draw) -> Started | None:
   return Started(handle, output, before, stored(expected, dtype), [given], what)
 
 
-def collectives(engine: comm.Engine, seed: int, count: int) -> None:
+def collectives(engine: comm.Engine, seed: int, count: int) -> dict:
+  """Returns what the process held after the warm-up and at the end. Memory goes up and down with
+  the sizes under way, so it is the least of the first and of the second half in between."""
   r = random.Random(seed)
   groups, numbers = [tuple(range(engine.size))], [comm.WORLD]
   for i in range(6):
@@ -178,7 +188,15 @@ def collectives(engine: comm.Engine, seed: int, count: int) -> None:
     numbers.append(engine.add_group(f"g{i}", members) if engine.rank in members else -1)
   own = random.Random(f"{seed}/{engine.rank}")  # ranks wait in orders of their own
   under_way: list[Started] = []
+  before, memory, reported = {}, [], time.monotonic()
   for index in range(count):
+    if index == int(count * WARM):
+      before = held()
+    if before and index % max(count // SAMPLES, 1) == 0:
+      memory.append(held()["memory_kib"])
+    if engine.rank == 0 and time.monotonic() - reported > REPORT_S:
+      reported = time.monotonic()
+      say(what="progress", operations=index, **held())
     draw = Draw(seed, index, groups)
     if engine.rank in draw.ranks:
       started = start(engine, numbers[draw.group], draw)
@@ -188,6 +206,12 @@ def collectives(engine: comm.Engine, seed: int, count: int) -> None:
       under_way.pop(own.randrange(len(under_way))).finish(engine)
   for started in under_way:
     started.finish(engine)
+  engine.barrier()
+  after = held()
+  memory.append(after["memory_kib"])
+  half = max(len(memory) // 2, 1)
+  return {"before": before | {"memory_kib": min(memory[:half])},
+          "after": after | {"memory_kib": min(memory[half:] or memory)}}
 
 
 def large_operations(engine: comm.Engine, elements: int) -> None:
@@ -269,8 +293,7 @@ def main(words: list[str]) -> None:
     return
   engine = comm.Engine(folder, rank, size)
   try:
-    collectives(engine, seed, int(words[5]))
-    say(what="done")
+    say(what="done", **collectives(engine, seed, int(words[5])))
   except Exception as error:
     say(what="failed", text=f"{type(error).__name__}: {error}")
   engine.close()

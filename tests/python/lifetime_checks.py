@@ -4,6 +4,7 @@ group of its own (ranks.py says how checks run)."""
 import contextlib
 import gc
 import itertools
+import json
 import os
 import signal
 import sys
@@ -262,7 +263,8 @@ def check_a_group_is_made_again(rank, size):
 
 
 def check_groups_come_and_go(rank, size):
-  """Memory and descriptors do not grow with the number of groups that there have been."""
+  """Memory and descriptors do not grow with the number of groups that there have been. With many
+  more cycles this is a part of bench.comm.soak."""
   with job("groups"):
     cycles, warm = int(os.environ.get("GROUP_CYCLES", "400")), 100
 
@@ -272,10 +274,14 @@ def check_groups_come_and_go(rank, size):
       dist.all_reduce(tensor, group=group)
       dist.destroy_process_group(group)
 
+    def held():
+      descriptors, threads = resources()
+      return {"descriptors": descriptors, "threads": threads, "memory_kib": rss_bytes() // 1024}
+
     for _ in range(warm):
       cycle()
     gc.collect()
-    descriptors, sizes = resources(), [rss_bytes()]
+    began, before, sizes = time.monotonic(), held(), [rss_bytes()]
     for _ in range(3):
       for _ in range(cycles // 3):
         cycle()
@@ -283,10 +289,11 @@ def check_groups_come_and_go(rank, size):
       sizes.append(rss_bytes())
     # A leak is in every third. The allocator takes some megabytes once, whenever it likes.
     each = min(after - before for before, after in itertools.pairwise(sizes)) / (cycles // 3)
-    print(f"{each:.0f} bytes per group", flush=True)
+    print(json.dumps({"before": before, "after": held(), "bytes_per_group": round(each),
+                      "seconds": round(time.monotonic() - began, 1)}), flush=True)
     end = time.monotonic() + LONG_S  # a store's file may be open for a moment
-    while any(now > then for now, then in zip(resources(), descriptors)):
-      assert time.monotonic() < end, (resources(), descriptors)
+    while any(held()[name] > before[name] for name in ("descriptors", "threads")):
+      assert time.monotonic() < end, (before, held())
     # torch itself keeps about 1 KB per group; a page more or less is noise.
     assert each < 4000, each
 
