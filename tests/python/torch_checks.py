@@ -151,6 +151,34 @@ def check_all_to_all(rank, size):
     same(got, value(r, (r + 1,)))
 
 
+def check_autograd_functions(rank, size):
+  """torch.distributed.nn: collectives through which gradients flow."""
+  from torch.distributed.nn import functional
+  x = value(rank).requires_grad_()
+  reduced = functional.all_reduce(x)
+  (reduced * (rank + 1)).sum().backward()
+  same(reduced.detach(), total(size))
+  same(x.grad, torch.full((3, 4), float(size * (size + 1) // 2)))
+  # Rank r sends r + 1 rows to everyone; the gradient of a row comes back from where it went.
+  x = torch.full(((rank + 1) * size, 2), float(rank), requires_grad=True)
+  output = functional.all_to_all_single(torch.empty(size * (size + 1) // 2, 2), x,
+                                        [r + 1 for r in range(size)], [rank + 1] * size)
+  (output * (rank + 1)).sum().backward()
+  same(output.detach(), torch.cat([torch.full((r + 1, 2), float(r)) for r in range(size)]))
+  same(x.grad, torch.cat([torch.full((rank + 1, 2), r + 1.0) for r in range(size)]))
+  x = value(rank).requires_grad_()
+  gathered = functional.all_gather(x)
+  sum((r + 1) * (rank + 1) * part.sum() for r, part in enumerate(gathered)).backward()
+  for r, part in enumerate(gathered):
+    same(part.detach(), value(r))
+  same(x.grad, torch.full((3, 4), (rank + 1.0) * (size * (size + 1) // 2)))
+  x = torch.cat([value(rank + part) for part in range(size)]).requires_grad_()
+  output = functional.reduce_scatter(torch.empty(3, 4), list(x.chunk(size)))
+  (output * (rank + 1)).sum().backward()
+  same(output.detach(), sum(value(r + rank) for r in range(size)))
+  same(x.grad, torch.cat([torch.full((3, 4), r + 1.0) for r in range(size)]))
+
+
 def check_point_to_point(rank, size):
   after, before = (rank + 1) % size, (rank - 1) % size
   got = torch.empty(3, 4)
