@@ -30,7 +30,7 @@ std::vector<std::vector<int>> shapes() {
           {0, 0, 0, 1, 1, 1, 2, 2, 2}};
 }
 
-Traffic traffic_of(const Algorithm& algorithm, const Problem& problem) {
+SimulatedTraffic traffic_of(const Algorithm& algorithm, const Problem& problem) {
   const int n = problem.ranks();
   const auto elements = static_cast<size_t>(problem.count * n);
   std::vector<std::vector<int32_t>> in(n, std::vector<int32_t>(elements)), out = in;
@@ -59,7 +59,7 @@ TEST(Algorithm, CostsAreWhatTheSimulatorCounts) {
           if (kind == Collective::kBarrier) problem.count = 0;
           if (!algorithm.unfit(problem).empty()) continue;
           const Cost cost = algorithm.cost(problem);
-          const Traffic traffic = traffic_of(algorithm, problem);
+          const SimulatedTraffic traffic = traffic_of(algorithm, problem);
           const auto bytes = static_cast<double>(traffic.busiest());
           const auto messages = static_cast<double>(traffic.most_messages());
           SCOPED_TRACE(fmt::format("{} {} on {} ranks, {} hosts, exact {}", collective_name(kind),

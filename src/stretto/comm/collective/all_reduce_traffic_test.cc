@@ -16,8 +16,8 @@ namespace stretto::comm {
 namespace {
 
 // What an all-reduce of zeros sends, in place.
-Traffic traffic_of(std::string_view name, const Problem& problem, std::mt19937& random,
-                   DType dtype = DType::kFloat32) {
+SimulatedTraffic traffic_of(std::string_view name, const Problem& problem, std::mt19937& random,
+                            DType dtype = DType::kFloat32) {
   std::vector<std::vector<std::byte>> memory(
       static_cast<size_t>(problem.ranks()),
       std::vector<std::byte>(static_cast<size_t>(problem.count) * dtype_bytes(dtype)));
@@ -53,7 +53,7 @@ TEST(AllReduceTraffic, HierarchicalMeetsTheBoundOfEveryCard) {
     const double m = hosts.count(), bytes = 4.0 * count;
     for (const int64_t unit : {int64_t{0}, count / 8}) {
       problem.unit = unit;
-      Traffic traffic = traffic_of("hierarchical", problem, random);
+      SimulatedTraffic traffic = traffic_of("hierarchical", problem, random);
       const double bound = 2 * (m - 1) / m * bytes;
       EXPECT_LE(static_cast<double>(traffic.busiest()), bound * 1.01) << shape.name;
       EXPECT_GE(static_cast<double>(traffic.busiest()), bound * 0.99) << shape.name;
@@ -66,7 +66,7 @@ TEST(AllReduceTraffic, HierarchicalMeetsTheBoundOfEveryCard) {
   }
   // The flat one for comparison: interleaved ranks send k times as much through a card.
   const Problem flat{.host = {0, 1, 0, 1}, .count = count};
-  const Traffic traffic = traffic_of("direct", flat, random);
+  const SimulatedTraffic traffic = traffic_of("direct", flat, random);
   EXPECT_EQ(traffic.busiest(), 2 * 4 * count);  // 2 k (n - k) / n, k = 2, n = 4
 }
 
@@ -84,7 +84,7 @@ TEST(AllReduceTraffic, TreeHalvingMeetsTheBoundOfEveryCard) {
     for (const int m : {2, 3, 4, 5, 7, 8, 12, 16, 21, 32}) {
       Problem problem{
           .host = in_hosts(m, ranks_per_host), .count = 3 * 4096, .order = SumOrder::kTree};
-      const Traffic traffic = traffic_of("tree_halving", problem, random);
+      const SimulatedTraffic traffic = traffic_of("tree_halving", problem, random);
       const double tensor = 4.0 * static_cast<double>(problem.count), bound = 2.0 * (m - 1) / m;
       const int depth = problem.host.hosts().tree[0].depth;
       EXPECT_EQ(depth, std::ceil(std::log2(m)));
@@ -149,7 +149,7 @@ TEST(AllReduceTraffic, OneRankPerHostMeetsTheBound) {
     for (int r = 0; r < n; ++r) host.push_back(r);
     problem.host = host;
     for (const char* name : {"direct", "ring"}) {
-      const Traffic traffic = traffic_of(name, problem, random, DType::kInt32);
+      const SimulatedTraffic traffic = traffic_of(name, problem, random, DType::kInt32);
       EXPECT_EQ(traffic.busiest() * n, 2 * (n - 1) * 4 * problem.count) << name << ", " << n;
       EXPECT_EQ(traffic.rounds, name[0] == 'd' ? 2 : 2 * (n - 1)) << name << ", " << n;
     }

@@ -361,7 +361,7 @@ TEST(Collectives, BarrierHearsFromEveryone) {
         ranks[r].problem.rank = r;
       }
       std::mt19937 random(17);
-      const Traffic traffic = simulate(algorithm, ranks, {}, random);
+      const SimulatedTraffic traffic = simulate(algorithm, ranks, {}, random);
       EXPECT_GE(traffic.rounds, n > 1 ? 1 : 0);
     }
   }

@@ -21,7 +21,7 @@ struct SimulatedRank {
   float* residual = nullptr;  // null: no error feedback
 };
 
-struct Traffic {
+struct SimulatedTraffic {
   std::vector<int64_t> sent, received;  // by host, in order of lowest rank: bytes between hosts
   std::vector<int64_t> messages_sent, messages_received;  // the same
   int64_t messages = 0;
@@ -44,7 +44,7 @@ struct SimulatorOptions {
 // wait gives wrong results under some order. Throws std::runtime_error when the schedules do not
 // fit together: steps that never get ready, a transfer that nobody takes, two with one tag, or
 // sizes that differ.
-Traffic simulate(const Algorithm& algorithm, std::vector<SimulatedRank>& ranks,
-                 const SimulatorOptions& options, std::mt19937& random);
+SimulatedTraffic simulate(const Algorithm& algorithm, std::vector<SimulatedRank>& ranks,
+                          const SimulatorOptions& options, std::mt19937& random);
 
 }  // namespace stretto::comm

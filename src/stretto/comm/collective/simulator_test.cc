@@ -57,7 +57,7 @@ class Simulator {
       counts->resize(traffic_.sent.size());
   }
 
-  Traffic run() {
+  SimulatedTraffic run() {
     for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank) start_units(rank);
     while (!events_.empty()) {
       std::swap(events_[random_() % events_.size()], events_.back());
@@ -225,7 +225,7 @@ class Simulator {
   const SimulatorOptions& options_;
   std::mt19937& random_;
   Hosts hosts_;
-  Traffic traffic_;
+  SimulatedTraffic traffic_;
   std::vector<std::vector<std::unique_ptr<Unit>>> units_;  // [rank][unit]
   std::vector<size_t> started_;
   std::vector<int> open_units_;
@@ -285,18 +285,18 @@ TEST(Simulator, RefusesMessagesThatNobodyTakes) {
 
 }  // namespace
 
-int64_t Traffic::busiest() const {
+int64_t SimulatedTraffic::busiest() const {
   return std::max(*std::max_element(sent.begin(), sent.end()),
                   *std::max_element(received.begin(), received.end()));
 }
 
-int64_t Traffic::most_messages() const {
+int64_t SimulatedTraffic::most_messages() const {
   return std::max(*std::max_element(messages_sent.begin(), messages_sent.end()),
                   *std::max_element(messages_received.begin(), messages_received.end()));
 }
 
-Traffic simulate(const Algorithm& algorithm, std::vector<SimulatedRank>& ranks,
-                 const SimulatorOptions& options, std::mt19937& random) {
+SimulatedTraffic simulate(const Algorithm& algorithm, std::vector<SimulatedRank>& ranks,
+                          const SimulatorOptions& options, std::mt19937& random) {
   return Simulator(algorithm, ranks, options, random).run();
 }
 

@@ -114,7 +114,7 @@ TEST(SimulateOperation, CountsWhatTheSimulatorWithDataCounts) {
             ranks[r].problem.rank = r;
           }
           std::mt19937 random(1);
-          const Traffic traffic = simulate(algorithm, ranks, {}, random);
+          const SimulatedTraffic traffic = simulate(algorithm, ranks, {}, random);
           const OperationRun run = simulate_operation(problem, algorithm, {.link = kLink});
           SCOPED_TRACE(fmt::format("{}, {} ranks, {} per host", algorithm.name, n, per_host));
           EXPECT_EQ(run.messages, traffic.messages);
