@@ -43,11 +43,10 @@ WantedCollective Mixed::begin(Isa isa, const float* gradient, int64_t count,
 }
 
 const Codec& Mixed::finish(double wire_s_per_byte) {
-  const double wire = wire_s_per_byte > 0 ? wire_s_per_byte : options_.wire_s_per_byte;
   const std::span<const Codec> rows = codecs();
   std::vector<double> seconds;
   for (size_t row = 0; row < rows.size(); ++row) {
-    seconds.push_back(static_cast<double>(rows[row].encoded_bytes(count_)) * wire +
+    seconds.push_back(static_cast<double>(rows[row].encoded_bytes(count_)) * wire_s_per_byte +
                       agreed_[rows.size() + row]);
   }
   const int winner = tune::choose_checked(seconds, [&](int row, std::span<const double>) {

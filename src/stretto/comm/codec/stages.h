@@ -89,9 +89,8 @@ class PowerSgd {
 };
 
 struct MixedOptions {
-  double error_bound = 0.01;      // of one encoding, relative to the gradient's L2 norm
-  double wire_s_per_byte = 8e-9;  // time that a byte takes on the wire
-  int64_t measure_every = 500;    // steps
+  double error_bound = 0.01;    // of one encoding, relative to the gradient's L2 norm
+  int64_t measure_every = 500;  // steps
 };
 
 // Chooses one of codecs() for a tensor: the one with the least time on wire and processor whose
@@ -106,7 +105,8 @@ class Mixed {
   // with each of codecs() on this rank, measured by the caller; or empty.
   WantedCollective begin(Isa isa, const float* gradient, int64_t count,
                          std::span<const double> encode_s = {});
-  const Codec& finish(double wire_s_per_byte = 0);  // measured on all ranks; 0: the options'
+  // What an encoded byte takes on the wire, the same on all ranks.
+  const Codec& finish(double wire_s_per_byte);
 
   const Codec& choice() const { return codecs()[choice_]; }
   std::span<const float> errors() const { return {agreed_.data(), agreed_.size() / 2}; }

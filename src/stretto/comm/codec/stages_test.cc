@@ -259,6 +259,8 @@ TEST(PowerSgd, ZerosAndShapes) {
   EXPECT_FALSE(PowerSgd::worthwhile(10, 10, 3));
 }
 
+constexpr double kWire = 8e-9;  // seconds per byte: 1 Gbit/s
+
 TEST(Mixed, TakesTheFastestWithinTheBound) {
   std::mt19937 random(8);
   const Vectors gradients = random_vectors(2, 4096, random);
@@ -266,7 +268,7 @@ TEST(Mixed, TakesTheFastestWithinTheBound) {
     Mixed a({.error_bound = bound}), b({.error_bound = bound});
     carry_out({a.begin(usable_isa(), gradients[0].data(), 4096, encode_s),
                b.begin(usable_isa(), gradients[1].data(), 4096)});
-    EXPECT_EQ(a.finish().name, b.finish().name);
+    EXPECT_EQ(a.finish(kWire).name, b.finish(kWire).name);
     EXPECT_EQ(a.errors()[0], 0);
     return std::string(a.choice().name);
   };
@@ -285,8 +287,8 @@ TEST(Mixed, LosesNothingThatIsNotFinite) {
   gradient[7] = kInf;
   Mixed a({.error_bound = 0.5}), b({.error_bound = 0.5});
   carry_out({a.begin(usable_isa(), gradient.data(), 300), b.begin(usable_isa(), fine.data(), 300)});
-  EXPECT_EQ(a.finish().name, "none");
-  EXPECT_EQ(b.finish().name, "none");
+  EXPECT_EQ(a.finish(kWire).name, "none");
+  EXPECT_EQ(b.finish(kWire).name, "none");
   EXPECT_TRUE(a.due(0));
   EXPECT_FALSE(a.due(1));
 }

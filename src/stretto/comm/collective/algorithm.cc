@@ -130,19 +130,22 @@ double estimate_s(const Cost& cost, const LinkModel& link, const ElementBytes& b
          std::max(wire, local) + 0.1 * std::min(wire, local);
 }
 
+double estimate_s(const Problem& problem, const Algorithm& algorithm, const LinkModel& link,
+                  const ElementBytes& bytes) {
+  Cost cost = algorithm.cost(problem);
+  const double units = static_cast<double>(std::max<int64_t>(1, unit_count(problem)));
+  cost.wire_messages *= units;
+  cost.local_messages *= units;
+  return estimate_s(cost, link, bytes);
+}
+
 const Algorithm& choose_algorithm(const Problem& problem, const LinkModel& link,
                                   const ElementBytes& bytes) {
   const std::span<const Algorithm> rows = algorithms(problem.kind);
   if (rows.size() == 1) return rows[0];
   std::vector<double> estimates(rows.size(), std::numeric_limits<double>::infinity());
   for (size_t i = 0; i < rows.size(); ++i) {
-    const Algorithm& algorithm = rows[i];
-    if (!algorithm.unfit(problem).empty()) continue;
-    Cost cost = algorithm.cost(problem);
-    const double units = static_cast<double>(std::max<int64_t>(1, unit_count(problem)));
-    cost.wire_messages *= units;
-    cost.local_messages *= units;
-    estimates[i] = estimate_s(cost, link, bytes);
+    if (rows[i].unfit(problem).empty()) estimates[i] = estimate_s(problem, rows[i], link, bytes);
   }
   // The first fits every problem, so there is one.
   return rows[static_cast<size_t>(tune::choose(estimates))];

@@ -53,6 +53,9 @@ struct ElementBytes {
 };
 
 double estimate_s(const Cost& cost, const LinkModel& link, const ElementBytes& bytes);
+// Of a whole operation: every unit has messages of its own.
+double estimate_s(const Problem& problem, const Algorithm& algorithm, const LinkModel& link,
+                  const ElementBytes& bytes);
 
 // The algorithm with the least estimate of those that fit. All ranks choose the same if their
 // problems differ in `rank` only and they pass the same link; all_to_all has one algorithm.

@@ -1,6 +1,7 @@
 #include "stretto/comm/collective/unit_size.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace stretto::comm {
 namespace {
@@ -11,6 +12,19 @@ namespace {
 constexpr int64_t kRoomyBytes = 2 << 20, kMostBytes = 4 << 20, kLeastPart = 16 << 10;
 constexpr int64_t kUnitsPerOperation = 8;
 
+// The chunk times the ratio in which the link carries more bytes in the time of its latency than
+// the default link does: a chunk then takes as many latencies. In powers of two, so that costs that
+// are measured a little differently give the same units.
+int64_t least_part(const Problem& p, int64_t chunk_bytes, const LinkModel& link) {
+  const auto bytes_of_latency = [&](const LinkModel& m) {
+    return p.host.hosts().count() == 1 ? m.local_latency_s / m.local_byte_s
+                                       : m.wire_latency_s / m.wire_byte_s;
+  };
+  const double ratio = bytes_of_latency(link) / bytes_of_latency(LinkModel{});
+  const double scaled = static_cast<double>(chunk_bytes) * std::exp2(std::round(std::log2(ratio)));
+  return static_cast<int64_t>(std::clamp<double>(scaled, kLeastPart, kMostBytes));
+}
+
 }  // namespace
 
 int64_t parts_per_unit(const Problem& p) {
@@ -19,9 +33,11 @@ int64_t parts_per_unit(const Problem& p) {
   return int64_t{1} * hosts.largest() * std::max(1, hosts.tree[0].depth);
 }
 
-int64_t default_unit_bytes(const Problem& p, int64_t chunk_bytes, int64_t operation_bytes) {
+int64_t default_unit_bytes(const Problem& p, int64_t chunk_bytes, int64_t operation_bytes,
+                           const LinkModel& link) {
   const int64_t parts = parts_per_unit(p);
-  const int64_t least = std::max(std::min(chunk_bytes * parts, kMostBytes), kLeastPart * parts);
+  const int64_t part = least_part(p, chunk_bytes, link);
+  const int64_t least = std::max(std::min(part * parts, kMostBytes), kLeastPart * parts);
   return std::max(least, std::min(operation_bytes / kUnitsPerOperation, kRoomyBytes));
 }
 

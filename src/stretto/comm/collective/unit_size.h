@@ -1,11 +1,12 @@
 // How large units are before tuning. A unit is cut into parts that are sent on their own, so many
-// ranks need larger units: the time per message must be small beside that of its bytes.
+// ranks need larger units: the time per message must be small beside that of its bytes. On links
+// that carry more bytes in the time of their latency, parts and units are larger.
 #pragma once
 
 #include <cstdint>
 #include <vector>
 
-#include "stretto/comm/collective/schedule.h"
+#include "stretto/comm/collective/algorithm.h"
 
 namespace stretto::comm {
 
@@ -14,11 +15,13 @@ namespace stretto::comm {
 int64_t parts_per_unit(const Problem& problem);
 
 // Bytes of a unit for an operation of so many bytes. `chunk_bytes`: the least part that is worth a
-// message (Options::chunk_bytes). The engine must allow at least two such units under way.
-int64_t default_unit_bytes(const Problem& problem, int64_t chunk_bytes, int64_t operation_bytes);
+// message on links of LinkModel's defaults (Options::chunk_bytes). All ranks pass the same link.
+// The engine must allow at least two such units under way.
+int64_t default_unit_bytes(const Problem& problem, int64_t chunk_bytes, int64_t operation_bytes,
+                           const LinkModel& link = {});
 
 // Sizes to try when steps are tuned, ascending: powers of two around the default of a large
-// operation, and the default of small groups.
+// operation on default links, and the default of small groups.
 std::vector<int64_t> unit_sizes_to_try(const Problem& problem, int64_t chunk_bytes);
 
 }  // namespace stretto::comm

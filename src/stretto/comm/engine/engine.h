@@ -19,6 +19,7 @@
 #include "stretto/comm/membership.h"
 #include "stretto/comm/options.h"
 #include "stretto/comm/store/store.h"
+#include "stretto/comm/tuning/group_links.h"
 
 namespace stretto::comm {
 
@@ -155,6 +156,12 @@ class Engine {
   // all members call this at the same place among their operations, or none does; then the engine
   // takes a repeated sequence of operations for a step.
   virtual void step(Group group = kWorld) = 0;
+
+  // What links between the group's members cost, as this rank knows it: from the recent all-reduces
+  // of groups of these ranks, else as the members have agreed for their algorithms, else from the
+  // tuning cache. Others may know something else, so members agree before they act on it alike. May
+  // read a file, once per group.
+  virtual GroupLinks link_model(Group group = kWorld) = 0;
 
   // True when the operation is over, with or without an error. The handle stays valid.
   virtual bool poll(Handle handle) = 0;

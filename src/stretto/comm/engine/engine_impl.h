@@ -43,6 +43,7 @@ class EngineImpl : public Engine {
   void submit_together(Group group, std::vector<Operation> operations,
                        std::vector<Handle>* handles) override;
   void step(Group group) override;
+  GroupLinks link_model(Group group) override;
   bool poll(Handle handle) override;
   int source(Handle handle) override;
   std::vector<int> awaited(Handle handle) override;

@@ -194,7 +194,8 @@ uint64_t fingerprint(const Operation& op) {
 }
 
 Problem make_problem(const Operation& op, const GroupState& group, const Codec* codec,
-                     int64_t chunk_bytes, int64_t operation_bytes, int64_t unit_bytes) {
+                     int64_t chunk_bytes, int64_t operation_bytes, const LinkModel& link,
+                     int64_t unit_bytes) {
   const auto element = static_cast<int64_t>(dtype_bytes(op.dtype));
   Problem problem{.kind = collective_of(op.kind),
                   .rank = group.rank,
@@ -219,7 +220,10 @@ Problem make_problem(const Operation& op, const GroupState& group, const Codec* 
   problem.exact = reduces(op.kind) && is_exact(op.dtype, op.reduction);
   problem.coded = codec != nullptr;
   problem.align = codec ? codec->block : 1;
-  if (unit_bytes == 0) unit_bytes = default_unit_bytes(problem, chunk_bytes, operation_bytes);
+  // The result of a codec may depend on units, so with one they do not change during a job.
+  const LinkModel& unit_link = codec ? LinkModel{} : link;
+  if (unit_bytes == 0)
+    unit_bytes = default_unit_bytes(problem, chunk_bytes, operation_bytes, unit_link);
   problem.unit = std::max<int64_t>(unit_bytes / element, 1);
   return problem;
 }
@@ -241,7 +245,8 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
                      op.count * element >= kTunedBytes;
   // For other kinds the count may differ between ranks, but all ranks must cut alike.
   const int64_t bytes = op.kind == Kind::kAllReduce ? op.count * element : 0;
-  plan->problem = make_problem(op, group, codec, options.chunk_bytes, bytes,
+  const LinkModel link = settings ? settings->link : LinkModel{};
+  plan->problem = make_problem(op, group, codec, options.chunk_bytes, bytes, link,
                                tuned ? settings->step.unit_bytes : 0);
   const auto local = static_cast<double>(std::max<int64_t>(element, 1));
   ElementBytes sizes{.local = local, .wire = local};
@@ -257,7 +262,6 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
   }
   // Greatest values are the same in any order, so few messages are enough for many ranks.
   if (group.internal && group.ranks.size() <= kFewRanks) forced = "gather_sum";
-  const LinkModel link = settings ? settings->link : LinkModel{};
   plan->algorithm = !forced.empty() ? &find_algorithm(plan->problem, forced)
                                     : &choose_algorithm(plan->problem, link, sizes);
   const Cost cost = plan->algorithm->cost(plan->problem);

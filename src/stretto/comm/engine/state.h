@@ -58,7 +58,8 @@ struct OpenOperation {
   bool scans = false, searches = false;
   int64_t non_finite = 0, first_non_finite = -1;
   double submitted_s = 0, started_s = 0;
-  int64_t step = -1;  // of the group, for its account
+  double coding_s = 0;  // spent on encoding and decoding here
+  int64_t step = -1;    // of the group, for its account
   bool done = false;
   std::exception_ptr error;
 

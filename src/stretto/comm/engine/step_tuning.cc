@@ -20,7 +20,7 @@ constexpr int64_t kModelBytes = 16 << 20;  // the size for which algorithms are 
 
 constexpr std::string_view kLinks = "links";  // the tuning cache's key for costs, with a topology
 constexpr size_t kChoiceWords = 5;
-constexpr size_t kAfterCosts = std::tuple_size_v<LinkCosts>;  // in StepTuning::words
+constexpr size_t kAfterCosts = kLinkCosts;  // in StepTuning::words
 
 // Ends a step. Its last operations may still be under way, so it is counted when the next one ends.
 void close_account(StepTuning& t, bool whole, double now) {
@@ -42,14 +42,16 @@ void close_account(StepTuning& t, bool whole, double now) {
 }
 
 // A large all-reduce, for which settings are compared.
-Problem sample_problem(const GroupState& group, const Options& options) {
-  return make_problem({.count = kModelBytes / 4}, group, nullptr, options.chunk_bytes, kModelBytes);
+Problem sample_problem(const GroupState& group, const Options& options, const LinkModel& link) {
+  return make_problem({.count = kModelBytes / 4}, group, nullptr, options.chunk_bytes, kModelBytes,
+                      link);
 }
 
-StepSetting default_setting(const GroupState& group, const Options& options) {
+StepSetting default_setting(const GroupState& group, const Options& options,
+                            const LinkModel& link) {
   if (!options.tuning_start.empty()) return *parse_setting(options.tuning_start);
-  return {.unit_bytes =
-              default_unit_bytes(sample_problem(group, options), options.chunk_bytes, kModelBytes),
+  return {.unit_bytes = default_unit_bytes(sample_problem(group, options, link),
+                                           options.chunk_bytes, kModelBytes, link),
           .streams = options.streams,
           .algorithm = ""};
 }
@@ -71,15 +73,18 @@ bool set(StepTuning& t, const StepSetting& setting) {
   return true;
 }
 
+LinkCosts costs_in(const tune::TuningCache& cache, const std::string& topology) {
+  const auto known = cache.find(setting_key(kLinks, topology));
+  return (known ? parse_link_costs(known->candidate) : std::nullopt).value_or(LinkCosts{});
+}
+
 // What the first rank of the group sends to the others, whose files may differ.
 std::vector<double> ask_tuning_cache(const StepTuning& t, const Options& options) {
   std::vector<double> words(kAfterCosts + kChoiceWords);
   const tune::TuningCache cache =
       tune::load_tuning_cache(tune::tuning_cache_path(options.tuning_cache));
-  if (const auto known = cache.find(setting_key(kLinks, t.topology))) {
-    const auto costs = parse_link_costs(known->candidate);
-    if (costs) std::copy(costs->begin(), costs->end(), words.begin());
-  }
+  const LinkCosts costs = first_known(t.observer->costs(), costs_in(cache, t.topology));
+  std::copy(costs.begin(), costs.end(), words.begin());
   const auto choice = cache.find(t.key);
   const auto setting = choice ? parse_setting(choice->candidate) : std::nullopt;
   if (!setting) return words;
@@ -98,6 +103,7 @@ std::vector<double> ask_tuning_cache(const StepTuning& t, const Options& options
 bool set_costs(StepTuning& t) {
   LinkCosts costs;
   std::copy_n(t.words.begin(), costs.size(), costs.begin());
+  t.agreed_costs = first_known(costs, t.agreed_costs);
   if (!differ(costs, costs_of(t.settings->link))) return false;
   Settings next = *t.settings;
   next.link = model_of(costs, next.link);
@@ -106,7 +112,7 @@ bool set_costs(StepTuning& t) {
 }
 
 bool begin_tuner(StepTuning& t, const GroupState& group, const Options& options) {
-  StepSetting start = default_setting(group, options);
+  StepSetting start = default_setting(group, options, t.settings->link);
   const std::span choice(t.words.begin() + kAfterCosts, kChoiceWords);
   t.recalled = choice[4] > 0;
   if (t.recalled) {
@@ -123,6 +129,14 @@ bool begin_tuner(StepTuning& t, const GroupState& group, const Options& options)
 
 }  // namespace
 
+LinkCosts known_costs(const StepTuning& t) {
+  return first_known(t.observer->costs(), first_known(t.agreed_costs, t.cached_costs));
+}
+
+LinkCosts cached_costs(const std::string& topology, const Options& options) {
+  return costs_in(tune::load_tuning_cache(tune::tuning_cache_path(options.tuning_cache)), topology);
+}
+
 std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Options& options,
                                              int most_streams) {
   auto tuning = std::make_unique<StepTuning>();
@@ -132,7 +146,7 @@ std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Opti
     t.choices.rounds *= 2;
     t.choices.rest_steps = 0;
   }
-  const Problem problem = sample_problem(group, options);
+  const Problem problem = sample_problem(group, options, {});
   t.choices.unit_bytes = unit_sizes_to_try(problem, options.chunk_bytes);
   const auto seconds = [&](const Algorithm& a) {
     return estimate_s(a.cost(problem), LinkModel{}, ElementBytes{});
@@ -153,8 +167,11 @@ std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Opti
 
   t.topology = fmt::format("{} streams, {} interfaces, ranks", options.connected_streams(),
                            std::max<size_t>(options.interfaces.size(), 1));
-  for (const auto& members : group.placement.hosts().members)
-    t.topology += fmt::format(" {}", members.size());
+  const Hosts& hosts = group.placement.hosts();
+  for (int h = 0; h < hosts.count(); ++h) {
+    if (h > 0 && hosts.rack[h] != hosts.rack[h - 1]) t.topology += " /";
+    t.topology += fmt::format(" {}", hosts.size(h));
+  }
   return tuning;
 }
 
@@ -184,7 +201,7 @@ bool take_agreement(StepTuning& t, const GroupState& group, const Options& optio
   if (t.tuner->settled() && !was_settled && group.rank == 0) {
     tune::TuningCache found;
     remember_setting(found, t.key, *t.tuner);
-    found.put(setting_key(kLinks, t.topology), {link_costs_text(costs_of(t.settings->link)), 0});
+    found.put(setting_key(kLinks, t.topology), {link_costs_text(t.agreed_costs), 0});
     *remember = [found = std::move(found), path = tune::tuning_cache_path(options.tuning_cache)] {
       tune::add_to_tuning_cache(path, found);
     };
@@ -199,8 +216,10 @@ bool begin_step(StepTuning& t, const GroupState& group, const Options& options,
     t.tuner.reset();
     t.recalled = false;
     t.times.clear();
-    *changed |= set(t, default_setting(group, options));
-    t.words.assign(kAfterCosts + kChoiceWords, 0);
+    *changed |= set(t, default_setting(group, options, t.settings->link));
+    const LinkCosts observed = t.observer->costs();
+    t.words.assign(observed.begin(), observed.end());
+    t.words.resize(kAfterCosts + kChoiceWords);
     if (group.rank == 0 && options.tuning != Tuning::kFull) t.words = ask_tuning_cache(t, options);
     t.asks = StepTuning::Asks::kCache;
     return true;
@@ -208,7 +227,7 @@ bool begin_step(StepTuning& t, const GroupState& group, const Options& options,
   if (!t.tuner) return false;
   t.times.push_back(mark.seconds);
   if (std::ssize(t.times) < t.tuner->steps_to_decision()) return false;
-  const LinkCosts costs = t.observer.costs();
+  const LinkCosts costs = t.observer->costs();
   t.words.assign(costs.begin(), costs.end());
   t.words.insert(t.words.end(), t.times.begin(), t.times.end());
   t.times.clear();
@@ -229,15 +248,13 @@ void note_wait(StepTuning& t, const OpenOperation& open, double seconds) {
 }
 
 void note_done(StepTuning& t, const OpenOperation& open) {
+  const double now = now_s();
+  if (open.started_s > 0)
+    t.observer->observe(open.error ? nullptr : open.traffic, open.started_s, now, open.coding_s);
   if (open.step < t.number - 1) return;
   StepAccount& a = t.accounts[open.step & 1];
-  const double now = now_s();
   --a.open;
-  if (open.started_s > 0) {
-    const double seconds = now - std::max(open.started_s, a.done_s);
-    a.busy_s += seconds;
-    if (open.traffic && !open.error) t.observer.observe(*open.traffic, seconds);
-  }
+  if (open.started_s > 0) a.busy_s += now - std::max(open.started_s, a.done_s);
   a.done_s = now;
 }
 

@@ -75,7 +75,12 @@ struct StepTuning {
   // them, else zeros, and for kTime the times of some steps.
   std::vector<double> words;
 
-  LinkObserver observer;
+  // What links cost, from the first known to the last: as this rank observed, as the ranks have
+  // agreed (by take_agreement), and as this rank's tuning cache says. Groups of the same ranks
+  // share what they observe.
+  std::shared_ptr<LinkObserver> observer = std::make_shared<LinkObserver>();
+  LinkCosts agreed_costs{}, cached_costs{};
+  bool read_cache = false;  // for cached_costs
 
   double began_s = 0;         // of the step under way
   std::vector<double> times;  // of the steps since the last agreement began
@@ -86,6 +91,12 @@ struct StepTuning {
   int64_t number = 0;
   StepStatistics totals;
 };
+
+// What this rank knows of the group's links; ranks may know different costs.
+LinkCosts known_costs(const StepTuning& tuning);
+
+// What the tuning cache says of the links of a topology; zeros: nothing. Reads a file.
+LinkCosts cached_costs(const std::string& topology, const Options& options);
 
 // `most_streams`: of a link to a member.
 std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Options& options,

@@ -12,6 +12,29 @@ void EngineImpl::begin_tuning(GroupState& state) {
     if (rank != membership_.rank) streams = std::max(streams, links_->most_streams(rank));
   }
   state.tuning = make_step_tuning(state, options_, streams);
+  for (const auto& [id, other] : groups_) {
+    if (other.get() != &state && other->tuning && other->ranks == state.ranks)
+      state.tuning->observer = other->tuning->observer;
+  }
+}
+
+GroupLinks EngineImpl::link_model(Group id) {
+  Inside inside(*this);
+  const GroupState* state = &group(id);
+  if (!state->tuning) return group_links(state->placement, {}, options_.chunk_bytes);
+  if (options_.tuning == Tuning::kQuick && !state->tuning->read_cache) {
+    const std::string topology = state->tuning->topology;
+    inside.lock.unlock();
+    const LinkCosts found = cached_costs(topology, options_);
+    inside.lock.lock();
+    state = &group(id);
+    state->tuning->cached_costs = found;
+    state->tuning->read_cache = true;
+  }
+  const Placement placement = state->placement;
+  const LinkCosts known = known_costs(*state->tuning);
+  inside.lock.unlock();
+  return group_links(placement, known, options_.chunk_bytes);
 }
 
 void EngineImpl::step(Group id) {

@@ -211,6 +211,86 @@ TEST(EngineTuning, GroupsUseTheirOwnNumbersOfStreamsAtTheSameTime) {
       EXPECT_LT(both.others, 3 * four + kSlack);
     }
   });
+}
+
+// A file for one test, which knows what links of a topology cost.
+std::filesystem::path cache_with_links(const std::string& name, const std::string& topology,
+                                       const LinkCosts& costs) {
+  const auto cache =
+      std::filesystem::temp_directory_path() / (name + "_" + std::to_string(getpid()));
+  std::filesystem::remove(cache);
+  tune::TuningCache known;
+  known.put(setting_key("links", topology), {link_costs_text(costs), 0});
+  EXPECT_TRUE(tune::add_to_tuning_cache(cache, known));
+  return cache;
+}
+
+constexpr LinkCosts kCached = {2e-9, 64e-6, 3e-10, 4e-6};  // written without loss
+
+TEST(EngineLinks, AreThoseOfTheTuningCacheUntilTheyAreObserved) {
+  const auto cache =
+      cache_with_links("stretto_links_test", "8 streams, 1 interfaces, ranks 2 2", kCached);
+  for (const Tuning tuning : {Tuning::kQuick, Tuning::kOff}) {
+    expect_no_errors(run_ranks(
+        kSize,
+        [&](int rank) {
+          Options options = testing::two_hosts(rank);
+          options.tuning = tuning;
+          options.tuning_cache = cache.string();
+          return options;
+        },
+        [&](Engine& engine) {
+          const GroupLinks before = engine.link_model();
+          EXPECT_EQ(before.measured, tuning == Tuning::kQuick) << "off: the file is not used";
+          EXPECT_EQ(before.known, tuning == Tuning::kQuick ? kCached : LinkCosts{});
+          std::vector<float> large(256 << 10), small(16);
+          for (int i = 0; i < 10; ++i)
+            for (std::vector<float>* x : {&large, &small})
+              engine.wait(engine.submit(kWorld, {.count = static_cast<int64_t>(x->size()),
+                                                 .input = x->data(),
+                                                 .output = x->data()}));
+          const GroupLinks after = engine.link_model();
+          EXPECT_TRUE(after.measured);
+          EXPECT_NE(after.known[kWireByte], before.known[kWireByte]);
+          EXPECT_NE(after.known[kWireLatency], before.known[kWireLatency]);
+          EXPECT_EQ(after.known[kLocalByte], before.known[kLocalByte]) << "nothing inside a host";
+          const Group again = engine.add_group("again", {0, 1, 2, 3});
+          EXPECT_EQ(engine.link_model(again).known[kWireByte], after.known[kWireByte])
+              << "groups of the same ranks share what they observe";
+        }));
+  }
+  std::filesystem::remove(cache);
+}
+
+TEST(EngineLinks, AreKeptForHostsInTheirRacks) {
+  const auto cache =
+      cache_with_links("stretto_racks_test", "8 streams, 1 interfaces, ranks 2 / 2", kCached);
+  for (const bool racks : {true, false})
+    expect_no_errors(run_ranks(
+        kSize,
+        [&](int rank) {
+          Options options = testing::two_hosts(rank);
+          options.tuning = Tuning::kQuick;
+          options.tuning_cache = cache.string();
+          if (racks) options.rack = options.host;
+          return options;
+        },
+        [&](Engine& engine) { EXPECT_EQ(engine.link_model().measured, racks); }));
+  std::filesystem::remove(cache);
+}
+
+// Every rank plans with the units of the costs that the first rank's file has.
+TEST(EngineLinks, UnitsFollowThemOnEveryRank) {
+  const auto plain = train(6, "none", true);
+  EXPECT_TRUE(plain[0].tuning.setting.starts_with("unit=2097152")) << plain[0].tuning.setting;
+  const auto cache =
+      cache_with_links("stretto_units_test", "8 streams, 1 interfaces, ranks 2 2", kCached);
+  for (const Outcome& outcome : train(6, cache, true)) {
+    EXPECT_TRUE(outcome.tuning.setting.starts_with("unit=4194304")) << outcome.tuning.setting;
+    EXPECT_EQ(outcome.tuning.wire_byte_s, kCached[kWireByte]);
+    EXPECT_TRUE(outcome.same);
+    EXPECT_EQ(std::memcmp(outcome.first.data(), plain[0].first.data(), kCount * 4), 0);
+  }
   std::filesystem::remove(cache);
 }
 

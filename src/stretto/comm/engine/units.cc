@@ -388,8 +388,12 @@ NonFinite Units::run_step(const Unit& unit, int32_t index) const {
 }
 
 void Units::note_time(const Unit& unit, const Step& step, double start) {
-  if (step.action != Action::kReduce) return;
+  if (step.action == Action::kCopy) return;
   const double end = now_s();
+  if (step.action != Action::kReduce) {
+    unit.open->coding_s += end - start;
+    return;
+  }
   sum_s_ += end - start;
   if (trace_.on()) trace_.sum(*unit.open, unit.index, start, end);
 }

@@ -17,6 +17,7 @@
 #include "stretto/comm/engine/operation.h"
 #include "stretto/comm/gradient/bucket.h"
 #include "stretto/comm/options.h"
+#include "stretto/comm/tuning/group_links.h"
 
 namespace stretto::comm {
 
@@ -36,10 +37,16 @@ struct Exchange {
 // what a codec keeps from step to step.
 using StartExchange = std::function<Exchange(const Bucket&)>;
 
+// The ranks that average gradients.
+struct GradientGroup {
+  int ranks = 1;
+  std::function<GroupLinks()> links;  // what this rank knows now (Engine::link_model)
+};
+
 struct GradientCodec {
   std::string_view name;
   bool staged;  // it needs the names and shapes of parameters; otherwise it is a row of codecs()
-  StartExchange (*make)(std::string_view name, int ranks, const Options& options);
+  StartExchange (*make)(std::string_view name, const GradientGroup& group, const Options& options);
 };
 
 std::span<const GradientCodec> gradient_codecs();
@@ -52,13 +59,17 @@ Operation average(float* values, int64_t count, std::string_view codec, std::str
 std::string label(std::span<const GradientSlice> slices);
 
 // For the list in codecs.cc. Plain: none, fp16, bf16, int8, the last with residuals.
-StartExchange plain_exchange(std::string_view name, int ranks, const Options& options);
+StartExchange plain_exchange(std::string_view name, const GradientGroup& group,
+                             const Options& options);
 // Sends the greatest values of a bucket, taken as one tensor.
-StartExchange topk_exchange(std::string_view name, int ranks, const Options& options);
+StartExchange topk_exchange(std::string_view name, const GradientGroup& group,
+                            const Options& options);
 // Factors every matrix for which PowerSgd::worthwhile(); averages the rest of the bucket unchanged,
 // together with the first factors.
-StartExchange powersgd_exchange(std::string_view name, int ranks, const Options& options);
+StartExchange powersgd_exchange(std::string_view name, const GradientGroup& group,
+                                const Options& options);
 // Chooses for each tensor the fastest codec within an error bound, from measurements of all ranks.
-StartExchange mixed_exchange(std::string_view name, int ranks, const Options& options);
+StartExchange mixed_exchange(std::string_view name, const GradientGroup& group,
+                             const Options& options);
 
 }  // namespace stretto::comm

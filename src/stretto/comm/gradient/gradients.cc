@@ -23,7 +23,9 @@ struct Gradients::Open {
 Gradients::Gradients(Engine& engine, std::string_view name, std::vector<int> ranks,
                      std::string_view codec, const Options& options)
     : engine_(engine), codec_(codec) {
-  start_ = find_gradient_codec(codec).make(codec, static_cast<int>(ranks.size()), options);
+  const GradientGroup group{.ranks = static_cast<int>(ranks.size()),
+                            .links = [this] { return engine_.link_model(groups_.back()); }};
+  start_ = find_gradient_codec(codec).make(codec, group, options);
   int made = 0;
   try {
     for (; made < kStages; ++made)

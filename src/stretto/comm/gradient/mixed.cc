@@ -1,13 +1,11 @@
 #include <algorithm>
 #include <array>
-#include <deque>
 #include <limits>
 #include <map>
 #include <memory>
 #include <random>
 #include <utility>
 
-#include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/comm/codec/stages.h"
 #include "stretto/comm/gradient/exchange.h"
@@ -17,35 +15,25 @@ namespace stretto::comm {
 namespace {
 
 constexpr int64_t kProbeElements = 1 << 20;  // more than fits a small cache, as gradients are
-constexpr int64_t kProbeBytes = 64 << 10;    // shorter messages do not measure the wire
-constexpr size_t kRecentMessages = 64;
-// The wire's share of a message's time is at least this, whatever coding was expected to take.
-constexpr double kLeastWire = 0.1;
 // Copying as much would take longer than a message of its own.
 constexpr int64_t kInPlaceElements = 16 << 10;
-// The first choice for a tensor rests on a guess of what the wire costs. So many steps later enough
-// messages have been timed to choose again.
+// While no rank knows what the wire costs, a choice rests on the default cost. So many steps after
+// the first such choice the tensor is measured again, then after twice as many, and so on.
 constexpr int64_t kGuessSteps = 4;
 
 struct Tensor {
   Mixed mixed;
   int64_t measured_step = -1;  // never
-  bool guessed = true;         // it was measured at most once
+  int64_t wait_steps = 0;      // until it is measured again
 };
 
 // The state that lasts from step to step. Exchanges point to tensors, which a map never moves.
 struct State {
   MixedOptions options;
-  int ranks = 1;
+  GradientGroup group;
   Residuals residuals;
   std::map<std::string, Tensor> tensors;
   std::vector<double> element_s;  // to encode and decode, per codec; measured once
-  std::deque<double> wire_s;      // per byte, of recent messages
-
-  double wire() const {
-    return wire_s.empty() ? options.wire_s_per_byte
-                          : *std::min_element(wire_s.begin(), wire_s.end());
-  }
 };
 
 std::vector<double> measure_codecs() {
@@ -85,10 +73,9 @@ class MixedExchange {
                              Tensor{Mixed(state_->options)})
                 .first->second;
         part.tensor = &tensor;
-        const int64_t every = tensor.guessed ? std::min(kGuessSteps, state_->options.measure_every)
-                                             : state_->options.measure_every;
-        part.due = tensor.measured_step < 0 || bucket.step - tensor.measured_step >= every;
-        if (part.due) tensor.guessed = std::exchange(tensor.measured_step, bucket.step) < 0;
+        part.due =
+            tensor.measured_step < 0 || bucket.step - tensor.measured_step >= tensor.wait_steps;
+        if (part.due) tensor.measured_step = bucket.step;
         measures_ |= part.due;
       }
       parts_.push_back(part);
@@ -113,12 +100,6 @@ class MixedExchange {
         from += part->slice->count;
       }
     }
-    if (sent_bytes_ < kProbeBytes || state_->ranks < 2) return;
-    const double crossing = 2.0 * (state_->ranks - 1) / state_->ranks;
-    const double seconds = now_s() - sent_s_;
-    state_->wire_s.push_back(std::max(seconds - coding_s_, kLeastWire * seconds) /
-                             (crossing * static_cast<double>(sent_bytes_)));
-    if (state_->wire_s.size() > kRecentMessages) state_->wire_s.pop_front();
   }
 
  private:
@@ -139,7 +120,10 @@ class MixedExchange {
 
   Operation measure() {
     if (state_->element_s.empty()) state_->element_s = measure_codecs();
-    measured_.assign(1, static_cast<float>(state_->wire()));
+    // The greatest of what ranks know counts, so a rank that does not know says 0.
+    const GroupLinks links = state_->group.links();
+    coded_share_ = links.coded_share;
+    measured_.assign(1, static_cast<float>(links.known[kWireByte]));
     for (const Part& part : parts_) {
       if (!part.due) continue;
       std::vector<double> seconds = state_->element_s;
@@ -158,6 +142,9 @@ class MixedExchange {
   }
 
   void decide() {
+    const bool known = measured_[0] > 0 || coded_share_ == 0;
+    const double byte_s = measured_[0] > 0 ? measured_[0] : LinkModel{}.wire_byte_s;
+    const int64_t every = state_->options.measure_every;
     const float* from = measured_.data() + 1;
     auto output = outputs_.begin();
     for (const Part& part : parts_) {
@@ -165,7 +152,9 @@ class MixedExchange {
       std::copy_n(from, output->count, static_cast<float*>(output->output));
       from += output->count;
       ++output;
-      part.tensor->mixed.finish(measured_[0]);
+      part.tensor->mixed.finish(byte_s * coded_share_);
+      int64_t& wait = part.tensor->wait_steps;
+      wait = known ? every : std::min(wait == 0 ? kGuessSteps : 2 * wait, every);
     }
   }
 
@@ -198,7 +187,6 @@ class MixedExchange {
   std::vector<Operation> send() {
     group_parts();
     std::vector<Operation> operations;
-    sent_s_ = now_s();
     for (Message& message : messages_) {
       float* values = message.parts.front()->values;
       std::vector<GradientSlice> slices;
@@ -215,9 +203,6 @@ class MixedExchange {
       // Also with codecs without feedback, so that the residual of int8 is sent when a tensor
       // leaves it.
       operations.back().residual = state_->residuals.of(slices, bucket_.loss_scale);
-      sent_bytes_ += codec.encoded_bytes(message.count);
-      if (!state_->element_s.empty())
-        coding_s_ += static_cast<double>(message.count) * state_->element_s[message.codec];
     }
     return operations;
   }
@@ -226,22 +211,20 @@ class MixedExchange {
   const Bucket& bucket_;
   std::vector<Part> parts_;
   bool measures_ = false;
-  std::vector<float> measured_;
+  std::vector<float> measured_;  // seconds per byte through the busiest network card, then errors
+  double coded_share_ = 0;
   std::vector<WantedCollective> outputs_;
   std::vector<Message> messages_;
-  double sent_s_ = 0;
-  int64_t sent_bytes_ = 0;
-  double coding_s_ = 0;  // part of the time that is spent on the processor
 };
 
 }  // namespace
 
-StartExchange mixed_exchange(std::string_view, int ranks, const Options& options) {
+StartExchange mixed_exchange(std::string_view, const GradientGroup& group, const Options& options) {
   auto state = std::make_shared<State>();
-  state->ranks = ranks;
+  state->group = group;
   state->options.error_bound = options.mixed_error;
   state->options.measure_every = options.mixed_every;
-  const StartExchange plain = plain_exchange("none", ranks, options);
+  const StartExchange plain = plain_exchange("none", group, options);
   return [=](const Bucket& bucket) -> Exchange {
     if (bucket.dtype != DType::kFloat32 || bucket.count() < kCodedElements) return plain(bucket);
     auto mixed = std::make_shared<MixedExchange>(state, bucket);

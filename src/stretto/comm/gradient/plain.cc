@@ -5,7 +5,7 @@
 
 namespace stretto::comm {
 
-StartExchange plain_exchange(std::string_view name, int, const Options&) {
+StartExchange plain_exchange(std::string_view name, const GradientGroup&, const Options&) {
   const Codec* codec = &find_codec(name);
   auto residuals = std::make_shared<Residuals>();
   return [codec, residuals](const Bucket& bucket) -> Exchange {

@@ -102,10 +102,11 @@ class Matrices {
 
 }  // namespace
 
-StartExchange powersgd_exchange(std::string_view, int ranks, const Options& options) {
+StartExchange powersgd_exchange(std::string_view, const GradientGroup& group,
+                                const Options& options) {
   auto state = std::make_shared<State>();
   state->options.rank = options.powersgd_rank;
-  const StartExchange plain = plain_exchange("none", ranks, options);
+  const StartExchange plain = plain_exchange("none", group, options);
   return [=](const Bucket& bucket) -> Exchange {
     if (bucket.dtype != DType::kFloat32) return plain(bucket);
     auto matrices = std::make_shared<Matrices>(state, bucket);

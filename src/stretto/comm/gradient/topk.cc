@@ -5,12 +5,13 @@
 
 namespace stretto::comm {
 
-StartExchange topk_exchange(std::string_view, int ranks, const Options& options) {
+StartExchange topk_exchange(std::string_view, const GradientGroup& group, const Options& options) {
   const TopKOptions chosen{.density = options.topk_density,
                            .warmup_steps = options.topk_warmup_steps};
+  const int ranks = group.ranks;
   TopK(chosen, ranks, 0);  // checks the options now, not at the first bucket
   auto residuals = std::make_shared<Residuals>();
-  const StartExchange plain = plain_exchange("none", ranks, options);
+  const StartExchange plain = plain_exchange("none", group, options);
   return [=](const Bucket& bucket) -> Exchange {
     const int64_t count = bucket.count();
     if (bucket.dtype != DType::kFloat32 || count < kCodedElements) return plain(bucket);

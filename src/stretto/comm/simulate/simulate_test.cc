@@ -274,5 +274,27 @@ TEST(UnitSize, GrowsWithTheParts) {
     }
 }
 
+// A message of a link with a longer latency, or with more bytes per second, needs more bytes.
+TEST(UnitSize, FollowsTheLinkWithinTheLimitsOfTheCache) {
+  const auto size = [](std::vector<int> hosts, const LinkModel& link) {
+    return default_unit_bytes({.host = Placement(hosts)}, 256 << 10, 1 << 20, link);
+  };
+  const LinkModel usual;
+  LinkModel a_little = usual, fast = usual, slow = usual, far = usual;
+  a_little.wire_byte_s *= 1.3;
+  fast.wire_byte_s /= 4;
+  slow.wire_byte_s *= 8;
+  far.wire_latency_s *= 1000;
+  EXPECT_EQ(size({0, 1}, usual), 512 << 10);
+  EXPECT_EQ(size({0, 1}, a_little), 512 << 10);
+  EXPECT_EQ(size({0, 1}, fast), 2 << 20);
+  EXPECT_EQ(size({0, 1}, slow), 128 << 10) << "an eighth of the operation";
+  EXPECT_EQ(size({0, 1}, far), 4 << 20);
+  EXPECT_EQ(size({0, 0}, fast), 512 << 10) << "the wire does not matter inside a host";
+  LinkModel inside = usual;
+  inside.local_byte_s /= 2;
+  EXPECT_EQ(size({0, 0}, inside), 1 << 20);
+}
+
 }  // namespace
 }  // namespace stretto::comm

@@ -10,30 +10,39 @@
 namespace stretto::comm {
 namespace {
 
-enum Which : size_t { kWireByte, kWireLatency, kLocalByte, kLocalLatency };
-
 constexpr size_t kSamples = 32;  // kept of each cost
 constexpr size_t kEnough = 8;    // before a cost counts as known
 // Operations of more bytes tell what a byte costs, those of fewer what a round costs.
-constexpr double kManyBytes = 1 << 20, kFewBytes = 8 << 10;
+constexpr double kManyBytes = 256 << 10, kFewBytes = 8 << 10;
+// The links' share of an operation's time is at least this, however long encoding took: part of it
+// ran while data were on the way.
+constexpr double kLeastWire = 0.1;
 constexpr double kClear = 1.25;  // ratio of costs that matters
 
 bool sane(double seconds) { return std::isfinite(seconds) && seconds > 0 && seconds < 1; }
 
 }  // namespace
 
-void LinkObserver::observe(const Traffic& t, double seconds) {
-  const auto note = [&](Which which, double value) {
+void LinkObserver::observe(const Traffic* traffic, double started_s, double ended_s,
+                           double coding_s) {
+  const double begin_s = std::max(started_s, last_end_s_);
+  const bool alone = started_s >= last_end_s_;
+  last_end_s_ = std::max(last_end_s_, ended_s);
+  if (!traffic) return;
+  const double elapsed = ended_s - begin_s;
+  const double seconds = std::max(elapsed - coding_s, kLeastWire * elapsed);
+  const auto note = [&](LinkCostKind which, double value) {
     if (!sane(value)) return;
     samples_[which].push_back(value);
     if (samples_[which].size() > kSamples) samples_[which].pop_front();
   };
+  const Traffic& t = *traffic;
   if (t.wire_rounds > 0) {
     if (t.wire_bytes >= kManyBytes) note(kWireByte, seconds / t.wire_bytes);
-    if (t.wire_bytes <= kFewBytes) note(kWireLatency, seconds / t.wire_rounds);
+    if (t.wire_bytes <= kFewBytes && alone) note(kWireLatency, seconds / t.wire_rounds);
   } else if (t.local_rounds > 0) {
     if (t.local_bytes >= kManyBytes) note(kLocalByte, seconds / t.local_bytes);
-    if (t.local_bytes <= kFewBytes) note(kLocalLatency, seconds / t.local_rounds);
+    if (t.local_bytes <= kFewBytes && alone) note(kLocalLatency, seconds / t.local_rounds);
   }
 }
 
@@ -67,6 +76,13 @@ LinkModel model_of(const LinkCosts& costs, const LinkModel& before) {
     model.local_latency_s = costs[kLocalLatency];
   }
   return model;
+}
+
+LinkCosts first_known(const LinkCosts& first, const LinkCosts& second) {
+  LinkCosts costs = second;
+  for (size_t i = 0; i < costs.size(); ++i)
+    if (sane(first[i])) costs[i] = first[i];
+  return costs;
 }
 
 bool differ(const LinkCosts& known, const LinkCosts& model) {

@@ -1,9 +1,10 @@
 // Learns what links cost from the all-reduces of a job, without messages of its own.
 //
-// An operation of many bytes tells what a byte costs, one of few bytes what a round costs. It
-// counts from the end of the operation before it, if that was later than its own start, so
-// operations that overlap count once. Medians of bytes and the least of latencies: an operation
-// that waits for a slow rank looks longer than its links are slow, never shorter.
+// An operation of many bytes tells what a byte costs. It counts from the end of the operation
+// before it, if that was later than its own start, so operations that overlap count once; the time
+// for encoding does not count. An operation of few bytes that overlaps none tells what a round
+// costs. Medians of bytes and the least of latencies: an operation that waits for a slow rank looks
+// longer than its links are slow, never shorter.
 #pragma once
 
 #include <array>
@@ -22,21 +23,27 @@ struct Traffic {
   double wire_bytes = 0, wire_rounds = 0, local_bytes = 0, local_rounds = 0;
 };
 
-// Seconds per byte and per round between hosts, then inside a host; 0: not known.
-using LinkCosts = std::array<double, 4>;
+// Seconds per byte and per round between hosts and inside a host; 0: not known.
+enum LinkCostKind : size_t { kWireByte, kWireLatency, kLocalByte, kLocalLatency, kLinkCosts };
+using LinkCosts = std::array<double, kLinkCosts>;
 
 class LinkObserver {
  public:
-  void observe(const Traffic& traffic, double seconds);
+  // An operation is over; all that end are noted, in order. traffic: null if unknown; coding_s:
+  // what this rank spent on encoding and decoding it.
+  void observe(const Traffic* traffic, double started_s, double ended_s, double coding_s = 0);
   LinkCosts costs() const;
 
  private:
-  std::array<std::deque<double>, 4> samples_;  // the last ones of each cost
+  std::array<std::deque<double>, kLinkCosts> samples_;  // the last of each cost
+  double last_end_s_ = 0;
 };
 
 LinkCosts costs_of(const LinkModel& model);
 // `before` with the costs that are known.
 LinkModel model_of(const LinkCosts& costs, const LinkModel& before);
+// The costs of `first`, and those of `second` where `first` does not know them.
+LinkCosts first_known(const LinkCosts& first, const LinkCosts& second);
 // Whether a known cost differs by so much from the model's that another algorithm may be better.
 bool differ(const LinkCosts& known, const LinkCosts& model);
 

@@ -7,42 +7,82 @@
 namespace stretto::comm {
 namespace {
 
-TEST(LinkObserver, LearnsWhatBytesAndRoundsCost) {
+// Operations one after another, each after a pause.
+class Job {
+ public:
+  void run(const Traffic& traffic, double seconds, double coding_s = 0) {
+    now_s_ += 1;
+    observer.observe(&traffic, now_s_, now_s_ + seconds, coding_s);
+    now_s_ += seconds;
+  }
   LinkObserver observer;
-  EXPECT_EQ(observer.costs(), LinkCosts{});
+
+ private:
+  double now_s_ = 0;
+};
+
+TEST(LinkObserver, LearnsWhatBytesAndRoundsCost) {
+  Job job;
+  EXPECT_EQ(job.observer.costs(), LinkCosts{});
   for (int i = 0; i < 20; ++i) {
     const double slow = i % 5 == 0 ? 3.0 : 1.0;  // some operations wait for a slow rank
-    observer.observe({.wire_bytes = 4 << 20, .wire_rounds = 2}, slow * (4 << 20) * 1e-9);
-    observer.observe({.wire_bytes = 8, .wire_rounds = 2}, slow * 2 * 30e-6);
+    job.run({.wire_bytes = 4 << 20, .wire_rounds = 2}, slow * (4 << 20) * 1e-9);
+    job.run({.wire_bytes = 8, .wire_rounds = 2}, slow * 2 * 30e-6);
   }
-  const LinkCosts costs = observer.costs();
-  EXPECT_NEAR(costs[0], 1e-9, 1e-12);
-  EXPECT_NEAR(costs[1], 30e-6, 1e-9);
-  EXPECT_EQ(costs[2], 0) << "nothing was seen inside a host";
+  const LinkCosts costs = job.observer.costs();
+  EXPECT_NEAR(costs[kWireByte], 1e-9, 1e-12);
+  EXPECT_NEAR(costs[kWireLatency], 30e-6, 1e-9);
+  EXPECT_EQ(costs[kLocalByte], 0) << "nothing was seen inside a host";
 
   const LinkModel usual, model = model_of(costs, usual);
-  EXPECT_EQ(model.wire_byte_s, costs[0]);
-  EXPECT_EQ(model.wire_latency_s, costs[1]);
+  EXPECT_EQ(model.wire_byte_s, costs[kWireByte]);
+  EXPECT_EQ(model.wire_latency_s, costs[kWireLatency]);
   EXPECT_NEAR(model.wire_message_s, usual.wire_message_s / 2, 1e-9);
   EXPECT_EQ(model.local_byte_s, usual.local_byte_s);
   EXPECT_TRUE(differ(costs, costs_of(usual)));
   EXPECT_FALSE(differ(costs, costs_of(model)));
   EXPECT_FALSE(differ({}, costs_of(usual))) << "unknown costs change nothing";
+
+  const LinkCosts before = costs_of(usual), all = first_known(costs, before);
+  EXPECT_EQ(all[kWireByte], costs[kWireByte]);
+  EXPECT_EQ(all[kLocalByte], before[kLocalByte]);
 }
 
 TEST(LinkObserver, FollowsALinkThatChanges) {
-  LinkObserver observer;
+  Job job;
   for (const double byte_s : {1e-9, 4e-9})
     for (int i = 0; i < 40; ++i)
-      observer.observe({.wire_bytes = 2 << 20, .wire_rounds = 1}, (2 << 20) * byte_s);
-  EXPECT_NEAR(observer.costs()[0], 4e-9, 1e-12);
+      job.run({.wire_bytes = 2 << 20, .wire_rounds = 1}, (2 << 20) * byte_s);
+  EXPECT_NEAR(job.observer.costs()[kWireByte], 4e-9, 1e-12);
 }
 
 TEST(LinkObserver, IgnoresTimesThatSayNothing) {
+  Job job;
+  for (const double seconds : {0.0, -1.0, 1e12, std::numeric_limits<double>::quiet_NaN()})
+    for (int i = 0; i < 20; ++i) job.run({.wire_bytes = 8, .wire_rounds = 1}, seconds);
+  EXPECT_EQ(job.observer.costs(), LinkCosts{});
+}
+
+TEST(LinkObserver, CodingIsNotTheWire) {
+  Job job;
+  for (int i = 0; i < 20; ++i)
+    job.run({.wire_bytes = 1 << 20, .wire_rounds = 1}, (1 << 20) * 2e-9 + 3e-3, 3e-3);
+  EXPECT_NEAR(job.observer.costs()[kWireByte], 2e-9, 1e-12);
+}
+
+// Small operations that are fused end together: all but the first seem to take no time.
+TEST(LinkObserver, OperationsThatOverlapCountTheirBytesOnceAndHaveNoLatency) {
   LinkObserver observer;
-  for (const double seconds : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(), 1e12})
-    for (int i = 0; i < 20; ++i) observer.observe({.wire_bytes = 8, .wire_rounds = 1}, seconds);
-  EXPECT_EQ(observer.costs(), LinkCosts{});
+  const Traffic large{.wire_bytes = 1 << 20, .wire_rounds = 1};
+  const Traffic small{.wire_bytes = 8, .wire_rounds = 1};
+  for (int i = 0; i < 20; ++i) {
+    observer.observe(&large, i, i + 2e-3);
+    observer.observe(&large, i, i + 4e-3);  // its bytes came while the first was under way
+    observer.observe(&small, i + 0.5, i + 0.5 + 50e-6);
+    observer.observe(&small, i + 0.5, i + 0.5 + 51e-6);
+  }
+  EXPECT_NEAR(observer.costs()[kWireByte], 2e-3 / (1 << 20), 1e-12);
+  EXPECT_NEAR(observer.costs()[kWireLatency], 50e-6, 1e-9);
 }
 
 TEST(LinkObserver, TextGoesThereAndBack) {
