@@ -102,6 +102,18 @@ std::shared_ptr<Store> store_of(const nb::object& store, bool serves) {
   return std::make_shared<InterruptibleStore>(open_store(nb::cast<std::string>(store), serves));
 }
 
+nb::dict links_dict(const GroupLinks& links) {
+  nb::dict row;
+  row["measured"] = links.measured;
+  row["alpha_s"] = links.all_reduce.alpha_s;
+  row["beta_s_per_byte"] = links.all_reduce.beta_s_per_byte;
+  row["wire_byte_s"] = links.model.wire_byte_s;
+  row["wire_latency_s"] = links.model.wire_latency_s;
+  row["local_byte_s"] = links.model.local_byte_s;
+  row["local_latency_s"] = links.model.local_latency_s;
+  return row;
+}
+
 nb::list tuning_list(const std::vector<TuningStatistics>& groups) {
   nb::list result;
   for (const TuningStatistics& group : groups) {
@@ -250,6 +262,16 @@ class CommEngine {
     const Use engine = use();
     nb::gil_scoped_release released;
     engine->step(group);
+  }
+
+  nb::dict link_model(Group group) {
+    const Use engine = use();
+    GroupLinks links;
+    {
+      nb::gil_scoped_release released;
+      links = engine->link_model(group);
+    }
+    return links_dict(links);
   }
 
   bool wait(Handle handle, double timeout_s) {
@@ -404,6 +426,7 @@ void bind_comm(nb::module_& m) {
            "queue"_a = false, "input_counts"_a = std::vector<int64_t>(),
            "output_counts"_a = std::vector<int64_t>(), "timeout_s"_a = 0.0, "rendezvous"_a = false)
       .def("step", &CommEngine::step, "group"_a = kWorld)
+      .def("link_model", &CommEngine::link_model, "group"_a = kWorld)
       .def("poll", [](CommEngine& e, Handle handle) { return e.use()->poll(handle); })
       .def("source", [](CommEngine& e, Handle handle) { return e.use()->source(handle); })
       .def("awaited", [](CommEngine& e, Handle handle) { return e.use()->awaited(handle); })

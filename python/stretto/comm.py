@@ -289,6 +289,26 @@ class Engine(Completions):
     except TypeError as error:
       raise wrong("step", error, group=(group, GROUP)) from None
 
+  def link_model(self, group: int = WORLD) -> dict[str, Any]:
+    """What links between the ranks of a group cost, as this rank knows it.
+
+    The engine learns it from the job's all-reduces and keeps it in the tuning cache. Other ranks
+    may know something else.
+
+    Args:
+      group: as in `submit`.
+
+    Returns:
+      `measured`: whether the costs that decide how long an all-reduce takes are known, rather than
+      assumed. An all-reduce takes `alpha_s` seconds and `beta_s_per_byte` seconds per byte. A byte
+      and a message take `wire_byte_s` and `wire_latency_s` between hosts, `local_byte_s` and
+      `local_latency_s` inside a host.
+    """
+    try:
+      return self.native.link_model(group)
+    except TypeError as error:
+      raise wrong("link_model", error, group=(group, GROUP)) from None
+
   def barrier(self, group: int = WORLD) -> None:
     """Waits until every rank has called it.
 

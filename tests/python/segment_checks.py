@@ -5,6 +5,7 @@ import numpy as np
 import stretto.torch
 import torch
 import torch.distributed as dist
+from stretto.torch import _segments
 from torch import nn
 from torch_checks import batch, network, same, train
 
@@ -74,3 +75,33 @@ def check_bucket_plan(rank, size):
     assert "no backward pass" in str(error)
   else:
     raise AssertionError("a plan from nothing")
+
+
+def check_segments_use_what_the_engine_knows(rank, size):
+  """What all-reduces cost is timed only while the engine does not know it, and the engine learns
+  from what is timed."""
+  group = dist.new_group(backend="stretto")  # of the same ranks, which share what they observe
+  measured = stretto.torch.measure_link(group)
+  known = dist.group.WORLD.engine.link_model(dist.group.WORLD.group)
+  assert known["measured"] and known["beta_s_per_byte"] > 0, known
+  # Ranks see the same operations end at slightly different times.
+  assert 0.5 < known["beta_s_per_byte"] / measured.beta_s_per_byte < 2, (known, measured)
+  links = [None] * size
+  dist.all_gather_object(links, measured)
+  assert links == [measured] * size, "every rank has the same"
+
+  original = _segments.measure_link
+  _segments.measure_link = lambda group=None: 1 / 0
+  try:
+    model = network()
+    with stretto.torch.GradientTimes(model) as times:
+      for step in range(3):
+        (x, y), _ = batch(step, rank, size)
+        nn.functional.mse_loss(model(x), y).backward()
+    stretto.torch.plan_buckets(times)
+    ddp = nn.parallel.DistributedDataParallel(network())
+    attached = stretto.torch.attach(ddp, segments=True)
+    train(ddp, rank, size, steps=10)
+    assert attached.segments.settled or attached.segments._candidates
+  finally:
+    _segments.measure_link = original

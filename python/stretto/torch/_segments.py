@@ -18,6 +18,8 @@ from stretto._errors import InvalidArgumentError, UnsupportedError
 
 PROBE_BYTES = (64 << 10, 512 << 10, 2 << 20, 8 << 20)
 PROBES = 4
+# The engine learns what a round costs from these, which Python is too slow to time.
+SHORT_BYTES, SHORT_PROBES = 1 << 10, 12
 MIB = 1 << 20
 
 
@@ -55,7 +57,9 @@ class BucketPlan:
 
 
 def measure_link(group=None) -> Link:
-  """Times all-reduces of a few sizes. All members of the group call it.
+  """Runs and times all-reduces of a few sizes. All members of the group call it.
+
+  Over the "stretto" backend the engine learns from them, and the result is what it has learned.
 
   Args:
     group: the process group; None: all ranks.
@@ -63,6 +67,9 @@ def measure_link(group=None) -> Link:
   Returns:
     The cost of an all-reduce on the slowest rank.
   """
+  for _ in range(SHORT_PROBES if has_engine(group) else 0):
+    dist.barrier(group=group)
+    dist.all_reduce(torch.zeros(SHORT_BYTES // 4), group=group)
   rows = []
   for size in PROBE_BYTES:
     data = torch.zeros(size // 4)
@@ -75,7 +82,26 @@ def measure_link(group=None) -> Link:
     rows.append(statistics.median(times))
   slowest = torch.tensor(rows, dtype=torch.float64)
   dist.all_reduce(slowest, dist.ReduceOp.MAX, group=group)
-  return Link(*_stretto.comm_fit_link(list(zip(map(float, PROBE_BYTES), slowest.tolist()))))
+  timed = Link(*_stretto.comm_fit_link(list(zip(map(float, PROBE_BYTES), slowest.tolist()))))
+  return known_link(group) or timed
+
+
+def has_engine(group) -> bool:
+  return hasattr(dist.group.WORLD if group is None else group, "average_bucket")
+
+
+def known_link(group=None) -> Link | None:
+  """What the engine knows, the slowest rank's; None: a rank does not know it, or the backend has no
+  engine. All members of the group call it."""
+  if not has_engine(group):
+    return None
+  used = dist.group.WORLD if group is None else group
+  mine = used.engine.link_model(used.group)
+  costs = torch.tensor([float(not mine["measured"]), mine["alpha_s"], mine["beta_s_per_byte"]],
+                       dtype=torch.float64)
+  dist.all_reduce(costs, dist.ReduceOp.MAX, group=group)
+  unknown, *slowest = costs.tolist()
+  return None if unknown else Link(*slowest)
 
 
 class GradientTimes:
@@ -158,7 +184,7 @@ def plan_buckets(times: GradientTimes, group=None, link: Link | None = None) -> 
   Args:
     times: when gradients are ready.
     group: the process group; None: all ranks.
-    link: what an all-reduce costs; None: it is measured.
+    link: what an all-reduce costs; None: what the engine knows, or else it is measured.
 
   Returns:
     Caps for DistributedDataParallel.
@@ -170,7 +196,7 @@ def plan_buckets(times: GradientTimes, group=None, link: Link | None = None) -> 
     raise expected("plan_buckets: times", "GradientTimes", times)
   if link is not None and not isinstance(link, Link):
     raise expected("plan_buckets: link", "what measure_link() returned, or None", link)
-  link = link or measure_link(group)
+  link = link or known_link(group) or measure_link(group)
   found = _stretto.comm_plan_buckets(times.rows(group), link.alpha_s, link.beta_s_per_byte)
   text = (f"link: {link.alpha_s * 1e6:.0f} us per all-reduce and "
           f"{link.beta_s_per_byte * MIB * 1e3:.2f} ms/MiB\n{found['text']}")
@@ -298,8 +324,8 @@ class Segments:
   def plan(self) -> None:
     rows = [(name, int(size * self._wire_share), at)
             for name, size, at in self._times.rows(self._group)]
-    torch.futures.wait_all(self._futures)  # so that the link is idle when it is measured
-    link = measure_link(self._group)
+    torch.futures.wait_all(self._futures)  # so that the link is idle if it has to be measured
+    link = known_link(self._group) or measure_link(self._group)
     self._candidates = [{"cuts": self.cut(rows, [len(rows)]), "rounds": []}]
     for ends, _, tail_s in _stretto.comm_best_splits(rows, link.alpha_s, link.beta_s_per_byte,
                                                      CANDIDATES, MAX_SEGMENTS):
