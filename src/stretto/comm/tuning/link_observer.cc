@@ -14,9 +14,10 @@ constexpr size_t kSamples = 32;  // kept of each cost
 constexpr size_t kEnough = 8;    // before a cost counts as known
 // Operations of more bytes tell what a byte costs, those of fewer what a round costs.
 constexpr double kManyBytes = 256 << 10, kFewBytes = 8 << 10;
-// The links' share of an operation's time is at least this, however long encoding took: part of it
-// ran while data were on the way.
-constexpr double kLeastWire = 0.1;
+// The links' share of an operation's time is at least this, however long encoding took: on a busy
+// host it takes long, and part of it ran while data were on the way. A cost that is half as large
+// as the links' seldom changes a choice, one of a tenth does.
+constexpr double kLeastWire = 0.5;
 constexpr double kClear = 1.25;  // ratio of costs that matters
 
 bool sane(double seconds) { return std::isfinite(seconds) && seconds > 0 && seconds < 1; }

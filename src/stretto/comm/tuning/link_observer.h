@@ -30,7 +30,7 @@ using LinkCosts = std::array<double, kLinkCosts>;
 class LinkObserver {
  public:
   // An operation is over; all that end are noted, in order. traffic: null if unknown; coding_s:
-  // what this rank spent on encoding and decoding it.
+  // what this rank spent on encoding and decoding a unit of it, which no transfer hides.
   void observe(const Traffic* traffic, double started_s, double ended_s, double coding_s = 0);
   LinkCosts costs() const;
 
