@@ -224,7 +224,8 @@ class CommEngine {
   Handle submit(Group group, uint8_t kind, const std::string& dtype, uint8_t reduction,
                 int64_t count, uintptr_t input, uintptr_t output, int root, int peer, uint32_t tag,
                 std::string codec, std::string name, bool queue, std::vector<int64_t> input_counts,
-                std::vector<int64_t> output_counts, double timeout_s, bool rendezvous) {
+                std::vector<int64_t> output_counts, double timeout_s, bool rendezvous,
+                bool blocking) {
     if (kind > static_cast<uint8_t>(Kind::kBarrier))
       throw_invalid("submit: kind: expected one of the numbers 0 to {} in stretto.comm, got {}",
                     static_cast<int>(Kind::kBarrier), kind);
@@ -249,7 +250,8 @@ class CommEngine {
                               .name = std::move(name),
                               .residual = nullptr,
                               .timeout_s = timeout_s,
-                              .rendezvous = rendezvous};
+                              .rendezvous = rendezvous,
+                              .blocking = blocking};
     const Delivery delivery = queue ? Delivery::kQueue : Delivery::kWait;
     const Use engine = use();
     if (engine->options().tuning == Tuning::kOff) return engine->submit(group, operation, delivery);
@@ -424,7 +426,8 @@ void bind_comm(nb::module_& m) {
            "reduction"_a = static_cast<int>(ReduceOp::kAverage), "count"_a = 0, "input"_a = 0,
            "output"_a = 0, "root"_a = 0, "peer"_a = 0, "tag"_a = 0, "codec"_a = "", "name"_a = "",
            "queue"_a = false, "input_counts"_a = std::vector<int64_t>(),
-           "output_counts"_a = std::vector<int64_t>(), "timeout_s"_a = 0.0, "rendezvous"_a = false)
+           "output_counts"_a = std::vector<int64_t>(), "timeout_s"_a = 0.0, "rendezvous"_a = false,
+           "blocking"_a = false)
       .def("step", &CommEngine::step, "group"_a = kWorld)
       .def("link_model", &CommEngine::link_model, "group"_a = kWorld)
       .def("poll", [](CommEngine& e, Handle handle) { return e.use()->poll(handle); })

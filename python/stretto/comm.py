@@ -204,7 +204,7 @@ class Engine(Completions):
       CommError: as in `wait`.
       InvalidArgumentError: the reduction is unknown or does not suit the type.
     """
-    self.wait(self.start_all_reduce(array, reduction, group))
+    self.wait(self._start_all_reduce(array, reduction, group, blocking=True))
 
   def start_all_reduce(self, array: np.ndarray, reduction: str = "average",
                        group: int = WORLD) -> int:
@@ -221,6 +221,9 @@ class Engine(Completions):
     Raises:
       InvalidArgumentError: as in `all_reduce`.
     """
+    return self._start_all_reduce(array, reduction, group, blocking=False)
+
+  def _start_all_reduce(self, array: np.ndarray, reduction: str, group: int, blocking: bool) -> int:
     if reduction not in REDUCTIONS:
       raise InvalidArgumentError(
         f"all_reduce: reduction: expected one of {', '.join(REDUCTIONS)}, got "
@@ -228,7 +231,8 @@ class Engine(Completions):
     try:
       address = address_of(array)
       return self.native.submit(group, ALL_REDUCE, name_of(array.dtype),
-                                REDUCTIONS.index(reduction), array.size, address, address)
+                                REDUCTIONS.index(reduction), array.size, address, address,
+                                blocking=blocking)
     except (AttributeError, TypeError) as error:
       raise wrong("all_reduce", error, array=(array, ARRAY), group=(group, GROUP)) from None
 

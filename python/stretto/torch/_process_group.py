@@ -117,7 +117,9 @@ class ProcessGroup(Described):
                                                   timeout_s=seconds, **operation)
                         for operation in operations])
     else:
-      work.waiting_for([self.engine.submit(self.group, timeout_s=seconds, **op)
+      # Torch's functions say when they are about to wait.
+      blocking = not getattr(opts, "asyncOp", True)
+      work.waiting_for([self.engine.submit(self.group, timeout_s=seconds, blocking=blocking, **op)
                         for op in operations])
     self._sequence += 1
     return work

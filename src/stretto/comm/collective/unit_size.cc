@@ -10,6 +10,9 @@ namespace {
 // and their memory must stay in the cache: from kRoomyBytes on only larger parts help, up to
 // kMostBytes only those of a size that a chunk has, and then only those of kLeastPart.
 constexpr int64_t kRoomyBytes = 2 << 20, kMostBytes = 4 << 20, kLeastPart = 16 << 10;
+// Two units of two parts take a tenth longer than one of four, where no network is the limit. With
+// a codec a part is encoded before it is sent, so smaller units are better.
+constexpr int64_t kFewParts = 4;
 constexpr int64_t kUnitsPerOperation = 8;
 
 // The chunk times the ratio in which the link carries more bytes in the time of its latency than
@@ -37,7 +40,8 @@ int64_t default_unit_bytes(const Problem& p, int64_t chunk_bytes, int64_t operat
                            const LinkModel& link) {
   const int64_t parts = parts_per_unit(p);
   const int64_t part = least_part(p, chunk_bytes, link);
-  const int64_t least = std::max(std::min(part * parts, kMostBytes), kLeastPart * parts);
+  const int64_t least = std::max({std::min(part * parts, kMostBytes), kLeastPart * parts,
+                                  p.coded ? 0 : std::min(part * kFewParts, kRoomyBytes)});
   return std::max(least, std::min(operation_bytes / kUnitsPerOperation, kRoomyBytes));
 }
 

@@ -32,7 +32,7 @@ void EngineImpl::process_events(bool flush) {
       break;
     }
     for (const Events::Arrival& arrival : events.arrivals) on_arrival(arrival);
-    for (const Ticket& ticket : events.written) units_->on_written(ticket);
+    for (const Events::Written& written : events.written) units_->on_written(written);
     for (const Ticket& ticket : events.done) units_->on_done(ticket);
     for (const Units::Mismatch& mismatch : units_->take_mismatches())
       on_mismatch(mismatch.rank, mismatch.key);

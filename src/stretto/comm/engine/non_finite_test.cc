@@ -89,7 +89,6 @@ TEST(NonFinite, InputsStopTheJobWhenAskedTo) {
   }
 }
 
-
 struct Job {
   int ranks;
   std::string algorithm;

@@ -80,6 +80,8 @@ struct Operation {
   // kSend: the data leave when the receiver has asked for them, also below the eager limit. So they
   // take no memory there and no bandwidth from messages that it waits for.
   bool rendezvous = false;
+  // The caller is about to wait for it, so no other thread is woken to work on it.
+  bool blocking = false;
   bool unseen = false;  // left out of traces and statistics, because the user did not submit it
 };
 

@@ -22,7 +22,7 @@ struct Settings;
 // A unit's schedule with the dependencies between its steps.
 //
 // With `searches`, every part of the input is searched for NaN and infinity by the first step that
-// reads it, when it has just been read: a sum before it adds a block, a send when it has written.
+// reads it, when it has just been read: a sum before it adds a block, a send what it has written.
 // What is received into a searched part waits for the search, because the output may be the input.
 struct UnitPlan {
   explicit UnitPlan(Schedule schedule, bool searches = false);

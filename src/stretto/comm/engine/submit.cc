@@ -105,8 +105,9 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   process_events(!hold);
   if (hold) links_->wake();
   // A thread that waits for a small operation will poll for it soon.
-  if ((watched || bytes > kSmallBytes) && unfinished_ > 0 && !driving_) progress_wake_.notify_one();
-  call_workers();
+  if ((watched || (bytes > kSmallBytes && !operation.blocking)) && unfinished_ > 0 && !driving_)
+    progress_wake_.notify_one();
+  if (!operation.blocking || driving_) call_workers();
   return open->handle;
 }
 

@@ -202,36 +202,48 @@ void Units::done(Unit& unit, int32_t step, std::vector<int32_t>* ready) {
   }
 }
 
-void Units::on_written(const Ticket& ticket) {
-  const auto found = units_.find(static_cast<Unit*>(ticket.owner));
+// What has just been written is in the cache, so searching it takes less time than writing took.
+void Units::on_written(const Events::Written& written) {
+  const auto found = units_.find(static_cast<Unit*>(written.ticket.owner));
   if (found == units_.end()) return;
+  Unit& unit = *found->second;
+  const int32_t step = written.ticket.step;
+  // An element that lies in two chunks belongs to that in which it ends.
+  const size_t element = dtype_bytes(unit.open->operation.dtype);
+  const int64_t from = unit.plan->searched[step].begin;
   std::vector<int32_t> ready;
-  search_sent(*found->second, ticket.step, &ready);
-  run(*found->second, std::move(ready));
+  search(unit, step,
+         {from + static_cast<int64_t>(written.offset / element),
+          from + static_cast<int64_t>((written.offset + written.length) / element)},
+         &ready);
+  run(unit, std::move(ready));
 }
 
 void Units::on_done(const Ticket& ticket) {
   const auto found = units_.find(static_cast<Unit*>(ticket.owner));
   if (found == units_.end()) return;
-  found->second->ahead = std::min(found->second->ahead, ticket.ahead);
+  Unit& unit = *found->second;
+  unit.ahead = std::min(unit.ahead, ticket.ahead);
   std::vector<int32_t> ready;
-  search_sent(*found->second, ticket.step, &ready);
-  done(*found->second, ticket.step, &ready);
-  run(*found->second, std::move(ready));
+  // A message that was copied is done before it is written.
+  if (unit.searches()) search(unit, ticket.step, unit.plan->searched[ticket.step], &ready);
+  done(unit, ticket.step, &ready);
+  run(unit, std::move(ready));
 }
 
-// What has just been sent is in the cache, so searching it takes less time than sending it took.
-void Units::search_sent(Unit& unit, int32_t step, std::vector<int32_t>* ready) {
-  if (!unit.searches() || unit.step_searched[step] || unit.plan->searched[step].empty()) return;
-  end_search(unit, step, scan(*unit.open, unit.plan->searched[step], isa_), ready);
+// Does nothing when the step's part has been searched already.
+void Units::search(Unit& unit, int32_t step, Part part, std::vector<int32_t>* ready) {
+  if (unit.unsearched[step] > 0)
+    note_searched(unit, step, part.count(), scan(*unit.open, part, isa_), ready);
 }
 
-// Its results may overwrite it now.
-void Units::end_search(Unit& unit, int32_t step, const NonFinite& found,
-                       std::vector<int32_t>* ready) {
+void Units::note_searched(Unit& unit, int32_t step, int64_t count, const NonFinite& found,
+                          std::vector<int32_t>* ready) {
+  if (count == 0) return;
   add(unit.open, found);
-  if (!unit.searches()) return;
-  unit.step_searched[step] = true;
+  unit.unsearched[step] -= count;
+  if (unit.unsearched[step] > 0) return;
+  // Results may overwrite it now.
   for (const int32_t receive : unit.plan->searched_before[step])
     if (--unit.waits_left[receive] == 0) ready->push_back(receive);
 }
@@ -258,7 +270,8 @@ void Units::run_local(std::unique_lock<std::mutex>& lock) {
   }
   note_time(unit, unit.schedule.steps[local.step], start);
   std::vector<int32_t> ready;
-  end_search(unit, local.step, found, &ready);
+  if (unit.searches())
+    note_searched(unit, local.step, unit.plan->searched[local.step].count(), found, &ready);
   done(unit, local.step, &ready);
   run(unit, std::move(ready));
 }
@@ -348,7 +361,8 @@ bool Units::execute(Unit& unit, int32_t index, std::vector<int32_t>* ready) {
     return false;
   }
   const double start = now_s();
-  end_search(unit, index, run_step(unit, index), ready);
+  const NonFinite found = run_step(unit, index);
+  if (unit.searches()) note_searched(unit, index, unit.plan->searched[index].count(), found, ready);
   note_time(unit, step, start);
   return true;
 }

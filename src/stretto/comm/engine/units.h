@@ -26,7 +26,8 @@ namespace stretto::comm {
 struct Unit {
   Unit(OpenOperation* operation, int64_t number, std::shared_ptr<const UnitPlan> how)
       : open(operation), index(number), plan(std::move(how)), schedule(plan->schedule) {
-    if (operation->searches) step_searched.resize(plan->searched.size());
+    if (!operation->searches) return;
+    for (const Part part : plan->searched) unsearched.push_back(part.count());
   }
   OpenOperation* const open;
   const int64_t index;
@@ -34,7 +35,7 @@ struct Unit {
   const Schedule& schedule;         // of the plan
   std::vector<int32_t> waits_left;  // per step
   std::vector<bool> step_done;
-  std::vector<bool> step_searched;  // empty: no step searches
+  std::vector<int64_t> unsearched;  // elements that each step has to search; empty: none does
   BufferPool::Buffer scratch;
   std::vector<BufferPool::Buffer> coded;  // per slot
   std::vector<std::byte*> slots;          // the addresses of `coded`
@@ -42,7 +43,7 @@ struct Unit {
   double started_s = 0;  // when traced
   int32_t ahead = 0;
 
-  bool searches() const { return !step_searched.empty(); }
+  bool searches() const { return !unsearched.empty(); }
 };
 
 class Units {
@@ -63,8 +64,8 @@ class Units {
   // Starts a send or recv, which is one step. `peer` is a rank of the group.
   void start_point_to_point(OpenOperation* open, int peer);
 
-  // All of the step's message has been written, and may have to be sent again.
-  void on_written(const Ticket& ticket);
+  // Bytes of a step's message have been written.
+  void on_written(const Events::Written& written);
   // The step's message has been sent or received.
   void on_done(const Ticket& ticket);
 
@@ -113,8 +114,9 @@ class Units {
   MessageKey key(const Unit& unit, const Step& step) const;
   int64_t bytes(const Unit& unit, const Step& step) const;
   NonFinite prepare(const Unit& unit) const;
-  void search_sent(Unit& unit, int32_t step, std::vector<int32_t>* ready);
-  void end_search(Unit& unit, int32_t step, const NonFinite& found, std::vector<int32_t>* ready);
+  void search(Unit& unit, int32_t step, Part part, std::vector<int32_t>* ready);
+  void note_searched(Unit& unit, int32_t step, int64_t count, const NonFinite& found,
+                     std::vector<int32_t>* ready);
   NonFinite run_step(const Unit& unit, int32_t step) const;
   void note_time(const Unit& unit, const Step& step, double start);
 

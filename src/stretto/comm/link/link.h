@@ -57,7 +57,7 @@ struct Message {
   int32_t ahead = 0;        // a number for the receiver, which expect() and tickets give it
   bool rendezvous = false;  // an RTS goes first, also below the eager limit
   int streams = 0;          // on how many streams its chunks may travel; 0: as use_streams() says
-  bool tells_written = false;  // Events::written has its ticket when all of it was written
+  bool tells_written = false;  // Events::written says which bytes of it have been written
 };
 
 // What happened on all links, in order. The engine reads it after the call that caused it.
@@ -78,7 +78,11 @@ struct Events {
     std::string link, reason;
     bool silent;  // true: no stream broke, but nothing arrived for too long
   };
-  std::vector<Ticket> written;  // of sends; those that `done` has already may be missing
+  struct Written {  // bytes of a message that tells it, each once, and before the message is done
+    Ticket ticket;  // unless it was copied: then `done` comes first
+    uint64_t offset, length;
+  };
+  std::vector<Written> written;
   std::vector<Ticket> done;
   std::vector<Arrival> arrivals;
   std::vector<Control> controls;

@@ -256,17 +256,13 @@ bool Link::write(Stream& s) {
   return true;
 }
 
-// What a stream has written since fill(). With one stream, `done` says the same.
+// Tells what a stream has written since fill().
 void Link::note_written(const Stream& s) {
-  if (!retains()) return;
   for (const uint64_t id : s.chunks) {
     if (id < first_unacknowledged_) continue;
     Chunk& chunk = unacknowledged_[id - first_unacknowledged_];
-    if (std::exchange(chunk.written, true)) continue;
-    Outgoing& message = *chunk.message;
-    message.written += chunk.length;
-    if (message.tells_written && message.written == message.bytes)
-      events_->written.push_back(message.ticket);
+    if (!chunk.message->tells_written || std::exchange(chunk.written, true)) continue;
+    events_->written.push_back({chunk.message->ticket, chunk.offset, chunk.length});
   }
 }
 

@@ -24,8 +24,8 @@ struct Link::Outgoing {
   uint64_t fingerprint = 0;
   const std::byte* data = nullptr;
   uint64_t bytes = 0;
-  uint64_t cut = 0;                        // bytes given to chunks so far
-  uint64_t written = 0, acknowledged = 0;  // bytes
+  uint64_t cut = 0;           // bytes given to chunks so far
+  uint64_t acknowledged = 0;  // bytes
   bool tells_written = false;
   Ticket ticket;
   int32_t ahead = 0;

@@ -260,7 +260,7 @@ TEST(UnitSize, GrowsWithTheParts) {
     return default_unit_bytes({.host = in_hosts(ranks, per_host)}, 256 << 10, bytes);
   };
   EXPECT_EQ(size(2, 1, 64 << 20), 2 << 20);
-  EXPECT_EQ(size(2, 1, 1 << 20), 512 << 10);
+  EXPECT_EQ(size(2, 1, 1 << 20), 1 << 20);
   EXPECT_EQ(size(8, 1, 64 << 20), 2 << 20);
   EXPECT_EQ(size(64, 8, 64 << 20), 4 << 20);
   for (const int ranks : {256, 512, 4096})
@@ -285,15 +285,15 @@ TEST(UnitSize, FollowsTheLinkWithinTheLimitsOfTheCache) {
   fast.wire_byte_s /= 4;
   slow.wire_byte_s *= 8;
   far.wire_latency_s *= 1000;
-  EXPECT_EQ(size({0, 1}, usual), 512 << 10);
-  EXPECT_EQ(size({0, 1}, a_little), 512 << 10);
+  EXPECT_EQ(size({0, 1}, usual), 1 << 20);
+  EXPECT_EQ(size({0, 1}, a_little), 1 << 20);
   EXPECT_EQ(size({0, 1}, fast), 2 << 20);
   EXPECT_EQ(size({0, 1}, slow), 128 << 10) << "an eighth of the operation";
   EXPECT_EQ(size({0, 1}, far), 4 << 20);
-  EXPECT_EQ(size({0, 0}, fast), 512 << 10) << "the wire does not matter inside a host";
+  EXPECT_EQ(size({0, 0}, fast), 1 << 20) << "the wire does not matter inside a host";
   LinkModel inside = usual;
   inside.local_byte_s /= 2;
-  EXPECT_EQ(size({0, 0}, inside), 1 << 20);
+  EXPECT_EQ(size({0, 0}, inside), 2 << 20);
 }
 
 }  // namespace

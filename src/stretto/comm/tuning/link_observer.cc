@@ -26,25 +26,48 @@ bool sane(double seconds) { return std::isfinite(seconds) && seconds > 0 && seco
 
 void LinkObserver::observe(const Traffic* traffic, double started_s, double ended_s,
                            double coding_s) {
-  const double begin_s = std::max(started_s, last_end_s_);
-  const bool alone = started_s >= last_end_s_;
-  last_end_s_ = std::max(last_end_s_, ended_s);
-  if (!traffic) return;
-  const double elapsed = ended_s - begin_s;
-  const double seconds = std::max(elapsed - coding_s, kLeastWire * elapsed);
-  const auto note = [&](LinkCostKind which, double value) {
-    if (!sane(value)) return;
-    samples_[which].push_back(value);
-    if (samples_[which].size() > kSamples) samples_[which].pop_front();
-  };
-  const Traffic& t = *traffic;
-  if (t.wire_rounds > 0) {
-    if (t.wire_bytes >= kManyBytes) note(kWireByte, seconds / t.wire_bytes);
-    if (t.wire_bytes <= kFewBytes && alone) note(kWireLatency, seconds / t.wire_rounds);
-  } else if (t.local_rounds > 0) {
-    if (t.local_bytes >= kManyBytes) note(kLocalByte, seconds / t.local_bytes);
-    if (t.local_bytes <= kFewBytes && alone) note(kLocalLatency, seconds / t.local_rounds);
+  const bool alone = started_s >= busy_.end_s;
+  if (alone) {
+    end_busy();
+    busy_.begin_s = started_s;
   }
+  busy_.begin_s = std::min(busy_.begin_s, started_s);
+  busy_.end_s = std::max(busy_.end_s, ended_s);
+  busy_.coding_s += coding_s;
+  if (!traffic) {
+    busy_.known = false;
+    return;
+  }
+  const Traffic& t = *traffic;
+  busy_.wire_bytes += t.wire_bytes;
+  if (t.wire_rounds == 0) busy_.local_bytes += t.local_bytes;
+  if (!alone) return;
+  if (t.wire_rounds > 0) {
+    if (t.wire_bytes <= kFewBytes) note(kWireLatency, (ended_s - started_s) / t.wire_rounds);
+  } else if (t.local_rounds > 0) {
+    if (t.local_bytes <= kFewBytes) note(kLocalLatency, (ended_s - started_s) / t.local_rounds);
+  }
+}
+
+// Operations that overlap share the links, so only all of their bytes in all of their time tell
+// what a byte costs.
+void LinkObserver::end_busy() {
+  const double elapsed = busy_.end_s - busy_.begin_s;
+  const double seconds = std::max(elapsed - busy_.coding_s, kLeastWire * elapsed);
+  if (busy_.known) {
+    if (busy_.wire_bytes >= kManyBytes) {
+      note(kWireByte, seconds / busy_.wire_bytes);
+    } else if (busy_.local_bytes >= kManyBytes) {
+      note(kLocalByte, seconds / busy_.local_bytes);
+    }
+  }
+  busy_ = {.end_s = busy_.end_s};
+}
+
+void LinkObserver::note(LinkCostKind which, double value) {
+  if (!sane(value)) return;
+  samples_[which].push_back(value);
+  if (samples_[which].size() > kSamples) samples_[which].pop_front();
 }
 
 LinkCosts LinkObserver::costs() const {

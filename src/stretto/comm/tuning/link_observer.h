@@ -1,10 +1,9 @@
 // Learns what links cost from the all-reduces of a job, without messages of its own.
 //
-// An operation of many bytes tells what a byte costs. It counts from the end of the operation
-// before it, if that was later than its own start, so operations that overlap count once; the time
-// for encoding does not count. An operation of few bytes that overlaps none tells what a round
-// costs. Medians of bytes and the least of latencies: an operation that waits for a slow rank looks
-// longer than its links are slow, never shorter.
+// Operations of many bytes tell what a byte costs; those that overlap are taken together, and the
+// time for encoding does not count. An operation of few bytes that begins when no other is under
+// way tells what a round costs. Medians of bytes and the least of latencies: an operation that
+// waits for a slow rank looks longer than its links are slow, never shorter.
 #pragma once
 
 #include <array>
@@ -35,8 +34,16 @@ class LinkObserver {
   LinkCosts costs() const;
 
  private:
+  void end_busy();
+  void note(LinkCostKind which, double value);
+
   std::array<std::deque<double>, kLinkCosts> samples_;  // the last of each cost
-  double last_end_s_ = 0;
+  // A time without a pause, in which operations were under way. It is over when one ends that began
+  // later.
+  struct Busy {
+    double begin_s = 0, end_s = 0, coding_s = 0, wire_bytes = 0, local_bytes = 0;
+    bool known = true;  // the bytes of all operations
+  } busy_;
 };
 
 LinkCosts costs_of(const LinkModel& model);
