@@ -29,6 +29,7 @@ class Case:
   work: Work
   peers: tuple[str, ...]  # rows of bench.comm.peers; steps: with /wire format
   rounds: int = 7
+  warm_up: int = 1  # rounds that are not counted
   about: str = ""
 
   def bound_bytes(self) -> float:
@@ -124,11 +125,16 @@ def training() -> list[Case]:
   return cases
 
 
+# Rounds in which Stretto has tried the first settings of a new job.
+TUNED = 40
+
+
 def processor() -> list[Case]:
   """Cards without a limit: what processors, copies and sums allow."""
   network, two = Network(2, rails_mbit=(0,)), contiguous(2, 1)
   peers = ("gloo", "gloo-tuned", "openmpi", "openmpi-tuned", "stretto", "stretto-core")
-  return [Case(f"{mb} MB unshaped", network, two, Work("each", mb * MB, operations), peers, 9)
+  return [Case(f"{mb} MB unshaped", network, two, Work("each", mb * MB, operations), peers, 25,
+               warm_up=TUNED)
           for mb, operations in ((1, 50), (4, 20), (16, 5), (64, 2))]
 
 

@@ -76,4 +76,5 @@ def outcome(row: Against, results: dict[str, dict]) -> dict:
       gain_over(times, row.theirs[0], row.ours)
   return {"status": "ok", "reached": reached, "kept": reached >= row.least, "seconds": times,
           "median_s": {name: result["median_s"] for name, result in there.items()}, "loss": {},
+          "error": {},
           "versions": {name: result["version"] for name, result in there.items()}}

@@ -101,8 +101,9 @@ def one(case: Case, order: list[str], rounds: int, running: dict, absent: dict, 
   turns: dict[str, list[list[dict]]] = {name: [] for name in order}
   verdicts: dict[str, tuple[str, str]] = {n: absent[base(n)] for n in order if base(n) in absent}
   shuffle = random.Random(0)
-  for done in range(-1, rounds):  # the first turn is a warm-up
-    say(f"{case.name}: round {done + 1} of {rounds}")
+  for done in range(-case.warm_up, rounds):
+    say(f"{case.name}: " + (f"round {done + 1} of {rounds}" if done >= 0 else
+                            f"warm-up {case.warm_up + done + 1} of {case.warm_up}"))
     shuffle.shuffle(order)
     for name in order:
       if name in verdicts or (done < 0 and case.work.kind == "cut"):
