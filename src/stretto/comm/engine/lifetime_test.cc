@@ -1,5 +1,6 @@
 // The edges of an engine's life: it ends while others use it, groups come and go, processes fork,
 // and threads do not start.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/wait.h>

@@ -1,9 +1,10 @@
 // Every rank finds the NaN and infinity of its own input, and no other's: results overwrite the
 // input while it is searched.
+#include <fmt/core.h>
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <limits>
-#include <map>
-#include <random>
 
 #include "stretto/comm/engine/engine.h"
 #include "stretto/comm/engine/engine_testing.h"

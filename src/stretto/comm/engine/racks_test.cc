@@ -1,4 +1,5 @@
 // Jobs whose hosts are in several racks.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,5 +1,6 @@
 // The engine's settings while it looks for them on steps: every rank changes at the same operation,
 // no bit of a result changes, and what was found is known the next time.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>

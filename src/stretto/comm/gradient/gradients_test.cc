@@ -1,5 +1,7 @@
 #include "stretto/comm/gradient/gradients.h"
 
+#include <fmt/core.h>
+
 #include <chrono>
 #include <cmath>
 #include <cstring>
