@@ -17,7 +17,8 @@ constexpr int64_t kUnitsPerOperation = 8;
 
 // The chunk times the ratio in which the link carries more bytes in the time of its latency than
 // the default link does: a chunk then takes as many latencies. In powers of two, so that costs that
-// are measured a little differently give the same units.
+// are measured a little differently give the same units, and only while units stay roomy: larger
+// ones leave the cache, which costs more than the messages that they save.
 int64_t least_part(const Problem& p, int64_t chunk_bytes, const LinkModel& link) {
   const auto bytes_of_latency = [&](const LinkModel& m) {
     return p.host.hosts().count() == 1 ? m.local_latency_s / m.local_byte_s
@@ -25,7 +26,9 @@ int64_t least_part(const Problem& p, int64_t chunk_bytes, const LinkModel& link)
   };
   const double ratio = bytes_of_latency(link) / bytes_of_latency(LinkModel{});
   const double scaled = static_cast<double>(chunk_bytes) * std::exp2(std::round(std::log2(ratio)));
-  return static_cast<int64_t>(std::clamp<double>(scaled, kLeastPart, kMostBytes));
+  const int64_t most = std::max(chunk_bytes, kRoomyBytes / parts_per_unit(p));
+  return static_cast<int64_t>(std::clamp(scaled, static_cast<double>(std::min(kLeastPart, most)),
+                                         static_cast<double>(most)));
 }
 
 }  // namespace

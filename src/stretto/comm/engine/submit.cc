@@ -17,6 +17,10 @@ int64_t input_count(const Operation& op, size_t ranks) {
 
 bool is_message(Kind kind) { return kind == Kind::kSend || kind == Kind::kRecv; }
 
+// Larger operations have more units under way than the cache holds: what was written has left it
+// when it is searched.
+constexpr int64_t kSearchedByStep = 8 << 20;
+
 bool is_small(const GroupState& group, const OpenOperation& open, const Options& options) {
   return open.operation.kind == Kind::kAllReduce && !open.codec && !group.internal &&
          group.ranks.size() > 1 && bytes_of(open) > 0 && bytes_of(open) <= kSmallBytes &&
@@ -230,7 +234,8 @@ void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
       options_.nan_check != NanCheck::kOff && !op.scanned && reduces(op.kind) && is_float(op.dtype);
   open->searches = checks && options_.nan_check == NanCheck::kReport &&
                    op.kind == Kind::kAllReduce && !open->codec && !op.residual &&
-                   open->pieces.empty() && bytes_of(*open) > kSmallBytes;
+                   open->pieces.empty() && bytes_of(*open) > kSmallBytes &&
+                   bytes_of(*open) <= kSearchedByStep;
   use_plan(*open, plan_of(state, op, open->codec, open->settings.get(), open->searches, options_));
   open->sequence = state.next_sequence++;
   open->fingerprint = options_.order_check ? fingerprint(op) : 0;

@@ -140,11 +140,14 @@ void Units::launch(std::shared_ptr<Unit> owned, bool prepares) {
     run(unit, unit.plan->ready);
     return;
   }
+  for (size_t i = 0; i < schedule.steps.size(); ++i)
+    unit.waits_left[i] += schedule.steps[i].action != Action::kReceive;
   if (part_of(*unit.open, unit.index).count() * static_cast<int64_t>(element) <= kInlineBytes) {
     prepared(unit, prepare(unit));
     return;
   }
-  // Nobody sends a result before this rank has contributed, so the output is free meanwhile.
+  // Nobody sends a result before this rank has contributed, so the output is free meanwhile. Sums
+  // wait, because what they add may have arrived already.
   std::vector<int32_t> receives;
   for (const int32_t step : unit.plan->ready)
     if (schedule.steps[step].action == Action::kReceive) receives.push_back(step);
@@ -179,8 +182,11 @@ void Units::prepared(Unit& unit, const NonFinite& found) {
     return;
   }
   std::vector<int32_t> ready;
-  for (const int32_t step : unit.plan->ready)
-    if (unit.waits_left[step] != kAskedFor) ready.push_back(step);
+  for (size_t i = 0; i < unit.schedule.steps.size(); ++i) {
+    int32_t& left = unit.waits_left[i];
+    const bool receives = unit.schedule.steps[i].action == Action::kReceive;
+    if (receives ? left == 0 : --left == 0) ready.push_back(static_cast<int32_t>(i));
+  }
   run(unit, std::move(ready));
 }
 

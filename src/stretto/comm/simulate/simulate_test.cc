@@ -289,7 +289,7 @@ TEST(UnitSize, FollowsTheLinkWithinTheLimitsOfTheCache) {
   EXPECT_EQ(size({0, 1}, a_little), 1 << 20);
   EXPECT_EQ(size({0, 1}, fast), 2 << 20);
   EXPECT_EQ(size({0, 1}, slow), 128 << 10) << "an eighth of the operation";
-  EXPECT_EQ(size({0, 1}, far), 4 << 20);
+  EXPECT_EQ(size({0, 1}, far), 2 << 20);
   EXPECT_EQ(size({0, 0}, fast), 1 << 20) << "the wire does not matter inside a host";
   LinkModel inside = usual;
   inside.local_byte_s /= 2;
