@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 from stretto import _stretto
@@ -37,7 +38,7 @@ def is_slice(value: Any) -> bool:
 
 __all__ = ["ADDRESS", "ARRAY", "COUNT", "DTYPE", "ENGINE", "FUNCTION", "GROUP", "HANDLE", "NUMBER",
            "OPTIONS", "RANK", "RANKS", "SECONDS", "SLICES", "STORE", "TEXT", "WHOLE", "check_codec",
-           "set_option", "wrong_field"]
+           "copied", "set_option", "wrong_field"]
 
 ARRAY: Kind = (is_array, "a NumPy array")
 GROUP: Kind = (is_count, "the number of a group, from add_group()")
@@ -60,7 +61,7 @@ FIELDS: dict[str, Kind] = {
   "group": GROUP, "kind": (is_count, "a kind of operation, like stretto.comm.ALL_REDUCE"),
   "dtype": DTYPE, "reduction": (is_count, "a place in stretto.comm.REDUCTIONS"), "count": COUNT,
   "input": ADDRESS, "output": ADDRESS, "root": RANK, "peer": RANK, "tag": COUNT, "codec": TEXT,
-  "name": TEXT, "queue": WHOLE, "input_counts": COUNTS, "output_counts": COUNTS,
+  "name": TEXT, "queue": WHOLE, "blocking": WHOLE, "input_counts": COUNTS, "output_counts": COUNTS,
   "timeout_s": SECONDS,
 }
 
@@ -93,3 +94,9 @@ def set_option(options: _stretto.CommOptions, name: str, value: Any) -> None:
   except TypeError:
     kind = type(getattr(options, name)).__name__
     raise expected(f"Options: {name}", f"a value of type {kind}", value) from None
+
+
+def copied(options: _stretto.CommOptions) -> SimpleNamespace:
+  """A copy without C++ objects: torch's reducers keep process groups beyond the interpreter."""
+  fields = {name: getattr(options, name) for name in dir(options) if not name.startswith("_")}
+  return SimpleNamespace(**{name: v for name, v in fields.items() if not callable(v)})

@@ -15,10 +15,10 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from stretto import _stretto, _watch
+from stretto._buffers import address_of, name_of
 from stretto._checks import require, shown, wrong
 from stretto._comm_arguments import (
   ADDRESS,
@@ -38,6 +38,7 @@ from stretto._comm_arguments import (
   STORE,
   TEXT,
   WHOLE,
+  copied,
   set_option,
   wrong_field,
 )
@@ -54,7 +55,6 @@ REDUCTIONS = ("sum", "average", "product", "min", "max", "and", "or", "xor")
 WORLD = 0
 ANY_PEER = -1
 REPORTS = 1000  # reports of NaN that are kept
-DTYPE_NAMES: dict[Any, str] = {}  # by NumPy's dtype
 LOG = logging.getLogger("stretto")
 
 if not hasattr(_stretto, "CommOptions"):
@@ -495,27 +495,3 @@ OPEN: weakref.WeakSet[Engine] = weakref.WeakSet()
 def close_all() -> None:
   for engine in list(OPEN):
     engine.close()
-
-
-def copied(options: Options) -> SimpleNamespace:
-  """A copy without C++ objects: torch's reducers keep process groups beyond the interpreter."""
-  fields = {name: getattr(options, name) for name in dir(options) if not name.startswith("_")}
-  return SimpleNamespace(**{name: v for name, v in fields.items() if not callable(v)})
-
-
-def name_of(dtype: Any) -> str:
-  """dtype.name, which NumPy works out anew each time."""
-  name = DTYPE_NAMES.get(dtype)
-  if name is None:
-    name = DTYPE_NAMES[dtype] = dtype.name
-  return name
-
-
-def address_of(array: Any) -> int:
-  address = _stretto.buffer_address(array)
-  if address:
-    return address
-  interface = array.__array_interface__  # the callers say what was wrong when there is none
-  if not array.flags.c_contiguous or interface["data"][1]:
-    raise InvalidArgumentError("the array must be C-contiguous and writable")
-  return int(interface["data"][0])

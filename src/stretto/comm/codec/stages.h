@@ -99,8 +99,6 @@ class Mixed {
  public:
   explicit Mixed(MixedOptions options) : options_(options) {}
 
-  bool due(int64_t step) const { return step % options_.measure_every == 0; }
-
   // Encodes the gradient with every codec. encode_s: the seconds that encoding and decoding take
   // with each of codecs() on this rank, measured by the caller; or empty.
   WantedCollective begin(Isa isa, const float* gradient, int64_t count,

@@ -13,15 +13,9 @@ namespace stretto::comm {
 namespace {
 
 using testing::expect_no_errors;
-using testing::patient;
 using testing::run_ranks;
+using testing::tcp;
 using testing::two_hosts;
-
-Options tcp(int) {
-  Options options = patient();
-  options.transports = "tcp";
-  return options;
-}
 
 TEST(Engine, SumsOnEveryRank) {
   for (int size : {1, 2, 3, 5}) {

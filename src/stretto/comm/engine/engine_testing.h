@@ -28,10 +28,16 @@ inline Options patient() {
   return options;
 }
 
-// Ranks of one machine that count as two hosts, interleaved, over TCP.
-inline Options two_hosts(int rank) {
+// The same over TCP.
+inline Options tcp(int) {
   Options options = patient();
   options.transports = "tcp";
+  return options;
+}
+
+// Ranks of one machine that count as two hosts, interleaved, over TCP.
+inline Options two_hosts(int rank) {
+  Options options = tcp(rank);
   options.host = rank % 2 ? "odd" : "even";
   return options;
 }

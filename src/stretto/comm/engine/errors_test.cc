@@ -10,12 +10,7 @@ namespace stretto::comm {
 namespace {
 
 using testing::run_ranks;
-
-Options tcp(int) {
-  Options options = testing::patient();
-  options.transports = "tcp";
-  return options;
-}
+using testing::tcp;
 
 template <typename F>
 std::string error_of(F&& f) {

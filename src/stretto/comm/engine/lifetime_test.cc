@@ -21,15 +21,9 @@ namespace stretto::comm {
 namespace {
 
 using testing::expect_no_errors;
-using testing::patient;
 using testing::run_ranks;
+using testing::tcp;
 using testing::two_hosts;
-
-Options tcp(int) {
-  Options options = patient();
-  options.transports = "tcp";
-  return options;
-}
 
 Operation sum(float* x, int64_t count = 1) {
   return {.reduction = ReduceOp::kSum, .count = count, .input = x, .output = x};

@@ -16,12 +16,7 @@ namespace {
 using testing::expect_no_errors;
 using testing::patient;
 using testing::run_ranks;
-
-Options tcp(int) {
-  Options options = patient();
-  options.transports = "tcp";
-  return options;
-}
+using testing::tcp;
 
 TEST(NonFinite, InputsAreReportedAndSentOn) {
   expect_no_errors(run_ranks(2, tcp, [](Engine& engine) {
