@@ -26,7 +26,7 @@ def run(cases: list[Case], only: list[str] | None, rounds: int | None, loopback:
         say: Callable[[str], None]) -> Iterator[list[dict]]:
   """One list of results per case. Cases on the same hosts, in a row, share their processes."""
   key = lambda case: (case.network, case.placement, case.work.kind == "cut")
-  for number, ((network, placement, _), grouped) in enumerate(itertools.groupby(cases, key)):
+  for number, ((network, placement, cuts), grouped) in enumerate(itertools.groupby(cases, key)):
     group = list(grouped)
     reason = "" if loopback else unavailable(network)
     if reason:
@@ -42,7 +42,9 @@ def run(cases: list[Case], only: list[str] | None, rounds: int | None, loopback:
           yield [result(case, name, status="failed", reason=str(why)) for name in names(case, only)]
         continue
       results: dict[str, list[dict]] = {case.name: [] for case in group}
-      companies = together(dict.fromkeys(base(n) for case in group for n in names(case, only)))
+      wanted = dict.fromkeys(base(n) for case in group for n in names(case, only))
+      # A cut rail breaks the connections of all peers, and only one of them is measured.
+      companies = [[name] for name in wanted] if cuts else together(wanted)
       for company in companies:
         with contextlib.ExitStack() as ranks:
           running, absent = start(ranks, company, hosts, placement, folder, say)
