@@ -1,5 +1,7 @@
 #include "outputs.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "stretto/base/error.h"

@@ -44,16 +44,22 @@ WantedCollective Mixed::begin(Isa isa, const float* gradient, int64_t count,
 
 const Codec& Mixed::finish(double wire_s_per_byte) {
   const std::span<const Codec> rows = codecs();
-  std::vector<double> seconds;
+  seconds_.clear();
   for (size_t row = 0; row < rows.size(); ++row) {
-    seconds.push_back(static_cast<double>(rows[row].encoded_bytes(count_)) * wire_s_per_byte +
-                      agreed_[rows.size() + row]);
+    seconds_.push_back(static_cast<double>(rows[row].encoded_bytes(count_)) * wire_s_per_byte +
+                       agreed_[rows.size() + row]);
   }
-  const int winner = tune::choose_checked(seconds, [&](int row, std::span<const double>) {
+  const int winner = tune::choose_checked(seconds_, [&](int row, std::span<const double>) {
     return agreed_[static_cast<size_t>(row)] <= options_.error_bound;
   });
   if (winner >= 0) choice_ = static_cast<size_t>(winner);
   return choice();
+}
+
+void Mixed::prefer(const Codec& codec, double extra_s) {
+  const auto row = static_cast<size_t>(&codec - codecs().data());
+  if (agreed_[row] <= options_.error_bound && seconds_[row] <= seconds_[choice_] + extra_s)
+    choice_ = row;
 }
 
 }  // namespace stretto::comm

@@ -107,6 +107,9 @@ class Mixed {
   const Codec& finish(double wire_s_per_byte);
 
   const Codec& choice() const { return codecs()[choice_]; }
+  // Takes another codec of codecs() instead, if its error is within the bound and it takes at most
+  // `extra_s` longer than the choice.
+  void prefer(const Codec& codec, double extra_s);
   std::span<const float> errors() const { return {agreed_.data(), agreed_.size() / 2}; }
 
  private:
@@ -114,6 +117,7 @@ class Mixed {
   int64_t count_ = 0;
   size_t choice_ = 0;
   std::vector<float> measured_, agreed_;  // errors, then seconds, of every codec
+  std::vector<double> seconds_;           // with the wire, as finish() compared them
 };
 
 }  // namespace stretto::comm

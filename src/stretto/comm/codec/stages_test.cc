@@ -282,6 +282,23 @@ TEST(Mixed, TakesTheFastestWithinTheBound) {
   EXPECT_NE(chosen(0.02, slow), "int8");
 }
 
+TEST(Mixed, PrefersACodecThatIsAllowedAndHardlySlower) {
+  std::vector<float> gradient(4096);
+  for (size_t i = 0; i < gradient.size(); ++i) gradient[i] = static_cast<float>(i % 97) - 48;
+  const std::vector<double> coding(codecs().size());
+  Mixed mixed({.error_bound = 0.003});  // int8 is not within it
+  carry_out({mixed.begin(usable_isa(), gradient.data(), 4096, coding)});
+  const Codec& choice = mixed.finish(1e-9);
+  ASSERT_TRUE(choice.name == "fp16" || choice.name == "bf16");
+  const Codec &none = codecs()[0], &int8 = codecs().back();
+  mixed.prefer(int8, 1);
+  EXPECT_EQ(mixed.choice().name, choice.name);
+  mixed.prefer(none, 8e-6);  // 8192 bytes more
+  EXPECT_EQ(mixed.choice().name, choice.name);
+  mixed.prefer(none, 9e-6);
+  EXPECT_EQ(mixed.choice().name, "none");
+}
+
 TEST(Mixed, LosesNothingThatIsNotFinite) {
   std::vector<float> gradient(300, 1.0f), fine = gradient;
   gradient[7] = kInf;

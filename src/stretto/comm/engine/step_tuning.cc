@@ -250,8 +250,8 @@ void note_wait(StepTuning& t, const OpenOperation& open, double seconds) {
 void note_done(StepTuning& t, const OpenOperation& open) {
   const double now = now_s();
   if (open.started_s > 0)
-    t.observer->observe(open.error ? nullptr : open.traffic, open.started_s, now,
-                        open.coding_s / static_cast<double>(std::max<int64_t>(open.units, 1)));
+    t.observer->observe(open.error ? nullptr : open.traffic, open.started_s, now, open.coding_s,
+                        open.units);
   if (open.step < t.number - 1) return;
   StepAccount& a = t.accounts[open.step & 1];
   --a.open;

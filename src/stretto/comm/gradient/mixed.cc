@@ -8,6 +8,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/comm/codec/stages.h"
+#include "stretto/comm/collective/local_step.h"
 #include "stretto/comm/gradient/exchange.h"
 #include "stretto/tune/measure.h"
 
@@ -17,14 +18,21 @@ namespace {
 constexpr int64_t kProbeElements = 1 << 20;  // more than fits a small cache, as gradients are
 // Copying as much would take longer than a message of its own.
 constexpr int64_t kInPlaceElements = 16 << 10;
-// While no rank knows what the wire costs, a choice rests on the default cost. So many steps after
-// the first such choice the tensor is measured again, then after twice as many, and so on.
-constexpr int64_t kGuessSteps = 4;
+constexpr double kMessage_s = 100e-6;  // of one more operation
+// While no rank knows what the wire costs, tensors are sent as they are: the time of a coded
+// all-reduce is often that of its codec, so only plain ones tell. So many steps after the first
+// step the tensor is measured again, then after twice as many, and so on; after kPlainSteps the
+// choice rests on the default cost, because small models never tell.
+constexpr int64_t kGuessSteps = 4, kPlainSteps = 16;
 
 struct Tensor {
   Mixed mixed;
   int64_t measured_step = -1;  // never
   int64_t wait_steps = 0;      // until it is measured again
+  // The step in which its residual was last known to be zero, which it is before the first step and
+  // after each step with a codec without feedback. Buckets that are cut anew change the slices of a
+  // parameter, so what is known of a slice only holds in the step after.
+  int64_t clean_step = -1;
 };
 
 // The state that lasts from step to step. Exchanges point to tensors, which a map never moves.
@@ -33,7 +41,7 @@ struct State {
   GradientGroup group;
   Residuals residuals;
   std::map<std::string, Tensor> tensors;
-  std::vector<double> element_s;  // to encode and decode, per codec; measured once
+  std::vector<double> element_s;  // the processor's time, per codec; measured once
 };
 
 std::vector<double> measure_codecs() {
@@ -43,11 +51,16 @@ std::vector<double> measure_codecs() {
   std::vector<std::byte> coded(static_cast<size_t>(4 * kProbeElements));
   std::vector<float> residual(values.size());
   std::vector<tune::Trial> trials;
-  for (const Codec& codec : codecs()) {
+  for (const Codec& codec : codecs().subspan(1)) {
+    // What a rank of two does to a value: it adds the residual, encodes it or the sum, decodes what
+    // it gets for the sum, and decodes the sum, also its own part, which the others have so.
     const auto run = [&] {
+      if (codec.feedback)
+        add_residual(values.data(), residual.data(), kProbeElements, values.data());
       codec.encode(usable_isa(), values.data(), codec.feedback ? residual.data() : nullptr,
                    kProbeElements, coded.data());
-      codec.decode(usable_isa(), coded.data(), kProbeElements, values.data());
+      for (int i = 0; i < 2; ++i)
+        codec.decode(usable_isa(), coded.data(), kProbeElements, values.data());
     };
     trials.push_back({std::string(codec.name), run, [] {}});
   }
@@ -56,6 +69,7 @@ std::vector<double> measure_codecs() {
   std::vector<double> seconds =
       tune::measure(trials, {.budget_s = 0, .min_rounds = 3, .hopeless = kNever});
   for (double& s : seconds) s /= static_cast<double>(kProbeElements);
+  seconds.insert(seconds.begin(), 0);  // nothing is encoded
   return seconds;
 }
 
@@ -65,14 +79,13 @@ class MixedExchange {
       : state_(std::move(state)), bucket_(bucket) {
     auto* values = static_cast<float*>(bucket.values);
     for (const GradientSlice& slice : bucket.slices) {
-      Part part{&slice, values, nullptr, false};
+      Tensor& tensor =
+          state_->tensors
+              .try_emplace(fmt::format("{} {}+{}", slice.parameter, slice.begin, slice.count),
+                           Tensor{Mixed(state_->options)})
+              .first->second;
+      Part part{&slice, values, &tensor, false};
       if (slice.count >= kCodedElements) {
-        Tensor& tensor =
-            state_->tensors
-                .try_emplace(fmt::format("{} {}+{}", slice.parameter, slice.begin, slice.count),
-                             Tensor{Mixed(state_->options)})
-                .first->second;
-        part.tensor = &tensor;
         part.due =
             tensor.measured_step < 0 || bucket.step - tensor.measured_step >= tensor.wait_steps;
         if (part.due) tensor.measured_step = bucket.step;
@@ -106,8 +119,8 @@ class MixedExchange {
   struct Part {
     const GradientSlice* slice;
     float* values;
-    Tensor* tensor;  // null: always sent without a codec
-    bool due;
+    Tensor* tensor;
+    bool due;  // to be measured; never if it is too short for a codec
   };
   // Parts with one codec, which is a row of codecs(). They are packed unless they lie one after
   // another in the bucket.
@@ -143,7 +156,6 @@ class MixedExchange {
 
   void decide() {
     const bool known = measured_[0] > 0 || coded_share_ == 0;
-    const double byte_s = measured_[0] > 0 ? measured_[0] : LinkModel{}.wire_byte_s;
     const int64_t every = state_->options.measure_every;
     const float* from = measured_.data() + 1;
     auto output = outputs_.begin();
@@ -152,9 +164,18 @@ class MixedExchange {
       std::copy_n(from, output->count, static_cast<float*>(output->output));
       from += output->count;
       ++output;
-      part.tensor->mixed.finish(byte_s * coded_share_);
       int64_t& wait = part.tensor->wait_steps;
+      const double byte_s = known ? measured_[0] : wait < kPlainSteps ? 0 : LinkModel{}.wire_byte_s;
+      part.tensor->mixed.finish(byte_s * coded_share_);
       wait = known ? every : std::min(wait == 0 ? kGuessSteps : 2 * wait, every);
+    }
+    // Short tensors follow the largest one where a message of their own would take longer.
+    const auto largest = std::max_element(
+        parts_.begin(), parts_.end(),
+        [](const Part& a, const Part& b) { return a.slice->count < b.slice->count; });
+    for (const Part& part : parts_) {
+      if (part.due && part.slice->count < kInPlaceElements)
+        part.tensor->mixed.prefer(largest->tensor->mixed.choice(), kMessage_s);
     }
   }
 
@@ -181,7 +202,7 @@ class MixedExchange {
   }
 
   size_t codec_of(const Part& part) const {
-    return part.tensor ? static_cast<size_t>(&part.tensor->mixed.choice() - codecs().data()) : 0;
+    return static_cast<size_t>(&part.tensor->mixed.choice() - codecs().data());
   }
 
   std::vector<Operation> send() {
@@ -200,9 +221,13 @@ class MixedExchange {
       }
       const Codec& codec = codecs()[message.codec];
       operations.push_back(average(values, message.count, codec.name, label(slices)));
-      // Also with codecs without feedback, so that the residual of int8 is sent when a tensor
-      // leaves it.
-      operations.back().residual = state_->residuals.of(slices, bucket_.loss_scale);
+      // A codec without feedback sends what int8 has left, once.
+      bool residual = codec.feedback;
+      for (const Part* part : message.parts) {
+        residual |= part->tensor->clean_step != bucket_.step - 1;
+        part->tensor->clean_step = codec.feedback ? -2 : bucket_.step;
+      }
+      if (residual) operations.back().residual = state_->residuals.of(slices, bucket_.loss_scale);
     }
     return operations;
   }

@@ -18,14 +18,15 @@ constexpr double kManyBytes = 256 << 10, kFewBytes = 8 << 10;
 // host it takes long, and part of it ran while data were on the way. A cost that is half as large
 // as the links' seldom changes a choice, one of a tenth does.
 constexpr double kLeastWire = 0.5;
-constexpr double kClear = 1.25;  // ratio of costs that matters
+constexpr double kMuchCoding = 0.1;  // of an operation's time: what is left is an upper bound
+constexpr double kClear = 1.25;      // ratio of costs that matters
 
 bool sane(double seconds) { return std::isfinite(seconds) && seconds > 0 && seconds < 1; }
 
 }  // namespace
 
 void LinkObserver::observe(const Traffic* traffic, double started_s, double ended_s,
-                           double coding_s) {
+                           double coding_s, int64_t units) {
   const bool alone = started_s >= busy_.end_s;
   if (alone) {
     end_busy();
@@ -34,6 +35,7 @@ void LinkObserver::observe(const Traffic* traffic, double started_s, double ende
   busy_.begin_s = std::min(busy_.begin_s, started_s);
   busy_.end_s = std::max(busy_.end_s, ended_s);
   busy_.coding_s += coding_s;
+  busy_.bare_coding_s += coding_s / static_cast<double>(std::max<int64_t>(units, 1));
   if (!traffic) {
     busy_.known = false;
     return;
@@ -53,13 +55,13 @@ void LinkObserver::observe(const Traffic* traffic, double started_s, double ende
 // what a byte costs.
 void LinkObserver::end_busy() {
   const double elapsed = busy_.end_s - busy_.begin_s;
-  const double seconds = std::max(elapsed - busy_.coding_s, kLeastWire * elapsed);
-  if (busy_.known) {
-    if (busy_.wire_bytes >= kManyBytes) {
-      note(kWireByte, seconds / busy_.wire_bytes);
-    } else if (busy_.local_bytes >= kManyBytes) {
-      note(kLocalByte, seconds / busy_.local_bytes);
-    }
+  const double seconds = std::max(elapsed - busy_.bare_coding_s, kLeastWire * elapsed);
+  const bool wire = busy_.wire_bytes >= kManyBytes;
+  if (busy_.known && (wire || busy_.local_bytes >= kManyBytes)) {
+    const LinkCostKind which = wire ? kWireByte : kLocalByte;
+    const double byte_s = seconds / (wire ? busy_.wire_bytes : busy_.local_bytes);
+    const bool clear = busy_.coding_s <= kMuchCoding * elapsed;
+    if (clear || samples_[which].size() < kEnough || byte_s < cost(which)) note(which, byte_s);
   }
   busy_ = {.end_s = busy_.end_s};
 }
@@ -70,15 +72,18 @@ void LinkObserver::note(LinkCostKind which, double value) {
   if (samples_[which].size() > kSamples) samples_[which].pop_front();
 }
 
+double LinkObserver::cost(size_t which) const {
+  const std::deque<double>& samples = samples_[which];
+  if (samples.size() < kEnough) return 0;
+  std::vector<double> sorted(samples.begin(), samples.end());
+  std::sort(sorted.begin(), sorted.end());
+  const bool latency = which == kWireLatency || which == kLocalLatency;
+  return latency ? sorted.front() : sorted[sorted.size() / 4];
+}
+
 LinkCosts LinkObserver::costs() const {
   LinkCosts costs{};
-  for (size_t i = 0; i < costs.size(); ++i) {
-    if (samples_[i].size() < kEnough) continue;
-    std::vector<double> sorted(samples_[i].begin(), samples_[i].end());
-    std::sort(sorted.begin(), sorted.end());
-    const bool latency = i == kWireLatency || i == kLocalLatency;
-    costs[i] = latency ? sorted.front() : sorted[sorted.size() / 2];
-  }
+  for (size_t i = 0; i < costs.size(); ++i) costs[i] = cost(i);
   return costs;
 }
 

@@ -1,13 +1,15 @@
 // Learns what links cost from the all-reduces of a job, without messages of its own.
 //
-// Operations of many bytes tell what a byte costs; those that overlap are taken together, and the
-// time for encoding does not count. An operation of few bytes that begins when no other is under
-// way tells what a round costs. Medians of bytes and the least of latencies: an operation that
-// waits for a slow rank looks longer than its links are slow, never shorter.
+// Operations of many bytes tell what a byte costs; those that overlap are taken together. An
+// operation of few bytes that begins when no other is under way tells what a round costs. An
+// operation that waits for a slow rank, or for a processor, looks longer than its links are slow,
+// never shorter: so the lower quartile of what bytes took, which bursts do not reach, and the least
+// of latencies. Where encoding takes a good part of the time, the rest is only an upper bound.
 #pragma once
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <optional>
 #include <string>
@@ -29,20 +31,23 @@ using LinkCosts = std::array<double, kLinkCosts>;
 class LinkObserver {
  public:
   // An operation is over; all that end are noted, in order. traffic: null if unknown; coding_s:
-  // what this rank spent on encoding and decoding a unit of it, which no transfer hides.
-  void observe(const Traffic* traffic, double started_s, double ended_s, double coding_s = 0);
+  // what this rank spent on encoding and decoding its units.
+  void observe(const Traffic* traffic, double started_s, double ended_s, double coding_s = 0,
+               int64_t units = 1);
   LinkCosts costs() const;
 
  private:
   void end_busy();
   void note(LinkCostKind which, double value);
+  double cost(size_t which) const;
 
   std::array<std::deque<double>, kLinkCosts> samples_;  // the last of each cost
   // A time without a pause, in which operations were under way. It is over when one ends that began
   // later.
   struct Busy {
-    double begin_s = 0, end_s = 0, coding_s = 0, wire_bytes = 0, local_bytes = 0;
-    bool known = true;  // the bytes of all operations
+    double begin_s = 0, end_s = 0, wire_bytes = 0, local_bytes = 0;
+    double coding_s = 0, bare_coding_s = 0;  // in all; what no transfer hides, that of one unit
+    bool known = true;                       // the bytes of all operations
   } busy_;
 };
 

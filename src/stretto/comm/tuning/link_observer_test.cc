@@ -73,6 +73,20 @@ TEST(LinkObserver, CodingIsNotTheWire) {
   EXPECT_NEAR(busy.observer.costs()[kWireByte], 2e-3 / (1 << 20), 1e-12) << "half at least";
 }
 
+TEST(LinkObserver, OperationsThatAreMostlyCodingOnlyLowerAKnownCost) {
+  Job job;
+  const auto cost_after = [&](double byte_s, double coding_s) {
+    const double bytes = 1 << 20;
+    for (int i = 0; i < 40; ++i)
+      job.run({.wire_bytes = bytes, .wire_rounds = 1}, bytes * byte_s + coding_s, coding_s);
+    return job.observer.costs()[kWireByte];
+  };
+  EXPECT_NEAR(cost_after(2e-9, 0), 2e-9, 1e-12);
+  EXPECT_NEAR(cost_after(4e-9, 1e-3), 2e-9, 1e-12) << "a fifth of the time is coding";
+  EXPECT_NEAR(cost_after(1e-9, 1e-3), 1e-9, 1e-12);
+  EXPECT_NEAR(cost_after(4e-9, 1e-4), 4e-9, 1e-12) << "a fiftieth is";
+}
+
 // Small operations that are fused end together: all but the first seem to take no time.
 TEST(LinkObserver, OperationsThatOverlapCountTheirBytesOnceAndHaveNoLatency) {
   LinkObserver observer;
