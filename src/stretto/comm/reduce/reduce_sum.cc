@@ -133,7 +133,8 @@ HWY_INLINE void sum_element(const void* const* sources, const HostGroup* groups,
   Type::put(total, to + at);
 }
 
-// A processor's own prefetch ends where a page does, so memory is fetched a page ahead.
+// A processor's own prefetch ends where a page does, so memory is fetched a page ahead: of the
+// array only, because what lies behind it may be a line that another rank writes.
 template <class Type>
 HWY_INLINE void sum_all(const void* const* sources, const HostGroup* groups, size_t group_count,
                         double divisor, int64_t count, void* to) {
@@ -144,7 +145,7 @@ HWY_INLINE void sum_all(const void* const* sources, const HostGroup* groups, siz
   const int source_count = groups[group_count - 1].end;
   int64_t at = 0;
   for (; at + step <= count; at += step) {
-    for (int s = 0; s < source_count; ++s) {
+    for (int s = 0; s < source_count && at + kAhead + step <= count; ++s) {
       const auto* ahead = static_cast<const typename Type::Stored*>(sources[s]) + at + kAhead;
       for (int64_t line = 0; line < step; line += kLine) hwy::Prefetch(ahead + line);
     }

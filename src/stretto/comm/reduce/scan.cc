@@ -31,7 +31,8 @@ HWY_INLINE NonFinite scan_bits(const T* data, int64_t count, T exponent) {
     };
     int64_t at = begin;
     for (; at + step <= end; at += step) {
-      for (int64_t line = 0; line < step; line += kLine) hwy::Prefetch(data + at + kAhead + line);
+      if (at + kAhead + step <= count)
+        for (int64_t line = 0; line < step; line += kLine) hwy::Prefetch(data + at + kAhead + line);
       a = hn::Or(a, hit(at));
       b = hn::Or(b, hit(at + step / 4));
       c = hn::Or(c, hit(at + step / 2));
