@@ -1,6 +1,7 @@
 #include "problems.h"
 
 #include <algorithm>
+#include <array>
 #include <initializer_list>
 #include <limits>
 #include <memory>
@@ -74,24 +75,34 @@ void check_sizes(std::string_view flags, std::initializer_list<int64_t> factors)
   }
 }
 
+int32_t in_window(std::string_view flag, int64_t size, int64_t lowest) {
+  if (size < lowest || size > kLargestWindow) {
+    throw_invalid("{}: {} is not in the range {} to {}", flag, size, lowest, kLargestWindow);
+  }
+  return static_cast<int32_t>(size);
+}
+
 // One number for both axes, or "AxB".
 std::pair<int32_t, int32_t> both(std::string_view flag, const std::string& text, int64_t lowest) {
   const Shape parsed = sizes(flag, text);
   if (parsed.empty() || parsed.size() > 2) {
     throw_invalid("{}: expected one number, or two like 3x1, got {}", flag, text);
   }
-  for (const int64_t size : parsed) {
-    if (size < lowest || size > kLargestWindow) {
-      throw_invalid("{}: {} is not in the range {} to {}", flag, size, lowest, kLargestWindow);
-    }
-  }
-  return {static_cast<int32_t>(parsed.front()), static_cast<int32_t>(parsed.back())};
+  return {in_window(flag, parsed.front(), lowest), in_window(flag, parsed.back(), lowest)};
 }
 
-// Where the second pair begins in "AxBxCxD", npos in anything shorter.
-size_t half_of(const std::string& text) {
-  if (std::count(text.begin(), text.end(), 'x') != 3) return std::string::npos;
-  return text.find('x', text.find('x') + 1);
+// Top, left, bottom and right from "N", "AxB" or "AxBxCxD".
+std::array<int32_t, 4> pads(const std::string& text) {
+  const Shape parsed = sizes("--pad", text);
+  if (parsed.size() != 1 && parsed.size() != 2 && parsed.size() != 4) {
+    throw_invalid(
+        "--pad: expected same, one number, two like 1x2 (top and bottom, left and right), or four "
+        "like 0x0x1x2 (top, left, bottom, right), got {}",
+        text);
+  }
+  std::array<int32_t, 4> all;
+  for (size_t i = 0; i < 4; ++i) all[i] = in_window("--pad", parsed[i % parsed.size()], 0);
+  return all;
 }
 
 Layout layout(std::string_view flag, const std::string& text) {
@@ -154,13 +165,12 @@ P window_problem(const Conv2dFlags& flags, const kernels::Target& target) {
   if (flags.pad == "same") {
     p.pad_top = p.pad_bottom = p.dilation_h * (p.kernel_h - 1) / 2;
     p.pad_left = p.pad_right = p.dilation_w * (p.kernel_w - 1) / 2;
-  } else if (const size_t middle = half_of(flags.pad); middle != std::string::npos) {
-    std::tie(p.pad_top, p.pad_left) = both("--pad", flags.pad.substr(0, middle), 0);
-    std::tie(p.pad_bottom, p.pad_right) = both("--pad", flags.pad.substr(middle + 1), 0);
   } else {
-    std::tie(p.pad_top, p.pad_left) = both("--pad", flags.pad, 0);
-    p.pad_bottom = p.pad_top;
-    p.pad_right = p.pad_left;
+    const auto [top, left, bottom, right] = pads(flags.pad);
+    p.pad_top = top;
+    p.pad_left = left;
+    p.pad_bottom = bottom;
+    p.pad_right = right;
   }
   check_sizes("--input",
               {p.n, p.c, p.h + p.pad_top + p.pad_bottom, p.w + p.pad_left + p.pad_right});

@@ -128,6 +128,8 @@ def test_an_unknown_instruction_set_is_refused_by_its_variable(words, stretto_pr
   (("conv2d", "--dilation", 1000000000), "--dilation: 1000000000 is not in the range 1 to 4096"),
   (("conv2d", "--stride", "0x1"), "--stride: 0 is not in the range 1 to 4096"),
   (("conv2d", "--pad", -1), "--pad: expected numbers"),
+  (("conv2d", "--pad", "1x2x3"), "--pad: expected same, one number, two like 1x2"),
+  (("conv2d", "--pad", "1x2x3x4x5"), "or four like 0x0x1x2 (top, left, bottom, right)"),
   (("conv2d", "--input", "1x0x8x8"), "--input: expected NxCxHxW, each at least 1"),
   (("conv2d", "--input", "1x3x2000000000x2000000000"), "--input: a tensor of 1e+19 elements"),
   (("conv_transpose2d", "--input", "1x0x8x8"), "--input: expected NxCxHxW, each at least 1"),
