@@ -206,13 +206,18 @@ def test_an_unknown_peer_is_refused_at_once_with_those_there_are(peers):
 def test_the_tuning_cache_is_the_file_asked_for(cnn, tmp_path):
   cache = tmp_path / "cache.tsv"
   first = stretto.optimize(cnn, tuning=0.3, tuning_cache=cache).report["tuning"]
-  assert first["measured"] > 0 and cache.read_text().startswith("stretto-tuning-cache")
+
+  def lost(tuning):
+    """Against the built-in order as a whole: that is not kept, and nothing in the model was chosen
+    by measurement."""
+    return tuning["compared"] is not None and tuning["compared"]["kept"] == "default"
+
+  assert lost(first) or first["measured"] > 0
+  assert cache.read_text().startswith("stretto-tuning-cache")
   again = stretto.optimize(cnn, tuning=0.3, tuning_cache=str(cache)).report["tuning"]
-  # What lost against the built-in order as a whole is not kept.
-  lost = first["compared"] is not None and first["compared"]["kept"] == "default"
-  assert lost or again["from_tuning_cache"] >= first["measured"]
+  assert lost(first) or lost(again) or again["from_tuning_cache"] >= first["measured"]
   none = stretto.optimize(cnn, tuning=0.3, tuning_cache="none").report["tuning"]
-  assert none["measured"] > 0 and none["from_tuning_cache"] == 0
+  assert lost(none) or (none["measured"] > 0 and none["from_tuning_cache"] == 0)
 
 
 def test_inputs_of_the_wrong_shape_are_a_value_error(cnn):

@@ -257,15 +257,11 @@ bool same_kernels(const runtime::Program& a, const runtime::Program& b) {
                     });
 }
 
-// The choices that the other one makes too: of a program that lost as a whole nothing else is
-// remembered, so that later runs measure it again.
-tune::TuningCache where_same(const tune::TuningCache& choices, const tune::TuningCache& other) {
-  tune::TuningCache same;
-  for (const auto& [key, choice] : choices.choices()) {
-    const auto there = other.find(key);
-    if (there && there->candidate == choice.candidate) same.put(key, choice);
-  }
-  return same;
+// The choices that the other one does not make too: of a program that lost as a whole they are
+// forgotten, so that later runs measure them again.
+tune::TuningCache without_same(tune::TuningCache choices, const tune::TuningCache& other) {
+  choices.forget(other);
+  return choices;
 }
 
 // A model with its kernels chosen.
@@ -335,19 +331,22 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
         {.progress = options.progress, .forced_nodes = forced_nodes(options, *graph)});
   });
   runtime::check_memory(chosen.compiled.program);
-  const runtime::SelectCounts counts = chosen.selector->counts();
-  tune::TuningCache found = chosen.selector->found();
+  runtime::SelectCounts counts = chosen.selector->counts();
+  // Saved before the comparison, so that one that is interrupted loses nothing.
+  const std::string cache = tune::tuning_cache_path(options.tuning_cache);
+  tune::add_to_tuning_cache(cache, chosen.selector->found());
   json verdict;
   const bool room = 4 * chosen.compiled.program.weight_bytes() < total_memory_bytes();
   if (budget.seconds > 0 && counts.measured + counts.known > 0 && room) {
     stages("compare", [&] {
       auto plain = better_default(untouched, chosen, options, inputs, verdict);
       if (!plain) return;
-      found = where_same(found, plain->selector->used());
+      tune::forget_in_tuning_cache(cache,
+                                   without_same(chosen.selector->found(), plain->selector->used()));
       chosen = *std::move(plain);
+      counts = chosen.selector->counts();
     });
   }
-  tune::add_to_tuning_cache(tune::tuning_cache_path(options.tuning_cache), found);
   graph = chosen.graph;
   Compiled& compiled = chosen.compiled;
 

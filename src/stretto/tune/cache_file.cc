@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <system_error>
 
 #include "stretto/base/error.h"
@@ -107,6 +108,36 @@ void warn_left_alone(const std::string& path, std::string_view problem) {
                          problem));
 }
 
+// Lets `edit` change what the file knows, under its lock, and renames a new file into place.
+bool change(const std::string& name, const std::function<void(TuningCache&)>& edit) {
+  const std::string path = real_path(name);
+  try {
+    if (const fs::path folder = fs::path(path).parent_path(); !folder.empty()) {
+      fs::create_directories(folder);
+    }
+    // Before the lock file appears beside a file that is not ours.
+    Found there = examine(path);
+    if (there.state != State::kUntouchable) {
+      const FileLock lock(path + ".lock", kPatience_s);
+      if (!lock.held()) throw std::runtime_error(lock.problem());
+      there = examine(path);
+      if (there.state == State::kDamaged) set_aside(path, "damaged", "damaged: " + there.problem);
+      if (there.state == State::kOlder) {
+        set_aside(path, there.version, "written by Stretto " + there.version);
+      }
+      if (there.state != State::kUntouchable) {
+        edit(there.cache);
+        write_file(path, there.cache.text());
+        return true;
+      }
+    }
+    warn_left_alone(path, there.problem);
+  } catch (const std::exception& error) {
+    warn(path, fmt::format("cannot be saved: {}", error.what()));
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string tuning_cache_path(const std::string& option) {
@@ -137,34 +168,14 @@ TuningCache load_tuning_cache(const std::string& name) {
   return std::move(found.cache);
 }
 
-bool add_to_tuning_cache(const std::string& name, const TuningCache& found) {
-  if (name.empty() || found.empty()) return true;
-  const std::string path = real_path(name);
-  try {
-    if (const fs::path folder = fs::path(path).parent_path(); !folder.empty()) {
-      fs::create_directories(folder);
-    }
-    // Before the lock file appears beside a file that is not ours.
-    Found there = examine(path);
-    if (there.state != State::kUntouchable) {
-      const FileLock lock(path + ".lock", kPatience_s);
-      if (!lock.held()) throw std::runtime_error(lock.problem());
-      there = examine(path);
-      if (there.state == State::kDamaged) set_aside(path, "damaged", "damaged: " + there.problem);
-      if (there.state == State::kOlder) {
-        set_aside(path, there.version, "written by Stretto " + there.version);
-      }
-      if (there.state != State::kUntouchable) {
-        there.cache.merge(found);
-        write_file(path, there.cache.text());
-        return true;
-      }
-    }
-    warn_left_alone(path, there.problem);
-  } catch (const std::exception& error) {
-    warn(path, fmt::format("cannot be saved: {}", error.what()));
-  }
-  return false;
+bool add_to_tuning_cache(const std::string& path, const TuningCache& found) {
+  if (path.empty() || found.empty()) return true;
+  return change(path, [&](TuningCache& cache) { cache.merge(found); });
+}
+
+bool forget_in_tuning_cache(const std::string& path, const TuningCache& choices) {
+  if (path.empty() || choices.empty()) return true;
+  return change(path, [&](TuningCache& cache) { cache.forget(choices); });
 }
 
 }  // namespace stretto::tune

@@ -25,4 +25,8 @@ TuningCache load_tuning_cache(const std::string& path);
 // was not saved. Does nothing for an empty path.
 bool add_to_tuning_cache(const std::string& path, const TuningCache& found);
 
+// Takes `choices` out of the file, except where it names another candidate by now. False when that
+// was not saved. Does nothing for an empty path.
+bool forget_in_tuning_cache(const std::string& path, const TuningCache& choices);
+
 }  // namespace stretto::tune

@@ -79,6 +79,16 @@ TEST_F(CacheFile, ProcessesThatSaveAtOnceLoseNothing) {
   EXPECT_EQ(load_tuning_cache(path_).size(), static_cast<size_t>(kProcesses * kSaves));
 }
 
+TEST_F(CacheFile, ForgetsInTheFile) {
+  EXPECT_TRUE(add_to_tuning_cache(path_, one("a")));
+  EXPECT_TRUE(add_to_tuning_cache(path_, one("b")));
+  EXPECT_TRUE(forget_in_tuning_cache(path_, one("a")));
+  const TuningCache left = load_tuning_cache(path_);
+  EXPECT_FALSE(left.find("a"));
+  EXPECT_TRUE(left.find("b"));
+  EXPECT_TRUE(forget_in_tuning_cache("", one("b")));
+}
+
 TEST_F(CacheFile, ADamagedFileIsSetAsideOnceAndReported) {
   const std::string damaged = one("a").text() + "no tabs here\n";
   write_file(path_, damaged);

@@ -47,6 +47,13 @@ void TuningCache::merge(const TuningCache& other) {
   for (const auto& [key, choice] : other.choices_) choices_.insert_or_assign(key, choice);
 }
 
+void TuningCache::forget(const TuningCache& choices) {
+  std::erase_if(choices_, [&](const auto& entry) {
+    const auto named = choices.find(entry.first);
+    return named && named->candidate == entry.second.candidate;
+  });
+}
+
 std::string TuningCache::text() const {
   std::string out = fmt::format("{}{}\n", kName, STRETTO_VERSION);
   for (const auto& [key, choice] : choices_) {

@@ -25,6 +25,8 @@ class TuningCache {
   std::optional<Choice> find(std::string_view key) const;
   void put(std::string key, Choice choice);
   void merge(const TuningCache& other);  // other wins
+  // Drops those of `choices`, except where this names another candidate.
+  void forget(const TuningCache& choices);
   size_t size() const { return choices_.size(); }
   bool empty() const { return choices_.empty(); }
   const std::map<std::string, Choice, std::less<>>& choices() const { return choices_; }

@@ -49,5 +49,19 @@ TEST(TuningCache, ShipsOnlyWhatWasMeasuredOnTheCore) {
   EXPECT_EQ(TuningCache::shipped("a core of next year").size(), 0u);
 }
 
+TEST(TuningCache, ForgetsWhatStillNamesTheSameCandidate) {
+  TuningCache cache, choices;
+  cache.put("lost", {"a", 1e-3});
+  cache.put("chosen again", {"b", 1e-3});
+  cache.put("other", {"c", 1e-3});
+  choices.put("lost", {"a", 2e-3});
+  choices.put("chosen again", {"a", 2e-3});
+  choices.put("not there", {"a", 2e-3});
+  cache.forget(choices);
+  EXPECT_FALSE(cache.find("lost"));
+  EXPECT_EQ(cache.find("chosen again")->candidate, "b") << "by another process, meanwhile";
+  EXPECT_EQ(cache.size(), 2u);
+}
+
 }  // namespace
 }  // namespace stretto::tune
