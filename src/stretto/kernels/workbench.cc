@@ -4,17 +4,39 @@
 #include <cmath>
 #include <cstring>
 #include <map>
-#include <random>
 
 #include "stretto/base/cpu.h"
 #include "stretto/base/error.h"
+#include "stretto/base/flush.h"
 #include "stretto/base/interrupt.h"
 
 namespace stretto::kernels {
 namespace {
 
-// More than the last-level cache of most machines.
-constexpr int64_t kOtherWeights = int64_t{48} << 20;
+// What is read to push everything else out of the last-level cache, where weights cannot be
+// flushed.
+int64_t other_weights_bytes() {
+  constexpr int64_t kLeast = int64_t{48} << 20, kMost = int64_t{512} << 20;
+  return std::clamp(cpu_info().l3_bytes * 5 / 4, kLeast, kMost);
+}
+
+// SplitMix64 (Steele, Lea and Flood 2014): far less work per number than the Mersenne twister,
+// because tuning fills tensors with millions of them.
+class Random {
+ public:
+  explicit Random(uint64_t seed) : state_(seed) {}
+  uint64_t next() {
+    uint64_t z = state_ += 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+  }
+  // Uniform in [-1, 1).
+  float uniform() { return static_cast<float>(static_cast<int64_t>(next()) >> 40) * 0x1p-23f; }
+
+ private:
+  uint64_t state_;
+};
 
 // Storage of one tensor of the problem.
 struct Memory {
@@ -34,28 +56,29 @@ Memory make_memory(const TensorInfo& info, int block) {
   return memory;
 }
 
-void fill(Memory& memory, std::mt19937_64& random, float scale) {
+void fill(Memory& memory, Random& random, float scale) {
   switch (memory.info.dtype) {
     case DType::kFloat32: {
-      std::uniform_real_distribution<float> uniform(-scale, scale);
       auto* values = reinterpret_cast<float*>(memory.data.get());
-      for (int64_t i = 0; i < memory.elements; ++i) values[i] = uniform(random);
+      for (int64_t i = 0; i < memory.elements; ++i) values[i] = scale * random.uniform();
       return;
     }
     case DType::kInt64: {
       auto* values = reinterpret_cast<int64_t*>(memory.data.get());
-      for (int64_t i = 0; i < memory.elements; ++i) values[i] = static_cast<int64_t>(random() % 4);
+      for (int64_t i = 0; i < memory.elements; ++i)
+        values[i] = static_cast<int64_t>(random.next() % 4);
       return;
     }
     case DType::kInt32: {
       auto* values = reinterpret_cast<int32_t*>(memory.data.get());
-      for (int64_t i = 0; i < memory.elements; ++i) values[i] = static_cast<int32_t>(random() % 4);
+      for (int64_t i = 0; i < memory.elements; ++i)
+        values[i] = static_cast<int32_t>(random.next() % 4);
       return;
     }
     default: {
       auto* values = reinterpret_cast<uint8_t*>(memory.data.get());
       const size_t bytes = static_cast<size_t>(memory.elements) * dtype_bytes(memory.info.dtype);
-      for (size_t i = 0; i < bytes; ++i) values[i] = static_cast<uint8_t>(random() % 2);
+      for (size_t i = 0; i < bytes; ++i) values[i] = static_cast<uint8_t>(random.next() % 2);
     }
   }
 }
@@ -80,27 +103,33 @@ struct Workbench::State {
   ThreadTeam* team = nullptr;
   int block = 1;
 
-  // Caches as a layer meets them inside a network: its inputs were just written, its weights have
-  // been pushed out by those of all the other layers since the last run.
-  void as_in_a_network() {
-    const auto touch = [](const std::byte* data, int64_t bytes) {
+  // Caches as a layer meets them inside a network: its inputs were just written, by all threads,
+  // and its weights have been pushed out by those of all the other layers since the last run.
+  void as_in_a_network(int row) {
+    const auto touch = [](const std::byte* data, Range range) {
       int sum = 0;
-      for (int64_t i = 0; i < bytes; i += 64) sum += static_cast<int>(data[i]);
+      for (int64_t i = range.begin; i < range.end; i += 64) sum += static_cast<int>(data[i]);
       asm volatile("" : : "r"(sum));
     };
-    if (!others) others = allocate(kOtherWeights);
-    touch(others.get(), kOtherWeights);
-    // The other threads' own caches too.
-    if (team->size() > 1) {
-      const int64_t own = std::min(2 * cpu_info().l2_bytes, kOtherWeights);
-      team->run([&](const Worker& worker) {
-        if (worker.index > 0) touch(others.get(), own);
-      });
-    }
-    for (const Memory& m : inputs) {
-      touch(m.data.get(), m.elements * static_cast<int64_t>(dtype_bytes(m.info.dtype)));
-    }
-    team->run([](const Worker&) {});  // the workers are awake
+    const Prepared& weights = prepare(row);
+    const auto weight_bytes = static_cast<int64_t>(family.packed_bytes(row, problem.data()));
+    const int64_t other_bytes = can_flush() ? 0 : other_weights_bytes();
+    if (other_bytes > 0 && !others) others = allocate(static_cast<size_t>(other_bytes));
+    const int64_t own_bytes = std::min(2 * cpu_info().l2_bytes, other_bytes);
+    team->run([&](const Worker& worker) {
+      if (can_flush()) {
+        const Range mine = split(weight_bytes, worker, kAlignment);
+        flush(weights.packed.get() + mine.begin, static_cast<size_t>(mine.end - mine.begin));
+      } else {
+        // Each thread's own cache, and between them the shared one.
+        touch(others.get(), split(other_bytes, worker));
+        touch(others.get(), {0, own_bytes});
+      }
+      worker.sync();
+      for (const Memory& m : inputs) {
+        touch(m.data.get(), split(static_cast<int64_t>(m.bytes()), worker, kAlignment));
+      }
+    });
   }
 
   const Prepared& prepare(int row) {
@@ -138,7 +167,7 @@ Workbench::Workbench(const Family& family, const void* problem, uint64_t seed, T
     team = s.own_team.get();
   }
   s.team = team;
-  std::mt19937_64 random(seed);
+  Random random(seed);
   for (const TensorInfo& info : s.signature.inputs) {
     s.inputs.push_back(make_memory(info, s.block));
     fill(s.inputs.back(), random, 1);
@@ -247,7 +276,7 @@ std::vector<double> Workbench::time(std::span<const int> rows,
   std::vector<tune::Trial> trials;
   for (int row : rows) {
     tune::Trial trial{std::string(state_->family.row_name(row)), [this, row] { run(row); }};
-    if (weights) trial.prepare = [this] { state_->as_in_a_network(); };
+    if (weights) trial.prepare = [this, row] { state_->as_in_a_network(row); };
     trials.push_back(std::move(trial));
   }
   return tune::measure(trials, options);
