@@ -69,7 +69,7 @@ def optimize(
     threads: number of threads to run with. None: one for every physical core that this process may
       use, or fewer where a container limits its CPU time.
     shapes: shapes of inputs whose file leaves dimensions open, by input name.
-    tuning: how long to search for the fastest kernels: "off", "quick" (at most 20 s), "full" (at
+    tuning: how long to search for the fastest kernels: "off", "quick" (at most 10 s), "full" (at
       most 240 s), or a number of seconds.
     tuning_cache: the file that remembers the fastest kernels; "none": no file. None: the file that
       `STRETTO_TUNING_CACHE` names, or one in `~/.cache/stretto`.

@@ -69,8 +69,10 @@ void measure_variants(const Lowered& lowered, const NodeSelector& nodes) {
     for (const Variant& v : step.variants) {
       estimates.push_back(default_estimate(*step.family, v.problem.data()));
     }
+    const double least = *std::min_element(estimates.begin(), estimates.end());
     for (const int v : tune::shortlist(estimates, kPlausible)) {
-      requests.push_back({step.family, step.variants[v].problem.data()});
+      requests.push_back(
+          {step.family, step.variants[v].problem.data(), tune::closeness(estimates[v] / least)});
     }
   }
   nodes.selector.measure(requests, nodes.options.progress);

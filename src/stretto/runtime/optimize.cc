@@ -31,7 +31,7 @@ using nlohmann::json;
 using runtime::Compiled;
 
 // What "quick" and "full" mean, in seconds of kernel measurements.
-constexpr double kQuickBudget = 20, kFullBudget = 240;
+constexpr double kQuickBudget = 10, kFullBudget = 240;
 
 // For comparing the tuned program with the default one.
 constexpr double kContest_s = 2;

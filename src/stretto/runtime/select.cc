@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <set>
+#include <numeric>
 
 #include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
@@ -24,6 +24,9 @@ constexpr double kTooSlow = 2.5, kTooSlowThoroughly = 10;
 
 // The part of a problem's budget that goes into timing; the rest is for checks and for setting up.
 constexpr double kTimingShare = 0.6;
+
+// How much there is to gain where nothing but one candidate fits: its time serves the layouts.
+constexpr double kGainOfTime = 0.1;
 
 // References above this many operations take seconds; beyond it candidates are checked against each
 // other, and the whole model is compared with its reference in the end.
@@ -126,17 +129,17 @@ struct Selector::Task {
   const void* problem;
   std::string key;
   std::vector<int> rows;
-  double estimate;
+  double gain = 0;  // seconds of the model that may be gained, to compare tasks with each other
 };
 
 std::vector<Selector::Task> Selector::plan(const std::vector<Request>& requests) const {
   std::vector<Task> tasks;
-  std::set<std::string> seen;
+  std::map<std::string, size_t> seen;
   for (const Request& request : requests) {
     const kernels::Family& family = *request.family;
     if (options_.budget_s <= 0 || options_.forced.contains(std::string(family.name))) continue;
     std::string key = family.key(request.problem);
-    if (options_.known.find(key) || selections_.contains(key) || !seen.insert(key).second) continue;
+    if (options_.known.find(key) || selections_.contains(key)) continue;
     std::vector<double> times;  // relative to each other
     double expected = 0;
     for (int row = 0; row < family.rows; ++row) {
@@ -149,12 +152,20 @@ std::vector<Selector::Task> Selector::plan(const std::vector<Request>& requests)
     std::erase(rows, family.reference);
     // One way only: nothing to choose, and its estimate is enough for the layouts.
     if (rows.empty()) continue;
-    tasks.push_back({&family, request.problem, std::move(key), std::move(rows),
-                     estimate_seconds(family, request.problem, expected)});
+    double doubt = -1;  // the best one is no rival of itself
+    for (const int row : rows) doubt += tune::closeness(times[row] * expected);
+    const double gain = request.likely * std::max(doubt, kGainOfTime) *
+                        estimate_seconds(family, request.problem, expected);
+    const auto [at, fresh] = seen.try_emplace(key, tasks.size());
+    if (!fresh) {
+      tasks[at->second].gain += gain;
+      continue;
+    }
+    tasks.push_back({&family, request.problem, std::move(key), std::move(rows), gain});
   }
-  // The most expensive ones first; where the budget ends, the rest go by expectation.
+  // Where the budget ends, the rest go by expectation.
   std::stable_sort(tasks.begin(), tasks.end(),
-                   [](const Task& a, const Task& b) { return a.estimate > b.estimate; });
+                   [](const Task& a, const Task& b) { return a.gain > b.gain; });
   return tasks;
 }
 
@@ -164,7 +175,7 @@ Selection Selector::measure_one(const Task& task, double budget_s) {
   auto& team = teams_[target.threads];
   if (!team) team = std::make_unique<ThreadTeam>(target.threads);
   kernels::Workbench bench(family, task.problem, 1, team.get());
-  const std::vector<double> seconds = bench.time(task.rows, {.budget_s = budget_s});
+  const std::vector<double> seconds = bench.time(task.rows, {.budget_s = budget_s, .race = true});
 
   Selection s{.family = &family};
   for (size_t r = 0; r < task.rows.size(); ++r) {
@@ -207,11 +218,18 @@ Selection Selector::measure_one(const Task& task, double budget_s) {
 void Selector::measure(const std::vector<Request>& requests,
                        const std::function<void(std::string_view, double)>& progress) {
   const std::vector<Task> tasks = plan(requests);
-  tune::Budget budget(options_.budget_s, tasks.size());
+  std::vector<double> gains;
+  for (const Task& task : tasks) gains.push_back(task.gain);
+  const double all_gains = std::accumulate(gains.begin(), gains.end(), 0.0);
+  tune::Budget budget(options_.budget_s, gains);
+  double gained = 0;
   for (size_t i = 0; i < tasks.size(); ++i) {
     const Task& task = tasks[i];
     check_interrupt();
-    if (progress) progress("measuring kernels", static_cast<double>(i) / tasks.size());
+    // Setting up takes about as long for each task, timing as long as there is to gain.
+    const double share_of_tasks = static_cast<double>(i) / static_cast<double>(tasks.size());
+    if (progress) progress("measuring kernels", 0.5 * (share_of_tasks + gained / all_gains));
+    gained += task.gain;
     const double share = budget.next();
     if (share <= 0) break;
     Selection selection = measure_one(task, share * kTimingShare);

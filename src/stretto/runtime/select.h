@@ -48,12 +48,15 @@ class Selector {
 
   bool measures() const { return options_.budget_s > 0; }
 
-  // Measures all problems whose choice is not known, within the budget, most expensive first.
-  // Problems are addresses of the family's problem type. Candidates whose results disagree with the
-  // reference are excluded, and Selection::alternatives gives that as the reason.
+  // Measures all problems whose choice is not known, within the budget, those first from which most
+  // is expected: that take long, that several requests share, and whose candidates expect to take
+  // about as long as each other. Problems are addresses of the family's problem type. Candidates
+  // whose results disagree with the reference are excluded, and Selection::alternatives gives that
+  // as the reason.
   struct Request {
     const kernels::Family* family;
     const void* problem;
+    double likely = 1;  // from 0 to 1: that the problem will be run at all
   };
   void measure(const std::vector<Request>& requests,
                const std::function<void(std::string_view, double)>& progress);

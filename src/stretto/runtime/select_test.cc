@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+#include <vector>
 
+#include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/kernels/conv2d/problem.h"
 
@@ -107,6 +110,71 @@ TEST(Selector, AKernelThatMakesNanIsStruckOutAndTheReferenceRuns) {
   EXPECT_EQ(s.why, "reference: all of 1 measured were excluded");
   ASSERT_EQ(s.alternatives.size(), 1u);
   EXPECT_EQ(s.alternatives[0].reason, "excluded: error inf is above 1e-04");
+}
+
+// A family with a row that expects more or less than the best one, whose runs outlast any budget.
+struct SlowProblem {
+  kernels::Target target;
+  int64_t number = 0;
+  double rival = 1;  // what the second row expects; the best one expects 1
+};
+std::string problem_key(const SlowProblem& p) { return "slow " + std::to_string(p.number); }
+double problem_flops(const SlowProblem&) { return 0; }
+kernels::Signature problem_signature(const SlowProblem&) {
+  return {.inputs = {{.name = "x", .shape = {1}}}, .outputs = {{.name = "y", .shape = {1}}}};
+}
+constexpr double kSlow_s = 2e-3;
+void slow_run(const SlowProblem&, const kernels::Args& args, const Worker&) {
+  const double start = now_s();
+  while (now_s() - start < kSlow_s) {
+  }
+  static_cast<float*>(args.outputs[0])[0] = 0;
+}
+kernels::Fit slow_fits(const SlowProblem&) { return kernels::Fit::yes(1); }
+kernels::Fit rival_fits(const SlowProblem& p) { return kernels::Fit::yes(p.rival); }
+kernels::Fit reference_fits(const SlowProblem&) { return kernels::Fit::yes(1e-3); }
+constexpr kernels::Candidate<SlowProblem> kSlowRow{
+    .name = "slow", .fits = slow_fits, .run = slow_run};
+constexpr kernels::Candidate<SlowProblem> kRivalRow{
+    .name = "rival", .fits = rival_fits, .run = slow_run};
+constexpr kernels::Candidate<SlowProblem> kSlowReference{
+    .name = "reference", .fits = reference_fits, .run = slow_run};
+constexpr const kernels::Candidate<SlowProblem>* kSlowRows[] = {&kSlowRow, &kRivalRow,
+                                                                &kSlowReference};
+constexpr kernels::Family kSlow =
+    kernels::make_family<SlowProblem, kSlowRows, kSlowReference>("slow");
+
+// Measures with a budget that one problem uses up, and returns the number of that problem.
+int64_t first_measured(const std::vector<Selector::Request>& requests) {
+  Selector selector({.budget_s = kSlow_s});
+  selector.measure(requests, {});
+  EXPECT_EQ(selector.found().size(), 1u);
+  for (const Selector::Request& request : requests) {
+    if (selector.found().find(kSlow.key(request.problem))) {
+      return static_cast<const SlowProblem*>(request.problem)->number;
+    }
+  }
+  return -1;
+}
+
+TEST(Selector, MeasuresFirstWhatMostIsExpectedFrom) {
+  const SlowProblem once{.number = 1}, shared{.number = 2}, clear{.number = 3, .rival = 0.5};
+  EXPECT_EQ(first_measured({{&kSlow, &once}, {&kSlow, &shared}, {&kSlow, &shared}}), 2);
+  EXPECT_EQ(first_measured({{&kSlow, &clear}, {&kSlow, &clear}, {&kSlow, &once}}), 1);
+  EXPECT_EQ(first_measured({{&kSlow, &once, 0.3}, {&kSlow, &shared, 0.5}}), 2);
+}
+
+TEST(Selector, ShowsProgressThatNeverGoesBack) {
+  const SlowProblem a{.number = 1}, b{.number = 2, .rival = 0.5}, c{.number = 3};
+  std::vector<double> shares;
+  Selector selector({.budget_s = 1});
+  selector.measure({{&kSlow, &a}, {&kSlow, &b}, {&kSlow, &c}, {&kSlow, &c}},
+                   [&](std::string_view, double share) { shares.push_back(share); });
+  ASSERT_EQ(shares.size(), 3u);
+  EXPECT_EQ(shares[0], 0);
+  EXPECT_LT(shares[0], shares[1]);
+  EXPECT_LT(shares[1], shares[2]);
+  EXPECT_LT(shares[2], 1);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 
 #include "stretto/base/clock.h"
 
@@ -40,12 +41,16 @@ int choose_checked(std::span<const double> costs, const Check& check, int prefer
   }
 }
 
-Budget::Budget(double seconds, size_t tasks) : seconds_(seconds), start_s_(now_s()), left_(tasks) {}
+double closeness(double ratio) { return std::pow(std::max(ratio, 1.0), -4); }
+
+Budget::Budget(double seconds, std::vector<double> weights)
+    : seconds_(seconds), start_s_(now_s()), weights_(std::move(weights)) {}
 
 double Budget::next() {
   const double left = seconds_ - (now_s() - start_s_);
-  if (left <= 0 || left_ == 0) return 0;
-  return left / static_cast<double>(left_--);
+  if (left <= 0 || at_ == weights_.size()) return 0;
+  const auto first = weights_.begin() + static_cast<std::ptrdiff_t>(at_++);
+  return left * *first / std::accumulate(first, weights_.end(), 0.0);
 }
 
 }  // namespace stretto::tune

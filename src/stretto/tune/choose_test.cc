@@ -56,11 +56,27 @@ TEST(Shortlist, ListsWhatIsNotHopeless) {
 }
 
 TEST(Budget, LeavesWhatATaskDoesNotNeedToTheNext) {
-  Budget budget(0.3, 3);
+  Budget budget(0.3, {1, 1, 1});
   EXPECT_NEAR(budget.next(), 0.1, 0.02);
   EXPECT_NEAR(budget.next(), 0.15, 0.03) << "the first took nothing";
   std::this_thread::sleep_for(std::chrono::milliseconds(320));
   EXPECT_EQ(budget.next(), 0);
+}
+
+TEST(Budget, IsSharedByWeight) {
+  Budget budget(8, {6, 1, 1});
+  EXPECT_NEAR(budget.next(), 6, 0.1);
+  EXPECT_NEAR(budget.next(), 4, 0.1) << "the first took nothing";
+  EXPECT_NEAR(budget.next(), 8, 0.1);
+  EXPECT_EQ(budget.next(), 0);
+}
+
+TEST(Closeness, FallsWithTheDistanceFromTheBest) {
+  EXPECT_EQ(closeness(1), 1);
+  EXPECT_EQ(closeness(0.9), 1);
+  EXPECT_NEAR(closeness(1.2), 0.5, 0.05);
+  EXPECT_LT(closeness(2), closeness(1.5) / 2);
+  EXPECT_EQ(closeness(kInfinity), 0);
 }
 
 }  // namespace

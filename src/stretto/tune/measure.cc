@@ -7,14 +7,22 @@
 #include "stretto/base/interrupt.h"
 
 namespace stretto::tune {
+namespace {
+
+constexpr int kEnoughAlone = 10;
+
+}  // namespace
 
 std::vector<double> measure(std::span<const Trial> trials, const MeasureOptions& options) {
   std::vector<double> best(trials.size(), std::numeric_limits<double>::infinity());
   const double start = now_s();
   double fastest = std::numeric_limits<double>::infinity();
+  std::vector<bool> dropped(trials.size());
   for (int round = 0;; ++round) {
+    const double limit = 1 + (options.hopeless - 1) / (options.race ? std::max(round, 1) : 1);
     for (size_t i = 0; i < trials.size(); ++i) {
-      if (round > 0 && best[i] > options.hopeless * fastest) continue;
+      dropped[i] = dropped[i] || (round > 0 && best[i] > limit * fastest);
+      if (dropped[i]) continue;
       check_interrupt();
       if (trials[i].prepare) {
         trials[i].prepare();
@@ -27,8 +35,11 @@ std::vector<double> measure(std::span<const Trial> trials, const MeasureOptions&
       fastest = std::min(fastest, best[i]);
     }
     const double spent = now_s() - start;
-    const bool enough = round + 1 >= options.enough_rounds && spent > options.enough_s;
-    if (round + 1 >= options.min_rounds && (enough || spent > options.budget_s)) return best;
+    const int rounds = round + 1;
+    const bool alone = std::count(dropped.begin(), dropped.end(), false) <= 1;
+    const bool enough = (rounds >= options.enough_rounds && spent > options.enough_s) ||
+                        (options.race && alone && rounds >= kEnoughAlone);
+    if (rounds >= options.min_rounds && (enough || spent > options.budget_s)) return best;
   }
 }
 

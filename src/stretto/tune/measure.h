@@ -25,6 +25,9 @@ struct MeasureOptions {
   int enough_rounds = 100;
   double enough_s = 0.1;
   double hopeless = 3.0;  // a trial slower than this times the best after one round is dropped
+  // Only the fastest trial matters: after n rounds the limit is 1 + (hopeless - 1) / n, and when
+  // one trial is left, ten rounds are enough.
+  bool race = false;
 };
 
 // Best seconds per execution of each trial, in order. Rounds go through all trials in turn, so a

@@ -37,5 +37,28 @@ TEST(Measure, EndsBeforeItsBudgetOnceThereAreEnoughRounds) {
   EXPECT_GE(now_s() - start, 0.02);
 }
 
+TEST(Measure, ARaceLeavesRoundsToTheFastest) {
+  const auto counted = [](int* runs, int ms) {
+    return Trial{"",
+                 [=] {
+                   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
+                   ++*runs;
+                 },
+                 [] {}};
+  };
+  // 2.5 times as slow leaves after the second round (limit 2), or a few rounds later where other
+  // work on the machine makes the fast one sleep for longer. Both have left long before 100 rounds.
+  int fast = 0, slow = 0;
+  const std::vector<Trial> trials{counted(&fast, 2), counted(&slow, 5)};
+  measure(trials, {.budget_s = 1e9, .race = true});
+  EXPECT_LT(slow, 10);
+  EXPECT_GE(fast, 10) << "alone, ten rounds are enough";
+  EXPECT_LT(fast, 100);
+  fast = slow = 0;
+  measure(trials, {.budget_s = 0, .min_rounds = 12, .hopeless = 1e9});
+  EXPECT_EQ(fast, 12);
+  EXPECT_EQ(slow, 12) << "without a race, all have all rounds";
+}
+
 }  // namespace
 }  // namespace stretto::tune
