@@ -76,6 +76,14 @@ Conv2dProblem square(int64_t c, int64_t size, int64_t k, int32_t kernel, int32_t
           .groups = groups};
 }
 
+// square() with a 3x3 window whose elements lie `dilation` apart.
+Conv2dProblem dilated(int64_t c, int64_t size, int64_t k, int32_t dilation, int32_t pad,
+                      int32_t groups = 1) {
+  Conv2dProblem p = square(c, size, k, 3, 1, pad, groups);
+  p.dilation_h = p.dilation_w = dilation;
+  return p;
+}
+
 TEST(Conv2d, CommonLayers) {
   for (int threads : {1, 2}) {
     for (bool fused : {false, true}) {
@@ -103,9 +111,7 @@ TEST(Conv2d, UnevenGeometry) {
   p.pad_left = 2;
   p.pad_bottom = 0;
   check_all(p, "asymmetric padding, batch 2");
-  p = square(16, 12, 32, 3, 1, 2);
-  p.dilation_h = p.dilation_w = 2;
-  check_all(p, "dilated");
+  check_all(dilated(16, 12, 32, 2, 2), "dilated");
   p = square(16, 9, 16, 3, 1, 1);
   p.kernel_w = 1;
   p.pad_left = p.pad_right = 0;
@@ -246,8 +252,7 @@ TEST(Conv2d, ManyTilesAndThreads) {
 
 // Winograd by phases, and tiles that skip taps outside the map.
 TEST(Conv2d, Dilated) {
-  Conv2dProblem p = square(32, 13, 40, 3, 1, 2);
-  p.dilation_h = p.dilation_w = 2;
+  Conv2dProblem p = dilated(32, 13, 40, 2, 2);
   p.n = 2;
   p.epilogue = {.activation = Activation::kRelu, .bias = true, .residual = true};
   check_all(p, "two phases of uneven maps");
@@ -258,15 +263,9 @@ TEST(Conv2d, Dilated) {
   p.pad_left = 5;
   p.pad_right = 0;
   check_all(p, "uneven dilation and padding");
-  p = square(16, 9, 24, 3, 1, 7);
-  p.dilation_h = p.dilation_w = 7;
-  check_all(p, "few positions see every tap");
-  p = square(32, 6, 32, 3, 1, 12, 2);
-  p.dilation_h = p.dilation_w = 12;
-  check_all(p, "only the middle tap is inside, grouped");
-  p = square(16, 20, 16, 3, 1, 0);
-  p.dilation_h = p.dilation_w = 4;
-  check_all(p, "without padding");
+  check_all(dilated(16, 9, 24, 7, 7), "few positions see every tap");
+  check_all(dilated(32, 6, 32, 12, 12, 2), "only the middle tap is inside, grouped");
+  check_all(dilated(16, 20, 16, 4, 0), "without padding");
 }
 
 TEST(Conv2d, KernelsAsLargeAsTheMap) {
@@ -280,9 +279,7 @@ TEST(Conv2d, KernelsAsLargeAsTheMap) {
   p.dilation_h = 3;
   p.dilation_w = 2;
   check_all(p, "depthwise dilated");
-  p = square(3, 17, 20, 3, 1, 2);
-  p.dilation_h = p.dilation_w = 2;
-  check_all(p, "stem dilated");
+  check_all(dilated(3, 17, 20, 2, 2), "stem dilated");
   p = square(32, 1, 24, 1, 1, 0);
   p.n = 9;
   check_all(p, "a batch of 1x1 maps");
