@@ -41,7 +41,7 @@ void instruction_set(const Machine&, Findings& found) {
   } catch (const std::exception& e) {
     found.push_back({.stops_work = true,
                      .problem = e.what(),
-                     .fix = "set STRETTO_ISA to portable, avx2 or avx512, or unset it"});
+                     .fix = fmt::format("set STRETTO_ISA to {}, or unset it", own_isa_choices())});
   }
 }
 

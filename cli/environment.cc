@@ -23,8 +23,8 @@ constexpr const char *kGeneral = "General", *kRanks = "Ranks of a job",
 
 constexpr Row kRows[] = {
     {"STRETTO_ISA", kGeneral,
-     "Highest instruction set to use: portable, avx2 or avx512. It is read whenever a model is "
-     "optimised or loaded.",
+     "Highest instruction set to use: portable, avx2 or avx512 on x86-64; neon on Arm. It is "
+     "read whenever a model is optimised or loaded.",
      "the best one of the processor"},
     {"STRETTO_CACHE_DIR", kGeneral, "Folder of the tuning cache.",
      "$XDG_CACHE_HOME/stretto, or ~/.cache/stretto"},

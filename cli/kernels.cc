@@ -67,9 +67,19 @@ std::vector<Timed> time_rows(const Family& family, const void* problem, double s
   return timed;
 }
 
+// "portable|avx2|avx512"
+std::string isa_words() {
+  std::string words;
+  for (const Isa isa : kIsas) {
+    words += words.empty() ? "" : "|";
+    words += isa_name(isa);
+  }
+  return words;
+}
+
 kernels::Target target(const KernelsFlags& flags) {
   kernels::Target target{};
-  target.isa = flags.isa.empty() ? usable_isa() : parse_isa(flags.isa);
+  target.isa = flags.isa.empty() ? usable_isa() : parse_own_isa(flags.isa);
   if (target.isa > cpu_info().isa) {
     throw_unsupported("--isa {}: this processor has {} at best", flags.isa,
                       isa_name(cpu_info().isa));
@@ -203,7 +213,7 @@ std::function<int()> set_up_kernels(Command& command, const Context& context) {
     const char* const group = "Timing";
     add_option(sub, "--threads", &flags->threads, "N", "Threads to run with",
                {.group = group, .show_default = true, .range = Range{1, 1024}});
-    add_option(sub, "--isa", &flags->isa, "portable|avx2|avx512",
+    add_option(sub, "--isa", &flags->isa, isa_words(),
                "Instruction set; the best usable one by default", {.group = group});
     add_option(sub, "--accuracy", &flags->accuracy, "strict|default",
                "Which rounding errors are allowed", {.group = group, .show_default = true});

@@ -31,7 +31,7 @@ def findings(result, check):
 def test_it_shows_this_computer(doctor):
   result = doctor("--json")
   assert 1 <= result["cores"]["threads"] <= result["cores"]["logical"] <= os.cpu_count()
-  assert result["processor"]["isa"] in ("portable", "avx2", "avx512")
+  assert result["processor"]["isa"] in ("portable", "avx2", "avx512", "neon")
   memory = next(line for line in Path("/proc/meminfo").read_text().splitlines()
                 if line.startswith("MemTotal"))
   assert result["memory"]["bytes"] == int(memory.split()[1]) * 1024

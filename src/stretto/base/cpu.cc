@@ -14,6 +14,8 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 
 namespace stretto {
@@ -37,7 +39,7 @@ Isa detect_isa() {
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd");
   return avx512 ? Isa::kAvx512 : avx2 ? Isa::kAvx2 : Isa::kPortable;
 #else
-  return Isa::kPortable;
+  return kIsas.front();
 #endif
 }
 
@@ -104,10 +106,17 @@ int64_t cache_bytes(int name, int64_t fallback) {
   return bytes > 0 ? bytes : fallback;
 }
 
+// Independent accumulators of the loops below: on x86-64 they cover the latency of two FMA pipes,
+// on Arm that of four.
+#if defined(__aarch64__)
+constexpr int kSums = 24;
+#else
+constexpr int kSums = 12;
+#endif
+
 #if defined(__x86_64__)
-// Twelve independent accumulators cover the latency of two FMA pipes.
 __attribute__((target("avx512f"))) void fma_loop_avx512(int64_t rounds) {
-  __m512 a[12];
+  __m512 a[kSums];
   for (auto& v : a) v = _mm512_setzero_ps();
   __m512 x = _mm512_set1_ps(0.5f);
   for (int64_t i = 0; i < rounds; ++i) {
@@ -120,7 +129,7 @@ __attribute__((target("avx512f"))) void fma_loop_avx512(int64_t rounds) {
 }
 
 __attribute__((target("avx2,fma"))) void fma_loop_avx2(int64_t rounds) {
-  __m256 a[12];
+  __m256 a[kSums];
   for (auto& v : a) v = _mm256_setzero_ps();
   __m256 x = _mm256_set1_ps(0.5f);
   for (int64_t i = 0; i < rounds; ++i) {
@@ -133,9 +142,23 @@ __attribute__((target("avx2,fma"))) void fma_loop_avx2(int64_t rounds) {
 }
 #endif
 
-void fma_loop_portable(int64_t rounds) {
+#if defined(__aarch64__)
+void fma_loop_baseline(int64_t rounds) {
+  float32x4_t a[kSums];
+  for (auto& v : a) v = vdupq_n_f32(0);
+  const float32x4_t x = vdupq_n_f32(0.5f);
+  for (int64_t i = 0; i < rounds; ++i) {
+#pragma GCC unroll 24
+    for (auto& v : a) {
+      v = vfmaq_f32(v, x, x);
+      asm volatile("" : "+w"(v));
+    }
+  }
+}
+#else
+void fma_loop_baseline(int64_t rounds) {
   using Vector = float __attribute__((vector_size(16)));
-  Vector a[12] = {};
+  Vector a[kSums] = {};
   Vector x = {0.5f, 0.5f, 0.5f, 0.5f};
   for (int64_t i = 0; i < rounds; ++i) {
 #pragma GCC unroll 12
@@ -144,20 +167,21 @@ void fma_loop_portable(int64_t rounds) {
 #if defined(__x86_64__)
       asm volatile("" : "+x"(v));
 #else
-      asm volatile("" : "+w"(v));
+      asm volatile("" : "+m"(v));
 #endif
     }
   }
 }
+#endif
 
 double measure_peak(Isa isa) {
-  void (*loop)(int64_t) = fma_loop_portable;
+  void (*loop)(int64_t) = fma_loop_baseline;
 #if defined(__x86_64__)
   if (isa == Isa::kAvx512) loop = fma_loop_avx512;
   if (isa == Isa::kAvx2) loop = fma_loop_avx2;
 #endif
   constexpr int64_t kRounds = 20000;
-  const double flops = 2.0 * 12 * isa_lanes(isa) * kRounds;
+  const double flops = 2.0 * kSums * isa_lanes(isa) * kRounds;
   double best = 0;
   for (int i = 0; i < 12; ++i) {
     const double start = now_s();
@@ -193,6 +217,8 @@ std::string_view isa_name(Isa isa) {
       return "avx512";
     case Isa::kAvx2:
       return "avx2";
+    case Isa::kNeon:
+      return "neon";
     case Isa::kPortable:
       break;
   }
@@ -200,10 +226,26 @@ std::string_view isa_name(Isa isa) {
 }
 
 Isa parse_isa(std::string_view name, std::string_view what) {
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kNeon}) {
     if (name == isa_name(isa)) return isa;
   }
-  throw_invalid("{}: expected portable, avx2 or avx512, got '{}'", what, name);
+  throw_invalid("{}: expected portable, avx2, avx512 or neon, got '{}'", what, name);
+}
+
+Isa parse_own_isa(std::string_view name, std::string_view what) {
+  if (name == isa_name(Isa::kPortable)) return kIsas.front();
+  for (Isa isa : kIsas) {
+    if (name == isa_name(isa)) return isa;
+  }
+  throw_invalid("{}: expected {}, got '{}'", what, own_isa_choices(), name);
+}
+
+std::string_view own_isa_choices() {
+#if defined(__aarch64__)
+  return "neon or portable";
+#else
+  return "portable, avx2 or avx512";
+#endif
 }
 
 const CpuInfo& cpu_info() {
@@ -218,15 +260,16 @@ constexpr const char* kVariable = "STRETTO_ISA";
 // What the variable allows at most.
 Isa wanted_isa() {
   const char* cap = std::getenv(kVariable);
-  return cap == nullptr || *cap == '\0' ? cpu_info().isa : parse_isa(cap, kVariable);
+  return cap == nullptr || *cap == '\0' ? cpu_info().isa : parse_own_isa(cap, kVariable);
 }
 
 }  // namespace
 
 #if defined(STRETTO_ONLY_ISA)
 // Kernels exist for one instruction set: cmake/StrettoIsas.cmake.
+constexpr Isa kOnly = Isa::STRETTO_ONLY_ISA;
+
 Isa usable_isa() {
-  constexpr Isa kOnly = Isa::STRETTO_ONLY_ISA;
   const Isa wanted = wanted_isa();
   if (std::min(wanted, cpu_info().isa) != kOnly) {
     throw_unsupported(
@@ -235,12 +278,22 @@ Isa usable_isa() {
   }
   return kOnly;
 }
+
+std::span<const Isa> usable_isas() {
+  usable_isa();  // throws where the one does not run
+  return {&kOnly, 1};
+}
 #else
 Isa usable_isa() { return std::min(wanted_isa(), cpu_info().isa); }
+
+std::span<const Isa> usable_isas() {
+  const auto after = std::upper_bound(kIsas.begin(), kIsas.end(), usable_isa());
+  return {kIsas.begin(), after};
+}
 #endif
 
 double peak_flops(Isa isa) {
-  static double peaks[3] = {};
+  static double peaks[static_cast<int>(Isa::kNeon) + 1] = {};
   static std::mutex mutex;
   std::lock_guard lock(mutex);
   double& peak = peaks[static_cast<int>(isa)];

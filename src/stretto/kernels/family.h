@@ -27,7 +27,7 @@ Accuracy parse_accuracy(std::string_view name);  // throws InvalidArgument
 
 // What a kernel is compiled for. Part of every problem and of every key of a tuning cache.
 struct Target {
-  Isa isa = Isa::kPortable;
+  Isa isa = kIsas.front();
   Accuracy accuracy = Accuracy::kDefault;
   int32_t threads = 1;
 

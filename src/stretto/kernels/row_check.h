@@ -45,8 +45,7 @@ template <typename P>
 int check_rows(const Family& family, P p, double tolerance,
                const std::function<void(Workbench&)>& prepare = {}) {
   int checked = 0;
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa > usable_isa()) continue;
+  for (Isa isa : usable_isas()) {
     p.target.isa = isa;
     Workbench bench(family, &p, 7, shared_team(p.target.threads));
     poison_padding(bench);

@@ -45,14 +45,6 @@ Tolerance tolerance_of(const Step& step, int row) {
   return {.relative = 5e-6};
 }
 
-std::vector<Isa> usable_isas() {
-  std::vector<Isa> list;
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa <= usable_isa()) list.push_back(isa);
-  }
-  return list;
-}
-
 // The node as it was drawn, and as the passes leave it.
 std::vector<std::shared_ptr<ir::Graph>> graphs_of(const ir::Case& c) {
   auto drawn = std::make_shared<ir::Graph>(c.graph);

@@ -23,7 +23,7 @@ struct LocalBuffers {
 };
 
 struct LocalContext {
-  Isa isa = Isa::kPortable;
+  Isa isa = kIsas.front();
   Reduction reduction;           // dtype, op and ranks; `last` is taken from the step
   const Codec* codec = nullptr;  // for schedules of coded problems, whose dtype is fp32
 };

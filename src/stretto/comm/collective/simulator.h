@@ -37,7 +37,7 @@ struct SimulatorOptions {
   ReduceOp op = ReduceOp::kSum;
   const Codec* codec = nullptr;
   int units_in_flight = 3;
-  Isa isa = Isa::kPortable;
+  Isa isa = kIsas.front();
 };
 
 // A send copies its bytes at some point between its start and its end, so a schedule that lacks a

@@ -79,6 +79,7 @@ Tile best_tile() {
     case Isa::kAvx2:
       return {4, 12, multiply_avx2};
     case Isa::kPortable:
+    case Isa::kNeon:
       break;
   }
 #endif

@@ -36,8 +36,7 @@ void poison_padding(Workbench& bench, const Conv2dProblem& p) {
 }
 
 void check_all(Conv2dProblem p, const char* what) {
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa > usable_isa()) continue;
+  for (Isa isa : usable_isas()) {
     p.target.isa = isa;
     for (Layout x : {Layout::kPlain, Layout::kBlocked}) {
       for (Layout y : {Layout::kPlain, Layout::kBlocked}) {
@@ -185,8 +184,7 @@ TEST(Conv2d, EveryActivation) {
 
 // Padding lanes of a blocked input may hold anything, NaN included.
 TEST(Conv2d, PaddingLanesDoNotMatter) {
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa > usable_isa()) continue;
+  for (Isa isa : usable_isas()) {
     for (int32_t kernel : {1, 3}) {
       for (int32_t stride : {1, 2}) {
         for (int32_t groups : {1, 21}) {

@@ -15,8 +15,7 @@ namespace {
 double tolerance(std::string_view row) { return row == "winograd_f4x4" ? 1e-4 : 2e-5; }
 
 void check_all(ConvTranspose2dProblem p) {
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa > usable_isa()) continue;
+  for (Isa isa : usable_isas()) {
     p.target.isa = isa;
     for (int threads : {1, 2, 3}) {
       p.target.threads = threads;

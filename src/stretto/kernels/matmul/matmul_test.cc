@@ -8,8 +8,7 @@ namespace stretto::kernels {
 namespace {
 
 void check_all(MatmulProblem p) {
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa > usable_isa()) continue;
+  for (Isa isa : usable_isas()) {
     p.target.isa = isa;
     for (int threads : {1, 2, 3}) {
       p.target.threads = threads;

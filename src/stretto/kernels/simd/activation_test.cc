@@ -20,8 +20,7 @@ std::vector<float> probes() {
 
 TEST(Activation, EveryIsaMatchesTheFormulas) {
   const std::vector<float> x = probes();
-  for (Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
-    if (isa > usable_isa()) continue;
+  for (Isa isa : usable_isas()) {
     for (const Activation activation : activations()) {
       const float alpha = activation == Activation::kHardSigmoid ? 0.2f : 0.3f, beta = 0.5f;
       std::vector<float> y(x.size());
