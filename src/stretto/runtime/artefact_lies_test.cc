@@ -66,6 +66,44 @@ std::string refusal_of(const std::function<void(json&)>& change) {
   return refusal(lie);
 }
 
+// The weights are packed for another architecture, whose vectors may be as long as this one's.
+TEST(ArtefactLies, AnotherArchitecturePacksAnewAndSaysSo) {
+  const std::string own(kernels::architecture());
+  const std::string foreign = own == "aarch64" ? "x86_64" : "aarch64";
+  ArtefactSections sections = honest();
+  json description = json::parse(sections.description);
+  const std::string isa = description.at("target").at("isa");
+  for (const json& blob : description.at("blobs")) {
+    EXPECT_TRUE(blob.at(1).get<std::string>().starts_with(own + "/")) << blob.at(1);
+  }
+  for (const std::string& theirs : {isa, std::string(foreign == "aarch64" ? "neon" : "avx2")}) {
+    description["target"]["architecture"] = foreign;
+    description["target"]["isa"] = theirs;
+    sections.description = description.dump();
+    // Weights that would give other outputs if they were used.
+    std::fill(sections.packed.begin(), sections.packed.end(), '\0');
+    const std::string file = assemble_artefact(sections);
+    auto owner = std::make_shared<std::string>(file);
+    const Model model = load_bytes(std::as_bytes(std::span(*owner)), owner, "foreign.stretto");
+    ASSERT_EQ(model.notes().size(), 1u);
+    EXPECT_TRUE(model.notes()[0].starts_with(
+        fmt::format("optimised for {} {}, compiled for this machine's {} {}", foreign, theirs, own,
+                    isa_name(usable_isa()))))
+        << model.notes()[0];
+    EXPECT_EQ(model.state().program->target.isa, usable_isa());
+    for (const auto& kept : model.state().program->owners) EXPECT_NE(kept, owner);
+    Tensor x(DType::kFloat32, model.inputs()[0].shape);
+    for (float& v : x.mutable_values<float>()) v = 1;
+    const std::vector<Tensor> got = Session(model).run({x});
+    const std::vector<Tensor> expected = Session(model_of(kSmallNet)).run({x});
+    for (size_t i = 0; i < got.size(); ++i) {
+      const auto a = got[i].values<float>(), b = expected[i].values<float>();
+      // The machine's tuning cache may choose other kernels, as in artefact_test.cc.
+      for (size_t k = 0; k < a.size(); ++k) ASSERT_NEAR(a[k], b[k], 1e-2f) << "output " << i;
+    }
+  }
+}
+
 TEST(ArtefactLies, TheTruthLoads) { EXPECT_EQ(refusal(honest()), ""); }
 
 TEST(ArtefactLies, InTheDescription) {

@@ -61,6 +61,20 @@ TEST(Selector, AChoiceOfAnUnknownKernelIsIgnored) {
   EXPECT_EQ(Selector(options).select(kernels::kConv2d, &p).why, "built-in order");
 }
 
+// The other architecture's baseline has vectors of the same length as one of this one's.
+TEST(Selector, AChoiceOfAnotherArchitectureIsNotUsed) {
+  kernels::Conv2dProblem p = layer(), foreign = layer();
+  p.target.isa = kIsas.front();
+  foreign.target.isa = p.target.isa == Isa::kNeon ? Isa::kPortable : Isa::kNeon;
+  ASSERT_EQ(p.target.lanes(), foreign.target.lanes());
+  ASSERT_NE(problem_key(p), problem_key(foreign));
+  SelectOptions options;
+  options.known.put(problem_key(foreign), {"reference", 1e-3});
+  EXPECT_EQ(Selector(options).select(kernels::kConv2d, &p).why, "built-in order");
+  options.known.put(problem_key(p), {"reference", 1e-3});
+  EXPECT_EQ(Selector(options).select(kernels::kConv2d, &p).why, "from the tuning cache");
+}
+
 TEST(Selector, MeasuresChecksAndRemembers) {
   const kernels::Conv2dProblem p = layer();
   Selector selector({.budget_s = 0.3});
