@@ -30,7 +30,7 @@ using Forms = std::map<std::string, uint64_t>;
 
 template <typename P>
 void pack_all(const Family& family, P problem, Forms& forms) {
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : kIsas) {
     for (const int threads : {1, 4}) {
       problem.target = {.isa = isa, .accuracy = Accuracy::kDefault, .threads = threads};
       std::vector<Tensor> constants;
@@ -121,8 +121,27 @@ Forms pack_everything() {
   return forms;
 }
 
-TEST(Packing, NoBytesChangeWithoutANewVersion) {
-  const Forms known{
+// What every form of this architecture's instruction sets packs.
+Forms known_forms() {
+#if defined(__aarch64__)
+  // No conv2d_grouped: these problems' groups fill whole vectors of four lanes.
+  return {
+      {"conv2d_1x1.1", 0x18d10229a8788769},
+      {"conv2d_depthwise.1", 0x4d7da59c7e0541d1},
+      {"conv2d_direct.1", 0x985fc27fa95febd9},
+      {"conv2d_im2col.1", 0x8ca3af42da5fc705},
+      {"conv2d_plain.1", 0x772b86e8ebb38bc1},
+      {"conv2d_stem.1", 0x291cc3f7e6db9897},
+      {"conv_transpose2d_phases.1", 0x8fef90c8d7bf0895},
+      {"conv_transpose2d_plain.1", 0xc5bce6cab84f9915},
+      {"gemm_panels.1", 0x32826cc8c780e0a5},
+      {"gemm_plain.1", 0x2959d4f8960e4935},
+      {"resize_taps.1", 0xc2f1faed86464499},
+      {"scale_bias.1", 0xd4d403c033c15fe5},
+      {"winograd.1", 0x91bf690d184249d},
+  };
+#else
+  return {
       {"conv2d_1x1.1", 0x41acfa4e22372a69},
       {"conv2d_depthwise.1", 0x946419dde250afa3},
       {"conv2d_direct.1", 0xc99d77855eda2f59},
@@ -138,6 +157,11 @@ TEST(Packing, NoBytesChangeWithoutANewVersion) {
       {"scale_bias.1", 0x2bedf6fd1fc6e865},
       {"winograd.1", 0xe73788a31edadd29},
   };
+#endif
+}
+
+TEST(Packing, NoBytesChangeWithoutANewVersion) {
+  const Forms known = known_forms();
   const Forms now = pack_everything();
   for (const auto& [form, digest] : now) {
     const auto at = known.find(form);

@@ -16,9 +16,11 @@ HWY_BEFORE_NAMESPACE();
 namespace stretto::kernels::HWY_NAMESPACE {
 namespace {
 
-// 32 vector registers hold 28 sums, two vectors of B and a broadcast; 16 hold 12 sums. Index:
-// vectors.
-#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
+// 32 vector registers hold 28 sums, two vectors of B and a broadcast; 16 hold 12 sums. Arm's 32
+// hold two steps of B beside the sums, and the next values of A: see two_steps. Index: vectors.
+#if HWY_ARCH_ARM_A64
+constexpr int kMostRows[TileSet::kMaxVectors + 1] = {0, 14, 12, 8, 5};
+#elif HWY_TARGET <= HWY_AVX3
 constexpr int kMostRows[TileSet::kMaxVectors + 1] = {0, 14, 14, 9, 6};
 #else
 constexpr int kMostRows[TileSet::kMaxVectors + 1] = {0, 12, 6, 4, 3};
@@ -112,6 +114,34 @@ HWY_INLINE void fetch_rows(const float* a, int64_t stride) {
   for (int r = 0; r < kRows; ++r) __builtin_prefetch(a + r * stride, 0, 3);
 }
 
+#if HWY_ARCH_ARM_A64
+// Two steps of every sum. AdvSIMD multiplies by one lane of a register, so a load of two values of
+// A serves both steps; a broadcast would take a load and a place in the pipes that multiply (LD1R
+// in Arm's Neoverse N1 Software Optimization Guide). at(r) is A's row r.
+template <int kRows, int kVectors, class V, class At>
+HWY_INLINE void two_steps(At at, const float* HWY_RESTRICT b, V (&sum)[kRows][kVectors]) {
+  constexpr int kLanes = 4;
+  float32x4_t first[kVectors], second[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    first[v] = vld1q_f32(b + v * kLanes);
+    second[v] = vld1q_f32(b + (kVectors + v) * kLanes);
+  }
+#pragma GCC unroll 16
+  for (int r = 0; r < kRows; ++r) {
+    const float32x2_t a = vld1_f32(at(r));
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      sum[r][v].raw = vfmaq_lane_f32(sum[r][v].raw, first[v], a, 0);
+    }
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      sum[r][v].raw = vfmaq_lane_f32(sum[r][v].raw, second[v], a, 1);
+    }
+  }
+}
+#endif
+
 // Adjoining rows: A's rows and groups are one vector long, as in a map blocked by channels. Known
 // when this is compiled, a row is a constant displacement.
 template <int kRows, int kVectors, bool kAdjoining>
@@ -184,8 +214,15 @@ void reduce(const Tile& t) {
       // iteration and wait for their own stores.
 #pragma GCC unroll 1
       for (; i + 2 <= steps; i += 2) {
+#if HWY_ARCH_ARM_A64
+        const auto row = [&](int r) {
+          return p[r / kRowsPerPointer] + (r % kRowsPerPointer) * stride;
+        };
+        two_steps<kRows, kVectors>(row, b, sum);
+#else
         step(0);
         step(1);
+#endif
         __builtin_prefetch(ahead, 0, 2);
         if constexpr (kMostLines > 1) __builtin_prefetch(ahead + second, 0, 2);
         ahead += pace;

@@ -69,7 +69,7 @@ using V = hn::Vec<Tag>;
 constexpr int64_t kLanes = hn::MaxLanes(Tag());
 constexpr int64_t kPanel = 2 * kLanes;
 // 2 x 12 of 32 registers, 2 x 6 of 16.
-constexpr int kTileRows = HWY_TARGET == HWY_AVX2 || kLanes == 4 ? 6 : 12;
+constexpr int kTileRows = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64 ? 12 : 6;
 constexpr int64_t kScoreStride = kKeys + 16;  // rows of scores start in different cache sets
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 

@@ -21,7 +21,7 @@ using kernels::HWY_NAMESPACE::at_most;
 constexpr int kKernel = 3;
 
 // Sums, one kernel row of weights and an input vector stay in 32 or in 16 registers.
-#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM
+#if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
 constexpr int kMostColumns = 14;
 #else
 constexpr int kMostColumns = 8;
