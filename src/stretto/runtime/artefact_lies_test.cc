@@ -10,6 +10,7 @@
 
 #include "stretto/base/file.h"
 #include "stretto/ir/interpreter.h"
+#include "stretto/kernels/packing.h"
 #include "stretto/runtime/artefact.h"
 #include "stretto/runtime/artefact_file.h"
 #include "stretto/runtime/load_and_run.h"
