@@ -242,9 +242,10 @@ def check_gossip(rank, size):
 
 
 def check_local_and_gossip_with_codecs(rank, size):
-  """Ranks agree to the last bit, on what is as good as the mean, and send less."""
+  """Ranks agree to the last bit, on what is as good as the mean, and send less: of 8 bytes per
+  value, fp32 is two thirds. Where the wire is fast mixed may send that."""
   for codec, share, close in (("fp16", 0.5, 1e-3), ("bf16", 0.5, 1e-2), ("int8", 0.3, 2e-2),
-                              ("mixed", 0.6, 2e-2), ("powersgd", 0.9, None)):
+                              ("mixed", 0.7, 2e-2), ("powersgd", 0.9, None)):
     model = DistributedDataParallel(network())
     state = stretto.torch.attach(model, codec=codec, step_policy="local:4")
     engine = model.process_group.engine

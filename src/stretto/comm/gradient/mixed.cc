@@ -19,10 +19,10 @@ constexpr int64_t kProbeElements = 1 << 20;  // more than fits a small cache, as
 // Copying as much would take longer than a message of its own.
 constexpr int64_t kInPlaceElements = 16 << 10;
 constexpr double kMessage_s = 100e-6;  // of one more operation
-// While no rank knows what the wire costs, tensors are sent as they are: the time of a coded
-// all-reduce is often that of its codec, so only plain ones tell. So many steps after the first
-// step the tensor is measured again, then after twice as many, and so on; after kPlainSteps the
-// choice rests on the default cost, because small models never tell.
+// While no rank knows what the wire costs, buckets that can tell are sent as they are: the time of
+// a coded all-reduce is often that of its codec, so only plain ones tell. So many steps after the
+// first step a tensor is measured again, then after twice as many, and so on. Other buckets, and
+// all after kPlainSteps, go by the default cost.
 constexpr int64_t kGuessSteps = 4, kPlainSteps = 16;
 
 struct Tensor {
@@ -157,6 +157,7 @@ class MixedExchange {
   void decide() {
     const bool known = measured_[0] > 0 || coded_share_ == 0;
     const int64_t every = state_->options.measure_every;
+    const bool tells = 4 * static_cast<double>(bucket_.count()) * coded_share_ >= kTellingBytes;
     const float* from = measured_.data() + 1;
     auto output = outputs_.begin();
     for (const Part& part : parts_) {

@@ -10,10 +10,9 @@
 namespace stretto::comm {
 namespace {
 
-constexpr size_t kSamples = 32;  // kept of each cost
-constexpr size_t kEnough = 8;    // before a cost counts as known
-// Operations of more bytes tell what a byte costs, those of fewer what a round costs.
-constexpr double kManyBytes = 256 << 10, kFewBytes = 8 << 10;
+constexpr size_t kSamples = 32;        // kept of each cost
+constexpr size_t kEnough = 8;          // before a cost counts as known
+constexpr double kFewBytes = 8 << 10;  // operations of at most so many tell what a round costs
 // The links' share of an operation's time is at least this, however long encoding took: on a busy
 // host it takes long, and part of it ran while data were on the way. A cost that is half as large
 // as the links' seldom changes a choice, one of a tenth does.
@@ -56,8 +55,8 @@ void LinkObserver::observe(const Traffic* traffic, double started_s, double ende
 void LinkObserver::end_busy() {
   const double elapsed = busy_.end_s - busy_.begin_s;
   const double seconds = std::max(elapsed - busy_.bare_coding_s, kLeastWire * elapsed);
-  const bool wire = busy_.wire_bytes >= kManyBytes;
-  if (busy_.known && (wire || busy_.local_bytes >= kManyBytes)) {
+  const bool wire = busy_.wire_bytes >= kTellingBytes;
+  if (busy_.known && (wire || busy_.local_bytes >= kTellingBytes)) {
     const LinkCostKind which = wire ? kWireByte : kLocalByte;
     const double byte_s = seconds / (wire ? busy_.wire_bytes : busy_.local_bytes);
     const bool clear = busy_.coding_s <= kMuchCoding * elapsed;

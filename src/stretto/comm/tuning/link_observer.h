@@ -28,6 +28,9 @@ struct Traffic {
 enum LinkCostKind : size_t { kWireByte, kWireLatency, kLocalByte, kLocalLatency, kLinkCosts };
 using LinkCosts = std::array<double, kLinkCosts>;
 
+// All-reduces of at least so many bytes tell what a byte costs.
+inline constexpr double kTellingBytes = 256 << 10;
+
 class LinkObserver {
  public:
   // An operation is over; all that end are noted, in order. traffic: null if unknown; coding_s:
