@@ -243,7 +243,7 @@ def check_gossip(rank, size):
 
 def check_local_and_gossip_with_codecs(rank, size):
   """Ranks agree to the last bit, on what is as good as the mean, and send less: of 8 bytes per
-  value, fp32 is two thirds. Where the wire is fast mixed may send that."""
+  value, fp32 is two thirds. mixed sends that, because all ranks are on one host."""
   for codec, share, close in (("fp16", 0.5, 1e-3), ("bf16", 0.5, 1e-2), ("int8", 0.3, 2e-2),
                               ("mixed", 0.7, 2e-2), ("powersgd", 0.9, None)):
     model = DistributedDataParallel(network())

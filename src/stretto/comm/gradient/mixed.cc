@@ -22,17 +22,17 @@ constexpr double kMessage_s = 100e-6;  // of one more operation
 // While no rank knows what the wire costs, buckets that can tell are sent as they are: the time of
 // a coded all-reduce is often that of its codec, so only plain ones tell. So many steps after the
 // first step a tensor is measured again, then after twice as many, and so on. Other buckets, and
-// all after kPlainSteps, go by the default cost.
+// tensors that have waited for kPlainSteps, go by the default cost.
 constexpr int64_t kGuessSteps = 4, kPlainSteps = 16;
+constexpr int64_t kNoStep = -2;
 
 struct Tensor {
   Mixed mixed;
   int64_t measured_step = -1;  // never
   int64_t wait_steps = 0;      // until it is measured again
-  // The step in which its residual was last known to be zero, which it is before the first step and
-  // after each step with a codec without feedback. Buckets that are cut anew change the slices of a
-  // parameter, so what is known of a slice only holds in the step after.
-  int64_t clean_step = -1;
+  // The last step with a codec without feedback, which leaves no residual. Buckets that are cut
+  // anew change the slices of a parameter, so this holds only for the step after.
+  int64_t clean_step = kNoStep;
 };
 
 // The state that lasts from step to step. Exchanges point to tensors, which a map never moves.
@@ -166,7 +166,8 @@ class MixedExchange {
       from += output->count;
       ++output;
       int64_t& wait = part.tensor->wait_steps;
-      const double byte_s = known ? measured_[0] : wait < kPlainSteps ? 0 : LinkModel{}.wire_byte_s;
+      const bool waits = tells && wait < kPlainSteps;
+      const double byte_s = known ? measured_[0] : waits ? 0 : LinkModel{}.wire_byte_s;
       part.tensor->mixed.finish(byte_s * coded_share_);
       wait = known ? every : std::min(wait == 0 ? kGuessSteps : 2 * wait, every);
     }
@@ -226,7 +227,7 @@ class MixedExchange {
       bool residual = codec.feedback;
       for (const Part* part : message.parts) {
         residual |= part->tensor->clean_step != bucket_.step - 1;
-        part->tensor->clean_step = codec.feedback ? -2 : bucket_.step;
+        part->tensor->clean_step = codec.feedback ? kNoStep : bucket_.step;
       }
       if (residual) operations.back().residual = state_->residuals.of(slices, bucket_.loss_scale);
     }
