@@ -1,4 +1,4 @@
-"""What the methods of stretto.comm take, for the errors about arguments of a wrong type."""
+"""What stretto.comm takes: its errors about arguments of a wrong type, and its options."""
 
 from __future__ import annotations
 

@@ -3,8 +3,9 @@
 // Operations of many bytes tell what a byte costs; those that overlap are taken together. An
 // operation of few bytes that begins when no other is under way tells what a round costs. An
 // operation that waits for a slow rank, or for a processor, looks longer than its links are slow,
-// never shorter: so the lower quartile of what bytes took, which bursts do not reach, and the least
-// of latencies. Where encoding takes a good part of the time, the rest is only an upper bound.
+// never shorter: so the lower quartile of what bytes took, which a few bursts do not move, and the
+// least of latencies. Where encoding takes a good part of the time, the rest is only an upper
+// bound.
 #pragma once
 
 #include <array>
