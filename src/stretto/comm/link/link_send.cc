@@ -230,7 +230,11 @@ bool Link::write(Stream& s) {
   while (s.next_part < s.parts.size()) {
     const int64_t wrote = s.pipe->write(std::span(s.parts).subspan(s.next_part));
     if (wrote == kBroken) {
-      lose(s, s.pipe->reason());
+      // What the remote rank sent before it closed its end is read first: it may say why.
+      const std::string reason = s.pipe->reason();
+      while (s.alive && read(s)) {
+      }
+      lose(s, reason);
       return false;
     }
     if (wrote == kWouldBlock) {

@@ -117,6 +117,29 @@ TEST(Link, AMessageBringsItsNumberOfOperationsAhead) {
   EXPECT_EQ(events.done[0].ahead, 5);
 }
 
+// A rank that has failed says why and leaves. The others often notice by writing to it, and must
+// not lose its last words.
+TEST(Link, WhatARankSaidBeforeItLeftIsReadWhenWritingFails) {
+  Wire wire;
+  Events events;
+  Link link({.rank = 1, .epoch = kEpoch}, &events);
+  link.attach(0, 1, std::make_unique<ScriptPipe>(&wire));
+  const std::string why = "rank 3 is lost";
+  const FrameBytes bytes = encode_frame({.type = FrameType::kAbort,
+                                         .epoch = kEpoch,
+                                         .length = static_cast<uint32_t>(why.size()),
+                                         .origin = 3});
+  wire.sent = std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()) + why;
+  wire.broken = true;
+  link.send({.key = {.sequence = 1}, .data = why.data(), .bytes = why.size()});
+  link.flush();
+  EXPECT_FALSE(link.alive());
+  ASSERT_EQ(events.losses.size(), 1u);
+  ASSERT_EQ(events.controls.size(), 1u);
+  EXPECT_EQ(events.controls[0].text, why);
+  EXPECT_EQ(events.controls[0].frame.origin, 3);
+}
+
 // A chunk begins on both streams; the one whose attempt is the later one stays and delivers.
 void begin_twice(uint8_t first, uint8_t second) {
   SCOPED_TRACE(::testing::Message() << "attempt " << +first << ", then " << +second);

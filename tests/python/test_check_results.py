@@ -1,10 +1,10 @@
-"""./dev test fails when a test that was meant to run was skipped."""
+"""./dev test names what failed, and fails when a test that was meant to run was skipped."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).resolve().parents[1] / "check_skips.py"
+SCRIPT = Path(__file__).resolve().parents[1] / "check_results.py"
 PYTEST = '<skipped type="pytest.skip" message="{}">file.py:3: {}</skipped>'
 GTEST = '<skipped message="src/a_test.cc:12&#x0A;{}"><![CDATA[src/a_test.cc:12 {}]]></skipped>'
 
@@ -33,3 +33,10 @@ def test_any_other_reason_is_a_failure_that_names_the_test(tmp_path):
 def test_a_run_without_results_is_a_failure(tmp_path):
   done = subprocess.run([sys.executable, str(SCRIPT), str(tmp_path)], capture_output=True)
   assert done.returncode == 1
+
+
+def test_failures_are_named_again_at_the_end(tmp_path):
+  text = "a_test.cc:139\nExpected equality"
+  done = check(tmp_path, f'<failure message="m"><![CDATA[{text}]]></failure>')
+  assert done.returncode == 0, "their own programs have failed already"
+  assert "failed: a.t1\n    a_test.cc:139\n    Expected equality\n" in done.stdout

@@ -1,6 +1,6 @@
-"""Lists the tests that were skipped, and fails if one was meant to run.
+"""Lists the tests that failed and those that were skipped, and fails if one was meant to run.
 
-  python tests/check_skips.py FOLDER      # of JUnit XML files, written by GoogleTest and pytest
+  python tests/check_results.py FOLDER    # of JUnit XML files, written by GoogleTest and pytest
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ET
 from collections import Counter
 from pathlib import Path
 
+LINES = 12  # of a failure's text that are shown
 ALLOWED = Path(__file__).with_name("allowed_skips.txt")
 
 
@@ -26,26 +27,39 @@ def reason_of(skipped: ET.Element) -> str:
   return " ".join(text.removeprefix("Skipped: ").split()) or "no reason given"
 
 
-def skips(folder: Path) -> tuple[int, list[tuple[str, str]]]:
-  """How many tests there were, and name and reason of those skipped."""
-  total, found = 0, []
-  for file in sorted(folder.glob("*.xml")):
-    for case in ET.parse(file).iter("testcase"):
-      total += 1
-      skipped = case.find("skipped")
-      if skipped is not None:
-        found.append((f"{case.get('classname')}.{case.get('name')}", reason_of(skipped)))
-  return total, found
+def name_of(case: ET.Element) -> str:
+  return f"{case.get('classname')}.{case.get('name')}"
+
+
+def cases(folder: Path) -> list[ET.Element]:
+  return [case for file in sorted(folder.glob("*.xml")) for case in ET.parse(file).iter("testcase")]
+
+
+def print_failures(ran: list[ET.Element]) -> None:
+  """Once more, for thousands of lines may stand between a failure and the end."""
+  for case in ran:
+    texts = [found.text or found.get("message") or ""
+             for kind in ("failure", "error") for found in case.findall(kind)]
+    if not texts:
+      continue
+    print(f"failed: {name_of(case)}")
+    lines = [line for text in texts for line in text.strip().splitlines()]
+    # pytest gives the source first and the reason last; GoogleTest gives the reason alone.
+    for line in lines[-LINES:]:
+      print(f"    {line}")
 
 
 def main(folder: Path) -> int:
-  total, found = skips(folder)
-  if total == 0:
-    print(f"check_skips: no test results in {folder}", file=sys.stderr)
+  ran = cases(folder)
+  if not ran:
+    print(f"check_results: no test results in {folder}", file=sys.stderr)
     return 1
+  print_failures(ran)
+  found = [(name_of(case), reason_of(skipped)) for case in ran
+           for skipped in case.findall("skipped")]
   for reason, count in Counter(reason for _, reason in found).most_common():
     print(f"{count:5}  {reason}")
-  print(f"{len(found)} of {total} tests were skipped")
+  print(f"{len(found)} of {len(ran)} tests were skipped")
   patterns = allowed_reasons()
   unexpected = [(name, reason) for name, reason in found
                 if not any(pattern.fullmatch(reason) for pattern in patterns)]
