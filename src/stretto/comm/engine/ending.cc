@@ -53,6 +53,8 @@ void Ending::notify_ranks() {
 }
 
 bool Ending::round_is_over() const {
+  // The last words of a rank that has left may still wait to be heard.
+  if (!links_.events().empty()) return false;
   const auto& links = links_.all();
   return links_.formed() && std::all_of(links.begin(), links.end(), [&](const Link* link) {
            return !link->alive() || link->departed || heard_round_[link->rank()] >= round_;

@@ -119,7 +119,7 @@ class EngineImpl : public Engine {
   // events.cc: what the links report, and the end of operations.
   void process_events(bool flush = true);
   void on_arrival(const Events::Arrival& arrival);
-  void on_control(const Events::Control& control);
+  void on_controls(const std::vector<Events::Control>& controls);
   void on_mismatch(int rank, const MessageKey& key);
   void on_loss(const Events::Loss& loss);
   void check_time();

@@ -25,11 +25,13 @@ void EngineImpl::process_events(bool flush) {
   while (true) {
     if (const OpenOperation* open = units_->take_stopped()) stop_for_non_finite(*open);
     const Events events = std::exchange(links_->events(), {});
-    for (const Events::Control& control : events.controls) on_control(control);
+    on_controls(events.controls);
     if (ending_->has_begun()) {
       if (!events.empty()) continue;
       if (flush) links_->flush();
-      break;
+      settle();
+      if (links_->events().empty()) return;
+      continue;  // writing showed that a rank has left, and what it said before
     }
     for (const Events::Arrival& arrival : events.arrivals) on_arrival(arrival);
     for (const Events::Written& written : events.written) units_->on_written(written);
@@ -44,9 +46,8 @@ void EngineImpl::process_events(bool flush) {
     if (flush) links_->flush();
     if (!links_->events().empty()) continue;
     check_departed();  // after everything that they sent has been handled
-    if (!ending_->has_begun()) break;
+    if (!ending_->has_begun()) return;
   }
-  settle();
 }
 
 void EngineImpl::on_loss(const Events::Loss& loss) {
@@ -87,16 +88,19 @@ void EngineImpl::on_arrival(const Events::Arrival& arrival) {
   }
 }
 
-void EngineImpl::on_control(const Events::Control& control) {
-  if (control.frame.type == FrameType::kAbort) {
+// Verdicts come first. A rank that sent one may have left since, and nobody waits for those that
+// have left.
+void EngineImpl::on_controls(const std::vector<Events::Control>& controls) {
+  for (const Events::Control& control : controls) {
+    if (control.frame.type != FrameType::kAbort) continue;
     const auto round = static_cast<int>(std::min<uint64_t>(control.frame.key.sequence, 64));
     const Verdict verdict = parse_abort(control.frame, control.text);
-    if (ending_->hear(control.rank, round, verdict)) {
-      keep_flight(verdict.text);
-      stop_all();
-    }
-    settle();
-  } else if (control.frame.type == FrameType::kMismatch) {
+    if (!ending_->hear(control.rank, round, verdict)) continue;
+    keep_flight(verdict.text);
+    stop_all();
+  }
+  for (const Events::Control& control : controls) {
+    if (control.frame.type != FrameType::kMismatch) continue;
     const MessageKey& key = control.frame.key;
     std::string mine = "another operation";
     std::string where = "a group that is unknown here";
