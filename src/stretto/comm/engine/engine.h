@@ -77,7 +77,8 @@ struct StepStatistics {
 struct TuningStatistics {
   struct Tried {
     std::string setting;
-    double seconds = 0, against_seconds = 0;  // median step times: with it, with the best before
+    double seconds = 0,
+           against_seconds = 0;  // medians of such times: with it, with the best before
     bool won = false;
   };
   std::string group;
@@ -85,7 +86,7 @@ struct TuningStatistics {
   std::string setting;    // in use: "unit=1048576 streams=2 algorithm=direct"
   bool recalled = false;  // it came from the tuning cache
   bool settled = false;   // there is nothing left to try
-  double step_s = 0;      // the last step time that the ranks agreed on
+  double step_s = 0;      // time of a step with an operation open; the last that ranks agreed on
   // Seconds per byte and per message between hosts, as assumed or as measured in this job or an
   // earlier one.
   double wire_byte_s = 0, wire_latency_s = 0;

@@ -177,7 +177,9 @@ std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Opti
 
 StepMark mark_step(StepTuning& t, StepFinder::Event event, const Options& options) {
   if (event == StepFinder::Event::kNothing) return {};
-  const double now = now_s(), seconds = now - std::exchange(t.began_s, now);
+  const double now = now_s();
+  if (t.open == 0) t.idle_s += now - std::max(t.idle_since_s, t.began_s);
+  const double seconds = now - std::exchange(t.began_s, now) - std::exchange(t.idle_s, 0);
   close_account(t, event == StepFinder::Event::kStep, now);
   if (event == StepFinder::Event::kOther || options.tuning == Tuning::kOff) return {};
   StepMark mark{.event = event, .seconds = seconds, .model{}};
@@ -236,6 +238,7 @@ bool begin_step(StepTuning& t, const GroupState& group, const Options& options,
 }
 
 void note_submitted(StepTuning& t, OpenOperation& open) {
+  if (t.open++ == 0) t.idle_s += open.submitted_s - std::max(t.idle_since_s, t.began_s);
   StepAccount& a = t.accounts[t.number & 1];
   open.step = t.number;
   ++a.open;
@@ -247,8 +250,14 @@ void note_wait(StepTuning& t, const OpenOperation& open, double seconds) {
   if (open.step >= t.number - 1) t.accounts[open.step & 1].waited_s += seconds;
 }
 
+void note_withdrawn(StepTuning& t, const OpenOperation& open) {
+  if (--t.open == 0) t.idle_since_s = now_s();
+  if (open.step >= t.number - 1) --t.accounts[open.step & 1].open;
+}
+
 void note_done(StepTuning& t, const OpenOperation& open) {
   const double now = now_s();
+  if (--t.open == 0) t.idle_since_s = now;
   if (open.started_s > 0)
     t.observer->observe(open.error ? nullptr : open.traffic, open.started_s, now, open.coding_s,
                         open.units);

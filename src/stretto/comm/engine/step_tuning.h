@@ -40,7 +40,7 @@ struct StepAccount {
 // The end of a step in the order of submission.
 struct StepMark {
   StepFinder::Event event = StepFinder::Event::kNothing;
-  double seconds = 0;  // that the step took
+  double seconds = 0;  // of the step in which an operation was open
   std::string model;   // kModel: StepFinder::model()
 };
 
@@ -82,9 +82,14 @@ struct StepTuning {
   LinkCosts agreed_costs{}, cached_costs{};
   bool read_cache = false;  // for cached_costs
 
+  // Settings are compared by the time in which operations are open. Nothing of the group's changes
+  // what a rank does without one, such as loading data, and its time may vary by much.
+  int open = 0;               // operations that are not over
+  double idle_since_s = 0;    // when the last of them was over
+  double idle_s = 0;          // of the step under way
   double began_s = 0;         // of the step under way
   std::vector<double> times;  // of the steps since the last agreement began
-  double last_s = 0;          // the step time agreed on last
+  double last_s = 0;          // the time agreed on last
 
   // The two last steps, by number modulo 2; operations of both may be under way.
   std::array<StepAccount, 2> accounts;
@@ -124,6 +129,7 @@ bool begin_step(StepTuning& tuning, const GroupState& group, const Options& opti
 void note_submitted(StepTuning& tuning, OpenOperation& open);
 void note_wait(StepTuning& tuning, const OpenOperation& open, double seconds);
 void note_done(StepTuning& tuning, const OpenOperation& open);
+void note_withdrawn(StepTuning& tuning, const OpenOperation& open);  // it has never begun
 
 TuningStatistics tuning_statistics(const GroupState& group);
 

@@ -204,6 +204,7 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, 
       begin_collective(state, open.get());
     }
   } catch (...) {  // a forced algorithm does not fit: the operation has not begun
+    if (state.tuning) note_withdrawn(*state.tuning, *open);
     operations_.erase(open->handle);
     --unfinished_;
     unfinished_internal_ -= state.internal;

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <thread>
 
 #include "stretto/comm/engine/engine_testing.h"
 #include "stretto/comm/tuning/tuning.h"
@@ -88,6 +90,34 @@ TEST(EngineTuning, RanksChangeTogetherAndNoBitChanges) {
     }
     std::filesystem::remove(cache);
   }
+}
+
+// Loading data and evaluation take times of their own, and would drown what settings change.
+TEST(EngineTuning, TimeWithoutAnOperationDoesNotCount) {
+  constexpr double kPause_s = 0.05;
+  double least_s = 0;
+  const auto options_of = [](int rank) {
+    Options options = testing::two_hosts(rank);
+    options.tuning = Tuning::kQuick;
+    options.tuning_cache = "none";
+    return options;
+  };
+  expect_no_errors(run_ranks(2, options_of, [&](Engine& engine) {
+    std::vector<float> x(1 << 20, 1.0f);
+    for (int i = 0; i < 15; ++i) {
+      engine.wait(engine.submit(kWorld, {.reduction = ReduceOp::kAverage,
+                                         .count = std::ssize(x),
+                                         .input = x.data(),
+                                         .output = x.data()}));
+      engine.step(kWorld);
+      std::this_thread::sleep_for(std::chrono::duration<double>(kPause_s));
+      if (engine.membership().rank != 0) continue;
+      for (const TuningStatistics& tuning : engine.statistics().tuning)
+        if (tuning.step_s > 0 && (least_s == 0 || tuning.step_s < least_s)) least_s = tuning.step_s;
+    }
+  }));
+  EXPECT_GT(least_s, 0) << "no time was agreed on";
+  EXPECT_LT(least_s, kPause_s);
 }
 
 TEST(EngineTuning, WhatTheTuningCacheKnowsIsInUseAtOnce) {

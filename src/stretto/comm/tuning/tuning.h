@@ -1,6 +1,6 @@
 // Tunes the engine's settings on real steps. It gets step times that all ranks have agreed on (the
-// slowest rank's), so all ranks change settings at the same step. A pure state machine: the same
-// times give the same settings.
+// slowest rank's, without the time in which no operation is open), so all ranks change settings at
+// the same step. A pure state machine: the same times give the same settings.
 //
 // First a survey: a few steps with some values of each knob, one knob after the other, so that a
 // bad start is left within some fifty steps. The unit comes first, because algorithms look alike
