@@ -131,7 +131,7 @@ METRICS = {
   "sum_seconds_total": ("counter", "Time spent on adding and encoding."),
   "steps_total": ("counter", "Training steps of a group that the engine recognised."),
   "steps_seconds_total": ("counter", "Time of these steps."),
-  "step_seconds": ("gauge", "Time of a step with an operation open, the last that the ranks agreed on."),
+  "step_seconds": ("gauge", "Time of a step with an operation open, as last agreed on."),
   "exposed_seconds_total": ("counter", "Communication that computing did not hide."),
 }
 
