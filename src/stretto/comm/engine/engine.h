@@ -77,8 +77,8 @@ struct StepStatistics {
 struct TuningStatistics {
   struct Tried {
     std::string setting;
-    double seconds = 0,
-           against_seconds = 0;  // medians of such times: with it, with the best before
+    double seconds = 0;          // median of times as step_s
+    double against_seconds = 0;  // the same with the best setting before
     bool won = false;
   };
   std::string group;

@@ -82,8 +82,8 @@ struct StepTuning {
   LinkCosts agreed_costs{}, cached_costs{};
   bool read_cache = false;  // for cached_costs
 
-  // Settings are compared by the time in which operations are open. Nothing of the group's changes
-  // what a rank does without one, such as loading data, and its time may vary by much.
+  // Settings are compared by the time in which operations are open. What a rank does while
+  // none is open, such as loading data, does not depend on them, and its time may vary by much.
   int open = 0;               // operations that are not over
   double idle_since_s = 0;    // when the last of them was over
   double idle_s = 0;          // of the step under way
