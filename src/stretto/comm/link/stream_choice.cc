@@ -10,8 +10,9 @@ namespace {
 constexpr double kWindow_s = 50e-3, kSettle_s = 30e-3;
 constexpr int64_t kWindowBytes = 4 << 20, kSettleBytes = 3 << 20;
 
-// A trial has to win in every round against what was in use right before it.
-constexpr int kRounds = 2;
+// A trial is compared with what was in use right before it. It is over when it loses the first
+// round; then one more may be lost, because a busy moment can halve the rate of a window.
+constexpr int kWins = 2, kLosses = 2;
 constexpr double kMore = 1.2;   // twice the streams have to carry this many times as much
 constexpr double kSame = 0.95;  // half the streams have to
 constexpr double kPause_s = 60;
@@ -59,10 +60,12 @@ bool StreamChoice::end_window(double now_s) {
   }
   testing_ = false;
   begin_window(true);
-  if (rate < (trial_ > kept_ ? kMore : kSame) * kept_rate_) {
-    decide(false, now_s);
-  } else if (++rounds_ == kRounds) {
+  const bool wins = rate >= (trial_ > kept_ ? kMore : kSame) * kept_rate_;
+  ++(wins ? wins_ : losses_);
+  if (wins_ == kWins) {
     decide(true, now_s);
+  } else if (wins_ == 0 || losses_ == kLosses) {
+    decide(false, now_s);
   }
   return count() != before;
 }
@@ -70,7 +73,7 @@ bool StreamChoice::end_window(double now_s) {
 void StreamChoice::propose(int count) {
   count = std::clamp(count, start_, most_);
   trial_ = count == kept_ ? 0 : count;
-  rounds_ = 0;
+  wins_ = losses_ = 0;
   begin_window(true);
 }
 

@@ -33,9 +33,9 @@ class StreamChoice {
   int kept_;
   int trial_ = 0;  // streams being tried; 0: none until try_at_s_
   bool testing_ = false, settling_ = true;
-  bool has_won_ = false;  // a trial has won since try_at_s_
-  int rounds_ = 0;        // of the trial so far
-  double kept_rate_ = 0;  // bytes per second with kept_ streams, in this round
+  bool has_won_ = false;       // a trial has won since try_at_s_
+  int wins_ = 0, losses_ = 0;  // rounds of the trial so far
+  double kept_rate_ = 0;       // bytes per second with kept_ streams, in this round
   double try_at_s_ = 0;
 
   // The current window: only time in which the links are the bottleneck.

@@ -113,6 +113,19 @@ TEST(StreamChoice, IsNotTakenInByNoise) {
   EXPECT_EQ(raised, 0) << "of 50";
 }
 
+// The second time that four streams are tried, the processor is busy with something else.
+TEST(StreamChoice, ABusyMomentDoesNotEndATrialThatWon) {
+  Simulation link;
+  const auto rate = capped(250, 1000);
+  for (int i = 0; i < 4; ++i) {
+    link.operation(kLarge, [&](int streams) {
+      return link.changes == 3 ? 0.55 * rate(streams) : rate(streams);
+    });
+  }
+  EXPECT_GT(link.changes, 3);
+  EXPECT_EQ(link.choice.count(), 4);
+}
+
 TEST(StreamChoice, KeepsToAFixedNumber) {
   Simulation link(4, 4);
   link.operation(kLarge, capped(250, 1000));
