@@ -237,7 +237,8 @@ const std::vector<Row>& rows() {
                  "never"),
       number_row("STRETTO_SPIN", &Options::spin_s, 0.0, 10.0, "seconds",
                  "Time that a thread spins while it waits for an operation of up to 64 KiB, before "
-                 "it sleeps.",
+                 "it sleeps; for one of up to 2 MiB from each arrival, five times as long in all, "
+                 "where every rank has a core.",
                  "sleep at once"),
       text_row("STRETTO_TRACE", &Options::trace, "a file; empty: none",
                "File for a trace in Chrome's format, written when the engine ends."),

@@ -170,6 +170,7 @@ class EngineImpl : public Engine {
   bool closed_ = false;       // methods throw
   bool left_ = false;         // close() is over
   bool interrupted_ = false;  // next_completions() returns
+  bool core_each_ = false;    // as many cores as ranks on this host
   int waiters_ = 0;           // threads that wait for an operation
   int inside_ = 0;            // threads in methods
   std::thread::id driver_;    // the thread that polls

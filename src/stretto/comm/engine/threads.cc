@@ -12,15 +12,35 @@ namespace {
 
 constexpr double kLongTime_s = 3600;
 constexpr double kRecently_s = 10e-3;  // a caller that waited so recently probably waits again soon
+constexpr int64_t kSpinBytes = 2 << 20;  // waking up is a small part of larger operations
+constexpr int kSpins = 5;                // of Options::spin_s, in operations that are not small
 
 std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
+
+// When a caller stops to spin and sleeps. Waking up takes longer than a small operation, and is a
+// good part of the pauses in one of middle size.
+class Spin {
+ public:
+  Spin(double now_s, double spin_s, int64_t bytes, bool core_each) : spin_s_(spin_s) {
+    const int spins = bytes <= kSmallBytes ? 1 : core_each && bytes <= kSpinBytes ? kSpins : 0;
+    end_s_ = now_s + spins * spin_s;
+    on_arrival(now_s);
+  }
+  bool over(double now_s) const { return now_s >= pause_end_s_; }
+  void on_arrival(double now_s) { pause_end_s_ = std::min(now_s + spin_s_, end_s_); }
+
+ private:
+  double spin_s_, end_s_, pause_end_s_;
+};
 
 }  // namespace
 
 void EngineImpl::start_threads() {
   thread_ = start_thread("engine", [this] { progress(); });
-  const auto ranks_here = hosts_[host_of_[membership_.rank]].size();
-  if (membership_.size == 1 || static_cast<size_t>(cpu_info().cores) < 2 * ranks_here) return;
+  const size_t ranks_here = hosts_[host_of_[membership_.rank]].size();
+  const auto cores = static_cast<size_t>(cpu_info().cores);
+  core_each_ = cores >= ranks_here;
+  if (membership_.size == 1 || cores < 2 * ranks_here) return;
   try {
     helper_ = start_thread("engine's helper", [this] { help(); });
   } catch (const Unsupported&) {
@@ -140,7 +160,7 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
   }
   const double deadline = began + (timeout_s < 0 ? 1e9 : timeout_s);
   ++waiters_;
-  const double spin_until = bytes_of(open) <= kSmallBytes ? began + options_.spin_s : 0;
+  Spin spin(began, options_.spin_s, bytes_of(open), core_each_);
   if (!closed_) {  // sends small operations that were held to be fused with later ones
     held_bytes_ = 0;
     process_events();
@@ -150,9 +170,11 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
     if (left <= 0) break;
     if (driving_ || closed_) {
       waiter_wake_.wait_for(lock, seconds(std::min(left, kLongTime_s)));
-    } else if (units_->local_waiting() == 0 && now_s() < spin_until) {
-      // Waking up takes longer than many small operations.
-      if (glance()) continue;
+    } else if (units_->local_waiting() == 0 && !spin.over(now_s())) {
+      if (glance()) {
+        spin.on_arrival(now_s());
+        continue;
+      }
       lock.unlock();
       std::this_thread::yield();
       lock.lock();
