@@ -1,4 +1,4 @@
-# stretto_module(NAME DEPS ... [EMBED file...] [LINK target...]): an object library from src/stretto/NAME/**.cc, and
+# stretto_module(NAME DEPS ... [EMBED file...] [LINK target...]): an object library from src/stretto/NAME/**.cc and **.S, and
 # NAME_test from its *_test.cc and *_testing.cc files. NAME/cases.cc and NAME/cases/ are for the tests of all modules, and left
 # out without tests. Tables and page parts beside the sources, and the EMBED files, become functions like STEM_text(),
 # declared in NAME/STEM.h or NAME/embedded.h.
@@ -39,7 +39,8 @@ function(stretto_module name)
     return()
   endif()
 
-  add_library(stretto_${name} OBJECT ${sources})
+  file(GLOB_RECURSE assembly CONFIGURE_DEPENDS ${root}/*.S)
+  add_library(stretto_${name} OBJECT ${sources} ${assembly})
   set_target_properties(stretto_${name} PROPERTIES LINKER_LANGUAGE CXX)
   target_link_libraries(stretto_${name} PUBLIC stretto_options ${STRETTO_FMT}
                         nlohmann_json::nlohmann_json Threads::Threads ${ARG_LINK})

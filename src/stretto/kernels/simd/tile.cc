@@ -11,6 +11,7 @@
 
 #include "stretto/kernels/simd/activation-inl.h"
 #include "stretto/kernels/simd/clamp-inl.h"
+#include "stretto/kernels/simd/tile_assembly.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace stretto::kernels::HWY_NAMESPACE {
@@ -88,6 +89,12 @@ HWY_INLINE void store(const Tile& t, V (&sum)[kRows][kVectors]) {
     }
   }
 }
+
+#if STRETTO_TILE_ASSEMBLY && HWY_TARGET == HWY_AVX3
+constexpr auto* kTiles = stretto_tiles_avx512;
+#elif STRETTO_TILE_ASSEMBLY && HWY_TARGET == HWY_AVX2
+constexpr auto* kTiles = stretto_tiles_avx2;
+#else
 
 // A vector of 16 floats is a line; for shorter ones the requests would cost more than they hide.
 template <int kRows, int kVectors>
@@ -247,6 +254,28 @@ void tile(const Tile& t) {
     reduce<kRows, kVectors, false>(t);
 }
 
+struct Tiles {
+  TileSet::Run run[TileSet::kMaxVectors + 1][TileSet::kMaxRows + 1] = {};
+};
+
+template <int kVectors, size_t... kIndex>
+constexpr void fill_rows(Tiles& tiles, std::index_sequence<kIndex...>) {
+  ((tiles.run[kVectors][kIndex + 1] = &tile<static_cast<int>(kIndex) + 1, kVectors>), ...);
+}
+
+constexpr Tiles make_tiles() {
+  Tiles tiles;
+  fill_rows<1>(tiles, std::make_index_sequence<kMostRows[1]>());
+  fill_rows<2>(tiles, std::make_index_sequence<kMostRows[2]>());
+  fill_rows<3>(tiles, std::make_index_sequence<kMostRows[3]>());
+  fill_rows<4>(tiles, std::make_index_sequence<kMostRows[4]>());
+  return tiles;
+}
+
+constexpr Tiles kAllTiles = make_tiles();
+constexpr auto* kTiles = kAllTiles.run;
+#endif
+
 template <int kRows>
 void lane_tile(const Tile& t) {
   const hn::ScalableTag<float> d;
@@ -340,12 +369,6 @@ void finish_columns(const Epilogue& e, const float* from, int64_t from_row, floa
   }
 }
 
-template <int kVectors, size_t... kIndex>
-constexpr void fill_rows(TileSet& set, std::index_sequence<kIndex...>) {
-  ((set.run[kVectors][kIndex + 1] = &tile<static_cast<int>(kIndex) + 1, kVectors>), ...);
-  set.max_rows[kVectors] = kMostRows[kVectors];
-}
-
 template <size_t... kIndex>
 constexpr void fill_lane_rows(TileSet& set, std::index_sequence<kIndex...>) {
   ((set.run_lanes[kIndex + 1] = &lane_tile<static_cast<int>(kIndex) + 1>), ...);
@@ -354,10 +377,8 @@ constexpr void fill_lane_rows(TileSet& set, std::index_sequence<kIndex...>) {
 constexpr TileSet make_set() {
   TileSet set;
   set.lanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
-  fill_rows<1>(set, std::make_index_sequence<kMostRows[1]>());
-  fill_rows<2>(set, std::make_index_sequence<kMostRows[2]>());
-  fill_rows<3>(set, std::make_index_sequence<kMostRows[3]>());
-  fill_rows<4>(set, std::make_index_sequence<kMostRows[4]>());
+  set.run = kTiles;
+  for (int v = 1; v <= TileSet::kMaxVectors; ++v) set.max_rows[v] = kMostRows[v];
   fill_lane_rows(set, std::make_index_sequence<kMostRows[1]>());
   set.finish = &finish;
   set.finish_flat = &finish_flat;

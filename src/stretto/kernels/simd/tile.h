@@ -58,8 +58,8 @@ struct TileSet {
   using Run = void (*)(const Tile&);
 
   int lanes = 0;
-  int max_rows[kMaxVectors + 1] = {};           // by vectors: most rows without spilling
-  Run run[kMaxVectors + 1][kMaxRows + 1] = {};  // [vectors][rows], null beyond max_rows
+  int max_rows[kMaxVectors + 1] = {};        // by vectors: most rows without spilling
+  const Run (*run)[kMaxRows + 1] = nullptr;  // [vectors][rows], null beyond max_rows
 
   // Lane by lane instead of as a product, for depthwise convolution: c[r] = epilogue(init + sum
   // over taps of A[r; t] * B[t]), all of them vectors: A at a + r * a_row + taps[t].a, B at b +
