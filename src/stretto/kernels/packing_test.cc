@@ -151,7 +151,7 @@ Forms known_forms() {
       {"conv2d_stem.1", 0x3b734f99cd043333},
       {"conv_transpose2d_phases.1", 0x35b37cf92af7ab5f},
       {"conv_transpose2d_plain.1", 0x3a5e7063c3ae8c35},
-      {"gemm_panels.1", 0xd3e024857fde84c5},
+      {"gemm_panels.1", 0xb92ff8014839317d},
       {"gemm_plain.1", 0x2d44296f90e50855},
       {"resize_taps.1", 0xc2cad7c7c2c345d1},
       {"scale_bias.1", 0x2bedf6fd1fc6e865},

@@ -62,14 +62,13 @@ inline Panels choose_panels(const TileSet& set, int64_t blocks, int64_t rows, in
   return {blocks, 2, 3, team};
 }
 
-// Panels for products whose rows can be cut anywhere: three vectors wide where registers allow it.
-// 27 sums then take 12 loads per step, where 14 rows of two vectors take 16 for 28: less to do
-// beside the multiply-adds when another thread shares the core (docs/design/speed.md). Maps and
-// Winograd tiles come in rows that 14 divides better.
+// Panels for products whose rows can be cut anywhere: three vectors wide. 9 rows take 12 loads for
+// 27 multiply-adds, where 14 rows of two vectors take 16 for 28; with 16 registers, 7 for 12
+// instead of 8: less to do beside the multiply-adds when another thread shares the core
+// (docs/design/speed.md). Maps and Winograd tiles come in rows that 14 divides better.
 inline Panels choose_wide_panels(const TileSet& set, int64_t blocks, int64_t rows, int64_t team) {
   const Panels panels = choose_panels(set, blocks, rows, team);
-  const bool many_registers = set.max_rows[3] * 3 >= 24;
-  return panels.width == 2 && many_registers ? Panels{blocks, 3, 4, team} : panels;
+  return panels.width == 2 ? Panels{blocks, 3, 4, team} : panels;
 }
 
 }  // namespace stretto::kernels

@@ -51,8 +51,10 @@ Plan make_plan(const Conv2dProblem& p) {
     plan.in_pixel = plan.in_image;
     plan.out_pixel = plan.out_image;
   }
-  plan.panels =
-      choose_wide_panels(tile_set(p.target.isa), out_blocks, plan.pixels, p.target.threads);
+  // With 16 registers, tiles of 4 pixels x 3 vectors make ResNet-50 1 % slower than 6 x 2.
+  const TileSet& set = tile_set(p.target.isa);
+  const auto choose = set.max_rows[3] >= 8 ? choose_wide_panels : choose_panels;
+  plan.panels = choose(set, out_blocks, plan.pixels, p.target.threads);
   return plan;
 }
 
