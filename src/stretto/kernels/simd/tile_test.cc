@@ -42,7 +42,8 @@ class Fenced {
 
 // Sums of small integers are exact in any order, so results must be equal.
 void fill(float* to, int64_t count, std::mt19937& random) {
-  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(static_cast<int>(random() % 9) - 4);
+  for (int64_t i = 0; i < count; ++i)
+    to[i] = static_cast<float>(static_cast<int>(random() % 9) - 4);
 }
 
 struct Shape {
