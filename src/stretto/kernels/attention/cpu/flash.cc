@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "stretto/kernels/attention/candidates.h"
+#include "stretto/kernels/simd/tile.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stretto/kernels/attention/cpu/flash.cc"
@@ -21,7 +22,7 @@
 #define STRETTO_KERNELS_ATTENTION_FLASH_
 namespace stretto::kernels::attention {
 
-constexpr int64_t kQueries = 48;  // rows of a block: 4 tiles of 12 or 8 of 6
+constexpr int64_t kQueries = 48;  // rows of a block: 4 tiles of 12, or 8 of 6
 constexpr int64_t kKeys = 512;    // columns of a chunk: 96 KB of scores
 
 // One thread's working memory, in floats from its start.
@@ -68,101 +69,70 @@ using V = hn::Vec<Tag>;
 
 constexpr int64_t kLanes = hn::MaxLanes(Tag());
 constexpr int64_t kPanel = 2 * kLanes;
-// 2 x 12 of 32 registers, 2 x 6 of 16.
-constexpr int kTileRows = HWY_TARGET == HWY_AVX3 || HWY_ARCH_ARM_A64 ? 12 : 6;
 constexpr int64_t kScoreStride = kKeys + 16;  // rows of scores start in different cache sets
 constexpr float kLowest = -std::numeric_limits<float>::infinity();
 
-// c[rows][vectors * lanes] (+)= a[rows][depth] * panel[depth][kPanel]
-template <int kRows, int kVectors>
-HWY_INLINE void tile(const float* HWY_RESTRICT a, int64_t a_stride, const float* HWY_RESTRICT panel,
-                     int64_t depth, float* HWY_RESTRICT c, int64_t c_stride, bool accumulate) {
-  const Tag d;
-  V sum[kRows][kVectors];
-  for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kVectors; ++j) {
-      sum[r][j] = accumulate ? hn::LoadU(d, c + r * c_stride + j * kLanes) : hn::Zero(d);
-    }
-  }
-  for (int64_t k = 0; k < depth; ++k) {
-    V b[kVectors];
-    for (int j = 0; j < kVectors; ++j) b[j] = hn::LoadU(d, panel + k * kPanel + j * kLanes);
-    for (int r = 0; r < kRows; ++r) {
-      const V broadcast = hn::Set(d, a[r * a_stride + k]);
-      for (int j = 0; j < kVectors; ++j) sum[r][j] = hn::MulAdd(broadcast, b[j], sum[r][j]);
-    }
-  }
-  for (int r = 0; r < kRows; ++r) {
-    for (int j = 0; j < kVectors; ++j) hn::StoreU(sum[r][j], d, c + r * c_stride + j * kLanes);
-  }
+// Columns of the panel at `column` of `columns`: two vectors, or the one that is left.
+HWY_INLINE int64_t panel_width(int64_t columns, int64_t column) {
+  return columns - column > kLanes ? kPanel : kLanes;
 }
 
-// The instance of `tile` for `rows` <= kRows.
-template <int kRows, int kVectors>
-void tile_rows(int rows, const float* a, int64_t a_stride, const float* panel, int64_t depth,
-               float* c, int64_t c_stride, bool accumulate) {
-  if constexpr (kRows > 1) {
-    if (rows < kRows) {
-      return tile_rows<kRows - 1, kVectors>(rows, a, a_stride, panel, depth, c, c_stride,
-                                            accumulate);
-    }
-  }
-  tile<kRows, kVectors>(a, a_stride, panel, depth, c, c_stride, accumulate);
-}
-
-// c[rows][columns] (+)= a[rows][depth] * panels, `panels` a sequence of [panel_depth][kPanel], of
-// which rows of depth from `from` on are used. Writes whole vectors.
-HWY_INLINE void multiply(int64_t rows, int64_t columns, int64_t depth, const float* a,
-                         int64_t a_stride, const float* panels, int64_t panel_depth, float* c,
-                         int64_t c_stride, bool accumulate) {
+// c[rows][columns] (+)= a[rows][depth] * panels, `panels` a sequence of [panel_depth][panel_width],
+// of which `depth` rows from `first` on are used. Writes whole vectors.
+HWY_INLINE void multiply(const TileSet& set, int64_t rows, int64_t columns, int64_t first,
+                         int64_t depth, const float* a, int64_t a_stride, const float* panels,
+                         int64_t panel_depth, float* c, int64_t c_stride, bool accumulate) {
+  Tile tile{.a_row = a_stride, .taps = &kNoTap, .c_row = c_stride, .c_vector = kLanes};
+  tile.steps = tile.last_steps = static_cast<int32_t>(depth);
+  tile.accumulate = accumulate;
   for (int64_t column = 0; column < columns; column += kPanel) {
-    const float* panel = panels + column * panel_depth;
-    for (int64_t row = 0; row < rows; row += kTileRows) {
-      const int n = static_cast<int>(HWY_MIN(rows - row, kTileRows));
-      const float* from = a + row * a_stride;
-      float* to = c + row * c_stride + column;
-      if (columns - column > kLanes) {
-        tile_rows<kTileRows, 2>(n, from, a_stride, panel, depth, to, c_stride, accumulate);
-      } else {
-        tile_rows<kTileRows, 1>(n, from, a_stride, panel, depth, to, c_stride, accumulate);
-      }
+    const int64_t width = panel_width(columns, column), vectors = width / kLanes;
+    const EvenTiles tiles(rows, set.max_rows[vectors]);
+    tile.b = panels + column * panel_depth + first * width;
+    for (int64_t t = 0; t < tiles.tiles; ++t) {
+      const int64_t row = tiles.begin(t);
+      tile.a = a + row * a_stride;
+      tile.c = c + row * c_stride + column;
+      set.run[vectors][tiles.begin(t + 1) - row](tile);
     }
   }
 }
 
-// k[sk][dim] -> panels [keys / kPanel][dim][kPanel]; the last panel's missing keys become zero.
+// k[sk][dim] -> panels [keys / kPanel][dim][panel_width]; the last one's missing keys become zero.
 HWY_INLINE void pack_keys(const AttentionProblem& p, const float* k, float* to) {
   const Tag d;
   const int64_t row = p.k.strides[2], step = p.k.strides[3];
   for (int64_t j = 0; j < p.sk; j += kLanes) {
-    float* panel = to + j / kPanel * kPanel * p.dim + j % kPanel;
+    const int64_t first = j / kPanel * kPanel, width = panel_width(p.sk, first);
+    float* panel = to + first * p.dim + j % kPanel;
     int64_t c = 0;
     if (step == 1 && j + kLanes <= p.sk) {
       for (; c + kLanes <= p.dim; c += kLanes) {
-        transpose_square(d, k + j * row + c, row, panel + c * kPanel, kPanel);
+        transpose_square(d, k + j * row + c, row, panel + c * width, width);
       }
     }
     for (; c < p.dim; ++c) {
       for (int64_t l = 0; l < kLanes; ++l) {
-        panel[c * kPanel + l] = j + l < p.sk ? k[(j + l) * row + c * step] : 0.0f;
+        panel[c * width + l] = j + l < p.sk ? k[(j + l) * row + c * step] : 0.0f;
       }
     }
   }
 }
 
-// v[sk][dim_v] -> panels [dim_v / kPanel][sk][kPanel], zero beyond dim_v.
+// v[sk][dim_v] -> panels [dim_v / kPanel][sk][panel_width], zero beyond dim_v.
 HWY_INLINE void pack_values(const AttentionProblem& p, const float* v, float* to) {
   const Tag d;
   for (int64_t c = 0; c < p.dim_v; c += kPanel) {
+    const int64_t width = panel_width(p.dim_v, c);
     for (int64_t j = 0; j < p.sk; ++j) {
       const float* from = v + j * p.v.strides[2] + c * p.v.strides[3];
-      float* panel = to + c * p.sk + j * kPanel;
+      float* panel = to + c * p.sk + j * width;
       const int64_t n = HWY_MIN(kPanel, p.dim_v - c);
-      for (int64_t i = 0; i < kPanel; i += kLanes) {
+      for (int64_t i = 0; i < width; i += kLanes) {
         V x = hn::Zero(d);
-        if (p.v.strides[3] == 1 && i < n) {
+        if (p.v.strides[3] == 1) {
           x = load_n(d, from + i, n - i);
-        } else if (i < n) {
+        } else {
           HWY_ALIGN float lanes[kLanes] = {};
           for (int64_t l = i; l < HWY_MIN(n, i + kLanes); ++l)
             lanes[l - i] = from[l * p.v.strides[3]];
@@ -230,6 +200,7 @@ void attention_run(const AttentionProblem& p, const Args& args, const Worker& wo
   using namespace attention_flash;
   const Tag d;
   const FlashPlan plan = attention::make_plan(p);
+  const TileSet& set = tile_set(p.target.isa);
   float* memory = reinterpret_cast<float*>(args.scratch) + worker.index * plan.floats;
   float* keys = memory + plan.k_at;
   float* values = memory + plan.v_at;
@@ -270,8 +241,8 @@ void attention_run(const AttentionProblem& p, const Args& args, const Worker& wo
 
     for (int64_t from = 0; from < p.sk; from += kKeys) {
       const int64_t count = HWY_MIN(kKeys, p.sk - from);
-      multiply(rows, count, p.dim, q, q_stride, keys + from * p.dim, p.dim, scores, kScoreStride,
-               false);
+      multiply(set, rows, count, 0, p.dim, q, q_stride, keys + from * p.dim, p.dim, scores,
+               kScoreStride, false);
       for (int64_t r = 0; r < rows; ++r) {
         const int64_t row = first_row + r;
         const float* mask =
@@ -280,8 +251,8 @@ void attention_run(const AttentionProblem& p, const Args& args, const Worker& wo
         soften(p, scores + r * kScoreStride, count, mask, top + r, sum + r, out + r * plan.dim_v,
                p.dim_v, from == 0);
       }
-      multiply(rows, p.dim_v, count, scores, kScoreStride, values + from * kPanel, p.sk, out,
-               plan.dim_v, from > 0);
+      multiply(set, rows, p.dim_v, from, count, scores, kScoreStride, values, p.sk, out, plan.dim_v,
+               from > 0);
     }
 
     float* to = static_cast<float*>(args.outputs[0]) + p.out.offset + b * p.out.strides[0] +
