@@ -16,8 +16,9 @@ namespace {
 
 using namespace onnx::testing;  // NOLINT: the messages of a model
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kNodes = 10'000;  // a sanitizer takes ten times as long, and as much stack
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || defined(STRETTO_EMULATED)
+// A sanitizer takes ten times as long, and as much stack; an emulator twenty times as long.
+constexpr int kNodes = 10'000;
 #else
 constexpr int kNodes = 100'000;
 #endif
