@@ -31,9 +31,10 @@ Choices = dict[str, tuple[str, str]]
 
 
 def parse(text: str) -> tuple[str, Choices]:
-  """The header and the choices."""
+  """The header and the choices, without the verdicts on models, which hold for one machine."""
   header, *lines = text.splitlines()
-  return header, {key: (kernel, us) for key, kernel, us in (line.split("\t") for line in lines)}
+  return header, {key: (kernel, us) for key, kernel, us in (line.split("\t") for line in lines)
+                  if not key.startswith("model ")}
 
 
 def write(path: Path, header: str, choices: Choices) -> None:

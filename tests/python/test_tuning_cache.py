@@ -18,6 +18,26 @@ stretto.optimize(sys.argv[1], tuning="off", verify=False)
 """
 
 
+def verdicts(cache):
+  """How many models the tuning cache has a verdict on."""
+  header, *lines = cache.read_text().splitlines()
+  assert header.startswith("stretto-tuning-cache ")
+  return sum(line.startswith("model ") for line in lines)
+
+
+def assert_remembered(first, again):
+  """The second of two reports is of a run that took the first one's results and no measurements,
+  whichever program the first one kept."""
+  assert "compare" in first["seconds"] and "compare" not in again["seconds"]
+  assert again["tuning"]["measured"] == 0
+  assert again["tuning"]["from_tuning_cache"] >= first["tuning"]["measured"]
+  assert [op["kernel"] for op in again["operators"]] == [op["kernel"] for op in first["operators"]]
+  compared = first["tuning"]["compared"]
+  assert (again["tuning"]["compared"] or {}).get("kept") == (compared or {}).get("kept")
+  if compared:
+    assert not compared["remembered"] and again["tuning"]["compared"]["remembered"]
+
+
 def test_python_logs_a_damaged_tuning_cache_once(cnn_path, tmp_path):
   cache = tmp_path / "cache.tsv"
   cache.write_text("garbage\n")
@@ -48,15 +68,22 @@ def test_the_command_says_so_on_stderr_and_starts_anew(cnn_path, tmp_path, run_c
   report = tmp_path / "report.json"
   words = ["optimize", cnn_path, "--tuning", "0.5", "--no-verify", "--report", report]
   assert run_command(*words).stderr.count("stretto: warning: tuning cache") == 1
-  first = json.loads(report.read_text())["tuning"]
-  lost = first["compared"] is not None and first["compared"]["kept"] == "default"
-  assert lost or first["measured"] > 0
-  assert cache.read_text().startswith("stretto-tuning-cache ")
+  first = json.loads(report.read_text())
+  assert verdicts(cache) == 1
   assert "warning" not in run_command(*words).stderr
-  tuning = json.loads(report.read_text())["tuning"]
-  # On a busy machine half a second is too short for all problems: the rest may be measured now.
-  again = tuning["compared"] is not None and tuning["compared"]["kept"] == "default"
-  assert lost or again or tuning["from_tuning_cache"] >= first["measured"]
+  assert_remembered(first, json.loads(report.read_text()))
+
+
+def test_the_file_asked_for_is_used(cnn, tmp_path):
+  cache = tmp_path / "cache.tsv"
+  first = stretto.optimize(cnn, tuning=0.3, tuning_cache=cache).report
+  assert verdicts(cache) == 1
+  assert_remembered(first, stretto.optimize(cnn, tuning=0.3, tuning_cache=str(cache)).report)
+  text = cache.read_text()
+  without = stretto.optimize(cnn, tuning=0.3, tuning_cache="none").report
+  assert "compare" in without["seconds"]  # which follows measurements only
+  assert not (without["tuning"]["compared"] or {}).get("remembered")
+  assert cache.read_text() == text
 
 
 def test_an_interrupt_of_the_comparison_keeps_what_was_measured(cnn, tmp_path):
@@ -68,7 +95,8 @@ def test_an_interrupt_of_the_comparison_keeps_what_was_measured(cnn, tmp_path):
 
   with pytest.raises(KeyboardInterrupt):
     stretto.optimize(cnn, tuning=1, tuning_cache=cache, progress=stop)
-  assert len(cache.read_text().splitlines()) > 1
+  assert len(cache.read_text().splitlines()) > 1 and verdicts(cache) == 0
+  assert "compare" in stretto.optimize(cnn, tuning=1, tuning_cache=cache).report["seconds"]
 
 
 def test_choices_that_lose_as_a_whole_are_not_used(cnn, tmp_path):
@@ -77,7 +105,7 @@ def test_choices_that_lose_as_a_whole_are_not_used(cnn, tmp_path):
   options = {"tuning": 1, "tuning_cache": cache, "progress": False, "threads": 1}
   stretto.optimize(cnn, **options)
   header, *lines = cache.read_text().splitlines()
-  # The references do every problem, and take much longer.
+  # The references do every problem, and take much longer. A verdict that is damaged is none.
   wrong = ["\t".join([line.split("\t")[0], "reference", "1.0000"]) for line in lines]
   cache.write_text("\n".join([header, *wrong]) + "\n")
   model = stretto.optimize(cnn, **options)
@@ -91,3 +119,7 @@ def test_choices_that_lose_as_a_whole_are_not_used(cnn, tmp_path):
   off = stretto.optimize(cnn, **(options | {"tuning": "off", "tuning_cache": "none"}))
   for count in ("measured", "from_tuning_cache", "from_default"):
     assert model.report["tuning"][count] == off.report["tuning"][count], count
+  # The next run takes the default at once, measured or not.
+  assert_remembered(model.report, stretto.optimize(cnn, **options).report)
+  untuned = stretto.optimize(cnn, **(options | {"tuning": "off"}))
+  assert [op["kernel"] for op in untuned.report["operators"]] == kernels

@@ -384,7 +384,8 @@ function howSection() {
     ['Taken from the tuning cache', tuning.from_tuning_cache], ['Taken in built-in order', tuning.from_default],
     ['Compared as a whole', isNumber((tuning.compared || {}).ratio) &&
       `tuned ${digits(tuning.compared.tuned_ms)} ms, built-in order ${digits(tuning.compared.default_ms)} ms; ` +
-      `kept: ${tuning.compared.kept === 'tuned' ? 'tuned' : 'built-in order'}`],
+      `kept: ${tuning.compared.kept === 'tuned' ? 'tuned' : 'built-in order'}` +
+      (tuning.compared.remembered ? ', as the tuning cache remembers' : '')],
     ['Time in all', isNumber(spent.total) ? seconds(spent.total) : undefined],
     ['Weights', bytes(memory.weight_bytes)], ['Memory of a session', bytes(memory.memory_bytes)],
   ]), stages.length ? bars(stages, [{label: 'time', values: stages.map((s) => spent[s]),

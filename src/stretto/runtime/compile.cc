@@ -1,22 +1,52 @@
 #include "stretto/runtime/compile.h"
 
+#include <fmt/ranges.h>
+
 #include "stretto/runtime/costs.h"
 #include "stretto/runtime/emission.h"
 #include "stretto/runtime/layout.h"
 
 namespace stretto::runtime {
+namespace {
+
+Emission emit_cheapest(const Lowered& lowered, const NodeSelector& nodes,
+                       const kernels::Target& target) {
+  const std::vector<PlacedStep> placed =
+      choose_layouts(lowered, selected_costs(lowered, nodes, target));
+  return emit(lowered, placed, nodes, target);
+}
+
+}  // namespace
 
 Compiled compile(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
                  Selector& selector, const CompileOptions& options) {
   const Lowered lowered = lower(std::move(graph), target);
   const NodeSelector nodes{selector, options};
   measure_variants(lowered, nodes);
-  const std::vector<PlacedStep> placed =
-      choose_layouts(lowered, selected_costs(lowered, nodes, target));
-  Emission emission = emit(lowered, placed, nodes, target);
+  Emission emission = emit_cheapest(lowered, nodes, target);
   place(emission);
   fill_blobs(emission, options);
   return std::move(emission.compiled);
+}
+
+std::string plan(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
+                 Selector& selector, const CompileOptions& options) {
+  const Lowered lowered = lower(std::move(graph), target);
+  const Emission emission = emit_cheapest(lowered, {selector, options}, target);
+  std::string text;
+  for (size_t i = 0; i < emission.operands.size(); ++i) {
+    const Instruction& instruction = emission.compiled.program.instructions[i];
+    const Operands& operands = emission.operands[i];
+    if (instruction.family != nullptr) {
+      text += fmt::format("{} {}", instruction.family->row_name(instruction.row),
+                          emission.compiled.explanations[i].problem);
+    } else {
+      text += fmt::format("{} {}", instruction.op, instruction.copy_bytes);
+    }
+    text += fmt::format(": {} > {}\n", fmt::join(operands.inputs, " "),
+                        fmt::join(operands.outputs, " "));
+  }
+  return text;
 }
 
 }  // namespace stretto::runtime

@@ -37,4 +37,10 @@ struct Compiled {
 Compiled compile(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
                  Selector& selector, const CompileOptions& options);
 
+// What compile() would emit without measuring, as text: a line per instruction, with its kernel,
+// its problem, and what it reads and writes. Programs with the same plan run alike. Takes a small
+// part of compile()'s time, because no memory is planned and no weights are packed.
+std::string plan(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
+                 Selector& selector, const CompileOptions& options);
+
 }  // namespace stretto::runtime

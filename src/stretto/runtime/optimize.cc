@@ -20,6 +20,7 @@
 #include "stretto/runtime/memory_check.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/report.h"
+#include "stretto/runtime/tuning.h"
 #include "stretto/stretto.h"
 #include "stretto/tensor/compare.h"
 #include "stretto/tune/cache_file.h"
@@ -32,9 +33,6 @@ using runtime::Compiled;
 
 // What "quick" and "full" mean, in seconds of kernel measurements.
 constexpr double kQuickBudget = 10, kFullBudget = 240;
-
-// For comparing the tuned program with the default one.
-constexpr double kContest_s = 2;
 
 // Rules that make operators fewer: without them, the graph runs one kernel per operator, which is
 // what "before" means in the report.
@@ -108,16 +106,17 @@ std::map<std::string, std::string> forced_nodes(const OptimizeOptions& options,
   return nodes;
 }
 
-runtime::SelectOptions select_options(const OptimizeOptions& options, const TuningBudget& budget) {
-  runtime::SelectOptions select{.budget_s = budget.seconds, .thorough = budget.thorough};
+runtime::TuningOptions tuning_options(const OptimizeOptions& options, const TuningBudget& budget,
+                                      const ir::Graph& graph) {
+  runtime::TuningOptions how{.budget_s = budget.seconds,
+                             .thorough = budget.thorough,
+                             .forced_nodes = forced_nodes(options, graph),
+                             .cache = tune::tuning_cache_path(options.tuning_cache),
+                             .progress = options.progress};
   for (const auto& [name, row] : options.force) {
-    if (is_family(name)) select.forced[name] = row;
+    if (is_family(name)) how.forced[name] = row;
   }
-  // The shipped tuning cache was measured on another machine, so it is used only for problems that
-  // are not measured here.
-  select.advice = tune::TuningCache::shipped();
-  select.known = tune::load_tuning_cache(tune::tuning_cache_path(options.tuning_cache));
-  return select;
+  return how;
 }
 
 onnx::ImportOptions import_options(const OptimizeOptions& options) {
@@ -248,65 +247,16 @@ Compiled compile_before(const ir::Graph& original, const kernels::Target& target
   return runtime::compile(graph, target, selector, {});
 }
 
-// Whether two programs of one graph run the same kernels.
-bool same_kernels(const runtime::Program& a, const runtime::Program& b) {
-  return std::equal(a.instructions.begin(), a.instructions.end(), b.instructions.begin(),
-                    b.instructions.end(),
-                    [](const runtime::Instruction& x, const runtime::Instruction& y) {
-                      return x.family == y.family && x.row == y.row && x.problem == y.problem;
-                    });
-}
-
-// The choices that the other one does not make too: of a program that lost as a whole they are
-// forgotten, so that later runs measure them again.
-tune::TuningCache without_same(tune::TuningCache choices, const tune::TuningCache& other) {
-  choices.forget(other);
-  return choices;
-}
-
-// A model with its kernels chosen.
-struct Chosen {
-  std::shared_ptr<ir::Graph> graph;
-  std::unique_ptr<runtime::Selector> selector;
-  Compiled compiled;
-};
-
-// Single measurements can mislead, above all beside other work, and what is best for a layer need
-// not be best for the model. So the tuned program has to win against the one that nothing was
-// measured for, as a whole. Returns that one if it is faster; `verdict` gets what was compared.
-std::optional<Chosen> better_default(const ir::Graph& graph, const Chosen& tuned,
-                                     const OptimizeOptions& options,
-                                     const std::vector<Tensor>& inputs, json& verdict) {
-  runtime::SelectOptions select = select_options(options, {});
-  select.known = {};
-  const auto compiled = [&](const runtime::CompileOptions& how) {
-    Chosen chosen{
-        std::make_shared<ir::Graph>(graph), std::make_unique<runtime::Selector>(select), {}};
-    runtime::CompileOptions all = how;
-    all.forced_nodes = forced_nodes(options, *chosen.graph);
-    chosen.compiled =
-        runtime::compile(chosen.graph, tuned.compiled.program.target, *chosen.selector, all);
-    return chosen;
-  };
-  // Most weights are packed alike, and are not copied for a comparison.
-  const runtime::Program& program = tuned.compiled.program;
-  const Chosen plain = compiled({.packed = [&](const std::string& key, const std::string& form) {
-    const auto found = std::find_if(
-        program.blobs.begin(), program.blobs.end(),
-        [&](const runtime::Blob& blob) { return blob.key == key && blob.form == form; });
-    return found == program.blobs.end() ? runtime::Blob{} : *found;
-  }});
-  if (same_kernels(program, plain.compiled.program)) return std::nullopt;
-  const runtime::Contest contest =
-      runtime::compare_programs(program, plain.compiled.program, inputs, kContest_s);
-  const bool lost = runtime::second_wins(contest);
-  verdict = {{"tuned_ms", contest.first_ms},
-             {"default_ms", contest.second_ms},
-             {"ratio", contest.ratio},
-             {"rounds", contest.rounds},
-             {"kept", lost ? "default" : "tuned"}};
-  if (!lost) return std::nullopt;
-  return compiled({});
+// For the report; null where no comparison was needed.
+json verdict_json(const runtime::Tuned& tuned) {
+  if (!tuned.verdict || tuned.verdict->contest.rounds == 0) return nullptr;
+  const runtime::Contest& contest = tuned.verdict->contest;
+  return {{"tuned_ms", contest.first_ms},
+          {"default_ms", contest.second_ms},
+          {"ratio", contest.ratio},
+          {"rounds", contest.rounds},
+          {"kept", tuned.verdict->default_kept ? "default" : "tuned"},
+          {"remembered", tuned.remembered}};
 }
 
 Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
@@ -323,32 +273,15 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   const passes::PipelineReport rewritten =
       stages("passes", [&] { return passes::run_pipeline(*graph, {.disabled = options.disable}); });
 
-  const ir::Graph untouched = *graph;
-  Chosen chosen{graph, std::make_unique<runtime::Selector>(select_options(options, budget)), {}};
-  stages("tuning", [&] {
-    chosen.compiled = runtime::compile(
-        graph, target, *chosen.selector,
-        {.progress = options.progress, .forced_nodes = forced_nodes(options, *graph)});
-  });
-  runtime::check_memory(chosen.compiled.program);
-  runtime::SelectCounts counts = chosen.selector->counts();
-  // Saved before the comparison, so that one that is interrupted loses nothing.
-  const std::string cache = tune::tuning_cache_path(options.tuning_cache);
-  tune::add_to_tuning_cache(cache, chosen.selector->found());
-  json verdict;
-  const bool room = 4 * chosen.compiled.program.weight_bytes() < total_memory_bytes();
-  if (budget.seconds > 0 && counts.measured + counts.known > 0 && room) {
-    stages("compare", [&] {
-      auto plain = better_default(untouched, chosen, options, inputs, verdict);
-      if (!plain) return;
-      tune::forget_in_tuning_cache(cache,
-                                   without_same(chosen.selector->found(), plain->selector->used()));
-      chosen = *std::move(plain);
-      counts = chosen.selector->counts();
-    });
+  const runtime::TuningOptions how = tuning_options(options, budget, *graph);
+  runtime::Tuned tuned =
+      stages("tuning", [&] { return runtime::choose_kernels(graph, target, how); });
+  Compiled& compiled = tuned.compiled;
+  runtime::check_memory(compiled.program);
+  const bool room = 4 * compiled.program.weight_bytes() < total_memory_bytes();
+  if (tuned.open(how) && room) {
+    stages("compare", [&] { runtime::compare_with_default(tuned, graph, how, inputs); });
   }
-  graph = chosen.graph;
-  Compiled& compiled = chosen.compiled;
 
   std::vector<std::string> assumed = imported.notes;
   for (size_t i = 0; i < samples.size(); ++i) {
@@ -411,15 +344,17 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   json pass_seconds = json::array();
   for (const auto& [name, seconds] : rewritten.seconds) pass_seconds.push_back({name, seconds});
   report["pass_seconds"] = std::move(pass_seconds);
-  if (!verdict.is_null() && verdict["kept"] == "default") {
+  if (tuned.verdict && tuned.verdict->default_kept) {
     notes.push_back(fmt::format(
         "the kernels that measurements chose took {:.3g} ms together and those of the built-in "
-        "order {:.3g} ms, so the latter were kept: tune again when the machine is less busy",
-        verdict["tuned_ms"].get<double>(), verdict["default_ms"].get<double>()));
+        "order {:.3g} ms, so the latter were kept; tuning for more than {:g} s measures again",
+        tuned.verdict->contest.first_ms, tuned.verdict->contest.second_ms,
+        tuned.verdict->budget_s));
   }
+  const runtime::SelectCounts counts = tuned.selector->counts();
   report["tuning"] = {{"mode", options.tuning},          {"budget_s", budget.seconds},
                       {"measured", counts.measured},     {"from_tuning_cache", counts.known},
-                      {"from_default", counts.by_order}, {"compared", verdict}};
+                      {"from_default", counts.by_order}, {"compared", verdict_json(tuned)}};
   report["notes"] = std::move(notes);
   report["seconds"] = stages.finish();
 
@@ -427,7 +362,7 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
   state->name = original.name;
   state->program = std::make_shared<runtime::Program>(std::move(compiled.program));
   state->graph = std::move(graph);
-  state->choices = chosen.selector->used();
+  state->choices = tuned.selector->used();
   state->samples = std::move(kept);
   state->notes = std::move(assumed);
   state->report_json = report.dump();
