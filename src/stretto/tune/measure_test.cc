@@ -60,5 +60,35 @@ TEST(Measure, ARaceLeavesRoundsToTheFastest) {
   EXPECT_EQ(slow, 12) << "without a race, all have all rounds";
 }
 
+TEST(Measure, AnInterruptedRunDoesNotDropTheFastest) {
+  const auto sleep_ms = [](int ms) { std::this_thread::sleep_for(std::chrono::milliseconds(ms)); };
+  for (const bool race : {false, true}) {
+    // Beside other work, further runs are interrupted in some attempts, but not in all.
+    bool right = false;
+    for (int attempt = 0; attempt < 5 && !right; ++attempt) {
+      int runs = 0;
+      const std::vector<Trial> trials{
+          {"interrupted", [&] { sleep_ms(runs++ == 0 ? 20 : 1); }, [] {}},  // 20: above 3 x 4
+          {"steady", [&] { sleep_ms(4); }, [] {}}};
+      const auto seconds = measure(trials, {.budget_s = 0.1, .race = race});
+      right = seconds[0] < seconds[1];
+    }
+    EXPECT_TRUE(right);
+  }
+}
+
+TEST(Measure, ATrialThatIsTooSlowForAnInterruptionIsDroppedAtOnce) {
+  int runs = 0;
+  const std::vector<Trial> trials{{"slow",
+                                   [&] {
+                                     ++runs;
+                                     std::this_thread::sleep_for(std::chrono::milliseconds(150));
+                                   },
+                                   [] {}},
+                                  {"fast", [] {}, [] {}}};
+  measure(trials, {.budget_s = 0.01});
+  EXPECT_EQ(runs, 1);
+}
+
 }  // namespace
 }  // namespace stretto::tune
