@@ -15,6 +15,12 @@ constexpr int kEnoughAlone = 10;
 // cores did so for up to 65 ms.
 constexpr double kInterruption_s = 0.1;
 
+double seconds_of(const std::function<void()>& run) {
+  const double begin = now_s();
+  run();
+  return now_s() - begin;
+}
+
 }  // namespace
 
 std::vector<double> measure(std::span<const Trial> trials, const MeasureOptions& options) {
@@ -25,9 +31,11 @@ std::vector<double> measure(std::span<const Trial> trials, const MeasureOptions&
   for (int round = 0;; ++round) {
     const double limit = 1 + (options.hopeless - 1) / (options.race ? std::max(round, 1) : 1);
     for (size_t i = 0; i < trials.size(); ++i) {
-      // A run that was interrupted says nothing, and the best trial may have had one.
-      const bool known = round > 1 || (round == 1 && best[i] > kInterruption_s);
-      dropped[i] = dropped[i] || (known && best[i] > limit * fastest);
+      if (!dropped[i] && round > 0 && best[i] > limit * fastest) {
+        // A single run may have been interrupted. Another one decides, with caches that are warm.
+        dropped[i] =
+            round > 1 || best[i] > kInterruption_s || seconds_of(trials[i].run) > limit * fastest;
+      }
       if (dropped[i]) continue;
       check_interrupt();
       if (trials[i].prepare) {
@@ -35,9 +43,7 @@ std::vector<double> measure(std::span<const Trial> trials, const MeasureOptions&
       } else {
         trials[i].run();  // refills the caches that the previous trial took
       }
-      const double begin = now_s();
-      trials[i].run();
-      best[i] = std::min(best[i], now_s() - begin);
+      best[i] = std::min(best[i], seconds_of(trials[i].run));
       fastest = std::min(fastest, best[i]);
     }
     const double spent = now_s() - start;

@@ -24,8 +24,8 @@ struct MeasureOptions {
   // minimum of them moves no more, and a disturbance has had time to pass.
   int enough_rounds = 100;
   double enough_s = 0.1;
-  // A trial slower than this times the best is dropped, after one round if it took more than 0.1 s
-  // and after two if not, because other work on the machine may have interrupted the first.
+  // A trial slower than this times the best after one round is dropped. Below 0.1 s it is run once
+  // more before, because other work on the machine may have interrupted it.
   double hopeless = 3.0;
   // Only the fastest trial matters: after n rounds the limit is 1 + (hopeless - 1) / n, and when
   // one trial is left, ten rounds are enough.
