@@ -103,6 +103,42 @@ TEST(Conv2d, CommonLayers) {
   }
 }
 
+// Groups that begin and end within a block of channels.
+TEST(Conv2d, GroupsThatShareBlocks) {
+  struct Shape {
+    int64_t n, c, h, w, k;
+    int32_t kernel, stride, groups;
+  };
+  for (const Shape& s : {Shape{1, 72, 9, 17, 72, 3, 1, 3},
+                         {2, 40, 8, 7, 40, 3, 2, 5},
+                         {1, 168, 7, 7, 168, 3, 1, 7},
+                         {1, 60, 6, 9, 30, 3, 1, 6},
+                         {1, 24, 5, 5, 72, 1, 1, 2},
+                         {2, 12, 9, 8, 24, 5, 1, 12},
+                         {1, 34, 4, 30, 51, 3, 2, 17}}) {
+    Conv2dProblem p = square(s.c, s.h, s.k, s.kernel, s.stride, s.kernel / 2, s.groups);
+    p.n = s.n;
+    p.w = s.w;
+    for (int threads : {1, 2, 3}) {
+      p.target.threads = threads;
+      p.epilogue = {.activation = threads == 2 ? Activation::kRelu : Activation::kSilu,
+                    .bias = true,
+                    .residual = threads != 2,
+                    .residual_after_activation = threads == 3};
+      check_all(p, "shared blocks");
+    }
+  }
+}
+
+TEST(Conv2d, DirectTakesGroupsThatShareBlocks) {
+  for (Isa isa : usable_isas()) {
+    Conv2dProblem p = square(60, 9, 60, 3, 1, 1, 5);
+    p.target.isa = isa;
+    p.x_layout = p.y_layout = Layout::kBlocked;
+    EXPECT_EQ(kConv2d.row_name(default_row(kConv2d, &p)), "direct") << isa_name(isa);
+  }
+}
+
 TEST(Conv2d, UnevenGeometry) {
   Conv2dProblem p = square(20, 11, 36, 3, 1, 1);
   p.w = 17;
