@@ -14,6 +14,7 @@ extern const Pass kSqueezeExcite;
 extern const Pass kSplitRadix;
 extern const Pass kEliminateTranspose;
 extern const Pass kFuseConv;
+extern const Pass kConcatConvs;
 extern const Pass kFuseLinear;
 extern const Pass kFoldBatchNorm;
 extern const Pass kFuseAttention;

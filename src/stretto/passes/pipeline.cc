@@ -63,6 +63,7 @@ std::span<const Pass* const> pipeline() {
       &kEliminateTranspose,   // transposes have sunk below elementwise nodes or cancelled
       &kRemoveIdentity,       // the identities that sinking left are gone
       &kFuseConv,             // convolutions of constant weights are stretto.Conv*, pads explicit
+      &kConcatConvs,          // concatenated convolutions of equal parts are one with groups
       &kFuseLinear,           // products with a constant matrix are stretto.Linear
       &kFoldBatchNorm,        // no BatchNormalization; constant scales are in the weights
       &kFuseAttention,        // softmax(q k^T) v is stretto.Attention on rows
