@@ -51,29 +51,39 @@ def table(groups: list[list[dict]], threads: int) -> list[str]:
   ours = [name for name in names if summary.is_ours({"engine": name})]
   beyond = {r["engine"] for g in chosen for r in g if summary.is_uncapped(r)}
   titles = ["model", *(n + " \\*" * (n in beyond) for n in names), "best peer",
-            *(f"best peer / {name}" for name in ours)]
+            *(f"best peer / {name}" for name in ours), *(f"lower fifths / {name}" for name in ours)]
   if beyond:
     titles += [f"best capped peer / {name}" for name in ours]
   lines = [f"{threads} thread{'s' * (threads > 1)}, median ms:", "",
            f"| {' | '.join(titles)} |", "|---" * len(titles) + "|"]
-  columns: dict[tuple[str, bool], list[float]] = {}
+  columns: dict[int, list[float]] = {}  # by position among the ratios
   for results in chosen:
     times = {r["engine"]: f"{r['median_ms']:.1f}" for r in results if r["status"] == "ok"}
-    if not summary.ratios(results):
-      continue
+    best = summary.best_peer(results)
     cells = [results[0]["model"], *(times.get(name, "") for name in names),
-             summary.best_peer(results)["engine"]]
-    for capped_only in (False, True)[:1 + bool(beyond)]:
-      for name in ours:
-        line = summary.ratio(results, name, capped_only)
-        cells.append(f"{line['ratio']:.2f}" if line else "")
-        if line:
-          columns.setdefault((name, capped_only), []).append(line["ratio"])
+             best["engine"] if best else ""]
+    lines_of = {name: summary.ratio(results, name) for name in ours}
+    found = [lines_of[name] and lines_of[name][key] for key in ("ratio", "ratio_of_fifths")
+             for name in ours]
+    if beyond:
+      capped = [summary.ratio(results, name, capped_only=True) for name in ours]
+      found += [line and line["ratio"] for line in capped]
+    for i, value in enumerate(found):
+      if value is not None:
+        columns.setdefault(i, []).append(value)
+    cells += ["" if value is None else f"{value:.2f}" for value in found]
     lines.append(f"| {' | '.join(cells)} |")
-  means = [f"**{summary.geometric_mean(values):.2f}**" for values in columns.values()]
+  means = [f"**{summary.geometric_mean(columns[i]):.2f}**" for i in sorted(columns)]
   blank = " |" * (len(titles) - len(means) - 1)
   lines.append(f"| geometric mean |{blank} {' | '.join(means)} |")
-  return lines
+  return lines + refusals(chosen)
+
+
+def refusals(groups: list[list[dict]]) -> list[str]:
+  """A line for each model that Stretto did not run, or computed wrongly, and why."""
+  lines = [f"{r['model']}, {r['engine']}: {r['status']}: {r['reason']}"
+           for g in groups for r in g if summary.is_ours(r) and r["status"] != "ok"]
+  return ["", *lines] if lines else []
 
 
 def quoted(command: str) -> str:

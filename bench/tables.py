@@ -15,7 +15,8 @@ def comparison(results: list[dict]) -> str:
   against = "float64" if has_truth else "ORT"
   plural = "s" if first["threads"] > 1 else ""
   lines = [f"{first['model']}, {first['threads']} thread{plural}",
-           f"  {'engine':<18}{'version':<16}{'median ms':>10}{'p95':>9}{'min':>9}{'cpu':>9}"
+           f"  {'engine':<18}{'version':<16}{'median ms':>10}{'p95':>9}{'fifth':>9}{'min':>9}"
+           f"{'cpu':>9}"
            f"{'err/' + against:>13}{'load s':>8}{'peak MiB':>10}"]
   for r in results:
     head = f"  {r['engine'] + '*' * summary.is_uncapped(r):<18}{r.get('version') or '-':<16}"
@@ -23,10 +24,10 @@ def comparison(results: list[dict]) -> str:
       lines.append(f"{head}{r['status']}: {r['reason']}")
       continue
     if r["status"] == "ok":
-      numbers = f"{r['median_ms']:>10.2f}{r['p95_ms']:>9.2f}{r['min_ms']:>9.2f}" \
-                f"{r['cpu_ms']:>9.2f}"
+      numbers = f"{r['median_ms']:>10.2f}{r['p95_ms']:>9.2f}{r['fifth_ms']:>9.2f}" \
+                f"{r['min_ms']:>9.2f}{r['cpu_ms']:>9.2f}"
     else:
-      numbers = f"{'wrong':>10}{'-':>9}{'-':>9}{'-':>9}"
+      numbers = f"{'wrong':>10}{'-':>9}{'-':>9}{'-':>9}{'-':>9}"
     lines.append(f"{head}{numbers}{r.get(key, float('nan')):>13.1e}{r['load_s']:>8.1f}"
                  f"{r['serving_mib']:>10.0f}")
   return "\n".join(lines + verdict(results) + disturbance(results)) + "\n"
@@ -46,7 +47,8 @@ def verdict(results: list[dict]) -> list[str]:
   for ours in summary.ratios(results):
     lines.append(f"  best peer {ours['peer']} {ours['peer_ms']:.2f} ms, {ours['ours']} "
                  f"{ours['stretto_ms']:.2f} ms: {ours['ratio']:.2f}x "
-                 f"({ours['ratio_of_minima']:.2f}x between the fastest runs, "
+                 f"({ours['ratio_of_fifths']:.2f}x between the lower fifths, "
+                 f"{ours['ratio_of_minima']:.2f}x between the fastest runs, "
                  f"{ours['ratio_of_cpu']:.2f}x in processor time)")
     capped = summary.ratio(results, ours["ours"], capped_only=True)
     if capped and capped["peer"] != ours["peer"]:

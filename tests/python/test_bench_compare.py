@@ -21,8 +21,9 @@ def result(engine, median, status="ok", isa=None, uncapped=None, model="m", thre
   return {"model": model, "threads": threads, "engine": engine, "status": status,
           "reason": "because", "version": "1", "tuning": "off" if engine == "stretto" else None,
           "cap": isa and {"isa": isa, "held": uncapped is None, "why": uncapped},
-          "median_ms": median, "p95_ms": median, "min_ms": median, "cpu_ms": median, "load_s": 0.1,
-          "runs": 10, "preempted": 0, "serving_mib": 1.0, "error_vs_float64": 1e-6}
+          "median_ms": median, "p95_ms": median, "fifth_ms": median, "min_ms": median,
+          "cpu_ms": median, "load_s": 0.1, "runs": 10, "preempted": 0, "serving_mib": 1.0,
+          "error_vs_float64": 1e-6}
 
 
 def test_error_is_relative_to_the_largest_value():
@@ -73,6 +74,22 @@ def test_every_row_of_ours_has_its_ratio():
   assert [(e.name, e.tuning) for e in entries] == [("stretto", "off"), ("stretto-quick", "quick")]
 
 
+def test_ratio_of_lower_fifths_is_against_the_peer_with_the_least():
+  steady, disturbed = result("a", 15.0), result("b", 20.0) | {"fifth_ms": 12.0}
+  line = summary.ratio([result("stretto", 10.0) | {"fifth_ms": 8.0}, steady, disturbed])
+  assert line["peer"] == "a" and line["ratio"] == pytest.approx(1.5)
+  assert line["ratio_of_fifths"] == pytest.approx(1.5)  # 12 / 8, not 15 / 8
+  assert summary.summarise([5.0, 1.0, 4.0, 2.0, 3.0, 100.0], [1.0])["fifth_ms"] == 2.0
+
+
+def test_results_page_shows_a_model_that_stretto_refused():
+  text = results_page.measured([document([result("stretto", 1.0, status="failed"),
+                                          result("a", 20.0), result("stretto", 1.0, model="n"),
+                                          result("a", 2.0, model="n")])])
+  assert "| m |  | 20.0 | a |  |  |" in text
+  assert "m, stretto: failed: because" in text
+
+
 def document(results, isa=None, cpu="chip"):
   return {"machine": {"cpu": cpu, "cores": 2, "isa": ["avx2", "avx512f"]}, "isa": isa,
           "date": "2026-01-02T03:04:05", "results": results,
@@ -87,11 +104,11 @@ def test_results_page_merges_runs_and_says_where_the_cap_held():
                      result("b", 15.0, isa="avx2", uncapped="no switch")], isa="avx2")
   text = results_page.measured([first, again, capped])
   full, under_cap = text.split("capped at AVX2")
-  assert "| m | 10.0 | 20.0 | 15.0 | b | 1.50 |" in full
-  assert "| n | 5.0 | 20.0 |  | a | 4.00 |" in full, "the later run of a model counts, whole"
+  assert "| m | 10.0 | 20.0 | 15.0 | b | 1.50 | 1.50 |" in full
+  assert "| n | 5.0 | 20.0 |  | a | 4.00 | 4.00 |" in full, "the later run of a model counts, whole"
   assert "**2.45**" in full  # the root of 1.5 * 4
   assert "out.json" not in text
-  assert "| m | 10.0 | 30.0 | 15.0 | b | 1.50 | 3.00 |" in under_cap
+  assert "| m | 10.0 | 30.0 | 15.0 | b | 1.50 | 1.50 | 3.00 |" in under_cap
   assert "The cap held for stretto, a." in under_cap and "b: no switch." in under_cap
 
 
