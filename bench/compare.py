@@ -29,7 +29,8 @@ DEFAULT_MODELS = Path("build/models")
 def arguments() -> argparse.Namespace:
   parser = argparse.ArgumentParser(prog="python -m bench.compare", description=__doc__,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument("models", nargs="+", help="names from bench.models, 'all', or .onnx files")
+  parser.add_argument("models", nargs="+",
+                      help="names from bench.models, 'all', 'held-out', or .onnx files")
   parser.add_argument("--threads", default="1", help="thread counts, for example 1,2")
   parser.add_argument("--peers", default="best",
                       help="best: each at its best setting; all: defaults too; none; or names")
@@ -71,9 +72,10 @@ def own_entries(tunings: list[str]) -> list[rounds.Entry]:
 
 def subjects(args: argparse.Namespace, folder: Path) -> list[rounds.Subject]:
   """Raises ValueError for a name that is neither a model nor a file."""
-  names = [m.name for m in models.MODELS] if args.models == ["all"] else args.models
-  return [from_file(Path(name), args, folder) if name.endswith(".onnx") else
-          from_row(models.find(name), args, folder) for name in names]
+  chosen = [item for word in args.models
+            for item in ([Path(word)] if word.endswith(".onnx") else models.select([word]))]
+  return [from_file(item, args, folder) if isinstance(item, Path) else
+          from_row(item, args, folder) for item in chosen]
 
 
 def from_row(model: models.Model, args: argparse.Namespace, folder: Path) -> rounds.Subject:
@@ -147,7 +149,7 @@ def main() -> int:
   with tempfile.TemporaryDirectory(prefix="stretto-bench-") as folder:
     try:
       todo = subjects(args, Path(folder))
-    except ValueError as error:
+    except (ValueError, ImportError) as error:
       print(f"compare: {error}", file=sys.stderr)
       return 2
     for subject in todo:

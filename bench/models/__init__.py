@@ -1,47 +1,17 @@
 """The models the benchmarks run: real architectures and shapes, seeded random weights, no
 downloads.
 
-`MODELS` is the one list. A row says what goes in, what comes out and where the definition lives;
-the definitions import torch, this file does not, so that listing works without it.
+`MODELS` and `HELD_OUT` are the lists. A row says what goes in, what comes out and where the
+definition lives; the definitions import torch, this file does not, so that listing works without
+it.
 """
 
 from __future__ import annotations
 
 import importlib
-from dataclasses import dataclass
 
-
-@dataclass(frozen=True)
-class Input:
-  name: str
-  shape: tuple[int, ...]
-  dtype: str  # numpy name
-  kind: str  # how bench.models.inputs makes it up: image, token_ids, attention_mask, token_types
-
-
-@dataclass(frozen=True)
-class Model:
-  name: str
-  module: str  # file in this folder that defines the function called `name`
-  inputs: tuple[Input, ...]
-  outputs: tuple[str, ...]
-  parameters: int  # count; the test checks it against the published one where there is one
-  gmac: float  # multiply-accumulates of one run, in 1e9, convolutions and matrix products only
-  batch_norm: str  # "kept" as nodes in the ONNX graph, "folded" by the exporter, "none"
-  checksum: str  # of the seeded weights; see weights.checksum
-
-
-def image(size: int) -> tuple[Input, ...]:
-  return (Input("image", (1, 3, size, size), "float32", "image"),)
-
-
-def tokens(length: int) -> tuple[Input, ...]:
-  return (
-      Input("input_ids", (1, length), "int64", "token_ids"),
-      Input("attention_mask", (1, length), "int64", "attention_mask"),
-      Input("token_type_ids", (1, length), "int64", "token_types"),
-  )
-
+from bench.models.held_out import HELD_OUT, LIBRARIES, from_library
+from bench.models.model import Model, image, tokens
 
 MODELS = [
     Model("resnet50", "resnet", image(224), ("logits",), 25_557_032, 4.09, "kept", "cd097ed6"),
@@ -63,21 +33,35 @@ MODELS = [
 
 def find(name: str) -> Model:
   """The row called `name`; ValueError with the list of names when there is none."""
-  for model in MODELS:
+  for model in (*MODELS, *HELD_OUT):
     if model.name == name:
       return model
-  raise ValueError(f"models: no model {name!r}, there are: {', '.join(m.name for m in MODELS)}")
+  known = ", ".join(m.name for m in (*MODELS, *HELD_OUT))
+  raise ValueError(f"models: no model {name!r}, there are: {known}")
+
+
+def select(words: list[str]) -> list[Model]:
+  """The rows of names, of "all" (MODELS) and of "held-out" (HELD_OUT)."""
+  groups = {"all": MODELS, "held-out": HELD_OUT}
+  return [row for word in words for row in groups.get(word) or [find(word)]]
+
+
+def definition(model: Model):
+  """The torch module as its definition makes it."""
+  if model.module in LIBRARIES:
+    return from_library(model)
+  return getattr(importlib.import_module(f"bench.models.{model.module}"), model.name)()
 
 
 def build(model: Model, seed: int = 0):
   """The torch module in eval mode, float32, weights a function of (name, seed) alone."""
   from bench.models import inputs, weights
 
-  definition = getattr(importlib.import_module(f"bench.models.{model.module}"), model.name)
-  module = definition().eval()
+  module = definition(model).eval()
   weights.fill(module, model.name, seed)
   if model.batch_norm != "none":
-    weights.calibrate(module, inputs.calibration_images(seed), model.name, seed)
+    weights.calibrate(module, inputs.calibration_images(seed, size=model.calibration),
+                      model.name, seed)
   return module
 
 

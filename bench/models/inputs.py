@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.models import Input, Model
+from bench.models.model import Input, Model
 
 MEAN = np.array([0.485, 0.456, 0.406])
 STD = np.array([0.229, 0.224, 0.225])

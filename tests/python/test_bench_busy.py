@@ -7,7 +7,7 @@ import pytest
 
 import stretto
 from bench import busy
-from bench.models import Input, Model
+from bench.models.model import Input, Model
 
 
 def test_a_tuning_is_compared_with_the_default(cnn_path):

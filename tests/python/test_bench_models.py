@@ -9,12 +9,17 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench.models import MODELS, build, find  # noqa: E402
+from bench.models import HELD_OUT, MODELS, build, definition, find, select  # noqa: E402
 
-# From the papers' reference implementations. The others have no canonical size.
+# From the papers' reference implementations, of held-out models from the libraries' own tables. The
+# others have no canonical size.
 PUBLISHED_MILLIONS = {
     "resnet50": 25.56, "resnext50_32x4d": 25.03, "resnest50": 27.48, "mobilenet_v2": 3.50,
     "efficientnet_b0": 5.29, "vit_b_16": 86.57, "bert_base": 109.48,
+    "vgg16": 138.36, "densenet121": 7.98, "squeezenet1_1": 1.24, "shufflenet_v2_x1_0": 2.28,
+    "mobilenet_v3_large": 5.48, "mnasnet1_0": 4.38, "regnet_x_1_6gf": 9.19, "regnet_y_1_6gf": 11.20,
+    "wide_resnet50_2": 68.88, "efficientnet_v2_s": 21.46, "convnext_tiny": 28.59, "swin_t": 28.29,
+    "seresnet50": 28.09, "ghostnet_100": 5.18, "deit_small_patch16_224": 22.05,
 }
 
 
@@ -23,7 +28,7 @@ def test_listing_names_every_model_without_torch():
          "from bench.models.__main__ import main; main()"
   out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
   assert out.returncode == 0, out.stderr
-  for model in MODELS:
+  for model in (*MODELS, *HELD_OUT):
     assert model.name in out.stdout and model.checksum in out.stdout
 
 
@@ -32,28 +37,52 @@ def test_unknown_name_lists_the_known_ones():
     find("resnet51")
 
 
-@pytest.mark.parametrize("name", [m.name for m in MODELS])
-def test_parameter_count(name):
-  torch = pytest.importorskip("torch", reason="the definitions need torch")
-  import importlib
+def test_names_of_lists_select_their_rows():
+  assert select(["all"]) == MODELS and select(["held-out"]) == HELD_OUT
+  assert select(["vgg16", "all"]) == [find("vgg16"), *MODELS]
+  names = [m.name for m in (*MODELS, *HELD_OUT)]
+  assert len(names) == len(set(names)), "a name means one model"
+  assert len(HELD_OUT) >= 20
 
+
+@pytest.mark.parametrize("name", ["vgg16", "ghostnet_100"])
+def test_a_missing_library_is_named_with_its_version(name, monkeypatch):
+  pytest.importorskip("torch", reason="the definitions need torch")
+  model = find(name)
+  monkeypatch.setitem(sys.modules, model.module, None)
+  with pytest.raises(ImportError, match=rf"{name} is .* pip install {model.module}==\d"):
+    definition(model)
+
+
+def library(model):
+  """Skips the test without what defines the model."""
+  torch = pytest.importorskip("torch", reason="the definitions need torch")
+  if model in HELD_OUT:
+    pytest.importorskip(model.module, reason=f"{model.module} is not installed")
+  return torch
+
+
+@pytest.mark.parametrize("name", [m.name for m in (*MODELS, *HELD_OUT)])
+def test_parameter_count(name):
+  model = find(name)
+  torch = library(model)
   from bench.models import weights
 
-  model = find(name)
-  with torch.device("meta"):  # shapes only, no memory
-    module = getattr(importlib.import_module(f"bench.models.{model.module}"), name)()
+  # Shapes only, no memory. RegNet's constructor reads its widths from tensors.
+  with torch.device("cpu" if name.startswith("regnet") else "meta"):
+    module = definition(model)
   count = weights.parameter_count(module)
   assert count == model.parameters
   if name in PUBLISHED_MILLIONS:
     assert round(count / 1e6, 2) == PUBLISHED_MILLIONS[name]
 
 
-@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet50"])
+@pytest.mark.parametrize("name", ["mobilenet_v2", "resnet50", "googlenet", "ghostnet_100"])
 def test_weights_and_outputs_are_sane(name):
-  torch = pytest.importorskip("torch", reason="the definitions need torch")
+  model = find(name)
+  torch = library(model)
   from bench.models import inputs, weights
 
-  model = find(name)
   module = build(model)
   assert weights.checksum(module) == model.checksum
   with torch.no_grad():
