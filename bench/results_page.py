@@ -80,8 +80,9 @@ def table(groups: list[list[dict]], threads: int) -> list[str]:
 
 
 def refusals(groups: list[list[dict]]) -> list[str]:
-  """A line for each model that Stretto did not run, or computed wrongly, and why."""
-  lines = [f"{r['model']}, {r['engine']}: {r['status']}: {r['reason']}"
+  """A line for each model that Stretto did not run, or computed wrongly, and why, without folders
+  of the machine it ran on."""
+  lines = [f"{r['model']}, {r['engine']}: {r['status']}: " + re.sub(r"/\S*/", "", r["reason"])
            for g in groups for r in g if summary.is_ours(r) and r["status"] != "ok"]
   return ["", *lines] if lines else []
 

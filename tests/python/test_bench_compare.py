@@ -83,11 +83,11 @@ def test_ratio_of_lower_fifths_is_against_the_peer_with_the_least():
 
 
 def test_results_page_shows_a_model_that_stretto_refused():
-  text = results_page.measured([document([result("stretto", 1.0, status="failed"),
-                                          result("a", 20.0), result("stretto", 1.0, model="n"),
-                                          result("a", 2.0, model="n")])])
+  refused = result("stretto", 1.0, status="failed") | {"reason": "/home/me/m.onnx: no operator X"}
+  ran = [result("stretto", 1.0, model="n"), result("a", 2.0, model="n")]
+  text = results_page.measured([document([refused, result("a", 20.0), *ran])])
   assert "| m |  | 20.0 | a |  |  |" in text
-  assert "m, stretto: failed: because" in text
+  assert "m, stretto: failed: m.onnx: no operator X" in text
 
 
 def document(results, isa=None, cpu="chip"):
