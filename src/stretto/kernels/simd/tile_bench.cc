@@ -45,8 +45,8 @@ void time_tile(benchmark::State& state, Isa isa, int rows, int vectors, int64_t 
   const double flops = 2.0 * static_cast<double>(count * depth * width);
   state.counters["GFLOPs"] = benchmark::Counter(
       flops / 1e9, benchmark::Counter::kIsIterationInvariantRate, benchmark::Counter::kIs1000);
-  state.counters["peak"] = benchmark::Counter(flops / peak_flops(isa),
-                                              benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["peak"] =
+      benchmark::Counter(flops / peak_flops(isa), benchmark::Counter::kIsIterationInvariantRate);
 }
 
 const int kRegistered = [] {
