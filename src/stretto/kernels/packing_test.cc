@@ -145,6 +145,7 @@ Forms known_forms() {
       {"conv2d_1x1.1", 0x41acfa4e22372a69},
       {"conv2d_depthwise.1", 0x946419dde250afa3},
       {"conv2d_direct.1", 0xc99d77855eda2f59},
+      {"conv2d_direct_shared.1", 0x1f646807a3299ad},
       {"conv2d_grouped.1", 0x6d38bf2100cdea3f},
       {"conv2d_im2col.1", 0x5ad885486464118f},
       {"conv2d_plain.1", 0x149b93bdfb235cd9},

@@ -97,6 +97,7 @@ Fit fits(const Conv2dProblem& p) {
   if (p.x_layout != Layout::kBlocked || p.y_layout != Layout::kBlocked) {
     return Fit::no("needs blocked input and output");
   }
+  if (p.groups != 1 && p.groups == p.c && p.groups == p.k) return Fit::no("depthwise");
   if (static_cast<int64_t>(p.kernel_h) * p.kernel_w > kMostTaps) return Fit::no("kernel too large");
   const Plan plan = make_plan(p);
   const double useful = useful_share(p, plan);
