@@ -53,9 +53,12 @@ class Subject:
 
 
 def compare(subject: Subject, entries: list[Entry], threads: int, plan: Plan, folder: Path,
-            say: Callable[[str], None]) -> list[dict]:
-  """One result per entry, in the order given. Nothing raises for an engine's failure: its result
-  says "skipped", "failed" or "wrong" and why, and it is not timed."""
+            say: Callable[[str], None],
+            beside: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
+            ) -> list[dict]:
+  """One result per entry, in the order given. `beside` is entered while they are timed. Nothing
+  raises for an engine's failure: its result says "skipped", "failed" or "wrong" and why, and it is
+  not timed."""
   with contextlib.ExitStack() as stack:
     running, results = {}, []
     for entry in entries:
@@ -76,7 +79,8 @@ def compare(subject: Subject, entries: list[Entry], threads: int, plan: Plan, fo
     for result in results:
       if result["status"] == "wrong":
         running.pop(result["engine"]).close()
-    time_in_turns(results, running, plan, say)
+    with beside():
+      time_in_turns(results, running, plan, say)
     return results
 
 

@@ -1,120 +1,62 @@
 #include "stretto/base/team.h"
 
 #include <algorithm>
-#include <chrono>
-#include <climits>
 #include <cstdint>
 #include <system_error>
 
 #include "stretto/base/error.h"
 #include "stretto/base/fork.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
-#if defined(__linux__)
-#include <linux/futex.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-#endif
+#include "stretto/base/wait.h"
 
 namespace stretto {
-namespace {
-
-inline void relax() {
-#if defined(__x86_64__)
-  _mm_pause();
-#elif defined(__aarch64__)
-  asm volatile("yield");
-#endif
-}
-
-// Spinning pays only while the other threads really run: on a busy machine the one waited for may
-// need this very core. About as long as it takes to wake a sleeper, so that neither a wrong spin
-// nor a wrong sleep costs more than twice the right one. To yield instead would be worse: a thread
-// that yields to a busy neighbour gets its core back after a whole time slice, one that is woken at
-// once.
-constexpr auto kSpinTime = std::chrono::microseconds(30);
-constexpr int kSpinsPerLook = 64;
-
-#if defined(__linux__)
-void sleep_while(const std::atomic<uint32_t>& word, uint32_t value) {
-  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
-}
-void wake_all(const std::atomic<uint32_t>& word) {
-  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0);
-}
-#else
-void sleep_while(std::atomic<uint32_t>& word, uint32_t value) { word.wait(value); }
-void wake_all(std::atomic<uint32_t>& word) { word.notify_all(); }
-#endif
-
-// Threads of all teams that sleep in wait_while: while there are none, nobody needs to be woken. A
-// forked child counts the sleepers of its parent too, and so wakes some that are not there.
-std::atomic<int> g_sleepers{0};
-
-// Either the sleeper is seen here, or it sees the new value before it sleeps: both accesses on both
-// sides are in one order for all threads.
-void set(std::atomic<uint32_t>& word, uint32_t value) {
-  word.store(value, std::memory_order_seq_cst);
-  if (g_sleepers.load(std::memory_order_seq_cst) > 0) wake_all(word);
-}
-
-// Returns when `word` is not `value` any more: spins, then sleeps.
-void wait_while(std::atomic<uint32_t>& word, uint32_t value) {
-  const auto changed = [&] { return word.load(std::memory_order_acquire) != value; };
-  for (int spins = 0; spins < kSpinsPerLook; ++spins) {
-    if (changed()) return;
-    relax();
-  }
-  const auto until = std::chrono::steady_clock::now() + kSpinTime;
-  while (std::chrono::steady_clock::now() < until) {
-    for (int spins = 0; spins < kSpinsPerLook / 4; ++spins) {
-      if (changed()) return;
-      relax();
-    }
-  }
-  g_sleepers.fetch_add(1, std::memory_order_seq_cst);
-  while (word.load(std::memory_order_seq_cst) == value) sleep_while(word, value);
-  g_sleepers.fetch_sub(1, std::memory_order_relaxed);
-}
-
-}  // namespace
-
 void Barrier::wait() {
   const unsigned phase = phase_.load(std::memory_order_acquire);
   if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
     arrived_.store(0, std::memory_order_relaxed);
-    set(phase_, phase + 1);
+    set_and_wake(phase_, phase + 1);
     return;
   }
   wait_while(phase_, phase);
 }
 
 Range split(int64_t total, const Worker& worker, int64_t grain) {
-  const int64_t units = (total + grain - 1) / grain;
-  const int64_t base = units / worker.count, extra = units % worker.count;
-  const int64_t begin = worker.index * base + std::min<int64_t>(worker.index, extra);
-  const int64_t end = begin + base + (worker.index < extra ? 1 : 0);
-  return {std::min(begin * grain, total), std::min(end * grain, total)};
+  const Range share = part_of({0, total}, worker.index, worker.count, grain);
+  return worker.units == 1 ? share : part_of(share, worker.unit, worker.units, grain);
+}
+
+Range part_of(Range range, int64_t index, int64_t count, int64_t grain) {
+  const int64_t grains = (range.end - range.begin + grain - 1) / grain;
+  const int64_t base = grains / count, extra = grains % count;
+  const int64_t begin = index * base + std::min(index, extra);
+  const int64_t end = begin + base + (index < extra ? 1 : 0);
+  return {std::min(range.begin + begin * grain, range.end),
+          std::min(range.begin + end * grain, range.end)};
 }
 
 struct ThreadTeam::State {
   explicit State(int threads) : barrier(threads) {}
 
-  alignas(64) std::atomic<uint32_t> generation{
-      0};                                         // bumped to start a run; odd/even has no meaning
+  // Raised to start something: to an even number a run, to an odd one what invite() passes on.
+  alignas(64) std::atomic<uint32_t> generation{0};
   alignas(64) std::atomic<int> running{0};        // workers that have not finished this run
   alignas(64) std::atomic<uint32_t> finished{0};  // runs, by all workers
   std::atomic<bool> stop{false};
   Body body = nullptr;
   void* context = nullptr;
+  Body guest = nullptr;  // of invite(): written once, because workers may read it late
+  void* guest_context = nullptr;
   Barrier barrier;
+
+  // To the next number that is even or odd, as `odd` says.
+  void raise(uint32_t odd) {
+    const uint32_t last = generation.load(std::memory_order_relaxed);
+    generation.store(last + ((last + 1) % 2 == odd ? 1 : 2), std::memory_order_release);
+    generation.notify_all();
+  }
 
   void end(std::vector<std::thread>& workers) {
     stop.store(true);
-    generation.fetch_add(1, std::memory_order_release);
-    generation.notify_all();
+    raise(0);
     for (std::thread& worker : workers) worker.join();
   }
 };
@@ -153,22 +95,37 @@ void ThreadTeam::start() {
 // wait for ever, nor detached, because new threads may have their memory: they are leaked.
 void ThreadTeam::abandon() { [[maybe_unused]] const Workers* leaked = workers_.release(); }
 
+void ThreadTeam::wake_up() {
+  if (forks_ != forks()) abandon();
+  if (!workers_) start();
+}
+
 void ThreadTeam::run(Body body, void* context) {
   if (threads_ == 1) {
     body(context, Worker{});
     return;
   }
-  if (forks_ != forks()) abandon();
-  if (!workers_) start();
+  wake_up();
   State& s = *state_;
   const uint32_t finished = s.finished.load(std::memory_order_relaxed);
   s.body = body;
   s.context = context;
   s.running.store(threads_ - 1, std::memory_order_relaxed);
-  s.generation.fetch_add(1, std::memory_order_release);
-  s.generation.notify_all();
-  body(context, Worker{0, threads_, &s.barrier});
+  s.raise(0);
+  body(context, Worker{.index = 0, .count = threads_, .barrier = &s.barrier, .thread = 0});
   wait_while(s.finished, finished);
+}
+
+void ThreadTeam::invite(Body body, void* context) {
+  if (threads_ == 1) return;
+  wake_up();
+  State& s = *state_;
+  if (s.guest == nullptr) {
+    s.guest = body;
+    s.guest_context = context;
+  }
+  STRETTO_CHECK(s.guest == body && s.guest_context == context, "another invitation");
+  s.raise(1);
 }
 
 void ThreadTeam::work(int index) {
@@ -178,9 +135,14 @@ void ThreadTeam::work(int index) {
     s.generation.wait(seen, std::memory_order_acquire);
     seen = s.generation.load(std::memory_order_acquire);
     if (s.stop.load()) return;
-    s.body(s.context, Worker{index, threads_, &s.barrier});
+    const Worker worker{.index = index, .count = threads_, .barrier = &s.barrier, .thread = index};
+    if (seen % 2 != 0) {
+      s.guest(s.guest_context, worker);
+      continue;
+    }
+    s.body(s.context, worker);
     if (s.running.fetch_sub(1, std::memory_order_acq_rel) == 1)
-      set(s.finished, s.finished.load(std::memory_order_relaxed) + 1);
+      set_and_wake(s.finished, s.finished.load(std::memory_order_relaxed) + 1);
   }
 }
 

@@ -27,9 +27,14 @@ class Barrier {
 
 // What one thread of a parallel kernel knows of the team.
 struct Worker {
-  int index = 0;  // 0 .. count-1; 0 is the calling thread
+  int index = 0;  // whose share of the work: 0 .. count-1
   int count = 1;
   Barrier* barrier = nullptr;  // of `count` threads; may be null when count is 1
+  int thread = 0;              // which thread of the team this is, 0 the caller: for its own memory
+  // The unit of that share to do (base/dealer.h): 0 .. units-1.
+  int unit = 0, units = 1;
+  // The phase of a kernel that has several (kernels/family.h).
+  int phase = 0;
 
   // All threads of the team reach this point before any goes on.
   void sync() const {
@@ -37,11 +42,15 @@ struct Worker {
   }
 };
 
-// The part [begin, end) of [0, total) that a worker owns: contiguous, sizes differ by at most
-// `grain`, boundaries are multiples of `grain`.
 struct Range {
   int64_t begin, end;
 };
+
+// Part `index` of `count` of a range: contiguous, sizes differ by at most `grain`, boundaries are
+// multiples of `grain` from the range's begin.
+Range part_of(Range range, int64_t index, int64_t count, int64_t grain = 1);
+
+// The part of [0, total) that a worker does: its unit of its share.
 Range split(int64_t total, const Worker& worker, int64_t grain = 1);
 
 class ThreadTeam {
@@ -61,6 +70,12 @@ class ThreadTeam {
   using Body = void (*)(void* context, const Worker& worker);
   void run(Body body, void* context);
 
+  // Lets the workers call `body(context, worker)` when they get to it, and does not wait for them:
+  // one that comes late to several invitations calls it once. For what goes on without them
+  // (base/dealer.h). The same body and context every time, which must live as long as the team. May
+  // be called between runs, like run(), and throws what that throws.
+  void invite(Body body, void* context);
+
   template <typename F>
   void run(F&& f) {
     run([](void* context,
@@ -73,6 +88,7 @@ class ThreadTeam {
   using Workers = std::vector<std::thread>;
   void start();
   void abandon();
+  void wake_up();
   void work(int index);
 
   const int threads_;

@@ -66,6 +66,42 @@ TEST(Split, CoversEverythingOnceOnGrainBoundaries) {
   }
 }
 
+TEST(Split, UnitsOfAShareFollowEachOther) {
+  for (int64_t total : {0, 5, 64, 1000}) {
+    for (int count : {1, 3}) {
+      for (int units : {2, 7}) {
+        for (int i = 0; i < count; ++i) {
+          const Range share = split(total, {.index = i, .count = count}, 4);
+          int64_t next = share.begin;
+          for (int u = 0; u < units; ++u) {
+            const Range r =
+                split(total, {.index = i, .count = count, .unit = u, .units = units}, 4);
+            EXPECT_EQ(r.begin, next);
+            EXPECT_TRUE(r.begin == share.end || r.begin % 4 == 0);
+            next = r.end;
+          }
+          EXPECT_EQ(next, share.end);
+        }
+      }
+    }
+  }
+}
+
+TEST(ThreadTeam, AnInvitationIsAcceptedBetweenRuns) {
+  std::atomic<int> guests{0}, members{0};
+  ThreadTeam team(3);
+  const auto accept = [](void* context, const Worker& worker) {
+    if (worker.index > 0) ++*static_cast<std::atomic<int>*>(context);
+  };
+  for (int i = 0; i < 200; ++i) {
+    team.invite(accept, &guests);
+    if (i % 3 == 0) team.run([&](const Worker&) { members++; });
+  }
+  EXPECT_EQ(members.load(), 67 * 3);
+  while (guests.load() < 2) std::this_thread::yield();  // some time, both
+  EXPECT_LE(guests.load(), 200 * 2);
+}
+
 #if !defined(__SANITIZE_THREAD__)  // which ends a child that starts threads
 // The sum of the workers' indices, each plus one: all of them took part.
 int sum_of_workers(ThreadTeam& team) {

@@ -39,6 +39,16 @@ int find_row(const Family& family, std::string_view row) {
   return -1;
 }
 
+void run_shares(const Family& family, int row, const void* problem, const Args& args,
+                const Worker& worker) {
+  Worker phase = worker;
+  const int phases = family.phases(row, problem);
+  for (phase.phase = 0; phase.phase < phases; ++phase.phase) {
+    if (phase.phase > 0) worker.sync();
+    family.run(row, problem, args, phase);
+  }
+}
+
 int default_row(const Family& family, const void* problem) {
   int best = -1;
   double expected = -1;

@@ -88,8 +88,13 @@ struct Candidate {
   size_t (*scratch_bytes)(const P&) = nullptr;
   // The input, as long as the first output, over which run() may write it; -1 or null: none.
   int (*in_place)(const P&) = nullptr;
-  // Called by every thread of a team of exactly p.target.threads. No allocation, no lock, no throw.
-  // Writes every real element of every output.
+  // Phases of run(); null: one. A phase begins when all of the one before is done.
+  int (*phases)(const P&) = nullptr;
+  // Does unit `unit` of `units` of share `index` of `count`, in phase `phase`, each a field of
+  // Worker; `count` is p.target.threads. All units of all shares together write every real element
+  // of every output, whichever thread does them and in whichever order, to the same bits for any
+  // number of units. `thread` says whose part of the scratch to use. No allocation, no lock, no
+  // throw, no waiting.
   void (*run)(const P&, const Args&, const Worker&);
 };
 
@@ -111,9 +116,14 @@ struct Family {
   std::string (*packing)(int row, const void* problem);
   size_t (*scratch_bytes)(int row, const void* problem);
   int (*in_place)(int row, const void* problem);
+  int (*phases)(int row, const void* problem);
   void (*run)(int row, const void* problem, const Args& args, const Worker& worker);
   const Target& (*target)(const void* problem);
 };
+
+// All of a row's work by a team whose threads each do their own share.
+void run_shares(const Family& family, int row, const void* problem, const Args& args,
+                const Worker& worker);
 
 // Every family. To add one: a folder with problem.h, a list, and one row in families.cc.
 std::span<const Family* const> families();
@@ -180,6 +190,10 @@ constexpr Family make_family(std::string_view name) {
       .in_place =
           [](int row, const void* p) {
             return kList[row]->in_place ? kList[row]->in_place(*static_cast<const P*>(p)) : -1;
+          },
+      .phases =
+          [](int row, const void* p) {
+            return kList[row]->phases ? kList[row]->phases(*static_cast<const P*>(p)) : 1;
           },
       .run = [](int row, const void* p, const Args& args,
                 const Worker& worker) { kList[row]->run(*static_cast<const P*>(p), args, worker); },

@@ -54,6 +54,10 @@ int check_rows(const Family& family, P p, double tolerance,
       if (row == family.reference) continue;
       if (!family.fits(row, &p).ok) continue;
       ++checked;
+      for (const int units : {2, 3, 16}) {
+        EXPECT_TRUE(bench.same_in_units(row, units))
+            << family.row_name(row) << " on " << family.key(&p) << " in " << units << " units";
+      }
       const Difference d = bench.check(row);
       if (d.only_nan && d.worst_index < 0) continue;  // the mean of nothing is NaN: both agree
       EXPECT_LE(d.relative_to_max, tolerance)

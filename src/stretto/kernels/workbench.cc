@@ -201,6 +201,44 @@ std::span<const float> Workbench::output(int i) const {
 
 void Workbench::run(int row) { run_over(row, -1); }
 
+bool Workbench::same_in_units(int row, int units) {
+  State& s = *state_;
+  const Prepared& prepared = s.prepare(row);
+  const int threads = s.family.target(s.problem.data()).threads;
+  std::vector<const void*> inputs;
+  std::vector<void*> outputs;
+  for (const Memory& m : s.inputs) inputs.push_back(m.data.get());
+  for (Memory& m : s.outputs) {
+    std::memset(m.data.get(), 0x7f, m.bytes());
+    outputs.push_back(m.data.get());
+  }
+  run(row);
+  std::vector<std::vector<std::byte>> expected;
+  for (Memory& m : s.outputs) {
+    expected.emplace_back(m.data.get(), m.data.get() + m.bytes());
+    std::memset(m.data.get(), 0x7f, m.bytes());
+  }
+  const Args args{inputs, outputs, prepared.packed.get(), prepared.scratch.get()};
+  for (int phase = 0; phase < s.family.phases(row, s.problem.data()); ++phase) {
+    for (int i = threads * units - 1; i >= 0; --i) {
+      const int index = i % threads;
+      s.family.run(row, s.problem.data(), args,
+                   {.index = index,
+                    .count = threads,
+                    .thread = (index + 1) % threads,
+                    .unit = i / threads,
+                    .units = units,
+                    .phase = phase});
+    }
+  }
+  for (size_t i = 0; i < s.outputs.size(); ++i) {
+    const Memory& m = s.outputs[i];
+    if (m.bytes() > 0 && std::memcmp(m.data.get(), expected[i].data(), m.bytes()) != 0)
+      return false;
+  }
+  return true;
+}
+
 void Workbench::run_over(int row, int input) {
   State& s = *state_;
   const Prepared& prepared = s.prepare(row);
@@ -213,7 +251,8 @@ void Workbench::run_over(int row, int input) {
     inputs[input] = outputs[0];
   }
   const Args args{inputs, outputs, prepared.packed.get(), prepared.scratch.get()};
-  s.team->run([&](const Worker& worker) { s.family.run(row, s.problem.data(), args, worker); });
+  s.team->run(
+      [&](const Worker& worker) { run_shares(s.family, row, s.problem.data(), args, worker); });
 }
 
 Difference Workbench::check(int row, int against) {

@@ -34,6 +34,10 @@ class Workbench {
   // output, its index into the output's storage. Blocked padding lanes are ignored.
   Difference check(int row, int against = -1);
 
+  // Whether `row` writes the same bits when every share is cut into `units`, done last unit first
+  // and each by another thread than its share's.
+  bool same_in_units(int row, int units);
+
   // Best seconds of each of `rows`, interleaved. Weights are cold and inputs warm, as within a
   // network: with warm weights, kernels that trade memory for arithmetic look better than they are.
   std::vector<double> time(std::span<const int> rows, const tune::MeasureOptions& options);

@@ -190,7 +190,8 @@ class StepRunner {
     for (const Stored& s : in) from.push_back(s.data.get());
     for (const Stored& s : out) to.push_back(s.data.get());
     const kernels::Args args{from, to, packed.data.get(), scratch.data.get()};
-    team_.run([&](const Worker& worker) { family.run(row, problem, args, worker); });
+    team_.run(
+        [&](const Worker& worker) { kernels::run_shares(family, row, problem, args, worker); });
     for (size_t i = 0; i < out.size(); ++i) take(step.outputs[i], out[i], variant.outputs[i]);
   }
 

@@ -79,7 +79,7 @@ std::string reorder_fault(const kernels::Target& target, std::span<const Tensor>
         const void* in[] = {source.data.get()};
         void* out[] = {result.data.get()};
         kernels::shared_team(target.threads)->run([&](const Worker& worker) {
-          kernels::kReorder.run(row, &p, {.inputs = in, .outputs = out}, worker);
+          kernels::run_shares(kernels::kReorder, row, &p, {.inputs = in, .outputs = out}, worker);
         });
         const Tensor y = loaded(result, x.shape(), x.dtype(), to, target.block());
         if (std::memcmp(y.data(), x.data(), x.bytes()) != 0) {

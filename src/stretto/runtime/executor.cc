@@ -1,13 +1,11 @@
 #include "stretto/runtime/executor.h"
 
-#include <atomic>
 #include <cstring>
-#include <exception>
 
-#include "stretto/base/clock.h"
-#include "stretto/base/error.h"
+#include "stretto/base/dealer.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/ir/interpreter.h"
+#include "stretto/runtime/dealt_steps.h"
 
 namespace stretto::runtime {
 namespace {
@@ -47,19 +45,22 @@ void run_interpreted(const InterpretedNode& node, ThreadTeam& team, std::span<co
 }  // namespace
 
 struct Executor::State {
-  explicit State(const Program& p) : program(p), team(p.target.threads) {}
+  explicit State(const Program& p)
+      : program(p), steps(deal(p)), dealer(p.target.threads, units_of(steps)) {}
 
   const Program& program;
-  ThreadTeam team;
+  const std::vector<DealtStep> steps;
+  Dealer dealer;
   std::shared_ptr<std::byte[]> arena;
   std::vector<Face> inputs, outputs;
   std::vector<const void*> slots;             // all operands, instruction after instruction
   std::vector<std::pair<int, int>> operands;  // per instruction: first slot, first output slot
   std::vector<Patch> patches;
+  std::vector<double> step_seconds;  // of a timed run
 
-  void execute(int i, const Worker& worker) {
-    const Instruction& in = program.instructions[i];
-    const auto [first, first_output] = operands[i];
+  void execute(const DealtStep& step, Worker worker) {
+    const Instruction& in = program.instructions[step.instruction];
+    const auto [first, first_output] = operands[step.instruction];
     const std::span<const void*> from(slots.data() + first, in.inputs.size());
     const std::span<const void*> to(slots.data() + first_output, in.outputs.size());
     if (in.family != nullptr) {
@@ -69,6 +70,7 @@ struct Executor::State {
                       to.size()},
           .packed = in.packed < 0 ? nullptr : program.blobs[in.packed].data,
           .scratch = arena.get() + in.scratch_offset};
+      worker.phase = step.phase;
       in.family->run(in.row, in.problem.data(), args, worker);
     } else if (in.copy_bytes > 0) {
       const Range part = split(in.copy_bytes, worker, 4096);
@@ -82,40 +84,8 @@ struct Executor::State {
   void interpret(int i) {
     const Instruction& in = program.instructions[i];
     const auto [first, first_output] = operands[i];
-    run_interpreted(*in.interpreted, team, {slots.data() + first, in.inputs.size()},
+    run_interpreted(*in.interpreted, dealer.team(), {slots.data() + first, in.inputs.size()},
                     {slots.data() + first_output, in.outputs.size()});
-  }
-
-  bool interpreted(int i) const { return program.instructions[i].interpreted != nullptr; }
-
-  // Instructions from `begin` to the next interpreted one, in one run of the team. Returns where
-  // that is. Throws when the run is interrupted.
-  int run_kernels(int begin, std::span<double> seconds) {
-    int next = begin + 1;
-    const int count = static_cast<int>(program.instructions.size());
-    while (next < count && !interpreted(next)) ++next;
-    // All threads must leave before the same instruction. Whoever reads `end` at the top of the
-    // loop has passed the barrier after the instruction in which it was set.
-    std::atomic<int> end{next};
-    std::exception_ptr failure;
-    team.run([&](const Worker& worker) {
-      for (int i = begin; i < end.load(std::memory_order_relaxed); ++i) {
-        const double start = seconds.empty() || worker.index != 0 ? 0 : now_s();
-        execute(i, worker);
-        if (worker.index == 0 && !failure) {
-          try {
-            check_interrupt();
-          } catch (...) {
-            failure = std::current_exception();
-            end.store(i + 1, std::memory_order_relaxed);
-          }
-        }
-        worker.sync();
-        if (!seconds.empty() && worker.index == 0) seconds[i] += now_s() - start;
-      }
-    });
-    if (failure) std::rethrow_exception(failure);
-    return next;
   }
 };
 
@@ -183,17 +153,16 @@ void Executor::run_timed(std::span<const void* const> inputs, std::span<void* co
     *patch.slot = static_cast<std::byte*>(face.current) + patch.offset;
   }
 
-  const int count = static_cast<int>(s.program.instructions.size());
-  for (int begin = 0; begin < count;) {
-    if (s.interpreted(begin)) {
-      const double start = now_s();
-      s.interpret(begin);
-      if (!seconds.empty()) seconds[begin] += now_s() - start;
-      ++begin;
-    } else {
-      begin = s.run_kernels(begin, seconds);
-    }
-    check_interrupt();
+  if (!seconds.empty()) s.step_seconds.assign(s.steps.size(), 0);
+  const auto unit = [&](int step, const Worker& worker) { s.execute(s.steps[step], worker); };
+  const auto check = [] { check_interrupt(); };
+  const auto alone = [&](int step) { s.interpret(s.steps[step].instruction); };
+  s.dealer.run({.unit = unit,
+                .alone = alone,
+                .check = check,
+                .seconds = seconds.empty() ? std::span<double>() : s.step_seconds});
+  for (size_t i = 0; i < s.steps.size() && !seconds.empty(); ++i) {
+    seconds[s.steps[i].instruction] += s.step_seconds[i];
   }
 
   for (size_t i = 0; i < s.outputs.size(); ++i) {

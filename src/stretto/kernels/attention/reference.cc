@@ -14,7 +14,7 @@ size_t scratch_bytes(const AttentionProblem& p) {
 }
 
 void run(const AttentionProblem& p, const Args& args, const Worker& worker) {
-  double* scores = reinterpret_cast<double*>(args.scratch) + worker.index * p.sk;
+  double* scores = reinterpret_cast<double*>(args.scratch) + worker.thread * p.sk;
   const auto at = [&](const AttentionOperand& a, int64_t b, int64_t h, int64_t row, int64_t i) {
     return a.offset + b * a.strides[0] + h * a.strides[1] + row * a.strides[2] + i * a.strides[3];
   };

@@ -14,10 +14,26 @@ struct GridPart {
   Range rows, columns;
 };
 
+// A worker's unit of its share. Units divide the rows, or else the columns, as far as there are
+// that many, and then the others: whoever does them all in order reads as much as if they were one.
+inline GridPart unit_of(const GridPart& share, const Worker& worker, bool by_rows) {
+  if (worker.units == 1) return share;
+  const auto size = [](const Range& range) {
+    return std::max<int64_t>(1, range.end - range.begin);
+  };
+  const int64_t units = worker.units;
+  const int64_t first = std::min(units, size(by_rows ? share.rows : share.columns));
+  const int64_t second = std::min(units / first, size(by_rows ? share.columns : share.rows));
+  if (worker.unit >= first * second) return {{0, 0}, {0, 0}};
+  const int64_t outer = worker.unit / second, inner = worker.unit % second;
+  return {part_of(share.rows, by_rows ? outer : inner, by_rows ? first : second),
+          part_of(share.columns, by_rows ? inner : outer, by_rows ? second : first)};
+}
+
 // This worker's part of `rows` x `columns` units: of all ways to write the team as a product, the
 // one whose busiest worker has least. Ties are decided by what workers would otherwise all read:
 // rows are divided first when `row_bytes` (A, all rows) exceeds `column_bytes` (B, all columns),
-// else columns.
+// else columns. So are the units of each share.
 inline GridPart split_grid(int64_t rows, int64_t columns, const Worker& worker, int64_t row_bytes,
                            int64_t column_bytes) {
   int best = 1;
@@ -32,9 +48,10 @@ inline GridPart split_grid(int64_t rows, int64_t columns, const Worker& worker, 
       best = across;
     }
   }
-  const Worker row_worker{worker.index / best, worker.count / best};
-  const Worker column_worker{worker.index % best, best};
-  return {split(rows, row_worker), split(columns, column_worker)};
+  const int64_t down = worker.count / best;
+  const GridPart share{part_of({0, rows}, worker.index / best, down),
+                       part_of({0, columns}, worker.index % best, best)};
+  return unit_of(share, worker, row_bytes / down > column_bytes / best);
 }
 
 // `blocks` vectors of output channels or columns cut into `count` panels of about `width` vectors,

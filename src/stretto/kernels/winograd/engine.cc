@@ -231,10 +231,18 @@ void multiply_and_finish(const Task& task, const Plan& plan, const Operands& on,
 
 }  // namespace
 
-void run(const Task& task, const Args& args, const Worker& worker) {
-  const Plan plan = make_plan(task);
+// By panels, a part has two phases: its transformed input, which all threads share, is the whole of
+// a block of tiles. Else each thread transforms and multiplies its own tiles, in units of blocks.
+int phases(const Task& task) {
+  const int64_t parts = phases_of(task) * task.groups;
+  return make_plan(task).by_panels ? static_cast<int>(2 * parts) : 1;
+}
+
+namespace {
+
+Operands operands_of(const Task& task, const Plan& plan, const Args& args, const Worker& worker,
+                     int64_t part) {
   const Scheme& s = *task.scheme;
-  const Transforms& transform = transforms(task.target.isa, s);
   const int64_t in_map = task.h * task.w * plan.lanes;
   const int64_t out_map = task.out_h * task.out_w * plan.lanes;
   const float* bias = reinterpret_cast<const float*>(args.packed);
@@ -243,49 +251,68 @@ void run(const Task& task, const Args& args, const Worker& worker) {
       task.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
   float* scratch = reinterpret_cast<float*>(args.scratch);
   float* sums = scratch + (plan.by_panels ? 1 : worker.count) * plan.v_values;
-  const Worker alone;
-  const Range tiles = split(plan.tiles, plan.by_panels ? alone : worker);
-  const Range panels = split(plan.panels.count, plan.by_panels ? worker : alone);
-  const int64_t parts = phases_of(task) * task.groups;
-  for (int64_t part = 0; part < parts; ++part) {
-    const int64_t group = part % task.groups, phase = part / task.groups;
-    const int64_t phase_y = phase / s.phases, phase_x = phase % s.phases;
-    const int64_t k0 = group * plan.group_out;
-    const int64_t out_at = k0 * out_map + (phase_y * task.out_w + phase_x) * plan.lanes;
-    const Operands on{
-        .x = static_cast<const float*>(args.inputs[0]) + group * plan.group_in * in_map,
-        .residual = residual ? residual + out_at : nullptr,
-        .bias = bias + k0 * plan.lanes,
-        .filters =
-            filters + part * plan.group_out * plan.lanes * filter_values(task) * plan.group_c,
-        .y = static_cast<float*>(args.outputs[0]) + out_at,
-        .v = plan.by_panels ? scratch : scratch + worker.index * plan.v_values,
-        .m = sums + worker.index * plan.m_values,
-        .phase_y = phase_y,
-        .phase_x = phase_x};
-    for (int64_t first = tiles.begin; first < tiles.end; first += plan.block_tiles) {
-      const Tiles block{plan.tiles_y, plan.tiles_x, first,
-                        std::min(plan.block_tiles, tiles.end - first)};
-      // Split by panels, the team shares the transform by tiles.
-      const Range mine = split(block.count, plan.by_panels ? worker : alone);
-      transform.input(
+  const int64_t group = part % task.groups, phase = part / task.groups;
+  const int64_t phase_y = phase / s.phases, phase_x = phase % s.phases;
+  const int64_t k0 = group * plan.group_out;
+  const int64_t out_at = k0 * out_map + (phase_y * task.out_w + phase_x) * plan.lanes;
+  return {
+      .x = static_cast<const float*>(args.inputs[0]) + group * plan.group_in * in_map,
+      .residual = residual ? residual + out_at : nullptr,
+      .bias = bias + k0 * plan.lanes,
+      .filters = filters + part * plan.group_out * plan.lanes * filter_values(task) * plan.group_c,
+      .y = static_cast<float*>(args.outputs[0]) + out_at,
+      .v = plan.by_panels ? scratch : scratch + worker.thread * plan.v_values,
+      .m = sums + worker.thread * plan.m_values,
+      .phase_y = phase_y,
+      .phase_x = phase_x};
+}
+
+// Transforms tiles `mine` of a block.
+void transform_input(const Task& task, const Plan& plan, const Operands& on, const Tiles& block,
+                     const Range& mine) {
+  const int64_t in_map = task.h * task.w * plan.lanes;
+  transforms(task.target.isa, *task.scheme)
+      .input(
           {.x = on.x,
            .image = task.groups * plan.group_in * in_map,
            .block = in_map,
            .blocks = plan.group_in,
            .h = task.h,
            .w = task.w,
-           .pad_top = task.pad_top - phase_y,
-           .pad_left = task.pad_left - phase_x,
-           .tiles = {block.tiles_y, block.tiles_x, first + mine.begin, mine.end - mine.begin},
+           .pad_top = task.pad_top - on.phase_y,
+           .pad_left = task.pad_left - on.phase_x,
+           .tiles = {block.tiles_y, block.tiles_x, block.first + mine.begin, mine.end - mine.begin},
            .v = on.v + mine.begin * plan.v_row,
            .plane = plan.v_plane,
            .row = plan.v_row,
            .far = beyond_l2(task.n * task.groups * plan.group_in * in_map)});
-      if (plan.by_panels) worker.sync();
-      multiply_and_finish(task, plan, on, block, panels);
-      if (plan.by_panels && part + 1 < parts) worker.sync();
+}
+
+}  // namespace
+
+void run(const Task& task, const Args& args, const Worker& worker) {
+  const Plan plan = make_plan(task);
+  if (plan.by_panels) {
+    const Operands on = operands_of(task, plan, args, worker, worker.phase / 2);
+    const Tiles all{plan.tiles_y, plan.tiles_x, 0, plan.tiles};
+    if (worker.phase % 2 == 0) {
+      transform_input(task, plan, on, all, split(plan.tiles, worker));
+    } else {
+      multiply_and_finish(task, plan, on, all, split(plan.panels.count, worker));
     }
+    return;
+  }
+  const Range tiles = part_of({0, plan.tiles}, worker.index, worker.count);
+  const int64_t blocks = ceil_div(tiles.end - tiles.begin, plan.block_tiles);
+  const Range unit =
+      part_of({0, phases_of(task) * task.groups * blocks}, worker.unit, worker.units);
+  for (int64_t i = unit.begin; i < unit.end; ++i) {
+    const Operands on = operands_of(task, plan, args, worker, i / blocks);
+    const int64_t first = tiles.begin + i % blocks * plan.block_tiles;
+    const Tiles block{plan.tiles_y, plan.tiles_x, first,
+                      std::min(plan.block_tiles, tiles.end - first)};
+    transform_input(task, plan, on, block, {0, block.count});
+    multiply_and_finish(task, plan, on, block, {0, plan.panels.count});
   }
 }
 

@@ -50,6 +50,9 @@ size_t scratch_bytes(const Task& task);
 void pack(const Task& task, const std::function<float(int64_t, int64_t, int, int)>& weight,
           const float* bias, std::byte* packed);
 
+// As Candidate::phases.
+int phases(const Task& task);
+
 // As Candidate::run. inputs[1] is the residual.
 void run(const Task& task, const Args& args, const Worker& worker);
 

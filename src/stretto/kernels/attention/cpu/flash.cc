@@ -201,7 +201,7 @@ void attention_run(const AttentionProblem& p, const Args& args, const Worker& wo
   const Tag d;
   const FlashPlan plan = attention::make_plan(p);
   const TileSet& set = tile_set(p.target.isa);
-  float* memory = reinterpret_cast<float*>(args.scratch) + worker.index * plan.floats;
+  float* memory = reinterpret_cast<float*>(args.scratch) + worker.thread * plan.floats;
   float* keys = memory + plan.k_at;
   float* values = memory + plan.v_at;
   float* queries = memory + plan.q_at;
@@ -216,7 +216,9 @@ void attention_run(const AttentionProblem& p, const Args& args, const Worker& wo
 
   const int64_t blocks = (p.sq + kQueries - 1) / kQueries;
   const int64_t group = p.heads / p.kv_heads;
-  const Range work = split(p.batch * p.heads * blocks, worker);
+  // Units are whole heads, so that each is packed once.
+  const Range share = part_of({0, p.batch * p.heads * blocks}, worker.index, worker.count);
+  const Range work = part_of(share, worker.unit, worker.units, blocks);
   int64_t packed_head = -1;
   for (int64_t job = work.begin; job < work.end; ++job) {
     const int64_t b = job / blocks / p.heads, h = job / blocks % p.heads;

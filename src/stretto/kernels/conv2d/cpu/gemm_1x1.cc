@@ -122,7 +122,6 @@ void gather(const Conv2dProblem& p, const float* x, float* to, const Worker& wor
                   static_cast<size_t>(block) * sizeof(float));
     }
   }
-  worker.sync();
 }
 
 // Splits the channels, each with `group` values of weights. Only the operator before reads the
@@ -132,13 +131,15 @@ EvenTiles parts_of(const Plan& plan, int64_t group) {
   return {plan.in_blocks, static_cast<int>(std::max<int64_t>(1, most / group))};
 }
 
+int phases(const Conv2dProblem& p) { return gathers(p) ? 2 : 1; }
+
 void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   const Plan plan = make_plan(p);
   const TileSet& set = tile_set(p.target.isa);
   const int64_t block = p.target.block();
   const float* x = static_cast<const float*>(args.inputs[0]);
   if (gathers(p)) {
-    gather(p, x, reinterpret_cast<float*>(args.scratch), worker);
+    if (worker.phase == 0) return gather(p, x, reinterpret_cast<float*>(args.scratch), worker);
     x = reinterpret_cast<const float*>(args.scratch);
   }
   const float* bias = reinterpret_cast<const float*>(args.packed);
@@ -204,6 +205,7 @@ const Row kGemm1x1{.name = "gemm_1x1",
                    .packing = packing,
                    .scratch_bytes = scratch_bytes,
                    .in_place = over_residual,
+                   .phases = phases,
                    .run = run};
 
 }  // namespace stretto::kernels::conv2d

@@ -185,7 +185,7 @@ void run_pixel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args,
   const int64_t out_blocks = blocks_of(plan.outputs, plan.block);
   const float* bias = reinterpret_cast<const float*>(args.packed);
   const float* weights = bias + round_up(p.k, plan.block);
-  float* lines = reinterpret_cast<float*>(args.scratch) + worker.index * plan.thread_scratch;
+  float* lines = reinterpret_cast<float*>(args.scratch) + worker.thread * plan.thread_scratch;
   Tile tile;
   tile.taps = &kNoTap;
   tile.a_row = 1;
@@ -250,7 +250,7 @@ void run_channel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args
   const TileSet& set = tile_set(p.target.isa);
   const float* bias = reinterpret_cast<const float*>(args.packed);
   const float* weights = bias + round_up(p.k, plan.block);
-  float* lines = reinterpret_cast<float*>(args.scratch) + worker.index * plan.thread_scratch;
+  float* lines = reinterpret_cast<float*>(args.scratch) + worker.thread * plan.thread_scratch;
   float* sums = lines + plan.depth * plan.line;
   float* spare = sums + TileSet::kMaxRows * plan.line;
   const int vectors = static_cast<int>(plan.line / plan.block);

@@ -199,6 +199,11 @@ size_t scratch_bytes(const Conv2dProblem& p) {
 }
 
 template <const winograd::Scheme& kScheme>
+int phases(const Conv2dProblem& p) {
+  return winograd::phases(task_of<kScheme>(p)) + (dilated(p) ? 2 : 0);
+}
+
+template <const winograd::Scheme& kScheme>
 void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   if (!dilated(p)) {
     winograd::run(task_of<kScheme>(p), args, worker);
@@ -209,18 +214,22 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   float* const x = reinterpret_cast<float*>(args.scratch);
   float* const y = x + input_values(q);
   float* const residual = p.epilogue.residual ? y + output_values(q) : nullptr;
-  gather(in, static_cast<const float*>(args.inputs[0]), x, worker);
-  if (residual) gather(out, static_cast<const float*>(args.inputs[1]), residual, worker);
-  worker.sync();
+  const int last = phases<kScheme>(p) - 1;
+  if (worker.phase == 0) {
+    gather(in, static_cast<const float*>(args.inputs[0]), x, worker);
+    if (residual) gather(out, static_cast<const float*>(args.inputs[1]), residual, worker);
+    return;
+  }
+  if (worker.phase == last) return scatter(out, y, static_cast<float*>(args.outputs[0]), worker);
   const void* inputs[] = {x, residual};
   void* outputs[] = {y};
-  Args phases = args;
-  phases.inputs = inputs;
-  phases.outputs = outputs;
-  phases.scratch += gathered_values(p, q) * static_cast<int64_t>(sizeof(float));
-  winograd::run(task_of<kScheme>(p), phases, worker);
-  worker.sync();
-  scatter(out, y, static_cast<float*>(args.outputs[0]), worker);
+  Args dense_args = args;
+  dense_args.inputs = inputs;
+  dense_args.outputs = outputs;
+  dense_args.scratch += gathered_values(p, q) * static_cast<int64_t>(sizeof(float));
+  Worker inner = worker;
+  --inner.phase;
+  winograd::run(task_of<kScheme>(p), dense_args, inner);
 }
 
 template <const winograd::Scheme& kScheme, int kStride, bool kStrict>
@@ -231,6 +240,7 @@ constexpr Row make_row(std::string_view name) {
           .pack = pack<kScheme>,
           .packing = packing<kScheme>,
           .scratch_bytes = scratch_bytes<kScheme>,
+          .phases = phases<kScheme>,
           .run = run<kScheme>};
 }
 

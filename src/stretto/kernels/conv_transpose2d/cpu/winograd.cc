@@ -78,6 +78,11 @@ size_t scratch_bytes(const ConvTranspose2dProblem& p) {
 }
 
 template <const winograd::Scheme& kScheme>
+int phases(const ConvTranspose2dProblem& p) {
+  return winograd::phases(task_of<kScheme>(p));
+}
+
+template <const winograd::Scheme& kScheme>
 void run(const ConvTranspose2dProblem& p, const Args& args, const Worker& worker) {
   winograd::run(task_of<kScheme>(p), args, worker);
 }
@@ -90,6 +95,7 @@ constexpr Row make_row(std::string_view name) {
           .pack = pack<kScheme>,
           .packing = packing<kScheme>,
           .scratch_bytes = scratch_bytes<kScheme>,
+          .phases = phases<kScheme>,
           .run = run<kScheme>};
 }
 

@@ -278,7 +278,7 @@ void elementwise_run(const ElementwiseProblem& p, const Args& args, const Worker
   }
   uint8_t slot_of[kSlots] = {};
   elementwise::assign_slots(p, slot_of);
-  float* slots = reinterpret_cast<float*>(args.scratch) + worker.index * kSlots * kStrip;
+  float* slots = reinterpret_cast<float*>(args.scratch) + worker.thread * kSlots * kStrip;
   HWY_ALIGN float splats[kSlots * kLanesMax];
   Operand values[kSlots] = {};
   for (int i = 0; i < p.instructions; ++i) {

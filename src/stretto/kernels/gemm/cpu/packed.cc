@@ -102,6 +102,10 @@ void run(const GemmProblem& p, const Args& args, const Worker& worker) {
   tile.c_vector = plan.lanes;
   tile.far_results = beyond_l2(p.m * p.n / worker.count);
   const GridPart grid = split_grid(p.m, plan.panels.count, worker, p.m, p.n);
+  const auto panel_weights = [&](int64_t panel, int64_t k) {
+    return weights + plan.panels.begin(panel) * plan.lanes * p.k +
+           k * plan.panels.vectors(panel) * plan.lanes;
+  };
   const EvenTiles row_blocks(grid.rows.end - grid.rows.begin, static_cast<int>(plan.row_block));
   for (int64_t part = 0; part < plan.parts; ++part) {
     const int64_t k0 = plan.begin(part, p.k), steps = plan.end(part, p.k) - k0;
@@ -116,10 +120,16 @@ void run(const GemmProblem& p, const Args& args, const Worker& worker) {
         const int vectors = static_cast<int>(plan.panels.vectors(panel));
         const int64_t width = vectors * plan.lanes;
         const bool ragged = n0 + width > p.n;
-        tile.b = weights + n0 * p.k + k0 * width;
+        tile.b = panel_weights(panel, k0);
         tile.bias = bias + n0;
         tile.c_row = ragged ? width : p.n;
         if (last && applies && !ragged) set_epilogue(tile, p.epilogue);
+        // Where the weights of the next panel lie, or those of the next part.
+        const float* next = tile.b + p.k * width;
+        if (panel + 1 == grid.columns.end && !(last && block + 1 == row_blocks.tiles)) {
+          const bool again = block + 1 < row_blocks.tiles;
+          next = panel_weights(grid.columns.begin, again ? k0 : k0 + steps);
+        }
         const EvenTiles tiles(count, rows_in_l1(set.max_rows[vectors], p.k));
         for (int64_t t = 0; t < tiles.tiles; ++t) {
           const int64_t m = begin + tiles.begin(t);
@@ -127,7 +137,7 @@ void run(const GemmProblem& p, const Args& args, const Worker& worker) {
           const float* extra = residual ? residual + m * p.n + n0 : nullptr;
           float* c = y + m * p.n + n0;
           tile.a = x + m * p.k + k0;
-          set_prefetch(tile, tile.b + p.k * width, steps * width, t, tiles.tiles);
+          set_prefetch(tile, next, steps * width, t, tiles.tiles);
           tile.c = ragged ? reinterpret_cast<float*>(args.scratch) + m * width : c;
           const bool in_tile =
               last && !ragged && (applies || !p.epilogue.residual_after_activation);

@@ -54,7 +54,7 @@ void run(const MatmulProblem& p, const Args& args, const Worker& worker) {
   const float* x = static_cast<const float*>(args.inputs[0]);
   const float* z = static_cast<const float*>(args.inputs[1]);
   float* y = static_cast<float*>(args.outputs[0]);
-  float* packed = reinterpret_cast<float*>(args.scratch) + worker.index * thread_scratch(plan);
+  float* packed = reinterpret_cast<float*>(args.scratch) + worker.thread * thread_scratch(plan);
   float* spare = packed + plan.most_steps * plan.most_width;
   const int64_t stride = p.transposed ? p.k : p.n;
 

@@ -171,7 +171,7 @@ size_t scratch_bytes(const Pool2dProblem& p) {
 void run(const Pool2dProblem& p, const Args& args, const Worker& worker) {
   const float* x = static_cast<const float*>(args.inputs[0]);
   float* y = static_cast<float*>(args.outputs[0]);
-  float* row = reinterpret_cast<float*>(args.scratch) + worker.index * thread_floats(p);
+  float* row = reinterpret_cast<float*>(args.scratch) + worker.thread * thread_floats(p);
   if (p.kind == Pooling::kMax) {
     STRETTO_ISA_SELECT(p.target.isa, pool2d_max)(p, x, y, row, worker);
   } else {

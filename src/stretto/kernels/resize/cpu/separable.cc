@@ -160,7 +160,7 @@ size_t scratch_bytes(const ResizeProblem& p) {
 }
 
 void run(const ResizeProblem& p, const Args& args, const Worker& worker) {
-  float* combined = reinterpret_cast<float*>(args.scratch) + worker.index * row_floats(p);
+  float* combined = reinterpret_cast<float*>(args.scratch) + worker.thread * row_floats(p);
   STRETTO_ISA_SELECT(p.target.isa, resize_run)(p, args, combined, worker);
 }
 
