@@ -175,7 +175,7 @@ HWY_INLINE void soften(const AttentionProblem& p, float* scores, int64_t count, 
   const V shift = hn::Set(d, shift_by);
   V total = hn::Zero(d);
   for (int64_t j = 0; j < count; j += kLanes) {
-    const V e = fast_exp(d, hn::Sub(hn::LoadU(d, scores + j), shift));
+    const V e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, scores + j), shift));
     total = hn::Add(total, e);
     hn::StoreU(e, d, scores + j);
   }

@@ -70,7 +70,7 @@ HWY_INLINE V full_cos(D d, V a) {
 // max(x, 0) + log(1 + exp(-|x|))
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V softplus(D d, V a) {
-  const V tail = hn::Log1p(d, fast_exp(d, hn::Neg(hn::Abs(a))));
+  const V tail = hn::Log1p(d, exp_nonpositive(d, hn::Neg(hn::Abs(a))));
   return hn::IfThenElse(hn::IsNaN(a), a, hn::Add(hn::Max(a, hn::Zero(d)), tail));
 }
 

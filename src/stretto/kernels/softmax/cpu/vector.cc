@@ -37,8 +37,8 @@ HWY_INLINE void contiguous(D d, const float* x, float* y, int64_t count, bool lo
   const auto shift = hn::Set(d, max_lanes(d, hn::Max(top, top2)));
   auto sum = hn::Zero(d), sum2 = sum;
   for (i = 0; i + 2 * lanes <= whole; i += 2 * lanes) {
-    const auto e = fast_exp(d, hn::Sub(hn::LoadU(d, x + i), shift));
-    const auto e2 = fast_exp(d, hn::Sub(hn::LoadU(d, x + i + lanes), shift));
+    const auto e = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i), shift));
+    const auto e2 = exp_nonpositive(d, hn::Sub(hn::LoadU(d, x + i + lanes), shift));
     sum = hn::Add(sum, e);
     sum2 = hn::Add(sum2, e2);
     if (!log) {
@@ -48,7 +48,7 @@ HWY_INLINE void contiguous(D d, const float* x, float* y, int64_t count, bool lo
   }
   for (; i < count; i += lanes) {
     const int64_t n = HWY_MIN(lanes, count - i);
-    const auto e = fast_exp(d, hn::Sub(load_n(d, x + i, n), shift));
+    const auto e = exp_nonpositive(d, hn::Sub(load_n(d, x + i, n), shift));
     sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, static_cast<size_t>(n)), e));
     if (!log) store_n(e, d, y + i, n);
   }
@@ -70,7 +70,7 @@ HWY_INLINE void strided(D d, const float* x, float* y, const SoftmaxProblem& p, 
   for (int64_t i = 0; i < p.axis; ++i) top = hn::Max(top, load_n(d, x + i * p.inner, n));
   auto sum = hn::Zero(d);
   for (int64_t i = 0; i < p.axis; ++i) {
-    const auto e = fast_exp(d, hn::Sub(load_n(d, x + i * p.inner, n), top));
+    const auto e = exp_nonpositive(d, hn::Sub(load_n(d, x + i * p.inner, n), top));
     sum = hn::Add(sum, e);
     if (!p.log) store_n(e, d, y + i * p.inner, n);
   }
