@@ -67,13 +67,13 @@ HWY_INLINE V exp_nonpositive(D d, V x) {
   return exp_of<true>(d, x);
 }
 
-// y sigmoid(x) = y / (1 + exp(-x)); below -88.4 sigmoid(x) is 0, so that silu(-inf) is the NaN of
-// the formula. The polynomial has degree 5 (relative error 1.1e-7), since at most a quarter of its
-// error reaches sigmoid(x).
+// y sigmoid(x) = y / (1 + exp(-x)). Below -88.4 (AVX-512: -87) sigmoid(x) is 0, so that silu(-inf)
+// is the NaN of the formula. A polynomial of degree 5 (relative error 1.1e-7) is enough: at most a
+// quarter of its error reaches sigmoid(x).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V times_sigmoid(D d, V x, V y) {
 #if HWY_TARGET == HWY_AVX3
-  constexpr float kLeast = -88.0f;  // Newton's step below needs a finite divisor.
+  constexpr float kLeast = -87.0f;  // Newton's step below needs a normal inverse
 #else
   constexpr float kLeast = -89.0f;  // exp(-x) = inf
 #endif
@@ -125,8 +125,9 @@ HWY_INLINE V fast_tanh(D d, V x) {
   return hn::Div(m, hn::Add(m, hn::Set(d, 2.0f)));
 }
 
-// The share of a normal distribution above a >= 0, erfc(a / sqrt 2) / 2, where `e` is exp(-a^2 /
-// 2). The form is that of Abramowitz and Stegun 7.1.26, with one term more: |error| below 2e-8.
+// The share of a normal distribution above a >= 0, that is erfc(a / sqrt 2) / 2; `e` is
+// exp(-a^2 / 2). The form is that of Abramowitz and Stegun 7.1.26 with one term more: the error of
+// a times the share is below 2e-8.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V normal_tail(D d, V a, V e) {
   const V one = hn::Set(d, 1.0f);
