@@ -28,7 +28,7 @@ bool only_moves(std::string_view family) {
          family == "reorder" || family == "transpose";
 }
 
-// Elementwise: the vector functions promise 4 units in the last place or 2e-7 of max(1, |x|)
+// Elementwise: the vector functions promise 4 units in the last place or 1e-7
 // (simd/activation-inl.h), and Highway's logarithm and sine as much. Sums: rounding of fp32 sums of
 // a few hundred terms in another order. Resize: the same; taps of weight 0 are read as well.
 // Norms: the same; an infinite scale meets differences that rounding makes 0 or not.
