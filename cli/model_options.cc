@@ -50,7 +50,8 @@ void add_tuning_flags(Command& command, ModelFlags& flags) {
   add_option(command, "--force", &flags.forced, "NAME=KERNEL,...",
              "Kernel to use for an operator family (conv2d=direct) or a node", {.group = group});
   add_option(command, "--accuracy", &flags.accuracy, "strict|default",
-             "strict: rounding errors of plain fp32 sums. default: also Winograd F(4,3)",
+             "strict: rounding errors of plain fp32 sums. default: also Winograd F(4,3) "
+             "and Strassen's products",
              {.group = "Accuracy", .show_default = true});
   add_option(command, "--level", &flags.level, "lossless",
              "How far the numbers may change: lossless keeps fp32 throughout",

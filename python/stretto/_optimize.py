@@ -65,7 +65,8 @@ def optimize(
       users of the artefact must not see.
     level: how much accuracy may be given up for speed. "lossless" (fp32 throughout) is the only
       level so far; "half" and "int8" are planned.
-    accuracy: "strict": kernels with the errors of plain fp32 sums; "default": Winograd F(4,3) too.
+    accuracy: "strict": kernels with the errors of plain fp32 sums; "default": Winograd F(4,3) and
+        Strassen's products too.
     threads: number of threads to run with. None: one for every physical core that this process may
       use, or fewer where a container limits its CPU time.
     shapes: shapes of inputs whose file leaves dimensions open, by input name.

@@ -160,6 +160,20 @@ double cpu_quota(const fs::path& root) {
   return std::isfinite(least) ? least : 0;
 }
 
+int64_t level3_bytes(const fs::path& root, int cpu) {
+  const fs::path caches = root / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "cache";
+  for (int index = 0;; ++index) {
+    const fs::path cache = caches / ("index" + std::to_string(index));
+    int level = 0;
+    if (!(std::ifstream(cache / "level") >> level)) return 0;
+    if (level != 3) continue;
+    int64_t size = 0;
+    char unit = 0;
+    std::ifstream(cache / "size") >> size >> unit;
+    return size << (unit == 'K' ? 10 : unit == 'M' ? 20 : 0);
+  }
+}
+
 int usable_cores(int physical, double quota) {
   if (quota <= 0) return std::max(1, physical);
   return std::max(1, static_cast<int>(std::min<double>(physical, std::ceil(quota))));

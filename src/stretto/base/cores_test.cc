@@ -128,5 +128,22 @@ TEST(Cores, OfThisMachine) {
   EXPECT_EQ(cpu.cores, usable_cores(cpu.physical, cpu.quota));
 }
 
+TEST(Cores, TheLastCacheIsTheOneThatACpuReaches) {
+  FakeRoot root;
+  EXPECT_EQ(level3_bytes(root.path(), 0), 0);
+  const std::string cache = "sys/devices/system/cpu/cpu4/cache/index";
+  for (int index = 0; index < 3; ++index) {
+    root.write(cache + std::to_string(index) + "/level", index < 2 ? "1\n" : "2\n");
+    root.write(cache + std::to_string(index) + "/size", "512K\n");
+  }
+  EXPECT_EQ(level3_bytes(root.path(), 4), 0);
+  root.write(cache + "3/level", "3\n");
+  EXPECT_EQ(level3_bytes(root.path(), 4), 0) << "no size";
+  root.write(cache + "3/size", "32768K\n");
+  EXPECT_EQ(level3_bytes(root.path(), 4), int64_t{32} << 20);
+  root.write(cache + "3/size", "96M\n");
+  EXPECT_EQ(level3_bytes(root.path(), 4), int64_t{96} << 20);
+}
+
 }  // namespace
 }  // namespace stretto

@@ -193,6 +193,7 @@ double measure_peak(Isa isa) {
 
 CpuInfo read_info() {
   const std::vector<int> cpus = allowed_cpus();
+  const int64_t level3 = level3_bytes("/", cpus.front());
   const int physical = physical_cores("/", cpus);
   const double quota = cpu_quota("/");
   return {
@@ -205,7 +206,7 @@ CpuInfo read_info() {
       .cores = usable_cores(physical, quota),
       .l1d_bytes = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10),
       .l2_bytes = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 512 << 10),
-      .l3_bytes = cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0),
+      .l3_bytes = level3 > 0 ? level3 : cache_bytes(_SC_LEVEL3_CACHE_SIZE, 0),
   };
 }
 

@@ -20,7 +20,7 @@
 namespace stretto::kernels {
 
 // strict: only kernels whose error is that of a direct fp32 sum (Winograd F(2,3) at most).
-// default: F(4,3) as well.
+// default: F(4,3) and Strassen's products as well.
 enum class Accuracy : uint8_t { kStrict, kDefault };
 std::string_view accuracy_name(Accuracy accuracy);
 Accuracy parse_accuracy(std::string_view name);  // throws InvalidArgument

@@ -150,6 +150,7 @@ Forms known_forms() {
       {"conv2d_im2col.1", 0x5ad885486464118f},
       {"conv2d_plain.1", 0x149b93bdfb235cd9},
       {"conv2d_stem.1", 0x3b734f99cd043333},
+      {"conv2d_strassen_1x1.1", 0x7b1cfe680795a92d},
       {"conv_transpose2d_phases.1", 0x35b37cf92af7ab5f},
       {"conv_transpose2d_plain.1", 0x3a5e7063c3ae8c35},
       {"gemm_panels.1", 0xb92ff8014839317d},

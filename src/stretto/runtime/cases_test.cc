@@ -32,7 +32,8 @@ bool only_moves(std::string_view family) {
 // (simd/activation-inl.h), and Highway's logarithm and sine as much. Sums: rounding of fp32 sums of
 // a few hundred terms in another order. Resize: the same; taps of weight 0 are read as well.
 // Norms: the same; an infinite scale meets differences that rounding makes 0 or not.
-// Winograd: what its accuracy class may lose.
+// Winograd: what its accuracy class may lose. Strassen: every value of a quarter of a matrix meets
+// others of its row and column.
 Tolerance tolerance_of(const Step& step, int row) {
   if (step.kind != StepKind::kKernel || only_moves(step.family->name)) return {};
   if (step.family->name == "elementwise") return {.relative = 4e-6, .pointwise = true};
@@ -49,7 +50,7 @@ Tolerance tolerance_of(const Step& step, int row) {
     }
   }
   if (name.starts_with("winograd_f4")) return {.relative = 1e-4, .spreads = true};
-  if (name.starts_with("winograd")) return {.relative = 2e-5, .spreads = true};
+  if (name.starts_with("winograd") || name.starts_with("strassen")) return {.relative = 2e-5, .spreads = true};
   return {.relative = 5e-6};
 }
 

@@ -203,6 +203,33 @@ TEST(Conv2d, WinogradEdges) {
   }
 }
 
+// Odd and even numbers of pixels, several chunks of them, padding lanes in the last block of
+// outputs, and results over a residual, which the middle pixel of an odd number must not meet
+// twice.
+TEST(Conv2d, StrassenEdges) {
+  int checked = 0;
+  for (Conv2dProblem p :
+       {square(32, 1, 32, 1, 1, 0), square(32, 7, 32, 1, 1, 0), square(64, 14, 90, 1, 1, 0),
+        square(96, 7, 250, 1, 2, 0), square(32, 6, 26, 1, 3, 0), square(1024, 14, 64, 1, 1, 0)}) {
+    if (p.h == 1) p.w = 2;
+    for (const int threads : {1, 2, 3}) {
+      p.n = threads == 2 ? 2 : 1;
+      p.target.threads = threads;
+      p.epilogue = {.activation = threads == 1 ? Activation::kRelu : Activation::kSilu,
+                    .bias = true,
+                    .residual = threads != 2,
+                    .residual_after_activation = threads == 3};
+      check_all(p, "Strassen");
+      p.x_layout = p.y_layout = Layout::kBlocked;
+      for (int row = 0; row < kConv2d.rows; ++row) {
+        checked += kConv2d.row_name(row) == "strassen_1x1" && kConv2d.fits(row, &p).ok;
+      }
+    }
+  }
+  // Vectors of four values make an odd number of blocks of the three odd numbers of outputs.
+  EXPECT_GE(checked, 9);
+}
+
 TEST(Conv2d, EveryActivation) {
   for (const Activation activation : activations()) {
     for (int32_t stride : {1, 2}) {

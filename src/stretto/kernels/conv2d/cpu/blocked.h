@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <span>
 
 #include "stretto/kernels/conv2d/cpu/borders.h"
@@ -27,6 +28,30 @@ inline float* pack_bias(const Conv2dProblem& p, std::span<const Tensor> constant
     out[k] = p.epilogue.bias && k < p.k ? constants[1].values<float>()[k] : 0;
   }
   return out + outputs;
+}
+
+// Whether a pointwise convolution leaves out pixels of its input.
+inline bool gathers(const Conv2dProblem& p) { return p.stride_h != 1 || p.stride_w != 1; }
+
+template <int64_t kBlock>
+void copy_pixels(const float* from, int64_t step, float* to, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) {
+    std::memcpy(to + i * kBlock, from + i * step, kBlock * sizeof(float));
+  }
+}
+
+// Copies the inputs of `count` pixels of a pointwise convolution's output, from pixel `first` on
+// and of one block of channels, whose map is at `from`.
+inline void gather_pixels(const Conv2dProblem& p, const float* from, int64_t first, int64_t count,
+                          float* to) {
+  const int64_t block = p.target.block(), width = p.out_w(), step = p.stride_w * block;
+  const auto copy = block == 16 ? copy_pixels<16> : block == 8 ? copy_pixels<8> : copy_pixels<4>;
+  for (int64_t done = 0; done < count;) {
+    const int64_t y = (first + done) / width, x = (first + done) % width;
+    const int64_t run = std::min(width - x, count - done);
+    copy(from + (y * p.stride_h * p.w + x * p.stride_w) * block, step, to + done * block, run);
+    done += run;
+  }
 }
 
 // Which part of a reduction a tile computes; by default all of it.

@@ -7,7 +7,6 @@
 // the pixel block stay in L2 (a tile needs 192 B of weights per 14 cycles), so the limit is the
 // multiply-add rate; with few pixels it is the stream of weights from memory.
 #include <algorithm>
-#include <cstring>
 
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/conv2d/candidates.h"
@@ -19,9 +18,6 @@
 
 namespace stretto::kernels::conv2d {
 namespace {
-
-// Strided problems become dense ones by gathering the pixels that count into scratch.
-bool gathers(const Conv2dProblem& p) { return p.stride_h != 1 || p.stride_w != 1; }
 
 // Strides in elements. A batch of 1x1 maps is one image whose pixels are the batch.
 struct Plan {
@@ -110,17 +106,14 @@ size_t scratch_bytes(const Conv2dProblem& p) {
          sizeof(float);
 }
 
-// Copies the pixels that a strided problem reads to x' [n][blocks][out_h][out_w][block].
+// Strided problems become dense ones: copies the pixels that count to x'
+// [n][blocks][out_h][out_w][block].
 void gather(const Conv2dProblem& p, const float* x, float* to, const Worker& worker) {
   const int64_t block = p.target.block(), rows = p.out_h(), columns = p.out_w();
   const Range range = split(p.n * blocks_of(p.c, block) * rows, worker);
   for (int64_t i = range.begin; i < range.end; ++i) {
     const int64_t plane = i / rows, y = i % rows;
-    const float* from = x + (plane * p.h + y * p.stride_h) * p.w * block;
-    for (int64_t c = 0; c < columns; ++c) {
-      std::memcpy(to + (i * columns + c) * block, from + c * p.stride_w * block,
-                  static_cast<size_t>(block) * sizeof(float));
-    }
+    gather_pixels(p, x + plane * p.h * p.w * block, y * columns, columns, to + i * columns * block);
   }
 }
 

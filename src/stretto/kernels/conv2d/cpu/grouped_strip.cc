@@ -113,7 +113,9 @@ template <int kGroup, int kStride, size_t... kIndex>
 StripRun pick(int columns, std::index_sequence<kIndex...>) {
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(hn::ScalableTag<float>()));
   if constexpr (kGroup < kLanes) {
-    constexpr StripRun kAll[] = {&strip<kGroup, kStride, static_cast<int>(kIndex) + 1>...};
+    // Static: what packs for another machine asks this too, and may not run instructions of its
+    // set.
+    static constexpr StripRun kAll[] = {&strip<kGroup, kStride, static_cast<int>(kIndex) + 1>...};
     return kAll[columns - 1];
   }
   return nullptr;
