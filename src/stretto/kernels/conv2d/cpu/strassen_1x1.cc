@@ -2,8 +2,9 @@
 // depth and columns instead of eight (Strassen 1969, in Winograd's form). A has pixels as rows and
 // channels as depth, B channels and outputs.
 //
-// B's sums of quarters are packed; A's are made here, one at a time. What a product adds to several
-// quarters of the result waits in Z and W:
+// B's sums of quarters are packed. A's are made here: by one thread one at a time, when it needs
+// them and while the quarters are in L2; for a team all of them in a phase of their own. What a
+// product adds to several quarters of the result waits in Z and W:
 //
 //   Z  = A11 B11               C11 = Z + A12 B21
 //   W  = (A21 + A22) T1
@@ -80,10 +81,16 @@ Fit fits(const Conv2dProblem& p) {
   const Plan plan = make_plan(p);
   const double depth = static_cast<double>(p.c) / 2, outputs = static_cast<double>(p.k);
   const double useful = outputs / static_cast<double>(2 * plan.out_blocks * block);
-  const double reuse = weight_reuse(p.target, static_cast<double>(plan.rows * p.n), 4.5);
+  const double rows = static_cast<double>(plan.rows * p.n);
+  const double reuse = weight_reuse(p.target, rows, 4.5);
+  // Memory that is slow for the core sets the pace where weights have few rows: what hides behind
+  // the products ends before that.
+  const double pace = weight_bytes_per_cycle(p.target) * rows /
+                      static_cast<double>(2 * sizeof(float) * p.target.lanes());
   // Sums of quarters take about as long as this many multiply-adds with each value of A and of C.
   const double sums = 1 + (gathers(p) ? 8 : 5) / outputs + 3.5 / depth;
-  return Fit::yes(0.97 * 8 / 7 * useful * reuse * depth / (depth + 10) / sums);
+  return Fit::yes(0.95 * 8 / 7 * useful * reuse * depth / (depth + 10) / sums *
+                  std::min(1.0, 0.7 * pace));
 }
 
 std::string packing(const Conv2dProblem& p) {
@@ -129,21 +136,33 @@ void pack(const Conv2dProblem& p, std::span<const Tensor> constants, std::byte* 
   }
 }
 
-// What a thread keeps: a sum of quarters of A, Z and W, one panel of a product, and the four
-// quarters themselves where pixels are left out between theirs.
+// Whether the sums of quarters of A are made once for all threads.
+bool shares_sums(const Conv2dProblem& p) { return p.target.threads > 1; }
+
+int phases(const Conv2dProblem& p) { return shares_sums(p) ? 2 : 1; }
+
+// Values of scratch. For all threads, or else per thread: a sum of quarters of A (all four for all
+// threads), and the four quarters themselves where pixels are left out between theirs. Then per
+// thread Z and W, and one panel of a product.
 struct Scratch {
-  int64_t a, z, panel, gathered;
-  Scratch(const Conv2dProblem& p, const Plan& plan)
-      : a(plan.chunk * plan.in_blocks * p.target.block()),
-        z(plan.chunk * plan.out_blocks * p.target.block()),
-        panel(plan.chunk * TileSet::kMaxVectors * p.target.block()),
-        gathered(gathers(p) ? 4 * a : 0) {}
-  int64_t values() const { return a + 2 * z + panel + gathered; }
+  int64_t a, gathered, z, panel;
+  bool shared;
+  Scratch(const Conv2dProblem& p, const Plan& plan) : shared(shares_sums(p)) {
+    const int64_t block = p.target.block();
+    const int64_t quarter = (shared ? p.n * plan.rows : plan.chunk) * plan.in_blocks * block;
+    a = shared ? 4 * quarter : quarter;
+    gathered = gathers(p) ? 4 * quarter : 0;
+    z = plan.chunk * plan.out_blocks * block;
+    panel = plan.chunk * TileSet::kMaxVectors * block;
+  }
+  int64_t shared_values() const { return shared ? a + gathered : 0; }
+  int64_t thread_values() const { return (shared ? 0 : a + gathered) + 2 * z + panel; }
 };
 
 size_t scratch_bytes(const Conv2dProblem& p) {
   const Scratch scratch(p, make_plan(p));
-  return static_cast<size_t>(scratch.values() * p.target.threads) * sizeof(float);
+  return static_cast<size_t>(scratch.shared_values() + scratch.thread_values() * p.target.threads) *
+         sizeof(float);
 }
 
 // A quarter of A, or a sum of quarters: `group` values from one block of channels to the next.
@@ -152,10 +171,66 @@ struct Quarter {
   int64_t group;
 };
 
+// Where pixel `row` of a half of an image lies in the image's maps.
+int64_t pixel_of(const Plan& plan, int64_t row, int64_t down) {
+  return row + down * (plan.pixels - plan.rows);
+}
+
+// Rows from `row` on of the quarter (down, across) of an image; `count` of them are gathered into
+// `to` where pixels are left out, from block `c_begin` up to `c_end`.
+Quarter quarter_of(const Conv2dProblem& p, const Plan& plan, const float* x, int64_t image,
+                   int64_t row, int64_t count, int64_t down, int64_t across, float* to,
+                   int64_t to_group, int64_t c_begin, int64_t c_end) {
+  const int64_t block = p.target.block(), plane = p.h * p.w * block;
+  const int64_t pixel = pixel_of(plan, row, down);
+  x += (2 * image + across) * plan.in_blocks * plane;
+  if (!gathers(p)) return {x + pixel * block, plane};
+  for (int64_t c = c_begin; c < c_end; ++c) {
+    gather_pixels(p, x + c * plane, pixel, count, to + c * to_group);
+  }
+  return {to, to_group};
+}
+
+// Where the sums of an image, and its gathered quarters, lie that all threads share: each
+// [block of channels][row].
+struct SharedQuarters {
+  float *sums, *gathered;
+  int64_t quarter, group;
+  SharedQuarters(const Conv2dProblem& p, const Plan& plan, const Args& args, int64_t image)
+      : quarter(plan.in_blocks * plan.rows * p.target.block()),
+        group(plan.rows * p.target.block()) {
+    float* scratch = reinterpret_cast<float*>(args.scratch);
+    sums = scratch + image * 4 * quarter;
+    gathered = scratch + (p.n + image) * 4 * quarter;
+  }
+};
+
+// The first phase for a team: unit by unit of the blocks of channels.
+void make_sums(const Conv2dProblem& p, const Plan& plan, const Args& args, const Worker& worker) {
+  const Isa isa = p.target.isa;
+  const Range work = split(p.n * plan.in_blocks, worker);
+  for (int64_t i = work.begin; i < work.end; ++i) {
+    const int64_t image = i / plan.in_blocks, c = i % plan.in_blocks;
+    const SharedQuarters to(p, plan, args, image);
+    const float* a[2][2];
+    for (int64_t q = 0; q < 4; ++q) {
+      const Quarter from =
+          quarter_of(p, plan, static_cast<const float*>(args.inputs[0]), image, 0, plan.rows, q / 2,
+                     q % 2, to.gathered + q * to.quarter, to.group, c, c + 1);
+      a[q / 2][q % 2] = from.values + c * from.group;
+    }
+    float* sum = to.sums + c * to.group;
+    add(isa, a[1][0], a[1][1], sum, to.group);
+    subtract(isa, sum, a[0][0], sum + to.quarter, to.group);
+    subtract(isa, a[0][1], sum + to.quarter, sum + 2 * to.quarter, to.group);
+    subtract(isa, a[0][0], a[1][0], sum + 3 * to.quarter, to.group);
+  }
+}
+
 // Works on one chunk of rows, and on its part of the panels.
 class Chunk {
  public:
-  Chunk(const Conv2dProblem& p, const Plan& plan, const Args& args, float* scratch, Range panels,
+  Chunk(const Conv2dProblem& p, const Plan& plan, const Args& args, int thread, Range panels,
         int64_t image, Range rows)
       : p_(p),
         plan_(plan),
@@ -167,11 +242,12 @@ class Chunk {
         first_(rows.begin),
         rows_(rows.end - rows.begin) {
     const Scratch parts(p, plan);
-    sum_ = scratch;
-    z_ = sum_ + parts.a;
+    z_ = reinterpret_cast<float*>(args.scratch) + parts.shared_values() +
+         thread * parts.thread_values();
     w_ = z_ + parts.z;
     y_ = w_ + parts.z;
-    gathered_ = y_ + parts.panel;
+    sum_ = y_ + parts.panel;
+    gathered_ = sum_ + parts.a;
     tile_.taps = &kNoTap;
     tile_.a_row = block_;
     tile_.steps = tile_.last_steps = static_cast<int32_t>(block_);
@@ -182,47 +258,52 @@ class Chunk {
   void run() {
     const Quarter a11 = quarter(0, 0), a12 = quarter(0, 1);
     const Quarter a21 = quarter(1, 0), a22 = quarter(1, 1);
-    const Quarter sum{sum_, rows_ * block_};
     const auto nothing = [](int64_t) {};
     multiply(0, a11, z_, false, nothing);
-    multiply(1, a12, nullptr, false, [&](int64_t k) { finish(0, 0, k, {z(k), y_}); });
-    combine(add, a21, a22);
-    multiply(2, sum, w_, false, nothing);
-    combine(subtract, sum, a11);
-    multiply(3, sum, z_, true, nothing);
-    combine(subtract, a12, sum);
-    multiply(4, sum, nullptr, false, [&](int64_t k) { finish(0, 1, k, {z(k), w(k), y_}); });
-    combine(subtract, a11, a21);
-    multiply(5, sum, z_, true, [&](int64_t k) { finish(1, 1, k, {z(k), w(k)}); });
-    multiply(6, a22, z_, true, [&](int64_t k) { finish(1, 0, k, {z(k)}); });
+    multiply(1, a12, nullptr, false, [&](int64_t panel) {
+      finish(0, 0, panel, {z_, nullptr, y_});
+    });
+    multiply(2, sum(0, add, a21, a22), w_, false, nothing);
+    multiply(3, sum(1, subtract, sums(), a11), z_, true, nothing);
+    multiply(4, sum(2, subtract, a12, sums()), nullptr, false, [&](int64_t panel) {
+      finish(0, 1, panel, {z_, w_, y_});
+    });
+    multiply(5, sum(3, subtract, a11, a21), z_, true, [&](int64_t panel) {
+      finish(1, 1, panel, {z_, w_});
+    });
+    multiply(6, a22, z_, true, [&](int64_t panel) { finish(1, 0, panel, {z_}); });
   }
 
  private:
-  const float* z(int64_t k_block) const { return z_ + k_block * rows_ * block_; }
-  const float* w(int64_t k_block) const { return w_ + k_block * rows_ * block_; }
-
   Quarter quarter(int64_t down, int64_t across) const {
-    const int64_t plane = p_.h * p_.w * block_;
-    const int64_t pixel = first_ + down * (plan_.pixels - plan_.rows);
-    const float* x = static_cast<const float*>(args_.inputs[0]) +
-                     (2 * image_ + across) * plan_.in_blocks * plane;
-    if (!gathers(p_)) return {x + pixel * block_, plane};
-    float* to = gathered_ + (2 * down + across) * plan_.in_blocks * rows_ * block_;
-    for (int64_t c = 0; c < plan_.in_blocks; ++c) {
-      gather_pixels(p_, x + c * plane, pixel, rows_, to + c * rows_ * block_);
+    const int64_t index = 2 * down + across;
+    if (shares_sums(p_) && gathers(p_)) {
+      const SharedQuarters from(p_, plan_, args_, image_);
+      return {from.gathered + index * from.quarter + first_ * block_, from.group};
     }
-    return {to, rows_ * block_};
+    const int64_t group = rows_ * block_;
+    return quarter_of(p_, plan_, static_cast<const float*>(args_.inputs[0]), image_, first_, rows_,
+                      down, across, gathered_ + index * plan_.in_blocks * group, group, 0,
+                      plan_.in_blocks);
   }
 
-  void combine(decltype(add) how, const Quarter& a, const Quarter& b) {
+  Quarter sums() const { return {sum_, rows_ * block_}; }
+
+  // The sum `index`, which is made of `a` and `b` unless all threads share it.
+  Quarter sum(int64_t index, decltype(add) how, const Quarter& a, const Quarter& b) {
+    if (shares_sums(p_)) {
+      const SharedQuarters from(p_, plan_, args_, image_);
+      return {from.sums + index * from.quarter + first_ * block_, from.group};
+    }
     for (int64_t c = 0; c < plan_.in_blocks; ++c) {
       how(p_.target.isa, a.values + c * a.group, b.values + c * b.group, sum_ + c * rows_ * block_,
           rows_ * block_);
     }
+    return sums();
   }
 
   // One product into `to`, or into y_ where that is null, one panel after the other; `then` gets
-  // the first block of outputs of a panel that is done.
+  // each when it is done.
   template <typename Then>
   void multiply(int product, const Quarter& a, float* to, bool accumulate, const Then& then) {
     const float* weights = reinterpret_cast<const float*>(args_.packed) +
@@ -252,35 +333,29 @@ class Chunk {
           set_.run[vectors][tiles.begin(t + 1) - row](tile_);
         }
       }
-      then(k_block);
+      then(panel);
     }
   }
 
-  // Writes a panel of a quarter of the result from sums of its vectors.
-  void finish(int64_t down, int64_t across, int64_t k_block, std::array<const float*, 3> terms) {
+  // Writes a panel of a quarter of the result: the sum of up to three of z_, w_ and y_.
+  void finish(int64_t down, int64_t across, int64_t panel, std::array<const float*, 3> terms) {
     // With an odd number of pixels the middle one is in both halves: the upper one writes it, for a
     // residual in place is read only once.
     const int64_t skipped = down == 1 && first_ == 0 ? 2 * plan_.rows - plan_.pixels : 0;
-    const int64_t pixel = first_ + down * (plan_.pixels - plan_.rows) + skipped;
-    const int64_t panel_end = k_block + vectors_at(k_block);
-    for (int64_t k = k_block; k < panel_end; ++k) {
+    const int64_t pixel = pixel_of(plan_, first_ + skipped, down);
+    const int64_t begin = plan_.panels.begin(panel), end = plan_.panels.begin(panel + 1);
+    for (int64_t k = begin; k < end; ++k) {
       const int64_t out = k + across * plan_.out_blocks;
-      const int64_t c = image_ * plan_.out_image() + out * plan_.plane + pixel * block_;
+      const int64_t c = (image_ * 2 * plan_.out_blocks + out) * plan_.plane + pixel * block_;
       const float* residual =
           p_.epilogue.residual ? static_cast<const float*>(args_.inputs[1]) + c : nullptr;
       std::array<const float*, 3> from = terms;
       for (const float*& term : from) {
-        if (term) term += ((k - k_block) * rows_ + skipped) * block_;
+        if (term) term += ((term == y_ ? k - begin : k) * rows_ + skipped) * block_;
       }
       finish_sums(p_.target.isa, p_.epilogue, from,
                   reinterpret_cast<const float*>(args_.packed) + out * block_, residual,
                   static_cast<float*>(args_.outputs[0]) + c, rows_ - skipped);
-    }
-  }
-
-  int64_t vectors_at(int64_t k_block) const {
-    for (int64_t panel = panels_.begin;; ++panel) {
-      if (plan_.panels.begin(panel) == k_block) return plan_.panels.vectors(panel);
     }
   }
 
@@ -291,14 +366,13 @@ class Chunk {
   const int64_t block_;
   const Range panels_;
   const int64_t image_, first_, rows_;
-  float *sum_, *z_, *w_, *y_, *gathered_;
+  float *z_, *w_, *y_, *sum_, *gathered_;
   Tile tile_;
 };
 
 void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   const Plan plan = make_plan(p);
-  const Scratch parts(p, plan);
-  float* scratch = reinterpret_cast<float*>(args.scratch) + worker.index * parts.values();
+  if (shares_sums(p) && worker.phase == 0) return make_sums(p, plan, args, worker);
   const GridPart grid =
       split_grid(p.n * plan.rows, plan.panels.count, worker, p.n * plan.rows * p.c, p.c * p.k);
   for (int64_t at = grid.rows.begin; at < grid.rows.end;) {
@@ -306,7 +380,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
     const int64_t count = std::min(plan.rows - first, grid.rows.end - at);
     const EvenTiles chunks(count, static_cast<int>(plan.chunk));
     for (int64_t i = 0; i < chunks.tiles; ++i) {
-      Chunk(p, plan, args, scratch, grid.columns, image,
+      Chunk(p, plan, args, worker.thread, grid.columns, image,
             {first + chunks.begin(i), first + chunks.begin(i + 1)})
           .run();
     }
@@ -323,6 +397,7 @@ const Row kStrassen1x1{.name = "strassen_1x1",
                        .packing = packing,
                        .scratch_bytes = scratch_bytes,
                        .in_place = over_residual,
+                       .phases = phases,
                        .run = run};
 
 }  // namespace stretto::kernels::conv2d
