@@ -32,7 +32,11 @@ namespace {
 constexpr int64_t kBytes = 128 << 20, kFewBytes = 16 << 20;
 constexpr int kPasses = 4, kMostThreads = 8;
 constexpr MemoryRate kTypical{.one = 20e9, .together = 40e9};
-constexpr std::string_view kHeader = "stretto-memory-rate 1\n";
+constexpr std::string_view kHeader = "stretto-memory-rate 2\n";
+
+// So many processes measure. Whatever else a machine does when the first one comes would otherwise
+// count for ever.
+constexpr int kMostTimes = 5;
 
 thread_local int without_measuring = 0;
 
@@ -116,6 +120,7 @@ std::string key_here() {
 
 struct Kept {
   MemoryRate here;     // zero: not there
+  int times = 0;       // it was measured
   std::string others;  // lines of other machines
 };
 
@@ -153,23 +158,41 @@ Kept read_kept() {
     }
     line.remove_prefix(key.size());
     MemoryRate rate;
-    if (take_number(&line, &rate.one) && take_number(&line, &rate.together) && line.empty())
+    double times = 0;
+    if (take_number(&line, &rate.one) && take_number(&line, &rate.together) &&
+        take_number(&line, &times) && line.empty()) {
       kept.here = rate;
+      kept.times = static_cast<int>(std::min<double>(times, kMostTimes));
+    }
   }
   return kept;
 }
 
-void keep(const MemoryRate& rate, const std::string& others) {
+void keep(const Kept& kept) {
   const std::string path = memory_rate_file();
   if (path.empty()) return;
   std::error_code failed;
   std::filesystem::create_directories(cache_directory(), failed);
   try {
-    write_file(path, fmt::format("{}{}{}{:.0f}\t{:.0f}\n", kHeader, others, key_here(), rate.one,
-                                 rate.together));
+    write_file(path, fmt::format("{}{}{}{:.0f}\t{:.0f}\t{}\n", kHeader, kept.others, key_here(),
+                                 kept.here.one, kept.here.together, kept.times));
   } catch (const Error&) {
     // Later processes measure again.
   }
+}
+
+// Other work on the machine only makes it slower, so the faster of two measurements is the better
+// one. Within a tenth they are the same: models are then compiled as before.
+double faster(double kept, double measured) { return measured > 1.1 * kept ? measured : kept; }
+
+void measure_again(Kept& kept) {
+  const MemoryRate measured = measure_here();
+  const Kept before = kept;
+  kept.here = {.one = faster(kept.here.one, measured.one),
+               .together = faster(kept.here.together, measured.together)};
+  kept.here.together = std::max(kept.here.together, kept.here.one);
+  kept.times = std::min(kept.times + 1, kMostTimes);
+  if (kept.here != before.here || kept.times != before.times) keep(kept);
 }
 
 }  // namespace
@@ -186,21 +209,19 @@ MemoryRate memory_rate() {
   static std::mutex mutex;
   static std::optional<Kept> kept;
   std::lock_guard lock(mutex);
+  static bool measured = false;
   if (!kept) kept = read_kept();
-  if (kept->here.one > 0) return kept->here;
-  if (without_measuring > 0) return kTypical;
-  kept->here = measure_here();
-  keep(kept->here, kept->others);
+  if (measured || kept->times >= kMostTimes) return kept->here;
+  if (without_measuring > 0) return kept->here.one > 0 ? kept->here : kTypical;
+  measured = true;
+  measure_again(*kept);
   return kept->here;
 }
 
 MemoryRate refresh_memory_rate() {
-  const MemoryRate measured = measure_here();
-  const Kept kept = read_kept();
-  const MemoryRate best{.one = std::max(measured.one, kept.here.one),
-                        .together = std::max(measured.together, kept.here.together)};
-  if (best != kept.here) keep(best, kept.others);
-  return best;
+  Kept kept = read_kept();
+  measure_again(kept);
+  return kept.here;
 }
 
 double stream_bytes_per_second(int threads) {

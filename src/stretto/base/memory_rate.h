@@ -15,9 +15,10 @@ struct MemoryRate {
   bool operator==(const MemoryRate&) const = default;
 };
 
-// Measured once per machine, in a quarter of a second: kept in memory_rate_file() for later
-// processes, so that the same model is compiled in the same way every time. Thread-safe. A file
-// that cannot be read or written is no error.
+// Measured by the first five processes on a machine, in a quarter of a second each, of which the
+// fastest counts, because other work can only slow a measurement down. It is kept in
+// memory_rate_file(), so that later processes compile the same model in the same way. Constant
+// within a process. Thread-safe. A file that cannot be read or written is no error.
 MemoryRate memory_rate();
 
 // While one lives, memory_rate() of this thread does not measure: without the file it gives a
@@ -30,8 +31,8 @@ class WithoutMeasuring {
   WithoutMeasuring& operator=(const WithoutMeasuring&) = delete;
 };
 
-// Measures again and keeps what is faster, because other work on the machine can only slow a
-// measurement down. memory_rate() of this process does not change.
+// Measures again and keeps what is faster by more than a tenth. memory_rate() of this process does
+// not change.
 MemoryRate refresh_memory_rate();
 
 // memory-rate.tsv in cache_directory(); docs/formats/memory-rate.md.

@@ -34,8 +34,8 @@ class KeptRate : public testing::Test {
   std::optional<std::string> before_;
 };
 
-const std::string kHeader = "stretto-memory-rate 1\n";
-const std::string kElsewhere = "Another processor\t4\t0\t10\t20\n";
+const std::string kHeader = "stretto-memory-rate 2\n";
+const std::string kElsewhere = "Another processor\t4\t0\t10\t20\t5\n";
 
 std::string here(const std::string& rates) {
   const CpuInfo& cpu = cpu_info();
@@ -53,23 +53,25 @@ TEST_F(KeptRate, IsMeasuredAndKept) {
 
 TEST_F(KeptRate, TheFasterOneStays) {
   fs::create_directories(folder_);
-  const std::string fast = kHeader + kElsewhere + here("7000000000000\t8000000000000");
+  const std::string fast = kHeader + kElsewhere + here("7000000000000\t8000000000000\t5");
   write_file(memory_rate_file(), fast);
   const MemoryRate rate = refresh_memory_rate();
   EXPECT_EQ(rate.one, 7e12);
   EXPECT_EQ(rate.together, 8e12);
   EXPECT_EQ(text(), fast);
-  write_file(memory_rate_file(), kHeader + here("10\t20") + kElsewhere);
+  write_file(memory_rate_file(), kHeader + here("10\t20\t1") + kElsewhere);
   EXPECT_GT(refresh_memory_rate().one, 20);
   EXPECT_TRUE(text().starts_with(kHeader + kElsewhere + cpu_info().model)) << text();
+  EXPECT_TRUE(text().ends_with("\t2\n")) << "measured twice: " << text();
 }
 
 TEST_F(KeptRate, DamagedFilesAreReplaced) {
   fs::create_directories(folder_);
   for (const std::string& damaged :
-       {std::string("nonsense"), std::string(), kHeader + here("fast\t1"), kHeader + here("-1\t1"),
-        kHeader + here("1e400\t2"), kHeader + here("nan\tinf"), kHeader + here("5"),
-        kHeader + here("5\t6\t7"), std::string("stretto-memory-rate 2\n") + here("7e20\t8e20")}) {
+       {std::string("nonsense"), std::string(), kHeader + here("fast\t1\t1"),
+        kHeader + here("-1\t1\t1"), kHeader + here("1e400\t2\t1"), kHeader + here("nan\tinf\t1"),
+        kHeader + here("7e20\t7e20"), kHeader + here("7e20\t7e20\t7\t8"),
+        std::string("stretto-memory-rate 1\n") + here("7e20\t8e20\t5")}) {
     write_file(memory_rate_file(), damaged);
     EXPECT_LT(refresh_memory_rate().one, 1e12) << damaged;
     EXPECT_TRUE(text().starts_with(kHeader + cpu_info().model)) << text();
