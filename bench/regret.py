@@ -112,14 +112,19 @@ def draw(seed: int, count: int) -> list[list[str]]:
   return problems
 
 
-def timed(command: list[str], words: list[str], args: argparse.Namespace, seconds: float) -> dict:
-  done = subprocess.run([*command, "kernels", *words, "--unchecked", "--json", "--seconds",
-                         str(seconds), "--threads", str(args.threads),
+def timed(command: list[str], words: list[str], args: argparse.Namespace, seconds: float,
+          reference: bool = False) -> dict:
+  """What the command measures; the reference, which takes long, where it is asked for or chosen."""
+  done = subprocess.run([*command, "kernels", *words, "--json", "--seconds", str(seconds),
+                         "--threads", str(args.threads), *([] if reference else ["--unchecked"]),
                          *(["--isa", args.isa] if args.isa else [])],
                         capture_output=True, text=True)
   if done.returncode:
     raise SystemExit(f"{' '.join(words)}: {done.stderr.strip()}")
-  return json.loads(done.stdout)
+  answer = json.loads(done.stdout)
+  if answer["built_in_order"] not in seconds_of(answer) and not reference:
+    return timed(command, words, args, seconds, reference=True)
+  return answer
 
 
 def seconds_of(answer: dict) -> dict[str, float]:

@@ -50,13 +50,14 @@ void draw_epilogue(CaseDraw& d, int64_t channels, const Shape& output) {
   residual ? d.input(output) : d.absent();
 }
 
-// Few channels; now and then those that kernels of their own are for: 3x3 over 16 and more, and as
-// many out as in, in groups of 2, 4 and 8.
+// Few channels; now and then those that kernels of their own are for: 3x3 over 16 and more, as many
+// out as in, in groups of 2, 4 and 8, and 1x1 over an even number of blocks.
 void draw_conv(CaseDraw& d, bool fused) {
-  enum Kind { kAnything, kThreeByThree, kSquare };
-  const Kind kind = d.one_of({kAnything, kAnything, kAnything, kThreeByThree, kSquare});
+  enum Kind { kAnything, kThreeByThree, kSquare, kPointwise };
+  const Kind kind = d.one_of({kAnything, kAnything, kAnything, kThreeByThree, kSquare, kPointwise});
   const int64_t rank = kind == kAnything ? d.one_of<int64_t>({2, 2, 2, 1, 2, 3}) : 2;
-  const int64_t groups = kind == kThreeByThree ? 1 : d.integer("group", 1, {2, 1, 4, 16});
+  const bool whole = kind == kThreeByThree || kind == kPointwise;
+  const int64_t groups = whole ? 1 : d.integer("group", 1, {2, 1, 4, 16});
   const bool depthwise = kind == kAnything && (groups == 16 || d.rarely());
   int64_t in = depthwise         ? 1
                : kind == kSquare ? d.one_of<int64_t>({2, 4, 2, 8, 16})
@@ -67,9 +68,13 @@ void draw_conv(CaseDraw& d, bool fused) {
     out = d.one_of<int64_t>({16, 17, 20});
   } else if (kind == kSquare) {
     out = in;
+  } else if (kind == kPointwise) {
+    in = out = 32;
   }
   Shape x{d.batch(), groups * in}, weight{groups * out, in};
-  const int64_t extent = kind == kAnything ? d.one_of<int64_t>({1, 3, 3, 2, 1, 5, 3, 7}) : 3;
+  const int64_t extent = kind == kAnything    ? d.one_of<int64_t>({1, 3, 3, 2, 1, 5, 3, 7})
+                         : kind == kPointwise ? 1
+                                              : 3;
   for (int64_t i = 0; i < rank; ++i) {
     const int64_t room =
         std::max<int64_t>(kMaxCaseElements / std::max<int64_t>(element_count(x), 1), 1);
