@@ -50,7 +50,8 @@ Tolerance tolerance_of(const Step& step, int row) {
     }
   }
   if (name.starts_with("winograd_f4")) return {.relative = 1e-4, .spreads = true};
-  if (name.starts_with("winograd") || name.starts_with("strassen")) return {.relative = 2e-5, .spreads = true};
+  if (name.starts_with("winograd") || name.starts_with("strassen"))
+    return {.relative = 2e-5, .spreads = true};
   return {.relative = 5e-6};
 }
 
