@@ -20,7 +20,19 @@ TOLERANCE = 2e-5
 @pytest.fixture(autouse=True, scope="session")
 def own_tuning_cache(tmp_path_factory):
   """Remembered choices of the machine's user must neither help nor suffer."""
-  os.environ["STRETTO_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+  folder = tmp_path_factory.mktemp("cache")
+  os.environ["STRETTO_CACHE_DIR"] = str(folder)
+  settle_memory_rate(folder / "memory-rate.tsv")
+
+
+def settle_memory_rate(path):
+  """Lets the first measurement count for all processes: a faster one would change the kernels that
+  they choose, and so what they find remembered."""
+  subprocess.run([sys.executable, "-m", "stretto", "doctor"], capture_output=True, check=False)
+  if path.exists():
+    header, *machines = path.read_text().splitlines()
+    settled = [line.rpartition("\t")[0] + "\t5" for line in machines]
+    path.write_text("\n".join([header, *settled, ""]))
 
 
 @pytest.fixture(autouse=True, scope="session")

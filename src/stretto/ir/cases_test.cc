@@ -159,7 +159,7 @@ TEST(Cases, ShrinkToTheSmallestThatFails) {
     const Shape& x = *c.graph.value(c.node().inputs[0]).shape;
     return x[0] >= 2 && c.graph.value(c.node().inputs[1]).shape->back() == 3;
   };
-  for (const Case& c : draw_cases(*find_operator("stretto.Conv"), 11, 60)) {
+  for (const Case& c : draw_cases(*find_operator("stretto.Conv"), 13, 60)) {
     if (!fails(c)) continue;
     const Case small = minimised(c, fails);
     EXPECT_TRUE(fails(small));
