@@ -132,6 +132,7 @@ Forms known_forms() {
       {"conv2d_im2col.1", 0x8ca3af42da5fc705},
       {"conv2d_plain.1", 0x772b86e8ebb38bc1},
       {"conv2d_stem.1", 0x291cc3f7e6db9897},
+      {"conv2d_strassen_1x1.1", 0x7b1cfe680795a92d},
       {"conv_transpose2d_phases.1", 0x8fef90c8d7bf0895},
       {"conv_transpose2d_plain.1", 0xc5bce6cab84f9915},
       {"gemm_panels.1", 0x32826cc8c780e0a5},
