@@ -63,6 +63,8 @@ void Dealer::run_steps(uint64_t first) {
         job_->alone(step);
         job_->check();
       } else if (!invited) {
+        // Opened before: a guest that finds nothing open goes back to sleep for the whole run.
+        if (tag == first) advance(tag);
         team_.invite(
             [](void* self, const Worker& w) { static_cast<Dealer*>(self)->work(w.thread); }, this);
       }
@@ -73,7 +75,6 @@ void Dealer::run_steps(uint64_t first) {
     }
     invited = dealt(step);
     if (invited) {
-      if (tag == first) advance(tag);
       work(0);
       if (stop_.load(std::memory_order_relaxed)) return advance(end);
     } else {
