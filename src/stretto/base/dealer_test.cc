@@ -117,6 +117,35 @@ TEST(Dealer, UnitsOfALateThreadAreDoneByOthers) {
   EXPECT_GE(by_caller.load(), 7);
 }
 
+// A worker that is awake when a run begins takes part in it: it must not find the run closed yet
+// and go to sleep. Somebody sleeps elsewhere, so that the invitation takes a call of the system and
+// the worker is there before the caller goes on.
+TEST(Dealer, AWorkerThatComesAtOnceStays) {
+  ThreadTeam asleep(2);
+  asleep.run([](const Worker&) {});
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  Dealer dealer(2, {1});
+  int absent = 0;
+  for (int i = 0; i < 2000 && absent < 3; ++i) {
+    std::atomic<bool> came{false};
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    dealer.run({.unit =
+                    [&](int, const Worker& worker) {
+                      if (worker.thread != 0) came = true;
+                      // The caller's own unit lasts until the worker has taken its own.
+                      while (worker.index == 0 && !came.load()) {
+                        if (std::chrono::steady_clock::now() > deadline) break;
+                        std::this_thread::yield();
+                      }
+                    },
+                .alone = [](int) {},
+                .check = [] {},
+                .seconds = {}});
+    absent += !came.load();
+  }
+  EXPECT_EQ(absent, 0);
+}
+
 TEST(Dealer, AFailedCheckEndsTheRunAndTheNextOneIsWhole) {
   const std::vector<int> units{2, 2, 2, 2};
   Dealer dealer(3, units);
