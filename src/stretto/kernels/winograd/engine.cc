@@ -318,8 +318,9 @@ void run(const Task& task, const Args& args, const Worker& worker) {
 
 // A model of cycles, with constants fitted to measurements on Zen 5: two vector multiply-adds per
 // cycle, transforms in cycles per vector moved, U arriving at a rate that depends on where it
-// lives, and no faster than memory when it cannot stay in L2 between inferences. On a core that
-// reads 10 GB/s, F(2,3) is faster than F(4,3) at 14x14x256, and no transform pays at 7x7x512.
+// lives, and no faster than memory when it comes for the first time in an inference and cannot stay
+// in L2 between two of them. On a core that reads 10 GB/s, F(2,3) is faster than F(4,3) at
+// 14x14x256, and no transform pays at 7x7x512.
 double expectation(const Task& task) {
   constexpr double kInput = 5.0, kOutput = 4.5, kStart = 0.4, kLoss = 1.02;
   constexpr double kCall = 4e3;  // until all else that a small problem needs is in the caches
@@ -338,24 +339,31 @@ double expectation(const Task& task) {
   const bool near = all_bytes < 0.95 * static_cast<double>(cpu_info().l2_bytes);
   const bool far = all_bytes > static_cast<double>(kFarBytes);
   const double from_memory = kStreams * weight_bytes_per_cycle(task.target);
-  const double rate = near ? 64 : std::min(far ? 12.0 : 24.0, from_memory);
+  const double from_cache = near ? 64 : far ? 12 : 24;
   const double tiles = static_cast<double>(plan.block_tiles);
   const double multiply = filters * (0.5 * tiles + kStart) * kLoss;
-  const double stream = filters * lanes * sizeof(float) / rate;
   const double transform = tiles * (kInput * products * in + kOutput * targets * out) * share;
   // Hardware prefetching hides L3 behind the multiplications, but little of memory.
   const double exposed = far ? 0.8 : 0.1;
-  const double block =
-      std::max(multiply, stream) + exposed * std::min(multiply, stream) + transform;
+  const auto block = [&](double rate) {
+    const double stream = filters * lanes * sizeof(float) / rate;
+    return std::max(multiply, stream) + exposed * std::min(multiply, stream) + transform;
+  };
   const double first = near ? kCold * all_bytes / from_memory * share : 0;
+  // A thread's first block of tiles reads U from memory; the next ones find in L3 what fits there.
   const double threads = task.target.threads;
-  const double passes = static_cast<double>(phases_of(task) * task.groups) *
-                        std::ceil(static_cast<double>(plan.tiles) / tiles) /
-                        (plan.by_panels ? 1 : threads);
+  const auto kinds = static_cast<double>(phases_of(task) * task.groups);
+  const double passes =
+      kinds * std::ceil(static_cast<double>(plan.tiles) / tiles) / (plan.by_panels ? 1 : threads);
+  const bool kept = near || all_bytes < 0.75 * static_cast<double>(cpu_info().l3_bytes);
+  const double again = kept ? std::max(0.0, passes - kinds) : 0;
+  const double blocks =
+      (passes - again) * block(near ? from_cache : std::min(from_cache, from_memory)) +
+      again * block(from_cache);
   const double direct = static_cast<double>(task.n * task.out_h * task.out_w) * s.taps * s.taps /
                         static_cast<double>(phases_of(task)) * c * static_cast<double>(task.k) /
                         lanes / 2 / threads;
-  return direct / (block * passes + first + kCall);
+  return direct / (blocks + first + kCall);
 }
 
 }  // namespace stretto::kernels::winograd
