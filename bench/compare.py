@@ -40,6 +40,8 @@ def arguments() -> argparse.Namespace:
   parser.add_argument("--warm-up", type=int, default=2, help="untimed runs before each burst")
   parser.add_argument("--tuning", default="quick",
                       help="Stretto's search: off, quick, full; off,quick for a row of each")
+  parser.add_argument("--before", type=Path, metavar="DIR",
+                      help="time the Stretto package in this folder too, in a row stretto-before")
   parser.add_argument("--isa", choices=["avx2"], help="cap Stretto and every peer that can be")
   parser.add_argument("--models-folder", type=Path, default=DEFAULT_MODELS,
                       help="where exported models are kept (build/models)")
@@ -50,7 +52,7 @@ def arguments() -> argparse.Namespace:
   parser.add_argument("--json", type=Path, help="write everything measured here")
   args = parser.parse_args()
   try:
-    args.entries = [] if args.no_stretto else own_entries(args.tuning.split(","))
+    args.entries = [] if args.no_stretto else own_entries(args.tuning.split(","), args.before)
     args.entries += [rounds.Entry(e.name, e) for e in peers.select(args.peers)]
     args.threads = [int(t) for t in args.threads.split(",")]
   except ValueError as error:
@@ -63,11 +65,18 @@ def arguments() -> argparse.Namespace:
   return args
 
 
-def own_entries(tunings: list[str]) -> list[rounds.Entry]:
-  """The first is called stretto, the others after their search."""
+def own_entries(tunings: list[str], before: Path | None = None) -> list[rounds.Entry]:
+  """The first is called stretto, the others after their search. `before`: a folder with the package
+  of another build, which is timed after the first search. Raises ValueError where it holds none."""
   engine = peers.find("stretto")
-  return [rounds.Entry("stretto" if i == 0 else f"stretto-{tuning}", engine, tuning)
-          for i, tuning in enumerate(tunings)]
+  entries = [rounds.Entry("stretto" if i == 0 else f"stretto-{tuning}", engine, tuning)
+             for i, tuning in enumerate(tunings)]
+  if before is None:
+    return entries
+  if not (before / "stretto" / "__init__.py").exists():
+    raise ValueError(f"--before: {before} holds no package stretto; a build has its own in "
+                     "build/<preset>/python")
+  return [*entries, rounds.Entry("stretto-before", engine, tunings[0], before.resolve())]
 
 
 def subjects(args: argparse.Namespace, folder: Path) -> list[rounds.Subject]:

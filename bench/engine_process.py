@@ -22,9 +22,10 @@ IDLE_TIMEOUT = 0.5
 class EngineProcess:
   """Context manager. Requests return a dict; {"failed": why} also when the process died or hung."""
 
-  def __init__(self, environment: dict[str, str], log: Path):
+  def __init__(self, environment: dict[str, str], log: Path, package: Path | None = None):
+    """`package`: a folder with another build of Stretto's package."""
     # Where PyTorch's driver finds the models' definitions.
-    paths = [str(ROOT)] + os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    paths = [str(package or ""), str(ROOT)] + os.environ.get("PYTHONPATH", "").split(os.pathsep)
     environment = {**os.environ, **environment,
                    "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
     self._log = log.open("w")

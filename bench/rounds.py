@@ -39,6 +39,7 @@ class Entry:
   name: str
   engine: Engine
   tuning: str | None = None  # Stretto only
+  package: Path | None = None  # the folder of another build of it
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def start(entry: Entry, plan: Plan, folder: Path) -> EngineProcess:
   cap = entry.engine.driver().cap(plan.isa) if plan.isa else Cap()
   # What Stretto remembers of earlier runs must not help it: a user starts with what ships.
   environment = {**cap.environment, "STRETTO_CACHE_DIR": str(folder / f"{entry.name}.cache")}
-  return EngineProcess(environment, folder / f"{entry.name}.log")
+  return EngineProcess(environment, folder / f"{entry.name}.log", entry.package)
 
 
 def load(process: EngineProcess, subject: Subject, entry: Entry, threads: int, plan: Plan,

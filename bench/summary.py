@@ -52,6 +52,15 @@ def ratio(results: list[dict], ours: str = "stretto", capped_only: bool = False)
           "ratio_of_cpu": peer["cpu_ms"] / mine["cpu_ms"]}
 
 
+def gain(results: list[dict]) -> dict | None:
+  """How many times longer the build of --before takes than this one; None without either."""
+  mine, before = (next((r for r in results if r["engine"] == name and r["status"] == "ok"), None)
+                  for name in ("stretto", "stretto-before"))
+  if mine is None or before is None:
+    return None
+  return {key: before[key] / mine[key] for key in ("median_ms", "fifth_ms", "min_ms", "cpu_ms")}
+
+
 def ratios(results: list[dict], capped_only: bool = False) -> list[dict]:
   """One per row of Stretto's."""
   names = [r["engine"] for r in results if is_ours(r)]

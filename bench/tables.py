@@ -54,6 +54,10 @@ def verdict(results: list[dict]) -> list[str]:
     if capped and capped["peer"] != ours["peer"]:
       lines.append(f"  best fully capped peer {capped['peer']} {capped['peer_ms']:.2f} ms: "
                    f"{capped['ratio']:.2f}x")
+  if gain := summary.gain(results):
+    lines.append(f"  stretto-before / stretto: {gain['median_ms']:.3f}x "
+                 f"({gain['fifth_ms']:.3f}x between the lower fifths, {gain['min_ms']:.3f}x "
+                 f"between the fastest runs, {gain['cpu_ms']:.3f}x in processor time)")
   if lines:
     return lines
   best = summary.best_peer(results)

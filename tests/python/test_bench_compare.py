@@ -13,7 +13,7 @@ sys.path.insert(0, str(ROOT))
 np = pytest.importorskip("numpy", reason="the comparison needs numpy")
 
 from bench import compare as comparing  # noqa: E402
-from bench import results_page, rounds, summary, tables, truth  # noqa: E402
+from bench import engine_process, results_page, rounds, summary, tables, truth  # noqa: E402
 from stretto import peers  # noqa: E402
 
 
@@ -72,6 +72,29 @@ def test_every_row_of_ours_has_its_ratio():
   assert summary.best_peer(results)["engine"] == "a"
   entries = comparing.own_entries(["off", "quick"])
   assert [(e.name, e.tuning) for e in entries] == [("stretto", "off"), ("stretto-quick", "quick")]
+
+
+def test_another_build_is_timed_beside_this_one(tmp_path):
+  with pytest.raises(ValueError, match="holds no package stretto"):
+    comparing.own_entries(["off"], tmp_path)
+  (tmp_path / "stretto").mkdir()
+  (tmp_path / "stretto" / "__init__.py").touch()
+  now, quick, before = comparing.own_entries(["off", "quick"], tmp_path)
+  assert (before.name, before.tuning, before.package) == ("stretto-before", "off", tmp_path)
+  assert now.package is None and quick.package is None
+  results = [result("stretto", 10.0), result("stretto-before", 12.0)]
+  assert "stretto-before / stretto: 1.200x" in tables.comparison(results)
+  assert summary.best_peer(results) is None, "an older build is no peer"
+
+
+def test_the_process_of_another_build_imports_it(tmp_path):
+  (tmp_path / "stretto" / "peers").mkdir(parents=True)
+  (tmp_path / "stretto" / "__init__.py").touch()
+  (tmp_path / "stretto" / "peers" / "__init__.py").touch()
+  (tmp_path / "stretto" / "peers" / "__main__.py").write_text(
+      """input(); print('{"version": "older"}')""")
+  with engine_process.EngineProcess({}, tmp_path / "log", tmp_path) as process:
+    assert process.ask(60) == {"version": "older"}
 
 
 def test_ratio_of_lower_fifths_is_against_the_peer_with_the_least():
