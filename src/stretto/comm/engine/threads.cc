@@ -6,32 +6,15 @@
 #include "stretto/base/cpu.h"
 #include "stretto/base/thread.h"
 #include "stretto/comm/engine/inside.h"
+#include "stretto/comm/engine/spin.h"
 
 namespace stretto::comm {
 namespace {
 
 constexpr double kLongTime_s = 3600;
 constexpr double kRecently_s = 10e-3;  // a caller that waited so recently probably waits again soon
-constexpr int64_t kSpinBytes = 2 << 20;  // waking up is a small part of larger operations
-constexpr int kSpins = 5;                // of Options::spin_s, in operations that are not small
 
 std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
-
-// When a caller stops to spin and sleeps. Waking up takes longer than a small operation, and is a
-// good part of the pauses in one of middle size.
-class Spin {
- public:
-  Spin(double now_s, double spin_s, int64_t bytes, bool core_each) : spin_s_(spin_s) {
-    const int spins = bytes <= kSmallBytes ? 1 : core_each && bytes <= kSpinBytes ? kSpins : 0;
-    end_s_ = now_s + spins * spin_s;
-    on_arrival(now_s);
-  }
-  bool over(double now_s) const { return now_s >= pause_end_s_; }
-  void on_arrival(double now_s) { pause_end_s_ = std::min(now_s + spin_s_, end_s_); }
-
- private:
-  double spin_s_, end_s_, pause_end_s_;
-};
 
 }  // namespace
 
