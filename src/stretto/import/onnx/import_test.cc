@@ -96,6 +96,28 @@ TEST(Shapes, OneSymbolIsOneNumber) {
             "InvalidArgument t.onnx: input b: dimension length is 7 here and 6 in another input");
 }
 
+// Writers call all dimensions that they know nothing of '?', or number them anew for every input.
+TEST(Shapes, PlaceholdersAreNoSymbols) {
+  for (const char* name : {"?", "??", "", "unk__", "unk__612", "None", "-1"}) {
+    const std::string two =
+        model({.nodes = {node("Relu", {"a"}, {"x"}), node("Relu", {"b"}, {"y"})},
+               .inputs = {input("a", {name, name}), input("b", {"1", name})},
+               .outputs = {"x", "y"}});
+    const ir::Graph graph = load(two, {.shapes = {{"a", {2, 6}}, {"b", {1, 7}}}}).graph;
+    EXPECT_EQ(*graph.value(graph.inputs[0]).shape, (Shape{2, 6})) << name;
+    EXPECT_EQ(*graph.value(graph.inputs[1]).shape, (Shape{1, 7})) << name;
+    EXPECT_NE(refusal(two, {.shapes = {{"a", {2, 6}}}}).find("leaves dimension 1 open"),
+              std::string::npos)
+        << name;
+  }
+  for (const char* name : {"unk__a", "N?", "None_1"}) {
+    const std::string named = model({.nodes = {node("Add", {"a", "b"}, {"y"})},
+                                     .inputs = {input("a", {"1", name}), input("b", {"1", name})},
+                                     .outputs = {"y"}});
+    EXPECT_EQ(*load(named, {.shapes = {{"b", {1, 7}}}}).graph.values[0].shape, (Shape{1, 7}));
+  }
+}
+
 TEST(Refusals, NameEveryMissingOperatorAtOnce) {
   EXPECT_EQ(
       refusal(model({.nodes = {node("Loop", {"x"}, {"a"}), node("Sparkle", {"a"}, {"b"}),

@@ -17,6 +17,18 @@ bool is_open(const WireDimension& dimension) {
   return !dimension.value || *dimension.value == -1;
 }
 
+// The name of an open dimension if it is one that other dimensions of that name must agree with,
+// else nothing: writers also put the same placeholder on dimensions that have nothing in common.
+std::string_view symbol_of(const WireDimension& dimension) {
+  constexpr std::string_view kUnknown = "unk__";  // and a number
+  const std::string_view name = dimension.symbol;
+  const bool is_unknown =
+      name.starts_with(kUnknown) &&
+      name.find_first_not_of("0123456789", kUnknown.size()) == std::string_view::npos;
+  const bool is_mark = name.find_first_not_of("? ") == std::string_view::npos;
+  return is_mark || is_unknown || name == "None" || name == "-1" ? std::string_view() : name;
+}
+
 std::string text(const std::vector<WireDimension>& shape) {
   std::string out;
   for (const WireDimension& dimension : shape) {
@@ -65,7 +77,7 @@ void check_given(const Source& source, const WireInput& input, const Shape& give
                   text(shape), shape_text(given));
   }
   for (size_t i = 0; i < given.size(); ++i) {
-    if (is_open(shape[i])) bind(source, input.name, shape[i].symbol, given[i], symbols);
+    if (is_open(shape[i])) bind(source, input.name, symbol_of(shape[i]), given[i], symbols);
   }
 }
 
@@ -79,14 +91,15 @@ Shape close(const Source& source, const WireInput& input, Symbols& symbols,
   Shape shape;
   for (size_t i = 0; i < input.shape->size(); ++i) {
     const WireDimension& dimension = (*input.shape)[i];
-    const auto symbol = symbols.find(dimension.symbol);
+    const std::string_view name = symbol_of(dimension);
+    const auto symbol = symbols.find(name);
     if (!is_open(dimension)) {
       shape.push_back(*dimension.value);
-    } else if (!dimension.symbol.empty() && symbol != symbols.end()) {
+    } else if (symbol != symbols.end()) {
       shape.push_back(symbol->second);
     } else if (i == 0) {
       shape.push_back(1);
-      if (!dimension.symbol.empty()) symbols.emplace(dimension.symbol, 1);
+      if (!name.empty()) symbols.emplace(name, 1);
       notes.push_back(
           fmt::format("input {} is {}: a batch of 1 was assumed", input.name, text(*input.shape)));
     } else {
