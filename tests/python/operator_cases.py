@@ -200,6 +200,46 @@ def products():
     yield Case("Einsum", [x(*s) for s in shapes], {"equation": equation}, since=12)
 
 
+def recurrent():
+  rng = np.random.default_rng(SEED)
+
+  def weight(*shape):
+    return Draw(shape, low=-0.5, high=0.5).values(rng)
+
+  def layer(op, direction, attributes, size=(5, 3, 7, 19), bias=True, lengths=False, states=False,
+            peephole=False):
+    steps, batch, inputs, hidden = size
+    directions = 2 if direction == "bidirectional" else 1
+    rows = {"LSTM": 4, "GRU": 3, "RNN": 1}[op] * hidden
+    state = x(directions, batch, hidden) if states else None
+    given = [x(steps, batch, inputs), weight(directions, rows, inputs),
+             weight(directions, rows, hidden), weight(directions, 2 * rows) if bias else None,
+             x(batch, dtype="i", low=1, high=steps) if lengths else None, state]
+    if op == "LSTM":
+      given += [state, weight(directions, 3 * hidden) if peephole else None]
+    while given[-1] is None:
+      given.pop()
+    return Case(op, given, {"hidden_size": hidden, "direction": direction} | attributes,
+                outputs=3 if op == "LSTM" else 2)
+
+  own = {"LSTM": [{"input_forget": 1}], "GRU": [{"linear_before_reset": 1}], "RNN": []}
+  functions = {"LSTM": ["HardSigmoid", "Softsign", "Relu"], "GRU": ["HardSigmoid", "ScaledTanh"],
+               "RNN": ["LeakyRelu"]}
+  for op, forms in own.items():
+    for direction in ("forward", "reverse", "bidirectional"):
+      for attributes in ({}, *forms):
+        yield layer(op, direction, attributes)
+        yield layer(op, direction, attributes, bias=False, states=True)
+        yield layer(op, direction, attributes, lengths=True, states=True, peephole=True)
+      count = 2 if direction == "bidirectional" else 1
+      yield layer(op, direction, {"clip": 0.4})
+      yield layer(op, direction, {"activations": functions[op] * count,
+                                  "activation_alpha": [0.3, 0.7] * count,
+                                  "activation_beta": [0.4, 0.6] * count})
+      yield layer(op, direction, {}, size=(1, 1, 1, 1))
+      yield layer(op, direction, {}, size=(9, 1, 33, 70), states=True)
+
+
 def windows():
   def weight(*shape):
     return Draw(shape).values(np.random.default_rng(SEED))
@@ -336,4 +376,4 @@ def movement():
   yield Case("Range", [scalar(1), scalar(6), scalar(2)], since=11)
 
 
-ALL = [*elementwise(), *rows(), *products(), *windows(), *resizes(), *movement()]
+ALL = [*elementwise(), *rows(), *products(), *recurrent(), *windows(), *resizes(), *movement()]

@@ -61,6 +61,11 @@ void gemm(CaseDraw& d);
 void attention(CaseDraw& d);
 void einsum(CaseDraw& d);
 
+// recurrent.cc
+void rnn(CaseDraw& d);
+void gru(CaseDraw& d);
+void lstm(CaseDraw& d);
+
 // rows.cc
 void softmax(CaseDraw& d);
 void instance_norm(CaseDraw& d);

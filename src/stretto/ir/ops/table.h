@@ -21,6 +21,7 @@ std::span<const Operator> elementwise_variadic();
 std::span<const Operator> generators();
 std::span<const Operator> normalizations();
 std::span<const Operator> rearrangements();
+std::span<const Operator> recurrent();
 std::span<const Operator> reductions();
 std::span<const Operator> softmax();
 
