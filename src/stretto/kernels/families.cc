@@ -12,6 +12,7 @@
 #include "stretto/kernels/layer_norm/problem.h"
 #include "stretto/kernels/matmul/problem.h"
 #include "stretto/kernels/pool2d/problem.h"
+#include "stretto/kernels/recurrent/problem.h"
 #include "stretto/kernels/reduce/problem.h"
 #include "stretto/kernels/reorder/problem.h"
 #include "stretto/kernels/resize/problem.h"
@@ -22,9 +23,10 @@ namespace stretto::kernels {
 
 std::span<const Family* const> families() {
   static constexpr const Family* kFamilies[] = {
-      &kAttention, &kConcatChannels, &kConv2d,     &kConvTranspose2d, &kCopyRegion, &kElementwise,
-      &kGather,    &kGemm,           &kGlobalPool, &kGroupNorm,       &kLayerNorm,  &kMatmul,
-      &kPool2d,    &kReduce,         &kReorder,    &kResize,          &kSoftmax,    &kTranspose,
+      &kAttention,   &kConcatChannels, &kConv2d,  &kConvTranspose2d, &kCopyRegion,
+      &kElementwise, &kGather,         &kGemm,    &kGlobalPool,      &kGroupNorm,
+      &kLayerNorm,   &kMatmul,         &kPool2d,  &kRecurrent,       &kReduce,
+      &kReorder,     &kResize,         &kSoftmax, &kTranspose,
   };
   return kFamilies;
 }

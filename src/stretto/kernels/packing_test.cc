@@ -13,6 +13,7 @@
 #include "stretto/kernels/gemm/problem.h"
 #include "stretto/kernels/group_norm/problem.h"
 #include "stretto/kernels/layer_norm/problem.h"
+#include "stretto/kernels/recurrent/problem.h"
 #include "stretto/kernels/resize/problem.h"
 
 namespace stretto::kernels {
@@ -113,6 +114,20 @@ Forms pack_everything() {
         .m = 30, .n = 150, .k = 21, .transposed = transposed, .epilogue = {.bias = true}};
     pack_all(kGemm, p, forms);
   }
+  for (const RecurrentCell cell :
+       {RecurrentCell::kRnn, RecurrentCell::kGru, RecurrentCell::kLstm}) {
+    RecurrentProblem p{.steps = 3,
+                       .batch = 2,
+                       .inputs = 5,
+                       .hidden = 21,
+                       .cell = cell,
+                       .directions = 2,
+                       .bias = 1};
+    p.peephole = cell == RecurrentCell::kLstm;
+    pack_all(kRecurrent, p, forms);
+    p.linear_before_reset = cell == RecurrentCell::kGru;
+    pack_all(kRecurrent, p, forms);
+  }
   pack_all(kLayerNorm, LayerNormProblem{.m = 2, .n = 30}, forms);
   pack_all(kGroupNorm, GroupNormProblem{.n = 1, .c = 30, .hw = 4, .groups = 3}, forms);
   const ResizeProblem resize{
@@ -137,6 +152,8 @@ Forms known_forms() {
       {"conv_transpose2d_plain.1", 0xc5bce6cab84f9915},
       {"gemm_panels.1", 0x32826cc8c780e0a5},
       {"gemm_plain.1", 0x2959d4f8960e4935},
+      {"recurrent_plain.1", 0x67f5c514a8a3d9a9},
+      {"recurrent_steps.1", 0x885d43ecb8321c81},
       {"resize_taps.1", 0xc2f1faed86464499},
       {"scale_bias.1", 0xd4d403c033c15fe5},
       {"winograd.1", 0x91bf690d184249d},
@@ -156,6 +173,8 @@ Forms known_forms() {
       {"conv_transpose2d_plain.1", 0x3a5e7063c3ae8c35},
       {"gemm_panels.1", 0xb92ff8014839317d},
       {"gemm_plain.1", 0x2d44296f90e50855},
+      {"recurrent_plain.1", 0xbb5a19a82cb85081},
+      {"recurrent_steps.1", 0x4d679e30a9a9ba25},
       {"resize_taps.1", 0xc2cad7c7c2c345d1},
       {"scale_bias.1", 0x2bedf6fd1fc6e865},
       {"winograd.1", 0xe73788a31edadd29},

@@ -17,6 +17,9 @@ bool lower_linear(Lowering& l, const ir::Node& node);
 bool lower_matmul(Lowering& l, const ir::Node& node);
 bool lower_attention(Lowering& l, const ir::Node& node);
 
+// Recurrent layers (recurrent.cc).
+bool lower_recurrent(Lowering& l, const ir::Node& node);
+
 // Pooling (pool.cc).
 bool lower_pool(Lowering& l, const ir::Node& node);
 bool lower_global_pool(Lowering& l, const ir::Node& node);

@@ -1,0 +1,321 @@
+// The inputs of all steps are one matrix product. Then every step is a phase: the state times the
+// recurrent weights, a panel at a time, whose tile has all gates of some units, so that they become
+// the new state while they are in the first-level cache. Threads share the units, and each keeps
+// those of its share, with their weights, for all steps.
+//
+// The limit with few rows is the rate at which the weights come from the cache that holds them; a
+// thread therefore reads its panels forwards and backwards by turns, so that what it read last,
+// which is what its L2 holds, comes first in the next step (docs/design/recurrent.md).
+#include "stretto/kernels/recurrent/candidates.h"
+#include "stretto/kernels/recurrent/cpu/plan.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "stretto/kernels/recurrent/cpu/steps.cc"
+#include "stretto/kernels/simd/targets.h"
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "stretto/kernels/simd/activation-inl.h"
+
+#ifndef STRETTO_KERNELS_RECURRENT_STEPS_
+#define STRETTO_KERNELS_RECURRENT_STEPS_
+namespace stretto::kernels::recurrent {
+
+// One block of units of one row of the batch; all memory is padded to whole vectors.
+struct Block {
+  const float* sums;   // what the state adds to the gates of this part
+  float* inputs;       // what the inputs add to all gates
+  const float* state;  // before the step
+  float *next, *cell, *reset;
+  const float* peephole;  // of i, o, f, `width` apart; null: none
+  int64_t width;
+};
+
+}  // namespace stretto::kernels::recurrent
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace stretto::kernels::HWY_NAMESPACE {
+namespace recurrent_steps {
+
+using recurrent::Block;
+using Tag = hn::ScalableTag<float>;
+using V = hn::Vec<Tag>;
+
+// Function `index` of a direction.
+HWY_INLINE V apply(const RecurrentFunction* functions, int index, V x) {
+  const Tag d;
+  const RecurrentFunction& f = functions[index];
+  return activate(d, f.activation, hn::Set(d, f.alpha), hn::Set(d, f.beta), x);
+}
+
+// The same of the sum of a gate.
+HWY_INLINE V apply(const RecurrentProblem& p, const RecurrentFunction* functions, int index,
+                   V sum) {
+  const Tag d;
+  if (p.clips) sum = at_most(hn::Set(d, p.clip), at_least(hn::Set(d, -p.clip), sum));
+  return apply(functions, index, sum);
+}
+
+// Gate `index` of this part, which is gate `of_cell` of the cell.
+HWY_INLINE V gate(const Block& b, int index, int of_cell) {
+  const Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  return hn::Add(hn::Load(d, b.sums + index * lanes), hn::Load(d, b.inputs + of_cell * lanes));
+}
+
+HWY_INLINE V with_peephole(const Block& b, int index, V cell, V sum) {
+  if (b.peephole == nullptr) return sum;
+  return hn::MulAdd(hn::Load(Tag(), b.peephole + index * b.width), cell, sum);
+}
+
+void lstm(const RecurrentProblem& p, const RecurrentFunction* f, int, const Block& b) {
+  const Tag d;
+  const V cell = hn::Load(d, b.cell);
+  const V input = apply(p, f, 0, with_peephole(b, 0, cell, gate(b, 0, 0)));
+  const V forget = p.input_forget ? hn::Sub(hn::Set(d, 1.0f), input)
+                                  : apply(p, f, 0, with_peephole(b, 2, cell, gate(b, 2, 2)));
+  const V fresh = apply(p, f, 1, gate(b, 3, 3));
+  const V updated = hn::MulAdd(forget, cell, hn::Mul(input, fresh));
+  hn::Store(updated, d, b.cell);
+  const V output = apply(p, f, 0, with_peephole(b, 1, updated, gate(b, 1, 1)));
+  hn::Store(hn::Mul(output, apply(f, 2, updated)), d, b.next);
+}
+
+// (1 - z) fresh + z state: infinities meet as in the formula.
+HWY_INLINE void store_gru(const Block& b, V z, V fresh) {
+  const Tag d;
+  const V kept = hn::Mul(z, hn::Load(d, b.state));
+  hn::Store(hn::MulAdd(hn::Sub(hn::Set(d, 1.0f), z), fresh, kept), d, b.next);
+}
+
+void gru(const RecurrentProblem& p, const RecurrentFunction* f, int part, const Block& b) {
+  const Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  if (p.linear_before_reset) {
+    const V z = apply(p, f, 0, gate(b, 0, 0)), r = apply(p, f, 0, gate(b, 1, 1));
+    const V inputs = hn::Load(d, b.inputs + 2 * lanes);
+    store_gru(b, z, apply(p, f, 1, hn::MulAdd(r, hn::Load(d, b.sums + 2 * lanes), inputs)));
+  } else if (part == 0) {
+    const V r = apply(p, f, 0, gate(b, 1, 1));
+    hn::Store(hn::Mul(r, hn::Load(d, b.state)), d, b.reset);
+    // The update gate waits where the sum of its inputs was.
+    hn::Store(apply(p, f, 0, gate(b, 0, 0)), d, b.inputs);
+  } else {
+    store_gru(b, hn::Load(d, b.inputs), apply(p, f, 1, gate(b, 0, 2)));
+  }
+}
+
+void rnn(const RecurrentProblem& p, const RecurrentFunction* f, int, const Block& b) {
+  hn::Store(apply(p, f, 0, gate(b, 0, 0)), Tag(), b.next);
+}
+
+}  // namespace recurrent_steps
+
+void recurrent_block(const RecurrentProblem& p, const RecurrentFunction* functions, int part,
+                     const recurrent::Block& block) {
+  using namespace recurrent_steps;
+  if (p.cell == RecurrentCell::kLstm) return lstm(p, functions, part, block);
+  if (p.cell == RecurrentCell::kGru) return gru(p, functions, part, block);
+  return rnn(p, functions, part, block);
+}
+
+}  // namespace stretto::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <algorithm>
+
+#include "stretto/kernels/gemm/candidates.h"
+#include "stretto/kernels/weights.h"
+
+namespace stretto::kernels::recurrent {
+namespace {
+
+// The program that runs a model has an entry per phase.
+constexpr int64_t kMostSteps = 1 << 20;
+
+Fit fits(const RecurrentProblem& p) {
+  if (p.steps < 1 || p.batch < 1 || p.inputs < 1 || p.hidden < 1) return Fit::no("empty");
+  if (p.steps > kMostSteps) return Fit::no("more than a million steps");
+  const double useful = static_cast<double>(p.hidden) / static_cast<double>(make_plan(p).width);
+  return Fit::yes(0.9 * useful * weight_reuse(p.target, static_cast<double>(p.batch), 2));
+}
+
+size_t scratch_bytes(const RecurrentProblem& p) {
+  return static_cast<size_t>(make_plan(p).scratch_end) * sizeof(float);
+}
+
+int phases(const RecurrentProblem& p) { return static_cast<int>(1 + p.steps * make_plan(p).parts); }
+
+// Where things are in one phase.
+struct Phase {
+  const RecurrentProblem& p;
+  const Plan& plan;
+  const RecurrentArgs& a;
+  const float* packed;
+  float *scratch, *tile;
+  int64_t step;
+  int part;
+
+  // The state of a row of the batch before the step, and after it.
+  float* state(int64_t direction, int64_t row, bool after) const {
+    const int64_t turn = (step + (after ? 1 : 0)) % 2;
+    return scratch + plan.states + ((turn * p.directions + direction) * p.batch + row) * plan.row;
+  }
+  float* cell(int64_t direction, int64_t row) const {
+    if (p.cell != RecurrentCell::kLstm) return nullptr;
+    return scratch + plan.cells + (direction * p.batch + row) * plan.row;
+  }
+  float* reset(int64_t direction, int64_t row) const {
+    return plan.parts == 1 ? nullptr
+                           : scratch + plan.resets + (direction * p.batch + row) * plan.row;
+  }
+  float* inputs(int64_t time, int64_t direction, int64_t row, int64_t block) const {
+    return scratch + p.x_row(time, row) * plan.product.n +
+           (direction * plan.blocks + block) * p.gates() * plan.lanes;
+  }
+  bool last_part() const { return part + 1 == plan.parts; }
+};
+
+void begin(const Phase& at, const Worker& worker) {
+  const RecurrentProblem& p = at.p;
+  const Range range = split(p.directions * p.batch, worker);
+  for (int64_t i = range.begin; i < range.end; ++i) {
+    const int64_t d = i / p.batch, row = i % p.batch, from = p.state_row(d, row) * p.hidden;
+    const auto fill = [&](float* to, const float* initial) {
+      std::fill_n(to, at.plan.row, 0.0f);
+      if (initial != nullptr) std::copy_n(initial + from, p.hidden, to);
+    };
+    fill(at.state(d, row, false), at.a.initial_h);
+    if (float* cell = at.cell(d, row)) fill(cell, at.a.initial_c);
+  }
+}
+
+// The results of one block of units of a row of the batch.
+void write(const Phase& at, int64_t direction, int64_t row, int64_t block, int64_t time,
+           bool runs) {
+  const RecurrentProblem& p = at.p;
+  const int64_t first = block * at.plan.lanes;
+  const int64_t count = std::min(at.plan.lanes, p.hidden - first);
+  const float* next = at.state(direction, row, true) + first;
+  if (at.a.y != nullptr) {
+    float* y = at.a.y + p.y_row(time, direction, row) * p.hidden + first;
+    runs ? (void)std::copy_n(next, count, y) : (void)std::fill_n(y, count, 0.0f);
+  }
+  if (at.step + 1 < p.steps) return;
+  const int64_t state = p.state_row(direction, row) * p.hidden + first;
+  if (at.a.y_h != nullptr) std::copy_n(next, count, at.a.y_h + state);
+  if (at.a.y_c != nullptr) std::copy_n(at.cell(direction, row) + first, count, at.a.y_c + state);
+}
+
+// One row of the batch: what the tile's sums make of `blocks` blocks of units from `first` on.
+void finish_row(const Phase& at, int64_t direction, int64_t row, int64_t first, int64_t blocks,
+                const float* sums) {
+  const RecurrentProblem& p = at.p;
+  const Plan& plan = at.plan;
+  const int64_t length = at.a.length(p, row);
+  const bool runs = at.step < length;
+  const int64_t time = runs && p.reverse[direction] ? length - 1 - at.step : at.step;
+  for (int64_t i = 0; i < blocks; ++i) {
+    const int64_t offset = (first + i) * plan.lanes;
+    const auto from = [&](float* base) { return base == nullptr ? nullptr : base + offset; };
+    const Block block{
+        .sums = sums + i * at.plan.part[at.part].gates * plan.lanes,
+        .inputs = at.inputs(time, direction, row, first + i),
+        .state = from(at.state(direction, row, false)),
+        .next = from(at.state(direction, row, true)),
+        .cell = from(at.cell(direction, row)),
+        .reset = from(at.reset(direction, row)),
+        .peephole =
+            p.peephole ? at.packed + plan.peephole + direction * 3 * plan.width + offset : nullptr,
+        .width = plan.width};
+    if (runs) {
+      STRETTO_ISA_SELECT(p.target.isa, recurrent_block)(p, p.functions[direction], at.part, block);
+    } else if (at.last_part()) {
+      std::copy_n(block.state, plan.lanes, block.next);
+    }
+    if (at.last_part()) write(at, direction, row, first + i, time, runs);
+  }
+}
+
+// One panel of one direction, for all rows of the batch.
+void run_panel(const Phase& at, int64_t direction, int64_t panel) {
+  const RecurrentProblem& p = at.p;
+  const Plan& plan = at.plan;
+  const Part& part = plan.part[at.part];
+  const TileSet& set = tile_set(p.target.isa);
+  const int64_t first = panel * part.panel_blocks;
+  const int64_t blocks = std::min(part.panel_blocks, plan.blocks - first);
+  const int vectors = static_cast<int>(blocks * part.gates);
+  Tile tile;
+  tile.taps = &kNoTap;
+  tile.a_row = plan.row;
+  tile.steps = tile.last_steps = static_cast<int32_t>(p.hidden);
+  tile.b = at.packed + part.weights + direction * part.direction_weights +
+           first * part.gates * plan.lanes * p.hidden;
+  tile.c = at.tile;
+  tile.c_row = vectors * plan.lanes;
+  tile.c_vector = plan.lanes;
+  if (p.linear_before_reset) {
+    tile.bias =
+        at.packed + plan.state_bias + (direction * plan.blocks + first) * part.gates * plan.lanes;
+  }
+  const EvenTiles tiles(p.batch, rows_in_l1(set.max_rows[vectors], plan.row));
+  for (int64_t t = 0; t < tiles.tiles; ++t) {
+    const int64_t begin = tiles.begin(t), rows = tiles.begin(t + 1) - begin;
+    tile.a = at.part == 0 ? at.state(direction, begin, false) : at.reset(direction, begin);
+    set.run[vectors][rows](tile);
+    for (int64_t r = 0; r < rows; ++r) {
+      finish_row(at, direction, begin + r, first, blocks, at.tile + r * tile.c_row);
+    }
+  }
+}
+
+void run(const RecurrentProblem& p, const Args& args, const Worker& worker) {
+  const Plan plan = make_plan(p);
+  const RecurrentArgs a = recurrent_args(p, args);
+  float* scratch = reinterpret_cast<float*>(args.scratch);
+  const int step = worker.phase == 0 ? 0 : worker.phase - 1;
+  const Phase at{.p = p,
+                 .plan = plan,
+                 .a = a,
+                 .packed = reinterpret_cast<const float*>(args.packed),
+                 .scratch = scratch,
+                 .tile = scratch + plan.tiles + worker.thread * plan.tile,
+                 .step = step / plan.parts,
+                 .part = step % plan.parts};
+  if (worker.phase == 0) {
+    const void* const inputs[] = {a.x};
+    void* const outputs[] = {scratch};
+    gemm::kPacked.run(plan.product, {.inputs = inputs, .outputs = outputs, .packed = args.packed},
+                      worker);
+    begin(at, worker);
+    return;
+  }
+  const int64_t panels = plan.part[at.part].panels;
+  const Range share = part_of({0, p.directions * panels}, worker.index, worker.count);
+  // Every other step from the end on.
+  const bool backwards = at.step % 2 != 0;
+  const int unit = backwards ? worker.units - 1 - worker.unit : worker.unit;
+  const Range mine = part_of(share, unit, worker.units);
+  for (int64_t i = 0; i < mine.end - mine.begin; ++i) {
+    const int64_t item = backwards ? mine.end - 1 - i : mine.begin + i;
+    run_panel(at, item / panels, item % panels);
+  }
+}
+
+}  // namespace
+
+const Row kSteps{.name = "steps",
+                 .fits = fits,
+                 .packed_bytes = packed_bytes,
+                 .pack = pack,
+                 .packing = packing,
+                 .scratch_bytes = scratch_bytes,
+                 .phases = phases,
+                 .run = run};
+
+}  // namespace stretto::kernels::recurrent
+#endif
