@@ -26,7 +26,9 @@ PYTHON = {"stretto": ("optimize", "load", "Model", "TensorSpec", "Report", "list
                       "InvalidArgumentError", "UnsupportedError", "FormatError", "CommError",
                       "InternalError"),
           "stretto.comm": ("Engine", "Gradients"),
-          "stretto.torch": (), "stretto.horovod": (), "stretto.jax": (), "stretto.tensorflow": ()}
+          "stretto.torch": (), "stretto.horovod": (), "stretto.jax": (), "stretto.tensorflow": (),
+          "stretto.onnx_backend": ("prepare", "run_model", "run_node", "supports_device",
+                                   "StrettoRep")}
 
 
 def python_pages() -> dict[str, str]:
