@@ -21,7 +21,7 @@ std::vector<std::pair<std::string, std::string>> list_passes() {
 
 Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options) {
   const InterruptScope interrupt(options.interrupt);
-  onnx::ImportedModel imported = onnx::import_onnx_file(onnx_path, {.shapes = options.shapes});
+  ImportedModel imported = onnx::import_onnx_file(onnx_path, {.shapes = options.shapes});
   Inspection inspection{.before = ir::to_text(imported.graph, {.max_constant_elements = 16})};
   const passes::PipelineReport report =
       passes::run_pipeline(imported.graph, {.disabled = options.disable});
@@ -34,8 +34,7 @@ Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options)
 
 std::string bisect(const std::string& onnx_path, const OptimizeOptions& options, double tolerance) {
   const InterruptScope interrupt(options.interrupt);
-  const onnx::ImportedModel imported =
-      onnx::import_onnx_file(onnx_path, {.shapes = options.shapes});
+  const ImportedModel imported = onnx::import_onnx_file(onnx_path, {.shapes = options.shapes});
   std::vector<Tensor> inputs;
   for (const runtime::SampleInput& sample :
        runtime::sample_inputs(imported.graph, options.inputs)) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -19,6 +20,7 @@
 #include "stretto/runtime/compile.h"
 #include "stretto/runtime/memory_check.h"
 #include "stretto/runtime/model_state.h"
+#include "stretto/runtime/optimize.h"
 #include "stretto/runtime/report.h"
 #include "stretto/runtime/tuning.h"
 #include "stretto/stretto.h"
@@ -259,8 +261,23 @@ json verdict_json(const runtime::Tuned& tuned) {
           {"remembered", tuned.remembered}};
 }
 
-Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
-                        const OptimizeOptions& options, Stages& stages) {
+// The constants of `graph` in memory of their own. What shared memory goes on sharing it.
+void own_constants(ir::Graph& graph) {
+  std::map<std::tuple<const void*, DType, int64_t>, Tensor> copies;
+  for (ir::Value& value : graph.values) {
+    if (!value.is_constant()) continue;
+    const Tensor& from = value.constant;
+    Tensor& copy = copies[{from.data(), from.dtype(), from.count()}];
+    if (!copy.defined()) {
+      copy = Tensor(from.dtype(), from.shape());
+      if (from.bytes() > 0) std::memcpy(copy.mutable_data(), from.data(), from.bytes());
+    }
+    value.constant = copy.reshaped(from.shape());
+  }
+}
+
+Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, Stages& stages) {
+  const std::string file = imported.source;
   const kernels::Target target = make_target(options);
   const TuningBudget budget = parse_tuning(options.tuning);
   const ir::Graph original = imported.graph;
@@ -272,6 +289,8 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
 
   const passes::PipelineReport rewritten =
       stages("passes", [&] { return passes::run_pipeline(*graph, {.disabled = options.disable}); });
+
+  if (imported.borrows) own_constants(*graph);
 
   const runtime::TuningOptions how = tuning_options(options, budget, *graph);
   runtime::Tuned tuned =
@@ -326,8 +345,9 @@ Model optimize_imported(onnx::ImportedModel imported, const std::string& file,
     return out;
   };
   report["model"] = {{"name", original.name},
-                     {"file", file},
-                     {"opset", imported.opset},
+                     {"format", imported.format},
+                     {"file", imported.format == "onnx" ? json(file) : json(nullptr)},
+                     {"opset", imported.opset == 0 ? json(nullptr) : json(imported.opset)},
                      {"producer", imported.producer},
                      {"inputs", specs(program.inputs)},
                      {"outputs", specs(program.outputs)},
@@ -394,9 +414,9 @@ Model optimize(const std::string& path, const OptimizeOptions& options) {
   const InterruptScope interrupt(options.interrupt);
   Stages stages(options);
   return naming(path, interrupt, [&] {
-    onnx::ImportedModel imported =
+    ImportedModel imported =
         stages("import", [&] { return onnx::import_onnx_file(path, import_options(options)); });
-    return optimize_imported(std::move(imported), path, options, stages);
+    return optimize_imported(std::move(imported), options, stages);
   });
 }
 
@@ -405,17 +425,25 @@ Model optimize(std::span<const std::byte> bytes, const std::string& name, const 
   const InterruptScope interrupt(options.interrupt);
   Stages stages(options);
   return naming(name, interrupt, [&] {
-    onnx::ImportedModel imported = stages("import", [&] {
+    ImportedModel imported = stages("import", [&] {
       return onnx::import_onnx_bytes(bytes, name, folder, import_options(options));
     });
-    return optimize_imported(std::move(imported), name, options, stages);
+    return optimize_imported(std::move(imported), options, stages);
   });
+}
+
+Model runtime::optimize_model(ImportedModel imported, const OptimizeOptions& options) {
+  const InterruptScope interrupt(options.interrupt);
+  Stages stages(options);
+  const std::string source = imported.source;
+  return naming(source, interrupt,
+                [&] { return optimize_imported(std::move(imported), options, stages); });
 }
 
 std::vector<Tensor> run_reference(const std::string& onnx_path, const OptimizeOptions& options,
                                   std::span<const Tensor> inputs) {
   const InterruptScope interrupt(options.interrupt);
-  const onnx::ImportedModel imported = onnx::import_onnx_file(onnx_path, import_options(options));
+  const ImportedModel imported = onnx::import_onnx_file(onnx_path, import_options(options));
   ThreadTeam team(options.threads == 0 ? cpu_info().cores : options.threads);
   return ir::interpret(imported.graph, inputs, {.float64 = true, .team = &team});
 }

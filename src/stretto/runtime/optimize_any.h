@@ -10,7 +10,7 @@ namespace stretto::runtime {
 // Models above the limits are imported only: nothing is wrong with them.
 inline Outcome optimize_and_run(std::span<const std::byte> bytes, const RunLimits& limits = {}) {
   try {
-    const onnx::ImportedModel imported = onnx::import_onnx_bytes(bytes, "model.onnx");
+    const ImportedModel imported = onnx::import_onnx_bytes(bytes, "model.onnx");
     double sum = 0;
     for (const ir::Value& value : imported.graph.values) {
       sum += static_cast<double>(element_count(*value.shape)) *

@@ -52,7 +52,7 @@ void with_file_name(const Source& source, F&& f) {
 ImportedModel import_source(const Source& source, const std::string& folder,
                             std::shared_ptr<const void> owner, const ImportOptions& options) {
   const WireModel wire = read_model(source);
-  ImportedModel model;
+  ImportedModel model{.format = "onnx", .source = source.name};
   model.opset = default_opset(wire.opsets, model.opset);
   model.producer = producer_of(wire);
   // What writers call the graph ("main_graph") says less than what the user calls the file.

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "stretto/ir/graph.h"
+#include "stretto/import/model.h"
 
 namespace stretto::onnx {
 
@@ -21,14 +21,6 @@ struct ImportOptions {
   // Shapes of inputs whose file leaves dimensions open, by input name. They must agree with the
   // dimensions that the file fixes, and with each other where the file gives one symbol to several.
   std::map<std::string, Shape> shapes;
-};
-
-struct ImportedModel {
-  ir::Graph graph;                 // sorted, infer()ed, verify()ed
-  int64_t opset = 0;               // of the default domain
-  std::string producer;            // "pytorch 2.3.0"; empty when the file does not say
-  std::vector<std::string> notes;  // what the importer assumed, for the report
-  std::vector<std::string> files;  // what was read: the model's file and its external data
 };
 
 ImportedModel import_onnx_file(const std::string& path, const ImportOptions& options = {});

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "stretto/import/onnx/emitter.h"
+#include "stretto/import/emitter.h"
 #include "stretto/import/onnx/wire.h"
 
 namespace stretto::onnx {

@@ -10,7 +10,7 @@
 
 #include "stretto/ir/graph.h"
 
-namespace stretto::onnx {
+namespace stretto {
 
 class Emitter {
  public:
@@ -37,4 +37,4 @@ class Emitter {
   Names value_names_, node_names_;
 };
 
-}  // namespace stretto::onnx
+}  // namespace stretto

@@ -1,11 +1,11 @@
-#include "stretto/import/onnx/emitter.h"
+#include "stretto/import/emitter.h"
 
 #include <fmt/core.h>
 
 #include "stretto/base/error.h"
 #include "stretto/ir/operator.h"
 
-namespace stretto::onnx {
+namespace stretto {
 
 std::string Emitter::Names::unique(std::string_view wanted, std::string_view fallback) {
   std::string name(wanted.empty() ? fallback : wanted);
@@ -56,4 +56,4 @@ bool Emitter::rename(ir::ValueId id, std::string_view name) {
   return true;
 }
 
-}  // namespace stretto::onnx
+}  // namespace stretto
