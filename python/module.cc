@@ -16,6 +16,7 @@
 #include "comm.h"
 #include "comparison.h"
 #include "errors.h"
+#include "graph.h"
 #include "log.h"
 #include "peers.h"
 #include "python_signals.h"
@@ -23,6 +24,7 @@
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/report/report.h"
+#include "stretto/runtime/optimize.h"
 #include "stretto/stretto.h"
 #include "tensors.h"
 #include "verbs.h"
@@ -52,6 +54,18 @@ class ModelSession {
     nb::list result;
     for (const Tensor& output : outputs) result.append(numpy_array(output));
     return nb::borrow<nb::typed<nb::list, nb::ndarray<nb::numpy>>>(result);
+  }
+
+  // The same on memory of the caller: addresses of dense tensors whose types and shapes are those
+  // of the model. Python has checked them.
+  void run_at(const std::vector<uintptr_t>& inputs, const std::vector<uintptr_t>& outputs) {
+    std::vector<const void*> from;
+    std::vector<void*> to;
+    for (uintptr_t address : inputs) from.push_back(reinterpret_cast<const void*>(address));
+    for (uintptr_t address : outputs) to.push_back(reinterpret_cast<void*>(address));
+    nb::gil_scoped_release released;
+    const InterruptScope interrupt(check_signals);
+    session_.run(from, to);
   }
 
  private:
@@ -89,6 +103,16 @@ ModelSession* optimize_source(const std::optional<std::string>& path,
   nb::gil_scoped_release released;
   return new ModelSession(path ? optimize(*path, options)
                                : optimize(std::span(data, size), name, "", options));
+}
+
+ModelSession* optimize_graph(GraphBuilder& graph, OptimizeOptions& options,
+                             const std::map<std::string, Array>& inputs, const Tell& tell) {
+  options.inputs = tensors(inputs);
+  options.progress = progress(tell);
+  options.interrupt = check_signals;
+  ImportedModel imported = graph.take();
+  nb::gil_scoped_release released;
+  return new ModelSession(runtime::optimize_model(std::move(imported), options));
 }
 
 ModelSession* load_artefact(const std::string& path, std::optional<int> threads, bool verify) {
@@ -158,6 +182,7 @@ NB_MODULE(_stretto, m) {
 
   nb::class_<ModelSession>(m, "Session")
       .def("run", &ModelSession::run, "inputs"_a)
+      .def("run_at", &ModelSession::run_at, "inputs"_a, "outputs"_a)
       .def("save",
            [](const ModelSession& s, const std::string& path) {
              nb::gil_scoped_release released;
@@ -177,6 +202,9 @@ NB_MODULE(_stretto, m) {
 
   m.def("optimize", &python::optimize_source, "path"_a.none(), "content"_a.none(), "name"_a,
         "options"_a, "inputs"_a, "progress"_a.none());
+  python::bind_graph(m);
+  m.def("optimize_graph", &python::optimize_graph, "graph"_a, "options"_a, "inputs"_a,
+        "progress"_a.none());
   m.def("load", &python::load_artefact, "path"_a, "threads"_a = nb::none(), "verify"_a = false);
   m.def("report_with_peers", &python::report_with_peers, "session"_a, "onnx_path"_a, "options"_a,
         "inputs"_a, "peers"_a, "python"_a, "progress"_a.none());

@@ -1,0 +1,182 @@
+#include "graph.h"
+
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+
+#include "stretto/ir/operator.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace stretto::python {
+namespace {
+
+// A Python value as the kind that the operator's table asks for.
+ir::Attribute attribute(ir::AttributeKind kind, nb::handle value) {
+  switch (kind) {
+    case ir::AttributeKind::kInt:
+      return nb::cast<int64_t>(value);
+    case ir::AttributeKind::kFloat:
+      return nb::cast<double>(value);
+    case ir::AttributeKind::kString:
+      return nb::cast<std::string>(value);
+    case ir::AttributeKind::kInts:
+      return nb::cast<std::vector<int64_t>>(value);
+    case ir::AttributeKind::kFloats:
+      return nb::cast<std::vector<double>>(value);
+    case ir::AttributeKind::kStrings:
+      return nb::cast<std::vector<std::string>>(value);
+    case ir::AttributeKind::kTensor:
+      return tensor_view(nb::cast<Array>(value));
+  }
+  STRETTO_CHECK(false, "no attribute of kind {}", static_cast<int>(kind));
+}
+
+ir::Attributes attributes_of(const ir::Operator& op, const std::string& node,
+                             const nb::dict& given) {
+  ir::Attributes attributes;
+  for (const auto& [key, value] : given) {
+    const auto name = nb::cast<std::string>(key);
+    const auto spec = std::find_if(op.attributes.begin(), op.attributes.end(),
+                                   [&](const ir::AttributeSpec& a) { return a.name == name; });
+    if (spec == op.attributes.end()) {
+      throw_invalid("{} \"{}\": has no attribute {}", op.name, node, name);
+    }
+    try {
+      attributes.set(name, attribute(spec->kind, value));
+    } catch (const nb::cast_error&) {
+      throw_invalid("{} \"{}\": attribute {} has the wrong type", op.name, node, name);
+    }
+  }
+  return attributes;
+}
+
+}  // namespace
+
+GraphBuilder::GraphBuilder(std::string name, std::string format, std::string producer)
+    : model_{.format = std::move(format), .source = name}, emitter_(model_.graph) {
+  model_.graph.name = std::move(name);
+  model_.producer = std::move(producer);
+  model_.borrows = true;
+}
+
+void GraphBuilder::check_open() const {
+  if (finished_) throw_invalid("{}: the graph is finished", model_.source);
+}
+
+const ir::Value& GraphBuilder::value(ir::ValueId id) const {
+  const auto& values = model_.graph.values;
+  if (id < 0 || static_cast<size_t>(id) >= values.size()) {
+    throw_invalid("{}: there is no value {}", model_.source, id);
+  }
+  return values[static_cast<size_t>(id)];
+}
+
+ir::ValueId GraphBuilder::input(const std::string& name, const std::string& dtype,
+                                const Shape& shape) {
+  check_open();
+  const DType type = parse_dtype(dtype);
+  for (int64_t size : shape) {
+    if (size < 0) throw_invalid("input {}: expected a shape of sizes from 0, got {}", name, size);
+  }
+  element_count(shape);
+  const ir::ValueId id = emitter_.add_value(name);
+  ir::Value& value = model_.graph.value(id);
+  value.dtype = type;
+  value.shape = shape;
+  model_.graph.inputs.push_back(id);
+  return id;
+}
+
+ir::ValueId GraphBuilder::constant(const Array& array, const std::string& name) {
+  check_open();
+  return emitter_.add_constant(name, tensor_view(array));
+}
+
+std::vector<ir::ValueId> GraphBuilder::node(const std::string& op,
+                                            const std::vector<std::optional<ir::ValueId>>& inputs,
+                                            const nb::dict& attributes, int outputs,
+                                            const std::string& name) {
+  check_open();
+  const ir::Operator* row = ir::find_operator(op);
+  if (row == nullptr) throw_invalid("{} \"{}\": Stretto has no such operator", op, name);
+  std::vector<ir::ValueId> from, to;
+  for (const std::optional<ir::ValueId>& id : inputs) {
+    if (id) value(*id);
+    from.push_back(id.value_or(ir::kNone));
+  }
+  while (!from.empty() && from.back() == ir::kNone) from.pop_back();
+  ir::Attributes given = attributes_of(*row, name, attributes);
+  ir::Graph& graph = model_.graph;
+  const size_t values = graph.values.size(), nodes = graph.nodes.size();
+  try {
+    for (int i = 0; i < outputs; ++i) to.push_back(emitter_.add_value(name.empty() ? op : name));
+    emitter_.add_node(op, std::move(from), to, std::move(given), name);
+  } catch (...) {
+    graph.values.resize(values);
+    graph.nodes.resize(nodes);
+    throw;
+  }
+  return to;
+}
+
+std::pair<std::string, Shape> GraphBuilder::spec(ir::ValueId id) const {
+  const ir::Value& v = value(id);
+  return {std::string(dtype_name(v.dtype)), v.shape.value_or(Shape{})};
+}
+
+nb::object GraphBuilder::known(ir::ValueId id) const {
+  const ir::Value& v = value(id);
+  if (!v.is_constant()) return nb::none();
+  return numpy_array(v.constant);
+}
+
+void GraphBuilder::note(const std::string& text) { model_.notes.push_back(text); }
+
+void GraphBuilder::finish(const std::vector<std::pair<ir::ValueId, std::string>>& outputs) {
+  check_open();
+  ir::Graph& graph = model_.graph;
+  std::vector<bool> taken(graph.values.size());
+  for (ir::ValueId id : graph.inputs) taken[static_cast<size_t>(id)] = true;
+  for (const auto& [id, name] : outputs) {
+    const bool constant = value(id).is_constant();
+    ir::ValueId output = id;
+    // An input, a constant or another output keeps its name.
+    if (taken[static_cast<size_t>(id)] || constant || !emitter_.rename(id, name)) {
+      output = emitter_.add_value(name);
+      emitter_.add_node("Identity", {id}, {output}, {}, name);
+    } else {
+      taken[static_cast<size_t>(id)] = true;
+    }
+    graph.outputs.push_back(output);
+  }
+  ir::remove_dead(graph);
+  ir::verify(graph);
+  finished_ = true;
+}
+
+ImportedModel GraphBuilder::take() {
+  if (!finished_ || taken_) throw_invalid("{}: finish the graph, and use it once", model_.source);
+  taken_ = true;
+  return std::move(model_);
+}
+
+void bind_graph(nb::module_& m) {
+  nb::class_<GraphBuilder>(m, "GraphBuilder")
+      .def(nb::init<std::string, std::string, std::string>(), "name"_a, "format"_a, "producer"_a)
+      .def("input", &GraphBuilder::input, "name"_a, "dtype"_a, "shape"_a)
+      .def("constant", &GraphBuilder::constant, "array"_a, "name"_a)
+      .def("node", &GraphBuilder::node, "op"_a, "inputs"_a, "attributes"_a = nb::dict(),
+           "outputs"_a = 1, "name"_a = "")
+      .def("spec", &GraphBuilder::spec, "id"_a)
+      .def("known", &GraphBuilder::known, "id"_a)
+      .def("note", &GraphBuilder::note, "text"_a)
+      .def("finish", &GraphBuilder::finish, "outputs"_a);
+}
+
+}  // namespace stretto::python
