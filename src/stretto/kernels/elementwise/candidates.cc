@@ -6,6 +6,7 @@ namespace elementwise {
 // Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kStrips,
+    &kIntegers,
     &kReference,
 };
 

@@ -8,6 +8,7 @@ namespace stretto::kernels::elementwise {
 using Row = Candidate<ElementwiseProblem>;
 
 extern const Row kStrips;     // every instruction over strips that stay in the first-level cache
-extern const Row kReference;  // element by element in double, or in int64
+extern const Row kIntegers;   // the same for integers and bool
+extern const Row kReference;  // element by element in double, or in the integer type
 
 }  // namespace stretto::kernels::elementwise

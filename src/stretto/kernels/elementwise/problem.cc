@@ -109,6 +109,17 @@ uint8_t append(ElementwiseProblem& p, const Instruction& instruction) {
   return static_cast<uint8_t>(p.inputs + p.instructions++);
 }
 
+namespace {
+
+// Exact arithmetic was int64 only at first; tuning caches have those keys.
+std::string compute_text(DType compute) {
+  if (compute == DType::kFloat32) return "";
+  if (compute == DType::kInt64) return " exact";
+  return fmt::format(" in {}", dtype_name(compute));
+}
+
+}  // namespace
+
 std::string problem_key(const ElementwiseProblem& p) {
   std::string text = fmt::format(
       "elementwise {} {}", fmt::join(std::span(p.dims).first(static_cast<size_t>(p.rank)), "x"),
@@ -126,8 +137,8 @@ std::string problem_key(const ElementwiseProblem& p) {
     if (step.alpha != 0 || step.beta != 0) text += fmt::format(";{},{}", step.alpha, step.beta);
     text += ')';
   }
-  return text + fmt::format(" >{}{} {}", dtype_name(p.output),
-                            p.compute == DType::kInt64 ? " exact" : "", target_text(p.target));
+  return text + fmt::format(" >{}{} {}", dtype_name(p.output), compute_text(p.compute),
+                            target_text(p.target));
 }
 
 Signature problem_signature(const ElementwiseProblem& p) {

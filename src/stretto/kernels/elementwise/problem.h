@@ -9,8 +9,12 @@
 namespace stretto::kernels {
 
 // One step. Operands a, b, c name values: 0 .. inputs-1 are the inputs, inputs + i is the result of
-// instruction i, which only later instructions may use.
+// instruction i, which only later instructions may use. alpha and beta are the numbers of
+// activations, alpha the value of Constant; of integers, And, Or and Not with kEachBit work bit by
+// bit, and Div with kRestOfA or kRestOfB gives the remainder, whose sign is that of a or that of b.
 struct Instruction {
+  static constexpr float kEachBit = 1, kRestOfA = 1, kRestOfB = 2;
+
   ElementOp op = ElementOp::kCopy;
   uint8_t a = 0, b = 0, c = 0;
   float alpha = 0, beta = 0;
@@ -18,10 +22,11 @@ struct Instruction {
 
 // The result of the last instruction is the output, of shape dims[0, rank). Input i is dense, of
 // the output's shape with 1 in every dimension whose bit (1 << dimension) is set in
-// input_broadcast[i]. Types: float32, int32, int64 and bool, converted to `compute` on the way in
-// and from it on the way out (floats to integers truncate, to bool compare with 0). compute is
-// float32, or int64 for exact integer arithmetic. layout kBlocked: rank 4, NCHW; inputs that vary
-// along C are blocked too, the others plain.
+// input_broadcast[i]. Types: float32, integers and bool, converted to `compute` on the way in and
+// from it on the way out (floats to integers truncate, wider integers to narrower ones lose high
+// bits, to bool compare with 0). compute is float32, or an integer type, whose arithmetic wraps
+// around. layout kBlocked: rank 4, NCHW, float32; inputs that vary along C are blocked too, the
+// others plain.
 struct ElementwiseProblem {
   static constexpr int kMaxRank = 6, kMaxInputs = 8, kMaxInstructions = 32;
 

@@ -3,6 +3,7 @@
 
 #include "stretto/kernels/access.h"
 #include "stretto/kernels/elementwise/candidates.h"
+#include "stretto/kernels/elementwise/integers.h"
 
 namespace stretto::kernels::elementwise {
 namespace {
@@ -11,77 +12,61 @@ double apply(ElementOp op, double a, double b, double c, double alpha, double be
   return element_row(op).apply(a, b, c, alpha, beta);
 }
 
-// Where int64 differs from the formula in double: beyond 53 bits, and in division, which truncates
-// (by 0 it gives 0).
-int64_t apply(ElementOp op, int64_t a, int64_t b, int64_t c, double alpha, double beta) {
-  const auto wrap = [](uint64_t v) { return static_cast<int64_t>(v); };
-  const uint64_t ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
-  switch (op) {
-    case ElementOp::kCopy:
-      return a;
-    case ElementOp::kAdd:
-      return wrap(ua + ub);
-    case ElementOp::kSub:
-      return wrap(ua - ub);
-    case ElementOp::kMul:
-      return wrap(ua * ub);
-    case ElementOp::kDiv:
-      return b == 0 ? 0 : b == -1 ? wrap(0 - ua) : a / b;
-    case ElementOp::kMin:
-      return std::min(a, b);
-    case ElementOp::kMax:
-      return std::max(a, b);
-    case ElementOp::kNeg:
-      return wrap(0 - ua);
-    case ElementOp::kAbs:
-      return a < 0 ? wrap(0 - ua) : a;
-    case ElementOp::kWhere:
-      return a != 0 ? b : c;
-    case ElementOp::kEqual:
-      return a == b;
-    case ElementOp::kLess:
-      return a < b;
-    case ElementOp::kGreater:
-      return a > b;
-    case ElementOp::kLessOrEqual:
-      return a <= b;
-    case ElementOp::kGreaterOrEqual:
-      return a >= b;
+template <typename T>
+T apply(ElementOp op, T a, T b, T c, double alpha, double beta) {
+  if (has_integers(op)) return apply_integer<T>(op, a, b, c, static_cast<T>(alpha));
+  return static_cast<T>(static_cast<int64_t>(apply(
+      op, static_cast<double>(a), static_cast<double>(b), static_cast<double>(c), alpha, beta)));
+}
+
+// Calls f with a value of the type that stores `dtype`.
+template <typename F>
+void with_type(DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::kInt8:
+      return f(int8_t{});
+    case DType::kInt16:
+      return f(int16_t{});
+    case DType::kInt32:
+      return f(int32_t{});
+    case DType::kInt64:
+      return f(int64_t{});
+    case DType::kUInt8:
+      return f(uint8_t{});
+    case DType::kUInt16:
+      return f(uint16_t{});
+    case DType::kUInt32:
+      return f(uint32_t{});
+    case DType::kUInt64:
+      return f(uint64_t{});
     default:
-      return static_cast<int64_t>(apply(op, static_cast<double>(a), static_cast<double>(b),
-                                        static_cast<double>(c), alpha, beta));
+      return f(float{});
   }
 }
 
 template <typename T>
 T load(DType dtype, const void* data, int64_t at) {
-  switch (dtype) {
-    case DType::kInt64:
-      return static_cast<T>(static_cast<const int64_t*>(data)[at]);
-    case DType::kInt32:
-      return static_cast<T>(static_cast<const int32_t*>(data)[at]);
-    case DType::kBool:
-      return static_cast<T>(static_cast<const uint8_t*>(data)[at] != 0);
-    default:
-      return static_cast<T>(static_cast<const float*>(data)[at]);
-  }
+  if (dtype == DType::kBool) return static_cast<T>(static_cast<const uint8_t*>(data)[at] != 0);
+  T value{};
+  with_type(dtype, [&]<typename From>(From) {
+    value = static_cast<T>(static_cast<const From*>(data)[at]);
+  });
+  return value;
 }
 
 template <typename T>
 void store(DType dtype, void* data, int64_t at, T value) {
-  switch (dtype) {
-    case DType::kInt64:
-      static_cast<int64_t*>(data)[at] = static_cast<int64_t>(value);
-      return;
-    case DType::kInt32:
-      static_cast<int32_t*>(data)[at] = static_cast<int32_t>(value);
-      return;
-    case DType::kBool:
-      static_cast<uint8_t*>(data)[at] = value != 0;
-      return;
-    default:
-      static_cast<float*>(data)[at] = static_cast<float>(value);
+  if (dtype == DType::kBool) {
+    static_cast<uint8_t*>(data)[at] = value != 0;
+    return;
   }
+  with_type(dtype, [&]<typename To>(To) {
+    if constexpr (std::is_integral_v<To> && std::is_floating_point_v<T>) {
+      static_cast<To*>(data)[at] = static_cast<To>(static_cast<int64_t>(value));
+    } else {
+      static_cast<To*>(data)[at] = static_cast<To>(value);
+    }
+  });
 }
 
 template <typename T>
@@ -123,11 +108,10 @@ void run_as(const ElementwiseProblem& p, const Args& args, const Worker& worker)
 Fit fits(const ElementwiseProblem&) { return Fit::yes(0.001); }
 
 void run(const ElementwiseProblem& p, const Args& args, const Worker& worker) {
-  if (p.compute == DType::kInt64) {
-    run_as<int64_t>(p, args, worker);
-  } else {
-    run_as<double>(p, args, worker);
-  }
+  if (!is_integer(p.compute)) return run_as<double>(p, args, worker);
+  with_type(p.compute, [&]<typename T>(T) {
+    if constexpr (std::is_integral_v<T>) run_as<T>(p, args, worker);
+  });
 }
 
 }  // namespace

@@ -15,10 +15,9 @@ using ir::ElementwiseArg;
 using ir::ElementwiseStep;
 using kernels::ElementwiseProblem;
 
-bool supported(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kInt32 || dtype == DType::kInt64 ||
-         dtype == DType::kBool;
-}
+bool is_whole(DType dtype) { return is_integer(dtype) || dtype == DType::kBool; }
+
+bool supported(DType dtype) { return dtype == DType::kFloat32 || is_whole(dtype); }
 
 // Appends the steps to a problem; false when one of them has no kernel form.
 bool append_steps(ElementwiseProblem& p, const std::vector<ElementwiseStep>& steps) {
@@ -57,11 +56,15 @@ bool append_steps(ElementwiseProblem& p, const std::vector<ElementwiseStep>& ste
   return true;
 }
 
-// Float arithmetic unless everything is integer or bool.
-DType compute_type(Lowering& l, const std::vector<ir::ValueId>& inputs, ir::ValueId y) {
-  const auto is_float32 = [&](ir::ValueId id) { return l.is_float32(id); };
-  const bool real = is_float32(y) || std::any_of(inputs.begin(), inputs.end(), is_float32);
-  return real ? DType::kFloat32 : DType::kInt64;
+// Float arithmetic unless everything is integer or bool: then that of the integers, which all have
+// one type, or of bytes.
+DType compute_type(DType output, const std::vector<DType>& inputs) {
+  DType compute = DType::kUInt8;
+  for (DType dtype : inputs) {
+    if (is_float(dtype)) return DType::kFloat32;
+    if (is_integer(dtype)) compute = dtype;
+  }
+  return is_float(output) ? DType::kFloat32 : compute;
 }
 
 // `id` as a rank-4 value for the blocked layout: constants may be viewed with leading ones.
@@ -74,8 +77,10 @@ ir::ValueId as_image(Lowering& l, ir::ValueId id) {
   return l.graph().add_constant(name, l.constant(id)->reshaped(image));
 }
 
-bool lower_steps(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> inputs,
-                 const std::vector<ElementwiseStep>& steps) {
+// `append` adds the instructions to a problem, and returns false when it cannot.
+template <typename Append>
+bool lower_problem(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> inputs,
+                   const Append& append) {
   const ir::ValueId y = node.outputs[0];
   const DType output = l.graph().value(y).dtype;
   std::vector<Shape> shapes;
@@ -94,8 +99,8 @@ bool lower_steps(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> inp
       std::all_of(dtypes.begin(), dtypes.end(), [](DType d) { return d == DType::kFloat32; });
   const auto offer = [&](ElementwiseProblem p) {
     p.output = output;
-    p.compute = compute_type(l, inputs, y);
-    if (!append_steps(p, steps)) return false;
+    p.compute = compute_type(output, dtypes);
+    if (!append(p)) return false;
     std::vector<Layout> layouts;
     for (const kernels::TensorInfo& info : kernels::problem_signature(p).inputs) {
       layouts.push_back(info.layout);
@@ -123,6 +128,12 @@ bool lower_steps(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> inp
   return l.add(node, kernels::kElementwise, inputs, {y}, choices);
 }
 
+bool lower_steps(Lowering& l, const ir::Node& node, std::vector<ir::ValueId> inputs,
+                 const std::vector<ElementwiseStep>& steps) {
+  return lower_problem(l, node, std::move(inputs),
+                       [&](ElementwiseProblem& p) { return append_steps(p, steps); });
+}
+
 ElementwiseArg input_arg(int i) { return {.kind = ElementwiseArg::Kind::kInput, .index = i}; }
 ElementwiseArg result_arg(int i) { return {.kind = ElementwiseArg::Kind::kResult, .index = i}; }
 }  // namespace
@@ -136,17 +147,47 @@ bool lower_fused_elementwise(Lowering& l, const ir::Node& node) {
                      ir::parse_elementwise(node.attributes.text("program", "")));
 }
 
+namespace {
+
+// Truth is 1 or 0, so that differing truths are unequal numbers.
+bool lower_xor(Lowering& l, const ir::Node& node) {
+  return lower_steps(l, node, node.inputs,
+                     {{.op = "Equal", .args = {input_arg(0), input_arg(1)}},
+                      {.op = "Not", .args = {result_arg(0)}}});
+}
+
+bool lower_cast(Lowering& l, const ir::Node& node) {
+  const char* const copy =
+      l.graph().value(node.outputs[0]).dtype == DType::kBool ? "ToBool" : "Copy";
+  return lower_steps(l, node, {node.inputs[0]}, {{.op = copy, .args = {input_arg(0)}}});
+}
+
+// Bounds of integers are operands like any others.
+bool lower_integer_clip(Lowering& l, const ir::Node& node) {
+  std::vector<ir::ValueId> inputs{node.inputs[0]};
+  std::vector<ElementwiseStep> steps;
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == ir::kNone) continue;
+    const ElementwiseArg value =
+        steps.empty() ? input_arg(0) : result_arg(static_cast<int>(steps.size()) - 1);
+    steps.push_back({.op = i == 1 ? "Max" : "Min",
+                     .args = {value, input_arg(static_cast<int>(inputs.size()))}});
+    inputs.push_back(node.inputs[i]);
+  }
+  if (steps.empty()) steps.push_back({.op = "Copy", .args = {input_arg(0)}});
+  return lower_steps(l, node, inputs, steps);
+}
+
+}  // namespace
+
 bool lower_elementwise(Lowering& l, const ir::Node& node) {
   const std::string_view op = node.op->name;
   // An integer to the power of a float is an integer again: more digits than floats hold.
   if (op == "Pow" && !l.is_float32(node.outputs[0])) return false;
-  if (op == "Cast") {
-    const DType from = l.graph().value(node.inputs[0]).dtype;
-    const DType to = l.graph().value(node.outputs[0]).dtype;
-    // Floats hold integers up to 2^24 only; the reference keeps all of them.
-    if (from == DType::kInt64 && to == DType::kInt32) return false;
-    const char* const copy = to == DType::kBool ? "ToBool" : "Copy";
-    return lower_steps(l, node, {node.inputs[0]}, {{.op = copy, .args = {input_arg(0)}}});
+  if (op == "Cast" || op == "CastLike") return lower_cast(l, node);
+  if (op == "Xor") return lower_xor(l, node);
+  if (op == "Clip" && is_integer(l.graph().value(node.inputs[0]).dtype)) {
+    return lower_integer_clip(l, node);
   }
   auto steps = ir::elementwise_program(node);
   if (!steps) return false;
@@ -160,6 +201,34 @@ bool lower_elementwise(Lowering& l, const ir::Node& node) {
     bound = {.kind = ElementwiseArg::Kind::kLiteral, .literal = value->as_doubles()[0]};
   }
   return lower_steps(l, node, {node.inputs[0]}, *steps);
+}
+
+bool lower_integers(Lowering& l, const ir::Node& node) {
+  using kernels::Instruction;
+  if (!is_integer(l.graph().value(node.inputs[0]).dtype)) return false;
+  const std::string_view op = node.op->name;
+  return lower_problem(l, node, node.inputs, [&](ElementwiseProblem& p) {
+    const auto bits = [&](ElementOp element) {
+      return kernels::append(p, {.op = element, .a = 0, .b = 1, .alpha = Instruction::kEachBit});
+    };
+    if (op == "BitwiseAnd") bits(ElementOp::kAnd);
+    if (op == "BitwiseOr") bits(ElementOp::kOr);
+    if (op == "BitwiseNot") {
+      kernels::append(p, {.op = ElementOp::kNot, .a = 0, .alpha = Instruction::kEachBit});
+    }
+    if (op == "BitwiseXor") {  // the bits of one of them, without those of both
+      const uint8_t either = bits(ElementOp::kOr), both = bits(ElementOp::kAnd);
+      kernels::append(p, {.op = ElementOp::kSub, .a = either, .b = both});
+    }
+    if (op == "Mod") {
+      const bool like_c = node.attributes.integer("fmod", 0) != 0;
+      kernels::append(p, {.op = ElementOp::kDiv,
+                          .a = 0,
+                          .b = 1,
+                          .alpha = like_c ? Instruction::kRestOfA : Instruction::kRestOfB});
+    }
+    return true;
+  });
 }
 
 bool lower_batch_norm(Lowering& l, const ir::Node& node) {

@@ -32,6 +32,7 @@ bool lower_group_norm(Lowering& l, const ir::Node& node);
 // Elementwise operators, fused (stretto.Elementwise) or single (elementwise.cc).
 bool lower_fused_elementwise(Lowering& l, const ir::Node& node);
 bool lower_elementwise(Lowering& l, const ir::Node& node);
+bool lower_integers(Lowering& l, const ir::Node& node);  // those that are not of that table
 bool lower_batch_norm(Lowering& l, const ir::Node& node);
 
 // Data movement (movement.cc), reductions (reduce.cc), resampling (resize.cc).

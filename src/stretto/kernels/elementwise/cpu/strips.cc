@@ -12,113 +12,19 @@
 #include <hwy/highway.h>
 
 #include "stretto/kernels/elementwise/cpu/ops-inl.h"
+#include "stretto/kernels/elementwise/cpu/rows.h"
 
 #ifndef STRETTO_KERNELS_ELEMENTWISE_STRIPS_
 #define STRETTO_KERNELS_ELEMENTWISE_STRIPS_
 namespace stretto::kernels::elementwise {
 
-constexpr int64_t kStrip = 1024;  // floats: a few live values fit into 32 KB
-constexpr int kSlots = ElementwiseProblem::kMaxInputs + ElementwiseProblem::kMaxInstructions;
 constexpr int64_t kLanesMax = 16;
-
-// The output as rows of `inner` elements, contiguous in memory, over up to 5 outer dimensions.
-struct Rows {
-  int64_t inner = 1, rows = 1;
-  int outer_rank = 0;
-  int64_t outer[ElementwiseProblem::kMaxRank] = {};
-};
-
-// An input seen from those rows.
-struct Source {
-  const void* data;
-  DType dtype;
-  bool whole;      // of the output's shape: flat offsets agree
-  int64_t period;  // elements of one row in memory, repeated along it: inner, lanes or 1
-  int64_t strides[ElementwiseProblem::kMaxRank];  // of the outer dimensions
-};
 
 // Where each value is read: at data + i * step.
 struct Operand {
   const float* data;
   int64_t step;
 };
-
-inline Rows make_rows(const ElementwiseProblem& p, int64_t lanes) {
-  Rows r;
-  if (p.layout == Layout::kBlocked) {
-    r.outer_rank = 2;
-    r.outer[0] = p.dims[0];
-    r.outer[1] = (p.dims[1] + lanes - 1) / lanes;
-    r.inner = p.dims[2] * p.dims[3] * lanes;
-  } else {
-    r.outer_rank = p.rank - 1;
-    for (int k = 0; k < r.outer_rank; ++k) r.outer[k] = p.dims[k];
-    r.inner = p.dims[p.rank - 1];
-  }
-  for (int k = 0; k < r.outer_rank; ++k) r.rows *= r.outer[k];
-  return r;
-}
-
-inline Source make_source(const ElementwiseProblem& p, const Rows& r, int64_t lanes, int i,
-                          const void* data) {
-  Source s{.data = data,
-           .dtype = p.input_dtype[i],
-           .whole = p.input_broadcast[i] == 0,
-           .period = r.inner,
-           .strides = {}};
-  const unsigned bits = p.input_broadcast[i];
-  const bool blocked = p.layout == Layout::kBlocked;
-  if (blocked && (bits & 2)) {
-    s.period = 1;  // a scalar
-    return s;
-  }
-  if (blocked) {
-    s.period = bits & 12 ? lanes : r.inner;
-  } else if (bits >> (p.rank - 1) & 1) {
-    s.period = 1;
-  }
-  int64_t stride = s.period;
-  for (int k = r.outer_rank - 1; k >= 0; --k) {
-    s.strides[k] = bits >> k & 1 ? 0 : stride;
-    if (!(bits >> k & 1)) stride *= r.outer[k];
-  }
-  return s;
-}
-
-inline int64_t row_offset(const Rows& r, const Source& s, int64_t row) {
-  int64_t offset = 0;
-  for (int k = r.outer_rank - 1; k >= 0; --k) {
-    offset += row % r.outer[k] * s.strides[k];
-    row /= r.outer[k];
-  }
-  return offset;
-}
-
-// Gives every value that must be stored a slot, reusing those whose value is not needed any more.
-inline void assign_slots(const ElementwiseProblem& p, uint8_t* slot_of) {
-  int last_use[kSlots];
-  for (int v = 0; v < p.inputs + p.instructions; ++v) last_use[v] = -1;
-  for (int i = 0; i < p.instructions; ++i) {
-    const Instruction& s = p.program[i];
-    const int arity = element_row(s.op).operands;
-    if (arity > 0) last_use[s.a] = i;
-    if (arity > 1) last_use[s.b] = i;
-    if (arity > 2) last_use[s.c] = i;
-  }
-  bool taken[kSlots] = {};
-  for (int i = 0; i < p.inputs; ++i) taken[slot_of[i] = static_cast<uint8_t>(i)] = true;
-  for (int i = 0; i < p.instructions; ++i) {
-    for (int v = 0; v < p.inputs + i; ++v) {
-      if (last_use[v] < i) taken[slot_of[v]] = v < p.inputs;
-    }
-    for (int v = 0; v < p.inputs + i; ++v) {
-      if (last_use[v] >= i) taken[slot_of[v]] = true;
-    }
-    int slot = p.inputs;
-    while (taken[slot]) ++slot;
-    taken[slot_of[p.inputs + i] = static_cast<uint8_t>(slot)] = true;
-  }
-}
 
 }  // namespace stretto::kernels::elementwise
 #endif
@@ -181,6 +87,12 @@ constexpr Loop kLoops[] = {
 #include "stretto/tensor/elementwise.inc"
 };
 
+template <typename T>
+HWY_INLINE void convert_from(const Source& source, int64_t at, int64_t count, float* to) {
+  const T* x = static_cast<const T*>(source.data) + at;
+  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(x[i]);
+}
+
 // `count` elements of `source`, from element `at`, as floats.
 HWY_INLINE void convert(const Source& source, int64_t at, int64_t count, float* to) {
   switch (source.dtype) {
@@ -189,21 +101,32 @@ HWY_INLINE void convert(const Source& source, int64_t at, int64_t count, float* 
       for (int64_t i = 0; i < count; ++i) to[i] = x[i] != 0 ? 1.0f : 0.0f;
       return;
     }
-    case DType::kInt32: {
-      const int32_t* x = static_cast<const int32_t*>(source.data) + at;
-      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(x[i]);
-      return;
-    }
-    case DType::kInt64: {
-      const int64_t* x = static_cast<const int64_t*>(source.data) + at;
-      for (int64_t i = 0; i < count; ++i) to[i] = static_cast<float>(x[i]);
-      return;
-    }
-    default: {
-      const float* x = static_cast<const float*>(source.data) + at;
-      for (int64_t i = 0; i < count; ++i) to[i] = x[i];
-    }
+    case DType::kInt8:
+      return convert_from<int8_t>(source, at, count, to);
+    case DType::kInt16:
+      return convert_from<int16_t>(source, at, count, to);
+    case DType::kInt32:
+      return convert_from<int32_t>(source, at, count, to);
+    case DType::kInt64:
+      return convert_from<int64_t>(source, at, count, to);
+    case DType::kUInt8:
+      return convert_from<uint8_t>(source, at, count, to);
+    case DType::kUInt16:
+      return convert_from<uint16_t>(source, at, count, to);
+    case DType::kUInt32:
+      return convert_from<uint32_t>(source, at, count, to);
+    case DType::kUInt64:
+      return convert_from<uint64_t>(source, at, count, to);
+    default:
+      return convert_from<float>(source, at, count, to);
   }
+}
+
+// Through a type that holds what is truncated; whatever is beyond the range has no value.
+template <typename T, typename Through>
+HWY_INLINE void store_through(const float* from, int64_t count, void* data, int64_t at) {
+  T* to = static_cast<T*>(data) + at;
+  for (int64_t i = 0; i < count; ++i) to[i] = static_cast<T>(static_cast<Through>(from[i]));
 }
 
 HWY_INLINE void store_as(DType dtype, const float* from, int64_t count, void* data, int64_t at) {
@@ -213,15 +136,22 @@ HWY_INLINE void store_as(DType dtype, const float* from, int64_t count, void* da
         static_cast<uint8_t*>(data)[at + i] = from[i] != 0 ? 1 : 0;
       }
       return;
+    case DType::kInt8:
+      return store_through<int8_t, int32_t>(from, count, data, at);
+    case DType::kInt16:
+      return store_through<int16_t, int32_t>(from, count, data, at);
     case DType::kInt32:
-      for (int64_t i = 0; i < count; ++i) {
-        static_cast<int32_t*>(data)[at + i] = static_cast<int32_t>(from[i]);
-      }
-      return;
+      return store_through<int32_t, int32_t>(from, count, data, at);
+    case DType::kUInt8:
+      return store_through<uint8_t, int32_t>(from, count, data, at);
+    case DType::kUInt16:
+      return store_through<uint16_t, int32_t>(from, count, data, at);
+    case DType::kUInt32:
+      return store_through<uint32_t, int64_t>(from, count, data, at);
+    case DType::kUInt64:
+      return store_through<uint64_t, int64_t>(from, count, data, at);
     default:
-      for (int64_t i = 0; i < count; ++i) {
-        static_cast<int64_t*>(data)[at + i] = static_cast<int64_t>(from[i]);
-      }
+      return store_through<int64_t, int64_t>(from, count, data, at);
   }
 }
 
@@ -288,17 +218,10 @@ void elementwise_run(const ElementwiseProblem& p, const Args& args, const Worker
     values[p.inputs + i] = {splat, 0};
   }
 
-  // A strip is part of a row, or several whole rows.
-  const int64_t rows_per_strip = r.inner >= kStrip ? 1 : kStrip / HWY_MAX(r.inner, int64_t{1});
-  const int64_t parts = (r.inner + kStrip - 1) / kStrip;
-  const int64_t strips =
-      parts > 1 ? r.rows * parts : (r.rows + rows_per_strip - 1) / rows_per_strip;
-  const Range work = split(r.inner == 0 ? 0 : strips, worker);
+  const elementwise::Strips strips(r);
+  const Range work = split(strips.count, worker);
   for (int64_t strip = work.begin; strip < work.end; ++strip) {
-    const int64_t row = parts > 1 ? strip / parts : strip * rows_per_strip;
-    const int64_t begin = parts > 1 ? strip % parts * kStrip : 0;
-    const int64_t count = parts > 1 ? HWY_MIN(kStrip, r.inner - begin)
-                                    : HWY_MIN(rows_per_strip, r.rows - row) * r.inner;
+    const auto [row, begin, count] = elementwise::strip_at(strips, strip);
     const int64_t out_at = row * r.inner + begin;
     for (int i = 0; i < p.inputs; ++i) {
       values[i] = bind(r, sources[i], row, begin, count, slots + slot_of[i] * kStrip,
@@ -327,7 +250,7 @@ namespace stretto::kernels::elementwise {
 namespace {
 
 Fit fits(const ElementwiseProblem& p) {
-  if (p.compute != DType::kFloat32) return Fit::no("exact integers");
+  if (p.compute != DType::kFloat32) return Fit::no("integers");
   if (p.instructions == 0) return Fit::no("no instruction");
   for (int i = 0; i < p.inputs && p.layout == Layout::kBlocked; ++i) {
     const unsigned bits = p.input_broadcast[i];
