@@ -1,9 +1,9 @@
 """The models the benchmarks run: real architectures and shapes, seeded random weights, no
 downloads.
 
-`MODELS` and `HELD_OUT` are the lists. A row says what goes in, what comes out and where the
-definition lives; the definitions import torch, this file does not, so that listing works without
-it.
+`MODELS`, `HELD_OUT` and `RECURRENT` are the lists. A row says what goes in, what comes out and
+where the definition lives; the definitions import torch, this file does not, so that listing works
+without it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 
 from bench.models.held_out import HELD_OUT, LIBRARIES, from_library
-from bench.models.model import Model, image, tokens
+from bench.models.model import Model, image, sequence, tokens
 
 MODELS = [
     Model("resnet50", "resnet", image(224), ("logits",), 25_557_032, 4.09, "kept", "cd097ed6"),
@@ -30,19 +30,25 @@ MODELS = [
           11.17, "none", "8a5d9f3b"),
 ]
 
+# Beside those of the tables of results: what they measure are convolutions and matrix products.
+RECURRENT = [
+    Model("lstm_2x512", "recurrent", sequence(64, 256), ("logits",), 4_191_208, 0.24, "none",
+          "ea6cf114"),
+]
+
 
 def find(name: str) -> Model:
   """The row called `name`; ValueError with the list of names when there is none."""
-  for model in (*MODELS, *HELD_OUT):
+  for model in (*MODELS, *HELD_OUT, *RECURRENT):
     if model.name == name:
       return model
-  known = ", ".join(m.name for m in (*MODELS, *HELD_OUT))
+  known = ", ".join(m.name for m in (*MODELS, *HELD_OUT, *RECURRENT))
   raise ValueError(f"models: no model {name!r}, there are: {known}")
 
 
 def select(words: list[str]) -> list[Model]:
-  """The rows of names, of "all" (MODELS) and of "held-out" (HELD_OUT)."""
-  groups = {"all": MODELS, "held-out": HELD_OUT}
+  """The rows of names, of "all" (MODELS), of "held-out" (HELD_OUT) and of "recurrent"."""
+  groups = {"all": MODELS, "held-out": HELD_OUT, "recurrent": RECURRENT}
   return [row for word in words for row in groups.get(word) or [find(word)]]
 
 

@@ -6,12 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
-from bench.models import HELD_OUT, MODELS, select
+from bench.models import HELD_OUT, MODELS, RECURRENT, select
 
 
 def listing() -> str:
   lines = [f"{'name':<20}{'parameters':>13}{'GMAC':>7}  {'weights':<10}{'BatchNorm':<11}inputs"]
-  for m in (*MODELS, *HELD_OUT):
+  for m in (*MODELS, *HELD_OUT, *RECURRENT):
     shapes = ", ".join(f"{i.name} {i.dtype}{list(i.shape)}" for i in m.inputs)
     lines.append(f"{m.name:<20}{m.parameters:>13,}{m.gmac:>7.2f}  {m.checksum:<10}"
                  f"{m.batch_norm:<11}{shapes} -> {', '.join(m.outputs)}")
@@ -37,7 +37,7 @@ def write_npz(path: Path, model, seed: int) -> Path:
 
 def main() -> int:
   parser = argparse.ArgumentParser(prog="python -m bench.models", description=__doc__)
-  parser.add_argument("names", nargs="*", help="models to export, 'all' or 'held-out'")
+  parser.add_argument("names", nargs="*", help="models to export, 'all', 'held-out' or 'recurrent'")
   parser.add_argument("--list", action="store_true", help="show the models and stop")
   parser.add_argument("-o", "--output", type=Path, default=None, help="folder (build/models)")
   parser.add_argument("--opset", type=int, default=17)
@@ -49,7 +49,7 @@ def main() -> int:
     print(listing())
     return 0
   if not args.names:
-    parser.error("name a model, 'all' or 'held-out', or ask for --list")
+    parser.error("name a model, 'all', 'held-out' or 'recurrent', or ask for --list")
   try:
     models = select(args.names)
   except ValueError as error:

@@ -55,6 +55,9 @@ def make(spec: Input, seed: int = 0) -> np.ndarray:
   if spec.kind == "image":
     height, width = spec.shape[2:]
     value = np.stack([normalised(smooth_image(rng, height, width)) for _ in range(batch)])
+  elif spec.kind == "sequence":  # neighbouring steps are alike
+    steps = rng.standard_normal(spec.shape)
+    value = np.cumsum(steps, axis=0) / np.sqrt(np.arange(1, len(steps) + 1))[:, None, None]
   elif spec.kind == "token_ids":
     value = rng.integers(1000, VOCABULARY, spec.shape)
     value[:, length - PADDING:] = 0

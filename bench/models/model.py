@@ -10,7 +10,7 @@ class Input:
   name: str
   shape: tuple[int, ...]
   dtype: str  # numpy name
-  kind: str  # how bench.models.inputs makes it up: image, token_ids, attention_mask, token_types
+  kind: str  # how bench.models.inputs makes it up: image, sequence, token_ids, ...
 
 
 @dataclass(frozen=True)
@@ -36,3 +36,7 @@ def tokens(length: int) -> tuple[Input, ...]:
       Input("attention_mask", (1, length), "int64", "attention_mask"),
       Input("token_type_ids", (1, length), "int64", "token_types"),
   )
+
+
+def sequence(steps: int, features: int) -> tuple[Input, ...]:
+  return (Input("x", (steps, 1, features), "float32", "sequence"),)

@@ -47,8 +47,10 @@ def initial(layer: nn.Module, key: str, parameter: torch.Tensor, gain: float | N
     if key == "bias":
       return normal(rng, parameter, 0.1)
     return normal(rng, parameter, 0.1, 1.0).abs() * (1.0 if gain is None else gain)
-  if key == "bias":
+  if key.startswith("bias"):
     return normal(rng, parameter, 0.05)
+  if isinstance(layer, nn.LSTM):
+    return normal(rng, parameter, 1.0 / math.sqrt(parameter.shape[1]))
   if isinstance(layer, (nn.Conv2d, nn.ConvTranspose2d, nn.Linear)):
     gain = (math.sqrt(2.0) if isinstance(layer, nn.Conv2d) else 1.0) if gain is None else gain
     return normal(rng, parameter, gain / math.sqrt(fan_in(layer)))

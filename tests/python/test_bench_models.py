@@ -9,7 +9,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from bench.models import HELD_OUT, MODELS, build, definition, find, select  # noqa: E402
+from bench.models import (  # noqa: E402
+  HELD_OUT,
+  MODELS,
+  RECURRENT,
+  build,
+  definition,
+  find,
+  select,
+)
 
 # From the papers' reference implementations, of held-out models from the libraries' own tables. The
 # others have no canonical size.
@@ -28,7 +36,7 @@ def test_listing_names_every_model_without_torch():
          "from bench.models.__main__ import main; main()"
   out = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
   assert out.returncode == 0, out.stderr
-  for model in (*MODELS, *HELD_OUT):
+  for model in (*MODELS, *HELD_OUT, *RECURRENT):
     assert model.name in out.stdout and model.checksum in out.stdout
 
 
@@ -39,8 +47,9 @@ def test_unknown_name_lists_the_known_ones():
 
 def test_names_of_lists_select_their_rows():
   assert select(["all"]) == MODELS and select(["held-out"]) == HELD_OUT
+  assert select(["recurrent"]) == RECURRENT
   assert select(["vgg16", "all"]) == [find("vgg16"), *MODELS]
-  names = [m.name for m in (*MODELS, *HELD_OUT)]
+  names = [m.name for m in (*MODELS, *HELD_OUT, *RECURRENT)]
   assert len(names) == len(set(names)), "a name means one model"
   assert len(HELD_OUT) >= 20
 
@@ -62,7 +71,7 @@ def library(model):
   return torch
 
 
-@pytest.mark.parametrize("name", [m.name for m in (*MODELS, *HELD_OUT)])
+@pytest.mark.parametrize("name", [m.name for m in (*MODELS, *HELD_OUT, *RECURRENT)])
 def test_parameter_count(name):
   model = find(name)
   torch = library(model)
