@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import operator
 import os
@@ -12,8 +13,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy.typing as npt
-
 from stretto import _stretto
 from stretto._arrays import as_array
 from stretto._errors import InvalidArgumentError
@@ -21,6 +20,7 @@ from stretto._model import Model
 from stretto._paths import path_text
 from stretto._progress import Progress, shown
 from stretto._report import Report, report_path
+from stretto._torch_types import TorchModule, TorchProgram, TorchTensor
 
 if TYPE_CHECKING:
   import onnx
@@ -30,14 +30,15 @@ LOG = logging.getLogger("stretto")
 # What optimize() does only while it makes a model: the rest holds for an artefact too.
 _DEFAULTS: dict[str, Any] = {
   "inputs": None, "level": "lossless", "accuracy": "default", "shapes": None, "tuning": "quick",
-  "tuning_cache": None, "disable": (), "force": None, "peers": (),
+  "tuning_cache": None, "disable": (), "force": None, "peers": (), "kwargs": None,
 }
 
 
 def optimize(
-  source: str | os.PathLike[str] | bytes | onnx.ModelProto,
-  inputs: Mapping[str, npt.ArrayLike] | None = None,
+  source: str | os.PathLike[str] | bytes | onnx.ModelProto | TorchModule | TorchProgram,
+  inputs: Mapping[str, Any] | Sequence[Any] | TorchTensor | None = None,
   *,
+  kwargs: Mapping[str, Any] | None = None,
   level: str = "lossless",
   accuracy: str = "default",
   threads: int | None = None,
@@ -51,18 +52,23 @@ def optimize(
   verify: bool | None = None,
   progress: bool | Progress = True,
 ) -> Model:
-  """Optimises an ONNX model for this machine and verifies the result.
+  """Optimises an ONNX model or a PyTorch module for this machine and verifies the result.
 
   Ctrl-C ends it within a second.
 
   Args:
     source: path of an ONNX file, an `onnx.ModelProto`, or its bytes. The path of a `.stretto` file
       is also taken: the artefact is loaded as by `load`. It is optimised already, so only
-      `threads`, `report`, `verify` and `progress` may be given with it.
-    inputs: arrays to check and time with, by input name; float64 is rounded where the model takes
-      float32, and the log says so. None: they are made up, and the report says so. `Model.save`
-      stores them in the artefact if they take 8 MiB or less together, so do not give data here that
-      users of the artefact must not see.
+      `threads`, `report`, `verify` and `progress` may be given with it. Or a `torch.nn.Module` in
+      evaluation mode, or a `torch.export.ExportedProgram`: the result is then called like the
+      module, with tensors of the same shapes, and returns tensors.
+    inputs: for a module, what it is traced, checked and timed with: a tensor, a tuple of positional
+      arguments, or a dictionary of keyword arguments. For an ONNX model: arrays to check and time
+      with, by input name; float64 is rounded where the model takes float32, and the log says so.
+      None: they are made up, and the report says so. `Model.save` stores them in the artefact if
+      they take 8 MiB or less together, so do not give data here that users of the artefact must not
+      see.
+    kwargs: keyword arguments of a module, besides positional ones in `inputs`.
     level: how much accuracy may be given up for speed. "lossless" (fp32 throughout) is the only
       level so far; "half" and "int8" are planned.
     accuracy: "strict": kernels with the errors of plain fp32 sums; "default": Winograd F(4,3) and
@@ -102,7 +108,13 @@ def optimize(
     >>> model
     <stretto.Model cnn: x float32[1, 3, 16, 16] -> y float32[1, 10]>
     >>> model.save("cnn.stretto")
+
+    >>> module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()).eval()
+    >>> fast = stretto.optimize(module, torch.zeros(1, 3, 16, 16), tuning="off")
+    >>> fast(torch.zeros(1, 3, 16, 16)).shape
+    torch.Size([1, 8, 14, 14])
   """
+  module = _is_module(source)
   peer_names = _names(peers)
   options = _stretto.Options()
   options.level = _text("level", level)
@@ -127,11 +139,19 @@ def optimize(
   if path is not None and path.endswith(".stretto"):
     _refuse({"inputs": inputs, "level": level, "accuracy": accuracy, "shapes": shapes,
              "tuning": tuning, "tuning_cache": tuning_cache, "disable": disable, "force": force,
-             "peers": peers})
+             "peers": peers, "kwargs": kwargs})
     model = load(path, threads=threads, verify=bool(verify))
     if report is not None:
       model.report.save(report)
     return model
+  if module:
+    model = _optimize_module(source, inputs, kwargs, options, peer_names, progress)
+    if report is not None:
+      model.report.save(report)
+    return model
+  if kwargs is not None:
+    raise InvalidArgumentError("kwargs: only a PyTorch module has keyword arguments; give arrays "
+                               "by input name as inputs")
   arrays = {_text("inputs", name): as_array(value, name=f"inputs[{name!r}]")
             for name, value in _mapping("inputs", inputs).items()}
   content = None if path is not None else _onnx_bytes(source)
@@ -150,6 +170,35 @@ def optimize(
           LOG.warning("%s was not timed: %s%s", peer["name"], peer["error"], own_words)
   if report is not None:
     model.report.save(report)
+  return model
+
+
+def _is_module(source: Any) -> bool:
+  """Whether it is PyTorch's. Imports nothing: such an object exists only where torch is."""
+  if "torch" not in sys.modules or isinstance(source, (str, os.PathLike, bytes)):
+    return False
+  return bool(_aten().is_module(source))
+
+
+def _aten() -> Any:
+  """stretto.aten, which imports torch; by its name, so that type checkers do not."""
+  return importlib.import_module("stretto.aten")
+
+
+def _optimize_module(source: Any, inputs: Any, kwargs: Mapping[str, Any] | None,
+                     options: _stretto.Options, peers: list[str],
+                     progress: bool | Progress) -> Model:
+  if options.shapes:
+    raise InvalidArgumentError("shapes: those of a PyTorch module are the shapes of its inputs; "
+                               "leave the option out")
+  if peers:
+    raise InvalidArgumentError("peers: other engines read ONNX files; export the module with "
+                               "torch.onnx.export and optimise that file to compare with them")
+  with shown(progress) as tell:
+    model: Model = _aten().optimize_module(source, inputs, _mapping("kwargs", kwargs), options,
+                                           tell)
+  for note in model._session.notes:
+    LOG.warning("%s: %s", model.name, note)
   return model
 
 
@@ -275,8 +324,8 @@ def _onnx_bytes(source: Any) -> bytes:
     return bytes(source)
   if hasattr(source, "SerializeToString"):
     return bytes(source.SerializeToString())
-  raise InvalidArgumentError("source: expected a path, an onnx.ModelProto or bytes, "
-                             f"got {type(source).__name__}")
+  raise InvalidArgumentError("source: expected a path, an onnx.ModelProto, bytes or a PyTorch "
+                             f"module, got {type(source).__name__}")
 
 
 @contextmanager

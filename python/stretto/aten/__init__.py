@@ -1,0 +1,90 @@
+"""PyTorch modules made into optimised models, without a file in between.
+
+`stretto.optimize` comes here with a module. The module is traced by torch.export, its operators are
+looked up in one table (`_table.py`), and the graph that they build is optimised like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from stretto import _stretto
+from stretto._errors import InvalidArgumentError
+from stretto.aten._export import decomposed, export
+from stretto.aten._model import OptimizedModule, children
+from stretto.aten._translate import translate_program
+
+__all__ = ["OptimizedModule", "is_module", "optimize_module"]
+
+
+def is_module(source: Any) -> bool:
+  return isinstance(source, (torch.nn.Module, ExportedProgram))
+
+
+def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
+                    kwargs: Mapping[str, Any] | None, options: _stretto.Options,
+                    tell: Any) -> OptimizedModule:
+  """What `stretto.optimize` does for a module."""
+  args, keywords = _arguments(source, inputs, kwargs)
+  if isinstance(source, ExportedProgram):
+    name, forward = type(source.graph_module).__name__, None
+    program = decomposed(source)
+    name = "model" if name == "GraphModule" else name
+  else:
+    name, forward = type(source).__name__, source.forward
+    program = export(source, args, keywords, name)
+  in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
+  if tell is not None:
+    tell("import", 0.0)
+  made = translate_program(program, name, _output_names(out_spec))
+  names = children(in_spec)[1].context or []
+  leaves = pytree.tree_leaves((args, {name: keywords[name] for name in names}))
+  arrays = {}
+  for spec, leaf in zip(made.inputs, leaves):
+    if spec.dtype is None:
+      continue
+    leaf = leaf.detach().resolve_neg()
+    leaf = leaf.float() if leaf.dtype in (torch.float16, torch.bfloat16) else leaf
+    arrays[spec.name] = leaf.contiguous().numpy()
+  session = _stretto.optimize_graph(made.graph, options, arrays, tell)
+  return OptimizedModule(session, made.inputs, made.outputs, in_spec, out_spec, forward)
+
+
+def _arguments(source: torch.nn.Module | ExportedProgram, inputs: Any,
+               kwargs: Mapping[str, Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+  """What the module is called with, by position and by name."""
+  if isinstance(source, ExportedProgram) and inputs is None and not kwargs:
+    if source.example_inputs is None:
+      raise InvalidArgumentError("inputs: the program holds no example inputs; give some")
+    args, keywords = source.example_inputs
+    return tuple(args), dict(keywords)
+  if inputs is None and not kwargs:
+    raise InvalidArgumentError("inputs: a PyTorch module is traced with example inputs: give a "
+                               "tensor, a tuple of positional arguments, or a dictionary of "
+                               "keyword arguments")
+  if isinstance(inputs, Mapping):
+    if kwargs:
+      raise InvalidArgumentError("inputs: a dictionary holds keyword arguments, and kwargs does "
+                                 "too; give positional arguments as a tuple")
+    return (), dict(inputs)
+  if inputs is None:
+    inputs = ()
+  args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
+  return args, dict(kwargs or {})
+
+
+def _output_names(spec: pytree.TreeSpec) -> list[str]:
+  """A name for every leaf: the keys that lead to it."""
+  leaves = pytree.tree_unflatten(list(range(spec.num_leaves)), spec)
+  names = []
+  for path, _ in pytree.tree_flatten_with_path(leaves)[0]:
+    words = [str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key))))
+             for key in path]
+    text = ".".join(words)
+    names.append("output" if not text else f"output.{text}" if text[0].isdigit() else text)
+  return names

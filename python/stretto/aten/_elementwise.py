@@ -1,0 +1,262 @@
+"""Operators that work on each element by itself."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from stretto._errors import UnsupportedError
+from stretto.aten._builder import Builder, Operand, Value
+
+
+def is_float(dtype: str) -> bool:
+  return dtype.startswith("float")
+
+
+def unary(op: str, **attributes: Any) -> Callable[..., Value]:
+  """An operator of one input, in the type of the result."""
+  def build(b: Builder, x: Value) -> Value:
+    return b.node(op, b.cast(x, b.dtype), **attributes)
+  return build
+
+
+def predicate(op: str) -> Callable[..., Value]:
+  """One that says yes or no about a float; no about every integer."""
+  def build(b: Builder, x: Value) -> Value:
+    if not is_float(x.dtype):
+      return b.expand(b.scalar(False, "bool"), x.shape)
+    return b.node(op, x)
+  return build
+
+
+def rounding(op: str) -> Callable[..., Value]:
+  """One that leaves integers alone."""
+  def build(b: Builder, x: Value) -> Value:
+    return b.node(op, x) if is_float(x.dtype) else x
+  return build
+
+
+def round_to(b: Builder, x: Value, *, decimals: int = 0) -> Value:
+  if not is_float(x.dtype):
+    return x
+  if decimals == 0:
+    return b.node("Round", x)
+  scale = b.scalar(10.0 ** decimals, x.dtype)
+  return b.node("Div", b.node("Round", b.node("Mul", x, scale)), scale)
+
+
+def trunc(b: Builder, x: Value) -> Value:
+  if not is_float(x.dtype):
+    return x
+  return b.node("Mul", b.node("Sign", x), b.node("Floor", b.node("Abs", x)))
+
+
+def log_of_base(base: float) -> Callable[..., Value]:
+  def build(b: Builder, x: Value) -> Value:
+    x = b.cast(x, b.dtype)
+    return b.node("Mul", b.node("Log", x), b.scalar(1 / math.log(base), x.dtype))
+  return build
+
+
+def log1p(b: Builder, x: Value) -> Value:
+  x = b.cast(x, b.dtype)
+  return b.node("Log", b.node("Add", x, b.scalar(1, x.dtype)))
+
+
+def expm1(b: Builder, x: Value) -> Value:
+  x = b.cast(x, b.dtype)
+  return b.node("Sub", b.node("Exp", x), b.scalar(1, x.dtype))
+
+
+def exp2(b: Builder, x: Value) -> Value:
+  x = b.cast(x, b.dtype)
+  return b.node("Exp", b.node("Mul", x, b.scalar(math.log(2), x.dtype)))
+
+
+def erfc(b: Builder, x: Value) -> Value:
+  x = b.cast(x, b.dtype)
+  return b.node("Sub", b.scalar(1, x.dtype), b.node("Erf", x))
+
+
+def rsqrt(b: Builder, x: Value) -> Value:
+  return b.node("Reciprocal", b.node("Sqrt", b.cast(x, b.dtype)))
+
+
+def is_infinite(b: Builder, x: Value) -> Value:
+  if not is_float(x.dtype):
+    return b.expand(b.scalar(False, "bool"), x.shape)
+  return b.node("Equal", b.node("Abs", x), b.scalar(math.inf, x.dtype))
+
+
+def bitwise_not(b: Builder, x: Value) -> Value:
+  return b.node("Not" if x.dtype == "bool" else "BitwiseNot", x)
+
+
+# Activations.
+
+
+def gelu(b: Builder, x: Value, *, approximate: str = "none") -> Value:
+  return b.node("Gelu", x, approximate=approximate)
+
+
+def elu(b: Builder, x: Value, alpha: float = 1, scale: float = 1,
+        input_scale: float = 1) -> Value:
+  if input_scale != 1:
+    raise UnsupportedError("input_scale other than 1 is not supported")
+  y = b.node("Elu", x, alpha=alpha)
+  return y if scale == 1 else b.node("Mul", y, b.scalar(float(scale), x.dtype))
+
+
+def leaky_relu(b: Builder, x: Value, negative_slope: float = 0.01) -> Value:
+  return b.node("LeakyRelu", x, alpha=negative_slope)
+
+
+def prelu(b: Builder, x: Value, weight: Value) -> Value:
+  if weight.rank == 1 and x.rank > 1:  # one slope per channel, the second axis
+    weight = b.reshape(weight, (weight.shape[0],) + (1,) * (x.rank - 2))
+  elif weight.rank > x.rank:
+    weight = b.reshape(weight, ())
+  return b.node("PRelu", x, weight)
+
+
+def softplus(b: Builder, x: Value, beta: float = 1, threshold: float = 20) -> Value:
+  scaled = x if beta == 1 else b.node("Mul", x, b.scalar(float(beta), x.dtype))
+  y = b.node("Softplus", scaled)
+  if beta != 1:
+    y = b.node("Div", y, b.scalar(float(beta), x.dtype))
+  # Above the threshold PyTorch returns x; from 20 on that is what float32 gives anyway.
+  if threshold >= 20 and x.dtype == "float32":
+    return y
+  return b.node("Where", b.node("Greater", scaled, b.scalar(float(threshold), x.dtype)), x, y)
+
+
+def clamp(b: Builder, x: Value, min: Operand | None = None, max: Operand | None = None) -> Value:
+  dtype = b.dtype
+  x = b.cast(x, dtype)
+  bounds = [None if v is None else b.cast(v, dtype) for v in (min, max)]
+  if all(v is None or v.rank == 0 for v in bounds) and not (
+      min is not None and max is not None and not isinstance(min, Value)
+      and not isinstance(max, Value) and min > max):
+    return b.node("Clip", x, *bounds)
+  if bounds[0] is not None:
+    x = b.node("Max", x, bounds[0])
+  return x if bounds[1] is None else b.node("Min", x, bounds[1])
+
+
+def hardtanh(b: Builder, x: Value, min_val: float = -1, max_val: float = 1) -> Value:
+  return clamp(b, x, min_val, max_val)
+
+
+# Operators of two inputs.
+
+
+def binary(op: str, on_bools: str | None = None) -> Callable[..., Value]:
+  """An operator of two inputs in the type of the result, and what it is for truth values."""
+  def build(b: Builder, x: Operand, y: Operand) -> Value:
+    return b.node(on_bools if on_bools and b.dtype == "bool" else op, *b.operands(x, y))
+  return build
+
+
+def comparison(op: str, invert: bool = False) -> Callable[..., Value]:
+  def build(b: Builder, x: Operand, y: Operand) -> Value:
+    x, y = b.promoted(x, y)
+    if x.dtype == "bool" and op != "Equal":
+      x, y = b.cast(x, "uint8"), b.cast(y, "uint8")
+    result = b.node(op, x, y)
+    return b.node("Not", result) if invert else result
+  return build
+
+
+def logical(op: str) -> Callable[..., Value]:
+  def build(b: Builder, *inputs: Value) -> Value:
+    return b.node(op, *b.operands(*inputs, dtype="bool"))
+  return build
+
+
+def add(b: Builder, x: Operand, y: Operand, alpha: float = 1) -> Value:
+  if b.dtype == "bool":
+    return b.node("Or", *b.operands(x, y))
+  x, y = b.operands(x, y)
+  return b.node("Add", x, y if alpha == 1 else b.node("Mul", y, b.scalar(alpha, y.dtype)))
+
+
+def subtract(b: Builder, x: Operand, y: Operand, alpha: float = 1) -> Value:
+  x, y = b.operands(x, y)
+  return b.node("Sub", x, y if alpha == 1 else b.node("Mul", y, b.scalar(alpha, y.dtype)))
+
+
+def divide(b: Builder, x: Operand, y: Operand, *, rounding_mode: str | None = None) -> Value:
+  x, y = b.operands(x, y)
+  if rounding_mode is None or (rounding_mode == "trunc" and not is_float(x.dtype)):
+    return b.node("Div", x, y)  # of integers: towards zero
+  if is_float(x.dtype):
+    quotient = b.node("Div", x, y)
+    return b.node("Floor", quotient) if rounding_mode == "floor" else trunc(b, quotient)
+  # (x - x mod y) / y is exact, and x mod y has the sign of y.
+  return b.node("Div", b.node("Sub", x, b.node("Mod", x, y)), y)
+
+
+def remainder(b: Builder, x: Operand, y: Operand) -> Value:
+  x, y = b.operands(x, y)
+  if not is_float(x.dtype):
+    return b.node("Mod", x, y)
+  return b.node("Sub", x, b.node("Mul", b.node("Floor", b.node("Div", x, y)), y))
+
+
+def fmod(b: Builder, x: Operand, y: Operand) -> Value:
+  return b.node("Mod", *b.operands(x, y), fmod=1)
+
+
+def power(b: Builder, x: Operand, y: Operand) -> Value:
+  dtype = b.dtype
+  x = b.cast(x, dtype)
+  if isinstance(y, Value):
+    return b.node("Pow", x, b.cast(y, dtype))
+  simple = {0.5: "Sqrt", -1: "Reciprocal"}.get(y)
+  if simple and is_float(dtype):
+    return b.node(simple, x)
+  if y == -0.5 and is_float(dtype):
+    return b.node("Reciprocal", b.node("Sqrt", x))
+  if y == 1:
+    return x
+  if dtype not in ("int32", "int64") and not is_float(dtype):  # which Pow does not take
+    return b.cast(b.node("Pow", b.cast(x, "int64"), b.scalar(y, "int64")), dtype)
+  return b.node("Pow", x, b.scalar(y, dtype))
+
+
+def arc_tangent(b: Builder, y: Operand, x: Operand) -> Value:
+  """The angle of the point (x, y): atan(y / x) and, left of the axis, half a turn."""
+  y, x = b.operands(y, x)
+  zero, pi = b.scalar(0.0, x.dtype), b.scalar(math.pi, x.dtype)
+  angle = b.node("Atan", b.node("Div", y, x))
+  turn = b.node("Where", b.node("Less", y, zero), b.node("Neg", pi), pi)
+  angle = b.node("Where", b.node("Less", x, zero), b.node("Add", angle, turn), angle)
+  both_zero = b.node("And", b.node("Equal", x, zero), b.node("Equal", y, zero))
+  return b.node("Where", both_zero, zero, angle)
+
+
+
+
+def where(b: Builder, condition: Value, x: Operand, y: Operand) -> Value:
+  return b.node("Where", b.cast(condition, "bool"), *b.operands(x, y))
+
+
+def masked_fill(b: Builder, x: Value, mask: Value, value: Operand) -> Value:
+  return where(b, mask, value, x)
+
+
+def cast(b: Builder, x: Value, *_: Any, **__: Any) -> Value:
+  """Type conversions of all sorts: PyTorch has said what comes out."""
+  dtype = b.dtype
+  if is_float(x.dtype) and dtype in ("uint8", "int8", "int16", "int32"):
+    return b.cast(b.cast(x, "int64"), dtype)  # wraps around, as PyTorch does
+  return b.cast(x, dtype)
+
+
+def identity(b: Builder, x: Value, *_: Any, **__: Any) -> Value:
+  return x
+
+
+def copy(b: Builder, x: Value, source: Value, *_: Any) -> Value:
+  return b.expand(b.cast(source, b.dtype), x.shape)

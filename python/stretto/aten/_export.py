@@ -1,0 +1,66 @@
+"""From a module to a flat program of ATen operators, by torch.export."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from stretto._errors import InvalidArgumentError, UnsupportedError
+from stretto.aten._table import KEPT
+
+
+def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any],
+           name: str) -> ExportedProgram:
+  """Traces the module with these arguments, whose shapes the result keeps."""
+  _check_module(module, name)
+  with torch.no_grad(), _quiet():
+    try:
+      program = torch.export.export(module, args, dict(kwargs), strict=False)
+    except Exception as error:
+      raise UnsupportedError(f"{name}: torch.export cannot trace the module with these inputs: "
+                             f"{error}") from error
+  return decomposed(program)
+
+
+def decomposed(program: ExportedProgram) -> ExportedProgram:
+  """The program without mutations, in core operators and those that the table keeps whole."""
+  if not hasattr(torch.export, "default_decompositions"):
+    raise UnsupportedError(f"PyTorch {torch.__version__} is too old to optimise modules; 2.6 is "
+                           "the oldest that can")
+  table = torch.export.default_decompositions()
+  for kept in KEPT:
+    packet, overload = kept.rsplit(".", 1)
+    operator = getattr(getattr(torch.ops.aten, packet, None), overload, None)
+    if operator is not None:
+      table.pop(operator, None)
+  program = copy.copy(program)
+  program.example_inputs = None  # without them PyTorch traces no checks of the arguments
+  with torch.no_grad(), _quiet():
+    return program.run_decompositions(table)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+  """Without what PyTorch has to say about its own insides."""
+  with warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)
+    warnings.simplefilter("ignore", DeprecationWarning)
+    yield
+
+
+def _check_module(module: torch.nn.Module, name: str) -> None:
+  for path, part in module.named_modules():
+    if part.training:
+      where = f"{name}.{path}" if path else name
+      raise InvalidArgumentError(f"{where} ({type(part).__name__}) is in training mode; call "
+                                 "module.eval() first")
+  for path, tensor in [*module.named_parameters(), *module.named_buffers()]:
+    if tensor.device.type != "cpu":
+      raise InvalidArgumentError(f"{name}.{path} is on {tensor.device}; move the module to main "
+                                 "memory with module.cpu()")

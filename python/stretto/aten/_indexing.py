@@ -1,0 +1,152 @@
+"""Operators that look elements up by their place, or put them there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from stretto._errors import UnsupportedError
+from stretto.aten._builder import Builder, Operand, Value
+
+
+def embedding(b: Builder, weight: Value, indices: Value, *_: Any) -> Value:
+  return b.node("Gather", weight, _integers(b, indices), axis=0)
+
+
+def index_select(b: Builder, x: Value, dim: int, index: Value) -> Value:
+  if x.rank == 0:
+    return x
+  index = _integers(b, index)
+  return b.node("Gather", x, index if index.rank else b.reshape(index, (1,)), axis=x.axis(dim))
+
+
+def _integers(b: Builder, index: Value) -> Value:
+  return index if index.dtype in ("int32", "int64") else b.cast(index, "int64")
+
+
+def _places(b: Builder, x: Value,
+            indices: Sequence[Value | None]) -> tuple[list[int], list[Value]]:
+  """The axes that have an index, and their indices, as integers."""
+  axes: list[int] = []
+  found: list[Value] = []
+  axis = 0
+  for index in indices:
+    if index is None:
+      axis += 1
+      continue
+    if index.dtype == "bool":
+      raise UnsupportedError("the number of results of an index of truth values is not known when "
+                             "the module is optimised; torch.where keeps the shape")
+    axes.append(axis)
+    found.append(_integers(b, index))
+    axis += 1
+  return axes, found
+
+
+def _indexed_first(b: Builder, x: Value, axes: Sequence[int],
+                   indices: Sequence[Value]) -> tuple[Value, Value, tuple[int, ...]]:
+  """`x` with the indexed axes in front, the indices side by side, and their common shape."""
+  shape = torch.broadcast_shapes(*(index.shape for index in indices))
+  rest = [a for a in range(x.rank) if a not in axes]
+  last = len(shape)
+  parts = []
+  for axis, index in zip(axes, indices):
+    size = x.shape[axis]
+    index = b.cast(index, "int64")
+    if index.tensor is None:  # indices count from the end when negative
+      zero = b.scalar(0, "int64")
+      index = b.node("Where", b.node("Less", index, zero),
+                     b.node("Add", index, b.scalar(size, "int64")), index)
+    else:
+      index = b.tensor(torch.where(index.tensor < 0, index.tensor + size, index.tensor).long())
+    parts.append(b.unsqueeze(b.expand(index, shape), last))
+  return b.transpose(x, [*axes, *rest]), b.concat(parts, last), tuple(shape)
+
+
+def index(b: Builder, x: Value, indices: Sequence[Value | None]) -> Value:
+  axes, found = _places(b, x, indices)
+  if len(axes) == 1:
+    return b.node("Gather", x, found[0], axis=axes[0])
+  front, places, shape = _indexed_first(b, x, axes, found)
+  y = b.node("GatherND", front, places)
+  # Next to each other, the indexed axes leave theirs where they were, otherwise in front.
+  if axes == list(range(axes[0], axes[0] + len(axes))) and axes[0] > 0:
+    width, before = len(shape), axes[0]
+    y = b.transpose(y, [*range(width, width + before), *range(width),
+                        *range(width + before, y.rank)])
+  return y
+
+
+def index_put(b: Builder, x: Value, indices: Sequence[Value | None], values: Value,
+              accumulate: bool = False, *_: Any) -> Value:
+  values = b.cast(values, x.dtype)
+  mask = indices[0] if len(indices) == 1 else None
+  if mask is not None and mask.dtype == "bool":
+    if accumulate or values.rank > 0 and values.shape != (1,):
+      raise UnsupportedError("only one number can be put where an index of truth values is true; "
+                             "torch.where takes a tensor")
+    wide = b.reshape(mask, mask.shape + (1,) * (x.rank - mask.rank))
+    return b.node("Where", wide, b.reshape(values, ()), x)
+  axes, found = _places(b, x, indices)
+  front, places, shape = _indexed_first(b, x, axes, found)
+  rest = front.shape[len(axes):]
+  if axes == list(range(axes[0], axes[0] + len(axes))) and axes[0] > 0:
+    # Values come with the axes before the indexed ones in front.
+    before, width = axes[0], len(shape)
+    values = b.expand(values, (*rest[:before], *shape, *rest[before:]))
+    values = b.transpose(values, [*range(before, before + width), *range(before),
+                                  *range(before + width, values.rank)])
+  else:
+    values = b.expand(values, (*shape, *rest))
+  y = b.node("ScatterND", front, places, values, reduction="add" if accumulate else "none")
+  order = [*axes, *(a for a in range(x.rank) if a not in axes)]
+  return b.transpose(y, [order.index(a) for a in range(x.rank)])
+
+
+def gather(b: Builder, x: Value, dim: int, index: Value, **_: Any) -> Value:
+  if x.rank == 0:
+    return b.expand(x, index.shape)
+  index = _integers(b, index)
+  shape = index.shape
+  if not shape:
+    index = b.reshape(index, (1,))
+  # PyTorch lets the index be smaller than x along the other axes.
+  for axis, size in enumerate(index.shape):
+    if axis != x.axis(dim) and size < x.shape[axis]:
+      x = b.slice(x, axis, 0, size)
+  return b.reshape(b.node("GatherElements", x, index, axis=x.axis(dim)), shape)
+
+
+def _scatter(b: Builder, x: Value, dim: int, index: Value, source: Operand,
+             reduction: str) -> Value:
+  index = _integers(b, index)
+  updates = b.cast(source, x.dtype)
+  if updates.rank == 0 and index.rank:
+    updates = b.expand(updates, index.shape)
+  for axis, size in enumerate(index.shape):
+    if size < updates.shape[axis]:
+      updates = b.slice(updates, axis, 0, size)
+  if x.rank == 0:
+    return _scatter(b, b.reshape(x, (1,)), 0, b.reshape(index, (1,)),
+                    b.reshape(updates, (1,)), reduction)
+  return b.node("ScatterElements", x, index, updates, axis=x.axis(dim), reduction=reduction)
+
+
+def scatter(b: Builder, x: Value, dim: int, index: Value, source: Operand, *,
+            reduce: str | None = None) -> Value:
+  return _scatter(b, x, dim, index, source,
+                  {None: "none", "add": "add", "multiply": "mul"}[reduce])
+
+
+def scatter_add(b: Builder, x: Value, dim: int, index: Value, source: Value) -> Value:
+  return _scatter(b, x, dim, index, source, "add")
+
+
+def scatter_reduce(b: Builder, x: Value, dim: int, index: Value, source: Value, reduce: str, *,
+                   include_self: bool = True) -> Value:
+  names = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}
+  if reduce not in names or not include_self:
+    raise UnsupportedError(f"reduce={reduce!r} with include_self={include_self} is not supported")
+  return _scatter(b, x, dim, index, source, names[reduce])

@@ -1,0 +1,175 @@
+"""What an optimised module is called with."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils import _pytree as pytree
+
+from stretto import _stretto
+from stretto._errors import InvalidArgumentError
+from stretto._model import Model
+from stretto.aten._builder import HALF
+from stretto.aten._translate import Input, Output
+
+
+class OptimizedModule(Model):
+  """An optimised PyTorch module, made by `stretto.optimize`.
+
+  It is called like the module, with tensors where the module takes tensors, and returns tensors in
+  the same containers as the module. The other arguments have to be those that the module was
+  optimised with. Besides that it is a `stretto.Model`, with its report and `save`; `run` takes and
+  returns NumPy arrays by name.
+  """
+
+  def __init__(self, session: _stretto.Session, inputs: list[Input], outputs: list[Output],
+               in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec,
+               forward: Callable[..., Any] | None) -> None:
+    super().__init__(session)
+    self._arguments = inputs
+    self._results = outputs
+    self._in_spec = in_spec
+    self._out_spec = out_spec
+    self._signature = _signature(forward)
+    # Nothing but tensors in order: needs no search through containers.
+    positional, keywords = children(in_spec)
+    self._flat = (not children(keywords)
+                  and all(child.is_leaf() for child in children(positional))
+                  and all(i.dtype is not None for i in inputs))
+    self._single = out_spec.is_leaf()
+
+  def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    """Runs the model on the module's arguments.
+
+    Args:
+      *args: the module's arguments. Tensors must have the shapes and element types of those that
+        the module was optimised with, and lie in main memory. Dense row-major ones are read where
+        they are. NumPy arrays are taken too.
+      **kwargs: likewise.
+
+    Returns:
+      What the module returns: new tensors in the same containers.
+
+    Raises:
+      InvalidArgumentError: an argument is missing, or has the wrong type or shape, or requires
+        gradients while they are recorded; the text names it.
+    """
+    if self._flat and not kwargs and len(args) == len(self._arguments):
+      leaves = args
+    else:
+      leaves = self._leaves(args, kwargs)
+    flat = run(self._session, self._arguments, self._results, leaves)
+    return flat[0] if self._single else pytree.tree_unflatten(flat, self._out_spec)
+
+  def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The arguments without their containers."""
+    names = children(self._in_spec)[1].context or []
+    if set(names) == set(kwargs):
+      kwargs = {name: kwargs[name] for name in names}
+    leaves, spec = pytree.tree_flatten((args, kwargs))
+    if spec == self._in_spec:
+      return leaves
+    bound = self._bound(args, kwargs)
+    if bound is not None:
+      leaves, spec = pytree.tree_flatten(bound)
+      if spec == self._in_spec:
+        return leaves
+    raise InvalidArgumentError(f"{self.name}: expected arguments as the module was optimised "
+                               f"with, {_described(self._in_spec)}, got {_described(spec)}")
+
+  def _bound(self, args: tuple[Any, ...],
+             kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]] | None:
+    """The same arguments, by position and by name as the module was optimised with."""
+    if self._signature is None:
+      return None
+    positional, keywords = children(self._in_spec)
+    try:
+      given = self._signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+      raise InvalidArgumentError(f"{self.name}: {error}") from None
+    names = list(self._signature.parameters)[:len(children(positional))]
+    wanted = [*names, *(keywords.context or [])]
+    if set(wanted) != set(given):
+      return None
+    return (tuple(given[n] for n in names),
+            {name: given[name] for name in keywords.context or []})
+
+
+def run(session: _stretto.Session, inputs: Sequence[Input], outputs: Sequence[Output],
+        leaves: Sequence[Any]) -> list[Any]:
+  """Results without their containers, from arguments without theirs."""
+  tensors = [dense(spec, leaf) for spec, leaf in zip(inputs, leaves)
+             if spec.dtype is not None or _same(spec, leaf)]
+  results = [torch.empty(o.shape, dtype=torch.float32 if o.dtype in HALF else o.dtype)
+             for o in outputs if o.dtype is not None]
+  session.run_at([t.data_ptr() for t in tensors], [r.data_ptr() for r in results])
+  computed = iter(results)
+  flat = [o.constant if o.dtype is None else next(computed) for o in outputs]
+  return [r.to(o.dtype) if o.dtype in HALF else r for o, r in zip(outputs, flat)]
+
+
+def _same(spec: Input, leaf: Any) -> bool:
+  """Refuses another value of an argument that is no tensor; False, for there is no input."""
+  if isinstance(leaf, torch.Tensor) or leaf is not spec.constant and leaf != spec.constant:
+    raise InvalidArgumentError(f"argument {spec.name}: the module was optimised with "
+                               f"{spec.constant!r}, got {leaf!r}; optimise it again")
+  return False
+
+
+def dense(spec: Input, x: Any) -> torch.Tensor:
+  """A dense tensor in main memory that the engine can read, of the input's type and shape."""
+  if isinstance(x, np.ndarray):
+    x = torch.from_numpy(np.ascontiguousarray(x).reshape(x.shape))
+  if not isinstance(x, torch.Tensor):
+    raise InvalidArgumentError(f"input {spec.name}: expected a tensor, got {type(x).__name__}")
+  if x.dtype != spec.dtype:
+    raise InvalidArgumentError(f"input {spec.name}: expected {spec.dtype}, got {x.dtype}; convert "
+                               f"it with .to({spec.dtype})")
+  if x.shape != spec.shape:
+    raise InvalidArgumentError(f"input {spec.name}: expected shape {list(spec.shape)}, got "
+                               f"{list(x.shape)}; the module was optimised for this shape only")
+  if x.device.type != "cpu" or x.layout != torch.strided:
+    raise InvalidArgumentError(f"input {spec.name}: expected a dense tensor in main memory, got "
+                               f"{x.layout} on {x.device}")
+  if x.requires_grad and torch.is_grad_enabled():
+    raise InvalidArgumentError(f"input {spec.name} requires gradients, and an optimised model has "
+                               "none; call it under torch.no_grad(), or pass the input's "
+                               ".detach()")
+  if x.is_neg():
+    x = x.resolve_neg()
+  if spec.dtype in HALF:
+    x = x.float()
+  return x if x.is_contiguous() else x.contiguous()
+
+
+def _signature(forward: Callable[..., Any] | None) -> inspect.Signature | None:
+  try:
+    signature = inspect.signature(forward) if forward is not None else None
+  except (TypeError, ValueError):
+    return None
+  kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+  if signature is None or any(p.kind in kinds for p in signature.parameters.values()):
+    return None
+  return signature
+
+
+def children(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
+  """What a container holds; PyTorch 2.10 renamed it."""
+  return list(spec.children() if hasattr(spec, "children") else spec.children_specs)
+
+
+def _described(spec: pytree.TreeSpec) -> str:
+  """Containers with a star for every leaf, as in (*, {"mask": *})."""
+  if spec.is_leaf():
+    return "*"
+  parts = [_described(child) for child in children(spec)]
+  if spec.type is dict:
+    return "{" + ", ".join(f"{k!r}: {c}" for k, c in zip(spec.context, parts)) + "}"
+  if spec.type is list:
+    return "[" + ", ".join(parts) + "]"
+  name = "" if spec.type is tuple else getattr(spec.type, "__name__", str(spec.type))
+  return f"{name}({', '.join(parts)})"

@@ -1,0 +1,129 @@
+"""Pools and resampling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from stretto._errors import UnsupportedError
+from stretto.aten._builder import Builder, Value
+
+
+def _each(values: int | Sequence[int], count: int) -> list[int]:
+  values = [values] if isinstance(values, int) else list(values)
+  return values * count if len(values) == 1 else values
+
+
+def _batched(b: Builder, x: Value, rank: int) -> tuple[Value, bool]:
+  """With a batch of 1 where the input has none, and whether it had none."""
+  return (b.unsqueeze(x, 0), True) if x.rank == rank + 1 else (x, False)
+
+
+def max_pool(rank: int, with_indices: bool = False) -> Callable[..., Any]:
+  def build(b: Builder, x: Value, kernel: int | Sequence[int], stride: int | Sequence[int] = (),
+            padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1,
+            ceil_mode: bool = False) -> Any:
+    size = _each(kernel, rank)
+    x, alone = _batched(b, x, rank)
+    step = _each(stride, rank) if isinstance(stride, int) or len(stride) else size
+    found = b.nodes("MaxPool", [x], 2 if with_indices else 1, kernel_shape=size, strides=step,
+                    pads=_each(padding, rank) * 2, dilations=_each(dilation, rank),
+                    ceil_mode=int(ceil_mode))
+    if with_indices:  # PyTorch counts within a channel
+      area = 1
+      for length in x.shape[2:]:
+        area *= length
+      found[1] = b.node("Mod", found[1], b.scalar(area, "int64"))
+    found = [b.squeeze(y, 0) if alone else y for y in found]
+    return found if with_indices else found[0]
+  return build
+
+
+def average_pool(rank: int) -> Callable[..., Value]:
+  def build(b: Builder, x: Value, kernel: int | Sequence[int], stride: int | Sequence[int] = (),
+            padding: int | Sequence[int] = 0, ceil_mode: bool = False,
+            count_include_pad: bool = True, divisor_override: int | None = None) -> Value:
+    size = _each(kernel, rank)
+    x, alone = _batched(b, x, rank)
+    step = _each(stride, rank) if isinstance(stride, int) or len(stride) else size
+    if divisor_override is not None and (ceil_mode or not count_include_pad):
+      if ceil_mode:
+        raise UnsupportedError("divisor_override with ceil_mode is not supported")
+      count_include_pad = True
+    y = b.node("AveragePool", x, kernel_shape=size, strides=step, pads=_each(padding, rank) * 2,
+               ceil_mode=int(ceil_mode), count_include_pad=int(count_include_pad))
+    if divisor_override is not None:
+      count = 1
+      for length in size:
+        count *= length
+      y = b.node("Mul", y, b.scalar(count / divisor_override, y.dtype))
+    return b.squeeze(y, 0) if alone else y
+  return build
+
+
+def _window(i: int, size: int, parts: int) -> tuple[int, int]:
+  """The part of an axis that output i of an adaptive pool sees."""
+  return i * size // parts, -(-(i + 1) * size // parts)
+
+
+def adaptive_average_pool(rank: int) -> Callable[..., Value]:
+  def build(b: Builder, x: Value, output_size: Sequence[int | None]) -> Value:
+    wanted = b.shape[-rank:]
+    sizes = x.shape[-rank:]
+    x, alone = _batched(b, x, rank)
+    if all(w == 1 for w in wanted):
+      y = b.node("GlobalAveragePool", x)
+    elif all(w and s % w == 0 for s, w in zip(sizes, wanted)):
+      kernel = [s // w for s, w in zip(sizes, wanted)]
+      y = b.node("AveragePool", x, kernel_shape=kernel, strides=kernel)
+    else:
+      # Windows of unequal size: an axis is a product with a matrix of their shares.
+      y = x
+      for axis, (size, parts) in enumerate(zip(sizes, wanted), start=2):
+        if size == parts:
+          continue
+        shares = torch.zeros(size, parts)
+        for i in range(parts):
+          begin, end = _window(i, size, parts)
+          shares[begin:end, i] = 1 / (end - begin)
+        order = list(range(y.rank))
+        order[axis], order[-1] = order[-1], order[axis]
+        y = b.transpose(b.node("MatMul", b.transpose(y, order),
+                               b.cast(b.tensor(shares), y.dtype)), order)
+    return b.squeeze(y, 0) if alone else y
+  return build
+
+
+def adaptive_max_pool(rank: int) -> Callable[..., list[Value]]:
+  def build(b: Builder, x: Value, output_size: Sequence[int]) -> list[Value]:
+    result = b.results[0]
+    assert result is not None
+    wanted, sizes = result[1][-rank:], x.shape[-rank:]
+    if any(not w or s % w for s, w in zip(sizes, wanted)):
+      raise UnsupportedError(f"windows of unequal size are not supported: {sizes} to {wanted}")
+    kernel = [s // w for s, w in zip(sizes, wanted)]
+    return max_pool(rank, with_indices=True)(b, x, kernel)
+  return build
+
+
+def upsample(mode: str, rank: int, exact: bool = False) -> Callable[..., Value]:
+  """F.interpolate: to sizes or by factors, with corners aligned or not."""
+  smooth = mode != "nearest"
+
+  def build(b: Builder, x: Value, output_size: Sequence[int] | None, *rest: Any) -> Value:
+    align, factors = bool(rest[0]) and smooth, rest[-1]
+    scales, sizes = None, b.ints(b.shape)
+    # PyTorch places samples by the factor that was asked for, not by the sizes it led to.
+    if factors is not None and not align:
+      scales, sizes = b.tensor(torch.tensor([1, 1, *factors], dtype=torch.float32)), None
+    attributes: dict[str, Any] = {}
+    if not smooth:
+      attributes["nearest_mode"] = "round_prefer_ceil" if exact else "floor"
+    if mode == "cubic":
+      attributes["cubic_coeff_a"] = -0.75
+    coordinates = "align_corners" if align else "half_pixel" if smooth or exact else "asymmetric"
+    return b.nodes("Resize", [x, None, scales, sizes], 1, mode=mode,
+                   coordinate_transformation_mode=coordinates, **attributes)[0]
+  return build

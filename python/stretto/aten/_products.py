@@ -1,0 +1,76 @@
+"""Products of matrices, and attention."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from stretto.aten._builder import Builder, Value
+
+
+def linear(b: Builder, x: Value, weight: Value, bias: Value | None = None) -> Value:
+  """x W^T + bias."""
+  if x.rank == 2 and weight.rank == 2:
+    return b.node("Gemm", x, weight, bias, transB=1)
+  y = b.node("MatMul", x, b.transpose(weight, [1, 0]) if weight.rank == 2 else weight)
+  return y if bias is None else b.node("Add", y, bias)
+
+
+def matmul(b: Builder, x: Value, y: Value) -> Value:
+  dtype = b.dtype
+  if dtype in ("float32", "float64", "int32", "int64"):
+    return b.node("MatMul", *b.operands(x, y))
+  return b.cast(b.node("MatMul", *b.operands(x, y, dtype="int64")), dtype)
+
+
+def _scaled(b: Builder, x: Value, factor: float) -> Value:
+  return x if factor == 1 else b.node("Mul", x, b.scalar(factor, x.dtype))
+
+
+def addmm(b: Builder, bias: Value, x: Value, y: Value, *, beta: float = 1,
+          alpha: float = 1) -> Value:
+  """beta bias + alpha x y, of matrices and of stacks of matrices."""
+  if x.rank == 2 and x.dtype.startswith("float"):
+    return b.node("Gemm", x, y, bias if beta != 0 else None, alpha=alpha, beta=beta)
+  product = _scaled(b, matmul(b, x, y), alpha)
+  return product if beta == 0 else b.node("Add", product, _scaled(b, bias, beta))
+
+
+def attention(b: Builder, query: Value, key: Value, value: Value, attn_mask: Value | None = None,
+              dropout_p: float = 0.0, is_causal: bool = False, *, scale: float | None = None,
+              enable_gqa: bool = False) -> Value:
+  """softmax(q k^T scale + mask) v."""
+  if enable_gqa and key.shape[-3] != query.shape[-3]:
+    key, value = (_repeat_heads(b, x, query.shape[-3]) for x in (key, value))
+  if scale is None:
+    scale = 1 / math.sqrt(query.shape[-1])
+  order = list(range(key.rank))
+  order[-2:] = order[-1], order[-2]
+  scores = _scaled(b, b.node("MatMul", query, b.transpose(key, order)), scale)
+  if is_causal:
+    rows, columns = query.shape[-2], key.shape[-2]
+    attn_mask = b.tensor(torch.ones(rows, columns, dtype=torch.bool).tril())
+  masks_rows = False
+  if attn_mask is not None and attn_mask.dtype == "bool":
+    # A row without a single key gives zeros in PyTorch; a softmax of -inf would give NaN.
+    masks_rows = not is_causal
+    scores = b.node("Where", attn_mask, scores, b.scalar(-math.inf, scores.dtype))
+  elif attn_mask is not None:
+    scores = b.node("Add", scores, b.cast(attn_mask, scores.dtype))
+  weights = b.node("Softmax", scores, axis=-1)
+  if masks_rows and attn_mask.tensor is not None:
+    masks_rows = not bool(attn_mask.tensor.any(-1).all())
+  if masks_rows:
+    weights = b.node("Where", attn_mask, weights, b.scalar(0.0, weights.dtype))
+  return b.node("MatMul", weights, value)
+
+
+def _repeat_heads(b: Builder, x: Value, heads: int) -> Value:
+  """Every head as often as query heads share it."""
+  times = heads // x.shape[-3]
+  x = b.unsqueeze(x, x.rank - 2)
+  wide = list(x.shape)
+  wide[-3] = times
+  x = b.expand(x, wide)
+  return b.reshape(x, (*x.shape[:-4], heads, *x.shape[-2:]))

@@ -1,0 +1,383 @@
+"""From a program of ATen operators to a graph of the engine, node by node."""
+
+from __future__ import annotations
+
+import operator
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+from torch.export.graph_signature import ConstantArgument, InputKind, OutputKind
+from torch.fx import Node
+from torch.fx.experimental.symbolic_shapes import is_concrete_int
+
+from stretto import _stretto
+from stretto._errors import InternalError, InvalidArgumentError, UnsupportedError
+from stretto.aten._builder import DTYPES, HALF, Builder, Value, engine_dtype
+from stretto.aten._table import TABLE
+
+# A result of so few elements that only depends on constants is computed by PyTorch at once. Larger
+# ones are left to the engine, which may not need them.
+_SMALL = 1 << 16
+
+# What PyTorch's decompositions leave behind to check what they assumed.
+_CHECKS = ("_assert_async.msg", "_assert_scalar.default", "_assert_tensor_metadata.default",
+           "sym_constrain_range.default", "sym_constrain_range_for_size.default")
+
+# Arguments that say what PyTorch's description of the result says too, or where it lies.
+_IMPLIED = ("dtype", "layout", "device", "pin_memory", "memory_format", "non_blocking")
+
+
+@dataclass(frozen=True)
+class Input:
+  """An argument of the module, once containers are flat.
+
+  Attributes:
+    name: of the graph's input; of a constant what PyTorch calls it.
+    dtype: the element type that the module takes; None for a constant.
+    shape: its shape.
+    constant: what an argument that is no tensor was when the module was traced.
+  """
+
+  name: str
+  dtype: torch.dtype | None
+  shape: tuple[int, ...] = ()
+  constant: Any = None
+
+
+@dataclass(frozen=True)
+class Output:
+  """A result of the module, once containers are flat: a tensor, or something that never changes."""
+
+  dtype: torch.dtype | None
+  shape: tuple[int, ...] = ()
+  constant: Any = None
+
+
+@dataclass(frozen=True)
+class Translation:
+  """A finished graph, and how the module's arguments and results belong to it."""
+
+  graph: _stretto.GraphBuilder
+  inputs: list[Input]
+  outputs: list[Output]
+
+
+def translate_program(program: ExportedProgram, name: str,
+                      output_names: Sequence[str]) -> Translation:
+  """Raises UnsupportedError with every operator that is missing."""
+  _refuse_mutations(program, name)
+  known: dict[str, tuple[str, torch.Tensor]] = {}
+  constants: dict[str, Any] = {}
+  for spec in program.graph_signature.input_specs:
+    if spec.kind == InputKind.USER_INPUT:
+      if isinstance(spec.arg, ConstantArgument):
+        constants[spec.arg.name] = spec.arg.value
+    elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
+      state = program.state_dict
+      tensor = state[spec.target] if spec.target in state else program.constants[spec.target]
+      known[spec.arg.name] = (spec.target, tensor)
+    else:
+      raise UnsupportedError(f"{name}: {spec.target}: objects in a program are not supported")
+  return translate(program.graph, known, constants, name, output_names)
+
+
+def translate(program: torch.fx.Graph, known: Mapping[str, tuple[str, torch.Tensor]],
+              constants: Mapping[str, Any], name: str,
+              output_names: Sequence[str]) -> Translation:
+  """The same for a bare program.
+
+  Args:
+    program: its nodes have been through `decomposed`.
+    known: placeholders that are weights: their names for people, and their content.
+    constants: those that are no tensors.
+    name: of the model.
+    output_names: one per result.
+  """
+  for label, tensor in known.values():
+    if tensor.layout != torch.strided or tensor.is_quantized:
+      raise UnsupportedError(f"{name}: {label}: only dense tensors are supported, not "
+                             f"{tensor.layout} or quantised ones")
+  graph = _stretto.GraphBuilder(name, "pytorch", f"pytorch {torch.__version__}")
+  walk = _Walk(graph, known, constants, name)
+  walk.check_operators(program)
+  for node in program.nodes:
+    walk.visit(node)
+  outputs = walk.finish(output_names)
+  return Translation(graph, walk.inputs, outputs)
+
+
+def _refuse_mutations(program: ExportedProgram, name: str) -> None:
+  kinds = {OutputKind.BUFFER_MUTATION: "buffer", OutputKind.USER_INPUT_MUTATION: "input"}
+  changed = [f"{kinds[spec.kind]} {spec.target}"
+             for spec in program.graph_signature.output_specs if spec.kind in kinds]
+  if changed:
+    raise UnsupportedError(f"{name}: the module changes {', '.join(changed)} when it runs; an "
+                           "optimised model changes nothing but its outputs, so return the new "
+                           "value instead")
+
+
+class _Walk:
+  """What the nodes so far have become."""
+
+  def __init__(self, graph: _stretto.GraphBuilder, known: Mapping[str, tuple[str, torch.Tensor]],
+               constants: Mapping[str, Any], name: str) -> None:
+    self.name = name
+    self.inputs: list[Input] = []
+    self._weights = known
+    self._constants = constants
+    self._graph = graph
+    self._builder = Builder(graph)
+    # A Value, a tensor that is known and may never be needed, or a list of them.
+    self._results: dict[Node, Any] = {}
+    self._labels: dict[Node, str] = {}  # of parameters and buffers
+    self._output: Node | None = None
+
+  def check_operators(self, program: torch.fx.Graph) -> None:
+    """Raises one error for all operators that are neither in the table nor computed beforehand."""
+    known: set[Node] = set()
+    missing: dict[str, list[Node]] = {}
+    for node in program.nodes:
+      if node.op == "placeholder":
+        if node.name in self._weights:
+          known.add(node)
+      elif node.op == "call_function":
+        constant = all(n in known for n in node.all_input_nodes) and _is_pure(node)
+        if constant:
+          known.add(node)
+        elif node.target is not operator.getitem and _function(node) is None:
+          missing.setdefault(str(node.target), []).append(node)
+      elif node.op == "get_attr":
+        missing.setdefault("a graph as attribute", []).append(node)
+    if not missing:
+      return
+    lines = []
+    for name, nodes in sorted(missing.items()):
+      places = ", ".join(_place(node) for node in nodes[:3])
+      more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
+      lines.append(f"{name} at {places}{more}")
+    raise UnsupportedError(
+      f"{self.name}: Stretto lacks {len(missing)} of the module's operators: {'; '.join(lines)}. "
+      "Rewrite these parts with other operators, or optimise the parts around them as modules of "
+      "their own")
+
+  def visit(self, node: Node) -> None:
+    if node.op == "placeholder":
+      self._placeholder(node)
+    elif node.op == "output":
+      self._output = node
+    elif node.target is operator.getitem:
+      results, index = self._results[node.args[0]], node.args[1]
+      if index >= len(results):
+        raise UnsupportedError(f"{self.name}: {_place(node.args[0])}: result {index} of "
+                               f"{node.args[0].target} is not supported")
+      self._results[node] = results[index]
+    elif not _is_check(node):
+      self._results[node] = self._call(node)
+
+  def finish(self, names: Sequence[str]) -> list[Output]:
+    assert self._output is not None
+    outputs: list[Output] = []
+    values: list[tuple[int, str]] = []
+    flat = self._output.args[0]
+    for name, result in zip(names, flat):
+      if not isinstance(result, Node):
+        outputs.append(Output(None, constant=result))
+        continue
+      described = _description(result.meta["val"])
+      assert described is not None
+      values.append((self._value(result).id, name))
+      outputs.append(Output(*described))
+    if not values:
+      raise UnsupportedError(f"{self.name}: the module returns no tensor")
+    dtypes = {i.dtype for i in self.inputs} | {o.dtype for o in outputs}
+    dtypes |= {tensor.dtype for _, tensor in self._weights.values()}
+    for half in HALF:
+      if half in dtypes:
+        self._graph.note(f"{str(half).removeprefix('torch.')} tensors are computed in float32")
+    self._graph.finish(values)
+    return outputs
+
+  def _placeholder(self, node: Node) -> None:
+    if node.name in self._weights:
+      self._labels[node], self._results[node] = self._weights[node.name]
+      return
+    fake = node.meta.get("val")
+    if node.name in self._constants or not isinstance(fake, torch.Tensor):
+      value = self._constants.get(node.name, fake)
+      self.inputs.append(Input(node.name, None, constant=value))
+      return
+    shape = _sizes(fake)
+    if shape is None:
+      raise UnsupportedError(f"{self.name}: input {node.name}: its shape {tuple(fake.shape)} is "
+                             "not fixed; export the module without dynamic shapes")
+    self.inputs.append(Input(node.name, fake.dtype, shape))
+    self._results[node] = self._builder.input(node.name, fake.dtype, shape)
+
+  def _value(self, node: Node) -> Any:
+    """The node's result as a value of the graph."""
+    def value(result: Any) -> Any:
+      if isinstance(result, torch.Tensor):
+        return self._builder.tensor(result, self._labels.get(node, node.name))
+      return [value(r) for r in result] if isinstance(result, (list, tuple)) else result
+    return value(self._results[node])
+
+  def _call(self, node: Node) -> Any:
+    function = _function(node)
+    if self._is_known(node) and (function is None or _size(node) <= _SMALL):
+      arguments = _mapped(node, self._tensor)
+      with torch.no_grad():
+        return node.target(*arguments[0], **arguments[1])
+    assert function is not None
+    b = self._builder
+    b.name = _label(node)
+    fakes = node.meta["val"]
+    fakes = list(fakes) if isinstance(fakes, (list, tuple)) else [fakes]
+    try:
+      b.results = [_description(f) for f in fakes]
+      args, kwargs = _mapped(node, self._value)
+      kwargs = {key: value for key, value in kwargs.items() if key not in _IMPLIED}
+      found = function(b, *args, **kwargs)
+      self._check(node, found if isinstance(found, list) else [found], b)
+    except (UnsupportedError, InvalidArgumentError, InternalError) as error:
+      raise type(error)(f"{self.name}: {node.target} at {_place(node)}: {error}") from None
+    except TypeError as error:
+      raise UnsupportedError(f"{self.name}: {node.target} at {_place(node)}: these arguments are "
+                             f"not supported: {error}") from error
+    return found
+
+  def _check(self, node: Node, found: list[Value], b: Builder) -> None:
+    """What was built must be what PyTorch says it is."""
+    for value, result in zip(found, b.results):
+      if result is None:
+        continue
+      expected = (engine_dtype(result[0]), result[1])
+      if (value.dtype, value.shape) != expected:
+        raise InternalError(f"expected {expected[0]}{list(expected[1])}, built {value.dtype}"
+                            f"{list(value.shape)}; please report this")
+      value.torch_dtype = result[0]
+
+  def _is_known(self, node: Node) -> bool:
+    return _is_pure(node) and all(_known(self._results.get(n)) for n in node.all_input_nodes)
+
+  def _tensor(self, node: Node) -> Any:
+    """The content of a known result."""
+    def content(result: Any) -> Any:
+      if isinstance(result, Value):
+        return result.tensor
+      return [content(r) for r in result] if isinstance(result, (list, tuple)) else result
+    return content(self._results[node])
+
+
+def _sizes(fake: torch.Tensor) -> tuple[int, ...] | None:
+  """The shape in plain integers; None where it depends on values."""
+  if not all(is_concrete_int(size) for size in fake.shape):
+    return None
+  return tuple(int(size) for size in fake.shape)
+
+
+def _description(fake: Any) -> tuple[torch.dtype, tuple[int, ...]] | None:
+  """Element type and shape of a result; None for one that is absent."""
+  if not isinstance(fake, torch.Tensor):
+    return None
+  shape = _sizes(fake)
+  if shape is None:
+    raise UnsupportedError(f"its result has the shape {tuple(fake.shape)}, which depends on the "
+                           "values of tensors")
+  return fake.dtype, shape
+
+
+def _known(result: Any) -> bool:
+  if isinstance(result, (list, tuple)):
+    return all(_known(r) for r in result)
+  return isinstance(result, torch.Tensor) or (isinstance(result, Value)
+                                              and result.tensor is not None)
+
+
+def _mapped(node: Node, value: Callable[[Node], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+  """The node's arguments, with `value` of every node in them."""
+  def convert(argument: Any) -> Any:
+    if isinstance(argument, Node):
+      return value(argument)
+    if isinstance(argument, (list, tuple)):
+      return [convert(a) for a in argument]
+    if isinstance(argument, Mapping):
+      return {k: convert(v) for k, v in argument.items()}
+    return argument
+  return (tuple(convert(a) for a in node.args), {k: convert(v) for k, v in node.kwargs.items()})
+
+
+def _function(node: Node) -> Callable[..., Any] | None:
+  """Of the table; a function that builds nothing for what only checks."""
+  target = node.target
+  if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
+    return None
+  if _is_check(node):
+    return lambda *_: None
+  return TABLE.get(str(target).removeprefix("aten."))
+
+
+def is_supported(node: Node) -> bool:
+  """Whether `translate` takes the node, as far as one can say without building it."""
+  if node.op != "call_function":
+    return False
+  if node.target is operator.getitem:
+    return is_supported(node.args[0])
+  fakes = node.meta.get("val")
+  fakes = fakes if isinstance(fakes, (list, tuple)) else [fakes]
+  return _function(node) is not None and all(
+    f.dtype in DTYPES and f.device.type == "cpu" and _sizes(f) is not None for f in fakes
+    if isinstance(f, torch.Tensor))
+
+
+def _is_check(node: Node) -> bool:
+  return str(node.target).removeprefix("aten.") in _CHECKS
+
+
+def _is_pure(node: Node) -> bool:
+  """False for what may give another result the next time."""
+  target = node.target
+  if target is operator.getitem:
+    return True
+  return (isinstance(target, torch._ops.OpOverload) and not target._schema.is_mutable
+          and torch.Tag.nondeterministic_seeded not in target.tags
+          and target.namespace in ("aten", "prims"))
+
+
+def _size(node: Node) -> int:
+  fakes = node.meta.get("val")
+  fakes = fakes if isinstance(fakes, (list, tuple)) else [fakes]
+  return sum(f.numel() for f in fakes if isinstance(f, torch.Tensor) and _sizes(f) is not None)
+
+
+def _short(node: Node) -> str:
+  """The operator without its library, form and leading underscores."""
+  parts = str(node.target).split(".")
+  return (parts[1] if len(parts) > 1 else parts[0]).strip("_")
+
+
+def _label(node: Node) -> str:
+  """A name from the module's path, which people know: "layer1.0.conv1", "layer1.0.add"."""
+  stack = list((node.meta.get("nn_module_stack") or {}).values())
+  short = _short(node)
+  if not stack:
+    return short
+  path, kind = stack[-1][0], str(stack[-1][1]).rsplit(".", 1)[-1].lower()
+  plain = short.replace("_", "")
+  same = plain in kind or kind in plain or ("batchnorm" in plain and "batchnorm" in kind)
+  if path and same:
+    return path
+  return f"{path}.{short}" if path else short
+
+
+def _place(node: Node) -> str:
+  """Where the node comes from, for messages: the module's path, and the line of the user's code."""
+  frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+  library = os.path.dirname(torch.__file__) + os.sep
+  own = [f for f in frames if not f[0].startswith(library)] or frames
+  line = f" ({os.path.basename(own[-1][0])}:{own[-1][1]})" if own else ""
+  return f"{_label(node)}{line}"

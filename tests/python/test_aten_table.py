@@ -1,0 +1,86 @@
+"""Every row of the table of ATen operators against PyTorch itself."""
+
+import functools
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import aten_cases  # noqa: E402
+from stretto.aten import _table, _translate  # noqa: E402
+from torch.utils import _pytree as pytree  # noqa: E402
+
+import stretto  # noqa: E402
+
+# float32 sums and elementary functions in another order, relative to the largest value; matrix
+# products of these sizes and Winograd's transforms stay below it too.
+TOLERANCE = 2e-5
+
+
+class Cases(torch.nn.Module):
+  """One output per case."""
+
+  def __init__(self, functions):
+    super().__init__()
+    self.functions = functions
+
+  def forward(self, inputs):
+    return {name: f(*inputs[name]) for name, f in self.functions.items()}
+
+
+def difference(got, expected):
+  """None where a tensor is what PyTorch says it is, otherwise why not."""
+  if got.dtype != expected.dtype or got.shape != expected.shape:
+    return f"{got.dtype}{list(got.shape)} instead of {expected.dtype}{list(expected.shape)}"
+  if not expected.is_floating_point():
+    return None if torch.equal(got, expected) else f"{got} instead of {expected}"
+  finite = expected.isfinite()
+  if not torch.equal(got[~finite].nan_to_num(), expected[~finite].nan_to_num()):
+    return f"{got} instead of {expected}"
+  if not finite.any():
+    return None
+  error = (got[finite] - expected[finite]).abs().max() / expected[finite].abs().max().clamp(1e-6)
+  return None if error <= TOLERANCE else f"off by {error:.1e} of the largest value"
+
+
+@functools.cache
+def outcome(group):
+  """What is wrong with the results of a group, and the rows of the table that it used."""
+  print("seed", aten_cases.SEED)
+  torch.manual_seed(aten_cases.SEED)
+  cases = aten_cases.GROUPS[group]()
+  names = [name for name, _, _ in cases]
+  assert len(set(names)) == len(names), [n for n in names if names.count(n) > 1]
+  module = Cases({name: f for name, f, _ in cases}).eval()
+  inputs = {name: x for name, _, x in cases}
+  used = set()
+
+  def recorded(key, function):
+    def build(*args, **kwargs):
+      used.add(key)
+      return function(*args, **kwargs)
+    return build
+
+  with pytest.MonkeyPatch.context() as patch:
+    table = {key: recorded(key, function) for key, function in _table.TABLE.items()}
+    patch.setattr(_translate, "TABLE", table)
+    model = stretto.optimize(module, (inputs,), tuning="off", tuning_cache="none", verify=False,
+                             threads=1)
+  expected, got = module(inputs), model(inputs)
+  wrong = []
+  for name in names:
+    pairs = zip(pytree.tree_leaves(got[name]), pytree.tree_leaves(expected[name]))
+    wrong += [f"{name}: {why}" for g, e in pairs if (why := difference(g, e))]
+  return wrong, used
+
+
+@pytest.mark.parametrize("group", aten_cases.GROUPS)
+def test_cases_agree_with_pytorch(group):
+  wrong, _ = outcome(group)
+  assert not wrong, "\n".join(wrong)
+
+
+def test_every_row_is_used_by_a_case():
+  used = set().union(*(outcome(group)[1] for group in aten_cases.GROUPS))
+  unused = sorted(set(_table.TABLE) - used)
+  assert not unused, " ".join(unused)
