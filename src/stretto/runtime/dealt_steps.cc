@@ -14,6 +14,9 @@ constexpr double kFlopsPerLane = 10e9, kBytesPerSecond = 10e9;
 constexpr double kShortUnit = 100e-6, kLongUnit = 500e-6;
 constexpr int kFewUnits = 4, kMostUnits = 16;
 
+// Kernels with more phases than that have one for each step of a sequence.
+constexpr int kFewPhases = 16;
+
 double share_seconds(const Instruction& in, const kernels::Target& target) {
   double bytes = 2 * static_cast<double>(in.copy_bytes), flops = 0;
   if (in.family != nullptr) {
@@ -46,8 +49,9 @@ std::vector<DealtStep> deal(const Program& program) {
       steps.push_back({.instruction = i, .units = 0});
       continue;
     }
-    const int units = program.target.threads == 1 ? 1 : units_of(share_seconds(in, program.target));
     const int phases = in.family ? in.family->phases(in.row, in.problem.data()) : 1;
+    const double seconds = share_seconds(in, program.target) / (phases > kFewPhases ? phases : 1);
+    const int units = program.target.threads == 1 ? 1 : units_of(seconds);
     for (int phase = 0; phase < phases; ++phase) steps.push_back({i, phase, units});
   }
   return steps;

@@ -57,9 +57,11 @@ Plan make_plan(const RecurrentProblem& p) {
   plan.states = lines(plan.product.m * plan.product.n);
   plan.cells = plan.states + 2 * states;
   plan.resets = plan.cells + (p.cell == RecurrentCell::kLstm ? states : 0);
-  plan.tiles = plan.resets + (resets_state ? states : 0);
-  plan.tile = TileSet::kMaxRows * TileSet::kMaxVectors * plan.lanes;
-  plan.scratch_end = plan.tiles + p.target.threads * plan.tile;
+  plan.sums = plan.resets + (resets_state ? states : 0);
+  // Of one tile, or of all panels of one row.
+  plan.thread_sums = p.batch == 1 ? lines(p.directions * plan.width * gates)
+                                  : TileSet::kMaxRows * TileSet::kMaxVectors * plan.lanes;
+  plan.scratch_end = plan.sums + p.target.threads * plan.thread_sums;
   return plan;
 }
 

@@ -28,8 +28,8 @@ struct Plan {
   GemmProblem product;  // of the inputs of all steps
   // Packed: the product's constants, then these.
   int64_t weights, state_bias, peephole, packed_end;
-  // Scratch: sums of the inputs, states (two, by turns), cells, reset states, tiles of each thread.
-  int64_t states, cells, resets, tiles, tile, scratch_end;
+  // Scratch: sums of the inputs, states (two, by turns), cells, reset states, sums of each thread.
+  int64_t states, cells, resets, sums, thread_sums, scratch_end;
 };
 
 Plan make_plan(const RecurrentProblem& p);

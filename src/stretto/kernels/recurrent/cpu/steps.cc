@@ -1,11 +1,12 @@
 // The inputs of all steps are one matrix product. Then every step is a phase: the state times the
-// recurrent weights, a panel at a time, whose tile has all gates of some units, so that they become
+// recurrent weights, a panel at a time, whose sums are all gates of some units, so that they become
 // the new state while they are in the first-level cache. Threads share the units, and each keeps
 // those of its share, with their weights, for all steps.
 //
-// The limit with few rows is the rate at which the weights come from the cache that holds them; a
-// thread therefore reads its panels forwards and backwards by turns, so that what it read last,
-// which is what its L2 holds, comes first in the next step (docs/design/recurrent.md).
+// The limit with few rows is the rate at which the weights come from the cache that holds them
+// (docs/design/recurrent.md). One row therefore has a product of its own: twice as many sums as a
+// tile, so that none waits for itself, weights fetched ahead of their use from panel to panel, and
+// the gates of all panels after their products.
 #include "stretto/kernels/recurrent/candidates.h"
 #include "stretto/kernels/recurrent/cpu/plan.h"
 
@@ -111,7 +112,59 @@ void rnn(const RecurrentProblem& p, const RecurrentFunction* f, int, const Block
   hn::Store(apply(p, f, 0, gate(b, 0, 0)), Tag(), b.next);
 }
 
+// Weights are fetched so many floats ahead: about the latency of the last-level cache.
+constexpr int64_t kAhead = 1024, kLine = 16;
+
+// One row: sums[v] = init[v] + sum over k of state[k] * weights[k][v], of kVectors vectors each.
+template <int kVectors>
+void multiply_row(const float* HWY_RESTRICT state, int64_t steps, const float* HWY_RESTRICT weights,
+                  const float* init, float* HWY_RESTRICT sums) {
+  const Tag d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  V even[kVectors], odd[kVectors];
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    even[v] = init == nullptr ? hn::Zero(d) : hn::Load(d, init + v * lanes);
+    odd[v] = hn::Zero(d);
+  }
+  int64_t k = 0;
+  for (; k + 2 <= steps; k += 2, weights += 2 * kVectors * lanes) {
+    for (int64_t line = 0; line < 2 * kVectors * lanes; line += kLine) {
+      __builtin_prefetch(weights + kAhead + line);
+    }
+    const V first = hn::Set(d, state[k]), second = hn::Set(d, state[k + 1]);
+#pragma GCC unroll 4
+    for (int v = 0; v < kVectors; ++v) {
+      even[v] = hn::MulAdd(first, hn::Load(d, weights + v * lanes), even[v]);
+      odd[v] = hn::MulAdd(second, hn::Load(d, weights + (kVectors + v) * lanes), odd[v]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < kVectors; ++v) {
+    if (k < steps) {
+      const V last = hn::Set(d, state[k]);
+      even[v] = hn::MulAdd(last, hn::Load(d, weights + v * lanes), even[v]);
+    }
+    hn::Store(hn::Add(even[v], odd[v]), d, sums + v * lanes);
+  }
+}
+
 }  // namespace recurrent_steps
+
+void recurrent_row(int vectors, const float* state, int64_t steps, const float* weights,
+                   const float* init, float* sums) {
+  using namespace recurrent_steps;
+  switch (vectors) {
+    case 1:
+      return multiply_row<1>(state, steps, weights, init, sums);
+    case 2:
+      return multiply_row<2>(state, steps, weights, init, sums);
+    case 3:
+      return multiply_row<3>(state, steps, weights, init, sums);
+    default:
+      return multiply_row<4>(state, steps, weights, init, sums);
+  }
+}
 
 void recurrent_block(const RecurrentProblem& p, const RecurrentFunction* functions, int part,
                      const recurrent::Block& block) {
@@ -155,7 +208,7 @@ struct Phase {
   const Plan& plan;
   const RecurrentArgs& a;
   const float* packed;
-  float *scratch, *tile;
+  float *scratch, *sums;
   int64_t step;
   int part;
 
@@ -210,7 +263,7 @@ void write(const Phase& at, int64_t direction, int64_t row, int64_t block, int64
   if (at.a.y_c != nullptr) std::copy_n(at.cell(direction, row) + first, count, at.a.y_c + state);
 }
 
-// One row of the batch: what the tile's sums make of `blocks` blocks of units from `first` on.
+// One row of the batch: what the sums make of `blocks` blocks of units from `first` on.
 void finish_row(const Phase& at, int64_t direction, int64_t row, int64_t first, int64_t blocks,
                 const float* sums) {
   const RecurrentProblem& p = at.p;
@@ -240,36 +293,80 @@ void finish_row(const Phase& at, int64_t direction, int64_t row, int64_t first, 
   }
 }
 
-// One panel of one direction, for all rows of the batch.
-void run_panel(const Phase& at, int64_t direction, int64_t panel) {
-  const RecurrentProblem& p = at.p;
+// A panel of one direction.
+struct PanelPart {
+  int64_t direction, first, blocks;  // of units
+  int vectors;
+  const float *weights, *bias;  // bias of the state; null: none
+};
+
+PanelPart panel_at(const Phase& at, int64_t item) {
   const Plan& plan = at.plan;
   const Part& part = plan.part[at.part];
-  const TileSet& set = tile_set(p.target.isa);
-  const int64_t first = panel * part.panel_blocks;
+  const int64_t direction = item / part.panels, first = item % part.panels * part.panel_blocks;
   const int64_t blocks = std::min(part.panel_blocks, plan.blocks - first);
-  const int vectors = static_cast<int>(blocks * part.gates);
-  Tile tile;
-  tile.taps = &kNoTap;
-  tile.a_row = plan.row;
-  tile.steps = tile.last_steps = static_cast<int32_t>(p.hidden);
-  tile.b = at.packed + part.weights + direction * part.direction_weights +
-           first * part.gates * plan.lanes * p.hidden;
-  tile.c = at.tile;
-  tile.c_row = vectors * plan.lanes;
-  tile.c_vector = plan.lanes;
-  if (p.linear_before_reset) {
-    tile.bias =
-        at.packed + plan.state_bias + (direction * plan.blocks + first) * part.gates * plan.lanes;
-  }
-  const EvenTiles tiles(p.batch, rows_in_l1(set.max_rows[vectors], plan.row));
-  for (int64_t t = 0; t < tiles.tiles; ++t) {
-    const int64_t begin = tiles.begin(t), rows = tiles.begin(t + 1) - begin;
-    tile.a = at.part == 0 ? at.state(direction, begin, false) : at.reset(direction, begin);
-    set.run[vectors][rows](tile);
-    for (int64_t r = 0; r < rows; ++r) {
-      finish_row(at, direction, begin + r, first, blocks, at.tile + r * tile.c_row);
+  return {.direction = direction,
+          .first = first,
+          .blocks = blocks,
+          .vectors = static_cast<int>(blocks * part.gates),
+          .weights = at.packed + part.weights + direction * part.direction_weights +
+                     first * part.gates * plan.lanes * at.p.hidden,
+          .bias = at.p.linear_before_reset
+                      ? at.packed + plan.state_bias +
+                            (direction * plan.blocks + first) * part.gates * plan.lanes
+                      : nullptr};
+}
+
+// What the state is multiplied from.
+const float* factor(const Phase& at, int64_t direction, int64_t row) {
+  return at.part == 0 ? at.state(direction, row, false) : at.reset(direction, row);
+}
+
+// Panels for several rows of the batch, a tile at a time.
+void run_tiles(const Phase& at, const Range& items) {
+  const TileSet& set = tile_set(at.p.target.isa);
+  for (int64_t item = items.begin; item < items.end; ++item) {
+    const PanelPart panel = panel_at(at, item);
+    Tile tile;
+    tile.taps = &kNoTap;
+    tile.a_row = at.plan.row;
+    tile.steps = tile.last_steps = static_cast<int32_t>(at.p.hidden);
+    tile.b = panel.weights;
+    tile.bias = panel.bias;
+    tile.c = at.sums;
+    tile.c_row = panel.vectors * at.plan.lanes;
+    tile.c_vector = at.plan.lanes;
+    const EvenTiles tiles(at.p.batch, rows_in_l1(set.max_rows[panel.vectors], at.plan.row));
+    for (int64_t t = 0; t < tiles.tiles; ++t) {
+      const int64_t begin = tiles.begin(t), rows = tiles.begin(t + 1) - begin;
+      tile.a = factor(at, panel.direction, begin);
+      set.run[panel.vectors][rows](tile);
+      for (int64_t r = 0; r < rows; ++r) {
+        finish_row(at, panel.direction, begin + r, panel.first, panel.blocks,
+                   at.sums + r * tile.c_row);
+      }
     }
+  }
+}
+
+// Panels for one row: all products, then all gates.
+void run_row(const Phase& at, const Range& items) {
+  const auto multiply = STRETTO_ISA_SELECT(at.p.target.isa, recurrent_row);
+  float* sums = at.sums;
+  for (int64_t item = items.begin; item < items.end; ++item) {
+    const PanelPart panel = panel_at(at, item);
+    const float* state = factor(at, panel.direction, 0);
+    if (item == items.begin) {  // other threads wrote most of it
+      for (int64_t i = 0; i < at.p.hidden; i += at.plan.lanes) __builtin_prefetch(state + i);
+    }
+    multiply(panel.vectors, state, at.p.hidden, panel.weights, panel.bias, sums);
+    sums += panel.vectors * at.plan.lanes;
+  }
+  sums = at.sums;
+  for (int64_t item = items.begin; item < items.end; ++item) {
+    const PanelPart panel = panel_at(at, item);
+    finish_row(at, panel.direction, 0, panel.first, panel.blocks, sums);
+    sums += panel.vectors * at.plan.lanes;
   }
 }
 
@@ -283,7 +380,7 @@ void run(const RecurrentProblem& p, const Args& args, const Worker& worker) {
                  .a = a,
                  .packed = reinterpret_cast<const float*>(args.packed),
                  .scratch = scratch,
-                 .tile = scratch + plan.tiles + worker.thread * plan.tile,
+                 .sums = scratch + plan.sums + worker.thread * plan.thread_sums,
                  .step = step / plan.parts,
                  .part = step % plan.parts};
   if (worker.phase == 0) {
@@ -294,16 +391,8 @@ void run(const RecurrentProblem& p, const Args& args, const Worker& worker) {
     begin(at, worker);
     return;
   }
-  const int64_t panels = plan.part[at.part].panels;
-  const Range share = part_of({0, p.directions * panels}, worker.index, worker.count);
-  // Every other step from the end on.
-  const bool backwards = at.step % 2 != 0;
-  const int unit = backwards ? worker.units - 1 - worker.unit : worker.unit;
-  const Range mine = part_of(share, unit, worker.units);
-  for (int64_t i = 0; i < mine.end - mine.begin; ++i) {
-    const int64_t item = backwards ? mine.end - 1 - i : mine.begin + i;
-    run_panel(at, item / panels, item % panels);
-  }
+  const Range items = split(p.directions * plan.part[at.part].panels, worker);
+  p.batch == 1 ? run_row(at, items) : run_tiles(at, items);
 }
 
 }  // namespace
