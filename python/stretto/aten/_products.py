@@ -51,19 +51,17 @@ def attention(b: Builder, query: Value, key: Value, value: Value, attn_mask: Val
   if is_causal:
     rows, columns = query.shape[-2], key.shape[-2]
     attn_mask = b.tensor(torch.ones(rows, columns, dtype=torch.bool).tril())
-  masks_rows = False
+  seen = None  # rows that may look at something
   if attn_mask is not None and attn_mask.dtype == "bool":
-    # A row without a single key gives zeros in PyTorch; a softmax of -inf would give NaN.
-    masks_rows = not is_causal
+    if attn_mask.tensor is None or not bool(attn_mask.tensor.any(-1).all()):
+      seen = b.node("ReduceMax", attn_mask, b.ints([attn_mask.rank - 1]), keepdims=1)
     scores = b.node("Where", attn_mask, scores, b.scalar(-math.inf, scores.dtype))
   elif attn_mask is not None:
     scores = b.node("Add", scores, b.cast(attn_mask, scores.dtype))
   weights = b.node("Softmax", scores, axis=-1)
-  if masks_rows and attn_mask.tensor is not None:
-    masks_rows = not bool(attn_mask.tensor.any(-1).all())
-  if masks_rows:
-    weights = b.node("Where", attn_mask, weights, b.scalar(0.0, weights.dtype))
-  return b.node("MatMul", weights, value)
+  y = b.node("MatMul", weights, value)
+  # The others give zeros in PyTorch, where a softmax of nothing but -inf gives NaN.
+  return y if seen is None else b.node("Where", seen, y, b.scalar(0.0, y.dtype))
 
 
 def _repeat_heads(b: Builder, x: Value, heads: int) -> Value:
