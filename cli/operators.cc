@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "stretto/import/onnx/compose.h"
 #include "stretto/import/onnx/schema.h"
 #include "stretto/import/onnx/upgrade.h"
 #include "stretto/ir/operator.h"
@@ -34,6 +35,10 @@ std::map<std::string, OperatorRow> onnx_operators() {
     rows[std::string(upgrade.op)] = {ir::find_operator(upgrade.becomes),
                                      std::string(upgrade.becomes)};
   }
+  for (const onnx::CompositionRow& composition : onnx::composition_rows()) {
+    if (!composition.domain.empty()) continue;
+    rows[std::string(composition.op)] = {nullptr, "simpler operators"};
+  }
   rows.try_emplace("If", OperatorRow{nullptr, "the branch that is taken"});
   return rows;
 }
@@ -42,7 +47,7 @@ std::vector<std::string> type_names(ir::TypeSet types) {
   std::vector<std::string> names;
   for (int i = 0; i < 32; ++i) {
     const auto dtype = static_cast<DType>(i);
-    if (types & ir::kAllTypes & ir::type_bit(dtype)) names.emplace_back(dtype_name(dtype));
+    if (types & ir::kStoredTypes & ir::type_bit(dtype)) names.emplace_back(dtype_name(dtype));
   }
   return names;
 }

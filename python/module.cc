@@ -48,6 +48,7 @@ class ModelSession {
     std::vector<Tensor> outputs;
     {
       nb::gil_scoped_release released;
+      narrow(inputs, model_.inputs());
       const InterruptScope interrupt(check_signals);
       outputs = session_.run(inputs);
     }
@@ -69,6 +70,16 @@ class ModelSession {
   }
 
  private:
+  // Types that NumPy lacks are given as numpy_type() and rounded.
+  static void narrow(std::vector<Tensor>& inputs, const std::vector<TensorSpec>& specs) {
+    for (size_t i = 0; i < std::min(inputs.size(), specs.size()); ++i) {
+      const DType dtype = specs[i].dtype;
+      if (inputs[i].dtype() != dtype && inputs[i].dtype() == numpy_type(dtype)) {
+        inputs[i] = inputs[i].converted(dtype);
+      }
+    }
+  }
+
   Model model_;
   Session session_;
 };

@@ -2,6 +2,8 @@
 
 #include <memory>
 
+#include "stretto/tensor/narrow.h"
+
 namespace nb = nanobind;
 
 namespace stretto::python {
@@ -52,8 +54,14 @@ Tensor tensor_view(const Array& array) {
   return Tensor(dtype_of(array), std::move(shape), array.data(), std::move(owner));
 }
 
+DType numpy_type(DType dtype) {
+  if (dtype == DType::kBFloat16) return DType::kFloat32;
+  return is_narrow(dtype) ? wide_type(dtype) : dtype;
+}
+
 nb::object numpy_array(const Tensor& tensor) {
-  if (tensor.dtype() == DType::kBFloat16) return numpy_array(tensor.converted(DType::kFloat32));
+  const DType numpy = numpy_type(tensor.dtype());
+  if (numpy != tensor.dtype()) return numpy_array(tensor.converted(numpy));
   auto kept = std::make_unique<Tensor>(tensor);
   void* const data = kept->mutable_data();
   nb::capsule owner(kept.get(), [](void* p) noexcept { delete static_cast<Tensor*>(p); });

@@ -20,7 +20,10 @@ Tensor tensor_view(const Array& array);
 // Nothing for an element type that Stretto lacks.
 std::optional<DType> find_dtype(nanobind::dlpack::dtype type);
 
-// A NumPy array that shares the tensor's memory. bfloat16, which NumPy lacks, becomes float32.
+// The type that NumPy has for tensors of this one: float32, int8 or uint8 for those it lacks.
+DType numpy_type(DType dtype);
+
+// A NumPy array of numpy_type() that shares the tensor's memory where the type is the same.
 nanobind::object numpy_array(const Tensor& tensor);
 
 }  // namespace stretto::python

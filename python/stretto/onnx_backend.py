@@ -47,9 +47,9 @@ def _optimized(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray] | None =
 class StrettoRep(BackendRep):
   """A model that was prepared to run.
 
-  ONNX gives some operators their shapes and axes as inputs, and Stretto plans a model for fixed
-  shapes. Such inputs become constants of the model when it runs, and other values of them lead to
-  another plan. So do inputs whose shape the model leaves open.
+  ONNX gives some operators their shapes and axes as inputs, or lets shapes depend on values, and
+  Stretto plans a model for fixed shapes. Such inputs become constants of the model when it runs,
+  and other values of them lead to another plan. So do inputs whose shape the model leaves open.
 
   Args:
     model: the model to run.
@@ -130,7 +130,8 @@ class StrettoRep(BackendRep):
              if arrays[name].ndim <= 1 and arrays[name].size <= _MOST_BOUND_ELEMENTS]
     integers = [name for name in small if arrays[name].dtype.kind in "iu"]
     later = [name for name in integers if name != self._inputs[0]]
-    return [self._bound, [], later, integers, small]
+    every = [name for name in self._inputs if arrays[name].size <= _MOST_BOUND_ELEMENTS]
+    return [self._bound, [], later, integers, small, every]
 
 
 def prepare(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> StrettoRep:
@@ -240,5 +241,5 @@ def _with_constants(model: onnx.ModelProto, arrays: Mapping[str, np.ndarray], bo
   closed = onnx.ModelProto()
   closed.CopyFrom(model)
   closed.graph.initializer.extend(
-    onnx.numpy_helper.from_array(as_array(arrays[name]), name) for name in bound)
+    onnx.numpy_helper.from_array(arrays[name], name) for name in bound)
   return closed, {name: array for name, array in arrays.items() if name not in bound}

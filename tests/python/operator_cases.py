@@ -9,7 +9,7 @@ from onnx import TensorProto, defs, numpy_helper
 SEED = 11
 OLDEST, NEWEST = 7, 24  # opsets: the oldest that is supported, and the newest that both read
 NUMPY = {"f": np.float32, "d": np.float64, "i": np.int32, "l": np.int64, "?": np.bool_,
-         "B": np.uint8, "e": np.float16}
+         "B": np.uint8, "b": np.int8, "e": np.float16}
 
 
 @dataclass
@@ -376,4 +376,84 @@ def movement():
   yield Case("Range", [scalar(1), scalar(6), scalar(2)], since=11)
 
 
-ALL = [*elementwise(), *rows(), *products(), *recurrent(), *windows(), *resizes(), *movement()]
+def integers():
+  for direction in ("LEFT", "RIGHT"):
+    yield Case("BitShift", [x(3, 5, dtype="B", high=99), x(5, dtype="B", low=0, high=9)],
+               {"direction": direction}, since=11, exact=True)
+  yield Case("BitCast", [x(3, 5)], {"to": int(TensorProto.INT32)}, since=26, exact=True)
+  yield Case("IsInf", [x(3, 5)], since=10)
+  for shape, scale in (((3, 5), scalar(0.1)), ((3, 5, 2), np.array([0.1, 0.2, 0.3, 0.1, 0.7],
+                                                                  np.float32))):
+    for zero in ("B", "b"):
+      zeros = np.full(scale.shape, 3, NUMPY[zero])
+      yield Case("QuantizeLinear", [x(*shape, high=9), scale, zeros], since=13, exact=True)
+      yield Case("DequantizeLinear", [x(*shape, dtype=zero, high=99), scale, zeros], since=13)
+  yield Case("QuantizeLinear", [x(3, 5), scalar(0.1)], since=13, exact=True)
+  numbers = np.array([[2, 0, 1, 2], [0, 0, 3, 0], [2, 0, 1, 2]], np.float32)
+  yield Case("NonZero", [numbers], since=9, exact=True)
+  for forms in ({}, {"axis": 0}, {"axis": 1}, {"sorted": 0}):
+    yield Case("Unique", [numbers], forms, since=11, outputs=4, exact=True)
+  condition = np.array([1, 0, 1], np.bool_)
+  yield Case("Compress", [x(3, 5), condition], {"axis": 0}, since=9)
+  yield Case("Compress", [x(3, 5), condition], since=9)
+
+
+def places():
+  for mode in ("linear", "nearest", "cubic"):
+    for padding in ("zeros", "border", "reflection"):
+      for align in (0, 1):
+        forms = {"mode": mode, "padding_mode": padding, "align_corners": align}
+        yield Case("GridSample", [x(2, 3, 5, 4), x(2, 3, 6, 2)], forms, since=20)
+  yield Case("GridSample", [x(1, 2, 3, 4, 5), x(1, 2, 3, 4, 3)], since=20)
+  rois = np.array([[0, 0, 5, 4], [1, 2, 3.5, 8], [2, 2, 2, 2]], np.float32)
+  for coordinates in ("half_pixel", "output_half_pixel"):
+    for mode in ("avg", "max"):
+      yield Case("RoiAlign", [x(2, 3, 9, 8, low=0), rois, ints(0, 1, 1)],
+                 {"coordinate_transformation_mode": coordinates, "mode": mode, "output_height": 3,
+                  "output_width": 2, "sampling_ratio": 2, "spatial_scale": 0.8}, since=16)
+  yield Case("DeformConv", [x(1, 4, 6, 5), x(4, 2, 3, 3), x(1, 36, 4, 3), x(4), x(1, 18, 4, 3)],
+             {"group": 2, "offset_group": 2}, since=19)
+  yield Case("Col2Im", [x(1, 12, 20), ints(5, 6), ints(2, 2)], since=18)
+  yield Case("Col2Im", [x(1, 12, 12), ints(5, 6), ints(2, 2)], {"pads": [0, 1, 0, 1],
+                                                                "strides": [2, 1],
+                                                                "dilations": [2, 2]}, since=18)
+  places = np.array([[[[0, 3], [9, 15]]]], np.int64)
+  yield Case("MaxUnpool", [x(1, 1, 2, 2), places], {"kernel_shape": [2, 2], "strides": [2, 2]},
+             since=11)
+  for p in (1, 2, 3):
+    yield Case("LpPool", [x(1, 3, 9, 9)], {"kernel_shape": [3, 2], "strides": [2, 2], "p": p},
+               since=18)
+
+
+def signals():
+  for forms in ({}, {"inverse": 1}):
+    for size in (8, 12, 7):
+      yield Case("DFT", [x(2, size, 3, 2), None, scalar(1, "l")], forms, since=20)
+  yield Case("DFT", [x(2, 9, 1), None, scalar(1, "l")], {"onesided": 1}, since=20)
+  yield Case("STFT", [x(2, 20, 1), scalar(3, "l"), x(8), scalar(8, "l")], {"onesided": 1}, since=17)
+  for size in (1, 2, 5):
+    yield Case("Det", [x(3, size, size)], since=11)
+  yield Case("CumProd", [x(3, 5), scalar(1, "l")], since=26)
+  for mode in ("TF", "IDF", "TFIDF"):
+    yield Case("TfIdfVectorizer", [x(2, 9, dtype="l", low=1, high=4)],
+               {"mode": mode, "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": 2,
+                "ngram_counts": [0, 2], "ngram_indexes": [0, 1, 2, 3],
+                "pool_int64s": [2, 3, 1, 2, 3, 4], "weights": [1.0, 2.0, 0.5, 3.0]}, since=9)
+  yield Case("ReverseSequence", [x(4, 3, 2), ints(1, 4, 0)], since=10)
+  yield Case("ReverseSequence", [x(3, 4, 2), ints(1, 4, 0)], {"batch_axis": 0, "time_axis": 1},
+             since=10)
+  yield Case("TensorScatter", [x(2, 3, 5, 4), x(2, 3, 2, 4), ints(1, 3)], since=24)
+  yield Case("TensorScatter", [x(2, 3, 5, 4), x(2, 3, 2, 4), ints(1, 4)], {"mode": "circular"},
+             since=24)
+  yield Case("LinearAttention", [x(2, 3, 8), x(2, 3, 8), x(2, 3, 10)],
+             {"q_num_heads": 2, "kv_num_heads": 2, "update_rule": "linear"}, since=27,
+             outputs=2)
+  classes = np.array([0, 4, 2, 2], np.int64)
+  for reduction in ("none", "sum", "mean"):
+    yield Case("NegativeLogLikelihoodLoss", [x(4, 5), classes], {"reduction": reduction}, since=13)
+    yield Case("NegativeLogLikelihoodLoss", [x(4, 5), classes, x(5, low=0.2)],
+               {"reduction": reduction, "ignore_index": 2}, since=13)
+
+
+ALL = [*elementwise(), *rows(), *products(), *windows(), *resizes(), *movement(), *integers(),
+       *places(), *signals()]

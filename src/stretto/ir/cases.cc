@@ -61,7 +61,7 @@ std::pair<int64_t, int64_t> integer_range(DType dtype) {
 // Lists of float types, float32 first, for choosing.
 std::vector<DType> types_in(TypeSet set) {
   std::vector<DType> types;
-  for (int i = 1; i <= static_cast<int>(DType::kBool); ++i) {
+  for (int i = 1; i <= static_cast<int>(DType::kUInt2); ++i) {
     if ((set & (1u << i)) != 0) types.push_back(static_cast<DType>(i));
   }
   return types;
@@ -275,6 +275,10 @@ void CaseDraw::add_input(Tensor tensor, bool constant) {
 
 void CaseDraw::input(Shape shape, Fill fill) {
   const DType dtype = next_type();
+  add_input(values(dtype, shape, fill), false);
+}
+
+void CaseDraw::typed_input(DType dtype, Shape shape, Fill fill) {
   add_input(values(dtype, shape, fill), false);
 }
 

@@ -80,9 +80,10 @@ class CaseDraw {
   // --- inputs, one per port. The type is any that the port allows, the same for ports of one type
   // variable; the next port's type is next_type().
   DType next_type();
-  void input(Shape shape, Fill fill = Fill::kAny);   // known only when the graph runs
-  void weight(Shape shape, Fill fill = Fill::kAny);  // a constant
-  void either(Shape shape, Fill fill = Fill::kAny);  // one or the other
+  void input(Shape shape, Fill fill = Fill::kAny);  // known only when the graph runs
+  void typed_input(DType dtype, Shape shape, Fill fill = Fill::kAny);  // of a type drawn before
+  void weight(Shape shape, Fill fill = Fill::kAny);                    // a constant
+  void either(Shape shape, Fill fill = Fill::kAny);                    // one or the other
   void index(Shape shape, int64_t size);  // integers in [-size, size), in [0, size) half the time
   void fixed(const std::vector<int64_t>& values);  // a constant of rank 1
   void fixed_scalar(double value);

@@ -22,13 +22,21 @@ constexpr TypeSet kIntegerTypes = type_bit(DType::kInt8) | type_bit(DType::kInt1
 constexpr TypeSet kBoolType = type_bit(DType::kBool);
 constexpr TypeSet kNumericTypes = kFloatTypes | kIntegerTypes;
 constexpr TypeSet kAllTypes = kNumericTypes | kBoolType;
+constexpr TypeSet kFloat8Types = type_bit(DType::kFloat8E4M3FN) | type_bit(DType::kFloat8E4M3FNUZ) |
+                                 type_bit(DType::kFloat8E5M2) | type_bit(DType::kFloat8E5M2FNUZ);
+constexpr TypeSet kNarrowTypes = kFloat8Types | type_bit(DType::kFloat8E8M0) |
+                                 type_bit(DType::kFloat4E2M1) | type_bit(DType::kInt4) |
+                                 type_bit(DType::kUInt4) | type_bit(DType::kInt2) |
+                                 type_bit(DType::kUInt2);
+// For operators that only move or convert data.
+constexpr TypeSet kStoredTypes = kAllTypes | kNarrowTypes;
 constexpr TypeSet kIndexTypes = type_bit(DType::kInt32) | type_bit(DType::kInt64);
 
 enum class Arity : uint8_t { kRequired, kOptional, kVariadic };  // a variadic port is the last one
 
 struct Port {
   std::string_view name;
-  TypeSet types = kAllTypes;
+  TypeSet types = kStoredTypes;
   Arity arity = Arity::kRequired;
   // Ports of one operator with the same letter hold the same type ('\0': no constraint).
   char type_variable = '\0';

@@ -39,7 +39,7 @@ bool kind_matches(AttributeKind kind, const Attribute& value) {
 
 std::string type_names(TypeSet set) {
   std::string names;
-  for (int i = 1; i <= static_cast<int>(DType::kBool); ++i) {
+  for (int i = 1; i <= static_cast<int>(DType::kUInt2); ++i) {
     if ((set & (1u << i)) == 0) continue;
     names += names.empty() ? "" : ", ";
     names += dtype_name(static_cast<DType>(i));

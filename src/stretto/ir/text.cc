@@ -8,6 +8,7 @@
 #include <iterator>
 
 #include "stretto/ir/operator.h"
+#include "stretto/tensor/narrow.h"
 
 namespace stretto::ir {
 namespace {
@@ -99,6 +100,10 @@ void append_element(Text& text, const Tensor& tensor, int64_t i) {
       return;
     case DType::kUndefined:
       return;
+    default: {
+      const Tensor one(tensor.dtype(), {}, static_cast<const uint8_t*>(data) + i, nullptr);
+      return append_element(text, unnarrowed(one), 0);
+    }
   }
 }
 

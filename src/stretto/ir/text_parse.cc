@@ -9,6 +9,7 @@
 #include "stretto/ir/operator.h"
 #include "stretto/ir/text.h"
 #include "stretto/ir/text_lexer.h"
+#include "stretto/tensor/narrow.h"
 
 namespace stretto::ir {
 namespace {
@@ -292,6 +293,13 @@ class Parser {
         break;
       case DType::kUndefined:
         fail_at_line(line(), "a constant needs a type");
+      default: {
+        float value = 0;
+        if (!read_number(lexer_.peek().text, value))
+          fail_at_line(line(), "expected a number, got {}", shown());
+        data.push_back(*static_cast<const std::byte*>(
+            narrowed(Tensor::scalar(value), type, {.saturate = false}).data()));
+      }
     }
     lexer_.take();
   }

@@ -16,6 +16,7 @@
 #include "stretto/base/memory.h"
 #include "stretto/import/onnx/import.h"
 #include "stretto/ir/interpreter.h"
+#include "stretto/ir/operator.h"
 #include "stretto/passes/pipeline.h"
 #include "stretto/runtime/compile.h"
 #include "stretto/runtime/memory_check.h"
@@ -25,6 +26,7 @@
 #include "stretto/runtime/tuning.h"
 #include "stretto/stretto.h"
 #include "stretto/tensor/compare.h"
+#include "stretto/tensor/narrow.h"
 #include "stretto/tune/cache_file.h"
 
 namespace stretto {
@@ -178,6 +180,23 @@ const runtime::OutputError* worst_above(const std::vector<runtime::OutputError>&
 // then this many times what the plain fp32 reference, operator by operator, loses on them.
 constexpr double kConditioning = 8;
 
+// What a rounding of stored values can move: a float16, bfloat16 or quantised value next to a tie
+// falls either way. In units of the largest value, twice the step between neighbours.
+double storage_error(const ir::Graph& graph) {
+  double error = 0;
+  for (const ir::Node& node : graph.nodes) {
+    if (node.op->name == "QuantizeLinear") error = std::max(error, 2.0 / 127);
+    for (ir::ValueId id : node.outputs) {
+      if (id == ir::kNone) continue;
+      const DType dtype = graph.value(id).dtype;
+      if (dtype == DType::kFloat16) error = std::max(error, 0x1p-9);
+      if (dtype == DType::kBFloat16) error = std::max(error, 0x1p-6);
+      if (is_narrow(dtype)) error = std::max(error, is_float(dtype) ? 0.25 : 2.0);
+    }
+  }
+  return error;
+}
+
 struct Verified {
   std::vector<Tensor> expected;
   std::vector<runtime::OutputError> errors;
@@ -199,7 +218,7 @@ Verified verified(const ir::Graph& original, const runtime::Program& program,
         "give inputs that suit the model, or verify=False",
         file, e.output);
   }
-  double bound = runtime::allowed_error(program.target.accuracy);
+  double bound = std::max(runtime::allowed_error(program.target.accuracy), storage_error(original));
   if (worst_above(errors, bound) != nullptr) {
     const std::vector<Tensor> rounded =
         ir::interpret(original, inputs, {.float64 = false, .team = &team});
@@ -237,7 +256,8 @@ runtime::Samples samples_of(const ir::Graph& graph, const runtime::Program& prog
                             const std::vector<Tensor>& inputs,
                             const std::optional<Verified>& verified) {
   if (verified) return runtime::take_samples(graph, samples, verified->expected, verified->bound);
-  const double bound = 2 * runtime::allowed_error(program.target.accuracy);
+  const double bound =
+      2 * std::max(runtime::allowed_error(program.target.accuracy), storage_error(graph));
   return runtime::take_samples(graph, samples, runtime::run_program(program, inputs), bound);
 }
 

@@ -6,6 +6,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/ir/operator.h"
+#include "stretto/tensor/narrow.h"
 
 namespace stretto::runtime {
 namespace {
@@ -17,7 +18,9 @@ int64_t table_rows(const ir::Graph& graph, const ir::Links& links, ir::ValueId i
   for (size_t i = 0; i < same.size(); ++i) {
     for (int user : links.users[same[i]]) {
       const ir::Node& node = graph.nodes[user];
-      if (node.op->name == "Gather" && node.inputs[1] == same[i]) {
+      if ((node.op->name == "CumSum" || node.op->name == "CumProd") && node.inputs[1] == same[i]) {
+        rows = 1;  // an axis that every input has
+      } else if (node.op->name == "Gather" && node.inputs[1] == same[i]) {
         const Shape& data = *graph.value(node.inputs[0]).shape;
         const int64_t axis = node.attributes.integer("axis", 0);
         const int64_t size = data[axis < 0 ? axis + static_cast<int64_t>(data.size()) : axis];
@@ -138,13 +141,19 @@ std::vector<SampleInput> sample_inputs(const ir::Graph& graph,
       samples.push_back({make_up(graph, links, id, random), true});
       continue;
     }
-    const bool rounded = at->second.dtype() == DType::kFloat64 && value.dtype == DType::kFloat32;
+    const DType given_type = at->second.dtype();
+    // NumPy has no types of 8 bits and less, nor bfloat16: they are given as wider ones.
+    const bool wider = given_type != value.dtype &&
+                       ((is_narrow(value.dtype) && given_type == wide_type(value.dtype)) ||
+                        (value.dtype == DType::kBFloat16 && given_type == DType::kFloat32));
+    const bool rounded = wider || (given_type == DType::kFloat64 && value.dtype == DType::kFloat32);
     if ((at->second.dtype() != value.dtype && !rounded) || at->second.shape() != *value.shape) {
       throw_invalid("input {}: expected {} {}, got {} {}", value.name, dtype_name(value.dtype),
                     shape_text(*value.shape), dtype_name(at->second.dtype()),
                     shape_text(at->second.shape()));
     }
-    samples.push_back({rounded ? at->second.converted(value.dtype) : at->second, false, rounded});
+    samples.push_back(
+        {rounded ? at->second.converted(value.dtype) : at->second, false, rounded && !wider});
   }
   return samples;
 }

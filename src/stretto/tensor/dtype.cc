@@ -15,20 +15,15 @@ struct Row {
 };
 
 // In the order of the enumeration.
-constexpr std::array<Row, 14> kRows{{{"undefined", 0},
-                                     {"float32", 4},
-                                     {"float64", 8},
-                                     {"float16", 2},
-                                     {"bfloat16", 2},
-                                     {"int8", 1},
-                                     {"int16", 2},
-                                     {"int32", 4},
-                                     {"int64", 8},
-                                     {"uint8", 1},
-                                     {"uint16", 2},
-                                     {"uint32", 4},
-                                     {"uint64", 8},
-                                     {"bool", 1}}};
+constexpr std::array<Row, 24> kRows{
+    {{"undefined", 0},       {"float32", 4},       {"float64", 8},
+     {"float16", 2},         {"bfloat16", 2},      {"int8", 1},
+     {"int16", 2},           {"int32", 4},         {"int64", 8},
+     {"uint8", 1},           {"uint16", 2},        {"uint32", 4},
+     {"uint64", 8},          {"bool", 1},          {"float8_e4m3fn", 1},
+     {"float8_e4m3fnuz", 1}, {"float8_e5m2", 1},   {"float8_e5m2fnuz", 1},
+     {"float8_e8m0fnu", 1},  {"float4_e2m1fn", 1}, {"int4", 1},
+     {"uint4", 1},           {"int2", 1},          {"uint2", 1}}};
 
 }  // namespace
 
@@ -45,7 +40,8 @@ DType parse_dtype(std::string_view name) {
 
 bool is_float(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kFloat16 ||
-         dtype == DType::kBFloat16;
+         dtype == DType::kBFloat16 ||
+         (dtype >= DType::kFloat8E4M3FN && dtype <= DType::kFloat4E2M1);
 }
 
 bool is_integer(DType dtype) { return dtype >= DType::kInt8 && dtype <= DType::kUInt64; }

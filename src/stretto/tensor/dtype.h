@@ -22,13 +22,24 @@ enum class DType : uint8_t {
   kUInt32,
   kUInt64,
   kBool,  // one byte, 0 or 1
+  // One byte per element, see tensor/narrow.h.
+  kFloat8E4M3FN,
+  kFloat8E4M3FNUZ,
+  kFloat8E5M2,
+  kFloat8E5M2FNUZ,
+  kFloat8E8M0,
+  kFloat4E2M1,
+  kInt4,
+  kUInt4,
+  kInt2,
+  kUInt2,
 };
 
 size_t dtype_bytes(DType dtype);           // of one element; 0 for kUndefined
 std::string_view dtype_name(DType dtype);  // NumPy's name: "float32", "int64", "bool", ...
 DType parse_dtype(std::string_view name);  // throws InvalidArgument
 bool is_float(DType dtype);
-bool is_integer(DType dtype);  // signed or unsigned, not bool
+bool is_integer(DType dtype);  // signed or unsigned, of 8 bits and more, not bool
 
 template <typename T>
 struct DTypeOf;

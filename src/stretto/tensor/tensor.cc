@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "stretto/base/memory.h"
+#include "stretto/tensor/narrow.h"
 
 #ifdef __linux__
 #include <sys/mman.h>
@@ -127,6 +128,13 @@ Tensor Tensor::reshaped(Shape shape) const {
 }
 
 Tensor Tensor::converted(DType dtype) const {
+  if (dtype_ == dtype && (is_half(dtype) || is_narrow(dtype))) {
+    Tensor out(dtype, shape_);
+    if (bytes() > 0) std::memcpy(out.mutable_data(), data_, bytes());
+    return out;
+  }
+  if (is_narrow(dtype_)) return unnarrowed(*this).converted(dtype);
+  if (is_narrow(dtype)) return narrowed(*this, dtype);
   if (is_half(dtype_)) return widen(*this).converted(dtype);
   if (is_half(dtype)) return narrow(converted(DType::kFloat32), dtype);
   Tensor out(dtype, shape_);

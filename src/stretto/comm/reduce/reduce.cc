@@ -206,6 +206,8 @@ ReduceOp parse_reduce_op(std::string_view name) {
 std::string reduce_unfit(DType dtype, ReduceOp op) {
   const bool bitwise = op == ReduceOp::kAnd || op == ReduceOp::kOr || op == ReduceOp::kXor;
   if (dtype_bytes(dtype) == 0) return "the element type is undefined";
+  if (dtype > DType::kBool)
+    return fmt::format("{} cannot be reduced; convert it to a wider type", dtype_name(dtype));
   if (is_float(dtype) && bitwise)
     return fmt::format("{} is defined for integers and bool, not for {}", reduce_op_name(op),
                        dtype_name(dtype));

@@ -116,6 +116,7 @@ TEST(Reduce, TruthValues) {
 TEST(Reduce, SaysWhatDoesNotFit) {
   EXPECT_NE(reduce_unfit(DType::kFloat32, ReduceOp::kAnd), "");
   EXPECT_NE(reduce_unfit(DType::kBool, ReduceOp::kAverage), "");
+  EXPECT_NE(reduce_unfit(DType::kFloat8E5M2, ReduceOp::kSum), "");
   EXPECT_EQ(reduce_unfit(DType::kBFloat16, ReduceOp::kProduct), "");
   EXPECT_EQ(parse_reduce_op("average"), ReduceOp::kAverage);
   EXPECT_THROW(parse_reduce_op("mean"), InvalidArgument);

@@ -4,6 +4,7 @@
 #include <unordered_set>
 
 #include "stretto/base/interrupt.h"
+#include "stretto/import/onnx/compose.h"
 #include "stretto/import/onnx/inputs.h"
 
 namespace stretto::onnx {
@@ -95,28 +96,41 @@ void Builder::add_node(Scope& scope, const WireNode& node) {
   NodeAttributes attributes = read_attributes(source_, node, scope.attributes, tensors_);
   if (node.op == "Constant") return add_constant(scope, node, attributes.plain);
   if (node.op == "If") return take_branch(scope, node, attributes);
-  if (!attributes.graphs.empty()) {
+  if (!attributes.graphs.empty() && find_composition(node.domain, node.op) == nullptr) {
     throw_unsupported("{}: {} \"{}\": a graph as attribute {} is not supported", source_.name,
                       node.op, node.name, attributes.graphs.begin()->first);
   }
-  add_operator(scope, node, std::move(attributes.plain));
+  add_operator(scope, node, attributes);
 }
 
-void Builder::add_operator(Scope& scope, const WireNode& node, ir::Attributes attributes) {
+void Builder::add_operator(Scope& scope, const WireNode& node, const NodeAttributes& attributes) {
   PendingNode pending{.emitter = emitter_,
                       .source = source_,
                       .opset = scope.opset,
                       .op = std::string(node.op),
                       .name = scope.prefix + std::string(node.name),
                       .output_count = node.outputs.size(),
-                      .attributes = std::move(attributes)};
+                      .attributes = attributes.plain};
+  std::map<std::string_view, WireGraph> graphs;
+  for (const auto& [name, message] : attributes.graphs) {
+    graphs.emplace(name, read_graph(source_, message));
+    pending.graphs.insert(name);
+  }
+  pending.inline_graph = [&](std::string_view name, const std::vector<ir::ValueId>& inputs) {
+    return inline_graph(scope, node, graphs.at(name), inputs);
+  };
   if (node.name.empty() && !node.outputs.empty()) {
     pending.name = scope.prefix + std::string(node.outputs[0]);
   }
   for (std::string_view input : node.inputs) {
     pending.inputs.push_back(input.empty() ? ir::kNone : use(scope, input, &node));
   }
+  const size_t first_new = emitter_.graph().values.size();
   upgrade(pending);
+  if (const CompositionRow* composition = find_composition(node.domain, pending.op)) {
+    composition->apply(pending);
+  }
+  if (!pending.results.empty()) return take_results(scope, node, pending, first_new);
   while (!pending.inputs.empty() && pending.inputs.back() == ir::kNone) pending.inputs.pop_back();
 
   std::vector<ir::ValueId> outputs;
@@ -136,6 +150,25 @@ void Builder::add_operator(Scope& scope, const WireNode& node, ir::Attributes at
   while (!outputs.empty() && outputs.back() == ir::kNone) outputs.pop_back();
   emitter_.add_node(pending.op, std::move(pending.inputs), std::move(outputs),
                     std::move(pending.attributes), pending.name);
+}
+
+// The outputs of a node that other nodes made.
+void Builder::take_results(Scope& scope, const WireNode& node, const PendingNode& pending,
+                           size_t first_new) {
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const std::string_view name = node.outputs[i];
+    if (name.empty()) continue;
+    if (i >= pending.results.size() || pending.results[i] == ir::kNone) {
+      const auto reason = pending.dropped_outputs.find(i);
+      define(scope, name, kDropped, node.position);
+      dropped_[name] = reason != pending.dropped_outputs.end()
+                           ? reason->second
+                           : fmt::format("output {} of {} is not supported", i, node.op);
+      continue;
+    }
+    define(scope, name, pending.results[i], node.position);
+    adopt_name(scope, name, pending.results[i], first_new);
+  }
 }
 
 void Builder::add_constant(Scope& scope, const WireNode& node, const ir::Attributes& attributes) {

@@ -48,7 +48,12 @@ class Builder {
   void add_nodes(Scope& scope, const std::vector<WireNode>& nodes);
   void add_node(Scope& scope, const WireNode& node);
   void add_constant(Scope& scope, const WireNode& node, const ir::Attributes& attributes);
-  void add_operator(Scope& scope, const WireNode& node, ir::Attributes attributes);
+  void add_operator(Scope& scope, const WireNode& node, const NodeAttributes& attributes);
+  std::vector<ir::ValueId> inline_graph(const Scope& scope, const WireNode& node,
+                                        const WireGraph& graph,
+                                        const std::vector<ir::ValueId>& inputs);
+  void take_results(Scope& scope, const WireNode& node, const PendingNode& pending,
+                    size_t first_new);
   void take_branch(Scope& scope, const WireNode& node, const NodeAttributes& attributes);
   void call(Scope& scope, const WireNode& node, const WireFunction& function);
   void add_outputs(const Scope& scope);

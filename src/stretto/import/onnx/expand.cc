@@ -69,6 +69,34 @@ void Builder::call(Scope& scope, const WireNode& node, const WireFunction& funct
   }
 }
 
+std::vector<ir::ValueId> Builder::inline_graph(const Scope& scope, const WireNode& node,
+                                               const WireGraph& graph,
+                                               const std::vector<ir::ValueId>& inputs) {
+  const auto fail = [&](std::string_view problem) {
+    source_.fail(node.position, "{} \"{}\": {}", node.op, node.name, problem);
+  };
+  if (scope.depth >= kMaxDepth) fail("graphs are nested too deeply");
+  if (graph.has_sparse_initializers) {
+    throw_unsupported("{}: sparse initialisers are not supported", source_.name);
+  }
+  if (graph.inputs.size() != inputs.size()) fail("its graph has another number of inputs");
+  check_operators(source_, graph.nodes, model_.opsets, functions_);
+  charge(1 + graph.inputs.size() + graph.initializers.size(), 0);
+  Scope body{.outer = &scope,
+             .attributes = scope.attributes,
+             .opset = scope.opset,
+             .depth = scope.depth + 1,
+             .prefix = scope.prefix};
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    define(body, graph.inputs[i].name, inputs[i], graph.position);
+  }
+  add_initializers(body, graph);
+  add_nodes(body, graph.nodes);
+  std::vector<ir::ValueId> outputs;
+  for (std::string_view name : graph.outputs) outputs.push_back(use(body, name, &node));
+  return outputs;
+}
+
 void Builder::take_branch(Scope& scope, const WireNode& node, const NodeAttributes& attributes) {
   const auto fail = [&](std::string_view problem) {
     source_.fail(node.position, "If \"{}\": {}", node.name, problem);
@@ -80,8 +108,8 @@ void Builder::take_branch(Scope& scope, const WireNode& node, const NodeAttribut
       id != ir::kNone && emitter_.value(id).is_constant() ? &emitter_.value(id).constant : nullptr;
   if (condition == nullptr) {
     throw_unsupported(
-        "{}: If \"{}\": its condition depends on the model's input values, which is not "
-        "supported",
+        "{}: If \"{}\": its condition must be known when the model is optimised, but it depends on "
+        "the model's input values",
         source_.name, node.name);
   }
   if (condition->count() != 1 || condition->dtype() != DType::kBool) fail("expected one bool");

@@ -152,8 +152,8 @@ TEST(Branches, ThatDependOnDataAreRefused) {
   parts.inputs.push_back(input("c", {}, DataType::kBool));
   EXPECT_EQ(
       refusal(model(parts)),
-      "Unsupported t.onnx: If \"if\": its condition depends on the model's input values, which is "
-      "not supported");
+      "Unsupported t.onnx: If \"if\": its condition must be known when the model is optimised, but "
+      "it depends on the model's input values");
 }
 
 TEST(Branches, NestedTooDeepAreRefused) {

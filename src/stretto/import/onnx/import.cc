@@ -1,5 +1,6 @@
 #include "stretto/import/onnx/import.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 
@@ -11,10 +12,58 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Operators that did not change from opset 1 to 7.
+constexpr std::string_view kSinceOne[] = {"ArgMax",
+                                          "ArgMin",
+                                          "Constant",
+                                          "Conv",
+                                          "ConvTranspose",
+                                          "DepthToSpace",
+                                          "Flatten",
+                                          "Gather",
+                                          "GlobalAveragePool",
+                                          "GlobalMaxPool",
+                                          "Hardmax",
+                                          "Identity",
+                                          "LRN",
+                                          "LogSoftmax",
+                                          "LpNormalization",
+                                          "MatMul",
+                                          "MaxPool",
+                                          "Not",
+                                          "ReduceL1",
+                                          "ReduceL2",
+                                          "ReduceLogSum",
+                                          "ReduceLogSumExp",
+                                          "ReduceMax",
+                                          "ReduceMean",
+                                          "ReduceMin",
+                                          "ReduceProd",
+                                          "ReduceSum",
+                                          "ReduceSumSquare",
+                                          "Shape",
+                                          "Size",
+                                          "Slice",
+                                          "Softmax",
+                                          "Softplus",
+                                          "Softsign",
+                                          "SpaceToDepth",
+                                          "Squeeze",
+                                          "TopK",
+                                          "Transpose",
+                                          "Unsqueeze"};
+
+bool all_since_one(const std::vector<WireNode>& nodes) {
+  return std::all_of(nodes.begin(), nodes.end(), [](const WireNode& node) {
+    return node.domain.empty() &&
+           std::find(std::begin(kSinceOne), std::end(kSinceOne), node.op) != std::end(kSinceOne);
+  });
+}
+
 void check_opset(const Source& source, const WireModel& model, std::vector<std::string>& notes) {
   // Versions 1 and 2 of the format knew one operator set only.
   const int64_t opset = model.opsets.empty() ? 1 : default_opset(model.opsets, kNewestOpset);
-  if (opset < kOldestOpset) {
+  if (opset < kOldestOpset && !all_since_one(model.graph->nodes)) {
     throw_unsupported(
         "{}: opset {} is too old, {} is the oldest supported; convert it with ONNX's "
         "version converter or export it again",

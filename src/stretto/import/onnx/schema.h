@@ -160,7 +160,10 @@ enum class DataType : int64_t {
   kFloat8E5M2FNUZ = 20,
   kUInt4 = 21,
   kInt4 = 22,
-  kFloat4E2M1 = 23
+  kFloat4E2M1 = 23,
+  kFloat8E8M0 = 24,
+  kUInt2 = 25,
+  kInt2 = 26
 };
 
 constexpr int64_t kExternalLocation = 1;  // TensorProto.DataLocation.EXTERNAL

@@ -4,6 +4,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "stretto/import/onnx/compose.h"
 #include "stretto/import/onnx/upgrade.h"
 #include "stretto/ir/operator.h"
 
@@ -16,17 +17,11 @@ struct Missing {
 };
 using MissingByOperator = std::map<std::string, Missing>;
 
-constexpr std::string_view kDataDependentControl[] = {"Loop", "Scan", "SequenceMap"};
-
 std::string reason(std::string_view domain, std::string_view op) {
   if (domain == "com.microsoft") {
     return ": made by ONNX Runtime's own optimiser or quantiser; use the model it was made from";
   }
   if (!domain.empty()) return ": an operator of domain " + std::string(domain);
-  if (std::find(std::begin(kDataDependentControl), std::end(kDataDependentControl), op) !=
-      std::end(kDataDependentControl)) {
-    return ": control flow that depends on data; export the model with it unrolled";
-  }
   if (op.starts_with("Sequence") || op.starts_with("Optional") || op == "SplitToSequence") {
     return ": only tensors are supported";
   }
@@ -34,6 +29,7 @@ std::string reason(std::string_view domain, std::string_view op) {
 }
 
 bool is_supported(const WireNode& node, int64_t opset) {
+  if (find_composition(node.domain, node.op) != nullptr) return true;
   if (!node.domain.empty()) return false;
   if (node.op == "Constant" || node.op == "If") return true;
   return ir::find_operator(upgraded_name(node.op, opset)) != nullptr;
@@ -93,7 +89,8 @@ const WireFunction* FunctionIndex::find(const WireNode& node) const {
   if (functions_.empty()) return nullptr;
   // For operators of its own ONNX lets a model carry a body as well; ours is the better one.
   if (node.domain.empty() &&
-      (node.op == "Constant" || node.op == "If" || ir::find_operator(node.op) != nullptr)) {
+      (node.op == "Constant" || node.op == "If" || ir::find_operator(node.op) != nullptr ||
+       find_composition("", node.op) != nullptr)) {
     return nullptr;
   }
   const auto at = functions_.find(std::tuple(node.domain, node.op, node.overload));

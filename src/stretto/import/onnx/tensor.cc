@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "stretto/ir/limits.h"
+#include "stretto/tensor/narrow.h"
 
 namespace stretto::onnx {
 namespace {
@@ -40,13 +41,16 @@ constexpr TypeRow kTypes[] = {
     {DataType::kComplex64, DType::kUndefined, "complex64"},
     {DataType::kComplex128, DType::kUndefined, "complex128"},
     {DataType::kBFloat16, DType::kBFloat16, "bfloat16", tensor_field::kInt32Data},
-    {DataType::kFloat8E4M3FN, DType::kUndefined, "float8e4m3fn"},
-    {DataType::kFloat8E4M3FNUZ, DType::kUndefined, "float8e4m3fnuz"},
-    {DataType::kFloat8E5M2, DType::kUndefined, "float8e5m2"},
-    {DataType::kFloat8E5M2FNUZ, DType::kUndefined, "float8e5m2fnuz"},
-    {DataType::kUInt4, DType::kUndefined, "uint4"},
-    {DataType::kInt4, DType::kUndefined, "int4"},
-    {DataType::kFloat4E2M1, DType::kUndefined, "float4e2m1"},
+    {DataType::kFloat8E4M3FN, DType::kFloat8E4M3FN, "float8e4m3fn", tensor_field::kInt32Data},
+    {DataType::kFloat8E4M3FNUZ, DType::kFloat8E4M3FNUZ, "float8e4m3fnuz", tensor_field::kInt32Data},
+    {DataType::kFloat8E5M2, DType::kFloat8E5M2, "float8e5m2", tensor_field::kInt32Data},
+    {DataType::kFloat8E5M2FNUZ, DType::kFloat8E5M2FNUZ, "float8e5m2fnuz", tensor_field::kInt32Data},
+    {DataType::kUInt4, DType::kUInt4, "uint4", tensor_field::kInt32Data},
+    {DataType::kInt4, DType::kInt4, "int4", tensor_field::kInt32Data},
+    {DataType::kFloat4E2M1, DType::kFloat4E2M1, "float4e2m1", tensor_field::kInt32Data},
+    {DataType::kFloat8E8M0, DType::kFloat8E8M0, "float8e8m0", tensor_field::kInt32Data},
+    {DataType::kUInt2, DType::kUInt2, "uint2", tensor_field::kInt32Data},
+    {DataType::kInt2, DType::kInt2, "int2", tensor_field::kInt32Data},
 };
 
 const TypeRow* find_type(DataType type) {
@@ -76,7 +80,12 @@ bool store(DType dtype, int64_t value, char* to) {
     case DType::kInt32:
       return store_as<int32_t>(value, to);
     case DType::kUInt8:
-      return store_as<uint8_t>(value, to);
+    case DType::kFloat8E4M3FN:
+    case DType::kFloat8E4M3FNUZ:
+    case DType::kFloat8E5M2:
+    case DType::kFloat8E5M2FNUZ:
+    case DType::kFloat8E8M0:
+      return store_as<uint8_t>(value, to);  // float8: their bits
     case DType::kUInt16:
     case DType::kFloat16:
     case DType::kBFloat16:
@@ -89,6 +98,28 @@ bool store(DType dtype, int64_t value, char* to) {
       std::memcpy(to, &value, sizeof value);
       return true;
   }
+}
+
+// Elements of less than 8 bits stand several to a byte in files, the first one in the low bits.
+bool is_packed(DType dtype) { return is_narrow(dtype) && narrow_bits(dtype) < 8; }
+
+// Bytes of `count` elements in a file.
+size_t file_bytes(DType dtype, int64_t count) {
+  const auto elements = static_cast<size_t>(count);
+  if (!is_packed(dtype)) return elements * dtype_bytes(dtype);
+  const auto per_byte = static_cast<size_t>(8 / narrow_bits(dtype));
+  return (elements + per_byte - 1) / per_byte;
+}
+
+Tensor unpacked(DType dtype, const Shape& shape, std::string_view bytes) {
+  Tensor tensor(dtype, shape);
+  auto* to = static_cast<uint8_t*>(tensor.mutable_data());
+  const int bits = narrow_bits(dtype);
+  for (int64_t i = 0; i < tensor.count(); ++i) {
+    const auto byte = static_cast<uint8_t>(bytes[static_cast<size_t>(i * bits / 8)]);
+    to[i] = static_cast<uint8_t>(byte >> (i * bits % 8)) & ((1 << bits) - 1);
+  }
+  return tensor;
 }
 
 }  // namespace
@@ -175,7 +206,7 @@ Tensor TensorReader::read(std::string_view message) {
   } catch (const InvalidArgument& error) {
     source_.fail(message.data(), "{}: {}", parts.what(), error.what());
   }
-  parts.bytes = static_cast<size_t>(parts.count) * dtype_bytes(dtype);
+  parts.bytes = file_bytes(dtype, parts.count);
   Tensor tensor = make(parts);
   known_.emplace(message.data(), tensor);
   return tensor;
@@ -196,6 +227,7 @@ Tensor TensorReader::from_raw(const Parts& parts, std::string_view raw,
                  parts.type->name, shape_text(parts.dims), parts.bytes, raw.size());
   }
   const DType dtype = parts.type->dtype;
+  if (is_packed(dtype)) return unpacked(dtype, parts.dims, raw);
   const bool aligned = reinterpret_cast<uintptr_t>(raw.data()) % dtype_bytes(dtype) == 0;
   // A bool is 0 or 1 everywhere else, which no file promises.
   if (owner != nullptr && aligned && dtype != DType::kBool) {
@@ -225,6 +257,15 @@ Tensor TensorReader::from_typed(const Parts& parts) {
     } else {
       fields.integers(integers);
     }
+  }
+  if (is_packed(dtype)) {
+    std::string bytes;
+    for (int64_t packed : integers) bytes += static_cast<char>(packed);
+    if (bytes.size() != parts.bytes) {
+      source_.fail(parts.message.data(), "{}: {} {} needs {} packed values, got {}", parts.what(),
+                   parts.type->name, shape_text(parts.dims), parts.bytes, bytes.size());
+    }
+    return unpacked(dtype, parts.dims, bytes);
   }
   const size_t given = is_float(dtype) && !data.empty() ? data.size() / width : integers.size();
   if (given != static_cast<size_t>(parts.count)) {

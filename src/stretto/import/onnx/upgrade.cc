@@ -11,14 +11,19 @@ namespace stretto::onnx {
 std::span<const UpgradeRow> upgrade_rows() {
   static constexpr UpgradeRow kRows[] = {
       {"BatchNormalization", kAlways, batch_normalization},
-      {"Cast", kAlways, cast},
+      {"BitCast", kAlways, bit_cast},
+      {"Cast", kAlways, type_names},
       {"Clip", 11, clip_limits},
+      {"DFT", 20, dft_axis},
+      {"DequantizeLinear", kAlways, type_names},
       {"Dropout", kAlways, dropout, "Identity"},
+      {"GridSample", 20, grid_sample_modes},
       {"GroupNormalization", 21, group_normalization},
       {"Hardmax", 13, softmax_of_matrix},
       {"LogSoftmax", 13, softmax_of_matrix},
       {"PRelu", 9, prelu_slope},
       {"Pad", 11, pad_inputs},
+      {"QuantizeLinear", kAlways, quantize_precision},
       {"ReduceL1", 18, axes_input},
       {"ReduceL2", 18, axes_input},
       {"ReduceLogSum", 18, axes_input},
@@ -31,6 +36,7 @@ std::span<const UpgradeRow> upgrade_rows() {
       {"ReduceSumSquare", 18, axes_input},
       {"Resize", 11, resize_10},
       {"Resize", kAlways, resize_empty_inputs},
+      {"RoiAlign", 16, roi_align_coordinates},
       {"Scatter", kAlways, scatter, "ScatterElements"},
       {"Slice", 10, slice_inputs},
       {"Softmax", 13, softmax_of_matrix},
@@ -54,11 +60,7 @@ constexpr IgnoredAttribute kIgnored[] = {
     {"BatchNormalization", "momentum"},
     {"BatchNormalization", "spatial"},        // 1 after the upgrade
     {"BatchNormalization", "training_mode"},  // 0 after the upgrade
-    {"Cast", "round_mode"},                   // only float8e8m0 uses these two
-    {"Cast", "saturate"},
-    {"CastLike", "round_mode"},
-    {"CastLike", "saturate"},
-    {"GroupNormalization", "stash_type"},  // the precision of sums, which is never below float32
+    {"GroupNormalization", "stash_type"},     // the precision of sums, which is never below float32
     {"LayerNormalization", "stash_type"},
     {"MaxPool", "storage_order"},  // of the second output
     {"Range", "stash_type"},
@@ -110,6 +112,10 @@ const Tensor* PendingNode::constant(size_t i) const {
   if (!has_input(i)) return nullptr;
   const ir::Value& value = emitter.value(inputs[i]);
   return value.is_constant() ? &value.constant : nullptr;
+}
+
+DType PendingNode::dtype(size_t i) const {
+  return has_input(i) ? emitter.value(inputs[i]).dtype : DType::kUndefined;
 }
 
 void PendingNode::set_input(size_t i, ir::ValueId id) {

@@ -2,7 +2,9 @@
 // graph knows.
 #pragma once
 
+#include <functional>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,10 +26,18 @@ struct PendingNode {
   ir::Attributes attributes;
   // Outputs that will not be made, with the reason for whoever uses them.
   std::map<size_t, std::string> dropped_outputs;
+  // Set by a composition (compose.h): the values that are the node's outputs.
+  std::vector<ir::ValueId> results;
+  // Puts the nodes of a graph that is an attribute here, fed with `inputs`; returns its outputs.
+  std::function<std::vector<ir::ValueId>(std::string_view attribute,
+                                         const std::vector<ir::ValueId>& inputs)>
+      inline_graph;
+  std::set<std::string_view> graphs;  // the attributes that are graphs
 
   bool has_input(size_t i) const { return i < inputs.size() && inputs[i] != ir::kNone; }
   const Shape* shape(size_t i) const;      // null when absent or unknown
   const Tensor* constant(size_t i) const;  // null when absent or not known
+  DType dtype(size_t i) const;             // kUndefined when absent
   void set_input(size_t i, ir::ValueId id);
   ir::ValueId add_constant(std::string_view what, Tensor tensor);
   // A node before this one; its only output.

@@ -8,6 +8,7 @@ namespace stretto::onnx {
 // Attributes that became inputs.
 void axes_input(PendingNode& node);
 void clip_limits(PendingNode& node);
+void dft_axis(PendingNode& node);
 void pad_inputs(PendingNode& node);
 void slice_inputs(PendingNode& node);
 void split_input(PendingNode& node);
@@ -20,12 +21,16 @@ void scatter(PendingNode& node);
 void upsample(PendingNode& node);
 
 // Meanings that changed.
-void batch_normalization(PendingNode& node);  // training forms are refused
-void cast(PendingNode& node);                 // the type by name
-void group_normalization(PendingNode& node);  // scale and bias per group -> per channel
-void prelu_slope(PendingNode& node);          // one slope per channel without trailing axes
-void resize_empty_inputs(PendingNode& node);  // empty tensors that mean "absent"
-void softmax_of_matrix(PendingNode& node);    // over all axes from `axis` on
-void split_count(PendingNode& node);          // equal parts, counted by the outputs
+void batch_normalization(PendingNode& node);    // training forms are refused
+void bit_cast(PendingNode& node);               // with the type that it casts from
+void quantize_precision(PendingNode& node);     // that of divisions
+void type_names(PendingNode& node);             // types by name; 0 means absent
+void grid_sample_modes(PendingNode& node);      // their names
+void group_normalization(PendingNode& node);    // scale and bias per group -> per channel
+void prelu_slope(PendingNode& node);            // one slope per channel without trailing axes
+void resize_empty_inputs(PendingNode& node);    // empty tensors that mean "absent"
+void roi_align_coordinates(PendingNode& node);  // their default
+void softmax_of_matrix(PendingNode& node);      // over all axes from `axis` on
+void split_count(PendingNode& node);            // equal parts, counted by the outputs
 
 }  // namespace stretto::onnx

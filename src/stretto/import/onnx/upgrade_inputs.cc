@@ -30,6 +30,12 @@ void clip_limits(PendingNode& node) {
   number_to_input(node, "max", 2);
 }
 
+void dft_axis(PendingNode& node) {
+  const int64_t axis = node.attributes.integer("axis", 1);
+  node.attributes.erase("axis");
+  node.set_input(2, node.add_constant("axis", Tensor::scalar<int64_t>(axis)));
+}
+
 void pad_inputs(PendingNode& node) {
   integers_to_input(node, "pads", 1);
   number_to_input(node, "value", 2);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "stretto/base/error.h"
+#include "stretto/import/onnx/compose.h"
 #include "stretto/import/onnx/tensor.h"
 #include "stretto/import/onnx/upgrade_functions.h"
 
@@ -28,16 +29,28 @@ void set_old_coordinates(PendingNode& node) {
 
 void dropout(PendingNode& node) {
   if (node.has_input(2)) {
-    const Tensor* training = node.constant(2);
-    if (training == nullptr || training->count() != 1 || training->as_doubles()[0] != 0) {
+    const Tensor *training = node.constant(2), *ratio = node.constant(1);
+    const auto is_zero = [](const Tensor* tensor) {
+      return tensor != nullptr && tensor->count() == 1 && tensor->as_doubles()[0] == 0;
+    };
+    const bool nothing_goes = node.has_input(1) && is_zero(ratio);
+    if (training == nullptr && !nothing_goes) {
+      node.unsupported(
+          "training_mode must be known when the model is optimised, but it depends on the model's "
+          "input values");
+    }
+    if (!is_zero(training) && !nothing_goes) {
       node.unsupported("training mode; export the model for inference");
     }
   }
   node.inputs.resize(std::min<size_t>(node.inputs.size(), 1));
   node.attributes = {};
-  for (size_t i = 1; i < node.output_count; ++i) {
-    node.dropped_outputs.emplace(i, "the mask of a Dropout is only made in training");
-  }
+  if (node.output_count < 2 || node.shape(0) == nullptr) return;
+  // Nothing is dropped.
+  const DType dtype = node.opset < 10 ? node.dtype(0) : DType::kBool;
+  Tensor mask(DType::kBool, *node.shape(0));
+  for (bool& kept : mask.mutable_values<bool>()) kept = true;
+  node.results = {node.inputs[0], node.add_constant("mask", mask.converted(dtype))};
 }
 
 void resize_10(PendingNode& node) {
@@ -66,9 +79,7 @@ void batch_normalization(PendingNode& node) {
   if (node.attributes.integer("spatial", 1) != 1) {
     node.unsupported("spatial = 0, statistics for every pixel; export with opset 9 or newer");
   }
-  if (node.attributes.integer("training_mode", 0) != 0) {
-    node.unsupported("training mode; export the model for inference");
-  }
+  if (node.attributes.integer("training_mode", 0) != 0) return train_batch_normalization(node);
   for (size_t i = 1; i < node.output_count; ++i) {
     node.dropped_outputs.emplace(i,
                                  "the statistics of a BatchNormalization are only made in "
@@ -76,15 +87,48 @@ void batch_normalization(PendingNode& node) {
   }
 }
 
-void cast(PendingNode& node) {
-  const ir::Attribute* to = node.attributes.find("to");
-  if (to == nullptr) return;
-  const auto* type = std::get_if<int64_t>(to);
-  if (type == nullptr)
-    throw_invalid("{} \"{}\": attribute to: expected an integer", node.op, node.name);
-  const std::string what = fmt::format("{} \"{}\"", node.op, node.name);
-  const DType dtype = element_type(node.source, static_cast<DataType>(*type), what, nullptr);
-  node.attributes.set("to", std::string(dtype_name(dtype)));
+void type_names(PendingNode& node) {
+  for (const char* const name :
+       {"to", "output_dtype", "precision", "output_datatype", "dtype", "softmax_precision"}) {
+    const ir::Attribute* attribute = node.attributes.find(name);
+    if (attribute == nullptr) continue;
+    const auto* type = std::get_if<int64_t>(attribute);
+    if (type == nullptr) {
+      throw_invalid("{} \"{}\": attribute {}: expected an integer", node.op, node.name, name);
+    }
+    if (*type == 0) {
+      node.attributes.erase(name);
+      continue;
+    }
+    const std::string what = fmt::format("{} \"{}\"", node.op, node.name);
+    const DType dtype = element_type(node.source, static_cast<DataType>(*type), what, nullptr);
+    node.attributes.set(name, std::string(dtype_name(dtype)));
+  }
+}
+
+// Divisions have the precision of the scale.
+void quantize_precision(PendingNode& node) {
+  type_names(node);
+  const DType scale = node.dtype(1);
+  if (!node.attributes.has("precision") &&
+      (scale == DType::kFloat16 || scale == DType::kBFloat16)) {
+    node.attributes.set("precision", std::string(dtype_name(scale)));
+  }
+}
+
+void bit_cast(PendingNode& node) {
+  type_names(node);
+  if (node.has_input(0)) node.attributes.set("from", std::string(dtype_name(node.dtype(0))));
+}
+
+void grid_sample_modes(PendingNode& node) {
+  const std::string mode = node.attributes.text("mode", "bilinear");
+  if (mode == "bilinear") node.attributes.set("mode", std::string("linear"));
+  if (mode == "bicubic") node.attributes.set("mode", std::string("cubic"));
+}
+
+void roi_align_coordinates(PendingNode& node) {
+  node.attributes.set("coordinate_transformation_mode", std::string("output_half_pixel"));
 }
 
 void group_normalization(PendingNode& node) {

@@ -83,14 +83,17 @@ void where(CaseDraw& d) {
 
 // Floats beyond the range of an integer type have no value there.
 void cast(CaseDraw& d) {
-  d.integer("saturate", 1, {0, 1});
+  d.toggle("saturate", true);
+  d.text("round_mode", "up", {"down", "nearest"});
   d.set("to", std::string(d.one_of<std::string_view>(
-                  {"float32", "int64", "int32", "bool", "float64", "uint8", "int8", "float16"})));
+                  {"float32", "int64", "int32", "bool", "float64", "uint8", "int8", "float16",
+                   "float8_e4m3fn", "float8_e5m2fnuz", "float8_e8m0fnu", "int4"})));
   d.input(d.shape(0, 4), Fill::kTame);
 }
 
 void cast_like(CaseDraw& d) {
-  d.integer("saturate", 1, {0, 1});
+  d.toggle("saturate", true);
+  d.text("round_mode", "up", {"down", "nearest"});
   d.input(d.shape(0, 4), Fill::kPositive);
   d.input(d.shape(0, 1));
 }

@@ -80,9 +80,37 @@ void cumsum(CaseDraw& d);
 void arg(CaseDraw& d);
 void top(CaseDraw& d);
 
+// quantize.cc
+void quantize(CaseDraw& d);
+void dequantize(CaseDraw& d);
+void bit_cast(CaseDraw& d);
+void bit_shift(CaseDraw& d);
+void is_inf(CaseDraw& d);
+void compress(CaseDraw& d);
+void nonzero(CaseDraw& d);
+void unique(CaseDraw& d);
+
+// signals.cc
+void dft(CaseDraw& d);
+void stft(CaseDraw& d);
+void linear_attention(CaseDraw& d);
+void reverse_sequence(CaseDraw& d);
+void tensor_scatter(CaseDraw& d);
+void negative_log_likelihood(CaseDraw& d);
+void det(CaseDraw& d);
+void tfidf(CaseDraw& d);
+
+// places.cc
+void grid_sample(CaseDraw& d);
+void roi_align(CaseDraw& d);
+void deform_conv(CaseDraw& d);
+void col2im(CaseDraw& d);
+void max_unpool(CaseDraw& d);
+
 // windows.cc
 void max_pool(CaseDraw& d);
 void average_pool(CaseDraw& d);
+void lp_pool(CaseDraw& d);
 void conv(CaseDraw& d);
 void fused_conv(CaseDraw& d);
 void conv_transpose(CaseDraw& d);

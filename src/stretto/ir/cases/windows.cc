@@ -9,7 +9,9 @@ namespace stretto::ir::cases {
 
 namespace {
 
-void draw_pool(CaseDraw& d, bool max) {
+enum class Pool { kMax, kAverage, kNorm };
+
+void draw_pool(CaseDraw& d, Pool pool) {
   const int64_t rank = d.one_of<int64_t>({2, 1, 2, 3, 2});
   Shape shape{d.batch(), d.dim(19)}, kernel;
   for (int64_t i = 0; i < rank; ++i) shape.push_back(d.dim(rank == 3 ? 4 : rank == 2 ? 9 : 17));
@@ -21,7 +23,9 @@ void draw_pool(CaseDraw& d, bool max) {
   if (d.text("auto_pad", "NOTSET", {"NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID"}) == "NOTSET") {
     d.integers("pads", 2 * rank, 0, {1, 2});
   }
-  if (max) {
+  if (pool == Pool::kNorm) {
+    d.integer("p", 2, {1, 3});
+  } else if (pool == Pool::kMax) {
     d.toggle("storage_order");
     d.outputs(d.rarely() ? 2 : 1);
   } else {
@@ -145,8 +149,9 @@ void draw_conv_transpose(CaseDraw& d, bool fused) {
 
 }  // namespace
 
-void max_pool(CaseDraw& d) { draw_pool(d, true); }
-void average_pool(CaseDraw& d) { draw_pool(d, false); }
+void max_pool(CaseDraw& d) { draw_pool(d, Pool::kMax); }
+void average_pool(CaseDraw& d) { draw_pool(d, Pool::kAverage); }
+void lp_pool(CaseDraw& d) { draw_pool(d, Pool::kNorm); }
 void conv(CaseDraw& d) { draw_conv(d, false); }
 void fused_conv(CaseDraw& d) { draw_conv(d, true); }
 void conv_transpose(CaseDraw& d) { draw_conv_transpose(d, false); }

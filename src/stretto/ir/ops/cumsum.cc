@@ -1,4 +1,4 @@
-// CumSum along one axis, and Trilu.
+// CumSum and CumProd along one axis, and Trilu.
 #include "stretto/ir/ops/axes.h"
 #include "stretto/ir/ops/dispatch.h"
 #include "stretto/ir/ops/elementwise.h"
@@ -22,6 +22,7 @@ void infer(Inference& c) {
   c.set_output(0, c.dtype(0), c.shape(0));
 }
 
+template <bool kProduct>
 void evaluate(Evaluation& c) {
   const Tensor& data = c.inputs[0];
   const AxisView view(data.shape(),
@@ -34,12 +35,13 @@ void evaluate(Evaluation& c) {
     parallel(c.team, view.outer * view.inner, grain, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const int64_t first = row / view.inner * view.size * view.inner + row % view.inner;
-        decltype(wrapping(Computed<T>{})) sum{};
+        decltype(wrapping(Computed<T>{})) sum = kProduct ? 1 : 0;
         for (int64_t i = 0; i < view.size; ++i) {
           const int64_t at = first + (reverse ? view.size - 1 - i : i) * view.inner;
           const auto x = wrapping(static_cast<Computed<T>>(data_of<T>(data)[at]));
-          y[at] = static_cast<T>(exclusive ? sum : sum + x);
-          sum += x;
+          const auto next = kProduct ? sum * x : sum + x;
+          y[at] = static_cast<T>(exclusive ? sum : next);
+          sum = next;
         }
       }
     });
@@ -79,12 +81,19 @@ void evaluate_trilu(Evaluation& c) {
 
 }  // namespace
 
+const Operator kCumProd{.name = "CumProd",
+                        .inputs = kInputs,
+                        .outputs = kOutputs,
+                        .attributes = kAttributes,
+                        .infer = infer,
+                        .evaluate = evaluate<true>};
+
 const Operator kCumSum{.name = "CumSum",
                        .inputs = kInputs,
                        .outputs = kOutputs,
                        .attributes = kAttributes,
                        .infer = infer,
-                       .evaluate = evaluate};
+                       .evaluate = evaluate<false>};
 
 const Operator kTrilu{.name = "Trilu",
                       .inputs = kTriluInputs,

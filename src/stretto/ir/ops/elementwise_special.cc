@@ -1,4 +1,4 @@
-// Elementwise operators with a rule of their own: Clip, Mod, Pow, PRelu, Where.
+// Elementwise operators with a rule of their own: BitShift, Clip, IsInf, Mod, Pow, PRelu, Where.
 #include "stretto/ir/ops/elementwise.h"
 #include "stretto/ir/ops/table.h"
 
@@ -33,6 +33,52 @@ void evaluate_clip(Evaluation& c) {
         x = static_cast<Computed<T>>(*high);
       return x;
     });
+  });
+}
+
+constexpr Port kShiftInputs[] = {{"X", kIntegerTypes, Arity::kRequired, 'T'},
+                                 {"Y", kIntegerTypes, Arity::kRequired, 'T'}};
+constexpr Port kShiftOutput[] = {{"Z", kIntegerTypes, Arity::kRequired, 'T'}};
+constexpr AttributeSpec kShiftAttributes[] = {{"direction", AttributeKind::kString, true}};
+
+bool shifts_left(const Attributes& attributes) {
+  const std::string direction = attributes.text("direction", "");
+  if (direction != "LEFT" && direction != "RIGHT") {
+    throw_invalid("direction: expected LEFT or RIGHT, got {}", direction);
+  }
+  return direction == "LEFT";
+}
+
+void infer_shift(Inference& c) {
+  shifts_left(c.attributes());
+  infer_broadcast(c, c.dtype(0));
+}
+
+// To the right signed numbers keep their sign. Shifts by all bits and more (a negative number of
+// them is such) leave nothing but the sign.
+void evaluate_shift(Evaluation& c) {
+  const bool left = shifts_left(c.attributes);
+  with_type<kIntegerTypes>(c.inputs[0].dtype(), [&]<typename T>() {
+    map_binary<T, T, T>(c, [left](T a, T b) -> T {
+      constexpr uint64_t kBits = 8 * sizeof(T);
+      const uint64_t by = wrapping(b);
+      if (left) return by < kBits ? static_cast<T>(wrapping(a) << by) : T{0};
+      if (by < kBits) return static_cast<T>(a >> by);
+      return a < T{0} ? static_cast<T>(T{0} - T{1}) : T{0};
+    });
+  });
+}
+
+constexpr Port kIsInfInputs[] = {{"X", kRealTypes}};
+constexpr Port kIsInfOutputs[] = {{"Y", kBoolType}};
+constexpr AttributeSpec kIsInfAttributes[] = {{"detect_negative", AttributeKind::kInt},
+                                              {"detect_positive", AttributeKind::kInt}};
+
+void evaluate_is_inf(Evaluation& c) {
+  const bool negative = c.attributes.integer("detect_negative", 1) != 0;
+  const bool positive = c.attributes.integer("detect_positive", 1) != 0;
+  with_type<kRealTypes>(c.inputs[0].dtype(), [&]<typename T>() {
+    map_unary<T, bool>(c, [=](double x) { return std::isinf(x) && (x < 0 ? negative : positive); });
   });
 }
 
@@ -135,6 +181,20 @@ void evaluate_where(Evaluation& c) {
 }
 
 }  // namespace
+
+const Operator kBitShift{.name = "BitShift",
+                         .inputs = kShiftInputs,
+                         .outputs = kShiftOutput,
+                         .attributes = kShiftAttributes,
+                         .infer = infer_shift,
+                         .evaluate = evaluate_shift};
+
+const Operator kIsInf{.name = "IsInf",
+                      .inputs = kIsInfInputs,
+                      .outputs = kIsInfOutputs,
+                      .attributes = kIsInfAttributes,
+                      .infer = [](Inference& c) { c.set_output(0, DType::kBool, c.shape(0)); },
+                      .evaluate = evaluate_is_inf};
 
 const Operator kClip{.name = "Clip",
                      .inputs = kClipInputs,

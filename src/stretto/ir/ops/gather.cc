@@ -1,4 +1,5 @@
-// Gather, GatherElements, GatherND: reading by index. Negative indices count from the end.
+// Compress, Gather, GatherElements, GatherND: reading by index or by a list of bools. Negative
+// indices count from the end.
 #include <cstring>
 
 #include "stretto/ir/ops/axes.h"
@@ -108,7 +109,66 @@ void evaluate_nd(Evaluation& c) {
   });
 }
 
+constexpr Port kCompressInputs[] = {{"input", kAllTypes, Arity::kRequired, 'T'},
+                                    {"condition", kBoolType}};
+
+// The input as rows along the axis; without one it is flat.
+AxisView compressed_view(const Attributes& attributes, const Shape& shape) {
+  if (!attributes.has("axis")) return AxisView(Shape{element_count(shape)}, 0);
+  return AxisView(shape, axis_of(attributes, static_cast<int64_t>(shape.size())));
+}
+
+// A condition that is shorter than the axis drops the rest.
+std::vector<int64_t> chosen(const std::vector<int64_t>& condition, int64_t size) {
+  if (static_cast<int64_t>(condition.size()) > size) {
+    throw_invalid("condition: {} values for {} elements", condition.size(), size);
+  }
+  std::vector<int64_t> places;
+  for (size_t i = 0; i < condition.size(); ++i) {
+    if (condition[i] != 0) places.push_back(static_cast<int64_t>(i));
+  }
+  return places;
+}
+
+void infer_compress(Inference& c) {
+  if (c.shape(1).size() != 1) {
+    throw_invalid("condition: expected a list, got shape {}", shape_text(c.shape(1)));
+  }
+  const AxisView view = compressed_view(c.attributes(), c.shape(0));
+  const auto count =
+      static_cast<int64_t>(chosen(c.constant_integers(1, "condition"), view.size).size());
+  Shape shape{count};
+  if (c.attributes().has("axis")) {
+    shape = c.shape(0);
+    shape[axis_of(c.attributes(), c.rank(0))] = count;
+  }
+  c.set_output(0, c.dtype(0), std::move(shape));
+}
+
+void evaluate_compress(Evaluation& c) {
+  const Tensor& data = c.inputs[0];
+  const AxisView view = compressed_view(c.attributes, data.shape());
+  const std::vector<int64_t> places = chosen(c.inputs[1].as_int64s(), view.size);
+  Tensor& out = make_output_like(c, 0, data);
+  const size_t run = static_cast<size_t>(view.inner) * dtype_bytes(data.dtype());
+  auto* to = data_of<std::byte>(out);
+  for (int64_t outer = 0; outer < view.outer; ++outer) {
+    for (int64_t place : places) {
+      std::memcpy(
+          to, data_of<std::byte>(data) + static_cast<size_t>(outer * view.size + place) * run, run);
+      to += run;
+    }
+  }
+}
+
 }  // namespace
+
+const Operator kCompress{.name = "Compress",
+                         .inputs = kCompressInputs,
+                         .outputs = kOutputs,
+                         .attributes = kAxis,
+                         .infer = infer_compress,
+                         .evaluate = evaluate_compress};
 
 const Operator kGather{.name = "Gather",
                        .inputs = kInputs,

@@ -4,8 +4,8 @@
 namespace stretto::ir::ops {
 namespace {
 
-constexpr Port kInputs[] = {{"input", kAllTypes, Arity::kRequired, 'V'}};
-constexpr Port kOutputs[] = {{"output", kAllTypes, Arity::kRequired, 'V'}};
+constexpr Port kInputs[] = {{"input", kStoredTypes, Arity::kRequired, 'V'}};
+constexpr Port kOutputs[] = {{"output", kStoredTypes, Arity::kRequired, 'V'}};
 
 void infer(Inference& c) { c.set_output(0, c.dtype(0), c.shape(0)); }
 

@@ -1,5 +1,6 @@
-// MaxPool and AveragePool over one to three spatial axes.
+// MaxPool, AveragePool and LpPool over one to three spatial axes.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "stretto/ir/ops/dispatch.h"
@@ -28,6 +29,12 @@ constexpr AttributeSpec kAverageAttributes[] = {{"auto_pad", AttributeKind::kStr
                                                 {"kernel_shape", AttributeKind::kInts, true},
                                                 {"pads", AttributeKind::kInts},
                                                 {"strides", AttributeKind::kInts}};
+
+constexpr AttributeSpec kLpAttributes[] = {
+    {"auto_pad", AttributeKind::kString}, {"ceil_mode", AttributeKind::kInt},
+    {"dilations", AttributeKind::kInts},  {"kernel_shape", AttributeKind::kInts, true},
+    {"p", AttributeKind::kInt},           {"pads", AttributeKind::kInts},
+    {"strides", AttributeKind::kInts}};
 
 Window window_of(const Attributes& attributes, const Shape& x) {
   return make_window(attributes, spatial_part(x, "input"), attributes.integers("kernel_shape", {}),
@@ -129,6 +136,31 @@ void evaluate_average(Evaluation& c) {
   });
 }
 
+void infer_lp(Inference& c) {
+  if (c.attributes().integer("p", 2) < 1) {
+    throw_invalid("p: expected a positive number, got {}", c.attributes().integer("p", 2));
+  }
+  infer(c);
+}
+
+void evaluate_lp(Evaluation& c) {
+  const Window w = window_of(c.attributes, c.inputs[0].shape());
+  const auto p = static_cast<double>(c.attributes.integer("p", 2));
+  with_type<kRealTypes>(c.inputs[0].dtype(), [&]<typename T>() {
+    const T* x = data_of<T>(c.inputs[0]);
+    T* y = data_of<T>(c.make_output(0));
+    each_output(c, w, [&](int64_t plane, int64_t at, int64_t oz, int64_t oy, int64_t ox) {
+      const T* image = x + plane * w.input_size();
+      double sum = 0;
+      each_tap(w, oz, oy, ox, [&](int64_t iz, int64_t iy, int64_t ix) {
+        const auto value = static_cast<double>(image[(iz * w.input[1] + iy) * w.input[2] + ix]);
+        sum += std::pow(std::fabs(value), p);
+      });
+      y[plane * w.output_size() + at] = static_cast<T>(std::pow(sum, 1 / p));
+    });
+  });
+}
+
 // A comparison or addition per tap, those in the padding included.
 double flops(const Graph& graph, const Node& node) {
   double sum = 1;
@@ -148,6 +180,14 @@ const Operator kAveragePool{.name = "AveragePool",
                             .infer = infer,
                             .evaluate = evaluate_average,
                             .flops = flops};
+
+const Operator kLpPool{.name = "LpPool",
+                       .inputs = kAverageInputs,
+                       .outputs = kAverageOutputs,
+                       .attributes = kLpAttributes,
+                       .infer = infer_lp,
+                       .evaluate = evaluate_lp,
+                       .flops = flops};
 
 const Operator kMaxPool{.name = "MaxPool",
                         .inputs = kMaxInputs,

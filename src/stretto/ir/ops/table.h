@@ -2,9 +2,11 @@
 // operator (or its group of siblings); table.cc lists them.
 //
 // Each row has the ports and attributes of the newest ONNX form, with these differences:
-//   Cast: attribute `to` is a type's name as text ("float32"), not ONNX's number for it.
+//   BitCast: attribute `from` names the input's type.
+//   Types in attributes (`to`, `output_dtype`, `precision`) are names ("float32"), not ONNX's
+//     numbers for them.
 //   Constant: only the attribute `value` (a tensor).
-//   BatchNormalization: inference only (training_mode 0, one output).
+//   BatchNormalization: inference only (one output); the importer makes training_mode 1 of parts.
 //   Resize: align_corners counts with the output's integer length, as exporters and runtimes do.
 // Element types are float32, float64, integers and bool; data movement also takes 16-bit floats.
 #pragma once
@@ -29,13 +31,22 @@ extern const Operator kArgMax;
 extern const Operator kArgMin;
 extern const Operator kAveragePool;
 extern const Operator kBatchNormalization;
+extern const Operator kBitCast;
+extern const Operator kBitShift;
 extern const Operator kCast;
 extern const Operator kCastLike;
 extern const Operator kClip;
+extern const Operator kCol2Im;
+extern const Operator kCompress;
 extern const Operator kConcat;
 extern const Operator kConv;
 extern const Operator kConvTranspose;
+extern const Operator kCumProd;
 extern const Operator kCumSum;
+extern const Operator kDeformConv;
+extern const Operator kDequantizeLinear;
+extern const Operator kDet;
+extern const Operator kDFT;
 extern const Operator kEinsum;
 extern const Operator kFlatten;
 extern const Operator kGather;
@@ -44,22 +55,36 @@ extern const Operator kGatherND;
 extern const Operator kGemm;
 extern const Operator kGlobalAveragePool;
 extern const Operator kGlobalMaxPool;
+extern const Operator kGridSample;
 extern const Operator kIdentity;
+extern const Operator kIsInf;
+extern const Operator kLinearAttention;
+extern const Operator kLpPool;
 extern const Operator kLRN;
 extern const Operator kMatMul;
 extern const Operator kMaxPool;
+extern const Operator kMaxUnpool;
 extern const Operator kMod;
+extern const Operator kNegativeLogLikelihoodLoss;
+extern const Operator kNonZero;
 extern const Operator kPad;
 extern const Operator kPow;
 extern const Operator kPRelu;
+extern const Operator kQuantizeLinear;
 extern const Operator kReshape;
 extern const Operator kResize;
+extern const Operator kReverseSequence;
+extern const Operator kRoiAlign;
 extern const Operator kScatterElements;
 extern const Operator kScatterND;
 extern const Operator kSplit;
 extern const Operator kSqueeze;
+extern const Operator kSTFT;
+extern const Operator kTensorScatter;
+extern const Operator kTfIdfVectorizer;
 extern const Operator kTopK;
 extern const Operator kTrilu;
+extern const Operator kUnique;
 extern const Operator kUnsqueeze;
 extern const Operator kWhere;
 

@@ -1,0 +1,104 @@
+#include "stretto/import/onnx/compose.h"
+
+#include <algorithm>
+
+#include "stretto/base/error.h"
+
+namespace stretto::onnx {
+
+std::span<const CompositionRow> composition_rows() {
+  static constexpr std::string_view kTraining = "ai.onnx.preview.training";
+  static constexpr std::string_view kMl = "ai.onnx.ml", kPreview = "ai.onnx.preview";
+  static constexpr CompositionRow kRows[] = {
+      {"", "AffineGrid", compose_affine_grid},
+      {"", "Attention", compose_attention},
+      {"", "BlackmanWindow", compose_blackman_window},
+      {"", "CausalConvWithState", compose_causal_conv},
+      {"", "CenterCropPad", compose_center_crop_pad},
+      {"", "ConvInteger", compose_conv_integer},
+      {"", "DynamicQuantizeLinear", compose_dynamic_quantize},
+      {"", "EyeLike", compose_eye},
+      {"", "HammingWindow", compose_hamming_window},
+      {"", "HannWindow", compose_hann_window},
+      {"", "Loop", unroll_loop},
+      {"", "LpNormalization", compose_lp_normalization},
+      {"", "MatMulInteger", compose_matmul_integer},
+      {"", "MeanVarianceNormalization", compose_mean_variance_normalization},
+      {"", "MelWeightMatrix", compose_mel_weights},
+      {"", "OptionalGetElement", compose_optional_get_element},
+      {"", "OptionalHasElement", compose_optional_has_element},
+      {"", "QLinearConv", compose_qlinear_conv},
+      {"", "QLinearMatMul", compose_qlinear_matmul},
+      {"", "RotaryEmbedding", compose_rotary_embedding},
+      {"", "Scan", unroll_scan},
+      {"", "SoftmaxCrossEntropyLoss", compose_softmax_cross_entropy},
+      {"", "SwiGLU", compose_swiglu},
+      {kMl, "ArrayFeatureExtractor", compose_array_feature_extractor},
+      {kMl, "Binarizer", compose_binarizer},
+      {kPreview, "FlexAttention", compose_flex_attention},
+      {kTraining, "Adagrad", compose_adagrad},
+      {kTraining, "Adam", compose_adam},
+      {kTraining, "Momentum", compose_momentum},
+  };
+  return kRows;
+}
+
+const CompositionRow* find_composition(std::string_view domain, std::string_view op) {
+  const auto rows = composition_rows();
+  const auto at = std::find_if(rows.begin(), rows.end(), [&](const CompositionRow& row) {
+    return row.op == op && row.domain == domain;
+  });
+  return at == rows.end() ? nullptr : &*at;
+}
+
+ir::Attributes attribute(std::string name, ir::Attribute value) {
+  ir::Attributes attributes;
+  attributes.set(std::move(name), std::move(value));
+  return attributes;
+}
+
+std::vector<int64_t> known_integers(const PendingNode& node, size_t input, std::string_view what) {
+  const Tensor* tensor = node.constant(input);
+  if (tensor == nullptr) {
+    node.unsupported(
+        fmt::format("{} must be known when the model is optimised, but it depends on "
+                    "the model's input values",
+                    what));
+  }
+  return tensor->as_int64s();
+}
+
+Parts::Id Parts::number(double value, Id like) {
+  return constant(Tensor::scalar<double>(value).converted(dtype(like)));
+}
+
+Parts::Id Parts::integers(const std::vector<int64_t>& values) {
+  return constant(Tensor::int64s(values));
+}
+
+Parts::Id Parts::reshape(Id x, const Shape& to) {
+  return op("Reshape", {x, integers(to)}, attribute("allowzero", int64_t{1}));
+}
+
+Parts::Id Parts::transpose(Id x, const std::vector<int64_t>& order) {
+  return op("Transpose", {x}, attribute("perm", order));
+}
+
+Parts::Id Parts::concat(std::vector<Id> inputs, int64_t axis) {
+  return op("Concat", std::move(inputs), attribute("axis", axis));
+}
+
+Parts::Id Parts::slice(Id x, int64_t axis, int64_t begin, int64_t end, int64_t step) {
+  return op("Slice", {x, integers({begin}), integers({end}), integers({axis}), integers({step})});
+}
+
+Parts::Id Parts::cast(Id x, DType to) {
+  if (dtype(x) == to) return x;
+  return op("Cast", {x}, attribute("to", std::string(dtype_name(to))));
+}
+
+Parts::Id Parts::reduce(std::string_view name, Id x, const std::vector<int64_t>& axes, bool keep) {
+  return op(name, {x, integers(axes)}, attribute("keepdims", int64_t{keep ? 1 : 0}));
+}
+
+}  // namespace stretto::onnx

@@ -1,0 +1,112 @@
+// Operators that become several others when a model is read: those that ONNX defines by a body of
+// simpler operators, and those that are sums and products of others. Fast kernels of the parts then
+// serve the whole.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/import/onnx/upgrade.h"
+
+namespace stretto::onnx {
+
+struct CompositionRow {
+  std::string_view domain;  // "" is ONNX's own
+  std::string_view op;
+  void (*apply)(PendingNode&);  // emits the parts and sets `results`
+};
+
+std::span<const CompositionRow> composition_rows();
+const CompositionRow* find_composition(std::string_view domain, std::string_view op);
+
+// Shorthand for emitting parts. Every function returns the part's output.
+class Parts {
+ public:
+  using Id = ir::ValueId;
+
+  explicit Parts(PendingNode& node) : node_(node) {}
+
+  Id op(std::string_view name, std::vector<Id> inputs, ir::Attributes attributes = {}) {
+    return node_.emit(name, std::move(inputs), std::move(attributes));
+  }
+  // A scalar of the type of `like`.
+  Id number(double value, Id like);
+  Id integers(const std::vector<int64_t>& values);  // of rank 1
+  Id constant(Tensor tensor) { return node_.add_constant("constant", std::move(tensor)); }
+
+  Id add(Id a, Id b) { return op("Add", {a, b}); }
+  Id subtract(Id a, Id b) { return op("Sub", {a, b}); }
+  Id multiply(Id a, Id b) { return op("Mul", {a, b}); }
+  Id divide(Id a, Id b) { return op("Div", {a, b}); }
+  Id matmul(Id a, Id b) { return op("MatMul", {a, b}); }
+  Id reshape(Id x, const Shape& shape);
+  Id transpose(Id x, const std::vector<int64_t>& order);
+  Id concat(std::vector<Id> inputs, int64_t axis);
+  Id slice(Id x, int64_t axis, int64_t begin, int64_t end, int64_t step = 1);
+  Id cast(Id x, DType dtype);  // `x` itself if it has the type
+  Id reduce(std::string_view name, Id x, const std::vector<int64_t>& axes, bool keep = true);
+
+  const Shape& shape(Id id) const { return *node_.emitter.value(id).shape; }
+  DType dtype(Id id) const { return node_.emitter.value(id).dtype; }
+
+ private:
+  PendingNode& node_;
+};
+
+// One attribute, for a part.
+ir::Attributes attribute(std::string name, ir::Attribute value);
+
+// Integers of an input that must be known when the model is read; throws Unsupported naming it.
+std::vector<int64_t> known_integers(const PendingNode& node, size_t input, std::string_view what);
+
+// compose_attention.cc
+void compose_attention(PendingNode& node);
+void compose_flex_attention(PendingNode& node);
+void compose_rotary_embedding(PendingNode& node);
+
+// compose_optional.cc: of tensors, which always are there
+void compose_optional_get_element(PendingNode& node);
+void compose_optional_has_element(PendingNode& node);
+
+// compose_features.cc: of domain ai.onnx.ml
+void compose_array_feature_extractor(PendingNode& node);
+void compose_binarizer(PendingNode& node);
+
+// unroll.cc: loops whose number of turns is known when the model is read
+void unroll_loop(PendingNode& node);
+void unroll_scan(PendingNode& node);
+
+// compose_layers.cc
+void compose_causal_conv(PendingNode& node);
+void compose_lp_normalization(PendingNode& node);
+void compose_mean_variance_normalization(PendingNode& node);
+void compose_softmax_cross_entropy(PendingNode& node);
+void compose_swiglu(PendingNode& node);
+void train_batch_normalization(PendingNode& node);  // with the statistics of its input
+
+// compose_images.cc
+void compose_affine_grid(PendingNode& node);
+void compose_center_crop_pad(PendingNode& node);
+
+// compose_quantized.cc
+void compose_conv_integer(PendingNode& node);
+void compose_dynamic_quantize(PendingNode& node);
+void compose_matmul_integer(PendingNode& node);
+void compose_qlinear_conv(PendingNode& node);
+void compose_qlinear_matmul(PendingNode& node);
+
+// compose_tables.cc: what is known when the model is read
+void compose_blackman_window(PendingNode& node);
+void compose_eye(PendingNode& node);
+void compose_hamming_window(PendingNode& node);
+void compose_hann_window(PendingNode& node);
+void compose_mel_weights(PendingNode& node);
+
+// compose_training.cc: the steps of optimisers
+void compose_adagrad(PendingNode& node);
+void compose_adam(PendingNode& node);
+void compose_momentum(PendingNode& node);
+
+}  // namespace stretto::onnx

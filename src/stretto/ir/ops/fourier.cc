@@ -1,0 +1,250 @@
+// DFT along one axis, and STFT. Complex numbers are a last axis of two. A length with small factors
+// is split recursively (mixed radix), any other is summed directly.
+#include <cmath>
+#include <complex>
+#include <numbers>
+
+#include "stretto/ir/ops/axes.h"
+#include "stretto/ir/ops/dispatch.h"
+#include "stretto/ir/ops/table.h"
+
+namespace stretto::ir::ops {
+namespace {
+
+using Complex = std::complex<double>;
+
+constexpr Port kDftInputs[] = {{"input", kRealTypes, Arity::kRequired, 'T'},
+                               {"dft_length", kIndexTypes, Arity::kOptional},
+                               {"axis", type_bit(DType::kInt64), Arity::kOptional}};
+constexpr Port kOutputs[] = {{"output", kRealTypes, Arity::kRequired, 'T'}};
+constexpr AttributeSpec kDftAttributes[] = {{"inverse", AttributeKind::kInt},
+                                            {"onesided", AttributeKind::kInt}};
+
+// Powers of the root of unity of one length; `sign` is that of its angle.
+class Transform {
+ public:
+  Transform(int64_t length, double sign) : roots_(static_cast<size_t>(length)) {
+    for (int64_t i = 0; i < length; ++i) {
+      const double angle =
+          sign * 2 * std::numbers::pi * static_cast<double>(i) / static_cast<double>(length);
+      roots_[i] = {std::cos(angle), std::sin(angle)};
+    }
+  }
+
+  std::vector<Complex> operator()(const std::vector<Complex>& x) const {
+    return run(x, 0, 1, static_cast<int64_t>(x.size()));
+  }
+
+ private:
+  static int64_t smallest_factor(int64_t n) {
+    for (int64_t f = 2; f * f <= n; ++f) {
+      if (n % f == 0) return f;
+    }
+    return n;
+  }
+
+  // Of the elements first, first + step, ...; as many as `count`.
+  std::vector<Complex> run(const std::vector<Complex>& x, int64_t first, int64_t step,
+                           int64_t count) const {
+    if (count == 1) return {x[first]};
+    const int64_t length = static_cast<int64_t>(roots_.size()), radix = smallest_factor(count);
+    const int64_t part = count / radix;
+    std::vector<std::vector<Complex>> parts;
+    for (int64_t r = 0; r < radix; ++r) {
+      parts.push_back(run(x, first + r * step, step * radix, part));
+    }
+    std::vector<Complex> y(static_cast<size_t>(count));
+    for (int64_t k = 0; k < count; ++k) {
+      Complex sum = 0;
+      for (int64_t r = 0; r < radix; ++r) {
+        sum += parts[r][k % part] * roots_[r * k % count * (length / count)];
+      }
+      y[k] = sum;
+    }
+    return y;
+  }
+
+  std::vector<Complex> roots_;
+};
+
+struct Plan {
+  int64_t axis = 0, length = 0;  // transformed elements
+  int64_t kept = 0;              // of the result
+  bool inverse = false, onesided = false;
+};
+
+Plan plan_of(const Attributes& attributes, const Shape& x, const Tensor* length,
+             const Tensor* axis) {
+  if (x.size() < 2 || (x.back() != 1 && x.back() != 2)) {
+    throw_invalid("input: expected a last axis of 1 (real) or 2 (complex), got shape {}",
+                  shape_text(x));
+  }
+  const auto one = [](const Tensor* tensor, std::string_view what) {
+    if (tensor->count() != 1) {
+      throw_invalid("{}: expected one value, got shape {}", what, shape_text(tensor->shape()));
+    }
+    return tensor->as_int64s()[0];
+  };
+  Plan plan;
+  const auto rank = static_cast<int64_t>(x.size());
+  plan.axis = normalize_axis(axis == nullptr ? -2 : one(axis, "axis"), rank, "axis");
+  if (plan.axis == rank - 1) throw_invalid("axis: the last axis holds complex numbers");
+  plan.inverse = attributes.integer("inverse", 0) != 0;
+  plan.onesided = attributes.integer("onesided", 0) != 0;
+  plan.length = plan.inverse && plan.onesided ? 2 * (x[plan.axis] - 1) : x[plan.axis];
+  if (length != nullptr) plan.length = one(length, "dft_length");
+  if (plan.length < 1 || plan.length > (int64_t{1} << 30)) {
+    throw_invalid("dft_length: expected a positive number, got {}", plan.length);
+  }
+  plan.kept = plan.onesided && !plan.inverse ? plan.length / 2 + 1 : plan.length;
+  return plan;
+}
+
+void infer_dft(Inference& c) {
+  for (int i = 1; i < 3; ++i) {
+    if (c.has_input(i)) c.constant_integers(i, kDftInputs[i].name);
+  }
+  const Plan plan = plan_of(c.attributes(), c.shape(0), c.constant(1), c.constant(2));
+  Shape y = c.shape(0);
+  y[plan.axis] = plan.kept;
+  y.back() = plan.inverse && plan.onesided ? 1 : 2;
+  c.set_output(0, c.dtype(0), std::move(y));
+}
+
+void evaluate_dft(Evaluation& c) {
+  const Tensor& x = c.inputs[0];
+  const Plan plan = plan_of(c.attributes, x.shape(), c.has_input(1) ? &c.inputs[1] : nullptr,
+                            c.has_input(2) ? &c.inputs[2] : nullptr);
+  const Shape& shape = x.shape();
+  const int64_t parts = shape.back(), size = shape[plan.axis];
+  Shape rows(shape.begin(), shape.end() - 1);
+  const AxisView view(rows, plan.axis);
+  const Transform transform(plan.length, plan.inverse ? 1 : -1);
+  with_type<kRealTypes>(x.dtype(), [&]<typename T>() {
+    const T* from = data_of<T>(x);
+    T* y = data_of<T>(c.make_output(0));
+    std::vector<Complex> row(static_cast<size_t>(plan.length));
+    for (int64_t r = 0; r < view.outer * view.inner; ++r) {
+      const int64_t first = r / view.inner * size * view.inner + r % view.inner;
+      const auto element = [&](int64_t i) -> Complex {
+        if (i >= size) return 0;
+        const T* p = from + (first + i * view.inner) * parts;
+        return {static_cast<double>(p[0]), parts == 2 ? static_cast<double>(p[1]) : 0};
+      };
+      for (int64_t i = 0; i < plan.length; ++i) {
+        // The half that a one-sided spectrum leaves out mirrors the other.
+        const bool mirrored = plan.inverse && plan.onesided && i > plan.length / 2;
+        row[i] = mirrored ? std::conj(element(plan.length - i)) : element(i);
+      }
+      const std::vector<Complex> result = transform(row);
+      const double scale = plan.inverse ? 1 / static_cast<double>(plan.length) : 1;
+      const int64_t out = r / view.inner * plan.kept * view.inner + r % view.inner;
+      for (int64_t i = 0; i < plan.kept; ++i) {
+        const int64_t at = out + i * view.inner;
+        if (plan.inverse && plan.onesided) {
+          y[at] = static_cast<T>(result[i].real() * scale);
+        } else {
+          y[2 * at] = static_cast<T>(result[i].real() * scale);
+          y[2 * at + 1] = static_cast<T>(result[i].imag() * scale);
+        }
+      }
+    }
+  });
+}
+
+constexpr Port kStftInputs[] = {{"signal", kRealTypes, Arity::kRequired, 'T'},
+                                {"frame_step", kIndexTypes},
+                                {"window", kRealTypes, Arity::kOptional, 'T'},
+                                {"frame_length", kIndexTypes, Arity::kOptional}};
+constexpr AttributeSpec kStftAttributes[] = {{"onesided", AttributeKind::kInt}};
+
+struct Frames {
+  int64_t step = 1, length = 1, count = 1, kept = 1;
+};
+
+Frames frames_of(const Attributes& attributes, const Shape& signal, int64_t step,
+                 const Shape* window, const Tensor* length) {
+  if (signal.size() != 3 || (signal[2] != 1 && signal[2] != 2)) {
+    throw_invalid("signal: expected shape [batch, length, 1 or 2], got {}", shape_text(signal));
+  }
+  if (window == nullptr && length == nullptr) {
+    throw_invalid("frame_length: expected it or a window");
+  }
+  Frames frames{.step = step};
+  if (length != nullptr) {
+    if (length->count() != 1) throw_invalid("frame_length: expected one value");
+    frames.length = length->as_int64s()[0];
+  } else if (window->size() == 1) {
+    frames.length = (*window)[0];
+  }
+  if (window != nullptr && *window != Shape{frames.length}) {
+    throw_invalid("window: expected {} values, one per element of a frame, got shape {}",
+                  frames.length, shape_text(*window));
+  }
+  if (step < 1 || frames.length < 1 || frames.length > signal[1]) {
+    throw_invalid("frames of {} elements, {} apart, in a signal of {}", frames.length, step,
+                  signal[1]);
+  }
+  const bool onesided = attributes.integer("onesided", 1) != 0;
+  if (onesided && signal[2] == 2)
+    throw_invalid("onesided: the spectrum of a complex signal is not");
+  frames.count = (signal[1] - frames.length) / step + 1;
+  frames.kept = onesided ? frames.length / 2 + 1 : frames.length;
+  return frames;
+}
+
+void infer_stft(Inference& c) {
+  const std::vector<int64_t> step = c.constant_integers(1, "frame_step");
+  if (step.size() != 1) throw_invalid("frame_step: expected one value");
+  if (c.has_input(3)) c.constant_integers(3, "frame_length");
+  const Frames frames = frames_of(c.attributes(), c.shape(0), step[0],
+                                  c.has_input(2) ? &c.shape(2) : nullptr, c.constant(3));
+  c.set_output(0, c.dtype(0), {c.shape(0)[0], frames.count, frames.kept, 2});
+}
+
+void evaluate_stft(Evaluation& c) {
+  const Tensor& signal = c.inputs[0];
+  const Frames frames = frames_of(c.attributes, signal.shape(), c.inputs[1].as_int64s()[0],
+                                  c.has_input(2) ? &c.inputs[2].shape() : nullptr,
+                                  c.has_input(3) ? &c.inputs[3] : nullptr);
+  const Transform transform(frames.length, -1);
+  const std::vector<double> window =
+      c.has_input(2) ? c.inputs[2].as_doubles()
+                     : std::vector<double>(static_cast<size_t>(frames.length), 1);
+  with_type<kRealTypes>(signal.dtype(), [&]<typename T>() {
+    T* y = data_of<T>(c.make_output(0));
+    const int64_t parts = signal.dim(2);
+    std::vector<Complex> row(static_cast<size_t>(frames.length));
+    for (int64_t at = 0; at < signal.dim(0) * frames.count; ++at) {
+      const int64_t batch = at / frames.count, frame = at % frames.count;
+      const T* from = data_of<T>(signal) + (batch * signal.dim(1) + frame * frames.step) * parts;
+      for (int64_t i = 0; i < frames.length; ++i) {
+        row[i] = window[i] * Complex(static_cast<double>(from[i * parts]),
+                                     parts == 2 ? static_cast<double>(from[i * parts + 1]) : 0);
+      }
+      const std::vector<Complex> result = transform(row);
+      for (int64_t i = 0; i < frames.kept; ++i) {
+        *y++ = static_cast<T>(result[i].real());
+        *y++ = static_cast<T>(result[i].imag());
+      }
+    }
+  });
+}
+
+}  // namespace
+
+const Operator kDFT{.name = "DFT",
+                    .inputs = kDftInputs,
+                    .outputs = kOutputs,
+                    .attributes = kDftAttributes,
+                    .infer = infer_dft,
+                    .evaluate = evaluate_dft};
+
+const Operator kSTFT{.name = "STFT",
+                     .inputs = kStftInputs,
+                     .outputs = kOutputs,
+                     .attributes = kStftAttributes,
+                     .infer = infer_stft,
+                     .evaluate = evaluate_stft};
+
+}  // namespace stretto::ir::ops
