@@ -417,6 +417,13 @@ def places():
   yield Case("Col2Im", [x(1, 12, 12), ints(5, 6), ints(2, 2)], {"pads": [0, 1, 0, 1],
                                                                 "strides": [2, 1],
                                                                 "dilations": [2, 2]}, since=18)
+  boxes = np.array([[[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 10, 1, 11], [0, 10.1, 1, 9.1]]],
+                   np.float32)
+  scores = np.array([[[0.9, 0.75, 0.6, 0.95], [0.1, 0.7, 0.3, 0.2]]], np.float32)
+  for centre in (0, 1):
+    yield Case("NonMaxSuppression", [boxes, scores, ints(3), scalar(0.5), scalar(0.15)],
+               {"center_point_box": centre}, since=11, exact=True)
+  yield Case("NonMaxSuppression", [boxes, scores, ints(2)], since=11, exact=True)
   places = np.array([[[[0, 3], [9, 15]]]], np.int64)
   yield Case("MaxUnpool", [x(1, 1, 2, 2), places], {"kernel_shape": [2, 2], "strides": [2, 2]},
              since=11)

@@ -120,7 +120,9 @@ void compose_attention(PendingNode& node) {
   }
   int64_t past = 0;
   if (node.has_input(kPastKey)) {
-    past = parts.shape(node.inputs[kPastKey]).at(2);
+    const Shape& before = parts.shape(node.inputs[kPastKey]);
+    check(node, before.size() == 4, "expected past_key of 4 dimensions");
+    past = before[2];
     k = parts.concat({node.inputs[kPastKey], k}, 2);
     v = parts.concat({node.inputs[kPastValue], v}, 2);
   }
@@ -172,6 +174,8 @@ void compose_attention(PendingNode& node) {
                       .right = number_of("right_window_size", -1)};
   if (node.has_input(kLengths)) {
     const Id lengths = node.inputs[kLengths];
+    check(node, parts.shape(lengths) == Shape{qs[0]},
+          "expected a value of nonpad_kv_seqlen for each of the batch");
     see_within_bounds(parts, bounds, lengths, queries, keys, visible);
     std::vector<int64_t> places(static_cast<size_t>(keys));
     for (int64_t j = 0; j < keys; ++j) places[j] = j;

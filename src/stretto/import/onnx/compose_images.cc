@@ -33,6 +33,7 @@ Tensor pixel_coordinates(const Shape& size, bool align_corners) {
 }  // namespace
 
 void compose_affine_grid(PendingNode& node) {
+  if (!node.has_input(0)) throw_invalid("{} \"{}\": theta is missing", node.op, node.name);
   Parts parts(node);
   const std::vector<int64_t> size = known_integers(node, 1, "size");
   const Id theta = node.inputs[0];
@@ -53,6 +54,7 @@ void compose_affine_grid(PendingNode& node) {
 }
 
 void compose_center_crop_pad(PendingNode& node) {
+  if (!node.has_input(0)) throw_invalid("{} \"{}\": input_data is missing", node.op, node.name);
   Parts parts(node);
   const std::vector<int64_t> wanted = known_integers(node, 1, "shape");
   Id x = node.inputs[0];
@@ -69,6 +71,9 @@ void compose_center_crop_pad(PendingNode& node) {
   for (size_t i = 0; i < axes.size(); ++i) {
     const int64_t axis = normalize_axis(axes[i], rank, node.op + ": axes");
     const int64_t has = parts.shape(x)[axis];
+    if (wanted[i] < 0) {
+      throw_invalid("{} \"{}\": shape has the negative value {}", node.op, node.name, wanted[i]);
+    }
     if (wanted[i] < has) {
       const int64_t begin = (has - wanted[i]) / 2;
       x = parts.slice(x, axis, begin, begin + wanted[i]);

@@ -109,4 +109,14 @@ void max_unpool(CaseDraw& d) {
   }
 }
 
+void non_max_suppression(CaseDraw& d) {
+  const int64_t batch = d.between(1, 2), classes = d.between(1, 2), boxes = d.dim(7);
+  d.toggle("center_point_box");
+  d.weight({batch, boxes, 4}, Fill::kTame);
+  d.weight({batch, classes, boxes}, Fill::kTame);
+  d.maybe() ? d.fixed_scalar(static_cast<double>(d.between(0, 5))) : d.absent();
+  d.maybe() ? d.fixed_scalar(d.one_of({0.5, 0.25, 0.0})) : d.absent();
+  d.maybe() ? d.fixed_scalar(d.one_of({0.0, 0.5})) : d.absent();
+}
+
 }  // namespace stretto::ir::cases

@@ -93,6 +93,7 @@ std::span<const Row> rows() {
       {"Mul", binary},
       {"Neg", unary},
       {"NegativeLogLikelihoodLoss", negative_log_likelihood},
+      {"NonMaxSuppression", non_max_suppression},
       {"NonZero", nonzero},
       {"Not", unary},
       {"OneHot", one_hot},

@@ -106,6 +106,7 @@ void roi_align(CaseDraw& d);
 void deform_conv(CaseDraw& d);
 void col2im(CaseDraw& d);
 void max_unpool(CaseDraw& d);
+void non_max_suppression(CaseDraw& d);
 
 // windows.cc
 void max_pool(CaseDraw& d);

@@ -23,6 +23,7 @@ std::span<const OperatorLimit> operator_limits() {
       {"Loop", "the trip count and the condition must be known when the model is optimised"},
       {"MaxUnpool", "the value of output_shape must be known when the model is optimised"},
       {"MelWeightMatrix", "the values of all inputs must be known when the model is optimised"},
+      {"NonMaxSuppression", "the values of all inputs must be known when the model is optimised"},
       {"NonZero", "the value of X must be known when the model is optimised"},
       {"OneHot", "the value of depth must be known when the model is optimised"},
       {"Pad", "the values of pads and axes must be known when the model is optimised"},

@@ -49,6 +49,7 @@ constexpr const Operator* kSingles[] = {
     &ops::kMaxUnpool,
     &ops::kMod,
     &ops::kNegativeLogLikelihoodLoss,
+    &ops::kNonMaxSuppression,
     &ops::kNonZero,
     &ops::kPad,
     &ops::kPow,

@@ -66,6 +66,7 @@ extern const Operator kMaxPool;
 extern const Operator kMaxUnpool;
 extern const Operator kMod;
 extern const Operator kNegativeLogLikelihoodLoss;
+extern const Operator kNonMaxSuppression;
 extern const Operator kNonZero;
 extern const Operator kPad;
 extern const Operator kPow;
