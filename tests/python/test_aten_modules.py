@@ -275,6 +275,10 @@ def test_options_for_files_only(options, text):
   assert text in refused(Scaled().eval(), torch.zeros(1, 4), **options)[1]
 
 
+def test_example_inputs_are_in_main_memory():
+  assert "got one on meta" in refused(Scaled().eval(), torch.zeros(1, 4, device="meta"))[1]
+
+
 def test_a_module_needs_inputs():
   assert "example inputs" in refused(Scaled().eval(), None)[1]
 

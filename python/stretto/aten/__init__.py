@@ -31,6 +31,10 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
                     tell: Any) -> OptimizedModule:
   """What `stretto.optimize` does for a module."""
   args, keywords = _arguments(source, inputs, kwargs)
+  for leaf in pytree.tree_leaves((args, keywords)):
+    if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
+      raise InvalidArgumentError(f"inputs: expected tensors in main memory, got one on "
+                                 f"{leaf.device}; move it with .cpu()")
   if isinstance(source, ExportedProgram):
     name, forward = type(source.graph_module).__name__, None
     program = decomposed(source)
