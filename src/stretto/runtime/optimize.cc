@@ -191,7 +191,9 @@ double storage_error(const ir::Graph& graph) {
       const DType dtype = graph.value(id).dtype;
       if (dtype == DType::kFloat16) error = std::max(error, 0x1p-9);
       if (dtype == DType::kBFloat16) error = std::max(error, 0x1p-6);
-      if (is_narrow(dtype)) error = std::max(error, is_float(dtype) ? 0.25 : 2.0);
+      if (!is_narrow(dtype)) continue;
+      const double largest = (1 << (narrow_bits(dtype) - 1)) - 1;  // of a signed integer
+      error = std::max(error, is_float(dtype) ? 0.25 : 2 / largest);
     }
   }
   return error;
