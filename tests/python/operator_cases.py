@@ -462,5 +462,5 @@ def signals():
                {"reduction": reduction, "ignore_index": 2}, since=13)
 
 
-ALL = [*elementwise(), *rows(), *products(), *windows(), *resizes(), *movement(), *integers(),
-       *places(), *signals()]
+ALL = [*elementwise(), *rows(), *products(), *recurrent(), *windows(), *resizes(), *movement(),
+       *integers(), *places(), *signals()]

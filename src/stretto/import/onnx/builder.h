@@ -7,8 +7,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "stretto/import/onnx/attributes.h"
 #include "stretto/import/emitter.h"
+#include "stretto/import/onnx/attributes.h"
 #include "stretto/import/onnx/import.h"
 #include "stretto/import/onnx/survey.h"
 #include "stretto/import/onnx/upgrade.h"
