@@ -101,4 +101,14 @@ Parts::Id Parts::reduce(std::string_view name, Id x, const std::vector<int64_t>&
   return op(name, {x, integers(axes)}, attribute("keepdims", int64_t{keep ? 1 : 0}));
 }
 
+void expect_inputs(const PendingNode& node, size_t count) {
+  for (size_t i = 0; i < count; ++i) {
+    if (!node.has_input(i)) throw_invalid("{} \"{}\": input {} is missing", node.op, node.name, i);
+  }
+}
+
+void check(const PendingNode& node, bool fine, std::string_view problem) {
+  if (!fine) throw_invalid("{} \"{}\": {}", node.op, node.name, problem);
+}
+
 }  // namespace stretto::onnx

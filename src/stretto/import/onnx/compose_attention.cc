@@ -84,10 +84,6 @@ void see_within_bounds(Parts& parts, const Bounds& bounds, Id lengths, int64_t q
   if (bounds.right >= 0) visible.also(parts.op("GreaterOrEqual", {distance, limit(-bounds.right)}));
 }
 
-void check(const PendingNode& node, bool fine, std::string_view problem) {
-  if (!fine) throw_invalid("{} \"{}\": {}", node.op, node.name, problem);
-}
-
 }  // namespace
 
 void compose_attention(PendingNode& node) {

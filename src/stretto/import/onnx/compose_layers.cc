@@ -9,12 +9,6 @@ namespace {
 
 using Id = ir::ValueId;
 
-void expect_inputs(const PendingNode& node, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    if (!node.has_input(i)) throw_invalid("{} \"{}\": input {} is missing", node.op, node.name, i);
-  }
-}
-
 Id silu(Parts& parts, Id x) { return parts.multiply(x, parts.op("Sigmoid", {x})); }
 
 }  // namespace

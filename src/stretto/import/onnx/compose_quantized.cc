@@ -8,12 +8,6 @@ namespace {
 
 using Id = ir::ValueId;
 
-void expect_inputs(const PendingNode& node, size_t count) {
-  for (size_t i = 0; i < count; ++i) {
-    if (!node.has_input(i)) throw_invalid("{} \"{}\": input {} is missing", node.op, node.name, i);
-  }
-}
-
 // x - zero_point in `dtype`; a zero point per row or column has one value per element of `axis`.
 Id centred(Parts& parts, const PendingNode& node, Id x, size_t zero, DType dtype, int64_t axis) {
   x = parts.cast(x, dtype);

@@ -20,10 +20,6 @@ Id stacked(Parts& parts, const std::vector<Id>& turns, int64_t axis) {
   return parts.concat(rows, axis);
 }
 
-void check(const PendingNode& node, bool fine, std::string_view problem) {
-  if (!fine) throw_invalid("{} \"{}\": {}", node.op, node.name, problem);
-}
-
 struct ScanForm {
   size_t states = 0, inputs = 0, outputs = 0;  // outputs: those that are stacked
   std::vector<int64_t> input_axes, input_directions, output_axes, output_directions;
