@@ -11,7 +11,8 @@ from stretto.peers._machine import physical_cores, usable_cpus
 ISA_FLAGS = ("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile")
 
 # Virtual machines often hide a processor's model from its name; family and model are there.
-GENERATIONS = {"6/143": "Intel Xeon (Sapphire Rapids)", "6/207": "Intel Xeon (Emerald Rapids)"}
+GENERATIONS = {"6/143": "Intel Xeon (Sapphire Rapids)", "6/207": "Intel Xeon (Emerald Rapids)",
+               "25/1": "AMD EPYC (Zen 3)"}
 
 
 def name(machine: dict) -> str:
