@@ -33,7 +33,6 @@ std::vector<EngineResult> time_with(const Model& model, const BenchFlags& flags,
   const bool from_onnx = flags.source.ends_with(".onnx");
   std::vector<EngineResult> results =
       time_with_peers(model, {.onnx_path = from_onnx ? flags.source : "",
-                              .shapes = o.shapes,
                               .inputs = o.inputs,
                               .peers = flags.peers,
                               .python = context.python,

@@ -39,6 +39,12 @@ constexpr Verb kVerbs[] = {
      "stretto inspect m.stretto --json",
      set_up_inspect,
      {.computes = true}},
+    {"check",
+     "Say whether a model would run, and which parts slowly",
+     "stretto check m.onnx\n"
+     "stretto check m.onnx --shape x=1x3x512x512 --json",
+     set_up_check,
+     {.computes = true}},
     {"run",
      "Start a training script on several ranks",
      "stretto run -n 4 train.py --epochs 3",

@@ -21,7 +21,8 @@ void check_once(std::string_view flag, const std::string& name, std::set<std::st
 void add_input_flags(Command& command, ModelFlags& flags) {
   const char* const group = "Input";
   add_option(command, "--shape", &flags.shapes, "NAME=SHAPE",
-             "Shape of an input that the file leaves open: x=1x3x8x8", {.group = group});
+             "Shape of an input that the file leaves open: x=1x3x8x8, or a range: x=1..8x3x8x8",
+             {.group = group});
   add_option(command, "--input", &flags.inputs, "NAME=FILE", "Data for an input: x=photo.npy",
              {.group = group});
   add_option(command, "--inputs", &flags.inputs_file, "FILE", "Data for all inputs: data.npz",
@@ -119,7 +120,13 @@ OptimizeOptions options(const ModelFlags& flags) {
   for (const std::string& shape : flags.shapes) {
     const auto [name, dims] = split_pair("--shape", shape);
     check_once("--shape", name, shaped);
-    o.shapes[name] = parse_shape(dims);
+    const ShapeRange range = parse_shape_range(dims);
+    if (!is_fixed(range)) {
+      o.ranges[name] = range;
+      continue;
+    }
+    Shape& fixed = o.shapes[name];
+    for (const Dimension& d : range) fixed.push_back(d.least);
   }
   for (const std::string& forced : flags.forced) {
     const auto [what, kernel] = split_pair("--force", forced);

@@ -88,7 +88,6 @@ int run_optimize(const OptimizeFlags& flags, const Context& context) {
   std::vector<EngineResult> engines;
   if (!flags.report.empty() || peers != std::vector<std::string>{"none"}) {
     engines = time_with_peers(model, {.onnx_path = flags.source,
-                                      .shapes = o.shapes,
                                       .inputs = o.inputs,
                                       .peers = peers,
                                       .python = context.python,

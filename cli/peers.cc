@@ -306,8 +306,9 @@ std::vector<EngineResult> time_with_peers(const Model& model, const PeerOptions&
     std::erase_if(engines, [](const Engine& e) { return e.skipped; });
   if (options.verify && !options.onnx_path.empty()) {
     report("reference", 0);
-    const std::vector<Tensor> expected = run_reference(
-        options.onnx_path, {.threads = model.threads(), .shapes = options.shapes}, inputs);
+    OptimizeOptions reference{.threads = model.threads()};
+    for (const TensorSpec& spec : model.inputs()) reference.shapes[spec.name] = spec.shape;
+    const std::vector<Tensor> expected = run_reference(options.onnx_path, reference, inputs);
     for (Engine& engine : engines) check(engine, expected);
   }
 

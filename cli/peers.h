@@ -15,7 +15,6 @@ namespace stretto::cli {
 
 struct PeerOptions {
   std::string onnx_path;  // empty: the model is an artefact, so there is nothing to compare with
-  std::map<std::string, Shape> shapes;   // of inputs whose file leaves them open
   std::map<std::string, Tensor> inputs;  // missing ones are made up
   // Names as in stretto.peers; or one word: "none", or "installed" for every one that is.
   std::vector<std::string> peers;

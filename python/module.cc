@@ -139,7 +139,6 @@ std::string report_with_peers(const ModelSession& session, const std::string& on
                               const std::vector<std::string>& peers, const std::string& python,
                               const Tell& tell) {
   const cli::PeerOptions options{.onnx_path = onnx_path,
-                                 .shapes = optimized.shapes,
                                  .inputs = tensors(inputs),
                                  .peers = peers,
                                  .python = python,
@@ -168,6 +167,15 @@ std::vector<std::tuple<std::string, std::string, Shape>> specs(
   return result;
 }
 
+// As text; nothing for an input whose dimensions are all fixed.
+std::vector<std::optional<std::string>> ranges(const Model& model) {
+  std::vector<std::optional<std::string>> result;
+  for (const ShapeRange& range : model.input_ranges()) {
+    result.push_back(is_fixed(range) ? std::nullopt : std::optional(shape_range_text(range)));
+  }
+  return result;
+}
+
 }  // namespace
 }  // namespace stretto::python
 
@@ -185,6 +193,12 @@ NB_MODULE(_stretto, m) {
       .def_rw("threads", &OptimizeOptions::threads)
       .def_rw("tuning", &OptimizeOptions::tuning)
       .def_rw("shapes", &OptimizeOptions::shapes)
+      .def(
+          "set_range",
+          [](OptimizeOptions& o, const std::string& name, const std::string& text) {
+            o.ranges[name] = parse_shape_range(text);
+          },
+          "name"_a, "text"_a)
       .def_rw("disable", &OptimizeOptions::disable)
       .def_rw("force", &OptimizeOptions::force)
       .def_rw("tuning_cache", &OptimizeOptions::tuning_cache)
@@ -208,6 +222,7 @@ NB_MODULE(_stretto, m) {
       .def_prop_ro("memory_bytes", [](const ModelSession& s) { return s.model().memory_bytes(); })
       .def_prop_ro("inputs",
                    [](const ModelSession& s) { return python::specs(s.model().inputs()); })
+      .def_prop_ro("input_ranges", [](const ModelSession& s) { return python::ranges(s.model()); })
       .def_prop_ro("outputs",
                    [](const ModelSession& s) { return python::specs(s.model().outputs()); });
 

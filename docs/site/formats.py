@@ -23,6 +23,7 @@ RUNS = {
   "inspect --rules": ["inspect", "M.onnx", "--rules"],
   "inspect --bisect": ["inspect", "M.onnx", "--bisect"],
   "inspect M.stretto": ["inspect", "M.stretto"],
+  "check": ["check", "M.onnx"],
   "kernels": ["kernels"],
   "kernels FAMILY": ["kernels", "matmul", "--seconds", "0.1"],
   "operators": ["operators"],

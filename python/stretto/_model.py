@@ -23,12 +23,15 @@ class TensorSpec:
   Attributes:
     name: its name in the ONNX file.
     dtype: NumPy's name of the element type, like "float32".
-    shape: its dimensions, outermost first; () is a scalar.
+    shape: the dimensions that the model was optimised for, outermost first; () is a scalar.
+    sizes: of an input with open dimensions, the shapes that it takes: "batch:1..8x3x224x224". None:
+      `shape` only.
   """
 
   name: str
   dtype: str
   shape: tuple[int, ...]
+  sizes: str | None = None
 
 
 class Model:
@@ -56,7 +59,8 @@ class Model:
     self._session = session
     self._report = report
     self.name: str = session.name
-    self.inputs = [TensorSpec(n, d, tuple(s)) for n, d, s in session.inputs]
+    self.inputs = [TensorSpec(n, d, tuple(s), sizes)
+                   for (n, d, s), sizes in zip(session.inputs, session.input_ranges)]
     self.outputs = [TensorSpec(n, d, tuple(s)) for n, d, s in session.outputs]
     self.threads: int = session.threads
     self.weight_bytes: int = session.weight_bytes
@@ -72,7 +76,8 @@ class Model:
 
         An array is a NumPy array, a nested list, a number, or any object with `__dlpack__`
         (PyTorch, JAX, CuPy on main memory; nothing is copied) or `__array__`. Shapes must be those
-        in `inputs`. Element types must be too, except that conversions which lose nothing, and
+        in `inputs`, or in the range that `sizes` there allows: the first call with new ones takes
+        some milliseconds more. Element types must be too, except that conversions which lose nothing, and
         float64 to float32, are done silently.
 
     Returns:
@@ -142,7 +147,8 @@ class Model:
 
   def __repr__(self) -> str:
     def words(specs: list[TensorSpec]) -> str:
-      return ", ".join(f"{s.name} {s.dtype}{list(s.shape)}" for s in specs)
+      return ", ".join(f"{s.name} {s.dtype}{f'[{s.sizes}]' if s.sizes else list(s.shape)}"
+                       for s in specs)
 
     return f"<stretto.Model {self.name}: {words(self.inputs)} -> {words(self.outputs)}>"
 

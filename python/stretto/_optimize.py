@@ -42,7 +42,7 @@ def optimize(
   level: str = "lossless",
   accuracy: str = "default",
   threads: int | None = None,
-  shapes: Mapping[str, Sequence[int]] | None = None,
+  shapes: Mapping[str, str | Sequence[int | str | tuple[int, int]]] | None = None,
   tuning: str | float = "quick",
   tuning_cache: str | os.PathLike[str] | None = None,
   report: str | os.PathLike[str] | None = None,
@@ -75,7 +75,11 @@ def optimize(
         Strassen's products too.
     threads: number of threads to run with. None: one for every physical core that this process may
       use, or fewer where a container limits its CPU time.
-    shapes: shapes of inputs whose file leaves dimensions open, by input name.
+    shapes: shapes of inputs whose file leaves dimensions open, by input name: `(1, 3, 224, 224)`,
+      or ranges of sizes, `"1..8x3x224x224"` or `((1, 8), 3, 224, 224)`. `"batch:1..x3x224x224"` has
+      no limit, and dimensions of one name have one size in every run. Inputs not named here take
+      any size that the file allows. The model is optimised for the largest sizes, for those of
+      `inputs`, or for likely ones, and makes a program for each other shape when it comes.
     tuning: how long to search for the fastest kernels: "off", "quick" (at most 10 s), "full" (at
       most 240 s), or a number of seconds.
     tuning_cache: the file that remembers the fastest kernels; "none": no file. None: the file that
@@ -123,8 +127,7 @@ def optimize(
   options.tuning = str(tuning)
   if tuning_cache is not None:
     options.tuning_cache = path_text("tuning_cache", tuning_cache)
-  options.shapes = {_text("shapes", name): _shape(name, shape)
-                    for name, shape in _mapping("shapes", shapes).items()}
+  _set_shapes(options, shapes)
   options.disable = set(_texts("disable", disable))
   options.force = {_text("force", name): _text(f"force[{name!r}]", kernel)
                    for name, kernel in _mapping("force", force).items()}
@@ -145,6 +148,9 @@ def optimize(
       model.report.save(report)
     return model
   if module:
+    if shapes:
+      raise InvalidArgumentError("shapes: those of a PyTorch module are the shapes of its inputs; "
+                                 "leave the option out")
     model = _optimize_module(source, inputs, kwargs, options, peer_names, progress)
     if report is not None:
       model.report.save(report)
@@ -188,9 +194,6 @@ def _aten() -> Any:
 def _optimize_module(source: Any, inputs: Any, kwargs: Mapping[str, Any] | None,
                      options: _stretto.Options, peers: list[str],
                      progress: bool | Progress) -> Model:
-  if options.shapes:
-    raise InvalidArgumentError("shapes: those of a PyTorch module are the shapes of its inputs; "
-                               "leave the option out")
   if peers:
     raise InvalidArgumentError("peers: other engines read ONNX files; export the module with "
                                "torch.onnx.export and optimise that file to compare with them")
@@ -297,12 +300,49 @@ def _threads(value: int | None) -> int | None:
   return count
 
 
+def _set_shapes(options: _stretto.Options, shapes: Any) -> None:
+  fixed: dict[str, list[int]] = {}
+  for name, shape in _mapping("shapes", shapes).items():
+    text = shape if isinstance(shape, str) else _range_text(name, shape)
+    if text is not None:
+      try:
+        options.set_range(_text("shapes", name), text)
+      except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"shapes[{name!r}]: expected a list of integers or ranges: "
+                                   f"{error}") from None
+    else:
+      fixed[_text("shapes", name)] = _shape(name, shape)
+  options.shapes = fixed
+
+
+def _range_text(name: str, shape: Any) -> str | None:
+  """A shape of sizes and ranges in the text form; None: it has no ranges."""
+  try:
+    sizes = list(shape)
+  except TypeError:
+    return None
+  if not any(isinstance(size, (str, tuple, list)) for size in sizes):
+    return None
+  words = []
+  for size in sizes:
+    if isinstance(size, str):
+      words.append(size)
+    elif isinstance(size, (tuple, list)):
+      if len(size) != 2:
+        raise InvalidArgumentError(
+          f"shapes[{name!r}]: expected the least and the most size, got {size!r}")
+      words.append("..".join(str(end) for end in _shape(name, size)))
+    else:
+      words.append(str(_shape(name, [size])[0]))
+  return "x".join(words)
+
+
 def _shape(name: str, shape: Any) -> list[int]:
   try:
     sizes = [operator.index(size) for size in shape]
   except TypeError:
     raise InvalidArgumentError(
-      f"shapes[{name!r}]: expected a list of integers, got {shape!r}") from None
+      f"shapes[{name!r}]: expected a list of integers or ranges, got {shape!r}") from None
   for size in sizes:
     if not 0 <= size < 1 << 63:
       raise InvalidArgumentError(

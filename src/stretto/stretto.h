@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "stretto/base/error.h"
+#include "stretto/tensor/shape_range.h"
 #include "stretto/tensor/tensor.h"
 
 namespace stretto {
@@ -39,8 +40,13 @@ struct OptimizeOptions {
   // How long to search for the fastest kernels: "off" (tuning caches and built-in order),
   // "quick", "full", or a number of seconds.
   std::string tuning = "quick";
-  // Dimensions for inputs whose file leaves them open, by input name.
+  // Dimensions for inputs whose file leaves them open, by input name. Inputs that are named neither
+  // here nor in `ranges` stay open: the model is optimised for one size, and makes a program for
+  // every other one that comes.
   std::map<std::string, Shape> shapes;
+  // The same where sizes differ from run to run, as in parse_shape_range("1..8x3x224x224"). The
+  // model is optimised for the largest sizes, or those of `inputs`.
+  std::map<std::string, ShapeRange> ranges;
   // Data to check and time with, by input name. Without it data is made up, and the report says so.
   // The artefact keeps what is given here, up to 8 MiB, for LoadOptions::verify.
   std::map<std::string, Tensor> inputs;
@@ -71,8 +77,12 @@ class Model {
   explicit Model(std::shared_ptr<const State> state) : state_(std::move(state)) {}
 
   const std::string& name() const;
+  // With the shapes that the model was optimised for.
   const std::vector<TensorSpec>& inputs() const;
   const std::vector<TensorSpec>& outputs() const;
+  // The shapes that a run may have, per input. More than those above where dimensions are open.
+  std::vector<ShapeRange> input_ranges() const;
+  bool open() const;             // whether any dimension is
   int threads() const;           // that a session uses by default
   int64_t weight_bytes() const;  // of packed weights, shared by all sessions
   int64_t memory_bytes() const;  // of one session's activations and scratch
@@ -134,13 +144,16 @@ class Session {
   const Model& model() const;
 
   // Copies in, runs, copies out. Throws InvalidArgument naming the input on a wrong type or shape.
+  // Of a model with open dimensions, the first run with new shapes makes a program for them, which
+  // takes some milliseconds; the last sixteen are kept.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
   std::vector<Tensor> run(std::initializer_list<Tensor> inputs) {
     return run(std::span<const Tensor>(inputs.begin(), inputs.size()));
   }
 
-  // The same on dense row-major memory of the caller, in model order. After the first call it
-  // allocates nothing, and takes a lock only when it has to wait for another caller.
+  // The same on dense row-major memory of the caller, in model order, with the shapes of
+  // model().inputs(). After the first call it allocates nothing, and takes a lock only when it has
+  // to wait for another caller.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
 
  private:
@@ -164,6 +177,21 @@ struct Inspection {
   std::vector<Fired> fired;
 };
 Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options = {});
+
+// How the steps of a model would run on this machine, without optimising it.
+struct Coverage {
+  struct Step {
+    std::string op;      // of the optimised graph: "stretto.Conv"
+    std::string kernel;  // "conv2d"; empty: interpreted by the reference on plain memory, slowly
+    int count = 0;
+    double flops = 0;
+    std::string first;  // node
+  };
+  std::vector<Step> steps;         // those with the most flops first, interpreted ones before
+  std::vector<std::string> notes;  // what was assumed
+};
+// Throws what optimize() throws; of operators that are missing the text names all.
+Coverage check(const std::string& onnx_path, const OptimizeOptions& options = {});
 
 // Finds the rewrite that changes the result: applies the passes one rule application at a time and
 // compares with the reference. Returns a text for people; empty when no rewrite moves any output by

@@ -6,12 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from conftest import model_of, value
+from onnx import helper
 
 ROOT = Path(__file__).resolve().parents[2]
 
-VERBS = ("optimize", "infer", "bench", "inspect", "run", "kernels", "operators", "peers", "doctor",
-         "completion", "help")
+VERBS = ("optimize", "infer", "bench", "inspect", "check", "run", "kernels", "operators", "peers",
+         "doctor", "completion", "help")
 
 
 @pytest.fixture
@@ -239,3 +243,26 @@ def test_peers_need_python(stretto_program, tmp_path):
   done = subprocess.run([stretto_program, "peers"], capture_output=True, text=True, timeout=60,
                         env={**os.environ, "STRETTO_PYTHON": str(tmp_path / "no-python")})
   assert done.returncode == 3 and "no-python" in done.stderr
+
+
+def test_check_says_which_steps_are_slow(run_command, cnn_path, tmp_path):
+  assert " steps have kernels\n" in run_command("check", cnn_path).stdout
+  steps = json.loads(run_command("check", cnn_path, "--json").stdout)["steps"]
+  assert {"conv2d"} <= {step["kernel"] for step in steps}
+  assert all(step["count"] >= 1 and step["first"] for step in steps)
+
+  slow = model_of([helper.make_node("CumSum", ["x", "axis"], ["s"], "sums"),
+                   helper.make_node("Relu", ["s"], ["y"], "relu")],
+                  [value("x", ["N", 4])], [value("y", ["N", 4])],
+                  {"axis": np.array(1, np.int64)})
+  onnx.save(slow, tmp_path / "slow.onnx")
+  text = run_command("check", tmp_path / "slow.onnx").stdout
+  assert "1 of 2 steps have kernels, the others are interpreted, which is slow" in text
+  first = json.loads(run_command("check", tmp_path / "slow.onnx", "--json").stdout)["steps"][0]
+  assert (first["operator"], first["kernel"], first["first"]) == ("CumSum", None, "sums")
+
+  unknown = model_of([helper.make_node("Relu", ["x"], ["y"], "odd")],
+                     [value("x", [4])], [value("y", [4])], {})
+  unknown.graph.node[0].op_type, unknown.graph.node[0].domain = "Strange", "elsewhere"
+  onnx.save(unknown, tmp_path / "odd.onnx")
+  assert "elsewhere.Strange (1 node" in run_command("check", tmp_path / "odd.onnx", code=1).stderr

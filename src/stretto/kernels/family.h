@@ -114,6 +114,9 @@ struct Family {
   size_t (*packed_bytes)(int row, const void* problem);
   void (*pack)(int row, const void* problem, std::span<const Tensor> constants, std::byte* packed);
   std::string (*packing)(int row, const void* problem);
+  // What pack() reads of the problem besides what packing() says: the same row, both texts and the
+  // same constants give the same bytes, whatever the batch, the size of the maps and the threads.
+  std::string (*weights_key)(const void* problem);
   size_t (*scratch_bytes)(int row, const void* problem);
   int (*in_place)(int row, const void* problem);
   int (*phases)(int row, const void* problem);
@@ -152,7 +155,8 @@ consteval int row_of(std::index_sequence<kIndex...>) {
 // A family's erased form from its problem type, its list and the reference in it. P provides, by
 // overload in its namespace:
 //   std::string problem_key(const P&);  Signature problem_signature(const P&);
-//   double problem_flops(const P&);     and a member `Target target`.
+//   double problem_flops(const P&);     and a member `Target target`;
+//   std::string weights_key(P);         where it has constants that programs may share.
 template <typename P, const auto& kList, const auto& kReference>
 constexpr Family make_family(std::string_view name) {
   static_assert(std::is_trivially_copyable_v<P>);
@@ -181,6 +185,15 @@ constexpr Family make_family(std::string_view name) {
           [](int row, const void* p) {
             return kList[row]->packing ? kList[row]->packing(*static_cast<const P*>(p))
                                        : std::string();
+          },
+      .weights_key =
+          [](const void* p) {
+            const P& problem = *static_cast<const P*>(p);
+            if constexpr (requires { weights_key(problem); }) {
+              return weights_key(problem);
+            } else {
+              return problem_key(problem);
+            }
           },
       .scratch_bytes =
           [](int row, const void* p) {

@@ -4,8 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "stretto/kernels/conv2d/problem.h"
 #include "stretto/kernels/conv_transpose2d/problem.h"
@@ -26,6 +29,19 @@ uint64_t hash(uint64_t so_far, const void* data, size_t bytes) {
   return so_far;
 }
 
+std::vector<Tensor> made_up_constants(const Family& family, const void* problem) {
+  std::vector<Tensor> constants;
+  for (const TensorInfo& info : family.signature(problem).constants) {
+    constants.emplace_back(DType::kFloat32, info.shape);
+    uint32_t state = 1;
+    for (float& v : constants.back().mutable_values<float>()) {
+      state = state * 1664525 + 1013904223;
+      v = static_cast<float>(state >> 24) / 16 - 8;
+    }
+  }
+  return constants;
+}
+
 // "conv2d_direct.1" to the hash of what was packed in that form for any problem and target.
 using Forms = std::map<std::string, uint64_t>;
 
@@ -34,15 +50,7 @@ void pack_all(const Family& family, P problem, Forms& forms) {
   for (const Isa isa : kIsas) {
     for (const int threads : {1, 4}) {
       problem.target = {.isa = isa, .accuracy = Accuracy::kDefault, .threads = threads};
-      std::vector<Tensor> constants;
-      for (const TensorInfo& info : family.signature(&problem).constants) {
-        constants.emplace_back(DType::kFloat32, info.shape);
-        uint32_t state = 1;
-        for (float& v : constants.back().template mutable_values<float>()) {
-          state = state * 1664525 + 1013904223;
-          v = static_cast<float>(state >> 24) / 16 - 8;
-        }
-      }
+      const std::vector<Tensor> constants = made_up_constants(family, &problem);
       for (int row = 0; row < family.rows; ++row) {
         const size_t bytes = family.packed_bytes(row, &problem);
         if (!family.fits(row, &problem).ok || bytes == 0) continue;
@@ -194,6 +202,99 @@ TEST(Packing, NoBytesChangeWithoutANewVersion) {
   }
   EXPECT_EQ(now.size(), known.size()) << "a form of the table is gone, or none of these problems "
                                          "uses it any more";
+}
+
+// What the problems pack, by everything that programs of other shapes find it by.
+template <typename P>
+void expect_shared(const Family& family, const std::vector<P>& problems) {
+  std::map<std::string, std::vector<std::byte>> packed;
+  int shared = 0;
+  for (const Isa isa : kIsas) {
+    for (P problem : problems) {
+      problem.target.isa = isa;
+      const std::vector<Tensor> constants = made_up_constants(family, &problem);
+      for (int row = 0; row < family.rows; ++row) {
+        const size_t bytes = family.packed_bytes(row, &problem);
+        if (!family.fits(row, &problem).ok || bytes == 0) continue;
+        std::vector<std::byte> now(bytes);
+        family.pack(row, &problem, constants, now.data());
+        const std::string key =
+            fmt::format("{} {} {}", family.row_name(row), family.packing(row, &problem),
+                        family.weights_key(&problem));
+        const auto [at, fresh] = packed.try_emplace(key, now);
+        shared += !fresh;
+        EXPECT_EQ(at->second, now) << key << " for " << family.key(&problem);
+      }
+    }
+  }
+  EXPECT_GT(shared, 0) << family.name;
+}
+
+TEST(Packing, ShapesAndThreadsThatShareAKeyShareBytes) {
+  std::vector<Conv2dProblem> convolutions;
+  std::vector<ConvTranspose2dProblem> transposed;
+  std::vector<GemmProblem> products;
+  std::vector<RecurrentProblem> recurrent;
+  std::vector<LayerNormProblem> layer_norms;
+  std::vector<GroupNormProblem> group_norms;
+  for (const int64_t size : {1, 2, 5, 7, 20, 56}) {
+    for (const int threads : {1, 4}) {
+      const Target target{.threads = threads};
+      for (const Layout layout : {Layout::kPlain, Layout::kBlocked}) {
+        for (const auto& [kernel, stride, groups] :
+             {std::tuple{1, 1, 1}, {3, 1, 1}, {3, 2, 1}, {3, 1, 8}, {3, 1, 32}}) {
+          convolutions.push_back({.target = target,
+                                  .n = 1 + size % 3,
+                                  .c = 32,
+                                  .h = size,
+                                  .w = size + 1,
+                                  .k = groups == 1 ? 150 : 32,
+                                  .kernel_h = kernel,
+                                  .kernel_w = kernel,
+                                  .stride_h = stride,
+                                  .stride_w = stride,
+                                  .pad_top = kernel / 2,
+                                  .pad_left = kernel / 2,
+                                  .pad_bottom = kernel / 2,
+                                  .pad_right = kernel / 2,
+                                  .groups = groups,
+                                  .x_layout = layout,
+                                  .y_layout = layout,
+                                  .epilogue = {.bias = true, .residual = size % 2 == 0}});
+        }
+        transposed.push_back({.target = target,
+                              .n = 1 + size % 3,
+                              .c = 32,
+                              .h = size,
+                              .w = size + 1,
+                              .k = 40,
+                              .kernel_h = 4,
+                              .kernel_w = 4,
+                              .stride_h = 2,
+                              .stride_w = 2,
+                              .pad_top = 1,
+                              .pad_left = 1,
+                              .pad_bottom = 1,
+                              .pad_right = 1,
+                              .x_layout = layout,
+                              .y_layout = layout});
+      }
+      products.push_back({.target = target,
+                          .m = size,
+                          .n = 150,
+                          .k = 21,
+                          .epilogue = {.activation = Activation::kRelu, .bias = true}});
+      recurrent.push_back({.target = target, .steps = size, .batch = 2, .inputs = 5, .hidden = 21});
+      layer_norms.push_back({.target = target, .m = size, .n = 30});
+      group_norms.push_back({.target = target, .n = 2, .c = 30, .hw = size, .groups = 3});
+    }
+  }
+  expect_shared(kConv2d, convolutions);
+  expect_shared(kConvTranspose2d, transposed);
+  expect_shared(kGemm, products);
+  expect_shared(kRecurrent, recurrent);
+  expect_shared(kLayerNorm, layer_norms);
+  expect_shared(kGroupNorm, group_norms);
 }
 
 TEST(Packing, TheTextTellsWidthsApart) {

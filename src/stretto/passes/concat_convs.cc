@@ -89,13 +89,11 @@ bool to_grouped(Rewriter& graph, int n, PassContext& context) {
   const Node concat = graph.node(n);
   if (!context.allow("grouped-convolution", concat.name)) return false;
   const auto count = static_cast<int64_t>(parts.size());
-  Shape shape = filters.shape();
-  const int64_t outputs = shape[0];
-  shape[0] *= count;
-  Tensor weight(DType::kFloat32, shape), bias(DType::kFloat32, {shape[0]});
-  float* to = weight.mutable_values<float>().data();
+  const int64_t outputs = filters.dim(0);
+  Tensor bias(DType::kFloat32, {outputs * count});
+  std::vector<Tensor> weights;
   for (size_t i = 0; i < parts.size(); ++i) {
-    to = std::ranges::copy(graph.constant(parts[i].inputs[1])->values<float>(), to).out;
+    weights.push_back(*graph.constant(parts[i].inputs[1]));
     if (const Tensor* part = bias_of(graph, parts[i])) {
       std::ranges::copy(part->values<float>(),
                         bias.mutable_values<float>().begin() + static_cast<int64_t>(i) * outputs);
@@ -104,7 +102,9 @@ bool to_grouped(Rewriter& graph, int n, PassContext& context) {
   Attributes attributes = first.attributes;
   attributes.set("group", count * attributes.integer("group", 1));
   const std::string name = first.name + ".grouped";
-  std::vector<ValueId> inputs{source, graph.add_constant(name + "_weight", std::move(weight))};
+  const Tensor weight =
+      context.derive_one("filters in a row", weights, [&] { return in_a_row(weights); });
+  std::vector<ValueId> inputs{source, graph.add_constant(name + "_weight", weight)};
   if (biased) inputs.push_back(graph.add_constant(name + "_bias", std::move(bias)));
   graph.become(n, "stretto.Conv", std::move(inputs), std::move(attributes), name);
   return true;

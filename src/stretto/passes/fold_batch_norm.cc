@@ -2,7 +2,10 @@
 // With constant statistics it moves into the weights and bias of the product before it, or of the
 // convolution after it; so do Mul, Div, Add and Sub by a constant per channel. One that has neither
 // neighbour becomes Mul and Add.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "stretto/ir/operator.h"
@@ -141,6 +144,15 @@ Tensor float_vector(const std::vector<double>& values) {
   return out;
 }
 
+// Of a weight made for `node` with these factors, by their exact values.
+std::string recipe(std::string_view what, const Node& node, const std::vector<double>& factors) {
+  std::string text =
+      fmt::format("{} of {} g{} t{} ", what, node.op->name, node.attributes.integer("group", 1),
+                  node.attributes.integer("trans_weight", 0));
+  return text.append(reinterpret_cast<const char*>(factors.data()),
+                     factors.size() * sizeof(double));
+}
+
 bool is_product(const Rewriter& graph, int n) {
   return graph.is(n, "stretto.Conv") || graph.is(n, "stretto.ConvTranspose") ||
          graph.is(n, "stretto.Linear");
@@ -175,8 +187,11 @@ bool fold_into_previous(Rewriter& graph, int n, PassContext& context) {
       if (!affine->shift.empty()) bias[c] += affine->shift[c];
     }
     if (!affine->scale.empty()) {
-      Tensor weight = scaled_weight(product, *graph.constant(inputs[1]), affine->scale);
-      inputs[1] = graph.add_constant(graph.name(inputs[1]), std::move(weight));
+      const Tensor weight = *graph.constant(inputs[1]);
+      const Tensor scaled =
+          context.derive_one(recipe("scaled weight", product, affine->scale), std::array{weight},
+                             [&] { return scaled_weight(product, weight, affine->scale); });
+      inputs[1] = graph.add_constant(graph.name(inputs[1]), scaled);
     }
     if (old_bias != nullptr || !affine->shift.empty()) {
       inputs[2] = graph.add_constant(product.name + ".bias", float_vector(bias));
@@ -206,26 +221,37 @@ bool fold_into_next(Rewriter& graph, int n, PassContext& context) {
   const int64_t cout = weight.dim(0), cin = weight.dim(1);
   const int64_t taps = weight.count() / (cout * cin);
   const int64_t per_group = cout / conv.attributes.integer("group", 1);
-  Tensor changed(DType::kFloat32, weight.shape());
-  const float* from = weight.values<float>().data();
-  float* to = changed.mutable_values<float>().data();
   std::vector<ValueId> inputs = conv.inputs;
   inputs.resize(std::max<size_t>(inputs.size(), 3), kNone);
   const Tensor* old_bias = graph.constant(inputs[2]);
   std::vector<double> bias = old_bias != nullptr
                                  ? old_bias->as_doubles()
                                  : std::vector<double>(static_cast<size_t>(cout), 0);
+  const auto channel_of = [&](int64_t o, int64_t i) {
+    return static_cast<size_t>(o / per_group * cin + i);
+  };
+  const float* from = weight.values<float>().data();
   for (int64_t o = 0; o < cout; ++o) {
     for (int64_t i = 0; i < cin; ++i) {
-      const auto channel = static_cast<size_t>(o / per_group * cin + i);
-      for (int64_t t = 0; t < taps; ++t, ++from, ++to) {
-        *to = static_cast<float>(*from * affine->scale[channel]);
-        bias[static_cast<size_t>(o)] += *from * affine->shift[channel];
-      }
+      const double shift = affine->shift[channel_of(o, i)];
+      for (int64_t t = 0; t < taps; ++t) bias[static_cast<size_t>(o)] += *from++ * shift;
     }
   }
+  const Tensor changed = context.derive_one(
+      recipe("weight after a scale", conv, affine->scale), std::array{weight}, [&] {
+        Tensor out(DType::kFloat32, weight.shape());
+        const float* old = weight.values<float>().data();
+        float* to = out.mutable_values<float>().data();
+        for (int64_t o = 0; o < cout; ++o) {
+          for (int64_t i = 0; i < cin; ++i) {
+            const double scale = affine->scale[channel_of(o, i)];
+            for (int64_t t = 0; t < taps; ++t) *to++ = static_cast<float>(*old++ * scale);
+          }
+        }
+        return out;
+      });
   inputs[0] = norm.inputs[0];
-  inputs[1] = graph.add_constant(graph.name(inputs[1]), std::move(changed));
+  inputs[1] = graph.add_constant(graph.name(inputs[1]), changed);
   inputs[2] = graph.add_constant(conv.name + ".bias", float_vector(bias));
   graph.become(next, "stretto.Conv", std::move(inputs), conv.attributes);
   return true;

@@ -3,8 +3,8 @@
 
 #include "stretto/ir/interpreter.h"
 #include "stretto/ir/operator.h"
+#include "stretto/passes/match.h"
 #include "stretto/passes/pass_list.h"
-#include "stretto/passes/rewriter.h"
 
 namespace stretto::passes {
 namespace {
@@ -17,6 +17,9 @@ constexpr int64_t kGrowthBytes = 1 << 20;
 
 // Results that take more floating point operations than this are left to the program.
 constexpr double kFlops = 1e9;
+
+// What is made of less is evaluated faster than it is found.
+constexpr int64_t kKeptBytes = 4096;
 
 int64_t bytes(const Rewriter& graph, const std::vector<ValueId>& ids) {
   int64_t sum = 0;
@@ -50,7 +53,9 @@ void run(ir::Graph& graph, PassContext& context) {
     for (ValueId id : node.inputs) {
       inputs.push_back(id == kNone ? Tensor() : *rewriter.constant(id));
     }
-    rewriter.settle(n, ir::evaluate(rewriter.graph(), node, inputs));
+    const auto evaluate = [&] { return ir::evaluate(rewriter.graph(), node, inputs); };
+    const bool large = bytes(rewriter, node.inputs) > kKeptBytes;
+    rewriter.settle(n, large ? context.derive(operation(node), inputs, evaluate) : evaluate());
   }
   rewriter.finish();
 }

@@ -1,7 +1,10 @@
 // Convolutions with constant weights become stretto.Conv with explicit pads, so that later passes
 // handle one form only. Zero padding done by a Pad node moves into the convolution. Taps that see
 // nothing but padding go, as in a convolution whose dilation is larger than its map.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 
 #include "stretto/base/error.h"
 #include "stretto/ir/operator.h"
@@ -190,7 +193,11 @@ void drop_taps(Rewriter& graph, int n, PassContext& context) {
   attributes.set("dilations", dilations);
   attributes.set("pads", pads);
   std::vector<ValueId> inputs = node.inputs;
-  inputs[1] = graph.add_constant(graph.name(inputs[1]), with_taps(weight, live));
+  std::string recipe = "taps";
+  for (const Taps& taps : live) recipe += fmt::format(" {}-{}", taps.begin, taps.end);
+  const Tensor rest =
+      context.derive_one(recipe, std::array{weight}, [&] { return with_taps(weight, live); });
+  inputs[1] = graph.add_constant(graph.name(inputs[1]), rest);
   graph.become(n, "stretto.Conv", std::move(inputs), std::move(attributes), node.name);
 }
 

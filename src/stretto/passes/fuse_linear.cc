@@ -1,5 +1,8 @@
 // Products with a constant matrix become stretto.Linear, which has room for bias and epilogue.
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 
 #include "stretto/ir/operator.h"
 #include "stretto/passes/match.h"
@@ -64,7 +67,10 @@ void fuse_gemm(Rewriter& graph, int n, PassContext& context) {
   const std::string weight_name = graph.name(node.inputs[1]);
   std::vector<ValueId> inputs{node.inputs[0], node.inputs[1]};
   if (alpha != 1) {
-    inputs[1] = graph.add_constant(weight_name, times(*graph.constant(node.inputs[1]), alpha));
+    const Tensor weight = *graph.constant(node.inputs[1]);
+    inputs[1] = graph.add_constant(
+        weight_name, context.derive_one(fmt::format("times {}", alpha), std::array{weight},
+                                        [&] { return times(weight, alpha); }));
   }
   if (bias) {
     const bool as_is = beta == 1 && graph.shape(c) == Shape{y[1]};

@@ -1,11 +1,15 @@
 #include "stretto/passes/match.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
 #include "stretto/ir/operator.h"
 #include "stretto/tensor/elementwise.h"
+#include "stretto/tensor/identity.h"
 
 namespace stretto::passes {
 namespace {
@@ -17,7 +21,38 @@ using Arg = ir::ElementwiseArg;
 
 Arg literal(double value) { return {.kind = Arg::Kind::kLiteral, .literal = value}; }
 
+// Every part with its length, so that no two lists of parts give one text.
+void append_part(std::string& text, std::string_view part) {
+  text += fmt::format(" {}:{}", part.size(), part);
+}
+
+void append_attribute(std::string& text, const ir::Attribute& attribute) {
+  append_part(text, fmt::format("kind {}", attribute.index()));
+  if (const auto* v = std::get_if<int64_t>(&attribute)) append_part(text, fmt::format("{}", *v));
+  if (const auto* v = std::get_if<double>(&attribute)) append_part(text, fmt::format("{}", *v));
+  if (const auto* v = std::get_if<std::string>(&attribute)) append_part(text, *v);
+  if (const auto* v = std::get_if<std::vector<int64_t>>(&attribute)) {
+    append_part(text, fmt::format("{}", fmt::join(*v, ",")));
+  }
+  if (const auto* v = std::get_if<std::vector<double>>(&attribute)) {
+    append_part(text, fmt::format("{}", fmt::join(*v, ",")));
+  }
+  if (const auto* v = std::get_if<std::vector<std::string>>(&attribute)) {
+    for (const std::string& word : *v) append_part(text, word);
+  }
+  if (const auto* v = std::get_if<Tensor>(&attribute)) append_part(text, identity(*v));
+}
+
 }  // namespace
+
+std::string operation(const Node& node) {
+  std::string text = fmt::format("{} {}", node.op->name, node.outputs.size());
+  for (const auto& [name, attribute] : node.attributes.all()) {
+    append_part(text, name);
+    append_attribute(text, attribute);
+  }
+  return text;
+}
 
 std::optional<double> scalar(const Rewriter& graph, ValueId id) {
   const Tensor* tensor = graph.constant(id);

@@ -11,6 +11,10 @@
 
 namespace stretto::passes {
 
+// Operator, attributes and number of outputs of a node, exactly: two nodes of one text do the same
+// to the same inputs. May hold any byte.
+std::string operation(const Node& node);
+
 // The number in a one-element float constant.
 std::optional<double> scalar(const Rewriter& graph, ValueId id);
 // |a - b| <= 1e-6 max(|a|, |b|): exporters write constants such as 1 / sqrt(2) in float32.

@@ -55,31 +55,31 @@ bool same_window(const Rewriter& graph, int a, int b) {
          });
 }
 
-void merge(Rewriter& graph, const std::vector<int>& group) {
+void merge(Rewriter& graph, const std::vector<int>& group, PassContext& context) {
   const Node first = graph.node(group[0]);
-  Shape weight_shape = graph.constant(first.inputs[1])->shape();
   Shape shape = graph.shape(first.outputs[0]);
-  weight_shape[0] = 0;
+  shape[1] = 0;
   std::vector<int64_t> sizes;
   for (int n : group) {
     sizes.push_back(graph.shape(graph.node(n).outputs[0])[1]);
-    weight_shape[0] += sizes.back();
+    shape[1] += sizes.back();
   }
-  shape[1] = weight_shape[0];
-  Tensor weight(DType::kFloat32, weight_shape), bias(DType::kFloat32, {shape[1]});
-  float* to = weight.mutable_values<float>().data();
+  Tensor bias(DType::kFloat32, {shape[1]});
+  std::vector<Tensor> weights;
   int64_t start = 0;
   for (size_t i = 0; i < group.size(); ++i) {
     const Node& node = graph.node(group[i]);
-    to = std::ranges::copy(graph.constant(node.inputs[1])->values<float>(), to).out;
+    weights.push_back(*graph.constant(node.inputs[1]));
     if (node.inputs.size() > 2 && node.inputs[2] != kNone) {
       std::ranges::copy(graph.constant(node.inputs[2])->values<float>(),
                         bias.mutable_values<float>().begin() + start);
     }
     start += sizes[i];
   }
+  const Tensor weight =
+      context.derive_one("filters in a row", weights, [&] { return in_a_row(weights); });
   const std::string name = first.name + ".merged";
-  const ValueId w = graph.add_constant(name + "_weight", std::move(weight));
+  const ValueId w = graph.add_constant(name + "_weight", weight);
   const ValueId b = graph.add_constant(name + "_bias", std::move(bias));
   const ValueId y = graph.insert(group[0], "stretto.Conv", {first.inputs[0], w, b},
                                  first.attributes, DType::kFloat32, shape, name);
@@ -114,7 +114,7 @@ void run(ir::Graph& graph, PassContext& context) {
     });
     if (group.size() < 2 || faces) continue;
     if (!context.allow("merge-convolutions", rewriter.node(n).name)) continue;
-    merge(rewriter, group);
+    merge(rewriter, group, context);
   }
   rewriter.finish();
 }

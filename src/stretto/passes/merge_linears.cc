@@ -85,9 +85,10 @@ void merge(Rewriter& graph, int n, PassContext& context) {
     columns += weights.back().dim(transposed ? 0 : 1);
     any_bias = any_bias || (node.inputs.size() > 2 && node.inputs[2] != kNone);
   }
-  std::vector<ValueId> inputs{
-      first.inputs[0],
-      graph.add_constant(first.name + ".merged", side_by_side(weights, transposed))};
+  const Tensor weight =
+      context.derive_one(transposed ? "rows in a row" : "columns side by side", weights,
+                         [&] { return side_by_side(weights, transposed); });
+  std::vector<ValueId> inputs{first.inputs[0], graph.add_constant(first.name + ".merged", weight)};
   if (any_bias) {
     Tensor bias(DType::kFloat32, {columns});
     for (size_t i = 0; i < merged.size(); ++i) {

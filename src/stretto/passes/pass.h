@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "stretto/ir/graph.h"
+#include "stretto/passes/derived.h"
 
 namespace stretto::passes {
 
@@ -35,8 +36,11 @@ class PassContext {
   // `observe` is called with every application just before it happens.
   explicit PassContext(std::set<std::string> disabled = {},
                        int max_applications = std::numeric_limits<int>::max(),
-                       std::function<void(const Fired&)> observe = {})
-      : disabled_(std::move(disabled)), left_(max_applications), observe_(std::move(observe)) {}
+                       std::function<void(const Fired&)> observe = {}, Derived* derived = nullptr)
+      : disabled_(std::move(disabled)),
+        left_(max_applications),
+        observe_(std::move(observe)),
+        derived_(derived) {}
 
   // Names the pass whose rules follow.
   void enter(const Pass& pass) { pass_ = &pass; }
@@ -45,6 +49,17 @@ class PassContext {
   // Throws InternalError when the pass does not list the rule.
   bool allow(std::string_view rule, std::string_view node);
 
+  // Large constants made of constants: what `make` returns, or what it returned for another graph
+  // of the model (passes/derived.h, also about `recipe`).
+  std::vector<Tensor> derive(const std::string& recipe, std::span<const Tensor> from,
+                             const Derived::Make& make) {
+    return derived_ == nullptr ? make() : derived_->get(recipe, from, make);
+  }
+  Tensor derive_one(const std::string& recipe, std::span<const Tensor> from,
+                    const std::function<Tensor()>& make) {
+    return derive(recipe, from, [&] { return std::vector<Tensor>{make()}; })[0];
+  }
+
   const std::vector<Fired>& fired() const { return fired_; }
   size_t count() const { return fired_.size(); }
 
@@ -52,6 +67,7 @@ class PassContext {
   std::set<std::string> disabled_;
   int left_;
   std::function<void(const Fired&)> observe_;
+  Derived* derived_;
   const Pass* pass_ = nullptr;
   std::vector<Fired> fired_;
 };

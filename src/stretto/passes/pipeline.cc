@@ -88,7 +88,7 @@ PipelineReport run_passes(std::span<const Pass* const> passes, ir::Graph& graph,
   check_names(options.disabled, passes);
   ir::infer(graph);
   const std::vector<Face> before = face(graph);
-  PassContext context(options.disabled, options.max_applications, options.observe);
+  PassContext context(options.disabled, options.max_applications, options.observe, options.derived);
   PipelineReport report;
   for (const Pass* pass : passes) {
     const double start = now_s();

@@ -21,6 +21,7 @@ struct PipelineOptions {
   int max_applications = std::numeric_limits<int>::max();  // rules stop firing after that many
   bool verify = true;                         // check the graph after each pass that changed it
   std::function<void(const Fired&)> observe;  // called with every application, just before it
+  Derived* derived = nullptr;                 // constants made for other graphs of the model
 };
 
 struct PipelineReport {

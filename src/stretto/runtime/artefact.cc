@@ -8,7 +8,9 @@
 #include "stretto/base/interrupt.h"
 #include "stretto/ir/serialize.h"
 #include "stretto/kernels/packing.h"
+#include "stretto/passes/pipeline.h"
 #include "stretto/runtime/artefact_file.h"
+#include "stretto/runtime/memory_check.h"
 
 namespace stretto::runtime {
 namespace {
@@ -54,6 +56,58 @@ void check_nesting(std::string_view what, std::string_view text) {
   }
 }
 
+// A model with open dimensions is stored as it came, because its graph is another one for every
+// shape.
+json open_json(const ProgramsByShape& by_shape, const Program& program, std::string& constants) {
+  const ShapeSource& source = by_shape.source();
+  if (source.onnx.empty()) {
+    throw_unsupported(
+        "save: a model with open dimensions is stored as its ONNX file, and this one has none that "
+        "could be: {}; optimise it with fixed shapes to save it",
+        source.why);
+  }
+  constants.resize((constants.size() + kAlignment - 1) / kAlignment * kAlignment);
+  json inputs = json::array();
+  for (size_t i = 0; i < by_shape.inputs().size(); ++i) {
+    const OpenInput& input = by_shape.inputs()[i];
+    inputs.push_back({{"name", input.name},
+                      {"range", shape_range_text(input.shape)},
+                      {"first", program.inputs[i].shape}});
+  }
+  json open{{"inputs", std::move(inputs)},
+            {"disabled", by_shape.making().disabled},
+            {"offset", constants.size()},
+            {"bytes", source.onnx.size()}};
+  append_in_pieces(constants, source.onnx);
+  return open;
+}
+
+// The other way round: the graph of the first shapes is made again.
+void read_open(const json& open, const SectionView& constants, std::shared_ptr<const void> owner,
+               ArtefactContent& content) {
+  const auto offset = open.at("offset").get<uint64_t>(), size = open.at("bytes").get<uint64_t>();
+  const size_t limit = constants.bytes.size();
+  if (offset > limit || size > limit - offset) throw_invalid("the ONNX model lies outside");
+  std::shared_ptr<onnx::Reader> reader = onnx::Reader::of_memory(
+      constants.bytes.subspan(offset, size), std::move(owner), content.name + ".onnx");
+  std::vector<OpenInput> inputs;
+  std::vector<Shape> first;
+  for (const json& input : open.at("inputs")) {
+    inputs.push_back({.name = input.at("name").get<std::string>(),
+                      .shape = parse_shape_range(input.at("range").get<std::string>())});
+    first.push_back(input.at("first").get<Shape>());
+  }
+  content.by_shape = std::make_shared<ProgramsByShape>(inputs, onnx_source(reader));
+  content.by_shape->check(first);
+  const auto disabled = open.at("disabled").get<std::set<std::string>>();
+  content.graph = std::make_shared<ir::Graph>(content.by_shape->import(first).graph);
+  if (content.graph->inputs.size() != inputs.size()) throw_invalid("other inputs than the model");
+  check_memory(*content.graph);
+  passes::run_pipeline(*content.graph,
+                       {.disabled = disabled, .derived = &content.by_shape->derived()});
+  content.by_shape->set_making({.disabled = disabled, .known = content.choices});
+}
+
 }  // namespace
 
 void save_artefact(const Model::State& model, const std::string& path) {
@@ -62,9 +116,13 @@ void save_artefact(const Model::State& model, const std::string& path) {
   json description{{"stretto", STRETTO_VERSION},
                    {"name", model.name},
                    {"target", target_json(program.target)},
-                   {"graph", ir::write_graph(*model.graph, constants)},
                    {"choices", model.choices.text()},
                    {"samples", samples_json(model.samples, constants)}};
+  if (model.by_shape) {
+    description["open"] = open_json(*model.by_shape, program, constants);
+  } else {
+    description["graph"] = ir::write_graph(*model.graph, constants);
+  }
   json blobs = json::array();
   packed.reserve(static_cast<size_t>(program.weight_bytes() + 64 * program.blobs.size()));
   for (const Blob& blob : program.blobs) {
@@ -104,8 +162,12 @@ ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<
     content.target = parse_target(description.at("target"));
     content.architecture = description.at("target").at("architecture").get<std::string>();
     content.choices = tune::TuningCache::parse(description.at("choices").get<std::string>(), file);
-    content.graph = std::make_shared<ir::Graph>(
-        ir::read_graph(description.at("graph"), sections.constants.bytes, owner, file));
+    if (description.contains("open")) {
+      read_open(description.at("open"), sections.constants, owner, content);
+    } else {
+      content.graph = std::make_shared<ir::Graph>(
+          ir::read_graph(description.at("graph"), sections.constants.bytes, owner, file));
+    }
     content.samples = read_samples(description.at("samples"), *content.graph,
                                    sections.constants.bytes, owner, file);
     for (const json& b : description.at("blobs")) {

@@ -19,6 +19,7 @@ void save_artefact(const Model::State& model, const std::string& path);
 struct ArtefactContent {
   std::string name, report_json;
   std::shared_ptr<ir::Graph> graph;
+  std::shared_ptr<ProgramsByShape> by_shape;  // null: all dimensions are fixed
   std::string architecture;
   kernels::Target target;
   tune::TuningCache choices;

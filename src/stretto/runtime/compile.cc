@@ -29,6 +29,12 @@ Compiled compile(std::shared_ptr<ir::Graph> graph, const kernels::Target& target
   return std::move(emission.compiled);
 }
 
+Compiled outline(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
+                 Selector& selector) {
+  const CompileOptions options;
+  return emit_cheapest(lower(std::move(graph), target), {selector, options}, target).compiled;
+}
+
 std::string plan(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
                  Selector& selector, const CompileOptions& options) {
   const Lowered lowered = lower(std::move(graph), target);

@@ -9,6 +9,7 @@
 #include "stretto/runtime/layout.h"
 #include "stretto/runtime/program.h"
 #include "stretto/runtime/select.h"
+#include "stretto/runtime/shared_weights.h"
 
 namespace stretto::runtime {
 
@@ -19,6 +20,8 @@ struct CompileOptions {
   // Blobs packed earlier, in exactly this form; consulted before packing. Null data: none.
   std::function<Blob(const std::string& key, const std::string& form)> packed;
   std::shared_ptr<const void> packed_owner;
+  // Weights of other programs of the model; what is packed here is added. Null: none.
+  SharedWeights* shared = nullptr;
 };
 
 // Why an instruction runs the kernel it runs; parallel to Program::instructions.
@@ -42,5 +45,9 @@ Compiled compile(std::shared_ptr<ir::Graph> graph, const kernels::Target& target
 // part of compile()'s time, because no memory is planned and no weights are packed.
 std::string plan(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
                  Selector& selector, const CompileOptions& options);
+
+// The instructions that compile() would emit without measuring; they cannot be run.
+Compiled outline(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
+                 Selector& selector);
 
 }  // namespace stretto::runtime

@@ -10,6 +10,7 @@
 #include "stretto/base/parallel.h"
 #include "stretto/kernels/access.h"
 #include "stretto/runtime/emission.h"
+#include "stretto/tensor/identity.h"
 
 namespace stretto::runtime {
 namespace {
@@ -32,31 +33,49 @@ void write_constant(std::byte* to, const Tensor& tensor, Layout layout, int bloc
   }
 }
 
-// Names the blobs of packed weights. Layers that share weights, kernel and problem share one; the
-// jobs returned are those that fill a blob.
-std::vector<PackJob> name_packed(Program& program, const std::vector<PackJob>& candidates) {
+// What a blob is made of, for sharing it: two with one text hold the same bytes.
+struct Origin {
+  std::string text;
+  std::vector<Tensor> constants;
+};
+
+Origin origin_of(const Instruction& in, const PackJob& job) {
+  Origin origin{.text = fmt::format("{} {} {}", in.family->row_name(in.row),
+                                    in.family->packing(in.row, in.problem.data()),
+                                    in.family->weights_key(in.problem.data())),
+                .constants = job.step->constants};
+  for (const Tensor& tensor : origin.constants) {
+    const std::string name = identity(tensor);
+    origin.text += fmt::format(" {}:{}", name.size(), name);
+  }
+  return origin;
+}
+
+// Names the blobs of packed weights. Layers whose packed weights are the same share one; the jobs
+// returned are those that fill a blob.
+std::vector<PackJob> name_packed(Program& program, const std::vector<PackJob>& candidates,
+                                 std::vector<Origin>& origins) {
   std::map<std::string, int32_t> shared;
   std::vector<PackJob> jobs;
   for (const PackJob& job : candidates) {
     Instruction& in = program.instructions[job.instruction];
     const auto bytes = static_cast<int64_t>(in.family->packed_bytes(in.row, in.problem.data()));
     if (bytes == 0) continue;
-    const std::string what =
-        fmt::format("{} {}", in.family->row_name(in.row), in.family->key(in.problem.data()));
-    std::string same = what;
-    for (const Tensor& t : job.step->constants) {
-      same += fmt::format(" {}", static_cast<const void*>(t.data()));
-    }
+    Origin origin = origin_of(in, job);
     const auto [at, first] =
-        shared.try_emplace(std::move(same), static_cast<int32_t>(program.blobs.size()));
+        shared.try_emplace(origin.text, static_cast<int32_t>(program.blobs.size()));
     in.packed = at->second;
     if (!first) continue;
     // Tables made of the problem alone may hold indices, which kernels trust: those have no key and
     // are made anew wherever the program is.
     const bool of_weights = !job.step->constants.empty();
+    const std::string what =
+        fmt::format("{} {}", in.family->row_name(in.row), in.family->key(in.problem.data()));
     program.blobs.push_back({.key = of_weights ? fmt::format("{}|{}", in.node, what) : "",
                              .form = blob_form(in.family->packing(in.row, in.problem.data())),
                              .bytes = bytes});
+    origins.resize(program.blobs.size());
+    origins.back() = std::move(origin);
     jobs.push_back(job);
   }
   return jobs;
@@ -77,6 +96,30 @@ std::vector<bool> find_packed(Program& program, const CompileOptions& options) {
   }
   program.owners.push_back(options.packed_owner);
   return empty;
+}
+
+// Takes over what other programs of the model hold.
+void find_shared(Program& program, const std::vector<Origin>& origins, const SharedWeights& weights,
+                 std::vector<bool>& empty) {
+  for (size_t b = 0; b < program.blobs.size(); ++b) {
+    if (!empty[b] || origins[b].text.empty()) continue;
+    const auto found = weights.find(origins[b].text);
+    if (!found || found->bytes != program.blobs[b].bytes) continue;
+    program.blobs[b].data = found->data;
+    program.owners.push_back(found->owner);
+    empty[b] = false;
+  }
+}
+
+void share(const Program& program, const std::vector<Origin>& origins, SharedWeights& weights) {
+  // One owner of everything that this program holds: what it took from others it keeps alive too.
+  const auto owner = std::make_shared<const std::vector<std::shared_ptr<const void>>>(
+      program.owners.begin(), program.owners.end());
+  for (size_t b = 0; b < program.blobs.size(); ++b) {
+    if (origins[b].text.empty()) continue;
+    const Blob& blob = program.blobs[b];
+    weights.add(origins[b].text, {blob.data, blob.bytes, owner, origins[b].constants});
+  }
 }
 
 void allocate_blobs(Program& program, const std::vector<bool>& empty) {
@@ -121,8 +164,16 @@ void run_jobs(const Program& program, const std::vector<PackJob>& jobs) {
 
 void fill_blobs(Emission& emission, const CompileOptions& options) {
   Program& program = emission.program();
-  std::vector<PackJob> jobs = name_packed(program, emission.pack_jobs);
-  const std::vector<bool> empty = find_packed(program, options);
+  std::vector<Origin> origins(program.blobs.size());
+  for (const ConstantBlob& constant : emission.constants) {
+    const Tensor& tensor = emission.graph().value(constant.value).constant;
+    origins[constant.blob] = {
+        fmt::format("{} {}", program.blobs[constant.blob].form, identity(tensor)), {tensor}};
+  }
+  std::vector<PackJob> jobs = name_packed(program, emission.pack_jobs, origins);
+  origins.resize(program.blobs.size());
+  std::vector<bool> empty = find_packed(program, options);
+  if (options.shared != nullptr) find_shared(program, origins, *options.shared, empty);
   allocate_blobs(program, empty);
   for (const ConstantBlob& constant : emission.constants) {
     if (!empty[constant.blob]) continue;
@@ -132,9 +183,11 @@ void fill_blobs(Emission& emission, const CompileOptions& options) {
   std::erase_if(jobs, [&](const PackJob& job) {
     return !empty[program.instructions[job.instruction].packed];
   });
-  if (jobs.empty()) return;
-  if (options.progress) options.progress("packing weights", 0);
-  run_jobs(program, jobs);
+  if (!jobs.empty()) {
+    if (options.progress) options.progress("packing weights", 0);
+    run_jobs(program, jobs);
+  }
+  if (options.shared != nullptr) share(program, origins, *options.shared);
 }
 
 }  // namespace stretto::runtime

@@ -2,10 +2,10 @@
 
 #include "stretto/base/cpu.h"
 #include "stretto/base/interrupt.h"
-#include "stretto/import/onnx/import.h"
 #include "stretto/ir/text.h"
 #include "stretto/passes/bisect.h"
 #include "stretto/passes/pipeline.h"
+#include "stretto/runtime/opening.h"
 #include "stretto/runtime/sample_inputs.h"
 #include "stretto/stretto.h"
 
@@ -21,7 +21,7 @@ std::vector<std::pair<std::string, std::string>> list_passes() {
 
 Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options) {
   const InterruptScope interrupt(options.interrupt);
-  ImportedModel imported = onnx::import_onnx_file(onnx_path, {.shapes = options.shapes});
+  ImportedModel imported = runtime::import_to_look_at(onnx_path, options);
   Inspection inspection{.before = ir::to_text(imported.graph, {.max_constant_elements = 16})};
   const passes::PipelineReport report =
       passes::run_pipeline(imported.graph, {.disabled = options.disable});
@@ -34,7 +34,7 @@ Inspection inspect(const std::string& onnx_path, const OptimizeOptions& options)
 
 std::string bisect(const std::string& onnx_path, const OptimizeOptions& options, double tolerance) {
   const InterruptScope interrupt(options.interrupt);
-  const ImportedModel imported = onnx::import_onnx_file(onnx_path, {.shapes = options.shapes});
+  const ImportedModel imported = runtime::import_to_look_at(onnx_path, options);
   std::vector<Tensor> inputs;
   for (const runtime::SampleInput& sample :
        runtime::sample_inputs(imported.graph, options.inputs)) {

@@ -19,6 +19,18 @@ namespace stretto {
 const std::string& Model::name() const { return state_->name; }
 const std::vector<TensorSpec>& Model::inputs() const { return state_->program->inputs; }
 const std::vector<TensorSpec>& Model::outputs() const { return state_->program->outputs; }
+std::vector<ShapeRange> Model::input_ranges() const {
+  std::vector<ShapeRange> ranges;
+  if (state_->by_shape) {
+    for (const runtime::OpenInput& input : state_->by_shape->inputs()) {
+      ranges.push_back(input.shape);
+    }
+  } else {
+    for (const TensorSpec& input : inputs()) ranges.push_back(fixed_range(input.shape));
+  }
+  return ranges;
+}
+bool Model::open() const { return state_->by_shape != nullptr; }
 int Model::threads() const { return state_->program->target.threads; }
 int64_t Model::weight_bytes() const { return state_->program->weight_bytes(); }
 int64_t Model::memory_bytes() const { return state_->program->arena_bytes; }
@@ -47,7 +59,9 @@ std::shared_ptr<const Program> compile_anew(const Model::State& model,
   known.merge(tune::load_tuning_cache(tune::tuning_cache_path()));
   known.merge(model.choices);
   Selector selector({.known = std::move(known)});
-  auto program = std::make_shared<Program>(compile(model.graph, target, selector, {}).program);
+  SharedWeights* shared = model.by_shape ? &model.by_shape->weights() : nullptr;
+  auto program =
+      std::make_shared<Program>(compile(model.graph, target, selector, {.shared = shared}).program);
   used = selector.used();
   return program;
 }
@@ -95,7 +109,8 @@ std::shared_ptr<const Program> compile_with_blobs(const Model::State& model,
             ++other_forms;
             return Blob{};
           },
-      .packed_owner = content.owner};
+      .packed_owner = content.owner,
+      .shared = model.by_shape ? &model.by_shape->weights() : nullptr};
   const WithoutMeasuring start_at_once;
   auto program =
       std::make_shared<Program>(compile(model.graph, content.target, selector, options).program);
@@ -114,6 +129,7 @@ Model make_model(ArtefactContent content, const LoadOptions& options) {
   state->report_json = content.report_json;
   state->graph = content.graph;
   state->samples = content.samples;
+  state->by_shape = content.by_shape;
   const kernels::Target target = usable_target(content, options, state->notes);
   if (content.architecture == kernels::architecture() && target.isa == content.target.isa &&
       target.threads == content.target.threads) {
@@ -123,6 +139,7 @@ Model make_model(ArtefactContent content, const LoadOptions& options) {
     // The choices and packed weights in the file are for another target.
     state->program = compile_anew(*state, target, state->choices);
   }
+  if (state->by_shape) state->by_shape->keep(state->program);
   return Model(std::move(state));
 }
 

@@ -6,6 +6,7 @@
 
 #include "stretto/base/file.h"
 #include "stretto/runtime/program.h"
+#include "stretto/runtime/programs_by_shape.h"
 #include "stretto/runtime/samples.h"
 #include "stretto/stretto.h"
 #include "stretto/tune/tuning_cache.h"
@@ -18,6 +19,8 @@ struct Model::State {
   // The optimised graph, from which programs for other thread counts and instruction sets are
   // compiled.
   std::shared_ptr<ir::Graph> graph;
+  // Where dimensions are open; null when all are fixed.
+  std::shared_ptr<runtime::ProgramsByShape> by_shape;
   tune::TuningCache choices;  // of every problem considered: layouts and kernels follow from them
   std::string report_json;
   runtime::Samples samples;        // for LoadOptions::verify

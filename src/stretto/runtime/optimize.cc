@@ -21,6 +21,7 @@
 #include "stretto/runtime/compile.h"
 #include "stretto/runtime/memory_check.h"
 #include "stretto/runtime/model_state.h"
+#include "stretto/runtime/opening.h"
 #include "stretto/runtime/optimize.h"
 #include "stretto/runtime/report.h"
 #include "stretto/runtime/tuning.h"
@@ -123,10 +124,6 @@ runtime::TuningOptions tuning_options(const OptimizeOptions& options, const Tuni
   return how;
 }
 
-onnx::ImportOptions import_options(const OptimizeOptions& options) {
-  return {.shapes = options.shapes};
-}
-
 // Seconds per stage, in order.
 class Stages {
  public:
@@ -139,7 +136,7 @@ class Stages {
       json& seconds;
       const char* name;
       double start;
-      ~Stop() { seconds[name] = now_s() - start; }
+      ~Stop() { seconds[name] = seconds.value(name, 0.0) + now_s() - start; }
     } stop{seconds_, name, start};
     return f();
   }
@@ -298,7 +295,8 @@ void own_constants(ir::Graph& graph) {
   }
 }
 
-Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, Stages& stages) {
+Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, Stages& stages,
+                        const std::shared_ptr<runtime::ProgramsByShape>& by_shape = nullptr) {
   const std::string file = imported.source;
   const kernels::Target target = make_target(options);
   const TuningBudget budget = parse_tuning(options.tuning);
@@ -309,12 +307,15 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
   std::vector<Tensor> inputs;
   for (const runtime::SampleInput& sample : samples) inputs.push_back(sample.tensor);
 
-  const passes::PipelineReport rewritten =
-      stages("passes", [&] { return passes::run_pipeline(*graph, {.disabled = options.disable}); });
+  const passes::PipelineReport rewritten = stages("passes", [&] {
+    return passes::run_pipeline(*graph, {.disabled = options.disable,
+                                         .derived = by_shape ? &by_shape->derived() : nullptr});
+  });
 
   if (imported.borrows) own_constants(*graph);
 
-  const runtime::TuningOptions how = tuning_options(options, budget, *graph);
+  runtime::TuningOptions how = tuning_options(options, budget, *graph);
+  if (by_shape) how.shared = &by_shape->weights();
   runtime::Tuned tuned =
       stages("tuning", [&] { return runtime::choose_kernels(graph, target, how); });
   Compiled& compiled = tuned.compiled;
@@ -405,6 +406,13 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
   state->program = std::make_shared<runtime::Program>(std::move(compiled.program));
   state->graph = std::move(graph);
   state->choices = tuned.selector->used();
+  if (by_shape) {
+    tuned.known.merge(state->choices);
+    by_shape->set_making(
+        {.disabled = options.disable, .forced = how.forced, .known = std::move(tuned.known)});
+    by_shape->keep(state->program);
+    state->by_shape = by_shape;
+  }
   state->samples = std::move(kept);
   state->notes = std::move(assumed);
   state->report_json = report.dump();
@@ -412,6 +420,58 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
     state->sources.push_back(std::filesystem::absolute(source).string());
   }
   return Model(std::move(state));
+}
+
+// Whether the model can have other sizes than those it is optimised for. Files leave dimensions
+// open that only one size fits: then the model is as if that had been fixed, and a note says why.
+// What the caller asked for must be possible.
+bool really_open(const runtime::ProgramsByShape& by_shape, const runtime::Opening& opening,
+                 const std::string& file, std::vector<std::string>& notes) {
+  try {
+    by_shape.import(opening.other);
+    return true;
+  } catch (const std::exception& error) {
+    if (dynamic_cast<const InvalidArgument*>(&error) == nullptr &&
+        dynamic_cast<const Unsupported*>(&error) == nullptr) {
+      throw;
+    }
+    const std::string other = opening.text(opening.other);
+    if (opening.asked) {
+      throw_invalid("{}: the model cannot be had for {}, which the ranges allow: {}", file, other,
+                    error.what());
+    }
+    notes.push_back(fmt::format(
+        "dimensions that the file leaves open are fixed: the model cannot be had for {}", other));
+    return false;
+  }
+}
+
+Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& file,
+                    const OptimizeOptions& options, Stages& stages) {
+  const auto opening = runtime::find_opening(reader->inputs(), file, options);
+  std::shared_ptr<runtime::ProgramsByShape> by_shape;
+  ImportedModel imported = stages("import", [&] {
+    ImportedModel first = runtime::import_first(*reader, opening, options);
+    if (!opening || opening->fixed()) return first;
+    by_shape =
+        std::make_shared<runtime::ProgramsByShape>(opening->inputs, runtime::onnx_source(reader));
+    if (!really_open(*by_shape, *opening, file, first.notes)) by_shape.reset();
+    for (size_t i = 0; by_shape && i < opening->inputs.size(); ++i) {
+      if (is_fixed(opening->inputs[i].shape)) continue;
+      first.notes.push_back(
+          fmt::format("input {} takes {}: optimised for {}, and compiled for "
+                      "other sizes when they come",
+                      opening->inputs[i].name, shape_range_text(opening->inputs[i].shape),
+                      shape_text(opening->first[i])));
+    }
+    return first;
+  });
+  Model model = optimize_imported(std::move(imported), options, stages, by_shape);
+  // A range has two ends: what both need is packed now.
+  if (by_shape && opening->asked) {
+    stages("shapes", [&] { by_shape->program(opening->other, model.state().program->target); });
+  }
+  return model;
 }
 
 // Import errors name the file; this adds the name to later errors, for example about memory. If
@@ -436,9 +496,8 @@ Model optimize(const std::string& path, const OptimizeOptions& options) {
   const InterruptScope interrupt(options.interrupt);
   Stages stages(options);
   return naming(path, interrupt, [&] {
-    ImportedModel imported =
-        stages("import", [&] { return onnx::import_onnx_file(path, import_options(options)); });
-    return optimize_imported(std::move(imported), options, stages);
+    return optimize_onnx(stages("import", [&] { return onnx::Reader::of_file(path); }), path,
+                         options, stages);
   });
 }
 
@@ -447,10 +506,9 @@ Model optimize(std::span<const std::byte> bytes, const std::string& name, const 
   const InterruptScope interrupt(options.interrupt);
   Stages stages(options);
   return naming(name, interrupt, [&] {
-    ImportedModel imported = stages("import", [&] {
-      return onnx::import_onnx_bytes(bytes, name, folder, import_options(options));
-    });
-    return optimize_imported(std::move(imported), options, stages);
+    return optimize_onnx(
+        stages("import", [&] { return onnx::Reader::of_bytes(bytes, name, folder); }), name,
+        options, stages);
   });
 }
 
@@ -465,7 +523,7 @@ Model runtime::optimize_model(ImportedModel imported, const OptimizeOptions& opt
 std::vector<Tensor> run_reference(const std::string& onnx_path, const OptimizeOptions& options,
                                   std::span<const Tensor> inputs) {
   const InterruptScope interrupt(options.interrupt);
-  const ImportedModel imported = onnx::import_onnx_file(onnx_path, import_options(options));
+  const ImportedModel imported = runtime::import_to_look_at(onnx_path, options);
   ThreadTeam team(options.threads == 0 ? cpu_info().cores : options.threads);
   return ir::interpret(imported.graph, inputs, {.float64 = true, .team = &team});
 }

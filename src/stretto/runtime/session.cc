@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <mutex>
+
 #include "stretto/base/error.h"
 #include "stretto/runtime/executor_pool.h"
 #include "stretto/runtime/model_state.h"
@@ -20,14 +23,50 @@ void check_tensor(const char* kind, const TensorSpec& spec, const Tensor& tensor
 }  // namespace
 
 struct Session::State {
-  State(Model m, std::shared_ptr<const runtime::Program> p)
-      : model(std::move(m)),
-        program(std::move(p)),
-        pool(*program, runtime::executor_limit(program->target.threads)) {}
+  struct Runner {
+    explicit Runner(std::shared_ptr<const runtime::Program> p)
+        : program(std::move(p)), pool(*program, runtime::executor_limit(program->target.threads)) {}
 
-  Model model;
-  std::shared_ptr<const runtime::Program> program;
-  runtime::ExecutorPool pool;
+    std::shared_ptr<const runtime::Program> program;
+    runtime::ExecutorPool pool;
+  };
+
+  State(Model m, std::shared_ptr<const runtime::Program> program)
+      : model(std::move(m)), first(std::make_shared<Runner>(std::move(program))) {}
+
+  // The one for these shapes, of a model with open dimensions.
+  std::shared_ptr<Runner> runner(std::span<const Shape> shapes) {
+    {
+      const std::lock_guard lock(mutex);
+      if (auto found = find(shapes)) return found;
+    }
+    const kernels::Target& target = first->program->target;
+    auto made = std::make_shared<Runner>(model.state().by_shape->program(shapes, target));
+    const std::lock_guard lock(mutex);
+    if (auto found = find(shapes)) return found;  // another thread was faster
+    others.push_back(made);
+    if (others.size() > kKept) others.erase(others.begin());
+    return made;
+  }
+
+  std::shared_ptr<Runner> find(std::span<const Shape> shapes) {
+    const auto at = std::find_if(others.begin(), others.end(), [&](const auto& runner) {
+      return std::equal(shapes.begin(), shapes.end(), runner->program->inputs.begin(),
+                        runner->program->inputs.end(),
+                        [](const Shape& s, const TensorSpec& spec) { return s == spec.shape; });
+    });
+    if (at == others.end()) return nullptr;
+    std::rotate(at, at + 1, others.end());
+    return others.back();
+  }
+
+  // Each has activations and threads of its own.
+  static constexpr size_t kKept = runtime::ProgramsByShape::kKept;
+
+  const Model model;
+  const std::shared_ptr<Runner> first;  // for the shapes of model.inputs()
+  std::mutex mutex;
+  std::vector<std::shared_ptr<Runner>> others;  // the one used last is the last
 };
 
 Session::Session(Model model, int threads) {
@@ -49,20 +88,31 @@ Session::Session(Session&&) noexcept = default;
 const Model& Session::model() const { return state_->model; }
 
 void Session::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
-  const runtime::Program& program = *state_->program;
+  const runtime::Program& program = *state_->first->program;
   if (inputs.size() != program.inputs.size() || outputs.size() != program.outputs.size()) {
     throw_invalid("run: expected {} inputs and {} outputs, got {} and {}", program.inputs.size(),
                   program.outputs.size(), inputs.size(), outputs.size());
   }
-  runtime::ExecutorPool::Lease(state_->pool).executor().run(inputs, outputs);
+  runtime::ExecutorPool::Lease(state_->first->pool).executor().run(inputs, outputs);
 }
 
 std::vector<Tensor> Session::run(std::span<const Tensor> inputs) {
-  const runtime::Program& program = *state_->program;
-  if (inputs.size() != program.inputs.size()) {
-    throw_invalid("run: {} has {} inputs, got {}", state_->model.name(), program.inputs.size(),
-                  inputs.size());
+  std::shared_ptr<State::Runner> runner = state_->first;
+  if (inputs.size() != runner->program->inputs.size()) {
+    throw_invalid("run: {} has {} inputs, got {}", state_->model.name(),
+                  runner->program->inputs.size(), inputs.size());
   }
+  const auto has_other_shape = [&](size_t i) {
+    return inputs[i].shape() != runner->program->inputs[i].shape;
+  };
+  bool other = false;
+  for (size_t i = 0; i < inputs.size(); ++i) other |= has_other_shape(i);
+  if (other && state_->model.open()) {
+    std::vector<Shape> shapes;
+    for (const Tensor& input : inputs) shapes.push_back(input.shape());
+    runner = state_->runner(shapes);
+  }
+  const runtime::Program& program = *runner->program;
   std::vector<const void*> from;
   for (size_t i = 0; i < inputs.size(); ++i) {
     check_tensor("input", program.inputs[i], inputs[i]);
@@ -74,7 +124,7 @@ std::vector<Tensor> Session::run(std::span<const Tensor> inputs) {
     results.emplace_back(spec.dtype, spec.shape);
     to.push_back(results.back().mutable_data());
   }
-  run(from, to);
+  runtime::ExecutorPool::Lease(runner->pool).executor().run(from, to);
   return results;
 }
 

@@ -70,8 +70,9 @@ Tuned choose_kernels(const std::shared_ptr<ir::Graph>& graph, const kernels::Tar
   SelectOptions select = select_options(how, by_default ? tune::TuningCache() : tuned.known);
   if (!tuned.remembered) select.budget_s = how.budget_s;
   tuned.selector = std::make_unique<Selector>(std::move(select));
-  tuned.compiled = compile(graph, target, *tuned.selector,
-                           {.progress = how.progress, .forced_nodes = how.forced_nodes});
+  tuned.compiled =
+      compile(graph, target, *tuned.selector,
+              {.progress = how.progress, .forced_nodes = how.forced_nodes, .shared = how.shared});
   // Saved before the comparison, so that one that is interrupted loses nothing.
   tune::add_to_tuning_cache(how.cache, tuned.selector->found());
   tuned.known.merge(tuned.selector->found());
@@ -95,7 +96,9 @@ void compare_with_default(Tuned& tuned, const std::shared_ptr<ir::Graph>& graph,
       tune::forget_in_tuning_cache(how.cache, lost);
       tuned.known.forget(lost);
       tuned_plan = plan_of(graph, target, how, tuned.known);
-      tuned.compiled = compile(graph, target, *selector, {.forced_nodes = how.forced_nodes});
+      if (how.shared != nullptr) how.shared->clear();
+      tuned.compiled = compile(graph, target, *selector,
+                               {.forced_nodes = how.forced_nodes, .shared = how.shared});
       tuned.selector = std::move(selector);
     }
   }

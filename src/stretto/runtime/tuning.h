@@ -23,6 +23,7 @@ struct TuningOptions {
   std::map<std::string, std::string> forced;        // family name -> row name
   std::map<std::string, std::string> forced_nodes;  // node name -> row name
   std::string cache;                                // file of the tuning cache; empty: none
+  SharedWeights* shared = nullptr;                  // see CompileOptions
   std::function<void(std::string_view stage, double fraction)> progress;
 };
 

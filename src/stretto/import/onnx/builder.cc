@@ -1,7 +1,6 @@
 #include "stretto/import/onnx/builder.h"
 
 #include <algorithm>
-#include <unordered_set>
 
 #include "stretto/base/interrupt.h"
 #include "stretto/import/onnx/compose.h"
@@ -21,11 +20,7 @@ void Builder::build(const ImportOptions& options, std::vector<std::string>& note
   }
   check_operators(source_, wire.nodes, model_.opsets, functions_);
   Scope scope{.opset = default_opset(model_.opsets, kNewestOpset)};
-  std::unordered_set<std::string_view> constants;
-  for (const WireTensor& tensor : wire.initializers) constants.insert(tensor.name);
-  std::vector<WireInput> inputs;
-  std::copy_if(wire.inputs.begin(), wire.inputs.end(), std::back_inserter(inputs),
-               [&](const WireInput& input) { return constants.count(input.name) == 0; });
+  const std::vector<WireInput> inputs = fed_inputs(wire);
   ir::Graph& graph = emitter_.graph();
   for (BoundInput& input : bind_inputs(source_, inputs, options, notes)) {
     const ir::ValueId id = define_new(scope, input.name, wire.position);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 
 #include "stretto/base/file.h"
 #include "stretto/import/onnx/builder.h"
+#include "stretto/import/onnx/inputs.h"
 
 namespace stretto::onnx {
 namespace {
@@ -98,29 +100,49 @@ void with_file_name(const Source& source, F&& f) {
   }
 }
 
-ImportedModel import_source(const Source& source, const std::string& folder,
-                            std::shared_ptr<const void> owner, const ImportOptions& options) {
-  const WireModel wire = read_model(source);
-  ImportedModel model{.format = "onnx", .source = source.name};
-  model.opset = default_opset(wire.opsets, model.opset);
-  model.producer = producer_of(wire);
-  // What writers call the graph ("main_graph") says less than what the user calls the file.
-  model.graph.name = fs::path(source.name).stem().string();
-  if (model.graph.name.empty()) model.graph.name = wire.graph->name;
-  check_opset(source, wire, model.notes);
-  if (wire.has_training_info) model.notes.push_back("the training part of the model is ignored");
-  with_file_name(source, [&] {
-    TensorReader tensors(source, folder, std::move(owner));
-    Builder(source, wire, tensors, model.graph).build(options, model.notes);
-    ir::verify(model.graph);
-    model.files = tensors.external_files();
-  });
-  return model;
+std::string_view view_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Those without an initialiser: the others are constants.
+std::vector<DeclaredInput> declared_inputs(const WireGraph& graph) {
+  std::vector<DeclaredInput> inputs;
+  for (const WireInput& wire : fed_inputs(graph)) {
+    DeclaredInput input{.name = std::string(wire.name)};
+    if (wire.shape) {
+      input.shape.emplace();
+      for (const WireDimension& dimension : *wire.shape) {
+        input.shape->push_back(is_open(dimension)
+                                   ? DeclaredDimension{-1, std::string(symbol_of(dimension))}
+                                   : DeclaredDimension{*dimension.value, ""});
+      }
+    }
+    inputs.push_back(std::move(input));
+  }
+  return inputs;
 }
 
 }  // namespace
 
-ImportedModel import_onnx_file(const std::string& path, const ImportOptions& options) {
+struct Reader::State {
+  State(std::string name, std::string_view bytes, const std::string& folder,
+        std::shared_ptr<const void> owner)
+      : source{std::move(name), bytes},
+        wire(read_model(source)),
+        tensors(source, folder, std::move(owner)),
+        inputs(declared_inputs(*wire.graph)) {}
+
+  const Source source;
+  const WireModel wire;
+  TensorReader tensors;
+  std::string path;  // of a file
+  const std::vector<DeclaredInput> inputs;
+};
+
+Reader::Reader(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Reader::~Reader() = default;
+
+std::unique_ptr<Reader> Reader::of_file(const std::string& path) {
   std::error_code error;
   if (fs::is_directory(path, error)) {
     throw FormatError(path, -1, "expected an ONNX file, this is a folder", EISDIR);
@@ -132,18 +154,74 @@ ImportedModel import_onnx_file(const std::string& path, const ImportOptions& opt
   const auto file = MappedFile::open(path);
   const auto bytes = file->bytes();
   file->read_ahead(bytes);
-  const Source source{path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
   const fs::path folder = fs::path(path).parent_path();
-  ImportedModel model =
-      import_source(source, folder.empty() ? "." : folder.string(), file, options);
-  model.files.push_back(path);
+  auto state =
+      std::make_unique<State>(path, view_of(bytes), folder.empty() ? "." : folder.string(), file);
+  state->path = path;
+  return std::unique_ptr<Reader>(new Reader(std::move(state)));
+}
+
+std::unique_ptr<Reader> Reader::of_bytes(std::span<const std::byte> bytes, const std::string& name,
+                                         const std::string& folder) {
+  std::unique_ptr<Reader> reader(
+      new Reader(std::make_unique<State>(name, view_of(bytes), folder, nullptr)));
+  if (!reader->open()) return reader;
+  const auto copy = allocate(bytes.size());
+  std::memcpy(copy.get(), bytes.data(), bytes.size());
+  reader->state_ = std::make_unique<State>(name, view_of({copy.get(), bytes.size()}), folder, copy);
+  return reader;
+}
+
+std::unique_ptr<Reader> Reader::of_memory(std::span<const std::byte> bytes,
+                                          std::shared_ptr<const void> owner,
+                                          const std::string& name) {
+  return std::unique_ptr<Reader>(
+      new Reader(std::make_unique<State>(name, view_of(bytes), "", std::move(owner))));
+}
+
+std::span<const std::byte> Reader::bytes() const {
+  return std::as_bytes(std::span(state_->source.bytes));
+}
+
+bool Reader::has_external_data() const { return !state_->tensors.external_files().empty(); }
+
+const std::vector<DeclaredInput>& Reader::inputs() const { return state_->inputs; }
+
+bool Reader::open() const {
+  return std::any_of(inputs().begin(), inputs().end(), [](const DeclaredInput& input) {
+    return !input.shape || std::any_of(input.shape->begin(), input.shape->end(),
+                                       [](const DeclaredDimension& d) { return d.size < 0; });
+  });
+}
+
+ImportedModel Reader::import(const ImportOptions& options) {
+  State& s = *state_;
+  ImportedModel model{.format = "onnx", .source = s.source.name};
+  model.opset = default_opset(s.wire.opsets, model.opset);
+  model.producer = producer_of(s.wire);
+  // What writers call the graph ("main_graph") says less than what the user calls the file.
+  model.graph.name = fs::path(s.source.name).stem().string();
+  if (model.graph.name.empty()) model.graph.name = s.wire.graph->name;
+  check_opset(s.source, s.wire, model.notes);
+  if (s.wire.has_training_info) {
+    model.notes.push_back("the training part of the model is ignored");
+  }
+  with_file_name(s.source, [&] {
+    Builder(s.source, s.wire, s.tensors, model.graph).build(options, model.notes);
+    ir::verify(model.graph);
+    model.files = s.tensors.external_files();
+  });
+  if (!s.path.empty()) model.files.push_back(s.path);
   return model;
+}
+
+ImportedModel import_onnx_file(const std::string& path, const ImportOptions& options) {
+  return Reader::of_file(path)->import(options);
 }
 
 ImportedModel import_onnx_bytes(std::span<const std::byte> bytes, const std::string& name,
                                 const std::string& folder, const ImportOptions& options) {
-  const Source source{name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}};
-  return import_source(source, folder, nullptr, options);
+  return Reader::of_bytes(bytes, name, folder)->import(options);
 }
 
 }  // namespace stretto::onnx

@@ -9,6 +9,8 @@
 
 #include <cstddef>
 #include <map>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,6 +23,45 @@ struct ImportOptions {
   // Shapes of inputs whose file leaves dimensions open, by input name. They must agree with the
   // dimensions that the file fixes, and with each other where the file gives one symbol to several.
   std::map<std::string, Shape> shapes;
+};
+
+// A dimension as the file declares it.
+struct DeclaredDimension {
+  int64_t size = -1;  // -1: open
+  std::string name;   // of an open one: all of that name are equal; empty: it stands alone
+};
+
+struct DeclaredInput {
+  std::string name;
+  std::optional<std::vector<DeclaredDimension>>
+      shape;  // absent: the file does not even say how many
+};
+
+// A model that stays in memory, to be imported once for every shape that its inputs are given.
+// Large constants of all these graphs are the same memory.
+class Reader {
+ public:
+  static std::unique_ptr<Reader> of_file(const std::string& path);
+  // `bytes` are copied when a dimension is open, and needed during this call only.
+  static std::unique_ptr<Reader> of_bytes(std::span<const std::byte> bytes, const std::string& name,
+                                          const std::string& folder);
+  // Of bytes that `owner` keeps alive; nothing is copied.
+  static std::unique_ptr<Reader> of_memory(std::span<const std::byte> bytes,
+                                           std::shared_ptr<const void> owner,
+                                           const std::string& name);
+  ~Reader();
+
+  const std::vector<DeclaredInput>& inputs() const;
+  std::span<const std::byte> bytes() const;  // of the model, as long as this object lives
+  bool has_external_data() const;            // as far as import() has met any
+  bool open() const;                         // whether the file leaves any dimension open
+  // One caller at a time.
+  ImportedModel import(const ImportOptions& options = {});
+
+ private:
+  struct State;
+  explicit Reader(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
 };
 
 ImportedModel import_onnx_file(const std::string& path, const ImportOptions& options = {});

@@ -3,22 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <unordered_set>
 
 #include "stretto/import/onnx/tensor.h"
 #include "stretto/ir/limits.h"
 
 namespace stretto::onnx {
-namespace {
-
-using Symbols = std::map<std::string_view, int64_t>;
 
 bool is_open(const WireDimension& dimension) {
   // Some writers mark an open dimension with -1 instead of leaving it out.
   return !dimension.value || *dimension.value == -1;
 }
 
-// The name of an open dimension if it is one that other dimensions of that name must agree with,
-// else nothing: writers also put the same placeholder on dimensions that have nothing in common.
 std::string_view symbol_of(const WireDimension& dimension) {
   constexpr std::string_view kUnknown = "unk__";  // and a number
   const std::string_view name = dimension.symbol;
@@ -28,6 +24,10 @@ std::string_view symbol_of(const WireDimension& dimension) {
   const bool is_mark = name.find_first_not_of("? ") == std::string_view::npos;
   return is_mark || is_unknown || name == "None" || name == "-1" ? std::string_view() : name;
 }
+
+namespace {
+
+using Symbols = std::map<std::string_view, int64_t>;
 
 std::string text(const std::vector<WireDimension>& shape) {
   std::string out;
@@ -133,6 +133,15 @@ void check_declared(const Source& source, const WireInput& input) {
 }
 
 }  // namespace
+
+std::vector<WireInput> fed_inputs(const WireGraph& graph) {
+  std::unordered_set<std::string_view> constants;
+  for (const WireTensor& tensor : graph.initializers) constants.insert(tensor.name);
+  std::vector<WireInput> inputs;
+  std::copy_if(graph.inputs.begin(), graph.inputs.end(), std::back_inserter(inputs),
+               [&](const WireInput& input) { return constants.count(input.name) == 0; });
+  return inputs;
+}
 
 std::vector<BoundInput> bind_inputs(const Source& source, const std::vector<WireInput>& inputs,
                                     const ImportOptions& options, std::vector<std::string>& notes) {

@@ -9,6 +9,15 @@
 
 namespace stretto::onnx {
 
+// The inputs of a graph that have no initialiser, which would make them constants.
+std::vector<WireInput> fed_inputs(const WireGraph& graph);
+
+// Whether a dimension may have any size.
+bool is_open(const WireDimension& dimension);
+// The name of an open dimension if it is one that other dimensions of that name must agree with,
+// else nothing: writers also put the same placeholder on dimensions that have nothing in common.
+std::string_view symbol_of(const WireDimension& dimension);
+
 struct BoundInput {
   std::string_view name;
   DType dtype;

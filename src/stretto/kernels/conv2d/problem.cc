@@ -12,6 +12,14 @@ std::string problem_key(const Conv2dProblem& p) {
                      epilogue_text(p.epilogue), target_text(p.target));
 }
 
+std::string weights_key(Conv2dProblem p) {
+  p.target.threads = 1;
+  p.n = p.h = p.w = 0;
+  p.x_layout = p.y_layout = Layout::kPlain;
+  p.epilogue = {.bias = p.epilogue.bias};
+  return problem_key(p);
+}
+
 Signature problem_signature(const Conv2dProblem& p) {
   Signature s;
   s.inputs.push_back({.name = "x", .shape = {p.n, p.c, p.h, p.w}, .layout = p.x_layout});

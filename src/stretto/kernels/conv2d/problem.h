@@ -30,6 +30,7 @@ struct Conv2dProblem {
 };
 
 std::string problem_key(const Conv2dProblem& p);
+std::string weights_key(Conv2dProblem p);
 Signature problem_signature(const Conv2dProblem& p);
 double problem_flops(const Conv2dProblem& p);
 

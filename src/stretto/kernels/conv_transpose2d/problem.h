@@ -37,6 +37,7 @@ struct ConvTranspose2dProblem {
 };
 
 std::string problem_key(const ConvTranspose2dProblem& p);
+std::string weights_key(ConvTranspose2dProblem p);
 Signature problem_signature(const ConvTranspose2dProblem& p);
 double problem_flops(const ConvTranspose2dProblem& p);
 

@@ -9,6 +9,13 @@ std::string problem_key(const GemmProblem& p) {
                      epilogue_text(p.epilogue), target_text(p.target));
 }
 
+std::string weights_key(GemmProblem p) {
+  p.target.threads = 1;
+  p.m = 0;
+  p.epilogue = {.bias = p.epilogue.bias};
+  return problem_key(p);
+}
+
 Signature problem_signature(const GemmProblem& p) {
   Signature s;
   s.inputs.push_back({.name = "x", .shape = {p.m, p.k}});

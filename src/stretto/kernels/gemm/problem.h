@@ -17,6 +17,7 @@ struct GemmProblem {
 };
 
 std::string problem_key(const GemmProblem& p);
+std::string weights_key(GemmProblem p);
 Signature problem_signature(const GemmProblem& p);
 double problem_flops(const GemmProblem& p);
 

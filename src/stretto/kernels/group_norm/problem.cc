@@ -9,6 +9,12 @@ std::string problem_key(const GroupNormProblem& p) {
                      p.scale ? "+scale" : "", p.bias ? "+bias" : "", target_text(p.target));
 }
 
+std::string weights_key(GroupNormProblem p) {
+  p.target.threads = 1;
+  p.n = p.hw = 0;
+  return problem_key(p);
+}
+
 Signature problem_signature(const GroupNormProblem& p) {
   Signature s;
   const Shape shape{p.n, p.c, p.hw};

@@ -18,6 +18,7 @@ struct GroupNormProblem {
 };
 
 std::string problem_key(const GroupNormProblem& p);
+std::string weights_key(GroupNormProblem p);
 Signature problem_signature(const GroupNormProblem& p);
 double problem_flops(const GroupNormProblem& p);
 

@@ -10,6 +10,12 @@ std::string problem_key(const LayerNormProblem& p) {
                      p.sum_output ? "+sum" : "", target_text(p.target));
 }
 
+std::string weights_key(LayerNormProblem p) {
+  p.target.threads = 1;
+  p.m = 0;
+  return problem_key(p);
+}
+
 Signature problem_signature(const LayerNormProblem& p) {
   Signature s;
   const Shape shape{p.m, p.n};

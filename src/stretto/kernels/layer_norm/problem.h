@@ -18,6 +18,7 @@ struct LayerNormProblem {
 };
 
 std::string problem_key(const LayerNormProblem& p);
+std::string weights_key(LayerNormProblem p);
 Signature problem_signature(const LayerNormProblem& p);
 double problem_flops(const LayerNormProblem& p);
 

@@ -60,6 +60,12 @@ std::string problem_key(const RecurrentProblem& p) {
   return text + functions_text(p) + " " + target_text(p.target);
 }
 
+std::string weights_key(RecurrentProblem p) {
+  p.target.threads = 1;
+  p.steps = p.batch = 0;
+  return problem_key(p);
+}
+
 Signature problem_signature(const RecurrentProblem& p) {
   const int64_t rows = p.gates() * p.hidden, d = p.directions;
   const Shape state = p.batch_first ? Shape{p.batch, d, p.hidden} : Shape{d, p.batch, p.hidden};

@@ -76,6 +76,7 @@ struct RecurrentArgs {
 RecurrentArgs recurrent_args(const RecurrentProblem& p, const Args& args);
 
 std::string problem_key(const RecurrentProblem& p);
+std::string weights_key(RecurrentProblem p);
 Signature problem_signature(const RecurrentProblem& p);
 double problem_flops(const RecurrentProblem& p);
 

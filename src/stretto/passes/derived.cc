@@ -1,0 +1,36 @@
+#include "stretto/passes/derived.h"
+
+#include <algorithm>
+
+#include "stretto/tensor/identity.h"
+
+namespace stretto::passes {
+
+std::vector<Tensor> Derived::get(const std::string& recipe, std::span<const Tensor> from,
+                                 const Make& make) {
+  std::string key = recipe;
+  for (const Tensor& tensor : from) {
+    // With the length, because names may hold any byte.
+    const std::string name = identity(tensor);
+    key.append(1, '|').append(std::to_string(name.size())).append(1, '|').append(name);
+  }
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto at = entries_.find(key); at != entries_.end()) return at->second.made;
+  }
+  Entry entry{{from.begin(), from.end()}, make()};
+  const std::lock_guard lock(mutex_);
+  return entries_.try_emplace(std::move(key), std::move(entry)).first->second.made;
+}
+
+Tensor in_a_row(std::span<const Tensor> parts) {
+  Shape shape = parts[0].shape();
+  shape[0] = 0;
+  for (const Tensor& part : parts) shape[0] += part.dim(0);
+  Tensor whole(DType::kFloat32, shape);
+  float* to = whole.mutable_values<float>().data();
+  for (const Tensor& part : parts) to = std::ranges::copy(part.values<float>(), to).out;
+  return whole;
+}
+
+}  // namespace stretto::passes

@@ -1,0 +1,225 @@
+#include "stretto/runtime/opening.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "stretto/base/error.h"
+
+namespace stretto::runtime {
+namespace {
+
+std::string declared_text(const std::vector<onnx::DeclaredDimension>& shape) {
+  std::string text;
+  for (const onnx::DeclaredDimension& d : shape) {
+    if (!text.empty()) text += 'x';
+    text += d.size >= 0 ? fmt::format("{}", d.size) : d.name.empty() ? "?" : d.name;
+  }
+  return text.empty() ? "scalar" : text;
+}
+
+ShapeRange declared_range(const std::vector<onnx::DeclaredDimension>& shape) {
+  ShapeRange range;
+  for (const onnx::DeclaredDimension& d : shape) {
+    if (d.size >= 0) {
+      range.push_back({d.size, d.size, {}});
+    } else {
+      range.push_back({1, Dimension::kAny, d.name});
+    }
+  }
+  return range;
+}
+
+// The caller's range, with the file's names where it gives none.
+ShapeRange asked_range(const onnx::DeclaredInput& input, ShapeRange range,
+                       const std::string& source) {
+  if (!input.shape) {
+    throw_invalid(
+        "{}: input {} has no shape in the file, so it takes a fixed one only, as in "
+        "--shape {}=1x3x224x224",
+        source, input.name, input.name);
+  }
+  bool fits = range.size() == input.shape->size();
+  for (size_t i = 0; fits && i < range.size(); ++i) {
+    const onnx::DeclaredDimension& d = (*input.shape)[i];
+    fits = d.size < 0 || (range[i].fixed() && range[i].least == d.size);
+    if (range[i].name.empty()) range[i].name = d.name;
+  }
+  if (!fits) {
+    throw_invalid("{}: input {} is {}, the shapes given for it are {}", source, input.name,
+                  declared_text(*input.shape), shape_range_text(range));
+  }
+  return range;
+}
+
+// Dimensions of one name get what all of them allow. Fixed ones need no name any more.
+void agree(std::vector<OpenInput>& inputs, const std::string& source) {
+  std::map<std::string, Dimension> named;
+  for (const OpenInput& input : inputs) {
+    for (const Dimension& d : input.shape) {
+      if (d.name.empty()) continue;
+      Dimension& all = named.try_emplace(d.name, d).first->second;
+      all.least = std::max(all.least, d.least);
+      all.most = std::min(all.most, d.most);
+      if (all.least <= all.most) continue;
+      throw_invalid("{}: input {}: no size of dimension {} suits all inputs", source, input.name,
+                    d.name);
+    }
+  }
+  for (OpenInput& input : inputs) {
+    for (Dimension& d : input.shape) {
+      if (d.name.empty()) continue;
+      d = named.at(d.name);
+      if (d.fixed()) d.name.clear();
+    }
+  }
+}
+
+// Sizes by name, so that dimensions of one name get one size.
+class Sizes {
+ public:
+  int64_t of(const Dimension& d, int64_t size) {
+    return d.name.empty() ? size : named_.try_emplace(d.name, size).first->second;
+  }
+
+ private:
+  std::map<std::string, int64_t> named_;
+};
+
+int64_t first_size(const ShapeRange& range, size_t axis) {
+  const Dimension& d = range[axis];
+  if (d.most != Dimension::kAny) return d.most;
+  const int64_t likely = axis == 0 ? 1 : range.size() == 4 ? 224 : 128;
+  return std::max(d.least, likely);
+}
+
+int64_t other_size(const Dimension& d, int64_t first) {
+  if (d.fixed()) return first;
+  return d.most == Dimension::kAny ? first + 1 : first == d.least ? d.most : d.least;
+}
+
+void choose_shapes(Opening& opening, const OptimizeOptions& options) {
+  Sizes first, other;
+  // Given arrays decide before any guess.
+  for (const OpenInput& input : opening.inputs) {
+    const auto given = options.inputs.find(input.name);
+    if (given == options.inputs.end() || given->second.shape().size() != input.shape.size()) {
+      continue;
+    }
+    for (size_t axis = 0; axis < input.shape.size(); ++axis) {
+      first.of(input.shape[axis], given->second.dim(static_cast<int64_t>(axis)));
+    }
+  }
+  for (const OpenInput& input : opening.inputs) {
+    const auto given = options.inputs.find(input.name);
+    Shape shape, changed;
+    bool guessed = false;
+    for (size_t axis = 0; axis < input.shape.size(); ++axis) {
+      const Dimension& d = input.shape[axis];
+      const bool known = given != options.inputs.end() && axis < given->second.shape().size();
+      shape.push_back(
+          first.of(d, known ? given->second.shape()[axis] : first_size(input.shape, axis)));
+      changed.push_back(other.of(d, other_size(d, shape.back())));
+      guessed |= !known && axis > 0 && d.most == Dimension::kAny;
+    }
+    if (guessed && opening.guess.empty()) {
+      opening.guess = fmt::format(
+          "input {} takes {} and {} was tried; give it a shape or a range, as in --shape {}={} or "
+          "--shape {}=1..8x...",
+          input.name, shape_range_text(input.shape), shape_text(shape), input.name,
+          shape_text(shape), input.name);
+    }
+    opening.first.push_back(std::move(shape));
+    opening.other.push_back(std::move(changed));
+  }
+}
+
+void check_names(const std::vector<onnx::DeclaredInput>& declared, const std::string& source,
+                 const OptimizeOptions& options) {
+  std::vector<std::string_view> names;
+  for (const onnx::DeclaredInput& input : declared) names.push_back(input.name);
+  for (const auto& [name, range] : options.ranges) {
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      throw_invalid("{}: a shape is given for {}, but the inputs are {}", source, name,
+                    fmt::join(names, ", "));
+    }
+    if (options.shapes.contains(name)) {
+      throw_invalid("{}: input {}: a shape and a range are given, and one of them is enough",
+                    source, name);
+    }
+  }
+}
+
+}  // namespace
+
+bool Opening::fixed() const {
+  return std::all_of(inputs.begin(), inputs.end(),
+                     [](const OpenInput& input) { return is_fixed(input.shape); });
+}
+
+std::string Opening::text(const std::vector<Shape>& shapes) const {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    parts.push_back(fmt::format("{} {}", inputs[i].name, shape_text(shapes[i])));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& declared,
+                                    const std::string& source, const OptimizeOptions& options) {
+  check_names(declared, source, options);
+  Opening opening;
+  for (const onnx::DeclaredInput& input : declared) {
+    OpenInput open{.name = input.name};
+    const auto range = options.ranges.find(input.name);
+    const auto shape = options.shapes.find(input.name);
+    if (range != options.ranges.end()) {
+      open.shape = asked_range(input, range->second, source);
+      opening.asked = true;
+    } else if (shape != options.shapes.end()) {
+      open.shape = fixed_range(shape->second);
+      // The name holds the dimensions of other inputs to this size.
+      for (size_t i = 0; input.shape && i < input.shape->size() && i < open.shape.size(); ++i) {
+        open.shape[i].name = (*input.shape)[i].name;
+      }
+    } else if (input.shape) {
+      open.shape = declared_range(*input.shape);
+    } else {
+      return std::nullopt;
+    }
+    opening.inputs.push_back(std::move(open));
+  }
+  agree(opening.inputs, source);
+  choose_shapes(opening, options);
+  return opening;
+}
+
+ImportedModel import_first(onnx::Reader& reader, const std::optional<Opening>& opening,
+                           const OptimizeOptions& options) {
+  onnx::ImportOptions with{.shapes = options.shapes};
+  if (!opening) return reader.import(with);
+  for (size_t i = 0; i < opening->inputs.size(); ++i) {
+    with.shapes[opening->inputs[i].name] = opening->first[i];
+  }
+  const std::string doubt = !opening->guess.empty() ? opening->guess
+                            : opening->asked        ? fmt::format("with {}, which the ranges allow",
+                                                                  opening->text(opening->first))
+                                                    : "";
+  try {
+    return reader.import(with);
+  } catch (const InvalidArgument& error) {
+    if (doubt.empty()) throw;
+    throw InvalidArgument(fmt::format("{} ({})", error.what(), doubt));
+  } catch (const Unsupported& error) {
+    if (doubt.empty()) throw;
+    throw Unsupported(fmt::format("{} ({})", error.what(), doubt));
+  }
+}
+
+ImportedModel import_to_look_at(const std::string& onnx_path, const OptimizeOptions& options) {
+  const auto reader = onnx::Reader::of_file(onnx_path);
+  return import_first(*reader, find_opening(reader->inputs(), onnx_path, options), options);
+}
+
+}  // namespace stretto::runtime

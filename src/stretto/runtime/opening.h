@@ -1,0 +1,38 @@
+// Which dimensions of an ONNX model stay open: what the file says, narrowed by what the caller
+// asks.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stretto/import/onnx/import.h"
+#include "stretto/runtime/programs_by_shape.h"
+#include "stretto/stretto.h"
+
+namespace stretto::runtime {
+
+struct Opening {
+  std::vector<OpenInput> inputs;
+  std::vector<Shape> first;  // to optimise for: given inputs, else the largest or likely sizes
+  std::vector<Shape> other;  // with other sizes of whatever is open
+  bool asked = false;        // the caller gave a range; else all comes from the file
+  std::string guess;         // how to say the shape that had to be guessed; empty: none
+
+  bool fixed() const;                                        // no dimension is open
+  std::string text(const std::vector<Shape>& shapes) const;  // "x 1x3, mask 1x3"
+};
+
+// Nothing when an input has no shape at all. Throws InvalidArgument naming the input where ranges
+// contradict the file, a given array or each other.
+std::optional<Opening> find_opening(const std::vector<onnx::DeclaredInput>& declared,
+                                    const std::string& source, const OptimizeOptions& options);
+
+// The model with the shapes of `opening`; without one, with what `options` says.
+ImportedModel import_first(onnx::Reader& reader, const std::optional<Opening>& opening,
+                           const OptimizeOptions& options);
+
+// What optimize() would import of this file.
+ImportedModel import_to_look_at(const std::string& onnx_path, const OptimizeOptions& options);
+
+}  // namespace stretto::runtime

@@ -1,0 +1,108 @@
+#include "stretto/runtime/programs_by_shape.h"
+
+#include <algorithm>
+
+#include "stretto/base/error.h"
+#include "stretto/passes/pipeline.h"
+#include "stretto/runtime/compile.h"
+#include "stretto/runtime/memory_check.h"
+
+namespace stretto::runtime {
+namespace {
+
+bool is_for(const Program& program, std::span<const Shape> shapes, int threads) {
+  return program.target.threads == threads &&
+         std::equal(shapes.begin(), shapes.end(), program.inputs.begin(), program.inputs.end(),
+                    [](const Shape& shape, const TensorSpec& spec) { return shape == spec.shape; });
+}
+
+}  // namespace
+
+ShapeSource onnx_source(std::shared_ptr<onnx::Reader> reader) {
+  ShapeSource source;
+  source.onnx = reader->bytes();
+  if (reader->has_external_data()) {
+    source.onnx = {};
+    source.why = "its weights are in files of their own";
+  }
+  source.import = [reader = std::move(reader)](const std::map<std::string, Shape>& shapes) {
+    return reader->import({.shapes = shapes});
+  };
+  return source;
+}
+
+void ProgramsByShape::check(std::span<const Shape> shapes) const {
+  if (shapes.size() != inputs_.size()) {
+    throw_invalid("expected {} inputs, got {}", inputs_.size(), shapes.size());
+  }
+  std::map<std::string_view, std::pair<int64_t, std::string_view>> named;  // size, input
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const OpenInput& input = inputs_[i];
+    const Shape& shape = shapes[i];
+    bool fits = shape.size() == input.shape.size();
+    for (size_t axis = 0; fits && axis < shape.size(); ++axis) {
+      const Dimension& d = input.shape[axis];
+      fits = shape[axis] >= d.least && shape[axis] <= d.most;
+    }
+    if (!fits) {
+      throw_invalid("input {}: expected shape {}, got {}", input.name,
+                    shape_range_text(input.shape), shape_text(shape));
+    }
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      const std::string& name = input.shape[axis].name;
+      if (name.empty()) continue;
+      const auto [at, fresh] = named.try_emplace(name, shape[axis], input.name);
+      if (fresh || at->second.first == shape[axis]) continue;
+      throw_invalid("input {}: dimension {} is {} here and {} in input {}", input.name, name,
+                    shape[axis], at->second.first, at->second.second);
+    }
+  }
+}
+
+ImportedModel ProgramsByShape::import(std::span<const Shape> shapes) const {
+  std::map<std::string, Shape> by_name;
+  for (size_t i = 0; i < inputs_.size(); ++i) by_name[inputs_[i].name] = shapes[i];
+  return source_.import(by_name);
+}
+
+std::shared_ptr<const Program> ProgramsByShape::make(std::span<const Shape> shapes,
+                                                     const kernels::Target& target) {
+  ImportedModel imported = import(shapes);
+  auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
+  check_memory(*graph);
+  passes::run_pipeline(*graph,
+                       {.disabled = making_.disabled, .verify = false, .derived = &derived_});
+  Selector selector({.forced = making_.forced, .known = making_.known});
+  auto program =
+      std::make_shared<Program>(compile(graph, target, selector, {.shared = &weights_}).program);
+  check_memory(*program);
+  return program;
+}
+
+std::shared_ptr<const Program> ProgramsByShape::find(std::span<const Shape> shapes, int threads) {
+  const std::lock_guard lock(programs_mutex_);
+  const auto at = std::find_if(programs_.begin(), programs_.end(),
+                               [&](const auto& p) { return is_for(*p, shapes, threads); });
+  if (at == programs_.end()) return nullptr;
+  std::rotate(at, at + 1, programs_.end());
+  return programs_.back();
+}
+
+void ProgramsByShape::keep(std::shared_ptr<const Program> program) {
+  const std::lock_guard lock(programs_mutex_);
+  programs_.push_back(std::move(program));
+  if (programs_.size() > kKept) programs_.erase(programs_.begin());
+}
+
+std::shared_ptr<const Program> ProgramsByShape::program(std::span<const Shape> shapes,
+                                                        const kernels::Target& target) {
+  if (auto found = find(shapes, target.threads)) return found;
+  check(shapes);
+  const std::lock_guard lock(mutex_);
+  if (auto found = find(shapes, target.threads)) return found;  // made while this one waited
+  auto program = make(shapes, target);
+  keep(program);
+  return program;
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,90 @@
+// A model with open dimensions: one program per set of input shapes, made when it is first asked
+// for. All come from one source with one set of packed weights, so a new shape costs no packing.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stretto/import/model.h"
+#include "stretto/import/onnx/import.h"
+#include "stretto/passes/derived.h"
+#include "stretto/runtime/program.h"
+#include "stretto/runtime/shared_weights.h"
+#include "stretto/tensor/shape_range.h"
+#include "stretto/tune/tuning_cache.h"
+
+namespace stretto::runtime {
+
+struct OpenInput {
+  std::string name;
+  ShapeRange shape;
+};
+
+// Where the graphs for new shapes come from.
+struct ShapeSource {
+  // The model with these shapes, by input name. Called by one thread at a time.
+  std::function<ImportedModel(const std::map<std::string, Shape>&)> import;
+  // The ONNX model, for artefacts; empty: it cannot be stored in one, because of what `why` says.
+  std::span<const std::byte> onnx;
+  std::string why;
+};
+
+// Of a model that `reader` keeps in memory.
+ShapeSource onnx_source(std::shared_ptr<onnx::Reader> reader);
+
+class ProgramsByShape {
+ public:
+  // What every program is made with.
+  struct Making {
+    std::set<std::string> disabled;             // passes and rules
+    std::map<std::string, std::string> forced;  // family name -> row name
+    tune::TuningCache known;                    // choices taken where a problem is known
+  };
+
+  ProgramsByShape(std::vector<OpenInput> inputs, ShapeSource source)
+      : inputs_(std::move(inputs)), source_(std::move(source)) {}
+
+  const std::vector<OpenInput>& inputs() const { return inputs_; }
+  const ShapeSource& source() const { return source_; }
+  passes::Derived& derived() { return derived_; }
+  SharedWeights& weights() { return weights_; }
+
+  // Before the first program() and from one thread.
+  void set_making(Making making) { making_ = std::move(making); }
+  const Making& making() const { return making_; }
+
+  // Throws InvalidArgument naming the input and what it takes.
+  void check(std::span<const Shape> shapes) const;
+
+  // The program for these shapes of the inputs, in their order. Programs used lately are kept, at
+  // most kKept; others live as long as somebody holds them. Throws what check() and import throw.
+  std::shared_ptr<const Program> program(std::span<const Shape> shapes,
+                                         const kernels::Target& target);
+  // Takes in a program made elsewhere.
+  void keep(std::shared_ptr<const Program> program);
+
+  ImportedModel import(std::span<const Shape> shapes) const;
+
+  static constexpr size_t kKept = 16;
+
+ private:
+  std::shared_ptr<const Program> make(std::span<const Shape> shapes, const kernels::Target& target);
+  std::shared_ptr<const Program> find(std::span<const Shape> shapes, int threads);
+
+  const std::vector<OpenInput> inputs_;
+  const ShapeSource source_;
+  Making making_;
+  passes::Derived derived_;
+  SharedWeights weights_;
+  std::mutex mutex_;                                      // of a program being made
+  std::mutex programs_mutex_;                             // of the list
+  std::vector<std::shared_ptr<const Program>> programs_;  // the one used last is the last
+};
+
+}  // namespace stretto::runtime

@@ -1,0 +1,29 @@
+#include "stretto/runtime/shared_weights.h"
+
+namespace stretto::runtime {
+
+std::optional<SharedWeights::Packed> SharedWeights::find(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  const auto at = packed_.find(key);
+  if (at == packed_.end()) return std::nullopt;
+  return at->second;
+}
+
+void SharedWeights::add(const std::string& key, Packed packed) {
+  const std::lock_guard lock(mutex_);
+  packed_.try_emplace(key, std::move(packed));
+}
+
+void SharedWeights::clear() {
+  const std::lock_guard lock(mutex_);
+  packed_.clear();
+}
+
+int64_t SharedWeights::bytes() const {
+  const std::lock_guard lock(mutex_);
+  int64_t sum = 0;
+  for (const auto& [key, packed] : packed_) sum += packed.bytes;
+  return sum;
+}
+
+}  // namespace stretto::runtime
