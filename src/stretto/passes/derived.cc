@@ -9,11 +9,7 @@ namespace stretto::passes {
 std::vector<Tensor> Derived::get(const std::string& recipe, std::span<const Tensor> from,
                                  const Make& make) {
   std::string key = recipe;
-  for (const Tensor& tensor : from) {
-    // With the length, because names may hold any byte.
-    const std::string name = identity(tensor);
-    key.append(1, '|').append(std::to_string(name.size())).append(1, '|').append(name);
-  }
+  for (const Tensor& tensor : from) key += " " + identity(tensor);
   {
     const std::lock_guard lock(mutex_);
     if (const auto at = entries_.find(key); at != entries_.end()) return at->second.made;

@@ -21,7 +21,7 @@ Emission emit_cheapest(const Lowered& lowered, const NodeSelector& nodes,
 Compiled compile(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
                  Selector& selector, const CompileOptions& options) {
   const Lowered lowered = lower(std::move(graph), target);
-  const NodeSelector nodes{selector, options};
+  const NodeSelector nodes(selector, options);
   measure_variants(lowered, nodes);
   Emission emission = emit_cheapest(lowered, nodes, target);
   place(emission);
@@ -32,13 +32,14 @@ Compiled compile(std::shared_ptr<ir::Graph> graph, const kernels::Target& target
 Compiled outline(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
                  Selector& selector) {
   const CompileOptions options;
-  return emit_cheapest(lower(std::move(graph), target), {selector, options}, target).compiled;
+  return emit_cheapest(lower(std::move(graph), target), NodeSelector(selector, options), target)
+      .compiled;
 }
 
 std::string plan(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
                  Selector& selector, const CompileOptions& options) {
   const Lowered lowered = lower(std::move(graph), target);
-  const Emission emission = emit_cheapest(lowered, {selector, options}, target);
+  const Emission emission = emit_cheapest(lowered, NodeSelector(selector, options), target);
   std::string text;
   for (size_t i = 0; i < emission.operands.size(); ++i) {
     const Instruction& instruction = emission.compiled.program.instructions[i];

@@ -22,6 +22,8 @@ struct CompileOptions {
   std::shared_ptr<const void> packed_owner;
   // Weights of other programs of the model; what is packed here is added. Null: none.
   SharedWeights* shared = nullptr;
+  // Prefer kernels whose weights are there already.
+  bool keep_to_shared = false;
 };
 
 // Why an instruction runs the kernel it runs; parallel to Program::instructions.

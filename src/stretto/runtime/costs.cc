@@ -12,6 +12,10 @@ namespace {
 // Variants that expect to take longer than this times the step's best are never measured.
 constexpr double kPlausible = 2.5;
 
+// A kernel for another shape whose weights are not packed must be so many times as fast as the best
+// of the others.
+constexpr double kWorthPacking = 2;
+
 // Cost of a variant that a forced kernel cannot do: any other variant is better.
 constexpr double kImpossibleSeconds = 1e3;
 
@@ -34,7 +38,7 @@ double default_estimate(const kernels::Family& family, const void* problem) {
 // not win because its estimate is too low.
 double kernel_cost(const Step& step, int v, const NodeSelector& nodes) {
   const auto selection = [&](const Variant& variant) {
-    return nodes.select(step.node->name, *step.family, variant.problem.data());
+    return nodes.select(step.node->name, *step.family, variant.problem.data(), step.constants);
   };
   const Selection mine = selection(step.variants[v]);
   const bool other_measured =
@@ -46,10 +50,42 @@ double kernel_cost(const Step& step, int v, const NodeSelector& nodes) {
 
 }  // namespace
 
+// The fastest kernel of those whose weights are packed already, unless packing them once more pays.
+Selection NodeSelector::keep_to_shared(Selection selection, const void* problem,
+                                       std::span<const Tensor> constants) const {
+  const kernels::Family& family = *selection.family;
+  const std::string name = constants_name(constants);
+  const auto is_packed = [&](int row) {
+    return family.packed_bytes(row, problem) == 0 ||
+           options.shared->has(weights_name(family, row, problem, name));
+  };
+  if (is_packed(selection.row)) return selection;
+  const double fastest = family.fits(selection.row, problem).expected;
+  int best = -1;
+  double expected = fastest / kWorthPacking;
+  for (int row = 0; row < family.rows; ++row) {
+    if (row == family.reference || !is_packed(row)) continue;
+    const kernels::Fit fit = family.fits(row, problem);
+    if (!fit.ok || fit.expected <= expected) continue;
+    best = row;
+    expected = fit.expected;
+  }
+  if (best < 0) return selection;
+  return {.family = &family,
+          .row = best,
+          .estimate = estimate_seconds(family, problem, expected),
+          .why = "its weights are packed for other shapes"};
+}
+
 Selection NodeSelector::select(const std::string& node, const kernels::Family& family,
-                               const void* problem) const {
+                               const void* problem, std::span<const Tensor> constants) const {
   const auto forced = options.forced_nodes.find(node);
-  if (forced == options.forced_nodes.end()) return selector.select(family, problem);
+  if (forced == options.forced_nodes.end()) {
+    if (!options.keep_to_shared || constants.empty()) return selector.select(family, problem);
+    const auto known = kept_.find(problem);
+    if (known != kept_.end()) return known->second;
+    return kept_[problem] = keep_to_shared(selector.select(family, problem), problem, constants);
+  }
   const int row = kernels::find_row(family, forced->second);
   if (row < 0) {
     throw_invalid("{}: {} has no kernel '{}'", node, family.name, forced->second);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <unordered_map>
 
 #include "stretto/kernels/reorder/problem.h"
 #include "stretto/runtime/compile.h"
@@ -11,13 +12,24 @@
 namespace stretto::runtime {
 
 // The selector, with rows forced for single nodes before it. Both must outlive it.
-struct NodeSelector {
+class NodeSelector {
+ public:
+  NodeSelector(Selector& selector, const CompileOptions& options)
+      : selector(selector), options(options) {}
+
   Selector& selector;
   const CompileOptions& options;
 
-  // Throws InvalidArgument when a forced row does not exist; whether it fits is for the caller.
-  Selection select(const std::string& node, const kernels::Family& family,
-                   const void* problem) const;
+  // `constants` are those that the kernel packs. Throws InvalidArgument when a forced row does not
+  // exist; whether it fits is for the caller.
+  Selection select(const std::string& node, const kernels::Family& family, const void* problem,
+                   std::span<const Tensor> constants) const;
+
+ private:
+  Selection keep_to_shared(Selection selection, const void* problem,
+                           std::span<const Tensor> constants) const;
+  // What keep_to_shared() said of a problem, by its address: costs are asked for many times.
+  mutable std::unordered_map<const void*, Selection> kept_;
 };
 
 // Measures every kernel variant that may turn out best, within the selector's budget.

@@ -117,8 +117,9 @@ class Emitter {
   }
 
   void add_kernel(const kernels::Family& family, const void* problem, Operands operands,
-                  const std::string& node, std::string_view op) {
-    const Selection selection = nodes_.select(node, family, problem);
+                  const std::string& node, std::string_view op,
+                  std::span<const Tensor> constants = {}) {
+    const Selection selection = nodes_.select(node, family, problem, constants);
     if (const kernels::Fit fit = family.fits(selection.row, problem); !fit.ok) {
       throw_unsupported("{}: kernel {} was asked for but does not fit {}: {}", node,
                         family.row_name(selection.row), family.key(problem), fit.reason);
@@ -160,7 +161,7 @@ class Emitter {
     }
     emission_.pack_jobs.push_back({static_cast<int>(program().instructions.size()), &step});
     add_kernel(*step.family, variant.problem.data(), std::move(operands), step.node->name,
-               step.node->op->name);
+               step.node->op->name, step.constants);
   }
 
   void emit_view(const Step& step, const Variant& variant) {

@@ -39,18 +39,6 @@ struct Origin {
   std::vector<Tensor> constants;
 };
 
-Origin origin_of(const Instruction& in, const PackJob& job) {
-  Origin origin{.text = fmt::format("{} {} {}", in.family->row_name(in.row),
-                                    in.family->packing(in.row, in.problem.data()),
-                                    in.family->weights_key(in.problem.data())),
-                .constants = job.step->constants};
-  for (const Tensor& tensor : origin.constants) {
-    const std::string name = identity(tensor);
-    origin.text += fmt::format(" {}:{}", name.size(), name);
-  }
-  return origin;
-}
-
 // Names the blobs of packed weights. Layers whose packed weights are the same share one; the jobs
 // returned are those that fill a blob.
 std::vector<PackJob> name_packed(Program& program, const std::vector<PackJob>& candidates,
@@ -61,7 +49,9 @@ std::vector<PackJob> name_packed(Program& program, const std::vector<PackJob>& c
     Instruction& in = program.instructions[job.instruction];
     const auto bytes = static_cast<int64_t>(in.family->packed_bytes(in.row, in.problem.data()));
     if (bytes == 0) continue;
-    Origin origin = origin_of(in, job);
+    Origin origin{.text = weights_name(*in.family, in.row, in.problem.data(),
+                                       constants_name(job.step->constants)),
+                  .constants = job.step->constants};
     const auto [at, first] =
         shared.try_emplace(origin.text, static_cast<int32_t>(program.blobs.size()));
     in.packed = at->second;

@@ -1,8 +1,13 @@
 #include "stretto/runtime/programs_by_shape.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
+#include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/base/log.h"
 #include "stretto/passes/pipeline.h"
 #include "stretto/runtime/compile.h"
 #include "stretto/runtime/memory_check.h"
@@ -67,15 +72,25 @@ ImportedModel ProgramsByShape::import(std::span<const Shape> shapes) const {
 
 std::shared_ptr<const Program> ProgramsByShape::make(std::span<const Shape> shapes,
                                                      const kernels::Target& target) {
+  const double start = now_s();
   ImportedModel imported = import(shapes);
+  const double came = now_s();
   auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
   check_memory(*graph);
   passes::run_pipeline(*graph,
                        {.disabled = making_.disabled, .verify = false, .derived = &derived_});
+  const double rewrote = now_s();
   Selector selector({.forced = making_.forced, .known = making_.known});
-  auto program =
-      std::make_shared<Program>(compile(graph, target, selector, {.shared = &weights_}).program);
+  auto program = std::make_shared<Program>(
+      compile(graph, target, selector, {.shared = &weights_, .keep_to_shared = true}).program);
   check_memory(*program);
+  std::vector<std::string> texts;
+  for (const Shape& shape : shapes) texts.push_back(shape_text(shape));
+  log_message(LogLevel::kInfo,
+              fmt::format("{}: a program for {}: import {:.1f} ms, passes {:.1f} ms, compiling "
+                          "{:.1f} ms",
+                          imported.source, fmt::join(texts, ", "), (came - start) * 1e3,
+                          (rewrote - came) * 1e3, (now_s() - rewrote) * 1e3));
   return program;
 }
 

@@ -1,6 +1,27 @@
 #include "stretto/runtime/shared_weights.h"
 
+#include <fmt/format.h>
+
+#include "stretto/tensor/identity.h"
+
 namespace stretto::runtime {
+
+std::string constants_name(std::span<const Tensor> constants) {
+  std::string text;
+  for (const Tensor& tensor : constants) text += " " + identity(tensor);
+  return text;
+}
+
+std::string weights_name(const kernels::Family& family, int row, const void* problem,
+                         const std::string& constants) {
+  return fmt::format("{} {} {}{}", family.row_name(row), family.packing(row, problem),
+                     family.weights_key(problem), constants);
+}
+
+bool SharedWeights::has(const std::string& key) const {
+  const std::lock_guard lock(mutex_);
+  return packed_.contains(key);
+}
 
 std::optional<SharedWeights::Packed> SharedWeights::find(const std::string& key) const {
   const std::lock_guard lock(mutex_);

@@ -4,13 +4,21 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "stretto/kernels/family.h"
 #include "stretto/tensor/tensor.h"
 
 namespace stretto::runtime {
+
+// Names packed weights: two with one name hold the same bytes. `constants` is what constants_name()
+// says of what is packed.
+std::string weights_name(const kernels::Family& family, int row, const void* problem,
+                         const std::string& constants);
+std::string constants_name(std::span<const Tensor> constants);
 
 class SharedWeights {
  public:
@@ -23,6 +31,7 @@ class SharedWeights {
 
   // By a key that names form and constants. Safe to call from several threads.
   std::optional<Packed> find(const std::string& key) const;
+  bool has(const std::string& key) const;
   void add(const std::string& key, Packed packed);
 
   void clear();

@@ -7,9 +7,9 @@
 
 namespace stretto {
 
-// Type, shape, and the values of a small tensor or the address of a large one. Equal names of
-// tensors that are alive mean equal values; a large tensor and its copy have different names. The
-// text may hold any byte.
+// Type, shape, and the address of a large tensor or the XXH3-128 of a small one's values. Equal
+// names of tensors that are alive mean equal values; a large tensor and its copy have different
+// names.
 std::string identity(const Tensor& tensor);
 
 }  // namespace stretto
