@@ -77,8 +77,8 @@ class Model:
         An array is a NumPy array, a nested list, a number, or any object with `__dlpack__`
         (PyTorch, JAX, CuPy on main memory; nothing is copied) or `__array__`. Shapes must be those
         in `inputs`, or in the range that `sizes` there allows: the first call with new ones takes
-        some milliseconds more. Element types must be too, except that conversions which lose nothing, and
-        float64 to float32, are done silently.
+        some milliseconds more. Element types must be those in `inputs`, except that conversions
+        which lose nothing, and float64 to float32, are done silently.
 
     Returns:
       The output as a NumPy array, or a tuple of arrays in the order of `outputs` if there are
