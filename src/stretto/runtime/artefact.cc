@@ -58,7 +58,7 @@ void check_nesting(std::string_view what, std::string_view text) {
 
 // A model with open dimensions is stored as it came, because its graph is another one for every
 // shape.
-json open_json(const ProgramsByShape& by_shape, const Program& program, std::string& constants) {
+json open_json(ProgramsByShape& by_shape, const Program& program, std::string& constants) {
   const ShapeSource& source = by_shape.source();
   if (source.onnx.empty()) {
     throw_unsupported(
@@ -75,7 +75,7 @@ json open_json(const ProgramsByShape& by_shape, const Program& program, std::str
                       {"first", program.inputs[i].shape}});
   }
   json open{{"inputs", std::move(inputs)},
-            {"disabled", by_shape.making().disabled},
+            {"disabled", by_shape.siblings().making().disabled},
             {"offset", constants.size()},
             {"bytes", source.onnx.size()}};
   append_in_pieces(constants, source.onnx);
@@ -104,8 +104,8 @@ void read_open(const json& open, const SectionView& constants, std::shared_ptr<c
   if (content.graph->inputs.size() != inputs.size()) throw_invalid("other inputs than the model");
   check_memory(*content.graph);
   passes::run_pipeline(*content.graph,
-                       {.disabled = disabled, .derived = &content.by_shape->derived()});
-  content.by_shape->set_making({.disabled = disabled, .known = content.choices});
+                       {.disabled = disabled, .derived = &content.by_shape->siblings().derived()});
+  content.by_shape->siblings().set_making({.disabled = disabled, .known = content.choices});
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ std::string Model::report_json() const { return state_->report_json; }
 std::string Model::report_html() const { return report::report_html(state_->report_json); }
 
 void Model::save(const std::string& path) const {
+  STRETTO_CHECK(state_->graph != nullptr, "{} is for other shapes and cannot be saved", name());
   for (const std::string& source : state_->sources) {
     if (!same_file(path, source)) continue;
     throw_invalid("save: {} is a file of the model that was optimised ({}); name another file",
@@ -59,7 +60,7 @@ std::shared_ptr<const Program> compile_anew(const Model::State& model,
   known.merge(tune::load_tuning_cache(tune::tuning_cache_path()));
   known.merge(model.choices);
   Selector selector({.known = std::move(known)});
-  SharedWeights* shared = model.by_shape ? &model.by_shape->weights() : nullptr;
+  SharedWeights* shared = model.siblings ? &model.siblings->weights() : nullptr;
   auto program =
       std::make_shared<Program>(compile(model.graph, target, selector, {.shared = shared}).program);
   used = selector.used();
@@ -110,7 +111,7 @@ std::shared_ptr<const Program> compile_with_blobs(const Model::State& model,
             return Blob{};
           },
       .packed_owner = content.owner,
-      .shared = model.by_shape ? &model.by_shape->weights() : nullptr};
+      .shared = model.siblings ? &model.siblings->weights() : nullptr};
   const WithoutMeasuring start_at_once;
   auto program =
       std::make_shared<Program>(compile(model.graph, content.target, selector, options).program);
@@ -130,6 +131,7 @@ Model make_model(ArtefactContent content, const LoadOptions& options) {
   state->graph = content.graph;
   state->samples = content.samples;
   state->by_shape = content.by_shape;
+  state->siblings = siblings_of(content.by_shape);
   const kernels::Target target = usable_target(content, options, state->notes);
   if (content.architecture == kernels::architecture() && target.isa == content.target.isa &&
       target.threads == content.target.threads) {

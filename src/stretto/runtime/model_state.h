@@ -21,6 +21,8 @@ struct Model::State {
   std::shared_ptr<ir::Graph> graph;
   // Where dimensions are open; null when all are fixed.
   std::shared_ptr<runtime::ProgramsByShape> by_shape;
+  // Of a model that can be had for other shapes: in `by_shape`, or for whoever makes the graphs.
+  std::shared_ptr<runtime::Siblings> siblings;
   tune::TuningCache choices;  // of every problem considered: layouts and kernels follow from them
   std::string report_json;
   runtime::Samples samples;        // for LoadOptions::verify

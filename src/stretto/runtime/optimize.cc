@@ -280,26 +280,13 @@ json verdict_json(const runtime::Tuned& tuned) {
           {"remembered", tuned.remembered}};
 }
 
-// The constants of `graph` in memory of their own. What shared memory goes on sharing it.
-void own_constants(ir::Graph& graph) {
-  std::map<std::tuple<const void*, DType, int64_t>, Tensor> copies;
-  for (ir::Value& value : graph.values) {
-    if (!value.is_constant()) continue;
-    const Tensor& from = value.constant;
-    Tensor& copy = copies[{from.data(), from.dtype(), from.count()}];
-    if (!copy.defined()) {
-      copy = Tensor(from.dtype(), from.shape());
-      if (from.bytes() > 0) std::memcpy(copy.mutable_data(), from.data(), from.bytes());
-    }
-    value.constant = copy.reshaped(from.shape());
-  }
-}
-
 Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, Stages& stages,
-                        const std::shared_ptr<runtime::ProgramsByShape>& by_shape = nullptr) {
+                        const std::shared_ptr<runtime::Siblings>& siblings = nullptr) {
   const std::string file = imported.source;
   const kernels::Target target = make_target(options);
   const TuningBudget budget = parse_tuning(options.tuning);
+  // Of a model that is wanted for other shapes, all graphs must have the same constants.
+  if (imported.borrows && siblings) siblings->own_constants(imported.graph);
   const ir::Graph original = imported.graph;
   runtime::check_memory(original);
   auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
@@ -309,13 +296,13 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
 
   const passes::PipelineReport rewritten = stages("passes", [&] {
     return passes::run_pipeline(*graph, {.disabled = options.disable,
-                                         .derived = by_shape ? &by_shape->derived() : nullptr});
+                                         .derived = siblings ? &siblings->derived() : nullptr});
   });
 
-  if (imported.borrows) own_constants(*graph);
+  if (imported.borrows && !siblings) runtime::Siblings().own_constants(*graph);
 
   runtime::TuningOptions how = tuning_options(options, budget, *graph);
-  if (by_shape) how.shared = &by_shape->weights();
+  if (siblings) how.shared = &siblings->weights();
   runtime::Tuned tuned =
       stages("tuning", [&] { return runtime::choose_kernels(graph, target, how); });
   Compiled& compiled = tuned.compiled;
@@ -406,12 +393,11 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
   state->program = std::make_shared<runtime::Program>(std::move(compiled.program));
   state->graph = std::move(graph);
   state->choices = tuned.selector->used();
-  if (by_shape) {
+  if (siblings) {
     tuned.known.merge(state->choices);
-    by_shape->set_making(
+    siblings->set_making(
         {.disabled = options.disable, .forced = how.forced, .known = std::move(tuned.known)});
-    by_shape->keep(state->program);
-    state->by_shape = by_shape;
+    state->siblings = siblings;
   }
   state->samples = std::move(kept);
   state->notes = std::move(assumed);
@@ -466,12 +452,15 @@ Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& fil
     }
     return first;
   });
-  Model model = optimize_imported(std::move(imported), options, stages, by_shape);
+  if (!by_shape) return optimize_imported(std::move(imported), options, stages);
+  const Model model =
+      optimize_imported(std::move(imported), options, stages, runtime::siblings_of(by_shape));
+  auto state = std::make_shared<Model::State>(model.state());
+  state->by_shape = by_shape;
+  by_shape->keep(state->program);
   // A range has two ends: what both need is packed now.
-  if (by_shape && opening->asked) {
-    stages("shapes", [&] { by_shape->program(opening->other, model.state().program->target); });
-  }
-  return model;
+  if (opening->asked) by_shape->program(opening->other, state->program->target);
+  return Model(std::move(state));
 }
 
 // Import errors name the file; this adds the name to later errors, for example about memory. If
@@ -512,12 +501,25 @@ Model optimize(std::span<const std::byte> bytes, const std::string& name, const 
   });
 }
 
-Model runtime::optimize_model(ImportedModel imported, const OptimizeOptions& options) {
+Model runtime::optimize_model(ImportedModel imported, const OptimizeOptions& options,
+                              bool for_other_shapes) {
   const InterruptScope interrupt(options.interrupt);
   Stages stages(options);
   const std::string source = imported.source;
-  return naming(source, interrupt,
-                [&] { return optimize_imported(std::move(imported), options, stages); });
+  return naming(source, interrupt, [&] {
+    return optimize_imported(std::move(imported), options, stages,
+                             for_other_shapes ? std::make_shared<runtime::Siblings>() : nullptr);
+  });
+}
+
+Model runtime::with_other_shapes(const Model& model, ImportedModel imported) {
+  const Model::State& first = model.state();
+  STRETTO_CHECK(first.siblings != nullptr, "{} was not optimised for other shapes", first.name);
+  auto state = std::make_shared<Model::State>();
+  state->name = first.name;
+  state->program = first.siblings->compile(std::move(imported), first.program->target);
+  state->siblings = first.siblings;
+  return Model(std::move(state));
 }
 
 std::vector<Tensor> run_reference(const std::string& onnx_path, const OptimizeOptions& options,

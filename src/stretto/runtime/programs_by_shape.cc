@@ -1,16 +1,8 @@
 #include "stretto/runtime/programs_by_shape.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 
-#include "stretto/base/clock.h"
 #include "stretto/base/error.h"
-#include "stretto/base/log.h"
-#include "stretto/passes/pipeline.h"
-#include "stretto/runtime/compile.h"
-#include "stretto/runtime/memory_check.h"
 
 namespace stretto::runtime {
 namespace {
@@ -70,30 +62,6 @@ ImportedModel ProgramsByShape::import(std::span<const Shape> shapes) const {
   return source_.import(by_name);
 }
 
-std::shared_ptr<const Program> ProgramsByShape::make(std::span<const Shape> shapes,
-                                                     const kernels::Target& target) {
-  const double start = now_s();
-  ImportedModel imported = import(shapes);
-  const double came = now_s();
-  auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
-  check_memory(*graph);
-  passes::run_pipeline(*graph,
-                       {.disabled = making_.disabled, .verify = false, .derived = &derived_});
-  const double rewrote = now_s();
-  Selector selector({.forced = making_.forced, .known = making_.known});
-  auto program = std::make_shared<Program>(
-      compile(graph, target, selector, {.shared = &weights_, .keep_to_shared = true}).program);
-  check_memory(*program);
-  std::vector<std::string> texts;
-  for (const Shape& shape : shapes) texts.push_back(shape_text(shape));
-  log_message(LogLevel::kInfo,
-              fmt::format("{}: a program for {}: import {:.1f} ms, passes {:.1f} ms, compiling "
-                          "{:.1f} ms",
-                          imported.source, fmt::join(texts, ", "), (came - start) * 1e3,
-                          (rewrote - came) * 1e3, (now_s() - rewrote) * 1e3));
-  return program;
-}
-
 std::shared_ptr<const Program> ProgramsByShape::find(std::span<const Shape> shapes, int threads) {
   const std::lock_guard lock(programs_mutex_);
   const auto at = std::find_if(programs_.begin(), programs_.end(),
@@ -115,7 +83,7 @@ std::shared_ptr<const Program> ProgramsByShape::program(std::span<const Shape> s
   check(shapes);
   const std::lock_guard lock(mutex_);
   if (auto found = find(shapes, target.threads)) return found;  // made while this one waited
-  auto program = make(shapes, target);
+  auto program = siblings_.compile(import(shapes), target);
   keep(program);
   return program;
 }

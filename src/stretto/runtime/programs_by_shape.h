@@ -6,18 +6,15 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "stretto/import/model.h"
 #include "stretto/import/onnx/import.h"
-#include "stretto/passes/derived.h"
 #include "stretto/runtime/program.h"
-#include "stretto/runtime/shared_weights.h"
+#include "stretto/runtime/siblings.h"
 #include "stretto/tensor/shape_range.h"
-#include "stretto/tune/tuning_cache.h"
 
 namespace stretto::runtime {
 
@@ -40,24 +37,12 @@ ShapeSource onnx_source(std::shared_ptr<onnx::Reader> reader);
 
 class ProgramsByShape {
  public:
-  // What every program is made with.
-  struct Making {
-    std::set<std::string> disabled;             // passes and rules
-    std::map<std::string, std::string> forced;  // family name -> row name
-    tune::TuningCache known;                    // choices taken where a problem is known
-  };
-
   ProgramsByShape(std::vector<OpenInput> inputs, ShapeSource source)
       : inputs_(std::move(inputs)), source_(std::move(source)) {}
 
   const std::vector<OpenInput>& inputs() const { return inputs_; }
   const ShapeSource& source() const { return source_; }
-  passes::Derived& derived() { return derived_; }
-  SharedWeights& weights() { return weights_; }
-
-  // Before the first program() and from one thread.
-  void set_making(Making making) { making_ = std::move(making); }
-  const Making& making() const { return making_; }
+  Siblings& siblings() { return siblings_; }
 
   // Throws InvalidArgument naming the input and what it takes.
   void check(std::span<const Shape> shapes) const;
@@ -74,17 +59,19 @@ class ProgramsByShape {
   static constexpr size_t kKept = 16;
 
  private:
-  std::shared_ptr<const Program> make(std::span<const Shape> shapes, const kernels::Target& target);
   std::shared_ptr<const Program> find(std::span<const Shape> shapes, int threads);
 
   const std::vector<OpenInput> inputs_;
   const ShapeSource source_;
-  Making making_;
-  passes::Derived derived_;
-  SharedWeights weights_;
+  Siblings siblings_;
   std::mutex mutex_;                                      // of a program being made
   std::mutex programs_mutex_;                             // of the list
   std::vector<std::shared_ptr<const Program>> programs_;  // the one used last is the last
 };
+
+// Its member; null for null.
+inline std::shared_ptr<Siblings> siblings_of(const std::shared_ptr<ProgramsByShape>& by_shape) {
+  return by_shape ? std::shared_ptr<Siblings>(by_shape, &by_shape->siblings()) : nullptr;
+}
 
 }  // namespace stretto::runtime

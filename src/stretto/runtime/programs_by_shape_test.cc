@@ -48,14 +48,14 @@ TEST(ProgramsByShape, WeightsArePackedOnceForAllShapes) {
   const Model model = optimized(convolutional(), {{"x", parse_shape_range("1..8x32x6..40x6..40")}});
   ProgramsByShape& programs = *model.state().by_shape;
   const kernels::Target target = model.state().program->target;
-  const int64_t packed = programs.weights().bytes();
+  const int64_t packed = programs.siblings().weights().bytes();
   EXPECT_GE(packed, model.weight_bytes());
   for (const Shape& shape : {Shape{1, 32, 40, 40}, Shape{3, 32, 17, 30}, Shape{8, 32, 6, 6}}) {
     const auto program = programs.program(std::array{shape}, target);
     EXPECT_EQ(program->inputs[0].shape, shape);
     EXPECT_EQ(program->outputs[0].shape, (Shape{shape[0], 100}));
   }
-  EXPECT_EQ(programs.weights().bytes(), packed);
+  EXPECT_EQ(programs.siblings().weights().bytes(), packed);
 }
 
 TEST(ProgramsByShape, TheSameShapesAreTheSameProgramWhileKept) {

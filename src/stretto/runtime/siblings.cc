@@ -1,0 +1,53 @@
+#include "stretto/runtime/siblings.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstring>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/log.h"
+#include "stretto/passes/pipeline.h"
+#include "stretto/runtime/compile.h"
+#include "stretto/runtime/memory_check.h"
+
+namespace stretto::runtime {
+
+void Siblings::own_constants(ir::Graph& graph) {
+  for (ir::Value& value : graph.values) {
+    if (!value.is_constant()) continue;
+    const Tensor& from = value.constant;
+    Tensor& copy = owned_[{from.data(), from.dtype(), from.count()}];
+    if (!copy.defined()) {
+      copy = Tensor(from.dtype(), from.shape());
+      if (from.bytes() > 0) std::memcpy(copy.mutable_data(), from.data(), from.bytes());
+    }
+    value.constant = copy.reshaped(from.shape());
+  }
+}
+
+std::shared_ptr<const Program> Siblings::compile(ImportedModel imported,
+                                                 const kernels::Target& target) {
+  const std::lock_guard lock(mutex_);
+  const double start = now_s();
+  auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
+  check_memory(*graph);
+  if (imported.borrows) own_constants(*graph);
+  passes::run_pipeline(*graph,
+                       {.disabled = making_.disabled, .verify = false, .derived = &derived_});
+  const double rewrote = now_s();
+  Selector selector({.forced = making_.forced, .known = making_.known});
+  auto program = std::make_shared<Program>(
+      runtime::compile(graph, target, selector, {.shared = &weights_, .keep_to_shared = true})
+          .program);
+  check_memory(*program);
+  std::vector<std::string> shapes;
+  for (const TensorSpec& input : program->inputs) shapes.push_back(shape_text(input.shape));
+  log_message(
+      LogLevel::kInfo,
+      fmt::format("{}: a program for {}: passes {:.1f} ms, compiling {:.1f} ms", imported.source,
+                  fmt::join(shapes, ", "), (rewrote - start) * 1e3, (now_s() - rewrote) * 1e3));
+  return program;
+}
+
+}  // namespace stretto::runtime

@@ -1,0 +1,54 @@
+// What the programs of one model for different shapes have in common: how they are made, and the
+// weights, which are computed and packed once.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "stretto/import/model.h"
+#include "stretto/passes/derived.h"
+#include "stretto/runtime/program.h"
+#include "stretto/runtime/shared_weights.h"
+#include "stretto/tune/tuning_cache.h"
+
+namespace stretto::runtime {
+
+class Siblings {
+ public:
+  // What every program is made with.
+  struct Making {
+    std::set<std::string> disabled;             // passes and rules
+    std::map<std::string, std::string> forced;  // family name -> row name
+    tune::TuningCache known;                    // choices taken where a problem is known
+  };
+
+  passes::Derived& derived() { return derived_; }
+  SharedWeights& weights() { return weights_; }
+
+  // Before the first compile() and from one thread.
+  void set_making(Making making) { making_ = std::move(making); }
+  const Making& making() const { return making_; }
+
+  // Constants that belong to somebody else become copies, the same in all graphs: those that their
+  // owner has changed since the first one stay as they were.
+  void own_constants(ir::Graph& graph);
+
+  // Rewrites and compiles another graph of the model; nothing is measured. Safe to call from
+  // several threads, which then take turns.
+  std::shared_ptr<const Program> compile(ImportedModel imported, const kernels::Target& target);
+
+ private:
+  Making making_;
+  passes::Derived derived_;
+  SharedWeights weights_;
+  std::mutex mutex_;
+  // By address, type and number of elements. The addresses stay those of the owner's tensors as
+  // long as the owner keeps them, which whoever borrows must see to.
+  std::map<std::tuple<const void*, DType, int64_t>, Tensor> owned_;
+};
+
+}  // namespace stretto::runtime
