@@ -24,6 +24,7 @@
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/report/report.h"
+#include "stretto/runtime/model_state.h"
 #include "stretto/runtime/optimize.h"
 #include "stretto/stretto.h"
 #include "tensors.h"
@@ -117,13 +118,21 @@ ModelSession* optimize_source(const std::optional<std::string>& path,
 }
 
 ModelSession* optimize_graph(GraphBuilder& graph, OptimizeOptions& options,
-                             const std::map<std::string, Array>& inputs, const Tell& tell) {
+                             const std::map<std::string, Array>& inputs, const Tell& tell,
+                             bool for_other_shapes) {
   options.inputs = tensors(inputs);
   options.progress = progress(tell);
   options.interrupt = check_signals;
   ImportedModel imported = graph.take();
   nb::gil_scoped_release released;
-  return new ModelSession(runtime::optimize_model(std::move(imported), options));
+  return new ModelSession(runtime::optimize_model(std::move(imported), options, for_other_shapes));
+}
+
+ModelSession* with_other_shapes(const ModelSession& session, GraphBuilder& graph) {
+  ImportedModel imported = graph.take();
+  nb::gil_scoped_release released;
+  const InterruptScope interrupt(check_signals);
+  return new ModelSession(runtime::with_other_shapes(session.model(), std::move(imported)));
 }
 
 ModelSession* load_artefact(const std::string& path, std::optional<int> threads, bool verify) {
@@ -214,11 +223,17 @@ NB_MODULE(_stretto, m) {
              const InterruptScope interrupt(python::check_signals);
              s.model().save(path);
            })
+      .def("with_other_shapes", &python::with_other_shapes, "graph"_a)
       .def("report_json", [](const ModelSession& s) { return s.model().report_json(); })
       .def_prop_ro("name", [](const ModelSession& s) { return s.model().name(); })
       .def_prop_ro("threads", [](const ModelSession& s) { return s.model().threads(); })
       .def_prop_ro("notes", [](const ModelSession& s) { return s.model().notes(); })
       .def_prop_ro("weight_bytes", [](const ModelSession& s) { return s.model().weight_bytes(); })
+      .def_prop_ro("shared_weight_bytes",
+                   [](const ModelSession& s) {
+                     const auto& siblings = s.model().state().siblings;
+                     return siblings ? siblings->weights().bytes() : 0;
+                   })
       .def_prop_ro("memory_bytes", [](const ModelSession& s) { return s.model().memory_bytes(); })
       .def_prop_ro("inputs",
                    [](const ModelSession& s) { return python::specs(s.model().inputs()); })
@@ -230,7 +245,7 @@ NB_MODULE(_stretto, m) {
         "options"_a, "inputs"_a, "progress"_a.none());
   python::bind_graph(m);
   m.def("optimize_graph", &python::optimize_graph, "graph"_a, "options"_a, "inputs"_a,
-        "progress"_a.none());
+        "progress"_a.none(), "for_other_shapes"_a = false);
   m.def("load", &python::load_artefact, "path"_a, "threads"_a = nb::none(), "verify"_a = false);
   m.def("report_with_peers", &python::report_with_peers, "session"_a, "onnx_path"_a, "options"_a,
         "inputs"_a, "peers"_a, "python"_a, "progress"_a.none());

@@ -31,6 +31,7 @@ LOG = logging.getLogger("stretto")
 _DEFAULTS: dict[str, Any] = {
   "inputs": None, "level": "lossless", "accuracy": "default", "shapes": None, "tuning": "quick",
   "tuning_cache": None, "disable": (), "force": None, "peers": (), "kwargs": None,
+  "dynamic_shapes": None,
 }
 
 
@@ -39,6 +40,7 @@ def optimize(
   inputs: Mapping[str, Any] | Sequence[Any] | TorchTensor | None = None,
   *,
   kwargs: Mapping[str, Any] | None = None,
+  dynamic_shapes: Mapping[str, Any] | Sequence[Any] | None = None,
   level: str = "lossless",
   accuracy: str = "default",
   threads: int | None = None,
@@ -69,6 +71,9 @@ def optimize(
       they take 8 MiB or less together, so do not give data here that users of the artefact must not
       see.
     kwargs: keyword arguments of a module, besides positional ones in `inputs`.
+    dynamic_shapes: which dimensions of a module's inputs may differ from call to call, as
+      `torch.export.export` takes it: `({0: torch.export.Dim("batch", max=64)},)`. The model is
+      optimised for the shapes of `inputs`, and makes a program for every other one when it comes.
     level: how much accuracy may be given up for speed. "lossless" (fp32 throughout) is the only
       level so far; "half" and "int8" are planned.
     accuracy: "strict": kernels with the errors of plain fp32 sums; "default": Winograd F(4,3) and
@@ -142,7 +147,7 @@ def optimize(
   if path is not None and path.endswith(".stretto"):
     _refuse({"inputs": inputs, "level": level, "accuracy": accuracy, "shapes": shapes,
              "tuning": tuning, "tuning_cache": tuning_cache, "disable": disable, "force": force,
-             "peers": peers, "kwargs": kwargs})
+             "peers": peers, "kwargs": kwargs, "dynamic_shapes": dynamic_shapes})
     model = load(path, threads=threads, verify=bool(verify))
     if report is not None:
       model.report.save(report)
@@ -150,11 +155,14 @@ def optimize(
   if module:
     if shapes:
       raise InvalidArgumentError("shapes: those of a PyTorch module are the shapes of its inputs; "
-                                 "leave the option out")
-    model = _optimize_module(source, inputs, kwargs, options, peer_names, progress)
+                                 "leave the option out, or give dynamic_shapes")
+    model = _optimize_module(source, inputs, kwargs, dynamic_shapes, options, peer_names, progress)
     if report is not None:
       model.report.save(report)
     return model
+  if dynamic_shapes is not None:
+    raise InvalidArgumentError("dynamic_shapes: only a PyTorch module has them; open dimensions of "
+                               "an ONNX model stay open, and shapes takes ranges of sizes")
   if kwargs is not None:
     raise InvalidArgumentError("kwargs: only a PyTorch module has keyword arguments; give arrays "
                                "by input name as inputs")
@@ -192,14 +200,14 @@ def _aten() -> Any:
 
 
 def _optimize_module(source: Any, inputs: Any, kwargs: Mapping[str, Any] | None,
-                     options: _stretto.Options, peers: list[str],
+                     dynamic_shapes: Any, options: _stretto.Options, peers: list[str],
                      progress: bool | Progress) -> Model:
   if peers:
     raise InvalidArgumentError("peers: other engines read ONNX files; export the module with "
                                "torch.onnx.export and optimise that file to compare with them")
   with shown(progress) as tell:
-    model: Model = _aten().optimize_module(source, inputs, _mapping("kwargs", kwargs), options,
-                                           tell)
+    model: Model = _aten().optimize_module(source, inputs, _mapping("kwargs", kwargs),
+                                           dynamic_shapes, options, tell)
   for note in model._session.notes:
     LOG.warning("%s: %s", model.name, note)
   return model

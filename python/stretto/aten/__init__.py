@@ -17,7 +17,9 @@ from stretto import _stretto
 from stretto._errors import InvalidArgumentError
 from stretto.aten._export import decomposed, export
 from stretto.aten._model import OptimizedModule, children
+from stretto.aten._sizes import bind, is_symbolic
 from stretto.aten._translate import translate_program
+from stretto.aten._variants import Variant, Variants
 
 __all__ = ["OptimizedModule", "is_module", "optimize_module"]
 
@@ -27,8 +29,8 @@ def is_module(source: Any) -> bool:
 
 
 def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
-                    kwargs: Mapping[str, Any] | None, options: _stretto.Options,
-                    tell: Any) -> OptimizedModule:
+                    kwargs: Mapping[str, Any] | None, dynamic_shapes: Any,
+                    options: _stretto.Options, tell: Any) -> OptimizedModule:
   """What `stretto.optimize` does for a module."""
   args, keywords = _arguments(source, inputs, kwargs)
   for leaf in pytree.tree_leaves((args, keywords)):
@@ -36,18 +38,27 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
       raise InvalidArgumentError(f"inputs: expected tensors in main memory, got one on "
                                  f"{leaf.device}; move it with .cpu()")
   if isinstance(source, ExportedProgram):
+    if dynamic_shapes is not None:
+      raise InvalidArgumentError("dynamic_shapes: an exported program has its dynamic shapes; give "
+                                 "them to torch.export.export")
     name, forward = type(source.graph_module).__name__, None
     program = decomposed(source)
     name = "model" if name == "GraphModule" else name
   else:
     name, forward = type(source).__name__, source.forward
-    program = export(source, args, keywords, name)
+    program = export(source, args, keywords, name, dynamic_shapes)
   in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
   if tell is not None:
     tell("import", 0.0)
-  made = translate_program(program, name, _output_names(out_spec))
   names = children(in_spec)[1].context or []
   leaves = pytree.tree_leaves((args, {name: keywords[name] for name in names}))
+  output_names = _output_names(out_spec)
+  variants = None
+  values = None
+  if is_symbolic(program):
+    variants = Variants(program, name, output_names)
+    values = bind(program, [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)])
+  made = translate_program(program, name, output_names, values)
   arrays = {}
   for spec, leaf in zip(made.inputs, leaves):
     if spec.dtype is None:
@@ -55,8 +66,11 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
     leaf = leaf.detach().resolve_neg()
     leaf = leaf.float() if leaf.dtype in (torch.float16, torch.bfloat16) else leaf
     arrays[spec.name] = leaf.contiguous().numpy()
-  session = _stretto.optimize_graph(made.graph, options, arrays, tell)
-  return OptimizedModule(session, made.inputs, made.outputs, in_spec, out_spec, forward)
+  session = _stretto.optimize_graph(made.graph, options, arrays, tell, variants is not None)
+  first = Variant(session, made.inputs, made.outputs)
+  if variants is not None:
+    variants.begin(first)
+  return OptimizedModule(first, variants, in_spec, out_spec, forward)
 
 
 def _arguments(source: torch.nn.Module | ExportedProgram, inputs: Any,

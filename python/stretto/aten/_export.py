@@ -16,12 +16,13 @@ from stretto.aten._table import KEPT
 
 
 def export(module: torch.nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any],
-           name: str) -> ExportedProgram:
-  """Traces the module with these arguments, whose shapes the result keeps."""
+           name: str, dynamic_shapes: Any = None) -> ExportedProgram:
+  """Traces the module with these arguments, whose shapes the result keeps but for dynamic ones."""
   _check_module(module, name)
   with torch.no_grad(), _quiet():
     try:
-      program = torch.export.export(module, args, dict(kwargs), strict=False)
+      program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic_shapes,
+                                    strict=False)
     except Exception as error:
       raise UnsupportedError(f"{name}: torch.export cannot trace the module with these inputs: "
                              f"{error}") from error

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,10 +13,11 @@ import torch
 from torch.utils import _pytree as pytree
 
 from stretto import _stretto
-from stretto._errors import InvalidArgumentError
+from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto._model import Model
 from stretto.aten._builder import HALF
 from stretto.aten._translate import Input, Output
+from stretto.aten._variants import Variant, Variants
 
 
 class OptimizedModule(Model):
@@ -26,12 +29,15 @@ class OptimizedModule(Model):
   returns NumPy arrays by name.
   """
 
-  def __init__(self, session: _stretto.Session, inputs: list[Input], outputs: list[Output],
-               in_spec: pytree.TreeSpec, out_spec: pytree.TreeSpec,
-               forward: Callable[..., Any] | None) -> None:
-    super().__init__(session)
-    self._arguments = inputs
-    self._results = outputs
+  def __init__(self, first: Variant, variants: Variants | None, in_spec: pytree.TreeSpec,
+               out_spec: pytree.TreeSpec, forward: Callable[..., Any] | None) -> None:
+    super().__init__(first.session)
+    self._first = first
+    self._variants = variants
+    self._arguments = first.inputs
+    if variants is not None:
+      self.inputs = [replace(spec, sizes=sizes)
+                     for spec, sizes in zip(self.inputs, variants.sizes())]
     self._in_spec = in_spec
     self._out_spec = out_spec
     self._signature = _signature(forward)
@@ -39,7 +45,7 @@ class OptimizedModule(Model):
     positional, keywords = children(in_spec)
     self._flat = (not children(keywords)
                   and all(child.is_leaf() for child in children(positional))
-                  and all(i.dtype is not None for i in inputs))
+                  and all(i.dtype is not None for i in self._arguments))
     self._single = out_spec.is_leaf()
 
   def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -47,8 +53,8 @@ class OptimizedModule(Model):
 
     Args:
       *args: the module's arguments. Tensors must have the shapes and element types of those that
-        the module was optimised with, and lie in main memory. Dense row-major ones are read where
-        they are. NumPy arrays are taken too.
+        the module was optimised with, or shapes that its `dynamic_shapes` allow, and lie in main
+        memory. Dense row-major ones are read where they are. NumPy arrays are taken too.
       **kwargs: likewise.
 
     Returns:
@@ -62,8 +68,21 @@ class OptimizedModule(Model):
       leaves = args
     else:
       leaves = self._leaves(args, kwargs)
-    flat = run(self._session, self._arguments, self._results, leaves)
+    variant = self._first if self._variants is None else self._variants.of(leaves)
+    flat = run(variant.session, variant.inputs, variant.outputs, leaves)
     return flat[0] if self._single else pytree.tree_unflatten(flat, self._out_spec)
+
+  def save(self, path: str | os.PathLike[str]) -> None:
+    """Writes the artefact, as `stretto.Model.save` does.
+
+    Raises:
+      UnsupportedError: the module was optimised with dynamic shapes, which an artefact cannot hold.
+    """
+    if self._variants is not None:
+      raise UnsupportedError(f"save: {self.name} has dynamic shapes, and other shapes are made "
+                             "from the module; optimise it with fixed shapes, or an ONNX file that "
+                             "leaves them open, to save it")
+    super().save(path)
 
   def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """The arguments without their containers."""

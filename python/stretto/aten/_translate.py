@@ -18,6 +18,7 @@ from torch.fx.experimental.symbolic_shapes import is_concrete_int
 from stretto import _stretto
 from stretto._errors import InternalError, InvalidArgumentError, UnsupportedError
 from stretto.aten._builder import DTYPES, HALF, Builder, Value, engine_dtype
+from stretto.aten._sizes import fixed
 from stretto.aten._table import TABLE
 
 # A result of so few elements that only depends on constants is computed by PyTorch at once. Larger
@@ -67,9 +68,16 @@ class Translation:
   outputs: list[Output]
 
 
-def translate_program(program: ExportedProgram, name: str,
-                      output_names: Sequence[str]) -> Translation:
-  """Raises UnsupportedError with every operator that is missing."""
+def translate_program(program: ExportedProgram, name: str, output_names: Sequence[str],
+                      values: Mapping[Any, int] | None = None) -> Translation:
+  """Raises UnsupportedError with every operator that is missing.
+
+  Args:
+    program: its nodes have been through `decomposed`.
+    name: of the model.
+    output_names: one per result.
+    values: what symbolic sizes stand for (`_sizes.bind`).
+  """
   _refuse_mutations(program, name)
   known: dict[str, tuple[str, torch.Tensor]] = {}
   constants: dict[str, Any] = {}
@@ -83,7 +91,8 @@ def translate_program(program: ExportedProgram, name: str,
       known[spec.arg.name] = (spec.target, tensor)
     else:
       raise UnsupportedError(f"{name}: {spec.target}: objects in a program are not supported")
-  return translate(program.graph, known, constants, name, output_names)
+  graph = fixed(program.graph, values) if values else program.graph
+  return translate(graph, known, constants, name, output_names)
 
 
 def translate(program: torch.fx.Graph, known: Mapping[str, tuple[str, torch.Tensor]],
@@ -145,6 +154,8 @@ class _Walk:
       if node.op == "placeholder":
         if node.name in self._weights:
           known.add(node)
+      elif _is_number(node):
+        known.add(node)
       elif node.op == "call_function":
         constant = all(n in known for n in node.all_input_nodes) and _is_pure(node)
         if constant:
@@ -176,6 +187,8 @@ class _Walk:
         raise UnsupportedError(f"{self.name}: {_place(node.args[0])}: result {index} of "
                                f"{node.args[0].target} is not supported")
       self._results[node] = results[index]
+    elif _is_number(node):
+      self._results[node] = node.meta["val"]
     elif not _is_check(node):
       self._results[node] = self._call(node)
 
@@ -291,9 +304,16 @@ def _description(fake: Any) -> tuple[torch.dtype, tuple[int, ...]] | None:
   return fake.dtype, shape
 
 
+def _is_number(node: Node) -> bool:
+  """A size, or what is computed from sizes."""
+  return isinstance(node.meta.get("val"), (bool, int, float))
+
+
 def _known(result: Any) -> bool:
   if isinstance(result, (list, tuple)):
     return all(_known(r) for r in result)
+  if isinstance(result, (bool, int, float)):
+    return True
   return isinstance(result, torch.Tensor) or (isinstance(result, Value)
                                               and result.tensor is not None)
 

@@ -64,9 +64,9 @@ Selection NodeSelector::keep_to_shared(Selection selection, const void* problem,
   int best = -1;
   double expected = fastest / kWorthPacking;
   for (int row = 0; row < family.rows; ++row) {
-    if (row == family.reference || !is_packed(row)) continue;
+    if (row == family.reference) continue;
     const kernels::Fit fit = family.fits(row, problem);
-    if (!fit.ok || fit.expected <= expected) continue;
+    if (!fit.ok || fit.expected <= expected || !is_packed(row)) continue;
     best = row;
     expected = fit.expected;
   }

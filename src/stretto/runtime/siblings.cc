@@ -10,6 +10,7 @@
 #include "stretto/passes/pipeline.h"
 #include "stretto/runtime/compile.h"
 #include "stretto/runtime/memory_check.h"
+#include "stretto/tensor/identity.h"
 
 namespace stretto::runtime {
 
@@ -17,7 +18,7 @@ void Siblings::own_constants(ir::Graph& graph) {
   for (ir::Value& value : graph.values) {
     if (!value.is_constant()) continue;
     const Tensor& from = value.constant;
-    Tensor& copy = owned_[{from.data(), from.dtype(), from.count()}];
+    Tensor& copy = owned_[content_name(from)];
     if (!copy.defined()) {
       copy = Tensor(from.dtype(), from.shape());
       if (from.bytes() > 0) std::memcpy(copy.mutable_data(), from.data(), from.bytes());

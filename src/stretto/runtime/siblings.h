@@ -7,7 +7,6 @@
 #include <mutex>
 #include <set>
 #include <string>
-#include <tuple>
 
 #include "stretto/import/model.h"
 #include "stretto/passes/derived.h"
@@ -33,8 +32,8 @@ class Siblings {
   void set_making(Making making) { making_ = std::move(making); }
   const Making& making() const { return making_; }
 
-  // Constants that belong to somebody else become copies, the same in all graphs: those that their
-  // owner has changed since the first one stay as they were.
+  // Constants that belong to somebody else become copies. Those of equal content, whose owner may
+  // have moved them, become the same copy in all graphs.
   void own_constants(ir::Graph& graph);
 
   // Rewrites and compiles another graph of the model; nothing is measured. Safe to call from
@@ -46,9 +45,7 @@ class Siblings {
   passes::Derived derived_;
   SharedWeights weights_;
   std::mutex mutex_;
-  // By address, type and number of elements. The addresses stay those of the owner's tensors as
-  // long as the owner keeps them, which whoever borrows must see to.
-  std::map<std::tuple<const void*, DType, int64_t>, Tensor> owned_;
+  std::map<std::string, Tensor> owned_;  // by content_name()
 };
 
 }  // namespace stretto::runtime

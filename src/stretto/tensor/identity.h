@@ -12,4 +12,7 @@ namespace stretto {
 // names.
 std::string identity(const Tensor& tensor);
 
+// Type, number of elements, and the XXH3-128 of all values.
+std::string content_name(const Tensor& tensor);
+
 }  // namespace stretto

@@ -1,0 +1,148 @@
+"""Programs with symbolic sizes, made into programs with plain ones."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from sympy import sympify
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, TensorArgument
+
+from stretto._errors import InvalidArgumentError, UnsupportedError
+
+# A size of an input: a number, or the symbol that stands for it.
+Size = Any
+
+
+def input_sizes(program: ExportedProgram) -> list[tuple[str, list[Size]]]:
+  """Name and sizes of every tensor that the program takes; symbolic sizes as sympy expressions."""
+  nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+  sizes = []
+  for spec in program.graph_signature.input_specs:
+    if spec.kind == InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument):
+      fake = nodes[spec.arg.name].meta["val"]
+      sizes.append((spec.arg.name, [_expression(size) for size in fake.shape]))
+  return sizes
+
+
+def is_open(sizes: Sequence[Size]) -> bool:
+  return not all(isinstance(size, int) for size in sizes)
+
+
+def is_symbolic(program: ExportedProgram) -> bool:
+  return any(is_open(sizes) for _, sizes in input_sizes(program))
+
+
+def text(program: ExportedProgram, sizes: Sequence[Size]) -> str:
+  """The sizes in the form that `stretto.optimize` takes as shapes: "batch:1..8x3x224x224"."""
+  words = []
+  for size in sizes:
+    if isinstance(size, int):
+      words.append(str(size))
+      continue
+    least, most = _range(program, size)
+    words.append(f"{size}:{least}..{'' if most is None else most}")
+  return "x".join(words)
+
+
+def bind(program: ExportedProgram, shapes: Sequence[Sequence[int]]) -> dict[Any, int]:
+  """The numbers that symbols stand for when the inputs have these shapes.
+
+  Raises:
+    InvalidArgumentError: a shape is not what the program was exported for; the text names the
+      input.
+  """
+  values: dict[Any, int] = {}
+  inputs = input_sizes(program)
+  for (name, sizes), shape in zip(inputs, shapes):
+    if len(sizes) != len(shape):
+      raise InvalidArgumentError(f"input {name}: expected shape {text(program, sizes)}, got "
+                                 f"{'x'.join(map(str, shape))}")
+    for size, number in zip(sizes, shape):
+      if not isinstance(size, int) and size.is_Symbol:
+        values.setdefault(size, int(number))
+  for (name, sizes), shape in zip(inputs, shapes):
+    for size, number in zip(sizes, shape):
+      least, most = (size, size) if isinstance(size, int) else _range(program, size)
+      outside = number < least or (most is not None and number > most)
+      if outside or _value(size, values) != number:
+        raise InvalidArgumentError(
+          f"input {name}: expected shape {text(program, sizes)}, got "
+          f"{'x'.join(map(str, shape))}; dimensions of one name are equal")
+  return values
+
+
+def fixed(graph: torch.fx.Graph, values: Mapping[Any, int]) -> torch.fx.Graph:
+  """A copy of the graph in which descriptions of tensors and sizes are plain numbers."""
+  copy = torch.fx.Graph()
+  nodes: dict[torch.fx.Node, torch.fx.Node] = {}
+  for node in graph.nodes:
+    new = copy.node_copy(node, lambda old: nodes[old])
+    new.name = node.name
+    new.meta = {**node.meta}
+    if "val" in node.meta:
+      new.meta["val"] = _plain(node.meta["val"], values)
+    nodes[node] = new
+  return copy
+
+
+def _plain(described: Any, values: Mapping[Any, int]) -> Any:
+  if isinstance(described, (list, tuple)):
+    return [_plain(one, values) for one in described]
+  if isinstance(described, torch.Tensor):
+    if all(isinstance(size, int) for size in described.shape):
+      return described
+    shape = [_value(_expression(size), values) for size in described.shape]
+    return _Described(described, tuple(shape))
+  if isinstance(described, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+    return _value(_expression(described), values)
+  return described
+
+
+class _Described(torch.Tensor):
+  """A tensor without data that says where the described one is."""
+
+  @staticmethod
+  def __new__(cls, described: torch.Tensor, shape: tuple[int, ...]) -> _Described:
+    made = torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
+      cls, shape, dtype=described.dtype, device=described.device)
+    return made  # type: ignore[no-any-return]
+
+  def __init__(self, described: torch.Tensor, shape: tuple[int, ...]) -> None:
+    pass
+
+  @classmethod
+  def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    raise UnsupportedError(f"{func} on a tensor that is only described")
+
+
+def _expression(size: Any) -> Size:
+  """A plain number where it is one."""
+  if isinstance(size, (int, float, bool)):
+    return size
+  expression = size.node.expr
+  return int(expression) if expression.is_Integer else expression
+
+
+def _value(expression: Size, values: Mapping[Any, int]) -> Any:
+  if isinstance(expression, (int, float, bool)):
+    return expression
+  found = sympify(expression.xreplace(values))
+  if found.is_Integer:
+    return int(found)
+  if found.is_number:
+    return float(found)
+  if found.is_Boolean and not found.free_symbols:
+    return bool(found)
+  raise UnsupportedError(f"the size {expression} depends on the values of tensors")
+
+
+def _range(program: ExportedProgram, size: Any) -> tuple[int, int | None]:
+  """The least and the most size; no most is no limit."""
+  allowed = program.range_constraints.get(size)
+  if allowed is None:
+    return 1, None
+  most = int(allowed.upper) if allowed.upper.is_Integer else None
+  return max(1, int(allowed.lower)), None if most is not None and most >= 2**31 - 1 else most

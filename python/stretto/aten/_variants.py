@@ -1,0 +1,77 @@
+"""One module for inputs of different shapes."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+
+from stretto import _stretto
+from stretto.aten._sizes import bind, input_sizes, is_open, text
+from stretto.aten._translate import Input, Output, translate_program
+
+# Programs that are kept: those used last.
+_KEPT = 16
+
+
+@dataclass(frozen=True)
+class Variant:
+  """The module for inputs of one shape."""
+
+  session: _stretto.Session
+  inputs: list[Input]
+  outputs: list[Output]
+
+
+class Variants:
+  """Those of a program with symbolic sizes. The first is optimised, and the others share its
+  weights."""
+
+  def __init__(self, program: ExportedProgram, name: str, output_names: Sequence[str]) -> None:
+    self._program = program
+    self._name = name
+    self._output_names = output_names
+    self._first: Variant | None = None
+    self._known: OrderedDict[tuple[tuple[int, ...], ...], Variant] = OrderedDict()
+    self._lock = threading.Lock()
+
+  def begin(self, first: Variant) -> None:
+    self._first = first
+    shapes = tuple(tuple(spec.shape) for spec in first.inputs if spec.dtype is not None)
+    self._known[shapes] = first
+
+  def sizes(self) -> list[str | None]:
+    """Per input the shapes that it takes, as text; None for a fixed one."""
+    return [text(self._program, sizes) if is_open(sizes) else None
+            for _, sizes in input_sizes(self._program)]
+
+  def of(self, leaves: Sequence[Any]) -> Variant:
+    """The one for these arguments. What is no tensor is checked where the variant is run.
+
+    Raises:
+      InvalidArgumentError: the program does not allow these shapes; the text names the input.
+    """
+    assert self._first is not None
+    shapes = tuple(tuple(leaf.shape) for spec, leaf in zip(self._first.inputs, leaves)
+                   if spec.dtype is not None and isinstance(leaf, (torch.Tensor, np.ndarray)))
+    with self._lock:
+      found = self._known.get(shapes)
+      if found is not None:
+        self._known.move_to_end(shapes)
+        return found
+      if len(shapes) < sum(spec.dtype is not None for spec in self._first.inputs):
+        return self._first  # which names the argument that is no tensor
+      made = translate_program(self._program, self._name, self._output_names,
+                               bind(self._program, shapes))
+      variant = Variant(self._first.session.with_other_shapes(made.graph), made.inputs,
+                        made.outputs)
+      self._known[shapes] = variant
+      if len(self._known) > _KEPT:
+        self._known.popitem(last=False)
+      return variant
