@@ -1,4 +1,4 @@
-// Reads ONNX models, opset 7 to the newest, with a reader of our own: the file is mapped, weights
+// Reads ONNX models, opset 6 to the newest, with a reader of our own: the file is mapped, weights
 // stay in it where they are aligned, functions and constant branches are expanded, and older forms
 // of operators become the newest one.
 //

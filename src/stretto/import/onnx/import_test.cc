@@ -169,8 +169,8 @@ TEST(Refusals, NameTheNode) {
 
 TEST(Refusals, OldOpsets) {
   EXPECT_EQ(
-      refusal(model(relu_of({"1"}), 6)),
-      "Unsupported t.onnx: opset 6 is too old, 7 is the oldest supported; convert it with ONNX's "
+      refusal(model(relu_of({"1"}), 5)),
+      "Unsupported t.onnx: opset 5 is too old, 6 is the oldest supported; convert it with ONNX's "
       "version converter or export it again");
   EXPECT_EQ(load(model(relu_of({"1"}), 99)).notes.size(), 1u);
 }

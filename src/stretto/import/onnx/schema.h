@@ -169,7 +169,7 @@ enum class DataType : int64_t {
 constexpr int64_t kExternalLocation = 1;  // TensorProto.DataLocation.EXTERNAL
 
 // Opsets of the default domain that the upgrade table understands.
-constexpr int64_t kOldestOpset = 7;
+constexpr int64_t kOldestOpset = 6;
 constexpr int64_t kNewestOpset = 28;
 
 }  // namespace stretto::onnx

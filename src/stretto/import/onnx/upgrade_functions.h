@@ -23,6 +23,9 @@ void upsample(PendingNode& node);
 // Meanings that changed.
 void batch_normalization(PendingNode& node);    // training forms are refused
 void bit_cast(PendingNode& node);               // with the type that it casts from
+void named_broadcast(PendingNode& node);        // of the second input, from an axis on
+void output_sequence(PendingNode& node);        // what the outputs are is known without it
+void test_mode(PendingNode& node);              // was said by an attribute
 void quantize_precision(PendingNode& node);     // that of divisions
 void type_names(PendingNode& node);             // types by name; 0 means absent
 void grid_sample_modes(PendingNode& node);      // their names

@@ -87,6 +87,38 @@ void batch_normalization(PendingNode& node) {
   }
 }
 
+// Without an axis, the second input has the last dimensions of the first.
+void named_broadcast(PendingNode& node) {
+  const bool from_axis =
+      node.attributes.integer("broadcast", 0) != 0 && node.attributes.has("axis");
+  int64_t axis = node.attributes.integer("axis", 0);
+  node.attributes.erase("broadcast");
+  node.attributes.erase("axis");
+  const Shape *a = node.shape(0), *b = node.shape(1);
+  if (!from_axis || a == nullptr || b == nullptr) return;
+  const auto rank = static_cast<int64_t>(a->size());
+  if (axis < 0) axis += rank;
+  const int64_t after = rank - axis - static_cast<int64_t>(b->size());
+  if (axis < 0 || after < 0) {
+    throw_invalid("{} \"{}\": axis {} does not place shape {} in shape {}", node.op, node.name,
+                  axis, shape_text(*b), shape_text(*a));
+  }
+  if (after == 0) return;
+  Shape shape = *b;
+  shape.insert(shape.end(), static_cast<size_t>(after), 1);
+  node.inputs[1] = node.emit(
+      "Reshape", {node.inputs[1], node.add_constant("broadcast_shape", Tensor::int64s(shape))});
+}
+
+void output_sequence(PendingNode& node) { node.attributes.erase("output_sequence"); }
+
+void test_mode(PendingNode& node) {
+  if (node.attributes.integer("is_test", 0) == 0) {
+    node.unsupported("training mode; export the model for inference");
+  }
+  node.attributes.erase("is_test");
+}
+
 void type_names(PendingNode& node) {
   for (const char* const name :
        {"to", "output_dtype", "precision", "output_datatype", "dtype", "softmax_precision"}) {

@@ -195,6 +195,27 @@ TEST(Upgrade, CastNamesItsType) {
             "Unsupported t.onnx: Cast \"cast\": string tensors are not supported");
 }
 
+TEST(Upgrade, SecondInputsBroadcastFromAnAxis) {
+  const auto sum = [](std::vector<std::string> attributes, std::string other) {
+    return one_node("Add", 6, {"1", "2", "3"}, {"b"}, std::move(attributes), {std::move(other)});
+  };
+  const std::vector<std::string> by_channel = {attr("broadcast", 1), attr("axis", 1)};
+  EXPECT_EQ(run(sum(by_channel, floats("b", {2}, {10, 20})))[0], (Values{11, 12, 13, 24, 25, 26}));
+  EXPECT_EQ(run(sum({attr("broadcast", 1), attr("axis", -2)}, floats("b", {2}, {10, 20})))[0],
+            (Values{11, 12, 13, 24, 25, 26}));
+  EXPECT_EQ(run(sum({attr("broadcast", 1)}, floats("b", {3}, {10, 20, 30})))[0],
+            (Values{11, 22, 33, 14, 25, 36}));
+  EXPECT_NE(refusal(sum({attr("broadcast", 1), attr("axis", 3)}, floats("b", {2}, {1, 2})))
+                .find("axis 3 does not place shape 2 in"),
+            std::string::npos);
+}
+
+TEST(Upgrade, TestModeWasAnAttribute) {
+  EXPECT_EQ(run(one_node("Dropout", 6, {"2"}, {}, {attr("is_test", 1)}))[0], (Values{1, 2}));
+  EXPECT_NE(refusal(one_node("Dropout", 6, {"2"}, {}, {})).find("training mode"),
+            std::string::npos);
+}
+
 TEST(Upgrade, PReluSlopePerChannel) {
   const Values y =
       run(model({.nodes = {node("Neg", {"x"}, {"n"}), node("PRelu", {"n", "s"}, {"y"})},
@@ -213,7 +234,7 @@ TEST(Upgrade, ScatterWasRenamed) {
 
 TEST(Upgrade, EveryRowLeadsToAnOperator) {
   for (const UpgradeRow& row : upgrade_rows()) {
-    const std::string_view name = row.becomes.empty() ? row.op : row.becomes;
+    const std::string_view name = upgraded_name(row.op, row.until_opset - 1);
     EXPECT_NE(ir::find_operator(name), nullptr) << name;
   }
 }
