@@ -13,17 +13,16 @@ using Id = ir::ValueId;
 Tensor pixel_coordinates(const Shape& size, bool align_corners) {
   const auto axes = static_cast<int64_t>(size.size());
   const int64_t pixels = element_count(size);
-  Tensor grid(DType::kFloat32, {pixels, axes + 1});
-  auto values = grid.mutable_values<float>();
+  Tensor grid(DType::kFloat64, {pixels, axes + 1});
+  auto values = grid.mutable_values<double>();
   for (int64_t i = 0; i < pixels; ++i) {
     int64_t rest = i;
     for (int64_t axis = axes - 1; axis >= 0; --axis) {
       const auto at = static_cast<double>(rest % size[axis]);
       rest /= size[axis];
       const auto count = static_cast<double>(size[axis]);
-      const double x =
+      values[i * (axes + 1) + axes - 1 - axis] =
           align_corners ? (count > 1 ? -1 + 2 * at / (count - 1) : -1) : -1 + (2 * at + 1) / count;
-      values[i * (axes + 1) + axes - 1 - axis] = static_cast<float>(x);
     }
     values[i * (axes + 1) + axes] = 1;
   }

@@ -39,7 +39,7 @@ void cosine_window(PendingNode& node, double a, double b, double c) {
   std::vector<double> values(static_cast<size_t>(size));
   for (int64_t i = 0; i < size; ++i) {
     const double turn = 2 * std::numbers::pi * static_cast<double>(i) / period;
-    values[i] = size == 1 ? 1 : a - b * std::cos(turn) + c * std::cos(2 * turn);
+    values[i] = period == 0 ? 1 : a - b * std::cos(turn) + c * std::cos(2 * turn);
   }
   give(node, {size}, values, result_type(node, "output_datatype", DType::kFloat32));
 }
