@@ -78,6 +78,7 @@ void compose_optional_has_element(PendingNode& node);
 // compose_features.cc: of domain ai.onnx.ml
 void compose_array_feature_extractor(PendingNode& node);
 void compose_binarizer(PendingNode& node);
+void compose_tree_ensemble(PendingNode& node);
 
 // unroll.cc: loops whose number of turns is known when the model is read
 void unroll_loop(PendingNode& node);
@@ -85,6 +86,7 @@ void unroll_scan(PendingNode& node);
 
 // compose_layers.cc
 void compose_causal_conv(PendingNode& node);
+void compose_global_lp_pool(PendingNode& node);
 void compose_lp_normalization(PendingNode& node);
 void compose_mean_variance_normalization(PendingNode& node);
 void compose_softmax_cross_entropy(PendingNode& node);

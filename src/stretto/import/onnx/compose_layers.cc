@@ -41,6 +41,25 @@ void compose_causal_conv(PendingNode& node) {
   node.results = {y, parts.slice(padded, 2, length - state, length)};
 }
 
+void compose_global_lp_pool(PendingNode& node) {
+  expect_inputs(node, 1);
+  Parts parts(node);
+  const int64_t p = node.attributes.integer("p", 2);
+  check(node, p >= 1, "p: expected 1 or more");
+  const Id x = node.inputs[0];
+  std::vector<int64_t> axes;
+  for (size_t i = 2; i < parts.shape(x).size(); ++i) axes.push_back(static_cast<int64_t>(i));
+  check(node, !axes.empty(), "expected an input of shape [batch, channels, ...]");
+  if (p <= 2) {
+    node.results = {parts.reduce(p == 1 ? "ReduceL1" : "ReduceL2", x, axes)};
+    return;
+  }
+  const auto exponent = static_cast<double>(p);
+  const Id powers = parts.op("Pow", {parts.op("Abs", {x}), parts.number(exponent, x)});
+  const Id sum = parts.reduce("ReduceSum", powers, axes);
+  node.results = {parts.op("Pow", {sum, parts.number(1 / exponent, x)})};
+}
+
 // Rows of zeros stay zeros.
 void compose_lp_normalization(PendingNode& node) {
   expect_inputs(node, 1);

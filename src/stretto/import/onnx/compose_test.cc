@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <numeric>
 
 #include "stretto/import/onnx/test_model.h"
@@ -66,6 +67,31 @@ TEST(Compose, FeaturesOfAnotherDomain) {
   EXPECT_EQ(
       run(one_node("ArrayFeatureExtractor", {"2", "3"}, {}, {"i"}, {int64s("i", {2, 0})}, ml))[0],
       (Values{3, 1, 6, 4}));
+}
+
+TEST(Compose, WindowsOfOneNumber) {
+  const std::string size = int64s("n", {1});
+  const auto window = [&](const char* op, int periodic) {
+    const std::vector<std::string> nodes = {node("Squeeze", {"n"}, {"one"}),
+                                            node(op, {"one"}, {"y"}, {attr("periodic", periodic)})};
+    return run(model({.nodes = nodes, .outputs = {"y"}, .initializers = {size}}))[0];
+  };
+  EXPECT_EQ(window("HannWindow", 1), (Values{0}));  // where a longer window begins
+  EXPECT_EQ(window("HannWindow", 0), (Values{1}));
+}
+
+TEST(Compose, GlobalLpPoolOfAnyPower) {
+  const std::string x = floats("x", {1, 2, 2}, {3, -4, 0, 2});
+  for (const auto& [p, wanted] : {std::pair<int, Values>{1, {7, 2}}, {2, {5, 2}}}) {
+    EXPECT_EQ(run(model({.nodes = {node("GlobalLpPool", {"x"}, {"y"}, {attr("p", p)})},
+                         .outputs = {"y"},
+                         .initializers = {x}}))[0],
+              wanted);
+  }
+  const Values cubes = run(model({.nodes = {node("GlobalLpPool", {"x"}, {"y"}, {attr("p", 3)})},
+                                  .outputs = {"y"},
+                                  .initializers = {x}}))[0];
+  EXPECT_NEAR(cubes[0], std::cbrt(91.0), 1e-6);
 }
 
 TEST(Compose, HalvesAreComputedInFloat32) {

@@ -1,4 +1,6 @@
-// Cases of transforms, sequences, losses and determinants.
+// Cases of transforms, sequences, losses, determinants and trees.
+#include <cmath>
+
 #include "stretto/ir/cases/table.h"
 
 namespace stretto::ir::cases {
@@ -113,6 +115,51 @@ void tfidf(CaseDraw& d) {
   d.set("max_skip_count", d.between(0, 2));
   if (d.maybe()) d.set("weights", std::vector<double>(columns.size(), 0.5));
   d.input(d.shape(1, 2, 9), Fill::kTame);
+}
+
+// Trees of three branches and four leaves.
+void tree_ensemble(CaseDraw& d) {
+  const int64_t trees = d.between(1, 3), features = d.dim(5), targets = d.between(1, 3);
+  std::vector<int64_t> roots, next[2], leaf[2], feature, target, tracks;
+  std::vector<double> splits, weights, members;
+  std::vector<uint8_t> modes;
+  for (int64_t t = 0; t < trees; ++t) {
+    roots.push_back(3 * t);
+    for (int64_t n = 0; n < 3; ++n) {
+      modes.push_back(static_cast<uint8_t>(d.between(0, 6)));
+      if (modes.back() == 6) members.insert(members.end(), {1, 0.5, std::nan("")});
+      feature.push_back(d.between(0, features - 1));
+      splits.push_back(static_cast<double>(d.between(-2, 2)) / 2);
+      tracks.push_back(d.between(0, 1));
+      for (int side = 0; side < 2; ++side) {
+        leaf[side].push_back(n == 0 ? 0 : 1);
+        next[side].push_back(n == 0 ? 3 * t + 1 + side : 4 * t + 2 * (n - 1) + side);
+      }
+    }
+    for (int64_t n = 0; n < 4; ++n) {
+      target.push_back(d.between(0, targets - 1));
+      weights.push_back(static_cast<double>(d.between(-4, 4)) / 4);
+    }
+  }
+  const auto tensor = [](const auto& values) {
+    using T = typename std::decay_t<decltype(values)>::value_type;
+    return Tensor::of<T>({static_cast<int64_t>(values.size())}, values);
+  };
+  d.integer("aggregate_function", 1, {0, 2, 3});
+  d.set("leaf_targetids", target);
+  d.set("leaf_weights", tensor(weights));
+  if (!members.empty()) d.set("membership_values", tensor(members));
+  d.set("n_targets", targets);
+  d.set("nodes_falseleafs", leaf[0]);
+  d.set("nodes_falsenodeids", next[0]);
+  d.set("nodes_featureids", feature);
+  if (d.maybe()) d.set("nodes_missing_value_tracks_true", tracks);
+  d.set("nodes_modes", tensor(modes));
+  d.set("nodes_splits", tensor(splits));
+  d.set("nodes_trueleafs", leaf[1]);
+  d.set("nodes_truenodeids", next[1]);
+  d.set("tree_roots", roots);
+  d.input({d.batch(), features});
 }
 
 void det(CaseDraw& d) {

@@ -164,6 +164,7 @@ std::span<const Row> rows() {
       {"stretto.Elementwise", fused_elementwise},
       {"stretto.Linear", linear},
       {"stretto.MatMul", fused_matmul},
+      {"stretto.TreeEnsemble", tree_ensemble},
   };
   return kRows;
 }

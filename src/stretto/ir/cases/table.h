@@ -99,6 +99,7 @@ void tensor_scatter(CaseDraw& d);
 void negative_log_likelihood(CaseDraw& d);
 void det(CaseDraw& d);
 void tfidf(CaseDraw& d);
+void tree_ensemble(CaseDraw& d);
 
 // places.cc
 void grid_sample(CaseDraw& d);

@@ -67,6 +67,7 @@ constexpr const Operator* kSingles[] = {
     &ops::kTensorScatter,
     &ops::kTfIdfVectorizer,
     &ops::kTopK,
+    &ops::kTreeEnsemble,
     &ops::kTrilu,
     &ops::kUnique,
     &ops::kUnsqueeze,

@@ -89,12 +89,13 @@ extern const Operator kUnique;
 extern const Operator kUnsqueeze;
 extern const Operator kWhere;
 
-// Stretto's own, see ir/fused.h.
+// Stretto's own, see ir/fused.h. stretto.TreeEnsemble is that of ai.onnx.ml.
 extern const Operator kAttention;
 extern const Operator kFusedConv;
 extern const Operator kFusedConvTranspose;
 extern const Operator kFusedElementwise;
 extern const Operator kFusedMatMul;
 extern const Operator kLinear;
+extern const Operator kTreeEnsemble;
 
 }  // namespace stretto::ir::ops
