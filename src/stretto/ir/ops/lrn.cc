@@ -26,7 +26,8 @@ void infer(Inference& c) {
 }
 
 void evaluate(Evaluation& c) {
-  const double alpha = c.attributes.number("alpha", 1e-4), beta = c.attributes.number("beta", 0.75);
+  const double alpha = c.attributes.number("alpha", 1e-4f),
+               beta = c.attributes.number("beta", 0.75);
   const double bias = c.attributes.number("bias", 1);
   const int64_t size = c.attributes.integer("size", 1);
   const Shape& shape = c.inputs[0].shape();

@@ -42,7 +42,7 @@ void check_channels(const Inference& c, int i, int64_t channels, std::string_vie
 // Groups of whole channels of [n, c, ...] that share their moments: the rule of
 // InstanceNormalization (as many groups as channels) and of GroupNormalization.
 void normalize_groups(Evaluation& c, int64_t groups) {
-  const double epsilon = c.attributes.number("epsilon", 1e-5);
+  const double epsilon = c.attributes.number("epsilon", 1e-5f);
   const Shape& shape = c.inputs[0].shape();
   const int64_t channels = shape[1], size = element_count(std::span(shape).subspan(2));
   const int64_t per_group = groups == 0 ? 0 : channels / groups;
@@ -151,7 +151,7 @@ std::vector<double> parameter(const Evaluation& c, int i, const Shape& shape, do
 template <typename T>
 void normalize_layers(Evaluation& c, const Tensor& data, int64_t axis, int first, bool center,
                       Tensor* means, Tensor* deviations) {
-  const double epsilon = c.attributes.number("epsilon", 1e-5);
+  const double epsilon = c.attributes.number("epsilon", 1e-5f);
   const Shape normalized(data.shape().begin() + axis, data.shape().end());
   const std::vector<double> scale = parameter<T>(c, first, normalized, 1);
   const std::vector<double> bias = parameter<T>(c, first + 1, normalized, 0);

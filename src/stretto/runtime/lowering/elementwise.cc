@@ -239,7 +239,7 @@ bool lower_batch_norm(Lowering& l, const ir::Node& node) {
   }
   const auto values = [&](size_t i) { return l.constant(node.inputs[i])->as_doubles(); };
   const auto scale = values(1), bias = values(2), mean = values(3), variance = values(4);
-  const double epsilon = node.attributes.number("epsilon", 1e-5);
+  const double epsilon = node.attributes.number("epsilon", 1e-5f);
   Shape per_channel(x.size(), 1);
   per_channel[1] = x[1];
   Tensor factor(DType::kFloat32, per_channel), offset(DType::kFloat32, per_channel);

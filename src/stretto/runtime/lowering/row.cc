@@ -52,7 +52,7 @@ bool lower_layer_norm(Lowering& l, const ir::Node& node) {
   kernels::LayerNormProblem p{};
   p.target = l.target();
   for (int64_t i = 0; i < static_cast<int64_t>(x.size()); ++i) (i < axis ? p.m : p.n) *= x[i];
-  p.epsilon = static_cast<float>(node.attributes.number("epsilon", 1e-5));
+  p.epsilon = static_cast<float>(node.attributes.number("epsilon", 1e-5f));
   p.rms = node.op->name == "RMSNormalization";
   p.residual = fused;
   std::vector<ir::ValueId> inputs{node.inputs[0]}, outputs{node.outputs[0]};
@@ -84,7 +84,7 @@ bool lower_group_norm(Lowering& l, const ir::Node& node) {
   p.hw = p.n * p.c == 0 ? 0 : element_count(x) / (p.n * p.c);
   p.groups = static_cast<int32_t>(
       node.op->name == "InstanceNormalization" ? p.c : node.attributes.integer("num_groups", 1));
-  p.epsilon = static_cast<float>(node.attributes.number("epsilon", 1e-5));
+  p.epsilon = static_cast<float>(node.attributes.number("epsilon", 1e-5f));
   std::vector<Tensor> constants;
   if (!take_constants(l, node, 1, 2, constants, p.scale, p.bias)) return false;
   return l.add<kernels::GroupNormProblem>(
