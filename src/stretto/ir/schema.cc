@@ -65,8 +65,8 @@ void check_ports(const Graph& graph, const Node& node, std::span<const Port> por
     const DType dtype = graph.value(ids[i]).dtype;
     if (!check_types || dtype == DType::kUndefined) continue;
     if ((port->types & type_bit(dtype)) == 0) {
-      throw_invalid("{}: {} {} may be {}, got {}", label(node), side, port->name,
-                    type_names(port->types), dtype_name(dtype));
+      throw_unsupported("{}: {} {} may be {}, got {}; cast it", label(node), side, port->name,
+                        type_names(port->types), dtype_name(dtype));
     }
     if (port->type_variable == '\0') continue;
     const auto [at, fresh] = variables.try_emplace(port->type_variable, dtype);

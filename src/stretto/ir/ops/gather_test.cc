@@ -51,6 +51,18 @@ TEST(Scatter, WritesAndCombines) {
 }
 
 // Sizes that give each of three threads several parts.
+TEST(Scatter, HalvesAreCombinedAndRoundedOnce) {
+  const Tensor x = floats({3}, {1, 2048, -5}).converted(DType::kFloat16);
+  const Tensor places = ints({3}, {1, 1, 2});
+  const Tensor updates = floats({3}, {1, 1, 7}).converted(DType::kFloat16);
+  const Tensor sums =
+      run("ScatterElements", {x, places, updates}, {{"reduction", std::string("add")}});
+  EXPECT_EQ(sums.dtype(), DType::kFloat16);
+  expect_values(sums, {3}, {1, 2050, 2});
+  expect_values(run("ScatterElements", {x, places, updates}, {{"reduction", std::string("max")}}),
+                {3}, {1, 2048, 7});
+}
+
 TEST(Gather, ThreadsFindWhatOneThreadFinds) {
   ThreadTeam team(3);
   const Tensor x = ramp({70, 1000}), narrow = ramp({70, 3}), row = ramp({1000}, -1);

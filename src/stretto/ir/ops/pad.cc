@@ -6,11 +6,11 @@
 namespace stretto::ir::ops {
 namespace {
 
-constexpr Port kInputs[] = {{"data", kAllTypes, Arity::kRequired, 'T'},
+constexpr Port kInputs[] = {{"data", kStoredTypes, Arity::kRequired, 'T'},
                             {"pads", type_bit(DType::kInt64)},
-                            {"constant_value", kAllTypes, Arity::kOptional, 'T'},
+                            {"constant_value", kStoredTypes, Arity::kOptional, 'T'},
                             {"axes", kIndexTypes, Arity::kOptional}};
-constexpr Port kOutputs[] = {{"output", kAllTypes, Arity::kRequired, 'T'}};
+constexpr Port kOutputs[] = {{"output", kStoredTypes, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kAttributes[] = {{"mode", AttributeKind::kString}};
 
 // Begin and end for every axis of the data.

@@ -12,8 +12,8 @@ namespace stretto::ir::ops {
 namespace {
 
 constexpr TypeSet kInt64 = type_bit(DType::kInt64);
-constexpr Port kData[] = {{"data", kAllTypes, Arity::kRequired, 'T'}};
-constexpr Port kOutputs[] = {{"output", kAllTypes, Arity::kRequired, 'T'}};
+constexpr Port kData[] = {{"data", kStoredTypes, Arity::kRequired, 'T'}};
+constexpr Port kOutputs[] = {{"output", kStoredTypes, Arity::kRequired, 'T'}};
 
 void copy(Evaluation& c, int64_t offset, Shape shape, Strides strides) {
   Tensor& out = make_output_like(c, 0, c.inputs[0]);

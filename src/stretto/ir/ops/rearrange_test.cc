@@ -16,6 +16,18 @@ TEST(Transpose, PermutesAndReverses) {
             std::string::npos);
 }
 
+TEST(Transpose, NarrowTypesAreMovedToo) {
+  for (DType dtype : {DType::kInt4, DType::kUInt2, DType::kFloat8E4M3FN, DType::kFloat4E2M1}) {
+    const Tensor x = ints({2, 3}, {0, 1, 2, 3, 1, 0}).converted(dtype);
+    const Tensor y = run("Transpose", {x});
+    EXPECT_EQ(y.dtype(), dtype);
+    expect_values(y, {3, 2}, {0, 3, 1, 1, 2, 0});
+    expect_values(run("Reshape", {x, ints({-1})}), {6}, {0, 1, 2, 3, 1, 0});
+    const Tensor fill = ints({}, {2}).converted(dtype);
+    expect_values(run("Pad", {x, ints({0, 1, 0, 0}), fill}), {2, 4}, {2, 0, 1, 2, 2, 3, 1, 0});
+  }
+}
+
 TEST(Slice, StepsBackwardsAndClamps) {
   const int64_t least = std::numeric_limits<int64_t>::min();
   const int64_t most = std::numeric_limits<int64_t>::max();

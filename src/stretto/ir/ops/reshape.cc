@@ -10,11 +10,12 @@ namespace stretto::ir::ops {
 namespace {
 
 constexpr TypeSet kInt64 = type_bit(DType::kInt64);
-constexpr Port kOutputs[] = {{"output", kAllTypes, Arity::kRequired, 'T'}};
+constexpr Port kOutputs[] = {{"output", kStoredTypes, Arity::kRequired, 'T'}};
 
 void evaluate(Evaluation& c) { c.outputs[0] = c.inputs[0].reshaped(c.output_shapes[0]); }
 
-constexpr Port kReshapeInputs[] = {{"data", kAllTypes, Arity::kRequired, 'T'}, {"shape", kInt64}};
+constexpr Port kReshapeInputs[] = {{"data", kStoredTypes, Arity::kRequired, 'T'},
+                                   {"shape", kInt64}};
 constexpr AttributeSpec kReshapeAttributes[] = {{"allowzero", AttributeKind::kInt}};
 
 // 0 copies the input's dimension (unless allowzero), one -1 takes what is left over.
@@ -53,7 +54,7 @@ void infer_reshape(Inference& c) {
   c.set_output(0, c.dtype(0), std::move(to));
 }
 
-constexpr Port kFlattenInputs[] = {{"input", kAllTypes, Arity::kRequired, 'T'}};
+constexpr Port kFlattenInputs[] = {{"input", kStoredTypes, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kFlattenAttributes[] = {{"axis", AttributeKind::kInt}};
 
 void infer_flatten(Inference& c) {
@@ -68,9 +69,10 @@ void infer_flatten(Inference& c) {
       {element_count(Shape(shape.begin(), middle)), element_count(Shape(middle, shape.end()))});
 }
 
-constexpr Port kSqueezeInputs[] = {{"data", kAllTypes, Arity::kRequired, 'T'},
+constexpr Port kSqueezeInputs[] = {{"data", kStoredTypes, Arity::kRequired, 'T'},
                                    {"axes", kInt64, Arity::kOptional}};
-constexpr Port kUnsqueezeInputs[] = {{"data", kAllTypes, Arity::kRequired, 'T'}, {"axes", kInt64}};
+constexpr Port kUnsqueezeInputs[] = {{"data", kStoredTypes, Arity::kRequired, 'T'},
+                                     {"axes", kInt64}};
 
 void infer_squeeze(Inference& c) {
   const Shape& from = c.shape(0);

@@ -30,8 +30,8 @@ void check_reduction(const Inference& c) {
   if (std::find(std::begin(kReductions), std::end(kReductions), name) == std::end(kReductions)) {
     throw_invalid("reduction: expected none, add, mul, max or min, got {}", name);
   }
-  if (name != "none" && (type_bit(c.dtype(0)) & kRealOrInteger) == 0) {
-    throw_invalid("reduction: {} does not apply to {}", name, dtype_name(c.dtype(0)));
+  if (name != "none" && (type_bit(c.dtype(0)) & kNumericTypes) == 0) {
+    throw_unsupported("reduction: {} does not apply to {}", name, dtype_name(c.dtype(0)));
   }
 }
 
@@ -63,15 +63,20 @@ void scatter(Evaluation& c, const std::vector<int64_t>& positions, int64_t run) 
     }
     return;
   }
-  with_type<kRealOrInteger>(data.dtype(), [&]<typename T>() {
+  // 16-bit floats are rounded when all updates are in.
+  const bool is_half = is_float(data.dtype()) && dtype_bytes(data.dtype()) == 2;
+  if (is_half) out = data.converted(DType::kFloat32);
+  const Tensor added = is_half ? updates.converted(DType::kFloat32) : updates;
+  with_type<kRealOrInteger>(added.dtype(), [&]<typename T>() {
     T* to = data_of<T>(out);
-    const T* from = data_of<T>(updates);
+    const T* from = data_of<T>(added);
     for (int64_t position : positions) {
       for (int64_t i = 0; i < run; ++i, ++from) {
         to[position + i] = combined(reduction, to[position + i], *from);
       }
     }
   });
+  if (is_half) out = out.converted(data.dtype());
 }
 
 void infer_elements(Inference& c) {

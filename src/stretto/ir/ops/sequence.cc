@@ -52,10 +52,10 @@ void evaluate_reverse(Evaluation& c) {
   }
 }
 
-constexpr Port kScatterInputs[] = {{"past_cache", kAllTypes, Arity::kRequired, 'T'},
-                                   {"update", kAllTypes, Arity::kRequired, 'T'},
+constexpr Port kScatterInputs[] = {{"past_cache", kStoredTypes, Arity::kRequired, 'T'},
+                                   {"update", kStoredTypes, Arity::kRequired, 'T'},
                                    {"write_indices", kInt64, Arity::kOptional}};
-constexpr Port kScatterOutputs[] = {{"present_cache", kAllTypes, Arity::kRequired, 'T'}};
+constexpr Port kScatterOutputs[] = {{"present_cache", kStoredTypes, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kScatterAttributes[] = {{"axis", AttributeKind::kInt},
                                                 {"mode", AttributeKind::kString}};
 

@@ -56,7 +56,8 @@ FillBytes fill_bytes(const CopyRegionProblem& p) {
     case DType::kUInt64:
       return bytes_of(static_cast<uint64_t>(v));
     default:
-      return bytes_of(static_cast<int64_t>(v));  // the low bytes on a little-endian machine
+      if (is_integer(p.dtype)) return bytes_of(static_cast<int64_t>(v));  // the low bytes count
+      return bytes_of(*static_cast<const uint8_t*>(Tensor::scalar(v).converted(p.dtype).data()));
   }
 }
 
