@@ -50,12 +50,22 @@ void Emitter::add_node(std::string_view op, std::vector<ir::ValueId> inputs,
   if (name.empty() && !outputs.empty() && outputs[0] != ir::kNone) name = value(outputs[0]).name;
   const std::string label(name);
   const Widened widened = widen_halves(*row, inputs, label);
+  // Whether an output of this type is that of inputs that were widened. Where no input that is
+  // there has the type, it is that of the others.
+  const auto was_half = [&](char variable) {
+    if (variable == '\0') return false;
+    if (widened.variables.find(variable) != std::string::npos) return true;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const ir::Port* port = port_at(row->inputs, i);
+      if (inputs[i] != ir::kNone && port != nullptr && port->type_variable == variable)
+        return false;
+    }
+    return true;
+  };
   std::vector<std::pair<ir::ValueId, ir::ValueId>> narrowings;  // from, to
   for (size_t i = 0; i < outputs.size() && widened.dtype != DType::kUndefined; ++i) {
     const ir::Port* port = port_at(row->outputs, i);
-    const bool follows = port != nullptr && port->type_variable != '\0' &&
-                         widened.variables.find(port->type_variable) != std::string::npos;
-    if (!follows || outputs[i] == ir::kNone) continue;
+    if (port == nullptr || !was_half(port->type_variable) || outputs[i] == ir::kNone) continue;
     const ir::ValueId wide = add_value(value(outputs[i]).name + "/float32");
     narrowings.emplace_back(wide, outputs[i]);
     outputs[i] = wide;

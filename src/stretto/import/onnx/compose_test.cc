@@ -106,6 +106,18 @@ TEST(Compose, HalvesAreComputedInFloat32) {
   EXPECT_NE(text.find("float32[2] = Add("), std::string::npos) << text;
 }
 
+TEST(Compose, StatesThatBeginAreHalvesLikeTheInputs) {
+  const std::vector<std::string> attributes = {attr("q_num_heads", 1), attr("kv_num_heads", 1),
+                                               attr_text("update_rule", "linear")};
+  const std::string bytes =
+      model({.nodes = {node("LinearAttention", {"x", "x", "x"}, {"y", "s"}, attributes)},
+             .inputs = {input("x", {"1", "2", "2"}, DataType::kFloat16)},
+             .outputs = {"y", "s"}},
+            27);
+  const ImportedModel m = load(bytes);
+  for (ir::ValueId id : m.graph.outputs) EXPECT_EQ(m.graph.value(id).dtype, DType::kFloat16);
+}
+
 TEST(Compose, TrainedStatisticsAreThoseOfTheBatch) {
   const std::vector<std::string> channel = {floats("one", {1}, {1}), floats("zero", {1}, {0}),
                                             floats("mean", {1}, {10}), floats("var", {1}, {20})};

@@ -14,7 +14,7 @@ constexpr Port kInputs[] = {
     {"value", kRealTypes, Arity::kRequired, 'T'}, {"past_state", kRealTypes, Arity::kOptional, 'S'},
     {"decay", kRealTypes, Arity::kOptional, 'T'}, {"beta", kRealTypes, Arity::kOptional, 'T'}};
 constexpr Port kOutputs[] = {{"output", kRealTypes, Arity::kRequired, 'T'},
-                             {"present_state", kRealTypes, Arity::kOptional}};
+                             {"present_state", kRealTypes, Arity::kOptional, 'S'}};
 constexpr AttributeSpec kAttributes[] = {{"chunk_size", AttributeKind::kInt},
                                          {"kv_num_heads", AttributeKind::kInt, true},
                                          {"q_num_heads", AttributeKind::kInt, true},
