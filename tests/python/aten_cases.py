@@ -118,7 +118,9 @@ def binary():
                                  torch.tensor([1.0, 0, 0, -1, 0]))),
     ("lerp", lambda x, y: torch.lerp(x, y, 0.3), (x, y)),
     ("addcmul", lambda x, y: torch.addcmul(x, y, y, value=0.5), (x, y)),
-    ("logaddexp", torch.logaddexp, (x, y)),
+    ("logaddexp", torch.logaddexp, (x, y)), ("hypot", torch.hypot, (x, row)),
+    ("hypot of large and zero", torch.hypot, (torch.tensor([3e30, 0.0, -1.0]),
+                                              torch.tensor([4e30, 0.0, 0.0]))),
     *[(f"{op} {kind}", getattr(torch, op), pair)
       for op in ("bitwise_and", "bitwise_or", "bitwise_xor")
       for kind, pair in (("int", (n, m)), ("bool", (b, c)), ("number", (n, 5)))],
@@ -188,6 +190,14 @@ def reductions():
     ("cosine_similarity", lambda x: F.cosine_similarity(x, x.flip(0), dim=1), (x,)),
     ("cumsum", lambda x: x.cumsum(1), (x,)), ("cumsum int", lambda n: n.cumsum(0), (n,)),
     ("cumsum of bool", lambda b: b.cumsum(1), (b,)),
+    ("cumprod", lambda x: x.cumprod(-1), (x,)), ("cumprod int", lambda n: n.cumprod(1), (n,)),
+    ("bucketize", lambda x, t: torch.bucketize(x, t), (x, torch.tensor([-1.0, 0.0, 1.5]))),
+    ("bucketize right", lambda n, t: torch.bucketize(n, t, right=True, out_int32=True),
+     (n, torch.tensor([-3, 0, 4]))),
+    ("searchsorted", lambda t, x: torch.searchsorted(t, x, side="right"),
+     (torch.tensor([-1.0, 0.0, 1.5]), x)),
+    *[(f"cdist {p}", lambda x, y, p=p: torch.cdist(x, y, p), (reals(2, 4, 3), reals(2, 5, 3)))
+      for p in (1.0, 2.0, math.inf)],
     ("topk", lambda x: tuple(x.topk(2, 1)), (x,)),
     ("topk smallest", lambda x: tuple(x.topk(3, largest=False)), (x,)),
     ("sort", lambda x: tuple(x.sort(-1)), (x,)),
@@ -263,6 +273,8 @@ def shapes():
     ("unfold", lambda x: (x.unfold(3, 3, 2), x.unfold(1, 2, 1)), (x,)),
     ("im2col", lambda x: F.unfold(x, 3, padding=1, stride=2), (x,)),
     ("as_strided", lambda m: m.contiguous().as_strided((3, 3), (5, 1), 1), (m,)),
+    ("col2im", lambda x: F.fold(x, (4, 5), 2, padding=1, stride=2), (reals(2, 12, 9),)),
+    ("col2im alone", lambda x: F.fold(x, (4, 5), (2, 3), dilation=(1, 2)), (reals(12, 3),)),
     ("repeat_interleave", lambda m: m.repeat_interleave(3, 1), (m,)),
     ("meshgrid", lambda v: torch.meshgrid(v, v[:3], indexing="ij"), (v,)),
     ("zeros_like", lambda x: x + torch.zeros_like(x), (x,)),
@@ -294,6 +306,15 @@ def indexing():
     ("embedding", lambda t, n: F.embedding(n, t), (table, ints(2, 4, low=0, high=10))),
     ("embedding int32", lambda t, n: F.embedding(n, t),
      (table, ints(2, 4, low=0, high=10, dtype=torch.int32))),
+    *[(f"embedding_bag {mode}", lambda t, n, mode=mode: F.embedding_bag(n, t, mode=mode),
+       (table, ints(3, 4, low=0, high=10))) for mode in ("sum", "mean", "max")],
+    ("aten embedding_bag", lambda t, n: A._embedding_bag(t, n, torch.tensor([0, 2]))[0],
+     (table, ints(5, low=0, high=10))),
+    ("embedding_bag weights", lambda t, n, w: F.embedding_bag(
+      n, t, mode="sum", per_sample_weights=w), (table, ints(3, 4, low=0, high=10), reals(3, 4))),
+    *[(f"embedding_bag offsets {mode}", lambda t, n, mode=mode: F.embedding_bag(
+      n, t, torch.tensor([0, 3, 3]), mode=mode), (table, ints(7, low=0, high=10)))
+      for mode in ("sum", "mean")],
     ("index one", lambda x, i: x[:, i], (x, i)), ("index negative", lambda x, j: x[:, j], (x, j)),
     ("index two", lambda x, i, j: x[:, i, j], (x, i, j)),
     ("index apart", lambda x, i, j: x[:, i, :, j], (x, i, j)),
@@ -439,6 +460,20 @@ def windows():
        (line,)) for mode in ("nearest", "linear", "nearest-exact")],
     *[(f"interpolate 3 {mode}", lambda x, mode=mode: F.interpolate(x, scale_factor=2, mode=mode),
        (volume,)) for mode in ("nearest", "trilinear")],
+    *[(f"interpolate 3 trilinear {align}", lambda x, align=align: F.interpolate(
+      x, size=(3, 8, 9), mode="trilinear", align_corners=align), (volume,))
+      for align in (False, True)],
+    *[(f"grid_sample {mode} {padding} {align}",
+       lambda x, g, mode=mode, padding=padding, align=align: F.grid_sample(
+         x, g, mode=mode, padding_mode=padding, align_corners=align), (image, reals(2, 3, 5, 2)))
+      for mode in ("bilinear", "nearest", "bicubic")
+      for padding, align in (("zeros", False), ("border", True), ("reflection", False))],
+    ("grid_sampler_2d", lambda x, g: A.grid_sampler_2d(x, g, 0, 1, True),
+     (image, reals(2, 3, 5, 2))),
+    ("grid_sampler_3d", lambda x, g: A.grid_sampler_3d(x, g, 0, 0, False),
+     (volume, reals(1, 2, 3, 4, 3))),
+    ("affine_grid", lambda x, m: F.grid_sample(x, F.affine_grid(m, [2, 4, 3, 3])),
+     (image, reals(2, 2, 3))),
     ("interpolate recomputed", lambda x: F.interpolate(x, scale_factor=1.7, mode="bilinear",
                                                        recompute_scale_factor=True), (image,)),
   ]
@@ -466,9 +501,110 @@ def normalisation():
      (x, mean, var)),
     ("rms_norm", lambda x, w: F.rms_norm(x, (6,), w, 1e-6), (x, reals(6))),
     ("rms_norm plain", lambda x: F.rms_norm(x, (5, 6)), (x,)),
+    ("batch_norm of the batch", lambda x, w, b: F.batch_norm(x, None, None, w, b, True),
+     (x, w, b)),
+    ("batch_norm of rows of the batch", lambda x: F.batch_norm(x, None, None, training=True),
+     (reals(5, 4),)),
     ("local_response_norm", lambda x: F.local_response_norm(x, 3), (x,)),
   ]
 
 
+def _cell(kind, inputs, hidden, *args, **kwargs):
+  """A recurrent module with weights of its own seed, called with and without a state."""
+  layer = kind(inputs, hidden, *args, **kwargs).eval()
+  for parameter in layer.parameters():
+    parameter.requires_grad_(False)
+  return layer
+
+
+def recurrent():
+  x, alone = reals(5, 2, 6), reals(5, 6)
+  cases = []
+  for kind in (torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN):
+    for label, options in (
+        ("plain", {}), ("two layers", {"num_layers": 2}), ("both ways", {"bidirectional": True}),
+        ("no bias", {"bias": False}), ("batch first", {"batch_first": True, "dropout": 0.0}),
+        ("all", {"num_layers": 2, "bidirectional": True, "batch_first": True})):
+      cases.append((f"{kind.__name__} {label}", _cell(kind, 6, 4, **options), (x,)))
+    cases.append((f"{kind.__name__} alone", _cell(kind, 6, 4), (alone,)))
+  lstm, gru = _cell(torch.nn.LSTM, 6, 4, 2), _cell(torch.nn.GRU, 6, 4, bidirectional=True)
+  cell, unit = _cell(torch.nn.LSTMCell, 6, 4), _cell(torch.nn.GRUCell, 6, 4)
+  weights = [reals(16, 6), reals(16, 4), reals(16), reals(16)]
+  state = reals(1, 2, 4)
+  return [
+    *cases,
+    ("RNN relu", _cell(torch.nn.RNN, 6, 4, nonlinearity="relu", bidirectional=True), (x,)),
+    ("LSTM state", lambda x, h, c: lstm(x, (h, c)), (x, reals(2, 2, 4), reals(2, 2, 4))),
+    ("GRU state", lambda x, h: gru(x, h), (x, reals(2, 2, 4))),
+    ("LSTM projection", _cell(torch.nn.LSTM, 6, 4, 2, proj_size=3), (x,)),
+    ("LSTM projection both ways",
+     _cell(torch.nn.LSTM, 6, 4, proj_size=3, bidirectional=True, batch_first=True), (x,)),
+    ("LSTM weights that come in", lambda x, h, *w: A.lstm.input(
+      x, [h, h], list(w), True, 1, 0.0, False, False, False), (x, state, *weights)),
+    ("LSTMCell", lambda x, h, c: cell(x, (h, c)), (x[0], state[0], state[0])),
+    ("GRUCell", lambda x, h: unit(x, h), (x[0], state[0])),
+  ]
+
+
+def complex_numbers():
+  x, y, row = reals(2, 3, 8), reals(2, 3, 8), reals(8)
+  z = torch.polar(torch.rand(3, 4), reals(3, 4))
+  def pair(x, y):
+    return torch.complex(x, y)
+  rotations = torch.polar(torch.ones(3, 4), reals(3, 4))
+  fft = torch.fft
+  return [
+    ("fft", lambda x: fft.fft(x), (x,)), ("fft axis", lambda x: fft.fft(x, dim=1), (x,)),
+    ("fft of seven", lambda x: fft.fft(x, n=7), (x,)),
+    ("fft padded", lambda x: fft.fft(x, n=11, norm="ortho"), (x,)),
+    ("fft of complex", lambda x, y: fft.fft(pair(x, y), norm="forward"), (x, y)),
+    ("ifft", lambda x, y: fft.ifft(pair(x, y), dim=1), (x, y)),
+    ("rfft", lambda x: fft.rfft(x), (x,)), ("rfft odd", lambda x: fft.rfft(x, dim=1), (x,)),
+    ("irfft", lambda x, y: fft.irfft(pair(x, y)), (x, y)),
+    ("irfft odd", lambda x, y: fft.irfft(pair(x, y), n=9), (x, y)),
+    ("irfft cut", lambda x, y: fft.irfft(pair(x, y), n=6, norm="ortho"), (x, y)),
+    ("irfft longer", lambda x, y: fft.irfft(pair(x, y), n=20), (x, y)),
+    ("fft2", lambda x: fft.fft2(x), (x,)), ("rfft2", lambda x: fft.rfft2(x, norm="ortho"), (x,)),
+    ("irfft2", lambda x, y: fft.irfft2(pair(x, y), s=(3, 8)), (x, y)),
+    ("fftn", lambda x: fft.fftn(x), (x,)), ("fftshift", lambda x: fft.fftshift(fft.fft(x), (1, 2)),
+                                            (x,)),
+    ("hfft", lambda x, y: fft.hfft(pair(x, y)), (x, y)),
+    ("long fft", lambda x: fft.fft(x).real, (reals(2, 1025),)),
+    ("long rfft", lambda x: fft.rfft(x, norm="ortho"), (reals(2, 1026),)),
+    ("long ifft", lambda x, y: fft.ifft(pair(x, y)), (reals(1, 1030), reals(1, 1030))),
+    ("stft", lambda x, w: torch.stft(x, 16, 4, window=w, return_complex=True).abs(),
+     (reals(2, 50), torch.hann_window(16))),
+    ("abs and angle", lambda x, y: (pair(x, y).abs(), pair(x, y).angle()), (x, y)),
+    ("parts", lambda x, y: (pair(x, y).real, pair(x, y).imag), (x, y)),
+    ("products", lambda x, y: (pair(x, y) * pair(y, x), pair(x, y) * 2, pair(x, y) * x,
+                               pair(x, y) * 1j), (x, y)),
+    ("sums", lambda x, y: (pair(x, y) + pair(y, x), pair(x, y) - x, pair(x, y) + 1), (x, y)),
+    ("scaled sum", lambda x, y: torch.add(pair(x, y), pair(y, x), alpha=3), (x, y)),
+    ("division", lambda x, y, r: (pair(x, y) / 3, pair(x, y) / (r.abs() + 1)), (x, y, row)),
+    ("neg and conj", lambda x, y: (-pair(x, y), pair(x, y).conj() * 1.0), (x, y)),
+    ("conj_physical", lambda x, y: A._conj_physical(pair(x, y)), (x, y)),
+    ("matmul", lambda x, y: pair(x, y) @ pair(y, x).mT, (x, y)),
+    ("mm", lambda x, y: torch.mm(pair(x[0], y[0]), pair(x[1], y[1]).t()), (x, y)),
+    ("bmm", lambda x, y: torch.bmm(pair(x, y), pair(x, y).mT), (x, y)),
+    ("einsum", lambda x, y: torch.einsum("bij,bkj->bik", pair(x, y), pair(y, x)), (x, y)),
+    ("polar", lambda x, y: torch.polar(x.abs(), y), (x, y)),
+    ("rotary", lambda x: torch.view_as_real(torch.view_as_complex(
+      x.unflatten(-1, (4, 2)).contiguous()) * rotations).flatten(2), (x,)),
+    ("shapes", lambda x, y: (
+      pair(x, y)[:, -1, ::2], pair(x, y).permute(-1, 0, 1), pair(x, y).flatten(1),
+      pair(x, y).transpose(-1, -2).unsqueeze(-1), pair(x, y)[:1].squeeze(0),
+      pair(x, y)[None].expand(2, -1, -1, -1)), (x, y)),
+    ("joined", lambda x, y: (
+      torch.cat([pair(x, y), pair(y, x)], -1), torch.stack([pair(x, y), pair(y, x)], -1),
+      pair(x, y).split(3, -1), pair(x, y).split([2, 6], -1), pair(x, y).unbind(-2)), (x, y)),
+    ("arranged", lambda x, y: (pair(x, y).flip(-1), pair(x, y).roll(2, -1),
+                               F.pad(pair(x, y), (1, 2))), (x, y)),
+    ("copies", lambda x, y: (pair(x, y).clone(), pair(x, y).detach(), x.to(torch.complex64),
+                             pair(x, y).to(torch.complex128).real), (x, y)),
+    ("complex in", lambda z: z * 2, (z,)),
+    ("complex in conjugate", lambda z: z * z, (z.conj(),)),
+  ]
+
+
 GROUPS = {f.__name__: f for f in (unary, activations, binary, reductions, shapes, indexing,
-                                  products, windows, normalisation)}
+                                  products, windows, normalisation, recurrent, complex_numbers)}

@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import aten_cases  # noqa: E402
-from stretto.aten import _table, _translate  # noqa: E402
+from stretto.aten import _complex, _table, _translate  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
 import stretto  # noqa: E402
@@ -32,6 +32,9 @@ def difference(got, expected):
   """None where a tensor is what PyTorch says it is, otherwise why not."""
   if got.dtype != expected.dtype or got.shape != expected.shape:
     return f"{got.dtype}{list(got.shape)} instead of {expected.dtype}{list(expected.shape)}"
+  if expected.is_complex():
+    got, expected = torch.view_as_real(got.resolve_conj()), torch.view_as_real(
+      expected.resolve_conj())
   if not expected.is_floating_point():
     return None if torch.equal(got, expected) else f"{got} instead of {expected}"
   finite = expected.isfinite()
@@ -52,6 +55,8 @@ def outcome(group):
   names = [name for name, _, _ in cases]
   assert len(set(names)) == len(names), [n for n in names if names.count(n) > 1]
   module = Cases({name: f for name, f, _ in cases}).eval()
+  parts = [f for _, f, _ in cases if isinstance(f, torch.nn.Module)]
+  module.parts = torch.nn.ModuleList(parts).eval()  # torch.export looks for their weights there
   inputs = {name: x for name, _, x in cases}
   used = set()
 
@@ -64,6 +69,9 @@ def outcome(group):
   with pytest.MonkeyPatch.context() as patch:
     table = {key: recorded(key, function) for key, function in _table.TABLE.items()}
     patch.setattr(_translate, "TABLE", table)
+    pairs = {key: recorded(f"complex {key}", function)
+             for key, function in _complex.TABLE.items()}
+    patch.setattr(_complex, "TABLE", pairs)
     model = stretto.optimize(module, (inputs,), tuning="off", tuning_cache="none", verify=False,
                              threads=1)
   expected, got = module(inputs), model(inputs)
@@ -83,4 +91,5 @@ def test_cases_agree_with_pytorch(group):
 def test_every_row_is_used_by_a_case():
   used = set().union(*(outcome(group)[1] for group in aten_cases.GROUPS))
   unused = sorted(set(_table.TABLE) - used)
+  unused += sorted({f"complex {key}" for key in _complex.TABLE} - used)
   assert not unused, " ".join(unused)

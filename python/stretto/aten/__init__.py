@@ -16,7 +16,7 @@ from torch.utils import _pytree as pytree
 from stretto import _stretto
 from stretto._errors import InvalidArgumentError
 from stretto.aten._export import decomposed, export
-from stretto.aten._model import OptimizedModule, children
+from stretto.aten._model import OptimizedModule, array, children
 from stretto.aten._sizes import bind, is_symbolic
 from stretto.aten._translate import translate_program
 from stretto.aten._variants import Variant, Variants
@@ -63,9 +63,7 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
   for spec, leaf in zip(made.inputs, leaves):
     if spec.dtype is None:
       continue
-    leaf = leaf.detach().resolve_neg()
-    leaf = leaf.float() if leaf.dtype in (torch.float16, torch.bfloat16) else leaf
-    arrays[spec.name] = leaf.contiguous().numpy()
+    arrays[spec.name] = array(leaf)
   session = _stretto.optimize_graph(made.graph, options, arrays, tell, variants is not None)
   first = Variant(session, made.inputs, made.outputs)
   if variants is not None:

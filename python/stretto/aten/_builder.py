@@ -19,14 +19,21 @@ DTYPES = {
   torch.uint64: "uint64", torch.bool: "bool",
 }
 HALF = (torch.float16, torch.bfloat16)
+# Their tensors have one more axis, of real and imaginary parts.
+COMPLEX = {torch.complex64: "float32", torch.complex128: "float64"}
 # What a tensor of the engine's type is in PyTorch.
 _TORCH = {name: dtype for dtype, name in reversed(DTYPES.items())}
 
 
 def engine_dtype(dtype: torch.dtype) -> str:
-  if dtype not in DTYPES:
+  found = DTYPES.get(dtype) or COMPLEX.get(dtype)
+  if found is None:
     raise UnsupportedError(f"element type {dtype} is not supported")
-  return DTYPES[dtype]
+  return found
+
+
+def engine_shape(dtype: torch.dtype, shape: Sequence[int]) -> tuple[int, ...]:
+  return (*shape, 2) if dtype in COMPLEX else tuple(shape)
 
 
 class Value:
@@ -35,7 +42,7 @@ class Value:
   Attributes:
     id: its number in the graph.
     dtype: the engine's name of its element type.
-    shape: its sizes.
+    shape: its sizes; of complex numbers with the axis of their parts.
     torch_dtype: the type that PyTorch gives it, where it stands for a tensor of the program.
     tensor: its content, where that is known already.
   """
@@ -91,10 +98,10 @@ class Builder:
   def shape(self) -> tuple[int, ...]:
     result = self.results[0]
     assert result is not None
-    return result[1]
+    return engine_shape(*result)
 
   def input(self, name: str, dtype: torch.dtype, shape: Sequence[int]) -> Value:
-    engine = engine_dtype(dtype)
+    engine, shape = engine_dtype(dtype), engine_shape(dtype, shape)
     return Value(self.graph.input(name, engine, list(shape)), engine, shape, dtype)
 
   def nodes(self, op: str, inputs: Sequence[Value | None], outputs: int,
@@ -114,7 +121,9 @@ class Builder:
            tensor.dtype)
     if tensor.numel() > 0 and key in self._constants:
       return self._constants[key]
-    plain = tensor.detach().resolve_neg()
+    plain = tensor.detach().resolve_conj().resolve_neg()
+    if plain.dtype in COMPLEX:
+      plain = torch.view_as_real(plain)
     if plain.dtype in HALF:
       plain = plain.float()
     engine = engine_dtype(plain.dtype)

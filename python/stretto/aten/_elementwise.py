@@ -151,6 +151,16 @@ def hardtanh(b: Builder, x: Value, min_val: float = -1, max_val: float = 1) -> V
 # Operators of two inputs.
 
 
+def hypotenuse(b: Builder, x: Operand, y: Operand) -> Value:
+  """The root of x^2 + y^2, scaled by the larger one so that no square leaves the range."""
+  x, y = (b.node("Abs", v) for v in b.operands(x, y))
+  large, small = b.node("Max", x, y), b.node("Min", x, y)
+  zero, one = b.scalar(0.0, x.dtype), b.scalar(1.0, x.dtype)
+  share = b.node("Div", small, b.node("Where", b.node("Equal", large, zero), one, large))
+  root = b.node("Sqrt", b.node("Add", one, b.node("Mul", share, share)))
+  return b.node("Mul", large, root)
+
+
 def binary(op: str, on_bools: str | None = None) -> Callable[..., Value]:
   """An operator of two inputs in the type of the result, and what it is for truth values."""
   def build(b: Builder, x: Operand, y: Operand) -> Value:

@@ -52,6 +52,8 @@ def _quiet() -> Iterator[None]:
   with warnings.catch_warnings():
     warnings.simplefilter("ignore", FutureWarning)
     warnings.simplefilter("ignore", DeprecationWarning)
+    # Recurrent modules gather their weights in a list anew; nothing is lost.
+    warnings.filterwarnings("ignore", "The tensor attribute.* assigned during export", UserWarning)
     yield
 
 

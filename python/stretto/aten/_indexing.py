@@ -15,6 +15,33 @@ def embedding(b: Builder, weight: Value, indices: Value, *_: Any) -> Value:
   return b.node("Gather", weight, _integers(b, indices), axis=0)
 
 
+def embedding_bag(b: Builder, weight: Value, indices: Value, offsets: Value,
+                  scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False,
+                  per_sample_weights: Value | None = None, include_last_offset: bool = False,
+                  padding_idx: int = -1) -> list[Value]:
+  """Sums, means or maxima of rows, of bags whose sizes are known."""
+  if offsets.tensor is None or padding_idx >= 0:
+    raise UnsupportedError("bags whose sizes depend on the values of tensors are not supported, "
+                           "nor is padding_idx")
+  begins = [int(i) for i in offsets.tensor]
+  ends = [*begins[1:], *([] if include_last_offset else [indices.shape[0]])]
+  sizes = [end - begin for begin, end in zip(begins, ends)]
+  rows = b.node("Gather", weight, _integers(b, indices), axis=0)
+  if per_sample_weights is not None:
+    rows = b.node("Mul", rows, b.unsqueeze(per_sample_weights, 1))
+  width = weight.shape[1]
+  if mode == 2 or len(set(sizes)) == 1:
+    if len(set(sizes)) != 1 or not sizes[0]:
+      raise UnsupportedError("maxima of bags of unequal sizes are not supported")
+    rows = b.reshape(rows, (len(sizes), sizes[0], width))
+    op = ("ReduceSum", "ReduceMean", "ReduceMax")[mode]
+    return [b.node(op, rows, b.ints([1]), keepdims=0)]
+  shares = torch.zeros(len(sizes), indices.shape[0])
+  for i, (begin, end) in enumerate(zip(begins, ends)):
+    shares[i, begin:end] = 1.0 if mode == 0 or end == begin else 1 / (end - begin)
+  return [b.node("MatMul", b.cast(b.tensor(shares), rows.dtype), rows)]
+
+
 def index_select(b: Builder, x: Value, dim: int, index: Value) -> Value:
   if x.rank == 0:
     return x

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from stretto import _stretto
 from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto._model import Model
-from stretto.aten._builder import HALF
+from stretto.aten._builder import COMPLEX, HALF
 from stretto.aten._translate import Input, Output
 from stretto.aten._variants import Variant, Variants
 
@@ -158,11 +158,21 @@ def dense(spec: Input, x: Any) -> torch.Tensor:
     raise InvalidArgumentError(f"input {spec.name} requires gradients, and an optimised model has "
                                "none; call it under torch.no_grad(), or pass the input's "
                                ".detach()")
-  if x.is_neg():
-    x = x.resolve_neg()
+  if x.is_neg() or x.is_conj():
+    x = x.resolve_conj().resolve_neg()
   if spec.dtype in HALF:
     x = x.float()
   return x if x.is_contiguous() else x.contiguous()
+
+
+def array(x: torch.Tensor) -> np.ndarray[Any, Any]:
+  """A tensor as the engine reads it."""
+  x = x.detach().resolve_conj().resolve_neg()
+  if x.dtype in HALF:
+    x = x.float()
+  elif x.dtype in COMPLEX:
+    x = torch.view_as_real(x)
+  return x.contiguous().numpy()
 
 
 def _signature(forward: Callable[..., Any] | None) -> inspect.Signature | None:

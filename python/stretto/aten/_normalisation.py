@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,19 @@ def batch_norm(b: Builder, x: Value, weight: Value | None, bias: Value | None, m
   weight = weight or _ones(b, channels, x.dtype)
   bias = bias or _zeros(b, channels, x.dtype)
   return [b.node("BatchNormalization", x, weight, bias, mean, variance, epsilon=epsilon)]
+
+
+def batch_norm_of_batch(b: Builder, x: Value, weight: Value | None, bias: Value | None,
+                        training: bool, momentum: float, epsilon: float) -> list[Value]:
+  """BatchNorm without running statistics: those of the batch, as of one group of an image that has
+  the batch's elements side by side."""
+  channels, size = x.shape[1], math.prod((x.shape[0], *x.shape[2:]))
+  order = [1, 0, *range(2, x.rank)]
+  y = b.reshape(b.transpose(x, order), (1, channels, size))
+  weight = weight or _ones(b, (channels,), x.dtype)
+  bias = bias or _zeros(b, (channels,), x.dtype)
+  y = b.node("InstanceNormalization", y, weight, bias, epsilon=epsilon)
+  return [b.transpose(b.reshape(y, (channels, x.shape[0], *x.shape[2:])), order)]
 
 
 def layer_norm(b: Builder, x: Value, shape: Sequence[int], weight: Value | None = None,

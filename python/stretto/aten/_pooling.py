@@ -127,3 +127,10 @@ def upsample(mode: str, rank: int, exact: bool = False) -> Callable[..., Value]:
     return b.nodes("Resize", [x, None, scales, sizes], 1, mode=mode,
                    coordinate_transformation_mode=coordinates, **attributes)[0]
   return build
+
+
+def grid_sample(b: Builder, x: Value, grid: Value, interpolation: int, padding: int,
+                align_corners: bool) -> Value:
+  return b.node("GridSample", x, grid, mode=("linear", "nearest", "cubic")[interpolation],
+                padding_mode=("zeros", "border", "reflection")[padding],
+                align_corners=int(align_corners))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from stretto.aten._builder import Builder, Value
+from stretto._errors import UnsupportedError
+from stretto.aten._builder import Builder, Operand, Value
 from stretto.aten._elementwise import is_float
 
 Dims = int | Sequence[int] | None
@@ -101,6 +102,12 @@ def variance_and_mean(b: Builder, x: Value, dim: Dims = None, *, correction: flo
   return list(_moments(b, x, dim, 1 if correction is None else correction, keepdim))
 
 
+def distances(b: Builder, x: Value, y: Value, p: float, _: int | None = None) -> Value:
+  """cdist: of every row of x to every row of y."""
+  apart = b.node("Sub", b.unsqueeze(x, x.rank - 1), b.unsqueeze(y, y.rank - 2))
+  return vector_norm(b, apart, p, [-1])
+
+
 def vector_norm(b: Builder, x: Value, ord: float = 2, dim: Dims = None, keepdim: bool = False,
                 **_: Any) -> Value:
   x = b.cast(x, b.dtype)
@@ -128,6 +135,11 @@ def cumulative_sum(b: Builder, x: Value, dim: int, **_: Any) -> Value:
   return x if x.rank == 0 else b.node("CumSum", x, b.scalar(x.axis(dim), "int64"))
 
 
+def cumulative_product(b: Builder, x: Value, dim: int, **_: Any) -> Value:
+  x = b.cast(x, b.dtype)
+  return x if x.rank == 0 else b.node("CumProd", x, b.scalar(x.axis(dim), "int64"))
+
+
 def top_k(b: Builder, x: Value, k: int, dim: int = -1, largest: bool = True,
           sorted: bool = True) -> list[Value]:
   if x.rank == 0:
@@ -142,6 +154,25 @@ def sort(b: Builder, x: Value, dim: int = -1, descending: bool = False) -> list[
     return [b.cast(values, "bool"), places]
   size = x.shape[x.axis(dim)] if x.rank else 1
   return top_k(b, x, size, dim, descending)
+
+
+def bucketize(b: Builder, x: Operand, boundaries: Value, *, out_int32: bool = False,
+              right: bool = False) -> Value:
+  """How many of the boundaries, which are in order, are below x; with `right`, or equal to it."""
+  if not isinstance(x, Value) or boundaries.rank != 1:
+    raise UnsupportedError("only tensors among boundaries of one dimension are supported")
+  wide, limits = b.promoted(b.unsqueeze(x, x.rank), boundaries)
+  below = b.node("LessOrEqual" if right else "Less", limits, wide)
+  count = b.node("ReduceSum", b.cast(below, "int64"), b.ints([x.rank]), keepdims=0)
+  return b.cast(count, b.dtype)
+
+
+def searchsorted(b: Builder, boundaries: Value, x: Operand, *, out_int32: bool = False,
+                 right: bool = False, side: str | None = None,
+                 sorter: Value | None = None) -> Value:
+  if sorter is not None:
+    raise UnsupportedError("sorter is not supported")
+  return bucketize(b, x, boundaries, right=right or side == "right")
 
 
 def sort_stable(b: Builder, x: Value, *, stable: bool | None = None, dim: int = -1,

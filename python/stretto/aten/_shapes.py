@@ -200,6 +200,15 @@ def windows(b: Builder, x: Value, dimension: int, size: int, step: int) -> Value
   return b.transpose(y, order)
 
 
+def fold(b: Builder, x: Value, output_size: Sequence[int], kernel: Sequence[int],
+         dilation: Sequence[int], padding: Sequence[int], stride: Sequence[int]) -> Value:
+  """col2im: windows are added where they came from."""
+  y = x if x.rank == 3 else b.unsqueeze(x, 0)
+  y = b.node("Col2Im", y, b.ints(output_size), b.ints(kernel), dilations=list(dilation),
+             pads=[*padding, *padding], strides=list(stride))
+  return y if x.rank == 3 else b.squeeze(y, 0)
+
+
 def strided(b: Builder, x: Value, size: Sequence[int], stride: Sequence[int],
             storage_offset: int | None = None) -> Value:
   """as_strided, where the tensor's memory is dense: elements by their place in it."""

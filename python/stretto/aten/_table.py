@@ -17,6 +17,7 @@ from stretto.aten import _indexing as indexing
 from stretto.aten import _normalisation as normalisation
 from stretto.aten import _pooling as pooling
 from stretto.aten import _products as products
+from stretto.aten import _recurrent as recurrent
 from stretto.aten import _reductions as reductions
 from stretto.aten import _shapes as shapes
 from stretto.aten._elementwise import binary, comparison, logical, predicate, rounding, unary
@@ -24,21 +25,23 @@ from stretto.aten._elementwise import binary, comparison, logical, predicate, ro
 # Operators that PyTorch would decompose into slower or less readable ones.
 KEPT = (
   "adaptive_avg_pool1d.default", "adaptive_avg_pool2d.default", "adaptive_avg_pool3d.default",
-  "avg_pool1d.default", "channel_shuffle.default", "conv1d.default", "conv1d.padding",
-  "conv2d.default", "conv2d.padding", "conv3d.default", "conv3d.padding",
+  "avg_pool1d.default", "channel_shuffle.default", "col2im.default", "conv1d.default",
+  "conv1d.padding", "conv2d.default", "conv2d.padding", "conv3d.default", "conv3d.padding",
   "conv_transpose1d.default", "conv_transpose2d.input", "conv_transpose3d.input", "gelu.default",
-  "group_norm.default", "hardsigmoid.default", "hardswish.default", "instance_norm.default",
-  "layer_norm.default", "linalg_vector_norm.default", "linear.default", "log_softmax.int",
-  "logsumexp.default", "masked_fill.Scalar", "masked_fill.Tensor", "matmul.default",
-  "max_pool1d.default", "max_pool2d.default", "max_pool3d.default", "mish.default",
-  "pixel_shuffle.default", "pixel_unshuffle.default", "prelu.default", "reflection_pad1d.default",
-  "reflection_pad2d.default", "reflection_pad3d.default", "replication_pad1d.default",
-  "replication_pad2d.default", "replication_pad3d.default", "rms_norm.default", "roll.default",
-  "scaled_dot_product_attention.default", "select_scatter.default", "silu.default", "softmax.int",
-  "softplus.default", "split.Tensor", "stack.default", "tril.default", "triu.default",
-  "unbind.int", "upsample_bicubic2d.vec", "upsample_bilinear2d.vec", "upsample_linear1d.vec",
-  "upsample_nearest1d.vec", "upsample_nearest2d.vec", "upsample_nearest3d.vec",
-  "_upsample_nearest_exact1d.vec", "_upsample_nearest_exact2d.vec", "upsample_trilinear3d.vec",
+  "grid_sampler_2d.default", "group_norm.default", "gru.input", "hardsigmoid.default",
+  "hardswish.default", "instance_norm.default", "layer_norm.default", "linalg_vector_norm.default",
+  "linear.default", "log_softmax.int", "logsumexp.default", "lstm.input", "masked_fill.Scalar",
+  "masked_fill.Tensor", "matmul.default", "max_pool1d.default", "max_pool2d.default",
+  "max_pool3d.default", "mish.default", "pixel_shuffle.default", "pixel_unshuffle.default",
+  "prelu.default", "reflection_pad1d.default", "reflection_pad2d.default",
+  "reflection_pad3d.default", "replication_pad1d.default", "replication_pad2d.default",
+  "replication_pad3d.default", "rms_norm.default", "rnn_relu.input", "rnn_tanh.input",
+  "roll.default", "scaled_dot_product_attention.default", "select_scatter.default", "silu.default",
+  "softmax.int", "softplus.default", "split.Tensor", "stack.default", "tril.default",
+  "triu.default", "unbind.int", "upsample_bicubic2d.vec", "upsample_bilinear2d.vec",
+  "upsample_linear1d.vec", "upsample_nearest1d.vec", "upsample_nearest2d.vec",
+  "upsample_nearest3d.vec", "_upsample_nearest_exact1d.vec", "_upsample_nearest_exact2d.vec",
+  "upsample_trilinear3d.vec",
 )
 
 TABLE: dict[str, Callable[..., Any]] = {
@@ -60,6 +63,11 @@ TABLE: dict[str, Callable[..., Any]] = {
   "matmul.default": products.matmul,
   "mm.default": products.matmul,
   "scaled_dot_product_attention.default": products.attention,
+  # Recurrent layers.
+  "gru.input": recurrent.recurrent("GRU", linear_before_reset=1),
+  "lstm.input": recurrent.lstm,
+  "rnn_relu.input": recurrent.recurrent("RNN", activations="Relu"),
+  "rnn_tanh.input": recurrent.recurrent("RNN"),
   # Elementwise, one input.
   "abs.default": unary("Abs"),
   "acos.default": unary("Acos"),
@@ -135,6 +143,7 @@ TABLE: dict[str, Callable[..., Any]] = {
   "ge.Tensor": comparison("GreaterOrEqual"),
   "gt.Scalar": comparison("Greater"),
   "gt.Tensor": comparison("Greater"),
+  "hypot.default": elementwise.hypotenuse,
   "le.Scalar": comparison("LessOrEqual"),
   "le.Tensor": comparison("LessOrEqual"),
   "logical_and.default": logical("And"),
@@ -163,6 +172,7 @@ TABLE: dict[str, Callable[..., Any]] = {
   "alias.default": elementwise.identity,
   "clone.default": elementwise.identity,
   # Reductions.
+  "_cdist_forward.default": reductions.distances,
   "amax.default": reductions.extremum("ReduceMax"),
   "amin.default": reductions.extremum("ReduceMin"),
   "any.default": reductions.any_true,
@@ -170,6 +180,8 @@ TABLE: dict[str, Callable[..., Any]] = {
   "any.dims": reductions.any_true,
   "argmax.default": reductions.position("ArgMax"),
   "argmin.default": reductions.position("ArgMin"),
+  "bucketize.Tensor": reductions.bucketize,
+  "cumprod.default": reductions.cumulative_product,
   "cumsum.default": reductions.cumulative_sum,
   "linalg_vector_norm.default": reductions.vector_norm,
   "logsumexp.default": reductions.log_sum_exp,
@@ -181,6 +193,7 @@ TABLE: dict[str, Callable[..., Any]] = {
   "min.dim": reductions.extremum_along("ReduceMin", "ArgMin"),
   "prod.default": reductions.product,
   "prod.dim_int": reductions.product,
+  "searchsorted.Tensor": reductions.searchsorted,
   "sort.default": reductions.sort,
   "sort.stable": reductions.sort_stable,
   "sum.dim_IntList": reductions.reduction("ReduceSum"),
@@ -191,6 +204,7 @@ TABLE: dict[str, Callable[..., Any]] = {
   "as_strided.default": shapes.strided,
   "cat.default": shapes.concatenate,
   "channel_shuffle.default": shapes.channel_shuffle,
+  "col2im.default": shapes.fold,
   "constant_pad_nd.default": shapes.pad_constant,
   "diagonal.default": shapes.diagonal,
   "expand.default": shapes.expand,
@@ -221,6 +235,8 @@ TABLE: dict[str, Callable[..., Any]] = {
   "unsqueeze.default": shapes.to_shape,
   "view.default": shapes.to_shape,
   # Indexing.
+  "_embedding_bag.default": indexing.embedding_bag,
+  "_embedding_bag_forward_only.default": indexing.embedding_bag,
   "embedding.default": indexing.embedding,
   "gather.default": indexing.gather,
   "index.Tensor": indexing.index,
@@ -244,6 +260,8 @@ TABLE: dict[str, Callable[..., Any]] = {
   "avg_pool1d.default": pooling.average_pool(1),
   "avg_pool2d.default": pooling.average_pool(2),
   "avg_pool3d.default": pooling.average_pool(3),
+  "grid_sampler_2d.default": pooling.grid_sample,
+  "grid_sampler_3d.default": pooling.grid_sample,
   "max_pool1d.default": pooling.max_pool(1),
   "max_pool2d.default": pooling.max_pool(2),
   "max_pool2d_with_indices.default": pooling.max_pool(2, with_indices=True),
@@ -258,6 +276,7 @@ TABLE: dict[str, Callable[..., Any]] = {
   "upsample_trilinear3d.vec": pooling.upsample("linear", 3),
   # Normalisation.
   "_log_softmax.default": normalisation.log_softmax,
+  "_native_batch_norm_legit.no_stats": normalisation.batch_norm_of_batch,
   "_native_batch_norm_legit_no_training.default": normalisation.batch_norm,
   "_softmax.default": normalisation.softmax,
   "group_norm.default": normalisation.group_norm,

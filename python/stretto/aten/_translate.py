@@ -17,7 +17,16 @@ from torch.fx.experimental.symbolic_shapes import is_concrete_int
 
 from stretto import _stretto
 from stretto._errors import InternalError, InvalidArgumentError, UnsupportedError
-from stretto.aten._builder import DTYPES, HALF, Builder, Value, engine_dtype
+from stretto.aten import _complex
+from stretto.aten._builder import (
+  COMPLEX,
+  DTYPES,
+  HALF,
+  Builder,
+  Value,
+  engine_dtype,
+  engine_shape,
+)
 from stretto.aten._sizes import fixed
 from stretto.aten._table import TABLE
 
@@ -61,11 +70,13 @@ class Output:
 
 @dataclass(frozen=True)
 class Translation:
-  """A finished graph, and how the module's arguments and results belong to it."""
+  """A finished graph, how the module's arguments and results belong to it, and PyTorch's names of
+  the operators that it has, in order."""
 
   graph: _stretto.GraphBuilder
   inputs: list[Input]
   outputs: list[Output]
+  operators: list[str]
 
 
 def translate_program(program: ExportedProgram, name: str, output_names: Sequence[str],
@@ -117,7 +128,7 @@ def translate(program: torch.fx.Graph, known: Mapping[str, tuple[str, torch.Tens
   for node in program.nodes:
     walk.visit(node)
   outputs = walk.finish(output_names)
-  return Translation(graph, walk.inputs, outputs)
+  return Translation(graph, walk.inputs, outputs, walk.operators)
 
 
 def _refuse_mutations(program: ExportedProgram, name: str) -> None:
@@ -137,6 +148,7 @@ class _Walk:
                constants: Mapping[str, Any], name: str) -> None:
     self.name = name
     self.inputs: list[Input] = []
+    self.operators: list[str] = []
     self._weights = known
     self._constants = constants
     self._graph = graph
@@ -168,7 +180,7 @@ class _Walk:
       return
     lines = []
     for name, nodes in sorted(missing.items()):
-      places = ", ".join(_place(node) for node in nodes[:3])
+      places = ", ".join(place(node) for node in nodes[:3])
       more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
       lines.append(f"{name} at {places}{more}")
     raise UnsupportedError(
@@ -184,7 +196,7 @@ class _Walk:
     elif node.target is operator.getitem:
       results, index = self._results[node.args[0]], node.args[1]
       if index >= len(results):
-        raise UnsupportedError(f"{self.name}: {_place(node.args[0])}: result {index} of "
+        raise UnsupportedError(f"{self.name}: {place(node.args[0])}: result {index} of "
                                f"{node.args[0].target} is not supported")
       self._results[node] = results[index]
     elif _is_number(node):
@@ -246,6 +258,7 @@ class _Walk:
       with torch.no_grad():
         return node.target(*arguments[0], **arguments[1])
     assert function is not None
+    self.operators.append(str(node.target))
     b = self._builder
     b.name = _label(node)
     fakes = node.meta["val"]
@@ -255,24 +268,29 @@ class _Walk:
       args, kwargs = _mapped(node, self._value)
       kwargs = {key: value for key, value in kwargs.items() if key not in _IMPLIED}
       found = function(b, *args, **kwargs)
-      self._check(node, found if isinstance(found, list) else [found], b)
+      if isinstance(found, list):
+        found = [self._checked(x, r) for x, r in zip(found, b.results)] + found[len(b.results):]
+      else:
+        found = self._checked(found, b.results[0])
     except (UnsupportedError, InvalidArgumentError, InternalError) as error:
-      raise type(error)(f"{self.name}: {node.target} at {_place(node)}: {error}") from None
+      raise type(error)(f"{self.name}: {node.target} at {place(node)}: {error}") from None
     except TypeError as error:
-      raise UnsupportedError(f"{self.name}: {node.target} at {_place(node)}: these arguments are "
+      raise UnsupportedError(f"{self.name}: {node.target} at {place(node)}: these arguments are "
                              f"not supported: {error}") from error
     return found
 
-  def _check(self, node: Node, found: list[Value], b: Builder) -> None:
+  def _checked(self, value: Value, result: tuple[torch.dtype, tuple[int, ...]] | None) -> Value:
     """What was built must be what PyTorch says it is."""
-    for value, result in zip(found, b.results):
-      if result is None:
-        continue
-      expected = (engine_dtype(result[0]), result[1])
-      if (value.dtype, value.shape) != expected:
-        raise InternalError(f"expected {expected[0]}{list(expected[1])}, built {value.dtype}"
-                            f"{list(value.shape)}; please report this")
-      value.torch_dtype = result[0]
+    if result is None:
+      return value
+    expected = (engine_dtype(result[0]), engine_shape(*result))
+    if (value.dtype, value.shape) != expected:
+      raise InternalError(f"expected {expected[0]}{list(expected[1])}, built {value.dtype}"
+                          f"{list(value.shape)}; please report this")
+    if value.torch_dtype == result[0]:
+      return value
+    # The same numbers may stand for another type elsewhere.
+    return Value(value.id, value.dtype, value.shape, result[0])
 
   def _is_known(self, node: Node) -> bool:
     return _is_pure(node) and all(_known(self._results.get(n)) for n in node.all_input_nodes)
@@ -338,20 +356,40 @@ def _function(node: Node) -> Callable[..., Any] | None:
     return None
   if _is_check(node):
     return lambda *_: None
-  return TABLE.get(str(target).removeprefix("aten."))
+  table = _complex.TABLE if _has_complex(node) else TABLE
+  return table.get(str(target).removeprefix("aten."))
 
 
-def is_supported(node: Node) -> bool:
-  """Whether `translate` takes the node, as far as one can say without building it."""
+def _has_complex(node: Node) -> bool:
+  """Among its inputs or results."""
+  for one in (node, *node.all_input_nodes):
+    fakes = one.meta.get("val")
+    for fake in fakes if isinstance(fakes, (list, tuple)) else [fakes]:
+      if isinstance(fake, torch.Tensor) and fake.dtype in COMPLEX:
+        return True
+  return False
+
+
+def why_not(node: Node) -> str | None:
+  """Why `translate` does not take the node; None where it does, as far as one can say without
+  building it."""
   if node.op != "call_function":
-    return False
+    return "it is no operator"
   if node.target is operator.getitem:
-    return is_supported(node.args[0])
+    return why_not(node.args[0])
+  if _function(node) is None:
+    return "Stretto has no such operator"
   fakes = node.meta.get("val")
-  fakes = fakes if isinstance(fakes, (list, tuple)) else [fakes]
-  return _function(node) is not None and all(
-    f.dtype in DTYPES and f.device.type == "cpu" and _sizes(f) is not None for f in fakes
-    if isinstance(f, torch.Tensor))
+  for fake in fakes if isinstance(fakes, (list, tuple)) else [fakes]:
+    if not isinstance(fake, torch.Tensor):
+      continue
+    if fake.dtype not in DTYPES and fake.dtype not in COMPLEX:
+      return f"its result is {fake.dtype}"
+    if fake.device.type != "cpu":
+      return f"its result is on {fake.device}"
+    if _sizes(fake) is None:
+      return "the shape of its result depends on the values of tensors"
+  return None
 
 
 def _is_check(node: Node) -> bool:
@@ -394,7 +432,7 @@ def _label(node: Node) -> str:
   return f"{path}.{short}" if path else short
 
 
-def _place(node: Node) -> str:
+def place(node: Node) -> str:
   """Where the node comes from, for messages: the module's path, and the line of the user's code."""
   frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
   library = os.path.dirname(torch.__file__) + os.sep

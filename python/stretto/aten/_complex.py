@@ -1,0 +1,297 @@
+"""Complex numbers: pairs of real and imaginary parts along one more axis, the last.
+
+The engine has no complex element type. Operators that only arrange elements are those of the table
+with this axis left alone; products and Fourier transforms are built of real ones.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from stretto._errors import UnsupportedError
+from stretto.aten import _elementwise as elementwise
+from stretto.aten import _shapes as shapes
+from stretto.aten._builder import COMPLEX, Builder, Operand, Value
+
+# Transforms up to this length are products with a matrix of sines and cosines: fast, and no less
+# exact than float32. The engine's own transform does the longer ones.
+_LONGEST = 1024
+
+
+def is_complex(x: Any) -> bool:
+  return isinstance(x, Value) and x.torch_dtype in COMPLEX
+
+
+def _pair(b: Builder, x: Operand) -> tuple[Value, Value | None]:
+  """Real and imaginary part; None for that of a real number or tensor."""
+  if not isinstance(x, Value):
+    real = b.scalar(complex(x).real, b.dtype)
+    return real, b.scalar(complex(x).imag, b.dtype) if isinstance(x, complex) else None
+  if not is_complex(x):
+    return b.cast(x, b.dtype), None
+  last = x.rank - 1
+  parts = b.nodes("Split", [x, b.ints([1, 1])], 2, axis=last)
+  return b.squeeze(parts[0], last), b.squeeze(parts[1], last)
+
+
+def _together(b: Builder, real: Value, imaginary: Value) -> Value:
+  shape = torch.broadcast_shapes(real.shape, imaginary.shape)
+  parts = [b.unsqueeze(b.expand(x, shape), len(shape)) for x in (real, imaginary)]
+  return b.concat(parts, len(shape))
+
+
+def _product(op: str) -> Callable[..., Value]:
+  """Mul or MatMul."""
+  def build(b: Builder, x: Operand, y: Operand) -> Value:
+    (a, p), (c, q) = _pair(b, x), _pair(b, y)
+    real, imaginary = b.node(op, a, c), None
+    if p is not None and q is not None:
+      real = b.node("Sub", real, b.node(op, p, q))
+      imaginary = b.node("Add", b.node(op, a, q), b.node(op, p, c))
+    elif q is not None:
+      imaginary = b.node(op, a, q)
+    else:
+      assert p is not None
+      imaginary = b.node(op, p, c)
+    return _together(b, real, imaginary)
+  return build
+
+
+def _divide(b: Builder, x: Operand, y: Operand) -> Value:
+  if is_complex(y):
+    raise UnsupportedError("division by complex numbers is not supported")
+  (a, p), (c, _) = _pair(b, x), _pair(b, y)
+  assert p is not None
+  return _together(b, b.node("Div", a, c), b.node("Div", p, c))
+
+
+def _sum(op: str) -> Callable[..., Value]:
+  """Add or Sub."""
+  def build(b: Builder, x: Operand, y: Operand, alpha: float = 1) -> Value:
+    (a, p), (c, q) = _pair(b, x), _pair(b, y)
+    if alpha != 1:
+      c, q = (None if v is None else b.node("Mul", v, b.scalar(alpha, v.dtype)) for v in (c, q))
+    assert c is not None
+    zero = b.scalar(0.0, b.dtype)
+    return _together(b, b.node(op, a, c), b.node(op, zero if p is None else p,
+                                                 zero if q is None else q))
+  return build
+
+
+def _absolute(b: Builder, x: Value) -> Value:
+  return b.node("ReduceL2", x, b.ints([x.rank - 1]), keepdims=0)
+
+
+def _angle(b: Builder, x: Value) -> Value:
+  real, imaginary = _pair(b, x)
+  assert imaginary is not None
+  return elementwise.arc_tangent(b, imaginary, real)
+
+
+def _conjugate(b: Builder, x: Value) -> Value:
+  real, imaginary = _pair(b, x)
+  assert imaginary is not None
+  return _together(b, real, b.node("Neg", imaginary))
+
+
+def _negative(b: Builder, x: Value) -> Value:
+  return b.node("Neg", x)
+
+
+def _polar(b: Builder, size: Value, angle: Value) -> Value:
+  return _together(b, b.node("Mul", size, b.node("Cos", angle)),
+                   b.node("Mul", size, b.node("Sin", angle)))
+
+
+def _cast(b: Builder, x: Value, *_: Any, **__: Any) -> Value:
+  """To another precision, or from real numbers."""
+  if is_complex(x):
+    return b.cast(x, b.dtype)
+  real = b.cast(x, b.dtype)
+  return _together(b, real, b.scalar(0.0, b.dtype))
+
+
+# Arranging elements.
+
+
+def _with_axes(function: Callable[..., Any], place: int) -> Callable[..., Any]:
+  """A function of real tensors whose argument at `place` names axes from either end."""
+  def build(b: Builder, x: Any, *args: Any, **kwargs: Any) -> Any:
+    first = x[0] if isinstance(x, list) else x
+    rank = first.rank - 1 + (function is shapes.stack)
+    given = list(args)
+    if len(given) >= place:  # otherwise 0
+      axes = given[place - 1]
+      given[place - 1] = ([a % rank for a in axes] if isinstance(axes, (list, tuple))
+                          else axes % rank)
+    return function(b, x, *given, **kwargs)
+  return build
+
+
+def _roll(b: Builder, x: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
+  if not dims:
+    raise UnsupportedError("roll of a flat complex tensor is not supported; name its axes")
+  return shapes.roll(b, x, shifts, [d % (x.rank - 1) for d in dims])
+
+
+def _permute(b: Builder, x: Value, dims: Sequence[int]) -> Value:
+  last = x.rank - 1
+  return b.transpose(x, [*(d % last for d in dims), last])
+
+
+def _pad(b: Builder, x: Value, pad: Sequence[int], value: float = 0) -> Value:
+  if value != 0:
+    raise UnsupportedError("padding complex tensors with other numbers than 0 is not supported")
+  return shapes.pad_constant(b, x, [0, 0, *pad])
+
+
+# Fourier transforms.
+
+
+@functools.cache
+def _waves(size: int, inverse: bool) -> torch.Tensor:
+  """e^(-2 pi i j k / size), [size, size] in double precision."""
+  places = torch.arange(size)
+  angle = (places.outer(places) % size).double() * (2 * math.pi / size)
+  return torch.polar(torch.ones_like(angle), angle if inverse else -angle)
+
+
+def _scale(normalization: int, count: int) -> float:
+  """PyTorch's numbers: none, by the root of the count, by the count."""
+  return {0: 1.0, 1: count ** -0.5, 2: 1.0 / count}[normalization]
+
+
+def _rows(b: Builder, x: Value, axis: int, inner: int, matrix: torch.Tensor) -> Value:
+  """Products of an axis, with the last one where `inner` is 2, and a matrix; the result is the last
+  axis."""
+  order = [a for a in range(x.rank + 1 - inner) if a != axis]
+  y = b.transpose(x, [*order, axis, *([x.rank - 1] if inner == 2 else [])])
+  y = b.reshape(y, (*(x.shape[a] for a in order), x.shape[axis] * inner))
+  return b.node("MatMul", y, b.cast(b.tensor(matrix.float()), x.dtype))
+
+
+def _home(b: Builder, y: Value, axis: int, pairs: bool) -> Value:
+  """The axis that came last goes back to its place."""
+  count = y.rank - pairs
+  order = list(range(count - 1))
+  order.insert(axis, count - 1)
+  return b.transpose(y, [*order, *([count] if pairs else [])])
+
+
+def _real_forward(b: Builder, x: Value, axis: int, onesided: bool, scale: float) -> Value:
+  """A transform of real numbers."""
+  size = x.shape[axis]
+  count = size // 2 + 1 if onesided else size
+  if size > _LONGEST:
+    y = b.node("DFT", b.unsqueeze(x, x.rank), None, b.scalar(axis, "int64"),
+               onesided=int(onesided))
+    return y if scale == 1 else b.node("Mul", y, b.scalar(scale, y.dtype))
+  waves = torch.view_as_real(_waves(size, False)[:, :count] * scale).reshape(size, 2 * count)
+  y = _rows(b, x, axis, 1, waves)
+  return _home(b, b.reshape(y, (*y.shape[:-1], count, 2)), axis, pairs=True)
+
+
+def _whole(b: Builder, x: Value, axis: int, inverse: bool, scale: float) -> Value:
+  """A transform of complex numbers."""
+  size = x.shape[axis]
+  if size > _LONGEST:
+    y = b.node("DFT", x, None, b.scalar(axis, "int64"), inverse=int(inverse))
+    scale *= size if inverse else 1  # the engine's inverse divides
+    return y if scale == 1 else b.node("Mul", y, b.scalar(scale, y.dtype))
+  waves = _waves(size, inverse) * scale
+  # (a + ib)(c + id): rows of a, then of b.
+  matrix = torch.stack([torch.view_as_real(waves), torch.view_as_real(waves * 1j)], 1)
+  y = _rows(b, x, axis, 2, matrix.reshape(2 * size, 2 * size))
+  return _home(b, b.reshape(y, (*y.shape[:-1], size, 2)), axis, pairs=True)
+
+
+def _real_backward(b: Builder, x: Value, axis: int, size: int, scale: float) -> Value:
+  """From the first half of the frequencies to `size` real numbers."""
+  kept = min(size // 2 + 1, x.shape[axis])
+  x = x if kept == x.shape[axis] else b.slice(x, axis, 0, kept)
+  if size > _LONGEST:
+    raise UnsupportedError(f"inverse transforms to more than {_LONGEST} real numbers are not "
+                           f"supported, got {size}")
+  waves = _waves(size, True)[:kept] * scale
+  # Every frequency but the first, and the middle one of an even size, stands for its mirror too.
+  twice = torch.full((kept, 1), 2.0, dtype=torch.float64)
+  twice[0] = 1
+  if size % 2 == 0 and kept == size // 2 + 1:
+    twice[-1] = 1
+  matrix = torch.stack([waves.real * twice, -waves.imag * twice], 1).reshape(2 * kept, size)
+  return _home(b, _rows(b, x, axis, 2, matrix), axis, pairs=False)
+
+
+def _from_real(b: Builder, x: Value, dims: Sequence[int], normalization: int,
+               onesided: bool) -> Value:
+  axes = [d % x.rank for d in dims]
+  scale = _scale(normalization, math.prod(x.shape[a] for a in axes))
+  x = _real_forward(b, x, axes[-1], onesided, scale)
+  for axis in reversed(axes[:-1]):
+    x = _whole(b, x, axis, False, 1.0)
+  return x
+
+
+def _from_complex(b: Builder, x: Value, dims: Sequence[int], normalization: int,
+                  forward: bool) -> Value:
+  axes = [d % (x.rank - 1) for d in dims]
+  scale = _scale(normalization, math.prod(x.shape[a] for a in axes))
+  for i, axis in enumerate(axes):
+    x = _whole(b, x, axis, not forward, scale if i == 0 else 1.0)
+  return x
+
+
+def _to_real(b: Builder, x: Value, dims: Sequence[int], normalization: int,
+             last_dim_size: int) -> Value:
+  axes = [d % (x.rank - 1) for d in dims]
+  scale = _scale(normalization, math.prod(x.shape[a] for a in axes[:-1]) * last_dim_size)
+  for axis in axes[:-1]:
+    x = _whole(b, x, axis, True, 1.0)
+  return _real_backward(b, x, axes[-1], last_dim_size, scale)
+
+
+# Operators with complex tensors among their inputs or results. `Builder.shape` has the last axis.
+TABLE: dict[str, Callable[..., Any]] = {
+  "_conj.default": _conjugate,
+  "_conj_physical.default": _conjugate,
+  "_fft_c2c.default": _from_complex,
+  "_fft_c2r.default": _to_real,
+  "_fft_r2c.default": _from_real,
+  "_to_copy.default": _cast,
+  "abs.default": _absolute,
+  "add.Tensor": _sum("Add"),
+  "alias.default": elementwise.identity,
+  "angle.default": _angle,
+  "bmm.default": _product("MatMul"),
+  "cat.default": _with_axes(shapes.concatenate, 1),
+  "clone.default": elementwise.identity,
+  "complex.default": _together,
+  "constant_pad_nd.default": _pad,
+  "div.Tensor": _divide,
+  "expand.default": shapes.expand,
+  "flip.default": _with_axes(shapes.flip, 1),
+  "matmul.default": _product("MatMul"),
+  "mm.default": _product("MatMul"),
+  "mul.Tensor": _product("Mul"),
+  "neg.default": _negative,
+  "permute.default": _permute,
+  "polar.default": _polar,
+  "roll.default": _roll,
+  "select.int": _with_axes(shapes.select, 1),
+  "slice.Tensor": _with_axes(shapes.slice_axis, 1),
+  "split.Tensor": _with_axes(shapes.split, 2),
+  "split_with_sizes.default": _with_axes(shapes.split_by_sizes, 2),
+  "squeeze.dims": shapes.to_shape,
+  "stack.default": _with_axes(shapes.stack, 1),
+  "sub.Tensor": _sum("Sub"),
+  "unbind.int": _with_axes(shapes.unbind, 1),
+  "unsqueeze.default": shapes.to_shape,
+  "view.default": shapes.to_shape,
+  "view_as_complex.default": elementwise.identity,
+  "view_as_real.default": elementwise.identity,
+}
