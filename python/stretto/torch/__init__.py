@@ -10,6 +10,9 @@ Stretto does not use PyTorch's headers, so it works with any PyTorch from 2.4 on
 ranks" in the documentation is the guide.
 """
 
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
 import torch.distributed as dist
 
 from stretto._errors import CommError
@@ -21,9 +24,40 @@ from stretto.torch._patches import replace_backend
 from stretto.torch._process_group import create, statistics
 from stretto.torch._segments import GradientTimes, measure_link, plan_buckets
 
+if TYPE_CHECKING:
+  from stretto.aten._explain import Explanation
+
 __all__ = ["CommError", "GradientTimes", "GroupOptions", "SyncBatchNorm", "attach",
-           "convert_sync_batchnorm", "measure_link", "plan_buckets", "replace_backend",
+           "convert_sync_batchnorm", "explain", "measure_link", "plan_buckets", "replace_backend",
            "statistics"]
+
+
+def explain(module: Callable[..., Any], inputs: Any, *more: Any,
+            kwargs: Mapping[str, Any] | None = None,
+            options: Mapping[str, Any] | None = None, runs: int = 30) -> "Explanation":
+  """Says what `torch.compile(module, backend="stretto")` runs where, why, and at what cost.
+
+  Args:
+    module: a module or function, in evaluation mode.
+    inputs: what it is called with: a tensor, or a tuple of positional arguments.
+    *more: further inputs, called in order, such as other shapes: they show what is made again.
+    kwargs: keyword arguments of every call.
+    options: as for `torch.compile`: `level`, `accuracy`, `threads`, `tuning`, `tuning_cache` and
+      `verify`.
+    runs: how often each time is measured; medians count.
+
+  Returns:
+    An `Explanation`: printed it is a table; `as_dict()` gives plain data. It has the programs that
+    PyTorch traced, the parts of each that are models, the operators that PyTorch runs with the
+    reasons, and the bytes and microseconds at each border.
+
+  Raises:
+    InvalidArgumentError: an option is unknown, or `runs` is below 1.
+  """
+  from stretto.aten._explain import explain as explained
+
+  return explained(module, inputs, *more, kwargs=kwargs, options=options, runs=runs)
+
 
 dist.Backend.register_backend("stretto", create, extended_api=True, devices=["cpu", "cuda"])
 attach_by_option()
