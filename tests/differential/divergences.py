@@ -1,0 +1,122 @@
+"""Where a peer computes something else than ONNX says, or where ONNX leaves it open. Such nodes are
+computed by the other peer, or not drawn. One row per reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from differential.element_types import INTEGERS, Array
+
+ORT, REFERENCE = "onnxruntime", "reference"
+
+
+@dataclass(frozen=True)
+class Form:
+  """A node as the rows see it: its attributes, and its inputs, None where one is left out."""
+  attributes: dict[str, Any]
+  inputs: Sequence[Array | None]
+  outputs: int
+
+  @property
+  def dtype(self) -> str:
+    return self.inputs[0].dtype.name if self.inputs and self.inputs[0] is not None else ""
+
+
+@dataclass(frozen=True)
+class Divergence:
+  """One reason.
+
+  Attributes:
+    peer: who diverges.
+    ops: the operators.
+    holds: for which nodes.
+    reason: what the peer does, and what ONNX says.
+  """
+  peer: str
+  ops: tuple[str, ...]
+  holds: Callable[[Form], bool]
+  reason: str
+
+
+REDUCTIONS = ("ReduceL1", "ReduceL2", "ReduceLogSum", "ReduceLogSumExp", "ReduceMean",
+              "ReduceProd", "ReduceSum", "ReduceSumSquare", "CumSum", "CumProd")
+
+
+def same_padding(form: Form) -> bool:
+  """Whether the padding follows from the strides."""
+  return "SAME" in form.attributes.get("auto_pad", "")
+
+
+def steps_over(form: Form) -> bool:
+  """Whether a window's stride is larger than the window."""
+  kernel = form.attributes["kernel_shape"] if "kernel_shape" in form.attributes else [1]
+  return any(s > k for s, k in zip(form.attributes.get("strides", []), kernel))
+
+
+ROWS: list[Divergence] = [
+  Divergence(ORT, ("AffineGrid",), lambda f: f.attributes.get("align_corners", 0) == 1 and
+             f.inputs[1] is not None and 1 in f.inputs[1][2:],
+             "puts the only pixel of an axis at 1; onnx's reference puts it at -1"),
+  Divergence(ORT, ("ConvTranspose",), lambda f: same_padding(f) and steps_over(f),
+             "where the kernel is smaller than the stride, the output is not input times stride"),
+  Divergence(ORT, ("LpPool",), lambda f: same_padding(f) and steps_over(f),
+             "where the kernel is smaller than the stride, it begins inside the image"),
+  Divergence(ORT, ("MaxPool", "AveragePool", "LpPool"), lambda f: same_padding(f) and
+             "dilations" in f.attributes, "leaves dilations out of the padding"),
+  Divergence(ORT, ("NonZero",), lambda f: f.inputs[0] is not None and f.inputs[0].ndim == 0,
+             "gives a row for a scalar, where ONNX wants none"),
+  Divergence(ORT, ("Resize",), lambda f: f.dtype in INTEGERS and "antialias" in f.attributes,
+             "makes negative numbers 0"),
+  Divergence(ORT, ("TreeEnsemble",), lambda f: f.attributes.get("post_transform", 0) != 0,
+             "leaves the transform out"),
+  Divergence(REFERENCE, ("ConvTranspose",), lambda f: same_padding(f) or f.inputs[0] is not None
+             and f.inputs[0].ndim > 4, "gives zeros"),
+  Divergence(REFERENCE, ("GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"),
+             lambda f: f.inputs[0] is not None and f.inputs[0].ndim != 4,
+             "reduces other axes than those of the image"),
+  Divergence(REFERENCE, ("GridSample",), lambda f: f.attributes.get("padding_mode") == "border"
+             and f.attributes.get("mode") in ("cubic", "bicubic"),
+             "moves the neighbours of a place to the border, not the place"),
+  Divergence(REFERENCE, ("LpNormalization",), lambda f: f.attributes.get("p", 2) == 1,
+             "adds numbers with their signs"),
+  Divergence(REFERENCE, ("LRN",), lambda f: True, "leaves a channel out of its sums"),
+  Divergence(REFERENCE, ("MaxPool", "AveragePool", "LpPool", "Conv", "ConvInteger", "QLinearConv"),
+             lambda f: same_padding(f) and "dilations" in f.attributes,
+             "leaves dilations out of the padding"),
+  Divergence(REFERENCE, ("MaxPool", "AveragePool", "LpPool"),
+             lambda f: "pads" in f.attributes or "ceil_mode" in f.attributes,
+             "pads the axes in another order, and extends windows otherwise"),
+  Divergence(REFERENCE, ("MaxPool",), lambda f: f.outputs > 1, "counts places beyond the image"),
+  Divergence(REFERENCE, ("ReduceMean",), lambda f: f.dtype in INTEGERS,
+             "adds integers in their own type, which wraps"),
+  Divergence(REFERENCE, REDUCTIONS, lambda f: f.dtype in ("float16", "bfloat16"),
+             "rounds after every addition"),
+  Divergence(REFERENCE, ("Resize",), lambda f: f.dtype in INTEGERS,
+             "rounds interpolated integers; ONNX Runtime and Stretto cut them off"),
+  Divergence(REFERENCE, ("RNN", "GRU", "LSTM"), lambda f: True,
+             "leaves out sequence_lens, directions and most other attributes"),
+  Divergence(REFERENCE, ("Unique",), lambda f: "axis" in f.attributes and
+             f.attributes.get("sorted", 1) == 0,
+             "puts unsorted slices back along the first axis, whatever the axis is"),
+  Divergence(REFERENCE, ("TreeEnsemble",), lambda f: f.attributes.get("post_transform", 0) != 0,
+             "leaves the transform out"),
+]
+
+# What a peer computes in float32, or with constants of that precision, for inputs of float64.
+IN_FLOAT32 = {
+  ORT: ("AffineGrid", "Attention", "DFT", "Gelu", "GroupNormalization", "HardSwish",
+        "LayerNormalization", "RMSNormalization", "HannWindow", "HammingWindow", "BlackmanWindow",
+        "STFT"),
+  REFERENCE: ("AffineGrid", "Attention", "Erf", "Gelu", "HardSwish", "Resize", "RMSNormalization",
+              "LayerNormalization", "GroupNormalization"),
+}
+
+
+def diverges(peer: str, op: str, form: Form) -> str:
+  """Why a peer's result for a node is not to be compared with; empty if it is."""
+  for row in ROWS:
+    if row.peer == peer and op in row.ops and row.holds(form):
+      return row.reason
+  return ""
