@@ -194,16 +194,36 @@ def compact(artefact):
     return artefact[:16] + struct.pack("<14Q", 128 + len(body), *sections, 0) + body
 
 
+def closed(model):
+    """The model with every open dimension as 1, and whether it had any."""
+    found = False
+    for value in model.graph.input:
+        for dimension in value.type.tensor_type.shape.dim:
+            if not dimension.HasField("dim_value"):
+                dimension.dim_value = 1
+                found = True
+    return model, found
+
+
+def artefact(model, name):
+    with tempfile.TemporaryDirectory() as folder:
+        source, made = pathlib.Path(folder) / f"{name}.onnx", pathlib.Path(folder) / "m.stretto"
+        onnx.save(model, source)
+        command = ["stretto", "optimize", source, "-o", made, "--tuning", "off", "--threads", "1",
+                   "--peers", "none", "--tuning-cache", "none"]
+        done = subprocess.run(command, env={**os.environ, "STRETTO_ISA": "avx2"}, capture_output=True)
+        if done.returncode == 0:
+            (ARTEFACTS / f"{name}.stretto").write_bytes(compact(made.read_bytes()))
+
+
 def artefacts():
+    """Of models with open dimensions both kinds: with them, and with fixed ones."""
     ARTEFACTS.mkdir(exist_ok=True)
-    for model in sorted(FOLDER.glob("*.onnx")):
-        with tempfile.TemporaryDirectory() as folder:
-            made = pathlib.Path(folder) / "m.stretto"
-            command = ["stretto", "optimize", model, "-o", made, "--tuning", "off", "--threads", "1",
-                       "--peers", "none", "--tuning-cache", "none"]
-            done = subprocess.run(command, env={**os.environ, "STRETTO_ISA": "avx2"}, capture_output=True)
-            if done.returncode == 0:
-                (ARTEFACTS / f"{model.stem}.stretto").write_bytes(compact(made.read_bytes()))
+    for path in sorted(FOLDER.glob("*.onnx")):
+        model, was_open = closed(onnx.load(path))
+        artefact(model, path.stem)
+        if was_open:
+            artefact(onnx.load(path), f"{path.stem}_open")
 
 
 def main():
