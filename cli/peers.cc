@@ -19,6 +19,7 @@
 #include "npz.h"
 #include "signals.h"
 #include "stretto/base/clock.h"
+#include "stretto/runtime/model_state.h"
 #include "worker_process.h"
 
 namespace stretto::cli {
@@ -198,6 +199,14 @@ void time_engine(Engine& engine, double seconds) {
   engine.process->wait_until_idle(kSettle_s);
 }
 
+// What is timed has the shapes of the inputs here. A model with open dimensions could not be saved
+// if its weights lie in files of their own.
+Model with_fixed_shapes(const Model& model) {
+  auto state = std::make_shared<Model::State>(model.state());
+  state->by_shape = nullptr;
+  return Model(std::move(state));
+}
+
 // Without a worker process.
 EngineResult time_here(const Model& model, const std::vector<Tensor>& inputs, double seconds) {
   Session session(model);
@@ -292,7 +301,7 @@ std::vector<EngineResult> time_with_peers(const Model& model, const PeerOptions&
   for (const TensorSpec& spec : model.outputs()) job.outputs.push_back(spec.name);
 
   report("stretto", 0);
-  model.save(job.model);
+  with_fixed_shapes(model).save(job.model);
   std::vector<Engine> engines;
   engines.push_back(start("stretto", job, options, folder));
   const std::vector<std::string> names = chosen_peers(options);
