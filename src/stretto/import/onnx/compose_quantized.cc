@@ -107,9 +107,9 @@ void compose_dynamic_quantize(PendingNode& node) {
   const Id high = parts.op("Max", {parts.reduce("ReduceMax", x, axes, false), zero});
   const Id low = parts.op("Min", {parts.reduce("ReduceMin", x, axes, false), zero});
   const Id range = parts.subtract(high, low);
-  const Id none = parts.op("Equal", {range, zero});
+  const Id none = parts.op("Equal", {range, zero});  // then the scale is 1, as in ONNX Runtime
   const Id scale =
-      parts.divide(parts.op("Where", {none, parts.number(1, x), range}), parts.number(255, x));
+      parts.divide(parts.op("Where", {none, parts.number(255, x), range}), parts.number(255, x));
   const Id point = parts.op("QuantizeLinear", {parts.op("Neg", {low}), scale});
   node.results = {parts.op("QuantizeLinear", {x, scale, point}), scale, point};
 }

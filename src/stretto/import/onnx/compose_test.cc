@@ -106,6 +106,14 @@ TEST(Compose, HalvesAreComputedInFloat32) {
   EXPECT_NE(text.find("float32[2] = Add("), std::string::npos) << text;
 }
 
+TEST(Compose, ZerosAreQuantizedWithAScaleOfOne) {
+  const std::vector<Values> y =
+      run(model({.nodes = {node("DynamicQuantizeLinear", {"zeros"}, {"q", "scale", "zero"})},
+                 .outputs = {"q", "scale", "zero"},
+                 .initializers = {floats("zeros", {2}, {0, 0})}}));
+  EXPECT_EQ(y, (std::vector<Values>{{0, 0}, {1}, {0}}));
+}
+
 TEST(Compose, StatesThatBeginAreHalvesLikeTheInputs) {
   const std::vector<std::string> attributes = {attr("q_num_heads", 1), attr("kv_num_heads", 1),
                                                attr_text("update_rule", "linear")};
