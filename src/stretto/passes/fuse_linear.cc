@@ -55,7 +55,7 @@ void fuse_gemm(Rewriter& graph, int n, PassContext& context) {
     return;
   }
   const double alpha = a.number("alpha", 1), beta = a.number("beta", 1);
-  const Shape& y = graph.shape(node.outputs[0]);
+  const Shape y = graph.shape(node.outputs[0]);  // a copy: constants that are added move values
   std::optional<Tensor> bias;
   ValueId residual = kNone;
   if (c != kNone && beta != 0) {

@@ -26,6 +26,16 @@ TEST(FuseLinear, GemmWithEveryKindOfBias) {
       1);
 }
 
+// The address sanitizer sees it if the shape of y is read where it was before the weight came in.
+TEST(FuseLinear, AConstantThatIsAddedMovesTheShapes) {
+  for (int more = 0; more < 16; ++more) {
+    std::string others;
+    for (int i = 0; i < more; ++i) others += fmt::format("constant o{}: float32[1] = {{1}}\n", i);
+    const auto r = gemm(others + "constant c: float32[4] = random(2)", ", alpha = 0.5");
+    EXPECT_EQ(r.graph.value(r.node("stretto.Linear").inputs[2]).shape, Shape{4}) << more;
+  }
+}
+
 TEST(FuseLinear, AComputedSummandIsAResidual) {
   EXPECT_EQ(gemm("", "", "input c: float32[2, 4]").times("gemm-linear"), 1);
   EXPECT_EQ(gemm("", ", beta = 2.0", "input c: float32[2, 4]").times("gemm-linear"), 0);
