@@ -1,0 +1,176 @@
+"""Runs architectures with random weights by Stretto, and compares them with PyTorch and ONNX
+Runtime.
+
+  python -m bench.architectures --list
+  python -m bench.architectures --run all --batch 1,4 --json found.json
+  python -m bench.architectures --run convnet,llama --by module --steps check
+  python -m bench.architectures --run all --steps time --json found.json
+  python -m bench.architectures --run resnet18,gpt2 --peers inductor
+
+bench/README.md says what the columns mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from bench import architectures, machine
+from bench.architectures import table
+
+STEPS = ("check", "time")
+WAYS = ("module", "onnx", "classic")
+PEERS = ("onnxruntime", "inductor")
+
+
+def arguments() -> argparse.Namespace:
+  parser = argparse.ArgumentParser(prog="python -m bench.architectures", description=__doc__,
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
+  parser.add_argument("--list", action="store_true", help="print the rows and stop")
+  parser.add_argument("--run", default="", help="names and families, or all, with commas")
+  parser.add_argument("--batch", default="1", help="batch sizes, for example 1,4")
+  parser.add_argument("--by", default="module,onnx",
+                      help="module: stretto.optimize(module); onnx: torch.onnx.export; classic: "
+                           "its older exporter")
+  parser.add_argument("--steps", default="check,time",
+                      help="check: optimise and compare; time: run what check left in the folder")
+  parser.add_argument("--peers", default="onnxruntime",
+                      help="onnxruntime; inductor: time torch.compile with both backends instead")
+  parser.add_argument("--tuning", default="off", choices=["off", "quick"],
+                      help="Stretto's search (off)")
+  parser.add_argument("--seconds", type=float, default=0.5, help="timed per engine (0.5)")
+  parser.add_argument("--timeout", type=float, default=600, help="seconds per model and step")
+  parser.add_argument("--folder", type=Path, default=Path("build/architectures"),
+                      help="for the files in between (build/architectures)")
+  parser.add_argument("--keep-files", action="store_true",
+                      help="leave them there; --steps check does so anyway")
+  parser.add_argument("--json", type=Path, help="results; those that it holds stay")
+  parser.add_argument("--child", help=argparse.SUPPRESS)
+  args = parser.parse_args()
+  try:
+    args.rows = architectures.select([w for w in args.run.split(",") if w])
+    args.batches = [int(b) for b in args.batch.split(",")]
+    args.ways = _among(args.by, WAYS, "--by")
+    args.wanted = _among(args.steps, STEPS, "--steps")
+    args.peer = _among(args.peers, PEERS, "--peers")[0]
+  except ValueError as error:
+    parser.error(str(error))
+  if not args.list and not args.rows:
+    parser.error("--run: name what to run, or give --list")
+  return args
+
+
+def _among(text: str, known: tuple[str, ...], option: str) -> list[str]:
+  words = text.split(",")
+  for word in words:
+    if word not in known:
+      raise ValueError(f"{option}: {word!r} is unknown; expected {', '.join(known)}")
+  return words
+
+
+def main() -> None:
+  args = arguments()
+  if args.list:
+    for row in architectures.ARCHITECTURES:
+      sizes = " ".join("x".join(map(str, spec.shape)) or "1" for spec in row.inputs)
+      print(f"{row.name:38} {row.family:16} {row.source:13} {sizes:24} {row.note}")
+    print(f"{len(architectures.ARCHITECTURES)} architectures")
+    return
+  if args.child:
+    child(args)
+    return
+  args.folder.mkdir(parents=True, exist_ok=True)
+  results = _held(args.json)
+  chosen = []
+  for row in args.rows:
+    for batch in args.batches:
+      result = results.setdefault((row.name, batch), {"name": row.name, "batch": batch})
+      result["family"] = row.family
+      run(args, row, batch, result)
+      chosen.append(result)
+      _write(args.json, results)
+  print("\n".join(table.inductor_lines(chosen) if args.peer == "inductor" else
+                  table.lines(chosen, args.ways)))
+
+
+def run(args: argparse.Namespace, row: architectures.Architecture, batch: int,
+        result: dict) -> None:
+  """All steps of one model at one batch; each is a process."""
+  if args.peer == "inductor":
+    result["inductor"] = started(args, row, batch, "inductor")
+    return
+  if "check" in args.wanted:
+    found = started(args, row, batch, "check")
+    result.pop("skipped", None)
+    if "skipped" in found:
+      result["skipped"] = found["skipped"]
+      return
+    if "failed" in found:
+      found = {way: {"status": "failed", "reason": found["failed"]} for way in args.ways}
+    result["ways"] = {**result.get("ways", {}), **found}
+  if "time" in args.wanted and "skipped" not in result:
+    result["time"] = started(args, row, batch, "time")
+  if "time" in args.wanted and not args.keep_files:
+    for file in args.folder.glob(f"{row.name}.b{batch}.*"):
+      file.unlink()
+  print(f"{row.name} batch {batch}: "
+        f"{' | '.join(f'{way} {table.cell(result, way)}' for way in args.ways)}",
+        file=sys.stderr, flush=True)
+
+
+def started(args: argparse.Namespace, row: architectures.Architecture, batch: int,
+            step: str) -> dict:
+  """What a process of its own prints last; {"failed": why} where it ends otherwise."""
+  command = [sys.executable, "-m", "bench.architectures", "--child", step, "--run", row.name,
+             "--batch", str(batch), "--by", args.by, "--tuning", args.tuning, "--seconds",
+             str(args.seconds), "--folder", str(args.folder)]
+  begin = time.monotonic()
+  try:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=args.timeout)
+  except subprocess.TimeoutExpired:
+    return {"failed": f"no result in {args.timeout:.0f} s"}
+  for line in reversed(done.stdout.splitlines()):
+    if line.startswith("{"):
+      return {**json.loads(line)}
+  words = " ".join(done.stderr.split()[-40:])
+  return {"failed": f"status {done.returncode} after {time.monotonic() - begin:.0f} s: {words}"}
+
+
+def child(args: argparse.Namespace) -> None:
+  row, batch = args.rows[0], args.batches[0]
+  if args.child == "check":
+    from bench.architectures.check import check
+
+    found = check(row, batch, args.ways, args.tuning, args.folder)
+  elif args.child == "time":
+    from bench.architectures.clock import clock
+
+    found = clock(row, batch, args.ways, args.seconds, args.folder)
+  else:
+    from bench.architectures.inductor import compare
+
+    found = compare(row, batch, args.tuning, args.seconds)
+  print(json.dumps(found))
+
+
+def _held(path: Path | None) -> dict[tuple[str, int], dict]:
+  if path is None or not path.exists():
+    return {}
+  return {(r["name"], r["batch"]): r for r in json.loads(path.read_text())["results"]}
+
+
+def _write(path: Path | None, results: dict[tuple[str, int], dict]) -> None:
+  if path is None:
+    return
+  partial = path.with_suffix(".partial")
+  partial.write_text(json.dumps({"machine": machine.describe(), "results": list(results.values())},
+                                indent=1) + "\n")
+  partial.replace(path)
+
+
+if __name__ == "__main__":
+  main()
