@@ -1,4 +1,4 @@
-"""ONNX's own test cases of single nodes through stretto.onnx_backend, and that module's rules.
+"""ONNX's own test cases through stretto.onnx_backend, and that module's rules.
 
 onnx_backend_refusals.txt lists every case that Stretto refuses, with the reason: this file fails if
 a listed case passes, and if another is refused. After a change,
@@ -6,8 +6,7 @@ a listed case passes, and if another is refused. After a change,
 person has to explain."""
 
 import re
-import sys
-from collections import Counter, defaultdict
+from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,8 @@ from onnx.backend.test.case.test_case import TestCase  # noqa: E402
 from onnx.backend.test.runner import Runner, _normalize_tensor  # noqa: E402
 
 LIST = Path(__file__).with_name("onnx_backend_refusals.txt")
+# Cases of one node, and whole models.
+KINDS = (("node",), ("simple", "pytorch-converted", "pytorch-operator", "real"))
 DIFFERENCE = "differs: "  # how the reasons of listed cases begin whose outputs are not ONNX's
 
 
@@ -35,31 +36,83 @@ def reason(model_name, error):
   return text
 
 
-def outcome(case):
+def outcome(name, model, data_sets, rtol, atol):
   """What became of a case: "" for a pass, else why it was refused, or how it differs."""
   try:
-    prepared = backend.prepare(case.model)
-    for inputs, outputs in case.data_sets:
+    prepared = backend.prepare(model)
+    for inputs, outputs in data_sets:
       got = prepared.run([_normalize_tensor(array) for array in inputs])
       try:
         Runner.assert_similar_outputs([_normalize_tensor(array) for array in outputs], got,
-                                      case.rtol, case.atol)
+                                      rtol, atol)
       except (AssertionError, AttributeError) as error:
         return DIFFERENCE + " ".join(str(error).split())[:200]
   except Exception as error:
-    return reason(case.name, error)
+    return reason(name, error)
   return ""
 
 
-def all_outcomes():
+def loaded(path, kind):
+  """What a file of a data set holds, whose type is that of an input or output of the model."""
+  content = path.read_bytes()
+  if kind.HasField("sequence_type"):
+    return onnx.numpy_helper.to_list(onnx.SequenceProto.FromString(content))
+  if kind.HasField("optional_type"):
+    return onnx.numpy_helper.to_optional(onnx.OptionalProto.FromString(content))
+  return onnx.numpy_helper.to_array(TensorProto.FromString(content))
+
+
+def files(folder, prefix):
+  """The files of a data set in the order of the model's inputs or outputs."""
+  return [folder / f"{prefix}_{i}.pb" for i in range(len(list(folder.glob(f"{prefix}_*.pb"))))]
+
+
+def ramp(value):
+  """What the suite feeds the models that come without inputs: i / n."""
+  shape = [dimension.dim_value or 1 for dimension in value.type.tensor_type.shape.dim]
+  count = int(np.prod(shape))
+  return (np.arange(count).reshape(shape) / count).astype(np.float32)
+
+
+def model_of(case):
+  """Model and data sets of a case that is files."""
+  if case.model_dir is None:  # a network of the package whose weights are drawn when it runs
+    path = Path(*onnx.__path__).parent / case.url
+    model = onnx.load(path)
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [ramp(value) for value in model.graph.input if value.name not in constants]
+    outputs = [loaded(file, value.type) for file, value in zip(
+      files(path.parent, path.stem + "_output"), model.graph.output)]
+    return model, [(inputs, outputs)]
+  model = onnx.load(Path(case.model_dir) / "model.onnx")
+  return model, [
+    [[loaded(file, value.type) for file, value in zip(files(folder, prefix), values)]
+     for prefix, values in (("input", model.graph.input), ("output", model.graph.output))]
+    for folder in sorted(Path(case.model_dir).glob("test_data_set*"))]
+
+
+def all_outcomes(kinds):
   from onnx.backend.test.loader import load_model_tests
 
-  return {case.name: outcome(case) for case in load_model_tests(kind="node")}
+  outcomes = {}
+  for kind in kinds:
+    for case in load_model_tests(kind=kind):
+      model, data_sets = (case.model, case.data_sets) if kind == "node" else model_of(case)
+      outcomes[case.name] = outcome(case.name, model, data_sets, case.rtol, case.atol)
+  return outcomes
 
 
 def read_list():
-  lines = [line for line in LIST.read_text().splitlines() if line and not line.startswith("#")]
-  return dict(line.split("\t") for line in lines)
+  """Reasons by case, by the kinds of cases that the headings of the list name."""
+  listed = defaultdict(dict)
+  kinds = ()
+  for line in LIST.read_text().splitlines():
+    if line.startswith("["):
+      kinds = tuple(line.strip("[]").split(", "))
+    elif line and not line.startswith("#"):
+      name, why = line.split("\t")
+      listed[kinds][name] = why
+  return listed
 
 
 def table(outcomes):
@@ -77,8 +130,9 @@ def table(outcomes):
 
 @pytest.mark.filterwarnings("ignore")  # onnx's generators divide by zero on purpose
 @pytest.mark.timeout(1800)
-def test_cases_of_onnx_pass_or_are_listed(capsys):
-  outcomes, listed = all_outcomes(), read_list()
+@pytest.mark.parametrize("kinds", KINDS, ids=", ".join)
+def test_cases_of_onnx_pass_or_are_listed(kinds, capsys):
+  outcomes, listed = all_outcomes(kinds), read_list()[kinds]
   with capsys.disabled():
     print("\n" + table(outcomes))
   wrong = []
@@ -157,14 +211,17 @@ def test_what_stretto_lacks_is_refused_at_once():
 
 
 if __name__ == "__main__":
-  known, found = read_list() if LIST.exists() else {}, all_outcomes()
-  print(table(found))
-  lines = ["# Cases of ONNX's tests that Stretto refuses: case, tab, reason. Written by",
-           "# python tests/python/test_onnx_backend.py"]
-  for name, why in sorted(found.items(), key=lambda item: (item[1], item[0])):
-    if why.startswith(DIFFERENCE) and not known.get(name, "").startswith(DIFFERENCE):
-      print(f"not listed, for it is no refusal: {name}: {why}")
-    elif why:
-      lines.append(f"{name}\t{known[name] if why.startswith(DIFFERENCE) else why}")
+  known = read_list() if LIST.exists() else {}
+  lines = ["# Cases of ONNX's tests that Stretto refuses, by their kinds: case, tab, reason.",
+           "# Written by python tests/python/test_onnx_backend.py"]
+  for some_kinds in KINDS:
+    found, listed_ones = all_outcomes(some_kinds), known.get(some_kinds, {})
+    print(table(found))
+    lines.append(f"[{', '.join(some_kinds)}]")
+    for case_name, why in sorted(found.items(), key=lambda item: (item[1], item[0])):
+      if why.startswith(DIFFERENCE) and not listed_ones.get(case_name, "").startswith(DIFFERENCE):
+        print(f"not listed, for it is no refusal: {case_name}: {why}")
+      elif why:
+        reason_listed = listed_ones[case_name] if why.startswith(DIFFERENCE) else why
+        lines.append(f"{case_name}\t{reason_listed}")
   LIST.write_text("\n".join(lines) + "\n")
-  print(Counter(why.split(":")[0] for why in found.values() if why).most_common(5), file=sys.stderr)
