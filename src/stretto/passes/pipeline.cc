@@ -72,6 +72,7 @@ std::span<const Pass* const> pipeline() {
       &kFuseMatMul,           // stretto.MatMul has taken in scales and transposes
       &kFuseEpilogue,         // activations and residuals are in the product before them
       &kMergeConvs,           // convolutions of one input with one window are merged
+      &kWidenRows,            // convolutions of rows are convolutions of images of one row
       &kFuseAddLayerNorm,     // the remaining sums are computed where they are normalised
       &kFuseElementwise,      // float32 arithmetic is in few stretto.Elementwise loops
       &kRemoveDead,           // every node reaches an output, every value is used
