@@ -192,6 +192,8 @@ NB_MODULE(_stretto, m) {
   using namespace stretto;
   using python::ModelSession;
 
+  // PyTorch keeps compiled programs, and the sessions in them, until the interpreter has gone.
+  nb::set_leak_warnings(false);
   python::bind_errors();
   python::route_log_to_python();
 
