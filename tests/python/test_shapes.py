@@ -111,6 +111,17 @@ def test_a_wrong_range_is_refused(shape, message):
     stretto.optimize(cnn_model(batch="N"), shapes={"x": shape}, tuning="off")
 
 
+def test_given_arrays_lie_in_the_range():
+  onnx_model = cnn_model(batch="N")
+  model = stretto.optimize(onnx_model, {"x": images(3)}, shapes={"x": "1..8x3x16x16"}, tuning="off")
+  assert model.inputs[0].shape == (3, 3, 16, 16)
+  with pytest.raises(stretto.InvalidArgumentError,
+                     match="input x: expected shape N:1..8x3x16x16, got 9x3x16x16"):
+    stretto.optimize(onnx_model, {"x": images(9)}, shapes={"x": "1..8x3x16x16"}, tuning="off")
+  with pytest.raises(stretto.InvalidArgumentError, match="input x: expected float32 2x3x16x16"):
+    stretto.optimize(onnx_model, {"x": images(2)[:, :, :8]}, tuning="off")
+
+
 def test_a_fixed_shape_stays_fixed():
   model = stretto.optimize(cnn_model(batch="N"), shapes={"x": (2, 3, 16, 16)}, tuning="off")
   assert model.inputs[0].sizes is None

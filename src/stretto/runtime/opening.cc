@@ -99,29 +99,35 @@ int64_t other_size(const Dimension& d, int64_t first) {
   return d.most == Dimension::kAny ? first + 1 : first == d.least ? d.most : d.least;
 }
 
+// The size that a given array has along an open dimension. Arrays of other shapes are refused
+// later.
+std::optional<int64_t> given_size(const OptimizeOptions& options, const OpenInput& input,
+                                  size_t axis) {
+  const auto at = options.inputs.find(input.name);
+  if (at == options.inputs.end() || at->second.shape().size() != input.shape.size() ||
+      input.shape[axis].fixed()) {
+    return std::nullopt;
+  }
+  return at->second.shape()[axis];
+}
+
 void choose_shapes(Opening& opening, const OptimizeOptions& options) {
   Sizes first, other;
   // Given arrays decide before any guess.
   for (const OpenInput& input : opening.inputs) {
-    const auto given = options.inputs.find(input.name);
-    if (given == options.inputs.end() || given->second.shape().size() != input.shape.size()) {
-      continue;
-    }
     for (size_t axis = 0; axis < input.shape.size(); ++axis) {
-      first.of(input.shape[axis], given->second.dim(static_cast<int64_t>(axis)));
+      if (const auto size = given_size(options, input, axis)) first.of(input.shape[axis], *size);
     }
   }
   for (const OpenInput& input : opening.inputs) {
-    const auto given = options.inputs.find(input.name);
     Shape shape, changed;
     bool guessed = false;
     for (size_t axis = 0; axis < input.shape.size(); ++axis) {
       const Dimension& d = input.shape[axis];
-      const bool known = given != options.inputs.end() && axis < given->second.shape().size();
-      shape.push_back(
-          first.of(d, known ? given->second.shape()[axis] : first_size(input.shape, axis)));
+      const auto given = given_size(options, input, axis);
+      shape.push_back(first.of(d, given.value_or(first_size(input.shape, axis))));
       changed.push_back(other.of(d, other_size(d, shape.back())));
-      guessed |= !known && axis > 0 && d.most == Dimension::kAny;
+      guessed |= !given && axis > 0 && d.most == Dimension::kAny;
     }
     if (guessed && opening.guess.empty()) {
       opening.guess = fmt::format(

@@ -441,6 +441,7 @@ Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& fil
     if (!opening || opening->fixed()) return first;
     by_shape =
         std::make_shared<runtime::ProgramsByShape>(opening->inputs, runtime::onnx_source(reader));
+    by_shape->check(opening->first);  // given arrays may lie outside of the ranges
     if (!really_open(*by_shape, *opening, file, first.notes)) by_shape.reset();
     for (size_t i = 0; by_shape && i < opening->inputs.size(); ++i) {
       if (is_fixed(opening->inputs[i].shape)) continue;

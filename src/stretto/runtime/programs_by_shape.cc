@@ -5,15 +5,11 @@
 #include "stretto/base/error.h"
 
 namespace stretto::runtime {
-namespace {
 
-bool is_for(const Program& program, std::span<const Shape> shapes, int threads) {
-  return program.target.threads == threads &&
-         std::equal(shapes.begin(), shapes.end(), program.inputs.begin(), program.inputs.end(),
+bool has_shapes(const Program& program, std::span<const Shape> shapes) {
+  return std::equal(shapes.begin(), shapes.end(), program.inputs.begin(), program.inputs.end(),
                     [](const Shape& shape, const TensorSpec& spec) { return shape == spec.shape; });
 }
-
-}  // namespace
 
 ShapeSource onnx_source(std::shared_ptr<onnx::Reader> reader) {
   ShapeSource source;
@@ -64,8 +60,9 @@ ImportedModel ProgramsByShape::import(std::span<const Shape> shapes) const {
 
 std::shared_ptr<const Program> ProgramsByShape::find(std::span<const Shape> shapes, int threads) {
   const std::lock_guard lock(programs_mutex_);
-  const auto at = std::find_if(programs_.begin(), programs_.end(),
-                               [&](const auto& p) { return is_for(*p, shapes, threads); });
+  const auto at = std::find_if(programs_.begin(), programs_.end(), [&](const auto& program) {
+    return program->target.threads == threads && has_shapes(*program, shapes);
+  });
   if (at == programs_.end()) return nullptr;
   std::rotate(at, at + 1, programs_.end());
   return programs_.back();

@@ -69,6 +69,9 @@ class ProgramsByShape {
   std::vector<std::shared_ptr<const Program>> programs_;  // the one used last is the last
 };
 
+// Whether the program is for these shapes of its inputs.
+bool has_shapes(const Program& program, std::span<const Shape> shapes);
+
 // Its member; null for null.
 inline std::shared_ptr<Siblings> siblings_of(const std::shared_ptr<ProgramsByShape>& by_shape) {
   return by_shape ? std::shared_ptr<Siblings>(by_shape, &by_shape->siblings()) : nullptr;

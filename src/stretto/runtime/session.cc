@@ -51,9 +51,7 @@ struct Session::State {
 
   std::shared_ptr<Runner> find(std::span<const Shape> shapes) {
     const auto at = std::find_if(others.begin(), others.end(), [&](const auto& runner) {
-      return std::equal(shapes.begin(), shapes.end(), runner->program->inputs.begin(),
-                        runner->program->inputs.end(),
-                        [](const Shape& s, const TensorSpec& spec) { return s == spec.shape; });
+      return runtime::has_shapes(*runner->program, shapes);
     });
     if (at == others.end()) return nullptr;
     std::rotate(at, at + 1, others.end());
