@@ -108,15 +108,6 @@ def run_stretto(content: bytes, feeds: dict[str, Array], settings: Settings) -> 
   return first
 
 
-def scale_of(value: Value, steps: Sequence[Step]) -> float:
-  """The largest number that errors of an output are a part of."""
-  scale = largest(value.array)
-  for step in steps:  # x * (1 + erf(x / sqrt(2))) is small where its parts are not
-    if value in step.outputs and step.op == "Gelu":
-      scale = max([scale, *(largest(v.array) for v in step.inputs)])
-  return scale
-
-
 def base_tolerance(value: Value, steps: Sequence[Step], settings: Settings) -> float:
   """The error allowed for any model, in parts of the output's largest number."""
   fast = settings.accuracy == "default" and any(s.op in _FAST_OPERATORS for s in steps)
@@ -133,11 +124,6 @@ def far_places(got: Array, want: Array, allowed: Array | float) -> Array:
     return ~((np.abs(a - b) <= allowed) | (a == b) | (np.isnan(a) & np.isnan(b)))
 
 
-def largest(array: Array) -> float:
-  """The largest number without its sign."""
-  return float(np.abs(array.astype(np.float64)).max()) if array.size else 0.0
-
-
 def disturbed(array: Array, rng: np.random.Generator, coarseness: float = 0.0) -> Array:
   """The array with errors of a few rounding steps: of each number, and of the largest one."""
   if not types.is_float(array) or not array.size:
@@ -145,7 +131,7 @@ def disturbed(array: Array, rng: np.random.Generator, coarseness: float = 0.0) -
   wide = array.astype(np.float64)
   scale = 4 * max(coarseness, types.step(array))
   noise = rng.uniform(-1, 1, (2, *array.shape)) * scale
-  wide = wide * (1 + noise[0]) + largest(wide) * noise[1] / 4
+  wide = wide * (1 + noise[0]) + types.largest(wide) * noise[1] / 4
   return np.asarray(wide).astype(array.dtype)
 
 
@@ -194,7 +180,7 @@ def compare(steps: Sequence[Step], outputs: Sequence[Value], got: Sequence[Array
       far = far or f"{value.name}: {array.dtype}{list(array.shape)}, expected " \
                    f"{wanted_type}{list(value.shape)}"
       continue
-    allowed: Array | float = base_tolerance(value, steps, settings) * scale_of(value, steps)
+    allowed: Array | float = base_tolerance(value, steps, settings) * types.largest(value.array)
     places = far_places(array, value.array, allowed)
     if places.any():
       moved = moved or spread_of_errors(steps, outputs)

@@ -18,6 +18,7 @@ class Form:
   attributes: dict[str, Any]
   inputs: Sequence[Array | None]
   outputs: int
+  opset: int
 
   @property
   def dtype(self) -> str:
@@ -61,12 +62,15 @@ ROWS: list[Divergence] = [
              "puts the only pixel of an axis at 1; onnx's reference puts it at -1"),
   Divergence(ORT, ("ConvTranspose",), lambda f: same_padding(f) and steps_over(f),
              "where the kernel is smaller than the stride, the output is not input times stride"),
+  Divergence(ORT, ("Dropout",), lambda f: f.outputs > 1 and f.opset < 12,
+             "gives a mask of False, which ONNX says nothing about before opset 12"),
   Divergence(ORT, ("LpPool",), lambda f: same_padding(f) and steps_over(f),
              "where the kernel is smaller than the stride, it begins inside the image"),
   Divergence(ORT, ("MaxPool", "AveragePool", "LpPool"), lambda f: same_padding(f) and
              "dilations" in f.attributes, "leaves dilations out of the padding"),
   Divergence(ORT, ("NonZero",), lambda f: f.inputs[0] is not None and f.inputs[0].ndim == 0,
              "gives a row for a scalar, where ONNX wants none"),
+  Divergence(ORT, ("ReduceSum",), lambda f: f.dtype == "int64", "rounds sums to float64"),
   Divergence(ORT, ("Resize",), lambda f: f.dtype in INTEGERS and "antialias" in f.attributes,
              "makes negative numbers 0"),
   Divergence(ORT, ("TreeEnsemble",), lambda f: f.attributes.get("post_transform", 0) != 0,
@@ -95,8 +99,13 @@ ROWS: list[Divergence] = [
              "rounds after every addition"),
   Divergence(REFERENCE, ("Resize",), lambda f: f.dtype in INTEGERS,
              "rounds interpolated integers; ONNX Runtime and Stretto cut them off"),
+  Divergence(REFERENCE, ("Resize",), lambda f: "antialias" in f.attributes and
+             f.attributes.get("coordinate_transformation_mode") == "pytorch_half_pixel",
+             "takes the first pixel for one pixel of output; ONNX Runtime and Stretto all of them"),
   Divergence(REFERENCE, ("RNN", "GRU", "LSTM"), lambda f: True,
              "leaves out sequence_lens, directions and most other attributes"),
+  Divergence(REFERENCE, ("Softmax", "LogSoftmax", "Hardmax"), lambda f: f.opset < 13,
+             "works along an axis, where the matrix of all axes from there on is meant"),
   Divergence(REFERENCE, ("Unique",), lambda f: "axis" in f.attributes and
              f.attributes.get("sorted", 1) == 0,
              "puts unsorted slices back along the first axis, whatever the axis is"),
@@ -108,7 +117,7 @@ ROWS: list[Divergence] = [
 IN_FLOAT32 = {
   ORT: ("AffineGrid", "Attention", "DFT", "Gelu", "GroupNormalization", "HardSwish",
         "LayerNormalization", "RMSNormalization", "HannWindow", "HammingWindow", "BlackmanWindow",
-        "STFT"),
+        "STFT", "Shrink"),
   REFERENCE: ("AffineGrid", "Attention", "Erf", "Gelu", "HardSwish", "Resize", "RMSNormalization",
               "LayerNormalization", "GroupNormalization"),
 }

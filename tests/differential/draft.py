@@ -264,7 +264,8 @@ class Draft:
     constants = [v.name for v in read if v.kind == "constant"]
     arrays = {v.name: v.array for v in read}
     form = Form({k: v for k, v in attributes.items() if v is not None},
-                [None if v is None else v.array for v in given], outputs)
+                [None if v is None else v.array for v in given], outputs,
+                self.opsets(domain)[domain])
     avoid = [peer for peer in (ORT, REFERENCE) if diverges(peer, op, form)]
     runner = NodeRunner(proto, arrays, constants, self.opsets(domain), avoid)
     try:
@@ -274,6 +275,8 @@ class Draft:
     results = [typed_as_declared(schema, i, array, given) for i, array in enumerate(results)]
     least = 2.0**-23 if op in IN_FLOAT32.get(runner.peer, ()) else 0.0
     before = max((v.coarseness for v in read), default=0.0)
+    # x * (1 + erf(x / sqrt(2))) is small where its parts are not.
+    parts = max((types.largest(v.array) for v in read), default=0.0) if op == "Gelu" else 0.0
     made = []
     for name, array in zip(names, results):
       limit = _LARGEST.get(array.dtype.name, 1e5)
@@ -285,8 +288,9 @@ class Draft:
       same = exact and all(v.exact for v in read) and types.on_grid(array)
       if not types.is_float(array):
         same = all(v.exact for v in read) or exact
-      made.append(Value(name, array, same, "node",
-                        0 if same else max(before, least, types.step(array))))
+      coarseness = 0 if same else max(before, least, types.step(array))
+      coarseness *= max(1.0, parts / max(types.largest(array), 1e-30))
+      made.append(Value(name, array, same, "node", coarseness))
     self.values += made
     self.steps.append(Step(proto, read, made, runner, f"{domain}.{op}" if domain else op))
     return made

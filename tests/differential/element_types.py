@@ -59,6 +59,11 @@ def step(array: Array) -> float:
   return _STEPS.get(array.dtype.name, 0.0)
 
 
+def largest(array: Array) -> float:
+  """The largest number without its sign."""
+  return float(np.abs(array.astype(np.float64)).max()) if array.size else 0.0
+
+
 def on_grid(array: Array) -> bool:
   """Whether the numbers are so coarse that arithmetic which is exact on them rounds nothing."""
   if not is_float(array):

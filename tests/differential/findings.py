@@ -12,6 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from differential import check
+from differential import element_types as types
 from differential.draft import Draft, build_model
 from differential.element_types import Array
 from differential.shrink import Failure
@@ -36,7 +37,7 @@ def write(folder: Path, draft: Draft, failure: Failure, source: str) -> None:
   for i, value in enumerate(failure.outputs):
     _write_tensor(data / f"output_{i}.pb", value.array, value.name)
     allowed.append(check.base_tolerance(value, failure.steps, failure.settings)
-                   * check.scale_of(value, failure.steps))
+                   * types.largest(value.array))
   peers = {step.op: step.runner.peer for step in failure.steps}
   content = {"what": failure.outcome.kind, "text": failure.outcome.text, "drawn by": source,
              "run again": f"./dev fuzz-models --replay {folder}", "peers": peers,
