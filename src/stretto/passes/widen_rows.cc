@@ -58,6 +58,8 @@ struct Widening {
       const auto given = attributes.integers(name, {});
       if (given.size() == 1) attributes.set(name, std::vector<int64_t>{1, given[0]});
     }
+    const auto extra = attributes.integers("output_padding", {});  // of a transposed convolution
+    if (extra.size() == 1) attributes.set("output_padding", std::vector<int64_t>{0, extra[0]});
     const auto pads = attributes.integers("pads", {});
     if (pads.size() == 2) attributes.set("pads", std::vector<int64_t>{0, pads[0], 0, pads[1]});
     return attributes;
@@ -67,6 +69,7 @@ struct Widening {
     const Node node = graph.node(n);
     const Tensor* found = graph.constant(node.inputs[1]);
     if (!is_row(node.inputs[0]) || found == nullptr) return;
+    if (node.attributes.has("output_shape")) return;  // no kernel takes it
     // A row of one element is a vector, which lowering multiplies as such.
     if (graph.shape(node.inputs[0])[2] == 1 && graph.shape(node.outputs[0])[2] == 1) return;
     const Tensor weight = *found;
@@ -140,7 +143,7 @@ void run(ir::Graph& graph, PassContext& context) {
   for (int n = 0; n < count; ++n) {
     if (!rewriter.alive(n)) continue;
     const std::string_view op = rewriter.node(n).op->name;
-    if (op == "stretto.Conv") {
+    if (op == "stretto.Conv" || op == "stretto.ConvTranspose") {
       widening.convolution(n);
     } else if (op == "MaxPool" || op == "AveragePool" || op == "GlobalAveragePool" ||
                op == "GlobalMaxPool") {

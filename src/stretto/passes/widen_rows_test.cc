@@ -58,6 +58,30 @@ TEST(WidenRows, ResidualsComeAsImages) {
   EXPECT_EQ(conv->inputs[0], conv->inputs[3]);
 }
 
+TEST(WidenRows, TransposedConvolutionsBecomeImages) {
+  const ir::Graph before = ir::parse_text(R"(
+    graph net
+    input x: float32[2, 8, 7]
+    constant w1: float32[8, 4, 4] = random(1)
+    constant b1: float32[4] = random(2)
+    constant w2: float32[4, 4, 3] = random(3)
+    constant w3: float32[4, 2, 3] = random(4)
+    a = ConvTranspose(x, w1, b1) {pads = [1, 2], strides = [3], output_padding = [2]}
+    b = LeakyRelu(a)
+    c = Conv(b, w2) {pads = [1, 1]}
+    d = ConvTranspose(c, w3) {dilations = [2], group = 2}
+    e = ConvTranspose(c, w3) {output_shape = [20], strides = [1]}
+    output d, e
+  )");
+  ir::Graph after = before;
+  run_pipeline(after);
+  expect_same_results(before, after, 1e-6);
+  for (const ir::Node& node : after.nodes) {
+    const bool wide = after.value(node.outputs[0]).shape->size() == 4;
+    EXPECT_TRUE(wide || node.op->name == "Reshape" || node.name == "e") << node.name;
+  }
+}
+
 // What must stay as it is: sums with rows that no convolution made, constants along the row,
 // vectors, and everything when the pass is off.
 TEST(WidenRows, LeavesOtherRowsAlone) {

@@ -57,6 +57,17 @@ Tolerance tolerance_of(const Step& step, int row) {
   return {.relative = 5e-6};
 }
 
+// Of the whole graph: a step that moves values is exact, those that it moves may not be.
+Tolerance tolerance_of(const Lowered& lowered, const Forced& forced) {
+  const Tolerance own = tolerance_of(lowered.steps[forced.step], forced.row);
+  if (own.relative > 0) return own;
+  for (const Step& step : lowered.steps) {
+    const Tolerance other = tolerance_of(step, step.family ? step.family->reference : 0);
+    if (other.relative > 0) return other;
+  }
+  return own;
+}
+
 // The node as it was drawn, and as the passes leave it.
 std::vector<std::shared_ptr<ir::Graph>> graphs_of(const ir::Case& c) {
   auto drawn = std::make_shared<ir::Graph>(c.graph);
@@ -111,7 +122,7 @@ std::string kernels_fault(const ir::Case& c, const std::shared_ptr<ir::Graph>& g
   each_choice(lowered, [&](const Forced& forced) {
     // ir/cases_test.cc says all that can be said of an interpreted step.
     if (lowered.steps[forced.step].kind == StepKind::kInterpret) return true;
-    const Tolerance tolerance = tolerance_of(lowered.steps[forced.step], forced.row);
+    const Tolerance tolerance = tolerance_of(lowered, forced);
     fault = expectation.fault(runner.run(c.inputs, forced), tolerance);
     if (!fault.empty()) fault = choice_text(lowered, forced) + ": " + fault;
     return fault.empty();
