@@ -23,7 +23,7 @@ def network():
 
 def batch(step, rank, size, rows=8):
   """This rank's rows of the step's batch, and the whole of it."""
-  generator = torch.Generator().manual_seed(100 + step)
+  generator = comm_job.generator(100 + step)
   x = torch.randn(rows * size, 40, generator=generator)
   y = x[:, :3].sin()
   mine = slice(rank * rows, (rank + 1) * rows)

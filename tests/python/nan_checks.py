@@ -99,7 +99,7 @@ def check_nan_has_a_name_in_fsdp(rank, size):
     torch.manual_seed(SEED)
     layers = nn.Sequential(*(Layer() for _ in range(4)), nn.Linear(6, 3))
     layers[2].poisoned = rank == 0
-    model = FullyShardedDataParallel(layers, device_id=torch.device("cpu"),
+    model = FullyShardedDataParallel(layers, device_id=torch.get_default_device(),
                                      use_orig_params=original,
                                      auto_wrap_policy=ModuleWrapPolicy({Layer}))
     found = names_of_nan(rank, size, model, 1)
@@ -116,7 +116,7 @@ def check_nan_has_a_name_in_fsdp2(rank, size):
   except ImportError:
     return
   model = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 5), nn.Linear(5, 3))
-  mesh = init_device_mesh("cpu", (size,))
+  mesh = init_device_mesh(torch.get_default_device().type, (size,))
   for layer in model:
     fully_shard(layer, mesh=mesh)
   fully_shard(model, mesh=mesh)

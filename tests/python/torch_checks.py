@@ -265,7 +265,7 @@ def network():
 
 def batch(step, rank, size, rows=4):
   """This rank's rows of the step's batch, and the whole of it."""
-  generator = torch.Generator().manual_seed(100 + step)
+  generator = comm_job.generator(100 + step)
   x, y = torch.randn(rows * size, 6, generator=generator), None
   y = x[:, :3].sin()
   mine = slice(rank * rows, (rank + 1) * rows)
@@ -337,7 +337,7 @@ def check_zero_redundancy(rank, size):
 def check_fsdp(rank, size):
   from torch.distributed.fsdp import FullyShardedDataParallel
   want = train(network(), rank, size, whole=True)
-  model = FullyShardedDataParallel(network(), device_id=torch.device("cpu"))
+  model = FullyShardedDataParallel(network(), device_id=torch.get_default_device())
   train(model, rank, size)
   with FullyShardedDataParallel.summon_full_params(model):
     close([p.detach().clone() for p in model.parameters()],
@@ -352,7 +352,7 @@ def check_fsdp2(rank, size):
     return
   want = train(network(), rank, size, whole=True)
   model = network()
-  fully_shard(model, mesh=init_device_mesh("cpu", (size,)))
+  fully_shard(model, mesh=init_device_mesh(torch.get_default_device().type, (size,)))
   train(model, rank, size)
   close([p.full_tensor() for p in model.parameters()], want)
 
@@ -360,7 +360,7 @@ def check_fsdp2(rank, size):
 def check_dtensor(rank, size):
   from torch.distributed.device_mesh import init_device_mesh
   from torch.distributed.tensor import Replicate, Shard, distribute_tensor
-  mesh = init_device_mesh("cpu", (size,))
+  mesh = init_device_mesh(torch.get_default_device().type, (size,))
   whole = value(0, (2 * size, 3))
   sharded = distribute_tensor(whole, mesh, [Shard(0)])
   same(sharded.to_local(), whole.chunk(size)[rank])

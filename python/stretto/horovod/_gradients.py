@@ -50,7 +50,8 @@ class GradientSet:
     """Contributes zeros plus the residual of the parameter."""
     self._stand_ins = [s for s in self._stand_ins if not s.done]
     where = tuple(what["slice"])
-    stand_in = StandIn(torch.zeros(what["shape"], dtype=getattr(torch, what["dtype"])))
+    stand_in = StandIn(torch.zeros(what["shape"], dtype=getattr(torch, what["dtype"]),
+                                   device="cpu"))
     self._stand_ins.append(stand_in)
     self._gradients.submit(stand_in.finished, [where], what["dtype"], stand_in.zeros.data_ptr(),
                            next(self._steps[where[0]]), self._loss_scale)

@@ -33,8 +33,10 @@ class Prepared:
 class Preparing(ProcessGroup):
   """A process group whose methods prepare operations without starting them."""
 
-  def start(self, what, opts, operations, result, keep, finish=None) -> Prepared:
+  def start(self, what, opts, operations, result, keep, finish=None, arrivals=()) -> Prepared:
     del what, opts
+    for event in arrivals:
+      event.synchronize()
     return Prepared(operations, [result, keep], finish)
 
 
@@ -81,7 +83,8 @@ class Members:
           "allreduce can go on")
     options = dist.AllreduceOptions()
     options.reduceOp = OPERATIONS[what["op"]]
-    tensors = [torch.zeros(shape, dtype=getattr(torch, what["dtype"])) for shape in what["shapes"]]
+    dtype = getattr(torch, what["dtype"])
+    tensors = [torch.zeros(shape, dtype=dtype, device="cpu") for shape in what["shapes"]]
     self._stand_ins.append(self.group.allreduce_coalesced(tensors, options))
 
   def leave(self) -> None:

@@ -94,8 +94,8 @@ def allgather(tensor, name=None, process_set=None) -> torch.Tensor:
   dense("allgather", tensor)
 
   def backward(gradients):
-    own = [len(tensor)]
-    rows = grouped_allgather_async([torch.tensor(own)], None, process_set).wait()[0].tolist()
+    own = torch.tensor([len(tensor)], device="cpu")
+    rows = grouped_allgather_async([own], None, process_set).wait()[0].tolist()
     total = reduce_sum(gradients[0], process_set)
     return [total.split(rows)[members.rank]]
 
@@ -222,8 +222,8 @@ def alltoall_async(tensor, splits=None, name=None, process_set=None) -> Handle:
         f"alltoall: splits must be {size} numbers that add up to {len(tensor)} rows, got {sends}")
 
   def start():
-    receives = torch.zeros(size, dtype=torch.int64)
-    members.group.all_to_all_single(receives, torch.tensor(sends)).wait()
+    receives = torch.zeros(size, dtype=torch.int64, device="cpu")
+    members.group.all_to_all_single(receives, torch.tensor(sends, device="cpu")).wait()
     output = tensor.new_empty((int(receives.sum()), *tensor.shape[1:]))
     work = members.group.all_to_all_single(output, tensor, receives.tolist(), sends)
     return output, receives, work
@@ -267,7 +267,7 @@ def barrier(process_set=None) -> None:
     CommError: a rank or a link is lost.
   """
   members = members_of(process_set)
-  nothing = torch.zeros(1)
+  nothing = torch.zeros(1, device="cpu")
   submit(members, full_name(members, "barrier", None), describe("barrier", nothing.dtype),
          members.prepare.barrier(), lambda: None).wait()
 

@@ -95,10 +95,11 @@ def broadcast_object(obj, root_rank: int = 0, name: str | None = None, process_s
   """
   name = name or "object"
   root = job().place.rank == root_rank
-  content = packed("broadcast_object", obj) if root else torch.empty(0, dtype=torch.uint8)
-  length = broadcast(torch.tensor([content.numel()]), root_rank, f"{name}.length", process_set)
+  content = packed("broadcast_object", obj) if root else torch.empty(0, device="cpu")
+  length = broadcast(torch.tensor([content.numel()], device="cpu"), root_rank, f"{name}.length",
+                     process_set)
   if not root:
-    content = torch.empty(int(length), dtype=torch.uint8)
+    content = torch.empty(int(length), dtype=torch.uint8, device="cpu")
   broadcast_(content, root_rank, f"{name}.content", process_set)
   return obj if root else unpacked(content)
 
@@ -133,6 +134,7 @@ def allgather_object(obj, name: str | None = None, process_set=None) -> list:
   """
   members_of(process_set)
   content, name = packed("allgather_object", obj), name or "objects"
-  lengths = allgather(torch.tensor([content.numel()]), f"{name}.lengths", process_set)
+  lengths = allgather(torch.tensor([content.numel()], device="cpu"), f"{name}.lengths",
+                      process_set)
   parts = allgather(content, f"{name}.contents", process_set).split(lengths.tolist())
   return [unpacked(p) for p in parts]

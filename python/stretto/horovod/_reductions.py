@@ -373,8 +373,8 @@ def sparse_allreduce_async(tensor, name=None, op: str = Average, process_set=Non
 def gather_rows(members: Members, tensors: list[torch.Tensor]) -> list[tuple]:
   """Starts to gather tensors with different first dimensions; returns (outputs, work) for each."""
   group = members.group
-  rows = torch.zeros((members.size, len(tensors)), dtype=torch.int64)
-  group.all_gather_single(rows, torch.tensor([len(t) for t in tensors])).wait()
+  rows = torch.zeros((members.size, len(tensors)), dtype=torch.int64, device="cpu")
+  group.all_gather_single(rows, torch.tensor([len(t) for t in tensors], device="cpu")).wait()
   started = []
   for i, tensor in enumerate(tensors):
     outputs = [tensor.new_empty((int(n), *tensor.shape[1:])) for n in rows[:, i]]

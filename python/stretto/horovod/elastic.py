@@ -94,7 +94,7 @@ class State:
     epochs = _epochs.epochs()
     if epochs is None:
       return
-    found = torch.tensor([int(_state.rank() == 0 and epochs.newcomers())])
+    found = torch.tensor([int(_state.rank() == 0 and epochs.newcomers())], device="cpu")
     if int(broadcast(found, 0, "elastic.newcomers")):
       raise HostsUpdatedInterrupt
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from stretto._errors import InvalidArgumentError
+from stretto.torch._transfers import bring, take_back
 
 NAMES = {
     torch.float32: "float32", torch.float64: "float64", torch.float16: "float16",
@@ -44,18 +45,28 @@ def plain(tensor: torch.Tensor, what: str, sums: bool) -> torch.Tensor:
   return tensor.view(torch.uint8)
 
 
-def staged(tensor: torch.Tensor, read: bool) -> torch.Tensor:
+def staged(tensor: torch.Tensor, read: bool, arrivals: list | None = None) -> torch.Tensor:
   """The tensor itself if the engine can work on it, else dense host memory of its size, with its
-  values if `read`. The memory is pinned for CUDA, and the copy is complete on return."""
+  values if `read`. The memory is pinned for CUDA. The values are there on return, or with
+  `arrivals` when the events that are added to it have come."""
   if tensor.device.type == "cpu" and tensor.is_contiguous() and not tensor.is_neg():
     return tensor
-  pinned = tensor.device.type == "cuda"
-  host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=pinned)
+  if tensor.device.type != "cuda":
+    host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu")
+    return host.copy_(tensor) if read else host
+  host = torch.empty(tensor.shape, dtype=tensor.dtype, device="cpu", pin_memory=True)
   if read:
-    host.copy_(tensor, non_blocking=pinned)
-    if pinned:
-      torch.cuda.current_stream(tensor.device).synchronize()
+    event = bring(tensor, host)
+    if arrivals is None:
+      event.synchronize()
+    else:
+      arrivals.append(event)
   return host
+
+
+def host_memory(count: int, dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+  """For values that come from or go to `device`."""
+  return torch.empty(count, dtype=dtype, device="cpu", pin_memory=device.type == "cuda")
 
 
 def give_back(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Callable[[], None] | None:
@@ -64,11 +75,18 @@ def give_back(pairs: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> Callable[[]
   if not moves:
     return None
 
+  moves = [(to, source.view(to.shape) if source.shape != to.shape else source)
+           for to, source in moves]
+  on_gpu = [move for move in moves if move[0].device.type == "cuda"]
+  take = take_back(on_gpu) if on_gpu else None
+  here = [move for move in moves if move[0].device.type != "cuda"]
+
   def finish() -> None:
     with torch.no_grad():
-      for to, source in moves:
-        # Blocking: pinned memory is free for reuse afterwards.
-        to.copy_(source.view(to.shape) if source.shape != to.shape else source)
+      if take is not None:
+        take()
+      for to, source in here:
+        to.copy_(source)
 
   return finish
 
@@ -82,7 +100,8 @@ def slice_of(name: str, tensor: torch.Tensor) -> tuple[str, int, int, int, int]:
 
 def joined(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
   """All values one after another, on the host."""
-  return torch.cat([t.reshape(-1).cpu() for t in tensors]) if tensors else torch.empty(0)
+  return torch.cat([t.reshape(-1).cpu() for t in tensors]) \
+      if tensors else torch.empty(0, device="cpu")
 
 
 def parts(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:

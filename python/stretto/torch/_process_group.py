@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Sequence
 
 import torch
 import torch.distributed as dist
@@ -20,10 +21,20 @@ from stretto._checks import expected
 from stretto._errors import CommError, InvalidArgumentError
 from stretto.torch import _jobs as jobs
 from stretto.torch._barrier import monitored_barrier
-from stretto.torch._buffers import NAMES, give_back, joined, parts, plain, staged, usable
+from stretto.torch._buffers import (
+  NAMES,
+  give_back,
+  host_memory,
+  joined,
+  parts,
+  plain,
+  staged,
+  usable,
+)
 from stretto.torch._calls import exchange, one_or_more, reduce_options, row_counts, uneven
 from stretto.torch._described import BackendOptions, Described
 from stretto.torch._names import Backward, find_name, graph_task
+from stretto.torch._transfers import Feeder
 from stretto.torch._work import Work
 
 # Codecs are for gradients: shorter reductions (counters, losses, norms) stay exact.
@@ -93,12 +104,13 @@ class ProcessGroup(Described):
     self.backward = Backward()
     self._sequence, self._description, self._barriers = 0, "", 0
     self.abandoned: list = []
+    self.feeder = Feeder()
 
   # Starting operations.
 
   def start(self, what: str, opts, operations: list[dict], result: list[torch.Tensor], keep: list,
-            finish=None) -> Work:
-    """Submits the operations as one Work."""
+            finish=None, arrivals: Sequence = ()) -> Work:
+    """Submits the operations as one Work, when the events in `arrivals` have come."""
     if self._destroyed:
       raise InvalidArgumentError(f"{what}: the process group was destroyed")
     timeout = getattr(opts, "timeout", None)
@@ -109,20 +121,39 @@ class ProcessGroup(Described):
     task = graph_task()
     if task != -1:
       self.backward.tag(task, operations)
+    # Torch's functions say when they are about to wait.
+    blocking = not getattr(opts, "asyncOp", True)
+    if blocking and arrivals and self.feeder.idle():
+      for event in arrivals:
+        event.synchronize()
+      arrivals = ()
     if not operations:
       work.complete()
+    elif arrivals or not self.feeder.idle():
+      work.expect(len(operations))
+      self.feeder.add(arrivals, lambda: self.start_reporting(work, operations, seconds))
     elif what == "recv":  # whose source comes with the completion
       work.expect(len(operations))
       work.will_report([self.engine.submit_queued(work.operation_done, self.group,
                                                   timeout_s=seconds, **operation)
                         for operation in operations])
     else:
-      # Torch's functions say when they are about to wait.
-      blocking = not getattr(opts, "asyncOp", True)
       work.waiting_for([self.engine.submit(self.group, timeout_s=seconds, blocking=blocking, **op)
                         for op in operations])
     self._sequence += 1
     return work
+
+  def start_reporting(self, work: Work, operations: list[dict], seconds: float) -> None:
+    """Raises nothing: the Work has the error."""
+    handles: list[int] = []
+    try:
+      for operation in operations:
+        handles.append(self.engine.submit_queued(work.operation_done, self.group,
+                                                 timeout_s=seconds, **operation))
+    except Exception as error:
+      for _ in operations[len(handles):]:
+        work.operation_done(error)
+    work.will_report(handles)
 
   def reduction(self, op, tensor: torch.Tensor, what: str) -> int:
     number = int(getattr(op, "op", op))
@@ -149,13 +180,13 @@ class ProcessGroup(Described):
                            reduce_options(opts, dist.AllreduceCoalescedOptions))
 
   def reduce_all(self, what: str, tensors: list[torch.Tensor], opts) -> Work:
-    operations, keep, moves = [], [], []
+    operations, keep, moves, arrivals = [], [], [], []
     for tensor in tensors:
       number = self.reduction(opts.reduceOp, tensor, what)
       host = tensor
       if not usable(tensor):
         values = plain(tensor, what, sums=True)
-        host = staged(values, read=True)
+        host = staged(values, read=True, arrivals=arrivals)
         moves.append((values, host))
       address, count = host.data_ptr(), host.numel()
       # Without error feedback: nothing tells whether this tensor is the one of the last step.
@@ -165,34 +196,51 @@ class ProcessGroup(Described):
                          "input": address, "output": address, "reduction": number,
                          "codec": self.codec if coded else "none"})
       keep.append(host)
-    return self.start(what, opts, operations, tensors, keep, give_back(moves))
+    return self.start(what, opts, operations, tensors, keep, give_back(moves), arrivals)
 
   def average_bucket(self, gradients: comm.Gradients, buffer, slices: list[tuple], step: int,
                      loss_scale: float) -> torch.futures.Future:
     """What attach()'s hook calls: the mean over ranks, in place."""
+    arrivals: list = []
     values = plain(buffer, "all_reduce", sums=True)
-    host = staged(values, read=True)
+    host = staged(values, read=True, arrivals=arrivals)
     parts_of_each = host.numel() // max(buffer.numel(), 1)  # two for complex numbers
     if parts_of_each > 1:
       slices = [(name, 0, count * parts_of_each, 0, 0) for name, _, count, _, _ in slices]
     work = Work(self, "all_reduce", [buffer], [host], give_back([(values, host)]), -1.0)
     work.expect(1)
-    gradients.submit(work.operation_done, slices, NAMES[host.dtype], host.data_ptr(), step,
-                     loss_scale)
+
+    def submit() -> None:
+      gradients.submit(work.operation_done, slices, NAMES[host.dtype], host.data_ptr(), step,
+                       loss_scale)
+
+    def submit_later() -> None:
+      try:
+        submit()
+      except Exception as error:
+        work.operation_done(error)
+
+    if arrivals or not self.feeder.idle():
+      self.feeder.add(arrivals, submit_later)
+    else:
+      submit()
     return work.get_future().then(lambda done: done.value()[0])
 
   def reduce(self, tensors, opts=None) -> Work:
     tensors = one_or_more(tensors)
     opts = opts or dist.ReduceOptions()
     root = opts.rootRank
+    arrivals: list = []
     values = plain(tensors[0], "reduce", sums=True)
-    host = staged(values, read=True)
-    output = host if root == self._rank else host.clone()  # torch leaves the others' as they were
+    host = staged(values, read=True, arrivals=arrivals)
+    # Torch leaves the tensors of ranks that are not the root as they were.
+    output = host.clone() if host is values and root != self._rank else host
     operation = {"kind": comm.REDUCE, "dtype": NAMES[host.dtype], "count": host.numel(),
                  "input": host.data_ptr(), "output": output.data_ptr(), "root": root,
                  "reduction": self.reduction(opts.reduceOp, tensors[0], "reduce")}
     moves = [(values, host)] if root == self._rank else []
-    return self.start("reduce", opts, [operation], tensors, [host, output], give_back(moves))
+    return self.start("reduce", opts, [operation], tensors, [host, output], give_back(moves),
+                      arrivals)
 
   def reduce_scatter(self, outputs, inputs, opts=None) -> Work:
     outputs, inputs = list(outputs), list(inputs)
@@ -210,16 +258,17 @@ class ProcessGroup(Described):
 
   def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None) -> Work:
     opts = opts or dist.ReduceScatterOptions()
-    jobs_ = []
+    pieces, arrivals = [], []
     for output, tensor in zip(outputs, inputs):
       if output.numel() * self._size != tensor.numel():
         raise InvalidArgumentError(
             f"reduce_scatter: {tensor.numel()} elements are not {self._size} times "
             f"{output.numel()}")
-      jobs_.append((output, staged(plain(tensor, "reduce_scatter", sums=True), read=True), None))
-    return self.scatter_sums(jobs_, opts)
+      whole = staged(plain(tensor, "reduce_scatter", sums=True), read=True, arrivals=arrivals)
+      pieces.append((output, whole, None))
+    return self.scatter_sums(pieces, opts, arrivals)
 
-  def scatter_sums(self, pieces, opts) -> Work:
+  def scatter_sums(self, pieces, opts, arrivals: Sequence = ()) -> Work:
     operations, keep, moves = [], [], []
     for output, whole, counts in pieces:
       values = plain(output, "reduce_scatter", sums=True)
@@ -232,7 +281,7 @@ class ProcessGroup(Described):
       keep += [whole, host]
       moves.append((values, host))
     return self.start("reduce_scatter", opts, operations, [p[0] for p in pieces], keep,
-                      give_back(moves))
+                      give_back(moves), arrivals)
 
   # Moving data.
 
@@ -241,12 +290,13 @@ class ProcessGroup(Described):
     opts = opts or dist.BroadcastOptions()
     values = plain(tensors[0], "broadcast", sums=False)
     root = opts.rootRank
-    host = staged(values, read=root == self._rank)
+    arrivals: list = []
+    host = staged(values, read=root == self._rank, arrivals=arrivals)
     address = host.data_ptr()
     operation = {"kind": comm.BROADCAST, "dtype": NAMES[host.dtype], "count": host.numel(),
                  "input": address, "output": address, "root": root}
     moves = [] if root == self._rank else [(values, host)]
-    return self.start("broadcast", opts, [operation], tensors, [host], give_back(moves))
+    return self.start("broadcast", opts, [operation], tensors, [host], give_back(moves), arrivals)
 
   def allgather(self, outputs, inputs, opts=None) -> Work:
     outputs, inputs = list(outputs), one_or_more(inputs)
@@ -259,33 +309,33 @@ class ProcessGroup(Described):
                              opts)
 
   def gather_lists(self, what: str, outputs, inputs, opts) -> Work:
-    operations, keep, moves = [], [], []
+    operations, keep, moves, arrivals = [], [], [], []
     for tensors, tensor in zip(outputs, inputs):
       if len(tensors) != self._size:
         raise InvalidArgumentError(f"{what}: {len(tensors)} outputs for {self._size} ranks")
       targets = [plain(t, what, sums=False) for t in tensors]
-      source = staged(plain(tensor, what, sums=False), read=True)
+      source = staged(plain(tensor, what, sums=False), read=True, arrivals=arrivals)
       counts = [t.numel() for t in targets]
-      flat = torch.empty(sum(counts), dtype=source.dtype)
+      flat = host_memory(sum(counts), source.dtype, tensor.device)
       operations.append({"kind": comm.ALL_GATHER, "dtype": NAMES[source.dtype],
                          "count": source.numel(), "input": source.data_ptr(),
                          "output": flat.data_ptr(), "output_counts": uneven(counts)})
       keep += [source, flat]
       moves += zip(targets, parts(flat, targets))
     return self.start(what, opts, operations, [t for ts in outputs for t in ts], keep,
-                      give_back(moves))
+                      give_back(moves), arrivals)
 
   def all_gather_single(self, output, tensor, opts=None) -> Work:
     return self.all_gather_single_coalesced([output], [tensor], opts)
 
   def all_gather_single_coalesced(self, outputs, inputs, opts=None) -> Work:
-    operations, keep, moves = [], [], []
+    operations, keep, moves, arrivals = [], [], [], []
     for output, tensor in zip(outputs, inputs):
       if tensor.numel() * self._size != output.numel() or tensor.dtype != output.dtype:
         raise InvalidArgumentError(
             f"all_gather: {self._size} times {tensor.numel()} {tensor.dtype} do not "
             f"make {output.numel()} {output.dtype}")
-      source = staged(plain(tensor, "all_gather", sums=False), read=True)
+      source = staged(plain(tensor, "all_gather", sums=False), read=True, arrivals=arrivals)
       values = plain(output, "all_gather", sums=False)
       host = staged(values, read=False)
       operations.append({"kind": comm.ALL_GATHER, "dtype": NAMES[source.dtype],
@@ -294,19 +344,20 @@ class ProcessGroup(Described):
       keep += [source, host]
       moves.append((values, host))
     return self.start("all_gather", opts, operations, list(outputs),
-                      keep, give_back(moves))
+                      keep, give_back(moves), arrivals)
 
   def gather(self, outputs, inputs, opts=None) -> Work:
     opts = opts or dist.GatherOptions()
-    source = staged(plain(one_or_more(inputs)[0], "gather", sums=False), read=True)
+    tensor, arrivals = one_or_more(inputs)[0], []
+    source = staged(plain(tensor, "gather", sums=False), read=True, arrivals=arrivals)
     here = opts.rootRank == self._rank
     tensors = list(outputs[0]) if here else []
     targets = [plain(t, "gather", sums=False) for t in tensors]
-    flat = torch.empty(self._size * source.numel() if here else 0, dtype=source.dtype)
+    flat = host_memory(self._size * source.numel() if here else 0, source.dtype, tensor.device)
     operation = {"kind": comm.GATHER, "dtype": NAMES[source.dtype], "count": source.numel(),
                  "input": source.data_ptr(), "output": flat.data_ptr(), "root": opts.rootRank}
     return self.start("gather", opts, [operation], tensors, [source, flat],
-                      give_back(list(zip(targets, parts(flat, targets)))))
+                      give_back(list(zip(targets, parts(flat, targets)))), arrivals)
 
   def scatter(self, outputs, inputs, opts=None) -> Work:
     opts = opts or dist.ScatterOptions()
@@ -314,7 +365,7 @@ class ProcessGroup(Described):
     values = plain(output, "scatter", sums=False)
     host = staged(values, read=False)
     whole = joined([plain(t, "scatter", sums=False) for t in inputs[0]]) \
-        if opts.rootRank == self._rank else torch.empty(0)
+        if opts.rootRank == self._rank else torch.empty(0, device="cpu")
     operation = {"kind": comm.SCATTER, "dtype": NAMES[host.dtype], "count": host.numel(),
                  "input": whole.data_ptr(), "output": host.data_ptr(), "root": opts.rootRank}
     return self.start("scatter", opts, [operation], [output], [whole, host],
@@ -322,30 +373,32 @@ class ProcessGroup(Described):
 
   def all_to_all_single(self, output, tensor, output_splits=None, input_splits=None,
                         opts=None) -> Work:
-    source = staged(plain(tensor, "all_to_all", sums=False), read=True)
+    arrivals: list = []
+    source = staged(plain(tensor, "all_to_all", sums=False), read=True, arrivals=arrivals)
     values = plain(output, "all_to_all", sums=False)
     host = staged(values, read=False)
     sends = row_counts(source, input_splits, self._size)
     receives = row_counts(values, output_splits, self._size)
     return self.start("all_to_all", opts or dist.AllToAllOptions(),
                       [exchange(source, host, sends, receives)], [output], [source, host],
-                      give_back([(values, host)]))
+                      give_back([(values, host)]), arrivals)
 
   def alltoall(self, outputs, inputs, opts=None) -> Work:
     outputs, inputs = list(outputs), [plain(t, "all_to_all", sums=False) for t in inputs]
     targets = [plain(t, "all_to_all", sums=False) for t in outputs]
     source = joined(inputs)
-    flat = torch.empty(sum(t.numel() for t in targets), dtype=source.dtype)
+    flat = host_memory(sum(t.numel() for t in targets), source.dtype, outputs[0].device)
     operation = exchange(source, flat, [t.numel() for t in inputs], [t.numel() for t in targets])
     return self.start("all_to_all", opts or dist.AllToAllOptions(), [operation], outputs,
                       [source, flat], give_back(list(zip(targets, parts(flat, targets)))))
 
   def send(self, tensors, peer: int, tag: int = 0) -> Work:
     tensors = one_or_more(tensors)
-    host = staged(plain(tensors[0], "send", sums=False), read=True)
+    arrivals: list = []
+    host = staged(plain(tensors[0], "send", sums=False), read=True, arrivals=arrivals)
     operation = {"kind": comm.SEND, "dtype": NAMES[host.dtype], "count": host.numel(),
                  "input": host.data_ptr(), "peer": peer, "tag": tag}
-    return self.start("send", None, [operation], tensors, [host])
+    return self.start("send", None, [operation], tensors, [host], None, arrivals)
 
   def recv(self, tensors, peer: int, tag: int = 0) -> Work:
     tensors = one_or_more(tensors)
@@ -399,6 +452,7 @@ class ProcessGroup(Described):
   def shutdown(self) -> None:
     """What destroy_process_group calls. Modules and Works may refer to the group for longer."""
     self._destroyed = True
+    self.feeder.close()
     for user in list(self.users):
       user.close()
     self.store = None

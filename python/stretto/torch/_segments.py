@@ -69,10 +69,10 @@ def measure_link(group=None) -> Link:
   """
   for _ in range(SHORT_PROBES if has_engine(group) else 0):
     dist.barrier(group=group)
-    dist.all_reduce(torch.zeros(SHORT_BYTES // 4), group=group)
+    dist.all_reduce(torch.zeros(SHORT_BYTES // 4, device="cpu"), group=group)
   rows = []
   for size in PROBE_BYTES:
-    data = torch.zeros(size // 4)
+    data = torch.zeros(size // 4, device="cpu")
     times = []
     for _ in range(PROBES):
       dist.barrier(group=group)
@@ -80,7 +80,7 @@ def measure_link(group=None) -> Link:
       dist.all_reduce(data, group=group)
       times.append(time.perf_counter() - start)
     rows.append(statistics.median(times))
-  slowest = torch.tensor(rows, dtype=torch.float64)
+  slowest = torch.tensor(rows, dtype=torch.float64, device="cpu")
   dist.all_reduce(slowest, dist.ReduceOp.MAX, group=group)
   timed = Link(*_stretto.comm_fit_link(list(zip(map(float, PROBE_BYTES), slowest.tolist()))))
   return known_link(group) or timed
@@ -98,7 +98,7 @@ def known_link(group=None) -> Link | None:
   used = dist.group.WORLD if group is None else group
   mine = used.engine.link_model(used.group)
   costs = torch.tensor([float(not mine["measured"]), mine["alpha_s"], mine["beta_s_per_byte"]],
-                       dtype=torch.float64)
+                       dtype=torch.float64, device="cpu")
   dist.all_reduce(costs, dist.ReduceOp.MAX, group=group)
   unknown, *slowest = costs.tolist()
   return None if unknown else Link(*slowest)
@@ -169,7 +169,7 @@ class GradientTimes:
           "`with GradientTimes(model)`")
     # The first pass warms up.
     times = torch.tensor([statistics.median(self._ready[p][1:] or self._ready[p]) for p in used],
-                         dtype=torch.float64)
+                         dtype=torch.float64, device="cpu")
     if dist.is_initialized() and dist.get_world_size(group) > 1:
       dist.all_reduce(times, dist.ReduceOp.MAX, group=group)
     rows = [(self.names[p], p.numel() * p.element_size(), t) for p, t in zip(used, times.tolist())]
@@ -379,7 +379,8 @@ class Segments:
       self.decide()
 
   def decide(self) -> None:
-    rounds = torch.tensor([c["rounds"] for c in self._candidates], dtype=torch.float64)
+    rounds = torch.tensor([c["rounds"] for c in self._candidates], dtype=torch.float64,
+                          device="cpu")
     dist.all_reduce(rounds, dist.ReduceOp.MAX, group=self._group)
     seconds = rounds.mean(1).tolist()
     best = min(range(len(seconds)), key=seconds.__getitem__)
