@@ -148,6 +148,117 @@ def test_shapes_may_change_a_few_times(parts, caplog):
   assert 1 <= len(parts) <= 2 * _compile._MOST
 
 
+class Sentence(nn.Module):
+  """Attention over words, with sizes as numbers too."""
+
+  def __init__(self):
+    super().__init__()
+    self.words = nn.Embedding(50, 16)
+    self.queries, self.norm = nn.Linear(16, 48), nn.LayerNorm(16)
+    self.head = nn.Linear(16, 3)
+
+  def forward(self, ids):
+    x = self.words(ids) + torch.arange(ids.shape[1]).unsqueeze(1) / ids.shape[1]
+    q, k, v = self.queries(x).unflatten(-1, (3, 2, 8)).permute(2, 0, 3, 1, 4)
+    read = nn.functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2)
+    x = self.norm(x + read)
+    return self.head(x).reshape(ids.shape[0] * ids.shape[1], 3), x.mean(1) * ids.shape[0]
+
+
+@pytest.fixture
+def optimized(monkeypatch):
+  """The models that were optimised with measurements and weights of their own."""
+  made = []
+  original = _compile._stretto.optimize_graph
+
+  def optimize_graph(*args):
+    made.append(original(*args))
+    return made[-1]
+
+  monkeypatch.setattr(_compile._stretto, "optimize_graph", optimize_graph)
+  return made
+
+
+def assert_same(fast, module, *inputs):
+  with torch.no_grad():
+    got, expected = fast(*inputs), module(*inputs)
+    for g, e in zip(got, expected) if isinstance(got, tuple) else [(got, expected)]:
+      assert_close(g, e)
+
+
+@pytest.mark.parametrize("how", ["dynamic", "mark_dynamic", "by itself"])
+def test_open_sizes_share_measurements_and_weights(how, parts, optimized):
+  module = Sentence().eval()
+  fast = torch.compile(module, backend=_compile.backend, options=OPTIONS,
+                       dynamic=True if how == "dynamic" else None)
+  for batch, length in ((2, 5), (3, 9), (2, 12), (4, 5), (2, 5), (3, 9)):
+    ids = torch.randint(50, (batch, length))
+    if how == "mark_dynamic":
+      torch._dynamo.mark_dynamic(ids, 0)
+      torch._dynamo.mark_dynamic(ids, 1)
+    assert_same(fast, module, ids)
+  # PyTorch leaves sizes open by itself once they have changed.
+  assert len(optimized) == (2 if how == "by itself" else 1)
+  assert len(parts) == 4 + (how == "by itself")
+
+
+class Scaled(nn.Module):
+  scale = 1.5
+
+  def forward(self, x):
+    return torch.relu(x) * self.scale
+
+
+def test_numbers_that_change_are_noticed(parts, optimized):
+  module = Scaled().eval()
+  fast = torch.compile(module, backend=_compile.backend, options=OPTIONS, dynamic=True)
+  for module.scale, rows in ((1.5, 3), (1.5, 5), (-2.5, 5), (-2.5, 3), (-2.5, 7)):
+    assert_same(fast, module, torch.randn(rows, 4))
+  assert len(parts) == 5
+  assert len(optimized) == 2
+
+
+def test_many_open_sizes_are_no_reason_to_stop(parts, optimized):
+  module = nn.Linear(4, 4).eval()
+  fast = torch.compile(module, backend=_compile.backend, options=OPTIONS, dynamic=True)
+  for rows in range(2, 26):
+    for _ in range(4):
+      assert_same(fast, module, torch.randn(rows, 4))
+  assert len(optimized) == 1
+  assert len(parts) == 24
+
+
+def test_sizes_that_never_come_again_are_left_to_pytorch(parts, caplog):
+  module = nn.Linear(4, 4).eval()
+  fast = torch.compile(module, backend=_compile.backend, options=OPTIONS, dynamic=True)
+  with caplog.at_level(logging.WARNING, "stretto"):
+    for rows in range(2, 62):
+      assert_same(fast, module, torch.randn(rows, 4))
+  assert 16 < len(parts) < 40
+  assert [r for r in caplog.records if "most calls bring new shapes" in r.getMessage()]
+
+
+def test_open_sizes_beside_pytorch(parts, optimized):
+  module = Mixed().eval()
+  fast = torch.compile(module, backend=_compile.backend, options=OPTIONS, dynamic=True)
+  for rows in (3, 5, 8):
+    assert_same(fast, module, torch.randn(rows, 8))
+  assert len(parts) == 6
+  assert len(optimized) == 2
+
+
+def test_weights_may_change_between_open_sizes(parts, optimized):
+  module = nn.Sequential(nn.Linear(4, 4), nn.ReLU()).eval()
+  fast = torch.compile(module, backend=_compile.backend, options=OPTIONS, dynamic=True)
+  with torch.no_grad():
+    for rows in (3, 5, 3, 7):
+      assert_same(fast, module, torch.randn(rows, 4))
+      assert_same(fast, module, torch.randn(rows + 1, 4))
+      module[0].weight.mul_(-2)
+  assert len(parts) == 8
+  assert len(optimized) == 4
+
+
 def test_unknown_options_are_refused():
   with pytest.raises(Exception, match="options: speed is unknown"), torch.no_grad():
     torch.compile(nn.Linear(2, 2), backend=_compile.backend,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import operator
 import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,15 +21,18 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from stretto import _stretto
 from stretto._errors import Error, InvalidArgumentError, UnsupportedError
-from stretto.aten._export import decomposed
 from stretto.aten._model import array, run
+from stretto.aten._traced import Traced, open_sizes
 from stretto.aten._translate import Translation, place, translate, why_not
 
 LOG = logging.getLogger("stretto")
 
-# Programs are made for fixed shapes and weights. After so many of one program it runs in PyTorch,
-# because making them takes longer than they save.
+# After so many models of one program it runs in PyTorch, because making them takes longer than they
+# save. Other sizes of open dimensions do not count: they share weights and measurements.
 _MOST = 8
+# Shapes that are kept: those used last. If so many calls in a row bring twice as many new shapes as
+# that, PyTorch runs other new ones.
+_KEPT, _CALLS = 16, 64
 
 _OPTIONS = ("level", "accuracy", "threads", "tuning", "tuning_cache", "verify")
 
@@ -39,14 +43,14 @@ def backend(program: GraphModule, example_inputs: Sequence[Any], *,
 
   Args:
     program: it may hold any operator.
-    example_inputs: not used, the program is made when it is called with tensors.
+    example_inputs: they say which dimensions are open; models are made when the program is called.
     options: those of `torch.compile`: `level`, `accuracy`, `threads`, `tuning`, `tuning_cache` and
       `verify`, as in `stretto.optimize`.
 
   Returns:
     A function of the program's inputs.
   """
-  return Compiled(program, checked(options))
+  return Compiled(program, example_inputs, checked(options))
 
 
 def checked(options: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -81,12 +85,19 @@ class Compiled:
     current: what ran at the last call; None where gradients are recorded.
   """
 
-  def __init__(self, program: GraphModule, options: dict[str, Any]) -> None:
+  def __init__(self, program: GraphModule, examples: Sequence[Any],
+               options: dict[str, Any]) -> None:
     self.program = program
     self.made: list[str] = []
     self.current: Made | None = None
     self._options = options
-    self._made: dict[Any, Made] = {}
+    self._sizes = open_sizes(program, examples)
+    self._traced: Traced | None = None  # for all sizes, if some are open
+    self._first: Made | None = None  # with which other sizes share
+    self._known: OrderedDict[Any, Made] = OrderedDict()
+    self._told = False  # that PyTorch runs what is new
+    self._anew = 0  # how often it was made with weights and measurements of its own
+    self._calls, self._misses = 0, deque[int](maxlen=2 * _KEPT)
     self._lock = threading.Lock()
 
   def __call__(self, *inputs: Any) -> Any:
@@ -94,6 +105,7 @@ class Compiled:
                                        for x in inputs):
       self.current = None
       return self.program(*inputs)
+    self._calls += 1
     made = self.current
     if made is None or not made.takes(inputs):
       made = self.current = self._find(inputs)
@@ -101,27 +113,56 @@ class Compiled:
 
   def _find(self, inputs: tuple[Any, ...]) -> Made:
     key = tuple((x.dtype, x.shape) if isinstance(x, torch.Tensor) else x for x in inputs)
-    made = self._made.get(key)
-    if made is None or not made.takes(inputs):
-      with self._lock:
-        self.made.append("changed weights" if made is not None else
-                         "new shapes" if self._made else "first call")
-        made = self._made[key] = self._make(inputs)
-    return made
+    with self._lock:
+      made = self._known.get(key)
+      if made is not None and made.takes(inputs):
+        self._known.move_to_end(key)
+        return made
+      changed = (made is not None if self._first is None
+                 else not self._first.has_weights(inputs))
+      new = self._make(inputs, changed)
+      self._known[key] = new
+      if len(self._known) > _KEPT:
+        self._known.popitem(last=False)
+      return new
 
   @torch.compiler.disable
-  def _make(self, inputs: tuple[Any, ...]) -> Made:
-    if len(self.made) > _MOST:
-      if len(self.made) == _MOST + 1:
-        LOG.warning("torch.compile: a program was made %d times, because shapes or weights change; "
-                    "PyTorch runs it from now on", _MOST)
-      return Made(None, inputs, [], [], [], f"it was made {_MOST} times already, because shapes or "
-                                            "weights change")
+  def _make(self, inputs: tuple[Any, ...], changed: bool) -> Made:
+    if changed:
+      self._first = self._traced = None
+    first = self._first
+    if first is None:
+      if self._anew == _MOST:
+        return self._left_to_pytorch(inputs, f"it was made {_MOST} times already, because shapes "
+                                             "or weights change")
+      self._anew += 1
+    else:
+      full = len(self._misses) == 2 * _KEPT
+      if full and self._calls - self._misses[0] < _CALLS:
+        return self._left_to_pytorch(inputs, "most calls bring new shapes")
+      self._misses.append(self._calls)
+    self.made.append("changed weights" if changed else "new shapes" if self.made else "first call")
     try:
-      return _make(self.program, inputs, self._options)
+      if any(self._sizes):
+        try:
+          if self._traced is None:
+            self._traced = Traced(self.program, inputs, self._sizes)
+          made = _make(self._traced, inputs, self._options, True, first)
+          self._first = first or made
+          return made
+        except Error as error:
+          LOG.info("torch.compile: not for open sizes: %s", error)
+          self._sizes, self._first = [], None
+      return _make(Traced(self.program, inputs, []), inputs, self._options)
     except Error as error:
       LOG.info("torch.compile: PyTorch runs a program: %s", error)
       return Made(None, inputs, [], [], [], str(error))
+
+  def _left_to_pytorch(self, inputs: tuple[Any, ...], reason: str) -> Made:
+    if not self._told:
+      self._told = True
+      LOG.warning("torch.compile: PyTorch runs a program from now on: %s", reason)
+    return Made(None, inputs, [], [], [], reason)
 
 
 class Made:
@@ -136,13 +177,14 @@ class Made:
 
   def __init__(self, function: Callable[..., Any] | None, inputs: Sequence[Any],
                weights: Sequence[int], parts: list[_Part], left: list[Left],
-               reason: str | None = None) -> None:
+               reason: str | None = None, numbers: Mapping[int, float] | None = None) -> None:
     self.function = function
     self.parts, self.left, self.reason = parts, left, reason
     rest = [i for i in range(len(inputs)) if i not in set(weights)]
     self._tensors = [(i, inputs[i].dtype, inputs[i].shape) for i in rest
                      if isinstance(inputs[i], torch.Tensor)]
     self._others = [(i, inputs[i]) for i in rest if not isinstance(inputs[i], torch.Tensor)]
+    self._numbers = numbers or {}
     self._weights = list(weights)
     self._state = _state([inputs[i] for i in weights])
 
@@ -156,6 +198,12 @@ class Made:
       x = inputs[i]
       if x is not value and (type(x) is not type(value) or x != value):
         return False
+    return self.has_weights(inputs)
+
+  def has_weights(self, inputs: Sequence[Any]) -> bool:
+    """Whether weights and numbers are still those that it was made with."""
+    if any(inputs[i].item() != number for i, number in self._numbers.items()):
+      return False
     return _state([inputs[i] for i in self._weights]) == self._state
 
   def __call__(self, inputs: Sequence[Any]) -> Any:
@@ -183,78 +231,79 @@ def _is_weight(x: Any) -> bool:
           or getattr(x, "_dynamo_static_input_type", None) is not None)
 
 
-def _make(program: GraphModule, inputs: tuple[Any, ...], options: dict[str, Any]) -> Made:
+def _make(traced: Traced, inputs: tuple[Any, ...], options: dict[str, Any], is_open: bool = False,
+          first: Made | None = None) -> Made:
+  """A program for inputs of these shapes. If it is open, others can share the weights of its
+  models; it shares those of `first`."""
   if not any(isinstance(x, torch.Tensor) for x in inputs):
     raise UnsupportedError("the program has no tensors")
-  with torch.no_grad():
-    try:
-      exported = decomposed(torch.export.export(program, inputs, strict=False))
-    except Exception as error:
-      raise UnsupportedError(f"torch.export cannot trace it: {error}") from error
-  signature = exported.graph_signature
-  if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
-    raise UnsupportedError("it changes its inputs")
-  _refuse_aliases(program, inputs)
-  graph = exported.graph_module
-  state = {**signature.inputs_to_parameters, **signature.inputs_to_buffers,
-           **signature.inputs_to_lifted_tensor_constants}
-  held = {name: exported.state_dict.get(target, exported.constants.get(target))
-          for name, target in state.items()}
+  graph = traced.of(inputs)
+  held = traced.state
   places = [node for node in graph.graph.nodes if node.op == "placeholder"]
   given = [node for node in places if node.name not in held]
   if len(given) != len(inputs):
     raise UnsupportedError("it takes containers")
   weights = {i: x for i, x in enumerate(inputs) if _is_weight(x)}
-  known = {given[i].name: (given[i].name, x.detach()) for i, x in weights.items()}
+  constant = {**weights, **{i: inputs[i] for i in traced.numbers}}
+  known = {given[i].name: (given[i].name, x.detach()) for i, x in constant.items()}
   known |= {name: (name, x) for name, x in held.items()}
   constants = {node.name: x for node, x in zip(given, inputs) if not isinstance(x, torch.Tensor)}
   examples = dict(zip((node.name for node in given), inputs))
   outputs = graph.graph.output_node().args[0]
+  making = _Making(options, is_open, list(first.parts) if first is not None else [])
   try:
     made = translate(graph.graph, known, constants, "compiled",
                      [f"output.{i}" for i in range(len(outputs))])
-    model = _Part(made, options, examples)
+    model = _Part(made, making, examples)
     rest = [i for i, node in enumerate(given) if node.name not in known]
-    return Made(lambda xs: tuple(model(*(xs[i] for i in rest))), inputs, list(weights), [model], [])
+    return Made(lambda xs: tuple(model(*(xs[i] for i in rest))), inputs, list(weights), [model], [],
+                numbers=traced.numbers)
   except UnsupportedError as error:
     LOG.info("torch.compile: %s", error)
-  mixed, parts, left = _partitioned(graph, known, options)
+  mixed, parts, left = _partitioned(graph, known, making)
   order = [(x, None) if x is not None else (None, given.index(node))
            for node in places for x in (held.get(node.name),)]
   return Made(lambda xs: mixed(*(x if i is None else xs[i] for x, i in order)), inputs,
-              list(weights), parts, left)
+              list(weights), parts, left, numbers=traced.numbers)
 
 
-def _refuse_aliases(program: GraphModule, inputs: tuple[Any, ...]) -> None:
-  """A result that shares memory with an input or another result has to go on sharing it."""
-  with torch.no_grad():
-    results = program(*inputs)
-  results = results if isinstance(results, (list, tuple)) else [results]
-  memory = {x.untyped_storage().data_ptr() for x in inputs if isinstance(x, torch.Tensor)}
-  for result in results:
-    if isinstance(result, torch.Tensor) and result.numel():
-      at = result.untyped_storage().data_ptr()
-      if at in memory:
-        raise UnsupportedError("its results share memory with its inputs or with each other")
-      memory.add(at)
+@dataclass
+class _Making:
+  """How models are made.
+
+  Attributes:
+    options: of `torch.compile`.
+    is_open: models for other shapes will share their weights.
+    others: those of the same program for other shapes, which are shared with, in order.
+  """
+
+  options: dict[str, Any]
+  is_open: bool
+  others: list[_Part]
+
+  def session(self, made: Translation, arrays: Mapping[str, Any]) -> _stretto.Session:
+    if self.others:
+      other = self.others.pop(0)
+      if other.operators == made.operators:
+        return other.session.with_other_shapes(made.graph)
+    chosen = _stretto.Options()
+    for name, value in self.options.items():
+      setattr(chosen, name, str(value) if name == "tuning" else value)
+    chosen.profile = False
+    return _stretto.optimize_graph(made.graph, chosen, dict(arrays), None, self.is_open)
 
 
 class _Part(torch.nn.Module):
   """A model in place of some nodes."""
 
-  def __init__(self, made: Translation, options: dict[str, Any],
-               examples: Mapping[str, Any]) -> None:
+  def __init__(self, made: Translation, making: _Making, examples: Mapping[str, Any]) -> None:
     super().__init__()
-    chosen = _stretto.Options()
-    for name, value in options.items():
-      setattr(chosen, name, str(value) if name == "tuning" else value)
-    chosen.profile = False
     arrays = {}
     for spec in made.inputs:
       x = examples.get(spec.name)
       if spec.dtype is not None and isinstance(x, torch.Tensor):
         arrays[spec.name] = array(x)
-    self.session = _stretto.optimize_graph(made.graph, chosen, arrays, None)
+    self.session = making.session(made, arrays)
     self.inputs, self.outputs = made.inputs, made.outputs
     self.operators = made.operators
     self.single = False
@@ -270,7 +319,7 @@ class _Supported(OperatorSupportBase):
 
 
 def _partitioned(graph: GraphModule, known: Mapping[str, tuple[str, torch.Tensor]],
-                 options: dict[str, Any]) -> tuple[GraphModule, list[_Part], list[Left]]:
+                 making: _Making) -> tuple[GraphModule, list[_Part], list[Left]]:
   """The program with its supported parts replaced by models, these, and what is left."""
   whole = CapabilityBasedPartitioner(graph, _Supported(), allows_single_node_partition=False)
   mixed = whole.partition_and_fuse(prefix="stretto_")
@@ -294,7 +343,7 @@ def _partitioned(graph: GraphModule, known: Mapping[str, tuple[str, torch.Tensor
     try:
       made = translate(part.graph, mine, {}, node.target,
                        [f"output.{i}" for i in range(len(flat))])
-      model = _Part(made, options, {})
+      model = _Part(made, making, {})
     except Error as error:
       LOG.info("torch.compile: PyTorch runs a part: %s", error)
       left += [Left(str(n.target), place(n), f"its part was refused: {error}")

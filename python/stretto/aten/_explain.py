@@ -113,8 +113,8 @@ def explain(module: Callable[..., Any], inputs: Any, *more: Any,
   chosen = checked(options)
   recorded: list[_Recorded] = []
 
-  def backend(program: GraphModule, _: Sequence[Any]) -> Callable[..., Any]:
-    recorded.append(_Recorded(program, chosen))
+  def backend(program: GraphModule, examples: Sequence[Any]) -> Callable[..., Any]:
+    recorded.append(_Recorded(program, examples, chosen))
     return recorded[-1]
 
   compiled = torch.compile(module, backend=backend)
@@ -135,8 +135,9 @@ def explain(module: Callable[..., Any], inputs: Any, *more: Any,
 class _Recorded(Compiled):
   """A program that remembers what it was called with."""
 
-  def __init__(self, program: GraphModule, options: dict[str, Any]) -> None:
-    super().__init__(program, options)
+  def __init__(self, program: GraphModule, examples: Sequence[Any],
+               options: dict[str, Any]) -> None:
+    super().__init__(program, examples, options)
     self.calls = 0
     self.last: tuple[Any, ...] | None = None
     reason = getattr(program, "compile_subgraph_reason", None)
