@@ -100,7 +100,7 @@ class Mixed {
   explicit Mixed(MixedOptions options) : options_(options) {}
 
   // Encodes the gradient with every codec. encode_s: the seconds that encoding and decoding take
-  // with each of codecs() on this rank, measured by the caller; or empty.
+  // with each of codecs() on a core of this rank that is free, measured by the caller; or empty.
   WantedCollective begin(Isa isa, const float* gradient, int64_t count,
                          std::span<const double> encode_s = {});
   // What an encoded byte takes on the wire, the same on all ranks.

@@ -19,9 +19,6 @@ constexpr int64_t kProbeElements = 1 << 20;  // more than fits a small cache, as
 // Copying as much would take longer than a message of its own.
 constexpr int64_t kInPlaceElements = 16 << 10;
 constexpr double kMessage_s = 100e-6;  // of one more operation
-// A codec's time counts so many times: it is measured on a core that has nothing else to do, but
-// then runs beside the backward pass, which the wire does not slow down.
-constexpr double kBusyCore = 2;
 // While no rank knows what the wire costs, buckets that can tell are sent as they are: the time of
 // a coded all-reduce is often that of its codec, so only plain ones tell. So many steps after the
 // first step a tensor is measured again, then after twice as many, and so on. Other buckets, and
@@ -143,7 +140,7 @@ class MixedExchange {
     for (const Part& part : parts_) {
       if (!part.due) continue;
       std::vector<double> seconds = state_->element_s;
-      for (double& s : seconds) s *= kBusyCore * static_cast<double>(part.slice->count);
+      for (double& s : seconds) s *= static_cast<double>(part.slice->count);
       const WantedCollective wanted =
           part.tensor->mixed.begin(usable_isa(), part.values, part.slice->count, seconds);
       const auto* from = static_cast<const float*>(wanted.input);
