@@ -59,7 +59,7 @@ int print_model(const Model& model, const Talk& talk) {
   fmt::print("{}", summary_line(model));
   Table table({"", "name", "dtype", "shape"});
   const auto add = [&](const char* what, const TensorSpec& spec) {
-    table.row({what, spec.name, std::string(dtype_name(spec.dtype)), shape_text(spec.shape)});
+    table.row({what, spec.name, type_text(spec), shape_text(spec.shape)});
   };
   for (const TensorSpec& spec : model.inputs()) add("input", spec);
   for (const TensorSpec& spec : model.outputs()) add("output", spec);

@@ -153,9 +153,46 @@ Model open_model(const std::string& path, const OptimizeOptions& options, const 
   return model;
 }
 
+namespace {
+
+// The same of a model that runs in stages, which checks types and shapes when it runs.
+std::vector<Tensor> arrange_for_stages(const Model& model,
+                                       const std::map<std::string, Tensor>& given,
+                                       std::vector<std::string>* made_up) {
+  const ir::Graph& graph = *model.state().graph;
+  const auto samples = runtime::sample_inputs(graph, {});
+  std::vector<Tensor> inputs;
+  for (const TensorSpec& spec : model.inputs()) {
+    if (!spec.other.empty()) {
+      throw_unsupported("input {} takes {}, which files of arrays do not hold; run it in Python",
+                        spec.name, spec.other);
+    }
+    if (const auto at = given.find(spec.name); at != given.end()) {
+      const bool rounds = at->second.dtype() == DType::kFloat64 && spec.dtype == DType::kFloat32;
+      inputs.push_back(rounds ? at->second.converted(spec.dtype) : at->second);
+      continue;
+    }
+    if (made_up) made_up->push_back(spec.name);
+    for (size_t i = 0; i < samples.size(); ++i) {
+      if (graph.value(graph.inputs[i]).name == spec.name) inputs.push_back(samples[i].tensor);
+    }
+  }
+  for (const auto& [name, tensor] : given) {
+    const auto& specs = model.inputs();
+    if (std::none_of(specs.begin(), specs.end(),
+                     [&, &key = name](const TensorSpec& s) { return s.name == key; })) {
+      throw_invalid("inputs: the model has no input '{}'", name);
+    }
+  }
+  return inputs;
+}
+
+}  // namespace
+
 std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::string, Tensor>& given,
                                    std::vector<std::string>* made_up) {
   std::vector<Tensor> inputs;
+  if (model.staged()) return arrange_for_stages(model, given, made_up);
   for (runtime::SampleInput& sample : runtime::sample_inputs(*model.state().graph, given)) {
     if (sample.made_up && made_up) made_up->push_back(model.inputs()[inputs.size()].name);
     inputs.push_back(std::move(sample.tensor));
@@ -163,10 +200,14 @@ std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::strin
   return inputs;
 }
 
+std::string type_text(const TensorSpec& spec) {
+  return spec.other.empty() ? std::string(dtype_name(spec.dtype)) : spec.other;
+}
+
 nlohmann::json to_json(const std::vector<TensorSpec>& specs) {
   nlohmann::json list = nlohmann::json::array();
   for (const TensorSpec& spec : specs) {
-    list.push_back({{"name", spec.name}, {"dtype", dtype_name(spec.dtype)}, {"shape", spec.shape}});
+    list.push_back({{"name", spec.name}, {"dtype", type_text(spec)}, {"shape", spec.shape}});
   }
   return list;
 }

@@ -59,6 +59,7 @@ std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::strin
 // "cnn: 2 threads, weights 0.1 MiB, memory 0.2 MiB"
 std::string summary_line(const Model& model);
 
+std::string type_text(const TensorSpec& spec);                 // "float32", "strings"
 nlohmann::json to_json(const std::vector<TensorSpec>& specs);  // name, dtype and shape of each
 
 }  // namespace stretto::cli

@@ -8,6 +8,7 @@
 #include "stretto/import/onnx/compose.h"
 #include "stretto/import/onnx/schema.h"
 #include "stretto/import/onnx/upgrade.h"
+#include "stretto/ir/host/host.h"
 #include "stretto/ir/operator.h"
 #include "stretto/ir/ops/limits.h"
 #include "table.h"
@@ -39,6 +40,12 @@ std::map<std::string, OperatorRow> onnx_operators() {
     if (!composition.domain.empty()) continue;
     rows[std::string(composition.op)] = {nullptr, "simpler operators"};
   }
+  for (const ir::HostOperator& host : ir::host_operators()) {
+    if (host.domain.empty()) {
+      rows.try_emplace(std::string(host.op), OperatorRow{nullptr, "a step between stages"});
+    }
+  }
+  rows.try_emplace("SequenceMap", OperatorRow{nullptr, "a step between stages"});
   rows.try_emplace("If", OperatorRow{nullptr, "the branch that is taken"});
   return rows;
 }

@@ -58,6 +58,33 @@ class ModelSession {
     return nb::borrow<nb::typed<nb::list, nb::ndarray<nb::numpy>>>(result);
   }
 
+  // The same where a value may also be None, a list, or strings: a pair of shape and list.
+  nb::list run_values(const nb::list& values) {
+    std::vector<AnyValue> inputs;
+    for (size_t i = 0; i < nb::len(values); ++i) {
+      inputs.push_back(any_value(values[i]));
+      if (i >= model_.inputs().size() || !inputs[i].is_tensor()) continue;
+      const DType dtype = model_.inputs()[i].dtype;
+      const Tensor& tensor = inputs[i].tensor();
+      if (dtype != DType::kUndefined && tensor.dtype() != dtype &&
+          tensor.dtype() == numpy_type(dtype)) {
+        inputs[i] = tensor.converted(dtype);
+      }
+    }
+    std::vector<AnyValue> outputs;
+    {
+      nb::gil_scoped_release released;
+      const InterruptScope interrupt(check_signals);
+      outputs = session_.run_values(inputs);
+    }
+    nb::list result;
+    for (const AnyValue& output : outputs) result.append(python_value(output));
+    return result;
+  }
+
+  // Programs that a model which runs in stages has made so far.
+  int programs() const { return model_.staged() ? model_.state().staged->programs() : 1; }
+
   // The same on memory of the caller: addresses of dense tensors whose types and shapes are those
   // of the model. Python has checked them.
   void run_at(const std::vector<uintptr_t>& inputs, const std::vector<uintptr_t>& outputs) {
@@ -171,7 +198,9 @@ std::vector<std::tuple<std::string, std::string, Shape>> specs(
     const std::vector<TensorSpec>& list) {
   std::vector<std::tuple<std::string, std::string, Shape>> result;
   for (const TensorSpec& spec : list) {
-    result.emplace_back(spec.name, std::string(dtype_name(spec.dtype)), spec.shape);
+    result.emplace_back(spec.name,
+                        spec.other.empty() ? std::string(dtype_name(spec.dtype)) : spec.other,
+                        spec.shape);
   }
   return result;
 }
@@ -218,6 +247,9 @@ NB_MODULE(_stretto, m) {
 
   nb::class_<ModelSession>(m, "Session")
       .def("run", &ModelSession::run, "inputs"_a)
+      .def("run_values", &ModelSession::run_values, "values"_a)
+      .def_prop_ro("staged", [](const ModelSession& s) { return s.model().staged(); })
+      .def_prop_ro("programs", &ModelSession::programs)
       .def("run_at", &ModelSession::run_at, "inputs"_a, "outputs"_a)
       .def("save",
            [](const ModelSession& s, const std::string& path) {

@@ -1,5 +1,8 @@
 #include "tensors.h"
 
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
 #include <memory>
 
 #include "stretto/tensor/narrow.h"
@@ -69,6 +72,37 @@ nb::object numpy_array(const Tensor& tensor) {
   std::vector<size_t> shape(tensor.shape().begin(), tensor.shape().end());
   return nb::cast(nb::ndarray<nb::numpy>(data, shape.size(), shape.data(), owner, nullptr,
                                          dlpack_type(tensor.dtype())));
+}
+
+AnyValue any_value(nb::handle object) {
+  if (object.is_none()) return {};
+  if (nb::isinstance<nb::list>(object)) {
+    Sequence sequence;
+    for (nb::handle element : object) sequence.push_back(any_value(element));
+    return sequence;
+  }
+  if (nb::isinstance<nb::tuple>(object)) {
+    const auto pair = nb::borrow<nb::tuple>(object);
+    return Strings{nb::cast<Shape>(pair[0]), nb::cast<std::vector<std::string>>(pair[1])};
+  }
+  return tensor_view(nb::cast<Array>(object));
+}
+
+nb::object python_value(const AnyValue& value) {
+  if (value.is_none()) return nb::none();
+  if (value.is_tensor()) return numpy_array(value.tensor());
+  if (value.is_strings()) {
+    nb::list texts;
+    for (const std::string& text : value.strings().values) {
+      // Files may hold bytes that are no UTF-8.
+      texts.append(nb::steal(PyUnicode_DecodeUTF8(text.data(), static_cast<Py_ssize_t>(text.size()),
+                                                  "surrogateescape")));
+    }
+    return nb::make_tuple(nb::cast(value.strings().shape), texts);
+  }
+  nb::list list;
+  for (const AnyValue& element : value.sequence()) list.append(python_value(element));
+  return list;
 }
 
 }  // namespace stretto::python

@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include "stretto/tensor/any_value.h"
 #include "stretto/tensor/tensor.h"
 
 namespace stretto::python {
@@ -25,5 +26,9 @@ DType numpy_type(DType dtype);
 
 // A NumPy array of numpy_type() that shares the tensor's memory where the type is the same.
 nanobind::object numpy_array(const Tensor& tensor);
+
+// An array, None, a list of such values, or strings: a pair of shape and list.
+AnyValue any_value(nanobind::handle object);
+nanobind::object python_value(const AnyValue& value);
 
 }  // namespace stretto::python

@@ -15,6 +15,39 @@ _NUMPY_TYPES = {
   "float4_e2m1fn": "float32", "int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "uint8",
 }
 
+# What stands for the element type of values that are no tensors of numbers.
+NO_TENSORS = ("strings", "sequence", "optional")
+
+
+def to_engine(value: Any, kind: str, name: str = "input") -> Any:
+  """A value that is no tensor of numbers, or may be none, in the form that the engine takes: None,
+  a list, an array, or strings as a pair of shape and list."""
+  if value is None:
+    return None
+  if kind != "strings" and isinstance(value, (list, tuple)):
+    return [to_engine(element, kind, name) for element in value]
+  array = np.asarray(value)
+  if array.dtype.kind not in "OUST":
+    return as_array(value, name=name)
+  texts = []
+  for text in array.reshape(-1).tolist():
+    if not isinstance(text, (str, bytes)):
+      raise InvalidArgumentError(f"{name}: expected strings, got {type(text).__name__}")
+    texts.append(text if isinstance(text, str) else text.decode("utf-8", "surrogateescape"))
+  return (list(array.shape), texts)
+
+
+def from_engine(value: Any) -> Any:
+  """The other way round; strings become an array of objects."""
+  if isinstance(value, list):
+    return [from_engine(element) for element in value]
+  if not isinstance(value, tuple):
+    return value
+  shape, texts = value
+  array = np.empty(len(texts), dtype=object)
+  array[:] = texts
+  return array.reshape(shape)
+
 
 def as_array(value: Any, dtype: str | None = None, name: str = "input") -> np.ndarray:
   """A C-contiguous array of `dtype` (any when None).

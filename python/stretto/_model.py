@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stretto import _stretto
-from stretto._arrays import as_array
+from stretto._arrays import NO_TENSORS, as_array, from_engine, to_engine
 from stretto._errors import InvalidArgumentError
 from stretto._paths import path_text
 from stretto._report import Report
@@ -22,8 +22,10 @@ class TensorSpec:
 
   Attributes:
     name: its name in the ONNX file.
-    dtype: NumPy's name of the element type, like "float32".
-    shape: the dimensions that the model was optimised for, outermost first; () is a scalar.
+    dtype: NumPy's name of the element type, like "float32"; "strings", "sequence" or "optional" for
+      what is no tensor of numbers.
+    shape: the dimensions that the model was optimised for, outermost first; () is a scalar. Of an
+      output whose shape depends on values, that of the first run, or -1 where none was made.
     sizes: of an input with open dimensions, the shapes that it takes: "batch:1..8x3x224x224". None:
       `shape` only.
   """
@@ -82,7 +84,8 @@ class Model:
 
     Returns:
       The output as a NumPy array, or a tuple of arrays in the order of `outputs` if there are
-      several. They belong to the caller: later runs leave them alone.
+      several. They belong to the caller: later runs leave them alone. Strings come as an array of
+      objects, a sequence as a list, and an optional value that is not there as None.
 
     Raises:
       InvalidArgumentError: an input is missing, unknown, given twice, or of the wrong type or
@@ -93,7 +96,7 @@ class Model:
       >>> model(x).shape
       (1, 10)
     """
-    outputs = self._session.run(self._arrange(args, kwargs))
+    outputs = self._outputs(self._arrange(args, kwargs))
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
   def run(self, *args: Any, **kwargs: Any) -> dict[str, np.ndarray]:
@@ -114,7 +117,7 @@ class Model:
       >>> model.run({"x": np.zeros((1, 3, 16, 16), np.float32)})["y"].shape
       (1, 10)
     """
-    outputs = self._session.run(self._arrange(args, kwargs))
+    outputs = self._outputs(self._arrange(args, kwargs))
     return {spec.name: output for spec, output in zip(self.outputs, outputs)}
 
   def save(self, path: str | os.PathLike[str]) -> None:
@@ -152,7 +155,12 @@ class Model:
 
     return f"<stretto.Model {self.name}: {words(self.inputs)} -> {words(self.outputs)}>"
 
-  def _arrange(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray]:
+  def _outputs(self, inputs: list[Any]) -> list[Any]:
+    if not self._session.staged:
+      return list(self._session.run(inputs))
+    return [from_engine(value) for value in self._session.run_values(inputs)]
+
+  def _arrange(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     if len(args) == 1 and isinstance(args[0], Mapping):
       kwargs, args = {**args[0], **kwargs}, ()
     names = [spec.name for spec in self.inputs]
@@ -170,4 +178,5 @@ class Model:
     missing = [name for name in names if name not in given]
     if missing:
       raise InvalidArgumentError(f"{self.name}: input {', '.join(missing)} is missing")
-    return [as_array(given[s.name], s.dtype, f"input {s.name}") for s in self.inputs]
+    return [to_engine(given[s.name], s.dtype, f"input {s.name}") if s.dtype in NO_TENSORS
+            else as_array(given[s.name], s.dtype, f"input {s.name}") for s in self.inputs]

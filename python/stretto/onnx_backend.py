@@ -6,7 +6,7 @@ compare the outputs themselves. This module needs the package `onnx`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,13 +15,10 @@ from onnx.backend.base import Backend, BackendRep, Device, DeviceType, namedtupl
 
 from stretto import _stretto
 from stretto._arrays import as_array
-from stretto._errors import InvalidArgumentError, UnsupportedError
+from stretto._errors import InvalidArgumentError
 from stretto._model import Model
 
 __all__ = ["prepare", "run_model", "run_node", "supports_device", "StrettoRep"]
-
-# Inputs with at most so many elements may become part of the model.
-_MOST_BOUND_ELEMENTS = 64
 
 
 def _optimized(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray] | None = None) -> Model:
@@ -47,9 +44,8 @@ def _optimized(model: onnx.ModelProto, inputs: Mapping[str, np.ndarray] | None =
 class StrettoRep(BackendRep):
   """A model that was prepared to run.
 
-  ONNX gives some operators their shapes and axes as inputs, or lets shapes depend on values, and
-  Stretto plans a model for fixed shapes. Such inputs become constants of the model when it runs,
-  and other values of them lead to another plan. So do inputs whose shape the model leaves open.
+  Inputs whose shape the model leaves open get the shapes of the arrays that come; other shapes lead
+  to another plan.
 
   Args:
     model: the model to run.
@@ -62,26 +58,25 @@ class StrettoRep(BackendRep):
     constants = {tensor.name for tensor in model.graph.initializer}
     self._proto = model
     self._inputs = [value.name for value in model.graph.input if value.name not in constants]
+    self._tensors = {value.name for value in model.graph.input
+                     if value.type.HasField("tensor_type")}
     self._outputs = [value.name for value in model.graph.output]
     self._types = {
       value.name: onnx.helper.tensor_dtype_to_np_dtype(value.type.tensor_type.elem_type)
       for value in model.graph.output if value.type.HasField("tensor_type")}
-    self._bound: list[str] = []  # inputs that have to be constants
     self._plans: dict[tuple[Any, ...], Model] = {}
     if not any(_is_open(value) for value in model.graph.input if value.name not in constants):
       try:
         self._plans[()] = _optimized(model)
       except InvalidArgumentError:
         pass  # made-up inputs may be wrong where those that come are right
-      except UnsupportedError as error:
-        if "must be known" not in str(error):
-          raise
 
-  def run(self, inputs: Any, **kwargs: Any) -> tuple[np.ndarray, ...]:
+  def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
     """Runs the model.
 
     Args:
-      inputs: an array per input of the model in their order, or a dictionary of them by name.
+      inputs: an array per input of the model in their order, or a dictionary of them by name;
+        for sequences a list, for optional values that are not there None.
       **kwargs: not used.
 
     Returns:
@@ -95,43 +90,25 @@ class StrettoRep(BackendRep):
     missing = [name for name in self._inputs if name not in given]
     if missing:
       raise InvalidArgumentError(f"input {', '.join(missing)} is missing")
-    arrays = {name: np.asarray(given[name]) for name in self._inputs}
-    model = self._plans.get(()) or self._plan(arrays)
-    result = model({spec.name: arrays[spec.name] for spec in model.inputs})
+    values = {name: np.asarray(given[name]) if name in self._tensors else given[name]
+              for name in self._inputs}
+    model = self._plans.get(()) or self._plan(values)
+    result = model({spec.name: values[spec.name] for spec in model.inputs})
     outputs = result if isinstance(result, tuple) else (result,)
     # The engine gives types that NumPy lacks as wider ones.
     typed = [output.astype(self._types.get(name, output.dtype), copy=False)
+             if isinstance(output, np.ndarray) else output
              for name, output in zip(self._outputs, outputs)]
     return namedtupledict("Outputs", self._outputs)(*typed)
 
-  def _plan(self, arrays: Mapping[str, np.ndarray]) -> Model:
-    """The model for these shapes, and for the values of inputs that must be constants."""
-    error: UnsupportedError | None = None
-    for bound in self._choices(arrays):
-      key = tuple((name, array.shape, array.tobytes() if name in bound else None)
-                  for name, array in arrays.items())
-      if key in self._plans:
-        return self._plans[key]
-      try:
-        model = _optimized(*_with_constants(self._proto, arrays, bound))
-      except UnsupportedError as refusal:
-        if "must be known" not in str(refusal):
-          raise
-        error = refusal
-      else:
-        self._bound = bound
-        self._plans[key] = model
-        return model
-    raise error or UnsupportedError("the model cannot be planned")
-
-  def _choices(self, arrays: Mapping[str, np.ndarray]) -> list[list[str]]:
-    """Which inputs to make constants, the fewest first: shapes, axes and counts are integers."""
-    small = [name for name in self._inputs
-             if arrays[name].ndim <= 1 and arrays[name].size <= _MOST_BOUND_ELEMENTS]
-    integers = [name for name in small if arrays[name].dtype.kind in "iu"]
-    later = [name for name in integers if name != self._inputs[0]]
-    every = [name for name in self._inputs if arrays[name].size <= _MOST_BOUND_ELEMENTS]
-    return [self._bound, [], later, integers, small, every]
+  def _plan(self, values: Mapping[str, Any]) -> Model:
+    """The model for these shapes."""
+    arrays = {name: value for name, value in values.items()
+              if name in self._tensors and value.dtype.kind not in "OUST"}
+    key = tuple((name, array.shape) for name, array in arrays.items())
+    if key not in self._plans:
+      self._plans[key] = _optimized(self._proto, arrays)
+    return self._plans[key]
 
 
 def prepare(model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> StrettoRep:
@@ -233,13 +210,3 @@ def _is_open(value: onnx.ValueInfoProto) -> bool:
     return False  # refused with its reason
   return not tensor.HasField("shape") or any(
     not dimension.HasField("dim_value") for dimension in tensor.shape.dim)
-
-
-def _with_constants(model: onnx.ModelProto, arrays: Mapping[str, np.ndarray], bound: Sequence[str]
-                    ) -> tuple[onnx.ModelProto, dict[str, np.ndarray]]:
-  """The model with the inputs in `bound` as constants, and the arrays of the others."""
-  closed = onnx.ModelProto()
-  closed.CopyFrom(model)
-  closed.graph.initializer.extend(
-    onnx.numpy_helper.from_array(arrays[name], name) for name in bound)
-  return closed, {name: array for name, array in arrays.items() if name not in bound}

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "stretto/base/error.h"
+#include "stretto/tensor/any_value.h"
 #include "stretto/tensor/shape_range.h"
 #include "stretto/tensor/tensor.h"
 
@@ -27,6 +28,10 @@ struct TensorSpec {
   std::string name;
   DType dtype;
   Shape shape;
+  // Of what is no tensor of numbers: "strings", "sequence" or "optional". Models that run in stages
+  // have such inputs and outputs; of their tensors the shape is that of the first run, and -1
+  // stands for what is not known.
+  std::string other = {};
 };
 
 struct OptimizeOptions {
@@ -82,7 +87,9 @@ class Model {
   const std::vector<TensorSpec>& outputs() const;
   // The shapes that a run may have, per input. More than those above where dimensions are open.
   std::vector<ShapeRange> input_ranges() const;
-  bool open() const;             // whether any dimension is
+  bool open() const;  // whether any dimension is
+  // Whether the model runs in stages, because parts of it depend on values (docs/howto/values.md).
+  bool staged() const;
   int threads() const;           // that a session uses by default
   int64_t weight_bytes() const;  // of packed weights, shared by all sessions
   int64_t memory_bytes() const;  // of one session's activations and scratch
@@ -151,13 +158,18 @@ class Session {
     return run(std::span<const Tensor>(inputs.begin(), inputs.size()));
   }
 
+  // The same for models that take or give strings, sequences or optional values.
+  std::vector<AnyValue> run_values(std::span<const AnyValue> inputs);
+
   // The same on dense row-major memory of the caller, in model order, with the shapes of
   // model().inputs(). After the first call it allocates nothing, and takes a lock only when it has
-  // to wait for another caller.
+  // to wait for another caller. Of a model that runs in stages, throws InvalidArgument when an
+  // output has another shape in this run.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
 
  private:
   struct State;
+  void run_staged(std::span<const void* const> inputs, std::span<void* const> outputs);
   std::unique_ptr<State> state_;
 };
 

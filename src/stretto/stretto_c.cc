@@ -24,6 +24,16 @@ struct stretto_session {
 
 namespace {
 
+// -1 where only a run knows it.
+int64_t bytes_of(const stretto::TensorSpec& spec) {
+  for (const int64_t size : spec.shape) {
+    if (size < 0) return -1;
+  }
+  if (!spec.other.empty() || spec.dtype == stretto::DType::kUndefined) return -1;
+  return stretto::element_count(spec.shape) *
+         static_cast<int64_t>(stretto::dtype_bytes(spec.dtype));
+}
+
 stretto_status describe(const std::vector<stretto::TensorSpec>& specs, int32_t index,
                         const char* what, stretto_tensor_spec* out) {
   return guarded([&] {
@@ -32,13 +42,13 @@ stretto_status describe(const std::vector<stretto::TensorSpec>& specs, int32_t i
       stretto::throw_invalid("{} {}: the model has {}", what, index, specs.size());
     }
     const stretto::TensorSpec& spec = specs[index];
-    *out = {.name = spec.name.c_str(),
-            // dtype_name returns views of literals, which end in a zero.
-            .dtype = stretto::dtype_name(spec.dtype).data(),
-            .shape = spec.shape.data(),
-            .rank = static_cast<int32_t>(spec.shape.size()),
-            .bytes = stretto::element_count(spec.shape) *
-                     static_cast<int64_t>(stretto::dtype_bytes(spec.dtype))};
+    *out = {
+        .name = spec.name.c_str(),
+        // dtype_name returns views of literals, which end in a zero.
+        .dtype = spec.other.empty() ? stretto::dtype_name(spec.dtype).data() : spec.other.c_str(),
+        .shape = spec.shape.data(),
+        .rank = static_cast<int32_t>(spec.shape.size()),
+        .bytes = bytes_of(spec)};
   });
 }
 

@@ -43,7 +43,7 @@ typedef struct stretto_tensor_spec {
   const char* dtype;    /* NumPy's name: "float32", "int64", "bool", ... */
   const int64_t* shape; /* `rank` dimensions, outermost first */
   int32_t rank;
-  int64_t bytes; /* of the whole dense tensor */
+  int64_t bytes; /* of the whole dense tensor; -1: only a run knows (docs/howto/values.md) */
 } stretto_tensor_spec;
 
 /* How to optimise. A zero-initialised struct, or NULL, means the defaults. */

@@ -36,6 +36,13 @@ def reason(model_name, error):
   return text
 
 
+def comparable(value):
+  """The suite cannot compare scalars within sequences."""
+  if isinstance(value, list):
+    return [np.atleast_1d(comparable(element)) for element in value]
+  return _normalize_tensor(value)
+
+
 def outcome(name, model, data_sets, rtol, atol):
   """What became of a case: "" for a pass, else why it was refused, or how it differs."""
   try:
@@ -43,8 +50,8 @@ def outcome(name, model, data_sets, rtol, atol):
     for inputs, outputs in data_sets:
       got = prepared.run([_normalize_tensor(array) for array in inputs])
       try:
-        Runner.assert_similar_outputs([_normalize_tensor(array) for array in outputs], got,
-                                      rtol, atol)
+        Runner.assert_similar_outputs([comparable(array) for array in outputs],
+                                      [comparable(array) for array in got], rtol, atol)
       except (AssertionError, AttributeError) as error:
         return DIFFERENCE + " ".join(str(error).split())[:200]
   except Exception as error:
@@ -202,8 +209,8 @@ def test_open_shapes_are_closed_by_the_arrays():
 
 
 def test_what_stretto_lacks_is_refused_at_once():
-  node = helper.make_node("StringConcat", ["x", "x"], ["y"])
-  with pytest.raises(NotImplementedError, match="StringConcat"):
+  node = helper.make_node("ImageDecoder", ["x"], ["y"])
+  with pytest.raises(NotImplementedError, match="ImageDecoder"):
     backend.prepare(single_node_model(node, [np.zeros(2, np.float32)]))
   with pytest.raises(ValueError, match="device: expected CPU"):
     backend.prepare(single_node_model(node, [np.zeros(2, np.float32)]), "CUDA")

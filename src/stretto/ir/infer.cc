@@ -4,6 +4,7 @@
 #include "stretto/base/interrupt.h"
 #include "stretto/ir/interpreter.h"
 #include "stretto/ir/limits.h"
+#include "stretto/ir/not_straight.h"
 #include "stretto/ir/operator.h"
 
 namespace stretto::ir {
@@ -57,7 +58,7 @@ const Tensor* Inference::constant(int i) const {
 std::vector<int64_t> Inference::constant_integers(int i, std::string_view what) const {
   const Tensor* tensor = constant(i);
   if (tensor == nullptr) {
-    throw_unsupported(
+    throw_not_straight(
         "{} must be known when the model is optimised, but it depends on the model's "
         "input values",
         what);
@@ -98,6 +99,8 @@ void infer_node(Graph& graph, const Node& node) {
     }
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(context(error));
+  } catch (const NotStraight& error) {
+    throw NotStraight(context(error));
   } catch (const Unsupported& error) {
     throw Unsupported(context(error));
   }

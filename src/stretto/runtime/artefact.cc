@@ -6,6 +6,7 @@
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/ir/limits.h"
 #include "stretto/ir/serialize.h"
 #include "stretto/kernels/packing.h"
 #include "stretto/passes/pipeline.h"
@@ -82,6 +83,101 @@ json open_json(ProgramsByShape& by_shape, const Program& program, std::string& c
   return open;
 }
 
+// Names of what is no tensor of numbers; the type of others.
+std::string type_text(const TensorSpec& spec) {
+  return spec.other.empty() ? std::string(dtype_name(spec.dtype)) : spec.other;
+}
+
+json face_json(const std::vector<TensorSpec>& specs) {
+  json list = json::array();
+  for (const TensorSpec& spec : specs) {
+    list.push_back({{"name", spec.name}, {"dtype", type_text(spec)}, {"shape", spec.shape}});
+  }
+  return list;
+}
+
+std::vector<TensorSpec> read_face(const json& list) {
+  std::vector<TensorSpec> specs;
+  for (const json& one : list) {
+    TensorSpec spec{one.at("name").get<std::string>(), DType::kUndefined,
+                    one.at("shape").get<Shape>()};
+    const auto type = one.at("dtype").get<std::string>();
+    if (type == "strings" || type == "sequence" || type == "optional") {
+      spec.other = type;
+    } else if (type != dtype_name(DType::kUndefined)) {
+      spec.dtype = parse_dtype(type);
+    }
+    if (spec.shape.size() > ir::kMaxRank) throw_invalid("{} has too many dimensions", spec.name);
+    specs.push_back(std::move(spec));
+  }
+  return specs;
+}
+
+// A model that runs in stages is stored as it came, too.
+json staged_json(const Model::State& model, std::string& constants) {
+  const onnx::Reader& reader = *model.staged->source()->reader;
+  if (reader.has_external_data()) {
+    throw_unsupported(
+        "save: a model that runs in stages is stored as its ONNX file, and this one has none that "
+        "could be: its weights are in files of their own");
+  }
+  constants.resize((constants.size() + kAlignment - 1) / kAlignment * kAlignment);
+  json ranges = json::array();
+  for (const StagedInput& input : model.staged->inputs()) {
+    ranges.push_back(input.shape ? json(shape_range_text(*input.shape)) : json(nullptr));
+  }
+  json staged{{"inputs", face_json(model.program->inputs)},
+              {"outputs", face_json(model.program->outputs)},
+              {"ranges", std::move(ranges)},
+              {"disabled", model.siblings->making().disabled},
+              {"offset", constants.size()},
+              {"bytes", reader.bytes().size()}};
+  append_in_pieces(constants, reader.bytes());
+  return staged;
+}
+
+void read_staged(const json& staged, const SectionView& constants,
+                 std::shared_ptr<const void> owner, ArtefactContent& content) {
+  const auto offset = staged.at("offset").get<uint64_t>();
+  const auto size = staged.at("bytes").get<uint64_t>();
+  const size_t limit = constants.bytes.size();
+  if (offset > limit || size > limit - offset) throw_invalid("the ONNX model lies outside");
+  content.staged_source = std::make_shared<StagedSource>(onnx::Reader::of_memory(
+      constants.bytes.subspan(offset, size), std::move(owner), content.name + ".onnx"));
+  const onnx::Body& body = *content.staged_source->body;
+  content.inputs = read_face(staged.at("inputs"));
+  content.outputs = read_face(staged.at("outputs"));
+  const json& ranges = staged.at("ranges");
+  if (content.inputs.size() != body.inputs().size() || ranges.size() != content.inputs.size() ||
+      content.outputs.size() != body.outputs().size()) {
+    throw_invalid("other inputs or outputs than the model");
+  }
+  content.graph = std::make_shared<ir::Graph>();
+  content.graph->name = content.name;
+  for (size_t i = 0; i < content.inputs.size(); ++i) {
+    const TensorSpec& spec = content.inputs[i];
+    if (spec.name != body.inputs()[i].name) throw_invalid("input {} has another name", i);
+    StagedInput input{.name = spec.name, .is_tensor = spec.other.empty(), .dtype = spec.dtype};
+    if (input.is_tensor) {
+      element_count(spec.shape);
+      const onnx::WireInput& wire = body.inputs()[i];
+      if (onnx::element_type(body.source(), wire.type, "input", wire.position) != spec.dtype) {
+        throw_invalid("input {} has another type", spec.name);
+      }
+      if (ranges[i].is_string()) {
+        input.shape = parse_shape_range(ranges[i].get<std::string>());
+        ir::Graph& graph = *content.graph;
+        graph.inputs.push_back(graph.add_value(spec.name, spec.dtype, spec.shape));
+      }
+    }
+    content.staged_inputs.push_back(std::move(input));
+  }
+  content.siblings = std::make_shared<Siblings>();
+  content.siblings->set_making({.disabled = staged.at("disabled").get<std::set<std::string>>(),
+                                .forced = {},
+                                .known = content.choices});
+}
+
 // The other way round: the graph of the first shapes is made again.
 void read_open(const json& open, const SectionView& constants, std::shared_ptr<const void> owner,
                ArtefactContent& content) {
@@ -118,7 +214,9 @@ void save_artefact(const Model::State& model, const std::string& path) {
                    {"target", target_json(program.target)},
                    {"choices", model.choices.text()},
                    {"samples", samples_json(model.samples, constants)}};
-  if (model.by_shape) {
+  if (model.staged) {
+    description["staged"] = staged_json(model, constants);
+  } else if (model.by_shape) {
     description["open"] = open_json(*model.by_shape, program, constants);
   } else {
     description["graph"] = ir::write_graph(*model.graph, constants);
@@ -162,7 +260,9 @@ ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<
     content.target = parse_target(description.at("target"));
     content.architecture = description.at("target").at("architecture").get<std::string>();
     content.choices = tune::TuningCache::parse(description.at("choices").get<std::string>(), file);
-    if (description.contains("open")) {
+    if (description.contains("staged")) {
+      read_staged(description.at("staged"), sections.constants, owner, content);
+    } else if (description.contains("open")) {
       read_open(description.at("open"), sections.constants, owner, content);
     } else {
       content.graph = std::make_shared<ir::Graph>(

@@ -20,6 +20,11 @@ struct ArtefactContent {
   std::string name, report_json;
   std::shared_ptr<ir::Graph> graph;
   std::shared_ptr<ProgramsByShape> by_shape;  // null: all dimensions are fixed
+  // Instead of `graph`: of a model that runs in stages.
+  std::shared_ptr<StagedSource> staged_source;
+  std::vector<StagedInput> staged_inputs;
+  std::vector<TensorSpec> inputs, outputs;
+  std::shared_ptr<Siblings> siblings;
   std::string architecture;
   kernels::Target target;
   tune::TuningCache choices;

@@ -21,7 +21,12 @@ const std::vector<TensorSpec>& Model::inputs() const { return state_->program->i
 const std::vector<TensorSpec>& Model::outputs() const { return state_->program->outputs; }
 std::vector<ShapeRange> Model::input_ranges() const {
   std::vector<ShapeRange> ranges;
-  if (state_->by_shape) {
+  if (state_->staged) {
+    for (size_t i = 0; i < inputs().size(); ++i) {
+      const auto& shape = state_->staged->inputs()[i].shape;
+      ranges.push_back(shape ? *shape : ShapeRange());
+    }
+  } else if (state_->by_shape) {
     for (const runtime::OpenInput& input : state_->by_shape->inputs()) {
       ranges.push_back(input.shape);
     }
@@ -30,10 +35,15 @@ std::vector<ShapeRange> Model::input_ranges() const {
   }
   return ranges;
 }
-bool Model::open() const { return state_->by_shape != nullptr; }
+bool Model::open() const { return state_->by_shape != nullptr || staged(); }
+bool Model::staged() const { return state_->staged != nullptr; }
 int Model::threads() const { return state_->program->target.threads; }
-int64_t Model::weight_bytes() const { return state_->program->weight_bytes(); }
-int64_t Model::memory_bytes() const { return state_->program->arena_bytes; }
+int64_t Model::weight_bytes() const {
+  return staged() ? state_->siblings->weights().bytes() : state_->program->weight_bytes();
+}
+int64_t Model::memory_bytes() const {
+  return staged() ? state_->staged->memory_bytes() : state_->program->arena_bytes;
+}
 const std::vector<std::string>& Model::notes() const { return state_->notes; }
 std::string Model::report_json() const { return state_->report_json; }
 std::string Model::report_html() const { return report::report_html(state_->report_json); }
@@ -133,6 +143,18 @@ Model make_model(ArtefactContent content, const LoadOptions& options) {
   state->by_shape = content.by_shape;
   state->siblings = siblings_of(content.by_shape);
   const kernels::Target target = usable_target(content, options, state->notes);
+  if (content.staged_source) {
+    state->siblings = content.siblings;
+    state->choices = content.choices;
+    auto program = std::make_shared<Program>();
+    program->target = target;
+    program->inputs = content.inputs;
+    program->outputs = content.outputs;
+    state->program = std::move(program);
+    state->staged = std::make_shared<Staged>(content.staged_source, content.staged_inputs,
+                                             content.siblings, Staged::Options{.target = target});
+    return Model(std::move(state));
+  }
   if (content.architecture == kernels::architecture() && target.isa == content.target.isa &&
       target.threads == content.target.threads) {
     state->choices = content.choices;
@@ -163,7 +185,7 @@ Model load_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> o
     try {
       check_memory(*content.graph);
       Model model = make_model(std::move(content), options);
-      check_memory(*model.state().program);
+      if (!model.staged()) check_memory(*model.state().program);
       return model;
     } catch (const Unsupported& error) {
       throw Unsupported(fmt::format("{}: {}", file, error.what()));

@@ -8,6 +8,7 @@
 #include "stretto/runtime/program.h"
 #include "stretto/runtime/programs_by_shape.h"
 #include "stretto/runtime/samples.h"
+#include "stretto/runtime/staged.h"
 #include "stretto/stretto.h"
 #include "stretto/tune/tuning_cache.h"
 
@@ -21,6 +22,9 @@ struct Model::State {
   std::shared_ptr<ir::Graph> graph;
   // Where dimensions are open; null when all are fixed.
   std::shared_ptr<runtime::ProgramsByShape> by_shape;
+  // Of a model that runs in stages: all that runs. `program` then has only inputs and outputs, and
+  // `graph` only inputs.
+  std::shared_ptr<runtime::Staged> staged;
   // Of a model that can be had for other shapes: in `by_shape`, or for whoever makes the graphs.
   std::shared_ptr<runtime::Siblings> siblings;
   tune::TuningCache choices;  // of every problem considered: layouts and kernels follow from them

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "stretto/base/error.h"
+#include "stretto/ir/not_straight.h"
 
 namespace stretto::runtime {
 namespace {
@@ -217,6 +218,8 @@ ImportedModel import_first(onnx::Reader& reader, const std::optional<Opening>& o
   } catch (const InvalidArgument& error) {
     if (doubt.empty()) throw;
     throw InvalidArgument(fmt::format("{} ({})", error.what(), doubt));
+  } catch (const ir::NotStraight&) {
+    throw;
   } catch (const Unsupported& error) {
     if (doubt.empty()) throw;
     throw Unsupported(fmt::format("{} ({})", error.what(), doubt));

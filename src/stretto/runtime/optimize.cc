@@ -16,6 +16,7 @@
 #include "stretto/base/memory.h"
 #include "stretto/import/onnx/import.h"
 #include "stretto/ir/interpreter.h"
+#include "stretto/ir/not_straight.h"
 #include "stretto/ir/operator.h"
 #include "stretto/passes/pipeline.h"
 #include "stretto/runtime/compile.h"
@@ -23,6 +24,8 @@
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/opening.h"
 #include "stretto/runtime/optimize.h"
+#include "stretto/runtime/optimize_parts.h"
+#include "stretto/runtime/optimize_staged.h"
 #include "stretto/runtime/report.h"
 #include "stretto/runtime/tuning.h"
 #include "stretto/stretto.h"
@@ -35,218 +38,14 @@ namespace {
 
 using nlohmann::json;
 using runtime::Compiled;
-
-// What "quick" and "full" mean, in seconds of kernel measurements.
-constexpr double kQuickBudget = 10, kFullBudget = 240;
-
-// Rules that make operators fewer: without them, the graph runs one kernel per operator, which is
-// what "before" means in the report.
-const std::set<std::string> kFusions{
-    "fold-batch-norm",      "fuse-epilogue",    "fuse-attention",
-    "fuse-add-layer-norm",  "fuse-elementwise", "recognise-activation",
-    "recognise-layer-norm", "squeeze-excite",   "merge-linears"};
-
-struct TuningBudget {
-  double seconds = 0;
-  bool thorough = false;
-};
-
-TuningBudget parse_tuning(const std::string& tuning) {
-  if (tuning == "off") return {};
-  if (tuning == "quick") return {kQuickBudget, false};
-  if (tuning == "full") return {kFullBudget, true};
-  double seconds = 0;
-  const auto [end, error] = std::from_chars(tuning.data(), tuning.data() + tuning.size(), seconds);
-  if (error != std::errc{} || end != tuning.data() + tuning.size() || !std::isfinite(seconds) ||
-      seconds < 0) {
-    throw_invalid("tuning: expected off, quick, full or a number of seconds, got '{}'", tuning);
-  }
-  return {seconds, seconds >= kFullBudget};
-}
-
-kernels::Target make_target(const OptimizeOptions& options) {
-  if (options.level == "half" || options.level == "int8") {
-    throw_unsupported(
-        "level: '{}' is planned and does not exist yet; leave the option out for lossless (fp32 "
-        "throughout)",
-        options.level);
-  }
-  if (options.level != "lossless") {
-    throw_invalid(
-        "level: expected lossless (fp32 throughout), the only level so far (half and int8 are "
-        "planned), got '{}'",
-        options.level);
-  }
-  if (options.threads < 0 || options.threads > 1024) {
-    throw_invalid("threads: expected 0 (all cores) to 1024, got {}", options.threads);
-  }
-  return {.isa = usable_isa(),
-          .accuracy = kernels::parse_accuracy(options.accuracy),
-          .threads = options.threads == 0 ? cpu_info().cores : options.threads};
-}
-
-bool is_family(std::string_view name) {
-  const auto all = kernels::families();
-  return std::any_of(all.begin(), all.end(),
-                     [&](const kernels::Family* f) { return f->name == name; });
-}
-
-// Forced kernels that name a node of the graph; a name that is neither node nor family is an error.
-std::map<std::string, std::string> forced_nodes(const OptimizeOptions& options,
-                                                const ir::Graph& graph) {
-  std::map<std::string, std::string> nodes;
-  for (const auto& [name, row] : options.force) {
-    if (is_family(name)) continue;
-    const bool known =
-        std::any_of(graph.nodes.begin(), graph.nodes.end(),
-                    [&name = name](const ir::Node& node) { return node.name == name; });
-    if (!known) {
-      throw_invalid(
-          "forced kernels: '{}' is neither an operator family (see `stretto kernels`) nor a "
-          "node of the optimised graph (see `stretto inspect`)",
-          name);
-    }
-    nodes[name] = row;
-  }
-  return nodes;
-}
-
-runtime::TuningOptions tuning_options(const OptimizeOptions& options, const TuningBudget& budget,
-                                      const ir::Graph& graph) {
-  runtime::TuningOptions how{.budget_s = budget.seconds,
-                             .thorough = budget.thorough,
-                             .forced_nodes = forced_nodes(options, graph),
-                             .cache = tune::tuning_cache_path(options.tuning_cache),
-                             .progress = options.progress};
-  for (const auto& [name, row] : options.force) {
-    if (is_family(name)) how.forced[name] = row;
-  }
-  return how;
-}
-
-// Seconds per stage, in order.
-class Stages {
- public:
-  explicit Stages(const OptimizeOptions& options) : options_(options) {}
-  template <typename F>
-  auto operator()(const char* name, F&& f) {
-    if (options_.progress) options_.progress(name, 0);
-    const double start = now_s();
-    struct Stop {
-      json& seconds;
-      const char* name;
-      double start;
-      ~Stop() { seconds[name] = seconds.value(name, 0.0) + now_s() - start; }
-    } stop{seconds_, name, start};
-    return f();
-  }
-  json finish() {
-    seconds_["total"] = now_s() - begin_;
-    return seconds_;
-  }
-
- private:
-  const OptimizeOptions& options_;
-  const double begin_ = now_s();
-  json seconds_ = json::object();
-};
-
-std::vector<runtime::OutputError> errors_against(const std::vector<Tensor>& expected,
-                                                 const runtime::Program& program,
-                                                 const std::vector<Tensor>& inputs) {
-  const std::vector<Tensor> got = runtime::run_program(program, inputs);
-  std::vector<runtime::OutputError> errors;
-  for (size_t i = 0; i < got.size(); ++i) {
-    errors.push_back(runtime::compare(program.outputs[i].name, got[i], expected[i]));
-  }
-  return errors;
-}
-
-const runtime::OutputError* worst_above(const std::vector<runtime::OutputError>& errors,
-                                        double bound) {
-  const runtime::OutputError* worst = nullptr;
-  for (const runtime::OutputError& e : errors) {
-    if (e.relative_to_max > bound && (!worst || e.relative_to_max > worst->relative_to_max)) {
-      worst = &e;
-    }
-  }
-  return worst;
-}
-
-// Some inputs are badly conditioned for a model: rounding alone moves the outputs. The bound is
-// then this many times what the plain fp32 reference, operator by operator, loses on them.
-constexpr double kConditioning = 8;
-
-// What a rounding of stored values can move: a float16, bfloat16 or quantised value next to a tie
-// falls either way. In units of the largest value, twice the step between neighbours.
-double storage_error(const ir::Graph& graph) {
-  double error = 0;
-  for (const ir::Node& node : graph.nodes) {
-    if (node.op->name == "QuantizeLinear") error = std::max(error, 2.0 / 127);
-    for (ir::ValueId id : node.outputs) {
-      if (id == ir::kNone) continue;
-      const DType dtype = graph.value(id).dtype;
-      if (dtype == DType::kFloat16) error = std::max(error, 0x1p-9);
-      if (dtype == DType::kBFloat16) error = std::max(error, 0x1p-6);
-      if (!is_narrow(dtype)) continue;
-      const double largest = (1 << (narrow_bits(dtype) - 1)) - 1;  // of a signed integer
-      error = std::max(error, is_float(dtype) ? 0.25 : 2 / largest);
-    }
-  }
-  return error;
-}
-
-struct Verified {
-  std::vector<Tensor> expected;
-  std::vector<runtime::OutputError> errors;
-  double bound = 0;
-};
-
-// Compares with the double-precision reference. Throws InternalError when an output is off by more
-// than its accuracy class and the inputs' conditioning allow.
-Verified verified(const ir::Graph& original, const runtime::Program& program,
-                  const std::vector<Tensor>& inputs, const std::string& file, json& notes) {
-  ThreadTeam team(program.target.threads);
-  const std::vector<Tensor> expected =
-      ir::interpret(original, inputs, {.float64 = true, .team = &team});
-  auto errors = errors_against(expected, program, inputs);
-  for (const runtime::OutputError& e : errors) {
-    if (!e.only_nan) continue;
-    throw_invalid(
-        "{}: output {} is NaN everywhere, in double precision too, so these inputs check nothing: "
-        "give inputs that suit the model, or verify=False",
-        file, e.output);
-  }
-  double bound = std::max(runtime::allowed_error(program.target.accuracy), storage_error(original));
-  if (worst_above(errors, bound) != nullptr) {
-    const std::vector<Tensor> rounded =
-        ir::interpret(original, inputs, {.float64 = false, .team = &team});
-    double loss = 0;
-    for (size_t i = 0; i < rounded.size(); ++i) {
-      const double error = compare(rounded[i], expected[i]).relative_to_max;
-      if (!std::isfinite(error)) {
-        throw_invalid(
-            "{}: output {} is not finite in fp32 where double precision is, so these inputs check "
-            "nothing: give inputs that suit the model, or verify=False",
-            file, program.outputs[i].name);
-      }
-      loss = std::max(loss, error);
-    }
-    bound = std::max(bound, kConditioning * loss);
-    notes.push_back(
-        fmt::format("these inputs are badly conditioned: plain fp32 is already off by {:.1e}, so "
-                    "errors up to {:.1e} were allowed",
-                    loss, bound));
-  }
-  if (const auto* worst = worst_above(errors, bound)) {
-    throw InternalError(
-        fmt::format("{}: output {} is off by {:.1e} of its largest value (allowed {:.0e}); "
-                    "`stretto inspect --bisect` "
-                    "names the rewrite, accuracy=\"strict\" avoids approximate kernels",
-                    file, worst->output, worst->relative_to_max, bound));
-  }
-  return {expected, std::move(errors), bound};
-}
+using runtime::make_target;
+using runtime::parse_tuning;
+using runtime::Stages;
+using runtime::storage_error;
+using runtime::tuning_options;
+using runtime::TuningBudget;
+using runtime::Verified;
+using runtime::verified;
 
 // What load() verifies the model with: the reference's outputs or, without verification, the
 // model's own. The latter may be off by the allowed error already, so twice that is allowed then.
@@ -263,7 +62,7 @@ runtime::Samples samples_of(const ir::Graph& graph, const runtime::Program& prog
 // The unfused model with kernels in built-in order: what the report calls "before".
 Compiled compile_before(const ir::Graph& original, const kernels::Target& target) {
   auto graph = std::make_shared<ir::Graph>(original);
-  passes::run_pipeline(*graph, {.disabled = kFusions});
+  passes::run_pipeline(*graph, {.disabled = runtime::fusions()});
   runtime::Selector selector({});
   return runtime::compile(graph, target, selector, {});
 }
@@ -364,6 +163,7 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
                      {"nodes_before", original.nodes.size()},
                      {"nodes_after", graph->nodes.size()},
                      {"flops", ir::flops(*graph)}};
+  report["stages"] = nullptr;
   report["machine"] = runtime::machine_json(target);
   report["options"] = runtime::options_json(options, target);
   report["inputs"] = runtime::inputs_json(original, samples);
@@ -432,8 +232,8 @@ bool really_open(const runtime::ProgramsByShape& by_shape, const runtime::Openin
   }
 }
 
-Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& file,
-                    const OptimizeOptions& options, Stages& stages) {
+Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader, const std::string& file,
+                        const OptimizeOptions& options, Stages& stages) {
   const auto opening = runtime::find_opening(reader->inputs(), file, options);
   std::shared_ptr<runtime::ProgramsByShape> by_shape;
   ImportedModel imported = stages("import", [&] {
@@ -462,6 +262,15 @@ Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& fil
   // A range has two ends: what both need is packed now.
   if (opening->asked) by_shape->program(opening->other, state->program->target);
   return Model(std::move(state));
+}
+
+Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& file,
+                    const OptimizeOptions& options, Stages& stages) {
+  try {
+    return optimize_straight(reader, file, options, stages);
+  } catch (const ir::NotStraight&) {
+    return runtime::optimize_staged(std::move(reader), file, options, stages);
+  }
 }
 
 // Import errors name the file; this adds the name to later errors, for example about memory. If
@@ -526,9 +335,13 @@ Model runtime::with_other_shapes(const Model& model, ImportedModel imported) {
 std::vector<Tensor> run_reference(const std::string& onnx_path, const OptimizeOptions& options,
                                   std::span<const Tensor> inputs) {
   const InterruptScope interrupt(options.interrupt);
-  const ImportedModel imported = runtime::import_to_look_at(onnx_path, options);
   ThreadTeam team(options.threads == 0 ? cpu_info().cores : options.threads);
-  return ir::interpret(imported.graph, inputs, {.float64 = true, .team = &team});
+  try {
+    const ImportedModel imported = runtime::import_to_look_at(onnx_path, options);
+    return ir::interpret(imported.graph, inputs, {.float64 = true, .team = &team});
+  } catch (const ir::NotStraight&) {
+    return runtime::run_staged_reference(onnx_path, options, inputs);
+  }
 }
 
 }  // namespace stretto

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 
 #include "stretto/base/error.h"
@@ -31,6 +32,7 @@ struct Session::State {
     runtime::ExecutorPool pool;
   };
 
+  State(Model m, std::shared_ptr<runtime::Staged> s) : model(std::move(m)), staged(std::move(s)) {}
   State(Model m, std::shared_ptr<const runtime::Program> program)
       : model(std::move(m)), first(std::make_shared<Runner>(std::move(program))) {}
 
@@ -62,7 +64,8 @@ struct Session::State {
   static constexpr size_t kKept = runtime::ProgramsByShape::kKept;
 
   const Model model;
-  const std::shared_ptr<Runner> first;  // for the shapes of model.inputs()
+  const std::shared_ptr<Runner> first;            // for the shapes of model.inputs()
+  const std::shared_ptr<runtime::Staged> staged;  // instead of it
   std::mutex mutex;
   std::vector<std::shared_ptr<Runner>> others;  // the one used last is the last
 };
@@ -72,6 +75,16 @@ Session::Session(Model model, int threads) {
     throw_invalid("threads: expected 0 (as optimised) to 1024, got {}", threads);
   }
   std::shared_ptr<const runtime::Program> program = model.state().program;
+  if (std::shared_ptr<runtime::Staged> staged = model.state().staged) {
+    if (threads != 0 && threads != program->target.threads) {
+      runtime::Staged::Options how = staged->options();
+      how.target.threads = threads;
+      staged = std::make_shared<runtime::Staged>(staged->source(), staged->inputs(),
+                                                 staged->siblings(), how);
+    }
+    state_ = std::make_unique<State>(std::move(model), std::move(staged));
+    return;
+  }
   if (threads != 0 && threads != program->target.threads) {
     kernels::Target target = program->target;
     target.threads = threads;
@@ -86,6 +99,7 @@ Session::Session(Session&&) noexcept = default;
 const Model& Session::model() const { return state_->model; }
 
 void Session::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
+  if (state_->staged) return run_staged(inputs, outputs);
   const runtime::Program& program = *state_->first->program;
   if (inputs.size() != program.inputs.size() || outputs.size() != program.outputs.size()) {
     throw_invalid("run: expected {} inputs and {} outputs, got {} and {}", program.inputs.size(),
@@ -94,7 +108,56 @@ void Session::run(std::span<const void* const> inputs, std::span<void* const> ou
   runtime::ExecutorPool::Lease(state_->first->pool).executor().run(inputs, outputs);
 }
 
+// Shapes are known after the run only, so the outputs are copied.
+void Session::run_staged(std::span<const void* const> inputs, std::span<void* const> outputs) {
+  const std::vector<TensorSpec>&from = model().inputs(), &to = model().outputs();
+  if (inputs.size() != from.size() || outputs.size() != to.size()) {
+    throw_invalid("run: expected {} inputs and {} outputs, got {} and {}", from.size(), to.size(),
+                  inputs.size(), outputs.size());
+  }
+  std::vector<AnyValue> given;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!from[i].other.empty()) {
+      throw_unsupported("run: input {} takes {}, which plain memory cannot hold", from[i].name,
+                        from[i].other);
+    }
+    given.emplace_back(Tensor(from[i].dtype, from[i].shape, inputs[i], nullptr));
+  }
+  const std::vector<AnyValue> made = run_values(given);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!made[i].is_tensor() || made[i].tensor().shape() != to[i].shape ||
+        made[i].tensor().dtype() != to[i].dtype) {
+      throw_invalid(
+          "run: output {} is {} in this run, and the memory is for {} of shape {}; run on tensors",
+          to[i].name, made[i].kind(), dtype_name(to[i].dtype), shape_text(to[i].shape));
+    }
+    const Tensor& tensor = made[i].tensor();
+    if (tensor.bytes() > 0) std::memcpy(outputs[i], tensor.data(), tensor.bytes());
+  }
+}
+
+std::vector<AnyValue> Session::run_values(std::span<const AnyValue> inputs) {
+  if (state_->staged) return state_->staged->run(inputs);
+  std::vector<Tensor> tensors;
+  for (const AnyValue& input : inputs) tensors.push_back(input.tensor());
+  std::vector<AnyValue> outputs;
+  for (Tensor& tensor : run(tensors)) outputs.emplace_back(std::move(tensor));
+  return outputs;
+}
+
 std::vector<Tensor> Session::run(std::span<const Tensor> inputs) {
+  if (state_->staged) {
+    const std::vector<AnyValue> given(inputs.begin(), inputs.end());
+    std::vector<Tensor> outputs;
+    for (const AnyValue& value : run_values(given)) {
+      if (!value.is_tensor()) {
+        throw_unsupported("run: output {} is {}; run_values gives it",
+                          model().outputs()[outputs.size()].name, value.kind());
+      }
+      outputs.push_back(value.tensor());
+    }
+    return outputs;
+  }
   std::shared_ptr<State::Runner> runner = state_->first;
   if (inputs.size() != runner->program->inputs.size()) {
     throw_invalid("run: {} has {} inputs, got {}", state_->model.name(),

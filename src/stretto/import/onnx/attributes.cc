@@ -142,4 +142,20 @@ AttributeScope resolve_attributes(const Source& source,
   return resolved;
 }
 
+WireGraph read_graph_attribute(const Source& source, const WireAttribute& attribute) {
+  const Values values = read_values(source, attribute.body);
+  if (values.graph.data() == nullptr) {
+    source.fail(attribute.body.data(), "attribute {} has no graph", attribute.name);
+  }
+  return read_graph(source, values.graph);
+}
+
+std::string_view tensor_attribute(const Source& source, const WireAttribute& attribute) {
+  const Values values = read_values(source, attribute.body);
+  if (values.tensor.data() == nullptr) {
+    source.fail(attribute.body.data(), "attribute {} has no tensor", attribute.name);
+  }
+  return values.tensor;
+}
+
 }  // namespace stretto::onnx

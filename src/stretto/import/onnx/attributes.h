@@ -28,4 +28,8 @@ AttributeScope resolve_attributes(const Source& source,
                                   const std::vector<std::string_view>& messages,
                                   const AttributeScope* scope);
 
+// What an attribute that is a graph, or a tensor, holds. Throw FormatError if it holds nothing.
+WireGraph read_graph_attribute(const Source& source, const WireAttribute& attribute);
+std::string_view tensor_attribute(const Source& source, const WireAttribute& attribute);
+
 }  // namespace stretto::onnx

@@ -5,14 +5,9 @@
 #include "stretto/base/interrupt.h"
 #include "stretto/import/onnx/compose.h"
 #include "stretto/import/onnx/inputs.h"
+#include "stretto/ir/not_straight.h"
 
 namespace stretto::onnx {
-namespace {
-
-constexpr ir::ValueId kDropped = -2;  // in a scope: named in the file, but never made
-
-}  // namespace
-
 void Builder::build(const ImportOptions& options, std::vector<std::string>& notes) {
   const WireGraph& wire = *model_.graph;
   if (wire.has_sparse_initializers) {
@@ -33,7 +28,7 @@ void Builder::build(const ImportOptions& options, std::vector<std::string>& note
   add_outputs(scope);
 }
 
-ir::ValueId Builder::use(const Scope& scope, std::string_view name, const WireNode* node) const {
+ir::ValueId Builder::use(const Scope& scope, std::string_view name, const WireNode* node) {
   const auto user = [&] {
     return node == nullptr ? "the graph's output" : fmt::format("{} \"{}\"", node->op, node->name);
   };
@@ -43,8 +38,13 @@ ir::ValueId Builder::use(const Scope& scope, std::string_view name, const WireNo
     if (found->second == kDropped) {
       throw_unsupported("{}: {} needs \"{}\": {}", source_.name, user(), name, dropped_.at(name));
     }
+    if (found->second == kLater) {
+      ir::throw_not_straight("{}: {} needs \"{}\", which is no tensor of numbers", source_.name,
+                             user(), name);
+    }
     return found->second;
   }
+  if (const auto found = look_outside(scope, name)) return *found;
   source_.fail(node == nullptr ? model_.graph->position : node->position,
                "{} needs \"{}\", which nothing in the model makes", user(), name);
 }
@@ -72,6 +72,10 @@ void Builder::adopt_name(const Scope& scope, std::string_view name, ir::ValueId 
 void Builder::add_initializers(Scope& scope, const WireGraph& graph) {
   for (const WireTensor& tensor : graph.initializers) {
     if (tensor.name.empty()) source_.fail(tensor.body.data(), "an initialiser has no name");
+    if (is_strings(source_, tensor.body)) {
+      define(scope, tensor.name, kLater, tensor.body.data());
+      continue;
+    }
     const std::string label = scope.prefix + std::string(tensor.name);
     define(scope, tensor.name, emitter_.add_constant(label, tensors_.read(tensor.body)),
            tensor.body.data());
@@ -88,6 +92,10 @@ void Builder::add_nodes(Scope& scope, const std::vector<WireNode>& nodes) {
 void Builder::add_node(Scope& scope, const WireNode& node) {
   if (scope.depth > 0) charge(scope, node);
   if (const WireFunction* function = functions_.find(node)) return call(scope, node, *function);
+  if (!is_straight(node, scope.opset)) {
+    ir::throw_not_straight("{}: {} \"{}\": works on what is no tensor of numbers", source_.name,
+                           node.op, node.name);
+  }
   NodeAttributes attributes = read_attributes(source_, node, scope.attributes, tensors_);
   if (node.op == "Constant") return add_constant(scope, node, attributes.plain);
   if (node.op == "If") return take_branch(scope, node, attributes);
@@ -187,8 +195,8 @@ void Builder::add_constant(Scope& scope, const WireNode& node, const ir::Attribu
     const std::vector<float> floats(numbers.begin(), numbers.end());
     value = Tensor::of<float>({static_cast<int64_t>(floats.size())}, floats);
   } else {
-    throw_unsupported("{}: Constant \"{}\": {} is not supported, only numbers are", source_.name,
-                      node.name, kind);
+    ir::throw_not_straight("{}: Constant \"{}\": {} is not supported, only numbers are",
+                           source_.name, node.name, kind);
   }
   if (!value.defined()) fail("attribute value is no tensor");
   const std::string label = scope.prefix + std::string(node.outputs[0]);

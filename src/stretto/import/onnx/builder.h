@@ -2,6 +2,8 @@
 // branches are expanded, every node is upgraded and inferred.
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -10,10 +12,15 @@
 #include "stretto/import/emitter.h"
 #include "stretto/import/onnx/attributes.h"
 #include "stretto/import/onnx/import.h"
+#include "stretto/import/onnx/pieces.h"
 #include "stretto/import/onnx/survey.h"
 #include "stretto/import/onnx/upgrade.h"
 
 namespace stretto::onnx {
+
+// In a scope, instead of a value: named in the file, but never made; and made by what runs between
+// the stages of a model.
+constexpr ir::ValueId kDropped = -2, kLater = -3;
 
 class Builder {
  public:
@@ -25,6 +32,9 @@ class Builder {
         emitter_(graph) {}
 
   void build(const ImportOptions& options, std::vector<std::string>& notes);
+  // As many of these nodes of `body` as are straight-line (pieces.cc).
+  void build_piece(const Body& body, std::span<const size_t> nodes, const Lookup& lookup, bool all,
+                   Piece& piece);
 
  private:
   // What names mean in a graph, a branch or a function body.
@@ -37,7 +47,15 @@ class Builder {
     std::unordered_map<std::string_view, ir::ValueId> names;
   };
 
-  ir::ValueId use(const Scope& scope, std::string_view name, const WireNode* node) const;
+  ir::ValueId use(const Scope& scope, std::string_view name, const WireNode* node);
+  // In a piece: what the names around it mean. Nothing where they mean nothing.
+  struct Outside {
+    const Lookup& lookup;
+    Scope& root;
+    Piece& piece;
+  };
+  std::optional<ir::ValueId> look_outside(const Scope& scope, std::string_view name);
+  void finish_piece(const std::set<std::string_view>& wanted, Outside& outside);
   void define(Scope& scope, std::string_view name, ir::ValueId id, const char* position);
   ir::ValueId define_new(Scope& scope, std::string_view name, const char* position);
   void adopt_name(const Scope& scope, std::string_view name, ir::ValueId id, size_t first_new);
@@ -63,6 +81,8 @@ class Builder {
   TensorReader& tensors_;
   FunctionIndex functions_;
   Emitter emitter_;
+  Outside* outside_ = nullptr;
+  bool unrolling_ = false;
   std::unordered_map<std::string_view, std::string> dropped_;  // why an output is not there
   int64_t expanded_items_ = 0, expanded_bytes_ = 0;
 };

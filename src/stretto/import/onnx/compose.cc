@@ -62,7 +62,7 @@ ir::Attributes attribute(std::string name, ir::Attribute value) {
 std::vector<int64_t> known_integers(const PendingNode& node, size_t input, std::string_view what) {
   const Tensor* tensor = node.constant(input);
   if (tensor == nullptr) {
-    node.unsupported(
+    node.not_straight(
         fmt::format("{} must be known when the model is optimised, but it depends on "
                     "the model's input values",
                     what));

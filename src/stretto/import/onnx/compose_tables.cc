@@ -83,7 +83,7 @@ void compose_mel_weights(PendingNode& node) {
   for (size_t i = 0; i < 2; ++i) {
     const Tensor* edge = node.constant(3 + i);
     if (edge == nullptr) {
-      node.unsupported(
+      node.not_straight(
           "the edges must be known when the model is optimised, but they depend on "
           "the model's input values");
     }

@@ -1,7 +1,9 @@
 // Function calls and branches whose condition is known: their nodes take the place of the call.
 #include <algorithm>
+#include <utility>
 
 #include "stretto/import/onnx/builder.h"
+#include "stretto/ir/not_straight.h"
 
 namespace stretto::onnx {
 namespace {
@@ -19,8 +21,11 @@ void Builder::charge(size_t items, size_t bytes) {
   expanded_items_ += static_cast<int64_t>(items);
   expanded_bytes_ += static_cast<int64_t>(bytes);
   if (expanded_items_ > kMaxExpandedItems || expanded_bytes_ > kMaxExpandedBytes) {
-    throw_unsupported("{}: expanding the model's functions makes more than {} nodes or {} MiB",
-                      source_.name, kMaxExpandedItems, kMaxExpandedBytes >> 20);
+    const std::string text = fmt::format(
+        "{}: expanding the model's functions and loops makes more than {} nodes or {} MiB",
+        source_.name, kMaxExpandedItems, kMaxExpandedBytes >> 20);
+    if (unrolling_) throw ir::NotStraight(text);  // turn by turn it can run
+    throw Unsupported(text);
   }
 }
 
@@ -75,6 +80,11 @@ std::vector<ir::ValueId> Builder::inline_graph(const Scope& scope, const WireNod
   const auto fail = [&](std::string_view problem) {
     source_.fail(node.position, "{} \"{}\": {}", node.op, node.name, problem);
   };
+  struct Unrolling {
+    bool& flag;
+    const bool before = std::exchange(flag, true);
+    ~Unrolling() { flag = before; }
+  } unrolling{unrolling_};
   if (scope.depth >= kMaxDepth) fail("graphs are nested too deeply");
   if (graph.has_sparse_initializers) {
     throw_unsupported("{}: sparse initialisers are not supported", source_.name);
@@ -107,7 +117,7 @@ void Builder::take_branch(Scope& scope, const WireNode& node, const NodeAttribut
   const Tensor* condition =
       id != ir::kNone && emitter_.value(id).is_constant() ? &emitter_.value(id).constant : nullptr;
   if (condition == nullptr) {
-    throw_unsupported(
+    ir::throw_not_straight(
         "{}: If \"{}\": its condition must be known when the model is optimised, but it depends on "
         "the model's input values",
         source_.name, node.name);

@@ -8,6 +8,8 @@
 #include "stretto/base/file.h"
 #include "stretto/import/onnx/builder.h"
 #include "stretto/import/onnx/inputs.h"
+#include "stretto/import/onnx/pieces.h"
+#include "stretto/ir/not_straight.h"
 
 namespace stretto::onnx {
 namespace {
@@ -95,6 +97,8 @@ void with_file_name(const Source& source, F&& f) {
     f();
   } catch (const InvalidArgument& error) {
     throw InvalidArgument(named(error.what()));
+  } catch (const ir::NotStraight& error) {
+    throw ir::NotStraight(named(error.what()));
   } catch (const Unsupported& error) {
     throw Unsupported(named(error.what()));
   }
@@ -109,6 +113,7 @@ std::vector<DeclaredInput> declared_inputs(const WireGraph& graph) {
   std::vector<DeclaredInput> inputs;
   for (const WireInput& wire : fed_inputs(graph)) {
     DeclaredInput input{.name = std::string(wire.name)};
+    input.is_tensor = wire.is_tensor && wire.type != DataType::kString;
     if (wire.shape) {
       input.shape.emplace();
       for (const WireDimension& dimension : *wire.shape) {
@@ -127,11 +132,15 @@ std::vector<DeclaredInput> declared_inputs(const WireGraph& graph) {
 struct Reader::State {
   State(std::string name, std::string_view bytes, const std::string& folder,
         std::shared_ptr<const void> owner)
-      : source{std::move(name), bytes},
+      : owned(owner != nullptr),
+        folder(folder),
+        source{std::move(name), bytes},
         wire(read_model(source)),
         tensors(source, folder, std::move(owner)),
         inputs(declared_inputs(*wire.graph)) {}
 
+  const bool owned;  // the bytes live as long as this object
+  const std::string folder;
   const Source source;
   const WireModel wire;
   TensorReader tensors;
@@ -165,10 +174,7 @@ std::unique_ptr<Reader> Reader::of_bytes(std::span<const std::byte> bytes, const
                                          const std::string& folder) {
   std::unique_ptr<Reader> reader(
       new Reader(std::make_unique<State>(name, view_of(bytes), folder, nullptr)));
-  if (!reader->open()) return reader;
-  const auto copy = allocate(bytes.size());
-  std::memcpy(copy.get(), bytes.data(), bytes.size());
-  reader->state_ = std::make_unique<State>(name, view_of({copy.get(), bytes.size()}), folder, copy);
+  if (reader->open()) reader->keep_bytes();
   return reader;
 }
 
@@ -194,8 +200,25 @@ bool Reader::open() const {
   });
 }
 
-ImportedModel Reader::import(const ImportOptions& options) {
+void Reader::keep_bytes() {
+  if (state_->owned) return;
+  const std::span<const std::byte> from = bytes();
+  const auto copy = allocate(from.size());
+  std::memcpy(copy.get(), from.data(), from.size());
+  state_ = std::make_unique<State>(state_->source.name, view_of({copy.get(), from.size()}),
+                                   std::string(state_->folder), copy);
+}
+
+std::unique_ptr<Body> Reader::body() {
+  keep_bytes();
   State& s = *state_;
+  std::vector<std::string> notes;
+  check_opset(s.source, s.wire, notes);
+  return Body::of_model(s.source, s.wire, s.tensors);
+}
+
+ImportedModel Reader::describe() const {
+  const State& s = *state_;
   ImportedModel model{.format = "onnx", .source = s.source.name};
   model.opset = default_opset(s.wire.opsets, model.opset);
   model.producer = producer_of(s.wire);
@@ -206,6 +229,15 @@ ImportedModel Reader::import(const ImportOptions& options) {
   if (s.wire.has_training_info) {
     model.notes.push_back("the training part of the model is ignored");
   }
+  model.files = s.tensors.external_files();
+  if (!s.path.empty()) model.files.push_back(s.path);
+  return model;
+}
+
+ImportedModel Reader::import(const ImportOptions& options) {
+  State& s = *state_;
+  ImportedModel model = describe();
+  model.files.clear();
   with_file_name(s.source, [&] {
     Builder(s.source, s.wire, s.tensors, model.graph).build(options, model.notes);
     ir::verify(model.graph);

@@ -34,8 +34,11 @@ struct DeclaredDimension {
 struct DeclaredInput {
   std::string name;
   std::optional<std::vector<DeclaredDimension>>
-      shape;  // absent: the file does not even say how many
+      shape;              // absent: the file does not even say how many
+  bool is_tensor = true;  // of numbers; else strings, a sequence or an optional value
 };
+
+class Body;
 
 // A model that stays in memory, to be imported once for every shape that its inputs are given.
 // Large constants of all these graphs are the same memory.
@@ -57,9 +60,15 @@ class Reader {
   bool open() const;                         // whether the file leaves any dimension open
   // One caller at a time.
   ImportedModel import(const ImportOptions& options = {});
+  // What import() says of the model apart from its graph, which stays empty.
+  ImportedModel describe() const;
+  // The graph to be run in stages (pieces.h), for as long as this object lives. The first thing to
+  // be asked for of bytes, which it copies.
+  std::unique_ptr<Body> body();
 
  private:
   struct State;
+  void keep_bytes();
   explicit Reader(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

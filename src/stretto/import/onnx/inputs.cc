@@ -7,6 +7,7 @@
 
 #include "stretto/import/onnx/tensor.h"
 #include "stretto/ir/limits.h"
+#include "stretto/ir/not_straight.h"
 
 namespace stretto::onnx {
 
@@ -115,7 +116,7 @@ Shape close(const Source& source, const WireInput& input, Symbols& symbols,
 void check_declared(const Source& source, const WireInput& input) {
   if (input.name.empty()) source.fail(input.position, "an input has no name");
   if (!input.is_tensor) {
-    throw_unsupported(
+    ir::throw_not_straight(
         "{}: input {} is no tensor; sequences, maps and optional values are not "
         "supported",
         source.name, input.name);

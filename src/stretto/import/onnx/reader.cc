@@ -121,6 +121,9 @@ WireInput read_input(const Source& source, std::string_view message) {
       while (type.next()) {
         if (type.tag() == type_field::kTensor) {
           read_tensor_type(source, type.bytes(), input);
+        } else if (type.tag() == type_field::kSequence || type.tag() == type_field::kOptional) {
+          (type.tag() == type_field::kSequence ? input.is_sequence : input.is_optional) = true;
+          type.skip();
         } else {
           type.skip();
         }
@@ -257,8 +260,8 @@ WireGraph read_graph(const Source& source, std::string_view message) {
         graph.inputs.push_back(read_input(source, fields.bytes()));
         break;
       case graph_field::kOutput:
-        graph.outputs.push_back(
-            read_name(source, fields.bytes(), value_info_field::kName, "output"));
+        graph.output_types.push_back(read_input(source, fields.bytes()));
+        graph.outputs.push_back(graph.output_types.back().name);
         break;
       case graph_field::kInitializer: {
         const std::string_view body = fields.bytes();

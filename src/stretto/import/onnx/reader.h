@@ -37,6 +37,7 @@ struct WireInput {
   DataType type = DataType::kUndefined;
   std::optional<std::vector<WireDimension>> shape;
   bool is_tensor = false;
+  bool is_sequence = false, is_optional = false;  // of which `type` and `shape` say nothing
   const char* position = nullptr;
 };
 
@@ -51,6 +52,7 @@ struct WireGraph {
   std::vector<WireTensor> initializers;
   std::vector<WireInput> inputs;
   std::vector<std::string_view> outputs;
+  std::vector<WireInput> output_types;  // what the file says of the outputs
   bool has_sparse_initializers = false;
   const char* position = nullptr;
 };

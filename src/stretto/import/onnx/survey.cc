@@ -6,6 +6,7 @@
 
 #include "stretto/import/onnx/compose.h"
 #include "stretto/import/onnx/upgrade.h"
+#include "stretto/ir/host/host.h"
 #include "stretto/ir/operator.h"
 
 namespace stretto::onnx {
@@ -17,23 +18,29 @@ struct Missing {
 };
 using MissingByOperator = std::map<std::string, Missing>;
 
-std::string reason(std::string_view domain, std::string_view op) {
+std::string reason(std::string_view domain) {
   if (domain == "com.microsoft") {
     return ": made by ONNX Runtime's own optimiser or quantiser; use the model it was made from";
   }
   if (!domain.empty()) return ": an operator of domain " + std::string(domain);
-  if (op.starts_with("Sequence") || op.starts_with("Optional") || op == "SplitToSequence") {
-    return ": only tensors are supported";
-  }
   return "";
 }
 
-bool is_supported(const WireNode& node, int64_t opset) {
+}  // namespace
+
+bool is_straight(const WireNode& node, int64_t opset) {
   if (find_composition(node.domain, node.op) != nullptr) return true;
   if (!node.domain.empty()) return false;
   if (node.op == "Constant" || node.op == "If") return true;
   return ir::find_operator(upgraded_name(node.op, opset)) != nullptr;
 }
+
+bool is_between_stages(const WireNode& node) {
+  return (node.domain.empty() && node.op == "SequenceMap") ||
+         ir::find_host_operator(node.domain, node.op) != nullptr;
+}
+
+namespace {
 
 class Survey {
  public:
@@ -55,14 +62,14 @@ class Survey {
     for (const WireNode& node : nodes) {
       if (const WireFunction* function = functions_.find(node)) {
         if (seen_.insert(function).second) waiting_.push_back(function);
-      } else if (!is_supported(node, opset)) {
+      } else if (!is_straight(node, opset) && !is_between_stages(node)) {
         const std::string name =
             node.domain.empty() ? std::string(node.op) : fmt::format("{}.{}", node.domain, node.op);
         Missing& missing = missing_[name];
         if (missing.count++ == 0) {
           const std::string_view output = node.outputs.empty() ? "" : node.outputs[0];
-          missing.first = fmt::format("\"{}\"{}", node.name.empty() ? output : node.name,
-                                      reason(node.domain, node.op));
+          missing.first =
+              fmt::format("\"{}\"{}", node.name.empty() ? output : node.name, reason(node.domain));
         }
       }
     }
@@ -89,8 +96,8 @@ const WireFunction* FunctionIndex::find(const WireNode& node) const {
   if (functions_.empty()) return nullptr;
   // For operators of its own ONNX lets a model carry a body as well; ours is the better one.
   if (node.domain.empty() &&
-      (node.op == "Constant" || node.op == "If" || ir::find_operator(node.op) != nullptr ||
-       find_composition("", node.op) != nullptr)) {
+      (node.op == "Constant" || node.op == "If" || is_between_stages(node) ||
+       ir::find_operator(node.op) != nullptr || find_composition("", node.op) != nullptr)) {
     return nullptr;
   }
   const auto at = functions_.find(std::tuple(node.domain, node.op, node.overload));

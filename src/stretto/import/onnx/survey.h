@@ -29,6 +29,11 @@ class FunctionIndex {
 void check_operators(const Source& source, const std::vector<WireNode>& nodes, const Opsets& opsets,
                      const FunctionIndex& functions);
 
+// Whether a node can be part of a graph, if all that it needs is known.
+bool is_straight(const WireNode& node, int64_t opset);
+// Whether it is, or may be, an operator that runs between the stages of a model (ir/host).
+bool is_between_stages(const WireNode& node);
+
 // The version of the default domain that `opsets` has, else `fallback`.
 int64_t default_opset(const Opsets& opsets, int64_t fallback);
 

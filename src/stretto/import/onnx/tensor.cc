@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "stretto/ir/limits.h"
+#include "stretto/ir/not_straight.h"
 #include "stretto/tensor/narrow.h"
 
 namespace stretto::onnx {
@@ -142,10 +143,26 @@ DType element_type(const Source& source, DataType type, std::string_view what, c
   if (row == nullptr) {
     source.fail(at, "{}: unknown element type {}", what, static_cast<int64_t>(type));
   }
+  if (type == DataType::kString) {
+    ir::throw_not_straight("{}: {}: string tensors are not supported", source.name, what);
+  }
   if (row->dtype == DType::kUndefined) {
     throw_unsupported("{}: {}: {} tensors are not supported", source.name, what, row->name);
   }
   return row->dtype;
+}
+
+bool is_strings(const Source& source, std::string_view message) {
+  bool found = false;
+  Fields fields(source, message, "tensor");
+  while (fields.next()) {
+    if (fields.tag() == tensor_field::kDataType) {
+      found = fields.integer() == static_cast<int64_t>(DataType::kString);
+    } else {
+      fields.skip();
+    }
+  }
+  return found;
 }
 
 Tensor TensorReader::read(std::string_view message) {
@@ -210,6 +227,36 @@ Tensor TensorReader::read(std::string_view message) {
   Tensor tensor = make(parts);
   known_.emplace(message.data(), tensor);
   return tensor;
+}
+
+AnyValue TensorReader::read_value(std::string_view message) {
+  Strings strings;
+  bool is_text = false;
+  size_t bytes = 0;
+  Fields fields(source_, message, "tensor");
+  while (fields.next()) {
+    if (fields.tag() == tensor_field::kDataType) {
+      is_text = fields.integer() == static_cast<int64_t>(DataType::kString);
+    } else if (fields.tag() == tensor_field::kDims) {
+      fields.integers(strings.shape);
+    } else if (fields.tag() == tensor_field::kStringData) {
+      strings.values.emplace_back(fields.bytes());
+      bytes += strings.values.back().size();
+    } else {
+      fields.skip();
+    }
+  }
+  if (!is_text) return read(message);
+  int64_t count = -1;
+  try {
+    if (strings.shape.size() <= ir::kMaxRank) count = element_count(strings.shape);
+  } catch (const InvalidArgument&) {
+  }
+  if (count != static_cast<int64_t>(strings.values.size())) {
+    source_.fail(message.data(), "a tensor of strings: its shape does not fit its {} strings",
+                 strings.values.size());
+  }
+  return strings;
 }
 
 Tensor TensorReader::make(const Parts& parts) {

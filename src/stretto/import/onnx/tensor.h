@@ -10,13 +10,17 @@
 #include "stretto/base/file.h"
 #include "stretto/import/onnx/schema.h"
 #include "stretto/import/onnx/wire.h"
+#include "stretto/tensor/any_value.h"
 #include "stretto/tensor/tensor.h"
 
 namespace stretto::onnx {
 
-// ONNX's number for an element type as ours. Throws Unsupported (FormatError for a number that ONNX
-// does not know) beginning with `what`.
+// ONNX's number for an element type as ours. Of strings it throws NotStraight. Throws Unsupported
+// (FormatError for a number that ONNX does not know) beginning with `what`.
 DType element_type(const Source& source, DataType type, std::string_view what, const char* at);
+
+// Whether a TensorProto holds strings.
+bool is_strings(const Source& source, std::string_view message);
 
 // Reads the tensors of one model. Data stays where it is when `owner` keeps the source alive and
 // the elements are aligned; otherwise it is copied. One message read twice gives the same tensor.
@@ -28,6 +32,8 @@ class TensorReader {
 
   // Throws FormatError or Unsupported naming the tensor.
   Tensor read(std::string_view message);
+  // The same where strings are welcome.
+  AnyValue read_value(std::string_view message);
 
   // The paths of the files with external data that were read.
   std::vector<std::string> external_files() const;

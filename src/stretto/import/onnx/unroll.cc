@@ -126,7 +126,7 @@ void unroll_loop(PendingNode& node) {
   const auto known = [&](Id id, std::string_view what) {
     const ir::Value& value = node.emitter.value(id);
     if (!value.is_constant()) {
-      node.unsupported(
+      node.not_straight(
           fmt::format("{} must be known when the model is optimised, but it depends "
                       "on the model's input values; export the model with the loop "
                       "unrolled",

@@ -4,6 +4,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/import/onnx/upgrade_functions.h"
+#include "stretto/ir/not_straight.h"
 #include "stretto/ir/operator.h"
 
 namespace stretto::onnx {
@@ -151,6 +152,10 @@ ir::ValueId PendingNode::emit(std::string_view emitted, std::vector<ir::ValueId>
   emitter.add_node(emitted, std::move(emitted_inputs), {output}, std::move(emitted_attributes),
                    label);
   return output;
+}
+
+void PendingNode::not_straight(std::string_view why) const {
+  ir::throw_not_straight("{} \"{}\": {}", op, name, why);
 }
 
 void PendingNode::unsupported(std::string_view why) const {

@@ -44,6 +44,8 @@ struct PendingNode {
   ir::ValueId emit(std::string_view op, std::vector<ir::ValueId> inputs,
                    ir::Attributes attributes = {});
   [[noreturn]] void unsupported(std::string_view why) const;
+  // Because of values that are known only when the model runs.
+  [[noreturn]] void not_straight(std::string_view why) const;
 };
 
 struct UpgradeRow {

@@ -35,7 +35,7 @@ void dropout(PendingNode& node) {
     };
     const bool nothing_goes = node.has_input(1) && is_zero(ratio);
     if (training == nullptr && !nothing_goes) {
-      node.unsupported(
+      node.not_straight(
           "training_mode must be known when the model is optimised, but it depends on the model's "
           "input values");
     }

@@ -102,6 +102,8 @@ constexpr Port kRangeInputs[] = {{"start", kRangeTypes, Arity::kRequired, 'T'},
                                  {"limit", kRangeTypes, Arity::kRequired, 'T'},
                                  {"delta", kRangeTypes, Arity::kRequired, 'T'}};
 
+constexpr Port kRangeOutputs[] = {{"output", kRangeTypes, Arity::kRequired, 'T'}};
+
 void infer_range(Inference& c) {
   double numbers[3];
   for (int i = 0; i < 3; ++i) {
@@ -177,7 +179,7 @@ constexpr Operator kRows[] = {
     row("ConstantOfShape", kFillInputs, kOutputs, kFillAttributes, infer_fill, evaluate_fill),
     row("OneHot", kOneHotInputs, kOneHotOutputs, kOneHotAttributes, infer_one_hot,
         evaluate_one_hot),
-    row("Range", kRangeInputs, kOutputs, {}, infer_range, evaluate_range),
+    row("Range", kRangeInputs, kRangeOutputs, {}, infer_range, evaluate_range),
     row("Shape", kAnyInput, kIntOutputs, kShapeAttributes, infer_shape, evaluate_shape),
     row("Size", kAnyInput, kIntOutputs, {}, infer_size, evaluate_size),
 };

@@ -9,7 +9,7 @@ namespace stretto::ir {
 
 struct OperatorLimit {
   std::string_view op;    // as ONNX names it
-  std::string_view text;  // "the value of shape must be known when the model is optimised"
+  std::string_view text;  // "in stages where shape depends on data"
 };
 
 std::span<const OperatorLimit> operator_limits();

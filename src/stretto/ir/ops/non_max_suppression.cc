@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "stretto/ir/not_straight.h"
 #include "stretto/ir/ops/dispatch.h"
 #include "stretto/ir/ops/table.h"
 
@@ -92,7 +93,7 @@ void infer(Inference& c) {
     inputs.emplace_back();
     if (!c.has_input(i)) continue;
     if (c.constant(i) == nullptr) {
-      throw_unsupported(
+      throw_not_straight(
           "{} must be known when the model is optimised, but it depends on the model's input "
           "values",
           kInputs[i].name);

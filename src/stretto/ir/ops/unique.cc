@@ -3,6 +3,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "stretto/ir/not_straight.h"
 #include "stretto/ir/ops/axes.h"
 #include "stretto/ir/ops/dispatch.h"
 #include "stretto/ir/ops/table.h"
@@ -18,7 +19,7 @@ constexpr Port kNonZeroOutputs[] = {{"Y", kInt64}};
 const Tensor& known(const Inference& c, std::string_view what) {
   const Tensor* tensor = c.constant(0);
   if (tensor == nullptr) {
-    throw_unsupported(
+    throw_not_straight(
         "{} must be known when the model is optimised, but it depends on the model's input values",
         what);
   }
