@@ -1,13 +1,15 @@
 """Decoding token by token: milliseconds per token, and the share of what memory allows.
 
 A step at batch 1 reads every weight once, so bytes of weights / rate of memory is a bound. The rate
-is measured here, by summing an array larger than the caches with the same number of threads.
+is the fastest read that was seen: by NumPy here, or by `stretto doctor`, with one core or all.
 
     python -m bench.decode gpt2.onnx --prompt 128 --tokens 32 --threads 2 --peers onnxruntime
+    python -m bench.decode gpt2.onnx --peers onnxruntime,torch --module gpt2.pt
 
 The model is a decoder with its past as inputs (past_key_values.0.key) and outputs
-(present.0.key), as Optimum and torch.onnx.export write it. Engines take turns in bursts, and the
-medians of all steps are printed, with the fifth percentile beside them.
+(present.0.key), as Optimum and torch.onnx.export write it; --module is the Hugging Face module
+that it was made from, as torch.save writes it. Engines take turns in bursts, and the medians of all
+steps are printed, with the fifth percentile beside them.
 """
 
 from __future__ import annotations
@@ -20,15 +22,17 @@ import numpy as np
 import onnx
 
 import stretto
+from stretto import _stretto
 
 
 def read_rate(threads: int, megabytes: int = 512, runs: int = 5) -> float:
   """Bytes per second that `threads` threads read from memory, at best."""
-  part = np.ones(megabytes * 2**20 // 8 // threads, np.int64)
+  one, together = _stretto.memory_rate()
+  part = np.ones(megabytes * 2**20 // 8 // threads, np.uint64)
   parts = [part.copy() for _ in range(threads)]
-  best = 0.0
+  best = one if threads == 1 else together
   for _ in range(runs):
-    workers = [threading.Thread(target=np.max, args=(p,)) for p in parts]
+    workers = [threading.Thread(target=np.bitwise_or.reduce, args=(p,)) for p in parts]
     start = time.perf_counter()
     for worker in workers:
       worker.start()
@@ -50,7 +54,7 @@ def step_bytes(path: str) -> int:
 class Stretto:
   name = "stretto"
 
-  def __init__(self, path: str, threads: int, places: int) -> None:
+  def __init__(self, path: str, threads: int, places: int, module: str) -> None:
     self.model = stretto.optimize(path, threads=threads, tuning="off", verify=False,
                                   progress=False)
     self.places = places
@@ -68,7 +72,7 @@ class OnnxRuntime:
 
   name = "onnxruntime"
 
-  def __init__(self, path: str, threads: int, places: int) -> None:
+  def __init__(self, path: str, threads: int, places: int, module: str) -> None:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -103,7 +107,30 @@ class OnnxRuntime:
     return logits.numpy()
 
 
-ENGINES = [Stretto, OnnxRuntime]
+class Torch:
+  """The module as PyTorch runs it, with the cache that the module makes."""
+
+  name = "torch"
+
+  def __init__(self, path: str, threads: int, places: int, module: str) -> None:
+    import torch
+
+    torch.set_num_threads(threads)
+    self.torch = torch
+    self.module = torch.load(module, weights_only=False).eval()
+
+  def prompt(self, ids: np.ndarray) -> np.ndarray:
+    self.past = None
+    return self.step(ids)
+
+  def step(self, token: np.ndarray) -> np.ndarray:
+    with self.torch.inference_mode():
+      result = self.module(self.torch.from_numpy(token), past_key_values=self.past, use_cache=True)
+    self.past = result.past_key_values
+    return result.logits.numpy()
+
+
+ENGINES = [Stretto, OnnxRuntime, Torch]
 
 
 def main() -> None:
@@ -113,11 +140,13 @@ def main() -> None:
   parser.add_argument("--tokens", type=int, default=32)
   parser.add_argument("--threads", type=int, default=2)
   parser.add_argument("--bursts", type=int, default=3)
+  parser.add_argument("--module", default="", help="for the peer torch")
   parser.add_argument("--peers", default="onnxruntime", help="names with commas, or none")
   options = parser.parse_args()
   peers = ["stretto", *options.peers.split(",")]
   places = options.prompt + options.tokens + 1
-  engines = [make(options.model, options.threads, places) for make in ENGINES if make.name in peers]
+  engines = [make(options.model, options.threads, places, options.module) for make in ENGINES
+             if make.name in peers]
   ids = np.random.default_rng(0).integers(0, 400, (1, options.prompt))
   tokens = {}
   for engine in engines:  # warm up, and check that they agree
@@ -129,7 +158,6 @@ def main() -> None:
     raise SystemExit(f"the engines' tokens differ: {tokens}")
 
   rate = read_rate(options.threads)
-  bound = step_bytes(options.model) / rate
   seconds = {engine.name: [] for engine in engines}
   prompts = {engine.name: [] for engine in engines}
   for _ in range(options.bursts):

@@ -23,6 +23,7 @@
 #include "stretto/base/cpu.h"
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/base/memory_rate.h"
 #include "stretto/report/report.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/optimize.h"
@@ -323,4 +324,10 @@ NB_MODULE(_stretto, m) {
   m.attr("version") = std::string(version());
   m.def("core_name", [] { return cpu_info().core; });
   m.def("core_count", [] { return cpu_info().cores; });
+  // Bytes per second that one core reads, and all together (base/memory_rate.h).
+  m.def("memory_rate", [] {
+    nb::gil_scoped_release released;
+    const MemoryRate rate = memory_rate();
+    return std::pair(rate.one, rate.together);
+  });
 }

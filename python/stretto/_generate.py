@@ -180,6 +180,26 @@ class _WithPast:
     return _checked(logits, self.model)
 
 
+def _check_positions(model: Model) -> None:
+  """Refuses a model whose positions come from the length of its past.
+
+  In a context that has places which are not used. With position_ids, or counting by the mask, they
+  do not matter.
+  """
+  if "position_ids" in (spec.name for spec in model.inputs) or model._counts_by_mask:
+    return
+  whole, pieces = (_WithPast(model, model.context()) for _ in range(2))
+  ids = np.array([[0, 1, 0, 1]])
+  expected = whole.prompt(ids, np.ones_like(ids))
+  pieces.prompt(ids[:, :3], np.ones_like(ids[:, :3]))
+  error = np.abs(pieces.step(ids[:, 3]) - expected).max() / max(np.abs(expected).max(), 1e-30)
+  if not error < 1e-3:
+    raise InvalidArgumentError(
+      f"{model.name}: it has no input position_ids, and counts positions by the length of its past "
+      "instead of attention_mask; export it with position_ids")
+  model._counts_by_mask = True
+
+
 class _WithoutPast:
   """The same from a model that takes all tokens in every step."""
 
@@ -221,6 +241,7 @@ def _decoder_of(model: Model, prompts: np.ndarray, mask: np.ndarray, max_new_tok
   if context is None:
     if not _takes_past(model):
       return _WithoutPast(model)
+    _check_positions(model)
     longest = int(mask.sum(axis=1).max())
     context = model.context(len(prompts), max_length=longest + max(max_new_tokens, 1))
   if context.batch != len(prompts):

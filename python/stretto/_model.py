@@ -59,6 +59,7 @@ class Model:
   def __init__(self, session: _stretto.Session, report: Report | None = None) -> None:
     self._session = session
     self._report = report
+    self._counts_by_mask = False  # of a decoder without position_ids: generate() has found so
     self.name: str = session.name
     self.inputs = [TensorSpec(n, d, tuple(s), sizes)
                    for (n, d, s), sizes in zip(session.inputs, session.input_ranges)]

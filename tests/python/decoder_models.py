@@ -132,7 +132,7 @@ def past_names(before: str) -> list[str]:
   return [f"{before}.{i}.{part}" for i in range(LAYERS) for part in ("key", "value")]
 
 
-def onnx_bytes(decoder: Decoder) -> bytes:
+def onnx_bytes(decoder: Decoder, positions: bool = True) -> bytes:
   inputs = ["input_ids", "attention_mask", "position_ids", *past_names("past_key_values")]
   outputs = ["logits", *past_names("present")]
   batch, new, past = 2, 3, 5
@@ -140,8 +140,10 @@ def onnx_bytes(decoder: Decoder) -> bytes:
           torch.ones(batch, past + new, dtype=torch.long),
           torch.arange(past, past + new).repeat(batch, 1),
           *[torch.randn(batch, decoder.kv_heads, past, SIZE) for _ in range(2 * LAYERS)])
+  if not positions:
+    args, inputs = args[:2] + args[3:], [name for name in inputs if name != "position_ids"]
   axes = {"input_ids": {0: "batch", 1: "new"}, "attention_mask": {0: "batch", 1: "total"},
-          "position_ids": {0: "batch", 1: "new"},
+          **({"position_ids": {0: "batch", 1: "new"}} if positions else {}),
           **{name: {0: "batch", 2: "past"} for name in past_names("past_key_values")}}
   file = io.BytesIO()
   with warnings.catch_warnings():

@@ -228,6 +228,30 @@ def test_models_without_a_past_run_over_all_tokens(made, tmp_path):
     plain.context()
 
 
+@pytest.mark.parametrize("by_mask", [True, False])
+def test_without_position_ids_positions_have_to_come_from_the_mask(by_mask):
+  module = decoder_models.Decoder("gpt")
+  forward = module.forward
+
+  def without_positions(input_ids, attention_mask, *past):
+    if by_mask:
+      positions = (attention_mask.cumsum(1) - 1).clamp(min=0)[:, past[0].shape[2]:]
+    else:
+      positions = (torch.arange(input_ids.shape[1]) + past[0].shape[2])[None]
+    return forward(input_ids, attention_mask, positions, *past)
+
+  module.forward = without_positions
+  model = stretto.optimize(decoder_models.onnx_bytes(module, positions=False), tuning="off",
+                           progress=False)
+  module.forward = forward
+  if by_mask:
+    expected = [module.greedy(prompt, 70) for prompt in PROMPTS]
+    assert stretto.generate(model, PROMPTS, 70).tolist() == expected
+  else:
+    with pytest.raises(stretto.InvalidArgumentError, match="export it with position_ids"):
+      stretto.generate(model, PROMPTS[0], 5)
+
+
 def test_recurrent_state_by_name(tmp_path):
   class Net(torch.nn.Module):
     def __init__(self):
