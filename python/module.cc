@@ -23,6 +23,7 @@
 #include "stretto/base/cpu.h"
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/base/memory_rate.h"
 #include "stretto/report/report.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/optimize.h"
@@ -35,6 +36,18 @@ using namespace nb::literals;
 
 namespace stretto::python {
 namespace {
+
+std::map<std::string, Tensor> tensors(const std::map<std::string, Array>& arrays) {
+  std::map<std::string, Tensor> result;
+  for (const auto& [name, array] : arrays) result.emplace(name, tensor_view(array));
+  return result;
+}
+
+nb::typed<nb::list, nb::ndarray<nb::numpy>> numpy_arrays(const std::vector<Tensor>& tensors) {
+  nb::list result;
+  for (const Tensor& tensor : tensors) result.append(numpy_array(tensor));
+  return nb::borrow<nb::typed<nb::list, nb::ndarray<nb::numpy>>>(result);
+}
 
 // A model with the session that runs it: Session in Python.
 class ModelSession {
@@ -53,9 +66,20 @@ class ModelSession {
       const InterruptScope interrupt(check_signals);
       outputs = session_.run(inputs);
     }
-    nb::list result;
-    for (const Tensor& output : outputs) result.append(numpy_array(output));
-    return nb::borrow<nb::typed<nb::list, nb::ndarray<nb::numpy>>>(result);
+    return numpy_arrays(outputs);
+  }
+
+  // On from a context: outputs other than state, in the order of Context.outputs.
+  nb::typed<nb::list, nb::ndarray<nb::numpy>> run_on(Context& context,
+                                                     const std::map<std::string, Array>& arrays) {
+    std::map<std::string, Tensor> inputs = tensors(arrays);
+    std::vector<Tensor> outputs;
+    {
+      nb::gil_scoped_release released;
+      const InterruptScope interrupt(check_signals);
+      outputs = session_.run(inputs, context);
+    }
+    return numpy_arrays(outputs);
   }
 
   // The same where a value may also be None, a list, or strings: a pair of shape and list.
@@ -124,12 +148,6 @@ std::function<void(std::string_view, double)> progress(const Tell& tell) {
   };
 }
 
-std::map<std::string, Tensor> tensors(const std::map<std::string, Array>& arrays) {
-  std::map<std::string, Tensor> result;
-  for (const auto& [name, array] : arrays) result.emplace(name, tensor_view(array));
-  return result;
-}
-
 ModelSession* optimize_source(const std::optional<std::string>& path,
                               const std::optional<nb::bytes>& content, const std::string& name,
                               OptimizeOptions& options, const std::map<std::string, Array>& inputs,
@@ -160,6 +178,20 @@ ModelSession* with_other_shapes(const ModelSession& session, GraphBuilder& graph
   nb::gil_scoped_release released;
   const InterruptScope interrupt(check_signals);
   return new ModelSession(runtime::with_other_shapes(session.model(), std::move(imported)));
+}
+
+Context* make_context(const ModelSession& session, int64_t batch, int64_t max_length,
+                      const std::map<std::string, std::string>& state) {
+  nb::gil_scoped_release released;
+  return new Context(session.model(), {.batch = batch, .max_length = max_length, .state = state});
+}
+
+nb::dict save_context(const Context& context) {
+  nb::dict result;
+  for (const auto& [name, tensor] : context.save()) {
+    result[nb::str(name.c_str())] = numpy_array(tensor);
+  }
+  return result;
 }
 
 ModelSession* load_artefact(const std::string& path, std::optional<int> threads, bool verify) {
@@ -245,12 +277,38 @@ NB_MODULE(_stretto, m) {
       .def_rw("verify", &OptimizeOptions::verify)
       .def_rw("profile", &OptimizeOptions::profile);
 
+  nb::class_<Context>(m, "Context")
+      .def(
+          "fork", [](const Context& c) { return new Context(c.fork()); },
+          nb::rv_policy::take_ownership)
+      .def("reset", &Context::reset)
+      .def(
+          "reorder", [](Context& c, const std::vector<int64_t>& from) { c.reorder(from); },
+          "samples"_a)
+      .def("save", &python::save_context)
+      .def(
+          "restore",
+          [](Context& c, const std::map<std::string, python::Array>& arrays) {
+            c.restore(python::tensors(arrays));
+          },
+          "saved"_a)
+      .def_prop_ro("batch", &Context::batch)
+      .def_prop_ro("length", &Context::length)
+      .def_prop_ro("lengths", &Context::lengths)
+      .def_prop_ro("capacity", &Context::capacity)
+      .def_prop_ro("memory_bytes", &Context::memory_bytes)
+      .def_prop_ro("inputs", [](const Context& c) { return c.inputs(); })
+      .def_prop_ro("optional_inputs", [](const Context& c) { return c.optional_inputs(); })
+      .def_prop_ro("outputs", [](const Context& c) { return c.outputs(); });
+
   nb::class_<ModelSession>(m, "Session")
       .def("run", &ModelSession::run, "inputs"_a)
       .def("run_values", &ModelSession::run_values, "values"_a)
       .def_prop_ro("staged", [](const ModelSession& s) { return s.model().staged(); })
       .def_prop_ro("programs", &ModelSession::programs)
       .def("run_at", &ModelSession::run_at, "inputs"_a, "outputs"_a)
+      .def("run_on", &ModelSession::run_on, "context"_a, "inputs"_a)
+      .def("context", &python::make_context, "batch"_a, "max_length"_a, "state"_a)
       .def("save",
            [](const ModelSession& s, const std::string& path) {
              nb::gil_scoped_release released;
@@ -298,4 +356,10 @@ NB_MODULE(_stretto, m) {
   m.attr("version") = std::string(version());
   m.def("core_name", [] { return cpu_info().core; });
   m.def("core_count", [] { return cpu_info().cores; });
+  // Bytes per second that one core reads, and all together (base/memory_rate.h).
+  m.def("memory_rate", [] {
+    nb::gil_scoped_release released;
+    const MemoryRate rate = memory_rate();
+    return std::pair(rate.one, rate.together);
+  });
 }

@@ -10,6 +10,7 @@ model.save("resnet50.stretto")
 """
 
 from stretto import _log
+from stretto._context import Context
 from stretto._errors import (
   CommError,
   Error,
@@ -18,6 +19,7 @@ from stretto._errors import (
   InvalidArgumentError,
   UnsupportedError,
 )
+from stretto._generate import generate, stream
 from stretto._model import Model, TensorSpec
 from stretto._optimize import list_passes, load, optimize
 from stretto._report import Report
@@ -27,6 +29,7 @@ _log.set_up()
 
 __all__ = [
   "CommError",
+  "Context",
   "Error",
   "FormatError",
   "InternalError",
@@ -36,7 +39,9 @@ __all__ = [
   "TensorSpec",
   "UnsupportedError",
   "__version__",
+  "generate",
   "list_passes",
   "load",
   "optimize",
+  "stream",
 ]

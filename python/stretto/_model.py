@@ -11,6 +11,7 @@ import numpy as np
 
 from stretto import _stretto
 from stretto._arrays import NO_TENSORS, as_array, from_engine, to_engine
+from stretto._context import Context
 from stretto._errors import InvalidArgumentError
 from stretto._paths import path_text
 from stretto._report import Report
@@ -60,6 +61,7 @@ class Model:
   def __init__(self, session: _stretto.Session, report: Report | None = None) -> None:
     self._session = session
     self._report = report
+    self._counts_by_mask = False  # of a decoder without position_ids: generate() has found so
     self.name: str = session.name
     self.inputs = [TensorSpec(n, d, tuple(s), sizes)
                    for (n, d, s), sizes in zip(session.inputs, session.input_ranges)]
@@ -74,7 +76,9 @@ class Model:
     Args:
       *args: arrays in the order of `inputs`, or one dictionary of arrays by input name, which also
         takes names that are not Python identifiers.
-      **kwargs: arrays by input name.
+      **kwargs: arrays by input name; and `context`, a `Context`, from which the call then goes on.
+        Such a call takes the inputs that hold no state, and returns the outputs that hold none.
+        Where a cache grows, `attention_mask` and `position_ids` follow from the context.
 
         An array is a NumPy array, a nested list, a number, or any object with `__dlpack__`
         (PyTorch, JAX, CuPy on main memory; nothing is copied) or `__array__`. Shapes must be those
@@ -96,7 +100,10 @@ class Model:
       >>> model(x).shape
       (1, 10)
     """
-    outputs = self._outputs(self._arrange(args, kwargs))
+    if isinstance(kwargs.get("context"), Context):
+      outputs = self._run_on(args, kwargs)
+    else:
+      outputs = self._outputs(self._arrange(args, kwargs))
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
   def run(self, *args: Any, **kwargs: Any) -> dict[str, np.ndarray]:
@@ -117,8 +124,41 @@ class Model:
       >>> model.run({"x": np.zeros((1, 3, 16, 16), np.float32)})["y"].shape
       (1, 10)
     """
+    if isinstance(kwargs.get("context"), Context):
+      return dict(zip(kwargs["context"].outputs, self._run_on(args, kwargs)))
     outputs = self._outputs(self._arrange(args, kwargs))
     return {spec.name: output for spec, output in zip(self.outputs, outputs)}
+
+  def context(self, batch: int = 1, *, max_length: int | None = None,
+              state: Mapping[str, str] | None = None) -> Context:
+    """Makes an empty context, with which calls go on from one another.
+
+    Args:
+      batch: number of samples.
+      max_length: places (tokens) that a sample may get; a call beyond it is an error. None: any
+        number. Memory grows with what is used.
+      state: the output that becomes an input of the next call, by name of that input. None: they
+        are found by their names, such as past_key_values.0.key and present.0.key, or h0 and hn.
+
+        An output that is made as `Concat(input, new)` grows, and a call appends to it in place. Its
+        model needs an input `attention_mask` over all places and, unless it counts by that mask,
+        `position_ids`; and the lengths must be open dimensions. Any other output must have the
+        input's shape, and takes its place.
+
+    Returns:
+      The context, which belongs to the caller.
+
+    Raises:
+      InvalidArgumentError: there is no such pair, or one of them does neither; the text names it.
+
+    Examples:
+      >>> context = decoder.context(batch=2)
+      >>> decoder([[3, 1, 4], [1, 5, 9]], context=context).shape
+      (2, 3, 97)
+    """
+    pairs = {str(key): str(value) for key, value in (state or {}).items()}
+    handle = self._session.context(int(batch), int(max_length or 0), pairs)
+    return Context(handle, {spec.name: spec.dtype for spec in self.inputs})
 
   def save(self, path: str | os.PathLike[str]) -> None:
     """Writes the artefact, which `load` reads.
@@ -159,6 +199,11 @@ class Model:
     if not self._session.staged:
       return list(self._session.run(inputs))
     return [from_engine(value) for value in self._session.run_values(inputs)]
+
+  def _run_on(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray]:
+    rest = {name: value for name, value in kwargs.items() if name != "context"}
+    context: Context = kwargs["context"]
+    return self._session.run_on(context._handle, context._arrange(args, rest))
 
   def _arrange(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     if len(args) == 1 and isinstance(args[0], Mapping):

@@ -137,6 +137,58 @@ struct LoadOptions {
 // order, and its weights are packed anew. Throws FormatError for a truncated or altered file.
 Model load(const std::string& path, const LoadOptions& options = {});
 
+struct ContextOptions {
+  int64_t batch = 1;
+  // Places (tokens) that a sample may get; 0: any number. Memory grows with what is used.
+  int64_t max_length = 0;
+  // Output that becomes an input of the next run, by input. Empty: found by their names, such as
+  // past_key_values.0.key and present.0.key.
+  std::map<std::string, std::string> state;
+};
+
+// What a model keeps from one run to the next: caches of keys and values that grow, and the state
+// of recurrent layers. It belongs to its caller. Runs with one context must not overlap; runs with
+// different ones are independent.
+class Context {
+ public:
+  // Empty. Of a model whose caches grow, their lengths must be open dimensions. Throws
+  // InvalidArgument naming the input or output at fault.
+  explicit Context(const Model& model, const ContextOptions& options = {});
+  ~Context();
+  Context(Context&&) noexcept;
+  Context& operator=(Context&&) noexcept;
+
+  // A copy that goes its own way.
+  Context fork() const;
+  // Empty again; the memory is kept.
+  void reset();
+  // Sample i becomes what sample from[i] is, as beam search needs it.
+  void reorder(std::span<const int64_t> from);
+
+  int64_t batch() const;
+  int64_t length() const;                // places of the longest sample
+  std::vector<int64_t> lengths() const;  // per sample, without those that its mask hides
+  int64_t capacity() const;              // places until memory grows and programs are made anew
+  int64_t memory_bytes() const;
+
+  // Inputs that a run needs, those that it may have besides, and the outputs that it gives.
+  const std::vector<std::string>& inputs() const;
+  const std::vector<std::string>& optional_inputs() const;
+  const std::vector<std::string>& outputs() const;
+
+  // All of it as dense tensors, by name of input, with the mask of its places; and back into a
+  // context of the same model and batch. Throws InvalidArgument naming what does not fit.
+  std::map<std::string, Tensor> save() const;
+  void restore(const std::map<std::string, Tensor>& saved);
+
+  struct State;
+  State& state() { return *state_; }
+
+ private:
+  explicit Context(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
 // Runs a model. run() may be called from any number of threads at once. As many callers run at the
 // same time as their threads fit on this machine's usable cores, each with activations and a thread
 // team of its own, made on first use and kept; the others sleep until one is done. Weights are
@@ -166,6 +218,14 @@ class Session {
   // to wait for another caller. Of a model that runs in stages, throws InvalidArgument when an
   // output has another shape in this run.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
+
+  // Runs on from where `context` is, and leaves it behind the new places. `inputs` are by name and
+  // hold neither state nor, unless the caller wants so, the inputs that follow from the context:
+  // attention_mask (here of the new places only; 0 hides one) and position_ids. In the first run
+  // samples may have different lengths, by a mask: each then runs alone, and its outputs stand
+  // where its tokens do, zeros elsewhere. Returns Context::outputs(). A step makes no copy of
+  // caches whose output is Concat(past, new). Throws InvalidArgument naming the input.
+  std::vector<Tensor> run(const std::map<std::string, Tensor>& inputs, Context& context);
 
  private:
   struct State;

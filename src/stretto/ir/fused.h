@@ -20,8 +20,14 @@
 // stretto.Attention(q, k, v, mask?) -> y
 //   q [b, sq, *], k, v [b, sk, *]: rows that hold `heads` (int) runs of head_dim (int) numbers
 //   starting at column q_offset, k_offset, v_offset (int, 0): a packed projection is the same value
-//   three times. y [b, sq, heads * head_dim] = softmax(q k^T * scale (float) + mask) v, mask
-//   broadcastable to [b, heads, sq, sk].
+//   three times. Or k, v [b, kv_heads, sk, head_dim], as caches hold them; heads is a multiple of
+//   kv_heads, and heads / kv_heads of them in a row share one. y [b, sq, heads * head_dim] =
+//   softmax(q k^T * scale (float) + mask) v, mask broadcastable to [b, heads, sq, sk]. A query that
+//   sees no key gives NaN, or zeros with masked_zero (int) = 1.
+// stretto.Append(memory, new) -> y
+//   y = the first `length` (int) places of memory along `axis` (int), then new. Other than the
+//   interpreter, a program writes new into the memory, which is an input of the graph, behind these
+//   places.
 // stretto.AddLayerNorm(x, residual, scale, bias?) -> y, sum?
 //   sum = x + residual; y = LayerNormalization(sum) over the last axis; epsilon (float).
 // stretto.Elementwise(x...) -> y

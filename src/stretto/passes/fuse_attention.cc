@@ -28,6 +28,25 @@ struct Scores {
   double masked_value = 0;
 };
 
+// The node that makes `id`, a softmax, or one under Where(IsNaN(softmax), 0, softmax): exporters
+// write that so that queries which see no key give zeros. -1: something else.
+struct Weights {
+  int softmax = -1;
+  bool zeros = false;
+};
+Weights softmax_of(const Rewriter& graph, ValueId id) {
+  if (!graph.used_once(id)) return {};
+  if (const int n = graph.maker(id, "Softmax"); n >= 0) return {n, false};
+  const int where = graph.maker(id, "Where");
+  if (where < 0) return {};
+  const auto& in = graph.node(where).inputs;
+  const int test = graph.maker(in[0], "IsNaN");
+  if (test < 0 || graph.node(test).inputs[0] != in[2] || !graph.used_once(in[0]) ||
+      !all_equal(graph, in[1], 0) || graph.is_output(in[2]) || graph.users(in[2]).size() != 2)
+    return {};
+  return {graph.maker(in[2], "Softmax"), true};
+}
+
 bool only_here(const Rewriter& graph, ValueId id) {
   return graph.constant(id) == nullptr && graph.used_once(id);
 }
@@ -139,6 +158,49 @@ ValueId make_rows(Rewriter& graph, int anchor, ValueId id, const Heads& h, bool 
   return reshape(graph, anchor, moved, {h.batch, h.length, h.heads * h.width});
 }
 
+// A dense [batch, heads, length, width], as caches lie in memory.
+struct Cache {
+  ValueId id = kNone;
+  int64_t heads = 1;  // groups of heads may share one
+  double scale = 1;
+};
+
+// `id` is [batch, heads, length, width], or with the last two swapped. Looks for a dense value that
+// it is a view of, also through repetitions of heads.
+std::optional<Cache> find_cache(const Rewriter& graph, ValueId id, const Heads& h, bool swapped) {
+  View view = trace_view(graph, id);
+  if (view.shape.size() == 3) {
+    view.shape.insert(view.shape.begin(), 1);
+    view.strides.insert(view.strides.begin(), 1);
+  }
+  if (swapped) {
+    std::swap(view.shape[2], view.shape[3]);
+    std::swap(view.strides[2], view.strides[3]);
+  }
+  const auto dense = [](const View& v, const Shape& shape) {
+    const auto strides = row_major_strides(shape);
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (v.shape[i] != shape[i] || (shape[i] != 1 && v.strides[i] != strides[i])) return false;
+    }
+    return v.offset == 0;
+  };
+  const Shape full{h.batch, h.heads, h.length, h.width};
+  if (!dense(view, full)) return std::nullopt;
+  Cache cache{.id = view.source, .heads = h.heads, .scale = view.scale};
+  if (element_count(graph.shape(view.source)) != element_count(full)) return std::nullopt;
+  const int expand = graph.maker(view.source, "Expand");
+  const Shape& repeated = graph.shape(view.source);
+  if (expand < 0 || repeated.size() != 5) return cache;
+  const ValueId one = graph.node(expand).inputs[0];
+  const Shape wanted{h.batch, repeated[1], 1, h.length, h.width};
+  const View before = trace_view(graph, one);
+  if (graph.shape(one) != wanted || !dense(before, wanted) ||
+      element_count(graph.shape(before.source)) != element_count(wanted)) {
+    return cache;
+  }
+  return Cache{.id = before.source, .heads = repeated[1], .scale = cache.scale * before.scale};
+}
+
 ValueId where_mask(Rewriter& graph, int anchor, const Scores& scores) {
   // With the lowest float a row that is masked throughout stays uniform, as it is with Where.
   const double low =
@@ -157,8 +219,8 @@ ValueId where_mask(Rewriter& graph, int anchor, const Scores& scores) {
 // n is the product with v.
 void fuse(Rewriter& graph, int n, PassContext& context) {
   const Node node = graph.node(n);
-  const int softmax = graph.maker(node.inputs[0], "Softmax");
-  if (softmax < 0 || !graph.used_once(node.inputs[0])) return;
+  const auto [softmax, zeros] = softmax_of(graph, node.inputs[0]);
+  if (softmax < 0) return;
   const Shape y = graph.shape(node.outputs[0]);
   const size_t rank = y.size();
   if (rank < 3 || rank > 4 || graph.dtype(node.outputs[0]) != DType::kFloat32) return;
@@ -199,8 +261,21 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
     return *found;
   };
   const Rows q = rows(scores->q, q_heads, false, true);
-  const Rows k = rows(scores->k_transposed, k_heads, true, true);
-  const Rows values = rows(v, k_heads, false, false);
+  // Caches stay where they are; what is rows already stays rows.
+  const bool are_rows = find_rows(graph, scores->k_transposed, k_heads, true).has_value() ||
+                        find_rows(graph, v, k_heads, false).has_value();
+  const auto key_cache = find_cache(graph, scores->k_transposed, k_heads, true);
+  const auto value_cache = find_cache(graph, v, k_heads, false);
+  const bool caches = key_cache && value_cache && key_cache->heads == value_cache->heads &&
+                      value_cache->scale == 1 &&
+                      (!are_rows || graph.maker(key_cache->id, "stretto.Append") >= 0);
+  const auto cache = [&](const Cache& c) {
+    return Rows{
+        .id = reshape(graph, n, c.id, {k_heads.batch, c.heads, k_heads.length, k_heads.width}),
+        .scale = c.scale};
+  };
+  const Rows k = caches ? cache(*key_cache) : rows(scores->k_transposed, k_heads, true, true);
+  const Rows values = caches ? cache(*value_cache) : rows(v, k_heads, false, false);
   std::vector<ValueId> inputs{q.id, k.id, values.id};
   if (scores->mask != kNone) inputs.push_back(scores->mask);
   if (scores->keep != kNone || scores->drop != kNone)
@@ -212,6 +287,7 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
   attributes.set("q_offset", q.offset);
   attributes.set("k_offset", k.offset);
   attributes.set("v_offset", values.offset);
+  if (zeros) attributes.set("masked_zero", int64_t{1});
   const Shape packed{q_heads.batch, q_heads.length, q_heads.heads * q_heads.width};
   const ValueId attention = graph.insert(n, "stretto.Attention", std::move(inputs), attributes,
                                          DType::kFloat32, packed, node.name + ".attention");

@@ -91,8 +91,8 @@ TEST(FuseAttention, PackedProjectionsSplitInEveryWay) {
   }
 }
 
-TEST(FuseAttention, OperandsThatAreNoRowsAreMoved) {
-  // Heads come first in the input already, and q is rotated by something elementwise.
+TEST(FuseAttention, QueriesThatAreNoRowsAreMovedAndCachesAreNot) {
+  // Heads come first in the inputs already, and q is rotated by something elementwise.
   const auto r = rewrite(R"(graph g
     input q: float32[2, 3, 5, 4]
     input k: float32[2, 3, 7, 4]
@@ -105,7 +105,53 @@ TEST(FuseAttention, OperandsThatAreNoRowsAreMoved) {
     output y)",
                          kPasses);
   EXPECT_EQ(r.times("attention"), 1);
-  EXPECT_EQ(r.nodes("Transpose"), 4);
+  EXPECT_EQ(r.nodes("Transpose"), 2);
+  EXPECT_EQ(r.graph.value(r.node("stretto.Attention").inputs[1]).name, "k");
+}
+
+// As PyTorch's exporter writes a step of decoding: a cache with a place more, heads that share it,
+// the scale on both sides, and zeros for queries that see no key.
+TEST(FuseAttention, AStepOfDecodingReadsItsCacheWhereItLies) {
+  const std::string_view body = R"(
+    input q: float32[2, 4, 1, 8]
+    input k: float32[2, 2, 6, 8]
+    input v: float32[2, 2, 6, 8]
+    input nk: float32[2, 2, 1, 8]
+    input nv: float32[2, 2, 1, 8]
+    input mask: float32[2, 1, 1, 7]
+    constant root: float32[] = {0.5}
+    constant zero: float32[] = {0}
+    constant axis: int64[1] = {2}
+    constant five: int64[5] = {2, 2, 2, 7, 8}
+    constant four: int64[4] = {2, 4, 7, 8}
+    constant three: int64[3] = {8, 7, 8}
+    constant back: int64[4] = {2, 4, 8, 7}
+    pk = Concat(k, nk) {axis = -2}
+    pv = Concat(v, nv) {axis = 2}
+    uk = Unsqueeze(pk, axis) ek = Expand(uk, five) rk = Reshape(ek, four)
+    uv = Unsqueeze(pv, axis) ev = Expand(uv, five) rv = Reshape(ev, four)
+    flat = Reshape(rk, three) turned = Transpose(flat) {perm = [0, 2, 1]} kt = Reshape(turned, back)
+    qs = Mul(q, root) ks = Mul(kt, root)
+    m = MatMul(qs, ks) a = Add(m, mask) s = Softmax(a) {axis = -1}
+)";
+  const auto r = rewrite(fmt::format("graph g{}{}", body, R"(
+    nan = IsNaN(s) w = Where(nan, zero, s)
+    y = MatMul(w, rv)
+    output y, pk)"),
+                         kPasses);
+  EXPECT_EQ(r.times("attention"), 1);
+  EXPECT_EQ(r.nodes("Expand") + r.nodes("Softmax") + r.nodes("IsNaN"), 0);
+  const auto& node = r.node("stretto.Attention");
+  EXPECT_EQ(r.graph.value(node.inputs[1]).name, "pk");
+  EXPECT_EQ(node.attributes.integer("masked_zero", 0), 1);
+  EXPECT_NEAR(node.attributes.number("scale", 0), 0.25, 1e-9);
+  // Something else than zeros for such queries is not what the node does.
+  const auto none = rewrite(fmt::format("graph g{}{}", body, R"(
+    nan = IsNaN(s) w = Where(nan, root, s)
+    y = MatMul(w, rv)
+    output y, pk)"),
+                            kPasses);
+  EXPECT_EQ(none.times("attention"), 0);
 }
 
 TEST(FuseAttention, HeadsInTheBatchDimension) {

@@ -53,7 +53,10 @@ void merge(Rewriter& graph, int n, PassContext& context) {
   const Node attention = graph.node(n);
   // The projections of the input that most of q, k and v come from.
   std::vector<int> makers(3), merged;
-  for (size_t i = 0; i < 3; ++i) makers[i] = projection(graph, attention.inputs[i], n);
+  for (size_t i = 0; i < 3; ++i) {
+    const bool rows = graph.shape(attention.inputs[i]).size() == 3;
+    makers[i] = rows ? projection(graph, attention.inputs[i], n) : -1;
+  }
   const auto mergeable = [&](int a, int b) {
     if (a < 0 || b < 0) return false;
     const Node& left = graph.node(a);

@@ -20,7 +20,7 @@ Emission emit_cheapest(const Lowered& lowered, const NodeSelector& nodes,
 
 Compiled compile(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
                  Selector& selector, const CompileOptions& options) {
-  const Lowered lowered = lower(std::move(graph), target);
+  const Lowered lowered = lower(std::move(graph), target, options.lower);
   const NodeSelector nodes(selector, options);
   measure_variants(lowered, nodes);
   Emission emission = emit_cheapest(lowered, nodes, target);

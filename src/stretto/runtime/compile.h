@@ -24,6 +24,7 @@ struct CompileOptions {
   SharedWeights* shared = nullptr;
   // Prefer kernels whose weights are there already.
   bool keep_to_shared = false;
+  LowerOptions lower;
 };
 
 // Why an instruction runs the kernel it runs; parallel to Program::instructions.

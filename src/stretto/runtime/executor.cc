@@ -13,7 +13,7 @@ namespace {
 // A caller's tensor: used where it is when aligned, else through `staging`.
 struct Face {
   int64_t bytes = 0;
-  std::shared_ptr<std::byte[]> staging;
+  std::shared_ptr<std::byte[]> staging;  // none: always used where it is
   void* current = nullptr;
 };
 
@@ -92,15 +92,24 @@ struct Executor::State {
 Executor::Executor(const Program& program) : state_(std::make_unique<State>(program)) {
   State& s = *state_;
   s.arena = allocate(static_cast<size_t>(program.arena_bytes));
-  const auto faces = [](const std::vector<TensorSpec>& specs, std::vector<Face>& list) {
-    for (const TensorSpec& spec : specs) {
-      Face face{.bytes = element_count(spec.shape) * static_cast<int64_t>(dtype_bytes(spec.dtype))};
-      face.staging = allocate(static_cast<size_t>(face.bytes));
+  // Kernels that append to an input, and read it, need no alignment.
+  std::vector<bool> appended(program.inputs.size());
+  for (const Instruction& in : program.instructions) {
+    for (const Location& at : in.outputs) {
+      if (at.place == Place::kInput) appended[static_cast<size_t>(at.index)] = true;
+    }
+  }
+  const auto faces = [](const std::vector<TensorSpec>& specs, std::vector<Face>& list,
+                        const std::vector<bool>& direct) {
+    for (size_t i = 0; i < specs.size(); ++i) {
+      Face face{.bytes = element_count(specs[i].shape) *
+                         static_cast<int64_t>(dtype_bytes(specs[i].dtype))};
+      if (direct.empty() || !direct[i]) face.staging = allocate(static_cast<size_t>(face.bytes));
       list.push_back(std::move(face));
     }
   };
-  faces(program.inputs, s.inputs);
-  faces(program.outputs, s.outputs);
+  faces(program.inputs, s.inputs, appended);
+  faces(program.outputs, s.outputs, {});
   size_t total = 0;
   for (const Instruction& in : program.instructions) total += in.inputs.size() + in.outputs.size();
   s.slots.reserve(total);
@@ -138,7 +147,7 @@ void Executor::run_timed(std::span<const void* const> inputs, std::span<void* co
   State& s = *state_;
   for (size_t i = 0; i < s.inputs.size(); ++i) {
     Face& face = s.inputs[i];
-    if (aligned(inputs[i])) {
+    if (aligned(inputs[i]) || !face.staging) {
       face.current = const_cast<void*>(inputs[i]);
     } else {
       std::memcpy(face.staging.get(), inputs[i], static_cast<size_t>(face.bytes));

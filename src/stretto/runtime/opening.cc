@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
+#include <set>
 
 #include "stretto/base/error.h"
 #include "stretto/ir/not_straight.h"
@@ -112,6 +114,62 @@ std::optional<int64_t> given_size(const OptimizeOptions& options, const OpenInpu
   return at->second.shape()[axis];
 }
 
+// The inputs of a decoder that takes its past: the mask is as long as past and new places together.
+enum class Length : uint8_t { kOther, kPast, kNew, kTotal };
+Length length_of(const OpenInput& input, size_t axis) {
+  if (axis == 0 || input.shape[axis].fixed()) return Length::kOther;
+  const std::string& name = input.name;
+  if (name.find("past") != std::string::npos) return Length::kPast;
+  if (axis != 1) return Length::kOther;
+  if (name == "attention_mask" && input.shape.size() == 2) return Length::kTotal;
+  const bool tokens = name == "input_ids" || name == "inputs_embeds" || name == "position_ids";
+  return tokens ? Length::kNew : Length::kOther;
+}
+
+bool takes_past(const Opening& opening) {
+  std::set<Length> seen;
+  std::map<std::string, Length> named;
+  for (const OpenInput& input : opening.inputs) {
+    for (size_t axis = 0; axis < input.shape.size(); ++axis) {
+      const Length length = length_of(input, axis);
+      if (length == Length::kOther) continue;
+      seen.insert(length);
+      const std::string& name = input.shape[axis].name;
+      if (!name.empty() && named.try_emplace(name, length).first->second != length) return false;
+    }
+  }
+  return seen.size() == 3;
+}
+
+// Sizes of these dimensions that fit each other: those of given arrays, else one new place, as in
+// most runs. Both lengths differ in `other`.
+void choose_lengths(const Opening& opening, const OptimizeOptions& options, Sizes& sizes,
+                    std::map<Length, int64_t>& first, std::map<Length, int64_t>& other) {
+  constexpr int64_t kLikelyPast = 128;
+  std::map<Length, Dimension> range;
+  for (Length length : {Length::kPast, Length::kNew, Length::kTotal}) {
+    for (const OpenInput& input : opening.inputs) {
+      for (size_t axis = 0; axis < input.shape.size(); ++axis) {
+        if (length_of(input, axis) != length) continue;
+        const Dimension& d = range.try_emplace(length, input.shape[axis]).first->second;
+        const int64_t likely = length == Length::kPast ? kLikelyPast
+                               : length == Length::kNew
+                                   ? 1
+                                   : first[Length::kPast] + first[Length::kNew];
+        const int64_t size =
+            std::clamp(likely, d.least, d.most == Dimension::kAny ? INT64_MAX : d.most);
+        const auto given = given_size(options, input, axis);
+        if (given || !first.contains(length)) {
+          first[length] = sizes.of(input.shape[axis], given.value_or(size));
+        }
+      }
+    }
+  }
+  other[Length::kPast] = other_size(range[Length::kPast], first[Length::kPast]);
+  other[Length::kNew] = other_size(range[Length::kNew], first[Length::kNew]);
+  other[Length::kTotal] = other[Length::kPast] + other[Length::kNew];
+}
+
 void choose_shapes(Opening& opening, const OptimizeOptions& options) {
   Sizes first, other;
   // Given arrays decide before any guess.
@@ -120,14 +178,21 @@ void choose_shapes(Opening& opening, const OptimizeOptions& options) {
       if (const auto size = given_size(options, input, axis)) first.of(input.shape[axis], *size);
     }
   }
+  std::map<Length, int64_t> lengths, other_lengths;
+  if (takes_past(opening)) choose_lengths(opening, options, first, lengths, other_lengths);
   for (const OpenInput& input : opening.inputs) {
     Shape shape, changed;
     bool guessed = false;
     for (size_t axis = 0; axis < input.shape.size(); ++axis) {
       const Dimension& d = input.shape[axis];
       const auto given = given_size(options, input, axis);
-      shape.push_back(first.of(d, given.value_or(first_size(input.shape, axis))));
-      changed.push_back(other.of(d, other_size(d, shape.back())));
+      const auto length = lengths.find(length_of(input, axis));
+      const bool known = length != lengths.end();
+      const int64_t likely = known ? length->second : first_size(input.shape, axis);
+      shape.push_back(first.of(d, given.value_or(likely)));
+      const int64_t changed_size =
+          known ? other_lengths.at(length->first) : other_size(d, shape.back());
+      changed.push_back(other.of(d, changed_size));
       guessed |= !given && axis > 0 && d.most == Dimension::kAny;
     }
     if (guessed && opening.guess.empty()) {

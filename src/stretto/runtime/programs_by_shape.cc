@@ -58,6 +58,11 @@ ImportedModel ProgramsByShape::import(std::span<const Shape> shapes) const {
   return source_.import(by_name);
 }
 
+ImportedModel ProgramsByShape::import_in_turn(std::span<const Shape> shapes) {
+  const std::lock_guard lock(mutex_);
+  return import(shapes);
+}
+
 std::shared_ptr<const Program> ProgramsByShape::find(std::span<const Shape> shapes, int threads) {
   const std::lock_guard lock(programs_mutex_);
   const auto at = std::find_if(programs_.begin(), programs_.end(), [&](const auto& program) {

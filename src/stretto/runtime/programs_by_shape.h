@@ -55,6 +55,8 @@ class ProgramsByShape {
   void keep(std::shared_ptr<const Program> program);
 
   ImportedModel import(std::span<const Shape> shapes) const;
+  // The same for callers in any thread. Shapes are not checked.
+  ImportedModel import_in_turn(std::span<const Shape> shapes);
 
   static constexpr size_t kKept = 16;
 

@@ -5,6 +5,7 @@
 #include "stretto/base/error.h"
 #include "stretto/runtime/executor_pool.h"
 #include "stretto/runtime/model_state.h"
+#include "stretto/runtime/stateful_programs.h"
 #include "stretto/stretto.h"
 
 namespace stretto {
@@ -34,7 +35,9 @@ struct Session::State {
 
   State(Model m, std::shared_ptr<runtime::Staged> s) : model(std::move(m)), staged(std::move(s)) {}
   State(Model m, std::shared_ptr<const runtime::Program> program)
-      : model(std::move(m)), first(std::make_shared<Runner>(std::move(program))) {}
+      : model(std::move(m)),
+        first(std::make_shared<Runner>(std::move(program))),
+        stateful(model, first->program->target) {}
 
   // The one for these shapes, of a model with open dimensions.
   std::shared_ptr<Runner> runner(std::span<const Shape> shapes) {
@@ -68,6 +71,7 @@ struct Session::State {
   const std::shared_ptr<runtime::Staged> staged;  // instead of it
   std::mutex mutex;
   std::vector<std::shared_ptr<Runner>> others;  // the one used last is the last
+  runtime::StatefulPrograms stateful;
 };
 
 Session::Session(Model model, int threads) {
@@ -187,6 +191,10 @@ std::vector<Tensor> Session::run(std::span<const Tensor> inputs) {
   }
   runtime::ExecutorPool::Lease(runner->pool).executor().run(from, to);
   return results;
+}
+
+std::vector<Tensor> Session::run(const std::map<std::string, Tensor>& inputs, Context& context) {
+  return state_->stateful.run(inputs, context.state());
 }
 
 }  // namespace stretto

@@ -28,7 +28,8 @@ void Siblings::own_constants(ir::Graph& graph) {
 }
 
 std::shared_ptr<const Program> Siblings::compile(ImportedModel imported,
-                                                 const kernels::Target& target) {
+                                                 const kernels::Target& target,
+                                                 const LowerOptions& lower) {
   const std::lock_guard lock(mutex_);
   const double start = now_s();
   auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
@@ -39,7 +40,8 @@ std::shared_ptr<const Program> Siblings::compile(ImportedModel imported,
   const double rewrote = now_s();
   Selector selector({.forced = making_.forced, .known = making_.known});
   auto program = std::make_shared<Program>(
-      runtime::compile(graph, target, selector, {.shared = &weights_, .keep_to_shared = true})
+      runtime::compile(graph, target, selector,
+                       {.shared = &weights_, .keep_to_shared = true, .lower = lower})
           .program);
   check_memory(*program);
   std::vector<std::string> shapes;

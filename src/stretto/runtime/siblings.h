@@ -10,6 +10,7 @@
 
 #include "stretto/import/model.h"
 #include "stretto/passes/derived.h"
+#include "stretto/runtime/lowering/lowering.h"
 #include "stretto/runtime/program.h"
 #include "stretto/runtime/shared_weights.h"
 #include "stretto/tune/tuning_cache.h"
@@ -38,7 +39,8 @@ class Siblings {
 
   // Rewrites and compiles another graph of the model; nothing is measured. Safe to call from
   // several threads, which then take turns.
-  std::shared_ptr<const Program> compile(ImportedModel imported, const kernels::Target& target);
+  std::shared_ptr<const Program> compile(ImportedModel imported, const kernels::Target& target,
+                                         const LowerOptions& lower = {});
 
  private:
   Making making_;

@@ -116,6 +116,17 @@ void unsqueeze(CaseDraw& d) {
   d.fixed(axes);
 }
 
+void append(CaseDraw& d) {
+  const Shape memory{d.dim(3), d.dim(4), d.between(2, 9), d.dim(9)};
+  Shape added = memory;
+  const int64_t length = d.between(0, memory[2] - 1);
+  d.set("axis", int64_t{2});
+  d.set("length", length);
+  added[2] = d.between(1, memory[2] - length);
+  d.input(memory);
+  d.input(added);
+}
+
 void concat(CaseDraw& d) {
   if (d.maybe()) {  // images by channels, half of them in whole blocks of any layout
     const bool whole = d.maybe();

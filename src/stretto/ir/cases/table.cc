@@ -158,6 +158,7 @@ std::span<const Row> rows() {
       {"Where", where},
       {"Xor", binary},
       {"stretto.AddLayerNorm", add_layer_norm},
+      {"stretto.Append", append},
       {"stretto.Attention", attention},
       {"stretto.Conv", fused_conv},
       {"stretto.ConvTranspose", fused_conv_transpose},

@@ -48,6 +48,7 @@ void reshape(CaseDraw& d);
 void flatten(CaseDraw& d);
 void squeeze(CaseDraw& d);
 void unsqueeze(CaseDraw& d);
+void append(CaseDraw& d);
 void concat(CaseDraw& d);
 void split(CaseDraw& d);
 void identity(CaseDraw& d);

@@ -18,8 +18,9 @@ constexpr Port kInputs[] = {{"q", kRealTypes, Arity::kRequired, 'T'},
 constexpr Port kOutputs[] = {{"y", kRealTypes, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kAttributes[] = {
     {"head_dim", AttributeKind::kInt, true}, {"heads", AttributeKind::kInt, true},
-    {"k_offset", AttributeKind::kInt},       {"q_offset", AttributeKind::kInt},
-    {"scale", AttributeKind::kFloat},        {"v_offset", AttributeKind::kInt}};
+    {"k_offset", AttributeKind::kInt},       {"masked_zero", AttributeKind::kInt},
+    {"q_offset", AttributeKind::kInt},       {"scale", AttributeKind::kFloat},
+    {"v_offset", AttributeKind::kInt}};
 constexpr std::string_view kOffsets[] = {"q_offset", "k_offset", "v_offset"};
 
 void infer(Inference& c) {
@@ -28,8 +29,18 @@ void infer(Inference& c) {
   if (heads < 1 || head_dim < 1 || heads > kMaxElements / head_dim) {
     throw_invalid("heads, head_dim: expected positive numbers, got {} and {}", heads, head_dim);
   }
+  const bool heads_outside = c.rank(1) == 4;
   for (int i = 0; i < 3; ++i) {
     const Shape& shape = c.shape(i);
+    if (heads_outside && i > 0) {
+      if (shape.size() != 4 || shape[0] != c.shape(0)[0] || shape[1] < 1 || heads % shape[1] != 0 ||
+          shape[1] != c.shape(1)[1] || shape[2] != c.shape(1)[2] || shape[3] != head_dim) {
+        throw_invalid(
+            "{}: expected shape [batch, heads, sequence, {}] that fits the others, got {}",
+            kInputs[i].name, head_dim, shape_text(shape));
+      }
+      continue;
+    }
     if (shape.size() != 3 || shape[0] != c.shape(0)[0] || shape[1] != c.shape(i == 0 ? 0 : 1)[1]) {
       throw_invalid("{}: expected shape [batch, sequence, columns] that fits the others, got {}",
                     kInputs[i].name, shape_text(shape));
@@ -40,7 +51,7 @@ void infer(Inference& c) {
                     heads, head_dim, offset, shape[2]);
     }
   }
-  const Shape scores{c.shape(0)[0], heads, c.shape(0)[1], c.shape(1)[1]};
+  const Shape scores{c.shape(0)[0], heads, c.shape(0)[1], c.shape(1)[heads_outside ? 2 : 1]};
   if (c.has_input(3) && !broadcasts_to(c.shape(3), scores)) {
     throw_invalid("mask: expected a shape that broadcasts to {}, got {}", shape_text(scores),
                   shape_text(c.shape(3)));
@@ -48,14 +59,18 @@ void infer(Inference& c) {
   c.set_output(0, c.dtype(0), {scores[0], scores[2], heads * head_dim});
 }
 
-// In place over rows of `size`; like Softmax, a row of -inf only becomes NaN.
-void softmax_rows(double* scores, int64_t rows, int64_t size, ThreadTeam* team) {
+// In place over rows of `size`; like Softmax, a row of -inf only becomes NaN, or zeros if `zeros`.
+void softmax_rows(double* scores, int64_t rows, int64_t size, bool zeros, ThreadTeam* team) {
   parallel(team, rows, 8, [&](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       double* x = scores + row * size;
       double top = -std::numeric_limits<double>::infinity(), sum = 0;
       for (int64_t i = 0; i < size; ++i) top = std::fmax(top, x[i]);
       for (int64_t i = 0; i < size; ++i) sum += x[i] = std::exp(x[i] - top);
+      if (zeros && !(sum > 0)) {
+        std::fill_n(x, size, 0.0);
+        continue;
+      }
       for (int64_t i = 0; i < size; ++i) x[i] /= sum;
     }
   });
@@ -66,14 +81,21 @@ void evaluate_as(Evaluation& c) {
   const Attributes& attributes = c.attributes;
   const int64_t heads = attributes.integer("heads", 0), dim = attributes.integer("head_dim", 0);
   const double scale = attributes.number("scale", 1 / std::sqrt(static_cast<double>(dim)));
-  const int64_t batch = c.inputs[0].dim(0), sq = c.inputs[0].dim(1), sk = c.inputs[1].dim(1);
+  const bool heads_outside = c.inputs[1].rank() == 4, zeros = attributes.integer("masked_zero", 0);
+  const int64_t batch = c.inputs[0].dim(0), sq = c.inputs[0].dim(1);
+  const int64_t sk = c.inputs[1].dim(heads_outside ? 2 : 1);
   const int64_t columns = heads * dim;
   Tensor sums(DType::kFloat64, c.output_shapes[0]);
   // The rows of one operand that belong to one sequence and head.
   const auto rows = [&](int i, int64_t b, int64_t h) {
     const Tensor& x = c.inputs[i];
+    if (heads_outside && i > 0) {
+      return data_of<T>(x) + (b * x.dim(1) + h / (heads / x.dim(1))) * sk * dim;
+    }
     return data_of<T>(x) + b * x.dim(1) * x.dim(2) + attributes.integer(kOffsets[i], 0) + h * dim;
   };
+  const int64_t k_row = heads_outside ? dim : c.inputs[1].dim(2);
+  const int64_t v_row = heads_outside ? dim : c.inputs[2].dim(2);
   const Shape all{batch, heads, sq, sk};
   const Strides mask = c.has_input(3) ? broadcast_strides(c.inputs[3].shape(), all) : Strides(4, 0);
   // A tensor and not a vector: its size is checked like any other's.
@@ -86,7 +108,7 @@ void evaluate_as(Evaluation& c) {
                      .n = sk,
                      .k = dim,
                      .a = matrix_rows(rows(0, b, h), c.inputs[0].dim(2), 1),
-                     .b = matrix_rows(rows(1, b, h), 1, c.inputs[1].dim(2)),
+                     .b = matrix_rows(rows(1, b, h), 1, k_row),
                      .c = scores.data(),
                      .row_stride = sk};
     accumulate_products({&qk, 1}, c.team);
@@ -99,12 +121,12 @@ void evaluate_as(Evaluation& c) {
         }
       }
     }
-    softmax_rows(scores.data(), sq, sk, c.team);
+    softmax_rows(scores.data(), sq, sk, zeros, c.team);
     const Product pv{.m = sq,
                      .n = dim,
                      .k = sk,
                      .a = matrix_rows(static_cast<const double*>(scores.data()), sk, 1),
-                     .b = matrix_rows(rows(2, b, h), c.inputs[2].dim(2), 1),
+                     .b = matrix_rows(rows(2, b, h), v_row, 1),
                      .c = data_of<double>(sums) + b * sq * columns + h * dim,
                      .row_stride = columns};
     accumulate_products({&pv, 1}, c.team);
@@ -118,7 +140,8 @@ void evaluate(Evaluation& c) {
 
 double flops(const Graph& graph, const Node& node) {
   const Shape& y = *graph.value(node.outputs[0]).shape;
-  const auto keys = static_cast<double>((*graph.value(node.inputs[1]).shape)[1]);
+  const Shape& k = *graph.value(node.inputs[1]).shape;
+  const auto keys = static_cast<double>(k[k.size() - 2]);
   return 4.0 * static_cast<double>(element_count(y)) * keys;
 }
 

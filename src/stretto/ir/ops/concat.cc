@@ -1,4 +1,4 @@
-// Concat and Split along one axis.
+// Concat, Split and stretto.Append along one axis.
 #include <cstring>
 
 #include "stretto/ir/ops/axes.h"
@@ -11,6 +11,10 @@ namespace {
 constexpr Port kConcatInputs[] = {{"inputs", kAllTypes, Arity::kVariadic, 'T'}};
 constexpr Port kConcatOutputs[] = {{"concat_result", kAllTypes, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kConcatAttributes[] = {{"axis", AttributeKind::kInt, true}};
+constexpr Port kAppendInputs[] = {{"memory", kAllTypes, Arity::kRequired, 'T'},
+                                  {"new", kAllTypes, Arity::kRequired, 'T'}};
+constexpr AttributeSpec kAppendAttributes[] = {{"axis", AttributeKind::kInt, true},
+                                               {"length", AttributeKind::kInt, true}};
 constexpr Port kSplitInputs[] = {{"input", kAllTypes, Arity::kRequired, 'T'},
                                  {"split", type_bit(DType::kInt64), Arity::kOptional}};
 constexpr Port kSplitOutputs[] = {{"outputs", kAllTypes, Arity::kVariadic, 'T'}};
@@ -57,6 +61,42 @@ void evaluate_concat(Evaluation& c) {
               dtype_bytes(out.dtype()), data_of<std::byte>(out), data_of<std::byte>(input), true);
     first += input.dim(axis);
   }
+}
+
+void infer_append(Inference& c) {
+  Shape shape = c.shape(0);
+  const int64_t axis = normalize_axis(c.attributes().integer("axis", 0), c.rank(0), "axis");
+  const int64_t length = c.attributes().integer("length", 0);
+  Shape added = c.shape(1);
+  if (added.size() == shape.size()) added[axis] = shape[axis];
+  if (added != shape) {
+    throw_invalid("new: shape {} differs from {} of the memory in more than axis {}",
+                  shape_text(c.shape(1)), shape_text(shape), axis);
+  }
+  const int64_t count = c.shape(1)[axis];
+  if (length < 0 || length > shape[axis] || count > shape[axis] - length) {
+    throw_invalid("length: {} places and {} new ones do not fit the {} of the memory", length,
+                  count, shape[axis]);
+  }
+  shape[axis] = length + count;
+  c.set_output(0, c.dtype(0), std::move(shape));
+}
+
+void evaluate_append(Evaluation& c) {
+  const Tensor &memory = c.inputs[0], &added = c.inputs[1];
+  const int64_t axis = normalize_axis(c.attributes.integer("axis", 0), memory.rank(), "axis");
+  const auto& shape = c.output_shapes[0];
+  Tensor& out = c.outputs[0] = Tensor(memory.dtype(), shape);
+  Shape before = shape;
+  before[axis] = c.attributes.integer("length", 0);
+  Tensor kept(memory.dtype(), before);
+  const size_t bytes = dtype_bytes(memory.dtype());
+  copy_part(AxisView(memory.shape(), axis), AxisView(before, axis), 0, bytes,
+            data_of<std::byte>(kept), data_of<std::byte>(memory), false);
+  copy_part(AxisView(shape, axis), AxisView(before, axis), 0, bytes, data_of<std::byte>(out),
+            data_of<std::byte>(kept), true);
+  copy_part(AxisView(shape, axis), AxisView(added.shape(), axis), before[axis], bytes,
+            data_of<std::byte>(out), data_of<std::byte>(added), true);
 }
 
 // Sizes come from the input `split`, or are equal with a smaller last one.
@@ -111,6 +151,13 @@ void evaluate_split(Evaluation& c) {
 }
 
 }  // namespace
+
+const Operator kAppend{.name = "stretto.Append",
+                       .inputs = kAppendInputs,
+                       .outputs = kConcatOutputs,
+                       .attributes = kAppendAttributes,
+                       .infer = infer_append,
+                       .evaluate = evaluate_append};
 
 const Operator kConcat{.name = "Concat",
                        .inputs = kConcatInputs,

@@ -4,6 +4,7 @@ namespace stretto::ir {
 namespace {
 
 constexpr const Operator* kSingles[] = {
+    &ops::kAppend,
     &ops::kArgMax,
     &ops::kArgMin,
     &ops::kAttention,

@@ -27,6 +27,7 @@ std::span<const Operator> recurrent();
 std::span<const Operator> reductions();
 std::span<const Operator> softmax();
 
+extern const Operator kAppend;
 extern const Operator kArgMax;
 extern const Operator kArgMin;
 extern const Operator kAveragePool;

@@ -63,6 +63,52 @@ TEST(Attention, MinusInfinityMasks) {
   });
 }
 
+// A step of decoding: caches with places that are not used, hidden by either kind of mask, in front
+// and behind, and heads that share them. What lies in hidden places may be anything finite.
+TEST(Attention, FewQueriesOverPartsOfCaches) {
+  for (const float hidden : {-std::numeric_limits<float>::infinity(), -3.4e38f}) {
+    for (const int64_t dim : {5, 64, 80, 200}) {
+      for (const int64_t sq : {1, 3}) {
+        AttentionProblem p = dense_attention({.threads = 2}, 2, 4, sq, 70, dim, false);
+        p.kv_heads = 2;
+        for (AttentionOperand* a : {&p.k, &p.v}) {  // 90 places, of which the problem sees 70
+          a->strides[0] = 2 * 90 * dim;
+          a->strides[1] = 90 * dim;
+        }
+        p.input_elements[1] = p.input_elements[2] = 2 * 2 * 90 * dim;
+        add_mask(p, {2, 1, 1, 70});
+        p.masked_zero = 1;
+        EXPECT_GT(
+            check_rows(kAttention, p, kTolerance,
+                       [&](Workbench& b) {
+                         for (int64_t j = 0; j < 140; ++j) {
+                           const int64_t sample = j / 70, place = j % 70;
+                           const bool seen = sample == 0 ? place >= 41 : place > 2 && place < 60;
+                           b.input(3)[static_cast<size_t>(j)] = seen && place != 50 ? 0.0f : hidden;
+                         }
+                       }),
+            1);
+      }
+    }
+  }
+}
+
+// With masked_zero a query that sees nothing gives zeros; with the lowest float it sees all alike.
+TEST(Attention, QueriesThatSeeNothing) {
+  for (const float hidden : {-std::numeric_limits<float>::infinity(), -3.4e38f}) {
+    for (const int64_t sq : {2, 20}) {
+      AttentionProblem p = dense_attention({.threads = 2}, 1, 2, sq, 40, 16, true);
+      add_mask(p, {1, 1, sq, 40});
+      p.masked_zero = 1;
+      check_rows(kAttention, p, kTolerance, [&](Workbench& b) {
+        for (int64_t j = 0; j < 40 * sq; ++j) {
+          b.input(3)[static_cast<size_t>(j)] = j < 40 ? hidden : 0.0f;
+        }
+      });
+    }
+  }
+}
+
 TEST(Attention, PackedAndGroupedHeads) {
   // One input [batch, seq, 3, heads, dim].
   AttentionProblem p = dense_attention({.threads = 2}, 2, 4, 33, 33, 20, true);

@@ -6,6 +6,7 @@ namespace attention {
 // Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
     &kFlash,
+    &kStream,
     &kReference,
 };
 

@@ -66,6 +66,7 @@ std::string problem_key(const AttentionProblem& p) {
                   p.kv_heads, p.sq, p.sk, p.dim, p.dim_v, p.scale, operand_text(p.q),
                   operand_text(p.k), operand_text(p.v), operand_text(p.out));
   if (p.has_mask) text += " mask" + operand_text(p.mask);
+  if (p.masked_zero) text += " zeros";
   return text + " " + target_text(p.target);
 }
 

@@ -23,7 +23,8 @@ struct AttentionOperand {
 // kv_heads). Output: out [batch,
 // heads, sq, dim_v] by `out` (its input is ignored), flat of out_elements, all of which are written
 // when the strides describe a dense tensor. A query whose keys are all masked with -infinity gives
-// NaN; a v that is not finite may or may not reach queries whose masks hide it.
+// NaN, or zeros if masked_zero; a v that is not finite may or may not reach queries whose masks
+// hide it.
 struct AttentionProblem {
   Target target{};
   int64_t batch = 1, heads = 1, kv_heads = 1, sq = 1, sk = 1, dim = 1, dim_v = 1;
@@ -33,7 +34,8 @@ struct AttentionProblem {
   float scale = 1;
   int32_t inputs = 3;
   uint8_t has_mask = 0;
-  uint8_t reserved[7] = {};
+  uint8_t masked_zero = 0;
+  uint8_t reserved[6] = {};
 };
 
 // q, k, v and out each a dense tensor: [batch, heads, seq, dim], or [batch, seq, heads, dim] when

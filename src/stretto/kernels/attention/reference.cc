@@ -43,7 +43,8 @@ void run(const AttentionProblem& p, const Args& args, const Worker& worker) {
       for (int64_t j = 0; j < p.sk; ++j) {
         total += scores[j] * value(p.v, b, kv, j, c);
       }
-      static_cast<float*>(args.outputs[0])[at(p.out, b, h, i, c)] = static_cast<float>(total / sum);
+      const double y = p.masked_zero && !(sum > 0) ? 0 : total / sum;
+      static_cast<float*>(args.outputs[0])[at(p.out, b, h, i, c)] = static_cast<float>(y);
     }
   }
 }

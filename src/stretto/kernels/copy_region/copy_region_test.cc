@@ -65,6 +65,22 @@ TEST(CopyRegion, PadExpandAndScalars) {
   check(slice_problem({}, DType::kFloat32, {}, {}, {}, {}));
 }
 
+TEST(CopyRegion, WritingKeepsTheRest) {
+  const CopyRegionProblem p = write_problem({.threads = 1}, DType::kFloat32, {2, 1, 3},
+                                            std::vector<int64_t>{0, 2, 0}, {2, 4, 3});
+  std::vector<float> x{1, 2, 3, 4, 5, 6}, expected(24, -1);
+  for (int i = 0; i < 6; ++i) {
+    expected[static_cast<size_t>(i / 3 * 12 + 6 + i % 3)] = static_cast<float>(i + 1);
+  }
+  for (int row = 0; row < kCopyRegion.rows; ++row) {
+    std::vector<float> y(24, -1);
+    const void* from[] = {x.data()};
+    void* to[] = {y.data()};
+    run_shares(kCopyRegion, row, &p, {.inputs = from, .outputs = to}, {.count = 1});
+    EXPECT_EQ(y, expected) << kCopyRegion.row_name(row);
+  }
+}
+
 TEST(CopyRegion, PadValue) {
   CopyRegionProblem p = pad_problem({}, DType::kFloat32, {1}, std::vector<int64_t>{1}, {3}, -2.5);
   Workbench bench(kCopyRegion, &p);

@@ -116,6 +116,17 @@ CopyRegionProblem pad_problem(const Target& target, DType dtype, const Shape& in
   return p;
 }
 
+CopyRegionProblem write_problem(const Target& target, DType dtype, const Shape& input,
+                                std::span<const int64_t> before, const Shape& output) {
+  CopyRegionProblem p = start(target, dtype, output);
+  CopyPart& part = add_part(p, input);
+  std::ranges::copy(input, part.extent);
+  std::ranges::copy(row_major_strides(input), part.in_stride);
+  std::ranges::copy(before, part.out_offset);
+  merge(p);
+  return p;
+}
+
 CopyRegionProblem expand_problem(const Target& target, DType dtype, const Shape& input,
                                  const Shape& output) {
   if (broadcast(input, output) != output) {

@@ -19,8 +19,9 @@ struct CopyPart {
 };
 
 // Inputs: `inputs` flat dense tensors of input_elements[i]. Output: y of dims[0, rank). All of one
-// type. Parts do not overlap. When they do not cover y, `fill` is 1 and `fill_value` (converted to
-// the type) goes everywhere else; int64 values beyond 2^53 cannot be filled in.
+// type. Parts do not overlap. Where they do not cover y and `fill` is 1, `fill_value` (converted to
+// the type) goes everywhere else, and if it is 0, y keeps what it holds there; int64 values beyond
+// 2^53 cannot be filled in.
 struct CopyRegionProblem {
   static constexpr int kMaxRank = CopyPart::kMaxRank, kMaxParts = 32;
 
@@ -47,6 +48,9 @@ CopyRegionProblem slice_problem(const Target& target, DType dtype, const Shape& 
 // x at `before` in an output full of `value`; negative paddings crop.
 CopyRegionProblem pad_problem(const Target& target, DType dtype, const Shape& input,
                               std::span<const int64_t> before, const Shape& output, double value);
+// x at `before` in an output that keeps everything else it holds.
+CopyRegionProblem write_problem(const Target& target, DType dtype, const Shape& input,
+                                std::span<const int64_t> before, const Shape& output);
 // Broadcasts x to `output`.
 CopyRegionProblem expand_problem(const Target& target, DType dtype, const Shape& input,
                                  const Shape& output);

@@ -24,18 +24,31 @@ bool lower_attention(Lowering& l, const ir::Node& node) {
   p.heads = p.kv_heads = a.integer("heads", 1);
   p.dim = p.dim_v = a.integer("head_dim", 1);
   p.sq = q[1];
-  p.sk = k[1];
+  p.sk = k[k.size() - 2];
+  p.masked_zero = a.integer("masked_zero", 0) != 0;
   p.scale = static_cast<float>(a.number("scale", 1 / std::sqrt(static_cast<double>(p.dim))));
   p.inputs = 0;
 
+  if (k.size() == 4) p.kv_heads = k[1];
   // A packed projection is one input that several operands read.
   std::vector<ir::ValueId> inputs;
   const auto operand = [&](ir::ValueId id, const Shape& rows, int64_t offset) {
+    // What was appended lies in the memory of the cache, whose heads have more places.
+    int64_t places = rows.size() == 4 ? rows[2] : 0;
+    if (const ir::ValueId memory = rows.size() == 4 ? l.memory_of(id) : ir::kNone;
+        memory != ir::kNone) {
+      id = memory;
+      places = l.shape(memory)[2];
+    }
     const auto at = std::find(inputs.begin(), inputs.end(), id);
     const auto index = static_cast<int32_t>(at - inputs.begin());
     if (at == inputs.end()) {
       inputs.push_back(id);
       p.input_elements[p.inputs++] = element_count(l.shape(id));
+    }
+    if (rows.size() == 4) {
+      return AttentionOperand{.input = index,
+                              .strides = {rows[1] * places * p.dim, places * p.dim, p.dim, 1}};
     }
     return AttentionOperand{
         .input = index, .offset = offset, .strides = {rows[1] * rows[2], p.dim, rows[2], 1}};

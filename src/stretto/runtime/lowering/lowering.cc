@@ -111,10 +111,11 @@ bool same_in_both_layouts(const Shape& shape, int block) {
   return shape.size() == 4 && shape[2] * shape[3] == 1 && shape[1] % block == 0;
 }
 
-Lowered lower(const std::shared_ptr<ir::Graph>& graph, const kernels::Target& target) {
+Lowered lower(const std::shared_ptr<ir::Graph>& graph, const kernels::Target& target,
+              const LowerOptions& options) {
   // A copy (constants are shared): lowering adds temporaries that the model must not keep.
   Lowered lowered{.graph = std::make_shared<ir::Graph>(*graph), .steps = {}};
-  Lowering context(*lowered.graph, target, lowered.steps);
+  Lowering context(*lowered.graph, target, options, lowered.steps);
   for (const ir::Node& node : lowered.graph->nodes) {
     check_interrupt();
     if (is_known(*lowered.graph, node)) continue;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,6 +39,12 @@ struct Step {
   const ir::Node* node = nullptr;  // the node this step came from
 };
 
+struct LowerOptions {
+  // stretto.Append writes into the graph's input. Without it the reference makes a copy, because
+  // inputs belong to the caller.
+  bool append_in_place = false;
+};
+
 // Steps in order. `graph` is a copy of the model's with temporaries added.
 struct Lowered {
   std::shared_ptr<ir::Graph> graph;
@@ -46,8 +53,17 @@ struct Lowered {
 
 class Lowering {
  public:
-  Lowering(ir::Graph& graph, const kernels::Target& target, std::vector<Step>& steps)
-      : graph_(graph), target_(target), steps_(steps) {}
+  Lowering(ir::Graph& graph, const kernels::Target& target, const LowerOptions& options,
+           std::vector<Step>& steps)
+      : graph_(graph), target_(target), options_(options), steps_(steps) {}
+
+  const LowerOptions& options() const { return options_; }
+  // Where the result of a stretto.Append that was lowered in place lies; kNone for other values.
+  ir::ValueId memory_of(ir::ValueId id) const {
+    const auto at = memory_.find(id);
+    return at == memory_.end() ? ir::kNone : at->second;
+  }
+  void set_memory(ir::ValueId id, ir::ValueId memory) { memory_[id] = memory; }
 
   ir::Graph& graph() { return graph_; }
   const kernels::Target& target() const { return target_; }
@@ -92,7 +108,9 @@ class Lowering {
  private:
   ir::Graph& graph_;
   const kernels::Target& target_;
+  const LowerOptions& options_;
   std::vector<Step>& steps_;
+  std::map<ir::ValueId, ir::ValueId> memory_;
 };
 
 // How one operator is lowered; returns false when it cannot (the reference will run instead).
@@ -106,6 +124,7 @@ const LoweringRule* find_lowering_rule(std::string_view op);  // null when there
 bool same_in_both_layouts(const Shape& shape, int block);
 
 // Constants, shapes and types must be known.
-Lowered lower(const std::shared_ptr<ir::Graph>& graph, const kernels::Target& target);
+Lowered lower(const std::shared_ptr<ir::Graph>& graph, const kernels::Target& target,
+              const LowerOptions& options = {});
 
 }  // namespace stretto::runtime

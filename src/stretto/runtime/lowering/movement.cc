@@ -103,6 +103,42 @@ bool lower_concat(Lowering& l, const ir::Node& node) {
   });
 }
 
+bool lower_append(Lowering& l, const ir::Node& node) {
+  const auto& inputs = l.graph().inputs;
+  const ir::ValueId memory = node.inputs[0], added = node.inputs[1], y = node.outputs[0];
+  const Shape& shape = l.shape(memory);
+  if (!l.options().append_in_place ||
+      std::find(inputs.begin(), inputs.end(), memory) == inputs.end()) {
+    return false;
+  }
+  const size_t rank = shape.size();
+  const int64_t axis =
+      normalize_axis(node.attributes.integer("axis", 0), static_cast<int64_t>(rank), node.name);
+  Shape before(rank, 0);
+  before[static_cast<size_t>(axis)] = node.attributes.integer("length", 0);
+  const auto write = [&] {
+    return kernels::write_problem(l.target(), dtype_of(l, memory), l.shape(added), before, shape);
+  };
+  if (!add_copy(l, node, {added}, memory, write)) return false;
+  if (rank == 4 && axis == 2) l.set_memory(y, memory);
+  // Attention reads the memory; everybody else gets a copy of what is used of it.
+  const auto& nodes = l.graph().nodes;
+  const bool needed =
+      std::find(l.graph().outputs.begin(), l.graph().outputs.end(), y) != l.graph().outputs.end() ||
+      std::any_of(nodes.begin(), nodes.end(), [&](const ir::Node& user) {
+        const auto& in = user.inputs;
+        const bool reads = std::find(in.begin(), in.end(), y) != in.end();
+        const bool attends = user.op->name == "stretto.Attention" && l.is_float32(y) && rank == 4 &&
+                             axis == 2 && in[0] != y && (in.size() < 4 || in[3] != y);
+        return reads && !attends;
+      });
+  if (!needed) return true;
+  return add_copy(l, node, {memory}, y, [&] {
+    return kernels::slice_problem(l.target(), dtype_of(l, y), shape, Shape(rank, 0), Shape(rank, 1),
+                                  l.shape(y));
+  });
+}
+
 bool lower_slice(Lowering& l, const ir::Node& node) {
   if (!known_from(l, node, 1)) return false;
   if (slice_in_place(l, node)) return true;

@@ -10,6 +10,7 @@ const LoweringRule* find_lowering_rule(std::string_view op) {
       {"stretto.Linear", lower_linear},
       {"stretto.MatMul", lower_matmul},
       {"MatMul", lower_matmul},
+      {"stretto.Append", lower_append},
       {"stretto.Attention", lower_attention},
       {"GRU", lower_recurrent},
       {"LSTM", lower_recurrent},

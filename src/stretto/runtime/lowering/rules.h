@@ -38,6 +38,7 @@ bool lower_batch_norm(Lowering& l, const ir::Node& node);
 // Data movement (movement.cc), reductions (reduce.cc), resampling (resize.cc).
 bool lower_transpose(Lowering& l, const ir::Node& node);
 bool lower_concat(Lowering& l, const ir::Node& node);
+bool lower_append(Lowering& l, const ir::Node& node);
 bool lower_slice(Lowering& l, const ir::Node& node);
 bool lower_split(Lowering& l, const ir::Node& node);
 bool lower_pad(Lowering& l, const ir::Node& node);

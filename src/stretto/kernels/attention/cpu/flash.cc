@@ -2,6 +2,7 @@
 // of keys, scores = q k^T by a register tile, softmax on them while they lie in the second-level
 // cache, and out += weights v by the same tile. Limit: two fused multiply-adds per cycle; at
 // 512-bit the exponentials of a 128-token, 64-wide head cost about a fifth of that time.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -260,8 +261,12 @@ void attention_run(const AttentionProblem& p, const Args& args, const Worker& wo
     float* to = static_cast<float*>(args.outputs[0]) + p.out.offset + b * p.out.strides[0] +
                 h * p.out.strides[1] + first_row * p.out.strides[2];
     for (int64_t r = 0; r < rows; ++r) {
-      const float inverse = 1.0f / sum[r];
       float* row = out + r * plan.dim_v;
+      if (p.masked_zero && !(sum[r] > 0)) {
+        std::fill_n(row, p.dim_v, 0.0f);
+        sum[r] = 1;
+      }
+      const float inverse = 1.0f / sum[r];
       for (int64_t c = 0; c < p.dim_v; c += kLanes) {
         const V v = hn::Mul(hn::LoadU(d, row + c), hn::Set(d, inverse));
         if (p.out.strides[3] == 1) {

@@ -1,0 +1,452 @@
+#include "stretto/runtime/context.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+#include "stretto/base/error.h"
+
+namespace stretto {
+namespace runtime {
+namespace {
+
+constexpr int64_t kLeastCapacity = 64;
+// Places that a first run leaves free, so that memory does not grow at once.
+constexpr int64_t kSpare = 32;
+// Without a caller's limit beyond it, this much is made room for at the start.
+constexpr int64_t kReserve = 1024;
+
+int64_t rounded(int64_t places) {
+  return static_cast<int64_t>(
+      std::bit_ceil(static_cast<uint64_t>(std::max(places, kLeastCapacity))));
+}
+
+// Steps until the window has to move back: moving costs `used` rows, so a step copies at most
+// eight.
+int64_t slack_of(int64_t capacity) { return std::max<int64_t>(16, capacity / 8); }
+
+int index_of(const std::vector<std::string>& names,
+             std::initializer_list<std::string_view> wanted) {
+  for (std::string_view name : wanted) {
+    const auto at = std::find(names.begin(), names.end(), name);
+    if (at != names.end()) return static_cast<int>(at - names.begin());
+  }
+  return -1;
+}
+
+// [outer, from_rows, inner] to [outer, to_rows, inner]: `count` rows from `from_row` to `to_row`.
+void move_rows(const StateMemory& m, const std::byte* from, int64_t from_rows, int64_t from_row,
+               std::byte* to, int64_t to_rows, int64_t to_row, int64_t count) {
+  for (int64_t o = 0; o < m.outer; ++o) {
+    std::memmove(to + (o * to_rows + to_row) * m.inner_bytes,
+                 from + (o * from_rows + from_row) * m.inner_bytes,
+                 static_cast<size_t>(count * m.inner_bytes));
+  }
+}
+
+Tensor new_memory(const StateMemory& m, int64_t rows) {
+  return Tensor(DType::kUInt8, {m.outer * rows * m.inner_bytes});
+}
+
+std::byte* bytes_of(Tensor& tensor) { return static_cast<std::byte*>(tensor.mutable_data()); }
+const std::byte* bytes_of(const Tensor& tensor) {
+  return static_cast<const std::byte*>(tensor.data());
+}
+
+Tensor copy_of(const Tensor& from) {
+  if (!from.defined()) return {};
+  Tensor to(from.dtype(), from.shape());
+  std::memcpy(to.mutable_data(), from.data(), from.bytes());
+  return to;
+}
+
+}  // namespace
+
+void copy_sample(const Tensor& from, int64_t from_sample, Tensor& to, int64_t to_sample, int axis) {
+  const auto at = static_cast<size_t>(axis);
+  int64_t outer = 1, inner = static_cast<int64_t>(dtype_bytes(from.dtype()));
+  for (size_t i = 0; i < from.shape().size(); ++i) {
+    if (i < at) outer *= from.shape()[i];
+    if (i > at) inner *= from.shape()[i];
+  }
+  for (int64_t o = 0; o < outer; ++o) {
+    std::memcpy(
+        static_cast<std::byte*>(to.mutable_data()) + (o * to.shape()[at] + to_sample) * inner,
+        static_cast<const std::byte*>(from.data()) + (o * from.shape()[at] + from_sample) * inner,
+        static_cast<size_t>(inner));
+  }
+}
+
+const StatePair* StateLayout::pair_of(int input) const {
+  for (const StatePair& pair : pairs) {
+    if (pair.input_index == input) return &pair;
+  }
+  return nullptr;
+}
+
+std::shared_ptr<const StateLayout> describe_state(const Model& model,
+                                                  const std::map<std::string, std::string>& named) {
+  auto layout = std::make_shared<StateLayout>();
+  std::vector<std::string> outputs;
+  std::vector<Shape> shapes;
+  for (const TensorSpec& input : model.inputs()) {
+    layout->names.push_back(input.name);
+    layout->dtypes.push_back(input.dtype);
+    shapes.push_back(input.shape);
+  }
+  for (const TensorSpec& output : model.outputs()) outputs.push_back(output.name);
+  layout->ranges = model.input_ranges();
+  const auto pairs = named.empty() ? find_pairs(layout->names, outputs) : named;
+  if (pairs.empty()) {
+    throw_invalid(
+        "{}: no input looks like the state that an output leaves; name the pairs, as in state = "
+        "{{h0: hn}}, or export the model with its past as inputs (past_key_values.0.key) and "
+        "outputs (present.0.key). Inputs: {}; outputs: {}",
+        model.name(), fmt::join(layout->names, ", "), fmt::join(outputs, ", "));
+  }
+  // Importing says how outputs are made; passes may have changed that.
+  if (model.state().by_shape) {
+    layout->pairs = describe_pairs(model.state().by_shape->import_in_turn(shapes).graph, pairs);
+  } else {
+    layout->pairs = describe_pairs(*model.state().graph, pairs);
+  }
+  for (const StatePair& pair : layout->pairs) layout->grows |= pair.axis >= 0;
+  if (layout->grows && !model.open()) {
+    throw_invalid(
+        "{}: its caches have a fixed length; leave the dimensions of the past open when it is "
+        "exported and optimised",
+        model.name());
+  }
+  if (layout->grows) {
+    layout->mask = index_of(layout->names, {"attention_mask"});
+    layout->positions = index_of(layout->names, {"position_ids"});
+    if (layout->mask < 0) {
+      throw_invalid(
+          "{}: it has no input attention_mask, so places of a cache that are not used cannot be "
+          "hidden; export it with one. Inputs: {}",
+          model.name(), fmt::join(layout->names, ", "));
+    }
+    for (int role : {layout->mask, layout->positions}) {
+      if (role < 0 || layout->ranges[static_cast<size_t>(role)].size() == 2) continue;
+      throw_invalid("{}: input {}: expected [batch, places], got {}", model.name(),
+                    layout->names[static_cast<size_t>(role)],
+                    shape_range_text(layout->ranges[static_cast<size_t>(role)]));
+    }
+  }
+  for (size_t i = 0; i < layout->names.size(); ++i) {
+    const int index = static_cast<int>(i);
+    if (layout->pair_of(index) != nullptr) continue;
+    if (index == layout->mask || index == layout->positions) {
+      layout->optional.push_back(layout->names[i]);
+      continue;
+    }
+    layout->inputs.push_back(layout->names[i]);
+    const bool counts = layout->ranges[i].size() >= 2;
+    if (layout->grows && layout->tokens < 0 && counts) layout->tokens = index;
+  }
+  if (const int ids = index_of(layout->names, {"input_ids", "inputs_embeds"});
+      layout->grows && ids >= 0) {
+    layout->tokens = ids;
+  }
+  if (layout->grows && layout->tokens < 0) {
+    throw_invalid("{}: no input is [batch, new places], as input_ids is", model.name());
+  }
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    const bool is_state = std::any_of(
+        layout->pairs.begin(), layout->pairs.end(),
+        [&](const StatePair& pair) { return pair.output_index == static_cast<int>(o); });
+    if (is_state) continue;
+    layout->outputs.push_back(outputs[o]);
+    layout->output_indices.push_back(static_cast<int>(o));
+  }
+  return layout;
+}
+
+namespace {
+
+// The shape of a pair for this batch. Its open dimensions are the batch, besides the one that
+// grows.
+StateMemory make_memory(const StateLayout& layout, const StatePair& pair, int64_t batch) {
+  const auto input = static_cast<size_t>(pair.input_index);
+  const ShapeRange& range = layout.ranges[input];
+  StateMemory m{.dtype = layout.dtypes[input], .batch_axis = -1};
+  for (size_t axis = 0; axis < range.size(); ++axis) {
+    const Dimension& d = range[axis];
+    if (static_cast<int64_t>(axis) == pair.axis) {
+      m.shape.push_back(0);
+    } else if (d.fixed()) {
+      m.shape.push_back(d.least);
+    } else {
+      if (batch < d.least || batch > d.most) {
+        throw_invalid("batch: input {} takes {}, got {}", pair.input, shape_range_text(range),
+                      batch);
+      }
+      if (m.batch_axis < 0) m.batch_axis = static_cast<int>(axis);
+      m.shape.push_back(batch);
+    }
+  }
+  // A state of one fixed batch: its first dimension of that size.
+  if (const auto at = std::find(m.shape.begin(), m.shape.end(), batch);
+      m.batch_axis < 0 && at != m.shape.end()) {
+    m.batch_axis = static_cast<int>(at - m.shape.begin());
+  }
+  if (pair.axis < 0) {
+    m.data = Tensor(m.dtype, m.shape);
+    m.other = Tensor(m.dtype, m.shape);
+    return m;
+  }
+  if (m.shape[0] != batch) {
+    throw_invalid("batch: the first dimension of {} is {}, got a batch of {}", pair.input,
+                  m.shape[0], batch);
+  }
+  m.inner_bytes = static_cast<int64_t>(dtype_bytes(m.dtype));
+  for (size_t axis = 0; axis < m.shape.size(); ++axis) {
+    const auto at = static_cast<int64_t>(axis);
+    if (at < pair.axis) m.outer *= m.shape[axis];
+    if (at > pair.axis) m.inner_bytes *= m.shape[axis];
+  }
+  return m;
+}
+
+}  // namespace
+}  // namespace runtime
+
+using runtime::StateMemory;
+using runtime::StatePair;
+
+void Context::State::make_room(int64_t count) {
+  if (max_length > 0 && used + count > max_length) {
+    throw_invalid("context: {} places are used and {} are to come, but max_length is {}", used,
+                  count, max_length);
+  }
+  const bool empty = used == 0;
+  int64_t wanted = capacity;
+  if (used > capacity) wanted = runtime::rounded(used + 1);
+  if (empty && count > capacity) {
+    wanted = runtime::rounded(std::max(count + runtime::kSpare,
+                                       std::min(max_length, std::max(count, runtime::kReserve))));
+  }
+  const int64_t new_places = empty ? 0 : count;
+  const int64_t needed = std::max(wanted + runtime::slack_of(wanted), wanted + new_places);
+  if (wanted != capacity || needed > rows) {
+    const int64_t new_rows = std::max(needed, wanted == capacity ? rows : needed);
+    for (size_t i = 0; i < memory.size(); ++i) {
+      if (layout->pairs[i].axis < 0) continue;
+      StateMemory& m = memory[i];
+      Tensor grown = runtime::new_memory(m, new_rows);
+      if (used > 0) {
+        runtime::move_rows(m, runtime::bytes_of(std::as_const(m.data)), rows, end - used,
+                           runtime::bytes_of(grown), new_rows, wanted - used, used);
+      }
+      m.data = std::move(grown);
+    }
+    capacity = wanted;
+    rows = new_rows;
+    end = wanted;
+  } else if (empty) {
+    end = capacity;
+  } else if (end + count > rows) {
+    for (size_t i = 0; i < memory.size(); ++i) {
+      if (layout->pairs[i].axis < 0) continue;
+      StateMemory& m = memory[i];
+      std::byte* data = runtime::bytes_of(m.data);
+      runtime::move_rows(m, data, rows, end - used, data, rows, capacity - used, used);
+    }
+    end = capacity;
+  }
+}
+
+void Context::State::clear() {
+  used = 0;
+  end = capacity;
+  visible.assign(static_cast<size_t>(batch), {});
+  for (size_t i = 0; i < memory.size(); ++i) {
+    StateMemory& m = memory[i];
+    if (m.data.defined()) std::memset(m.data.mutable_data(), 0, m.data.bytes());
+  }
+}
+
+Context::Context(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Context::~Context() = default;
+Context::Context(Context&&) noexcept = default;
+Context& Context::operator=(Context&&) noexcept = default;
+
+Context::Context(const Model& model, const ContextOptions& options)
+    : state_(std::make_unique<State>(State{.model = model})) {
+  if (options.batch < 1) throw_invalid("batch: expected 1 or more, got {}", options.batch);
+  if (options.max_length < 0) {
+    throw_invalid("max_length: expected 0 (any) or more, got {}", options.max_length);
+  }
+  State& s = *state_;
+  s.layout = runtime::describe_state(model, options.state);
+  s.batch = options.batch;
+  s.max_length = options.max_length;
+  for (const StatePair& pair : s.layout->pairs) {
+    s.memory.push_back(runtime::make_memory(*s.layout, pair, s.batch));
+  }
+  s.clear();
+}
+
+Context Context::fork() const {
+  auto copy = std::make_unique<State>(*state_);
+  for (StateMemory& m : copy->memory) {
+    m.data = runtime::copy_of(m.data);
+    m.other = runtime::copy_of(m.other);
+  }
+  return Context(std::move(copy));
+}
+
+void Context::reset() { state_->clear(); }
+
+void Context::reorder(std::span<const int64_t> from) {
+  State& s = *state_;
+  if (static_cast<int64_t>(from.size()) != s.batch) {
+    throw_invalid("reorder: expected {} samples, got {}", s.batch, from.size());
+  }
+  for (int64_t i : from) {
+    if (i < 0 || i >= s.batch) {
+      throw_invalid("reorder: expected samples 0 to {}, got {}", s.batch - 1, i);
+    }
+  }
+  for (size_t i = 0; i < s.memory.size(); ++i) {
+    StateMemory& m = s.memory[i];
+    const StatePair& pair = s.layout->pairs[i];
+    if (m.batch_axis < 0) {
+      throw_invalid("reorder: {} {} has no dimension of the batch", pair.input,
+                    shape_text(m.shape));
+    }
+    if (!m.data.defined()) continue;
+    // Memory that grows is bytes; all that counts is how many belong to a sample.
+    const int axis = pair.axis < 0 ? m.batch_axis : 0;
+    const auto bytes = static_cast<int64_t>(m.data.bytes());
+    Shape shape = pair.axis < 0 ? m.data.shape() : Shape{s.batch, bytes / s.batch};
+    const Tensor before = runtime::copy_of(m.data).reshaped(shape);
+    Tensor after = m.data.reshaped(shape);
+    for (int64_t b = 0; b < s.batch; ++b) {
+      runtime::copy_sample(before, from[static_cast<size_t>(b)], after, b, axis);
+    }
+  }
+  const auto before = s.visible;
+  for (size_t b = 0; b < before.size(); ++b) {
+    s.visible[b] = before[static_cast<size_t>(from[b])];
+  }
+}
+
+int64_t Context::batch() const { return state_->batch; }
+int64_t Context::length() const { return state_->used; }
+int64_t Context::capacity() const { return state_->capacity; }
+std::vector<int64_t> Context::lengths() const {
+  std::vector<int64_t> lengths;
+  for (const auto& places : state_->visible) {
+    lengths.push_back(std::count(places.begin(), places.end(), 1));
+  }
+  return lengths;
+}
+int64_t Context::memory_bytes() const {
+  int64_t sum = 0;
+  for (const StateMemory& m : state_->memory) {
+    for (const Tensor* tensor : {&m.data, &m.other}) {
+      if (tensor->defined()) sum += static_cast<int64_t>(tensor->bytes());
+    }
+  }
+  return sum;
+}
+const std::vector<std::string>& Context::inputs() const { return state_->layout->inputs; }
+const std::vector<std::string>& Context::optional_inputs() const {
+  return state_->layout->optional;
+}
+const std::vector<std::string>& Context::outputs() const { return state_->layout->outputs; }
+
+namespace {
+constexpr std::string_view kVisible = "attention_mask";
+}
+
+std::map<std::string, Tensor> Context::save() const {
+  const State& s = *state_;
+  std::map<std::string, Tensor> saved;
+  for (size_t i = 0; i < s.memory.size(); ++i) {
+    const StateMemory& m = s.memory[i];
+    const StatePair& pair = s.layout->pairs[i];
+    if (pair.axis < 0) {
+      saved.emplace(pair.input, runtime::copy_of(m.data));
+      continue;
+    }
+    Shape shape = m.shape;
+    shape[static_cast<size_t>(pair.axis)] = s.used;
+    Tensor tensor(m.dtype, shape);
+    if (s.used > 0) {
+      runtime::move_rows(m, runtime::bytes_of(m.data), s.rows, s.end - s.used,
+                         runtime::bytes_of(tensor), s.used, 0, s.used);
+    }
+    saved.emplace(pair.input, std::move(tensor));
+  }
+  if (s.layout->grows) {
+    Tensor mask(DType::kInt64, {s.batch, s.used});
+    auto values = mask.mutable_values<int64_t>();
+    size_t at = 0;
+    for (const auto& places : s.visible) {
+      for (uint8_t v : places) values[at++] = v;
+    }
+    saved.emplace(kVisible, std::move(mask));
+  }
+  return saved;
+}
+
+void Context::restore(const std::map<std::string, Tensor>& saved) {
+  State& s = *state_;
+  const auto given = [&](const std::string& name) -> const Tensor& {
+    const auto at = saved.find(name);
+    if (at == saved.end()) throw_invalid("restore: {} is missing", name);
+    return at->second;
+  };
+  int64_t used = 0;
+  const Tensor* mask = nullptr;
+  if (s.layout->grows) {
+    mask = &given(std::string(kVisible));
+    if (mask->rank() != 2 || mask->dim(0) != s.batch || mask->dtype() != DType::kInt64) {
+      throw_invalid("restore: {}: expected int64 [{}, places], got {} {}", kVisible, s.batch,
+                    dtype_name(mask->dtype()), shape_text(mask->shape()));
+    }
+    used = mask->dim(1);
+    if (s.max_length > 0 && used > s.max_length) {
+      throw_invalid("restore: {} places, but max_length is {}", used, s.max_length);
+    }
+  }
+  // All is checked before anything changes.
+  for (size_t i = 0; i < s.memory.size(); ++i) {
+    const StatePair& pair = s.layout->pairs[i];
+    Shape shape = s.memory[i].shape;
+    if (pair.axis >= 0) shape[static_cast<size_t>(pair.axis)] = used;
+    const Tensor& tensor = given(pair.input);
+    if (tensor.dtype() == s.memory[i].dtype && tensor.shape() == shape) continue;
+    throw_invalid("restore: {}: expected {} {}, got {} {}", pair.input,
+                  dtype_name(s.memory[i].dtype), shape_text(shape), dtype_name(tensor.dtype()),
+                  shape_text(tensor.shape()));
+  }
+  s.clear();
+  if (used > 0) s.make_room(used);
+  for (size_t i = 0; i < s.memory.size(); ++i) {
+    StateMemory& m = s.memory[i];
+    const Tensor& tensor = given(s.layout->pairs[i].input);
+    if (s.layout->pairs[i].axis < 0) {
+      m.data = runtime::copy_of(tensor);
+    } else if (used > 0) {
+      runtime::move_rows(m, runtime::bytes_of(tensor), used, 0, runtime::bytes_of(m.data), s.rows,
+                         s.end - used, used);
+    }
+  }
+  s.used = used;
+  if (mask == nullptr) return;
+  const auto values = mask->values<int64_t>();
+  for (int64_t b = 0; b < s.batch; ++b) {
+    auto& places = s.visible[static_cast<size_t>(b)];
+    for (int64_t p = 0; p < used; ++p) {
+      places.push_back(values[static_cast<size_t>(b * used + p)] != 0);
+    }
+  }
+}
+
+}  // namespace stretto

@@ -1,0 +1,384 @@
+#include "stretto/runtime/stateful_programs.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "stretto/base/error.h"
+#include "stretto/runtime/executor_pool.h"
+#include "stretto/runtime/siblings.h"
+
+namespace stretto::runtime {
+
+struct StatefulPrograms::Runner {
+  Runner(std::vector<StatePair> p, std::vector<Shape> s, int64_t r,
+         std::shared_ptr<const Program> made)
+      : pairs(std::move(p)),
+        shapes(std::move(s)),
+        rows(r),
+        program(std::move(made)),
+        pool(*program, executor_limit(program->target.threads)) {}
+
+  const std::vector<StatePair> pairs;
+  const std::vector<Shape> shapes;  // of the model's inputs, before memory stood for some
+  const int64_t rows;
+  const std::shared_ptr<const Program> program;
+  ExecutorPool pool;
+};
+
+// The samples that a run is for, and which of their places are real.
+struct StatefulPrograms::Samples {
+  int64_t first = 0, count = 1;
+  int64_t places = 0;  // new ones of each
+  // [count][places]; empty: all are.
+  std::vector<uint8_t> visible;
+
+  bool sees(int64_t sample, int64_t place) const {
+    return visible.empty() || visible[static_cast<size_t>(sample * places + place)] != 0;
+  }
+};
+
+StatefulPrograms::StatefulPrograms(Model model, const kernels::Target& target)
+    : model_(std::move(model)), target_(target) {}
+StatefulPrograms::~StatefulPrograms() = default;
+
+std::shared_ptr<StatefulPrograms::Runner> StatefulPrograms::runner(const StateLayout& layout,
+                                                                   const std::vector<Shape>& shapes,
+                                                                   int64_t rows) {
+  const auto find = [&]() -> std::shared_ptr<Runner> {
+    const auto at = std::find_if(runners_.begin(), runners_.end(), [&](const auto& r) {
+      return r->rows == rows && r->shapes == shapes && r->pairs == layout.pairs;
+    });
+    if (at == runners_.end()) return nullptr;
+    std::rotate(at, at + 1, runners_.end());
+    return runners_.back();
+  };
+  {
+    const std::lock_guard lock(mutex_);
+    if (auto found = find()) return found;
+  }
+  std::shared_ptr<const Program> program;
+  if (layout.grows) {
+    ImportedModel imported = model_.state().by_shape->import_in_turn(shapes);
+    append_in_place(imported.graph, layout.pairs, rows);
+    program =
+        model_.state().siblings->compile(std::move(imported), target_, {.append_in_place = true});
+  } else if (has_shapes(*model_.state().program, shapes) &&
+             model_.state().program->target.threads == target_.threads) {
+    program = model_.state().program;
+  } else if (model_.open()) {
+    program = model_.state().by_shape->program(shapes, target_);
+  } else {
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      const TensorSpec& spec = model_.inputs()[i];
+      if (spec.shape == shapes[i]) continue;
+      throw_invalid("input {}: expected shape {}, got {}", spec.name, shape_text(spec.shape),
+                    shape_text(shapes[i]));
+    }
+    program = compile_for(model_.state(), target_);
+  }
+  auto made = std::make_shared<Runner>(layout.pairs, shapes, rows, std::move(program));
+  const std::lock_guard lock(mutex_);
+  if (auto found = find()) return found;  // another thread was faster
+  runners_.push_back(made);
+  if (runners_.size() > kKept) runners_.erase(runners_.begin());
+  return made;
+}
+
+namespace {
+
+void check_inputs(const std::map<std::string, Tensor>& inputs, const StateLayout& layout) {
+  for (const auto& [name, tensor] : inputs) {
+    const auto known = [&, &name = name](const std::vector<std::string>& list) {
+      return std::find(list.begin(), list.end(), name) != list.end();
+    };
+    if (!known(layout.inputs) && !known(layout.optional)) {
+      throw_invalid("{}: a run with a context takes {}", name, fmt::join(layout.inputs, ", "));
+    }
+    const auto i = static_cast<size_t>(std::find(layout.names.begin(), layout.names.end(), name) -
+                                       layout.names.begin());
+    if (static_cast<int>(i) == layout.mask) continue;  // of the new places, of any type
+    if (tensor.dtype() != layout.dtypes[i]) {
+      throw_invalid("input {}: expected {}, got {}", name, dtype_name(layout.dtypes[i]),
+                    dtype_name(tensor.dtype()));
+    }
+    const ShapeRange& range = layout.ranges[i];
+    bool fits = tensor.shape().size() == range.size();
+    for (size_t axis = 0; fits && axis < range.size(); ++axis) {
+      const int64_t size = tensor.shape()[axis];
+      fits = size >= range[axis].least && size <= range[axis].most;
+    }
+    if (fits) continue;
+    throw_invalid("input {}: expected shape {}, got {}", name, shape_range_text(range),
+                  shape_text(tensor.shape()));
+  }
+  for (const std::string& name : layout.inputs) {
+    if (!inputs.contains(name)) throw_invalid("input {} is missing", name);
+  }
+}
+
+Tensor of_type(Tensor tensor, DType dtype) {
+  return tensor.dtype() == dtype ? tensor : tensor.converted(dtype);
+}
+
+// [batch, new places] of the caller's mask; nothing when it hides none.
+std::vector<uint8_t> hidden_places(const Tensor& mask, int64_t batch, int64_t places) {
+  if (mask.shape() != Shape{batch, places}) {
+    throw_invalid(
+        "input attention_mask: expected shape {} of the new places, got {}; the context adds those "
+        "before",
+        shape_text(Shape{batch, places}), shape_text(mask.shape()));
+  }
+  std::vector<uint8_t> visible;
+  bool all = true;
+  for (double value : mask.as_doubles()) {
+    visible.push_back(value != 0);
+    all = all && value != 0;
+  }
+  if (all) visible.clear();
+  return visible;
+}
+
+Tensor full_mask(const Context::State& c, DType dtype, int64_t before, int64_t first, int64_t count,
+                 int64_t places, const auto& sees) {
+  Tensor mask(DType::kInt64, {count, before + places});
+  auto values = mask.mutable_values<int64_t>();
+  for (int64_t b = 0; b < count; ++b) {
+    int64_t* row = values.data() + b * (before + places);
+    const auto& used = c.visible[static_cast<size_t>(first + b)];
+    if (before > 0) {
+      std::copy(used.begin(), used.end(), row + before - static_cast<int64_t>(used.size()));
+    }
+    for (int64_t p = 0; p < places; ++p) row[before + p] = sees(b, p);
+  }
+  return of_type(std::move(mask), dtype);
+}
+
+// A token's position is the number of real ones before it.
+Tensor full_positions(const Context::State& c, const StateLayout& layout, int64_t first,
+                      int64_t count, int64_t places, const auto& sees) {
+  const auto input = static_cast<size_t>(layout.positions);
+  const bool shared = layout.ranges[input][0].fixed() && layout.ranges[input][0].least == 1;
+  Tensor positions(DType::kInt64, {shared ? 1 : count, places});
+  auto values = positions.mutable_values<int64_t>();
+  for (int64_t b = 0; b < count; ++b) {
+    const auto& used = c.visible[static_cast<size_t>(first + b)];
+    int64_t next = std::count(used.begin(), used.end(), 1);
+    for (int64_t p = 0; p < places; ++p) {
+      int64_t& value = values[static_cast<size_t>((shared ? 0 : b) * places + p)];
+      if (shared && b > 0 && value != next) {
+        throw_invalid(
+            "input position_ids takes one row for all samples, and these have different lengths; "
+            "give all the same length, or export the model with a row for each");
+      }
+      value = next;
+      next += sees(b, p);
+    }
+  }
+  return of_type(std::move(positions), layout.dtypes[input]);
+}
+
+// One output of samples that ran alone, as if they had run together. Where its second dimension
+// counts their places, these go to `columns` of `places`.
+Tensor united(const std::vector<Tensor>& parts, const std::vector<std::vector<int64_t>>& columns,
+              int64_t places) {
+  Shape shape = parts[0].shape();
+  if (shape.empty() || shape[0] != 1) return parts.back();  // nothing of single samples
+  bool per_place = shape.size() >= 2;
+  for (size_t b = 0; per_place && b < parts.size(); ++b) {
+    per_place = parts[b].dim(1) == static_cast<int64_t>(columns[b].size());
+  }
+  shape[0] = static_cast<int64_t>(parts.size());
+  if (per_place) shape[1] = places;
+  Tensor all(parts[0].dtype(), shape);
+  shape[0] = 1;
+  for (size_t b = 0; b < parts.size(); ++b) {
+    Tensor part = parts[b];
+    if (per_place) {
+      part = Tensor(part.dtype(), shape);
+      for (size_t p = 0; p < columns[b].size(); ++p) {
+        copy_sample(parts[b], static_cast<int64_t>(p), part, columns[b][p], 1);
+      }
+    }
+    copy_sample(part, 0, all, static_cast<int64_t>(b), 0);
+  }
+  return all;
+}
+
+// The columns of one sample: [batch, places, ...] to [1, columns, ...] where the input is so.
+Tensor part_of_sample(const Tensor& tensor, const ShapeRange& range, int64_t sample, int64_t batch,
+                      int64_t places, const std::vector<int64_t>& columns) {
+  if (tensor.rank() == 0 || tensor.dim(0) != batch || range[0].fixed()) return tensor;
+  Shape shape = tensor.shape();
+  shape[0] = 1;
+  Tensor one(tensor.dtype(), shape);
+  copy_sample(tensor, sample, one, 0, 0);
+  if (shape.size() < 2 || shape[1] != places || range[1].fixed()) return one;
+  shape[1] = static_cast<int64_t>(columns.size());
+  Tensor kept(tensor.dtype(), shape);
+  for (size_t p = 0; p < columns.size(); ++p) {
+    copy_sample(one, columns[p], kept, static_cast<int64_t>(p), 1);
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::vector<Tensor> StatefulPrograms::run_samples(const std::map<std::string, Tensor>& inputs,
+                                                  Context::State& c, const Samples& samples) {
+  const StateLayout& layout = *c.layout;
+  const bool empty = c.used == 0, alone = samples.count != c.batch;
+  const int64_t before = empty ? 0 : c.capacity;
+  const auto sees = [&](int64_t b, int64_t p) { return samples.sees(b, p); };
+  std::vector<Tensor> held;  // what is passed, in model order; nothing for memory
+  std::vector<Shape> shapes;
+  std::vector<const void*> from;
+  for (size_t i = 0; i < layout.names.size(); ++i) {
+    const int index = static_cast<int>(i);
+    const auto given = inputs.find(layout.names[i]);
+    Tensor tensor;
+    if (const StatePair* pair = layout.pair_of(index)) {
+      StateMemory& m = c.memory[static_cast<size_t>(pair - layout.pairs.data())];
+      Shape shape = m.shape;
+      if (pair->axis >= 0) {
+        shape[0] = samples.count;
+        shape[static_cast<size_t>(pair->axis)] = before;
+        const int64_t row = empty ? c.end - samples.places : c.end - c.capacity;
+        const int64_t outer = samples.first * (m.outer / c.batch);
+        from.push_back(static_cast<std::byte*>(m.data.mutable_data()) +
+                       (outer * c.rows + row) * m.inner_bytes);
+        shapes.push_back(std::move(shape));
+        held.emplace_back();
+        continue;
+      }
+      tensor = m.data;
+      if (alone && m.batch_axis >= 0) {
+        shape[static_cast<size_t>(m.batch_axis)] = 1;
+        tensor = Tensor(m.dtype, shape);
+        copy_sample(m.data, samples.first, tensor, 0, m.batch_axis);
+      }
+    } else if (index == layout.mask) {
+      tensor = full_mask(c, layout.dtypes[i], before, samples.first, samples.count, samples.places,
+                         sees);
+    } else if (index == layout.positions && given == inputs.end()) {
+      tensor = full_positions(c, layout, samples.first, samples.count, samples.places, sees);
+    } else {
+      tensor = given->second;
+    }
+    shapes.push_back(tensor.shape());
+    from.push_back(tensor.data());
+    held.push_back(std::move(tensor));
+  }
+  const auto found = runner(layout, shapes, layout.grows ? c.rows : 0);
+  const Program& program = *found->program;
+  std::vector<Tensor> results;
+  std::vector<void*> to;
+  std::vector<std::pair<size_t, Tensor>> replaced;  // of memory, by pair
+  for (const TensorSpec& spec : program.outputs) {
+    const auto pair = std::find_if(layout.pairs.begin(), layout.pairs.end(),
+                                   [&](const StatePair& p) { return p.output == spec.name; });
+    if (pair == layout.pairs.end()) {
+      results.emplace_back(spec.dtype, spec.shape);
+      to.push_back(results.back().mutable_data());
+      continue;
+    }
+    const auto at = static_cast<size_t>(pair - layout.pairs.begin());
+    StateMemory& m = c.memory[at];
+    Tensor target = alone && m.batch_axis >= 0 ? Tensor(spec.dtype, spec.shape) : m.other;
+    to.push_back(target.mutable_data());
+    replaced.emplace_back(at, std::move(target));
+  }
+  ExecutorPool::Lease(found->pool).executor().run(from, to);
+  for (auto& [at, tensor] : replaced) {
+    StateMemory& m = c.memory[at];
+    if (alone && m.batch_axis >= 0) {
+      copy_sample(tensor, 0, m.data, samples.first, m.batch_axis);
+    } else {
+      std::swap(m.data, m.other);
+    }
+  }
+  return results;
+}
+
+// Samples of different lengths in the first run: each alone, without padding.
+std::vector<Tensor> StatefulPrograms::run_each(const std::map<std::string, Tensor>& inputs,
+                                               const Tensor& mask, Context::State& c) {
+  const StateLayout& layout = *c.layout;
+  const int64_t places = mask.dim(1);
+  const std::vector<uint8_t> visible = hidden_places(mask, c.batch, places);
+  std::vector<std::vector<int64_t>> columns(static_cast<size_t>(c.batch));
+  int64_t longest = 0;
+  for (int64_t b = 0; b < c.batch; ++b) {
+    auto& own = columns[static_cast<size_t>(b)];
+    for (int64_t p = 0; p < places; ++p) {
+      if (visible[static_cast<size_t>(b * places + p)]) own.push_back(p);
+    }
+    if (own.empty()) throw_invalid("input attention_mask: sample {} has no token", b);
+    longest = std::max(longest, static_cast<int64_t>(own.size()));
+  }
+  c.make_room(longest);
+  std::vector<std::vector<Tensor>> results;  // per sample
+  for (int64_t b = 0; b < c.batch; ++b) {
+    const auto& own = columns[static_cast<size_t>(b)];
+    const auto count = static_cast<int64_t>(own.size());
+    std::map<std::string, Tensor> part;
+    for (const auto& [name, tensor] : inputs) {
+      if (name == "attention_mask") continue;
+      const auto i = static_cast<size_t>(std::find(layout.names.begin(), layout.names.end(), name) -
+                                         layout.names.begin());
+      part.emplace(name, part_of_sample(tensor, layout.ranges[i], b, c.batch, places, own));
+    }
+    results.push_back(run_samples(part, c, {.first = b, .count = 1, .places = count}));
+  }
+  for (int64_t b = 0; b < c.batch; ++b) {
+    auto& places_of = c.visible[static_cast<size_t>(b)];
+    const size_t count = columns[static_cast<size_t>(b)].size();
+    places_of.assign(static_cast<size_t>(longest) - count, 0);
+    places_of.insert(places_of.end(), count, 1);
+  }
+  c.used = longest;
+  std::vector<Tensor> all;
+  for (size_t o = 0; o < results[0].size(); ++o) {
+    std::vector<Tensor> parts;
+    for (const auto& of_sample : results) parts.push_back(of_sample[o]);
+    all.push_back(united(parts, columns, places));
+  }
+  return all;
+}
+
+std::vector<Tensor> StatefulPrograms::run(const std::map<std::string, Tensor>& inputs,
+                                          Context::State& c) {
+  const StateLayout& layout = *c.layout;
+  if (&c.model.state() != &model_.state()) {
+    throw_invalid("context: it was made for another model ({}), this one is {}", c.model.name(),
+                  model_.name());
+  }
+  check_inputs(inputs, layout);
+  if (!layout.grows) return run_samples(inputs, c, {.count = c.batch});
+  const Tensor& tokens = inputs.at(layout.names[static_cast<size_t>(layout.tokens)]);
+  const std::string& name = layout.names[static_cast<size_t>(layout.tokens)];
+  if (tokens.rank() < 2 || tokens.dim(0) != c.batch || tokens.dim(1) < 1) {
+    throw_invalid("input {}: expected a shape of [{}, new places, ...], got {}", name, c.batch,
+                  shape_text(tokens.shape()));
+  }
+  Samples samples{.count = c.batch, .places = tokens.dim(1)};
+  if (const auto mask = inputs.find("attention_mask"); mask != inputs.end()) {
+    samples.visible = hidden_places(mask->second, c.batch, samples.places);
+    if (c.used == 0 && !samples.visible.empty()) return run_each(inputs, mask->second, c);
+  }
+  const bool empty = c.used == 0;
+  c.make_room(samples.places);
+  std::vector<Tensor> results = run_samples(inputs, c, samples);
+  for (int64_t b = 0; b < c.batch; ++b) {
+    for (int64_t p = 0; p < samples.places; ++p) {
+      c.visible[static_cast<size_t>(b)].push_back(samples.sees(b, p));
+    }
+  }
+  c.used += samples.places;
+  if (!empty) c.end += samples.places;
+  return results;
+}
+
+}  // namespace stretto::runtime
