@@ -87,8 +87,16 @@ const StatePair* StateLayout::pair_of(int input) const {
   return nullptr;
 }
 
+void refuse_context(const Model& model) {
+  throw_unsupported(
+      "{}: it depends on values (If, Loop or sizes that it computes), and such models have no "
+      "contexts: pass the state as inputs and outputs",
+      model.name());
+}
+
 std::shared_ptr<const StateLayout> describe_state(const Model& model,
                                                   const std::map<std::string, std::string>& named) {
+  if (model.state().staged) refuse_context(model);
   auto layout = std::make_shared<StateLayout>();
   std::vector<std::string> outputs;
   std::vector<Shape> shapes;

@@ -31,6 +31,8 @@ struct StateLayout {
 };
 std::shared_ptr<const StateLayout> describe_state(const Model& model,
                                                   const std::map<std::string, std::string>& pairs);
+// Throws Unsupported: the model runs in stages, which keep no state.
+[[noreturn]] void refuse_context(const Model& model);
 
 // The memory of one pair. One that grows is [outer, rows, inner]: `outer` are the dimensions before
 // its axis, of which the batch is the first, and `inner` those behind. One that does not has two

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <optional>
 
 #include "stretto/base/error.h"
 #include "stretto/runtime/executor_pool.h"
@@ -37,7 +38,7 @@ struct Session::State {
   State(Model m, std::shared_ptr<const runtime::Program> program)
       : model(std::move(m)),
         first(std::make_shared<Runner>(std::move(program))),
-        stateful(model, first->program->target) {}
+        stateful(std::in_place, model, first->program->target) {}
 
   // The one for these shapes, of a model with open dimensions.
   std::shared_ptr<Runner> runner(std::span<const Shape> shapes) {
@@ -71,7 +72,7 @@ struct Session::State {
   const std::shared_ptr<runtime::Staged> staged;  // instead of it
   std::mutex mutex;
   std::vector<std::shared_ptr<Runner>> others;  // the one used last is the last
-  runtime::StatefulPrograms stateful;
+  std::optional<runtime::StatefulPrograms> stateful;
 };
 
 Session::Session(Model model, int threads) {
@@ -194,7 +195,8 @@ std::vector<Tensor> Session::run(std::span<const Tensor> inputs) {
 }
 
 std::vector<Tensor> Session::run(const std::map<std::string, Tensor>& inputs, Context& context) {
-  return state_->stateful.run(inputs, context.state());
+  if (!state_->stateful) runtime::refuse_context(state_->model);
+  return state_->stateful->run(inputs, context.state());
 }
 
 }  // namespace stretto

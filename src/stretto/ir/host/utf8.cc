@@ -46,7 +46,7 @@ std::string encoded(std::u32string_view characters) {
       text += static_cast<char>(c - kStray);
     } else {
       const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-      text += static_cast<char>((0xf00 >> more & 0xff) | c >> (6 * more));
+      text += static_cast<char>((0xf00 >> (more + 1) & 0xff) | c >> (6 * more));
       for (int i = more - 1; i >= 0; --i) text += static_cast<char>(0x80 | (c >> (6 * i) & 0x3f));
     }
   }
