@@ -28,7 +28,7 @@ void Siblings::own_constants(ir::Graph& graph) {
 }
 
 std::shared_ptr<const Program> Siblings::compile(ImportedModel imported,
-                                                 const kernels::Target& target) {
+                                                 const kernels::Target& target, bool tell) {
   const std::lock_guard lock(mutex_);
   const double start = now_s();
   auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
@@ -42,6 +42,7 @@ std::shared_ptr<const Program> Siblings::compile(ImportedModel imported,
       runtime::compile(graph, target, selector, {.shared = &weights_, .keep_to_shared = true})
           .program);
   check_memory(*program);
+  if (!tell) return program;
   std::vector<std::string> shapes;
   for (const TensorSpec& input : program->inputs) shapes.push_back(shape_text(input.shape));
   log_message(
