@@ -22,9 +22,9 @@ import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 # The modules that have a page, and what it shows, in this order; nothing means all public names.
-PYTHON = {"stretto": ("optimize", "load", "Model", "TensorSpec", "Report", "list_passes", "Error",
-                      "InvalidArgumentError", "UnsupportedError", "FormatError", "CommError",
-                      "InternalError"),
+PYTHON = {"stretto": ("optimize", "load", "Model", "Context", "generate", "stream", "TensorSpec",
+                      "Report", "list_passes", "Error", "InvalidArgumentError",
+                      "UnsupportedError", "FormatError", "CommError", "InternalError"),
           "stretto.comm": ("Engine", "Gradients"),
           "stretto.torch": (), "stretto.horovod": (), "stretto.jax": (), "stretto.tensorflow": (),
           "stretto.onnx_backend": ("prepare", "run_model", "run_node", "supports_device",

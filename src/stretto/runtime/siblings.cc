@@ -29,7 +29,7 @@ void Siblings::own_constants(ir::Graph& graph) {
 
 std::shared_ptr<const Program> Siblings::compile(ImportedModel imported,
                                                  const kernels::Target& target,
-                                                 const LowerOptions& lower) {
+                                                 const LowerOptions& lower, bool tell) {
   const std::lock_guard lock(mutex_);
   const double start = now_s();
   auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
@@ -44,6 +44,7 @@ std::shared_ptr<const Program> Siblings::compile(ImportedModel imported,
                        {.shared = &weights_, .keep_to_shared = true, .lower = lower})
           .program);
   check_memory(*program);
+  if (!tell) return program;
   std::vector<std::string> shapes;
   for (const TensorSpec& input : program->inputs) shapes.push_back(shape_text(input.shape));
   log_message(

@@ -38,9 +38,9 @@ class Siblings {
   void own_constants(ir::Graph& graph);
 
   // Rewrites and compiles another graph of the model; nothing is measured. Safe to call from
-  // several threads, which then take turns.
+  // several threads, which then take turns. `tell`: the log says so.
   std::shared_ptr<const Program> compile(ImportedModel imported, const kernels::Target& target,
-                                         const LowerOptions& lower = {});
+                                         const LowerOptions& lower = {}, bool tell = true);
 
  private:
   Making making_;

@@ -4,11 +4,15 @@
 
 #include <algorithm>
 
+#include "stretto/base/clock.h"
+#include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/runtime/opening.h"
 
 namespace stretto::runtime {
 namespace {
+
+constexpr double kPatience_s = 20;
 
 const char* kind_of(const onnx::WireInput& declared) {
   if (declared.is_sequence) return "sequence";
@@ -91,6 +95,13 @@ StagedTrial try_staged(Staged& staged, const StagedFace& face, const OptimizeOpt
   };
   const bool made_up = std::any_of(trial.samples.begin(), trial.samples.end(),
                                    [](const SampleInput& sample) { return sample.made_up; });
+  // Made-up values may keep a loop going for ever.
+  const double start = now_s();
+  const InterruptScope patience([&] {
+    if (options.interrupt) options.interrupt();
+    if (!made_up || now_s() - start < kPatience_s) return;
+    throw_unsupported("on made-up inputs it runs for more than {} s", kPatience_s);
+  });
   try {
     trial.outputs = staged.run(inputs, &observer);
   } catch (const InvalidArgument& error) {
