@@ -1,7 +1,7 @@
 """Decoding token by token: milliseconds per token, and the share of what memory allows.
 
 A step at batch 1 reads every weight once, so bytes of weights / rate of memory is a bound. The rate
-is the fastest read that was seen: by NumPy here, or by `stretto doctor`, with one core or all.
+is the fastest read that was seen: by NumPy here, in turns with the engines, or by `stretto doctor`.
 
     python -m bench.decode gpt2.onnx --prompt 128 --tokens 32 --threads 2 --peers onnxruntime
     python -m bench.decode gpt2.onnx --peers onnxruntime,torch --module gpt2.pt
@@ -25,12 +25,11 @@ import stretto
 from stretto import _stretto
 
 
-def read_rate(threads: int, megabytes: int = 512, runs: int = 5) -> float:
-  """Bytes per second that `threads` threads read from memory, at best."""
-  one, together = _stretto.memory_rate()
+def read_rate(threads: int, megabytes: int = 256, runs: int = 3) -> float:
+  """Bytes per second that `threads` threads of NumPy read from memory now, at best."""
   part = np.ones(megabytes * 2**20 // 8 // threads, np.uint64)
   parts = [part.copy() for _ in range(threads)]
-  best = one if threads == 1 else together
+  best = 0.0
   for _ in range(runs):
     workers = [threading.Thread(target=np.bitwise_or.reduce, args=(p,)) for p in parts]
     start = time.perf_counter()
@@ -157,11 +156,12 @@ def main() -> None:
   if len({tuple(made) for made in tokens.values()}) > 1:
     raise SystemExit(f"the engines' tokens differ: {tokens}")
 
-  rate = read_rate(options.threads)
+  reads = []
   seconds = {engine.name: [] for engine in engines}
   prompts = {engine.name: [] for engine in engines}
   for _ in range(options.bursts):
     for engine in engines:
+      reads.append(read_rate(options.threads))
       start = time.perf_counter()
       token = np.array([[int(engine.prompt(ids)[0, -1].argmax())]])
       prompts[engine.name].append(time.perf_counter() - start)
@@ -169,10 +169,11 @@ def main() -> None:
         start = time.perf_counter()
         token = np.array([[int(engine.step(token)[0, -1].argmax())]])
         seconds[engine.name].append(time.perf_counter() - start)
-  rate = max(rate, read_rate(options.threads))
+  rate = max(_stretto.memory_rate()[options.threads > 1], *reads, 0)
   bound = step_bytes(options.model) / rate
-  print(f"{step_bytes(options.model) / 1e6:.0f} MB per step, {rate / 1e9:.1f} GB/s read with "
-        f"{options.threads} threads: at least {bound * 1e3:.2f} ms per token")
+  print(f"{step_bytes(options.model) / 1e6:.0f} MB per step; with {options.threads} threads memory "
+        f"reads {rate / 1e9:.1f} GB/s at best, so {bound * 1e3:.2f} ms per token; in turns with "
+        f"the engines NumPy read {np.median(reads) / 1e9:.1f} GB/s")
   for name, values in seconds.items():
     median, fast = np.median(values), np.percentile(values, 5)
     print(f"{name:12} {median * 1e3:7.2f} ms/token (fast {fast * 1e3:.2f}), "

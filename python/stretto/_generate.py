@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -13,10 +14,11 @@ from stretto._errors import InvalidArgumentError
 from stretto._model import Model
 from stretto._optimize import load, optimize
 from stretto._sampling import Sampler
+from stretto._torch_types import TorchModule
 
 
 def generate(
-  model: Model | str | os.PathLike[str],
+  model: Model | str | os.PathLike[str] | TorchModule,
   ids: Any,
   max_new_tokens: int,
   *,
@@ -35,9 +37,11 @@ def generate(
   of keys and values in place.
 
   Args:
-    model: a decoder: what `optimize` or `load` returned, or the path of an ONNX file or artefact.
-      It takes token ids, `attention_mask`, `position_ids` and its past; it returns logits
-      [batch, places, vocabulary] and the past with the new places. A model without a past works
+    model: a decoder: what `optimize` or `load` returned, the path of an ONNX file or artefact, or a
+      Hugging Face module for causal language modelling. A module is exported by the first call,
+      and the result is kept as long as the module lives: later changes of its weights have no
+      effect. A model takes token ids, `attention_mask`, `position_ids` and its past; it returns
+      logits [batch, places, vocabulary] and the past with the new places. One without a past works
       too, but runs over all tokens in every step.
     ids: the prompts: [batch, places] of integers, a list of lists that may differ in length, or one
       prompt [places].
@@ -82,7 +86,7 @@ def generate(
 
 
 def stream(
-  model: Model | str | os.PathLike[str],
+  model: Model | str | os.PathLike[str] | TorchModule,
   ids: Any,
   max_new_tokens: int,
   *,
@@ -164,6 +168,8 @@ class _WithPast:
       logits = self._run(ids)
       return logits[:, -1]
     logits = self._run(ids, mask)
+    if logits.shape[1] == 1:  # the model gives those of the last place only
+      return logits[:, 0]
     last = mask.shape[1] - 1 - np.argmax(mask[:, ::-1] != 0, axis=1)
     rows: np.ndarray = logits[np.arange(len(ids)), last]
     return rows
@@ -279,6 +285,11 @@ def _model_of(model: Any) -> Model:
   if isinstance(model, (str, os.PathLike)):
     path = os.fspath(model)
     return load(path) if path.endswith(".stretto") else optimize(path)
+  torch = sys.modules.get("torch")
+  if torch is not None and isinstance(model, torch.nn.Module):
+    from stretto._decoder_export import decoder_model
+
+    return decoder_model(model)
   raise InvalidArgumentError(
     f"model: expected a stretto.Model or a path, got {type(model).__name__}")
 

@@ -115,8 +115,8 @@ def test_wrong_programs_are_refused_line_by_line(tmp_path):
 
 def test_the_modules_behind_it_are_typed_throughout(tmp_path):
   names = ["__init__", "_arrays", "_checks", "_comm_arguments", "_completions", "_context",
-           "_errors", "_generate", "_model", "_optimize", "_paths", "_progress", "_report",
-           "_sampling", "comm"]
+           "_decoder_export", "_errors", "_generate", "_model", "_optimize", "_paths", "_progress",
+           "_report", "_sampling", "comm"]
   assert check("", tmp_path, *(str(PACKAGE / f"{name}.py") for name in names)) == []
 
 
