@@ -196,10 +196,10 @@ StateMemory make_memory(const StateLayout& layout, const StatePair& pair, int64_
       m.shape.push_back(batch);
     }
   }
-  // A state of one fixed batch: its first dimension of that size.
-  if (const auto at = std::find(m.shape.begin(), m.shape.end(), batch);
-      m.batch_axis < 0 && at != m.shape.end()) {
-    m.batch_axis = static_cast<int>(at - m.shape.begin());
+  // A state of one fixed batch: its only dimension of that size.
+  if (m.batch_axis < 0 && std::count(m.shape.begin(), m.shape.end(), batch) == 1) {
+    m.batch_axis =
+        static_cast<int>(std::find(m.shape.begin(), m.shape.end(), batch) - m.shape.begin());
   }
   if (pair.axis < 0) {
     m.data = Tensor(m.dtype, m.shape);
@@ -319,13 +319,17 @@ void Context::reorder(std::span<const int64_t> from) {
       throw_invalid("reorder: expected samples 0 to {}, got {}", s.batch - 1, i);
     }
   }
+  if (s.batch == 1) return;
+  // All is checked before anything changes.
+  for (size_t i = 0; i < s.memory.size(); ++i) {
+    const StatePair& pair = s.layout->pairs[i];
+    if (pair.axis >= 0 || s.memory[i].batch_axis >= 0) continue;
+    throw_invalid("reorder: it is not clear which dimension of {} {} is the batch", pair.input,
+                  shape_text(s.memory[i].shape));
+  }
   for (size_t i = 0; i < s.memory.size(); ++i) {
     StateMemory& m = s.memory[i];
     const StatePair& pair = s.layout->pairs[i];
-    if (m.batch_axis < 0) {
-      throw_invalid("reorder: {} {} has no dimension of the batch", pair.input,
-                    shape_text(m.shape));
-    }
     if (!m.data.defined()) continue;
     // Memory that grows is bytes; all that counts is how many belong to a sample.
     const int axis = pair.axis < 0 ? m.batch_axis : 0;

@@ -50,13 +50,13 @@ std::string summing() {
                                  longs("sides", {1, 3}), longs("places", {2})}});
 }
 
-Model optimized(const std::string& bytes) {
+Model optimized(const std::string& bytes, Shape past = {1, 2, 4, 3}) {
   OptimizeOptions options{
       .threads = 2, .tuning = "off", .tuning_cache = "none", .verify = false, .profile = false};
   options.inputs.emplace("inputs_embeds", Tensor(DType::kFloat32, {1, 1, 6}));
   options.inputs.emplace("attention_mask", Tensor(DType::kInt64, {1, 5}));
   options.inputs.emplace("position_ids", Tensor(DType::kInt64, {1, 1}));
-  options.inputs.emplace("past_key_values.0.key", Tensor(DType::kFloat32, {1, 2, 4, 3}));
+  options.inputs.emplace("past_key_values.0.key", Tensor(DType::kFloat32, std::move(past)));
   return optimize(std::as_bytes(std::span(bytes)), "m.onnx", "", options);
 }
 
@@ -257,6 +257,62 @@ TEST(Context, MistakesAreNamed) {
              another.run({{"inputs_embeds", step(1, 1, 0)}}, context);
            }),
            "another model");
+}
+
+// The past is read besides: a view of its window would begin at any address.
+TEST(Context, ThePastMayBeReadByOthers) {
+  const auto axis = [](std::string_view name) { return onnx::testing::int64s(name, {1}); };
+  Session session(optimized(
+      model({.nodes = {node("Unsqueeze", {"inputs_embeds", "one"}, {"new"}),
+                       node("Concat", {"past_key_values.0.key", "new"}, {"present.0.key"},
+                            {attr("axis", 2)}),
+                       node("Mul", {"past_key_values.0.key", "past_key_values.0.key"}, {"squares"}),
+                       node("ReduceSum", {"squares"}, {"before"}, {attr("keepdims", 0)}),
+                       node("ReduceSum", {"present.0.key"}, {"after"}, {attr("keepdims", 0)}),
+                       node("Cast", {"attention_mask"}, {"seen"}, {attr("to", 1)}),
+                       node("ReduceSum", {"seen"}, {"count"}, {attr("keepdims", 0)})},
+             .inputs = {input("inputs_embeds", {"batch", "new", "6"}),
+                        input("attention_mask", {"batch", "total"}, onnx::DataType::kInt64),
+                        input("position_ids", {"batch", "new"}, onnx::DataType::kInt64),
+                        input("past_key_values.0.key", {"batch", "1", "past", "6"})},
+             .outputs = {"before", "after", "count", "present.0.key"},
+             .initializers = {axis("one")}}),
+      {1, 1, 4, 6}));
+  Context context(session.model());
+  float squares = 0, sum = 0;
+  for (int i = 0; i < 200; ++i) {
+    const Tensor x = step(1, 1, i);
+    const auto y = session.run({{"inputs_embeds", x}}, context);
+    ASSERT_EQ(y[0].values<float>()[0], squares) << i;
+    for (float v : x.values<float>()) {
+      squares += v * v;
+      sum += v;
+    }
+    ASSERT_EQ(y[1].values<float>()[0], sum) << i;
+    ASSERT_EQ(y[2].values<float>()[0], static_cast<float>(i + 1));
+  }
+}
+
+TEST(Context, ReorderNeedsToKnowTheBatch) {
+  const auto model = [](std::string_view h) {
+    return model_of(
+        fmt::format("graph g\n input x: float32[{0}]\n input h0: float32[{0}]\n"
+                    "hn = Add(h0, x)\n y = Neg(hn)\n output y, hn",
+                    h));
+  };
+  Session clear(model("3, 2, 4"));
+  Context context(clear.model(), {.batch = 2});
+  Tensor x(DType::kFloat32, {3, 2, 4});
+  for (size_t i = 0; i < 24; ++i) x.mutable_values<float>()[i] = static_cast<float>(i);
+  clear.run({{"x", x}}, context);
+  context.reorder(std::vector<int64_t>{1, 0});
+  const Tensor h = context.save().at("h0");
+  for (size_t i = 0; i < 24; ++i) {
+    EXPECT_EQ(h.values<float>()[i], static_cast<float>(i / 8 * 8 + (i % 8 + 4) % 8));
+  }
+  Session unclear(model("2, 2, 4"));
+  Context other(unclear.model(), {.batch = 2});
+  EXPECT_THROW(other.reorder(std::vector<int64_t>{1, 0}), InvalidArgument);
 }
 
 // State that keeps its shape: the output takes the place of the input, and nothing is copied.

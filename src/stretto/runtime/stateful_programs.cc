@@ -44,6 +44,28 @@ StatefulPrograms::StatefulPrograms(Model model, const kernels::Target& target)
     : model_(std::move(model)), target_(target) {}
 StatefulPrograms::~StatefulPrograms() = default;
 
+namespace {
+
+// Memory may be passed from any place on only to programs that append to it.
+void check_appends(const Program& program, const StateLayout& layout) {
+  for (const StatePair& pair : layout.pairs) {
+    bool read = false, written = false;
+    for (const Instruction& instruction : program.instructions) {
+      const auto is_memory = [&](const Location& at) {
+        return at.place == Place::kInput && at.index == pair.input_index;
+      };
+      const auto &in = instruction.inputs, &out = instruction.outputs;
+      read = read || std::any_of(in.begin(), in.end(), is_memory);
+      written = written || std::any_of(out.begin(), out.end(), is_memory);
+    }
+    if (pair.axis < 0 || written || !read) continue;
+    throw_unsupported("state: {} {} cannot be appended to in place", pair.input,
+                      shape_text(program.inputs[static_cast<size_t>(pair.input_index)].shape));
+  }
+}
+
+}  // namespace
+
 std::shared_ptr<StatefulPrograms::Runner> StatefulPrograms::runner(const StateLayout& layout,
                                                                    const std::vector<Shape>& shapes,
                                                                    int64_t rows) {
@@ -254,7 +276,13 @@ std::vector<Tensor> StatefulPrograms::run_samples(const std::map<std::string, Te
         continue;
       }
       tensor = m.data;
-      if (alone && m.batch_axis >= 0) {
+      if (alone && m.batch_axis < 0) {
+        throw_invalid(
+            "samples of different lengths: it is not clear which dimension of {} {} is "
+            "the batch; run them with contexts of their own",
+            pair->input, shape_text(m.shape));
+      }
+      if (alone) {
         shape[static_cast<size_t>(m.batch_axis)] = 1;
         tensor = Tensor(m.dtype, shape);
         copy_sample(m.data, samples.first, tensor, 0, m.batch_axis);
@@ -286,14 +314,14 @@ std::vector<Tensor> StatefulPrograms::run_samples(const std::map<std::string, Te
     }
     const auto at = static_cast<size_t>(pair - layout.pairs.begin());
     StateMemory& m = c.memory[at];
-    Tensor target = alone && m.batch_axis >= 0 ? Tensor(spec.dtype, spec.shape) : m.other;
+    Tensor target = alone ? Tensor(spec.dtype, spec.shape) : m.other;
     to.push_back(target.mutable_data());
     replaced.emplace_back(at, std::move(target));
   }
   ExecutorPool::Lease(found->pool).executor().run(from, to);
   for (auto& [at, tensor] : replaced) {
     StateMemory& m = c.memory[at];
-    if (alone && m.batch_axis >= 0) {
+    if (alone) {
       copy_sample(tensor, 0, m.data, samples.first, m.batch_axis);
     } else {
       std::swap(m.data, m.other);
@@ -366,7 +394,14 @@ std::vector<Tensor> StatefulPrograms::run(const std::map<std::string, Tensor>& i
   Samples samples{.count = c.batch, .places = tokens.dim(1)};
   if (const auto mask = inputs.find("attention_mask"); mask != inputs.end()) {
     samples.visible = hidden_places(mask->second, c.batch, samples.places);
-    if (c.used == 0 && !samples.visible.empty()) return run_each(inputs, mask->second, c);
+    if (c.used == 0 && !samples.visible.empty()) {
+      try {
+        return run_each(inputs, mask->second, c);
+      } catch (...) {
+        c.clear();  // some samples have run already
+        throw;
+      }
+    }
   }
   const bool empty = c.used == 0;
   c.make_room(samples.places);

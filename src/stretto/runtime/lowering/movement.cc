@@ -141,7 +141,11 @@ bool lower_append(Lowering& l, const ir::Node& node) {
 
 bool lower_slice(Lowering& l, const ir::Node& node) {
   if (!known_from(l, node, 1)) return false;
-  if (slice_in_place(l, node)) return true;
+  // Memory that is appended to begins at any place, so views of it would not be aligned.
+  const auto& inputs = l.graph().inputs;
+  const bool memory = l.options().append_in_place &&
+                      std::find(inputs.begin(), inputs.end(), node.inputs[0]) != inputs.end();
+  if (!memory && slice_in_place(l, node)) return true;
   const Shape& x = l.shape(node.inputs[0]);
   const ir::ValueId y = node.outputs[0];
   const auto starts = integers(l, node, 1);
