@@ -18,6 +18,9 @@ namespace stretto::onnx {
 // does not know) beginning with `what`.
 DType element_type(const Source& source, DataType type, std::string_view what, const char* at);
 
+// The inverse; every element type has a number.
+DataType data_type(DType dtype);
+
 // Reads the tensors of one model. Data stays where it is when `owner` keeps the source alive and
 // the elements are aligned; otherwise it is copied. One message read twice gives the same tensor.
 class TensorReader {
