@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "attributes.h"
 #include "stretto/ir/operator.h"
 
 namespace nb = nanobind;
@@ -15,27 +16,6 @@ using namespace nb::literals;
 
 namespace stretto::python {
 namespace {
-
-// A Python value as the kind that the operator's table asks for.
-ir::Attribute attribute(ir::AttributeKind kind, nb::handle value) {
-  switch (kind) {
-    case ir::AttributeKind::kInt:
-      return nb::cast<int64_t>(value);
-    case ir::AttributeKind::kFloat:
-      return nb::cast<double>(value);
-    case ir::AttributeKind::kString:
-      return nb::cast<std::string>(value);
-    case ir::AttributeKind::kInts:
-      return nb::cast<std::vector<int64_t>>(value);
-    case ir::AttributeKind::kFloats:
-      return nb::cast<std::vector<double>>(value);
-    case ir::AttributeKind::kStrings:
-      return nb::cast<std::vector<std::string>>(value);
-    case ir::AttributeKind::kTensor:
-      return tensor_view(nb::cast<Array>(value));
-  }
-  STRETTO_CHECK(false, "no attribute of kind {}", static_cast<int>(kind));
-}
 
 ir::Attributes attributes_of(const ir::Operator& op, const std::string& node,
                              const nb::dict& given) {
@@ -48,7 +28,7 @@ ir::Attributes attributes_of(const ir::Operator& op, const std::string& node,
       throw_invalid("{} \"{}\": has no attribute {}", op.name, node, name);
     }
     try {
-      attributes.set(name, attribute(spec->kind, value));
+      attributes.set(name, attribute_value(spec->kind, value));
     } catch (const nb::cast_error&) {
       throw_invalid("{} \"{}\": attribute {} has the wrong type", op.name, node, name);
     }

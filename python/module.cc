@@ -18,6 +18,7 @@
 #include "errors.h"
 #include "graph.h"
 #include "log.h"
+#include "operators.h"
 #include "peers.h"
 #include "python_signals.h"
 #include "stretto/base/cpu.h"
@@ -246,6 +247,7 @@ NB_MODULE(_stretto, m) {
   m.def("optimize", &python::optimize_source, "path"_a.none(), "content"_a.none(), "name"_a,
         "options"_a, "inputs"_a, "progress"_a.none());
   python::bind_graph(m);
+  python::bind_operators(m);
   m.def("optimize_graph", &python::optimize_graph, "graph"_a, "options"_a, "inputs"_a,
         "progress"_a.none(), "for_other_shapes"_a = false);
   m.def("load", &python::load_artefact, "path"_a, "threads"_a = nb::none(), "verify"_a = false);
