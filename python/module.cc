@@ -257,7 +257,8 @@ NB_MODULE(_stretto, m) {
   m.def("report_html", [](const std::string& json) { return report::report_html(json); });
   m.def("check_writable", &check_writable, "path"_a);
   m.def("same_file", &same_file, "a"_a, "b"_a);
-  m.def("write_file", &write_file, "path"_a, "content"_a);
+  m.def("write_file", nb::overload_cast<const std::string&, std::string_view>(&write_file),
+        "path"_a, "content"_a);
   m.def("list_passes", &list_passes);
 #if !defined(STRETTO_WITHOUT_COMM)
   python::bind_comm(m);
