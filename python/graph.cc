@@ -1,5 +1,6 @@
 #include "graph.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -9,6 +10,11 @@
 #include <algorithm>
 
 #include "attributes.h"
+#include "python_signals.h"
+#include "stretto/base/file.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/export/onnx/export.h"
+#include "stretto/import/onnx/import.h"
 #include "stretto/ir/operator.h"
 
 namespace nb = nanobind;
@@ -34,6 +40,17 @@ ir::Attributes attributes_of(const ir::Operator& op, const std::string& node,
     }
   }
   return attributes;
+}
+
+// Opset and files.
+std::pair<int64_t, std::vector<std::string>> written(const ImportedModel& model,
+                                                     const std::string& path,
+                                                     int64_t most_inline_bytes) {
+  nb::gil_scoped_release released;
+  const InterruptScope interrupt(check_signals);
+  onnx::ExportSummary summary =
+      onnx::write_onnx(model.graph, path, {.most_inline_bytes = most_inline_bytes});
+  return {summary.opset, std::move(summary.files)};
 }
 
 }  // namespace
@@ -156,7 +173,31 @@ void bind_graph(nb::module_& m) {
       .def("spec", &GraphBuilder::spec, "id"_a)
       .def("known", &GraphBuilder::known, "id"_a)
       .def("note", &GraphBuilder::note, "text"_a)
-      .def("finish", &GraphBuilder::finish, "outputs"_a);
+      .def("finish", &GraphBuilder::finish, "outputs"_a)
+      .def(
+          "write_onnx",
+          [](GraphBuilder& graph, const std::string& path, int64_t most_inline_bytes) {
+            return written(graph.take(), path, most_inline_bytes);
+          },
+          "path"_a, "most_inline_bytes"_a = onnx::ExportOptions().most_inline_bytes);
+  m.def(
+      "convert_onnx",
+      [](const std::optional<std::string>& path, const std::optional<nb::bytes>& content,
+         const std::map<std::string, Shape>& shapes, const std::string& to,
+         int64_t most_inline_bytes) {
+        const onnx::ImportOptions options{.shapes = shapes};
+        const auto bytes = [&] {
+          return std::span(static_cast<const std::byte*>(content->data()), content->size());
+        };
+        if (path && same_file(*path, to)) {
+          throw_invalid("path: {} is the file that is read; name another one", to);
+        }
+        return written(path ? onnx::import_onnx_file(*path, options)
+                            : onnx::import_onnx_bytes(bytes(), "model", "", options),
+                       to, most_inline_bytes);
+      },
+      "path"_a.none(), "content"_a.none(), "shapes"_a, "to"_a,
+      "most_inline_bytes"_a = onnx::ExportOptions().most_inline_bytes);
 }
 
 }  // namespace stretto::python

@@ -10,6 +10,7 @@ model.save("resnet50.stretto")
 """
 
 from stretto import _log
+from stretto._convert import convert
 from stretto._errors import (
   CommError,
   Error,
@@ -36,6 +37,7 @@ __all__ = [
   "TensorSpec",
   "UnsupportedError",
   "__version__",
+  "convert",
   "list_passes",
   "load",
   "optimize",

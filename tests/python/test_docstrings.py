@@ -13,8 +13,8 @@ import pytest
 import stretto
 import stretto.comm
 
-MODULES = ["stretto._model", "stretto._optimize", "stretto._report", "stretto.comm",
-           "stretto.ops._context"]
+MODULES = ["stretto._model", "stretto._optimize", "stretto._report", "stretto._convert",
+           "stretto.comm", "stretto.ops._context"]
 
 
 @pytest.fixture(scope="module")

@@ -43,6 +43,7 @@ report: Report = model.report
 page: str = report.html()
 report.save(Path("r.json"))
 model.save("m.stretto")
+files: list[str] = stretto.convert("m.pt2", Path("m.onnx"), shapes={"x": (1, 3)})
 passes: list[tuple[str, str]] = stretto.list_passes()
 version: str = stretto.__version__
 context: ops.Context = ops.Context(threads=1, accuracy="strict", capacity=9, tuning_cache=Path("c"))
@@ -120,9 +121,9 @@ def test_wrong_programs_are_refused_line_by_line(tmp_path):
 
 
 def test_the_modules_behind_it_are_typed_throughout(tmp_path):
-  names = ["__init__", "_arrays", "_checks", "_comm_arguments", "_completions", "_errors", "_model",
-           "_optimize", "_paths", "_progress", "_report", "comm", "ops/__init__", "ops/_context",
-           "ops/_functions"]
+  names = ["__init__", "_arrays", "_checks", "_comm_arguments", "_completions", "_convert",
+           "_errors", "_model", "_optimize", "_paths", "_progress", "_report", "comm",
+           "ops/__init__", "ops/_context", "ops/_functions"]
   assert check("", tmp_path, *(str(PACKAGE / f"{name}.py") for name in names)) == []
 
 
