@@ -114,6 +114,10 @@ class BoundOperator {
     static auto* const kConstantType =
         reinterpret_cast<PyTypeObject*>(nb::type<OperatorConstant>().ptr());
     if (PyType_IsSubtype(Py_TYPE(value.ptr()), kConstantType) != 0) {
+      if (!nb::inst_ready(value)) {
+        throw_invalid("{}: the constant was not initialised; call super().__init__(values)",
+                      Label(*this, i).text());
+      }
       const auto& constant = *nb::inst_ptr<OperatorConstant>(value);
       const Tensor& tensor = constant.constant.tensor();
       given.argument = {.kind = ArgumentKind::kConstant,
@@ -157,7 +161,9 @@ class BoundOperator {
     static PyObject *const kOut = interned("out"), *const kOutputs = interned("outputs"),
                            *const kOpset = interned("opset");
     if (PyObject* opset = PyDict_GetItemWithError(kwargs.ptr(), kOpset)) {
-      call.opset = integer(opset, "opset", onnx::kOldestOpset, onnx::kNewestOpset);
+      if (opset != Py_None) {
+        call.opset = integer(opset, "opset", onnx::kOldestOpset, onnx::kNewestOpset);
+      }
     }
     // What is an input now may have been an attribute then.
     const bool names_inputs = call.opset == 0 || call.opset == onnx::kNewestOpset;
@@ -169,10 +175,13 @@ class BoundOperator {
       } else if (is_name(name, kOut)) {
         if (value != Py_None) call.out = value;
       } else if (is_name(name, kOutputs)) {
-        call.outputs = integer(value, "outputs", 1, 1024);
+        if (value != Py_None) call.outputs = integer(value, "outputs", 1, 1024);
       } else if (is_name(name, kOpset)) {
         continue;
       } else if (const int input = names_inputs ? find(input_names_, name) : -1; input >= 0) {
+        if (op_.signature->inputs[static_cast<size_t>(input)].arity == ir::Arity::kVariadic) {
+          throw_invalid("{}: inputs are given one by one, as {}(a, b)", op(), op());
+        }
         take_named_input(call, static_cast<size_t>(input), value);
       } else {
         call.others.emplace_back(name, value);
@@ -209,13 +218,28 @@ class BoundOperator {
     }
   }
 
+  // Whether a number or a list, of lists too, has floats, NumPy's too.
+  bool has_floats(nb::handle value, size_t i) const {
+    if (PyFloat_Check(value.ptr())) return true;
+    if (PyLong_Check(value.ptr())) return false;
+    if (PyList_Check(value.ptr()) || PyTuple_Check(value.ptr())) {
+      bool floats = false;
+      for (nb::handle item : value) floats |= has_floats(item, i);
+      return floats;
+    }
+    const nb::object shape = nb::getattr(value, "shape", nb::none());
+    const bool is_array = !shape.is_none() && nb::len(shape) > 0;
+    if (is_array || PyNumber_Check(value.ptr()) == 0) {
+      throw_invalid("{}: expected an array, numbers or lists of numbers, got a list with {}; inputs "
+                    "are given one by one, as {}(a, b)",
+                    Label(*this, i).text(), nb::cast<std::string>(nb::str(value.type())), op());
+    }
+    return PyIndex_Check(value.ptr()) == 0;
+  }
+
   DType type_of_numbers(const Call& call, size_t i) const {
     const nb::handle numbers = call.given[i].numbers;
-    const auto is_float = [](nb::handle value) { return PyFloat_Check(value.ptr()) != 0; };
-    bool floats = is_float(numbers);
-    if (PyList_Check(numbers.ptr()) || PyTuple_Check(numbers.ptr())) {
-      for (nb::handle item : numbers) floats = floats || is_float(item);
-    }
+    const bool floats = has_floats(numbers, i);
     const DType natural = floats ? DType::kFloat32 : DType::kInt64;
     if (row_ == nullptr) {  // made of others: integers are shapes
       return floats && call.dtype != DType::kUndefined ? call.dtype : natural;

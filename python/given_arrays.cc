@@ -232,7 +232,8 @@ bool GivenArray::read_bits(nb::handle value) {
 void GivenArray::read_other(nb::handle value, const What& what, bool written) {
   if (written || framework == Framework::kTorch) {
     nb::ndarray<nb::c_contig, nb::device::cpu> array;
-    if (!nb::try_cast(value, array)) {
+    // Results must not go to a copy.
+    if (!nb::try_cast(value, array, !written)) {
       throw_invalid("{}: expected a dense NumPy array or PyTorch tensor in main memory, got {}",
                     what.text(), nb::cast<std::string>(nb::str(value.type())));
     }

@@ -52,6 +52,51 @@ def test_arrays_come_out_as_they_went_in(context, rng):
   assert half.dtype == torch.bfloat16 and half.tolist() == [2] * 4
 
 
+def test_lists_are_what_numpy_makes_of_them(context):
+  assert context.Relu([[0.5, -1.5]]).tolist() == [[0.5, 0]]
+  assert context.Neg([np.float32(0.5)]).tolist() == [-0.5]
+  assert context.Neg([1, 2]).dtype == np.int64
+  a = np.ones((2, 2), np.float32)
+  for call in (lambda: context.Concat([a, a], axis=0), lambda: context.Max([a, a])):
+    with pytest.raises(stretto.InvalidArgumentError, match="inputs are given one by one"):
+      call()
+  with pytest.raises(stretto.InvalidArgumentError, match="one by one"):
+    context.Concat(inputs=[a, a], axis=0)
+  assert context.Relu(a, outputs=None, opset=None).shape == (2, 2)
+
+
+def test_results_go_to_the_given_array_or_nowhere(context, tmp_path):
+  x = np.full((3, 2), -1, np.float32)
+  file = np.memmap(tmp_path / "m", np.float32, "w+", shape=(2, 3))
+  for out in (file.T, np.zeros((2, 3), np.float32).view(np.matrix).T):
+    with pytest.raises(stretto.InvalidArgumentError, match="out"):
+      context.Neg(x, out=out)
+  out = np.memmap(tmp_path / "n", np.float32, "w+", shape=(3, 2))
+  context.Neg(x, out=out)
+  assert (np.asarray(out) == 1).all()
+
+
+def test_constants_have_to_be_made(context):
+  class Other(ops.Constant):
+    def __init__(self, values):
+      self.values = values
+
+  with pytest.raises(stretto.InvalidArgumentError, match=r"call super\(\).__init__"):
+    context.Relu(Other(3))
+
+
+def test_a_constant_does_not_keep_what_every_call_makes():
+  resource = pytest.importorskip("resource")
+  context = ops.Context(threads=1, tuning_cache="none", capacity=4)
+  weights = ops.constant(np.ones((512, 1024), np.float32))
+  peaks = []
+  for i in range(120):
+    context.Mul(weights, float(i) + 0.5)
+    if i in (59, 119):
+      peaks.append(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+  assert peaks[1] - peaks[0] < 60 * 1024, peaks  # 2 MB each would be 120 MB; KiB
+
+
 def test_results_belong_to_the_caller(context, rng):
   torch = pytest.importorskip("torch")
   for make in (lambda a: a, torch.from_numpy):

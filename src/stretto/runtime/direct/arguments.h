@@ -80,8 +80,12 @@ class Key {
     }
   }
 
-  // Attributes in the order of the signature, each after its index there.
-  void attribute(int index) { add(static_cast<int16_t>(index)); }
+  // Attributes in the order of the signature, each after its index there. The mark is no kind of
+  // argument, so that no inputs and attributes together look like other ones.
+  void attribute(int index) {
+    add('@');
+    add(static_cast<int16_t>(index));
+  }
   void named_attribute(std::string_view name) {  // of an older opset
     attribute(-1);
     value(name);

@@ -15,6 +15,9 @@ namespace {
 
 // Rates of a fast core: only the order of magnitude counts. References take some nanoseconds for
 // what kernels do in a fraction of one.
+// What may be kept beside a constant: so many times its bytes, and so many more.
+constexpr int64_t kPackedShare = 8, kPackedLeast = 1 << 20;
+
 constexpr double kFlopsPerLane = 10e9, kBytesPerSecond = 10e9, kSlowdownOfReferences = 50;
 // Packing moves values one by one.
 constexpr double kPackedBytesPerSecond = 1e9;
@@ -125,8 +128,13 @@ class Preparation {
                        const std::map<std::string, std::string>& forced) {
     Selector selector({.known = making_.known});
     CompileOptions options{.forced_nodes = forced};
-    // Calls with other batches use the same packed weights.
-    if (largest_) options.shared = &(*largest_)->packed;
+    // Calls with other batches use the same packed weights. What is computed from a constant may
+    // have another address every time, so what is kept beside it is bounded.
+    if (largest_) {
+      SharedWeights& packed = (*largest_)->packed;
+      if (packed.bytes() > kPackedShare * (*largest_)->tensor.bytes() + kPackedLeast) packed.clear();
+      options.shared = &packed;
+    }
     return compile(graph, target, selector, options);
   }
 
