@@ -45,6 +45,10 @@ constexpr Verb kVerbs[] = {
      "stretto check m.onnx --shape x=1x3x512x512 --json",
      set_up_check,
      {.computes = true}},
+    {"convert", "Write a PyTorch program or an older ONNX model as an ONNX file",
+     "stretto convert program.pt2 -o m.onnx\n"
+     "stretto convert old.onnx -o new.onnx --shape x=1x3x224x224",
+     set_up_convert},
     {"run",
      "Start a training script on several ranks",
      "stretto run -n 4 train.py --epochs 3",

@@ -18,7 +18,7 @@ function(stretto_c_library)
 endfunction()
 
 function(stretto_install)
-  foreach(header stretto.h stretto_c.h base/error.h tensor/dtype.h tensor/shape.h
+  foreach(header stretto.h ops.h stretto_c.h base/error.h tensor/dtype.h tensor/shape.h
                  tensor/any_value.h tensor/shape_range.h tensor/tensor.h)
     get_filename_component(folder stretto/${header} DIRECTORY)
     install(FILES ${CMAKE_SOURCE_DIR}/src/stretto/${header}

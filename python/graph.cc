@@ -1,5 +1,6 @@
 #include "graph.h"
 
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -8,6 +9,12 @@
 
 #include <algorithm>
 
+#include "attributes.h"
+#include "python_signals.h"
+#include "stretto/base/file.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/export/onnx/export.h"
+#include "stretto/import/onnx/import.h"
 #include "stretto/ir/operator.h"
 
 namespace nb = nanobind;
@@ -15,27 +22,6 @@ using namespace nb::literals;
 
 namespace stretto::python {
 namespace {
-
-// A Python value as the kind that the operator's table asks for.
-ir::Attribute attribute(ir::AttributeKind kind, nb::handle value) {
-  switch (kind) {
-    case ir::AttributeKind::kInt:
-      return nb::cast<int64_t>(value);
-    case ir::AttributeKind::kFloat:
-      return nb::cast<double>(value);
-    case ir::AttributeKind::kString:
-      return nb::cast<std::string>(value);
-    case ir::AttributeKind::kInts:
-      return nb::cast<std::vector<int64_t>>(value);
-    case ir::AttributeKind::kFloats:
-      return nb::cast<std::vector<double>>(value);
-    case ir::AttributeKind::kStrings:
-      return nb::cast<std::vector<std::string>>(value);
-    case ir::AttributeKind::kTensor:
-      return tensor_view(nb::cast<Array>(value));
-  }
-  STRETTO_CHECK(false, "no attribute of kind {}", static_cast<int>(kind));
-}
 
 ir::Attributes attributes_of(const ir::Operator& op, const std::string& node,
                              const nb::dict& given) {
@@ -48,12 +34,23 @@ ir::Attributes attributes_of(const ir::Operator& op, const std::string& node,
       throw_invalid("{} \"{}\": has no attribute {}", op.name, node, name);
     }
     try {
-      attributes.set(name, attribute(spec->kind, value));
+      attributes.set(name, attribute_value(spec->kind, value));
     } catch (const nb::cast_error&) {
       throw_invalid("{} \"{}\": attribute {} has the wrong type", op.name, node, name);
     }
   }
   return attributes;
+}
+
+// Opset and files.
+std::pair<int64_t, std::vector<std::string>> written(const ImportedModel& model,
+                                                     const std::string& path,
+                                                     int64_t most_inline_bytes) {
+  nb::gil_scoped_release released;
+  const InterruptScope interrupt(check_signals);
+  onnx::ExportSummary summary =
+      onnx::write_onnx(model.graph, path, {.most_inline_bytes = most_inline_bytes});
+  return {summary.opset, std::move(summary.files)};
 }
 
 }  // namespace
@@ -176,7 +173,31 @@ void bind_graph(nb::module_& m) {
       .def("spec", &GraphBuilder::spec, "id"_a)
       .def("known", &GraphBuilder::known, "id"_a)
       .def("note", &GraphBuilder::note, "text"_a)
-      .def("finish", &GraphBuilder::finish, "outputs"_a);
+      .def("finish", &GraphBuilder::finish, "outputs"_a)
+      .def(
+          "write_onnx",
+          [](GraphBuilder& graph, const std::string& path, int64_t most_inline_bytes) {
+            return written(graph.take(), path, most_inline_bytes);
+          },
+          "path"_a, "most_inline_bytes"_a = onnx::ExportOptions().most_inline_bytes);
+  m.def(
+      "convert_onnx",
+      [](const std::optional<std::string>& path, const std::optional<nb::bytes>& content,
+         const std::map<std::string, Shape>& shapes, const std::string& to,
+         int64_t most_inline_bytes) {
+        const onnx::ImportOptions options{.shapes = shapes};
+        const auto bytes = [&] {
+          return std::span(static_cast<const std::byte*>(content->data()), content->size());
+        };
+        if (path && same_file(*path, to)) {
+          throw_invalid("path: {} is the file that is read; name another one", to);
+        }
+        return written(path ? onnx::import_onnx_file(*path, options)
+                            : onnx::import_onnx_bytes(bytes(), "model", "", options),
+                       to, most_inline_bytes);
+      },
+      "path"_a.none(), "content"_a.none(), "shapes"_a, "to"_a,
+      "most_inline_bytes"_a = onnx::ExportOptions().most_inline_bytes);
 }
 
 }  // namespace stretto::python

@@ -18,6 +18,7 @@
 #include "errors.h"
 #include "graph.h"
 #include "log.h"
+#include "operators.h"
 #include "peers.h"
 #include "python_signals.h"
 #include "stretto/base/cpu.h"
@@ -336,6 +337,7 @@ NB_MODULE(_stretto, m) {
   m.def("optimize", &python::optimize_source, "path"_a.none(), "content"_a.none(), "name"_a,
         "options"_a, "inputs"_a, "progress"_a.none());
   python::bind_graph(m);
+  python::bind_operators(m);
   m.def("optimize_graph", &python::optimize_graph, "graph"_a, "options"_a, "inputs"_a,
         "progress"_a.none(), "for_other_shapes"_a = false);
   m.def("load", &python::load_artefact, "path"_a, "threads"_a = nb::none(), "verify"_a = false);
@@ -345,7 +347,8 @@ NB_MODULE(_stretto, m) {
   m.def("report_html", [](const std::string& json) { return report::report_html(json); });
   m.def("check_writable", &check_writable, "path"_a);
   m.def("same_file", &same_file, "a"_a, "b"_a);
-  m.def("write_file", &write_file, "path"_a, "content"_a);
+  m.def("write_file", nb::overload_cast<const std::string&, std::string_view>(&write_file),
+        "path"_a, "content"_a);
   m.def("list_passes", &list_passes);
 #if !defined(STRETTO_WITHOUT_COMM)
   python::bind_comm(m);

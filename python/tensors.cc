@@ -12,6 +12,16 @@ namespace nb = nanobind;
 namespace stretto::python {
 namespace {
 
+DType dtype_of(const Array& array) {
+  const std::optional<DType> dtype = find_dtype(array.dtype());
+  if (!dtype || *dtype == DType::kBFloat16)
+    throw_invalid("array: element type with code {} and {} bits is not supported",
+                  array.dtype().code, array.dtype().bits);
+  return *dtype;
+}
+
+}  // namespace
+
 nb::dlpack::dtype dlpack_type(DType dtype) {
   const auto code = [&] {
     if (dtype == DType::kBool) return nb::dlpack::dtype_code::Bool;
@@ -22,16 +32,6 @@ nb::dlpack::dtype dlpack_type(DType dtype) {
   }();
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(8 * dtype_bytes(dtype)), 1};
 }
-
-DType dtype_of(const Array& array) {
-  const std::optional<DType> dtype = find_dtype(array.dtype());
-  if (!dtype || *dtype == DType::kBFloat16)
-    throw_invalid("array: element type with code {} and {} bits is not supported",
-                  array.dtype().code, array.dtype().bits);
-  return *dtype;
-}
-
-}  // namespace
 
 std::optional<DType> find_dtype(nb::dlpack::dtype type) {
   constexpr DType kTypes[] = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16,

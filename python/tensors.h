@@ -20,6 +20,8 @@ Tensor tensor_view(const Array& array);
 
 // Nothing for an element type that Stretto lacks.
 std::optional<DType> find_dtype(nanobind::dlpack::dtype type);
+// The inverse; not for types of which two are in a byte, nor for those of 8-bit floats.
+nanobind::dlpack::dtype dlpack_type(DType dtype);
 
 // The type that NumPy has for tensors of this one: float32, int8 or uint8 for those it lacks.
 DType numpy_type(DType dtype);

@@ -22,9 +22,12 @@ import pages
 
 ROOT = Path(__file__).resolve().parents[2]
 # The modules that have a page, and what it shows, in this order; nothing means all public names.
-PYTHON = {"stretto": ("optimize", "load", "Model", "Context", "generate", "stream", "TensorSpec",
-                      "Report", "list_passes", "Error", "InvalidArgumentError",
+PYTHON = {"stretto": ("optimize", "load", "convert", "Model", "Context", "generate", "stream",
+                      "TensorSpec", "Report", "list_passes", "Error", "InvalidArgumentError",
                       "UnsupportedError", "FormatError", "CommError", "InternalError"),
+          "stretto.ops": ("Context", "Operator", "Constant", "constant", "default_context",
+                          "conv2d", "linear", "matmul", "softmax", "layer_norm", "max_pool2d",
+                          "avg_pool2d", "relu", "gelu", "attention"),
           "stretto.comm": ("Engine", "Gradients"),
           "stretto.torch": (), "stretto.horovod": (), "stretto.jax": (), "stretto.tensorflow": (),
           "stretto.onnx_backend": ("prepare", "run_model", "run_node", "supports_device",

@@ -19,8 +19,9 @@ from command import code, table
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
-CPP_HEADERS = ("stretto/stretto.h", "stretto/tensor/tensor.h", "stretto/tensor/dtype.h",
-               "stretto/tensor/shape.h", "stretto/tensor/shape_range.h", "stretto/base/error.h")
+CPP_HEADERS = ("stretto/stretto.h", "stretto/ops.h", "stretto/tensor/tensor.h",
+               "stretto/tensor/dtype.h", "stretto/tensor/shape.h", "stretto/tensor/shape_range.h",
+               "stretto/base/error.h")
 C_HEADERS = ("stretto/stretto_c.h",)
 SETTINGS = """
 INPUT = {inputs}

@@ -24,6 +24,7 @@ RUNS = {
   "inspect --bisect": ["inspect", "M.onnx", "--bisect"],
   "inspect M.stretto": ["inspect", "M.stretto"],
   "check": ["check", "M.onnx"],
+  "convert": ["convert", "M.onnx", "-o", "written.onnx"],
   "kernels": ["kernels"],
   "kernels FAMILY": ["kernels", "matmul", "--seconds", "0.1"],
   "operators": ["operators"],

@@ -11,6 +11,7 @@ model.save("resnet50.stretto")
 
 from stretto import _log
 from stretto._context import Context
+from stretto._convert import convert
 from stretto._errors import (
   CommError,
   Error,
@@ -39,6 +40,7 @@ __all__ = [
   "TensorSpec",
   "UnsupportedError",
   "__version__",
+  "convert",
   "generate",
   "list_passes",
   "load",

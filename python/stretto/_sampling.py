@@ -28,13 +28,17 @@ class Sampler:
     self.random = [np.random.default_rng([seed, i]) for i in range(batch)]
 
   def draw(self, logits: np.ndarray) -> np.ndarray:
+    if np.isnan(logits).any():
+      raise InvalidArgumentError("the model's logits are not numbers (NaN); check its weights and "
+                                 "inputs")
     if self.temperature == 0:
       best: np.ndarray = logits.argmax(axis=-1).astype(np.int64)
       return best
     return np.array([self._one(row, random) for row, random in zip(logits, self.random)], np.int64)
 
   def _one(self, logits: np.ndarray, random: np.random.Generator) -> int:
-    scaled = logits.astype(np.float64) / self.temperature
+    wide = logits.astype(np.float64)
+    scaled = (wide - wide.max()) / self.temperature
     tokens = np.arange(len(scaled))
     if 0 < self.top_k < len(scaled):
       tokens = np.argpartition(-scaled, self.top_k - 1)[:self.top_k]

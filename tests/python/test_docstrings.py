@@ -14,7 +14,7 @@ import stretto
 import stretto.comm
 
 MODULES = ["stretto._context", "stretto._generate", "stretto._model", "stretto._optimize",
-           "stretto._report", "stretto.comm"]
+           "stretto._report", "stretto._convert", "stretto.comm", "stretto.ops._context"]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_examples_run(module, names, cnn_path, tmp_path, monkeypatch):
 
 
 PACKAGE = Path(stretto.__file__).parent
-PUBLIC = ["stretto", "stretto.comm", "stretto.torch", "stretto.horovod",
+PUBLIC = ["stretto", "stretto.ops", "stretto.comm", "stretto.torch", "stretto.horovod",
           "stretto.horovod.elastic", "stretto.jax", "stretto.tensorflow",
           "stretto.tensorflow.callbacks", "stretto.onnx_backend"]
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import stretto
-from stretto import Model, Report, TensorSpec
+from stretto import Model, Report, TensorSpec, ops
 
 
 def show(stage: str, share: float) -> None:
@@ -43,8 +43,14 @@ report: Report = model.report
 page: str = report.html()
 report.save(Path("r.json"))
 model.save("m.stretto")
+files: list[str] = stretto.convert("m.pt2", Path("m.onnx"), shapes={"x": (1, 3)})
 passes: list[tuple[str, str]] = stretto.list_passes()
 version: str = stretto.__version__
+context: ops.Context = ops.Context(threads=1, accuracy="strict", capacity=9, tuning_cache=Path("c"))
+weights: ops.Constant = ops.constant(x)
+conv: ops.Operator = context.Conv
+doubled = ops.Add(x, x, out=x) + conv(x, weights, strides=[2, 2]) + ops.conv2d(x, weights, stride=2)
+hits: int = context.statistics().hits
 try:
   model(x)
 except stretto.FormatError:
@@ -85,6 +91,7 @@ WRONG = [
   'stretto.load("m.stretto").inputs[0].size',
   'stretto.load("m.stretto").run()[0]',
   'stretto.comm.Engine("host:1", 0, 2).wait("now")',
+  "stretto.ops.conv2d(1, 2, stride='two')",
 ]
 
 
@@ -109,14 +116,15 @@ def test_a_program_that_uses_the_whole_api_is_accepted(program, tmp_path):
 
 
 def test_wrong_programs_are_refused_line_by_line(tmp_path):
-  errors = check("import stretto.comm\n" + "\n".join(WRONG) + "\n", tmp_path)
+  errors = check("import stretto.comm, stretto.ops\n" + "\n".join(WRONG) + "\n", tmp_path)
   assert {int(line.split(":")[1]) for line in errors} == set(range(2, 2 + len(WRONG))), errors
 
 
 def test_the_modules_behind_it_are_typed_throughout(tmp_path):
   names = ["__init__", "_arrays", "_checks", "_comm_arguments", "_completions", "_context",
-           "_decoder_export", "_errors", "_generate", "_model", "_optimize", "_paths", "_progress",
-           "_report", "_sampling", "comm"]
+           "_convert", "_decoder_export", "_errors", "_generate", "_model", "_optimize", "_paths",
+           "_progress", "_report", "_sampling", "comm", "ops/__init__", "ops/_context",
+           "ops/_functions"]
   assert check("", tmp_path, *(str(PACKAGE / f"{name}.py") for name in names)) == []
 
 

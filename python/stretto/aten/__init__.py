@@ -21,7 +21,7 @@ from stretto.aten._sizes import bind, is_symbolic
 from stretto.aten._translate import translate_program
 from stretto.aten._variants import Variant, Variants
 
-__all__ = ["OptimizedModule", "is_module", "optimize_module"]
+__all__ = ["OptimizedModule", "graph_of_module", "is_module", "optimize_module"]
 
 
 def is_module(source: Any) -> bool:
@@ -32,26 +32,11 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
                     kwargs: Mapping[str, Any] | None, dynamic_shapes: Any,
                     options: _stretto.Options, tell: Any) -> OptimizedModule:
   """What `stretto.optimize` does for a module."""
-  args, keywords = _arguments(source, inputs, kwargs)
-  for leaf in pytree.tree_leaves((args, keywords)):
-    if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
-      raise InvalidArgumentError(f"inputs: expected tensors in main memory, got one on "
-                                 f"{leaf.device}; move it with .cpu()")
-  if isinstance(source, ExportedProgram):
-    if dynamic_shapes is not None:
-      raise InvalidArgumentError("dynamic_shapes: an exported program has its dynamic shapes; give "
-                                 "them to torch.export.export")
-    name, forward = type(source.graph_module).__name__, None
-    program = decomposed(source)
-    name = "model" if name == "GraphModule" else name
-  else:
-    name, forward = type(source).__name__, source.forward
-    program = export(source, args, keywords, name, dynamic_shapes)
+  args, keywords, name, forward, program = _traced(source, inputs, kwargs, dynamic_shapes)
   in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
   if tell is not None:
     tell("import", 0.0)
-  names = children(in_spec)[1].context or []
-  leaves = pytree.tree_leaves((args, {name: keywords[name] for name in names}))
+  leaves = _leaves(program, args, keywords)
   output_names = _output_names(out_spec)
   variants = None
   values = None
@@ -69,6 +54,48 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
   if variants is not None:
     variants.begin(first)
   return OptimizedModule(first, variants, in_spec, out_spec, forward)
+
+
+def graph_of_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
+                    kwargs: Mapping[str, Any] | None) -> tuple[_stretto.GraphBuilder, bool]:
+  """The finished graph of a module for the shapes of its inputs, and whether the program that it
+  was made from would allow others."""
+  args, keywords, name, _, program = _traced(source, inputs, kwargs, None)
+  open_sizes = is_symbolic(program)
+  values = None
+  if open_sizes:
+    leaves = _leaves(program, args, keywords)
+    values = bind(program, [leaf.shape for leaf in leaves if isinstance(leaf, torch.Tensor)])
+  made = translate_program(program, name, _output_names(program.call_spec.out_spec), values)
+  return made.graph, open_sizes
+
+
+def _traced(source: torch.nn.Module | ExportedProgram, inputs: Any,
+            kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
+            ) -> tuple[tuple[Any, ...], dict[str, Any], str, Any, ExportedProgram]:
+  """Arguments by position and by name, the module's name and its function, and its program."""
+  args, keywords = _arguments(source, inputs, kwargs)
+  for leaf in pytree.tree_leaves((args, keywords)):
+    if isinstance(leaf, torch.Tensor) and leaf.device.type != "cpu":
+      raise InvalidArgumentError(f"inputs: expected tensors in main memory, got one on "
+                                 f"{leaf.device}; move it with .cpu()")
+  if isinstance(source, ExportedProgram):
+    if dynamic_shapes is not None:
+      raise InvalidArgumentError("dynamic_shapes: an exported program has its dynamic shapes; give "
+                                 "them to torch.export.export")
+    name, forward = type(source.graph_module).__name__, None
+    program = decomposed(source)
+    name = "model" if name == "GraphModule" else name
+  else:
+    name, forward = type(source).__name__, source.forward
+    program = export(source, args, keywords, name, dynamic_shapes)
+  return args, keywords, name, forward, program
+
+
+def _leaves(program: ExportedProgram, args: tuple[Any, ...], keywords: dict[str, Any]) -> list[Any]:
+  """The arguments without their containers, in the program's order."""
+  names = children(program.call_spec.in_spec)[1].context or []
+  return pytree.tree_leaves((args, {name: keywords[name] for name in names}))
 
 
 def _arguments(source: torch.nn.Module | ExportedProgram, inputs: Any,

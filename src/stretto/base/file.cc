@@ -190,13 +190,15 @@ class OutputFile {
   bool is_open() const { return fd_ >= 0; }
 
   // Writes and closes. False leaves errno. Throws what check_interrupt() throws.
-  bool write(std::string_view content) {
-    while (!content.empty()) {
-      const size_t piece = std::min(content.size(), kInterruptiblePiece);
-      const ssize_t count = ::write(fd_, content.data(), piece);
-      if (count < 0 && errno != EINTR) return false;
-      if (count > 0) content.remove_prefix(static_cast<size_t>(count));
-      if (!content.empty()) check_interrupt();
+  bool write(std::span<const std::string_view> pieces) {
+    for (std::string_view content : pieces) {
+      while (!content.empty()) {
+        const size_t part = std::min(content.size(), kInterruptiblePiece);
+        const ssize_t count = ::write(fd_, content.data(), part);
+        if (count < 0 && errno != EINTR) return false;
+        if (count > 0) content.remove_prefix(static_cast<size_t>(count));
+        if (!content.empty()) check_interrupt();
+      }
     }
     return close();
   }
@@ -229,10 +231,14 @@ void check_writable(const std::string& path) {
 }
 
 void write_file(const std::string& path, std::string_view content) {
+  write_file(path, std::span<const std::string_view>(&content, 1));
+}
+
+void write_file(const std::string& path, std::span<const std::string_view> pieces) {
   const Target target = target_of(path);
   if (target.in_place) {
     OutputFile file(path, 0);
-    if (!file.is_open() || !file.write(content)) fail(path, "write");
+    if (!file.is_open() || !file.write(pieces)) fail(path, "write");
     return;
   }
   const std::string name = temporary_beside(target);
@@ -240,7 +246,7 @@ void write_file(const std::string& path, std::string_view content) {
   {
     OutputFile file(name, O_CREAT | O_TRUNC);
     if (!file.is_open()) fail(path, "create");
-    if (!file.write(content)) fail(path, "write");
+    if (!file.write(pieces)) fail(path, "write");
   }
   if (!temporary.rename_to(target.path)) fail(path, "rename into place");
 }

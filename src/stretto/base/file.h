@@ -43,6 +43,9 @@ std::string read_file(const std::string& path);
 // made. An interrupt (base/interrupt.h) during a long write ends it and leaves the old file.
 void write_file(const std::string& path, std::string_view content);
 
+// The same with the pieces one behind the other, which need not lie together in memory.
+void write_file(const std::string& path, std::span<const std::string_view> pieces);
+
 // For a process that a signal ends now: removes what other threads of it are writing. Every later
 // write_file() waits for ever.
 void remove_unfinished_files();

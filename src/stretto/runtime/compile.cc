@@ -16,6 +16,19 @@ Emission emit_cheapest(const Lowered& lowered, const NodeSelector& nodes,
   return emit(lowered, placed, nodes, target);
 }
 
+// Says where the program's weights come from.
+void name_sources(Emission& emission) {
+  Compiled& compiled = emission.compiled;
+  compiled.packed_from.resize(compiled.program.instructions.size());
+  for (const PackJob& job : emission.pack_jobs) {
+    compiled.packed_from[job.instruction] = job.step->constants;
+  }
+  for (const ConstantBlob& blob : emission.constants) {
+    compiled.operand_blobs.push_back(
+        {blob.blob, emission.graph().value(blob.value).constant, blob.layout});
+  }
+}
+
 }  // namespace
 
 Compiled compile(std::shared_ptr<ir::Graph> graph, const kernels::Target& target,
@@ -26,6 +39,7 @@ Compiled compile(std::shared_ptr<ir::Graph> graph, const kernels::Target& target
   Emission emission = emit_cheapest(lowered, nodes, target);
   place(emission);
   fill_blobs(emission, options);
+  name_sources(emission);
   return std::move(emission.compiled);
 }
 

@@ -34,9 +34,19 @@ struct Explanation {
   double flops = 0;
 };
 
+// A blob that holds a constant as it is, as an operand of instructions.
+struct OperandBlob {
+  int blob = -1;
+  Tensor constant;
+  Layout layout = Layout::kPlain;
+};
+
 struct Compiled {
   Program program;
   std::vector<Explanation> explanations;
+  // Per instruction, what its kernel's packed weights are made of.
+  std::vector<std::vector<Tensor>> packed_from;
+  std::vector<OperandBlob> operand_blobs;
 };
 
 // Compiles an optimised graph for `target`. Selection measures within its budget.

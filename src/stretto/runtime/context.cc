@@ -225,6 +225,13 @@ StateMemory make_memory(const StateLayout& layout, const StatePair& pair, int64_
 using runtime::StateMemory;
 using runtime::StatePair;
 
+Context::State::Turn::Turn(State& of) : of_(of) {
+  if (!of.taken.flag.exchange(true)) return;
+  throw_invalid(
+      "context: another call is running with it; give every thread a context of its own, as fork() "
+      "makes");
+}
+
 void Context::State::make_room(int64_t count) {
   if (max_length > 0 && used + count > max_length) {
     throw_invalid("context: {} places are used and {} are to come, but max_length is {}", used,
@@ -237,19 +244,27 @@ void Context::State::make_room(int64_t count) {
     wanted = runtime::rounded(std::max(count + runtime::kSpare,
                                        std::min(max_length, std::max(count, runtime::kReserve))));
   }
+  if (max_length > 0 && wanted != capacity) {
+    // No more than the caller needs, nearly: a model may have a table for so many places only.
+    const int64_t enough = round_up(max_length, 2 * runtime::kSpare) - 1;
+    wanted = std::min(wanted, std::max({enough, used, empty ? count : 0, capacity}));
+  }
   const int64_t new_places = empty ? 0 : count;
   const int64_t needed = std::max(wanted + runtime::slack_of(wanted), wanted + new_places);
   if (wanted != capacity || needed > rows) {
     const int64_t new_rows = std::max(needed, wanted == capacity ? rows : needed);
+    std::vector<Tensor> grown(memory.size());  // all of it, before anything changes
+    for (size_t i = 0; i < memory.size(); ++i) {
+      if (layout->pairs[i].axis >= 0) grown[i] = runtime::new_memory(memory[i], new_rows);
+    }
     for (size_t i = 0; i < memory.size(); ++i) {
       if (layout->pairs[i].axis < 0) continue;
       StateMemory& m = memory[i];
-      Tensor grown = runtime::new_memory(m, new_rows);
       if (used > 0) {
         runtime::move_rows(m, runtime::bytes_of(std::as_const(m.data)), rows, end - used,
-                           runtime::bytes_of(grown), new_rows, wanted - used, used);
+                           runtime::bytes_of(grown[i]), new_rows, wanted - used, used);
       }
-      m.data = std::move(grown);
+      m.data = std::move(grown[i]);
     }
     capacity = wanted;
     rows = new_rows;
@@ -299,6 +314,7 @@ Context::Context(const Model& model, const ContextOptions& options)
 }
 
 Context Context::fork() const {
+  const State::Turn turn(*state_);
   auto copy = std::make_unique<State>(*state_);
   for (StateMemory& m : copy->memory) {
     m.data = runtime::copy_of(m.data);
@@ -307,10 +323,14 @@ Context Context::fork() const {
   return Context(std::move(copy));
 }
 
-void Context::reset() { state_->clear(); }
+void Context::reset() {
+  const State::Turn turn(*state_);
+  state_->clear();
+}
 
 void Context::reorder(std::span<const int64_t> from) {
   State& s = *state_;
+  const State::Turn turn(s);
   if (static_cast<int64_t>(from.size()) != s.batch) {
     throw_invalid("reorder: expected {} samples, got {}", s.batch, from.size());
   }
@@ -378,6 +398,7 @@ constexpr std::string_view kVisible = "attention_mask";
 
 std::map<std::string, Tensor> Context::save() const {
   const State& s = *state_;
+  const State::Turn turn(*state_);
   std::map<std::string, Tensor> saved;
   for (size_t i = 0; i < s.memory.size(); ++i) {
     const StateMemory& m = s.memory[i];
@@ -409,6 +430,7 @@ std::map<std::string, Tensor> Context::save() const {
 
 void Context::restore(const std::map<std::string, Tensor>& saved) {
   State& s = *state_;
+  const State::Turn turn(s);
   const auto given = [&](const std::string& name) -> const Tensor& {
     const auto at = saved.find(name);
     if (at == saved.end()) throw_invalid("restore: {} is missing", name);

@@ -2,6 +2,7 @@
 // each sample uses.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -63,6 +64,24 @@ struct Context::State {
   int64_t capacity = 0, rows = 0, end = 0, used = 0;
   std::vector<std::vector<uint8_t>> visible;  // [batch][used]
   std::vector<runtime::StateMemory> memory;   // parallel to layout->pairs
+
+  // Held by whoever uses the context. Throws InvalidArgument while another one does.
+  class Turn {
+   public:
+    explicit Turn(State& of);
+    ~Turn() { of_.taken.flag = false; }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+
+   private:
+    State& of_;
+  };
+  struct Taken {
+    std::atomic<bool> flag = false;
+    Taken() = default;
+    Taken(const Taken&) {}  // a copy is free
+  };
+  Taken taken;
 
   // Room for `count` new places: behind end, or, where none is used, before it. Moves the window
   // and grows as needed.

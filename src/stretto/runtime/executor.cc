@@ -4,8 +4,8 @@
 
 #include "stretto/base/dealer.h"
 #include "stretto/base/interrupt.h"
-#include "stretto/ir/interpreter.h"
 #include "stretto/runtime/dealt_steps.h"
+#include "stretto/runtime/interpreted.h"
 
 namespace stretto::runtime {
 namespace {
@@ -26,21 +26,6 @@ struct Patch {
 };
 
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kAlignment == 0; }
-
-void run_interpreted(const InterpretedNode& node, ThreadTeam& team, std::span<const void*> inputs,
-                     std::span<const void*> outputs) {
-  const ir::Graph& graph = node.graph;
-  std::vector<Tensor> tensors;
-  for (size_t i = 0; i < graph.inputs.size(); ++i) {
-    const ir::Value& value = graph.value(graph.inputs[i]);
-    tensors.emplace_back(value.dtype, *value.shape, inputs[i], nullptr);
-  }
-  const std::vector<Tensor> results =
-      ir::interpret(graph, tensors, {.float64 = false, .team = &team});
-  for (size_t i = 0; i < results.size(); ++i) {
-    std::memcpy(const_cast<void*>(outputs[i]), results[i].data(), results[i].bytes());
-  }
-}
 
 }  // namespace
 

@@ -99,6 +99,11 @@ std::vector<StatePair> describe_pairs(const ir::Graph& graph,
       throw_invalid("state: {}: the model has no such output; it has {}", output,
                     fmt::join(names_of(graph, graph.outputs), ", "));
     }
+    for (const StatePair& other : result) {
+      if (other.output != output) continue;
+      throw_invalid("state: {} is named for {} and for {}; an output becomes one input", output,
+                    other.input, input);
+    }
     const ir::ValueId from = graph.inputs[static_cast<size_t>(pair.input_index)];
     const ir::ValueId to = graph.outputs[static_cast<size_t>(pair.output_index)];
     const auto axis = appended_axis(graph, links, from, to);

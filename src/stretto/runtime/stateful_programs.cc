@@ -204,13 +204,23 @@ Tensor full_positions(const Context::State& c, const StateLayout& layout, int64_
 
 // One output of samples that ran alone, as if they had run together. Where its second dimension
 // counts their places, these go to `columns` of `places`.
-Tensor united(const std::vector<Tensor>& parts, const std::vector<std::vector<int64_t>>& columns,
-              int64_t places) {
+Tensor united(const std::string& name, const std::vector<Tensor>& parts,
+              const std::vector<std::vector<int64_t>>& columns, int64_t places) {
   Shape shape = parts[0].shape();
-  if (shape.empty() || shape[0] != 1) return parts.back();  // nothing of single samples
   bool per_place = shape.size() >= 2;
   for (size_t b = 0; per_place && b < parts.size(); ++b) {
-    per_place = parts[b].dim(1) == static_cast<int64_t>(columns[b].size());
+    per_place = parts[b].rank() >= 2 && parts[b].dim(1) == static_cast<int64_t>(columns[b].size());
+  }
+  for (const Tensor& part : parts) {
+    bool alike = part.rank() == parts[0].rank() && part.rank() > 0 && part.dim(0) == 1;
+    for (int axis = 1; alike && axis < part.rank(); ++axis) {
+      alike = (per_place && axis == 1) || part.dim(axis) == parts[0].dim(axis);
+    }
+    if (alike) continue;
+    throw_invalid(
+        "output {}: of samples of different lengths it has the shapes {} and {}, which do not go "
+        "together; give prompts of one length, or run them with contexts of their own",
+        name, shape_text(parts[0].shape()), shape_text(part.shape()));
   }
   shape[0] = static_cast<int64_t>(parts.size());
   if (per_place) shape[1] = places;
@@ -360,6 +370,12 @@ std::vector<Tensor> StatefulPrograms::run_each(const std::map<std::string, Tenso
     }
     results.push_back(run_samples(part, c, {.first = b, .count = 1, .places = count}));
   }
+  std::vector<Tensor> all;
+  for (size_t o = 0; o < results[0].size(); ++o) {
+    std::vector<Tensor> parts;
+    for (const auto& of_sample : results) parts.push_back(of_sample[o]);
+    all.push_back(united(layout.outputs[o], parts, columns, places));
+  }
   for (int64_t b = 0; b < c.batch; ++b) {
     auto& places_of = c.visible[static_cast<size_t>(b)];
     const size_t count = columns[static_cast<size_t>(b)].size();
@@ -367,17 +383,12 @@ std::vector<Tensor> StatefulPrograms::run_each(const std::map<std::string, Tenso
     places_of.insert(places_of.end(), count, 1);
   }
   c.used = longest;
-  std::vector<Tensor> all;
-  for (size_t o = 0; o < results[0].size(); ++o) {
-    std::vector<Tensor> parts;
-    for (const auto& of_sample : results) parts.push_back(of_sample[o]);
-    all.push_back(united(parts, columns, places));
-  }
   return all;
 }
 
 std::vector<Tensor> StatefulPrograms::run(const std::map<std::string, Tensor>& inputs,
                                           Context::State& c) {
+  const Context::State::Turn turn(c);
   const StateLayout& layout = *c.layout;
   if (&c.model.state() != &model_.state()) {
     throw_invalid("context: it was made for another model ({}), this one is {}", c.model.name(),

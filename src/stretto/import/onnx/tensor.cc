@@ -165,6 +165,14 @@ bool is_strings(const Source& source, std::string_view message) {
   return found;
 }
 
+DataType data_type(DType dtype) {
+  const auto* row = std::find_if(std::begin(kTypes), std::end(kTypes),
+                                 [&](const TypeRow& r) { return r.dtype == dtype; });
+  STRETTO_CHECK(row != std::end(kTypes) && dtype != DType::kUndefined, "no number for {}",
+                dtype_name(dtype));
+  return row->type;
+}
+
 Tensor TensorReader::read(std::string_view message) {
   if (const auto at = known_.find(message.data()); at != known_.end()) return at->second;
   Parts parts{.message = message};

@@ -21,6 +21,8 @@ DType element_type(const Source& source, DataType type, std::string_view what, c
 
 // Whether a TensorProto holds strings.
 bool is_strings(const Source& source, std::string_view message);
+// The inverse; every element type has a number.
+DataType data_type(DType dtype);
 
 // Reads the tensors of one model. Data stays where it is when `owner` keeps the source alive and
 // the elements are aligned; otherwise it is copied. One message read twice gives the same tensor.

@@ -1,0 +1,185 @@
+#include "stretto/export/onnx/export.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <map>
+#include <protozero/pbf_writer.hpp>
+#include <set>
+
+#include "stretto/base/error.h"
+#include "stretto/base/file.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/export/onnx/messages.h"
+#include "stretto/export/onnx/nodes.h"
+#include "stretto/import/onnx/schema.h"
+#include "stretto/ir/operator.h"
+#include "stretto/tensor/layout.h"
+
+namespace stretto::onnx {
+namespace {
+
+// Smaller tensors stay in the model: shapes and the like, which tools want to read there.
+constexpr int64_t kLeastExternalBytes = 1024;
+// Readers map the file, so large tensors begin at a page.
+constexpr int64_t kExternalAlignment = 4096;
+
+class Exporter {
+ public:
+  Exporter(const ir::Graph& graph, std::string data_file, const ExportOptions& options)
+      : graph_(graph), data_file_(std::move(data_file)), options_(options) {}
+
+  ExportedModel run() {
+    translate_nodes();
+    find_constants();
+    result_.packed.reserve(constants_.size());  // views of its elements stay
+    const std::string graph = graph_message();
+    protozero::pbf_writer model(result_.bytes);
+    model.add_int64(model_field::kIrVersion, ir_version_of(result_.opset));
+    model.add_string(model_field::kProducerName, "stretto");
+    model.add_string(model_field::kProducerVersion, STRETTO_VERSION);
+    model.add_message(model_field::kGraph, graph);
+    model.add_message(model_field::kOpsetImport, opset_message("", result_.opset));
+    for (std::string_view domain : domains_) {
+      model.add_message(model_field::kOpsetImport,
+                        opset_message(domain, domain_version(domain, result_.opset)));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  void translate_nodes() {
+    result_.opset = kExportedOpset;
+    for (ir::ValueId id : graph_.inputs) {
+      result_.opset = std::max(result_.opset, opset_of(graph_.value(id).dtype));
+    }
+    std::map<std::string_view, std::pair<int, std::string>> missing;  // how many, the first one
+    for (const ir::Node& node : graph_.nodes) {
+      check_interrupt();
+      const auto exported = exported_node(graph_, node);
+      if (!exported) {
+        auto& [count, first] = missing[node.op->name];
+        if (count++ == 0) first = node.name;
+        continue;
+      }
+      if (!exported->domain.empty()) domains_.insert(exported->domain);
+      result_.opset = std::max(result_.opset, exported->opset);
+      nodes_.push_back(*exported);
+    }
+    if (missing.empty()) return;
+    std::vector<std::string> lines;
+    for (const auto& [op, found] : missing) {
+      lines.push_back(fmt::format("\n  {} ({} {}, the first is \"{}\")", op, found.first,
+                                  found.first == 1 ? "node" : "nodes", found.second));
+    }
+    throw_unsupported(
+        "{}: ONNX has no such operators, so the model cannot be written; export the graph before "
+        "passes have rewritten it:{}",
+        graph_.name, fmt::join(lines, ""));
+  }
+
+  // Constants that no node makes, and that some node or output uses.
+  void find_constants() {
+    std::vector<bool> made(graph_.values.size()), used(graph_.values.size());
+    for (const ir::Node& node : graph_.nodes) {
+      for (ir::ValueId id : node.outputs) {
+        if (id != ir::kNone) made[id] = true;
+      }
+      for (ir::ValueId id : node.inputs) {
+        if (id != ir::kNone) used[id] = true;
+      }
+    }
+    for (ir::ValueId id : graph_.outputs) used[id] = true;
+    int64_t bytes = 0;
+    for (size_t id = 0; id < graph_.values.size(); ++id) {
+      const ir::Value& value = graph_.values[id];
+      if (!value.is_constant() || made[id] || !used[id]) continue;
+      constants_.push_back(&value);
+      bytes += static_cast<int64_t>(value.constant.bytes());
+    }
+    external_ = bytes > options_.most_inline_bytes;
+  }
+
+  std::string name_of(ir::ValueId id) const {
+    return id == ir::kNone ? std::string() : graph_.value(id).name;
+  }
+
+  std::string constant_message(const ir::Value& value) {
+    const Tensor& tensor = value.constant;
+    if (!external_ || static_cast<int64_t>(tensor.bytes()) < kLeastExternalBytes) {
+      return tensor_message(value.name, tensor);
+    }
+    static constexpr char kZeros[kExternalAlignment] = {};
+    if (const int64_t start = round_up(end_, kExternalAlignment); start != end_) {
+      result_.external.emplace_back(kZeros, static_cast<size_t>(start - end_));
+      end_ = start;
+    }
+    result_.packed.emplace_back();
+    const std::string_view raw = raw_bytes(tensor, result_.packed.back());
+    result_.external.push_back(raw);
+    const ExternalPlace place{data_file_, end_, static_cast<int64_t>(raw.size())};
+    end_ += place.bytes;
+    return external_tensor_message(value.name, tensor, place);
+  }
+
+  std::string graph_message() {
+    std::string data;
+    protozero::pbf_writer w(data);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      const ir::Node& node = graph_.nodes[n];
+      std::vector<std::string> inputs, outputs;
+      for (ir::ValueId id : node.inputs) inputs.push_back(name_of(id));
+      for (ir::ValueId id : node.outputs) outputs.push_back(name_of(id));
+      w.add_message(graph_field::kNode, node_message(nodes_[n], node.name, inputs, outputs));
+    }
+    w.add_string(graph_field::kName, graph_.name.empty() ? "graph" : graph_.name);
+    for (const ir::Value* value : constants_) {
+      check_interrupt();
+      w.add_message(graph_field::kInitializer, constant_message(*value));
+    }
+    for (ir::ValueId id : graph_.inputs) {
+      w.add_message(graph_field::kInput, value_info_message(graph_.value(id)));
+    }
+    for (ir::ValueId id : graph_.outputs) {
+      w.add_message(graph_field::kOutput, value_info_message(graph_.value(id)));
+    }
+    return data;
+  }
+
+  const ir::Graph& graph_;
+  const std::string data_file_;
+  const ExportOptions options_;
+  ExportedModel result_;
+  std::vector<ExportedNode> nodes_;
+  std::set<std::string_view> domains_;
+  std::vector<const ir::Value*> constants_;
+  bool external_ = false;
+  int64_t end_ = 0;  // of the external data
+};
+
+}  // namespace
+
+ExportedModel export_graph(const ir::Graph& graph, const std::string& data_file,
+                           const ExportOptions& options) {
+  return Exporter(graph, data_file, options).run();
+}
+
+ExportSummary write_onnx(const ir::Graph& graph, const std::string& path,
+                         const ExportOptions& options) {
+  check_writable(path);
+  const std::string data_path = path + ".data";
+  const std::string data_file = std::filesystem::path(data_path).filename().string();
+  const ExportedModel model = export_graph(graph, data_file, options);
+  ExportSummary summary{.opset = model.opset};
+  if (!model.external.empty()) {
+    // First, so that the model never names data that is not there.
+    write_file(data_path, model.external);
+    summary.files.push_back(data_path);
+  }
+  write_file(path, model.bytes);
+  summary.files.push_back(path);
+  return summary;
+}
+
+}  // namespace stretto::onnx

@@ -1,0 +1,47 @@
+// Writes ONNX models: the inverse of import/onnx, of graphs as importers make them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "stretto/ir/graph.h"
+
+namespace stretto::onnx {
+
+// The opset that models are written for. One that has an operator, an attribute or an element type
+// which came later is written for the oldest opset that has it.
+constexpr int64_t kExportedOpset = 21;
+
+struct ExportOptions {
+  // Weights of more bytes than this together go to a file beside the model: protobuf messages end
+  // at 2 GiB.
+  int64_t most_inline_bytes = int64_t{1} << 30;
+};
+
+struct ExportedModel {
+  std::string bytes;  // the ModelProto
+  int64_t opset = 0;  // of ONNX's own domain
+  // What stands in the file of external data, piece by piece: views of the graph's constants and of
+  // `packed`, from offset 0 on. Empty: all weights are in `bytes`.
+  std::vector<std::string_view> external;
+  std::vector<std::string> packed;
+};
+
+// The model of a graph that no pass has rewritten. Names are the graph's; dimensions are fixed.
+// `data_file`: the name by which the model finds its external data. Throws Unsupported naming every
+// operator that ONNX does not have.
+ExportedModel export_graph(const ir::Graph& graph, const std::string& data_file,
+                           const ExportOptions& options = {});
+
+struct ExportSummary {
+  int64_t opset = 0;
+  std::vector<std::string> files;  // that were written, the model last
+};
+
+// Writes `path` and, for large weights, `path`.data beside it, each in one step. Throws what
+// export_graph() and write_file() throw.
+ExportSummary write_onnx(const ir::Graph& graph, const std::string& path,
+                         const ExportOptions& options = {});
+
+}  // namespace stretto::onnx

@@ -1,0 +1,35 @@
+// The protobuf messages of an ONNX model, one function each.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/export/onnx/nodes.h"
+#include "stretto/ir/graph.h"
+
+namespace stretto::onnx {
+
+// Where a tensor's bytes stand in the file of external data.
+struct ExternalPlace {
+  std::string_view file;
+  int64_t offset = 0, bytes = 0;
+};
+
+// The tensor's elements as ONNX stores them: those of types below a byte, several in each.
+// `packed` holds them where they are not the tensor's own memory.
+std::string_view raw_bytes(const Tensor& tensor, std::string& packed);
+
+std::string tensor_message(std::string_view name, const Tensor& tensor);
+std::string external_tensor_message(std::string_view name, const Tensor& tensor,
+                                    const ExternalPlace& place);
+std::string attribute_message(const std::string& name, const ir::Attribute& value);
+// `names`: of the inputs and outputs, "" where one is absent.
+std::string node_message(const ExportedNode& node, std::string_view label,
+                         const std::vector<std::string>& inputs,
+                         const std::vector<std::string>& outputs);
+std::string value_info_message(const ir::Value& value);
+std::string opset_message(std::string_view domain, int64_t version);
+
+}  // namespace stretto::onnx
