@@ -204,6 +204,70 @@ def test_mistakes_are_named(made):
     stretto.generate(7, [1], 3)
 
 
+def test_a_context_is_for_one_call_at_a_time(made):
+  _, model = made
+  context = model.context()
+  model([[1, 2, 3]], context=context)
+  errors, done = [], []
+
+  def run():
+    for _ in range(20):
+      try:
+        model([[4]], context=context)
+        done.append(1)
+      except stretto.InvalidArgumentError as error:
+        errors.append(str(error))
+
+  threads = [threading.Thread(target=run) for _ in range(4)]
+  for thread in threads:
+    thread.start()
+  for thread in threads:
+    thread.join()
+  assert context.length == 3 + len(done) and len(done) + len(errors) == 80
+  assert all("another call is running with it" in error for error in errors)
+
+
+def test_a_context_sees_few_more_places_than_it_may_get(made):
+  _, model = made
+  context = model.context(max_length=150)
+  for count in (130, 1, 19):
+    model([[1] * count], context=context)
+    assert context.length <= context.capacity + 1 <= 192  # not the next power of two, 256
+  with pytest.raises(stretto.InvalidArgumentError, match="max_length is 150"):
+    model([[1]], context=context)
+
+
+def test_outputs_that_cannot_be_put_together_are_refused():
+  from onnx import TensorProto, helper
+  real, whole = TensorProto.FLOAT, TensorProto.INT64
+  nodes = [helper.make_node("Gather", ["table", "input_ids"], ["rows"]),
+           helper.make_node("Unsqueeze", ["rows", "one"], ["new"]),
+           helper.make_node("Concat", ["past_key_values.0.key", "new"], ["present.0.key"], axis=2),
+           helper.make_node("Transpose", ["present.0.key"], ["keys"], perm=[0, 1, 3, 2]),
+           helper.make_node("MatMul", ["new", "keys"], ["scores"]),
+           helper.make_node("Unsqueeze", ["attention_mask", "axes"], ["mask"]),
+           helper.make_node("Cast", ["mask"], ["seen"], to=real),
+           helper.make_node("Mul", ["scores", "seen"], ["attention"])]
+  graph = helper.make_graph(nodes, "net", [
+      helper.make_tensor_value_info("input_ids", whole, ["b", "n"]),
+      helper.make_tensor_value_info("attention_mask", whole, ["b", "t"]),
+      helper.make_tensor_value_info("past_key_values.0.key", real, ["b", 1, "p", 4])], [
+      helper.make_tensor_value_info("attention", real, ["b", 1, "n", "t"]),
+      helper.make_tensor_value_info("present.0.key", real, ["b", 1, "t", 4])], [
+      helper.make_tensor("table", real, [8, 4], np.arange(32.0)),
+      helper.make_tensor("one", whole, [1], [1]), helper.make_tensor("axes", whole, [2], [1, 2])])
+  content = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+  model = stretto.optimize(content.SerializeToString(), tuning="off", tuning_cache="none",
+                           progress=False)
+  context = model.context(batch=2)
+  ids, mask = np.ones((2, 60), np.int64), np.ones((2, 60), np.int64)
+  mask[0, :59] = 0
+  with pytest.raises(stretto.InvalidArgumentError, match="output attention: .* do not go together"):
+    model({"input_ids": ids, "attention_mask": mask}, context=context)
+  assert context.length == 0
+  assert model({"input_ids": ids}, context=context).shape == (2, 1, 60, 60)
+
+
 def test_models_without_a_past_run_over_all_tokens(made, tmp_path):
   module, _ = made
 
