@@ -230,9 +230,10 @@ class BoundOperator {
     const nb::object shape = nb::getattr(value, "shape", nb::none());
     const bool is_array = !shape.is_none() && nb::len(shape) > 0;
     if (is_array || PyNumber_Check(value.ptr()) == 0) {
-      throw_invalid("{}: expected an array, numbers or lists of numbers, got a list with {}; inputs "
-                    "are given one by one, as {}(a, b)",
-                    Label(*this, i).text(), nb::cast<std::string>(nb::str(value.type())), op());
+      throw_invalid(
+          "{}: expected an array, numbers or lists of numbers, got a list with {}; inputs "
+          "are given one by one, as {}(a, b)",
+          Label(*this, i).text(), nb::cast<std::string>(nb::str(value.type())), op());
     }
     return PyIndex_Check(value.ptr()) == 0;
   }

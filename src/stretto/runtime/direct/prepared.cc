@@ -132,7 +132,8 @@ class Preparation {
     // have another address every time, so what is kept beside it is bounded.
     if (largest_) {
       SharedWeights& packed = (*largest_)->packed;
-      if (packed.bytes() > kPackedShare * (*largest_)->tensor.bytes() + kPackedLeast) packed.clear();
+      if (packed.bytes() > kPackedShare * (*largest_)->tensor.bytes() + kPackedLeast)
+        packed.clear();
       options.shared = &packed;
     }
     return compile(graph, target, selector, options);
