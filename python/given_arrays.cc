@@ -131,7 +131,7 @@ bool GivenArray::read_numpy(nb::handle value, const What& what, bool written) {
                     what.text());
     }
     release();
-    kept_ = nb::steal(PyObject_CallOneArg(names.dense, value.ptr()));
+    kept_ = nb::steal(PyObject_CallFunctionObjArgs(names.dense, value.ptr(), nullptr));
     if (!kept_.is_valid()) throw nb::python_error();
     if (PyObject_GetBuffer(kept_.ptr(), &view_, flags) != 0) throw nb::python_error();
     has_view_ = true;
@@ -160,7 +160,8 @@ bool GivenArray::read_torch(nb::handle value, const What& what, bool written) {
           what.text());
     }
   }
-  const nb::object negative = nb::steal(PyObject_CallMethodNoArgs(value.ptr(), names->is_neg));
+  const nb::object negative =
+      nb::steal(PyObject_CallMethodObjArgs(value.ptr(), names->is_neg, nullptr));
   if (!negative.is_valid()) throw nb::python_error();
   if (negative.ptr() == Py_True) {
     if (written) throw_invalid("{}: the tensor is a negated view", what.text());
@@ -184,7 +185,7 @@ bool GivenArray::read_torch(nb::handle value, const What& what, bool written) {
   if (!is_dense(tensor.ndim, tensor.shape, tensor.strides, 1)) {
     if (written)
       throw_invalid("{}: the tensor is not contiguous; give torch.empty(shape)", what.text());
-    kept_ = nb::steal(PyObject_CallMethodNoArgs(value.ptr(), names->contiguous));
+    kept_ = nb::steal(PyObject_CallMethodObjArgs(value.ptr(), names->contiguous, nullptr));
     if (!kept_.is_valid()) throw nb::python_error();
     value = kept_;
     view();

@@ -7,8 +7,7 @@ import pytest
 import ranks
 
 torch = pytest.importorskip("torch", reason="the backend is for torch, which is not installed")
-if not torch.cuda.is_available():
-  pytest.skip("no CUDA device", allow_module_level=True)
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
 HERE = Path(__file__).parent
 FILES = {"cuda_checks.py": [], "torch_checks.py": ["nan_checks.py", "segment_checks.py"],

@@ -282,15 +282,15 @@ def test_cases_of_pytorch(group, tmp_path):
 def written_case(model, given, path):
   """Writes a model with fixed shapes. Inputs that decide shapes become constants, as few as it
   takes. None where it went well, otherwise the error."""
-  from stretto.onnx_backend import _with_constants
-
   names = list(given)
   small = [n for n in names if given[n].ndim <= 1 and given[n].size <= 64]
   integers = [n for n in small if given[n].dtype.kind in "iu" and n != names[0]]
   problem = ""
   for bound in ([], integers, small, names):
     try:
-      closed, _ = _with_constants(model, given, bound)
+      closed = onnx.ModelProto()
+      closed.CopyFrom(model)
+      closed.graph.initializer.extend(numpy_helper.from_array(given[n], n) for n in bound)
       _stretto.convert_onnx(None, closed.SerializeToString(),
                             {n: list(a.shape) for n, a in given.items() if n not in bound}, path)
       return None

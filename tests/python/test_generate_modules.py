@@ -6,12 +6,11 @@ import pytest
 
 import stretto
 
-for package in ("transformers", "onnxscript"):
-  if importlib.util.find_spec(package) is None:
-    pytest.skip(f"{package} is not installed", allow_module_level=True)
-
-import torch  # noqa: E402
-import transformers  # noqa: E402
+torch = pytest.importorskip("torch")
+MISSING = [p for p in ("transformers", "onnxscript") if importlib.util.find_spec(p) is None]
+pytestmark = pytest.mark.skipif(bool(MISSING), reason=f"{''.join(MISSING[:1])} is not installed")
+if not MISSING:
+  import transformers
 
 PROMPTS = [[3, 1, 4, 1, 5], [7], [2, 7, 1, 8, 2, 8, 1, 8]]
 COMMON = {"vocab_size": 300, "initializer_range": 0.3, "bos_token_id": None, "eos_token_id": None}

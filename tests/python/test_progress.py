@@ -149,6 +149,6 @@ def test_only_the_command_prints():
   printing = {str(file.relative_to(package)) for file in package.rglob("*.py")
               for node in ast.walk(ast.parse(file.read_text()))
               if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print"}
-  command = {"_command.py", "_flight.py", "_installed.py", "_launch.py", "_launch_elastic.py",
-             "_rank.py", "_rank_output.py", "_remote.py"}
+  command = {"_command.py", "_convert.py", "_flight.py", "_installed.py", "_launch.py",
+             "_launch_elastic.py", "_rank.py", "_rank_output.py", "_remote.py"}
   assert printing <= command

@@ -32,7 +32,7 @@ def optimize_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
                     kwargs: Mapping[str, Any] | None, dynamic_shapes: Any,
                     options: _stretto.Options, tell: Any) -> OptimizedModule:
   """What `stretto.optimize` does for a module."""
-  args, keywords, name, forward, program = _traced(source, inputs, kwargs, dynamic_shapes)
+  args, keywords, name, forward, program = _traced_module(source, inputs, kwargs, dynamic_shapes)
   in_spec, out_spec = program.call_spec.in_spec, program.call_spec.out_spec
   if tell is not None:
     tell("import", 0.0)
@@ -60,7 +60,7 @@ def graph_of_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
                     kwargs: Mapping[str, Any] | None) -> tuple[_stretto.GraphBuilder, bool]:
   """The finished graph of a module for the shapes of its inputs, and whether the program that it
   was made from would allow others."""
-  args, keywords, name, _, program = _traced(source, inputs, kwargs, None)
+  args, keywords, name, _, program = _traced_module(source, inputs, kwargs, None)
   open_sizes = is_symbolic(program)
   values = None
   if open_sizes:
@@ -70,7 +70,7 @@ def graph_of_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
   return made.graph, open_sizes
 
 
-def _traced(source: torch.nn.Module | ExportedProgram, inputs: Any,
+def _traced_module(source: torch.nn.Module | ExportedProgram, inputs: Any,
             kwargs: Mapping[str, Any] | None, dynamic_shapes: Any
             ) -> tuple[tuple[Any, ...], dict[str, Any], str, Any, ExportedProgram]:
   """Arguments by position and by name, the module's name and its function, and its program."""
