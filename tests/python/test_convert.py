@@ -326,6 +326,9 @@ def test_cases_of_onnx_come_back(tmp_path, capsys):
       counts["left out: no arrays"] += 1
       continue
     if (problem := written_case(case.model, given, path)) is not None:
+      if "no tensor" in problem or "string tensors" in problem:
+        counts["left out: strings and sequences"] += 1
+        continue
       wrong.append(f"{case.name}: {problem}")
       continue
     try:
