@@ -11,7 +11,7 @@
 namespace stretto::onnx {
 namespace {
 
-constexpr int kMaxDepth = 64;
+constexpr int kMaxNesting = 64;
 
 // What a graph uses from around it, added to `free`.
 void add_free_names(const Source& source, const WireGraph& graph, const AttributeScope* scope,
@@ -24,7 +24,7 @@ void add_reads(const Source& source, const WireNode& node, const AttributeScope*
   }
   for (const auto& [name, attribute] : resolve_attributes(source, node.attributes, scope)) {
     if (attribute.type != AttributeType::kGraph) continue;
-    if (depth >= kMaxDepth) source.fail(node.position, "graphs are nested too deeply");
+    if (depth >= kMaxNesting) source.fail(node.position, "graphs are nested too deeply");
     add_free_names(source, read_graph_attribute(source, attribute), scope, depth + 1, reads);
   }
 }
@@ -173,7 +173,7 @@ const Body* Body::graph(size_t index, std::string_view attribute) const {
   if (const auto at = inner_.find(key); at != inner_.end()) return at->second.get();
   const WireNode& wire = nodes_[index].wire;
   const Source& source = context_->source;
-  if (depth_ >= kMaxDepth) {
+  if (depth_ >= kMaxNesting) {
     source.fail(wire.position, "{} \"{}\": graphs are nested too deeply", wire.op, wire.name);
   }
   const AttributeScope all = resolve_attributes(source, wire.attributes, attributes_);
@@ -193,7 +193,7 @@ const Body& Body::function(size_t index) const {
   const auto fail = [&](std::string_view problem) {
     source.fail(wire.position, "call \"{}\" of function {}: {}", wire.name, wire.op, problem);
   };
-  if (depth_ >= kMaxDepth) fail("functions call each other without end");
+  if (depth_ >= kMaxNesting) fail("functions call each other without end");
   if (wire.inputs.size() > function.inputs.size()) fail("more inputs than the function has");
   if (wire.outputs.size() > function.outputs.size()) fail("more outputs than the function has");
   WireGraph graph{.name = function.name, .nodes = function.nodes};

@@ -46,9 +46,9 @@ bool is_word(char32_t c) {
          c == U'_';
 }
 
-class Parser {
+class PatternParser {
  public:
-  Parser(std::string_view pattern, std::vector<Class>& classes)
+  PatternParser(std::string_view pattern, std::vector<Class>& classes)
       : text_(pattern), pattern_(decoded(pattern)), classes_(classes) {}
 
   Code run() {
@@ -400,7 +400,7 @@ struct Regex::Machine {
 };
 
 Regex::Regex(std::string_view pattern) : machine_(std::make_unique<Machine>()) {
-  machine_->code = Parser(pattern, machine_->classes).run();
+  machine_->code = PatternParser(pattern, machine_->classes).run();
 }
 
 Regex::~Regex() = default;
