@@ -57,6 +57,9 @@ def steps_over(form: Form) -> bool:
 
 
 ROWS: list[Divergence] = [
+  Divergence(REFERENCE, ("Unique",), lambda f: f.attributes.get("sorted", 1) == 0,
+             "it sorts where only the values are asked for, and takes them along the first axis; "
+             "ONNX gives them in the order in which they come first"),
   Divergence(ORT, ("AffineGrid",), lambda f: f.attributes.get("align_corners", 0) == 1 and
              f.inputs[1] is not None and 1 in f.inputs[1][2:],
              "puts the only pixel of an axis at 1; onnx's reference puts it at -1"),

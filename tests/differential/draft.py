@@ -17,6 +17,7 @@ from differential.element_types import Array
 from differential.peer import IR_VERSION, CannotRun, NodeRunner
 
 LARGEST_TENSOR = 6000  # elements
+_PARTS = ("Gelu", "If", "Loop", "Scan")
 _LARGEST = {"float16": 1e3, "bfloat16": 1e4}  # numbers; others: 1e5
 _EXTENTS = (1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 33, 0)
 _EXTENT_WEIGHTS = (5, 5, 6, 4, 4, 3, 2, 2, 2, 2, 1, 1)
@@ -70,9 +71,17 @@ class Step:
 
 @dataclass
 class Draft:
-  """The model so far."""
+  """The model so far.
+
+  Attributes:
+    straight: whether what decides shapes and ways is a constant wherever a table asks known().
+    open: whether the dimensions of inputs have names instead of numbers; those that are 0 stay,
+      as open dimensions begin at 1.
+  """
   rng: np.random.Generator
   opset: int
+  straight: bool = True
+  open: bool = False
   values: list[Value] = field(default_factory=list)
   steps: list[Step] = field(default_factory=list)
   names: int = 0  # how many were given to values
@@ -84,6 +93,10 @@ class Draft:
   # Random choices.
   def chance(self, probability: float) -> bool:
     return bool(self.rng.random() < probability)
+
+  def known(self) -> bool:
+    """Whether a value that decides a shape, or a way to go, is a constant of the model."""
+    return self.straight or self.chance(0.5)
 
   def choose(self, *choices: Any) -> Any:
     return choices[int(self.rng.integers(len(choices)))]
@@ -275,8 +288,8 @@ class Draft:
     results = [typed_as_declared(schema, i, array, given) for i, array in enumerate(results)]
     least = 2.0**-23 if op in IN_FLOAT32.get(runner.peer, ()) else 0.0
     before = max((v.coarseness for v in read), default=0.0)
-    # x * (1 + erf(x / sqrt(2))) is small where its parts are not.
-    parts = max((types.largest(v.array) for v in read), default=0.0) if op == "Gelu" else 0.0
+    # x * (1 + erf(x / sqrt(2))) is small where its parts are not; neither are they in graphs.
+    parts = max((types.largest(v.array) for v in read), default=0.0) if op in _PARTS else 0.0
     made = []
     for name, array in zip(names, results):
       limit = _LARGEST.get(array.dtype.name, 1e5)
@@ -335,9 +348,12 @@ def build_model(draft: Draft, steps: Sequence[Step], outputs: Sequence[Value],
   read |= {v: None for v in outputs}
   fed = [v for v in read if v.kind == "input" or v in inputs]
   stored = [v for v in read if v.kind == "constant" and v not in fed]
-  infos = [helper.make_tensor_value_info(v.name, types.onnx_type(v.array), v.shape) for v in fed]
-  results = [helper.make_tensor_value_info(v.name, types.onnx_type(v.array), v.shape)
-             for v in outputs]
+  def info(value: Value) -> onnx.ValueInfoProto:
+    shape = [f"{value.name}_{axis}" if draft.open and extent else extent
+             for axis, extent in enumerate(value.shape)]
+    return helper.make_tensor_value_info(value.name, types.onnx_type(value.array), shape)
+
+  infos, results = [info(v) for v in fed], [info(v) for v in outputs]
   graph = helper.make_graph([s.proto for s in steps], "drawn", infos, results,
                             [numpy_helper.from_array(v.array, v.name) for v in stored])
   opsets = draft.opsets(*(step.proto.domain for step in steps))

@@ -60,7 +60,7 @@ def draw(seed: int, number: int, only: str = "") -> Drawn:
   rng = np.random.default_rng([seed, number])
   opset = int(rng.choice(_OPSETS)) if rng.random() < 0.75 else int(
     rng.integers(_OLDEST, _NEWEST + 1))
-  draft = Draft(rng, opset)
+  draft = Draft(rng, opset, straight=rng.random() < 0.7, open=rng.random() < 0.15)
   rows = [row for row in ROWS if not only or only in row.ops]
   weights = np.array([row.weight for row in rows])
   unfit: Counter[tuple[str, str]] = Counter()

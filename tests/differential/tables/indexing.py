@@ -98,12 +98,12 @@ def compress(d: Draft, op: str) -> object:
   axis = axis_of(d, x) if d.chance(0.7) else None
   length = x.array.size if axis is None else x.shape[axis]
   condition = d.rng.integers(0, 2, d.integer(0, min(length, 40))).astype(np.bool_)
-  return d.add(op, [x, d.new(condition, not d.chance(0.1))], exact=True, axis=axis)
+  return d.add(op, [x, d.new(condition, d.known())], exact=True, axis=axis)
 
 
 def found(d: Draft, op: str) -> object:
-  """Operators whose result's shape depends on numbers: of constants, most of the time."""
-  x = d.take(d.types(op), low=-2, high=2, exact=True, constant=not d.chance(0.1),
+  """Operators whose result's shape depends on numbers: of constants, inputs or results."""
+  x = d.take(d.types(op), low=-2, high=2, exact=True, constant=d.known() or None,
              fits=lambda a: a.ndim >= (1 if op == "Unique" else 0), reuse=0.2)
   if op == "NonZero":
     return d.add(op, [x], exact=True)

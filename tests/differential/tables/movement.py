@@ -10,8 +10,8 @@ from differential.tables.row import Row
 
 
 def listed(d: Draft, numbers: object, dtype: str = "int64") -> Value:
-  """A list that must be known when the model is optimised; now and then it is an input."""
-  return d.new(np.array(numbers, dtype), not d.chance(0.02))
+  """A list that decides a shape."""
+  return d.new(np.array(numbers, dtype), d.known())
 
 
 def transpose(d: Draft, op: str) -> object:

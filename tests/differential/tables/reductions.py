@@ -48,7 +48,7 @@ def reduce(d: Draft, op: str) -> object:
     attributes["axes"] = axes
   else:
     if axes is not None:
-      inputs.append(d.new(np.array(axes, np.int64), not d.chance(0.03)))
+      inputs.append(d.new(np.array(axes, np.int64), d.known()))
     if d.chance(0.2):
       attributes["noop_with_empty_axes"] = d.integer(0, 1)
   exact = op in ("ReduceMax", "ReduceMin") or (
