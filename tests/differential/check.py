@@ -180,7 +180,7 @@ def compare(steps: Sequence[Step], outputs: Sequence[Value], got: Sequence[Array
       far = far or f"{value.name}: {array.dtype}{list(array.shape)}, expected " \
                    f"{wanted_type}{list(value.shape)}"
       continue
-    allowed: Array | float = base_tolerance(value, steps, settings) * types.largest(value.array)
+    allowed: Array | float = base_tolerance(value, steps, settings) * types.scale(value.array)
     places = far_places(array, value.array, allowed)
     if places.any():
       moved = moved or spread_of_errors(steps, outputs)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from differential.element_types import INTEGERS, Array
 
 ORT, REFERENCE = "onnxruntime", "reference"
@@ -56,7 +58,17 @@ def steps_over(form: Form) -> bool:
   return any(s > k for s, k in zip(form.attributes.get("strides", []), kernel))
 
 
+def long_products(form: Form) -> bool:
+  """Whether two products of a uint8 and an int8 may not fit into 16 bits."""
+  sizes = {name: max((int(np.abs(a.astype(np.int64)).max(initial=0)) for a in form.inputs
+                      if a is not None and a.dtype.name == name), default=0)
+           for name in ("uint8", "int8")}
+  return 2 * sizes["uint8"] * sizes["int8"] > 32767
+
+
 ROWS: list[Divergence] = [
+  Divergence(ORT, ("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"), long_products,
+             "on processors without VNNI it adds pairs of products in 16 bits and cuts them off"),
   Divergence(REFERENCE, ("Unique",), lambda f: f.attributes.get("sorted", 1) == 0,
              "it sorts where only the values are asked for, and takes them along the first axis; "
              "ONNX gives them in the order in which they come first"),

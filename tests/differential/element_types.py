@@ -64,6 +64,13 @@ def largest(array: Array) -> float:
   return float(np.abs(array.astype(np.float64)).max()) if array.size else 0.0
 
 
+def scale(array: Array) -> float:
+  """What errors are measured by: the largest number, or where the type gets coarser near 0."""
+  if not is_float(array):
+    return largest(array)
+  return max(largest(array), 4 * float(ml_dtypes.finfo(array.dtype).smallest_normal))
+
+
 def on_grid(array: Array) -> bool:
   """Whether the numbers are so coarse that arithmetic which is exact on them rounds nothing."""
   if not is_float(array):

@@ -37,7 +37,7 @@ def write(folder: Path, draft: Draft, failure: Failure, source: str) -> None:
   for i, value in enumerate(failure.outputs):
     _write_tensor(data / f"output_{i}.pb", value.array, value.name)
     allowed.append(check.base_tolerance(value, failure.steps, failure.settings)
-                   * types.largest(value.array))
+                   * types.scale(value.array))
   peers = {step.op: step.runner.peer for step in failure.steps}
   content = {"what": failure.outcome.kind, "text": failure.outcome.text, "drawn by": source,
              "run again": f"./dev fuzz-models --replay {folder}", "peers": peers,
