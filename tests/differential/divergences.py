@@ -114,6 +114,9 @@ ROWS: list[Divergence] = [
              "rounds after every addition"),
   Divergence(REFERENCE, ("Resize",), lambda f: f.dtype in INTEGERS,
              "rounds interpolated integers; ONNX Runtime and Stretto cut them off"),
+  Divergence(REFERENCE, ("Resize",),
+             lambda f: f.attributes.get("coordinate_transformation_mode") == "align_corners",
+             "puts the last pixel beyond the output where scaled sizes are no whole numbers"),
   Divergence(REFERENCE, ("Resize",), lambda f: "antialias" in f.attributes and
              f.attributes.get("coordinate_transformation_mode") == "pytorch_half_pixel",
              "takes the first pixel for one pixel of output; ONNX Runtime and Stretto all of them"),
