@@ -87,6 +87,8 @@ PipelineReport run_pipeline(ir::Graph& graph, const PipelineOptions& options) {
 PipelineReport run_passes(std::span<const Pass* const> passes, ir::Graph& graph,
                           const PipelineOptions& options) {
   check_names(options.disabled, passes);
+  ir::sort(graph);
+  ir::remove_dead(graph);
   ir::infer(graph);
   const std::vector<Face> before = face(graph);
   PassContext context(options.disabled, options.max_applications, options.observe, options.derived);

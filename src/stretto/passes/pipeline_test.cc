@@ -34,6 +34,20 @@ TEST(Pipeline, TurnsAResidualBlockIntoItsConvolutions) {
   expect_same_results(before, graph, 1e-6);
 }
 
+TEST(Pipeline, NodesThatNoOutputNeedsStandInNobodysWay) {
+  ir::Graph graph = ir::parse_text(R"(
+graph dead
+input x: float32[1, 4, 8, 8]
+constant w: float32[8, 4, 3, 3] = random(1)
+c = Conv(x, w)
+unused = Neg(c)
+y = Relu(c)
+output y
+)");
+  run_pipeline(graph);
+  EXPECT_EQ(graph.nodes.size(), 1u);
+}
+
 TEST(Pipeline, DisablesPassesAndRulesByName) {
   ir::Graph graph = ir::parse_text(kBlock);
   run_pipeline(graph, {.disabled = {"fold-batch-norm", "residual"}});

@@ -60,6 +60,7 @@ void Rewriter::sweep(std::vector<ValueId> candidates) {
 }
 
 void Rewriter::finish() {
+  if (!changed_) return;
   std::vector<int> sequence(graph_.nodes.size());
   std::iota(sequence.begin(), sequence.end(), 0);
   std::sort(sequence.begin(), sequence.end(), [&](int a, int b) { return order_[a] < order_[b]; });
@@ -93,6 +94,7 @@ const Tensor* Rewriter::constant(ValueId id) const {
 }
 
 ValueId Rewriter::add_constant(std::string_view name, Tensor tensor) {
+  changed_ = true;
   const ValueId id = graph_.add_constant(name, std::move(tensor));
   grow();
   return id;
@@ -103,6 +105,7 @@ std::vector<ValueId> Rewriter::insert_many(int anchor, std::string_view op,
                                            const std::vector<std::pair<DType, Shape>>& outputs,
                                            std::string_view name) {
   const std::string text(name);
+  changed_ = true;
   std::vector<ValueId> ids;
   for (const auto& [dtype, shape] : outputs) ids.push_back(graph_.add_value(text, dtype, shape));
   grow();
@@ -123,6 +126,7 @@ void Rewriter::become(int n, std::string_view op, std::vector<ValueId> inputs,
                       Attributes attributes, std::string_view name) {
   const ir::Operator* row = ir::find_operator(op);
   STRETTO_CHECK(row != nullptr, "no operator '{}'", op);
+  changed_ = true;
   const std::string text(name);
   unlink(n);
   Node& changed = graph_.nodes[n];
@@ -135,10 +139,12 @@ void Rewriter::become(int n, std::string_view op, std::vector<ValueId> inputs,
 }
 
 void Rewriter::set_attribute(int n, std::string name, ir::Attribute value) {
+  changed_ = true;
   graph_.nodes[n].attributes.set(std::move(name), std::move(value));
 }
 
 void Rewriter::take_output(int n, ValueId id) {
+  changed_ = true;
   const int old = producer_[id];
   graph_.nodes[n].outputs.push_back(id);
   producer_[id] = n;
@@ -161,6 +167,7 @@ bool Rewriter::can_replace(ValueId from, ValueId to) const {
 
 void Rewriter::replace(ValueId from, ValueId to) {
   STRETTO_CHECK(can_replace(from, to), "{} cannot stand for {}", name(to), name(from));
+  changed_ = true;
   for (int user : users_[from]) {
     auto& inputs = graph_.nodes[user].inputs;
     // `users` has one entry per use, so each turn moves one use.
@@ -178,6 +185,7 @@ void Rewriter::replace(ValueId from, ValueId to) {
 }
 
 void Rewriter::settle(int n, std::vector<Tensor> outputs) {
+  changed_ = true;
   for (size_t i = 0; i < outputs.size(); ++i) {
     const ValueId id = node(n).outputs[i];
     if (id == kNone) continue;

@@ -20,7 +20,8 @@ using ir::ValueId;
 class Rewriter {
  public:
   explicit Rewriter(ir::Graph& graph);
-  // Erases removed nodes and unused values, sorts. Ids and indices are invalid afterwards.
+  // Erases removed nodes and unused values, sorts, if anything was changed. Ids and indices are
+  // invalid afterwards.
   void finish();
 
   const ir::Graph& graph() const { return graph_; }
@@ -81,6 +82,7 @@ class Rewriter {
   std::vector<std::vector<int>> users_;
   std::vector<std::pair<int, int>> order_;
   int inserted_ = 0;
+  bool changed_ = false;
 };
 
 }  // namespace stretto::passes

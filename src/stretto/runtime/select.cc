@@ -83,7 +83,8 @@ Selector::Selector(SelectOptions options) : options_(std::move(options)) {
   }
 }
 
-Selection Selector::decide(const kernels::Family& family, const void* problem) const {
+Selection Selector::decide(const kernels::Family& family, const void* problem,
+                           const std::string& key) const {
   Selection s{.family = &family};
   if (const auto forced = options_.forced.find(std::string(family.name));
       forced != options_.forced.end()) {
@@ -95,8 +96,8 @@ Selection Selector::decide(const kernels::Family& family, const void* problem) c
     if (!fit.ok) s.alternatives.push_back({forced->second, 0, fit.reason});
     return s;
   }
-  auto known = options_.known.find(family.key(problem));
-  if (!known) known = options_.advice.find(family.key(problem));
+  auto known = options_.known.find(key);
+  if (!known) known = options_.advice.find(key);
   if (known) {
     const int row = kernels::find_row(family, known->candidate);
     if (row >= 0) {
@@ -119,7 +120,7 @@ Selection Selector::decide(const kernels::Family& family, const void* problem) c
 
 const Selection& Selector::select(const kernels::Family& family, const void* problem) {
   const auto [at, fresh] = selections_.try_emplace(family.key(problem));
-  if (fresh) at->second = decide(family, problem);
+  if (fresh) at->second = decide(family, problem, at->first);
   return at->second;
 }
 

@@ -74,7 +74,8 @@ class Selector {
 
  private:
   struct Task;
-  Selection decide(const kernels::Family& family, const void* problem) const;
+  Selection decide(const kernels::Family& family, const void* problem,
+                   const std::string& key) const;
   std::vector<Task> plan(const std::vector<Request>& requests) const;
   Selection measure_one(const Task& task, double budget_s);
   SelectOptions options_;
