@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import onnx
 
 from differential.element_types import INTEGERS, Array
 
@@ -66,7 +67,15 @@ def long_products(form: Form) -> bool:
   return 2 * sizes["uint8"] * sizes["int8"] > 32767
 
 
+def has_inside(form: Form, op: str) -> bool:
+  """Whether a graph of the node has such a node."""
+  graphs = [value for value in form.attributes.values() if isinstance(value, onnx.GraphProto)]
+  return any(node.op_type == op for graph in graphs for node in graph.node)
+
+
 ROWS: list[Divergence] = [
+  Divergence(REFERENCE, ("If",), lambda f: has_inside(f, "Optional"),
+             "takes an optional sequence for a sequence in a sequence"),
   Divergence(ORT, ("MatMulInteger", "ConvInteger", "QLinearMatMul", "QLinearConv"), long_products,
              "on processors without VNNI it adds pairs of products in 16 bits and cuts them off"),
   Divergence(REFERENCE, ("Unique",), lambda f: f.attributes.get("sorted", 1) == 0,

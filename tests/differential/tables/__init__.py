@@ -16,6 +16,7 @@ from differential.tables import (
   quantized,
   recurrent,
   reductions,
+  sequences,
   shapes,
   signals,
   windows,
@@ -25,7 +26,8 @@ from differential.tables.row import Row
 ROWS: list[Row] = [
   *elementwise.ROWS, *reductions.ROWS, *normalization.ROWS, *products.ROWS, *windows.ROWS,
   *movement.ROWS, *shapes.ROWS, *indexing.ROWS, *quantized.ROWS, *recurrent.ROWS, *attention.ROWS,
-  *places.ROWS, *signals.ROWS, *learning.ROWS, *control.ROWS, *patterns.ROWS,
+  *places.ROWS, *signals.ROWS, *learning.ROWS, *control.ROWS, *sequences.ROWS,
+  *patterns.ROWS,
 ]
 
 __all__ = ["ROWS", "Row"]

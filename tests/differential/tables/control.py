@@ -38,7 +38,8 @@ def body(d: Draft, tag: str, names: list[str], count: int) -> tuple[list[onnx.No
 
 def condition_of(d: Draft, x: Value) -> Value:
   """A scalar: constant, given, or computed from a value's numbers."""
-  if d.known() or d.chance(0.3) or not x.exact or x.array.size == 0:
+  if (d.known() or d.chance(0.3) or not x.exact or x.array.size == 0 or x.dtype == "bool"
+      or x.dtype not in d.types("Less")):
     return d.new(np.array(d.chance(0.5)), d.known())
   flat = d.add("Reshape", [x, d.constant([-1])], exact=True)[0]
   first = d.add("Gather", [flat, d.constant(d.integer(0, x.array.size - 1))], exact=True)[0]
