@@ -38,8 +38,11 @@ def node(op, inputs, outputs, **attributes):
 
 
 def save(name, nodes, inputs, outputs, constants=(), opset=17, functions=(), domains=()):
-    graph = helper.make_graph(nodes, name, inputs, [info(o, None) for o in outputs.split()], constants)
-    imports = [helper.make_opsetid("", opset)] + [helper.make_opsetid(d, 1) for d in domains]
+    made = [o.partition(":") for o in outputs.split()]  # a name, or name:TYPE
+    results = [info(o, None, getattr(TensorProto, kind or "FLOAT")) for o, _, kind in made]
+    graph = helper.make_graph(nodes, name, inputs, results, constants)
+    imports = [helper.make_opsetid("", opset)] + [
+        helper.make_opsetid(d, 4 if d == "ai.onnx.ml" else 1) for d in domains]
     model = helper.make_model(graph, opset_imports=imports, functions=functions, producer_name="seeds",
                               producer_version="1", ir_version=8)
     (FOLDER / f"{name}.onnx").write_bytes(model.SerializeToString())
@@ -156,6 +159,58 @@ def structure():
     save("typed_fields", [node("Identity", "x", "y")], [info("x", [1])], "y", typed)
 
 
+def values():
+    """Models that run in stages: what they do depends on the values of their inputs."""
+    scalar, flag = info("n", [], TensorProto.INT64), info("c", [], TensorProto.BOOL)
+    branch = {name: helper.make_graph([helper.make_node(op, ["x"], [op])], name, [], [info(op, None)])
+              for name, op in (("then_branch", "Relu"), ("else_branch", "NonZero"))}
+    branch["else_branch"].node.append(helper.make_node("Cast", ["NonZero"], ["f"], to=TensorProto.FLOAT))
+    branch["else_branch"].output[0].name = "f"
+    save("choice", [node("ReduceSum", "x", "s", keepdims=0), node("Greater", "s zero", "c"),
+                    node("If", "c", "y", **branch)], [info("x", [2, 3])], "y",
+         [tensor("zero", np.float32(0))])
+    body = helper.make_graph([
+        helper.make_node("Add", ["v", "x"], ["w"]), helper.make_node("Concat", ["all", "w"], ["more"], axis=0),
+        helper.make_node("ReduceMax", ["w"], ["m"], keepdims=0), helper.make_node("Less", ["m", "most"], ["go"]),
+        helper.make_node("Neg", ["w"], ["row"])], "body",
+        [info("i", [], TensorProto.INT64), flag, info("v", [1, 3]), info("all", [None, 3])],
+        [info("go", [], TensorProto.BOOL), info("w", [1, 3]), info("more", [None, 3]), info("row", [1, 3])])
+    save("growing_loop", [helper.make_node("Loop", ["n", "yes", "x", "x"], ["last", "all_", "rows"], body=body)],
+         [info("x", [1, 3]), scalar], "last all_ rows",
+         [tensor("yes", np.array(True)), tensor("most", np.float32(9))])
+    step = helper.make_graph([
+        helper.make_node("NonZero", ["e"], ["at"]), helper.make_node("Size", ["at"], ["k"]),
+        helper.make_node("Add", ["s", "k"], ["t"]), helper.make_node("Identity", ["t"], ["row"])], "step",
+        [info("s", [], TensorProto.INT64), info("e", [4])],
+        [info("t", [], TensorProto.INT64), info("row", [], TensorProto.INT64)])
+    save("counting_scan", [helper.make_node("Scan", ["n", "x"], ["t_", "rows"], body=step, num_scan_inputs=1)],
+         [info("x", [3, 4]), scalar], "t_:INT64 rows:INT64")
+    save("sequences", [
+        node("SplitToSequence", "x size", "s", axis=0), node("SequenceErase", "s n", "r"),
+        node("SequenceInsert", "r x", "q"), node("SequenceLength", "q", "k"),
+        node("SequenceAt", "q n", "e"), node("SplitToSequence", "x size", "p", axis=1),
+        node("ConcatFromSequence", "p", "y", axis=0), node("Optional", "e", "o"),
+        node("OptionalHasElement", "o", "h")], [info("x", [4, 4]), scalar], "k:INT64 e y h:BOOL",
+        [tensor("size", np.int64(2))])
+    save("found", [
+        node("NonMaxSuppression", "boxes scores most", "b"), node("Shape", "b", "sb"),
+        node("Gather", "sb zero", "rows"), node("Range", "zero rows one", "r"),
+        node("Unique", "x", "u i", sorted=1), node("Compress", "x keep", "z"),
+        node("Tile", "x to", "t"), node("ConstantOfShape", "sizes", "y"),
+        node("TopK", "x k", "v w", axis=0)],
+        [info("boxes", [1, 4, 4]), info("scores", [1, 1, 4]), info("x", [6]),
+         info("keep", [6], TensorProto.BOOL), info("to", [1], TensorProto.INT64),
+         info("sizes", [2], TensorProto.INT64),
+         info("k", [1], TensorProto.INT64)], "b:INT64 r:INT64 u i:INT64 z t y v w:INT64",
+        [tensor("most", np.int64(3)), tensor("zero", np.int64(0)), tensor("one", np.int64(1))])
+    save("strings", [
+        node("StringNormalizer", "words", "low", case_change_action="LOWER", stopwords=["the"]),
+        node("StringConcat", "low low", "twice"), node("RegexFullMatch", "twice", "m", pattern="a.*|(b|c)+"),
+        helper.make_node("LabelEncoder", ["low"], ["y"], domain="ai.onnx.ml", keys_strings=["a", "b"],
+                         values_int64s=[1, 2], default_int64=-1)],
+        [info("words", [3], TensorProto.STRING)], "m:BOOL y:INT64", opset=20, domains=["ai.onnx.ml"])
+
+
 def networks():
     block = [node("Conv", "x w", "a", pads=[1, 1, 1, 1]), node("Relu", "a", "b"),
              node("Conv", "b v c", "d", pads=[1, 1, 1, 1]), node("Add", "d x", "e"), node("Relu", "e", "f")]
@@ -228,7 +283,7 @@ def artefacts():
 
 def main():
     FOLDER.mkdir(exist_ok=True)
-    for family in (convolutions, attention, shapes, padding, old_forms, structure, networks):
+    for family in (convolutions, attention, shapes, padding, old_forms, structure, values, networks):
         family()
     artefacts()
     for folder in (FOLDER, ARTEFACTS):
