@@ -170,7 +170,7 @@ void step_gru(const Direction<T>& d, const double* sums, const double* inputs, c
 template <typename T, typename F>
 void run_direction(const Direction<T>& d, const std::vector<int64_t>& lengths, double* h,
                    double* cell, const F& write) {
-  const auto [steps, batch, inputs, hidden] = d.sizes;
+  const int64_t steps = d.sizes.steps, batch = d.sizes.batch, hidden = d.sizes.hidden;
   const int64_t rows = d.rows();
   const bool gru = d.form.cell == Cell::kGru, late_reset = d.form.linear_before_reset;
   const std::vector<double> input_sums = d.input_sums();
@@ -221,7 +221,8 @@ template <Cell kCell, typename T>
 void evaluate_as(Evaluation& c) {
   const RecurrentForm form = recurrent_form(kName<kCell>, c.attributes);
   const RecurrentSizes sizes = recurrent_sizes(form, c.inputs[0].shape(), c.inputs[2].shape());
-  const auto [steps, batch, inputs, hidden] = sizes;
+  const int64_t steps = sizes.steps, batch = sizes.batch;
+  const int64_t inputs = sizes.inputs, hidden = sizes.hidden;
   const int64_t directions = form.directions, rows = form.gates * hidden;
   std::vector<int64_t> lengths(static_cast<size_t>(batch), steps);
   if (c.has_input(4)) {
