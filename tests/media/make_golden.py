@@ -1,4 +1,4 @@
-"""Writes the pictures of this folder and pillow.txt, what Pillow makes of them.
+"""Writes the pictures of tests/fuzz/media, and pillow.txt: what Pillow makes of them.
 
 python tests/media/make_golden.py, with Pillow and NumPy. media/pillow_corpus_test.cc reads both.
 """
@@ -9,6 +9,8 @@ import numpy as np
 from PIL import Image, ImageOps
 
 HERE = Path(__file__).resolve().parent
+PICTURES = HERE.parent / "fuzz/media"
+NAMES = []
 FILTERS = {"triangle": Image.BILINEAR, "cubic": Image.BICUBIC, "box": Image.BOX}
 # Filter, whether the box is cropped first, the box as shares of the picture, size.
 VIEWS = [
@@ -32,6 +34,11 @@ def scene(width: int, height: int, channels: int, seed: int) -> np.ndarray:
   return np.clip(out + rng.normal(0, 3, out.shape), 0, 255)
 
 
+def at(name: str) -> Path:
+  NAMES.append(name)
+  return PICTURES / name
+
+
 def write_pictures() -> None:
   rgb = Image.fromarray(scene(61, 47, 3, 1).astype(np.uint8))
   exif = Image.Exif()
@@ -39,21 +46,22 @@ def write_pictures() -> None:
   for name, options in {
     "ycc420": {"subsampling": 2}, "ycc422": {"subsampling": 1}, "ycc444": {"subsampling": 0},
     "progressive": {"subsampling": 2, "progressive": True},
+    "restart": {"subsampling": 2, "restart_marker_blocks": 2},
     "turned": {"subsampling": 2, "exif": exif.tobytes()},
   }.items():
-    rgb.save(HERE / f"{name}.jpg", quality=90, optimize=True, **options)
-  rgb.convert("L").save(HERE / "grey.jpg", quality=90)
-  Image.fromarray(scene(40, 30, 4, 2).astype(np.uint8), "CMYK").save(HERE / "cmyk.jpg", quality=90)
+    rgb.save(at(f"{name}.jpg"), quality=90, optimize=True, **options)
+  rgb.convert("L").save(at("grey.jpg"), quality=90)
+  Image.fromarray(scene(40, 30, 4, 2).astype(np.uint8), "CMYK").save(at("cmyk.jpg"), quality=90)
   small = scene(33, 25, 4, 3).astype(np.uint8)
-  Image.fromarray(small).save(HERE / "alpha.png")
-  Image.fromarray(small[..., :3]).save(HERE / "rgb.png")
+  Image.fromarray(small).save(at("alpha.png"))
+  Image.fromarray(small[..., :3]).save(at("rgb.png"))
   palette = Image.fromarray(small[..., :3]).quantize(16)
-  palette.save(HERE / "palette.png", transparency=3)
-  Image.fromarray(small[..., :2], "LA").save(HERE / "grey_alpha.png")
-  Image.fromarray(scene(33, 25, 1, 4)[..., 0].astype(np.uint16) * 2).save(HERE / "grey16.png")
-  Image.fromarray(small[..., 0] > 128).save(HERE / "bits.png")
-  Image.fromarray(small).save(HERE / "alpha.webp", lossless=True, exact=True)
-  rgb.save(HERE / "lossy.webp", quality=80, exif=exif.tobytes())
+  palette.save(at("palette.png"), transparency=3)
+  Image.fromarray(small[..., :2], "LA").save(at("grey_alpha.png"))
+  Image.fromarray(scene(33, 25, 1, 4)[..., 0].astype(np.uint16) * 2).save(at("grey16.png"))
+  Image.fromarray(small[..., 0] > 128).save(at("bits.png"))
+  Image.fromarray(small).save(at("alpha.webp"), lossless=True, exact=True)
+  rgb.save(at("lossy.webp"), quality=80, exif=exif.tobytes())
 
 
 def fnv1a(data: bytes) -> int:
@@ -67,18 +75,18 @@ def main() -> None:
   write_pictures()
   lines = ["# File; width and height as seen; hash (FNV-1a) of all bytes in RGB as stored.",
            "# Then: filter, crop or box, box, size, bytes in RGB."]
-  for path in sorted(HERE.glob("*.*g")) + sorted(HERE.glob("*.webp")):
-    stored = Image.open(path)
+  for name in NAMES:
+    stored = Image.open(PICTURES / name)
     seen = ImageOps.exif_transpose(stored).convert("RGB")
-    lines.append(f"{path.name} {seen.width} {seen.height} {fnv1a(stored.convert('RGB').tobytes())}")
-    for name, crop, shares, size in VIEWS:
+    lines.append(f"{name} {seen.width} {seen.height} {fnv1a(stored.convert('RGB').tobytes())}")
+    for kind, crop, shares, size in VIEWS:
       box = [share * side for share, side in zip(shares, seen.size * 2, strict=True)]
       if crop:
         box = [round(edge) for edge in box]
-        view = seen.crop(box).resize(size, FILTERS[name])
+        view = seen.crop(box).resize(size, FILTERS[kind])
       else:
-        view = seen.resize(size, FILTERS[name], box=box)
-      lines.append(f"{name} {'crop' if crop else 'box'} {' '.join(map(repr, box))} {size[0]} "
+        view = seen.resize(size, FILTERS[kind], box=box)
+      lines.append(f"{kind} {'crop' if crop else 'box'} {' '.join(map(repr, box))} {size[0]} "
                    f"{size[1]} {view.tobytes().hex()}")
   (HERE / "pillow.txt").write_text("\n".join(lines) + "\n")
 

@@ -12,16 +12,16 @@ namespace {
 // The samples that the taps take.
 KernelPlane window_of(const Plane& plane, const PlaneTaps& taps) {
   KernelPlane w{.stride = plane.stride, .x = &taps.x, .y = &taps.y};
-  w.first_x = taps.x.begin();
-  w.first_y = taps.y.begin();
-  w.width = taps.x.end() - w.first_x;
+  w.first_x = taps.x.begin;
+  w.first_y = taps.y.begin;
+  w.width = taps.x.end - w.first_x;
   w.data = plane.data + (w.first_y - plane.y0) * plane.stride + (w.first_x - plane.x0) * plane.step;
   return w;
 }
 
 // Kernels read samples that lie side by side: the window of other planes is copied into `buffer`.
 void gather(KernelPlane& window, int64_t step, uint8_t* to, int64_t stride) {
-  const int64_t rows = window.y->end() - window.first_y;
+  const int64_t rows = window.y->end - window.first_y;
   for (int64_t y = 0; y < rows; ++y) {
     for (int64_t x = 0; x < window.width; ++x) {
       to[y * stride + x] = window.data[y * window.stride + x * step];
@@ -40,7 +40,7 @@ void gather_planes(const Planes& planes, KernelJob& job, Buffer& buffer, Isa isa
   size_t bytes[3] = {}, total = 0;
   for (int k = 0; k < planes.count; ++k) {
     const KernelPlane& w = job.plane[k];
-    bytes[k] = static_cast<size_t>(w.width * (w.y->end() - w.first_y));
+    bytes[k] = static_cast<size_t>(w.width * (w.y->end - w.first_y));
     total += bytes[k];
   }
   uint8_t* to = buffer.get(total);
@@ -53,7 +53,7 @@ void gather_planes(const Planes& planes, KernelJob& job, Buffer& buffer, Isa isa
   if (interleaved && is_apart(1) && is_apart(2)) {
     uint8_t* const parts[3] = {to, to + bytes[0], to + 2 * bytes[0]};
     split_channels(w[0].data, w[0].stride, parts, w[0].width, w[0].width,
-                   w[0].y->end() - w[0].first_y, isa);
+                   w[0].y->end - w[0].first_y, isa);
     for (int k = 0; k < 3; ++k) {
       w[k].data = parts[k];
       w[k].stride = w[k].width;

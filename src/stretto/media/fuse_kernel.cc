@@ -1,7 +1,7 @@
 #include "stretto/media/fuse_kernel.h"
 
 #include <algorithm>
-#include <cstring>
+#include <type_traits>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stretto/media/fuse_kernel.cc"
@@ -29,23 +29,55 @@ HWY_INLINE V to_floats(const uint8_t* p) {
   return hn::ConvertTo(kFloats, hn::PromoteTo(Signed(), hn::LoadU(bytes, p)));
 }
 
+// Calls f with the number of taps as a constant, 0 where it is none of the usual ones.
+template <class F>
+HWY_INLINE void with_taps(int64_t taps, F&& f) {
+  switch (taps) {
+    case 1:
+      return f(std::integral_constant<int, 1>());
+    case 2:
+      return f(std::integral_constant<int, 2>());
+    case 3:
+      return f(std::integral_constant<int, 3>());
+    case 4:
+      return f(std::integral_constant<int, 4>());
+    case 5:
+      return f(std::integral_constant<int, 5>());
+    case 6:
+      return f(std::integral_constant<int, 6>());
+    default:
+      return f(std::integral_constant<int, 0>());
+  }
+}
+
 // ---- along y
 // -------------------------------------------------------------------------------------
 
-// out[x] = sum of weight[t] * rows[t * stride + x], where kTaps of 0 stands for any number of taps.
-// Writes whole vectors and reads no byte beyond `width`.
+// out[x] = sum of weight[t] * rows[t * stride + x]. Writes whole vectors and reads no byte beyond
+// `width`.
 template <int kTaps>
 HWY_INLINE void combine_rows(const uint8_t* HWY_RESTRICT rows, int64_t stride, int64_t width,
                              const float* HWY_RESTRICT weight, int64_t taps,
                              float* HWY_RESTRICT out) {
-  if constexpr (kTaps > 0) taps = kTaps;
   const int64_t whole = width / kLanes * kLanes;
-  for (int64_t x = 0; x < whole; x += kLanes) {
-    V sum = hn::Mul(hn::Set(kFloats, weight[0]), to_floats(rows + x));
-    for (int64_t t = 1; t < taps; ++t) {
-      sum = hn::MulAdd(hn::Set(kFloats, weight[t]), to_floats(rows + t * stride + x), sum);
+  if constexpr (kTaps > 0) {
+    V w[kTaps];
+    for (int t = 0; t < kTaps; ++t) w[t] = hn::Set(kFloats, weight[t]);
+    for (int64_t x = 0; x < whole; x += kLanes) {
+      V sum = hn::Mul(w[0], to_floats(rows + x));
+      for (int t = 1; t < kTaps; ++t) {
+        sum = hn::MulAdd(w[t], to_floats(rows + t * stride + x), sum);
+      }
+      hn::Store(sum, kFloats, out + x);
     }
-    hn::Store(sum, kFloats, out + x);
+  } else {
+    for (int64_t x = 0; x < whole; x += kLanes) {
+      V sum = hn::Zero(kFloats);
+      for (int64_t t = 0; t < taps; ++t) {
+        sum = hn::MulAdd(hn::Set(kFloats, weight[t]), to_floats(rows + t * stride + x), sum);
+      }
+      hn::Store(sum, kFloats, out + x);
+    }
   }
   if (whole == width) return;
   uint8_t last[kLanes] = {};
@@ -55,22 +87,6 @@ HWY_INLINE void combine_rows(const uint8_t* HWY_RESTRICT rows, int64_t stride, i
     sum = hn::MulAdd(hn::Set(kFloats, weight[t]), to_floats(last), sum);
   }
   hn::Store(sum, kFloats, out + whole);
-}
-
-HWY_INLINE void combine_rows(const uint8_t* rows, int64_t stride, int64_t width,
-                             const float* weight, int64_t taps, float* out) {
-  switch (taps) {
-    case 1:
-      return combine_rows<1>(rows, stride, width, weight, 1, out);
-    case 2:
-      return combine_rows<2>(rows, stride, width, weight, 2, out);
-    case 3:
-      return combine_rows<3>(rows, stride, width, weight, 3, out);
-    case 4:
-      return combine_rows<4>(rows, stride, width, weight, 4, out);
-    default:
-      return combine_rows<0>(rows, stride, width, weight, taps, out);
-  }
 }
 
 // ---- transposition
@@ -88,21 +104,22 @@ HWY_INLINE hn::Vec<DG> groups_of_four(DG d, const float* p, int64_t stride) {
   }
 }
 
-// to[c * kLanes + r] = from[r * stride + c] for a square of kLanes. A vector of four rows' groups
-// needs no exchange between 128-bit blocks.
-HWY_INLINE void transpose(const float* HWY_RESTRICT from, int64_t stride, float* HWY_RESTRICT to) {
+// to[c * to_stride + r] = from[r * stride + c] for a square of kLanes. A vector of four rows'
+// groups needs no exchange between 128-bit blocks.
+HWY_INLINE void transpose(const float* HWY_RESTRICT from, int64_t stride, float* HWY_RESTRICT to,
+                          int64_t to_stride) {
   const hn::RepartitionToWide<Unsigned> pairs;
-  const auto low = [&](V a, V b) { return hn::BitCast(pairs, hn::InterleaveLower(kFloats, a, b)); };
-  const auto high = [&](V a, V b) {
-    return hn::BitCast(pairs, hn::InterleaveUpper(kFloats, a, b));
-  };
+  const auto low = [&](V a, V b)
+                       HWY_ATTR { return hn::BitCast(pairs, hn::InterleaveLower(kFloats, a, b)); };
+  const auto high = [&](V a, V b)
+                        HWY_ATTR { return hn::BitCast(pairs, hn::InterleaveUpper(kFloats, a, b)); };
   for (int64_t c = 0; c < kLanes; c += 4) {
     const V a = groups_of_four(kFloats, from + c, 4 * stride);
     const V b = groups_of_four(kFloats, from + stride + c, 4 * stride);
     const V e = groups_of_four(kFloats, from + 2 * stride + c, 4 * stride);
     const V f = groups_of_four(kFloats, from + 3 * stride + c, 4 * stride);
-    const auto store = [&](int64_t column, auto v) {
-      hn::Store(hn::BitCast(kFloats, v), kFloats, to + column * kLanes);
+    const auto store = [&](int64_t column, auto v) HWY_ATTR {
+      hn::StoreU(hn::BitCast(kFloats, v), kFloats, to + column * to_stride);
     };
     store(c, hn::InterleaveLower(pairs, low(a, b), low(e, f)));
     store(c + 1, hn::InterleaveUpper(pairs, low(a, b), low(e, f)));
@@ -115,15 +132,14 @@ HWY_INLINE void transpose(const float* HWY_RESTRICT from, int64_t stride, float*
 // -------------------------------------------------------------------------------------
 
 // out[o] = sum of weights * columns, a vector each. `columns` begins at column `first`.
+template <int kTaps>
 HWY_INLINE void combine_columns(const float* HWY_RESTRICT columns, int64_t first, const Taps& taps,
                                 float* HWY_RESTRICT out) {
-  const int64_t outputs = taps.outputs;
+  const int64_t outputs = taps.outputs, count = kTaps > 0 ? kTaps : taps.count;
   const int32_t* HWY_RESTRICT begin = taps.first.data();
-  const int32_t* HWY_RESTRICT counts = taps.count.data();
   const float* HWY_RESTRICT weight = taps.weight.data();
-  for (int64_t o = 0; o < outputs; ++o, weight += taps.stride) {
-    const float* from = columns + (begin[o] - first) * kLanes;
-    const int64_t count = counts[o];
+  for (int64_t o = 0; o < outputs; ++o, weight += count) {
+    const float* HWY_RESTRICT from = columns + (begin[o] - first) * kLanes;
     V sum = hn::Mul(hn::Set(kFloats, weight[0]), hn::Load(kFloats, from));
     for (int64_t t = 1; t < count; ++t) {
       sum = hn::MulAdd(hn::Set(kFloats, weight[t]), hn::Load(kFloats, from + t * kLanes), sum);
@@ -138,14 +154,20 @@ HWY_INLINE void make_band(const KernelPlane& plane, int64_t y0, float* rows, flo
                           float* out) {
   const int64_t stride = padded(plane.width);
   const Taps& taps = *plane.y;
-  for (int64_t k = 0; k < kLanes; ++k) {
-    const int64_t y = HWY_MIN(y0 + k, taps.outputs - 1);
-    combine_rows(plane.data + (taps.first[y] - plane.first_y) * plane.stride, plane.stride,
-                 plane.width, taps.weight.data() + y * taps.stride, taps.count[y],
-                 rows + k * stride);
+  with_taps(taps.count, [&](auto count) HWY_ATTR {
+    for (int64_t k = 0; k < kLanes; ++k) {
+      const int64_t y = HWY_MIN(y0 + k, taps.outputs - 1);
+      combine_rows<count.value>(plane.data + (taps.first[y] - plane.first_y) * plane.stride,
+                                plane.stride, plane.width, taps.weight.data() + y * taps.count,
+                                taps.count, rows + k * stride);
+    }
+  });
+  for (int64_t x = 0; x < stride; x += kLanes) {
+    transpose(rows + x, stride, columns + x * kLanes, kLanes);
   }
-  for (int64_t x = 0; x < stride; x += kLanes) transpose(rows + x, stride, columns + x * kLanes);
-  combine_columns(columns, plane.first_x, *plane.x, out);
+  with_taps(plane.x->count, [&](auto count) HWY_ATTR {
+    combine_columns<count.value>(columns, plane.first_x, *plane.x, out);
+  });
 }
 
 // ---- colour and storage
@@ -269,7 +291,7 @@ void store_band(const KernelJob& job, const float* const band[3], int64_t y0) {
     }
     return;
   }
-  HWY_ALIGN float after[3][kLanes * kLanes];
+  const bool whole = std::is_same_v<Type, AsFloat> && job.pixel_stride == 1 && count == kLanes;
   for (int64_t x0 = 0; x0 < outputs; x0 += kLanes) {
     const int64_t columns = HWY_MIN(kLanes, outputs - x0);
     HWY_ALIGN float channels[3][kLanes * kLanes];
@@ -279,11 +301,19 @@ void store_band(const KernelJob& job, const float* const band[3], int64_t y0) {
         hn::Store(p.channel[c], kFloats, channels[c] + i * kLanes);
       }
     }
-    for (int c = 0; c < kChannels; ++c) transpose(channels[c], kLanes, after[c]);
+    if (whole && columns == kLanes) {
+      float* to = static_cast<float*>(job.data) + y0 * job.row_stride + x0;
+      for (int c = 0; c < kChannels; ++c) {
+        transpose(channels[c], kLanes, to + c * job.channel_stride, job.row_stride);
+      }
+      continue;
+    }
+    HWY_ALIGN float turned[3][kLanes * kLanes];
+    for (int c = 0; c < kChannels; ++c) transpose(channels[c], kLanes, turned[c], kLanes);
     for (int64_t k = 0; k < count; ++k) {
       Pixels p;
       for (int c = 0; c < 3; ++c) {
-        p.channel[c] = hn::Load(kFloats, after[c % kChannels] + k * kLanes);
+        p.channel[c] = hn::Load(kFloats, turned[c % kChannels] + k * kLanes);
       }
       store_pixels<Type, kChannels>(job, p, y0 + k, x0, columns);
     }

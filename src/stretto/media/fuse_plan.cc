@@ -44,8 +44,8 @@ void check_view(const View& view, int64_t width, int64_t height) {
 // The samples that an axis needs, from tables for pixels.
 void widen(const Axis& axis, Filter filter, int64_t& begin, int64_t& end) {
   const Taps taps = make_taps(axis, filter);
-  begin = std::max<int64_t>(taps.begin() - kMargin, 0);
-  end = std::min(taps.end() + kMargin, axis.pixels);
+  begin = std::max<int64_t>(taps.begin - kMargin, 0);
+  end = std::min(taps.end + kMargin, axis.pixels);
 }
 
 }  // namespace
@@ -128,13 +128,12 @@ void make_plan(const Planes& planes, const View& view, Plan& plan) {
 }
 
 void check_taps(const Plane& plane, const Taps& x, const Taps& y) {
-  if (plane.data == nullptr || x.outputs < 1 || y.outputs < 1 || x.begin() < plane.x0 ||
-      x.end() > plane.x0 + plane.width || y.begin() < plane.y0 ||
-      y.end() > plane.y0 + plane.height) {
+  if (plane.data == nullptr || x.outputs < 1 || y.outputs < 1 || x.begin < plane.x0 ||
+      x.end > plane.x0 + plane.width || y.begin < plane.y0 || y.end > plane.y0 + plane.height) {
     throw_invalid(
         "planes: columns {} to {} and rows {} to {} are needed, and {} to {} and {} to {} are "
         "there; decode what needed_region() names",
-        x.begin(), x.end(), y.begin(), y.end(), plane.x0, plane.x0 + plane.width, plane.y0,
+        x.begin, x.end, y.begin, y.end, plane.x0, plane.x0 + plane.width, plane.y0,
         plane.y0 + plane.height);
   }
 }

@@ -11,11 +11,11 @@ namespace {
 
 double sample_at(const Plane& plane, const Taps& x, const Taps& y, int64_t column, int64_t row) {
   double sum = 0;
-  for (int64_t j = 0; j < y.count[static_cast<size_t>(row)]; ++j) {
-    const double wy = y.weight[static_cast<size_t>(row * y.stride + j)];
+  for (int64_t j = 0; j < y.count; ++j) {
+    const double wy = y.weight[static_cast<size_t>(row * y.count + j)];
     const int64_t sy = y.first[static_cast<size_t>(row)] + j - plane.y0;
-    for (int64_t i = 0; i < x.count[static_cast<size_t>(column)]; ++i) {
-      const double wx = x.weight[static_cast<size_t>(column * x.stride + i)];
+    for (int64_t i = 0; i < x.count; ++i) {
+      const double wx = x.weight[static_cast<size_t>(column * x.count + i)];
       const int64_t sx = x.first[static_cast<size_t>(column)] + i - plane.x0;
       sum += wy * wx * plane.data[sy * plane.stride + sx * plane.step];
     }

@@ -9,6 +9,7 @@ namespace stretto::media {
 namespace {
 
 constexpr double kMostWeights = 1 << 28;
+constexpr int64_t kMostOutputs = 1 << 24;
 
 double support_of(Filter filter) {
   switch (filter) {
@@ -22,7 +23,7 @@ double support_of(Filter filter) {
   return 1;
 }
 
-double value_of(Filter filter, double x) {
+inline double value_of(Filter filter, double x) {
   if (filter == Filter::kBox) return x > -0.5 && x <= 0.5 ? 1 : 0;
   x = std::abs(x);
   if (filter == Filter::kTriangle) return x < 1 ? 1 - x : 0;
@@ -32,7 +33,7 @@ double value_of(Filter filter, double x) {
 }
 
 void check(const Axis& a) {
-  if (a.pixels < 1 || a.pixels > INT32_MAX || a.outputs < 1 || a.outputs > INT32_MAX ||
+  if (a.pixels < 1 || a.pixels > INT32_MAX || a.outputs < 1 || a.outputs > kMostOutputs ||
       !(a.begin >= 0 && a.begin < a.end && a.end <= static_cast<double>(a.pixels)) || a.low < 0 ||
       a.low >= a.high || a.high > a.pixels ||
       !(a.begin >= static_cast<double>(a.low) && a.end <= static_cast<double>(a.high))) {
@@ -42,75 +43,115 @@ void check(const Axis& a) {
   }
 }
 
+// Pixels first .. last - 1.
 struct Window {
-  int64_t first = 0;
-  std::vector<double> weight;
+  int64_t first, last;
 };
 
-// The pixels that output o takes, before `reversed` is applied.
-void window(const Axis& axis, Filter filter, int64_t o, Window& out) {
+// What one axis has in common for all of its outputs.
+struct Scale {
+  double scale, stretch, support;
+};
+
+Scale scale_of(const Axis& axis, Filter filter) {
   const double scale = (axis.end - axis.begin) / static_cast<double>(axis.outputs);
-  const double stretch = std::max(scale, 1.0), support = support_of(filter) * stretch;
-  const double centre = axis.begin + (static_cast<double>(o) + 0.5) * scale;
-  const int64_t first = std::max(axis.low, static_cast<int64_t>(centre - support + 0.5));
-  const int64_t last = std::min(axis.high, static_cast<int64_t>(centre + support + 0.5));
-  out.first = first;
-  out.weight.clear();
-  double sum = 0;
-  for (int64_t x = first; x < last; ++x) {
-    const double w = value_of(filter, (static_cast<double>(x) - centre + 0.5) / stretch);
-    out.weight.push_back(w);
-    sum += w;
-  }
-  if (sum == 0) {  // the filter has only zeros here, or no pixel at all: take the one at the centre
-    out.first = std::clamp(static_cast<int64_t>(centre), axis.low, axis.high - 1);
-    out.weight.assign(1, 1.0);
-    return;
-  }
-  for (double& w : out.weight) w /= sum;
+  const double stretch = std::max(scale, 1.0);
+  return {scale, stretch, support_of(filter) * stretch};
 }
 
-// The window on samples whose upsampling gives the pixels of `from`.
-void on_samples(const Window& from, int ratio, int64_t samples, Window& to) {
-  const auto last_pixel = from.first + static_cast<int64_t>(from.weight.size()) - 1;
-  // libjpeg's triangle reaches one sample to both sides, and needs more than two of them.
-  const int64_t reach = ratio == 2 && samples > 2 ? 1 : 0;
-  to.first = std::clamp<int64_t>(from.first / ratio - reach, 0, samples - 1);
-  const int64_t last = std::clamp<int64_t>(last_pixel / ratio + reach, 0, samples - 1);
-  to.weight.assign(static_cast<size_t>(last - to.first + 1), 0.0);
-  for (size_t i = 0; i < from.weight.size(); ++i) {
-    const int64_t x = from.first + static_cast<int64_t>(i);
-    const int64_t sample = std::min(x / ratio, samples - 1);
-    const auto add = [&](int64_t s, double w) {
-      to.weight[static_cast<size_t>(std::clamp<int64_t>(s, 0, samples - 1) - to.first)] += w;
-    };
-    if (reach == 0) {
-      add(sample, from.weight[i]);
+// Of an output, before `reversed` is applied. At least one pixel.
+Window window_at(const Axis& axis, const Scale& s, double centre) {
+  Window w{.first = std::max(axis.low, static_cast<int64_t>(centre - s.support + 0.5)),
+           .last = std::min(axis.high, static_cast<int64_t>(centre + s.support + 0.5))};
+  if (w.first >= w.last) {
+    w.first = std::clamp(static_cast<int64_t>(centre), axis.low, axis.high - 1);
+    w.last = w.first + 1;
+  }
+  return w;
+}
+
+// weight[i] of pixel w.first + i; they sum to 1.
+template <Filter kFilter>
+void weigh(const Window& w, const Scale& s, double centre, double* weight) {
+  const double shrink = 1 / s.stretch;
+  const int64_t count = w.last - w.first;
+  double sum = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double x = (static_cast<double>(w.first + i) - centre + 0.5) * shrink;
+    weight[i] = value_of(kFilter, x);
+    sum += weight[i];
+  }
+  if (sum == 0) {  // the filter has only zeros here: take the pixel at the centre
+    weight[std::clamp<int64_t>(static_cast<int64_t>(centre) - w.first, 0, count - 1)] = sum = 1;
+  }
+  const double scale = 1 / sum;
+  for (int64_t i = 0; i < count; ++i) weight[i] *= scale;
+}
+
+// How the samples of a component stand for pixels.
+struct Sampling {
+  int ratio;
+  int64_t samples;
+  bool smooth;  // libjpeg's triangle: a pixel takes 3/4 of its sample and 1/4 of the one beside it
+
+  // Without a division where it can be: this is called for every weight.
+  int64_t nearest(int64_t x) const {
+    return std::min(ratio == 1 ? x : ratio == 2 ? x / 2 : x / ratio, samples - 1);
+  }
+  // The other sample of pixel x, not clamped.
+  int64_t beside(int64_t x) const { return x / 2 + (x % 2 == 0 ? -1 : 1); }
+};
+
+// The samples that upsampling makes the pixels of a window from.
+Window samples_of(const Sampling& sampling, const Window& pixels) {
+  Window w{.first = sampling.nearest(pixels.first), .last = sampling.nearest(pixels.last - 1)};
+  if (sampling.smooth) {
+    w.first = std::clamp<int64_t>(sampling.beside(pixels.first), 0, w.first);
+    w.last = std::clamp(sampling.beside(pixels.last - 1), w.last, sampling.samples - 1);
+  }
+  ++w.last;
+  return w;
+}
+
+// Adds the weights of pixels to those of the samples, weight[0] being of sample `first`.
+void add_to_samples(const Sampling& sampling, const Window& pixels, const double* of_pixels,
+                    int64_t first, double* weight) {
+  for (int64_t x = pixels.first; x < pixels.last; ++x) {
+    const double w = of_pixels[x - pixels.first];
+    const int64_t nearest = sampling.nearest(x) - first;
+    if (sampling.smooth) {
+      const int64_t beside = std::clamp<int64_t>(sampling.beside(x), 0, sampling.samples - 1);
+      weight[nearest] += 0.75 * w;
+      weight[beside - first] += 0.25 * w;
     } else {
-      add(sample, 0.75 * from.weight[i]);
-      add(x % 2 == 0 ? sample - 1 : sample + 1, 0.25 * from.weight[i]);
+      weight[nearest] += w;
     }
   }
 }
 
-// Weights of 0 at the sides cost time and nothing else.
-void trim(Window& w) {
-  while (w.weight.size() > 1 && w.weight.back() == 0) w.weight.pop_back();
-  size_t zeros = 0;
-  while (zeros + 1 < w.weight.size() && w.weight[zeros] == 0) ++zeros;
-  w.weight.erase(w.weight.begin(), w.weight.begin() + static_cast<ptrdiff_t>(zeros));
-  w.first += static_cast<int64_t>(zeros);
+template <Filter kFilter>
+void fill(const Axis& axis, const Scale& scale, const Sampling& sampling,
+          const std::vector<Window>& windows, Taps& taps) {
+  int64_t widest = 0;
+  for (const Window& w : windows) widest = std::max(widest, w.last - w.first);
+  std::vector<double> of_pixels(static_cast<size_t>(widest));
+  std::vector<double> of_samples(static_cast<size_t>(taps.count));
+  for (int64_t i = 0; i < taps.outputs; ++i) {
+    const Window& pixels = windows[static_cast<size_t>(i)];
+    const double centre = axis.begin + (static_cast<double>(i) + 0.5) * scale.scale;
+    const int64_t o = axis.reversed ? taps.outputs - 1 - i : i;
+    // Moved to the left where it would reach beyond what any output takes.
+    const int64_t first = std::min(samples_of(sampling, pixels).first, taps.end - taps.count);
+    taps.first[static_cast<size_t>(o)] = static_cast<int32_t>(first);
+    weigh<kFilter>(pixels, scale, centre, of_pixels.data());
+    std::fill(of_samples.begin(), of_samples.end(), 0.0);
+    add_to_samples(sampling, pixels, of_pixels.data(), first, of_samples.data());
+    float* weight = taps.weight.data() + o * taps.count;
+    for (int64_t t = 0; t < taps.count; ++t) weight[t] = static_cast<float>(of_samples[t]);
+  }
 }
 
 }  // namespace
-
-int64_t Taps::begin() const { return *std::min_element(first.begin(), first.end()); }
-
-int64_t Taps::end() const {
-  int64_t end = 0;
-  for (size_t o = 0; o < first.size(); ++o) end = std::max<int64_t>(end, first[o] + count[o]);
-  return end;
-}
 
 Taps make_taps(const Axis& axis, Filter filter) { return make_taps(axis, filter, 1, axis.pixels); }
 
@@ -119,30 +160,35 @@ Taps make_taps(const Axis& axis, Filter filter, int ratio, int64_t samples) {
   if (ratio < 1 || samples != (axis.pixels + ratio - 1) / ratio) {
     throw_invalid("resample: {} samples for {} pixels at 1/{}", samples, axis.pixels, ratio);
   }
-  const double scale = (axis.end - axis.begin) / static_cast<double>(axis.outputs);
-  const double reach = 2 * support_of(filter) * std::max(scale, 1.0) + 2;
-  const auto most = static_cast<int64_t>(std::min(reach, static_cast<double>(axis.pixels)));
-  Taps taps{.outputs = axis.outputs, .stride = ratio == 1 ? most : most / ratio + 4};
-  if (static_cast<double>(taps.outputs) * static_cast<double>(taps.stride) > kMostWeights) {
+  const Scale scale = scale_of(axis, filter);
+  // libjpeg repeats the samples of components with at most two.
+  const Sampling sampling{.ratio = ratio, .samples = samples, .smooth = ratio == 2 && samples > 2};
+  std::vector<Window> windows(static_cast<size_t>(axis.outputs));
+  Taps taps{.outputs = axis.outputs, .begin = samples};
+  for (int64_t i = 0; i < axis.outputs; ++i) {
+    Window& w = windows[static_cast<size_t>(i)];
+    w = window_at(axis, scale, axis.begin + (static_cast<double>(i) + 0.5) * scale.scale);
+    const Window s = samples_of(sampling, w);
+    taps.begin = std::min(taps.begin, s.first);
+    taps.end = std::max(taps.end, s.last);
+    taps.count = std::max(taps.count, s.last - s.first);
+  }
+  if (static_cast<double>(taps.outputs) * static_cast<double>(taps.count) > kMostWeights) {
     throw_invalid("resample: {} pixels to {} outputs need {} weights each, which is too many",
-                  axis.pixels, axis.outputs, taps.stride);
+                  axis.pixels, axis.outputs, taps.count);
   }
   taps.first.resize(static_cast<size_t>(taps.outputs));
-  taps.count.resize(static_cast<size_t>(taps.outputs));
-  taps.weight.assign(static_cast<size_t>(taps.outputs * taps.stride), 0.0f);
-  Window pixels, chroma;
-  for (int64_t i = 0; i < taps.outputs; ++i) {
-    window(axis, filter, i, pixels);
-    if (ratio > 1) on_samples(pixels, ratio, samples, chroma);
-    Window& w = ratio > 1 ? chroma : pixels;
-    trim(w);
-    STRETTO_CHECK(static_cast<int64_t>(w.weight.size()) <= taps.stride,
-                  "resample: {} taps in a table of {}", w.weight.size(), taps.stride);
-    const int64_t o = axis.reversed ? taps.outputs - 1 - i : i;
-    taps.first[static_cast<size_t>(o)] = static_cast<int32_t>(w.first);
-    taps.count[static_cast<size_t>(o)] = static_cast<int32_t>(w.weight.size());
-    std::transform(w.weight.begin(), w.weight.end(), taps.weight.begin() + o * taps.stride,
-                   [](double x) { return static_cast<float>(x); });
+  taps.weight.resize(static_cast<size_t>(taps.outputs * taps.count));
+  switch (filter) {
+    case Filter::kBox:
+      fill<Filter::kBox>(axis, scale, sampling, windows, taps);
+      break;
+    case Filter::kTriangle:
+      fill<Filter::kTriangle>(axis, scale, sampling, windows, taps);
+      break;
+    case Filter::kCubic:
+      fill<Filter::kCubic>(axis, scale, sampling, windows, taps);
+      break;
   }
   return taps;
 }

@@ -10,14 +10,13 @@ namespace stretto::media {
 // cubic with a = -0.5. Each is widened by the scale when a picture is made smaller (antialiasing).
 enum class Filter : uint8_t { kBox, kTriangle, kCubic };
 
-// Output o takes samples first[o] .. first[o] + count[o] - 1 with weights weight[o * stride + t].
+// Output o takes samples first[o] .. first[o] + count - 1 with weights weight[o * count + t]. The
+// count is the same for all, so that loops have no branch in them: some weights are 0.
 struct Taps {
-  int64_t outputs = 0, stride = 0;
-  std::vector<int32_t> first, count;
+  int64_t outputs = 0, count = 0;
+  int64_t begin = 0, end = 0;  // of the samples that any output takes
+  std::vector<int32_t> first;
   std::vector<float> weight;
-
-  int64_t begin() const;  // of the samples that any output takes
-  int64_t end() const;
 };
 
 // One axis of a picture and what is made of it.
