@@ -48,31 +48,37 @@ struct Window {
   int64_t first, last;
 };
 
-// What one axis has in common for all of its outputs.
+// What one axis has in common for all of its outputs. Places are counted from the first pixel that
+// may be taken: then ties of the box filter fall as they do in a picture that was cropped.
 struct Scale {
-  double scale, stretch, support;
+  double origin, scale, stretch, support;
+  double centre(int64_t output) const {
+    return origin + (static_cast<double>(output) + 0.5) * scale;
+  }
 };
 
 Scale scale_of(const Axis& axis, Filter filter) {
   const double scale = (axis.end - axis.begin) / static_cast<double>(axis.outputs);
   const double stretch = std::max(scale, 1.0);
-  return {scale, stretch, support_of(filter) * stretch};
+  return {axis.begin - static_cast<double>(axis.low), scale, stretch, support_of(filter) * stretch};
 }
 
 // Of an output, before `reversed` is applied. At least one pixel.
 Window window_at(const Axis& axis, const Scale& s, double centre) {
-  Window w{.first = std::max(axis.low, static_cast<int64_t>(centre - s.support + 0.5)),
-           .last = std::min(axis.high, static_cast<int64_t>(centre + s.support + 0.5))};
+  const int64_t count = axis.high - axis.low;
+  Window w{.first = std::max<int64_t>(0, static_cast<int64_t>(centre - s.support + 0.5)),
+           .last = std::min(count, static_cast<int64_t>(centre + s.support + 0.5))};
   if (w.first >= w.last) {
-    w.first = std::clamp(static_cast<int64_t>(centre), axis.low, axis.high - 1);
+    w.first = std::clamp<int64_t>(static_cast<int64_t>(centre), 0, count - 1);
     w.last = w.first + 1;
   }
-  return w;
+  return {w.first + axis.low, w.last + axis.low};
 }
 
 // weight[i] of pixel w.first + i; they sum to 1.
 template <Filter kFilter>
-void weigh(const Window& w, const Scale& s, double centre, double* weight) {
+void weigh(const Window& pixels, int64_t low, const Scale& s, double centre, double* weight) {
+  const Window w{pixels.first - low, pixels.last - low};
   const double shrink = 1 / s.stretch;
   const int64_t count = w.last - w.first;
   double sum = 0;
@@ -138,12 +144,11 @@ void fill(const Axis& axis, const Scale& scale, const Sampling& sampling,
   std::vector<double> of_samples(static_cast<size_t>(taps.count));
   for (int64_t i = 0; i < taps.outputs; ++i) {
     const Window& pixels = windows[static_cast<size_t>(i)];
-    const double centre = axis.begin + (static_cast<double>(i) + 0.5) * scale.scale;
     const int64_t o = axis.reversed ? taps.outputs - 1 - i : i;
     // Moved to the left where it would reach beyond what any output takes.
     const int64_t first = std::min(samples_of(sampling, pixels).first, taps.end - taps.count);
     taps.first[static_cast<size_t>(o)] = static_cast<int32_t>(first);
-    weigh<kFilter>(pixels, scale, centre, of_pixels.data());
+    weigh<kFilter>(pixels, axis.low, scale, scale.centre(i), of_pixels.data());
     std::fill(of_samples.begin(), of_samples.end(), 0.0);
     add_to_samples(sampling, pixels, of_pixels.data(), first, of_samples.data());
     float* weight = taps.weight.data() + o * taps.count;
@@ -167,7 +172,7 @@ Taps make_taps(const Axis& axis, Filter filter, int ratio, int64_t samples) {
   Taps taps{.outputs = axis.outputs, .begin = samples};
   for (int64_t i = 0; i < axis.outputs; ++i) {
     Window& w = windows[static_cast<size_t>(i)];
-    w = window_at(axis, scale, axis.begin + (static_cast<double>(i) + 0.5) * scale.scale);
+    w = window_at(axis, scale, scale.centre(i));
     const Window s = samples_of(sampling, w);
     taps.begin = std::min(taps.begin, s.first);
     taps.end = std::max(taps.end, s.last);
