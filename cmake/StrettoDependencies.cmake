@@ -1,3 +1,5 @@
+include(CheckCXXSourceCompiles)
+
 # System libraries. A missing one is named together with the Debian package that has it.
 function(stretto_require package debian)
   find_package(${package} QUIET ${ARGN})
@@ -46,6 +48,22 @@ function(stretto_require_highway variable)
   set(${variable} ${highway_SOURCE_DIR} CACHE PATH "Highway's headers" FORCE)
 endfunction()
 
+# Other libraries of the same interface lack functions that media uses, or vector code.
+function(stretto_require_libjpeg_turbo)
+  set(CMAKE_REQUIRED_LIBRARIES JPEG::JPEG)
+  check_cxx_source_compiles("#include <stdio.h>
+#include <jpeglib.h>
+#if !defined(LIBJPEG_TURBO_VERSION) || BITS_IN_JSAMPLE != 8
+#error not libjpeg-turbo
+#endif
+int main() { return sizeof(&jpeg_crop_scanline) == 0; }" STRETTO_HAS_LIBJPEG_TURBO)
+  if(NOT STRETTO_HAS_LIBJPEG_TURBO)
+    message(FATAL_ERROR "Stretto needs libjpeg-turbo 1.5 or later; ${JPEG_INCLUDE_DIRS} has another "
+                        "libjpeg. On Debian or Ubuntu: apt-get install libjpeg-dev. "
+                        "-DSTRETTO_BUILD_MEDIA=OFF builds without the decoders of pictures")
+  endif()
+endfunction()
+
 find_package(Threads REQUIRED)
 if(CMAKE_CROSSCOMPILING)
   # The host's package has the sources for every architecture and the library for its own.
@@ -70,6 +88,13 @@ if(STRETTO_STATIC_DEPENDENCIES)
 endif()
 if(STRETTO_BUILD_COMM)
   stretto_require(OpenSSL libssl-dev COMPONENTS Crypto GLOBAL)
+endif()
+if(STRETTO_BUILD_MEDIA)
+  stretto_require(JPEG libjpeg-dev GLOBAL)
+  stretto_require_libjpeg_turbo()
+  stretto_require(PNG libpng-dev GLOBAL)
+  stretto_require_header(webp/decode.h libwebp-dev STRETTO_WEBP_INCLUDE)
+  find_library(STRETTO_WEBP_LIBRARY webp REQUIRED)
 endif()
 stretto_require(nlohmann_json nlohmann-json3-dev GLOBAL)
 stretto_require_highway(STRETTO_HWY_INCLUDE)
