@@ -176,11 +176,14 @@ TEST(DirectOperators, CompilingReadsValuesFromTheKey) {
 TEST(DirectOperators, HalvesOfAConstantArePackedOnce) {
   // More than 2^19 elements, so that folding leaves them alone.
   const Constant w(numbers({1024, 640}, 2).converted(DType::kFloat16));
-  Context context({.threads = 1, .tuning_cache = "none"});
-  context.run("MatMul", {numbers({3, 1024}, 1).converted(DType::kFloat16), w});
-  const int64_t bytes = w.state()->made().packed.bytes();
+  const Tensor x = numbers({3, 1024}, 1).converted(DType::kFloat16);
+  int64_t bytes = 0;
+  for (int i = 0; i < 2; ++i) {
+    Context context({.threads = 1, .tuning_cache = "none"});
+    context.run("MatMul", {x, w});
+    if (i == 0) bytes = w.state()->made().packed.bytes();
+  }
   EXPECT_GE(bytes, 1024 * 640 * 4);
-  context.run("MatMul", {numbers({4, 1024}, 1).converted(DType::kFloat16), w});
   EXPECT_EQ(w.state()->made().packed.bytes(), bytes);
 }
 
