@@ -3,7 +3,10 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+
 #include "stretto/base/error.h"
+#include "stretto/import/onnx/schema.h"
 #include "stretto/import/onnx/tensor.h"
 #include "tensors.h"
 
@@ -36,6 +39,11 @@ std::optional<int64_t> element_type(nb::handle value) {
   } catch (const InvalidArgument&) {
     return std::nullopt;
   }
+}
+
+bool is_type(std::string_view attribute) {
+  const auto& names = onnx::kTypeAttributes;
+  return std::find(std::begin(names), std::end(names), attribute) != std::end(names);
 }
 
 [[noreturn]] void refuse(std::string_view op, std::string_view name, AttributeKind kind,
@@ -96,7 +104,7 @@ ir::Attribute attribute_value(AttributeKind kind, nb::handle value) {
 ir::Attribute operator_attribute(std::string_view op, const onnx::SignatureAttribute& spec,
                                  nb::handle value) {
   if (!spec.kind) throw_unsupported("{}: attribute {} is not a plain value", op, spec.name);
-  if (*spec.kind == AttributeKind::kInt) {
+  if (*spec.kind == AttributeKind::kInt && is_type(spec.name)) {
     if (const auto type = element_type(value)) return *type;
   }
   try {

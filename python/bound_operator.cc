@@ -58,6 +58,7 @@ class BoundOperator {
     read_inputs(call, args);
     read_keywords(call, kwargs);
     type_numbers(call);
+    if (call.framework == Framework::kNone) call.framework = call.of_constants;
     count_outputs(call);
 
     Key key(op_, call.outputs, call.opset);
@@ -79,7 +80,8 @@ class BoundOperator {
     std::vector<nb::handle> attributes;  // by index, invalid where they are not given
     std::vector<std::pair<nb::handle, nb::handle>> others;  // name and value, of an older opset
     Framework framework = Framework::kNone;
-    DType dtype = DType::kUndefined;  // of the first array
+    Framework of_constants = Framework::kNone;  // where no array says what results are
+    DType dtype = DType::kUndefined;            // of the first array
     nb::handle out;
     int outputs = 0;
     int64_t opset = 0;
@@ -126,6 +128,7 @@ class BoundOperator {
                         .data = tensor.data(),
                         .constant = &constant.constant.state()};
       if (call.dtype == DType::kUndefined) call.dtype = tensor.dtype();
+      if (call.of_constants == Framework::kNone) call.of_constants = constant.framework;
       return;
     }
     given.read(value, Label(*this, i));
@@ -214,7 +217,9 @@ class BoundOperator {
   void type_numbers(Call& call) const {
     for (size_t i = 0; i < call.given.size(); ++i) {
       GivenArray& given = call.given[i];
-      if (given.numbers.is_valid()) given.make_numbers(type_of_numbers(call, i), Label(*this, i));
+      if (!given.numbers.is_valid()) continue;
+      given.make_numbers(type_of_numbers(call, i), Label(*this, i));
+      if (op_.reads_number(i)) given.argument.kind = ArgumentKind::kValue;
     }
   }
 
@@ -238,20 +243,38 @@ class BoundOperator {
     return PyIndex_Check(value.ptr()) == 0;
   }
 
-  DType type_of_numbers(const Call& call, size_t i) const {
-    const nb::handle numbers = call.given[i].numbers;
-    const bool floats = has_floats(numbers, i);
-    const DType natural = floats ? DType::kFloat32 : DType::kInt64;
-    if (row_ == nullptr) {  // made of others: integers are shapes
-      return floats && call.dtype != DType::kUndefined ? call.dtype : natural;
-    }
+  const ir::Port* port_of(size_t i) const {
     const auto& ports = row_->inputs;
-    const ir::Port* port = i < ports.size() ? &ports[i] : ports.empty() ? nullptr : &ports.back();
+    return i < ports.size() ? &ports[i] : ports.empty() ? nullptr : &ports.back();
+  }
+
+  // The inputs that have one type, by the operator's table. Arrays among them say which; numbers
+  // alone say it together. An input without such a group follows the first array.
+  DType type_of_numbers(const Call& call, size_t i) const {
+    bool floats = has_floats(call.given[i].numbers, i);
+    if (row_ == nullptr) {  // made of others: integers are shapes
+      if (!floats) return DType::kInt64;
+      return stretto::is_float(call.dtype) ? call.dtype : DType::kFloat32;
+    }
+    const ir::Port* port = port_of(i);
+    const char variable = port == nullptr ? '\0' : port->type_variable;
+    DType of_arrays = variable == '\0' ? call.dtype : DType::kUndefined;
+    for (size_t other = 0; variable != '\0' && other < call.given.size(); ++other) {
+      const GivenArray& given = call.given[other];
+      if (port_of(other)->type_variable != variable) continue;
+      // What was a number became an array of the type that is looked for.
+      if (given.numbers.is_valid() && given.argument.kind == ArgumentKind::kAbsent) {
+        floats = floats || has_floats(given.numbers, other);
+      } else if (of_arrays == DType::kUndefined && given.argument.dtype != DType::kUndefined) {
+        of_arrays = given.argument.dtype;
+      }
+    }
     const auto takes = [&](DType dtype) {
       return dtype != DType::kUndefined &&
              (port == nullptr || (port->types & ir::type_bit(dtype)) != 0);
     };
-    if (takes(call.dtype) && (!floats || stretto::is_float(call.dtype))) return call.dtype;
+    if (takes(of_arrays) && (!floats || stretto::is_float(of_arrays))) return of_arrays;
+    const DType natural = floats ? DType::kFloat32 : DType::kInt64;
     if (takes(natural)) return natural;
     return takes(DType::kFloat32) ? DType::kFloat32 : natural;
   }
@@ -263,7 +286,9 @@ class BoundOperator {
       const int parts = onnx::find_attribute(*op_.signature, "num_outputs");
       if (parts >= 0 && call.attributes[parts].is_valid()) {
         call.outputs = integer(call.attributes[parts].ptr(), "num_outputs", 1, 1024);
-      } else if (call.given.size() > 1 && call.given[1].argument.kind == ArgumentKind::kValue) {
+      } else if (call.given.size() > 1 &&
+                 (call.given[1].argument.kind == ArgumentKind::kValue ||
+                  call.given[1].argument.kind == ArgumentKind::kConstant)) {
         call.outputs = static_cast<int>(element_count(call.given[1].argument.shape));
       }
     }
@@ -394,6 +419,11 @@ class BoundOperator {
       outputs.push_back(const_cast<void*>(to.data));
     }
     run_engine(prepared, inputs, outputs);
+    for (size_t i = 0; i < count; ++i) {
+      if (given[i].framework != Framework::kTorch) continue;
+      mark_written(several ? PyTuple_GetItem(call.out.ptr(), static_cast<Py_ssize_t>(i))
+                           : call.out.ptr());
+    }
     return nb::borrow(call.out);
   }
 

@@ -34,9 +34,15 @@ PyObject* NumpyNames::type(DType dtype) {
   return found;
 }
 
+// Not made in the initialiser of a static object, whose guard would be held while imports let go of
+// the interpreter's lock: whoever waited for one of both would have the other.
 NumpyNames& numpy() {
-  static NumpyNames& names = *new NumpyNames;
-  return names;
+  static NumpyNames* names = nullptr;
+  if (names == nullptr) {
+    auto* made = new NumpyNames;
+    if (names == nullptr) names = made;
+  }
+  return *names;
 }
 
 TorchNames::TorchNames()
@@ -48,6 +54,11 @@ TorchNames::TorchNames()
   parameter = lasting(torch.attr("nn").attr("Parameter"));
   gradients_on = lasting(torch.attr("is_grad_enabled"));
   module = lasting(torch);
+  const nb::object graph =
+      nb::getattr(nb::getattr(torch, "autograd", nb::none()), "graph", nb::none());
+  if (nb::hasattr(graph, "increment_version")) {
+    increment_version = lasting(graph.attr("increment_version"));
+  }
   const nb::object capsule =
       nb::getattr(nb::handle(tensor), "__dlpack_c_exchange_api__", nb::none());
   if (!PyCapsule_CheckExact(capsule.ptr())) return;
@@ -66,9 +77,17 @@ TorchNames* torch() {
     const nb::object module = loaded["torch"];
     // While it is imported, a part of it is there.
     if (!nb::hasattr(module, "is_grad_enabled") || !nb::hasattr(module, "nn")) return nullptr;
-    names = new TorchNames;
+    auto* made = new TorchNames;
+    if (names == nullptr) names = made;
   }
   return names;
+}
+
+void mark_written(nb::handle tensor) {
+  TorchNames& names = *torch();
+  if (names.increment_version == nullptr) return;
+  const nb::object done = nb::steal(PyObject_CallOneArg(names.increment_version, tensor.ptr()));
+  if (!done.is_valid()) throw nb::python_error();
 }
 
 bool has_type(Framework framework, DType dtype) {

@@ -54,12 +54,17 @@ NumpyNames& numpy();
 struct TorchNames {
   PyObject *tensor, *parameter, *module, *gradients_on;
   PyObject *requires_grad, *is_neg, *contiguous;
-  const DlExchange* exchange = nullptr;  // null before PyTorch 2.10
+  PyObject* increment_version = nullptr;  // null before PyTorch 2.1
+  const DlExchange* exchange = nullptr;   // null before PyTorch 2.10
 
   TorchNames();
 };
 // Null as long as nobody has imported PyTorch: then no value is a tensor of it.
 TorchNames* torch();
+
+// Tells PyTorch that the values of a tensor have changed, as its own functions do: gradients that
+// need the values of before are then an error instead of wrong.
+void mark_written(nanobind::handle tensor);
 
 // A new array of a framework with undefined values, and where they are.
 struct NewArray {

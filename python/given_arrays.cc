@@ -109,7 +109,7 @@ bool GivenArray::read_numpy(nb::handle value, const What& what, bool written) {
   const int flags = written ? PyBUF_RECORDS : PyBUF_RECORDS_RO;
   if (PyObject_GetBuffer(value.ptr(), &view_, flags) != 0) {
     PyErr_Clear();
-    if (written) throw_invalid("{}: the array is read-only", what.text());
+    if (written) return write_bits(value, what);
     read_other(value, what, written);  // element types that buffers cannot describe
     return true;
   }
@@ -202,6 +202,37 @@ bool GivenArray::read_torch(nb::handle value, const What& what, bool written) {
   return true;
 }
 
+// An array whose elements buffers cannot describe, where results go: bfloat16 and float8 of the
+// package ml_dtypes, as bytes. Those of fewer bits have no form that NumPy and Stretto share.
+bool GivenArray::write_bits(nb::handle value, const What& what) {
+  if (!nb::cast<bool>(value.attr("flags").attr("writeable"))) {
+    throw_invalid("{}: the array is read-only", what.text());
+  }
+  const std::string name = nb::cast<std::string>(nb::str(nb::object(value.attr("dtype"))));
+  DType dtype = DType::kUndefined;
+  try {
+    dtype = parse_dtype(name);
+  } catch (const InvalidArgument&) {
+  }
+  const bool bytes = is_narrow(dtype) && narrow_bits(dtype) == 8;
+  if (dtype != DType::kBFloat16 && !bytes) {
+    throw_invalid("{}: element type {} is not one that results have", what.text(), name);
+  }
+  if (!nb::cast<bool>(value.attr("flags").attr("c_contiguous"))) {
+    throw_invalid("{}: the array is not C-contiguous; give numpy.empty(shape, dtype)", what.text());
+  }
+  kept_ = value.attr("view")(bytes ? "uint8" : "uint16");
+  if (PyObject_GetBuffer(kept_.ptr(), &view_, PyBUF_RECORDS) != 0) throw nb::python_error();
+  has_view_ = true;
+  framework = Framework::kNumpy;
+  argument = {
+      .kind = runtime::direct::ArgumentKind::kArray,
+      .dtype = dtype,
+      .shape = {reinterpret_cast<const int64_t*>(view_.shape), static_cast<size_t>(view_.ndim)},
+      .data = view_.buf};
+  return true;
+}
+
 // NumPy's arrays of element types that the package ml_dtypes adds, from their bits.
 bool GivenArray::read_bits(nb::handle value) {
   if (!nb::hasattr(value, "dtype")) return false;
@@ -268,7 +299,7 @@ void GivenArray::make_numbers(DType dtype, const What& what) {
       arrays.attr("as_array")(numbers, std::string(dtype_name(numpy)), what.text());
   values_ = tensor_view(nb::cast<Array>(array));
   if (values_.dtype() != dtype) values_ = values_.converted(dtype);
-  argument = {.kind = runtime::direct::ArgumentKind::kValue,
+  argument = {.kind = runtime::direct::ArgumentKind::kArray,
               .dtype = values_.dtype(),
               .shape = values_.shape(),
               .data = values_.data()};

@@ -42,6 +42,7 @@ class GivenArray {
   bool read_numpy(nanobind::handle value, const What& what, bool written);
   bool read_torch(nanobind::handle value, const What& what, bool written);
   bool read_bits(nanobind::handle value);
+  bool write_bits(nanobind::handle value, const What& what);
   void read_other(nanobind::handle value, const What& what, bool written);
   void release();
 

@@ -70,15 +70,17 @@ class ModelSession {
     return numpy_arrays(outputs);
   }
 
-  // On from a context: outputs other than state, in the order of Context.outputs.
+  // On from a context: outputs other than state, in the order of Context.outputs. Of one of them
+  // the last place only, if it is named.
   nb::typed<nb::list, nb::ndarray<nb::numpy>> run_on(Context& context,
-                                                     const std::map<std::string, Array>& arrays) {
+                                                     const std::map<std::string, Array>& arrays,
+                                                     const std::string& last_place_of) {
     std::map<std::string, Tensor> inputs = tensors(arrays);
     std::vector<Tensor> outputs;
     {
       nb::gil_scoped_release released;
       const InterruptScope interrupt(check_signals);
-      outputs = session_.run(inputs, context);
+      outputs = session_.run(inputs, context, {.last_place_of = last_place_of});
     }
     return numpy_arrays(outputs);
   }
@@ -184,6 +186,7 @@ ModelSession* with_other_shapes(const ModelSession& session, GraphBuilder& graph
 Context* make_context(const ModelSession& session, int64_t batch, int64_t max_length,
                       const std::map<std::string, std::string>& state) {
   nb::gil_scoped_release released;
+  const InterruptScope interrupt(check_signals);
   return new Context(session.model(), {.batch = batch, .max_length = max_length, .state = state});
 }
 
@@ -308,7 +311,7 @@ NB_MODULE(_stretto, m) {
       .def_prop_ro("staged", [](const ModelSession& s) { return s.model().staged(); })
       .def_prop_ro("programs", &ModelSession::programs)
       .def("run_at", &ModelSession::run_at, "inputs"_a, "outputs"_a)
-      .def("run_on", &ModelSession::run_on, "context"_a, "inputs"_a)
+      .def("run_on", &ModelSession::run_on, "context"_a, "inputs"_a, "last_place_of"_a = "")
       .def("context", &python::make_context, "batch"_a, "max_length"_a, "state"_a)
       .def("save",
            [](const ModelSession& s, const std::string& path) {

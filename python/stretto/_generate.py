@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -56,7 +57,8 @@ def generate(
     attention_mask: of an array of prompts: 1 for its tokens, 0 for padding on either side.
     callback: called after every step with the new token of each sample, an array [batch].
     context: an empty context, or one that earlier tokens have filled, to go on from: `ids` are then
-      what follows them. None: a new one.
+      what follows them. After a call of this function the context has all tokens but the last of
+      each sample, so `ids` begin with that one. None: a new one.
 
   Returns:
     The new tokens, [batch, tokens] or, for one prompt, [tokens]. A sample that has ended repeats
@@ -123,6 +125,9 @@ def stream(
     >>> [token.shape for token in stretto.stream(decoder, [3, 1, 4], 2)]
     [(), ()]
   """
+  if context is not None and not isinstance(context, Context):
+    raise InvalidArgumentError(
+      f"context: expected what Model.context returned, got {type(context).__name__}")
   single = _is_single(ids)
   prompts, mask = _prompts([ids] if single else ids,
                            None if attention_mask is None or not single else [attention_mask])
@@ -141,7 +146,7 @@ def _steps(decoder: Any, sampler: Sampler, prompts: np.ndarray, mask: np.ndarray
   ended = np.zeros(len(prompts), bool)
   tokens = np.zeros(len(prompts), np.int64)
   for step in range(max_new_tokens):
-    logits = decoder.prompt(prompts, mask) if step == 0 else decoder.step(tokens)
+    logits = decoder.prompt(prompts, mask) if step == 0 else decoder.step(tokens, ended)
     drawn = sampler.draw(logits)
     tokens = np.where(ended, tokens, drawn)
     yield tokens[0].copy() if single else tokens.copy()
@@ -164,47 +169,20 @@ class _WithPast:
     self.logits = context.outputs.index(_logits_name(model, context.outputs))
 
   def prompt(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
-    if mask.all():
-      logits = self._run(ids)
-      return logits[:, -1]
-    logits = self._run(ids, mask)
-    if logits.shape[1] == 1:  # the model gives those of the last place only
-      return logits[:, 0]
-    last = mask.shape[1] - 1 - np.argmax(mask[:, ::-1] != 0, axis=1)
-    rows: np.ndarray = logits[np.arange(len(ids)), last]
-    return rows
+    return self._run(ids, None if mask.all() else mask)
 
-  def step(self, tokens: np.ndarray) -> np.ndarray:
-    return self._run(tokens[:, None])[:, -1]
+  def step(self, tokens: np.ndarray, ended: np.ndarray) -> np.ndarray:
+    # What follows the end of a sample is hidden, so that its context is what was generated.
+    mask = (~ended).astype(np.int64)[:, None] if ended.any() else None
+    return self._run(tokens[:, None], mask)
 
   def _run(self, ids: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
     arrays = {self.tokens: ids}
     if mask is not None:
       arrays["attention_mask"] = mask
-    outputs = self.model(arrays, context=self.context)
-    logits = outputs if isinstance(outputs, np.ndarray) else outputs[self.logits]
-    return _checked(logits, self.model)
-
-
-def _check_positions(model: Model) -> None:
-  """Refuses a model whose positions come from the length of its past.
-
-  In a context that has places which are not used. With position_ids, or counting by the mask, they
-  do not matter.
-  """
-  if "position_ids" in (spec.name for spec in model.inputs) or model._counts_by_mask:
-    return
-  whole, pieces = (_WithPast(model, model.context()) for _ in range(2))
-  ids = np.array([[0, 1, 0, 1]])
-  expected = whole.prompt(ids, np.ones_like(ids))
-  pieces.prompt(ids[:, :3], np.ones_like(ids[:, :3]))
-  error = np.abs(pieces.step(ids[:, 3]) - expected).max() / max(np.abs(expected).max(), 1e-30)
-  half = any("float16" in spec.dtype for spec in model.inputs)  # bfloat16 too
-  if not error < (2e-2 if half else 1e-3):
-    raise InvalidArgumentError(
-      f"{model.name}: it has no input position_ids, and counts positions by the length of its past "
-      "instead of attention_mask; export it with position_ids")
-  model._counts_by_mask = True
+    outputs = self.model._run_on((arrays,), {"context": self.context},
+                                 self.context.outputs[self.logits])
+    return _checked(outputs[self.logits], self.model)[:, -1]
 
 
 class _WithoutPast:
@@ -227,7 +205,7 @@ class _WithoutPast:
     self.samples = [row[seen != 0] for row, seen in zip(ids, mask)]
     return self._all()
 
-  def step(self, tokens: np.ndarray) -> np.ndarray:
+  def step(self, tokens: np.ndarray, ended: np.ndarray) -> np.ndarray:
     self.samples = [np.append(row, token) for row, token in zip(self.samples, tokens)]
     return self._all()
 
@@ -247,8 +225,6 @@ def _decoder_of(model: Model, prompts: np.ndarray, mask: np.ndarray, max_new_tok
                 context: Context | None) -> Any:
   if context is None and not _takes_past(model):
     return _WithoutPast(model)
-  if _takes_past(model):
-    _check_positions(model)
   if context is None:
     longest = int(mask.sum(axis=1).max())
     context = model.context(len(prompts), max_length=longest + max(max_new_tokens, 1))
@@ -333,4 +309,11 @@ def _integers(name: str, row: Any) -> np.ndarray:
 def _ends(eos: int | Iterable[int] | None) -> set[int]:
   if eos is None:
     return set()
-  return {int(eos)} if isinstance(eos, (int, np.integer)) else {int(token) for token in eos}
+  try:
+    return {operator.index(eos)}  # type: ignore[arg-type]
+  except TypeError:
+    pass
+  try:
+    return {operator.index(token) for token in eos}  # type: ignore[union-attr]
+  except TypeError:
+    raise InvalidArgumentError(f"eos: expected a token or several, got {eos!r}") from None

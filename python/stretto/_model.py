@@ -61,7 +61,6 @@ class Model:
   def __init__(self, session: _stretto.Session, report: Report | None = None) -> None:
     self._session = session
     self._report = report
-    self._counts_by_mask = False  # of a decoder without position_ids: generate() has found so
     self.name: str = session.name
     self.inputs = [TensorSpec(n, d, tuple(s), sizes)
                    for (n, d, s), sizes in zip(session.inputs, session.input_ranges)]
@@ -100,7 +99,7 @@ class Model:
       >>> model(x).shape
       (1, 10)
     """
-    if isinstance(kwargs.get("context"), Context):
+    if self._goes_on(kwargs):
       outputs = self._run_on(args, kwargs)
     else:
       outputs = self._outputs(self._arrange(args, kwargs))
@@ -124,7 +123,7 @@ class Model:
       >>> model.run({"x": np.zeros((1, 3, 16, 16), np.float32)})["y"].shape
       (1, 10)
     """
-    if isinstance(kwargs.get("context"), Context):
+    if self._goes_on(kwargs):
       return dict(zip(kwargs["context"].outputs, self._run_on(args, kwargs)))
     outputs = self._outputs(self._arrange(args, kwargs))
     return {spec.name: output for spec, output in zip(self.outputs, outputs)}
@@ -200,10 +199,23 @@ class Model:
       return list(self._session.run(inputs))
     return [from_engine(value) for value in self._session.run_values(inputs)]
 
-  def _run_on(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[np.ndarray]:
+  def _goes_on(self, kwargs: dict[str, Any]) -> bool:
+    """Whether a call is from a context. None is none, unless an input has that name."""
+    if "context" not in kwargs or any(spec.name == "context" for spec in self.inputs):
+      return isinstance(kwargs.get("context"), Context)
+    context = kwargs["context"]
+    if context is None:
+      del kwargs["context"]
+    elif not isinstance(context, Context):
+      raise InvalidArgumentError(
+        f"context: expected what Model.context returned, got {type(context).__name__}")
+    return context is not None
+
+  def _run_on(self, args: tuple[Any, ...], kwargs: dict[str, Any],
+              last_place_of: str = "") -> list[np.ndarray]:
     rest = {name: value for name, value in kwargs.items() if name != "context"}
     context: Context = kwargs["context"]
-    return self._session.run_on(context._handle, context._arrange(args, rest))
+    return self._session.run_on(context._handle, context._arrange(args, rest), last_place_of)
 
   def _arrange(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     if len(args) == 1 and isinstance(args[0], Mapping):

@@ -189,6 +189,13 @@ class Context {
   std::unique_ptr<State> state_;
 };
 
+// What a run with a context leaves out.
+struct ContextRunOptions {
+  // An output of [batch, places, ...] that is wanted for the last place only, as the logits of a
+  // prompt are: it is then [batch, 1, ...], and mostly computed for that place only. Empty: none.
+  std::string last_place_of;
+};
+
 // Runs a model. run() may be called from any number of threads at once. As many callers run at the
 // same time as their threads fit on this machine's usable cores, each with activations and a thread
 // team of its own, made on first use and kept; the others sleep until one is done. Weights are
@@ -225,7 +232,8 @@ class Session {
   // samples may have different lengths, by a mask: each then runs alone, and its outputs stand
   // where its tokens do, zeros elsewhere. Returns Context::outputs(). A step makes no copy of
   // caches whose output is Concat(past, new). Throws InvalidArgument naming the input.
-  std::vector<Tensor> run(const std::map<std::string, Tensor>& inputs, Context& context);
+  std::vector<Tensor> run(const std::map<std::string, Tensor>& inputs, Context& context,
+                          const ContextRunOptions& options = {});
 
  private:
   struct State;

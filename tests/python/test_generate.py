@@ -173,6 +173,20 @@ def test_streams_callbacks_and_ends(made):
   assert stretto.generate(model, PROMPTS[0], 0).shape == (0,)
 
 
+def test_a_sample_that_has_ended_gets_no_more_places(made):
+  module, model = made
+  alone = module.greedy(PROMPTS[0], 12)
+  end = alone[4]
+  kept = alone[:alone.index(end)]  # in the context; the end itself has not run
+  context = model.context(batch=2)
+  both = stretto.generate(model, PROMPTS[:2], 12, eos=[end], context=context)
+  other = both[1].tolist()
+  assert context.lengths == [len(PROMPTS[0]) + len(kept), len(PROMPTS[1]) + len(other) - 1]
+  got = stretto.generate(model, [[end, 11], [other[-1], 11]], 6, context=context).tolist()
+  assert got == [module.greedy([*PROMPTS[0], *kept, end, 11], 6),
+                 module.greedy([*PROMPTS[1], *other, 11], 6)]
+
+
 def test_a_context_goes_on_from_earlier_tokens(made):
   module, model = made
   context = model.context()
@@ -202,6 +216,26 @@ def test_mistakes_are_named(made):
     model.context(state={"past_key_values.0.key": "nothing"})
   with pytest.raises(error, match="stretto.Model or a path"):
     stretto.generate(7, [1], 3)
+  with pytest.raises(error, match="context: expected what Model.context returned, got int"):
+    stretto.generate(model, [1], 3, context=3)
+  with pytest.raises(error, match="context: expected what Model.context returned, got int"):
+    model([[1]], context=3)
+  with pytest.raises(error, match="eos: expected a token or several, got 1.5"):
+    stretto.generate(model, [1], 3, eos=1.5)
+  with pytest.raises(error, match="eos: expected a token or several"):
+    stretto.generate(model, [1], 3, eos=[1, "2"])
+  for batch in (10**15, 2**62):
+    with pytest.raises(stretto.UnsupportedError, match="batch: .* more memory than this machine"):
+      model.context(batch=batch)
+  assert model.context(max_length=2**62).capacity == 0
+
+
+def test_no_context_is_a_call_as_any(made):
+  _, model = made
+  arrays = {spec.name: np.zeros(spec.shape, spec.dtype) for spec in model.inputs}
+  assert model.run(arrays, context=None).keys() == model.run(arrays).keys()
+  for got, want in zip(model(arrays, context=None), model(arrays)):
+    np.testing.assert_array_equal(got, want)
 
 
 def test_a_context_is_for_one_call_at_a_time(made):
@@ -314,6 +348,8 @@ def test_without_position_ids_positions_have_to_come_from_the_mask(by_mask):
   else:
     with pytest.raises(stretto.InvalidArgumentError, match="export it with position_ids"):
       stretto.generate(model, PROMPTS[0], 5)
+    with pytest.raises(stretto.InvalidArgumentError, match="export it with position_ids"):
+      model.context()
 
 
 def test_recurrent_state_by_name(tmp_path):

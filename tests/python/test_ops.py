@@ -76,6 +76,42 @@ def test_results_go_to_the_given_array_or_nowhere(context, tmp_path):
   assert (np.asarray(out) == 1).all()
 
 
+def test_results_go_to_arrays_of_ml_dtypes(context):
+  ml_dtypes = pytest.importorskip("ml_dtypes")
+  x = np.array([1.5, -2], np.float32)
+  for name in ("bfloat16", "float8_e4m3fn"):
+    out = np.zeros(2, getattr(ml_dtypes, name))
+    assert context.Cast(x, to=name, out=out) is out
+    assert out.astype(np.float32).tolist() == [1.5, -2]
+    out.flags.writeable = False
+    with pytest.raises(ValueError, match="Cast: out 0: the array is read-only"):
+      context.Cast(x, to=name, out=out)
+  with pytest.raises(ValueError, match="Cast: out 0: element type int4 is not one that results"):
+    context.Cast(x, to="int4", out=np.zeros(2, ml_dtypes.int4))
+  with pytest.raises(ValueError, match="Cast: out 0: the array is not C-contiguous"):
+    context.Cast(x, to="bfloat16", out=np.zeros(4, ml_dtypes.bfloat16)[::2])
+
+
+def test_pytorch_hears_that_out_was_written(context):
+  torch = pytest.importorskip("torch")
+  x = torch.ones(2, requires_grad=True)
+  y = torch.ones(2)
+  product = x * y  # the gradient needs this y
+  before = y._version
+  context.Neg(torch.ones(2), out=y)
+  assert y._version > before
+  with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+    product.sum().backward()
+
+
+def test_results_of_constants_are_of_their_framework(context, rng):
+  torch = pytest.importorskip("torch")
+  constant = ops.constant(torch.ones(3))
+  assert isinstance(context.Relu(constant), torch.Tensor)
+  assert isinstance(context.Add(constant, np.ones(3, np.float32)), np.ndarray)
+  assert len(context.Split(normal(rng, 2, 4), ops.constant(np.array([1, 1])))) == 2
+
+
 def test_constants_have_to_be_made(context):
   class Other(ops.Constant):
     def __init__(self, values):
@@ -145,6 +181,30 @@ def test_numbers_take_the_type_of_the_arrays(context):
   assert np.array_equal(context.Range(0, 6, 2), [0, 2, 4])
   assert np.array_equal(context.Resize(x.reshape(1, 1, 3), scales=[1.0, 1.0, 2.0])[0, 0],
                         np.repeat(x, 2))
+
+
+def test_numbers_take_the_type_of_the_inputs_that_share_it(context):
+  x = np.array([-1, 0.5, 9], np.float32)
+  condition = x > 0
+  assert context.Where(condition, x, 0).dtype == np.float32
+  assert context.Where(condition, 0, x).tolist() == [-1, 0, 0]
+  assert context.Where(condition, 1, 0).dtype == np.int64
+  assert context.Where(condition, 1, 0.5).tolist() == [0.5, 1, 1]
+  assert context.Where(condition, x.astype(np.float16), 2.5).dtype == np.float16
+  assert np.array_equal(context.Range(0, 1.0, .25), np.arange(0, 1, .25, np.float32))
+  assert context.Max(1, x, 2).dtype == np.float32
+  assert context.OneHot(np.array([1, 0]), 2, [0, 2.5]).tolist() == [[0, 2.5], [2.5, 0]]
+
+
+def test_numbers_do_not_compile_again(context):
+  x = np.array([-1, 0.5, 9], np.float32)
+  for i in range(20):
+    assert context.Add(x, float(i)).tolist() == (x + np.float32(i)).tolist()
+    assert context.Gather(x, [i % 3]).tolist() == [x[i % 3]]
+  assert context.statistics().misses == 2
+  for most in (1.0, 2.0):  # a kernel takes limits that it knows
+    assert context.Clip(x, 0, most).max() == most
+  assert context.statistics().misses == 4
 
 
 def test_out_is_written(context, rng):
@@ -221,6 +281,10 @@ class Tensor:
   (lambda c, x: c.Relu(x + 1j), r"^Relu: input X: expected an array of numbers, got complex64"),
   (lambda c, x: c.Cast(x, to="float33"), r"^Cast: attribute to: expected an integer, got 'float"),
   (lambda c, x: c.Reshape(x, [7, -1]), r"^Reshape: "),
+  (lambda c, x: c.Softmax(x, axis="float32"), r"^Softmax: attribute axis: expected an integer"),
+  # Found out while it runs.
+  (lambda c, x: c.ScatterND(x, np.array([[9, 9, 9, 9]]), x[0, 0, 0, :1]), r"^ScatterND: "),
+  (lambda c, x: c.Expand(x[0, 0, :1, :1], [1 << 38]), r"^Expand: .*this machine has"),
 ])
 def test_errors_name_the_operator_and_the_argument(context, rng, call, text):
   with pytest.raises(stretto.Error, match=text):
@@ -306,6 +370,25 @@ def test_constants_are_copied_and_plain_weights_are_not(context, rng):
   assert_near(context.Conv(x, w), 2 * before)
   assert context.statistics().misses == 2
   assert np.array_equal(constant.array(), w / 2)
+
+
+def test_large_halves_are_converted_once(context, rng):
+  # More than 2^19 elements, so that folding leaves them alone.
+  w = ops.constant(normal(rng, 1024, 640).astype(np.float16))
+  for batch in (3, 4, 5):
+    x = normal(rng, batch, 1024).astype(np.float16)
+    want = (x.astype(np.float32) @ w.array().astype(np.float32)).astype(np.float16)
+    assert_near(context.MatMul(x, w), want, 1e-3)  # halves
+
+
+def test_what_a_constant_leaves_behind_goes_with_the_next_call(context):
+  x = np.ones((4, 8), np.float32)
+  w = ops.constant(np.ones((8, 8), np.float32))
+  context.MatMul(x, w)
+  context.Neg(x)
+  del w
+  context.Neg(x)  # compiles nothing
+  assert context.statistics().entries == 1
 
 
 def test_batches_share_the_packed_constant(context, rng):
@@ -410,10 +493,8 @@ def torch_cases():
     "attention": [(f.scaled_dot_product_attention, (q, k, v)),
                   (f.scaled_dot_product_attention, (q, k, v, mask)),
                   (f.scaled_dot_product_attention, (q, k, v, mask.float())),
-                  (lambda q, k, v, m, c: f.scaled_dot_product_attention(q, k, v, m, is_causal=c),
-                   (q, q, q, None, True)),
-                  (lambda q, k, v, m, c, s: f.scaled_dot_product_attention(q, k, v, scale=s),
-                   (q, k, v, None, False, 0.2))],
+                  (f.scaled_dot_product_attention, (q, q, q), {"is_causal": True}),
+                  (f.scaled_dot_product_attention, (q, k, v), {"scale": 0.2})],
   }
 
 
@@ -424,16 +505,46 @@ SMALL = sorted(name for name in ops.__all__
 @pytest.mark.parametrize("name", SMALL)
 def test_functions_are_those_of_pytorch(name, context):
   torch = pytest.importorskip("torch")
-  for theirs, arguments in torch_cases()[name]:
-    want = theirs(*arguments)
-    got = getattr(ops, name)(*arguments, context=context)
+  for theirs, arguments, *named in torch_cases()[name]:
+    names = named[0] if named else {}
+    want = theirs(*arguments, **names)
+    got = getattr(ops, name)(*arguments, **names, context=context)
     assert isinstance(got, torch.Tensor)
     assert_near(got, want)
     as_numpy = [a.numpy() if isinstance(a, torch.Tensor) else a for a in arguments]
-    from_numpy = getattr(ops, name)(*as_numpy, context=context)
+    from_numpy = getattr(ops, name)(*as_numpy, **names, context=context)
     assert isinstance(from_numpy, np.ndarray)
     assert_near(from_numpy, want)
     if want.dim() > 1 and (name != "linear" or want.dim() == 2):
       out = torch.empty_like(want)
-      assert getattr(ops, name)(*arguments, out=out, context=context) is out
+      assert getattr(ops, name)(*arguments, **names, out=out, context=context) is out
       assert_near(out, want)
+
+
+def test_functions_take_integers_of_all_kinds(context, rng):
+  x, w = normal(rng, 1, 2, 6, 8), normal(rng, 3, 2, 3, 3)
+  two, axis = np.int64(2), np.int64(1)
+  assert np.array_equal(ops.conv2d(x, w, stride=two, padding=axis, context=context),
+                        ops.conv2d(x, w, stride=(2, two), padding=1, context=context))
+  assert np.array_equal(ops.softmax(x, axis, context=context), ops.softmax(x, 1, context=context))
+  assert np.array_equal(ops.layer_norm(x, 8, context=context),
+                        ops.layer_norm(x, [np.int32(8)], context=context))
+  for call in (lambda: ops.conv2d(x, w, stride=1.5), lambda: ops.max_pool2d(x, (2, 2, 2)),
+               lambda: ops.layer_norm(x, 8.0), lambda: ops.conv2d(x, w, stride=2, padding="same")):
+    with pytest.raises(stretto.InvalidArgumentError, match="expected|'same' needs a stride of 1"):
+      call()
+
+
+def test_functions_take_bfloat16(context):
+  torch = pytest.importorskip("torch")
+  x = torch.tensor([[1.0, 2, 3, 4]], dtype=torch.bfloat16)
+  want = torch.nn.functional.layer_norm(x.float(), (4,))
+  got = ops.layer_norm(x, (4,), context=context)
+  assert got.dtype == torch.bfloat16
+  assert_near(got.float(), want, 2**-7)
+
+
+def test_the_fifth_argument_of_attention_is_not_taken_for_another(context):
+  x = np.ones((1, 1, 2, 4), np.float32)
+  with pytest.raises(TypeError):  # PyTorch's dropout
+    ops.attention(x, x, x, None, 0.0, True)

@@ -79,6 +79,9 @@ def _text(op: Operator) -> str:
 class Constant(_stretto.OperatorConstant):
   """An input whose values do not change: made by `constant`.
 
+  It keeps a copy of the values, and what kernels make of them: at most 8 times their size and 1 MB,
+  and for halves the values as float32.
+
   Attributes:
     shape: the dimensions.
     dtype: NumPy's name of the element type.
@@ -95,6 +98,9 @@ def constant(values: Any) -> Constant:
 
   What kernels make of it (weights packed for a convolution or a product) is made once, when an
   operator is first called with it. What is made of a plain array is made in every call.
+
+  That takes memory beside the values: at most 8 times their size and 1 MB, beyond which it is made
+  anew, and for halves the values as float32.
 
   Args:
     values: a NumPy array, a PyTorch tensor, or what can be made an array. The values are copied:

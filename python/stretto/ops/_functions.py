@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -12,13 +14,22 @@ from stretto._errors import InvalidArgumentError
 from stretto.ops._context import Constant, Context, constant, default_context
 
 
+def _integers(function: str, name: str, value: Any, what: str) -> list[int]:
+  try:
+    return [operator.index(value)]
+  except TypeError:
+    pass
+  try:
+    return [operator.index(one) for one in value]
+  except TypeError:
+    raise InvalidArgumentError(f"{function}: {name}: expected {what}, got {value!r}") from None
+
+
 def _pair(function: str, name: str, value: Any) -> list[int]:
-  if isinstance(value, int):
-    return [value, value]
-  sizes = list(value)
-  if len(sizes) != 2:
+  sizes = _integers(function, name, value, "an integer or two")
+  if not 1 <= len(sizes) <= 2:
     raise InvalidArgumentError(f"{function}: {name}: expected an integer or two, got {value!r}")
-  return sizes
+  return sizes if len(sizes) == 2 else 2 * sizes
 
 
 def conv2d(x: Any, weight: Any, bias: Any = None, stride: int | Sequence[int] = 1,
@@ -31,7 +42,8 @@ def conv2d(x: Any, weight: Any, bias: Any = None, stride: int | Sequence[int] = 
     weight: filters [K, C / groups, R, S]; `constant` filters are packed once.
     bias: [K], or None.
     stride: of both axes, or [vertical, horizontal].
-    padding: zeros around the image, on both axes or [vertical, horizontal]; "same" or "valid".
+    padding: zeros around the image, on both axes or [vertical, horizontal]; "valid" for none, or
+      "same" for as many as keep the size, with a stride of 1.
     dilation: distance of taps, like stride.
     groups: into how many groups channels are split.
     out: the array for the result.
@@ -46,6 +58,9 @@ def conv2d(x: Any, weight: Any, bias: Any = None, stride: int | Sequence[int] = 
     if padding not in ("same", "valid"):
       raise InvalidArgumentError(
         f"conv2d: padding: expected integers, 'same' or 'valid', got {padding!r}")
+    if padding == "same" and attributes["strides"] != [1, 1]:
+      raise InvalidArgumentError(
+        f"conv2d: padding: 'same' needs a stride of 1, got {stride!r}; give the zeros as integers")
     attributes["auto_pad"] = "SAME_UPPER" if padding == "same" else "VALID"
   else:
     attributes["pads"] = 2 * _pair("conv2d", "padding", padding)
@@ -105,13 +120,14 @@ def softmax(x: Any, dim: int = -1, *, out: Any = None, context: Context | None =
   return (context or default_context()).Softmax(x, axis=dim, out=out)
 
 
-def layer_norm(x: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None,
+def layer_norm(x: Any, normalized_shape: int | Sequence[int], weight: Any = None, bias: Any = None,
                eps: float = 1e-5, *, out: Any = None, context: Context | None = None) -> Any:
   """Normalises the last axes, as `torch.nn.functional.layer_norm`.
 
   Args:
     x: [..., *normalized_shape].
-    normalized_shape: the sizes of the axes that are normalised together.
+    normalized_shape: the sizes of the axes that are normalised together; an integer is that of the
+      last one.
     weight: a factor per element, of shape normalized_shape, or None.
     bias: an addend per element, of shape normalized_shape, or None.
     eps: added to the variance.
@@ -121,18 +137,22 @@ def layer_norm(x: Any, normalized_shape: Sequence[int], weight: Any = None, bias
   Returns:
     An array like x.
   """
-  shape = tuple(normalized_shape)
+  shape = tuple(_integers("layer_norm", "normalized_shape", normalized_shape,
+                          "the sizes of the last axes"))
   if tuple(x.shape[len(x.shape) - len(shape):]) != shape or not shape:
     raise InvalidArgumentError(
       f"layer_norm: normalized_shape: expected the last axes of {tuple(x.shape)}, got {shape}")
   if weight is None:
-    weight = _ones(shape, str(x.dtype).removeprefix("torch."))
+    weight = _ones(shape, x.dtype)
   return (context or default_context()).LayerNormalization(
     x, weight, bias, axis=-len(shape), epsilon=eps, out=out)
 
 
 @lru_cache(maxsize=64)
-def _ones(shape: tuple[int, ...], dtype: str) -> Constant:
+def _ones(shape: tuple[int, ...], dtype: Any) -> Constant:
+  torch = sys.modules.get("torch")
+  if torch is not None and isinstance(dtype, torch.dtype):  # NumPy may lack it
+    return constant(torch.ones(shape, dtype=dtype, device="cpu"))
   return constant(np.ones(shape, dtype))
 
 
@@ -218,10 +238,11 @@ def gelu(x: Any, approximate: str = "none", *, out: Any = None,
   return (context or default_context()).Gelu(x, approximate=approximate, out=out)
 
 
-def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, is_causal: bool = False,
-              scale: float | None = None, *, out: Any = None,
-              context: Context | None = None) -> Any:
+def attention(query: Any, key: Any, value: Any, attn_mask: Any = None, *, is_causal: bool = False,
+              scale: float | None = None, out: Any = None, context: Context | None = None) -> Any:
   """Attends, as `torch.nn.functional.scaled_dot_product_attention` without dropout.
+
+  PyTorch's fifth argument by position is the dropout, so what follows the mask goes by name.
 
   Args:
     query: [N, heads, L, E].

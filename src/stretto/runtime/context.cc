@@ -1,13 +1,13 @@
 #include "stretto/runtime/context.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include "stretto/base/error.h"
+#include "stretto/tensor/layout.h"
 
 namespace stretto {
 namespace runtime {
@@ -28,15 +28,6 @@ int64_t rounded(int64_t places) {
 // eight.
 int64_t slack_of(int64_t capacity) { return std::max<int64_t>(16, capacity / 8); }
 
-int index_of(const std::vector<std::string>& names,
-             std::initializer_list<std::string_view> wanted) {
-  for (std::string_view name : wanted) {
-    const auto at = std::find(names.begin(), names.end(), name);
-    if (at != names.end()) return static_cast<int>(at - names.begin());
-  }
-  return -1;
-}
-
 // [outer, from_rows, inner] to [outer, to_rows, inner]: `count` rows from `from_row` to `to_row`.
 void move_rows(const StateMemory& m, const std::byte* from, int64_t from_rows, int64_t from_row,
                std::byte* to, int64_t to_rows, int64_t to_row, int64_t count) {
@@ -48,7 +39,11 @@ void move_rows(const StateMemory& m, const std::byte* from, int64_t from_rows, i
 }
 
 Tensor new_memory(const StateMemory& m, int64_t rows) {
-  return Tensor(DType::kUInt8, {m.outer * rows * m.inner_bytes});
+  int64_t bytes = 0;
+  if (__builtin_mul_overflow(m.outer * m.inner_bytes, rows, &bytes)) {
+    throw_unsupported("memory: {} places of a context are more than a processor can address", rows);
+  }
+  return Tensor(DType::kUInt8, {bytes});
 }
 
 std::byte* bytes_of(Tensor& tensor) { return static_cast<std::byte*>(tensor.mutable_data()); }
@@ -61,6 +56,18 @@ Tensor copy_of(const Tensor& from) {
   Tensor to(from.dtype(), from.shape());
   std::memcpy(to.mutable_data(), from.data(), from.bytes());
   return to;
+}
+
+// The most places that the model takes as past, and an input that says so.
+std::pair<int64_t, std::string_view> most_past(const StateLayout& layout) {
+  std::pair<int64_t, std::string_view> most{Dimension::kAny, ""};
+  for (const StatePair& pair : layout.pairs) {
+    if (pair.axis < 0) continue;
+    const Dimension& d =
+        layout.ranges[static_cast<size_t>(pair.input_index)][static_cast<size_t>(pair.axis)];
+    if (d.most < most.first) most = {d.most, pair.input};
+  }
+  return most;
 }
 
 }  // namespace
@@ -80,146 +87,6 @@ void copy_sample(const Tensor& from, int64_t from_sample, Tensor& to, int64_t to
   }
 }
 
-const StatePair* StateLayout::pair_of(int input) const {
-  for (const StatePair& pair : pairs) {
-    if (pair.input_index == input) return &pair;
-  }
-  return nullptr;
-}
-
-void refuse_context(const Model& model) {
-  throw_unsupported(
-      "{}: it depends on values (If, Loop or sizes that it computes), and such models have no "
-      "contexts: pass the state as inputs and outputs",
-      model.name());
-}
-
-std::shared_ptr<const StateLayout> describe_state(const Model& model,
-                                                  const std::map<std::string, std::string>& named) {
-  if (model.state().staged) refuse_context(model);
-  auto layout = std::make_shared<StateLayout>();
-  std::vector<std::string> outputs;
-  std::vector<Shape> shapes;
-  for (const TensorSpec& input : model.inputs()) {
-    layout->names.push_back(input.name);
-    layout->dtypes.push_back(input.dtype);
-    shapes.push_back(input.shape);
-  }
-  for (const TensorSpec& output : model.outputs()) outputs.push_back(output.name);
-  layout->ranges = model.input_ranges();
-  const auto pairs = named.empty() ? find_pairs(layout->names, outputs) : named;
-  if (pairs.empty()) {
-    throw_invalid(
-        "{}: no input looks like the state that an output leaves; name the pairs, as in state = "
-        "{{h0: hn}}, or export the model with its past as inputs (past_key_values.0.key) and "
-        "outputs (present.0.key). Inputs: {}; outputs: {}",
-        model.name(), fmt::join(layout->names, ", "), fmt::join(outputs, ", "));
-  }
-  // Importing says how outputs are made; passes may have changed that.
-  if (model.state().by_shape) {
-    layout->pairs = describe_pairs(model.state().by_shape->import_in_turn(shapes).graph, pairs);
-  } else {
-    layout->pairs = describe_pairs(*model.state().graph, pairs);
-  }
-  for (const StatePair& pair : layout->pairs) layout->grows |= pair.axis >= 0;
-  if (layout->grows && !model.open()) {
-    throw_invalid(
-        "{}: its caches have a fixed length; leave the dimensions of the past open when it is "
-        "exported and optimised",
-        model.name());
-  }
-  if (layout->grows) {
-    layout->mask = index_of(layout->names, {"attention_mask"});
-    layout->positions = index_of(layout->names, {"position_ids"});
-    if (layout->mask < 0) {
-      throw_invalid(
-          "{}: it has no input attention_mask, so places of a cache that are not used cannot be "
-          "hidden; export it with one. Inputs: {}",
-          model.name(), fmt::join(layout->names, ", "));
-    }
-    for (int role : {layout->mask, layout->positions}) {
-      if (role < 0 || layout->ranges[static_cast<size_t>(role)].size() == 2) continue;
-      throw_invalid("{}: input {}: expected [batch, places], got {}", model.name(),
-                    layout->names[static_cast<size_t>(role)],
-                    shape_range_text(layout->ranges[static_cast<size_t>(role)]));
-    }
-  }
-  for (size_t i = 0; i < layout->names.size(); ++i) {
-    const int index = static_cast<int>(i);
-    if (layout->pair_of(index) != nullptr) continue;
-    if (index == layout->mask || index == layout->positions) {
-      layout->optional.push_back(layout->names[i]);
-      continue;
-    }
-    layout->inputs.push_back(layout->names[i]);
-    const bool counts = layout->ranges[i].size() >= 2;
-    if (layout->grows && layout->tokens < 0 && counts) layout->tokens = index;
-  }
-  if (const int ids = index_of(layout->names, {"input_ids", "inputs_embeds"});
-      layout->grows && ids >= 0) {
-    layout->tokens = ids;
-  }
-  if (layout->grows && layout->tokens < 0) {
-    throw_invalid("{}: no input is [batch, new places], as input_ids is", model.name());
-  }
-  for (size_t o = 0; o < outputs.size(); ++o) {
-    const bool is_state = std::any_of(
-        layout->pairs.begin(), layout->pairs.end(),
-        [&](const StatePair& pair) { return pair.output_index == static_cast<int>(o); });
-    if (is_state) continue;
-    layout->outputs.push_back(outputs[o]);
-    layout->output_indices.push_back(static_cast<int>(o));
-  }
-  return layout;
-}
-
-namespace {
-
-// The shape of a pair for this batch. Its open dimensions are the batch, besides the one that
-// grows.
-StateMemory make_memory(const StateLayout& layout, const StatePair& pair, int64_t batch) {
-  const auto input = static_cast<size_t>(pair.input_index);
-  const ShapeRange& range = layout.ranges[input];
-  StateMemory m{.dtype = layout.dtypes[input], .batch_axis = -1};
-  for (size_t axis = 0; axis < range.size(); ++axis) {
-    const Dimension& d = range[axis];
-    if (static_cast<int64_t>(axis) == pair.axis) {
-      m.shape.push_back(0);
-    } else if (d.fixed()) {
-      m.shape.push_back(d.least);
-    } else {
-      if (batch < d.least || batch > d.most) {
-        throw_invalid("batch: input {} takes {}, got {}", pair.input, shape_range_text(range),
-                      batch);
-      }
-      if (m.batch_axis < 0) m.batch_axis = static_cast<int>(axis);
-      m.shape.push_back(batch);
-    }
-  }
-  // A state of one fixed batch: its only dimension of that size.
-  if (m.batch_axis < 0 && std::count(m.shape.begin(), m.shape.end(), batch) == 1) {
-    m.batch_axis =
-        static_cast<int>(std::find(m.shape.begin(), m.shape.end(), batch) - m.shape.begin());
-  }
-  if (pair.axis < 0) {
-    m.data = Tensor(m.dtype, m.shape);
-    m.other = Tensor(m.dtype, m.shape);
-    return m;
-  }
-  if (m.shape[0] != batch) {
-    throw_invalid("batch: the first dimension of {} is {}, got a batch of {}", pair.input,
-                  m.shape[0], batch);
-  }
-  m.inner_bytes = static_cast<int64_t>(dtype_bytes(m.dtype));
-  for (size_t axis = 0; axis < m.shape.size(); ++axis) {
-    const auto at = static_cast<int64_t>(axis);
-    if (at < pair.axis) m.outer *= m.shape[axis];
-    if (at > pair.axis) m.inner_bytes *= m.shape[axis];
-  }
-  return m;
-}
-
-}  // namespace
 }  // namespace runtime
 
 using runtime::StateMemory;
@@ -238,6 +105,16 @@ void Context::State::make_room(int64_t count) {
                   count, max_length);
   }
   const bool empty = used == 0;
+  const auto [most, input] = runtime::most_past(*layout);
+  if (used > most) {
+    throw_invalid("context: {} places are used, and input {} takes at most {}", used, input, most);
+  }
+  const auto mask = static_cast<size_t>(layout->mask);
+  const int64_t most_seen = layout->ranges[mask][1].most;
+  if (count > most_seen - used) {
+    throw_invalid("context: {} places are used and {} are to come, but input {} takes at most {}",
+                  used, count, layout->names[mask], most_seen);
+  }
   int64_t wanted = capacity;
   if (used > capacity) wanted = runtime::rounded(used + 1);
   if (empty && count > capacity) {
@@ -249,8 +126,12 @@ void Context::State::make_room(int64_t count) {
     const int64_t enough = round_up(max_length, 2 * runtime::kSpare) - 1;
     wanted = std::min(wanted, std::max({enough, used, empty ? count : 0, capacity}));
   }
-  const int64_t new_places = empty ? 0 : count;
-  const int64_t needed = std::max(wanted + runtime::slack_of(wanted), wanted + new_places);
+  wanted = std::min(wanted, std::max(most, empty ? count : int64_t{0}));
+  wanted = std::min(wanted, std::max({used, empty ? count : 0, most_seen - (empty ? 1 : count)}));
+  // A program is made for a number of rows, so there are few of those.
+  int64_t spare = runtime::slack_of(wanted);
+  if (!empty && count > spare) spare = runtime::rounded(count);
+  const int64_t needed = wanted + spare;
   if (wanted != capacity || needed > rows) {
     const int64_t new_rows = std::max(needed, wanted == capacity ? rows : needed);
     std::vector<Tensor> grown(memory.size());  // all of it, before anything changes
@@ -282,14 +163,42 @@ void Context::State::make_room(int64_t count) {
   }
 }
 
-void Context::State::clear() {
+// All of the memory: places that are hidden are multiplied by zero, and what an earlier
+// conversation left there may be NaN.
+void Context::State::clear_places() {
   used = 0;
   end = capacity;
   visible.assign(static_cast<size_t>(batch), {});
   for (size_t i = 0; i < memory.size(); ++i) {
-    StateMemory& m = memory[i];
-    if (m.data.defined()) std::memset(m.data.mutable_data(), 0, m.data.bytes());
+    Tensor& data = memory[i].data;
+    if (layout->pairs[i].axis >= 0 && data.defined()) {
+      std::memset(data.mutable_data(), 0, data.bytes());
+    }
   }
+}
+
+void Context::State::clear() {
+  clear_places();
+  for (size_t i = 0; i < memory.size(); ++i) {
+    Tensor& data = memory[i].data;
+    if (layout->pairs[i].axis < 0) std::memset(data.mutable_data(), 0, data.bytes());
+  }
+}
+
+std::unique_ptr<Context::State> runtime::new_state(const Model& model,
+                                                   std::shared_ptr<const StateLayout> layout,
+                                                   int64_t batch, int64_t max_length) {
+  // Far more places than fit anywhere, and far from an overflow.
+  constexpr int64_t kMostPlaces = int64_t{1} << 40;
+  auto state = std::make_unique<Context::State>(Context::State{.model = model});
+  state->layout = std::move(layout);
+  state->batch = batch;
+  state->max_length = std::min(max_length, kMostPlaces);
+  for (const StatePair& pair : state->layout->pairs) {
+    state->memory.push_back(make_memory(*state->layout, pair, batch));
+  }
+  state->clear();
+  return state;
 }
 
 Context::Context(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -297,20 +206,13 @@ Context::~Context() = default;
 Context::Context(Context&&) noexcept = default;
 Context& Context::operator=(Context&&) noexcept = default;
 
-Context::Context(const Model& model, const ContextOptions& options)
-    : state_(std::make_unique<State>(State{.model = model})) {
+Context::Context(const Model& model, const ContextOptions& options) {
   if (options.batch < 1) throw_invalid("batch: expected 1 or more, got {}", options.batch);
   if (options.max_length < 0) {
     throw_invalid("max_length: expected 0 (any) or more, got {}", options.max_length);
   }
-  State& s = *state_;
-  s.layout = runtime::describe_state(model, options.state);
-  s.batch = options.batch;
-  s.max_length = options.max_length;
-  for (const StatePair& pair : s.layout->pairs) {
-    s.memory.push_back(runtime::make_memory(*s.layout, pair, s.batch));
-  }
-  s.clear();
+  state_ = runtime::new_state(model, runtime::describe_state(model, options.state), options.batch,
+                              options.max_length);
 }
 
 Context Context::fork() const {
@@ -397,30 +299,33 @@ constexpr std::string_view kVisible = "attention_mask";
 }
 
 std::map<std::string, Tensor> Context::save() const {
-  const State& s = *state_;
   const State::Turn turn(*state_);
+  return state_->save();
+}
+
+std::map<std::string, Tensor> Context::State::save() const {
   std::map<std::string, Tensor> saved;
-  for (size_t i = 0; i < s.memory.size(); ++i) {
-    const StateMemory& m = s.memory[i];
-    const StatePair& pair = s.layout->pairs[i];
+  for (size_t i = 0; i < memory.size(); ++i) {
+    const StateMemory& m = memory[i];
+    const StatePair& pair = layout->pairs[i];
     if (pair.axis < 0) {
       saved.emplace(pair.input, runtime::copy_of(m.data));
       continue;
     }
     Shape shape = m.shape;
-    shape[static_cast<size_t>(pair.axis)] = s.used;
+    shape[static_cast<size_t>(pair.axis)] = used;
     Tensor tensor(m.dtype, shape);
-    if (s.used > 0) {
-      runtime::move_rows(m, runtime::bytes_of(m.data), s.rows, s.end - s.used,
-                         runtime::bytes_of(tensor), s.used, 0, s.used);
+    if (used > 0) {
+      runtime::move_rows(m, runtime::bytes_of(m.data), rows, end - used, runtime::bytes_of(tensor),
+                         used, 0, used);
     }
     saved.emplace(pair.input, std::move(tensor));
   }
-  if (s.layout->grows) {
-    Tensor mask(DType::kInt64, {s.batch, s.used});
+  if (layout->grows) {
+    Tensor mask(DType::kInt64, {batch, used});
     auto values = mask.mutable_values<int64_t>();
     size_t at = 0;
-    for (const auto& places : s.visible) {
+    for (const auto& places : visible) {
       for (uint8_t v : places) values[at++] = v;
     }
     saved.emplace(kVisible, std::move(mask));

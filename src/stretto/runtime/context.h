@@ -9,42 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "stretto/runtime/model_state.h"
-#include "stretto/runtime/state_pairs.h"
+#include "stretto/runtime/state_layout.h"
 #include "stretto/stretto.h"
 
 namespace stretto::runtime {
-
-// What the inputs of a model mean for a context: the same for all contexts with these pairs.
-struct StateLayout {
-  std::vector<StatePair> pairs;
-  std::vector<std::string> names;  // of all inputs, in model order
-  std::vector<ShapeRange> ranges;  // their shapes
-  std::vector<DType> dtypes;
-  std::vector<std::string> inputs, optional, outputs;  // see Context
-  std::vector<int> output_indices;                     // of `outputs`, in model order
-  int tokens = -1;     // input whose second dimension counts the new places; -1: nothing grows
-  int mask = -1;       // attention_mask [batch, places before and new]
-  int positions = -1;  // position_ids [batch, new places]
-  bool grows = false;
-
-  const StatePair* pair_of(int input) const;
-};
-std::shared_ptr<const StateLayout> describe_state(const Model& model,
-                                                  const std::map<std::string, std::string>& pairs);
-// Throws Unsupported: the model runs in stages, which keep no state.
-[[noreturn]] void refuse_context(const Model& model);
-
-// The memory of one pair. One that grows is [outer, rows, inner]: `outer` are the dimensions before
-// its axis, of which the batch is the first, and `inner` those behind. One that does not has two
-// tensors that change places.
-struct StateMemory {
-  Shape shape;  // with 0 along the axis that grows
-  DType dtype = DType::kFloat32;
-  int64_t outer = 1, inner_bytes = 0;
-  int batch_axis = 0;  // -1: it has none
-  Tensor data, other;
-};
 
 // Sample `from_sample` of `from` becomes `to_sample` of `to`, along `axis`; the rest of their
 // shapes is equal.
@@ -87,6 +55,17 @@ struct Context::State {
   // and grows as needed.
   void make_room(int64_t count);
   void clear();
+  void clear_places();  // of what grows only
+  std::map<std::string, Tensor> save() const;
 };
+
+namespace runtime {
+
+// An empty one. Throws what make_memory() throws.
+std::unique_ptr<Context::State> new_state(const Model& model,
+                                          std::shared_ptr<const StateLayout> layout, int64_t batch,
+                                          int64_t max_length);
+
+}  // namespace runtime
 
 }  // namespace stretto

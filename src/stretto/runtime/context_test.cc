@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <thread>
 
 #include "stretto/base/error.h"
@@ -50,9 +51,11 @@ std::string summing() {
                                  longs("sides", {1, 3}), longs("places", {2})}});
 }
 
-Model optimized(const std::string& bytes, Shape past = {1, 2, 4, 3}) {
+Model optimized(const std::string& bytes, Shape past = {1, 2, 4, 3},
+                const std::map<std::string, ShapeRange>& ranges = {}) {
   OptimizeOptions options{
       .threads = 2, .tuning = "off", .tuning_cache = "none", .verify = false, .profile = false};
+  options.ranges = ranges;
   options.inputs.emplace("inputs_embeds", Tensor(DType::kFloat32, {1, 1, 6}));
   options.inputs.emplace("attention_mask", Tensor(DType::kInt64, {1, 5}));
   options.inputs.emplace("position_ids", Tensor(DType::kInt64, {1, 1}));
@@ -184,6 +187,77 @@ TEST(Context, ForkReorderResetSaveAndRestore) {
   EXPECT_THROW(context.reorder(std::vector<int64_t>{0, 2}), InvalidArgument);
 }
 
+// Programs are made for a number of rows of memory.
+TEST(Context, FollowUpsOfManyLengthsNeedOneMemory) {
+  Session session(optimized(summing()));
+  std::vector<int64_t> bytes;
+  for (int64_t count = 20; count < 30; ++count) {
+    Context context(session.model());
+    Expected expected(1);
+    for (int64_t places : {int64_t{20}, count, int64_t{1}}) {
+      const Tensor x = step(1, places, static_cast<int>(count));
+      expected.add(x);
+      ASSERT_EQ(values(session.run({{"inputs_embeds", x}}, context)[0]), expected.all());
+    }
+    bytes.push_back(context.memory_bytes());
+  }
+  EXPECT_EQ(std::ranges::count(bytes, bytes[0]), 10);
+}
+
+// The window has places that are not used, and must not have more than the model can take.
+TEST(Context, RangesHoldForTheWindow) {
+  const Model model =
+      optimized(summing(), {1, 2, 4, 3},
+                {{"past_key_values.0.key", parse_shape_range("batch:1..x2xpast:1..50x3")}});
+  Session session(model);
+  Context context(model);
+  Expected expected(1);
+  for (int i = 0; i < 51; ++i) {
+    const Tensor x = step(1, 1, i);
+    expected.add(x);
+    ASSERT_EQ(values(session.run({{"inputs_embeds", x}}, context)[0]), expected.all());
+    EXPECT_LE(context.capacity(), 50);
+  }
+  try {
+    session.run({{"inputs_embeds", step(1, 1, 0)}}, context);
+    ADD_FAILURE();
+  } catch (const InvalidArgument& error) {
+    EXPECT_STREQ(error.what(),
+                 "context: 51 places are used, and input past_key_values.0.key takes at most 50");
+  }
+  EXPECT_EQ(context.length(), 51);
+}
+
+// Each length of a prompt has a program, and threads only while it is one of the last used.
+TEST(Context, ThreadsOfManyPromptsAreBounded) {
+  const auto threads = [] {
+    std::error_code error;
+    const std::filesystem::directory_iterator tasks("/proc/self/task", error);
+    return error ? 0 : std::distance(begin(tasks), end(tasks));
+  };
+  const auto before = threads();
+  if (before == 0) return;  // only Linux says how many there are
+  Session session(optimized(summing()), 48);
+  const auto run = [&](int64_t places) {
+    Context context(session.model());
+    Expected expected(1);
+    const Tensor x = step(1, places, static_cast<int>(places));
+    expected.add(x);
+    ASSERT_EQ(values(session.run({{"inputs_embeds", x}}, context)[0]), expected.all());
+  };
+  for (int64_t places = 2; places < 10; ++places) run(places);
+  EXPECT_LT(threads() - before, 4 * 48);  // eight prompts, and what the session has itself
+  for (int64_t places = 2; places < 10; ++places) run(places);  // made again
+  EXPECT_LT(threads() - before, 4 * 48);
+}
+
+TEST(Context, TheModelIsLookedAtOnce) {
+  const Model model = optimized(summing());
+  EXPECT_EQ(describe_state(model, {}), describe_state(model, {}));
+  EXPECT_NE(describe_state(model, {}),
+            describe_state(model, {{"past_key_values.0.key", "present.0.key"}}));
+}
+
 TEST(Context, TwoContextsInTwoThreads) {
   Session session(optimized(summing()));
   const auto work = [&](int seed) {
@@ -313,6 +387,95 @@ TEST(Context, ReorderNeedsToKnowTheBatch) {
   Session unclear(model("2, 2, 4"));
   Context other(unclear.model(), {.batch = 2});
   EXPECT_THROW(other.reorder(std::vector<int64_t>{1, 0}), InvalidArgument);
+}
+
+// A cache of [batch, 1, past, 6] to which `added` is appended, its sum, and what `more` adds.
+std::string appending(std::vector<std::string> added, std::vector<std::string> nodes = {},
+                      std::vector<std::string> inputs = {}, std::vector<std::string> outputs = {},
+                      const std::string& heads = "1") {
+  nodes.insert(nodes.begin(), node("Unsqueeze", {"inputs_embeds", "one"}, {"new"}));
+  nodes.push_back(node("Concat", added, {"present.0.key"}, {attr("axis", 2)}));
+  nodes.push_back(node("ReduceSum", {"present.0.key"}, {"sum"}, {attr("keepdims", 0)}));
+  nodes.push_back(node("Cast", {"attention_mask"}, {"seen"}, {attr("to", 1)}));
+  nodes.push_back(node("ReduceSum", {"seen"}, {"count"}, {attr("keepdims", 0)}));
+  inputs.insert(inputs.begin(),
+                {input("inputs_embeds", {"batch", "new", "6"}),
+                 input("attention_mask", {"batch", "total"}, onnx::DataType::kInt64),
+                 input("position_ids", {"batch", "new"}, onnx::DataType::kInt64),
+                 input("past_key_values.0.key", {"batch", heads, "past", "6"})});
+  outputs.insert(outputs.begin(), {"sum", "count", "present.0.key"});
+  return model({.nodes = nodes,
+                .inputs = inputs,
+                .outputs = outputs,
+                .initializers = {onnx::testing::int64s("one", {1}),
+                                 onnx::testing::floats("pair", {2, 1}, {1, 2})}});
+}
+
+float sum_of(const Tensor& x) {
+  float sum = 0;
+  for (float v : x.values<float>()) sum += v;
+  return sum;
+}
+
+// Exporters write what is returned and what is read apart.
+TEST(Context, EqualConcatsAreOne) {
+  for (const bool first : {true, false}) {
+    std::vector<std::string> nodes{
+        node("Unsqueeze", {"inputs_embeds", "one"}, {"same"}),
+        node("Concat", {"past_key_values.0.key", "same"}, {"again"}, {attr("axis", 2)}),
+        node("Mul", {"again", "again"}, {"squares"}),
+        node("ReduceSum", {"squares"}, {"y"}, {attr("keepdims", 0)})};
+    if (first) nodes.insert(nodes.begin(), std::move(nodes.back())), nodes.pop_back();
+    Session session(
+        optimized(appending({"past_key_values.0.key", "new"}, nodes, {}, {"y"}), {1, 1, 4, 6}));
+    Context context(session.model());
+    float sum = 0, squares = 0;
+    for (int i = 0; i < 70; ++i) {
+      const Tensor x = step(1, 1, i);
+      sum += sum_of(x);
+      for (float v : x.values<float>()) squares += v * v;
+      const auto y = session.run({{"inputs_embeds", x}}, context);
+      ASSERT_EQ(y[0].values<float>()[0], sum);
+      ASSERT_EQ(y[2].values<float>()[0], squares);
+    }
+  }
+}
+
+TEST(Context, OnePlaceForEachToken) {
+  Session session(optimized(appending({"past_key_values.0.key", "two"},
+                                      {node("Concat", {"new", "new"}, {"two"}, {attr("axis", 2)})}),
+                            {1, 1, 4, 6}));
+  Context context(session.model());
+  try {
+    session.run({{"inputs_embeds", step(1, 3, 0)}}, context);
+    ADD_FAILURE();
+  } catch (const Unsupported& error) {
+    EXPECT_NE(std::string_view(error.what()).find("6 places for 3 new ones"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Context, OnlyTheBatchIsOpenBesides) {
+  const Model model =
+      optimized(appending({"past_key_values.0.key", "new"}, {}, {}, {}, "heads"), {1, 1, 4, 6});
+  EXPECT_THROW(Context{model}, InvalidArgument);
+}
+
+// One or two places are added to two, and three cannot be: the second sample fails.
+TEST(Context, ASampleThatFailsLeavesTheOthersAlone) {
+  Session session(
+      optimized(appending({"past_key_values.0.key", "new"},
+                          {node("Add", {"inputs_embeds", "pair"}, {"paired"}),
+                           node("ReduceSum", {"paired", "one"}, {"all"}, {attr("keepdims", 0)}),
+                           node("Add", {"h0", "all"}, {"hn"})},
+                          {input("h0", {"batch", "6"})}, {"hn"}),
+                {1, 1, 4, 6}));
+  Context context(session.model(), {.batch = 2});
+  const Tensor mask = of_int64s({2, 4}, {1, 1, 0, 0, 1, 1, 1, 0});
+  EXPECT_THROW(session.run({{"inputs_embeds", step(2, 4, 1)}, {"attention_mask", mask}}, context),
+               std::exception);
+  EXPECT_EQ(values(context.save().at("h0")), std::vector<float>(12, 0));
+  EXPECT_EQ(context.length(), 0);
 }
 
 // State that keeps its shape: the output takes the place of the input, and nothing is copied.

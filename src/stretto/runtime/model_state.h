@@ -1,7 +1,9 @@
 // What a stretto::Model holds.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "stretto/base/file.h"
@@ -13,6 +15,18 @@
 #include "stretto/tune/tuning_cache.h"
 
 namespace stretto {
+
+namespace runtime {
+
+struct StateLayout;
+
+// What contexts have found out about a model, by the pairs that their callers named.
+struct StateLayouts {
+  std::mutex mutex;
+  std::map<std::map<std::string, std::string>, std::shared_ptr<const StateLayout>> by_pairs;
+};
+
+}  // namespace runtime
 
 struct Model::State {
   std::string name;
@@ -31,6 +45,7 @@ struct Model::State {
   std::string report_json;
   runtime::Samples samples;        // for LoadOptions::verify
   std::vector<std::string> notes;  // see Model::notes
+  std::shared_ptr<runtime::StateLayouts> layouts = std::make_shared<runtime::StateLayouts>();
   // Absolute paths of the files that optimize() read: nothing may be saved to them.
   std::vector<std::string> sources;
 };

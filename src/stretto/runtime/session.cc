@@ -194,9 +194,10 @@ std::vector<Tensor> Session::run(std::span<const Tensor> inputs) {
   return results;
 }
 
-std::vector<Tensor> Session::run(const std::map<std::string, Tensor>& inputs, Context& context) {
+std::vector<Tensor> Session::run(const std::map<std::string, Tensor>& inputs, Context& context,
+                                 const ContextRunOptions& options) {
   if (!state_->stateful) runtime::refuse_context(state_->model);
-  return state_->stateful->run(inputs, context.state());
+  return state_->stateful->run(inputs, context.state(), options);
 }
 
 }  // namespace stretto

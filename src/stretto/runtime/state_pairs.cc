@@ -122,7 +122,26 @@ std::vector<StatePair> describe_pairs(const ir::Graph& graph,
   return result;
 }
 
-void append_in_place(ir::Graph& graph, const std::vector<StatePair>& pairs, int64_t rows) {
+namespace {
+
+// Exporters write what attention reads and what the model returns apart. All become what node `n`
+// makes, unless they are outputs as well.
+void merge_with(ir::Graph& graph, size_t n) {
+  const ir::Node kept = graph.nodes[n];
+  for (const ir::Node& other : graph.nodes) {
+    const bool equal = other.op == kept.op && other.inputs == kept.inputs &&
+                       other.attributes.integer("axis", 0) == kept.attributes.integer("axis", 0);
+    if (!equal || &other == &graph.nodes[n]) continue;
+    for (ir::Node& reader : graph.nodes) {
+      std::replace(reader.inputs.begin(), reader.inputs.end(), other.outputs[0], kept.outputs[0]);
+    }
+  }
+}
+
+}  // namespace
+
+void append_in_place(ir::Graph& graph, const std::vector<StatePair>& pairs, int64_t rows,
+                     int64_t places) {
   std::vector<ir::ValueId> gone;
   const std::vector<ir::ValueId> outputs = graph.outputs;
   for (const StatePair& pair : pairs) {
@@ -137,6 +156,12 @@ void append_in_place(ir::Graph& graph, const std::vector<StatePair>& pairs, int6
     const int n = maker_of(graph, links, present);
     const Shape used = *graph.value(past).shape;
     const auto axis = static_cast<size_t>(pair.axis);
+    const ir::ValueId added = graph.nodes[static_cast<size_t>(n)].inputs[1];
+    if (graph.value(added).shape->at(axis) != places) {
+      throw_unsupported("state: {} gets {} places for {} new ones, and contexts count one for each",
+                        pair.output, graph.value(added).shape->at(axis), places);
+    }
+    merge_with(graph, static_cast<size_t>(n));
     graph.value(past).shape->at(axis) = rows;
     // Other readers see the places that are used.
     ir::ValueId part = ir::kNone;

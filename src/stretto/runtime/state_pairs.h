@@ -33,7 +33,9 @@ std::vector<StatePair> describe_pairs(const ir::Graph& graph,
 
 // The outputs that grow are no longer made: `Concat(past, new)` becomes stretto.Append, and `past`
 // becomes memory of `rows` places along its axis, of which the graph's own number are used. Whoever
-// runs the graph passes memory whose first place is the first that is used.
-void append_in_place(ir::Graph& graph, const std::vector<StatePair>& pairs, int64_t rows);
+// runs the graph passes memory whose first place is the first that is used. Throws Unsupported for
+// one that appends another number of places than `places`.
+void append_in_place(ir::Graph& graph, const std::vector<StatePair>& pairs, int64_t rows,
+                     int64_t places);
 
 }  // namespace stretto::runtime

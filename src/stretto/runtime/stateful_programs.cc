@@ -5,28 +5,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "stretto/base/error.h"
-#include "stretto/runtime/executor_pool.h"
-#include "stretto/runtime/siblings.h"
 
 namespace stretto::runtime {
-
-struct StatefulPrograms::Runner {
-  Runner(std::vector<StatePair> p, std::vector<Shape> s, int64_t r,
-         std::shared_ptr<const Program> made)
-      : pairs(std::move(p)),
-        shapes(std::move(s)),
-        rows(r),
-        program(std::move(made)),
-        pool(*program, executor_limit(program->target.threads)) {}
-
-  const std::vector<StatePair> pairs;
-  const std::vector<Shape> shapes;  // of the model's inputs, before memory stood for some
-  const int64_t rows;
-  const std::shared_ptr<const Program> program;
-  ExecutorPool pool;
-};
 
 // The samples that a run is for, and which of their places are real.
 struct StatefulPrograms::Samples {
@@ -34,80 +17,31 @@ struct StatefulPrograms::Samples {
   int64_t places = 0;  // new ones of each
   // [count][places]; empty: all are.
   std::vector<uint8_t> visible;
+  int last = -1;  // output of which the last place is wanted, among those of the model
 
   bool sees(int64_t sample, int64_t place) const {
     return visible.empty() || visible[static_cast<size_t>(sample * places + place)] != 0;
   }
 };
 
+// What a run has made of a pair that does not grow: of one sample, or of all.
+struct StatefulPrograms::Replaced {
+  size_t pair = 0;
+  int64_t sample = -1;  // -1: all
+  Tensor tensor;
+
+  void store(Context::State& context) {
+    StateMemory& m = context.memory[pair];
+    if (sample < 0) {
+      m.other = std::exchange(m.data, std::move(tensor));
+    } else {
+      copy_sample(tensor, 0, m.data, sample, m.batch_axis);
+    }
+  }
+};
+
 StatefulPrograms::StatefulPrograms(Model model, const kernels::Target& target)
-    : model_(std::move(model)), target_(target) {}
-StatefulPrograms::~StatefulPrograms() = default;
-
-namespace {
-
-// Memory may be passed from any place on only to programs that append to it.
-void check_appends(const Program& program, const StateLayout& layout) {
-  for (const StatePair& pair : layout.pairs) {
-    bool read = false, written = false;
-    for (const Instruction& instruction : program.instructions) {
-      const auto is_memory = [&](const Location& at) {
-        return at.place == Place::kInput && at.index == pair.input_index;
-      };
-      const auto &in = instruction.inputs, &out = instruction.outputs;
-      read = read || std::any_of(in.begin(), in.end(), is_memory);
-      written = written || std::any_of(out.begin(), out.end(), is_memory);
-    }
-    if (pair.axis < 0 || written || !read) continue;
-    throw_unsupported("state: {} {} cannot be appended to in place", pair.input,
-                      shape_text(program.inputs[static_cast<size_t>(pair.input_index)].shape));
-  }
-}
-
-}  // namespace
-
-std::shared_ptr<StatefulPrograms::Runner> StatefulPrograms::runner(const StateLayout& layout,
-                                                                   const std::vector<Shape>& shapes,
-                                                                   int64_t rows) {
-  const auto find = [&]() -> std::shared_ptr<Runner> {
-    const auto at = std::find_if(runners_.begin(), runners_.end(), [&](const auto& r) {
-      return r->rows == rows && r->shapes == shapes && r->pairs == layout.pairs;
-    });
-    if (at == runners_.end()) return nullptr;
-    std::rotate(at, at + 1, runners_.end());
-    return runners_.back();
-  };
-  {
-    const std::lock_guard lock(mutex_);
-    if (auto found = find()) return found;
-  }
-  std::shared_ptr<const Program> program;
-  if (layout.grows) {
-    ImportedModel imported = model_.state().by_shape->import_in_turn(shapes);
-    append_in_place(imported.graph, layout.pairs, rows);
-    program =
-        model_.state().siblings->compile(std::move(imported), target_, {.append_in_place = true});
-  } else if (has_shapes(*model_.state().program, shapes) &&
-             model_.state().program->target.threads == target_.threads) {
-    program = model_.state().program;
-  } else if (model_.open()) {
-    program = model_.state().by_shape->program(shapes, target_);
-  } else {
-    for (size_t i = 0; i < shapes.size(); ++i) {
-      const TensorSpec& spec = model_.inputs()[i];
-      if (spec.shape == shapes[i]) continue;
-      throw_invalid("input {}: expected shape {}, got {}", spec.name, shape_text(spec.shape),
-                    shape_text(shapes[i]));
-    }
-    program = compile_for(model_.state(), target_);
-  }
-  auto made = std::make_shared<Runner>(layout.pairs, shapes, rows, std::move(program));
-  const std::lock_guard lock(mutex_);
-  if (auto found = find()) return found;  // another thread was faster
-  runners_.push_back(made);
-  if (runners_.size() > kKept) runners_.erase(runners_.begin());
-  return made;
-}
+    : model_(model), programs_(std::move(model), target) {}
 
 namespace {
 
@@ -139,6 +73,16 @@ void check_inputs(const std::map<std::string, Tensor>& inputs, const StateLayout
   for (const std::string& name : layout.inputs) {
     if (!inputs.contains(name)) throw_invalid("input {} is missing", name);
   }
+}
+
+// Among the outputs of the model; -1 for no name.
+int output_of(const StateLayout& layout, const std::string& name) {
+  if (name.empty()) return -1;
+  for (size_t o = 0; o < layout.outputs.size(); ++o) {
+    if (layout.outputs[o] == name) return layout.output_indices[o];
+  }
+  throw_invalid("last place of {}: a run with a context returns {}", name,
+                fmt::join(layout.outputs, ", "));
 }
 
 Tensor of_type(Tensor tensor, DType dtype) {
@@ -204,10 +148,11 @@ Tensor full_positions(const Context::State& c, const StateLayout& layout, int64_
 
 // One output of samples that ran alone, as if they had run together. Where its second dimension
 // counts their places, these go to `columns` of `places`.
+// `last`: they have the last place of each only.
 Tensor united(const std::string& name, const std::vector<Tensor>& parts,
-              const std::vector<std::vector<int64_t>>& columns, int64_t places) {
+              const std::vector<std::vector<int64_t>>& columns, int64_t places, bool last) {
   Shape shape = parts[0].shape();
-  bool per_place = shape.size() >= 2;
+  bool per_place = shape.size() >= 2 && !last;
   for (size_t b = 0; per_place && b < parts.size(); ++b) {
     per_place = parts[b].rank() >= 2 && parts[b].dim(1) == static_cast<int64_t>(columns[b].size());
   }
@@ -239,6 +184,16 @@ Tensor united(const std::string& name, const std::vector<Tensor>& parts,
   return all;
 }
 
+// [batch, 1, ...] of [batch, places, ...].
+Tensor last_of(const Tensor& all, int64_t places) {
+  if (places == 1 || all.rank() < 2 || all.dim(1) != places) return all;
+  Shape shape = all.shape();
+  shape[1] = 1;
+  Tensor last(all.dtype(), shape);
+  copy_sample(all, places - 1, last, 0, 1);
+  return last;
+}
+
 // The columns of one sample: [batch, places, ...] to [1, columns, ...] where the input is so.
 Tensor part_of_sample(const Tensor& tensor, const ShapeRange& range, int64_t sample, int64_t batch,
                       int64_t places, const std::vector<int64_t>& columns) {
@@ -259,7 +214,8 @@ Tensor part_of_sample(const Tensor& tensor, const ShapeRange& range, int64_t sam
 }  // namespace
 
 std::vector<Tensor> StatefulPrograms::run_samples(const std::map<std::string, Tensor>& inputs,
-                                                  Context::State& c, const Samples& samples) {
+                                                  Context::State& c, const Samples& samples,
+                                                  std::vector<Replaced>& replaced) {
   const StateLayout& layout = *c.layout;
   const bool empty = c.used == 0, alone = samples.count != c.batch;
   const int64_t before = empty ? 0 : c.capacity;
@@ -309,11 +265,12 @@ std::vector<Tensor> StatefulPrograms::run_samples(const std::map<std::string, Te
     from.push_back(tensor.data());
     held.push_back(std::move(tensor));
   }
-  const auto found = runner(layout, shapes, layout.grows ? c.rows : 0);
-  const Program& program = *found->program;
+  const int narrowed = samples.places > 1 ? samples.last : -1;
+  const ContextPrograms::Ready ready =
+      programs_.get(layout, shapes, layout.grows ? c.rows : 0, narrowed);
+  const Program& program = *ready.program;
   std::vector<Tensor> results;
   std::vector<void*> to;
-  std::vector<std::pair<size_t, Tensor>> replaced;  // of memory, by pair
   for (const TensorSpec& spec : program.outputs) {
     const auto pair = std::find_if(layout.pairs.begin(), layout.pairs.end(),
                                    [&](const StatePair& p) { return p.output == spec.name; });
@@ -326,23 +283,19 @@ std::vector<Tensor> StatefulPrograms::run_samples(const std::map<std::string, Te
     StateMemory& m = c.memory[at];
     Tensor target = alone ? Tensor(spec.dtype, spec.shape) : m.other;
     to.push_back(target.mutable_data());
-    replaced.emplace_back(at, std::move(target));
+    replaced.push_back({at, alone ? samples.first : -1, std::move(target)});
   }
-  ExecutorPool::Lease(found->pool).executor().run(from, to);
-  for (auto& [at, tensor] : replaced) {
-    StateMemory& m = c.memory[at];
-    if (alone) {
-      copy_sample(tensor, 0, m.data, samples.first, m.batch_axis);
-    } else {
-      std::swap(m.data, m.other);
-    }
+  ExecutorPool::Lease(*ready.pool).executor().run(from, to);
+  for (size_t o = 0; o < results.size(); ++o) {
+    if (layout.output_indices[o] != samples.last) continue;
+    results[o] = last_of(results[o], samples.places);
   }
   return results;
 }
 
 // Samples of different lengths in the first run: each alone, without padding.
 std::vector<Tensor> StatefulPrograms::run_each(const std::map<std::string, Tensor>& inputs,
-                                               const Tensor& mask, Context::State& c) {
+                                               const Tensor& mask, Context::State& c, int last) {
   const StateLayout& layout = *c.layout;
   const int64_t places = mask.dim(1);
   const std::vector<uint8_t> visible = hidden_places(mask, c.batch, places);
@@ -358,6 +311,7 @@ std::vector<Tensor> StatefulPrograms::run_each(const std::map<std::string, Tenso
   }
   c.make_room(longest);
   std::vector<std::vector<Tensor>> results;  // per sample
+  std::vector<Replaced> replaced;            // stored when all have run
   for (int64_t b = 0; b < c.batch; ++b) {
     const auto& own = columns[static_cast<size_t>(b)];
     const auto count = static_cast<int64_t>(own.size());
@@ -368,14 +322,17 @@ std::vector<Tensor> StatefulPrograms::run_each(const std::map<std::string, Tenso
                                          layout.names.begin());
       part.emplace(name, part_of_sample(tensor, layout.ranges[i], b, c.batch, places, own));
     }
-    results.push_back(run_samples(part, c, {.first = b, .count = 1, .places = count}));
+    results.push_back(
+        run_samples(part, c, {.first = b, .count = 1, .places = count, .last = last}, replaced));
   }
   std::vector<Tensor> all;
   for (size_t o = 0; o < results[0].size(); ++o) {
     std::vector<Tensor> parts;
     for (const auto& of_sample : results) parts.push_back(of_sample[o]);
-    all.push_back(united(layout.outputs[o], parts, columns, places));
+    all.push_back(
+        united(layout.outputs[o], parts, columns, places, layout.output_indices[o] == last));
   }
+  for (Replaced& one : replaced) one.store(c);
   for (int64_t b = 0; b < c.batch; ++b) {
     auto& places_of = c.visible[static_cast<size_t>(b)];
     const size_t count = columns[static_cast<size_t>(b)].size();
@@ -387,7 +344,7 @@ std::vector<Tensor> StatefulPrograms::run_each(const std::map<std::string, Tenso
 }
 
 std::vector<Tensor> StatefulPrograms::run(const std::map<std::string, Tensor>& inputs,
-                                          Context::State& c) {
+                                          Context::State& c, const ContextRunOptions& options) {
   const Context::State::Turn turn(c);
   const StateLayout& layout = *c.layout;
   if (&c.model.state() != &model_.state()) {
@@ -395,28 +352,35 @@ std::vector<Tensor> StatefulPrograms::run(const std::map<std::string, Tensor>& i
                   model_.name());
   }
   check_inputs(inputs, layout);
-  if (!layout.grows) return run_samples(inputs, c, {.count = c.batch});
+  const int last = output_of(layout, options.last_place_of);
+  std::vector<Replaced> replaced;
+  if (!layout.grows) {
+    std::vector<Tensor> results = run_samples(inputs, c, {.count = c.batch}, replaced);
+    for (Replaced& one : replaced) one.store(c);
+    return results;
+  }
   const Tensor& tokens = inputs.at(layout.names[static_cast<size_t>(layout.tokens)]);
   const std::string& name = layout.names[static_cast<size_t>(layout.tokens)];
   if (tokens.rank() < 2 || tokens.dim(0) != c.batch || tokens.dim(1) < 1) {
     throw_invalid("input {}: expected a shape of [{}, new places, ...], got {}", name, c.batch,
                   shape_text(tokens.shape()));
   }
-  Samples samples{.count = c.batch, .places = tokens.dim(1)};
+  Samples samples{.count = c.batch, .places = tokens.dim(1), .visible = {}, .last = last};
   if (const auto mask = inputs.find("attention_mask"); mask != inputs.end()) {
     samples.visible = hidden_places(mask->second, c.batch, samples.places);
     if (c.used == 0 && !samples.visible.empty()) {
       try {
-        return run_each(inputs, mask->second, c);
+        return run_each(inputs, mask->second, c, last);
       } catch (...) {
-        c.clear();  // some samples have run already
+        c.clear_places();  // some samples have run already
         throw;
       }
     }
   }
   const bool empty = c.used == 0;
   c.make_room(samples.places);
-  std::vector<Tensor> results = run_samples(inputs, c, samples);
+  std::vector<Tensor> results = run_samples(inputs, c, samples, replaced);
+  for (Replaced& one : replaced) one.store(c);
   for (int64_t b = 0; b < c.batch; ++b) {
     for (int64_t p = 0; p < samples.places; ++p) {
       c.visible[static_cast<size_t>(b)].push_back(samples.sees(b, p));

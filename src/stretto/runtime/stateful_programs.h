@@ -1,42 +1,35 @@
-// Runs a model on from a Context: one program per number of new places, capacity and batch.
+// Runs a model on from a Context.
 #pragma once
 
 #include <map>
-#include <memory>
-#include <mutex>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "stretto/runtime/context.h"
+#include "stretto/runtime/context_programs.h"
 
 namespace stretto::runtime {
 
 class StatefulPrograms {
  public:
   StatefulPrograms(Model model, const kernels::Target& target);
-  ~StatefulPrograms();
 
   // What Session::run() with a context does.
-  std::vector<Tensor> run(const std::map<std::string, Tensor>& inputs, Context::State& context);
+  std::vector<Tensor> run(const std::map<std::string, Tensor>& inputs, Context::State& context,
+                          const ContextRunOptions& options = {});
 
  private:
-  struct Runner;
   struct Samples;
-  std::shared_ptr<Runner> runner(const StateLayout& layout, const std::vector<Shape>& shapes,
-                                 int64_t rows);
+  struct Replaced;
+  // `replaced`: the state of these samples that does not grow; the context has that of before.
   std::vector<Tensor> run_samples(const std::map<std::string, Tensor>& inputs,
-                                  Context::State& context, const Samples& samples);
+                                  Context::State& context, const Samples& samples,
+                                  std::vector<Replaced>& replaced);
   std::vector<Tensor> run_each(const std::map<std::string, Tensor>& inputs, const Tensor& mask,
-                               Context::State& context);
-
-  // A generation uses one per length of prompts, and one per capacity.
-  static constexpr size_t kKept = 32;
+                               Context::State& context, int last);
 
   const Model model_;
-  const kernels::Target target_;
-  std::mutex mutex_;
-  std::vector<std::shared_ptr<Runner>> runners_;  // the one used last is the last
+  ContextPrograms programs_;
 };
 
 }  // namespace stretto::runtime

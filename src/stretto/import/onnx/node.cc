@@ -1,6 +1,7 @@
 #include "stretto/import/onnx/node.h"
 
 #include <algorithm>
+#include <cctype>
 
 #include "stretto/base/error.h"
 #include "stretto/import/emitter.h"
@@ -10,17 +11,6 @@
 
 namespace stretto::onnx {
 namespace {
-
-// `Conv "Conv": ...` of a node that nobody named is `Conv: ...`.
-std::string without_label(std::string text, std::string_view op) {
-  for (size_t at = text.find(" \""); at != std::string::npos; at = text.find(" \"", at + 1)) {
-    const size_t end = text.find('"', at + 2);
-    if (end == std::string::npos) break;
-    const std::string_view name = std::string_view(text).substr(at + 2, end - at - 2);
-    if (name == op || name.starts_with(std::string(op) + "/")) text.erase(at, end + 1 - at);
-  }
-  return text.starts_with(op) ? text : fmt::format("{}: {}", op, text);
-}
 
 std::vector<ir::ValueId> add_inputs(const NodeRequest& request, Emitter& emitter) {
   std::vector<ir::ValueId> ids;
@@ -104,20 +94,30 @@ void add_outputs(Emitter& emitter, const std::vector<ir::ValueId>& results) {
 
 }  // namespace
 
+// `Conv "Conv": ...` of a node that nobody named is `Conv: ...`.
+std::string error_of_operator(std::string text, std::string_view op) {
+  for (size_t at = text.find(" \""); at != std::string::npos; at = text.find(" \"", at + 1)) {
+    const size_t end = text.find('"', at + 2);
+    if (end == std::string::npos) break;
+    const std::string_view name = std::string_view(text).substr(at + 2, end - at - 2);
+    if (name == op || name.starts_with(std::string(op) + "/")) text.erase(at, end + 1 - at);
+  }
+  const bool named =
+      text.starts_with(op) &&
+      (text.size() == op.size() || std::isalnum(static_cast<unsigned char>(text[op.size()])) == 0);
+  return named ? text : fmt::format("{}: {}", op, text);
+}
+
 ImportedModel import_node(const NodeRequest& request) {
   ImportedModel model{.format = "onnx", .source = std::string(request.op)};
   model.graph.name = request.op;
   const Source source{model.source, {}};
-  try {
+  with_operator(request.op, [&] {
     Emitter emitter(model.graph);
     add_outputs(emitter, add_node(request, emitter, source));
     ir::remove_dead(model.graph);
     ir::verify(model.graph);
-  } catch (const InvalidArgument& error) {
-    throw InvalidArgument(without_label(error.what(), request.op));
-  } catch (const Unsupported& error) {
-    throw Unsupported(without_label(error.what(), request.op));
-  }
+  });
   return model;
 }
 

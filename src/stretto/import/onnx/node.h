@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "stretto/base/error.h"
 #include "stretto/import/model.h"
 
 namespace stretto::onnx {
@@ -34,5 +35,21 @@ struct NodeRequest {
 // The model of that node: its inputs are the inputs that are neither absent nor known, in order.
 // Throws InvalidArgument or Unsupported beginning with the operator.
 ImportedModel import_node(const NodeRequest& request);
+
+// The text of an error of an operator that is called alone: it begins with the operator, and names
+// no node.
+std::string error_of_operator(std::string text, std::string_view op);
+
+// Calls f(), whose InvalidArgument and Unsupported then have such texts.
+template <typename F>
+decltype(auto) with_operator(std::string_view op, F&& f) {
+  try {
+    return f();
+  } catch (const InvalidArgument& error) {
+    throw InvalidArgument(error_of_operator(error.what(), op));
+  } catch (const Unsupported& error) {
+    throw Unsupported(error_of_operator(error.what(), op));
+  }
+}
 
 }  // namespace stretto::onnx

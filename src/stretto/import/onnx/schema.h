@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace stretto::onnx {
 
@@ -165,6 +166,11 @@ enum class DataType : int64_t {
   kUInt2 = 25,
   kInt2 = 26
 };
+
+// Attributes of operators that are element types, as numbers of DataType.
+constexpr std::string_view kTypeAttributes[] = {"to",        "output_dtype",    "precision",
+                                                "dtype",     "output_datatype", "softmax_precision",
+                                                "stash_type"};
 
 constexpr int64_t kExternalLocation = 1;  // TensorProto.DataLocation.EXTERNAL
 

@@ -4,6 +4,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/import/onnx/compose.h"
+#include "stretto/import/onnx/schema.h"
 #include "stretto/import/onnx/tensor.h"
 #include "stretto/import/onnx/upgrade_functions.h"
 
@@ -120,8 +121,7 @@ void test_mode(PendingNode& node) {
 }
 
 void type_names(PendingNode& node) {
-  for (const char* const name :
-       {"to", "output_dtype", "precision", "output_datatype", "dtype", "softmax_precision"}) {
+  for (const std::string_view name : kTypeAttributes) {
     const ir::Attribute* attribute = node.attributes.find(name);
     if (attribute == nullptr) continue;
     const auto* type = std::get_if<int64_t>(attribute);
@@ -129,12 +129,12 @@ void type_names(PendingNode& node) {
       throw_invalid("{} \"{}\": attribute {}: expected an integer", node.op, node.name, name);
     }
     if (*type == 0) {
-      node.attributes.erase(name);
+      node.attributes.erase(std::string(name));
       continue;
     }
     const std::string what = fmt::format("{} \"{}\"", node.op, node.name);
     const DType dtype = element_type(node.source, static_cast<DataType>(*type), what, nullptr);
-    node.attributes.set(name, std::string(dtype_name(dtype)));
+    node.attributes.set(std::string(name), std::string(dtype_name(dtype)));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "stretto/base/error.h"
 #include "stretto/import/onnx/schema.h"
 #include "stretto/import/onnx/tensor.h"
 
@@ -60,9 +61,15 @@ constexpr ValueRow kValues[] = {
     {"Unsqueeze", "axes"},
 };
 
-uint64_t by_value(const onnx::Signature& signature) {
+// Inputs that may be any array, of which kernels want to know the numbers nevertheless.
+constexpr ValueRow kKnownNumbers[] = {
+    {"Clip", "min max"},
+    {"Pad", "constant_value"},
+};
+
+uint64_t inputs_in(std::span<const ValueRow> rows, const onnx::Signature& signature) {
   uint64_t mask = 0;
-  for (const ValueRow& row : kValues) {
+  for (const ValueRow& row : rows) {
     if (row.op != signature.op) continue;
     for (size_t i = 0; i < signature.inputs.size(); ++i) {
       const std::string padded = fmt::format(" {} ", row.inputs);
@@ -90,17 +97,13 @@ size_t distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-// Attributes that are element types; the importer's table has the same list (type_names).
-constexpr std::string_view kTypeAttributes[] = {"to",        "output_dtype",    "precision",
-                                                "dtype",     "output_datatype", "softmax_precision",
-                                                "stash_type"};
-
 }  // namespace
 
 std::span<const DirectOperator> direct_operators() {
   static const std::vector<DirectOperator> all = [] {
     std::vector<DirectOperator> rows;
-    for (const onnx::Signature& s : onnx::signatures()) rows.push_back({&s, by_value(s)});
+    for (const onnx::Signature& s : onnx::signatures())
+      rows.push_back({&s, inputs_in(kValues, s), inputs_in(kKnownNumbers, s)});
     return rows;
   }();
   return all;
@@ -125,6 +128,24 @@ void Key::value(const Tensor& tensor) {
                .dtype = tensor.dtype(),
                .shape = tensor.shape(),
                .data = tensor.data()});
+}
+
+void Key::own_values(std::span<Argument> arguments) const {
+  size_t at = sizeof(const DirectOperator*) + 2 * sizeof(int16_t);
+  for (Argument& a : arguments) {
+    at += 1;
+    if (a.kind == ArgumentKind::kAbsent) continue;
+    if (a.kind == ArgumentKind::kConstant) {
+      at += sizeof(uint64_t);
+      continue;
+    }
+    at += 2 + a.shape.size_bytes();
+    if (a.kind != ArgumentKind::kValue) continue;
+    const auto bytes = static_cast<size_t>(a.bytes());
+    STRETTO_CHECK(at + bytes <= size_, "the key does not hold the value of an argument");
+    a.data = data() + at;
+    at += bytes;
+  }
 }
 
 void Key::grow(size_t more) {
@@ -165,7 +186,7 @@ void add_attributes(Key& key, const DirectOperator& op, const ir::Attributes& at
 
 ir::Attributes with_type_numbers(const ir::Attributes& attributes) {
   ir::Attributes result = attributes;
-  for (std::string_view name : kTypeAttributes) {
+  for (std::string_view name : onnx::kTypeAttributes) {
     const ir::Attribute* attribute = attributes.find(name);
     if (attribute == nullptr) continue;
     if (const auto* text = std::get_if<std::string>(attribute)) {

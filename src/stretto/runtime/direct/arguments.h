@@ -1,14 +1,17 @@
 // What one call of an operator is given, and the bytes by which a compiled one is found again.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "stretto/base/fork.h"
 #include "stretto/import/onnx/signature.h"
 #include "stretto/ops.h"
 #include "stretto/runtime/shared_weights.h"
@@ -18,18 +21,43 @@ namespace stretto {
 struct ops::Constant::State {
   Tensor tensor;
   uint64_t id = 0;  // no two of one process have the same
-  // What kernels made of it, for all operators that use it.
-  mutable runtime::SharedWeights packed;
+
+  // What is made of it, for all operators that use it: anew in a forked child.
+  struct Made {
+    const uint64_t forks = stretto::forks();
+    runtime::SharedWeights packed;  // by kernels
+    std::mutex mutex;
+    Tensor wide;  // of halves: the values as float32
+  };
+  Made& made() const;
+  // The values as float32, which are converted once. Only of halves.
+  const Tensor& wide() const;
+
+  State() = default;
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+ private:
+  mutable std::atomic<Made*> made_ = nullptr;
 };
 
 namespace runtime::direct {
+
+// How many constants have gone since the process started.
+uint64_t constants_gone();
 
 // An operator as calls see it: one row each, whose address is its name in keys.
 struct DirectOperator {
   const onnx::Signature* signature;
   uint64_t by_value = 0;  // bit i: input i must be known when the operator is compiled
+  // Bit i: a plain number for input i is known then, because kernels take it only so.
+  uint64_t number_by_value = 0;
 
   bool reads_value(size_t i) const { return i < 64 && (by_value >> i & 1) != 0; }
+  bool reads_number(size_t i) const {
+    return i < 64 && ((by_value | number_by_value) >> i & 1) != 0;
+  }
 };
 
 std::span<const DirectOperator> direct_operators();
@@ -104,6 +132,10 @@ class Key {
     for (const T& one : values) value(one);
   }
   void value(const Tensor& tensor);
+
+  // Lets every kValue of `arguments`, which were added in this order, read its copy in the key:
+  // nobody else can change that.
+  void own_values(std::span<Argument> arguments) const;
 
   template <typename T>
   requires std::is_trivially_copyable_v<T>

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "stretto/base/error.h"
+#include "stretto/base/fork.h"
 #include "stretto/import/onnx/schema.h"
 #include "stretto/runtime/direct/engine.h"
 
@@ -66,9 +67,31 @@ Call prepare(runtime::direct::Engine& engine, std::string_view name, std::span<c
   return call;
 }
 
-std::atomic<uint64_t> last_constant{0};
+std::atomic<uint64_t> last_constant{0}, gone_constants{0};
 
 }  // namespace
+
+Constant::State::~State() {
+  const Made* made = made_.load();
+  // In a child whose parent was using it, a lock may be locked for ever: it is leaked.
+  if (made != nullptr && made->forks == forks()) delete made;
+  gone_constants.fetch_add(1, std::memory_order_release);
+}
+
+Constant::State::Made& Constant::State::made() const {
+  Made* made = made_.load(std::memory_order_acquire);
+  if (made != nullptr && made->forks == forks()) return *made;
+  auto fresh = std::make_unique<Made>();
+  if (made_.compare_exchange_strong(made, fresh.get())) return *fresh.release();
+  return *made;
+}
+
+const Tensor& Constant::State::wide() const {
+  Made& m = made();
+  const std::lock_guard lock(m.mutex);
+  if (!m.wide.defined()) m.wide = tensor.converted(DType::kFloat32);
+  return m.wide;
+}
 
 Constant::Constant(const Tensor& values) {
   if (!values.defined()) throw_invalid("Constant: the tensor is empty");
@@ -134,3 +157,7 @@ std::vector<std::string_view> operators() {
 }
 
 }  // namespace stretto::ops
+
+uint64_t stretto::runtime::direct::constants_gone() {
+  return stretto::ops::gone_constants.load(std::memory_order_acquire);
+}

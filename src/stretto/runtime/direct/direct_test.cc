@@ -1,5 +1,7 @@
 // Single operators through a context: what is kept, what is packed, who may call.
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <thread>
@@ -141,6 +143,61 @@ TEST(DirectOperators, WhatAConstantLeavesBehindGoes) {
   EXPECT_EQ(context.statistics().entries, 1);
   context.run("Relu", {x});
   EXPECT_EQ(context.statistics().entries, 1);
+  {
+    const Constant w(numbers({8, 8}, 2));
+    context.run("MatMul", {x, w});
+  }
+  EXPECT_EQ(context.statistics().entries, 2);
+  context.run("Relu", {x});  // compiles nothing
+  EXPECT_EQ(context.statistics().entries, 1);
+}
+
+TEST(DirectOperators, CompilingReadsValuesFromTheKey) {
+  namespace direct = runtime::direct;
+  direct::Engine engine({.threads = 1, .tuning_cache = "none"});
+  const direct::DirectOperator& op = direct::direct_operator("Reshape");
+  const Tensor x = numbers({2, 6}, 1);
+  Tensor shape = Tensor::int64s(Ints{3, 4});
+  direct::Argument arguments[] = {{.kind = direct::ArgumentKind::kArray,
+                                   .dtype = x.dtype(),
+                                   .shape = x.shape(),
+                                   .data = x.data()},
+                                  {.kind = direct::ArgumentKind::kValue,
+                                   .dtype = shape.dtype(),
+                                   .shape = shape.shape(),
+                                   .data = shape.data()}};
+  direct::Key key(op, 1, 0);
+  for (const direct::Argument& argument : arguments) key.add(argument);
+  shape.mutable_values<int64_t>()[0] = 99;  // as another thread might
+  const auto prepared = engine.prepare(key, op, arguments, {}, 1, 0);
+  EXPECT_EQ(prepared->program.outputs[0].shape, (Shape{3, 4}));
+}
+
+TEST(DirectOperators, HalvesOfAConstantArePackedOnce) {
+  // More than 2^19 elements, so that folding leaves them alone.
+  const Constant w(numbers({1024, 640}, 2).converted(DType::kFloat16));
+  const Tensor x = numbers({3, 1024}, 1).converted(DType::kFloat16);
+  int64_t bytes = 0;
+  for (int i = 0; i < 2; ++i) {
+    Context context({.threads = 1, .tuning_cache = "none"});
+    context.run("MatMul", {x, w});
+    if (i == 0) bytes = w.state()->made().packed.bytes();
+  }
+  EXPECT_GE(bytes, 1024 * 640 * 4);
+  EXPECT_EQ(w.state()->made().packed.bytes(), bytes);
+}
+
+TEST(DirectOperators, AForkedChildDoesNotWaitForItsParent) {
+  const Constant w(numbers({8, 8}, 2).converted(DType::kFloat16));
+  const std::lock_guard lock(w.state()->made().mutex);  // as of a call in another thread
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(30);
+    _exit(w.state()->wide().count() == 64 ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST(DirectOperators, ValuesThatDecideShapesArePartOfTheKey) {

@@ -5,6 +5,7 @@
 
 #include "stretto/base/cpu.h"
 #include "stretto/base/fork.h"
+#include "stretto/import/onnx/node.h"
 #include "stretto/runtime/executor_pool.h"
 #include "stretto/tune/cache_file.h"
 
@@ -29,7 +30,9 @@ kernels::Target target_of(const ops::ContextOptions& options) {
 }  // namespace
 
 Cache::Value Cache::find(std::string_view key) {
+  Entries dropped;  // destroyed after the lock is given back
   const std::lock_guard lock(mutex_);
+  if (constants_gone_ != constants_gone()) drop_stale(dropped);
   const auto at = by_key_.find(key);
   if (at == by_key_.end()) {
     ++counts_.misses;
@@ -40,24 +43,29 @@ Cache::Value Cache::find(std::string_view key) {
   return at->second->value;
 }
 
-void Cache::drop(Entries::iterator entry) {
+void Cache::drop(Entries::iterator entry, Entries& dropped) {
   by_key_.erase(entry->key);
-  entries_.erase(entry);
+  dropped.splice(dropped.end(), entries_, entry);
 }
 
-Cache::Value Cache::add(std::string_view key, Value value) {
-  const std::lock_guard lock(mutex_);
-  if (const auto at = by_key_.find(key); at != by_key_.end()) return at->second->value;
+void Cache::drop_stale(Entries& dropped) {
+  constants_gone_ = constants_gone();
   for (auto entry = entries_.begin(); entry != entries_.end();) {
     const auto& constants = entry->value->constants;
     const bool gone = std::any_of(constants.begin(), constants.end(),
                                   [](const auto& constant) { return constant.expired(); });
     const auto next = std::next(entry);
-    if (gone) drop(entry);
+    if (gone) drop(entry, dropped);
     entry = next;
   }
+}
+
+Cache::Value Cache::add(std::string_view key, Value value) {
+  Entries dropped;
+  const std::lock_guard lock(mutex_);
+  if (const auto at = by_key_.find(key); at != by_key_.end()) return at->second->value;
   while (entries_.size() >= capacity_) {
-    drop(std::prev(entries_.end()));
+    drop(std::prev(entries_.end()), dropped);
     ++counts_.evictions;
   }
   entries_.push_front({std::string(key), std::move(value)});
@@ -66,9 +74,10 @@ Cache::Value Cache::add(std::string_view key, Value value) {
 }
 
 void Cache::clear() {
+  Entries dropped;
   const std::lock_guard lock(mutex_);
   by_key_.clear();
-  entries_.clear();
+  dropped.swap(entries_);
 }
 
 ops::CacheStatistics Cache::statistics() const {
@@ -112,7 +121,9 @@ std::shared_ptr<const Prepared> Engine::prepare(const Key& key, const DirectOper
     p.known.merge(tune::load_tuning_cache(tune::tuning_cache_path(options_.tuning_cache)));
   });
   const Making making{.target = target_, .known = p.known};
-  auto prepared = direct::prepare(making, op, arguments, attributes, outputs, opset);
+  std::vector<Argument> own(arguments.begin(), arguments.end());
+  key.own_values(own);
+  auto prepared = direct::prepare(making, op, own, attributes, outputs, opset);
   if (key.bytes().size() > kMostKeyBytes) return prepared;
   return p.cache.add(key.bytes(), std::move(prepared));
 }
@@ -123,7 +134,7 @@ void Engine::run(const Prepared& prepared, std::span<const void* const> inputs,
   const bool narrow = prepared.program.target.threads == 1;
   LanePool& pool = prepared.brief ? p.brief : narrow ? p.narrow : p.wide;
   const LanePool::Lease lane(pool);
-  (*lane).run(prepared, inputs, outputs);
+  onnx::with_operator(prepared.op->signature->op, [&] { (*lane).run(prepared, inputs, outputs); });
 }
 
 void Engine::clear() {

@@ -22,10 +22,10 @@ class Cache {
 
   explicit Cache(size_t capacity) : capacity_(capacity) {}
 
-  // Null when it is not there. What is found becomes the one used last.
+  // Null when it is not there. What is found becomes the one used last. Also drops what constants
+  // have left behind that are gone.
   Value find(std::string_view key);
-  // Also drops what constants have left behind that are gone. The value that is kept: another
-  // thread's, where that was faster.
+  // The value that is kept: another thread's, where that was faster.
   Value add(std::string_view key, Value value);
   void clear();
   ops::CacheStatistics statistics() const;
@@ -36,11 +36,13 @@ class Cache {
     Value value;
   };
   using Entries = std::list<Entry>;
-  void drop(Entries::iterator entry);
+  void drop(Entries::iterator entry, Entries& dropped);
+  void drop_stale(Entries& dropped);
 
   const size_t capacity_;
   mutable std::mutex mutex_;
-  Entries entries_;  // the one used last is the first
+  Entries entries_;              // the one used last is the first
+  uint64_t constants_gone_ = 0;  // when it was last looked for what is stale
   std::unordered_map<std::string_view, Entries::iterator> by_key_;
   ops::CacheStatistics counts_;
 };

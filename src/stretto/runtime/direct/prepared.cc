@@ -13,11 +13,11 @@
 namespace stretto::runtime::direct {
 namespace {
 
-// Rates of a fast core: only the order of magnitude counts. References take some nanoseconds for
-// what kernels do in a fraction of one.
 // What may be kept beside a constant: so many times its bytes, and so many more.
 constexpr int64_t kPackedShare = 8, kPackedLeast = 1 << 20;
 
+// Rates of a fast core: only the order of magnitude counts. References take some nanoseconds for
+// what kernels do in a fraction of one.
 constexpr double kFlopsPerLane = 10e9, kBytesPerSecond = 10e9, kSlowdownOfReferences = 50;
 // Packing moves values one by one.
 constexpr double kPackedBytesPerSecond = 1e9;
@@ -40,6 +40,8 @@ Tensor placeholder(DType dtype, const Shape& shape, uint64_t seed) {
   return dtype == DType::kFloat32 ? tensor : tensor.converted(dtype);
 }
 
+bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
+
 bool same_memory(const Tensor& a, const Tensor& b) {
   return a.data() == b.data() && a.bytes() == b.bytes();
 }
@@ -58,11 +60,13 @@ class Preparation {
                               .opset = opset,
                               .form = with_placeholders ? nullptr : find_form(op_.signature->op)};
     auto prepared = std::make_shared<Prepared>();
+    prepared->op = &op_;
     placeholders_.assign(arguments_.size(), Tensor());
     for (size_t i = 0; i < arguments_.size(); ++i) {
       request.inputs.push_back(input(i, with_placeholders, *prepared));
     }
     ImportedModel model = onnx::import_node(request);
+    widen_constants(model.graph);
     check_memory(model.graph);
     auto graph = std::make_shared<ir::Graph>(std::move(model.graph));
     // Taps that see padding only would be cut out of weights that are not known yet.
@@ -131,7 +135,7 @@ class Preparation {
     // Calls with other batches use the same packed weights. What is computed from a constant may
     // have another address every time, so what is kept beside it is bounded.
     if (largest_) {
-      SharedWeights& packed = (*largest_)->packed;
+      SharedWeights& packed = (*largest_)->made().packed;
       if (packed.bytes() > kPackedShare * (*largest_)->tensor.bytes() + kPackedLeast)
         packed.clear();
       options.shared = &packed;
@@ -161,8 +165,33 @@ class Preparation {
 
   bool is_given(const Tensor& tensor) const {
     return std::any_of(arguments_.begin(), arguments_.end(), [&](const Argument& a) {
-      return a.kind == ArgumentKind::kConstant && same_memory((*a.constant)->tensor, tensor);
+      if (a.kind != ArgumentKind::kConstant) return false;
+      return same_memory((*a.constant)->tensor, tensor) ||
+             (is_half(a.dtype) && same_memory((*a.constant)->wide(), tensor));
     });
+  }
+
+  // Halves become float32 where they are needed so: once, whatever their size, and for all programs
+  // that they are packed for.
+  void widen_constants(ir::Graph& graph) const {
+    std::erase_if(graph.nodes, [&](const ir::Node& node) {
+      if (node.op->name != "Cast") return false;
+      const Tensor& from = graph.value(node.inputs[0]).constant;
+      ir::Value& to = graph.value(node.outputs[0]);
+      const auto& outputs = graph.outputs;
+      if (!from.defined() || !is_half(from.dtype()) || to.dtype != DType::kFloat32 ||
+          std::find(outputs.begin(), outputs.end(), node.outputs[0]) != outputs.end()) {
+        return false;
+      }
+      for (const Argument& a : arguments_) {
+        if (a.kind != ArgumentKind::kConstant || !same_memory((*a.constant)->tensor, from))
+          continue;
+        to.constant = (*a.constant)->wide();
+        return true;
+      }
+      return false;
+    });
+    ir::remove_dead(graph);
   }
 
   bool packs_arguments(const Compiled& compiled, size_t instruction) const {
@@ -276,13 +305,15 @@ std::shared_ptr<const Prepared> prepare(const Making& making, const DirectOperat
                                         std::span<const Argument> arguments,
                                         const ir::Attributes& attributes, int outputs,
                                         int64_t opset) {
-  Preparation preparation(making, op, arguments);
-  std::shared_ptr<const Prepared> prepared = preparation.run(attributes, outputs, opset, false);
-  // Kernels that need to know their weights get them in every call.
-  if (prepared->interprets() && preparation.has_placeholders()) {
-    if (auto packing = preparation.run(attributes, outputs, opset, true)) return packing;
-  }
-  return prepared;
+  return onnx::with_operator(op.signature->op, [&]() -> std::shared_ptr<const Prepared> {
+    Preparation preparation(making, op, arguments);
+    std::shared_ptr<const Prepared> prepared = preparation.run(attributes, outputs, opset, false);
+    // Kernels that need to know their weights get them in every call.
+    if (prepared->interprets() && preparation.has_placeholders()) {
+      if (auto packing = preparation.run(attributes, outputs, opset, true)) return packing;
+    }
+    return prepared;
+  });
 }
 
 }  // namespace stretto::runtime::direct

@@ -27,6 +27,7 @@ struct Packing {
 };
 
 struct Prepared {
+  const DirectOperator* op = nullptr;
   Program program;
   std::vector<int> argument_of;       // per input of the program
   std::vector<int> argument_of_blob;  // per blob: the argument that is used in its place, or -1
