@@ -136,6 +136,7 @@ std::function<int()> set_up_infer(Command& command, const Context& context) {
   add_option(command, "-o,--output", &flags->output, "FILE",
              "Write the outputs here: out.npz or out.npy", {.group = "Output"});
   add_input_flags(command, flags->model);
+  add_lengths_flag(command, flags->model);
   add_threads_flag(command, flags->model);
   add_tuning_flags(command, flags->model);
   return [&command, flags, talk = context.talk] { return run_infer(command, *flags, *talk); };

@@ -29,6 +29,12 @@ void add_input_flags(Command& command, ModelFlags& flags) {
              {.group = group});
 }
 
+void add_lengths_flag(Command& command, ModelFlags& flags) {
+  add_option(command, "--lengths", &flags.lengths, "NAME",
+             "Input [batch, length] that is 1 for tokens and 0 for padding: work on tokens only",
+             {.group = "Input"});
+}
+
 void add_threads_flag(Command& command, ModelFlags& flags) {
   add_option(command, "--threads", &flags.threads, "N",
              "Threads to run with; 0: one per core this process may use",
@@ -63,7 +69,7 @@ void add_tuning_flags(Command& command, ModelFlags& flags) {
 
 void warn_if_optimized(const Talk& talk, const Command& command, const std::string& source) {
   warn_without_effect(talk, command,
-                      {"--shape", "--tuning", "--tuning-cache", "--disable", "--force",
+                      {"--shape", "--lengths", "--tuning", "--tuning-cache", "--disable", "--force",
                        "--accuracy", "--level", "--no-verify"},
                       source + " is already optimised");
 }
@@ -112,6 +118,7 @@ OptimizeOptions options(const ModelFlags& flags) {
   o.level = flags.level;
   o.accuracy = flags.accuracy;
   o.tuning = flags.tuning;
+  o.lengths = flags.lengths;
   o.threads = flags.threads;
   o.tuning_cache = flags.tuning_cache;
   o.verify = !flags.no_verify;

@@ -14,7 +14,8 @@ namespace stretto::cli {
 
 // Raw flag values; options() turns them into what the library takes.
 struct ModelFlags {
-  std::string level = "lossless", accuracy = "default", tuning = "quick", tuning_cache, inputs_file;
+  std::string level = "lossless", accuracy = "default", tuning = "quick", tuning_cache, inputs_file,
+              lengths;
   int threads = 0;
   std::vector<std::string> shapes, inputs, disabled, forced;
   bool no_verify = false;
@@ -22,6 +23,8 @@ struct ModelFlags {
 
 // Shapes and data of the model's inputs.
 void add_input_flags(Command& command, ModelFlags& flags);
+// The mask by which only tokens are worked on.
+void add_lengths_flag(Command& command, ModelFlags& flags);
 // Which passes, kernels and threads; how long to search; what may be rounded.
 void add_tuning_flags(Command& command, ModelFlags& flags);
 void add_threads_flag(Command& command, ModelFlags& flags);

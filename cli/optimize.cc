@@ -130,6 +130,7 @@ std::function<int()> set_up_optimize(Command& command, const Context& context) {
              "Engines to compare with, which may take minutes; 'stretto peers' lists them [none]",
              {.group = "Output"});
   add_input_flags(command, flags->model);
+  add_lengths_flag(command, flags->model);
   add_threads_flag(command, flags->model);
   add_tuning_flags(command, flags->model);
   return [flags, context] { return run_optimize(*flags, context); };

@@ -275,6 +275,7 @@ NB_MODULE(_stretto, m) {
             o.ranges[name] = parse_shape_range(text);
           },
           "name"_a, "text"_a)
+      .def_rw("lengths", &OptimizeOptions::lengths)
       .def_rw("disable", &OptimizeOptions::disable)
       .def_rw("force", &OptimizeOptions::force)
       .def_rw("tuning_cache", &OptimizeOptions::tuning_cache)

@@ -31,7 +31,7 @@ LOG = logging.getLogger("stretto")
 _DEFAULTS: dict[str, Any] = {
   "inputs": None, "level": "lossless", "accuracy": "default", "shapes": None, "tuning": "quick",
   "tuning_cache": None, "disable": (), "force": None, "peers": (), "kwargs": None,
-  "dynamic_shapes": None,
+  "dynamic_shapes": None, "lengths": None,
 }
 
 
@@ -45,6 +45,7 @@ def optimize(
   accuracy: str = "default",
   threads: int | None = None,
   shapes: Mapping[str, str | Sequence[int | str | tuple[int, int]]] | None = None,
+  lengths: str | None = None,
   tuning: str | float = "quick",
   tuning_cache: str | os.PathLike[str] | None = None,
   report: str | os.PathLike[str] | None = None,
@@ -85,6 +86,9 @@ def optimize(
       no limit, and dimensions of one name have one size in every run. Inputs not named here take
       any size that the file allows. The model is optimised for the largest sizes, for those of
       `inputs`, or for likely ones, and makes a program for each other shape when it comes.
+    lengths: name of the input of shape [batch, length] that is 1 for the tokens of a sample and 0
+      for padding, such as "attention_mask". Each run then works on the tokens only, in about their
+      share of the time, and outputs are 0 where padding is. `Model.notes` says what was gained.
     tuning: how long to search for the fastest kernels: "off", "quick" (at most 10 s), "full" (at
       most 240 s), or a number of seconds.
     tuning_cache: the file that remembers the fastest kernels; "none": no file. None: the file that
@@ -133,6 +137,10 @@ def optimize(
   if tuning_cache is not None:
     options.tuning_cache = path_text("tuning_cache", tuning_cache)
   _set_shapes(options, shapes)
+  if lengths is not None:
+    options.lengths = _text("lengths", lengths)
+    if not lengths:
+      raise InvalidArgumentError("lengths: expected the name of an input, got an empty string")
   options.disable = set(_texts("disable", disable))
   options.force = {_text("force", name): _text(f"force[{name!r}]", kernel)
                    for name, kernel in _mapping("force", force).items()}
@@ -146,8 +154,8 @@ def optimize(
     _stretto.check_writable(report_file)
   if path is not None and path.endswith(".stretto"):
     _refuse({"inputs": inputs, "level": level, "accuracy": accuracy, "shapes": shapes,
-             "tuning": tuning, "tuning_cache": tuning_cache, "disable": disable, "force": force,
-             "peers": peers, "kwargs": kwargs, "dynamic_shapes": dynamic_shapes})
+             "lengths": lengths, "tuning": tuning, "tuning_cache": tuning_cache, "disable": disable,
+             "force": force, "peers": peers, "kwargs": kwargs, "dynamic_shapes": dynamic_shapes})
     model = load(path, threads=threads, verify=bool(verify))
     if report is not None:
       model.report.save(report)

@@ -17,13 +17,26 @@
 // stretto.MatMul(a, b) -> y
 //   y = scale * a @ b, NumPy batch broadcasting, b's last two axes swapped with trans_b (int) = 1;
 //   scale (float, 1).
-// stretto.Attention(q, k, v, mask?) -> y
+// stretto.Attention(q, k, v, mask?, starts?) -> y
 //   q [b, sq, *], k, v [b, sk, *]: rows that hold `heads` (int) runs of head_dim (int) numbers
 //   starting at column q_offset, k_offset, v_offset (int, 0): a packed projection is the same value
 //   three times. Or k, v [b, kv_heads, sk, head_dim], as caches hold them; heads is a multiple of
 //   kv_heads, and heads / kv_heads of them in a row share one. y [b, sq, heads * head_dim] =
 //   softmax(q k^T * scale (float) + mask) v, mask broadcastable to [b, heads, sq, sk]. A query that
 //   sees no key gives NaN, or zeros with masked_zero (int) = 1.
+//   With starts, int32 [samples + 1], ascending from 0: q, k, v are rows [1, rows, *] of samples
+//   one behind the other, of which sample i has rows starts[i] to starts[i + 1], at most `longest`
+//   (int), and each row sees those of its own sample; no mask. Rows behind the last sample give
+//   zeros.
+// stretto.RowIndex(mask) -> rows, places, starts, positions, samples
+//   How the elements of a mask, bool [batch, length], that are true lie one behind the other in
+//   `rows` (int) rows; those that find no room are left out. All results are int32. rows [rows]:
+//   each row's index in the flat mask; positions, samples [rows]: the same as two indices; places
+//   [batch * length]: each element's row; 2147483647 where there is none. starts [batch + 1]: the
+//   rows before each sample, and all.
+// stretto.TakeRows(x, index) -> y
+//   y[i] = x[index[i]] for x [n, ...]. Negative indices count from the end, and those out of range
+//   give zeros.
 // stretto.Append(memory, new) -> y
 //   y = the first `length` (int) places of memory along `axis` (int), then new. Other than the
 //   interpreter, a program writes new into the memory, which is an input of the graph, behind these

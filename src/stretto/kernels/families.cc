@@ -16,6 +16,7 @@
 #include "stretto/kernels/reduce/problem.h"
 #include "stretto/kernels/reorder/problem.h"
 #include "stretto/kernels/resize/problem.h"
+#include "stretto/kernels/row_index/problem.h"
 #include "stretto/kernels/softmax/problem.h"
 #include "stretto/kernels/transpose/problem.h"
 
@@ -23,10 +24,10 @@ namespace stretto::kernels {
 
 std::span<const Family* const> families() {
   static constexpr const Family* kFamilies[] = {
-      &kAttention,   &kConcatChannels, &kConv2d,  &kConvTranspose2d, &kCopyRegion,
-      &kElementwise, &kGather,         &kGemm,    &kGlobalPool,      &kGroupNorm,
-      &kLayerNorm,   &kMatmul,         &kPool2d,  &kRecurrent,       &kReduce,
-      &kReorder,     &kResize,         &kSoftmax, &kTranspose,
+      &kAttention,   &kConcatChannels, &kConv2d,   &kConvTranspose2d, &kCopyRegion,
+      &kElementwise, &kGather,         &kGemm,     &kGlobalPool,      &kGroupNorm,
+      &kLayerNorm,   &kMatmul,         &kPool2d,   &kRecurrent,       &kReduce,
+      &kReorder,     &kResize,         &kRowIndex, &kSoftmax,         &kTranspose,
   };
   return kFamilies;
 }

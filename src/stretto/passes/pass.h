@@ -11,6 +11,7 @@
 
 #include "stretto/ir/graph.h"
 #include "stretto/passes/derived.h"
+#include "stretto/passes/ragged.h"
 
 namespace stretto::passes {
 
@@ -60,6 +61,10 @@ class PassContext {
     return derive(recipe, from, [&] { return std::vector<Tensor>{make()}; })[0];
   }
 
+  // What `ragged` is to pack; null: nothing.
+  Ragged* ragged() const { return ragged_; }
+  void set_ragged(Ragged* ragged) { ragged_ = ragged; }
+
   const std::vector<Fired>& fired() const { return fired_; }
   size_t count() const { return fired_.size(); }
 
@@ -68,6 +73,7 @@ class PassContext {
   int left_;
   std::function<void(const Fired&)> observe_;
   Derived* derived_;
+  Ragged* ragged_ = nullptr;
   const Pass* pass_ = nullptr;
   std::vector<Fired> fired_;
 };

@@ -23,6 +23,7 @@ extern const Pass kMergeLinears;
 extern const Pass kFuseMatMul;
 extern const Pass kFuseEpilogue;
 extern const Pass kFuseAddLayerNorm;
+extern const Pass kRagged;
 extern const Pass kWidenRows;
 extern const Pass kFuseElementwise;
 extern const Pass kRemoveDead;

@@ -68,6 +68,7 @@ std::span<const Pass* const> pipeline() {
       &kFoldBatchNorm,        // no BatchNormalization; constant scales are in the weights
       &kFuseAttention,        // softmax(q k^T) v is stretto.Attention on rows
       &kRemoveIdentity,       // the transposes around it have cancelled
+      &kRagged,               // if asked for, rows of real tokens only between attentions
       &kMergeLinears,         // q, k and v projections of one input are one product
       &kFuseMatMul,           // stretto.MatMul has taken in scales and transposes
       &kFuseEpilogue,         // activations and residuals are in the product before them
@@ -92,6 +93,7 @@ PipelineReport run_passes(std::span<const Pass* const> passes, ir::Graph& graph,
   ir::infer(graph);
   const std::vector<Face> before = face(graph);
   PassContext context(options.disabled, options.max_applications, options.observe, options.derived);
+  context.set_ragged(options.ragged);
   PipelineReport report;
   for (const Pass* pass : passes) {
     const double start = now_s();

@@ -22,6 +22,7 @@ struct PipelineOptions {
   bool verify = true;                         // check the graph after each pass that changed it
   std::function<void(const Fired&)> observe;  // called with every application, just before it
   Derived* derived = nullptr;                 // constants made for other graphs of the model
+  Ragged* ragged = nullptr;                   // pack the rows of real tokens, and report it here
 };
 
 struct PipelineReport {

@@ -11,6 +11,7 @@
 #include "stretto/kernels/packing.h"
 #include "stretto/passes/pipeline.h"
 #include "stretto/runtime/artefact_file.h"
+#include "stretto/runtime/lengths.h"
 #include "stretto/runtime/memory_check.h"
 
 namespace stretto::runtime {
@@ -61,6 +62,13 @@ void check_nesting(std::string_view what, std::string_view text) {
 // shape.
 json open_json(ProgramsByShape& by_shape, const Program& program, std::string& constants) {
   const ShapeSource& source = by_shape.source();
+  if (source.onnx.empty() && !by_shape.lengths().empty()) {
+    throw_unsupported(
+        "save: a model with lengths is stored as its ONNX file, and this one has none that could "
+        "be: "
+        "{}; optimise it without lengths to save it",
+        source.why);
+  }
   if (source.onnx.empty()) {
     throw_unsupported(
         "save: a model with open dimensions is stored as its ONNX file, and this one has none that "
@@ -79,6 +87,7 @@ json open_json(ProgramsByShape& by_shape, const Program& program, std::string& c
             {"disabled", by_shape.siblings().making().disabled},
             {"offset", constants.size()},
             {"bytes", source.onnx.size()}};
+  if (!by_shape.lengths().empty()) open["lengths"] = by_shape.lengths();
   append_in_pieces(constants, source.onnx);
   return open;
 }
@@ -193,11 +202,13 @@ void read_open(const json& open, const SectionView& constants, std::shared_ptr<c
                       .shape = parse_shape_range(input.at("range").get<std::string>())});
     first.push_back(input.at("first").get<Shape>());
   }
-  content.by_shape = std::make_shared<ProgramsByShape>(inputs, onnx_source(reader));
+  const std::string lengths = open.value("lengths", "");
+  content.by_shape = std::make_shared<ProgramsByShape>(inputs, onnx_source(reader), lengths);
   content.by_shape->check(first);
   const auto disabled = open.at("disabled").get<std::set<std::string>>();
   content.graph = std::make_shared<ir::Graph>(content.by_shape->import(first).graph);
   if (content.graph->inputs.size() != inputs.size()) throw_invalid("other inputs than the model");
+  if (!lengths.empty()) find_mask(lengths, input_specs(*content.graph));
   check_memory(*content.graph);
   passes::run_pipeline(*content.graph,
                        {.disabled = disabled, .derived = &content.by_shape->siblings().derived()});

@@ -10,10 +10,10 @@
 namespace stretto::runtime {
 namespace {
 
-// A caller's tensor: used where it is when aligned, else through `staging`.
+// A caller's tensor: used where it is when aligned, else through memory behind the activations.
 struct Face {
   int64_t bytes = 0;
-  std::shared_ptr<std::byte[]> staging;  // none: always used where it is
+  int64_t staging = -1;  // offset of that memory; -1: always used where it is
   void* current = nullptr;
 };
 
@@ -22,6 +22,12 @@ struct Patch {
   const void** slot;
   bool output;
   int index;
+  int64_t offset;
+};
+
+// An operand in the arena.
+struct ArenaSlot {
+  size_t slot;
   int64_t offset;
 };
 
@@ -36,7 +42,11 @@ struct Executor::State {
   const Program& program;
   const std::vector<DealtStep> steps;
   Dealer dealer;
-  std::shared_ptr<std::byte[]> arena;
+  ArenaShelf* shelf = nullptr;
+  int64_t arena_bytes = 0;  // with staging
+  ArenaShelf::Arena arena;
+  const std::byte* resolved = nullptr;  // the arena that slots point to
+  std::vector<ArenaSlot> arena_slots;
   std::vector<Face> inputs, outputs;
   std::vector<const void*> slots;             // all operands, instruction after instruction
   std::vector<std::pair<int, int>> operands;  // per instruction: first slot, first output slot
@@ -54,7 +64,7 @@ struct Executor::State {
           .outputs = {const_cast<void* const*>(reinterpret_cast<const void* const*>(to.data())),
                       to.size()},
           .packed = in.packed < 0 ? nullptr : program.blobs[in.packed].data,
-          .scratch = arena.get() + in.scratch_offset};
+          .scratch = arena.memory.get() + in.scratch_offset};
       worker.phase = step.phase;
       in.family->run(in.row, in.problem.data(), args, worker);
     } else if (in.copy_bytes > 0) {
@@ -74,9 +84,17 @@ struct Executor::State {
   }
 };
 
-Executor::Executor(const Program& program) : state_(std::make_unique<State>(program)) {
+Executor::Executor(const Program& program, ArenaShelf* shelf)
+    : state_(std::make_unique<State>(program)) {
   State& s = *state_;
-  s.arena = allocate(static_cast<size_t>(program.arena_bytes));
+  s.shelf = shelf;
+  const auto place = [&](int64_t bytes) {
+    constexpr auto kStep = static_cast<int64_t>(kAlignment);
+    const int64_t at = (s.arena_bytes + kStep - 1) / kStep * kStep;
+    s.arena_bytes = at + bytes;
+    return at;
+  };
+  place(program.arena_bytes);
   // Kernels that append to an input, and read it, need no alignment.
   std::vector<bool> appended(program.inputs.size());
   for (const Instruction& in : program.instructions) {
@@ -84,17 +102,18 @@ Executor::Executor(const Program& program) : state_(std::make_unique<State>(prog
       if (at.place == Place::kInput) appended[static_cast<size_t>(at.index)] = true;
     }
   }
-  const auto faces = [](const std::vector<TensorSpec>& specs, std::vector<Face>& list,
-                        const std::vector<bool>& direct) {
+  const auto faces = [&](const std::vector<TensorSpec>& specs, std::vector<Face>& list,
+                         const std::vector<bool>& direct) {
     for (size_t i = 0; i < specs.size(); ++i) {
       Face face{.bytes = element_count(specs[i].shape) *
                          static_cast<int64_t>(dtype_bytes(specs[i].dtype))};
-      if (direct.empty() || !direct[i]) face.staging = allocate(static_cast<size_t>(face.bytes));
-      list.push_back(std::move(face));
+      if (direct.empty() || !direct[i]) face.staging = place(face.bytes);
+      list.push_back(face);
     }
   };
   faces(program.inputs, s.inputs, appended);
   faces(program.outputs, s.outputs, {});
+  if (shelf == nullptr) s.arena = {allocate(static_cast<size_t>(s.arena_bytes)), s.arena_bytes};
   size_t total = 0;
   for (const Instruction& in : program.instructions) total += in.inputs.size() + in.outputs.size();
   s.slots.reserve(total);
@@ -103,7 +122,8 @@ Executor::Executor(const Program& program) : state_(std::make_unique<State>(prog
     const auto resolve = [&](const Location& at) {
       switch (at.place) {
         case Place::kArena:
-          s.slots.push_back(s.arena.get() + at.offset);
+          s.arena_slots.push_back({s.slots.size(), at.offset});
+          s.slots.push_back(nullptr);
           return;
         case Place::kConstant:
           s.slots.push_back(program.blobs[at.index].data + at.offset);
@@ -123,6 +143,14 @@ Executor::Executor(const Program& program) : state_(std::make_unique<State>(prog
 
 Executor::~Executor() = default;
 
+void Executor::resolve_arena() {
+  State& s = *state_;
+  const std::byte* arena = s.arena.memory.get();
+  if (arena == s.resolved) return;
+  for (const ArenaSlot& at : s.arena_slots) s.slots[at.slot] = arena + at.offset;
+  s.resolved = arena;
+}
+
 void Executor::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
   run_timed(inputs, outputs, {});
 }
@@ -130,17 +158,28 @@ void Executor::run(std::span<const void* const> inputs, std::span<void* const> o
 void Executor::run_timed(std::span<const void* const> inputs, std::span<void* const> outputs,
                          std::span<double> seconds) {
   State& s = *state_;
+  struct Lease {  // of the shelf's memory, for this run
+    explicit Lease(State& state) : s(state) {
+      if (s.shelf != nullptr) s.arena = s.shelf->take(s.arena_bytes);
+    }
+    ~Lease() {
+      if (s.shelf != nullptr) s.shelf->put(std::move(s.arena));
+    }
+    State& s;
+  } lease(s);
+  resolve_arena();
   for (size_t i = 0; i < s.inputs.size(); ++i) {
     Face& face = s.inputs[i];
-    if (aligned(inputs[i]) || !face.staging) {
+    if (aligned(inputs[i]) || face.staging < 0) {
       face.current = const_cast<void*>(inputs[i]);
     } else {
-      std::memcpy(face.staging.get(), inputs[i], static_cast<size_t>(face.bytes));
-      face.current = face.staging.get();
+      face.current = s.arena.memory.get() + face.staging;
+      std::memcpy(face.current, inputs[i], static_cast<size_t>(face.bytes));
     }
   }
   for (size_t i = 0; i < s.outputs.size(); ++i) {
-    s.outputs[i].current = aligned(outputs[i]) ? outputs[i] : s.outputs[i].staging.get();
+    Face& face = s.outputs[i];
+    face.current = aligned(outputs[i]) ? outputs[i] : s.arena.memory.get() + face.staging;
   }
   for (const Patch& patch : s.patches) {
     const Face& face = patch.output ? s.outputs[patch.index] : s.inputs[patch.index];

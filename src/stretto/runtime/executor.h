@@ -5,18 +5,20 @@
 #include <span>
 #include <vector>
 
+#include "stretto/runtime/arena_shelf.h"
 #include "stretto/runtime/program.h"
 
 namespace stretto::runtime {
 
 class Executor {
  public:
-  // Resolves every operand once. The program outlives the executor.
-  explicit Executor(const Program& program);
+  // Resolves every operand once. The program outlives the executor, and so does the shelf that its
+  // activations come from in each run; null: it has memory of its own.
+  explicit Executor(const Program& program, ArenaShelf* shelf = nullptr);
   ~Executor();
 
   // Dense row-major memory in model order. Pointers aligned to kAlignment are used in place, others
-  // go through a copy. Allocates nothing and takes no lock, interpreted nodes excepted.
+  // go through a copy. Allocates nothing and takes no lock, interpreted nodes and shelves excepted.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
 
   // As run(), with the seconds of every instruction added to `seconds` (one per instruction).
@@ -24,6 +26,7 @@ class Executor {
                  std::span<double> seconds);
 
  private:
+  void resolve_arena();
   struct State;
   std::unique_ptr<State> state_;
 };

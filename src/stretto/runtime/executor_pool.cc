@@ -10,16 +10,17 @@ namespace stretto::runtime {
 
 int executor_limit(int threads) { return std::max(1, cpu_info().cores / threads); }
 
-ExecutorPool::ExecutorPool(const Program& program, int limit)
+ExecutorPool::ExecutorPool(const Program& program, int limit, ArenaShelf* shelf)
     : program_(program),
+      shelf_(shelf),
       slots_(static_cast<size_t>(limit)),
       forks_(forks()),
       freeing_(forks_.load()) {
-  slots_[0].executor = std::make_unique<Executor>(program);
+  slots_[0].executor = std::make_unique<Executor>(program, shelf);
 }
 
 Executor& ExecutorPool::Lease::executor() {
-  if (!slot_.executor) slot_.executor = std::make_unique<Executor>(pool_.program_);
+  if (!slot_.executor) slot_.executor = std::make_unique<Executor>(pool_.program_, pool_.shelf_);
   return *slot_.executor;
 }
 

@@ -26,7 +26,8 @@ class ExecutorPool {
   // Makes the first executor at once, so that the first run is a fast one too, and the others when
   // they are needed; at most `limit` in all. The program outlives the pool. In a forked child all
   // are free: whoever held one is not there.
-  ExecutorPool(const Program& program, int limit);
+  // Their activations come from `shelf`, which outlives the pool, or are their own.
+  ExecutorPool(const Program& program, int limit, ArenaShelf* shelf = nullptr);
 
   // An executor for one caller alone; back in the pool when the lease ends.
   class Lease {
@@ -56,6 +57,7 @@ class ExecutorPool {
   void follow_fork();
 
   const Program& program_;
+  ArenaShelf* const shelf_;
   std::vector<Slot> slots_;
   std::unique_ptr<Queue> queue_ = std::make_unique<Queue>();
   // As forks() counted when slots and queue were last made free, and when somebody began to.

@@ -35,7 +35,9 @@ std::vector<ShapeRange> Model::input_ranges() const {
   }
   return ranges;
 }
-bool Model::open() const { return state_->by_shape != nullptr || staged(); }
+bool Model::open() const {
+  return (state_->by_shape != nullptr && !state_->by_shape->fixed()) || staged();
+}
 bool Model::staged() const { return state_->staged != nullptr; }
 int Model::threads() const { return state_->program->target.threads; }
 int64_t Model::weight_bytes() const {

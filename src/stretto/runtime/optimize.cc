@@ -20,6 +20,7 @@
 #include "stretto/ir/operator.h"
 #include "stretto/passes/pipeline.h"
 #include "stretto/runtime/compile.h"
+#include "stretto/runtime/lengths.h"
 #include "stretto/runtime/memory_check.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/opening.h"
@@ -232,19 +233,101 @@ bool really_open(const runtime::ProgramsByShape& by_shape, const runtime::Openin
   }
 }
 
+// The model with programs for real tokens, of which the first is made and compared with the padded
+// one here. Throws Unsupported where no attention can be packed.
+Model with_lengths(const Model& padded, const std::shared_ptr<runtime::ProgramsByShape>& by_shape,
+                   const OptimizeOptions& options, const std::string& file) {
+  const runtime::Program& program = *padded.state().program;
+  const int mask = runtime::find_mask(by_shape->lengths(), program.inputs);
+  const TensorSpec& spec = program.inputs[static_cast<size_t>(mask)];
+  const Tensor lengths = runtime::mixed_lengths(spec);
+  const int64_t tokens = runtime::count_tokens(spec.name, spec.dtype, spec.shape, lengths.data());
+  std::vector<Shape> shapes;
+  for (const TensorSpec& input : program.inputs) shapes.push_back(input.shape);
+  passes::Ragged ragged;
+  const auto packed = by_shape->program(shapes, program.target,
+                                        runtime::rounded_rows(tokens, lengths.count()), &ragged);
+  const std::string note = runtime::ragged_note(ragged);
+  if (ragged.packed == 0) {
+    throw_unsupported("{}: {}, so every run would work on padded samples; leave lengths out", file,
+                      note);
+  }
+  const ir::Graph& graph = *padded.state().graph;
+  if (options.verify) {
+    std::vector<Tensor> inputs;
+    for (auto& sample : runtime::sample_inputs(graph, options.inputs)) {
+      inputs.push_back(std::move(sample.tensor));
+    }
+    // Both programs may be off by as much as the padded one was allowed to be.
+    const double bound =
+        2 * std::max(runtime::allowed_error(program.target.accuracy), padded.state().samples.bound);
+    runtime::verify_ragged(program, *packed, mask, inputs, bound, file);
+  }
+  auto state = std::make_shared<Model::State>(padded.state());
+  state->by_shape = by_shape;
+  state->notes.push_back(note);
+  json report = json::parse(state->report_json);
+  report["notes"].push_back(note);
+  state->report_json = report.dump();
+  return Model(std::move(state));
+}
+
+// Of a graph that has no file: copies of it.
+runtime::ShapeSource copies_of(ImportedModel imported) {
+  runtime::ShapeSource source;
+  source.why = "it was made from a module";
+  source.import = [kept = std::make_shared<const ImportedModel>(std::move(imported))](
+                      const std::map<std::string, Shape>&) { return *kept; };
+  return source;
+}
+
+// Programs by number of tokens, of a graph whose shapes are fixed. The graph's constants become
+// those of `siblings`.
+std::shared_ptr<runtime::ProgramsByShape> by_tokens(ImportedModel& imported,
+                                                    const std::string& lengths,
+                                                    std::shared_ptr<runtime::Siblings> siblings) {
+  if (!siblings) siblings = std::make_shared<runtime::Siblings>();
+  siblings->own(imported);
+  std::vector<runtime::OpenInput> inputs;
+  const auto specs = runtime::input_specs(imported.graph);
+  runtime::find_mask(lengths, specs);
+  for (const TensorSpec& spec : specs) inputs.push_back({spec.name, fixed_range(spec.shape)});
+  return std::make_shared<runtime::ProgramsByShape>(std::move(inputs), copies_of(imported), lengths,
+                                                    std::move(siblings));
+}
+
+// Of a model whose open dimensions turned out to be fixed.
+std::shared_ptr<runtime::ProgramsByShape> fixed_programs(
+    const runtime::Opening& opening, const std::shared_ptr<onnx::Reader>& reader,
+    const OptimizeOptions& options) {
+  std::vector<runtime::OpenInput> inputs = opening.inputs;
+  for (size_t i = 0; i < inputs.size(); ++i) inputs[i].shape = fixed_range(opening.first[i]);
+  return std::make_shared<runtime::ProgramsByShape>(std::move(inputs), runtime::onnx_source(reader),
+                                                    options.lengths);
+}
+
 Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader, const std::string& file,
                         const OptimizeOptions& options, Stages& stages) {
   const auto opening = runtime::find_opening(reader->inputs(), file, options);
   std::shared_ptr<runtime::ProgramsByShape> by_shape;
   ImportedModel imported = stages("import", [&] {
     ImportedModel first = runtime::import_first(*reader, opening, options);
-    if (!opening || opening->fixed()) return first;
-    by_shape =
-        std::make_shared<runtime::ProgramsByShape>(opening->inputs, runtime::onnx_source(reader));
+    if (!options.lengths.empty()) {
+      runtime::find_mask(options.lengths, runtime::input_specs(first.graph));
+      if (!opening) {
+        throw_invalid("{}: lengths: an input has no shape in the file; give all of them shapes",
+                      file);
+      }
+    }
+    if (!opening || (opening->fixed() && options.lengths.empty())) return first;
+    by_shape = std::make_shared<runtime::ProgramsByShape>(
+        opening->inputs, runtime::onnx_source(reader), options.lengths);
     by_shape->check(opening->first);  // given arrays may lie outside of the ranges
-    if (!really_open(*by_shape, *opening, file, first.notes)) by_shape.reset();
+    if (!opening->fixed() && !really_open(*by_shape, *opening, file, first.notes)) {
+      by_shape = options.lengths.empty() ? nullptr : fixed_programs(*opening, reader, options);
+    }
     for (size_t i = 0; by_shape && i < opening->inputs.size(); ++i) {
-      if (is_fixed(opening->inputs[i].shape)) continue;
+      if (is_fixed(by_shape->inputs()[i].shape)) continue;
       first.notes.push_back(
           fmt::format("input {} takes {}: optimised for {}, and compiled for "
                       "other sizes when they come",
@@ -254,13 +337,23 @@ Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader, const std::
     return first;
   });
   if (!by_shape) return optimize_imported(std::move(imported), options, stages);
+  const OptimizeOptions masked =
+      options.lengths.empty() ? options
+                              : runtime::with_mask(options, runtime::input_specs(imported.graph));
   const Model model =
-      optimize_imported(std::move(imported), options, stages, runtime::siblings_of(by_shape));
+      optimize_imported(std::move(imported), masked, stages, runtime::siblings_of(by_shape));
   auto state = std::make_shared<Model::State>(model.state());
   state->by_shape = by_shape;
   by_shape->keep(state->program);
+  if (!options.lengths.empty()) {
+    state =
+        std::make_shared<Model::State>(stages("lengths", [&] {
+                                         return with_lengths(Model(state), by_shape, options, file);
+                                       }).state());
+  }
   // A range has two ends: what both need is packed now.
-  if (opening->asked) by_shape->program(opening->other, state->program->target);
+  if (opening->asked && !by_shape->fixed())
+    by_shape->program(opening->other, state->program->target);
   return Model(std::move(state));
 }
 
@@ -269,6 +362,13 @@ Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& fil
   try {
     return optimize_straight(reader, file, options, stages);
   } catch (const ir::NotStraight&) {
+    if (!options.lengths.empty()) {
+      throw_unsupported(
+          "{}: lengths: the model runs in stages, because parts of it depend on values, and works "
+          "on "
+          "padded samples; leave lengths out",
+          file);
+    }
     return runtime::optimize_staged(std::move(reader), file, options, stages);
   }
 }
@@ -317,6 +417,12 @@ Model runtime::optimize_model(ImportedModel imported, const OptimizeOptions& opt
   Stages stages(options);
   const std::string source = imported.source;
   return naming(source, interrupt, [&] {
+    if (!options.lengths.empty()) {
+      const auto by_shape = by_tokens(imported, options.lengths, nullptr);
+      const Model model =
+          optimize_imported(std::move(imported), options, stages, runtime::siblings_of(by_shape));
+      return with_lengths(model, by_shape, options, source);
+    }
     return optimize_imported(std::move(imported), options, stages,
                              for_other_shapes ? std::make_shared<runtime::Siblings>() : nullptr);
   });
@@ -327,6 +433,9 @@ Model runtime::with_other_shapes(const Model& model, ImportedModel imported) {
   STRETTO_CHECK(first.siblings != nullptr, "{} was not optimised for other shapes", first.name);
   auto state = std::make_shared<Model::State>();
   state->name = first.name;
+  if (first.by_shape && !first.by_shape->lengths().empty()) {
+    state->by_shape = by_tokens(imported, first.by_shape->lengths(), first.siblings);
+  }
   state->program = first.siblings->compile(std::move(imported), first.program->target);
   state->siblings = first.siblings;
   return Model(std::move(state));

@@ -54,6 +54,9 @@ struct Program {
   std::vector<TensorSpec> inputs, outputs;
   std::vector<Instruction> instructions;
   int64_t arena_bytes = 0;
+  // Room for real tokens in a program that works on those only (runtime/lengths.h); 0: it works on
+  // padded samples.
+  int64_t rows = 0;
   std::vector<Blob> blobs;
   std::vector<std::shared_ptr<const void>> owners;  // keep the blobs' memory alive
 

@@ -6,8 +6,9 @@
 
 namespace stretto::runtime {
 
-bool has_shapes(const Program& program, std::span<const Shape> shapes) {
-  return std::equal(shapes.begin(), shapes.end(), program.inputs.begin(), program.inputs.end(),
+bool has_shapes(const Program& program, std::span<const Shape> shapes, int64_t rows) {
+  return program.rows == rows &&
+         std::equal(shapes.begin(), shapes.end(), program.inputs.begin(), program.inputs.end(),
                     [](const Shape& shape, const TensorSpec& spec) { return shape == spec.shape; });
 }
 
@@ -63,10 +64,16 @@ ImportedModel ProgramsByShape::import_in_turn(std::span<const Shape> shapes) {
   return import(shapes);
 }
 
-std::shared_ptr<const Program> ProgramsByShape::find(std::span<const Shape> shapes, int threads) {
+bool ProgramsByShape::fixed() const {
+  return std::all_of(inputs_.begin(), inputs_.end(),
+                     [](const OpenInput& input) { return is_fixed(input.shape); });
+}
+
+std::shared_ptr<const Program> ProgramsByShape::find(std::span<const Shape> shapes, int threads,
+                                                     int64_t rows) {
   const std::lock_guard lock(programs_mutex_);
   const auto at = std::find_if(programs_.begin(), programs_.end(), [&](const auto& program) {
-    return program->target.threads == threads && has_shapes(*program, shapes);
+    return program->target.threads == threads && has_shapes(*program, shapes, rows);
   });
   if (at == programs_.end()) return nullptr;
   std::rotate(at, at + 1, programs_.end());
@@ -76,16 +83,19 @@ std::shared_ptr<const Program> ProgramsByShape::find(std::span<const Shape> shap
 void ProgramsByShape::keep(std::shared_ptr<const Program> program) {
   const std::lock_guard lock(programs_mutex_);
   programs_.push_back(std::move(program));
-  if (programs_.size() > kKept) programs_.erase(programs_.begin());
+  if (programs_.size() > kept()) programs_.erase(programs_.begin());
 }
 
 std::shared_ptr<const Program> ProgramsByShape::program(std::span<const Shape> shapes,
-                                                        const kernels::Target& target) {
-  if (auto found = find(shapes, target.threads)) return found;
+                                                        const kernels::Target& target, int64_t rows,
+                                                        passes::Ragged* report) {
+  if (auto found = find(shapes, target.threads, rows)) return found;
   check(shapes);
   const std::lock_guard lock(mutex_);
-  if (auto found = find(shapes, target.threads)) return found;  // made while this one waited
-  auto program = siblings_.compile(import(shapes), target);
+  if (auto found = find(shapes, target.threads, rows)) return found;  // made while this one waited
+  passes::Ragged ragged{.mask = lengths_, .rows = rows, .known = &known_masks_};
+  auto program = siblings_->compile(import(shapes), target, {}, true, rows > 0 ? &ragged : nullptr);
+  if (report != nullptr) *report = std::move(ragged);
   keep(program);
   return program;
 }

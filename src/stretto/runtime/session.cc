@@ -5,6 +5,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/runtime/executor_pool.h"
+#include "stretto/runtime/lengths.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/stateful_programs.h"
 #include "stretto/stretto.h"
@@ -27,49 +28,80 @@ void check_tensor(const char* kind, const TensorSpec& spec, const Tensor& tensor
 
 struct Session::State {
   struct Runner {
-    explicit Runner(std::shared_ptr<const runtime::Program> p)
-        : program(std::move(p)), pool(*program, runtime::executor_limit(program->target.threads)) {}
+    explicit Runner(std::shared_ptr<const runtime::Program> p,
+                    std::shared_ptr<runtime::ArenaShelf> s = nullptr)
+        : program(std::move(p)),
+          shelf(std::move(s)),
+          pool(*program, runtime::executor_limit(program->target.threads), shelf.get()) {}
 
     std::shared_ptr<const runtime::Program> program;
+    std::shared_ptr<runtime::ArenaShelf> shelf;
     runtime::ExecutorPool pool;
   };
 
   State(Model m, std::shared_ptr<runtime::Staged> s) : model(std::move(m)), staged(std::move(s)) {}
   State(Model m, std::shared_ptr<const runtime::Program> program)
       : model(std::move(m)),
-        first(std::make_shared<Runner>(std::move(program))),
-        stateful(std::in_place, model, first->program->target) {}
+        shelf(has_lengths() ? std::make_shared<runtime::ArenaShelf>(program->arena_bytes)
+                            : nullptr),
+        first(std::make_shared<Runner>(std::move(program), shelf)),
+        stateful(std::in_place, model, first->program->target) {
+    if (has_lengths()) {
+      mask_input = runtime::find_mask(model.state().by_shape->lengths(), first->program->inputs);
+    }
+  }
 
-  // The one for these shapes, of a model with open dimensions.
-  std::shared_ptr<Runner> runner(std::span<const Shape> shapes) {
+  // The one for these shapes and rows, of a model with open dimensions or lengths.
+  std::shared_ptr<Runner> runner(std::span<const Shape> shapes, int64_t rows) {
     {
       const std::lock_guard lock(mutex);
-      if (auto found = find(shapes)) return found;
+      if (auto found = find(shapes, rows)) return found;
     }
     const kernels::Target& target = first->program->target;
-    auto made = std::make_shared<Runner>(model.state().by_shape->program(shapes, target));
+    auto made =
+        std::make_shared<Runner>(model.state().by_shape->program(shapes, target, rows), shelf);
     const std::lock_guard lock(mutex);
-    if (auto found = find(shapes)) return found;  // another thread was faster
+    if (auto found = find(shapes, rows)) return found;  // another thread was faster
     others.push_back(made);
-    if (others.size() > kKept) others.erase(others.begin());
+    if (others.size() > kept()) others.erase(others.begin());
     return made;
   }
 
-  std::shared_ptr<Runner> find(std::span<const Shape> shapes) {
+  std::shared_ptr<Runner> find(std::span<const Shape> shapes, int64_t rows) {
     const auto at = std::find_if(others.begin(), others.end(), [&](const auto& runner) {
-      return runtime::has_shapes(*runner->program, shapes);
+      return runtime::has_shapes(*runner->program, shapes, rows);
     });
     if (at == others.end()) return nullptr;
     std::rotate(at, at + 1, others.end());
     return others.back();
   }
 
-  // Each has activations and threads of its own.
-  static constexpr size_t kKept = runtime::ProgramsByShape::kKept;
+  bool has_lengths() const {
+    return model.state().by_shape && !model.state().by_shape->lengths().empty();
+  }
+
+  // Rows for the tokens of a mask, or 0 where all places hold one: then padded samples are as good.
+  int64_t rows_for(const Shape& shape, const void* mask) const {
+    const TensorSpec& spec = first->program->inputs[static_cast<size_t>(mask_input)];
+    const int64_t places = element_count(shape);
+    const int64_t tokens = runtime::count_tokens(spec.name, spec.dtype, shape, mask);
+    return tokens == places ? 0 : runtime::rounded_rows(tokens, places);
+  }
+
+  // Each has activations and threads of its own; with lengths they share activations, and threads,
+  // which sleep between runs, are the limit.
+  size_t kept() const {
+    constexpr size_t kKept = runtime::ProgramsByShape::kKept, kMost = 40, kSleepers = 1024;
+    if (!shelf) return kKept;
+    return std::clamp(kSleepers / static_cast<size_t>(first->program->target.threads), kKept,
+                      kMost);
+  }
 
   const Model model;
-  const std::shared_ptr<Runner> first;            // for the shapes of model.inputs()
-  const std::shared_ptr<runtime::Staged> staged;  // instead of it
+  const std::shared_ptr<runtime::ArenaShelf> shelf;  // of a model with lengths
+  const std::shared_ptr<Runner> first;               // for the shapes of model.inputs()
+  const std::shared_ptr<runtime::Staged> staged;     // instead of it
+  int mask_input = -1;                               // of a model with lengths
   std::mutex mutex;
   std::vector<std::shared_ptr<Runner>> others;  // the one used last is the last
   std::optional<runtime::StatefulPrograms> stateful;
@@ -110,7 +142,16 @@ void Session::run(std::span<const void* const> inputs, std::span<void* const> ou
     throw_invalid("run: expected {} inputs and {} outputs, got {} and {}", program.inputs.size(),
                   program.outputs.size(), inputs.size(), outputs.size());
   }
-  runtime::ExecutorPool::Lease(state_->first->pool).executor().run(inputs, outputs);
+  std::shared_ptr<State::Runner> runner = state_->first;
+  if (state_->mask_input >= 0) {
+    const auto mask = static_cast<size_t>(state_->mask_input);
+    if (const int64_t rows = state_->rows_for(program.inputs[mask].shape, inputs[mask])) {
+      std::vector<Shape> shapes;
+      for (const TensorSpec& input : program.inputs) shapes.push_back(input.shape);
+      runner = state_->runner(shapes, rows);
+    }
+  }
+  runtime::ExecutorPool::Lease(runner->pool).executor().run(inputs, outputs);
 }
 
 // Shapes are known after the run only, so the outputs are copied.
@@ -173,10 +214,18 @@ std::vector<Tensor> Session::run(std::span<const Tensor> inputs) {
   };
   bool other = false;
   for (size_t i = 0; i < inputs.size(); ++i) other |= has_other_shape(i);
-  if (other && state_->model.open()) {
+  int64_t rows = 0;
+  if (state_->mask_input >= 0 && (!other || state_->model.open())) {
+    const auto at = static_cast<size_t>(state_->mask_input);
+    const TensorSpec& mask = runner->program->inputs[at];
+    if (inputs[at].dtype() == mask.dtype && inputs[at].rank() == 2) {  // else refused below
+      rows = state_->rows_for(inputs[at].shape(), inputs[at].data());
+    }
+  }
+  if ((other && state_->model.open()) || rows > 0) {
     std::vector<Shape> shapes;
     for (const Tensor& input : inputs) shapes.push_back(input.shape());
-    runner = state_->runner(shapes);
+    runner = state_->runner(shapes, rows);
   }
   const runtime::Program& program = *runner->program;
   std::vector<const void*> from;

@@ -27,30 +27,40 @@ void Siblings::own_constants(ir::Graph& graph) {
   }
 }
 
+void Siblings::own(ImportedModel& imported) {
+  const std::lock_guard lock(mutex_);
+  if (imported.borrows) own_constants(imported.graph);
+  imported.borrows = false;
+}
+
 std::shared_ptr<const Program> Siblings::compile(ImportedModel imported,
                                                  const kernels::Target& target,
-                                                 const LowerOptions& lower, bool tell) {
+                                                 const LowerOptions& lower, bool tell,
+                                                 passes::Ragged* ragged) {
   const std::lock_guard lock(mutex_);
   const double start = now_s();
   auto graph = std::make_shared<ir::Graph>(std::move(imported.graph));
   check_memory(*graph);
   if (imported.borrows) own_constants(*graph);
-  passes::run_pipeline(*graph,
-                       {.disabled = making_.disabled, .verify = false, .derived = &derived_});
+  passes::run_pipeline(
+      *graph,
+      {.disabled = making_.disabled, .verify = false, .derived = &derived_, .ragged = ragged});
   const double rewrote = now_s();
   Selector selector({.forced = making_.forced, .known = making_.known});
   auto program = std::make_shared<Program>(
       runtime::compile(graph, target, selector,
                        {.shared = &weights_, .keep_to_shared = true, .lower = lower})
           .program);
+  if (ragged != nullptr) program->rows = ragged->rows;
   check_memory(*program);
   if (!tell) return program;
   std::vector<std::string> shapes;
   for (const TensorSpec& input : program->inputs) shapes.push_back(shape_text(input.shape));
-  log_message(
-      LogLevel::kInfo,
-      fmt::format("{}: a program for {}: passes {:.1f} ms, compiling {:.1f} ms", imported.source,
-                  fmt::join(shapes, ", "), (rewrote - start) * 1e3, (now_s() - rewrote) * 1e3));
+  log_message(LogLevel::kInfo,
+              fmt::format("{}: a program for {}{}: passes {:.1f} ms, compiling {:.1f} ms",
+                          imported.source, fmt::join(shapes, ", "),
+                          ragged == nullptr ? "" : fmt::format(" of {} tokens", ragged->rows),
+                          (rewrote - start) * 1e3, (now_s() - rewrote) * 1e3));
   return program;
 }
 

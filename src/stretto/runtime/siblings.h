@@ -10,6 +10,7 @@
 
 #include "stretto/import/model.h"
 #include "stretto/passes/derived.h"
+#include "stretto/passes/ragged.h"
 #include "stretto/runtime/lowering/lowering.h"
 #include "stretto/runtime/program.h"
 #include "stretto/runtime/shared_weights.h"
@@ -36,11 +37,15 @@ class Siblings {
   // Constants that belong to somebody else become copies. Those of equal content, whose owner may
   // have moved them, become the same copy in all graphs.
   void own_constants(ir::Graph& graph);
+  // The same where a model borrows its constants, for callers in any thread.
+  void own(ImportedModel& imported);
 
   // Rewrites and compiles another graph of the model; nothing is measured. Safe to call from
-  // several threads, which then take turns. `tell`: the log says so.
+  // several threads, which then take turns. `tell`: the log says so. `ragged`: for so many real
+  // tokens (passes/ragged.h).
   std::shared_ptr<const Program> compile(ImportedModel imported, const kernels::Target& target,
-                                         const LowerOptions& lower = {}, bool tell = true);
+                                         const LowerOptions& lower = {}, bool tell = true,
+                                         passes::Ragged* ragged = nullptr);
 
  private:
   Making making_;

@@ -39,6 +39,20 @@ void gather_nd(CaseDraw& d) {
   d.index(indices, *std::min_element(shape.begin(), shape.end()));
 }
 
+void row_index(CaseDraw& d) {
+  const int64_t batch = d.batch(), length = d.dim(19);
+  // Fewer rows than the mask keeps, about as many, or more.
+  d.set("rows", d.one_of<int64_t>({0, 1, 7, batch * length / 2, batch * length, 70}));
+  d.input({batch, length});
+  d.outputs(5);
+}
+
+void take_rows(CaseDraw& d) {
+  const Shape shape = d.shape(1, 3);
+  d.either(shape);
+  d.index({d.dim(19)}, shape[0] + 1);  // some are out of range
+}
+
 void scatter_elements(CaseDraw& d) {
   const Shape shape = d.shape(1, 3, 9);
   const auto rank = static_cast<int64_t>(shape.size());

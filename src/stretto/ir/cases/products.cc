@@ -59,6 +59,24 @@ void attention(CaseDraw& d) {
     d.maybe() ? d.input(d.partner({batch, heads, sq, sk})) : d.absent();
     return;
   }
+  if (d.rarely()) {  // samples of several lengths one behind the other
+    std::vector<int64_t> starts{0};
+    int64_t longest = 1;
+    for (int64_t i = d.between(1, 4); i > 0; --i) {
+      const int64_t length = d.one_of<int64_t>({1, 0, 5, 17, 33});
+      longest = std::max(longest, length);
+      starts.push_back(starts.back() + length);
+    }
+    const int64_t rows = starts.back() + d.between(0, 2);
+    d.set("longest", longest + d.between(0, 1));
+    const int64_t offset = d.integer("k_offset", 0, {columns});
+    d.input({1, rows, columns});
+    d.input({1, rows, columns + offset}, kSeen);
+    d.input({1, rows, columns}, kSeen);
+    d.absent();
+    d.fixed(starts);
+    return;
+  }
   const int64_t before[3] = {d.integer("q_offset", 0, {columns}),
                              d.integer("k_offset", 0, {columns}),
                              d.integer("v_offset", 0, {2 * columns})};

@@ -165,6 +165,8 @@ std::span<const Row> rows() {
       {"stretto.Elementwise", fused_elementwise},
       {"stretto.Linear", linear},
       {"stretto.MatMul", fused_matmul},
+      {"stretto.RowIndex", row_index},
+      {"stretto.TakeRows", take_rows},
       {"stretto.TreeEnsemble", tree_ensemble},
   };
   return kRows;

@@ -28,6 +28,8 @@ void fused_elementwise(CaseDraw& d);
 void gather(CaseDraw& d);
 void gather_elements(CaseDraw& d);
 void gather_nd(CaseDraw& d);
+void row_index(CaseDraw& d);
+void take_rows(CaseDraw& d);
 void scatter_elements(CaseDraw& d);
 void scatter_nd(CaseDraw& d);
 void constant(CaseDraw& d);

@@ -1,4 +1,5 @@
 // stretto.Attention: softmax(q k^T * scale + mask) v for every head (see ir/fused.h).
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -14,13 +15,14 @@ namespace {
 constexpr Port kInputs[] = {{"q", kRealTypes, Arity::kRequired, 'T'},
                             {"k", kRealTypes, Arity::kRequired, 'T'},
                             {"v", kRealTypes, Arity::kRequired, 'T'},
-                            {"mask", kRealTypes, Arity::kOptional, 'T'}};
+                            {"mask", kRealTypes, Arity::kOptional, 'T'},
+                            {"starts", type_bit(DType::kInt32), Arity::kOptional}};
 constexpr Port kOutputs[] = {{"y", kRealTypes, Arity::kRequired, 'T'}};
 constexpr AttributeSpec kAttributes[] = {
     {"head_dim", AttributeKind::kInt, true}, {"heads", AttributeKind::kInt, true},
-    {"k_offset", AttributeKind::kInt},       {"masked_zero", AttributeKind::kInt},
-    {"q_offset", AttributeKind::kInt},       {"scale", AttributeKind::kFloat},
-    {"v_offset", AttributeKind::kInt}};
+    {"k_offset", AttributeKind::kInt},       {"longest", AttributeKind::kInt},
+    {"masked_zero", AttributeKind::kInt},    {"q_offset", AttributeKind::kInt},
+    {"scale", AttributeKind::kFloat},        {"v_offset", AttributeKind::kInt}};
 constexpr std::string_view kOffsets[] = {"q_offset", "k_offset", "v_offset"};
 
 void infer(Inference& c) {
@@ -49,6 +51,17 @@ void infer(Inference& c) {
     if (offset < 0 || offset > shape[2] || heads * head_dim > shape[2] - offset) {
       throw_invalid("{}: {} heads of {} from column {} do not fit its {} columns", kInputs[i].name,
                     heads, head_dim, offset, shape[2]);
+    }
+  }
+  if (c.has_input(4)) {
+    const int64_t longest = c.attributes().integer("longest", 0);
+    if (heads_outside || c.has_input(3) || c.shape(0)[0] != 1 || c.shape(0)[1] != c.shape(1)[1] ||
+        c.rank(4) != 1 || c.shape(4)[0] < 1 || longest < 1) {
+      throw_invalid(
+          "starts: expected a list beside rows [1, rows, columns], no mask, and a longest sample "
+          "of "
+          "1 or more, got {}, q {}, k {} and {}",
+          shape_text(c.shape(4)), shape_text(c.shape(0)), shape_text(c.shape(1)), longest);
     }
   }
   const Shape scores{c.shape(0)[0], heads, c.shape(0)[1], c.shape(1)[heads_outside ? 2 : 1]};
@@ -134,14 +147,49 @@ void evaluate_as(Evaluation& c) {
   c.outputs[0] = std::is_same_v<T, double> ? sums : sums.converted(kDTypeOf<T>);
 }
 
+// Every sample by itself.
+template <typename T>
+void evaluate_ragged(Evaluation& c) {
+  const std::vector<int64_t> starts = c.inputs[4].as_int64s();
+  const int64_t rows = c.inputs[0].dim(1), longest = c.attributes.integer("longest", 0);
+  Tensor& y = c.make_output(0);
+  for (size_t b = 0; b + 1 < starts.size(); ++b) {
+    const int64_t begin = std::clamp<int64_t>(starts[b], 0, rows);
+    const int64_t end = std::clamp<int64_t>(starts[b + 1], begin, std::min(rows, begin + longest));
+    if (begin == end) continue;
+    std::vector<Tensor> inputs;
+    for (int i = 0; i < 3; ++i) {
+      const Tensor& x = c.inputs[i];
+      inputs.emplace_back(x.dtype(), Shape{1, end - begin, x.dim(2)},
+                          data_of<T>(x) + begin * x.dim(2), nullptr);
+    }
+    const Shape shape{1, end - begin, y.dim(2)};
+    std::vector<Tensor> outputs(1);
+    Evaluation one{.attributes = c.attributes,
+                   .inputs = inputs,
+                   .outputs = outputs,
+                   .output_shapes = {&shape, 1},
+                   .output_dtypes = c.output_dtypes,
+                   .team = c.team};
+    evaluate_as<T>(one);
+    std::copy_n(data_of<T>(outputs[0]), outputs[0].count(), data_of<T>(y) + begin * y.dim(2));
+  }
+}
+
 void evaluate(Evaluation& c) {
-  with_type<kRealTypes>(c.inputs[0].dtype(), [&]<typename T>() { evaluate_as<T>(c); });
+  with_type<kRealTypes>(c.inputs[0].dtype(), [&]<typename T>() {
+    c.has_input(4) ? evaluate_ragged<T>(c) : evaluate_as<T>(c);
+  });
 }
 
 double flops(const Graph& graph, const Node& node) {
   const Shape& y = *graph.value(node.outputs[0]).shape;
   const Shape& k = *graph.value(node.inputs[1]).shape;
-  const auto keys = static_cast<double>(k[k.size() - 2]);
+  const auto rows = static_cast<double>(k[k.size() - 2]);
+  const bool ragged = node.inputs.size() > 4 && node.inputs[4] != kNone;
+  // Of samples as long as the longest.
+  const double keys =
+      ragged ? std::min(rows, static_cast<double>(node.attributes.integer("longest", 1))) : rows;
   return 4.0 * static_cast<double>(element_count(y)) * keys;
 }
 

@@ -97,6 +97,8 @@ extern const Operator kFusedConvTranspose;
 extern const Operator kFusedElementwise;
 extern const Operator kFusedMatMul;
 extern const Operator kLinear;
+extern const Operator kRowIndex;
+extern const Operator kTakeRows;
 extern const Operator kTreeEnsemble;
 
 }  // namespace stretto::ir::ops

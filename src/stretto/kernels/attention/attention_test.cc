@@ -131,5 +131,83 @@ TEST(Attention, PackedAndGroupedHeads) {
   EXPECT_GT(check_rows(kAttention, p, kTolerance), 0);
 }
 
+void set_starts(Workbench& b, const std::vector<int32_t>& starts) {
+  std::ranges::copy(starts, reinterpret_cast<int32_t*>(b.input(3).data()));
+}
+
+// Samples one behind the other, of every kind of length, against the reference row.
+TEST(Attention, SamplesOfSeveralLengths) {
+  const std::vector<std::vector<int64_t>> batches{
+      {1}, {130}, {0, 0}, {7, 0, 130, 48, 1}, {49, 3, 96, 0}, {5, 600, 17}};
+  for (int threads : {1, 2, 3, 7}) {
+    for (const auto& lengths : batches) {
+      for (int64_t filler : {0, 5}) {
+        for (int64_t dim : {8, 40}) {
+          std::vector<int32_t> starts{0};
+          int64_t longest = 1;
+          for (int64_t length : lengths) {
+            starts.push_back(starts.back() + static_cast<int32_t>(length));
+            longest = std::max(longest, length);
+          }
+          AttentionProblem p =
+              dense_attention({.threads = threads}, static_cast<int64_t>(lengths.size()), 3,
+                              longest + filler, longest + filler, dim, true);
+          make_ragged(p, starts.back() + filler);
+          if (p.rows == 0) continue;
+          check_rows(kAttention, p, kTolerance, [&](Workbench& b) { set_starts(b, starts); });
+        }
+      }
+    }
+  }
+}
+
+// Each sample alone, as a problem without starts, gives the same.
+TEST(Attention, ASampleAmongOthersIsAsIfAlone) {
+  const std::vector<int32_t> starts{0, 50, 50, 53, 83};
+  constexpr int64_t kHeads = 2, kDim = 16, kRows = 85;
+  AttentionProblem p = dense_attention({}, 4, kHeads, 64, 64, kDim, true);
+  make_ragged(p, kRows);
+  Workbench together(kAttention, &p);
+  set_starts(together, starts);
+  for (int row = 0; row < kAttention.rows; ++row) {
+    if (!kAttention.fits(row, &p).ok) continue;
+    together.run(row);
+    for (size_t sample = 0; sample + 1 < starts.size(); ++sample) {
+      const int64_t begin = starts[sample], count = starts[sample + 1] - begin;
+      if (count == 0) continue;
+      const AttentionProblem one = dense_attention({}, 1, kHeads, count, count, kDim, true);
+      Workbench alone(kAttention, &one);
+      for (int i = 0; i < 3; ++i) {
+        std::ranges::copy(together.input(i).subspan(static_cast<size_t>(begin * kHeads * kDim),
+                                                    static_cast<size_t>(count * kHeads * kDim)),
+                          alone.input(i).begin());
+      }
+      alone.run(kAttention.reference);
+      for (int64_t i = 0; i < count * kHeads * kDim; ++i) {
+        EXPECT_NEAR(together.output(0)[static_cast<size_t>(begin * kHeads * kDim + i)],
+                    alone.output(0)[static_cast<size_t>(i)], kTolerance);
+      }
+    }
+    for (int64_t i = starts.back() * kHeads * kDim; i < kRows * kHeads * kDim; ++i) {
+      EXPECT_EQ(together.output(0)[static_cast<size_t>(i)], 0) << kAttention.row_name(row);
+    }
+  }
+}
+
+// Starts that do not ascend or lie beyond the rows give numbers of no meaning, but nothing outside
+// of the operands is read or written: the address sanitizer would see it.
+TEST(Attention, WrongStartsStayWithinTheRows) {
+  AttentionProblem p = dense_attention({.threads = 2}, 3, 2, 20, 20, 8, true);
+  make_ragged(p, 30);
+  for (const std::vector<int32_t>& starts : std::vector<std::vector<int32_t>>{
+           {0, 30, 10, 25}, {-5, 100, 2000000000, 7}, {29, 31, -2000000000, 40}}) {
+    Workbench b(kAttention, &p, 1, shared_team(2));
+    set_starts(b, starts);
+    for (int row = 0; row < kAttention.rows; ++row) {
+      if (kAttention.fits(row, &p).ok) b.run(row);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace stretto::kernels

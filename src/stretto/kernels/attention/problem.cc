@@ -60,6 +60,12 @@ void add_mask(AttentionProblem& p, const int64_t (&shape)[4]) {
   p.input_elements[p.inputs++] = stride;
 }
 
+void make_ragged(AttentionProblem& p, int64_t rows) {
+  p.rows = rows;
+  for (int i = 0; i < 3; ++i) p.input_elements[i] = rows * p.heads * p.dim;
+  p.out_elements = rows * p.heads * p.dim_v;
+}
+
 std::string problem_key(const AttentionProblem& p) {
   std::string text =
       fmt::format("attention b{} h{}/{} {}x{} d{}/{} scale{} q{} k{} v{} out{}", p.batch, p.heads,
@@ -67,6 +73,7 @@ std::string problem_key(const AttentionProblem& p) {
                   operand_text(p.k), operand_text(p.v), operand_text(p.out));
   if (p.has_mask) text += " mask" + operand_text(p.mask);
   if (p.masked_zero) text += " zeros";
+  if (p.rows) text += fmt::format(" rows{}", p.rows);
   return text + " " + target_text(p.target);
 }
 
@@ -76,11 +83,15 @@ Signature problem_signature(const AttentionProblem& p) {
   for (int i = 0; i < p.inputs; ++i) {
     s.inputs.push_back({.name = kNames[i], .shape = {p.input_elements[i]}});
   }
+  if (p.rows) {
+    s.inputs.push_back({.name = "starts", .dtype = DType::kInt32, .shape = {p.batch + 1}});
+  }
   s.outputs.push_back({.name = "out", .shape = {p.out_elements}});
   return s;
 }
 
 double problem_flops(const AttentionProblem& p) {
+  if (p.rows) return 2.0 * p.rows * p.heads * std::min(p.sk, p.rows) * (p.dim + p.dim_v);
   return 2.0 * p.batch * p.heads * p.sq * p.sk * (p.dim + p.dim_v);
 }
 

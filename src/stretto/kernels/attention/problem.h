@@ -25,6 +25,11 @@ struct AttentionOperand {
 // when the strides describe a dense tensor. A query whose keys are all masked with -infinity gives
 // NaN, or zeros if masked_zero; a v that is not finite may or may not reach queries whose masks
 // hide it.
+//
+// With `rows`, not 0: q, k, v and out have that many rows, which belong to `batch` samples one
+// behind the other (strides[0] is not used), and one more input, the last, is int32 starts [batch +
+// 1], ascending from 0: sample b has rows starts[b] to starts[b + 1], at most sq = sk of them, and
+// its queries see its keys. No mask. Rows behind the last sample get zeros.
 struct AttentionProblem {
   Target target{};
   int64_t batch = 1, heads = 1, kv_heads = 1, sq = 1, sk = 1, dim = 1, dim_v = 1;
@@ -36,6 +41,7 @@ struct AttentionProblem {
   uint8_t has_mask = 0;
   uint8_t masked_zero = 0;
   uint8_t reserved[6] = {};
+  int64_t rows = 0;
 };
 
 // q, k, v and out each a dense tensor: [batch, heads, seq, dim], or [batch, seq, heads, dim] when
@@ -44,6 +50,9 @@ AttentionProblem dense_attention(const Target& target, int64_t batch, int64_t he
                                  int64_t sk, int64_t dim, bool heads_inside);
 // Adds a mask input of this shape, broadcast to [batch, heads, sq, sk] (dimensions equal or 1).
 void add_mask(AttentionProblem& p, const int64_t (&shape)[4]);
+
+// From a dense problem whose heads are inside, without a mask: sq becomes the longest sample.
+void make_ragged(AttentionProblem& p, int64_t rows);
 
 std::string problem_key(const AttentionProblem& p);
 Signature problem_signature(const AttentionProblem& p);

@@ -28,6 +28,13 @@ bool lower_attention(Lowering& l, const ir::Node& node) {
   p.masked_zero = a.integer("masked_zero", 0) != 0;
   p.scale = static_cast<float>(a.number("scale", 1 / std::sqrt(static_cast<double>(p.dim))));
   p.inputs = 0;
+  const ir::ValueId starts = node.inputs.size() > 4 ? node.inputs[4] : ir::kNone;
+  if (starts != ir::kNone) {
+    if (q[1] == 0) return false;
+    p.rows = q[1];
+    p.batch = l.shape(starts)[0] - 1;
+    p.sq = p.sk = std::min(p.rows, a.integer("longest", 1));
+  }
 
   if (k.size() == 4) p.kv_heads = k[1];
   // A packed projection is one input that several operands read.
@@ -70,6 +77,7 @@ bool lower_attention(Lowering& l, const ir::Node& node) {
     inputs.push_back(node.inputs[3]);
     p.input_elements[p.inputs++] = element_count(full);
   }
+  if (starts != ir::kNone) inputs.push_back(starts);
   const std::vector<Layout> plain(inputs.size(), Layout::kPlain);
   return l.add<AttentionProblem>(node, kernels::kAttention, inputs, {node.outputs[0]},
                                  {{p, plain, {Layout::kPlain}}});

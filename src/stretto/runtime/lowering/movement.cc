@@ -4,6 +4,7 @@
 #include "stretto/kernels/concat_channels/problem.h"
 #include "stretto/kernels/copy_region/problem.h"
 #include "stretto/kernels/gather/problem.h"
+#include "stretto/kernels/row_index/problem.h"
 #include "stretto/kernels/transpose/problem.h"
 #include "stretto/runtime/lowering/rules.h"
 
@@ -239,6 +240,17 @@ bool lower_gather(Lowering& l, const ir::Node& node) {
   return l.add<kernels::GatherProblem>(node, kernels::kGather, {node.inputs[0], node.inputs[1]},
                                        {node.outputs[0]},
                                        {{p, {Layout::kPlain, Layout::kPlain}, {Layout::kPlain}}});
+}
+
+bool lower_row_index(Lowering& l, const ir::Node& node) {
+  const Shape& mask = l.shape(node.inputs[0]);
+  kernels::RowIndexProblem p{};
+  p.target = l.target();
+  p.batch = mask[0];
+  p.length = mask[1];
+  p.rows = node.attributes.integer("rows", 0);
+  return l.add<kernels::RowIndexProblem>(node, kernels::kRowIndex, node.inputs, node.outputs,
+                                         {{p, {Layout::kPlain}, std::vector(5, Layout::kPlain)}});
 }
 
 }  // namespace stretto::runtime

@@ -58,6 +58,8 @@ const LoweringRule* find_lowering_rule(std::string_view op) {
       {"Pad", lower_pad},
       {"Expand", lower_expand},
       {"Gather", lower_gather},
+      {"stretto.RowIndex", lower_row_index},
+      {"stretto.TakeRows", lower_gather},  // along axis 0
       {"Reshape", lower_view},
       {"Flatten", lower_view},
       {"Squeeze", lower_view},

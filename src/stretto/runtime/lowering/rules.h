@@ -44,6 +44,7 @@ bool lower_split(Lowering& l, const ir::Node& node);
 bool lower_pad(Lowering& l, const ir::Node& node);
 bool lower_expand(Lowering& l, const ir::Node& node);
 bool lower_gather(Lowering& l, const ir::Node& node);
+bool lower_row_index(Lowering& l, const ir::Node& node);
 bool lower_reduce(Lowering& l, const ir::Node& node);
 bool lower_resize(Lowering& l, const ir::Node& node);
 

@@ -55,6 +55,62 @@ inline FlashPlan make_plan(const AttentionProblem& p) {
   return plan;
 }
 
+// A block of queries of one head of one sample.
+struct FlashJob {
+  int64_t sample, job;  // the job counts the sample's blocks, those of a head in a row
+};
+
+// The blocks of samples of several lengths, by what they cost: a block of queries costs as much as
+// its sample has keys, and some more for what does not depend on them.
+class FlashWork {
+ public:
+  FlashWork(const AttentionProblem& p, const Args& args) : p_(p), args_(args) {
+    for (int64_t b = 0; b < p.batch; ++b) total_ += jobs(b) * cost(b);
+  }
+
+  int64_t blocks(int64_t b) const {
+    return (sample_rows(p_, args_, b).count + kQueries - 1) / kQueries;
+  }
+  int64_t jobs(int64_t b) const { return p_.heads * blocks(b); }
+
+  // Where a worker's unit begins; where the next one begins is its end. Units begin with whole
+  // heads, so that each is packed once, and shares anywhere.
+  FlashJob begin(const Worker& worker, int unit) const {
+    const int64_t from = total_ * worker.index / worker.count;
+    const int64_t to = total_ * (worker.index + 1) / worker.count;
+    if (unit == 0) return find(from, false);
+    if (unit == worker.units) return find(to, false);
+    const FlashJob job = find(from + (to - from) * unit / worker.units, true);
+    return std::min(job, find(to, false), [](const FlashJob& a, const FlashJob& b) {
+      return a.sample != b.sample ? a.sample < b.sample : a.job < b.job;
+    });
+  }
+
+ private:
+  static constexpr int64_t kConstantCost = 32;  // in keys
+
+  int64_t cost(int64_t b) const { return sample_rows(p_, args_, b).count + kConstantCost; }
+
+  // The first job that begins at `at` or behind it; `whole`: of a head.
+  FlashJob find(int64_t at, bool whole) const {
+    for (int64_t b = 0; b < p_.batch; ++b) {
+      const int64_t all = jobs(b) * cost(b);
+      if (at < all) {
+        int64_t job = (at + cost(b) - 1) / cost(b);
+        if (whole) job = round_up(job, blocks(b));
+        if (job < jobs(b)) return {b, job};
+        return {b + 1, 0};
+      }
+      at -= all;
+    }
+    return {p_.batch, 0};
+  }
+
+  const AttentionProblem& p_;
+  const Args& args_;
+  int64_t total_ = 0;
+};
+
 }  // namespace stretto::kernels::attention
 #endif
 
@@ -195,25 +251,130 @@ HWY_INLINE void soften(const AttentionProblem& p, float* scores, int64_t count, 
   *top = new_top;
 }
 
+// What a thread works with.
+struct Memory {
+  float *keys, *values, *queries, *scores, *out, *top, *sum;
+};
+
+// The operands of one head; `mask` may be null.
+struct Head {
+  const float *q, *k, *v, *mask;
+  float* out;
+};
+
+HWY_INLINE Head head_of(const AttentionProblem& p, const Args& args, int64_t b, int64_t h,
+                        int64_t row) {
+  const auto at = [&](const AttentionOperand& a, int64_t head) {
+    return a.offset + b * a.strides[0] + head * a.strides[1] + row * a.strides[2];
+  };
+  const auto input = [&](const AttentionOperand& a, int64_t head) {
+    return static_cast<const float*>(args.inputs[a.input]) + at(a, head);
+  };
+  const int64_t kv = h / (p.heads / p.kv_heads);
+  return {.q = input(p.q, h),
+          .k = input(p.k, kv),
+          .v = input(p.v, kv),
+          .mask = p.has_mask ? input(p.mask, h) : nullptr,
+          .out = static_cast<float*>(args.outputs[0]) + at(p.out, h)};
+}
+
+// Queries [first_row, first_row + rows) of a head whose keys and values are packed.
+HWY_INLINE void attend(const AttentionProblem& p, const FlashPlan& plan, const Memory& memory,
+                       const Head& head, int64_t first_row, int64_t rows) {
+  const Tag d;
+  const TileSet& set = tile_set(p.target.isa);
+  float *scores = memory.scores, *out = memory.out, *top = memory.top, *sum = memory.sum;
+  const float* q = head.q + first_row * p.q.strides[2];
+  int64_t q_stride = p.q.strides[2];
+  if (p.q.strides[3] != 1) {
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t c = 0; c < p.dim; ++c) {
+        memory.queries[r * p.dim + c] = q[r * q_stride + c * p.q.strides[3]];
+      }
+    }
+    q = memory.queries;
+    q_stride = p.dim;
+  }
+
+  for (int64_t from = 0; from < p.sk; from += kKeys) {
+    const int64_t count = HWY_MIN(kKeys, p.sk - from);
+    multiply(set, rows, count, 0, p.dim, q, q_stride, memory.keys + from * p.dim, p.dim, scores,
+             kScoreStride, false);
+    for (int64_t r = 0; r < rows; ++r) {
+      const int64_t row = first_row + r;
+      const float* mask = head.mask == nullptr
+                              ? nullptr
+                              : head.mask + row * p.mask.strides[2] + from * p.mask.strides[3];
+      soften(p, scores + r * kScoreStride, count, mask, top + r, sum + r, out + r * plan.dim_v,
+             p.dim_v, from == 0);
+    }
+    multiply(set, rows, p.dim_v, from, count, scores, kScoreStride, memory.values, p.sk, out,
+             plan.dim_v, from > 0);
+  }
+
+  float* to = head.out + first_row * p.out.strides[2];
+  for (int64_t r = 0; r < rows; ++r) {
+    float* row = out + r * plan.dim_v;
+    if (p.masked_zero && !(sum[r] > 0)) {
+      std::fill_n(row, p.dim_v, 0.0f);
+      sum[r] = 1;
+    }
+    const float inverse = 1.0f / sum[r];
+    for (int64_t c = 0; c < p.dim_v; c += kLanes) {
+      const V v = hn::Mul(hn::LoadU(d, row + c), hn::Set(d, inverse));
+      if (p.out.strides[3] == 1) {
+        store_n(v, d, to + r * p.out.strides[2] + c, p.dim_v - c);
+      } else {
+        hn::StoreU(v, d, row + c);
+      }
+    }
+    if (p.out.strides[3] == 1) continue;
+    for (int64_t c = 0; c < p.dim_v; ++c) to[r * p.out.strides[2] + c * p.out.strides[3]] = row[c];
+  }
+}
+
+// Samples of several lengths: each is a problem of its own.
+HWY_INLINE void run_samples(const AttentionProblem& p, const Args& args, const Worker& worker,
+                            const FlashPlan& plan, const Memory& memory) {
+  const attention::FlashWork work(p, args);
+  const attention::FlashJob begin = work.begin(worker, worker.unit);
+  const attention::FlashJob end = work.begin(worker, worker.unit + 1);
+  for (int64_t b = begin.sample; b <= end.sample && b < p.batch; ++b) {
+    const attention::SampleRows sample = attention::sample_rows(p, args, b);
+    AttentionProblem one = p;
+    one.sq = one.sk = sample.count;
+    const int64_t blocks = work.blocks(b);
+    const int64_t last = b == end.sample ? end.job : work.jobs(b);
+    int64_t packed_kv = -1;
+    for (int64_t job = b == begin.sample ? begin.job : 0; job < last; ++job) {
+      const int64_t h = job / blocks, first_row = job % blocks * kQueries;
+      const int64_t kv = h / (p.heads / p.kv_heads);
+      const Head head = head_of(p, args, 0, h, sample.begin);
+      if (packed_kv != kv) {
+        packed_kv = kv;
+        pack_keys(one, head.k, memory.keys);
+        pack_values(one, head.v, memory.values);
+      }
+      attend(one, plan, memory, head, first_row, HWY_MIN(kQueries, one.sq - first_row));
+    }
+  }
+  if (worker.index == 0 && worker.unit == 0) attention::clear_behind(p, args);
+}
+
 }  // namespace attention_flash
 
 void attention_run(const AttentionProblem& p, const Args& args, const Worker& worker) {
   using namespace attention_flash;
-  const Tag d;
   const FlashPlan plan = attention::make_plan(p);
-  const TileSet& set = tile_set(p.target.isa);
-  float* memory = reinterpret_cast<float*>(args.scratch) + worker.thread * plan.floats;
-  float* keys = memory + plan.k_at;
-  float* values = memory + plan.v_at;
-  float* queries = memory + plan.q_at;
-  float* scores = memory + plan.scores_at;
-  float* out = memory + plan.out_at;
-  float* top = memory + plan.top_at;
-  float* sum = memory + plan.sum_at;
-  const auto input = [&](const AttentionOperand& a, int64_t b, int64_t h) {
-    return static_cast<const float*>(args.inputs[a.input]) + a.offset + b * a.strides[0] +
-           h * a.strides[1];
-  };
+  float* floats = reinterpret_cast<float*>(args.scratch) + worker.thread * plan.floats;
+  const Memory memory{.keys = floats + plan.k_at,
+                      .values = floats + plan.v_at,
+                      .queries = floats + plan.q_at,
+                      .scores = floats + plan.scores_at,
+                      .out = floats + plan.out_at,
+                      .top = floats + plan.top_at,
+                      .sum = floats + plan.sum_at};
+  if (p.rows) return run_samples(p, args, worker, plan, memory);
 
   const int64_t blocks = (p.sq + kQueries - 1) / kQueries;
   const int64_t group = p.heads / p.kv_heads;
@@ -224,61 +385,13 @@ void attention_run(const AttentionProblem& p, const Args& args, const Worker& wo
   for (int64_t job = work.begin; job < work.end; ++job) {
     const int64_t b = job / blocks / p.heads, h = job / blocks % p.heads;
     const int64_t first_row = job % blocks * kQueries, rows = HWY_MIN(kQueries, p.sq - first_row);
-    const int64_t kv = h / group;
-    if (packed_head != b * p.kv_heads + kv) {
-      packed_head = b * p.kv_heads + kv;
-      pack_keys(p, input(p.k, b, kv), keys);
-      pack_values(p, input(p.v, b, kv), values);
+    const Head head = head_of(p, args, b, h, 0);
+    if (packed_head != b * p.kv_heads + h / group) {
+      packed_head = b * p.kv_heads + h / group;
+      pack_keys(p, head.k, memory.keys);
+      pack_values(p, head.v, memory.values);
     }
-    const float* q = input(p.q, b, h) + first_row * p.q.strides[2];
-    int64_t q_stride = p.q.strides[2];
-    if (p.q.strides[3] != 1) {
-      for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t c = 0; c < p.dim; ++c) {
-          queries[r * p.dim + c] = q[r * q_stride + c * p.q.strides[3]];
-        }
-      }
-      q = queries;
-      q_stride = p.dim;
-    }
-
-    for (int64_t from = 0; from < p.sk; from += kKeys) {
-      const int64_t count = HWY_MIN(kKeys, p.sk - from);
-      multiply(set, rows, count, 0, p.dim, q, q_stride, keys + from * p.dim, p.dim, scores,
-               kScoreStride, false);
-      for (int64_t r = 0; r < rows; ++r) {
-        const int64_t row = first_row + r;
-        const float* mask =
-            p.has_mask ? input(p.mask, b, h) + row * p.mask.strides[2] + from * p.mask.strides[3]
-                       : nullptr;
-        soften(p, scores + r * kScoreStride, count, mask, top + r, sum + r, out + r * plan.dim_v,
-               p.dim_v, from == 0);
-      }
-      multiply(set, rows, p.dim_v, from, count, scores, kScoreStride, values, p.sk, out, plan.dim_v,
-               from > 0);
-    }
-
-    float* to = static_cast<float*>(args.outputs[0]) + p.out.offset + b * p.out.strides[0] +
-                h * p.out.strides[1] + first_row * p.out.strides[2];
-    for (int64_t r = 0; r < rows; ++r) {
-      float* row = out + r * plan.dim_v;
-      if (p.masked_zero && !(sum[r] > 0)) {
-        std::fill_n(row, p.dim_v, 0.0f);
-        sum[r] = 1;
-      }
-      const float inverse = 1.0f / sum[r];
-      for (int64_t c = 0; c < p.dim_v; c += kLanes) {
-        const V v = hn::Mul(hn::LoadU(d, row + c), hn::Set(d, inverse));
-        if (p.out.strides[3] == 1) {
-          store_n(v, d, to + r * p.out.strides[2] + c, p.dim_v - c);
-        } else {
-          hn::StoreU(v, d, row + c);
-        }
-      }
-      if (p.out.strides[3] == 1) continue;
-      for (int64_t c = 0; c < p.dim_v; ++c)
-        to[r * p.out.strides[2] + c * p.out.strides[3]] = row[c];
-    }
+    attend(p, plan, memory, head, first_row, rows);
   }
 }
 

@@ -194,6 +194,7 @@ namespace {
 
 Fit fits(const AttentionProblem& p) {
   if (p.sk == 0) return Fit::no("no keys");
+  if (p.rows) return Fit::no("samples of several lengths");
   if (p.sq > kMostQueries) return Fit::no("more than 4 queries");
   for (const AttentionOperand* a : {&p.q, &p.k, &p.v, &p.out}) {
     if (a->strides[3] != 1) return Fit::no("the numbers of a head are not neighbours");
