@@ -173,6 +173,21 @@ def test_streams_callbacks_and_ends(made):
   assert stretto.generate(model, PROMPTS[0], 0).shape == (0,)
 
 
+def test_the_last_place_alone_has_the_logits_that_it_has_among_all(made):
+  _, model = made
+  ids = np.random.default_rng(3).integers(0, VOCABULARY, (2, 6))
+  mask = np.array([[1] * 6, [0, 0, 1, 1, 1, 0]])
+  for seen, last in [(np.ones_like(mask), [5, 5]), (mask, [5, 4])]:
+    arrays = {"input_ids": ids, "attention_mask": seen}
+    everywhere = model(arrays, context=model.context(batch=2))
+    alone, = model._run_on((arrays,), {"context": model.context(batch=2)}, "logits")
+    assert alone.shape == (2, 1, VOCABULARY)
+    # Rounding only: logits are of order 10.
+    np.testing.assert_allclose(alone[:, 0], everywhere[[0, 1], last], atol=1e-4)
+  with pytest.raises(stretto.InvalidArgumentError, match="last place of nothing"):
+    model._run_on((arrays,), {"context": model.context(batch=2)}, "nothing")
+
+
 def test_a_sample_that_has_ended_gets_no_more_places(made):
   module, model = made
   alone = module.greedy(PROMPTS[0], 12)
