@@ -9,12 +9,14 @@
 namespace stretto::media {
 namespace {
 
-// The samples that the taps take.
-KernelPlane window_of(const Plane& plane, const PlaneTaps& taps) {
+// The samples that the taps take, and more to have whole vectors where the plane has them.
+KernelPlane window_of(const Plane& plane, const PlaneTaps& taps, Isa isa) {
   KernelPlane w{.stride = plane.stride, .x = &taps.x, .y = &taps.y};
-  w.first_x = taps.x.begin;
+  const int64_t lanes = isa_lanes(isa), needed = taps.x.end - taps.x.begin;
+  const int64_t whole = ceil_div(needed, lanes) * lanes;
+  w.width = whole <= plane.width ? whole : needed;
+  w.first_x = std::min(taps.x.begin, plane.x0 + plane.width - w.width);
   w.first_y = taps.y.begin;
-  w.width = taps.x.end - w.first_x;
   w.data = plane.data + (w.first_y - plane.y0) * plane.stride + (w.first_x - plane.x0) * plane.step;
   return w;
 }
@@ -112,7 +114,7 @@ void fuse(const Planes& planes, const View& view, const std::optional<ColourMatr
   std::copy(scaling.scale.begin(), scaling.scale.end(), job.scale);
   std::copy(scaling.offset.begin(), scaling.offset.end(), job.offset);
   for (int k = 0; k < planes.count; ++k) {
-    job.plane[k] = window_of(planes.plane[k], *plan.taps[k]);
+    job.plane[k] = window_of(planes.plane[k], *plan.taps[k], isa);
   }
   gather_planes(planes, job, scratch.planes, isa);
   run(job, scratch, isa);
@@ -124,7 +126,7 @@ void resample(const Plane& plane, const Taps& rows, const Taps& columns, float* 
   const PlaneTaps taps{.x = columns, .y = rows};
   const Planes planes{.count = 1, .plane = {plane}};
   KernelJob job{.data = out, .row_stride = stride};
-  job.plane[0] = window_of(plane, taps);
+  job.plane[0] = window_of(plane, taps, isa);
   gather_planes(planes, job, scratch.planes, isa);
   run(job, scratch, isa);
 }

@@ -15,7 +15,7 @@
 namespace stretto::media {
 
 struct KernelPlane {
-  const uint8_t* data;  // of sample (first_x, first_y), the first one that any output takes
+  const uint8_t* data;  // of sample (first_x, first_y): no output takes one before it
   int64_t stride;
   int64_t first_x, first_y, width;
   const Taps *x, *y;

@@ -148,9 +148,14 @@ void fill(const Axis& axis, const Scale& scale, const Sampling& sampling,
     // Moved to the left where it would reach beyond what any output takes.
     const int64_t first = std::min(samples_of(sampling, pixels).first, taps.end - taps.count);
     taps.first[static_cast<size_t>(o)] = static_cast<int32_t>(first);
-    weigh<kFilter>(pixels, axis.low, scale, scale.centre(i), of_pixels.data());
     std::fill(of_samples.begin(), of_samples.end(), 0.0);
-    add_to_samples(sampling, pixels, of_pixels.data(), first, of_samples.data());
+    if (sampling.ratio == 1) {
+      double* const to = of_samples.data() + (pixels.first - first);
+      weigh<kFilter>(pixels, axis.low, scale, scale.centre(i), to);
+    } else {
+      weigh<kFilter>(pixels, axis.low, scale, scale.centre(i), of_pixels.data());
+      add_to_samples(sampling, pixels, of_pixels.data(), first, of_samples.data());
+    }
     float* weight = taps.weight.data() + o * taps.count;
     for (int64_t t = 0; t < taps.count; ++t) weight[t] = static_cast<float>(of_samples[t]);
   }

@@ -17,8 +17,14 @@ void start(Decompressor& decompressor, const DecodeOptions& options) {
   jpeg_decompress_struct& info = decompressor.info();
   decompressor.run([&] { jpeg_read_header(&info, TRUE); });
   check_size(info.image_width, info.image_height, options);
-  if (info.num_components == 2) throw_unsupported("JPEG: pictures of two components");
+  const int count = info.num_components;
+  if (count != 1 && count != 3 && count != 4) {  // libjpeg reads up to ten
+    throw_unsupported("JPEG: pictures of {} components", count);
+  }
   info.dct_method = JDCT_ISLOW;
+  // Else pixels of a progressive file that lacks its last scans would depend on more than its
+  // coefficients, and change when it is rewritten.
+  info.do_block_smoothing = FALSE;
 }
 
 bool has_cmyk(const jpeg_decompress_struct& info) {

@@ -16,7 +16,8 @@ namespace stretto::media::jpeg {
 Planes decode_planes(Bytes file, const Region& region, const DecodeOptions& options,
                      Buffer& buffer);
 
-// The picture in RGB as Pillow decodes it: smooth upsampling of chroma, then to RGB.
+// The picture in RGB as Pillow decodes it: smooth upsampling of chroma, then to RGB. Unlike there,
+// blocks of a progressive file that lacks its last scans are not smoothed.
 RgbPicture decode_rgb(Bytes file, const DecodeOptions& options = {});
 
 }  // namespace stretto::media::jpeg

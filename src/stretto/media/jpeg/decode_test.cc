@@ -181,6 +181,31 @@ TEST(JpegDecode, AFileWithoutTablesDoesNotGetThoseOfTheOneBefore) {
   EXPECT_THROW(decode_rgb(without), FormatError);
 }
 
+// Planes beyond the third were written over the stack.
+TEST(JpegDecode, ManyComponentsAreRefused) {
+  const auto file = make_jpeg({.width = 16, .height = 16, .colour = "grey"});
+  const Headers headers = read_headers(file);
+  for (const int count : {2, 5, 10}) {
+    std::vector<std::byte> many;
+    for (const Segment& s : headers.segments) {
+      many.insert(many.end(), file.begin() + static_cast<ptrdiff_t>(s.begin),
+                  file.begin() + static_cast<ptrdiff_t>(s.end));
+      if (s.marker != 0xC0) continue;
+      const size_t length = s.end - s.begin - 2, frame = many.size() - (s.end - s.begin);
+      many[frame + 3] = static_cast<std::byte>(length + 3 * static_cast<size_t>(count - 1));
+      many[frame + 9] = static_cast<std::byte>(count);
+      for (int i = 1; i < count; ++i) {
+        many.insert(many.end(), {static_cast<std::byte>(i + 1), std::byte{0x11}, std::byte{0}});
+      }
+    }
+    many.insert(many.end(), file.begin() + static_cast<ptrdiff_t>(headers.data), file.end());
+    Buffer buffer;
+    const DecodeOptions options{.allow_damaged = true};
+    EXPECT_THROW(decode_planes(many, {0, 0, 16, 16}, options, buffer), Unsupported) << count;
+    EXPECT_THROW(decode_rgb(many, options), Unsupported) << count;
+  }
+}
+
 TEST(JpegDecode, FractionalSamplingIsRefused) {
   auto file = make_jpeg({.width = 40, .height = 40, .h = 2, .v = 2});
   const size_t components = read_headers(file).size_at + 5;

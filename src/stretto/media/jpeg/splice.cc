@@ -46,12 +46,15 @@ size_t next_marker(Bytes file, size_t at) {
 
 // Tables may come from an index file.
 void check_table(const RestartTable& t) {
-  constexpr int64_t kMostPixels = 65535;  // JPEG's own limit of a side
+  constexpr int64_t kMostPixels = 65535;     // JPEG's own limit of a side
+  constexpr int64_t kLargestTile = 1 << 24;  // 65535 MCUs, in rows of one
   const auto in_range = [](int64_t n) { return n >= 1 && n <= kMostPixels; };
   if (!in_range(t.width) || !in_range(t.height) || t.tile_width < 1 || t.tile_height < 1 ||
+      t.tile_width > kLargestTile || t.tile_height > kLargestTile ||
       t.tiles_x != ceil_div(t.width, t.tile_width) ||
       t.tiles_y != ceil_div(t.height, t.tile_height) ||
-      t.begin.size() != static_cast<size_t>(t.tiles_x * t.tiles_y) + 1 || t.header.size() < 4 ||
+      t.begin.size() != static_cast<size_t>(t.tiles_x * t.tiles_y) + 1 ||
+      !std::is_sorted(t.begin.begin(), t.begin.end()) || t.header.size() < 4 ||
       t.size_at > t.header.size() - 4) {
     throw_invalid("splice: the restart table is inconsistent");
   }
