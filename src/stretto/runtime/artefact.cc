@@ -65,8 +65,7 @@ json open_json(ProgramsByShape& by_shape, const Program& program, std::string& c
   if (source.onnx.empty() && !by_shape.lengths().empty()) {
     throw_unsupported(
         "save: a model with lengths is stored as its ONNX file, and this one has none that could "
-        "be: "
-        "{}; optimise it without lengths to save it",
+        "be: {}; optimise it without lengths to save it",
         source.why);
   }
   if (source.onnx.empty()) {

@@ -365,8 +365,7 @@ Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& fil
     if (!options.lengths.empty()) {
       throw_unsupported(
           "{}: lengths: the model runs in stages, because parts of it depend on values, and works "
-          "on "
-          "padded samples; leave lengths out",
+          "on padded samples; leave lengths out",
           file);
     }
     return runtime::optimize_staged(std::move(reader), file, options, stages);
