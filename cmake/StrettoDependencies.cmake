@@ -58,7 +58,8 @@ function(stretto_require_libjpeg_turbo)
 #endif
 int main() { return sizeof(&jpeg_crop_scanline) == 0; }" STRETTO_HAS_LIBJPEG_TURBO)
   if(NOT STRETTO_HAS_LIBJPEG_TURBO)
-    message(FATAL_ERROR "Stretto needs libjpeg-turbo 1.5 or later; ${JPEG_INCLUDE_DIRS} has another "
+    unset(STRETTO_HAS_LIBJPEG_TURBO CACHE)  # to be asked again
+    message(FATAL_ERROR "Stretto needs libjpeg-turbo 1.5 or later; ${JPEG_INCLUDE_DIR} has another "
                         "libjpeg. On Debian or Ubuntu: apt-get install libjpeg-dev. "
                         "-DSTRETTO_BUILD_MEDIA=OFF builds without the decoders of pictures")
   endif()
@@ -94,7 +95,10 @@ if(STRETTO_BUILD_MEDIA)
   stretto_require_libjpeg_turbo()
   stretto_require(PNG libpng-dev GLOBAL)
   stretto_require_header(webp/decode.h libwebp-dev STRETTO_WEBP_INCLUDE)
-  find_library(STRETTO_WEBP_LIBRARY webp REQUIRED)
+  find_library(STRETTO_WEBP_LIBRARY webp)
+  if(NOT STRETTO_WEBP_LIBRARY)
+    message(FATAL_ERROR "Stretto needs libwebp. On Debian or Ubuntu: apt-get install libwebp-dev")
+  endif()
 endif()
 stretto_require(nlohmann_json nlohmann-json3-dev GLOBAL)
 stretto_require_highway(STRETTO_HWY_INCLUDE)

@@ -167,13 +167,15 @@ class _WithPast:
         f"{', '.join(context.inputs)}; call it with a context instead")
     self.tokens = context.inputs[0]
     self.logits = context.outputs.index(_logits_name(model, context.outputs))
+    self.has_mask = any(spec.name == "attention_mask" for spec in model.inputs)
 
   def prompt(self, ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
     return self._run(ids, None if mask.all() else mask)
 
   def step(self, tokens: np.ndarray, ended: np.ndarray) -> np.ndarray:
     # What follows the end of a sample is hidden, so that its context is what was generated.
-    mask = (~ended).astype(np.int64)[:, None] if ended.any() else None
+    hides = self.has_mask and ended.any()
+    mask = (~ended).astype(np.int64)[:, None] if hides else None
     return self._run(tokens[:, None], mask)
 
   def _run(self, ids: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:

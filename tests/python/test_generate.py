@@ -393,3 +393,60 @@ def test_recurrent_state_by_name(tmp_path):
     # Errors of float32 sums of 14 products, through nine steps.
     np.testing.assert_allclose(np.concatenate(got, 1), expected.numpy(), atol=1e-5)
   assert context.save().keys() == {"h0", "c0"}
+
+
+def _one_ends_early(tokens):
+  """A token that one sample gives steps before the other."""
+  for token in range(VOCABULARY):
+    first = [row.index(token) if token in row else len(row) for row in tokens.tolist()]
+    if abs(first[0] - first[1]) > 1 and min(first) + 2 < len(tokens[0]):
+      return token, first
+  raise AssertionError("no such token")
+
+
+def _checked_end(generate, tokens):
+  token, first = _one_ends_early(tokens)
+  ended = generate(eos=token)
+  for row, want, at in zip(ended.tolist(), tokens.tolist(), first):
+    assert row[:at + 1] == want[:at + 1] and set(row[at:]) <= {token}
+
+
+def test_samples_end_at_different_steps_with_state_that_does_not_grow(tmp_path):
+  class Net(torch.nn.Module):
+    def __init__(self):
+      super().__init__()
+      self.table = torch.nn.Embedding(VOCABULARY, 8)
+      self.gru = torch.nn.GRU(8, 8, batch_first=True)
+      self.head = torch.nn.Linear(8, VOCABULARY)
+
+    def forward(self, input_ids, past_h):
+      y, h = self.gru(self.table(input_ids), past_h)
+      return self.head(y), h
+
+  torch.manual_seed(0)
+  path = tmp_path / "gru.onnx"
+  torch.onnx.export(Net().eval(), (torch.zeros(2, 1, dtype=torch.long), torch.zeros(1, 2, 8)),
+                    str(path), dynamo=False, input_names=["input_ids", "past_h"],
+                    output_names=["logits", "present_h"])
+  model = stretto.optimize(path, tuning="off", progress=False)
+
+  def generate(**options):
+    context = model.context(batch=2, state={"past_h": "present_h"})
+    return stretto.generate(model, [[1], [2]], 12, context=context, **options)
+
+  _checked_end(generate, generate())
+
+
+def test_samples_end_at_different_steps_with_one_row_of_positions(tmp_path):
+  import onnx
+  proto = onnx.load_from_string(decoder_models.onnx_bytes(decoder_models.Decoder("gpt")))
+  for entry in proto.graph.input:
+    if entry.name == "position_ids":
+      entry.type.tensor_type.shape.dim[0].dim_value = 1
+  model = stretto.optimize(proto.SerializeToString(), tuning="off", tuning_cache="none",
+                           progress=False)
+
+  def generate(**options):
+    return stretto.generate(model, [[3, 1, 4], [7, 7, 2]], 12, **options)
+
+  _checked_end(generate, generate())

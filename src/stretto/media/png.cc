@@ -20,7 +20,10 @@ constexpr std::array<uint8_t, 8> kSignature{0x89, 'P', 'N', 'G', '\r', '\n', 0x1
 constexpr size_t kHeaderBytes = 29;
 // Of one chunk. Pixels are read piece by piece and have no such limit.
 constexpr size_t kMaxChunkBytes = 16 << 20;
-constexpr int kMaxChunks = 1000;
+// Texts and palettes that are only suggested would be inflated and kept, one by one: none is.
+constexpr int kKeptChunks = 1;  // libpng's way to say so
+// libpng's own limit. One line of floats has to fit into memory many times over.
+constexpr int64_t kMaxSide = 1'000'000;
 
 uint32_t number(Bytes file, size_t at) {
   uint32_t value = 0;
@@ -87,10 +90,8 @@ Session::Session(Bytes bytes) : file(bytes) {
 void start(Session& session, const DecodeOptions& options) {
   png_set_read_fn(session.png, &session, read);
   png_set_chunk_malloc_max(session.png, kMaxChunkBytes);
-  png_set_chunk_cache_max(session.png, kMaxChunks);
-  // The product is limited before; here libpng's own limit of a million must not be the smaller
-  // one.
-  const int64_t side = std::min<int64_t>(options.max_pixels, PNG_UINT_31_MAX);
+  png_set_chunk_cache_max(session.png, kKeptChunks);
+  const int64_t side = std::min(options.max_pixels, kMaxSide);
   png_set_user_limits(session.png, static_cast<png_uint_32>(side), static_cast<png_uint_32>(side));
   png_read_info(session.png, session.info);
 }

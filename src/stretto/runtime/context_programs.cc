@@ -51,9 +51,13 @@ std::shared_ptr<const Program> ContextPrograms::make(const StateLayout& layout,
     ImportedModel imported = model_.state().by_shape->import_in_turn(shapes);
     const passes::Pass* const once[] = {&passes::kDeduplicate};
     passes::run_passes(once, imported.graph);
-    if (last >= 0) keep_last_place(imported.graph, static_cast<size_t>(last));
-    append_in_place(imported.graph, layout.pairs, rows,
-                    shapes[static_cast<size_t>(layout.tokens)][1]);
+    const int64_t places = shapes[static_cast<size_t>(layout.tokens)][1];
+    if (last >= 0) {
+      const auto output = static_cast<size_t>(last);
+      const Shape& shape = *imported.graph.value(imported.graph.outputs[output]).shape;
+      if (shape.size() == 3 && shape[1] == places) keep_last_place(imported.graph, output);
+    }
+    append_in_place(imported.graph, layout.pairs, rows, places);
     auto program =
         model_.state().siblings->compile(std::move(imported), target_, {.append_in_place = true});
     check_appends(*program, layout);

@@ -129,12 +129,16 @@ Tensor full_positions(const Context::State& c, const StateLayout& layout, int64_
   const bool shared = layout.ranges[input][0].fixed() && layout.ranges[input][0].least == 1;
   Tensor positions(DType::kInt64, {shared ? 1 : count, places});
   auto values = positions.mutable_values<int64_t>();
+  bool given = false;  // the shared row, by a sample that shows something
   for (int64_t b = 0; b < count; ++b) {
+    bool shows = false;
+    for (int64_t p = 0; p < places; ++p) shows = shows || sees(b, p) != 0;
+    if (given && !shows) continue;  // its positions do not matter
     const auto& used = c.visible[static_cast<size_t>(first + b)];
     int64_t next = std::count(used.begin(), used.end(), 1);
     for (int64_t p = 0; p < places; ++p) {
       int64_t& value = values[static_cast<size_t>((shared ? 0 : b) * places + p)];
-      if (shared && b > 0 && value != next) {
+      if (given && value != next) {
         throw_invalid(
             "input position_ids takes one row for all samples, and these have different lengths; "
             "give all the same length, or export the model with a row for each");
@@ -142,6 +146,7 @@ Tensor full_positions(const Context::State& c, const StateLayout& layout, int64_
       value = next;
       next += sees(b, p);
     }
+    given = given || (shared && shows);
   }
   return of_type(std::move(positions), layout.dtypes[input]);
 }
