@@ -88,7 +88,8 @@ def optimize(
       `inputs`, or for likely ones, and makes a program for each other shape when it comes.
     lengths: name of the input of shape [batch, length] that is 1 for the tokens of a sample and 0
       for padding, such as "attention_mask". Each run then works on the tokens only, in about their
-      share of the time, and outputs are 0 where padding is. `Model.notes` says what was gained.
+      share of the time, and what it makes per token is 0 where padding is. `Model.notes` says what
+      was gained.
     tuning: how long to search for the fastest kernels: "off", "quick" (at most 10 s), "full" (at
       most 240 s), or a number of seconds.
     tuning_cache: the file that remembers the fastest kernels; "none": no file. None: the file that

@@ -53,8 +53,8 @@ struct OptimizeOptions {
   // model is optimised for the largest sizes, or those of `inputs`.
   std::map<std::string, ShapeRange> ranges;
   // The input of shape [batch, length] that is 1 for the tokens of a sample and 0 for padding, as
-  // "attention_mask". Each run then works on the tokens only, and outputs are 0 where padding is
-  // (docs/howto/lengths.md). Empty: padding is computed like tokens.
+  // "attention_mask". Each run then works on the tokens only, and what it makes per token is 0
+  // where padding is (docs/howto/lengths.md). Empty: padding is computed like tokens.
   std::string lengths;
   // Data to check and time with, by input name. Without it data is made up, and the report says so.
   // The artefact keeps what is given here, up to 8 MiB, for LoadOptions::verify.
@@ -215,9 +215,9 @@ class Session {
 
   // Copies in, runs, copies out. Throws InvalidArgument naming the input on a wrong type or shape.
   // Of a model with open dimensions, the first run with new shapes makes a program for them, which
-  // takes some milliseconds; the last sixteen are kept. The same goes for numbers of tokens, of
-  // which about 32 differ between a batch and one twice as full, for a model with lengths: its mask
-  // must hold 0 and 1 only.
+  // takes some milliseconds; the last sixteen are kept. Of a model with lengths, whose mask must
+  // hold 0 and 1 only, so does a new number of tokens; about 32 differ between a batch and one
+  // twice as full, and more are kept.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
   std::vector<Tensor> run(std::initializer_list<Tensor> inputs) {
     return run(std::span<const Tensor>(inputs.begin(), inputs.size()));

@@ -91,6 +91,8 @@ class Encoder(nn.Module):
       return (x * real).sum(1) / real.sum(1).clamp(min=1)
     if self.head == "careless":
       return x.mean(1)
+    if self.head == "label":
+      return self.pooler(x.mean(1)).argmax(-1)
     return x, torch.tanh(self.pooler(x[:, 0]))
 
 
@@ -213,6 +215,14 @@ def test_a_mean_over_padding_is_refused():
   with pytest.raises(stretto.InvalidArgumentError, match="output pooled depends on what stands "
                      "where attention_mask is 0"):
     stretto.optimize(onnx_model, lengths="attention_mask", **QUICK)
+
+
+def test_labels_by_a_mean_over_padding_are_refused():
+  example = batch([3, 7, 1, 9, 5, 2, 4, 12], 12)
+  onnx_model = exported(encoder(head="label"), example, outputs=["pooled"])
+  with pytest.raises(stretto.InvalidArgumentError, match="pooled depends on what stands .* it "
+                     "differs in [0-9]+ of 8 numbers"):
+    stretto.optimize(onnx_model, inputs=example, lengths="attention_mask", **QUICK)
 
 
 @pytest.mark.parametrize("bias", ["causal", "alibi", "none"])

@@ -19,12 +19,12 @@ class ArenaShelf {
     int64_t bytes = 0;
   };
 
-  // New arenas have at least so many bytes. What is not touched takes no memory.
+  // New arenas have at least so many bytes, and as many as anybody has asked for.
   explicit ArenaShelf(int64_t least_bytes) : least_bytes_(least_bytes) {}
 
   // One of at least so many bytes for the caller alone. Prefers the one that was put back last.
   Arena take(int64_t bytes);
-  void put(Arena arena);
+  void put(Arena arena) noexcept;
 
  private:
   std::mutex mutex_;
