@@ -31,6 +31,10 @@ void read_coefficients(Decompressor& from, const DecodeOptions& options,
   });
   check_size(info.image_width, info.image_height, options);
   from.run([&] { arrays = jpeg_read_coefficients(&info); });
+  for (int k = 0; k < info.num_components; ++k) {
+    if (info.comp_info[k].quant_table != nullptr) continue;
+    throw FormatError("JPEG data", -1, fmt::format("component {} is in none of the scans", k));
+  }
 }
 
 int64_t interval_of(const jpeg_decompress_struct& info) {
