@@ -86,7 +86,9 @@ TorchNames* torch() {
 void mark_written(nb::handle tensor) {
   TorchNames& names = *torch();
   if (names.increment_version == nullptr) return;
-  const nb::object done = nb::steal(PyObject_CallOneArg(names.increment_version, tensor.ptr()));
+  PyObject* const arguments[] = {tensor.ptr()};
+  const nb::object done =
+      nb::steal(PyObject_Vectorcall(names.increment_version, arguments, 1, nullptr));
   if (!done.is_valid()) throw nb::python_error();
 }
 
