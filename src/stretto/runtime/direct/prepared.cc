@@ -136,7 +136,8 @@ class Preparation {
     // have another address every time, so what is kept beside it is bounded.
     if (largest_) {
       SharedWeights& packed = (*largest_)->made().packed;
-      if (packed.bytes() > kPackedShare * (*largest_)->tensor.bytes() + kPackedLeast)
+      if (packed.bytes() >
+          static_cast<int64_t>(kPackedShare * (*largest_)->tensor.bytes() + kPackedLeast))
         packed.clear();
       options.shared = &packed;
     }
