@@ -8,11 +8,11 @@ import sys
 from typing import Any
 
 import torch
-from torch import nn
+from torch import library, nn
 
 from bench.architectures.row import Architecture, Input
 
-LOADED: list[torch.library.Library] = []  # they end when they are deleted
+LOADED: list[library.Library] = []  # they end when they are deleted
 LIBRARIES = ("torchvision", "timm", "transformers", "diffusers")
 
 
@@ -91,9 +91,9 @@ def load_torchvision() -> None:
         raise
     for name in [name for name in sys.modules if name.split(".")[0] == "torchvision"]:
       del sys.modules[name]
-    library = torch.library.Library("torchvision", "FRAGMENT")
-    library.define(f"{found[1]}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    LOADED.append(library)
+    fragment = library.Library("torchvision", "FRAGMENT")
+    fragment.define(f"{found[1]}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    LOADED.append(fragment)
 
 
 def module(row: Architecture, seed: int = 0) -> nn.Module:
