@@ -1,0 +1,68 @@
+// What a dataset holds, whatever it is stored in: a table of samples that is opened, not read. The
+// bytes of a sample are read by the loader (reader.h) when it needs them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stretto::data {
+
+// Where the bytes of a sample are, and what is known of them without reading them.
+struct Sample {
+  uint32_t container = 0;  // which file: Dataset::container_path()
+  uint64_t offset = 0;     // in it, in bytes
+  uint64_t length = 0;     // in bytes; 0: up to the end of the file, whose size is not known yet
+  int64_t label = -1;      // -1: it has none
+  int32_t width = 0, height = 0;  // of the picture as stored; 0: not known
+  // Bytes before `offset` in the container that are a restart table (formats/pack.md); 0: none.
+  uint32_t restart_bytes = 0;
+};
+
+// A thing that is marked in a picture, in pixels of the picture as it is to be seen.
+struct Annotation {
+  float x0 = 0, y0 = 0, x1 = 0, y1 = 0;
+  int64_t label = -1;
+};
+
+// Immutable, safe for all threads, cheap to copy. Open files are not kept.
+class Dataset {
+ public:
+  struct Table;  // index.h
+  explicit Dataset(std::shared_ptr<const Table> table);
+
+  int64_t size() const;
+  Sample sample(int64_t index) const;  // 0 <= index < size(), else InvalidArgument
+  // As a person finds it again: a path below the source, or CONTAINER:MEMBER.
+  std::string name(int64_t index) const;
+  std::string_view container_path(uint32_t container) const;
+  std::span<const Annotation> annotations(int64_t index) const;
+  // Names of the labels 0 to n - 1; empty if the source has none.
+  const std::vector<std::string>& class_names() const;
+  // "folder", "list", "tar", "tfrecord", "coco" or "pack".
+  std::string_view kind() const;
+  const std::string& source() const;
+  // Of names, labels and lengths: tells datasets apart whose order of samples would be another.
+  uint64_t fingerprint() const;
+
+ private:
+  std::shared_ptr<const Table> table_;
+};
+
+// A row of the list of what is read, in sources.cc.
+struct SourceRow {
+  std::string_view kind;
+  std::string_view means;  // for --help and errors: "a folder with a folder of pictures per class"
+  bool (*matches)(const std::string& source);
+  Dataset (*open)(const std::string& source);
+};
+std::span<const SourceRow> sources();
+
+// Throws InvalidArgument with the list of what is read if no row matches, FormatError naming the
+// file and the line, member or record that is wrong. `kind` forces a row; empty: the first match.
+Dataset open_dataset(const std::string& source, std::string_view kind = {});
+
+}  // namespace stretto::data

@@ -1,0 +1,60 @@
+// The table behind a Dataset: columns of plain numbers in one piece of memory, which is the heap or
+// a mapped file, so that millions of samples are no objects and ranks of a host share the pages.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/data/dataset.h"
+
+namespace stretto::data {
+
+// As in the index of a pack (docs/formats/pack.md): fixed size, little-endian, no padding.
+struct Record {
+  uint64_t offset = 0, length = 0;
+  int64_t label = -1;
+  uint64_t name_end = 0;  // in `names`; it begins where the record's before ends
+  uint32_t container = 0;
+  uint32_t annotation_end = 0;  // in `annotations`, likewise
+  int32_t width = 0, height = 0;
+  uint32_t restart_bytes = 0;
+  uint32_t flags = 0;
+};
+static_assert(sizeof(Record) == 56);
+
+struct Dataset::Table {
+  std::string source;
+  std::string_view kind;
+  std::vector<std::string> class_names;
+  std::vector<std::string> containers;  // paths
+  // Containers that are files of one sample each, as in folders: the path is base + "/" + name, and
+  // Record::container is not used.
+  std::string one_file_each_below;
+  std::span<const Record> records;
+  std::string_view names;
+  std::span<const Annotation> annotations;
+  std::shared_ptr<const void> keep;  // what the three lie in
+};
+
+// Collects samples and makes the table of them.
+class TableBuilder {
+ public:
+  // `record` without name_end and annotation_end.
+  void add(std::string_view name, Record record, std::span<const Annotation> annotations = {});
+  Dataset::Table& table() { return table_; }
+  std::shared_ptr<const Dataset::Table> take() &&;
+
+ private:
+  struct Memory {
+    std::vector<Record> records;
+    std::string names;
+    std::vector<Annotation> annotations;
+  };
+  Dataset::Table table_;
+  std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();
+};
+
+}  // namespace stretto::data

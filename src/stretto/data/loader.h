@@ -1,0 +1,127 @@
+// Batches of decoded pictures, ahead of whoever asks for them. Threads take samples one at a time
+// in the order of the epoch and write each where it belongs in its batch, so the first batch is
+// ready after one batch's work divided by the threads, and nothing is copied together afterwards.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stretto/data/dataset.h"
+#include "stretto/data/order.h"
+#include "stretto/media/crop.h"
+#include "stretto/media/weights.h"
+#include "stretto/tensor/dtype.h"
+
+namespace stretto::data {
+
+enum class PixelLayout : uint8_t { kNchw, kNhwc };
+enum class CacheKind : uint8_t {
+  kPage,     // the system's, told what will be read next
+  kUser,     // encoded bytes in this process: filled once, nothing is put out
+  kDecoded,  // planes as decoded (YUV 4:2:0 of a JPEG file is half of RGB), likewise
+};
+enum class OnError : uint8_t { kRaise, kSkip };
+
+// What a sample is made into. A phase changes it at the border of two batches.
+struct Shape {
+  int64_t height = 224, width = 224;
+  int64_t batch = 256;  // per rank
+  media::RandomCrop crop;
+};
+
+// From `epoch` on. Phases are sorted by epoch; the first begins at 0.
+struct Phase {
+  int64_t epoch = 0;
+  Shape shape;
+};
+
+struct LoaderOptions {
+  std::vector<Phase> phases{Phase{}};
+  // Training crops at random and mirrors; otherwise the shorter side becomes size * 256 / 224 and
+  // the middle is shown.
+  bool train = true;
+  double flip = 0.5;  // chance, in training
+  media::Filter filter = media::Filter::kTriangle;
+  DType dtype = DType::kFloat32;  // float32, float16, bfloat16; uint8 is not normalised
+  PixelLayout layout = PixelLayout::kNchw;
+  std::array<float, 3> mean{0.485f, 0.456f, 0.406f}, std{0.229f, 0.224f, 0.225f};
+  OrderOptions order;
+  int64_t rank = 0, world = 1;
+  Last last = Last::kDrop;
+  int threads = 0;    // 0: the cores of this rank less one, at least one
+  int64_t ahead = 2;  // batches that are ready or in the making beside the one handed out
+  CacheKind cache = CacheKind::kPage;
+  int64_t cache_bytes = 0;  // of kUser and kDecoded; 0: a quarter of the memory
+  OnError errors = OnError::kRaise;
+  int64_t max_pixels = 178'956'970;
+};
+
+// One batch. Its memory belongs to whoever holds it and goes back to the loader with the last copy
+// of `hold`; it may outlive the loader.
+struct Batch {
+  void* data = nullptr;  // aligned to 64 bytes
+  DType dtype = DType::kFloat32;
+  PixelLayout layout = PixelLayout::kNchw;
+  int64_t count = 0, height = 0, width = 0;  // three channels
+  const int64_t* labels = nullptr;           // [count], -1 where there is none
+  const bool* real = nullptr;                // [count], false where kPad filled up
+  const int64_t* samples = nullptr;          // [count], indices in the dataset; -1 for padding
+  int64_t epoch = 0, number = 0;             // which batch of which epoch
+  std::shared_ptr<void> hold;
+};
+
+// Since the loader was made. Seconds are of all threads together, except `waited`.
+struct Stats {
+  int64_t batches = 0, samples = 0, skipped = 0;
+  int64_t read_bytes = 0;
+  double read_seconds = 0, decode_seconds = 0, transform_seconds = 0;  // of threads
+  double idle_seconds = 0;    // of threads: all batches ahead were ready
+  double waited_seconds = 0;  // next() waited for a batch
+  double asked_seconds = 0;   // between next() returning and being called again
+  int64_t cache_hits = 0, cache_bytes = 0, cached_samples = 0;
+  int threads = 0;
+  std::vector<std::string> skipped_names;  // the first hundred
+};
+
+// next(), set_epoch(), position() and load() are called by one thread at a time.
+class Loader {
+ public:
+  // Throws InvalidArgument for options that make no sense, naming them and their values. Starts its
+  // threads here and ends them in the destructor.
+  Loader(Dataset dataset, LoaderOptions options);
+  ~Loader();
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  // The next batch of the epoch, in order, or nothing at its end; the call after that begins the
+  // next epoch. Throws what reading or decoding threw, naming the sample (kRaise); the loader goes
+  // on behind that batch.
+  std::optional<Batch> next();
+
+  // Begins this epoch at its first batch. Costs nothing if it is the one that comes next.
+  void set_epoch(int64_t epoch);
+  int64_t epoch() const;
+  int64_t batches(int64_t epoch) const;
+  // The samples of an epoch that this rank is given, in order; -1 for padding.
+  std::vector<int64_t> indices(int64_t epoch) const;
+
+  // Behind the last batch that next() gave.
+  Position position() const;
+  // Throws InvalidArgument if the seed is another one or the place is none.
+  void load(const Position& position);
+
+  Stats stats() const;
+  const Dataset& dataset() const;
+  const LoaderOptions& options() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace stretto::data
