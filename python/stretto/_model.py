@@ -50,6 +50,7 @@ class Model:
     weight_bytes: memory of the weights, in bytes.
     memory_bytes: memory of the activations of one call, in bytes. Calls that run at the same time
       need as much each.
+    notes: what was assumed or could not be done, a sentence each; the log has them as warnings.
 
   Examples:
     >>> model = stretto.optimize("cnn.onnx", tuning="off")
@@ -68,6 +69,7 @@ class Model:
     self.threads: int = session.threads
     self.weight_bytes: int = session.weight_bytes
     self.memory_bytes: int = session.memory_bytes
+    self.notes: list[str] = list(session.notes)
 
   def __call__(self, *args: Any, **kwargs: Any) -> np.ndarray | tuple[np.ndarray, ...]:
     """Runs the model on one array per input.

@@ -180,7 +180,7 @@ def optimize(
   content = None if path is not None else _onnx_bytes(source)
   with shown(progress) as tell:
     model = Model(_stretto.optimize(path, content, path or "model", options, arrays, tell))
-    for note in model._session.notes:
+    for note in model.notes:
       LOG.warning("%s: %s", path or "model", note)
     if peer_names:
       with _on_disk(path, content) as onnx_path:
@@ -217,7 +217,7 @@ def _optimize_module(source: Any, inputs: Any, kwargs: Mapping[str, Any] | None,
   with shown(progress) as tell:
     model: Model = _aten().optimize_module(source, inputs, _mapping("kwargs", kwargs),
                                            dynamic_shapes, options, tell)
-  for note in model._session.notes:
+  for note in model.notes:
     LOG.warning("%s: %s", model.name, note)
   return model
 

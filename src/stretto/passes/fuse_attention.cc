@@ -47,6 +47,24 @@ Weights softmax_of(const Rewriter& graph, ValueId id) {
   return {graph.maker(in[2], "Softmax"), true};
 }
 
+// The node Where(ReduceMax(keep, -1), product, 0) that alone takes `product`: PyTorch's rule that
+// queries which see no key give zeros, written by the mask. -1: there is none.
+int zeros_after(const Rewriter& graph, ValueId product, ValueId keep) {
+  if (keep == kNone || !graph.used_once(product)) return -1;
+  const int where = graph.users(product)[0];
+  if (!graph.is(where, "Where")) return -1;
+  const auto& in = graph.node(where).inputs;
+  const int any = graph.maker(in[0], "ReduceMax");
+  if (in[1] != product || !all_equal(graph, in[2], 0) || any < 0 ||
+      graph.shape(graph.node(where).outputs[0]) != graph.shape(product) ||
+      graph.node(any).inputs[0] != keep) {
+    return -1;
+  }
+  Shape one_key = graph.shape(keep);
+  one_key.back() = 1;
+  return graph.shape(keep).back() > 1 && graph.shape(in[0]) == one_key ? where : -1;
+}
+
 bool only_here(const Rewriter& graph, ValueId id) {
   return graph.constant(id) == nullptr && graph.used_once(id);
 }
@@ -250,6 +268,9 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
   k_heads.length = k_shape[rank - 1];
   if (v_shape[rank - 1] != q_heads.width) return;
   if (!context.allow("attention", graph.node(softmax).name)) return;
+  // Only -inf hides a key from a query that sees no other one.
+  const int guard =
+      std::isinf(scores->masked_value) ? zeros_after(graph, node.outputs[0], scores->keep) : -1;
 
   const auto rows = [&](ValueId id, const Heads& heads, bool swapped, bool scaled) {
     auto found = find_rows(graph, id, heads, swapped);
@@ -287,7 +308,7 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
   attributes.set("q_offset", q.offset);
   attributes.set("k_offset", k.offset);
   attributes.set("v_offset", values.offset);
-  if (zeros) attributes.set("masked_zero", int64_t{1});
+  if (zeros || guard >= 0) attributes.set("masked_zero", int64_t{1});
   const Shape packed{q_heads.batch, q_heads.length, q_heads.heads * q_heads.width};
   const ValueId attention = graph.insert(n, "stretto.Attention", std::move(inputs), attributes,
                                          DType::kFloat32, packed, node.name + ".attention");
@@ -302,7 +323,7 @@ void fuse(Rewriter& graph, int n, PassContext& context) {
   const ValueId split = reshape(graph, n, attention, unpacked);
   Attributes permuted;
   permuted.set("perm", perm);
-  graph.become(n, "Transpose", {split}, std::move(permuted));
+  graph.become(guard >= 0 ? guard : n, "Transpose", {split}, std::move(permuted));
 }
 
 void run(ir::Graph& graph, PassContext& context) {

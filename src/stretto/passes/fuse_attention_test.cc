@@ -154,6 +154,44 @@ TEST(FuseAttention, AStepOfDecodingReadsItsCacheWhereItLies) {
   EXPECT_EQ(none.times("attention"), 0);
 }
 
+TEST(FuseAttention, QueriesThatSeeNoKeyGiveZerosByTheirMask) {
+  constexpr std::string_view body = R"(
+  graph g
+    input q: float32[2, 4, 7, 8]
+    input kt: float32[2, 4, 8, 7]
+    input v: float32[2, 4, 7, 8]
+    input keep: bool[2, 1, 7, 7]
+    input other: bool[2, 1, 7, 7]
+    constant last: int64[1] = {-1}
+    constant hidden: float32[] = {-inf}
+    constant low: float32[] = {-3e38}
+    constant zero: float32[] = {0}
+    constant one: float32[] = {1}
+    m = MatMul(q, kt)
+)";
+  const auto fused = [&](std::string_view hidden, std::string_view seen, std::string_view filled) {
+    return rewrite(fmt::format(R"({}
+    a = Where(keep, m, {}) s = Softmax(a) {{axis = -1}} p = MatMul(s, v)
+    seen = ReduceMax({}, last)
+    y = Where(seen, p, {})
+    output y)",
+                               body, hidden, seen, filled),
+                   kPasses);
+  };
+  const auto r = fused("hidden", "keep", "zero");
+  EXPECT_EQ(r.times("attention"), 1);
+  EXPECT_EQ(r.nodes("ReduceMax"), 0);
+  EXPECT_EQ(r.nodes("Where"), 1);  // of the mask
+  EXPECT_EQ(r.node("stretto.Attention").attributes.integer("masked_zero", 0), 1);
+  // Other masks, fillings and scores that are not -inf keep the Where.
+  for (const auto& kept : {fused("hidden", "other", "zero"), fused("hidden", "keep", "one"),
+                           fused("low", "keep", "zero")}) {
+    EXPECT_EQ(kept.times("attention"), 1);
+    EXPECT_EQ(kept.nodes("ReduceMax"), 1);
+    EXPECT_EQ(kept.node("stretto.Attention").attributes.integer("masked_zero", 0), 0);
+  }
+}
+
 TEST(FuseAttention, HeadsInTheBatchDimension) {
   const auto r = rewrite(R"(graph g
     input x: float32[5, 1, 12]
