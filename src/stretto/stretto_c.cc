@@ -66,6 +66,7 @@ stretto_model* stretto_optimize(const char* onnx_path, const stretto_optimize_op
       if (options->accuracy) o.accuracy = options->accuracy;
       if (options->tuning) o.tuning = options->tuning;
       o.threads = options->threads;
+      if (options->lengths) o.lengths = options->lengths;
     }
     result = new stretto_model(stretto::optimize(std::string(onnx_path), o));
   });

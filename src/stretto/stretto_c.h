@@ -52,6 +52,7 @@ typedef struct stretto_optimize_options {
   const char* accuracy; /* "strict", "default" (also NULL) */
   const char* tuning;   /* "off", "quick" (also NULL), "full" or a number of seconds */
   int32_t threads;      /* 0: one per core this process may use */
+  const char* lengths;  /* input that is 1 for tokens and 0 for padding (docs/howto/lengths.md) */
 } stretto_optimize_options;
 
 /* Reads an ONNX file and optimises it for this machine. Free with stretto_model_free. */

@@ -16,6 +16,12 @@ class LoadOptions(ctypes.Structure):
   _fields_ = [("threads", ctypes.c_int32), ("verify", ctypes.c_int32)]
 
 
+class OptimizeOptions(ctypes.Structure):
+  _fields_ = [("level", ctypes.c_char_p), ("accuracy", ctypes.c_char_p),
+              ("tuning", ctypes.c_char_p), ("threads", ctypes.c_int32),
+              ("lengths", ctypes.c_char_p)]
+
+
 @pytest.fixture(scope="module")
 def library():
   build = os.environ.get("STRETTO_BUILD")
@@ -23,6 +29,8 @@ def library():
   if not build or not path.exists():
     pytest.skip("no libstretto_c.so: set STRETTO_BUILD to a build folder (./dev test does)")
   library = ctypes.CDLL(str(path))
+  library.stretto_optimize.restype = ctypes.c_void_p
+  library.stretto_optimize.argtypes = [ctypes.c_char_p, ctypes.POINTER(OptimizeOptions)]
   library.stretto_load.restype = ctypes.c_void_p
   library.stretto_load.argtypes = [ctypes.c_char_p, ctypes.POINTER(LoadOptions)]
   library.stretto_model_free.argtypes = [ctypes.c_void_p]
@@ -75,6 +83,19 @@ def test_options_of_load(options, notes, library, artefact, model, image):
   # Another number of threads may choose other kernels: fp32 sums in another order.
   assert np.abs(run(library, handle, image) - want).max() <= 2e-5 * np.abs(want).max()
   library.stretto_model_free(handle)
+
+
+def test_options_of_optimize(library, cnn_path, model, image):
+  file = str(cnn_path).encode()
+  handle = library.stretto_optimize(file, OptimizeOptions(tuning=b"off", threads=1))
+  assert handle, library.stretto_last_error()
+  want = model(image)
+  assert np.abs(run(library, handle, image) - want).max() <= 2e-5 * np.abs(want).max()
+  library.stretto_model_free(handle)
+  padded = OptimizeOptions(tuning=b"off", threads=1, lengths=b"attention_mask")
+  assert library.stretto_optimize(file, padded) is None
+  assert library.stretto_last_status() == INVALID_ARGUMENT
+  assert b"attention_mask" in library.stretto_last_error()
 
 
 def test_mistakes_have_a_status_and_a_text(library, artefact):
