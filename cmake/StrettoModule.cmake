@@ -1,5 +1,5 @@
-# stretto_module(NAME DEPS ... [EMBED file...] [LINK target...]): an object library from src/stretto/NAME/**.cc and **.S, and
-# NAME_test from its *_test.cc and *_testing.cc files. NAME/cases.cc and NAME/cases/ are for the tests of all modules, and left
+# stretto_module(NAME DEPS ... [EMBED file...] [LINK target...] [TESTING file...]): an object library from src/stretto/NAME/**.cc and **.S, and
+# NAME_test from its *_test.cc and *_testing.cc files and, for its tests, TESTING files of other modules. NAME/cases.cc and NAME/cases/ are for the tests of all modules, and left
 # out without tests. Tables and page parts beside the sources, and the EMBED files, become functions like STEM_text(),
 # declared in NAME/STEM.h or NAME/embedded.h.
 # stretto_library(): everything as one library.
@@ -7,7 +7,7 @@ include(GoogleTest OPTIONAL)
 set_property(GLOBAL PROPERTY STRETTO_MODULES "")
 
 function(stretto_module name)
-  cmake_parse_arguments(ARG "" "" "DEPS;EMBED;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;EMBED;LINK;TESTING" ${ARGN})
   set(root ${CMAKE_SOURCE_DIR}/src/stretto/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${root}/*.cc)
   set(tests ${sources})
@@ -18,6 +18,10 @@ function(stretto_module name)
     list(FILTER sources EXCLUDE REGEX "/cases(/[^/]+)?\\.cc$")
   endif()
   list(FILTER tests INCLUDE REGEX "_(test|testing)\\.cc$")
+  if(tests)
+    list(TRANSFORM ARG_TESTING PREPEND ${CMAKE_SOURCE_DIR}/src/stretto/ OUTPUT_VARIABLE helpers)
+    list(APPEND tests ${helpers})
+  endif()
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
 
@@ -65,8 +69,12 @@ function(stretto_module name)
   list(REMOVE_DUPLICATES closure)
   set_property(GLOBAL PROPERTY STRETTO_CLOSURE_${name} ${closure})
   set(objects "")
+  set(links "")
+  set_property(GLOBAL PROPERTY STRETTO_LINK_${name} ${ARG_LINK})
   foreach(module ${closure})
     list(APPEND objects $<TARGET_OBJECTS:stretto_${module}>)
+    get_property(link GLOBAL PROPERTY STRETTO_LINK_${module})
+    list(APPEND links ${link})
   endforeach()
 
   # Tests that replay the corpus of a fuzzer have to find it.
@@ -78,7 +86,7 @@ function(stretto_module name)
   endif()
   if(STRETTO_BUILD_TESTS AND tests)
     add_executable(${name}_test ${tests} ${objects})
-    target_link_libraries(${name}_test PRIVATE stretto_${name} GTest::gtest_main)
+    target_link_libraries(${name}_test PRIVATE stretto_${name} ${links} GTest::gtest_main)
     stretto_precompile(${name}_test tests <gtest/gtest.h>)
     set_target_properties(${name}_test PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                           ${CMAKE_BINARY_DIR}/tests)
@@ -86,7 +94,7 @@ function(stretto_module name)
   endif()
   if(STRETTO_BUILD_BENCH AND benches)
     add_executable(${name}_bench ${benches} ${objects})
-    target_link_libraries(${name}_bench PRIVATE stretto_${name} benchmark::benchmark_main)
+    target_link_libraries(${name}_bench PRIVATE stretto_${name} ${links} benchmark::benchmark_main)
     set_target_properties(${name}_bench PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                           ${CMAKE_BINARY_DIR}/bench)
   endif()
@@ -94,7 +102,7 @@ function(stretto_module name)
     foreach(source ${fuzzers})
       get_filename_component(target ${source} NAME_WE)
       add_executable(${target} ${source} ${objects})
-      target_link_libraries(${target} PRIVATE stretto_${name})
+      target_link_libraries(${target} PRIVATE stretto_${name} ${links})
       target_link_options(${target} PRIVATE -fsanitize=fuzzer)
       set_target_properties(${target} PROPERTIES RUNTIME_OUTPUT_DIRECTORY
                             ${CMAKE_BINARY_DIR}/fuzz)

@@ -1,0 +1,38 @@
+#include "stretto/data/sample_bytes.h"
+
+#include "stretto/base/error.h"
+#include "stretto/data/read_file.h"
+
+namespace stretto::data {
+void read_bytes(const std::string& path, uint64_t offset, uint64_t length,
+                std::vector<std::byte>& bytes) {
+  const ReadFile file(path);
+  const uint64_t size = file.size();
+  if (offset > size || length > size - offset) {
+    throw FormatError(
+        path, static_cast<int64_t>(size),
+        fmt::format("expected {} bytes from {}, but the file ends here", length, offset));
+  }
+  if (length == 0) length = size - offset;
+  if (length > kLargestSample) {
+    throw FormatError(
+        path, -1,
+        fmt::format("{} bytes are more than a picture may have ({})", length, kLargestSample));
+  }
+  bytes.resize(length);
+  file.read(offset, bytes);
+}
+
+void read_sample(const Dataset& dataset, int64_t index, std::vector<std::byte>& bytes) {
+  const Sample sample = dataset.sample(index);
+  const uint64_t before = sample.restart_bytes;
+  read_bytes(dataset.path(index), sample.offset - before,
+             sample.length == 0 ? 0 : sample.length + before, bytes);
+}
+
+std::string describe_sample(const Dataset& dataset, int64_t index) {
+  if (dataset.one_file_each()) return dataset.path(index);
+  return fmt::format("{}: {}", dataset.source(), dataset.name(index));
+}
+
+}  // namespace stretto::data
