@@ -15,8 +15,6 @@ namespace stretto::data {
 namespace {
 
 constexpr auto kInterruptPeriod = std::chrono::milliseconds(50);
-// Counters of random numbers hold 32 bits of the epoch (media/random.h).
-constexpr int64_t kEpochs = int64_t{1} << 32;
 
 LoaderOptions checked(LoaderOptions options, int64_t samples) {
   check_options(options, samples);
