@@ -143,7 +143,7 @@ std::optional<Batch> Loader::next() {
   m.stats.ready += at_once;
   ++m.stats.batches;
   m.returned_s = now;
-  if (job->error != nullptr) std::rethrow_exception(job->error);
+  if (job->error != nullptr) std::rethrow_exception(std::exchange(job->error, nullptr));
   Slot& slot = *job->slot;
   return Batch{.data = slot.data,
                .dtype = m.options.dtype,

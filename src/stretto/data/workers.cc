@@ -91,22 +91,22 @@ void Loader::Impl::make_samples(Counters& mine) {
       job = next_job(mine);
       continue;
     }
+    int64_t made = 1;
     try {
       read_ahead(*job, j);
       make_sample(*job, j, sample_work);
-      finish(*job, 1);
     } catch (...) {
-      {
-        const std::lock_guard lock(job->mutex);
-        if (j < job->error_at) {
-          job->error_at = j;
-          job->error = std::current_exception();
-        }
+      const std::lock_guard lock(job->mutex);
+      if (j < job->error_at) {
+        job->error_at = j;
+        job->error = std::current_exception();
       }
       // Samples before this one have been taken already, so that the first error is always the one
       // that stays.
-      finish(*job, 1 + abandon(*job));
+      made += abandon(*job);
     }
+    // Behind the catch block: the caller of next() is then the last one to hold the error.
+    finish(*job, made);
   }
 }
 
