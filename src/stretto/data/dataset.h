@@ -28,7 +28,8 @@ struct Annotation {
   int64_t label = -1;
 };
 
-// Immutable, safe for all threads, cheap to copy. Open files are not kept.
+// Immutable, safe for all threads, cheap to copy. Open files are not kept. The table may lie in a
+// file that lies: whatever is given was checked, else FormatError names the source.
 class Dataset {
  public:
   struct Table;  // index.h
@@ -39,13 +40,18 @@ class Dataset {
   // As a person finds it again: a path below the source, or CONTAINER:MEMBER.
   std::string name(int64_t index) const;
   std::string_view container_path(uint32_t container) const;
+  // Whether each sample is a file of its own, as in folders. Sample::container means nothing then.
+  bool one_file_each() const;
+  // The file that a sample's bytes are in, whatever the source is.
+  std::string path(int64_t index) const;
   std::span<const Annotation> annotations(int64_t index) const;
   // Names of the labels 0 to n - 1; empty if the source has none.
   const std::vector<std::string>& class_names() const;
   // "folder", "list", "tar", "tfrecord", "coco" or "pack".
   std::string_view kind() const;
   const std::string& source() const;
-  // Of names, labels and lengths: tells datasets apart whose order of samples would be another.
+  // Of names and labels: tells datasets apart whose order of samples would be another. A pack has
+  // that of what it was made from.
   uint64_t fingerprint() const;
 
  private:

@@ -30,21 +30,26 @@ struct Dataset::Table {
   std::string_view kind;
   std::vector<std::string> class_names;
   std::vector<std::string> containers;  // paths
-  // Containers that are files of one sample each, as in folders: the path is base + "/" + name, and
-  // Record::container is not used.
+  // Containers that are files of one sample each, as in folders: the path is this + "/" + name, or
+  // the name where that is absolute, and Record::container is not used. Empty: `containers` counts.
   std::string one_file_each_below;
   std::span<const Record> records;
   std::string_view names;
   std::span<const Annotation> annotations;
+  uint64_t fingerprint = 0;
   std::shared_ptr<const void> keep;  // what the three lie in
 };
+
+// Dataset::fingerprint() of these columns.
+uint64_t fingerprint_of(std::span<const Record> records, std::string_view names);
 
 // Collects samples and makes the table of them.
 class TableBuilder {
  public:
   // `record` without name_end and annotation_end.
   void add(std::string_view name, Record record, std::span<const Annotation> annotations = {});
-  Dataset::Table& table() { return table_; }
+  int64_t size() const { return static_cast<int64_t>(memory_->records.size()); }
+  Dataset::Table& table() { return table_; }  // everything but what add() collects
   std::shared_ptr<const Dataset::Table> take() &&;
 
  private:

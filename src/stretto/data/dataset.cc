@@ -1,0 +1,85 @@
+#include "stretto/data/dataset.h"
+
+#include "stretto/base/error.h"
+#include "stretto/data/index.h"
+
+namespace stretto::data {
+namespace {
+
+[[noreturn]] void fail_record(const Dataset::Table& table, int64_t index, std::string_view what) {
+  throw FormatError(table.source, -1,
+                    fmt::format("its index is damaged: {} of sample {}", what, index));
+}
+
+const Record& record_of(const Dataset::Table& table, int64_t index) {
+  const auto size = static_cast<int64_t>(table.records.size());
+  if (index < 0 || index >= size) {
+    throw_invalid("dataset {}: expected a sample below {}, got {}", table.source, size, index);
+  }
+  return table.records[static_cast<size_t>(index)];
+}
+
+std::string_view name_of(const Dataset::Table& table, int64_t index) {
+  const uint64_t end = record_of(table, index).name_end;
+  const uint64_t begin = index == 0 ? 0 : record_of(table, index - 1).name_end;
+  if (begin > end || end > table.names.size()) fail_record(table, index, "the name");
+  return table.names.substr(begin, end - begin);
+}
+
+}  // namespace
+
+Dataset::Dataset(std::shared_ptr<const Table> table) : table_(std::move(table)) {}
+
+int64_t Dataset::size() const { return static_cast<int64_t>(table_->records.size()); }
+
+Sample Dataset::sample(int64_t index) const {
+  const Record& record = record_of(*table_, index);
+  if (record.length > UINT64_MAX - record.offset) fail_record(*table_, index, "the length");
+  if (record.restart_bytes > record.offset) fail_record(*table_, index, "the restart table");
+  if (record.width < 0 || record.height < 0) fail_record(*table_, index, "the size");
+  if (!one_file_each() && record.container >= table_->containers.size()) {
+    fail_record(*table_, index, "the container");
+  }
+  return {.container = record.container,
+          .offset = record.offset,
+          .length = record.length,
+          .label = record.label,
+          .width = record.width,
+          .height = record.height,
+          .restart_bytes = record.restart_bytes};
+}
+
+std::string Dataset::name(int64_t index) const { return std::string(name_of(*table_, index)); }
+
+std::string_view Dataset::container_path(uint32_t container) const {
+  if (container >= table_->containers.size()) {
+    throw_invalid("dataset {}: expected a container below {}, got {}", table_->source,
+                  table_->containers.size(), container);
+  }
+  return table_->containers[container];
+}
+
+bool Dataset::one_file_each() const { return !table_->one_file_each_below.empty(); }
+
+std::string Dataset::path(int64_t index) const {
+  if (!one_file_each()) return std::string(container_path(sample(index).container));
+  const std::string_view name = name_of(*table_, index);
+  if (name.starts_with('/')) return std::string(name);
+  return fmt::format("{}/{}", table_->one_file_each_below, name);
+}
+
+std::span<const Annotation> Dataset::annotations(int64_t index) const {
+  const uint32_t end = record_of(*table_, index).annotation_end;
+  const uint32_t begin = index == 0 ? 0 : record_of(*table_, index - 1).annotation_end;
+  if (begin > end || end > table_->annotations.size()) {
+    fail_record(*table_, index, "the annotations");
+  }
+  return table_->annotations.subspan(begin, end - begin);
+}
+
+const std::vector<std::string>& Dataset::class_names() const { return table_->class_names; }
+std::string_view Dataset::kind() const { return table_->kind; }
+const std::string& Dataset::source() const { return table_->source; }
+uint64_t Dataset::fingerprint() const { return table_->fingerprint; }
+
+}  // namespace stretto::data

@@ -1,0 +1,46 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "stretto/base/error.h"
+#include "stretto/data/dataset.h"
+#include "stretto/data/folder.h"
+
+namespace stretto::data {
+namespace {
+
+// The first that matches is taken.
+constexpr SourceRow kSources[] = {
+    {"folder", "a folder with a folder of pictures per class, or with pictures alone", is_folder,
+     open_folder},
+};
+
+std::string list_of_sources() {
+  std::string text;
+  for (const SourceRow& row : kSources) text += fmt::format("\n  {}: {}", row.kind, row.means);
+  return text;
+}
+
+}  // namespace
+
+std::span<const SourceRow> sources() { return kSources; }
+
+Dataset open_dataset(const std::string& source, std::string_view kind) {
+  const auto* row = std::find_if(std::begin(kSources), std::end(kSources), [&](const SourceRow& r) {
+    return kind.empty() ? r.matches(source) : r.kind == kind;
+  });
+  if (row != std::end(kSources)) return row->open(source);
+  if (kind.empty()) {
+    if (::access(source.c_str(), F_OK) != 0) {
+      const int code = errno;
+      throw FormatError(source, -1, fmt::format("cannot open: {}", std::strerror(code)), code);
+    }
+    throw_invalid("{}: not a dataset; expected one of{}", source, list_of_sources());
+  }
+  throw_invalid("{}: there is no kind of dataset \"{}\"; expected one of{}", source, kind,
+                list_of_sources());
+}
+
+}  // namespace stretto::data
