@@ -1,5 +1,5 @@
-# stretto_module(NAME DEPS ... [EMBED file...] [LINK target...]): an object library from src/stretto/NAME/**.cc and **.S, and
-# NAME_test from its *_test.cc and *_testing.cc files. NAME/cases.cc and NAME/cases/ are for the tests of all modules, and left
+# stretto_module(NAME DEPS ... [EMBED file...] [LINK target...] [TESTING file...]): an object library from src/stretto/NAME/**.cc and **.S, and
+# NAME_test from its *_test.cc and *_testing.cc files and, for its tests, TESTING files of other modules. NAME/cases.cc and NAME/cases/ are for the tests of all modules, and left
 # out without tests. Tables and page parts beside the sources, and the EMBED files, become functions like STEM_text(),
 # declared in NAME/STEM.h or NAME/embedded.h.
 # stretto_library(): everything as one library.
@@ -7,7 +7,7 @@ include(GoogleTest OPTIONAL)
 set_property(GLOBAL PROPERTY STRETTO_MODULES "")
 
 function(stretto_module name)
-  cmake_parse_arguments(ARG "" "" "DEPS;EMBED;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;EMBED;LINK;TESTING" ${ARGN})
   set(root ${CMAKE_SOURCE_DIR}/src/stretto/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${root}/*.cc)
   set(tests ${sources})
@@ -18,6 +18,10 @@ function(stretto_module name)
     list(FILTER sources EXCLUDE REGEX "/cases(/[^/]+)?\\.cc$")
   endif()
   list(FILTER tests INCLUDE REGEX "_(test|testing)\\.cc$")
+  if(tests)
+    list(TRANSFORM ARG_TESTING PREPEND ${CMAKE_SOURCE_DIR}/src/stretto/ OUTPUT_VARIABLE helpers)
+    list(APPEND tests ${helpers})
+  endif()
   list(FILTER benches INCLUDE REGEX "_bench\\.cc$")
   list(FILTER fuzzers INCLUDE REGEX "_fuzz\\.cc$")
 

@@ -5,10 +5,10 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stretto/data/dataset.h"
@@ -25,7 +25,16 @@ enum class CacheKind : uint8_t {
   kUser,     // encoded bytes in this process: filled once, nothing is put out
   kDecoded,  // planes as decoded (YUV 4:2:0 of a JPEG file is half of RGB), likewise
 };
-enum class OnError : uint8_t { kRaise, kSkip };
+enum class OnError : uint8_t {
+  kRaise,
+  // A picture that cannot be read or decoded is counted and replaced by that of the next place of
+  // the epoch (after the last: the first) that can, with the crop that it has there. So batches are
+  // as many and as large as without, and the same for any number of threads and ranks. When
+  // kMostReplaced places in a row have none, the first one's error is thrown. Lack of memory or of
+  // file descriptors is always an error.
+  kSkip,
+};
+inline constexpr int64_t kMostReplaced = 100;
 
 // What a sample is made into. A phase changes it at the border of two batches.
 struct Shape {
@@ -42,8 +51,8 @@ struct Phase {
 
 struct LoaderOptions {
   std::vector<Phase> phases{Phase{}};
-  // Training crops at random and mirrors; otherwise the shorter side becomes size * 256 / 224 and
-  // the middle is shown.
+  // Training crops at random and mirrors; otherwise the shorter side becomes size * 256 / 224,
+  // where size is the larger one of height and width, and the middle is shown.
   bool train = true;
   double flip = 0.5;  // chance, in training
   media::Filter filter = media::Filter::kTriangle;
@@ -53,7 +62,9 @@ struct LoaderOptions {
   OrderOptions order;
   int64_t rank = 0, world = 1;
   Last last = Last::kDrop;
-  int threads = 0;    // 0: the cores of this rank less one, at least one
+  // 0: the cores that this process may use less one, at least one. Where ranks share a host without
+  // being bound to cores of their own, whoever starts them divides.
+  int threads = 0;
   int64_t ahead = 2;  // batches that are ready or in the making beside the one handed out
   CacheKind cache = CacheKind::kPage;
   int64_t cache_bytes = 0;  // of kUser and kDecoded; 0: a quarter of the memory
@@ -75,22 +86,38 @@ struct Batch {
   std::shared_ptr<void> hold;
 };
 
-// Since the loader was made. Seconds are of all threads together, except `waited`.
+// Since the loader was made. Seconds are of all threads together unless it says otherwise.
 struct Stats {
-  int64_t batches = 0, samples = 0, skipped = 0;
+  int64_t batches = 0;               // that next() gave
+  int64_t samples = 0, skipped = 0;  // that threads made, also for batches that were dropped
   int64_t read_bytes = 0;
-  double read_seconds = 0, decode_seconds = 0, transform_seconds = 0;  // of threads
-  double idle_seconds = 0;    // of threads: all batches ahead were ready
-  double waited_seconds = 0;  // next() waited for a batch
-  double asked_seconds = 0;   // between next() returning and being called again
+  double read_seconds = 0, decode_seconds = 0, transform_seconds = 0;
+  double idle_seconds = 0;  // all batches ahead were in the making or ready
+  // Of the thread that calls next(): waiting there for a batch, of that for the first one after the
+  // start or a jump, and between next() returning and being called again. The device is slower than
+  // the loader where `waited` without `first_wait` is nearly nothing of `asked`.
+  double waited_seconds = 0, first_wait_seconds = 0, asked_seconds = 0;
+  int64_t ready = 0;  // batches that were ready when next() was called
   int64_t cache_hits = 0, cache_bytes = 0, cached_samples = 0;
   int threads = 0;
-  std::vector<std::string> skipped_names;  // the first hundred
+  std::vector<std::string> skipped_names;  // the first hundred that differ
 };
 
-// next(), set_epoch(), position() and load() are called by one thread at a time.
+// What the whole job waits for: "device" where next() waited for less than a hundredth of the time,
+// else what the threads spend most of their time on: "reading", "decoding" or "transforms". Empty
+// before the second batch.
+std::string_view verdict(const Stats& stats);
+
+// next(), set_epoch(), position() and load() are called by one thread at a time. In a child of
+// fork(), which has no copy of the threads, every call throws Unsupported; batches stay readable.
+//
+// Threads run as SCHED_BATCH and with a nice value of kNice above the caller's: when the job's own
+// threads wake up, they get the core at once. The loader has its share of a busy machine still, and
+// every core that is free.
 class Loader {
  public:
+  static constexpr int kNice = 5;
+
   // Throws InvalidArgument for options that make no sense, naming them and their values. Starts its
   // threads here and ends them in the destructor.
   Loader(Dataset dataset, LoaderOptions options);
@@ -99,8 +126,9 @@ class Loader {
   Loader& operator=(const Loader&) = delete;
 
   // The next batch of the epoch, in order, or nothing at its end; the call after that begins the
-  // next epoch. Throws what reading or decoding threw, naming the sample (kRaise); the loader goes
-  // on behind that batch.
+  // next epoch. Throws what reading or decoding threw, naming the sample (kRaise; of several that
+  // of the first place); the loader goes on behind that batch. Calls check_interrupt() while it
+  // waits (base/interrupt.h), after whose error it can be called again.
   std::optional<Batch> next();
 
   // Begins this epoch at its first batch. Costs nothing if it is the one that comes next.
@@ -112,7 +140,8 @@ class Loader {
 
   // Behind the last batch that next() gave.
   Position position() const;
-  // Throws InvalidArgument if the seed is another one or the place is none.
+  // Throws InvalidArgument if the seed is another one or the epoch has no such place. Batches in
+  // the making are dropped.
   void load(const Position& position);
 
   Stats stats() const;
@@ -120,7 +149,8 @@ class Loader {
   const LoaderOptions& options() const;
 
  private:
-  struct Impl;
+  struct Impl;  // loader_impl.h
+  Impl& impl() const;
   std::unique_ptr<Impl> impl_;
 };
 

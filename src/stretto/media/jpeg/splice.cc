@@ -11,6 +11,10 @@ namespace stretto::media::jpeg {
 namespace {
 
 constexpr int kBlock = 8;
+constexpr size_t kEnd = 0xD9;  // the marker behind the last segment
+
+// Behind segment `i`.
+constexpr size_t restart_marker(size_t i) { return 0xD0 + i % 8; }
 
 // What the decoder needs. Others, such as a profile or a thumbnail of 64 kB, would be copied for
 // every region.
@@ -62,9 +66,8 @@ void check_table(const RestartTable& t) {
 
 RestartTableOrReason none(const char* reason) { return {.table = {}, .reason = reason}; }
 
-}  // namespace
-
-RestartTableOrReason restart_table(Bytes file) {
+// The table without the segments' places but the first.
+RestartTableOrReason tiling(Bytes file) {
   const Headers headers = read_headers(file);
   if (headers.frame != 0xC0 && headers.frame != 0xC1) {
     return none("it is not sequential and Huffman-coded");
@@ -96,23 +99,57 @@ RestartTableOrReason restart_table(Bytes file) {
   // A marker and an empty segment take two bytes: no memory for segments that cannot be there.
   if (count > (file.size() - headers.data) / 2 + 1) return none("it lacks restart markers");
 
-  table.begin.reserve(count + 1);
   table.begin.push_back(static_cast<uint32_t>(headers.data));
-  size_t at = headers.data;
+  copy_header(file, headers, table);
+  return result;
+}
+
+}  // namespace
+
+RestartTableOrReason restart_table(Bytes file) {
+  RestartTableOrReason result = tiling(file);
+  if (!result) return result;
+  RestartTable& table = result.table;
+  const auto count = static_cast<size_t>(table.tiles_x * table.tiles_y);
+  table.begin.reserve(count + 1);
+  size_t at = table.begin.front();
   for (size_t i = 0; i < count; ++i) {
     at = next_marker(file, at);
     if (at == file.size()) return none("its data ends early");
     const auto marker = std::to_integer<size_t>(file[at + 1]);
     if (i + 1 == count) {
-      if (marker != 0xD9) return none("its data does not end where its restart markers do");
+      if (marker != kEnd) return none("its data does not end where its restart markers do");
       table.begin.push_back(static_cast<uint32_t>(at));
     } else {
-      if (marker != 0xD0 + i % 8) return none("its restart markers are not in order");
+      if (marker != restart_marker(i)) return none("its restart markers are not in order");
       at += 2;
       table.begin.push_back(static_cast<uint32_t>(at));
     }
   }
-  copy_header(file, headers, table);
+  return result;
+}
+
+RestartTableOrReason restart_table(Bytes file, std::span<const uint32_t> begin) {
+  RestartTableOrReason result = tiling(file);
+  if (!result) return result;
+  RestartTable& table = result.table;
+  const auto count = static_cast<size_t>(table.tiles_x * table.tiles_y);
+  if (begin.size() != count + 1 || begin.front() != table.begin.front()) {
+    return none("the places are of another file");
+  }
+  const auto is_marker = [&](size_t at, size_t marker) {
+    return at + 2 <= file.size() && file[at] == std::byte{0xFF} &&
+           std::to_integer<size_t>(file[at + 1]) == marker;
+  };
+  for (size_t i = 0; i < count; ++i) {
+    const size_t next = begin[i + 1];
+    const bool last = i + 1 == count;
+    const size_t least = begin[i] + (last ? size_t{0} : 2);
+    if (next < least || !(last ? is_marker(next, kEnd) : is_marker(next - 2, restart_marker(i)))) {
+      return none("the places are not those of restart markers");
+    }
+  }
+  table.begin.assign(begin.begin(), begin.end());
   return result;
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "stretto/media/picture.h"
@@ -32,6 +33,12 @@ struct RestartTableOrReason {
 // the interval divides a row of MCUs or is a number of rows. Throws FormatError if its headers are
 // wrong.
 RestartTableOrReason restart_table(Bytes file);
+
+// The same with the segments' places (RestartTable::begin) known from before, which are looked at
+// instead of searched: the result is that of restart_table(file), or the reason why they cannot be
+// those. Where a file has more restart markers than its size asks for, which decoders refuse, some
+// of them may be left out.
+RestartTableOrReason restart_table(Bytes file, std::span<const uint32_t> begin);
 
 // As decode_planes(), which gives the same samples. `table` is of this very file; offsets outside
 // of it are an InvalidArgument. The planes and the small file lie in `buffer` and `scratch`.

@@ -202,5 +202,32 @@ TEST(JpegTranscode, DamagedFilesAreRefused) {
                Unsupported);
 }
 
+TEST(JpegSplice, KnownPlacesGiveTheTableOrAReason) {
+  const std::vector<std::byte> file =
+      transcode(make_jpeg({.width = 300, .height = 200, .h = 2, .v = 2}));
+  const RestartTable table = restart_table(file).table;
+  const RestartTableOrReason again = restart_table(file, table.begin);
+  ASSERT_TRUE(again) << again.reason;
+  EXPECT_EQ(again.table.begin, table.begin);
+  EXPECT_EQ(again.table.header, table.header);
+  EXPECT_EQ(again.table.size_at, table.size_at);
+  EXPECT_EQ(again.table.tile_width, table.tile_width);
+  EXPECT_EQ(again.table.tiles_y, table.tiles_y);
+  EXPECT_FALSE(restart_table(file, {}));
+  for (size_t i = 0; i < table.begin.size(); ++i) {
+    for (const int64_t by : {-1, 1, -2, 2, 1 << 20, -(1 << 20)}) {
+      std::vector<uint32_t> moved = table.begin;
+      moved[i] = static_cast<uint32_t>(moved[i] + by);
+      EXPECT_FALSE(restart_table(file, moved)) << i << " moved by " << by;
+    }
+    std::vector<uint32_t> fewer = table.begin, twice = table.begin;
+    fewer.erase(fewer.begin() + static_cast<ptrdiff_t>(i));
+    EXPECT_FALSE(restart_table(file, fewer)) << "without " << i;
+    if (i == 0) continue;
+    twice[i] = twice[i - 1];
+    EXPECT_FALSE(restart_table(file, twice)) << i << " twice";
+  }
+}
+
 }  // namespace
 }  // namespace stretto::media::jpeg

@@ -1,0 +1,260 @@
+#include "stretto/data/loader.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/cpu.h"
+#include "stretto/base/error.h"
+#include "stretto/base/fork.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/data/loader_impl.h"
+
+namespace stretto::data {
+namespace {
+
+constexpr auto kInterruptPeriod = std::chrono::milliseconds(50);
+// Counters of random numbers hold 32 bits of the epoch (media/random.h).
+constexpr int64_t kEpochs = int64_t{1} << 32;
+
+LoaderOptions checked(LoaderOptions options, int64_t samples) {
+  check_options(options, samples);
+  return options;
+}
+
+void check_epoch(int64_t epoch) {
+  if (epoch < 0 || epoch >= kEpochs) {
+    throw_invalid("loader: epoch {}, expected 0 to {}", epoch, kEpochs - 1);
+  }
+}
+
+}  // namespace
+
+Loader::Impl::Impl(Dataset dataset, LoaderOptions o)
+    : options(checked(std::move(o), dataset.size())),
+      source(std::move(dataset), options),
+      thread_count(options.threads > 0 ? options.threads : std::max(1, cpu_info().cores - 1)),
+      forks(stretto::forks()),
+      // One more than there are ahead: the batch that the caller gives back when it asks again.
+      pool(std::make_shared<SlotPool>(static_cast<size_t>(options.ahead + 1))),
+      counters(std::make_unique<Counters[]>(static_cast<size_t>(thread_count))) {
+  planned = plan_at(0, 0, nullptr);
+  start();
+}
+
+Loader::Impl::~Impl() {
+  stop();
+  jobs.clear();
+  pool->close();
+}
+
+const Shape& Loader::Impl::shape_of(int64_t epoch) const {
+  const auto after =
+      std::upper_bound(options.phases.begin(), options.phases.end(), epoch,
+                       [](int64_t e, const Phase& phase) { return e < phase.epoch; });
+  return std::prev(after)->shape;
+}
+
+Cut Loader::Impl::cut_of(int64_t epoch) const {
+  return {.batch = shape_of(epoch).batch,
+          .rank = options.rank,
+          .world = options.world,
+          .last = options.last};
+}
+
+std::shared_ptr<const Order> Loader::Impl::order_of(int64_t epoch) const {
+  return std::make_shared<const Order>(options.order, source.dataset.size(), epoch);
+}
+
+BatchPlan Loader::Impl::plan_at(int64_t epoch, int64_t place, const BatchPlan* like) const {
+  BatchPlan plan{.epoch = epoch, .begin = place, .cut = cut_of(epoch)};
+  plan.order = like != nullptr && like->epoch == epoch ? like->order : order_of(epoch);
+  if (batches_of(plan.order->size(), plan.cut, place) == 0) {
+    plan = {.epoch = (epoch + 1) % kEpochs, .begin = 0, .cut = cut_of((epoch + 1) % kEpochs)};
+    plan.order = order_of(plan.epoch);
+  }
+  plan.shape = &shape_of(plan.epoch);
+  return plan;
+}
+
+void Loader::Impl::drop_jobs(int64_t epoch, int64_t place) {
+  for (const auto& job : jobs) abandon(*job);
+  jobs.clear();
+  planned = plan_at(epoch, place, &planned);
+  jumped = true;
+  first_wait = true;
+  work_changed.notify_all();
+}
+
+bool Loader::Impl::comes_next(int64_t epoch, int64_t place) const {
+  const BatchPlan& next = jobs.empty() ? planned : jobs.front()->plan;
+  return next.epoch == epoch && next.begin == place;
+}
+
+Loader::Loader(Dataset dataset, LoaderOptions options)
+    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options))) {}
+
+Loader::~Loader() {
+  // A child of fork() has no copy of the threads, and locks may be held for ever.
+  if (impl_->forks != forks()) static_cast<void>(impl_.release());
+}
+
+Loader::Impl& Loader::impl() const {
+  if (impl_->forks != forks()) {
+    throw_unsupported(
+        "loader: this process was forked from the one that made it, and has none of "
+        "its threads: make a loader here");
+  }
+  return *impl_;
+}
+
+std::optional<Batch> Loader::next() {
+  Impl& m = impl();
+  const double called = now_s();
+  std::unique_lock lock(m.mutex);
+  if (m.returned_s > 0) m.stats.asked_seconds += called - std::exchange(m.returned_s, 0);
+  const auto order_size = [&] { return m.order_of(m.given_epoch)->size(); };
+  if (batches_of(order_size(), m.cut_of(m.given_epoch), m.given_place) == 0) {
+    m.given_epoch = (m.given_epoch + 1) % kEpochs;
+    m.given_place = 0;
+    m.returned_s = now_s();
+    return std::nullopt;
+  }
+  const auto ready = [&] { return !m.jobs.empty() && m.jobs.front()->done(); };
+  const bool at_once = ready();
+  while (!ready()) {
+    m.batch_ready.wait_for(lock, kInterruptPeriod);
+    if (ready()) break;
+    lock.unlock();
+    check_interrupt();
+    lock.lock();
+  }
+  const std::shared_ptr<Job> job = std::move(m.jobs.front());
+  m.jobs.pop_front();
+  const BatchPlan& plan = job->plan;
+  STRETTO_CHECK(plan.epoch == m.given_epoch && plan.begin == m.given_place,
+                "loader: place {} of epoch {} follows place {} of epoch {}", plan.begin, plan.epoch,
+                m.given_place, m.given_epoch);
+  m.given_place = std::min(plan.begin + plan.global(), plan.order->size());
+  m.work_changed.notify_all();
+  const double now = now_s();
+  m.stats.waited_seconds += now - called;
+  if (std::exchange(m.first_wait, false)) m.stats.first_wait_seconds += now - called;
+  m.stats.ready += at_once;
+  ++m.stats.batches;
+  m.returned_s = now;
+  if (job->error != nullptr) std::rethrow_exception(job->error);
+  Slot& slot = *job->slot;
+  return Batch{.data = slot.data,
+               .dtype = m.options.dtype,
+               .layout = m.options.layout,
+               .count = plan.cut.batch,
+               .height = plan.shape->height,
+               .width = plan.shape->width,
+               .labels = slot.labels.data(),
+               .real = slot.real.get(),
+               .samples = slot.samples.data(),
+               .epoch = plan.epoch,
+               .number = plan.begin / plan.global(),
+               .hold = job->slot};
+}
+
+void Loader::set_epoch(int64_t epoch) {
+  check_epoch(epoch);
+  load({.seed = impl().options.order.seed, .epoch = epoch, .place = 0});
+}
+
+int64_t Loader::epoch() const {
+  Impl& m = impl();
+  const std::lock_guard lock(m.mutex);
+  return m.given_epoch;
+}
+
+int64_t Loader::batches(int64_t epoch) const {
+  check_epoch(epoch);
+  return batches_of(impl().order_of(epoch)->size(), impl().cut_of(epoch));
+}
+
+std::vector<int64_t> Loader::indices(int64_t epoch) const {
+  check_epoch(epoch);
+  const Impl& m = impl();
+  BatchPlan plan{.epoch = epoch, .order = m.order_of(epoch), .cut = m.cut_of(epoch)};
+  const int64_t count = batches_of(plan.order->size(), plan.cut);
+  std::vector<int64_t> samples;
+  samples.reserve(static_cast<size_t>(count * plan.cut.batch));
+  for (int64_t b = 0; b < count; ++b, plan.begin += plan.global()) {
+    for (int64_t j = 0; j < plan.cut.batch; ++j) samples.push_back(plan.sample(j));
+  }
+  return samples;
+}
+
+Position Loader::position() const {
+  Impl& m = impl();
+  const std::lock_guard lock(m.mutex);
+  return {.seed = m.options.order.seed, .epoch = m.given_epoch, .place = m.given_place};
+}
+
+void Loader::load(const Position& position) {
+  Impl& m = impl();
+  check_epoch(position.epoch);
+  if (position.seed != m.options.order.seed) {
+    throw_invalid("loader: the position is of seed {}, and this loader has seed {}", position.seed,
+                  m.options.order.seed);
+  }
+  const int64_t places = m.order_of(position.epoch)->size();
+  if (position.place < 0 || position.place > places) {
+    throw_invalid("loader: place {} of epoch {}, which has {}", position.place, position.epoch,
+                  places);
+  }
+  const std::lock_guard lock(m.mutex);
+  const BatchPlan next = m.plan_at(position.epoch, position.place, &m.planned);
+  m.given_epoch = position.epoch;
+  m.given_place = position.place;
+  m.returned_s = 0;
+  if (!m.comes_next(next.epoch, next.begin)) m.drop_jobs(next.epoch, next.begin);
+}
+
+Stats Loader::stats() const {
+  Impl& m = impl();
+  Stats s;
+  {
+    const std::lock_guard lock(m.mutex);
+    s = m.stats;
+  }
+  for (int i = 0; i < m.thread_count; ++i) {
+    const Counters& c = m.counters[static_cast<size_t>(i)];
+    s.samples += c.samples.load(std::memory_order_relaxed);
+    s.read_bytes += c.read_bytes.load(std::memory_order_relaxed);
+    s.cache_hits += c.cache_hits.load(std::memory_order_relaxed);
+    s.read_seconds += c.read_seconds.load(std::memory_order_relaxed);
+    s.decode_seconds += c.decode_seconds.load(std::memory_order_relaxed);
+    s.transform_seconds += c.transform_seconds.load(std::memory_order_relaxed);
+    s.idle_seconds += c.idle_seconds.load(std::memory_order_relaxed);
+  }
+  const auto* const encoded = m.source.encoded.get();
+  const auto* const decoded = m.source.decoded.get();
+  if (encoded != nullptr || decoded != nullptr) {
+    const FillOnce& store = encoded != nullptr ? encoded->store() : decoded->store();
+    s.cache_bytes = store.bytes();
+    s.cached_samples = store.published();
+  }
+  s.threads = m.thread_count;
+  const std::lock_guard lock(m.skipped_mutex);
+  s.skipped = m.skipped;
+  s.skipped_names = m.skipped_names;
+  return s;
+}
+
+std::string_view verdict(const Stats& s) {
+  if (s.batches < 2) return {};
+  const double waited = s.waited_seconds - s.first_wait_seconds;
+  if (waited < 0.01 * (waited + s.asked_seconds)) return "device";
+  if (s.read_seconds > std::max(s.decode_seconds, s.transform_seconds)) return "reading";
+  return s.decode_seconds > s.transform_seconds ? "decoding" : "transforms";
+}
+
+const Dataset& Loader::dataset() const { return impl_->source.dataset; }
+const LoaderOptions& Loader::options() const { return impl_->options; }
+
+}  // namespace stretto::data

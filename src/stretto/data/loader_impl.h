@@ -1,0 +1,109 @@
+// What the two sides of a loader share: threads that make batches, and the caller of next().
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "stretto/data/loader.h"
+#include "stretto/data/sample_work.h"
+#include "stretto/data/slots.h"
+
+namespace stretto::data {
+
+// Throws InvalidArgument for the first option that makes no sense.
+void check_options(const LoaderOptions& options, int64_t samples);
+
+// Which samples a batch of this rank has.
+struct BatchPlan {
+  int64_t epoch = 0, begin = 0;  // `begin`: the batch's first place, of all ranks
+  std::shared_ptr<const Order> order;
+  Cut cut;
+  const Shape* shape = nullptr;  // in the options
+
+  int64_t global() const { return cut.batch * cut.world; }
+  // -1: padding.
+  int64_t place(int64_t j) const { return place_of(order->size(), cut, begin, j); }
+  int64_t sample(int64_t j) const {
+    const int64_t p = place(j);
+    return p < 0 ? -1 : (*order)(p);
+  }
+};
+
+// A batch in the making. Threads take its samples by counting `next` up and report by counting
+// `left` down: whoever finds it at 0 may read everything else.
+struct Job {
+  BatchPlan plan, following;  // the batch after it, to be read ahead
+  std::shared_ptr<Slot> slot;
+  bool first = false;  // nothing was read ahead for it
+  std::atomic<int64_t> next{0}, left{0};
+
+  std::mutex mutex;  // of what follows, until `left` is 0
+  int64_t error_at = INT64_MAX;
+  std::exception_ptr error;  // of the first sample that failed
+
+  bool done() const { return left.load(std::memory_order_acquire) == 0; }
+};
+
+struct Loader::Impl {
+  Impl(Dataset dataset, LoaderOptions options);
+  ~Impl();
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  const Shape& shape_of(int64_t epoch) const;
+  Cut cut_of(int64_t epoch) const;
+  std::shared_ptr<const Order> order_of(int64_t epoch) const;
+  // The batch at a place, or the first one of the next epoch where none is left. `like` is of a
+  // batch before, whose order is used again.
+  BatchPlan plan_at(int64_t epoch, int64_t place, const BatchPlan* like) const;
+
+  // With `mutex` held.
+  void drop_jobs(int64_t epoch, int64_t place);  // and go on there
+  bool comes_next(int64_t epoch, int64_t place) const;
+  void make_job();
+
+  // workers.cc
+  void start();
+  void stop();
+  void work(Counters& counters);
+  std::shared_ptr<Job> next_job(Counters& counters);
+  void make_sample(Job& job, int64_t j, SampleWork& work);
+  void read_ahead(const Job& job, int64_t j);
+  // Nobody takes a sample of it any more. How many nobody has taken.
+  int64_t abandon(Job& job);
+  // To be called without `mutex`.
+  void finish(Job& job, int64_t samples);
+  void note_skipped(int64_t sample);
+
+  const LoaderOptions options;
+  Source source;
+  const int thread_count;
+  const uint64_t forks;
+  const std::shared_ptr<SlotPool> pool;
+  std::unique_ptr<Counters[]> counters;
+  std::vector<std::thread> threads;
+
+  std::mutex mutex;  // of what follows, up to the empty line
+  std::condition_variable work_changed, batch_ready;
+  std::atomic<bool> stopping{false};         // written with the lock
+  std::deque<std::shared_ptr<Job>> jobs;     // in order; the front is what next() gives
+  BatchPlan planned;                         // what make_job() makes
+  bool jumped = true;                        // it follows no job
+  int64_t given_epoch = 0, given_place = 0;  // behind the last batch that next() gave
+  Stats stats;                               // of the caller's side
+  double returned_s = 0;
+  bool first_wait = true;
+
+  std::mutex skipped_mutex;
+  int64_t skipped = 0;
+  std::vector<std::string> skipped_names;
+};
+
+}  // namespace stretto::data

@@ -1,0 +1,82 @@
+#include <cmath>
+
+#include "stretto/base/error.h"
+#include "stretto/data/loader_impl.h"
+
+namespace stretto::data {
+namespace {
+
+constexpr int64_t kLargestSide = 1 << 14, kLargestBatch = 1 << 20, kLargestWorld = 1 << 20;
+constexpr int kMostThreads = 1024;
+constexpr int64_t kMostAhead = 1024;
+
+void check_shape(const LoaderOptions& o, const Phase& phase, int64_t samples) {
+  const Shape& s = phase.shape;
+  if (s.height < 1 || s.width < 1 || s.height > kLargestSide || s.width > kLargestSide) {
+    throw_invalid("loader: pictures of {}x{}: expected sides of 1 to {}", s.width, s.height,
+                  kLargestSide);
+  }
+  if (s.batch < 1 || s.batch > kLargestBatch) {
+    throw_invalid("loader: batch is {}, expected 1 to {}", s.batch, kLargestBatch);
+  }
+  media::SampleRandom random(0, 0, 0, media::Draw::kCrop);
+  media::random_crop(s.crop, 8, 8, random);  // throws for ranges that are none
+  const Order order(o.order, samples, phase.epoch);
+  const Cut cut{.batch = s.batch, .rank = o.rank, .world = o.world, .last = o.last};
+  if (batches_of(order.size(), cut) == 0) {
+    throw_invalid(
+        "loader: an epoch has {} samples, and {} ranks with batches of {} take {}: "
+        "expected a smaller batch, or last=\"pad\" or \"wrap\"",
+        order.size(), o.world, s.batch, s.batch * o.world);
+  }
+}
+
+void check_pixels(const LoaderOptions& o) {
+  if (o.dtype != DType::kFloat32 && o.dtype != DType::kFloat16 && o.dtype != DType::kBFloat16 &&
+      o.dtype != DType::kUInt8) {
+    throw_invalid("loader: dtype is {}, expected float32, float16, bfloat16 or uint8",
+                  dtype_name(o.dtype));
+  }
+  for (size_t c = 0; c < 3; ++c) {
+    if (!std::isfinite(o.mean[c]) || !std::isfinite(o.std[c]) || !(o.std[c] > 0)) {
+      throw_invalid("loader: channel {} has mean {} and std {}: expected numbers, std above 0", c,
+                    o.mean[c], o.std[c]);
+    }
+  }
+  if (!(o.flip >= 0 && o.flip <= 1)) {
+    throw_invalid("loader: flip is {}, expected a chance of 0 to 1", o.flip);
+  }
+  if (o.max_pixels < 1) throw_invalid("loader: max_pixels is {}, expected 1 or more", o.max_pixels);
+}
+
+}  // namespace
+
+void check_options(const LoaderOptions& o, int64_t samples) {
+  check_order(o.order, samples);
+  check_pixels(o);
+  if (o.world < 1 || o.world > kLargestWorld || o.rank < 0 || o.rank >= o.world) {
+    throw_invalid("loader: rank {} of {}: expected a rank below the number of ranks", o.rank,
+                  o.world);
+  }
+  if (o.threads < 0 || o.threads > kMostThreads) {
+    throw_invalid("loader: {} threads, expected 1 to {}, or 0 for one a core", o.threads,
+                  kMostThreads);
+  }
+  if (o.ahead < 1 || o.ahead > kMostAhead) {
+    throw_invalid("loader: {} batches ahead, expected 1 to {}", o.ahead, kMostAhead);
+  }
+  if (o.cache_bytes < 0) throw_invalid("loader: a cache of {} bytes", o.cache_bytes);
+  if (o.phases.empty() || o.phases.front().epoch != 0) {
+    throw_invalid("loader: the first phase begins at epoch {}, expected 0",
+                  o.phases.empty() ? -1 : o.phases.front().epoch);
+  }
+  for (size_t i = 0; i < o.phases.size(); ++i) {
+    if (i > 0 && o.phases[i].epoch <= o.phases[i - 1].epoch) {
+      throw_invalid("loader: a phase from epoch {} behind one from epoch {}: expected later ones",
+                    o.phases[i].epoch, o.phases[i - 1].epoch);
+    }
+    check_shape(o, o.phases[i], samples);
+  }
+}
+
+}  // namespace stretto::data

@@ -1,0 +1,181 @@
+#include "stretto/data/reader.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "stretto/base/error.h"
+
+namespace stretto::data {
+namespace {
+
+int open_to_read(const std::string& path) {
+  int fd = 0;
+  // Without O_NONBLOCK a pipe of a picture's name would wait for whoever writes to it.
+  do fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  while (fd < 0 && errno == EINTR);
+  return fd;
+}
+
+std::string reason(int code) { return std::generic_category().message(code); }
+
+void advise([[maybe_unused]] int fd, [[maybe_unused]] uint64_t offset,
+            [[maybe_unused]] uint64_t bytes) {
+#if defined(POSIX_FADV_WILLNEED)
+  ::posix_fadvise(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+#endif
+}
+
+}  // namespace
+
+class Reader::File {
+ public:
+  explicit File(const std::string& path) : fd_(open_to_read(path)), code_(errno) {}
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+
+  int fd() const { return fd_; }
+  int code() const { return code_; }  // why it is not open
+
+ private:
+  int fd_, code_;
+};
+
+Reader::Reader(Dataset dataset) : dataset_(std::move(dataset)) {}
+Reader::~Reader() = default;
+
+std::string Reader::label(int64_t sample) const {
+  if (dataset_.one_file_each()) return dataset_.path(sample);
+  return fmt::format("{}: sample {}", dataset_.path(sample), dataset_.name(sample));
+}
+
+void Reader::fail(int64_t sample, const std::string& problem, int code) const {
+  if (dataset_.one_file_each()) throw FormatError(dataset_.path(sample), -1, problem, code);
+  throw FormatError(dataset_.path(sample), -1,
+                    fmt::format("sample {}: {}", dataset_.name(sample), problem), code);
+}
+
+Reader::State Reader::state_of(const File& file, int64_t sample) const {
+  struct stat s;
+  if (file.fd() < 0) {
+    fail(sample, fmt::format("cannot be opened: {}", reason(file.code())), file.code());
+  }
+  if (::fstat(file.fd(), &s) != 0) {
+    const int code = errno;
+    fail(sample, fmt::format("cannot be read: {}", reason(code)), code);
+  }
+  if (!S_ISREG(s.st_mode)) fail(sample, "expected a file, found a folder, a pipe or a device");
+#if defined(__APPLE__)
+  const timespec& modified = s.st_mtimespec;
+#else
+  const timespec& modified = s.st_mtim;
+#endif
+  return {.bytes = static_cast<uint64_t>(s.st_size),
+          .device = static_cast<uint64_t>(s.st_dev),
+          .number = static_cast<uint64_t>(s.st_ino),
+          .modified_ns = int64_t{modified.tv_sec} * 1'000'000'000 + modified.tv_nsec};
+}
+
+std::shared_ptr<const Reader::File> Reader::container(uint32_t number, int64_t sample,
+                                                      State& state) {
+  Bucket& bucket = buckets_[number % kBuckets];
+  const std::lock_guard lock(bucket.mutex);
+  const auto found = std::find_if(bucket.open.begin(), bucket.open.end(),
+                                  [&](const auto& e) { return e.container == number; });
+  std::shared_ptr<const File> file;
+  if (found != bucket.open.end()) {
+    found->used = ++bucket.clock;
+    file = found->file;
+  } else {
+    file = std::make_shared<const File>(std::string(dataset_.container_path(number)));
+  }
+  state = state_of(*file, sample);
+  const State& first = bucket.first_seen.try_emplace(number, state).first->second;
+  if (state.bytes != first.bytes) {
+    fail(sample, fmt::format("the file has {} bytes, and had {} when it was read first",
+                             state.bytes, first.bytes));
+  }
+  if (state != first) fail(sample, "the file was changed or replaced since it was read first");
+  if (found != bucket.open.end()) return file;
+  Bucket::Entry entry{.container = number, .used = ++bucket.clock, .file = file};
+  if (bucket.open.size() < kOpenFiles / kBuckets) {
+    bucket.open.push_back(std::move(entry));
+  } else {
+    *std::min_element(bucket.open.begin(), bucket.open.end(), [](const auto& a, const auto& b) {
+      return a.used < b.used;
+    }) = std::move(entry);
+  }
+  return file;
+}
+
+Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
+  const Sample at = dataset_.sample(sample);
+  if (dataset_.one_file_each()) {
+    const File file(dataset_.path(sample));
+    return read_from(file, state_of(file, sample), at, sample, buffer);
+  }
+  State state;
+  const auto file = container(at.container, sample, state);
+  return read_from(*file, state, at, sample, buffer);
+}
+
+Encoded Reader::read_from(const File& file, const State& state, const Sample& at, int64_t sample,
+                          media::Buffer& buffer) const {
+  const uint64_t size = state.bytes;
+  if (dataset_.one_file_each() && at.length != 0 && at.length != size) {
+    fail(sample,
+         fmt::format("it has {} bytes, and had {} when the dataset was opened", size, at.length));
+  }
+  if (at.offset > size || at.length > size - at.offset) {
+    fail(sample, fmt::format("the file ends at byte {}; expected the sample at {} to {}", size,
+                             at.offset, at.offset + at.length));
+  }
+  const uint64_t length = at.length != 0 ? at.length : size - at.offset;
+  const uint64_t begin = at.offset - at.restart_bytes, bytes = at.restart_bytes + length;
+  if (bytes > kLargestSample) {
+    fail(sample, fmt::format("it has {} bytes, expected at most {}", bytes, kLargestSample));
+  }
+  uint8_t* const data = buffer.get(bytes);
+  for (uint64_t done = 0; done < bytes;) {
+    const ssize_t n =
+        ::pread(file.fd(), data + done, bytes - done, static_cast<off_t>(begin + done));
+    if (n > 0) {
+      done += static_cast<uint64_t>(n);
+    } else if (n == 0) {
+      fail(sample, fmt::format("the file ends at byte {}, expected {} more: it was cut short while "
+                               "it was read",
+                               begin + done, bytes - done));
+    } else if (errno != EINTR) {
+      const int code = errno;
+      fail(sample, fmt::format("cannot be read at byte {}: {}", begin + done, reason(code)), code);
+    }
+  }
+  const auto* const first = reinterpret_cast<const std::byte*>(data);
+  return {.restarts = {first, at.restart_bytes}, .file = {first + at.restart_bytes, length}};
+}
+
+void Reader::will_read(int64_t sample) noexcept {
+  try {
+    const Sample at = dataset_.sample(sample);
+    if (dataset_.one_file_each()) {
+      const File file(dataset_.path(sample));
+      if (file.fd() >= 0) advise(file.fd(), 0, 0);
+    } else {
+      State state;
+      advise(container(at.container, sample, state)->fd(), at.offset - at.restart_bytes,
+             at.restart_bytes + at.length);
+    }
+  } catch (const std::exception&) {
+    // read() will say it, with the batch that the sample is of.
+  }
+}
+
+}  // namespace stretto::data

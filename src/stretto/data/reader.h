@@ -1,0 +1,80 @@
+// The bytes of samples, by pread: a file that was cut short is an error that names it, where a
+// memory map would end the process by a signal.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "stretto/data/dataset.h"
+#include "stretto/media/picture.h"
+
+namespace stretto::data {
+
+// More bytes than this are no picture: a damaged index does not take the memory.
+inline constexpr uint64_t kLargestSample = uint64_t{1} << 30;
+
+struct Encoded {
+  media::Bytes restarts;  // of a pack (restarts.h); empty where the file has no table
+  media::Bytes file;
+};
+
+// Shared by the threads of a loader. Of shards and archives at most kOpenFiles are kept open; a
+// file of one sample is opened, read and closed.
+class Reader {
+ public:
+  static constexpr int kOpenFiles = 128;
+
+  explicit Reader(Dataset dataset);
+  ~Reader();
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  // The bytes lie in `buffer`. Throws FormatError naming the file and the sample if the file is
+  // gone, cut short, or another than when it was read first.
+  Encoded read(int64_t sample, media::Buffer& buffer);
+
+  // Tells the system that the sample is read soon. Errors are left to read().
+  void will_read(int64_t sample) noexcept;
+
+  // What an error says of a sample: its file and, where others lie in it too, its name.
+  std::string label(int64_t sample) const;
+
+ private:
+  class File;
+  // What tells one state of a file from another.
+  struct State {
+    uint64_t bytes = 0, device = 0, number = 0;
+    int64_t modified_ns = 0;
+    bool operator==(const State&) const = default;
+  };
+  // Containers whose numbers have the same remainder: threads seldom wait for each other.
+  struct Bucket {
+    struct Entry {
+      uint32_t container = 0;
+      uint64_t used = 0;
+      std::shared_ptr<const File> file;
+    };
+    std::mutex mutex;
+    uint64_t clock = 0;
+    std::vector<Entry> open;
+    std::unordered_map<uint32_t, State> first_seen;
+  };
+  static constexpr size_t kBuckets = 16;
+
+  // Open, and in the state in which it was seen first. `sample` is for errors.
+  std::shared_ptr<const File> container(uint32_t number, int64_t sample, State& state);
+  State state_of(const File& file, int64_t sample) const;
+  Encoded read_from(const File& file, const State& state, const Sample& at, int64_t sample,
+                    media::Buffer& buffer) const;
+  [[noreturn]] void fail(int64_t sample, const std::string& problem, int code = 0) const;
+
+  Dataset dataset_;
+  std::array<Bucket, kBuckets> buckets_;
+};
+
+}  // namespace stretto::data

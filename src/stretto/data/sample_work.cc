@@ -1,0 +1,143 @@
+#include "stretto/data/sample_work.h"
+
+#include <algorithm>
+#include <new>
+
+#include "stretto/base/clock.h"
+#include "stretto/base/error.h"
+#include "stretto/base/memory.h"
+#include "stretto/data/restarts.h"
+#include "stretto/media/decode.h"
+#include "stretto/media/jpeg/splice.h"
+
+namespace stretto::data {
+namespace {
+
+int64_t cache_budget(const LoaderOptions& o) {
+  return o.cache_bytes > 0 ? o.cache_bytes : total_memory_bytes() / 4;
+}
+
+// torchvision's recipes resize the shorter side to 256 for a crop of 224.
+int64_t resized_side(const Shape& shape) { return std::max(shape.height, shape.width) * 256 / 224; }
+
+}  // namespace
+
+Source::Source(Dataset d, const LoaderOptions& o) : dataset(std::move(d)), reader(dataset) {
+  if (o.cache == CacheKind::kUser) {
+    encoded = std::make_unique<EncodedCache>(dataset.size(), cache_budget(o));
+  }
+  if (o.cache == CacheKind::kDecoded) {
+    decoded = std::make_unique<DecodedCache>(dataset.size(), cache_budget(o));
+  }
+}
+
+bool Source::cached(int64_t sample) const {
+  return (encoded != nullptr && encoded->store().find(sample) != nullptr) ||
+         (decoded != nullptr && decoded->find(sample) != nullptr);
+}
+
+media::View view_of(const LoaderOptions& o, const Shape& shape, const Draws& draws, int64_t width,
+                    int64_t height, int orientation) {
+  const media::Size size = media::oriented_size(width, height, orientation);
+  media::View view{
+      .width = shape.width, .height = shape.height, .filter = o.filter, .orientation = orientation};
+  if (o.train) {
+    media::SampleRandom crop(draws.seed, draws.epoch, draws.number, media::Draw::kCrop);
+    media::SampleRandom flip(draws.seed, draws.epoch, draws.number, media::Draw::kFlip);
+    view.box = box_of(media::random_crop(shape.crop, size.width, size.height, crop));
+    view.edge = media::Edge::kBox;
+    view.flip = flip.flip(o.flip);
+  } else {
+    view.box =
+        media::centre_crop(size.width, size.height, resized_side(shape), shape.width, shape.height);
+  }
+  return view;
+}
+
+SampleWork::SampleWork(Source& source, const LoaderOptions& options, Counters& counters)
+    : source_(source), options_(options), counters_(counters) {}
+
+void SampleWork::run(int64_t sample, const Shape& shape, const Draws& draws, void* out) {
+  if (source_.decoded != nullptr) {
+    if (const DecodedPicture* p = source_.decoded->find(sample)) {
+      Counters::add(counters_.cache_hits, int64_t{1});
+      const media::Planes& planes = p->planes;
+      fuse(planes, view_of(options_, shape, draws, planes.width, planes.height, p->orientation),
+           out);
+      return;
+    }
+  }
+  Encoded encoded;
+  if (source_.encoded != nullptr && source_.encoded->find(sample, encoded)) {
+    Counters::add(counters_.cache_hits, int64_t{1});
+  } else {
+    const double begin = now_s();
+    encoded = source_.reader.read(sample, bytes_);
+    Counters::add(counters_.read_seconds, now_s() - begin);
+    Counters::add(counters_.read_bytes,
+                  static_cast<int64_t>(encoded.restarts.size() + encoded.file.size()));
+    if (source_.encoded != nullptr) source_.encoded->put(sample, encoded);
+  }
+  const auto label = [&] { return source_.reader.label(sample); };
+  try {
+    decode_and_fuse(sample, encoded, shape, draws, out);
+  } catch (const FormatError& e) {
+    throw FormatError(label(), -1, e.what(), e.code());
+  } catch (const InvalidArgument& e) {  // options were checked before: it is the file
+    throw FormatError(label(), -1, e.what());
+  } catch (const Unsupported& e) {
+    throw_unsupported("{}: {}", label(), e.what());
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(fmt::format("{}: memory ran out while it was decoded", label()));
+  }
+}
+
+void SampleWork::decode_and_fuse(int64_t sample, const Encoded& encoded, const Shape& shape,
+                                 const Draws& draws, void* out) {
+  const double begin = now_s();
+  const media::PictureInfo info = media::read_info(encoded.file);
+  media::check_size(info.width, info.height, {.max_pixels = options_.max_pixels});
+  const media::View view =
+      view_of(options_, shape, draws, info.width, info.height, info.orientation);
+  const media::Planes& planes = decode(sample, encoded, view, info);
+  Counters::add(counters_.decode_seconds, now_s() - begin);
+  fuse(planes, view, out);
+}
+
+const media::Planes& SampleWork::decode(int64_t sample, const Encoded& encoded,
+                                        const media::View& view, const media::PictureInfo& info) {
+  const media::DecodeOptions options{.max_pixels = options_.max_pixels};
+  if (source_.decoded != nullptr && !source_.decoded->full()) {
+    const media::Region whole{.x0 = 0, .y0 = 0, .x1 = info.width, .y1 = info.height};
+    try {
+      planes_ = media::decode_planes(encoded.file, whole, options, planes_memory_);
+      source_.decoded->put(sample, {.planes = planes_, .orientation = info.orientation});
+      return planes_;
+    } catch (const FormatError&) {
+      // Damaged, maybe where this view does not look. Whether it is an error must not depend on
+      // what else is in the cache.
+    }
+  }
+  const media::Region region = media::needed_region(view, info.width, info.height);
+  if (encoded.restarts.empty()) {
+    planes_ = media::decode_planes(encoded.file, region, options, planes_memory_);
+  } else {
+    planes_ =
+        media::jpeg::decode_spliced(encoded.file, decode_restarts(encoded.restarts, encoded.file),
+                                    region, options, planes_memory_, part_);
+  }
+  return planes_;
+}
+
+void SampleWork::fuse(const media::Planes& planes, const media::View& view, void* out) {
+  const double begin = now_s();
+  media::Target target = options_.layout == PixelLayout::kNchw
+                             ? media::planar_target(out, options_.dtype, view.width, view.height)
+                             : media::interleaved_target(out, options_.dtype, view.width);
+  target.mean = options_.mean;
+  target.std = options_.std;
+  media::fuse(planes, view, std::nullopt, target, scratch_, usable_isa());
+  Counters::add(counters_.transform_seconds, now_s() - begin);
+}
+
+}  // namespace stretto::data

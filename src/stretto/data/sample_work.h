@@ -1,0 +1,84 @@
+// One sample from its bytes to its place in a batch.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+
+#include "stretto/base/error.h"
+#include "stretto/data/caches.h"
+#include "stretto/data/loader.h"
+#include "stretto/data/reader.h"
+#include "stretto/media/fuse.h"
+
+namespace stretto::data {
+
+// What one thread counts, and others read meanwhile. Only its own thread writes.
+struct alignas(64) Counters {
+  std::atomic<int64_t> samples{0}, read_bytes{0}, cache_hits{0};
+  std::atomic<double> read_seconds{0}, decode_seconds{0}, transform_seconds{0}, idle_seconds{0};
+
+  template <typename T>
+  static void add(std::atomic<T>& counter, T value) {
+    counter.store(counter.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
+  }
+};
+
+// What the threads of a loader share: where samples come from.
+struct Source {
+  Source(Dataset dataset, const LoaderOptions& options);
+
+  const Dataset dataset;
+  Reader reader;
+  std::unique_ptr<EncodedCache> encoded;  // nullptr: none
+  std::unique_ptr<DecodedCache> decoded;
+  // Whether a cache has it, so that it need not be read ahead.
+  bool cached(int64_t sample) const;
+};
+
+// Whose random numbers a sample gets: those of the sample or, where an epoch can have it several
+// times, those of its place.
+struct Draws {
+  uint64_t seed = 0, number = 0;
+  uint32_t epoch = 0;
+};
+
+// Which part of a picture of this stored size is shown, as training or validation does it.
+media::View view_of(const LoaderOptions& options, const Shape& shape, const Draws& draws,
+                    int64_t width, int64_t height, int orientation);
+
+// How many elements lie between two samples of a batch.
+inline int64_t sample_elements(const Shape& shape) { return 3 * shape.height * shape.width; }
+
+// Unlike the other reasons for which a sample is Unsupported, this one is not the sample's fault.
+struct OutOfMemory : Unsupported {
+  using Unsupported::Unsupported;
+};
+
+// The memory and counters of one thread.
+class SampleWork {
+ public:
+  SampleWork(Source& source, const LoaderOptions& options, Counters& counters);
+
+  // Writes sample_elements() elements of options.dtype to `out`. Throws FormatError, Unsupported
+  // or OutOfMemory that names the sample.
+  void run(int64_t sample, const Shape& shape, const Draws& draws, void* out);
+
+  void count_sample() { Counters::add(counters_.samples, int64_t{1}); }
+
+ private:
+  void decode_and_fuse(int64_t sample, const Encoded& encoded, const Shape& shape,
+                       const Draws& draws, void* out);
+  const media::Planes& decode(int64_t sample, const Encoded& encoded, const media::View& view,
+                              const media::PictureInfo& info);
+  void fuse(const media::Planes& planes, const media::View& view, void* out);
+
+  Source& source_;
+  const LoaderOptions& options_;
+  Counters& counters_;
+  media::Buffer bytes_, planes_memory_, part_;
+  media::Planes planes_;
+  media::FuseScratch scratch_;
+};
+
+}  // namespace stretto::data

@@ -1,0 +1,90 @@
+#include "stretto/data/slots.h"
+
+#include <algorithm>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+#include "stretto/base/error.h"
+#include "stretto/base/fork.h"
+#include "stretto/base/memory.h"
+
+namespace stretto::data {
+namespace {
+
+constexpr int64_t kHugePage = int64_t{2} << 20;
+
+// Whole huge pages where a slot is large: it is written for the first time in a fraction of the
+// page faults.
+int64_t slot_alignment(int64_t bytes) { return bytes >= 2 * kHugePage ? kHugePage : 64; }
+
+int64_t rounded_up(int64_t bytes) {
+  const int64_t align = slot_alignment(bytes);
+  return std::max<int64_t>(1, (bytes + align - 1) / align) * align;
+}
+
+}  // namespace
+
+Slot::Slot(int64_t wanted, int64_t n)
+    : bytes(rounded_up(wanted)),
+      labels(static_cast<size_t>(n)),
+      samples(static_cast<size_t>(n)),
+      real(std::make_unique<bool[]>(static_cast<size_t>(n))),
+      count(n) {
+  take_memory(bytes);
+  data = static_cast<std::byte*>(
+      std::aligned_alloc(static_cast<size_t>(slot_alignment(bytes)), static_cast<size_t>(bytes)));
+  if (data == nullptr) {
+    return_memory(bytes);
+    throw_unsupported("loader: no memory for a batch of {} bytes", bytes);
+  }
+#if defined(__linux__)
+  if (slot_alignment(bytes) == kHugePage) {
+    ::madvise(data, static_cast<size_t>(bytes), MADV_HUGEPAGE);  // a wish
+  }
+#endif
+}
+
+Slot::~Slot() {
+  std::free(data);
+  return_memory(bytes);
+}
+
+SlotPool::SlotPool(size_t keep) : forks_(forks()), keep_(keep) { free_.reserve(keep); }
+
+std::shared_ptr<Slot> SlotPool::take(int64_t bytes, int64_t count) {
+  std::unique_ptr<Slot> slot;
+  std::vector<std::unique_ptr<Slot>> unfit;  // freed without the lock
+  {
+    const std::lock_guard lock(mutex_);
+    while (slot == nullptr && !free_.empty()) {
+      slot = std::move(free_.back());
+      free_.pop_back();
+      // Of another phase.
+      if (slot->count != count || slot->bytes != rounded_up(bytes)) {
+        unfit.push_back(std::move(slot));
+      }
+    }
+  }
+  unfit.clear();
+  if (slot == nullptr) slot = std::make_unique<Slot>(bytes, count);
+  return {slot.release(), [pool = shared_from_this()](Slot* s) { pool->give_back(s); }};
+}
+
+void SlotPool::give_back(Slot* slot) {
+  // The lock may have been held when the process forked. The child's copy of the memory is left.
+  if (forks_ != forks()) return;
+  std::unique_ptr<Slot> owned(slot);
+  const std::lock_guard lock(mutex_);
+  if (free_.size() < keep_) free_.push_back(std::move(owned));
+}
+
+void SlotPool::close() {
+  std::vector<std::unique_ptr<Slot>> freed;
+  const std::lock_guard lock(mutex_);
+  keep_ = 0;
+  freed.swap(free_);
+}
+
+}  // namespace stretto::data

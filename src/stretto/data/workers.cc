@@ -1,0 +1,222 @@
+// The threads' side of a loader.
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#if defined(__linux__)
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
+#include "stretto/base/clock.h"
+#include "stretto/base/error.h"
+#include "stretto/base/thread.h"
+#include "stretto/data/loader_impl.h"
+
+namespace stretto::data {
+namespace {
+
+// Samples between being asked of the system and being read. A disk with a queue of 32 is busy
+// through it, and 32 pictures are a few megabytes.
+constexpr int64_t kReadAhead = 32;
+
+constexpr size_t kSkippedNames = 100;
+
+// On Linux both calls are of this thread alone. They are wishes: where they are refused, nothing
+// but timing differs.
+void lower_priority() {
+#if defined(__linux__)
+  const sched_param none{};
+  ::sched_setscheduler(0, SCHED_BATCH, &none);
+  const auto self = static_cast<id_t>(::syscall(SYS_gettid));
+  errno = 0;
+  const int nice = ::getpriority(PRIO_PROCESS, self);
+  if (errno == 0) ::setpriority(PRIO_PROCESS, self, nice + Loader::kNice);
+#endif
+}
+
+// Whether an error says something of the file, and not of this process.
+bool is_of_the_file(const FormatError& e) {
+  return e.code() != EMFILE && e.code() != ENFILE && e.code() != ENOMEM;
+}
+
+// For other augmentation of orders whose draws go by place: places and samples are both small
+// numbers.
+constexpr uint64_t kByPlace = 0x706C616365000000;
+
+}  // namespace
+
+void Loader::Impl::start() {
+  try {
+    for (int i = 0; i < thread_count; ++i) {
+      Counters& mine = counters[static_cast<size_t>(i)];
+      threads.push_back(start_thread("loader", [this, &mine] { work(mine); }));
+    }
+  } catch (...) {
+    stop();
+    throw;
+  }
+}
+
+void Loader::Impl::stop() {
+  {
+    const std::lock_guard lock(mutex);
+    stopping.store(true, std::memory_order_relaxed);
+    work_changed.notify_all();
+  }
+  for (std::thread& thread : threads) thread.join();
+  threads.clear();
+}
+
+void Loader::Impl::work(Counters& mine) {
+  lower_priority();
+  SampleWork sample_work(source, options, mine);
+  std::shared_ptr<Job> job;
+  while (!stopping.load(std::memory_order_relaxed)) {
+    const int64_t j = job == nullptr ? INT64_MAX : job->next.fetch_add(1);
+    if (job == nullptr || j >= job->plan.cut.batch) {
+      job.reset();  // its slot may be waited for
+      job = next_job(mine);
+      continue;
+    }
+    try {
+      read_ahead(*job, j);
+      make_sample(*job, j, sample_work);
+      finish(*job, 1);
+    } catch (...) {
+      {
+        const std::lock_guard lock(job->mutex);
+        if (j < job->error_at) {
+          job->error_at = j;
+          job->error = std::current_exception();
+        }
+      }
+      // Samples before this one have been taken already, so that the first error is always the one
+      // that stays.
+      finish(*job, 1 + abandon(*job));
+    }
+  }
+}
+
+int64_t Loader::Impl::abandon(Job& job) {
+  const int64_t count = job.plan.cut.batch;
+  return std::max<int64_t>(0, count - job.next.exchange(count));
+}
+
+void Loader::Impl::finish(Job& job, int64_t samples) {
+  if (job.left.fetch_sub(samples, std::memory_order_acq_rel) != samples) return;
+  // next() looks at `left` with the lock held, and then sleeps.
+  { const std::lock_guard lock(mutex); }
+  batch_ready.notify_all();
+}
+
+std::shared_ptr<Job> Loader::Impl::next_job(Counters& mine) {
+  std::unique_lock lock(mutex);
+  while (!stopping.load(std::memory_order_relaxed)) {
+    for (const auto& job : jobs) {
+      if (job->next.load(std::memory_order_relaxed) < job->plan.cut.batch) return job;
+    }
+    if (static_cast<int64_t>(jobs.size()) < options.ahead) {
+      make_job();
+      continue;
+    }
+    const double begin = now_s();
+    work_changed.wait(lock);
+    Counters::add(mine.idle_seconds, now_s() - begin);
+  }
+  return nullptr;
+}
+
+void Loader::Impl::make_job() {
+  auto job = std::make_shared<Job>();
+  job->plan = planned;
+  job->following = plan_at(planned.epoch, planned.begin + planned.global(), &planned);
+  job->first = jumped;
+  job->left.store(planned.cut.batch, std::memory_order_relaxed);
+  const auto element = static_cast<int64_t>(dtype_bytes(options.dtype));
+  try {
+    job->slot = pool->take(planned.cut.batch * sample_elements(*planned.shape) * element,
+                           planned.cut.batch);
+  } catch (...) {
+    // An error of this batch like any other: the caller may hold too many.
+    job->error = std::current_exception();
+    job->next.store(planned.cut.batch, std::memory_order_relaxed);
+    job->left.store(0, std::memory_order_release);
+    batch_ready.notify_all();
+  }
+  planned = job->following;
+  jumped = false;
+  jobs.push_back(std::move(job));
+  work_changed.notify_all();
+}
+
+void Loader::Impl::read_ahead(const Job& job, int64_t j) {
+  const auto advise = [&](int64_t later) {
+    const int64_t count = job.plan.cut.batch;
+    const bool here = later < count;
+    if (!here && later - count >= job.following.cut.batch) return;
+    const int64_t sample = here ? job.plan.sample(later) : job.following.sample(later - count);
+    if (sample >= 0 && !source.cached(sample)) source.reader.will_read(sample);
+  };
+  if (job.first && j == 0) {
+    for (int64_t later = 1; later < kReadAhead; ++later) advise(later);
+  }
+  advise(j + kReadAhead);
+}
+
+void Loader::Impl::make_sample(Job& job, int64_t j, SampleWork& work) {
+  const BatchPlan& plan = job.plan;
+  const Order& order = *plan.order;
+  Slot& slot = *job.slot;
+  const auto at = static_cast<size_t>(j);
+  const int64_t bytes =
+      sample_elements(*plan.shape) * static_cast<int64_t>(dtype_bytes(options.dtype));
+  std::byte* const out = slot.data + j * bytes;
+  const int64_t place = plan.place(j);
+  slot.real[at] = place >= 0;
+  if (place < 0) {
+    std::memset(out, 0, static_cast<size_t>(bytes));
+    slot.labels[at] = slot.samples[at] = -1;
+    return;
+  }
+  const bool skip = options.errors == OnError::kSkip;
+  std::exception_ptr first;
+  for (int64_t tries = 0; tries <= kMostReplaced; ++tries) {
+    const int64_t p = (place + tries) % order.size(), sample = order(p);
+    const Draws draws{.seed = order.repeats() ? options.order.seed ^ kByPlace : options.order.seed,
+                      .number = static_cast<uint64_t>(order.repeats() ? p : sample),
+                      .epoch = static_cast<uint32_t>(plan.epoch)};
+    try {
+      work.run(sample, *plan.shape, draws, out);
+      slot.labels[at] = source.dataset.sample(sample).label;
+      slot.samples[at] = sample;
+      work.count_sample();
+      return;
+    } catch (const OutOfMemory&) {
+      throw;
+    } catch (const FormatError& e) {
+      if (!skip || !is_of_the_file(e)) throw;
+      if (first == nullptr) first = std::current_exception();
+    } catch (const Unsupported&) {
+      if (!skip) throw;
+      if (first == nullptr) first = std::current_exception();
+    }
+    if (tries == 0) note_skipped(sample);
+  }
+  std::rethrow_exception(first);
+}
+
+void Loader::Impl::note_skipped(int64_t sample) {
+  const std::string name = source.dataset.name(sample);
+  const std::lock_guard lock(skipped_mutex);
+  ++skipped;
+  if (skipped_names.size() >= kSkippedNames) return;
+  for (const std::string& known : skipped_names) {
+    if (known == name) return;
+  }
+  skipped_names.push_back(name);
+}
+
+}  // namespace stretto::data
