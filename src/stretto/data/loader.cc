@@ -124,6 +124,7 @@ std::optional<Batch> Loader::next() {
   const auto ready = [&] { return !m.jobs.empty() && m.jobs.front()->done(); };
   const bool at_once = ready();
   while (!ready()) {
+    if (m.broken != nullptr) std::rethrow_exception(m.broken);
     m.batch_ready.wait_for(lock, kInterruptPeriod);
     if (ready()) break;
     lock.unlock();

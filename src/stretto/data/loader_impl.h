@@ -73,6 +73,7 @@ struct Loader::Impl {
   void start();
   void stop();
   void work(Counters& counters);
+  void make_samples(Counters& counters);
   std::shared_ptr<Job> next_job(Counters& counters);
   void make_sample(Job& job, int64_t j, SampleWork& work);
   void read_ahead(const Job& job, int64_t j);
@@ -96,6 +97,7 @@ struct Loader::Impl {
   std::deque<std::shared_ptr<Job>> jobs;     // in order; the front is what next() gives
   BatchPlan planned;                         // what make_job() makes
   bool jumped = true;                        // it follows no job
+  std::exception_ptr broken;                 // why a thread ended
   int64_t given_epoch = 0, given_place = 0;  // behind the last batch that next() gave
   Stats stats;                               // of the caller's side
   double returned_s = 0;

@@ -45,6 +45,8 @@ class Reader::File {
   int fd() const { return fd_; }
   int code() const { return code_; }  // why it is not open
 
+  State first_seen;  // of a container: by this reader, which may have closed it meanwhile
+
  private:
   int fd_, code_;
 };
@@ -84,27 +86,18 @@ Reader::State Reader::state_of(const File& file, int64_t sample) const {
           .modified_ns = int64_t{modified.tv_sec} * 1'000'000'000 + modified.tv_nsec};
 }
 
-std::shared_ptr<const Reader::File> Reader::container(uint32_t number, int64_t sample,
-                                                      State& state) {
+std::shared_ptr<const Reader::File> Reader::container(uint32_t number, int64_t sample) {
   Bucket& bucket = buckets_[number % kBuckets];
   const std::lock_guard lock(bucket.mutex);
   const auto found = std::find_if(bucket.open.begin(), bucket.open.end(),
                                   [&](const auto& e) { return e.container == number; });
-  std::shared_ptr<const File> file;
   if (found != bucket.open.end()) {
     found->used = ++bucket.clock;
-    file = found->file;
-  } else {
-    file = std::make_shared<const File>(std::string(dataset_.container_path(number)));
+    return found->file;
   }
-  state = state_of(*file, sample);
-  const State& first = bucket.first_seen.try_emplace(number, state).first->second;
-  if (state.bytes != first.bytes) {
-    fail(sample, fmt::format("the file has {} bytes, and had {} when it was read first",
-                             state.bytes, first.bytes));
-  }
-  if (state != first) fail(sample, "the file was changed or replaced since it was read first");
-  if (found != bucket.open.end()) return file;
+  const auto file = std::make_shared<File>(std::string(dataset_.container_path(number)));
+  const State now = state_of(*file, sample);
+  file->first_seen = bucket.first_seen.try_emplace(number, now).first->second;
   Bucket::Entry entry{.container = number, .used = ++bucket.clock, .file = file};
   if (bucket.open.size() < kOpenFiles / kBuckets) {
     bucket.open.push_back(std::move(entry));
@@ -122,9 +115,14 @@ Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
     const File file(dataset_.path(sample));
     return read_from(file, state_of(file, sample), at, sample, buffer);
   }
-  State state;
-  const auto file = container(at.container, sample, state);
-  return read_from(*file, state, at, sample, buffer);
+  const auto file = container(at.container, sample);
+  const State now = state_of(*file, sample), &first = file->first_seen;
+  if (now.bytes != first.bytes) {
+    fail(sample, fmt::format("the file has {} bytes, and had {} when it was read first", now.bytes,
+                             first.bytes));
+  }
+  if (now != first) fail(sample, "the file was changed or replaced since it was read first");
+  return read_from(*file, now, at, sample, buffer);
 }
 
 Encoded Reader::read_from(const File& file, const State& state, const Sample& at, int64_t sample,
@@ -169,8 +167,7 @@ void Reader::will_read(int64_t sample) noexcept {
       const File file(dataset_.path(sample));
       if (file.fd() >= 0) advise(file.fd(), 0, 0);
     } else {
-      State state;
-      advise(container(at.container, sample, state)->fd(), at.offset - at.restart_bytes,
+      advise(container(at.container, sample)->fd(), at.offset - at.restart_bytes,
              at.restart_bytes + at.length);
     }
   } catch (const std::exception&) {

@@ -66,8 +66,8 @@ class Reader {
   };
   static constexpr size_t kBuckets = 16;
 
-  // Open, and in the state in which it was seen first. `sample` is for errors.
-  std::shared_ptr<const File> container(uint32_t number, int64_t sample, State& state);
+  // Open; `sample` is for errors.
+  std::shared_ptr<const File> container(uint32_t number, int64_t sample);
   State state_of(const File& file, int64_t sample) const;
   Encoded read_from(const File& file, const State& state, const Sample& at, int64_t sample,
                     media::Buffer& buffer) const;

@@ -72,6 +72,16 @@ void Loader::Impl::stop() {
 
 void Loader::Impl::work(Counters& mine) {
   lower_priority();
+  try {
+    make_samples(mine);
+  } catch (...) {  // no memory for a few bytes
+    const std::lock_guard lock(mutex);
+    broken = std::current_exception();
+    batch_ready.notify_all();
+  }
+}
+
+void Loader::Impl::make_samples(Counters& mine) {
   SampleWork sample_work(source, options, mine);
   std::shared_ptr<Job> job;
   while (!stopping.load(std::memory_order_relaxed)) {

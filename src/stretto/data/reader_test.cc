@@ -1,0 +1,70 @@
+#include "stretto/data/reader.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "stretto/data/loader_testing.h"
+
+namespace stretto::data {
+namespace {
+
+std::string text_of(media::Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Dataset one_record(const TestFolder& folder, const Record& record) {
+  TableBuilder builder;
+  builder.add("member", record);
+  builder.table().source = folder.path();
+  builder.table().containers = {folder.path("shard")};
+  return Dataset(std::move(builder).take());
+}
+
+TEST(Reader, GivesTheTableAndTheFile) {
+  const TestFolder folder;
+  folder.write("shard", "....TABLEpicture....");
+  Reader reader(one_record(folder, {.offset = 9, .length = 7, .restart_bytes = 5}));
+  media::Buffer buffer;
+  reader.will_read(0);
+  const Encoded e = reader.read(0, buffer);
+  EXPECT_EQ(text_of(e.restarts), "TABLE");
+  EXPECT_EQ(text_of(e.file), "picture");
+  EXPECT_EQ(reader.label(0), folder.path("shard") + ": sample member");
+}
+
+TEST(Reader, ReadsUpToTheEndWhereTheLengthIsNotKnown) {
+  const TestFolder folder;
+  folder.write("shard", "0123456789");
+  Reader reader(one_record(folder, {.offset = 4}));
+  media::Buffer buffer;
+  EXPECT_EQ(text_of(reader.read(0, buffer).file), "456789");
+  Reader at_the_end(one_record(folder, {.offset = 10}));
+  EXPECT_EQ(text_of(at_the_end.read(0, buffer).file), "");
+}
+
+TEST(Reader, NumbersThatCannotBeAreErrors) {
+  const TestFolder folder;
+  folder.write("shard", "0123456789");
+  media::Buffer buffer;
+  const auto problem = [&](const Record& record) {
+    Reader reader(one_record(folder, record));
+    reader.will_read(0);  // says nothing
+    return error_of<FormatError>([&] { reader.read(0, buffer); });
+  };
+  const std::string before = folder.path("shard") + ": sample member: ";
+  EXPECT_EQ(problem({.offset = 11}),
+            before + "the file ends at byte 10; expected the sample at 11 to 11");
+  EXPECT_EQ(problem({.offset = 4, .length = 7}),
+            before + "the file ends at byte 10; expected the sample at 4 to 11");
+  EXPECT_TRUE(says(problem({.offset = 4, .length = UINT64_MAX - 4}), "the file ends at byte 10"));
+  EXPECT_TRUE(says(problem({.offset = 4, .length = UINT64_MAX}), "its index is damaged"));
+  EXPECT_TRUE(
+      says(problem({.offset = 4, .length = 1, .restart_bytes = 5}), "its index is damaged"));
+  // Two GiB that take no room on the disk.
+  std::filesystem::resize_file(folder.path("shard"), uint64_t{2} << 30);
+  EXPECT_EQ(problem({}), before + "it has 2147483648 bytes, expected at most 1073741824");
+}
+
+}  // namespace
+}  // namespace stretto::data
