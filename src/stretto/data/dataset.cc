@@ -34,7 +34,8 @@ int64_t Dataset::size() const { return static_cast<int64_t>(table_->records.size
 
 Sample Dataset::sample(int64_t index) const {
   const Record& record = record_of(*table_, index);
-  if (record.length > UINT64_MAX - record.offset) fail_record(*table_, index, "the length");
+  if (record.length > UINT64_MAX - record.offset || (record.length == 0 && !one_file_each()))
+    fail_record(*table_, index, "the length");
   if (record.restart_bytes > record.offset) fail_record(*table_, index, "the restart table");
   if (record.width < 0 || record.height < 0) fail_record(*table_, index, "the size");
   if (!one_file_each() && record.container >= table_->containers.size()) {

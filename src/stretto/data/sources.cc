@@ -7,12 +7,14 @@
 #include "stretto/base/error.h"
 #include "stretto/data/dataset.h"
 #include "stretto/data/folder.h"
+#include "stretto/data/pack.h"
 
 namespace stretto::data {
 namespace {
 
 // The first that matches is taken.
 constexpr SourceRow kSources[] = {
+    {"pack", "a folder that `stretto pack` wrote", is_pack, open_pack},
     {"folder", "a folder with a folder of pictures per class, or with pictures alone", is_folder,
      open_folder},
 };

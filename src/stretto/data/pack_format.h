@@ -1,0 +1,64 @@
+// The bytes of a pack's index (docs/formats/pack.md), and how its files are called.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "stretto/base/file.h"
+#include "stretto/data/index.h"
+
+namespace stretto::data {
+
+constexpr std::string_view kPackMagic = "STRPACK\n";
+constexpr uint32_t kPackVersion = 1;
+constexpr const char* kPackIndex = "index";
+constexpr uint64_t kPackAlignment = 64;  // of sections
+
+enum PackSectionKind {
+  kPackRecords,      // Record[samples]
+  kPackChecksums,    // uint64_t[samples]
+  kPackAnnotations,  // Annotation[]
+  kPackNames,        // one behind the other
+  kPackShards,       // uint64_t[shards]: how many bytes each has
+  kPackClasses,      // per name: uint32_t bytes, the bytes
+  kPackSections
+};
+
+struct PackSection {
+  uint64_t offset, bytes, checksum;
+};
+
+struct PackHeader {
+  char magic[8];
+  uint32_t version, shards;
+  uint64_t samples, bytes, fingerprint;  // bytes: of the index
+  PackSection sections[kPackSections];
+  uint64_t checksum;  // of everything before it
+};
+static_assert(sizeof(PackHeader) == 192);
+static_assert(sizeof(Annotation) == 24);
+
+// XXH3-64.
+uint64_t pack_checksum(std::span<const std::byte> bytes);
+
+std::string shard_path(const std::string& folder, uint32_t shard);
+
+// A pack's index, mapped; what open_pack() checks was checked.
+struct PackIndex {
+  std::shared_ptr<const MappedFile> file;
+  PackHeader header;
+
+  std::span<const std::byte> section(PackSectionKind kind) const;
+  std::span<const uint64_t> checksums() const;
+};
+PackIndex read_pack_index(const std::string& folder);
+Dataset dataset_of(const std::string& folder, const PackIndex& index);
+
+// Writes the index of `table`; `checksums` are of its samples, `shards` the sizes of the shards.
+void write_pack_index(const std::string& folder, const Dataset::Table& table,
+                      std::span<const uint64_t> checksums, std::span<const uint64_t> shards);
+
+}  // namespace stretto::data

@@ -1,0 +1,29 @@
+// One picture as a pack has it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stretto/data/dataset.h"
+#include "stretto/media/picture.h"
+
+namespace stretto::data {
+
+struct PackedSample {
+  std::vector<std::byte> bytes;  // the restart table and the picture
+  uint64_t source_bytes = 0;
+  uint32_t restart_bytes = 0;
+  int32_t width = 0, height = 0;
+  std::string problem;  // why it cannot be read or decoded; empty: it can
+
+  std::span<const std::byte> restarts() const { return std::span(bytes).first(restart_bytes); }
+  std::span<const std::byte> picture() const { return std::span(bytes).subspan(restart_bytes); }
+};
+
+// Reads a sample and decodes it, to know that it can be. A JPEG file is transcoded; if that is not
+// possible it stays as it is, as other files do. Throws only for what is no fault of the sample.
+PackedSample pack_sample(const Dataset& source, int64_t index, const media::DecodeOptions& options);
+
+}  // namespace stretto::data

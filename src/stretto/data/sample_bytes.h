@@ -1,0 +1,26 @@
+// Reading one sample at a time, for packing and checking. Loaders read ahead (reader.h).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "stretto/data/dataset.h"
+
+namespace stretto::data {
+
+// Larger pictures are refused: the largest shard of a pack.
+constexpr uint64_t kLargestSample = uint64_t{1} << 30;
+
+// Bytes offset to offset + length - 1 of a file; length 0: up to its end. Throws FormatError naming
+// the file if it cannot be read, is no regular file, is too short, or the length is too large.
+void read_bytes(const std::string& path, uint64_t offset, uint64_t length,
+                std::vector<std::byte>& bytes);
+
+// The bytes of a sample, with its restart table before them if it has one.
+void read_sample(const Dataset& dataset, int64_t index, std::vector<std::byte>& bytes);
+
+// As a person finds it, for errors.
+std::string describe_sample(const Dataset& dataset, int64_t index);
+
+}  // namespace stretto::data

@@ -1,0 +1,91 @@
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include "stretto/base/error.h"
+#include "stretto/base/file.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/data/pack.h"
+#include "stretto/data/pack_format.h"
+#include "stretto/data/sample_bytes.h"
+
+namespace stretto::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A relative path that goes down only.
+bool stays_below(std::string_view name) {
+  if (name.empty() || name.front() == '/' || name.back() == '/' || name.find('\0') != name.npos) {
+    return false;
+  }
+  while (!name.empty()) {
+    const size_t slash = std::min(name.find('/'), name.size());
+    if (name.substr(0, slash) == "..") return false;
+    name.remove_prefix(std::min(slash + 1, name.size()));
+  }
+  return true;
+}
+
+void make_folders(const fs::path& path) {
+  std::error_code problem;
+  fs::create_directories(path, problem);
+  if (!problem) return;
+  throw FormatError(path.string(), -1, fmt::format("cannot make the folder: {}", problem.message()),
+                    problem.value());
+}
+
+// A name may come twice, as the same file may be listed twice.
+void check_same(const std::string& path, std::string_view content) {
+  if (read_file(path) == content) return;
+  throw FormatError(path, -1, "two samples of the pack have this name");
+}
+
+}  // namespace
+
+UnpackResult unpack(const std::string& path, const std::string& out,
+                    const std::function<void(int64_t done, int64_t count)>& progress) {
+  const Dataset dataset = open_pack(path);
+  const PackIndex index = read_pack_index(path);
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    const std::string name = dataset.name(i);
+    if (stays_below(name)) continue;
+    throw_invalid("{}: sample {} is called \"{}\", which is not below {}: it is not unpacked", path,
+                  i, name, out);
+  }
+  std::error_code ignored;
+  if (fs::exists(out, ignored) && !(fs::is_directory(out, ignored) && fs::is_empty(out, ignored))) {
+    throw_invalid("{}: expected a folder that is empty or does not exist", out);
+  }
+  make_folders(out);
+
+  UnpackResult result;
+  std::vector<std::byte> bytes;
+  std::string folder;
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    check_interrupt();
+    read_sample(dataset, i, bytes);
+    if (pack_checksum(bytes) != index.checksums()[static_cast<size_t>(i)]) {
+      throw FormatError(describe_sample(dataset, i), -1, "damaged: the checksum differs");
+    }
+    const std::span<const std::byte> picture =
+        std::span(bytes).subspan(dataset.sample(i).restart_bytes);
+    const std::string_view content(reinterpret_cast<const char*>(picture.data()), picture.size());
+    const std::string target = fmt::format("{}/{}", out, dataset.name(i));
+    if (std::string parent = fs::path(target).parent_path(); parent != folder) {
+      make_folders(parent);
+      folder = std::move(parent);
+    }
+    if (fs::exists(target, ignored)) {
+      check_same(target, content);
+    } else {
+      write_file(target, content);
+      ++result.files;
+      result.bytes += content.size();
+    }
+    if (progress) progress(i + 1, dataset.size());
+  }
+  return result;
+}
+
+}  // namespace stretto::data
