@@ -41,11 +41,11 @@ void check_view(const View& view, int64_t width, int64_t height) {
   }
 }
 
-// The samples that an axis needs, from tables for pixels.
+// The pixels that an axis needs.
 void widen(const Axis& axis, Filter filter, int64_t& begin, int64_t& end) {
-  const Taps taps = make_taps(axis, filter);
-  begin = std::max<int64_t>(taps.begin - kMargin, 0);
-  end = std::min(taps.end + kMargin, axis.pixels);
+  const PixelRange taken = pixels_taken(axis, filter);
+  begin = std::max<int64_t>(taken.begin - kMargin, 0);
+  end = std::min(taken.end + kMargin, axis.pixels);
 }
 
 }  // namespace

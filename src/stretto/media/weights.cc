@@ -64,7 +64,7 @@ Scale scale_of(const Axis& axis, Filter filter) {
 }
 
 // Of an output, before `reversed` is applied. At least one pixel.
-Window window_at(const Axis& axis, const Scale& s, double centre) {
+inline Window window_at(const Axis& axis, const Scale& s, double centre) {
   const int64_t count = axis.high - axis.low;
   Window w{.first = std::max<int64_t>(0, static_cast<int64_t>(centre - s.support + 0.5)),
            .last = std::min(count, static_cast<int64_t>(centre + s.support + 0.5))};
@@ -109,7 +109,7 @@ struct Sampling {
 };
 
 // The samples that upsampling makes the pixels of a window from.
-Window samples_of(const Sampling& sampling, const Window& pixels) {
+inline Window samples_of(const Sampling& sampling, const Window& pixels) {
   Window w{.first = sampling.nearest(pixels.first), .last = sampling.nearest(pixels.last - 1)};
   if (sampling.smooth) {
     w.first = std::clamp<int64_t>(sampling.beside(pixels.first), 0, w.first);
@@ -123,15 +123,22 @@ Window samples_of(const Sampling& sampling, const Window& pixels) {
 void add_to_samples(const Sampling& sampling, const Window& pixels, const double* of_pixels,
                     int64_t first, double* weight) {
   for (int64_t x = pixels.first; x < pixels.last; ++x) {
-    const double w = of_pixels[x - pixels.first];
-    const int64_t nearest = sampling.nearest(x) - first;
-    if (sampling.smooth) {
-      const int64_t beside = std::clamp<int64_t>(sampling.beside(x), 0, sampling.samples - 1);
-      weight[nearest] += 0.75 * w;
-      weight[beside - first] += 0.25 * w;
-    } else {
-      weight[nearest] += w;
-    }
+    weight[sampling.nearest(x) - first] += of_pixels[x - pixels.first];
+  }
+}
+
+// The same for libjpeg's triangle. of_pixels[-1] to of_pixels[2 * count] are the weights of the
+// pixels from 2 * first - 1 on, which are all that are made of samples first .. first + count - 1.
+void mix_into_samples(const Sampling& sampling, const double* of_pixels, int64_t first,
+                      int64_t count, float* weight) {
+  const int64_t last = count - 1;
+  for (int64_t t = 0; t < count; ++t) {
+    const double* w = of_pixels + 2 * t;
+    double sum = 0.75 * (w[0] + w[1]) + 0.25 * (w[-1] + w[2]);
+    // What the picture's edge would take from a sample beyond it.
+    if (t == 0 && first == 0) sum += 0.25 * w[0];
+    if (t == last && first + count == sampling.samples) sum += 0.25 * w[1];
+    weight[t] = static_cast<float>(sum);
   }
 }
 
@@ -140,28 +147,46 @@ void fill(const Axis& axis, const Scale& scale, const Sampling& sampling,
           const std::vector<Window>& windows, Taps& taps) {
   int64_t widest = 0;
   for (const Window& w : windows) widest = std::max(widest, w.last - w.first);
-  std::vector<double> of_pixels(static_cast<size_t>(widest));
-  std::vector<double> of_samples(static_cast<size_t>(taps.count));
+  const int64_t count = taps.count, room = std::max(2 * count + 2, widest);
+  std::vector<double> pixel_weights(static_cast<size_t>(room));
+  std::vector<double> sample_weights(static_cast<size_t>(count));
+  double* const of_pixels = pixel_weights.data();
+  double* const of_samples = sample_weights.data();
   for (int64_t i = 0; i < taps.outputs; ++i) {
     const Window& pixels = windows[static_cast<size_t>(i)];
     const int64_t o = axis.reversed ? taps.outputs - 1 - i : i;
     // Moved to the left where it would reach beyond what any output takes.
-    const int64_t first = std::min(samples_of(sampling, pixels).first, taps.end - taps.count);
-    taps.first[static_cast<size_t>(o)] = static_cast<int32_t>(first);
-    std::fill(of_samples.begin(), of_samples.end(), 0.0);
-    if (sampling.ratio == 1) {
-      double* const to = of_samples.data() + (pixels.first - first);
-      weigh<kFilter>(pixels, axis.low, scale, scale.centre(i), to);
-    } else {
-      weigh<kFilter>(pixels, axis.low, scale, scale.centre(i), of_pixels.data());
-      add_to_samples(sampling, pixels, of_pixels.data(), first, of_samples.data());
+    int32_t& taken = taps.first[static_cast<size_t>(o)];
+    taken = std::min(taken, static_cast<int32_t>(taps.end - count));
+    const int64_t first = taken;
+    float* const weight = taps.weight.data() + o * count;
+    if (sampling.smooth) {
+      for (int64_t k = 0; k < 2 * count + 2; ++k) of_pixels[k] = 0;
+      weigh<kFilter>(pixels, axis.low, scale, scale.centre(i),
+                     of_pixels + (pixels.first - (2 * first - 1)));
+      mix_into_samples(sampling, of_pixels + 1, first, count, weight);
+      continue;
     }
-    float* weight = taps.weight.data() + o * taps.count;
-    for (int64_t t = 0; t < taps.count; ++t) weight[t] = static_cast<float>(of_samples[t]);
+    for (int64_t t = 0; t < count; ++t) of_samples[t] = 0;
+    if (sampling.ratio == 1) {
+      weigh<kFilter>(pixels, axis.low, scale, scale.centre(i), of_samples + (pixels.first - first));
+    } else {
+      weigh<kFilter>(pixels, axis.low, scale, scale.centre(i), of_pixels);
+      add_to_samples(sampling, pixels, of_pixels, first, of_samples);
+    }
+    for (int64_t t = 0; t < count; ++t) weight[t] = static_cast<float>(of_samples[t]);
   }
 }
 
 }  // namespace
+
+PixelRange pixels_taken(const Axis& axis, Filter filter) {
+  check(axis);
+  const Scale scale = scale_of(axis, filter);
+  // Windows move to the right with their outputs.
+  return {window_at(axis, scale, scale.centre(0)).first,
+          window_at(axis, scale, scale.centre(axis.outputs - 1)).last};
+}
 
 Taps make_taps(const Axis& axis, Filter filter) { return make_taps(axis, filter, 1, axis.pixels); }
 
@@ -175,10 +200,13 @@ Taps make_taps(const Axis& axis, Filter filter, int ratio, int64_t samples) {
   const Sampling sampling{.ratio = ratio, .samples = samples, .smooth = ratio == 2 && samples > 2};
   std::vector<Window> windows(static_cast<size_t>(axis.outputs));
   Taps taps{.outputs = axis.outputs, .begin = samples};
+  taps.first.resize(windows.size());
   for (int64_t i = 0; i < axis.outputs; ++i) {
     Window& w = windows[static_cast<size_t>(i)];
     w = window_at(axis, scale, scale.centre(i));
     const Window s = samples_of(sampling, w);
+    const int64_t o = axis.reversed ? axis.outputs - 1 - i : i;
+    taps.first[static_cast<size_t>(o)] = static_cast<int32_t>(s.first);
     taps.begin = std::min(taps.begin, s.first);
     taps.end = std::max(taps.end, s.last);
     taps.count = std::max(taps.count, s.last - s.first);
@@ -187,7 +215,6 @@ Taps make_taps(const Axis& axis, Filter filter, int ratio, int64_t samples) {
     throw_invalid("resample: {} pixels to {} outputs need {} weights each, which is too many",
                   axis.pixels, axis.outputs, taps.count);
   }
-  taps.first.resize(static_cast<size_t>(taps.outputs));
   taps.weight.resize(static_cast<size_t>(taps.outputs * taps.count));
   switch (filter) {
     case Filter::kBox:

@@ -38,4 +38,10 @@ Taps make_taps(const Axis& axis, Filter filter);
 // one step. That is a triangle filter for a ratio of 2, and repetition for others.
 Taps make_taps(const Axis& axis, Filter filter, int ratio, int64_t samples);
 
+// Pixels begin .. end - 1 are those that make_taps(axis, filter) gives to any output. Cheap.
+struct PixelRange {
+  int64_t begin = 0, end = 0;
+};
+PixelRange pixels_taken(const Axis& axis, Filter filter);
+
 }  // namespace stretto::media
