@@ -371,6 +371,7 @@ void bind_options(nb::module_& m) {
 void bind_data(nb::module_& m) {
   bind_dataset(m);
   bind_options(m);
+  bind_packs(m);
   nb::class_<DataLoader>(m, "DataLoader")
       .def(nb::init<const Dataset&, const LoaderOptions&>(), "dataset"_a, "options"_a)
       .def("next", &DataLoader::next, "framework"_a)

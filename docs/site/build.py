@@ -32,8 +32,8 @@ PYTHON = {"stretto": ("optimize", "load", "convert", "Model", "Context", "genera
           "stretto.torch": (), "stretto.horovod": (), "stretto.jax": (), "stretto.tensorflow": (),
           "stretto.onnx_backend": ("prepare", "run_model", "run_node", "supports_device",
                                    "StrettoRep"),
-          "stretto.data": ("ImageLoader", "open", "Dataset", "follow", "torch_dataset",
-                           "DictIterator")}
+          "stretto.data": ("ImageLoader", "open", "Dataset", "pack", "verify", "unpack",
+                           "follow", "torch_dataset", "DictIterator")}
 
 
 def python_pages() -> dict[str, str]:

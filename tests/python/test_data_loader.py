@@ -259,6 +259,7 @@ def test_options_that_make_no_sense_are_named(folder):
                         ({"crop": (0.9, 0.1)}, "crop"), ({"dtype": "int8"}, "dtype"),
                         ({"layout": "CHW"}, "layout"), ({"mean": 1}, "mean"),
                         ({"std": (0, 1, 1)}, "std"), ({"seed": -1}, "seed"),
+                        ({"seed": 2**64}, "seed"),
                         ({"threads": 0}, "threads"), ({"last": "keep"}, "last"),
                         ({"cache": "disk"}, "cache"), ({"cache_bytes": -1}, "cache_bytes"),
                         ({"framework": "mxnet"}, "framework"), ({"errors": "ignore"}, "errors"),

@@ -20,6 +20,7 @@ from stretto.data._adapters import DictIterator, follow, torch_dataset
 from stretto.data._dataset import Dataset, open
 from stretto.data._loader import ImageLoader
 from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD
+from stretto.data._pack import pack, unpack, verify
 
 __all__ = [
   "Dataset",
@@ -29,5 +30,8 @@ __all__ = [
   "ImageLoader",
   "follow",
   "open",
+  "pack",
   "torch_dataset",
+  "unpack",
+  "verify",
 ]

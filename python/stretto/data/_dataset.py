@@ -17,6 +17,9 @@ class Dataset:
 
   Opening it reads the list of pictures, not the pictures. It may be given to several loaders.
 
+  Args:
+    table: what the engine knows of it.
+
   Attributes:
     source: what was opened.
     kind: what that is: "folder", "list", "tar", "tfrecord", "coco" or "pack".

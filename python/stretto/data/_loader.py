@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stretto import _stretto
-from stretto._checks import FUNCTION, WHOLE, expected, is_count, require
+from stretto._checks import FUNCTION, WHOLE, expected, require
 from stretto._errors import InvalidArgumentError
 from stretto.data import _options, _phases
 from stretto.data._dataset import Dataset, open
@@ -97,7 +97,7 @@ class ImageLoader:
       require("transforms", element=(function, FUNCTION))
     options = _options.new_options()
     options.train = bool(train)
-    options.seed = _options.counted("seed", seed)
+    options.seed = _options.counted("seed", seed, 2**64)
     last = last or ("drop" if train else "pad")
     options.set_last(last)
     options.set_errors(errors)
@@ -145,10 +145,9 @@ class ImageLoader:
     Args:
       epoch: which one, from 0 on.
     """
-    if not is_count(epoch):
-      raise expected("set_epoch: epoch", "an integer from 0 on", epoch)
+    epoch = _options.counted("set_epoch: epoch", epoch, 2**32)
     with self._lock:
-      self._engine.set_epoch(int(epoch))
+      self._engine.set_epoch(epoch)
       self._begun, self._taker, self._given = False, None, None
 
   def state_dict(self) -> dict[str, Any]:
@@ -175,10 +174,9 @@ class ImageLoader:
     """
     if not isinstance(state, Mapping):
       raise expected("load_state_dict: state", "what state_dict() returned", state)
-    for key in ("version", "seed", "epoch", "place", "dataset"):
-      if not is_count(state.get(key)):
-        raise InvalidArgumentError(f"load_state_dict: {key}: expected an integer from 0 on, got "
-                                   f"{state.get(key)!r}")
+    for key, limit in (("version", 2**31), ("seed", 2**64), ("epoch", 2**32), ("place", 2**62),
+                       ("dataset", 2**64)):
+      _options.counted(f"load_state_dict: {key}", state.get(key), limit)
     if state["version"] != 1:
       raise InvalidArgumentError(f"load_state_dict: version {state['version']} is of a newer "
                                  "Stretto; this one reads version 1")
@@ -199,9 +197,8 @@ class ImageLoader:
     Returns:
       Indices in `dataset`, int64; -1 for padding.
     """
-    if not is_count(epoch):
-      raise expected("indices: epoch", "an integer from 0 on", epoch)
-    return np.asarray(self._engine.indices(int(epoch)))
+    epoch = _options.counted("indices: epoch", epoch, 2**32)
+    return np.asarray(self._engine.indices(epoch))
 
   def schedule(self, step: int | None = None) -> dict[str, float]:
     """Learning rate and momentum as the phases say.

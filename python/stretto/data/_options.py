@@ -29,9 +29,10 @@ def colours(name: str, value: Any) -> list[float]:
   return [float(part) for part in value]
 
 
-def counted(name: str, value: Any) -> int:
-  if not is_count(value):
-    raise expected(name, "an integer from 0 on", value)
+def counted(name: str, value: Any, limit: int = 2**31) -> int:
+  """An integer from 0 to below `limit`."""
+  if not is_count(value) or value >= limit:
+    raise expected(name, f"an integer from 0 to {limit - 1}", value)
   return int(value)
 
 
@@ -65,7 +66,7 @@ def set_place(options: Any, rank: Any, world: Any, threads: Any) -> None:
 def set_cache(options: Any, cache: str, cache_bytes: Any) -> None:
   options.set_cache(cache)
   options.cache_bytes = (_job.default_cache_bytes(os.environ) if cache_bytes is None
-                         else counted("cache_bytes", cache_bytes))
+                         else counted("cache_bytes", cache_bytes, 2**62))
 
 
 def set_sampler(options: Any, sampler: Any, dataset: Dataset) -> None:

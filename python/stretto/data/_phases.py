@@ -31,14 +31,14 @@ def sides(name: str, size: Any) -> tuple[int, int]:
   """Height and width of `size`, which is one number or both."""
   pair = (size, size) if is_count(size) else size
   if (isinstance(pair, str) or not isinstance(pair, Sequence) or len(pair) != 2
-      or not all(is_count(side) and side > 0 for side in pair)):
+      or not all(is_count(side) and 0 < side < 2**31 for side in pair)):
     raise expected(name, "a number of pixels, or height and width", size)
   return int(pair[0]), int(pair[1])
 
 
 def positive(name: str, value: Any) -> int:
-  if not is_count(value) or value < 1:
-    raise expected(name, "an integer from 1 on", value)
+  if not is_count(value) or not 1 <= value < 2**31:
+    raise expected(name, f"an integer from 1 to {2**31 - 1}", value)
   return int(value)
 
 
@@ -78,8 +78,8 @@ def read(first: Phase, rows: Any) -> list[Phase]:
         raise InvalidArgumentError(f"{name}: unknown key {key!r}; the keys are {', '.join(KEYS)}")
     before = phases[-1] if phases else first
     epoch = row.get("epoch", 0 if i == 0 else None)
-    if not is_count(epoch):
-      raise expected(f"{name}: epoch", "an integer from 0 on", epoch)
+    if not is_count(epoch) or epoch >= 2**32:
+      raise expected(f"{name}: epoch", f"an integer from 0 to {2**32 - 1}", epoch)
     if phases and epoch <= phases[-1].epoch:
       raise InvalidArgumentError(f"{name}: epoch {epoch} does not come after {phases[-1].epoch}, "
                                  "where the phase before begins")
