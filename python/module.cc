@@ -15,6 +15,7 @@
 
 #include "comm.h"
 #include "comparison.h"
+#include "data.h"
 #include "errors.h"
 #include "graph.h"
 #include "log.h"
@@ -358,6 +359,9 @@ NB_MODULE(_stretto, m) {
   python::bind_comm(m);
   python::bind_segments(m);
   python::bind_simulator(m);
+#endif
+#if !defined(STRETTO_WITHOUT_MEDIA)
+  python::bind_data(m);
 #endif
   m.def("main", &python::command, "arguments"_a, "python"_a);
   m.attr("version") = std::string(version());

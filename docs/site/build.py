@@ -31,7 +31,9 @@ PYTHON = {"stretto": ("optimize", "load", "convert", "Model", "Context", "genera
           "stretto.comm": ("Engine", "Gradients"),
           "stretto.torch": (), "stretto.horovod": (), "stretto.jax": (), "stretto.tensorflow": (),
           "stretto.onnx_backend": ("prepare", "run_model", "run_node", "supports_device",
-                                   "StrettoRep")}
+                                   "StrettoRep"),
+          "stretto.data": ("ImageLoader", "open", "Dataset", "pack", "verify", "unpack",
+                           "follow", "torch_dataset", "DictIterator")}
 
 
 def python_pages() -> dict[str, str]:

@@ -45,7 +45,7 @@ def test_examples_run(module, names, cnn_path, tmp_path, monkeypatch):
 PACKAGE = Path(stretto.__file__).parent
 PUBLIC = ["stretto", "stretto.ops", "stretto.comm", "stretto.torch", "stretto.horovod",
           "stretto.horovod.elastic", "stretto.jax", "stretto.tensorflow",
-          "stretto.tensorflow.callbacks", "stretto.onnx_backend"]
+          "stretto.tensorflow.callbacks", "stretto.onnx_backend", "stretto.data"]
 
 
 def test_modules_without_an_underscore_are_the_documented_ones():

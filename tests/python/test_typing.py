@@ -83,6 +83,32 @@ except stretto.CommError as error:
   rank: int = error.rank
 """
 
+PICTURES = """
+from pathlib import Path
+from typing import Any
+import numpy as np
+from stretto import data
+
+dataset: data.Dataset = data.open(Path("train"))
+names: list[str] = [dataset.name(i) for i in range(len(dataset))] + dataset.classes
+with data.ImageLoader(dataset, 64, (224, 192), train=True, crop=(0.3, 1), dtype="float16",
+                      layout="NHWC", seed=3, rank=0, world=2, threads=4, last="wrap",
+                      cache="decoded", cache_bytes=1 << 30, framework="torch", errors="skip",
+                      phases=[{"epoch": 3, "size": 128, "lr": 0.1}], sampler=np.ones(9),
+                      transforms=[lambda images, labels: (images, labels)]) as loader:
+  state: dict[str, Any] = loader.state_dict()
+  loader.load_state_dict(state)
+  while loader.epoch < 9:
+    for images, labels in loader:
+      rate: float = loader.schedule()["lr"]
+  loader.set_epoch(0)
+  order: np.ndarray = loader.indices(3)
+  skipped: int = loader.stats()["skipped"]
+  batches: int = len(loader)
+for batch in data.DictIterator(loader):
+  images = batch[0]["data"]
+"""
+
 WRONG = [
   'stretto.optimize("m.onnx", threads="two")',
   'stretto.optimize("m.onnx", colour="red")',
@@ -92,6 +118,7 @@ WRONG = [
   'stretto.load("m.stretto").run()[0]',
   'stretto.comm.Engine("host:1", 0, 2).wait("now")',
   "stretto.ops.conv2d(1, 2, stride='two')",
+  "stretto.data.ImageLoader('train', threads='two')",
 ]
 
 
@@ -110,21 +137,24 @@ def check(text, tmp_path, *files):
           if ": error:" in line and "_stretto.pyi" not in line]
 
 
-@pytest.mark.parametrize("program", [USER, TRAINING], ids=["inference", "training"])
+@pytest.mark.parametrize("program", [USER, TRAINING, PICTURES],
+                         ids=["inference", "training", "pictures"])
 def test_a_program_that_uses_the_whole_api_is_accepted(program, tmp_path):
   assert check(program, tmp_path) == []
 
 
 def test_wrong_programs_are_refused_line_by_line(tmp_path):
-  errors = check("import stretto.comm, stretto.ops\n" + "\n".join(WRONG) + "\n", tmp_path)
+  errors = check("import stretto.comm, stretto.data, stretto.ops\n" + "\n".join(WRONG) + "\n",
+                 tmp_path)
   assert {int(line.split(":")[1]) for line in errors} == set(range(2, 2 + len(WRONG))), errors
 
 
 def test_the_modules_behind_it_are_typed_throughout(tmp_path):
   names = ["__init__", "_arrays", "_checks", "_comm_arguments", "_completions", "_context",
            "_convert", "_decoder_export", "_errors", "_generate", "_model", "_optimize", "_paths",
-           "_progress", "_report", "_sampling", "comm", "ops/__init__", "ops/_context",
-           "ops/_functions"]
+           "_progress", "_report", "_sampling", "comm", "data/__init__", "data/_adapters",
+           "data/_dataset", "data/_job", "data/_loader", "data/_options", "data/_phases",
+           "ops/__init__", "ops/_context", "ops/_functions"]
   assert check("", tmp_path, *(str(PACKAGE / f"{name}.py") for name in names)) == []
 
 

@@ -1,0 +1,388 @@
+// The loader of pictures for Python: plain arguments in, arrays over the loader's own memory out.
+// What users see of it is stretto/data.
+#include "data.h"
+
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "closable.h"
+#include "python_signals.h"
+#include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/data/loader.h"
+#include "tensors.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace stretto::python {
+namespace {
+
+using namespace stretto::data;
+
+template <typename T>
+struct Name {
+  std::string_view name;
+  T value;
+};
+
+constexpr Name<PixelLayout> kLayouts[] = {{"NCHW", PixelLayout::kNchw},
+                                          {"NHWC", PixelLayout::kNhwc}};
+constexpr Name<CacheKind> kCaches[] = {
+    {"page", CacheKind::kPage}, {"user", CacheKind::kUser}, {"decoded", CacheKind::kDecoded}};
+constexpr Name<OnError> kErrors[] = {{"raise", OnError::kRaise}, {"skip", OnError::kSkip}};
+constexpr Name<Last> kLasts[] = {{"drop", Last::kDrop}, {"pad", Last::kPad}, {"wrap", Last::kWrap}};
+constexpr Name<OrderKind> kOrders[] = {{"sequential", OrderKind::kSequential},
+                                       {"shuffle", OrderKind::kShuffled},
+                                       {"blocks", OrderKind::kBlocks}};
+constexpr Name<media::Filter> kFilters[] = {{"box", media::Filter::kBox},
+                                            {"triangle", media::Filter::kTriangle},
+                                            {"cubic", media::Filter::kCubic}};
+constexpr Name<DType> kTypes[] = {{"float32", DType::kFloat32},
+                                  {"float16", DType::kFloat16},
+                                  {"bfloat16", DType::kBFloat16},
+                                  {"uint8", DType::kUInt8}};
+
+template <typename T, size_t n>
+T value_of(const Name<T> (&names)[n], std::string_view what, const std::string& name) {
+  std::string choices;
+  for (const Name<T>& row : names) {
+    if (row.name == name) return row.value;
+    choices += fmt::format("{}'{}'", choices.empty() ? "" : ", ", row.name);
+  }
+  throw_invalid("{}: expected one of {}, got '{}'", what, choices, name);
+}
+
+// Epoch, height, width, batch, area from and to, ratio from and to.
+using PhaseTuple = std::tuple<int64_t, int64_t, int64_t, int64_t, double, double, double, double>;
+
+void set_phases(LoaderOptions& options, const std::vector<PhaseTuple>& rows) {
+  options.phases.clear();
+  for (const auto& [epoch, height, width, batch, area0, area1, ratio0, ratio1] : rows) {
+    options.phases.push_back({epoch, {height, width, batch, {area0, area1, ratio0, ratio1}}});
+  }
+}
+
+using Weights = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+void set_weights(LoaderOptions& options, const Weights& weights) {
+  options.order.kind = OrderKind::kWeighted;
+  options.order.cumulative = cumulative_weights(std::span(weights.data(), weights.shape(0)));
+}
+
+// A NumPy array of its own.
+nb::object numbers(std::vector<int64_t> values) {
+  auto kept = std::make_unique<std::vector<int64_t>>(std::move(values));
+  int64_t* const data = kept->data();
+  const size_t shape[] = {kept->size()};
+  const nb::capsule owner(kept.get(),
+                          [](void* p) noexcept { delete static_cast<std::vector<int64_t>*>(p); });
+  kept.release();
+  return nb::cast(nb::ndarray<nb::numpy, int64_t>(data, 1, shape, owner));
+}
+
+std::vector<int64_t> labels_of(const Dataset& dataset) {
+  nb::gil_scoped_release released;
+  std::vector<int64_t> labels(static_cast<size_t>(dataset.size()));
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    labels[static_cast<size_t>(i)] = dataset.sample(i).label;
+  }
+  return labels;
+}
+
+// Names of files may hold bytes that are no UTF-8.
+nb::object text_of(std::string_view bytes) {
+  nb::object text = nb::steal(
+      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
+  if (!text.is_valid()) throw nb::python_error();
+  return text;
+}
+
+// The memory of a batch as an array of a framework, which keeps the batch until it dies.
+class Arrays {
+ public:
+  Arrays(std::string_view framework, const std::shared_ptr<void>& hold) : framework_(framework) {
+    auto kept = std::make_unique<std::shared_ptr<void>>(hold);
+    owner_ = nb::capsule(kept.get(),
+                         [](void* p) noexcept { delete static_cast<std::shared_ptr<void>*>(p); });
+    kept.release();
+  }
+
+  nb::object make(const void* data, std::span<const size_t> shape, nb::dlpack::dtype type) const {
+    if (framework_ == "torch") return array<nb::pytorch>(data, shape, type);
+    if (framework_ == "jax") return array<nb::jax>(data, shape, type);
+    // NumPy has no bfloat16: its bits, of which stretto/data makes what ml_dtypes calls by that
+    // name.
+    if (type == dlpack_type(DType::kBFloat16)) type = dlpack_type(DType::kUInt16);
+    return array<nb::numpy>(data, shape, type);
+  }
+
+ private:
+  template <typename Framework>
+  nb::object array(const void* data, std::span<const size_t> shape, nb::dlpack::dtype type) const {
+    return nb::cast(nb::ndarray<Framework>(const_cast<void*>(data), shape.size(), shape.data(),
+                                           owner_, nullptr, type));
+  }
+
+  std::string_view framework_;
+  nb::capsule owner_;
+};
+
+// Documented in stretto/data/_loader.py.
+class DataLoader {
+ public:
+  DataLoader(const Dataset& dataset, const LoaderOptions& options) {
+    nb::gil_scoped_release released;
+    loader_.open(std::make_shared<Loader>(dataset, options));
+  }
+  ~DataLoader() { close(); }
+
+  // Images, labels, real, samples, epoch, number; None at the end of the epoch.
+  nb::object next(const std::string& framework) {
+    const Use use = enter();
+    const Alone alone(*this);
+    std::optional<Batch> batch;
+    {
+      nb::gil_scoped_release released;
+      const InterruptScope interrupt([&use] {
+        check_open(use);
+        check_signals();
+      });
+      batch = use->next();
+    }
+    if (!batch) return nb::none();
+    const size_t count = static_cast<size_t>(batch->count);
+    const size_t height = static_cast<size_t>(batch->height);
+    const size_t width = static_cast<size_t>(batch->width);
+    const std::array<size_t, 4> shape = batch->layout == PixelLayout::kNchw
+                                            ? std::array<size_t, 4>{count, 3, height, width}
+                                            : std::array<size_t, 4>{count, height, width, 3};
+    const Arrays arrays(framework, batch->hold);
+    const std::span row(shape.data(), 1);
+    return nb::make_tuple(arrays.make(batch->data, shape, dlpack_type(batch->dtype)),
+                          arrays.make(batch->labels, row, dlpack_type(DType::kInt64)),
+                          arrays.make(batch->real, row, dlpack_type(DType::kBool)),
+                          numbers({batch->samples, batch->samples + count}), batch->epoch,
+                          batch->number);
+  }
+
+  void set_epoch(int64_t epoch) {
+    const Use use = enter();
+    const Alone alone(*this);
+    nb::gil_scoped_release released;
+    use->set_epoch(epoch);
+  }
+
+  int64_t epoch() { return enter()->epoch(); }
+  int64_t batches(int64_t epoch) { return enter()->batches(epoch); }
+
+  nb::object indices(int64_t epoch) {
+    const Use use = enter();
+    std::vector<int64_t> result;
+    {
+      nb::gil_scoped_release released;
+      result = use->indices(epoch);
+    }
+    return numbers(std::move(result));
+  }
+
+  // Seed, epoch, place.
+  std::tuple<uint64_t, int64_t, int64_t> position() {
+    const Position position = enter()->position();
+    return {position.seed, position.epoch, position.place};
+  }
+
+  void load(uint64_t seed, int64_t epoch, int64_t place) {
+    const Use use = enter();
+    const Alone alone(*this);
+    nb::gil_scoped_release released;
+    use->load({.seed = seed, .epoch = epoch, .place = place});
+  }
+
+  nb::dict stats() {
+    const Stats s = enter()->stats();
+    nb::dict row;
+    row["batches"] = s.batches;
+    row["samples"] = s.samples;
+    row["skipped"] = s.skipped;
+    row["read_bytes"] = s.read_bytes;
+    row["read_seconds"] = s.read_seconds;
+    row["decode_seconds"] = s.decode_seconds;
+    row["transform_seconds"] = s.transform_seconds;
+    row["idle_seconds"] = s.idle_seconds;
+    row["waited_seconds"] = s.waited_seconds;
+    row["first_wait_seconds"] = s.first_wait_seconds;
+    row["asked_seconds"] = s.asked_seconds;
+    row["ready"] = s.ready;
+    row["cache_hits"] = s.cache_hits;
+    row["cache_bytes"] = s.cache_bytes;
+    row["cached_samples"] = s.cached_samples;
+    row["threads"] = s.threads;
+    nb::list names;
+    for (const std::string& name : s.skipped_names) names.append(text_of(name));
+    row["skipped_names"] = names;
+    row["verdict"] = std::string(verdict(s));
+    return row;
+  }
+
+  void close() {
+    loader_.close([](Loader&) {});  // next() asks whether it is being closed
+  }
+
+ private:
+  using Use = Closable<Loader>::Use;
+
+  Use enter() {
+    if (loader_.forked()) {
+      throw_invalid(
+          "ImageLoader: made in another process, whose threads this one lacks: make it after the "
+          "fork (in a torch DataLoader use num_workers=0, because the loader has threads itself)");
+    }
+    return Use(loader_);
+  }
+
+  static void check_open(const Use& use) {
+    try {
+      use.check();
+    } catch (const CommError&) {
+      throw_invalid("ImageLoader: closed while a batch was waited for");
+    }
+  }
+
+  // A handler of a signal that comes while a batch is waited for could begin the wait again.
+  class Alone {
+   public:
+    explicit Alone(DataLoader& loader) : inside_(loader.inside_) {
+      if (inside_) throw_invalid("ImageLoader: called while it waits for a batch");
+      inside_ = true;
+    }
+    ~Alone() { inside_ = false; }
+    Alone(const Alone&) = delete;
+    Alone& operator=(const Alone&) = delete;
+
+   private:
+    bool& inside_;
+  };
+
+  Closable<Loader> loader_{"ImageLoader"};
+  bool inside_ = false;  // by the interpreter's lock
+};
+
+void set_balanced(LoaderOptions& options, const Dataset& dataset) {
+  options.order.kind = OrderKind::kWeighted;
+  options.order.cumulative = cumulative_weights(class_balanced_weights(labels_of(dataset)));
+}
+
+void bind_dataset(nb::module_& m) {
+  nb::class_<Dataset>(m, "DataDataset")
+      .def("__len__", &Dataset::size)
+      .def(
+          "name", [](const Dataset& d, int64_t index) { return text_of(d.name(index)); }, "index"_a)
+      .def(
+          "label", [](const Dataset& d, int64_t index) { return d.sample(index).label; }, "index"_a)
+      .def("labels", [](const Dataset& d) { return numbers(labels_of(d)); })
+      .def(
+          "annotations",
+          [](const Dataset& d, int64_t index) {
+            std::vector<std::tuple<float, float, float, float, int64_t>> rows;
+            for (const Annotation& a : d.annotations(index)) {
+              rows.emplace_back(a.x0, a.y0, a.x1, a.y1, a.label);
+            }
+            return rows;
+          },
+          "index"_a)
+      .def_prop_ro("class_names",
+                   [](const Dataset& d) {
+                     nb::list names;
+                     for (const std::string& name : d.class_names()) names.append(text_of(name));
+                     return names;
+                   })
+      .def_prop_ro("kind", [](const Dataset& d) { return std::string(d.kind()); })
+      .def_prop_ro("source", [](const Dataset& d) { return text_of(d.source()); })
+      .def_prop_ro("fingerprint", &Dataset::fingerprint);
+  m.def(
+      "data_open",
+      [](const std::string& source, const std::string& kind) {
+        nb::gil_scoped_release released;
+        const InterruptScope interrupt(check_signals);
+        return open_dataset(source, kind);
+      },
+      "source"_a, "kind"_a);
+}
+
+void bind_options(nb::module_& m) {
+  using O = LoaderOptions;
+  nb::class_<O>(m, "DataOptions")
+      .def(nb::init<>())
+      .def("set_phases", &set_phases, "rows"_a)
+      .def("set_weights", &set_weights, "weights"_a)
+      .def("set_balanced", &set_balanced, "dataset"_a)
+      .def(
+          "set_dtype",
+          [](O& o, const std::string& name) { o.dtype = value_of(kTypes, "dtype", name); },
+          "name"_a)
+      .def(
+          "set_layout",
+          [](O& o, const std::string& name) { o.layout = value_of(kLayouts, "layout", name); },
+          "name"_a)
+      .def(
+          "set_cache",
+          [](O& o, const std::string& name) { o.cache = value_of(kCaches, "cache", name); },
+          "name"_a)
+      .def(
+          "set_errors",
+          [](O& o, const std::string& name) { o.errors = value_of(kErrors, "errors", name); },
+          "name"_a)
+      .def(
+          "set_last",
+          [](O& o, const std::string& name) { o.last = value_of(kLasts, "last", name); }, "name"_a)
+      .def(
+          "set_filter",
+          [](O& o, const std::string& name) { o.filter = value_of(kFilters, "filter", name); },
+          "name"_a)
+      .def(
+          "set_order",
+          [](O& o, const std::string& name) { o.order.kind = value_of(kOrders, "sampler", name); },
+          "name"_a)
+      .def_prop_rw(
+          "seed", [](const O& o) { return o.order.seed; },
+          [](O& o, uint64_t seed) { o.order.seed = seed; })
+      .def_rw("train", &O::train)
+      .def_rw("flip", &O::flip)
+      .def_rw("mean", &O::mean)
+      .def_rw("std", &O::std)
+      .def_rw("rank", &O::rank)
+      .def_rw("world", &O::world)
+      .def_rw("threads", &O::threads)
+      .def_rw("cache_bytes", &O::cache_bytes);
+}
+
+}  // namespace
+
+void bind_data(nb::module_& m) {
+  bind_dataset(m);
+  bind_options(m);
+  bind_packs(m);
+  nb::class_<DataLoader>(m, "DataLoader")
+      .def(nb::init<const Dataset&, const LoaderOptions&>(), "dataset"_a, "options"_a)
+      .def("next", &DataLoader::next, "framework"_a)
+      .def("set_epoch", &DataLoader::set_epoch, "epoch"_a)
+      .def("epoch", &DataLoader::epoch)
+      .def("batches", &DataLoader::batches, "epoch"_a)
+      .def("indices", &DataLoader::indices, "epoch"_a)
+      .def("position", &DataLoader::position)
+      .def("load", &DataLoader::load, "seed"_a, "epoch"_a, "place"_a)
+      .def("stats", &DataLoader::stats)
+      .def("close", &DataLoader::close);
+}
+
+}  // namespace stretto::python

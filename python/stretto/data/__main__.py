@@ -1,0 +1,68 @@
+"""Looks at a dataset: python -m stretto.data show PATH -o page.html, or bench PATH."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from stretto._errors import Error, InvalidArgumentError
+from stretto.data import ImageLoader, _measure, _show
+
+
+def parser() -> argparse.ArgumentParser:
+  root = argparse.ArgumentParser(prog="stretto data", description="Looks at a dataset of pictures")
+  verbs = root.add_subparsers(dest="verb", required=True, metavar="show|bench")
+  show = verbs.add_parser("show", help="write a page of what a model will see")
+  show.add_argument("-o", "--out", type=Path, required=True, help="the HTML file")
+  show.add_argument("--count", type=int, default=24, help="of pictures")
+  show.add_argument("--epoch", type=int, default=0)
+  bench = verbs.add_parser("bench", help="time loading, and say what it waits for")
+  bench.add_argument("--seconds", type=float, default=3.0)
+  bench.add_argument("--batch", type=int, default=64)
+  bench.add_argument("--step-ms", type=float, default=0.0, help="a model's time for a batch")
+  bench.add_argument("--cache", default="page", choices=("page", "user", "decoded"))
+  bench.add_argument("--json", action="store_true", help="print the result as JSON")
+  for verb in (show, bench):
+    verb.add_argument("source", help="a folder of pictures, or another source")
+    verb.add_argument("--size", type=int, default=224)
+    verb.add_argument("--seed", type=int, default=0)
+    verb.add_argument("--threads", type=int)
+    verb.add_argument("--validation", action="store_true", help="the middle, not a random part")
+  return root
+
+
+def run(options: argparse.Namespace) -> None:
+  common = {"train": not options.validation, "seed": options.seed, "threads": options.threads,
+            "rank": 0, "world": 1, "last": "pad"}
+  if options.verb == "show":
+    with ImageLoader(options.source, options.count, options.size, dtype="uint8", layout="NHWC",
+                     **common) as loader:
+      loader.set_epoch(options.epoch)
+      how = "the middle" if options.validation else (
+        f"random crops of epoch {options.epoch}, seed {options.seed}")
+      page = _show.page(loader, f"{len(loader.dataset):,} pictures, {how}, "
+                                f"{options.size}x{options.size}")
+    options.out.write_text(page, encoding="utf-8")
+    return
+  with ImageLoader(options.source, options.batch, options.size, cache=options.cache,
+                   **common) as loader:
+    result = _measure.measure(loader, options.seconds, options.step_ms / 1e3)
+  print(json.dumps(result) if options.json else _measure.text(result))
+
+
+def main() -> int:
+  try:
+    run(parser().parse_args())
+  except InvalidArgumentError as error:
+    print(f"stretto: {error}", file=sys.stderr)
+    return 2
+  except (Error, OSError) as error:
+    print(f"stretto: {error}", file=sys.stderr)
+    return 1
+  return 0
+
+
+if __name__ == "__main__":
+  sys.exit(main())

@@ -1,0 +1,107 @@
+"""The loader in the shapes that other libraries expect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from stretto._checks import expected
+from stretto._errors import UnsupportedError
+from stretto.data._loader import ImageLoader
+
+
+def torch_dataset(loader: ImageLoader) -> Any:
+  """A torch IterableDataset of whole batches, for code that asks for one (Lightning, Accelerate).
+
+  Give it to `DataLoader(dataset, batch_size=None, num_workers=0)`: the loader has threads of its
+  own, and its rank already has its own samples.
+
+  Args:
+    loader: the loader that makes the batches; `framework="torch"` unless arrays are to be NumPy's.
+
+  Returns:
+    The dataset. It passes `set_epoch`, `state_dict` and `load_state_dict` on to the loader.
+  """
+  if not isinstance(loader, ImageLoader):
+    raise expected("torch_dataset: loader", "an ImageLoader", loader)
+  from torch.utils.data import IterableDataset, get_worker_info
+
+  class Batches(IterableDataset):  # type: ignore[misc, type-arg]
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+      if get_worker_info() is not None:
+        raise UnsupportedError("torch_dataset: the loader has threads of its own, which processes "
+                               "of a DataLoader cannot share: pass num_workers=0")
+      return iter(loader)
+
+    def __len__(self) -> int:
+      return len(loader)
+
+    set_epoch = staticmethod(loader.set_epoch)
+    state_dict = staticmethod(loader.state_dict)
+    load_state_dict = staticmethod(loader.load_state_dict)
+
+  return Batches()
+
+
+class DictIterator:
+  """Batches as NVIDIA DALI's iterators for PyTorch give them: lists of one dictionary.
+
+  Args:
+    loader: the loader that makes the batches.
+    names: the keys of images and labels.
+  """
+
+  def __init__(self, loader: ImageLoader, names: tuple[str, str] = ("data", "label")) -> None:
+    if not isinstance(loader, ImageLoader):
+      raise expected("DictIterator: loader", "an ImageLoader", loader)
+    self._loader = loader
+    self._names = names
+    self._batches: Iterator[tuple[Any, ...]] | None = None
+
+  def __iter__(self) -> DictIterator:
+    if self._batches is None:
+      self._batches = iter(self._loader)
+    return self
+
+  def __next__(self) -> list[dict[str, Any]]:
+    if self._batches is None:
+      self._batches = iter(self._loader)
+    try:
+      batch = next(self._batches)
+    except StopIteration:
+      self._batches = None  # the next one begins the next epoch
+      raise
+    return [dict(zip(self._names, batch))]
+
+  def __len__(self) -> int:
+    return len(self._loader)
+
+  def reset(self) -> None:
+    """Begins the next epoch if one was left in the middle; at the end of one it does nothing."""
+    if self._batches is not None:
+      self._batches = iter(self._loader)
+
+
+def follow(loader: ImageLoader, optimizer: Any) -> dict[str, float]:
+  """Sets learning rate and momentum of a torch optimizer as the loader's phases say, for the batch
+  that was given last. Call it in each step.
+
+  Momentum is the group's "momentum", or the first of its "betas". A group with an "lr_scale" gets
+  this multiple of the learning rate.
+
+  Args:
+    loader: whose phases, and which of them is current.
+    optimizer: anything with `param_groups`.
+
+  Returns:
+    What was set, as `ImageLoader.schedule` returns it.
+  """
+  values = loader.schedule()
+  for group in optimizer.param_groups:
+    if "lr" in values:
+      group["lr"] = values["lr"] * group.get("lr_scale", 1.0)
+    if "momentum" in values and "betas" in group:
+      group["betas"] = (values["momentum"], *group["betas"][1:])
+    elif "momentum" in values:
+      group["momentum"] = values["momentum"]
+  return values

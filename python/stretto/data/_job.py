@@ -1,0 +1,68 @@
+"""Which of how many ranks this process is, and what share of the machine it has."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from stretto import _stretto
+from stretto._errors import InvalidArgumentError
+
+# As `stretto run`, torchrun, srun and mpirun set them.
+VARIABLES = (("STRETTO_RANK", "STRETTO_SIZE"), ("RANK", "WORLD_SIZE"),
+             ("SLURM_PROCID", "SLURM_NTASKS"),
+             ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
+
+
+def place_of(rank: int | None, world: int | None,
+             environment: Mapping[str, str]) -> tuple[int, int]:
+  """Rank and number of ranks: those given, else torch.distributed's, else the launcher's."""
+  if (rank is None) != (world is None):
+    raise InvalidArgumentError("ImageLoader: rank and world are given together, or neither")
+  if rank is not None and world is not None:
+    return rank, world
+  distributed = _torch_distributed()
+  if distributed is not None:
+    return distributed.get_rank(), distributed.get_world_size()
+  for of_rank, of_world in VARIABLES:
+    if of_rank in environment and of_world in environment:
+      return (_number(of_rank, environment), _number(of_world, environment))
+  return 0, 1
+
+
+def _torch_distributed() -> Any:
+  """torch.distributed if the script has set it up; torch is not imported for it."""
+  distributed = getattr(sys.modules.get("torch"), "distributed", None)
+  if distributed is not None and distributed.is_available() and distributed.is_initialized():
+    return distributed
+  return None
+
+
+def _number(name: str, environment: Mapping[str, str]) -> int:
+  try:
+    return int(environment[name])
+  except ValueError:
+    raise InvalidArgumentError(f"{name}: expected a number, got {environment[name]!r}") from None
+
+
+def local_ranks(environment: Mapping[str, str]) -> int:
+  """How many ranks share this machine."""
+  text = environment.get("LOCAL_WORLD_SIZE", "1")
+  return max(1, int(text)) if text.isdigit() else 1
+
+
+def default_threads(environment: Mapping[str, str]) -> int:
+  """This rank's share of the cores less one, which trains; 0: the engine's own default, where no
+  other rank is on this machine or each is bound to its cores."""
+  ranks = local_ranks(environment)
+  if ranks == 1 or environment.get("STRETTO_BIND") == "1":
+    return 0
+  return max(1, _stretto.core_count() // ranks - 1)
+
+
+def default_cache_bytes(environment: Mapping[str, str]) -> int:
+  """A quarter of the memory, shared by the ranks of this machine."""
+  memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+  return memory // 4 // local_ranks(environment)

@@ -1,0 +1,284 @@
+"""Batches of pictures, ahead of the model that takes them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from stretto import _stretto
+from stretto._checks import FUNCTION, WHOLE, expected, require
+from stretto._errors import InvalidArgumentError
+from stretto.data import _options, _phases
+from stretto.data._dataset import Dataset, open
+from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD
+
+Transform = Callable[[Any, Any], tuple[Any, Any]]
+
+
+class ImageLoader:
+  """Reads, decodes, crops and normalises pictures on threads of its own, ahead of the training.
+
+  Every `iter()` is an epoch. The order of samples and the crop of each are functions of seed and
+  epoch: they are the same for any number of threads and, if the batches of all ranks together are
+  as large, of ranks. In training a part of each picture is drawn as torchvision's RandomResizedCrop
+  does, and mirrored half of the time; otherwise the shorter side becomes size * 256 / 224 and the
+  middle is shown. Pixels are Pillow's within rounding.
+
+  The arrays are the loader's memory, which goes back to it when they die: keep few batches. A loop
+  that is left early and begun again goes on with the next epoch.
+
+  Args:
+    source: a folder with a folder of pictures per class, another source that `stretto.data.open`
+      takes, or the dataset that it returned.
+    batch: samples of one batch, of this rank.
+    size: height and width of the result in pixels, or both as a pair.
+    train: whether to draw order and crops at random.
+    crop: in training, the share of a picture's area that is shown, from and to.
+    transforms: functions that are given images and labels of each batch and return both; they run
+      in this thread, which `stats()` counts as "python_seconds".
+    dtype: "float32", "float16", "bfloat16" (with NumPy this needs the package ml_dtypes), or
+      "uint8", which is not normalised.
+    layout: "NCHW" or "NHWC".
+    mean: what is subtracted from red, green and blue, which are from 0 to 1.
+    std: what they are divided by then.
+    seed: another one gives another order and other crops.
+    rank: which rank this is; None: what the job says, by torch.distributed or its launcher.
+    world: how many ranks there are; None: what the job says.
+    threads: how many decode; None: this rank's cores less one, at least one.
+    last: what happens to samples that do not fill the last batch: "drop" leaves them out, "pad"
+      fills the batch up and gives a third array that says which samples are real, "wrap" fills it
+      up with samples from the begin of the epoch. None: "drop" in training, otherwise "pad".
+    cache: "page" leaves caching to the system, "user" keeps files in memory, "decoded" keeps
+      decoded pictures; both keep what fits.
+    cache_bytes: how much the last two keep; None: a quarter of the memory, shared by this machine's
+      ranks.
+    phases: dictionaries of what changes from an epoch on: "epoch", "size", "batch", "crop", "lr"
+      and "momentum", the last two a number or a pair from begin to end of the phase; "epochs" says
+      how many the last phase has.
+    framework: whose arrays come: "numpy", "torch" or "jax".
+    errors: "raise", or "skip", which takes another sample in place of one that cannot be read.
+    sampler: the order in training: "shuffle", "blocks" (neighbours stay close to each other, for
+      slow disks), "sequential", "balanced" (each class as often), or a weight for each sample; the
+      last two draw with replacement.
+    flip: how likely a picture is mirrored in training.
+
+  Attributes:
+    dataset: what is read.
+    rank: which rank this is.
+    world: how many ranks there are.
+    samples: which samples of the dataset the last batch has, an array of int64; -1 for padding.
+  """
+
+  def __init__(self, source: str | os.PathLike[str] | Dataset, batch: int = 256,
+               size: int | tuple[int, int] = 224, *, train: bool = True,
+               crop: tuple[float, float] = (0.08, 1.0),
+               transforms: Sequence[Transform] | None = None, dtype: str = "float32",
+               layout: str = "NCHW", mean: Sequence[float] = IMAGENET_MEAN,
+               std: Sequence[float] = IMAGENET_STD, seed: int = 0, rank: int | None = None,
+               world: int | None = None, threads: int | None = None, last: str | None = None,
+               cache: str = "page", cache_bytes: int | None = None,
+               phases: Sequence[Mapping[str, Any]] | None = None, framework: str = "numpy",
+               errors: str = "raise", sampler: str | Sequence[float] | np.ndarray = "shuffle",
+               flip: float = 0.5) -> None:
+    self._finish: Any = None
+    self._finished_array = _options.array_maker(framework, dtype)
+    height, width = _phases.sides("size", size)
+    self._phases = _phases.read(
+      _phases.Phase(0, height, width, _phases.positive("batch", batch),
+                    _phases.areas("crop", crop)), phases)
+    self._transforms = list(transforms or ())
+    for function in self._transforms:
+      require("transforms", element=(function, FUNCTION))
+    options = _options.new_options()
+    options.train = bool(train)
+    options.seed = _options.counted("seed", seed, 2**64)
+    last = last or ("drop" if train else "pad")
+    options.set_last(last)
+    options.set_errors(errors)
+    _options.set_shape(options, self._phases)
+    _options.set_pixels(options, dtype, layout, mean, std, flip)
+    _options.set_place(options, rank, world, threads)
+    _options.set_cache(options, cache, cache_bytes)
+    self.dataset = source if isinstance(source, Dataset) else open(source)
+    _options.set_sampler(options, sampler if train else "sequential", self.dataset)
+    self.rank: int = options.rank
+    self.world: int = options.world
+    self.samples: np.ndarray = np.empty(0, np.int64)
+    self._framework = framework
+    self._padded = last == "pad"
+    self._python_seconds = 0.0
+    self._begun = False  # an epoch was begun, and nobody has seen its end
+    self._taker: object = None  # the iterator that may take batches
+    self._given: tuple[int, int] | None = None  # epoch and number of the last batch
+    self._lock = threading.RLock()
+    self._engine = _stretto.DataLoader(self.dataset._table, options)
+    # At exit of the interpreter too, before what its threads use is taken apart.
+    self._finish = weakref.finalize(self, self._engine.close)
+
+  def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    with self._lock:
+      if self._begun:
+        self._engine.set_epoch(self._engine.epoch() + 1)
+      self._begun = True
+      self._taker = taker = object()
+    return _Batches(self, taker)
+
+  def __len__(self) -> int:
+    """How many batches the epoch has, from its begin."""
+    return int(self._engine.batches(self.epoch))
+
+  @property
+  def epoch(self) -> int:
+    """The epoch of the next batch. Once a loop has seen the end of one, it is the next."""
+    with self._lock:
+      return int(self._engine.epoch())
+
+  def set_epoch(self, epoch: int) -> None:
+    """Lets the next `iter()` begin this epoch.
+
+    Args:
+      epoch: which one, from 0 on.
+    """
+    epoch = _options.counted("set_epoch: epoch", epoch, 2**32)
+    with self._lock:
+      self._engine.set_epoch(epoch)
+      self._begun, self._taker, self._given = False, None, None
+
+  def state_dict(self) -> dict[str, Any]:
+    """Where the loader is, for a checkpoint: behind the last batch that it gave.
+
+    Returns:
+      A few integers, which JSON can hold. They do not depend on the rank, so that one rank's are
+      enough.
+    """
+    with self._lock:
+      seed, epoch, place = self._engine.position()
+    return {"version": 1, "seed": seed, "epoch": epoch, "place": place,
+            "dataset": self.dataset.fingerprint}
+
+  def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    """Goes to where the loader was whose state this is: the next `iter()` gives the rest of that
+    epoch. The numbers of threads and ranks may be other ones.
+
+    Args:
+      state: what `state_dict` returned.
+
+    Raises:
+      InvalidArgumentError: it is of another dataset or seed, or no such state.
+    """
+    if not isinstance(state, Mapping):
+      raise expected("load_state_dict: state", "what state_dict() returned", state)
+    for key, limit in (("version", 2**31), ("seed", 2**64), ("epoch", 2**32), ("place", 2**62),
+                       ("dataset", 2**64)):
+      _options.counted(f"load_state_dict: {key}", state.get(key), limit)
+    if state["version"] != 1:
+      raise InvalidArgumentError(f"load_state_dict: version {state['version']} is of a newer "
+                                 "Stretto; this one reads version 1")
+    if state["dataset"] != self.dataset.fingerprint:
+      raise InvalidArgumentError(
+        f"load_state_dict: the state is of another dataset than {self.dataset.source}: names, "
+        "labels or lengths of its samples differ")
+    with self._lock:
+      self._engine.load(state["seed"], state["epoch"], state["place"])
+      self._begun, self._taker, self._given = False, None, None
+
+  def indices(self, epoch: int) -> np.ndarray:
+    """Which samples this rank is given in an epoch, in order.
+
+    Args:
+      epoch: which one, from 0 on.
+
+    Returns:
+      Indices in `dataset`, int64; -1 for padding.
+    """
+    epoch = _options.counted("indices: epoch", epoch, 2**32)
+    return np.asarray(self._engine.indices(epoch))
+
+  def schedule(self, step: int | None = None) -> dict[str, float]:
+    """Learning rate and momentum as the phases say.
+
+    Args:
+      step: which batch, counted from the begin of epoch 0; None: the one that was given last, or
+        the first one if none was.
+
+    Returns:
+      "lr" and "momentum", as far as the phase names them.
+    """
+    if step is None:
+      return _phases.values(self._phases, *self._progress())
+    require("schedule", step=(step, WHOLE))
+    epoch, left = 0, max(0, step)
+    while 0 < (batches := int(self._engine.batches(epoch))) <= left:
+      left -= batches
+      epoch += 1
+    return _phases.values(self._phases, epoch, left / max(1, batches))
+
+  def _progress(self) -> tuple[int, float]:
+    if self._given is None:
+      state = self.state_dict()
+      epoch, share = state["epoch"], state["place"] / max(1, len(self.dataset))
+      return epoch, min(1.0, share)
+    epoch, number = self._given
+    return epoch, number / max(1, int(self._engine.batches(epoch)))
+
+  def stats(self) -> dict[str, Any]:
+    """What was done since the loader was made, and where the time went.
+
+    Returns:
+      Counts: "batches", "ready" (those that did not have to be waited for), "samples", "skipped",
+      "read_bytes", "cache_hits", "cached_samples", "cache_bytes", "threads". Seconds of all threads
+      together: "read_seconds", "decode_seconds", "transform_seconds", and "idle_seconds", in which
+      all batches ahead were ready. Seconds of the thread that takes batches: "waited_seconds" for a
+      batch, of these "first_wait_seconds" for the first one, "asked_seconds" between two batches,
+      and "python_seconds" in the `transforms`. "skipped_names": the first hundred. "verdict": what
+      the job waits for, "device" where the loader is fast enough, or "reading", "decoding" or
+      "transforms"; empty before the second batch.
+    """
+    return {**self._engine.stats(), "python_seconds": self._python_seconds}
+
+  def close(self) -> None:
+    """Ends the threads. Arrays that were given stay valid. May be called again."""
+    if self._finish is not None:
+      self._finish()
+
+  def __enter__(self) -> ImageLoader:
+    return self
+
+  def __exit__(self, *error: object) -> None:
+    self.close()
+
+  def _next(self, taker: object) -> tuple[Any, ...]:
+    with self._lock:
+      if taker is not self._taker:
+        raise StopIteration  # set_epoch, load_state_dict or another iter() came
+      batch = self._engine.next(self._framework)
+      if batch is None:
+        self._begun, self._taker, self._given = False, None, None
+        raise StopIteration
+      images, labels, real, self.samples, epoch, number = batch
+      self._given = epoch, number
+    if self._finished_array is not None:
+      images = self._finished_array(images)
+    if self._transforms:
+      start = time.perf_counter()
+      for transform in self._transforms:
+        images, labels = transform(images, labels)
+      self._python_seconds += time.perf_counter() - start
+    return (images, labels, real) if self._padded else (images, labels)
+
+
+class _Batches(Iterator[tuple[Any, ...]]):
+  """One pass over a loader."""
+
+  def __init__(self, loader: ImageLoader, taker: object) -> None:
+    self._loader = loader
+    self._taker = taker
+
+  def __next__(self) -> tuple[Any, ...]:
+    return self._loader._next(self._taker)

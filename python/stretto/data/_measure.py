@@ -1,0 +1,59 @@
+"""How fast a dataset loads here, where the time goes, and what a training would wait for."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from stretto.data._loader import ImageLoader
+
+STAGES = (("reading", "read_seconds"), ("decoding", "decode_seconds"),
+          ("transforms", "transform_seconds"))
+WIDTH = 40  # blocks of a whole bar
+
+
+def measure(loader: ImageLoader, seconds: float, step_s: float) -> dict[str, Any]:
+  """Takes batches for so long, with a pause of `step_s` after each in place of a model's step. The
+  first batch, which nothing hides, counts by itself."""
+  start = time.perf_counter()
+  batches = iter(loader)
+  count = len(next(batches)[1])
+  first_s = time.perf_counter() - start
+  before, begin = loader.stats(), time.perf_counter()
+  taken = 0
+  while (now := time.perf_counter()) - begin < seconds or taken == 0:
+    batch = next(batches, None)
+    if batch is None:
+      batches = iter(loader)
+      continue
+    taken += len(batch[1])
+    if step_s > 0:
+      time.sleep(step_s)
+  after = loader.stats()
+  spent = {name: after[key] - before[key] for name, key in STAGES}
+  return {"pictures_per_s": taken / (now - begin), "threads": after["threads"],
+          "pictures_per_thread_s": (after["samples"] - before["samples"])
+          / max(1e-9, sum(spent.values())),
+          "first_batch_s": first_s, "batch": count, "stages_s": spent,
+          "idle_s": after["idle_seconds"] - before["idle_seconds"],
+          "waited_s": after["waited_seconds"] - before["waited_seconds"],
+          "seconds": now - begin, "verdict": after["verdict"], "skipped": after["skipped"]}
+
+
+def text(result: dict[str, Any]) -> str:
+  """For people."""
+  spent = result["stages_s"] | {"idle": result["idle_s"]}
+  whole = max(1e-9, sum(spent.values()))
+  lines = [f"{result['pictures_per_s']:,.0f} pictures/s with {result['threads']} threads, "
+           f"{result['pictures_per_thread_s']:,.0f} per second of a thread that works",
+           f"first batch of {result['batch']} after {result['first_batch_s'] * 1e3:.0f} ms"]
+  for name, seconds in spent.items():
+    share = seconds / whole
+    lines.append(f"{name:<10} {'█' * round(share * WIDTH):<{WIDTH}} {100 * share:3.0f} %")
+  waited = result["waited_s"] / result["seconds"]
+  what = {"device": "the model: the loader is fast enough", "": "nothing: too few batches"}
+  lines.append(f"batches were waited for {100 * waited:.0f} % of the time; the job waits for "
+               f"{what.get(result['verdict'], result['verdict'])}")
+  if result["skipped"]:
+    lines.append(f"{result['skipped']} pictures could not be read")
+  return "\n".join(lines)

@@ -1,0 +1,58 @@
+"""python -m stretto.data: a page of what a model sees, and what loading costs."""
+
+import base64
+import io
+import json
+import re
+import subprocess
+import sys
+
+import data_pictures
+import numpy as np
+import pytest
+from PIL import Image
+
+from stretto import data
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+  path = tmp_path_factory.mktemp("pictures")
+  data_pictures.write_folder(path, 20, seed=5)
+  return path
+
+
+def look(*words, code=0):
+  done = subprocess.run([sys.executable, "-m", "stretto.data", *map(str, words)],
+                        capture_output=True, text=True, timeout=120)
+  assert done.returncode == code, done.stdout + done.stderr
+  return done.stdout + done.stderr
+
+
+def test_the_page_shows_what_the_loader_gives(folder, tmp_path):
+  look("show", folder, "-o", tmp_path / "page.html", "--count", "6", "--size", "48", "--seed", "3",
+       "--epoch", "2")
+  text = (tmp_path / "page.html").read_text()
+  pictures = [np.asarray(Image.open(io.BytesIO(base64.b64decode(match))))
+              for match in re.findall(r"data:image/png;base64,([^\"]+)", text)]
+  with data.ImageLoader(folder, 6, 48, dtype="uint8", layout="NHWC", seed=3) as loader:
+    loader.set_epoch(2)
+    images, labels = next(iter(loader))
+    assert np.array_equal(np.stack(pictures), images)
+    for sample, label in zip(loader.samples, labels):
+      assert loader.dataset.name(int(sample)) in text and f"{label}: class{label}" in text
+  assert "http" not in text
+
+
+def test_loading_is_timed(folder):
+  result = json.loads(look("bench", folder, "--size", "32", "--batch", "5", "--seconds", "0.3",
+                           "--step-ms", "20", "--threads", "1", "--json"))
+  # Four batches of five take at least 80 ms of steps.
+  assert 0 < result["pictures_per_s"] < 250 and result["seconds"] >= 0.3
+  assert result["pictures_per_thread_s"] > 0 and result["stages_s"]["decoding"] > 0
+  text = look("bench", folder, "--size", "32", "--batch", "5", "--seconds", "0.2")
+  assert "pictures/s" in text and "decoding" in text and "waits for" in text
+
+
+def test_what_is_missing_is_named(tmp_path):
+  assert "nowhere" in look("bench", tmp_path / "nowhere", code=1)
