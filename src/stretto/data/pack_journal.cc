@@ -168,9 +168,14 @@ void PackJournal::start(const PackPlan& plan, bool others) {
   if (info.st_nlink == 0) throw FormatError(folder_, -1, "another process has just finished this");
   if (static_cast<size_t>(info.st_size) < sizeof(JournalHeader) && !others) {
     // New, or the end came before the first sample.
+    if (!kJournalMagic.starts_with(read_file(path_).substr(0, kJournalMagic.size()))) {
+      throw_invalid("{}: it is not of a pack: expected a folder that is empty or does not exist",
+                    path_);
+    }
     if (::ftruncate(fd_, 0) != 0) fail_file(path_, "write");
     const JournalHeader header = header_of(plan);
     write_all(fd_, path_, {reinterpret_cast<const char*>(&header), sizeof header});
+    if (::fsync(fd_) != 0) fail_file(path_, "write");
     return;
   }
   read(plan);

@@ -324,16 +324,21 @@ TEST_F(Pack, ResumesWhenOnlyTheJournalWasLeftToRemove) {
 TEST_F(Pack, RefusesFoldersOfOthers) {
   const Dataset folder = open_dataset(source.path());
   for (const std::string& inside :
-       {source.path(), source.path("packed"), source.path("a/b/../p")}) {
+       {source.path(), source.path("packed"), source.path("packed/"), source.path("a/b/../p")}) {
     EXPECT_TRUE(says(error_of<InvalidArgument>([&] { pack(folder, inside); }),
                      inside + ": it lies in the source " + source.path()));
   }
+  EXPECT_THROW(pack(open_dataset(source.path() + "/"), source.path("packed/")), InvalidArgument);
   fs::create_symlink(source.path("a"), elsewhere.path("link"));
   EXPECT_THROW(pack(folder, elsewhere.path("link/p")), InvalidArgument);
   EXPECT_FALSE(fs::exists(source.path("a/p")));
   elsewhere.write("full/notes.txt", "mine");
   EXPECT_TRUE(says(error_of<InvalidArgument>([&] { pack(folder, elsewhere.path("full")); }),
                    "expected a folder that is empty or does not exist"));
+  elsewhere.write("diary/journal", "Today");
+  EXPECT_TRUE(says(error_of<InvalidArgument>([&] { pack(folder, elsewhere.path("diary")); }),
+                   "diary/journal: it is not of a pack"));
+  EXPECT_EQ(read_file(elsewhere.path("diary/journal")), "Today");
   elsewhere.write("file", "mine");
   EXPECT_TRUE(says(error_of<FormatError>([&] { pack(folder, elsewhere.path("file")); }),
                    "cannot make the folder: File exists"));

@@ -98,8 +98,11 @@ class ShardWriter {
 void check_apart(const Dataset& source, const std::string& out) {
   namespace fs = std::filesystem;
   std::error_code unknown;
-  const fs::path inner = fs::weakly_canonical(fs::absolute(out), unknown);
-  const fs::path outer = fs::weakly_canonical(fs::absolute(source.source()), unknown);
+  const auto whole = [&](const std::string& path) {
+    const fs::path found = fs::weakly_canonical(fs::absolute(path), unknown);
+    return found.has_filename() ? found : found.parent_path();  // without a slash at its end
+  };
+  const fs::path inner = whole(out), outer = whole(source.source());
   for (fs::path p = inner; !p.empty(); p = p.parent_path()) {
     if (p == outer) throw_invalid("{}: it lies in the source {}", out, source.source());
     if (p == p.parent_path()) break;
@@ -116,13 +119,12 @@ void make_folder(const std::string& out) {
 // The file's name, and what it leads to, are on the disk.
 void sync_path(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0 || ::fsync(fd) != 0) {
-    const int code = errno;
-    if (fd >= 0) ::close(fd);
-    errno = code;
-    fail_shard(path, "write");
-  }
+  if (fd < 0) fail_shard(path, "open");
+  const bool done = ::fsync(fd) == 0 || errno == EINVAL;  // some file systems sync no folders
+  const int code = errno;
   ::close(fd);
+  errno = code;
+  if (!done) fail_shard(path, "write");
 }
 
 void write_index(const Dataset& source, const std::string& out,

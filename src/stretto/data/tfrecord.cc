@@ -65,8 +65,10 @@ int64_t only_number(pbf_reader feature) {
     while (list.next(1)) {
       if (list.wire_type() == protozero::pbf_wire_type::length_delimited) {
         for (const int64_t value : list.get_packed_int64()) set(value);
-      } else {
+      } else if (list.wire_type() == protozero::pbf_wire_type::varint) {
         set(list.get_int64());
+      } else {
+        list.skip();
       }
     }
   }
@@ -78,7 +80,9 @@ void read_feature(pbf_reader entry, data_view& picture, int64_t& label) {
   std::string_view key;
   std::optional<pbf_reader> value;
   while (entry.next()) {
-    if (entry.tag() == 1) {
+    if (entry.wire_type() != protozero::pbf_wire_type::length_delimited) {
+      entry.skip();
+    } else if (entry.tag() == 1) {
       const data_view view = entry.get_view();
       key = {view.data(), view.size()};
     } else if (entry.tag() == 2) {
