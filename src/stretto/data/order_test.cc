@@ -157,12 +157,10 @@ TEST(Order, AWindowOfBlocksIsReadAtATime) {
     // The last block has 3 samples: places go in fours of blocks, wherever it is.
     size_t p = 0;
     while (p < all.size()) {
-      std::set<int64_t> blocks;
+      std::set<int64_t> blocks, next;
       int64_t places = 0;
-      std::set<int64_t> next;
       while (p < all.size()) {
-        next = blocks;
-        next.insert(all[p] / kBlock);
+        (next = blocks).insert(all[p] / kBlock);
         if (next.size() > kWindow) break;
         blocks = next;
         ++places;
