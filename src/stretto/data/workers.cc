@@ -49,6 +49,7 @@ constexpr uint64_t kByPlace = 0x706C616365000000;
 }  // namespace
 
 void Loader::Impl::start() {
+  threads.reserve(static_cast<size_t>(thread_count));
   try {
     for (int i = 0; i < thread_count; ++i) {
       Counters& mine = counters[static_cast<size_t>(i)];
