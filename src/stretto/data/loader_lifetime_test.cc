@@ -176,8 +176,8 @@ TEST(LoaderLifetime, WaitingCanBeInterrupted) {
   const TestPictures pictures(8);
   LoaderOptions o = small_options();
   o.threads = 1;
-  // A second and more for a batch.
-  o.phases[0].shape = {.height = 4000, .width = 4000, .batch = 8};
+  // Half a second and more for a batch, little for a sample.
+  o.phases[0].shape = {.height = 1200, .width = 1200, .batch = 64};
   o.last = Last::kPad;
   o.ahead = 1;
   Loader loader(pictures.as_folder(), o);

@@ -17,6 +17,8 @@ constexpr uint32_t kPermutationDraw = 0xF0000000, kWeightedDraw = 0xF1000000;
 // Streams of permutations; those of windows and sources follow the last.
 constexpr uint32_t kOrderStream = 0, kPeriodStream = 1, kWindowStream = 2, kSourceStream = 3;
 
+constexpr int64_t kLongestEpoch = int64_t{1} << 40;
+
 std::array<uint32_t, 2> key_of(uint64_t seed) {
   return {static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32)};
 }
@@ -97,6 +99,15 @@ void check_mixture(const OrderOptions& o, int64_t size) {
   }
   if (sum != size) throw_invalid("order: sources of {} samples in a dataset of {}", sum, size);
   cumulative_weights(o.source_weights);  // checks them
+  const std::vector<int64_t> shares = shares_of(o.source_weights);
+  for (size_t i = 0; i < shares.size(); ++i) {
+    if (shares[i] == 0 && o.source_weights[i] > 0) {
+      throw_invalid(
+          "order: weight {} of source {} is less than one sample in {}: expected more, or "
+          "0 to leave it out",
+          o.source_weights[i], i, kMixPeriod);
+    }
+  }
 }
 
 }  // namespace
@@ -176,7 +187,10 @@ std::vector<double> class_balanced_weights(std::span<const int64_t> labels) {
 
 void check_order(const OrderOptions& o, int64_t size) {
   if (size < 1) throw_invalid("order: the dataset has no samples");
-  if (o.epoch_size < 0) throw_invalid("order: an epoch of {} samples", o.epoch_size);
+  if (o.epoch_size < 0 || o.epoch_size > kLongestEpoch) {
+    throw_invalid("order: an epoch of {} samples, expected 1 to {}, or 0 for all", o.epoch_size,
+                  kLongestEpoch);
+  }
   check_mixture(o, size);
   if (o.kind == OrderKind::kBlocks && (o.block < 1 || o.window < 1)) {
     throw_invalid("order: blocks of {} in windows of {}: expected at least 1", o.block, o.window);

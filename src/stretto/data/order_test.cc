@@ -33,8 +33,7 @@ std::vector<int64_t> first_numbers(int64_t size) {
   return v;
 }
 
-// Five standard deviations above what chance gives: a right order fails once in millions of seeds,
-// and the seeds here are fixed.
+// Five standard deviations above what chance gives. The seeds are fixed.
 double chi_limit(int64_t cells) {
   const auto freedom = static_cast<double>(cells - 1);
   return freedom + 5 * std::sqrt(2 * freedom);
@@ -157,12 +156,10 @@ TEST(Order, AWindowOfBlocksIsReadAtATime) {
     // The last block has 3 samples: places go in fours of blocks, wherever it is.
     size_t p = 0;
     while (p < all.size()) {
-      std::set<int64_t> blocks;
+      std::set<int64_t> blocks, next;
       int64_t places = 0;
-      std::set<int64_t> next;
       while (p < all.size()) {
-        next = blocks;
-        next.insert(all[p] / kBlock);
+        (next = blocks).insert(all[p] / kBlock);
         if (next.size() > kWindow) break;
         blocks = next;
         ++places;
@@ -174,7 +171,6 @@ TEST(Order, AWindowOfBlocksIsReadAtATime) {
       }
       mixed |= blocks.size() == kWindow;
     }
-    // Neighbours in the order are seldom of one block.
     int64_t same = 0;
     for (size_t i = 1; i < all.size(); ++i) same += all[i] / kBlock == all[i - 1] / kBlock;
     EXPECT_LT(same, kSize / 2);
@@ -203,8 +199,7 @@ TEST(Order, WeightsAreChances) {
     }
     EXPECT_LT(chi, chi_limit(4)) << "epoch " << epoch;
   }
-  EXPECT_NE(all_of(o, 7, 0), all_of(o, 7, 1));
-  EXPECT_NE(all_of(o, 7, 0), all_of(o, 7, 1 << 24));
+  for (const int64_t epoch : {1, 1 << 24}) EXPECT_NE(all_of(o, 7, 0), all_of(o, 7, epoch));
 }
 
 TEST(Order, ClassesAreBalanced) {
@@ -250,7 +245,6 @@ TEST(Order, SourcesAreWalkedThroughAndReshuffled) {
                          .source_sizes = {50, 1000},
                          .source_weights = {1, 1},
                          .epoch_size = 777};
-    // Over the borders of epochs, which are none of periods.
     std::array<std::vector<int64_t>, 2> walks;
     for (int64_t epoch = 0; epoch < 40; ++epoch) {
       for (const int64_t s : all_of(o, 1050, epoch)) walks[s >= 50].push_back(s);
@@ -290,6 +284,10 @@ TEST(Order, SaysWhatMakesNoSense) {
             "order: 2 sources, but 1 weights for them");
   EXPECT_EQ(problem({.source_sizes = {4, 6}, .source_weights = {1, -1}}),
             "order: weight 1 is -1: expected a number of at least 0");
+  EXPECT_EQ(
+      problem({.source_sizes = {4, 6}, .source_weights = {1, 1e-5}}),
+      "order: weight 1e-05 of source 1 is less than one sample in 4096: expected more, or 0 to "
+      "leave it out");
   EXPECT_NE(problem({.epoch_size = 5}), "");
   const auto sums = std::make_shared<std::vector<double>>(std::vector<double>{1, 0.5});
   EXPECT_NE(problem({.kind = OrderKind::kWeighted, .cumulative = sums}, 2), "");
@@ -343,7 +341,6 @@ TEST(Cut, TheRanksTogetherHaveTheEpoch) {
   auto wrapped = first_numbers(10);
   wrapped.insert(wrapped.end(), {0, 1});
   EXPECT_EQ(global_batches(10, 2, 2, Last::kWrap), wrapped);
-  // Fewer samples than a batch takes.
   EXPECT_EQ(global_batches(3, 2, 4, Last::kWrap), (std::vector<int64_t>{0, 1, 2, 0, 1, 2, 0, 1}));
   EXPECT_TRUE(global_batches(3, 2, 4, Last::kDrop).empty());
 }

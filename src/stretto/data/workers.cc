@@ -42,13 +42,14 @@ bool is_of_the_file(const FormatError& e) {
   return e.code() != EMFILE && e.code() != ENFILE && e.code() != ENOMEM;
 }
 
-// For other augmentation of orders whose draws go by place: places and samples are both small
-// numbers.
+// Changes the seed of crops that belong to a place, which are then not those of the sample of the
+// same number.
 constexpr uint64_t kByPlace = 0x706C616365000000;
 
 }  // namespace
 
 void Loader::Impl::start() {
+  threads.reserve(static_cast<size_t>(thread_count));
   try {
     for (int i = 0; i < thread_count; ++i) {
       Counters& mine = counters[static_cast<size_t>(i)];
