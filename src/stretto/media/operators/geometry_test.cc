@@ -169,6 +169,8 @@ TEST(Mix, WrongPlansAreRefused) {
   EXPECT_THROW(draw_mix(Mix::kMixUp, 1, 0, {2, 2}, {}), InvalidArgument);
   std::vector<float> batch(2 * 12);
   MixPlan plan = draw_mix(Mix::kCutMix, 1, 2, {2, 2}, {});
+  EXPECT_THROW(apply_mix(plan, batch.data(), {0, 2}, true), InvalidArgument);
+  EXPECT_THROW(apply_mix(plan, nullptr, {2, 2}, true), InvalidArgument);
   plan.partner = {1, 1};
   EXPECT_THROW(apply_mix(plan, batch.data(), {2, 2}, true), InvalidArgument);
   plan.partner = {1, 0};

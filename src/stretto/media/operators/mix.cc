@@ -97,6 +97,10 @@ MixPlan draw_mix(Mix mix, double alpha, int64_t count, Size size, const SampleKe
 }
 
 void apply_mix(const MixPlan& plan, float* batch, Size size, bool planar) {
+  if (batch == nullptr || size.width < 1 || size.height < 1) {
+    throw_invalid("mix: pictures of {}x{}{}", size.width, size.height,
+                  batch == nullptr ? " without memory" : "");
+  }
   const auto count = std::ssize(plan.partner);
   const Region& box = plan.box;
   if (plan.mix == Mix::kCutMix && !(box.x0 >= 0 && box.x0 <= box.x1 && box.x1 <= size.width &&

@@ -25,8 +25,8 @@ struct MixPlan {
 MixPlan draw_mix(Mix mix, double alpha, int64_t count, Size size, const SampleKey& key);
 
 // Mixes `count` pictures of 3 channels of float32, which follow each other without gaps, in place.
-// Channels are planes (C, H, W) or lie side by side (H, W, C). Throws InvalidArgument for a plan of
-// another count or a box that is not inside.
+// Channels are planes (C, H, W) or lie side by side (H, W, C). Throws InvalidArgument for
+// partners that are no permutation, a box that is not inside, or sizes below 1.
 void apply_mix(const MixPlan& plan, float* batch, Size size, bool planar);
 
 }  // namespace stretto::media::operators
