@@ -47,24 +47,27 @@ struct AsBFloat {  // to nearest, ties to even
   }
 };
 
-// Element i takes scale[i % 3] and offset[i % 3]: three vectors hold a whole number of turns.
+// Three vectors of numbers that repeat.
+struct Repeat {
+  V v[3];
+};
+
+// Element i takes x[i % 3]: three vectors hold a whole number of turns.
+HWY_INLINE Repeat turns(const float* x) {
+  HWY_ALIGN float values[3 * kLanes];
+  for (int64_t i = 0; i < 3 * kLanes; ++i) values[i] = x[i % 3];
+  return {{hn::Load(kFloats, values), hn::Load(kFloats, values + kLanes),
+           hn::Load(kFloats, values + 2 * kLanes)}};
+}
+
 template <class Type>
-void scale_all(const uint8_t* HWY_RESTRICT from, int64_t count, const float* scale,
-               const float* offset, typename Type::T* HWY_RESTRICT to) {
-  HWY_ALIGN float scales[3 * kLanes], offsets[3 * kLanes];
-  for (int64_t i = 0; i < 3 * kLanes; ++i) {
-    scales[i] = scale[i % 3];
-    offsets[i] = offset[i % 3];
-  }
-  V s[3], o[3];
-  for (int64_t k = 0; k < 3; ++k) {
-    s[k] = hn::Load(kFloats, scales + k * kLanes);
-    o[k] = hn::Load(kFloats, offsets + k * kLanes);
-  }
+HWY_INLINE void scale_all(const uint8_t* HWY_RESTRICT from, int64_t count, const Repeat& scale,
+                          const Repeat& offset, typename Type::T* HWY_RESTRICT to) {
   int64_t i = 0;
   for (; i + 3 * kLanes <= count; i += 3 * kLanes) {
     for (int64_t k = 0; k < 3; ++k) {
-      Type::store(hn::MulAdd(load(from + i + k * kLanes), s[k], o[k]), to + i + k * kLanes);
+      Type::store(hn::MulAdd(load(from + i + k * kLanes), scale.v[k], offset.v[k]),
+                  to + i + k * kLanes);
     }
   }
   if (i == count) return;
@@ -72,13 +75,13 @@ void scale_all(const uint8_t* HWY_RESTRICT from, int64_t count, const float* sca
   typename Type::T values[3 * kLanes];
   for (int64_t j = i; j < count; ++j) last[j - i] = from[j];
   for (int64_t k = 0; k < 3; ++k) {
-    Type::store(hn::MulAdd(load(last + k * kLanes), s[k], o[k]), values + k * kLanes);
+    Type::store(hn::MulAdd(load(last + k * kLanes), scale.v[k], offset.v[k]), values + k * kLanes);
   }
   for (int64_t j = i; j < count; ++j) to[j] = values[j - i];
 }
 
-void scale_elements(const uint8_t* from, int64_t count, const float* scale, const float* offset,
-                    DType dtype, void* to) {
+HWY_INLINE void scale_elements(const uint8_t* from, int64_t count, const Repeat& scale,
+                               const Repeat& offset, DType dtype, void* to) {
   switch (dtype) {
     case DType::kFloat16:
       return scale_all<AsHalf>(from, count, scale, offset, static_cast<uint16_t*>(to));
@@ -89,6 +92,17 @@ void scale_elements(const uint8_t* from, int64_t count, const float* scale, cons
   }
 }
 
+void scale_one(const uint8_t* from, int64_t count, float scale, float offset, DType dtype,
+               void* to) {
+  const V s = hn::Set(kFloats, scale), o = hn::Set(kFloats, offset);
+  scale_elements(from, count, {{s, s, s}}, {{o, o, o}}, dtype, to);
+}
+
+void scale_three(const uint8_t* from, int64_t count, const float* scale, const float* offset,
+                 DType dtype, void* to) {
+  scale_elements(from, count, turns(scale), turns(offset), dtype, to);
+}
+
 }  // namespace stretto::media::operators::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -97,13 +111,12 @@ namespace stretto::media::operators {
 
 void scale_bytes(const uint8_t* from, int64_t count, float scale, float offset, DType dtype,
                  void* to, Isa isa) {
-  const float scales[3] = {scale, scale, scale}, offsets[3] = {offset, offset, offset};
-  STRETTO_ISA_SELECT(isa, scale_elements)(from, count, scales, offsets, dtype, to);
+  STRETTO_ISA_SELECT(isa, scale_one)(from, count, scale, offset, dtype, to);
 }
 
 void scale_rgb_bytes(const uint8_t* from, int64_t pixels, const float* scale, const float* offset,
                      DType dtype, void* to, Isa isa) {
-  STRETTO_ISA_SELECT(isa, scale_elements)(from, 3 * pixels, scale, offset, dtype, to);
+  STRETTO_ISA_SELECT(isa, scale_three)(from, 3 * pixels, scale, offset, dtype, to);
 }
 
 }  // namespace stretto::media::operators
