@@ -20,6 +20,7 @@ constexpr std::array<uint32_t, 4> philox(std::array<uint32_t, 4> counter,
 }
 
 // Who draws. Each has numbers of its own, so that one more operator changes nothing for the others.
+// Those above kOther, up to 255, are of picture operators (operators/apply.cc, operators/mix.cc).
 enum class Draw : uint32_t { kCrop, kFlip, kColour, kOther };
 
 // The numbers of one sample in one epoch.
