@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <new>
 #include <system_error>
+#include <vector>
 
+#include "data_verbs.h"
 #include "signals.h"
 #include "streams.h"
 #include "stretto/base/cpu.h"
@@ -15,6 +17,7 @@
 namespace stretto::cli {
 namespace {
 
+// In this order, with data_verbs() before the later ones.
 constexpr Verb kVerbs[] = {
     {"optimize",
      "Make a faster, verified model from an ONNX file",
@@ -54,6 +57,8 @@ constexpr Verb kVerbs[] = {
      "stretto run -n 4 train.py --epochs 3",
      set_up_run,
      {.parses_itself = true}},
+};
+constexpr Verb kLaterVerbs[] = {
     {"kernels", "Time every kernel that fits a problem, and say why the others do not",
      "stretto kernels\n"
      "stretto kernels conv2d --input 1x64x56x56 --kernel 3",
@@ -73,6 +78,13 @@ constexpr Verb kVerbs[] = {
      set_up_help},
 };
 
+std::vector<Verb> all_verbs() {
+  std::vector<Verb> verbs(std::begin(kVerbs), std::end(kVerbs));
+  verbs.insert(verbs.end(), data_verbs().begin(), data_verbs().end());
+  verbs.insert(verbs.end(), std::begin(kLaterVerbs), std::end(kLaterVerbs));
+  return verbs;
+}
+
 int complain(int code, std::string_view text) {
   say(fmt::format("stretto: {}\n", text));
   return code;
@@ -88,7 +100,7 @@ int parse_and_run(std::span<const std::string> arguments, const Context& context
   add_option(program, "--config", ReadConfig{}, "FILE",
              "Read options from a TOML file with a section per verb, such as [optimize]",
              {.group = "General"});
-  for (const Verb& verb : kVerbs) {
+  for (const Verb& verb : all_verbs()) {
     Command& command = add_command(program, {.name = std::string(verb.name),
                                              .summary = std::string(verb.summary),
                                              .examples = std::string(verb.examples),

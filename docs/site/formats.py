@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,9 @@ RUNS = {
   "inspect M.stretto": ["inspect", "M.stretto"],
   "check": ["check", "M.onnx"],
   "convert": ["convert", "M.onnx", "-o", "written.onnx"],
+  "pack": ["pack", "pictures", "out.pack"],
+  "pack --verify PACK": ["pack", "--verify", "out.pack"],
+  "unpack": ["unpack", "out.pack", "again"],
   "kernels": ["kernels"],
   "kernels FAMILY": ["kernels", "matmul", "--seconds", "0.1"],
   "operators": ["operators"],
@@ -51,6 +56,18 @@ def write_model(folder: Path) -> None:
   model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
   onnx.save(model, folder / "M.onnx")
   np.save(folder / "x.npy", x)
+
+
+def write_picture(folder: Path) -> None:
+  """pictures/grey.png: one grey pixel."""
+  def chunk(kind: bytes, content: bytes) -> bytes:
+    check = zlib.crc32(kind + content)
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
+
+  (folder / "pictures").mkdir()
+  (folder / "pictures" / "grey.png").write_bytes(
+    b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0))
+    + chunk(b"IDAT", zlib.compress(b"\0\x80")) + chunk(b"IEND", b""))
 
 
 def fields(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
@@ -85,6 +102,7 @@ def json_page(environment: Mapping[str, str]) -> str:
   with tempfile.TemporaryDirectory() as name:
     folder = Path(name)
     write_model(folder)
+    write_picture(folder)
 
     def ask(words: list[str]) -> Any:
       done = subprocess.run([sys.executable, "-m", "stretto", *words], cwd=folder, text=True,

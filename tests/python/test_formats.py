@@ -50,6 +50,9 @@ def test_the_page_of_the_report_has_its_fields_and_no_others(cnn_path):
 @pytest.mark.parametrize("words", formats.RUNS)
 def test_the_page_of_the_command_has_the_fields_of_each_verb(words, run_command, tmp_path):
   formats.write_model(tmp_path)
+  formats.write_picture(tmp_path)
+  if words in ("pack --verify PACK", "unpack"):
+    run_command(*formats.RUNS["pack"])
   if "M.stretto" in formats.RUNS[words]:
     run_command(*formats.RUNS["optimize M.onnx"])
   printed = json.loads(run_command(*formats.RUNS[words], "--json").stdout)

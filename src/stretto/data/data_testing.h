@@ -8,9 +8,11 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
+#include "stretto/data/dataset.h"
 
 namespace stretto::data {
 
@@ -57,6 +59,21 @@ inline std::string tiny_png() {
 inline std::string tiny_webp() {
   return {"RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0/\0\0\0\x10\x07\x10\x11\x11\x88\x88\xfe\x07\0", 34};
 }
+
+inline std::vector<std::string> names_of(const Dataset& dataset) {
+  std::vector<std::string> names;
+  for (int64_t i = 0; i < dataset.size(); ++i) names.push_back(dataset.name(i));
+  return names;
+}
+
+inline std::vector<int64_t> labels_of(const Dataset& dataset) {
+  std::vector<int64_t> labels;
+  for (int64_t i = 0; i < dataset.size(); ++i) labels.push_back(dataset.sample(i).label);
+  return labels;
+}
+
+using Names = std::vector<std::string>;
+using LabelList = std::vector<int64_t>;
 
 inline ::testing::AssertionResult says(std::string_view text, std::string_view part) {
   if (text.find(part) != text.npos) return ::testing::AssertionSuccess();

@@ -11,21 +11,6 @@
 namespace stretto::data {
 namespace {
 
-using Names = std::vector<std::string>;
-using Labels = std::vector<int64_t>;
-
-std::vector<std::string> names_of(const Dataset& dataset) {
-  std::vector<std::string> names;
-  for (int64_t i = 0; i < dataset.size(); ++i) names.push_back(dataset.name(i));
-  return names;
-}
-
-std::vector<int64_t> labels_of(const Dataset& dataset) {
-  std::vector<int64_t> labels;
-  for (int64_t i = 0; i < dataset.size(); ++i) labels.push_back(dataset.sample(i).label);
-  return labels;
-}
-
 TEST(Folder, SortedFoldersAreClasses) {
   const TestFolder folder;
   for (const char* name : {"dog/2.jpg", "dog/10.jpg", "cat/b.PNG", "cat/a.WebP", "Zebra/x.JpEg",
@@ -41,7 +26,7 @@ TEST(Folder, SortedFoldersAreClasses) {
   EXPECT_EQ(dataset.class_names(), (Names{"Zebra", "cat", "dog", "empty"}));
   EXPECT_EQ(names_of(dataset),
             (Names{"Zebra/x.JpEg", "cat/a.WebP", "cat/b.PNG", "dog/10.jpg", "dog/2.jpg"}));
-  EXPECT_EQ(labels_of(dataset), (Labels{0, 1, 1, 2, 2}));
+  EXPECT_EQ(labels_of(dataset), (LabelList{0, 1, 1, 2, 2}));
   EXPECT_TRUE(dataset.one_file_each());
   EXPECT_EQ(dataset.path(3), folder.path("dog/10.jpg"));
   EXPECT_EQ(dataset.sample(3).length, 0);
@@ -64,7 +49,7 @@ TEST(Folder, WithoutSubFoldersHasNoLabels) {
   std::filesystem::create_directory(folder.path("thumbnails"));
   const Dataset dataset = open_folder(folder.path());
   EXPECT_EQ(names_of(dataset), (Names{"a.png", "b.jpg"}));
-  EXPECT_EQ(labels_of(dataset), (Labels{-1, -1}));
+  EXPECT_EQ(labels_of(dataset), (LabelList{-1, -1}));
   EXPECT_TRUE(dataset.class_names().empty());
 }
 

@@ -36,6 +36,14 @@ void TableBuilder::add(std::string_view name, Record record,
   memory.records.push_back(record);
 }
 
+void TableBuilder::relabel(std::span<const int64_t> labels) {
+  const auto change = [&](int64_t& label) {
+    if (label >= 0) label = labels[static_cast<size_t>(label)];
+  };
+  for (Record& record : memory_->records) change(record.label);
+  for (Annotation& annotation : memory_->annotations) change(annotation.label);
+}
+
 std::shared_ptr<const Dataset::Table> TableBuilder::take() && {
   memory_->records.shrink_to_fit();
   memory_->names.shrink_to_fit();

@@ -48,6 +48,8 @@ class TableBuilder {
  public:
   // `record` without name_end and annotation_end.
   void add(std::string_view name, Record record, std::span<const Annotation> annotations = {});
+  // Every label n >= 0 of samples and annotations becomes labels[n].
+  void relabel(std::span<const int64_t> labels);
   int64_t size() const { return static_cast<int64_t>(memory_->records.size()); }
   Dataset::Table& table() { return table_; }  // everything but what add() collects
   std::shared_ptr<const Dataset::Table> take() &&;

@@ -14,7 +14,7 @@ namespace stretto::data {
 namespace {
 
 template <typename T>
-std::string_view text_of(std::span<const T> column) {
+std::string_view raw_text(std::span<const T> column) {
   return {reinterpret_cast<const char*>(column.data()), column.size_bytes()};
 }
 
@@ -41,11 +41,11 @@ std::string shard_path(const std::string& folder, uint32_t shard) {
 void write_pack_index(const std::string& folder, const Dataset::Table& table,
                       std::span<const uint64_t> checksums, std::span<const uint64_t> shards) {
   const std::string classes = encode_names(table.class_names);
-  const std::string_view content[kPackSections] = {text_of(table.records),
-                                                   text_of(checksums),
-                                                   text_of(table.annotations),
+  const std::string_view content[kPackSections] = {raw_text(table.records),
+                                                   raw_text(checksums),
+                                                   raw_text(table.annotations),
                                                    table.names,
-                                                   text_of(shards),
+                                                   raw_text(shards),
                                                    classes};
   PackHeader header{};
   std::memcpy(header.magic, kPackMagic.data(), sizeof header.magic);
@@ -70,7 +70,7 @@ void write_pack_index(const std::string& folder, const Dataset::Table& table,
   header.bytes = at;
   const std::span<const PackHeader> whole(&header, 1);
   header.checksum = pack_checksum(std::as_bytes(whole).first(offsetof(PackHeader, checksum)));
-  pieces.front() = text_of(whole);
+  pieces.front() = raw_text(whole);
   write_file(fmt::format("{}/{}", folder, kPackIndex), pieces);
 }
 

@@ -55,7 +55,9 @@ struct PackIndex {
   std::span<const uint64_t> checksums() const;
 };
 PackIndex read_pack_index(const std::string& folder);
-Dataset dataset_of(const std::string& folder, const PackIndex& index);
+PackIndex read_pack_index_file(const std::string& path);
+// Throws FormatError if a shard is missing or has another size.
+Dataset dataset_of(const std::string& folder, const PackIndex& index, bool check_shards = true);
 
 // Writes the index of `table`; `checksums` are of its samples, `shards` the sizes of the shards.
 void write_pack_index(const std::string& folder, const Dataset::Table& table,

@@ -62,7 +62,7 @@ JournalHeader header_of(const PackPlan& plan) {
   return header;
 }
 
-std::string encode(uint64_t sample, const PackEntry& entry) {
+std::string encode_entry(uint64_t sample, const PackEntry& entry) {
   const JournalEntry fixed{.checksum = 0,
                            .sample = sample,
                            .offset = entry.offset,
@@ -84,7 +84,7 @@ std::string encode(uint64_t sample, const PackEntry& entry) {
 }
 
 // The entry that `bytes` begin with and its size, if it is whole and the one of this sample.
-std::optional<std::pair<PackEntry, size_t>> decode(std::string_view bytes, uint64_t sample) {
+std::optional<std::pair<PackEntry, size_t>> decode_entry(std::string_view bytes, uint64_t sample) {
   JournalEntry fixed;
   if (bytes.size() < sizeof fixed) return std::nullopt;
   std::memcpy(&fixed, bytes.data(), sizeof fixed);
@@ -202,7 +202,7 @@ void PackJournal::read(const PackPlan& plan) {
   uint32_t container = 0;
   uint64_t end = 0;
   while (entries_.size() < plan.samples) {
-    auto decoded = decode(rest, entries_.size());
+    auto decoded = decode_entry(rest, entries_.size());
     if (!decoded) break;
     PackEntry& entry = decoded->first;
     if (entry.problem.empty()) {
@@ -268,7 +268,7 @@ void PackJournal::cut() {
 
 void PackJournal::append(PackEntry entry) {
   if (entry.problem.size() > kLongestProblem) entry.problem.resize(kLongestProblem);
-  const std::string bytes = encode(entries_.size(), entry);
+  const std::string bytes = encode_entry(entries_.size(), entry);
   write_all(fd_, path_, bytes);
   ends_.push_back((ends_.empty() ? sizeof(JournalHeader) : ends_.back()) + bytes.size());
   entries_.push_back(std::move(entry));

@@ -14,7 +14,7 @@ namespace {
 
 // What the columns are read as.
 template <typename T>
-std::span<const T> column(std::span<const std::byte> bytes) {
+std::span<const T> pack_column(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
 }
 
@@ -49,14 +49,14 @@ void check_content(const std::string& path, const PackIndex& index, PackSectionK
   throw FormatError(path, static_cast<int64_t>(section.offset), "damaged: the checksum differs");
 }
 
-std::vector<std::string> read_class_names(const std::string& path, const PackIndex& index) {
+std::vector<std::string> read_class_names(const PackIndex& index) {
   std::vector<std::string> names;
   std::span<const std::byte> bytes = index.section(kPackClasses);
   while (!bytes.empty()) {
     uint32_t size = 0;
     if (bytes.size() >= sizeof size) std::memcpy(&size, bytes.data(), sizeof size);
     if (bytes.size() < sizeof size || size > bytes.size() - sizeof size) {
-      throw FormatError(path, bytes.data() - index.file->bytes().data(),
+      throw FormatError(index.file->path(), bytes.data() - index.file->bytes().data(),
                         "expected the name of a class");
     }
     names.emplace_back(reinterpret_cast<const char*>(bytes.data()) + sizeof size, size);
@@ -85,11 +85,14 @@ std::span<const std::byte> PackIndex::section(PackSectionKind kind) const {
 }
 
 std::span<const uint64_t> PackIndex::checksums() const {
-  return column<uint64_t>(section(kPackChecksums));
+  return pack_column<uint64_t>(section(kPackChecksums));
 }
 
 PackIndex read_pack_index(const std::string& folder) {
-  const std::string path = fmt::format("{}/{}", folder, kPackIndex);
+  return read_pack_index_file(fmt::format("{}/{}", folder, kPackIndex));
+}
+
+PackIndex read_pack_index_file(const std::string& path) {
   PackIndex index;
   index.file = MappedFile::open(path);
   const std::span<const std::byte> bytes = index.file->bytes();
@@ -123,18 +126,18 @@ PackIndex read_pack_index(const std::string& folder) {
   return index;
 }
 
-Dataset dataset_of(const std::string& folder, const PackIndex& index) {
+Dataset dataset_of(const std::string& folder, const PackIndex& index, bool check_shards) {
   auto table = std::make_shared<Dataset::Table>();
   table->source = folder;
   table->kind = "pack";
-  table->class_names = read_class_names(fmt::format("{}/{}", folder, kPackIndex), index);
-  const std::span<const uint64_t> shards = column<uint64_t>(index.section(kPackShards));
+  table->class_names = read_class_names(index);
+  const std::span<const uint64_t> shards = pack_column<uint64_t>(index.section(kPackShards));
   for (uint32_t i = 0; i < index.header.shards; ++i) {
     table->containers.push_back(shard_path(folder, i));
-    check_shard(table->containers.back(), shards[i]);
+    if (check_shards) check_shard(table->containers.back(), shards[i]);
   }
-  table->records = column<Record>(index.section(kPackRecords));
-  table->annotations = column<Annotation>(index.section(kPackAnnotations));
+  table->records = pack_column<Record>(index.section(kPackRecords));
+  table->annotations = pack_column<Annotation>(index.section(kPackAnnotations));
   const std::span<const std::byte> names = index.section(kPackNames);
   table->names = {reinterpret_cast<const char*>(names.data()), names.size()};
   table->fingerprint = index.header.fingerprint;

@@ -28,14 +28,14 @@ std::vector<std::byte> transcoded(Bytes file, const media::DecodeOptions& option
   return {};
 }
 
-void put(Bytes picture, Bytes restarts, PackedSample& sample) {
+void put_sample(Bytes picture, Bytes restarts, PackedSample& sample) {
   sample.bytes.reserve(restarts.size() + picture.size());
   sample.bytes.insert(sample.bytes.end(), restarts.begin(), restarts.end());
   sample.bytes.insert(sample.bytes.end(), picture.begin(), picture.end());
   sample.restart_bytes = static_cast<uint32_t>(restarts.size());
 }
 
-void make(Bytes file, const media::DecodeOptions& options, PackedSample& sample) {
+void make_sample(Bytes file, const media::DecodeOptions& options, PackedSample& sample) {
   const media::PictureInfo info = media::read_info(file);
   media::check_size(info.width, info.height, options);
   sample.width = static_cast<int32_t>(info.width);
@@ -44,12 +44,12 @@ void make(Bytes file, const media::DecodeOptions& options, PackedSample& sample)
     const std::vector<std::byte> written = transcoded(file, options);
     if (!written.empty() && written.size() <= kLargestSample / 2) {
       const media::jpeg::RestartTableOrReason found = media::jpeg::restart_table(written);
-      put(written, found ? encode_restarts(found.table) : std::vector<std::byte>{}, sample);
+      put_sample(written, found ? encode_restarts(found.table) : std::vector<std::byte>{}, sample);
       return;
     }
   }
   media::decode_rgb(file, options);
-  put(file, {}, sample);
+  put_sample(file, {}, sample);
 }
 
 // Without the path, which whoever shows it puts before it.
@@ -75,7 +75,7 @@ PackedSample pack_sample(const Dataset& source, int64_t index,
     read_sample(source, index, bytes);
     const Bytes file = Bytes(bytes).subspan(source.sample(index).restart_bytes);
     sample.source_bytes = file.size();
-    make(file, options, sample);
+    make_sample(file, options, sample);
   } catch (const FormatError& e) {
     if (is_shortage(e.code())) throw;
     sample.problem = source.one_file_each() ? reason_of(e.what(), source.path(index)) : e.what();

@@ -15,7 +15,7 @@ namespace {
 
 using media::Bytes;
 
-struct Checked {
+struct CheckedSample {
   std::string name;
   uint64_t bytes = 0;
   bool compared = false;
@@ -90,7 +90,7 @@ VerifyResult verify_pack(const std::string& path, const VerifyOptions& options) 
   const std::span<const uint64_t> checksums = index.checksums();
 
   const auto check = [&](int64_t i) {
-    Checked result{.name = fmt::format("sample {}", i)};
+    CheckedSample result{.name = fmt::format("sample {}", i)};
     try {
       const Sample sample = dataset.sample(i);
       dataset.annotations(i);
@@ -110,15 +110,16 @@ VerifyResult verify_pack(const std::string& path, const VerifyOptions& options) 
     return result;
   };
   VerifyResult result;
-  in_order<Checked>(0, dataset.size(), options.threads, check, [&](int64_t i, Checked checked) {
-    ++result.samples;
-    result.bytes += checked.bytes;
-    result.compared += checked.compared ? 1 : 0;
-    if (!checked.problem.empty()) {
-      result.damaged.push_back({std::move(checked.name), std::move(checked.problem)});
-    }
-    if (options.progress) options.progress(i + 1, dataset.size());
-  });
+  in_order<CheckedSample>(
+      0, dataset.size(), options.threads, check, [&](int64_t i, CheckedSample checked) {
+        ++result.samples;
+        result.bytes += checked.bytes;
+        result.compared += checked.compared ? 1 : 0;
+        if (!checked.problem.empty()) {
+          result.damaged.push_back({std::move(checked.name), std::move(checked.problem)});
+        }
+        if (options.progress) options.progress(i + 1, dataset.size());
+      });
   return result;
 }
 

@@ -5,9 +5,13 @@
 #include <cstring>
 
 #include "stretto/base/error.h"
+#include "stretto/data/coco.h"
 #include "stretto/data/dataset.h"
 #include "stretto/data/folder.h"
+#include "stretto/data/list.h"
 #include "stretto/data/pack.h"
+#include "stretto/data/tar.h"
+#include "stretto/data/tfrecord.h"
 
 namespace stretto::data {
 namespace {
@@ -15,6 +19,12 @@ namespace {
 // The first that matches is taken.
 constexpr SourceRow kSources[] = {
     {"pack", "a folder that `stretto pack` wrote", is_pack, open_pack},
+    {"list", "a .csv or .jsonl file of paths and labels", is_list, open_list},
+    {"coco", "the instances_*.json of COCO, near its pictures", is_coco, open_coco},
+    {"tar", "a .tar file in WebDataset's form, a folder of them, or shard-{000..012}.tar", is_tar,
+     open_tar},
+    {"tfrecord", "a .tfrecord file of tf.train.Example, a folder of them, or a pattern as of tar",
+     is_tfrecord, open_tfrecord},
     {"folder", "a folder with a folder of pictures per class, or with pictures alone", is_folder,
      open_folder},
 };

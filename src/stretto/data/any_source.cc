@@ -1,0 +1,123 @@
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "stretto/base/error.h"
+#include "stretto/data/coco.h"
+#include "stretto/data/data_fuzz.h"
+#include "stretto/data/list.h"
+#include "stretto/data/pack_format.h"
+#include "stretto/data/restarts.h"
+#include "stretto/data/tar.h"
+#include "stretto/data/tfrecord.h"
+#include "stretto/media/jpeg/splice.h"
+
+namespace stretto::data {
+namespace {
+
+using media::Bytes;
+
+// The bytes as a file that nobody else sees.
+class MemoryFile {
+ public:
+  explicit MemoryFile(Bytes bytes) : fd_(::memfd_create("stretto", MFD_CLOEXEC)) {
+    STRETTO_CHECK(fd_ >= 0, "memfd_create: {}", std::strerror(errno));
+    while (!bytes.empty()) {
+      const ssize_t count = ::write(fd_, bytes.data(), bytes.size());
+      STRETTO_CHECK(count > 0, "write: {}", std::strerror(errno));
+      bytes = bytes.subspan(static_cast<size_t>(count));
+    }
+  }
+  ~MemoryFile() { ::close(fd_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  std::string path() const { return fmt::format("/proc/self/fd/{}", fd_); }
+
+ private:
+  const int fd_;
+};
+
+std::string_view as_text(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// All that a loader asks for.
+void look_at(const Dataset& dataset) {
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    dataset.sample(i);
+    dataset.name(i);
+    dataset.path(i);
+    for (const Annotation& annotation : dataset.annotations(i)) {
+      STRETTO_CHECK(annotation.label >= -1, "an annotation has the label {}", annotation.label);
+    }
+  }
+}
+
+// Samples lie in their file.
+void look_at(const std::vector<Found>& samples, size_t size) {
+  for (const Found& sample : samples) {
+    STRETTO_CHECK(
+        sample.length > 0 && sample.offset <= size && sample.length <= size - sample.offset,
+        "{} does not lie in its file", sample.name);
+  }
+}
+
+void check_csv(Bytes bytes) { look_at(parse_csv("l.csv", as_text(bytes))); }
+void check_json_lines(Bytes bytes) { look_at(parse_json_lines("l.jsonl", as_text(bytes))); }
+void check_coco(Bytes bytes) { look_at(parse_coco("i.json", as_text(bytes), ".")); }
+void check_tar(Bytes bytes) { look_at(find_in_tar(MemoryFile(bytes).path()), bytes.size()); }
+void check_tfrecord(Bytes bytes) {
+  look_at(find_in_tfrecord(MemoryFile(bytes).path()), bytes.size());
+}
+
+// An index without shards, whose records lie wherever they say.
+void check_index(Bytes bytes) {
+  const MemoryFile file(bytes);
+  const PackIndex index = read_pack_index_file(file.path());
+  const Dataset dataset = dataset_of("pack", index, false);
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    try {
+      dataset.sample(i);
+      dataset.path(i);
+      dataset.name(i);
+      for (const Annotation& annotation : dataset.annotations(i)) static_cast<void>(annotation);
+    } catch (const FormatError&) {
+    }
+  }
+}
+
+// Two bytes: how long the table is; the table; a picture.
+void check_restarts(Bytes bytes) {
+  if (bytes.size() < 2) return;
+  const size_t size = std::to_integer<size_t>(bytes[0]) | std::to_integer<size_t>(bytes[1]) << 8;
+  bytes = bytes.subspan(2);
+  if (size > bytes.size()) return;
+  const Bytes file = bytes.subspan(size);
+  const media::jpeg::RestartTable table = decode_restarts(bytes.first(size), file);
+  media::Buffer buffer, scratch;
+  const media::Region corner{
+      .x0 = table.width - 1, .y0 = table.height - 1, .x1 = table.width, .y1 = table.height};
+  media::jpeg::decode_spliced(file, table, corner, {.max_pixels = 1 << 14}, buffer, scratch);
+}
+
+using SourceCheck = void (*)(Bytes);
+constexpr SourceCheck kSourceChecks[] = {check_csv,      check_json_lines, check_coco,    check_tar,
+                                         check_tfrecord, check_index,      check_restarts};
+
+}  // namespace
+
+bool check_any_source(Bytes bytes) {
+  if (bytes.empty()) return false;
+  const size_t kind = std::to_integer<size_t>(bytes[0]) - 'a';
+  if (kind >= std::size(kSourceChecks)) return false;
+  try {
+    kSourceChecks[kind](bytes.subspan(1));
+    return true;
+  } catch (const FormatError&) {
+  } catch (const Unsupported&) {
+  }
+  return false;
+}
+
+}  // namespace stretto::data

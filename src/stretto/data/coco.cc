@@ -1,0 +1,257 @@
+#include "stretto/data/coco.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_map>
+
+#include "stretto/base/error.h"
+#include "stretto/base/file.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/data/index.h"
+
+namespace stretto::data {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct CocoPicture {
+  int64_t id;
+  std::string name;
+};
+
+struct CocoBox {
+  int64_t picture, category;
+  std::array<double, 4> corner_and_size;
+};
+
+struct CocoParts {
+  std::vector<CocoPicture> pictures;
+  std::vector<CocoBox> boxes;
+  std::map<int64_t, std::string> categories;
+};
+
+// Receives the file's events. The place of a value is {"SECTION": [{"FIELD": value}]}, or one list
+// deeper, as bbox is; whatever lies elsewhere is passed over.
+class CocoReader {
+ public:
+  using number_integer_t = json::number_integer_t;
+  using number_unsigned_t = json::number_unsigned_t;
+  using number_float_t = json::number_float_t;
+  using string_t = json::string_t;
+  using binary_t = json::binary_t;
+
+  explicit CocoReader(const std::string& file) : file_(file) {}
+  CocoParts take() && { return std::move(parts_); }
+
+  bool null() { return true; }
+  bool boolean(bool value) { return number(value ? 1 : 0, value ? 1 : 0); }
+  bool number_integer(number_integer_t value) { return number(static_cast<double>(value), value); }
+  bool number_unsigned(number_unsigned_t value) {
+    if (value > static_cast<uint64_t>(INT64_MAX)) return number(static_cast<double>(value), {});
+    return number(static_cast<double>(value), static_cast<int64_t>(value));
+  }
+  bool number_float(number_float_t value, const string_t&) { return number(value, {}); }
+  bool string(string_t& text) {
+    if (in_item() && open_.size() == 3 && (field_ == "file_name" || field_ == "name")) {
+      name_ = std::move(text);
+    }
+    return true;
+  }
+  bool binary(binary_t&) { return true; }
+
+  bool start_object(size_t) {
+    open_.push_back('{');
+    if (open_.size() == 3 && in_item()) begin_item();
+    return true;
+  }
+  bool end_object() {
+    if (open_.size() == 3 && in_item()) end_item();
+    open_.pop_back();
+    return true;
+  }
+  bool start_array(size_t) {
+    open_.push_back('[');
+    return true;
+  }
+  bool end_array() {
+    open_.pop_back();
+    return true;
+  }
+  bool key(string_t& name) {
+    if (open_.size() == 1) section_ = std::move(name);
+    if (open_.size() == 3) field_ = std::move(name);
+    return true;
+  }
+  bool parse_error(size_t at, const std::string&, const json::exception&) {
+    throw FormatError(file_, static_cast<int64_t>(at), "expected JSON");
+  }
+
+ private:
+  bool in_item() const {
+    return open_.size() >= 3 && open_[0] == '{' && open_[1] == '[' && open_[2] == '{' &&
+           (section_ == "images" || section_ == "annotations" || section_ == "categories");
+  }
+
+  bool number(double value, std::optional<int64_t> whole) {
+    if (!in_item()) return true;
+    if (open_.size() == 3) {
+      if (field_ == "id") id_ = whole;
+      if (field_ == "image_id") picture_ = whole;
+      if (field_ == "category_id") category_ = whole;
+      if (field_ == "iscrowd") crowd_ = value != 0;
+    } else if (open_.size() == 4 && open_[3] == '[' && field_ == "bbox") {
+      if (corners_ < box_.size()) box_[corners_] = value;
+      ++corners_;
+    }
+    return true;
+  }
+
+  void begin_item() {
+    check_interrupt();
+    field_.clear();
+    name_.reset();
+    id_ = picture_ = category_ = std::nullopt;
+    corners_ = 0;
+    crowd_ = false;
+    ++count_[section_];
+  }
+
+  void end_item() {
+    if (section_ == "images") {
+      if (!id_ || !name_ || name_->empty() || name_->size() >= PATH_MAX ||
+          name_->find('\0') != name_->npos) {
+        fail("a whole number \"id\" and a \"file_name\"");
+      }
+      parts_.pictures.push_back({*id_, std::move(*name_)});
+    } else if (section_ == "categories") {
+      if (!id_ || !name_) fail("a whole number \"id\" and a \"name\"");
+      if (!parts_.categories.emplace(*id_, std::move(*name_)).second) fail("an \"id\" of its own");
+    } else if (!crowd_) {
+      if (!picture_ || !category_ || corners_ != box_.size() ||
+          !std::all_of(box_.begin(), box_.end(), [](double v) { return std::isfinite(v); })) {
+        fail("whole numbers \"image_id\" and \"category_id\", and a \"bbox\" of four numbers");
+      }
+      parts_.boxes.push_back({*picture_, *category_, box_});
+    }
+  }
+
+  [[noreturn]] void fail(std::string_view expected) {
+    throw FormatError(
+        file_, -1,
+        fmt::format("element {} of \"{}\": expected {}", count_[section_] - 1, section_, expected));
+  }
+
+  const std::string& file_;
+  CocoParts parts_;
+  std::string open_;  // the brackets that are open
+  std::string section_, field_;
+  std::map<std::string, int64_t> count_;  // elements of sections
+  std::optional<std::string> name_;
+  std::optional<int64_t> id_, picture_, category_;
+  std::array<double, 4> box_{};
+  size_t corners_ = 0;
+  bool crowd_ = false;
+};
+
+CocoParts read_parts(const std::string& source, std::string_view text) {
+  CocoReader reader(source);
+  json::sax_parse(text.begin(), text.end(), &reader);
+  CocoParts parts = std::move(reader).take();
+  if (parts.pictures.empty()) {
+    throw FormatError(source, -1, "expected the instances of COCO: it lists no \"images\"");
+  }
+  std::sort(parts.pictures.begin(), parts.pictures.end(),
+            [](const CocoPicture& a, const CocoPicture& b) { return a.id < b.id; });
+  const auto twice = std::adjacent_find(parts.pictures.begin(), parts.pictures.end(),
+                                        [](const auto& a, const auto& b) { return a.id == b.id; });
+  if (twice != parts.pictures.end()) {
+    throw FormatError(source, -1, fmt::format("two images have the id {}", twice->id));
+  }
+  return parts;
+}
+
+// Annotations by the place of their picture, each in its order.
+std::vector<std::vector<Annotation>> group_boxes(const std::string& source,
+                                                 const CocoParts& parts) {
+  std::unordered_map<int64_t, size_t> places;
+  for (const CocoPicture& picture : parts.pictures) places.emplace(picture.id, places.size());
+  std::unordered_map<int64_t, int64_t> labels;
+  for (const auto& [id, name] : parts.categories) {
+    labels.emplace(id, static_cast<int64_t>(labels.size()));
+  }
+  std::vector<std::vector<Annotation>> groups(parts.pictures.size());
+  for (const CocoBox& box : parts.boxes) {
+    const auto place = places.find(box.picture);
+    const auto label = labels.find(box.category);
+    if (place == places.end() || label == labels.end()) {
+      throw FormatError(source, -1,
+                        fmt::format("an annotation is of image {} and category {}, which are not "
+                                    "both listed",
+                                    box.picture, box.category));
+    }
+    const auto& [x, y, width, height] = box.corner_and_size;
+    groups[place->second].push_back({.x0 = static_cast<float>(x),
+                                     .y0 = static_cast<float>(y),
+                                     .x1 = static_cast<float>(x + width),
+                                     .y1 = static_cast<float>(y + height),
+                                     .label = label->second});
+  }
+  return groups;
+}
+
+Dataset make_dataset(const std::string& source, const CocoParts& parts, const std::string& folder) {
+  const std::vector<std::vector<Annotation>> groups = group_boxes(source, parts);
+  TableBuilder builder;
+  builder.table().source = source;
+  builder.table().kind = "coco";
+  builder.table().one_file_each_below = folder;
+  for (const auto& [id, name] : parts.categories) builder.table().class_names.push_back(name);
+  for (size_t i = 0; i < parts.pictures.size(); ++i) {
+    builder.add(parts.pictures[i].name, {}, groups[i]);
+  }
+  return Dataset(std::move(builder).take());
+}
+
+std::string find_folder(const std::string& source, const std::string& picture) {
+  const fs::path file = fs::absolute(source);
+  std::string name = file.stem().string();
+  if (const size_t at = name.find('_'); at != name.npos) name.erase(0, at + 1);
+  std::string tried;
+  const fs::path beside = file.parent_path();
+  for (const fs::path& base : {beside, beside.parent_path()}) {
+    for (const fs::path& folder : {base, base / name, base / "images" / name, base / "images"}) {
+      if (::access((folder / picture).c_str(), F_OK) == 0) return folder.string();
+      tried += "\n  " + folder.string();
+    }
+  }
+  throw FormatError(source, -1,
+                    fmt::format("its first picture, {}, is in none of{}", picture, tried));
+}
+
+}  // namespace
+
+bool is_coco(const std::string& source) {
+  struct stat info {};
+  return source.ends_with(".json") && ::stat(source.c_str(), &info) == 0 && S_ISREG(info.st_mode);
+}
+
+Dataset parse_coco(const std::string& source, std::string_view text, const std::string& folder) {
+  return make_dataset(source, read_parts(source, text), folder);
+}
+
+Dataset open_coco(const std::string& source) {
+  const CocoParts parts = read_parts(source, read_file(source));
+  return make_dataset(source, parts, find_folder(source, parts.pictures.front().name));
+}
+
+}  // namespace stretto::data

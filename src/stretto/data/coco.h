@@ -1,0 +1,29 @@
+// COCO's files of instances as a dataset.
+#pragma once
+
+#include <string_view>
+
+#include "stretto/data/dataset.h"
+
+namespace stretto::data {
+
+// A file called .json.
+bool is_coco(const std::string& source);
+
+// instances_NAME.json: `images` (id, file_name) become samples in the order of their ids, and
+// `annotations` (image_id, category_id, bbox) those of them. Annotations of crowds (iscrowd) are
+// left out. `categories` (id, name) are labels 0, 1, ... in the order of their ids. Samples have no
+// label of their own.
+//
+// The pictures lie beside the file, in NAME or images/NAME beside it, or in one of these beside the
+// file's folder: where the first of them is. Throws FormatError naming the file and what of it is
+// wrong.
+//
+// The file is read by events, so segmentations take no memory: what is kept is 24 bytes per
+// annotation and about 100 per picture, beside the text itself.
+Dataset open_coco(const std::string& source);
+
+// The same of `text` in place of the file's content, with the pictures below `folder`.
+Dataset parse_coco(const std::string& source, std::string_view text, const std::string& folder);
+
+}  // namespace stretto::data

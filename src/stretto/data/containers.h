@@ -1,0 +1,38 @@
+// Sources that are files of many samples each.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stretto/data/dataset.h"
+
+namespace stretto::data {
+
+// A sample that was found in a container.
+struct Found {
+  std::string name;  // in it
+  uint64_t offset = 0, length = 0;
+  int64_t label = -1;
+  std::string label_name;  // instead of `label`; empty: none
+};
+
+using IsContainerName = bool (*)(std::string_view name);
+
+// Whether `source` is such a file, a pattern of them, or a folder that has such files and neither
+// pictures nor folders.
+bool names_containers(const std::string& source, IsContainerName is_name);
+
+// The files: `source` itself; those that lie in the folder, in the order of their names; or what
+// the pattern stands for, "{000..012}" being the numbers 000, 001, ..., 012. Throws FormatError if
+// there are none, InvalidArgument for a pattern that is none or stands for more than a million.
+std::vector<std::string> list_containers(const std::string& source, IsContainerName is_name);
+
+// The dataset of all samples that `find` gives for each file, in order; several files are read at
+// the same time.
+Dataset open_containers(const std::string& source, std::string_view kind,
+                        const std::vector<std::string>& files,
+                        const std::function<std::vector<Found>(const std::string& file)>& find);
+
+}  // namespace stretto::data

@@ -1,0 +1,26 @@
+// Lists of pictures with labels: CSV and JSON lines.
+#pragma once
+
+#include <string_view>
+
+#include "stretto/data/dataset.h"
+
+namespace stretto::data {
+
+// A file called .csv, .jsonl or .ndjson.
+bool is_list(const std::string& source);
+
+// CSV: a header with a column `path` and perhaps a column `label`, others being left out; or no
+// header, and a path and perhaps a label in each row. JSON lines: an object per line with `path`,
+// perhaps `label` and perhaps `boxes`, a list of [x0, y0, x1, y1, label].
+//
+// Paths are relative to the list's folder, or absolute. A label is a number of at least 0, or a
+// name: the class names are then those of the list, sorted. A field without text, -1 and null are
+// no label. Throws FormatError with "FILE:LINE".
+Dataset open_list(const std::string& source);
+
+// The same of `text` in place of the file's content.
+Dataset parse_csv(const std::string& source, std::string_view text);
+Dataset parse_json_lines(const std::string& source, std::string_view text);
+
+}  // namespace stretto::data

@@ -1,0 +1,145 @@
+#include "stretto/data/tar.h"
+
+#include <charconv>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/data/folder.h"
+#include "stretto/data/tar_reader.h"
+
+namespace stretto::data {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kLongestNumber = 32, kLongestJson = uint64_t{1} << 20;
+
+bool is_tar_name(std::string_view name) { return name.ends_with(".tar"); }
+
+// "a/b.c.jpg": "a/b" and "c.jpg" in small letters.
+struct SplitName {
+  std::string_view key;
+  std::string ending;
+};
+
+// Nothing for names that are no part of a sample.
+std::optional<SplitName> split_member(std::string_view name) {
+  const size_t slash = name.rfind('/');
+  const size_t base = slash == name.npos ? 0 : slash + 1;
+  const size_t dot = name.find('.', base);
+  if (dot == name.npos || dot == base) return std::nullopt;
+  SplitName parts{.key = name.substr(0, dot), .ending = std::string(name.substr(dot + 1))};
+  for (char& c : parts.ending) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  }
+  return parts;
+}
+
+[[noreturn]] void fail_member(const std::string& path, const TarReader::Member& member,
+                              std::string_view what) {
+  throw FormatError(path, static_cast<int64_t>(member.offset),
+                    fmt::format("member {}: {}", member.name, what));
+}
+
+int64_t number_in(const std::string& path, const TarReader::Member& member, std::string text) {
+  text.erase(0, text.find_first_not_of(" \t\r\n"));
+  text.erase(text.find_last_not_of(" \t\r\n") + 1);
+  int64_t number = 0;
+  const auto [rest, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem != std::errc() || rest != text.data() + text.size() || number < 0) {
+    fail_member(path, member, "expected a number of at least 0");
+  }
+  return number;
+}
+
+void label_in_json(const std::string& path, const TarReader::Member& member,
+                   const std::string& text, Found& sample) {
+  const json object = json::parse(text, nullptr, false);
+  if (!object.is_object()) fail_member(path, member, "expected a JSON object");
+  const auto label = object.find("label");
+  if (label == object.end() || label->is_null()) return;
+  if (label->is_string()) {
+    sample.label_name = label->get<std::string>();
+  } else if (label->is_number_unsigned() && label->get<uint64_t>() <= uint64_t{INT64_MAX}) {
+    sample.label = label->get<int64_t>();
+  } else {
+    fail_member(path, member, "expected a \"label\" that is a name or a number of at least 0");
+  }
+}
+
+// Puts members together.
+class Grouper {
+ public:
+  explicit Grouper(const std::string& path) : path_(path), reader_(path) {}
+
+  std::vector<Found> run() {
+    TarReader::Member member;
+    while (reader_.next(member)) {
+      check_interrupt();
+      const std::optional<SplitName> parts = split_member(member.name);
+      if (!parts) continue;
+      if (!open_ || parts->key != key_) {
+        close();
+        open_ = true;
+        key_ = parts->key;
+      }
+      add(member, parts->ending);
+    }
+    close();
+    return std::move(samples_);
+  }
+
+ private:
+  void add(const TarReader::Member& member, const std::string& ending) {
+    if (is_picture_name("." + ending) && ending.find('.') == ending.npos) {
+      if (sample_.length > 0) fail_member(path_, member, "the sample has a picture already");
+      if (member.length == 0) fail_member(path_, member, "expected a picture, got no bytes");
+      sample_.name = member.name;
+      sample_.offset = member.offset;
+      sample_.length = member.length;
+    } else if (ending == "cls") {
+      sample_.label = number_in(path_, member, reader_.read(member, kLongestNumber));
+      has_class_ = true;
+    } else if (ending == "json") {
+      label_in_json(path_, member, reader_.read(member, kLongestJson), from_json_);
+    }
+  }
+
+  void close() {
+    if (!open_) return;
+    if (sample_.length == 0) {
+      throw FormatError(
+          path_, -1,
+          fmt::format("sample {}: expected a member {}.jpg, .jpeg, .png or .webp", key_, key_));
+    }
+    if (!has_class_) {
+      sample_.label = from_json_.label;
+      sample_.label_name = std::move(from_json_.label_name);
+    }
+    samples_.push_back(std::move(sample_));
+    sample_ = {};
+    from_json_ = {};
+    has_class_ = open_ = false;
+  }
+
+  const std::string& path_;
+  TarReader reader_;
+  std::vector<Found> samples_;
+  bool open_ = false, has_class_ = false;
+  std::string key_;
+  Found sample_, from_json_;
+};
+
+}  // namespace
+
+bool is_tar(const std::string& source) { return names_containers(source, is_tar_name); }
+
+std::vector<Found> find_in_tar(const std::string& path) { return Grouper(path).run(); }
+
+Dataset open_tar(const std::string& source) {
+  return open_containers(source, "tar", list_containers(source, is_tar_name), find_in_tar);
+}
+
+}  // namespace stretto::data

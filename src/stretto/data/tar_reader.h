@@ -1,0 +1,41 @@
+// The members of a tar archive and where their bytes are: ustar, the long names of GNU and of pax.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "stretto/data/read_file.h"
+
+namespace stretto::data {
+
+class TarReader {
+ public:
+  struct Member {
+    std::string name;
+    uint64_t offset = 0, length = 0;
+  };
+
+  // Throws FormatError if the file cannot be opened.
+  explicit TarReader(const std::string& path);
+
+  // The next regular file; others are passed over. False at the end. Throws FormatError with the
+  // offset of a header that is none, or whose file ends behind the archive's end.
+  bool next(Member& member);
+  // The content of a small member. Throws FormatError if it has more than `most` bytes.
+  std::string read(const Member& member, uint64_t most) const;
+
+ private:
+  struct Header;
+  bool read_header(Header& header);
+  std::string extension(const Header& header, uint64_t size);
+  void apply_pax(std::string_view records);
+
+  ReadFile file_;
+  uint64_t at_ = 0, header_at_ = 0;
+  // From extended headers, for the next member.
+  std::string long_name_;
+  uint64_t long_size_ = 0;
+  bool has_long_name_ = false, has_long_size_ = false;
+};
+
+}  // namespace stretto::data
