@@ -69,7 +69,8 @@ constexpr Row kRows[] = {
     {"STRETTO_RUN_FOLDER", kLauncher, "Folder in which ranks leave what --report and --trace show.",
      ""},
     {"STRETTO_BENCH_THREADS", kDevelopment, "Thread counts of the micro-benchmarks.", ""},
-    {"STRETTO_MEDIA_PICTURES", kDevelopment, "Folder of JPEG files for media_bench.", ""},
+    {"STRETTO_MEDIA_PICTURES", kDevelopment, "Folder of JPEG files for media_bench and data_bench.",
+     ""},
     {"STRETTO_CASE_COUNT", kDevelopment, "Number of random cases per operator.", ""},
     {"STRETTO_CASE_SEED", kDevelopment, "Seed of the random cases.", ""},
 };

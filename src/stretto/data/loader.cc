@@ -15,8 +15,6 @@ namespace stretto::data {
 namespace {
 
 constexpr auto kInterruptPeriod = std::chrono::milliseconds(50);
-// Counters of random numbers hold 32 bits of the epoch (media/random.h).
-constexpr int64_t kEpochs = int64_t{1} << 32;
 
 LoaderOptions checked(LoaderOptions options, int64_t samples) {
   check_options(options, samples);
@@ -145,7 +143,7 @@ std::optional<Batch> Loader::next() {
   m.stats.ready += at_once;
   ++m.stats.batches;
   m.returned_s = now;
-  if (job->error != nullptr) std::rethrow_exception(job->error);
+  if (job->error != nullptr) std::rethrow_exception(std::exchange(job->error, nullptr));
   Slot& slot = *job->slot;
   return Batch{.data = slot.data,
                .dtype = m.options.dtype,

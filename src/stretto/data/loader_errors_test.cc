@@ -148,11 +148,12 @@ TEST(LoaderErrors, DamagedPicturesAreNamed) {
 
 TEST(LoaderErrors, PicturesAboveTheLimitAreNamed) {
   const TestPictures pictures(4);
+  const Dataset pack = pictures.as_pack();
   LoaderOptions o = in_sequence();
   o.max_pixels = 10;
   for (const CacheKind cache : {CacheKind::kPage, CacheKind::kUser, CacheKind::kDecoded}) {
     o.cache = cache;
-    Loader loader(pictures.as_pack(), o);
+    Loader loader(pack, o);
     const std::string text = error_of<Unsupported>([&] { loader.next(); });
     EXPECT_TRUE(says(text, pictures.shard(0) + ": sample p0.jpg: "));
   }

@@ -17,6 +17,9 @@
 
 namespace stretto::data {
 
+// Counters of random numbers hold 32 bits of the epoch (media/random.h).
+inline constexpr int64_t kEpochs = int64_t{1} << 32;
+
 // Throws InvalidArgument for the first option that makes no sense.
 void check_options(const LoaderOptions& options, int64_t samples);
 
@@ -28,8 +31,11 @@ struct BatchPlan {
   const Shape* shape = nullptr;  // in the options
 
   int64_t global() const { return cut.batch * cut.world; }
-  // -1: padding.
-  int64_t place(int64_t j) const { return place_of(order->size(), cut, begin, j); }
+  int64_t batches() const { return batches_of(order->size(), cut, begin); }  // with this one
+  // `j` may go on into the batches after this one. -1: padding.
+  int64_t place(int64_t j) const {
+    return place_of(order->size(), cut, begin + j / cut.batch * global(), j % cut.batch);
+  }
   int64_t sample(int64_t j) const {
     const int64_t p = place(j);
     return p < 0 ? -1 : (*order)(p);
@@ -39,7 +45,7 @@ struct BatchPlan {
 // A batch in the making. Threads take its samples by counting `next` up and report by counting
 // `left` down: whoever finds it at 0 may read everything else.
 struct Job {
-  BatchPlan plan, following;  // the batch after it, to be read ahead
+  BatchPlan plan, next_epoch;  // whose samples are read ahead at the end of this one
   std::shared_ptr<Slot> slot;
   bool first = false;  // nothing was read ahead for it
   std::atomic<int64_t> next{0}, left{0};

@@ -105,12 +105,13 @@ std::vector<double> numbers(const std::string& bytes, DType dtype) {
 // bytes before the resize, in YCbCr and in RGB: 3 of 255, and half a unit of the element type.
 TEST(Loader, ComesNearTheReferenceInEveryElementTypeAndLayout) {
   const TestPictures pictures(8);
+  const Dataset pack = pictures.as_pack();
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16, DType::kUInt8}) {
     for (const PixelLayout layout : {PixelLayout::kNchw, PixelLayout::kNhwc}) {
       LoaderOptions o = small_options();
       o.dtype = dtype;
       o.layout = layout;
-      Loader loader(pictures.as_pack(), o);
+      Loader loader(pack, o);
       for (const Given& g : rest_of_epoch(loader)) {
         const std::vector<double> got = numbers(g.pixels, dtype);
         for (size_t j = 0; j < 4; ++j) {
@@ -143,6 +144,7 @@ TEST(Loader, ComesNearTheReferenceInEveryElementTypeAndLayout) {
 
 TEST(Loader, BitsDependOnNoThreadRankOrCache) {
   const TestPictures pictures(27);
+  const Dataset folder = pictures.as_folder(), pack = pictures.as_pack();
   for (const Last last : {Last::kDrop, Last::kPad, Last::kWrap}) {
     LoaderOptions o = small_options();
     o.last = last;
@@ -150,7 +152,7 @@ TEST(Loader, BitsDependOnNoThreadRankOrCache) {
     o.phases[0].shape.batch = 12;
     std::vector<std::vector<Given>> expected;
     {
-      Loader loader(pictures.as_folder(), o);
+      Loader loader(folder, o);
       for (int epoch = 0; epoch < 2; ++epoch) expected.push_back(rest_of_epoch(loader));
       EXPECT_EQ(expected[0].size(), last == Last::kDrop ? 2u : 3u);
       EXPECT_NE(expected[0], expected[1]);
@@ -164,16 +166,16 @@ TEST(Loader, BitsDependOnNoThreadRankOrCache) {
         part.threads = static_cast<int>(world);
         // Room for a few pictures only in the second case.
         part.cache_bytes = world == 2 ? 40'000 : 16 << 20;
-        for (int epoch = 0; epoch < 2; ++epoch) {
-          std::vector<std::vector<Given>> ranks;
-          for (part.rank = 0; part.rank < world; ++part.rank) {
-            Loader loader(world == 3 ? pictures.as_folder() : pictures.as_pack(), part);
-            loader.set_epoch(epoch);
-            ranks.push_back(rest_of_epoch(loader));
-          }
-          EXPECT_EQ(together(ranks), expected[static_cast<size_t>(epoch)])
-              << world << " ranks, cache " << static_cast<int>(cache);
+        std::vector<std::vector<Given>> first, second;
+        for (part.rank = 0; part.rank < world; ++part.rank) {
+          Loader loader(world == 3 ? folder : pack, part);
+          first.push_back(rest_of_epoch(loader));
+          second.push_back(rest_of_epoch(loader));
         }
+        EXPECT_EQ(together(first), expected[0])
+            << world << " ranks, cache " << static_cast<int>(cache);
+        EXPECT_EQ(together(second), expected[1])
+            << world << " ranks, cache " << static_cast<int>(cache);
       }
     }
   }
@@ -181,12 +183,13 @@ TEST(Loader, BitsDependOnNoThreadRankOrCache) {
 
 TEST(Loader, CachesAreHitFromTheSecondEpochOn) {
   const TestPictures pictures(20);
+  const Dataset pack = pictures.as_pack();
   for (const CacheKind cache : {CacheKind::kUser, CacheKind::kDecoded}) {
     LoaderOptions o = small_options();
     o.ahead = 1;
-    Loader plain(pictures.as_pack(), o);
+    Loader plain(pack, o);
     o.cache = cache;
-    Loader cached(pictures.as_pack(), o);
+    Loader cached(pack, o);
     for (int epoch = 0; epoch < 4; ++epoch) EXPECT_EQ(rest_of_epoch(plain), rest_of_epoch(cached));
     const Stats s = cached.stats();
     EXPECT_EQ(s.cached_samples, 20);
@@ -221,9 +224,10 @@ TEST(Loader, GoesOnAtEveryPlaceOnOtherRanksAndThreads) {
   two.world = 2;
   two.threads = 1;
   for (Phase& phase : two.phases) phase.shape.batch /= 2;
+  const Dataset pack = pictures.as_pack();
   std::unique_ptr<Loader> ranks[2];
   for (two.rank = 0; two.rank < 2; ++two.rank) {
-    ranks[two.rank] = std::make_unique<Loader>(pictures.as_pack(), two);
+    ranks[two.rank] = std::make_unique<Loader>(pack, two);
   }
   // Backwards, so that every jump is one.
   for (size_t from = all.size(); from-- > 0;) {

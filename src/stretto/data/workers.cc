@@ -20,7 +20,7 @@ namespace {
 
 // Samples between being asked of the system and being read. A disk with a queue of 32 is busy
 // through it, and 32 pictures are a few megabytes.
-constexpr int64_t kReadAhead = 32;
+constexpr int64_t kReadAhead = 32, kFirstAhead = 4;
 
 constexpr size_t kSkippedNames = 100;
 
@@ -42,8 +42,8 @@ bool is_of_the_file(const FormatError& e) {
   return e.code() != EMFILE && e.code() != ENFILE && e.code() != ENOMEM;
 }
 
-// For other augmentation of orders whose draws go by place: places and samples are both small
-// numbers.
+// Changes the seed of crops that belong to a place, which are then not those of the sample of the
+// same number.
 constexpr uint64_t kByPlace = 0x706C616365000000;
 
 }  // namespace
@@ -91,22 +91,22 @@ void Loader::Impl::make_samples(Counters& mine) {
       job = next_job(mine);
       continue;
     }
+    int64_t made = 1;
     try {
       read_ahead(*job, j);
       make_sample(*job, j, sample_work);
-      finish(*job, 1);
     } catch (...) {
-      {
-        const std::lock_guard lock(job->mutex);
-        if (j < job->error_at) {
-          job->error_at = j;
-          job->error = std::current_exception();
-        }
+      const std::lock_guard lock(job->mutex);
+      if (j < job->error_at) {
+        job->error_at = j;
+        job->error = std::current_exception();
       }
       // Samples before this one have been taken already, so that the first error is always the one
       // that stays.
-      finish(*job, 1 + abandon(*job));
+      made += abandon(*job);
     }
+    // Behind the catch block: the caller of next() is then the last one to hold the error.
+    finish(*job, made);
   }
 }
 
@@ -142,7 +142,7 @@ std::shared_ptr<Job> Loader::Impl::next_job(Counters& mine) {
 void Loader::Impl::make_job() {
   auto job = std::make_shared<Job>();
   job->plan = planned;
-  job->following = plan_at(planned.epoch, planned.begin + planned.global(), &planned);
+  job->next_epoch = plan_at((planned.epoch + 1) % kEpochs, 0, nullptr);
   job->first = jumped;
   job->left.store(planned.cut.batch, std::memory_order_relaxed);
   const auto element = static_cast<int64_t>(dtype_bytes(options.dtype));
@@ -156,24 +156,26 @@ void Loader::Impl::make_job() {
     job->left.store(0, std::memory_order_release);
     batch_ready.notify_all();
   }
-  planned = job->following;
+  planned = plan_at(planned.epoch, planned.begin + planned.global(), &planned);
   jumped = false;
   jobs.push_back(std::move(job));
   work_changed.notify_all();
 }
 
 void Loader::Impl::read_ahead(const Job& job, int64_t j) {
-  const auto advise = [&](int64_t later) {
-    const int64_t count = job.plan.cut.batch;
-    const bool here = later < count;
-    if (!here && later - count >= job.following.cut.batch) return;
-    const int64_t sample = here ? job.plan.sample(later) : job.following.sample(later - count);
-    if (sample >= 0 && !source.cached(sample)) source.reader.will_read(sample);
+  // Up to where the system has been asked when sample `i` is taken. After a jump the distance grows
+  // step by step, or the first sample would wait behind all that are asked with it.
+  const auto reach = [&](int64_t i) {
+    return job.first ? std::min(i + kReadAhead, kFirstAhead * (i + 1)) : i + kReadAhead;
   };
-  if (job.first && j == 0) {
-    for (int64_t later = 1; later < kReadAhead; ++later) advise(later);
+  for (int64_t later = j == 0 && job.first ? 1 : reach(j - 1) + 1; later <= reach(j); ++later) {
+    const int64_t here = job.plan.batches() * job.plan.cut.batch;
+    const BatchPlan& plan = later < here ? job.plan : job.next_epoch;
+    const int64_t index = later < here ? later : later - here;
+    if (index >= plan.batches() * plan.cut.batch) return;
+    const int64_t sample = plan.sample(index);
+    if (sample >= 0 && !source.cached(sample)) source.reader.will_read(sample);
   }
-  advise(j + kReadAhead);
 }
 
 void Loader::Impl::make_sample(Job& job, int64_t j, SampleWork& work) {
