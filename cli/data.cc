@@ -37,7 +37,7 @@ std::vector<std::string> common_words(const DataFlags& flags) {
   return words;
 }
 
-int hand_over(const Context& context, std::vector<std::string> words, const DataFlags& flags) {
+int start(const Context& context, std::vector<std::string> words, const DataFlags& flags) {
   if (context.talk->json) words.emplace_back("--json");
   const std::vector<std::string> common = common_words(flags);
   words.insert(words.end(), common.begin(), common.end());
@@ -56,10 +56,10 @@ void add_show(Command& data, const std::shared_ptr<DataFlags>& flags, const Cont
   add_option(show, "--epoch", &flags->epoch, "N", "Whose crops are shown",
              {.show_default = true, .range = Range{0, 1e9}});
   show.run = [flags, context] {
-    return hand_over(context,
-                     {"show", "--out", flags->out, "--count", std::to_string(flags->count),
-                      "--epoch", std::to_string(flags->epoch)},
-                     *flags);
+    return start(context,
+                 {"show", "--out", flags->out, "--count", std::to_string(flags->count), "--epoch",
+                  std::to_string(flags->epoch)},
+                 *flags);
   };
 }
 
@@ -88,7 +88,7 @@ void add_bench(Command& data, const std::shared_ptr<DataFlags>& flags, const Con
                                    std::to_string(flags->step_ms),
                                    "--cache",
                                    flags->cache};
-    return hand_over(context, std::move(words), *flags);
+    return start(context, std::move(words), *flags);
   };
 }
 
