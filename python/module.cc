@@ -25,6 +25,7 @@
 #include "stretto/base/cpu.h"
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/base/memory.h"
 #include "stretto/base/memory_rate.h"
 #include "stretto/report/report.h"
 #include "stretto/runtime/model_state.h"
@@ -367,6 +368,7 @@ NB_MODULE(_stretto, m) {
   m.attr("version") = std::string(version());
   m.def("core_name", [] { return cpu_info().core; });
   m.def("core_count", [] { return cpu_info().cores; });
+  m.def("memory_bytes", [] { return total_memory_bytes(); });
   // Bytes per second that one core reads, and all together (base/memory_rate.h).
   m.def("memory_rate", [] {
     nb::gil_scoped_release released;

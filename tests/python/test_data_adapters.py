@@ -29,6 +29,8 @@ def test_a_torch_data_loader_passes_batches_on(folder):
       for (a, labels), (b, _) in zip(batches, plain, strict=True):
         assert np.array_equal(a.numpy(), b) and labels.dtype == torch.int64
     assert dataset.state_dict() == loader.state_dict()
+    # Accelerate calls it with a number that it counts from 0.
+    assert not hasattr(dataset, "set_epoch")
 
 
 def test_worker_processes_are_refused(folder):
@@ -49,7 +51,9 @@ def test_dictionaries_as_dali_gives_them(folder):
         assert np.array_equal(row["data"], images) and np.array_equal(row["label"], labels)
       batches.reset()
     assert loader.epoch == 2
+    batches.reset()  # no batch was taken
     next(batches)
+    assert loader.epoch == 2
     batches.reset()
     assert next(batches) and loader.epoch == 3
 

@@ -11,6 +11,7 @@ import pytest
 
 import stretto
 from stretto import data
+from stretto.data import _job
 
 COUNT = 61
 
@@ -218,6 +219,34 @@ def test_rank_and_world_come_from_the_job(folder, monkeypatch):
     loader_of(folder, rank=0)
   with pytest.raises(stretto.InvalidArgumentError, match="rank"):
     loader_of(folder, rank=3, world=3)
+
+
+@pytest.mark.parametrize("variables, place, here", [
+  ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, (0, 1), 1),  # a batch script, which runs once
+  ({"SLURM_PROCID": "9", "SLURM_NTASKS": "20", "SLURM_STEP_NUM_TASKS": "20", "SLURM_NODEID": "2",
+    "SLURM_STEP_TASKS_PER_NODE": "8(x2),4"}, (9, 20), 4),
+  ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
+   (3, 8), 2),
+  ({"RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"}, (1, 8), 8),
+])
+def test_launchers_say_who_shares_the_machine(variables, place, here):
+  assert _job.place_of(None, None, variables) == place
+  assert _job.local_ranks(variables) == here
+  memory = stretto._stretto.memory_bytes()
+  assert _job.default_cache_bytes(variables) == memory // 4 // here
+
+
+def test_set_epoch_behind_a_loaded_state_keeps_its_place(folder):
+  with loader_of(folder) as loader:
+    batches = iter(loader)
+    next(batches)
+    state = loader.state_dict()
+    expected = next(batches)
+    loader.load_state_dict(state)
+    loader.set_epoch(0)
+    assert np.array_equal(next(iter(loader))[0], expected[0])
+    loader.set_epoch(0)  # not behind a state: from the beginning
+    assert not np.array_equal(next(iter(loader))[0], expected[0])
 
 
 def test_caches_change_nothing_but_the_time(folder):

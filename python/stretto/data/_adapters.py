@@ -20,7 +20,9 @@ def torch_dataset(loader: ImageLoader) -> Any:
     loader: the loader that makes the batches; `framework="torch"` unless arrays are to be NumPy's.
 
   Returns:
-    The dataset. It passes `set_epoch`, `state_dict` and `load_state_dict` on to the loader.
+    The dataset. It passes `state_dict` and `load_state_dict` on to the loader. It has no
+    `set_epoch`: every pass is an epoch, and a number that a library counts from 0 after each start
+    would undo a resume.
   """
   if not isinstance(loader, ImageLoader):
     raise expected("torch_dataset: loader", "an ImageLoader", loader)
@@ -36,7 +38,6 @@ def torch_dataset(loader: ImageLoader) -> Any:
     def __len__(self) -> int:
       return len(loader)
 
-    set_epoch = staticmethod(loader.set_epoch)
     state_dict = staticmethod(loader.state_dict)
     load_state_dict = staticmethod(loader.load_state_dict)
 
@@ -57,6 +58,7 @@ class DictIterator:
     self._loader = loader
     self._names = names
     self._batches: Iterator[tuple[Any, ...]] | None = None
+    self._taken = False  # a batch of this epoch
 
   def __iter__(self) -> DictIterator:
     if self._batches is None:
@@ -69,17 +71,18 @@ class DictIterator:
     try:
       batch = next(self._batches)
     except StopIteration:
-      self._batches = None  # the next one begins the next epoch
+      self._batches, self._taken = None, False  # the next one begins the next epoch
       raise
+    self._taken = True
     return [dict(zip(self._names, batch))]
 
   def __len__(self) -> int:
     return len(self._loader)
 
   def reset(self) -> None:
-    """Begins the next epoch if one was left in the middle; at the end of one it does nothing."""
-    if self._batches is not None:
-      self._batches = iter(self._loader)
+    """Begins the next epoch if one was left in the middle; elsewhere it does nothing."""
+    if self._batches is not None and self._taken:
+      self._batches, self._taken = iter(self._loader), False
 
 
 def follow(loader: ImageLoader, optimizer: Any) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from typing import Any
 
@@ -24,7 +25,7 @@ class Dataset:
     source: what was opened.
     kind: what that is: "folder", "list", "tar", "tfrecord", "coco" or "pack".
     classes: the names of the labels 0, 1, ...; empty where the source has none.
-    fingerprint: a number of all names, labels and lengths, which tells datasets apart.
+    fingerprint: a number of all names and labels, which tells datasets apart.
   """
 
   def __init__(self, table: Any) -> None:
@@ -44,10 +45,12 @@ class Dataset:
   def __reduce__(self) -> tuple[Any, ...]:
     return open, (self.source, self.kind)
 
-  @property
+  @functools.cached_property
   def labels(self) -> np.ndarray:
-    """The label of each sample, int64; -1 where it has none."""
-    return np.asarray(self._table.labels())
+    """The label of each sample, int64, read-only; -1 where it has none."""
+    labels = np.asarray(self._table.labels())
+    labels.setflags(write=False)
+    return labels
 
   def name(self, index: int) -> str:
     """The name of a sample, as a person finds it again.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any
@@ -28,6 +28,8 @@ def place_of(rank: int | None, world: int | None,
     return distributed.get_rank(), distributed.get_world_size()
   for of_rank, of_world in VARIABLES:
     if of_rank in environment and of_world in environment:
+      if of_rank == "SLURM_PROCID" and not _in_slurm_step(environment):
+        continue
       return (_number(of_rank, environment), _number(of_world, environment))
   return 0, 1
 
@@ -48,9 +50,30 @@ def _number(name: str, environment: Mapping[str, str]) -> int:
 
 
 def local_ranks(environment: Mapping[str, str]) -> int:
-  """How many ranks share this machine."""
-  text = environment.get("LOCAL_WORLD_SIZE", "1")
-  return max(1, int(text)) if text.isdigit() else 1
+  """How many ranks share this machine, as torchrun, mpirun or srun say."""
+  for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"):
+    text = environment.get(name, "")
+    if text.isdigit():
+      return max(1, int(text))
+  return _slurm_tasks_here(environment) if _in_slurm_step(environment) else 1
+
+
+def _in_slurm_step(environment: Mapping[str, str]) -> bool:
+  """Whether srun started this process. In a batch script Slurm sets rank and size of a job whose
+  other tasks do not exist."""
+  return (environment.get("SLURM_STEP_NUM_TASKS") == environment.get("SLURM_NTASKS")
+          and "SLURM_STEP_NUM_TASKS" in environment)
+
+
+def _slurm_tasks_here(environment: Mapping[str, str]) -> int:
+  """Of SLURM_STEP_TASKS_PER_NODE, "8(x2),4" for 8, 8 and 4, the number of this node."""
+  text = environment.get("SLURM_STEP_TASKS_PER_NODE", "")
+  tasks: list[int] = []
+  for many, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", text):
+    tasks += [int(many)] * min(int(times or 1), 1 << 16)
+  node = environment.get("SLURM_NODEID", "0")
+  at = int(node) if node.isdigit() else 0
+  return max(1, tasks[at]) if at < len(tasks) else 1
 
 
 def default_threads(environment: Mapping[str, str]) -> int:
@@ -63,6 +86,5 @@ def default_threads(environment: Mapping[str, str]) -> int:
 
 
 def default_cache_bytes(environment: Mapping[str, str]) -> int:
-  """A quarter of the memory, shared by the ranks of this machine."""
-  memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-  return memory // 4 // local_ranks(environment)
+  """A quarter of the memory of the machine or the container, shared by the ranks on it."""
+  return int(_stretto.memory_bytes()) // 4 // local_ranks(environment)

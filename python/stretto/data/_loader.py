@@ -116,6 +116,7 @@ class ImageLoader:
     self._begun = False  # an epoch was begun, and nobody has seen its end
     self._taker: object = None  # the iterator that may take batches
     self._given: tuple[int, int] | None = None  # epoch and number of the last batch
+    self._loaded: int | None = None  # the epoch of a state that was just loaded
     self._lock = threading.RLock()
     self._engine = _stretto.DataLoader(self.dataset._table, options)
     # At exit of the interpreter too, before what its threads use is taken apart.
@@ -125,7 +126,7 @@ class ImageLoader:
     with self._lock:
       if self._begun:
         self._engine.set_epoch(self._engine.epoch() + 1)
-      self._begun = True
+      self._begun, self._loaded = True, None
       self._taker = taker = object()
     return _Batches(self, taker)
 
@@ -140,18 +141,21 @@ class ImageLoader:
       return int(self._engine.epoch())
 
   def set_epoch(self, epoch: int) -> None:
-    """Lets the next `iter()` begin this epoch.
+    """Lets the next `iter()` begin this epoch. Right behind `load_state_dict`, the epoch of that
+    state goes on where it was.
 
     Args:
       epoch: which one, from 0 on.
     """
     epoch = _options.counted("set_epoch: epoch", epoch, 2**32)
     with self._lock:
-      self._engine.set_epoch(epoch)
-      self._begun, self._taker, self._given = False, None, None
+      if self._loaded != epoch:
+        self._engine.set_epoch(epoch)
+      self._begun, self._taker, self._given, self._loaded = False, None, None, None
 
   def state_dict(self) -> dict[str, Any]:
-    """Where the loader is, for a checkpoint: behind the last batch that it gave.
+    """Where the loader is, for a checkpoint: behind the last batch that it gave. What asks for a
+    batch before it works on the one before, as Accelerate does, is one batch behind that.
 
     Returns:
       A few integers, which JSON can hold. They do not depend on the rank, so that one rank's are
@@ -182,11 +186,12 @@ class ImageLoader:
                                  "Stretto; this one reads version 1")
     if state["dataset"] != self.dataset.fingerprint:
       raise InvalidArgumentError(
-        f"load_state_dict: the state is of another dataset than {self.dataset.source}: names, "
-        "labels or lengths of its samples differ")
+        f"load_state_dict: the state is of another dataset than {self.dataset.source}: names "
+        "or labels of its samples differ")
     with self._lock:
       self._engine.load(state["seed"], state["epoch"], state["place"])
       self._begun, self._taker, self._given = False, None, None
+      self._loaded = int(state["epoch"])
 
   def indices(self, epoch: int) -> np.ndarray:
     """Which samples this rank is given in an epoch, in order.

@@ -62,8 +62,9 @@ def ramp(name: str, value: Any) -> Ramp | None:
 
 
 def read(first: Phase, rows: Any) -> list[Phase]:
-  """The phases that `rows` describe. What a row leaves out is as in the phase before it; `first` is
-  in force until the first row begins."""
+  """The phases that `rows` describe. A size, batch or crop that a row leaves out is as in the phase
+  before it, a learning rate or momentum is left alone; `first` is in force until the first row
+  begins."""
   if rows is None:
     return [first]
   if isinstance(rows, (str, Mapping)) or not isinstance(rows, Sequence):
