@@ -12,6 +12,10 @@ constexpr Verb kDataVerbs[] = {
      set_up_pack},
     {"unpack", "Write the pictures of a pack as files again", "stretto unpack photos.pack photos",
      set_up_unpack},
+    {"data", "Show pictures as a model sees them, or time how they are loaded",
+     "stretto data show photos -o page.html\n"
+     "stretto data bench photos --step-ms 150",
+     set_up_data},
 };
 
 }  // namespace

@@ -11,6 +11,7 @@ namespace stretto::cli {
 std::span<const Verb> data_verbs();
 
 std::function<int()> set_up_pack(Command& command, const Context& context);
+std::function<int()> set_up_data(Command& command, const Context& context);
 std::function<int()> set_up_unpack(Command& command, const Context& context);
 
 }  // namespace stretto::cli

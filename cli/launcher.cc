@@ -25,19 +25,6 @@ bool has_package(const std::string& python) {
   return process.receive(kDescribe_s) == "True";
 }
 
-// Becomes `python -m stretto._launch words...`: signals then reach the one who has to act on them.
-int hand_over(const std::string& python, const std::vector<std::string>& words) {
-  if (!has_package(python)) throw no_package(python);
-  std::vector<std::string> line{python, "-m", "stretto._launch"};
-  line.insert(line.end(), words.begin(), words.end());
-  std::vector<char*> arguments;
-  for (std::string& word : line) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  std::fflush(nullptr);
-  execvp(arguments[0], arguments.data());
-  throw EnvironmentProblem(fmt::format("run: cannot start {}: {}", python, std::strerror(errno)));
-}
-
 CommandInfo describe_run(const std::string& python) {
   WorkerProcess process({python, "-m", "stretto._launch", "--describe"}, "/dev/null");
   const auto line = process.receive(kDescribe_s);
@@ -49,6 +36,19 @@ CommandInfo describe_run(const std::string& python) {
 }
 
 }  // namespace
+
+int hand_over(const std::string& python, const std::string& module,
+              const std::vector<std::string>& words) {
+  if (!has_package(python)) throw no_package(python);
+  std::vector<std::string> line{python, "-m", module};
+  line.insert(line.end(), words.begin(), words.end());
+  std::vector<char*> arguments;
+  for (std::string& word : line) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  std::fflush(nullptr);
+  execvp(arguments[0], arguments.data());
+  throw EnvironmentProblem(fmt::format("cannot start {}: {}", python, std::strerror(errno)));
+}
 
 CommandInfo describe_all(const Command& root, const Context& context) {
   CommandInfo whole = describe(root);
@@ -70,7 +70,7 @@ std::function<int()> set_up_run(Command& command, const Context& context) {
     if (context.talk->verbose) words.emplace_back("--verbose");
     if (context.talk->json) words.emplace_back("--json");
     words.insert(words.end(), command.words.begin(), command.words.end());
-    return hand_over(context.python, words);
+    return hand_over(context.python, "stretto._launch", words);
   };
 }
 

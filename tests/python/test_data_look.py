@@ -56,3 +56,15 @@ def test_loading_is_timed(folder):
 
 def test_what_is_missing_is_named(tmp_path):
   assert "nowhere" in look("bench", tmp_path / "nowhere", code=1)
+
+
+def test_the_command_hands_over(run_command, folder, tmp_path):
+  run_command("data", "show", folder, "-o", tmp_path / "page.html", "--count", "2", "--size", "16")
+  assert (tmp_path / "page.html").read_text().count("<figure>") == 2
+  done = run_command("data", "bench", folder, "--size", "16", "--batch", "4", "--seconds", "0.2",
+                     "--validation", "--json")
+  assert json.loads(done.stdout)["batch"] == 4
+  assert "--step-ms" in run_command("help", "data", "bench").stdout
+  done = run_command("data", "show", folder, "-o", "p.html", "--count", "3", "--json")
+  assert json.loads(done.stdout) == {"page": "p.html", "pictures": 3}
+  run_command("data", "show", folder, code=2)

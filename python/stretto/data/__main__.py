@@ -23,12 +23,12 @@ def parser() -> argparse.ArgumentParser:
   bench.add_argument("--batch", type=int, default=64)
   bench.add_argument("--step-ms", type=float, default=0.0, help="a model's time for a batch")
   bench.add_argument("--cache", default="page", choices=("page", "user", "decoded"))
-  bench.add_argument("--json", action="store_true", help="print the result as JSON")
   for verb in (show, bench):
     verb.add_argument("source", help="a folder of pictures, or another source")
     verb.add_argument("--size", type=int, default=224)
     verb.add_argument("--seed", type=int, default=0)
     verb.add_argument("--threads", type=int)
+    verb.add_argument("--json", action="store_true", help="print the result as JSON")
     verb.add_argument("--validation", action="store_true", help="the middle, not a random part")
   return root
 
@@ -45,6 +45,10 @@ def run(options: argparse.Namespace) -> None:
       page = _show.page(loader, f"{len(loader.dataset):,} pictures, {how}, "
                                 f"{options.size}x{options.size}")
     options.out.write_text(page, encoding="utf-8")
+    if options.json:
+      print(json.dumps({"page": str(options.out), "pictures": page.count("<figure>")}))
+    else:
+      print(f"wrote {options.out}")
     return
   with ImageLoader(options.source, options.batch, options.size, cache=options.cache,
                    **common) as loader:
