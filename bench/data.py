@@ -6,7 +6,8 @@
 
 Each loader is a process that is pinned to one core or two. It first has to show the same pixels as
 Pillow; then the loaders take turns, in an order that changes every round, and the median of the
-rounds counts. --json adds rounds to those that the file has, so that a run can be made in pieces.
+rounds counts. --json adds rounds to those that the file has, so that a run can be made in pieces; a
+ratio is of loaders in the same piece, and the median over pieces counts.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.metadata
-import itertools
 import json
 import os
 import random
@@ -22,6 +22,7 @@ import resource
 import statistics
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,7 @@ def measure(options: argparse.Namespace, cores: int, found: dict) -> None:
         server.close()
         continue
       running.append(server)
+    piece = time.strftime("%Y-%m-%dT%H:%M:%S")
     shuffle = random.Random(len(next(iter(found.values()))["rounds"]))
     for _ in range(options.rounds):
       shuffle.shuffle(running)
@@ -153,7 +155,7 @@ def measure(options: argparse.Namespace, cores: int, found: dict) -> None:
           entry["failed"] = server.why()
           running.remove(server)
         else:
-          entry["rounds"].append(answer)
+          entry["rounds"].append(answer | {"piece": piece})
   finally:
     for server in running:
       server.close()
@@ -165,16 +167,27 @@ def summary(entry: dict) -> tuple[float, float, float]:
   return statistics.median(rates), min(rates), max(rates)
 
 
+def ratio(ours: dict, other: dict) -> float:
+  """How many times as fast as the other: the median over the pieces in which both were timed."""
+  def pieces(entry: dict) -> dict[str, float]:
+    found: dict[str, list[float]] = {}
+    for r in entry["rounds"]:
+      found.setdefault(r["piece"], []).append(r["rate"])
+    return {piece: statistics.median(rates) for piece, rates in found.items()}
+
+  a, b = pieces(ours), pieces(other)
+  return statistics.median([a[piece] / b[piece] for piece in a.keys() & b.keys()])
+
+
 def table(result: dict) -> list[str]:
   lines = []
-  for cores, group in itertools.groupby(
-      sorted(result["loaders"].items(), key=lambda item: item[0].rpartition("/")[2]),
-      key=lambda item: int(item[0].rpartition("/")[2])):
-    entries = {name.rpartition("/")[0]: entry for name, entry in group}
+  for cores in sorted({int(key.rpartition("/")[2]) for key in result["loaders"]}):
+    entries = {row.name: result["loaders"][f"{row.name}/{cores}"] for row in data_loaders.rows()
+               if f"{row.name}/{cores}" in result["loaders"]}
     timed = {name: entry for name, entry in entries.items() if entry["rounds"]}
-    ours = summary(timed["stretto"])[0] if "stretto" in timed else None
+    ours = timed.get("stretto")
     lines += [f"## {cores} core{'s' if cores > 1 else ''}",
-              "| loader | pictures/s and core | least to largest round | Stretto's folder is | "
+              "| loader | pictures/s and core | least to largest round | `stretto` is faster | "
               "mean, largest difference to Pillow | first batch |",
               "|---|---|---|---|---|---|"]
     for name, entry in entries.items():
@@ -182,28 +195,33 @@ def table(result: dict) -> list[str]:
         lines.append(f"| {name} | left out: {entry.get('failed', 'not timed')} | | | | |")
         continue
       middle, least, most = (rate / cores for rate in summary(entry))
-      ratio = f"{ours / cores / middle:.2f}x" if ours else ""
-      lines.append(f"| {name} | {middle:,.0f} | {least:,.0f} to {most:,.0f} | {ratio} | "
+      faster = f"{ratio(ours, entry):.2f}x" if ours else ""
+      lines.append(f"| {name} | {middle:,.0f} | {least:,.0f} to {most:,.0f} | {faster} | "
                    f"{entry['mean']:.2f}, {entry['most']:.0f} of 255 | "
                    f"{entry['first_s'] * 1e3:.0f} ms |")
     lines.append("")
   return lines
 
 
-def page(result: dict) -> str:
+def page(result: dict, note: str) -> str:
   names = {key.rpartition("/")[0]: entry for key, entry in result["loaders"].items()}
-  versions = [f"- `{name}` {entry.get('version', '')}: {entry['about']}"
-              for name, entry in names.items()]
-  rounds = max(len(entry["rounds"]) for entry in result["loaders"].values())
-  return "\n".join([
-    "# Loaders of pictures", "",
+  versions = [f"- `{row.name}`: {row.about} ({row.package} {names[row.name].get('version', '')})"
+              for row in data_loaders.rows() if row.name in names]
+  rounds = [len(entry["rounds"]) for entry in result["loaders"].values() if entry["rounds"]]
+  about = [
     "Pictures per second that a core reads, decodes, crops at random (RandomResizedCrop, 224x224), "
-    "mirrors and normalises to float32, N, C, H, W. Written by `python -m bench.data --page`.", "",
+    "mirrors and normalises to float32, N, C, H, W. Written by `python -m bench.data --page`.",
     f"{machine.name(result['machine'])}, {result['machine']['system']}, Python "
-    f"{result['machine']['python']}, {result['date']}; {result['files']} files of "
-    f"{result['mean_bytes'] / 1000:.0f} kB, batches of {result['batch']}, medians of "
-    f"{rounds} rounds of {result['seconds']:g} s.", "", *table(result), "## What was called",
-    *versions, ""])
+    f"{result['machine']['python']}, {result['date']}. {result['files']} files of 500x375 pixels "
+    f"and {result['mean_bytes'] / 1000:.0f} kB, batches of {result['batch']}, medians of "
+    f"{min(rounds)} to {max(rounds)} rounds of {result['seconds']:g} s. A ratio is of loaders that "
+    "were timed in turns within a minute, the median over such pieces: rates of different pieces "
+    f"differ more. {note}".strip(),
+    "\"First batch\" is the time from making a loader to its first batch; importing its package is "
+    "not in it, and filling a cache is."]
+  return "\n".join(["# Loaders of pictures", "",
+                    *(textwrap.fill(text, 100) + "\n" for text in about),
+                    *table(result), "## What was called", *versions, ""])
 
 
 def main() -> None:
@@ -218,11 +236,12 @@ def main() -> None:
   parser.add_argument("--logs", default="build/bench-data")
   parser.add_argument("--json", type=Path)
   parser.add_argument("--page", type=Path, nargs=2, metavar=("OUT", "JSON"))
+  parser.add_argument("--note", default="", help="for the page: how Stretto was built")
   parser.add_argument("--serve", help=argparse.SUPPRESS)
   options = parser.parse_args()
   if options.page:
     out, source = options.page
-    out.write_text(page(json.loads(source.read_text())))
+    out.write_text(page(json.loads(source.read_text()), options.note))
     return
   if options.folder is None:
     parser.error("a folder of photographs is needed: python -m bench.photographs makes one")
@@ -239,8 +258,8 @@ def main() -> None:
              "batch": options.batch, "seconds": options.seconds}
   for cores in map(int, options.cores.split(",")):
     measure(options, cores, result["loaders"])
-  if options.json:
-    options.json.write_text(json.dumps(result, indent=1))
+    if options.json:
+      options.json.write_text(json.dumps(result, indent=1))
   print("\n".join(table(result)))
 
 

@@ -78,9 +78,11 @@ def stretto_rows(job: Job, source: str = "folder", cache: str = "page") -> Itera
   path = job.folder if source == "folder" else job.pack
   if path is None:
     raise ImportError("no pack: --pack FOLDER")
-  return endless(ImageLoader(
-    path, job.batch, SIZE, crop=job.scale, flip=job.flip, threads=job.cores, cache=cache,
-    sampler="sequential" if job.check else "shuffle"))
+  loader = ImageLoader(path, job.batch, SIZE, crop=job.scale, flip=job.flip, threads=job.cores,
+                       cache=cache, sampler="sequential" if job.check else "shuffle")
+  if cache != "page" and not job.check:
+    list(map(len, loader))  # fills the cache, as the first epoch of a training does
+  return endless(loader)
 
 
 def torchvision_pil(job: Job, workers: int) -> Iterator[Any]:
