@@ -3,6 +3,7 @@
 import email
 import os
 import re
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -30,8 +31,13 @@ model.save("m.stretto")
 x = np.arange(20, dtype=np.float32).reshape(1, 20)
 for each in (model, stretto.load("m.stretto")):
   np.testing.assert_allclose(np.asarray(each(x)), x * x, rtol=1e-6)
+from stretto import data
+with data.ImageLoader(sys.argv[2], 1, 8, train=False, dtype="uint8") as loader:
+  assert {images.shape for images, *_ in loader} == {(1, 3, 8, 8)} and len(loader) == 3
 print(stretto.__version__, np.__version__)
 """
+# A format for each of the libraries that are linked in.
+PICTURES = ("ycc420.jpg", "rgb.png", "lossy.webp")
 
 
 def run(*command, cwd=None):
@@ -74,7 +80,11 @@ def use(python, wheel, square, folder, *packages):
   programs = folder / "venv/bin"
   run(programs / "python", "-m", "pip", "install", "-q", "--disable-pip-version-check", wheel,
       *packages)
-  said = run(programs / "python", "-W", "error", "-c", USE, square, cwd=folder)
+  pictures = folder / "pictures"
+  pictures.mkdir()
+  for name in PICTURES:
+    shutil.copy(ROOT / "tests/fuzz/media" / name, pictures)
+  said = run(programs / "python", "-W", "error", "-c", USE, square, pictures, cwd=folder)
   assert run(programs / "stretto", "--version", cwd=folder).split()[-1] in said
   assert "square" in run(programs / "stretto", "inspect", square, cwd=folder)
 
@@ -94,10 +104,16 @@ def test_it_needs_no_library_that_a_linux_may_lack(wheel, tmp_path):
   assert f"-{tag}-" in wheel.name
   assert re.search(r"-manylinux_2_\d+_\w+\.whl$", wheel.name), wheel.name
   with zipfile.ZipFile(wheel) as archive:
-    (module,) = [n for n in archive.namelist() if ".so" in n]
-    archive.extract(module, tmp_path)
-  needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", tmp_path / module))
-  assert needed and all(SYSTEM_LIBRARIES.fullmatch(name) for name in needed), needed
+    libraries = [n for n in archive.namelist() if ".so" in n]
+    archive.extractall(tmp_path, libraries)
+  brought = {Path(name).name for name in libraries if name.startswith("stretto.libs/")}
+  # Distributions compile libjpeg.a and libpng.a for programs only: auditwheel brings shared ones.
+  assert len(libraries) == 1 + len(brought), libraries
+  assert {name.split("-")[0] for name in brought} == {"libjpeg", "libpng16", "libwebp"}, brought
+  for library in libraries:
+    needed = re.findall(r"\(NEEDED\).*\[(.*)\]", run("readelf", "-d", tmp_path / library))
+    assert needed and all(SYSTEM_LIBRARIES.fullmatch(name) or name in brought
+                          for name in needed), needed
   shown = run(sys.executable, "-m", "auditwheel", "show", wheel)
   assert "manylinux_2_" in " ".join(shown.split()).split("consistent with")[1]
 
