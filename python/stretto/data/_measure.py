@@ -14,10 +14,10 @@ WIDTH = 40  # blocks of a whole bar
 
 def measure(loader: ImageLoader, seconds: float, step_s: float) -> dict[str, Any]:
   """Takes batches for so long, with a pause of `step_s` after each in place of a model's step. The
-  first batch, which nothing hides, counts by itself."""
+  first batch, which nothing hides, counts by itself. Batches are padded ones."""
   start = time.perf_counter()
   batches = iter(loader)
-  count = len(next(batches)[1])
+  count = real(next(batches))
   first_s = time.perf_counter() - start
   before, begin = loader.stats(), time.perf_counter()
   taken = 0
@@ -26,7 +26,7 @@ def measure(loader: ImageLoader, seconds: float, step_s: float) -> dict[str, Any
     if batch is None:
       batches = iter(loader)
       continue
-    taken += len(batch[1])
+    taken += real(batch)
     if step_s > 0:
       time.sleep(step_s)
   after = loader.stats()
@@ -40,12 +40,18 @@ def measure(loader: ImageLoader, seconds: float, step_s: float) -> dict[str, Any
           "seconds": now - begin, "verdict": after["verdict"], "skipped": after["skipped"]}
 
 
+def real(batch: tuple[Any, ...]) -> int:
+  """How many samples of a padded batch are pictures."""
+  return int(batch[2].sum())
+
+
 def text(result: dict[str, Any]) -> str:
   """For people."""
   spent = result["stages_s"] | {"idle": result["idle_s"]}
   whole = max(1e-9, sum(spent.values()))
-  lines = [f"{result['pictures_per_s']:,.0f} pictures/s with {result['threads']} threads, "
-           f"{result['pictures_per_thread_s']:,.0f} per second of a thread that works",
+  threads = "1 thread" if result["threads"] == 1 else f"{result['threads']} threads"
+  lines = [f"{result['pictures_per_s']:,.0f} pictures/s with {threads}, "
+           f"{result['pictures_per_thread_s']:,.0f} per second that a thread works",
            f"first batch of {result['batch']} after {result['first_batch_s'] * 1e3:.0f} ms"]
   for name, seconds in spent.items():
     share = seconds / whole
