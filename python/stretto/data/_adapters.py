@@ -28,7 +28,7 @@ def torch_dataset(loader: ImageLoader) -> Any:
     raise expected("torch_dataset: loader", "an ImageLoader", loader)
   from torch.utils.data import IterableDataset, get_worker_info
 
-  class Batches(IterableDataset):  # type: ignore[misc, type-arg]
+  class Batches(IterableDataset):  # type: ignore[type-arg]
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
       if get_worker_info() is not None:
         raise UnsupportedError("torch_dataset: the loader has threads of its own, which processes "

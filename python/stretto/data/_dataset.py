@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 from typing import Any
 
@@ -30,6 +29,7 @@ class Dataset:
 
   def __init__(self, table: Any) -> None:
     self._table = table
+    self._labels: np.ndarray | None = None
     self.source: str = table.source
     self.kind: str = table.kind
     self.classes: list[str] = table.class_names
@@ -45,12 +45,13 @@ class Dataset:
   def __reduce__(self) -> tuple[Any, ...]:
     return open, (self.source, self.kind)
 
-  @functools.cached_property
+  @property
   def labels(self) -> np.ndarray:
     """The label of each sample, int64, read-only; -1 where it has none."""
-    labels = np.asarray(self._table.labels())
-    labels.setflags(write=False)
-    return labels
+    if self._labels is None:
+      self._labels = np.asarray(self._table.labels())
+      self._labels.setflags(write=False)
+    return self._labels
 
   def name(self, index: int) -> str:
     """The name of a sample, as a person finds it again.

@@ -262,7 +262,7 @@ class ImageLoader:
     with self._lock:
       if taker is not self._taker:
         raise StopIteration  # set_epoch, load_state_dict or another iter() came
-      batch = self._engine.next(self._framework)
+      batch: Any = self._engine.next(self._framework)
       if batch is None:
         self._begun, self._taker, self._given = False, None, None
         raise StopIteration
