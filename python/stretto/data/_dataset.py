@@ -24,7 +24,7 @@ class Dataset:
     source: what was opened.
     kind: what that is: "folder", "list", "tar", "tfrecord", "coco" or "pack".
     classes: the names of the labels 0, 1, ...; empty where the source has none.
-    fingerprint: a number of all names, labels and lengths, which tells datasets apart.
+    fingerprint: a number of all names and labels, which tells datasets apart.
   """
 
   def __init__(self, table: Any) -> None:

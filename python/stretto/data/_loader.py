@@ -182,8 +182,8 @@ class ImageLoader:
                                  "Stretto; this one reads version 1")
     if state["dataset"] != self.dataset.fingerprint:
       raise InvalidArgumentError(
-        f"load_state_dict: the state is of another dataset than {self.dataset.source}: names, "
-        "labels or lengths of its samples differ")
+        f"load_state_dict: the state is of another dataset than {self.dataset.source}: names "
+        "or labels of its samples differ")
     with self._lock:
       self._engine.load(state["seed"], state["epoch"], state["place"])
       self._begun, self._taker, self._given = False, None, None
