@@ -1,5 +1,7 @@
 // What a pack makes of a source that changes between two calls, and of names and files of others.
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,6 +98,24 @@ TEST_F(PackResume, AnIndexThatCannotBeWrittenIsResumed) {
   EXPECT_TRUE(says(error, "(what is written is kept: run `stretto pack` again to resume)"));
   fs::remove_all(out + "/index");
   EXPECT_EQ(pack(folder, out).resumed_at, 4);
+  EXPECT_TRUE(verify_pack(out).damaged.empty());
+}
+
+// As on a full disk: of this many bytes a file may have, the journal needs more than the shard.
+TEST_F(PackResume, AJournalThatCannotBeWrittenIsResumed) {
+  const Dataset folder = open_dataset(source.path());
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit small = before;
+  small.rlim_cur = 48 + 2 * 72 + 20;
+  auto* const handler = ::signal(SIGXFSZ, SIG_IGN);
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string error = error_of<FormatError>([&] { pack(folder, out); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  ::signal(SIGXFSZ, handler);
+  EXPECT_TRUE(error.starts_with(out + "/journal: cannot write: ")) << error;
+  EXPECT_TRUE(says(error, "(what is written is kept: run `stretto pack` again to resume)"));
+  EXPECT_EQ(pack(folder, out).resumed_at, 2);
   EXPECT_TRUE(verify_pack(out).damaged.empty());
 }
 
