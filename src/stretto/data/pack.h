@@ -23,8 +23,9 @@ Dataset open_pack(const std::string& source);
 
 struct PackOptions {
   int threads = 0;  // 0: one per core that this process may use
-  bool skip_bad =
-      false;  // leave out samples that cannot be read or decoded; else the first ends it
+  // Leave out pictures that cannot be decoded and files that are gone; else the first ends it. A
+  // disk or a server that fails ends it in any case.
+  bool skip_bad = false;
   uint64_t shard_bytes = uint64_t{1} << 30;  // at most, of a shard
   media::DecodeOptions decode;
   // Samples done and to be done. Called by one thread at a time, not always the same.
