@@ -62,9 +62,8 @@ class CocoReader {
   }
   bool number_float(number_float_t value, const string_t&) { return number(value, {}); }
   bool string(string_t& text) {
-    if (in_item() && open_.size() == 3 && (field_ == "file_name" || field_ == "name")) {
-      name_ = std::move(text);
-    }
+    if (!in_item() || open_.size() != 3) return true;
+    if (field_ == (section_ == "images" ? "file_name" : "name")) name_ = std::move(text);
     return true;
   }
   bool binary(binary_t&) { return true; }

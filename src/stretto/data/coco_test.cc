@@ -9,15 +9,15 @@ namespace {
 
 constexpr std::string_view kInstances = R"({
   "info": {"images": [{"id": 99, "file_name": "no.jpg"}], "deep": [[{"id": 5}]]},
-  "images": [{"license": 3, "id": 20, "file_name": "b.jpg", "height": 5, "x": {"id": 1}},
-             {"file_name": "a.jpg", "id": 10}],
+  "images": [{"license": 3, "id": 20, "file_name": "b.jpg", "name": "kitchen", "height": 5, "x": {"id": 1}},
+             {"name": "hall", "file_name": "a.jpg", "id": 10}],
   "annotations": [
     {"segmentation": [[1.5, 2, 3, 4]], "iscrowd": 0, "bbox": [1, 2.5, 3, 4], "image_id": 20,
      "category_id": 90, "id": 1},
     {"bbox": [0, 0, 7, 8], "image_id": 20, "category_id": 3},
     {"segmentation": {"counts": [1, 2], "size": [3, 4]}, "iscrowd": 1, "image_id": 10,
      "bbox": [0, 0, 1, 1], "category_id": 3}],
-  "categories": [{"id": 90, "name": "toothbrush"}, {"id": 3, "name": "car"}]})";
+  "categories": [{"id": 90, "name": "toothbrush"}, {"id": 3, "name": "car", "file_name": "x"}]})";
 
 TEST(Coco, InstancesBecomeAnnotationsInTheOrderOfIds) {
   const TestFolder folder;

@@ -94,6 +94,14 @@ std::vector<std::string> containers_in(const std::string& folder, IsContainerNam
   return files;
 }
 
+// How many bytes of each path are the folder that all lie in, with its "/".
+size_t size_of_common_folder(const std::string& source, const std::vector<std::string>& files) {
+  const bool is_pattern = files.size() > 1 && !path_exists(source);
+  const std::string& path = is_pattern ? source : files.front();
+  const size_t slash = path.rfind('/', is_pattern ? path.find('{') : path.npos);
+  return slash == path.npos ? 0 : slash + 1;
+}
+
 }  // namespace
 
 bool names_containers(const std::string& source, IsContainerName is_name) {
@@ -139,13 +147,14 @@ Dataset open_containers(const std::string& source, std::string_view kind,
   builder.table().kind = kind;
   builder.table().containers = files;
   Labels labels;
+  const size_t common = size_of_common_folder(source, files);
   const auto count = static_cast<int64_t>(files.size());
   in_order<std::vector<Found>>(
       0, count, static_cast<int>(std::min<int64_t>(kMostReaders, count)),
       [&](int64_t i) { return find(files[static_cast<size_t>(i)]); },
       [&](int64_t i, const std::vector<Found>& samples) {
         const std::string& file = files[static_cast<size_t>(i)];
-        const std::string prefix = base_name(file) + ":";
+        const std::string prefix = file.substr(common) + ":";
         for (const Found& sample : samples) {
           const int64_t label = !sample.label_name.empty()
                                     ? labels.add_name(sample.label_name, file)

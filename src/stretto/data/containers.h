@@ -30,7 +30,7 @@ bool names_containers(const std::string& source, IsContainerName is_name);
 std::vector<std::string> list_containers(const std::string& source, IsContainerName is_name);
 
 // The dataset of all samples that `find` gives for each file, in order; several files are read at
-// the same time.
+// the same time. A sample is called FILE:NAME, with FILE below the folder of a pattern's braces.
 Dataset open_containers(const std::string& source, std::string_view kind,
                         const std::vector<std::string>& files,
                         const std::function<std::vector<Found>(const std::string& file)>& find);

@@ -1,5 +1,8 @@
 #include "stretto/data/dataset.h"
 
+#include <algorithm>
+#include <cmath>
+
 #include "stretto/base/error.h"
 #include "stretto/data/index.h"
 
@@ -26,6 +29,17 @@ std::string_view name_of(const Dataset::Table& table, int64_t index) {
   return table.names.substr(begin, end - begin);
 }
 
+// -1, or one of the classes where they have names.
+bool label_can_be(const Dataset::Table& table, int64_t label) {
+  return label >= -1 && (table.class_names.empty() || label == -1 ||
+                         static_cast<uint64_t>(label) < table.class_names.size());
+}
+
+bool annotation_can_be(const Dataset::Table& table, const Annotation& a) {
+  return label_can_be(table, a.label) && std::isfinite(a.x0) && std::isfinite(a.y0) &&
+         std::isfinite(a.x1) && std::isfinite(a.y1);
+}
+
 }  // namespace
 
 Dataset::Dataset(std::shared_ptr<const Table> table) : table_(std::move(table)) {}
@@ -38,6 +52,7 @@ Sample Dataset::sample(int64_t index) const {
     fail_record(*table_, index, "the length");
   if (record.restart_bytes > record.offset) fail_record(*table_, index, "the restart table");
   if (record.width < 0 || record.height < 0) fail_record(*table_, index, "the size");
+  if (!label_can_be(*table_, record.label)) fail_record(*table_, index, "the label");
   if (!one_file_each() && record.container >= table_->containers.size()) {
     fail_record(*table_, index, "the container");
   }
@@ -75,7 +90,12 @@ std::span<const Annotation> Dataset::annotations(int64_t index) const {
   if (begin > end || end > table_->annotations.size()) {
     fail_record(*table_, index, "the annotations");
   }
-  return table_->annotations.subspan(begin, end - begin);
+  const std::span<const Annotation> found = table_->annotations.subspan(begin, end - begin);
+  if (!std::all_of(found.begin(), found.end(),
+                   [&](const Annotation& a) { return annotation_can_be(*table_, a); })) {
+    fail_record(*table_, index, "an annotation");
+  }
+  return found;
 }
 
 const std::vector<std::string>& Dataset::class_names() const { return table_->class_names; }

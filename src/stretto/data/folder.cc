@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <memory>
+#include <thread>
 #include <utility>
 
 #include "stretto/base/error.h"
@@ -90,10 +92,11 @@ Listing list_folder(const std::string& source, std::string below, Identity& iden
   return listing;
 }
 
-// Everything in a folder and below it. `above`: the folders that it lies in.
-void walk(const std::string& source, std::string below, std::vector<Identity>& above,
-          std::vector<Listing>& listings) {
+// Everything in a folder and below it, unless `stop`. `above`: the folders that it lies in.
+void walk(const std::string& source, std::string below, const std::atomic<bool>& stop,
+          std::vector<Identity>& above, std::vector<Listing>& listings) {
   check_interrupt();
+  if (stop) return;
   Identity identity;
   Listing listing = list_folder(source, std::move(below), identity);
   if (std::find(above.begin(), above.end(), identity) != above.end()) return;  // a link upwards
@@ -106,7 +109,7 @@ void walk(const std::string& source, std::string below, std::vector<Identity>& a
   const std::string path = listing.below;
   if (!listing.pictures.empty()) listings.push_back(std::move(listing));
   for (const std::string& name : folders) {
-    walk(source, fmt::format("{}{}/", path, name), above, listings);
+    walk(source, fmt::format("{}{}/", path, name), stop, above, listings);
   }
   above.pop_back();
 }
@@ -115,18 +118,31 @@ void walk(const std::string& source, std::string below, std::vector<Identity>& a
 std::vector<std::vector<Listing>> walk_classes(const std::string& source, Identity top,
                                                const std::vector<std::string>& names) {
   std::vector<std::vector<Listing>> classes(names.size());
-  std::atomic<size_t> next{0};
+  std::atomic<size_t> next{0}, done{0};
+  std::atomic<bool> stop{false};  // an error or an interrupt of one thread ends all
+  const auto walk_class = [&](size_t i) {
+    std::vector<Identity> above{top};
+    walk(source, names[i] + "/", stop, above, classes[i]);
+    std::sort(classes[i].begin(), classes[i].end(), [](const Listing& a, const Listing& b) {
+      // Without the "/" behind them: "a" is before "a-b", and "a/b" behind it.
+      const auto path = [](const Listing& l) {
+        return std::string_view(l.below.data(), l.below.size() - 1);
+      };
+      return path(a) < path(b);
+    });
+    ++done;
+  };
   run_parallel(std::min<int>(kMostScanners, static_cast<int>(names.size())), [&] {
-    for (size_t i = next++; i < names.size(); i = next++) {
-      std::vector<Identity> above{top};
-      walk(source, names[i] + "/", above, classes[i]);
-      std::sort(classes[i].begin(), classes[i].end(), [](const Listing& a, const Listing& b) {
-        // Without the "/" behind them: "a" is before "a-b", and "a/b" behind it.
-        const auto path = [](const Listing& l) {
-          return std::string_view(l.below.data(), l.below.size() - 1);
-        };
-        return path(a) < path(b);
-      });
+    try {
+      for (size_t i = next++; i < names.size() && !stop; i = next++) walk_class(i);
+      // The calling thread, the only one that sees an interrupt, may be done before the others.
+      while (done < names.size() && !stop) {
+        check_interrupt();
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    } catch (...) {
+      stop = true;
+      throw;
     }
   });
   return classes;

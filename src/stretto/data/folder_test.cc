@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <limits>
 
 #include "stretto/base/log.h"
 #include "stretto/data/data_testing.h"
+#include "stretto/data/index.h"
 
 namespace stretto::data {
 namespace {
@@ -109,6 +111,36 @@ TEST(Dataset, ChecksTheIndexOfASample) {
     EXPECT_THROW(dataset.annotations(index), InvalidArgument);
   }
   EXPECT_THROW(dataset.container_path(0), InvalidArgument);
+}
+
+TEST(Dataset, LabelsAndBoxesThatCannotBeAreErrors) {
+  const float inf = std::numeric_limits<float>::infinity();
+  for (const bool names : {false, true}) {
+    TableBuilder builder;
+    for (const int64_t label : {int64_t{-1}, int64_t{1}, int64_t{-2}, int64_t{1'000'000}}) {
+      const Annotation boxes[] = {{.label = label}};
+      builder.add("x.jpg", {.label = label}, boxes);
+    }
+    const Annotation endless[] = {{.x1 = inf, .label = 0}};
+    builder.add("x.jpg", {}, endless);
+    builder.table().source = builder.table().one_file_each_below = "d";
+    if (names) builder.table().class_names = {"a", "b"};
+    const Dataset dataset(std::move(builder).take());
+    EXPECT_EQ(dataset.sample(0).label, -1);
+    EXPECT_EQ(dataset.sample(1).label, 1);
+    EXPECT_EQ(dataset.annotations(1)[0].label, 1);
+    EXPECT_EQ(error_of<FormatError>([&] { dataset.sample(2); }),
+              "d: its index is damaged: the label of sample 2");
+    EXPECT_THROW(dataset.annotations(2), FormatError);
+    EXPECT_TRUE(says(error_of<FormatError>([&] { dataset.annotations(4); }),
+                     "its index is damaged: an annotation of sample 4"));
+    if (names) {
+      EXPECT_THROW(dataset.sample(3), FormatError);
+      EXPECT_THROW(dataset.annotations(3), FormatError);
+    } else {
+      EXPECT_EQ(dataset.sample(3).label, 1'000'000);
+    }
+  }
 }
 
 TEST(Dataset, FingerprintIsOfNamesAndLabels) {

@@ -1,6 +1,7 @@
 // Work on many things by several threads whose results are taken in order.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -19,7 +20,8 @@ int threads_or_cores(int threads);
 
 // Calls make(i) for begin <= i < end on several threads, and take(i, result) in the order of i, by
 // one thread at a time. At most a few results per thread wait. Rethrows the first exception of
-// either, and an interrupt of the calling thread; what was taken until then is all before it.
+// either, and an interrupt of the calling thread, once the calls that run have returned; what was
+// taken until then is all before it.
 template <typename T, typename Make, typename Take>
 void in_order(int64_t begin, int64_t end, int threads, const Make& make, const Take& take) {
   constexpr int64_t kWaiting = 4;  // results per thread
@@ -44,12 +46,16 @@ void in_order(int64_t begin, int64_t end, int threads, const Make& make, const T
     }
     taking = false;
   };
+  const auto may_go = [&] {
+    return failed || taken == end || (next < end && next < taken + kWaiting * threads);
+  };
   run_parallel(threads, [&] {
     try {
       for (;;) {
         std::unique_lock held(lock);
-        room.wait(held, [&] { return failed || next == end || next < taken + kWaiting * threads; });
-        if (failed || next == end) return;
+        // With pauses, for the calling thread to see that it is interrupted.
+        while (!room.wait_for(held, std::chrono::milliseconds(50), may_go)) check_interrupt();
+        if (failed || taken == end) return;
         const int64_t index = next++;
         held.unlock();
         check_interrupt();

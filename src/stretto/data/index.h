@@ -1,7 +1,8 @@
 // The table behind a Dataset: columns of plain numbers in one piece of memory, which is the heap or
-// a mapped file, so that millions of samples are no objects and ranks of a host share the pages.
+// a mapped file, so that millions of samples are no objects.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -11,6 +12,10 @@
 #include "stretto/data/dataset.h"
 
 namespace stretto::data {
+
+// More bytes than this are no picture, and are refused: a damaged index does not take the memory.
+// The largest shard of a pack.
+constexpr uint64_t kLargestSample = uint64_t{1} << 30;
 
 // As in the index of a pack (docs/formats/pack.md): fixed size, little-endian, no padding.
 struct Record {

@@ -8,23 +8,29 @@
 namespace stretto::data {
 namespace {
 
+// Of "3", and of "3.0", as a column of numbers is written when one of them is missing.
 std::optional<int64_t> number_of(std::string_view text) {
+  if (text.ends_with(".0")) text.remove_suffix(2);
   int64_t number = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, problem] = std::from_chars(text.data(), end, number);
-  if (problem != std::errc() || rest != end || number < -1) return std::nullopt;
+  if (problem != std::errc() || rest != end) return std::nullopt;
   return number;
 }
 
-[[noreturn]] void fail_mixed(const std::string& where) {
-  throw FormatError(where, -1, "expected all labels to be names, or all to be numbers");
+[[noreturn]] void fail_mixed(const std::string& where, std::string_view label,
+                             std::string_view before) {
+  throw FormatError(where, -1,
+                    fmt::format("expected all labels to be names, or all to be numbers; those "
+                                "before \"{}\" are {}",
+                                label, before));
 }
 
 }  // namespace
 
 int64_t Labels::add_number(int64_t number, const std::string& where) {
   if (number == -1) return -1;  // none
-  if (!names_.empty()) fail_mixed(where);
+  if (!names_.empty()) fail_mixed(where, std::to_string(number), "names");
   if (number < -1) {
     throw FormatError(where, -1, fmt::format("expected a label of at least 0, got {}", number));
   }
@@ -33,12 +39,17 @@ int64_t Labels::add_number(int64_t number, const std::string& where) {
 }
 
 int64_t Labels::add_name(std::string_view name, const std::string& where) {
-  if (numbers_) fail_mixed(where);
+  if (numbers_) fail_mixed(where, name, "numbers");
   const auto found = names_.find(name);
   if (found != names_.end()) return found->second;
   const auto number = static_cast<int64_t>(names_.size());
   names_.emplace(name, number);
   return number;
+}
+
+int64_t Labels::add_text(std::string_view text, const std::string& where) {
+  const std::optional<int64_t> number = number_of(text);
+  return number ? add_number(*number, where) : add_name(text, where);
 }
 
 void Labels::finish(TableBuilder& builder) const {
@@ -49,16 +60,6 @@ void Labels::finish(TableBuilder& builder) const {
     builder.table().class_names.push_back(name);
   }
   builder.relabel(places);
-}
-
-void Labels::finish_text(TableBuilder& builder) const {
-  std::vector<int64_t> values(names_.size());
-  for (const auto& [name, number] : names_) {
-    const std::optional<int64_t> value = number_of(name);
-    if (!value) return finish(builder);
-    values[static_cast<size_t>(number)] = *value;
-  }
-  builder.relabel(values);
 }
 
 }  // namespace stretto::data

@@ -19,10 +19,11 @@ class Labels {
   int64_t add_number(int64_t number, const std::string& where);
   int64_t add_name(std::string_view name, const std::string& where);
 
+  // A number where the text is one, also as "3.0"; else a name.
+  int64_t add_text(std::string_view text, const std::string& where);
+
   // Names get the places that they have when they are sorted, and become the class names.
   void finish(TableBuilder& builder) const;
-  // The same, unless every name is a number: these are then the labels.
-  void finish_text(TableBuilder& builder) const;
 
  private:
   bool numbers_ = false;

@@ -12,6 +12,7 @@
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/data/csv.h"
+#include "stretto/data/folder.h"
 #include "stretto/data/labels.h"
 
 namespace stretto::data {
@@ -40,6 +41,20 @@ void check_path(std::string_view path, const std::string& where) {
   if (path.size() >= PATH_MAX || path.find('\0') != path.npos) {
     throw FormatError(where, -1, "the path is too long, or has a zero byte");
   }
+}
+
+// A first row that is no header: its words may be those of one that is not understood, which would
+// then be a sample, and a label that makes all others names.
+void check_first_path(const std::string& path, const std::string& folder,
+                      const std::string& where) {
+  check_path(path, where);
+  struct stat info {};
+  const std::string file = path.front() == '/' ? path : folder + "/" + path;
+  if (is_picture_name(path) || ::stat(file.c_str(), &info) == 0) return;
+  throw FormatError(where, -1,
+                    fmt::format("expected a header with a column \"path\", or the path of a "
+                                "picture; got \"{}\"",
+                                path));
 }
 
 // Which fields of a row are what.
@@ -76,7 +91,7 @@ void add_row(const std::vector<std::string>& row, size_t count, const Columns& c
   check_path(path, where);
   int64_t label = -1;
   if (columns.label < row.size() && !row[columns.label].empty()) {
-    label = labels.add_name(row[columns.label], where);
+    label = labels.add_text(row[columns.label], where);
   }
   builder.add(path, {.label = label});
 }
@@ -159,13 +174,16 @@ Dataset parse_csv(const std::string& source, std::string_view text) {
   size_t count = 0;
   while (reader.next(row)) {
     const bool header = first && read_header(row, reader.where(), columns);
+    if (first && !header) {
+      check_first_path(row[columns.path], builder.table().one_file_each_below, reader.where());
+    }
     if (first) count = row.size();
     first = false;
     if (header) continue;
     check_interrupt();
     add_row(row, count, columns, reader.where(), builder, labels);
   }
-  labels.finish_text(builder);
+  labels.finish(builder);
   return end_list(std::move(builder));
 }
 

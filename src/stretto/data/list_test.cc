@@ -30,12 +30,34 @@ TEST(List, CsvWithoutAHeaderIsPathAndLabel) {
   EXPECT_EQ(labels_of(numbers), (LabelList{7, 0, -1}));
   EXPECT_TRUE(numbers.class_names().empty());
   EXPECT_EQ(numbers.path(0), "./a.jpg");
-  const Dataset names = parse_csv("/l.csv", "a.jpg,7\nb.jpg,x\n");  // one name makes all names
-  EXPECT_EQ(names.class_names(), (Names{"7", "x"}));
-  EXPECT_EQ(labels_of(names), (LabelList{0, 1}));
+  const Dataset names = parse_csv("/l.csv", "a.jpg,y\nb.jpg,x\nc.jpg,-1\n");
+  EXPECT_EQ(names.class_names(), (Names{"x", "y"}));
+  EXPECT_EQ(labels_of(names), (LabelList{1, 0, -1}));
   const Dataset alone = parse_csv("l.csv", "a.jpg\n\"b\nc.jpg\"\n");
   EXPECT_EQ(names_of(alone), (Names{"a.jpg", "b\nc.jpg"}));
   EXPECT_EQ(labels_of(alone), (LabelList{-1, -1}));
+}
+
+TEST(List, CsvNumbersStayNumbers) {
+  // As a table with a missing number is often written.
+  std::string text = "path,label\n";
+  for (int i = 0; i < 12; ++i) text += fmt::format("{}.jpg,{}.0\n", i, i);
+  const Dataset dataset = parse_csv("l.csv", text + "12.jpg,\n");
+  EXPECT_EQ(labels_of(dataset), (LabelList{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, -1}));
+  EXPECT_TRUE(dataset.class_names().empty());
+}
+
+TEST(List, CsvTakesNoUnknownHeaderForAPicture) {
+  const auto error = [](std::string_view text) {
+    return error_of<FormatError>([&] { parse_csv("l.csv", text); });
+  };
+  EXPECT_TRUE(says(error("filename,class\na.jpg,1\n"),
+                   "l.csv:1: expected a header with a column \"path\", or the path of a picture; "
+                   "got \"filename\""));
+  EXPECT_TRUE(says(error("image\na.jpg\n"), "got \"image\""));
+  const TestFolder folder;
+  folder.write("0001", "a picture without an ending");
+  EXPECT_EQ(labels_of(open_dataset(folder.write("l.csv", "0001,5\n"))), (LabelList{5}));
 }
 
 TEST(List, JsonLinesHaveLabelsAndBoxes) {
@@ -72,6 +94,11 @@ TEST(List, CsvErrorsNameTheLine) {
   EXPECT_TRUE(says(error("a.jpg,1\n\"x,2\n"), "l.csv:2: a quote is not closed"));
   EXPECT_TRUE(says(error("\"x\"y,2\n"), "l.csv:1: expected a comma behind the closing quote"));
   EXPECT_TRUE(says(error("image,label\na,b"), "l.csv:1: the header has a column \"label\""));
+  EXPECT_TRUE(says(error("a.jpg,7\nb.jpg,x\n"),
+                   "l.csv:2: expected all labels to be names, or all to be numbers; those before "
+                   "\"x\" are numbers"));
+  EXPECT_TRUE(says(error("a.jpg,x\nb.jpg,7\n"), "those before \"7\" are names"));
+  EXPECT_TRUE(says(error("a.jpg,-2\n"), "l.csv:1: expected a label of at least 0, got -2"));
   EXPECT_TRUE(says(error("a,b,c\n"), "l.csv:1: expected a header with a column \"path\""));
   EXPECT_TRUE(says(error(""), "l.csv: the list names no pictures"));
   EXPECT_TRUE(says(error("path,label\n"), "l.csv: the list names no pictures"));

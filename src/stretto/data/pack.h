@@ -1,5 +1,5 @@
-// Packs: a dataset as a few large files and an index that is mapped, not read
-// (docs/formats/pack.md). JPEG files become such as decode fast, bit for bit the same pixels.
+// Packs: a dataset as a few large files and an index (docs/formats/pack.md). JPEG files become such
+// as decode fast, bit for bit the same pixels.
 #pragma once
 
 #include <cstdint>
@@ -15,15 +15,17 @@ namespace stretto::data {
 // A finished pack, or one whose making was interrupted.
 bool is_pack(const std::string& source);
 
-// Takes the time of mapping a file: the header, class names and the sizes of the shards are checked
-// here, records when they are used, and pictures by verify_pack(). Throws FormatError naming the
-// file that is damaged, and for an interrupted pack how to resume it.
+// Takes the time of reading the index, and of mapping it from 256 MiB on: the header, class names
+// and the sizes of the shards are checked here, records when they are used, and pictures by
+// verify_pack(). Throws FormatError naming the file that is damaged, and for an interrupted pack
+// how to resume it.
 Dataset open_pack(const std::string& source);
 
 struct PackOptions {
   int threads = 0;  // 0: one per core that this process may use
-  bool skip_bad =
-      false;  // leave out samples that cannot be read or decoded; else the first ends it
+  // Leave out pictures that cannot be decoded and files that are gone; else the first ends it. A
+  // disk or a server that fails ends it in any case.
+  bool skip_bad = false;
   uint64_t shard_bytes = uint64_t{1} << 30;  // at most, of a shard
   media::DecodeOptions decode;
   // Samples done and to be done. Called by one thread at a time, not always the same.
@@ -44,8 +46,9 @@ struct PackResult {
 };
 
 // Writes the folder `out`, whose parent exists. It may exist if it is empty or holds an interrupted
-// pack of the same source, which is resumed; the result is, byte for byte, that of one call. The
-// source is never changed. What is written does not depend on the number of threads.
+// pack of a source of the same names and labels, which is resumed. The result is, byte for byte,
+// that of one call, as long as the pictures and `options` are the same. The source is never
+// changed. What is written does not depend on the number of threads.
 //
 // Throws InvalidArgument if `out` lies in the source or holds something else, and FormatError
 // naming the sample that cannot be read or decoded, or the file that cannot be written. What was
@@ -76,8 +79,9 @@ struct UnpackResult {
 };
 
 // Writes every sample to its name below `out`, which is made, or empty: the bytes are those of the
-// pack. Throws InvalidArgument for a name that would lead out of it, before anything is written,
-// and FormatError for a damaged sample and for a file that cannot be written.
+// pack. Throws InvalidArgument, before anything is written, for a name that would lead out of it
+// and for two pictures of one name, and FormatError for a damaged sample and for a file that cannot
+// be written.
 UnpackResult unpack(const std::string& path, const std::string& out,
                     const std::function<void(int64_t done, int64_t count)>& progress = {});
 

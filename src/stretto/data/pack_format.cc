@@ -9,6 +9,7 @@
 #include <xxhash.h>
 
 #include "stretto/base/error.h"
+#include "stretto/base/file.h"
 
 namespace stretto::data {
 namespace {

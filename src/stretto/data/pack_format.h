@@ -7,7 +7,6 @@
 #include <string>
 #include <string_view>
 
-#include "stretto/base/file.h"
 #include "stretto/data/index.h"
 
 namespace stretto::data {
@@ -46,16 +45,25 @@ uint64_t pack_checksum(std::span<const std::byte> bytes);
 
 std::string shard_path(const std::string& folder, uint32_t shard);
 
-// A pack's index, mapped; what open_pack() checks was checked.
+// Smaller indexes are read, larger ones mapped: a map of a file that is cut short while it is used
+// ends the process by a signal.
+constexpr uint64_t kPackIndexToMap = uint64_t{256} << 20;
+
+// Whether unpack() can write a sample of this name: a relative path that goes down only.
+bool can_be_unpacked(std::string_view name);
+
+// A pack's index in memory; what open_pack() checks was checked.
 struct PackIndex {
-  std::shared_ptr<const MappedFile> file;
+  std::string path;
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> keep;  // what they lie in
   PackHeader header;
 
   std::span<const std::byte> section(PackSectionKind kind) const;
   std::span<const uint64_t> checksums() const;
 };
 PackIndex read_pack_index(const std::string& folder);
-PackIndex read_pack_index_file(const std::string& path);
+PackIndex read_pack_index_file(const std::string& path, uint64_t map_from = kPackIndexToMap);
 // Throws FormatError if a shard is missing or has another size.
 Dataset dataset_of(const std::string& folder, const PackIndex& index, bool check_shards = true);
 

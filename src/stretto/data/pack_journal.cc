@@ -252,7 +252,13 @@ bool PackJournal::drop_lost() {
   return true;
 }
 
-// Removes what lies behind the last entry.
+void PackJournal::keep(size_t count) {
+  entries_.resize(count);
+  ends_.resize(count);
+  cut();
+}
+
+// Removes what lies behind the last entry, and what a killed process left of an index.
 void PackJournal::cut() {
   const uint64_t size = ends_.empty() ? sizeof(JournalHeader) : ends_.back();
   if (::ftruncate(fd_, static_cast<off_t>(size)) != 0) fail_file(path_, "cut");
@@ -269,12 +275,22 @@ void PackJournal::cut() {
   }
   for (uint32_t i = shard + 1; ::unlink(shard_path(folder_, i).c_str()) == 0; ++i) {
   }
+  std::vector<std::string> unfinished;  // base/file.h writes to NAME.PID.tmp first
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(fmt::format("{}.", kPackIndex)) && name.ends_with(".tmp")) {
+      unfinished.push_back(entry.path().string());
+    }
+  }
+  for (const std::string& path : unfinished) {
+    if (::unlink(path.c_str()) != 0) fail_file(path, "remove");
+  }
 }
 
 void PackJournal::append(PackEntry entry) {
   if (entry.problem.size() > kLongestProblem) entry.problem.resize(kLongestProblem);
   const std::string bytes = encode_entry(entries_.size(), entry);
-  write_all(fd_, path_, bytes);
+  with_resume_hint([&] { write_all(fd_, path_, bytes); });
   ends_.push_back((ends_.empty() ? sizeof(JournalHeader) : ends_.back()) + bytes.size());
   entries_.push_back(std::move(entry));
 }

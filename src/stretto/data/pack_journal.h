@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "stretto/base/error.h"
+
 namespace stretto::data {
 
 constexpr std::string_view kJournalMagic = "STRPJNL\n";
@@ -15,6 +17,22 @@ std::string journal_path(const std::string& folder);
 
 // Whether there is a regular file that begins like this.
 bool starts_with_magic(const std::string& path, std::string_view magic);
+
+// What is said behind an error of writing.
+constexpr std::string_view kResumeHint =
+    "(what is written is kept: run `stretto pack` again to resume)";
+
+// Adds it to what `write` throws of a file.
+template <typename F>
+void with_resume_hint(const F& write) {
+  try {
+    write();
+  } catch (const FormatError& e) {
+    std::string problem(e.what());
+    if (problem.starts_with(e.file() + ": ")) problem.erase(0, e.file().size() + 2);
+    throw FormatError(e.file(), -1, fmt::format("{} {}", problem, kResumeHint), e.code());
+  }
+}
 
 // A sample that was written to a shard, or left out.
 struct PackEntry {
@@ -47,6 +65,8 @@ class PackJournal {
   PackJournal& operator=(const PackJournal&) = delete;
 
   const std::vector<PackEntry>& entries() const { return entries_; }  // sample by sample
+  // Forgets all but the first `count` entries, and what was written for them.
+  void keep(size_t count);
   // After its bytes were written.
   void append(PackEntry entry);
   // The pack is finished.

@@ -5,9 +5,11 @@
 #include <cstring>
 
 #include "stretto/base/error.h"
+#include "stretto/base/file.h"
 #include "stretto/data/pack.h"
 #include "stretto/data/pack_format.h"
 #include "stretto/data/pack_journal.h"
+#include "stretto/data/read_file.h"
 
 namespace stretto::data {
 namespace {
@@ -42,6 +44,24 @@ void check_section(const std::string& path, const PackHeader& header, int kind, 
   }
 }
 
+PackIndex load_index(const std::string& path, uint64_t map_from) {
+  PackIndex index{.path = path, .bytes = {}, .keep = nullptr, .header = {}};
+  const ReadFile file(path);
+  if (file.size() >= map_from) {
+    const std::shared_ptr<const MappedFile> map = MappedFile::open(path);
+    index.bytes = map->bytes();
+    index.keep = map;
+  } else {
+    constexpr uint64_t kWord = sizeof(uint64_t);  // which the columns are aligned to
+    const std::shared_ptr<uint64_t[]> memory(new uint64_t[(file.size() + kWord - 1) / kWord]);
+    const std::span bytes(reinterpret_cast<std::byte*>(memory.get()), file.size());
+    file.read(0, bytes);
+    index.bytes = bytes;
+    index.keep = memory;
+  }
+  return index;
+}
+
 // Of sections that are small.
 void check_content(const std::string& path, const PackIndex& index, PackSectionKind kind) {
   const PackSection& section = index.header.sections[kind];
@@ -56,7 +76,7 @@ std::vector<std::string> read_class_names(const PackIndex& index) {
     uint32_t size = 0;
     if (bytes.size() >= sizeof size) std::memcpy(&size, bytes.data(), sizeof size);
     if (bytes.size() < sizeof size || size > bytes.size() - sizeof size) {
-      throw FormatError(index.file->path(), bytes.data() - index.file->bytes().data(),
+      throw FormatError(index.path, bytes.data() - index.bytes.data(),
                         "expected the name of a class");
     }
     names.emplace_back(reinterpret_cast<const char*>(bytes.data()) + sizeof size, size);
@@ -81,7 +101,7 @@ void check_shard(const std::string& path, uint64_t bytes) {
 
 std::span<const std::byte> PackIndex::section(PackSectionKind kind) const {
   const PackSection& at = header.sections[kind];
-  return file->bytes().subspan(at.offset, at.bytes);
+  return bytes.subspan(at.offset, at.bytes);
 }
 
 std::span<const uint64_t> PackIndex::checksums() const {
@@ -92,10 +112,9 @@ PackIndex read_pack_index(const std::string& folder) {
   return read_pack_index_file(fmt::format("{}/{}", folder, kPackIndex));
 }
 
-PackIndex read_pack_index_file(const std::string& path) {
-  PackIndex index;
-  index.file = MappedFile::open(path);
-  const std::span<const std::byte> bytes = index.file->bytes();
+PackIndex read_pack_index_file(const std::string& path, uint64_t map_from) {
+  PackIndex index = load_index(path, map_from);
+  const std::span<const std::byte> bytes = index.bytes;
   PackHeader& header = index.header;
   if (bytes.size() < sizeof header ||
       std::memcmp(bytes.data(), kPackMagic.data(), kPackMagic.size()) != 0) {
@@ -141,7 +160,7 @@ Dataset dataset_of(const std::string& folder, const PackIndex& index, bool check
   const std::span<const std::byte> names = index.section(kPackNames);
   table->names = {reinterpret_cast<const char*>(names.data()), names.size()};
   table->fingerprint = index.header.fingerprint;
-  table->keep = index.file;
+  table->keep = index.keep;
   return Dataset(std::move(table));
 }
 

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/base/log.h"
 #include "stretto/data/in_order.h"
 #include "stretto/data/pack.h"
 #include "stretto/data/pack_format.h"
@@ -21,11 +23,8 @@ namespace {
 
 [[noreturn]] void fail_shard(const std::string& path, std::string_view action) {
   const int code = errno;
-  throw FormatError(path, -1,
-                    fmt::format("cannot {}: {} (what is written is kept: run `stretto pack` again "
-                                "to resume)",
-                                action, std::strerror(code)),
-                    code);
+  throw FormatError(
+      path, -1, fmt::format("cannot {}: {} {}", action, std::strerror(code), kResumeHint), code);
 }
 
 // The shards, written one behind the other.
@@ -161,9 +160,36 @@ void write_index(const Dataset& source, const std::string& out,
   result.shards = static_cast<int64_t>(shards.size());
   for (const uint64_t size : shards) result.bytes += size;
   const auto table = std::move(builder).take();
-  write_pack_index(out, *table, checksums, shards);
+  with_resume_hint([&] { write_pack_index(out, *table, checksums, shards); });
   sync_path(fmt::format("{}/{}", out, kPackIndex));
   sync_path(out);
+}
+
+void warn_of_names(const Dataset& source) {
+  int64_t count = 0, first = 0;
+  for (int64_t i = 0; i < source.size(); ++i) {
+    if (can_be_unpacked(source.name(i))) continue;
+    if (count++ == 0) first = i;
+  }
+  if (count == 0) return;
+  log_message(
+      LogLevel::kWarning,
+      fmt::format("{}: {} names lead out of a folder, such as {}: the pack can be used, but "
+                  "`stretto unpack` will refuse it",
+                  source.source(), count, source.name(first)));
+}
+
+// A sample that an earlier call left out may have been repaired, or may be there again: the pack is
+// then made anew from it on. Throws for one that is not if none may be left out.
+void drop_repaired(const Dataset& source, const PackOptions& options, PackJournal& journal) {
+  for (size_t i = 0; i < journal.entries().size(); ++i) {
+    if (journal.entries()[i].problem.empty()) continue;
+    check_interrupt();
+    const auto index = static_cast<int64_t>(i);
+    const PackedSample now = pack_sample(source, index, options.decode);
+    if (now.problem.empty()) return journal.keep(i);
+    if (!options.skip_bad) throw FormatError(describe_sample(source, index), -1, now.problem);
+  }
 }
 
 }  // namespace
@@ -178,16 +204,13 @@ PackResult pack(const Dataset& source, const std::string& out, const PackOptions
   PackJournal journal(out, {.fingerprint = source.fingerprint(),
                             .samples = static_cast<uint64_t>(source.size()),
                             .shard_bytes = options.shard_bytes});
+  warn_of_names(source);
+  drop_repaired(source, options, journal);
   PackResult result;
   result.resumed_at = static_cast<int64_t>(journal.entries().size());
   ShardWriter shards(out, options.shard_bytes);
-  bool any = false;
-  for (size_t i = 0; i < journal.entries().size(); ++i) {
-    const PackEntry& entry = journal.entries()[i];
-    any = any || entry.problem.empty();
-    if (entry.problem.empty() || options.skip_bad) continue;
-    throw FormatError(describe_sample(source, static_cast<int64_t>(i)), -1, entry.problem);
-  }
+  const bool any = std::any_of(journal.entries().begin(), journal.entries().end(),
+                               [](const PackEntry& e) { return e.problem.empty(); });
   if (any) {
     const auto& entries = journal.entries();
     const auto last = std::find_if(entries.rbegin(), entries.rend(),

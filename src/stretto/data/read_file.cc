@@ -11,8 +11,9 @@
 
 namespace stretto::data {
 
-ReadFile::ReadFile(const std::string& path)
-    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+ReadFile::ReadFile(const std::string& path) : path_(path), fd_(-1) {
+  do fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  while (fd_ < 0 && errno == EINTR);
   if (fd_ < 0) fail("open");
   struct stat info {};
   if (::fstat(fd_, &info) == 0 && S_ISREG(info.st_mode)) {

@@ -10,13 +10,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "stretto/data/dataset.h"
+#include "stretto/data/index.h"
 #include "stretto/media/picture.h"
 
 namespace stretto::data {
-
-// More bytes than this are no picture: a damaged index does not take the memory.
-inline constexpr uint64_t kLargestSample = uint64_t{1} << 30;
 
 struct Encoded {
   media::Bytes restarts;  // of a pack (restarts.h); empty where the file has no table

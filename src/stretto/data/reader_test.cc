@@ -33,14 +33,15 @@ TEST(Reader, GivesTheTableAndTheFile) {
   EXPECT_EQ(reader.label(0), folder.path("shard") + ": sample member");
 }
 
-TEST(Reader, ReadsUpToTheEndWhereTheLengthIsNotKnown) {
+TEST(Reader, ReadsAFileOfItsOwnUpToItsEnd) {
   const TestFolder folder;
-  folder.write("shard", "0123456789");
-  Reader reader(one_record(folder, {.offset = 4}));
+  folder.write("1.jpg", "0123456789");
+  TableBuilder builder;
+  builder.add("1.jpg", {});
+  builder.table().source = builder.table().one_file_each_below = folder.path();
+  Reader reader(Dataset(std::move(builder).take()));
   media::Buffer buffer;
-  EXPECT_EQ(text_of(reader.read(0, buffer).file), "456789");
-  Reader at_the_end(one_record(folder, {.offset = 10}));
-  EXPECT_EQ(text_of(at_the_end.read(0, buffer).file), "");
+  EXPECT_EQ(text_of(reader.read(0, buffer).file), "0123456789");
 }
 
 TEST(Reader, NumbersThatCannotBeAreErrors) {
@@ -53,8 +54,9 @@ TEST(Reader, NumbersThatCannotBeAreErrors) {
     return error_of<FormatError>([&] { reader.read(0, buffer); });
   };
   const std::string before = folder.path("shard") + ": sample member: ";
-  EXPECT_EQ(problem({.offset = 11}),
-            before + "the file ends at byte 10; expected the sample at 11 to 11");
+  EXPECT_EQ(problem({.offset = 11, .length = 1}),
+            before + "the file ends at byte 10; expected the sample at 11 to 12");
+  EXPECT_TRUE(says(problem({.offset = 4}), "its index is damaged: the length of sample 0"));
   EXPECT_EQ(problem({.offset = 4, .length = 7}),
             before + "the file ends at byte 10; expected the sample at 4 to 11");
   EXPECT_TRUE(says(problem({.offset = 4, .length = UINT64_MAX - 4}), "the file ends at byte 10"));
@@ -63,7 +65,8 @@ TEST(Reader, NumbersThatCannotBeAreErrors) {
       says(problem({.offset = 4, .length = 1, .restart_bytes = 5}), "its index is damaged"));
   // Two GiB that take no room on the disk.
   std::filesystem::resize_file(folder.path("shard"), uint64_t{2} << 30);
-  EXPECT_EQ(problem({}), before + "it has 2147483648 bytes, expected at most 1073741824");
+  EXPECT_EQ(problem({.length = uint64_t{2} << 30}),
+            before + "it has 2147483648 bytes, expected at most 1073741824");
 }
 
 }  // namespace

@@ -5,12 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "stretto/data/dataset.h"
+#include "stretto/data/index.h"
 
 namespace stretto::data {
-
-// Larger pictures are refused: the largest shard of a pack.
-constexpr uint64_t kLargestSample = uint64_t{1} << 30;
 
 // Bytes offset to offset + length - 1 of a file; length 0: up to its end. Throws FormatError naming
 // the file if it cannot be read, is no regular file, is too short, or the length is too large.

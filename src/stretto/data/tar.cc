@@ -100,36 +100,49 @@ class Grouper {
       sample_.offset = member.offset;
       sample_.length = member.length;
     } else if (ending == "cls") {
-      sample_.label = number_in(path_, member, reader_.read(member, kLongestNumber));
-      has_class_ = true;
+      class_ = member;
     } else if (ending == "json") {
-      label_in_json(path_, member, reader_.read(member, kLongestJson), from_json_);
+      json_ = member;
     }
+  }
+
+  // Of a group without a picture, whose members may be of anything.
+  bool has_label() const {
+    if (class_) return true;
+    if (!json_ || json_->length > kLongestJson) return false;
+    const json object = json::parse(reader_.read(*json_, kLongestJson), nullptr, false);
+    return object.is_object() && object.contains("label");
+  }
+
+  void take_label() {
+    if (json_) label_in_json(path_, *json_, reader_.read(*json_, kLongestJson), sample_);
+    if (!class_) return;
+    sample_.label = number_in(path_, *class_, reader_.read(*class_, kLongestNumber));
+    sample_.label_name.clear();
   }
 
   void close() {
     if (!open_) return;
-    if (sample_.length == 0) {
+    if (sample_.length > 0) {
+      take_label();
+      samples_.push_back(std::move(sample_));
+    } else if (has_label()) {
       throw FormatError(
           path_, -1,
           fmt::format("sample {}: expected a member {}.jpg, .jpeg, .png or .webp", key_, key_));
     }
-    if (!has_class_) {
-      sample_.label = from_json_.label;
-      sample_.label_name = std::move(from_json_.label_name);
-    }
-    samples_.push_back(std::move(sample_));
     sample_ = {};
-    from_json_ = {};
-    has_class_ = open_ = false;
+    class_ = json_ = std::nullopt;
+    open_ = false;
   }
 
   const std::string& path_;
   TarReader reader_;
   std::vector<Found> samples_;
-  bool open_ = false, has_class_ = false;
+  bool open_ = false;
   std::string key_;
-  Found sample_, from_json_;
+  Found sample_;
+  std::optional<TarReader::Member> class_, json_;  // of the label
 };
 
 }  // namespace

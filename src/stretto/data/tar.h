@@ -11,8 +11,9 @@ bool is_tar(const std::string& source);
 // An archive NAME.tar, a folder of them, or a pattern such as shard-{000..012}.tar. Members that
 // follow each other and whose names are the same up to the first dot behind the last slash are a
 // sample: a picture (.jpg, .jpeg, .png, .webp) and perhaps its label, as a number in a .cls or as
-// "label", a number or a name, in a .json. Others are passed over. Nothing is unpacked. Throws
-// FormatError naming the archive and the member.
+// "label", a number or a name, in a .json. Others are passed over, but not a label without a
+// picture. Archives may follow each other in one file. Nothing is unpacked. Throws FormatError
+// naming the archive and the member.
 Dataset open_tar(const std::string& source);
 
 // The samples of one archive.

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "stretto/base/error.h"
+#include "stretto/base/interrupt.h"
 
 namespace stretto::data {
 namespace {
@@ -70,14 +71,21 @@ TarReader::TarReader(const std::string& path) : file_(path) {
 }
 
 bool TarReader::read_header(Header& header) {
-  header_at_ = at_;
-  if (at_ == file_.size()) return false;
-  if (file_.size() - at_ < kBlock) {
-    throw FormatError(file_.path(), static_cast<int64_t>(at_), "the archive ends in a header");
-  }
-  file_.read(at_, std::as_writable_bytes(std::span(&header, 1)));
-  at_ += kBlock;
-  if (header.is_zero()) return false;
+  // Zeros are the archive's end, up to the next one if another archive follows.
+  bool ended = false;
+  do {
+    check_interrupt();
+    header_at_ = at_;
+    if (at_ == file_.size()) return false;
+    const uint64_t size = std::min(kBlock, file_.size() - at_);
+    header = {};
+    file_.read(at_, std::as_writable_bytes(std::span(&header, 1)).first(size));
+    if (size < kBlock && !(ended && header.is_zero())) {
+      throw FormatError(file_.path(), static_cast<int64_t>(at_), "the archive ends in a header");
+    }
+    at_ += size;
+    ended = header.is_zero();
+  } while (ended);
   uint64_t sum = 0;
   if (!read_number(header.checksum, sum) || sum != header.sum()) {
     throw FormatError(file_.path(), static_cast<int64_t>(header_at_),

@@ -18,7 +18,8 @@ class TarReader {
   // Throws FormatError if the file cannot be opened.
   explicit TarReader(const std::string& path);
 
-  // The next regular file; others are passed over. False at the end. Throws FormatError with the
+  // The next regular file; others are passed over, as is the end of an archive that another one
+  // follows (cat a.tar b.tar). False at the end of the file. Throws FormatError with the
   // offset of a header that is none, or whose file ends behind the archive's end.
   bool next(Member& member);
   // The content of a small member. Throws FormatError if it has more than `most` bytes.

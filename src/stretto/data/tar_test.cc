@@ -95,6 +95,46 @@ TEST(Tar, LongNamesOfGnuAndPax) {
   EXPECT_EQ(bytes_of(dataset, 1), "pax");
 }
 
+TEST(Tar, OtherFilesArePassedOver) {
+  const TestFolder folder;
+  const std::string archive = folder.write(
+      "a.tar", tar_member("README.txt", "text") + tar_member("classes.json", "[\"cat\", \"dog\"]") +
+                   tar_member("meta/info.json", "{\"by\": \"me\"}") +
+                   tar_member("large.json", std::string((1 << 20) + 1, ' ')) +
+                   tar_member("1.jpg", "first") + tar_member("1.cls", "5") +
+                   tar_member("notes.md", "") + tar_end());
+  EXPECT_EQ(names_of(open_dataset(archive)), (Names{"a.tar:1.jpg"}));
+  EXPECT_EQ(labels_of(open_dataset(archive)), (LabelList{5}));
+}
+
+TEST(Tar, ArchivesMayFollowEachOther) {
+  const TestFolder folder;
+  const std::string a = tar_member("1.jpg", "a"), b = tar_member("2.jpg", "b");
+  const std::string zeros(512, '\0');
+  for (const std::string& between : {zeros, tar_end(), std::string(10240, '\0')}) {
+    const std::string archive = folder.write("a.tar", a + between + b + tar_end());
+    EXPECT_EQ(names_of(open_dataset(archive)), (Names{"a.tar:1.jpg", "a.tar:2.jpg"}));
+  }
+  EXPECT_EQ(open_dataset(folder.write("a.tar", a + tar_end() + std::string(7, '\0'))).size(), 1);
+  // A header of which zeros are left is no end.
+  std::string damaged = a + b + b;
+  damaged.replace(1024, 512, zeros);
+  EXPECT_TRUE(
+      says(error_of<FormatError>([&] { open_dataset(folder.write("a.tar", damaged)); }),
+           "a.tar (byte 1536): expected the header of a tar member: its checksum is wrong"));
+  EXPECT_TRUE(
+      says(error_of<FormatError>([&] { open_dataset(folder.write("a.tar", a + tar_end() + "x")); }),
+           "the archive ends in a header"));
+}
+
+TEST(Tar, NamesOfAPatternBeginBelowItsFolder) {
+  const TestFolder folder;
+  for (const char* name : {"0/x.tar", "1/x.tar"}) folder.write(name, tar_member("k.jpg", name));
+  EXPECT_EQ(names_of(open_dataset(folder.path("{0..1}/x.tar"))),
+            (Names{"0/x.tar:k.jpg", "1/x.tar:k.jpg"}));
+  EXPECT_EQ(names_of(open_dataset(folder.path("1/x.tar"))), (Names{"x.tar:k.jpg"}));
+}
+
 TEST(Tar, ErrorsNameTheMember) {
   const TestFolder folder;
   const auto error = [&](const std::string& bytes) {
@@ -110,6 +150,8 @@ TEST(Tar, ErrorsNameTheMember) {
                    "member 1.png: the sample has a picture already"));
   EXPECT_TRUE(says(error(tar_member("1.jpg", "")), "member 1.jpg: expected a picture"));
   EXPECT_TRUE(says(error(tar_member("1.txt", "x") + picture + tar_member("2.cls", "3")),
+                   "sample 2: expected a member 2.jpg"));
+  EXPECT_TRUE(says(error(picture + tar_member("2.json", "{\"label\": 3}")),
                    "sample 2: expected a member 2.jpg"));
   for (const char* number : {"", "x", "-1", "1.5", "1 2", "99999999999999999999"}) {
     EXPECT_TRUE(says(error(picture + tar_member("1.cls", number)),

@@ -13,7 +13,8 @@ bool is_tfrecord(const std::string& source);
 // image/class/label, which is kept as it is. A sample's name is the number of its record in the
 // file. Throws FormatError naming the file and the record.
 //
-// Reads the heads of the records: checksums of lengths are checked, those of the data are not.
+// Reads the heads of the records: checksums of lengths are checked, those of the data are not. The
+// file is mapped meanwhile, so whoever cuts it short in that time ends the process by a signal.
 Dataset open_tfrecord(const std::string& source);
 
 // The samples of one file.

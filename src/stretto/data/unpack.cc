@@ -1,6 +1,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <unordered_map>
 
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
@@ -14,8 +15,37 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A relative path that goes down only.
-bool stays_below(std::string_view name) {
+// Two samples of one name have to be the same picture, as the same file may be listed twice.
+void check_names(const std::string& path, const std::string& out, const Dataset& dataset,
+                 const PackIndex& index) {
+  std::unordered_map<std::string, uint64_t> checksums;
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    check_interrupt();
+    std::string name = dataset.name(i);
+    if (!can_be_unpacked(name)) {
+      throw_invalid("{}: sample {} is called \"{}\", which is not below {}: it is not unpacked",
+                    path, i, name, out);
+    }
+    const uint64_t checksum = index.checksums()[static_cast<size_t>(i)];
+    const auto [found, added] = checksums.try_emplace(std::move(name), checksum);
+    if (!added && found->second != checksum) {
+      throw_invalid("{}: two samples are called \"{}\", and are not the same: it is not unpacked",
+                    path, found->first);
+    }
+  }
+}
+
+void make_folders(const fs::path& path) {
+  std::error_code problem;
+  fs::create_directories(path, problem);
+  if (!problem) return;
+  throw FormatError(path.string(), -1, fmt::format("cannot make the folder: {}", problem.message()),
+                    problem.value());
+}
+
+}  // namespace
+
+bool can_be_unpacked(std::string_view name) {
   if (name.empty() || name.front() == '/' || name.back() == '/' || name.find('\0') != name.npos) {
     return false;
   }
@@ -27,32 +57,11 @@ bool stays_below(std::string_view name) {
   return true;
 }
 
-void make_folders(const fs::path& path) {
-  std::error_code problem;
-  fs::create_directories(path, problem);
-  if (!problem) return;
-  throw FormatError(path.string(), -1, fmt::format("cannot make the folder: {}", problem.message()),
-                    problem.value());
-}
-
-// A name may come twice, as the same file may be listed twice.
-void check_same(const std::string& path, std::string_view content) {
-  if (read_file(path) == content) return;
-  throw FormatError(path, -1, "two samples of the pack have this name");
-}
-
-}  // namespace
-
 UnpackResult unpack(const std::string& path, const std::string& out,
                     const std::function<void(int64_t done, int64_t count)>& progress) {
   const Dataset dataset = open_pack(path);
   const PackIndex index = read_pack_index(path);
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    const std::string name = dataset.name(i);
-    if (stays_below(name)) continue;
-    throw_invalid("{}: sample {} is called \"{}\", which is not below {}: it is not unpacked", path,
-                  i, name, out);
-  }
+  check_names(path, out, dataset, index);
   std::error_code ignored;
   if (fs::exists(out, ignored) && !(fs::is_directory(out, ignored) && fs::is_empty(out, ignored))) {
     throw_invalid("{}: expected a folder that is empty or does not exist", out);
@@ -76,9 +85,7 @@ UnpackResult unpack(const std::string& path, const std::string& out,
       make_folders(parent);
       folder = std::move(parent);
     }
-    if (fs::exists(target, ignored)) {
-      check_same(target, content);
-    } else {
+    if (!fs::exists(target, ignored)) {  // else it is listed twice
       write_file(target, content);
       ++result.files;
       result.bytes += content.size();
