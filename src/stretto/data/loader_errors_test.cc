@@ -50,8 +50,7 @@ TEST(LoaderErrors, ABatchFailsAndTheNextOnesCome) {
     for (int epoch = 0; epoch < 2; ++epoch) {
       EXPECT_EQ(copy_of(*loader.next()).pixels == good[0].pixels, epoch == 0);
       // The first sample that failed, whichever thread was first.
-      EXPECT_TRUE(says(error_of<FormatError>([&] { loader.next(); }),
-                       pictures.path(5) + ": it has 300 bytes, and had"));
+      EXPECT_TRUE(says(error_of<FormatError>([&] { loader.next(); }), pictures.path(5) + ": JPEG"));
       EXPECT_EQ(loader.position().place, 8);
       EXPECT_EQ(copy_of(*loader.next()).number, 2);
       const std::string gone = error_of<FormatError>([&] { loader.next(); });
@@ -102,8 +101,7 @@ TEST(LoaderErrors, SkippedPicturesAreReplacedByThoseBehindThem) {
   rest_of_epoch(loader);
   rest_of_epoch(loader);
   const Stats s = loader.stats();
-  EXPECT_EQ(s.skipped % 3, 0);
-  EXPECT_GE(s.skipped, 9);
+  EXPECT_GE(s.skipped, 9);  // more where the next epoch has begun
   std::vector<std::string> names = s.skipped_names;
   std::sort(names.begin(), names.end());
   EXPECT_EQ(names, (std::vector<std::string>{"p16.jpg", "p5.jpg", "p6.jpg"}));
