@@ -129,7 +129,7 @@ std::shared_ptr<Job> Loader::Impl::next_job(Counters& mine) {
     for (const auto& job : jobs) {
       if (job->next.load(std::memory_order_relaxed) < job->plan.cut.batch) return job;
     }
-    if (static_cast<int64_t>(jobs.size()) < options.ahead) {
+    if (static_cast<int64_t>(jobs.size()) < options.ahead && no_slot == nullptr) {
       make_job();
       continue;
     }
@@ -143,7 +143,7 @@ std::shared_ptr<Job> Loader::Impl::next_job(Counters& mine) {
 void Loader::Impl::make_job() {
   auto job = std::make_shared<Job>();
   job->plan = planned;
-  job->next_epoch = plan_at((planned.epoch + 1) % kEpochs, 0, nullptr);
+  job->next_epoch = following = plan_at((planned.epoch + 1) % kEpochs, 0, &following);
   job->first = jumped;
   job->left.store(planned.cut.batch, std::memory_order_relaxed);
   const auto element = static_cast<int64_t>(dtype_bytes(options.dtype));
@@ -151,11 +151,9 @@ void Loader::Impl::make_job() {
     job->slot = pool->take(planned.cut.batch * sample_elements(*planned.shape) * element,
                            planned.cut.batch);
   } catch (...) {
-    // An error of this batch like any other: the caller may hold too many.
-    job->error = std::current_exception();
-    job->next.store(planned.cut.batch, std::memory_order_relaxed);
-    job->left.store(0, std::memory_order_release);
+    no_slot = std::current_exception();  // the caller may hold too many
     batch_ready.notify_all();
+    return;
   }
   planned = plan_at(planned.epoch, planned.begin + planned.global(), &planned);
   jumped = false;
