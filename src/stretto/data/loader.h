@@ -30,8 +30,9 @@ enum class OnError : uint8_t {
   // A picture that cannot be read or decoded is counted and replaced by that of the next place of
   // the epoch (after the last: the first) that can, with the crop that it has there. So batches are
   // as many and as large as without, and the same for any number of threads and ranks. When
-  // kMostReplaced places in a row have none, the first one's error is thrown. Lack of memory or of
-  // file descriptors is always an error.
+  // kMostReplaced places in a row have none, the first one's error is thrown. What may pass is
+  // always an error: lack of memory or of file descriptors, a shard that is gone, a store that does
+  // not answer or lets nobody in.
   kSkip,
 };
 inline constexpr int64_t kMostReplaced = 100;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #if defined(__linux__)
 #include <sched.h>
@@ -37,9 +38,14 @@ void lower_priority() {
 #endif
 }
 
-// Whether an error says something of the file, and not of this process.
-bool is_of_the_file(const FormatError& e) {
-  return e.code() != EMFILE && e.code() != ENFILE && e.code() != ENOMEM;
+// Whether an error is of this sample alone: what is in its file, or that it is gone from a folder
+// that is still there. What the system says otherwise may come and go with a server or a mount.
+bool is_of_the_sample(const FormatError& e, const Dataset& dataset, int64_t sample) {
+  if (e.code() == 0) return true;
+  if (e.code() != ENOENT || !dataset.one_file_each()) return false;
+  std::error_code ignored;
+  const std::filesystem::path path = dataset.path(sample);
+  return std::filesystem::exists(path.parent_path(), ignored);
 }
 
 // Changes the seed of crops that belong to a place, which are then not those of the sample of the
@@ -208,7 +214,7 @@ void Loader::Impl::make_sample(Job& job, int64_t j, SampleWork& work) {
     } catch (const OutOfMemory&) {
       throw;
     } catch (const FormatError& e) {
-      if (!skip || !is_of_the_file(e)) throw;
+      if (!skip || !is_of_the_sample(e, source.dataset, sample)) throw;
       if (first == nullptr) first = std::current_exception();
     } catch (const Unsupported&) {
       if (!skip) throw;
@@ -220,7 +226,7 @@ void Loader::Impl::make_sample(Job& job, int64_t j, SampleWork& work) {
 }
 
 void Loader::Impl::note_skipped(int64_t sample) {
-  const std::string name = source.dataset.name(sample);
+  const std::string name = source.reader.name(sample);
   const std::lock_guard lock(skipped_mutex);
   ++skipped;
   if (skipped_names.size() >= kSkippedNames) return;
