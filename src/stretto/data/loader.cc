@@ -83,7 +83,7 @@ void Loader::Impl::drop_jobs(int64_t epoch, int64_t place) {
   jobs.clear();
   planned = plan_at(epoch, place, &planned);
   no_slot = nullptr;
-  jumped = true;
+  since_jump = 0;
   first_wait = true;
   work_changed.notify_all();
 }

@@ -47,7 +47,7 @@ struct BatchPlan {
 struct Job {
   BatchPlan plan, next_epoch;  // whose samples are read ahead at the end of this one
   std::shared_ptr<Slot> slot;
-  bool first = false;  // nothing was read ahead for it
+  int64_t since_jump = 0;  // samples of the jobs before it, back to the start or a jump
   std::atomic<int64_t> next{0}, left{0};
 
   std::mutex mutex;  // of what follows, until `left` is 0
@@ -106,7 +106,7 @@ struct Loader::Impl {
   std::deque<std::shared_ptr<Job>> jobs;     // in order; the front is what next() gives
   BatchPlan planned, following;              // what make_job() makes, and the epoch behind it
   std::exception_ptr no_slot;                // why there is no memory for `planned`
-  bool jumped = true;                        // it follows no job
+  int64_t since_jump = 0;                    // samples of the jobs since the last jump
   std::exception_ptr broken;                 // why a thread ended
   int64_t given_epoch = 0, given_place = 0;  // behind the last batch that next() gave
   Stats stats;                               // of the caller's side

@@ -150,7 +150,7 @@ void Loader::Impl::make_job() {
   auto job = std::make_shared<Job>();
   job->plan = planned;
   job->next_epoch = following = plan_at((planned.epoch + 1) % kEpochs, 0, &following);
-  job->first = jumped;
+  job->since_jump = since_jump;
   job->left.store(planned.cut.batch, std::memory_order_relaxed);
   const auto element = static_cast<int64_t>(dtype_bytes(options.dtype));
   try {
@@ -161,8 +161,8 @@ void Loader::Impl::make_job() {
     batch_ready.notify_all();
     return;
   }
+  since_jump += planned.cut.batch;
   planned = plan_at(planned.epoch, planned.begin + planned.global(), &planned);
-  jumped = false;
   jobs.push_back(std::move(job));
   work_changed.notify_all();
 }
@@ -171,9 +171,10 @@ void Loader::Impl::read_ahead(const Job& job, int64_t j) {
   // Up to where the system has been asked when sample `i` is taken. After a jump the distance grows
   // step by step, or the first sample would wait behind all that are asked with it.
   const auto reach = [&](int64_t i) {
-    return job.first ? std::min(i + kReadAhead, kFirstAhead * (i + 1)) : i + kReadAhead;
+    const int64_t n = job.since_jump + i;
+    return std::min(n + kReadAhead, kFirstAhead * (n + 1)) - job.since_jump;
   };
-  for (int64_t later = j == 0 && job.first ? 1 : reach(j - 1) + 1; later <= reach(j); ++later) {
+  for (int64_t later = reach(j - 1) + 1; later <= reach(j); ++later) {
     const int64_t here = job.plan.batches() * job.plan.cut.batch;
     const BatchPlan& plan = later < here ? job.plan : job.next_epoch;
     const int64_t index = later < here ? later : later - here;
