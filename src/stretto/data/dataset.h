@@ -13,9 +13,11 @@ namespace stretto::data {
 
 // Where the bytes of a sample are, and what is known of them without reading them.
 struct Sample {
-  uint32_t container = 0;         // which file: Dataset::container_path()
-  uint64_t offset = 0;            // in it, in bytes
-  uint64_t length = 0;            // in bytes; 0: a file of its own, whose size is not known yet
+  uint32_t container = 0;  // which file: Dataset::container_path()
+  uint64_t offset = 0;     // in it, in bytes
+  // In bytes. 0: up to the end of the file, whose size is not known yet; only where each sample is
+  // a file of its own.
+  uint64_t length = 0;
   int64_t label = -1;             // -1: it has none
   int32_t width = 0, height = 0;  // of the picture as stored; 0: not known
   // Bytes before `offset` in the container that are a restart table (formats/pack.md); 0: none.

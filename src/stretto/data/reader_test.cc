@@ -21,18 +21,6 @@ Dataset one_record(const TestFolder& folder, const Record& record) {
   return Dataset(std::move(builder).take());
 }
 
-TEST(Reader, GivesTheTableAndTheFile) {
-  const TestFolder folder;
-  folder.write("shard", "....TABLEpicture....");
-  Reader reader(one_record(folder, {.offset = 9, .length = 7, .restart_bytes = 5}));
-  media::Buffer buffer;
-  reader.will_read(0);
-  const Encoded e = reader.read(0, buffer);
-  EXPECT_EQ(text_of(e.restarts), "TABLE");
-  EXPECT_EQ(text_of(e.file), "picture");
-  EXPECT_EQ(reader.label(0), folder.path("shard") + ": sample member");
-}
-
 TEST(Reader, FilesOfAFolderThatChangeAreErrors) {
   namespace fs = std::filesystem;
   const TestFolder folder;
@@ -94,6 +82,29 @@ TEST(Reader, ADamagedNameHidesNoError) {
                 ": sample 0: the file ends at byte 10; expected the sample at 4 to 11");
 }
 
+TEST(Reader, GivesTheTableAndTheFile) {
+  const TestFolder folder;
+  folder.write("shard", "....TABLEpicture....");
+  Reader reader(one_record(folder, {.offset = 9, .length = 7, .restart_bytes = 5}));
+  media::Buffer buffer;
+  reader.will_read(0);
+  const Encoded e = reader.read(0, buffer);
+  EXPECT_EQ(text_of(e.restarts), "TABLE");
+  EXPECT_EQ(text_of(e.file), "picture");
+  EXPECT_EQ(reader.label(0), folder.path("shard") + ": sample member");
+}
+
+TEST(Reader, ReadsAFileOfItsOwnUpToItsEnd) {
+  const TestFolder folder;
+  folder.write("1.jpg", "0123456789");
+  TableBuilder builder;
+  builder.add("1.jpg", {});
+  builder.table().source = builder.table().one_file_each_below = folder.path();
+  Reader reader(Dataset(std::move(builder).take()));
+  media::Buffer buffer;
+  EXPECT_EQ(text_of(reader.read(0, buffer).file), "0123456789");
+}
+
 TEST(Reader, NumbersThatCannotBeAreErrors) {
   const TestFolder folder;
   folder.write("shard", "0123456789");
@@ -104,9 +115,9 @@ TEST(Reader, NumbersThatCannotBeAreErrors) {
     return error_of<FormatError>([&] { reader.read(0, buffer); });
   };
   const std::string before = folder.path("shard") + ": sample member: ";
-  EXPECT_TRUE(says(problem({.offset = 4}), "its index is damaged: the length"));
   EXPECT_EQ(problem({.offset = 11, .length = 1}),
             before + "the file ends at byte 10; expected the sample at 11 to 12");
+  EXPECT_TRUE(says(problem({.offset = 4}), "its index is damaged: the length of sample 0"));
   EXPECT_EQ(problem({.offset = 4, .length = 7}),
             before + "the file ends at byte 10; expected the sample at 4 to 11");
   EXPECT_TRUE(says(problem({.offset = 4, .length = UINT64_MAX - 4}), "the file ends at byte 10"));
