@@ -195,17 +195,17 @@ class DataLoader {
     return numbers(std::move(result));
   }
 
-  // Seed, epoch, place.
-  std::tuple<uint64_t, int64_t, int64_t> position() {
+  // Seed, epoch, place, and the hash of the order.
+  std::tuple<uint64_t, int64_t, int64_t, uint64_t> position() {
     const Position position = enter()->position();
-    return {position.seed, position.epoch, position.place};
+    return {position.seed, position.epoch, position.place, position.order};
   }
 
-  void load(uint64_t seed, int64_t epoch, int64_t place) {
+  void load(uint64_t seed, int64_t epoch, int64_t place, uint64_t order) {
     const Use use = enter();
     const Alone alone(*this);
     nb::gil_scoped_release released;
-    use->load({.seed = seed, .epoch = epoch, .place = place});
+    use->load({.seed = seed, .epoch = epoch, .place = place, .order = order});
   }
 
   nb::dict stats() {
@@ -380,7 +380,7 @@ void bind_data(nb::module_& m) {
       .def("batches", &DataLoader::batches, "epoch"_a)
       .def("indices", &DataLoader::indices, "epoch"_a)
       .def("position", &DataLoader::position)
-      .def("load", &DataLoader::load, "seed"_a, "epoch"_a, "place"_a)
+      .def("load", &DataLoader::load, "seed"_a, "epoch"_a, "place"_a, "order"_a)
       .def("stats", &DataLoader::stats)
       .def("close", &DataLoader::close);
 }

@@ -1,5 +1,7 @@
 """Pictures that cannot be read: the error names the file, or the sample is skipped and counted."""
 
+import os
+
 import data_pictures
 import numpy as np
 import pytest
@@ -16,6 +18,11 @@ def folder(tmp_path):
 
 def loader_of(folder, **options):
   return data.ImageLoader(folder, 4, 32, **{"threads": 2, "dtype": "uint8", **options})
+
+
+def resident_bytes():
+  with open("/proc/self/statm") as file:
+    return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def damage(file, how):
@@ -35,8 +42,9 @@ def test_the_error_names_the_file_and_the_loader_goes_on(folder, how):
   with loader_of(folder) as loader:
     bad = int(loader.indices(0)[5])
     file = folder / loader.dataset.name(bad)
-  with loader_of(folder) as loader:
-    damage(file, how)
+  dataset = data.open(folder)
+  damage(file, how)
+  with loader_of(dataset) as loader:
     batches, good, errors = iter(loader), 0, []
     while True:
       try:
@@ -79,6 +87,18 @@ def test_a_decompression_bomb_is_refused_in_little_memory(folder):
   with loader_of(folder, train=False) as loader, pytest.raises(stretto.UnsupportedError,
                                                                match="bomb.png"):
     list(loader)
+
+
+def test_memory_of_a_huge_picture_is_given_back(folder):
+  from PIL import Image
+
+  Image.new("RGB", (6000, 6000)).save(folder / "class0" / "a.png")
+  with loader_of(folder, train=False, threads=1) as loader:
+    before = resident_bytes()
+    for _batch in loader:
+      pass
+    # Its pixels are 108 MB, and as much again was resampled.
+    assert resident_bytes() - before < 70 << 20
 
 
 def test_a_folder_without_pictures_is_named(tmp_path):

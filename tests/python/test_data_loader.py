@@ -182,6 +182,10 @@ def test_states_of_others_are_refused(folder, tmp_path):
       loader.load_state_dict({**state, "place": 10**9})
     with pytest.raises(stretto.InvalidArgumentError, match="newer"):
       loader.load_state_dict({**state, "version": 2})
+    for sampler in ("blocks", "balanced"):
+      with (loader_of(folder, seed=1, sampler=sampler) as ordered,
+            pytest.raises(stretto.InvalidArgumentError, match="another order")):
+        ordered.load_state_dict(state)
     loader.load_state_dict(state)
     assert len(epoch_of(loader)[0]) == len(loader)
 

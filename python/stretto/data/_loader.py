@@ -162,24 +162,25 @@ class ImageLoader:
       enough.
     """
     with self._lock:
-      seed, epoch, place = self._engine.position()
-    return {"version": 1, "seed": seed, "epoch": epoch, "place": place,
+      seed, epoch, place, order = self._engine.position()
+    return {"version": 1, "seed": seed, "epoch": epoch, "place": place, "order": order,
             "dataset": self.dataset.fingerprint}
 
   def load_state_dict(self, state: Mapping[str, Any]) -> None:
     """Goes to where the loader was whose state this is: the next `iter()` gives the rest of that
-    epoch. The numbers of threads and ranks may be other ones.
+    epoch. The numbers of threads and ranks may be other ones; the batches of all ranks together
+    must be as large, or the batches are others than they would have been.
 
     Args:
       state: what `state_dict` returned.
 
     Raises:
-      InvalidArgumentError: it is of another dataset or seed, or no such state.
+      InvalidArgumentError: it is of another dataset, seed or sampler, or no such state.
     """
     if not isinstance(state, Mapping):
       raise expected("load_state_dict: state", "what state_dict() returned", state)
     for key, limit in (("version", 2**31), ("seed", 2**64), ("epoch", 2**32), ("place", 2**62),
-                       ("dataset", 2**64)):
+                       ("order", 2**64), ("dataset", 2**64)):
       _options.counted(f"load_state_dict: {key}", state.get(key), limit)
     if state["version"] != 1:
       raise InvalidArgumentError(f"load_state_dict: version {state['version']} is of a newer "
@@ -189,7 +190,7 @@ class ImageLoader:
         f"load_state_dict: the state is of another dataset than {self.dataset.source}: names "
         "or labels of its samples differ")
     with self._lock:
-      self._engine.load(state["seed"], state["epoch"], state["place"])
+      self._engine.load(state["seed"], state["epoch"], state["place"], state["order"])
       self._begun, self._taker, self._given = False, None, None
       self._loaded = int(state["epoch"])
 

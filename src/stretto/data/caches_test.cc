@@ -30,7 +30,7 @@ TEST(FillOnce, StaysWithinItsBudget) {
     }
     EXPECT_LE(cache.bytes(), budget);
     EXPECT_EQ(cache.published(), stored);
-    EXPECT_EQ(cache.full(), stored < 100);
+    EXPECT_EQ(cache.full(), 100 - stored >= 16);  // refused in a row
     // A table of 800 bytes, and 1024 for each entry.
     EXPECT_EQ(stored, budget < 800 ? 0 : std::min<int64_t>(100, (budget - 800) / 1024));
     int64_t found = 0;
@@ -42,6 +42,27 @@ TEST(FillOnce, StaysWithinItsBudget) {
     }
     EXPECT_EQ(found, stored);
   }
+}
+
+// As camera pictures and their planes are: none leaves half of a chunk behind.
+TEST(FillOnce, LargeEntriesUseTheWholeBudget) {
+  constexpr int64_t kBudget = 40 << 20, kEntry = 4'500'032;
+  FillOnce cache(100, kBudget);
+  EXPECT_NE(cache.claim(99, 1000), nullptr);
+  int64_t stored = 0;
+  for (int64_t i = 0; i < 30; ++i) stored += cache.claim(i, kEntry) != nullptr;
+  EXPECT_EQ(stored, (kBudget - (8 << 20)) / kEntry);
+  EXPECT_EQ(cache.used(), 100 * 8 + 1024 + stored * kEntry);
+  EXPECT_LE(cache.bytes(), kBudget);
+}
+
+TEST(FillOnce, OneLargeEntryDoesNotEndIt) {
+  FillOnce cache(100, 20 << 20);
+  EXPECT_EQ(cache.claim(0, 21 << 20), nullptr);
+  EXPECT_FALSE(cache.full());
+  EXPECT_NE(cache.claim(1, 100'000), nullptr);
+  for (int64_t i = 2; i < 40; ++i) EXPECT_EQ(cache.claim(i, 21 << 20), nullptr);
+  EXPECT_TRUE(cache.full());
 }
 
 TEST(FillOnce, StandsInTheLedger) {

@@ -9,8 +9,11 @@ namespace stretto::data {
 namespace {
 
 constexpr size_t kCacheAlign = 64;
-// Large enough that what is left over at the end of each is little, however large pictures are.
-constexpr size_t kChunkBytes = size_t{8} << 20;
+// Small entries share chunks, at the end of each of which less than an eighth is left over.
+constexpr size_t kChunkBytes = size_t{8} << 20, kLargestShared = kChunkBytes / 8;
+// Entries in a row that found no room: one picture that is far larger than the others does not end
+// the cache for them.
+constexpr int kMostRefused = 16;
 
 // In the table while an entry is filled.
 const std::byte kClaimed{};
@@ -18,22 +21,22 @@ const std::byte kClaimed{};
 }  // namespace
 
 FillOnce::FillOnce(int64_t entries, int64_t budget) : entries_(entries), budget_(budget) {
-  if (!take(entries * static_cast<int64_t>(sizeof table_[0]))) return;
+  if (!take(entries * static_cast<int64_t>(sizeof table_[0]))) {
+    full_.store(true);
+    return;
+  }
   table_ = std::make_unique<std::atomic<const std::byte*>[]>(static_cast<size_t>(entries));
+  used_.store(taken_.load());
 }
 
 FillOnce::~FillOnce() { return_memory(taken_.load()); }
 
 bool FillOnce::take(int64_t bytes) {
   const int64_t taken = taken_.load(std::memory_order_relaxed);
-  if (bytes > budget_ - taken) {
-    full_.store(true, std::memory_order_relaxed);
-    return false;
-  }
+  if (bytes > budget_ - taken) return false;
   try {
     take_memory(bytes);
   } catch (const Unsupported&) {  // a cache does without
-    full_.store(true, std::memory_order_relaxed);
     return false;
   }
   taken_.store(taken + bytes, std::memory_order_relaxed);
@@ -60,27 +63,45 @@ std::byte* FillOnce::claim(int64_t entry, size_t bytes) {
 std::byte* FillOnce::allocate(size_t bytes) {
   bytes = (bytes + kCacheAlign - 1) / kCacheAlign * kCacheAlign;
   const std::lock_guard lock(mutex_);
-  if (bytes > free_bytes_) {
-    const auto left =
-        static_cast<size_t>(std::max<int64_t>(budget_ - taken_.load(std::memory_order_relaxed), 0));
-    const size_t chunk = std::max(bytes, std::min(kChunkBytes, left / kCacheAlign * kCacheAlign));
-    if (!take(static_cast<int64_t>(chunk))) return nullptr;
-    std::unique_ptr<std::byte, Free> memory(
-        static_cast<std::byte*>(std::aligned_alloc(kCacheAlign, chunk)));
-    if (memory == nullptr) {
-      taken_.fetch_sub(static_cast<int64_t>(chunk), std::memory_order_relaxed);
-      return_memory(static_cast<int64_t>(chunk));
-      full_.store(true, std::memory_order_relaxed);
-      return nullptr;
+  std::byte* data = nullptr;
+  if (bytes > kLargestShared) {
+    data = take_chunk(bytes);
+  } else {
+    if (bytes > free_bytes_) {
+      const int64_t left = budget_ - taken_.load(std::memory_order_relaxed);
+      const size_t whole = static_cast<size_t>(std::max<int64_t>(left, 0)) / kCacheAlign;
+      const size_t chunk = std::max(bytes, std::min(kChunkBytes, whole * kCacheAlign));
+      if (std::byte* const memory = take_chunk(chunk)) {
+        free_ = memory;
+        free_bytes_ = chunk;
+      }
     }
-    free_ = memory.get();
-    free_bytes_ = chunk;
-    chunks_.push_back(std::move(memory));
+    if (bytes <= free_bytes_) {
+      data = free_;
+      free_ += bytes;
+      free_bytes_ -= bytes;
+    }
   }
-  std::byte* const data = free_;
-  free_ += bytes;
-  free_bytes_ -= bytes;
+  if (data == nullptr) {
+    if (++refused_ == kMostRefused) full_.store(true, std::memory_order_relaxed);
+    return nullptr;
+  }
+  refused_ = 0;
+  used_.fetch_add(static_cast<int64_t>(bytes), std::memory_order_relaxed);
   return data;
+}
+
+std::byte* FillOnce::take_chunk(size_t bytes) {
+  if (!take(static_cast<int64_t>(bytes))) return nullptr;
+  std::unique_ptr<std::byte, Free> memory(
+      static_cast<std::byte*>(std::aligned_alloc(kCacheAlign, bytes)));
+  if (memory == nullptr) {
+    taken_.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed);
+    return_memory(static_cast<int64_t>(bytes));
+    return nullptr;
+  }
+  chunks_.push_back(std::move(memory));
+  return chunks_.back().get();
 }
 
 void FillOnce::publish(int64_t entry, const std::byte* data) {

@@ -31,8 +31,10 @@ class FillOnce {
   std::byte* claim(int64_t entry, size_t bytes);
   void publish(int64_t entry, const std::byte* data);
 
-  bool full() const { return full_.load(std::memory_order_relaxed); }  // claim() was refused once
-  int64_t bytes() const { return taken_.load(std::memory_order_relaxed); }
+  // So many entries in a row found no room that no more are taken.
+  bool full() const { return full_.load(std::memory_order_relaxed); }
+  int64_t bytes() const { return taken_.load(std::memory_order_relaxed); }  // in the ledger
+  int64_t used() const { return used_.load(std::memory_order_relaxed); }    // by entries and tables
   int64_t published() const { return published_.load(std::memory_order_relaxed); }
 
  private:
@@ -40,16 +42,18 @@ class FillOnce {
     void operator()(std::byte* p) const { std::free(p); }
   };
   std::byte* allocate(size_t bytes);
+  std::byte* take_chunk(size_t bytes);  // nullptr if there is no room
   bool take(int64_t bytes);
 
   const int64_t entries_, budget_;
   std::unique_ptr<std::atomic<const std::byte*>[]> table_;
   std::atomic<bool> full_{false};
-  std::atomic<int64_t> taken_{0}, published_{0};
+  std::atomic<int64_t> taken_{0}, used_{0}, published_{0};
   std::mutex mutex_;  // of what follows
   std::vector<std::unique_ptr<std::byte, Free>> chunks_;
   std::byte* free_ = nullptr;
   size_t free_bytes_ = 0;
+  int refused_ = 0;  // since the last entry that found room
 };
 
 }  // namespace stretto::data

@@ -34,10 +34,12 @@ Loader::Impl::Impl(Dataset dataset, LoaderOptions o)
       source(std::move(dataset), options),
       thread_count(options.threads > 0 ? options.threads : std::max(1, cpu_info().cores - 1)),
       forks(stretto::forks()),
+      order_hash(hash_of(options.order, source.dataset.size())),
       // One more than there are ahead: the batch that the caller gives back when it asks again.
       pool(std::make_shared<SlotPool>(static_cast<size_t>(options.ahead + 1))),
-      counters(std::make_unique<Counters[]>(static_cast<size_t>(thread_count))) {
-  planned = plan_at(0, 0, nullptr);
+      counters(std::make_unique<Counters[]>(static_cast<size_t>(thread_count))),
+      places(order_of(0)->size()) {
+  planned = following = plan_at(0, 0, nullptr);
   start();
 }
 
@@ -80,7 +82,8 @@ void Loader::Impl::drop_jobs(int64_t epoch, int64_t place) {
   for (const auto& job : jobs) abandon(*job);
   jobs.clear();
   planned = plan_at(epoch, place, &planned);
-  jumped = true;
+  no_slot = nullptr;
+  since_jump = 0;
   first_wait = true;
   work_changed.notify_all();
 }
@@ -112,17 +115,18 @@ std::optional<Batch> Loader::next() {
   const double called = now_s();
   std::unique_lock lock(m.mutex);
   if (m.returned_s > 0) m.stats.asked_seconds += called - std::exchange(m.returned_s, 0);
-  const auto order_size = [&] { return m.order_of(m.given_epoch)->size(); };
-  if (batches_of(order_size(), m.cut_of(m.given_epoch), m.given_place) == 0) {
+  if (batches_of(m.places, m.cut_of(m.given_epoch), m.given_place) == 0) {
     m.given_epoch = (m.given_epoch + 1) % kEpochs;
     m.given_place = 0;
     m.returned_s = now_s();
     return std::nullopt;
   }
+  if (std::exchange(m.no_slot, nullptr) != nullptr) m.work_changed.notify_all();  // try it again
   const auto ready = [&] { return !m.jobs.empty() && m.jobs.front()->done(); };
   const bool at_once = ready();
   while (!ready()) {
     if (m.broken != nullptr) std::rethrow_exception(m.broken);
+    if (m.jobs.empty() && m.no_slot != nullptr) std::rethrow_exception(m.no_slot);
     m.batch_ready.wait_for(lock, kInterruptPeriod);
     if (ready()) break;
     lock.unlock();
@@ -172,7 +176,7 @@ int64_t Loader::epoch() const {
 
 int64_t Loader::batches(int64_t epoch) const {
   check_epoch(epoch);
-  return batches_of(impl().order_of(epoch)->size(), impl().cut_of(epoch));
+  return batches_of(impl().places, impl().cut_of(epoch));
 }
 
 std::vector<int64_t> Loader::indices(int64_t epoch) const {
@@ -191,7 +195,10 @@ std::vector<int64_t> Loader::indices(int64_t epoch) const {
 Position Loader::position() const {
   Impl& m = impl();
   const std::lock_guard lock(m.mutex);
-  return {.seed = m.options.order.seed, .epoch = m.given_epoch, .place = m.given_place};
+  return {.seed = m.options.order.seed,
+          .epoch = m.given_epoch,
+          .place = m.given_place,
+          .order = m.order_hash};
 }
 
 void Loader::load(const Position& position) {
@@ -201,10 +208,14 @@ void Loader::load(const Position& position) {
     throw_invalid("loader: the position is of seed {}, and this loader has seed {}", position.seed,
                   m.options.order.seed);
   }
-  const int64_t places = m.order_of(position.epoch)->size();
-  if (position.place < 0 || position.place > places) {
+  if (position.order != 0 && position.order != m.order_hash) {
+    throw_invalid(
+        "loader: the position is of another order than this loader's: expected the same kind of "
+        "order (sampler), weights, sources and size of an epoch");
+  }
+  if (position.place < 0 || position.place > m.places) {
     throw_invalid("loader: place {} of epoch {}, which has {}", position.place, position.epoch,
-                  places);
+                  m.places);
   }
   const std::lock_guard lock(m.mutex);
   const BatchPlan next = m.plan_at(position.epoch, position.place, &m.planned);
@@ -235,7 +246,7 @@ Stats Loader::stats() const {
   const auto* const decoded = m.source.decoded.get();
   if (encoded != nullptr || decoded != nullptr) {
     const FillOnce& store = encoded != nullptr ? encoded->store() : decoded->store();
-    s.cache_bytes = store.bytes();
+    s.cache_bytes = store.used();
     s.cached_samples = store.published();
   }
   s.threads = m.thread_count;

@@ -30,8 +30,9 @@ enum class OnError : uint8_t {
   // A picture that cannot be read or decoded is counted and replaced by that of the next place of
   // the epoch (after the last: the first) that can, with the crop that it has there. So batches are
   // as many and as large as without, and the same for any number of threads and ranks. When
-  // kMostReplaced places in a row have none, the first one's error is thrown. Lack of memory or of
-  // file descriptors is always an error.
+  // kMostReplaced places in a row have none, the first one's error is thrown. What may pass is
+  // always an error: lack of memory or of file descriptors, a shard that is gone, a store that does
+  // not answer or lets nobody in.
   kSkip,
 };
 inline constexpr int64_t kMostReplaced = 100;
@@ -98,7 +99,8 @@ struct Stats {
   // the loader where `waited` without `first_wait` is nearly nothing of `asked`.
   double waited_seconds = 0, first_wait_seconds = 0, asked_seconds = 0;
   int64_t ready = 0;  // batches that were ready when next() was called
-  int64_t cache_hits = 0, cache_bytes = 0, cached_samples = 0;
+  int64_t cache_hits = 0, cached_samples = 0;
+  int64_t cache_bytes = 0;  // that they and the cache's tables use
   int threads = 0;
   std::vector<std::string> skipped_names;  // the first hundred that differ
 };
@@ -127,8 +129,9 @@ class Loader {
 
   // The next batch of the epoch, in order, or nothing at its end; the call after that begins the
   // next epoch. Throws what reading or decoding threw, naming the sample (kRaise; of several that
-  // of the first place); the loader goes on behind that batch. Calls check_interrupt() while it
-  // waits (base/interrupt.h), after whose error it can be called again.
+  // of the first place); the loader goes on behind that batch. Throws Unsupported where there is no
+  // memory for the batch, which comes at the next call if there is some then. Calls
+  // check_interrupt() while it waits (base/interrupt.h), after whose error it can be called again.
   std::optional<Batch> next();
 
   // Begins this epoch at its first batch. Costs nothing if it is the one that comes next.
@@ -140,8 +143,8 @@ class Loader {
 
   // Behind the last batch that next() gave.
   Position position() const;
-  // Throws InvalidArgument if the seed is another one or the epoch has no such place. Batches in
-  // the making are dropped.
+  // Throws InvalidArgument if the seed or the order is another one or the epoch has no such place.
+  // Batches in the making are dropped.
   void load(const Position& position);
 
   Stats stats() const;

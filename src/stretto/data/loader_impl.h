@@ -47,7 +47,7 @@ struct BatchPlan {
 struct Job {
   BatchPlan plan, next_epoch;  // whose samples are read ahead at the end of this one
   std::shared_ptr<Slot> slot;
-  bool first = false;  // nothing was read ahead for it
+  int64_t since_jump = 0;  // samples of the jobs before it, back to the start or a jump
   std::atomic<int64_t> next{0}, left{0};
 
   std::mutex mutex;  // of what follows, until `left` is 0
@@ -70,7 +70,8 @@ struct Loader::Impl {
   // batch before, whose order is used again.
   BatchPlan plan_at(int64_t epoch, int64_t place, const BatchPlan* like) const;
 
-  // With `mutex` held.
+  // With `mutex` held. make_job() sets `no_slot` where there is no memory for it: it is tried again
+  // when the caller, who may have given a batch back, calls next().
   void drop_jobs(int64_t epoch, int64_t place);  // and go on there
   bool comes_next(int64_t epoch, int64_t place) const;
   void make_job();
@@ -93,16 +94,19 @@ struct Loader::Impl {
   Source source;
   const int thread_count;
   const uint64_t forks;
+  const uint64_t order_hash;
   const std::shared_ptr<SlotPool> pool;
   std::unique_ptr<Counters[]> counters;
+  const int64_t places;  // of every epoch
   std::vector<std::thread> threads;
 
   std::mutex mutex;  // of what follows, up to the empty line
   std::condition_variable work_changed, batch_ready;
   std::atomic<bool> stopping{false};         // written with the lock
   std::deque<std::shared_ptr<Job>> jobs;     // in order; the front is what next() gives
-  BatchPlan planned;                         // what make_job() makes
-  bool jumped = true;                        // it follows no job
+  BatchPlan planned, following;              // what make_job() makes, and the epoch behind it
+  std::exception_ptr no_slot;                // why there is no memory for `planned`
+  int64_t since_jump = 0;                    // samples of the jobs since the last jump
   std::exception_ptr broken;                 // why a thread ended
   int64_t given_epoch = 0, given_place = 0;  // behind the last batch that next() gave
   Stats stats;                               // of the caller's side

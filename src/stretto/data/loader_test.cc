@@ -201,6 +201,31 @@ TEST(Loader, CachesAreHitFromTheSecondEpochOn) {
   }
 }
 
+TEST(Loader, APositionOfAnotherOrderIsRefused) {
+  const TestPictures pictures(12);
+  LoaderOptions o = small_options();
+  Loader shuffled(pictures.as_folder(), o);
+  shuffled.next();
+  const Position at = shuffled.position();
+  o.threads = 1;
+  Loader same(pictures.as_folder(), o);
+  same.load(at);
+  EXPECT_EQ(copy_of(*same.next()).number, 1);
+  o.order.kind = OrderKind::kBlocks;
+  Loader blocks(pictures.as_folder(), o);
+  EXPECT_TRUE(says(error_of<InvalidArgument>([&] { blocks.load(at); }), "of another order"));
+  const Position of_blocks = blocks.position();
+  o.order.block = 3;
+  Loader others(pictures.as_folder(), o);
+  EXPECT_NE(others.position().order, of_blocks.order);
+  std::vector<double> weights(12, 1.0);
+  o.order = {.kind = OrderKind::kWeighted, .cumulative = cumulative_weights(weights)};
+  const uint64_t equal = hash_of(o.order, 12);
+  weights[7] = 2;
+  o.order.cumulative = cumulative_weights(weights);
+  EXPECT_NE(hash_of(o.order, 12), equal);
+}
+
 TEST(Loader, GoesOnAtEveryPlaceOnOtherRanksAndThreads) {
   const TestPictures pictures(26);
   LoaderOptions o = small_options();

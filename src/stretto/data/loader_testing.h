@@ -46,7 +46,7 @@ class TestPictures {
   Dataset as_folder() const {
     TableBuilder builder;
     for (int64_t i = 0; i < count_; ++i) {
-      builder.add(name(i), {.length = file(i).size(), .label = label(i)});
+      builder.add(name(i), {.label = label(i)});
     }
     builder.table().source = builder.table().one_file_each_below = folder_.path();
     builder.table().kind = "folder";

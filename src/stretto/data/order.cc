@@ -220,6 +220,25 @@ void check_order(const OrderOptions& o, int64_t size) {
   if (!(sums.back() > 0)) throw_invalid("order: all weights are 0");
 }
 
+uint64_t hash_of(const OrderOptions& o, int64_t size) {
+  uint64_t hash = 0;
+  const auto add = [&](uint64_t x) { hash = mixed_bits(hash + mixed_bits(x + 1)); };
+  const auto add_weights = [&](const std::vector<double>& weights) {
+    add(weights.size());
+    for (const double w : weights) add(std::bit_cast<uint64_t>(w));
+  };
+  add(static_cast<uint64_t>(o.kind));
+  add(static_cast<uint64_t>(size));
+  add(static_cast<uint64_t>(o.epoch_size > 0 ? o.epoch_size : size));
+  const bool blocks = o.kind == OrderKind::kBlocks;
+  add(static_cast<uint64_t>(blocks ? std::min(o.block, size) : 0));
+  add(static_cast<uint64_t>(blocks ? std::min(o.window, size) : 0));
+  if (o.kind == OrderKind::kWeighted) add_weights(*o.cumulative);
+  for (const int64_t n : o.source_sizes) add(static_cast<uint64_t>(n));
+  add_weights(o.source_weights);
+  return std::max<uint64_t>(1, hash);
+}
+
 Order::Order(const OrderOptions& o, int64_t size, int64_t epoch)
     : kind_(o.kind),
       seed_(o.seed),

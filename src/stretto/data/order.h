@@ -77,6 +77,9 @@ std::vector<double> class_balanced_weights(std::span<const int64_t> labels);
 // `cumulative`.
 void check_order(const OrderOptions& options, int64_t size);
 
+// A number of all that the order of a dataset of this size depends on but the seed; never 0.
+uint64_t hash_of(const OrderOptions& options, int64_t size);
+
 // The samples of one epoch in their order. A few hundred bytes, whatever the dataset is; a place
 // takes less than a microsecond. Safe for all threads. The options are those that check_order()
 // lets through.
@@ -123,7 +126,8 @@ int64_t place_of(int64_t places, const Cut& cut, int64_t begin, int64_t j);
 struct Position {
   uint64_t seed = 0;
   int64_t epoch = 0;
-  int64_t place = 0;  // of the first sample that no rank was given yet, in the epoch
+  int64_t place = 0;   // of the first sample that no rank was given yet, in the epoch
+  uint64_t order = 0;  // hash_of() the order; 0: not known, and not checked
 };
 
 }  // namespace stretto::data

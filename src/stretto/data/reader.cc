@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "stretto/base/error.h"
+#include "stretto/data/sample_bytes.h"
 
 namespace stretto::data {
 namespace {
@@ -51,18 +52,29 @@ class Reader::File {
   int fd_, code_;
 };
 
-Reader::Reader(Dataset dataset) : dataset_(std::move(dataset)) {}
+Reader::Reader(Dataset dataset) : dataset_(std::move(dataset)) {
+  if (!dataset_.one_file_each()) return;
+  first_read_ = std::make_unique<std::atomic<uint32_t>[]>(static_cast<size_t>(dataset_.size()));
+}
 Reader::~Reader() = default;
 
 std::string Reader::label(int64_t sample) const {
   if (dataset_.one_file_each()) return dataset_.path(sample);
-  return fmt::format("{}: sample {}", dataset_.path(sample), dataset_.name(sample));
+  return fmt::format("{}: sample {}", dataset_.path(sample), name(sample));
+}
+
+std::string Reader::name(int64_t sample) const {
+  try {
+    return dataset_.name(sample);
+  } catch (const FormatError&) {  // the name must not hide what is told of the sample
+    return std::to_string(sample);
+  }
 }
 
 void Reader::fail(int64_t sample, const std::string& problem, int code) const {
   if (dataset_.one_file_each()) throw FormatError(dataset_.path(sample), -1, problem, code);
-  throw FormatError(dataset_.path(sample), -1,
-                    fmt::format("sample {}: {}", dataset_.name(sample), problem), code);
+  throw FormatError(dataset_.path(sample), -1, fmt::format("sample {}: {}", name(sample), problem),
+                    code);
 }
 
 Reader::State Reader::state_of(const File& file, int64_t sample) const {
@@ -81,9 +93,17 @@ Reader::State Reader::state_of(const File& file, int64_t sample) const {
   const timespec& modified = s.st_mtim;
 #endif
   return {.bytes = static_cast<uint64_t>(s.st_size),
-          .device = static_cast<uint64_t>(s.st_dev),
-          .number = static_cast<uint64_t>(s.st_ino),
           .modified_ns = int64_t{modified.tv_sec} * 1'000'000'000 + modified.tv_nsec};
+}
+
+void Reader::check_unchanged(const State& now, int64_t sample) {
+  uint64_t hash = now.bytes * 0x9E3779B97F4A7C15 ^ static_cast<uint64_t>(now.modified_ns);
+  hash = (hash ^ hash >> 31) * 0xBF58476D1CE4E5B9;
+  const uint32_t mine = std::max<uint32_t>(1, static_cast<uint32_t>(hash >> 32));
+  uint32_t first = 0;
+  std::atomic<uint32_t>& at = first_read_[static_cast<size_t>(sample)];
+  if (at.compare_exchange_strong(first, mine, std::memory_order_relaxed) || first == mine) return;
+  fail(sample, "the file was changed or replaced since it was read first");
 }
 
 std::shared_ptr<const Reader::File> Reader::container(uint32_t number, int64_t sample) {
@@ -113,7 +133,9 @@ Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
   const Sample at = dataset_.sample(sample);
   if (dataset_.one_file_each()) {
     const File file(dataset_.path(sample));
-    return read_from(file, state_of(file, sample), at, sample, buffer);
+    const State now = state_of(file, sample);
+    check_unchanged(now, sample);
+    return read_from(file, now, at, sample, buffer);
   }
   const auto file = container(at.container, sample);
   const State now = state_of(*file, sample), &first = file->first_seen;
@@ -128,10 +150,6 @@ Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
 Encoded Reader::read_from(const File& file, const State& state, const Sample& at, int64_t sample,
                           media::Buffer& buffer) const {
   const uint64_t size = state.bytes;
-  if (dataset_.one_file_each() && at.length != 0 && at.length != size) {
-    fail(sample,
-         fmt::format("it has {} bytes, and had {} when the dataset was opened", size, at.length));
-  }
   if (at.offset > size || at.length > size - at.offset) {
     fail(sample, fmt::format("the file ends at byte {}; expected the sample at {} to {}", size,
                              at.offset, at.offset + at.length));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -32,7 +33,8 @@ class Reader {
   Reader& operator=(const Reader&) = delete;
 
   // The bytes lie in `buffer`. Throws FormatError naming the file and the sample if the file is
-  // gone, cut short, or another than when it was read first.
+  // gone, cut short, or not what it was when it was read first, by its size and time. What happened
+  // to it before that is not seen.
   Encoded read(int64_t sample, media::Buffer& buffer);
 
   // Tells the system that the sample is read soon. Errors are left to read().
@@ -40,12 +42,15 @@ class Reader {
 
   // What an error says of a sample: its file and, where others lie in it too, its name.
   std::string label(int64_t sample) const;
+  // Its name, or its number where a damaged index has none.
+  std::string name(int64_t sample) const;
 
  private:
   class File;
-  // What tells one state of a file from another.
+  // What tells one state of a file from another. Its device and number do not: some network mounts
+  // give a file other ones when it is opened again.
   struct State {
-    uint64_t bytes = 0, device = 0, number = 0;
+    uint64_t bytes = 0;
     int64_t modified_ns = 0;
     bool operator==(const State&) const = default;
   };
@@ -68,10 +73,14 @@ class Reader {
   State state_of(const File& file, int64_t sample) const;
   Encoded read_from(const File& file, const State& state, const Sample& at, int64_t sample,
                     media::Buffer& buffer) const;
+  // Throws if a file of one sample is not what it was.
+  void check_unchanged(const State& now, int64_t sample);
   [[noreturn]] void fail(int64_t sample, const std::string& problem, int code = 0) const;
 
   Dataset dataset_;
   std::array<Bucket, kBuckets> buckets_;
+  // Of files of one sample: a hash of what each was when it was read first; 0: it was not yet.
+  std::unique_ptr<std::atomic<uint32_t>[]> first_read_;
 };
 
 }  // namespace stretto::data

@@ -21,6 +21,67 @@ Dataset one_record(const TestFolder& folder, const Record& record) {
   return Dataset(std::move(builder).take());
 }
 
+TEST(Reader, FilesOfAFolderThatChangeAreErrors) {
+  namespace fs = std::filesystem;
+  const TestFolder folder;
+  for (const char* name : {"longer.jpg", "newer.jpg", "same.jpg"}) folder.write(name, "0123");
+  Reader reader(open_dataset(folder.path()));
+  media::Buffer buffer;
+  for (int64_t i = 0; i < 3; ++i) EXPECT_EQ(text_of(reader.read(i, buffer).file), "0123");
+  const auto time = fs::last_write_time(folder.path("longer.jpg"));
+  folder.write("longer.jpg", "01234");
+  fs::last_write_time(folder.path("longer.jpg"), time);
+  fs::last_write_time(folder.path("newer.jpg"), time + std::chrono::seconds(1));
+  for (const int64_t i : {0, 1}) {
+    EXPECT_EQ(error_of<FormatError>([&] { reader.read(i, buffer); }),
+              reader.label(i) + ": the file was changed or replaced since it was read first");
+  }
+  EXPECT_EQ(text_of(reader.read(2, buffer).file), "0123");
+  Reader another(open_dataset(folder.path()));
+  EXPECT_EQ(text_of(another.read(0, buffer).file), "01234");
+}
+
+// More shards than a reader keeps open: it knows those that it closed.
+TEST(Reader, ShardsThatChangeWhileTheyAreClosedAreErrors) {
+  namespace fs = std::filesystem;
+  constexpr int kShards = 2 * Reader::kOpenFiles;
+  const TestFolder folder;
+  TableBuilder builder;
+  for (uint32_t i = 0; i < kShards; ++i) {
+    builder.table().containers.push_back(folder.write(fmt::format("shard{}", i), "0123"));
+    builder.add(fmt::format("{}", i), {.length = 4, .container = i});
+  }
+  builder.table().source = folder.path();
+  Reader reader(Dataset(std::move(builder).take()));
+  media::Buffer buffer;
+  for (int64_t i = 0; i < kShards; ++i) reader.read(i, buffer);
+  // Copied as a mount shows it that gives other numbers: the same bytes and time.
+  const std::string same = folder.path("shard0"), other = folder.path("shard1");
+  const auto time = fs::last_write_time(same);
+  fs::remove(same);
+  folder.write("shard0", "0123");
+  fs::last_write_time(same, time);
+  fs::last_write_time(other, time + std::chrono::seconds(1));
+  EXPECT_EQ(text_of(reader.read(0, buffer).file), "0123");
+  EXPECT_EQ(error_of<FormatError>([&] { reader.read(1, buffer); }),
+            other + ": sample 1: the file was changed or replaced since it was read first");
+}
+
+TEST(Reader, ADamagedNameHidesNoError) {
+  const TestFolder folder;
+  folder.write("shard", "0123456789");
+  std::vector<Record> records{{.offset = 4, .length = 7, .name_end = 99}};
+  Dataset::Table table;
+  table.source = folder.path();
+  table.containers = {folder.path("shard")};
+  table.records = records;
+  Reader reader(Dataset(std::make_shared<const Dataset::Table>(table)));
+  media::Buffer buffer;
+  EXPECT_EQ(error_of<FormatError>([&] { reader.read(0, buffer); }),
+            folder.path("shard") +
+                ": sample 0: the file ends at byte 10; expected the sample at 4 to 11");
+}
+
 TEST(Reader, GivesTheTableAndTheFile) {
   const TestFolder folder;
   folder.write("shard", "....TABLEpicture....");

@@ -1,6 +1,7 @@
 #include "stretto/data/sample_work.h"
 
 #include <algorithm>
+#include <array>
 #include <new>
 
 #include "stretto/base/clock.h"
@@ -19,6 +20,15 @@ int64_t cache_budget(const LoaderOptions& o) {
 
 // torchvision's recipes resize the shorter side to 256 for a crop of 224.
 int64_t resized_side(const Shape& shape) { return std::max(shape.height, shape.width) * 256 / 224; }
+
+// Buffers keep their memory for the next sample, but not that of one huge picture.
+constexpr size_t kMostKept = size_t{64} << 20;
+struct ReleaseLarge {
+  std::array<media::Buffer*, 4> buffers;
+  ~ReleaseLarge() {
+    for (media::Buffer* const buffer : buffers) buffer->release_above(kMostKept);
+  }
+};
 
 }  // namespace
 
@@ -58,6 +68,16 @@ SampleWork::SampleWork(Source& source, const LoaderOptions& options, Counters& c
     : source_(source), options_(options), counters_(counters) {}
 
 void SampleWork::run(int64_t sample, const Shape& shape, const Draws& draws, void* out) {
+  const ReleaseLarge release{{&bytes_, &planes_memory_, &part_, &scratch_.planes}};
+  try {
+    make(sample, shape, draws, out);
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory(fmt::format("{}: memory ran out while it was read or decoded",
+                                  source_.reader.label(sample)));
+  }
+}
+
+void SampleWork::make(int64_t sample, const Shape& shape, const Draws& draws, void* out) {
   if (source_.decoded != nullptr) {
     if (const DecodedPicture* p = source_.decoded->find(sample)) {
       Counters::add(counters_.cache_hits, int64_t{1});
@@ -87,8 +107,6 @@ void SampleWork::run(int64_t sample, const Shape& shape, const Draws& draws, voi
     throw FormatError(label(), -1, e.what());
   } catch (const Unsupported& e) {
     throw_unsupported("{}: {}", label(), e.what());
-  } catch (const std::bad_alloc&) {
-    throw OutOfMemory(fmt::format("{}: memory ran out while it was decoded", label()));
   }
 }
 
@@ -107,6 +125,9 @@ void SampleWork::decode_and_fuse(int64_t sample, const Encoded& encoded, const S
 const media::Planes& SampleWork::decode(int64_t sample, const Encoded& encoded,
                                         const media::View& view, const media::PictureInfo& info) {
   const media::DecodeOptions options{.max_pixels = options_.max_pixels};
+  // Before the whole picture is decoded, which needs no table: a wrong one is an error in any case.
+  media::jpeg::RestartTable table;
+  if (!encoded.restarts.empty()) table = decode_restarts(encoded.restarts, encoded.file);
   if (source_.decoded != nullptr && !source_.decoded->full()) {
     const media::Region whole{.x0 = 0, .y0 = 0, .x1 = info.width, .y1 = info.height};
     try {
@@ -123,8 +144,7 @@ const media::Planes& SampleWork::decode(int64_t sample, const Encoded& encoded,
     planes_ = media::decode_planes(encoded.file, region, options, planes_memory_);
   } else {
     planes_ =
-        media::jpeg::decode_spliced(encoded.file, decode_restarts(encoded.restarts, encoded.file),
-                                    region, options, planes_memory_, part_);
+        media::jpeg::decode_spliced(encoded.file, table, region, options, planes_memory_, part_);
   }
   return planes_;
 }

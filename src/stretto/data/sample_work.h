@@ -67,6 +67,7 @@ class SampleWork {
   void count_sample() { Counters::add(counters_.samples, int64_t{1}); }
 
  private:
+  void make(int64_t sample, const Shape& shape, const Draws& draws, void* out);
   void decode_and_fuse(int64_t sample, const Encoded& encoded, const Shape& shape,
                        const Draws& draws, void* out);
   const media::Planes& decode(int64_t sample, const Encoded& encoded, const media::View& view,

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 
 #if defined(__linux__)
 #include <sched.h>
@@ -37,9 +38,14 @@ void lower_priority() {
 #endif
 }
 
-// Whether an error says something of the file, and not of this process.
-bool is_of_the_file(const FormatError& e) {
-  return e.code() != EMFILE && e.code() != ENFILE && e.code() != ENOMEM;
+// Whether an error is of this sample alone: what is in its file, or that it is gone from a folder
+// that is still there. What the system says otherwise may come and go with a server or a mount.
+bool is_of_the_sample(const FormatError& e, const Dataset& dataset, int64_t sample) {
+  if (e.code() == 0) return true;
+  if (e.code() != ENOENT || !dataset.one_file_each()) return false;
+  std::error_code ignored;
+  const std::filesystem::path path = dataset.path(sample);
+  return std::filesystem::exists(path.parent_path(), ignored);
 }
 
 // Changes the seed of crops that belong to a place, which are then not those of the sample of the
@@ -129,7 +135,7 @@ std::shared_ptr<Job> Loader::Impl::next_job(Counters& mine) {
     for (const auto& job : jobs) {
       if (job->next.load(std::memory_order_relaxed) < job->plan.cut.batch) return job;
     }
-    if (static_cast<int64_t>(jobs.size()) < options.ahead) {
+    if (static_cast<int64_t>(jobs.size()) < options.ahead && no_slot == nullptr) {
       make_job();
       continue;
     }
@@ -143,22 +149,20 @@ std::shared_ptr<Job> Loader::Impl::next_job(Counters& mine) {
 void Loader::Impl::make_job() {
   auto job = std::make_shared<Job>();
   job->plan = planned;
-  job->next_epoch = plan_at((planned.epoch + 1) % kEpochs, 0, nullptr);
-  job->first = jumped;
+  job->next_epoch = following = plan_at((planned.epoch + 1) % kEpochs, 0, &following);
+  job->since_jump = since_jump;
   job->left.store(planned.cut.batch, std::memory_order_relaxed);
   const auto element = static_cast<int64_t>(dtype_bytes(options.dtype));
   try {
     job->slot = pool->take(planned.cut.batch * sample_elements(*planned.shape) * element,
                            planned.cut.batch);
   } catch (...) {
-    // An error of this batch like any other: the caller may hold too many.
-    job->error = std::current_exception();
-    job->next.store(planned.cut.batch, std::memory_order_relaxed);
-    job->left.store(0, std::memory_order_release);
+    no_slot = std::current_exception();  // the caller may hold too many
     batch_ready.notify_all();
+    return;
   }
+  since_jump += planned.cut.batch;
   planned = plan_at(planned.epoch, planned.begin + planned.global(), &planned);
-  jumped = false;
   jobs.push_back(std::move(job));
   work_changed.notify_all();
 }
@@ -167,9 +171,10 @@ void Loader::Impl::read_ahead(const Job& job, int64_t j) {
   // Up to where the system has been asked when sample `i` is taken. After a jump the distance grows
   // step by step, or the first sample would wait behind all that are asked with it.
   const auto reach = [&](int64_t i) {
-    return job.first ? std::min(i + kReadAhead, kFirstAhead * (i + 1)) : i + kReadAhead;
+    const int64_t n = job.since_jump + i;
+    return std::min(n + kReadAhead, kFirstAhead * (n + 1)) - job.since_jump;
   };
-  for (int64_t later = j == 0 && job.first ? 1 : reach(j - 1) + 1; later <= reach(j); ++later) {
+  for (int64_t later = reach(j - 1) + 1; later <= reach(j); ++later) {
     const int64_t here = job.plan.batches() * job.plan.cut.batch;
     const BatchPlan& plan = later < here ? job.plan : job.next_epoch;
     const int64_t index = later < here ? later : later - here;
@@ -210,7 +215,7 @@ void Loader::Impl::make_sample(Job& job, int64_t j, SampleWork& work) {
     } catch (const OutOfMemory&) {
       throw;
     } catch (const FormatError& e) {
-      if (!skip || !is_of_the_file(e)) throw;
+      if (!skip || !is_of_the_sample(e, source.dataset, sample)) throw;
       if (first == nullptr) first = std::current_exception();
     } catch (const Unsupported&) {
       if (!skip) throw;
@@ -222,7 +227,7 @@ void Loader::Impl::make_sample(Job& job, int64_t j, SampleWork& work) {
 }
 
 void Loader::Impl::note_skipped(int64_t sample) {
-  const std::string name = source.dataset.name(sample);
+  const std::string name = source.reader.name(sample);
   const std::lock_guard lock(skipped_mutex);
   ++skipped;
   if (skipped_names.size() >= kSkippedNames) return;

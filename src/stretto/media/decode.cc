@@ -40,11 +40,10 @@ Planes decode_planes(Bytes file, const Region& region, const DecodeOptions& opti
                      Buffer& buffer) {
   const FormatRow& row = format_of(file);
   if (row.format == Format::kJpeg) return jpeg::decode_planes(file, region, options, buffer);
-  const RgbPicture picture = row.decode_rgb(file, options);
-  check_region(region, picture.width, picture.height);
-  uint8_t* rgb = buffer.get(picture.rgb.size());
-  std::copy(picture.rgb.begin(), picture.rgb.end(), rgb);
-  return planes_of_rgb(rgb, picture.width, picture.height, 3 * picture.width);
+  const Planes planes = row.format == Format::kPng ? png::decode_planes(file, options, buffer)
+                                                   : webp::decode_planes(file, options, buffer);
+  check_region(region, planes.width, planes.height);
+  return planes;
 }
 
 }  // namespace stretto::media

@@ -32,6 +32,12 @@ uint8_t* Buffer::get(size_t bytes) {
   return data_.get();
 }
 
+void Buffer::release_above(size_t bytes) {
+  if (size_ <= bytes) return;
+  data_.reset();
+  size_ = 0;
+}
+
 Planes planes_of_rgb(const uint8_t* rgb, int64_t width, int64_t height, int64_t stride) {
   Planes planes{.colour = Colour::kRgb, .width = width, .height = height, .count = 3};
   for (int k = 0; k < 3; ++k) {

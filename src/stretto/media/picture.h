@@ -39,8 +39,10 @@ struct PictureInfo {
 // What a decoder does with what it is given. Files come from anywhere, so each limit has a default.
 struct DecodeOptions {
   // Larger pictures are refused before memory is taken for them. The default is the size above
-  // which Pillow refuses too: whatever a pipeline of Pillow reads is read, and a file of a few
-  // bytes cannot take more than 0.5 GB.
+  // which Pillow refuses too: whatever a pipeline of Pillow reads is read. A file of a few
+  // kilobytes that stays below it can take 0.5 GB for its pixels, as much again for the part of
+  // them that is resampled, and 2 GB while a progressive JPEG file is decoded. Lower it for files
+  // from strangers.
   int64_t max_pixels = 178'956'970;
   // Whether data that ends early or is damaged gives the pixels that could be decoded. Otherwise it
   // is an error, because a grey half of a picture spoils training silently. JPEG only.
@@ -55,11 +57,14 @@ struct Region {
   bool operator==(const Region&) const = default;
 };
 
-// Memory that is reused from picture to picture: it grows and is never cleared.
+// Memory that is reused from picture to picture: it grows until it is released, and is never
+// cleared.
 class Buffer {
  public:
   // At least `bytes`, aligned to 64. Invalidates what was got before. Throws std::bad_alloc.
   uint8_t* get(size_t bytes);
+  // Frees it if it has more bytes.
+  void release_above(size_t bytes);
 
  private:
   struct Free {

@@ -110,12 +110,45 @@ void set_transforms(Session& session) {
 }
 
 // In place, from the end: the first third of the rows holds two bytes a pixel.
-void widen_grey16(RgbPicture& picture) {
-  const int64_t count = picture.width * picture.height;
+void widen_grey16(uint8_t* rgb, int64_t count) {
   for (int64_t i = count; i-- > 0;) {
-    const uint8_t high = picture.rgb[2 * i], low = picture.rgb[2 * i + 1];
-    std::fill_n(picture.rgb.begin() + 3 * i, 3, high == 0 ? low : uint8_t{255});
+    const uint8_t high = rgb[2 * i], low = rgb[2 * i + 1];
+    std::fill_n(rgb + 3 * i, 3, high == 0 ? low : uint8_t{255});
   }
+}
+
+// To the memory that `memory(info)` gives, once the file's header is found to be right.
+template <typename Memory>
+void decode_to(Bytes file, const DecodeOptions& options, const Memory& memory) {
+  const PictureInfo info = png::read_info(file);
+  check_size(info.width, info.height, options);
+  std::vector<png_bytep> rows;
+  Session session(file);
+  bool grey16 = false;
+  size_t row_bytes = 0;
+  const auto check = [&](bool done) {
+    if (!done) throw FormatError(kName, static_cast<int64_t>(session.at), session.text);
+  };
+  check(run_guarded(session.landing, [&] {
+    start(session, options);
+    grey16 = is_grey16(session);
+    if (!grey16) set_transforms(session);
+    png_set_interlace_handling(session.png);
+    png_read_update_info(session.png, session.info);
+    row_bytes = png_get_rowbytes(session.png, session.info);
+  }));
+  const auto width = static_cast<size_t>(info.width), height = static_cast<size_t>(info.height);
+  STRETTO_CHECK(row_bytes == width * (grey16 ? 2 : 3), "png: a row of {} pixels has {} bytes",
+                width, row_bytes);
+  uint8_t* const rgb = memory(info);
+  rows.resize(height);
+  for (size_t y = 0; y < height; ++y) rows[y] = rgb + y * row_bytes;
+  check(run_guarded(session.landing, [&] { png_read_image(session.png, rows.data()); }));
+  if (grey16) widen_grey16(rgb, info.width * info.height);
+}
+
+size_t rgb_bytes(const PictureInfo& info) {
+  return 3 * static_cast<size_t>(info.width) * static_cast<size_t>(info.height);
 }
 
 }  // namespace
@@ -160,33 +193,23 @@ PictureInfo read_info(Bytes file) {
 }
 
 RgbPicture decode_rgb(Bytes file, const DecodeOptions& options) {
-  const PictureInfo info = read_info(file);
-  check_size(info.width, info.height, options);
-  RgbPicture picture{.width = info.width, .height = info.height};
-  std::vector<png_bytep> rows;
-  Session session(file);
-  bool grey16 = false;
-  size_t row_bytes = 0;
-  const auto check = [&](bool done) {
-    if (!done) throw FormatError(kName, static_cast<int64_t>(session.at), session.text);
-  };
-  check(run_guarded(session.landing, [&] {
-    start(session, options);
-    grey16 = is_grey16(session);
-    if (!grey16) set_transforms(session);
-    png_set_interlace_handling(session.png);
-    png_read_update_info(session.png, session.info);
-    row_bytes = png_get_rowbytes(session.png, session.info);
-  }));
-  const auto width = static_cast<size_t>(picture.width), height = static_cast<size_t>(info.height);
-  STRETTO_CHECK(row_bytes == width * (grey16 ? 2 : 3), "png: a row of {} pixels has {} bytes",
-                width, row_bytes);
-  picture.rgb.resize(3 * width * height);
-  rows.resize(height);
-  for (size_t y = 0; y < height; ++y) rows[y] = picture.rgb.data() + y * row_bytes;
-  check(run_guarded(session.landing, [&] { png_read_image(session.png, rows.data()); }));
-  if (grey16) widen_grey16(picture);
+  RgbPicture picture;
+  decode_to(file, options, [&](const PictureInfo& info) {
+    picture = {.width = info.width, .height = info.height};
+    picture.rgb.resize(rgb_bytes(info));
+    return picture.rgb.data();
+  });
   return picture;
+}
+
+Planes decode_planes(Bytes file, const DecodeOptions& options, Buffer& buffer) {
+  Planes planes;
+  decode_to(file, options, [&](const PictureInfo& info) {
+    uint8_t* const rgb = buffer.get(rgb_bytes(info));
+    planes = planes_of_rgb(rgb, info.width, info.height, 3 * info.width);
+    return rgb;
+  });
+  return planes;
 }
 
 }  // namespace stretto::media::png

@@ -56,6 +56,28 @@ int find_orientation(Bytes file) {
   return 1;
 }
 
+// To what memory(width, height, bytes) gives.
+template <typename Memory>
+void decode_to(Bytes file, const DecodeOptions& options, const Memory& memory) {
+  const WebPBitstreamFeatures features = features_of(file);
+  if (features.has_animation) throw_unsupported("WebP: animations");
+  check_size(features.width, features.height, options);
+  WebPDecoderConfig config;
+  if (!WebPInitDecoderConfig(&config)) {
+    throw_unsupported("WebP: the libwebp that runs is not the one that Stretto was built with");
+  }
+  const int64_t stride = int64_t{3} * features.width;
+  config.output.colorspace = MODE_RGB;
+  config.output.is_external_memory = 1;
+  config.output.u.RGBA.size = static_cast<size_t>(stride * features.height);
+  config.output.u.RGBA.stride = static_cast<int>(stride);
+  config.output.u.RGBA.rgba = memory(features.width, features.height, config.output.u.RGBA.size);
+  const VP8StatusCode status = WebPDecode(data_of(file), file.size(), &config);
+  WebPFreeDecBuffer(&config.output);
+  if (status == VP8_STATUS_OUT_OF_MEMORY) throw std::bad_alloc();
+  if (status != VP8_STATUS_OK) throw FormatError(kName, -1, reason(status));
+}
+
 }  // namespace
 
 bool is_webp(Bytes file) {
@@ -73,25 +95,23 @@ PictureInfo read_info(Bytes file) {
 }
 
 RgbPicture decode_rgb(Bytes file, const DecodeOptions& options) {
-  const WebPBitstreamFeatures features = features_of(file);
-  if (features.has_animation) throw_unsupported("WebP: animations");
-  check_size(features.width, features.height, options);
-  RgbPicture picture{.width = features.width, .height = features.height};
-  picture.rgb.resize(3 * static_cast<size_t>(picture.width * picture.height));
-  WebPDecoderConfig config;
-  if (!WebPInitDecoderConfig(&config)) {
-    throw_unsupported("WebP: the libwebp that runs is not the one that Stretto was built with");
-  }
-  config.output.colorspace = MODE_RGB;
-  config.output.is_external_memory = 1;
-  config.output.u.RGBA.rgba = picture.rgb.data();
-  config.output.u.RGBA.stride = static_cast<int>(3 * picture.width);
-  config.output.u.RGBA.size = picture.rgb.size();
-  const VP8StatusCode status = WebPDecode(data_of(file), file.size(), &config);
-  WebPFreeDecBuffer(&config.output);
-  if (status == VP8_STATUS_OUT_OF_MEMORY) throw std::bad_alloc();
-  if (status != VP8_STATUS_OK) throw FormatError(kName, -1, reason(status));
+  RgbPicture picture;
+  decode_to(file, options, [&](int64_t width, int64_t height, size_t bytes) {
+    picture = {.width = width, .height = height};
+    picture.rgb.resize(bytes);
+    return picture.rgb.data();
+  });
   return picture;
+}
+
+Planes decode_planes(Bytes file, const DecodeOptions& options, Buffer& buffer) {
+  Planes planes;
+  decode_to(file, options, [&](int64_t width, int64_t height, size_t bytes) {
+    uint8_t* const rgb = buffer.get(bytes);
+    planes = planes_of_rgb(rgb, width, height, 3 * width);
+    return rgb;
+  });
+  return planes;
 }
 
 }  // namespace stretto::media::webp

@@ -10,5 +10,7 @@ PictureInfo read_info(Bytes file);
 
 // As Pillow's convert("RGB"): alpha is dropped. Unsupported for animations.
 RgbPicture decode_rgb(Bytes file, const DecodeOptions& options = {});
+// The same in `buffer`.
+Planes decode_planes(Bytes file, const DecodeOptions& options, Buffer& buffer);
 
 }  // namespace stretto::media::webp
