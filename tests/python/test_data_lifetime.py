@@ -174,8 +174,10 @@ def test_close_ends_a_wait(folder):
 
 
 SLOW = """
+import signal
 import sys
 import stretto.data
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
 loader = stretto.data.ImageLoader(sys.argv[1], 4096, 512, threads=1, last="wrap")
 batches = iter(loader)
 print("waiting", flush=True)
