@@ -2,6 +2,7 @@
 // What users see of it is stretto/data.
 #include "data.h"
 
+#include <fmt/format.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/array.h>
 #include <nanobind/stl/pair.h>
@@ -19,6 +20,7 @@
 #include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/data/loader.h"
+#include "stretto/media/operators/operator.h"
 #include "tensors.h"
 
 namespace nb = nanobind;
@@ -343,6 +345,12 @@ void bind_options(nb::module_& m) {
           [](O& o, const std::string& name) { o.errors = value_of(kErrors, "errors", name); },
           "name"_a)
       .def(
+          "set_transforms",
+          [](O& o, const std::string& text) {
+            o.transforms = media::operators::parse_operators(text);
+          },
+          "text"_a)
+      .def(
           "set_last",
           [](O& o, const std::string& name) { o.last = value_of(kLasts, "last", name); }, "name"_a)
       .def(
@@ -369,6 +377,16 @@ void bind_options(nb::module_& m) {
 }  // namespace
 
 void bind_data(nb::module_& m) {
+  m.def("data_operators", [] {
+    std::vector<std::pair<std::string, std::string>> rows;
+    for (const auto& op : media::operators::table()) {
+      const std::string name(op.name);
+      const auto standard = media::operators::parse_operators(name);
+      rows.emplace_back(
+          name, fmt::format("{}: {}", op.means, media::operators::operators_text(standard)));
+    }
+    return rows;
+  });
   bind_dataset(m);
   bind_options(m);
   bind_packs(m);

@@ -266,6 +266,39 @@ def test_caches_change_nothing_but_the_time(folder):
       assert stats["cached_samples"] <= COUNT
 
 
+def test_operators_change_pictures_on_the_threads(folder):
+  with (loader_of(folder) as plain, loader_of(folder, transforms="invert(1)") as inverted,
+        loader_of(folder, transforms=["rand_augment(2, 9)", "erase(0.5)"], threads=1) as one,
+        loader_of(folder, transforms=["rand_augment(count=2), erase"], threads=3) as other):
+    for (a, _), (b, _) in zip(plain, inverted, strict=True):
+      assert np.array_equal(b, 255 - a)
+    for _ in range(2):
+      for (a, _), (b, _) in zip(one, other, strict=True):
+        assert np.array_equal(a, b)
+  names = data.operators()
+  assert names["posterize"] == ("keeps the upper bits of each value: "
+                                "posterize(bits=4, chance=0.5)")
+  assert len(names) > 20
+
+
+def test_operators_and_functions_may_be_mixed(folder):
+  with (loader_of(folder, transforms=["invert(1)", lambda x, y: (255 - x, y)]) as twice,
+        loader_of(folder) as plain):
+    for (a, _), (b, _) in zip(twice, plain, strict=True):
+      assert np.array_equal(a, b)
+
+
+@pytest.mark.parametrize("transforms, text", [
+  ("posterise(3)", "no 'posterise'; there are .*posterize"),
+  ("rotate(400)", "degrees of rotate: expected a number from 0 to 360"),
+  ([lambda x, y: (x, y), "invert"], "behind a function"),
+  ([3], "element"),
+])
+def test_transforms_that_make_no_sense_are_named(folder, transforms, text):
+  with pytest.raises(stretto.InvalidArgumentError, match=text):
+    loader_of(folder, transforms=transforms)
+
+
 def test_transforms_are_called_and_counted(folder):
   def inverted(images, labels):
     return 255 - images, labels + 1

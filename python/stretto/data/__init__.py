@@ -19,7 +19,7 @@ if not hasattr(_stretto, "DataLoader"):
 from stretto.data._adapters import DictIterator, follow, torch_dataset
 from stretto.data._dataset import Dataset, open
 from stretto.data._loader import ImageLoader
-from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD
+from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD, operators
 from stretto.data._pack import pack, unpack, verify
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
   "ImageLoader",
   "follow",
   "open",
+  "operators",
   "pack",
   "torch_dataset",
   "unpack",

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from stretto import _stretto
-from stretto._checks import FUNCTION, WHOLE, expected, require
+from stretto._checks import WHOLE, expected, require
 from stretto._errors import InvalidArgumentError
 from stretto.data import _options, _phases
 from stretto.data._dataset import Dataset, open
@@ -40,8 +40,10 @@ class ImageLoader:
     size: height and width of the result in pixels, or both as a pair.
     train: whether to draw order and crops at random.
     crop: in training, the share of a picture's area that is shown, from and to.
-    transforms: functions that are given images and labels of each batch and return both; they run
-      in this thread, which `stats()` counts as "python_seconds".
+    transforms: what is done to each picture in its final size, in this order: operators such as
+      "rand_augment(2, 9)" or "erase(0.25)", which `stretto.data.operators` lists, run on the
+      loader's threads. Then functions that are given images and labels of each batch and return
+      both; they run in this thread, which `stats()` counts as "python_seconds".
     dtype: "float32", "float16", "bfloat16" (with NumPy this needs the package ml_dtypes), or
       "uint8", which is not normalised.
     layout: "NCHW" or "NHWC".
@@ -78,7 +80,7 @@ class ImageLoader:
   def __init__(self, source: str | os.PathLike[str] | Dataset, batch: int = 256,
                size: int | tuple[int, int] = 224, *, train: bool = True,
                crop: tuple[float, float] = (0.08, 1.0),
-               transforms: Sequence[Transform] | None = None, dtype: str = "float32",
+               transforms: str | Sequence[str | Transform] | None = None, dtype: str = "float32",
                layout: str = "NCHW", mean: Sequence[float] = IMAGENET_MEAN,
                std: Sequence[float] = IMAGENET_STD, seed: int = 0, rank: int | None = None,
                world: int | None = None, threads: int | None = None, last: str | None = None,
@@ -92,10 +94,8 @@ class ImageLoader:
     self._phases = _phases.read(
       _phases.Phase(0, height, width, _phases.positive("batch", batch),
                     _phases.areas("crop", crop)), phases)
-    self._transforms = list(transforms or ())
-    for function in self._transforms:
-      require("transforms", element=(function, FUNCTION))
     options = _options.new_options()
+    self._transforms = _options.set_transforms(options, transforms)
     options.train = bool(train)
     options.seed = _options.counted("seed", seed, 2**64)
     last = last or ("drop" if train else "pad")

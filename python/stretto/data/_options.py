@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stretto import _stretto
-from stretto._checks import expected, is_count, is_number, shown
+from stretto._checks import FUNCTION, expected, is_count, is_number, require, shown
 from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.data import _job
 from stretto.data._dataset import Dataset
@@ -51,6 +52,33 @@ def set_pixels(options: Any, dtype: str, layout: str, mean: Any, std: Any, flip:
   if not is_number(flip) or not 0 <= flip <= 1:
     raise expected("flip", "a chance from 0 to 1", flip)
   options.flip = float(flip)
+
+
+def set_transforms(options: Any, transforms: Any) -> list[Any]:
+  """Operators by their text go to `options`; the functions behind them are returned."""
+  given = [transforms] if isinstance(transforms, str) else list(transforms or ())
+  texts = list(itertools.takewhile(lambda entry: isinstance(entry, str), given))
+  functions = given[len(texts):]
+  for entry in functions:
+    if isinstance(entry, str):
+      raise InvalidArgumentError(f"transforms: {entry!r} stands behind a function: functions are "
+                                 "given whole batches, so operators come before them")
+    require("transforms", element=(entry, FUNCTION))
+  options.set_transforms(", ".join(texts))
+  return functions
+
+
+def operators() -> dict[str, str]:
+  """Lists the operators that `ImageLoader`'s `transforms` take by their text.
+
+  Returns:
+    For each name what it does, and its parameters with their standard values.
+
+  Examples:
+    >>> stretto.data.operators()["posterize"]
+    'keeps the upper bits of each value: posterize(bits=4, chance=0.5)'
+  """
+  return dict(_stretto.data_operators())
 
 
 def set_place(options: Any, rank: Any, world: Any, threads: Any) -> None:

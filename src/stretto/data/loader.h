@@ -14,6 +14,7 @@
 #include "stretto/data/dataset.h"
 #include "stretto/data/order.h"
 #include "stretto/media/crop.h"
+#include "stretto/media/operators/operator.h"
 #include "stretto/media/weights.h"
 #include "stretto/tensor/dtype.h"
 
@@ -60,6 +61,10 @@ struct LoaderOptions {
   DType dtype = DType::kFloat32;  // float32, float16, bfloat16; uint8 is not normalised
   PixelLayout layout = PixelLayout::kNchw;
   std::array<float, 3> mean{0.485f, 0.456f, 0.406f}, std{0.229f, 0.224f, 0.225f};
+  // What is done to the picture in its final size before it is normalised, in this order; of
+  // parse_operators(). A sample for which only changes of colour are drawn keeps its fractions;
+  // for others it is rounded to bytes first, as PIL's pictures are.
+  media::operators::Operators transforms;
   OrderOptions order;
   int64_t rank = 0, world = 1;
   Last last = Last::kDrop;

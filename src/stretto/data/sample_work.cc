@@ -10,6 +10,7 @@
 #include "stretto/data/restarts.h"
 #include "stretto/media/decode.h"
 #include "stretto/media/jpeg/splice.h"
+#include "stretto/media/operators/normalise.h"
 
 namespace stretto::data {
 namespace {
@@ -83,7 +84,7 @@ void SampleWork::make(int64_t sample, const Shape& shape, const Draws& draws, vo
       Counters::add(counters_.cache_hits, int64_t{1});
       const media::Planes& planes = p->planes;
       fuse(planes, view_of(options_, shape, draws, planes.width, planes.height, p->orientation),
-           out);
+           draws, out);
       return;
     }
   }
@@ -119,7 +120,7 @@ void SampleWork::decode_and_fuse(int64_t sample, const Encoded& encoded, const S
       view_of(options_, shape, draws, info.width, info.height, info.orientation);
   const media::Planes& planes = decode(sample, encoded, view, info);
   Counters::add(counters_.decode_seconds, now_s() - begin);
-  fuse(planes, view, out);
+  fuse(planes, view, draws, out);
 }
 
 const media::Planes& SampleWork::decode(int64_t sample, const Encoded& encoded,
@@ -149,15 +150,43 @@ const media::Planes& SampleWork::decode(int64_t sample, const Encoded& encoded,
   return planes_;
 }
 
-void SampleWork::fuse(const media::Planes& planes, const media::View& view, void* out) {
+void SampleWork::fuse(const media::Planes& planes, const media::View& view, const Draws& draws,
+                      void* out) {
   const double begin = now_s();
   media::Target target = options_.layout == PixelLayout::kNchw
                              ? media::planar_target(out, options_.dtype, view.width, view.height)
                              : media::interleaved_target(out, options_.dtype, view.width);
   target.mean = options_.mean;
   target.std = options_.std;
-  media::fuse(planes, view, std::nullopt, target, scratch_, usable_isa());
+  if (options_.transforms.empty()) {
+    media::fuse(planes, view, std::nullopt, target, scratch_, isa_);
+  } else {
+    transform(planes, view, draws, target);
+  }
   Counters::add(counters_.transform_seconds, now_s() - begin);
+}
+
+void SampleWork::transform(const media::Planes& planes, const media::View& view, const Draws& draws,
+                           const media::Target& target) {
+  namespace operators = media::operators;
+  const operators::Steps steps = operators::draw_steps(
+      options_.transforms, {.seed = draws.seed, .epoch = draws.epoch, .sample = draws.number},
+      {view.width, view.height});
+  const std::vector<media::Region> erased = operators::erased(steps);
+  // The same pixels whether the planes are of the whole picture or of what is needed.
+  const media::Region shown = media::needed_region(view, planes.width, planes.height);
+  if (const auto colour = operators::colour_matrix_of(steps, planes, shown)) {
+    const bool unchanged = steps.size() == erased.size();
+    media::fuse(planes, view, unchanged ? std::nullopt : colour, target, scratch_, isa_);
+    operators::erase(target, view.width, view.height, erased);
+    return;
+  }
+  operators::Pixels pixels{.width = view.width, .height = view.height};
+  pixels.rgb = picture_.get(static_cast<size_t>(pixels.bytes()));
+  media::fuse(planes, view, std::nullopt,
+              media::interleaved_target(pixels.rgb, DType::kUInt8, view.width), scratch_, isa_);
+  operators::apply_steps(steps, pixels, work_);
+  operators::normalise(pixels, target, erased, work_, isa_);
 }
 
 }  // namespace stretto::data

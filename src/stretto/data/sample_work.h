@@ -72,7 +72,9 @@ class SampleWork {
                        const Draws& draws, void* out);
   const media::Planes& decode(int64_t sample, const Encoded& encoded, const media::View& view,
                               const media::PictureInfo& info);
-  void fuse(const media::Planes& planes, const media::View& view, void* out);
+  void fuse(const media::Planes& planes, const media::View& view, const Draws& draws, void* out);
+  void transform(const media::Planes& planes, const media::View& view, const Draws& draws,
+                 const media::Target& target);
 
   Source& source_;
   const LoaderOptions& options_;
@@ -80,6 +82,9 @@ class SampleWork {
   media::Buffer bytes_, planes_memory_, part_;
   media::Planes planes_;
   media::FuseScratch scratch_;
+  media::Buffer picture_;  // bytes that operators change
+  media::operators::Work work_;
+  const Isa isa_ = usable_isa();
 };
 
 }  // namespace stretto::data
