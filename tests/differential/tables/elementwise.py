@@ -196,7 +196,8 @@ def special(d: Draft, op: str) -> object:
 
 
 ROWS = [
-  Row("Abs Neg Sign Identity", unary(exact=True), 2),
+  Row("Abs Neg Identity", unary(exact=True), 2),
+  Row("Sign", unary(exact=True, steps=True)),
   Row("Relu", unary(exact=True), 2),
   Row("Not BitwiseNot", unary(exact=True)),
   Row("Floor Ceil Round", unary(exact=True, steps=True)),

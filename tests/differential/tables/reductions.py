@@ -81,6 +81,8 @@ def top(d: Draft, op: str) -> object:
   axis = axis_of(d, x) if d.opset >= 11 else d.integer(0, x.rank - 1)
   k = d.integer(0, x.shape[axis])
   if d.has_attribute(op, "k"):
+    if x.shape[axis] == 0:
+      raise Unfit("an attribute k is at least 1")
     return d.add(op, [x], 2, exact=True, axis=axis, k=max(k, 1))
   attributes: dict[str, Any] = {}
   if d.has_attribute(op, "largest"):
