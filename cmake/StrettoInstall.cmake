@@ -18,8 +18,14 @@ function(stretto_c_library)
 endfunction()
 
 function(stretto_install)
-  foreach(header stretto.h ops.h stretto_c.h base/error.h tensor/dtype.h tensor/shape.h
-                 tensor/any_value.h tensor/shape_range.h tensor/tensor.h)
+  set(headers stretto.h ops.h stretto_c.h base/error.h tensor/dtype.h tensor/shape.h
+              tensor/any_value.h tensor/shape_range.h tensor/tensor.h)
+  if(STRETTO_BUILD_MEDIA)
+    list(APPEND headers data.h data/dataset.h data/loader.h data/order.h base/cpu.h media/colour.h
+                        media/crop.h media/fuse.h media/operators/operator.h media/picture.h
+                        media/random.h media/weights.h)
+  endif()
+  foreach(header ${headers})
     get_filename_component(folder stretto/${header} DIRECTORY)
     install(FILES ${CMAKE_SOURCE_DIR}/src/stretto/${header}
             DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/${folder})

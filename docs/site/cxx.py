@@ -21,7 +21,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCE = ROOT / "src"
 CPP_HEADERS = ("stretto/stretto.h", "stretto/ops.h", "stretto/tensor/tensor.h",
                "stretto/tensor/dtype.h", "stretto/tensor/shape.h", "stretto/tensor/shape_range.h",
-               "stretto/base/error.h")
+               "stretto/base/error.h", "stretto/data.h", "stretto/data/dataset.h",
+               "stretto/data/loader.h", "stretto/data/order.h",
+               "stretto/media/operators/operator.h")
 C_HEADERS = ("stretto/stretto_c.h",)
 SETTINGS = """
 INPUT = {inputs}

@@ -69,6 +69,23 @@ def test_an_example_builds_against_the_install_tree_and_runs(name, program, tree
   run(built, code=2)
 
 
+def test_pictures_are_loaded_from_c_plus_plus(tree, tmp_path):
+  image = pytest.importorskip("PIL.Image")
+  pictures = tmp_path / "pictures"
+  for label, name in enumerate(("cats", "dogs")):
+    (pictures / name).mkdir(parents=True)
+    for i in range(10):
+      grey = 100 + 10 * label + i
+      image.new("RGB", (90 + i, 80), (grey, grey, grey)).save(pictures / name / f"{i}.jpg")
+  built = build_example("cpp", "load_pictures", tree, tmp_path / "build")
+  said = run(built, str(pictures)).stdout
+  assert said.startswith("20 pictures, labels add up to 10, mean value ")
+  assert said == run(built, str(pictures)).stdout  # the same crops and operators
+  (pictures / "dogs" / "3.jpg").write_bytes(b"no picture")
+  assert "3.jpg" in run(built, str(pictures), code=1).stderr
+  run(built, code=2)
+
+
 def test_the_c_library_needs_no_python_and_shows_only_its_own_names(tree):
   library = next(tree.glob("lib*/**/libstretto_c.so"), None) or next(tree.rglob("libstretto_c.so"))
   needed = run("readelf", "-d", str(library)).stdout
