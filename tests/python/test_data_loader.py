@@ -232,12 +232,24 @@ def test_rank_and_world_come_from_the_job(folder, monkeypatch):
   ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "8", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"},
    (3, 8), 2),
   ({"RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "8"}, (1, 8), 8),
+  # Started by mpirun's daemon, which srun started.
+  ({"OMPI_COMM_WORLD_RANK": "9", "OMPI_COMM_WORLD_SIZE": "16", "OMPI_COMM_WORLD_LOCAL_SIZE": "8",
+    "SLURM_PROCID": "0", "SLURM_NTASKS": "1", "SLURM_STEP_NUM_TASKS": "1"}, (9, 16), 8),
 ])
 def test_launchers_say_who_shares_the_machine(variables, place, here):
   assert _job.place_of(None, None, variables) == place
   assert _job.local_ranks(variables) == here
   memory = stretto._stretto.memory_bytes()
   assert _job.default_cache_bytes(variables) == memory // 4 // here
+
+
+def test_bound_ranks_use_the_cores_that_they_are_bound_to(monkeypatch):
+  by_mpirun = {"OMPI_COMM_WORLD_LOCAL_SIZE": "8"}
+  monkeypatch.setattr(os, "cpu_count", lambda: 1024)
+  assert _job.default_threads(by_mpirun) == 0  # the engine's default, which knows them
+  assert _job.default_threads({"LOCAL_WORLD_SIZE": "1024"}) == 1
+  monkeypatch.setattr(os, "cpu_count", lambda: 1)
+  assert _job.default_threads(by_mpirun) >= 1
 
 
 def test_set_epoch_behind_a_loaded_state_keeps_its_place(folder):
@@ -247,6 +259,8 @@ def test_set_epoch_behind_a_loaded_state_keeps_its_place(folder):
     state = loader.state_dict()
     expected = next(batches)
     loader.load_state_dict(state)
+    loader.set_epoch(0)
+    iter(loader)
     loader.set_epoch(0)
     assert np.array_equal(next(iter(loader))[0], expected[0])
     loader.set_epoch(0)  # not behind a state: from the beginning

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sys
 from collections.abc import Mapping
@@ -10,10 +11,11 @@ from typing import Any
 from stretto import _stretto
 from stretto._errors import InvalidArgumentError
 
-# As `stretto run`, torchrun, srun and mpirun set them.
+# As `stretto run`, torchrun, mpirun and srun set them. Ranks of mpirun may have, besides, what srun
+# set for the daemon that started them.
 VARIABLES = (("STRETTO_RANK", "STRETTO_SIZE"), ("RANK", "WORLD_SIZE"),
-             ("SLURM_PROCID", "SLURM_NTASKS"),
-             ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"))
+             ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+             ("SLURM_PROCID", "SLURM_NTASKS"))
 
 
 def place_of(rank: int | None, world: int | None,
@@ -78,11 +80,19 @@ def _slurm_tasks_here(environment: Mapping[str, str]) -> int:
 
 def default_threads(environment: Mapping[str, str]) -> int:
   """This rank's share of the cores less one, which trains; 0: the engine's own default, where no
-  other rank is on this machine or each is bound to its cores."""
+  other rank is on this machine or each is bound to its cores, as srun and mpirun bind them."""
   ranks = local_ranks(environment)
   if ranks == 1 or environment.get("STRETTO_BIND") == "1":
     return 0
+  if "LOCAL_WORLD_SIZE" not in environment and _is_bound():
+    return 0
   return max(1, _stretto.core_count() // ranks - 1)
+
+
+def _is_bound() -> bool:
+  """Whether this process may use a part of the machine's processors only."""
+  return (hasattr(os, "sched_getaffinity")
+          and len(os.sched_getaffinity(0)) < (os.cpu_count() or 1))
 
 
 def default_cache_bytes(environment: Mapping[str, str]) -> int:

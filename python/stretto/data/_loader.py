@@ -42,8 +42,8 @@ class ImageLoader:
     crop: in training, the share of a picture's area that is shown, from and to.
     transforms: what is done to each picture in its final size, in this order: operators such as
       "rand_augment(2, 9)" or "erase(0.25)", which `stretto.data.operators` lists, run on the
-      loader's threads. Then functions that are given images and labels of each batch and return
-      both; they run in this thread, which `stats()` counts as "python_seconds".
+      loader's threads; "erase" comes last. Then functions that are given images and labels of each
+      batch and return both; they run in this thread, which `stats()` counts as "python_seconds".
     dtype: "float32", "float16", "bfloat16" (with NumPy this needs the package ml_dtypes), or
       "uint8", which is not normalised.
     layout: "NCHW" or "NHWC".
@@ -80,8 +80,9 @@ class ImageLoader:
   def __init__(self, source: str | os.PathLike[str] | Dataset, batch: int = 256,
                size: int | tuple[int, int] = 224, *, train: bool = True,
                crop: tuple[float, float] = (0.08, 1.0),
-               transforms: str | Sequence[str | Transform] | None = None, dtype: str = "float32",
-               layout: str = "NCHW", mean: Sequence[float] = IMAGENET_MEAN,
+               transforms: str | Transform | Sequence[str | Transform] | None = None,
+               dtype: str = "float32", layout: str = "NCHW",
+               mean: Sequence[float] = IMAGENET_MEAN,
                std: Sequence[float] = IMAGENET_STD, seed: int = 0, rank: int | None = None,
                world: int | None = None, threads: int | None = None, last: str | None = None,
                cache: str = "page", cache_bytes: int | None = None,
@@ -116,7 +117,7 @@ class ImageLoader:
     self._begun = False  # an epoch was begun, and nobody has seen its end
     self._taker: object = None  # the iterator that may take batches
     self._given: tuple[int, int] | None = None  # epoch and number of the last batch
-    self._loaded: int | None = None  # the epoch of a state that was just loaded
+    self._loaded: int | None = None  # the epoch of a state behind which no batch was taken
     self._lock = threading.RLock()
     self._engine = _stretto.DataLoader(self.dataset._table, options)
     # At exit of the interpreter too, before what its threads use is taken apart.
@@ -126,7 +127,7 @@ class ImageLoader:
     with self._lock:
       if self._begun:
         self._engine.set_epoch(self._engine.epoch() + 1)
-      self._begun, self._loaded = True, None
+      self._begun = True
       self._taker = taker = object()
     return _Batches(self, taker)
 
@@ -151,7 +152,8 @@ class ImageLoader:
     with self._lock:
       if self._loaded != epoch:
         self._engine.set_epoch(epoch)
-      self._begun, self._taker, self._given, self._loaded = False, None, None, None
+        self._loaded = None
+      self._begun, self._taker, self._given = False, None, None
 
   def state_dict(self) -> dict[str, Any]:
     """Where the loader is, for a checkpoint: behind the last batch that it gave. What asks for a
@@ -264,6 +266,7 @@ class ImageLoader:
       if taker is not self._taker:
         raise StopIteration  # set_epoch, load_state_dict or another iter() came
       batch: Any = self._engine.next(self._framework)
+      self._loaded = None
       if batch is None:
         self._begun, self._taker, self._given = False, None, None
         raise StopIteration

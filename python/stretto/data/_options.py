@@ -56,7 +56,8 @@ def set_pixels(options: Any, dtype: str, layout: str, mean: Any, std: Any, flip:
 
 def set_transforms(options: Any, transforms: Any) -> list[Any]:
   """Operators by their text go to `options`; the functions behind them are returned."""
-  given = [transforms] if isinstance(transforms, str) else list(transforms or ())
+  alone = isinstance(transforms, str) or callable(transforms)
+  given = [transforms] if alone else list(transforms or ())
   texts = list(itertools.takewhile(lambda entry: isinstance(entry, str), given))
   functions = given[len(texts):]
   for entry in functions:

@@ -62,8 +62,8 @@ struct LoaderOptions {
   PixelLayout layout = PixelLayout::kNchw;
   std::array<float, 3> mean{0.485f, 0.456f, 0.406f}, std{0.229f, 0.224f, 0.225f};
   // What is done to the picture in its final size before it is normalised, in this order; of
-  // parse_operators(). A sample for which only changes of colour are drawn keeps its fractions;
-  // for others it is rounded to bytes first, as PIL's pictures are.
+  // parse_operators(). A sample for which no more than one change of brightness, color or hue is
+  // drawn keeps its fractions; others are rounded to bytes first, as PIL's pictures are.
   media::operators::Operators transforms;
   OrderOptions order;
   int64_t rank = 0, world = 1;

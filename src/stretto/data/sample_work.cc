@@ -173,11 +173,19 @@ void SampleWork::transform(const media::Planes& planes, const media::View& view,
       options_.transforms, {.seed = draws.seed, .epoch = draws.epoch, .sample = draws.number},
       {view.width, view.height});
   const std::vector<media::Region> erased = operators::erased(steps);
-  // The same pixels whether the planes are of the whole picture or of what is needed.
-  const media::Region shown = media::needed_region(view, planes.width, planes.height);
-  if (const auto colour = operators::colour_matrix_of(steps, planes, shown)) {
-    const bool unchanged = steps.size() == erased.size();
-    media::fuse(planes, view, unchanged ? std::nullopt : colour, target, scratch_, isa_);
+  // Pillow clamps after each step, one matrix does after all: they are the same for one step. Its
+  // contrast takes the mean of the resized picture, which is not there yet.
+  const size_t changes = steps.size() - erased.size();
+  std::optional<media::ColourMatrix> colour;
+  if (changes == 1 && std::none_of(steps.begin(), steps.end(), [](const operators::Step& step) {
+        return step.op->name == "contrast";
+      })) {
+    // The same pixels whether the planes are of the whole picture or of what is needed.
+    const media::Region shown = media::needed_region(view, planes.width, planes.height);
+    colour = operators::colour_matrix_of(steps, planes, shown);
+  }
+  if (changes == 0 || colour) {
+    media::fuse(planes, view, colour, target, scratch_, isa_);
     operators::erase(target, view.width, view.height, erased);
     return;
   }

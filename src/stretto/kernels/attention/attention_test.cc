@@ -195,8 +195,8 @@ TEST(Attention, ASampleAmongOthersIsAsIfAlone) {
 }
 
 // Starts that do not ascend or lie beyond the rows give numbers of no meaning, but nothing outside
-// of the operands is read or written: the address sanitizer would see it. On one thread: two samples
-// that claim the same rows would be a data race to the thread sanitizer.
+// of the operands is read or written: the address sanitizer would see it. On one thread: two
+// samples that claim the same rows would be a data race to the thread sanitizer.
 TEST(Attention, WrongStartsStayWithinTheRows) {
   AttentionProblem p = dense_attention({.threads = 1}, 3, 2, 20, 20, 8, true);
   make_ragged(p, 30);
