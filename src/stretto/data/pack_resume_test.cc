@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "stretto/base/log.h"
+#include "stretto/data/containers_testing.h"
 #include "stretto/data/data_testing.h"
 #include "stretto/data/pack.h"
 #include "stretto/data/pack_format.h"
@@ -162,6 +163,34 @@ TEST_F(PackResume, UnpackRefusesTwoPicturesOfOneNameBeforeItWrites) {
       EXPECT_EQ(unpack(bad, files).files, 2);
     }
   }
+}
+
+TEST_F(PackResume, UnpackRefusesTwoPicturesOfOneFile) {
+  const std::string files = elsewhere.path("files");
+  const auto tar = [&](std::string_view a, std::string_view b) {
+    fs::remove_all(out);
+    fs::remove_all(files);
+    pack(open_dataset(
+             elsewhere.write("a.tar", tar_member(a, tiny_png()) + tar_member(b, tiny_webp()))),
+         out);
+  };
+  for (const char* second : {"d//0.png", "d/./0.png"}) {
+    tar("d/0.png", second);
+    EXPECT_TRUE(says(error_of<InvalidArgument>([&] { unpack(out, files); }),
+                     "0.png\", and are not the same"));
+    EXPECT_FALSE(fs::exists(files));
+  }
+  // As where b.webp and B.webp are one file.
+  tar("a.png", "b.webp");
+  const auto put = [&](std::string_view content) {
+    return unpack(out, files, [&](int64_t done, int64_t) {
+      if (done == 1) write_file(files + "/a.tar:b.webp", content);
+    });
+  };
+  EXPECT_TRUE(says(error_of<InvalidArgument>([&] { put("another"); }),
+                   "a.tar:b.webp has been written for another sample, and is not the same"));
+  fs::remove_all(files);
+  EXPECT_EQ(put(tiny_webp()).files, 1);
 }
 
 TEST_F(PackResume, AMappedIndexIsThatWhichIsRead) {

@@ -21,18 +21,25 @@ void check_names(const std::string& path, const std::string& out, const Dataset&
   std::unordered_map<std::string, uint64_t> checksums;
   for (int64_t i = 0; i < dataset.size(); ++i) {
     check_interrupt();
-    std::string name = dataset.name(i);
+    const std::string name = dataset.name(i);
     if (!can_be_unpacked(name)) {
       throw_invalid("{}: sample {} is called \"{}\", which is not below {}: it is not unpacked",
                     path, i, name, out);
     }
     const uint64_t checksum = index.checksums()[static_cast<size_t>(i)];
-    const auto [found, added] = checksums.try_emplace(std::move(name), checksum);
+    const auto [found, added] =
+        checksums.try_emplace(fs::path(name).lexically_normal().string(), checksum);
     if (!added && found->second != checksum) {
       throw_invalid("{}: two samples are called \"{}\", and are not the same: it is not unpacked",
                     path, found->first);
     }
   }
+}
+
+void check_same(const std::string& written, std::string_view content, const std::string& sample) {
+  if (read_file(written) == content) return;
+  throw_invalid("{}: its file {} has been written for another sample, and is not the same", sample,
+                written);
 }
 
 void make_folders(const fs::path& path) {
@@ -85,7 +92,9 @@ UnpackResult unpack(const std::string& path, const std::string& out,
       make_folders(parent);
       folder = std::move(parent);
     }
-    if (!fs::exists(target, ignored)) {  // else it is listed twice
+    if (fs::exists(target, ignored)) {  // it is listed twice, or A.png and a.png are one file here
+      check_same(target, content, describe_sample(dataset, i));
+    } else {
       write_file(target, content);
       ++result.files;
       result.bytes += content.size();
