@@ -33,7 +33,7 @@ enum class OnError : uint8_t {
   // as many and as large as without, and the same for any number of threads and ranks. When
   // kMostReplaced places in a row have none, the first one's error is thrown. What may pass is
   // always an error: lack of memory or of file descriptors, a shard that is gone, a store that does
-  // not answer or lets nobody in.
+  // not answer or lets nobody in, a folder that is gone or empty, as where nothing is mounted.
   kSkip,
 };
 inline constexpr int64_t kMostReplaced = 100;

@@ -112,6 +112,7 @@ TEST(LoaderErrors, ADatasetOfBadPicturesIsAnErrorAlsoWhenSkipping) {
   const TestPictures pictures(6);
   const Dataset dataset = pictures.as_folder();
   for (int64_t i = 0; i < 6; ++i) fs::remove(pictures.path(i));
+  pictures.folder().write("another", "");
   LoaderOptions o = in_sequence();
   o.errors = OnError::kSkip;
   Loader loader(dataset, o);
@@ -143,10 +144,25 @@ TEST(LoaderErrors, AStoreThatIsGoneIsNotSkipped) {
   Loader shards(pack, o);
   EXPECT_TRUE(says(error_of<FormatError>([&] { shards.next(); }), "p0.jpg: cannot be opened"));
   EXPECT_EQ(shards.stats().skipped, 0);
-  fs::remove_all(pictures.folder().path());
-  Loader files(folder, o);
-  EXPECT_TRUE(says(error_of<FormatError>([&] { files.next(); }), "p0.jpg: cannot be opened"));
-  EXPECT_EQ(files.stats().skipped, 0);
+  for (const bool mount_point : {true, false}) {
+    fs::remove_all(pictures.folder().path());
+    if (mount_point) fs::create_directory(pictures.folder().path());
+    Loader files(folder, o);
+    EXPECT_TRUE(says(error_of<FormatError>([&] { files.next(); }), "p0.jpg: cannot be opened"));
+    EXPECT_EQ(files.stats().skipped, 0);
+  }
+}
+
+TEST(LoaderErrors, WhatCanNeverBeReadIsSkipped) {
+  const TestPictures pictures(8);
+  const Dataset dataset = pictures.as_folder();
+  fs::remove(pictures.path(1));
+  fs::create_symlink(TestPictures::name(1), pictures.path(1));  // a loop
+  LoaderOptions o = in_sequence();
+  o.errors = OnError::kSkip;
+  Loader loader(dataset, o);
+  EXPECT_EQ(copy_of(*loader.next()).samples, (std::vector<int64_t>{0, 2, 2, 3}));
+  EXPECT_EQ(loader.stats().skipped_names, Names{"p1.jpg"});
 }
 
 TEST(LoaderErrors, ABatchWithoutMemoryComesWhenThereIsSome) {

@@ -23,8 +23,9 @@ Dataset open_pack(const std::string& source);
 
 struct PackOptions {
   int threads = 0;  // 0: one per core that this process may use
-  // Leave out pictures that cannot be decoded and files that are gone; else the first ends it. A
-  // disk or a server that fails ends it in any case.
+  // Leave out pictures that cannot be decoded and files that are gone or may not be read; else the
+  // first ends it. A disk or a server that fails ends it in any case, as does a file that is gone
+  // from a folder that is gone too, or empty: its store may not be mounted.
   bool skip_bad = false;
   uint64_t shard_bytes = uint64_t{1} << 30;  // at most, of a shard
   media::DecodeOptions decode;

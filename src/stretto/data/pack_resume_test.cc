@@ -81,11 +81,39 @@ TEST_F(PackResume, AnOutageLeavesNothingOut) {
   EXPECT_EQ(result.samples, 3);
   ASSERT_EQ(result.left_out.size(), 1);
   EXPECT_EQ(result.left_out[0].name, source.path("more/6.png"));
+}
+
+TEST_F(PackResume, AnEmptyFolderLeavesNothingOut) {
+  const Dataset folder = open_dataset(source.path());
+  PackOptions skip = stop_after(2);
+  skip.skip_bad = true;
+  EXPECT_THROW(pack(folder, out, skip), std::runtime_error);
+  fs::rename(source.path(), elsewhere.path("away"));
+  fs::create_directory(source.path());  // as when a disk is not mounted there
+  skip.progress = nullptr;
+  EXPECT_TRUE(says(error_of<FormatError>([&] { pack(folder, out, skip); }),
+                   source.path("3.png: cannot open: No such file")));
+  fs::remove(source.path());
+  fs::rename(elsewhere.path("away"), source.path());
+  const PackResult result = pack(folder, out, skip);
+  EXPECT_EQ(result.resumed_at, 2);
+  EXPECT_EQ(result.samples, 4);
+}
+
+TEST_F(PackResume, LeavesOutWhatCanNeverBeRead) {
+  fs::create_symlink("loop.png", source.path("loop.png"));
+  const Dataset list = open_dataset(source.write(
+      "l.csv", fmt::format("path\n1.png\nloop.png\n{:n>300}.png\n2.png/x.png\n3.png\n", "")));
+  PackOptions skip;
+  skip.skip_bad = true;
+  EXPECT_EQ(pack(list, out, skip).left_out.size(), 3);
   if (::geteuid() == 0) return;  // may read everything
   ::chmod(source.path("3.png").c_str(), 0);
-  EXPECT_TRUE(says(
-      error_of<FormatError>([&] { pack(open_dataset(source.path()), elsewhere.path("b"), skip); }),
-      "Permission denied"));
+  EXPECT_EQ(pack(list, elsewhere.path("b"), skip).left_out.size(), 4);
+  ::chmod(source.path().c_str(), 0);
+  EXPECT_TRUE(says(error_of<FormatError>([&] { pack(list, elsewhere.path("c"), skip); }),
+                   "Permission denied"));
+  ::chmod(source.path().c_str(), 0700);
 }
 
 TEST_F(PackResume, AnIndexThatCannotBeWrittenIsResumed) {

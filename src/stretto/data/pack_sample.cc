@@ -1,8 +1,5 @@
 #include "stretto/data/pack_sample.h"
 
-#include <cerrno>
-#include <filesystem>
-
 #include "stretto/base/error.h"
 #include "stretto/data/restarts.h"
 #include "stretto/data/sample_bytes.h"
@@ -61,16 +58,6 @@ std::string reason_of(std::string text, const std::string& path) {
   return text;
 }
 
-// Whether the file is wrong, or a file of its own is gone. All else, such as a disk or a server
-// that does not answer, may be over in a minute, and would leave out what is fine.
-bool is_of_the_sample(const Dataset& source, int64_t index, int code) {
-  if (code == 0) return true;
-  if (code != ENOENT || !source.one_file_each()) return false;
-  std::error_code unknown;
-  const auto folder = std::filesystem::path(source.path(index)).parent_path();
-  return std::filesystem::is_directory(folder.empty() ? "." : folder, unknown);
-}
-
 }  // namespace
 
 PackedSample pack_sample(const Dataset& source, int64_t index,
@@ -83,7 +70,7 @@ PackedSample pack_sample(const Dataset& source, int64_t index,
     sample.source_bytes = file.size();
     make_sample(file, options, sample);
   } catch (const FormatError& e) {
-    if (!is_of_the_sample(source, index, e.code())) throw;
+    if (!is_of_the_sample(e, source, index)) throw;
     sample.problem = source.one_file_each() ? reason_of(e.what(), source.path(index)) : e.what();
   } catch (const Unsupported& e) {
     sample.problem = e.what();

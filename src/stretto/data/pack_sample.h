@@ -24,7 +24,7 @@ struct PackedSample {
 
 // Reads a sample and decodes it, to know that it can be. A JPEG file is transcoded; if that is not
 // possible it stays as it is, as other files do. Throws for what is no fault of the
-// sample: anything that the system says but a file that is gone from a folder that is there.
+// sample (is_of_the_sample()).
 PackedSample pack_sample(const Dataset& source, int64_t index, const media::DecodeOptions& options);
 
 }  // namespace stretto::data

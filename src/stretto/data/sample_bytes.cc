@@ -1,9 +1,14 @@
 #include "stretto/data/sample_bytes.h"
 
-#include "stretto/base/error.h"
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+
 #include "stretto/data/read_file.h"
 
 namespace stretto::data {
+
 void read_bytes(const std::string& path, uint64_t offset, uint64_t length,
                 std::vector<std::byte>& bytes) {
   const ReadFile file(path);
@@ -28,6 +33,26 @@ void read_sample(const Dataset& dataset, int64_t index, std::vector<std::byte>& 
   const uint64_t before = sample.restart_bytes;
   read_bytes(dataset.path(index), sample.offset - before,
              sample.length == 0 ? 0 : sample.length + before, bytes);
+}
+
+bool is_of_the_sample(const FormatError& e, const Dataset& dataset, int64_t index) {
+  if (e.code() == 0) return true;
+  if (!dataset.one_file_each()) return false;
+  const auto folder = std::filesystem::path(dataset.path(index)).parent_path();
+  std::error_code problem;
+  switch (e.code()) {
+    case ENOENT:
+      return !std::filesystem::is_empty(folder, problem) && !problem;
+    case EACCES:
+    case EPERM:
+      return ::access(folder.c_str(), R_OK | X_OK) == 0;
+    case ELOOP:
+    case ENAMETOOLONG:
+    case ENOTDIR:
+      return true;
+    default:
+      return false;
+  }
 }
 
 std::string describe_sample(const Dataset& dataset, int64_t index) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "stretto/base/error.h"
 #include "stretto/data/index.h"
 
 namespace stretto::data {
@@ -16,6 +17,12 @@ void read_bytes(const std::string& path, uint64_t offset, uint64_t length,
 
 // The bytes of a sample, with its restart table before them if it has one.
 void read_sample(const Dataset& dataset, int64_t index, std::vector<std::byte>& bytes);
+
+// Whether an error of reading is of this sample alone: what is in its file, or, where each sample
+// has one, that the file is gone from a folder with others, is no file, or may not be read while
+// its folder may. All else, such as a disk or a server that does not answer, may be over in a
+// minute. So may an empty folder, which is what is left of a store that is not mounted.
+bool is_of_the_sample(const FormatError& e, const Dataset& dataset, int64_t index);
 
 // As a person finds it, for errors.
 std::string describe_sample(const Dataset& dataset, int64_t index);

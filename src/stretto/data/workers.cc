@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 
 #if defined(__linux__)
 #include <sched.h>
@@ -15,6 +14,7 @@
 #include "stretto/base/error.h"
 #include "stretto/base/thread.h"
 #include "stretto/data/loader_impl.h"
+#include "stretto/data/sample_bytes.h"
 
 namespace stretto::data {
 namespace {
@@ -36,16 +36,6 @@ void lower_priority() {
   const int nice = ::getpriority(PRIO_PROCESS, self);
   if (errno == 0) ::setpriority(PRIO_PROCESS, self, nice + Loader::kNice);
 #endif
-}
-
-// Whether an error is of this sample alone: what is in its file, or that it is gone from a folder
-// that is still there. What the system says otherwise may come and go with a server or a mount.
-bool is_of_the_sample(const FormatError& e, const Dataset& dataset, int64_t sample) {
-  if (e.code() == 0) return true;
-  if (e.code() != ENOENT || !dataset.one_file_each()) return false;
-  std::error_code ignored;
-  const std::filesystem::path path = dataset.path(sample);
-  return std::filesystem::exists(path.parent_path(), ignored);
 }
 
 // Changes the seed of crops that belong to a place, which are then not those of the sample of the
