@@ -80,9 +80,10 @@ class Grouper {
       check_interrupt();
       const std::optional<SplitName> parts = split_member(member.name);
       if (!parts) continue;
-      if (!open_ || parts->key != key_) {
+      if (!open_ || parts->key != key_ || member.archive != archive_) {
         close();
         open_ = true;
+        archive_ = member.archive;
         key_ = parts->key;
       }
       add(member, parts->ending);
@@ -140,6 +141,7 @@ class Grouper {
   TarReader reader_;
   std::vector<Found> samples_;
   bool open_ = false;
+  int64_t archive_ = 0;
   std::string key_;
   Found sample_;
   std::optional<TarReader::Member> class_, json_;  // of the label

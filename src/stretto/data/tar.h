@@ -12,8 +12,8 @@ bool is_tar(const std::string& source);
 // follow each other and whose names are the same up to the first dot behind the last slash are a
 // sample: a picture (.jpg, .jpeg, .png, .webp) and perhaps its label, as a number in a .cls or as
 // "label", a number or a name, in a .json. Others are passed over, but not a label without a
-// picture. Archives may follow each other in one file. Nothing is unpacked. Throws FormatError
-// naming the archive and the member.
+// picture. Archives may follow each other in one file, and no sample is of two. Nothing is
+// unpacked. Throws FormatError naming the archive and the member.
 Dataset open_tar(const std::string& source);
 
 // The samples of one archive.

@@ -6,11 +6,12 @@
 
 #include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/base/log.h"
 
 namespace stretto::data {
 namespace {
 
-constexpr uint64_t kBlock = 512;
+constexpr uint64_t kBlock = 512, kEndBlocks = 2;
 constexpr uint64_t kLongestExtension = uint64_t{1} << 20;
 
 template <size_t N>
@@ -71,25 +72,34 @@ TarReader::TarReader(const std::string& path) : file_(path) {
 }
 
 bool TarReader::read_header(Header& header) {
-  // Zeros are the archive's end, up to the next one if another archive follows.
-  bool ended = false;
-  do {
+  // Blocks of zeros are the archive's end, up to the next header if another archive follows.
+  uint64_t zeros = 0;
+  for (;; ++zeros) {
     check_interrupt();
     header_at_ = at_;
     if (at_ == file_.size()) return false;
     const uint64_t size = std::min(kBlock, file_.size() - at_);
     header = {};
     file_.read(at_, std::as_writable_bytes(std::span(&header, 1)).first(size));
-    if (size < kBlock && !(ended && header.is_zero())) {
-      throw FormatError(file_.path(), static_cast<int64_t>(at_), "the archive ends in a header");
-    }
     at_ += size;
-    ended = header.is_zero();
-  } while (ended);
-  uint64_t sum = 0;
-  if (!read_number(header.checksum, sum) || sum != header.sum()) {
+    if (header.is_zero() && (size == kBlock || zeros > 0)) continue;
+    uint64_t sum = 0;
+    if (size == kBlock && read_number(header.checksum, sum) && sum == header.sum()) break;
+    if (zeros >= kEndBlocks) {
+      log_message(LogLevel::kWarning,
+                  fmt::format("{} (byte {}): what follows the archive's end is no archive, and is "
+                              "not read",
+                              file_.path(), header_at_));
+      at_ = file_.size();
+      return false;
+    }
     throw FormatError(file_.path(), static_cast<int64_t>(header_at_),
-                      "expected the header of a tar member: its checksum is wrong");
+                      size < kBlock ? "the archive ends in a header"
+                                    : "expected the header of a tar member: its checksum is wrong");
+  }
+  if (zeros > 0) {
+    ++archive_;
+    has_long_name_ = has_long_size_ = false;
   }
   return true;
 }
@@ -131,6 +141,7 @@ bool TarReader::next(Member& member) {
     }
     if (header.type != '0' && header.type != '\0' && header.type != '7') continue;
     if (member.name.ends_with('/')) continue;  // a folder, in archives of old
+    member.archive = archive_;
     member.offset = begin;
     member.length = size;
     return true;

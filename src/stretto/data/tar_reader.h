@@ -13,14 +13,16 @@ class TarReader {
   struct Member {
     std::string name;
     uint64_t offset = 0, length = 0;
+    int64_t archive = 0;  // rises where another archive begins in the file
   };
 
   // Throws FormatError if the file cannot be opened.
   explicit TarReader(const std::string& path);
 
   // The next regular file; others are passed over, as is the end of an archive that another one
-  // follows (cat a.tar b.tar). False at the end of the file. Throws FormatError with the
-  // offset of a header that is none, or whose file ends behind the archive's end.
+  // follows (cat a.tar b.tar). False at the end of the last archive; what else follows it is not
+  // read, with a warning. Throws FormatError with the offset of a header that is none, or whose
+  // member ends behind the file.
   bool next(Member& member);
   // The content of a small member. Throws FormatError if it has more than `most` bytes.
   std::string read(const Member& member, uint64_t most) const;
@@ -33,6 +35,7 @@ class TarReader {
 
   ReadFile file_;
   uint64_t at_ = 0, header_at_ = 0;
+  int64_t archive_ = 0;
   // From extended headers, for the next member.
   std::string long_name_;
   uint64_t long_size_ = 0;

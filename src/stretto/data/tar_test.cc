@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "stretto/base/log.h"
 #include "stretto/data/containers_testing.h"
 #include "stretto/data/data_testing.h"
 #include "stretto/data/sample_bytes.h"
@@ -122,9 +123,31 @@ TEST(Tar, ArchivesMayFollowEachOther) {
   EXPECT_TRUE(
       says(error_of<FormatError>([&] { open_dataset(folder.write("a.tar", damaged)); }),
            "a.tar (byte 1536): expected the header of a tar member: its checksum is wrong"));
-  EXPECT_TRUE(
-      says(error_of<FormatError>([&] { open_dataset(folder.write("a.tar", a + tar_end() + "x")); }),
-           "the archive ends in a header"));
+  // No sample is of two archives.
+  const Dataset twice = open_dataset(folder.write(
+      "a.tar", a + tar_end() + tar_member("1.jpg", "b") + tar_member("1.cls", "3") + tar_end()));
+  EXPECT_EQ(names_of(twice), (Names{"a.tar:1.jpg", "a.tar:1.jpg"}));
+  EXPECT_EQ(labels_of(twice), (LabelList{-1, 3}));
+  EXPECT_EQ(bytes_of(twice, 1), "b");
+  const std::string apart = a + tar_end() + tar_member("1.cls", "3") + tar_end();
+  EXPECT_TRUE(says(error_of<FormatError>([&] { open_dataset(folder.write("a.tar", apart)); }),
+                   "sample 1: expected a member 1.jpg"));
+}
+
+TEST(Tar, OtherThingsBehindTheEndAreNotRead) {
+  const TestFolder folder;
+  const std::string whole = tar_member("1.jpg", "a") + tar_end();
+  std::string said;
+  const LogCallback before =
+      set_log([&](LogLevel, std::string_view text) { said.append(text) += '\n'; });
+  for (const std::string& more :
+       {std::string("\n"), std::string(600, 'x'), std::string(512, 'x')}) {
+    said.clear();
+    EXPECT_EQ(open_dataset(folder.write("a.tar", whole + more)).size(), 1);
+    EXPECT_TRUE(
+        says(said, "a.tar (byte 2048): what follows the archive's end is no archive, and is not"));
+  }
+  set_log(before);
 }
 
 TEST(Tar, NamesOfAPatternBeginBelowItsFolder) {
