@@ -27,6 +27,8 @@ bool CsvReader::next(std::vector<std::string>& fields) {
     if (fields.size() == kMostFields) {
       throw FormatError(where(), -1, fmt::format("more than {} fields", kMostFields));
     }
+    const size_t spaces = std::min(rest_.find_first_not_of(" \t"), rest_.size());
+    if (rest_.substr(spaces).starts_with('"')) rest_.remove_prefix(spaces);
     fields.push_back(rest_.starts_with('"') ? quoted() : field());
     if (!rest_.starts_with(',')) break;
     rest_.remove_prefix(1);

@@ -8,8 +8,8 @@
 
 namespace stretto::data {
 
-// Fields may be in quotes, which are doubled inside of them; a field in quotes may have line breaks
-// and commas. Lines end with LF or CR LF. Empty lines are skipped.
+// Fields may be in quotes, with spaces before them, which are doubled inside of them; a field in
+// quotes may have line breaks and commas. Lines end with LF or CR LF. Empty lines are skipped.
 class CsvReader {
  public:
   // `file`: for errors. Both outlive the reader.

@@ -19,11 +19,11 @@ std::optional<int64_t> number_of(std::string_view text) {
 }
 
 [[noreturn]] void fail_mixed(const std::string& where, std::string_view label,
-                             std::string_view before) {
+                             std::string_view before, std::string_view fix = {}) {
   throw FormatError(where, -1,
                     fmt::format("expected all labels to be names, or all to be numbers; those "
-                                "before \"{}\" are {}",
-                                label, before));
+                                "before \"{}\" are {}{}",
+                                label, before, fix));
 }
 
 }  // namespace
@@ -49,6 +49,10 @@ int64_t Labels::add_name(std::string_view name, const std::string& where) {
 
 int64_t Labels::add_text(std::string_view text, const std::string& where) {
   const std::optional<int64_t> number = number_of(text);
+  constexpr std::string_view kFix =
+      "; for names that are digits, write the list as .jsonl with texts, such as \"label\": \"7\"";
+  if (number && *number >= 0 && !names_.empty()) fail_mixed(where, text, "names", kFix);
+  if (!number && numbers_) fail_mixed(where, text, "numbers", kFix);
   return number ? add_number(*number, where) : add_name(text, where);
 }
 

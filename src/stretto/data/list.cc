@@ -57,6 +57,12 @@ void check_first_path(const std::string& path, const std::string& folder,
                                 path));
 }
 
+// As people put it behind commas: "a.jpg, cat".
+std::string_view without_spaces(std::string_view text) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t"), text.size()));
+  return text.substr(0, text.find_last_not_of(" \t") + 1);
+}
+
 // Which fields of a row are what.
 struct Columns {
   size_t path = 0, label = 1;
@@ -65,10 +71,22 @@ struct Columns {
 // Whether `row` is the header.
 bool read_header(const std::vector<std::string>& row, const std::string& where, Columns& columns) {
   const auto find = [&](std::string_view name) {
-    return static_cast<size_t>(std::find(row.begin(), row.end(), name) - row.begin());
+    return static_cast<size_t>(
+        std::find_if(row.begin(), row.end(),
+                     [&](const std::string& field) { return without_spaces(field) == name; }) -
+        row.begin());
   };
   columns = {.path = find("path"), .label = find("label")};
-  if (columns.path < row.size()) return true;
+  if (columns.path < row.size()) {
+    // Labels by another name would be left out.
+    if (row.size() == 2 && columns.label == row.size()) {
+      throw FormatError(where, -1,
+                        fmt::format("expected a column \"label\" beside \"path\", or \"path\" "
+                                    "alone; got \"{}\"",
+                                    without_spaces(row[1 - columns.path])));
+    }
+    return true;
+  }
   if (columns.label < row.size()) {
     throw FormatError(where, -1, "the header has a column \"label\", but none called \"path\"");
   }
@@ -90,8 +108,9 @@ void add_row(const std::vector<std::string>& row, size_t count, const Columns& c
   const std::string& path = row[columns.path];
   check_path(path, where);
   int64_t label = -1;
-  if (columns.label < row.size() && !row[columns.label].empty()) {
-    label = labels.add_text(row[columns.label], where);
+  if (columns.label < row.size()) {
+    const std::string_view text = without_spaces(row[columns.label]);
+    if (!text.empty()) label = labels.add_text(text, where);
   }
   builder.add(path, {.label = label});
 }

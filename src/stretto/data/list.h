@@ -16,8 +16,9 @@ bool is_list(const std::string& source);
 //
 // Paths are relative to the list's folder, or absolute. A label is a number of at least 0, or a
 // name: the class names are then those of the list, sorted. A field without text, -1 and null are
-// no label. CSV does not tell numbers from names: "3" and "3.0" are numbers. A list with both is
-// refused, as is a first row of CSV that is neither a header with `path` nor the path of a picture.
+// no label. CSV does not tell numbers from names: "3" and "3.0" are numbers, also in quotes; spaces
+// around a label do not count. A list with both is refused, as is a first row of CSV that is
+// neither a header with `path` nor the path of a picture, or a header of `path` and one other word.
 // Throws FormatError with "FILE:LINE".
 Dataset open_list(const std::string& source);
 

@@ -47,6 +47,32 @@ TEST(List, CsvNumbersStayNumbers) {
   EXPECT_TRUE(dataset.class_names().empty());
 }
 
+TEST(List, CsvMayHaveSpacesBehindCommas) {
+  std::string text;
+  for (int i = 0; i < 12; ++i) text += fmt::format("{}.jpg, {} \r\n", i, i);
+  for (const char* header : {"", "path, label\n", " \"path\",\t\"label\"\n"}) {
+    const Dataset dataset = parse_csv("l.csv", header + text + "12.jpg, \n13.jpg, -1\n");
+    EXPECT_EQ(labels_of(dataset), (LabelList{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, -1, -1}));
+    EXPECT_TRUE(dataset.class_names().empty());
+  }
+  EXPECT_EQ(parse_csv("l.csv", "a.jpg, \"x, y\"\nb.jpg,cat\nc.jpg, cat\n").class_names(),
+            (Names{"cat", "x, y"}));
+  EXPECT_EQ(names_of(parse_csv("l.csv", "path,label\n a.jpg,1\n")), (Names{" a.jpg"}));
+}
+
+TEST(List, CsvSaysHowDigitsAreNames) {
+  for (const char* text : {"a.jpg,\"7\"\nb.jpg,x\n", "a.jpg,x\nb.jpg,7\n"}) {
+    EXPECT_TRUE(says(error_of<FormatError>([&] { parse_csv("l.csv", text); }),
+                     "; for names that are digits, write the list as .jsonl with texts, such as "
+                     "\"label\": \"7\""));
+  }
+  EXPECT_EQ(parse_json_lines("l.jsonl",
+                             "{\"path\": \"a\", \"label\": \"x\"}\n"
+                             "{\"path\": \"b\", \"label\": \"7\"}\n")
+                .class_names(),
+            (Names{"7", "x"}));
+}
+
 TEST(List, CsvTakesNoUnknownHeaderForAPicture) {
   const auto error = [](std::string_view text) {
     return error_of<FormatError>([&] { parse_csv("l.csv", text); });
@@ -55,6 +81,11 @@ TEST(List, CsvTakesNoUnknownHeaderForAPicture) {
                    "l.csv:1: expected a header with a column \"path\", or the path of a picture; "
                    "got \"filename\""));
   EXPECT_TRUE(says(error("image\na.jpg\n"), "got \"image\""));
+  for (const char* header : {"path,class\n", "class, path\n"}) {
+    EXPECT_TRUE(says(error(header),
+                     "l.csv:1: expected a column \"label\" beside \"path\", or "
+                     "\"path\" alone; got \"class\""));
+  }
   const TestFolder folder;
   folder.write("0001", "a picture without an ending");
   EXPECT_EQ(labels_of(open_dataset(folder.write("l.csv", "0001,5\n"))), (LabelList{5}));
