@@ -56,7 +56,12 @@ TEST_F(PackResume, TakesWhatIsThereAgain) {
       source.write("2.png", tiny_png());
       options.progress = nullptr;
       options.skip_bad = skip;
+      std::string said;
+      const LogCallback before = set_log([&](LogLevel, std::string_view text) { said += text; });
       const PackResult result = pack(folder, out, options);
+      set_log(before);
+      EXPECT_TRUE(
+          says(said, "2.png was left out and can be read now: it and the 1 samples behind"));
       EXPECT_EQ(result.resumed_at, 1);
       EXPECT_EQ(result.samples, 4);
       EXPECT_TRUE(result.left_out.empty());

@@ -187,7 +187,14 @@ void drop_repaired(const Dataset& source, const PackOptions& options, PackJourna
     check_interrupt();
     const auto index = static_cast<int64_t>(i);
     const PackedSample now = pack_sample(source, index, options.decode);
-    if (now.problem.empty()) return journal.keep(i);
+    if (now.problem.empty()) {
+      log_message(
+          LogLevel::kWarning,
+          fmt::format("{} was left out and can be read now: it and the {} samples behind it "
+                      "are packed again",
+                      describe_sample(source, index), journal.entries().size() - i - 1));
+      return journal.keep(i);
+    }
     if (!options.skip_bad) throw FormatError(describe_sample(source, index), -1, now.problem);
   }
 }
