@@ -302,7 +302,11 @@ class Draft:
       if not types.is_float(array):
         same = all(v.exact for v in read) or exact
       coarseness = 0 if same else max(before, least, types.step(array))
-      coarseness *= max(1.0, parts / types.scale(array)) if parts and coarseness else 1.0
+      if parts and coarseness and array.size:
+        scale = types.scale(array)
+        if scale == 0:
+          raise Unfit("the parts cancel")
+        coarseness *= max(1.0, parts / scale)
       made.append(Value(name, array, same, "node", coarseness))
     self.values += made
     self.steps.append(Step(proto, read, made, runner, f"{domain}.{op}" if domain else op))
