@@ -22,6 +22,15 @@ std::vector<float> pixels_of(const Given& g, size_t j) {
   return {at, at + kElements};
 }
 
+// An epoch as bytes, before any operator.
+std::vector<Given> bytes_of(const TestPictures& pictures) {
+  LoaderOptions plain = small_options();
+  plain.dtype = DType::kUInt8;
+  plain.layout = PixelLayout::kNhwc;
+  Loader loader(pictures.as_folder(), plain);
+  return rest_of_epoch(loader);
+}
+
 // What the operators make of a sample that fuse() made: as a loader of bytes without them gives it.
 std::vector<float> by_hand(const LoaderOptions& o, const Given& bytes, size_t j) {
   std::string picture = bytes.pixels.substr(j * kElements, kElements);
@@ -40,11 +49,7 @@ std::vector<float> by_hand(const LoaderOptions& o, const Given& bytes, size_t j)
 
 TEST(LoaderTransforms, AreAppliedToBytesBeforeNormalising) {
   const TestPictures pictures(9);
-  LoaderOptions plain = small_options();
-  plain.dtype = DType::kUInt8;
-  plain.layout = PixelLayout::kNhwc;
-  Loader of_bytes(pictures.as_folder(), plain);
-  const auto bytes = rest_of_epoch(of_bytes);
+  const auto bytes = bytes_of(pictures);
   const LoaderOptions o = changed_by("posterize(3, 1), rotate(40), erase(0.5)");
   Loader loader(pictures.as_folder(), o);
   const auto given = rest_of_epoch(loader);
@@ -61,11 +66,7 @@ TEST(LoaderTransforms, AreAppliedToBytesBeforeNormalising) {
 // One change of colour is a part of fuse(), which rounds once. Several clamp in between, as bytes.
 TEST(LoaderTransforms, ChangesOfColourAreThoseOfBytes) {
   const TestPictures pictures(9);
-  LoaderOptions plain = small_options();
-  plain.dtype = DType::kUInt8;
-  plain.layout = PixelLayout::kNhwc;
-  Loader of_bytes(pictures.as_folder(), plain);
-  const auto bytes = rest_of_epoch(of_bytes);
+  const auto bytes = bytes_of(pictures);
   constexpr double kUnit = 1 / 255. / 0.225;  // of a byte, normalised
   for (const char* transforms : {"brightness(0.9)", "contrast(0.9)", "color(0.9), erase(1)",
                                  "brightness(0.9), contrast(0.9), color(0.9)"}) {
