@@ -104,6 +104,7 @@ stretto_require(nlohmann_json nlohmann-json3-dev GLOBAL)
 stretto_require_highway(STRETTO_HWY_INCLUDE)
 stretto_require_header(protozero/pbf_reader.hpp libprotozero-dev STRETTO_PROTOZERO_INCLUDE)
 stretto_require_header(xxhash.h libxxhash-dev STRETTO_XXHASH_INCLUDE)
+stretto_require_header(toml++/toml.h libtomlplusplus-dev STRETTO_TOML_INCLUDE)
 # The report page embeds it, so that the page needs no network.
 find_file(STRETTO_CHART_JS chart.min.js PATHS /usr/share/javascript/chart.js NO_DEFAULT_PATH)
 if(NOT STRETTO_CHART_JS)

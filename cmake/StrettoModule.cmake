@@ -56,7 +56,7 @@ function(stretto_module name)
   endif()
   stretto_unity(${name} ${sources})
   target_include_directories(stretto_${name} SYSTEM PUBLIC ${STRETTO_HWY_INCLUDE}
-    ${STRETTO_PROTOZERO_INCLUDE} ${STRETTO_XXHASH_INCLUDE} ${STRETTO_WEBP_INCLUDE})
+    ${STRETTO_PROTOZERO_INCLUDE} ${STRETTO_XXHASH_INCLUDE} ${STRETTO_WEBP_INCLUDE} ${STRETTO_TOML_INCLUDE})
   target_compile_definitions(stretto_${name} PRIVATE STRETTO_VERSION="${PROJECT_VERSION}")
   set_property(GLOBAL APPEND PROPERTY STRETTO_MODULES ${name})
 
