@@ -32,6 +32,8 @@ PYTHON = {"stretto": ("optimize", "load", "convert", "Model", "Context", "genera
           "stretto.torch": (), "stretto.horovod": (), "stretto.jax": (), "stretto.tensorflow": (),
           "stretto.onnx_backend": ("prepare", "run_model", "run_node", "supports_device",
                                    "StrettoRep"),
+          "stretto.media": ("Imagenet", "Letterbox", "Resize", "CenterCrop", "Normalize",
+                            "ToLayout"),
           "stretto.data": ("ImageLoader", "open", "Dataset", "pack", "verify", "unpack",
                            "follow", "torch_dataset", "DictIterator")}
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import stretto
-from stretto import Model, Report, TensorSpec, ops
+from stretto import Model, Report, TensorSpec, media, ops
 
 
 def show(stage: str, share: float) -> None:
@@ -32,6 +32,10 @@ model: Model = stretto.optimize(
   report="r.html", peers=["onnxruntime"],
   disable=["fuse-epilogue"], force={"conv2d": "direct"}, verify=False, progress=show)
 model = stretto.optimize(b"", peers="installed", progress=False)
+model = stretto.optimize("m.onnx", preprocess=media.Imagenet(224, mean=0.5))
+model = stretto.optimize("m.onnx", preprocess=[media.Resize((8, 9)), "to_layout(NHWC)"])
+prepared = model.prepare("photo.jpg", np.zeros((8, 9, 3), np.uint8))
+steps: str = model.preprocess
 model = stretto.load("m.stretto", threads=2, verify=True)
 y = model.run(x)["y"] + 1
 z = model.run({"x": x})
@@ -119,6 +123,7 @@ WRONG = [
   'stretto.comm.Engine("host:1", 0, 2).wait("now")',
   "stretto.ops.conv2d(1, 2, stride='two')",
   "stretto.data.ImageLoader('train', threads='two')",
+  "stretto.optimize('m.onnx', preprocess=stretto.media.Imagenet('large'))",
 ]
 
 
@@ -144,15 +149,15 @@ def test_a_program_that_uses_the_whole_api_is_accepted(program, tmp_path):
 
 
 def test_wrong_programs_are_refused_line_by_line(tmp_path):
-  errors = check("import stretto.comm, stretto.data, stretto.ops\n" + "\n".join(WRONG) + "\n",
-                 tmp_path)
+  modules = "import stretto.comm, stretto.data, stretto.media, stretto.ops\n"
+  errors = check(modules + "\n".join(WRONG) + "\n", tmp_path)
   assert {int(line.split(":")[1]) for line in errors} == set(range(2, 2 + len(WRONG))), errors
 
 
 def test_the_modules_behind_it_are_typed_throughout(tmp_path):
   names = ["__init__", "_arrays", "_checks", "_comm_arguments", "_completions", "_context",
            "_convert", "_decoder_export", "_errors", "_generate", "_model", "_optimize", "_paths",
-           "_progress", "_report", "_sampling", "comm", "data/__init__", "data/_adapters",
+           "_progress", "_report", "_sampling", "comm", "media", "data/__init__", "data/_adapters",
            "data/_dataset", "data/_job", "data/_loader", "data/_options", "data/_phases",
            "ops/__init__", "ops/_context", "ops/_functions"]
   assert check("", tmp_path, *(str(PACKAGE / f"{name}.py") for name in names)) == []

@@ -13,8 +13,8 @@ from __future__ import annotations
 from stretto import _stretto
 
 if not hasattr(_stretto, "DataLoader"):
-  raise ImportError("stretto was built without the decoders of pictures (STRETTO_BUILD_MEDIA=OFF), "
-                    "as ./dev demo does: use what ./dev build or the wheel provides")
+  raise ImportError("stretto was built without the decoders of pictures (STRETTO_BUILD_MEDIA=OFF): "
+                    "use what ./dev build or the wheel provides")
 
 from stretto.data._adapters import DictIterator, follow, torch_dataset
 from stretto.data._dataset import Dataset, open

@@ -19,8 +19,9 @@ int64_t cache_budget(const LoaderOptions& o) {
   return o.cache_bytes > 0 ? o.cache_bytes : total_memory_bytes() / 4;
 }
 
-// torchvision's recipes resize the shorter side to 256 for a crop of 224.
-int64_t resized_side(const Shape& shape) { return std::max(shape.height, shape.width) * 256 / 224; }
+int64_t resized_side(const Shape& shape) {
+  return media::recipe_side(std::max(shape.height, shape.width));
+}
 
 // Buffers keep their memory for the next sample, but not that of one huge picture.
 constexpr size_t kMostKept = size_t{64} << 20;

@@ -65,8 +65,12 @@ Box centre_crop(int64_t width, int64_t height, int64_t resized, int64_t out_widt
   const int64_t shorter = std::min(width, height), longer = std::max(width, height);
   const auto large = static_cast<int64_t>(
       static_cast<double>(resized) * static_cast<double>(longer) / static_cast<double>(shorter));
-  const int64_t full_w = width <= height ? resized : large;
-  const int64_t full_h = width <= height ? large : resized;
+  return middle_of(width, height, width <= height ? resized : large,
+                   width <= height ? large : resized, out_width, out_height);
+}
+
+Box middle_of(int64_t width, int64_t height, int64_t full_w, int64_t full_h, int64_t out_width,
+              int64_t out_height) {
   if (out_width > full_w || out_height > full_h) {
     throw_invalid("centre crop: {}x{} is larger than the picture resized to {}x{}", out_width,
                   out_height, full_w, full_h);

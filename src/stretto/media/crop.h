@@ -30,6 +30,13 @@ struct Box {
 Box centre_crop(int64_t width, int64_t height, int64_t resized, int64_t out_width,
                 int64_t out_height);
 
+// The same of a picture whose sides are resized to `full_width` and `full_height`.
+Box middle_of(int64_t width, int64_t height, int64_t full_width, int64_t full_height,
+              int64_t out_width, int64_t out_height);
+
+// The side to which torchvision's recipes resize for a crop of `size`: 256 for 224.
+constexpr int64_t recipe_side(int64_t size) { return size * 256 / 224; }
+
 inline Box box_of(const Region& r) {
   return {static_cast<double>(r.x0), static_cast<double>(r.y0), static_cast<double>(r.x1),
           static_cast<double>(r.y1)};
