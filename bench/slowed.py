@@ -2,7 +2,7 @@
 
     stretto run -n 2 -m bench.slowed 1,0.141 examples/cluster/train_unlike.py --shares equal
 
-Rank i runs for the i-th part of the time: it is stopped and continued every 20 ms. What Python
+Rank i runs for the i-th part of the time: it is stopped and continued every 10 ms. What Python
 needs to import PyTorch is not slowed, so that a short run is a run of the training.
 """
 
@@ -15,7 +15,7 @@ import signal
 import sys
 import time
 
-PERIOD_S = 0.02
+PERIOD_S = 0.01
 PR_SET_PDEATHSIG = 1
 
 

@@ -1,13 +1,13 @@
-"""Two chips of unlike speed: shares of a batch in proportion to speed, beside equal shares and beside
-the fast chip alone.
+"""Two chips of unlike speed: shares of a batch in proportion to speed, beside equal shares and
+beside the fast chip alone.
 
     python -m bench.unlike --out build/unlike --rounds 3
     python -m bench.unlike --out build/unlike --page bench/results/unlike.md
 
-The pair is like a V100 and a K80, which made 4.39 and 0.62 steps per second: the slow rank is stopped
-for the rest of the time (bench.slowed), and each rank has a core. The cases take turns, in an order
-that changes every round, and the median of the rounds counts. In each round the losses of all
-cases are compared with those of one process, step by step.
+The pair is like a V100 and a K80, which made 4.39 and 0.62 steps per second: the slow rank is
+stopped for the rest of the time (bench.slowed), and each rank has a core. The cases take turns, in
+an order that changes every round, and the median of the rounds counts. In each round the losses of
+all cases are compared with those of one process, step by step.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import json
 import os
 import random
 import shlex
+import socket
 import statistics
 import subprocess
 import sys
@@ -53,11 +54,14 @@ def run(case: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     command = ["taskset", "-c", str(min(os.sched_getaffinity(0))), sys.executable, "-m",
                "bench.slowed", parts, *script]
   else:
-    command = [sys.executable, "-m", "stretto", "run", "-q", "-n", str(ranks), "-m",
-               "bench.slowed", parts, *script]
+    command = [sys.executable, "-m", "stretto", "run", "-q", "-n", str(ranks), "--no-python",
+               sys.executable, "-m", "bench.slowed", parts, *script]
+  with socket.create_server(("127.0.0.1", 0)) as server:
+    port = str(server.getsockname()[1])
   command = [*shlex.split(options.prefix), *command]
   done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300,
-                        env={**os.environ, "OMP_NUM_THREADS": "1"})
+                        env={**os.environ, "OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1",
+                             "MASTER_PORT": port})
   if done.returncode != 0:
     raise SystemExit(f"{case}: {' '.join(command)} failed\n{done.stdout[-2000:]}"
                      f"{done.stderr[-4000:]}")
@@ -76,8 +80,8 @@ def one_round(folder: Path, options: argparse.Namespace, number: int) -> dict[st
   for case, result in results.items():
     result["loss_off"] = max(abs(a - b) for a, b in zip(result["loss"], alone, strict=True))
     if result["loss_off"] > LOSS_TOLERANCE:
-      raise SystemExit(f"{case}: a loss differs by {result['loss_off']:.2g} from that of one process; "
-                       f"at most {LOSS_TOLERANCE:g} is rounding")
+      raise SystemExit(f"{case}: a loss differs by {result['loss_off']:.2g} from that of one "
+                       f"process; at most {LOSS_TOLERANCE:g} is rounding")
   return results
 
 
@@ -106,8 +110,8 @@ def page(content: dict[str, Any]) -> str:
       f"on {machine.name(content['machine'])}, one for each rank.", "",
       "| | samples/s | of equal shares | of the fast chip alone | largest difference of a loss |",
       "|---|--:|--:|--:|--:|", *rows, "",
-      f"Medians of {len(rounds)} rounds; ratios are of cases in the same round. Proportional shares "
-      f"were {shares[0]} and {shares[1]} samples. No division of a batch can be more than "
+      f"Medians of {len(rounds)} rounds; ratios are of cases in the same round. Proportional "
+      f"shares were {shares[0]} and {shares[1]} samples. No division of a batch can be more than "
       f"{ideal:.2f} times as fast as the fast chip alone. Losses are compared step by step with "
       f"those of one process, over {len(rounds[-1]['equal shares']['loss'])} steps.", ""])
 
@@ -117,10 +121,11 @@ def main() -> None:
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
   parser.add_argument("--out", type=Path, default=Path("build/unlike"))
   parser.add_argument("--rounds", type=int, default=1, help="added to those in the folder")
-  parser.add_argument("--batch", type=int, default=512)
-  parser.add_argument("--epochs", type=int, default=5)
-  parser.add_argument("--width", type=int, default=32)
-  parser.add_argument("--prefix", default="", help="a command that runs each case, such as chrt -f 1")
+  parser.add_argument("--batch", type=int, default=479)
+  parser.add_argument("--epochs", type=int, default=4)
+  parser.add_argument("--width", type=int, default=64)
+  parser.add_argument("--prefix", default="",
+                      help="a command that runs each case, such as chrt -f 1")
   parser.add_argument("--page", type=Path, help="run nothing; write the page of results")
   options = parser.parse_args()
   file = options.out / "unlike.json"

@@ -67,7 +67,7 @@ def speed_of(model: nn.Module, train: TensorDataset, args: argparse.Namespace) -
     nn.functional.cross_entropy(model(x[:samples]), y[:samples]).backward()
 
   most = min(args.batch, len(train))
-  speed = stretto.torch.probe(step, sorted({max(1, most // 8), max(1, most // 2), most}), model,
+  speed = stretto.torch.probe(step, sorted({max(1, most // 8), max(1, most // 2)}), model,
                               args.probe, chip=args.chip, seconds=0.5)
   model.zero_grad()
   return speed

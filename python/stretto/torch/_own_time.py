@@ -34,16 +34,14 @@ class OwnTime:
       if clock is not None:
         clock._last, clock._resumed = clock._now(clock._last), None
 
-    self._hooks = [
-        p.register_post_accumulate_grad_hook(gradient_ready)  # type: ignore[no-untyped-call]
-        for p in parameters]
+    self._hooks = [p.register_post_accumulate_grad_hook(gradient_ready) for p in parameters]
     OPEN.add(self)
 
   def _now(self, event: Any = None) -> Any:
     """This moment; of an event that is given, its moment becomes this one."""
     if self._device is None:
       return time.perf_counter()
-    event = event or torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event = event or torch.cuda.Event(enable_timing=True)
     event.record(torch.cuda.current_stream(self._device))
     return event
 

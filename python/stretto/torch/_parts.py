@@ -85,4 +85,4 @@ def materialize(module: torch.nn.Module, device: torch.device, name: str) -> Non
                                  "and has no reset_parameters(), which gives first values; make "
                                  "this module on the CPU")
     each.to_empty(device=device, recurse=False)
-    each.reset_parameters()  # type: ignore[operator]
+    each.reset_parameters()

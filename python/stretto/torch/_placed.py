@@ -66,6 +66,13 @@ def place(model: torch.nn.Module, parts: Mapping[str, str], *, in_flight: bool =
 class Placed(torch.nn.Module):
   """What `place` returns. Parameters are those that this rank holds.
 
+  Args:
+    model: as for `place`.
+    parts: the checked places.
+    rank: this rank.
+    world: how many ranks there are.
+    in_flight: as for `place`.
+
   Attributes:
     holds: names of the parts for which this rank answers calls: it has to call `serve`.
     group: the process group of the ranks that hold the rest of the model, for
@@ -109,6 +116,16 @@ class Placed(torch.nn.Module):
       OPEN.add(self)
 
   def forward(self, *args: Any, **kwargs: Any) -> Any:
+    """Runs the model, whose parts on other ranks are asked.
+
+    Returns:
+      What the model returns.
+
+    Raises:
+      CommError: a rank was lost, or a part raised an error.
+      InvalidArgumentError: this rank holds a part for others, or an argument of a part cannot be
+        sent.
+    """
     if self.holds:
       raise InvalidArgumentError(f"place: this rank holds {', '.join(self.holds)} for other ranks, "
                                  "which call it; call serve() here")
@@ -135,7 +152,7 @@ class Placed(torch.nn.Module):
       raise InvalidArgumentError("place: serve: this rank holds no part for other ranks; call the "
                                  "model instead")
     own = [part for part in self._placed if part.name in self.holds]
-    modules = dict(zip((part.name for part in own), self.module))
+    modules = dict(zip((part.name for part in own), self.module.children()))
     return Holder(self._mail, modules, {part.name: part.device for part in own}, self._clients,
                   optimizer, scheduler).run()
 
@@ -226,8 +243,8 @@ class Placed(torch.nn.Module):
   def _call(self, part: Part, args: tuple[Any, ...], kwargs: dict[str, Any],
             training: bool) -> Any:
     if not self._open:
-      raise InvalidArgumentError(f"place: {part.name} was called after close(): its rank answers no "
-                                 "longer; call the model inside of `with model:`")
+      raise InvalidArgumentError(f"place: {part.name} was called after close(): its rank answers "
+                                 "no longer; call the model inside of `with model:`")
     number, self._number = self._number, self._number + 1
     call = Call(self._mail, part.rank, part.name, number, args, kwargs, training, self._differs)
     self._unanswered[number] = call
@@ -242,7 +259,7 @@ class Placed(torch.nn.Module):
   def _differs(self) -> None:
     self._backward = True
 
-  def after_step(self, optimizer: torch.optim.Optimizer) -> None:
+  def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
     """An optimizer has taken a step. The first one after a backward pass counts."""
     mine = {id(parameter) for parameter in self.parameters()}
     if self._backward and any(id(parameter) in mine for options in optimizer.param_groups
@@ -316,7 +333,7 @@ OPEN: weakref.WeakSet[Placed] = weakref.WeakSet()
 def after_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
   del args, kwargs
   for placed in list(OPEN):
-    placed.after_step(optimizer)
+    placed._after_step(optimizer)
 
 
 register_optimizer_step_post_hook(after_step)

@@ -81,7 +81,7 @@ def measure(step: Callable[[int], Any], batch: int, seconds: float) -> float:
   def timed() -> float:
     begin = time.perf_counter()
     step(batch)
-    if torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+    if torch.cuda.is_initialized():
       torch.cuda.synchronize()
     return time.perf_counter() - begin
 

@@ -79,7 +79,7 @@ class Earlier(torch.autograd.Function):
     return anchor.clone()
 
   @staticmethod
-  def backward(ctx: Any, gradient: torch.Tensor) -> Any:  # type: ignore[override]
+  def backward(ctx: Any, gradient: torch.Tensor) -> Any:
     del gradient
     return None, None, *ctx.call.receive_gradients()
 

@@ -78,7 +78,7 @@ class ShareSampler(Sampler[list[int]]):
   def __iter__(self) -> Iterator[list[int]]:
     shares, size, first = self._shares, self._size(), self._begin
     me = object()
-    shares.begin(me)
+    shares._begin(me)
     self._origin, self._begin = shares._given - first, 0
     order = list(range(size))
     if self._shuffle:
@@ -87,7 +87,7 @@ class ShareSampler(Sampler[list[int]]):
       order = torch.randperm(size, generator=generator).tolist()
     for number in range(first, len(self)):
       batch = order[number * shares.batch:(number + 1) * shares.batch]
-      begin, end = shares.draw(me, len(batch))
+      begin, end = shares._draw(me, len(batch))
       yield batch[begin:end] or batch[:1]
 
   def state_dict(self) -> dict[str, Any]:

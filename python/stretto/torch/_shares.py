@@ -175,12 +175,12 @@ class Shares:
 
   # What the sampler calls.
 
-  def begin(self, sampler: object) -> None:
+  def _begin(self, sampler: object) -> None:
     """A sampler begins an epoch. What another one drew, and nobody took, is forgotten."""
     self._sampler, self._drawn = sampler, self._given
     self._ahead.clear()
 
-  def draw(self, sampler: object, total: int) -> tuple[int, int]:
+  def _draw(self, sampler: object, total: int) -> tuple[int, int]:
     """From where to where this rank's samples are in the next batch of `total`."""
     if sampler is not self._sampler:
       raise InvalidArgumentError("ShareSampler: another pass over samples of the same Shares has "
