@@ -3,12 +3,14 @@
     stretto run -n 2 -m bench.slowed 1,0.141 examples/cluster/train_unlike.py --shares equal
 
 Rank i runs for the i-th part of the time: it is stopped and continued every 10 ms. What Python
-needs to import PyTorch is not slowed, so that a short run is a run of the training.
+needs to import large packages is not slowed, so that a short run is a run of the training.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import importlib
 import os
 import runpy
 import signal
@@ -17,6 +19,7 @@ import time
 
 PERIOD_S = 0.01
 PR_SET_PDEATHSIG = 1
+LIBRARIES = ("stretto.torch", "torch.utils.data", "sklearn.datasets")
 
 
 def child(script: str, arguments: list[str], parent: int) -> None:
@@ -55,9 +58,9 @@ def main() -> None:
   if rank >= len(shares) or not all(0 < share <= 1 for share in shares):
     raise SystemExit(f"bench.slowed: {sys.argv[1]}: expected a part of the time between 0 and 1 "
                      f"for each rank, with commas; this is rank {rank}")
-  import stretto.torch  # noqa: F401  before the fork, at full speed
-  import torch.utils.data  # noqa: F401
-
+  for name in LIBRARIES:  # before the fork, at full speed
+    with contextlib.suppress(ImportError):
+      importlib.import_module(name)
   parent = os.getpid()
   pid = os.fork()
   if pid == 0:

@@ -7,7 +7,7 @@ beside the fast chip alone.
 The pair is like a V100 and a K80, which made 4.39 and 0.62 steps per second: the slow rank is
 stopped for the rest of the time (bench.slowed), and each rank has a core. The cases take turns, in
 an order that changes every round, and the median of the rounds counts. In each round the losses of
-all cases are compared with those of one process, step by step.
+all cases are compared with those of one process, step by step, as far as both go.
 """
 
 from __future__ import annotations
@@ -33,11 +33,15 @@ SCRIPT = ROOT / "examples/cluster/train_unlike.py"
 # Sums of fp32 in another order differ by some 1e-6 of a loss in the first steps, and training
 # amplifies that.
 LOSS_TOLERANCE = 1e-3
+TIMED_EPOCHS = 3  # the last ones, when shares have settled
+INTERVAL = 4  # batches between two comparisons of times
 
-CASES: dict[str, list[str]] = {
-    "fast chip alone": [],
-    "equal shares": ["--shares", "equal"],
-    "proportional shares": ["--shares", "proportional"],
+# Arguments of the script, and epochs: proportional shares may move twice before they are timed.
+CASES: dict[str, tuple[list[str], int]] = {
+    "fast chip alone": ([], 7 + TIMED_EPOCHS),
+    "equal shares": (["--shares", "equal"], 1 + TIMED_EPOCHS),
+    "proportional shares": (["--shares", "proportional", "--interval", str(INTERVAL)],
+                            7 + TIMED_EPOCHS),
 }
 
 
@@ -46,9 +50,10 @@ def run(case: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
   out, probe = folder / "run.json", folder / "probe.json"
   for file in (out, probe):
     file.unlink(missing_ok=True)
-  script = [str(SCRIPT), *CASES[case], "--batch", str(options.batch), "--epochs",
-            str(options.epochs), "--width", str(options.width), "--out", str(out)]
-  ranks = len(STEPS_PER_S) if CASES[case] else 1
+  words, epochs = CASES[case]
+  script = [str(SCRIPT), *words, "--batch", str(options.batch), "--epochs", str(epochs), "--width",
+            str(options.width), "--out", str(out)]
+  ranks = len(STEPS_PER_S) if words else 1
   parts = ",".join(["1", f"{SLOW:.4f}"][:ranks])
   if ranks == 1:  # on the core of rank 0
     command = ["taskset", "-c", str(min(os.sched_getaffinity(0))), sys.executable, "-m",
@@ -66,9 +71,8 @@ def run(case: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     raise SystemExit(f"{case}: {' '.join(command)} failed\n{done.stdout[-2000:]}"
                      f"{done.stderr[-4000:]}")
   result: dict[str, Any] = json.loads(out.read_text())
-  # The first epoch is for warming up.
-  result["samples_per_s"] = (len(result["epoch_seconds"]) - 1) * result["samples"] / sum(
-      result["epoch_seconds"][1:])
+  result["samples_per_s"] = TIMED_EPOCHS * result["samples"] / sum(
+      result["epoch_seconds"][-TIMED_EPOCHS:])
   return result
 
 
@@ -78,7 +82,7 @@ def one_round(folder: Path, options: argparse.Namespace, number: int) -> dict[st
   results = {case: run(case, folder, options) for case in order}
   alone = results["fast chip alone"]["loss"]
   for case, result in results.items():
-    result["loss_off"] = max(abs(a - b) for a, b in zip(result["loss"], alone, strict=True))
+    result["loss_off"] = max(abs(a - b) for a, b in zip(result["loss"], alone))
     if result["loss_off"] > LOSS_TOLERANCE:
       raise SystemExit(f"{case}: a loss differs by {result['loss_off']:.2g} from that of one "
                        f"process; at most {LOSS_TOLERANCE:g} is rounding")
@@ -122,8 +126,7 @@ def main() -> None:
   parser.add_argument("--out", type=Path, default=Path("build/unlike"))
   parser.add_argument("--rounds", type=int, default=1, help="added to those in the folder")
   parser.add_argument("--batch", type=int, default=479)
-  parser.add_argument("--epochs", type=int, default=4)
-  parser.add_argument("--width", type=int, default=64)
+  parser.add_argument("--width", type=int, default=32)
   parser.add_argument("--prefix", default="",
                       help="a command that runs each case, such as chrt -f 1")
   parser.add_argument("--page", type=Path, help="run nothing; write the page of results")
@@ -136,7 +139,7 @@ def main() -> None:
     options.page.write_text(page(json.loads(file.read_text())))
     return
   options.out.mkdir(parents=True, exist_ok=True)
-  settings = {name: getattr(options, name) for name in ("batch", "epochs", "width")}
+  settings = {name: getattr(options, name) for name in ("batch", "width")}
   if rounds and json.loads(file.read_text())["options"] != settings:
     raise SystemExit(f"bench.unlike: {file} has rounds with other options; give another --out")
   for _ in range(options.rounds):

@@ -36,6 +36,8 @@ def arguments() -> argparse.Namespace:
   parser.add_argument("--epochs", type=int, default=6)
   parser.add_argument("--lr", type=float, default=0.1)
   parser.add_argument("--width", type=int, default=32, help="channels of the first layer")
+  parser.add_argument("--interval", type=int, default=20,
+                      help="batches between two moments at which ranks compare their times")
   parser.add_argument("--seed", type=int, default=0)
   parser.add_argument("--probe", type=Path, help="JSON file that keeps the measured speeds")
   parser.add_argument("--chip", default="", help="this rank's name for its chip in that file")
@@ -46,8 +48,8 @@ def arguments() -> argparse.Namespace:
 def network(width: int) -> nn.Module:
   return nn.Sequential(
       nn.Conv2d(1, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, 2 * width, 3, padding=1),
-      nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(2 * width * 16, 128), nn.ReLU(),
-      nn.Linear(128, 10))
+      nn.ReLU(), nn.Conv2d(2 * width, 2 * width, 3, padding=1), nn.ReLU(), nn.MaxPool2d(4),
+      nn.Flatten(), nn.Linear(8 * width, 10))
 
 
 def data() -> tuple[TensorDataset, TensorDataset]:
@@ -91,7 +93,8 @@ def main() -> None:
   proportional = args.shares == "proportional" and ranks > 1
   speed = speed_of(model, train, args) if proportional else None
   ddp = DistributedDataParallel(model) if ranks > 1 else model
-  shares = stretto.torch.Shares(args.batch, speed, module=ddp if proportional else None)
+  shares = stretto.torch.Shares(args.batch, speed, module=ddp if proportional else None,
+                                interval=args.interval)
   sampler = stretto.torch.ShareSampler(train, shares, seed=args.seed)
   loader = DataLoader(train, batch_sampler=sampler)
   optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)

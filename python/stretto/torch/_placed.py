@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from stretto._errors import CommError, InvalidArgumentError
+from stretto._errors import CommError, Error, InvalidArgumentError
 from stretto.torch import _parts as parts_of
 from stretto.torch._holder import Holder
 from stretto.torch._messages import ANSWER, REQUEST, Mail
@@ -178,7 +179,11 @@ class Placed(torch.nn.Module):
     return self
 
   def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-    self.close("" if error is None else f"{type(error).__name__}: {error}")
+    if error is None:
+      self.close()
+      return
+    with contextlib.suppress(Error):  # a rank that is lost cannot be told
+      self.close(f"{type(error).__name__}: {error}")
 
   def full_state_dict(self) -> dict[str, torch.Tensor]:
     """The state of the whole model, with the names of the model that was not split.
@@ -246,7 +251,8 @@ class Placed(torch.nn.Module):
       raise InvalidArgumentError(f"place: {part.name} was called after close(): its rank answers "
                                  "no longer; call the model inside of `with model:`")
     number, self._number = self._number, self._number + 1
-    call = Call(self._mail, part.rank, part.name, number, args, kwargs, training, self._differs)
+    call = Call(self._mail, part.rank, part.name, number, args, kwargs, training,
+                self._in_flight, self._differs)
     self._unanswered[number] = call
     call.answered = lambda: self._unanswered.pop(number, None)
     if self._in_flight and part.name in self._single:

@@ -20,7 +20,8 @@ class Call:
   """One call of `name` on `rank`, which was sent. `result()` waits."""
 
   def __init__(self, mail: Mail, rank: int, name: str, number: int, args: tuple[Any, ...],
-               kwargs: dict[str, Any], training: bool, begun: Callable[[], None]) -> None:
+               kwargs: dict[str, Any], training: bool, in_flight: bool,
+               begun: Callable[[], None]) -> None:
     self._mail, self._rank, self._name, self._number = mail, rank, name, number
     self._begun = begun  # told when a backward pass comes here
     self.answered: Callable[[], Any] = lambda: None  # told when the result is here
@@ -30,8 +31,10 @@ class Call:
     self._wanted = [i for i, t in enumerate(tensors) if grad and t.requires_grad]
     self._devices = [tensors[i].device for i in self._wanted]
     self._device = tensors[0].device if tensors else torch.device("cpu")
+    # The caller may go on and change its arguments before they are sent.
+    sent = [tensor.detach().clone() for tensor in tensors] if in_flight else tensors
     mail.send(rank, REQUEST, {"kind": "forward", "name": name, "call": number, "form": form,
-                              "grad": grad, "wanted": self._wanted, "training": training}, tensors)
+                              "grad": grad, "wanted": self._wanted, "training": training}, sent)
     self._token = torch.zeros(())
     if grad:
       self._token = Earlier.apply(self, torch.zeros((), requires_grad=True),
@@ -105,13 +108,10 @@ class Later(torch.autograd.Function):
 class Pending(torch.Tensor):
   """A result that may not be there yet. Whatever uses it in Python waits for it."""
 
-  _call: Call
-  _value: Any
-
   @staticmethod
   def of(call: Call) -> Pending:
     pending = torch.Tensor._make_subclass(Pending, torch.empty(0, device="meta"))
-    pending.__dict__["_call"], pending.__dict__["_value"] = call, None
+    pending.__dict__["_call"] = call
     return pending
 
   @classmethod
@@ -125,8 +125,14 @@ def arrived(value: Any) -> Any:
   """`value` with results in place of those that were pending."""
   if isinstance(value, Pending):
     fields = value.__dict__
-    if fields["_value"] is None:
-      fields["_value"] = fields["_call"].result()
+    call = fields.pop("_call", None)
+    if call is not None:
+      try:
+        fields["_value"] = call.result()
+      except Exception as error:
+        fields["_error"] = error
+    if "_error" in fields:
+      raise fields["_error"]
     return fields["_value"]
   if type(value) in (list, tuple):
     return type(value)(arrived(one) for one in value)

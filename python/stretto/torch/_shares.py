@@ -41,7 +41,6 @@ class Shares:
     group: the process group; None: all ranks.
 
   Attributes:
-    shares: samples of each rank in a full batch, from the next batch that is drawn on.
     samples: how many of the present batch are this rank's.
     total: how many samples the present batch has on all ranks.
     history: a dictionary for each change: "batch", the number of the first with these shares,
@@ -79,22 +78,26 @@ class Shares:
     self.batch, self._interval = batch, interval
     speeds = self._agree({"batch": batch, "least": least, "drift": drift, "interval": interval,
                           "module is given": module is not None}, speed)
-    self.shares = first_shares(batch, speeds, least)
+    shares = first_shares(batch, speeds, least)
     self.samples = self.total = 0
     shown = [] if speeds[0] is None else [
         one if is_number(one) else max(one.values()) for one in speeds]
     self.history: list[dict[str, Any]] = [
-        {"batch": 0, "shares": self.shares, "speeds": shown,
+        {"batch": 0, "shares": shares, "speeds": shown,
          "reason": "measured speeds" if shown else "equal shares"}]
     self._balance = Balance(batch, least, drift)
     self._clock = OwnTime(module) if module is not None and self._world > 1 else None
     self._given = 0  # batches that the training took, on all ranks the same
     self._drawn = 0  # those that this rank's sampler drew; loaders draw ahead
     self._window = 0  # the number of the first batch of the window
-    self._next: list[tuple[int, list[int]]] = []  # shares from a batch on
     self._ahead: deque[tuple[int, int]] = deque()  # samples and total of batches drawn, not taken
     self._sampler: object = None
     self._show()
+
+  @property
+  def shares(self) -> list[int]:
+    """Samples of each rank in the next batch, if it is a full one."""
+    return self._shares_of(self._given)
 
   @property
   def weight(self) -> float:
@@ -130,7 +133,9 @@ class Shares:
       yield item
       if self._clock is not None:
         self._clock.end_batch(self.samples)
-        if self._given - self._window >= self._interval:
+        if self._given == self._window:
+          self._clock.take()  # what came before had other shares
+        elif self._given - self._window >= self._interval:
           self._compare(self._clock)
 
   def report(self) -> str:
@@ -148,9 +153,7 @@ class Shares:
     Returns:
       Plain data.
     """
-    return {"shares": list(self.shares), "given": self._given,
-            "next": [[at, list(shares)] for at, shares in self._next],
-            "history": [dict(entry) for entry in self.history]}
+    return {"given": self._given, "history": [dict(entry) for entry in self.history]}
 
   def load_state_dict(self, state: Mapping[str, Any]) -> None:
     """Goes on with the shares of a checkpoint. Every rank calls it, before the first batch.
@@ -161,15 +164,17 @@ class Shares:
     Raises:
       InvalidArgumentError: the state is of another number of ranks or another batch.
     """
-    shares = [int(share) for share in state["shares"]]
+    if not is_count(state.get("given")) or not state.get("history"):
+      raise InvalidArgumentError('Shares: this is no state of Shares: it needs "given" and '
+                                 '"history"')
+    shares = list(state["history"][-1]["shares"])
     if len(shares) != self._world or sum(shares) != self.batch:
       raise InvalidArgumentError(f"Shares: the state divides {sum(shares)} samples among "
                                  f"{len(shares)} ranks, and this job {self.batch} among "
                                  f"{self._world}; leave it out, and ranks are measured afresh")
-    self.shares, self._given = shares, int(state["given"])
-    self._next = [(int(at), [int(share) for share in each]) for at, each in state["next"]]
     self.history = [dict(entry) for entry in state["history"]]
-    self._drawn = self._window = self._given
+    self._given = self._drawn = int(state["given"])
+    self._window = max(self._given, self.history[-1]["batch"])
     self._ahead.clear()
     self._show()
 
@@ -185,13 +190,16 @@ class Shares:
     if sampler is not self._sampler:
       raise InvalidArgumentError("ShareSampler: another pass over samples of the same Shares has "
                                  "begun; one pass at a time, and its own Shares for another loader")
-    while self._next and self._next[0][0] <= self._drawn:
-      self.shares = self._next.pop(0)[1]
-    ends = offsets(self.shares, total, self.batch)
+    ends = offsets(self._shares_of(self._drawn), total, self.batch)
     begin, end = ends[self._rank], ends[self._rank + 1]
     self._ahead.append((end - begin, total))
     self._drawn += 1
     return begin, end
+
+  def _shares_of(self, number: int) -> list[int]:
+    """In a batch, by its number."""
+    return next(list(entry["shares"]) for entry in reversed(self.history)
+                if entry["batch"] <= number)
 
   # What ranks agree on.
 
@@ -222,13 +230,11 @@ class Shares:
     dist.all_gather(ranks, mine, group=self._group)
     table = [one.tolist() for one in ranks]
     self._window = self._given
-    current = self._next[-1][1] if self._next else self.shares
-    new = self._balance.observe(current, [row[0] for row in table], [row[1] for row in table])
+    new = self._balance.observe(self.shares, [row[0] for row in table], [row[1] for row in table])
     if new is None:
       return
     # Loaders have drawn ahead, each rank's as far as it likes.
     begin = int(max(row[2] for row in table))
-    self._next.append((begin, new))
     self._window = begin
     self.history.append({"batch": begin, "shares": new, "speeds": self._balance.speeds,
                          "reason": self._balance.reason})
