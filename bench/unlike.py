@@ -36,12 +36,12 @@ LOSS_TOLERANCE = 1e-3
 TIMED_EPOCHS = 3  # the last ones, when shares have settled
 INTERVAL = 4  # batches between two comparisons of times
 
-# Arguments of the script, and epochs: proportional shares may move twice before they are timed.
+# Arguments of the script, and epochs: proportional shares may move before they are timed.
 CASES: dict[str, tuple[list[str], int]] = {
-    "fast chip alone": ([], 7 + TIMED_EPOCHS),
+    "fast chip alone": ([], 4 + TIMED_EPOCHS),
     "equal shares": (["--shares", "equal"], 1 + TIMED_EPOCHS),
     "proportional shares": (["--shares", "proportional", "--interval", str(INTERVAL)],
-                            7 + TIMED_EPOCHS),
+                            4 + TIMED_EPOCHS),
 }
 
 

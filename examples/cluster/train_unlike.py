@@ -34,7 +34,7 @@ def arguments() -> argparse.Namespace:
                       help="how a batch is divided among ranks")
   parser.add_argument("--batch", type=int, default=256, help="images per step, of all ranks")
   parser.add_argument("--epochs", type=int, default=6)
-  parser.add_argument("--lr", type=float, default=0.1)
+  parser.add_argument("--lr", type=float, default=0.05)
   parser.add_argument("--width", type=int, default=32, help="channels of the first layer")
   parser.add_argument("--interval", type=int, default=20,
                       help="batches between two moments at which ranks compare their times")

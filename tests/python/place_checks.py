@@ -1,5 +1,9 @@
 """The checks of place() in test_comm_torch.py: the last rank holds a part for the others."""
 
+import sys
+import time
+from pathlib import Path
+
 import comm_job
 import pytest
 import stretto.torch
@@ -136,6 +140,44 @@ def check_a_head_that_takes_labels_and_returns_the_loss(rank, size):
 def check_micro_batches_in_flight(rank, size):
   # Autograd may add the gradients of micro-batches in another order.
   compare(Net, rank, size, exact=False, micro=4, in_flight=True)
+
+
+def wait_for(file):
+  end = time.monotonic() + 100
+  while not file.exists():
+    assert time.monotonic() < end, f"{file} did not come"
+    time.sleep(0.005)
+
+
+def check_ranks_compute_at_the_same_time(rank, size):
+  """The head's first call ends only when a caller works on its second one."""
+  folder = Path(sys.argv[1])
+
+  class Waits(nn.Linear):
+    calls = 0
+
+    def forward(self, x):
+      self.calls += 1
+      if self.calls == 1:
+        wait_for(folder / "begun-1")
+      return super().forward(x)
+
+  class Begins(nn.Linear):
+    calls = 0
+
+    def forward(self, x):
+      (folder / f"begun-{self.calls}").touch()
+      self.calls += 1
+      return super().forward(x)
+
+  model = place(nn.Sequential(Begins(6, 8), Waits(8, 5)), {"1": f"cpu:{size - 1}"}, in_flight=True)
+  if model.holds:
+    model.serve()
+    return
+  with model:
+    model._single.add("1")  # as after a first call, which waits
+    results = [model(torch.ones(2, 6)) for _ in range(4)]
+    torch.stack([result.sum() for result in results]).sum().backward()
 
 
 def check_results_in_flight_are_tensors_to_whatever_uses_them(rank, size):
