@@ -89,15 +89,22 @@ def one_round(folder: Path, options: argparse.Namespace, number: int) -> dict[st
   return results
 
 
-def summary(rounds: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
-  """Medians over rounds; ratios are of cases in the same round."""
-  def ratio(case: str, to: str) -> float:
-    return statistics.median(r[case]["samples_per_s"] / r[to]["samples_per_s"] for r in rounds)
+def ratios(rounds: list[dict[str, Any]], case: str, to: str) -> list[float]:
+  """Of cases in the same round, from the least."""
+  return sorted(r[case]["samples_per_s"] / r[to]["samples_per_s"] for r in rounds)
 
+
+def summary(rounds: list[dict[str, Any]]) -> dict[str, dict[str, float]]:
+  """Medians over rounds."""
   return {case: {"samples_per_s": statistics.median(r[case]["samples_per_s"] for r in rounds),
-                 "of_equal": ratio(case, "equal shares"),
-                 "of_alone": ratio(case, "fast chip alone"),
+                 "of_equal": statistics.median(ratios(rounds, case, "equal shares")),
+                 "of_alone": statistics.median(ratios(rounds, case, "fast chip alone")),
                  "loss_off": max(r[case]["loss_off"] for r in rounds)} for case in CASES}
+
+
+def spread(rounds: list[dict[str, Any]], to: str) -> str:
+  found = ratios(rounds, "proportional shares", to)
+  return f"{found[0]:.2f} to {found[-1]:.2f}"
 
 
 def page(content: dict[str, Any]) -> str:
@@ -114,10 +121,13 @@ def page(content: dict[str, Any]) -> str:
       f"on {machine.name(content['machine'])}, one for each rank.", "",
       "| | samples/s | of equal shares | of the fast chip alone | largest difference of a loss |",
       "|---|--:|--:|--:|--:|", *rows, "",
-      f"Medians of {len(rounds)} rounds; ratios are of cases in the same round. Proportional "
-      f"shares were {shares[0]} and {shares[1]} samples. No division of a batch can be more than "
-      f"{ideal:.2f} times as fast as the fast chip alone. Losses are compared step by step with "
-      f"those of one process, over {len(rounds[-1]['equal shares']['loss'])} steps.", ""])
+      f"Medians of {len(rounds)} rounds; ratios are of cases in the same round. For proportional "
+      f"shares they were {spread(rounds, 'equal shares')} and {spread(rounds, 'fast chip alone')}. "
+      f"No division of a batch can be more than {ideal:.2f} times as fast as the fast chip alone; "
+      "what is above it is noise of the machine. Proportional shares were at last "
+      f"{shares[0]} and {shares[1]} samples. Losses are compared with those of one process, in "
+      f"each of {len(rounds[-1]['proportional shares']['loss'])} steps (with equal shares of "
+      f"{len(rounds[-1]['equal shares']['loss'])}).", ""])
 
 
 def main() -> None:

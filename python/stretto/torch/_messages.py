@@ -25,12 +25,17 @@ DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 
 
+def name_of(tensor: torch.Tensor, what: str) -> str:
+  if tensor.dtype not in NAMES:
+    raise InvalidArgumentError(f"{what}: tensors of type {tensor.dtype} cannot be sent to another "
+                               f"rank; convert it to one of {', '.join(DTYPES)}")
+  return NAMES[tensor.dtype]
+
+
 def flatten(value: Any, tensors: list[torch.Tensor], what: str) -> Any:
   """`value` as JSON, with its tensors in the list and their numbers in their place."""
   if isinstance(value, torch.Tensor):
-    if value.dtype not in NAMES:
-      raise InvalidArgumentError(f"{what}: tensors of type {value.dtype} cannot be sent to another "
-                                 f"rank; convert it to one of {', '.join(DTYPES)}")
+    name_of(value, what)
     tensors.append(value)
     return {"tensor": len(tensors) - 1}
   if value is None or isinstance(value, (bool, int, float, str)):
@@ -68,7 +73,9 @@ class Mail:
            tensors: list[torch.Tensor]) -> None:
     """To a rank of the job. Keeps the tensors until they are sent; nobody may change them."""
     plain = [tensor.detach().cpu().contiguous() for tensor in tensors]
-    head = json.dumps(content | {"tensors": [[NAMES[t.dtype], list(t.shape)] for t in plain]})
+    names = [name_of(tensor, content.get("name", "a result")) for tensor in plain]
+    head = json.dumps(content | {"tensors": [[name, list(t.shape)]
+                                             for name, t in zip(names, plain)]})
     data = torch.frombuffer(bytearray(head.encode()), dtype=torch.uint8)
     with self._lock:  # the parts of a message follow each other
       for part in (torch.tensor([data.numel()]), data, *plain):
