@@ -21,6 +21,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ SCRIPT = ROOT / "examples/cluster/train_unlike.py"
 # amplifies that.
 LOSS_TOLERANCE = 1e-3
 TIMED_EPOCHS = 3  # the last ones, when shares have settled
+WIDTH = 100  # of lines of the page
 INTERVAL = 4  # batches between two comparisons of times
 
 # Arguments of the script, and epochs: proportional shares may move before they are timed.
@@ -114,20 +116,20 @@ def page(content: dict[str, Any]) -> str:
   shares = rounds[-1]["proportional shares"]["history"][-1]["shares"]
   ideal = 1 + SLOW
   return "\n".join([
-      "# Chips of unlike speed", "",
+      "# Chips of unlike speed", "", textwrap.fill(
       "Two ranks like a V100 and a K80, which made 4.39 and 0.62 steps per second: the slow one is "
       f"stopped for {1 - SLOW:.0%} of the time. `python -m bench.unlike` trains "
       f"`examples/cluster/train_unlike.py --batch {options['batch']} --width {options['width']}` "
-      f"on {machine.name(content['machine'])}, one for each rank.", "",
+      f"on {machine.name(content['machine'])}, one for each rank.", WIDTH), "",
       "| | samples/s | of equal shares | of the fast chip alone | largest difference of a loss |",
-      "|---|--:|--:|--:|--:|", *rows, "",
+      "|---|--:|--:|--:|--:|", *rows, "", textwrap.fill(
       f"Medians of {len(rounds)} rounds; ratios are of cases in the same round. For proportional "
       f"shares they were {spread(rounds, 'equal shares')} and {spread(rounds, 'fast chip alone')}. "
       f"No division of a batch can be more than {ideal:.2f} times as fast as the fast chip alone; "
       "what is above it is noise of the machine. Proportional shares were at last "
       f"{shares[0]} and {shares[1]} samples. Losses are compared with those of one process, in "
       f"each of {len(rounds[-1]['proportional shares']['loss'])} steps (with equal shares of "
-      f"{len(rounds[-1]['equal shares']['loss'])}).", ""])
+      f"{len(rounds[-1]['equal shares']['loss'])}).", WIDTH), ""])
 
 
 def main() -> None:
