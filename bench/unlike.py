@@ -126,7 +126,7 @@ def page(content: dict[str, Any]) -> str:
       f"Medians of {len(rounds)} rounds; ratios are of cases in the same round. For proportional "
       f"shares they were {spread(rounds, 'equal shares')} and {spread(rounds, 'fast chip alone')}. "
       f"No division of a batch can be more than {ideal:.2f} times as fast as the fast chip alone; "
-      "what is above it is noise of the machine. Proportional shares were at last "
+      "what is above it is the work of other programs on the machine. Proportional shares were at last "
       f"{shares[0]} and {shares[1]} samples. Losses are compared with those of one process, in "
       f"each of {len(rounds[-1]['proportional shares']['loss'])} steps (with equal shares of "
       f"{len(rounds[-1]['equal shares']['loss'])}).", WIDTH), ""])
