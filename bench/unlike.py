@@ -115,6 +115,10 @@ def page(content: dict[str, Any]) -> str:
           f"{s['loss_off']:.1e} |" for case, s in summary(rounds).items()]
   shares = rounds[-1]["proportional shares"]["history"][-1]["shares"]
   ideal = 1 + SLOW
+
+  def steps(case: str) -> int:
+    return len(rounds[-1][case]["loss"])
+
   return "\n".join([
       "# Chips of unlike speed", "", textwrap.fill(
       "Two ranks like a V100 and a K80, which made 4.39 and 0.62 steps per second: the slow one is "
@@ -126,10 +130,10 @@ def page(content: dict[str, Any]) -> str:
       f"Medians of {len(rounds)} rounds; ratios are of cases in the same round. For proportional "
       f"shares they were {spread(rounds, 'equal shares')} and {spread(rounds, 'fast chip alone')}. "
       f"No division of a batch can be more than {ideal:.2f} times as fast as the fast chip alone; "
-      "what is above it is the work of other programs on the machine. Proportional shares were at last "
-      f"{shares[0]} and {shares[1]} samples. Losses are compared with those of one process, in "
-      f"each of {len(rounds[-1]['proportional shares']['loss'])} steps (with equal shares of "
-      f"{len(rounds[-1]['equal shares']['loss'])}).", WIDTH), ""])
+      "what is above it is the work of other programs on the machine. Proportional shares were "
+      f"at last {shares[0]} and {shares[1]} samples. Losses are compared with those of one "
+      f"process, in each of {steps('proportional shares')} steps (with equal shares of "
+      f"{steps('equal shares')}).", WIDTH), ""])
 
 
 def main() -> None:
