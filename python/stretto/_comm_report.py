@@ -31,7 +31,7 @@ def page(title: str, ranks: list[dict]) -> str:
   (stretto._account)."""
   name = html.escape(title)
   sections = [lacking(ranks), non_finite(ranks), steps(ranks), streams(ranks), *tuning(ranks),
-              segments(ranks), timeline(ranks), operations(ranks)]
+              segments(ranks), shares(ranks), timeline(ranks), operations(ranks)]
   return "\n".join([
       "<!doctype html><html lang=en><meta charset=utf-8>"
       "<meta name=viewport content='width=device-width, initial-scale=1'>"
@@ -181,6 +181,18 @@ def tuning(ranks: list[dict]) -> list[str]:
                          f"In use: <b>{html.escape(group['setting'])}</b> ({state}).",
                          tried if group["tried"] else ""))
   return parts
+
+
+def shares(ranks: list[dict]) -> str:
+  """How stretto.torch.Shares divided batches, which is the same on every rank."""
+  found = [entry for r in ranks[:1] for entry in r.get("shares", [])]
+  if not found:
+    return ""
+  return section("Shares of unlike chips", "Samples of each rank in a global batch.", table(
+      ["from batch", "samples of each rank", "samples/s of each rank", "why"],
+      [[str(e["batch"]), ", ".join(map(str, e["shares"])),
+        ", ".join(f"{speed:.4g}" for speed in e["speeds"]) or "-", html.escape(e["reason"])]
+       for e in found]))
 
 
 def segments(ranks: list[dict]) -> str:
