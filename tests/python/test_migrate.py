@@ -69,7 +69,7 @@ def test_one_process_prints_what_it_printed_before(name, runs):
 def test_two_ranks_have_the_losses_of_one_process_with_their_batches_together(name, runs):
   """Dropout and BatchNorm see each rank's own batch: dropout_workers has no such losses."""
   expected = numbers(runs[name]["doubled"]["out"])
-  assert len(expected) >= 4
+  assert len(expected) >= 3
   assert numbers(runs[name]["two-rank0"]["out"]) == pytest.approx(expected, rel=TOLERANCE,
                                                                   abs=1e-7)
 
