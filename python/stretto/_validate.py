@@ -128,17 +128,20 @@ class Validation:
     if not same:
       return []
     written = set() if settled else open_files()
-    return sorted((f for f in same if (f.inode, os.path.realpath(f.path)) not in written),
-                  key=lambda f: (f.changed_ns, f.path))
+    closed = [f for f in same if (f.inode, os.path.realpath(f.path)) not in written]
+    # Somebody may have written and closed it since it was seen.
+    return sorted((f for f in closed if state(f.path) == f), key=lambda f: (f.changed_ns, f.path))
 
   # Validations.
 
   def start(self, whole: list[File]) -> None:
     newest, older = whole[-1], whole[:-1]
+    link = keep(newest)
+    if link is None:  # it is another one, or gone
+      return
     self.known |= set(whole)
     skipped = [file.path for file in older]
     self.skipped += skipped
-    link = keep(newest)
     output = Path(self.folder, f"validation-{len(self.rows)}.txt")
     environment = {k: v for k, v in os.environ.items() if k != "STRETTO_SECRET"}
     environment["STRETTO_CHECKPOINT"] = link
@@ -273,9 +276,9 @@ class Validation:
         signal.signal(number, handler)
 
 
-def keep(file: File) -> str:
+def keep(file: File) -> str | None:
   """Another name for a file, beside it, so that it stays what it is; its own if there cannot be
-  one."""
+  one. None if it is no longer what it was."""
   folder, name = os.path.split(os.path.abspath(file.path))
   link = os.path.join(folder, f".validate-{os.getpid()}-{name}")
   with contextlib.suppress(OSError):
@@ -283,7 +286,11 @@ def keep(file: File) -> str:
   try:
     os.link(file.path, link)
   except OSError:  # a folder, or a file system without links
-    return os.path.abspath(file.path)
+    return os.path.abspath(file.path) if state(file.path) == file else None
+  now = state(link)
+  if now is None or now[1:] != file[1:]:
+    os.unlink(link)
+    return None
   return link
 
 

@@ -38,18 +38,19 @@ RUNS = {
   "early_stop": (['"batch": 8="batch": 16'], 1),
   "two_parts": (["BATCH = 8=BATCH = 16"], 1),
   "meters": (["--batch-size", "16"], 0),
+  "phases": (["BATCH = 8=BATCH = 16"], 0),
+  "translation_class": (["BATCH = 4=BATCH = 8"], 1),
   "dropout_workers": ([], 0),
 }
 
 
 def order_of_ranks(first_epoch):
   """RandomSampler takes the order that DistributedSampler gives to all ranks together."""
-  epoch = [first_epoch]
-
   def ordered(sampler):
     torch.empty((), dtype=torch.int64).random_()  # RandomSampler draws a seed
-    generator = torch.Generator().manual_seed(epoch[0])
-    epoch[0] += 1
+    epoch = getattr(sampler, "epoch", first_epoch)
+    sampler.epoch = epoch + 1
+    generator = torch.Generator().manual_seed(epoch)
     yield from torch.randperm(len(sampler.data_source), generator=generator).tolist()
 
   RandomSampler.__iter__ = ordered

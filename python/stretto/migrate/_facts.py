@@ -25,7 +25,8 @@ FLUENT = {"to", "cuda", "cpu", "float", "double", "half", "bfloat16", "train", "
 class Function:
   name: str  # "f" or "C.f"
   node: cst.FunctionDef
-  owner: str  # the class, or ""
+  owner: str  # the class of a method, or ""
+  within: str  # the class whose `self` a method, or a function in it, sees
   params: list[str]
   local: set[str] = field(default_factory=set)
   defaults: set[str] = field(default_factory=set)  # parameters with a default that is a literal
@@ -191,13 +192,14 @@ class Facts:
     for node in self.all(cst.ClassDef):
       self.classes[node.name.value] = node
     for node in self.all(cst.FunctionDef):
-      owner, outer = "", ""
+      owner, outer, within = "", "", ""
       for parent in self.above(node):
         if isinstance(parent, cst.ClassDef):
-          owner = parent.name.value
+          owner = within = parent.name.value
           break
         if isinstance(parent, cst.FunctionDef):
-          outer = parent.name.value
+          outer = self._scopes[id(parent)]
+          within = self.functions[outer].within
           break
       name = ".".join(part for part in (owner, outer, node.name.value) if part)
       every = [*node.params.posonly_params, *node.params.params]
@@ -206,7 +208,7 @@ class Facts:
       for star in (node.params.star_arg, node.params.star_kwarg):
         if isinstance(star, cst.Param):
           extra.append(star.name.value)
-      function = Function(name, node, owner, params)
+      function = Function(name, node, owner, within, params)
       function.local = set(params) | set(extra)
       function.defaults = {
           p.name.value for p in [*every, *node.params.kwonly_params]
@@ -258,14 +260,17 @@ class Facts:
   # Variables.
 
   def key(self, node: cst.BaseExpression, scope: str | None = None) -> Key | None:
-    """The variable that an expression names: a name, or an attribute of an object of the script."""
+    """The variable that an expression names: a name, or an attribute of an object of the script. An
+    element of a container counts as the container."""
     scope = self.scope(node) if scope is None else scope
+    if isinstance(node, cst.Subscript):
+      return self.key(node.value, scope)
     if isinstance(node, cst.Name):
       return self.key_of(node.value, scope)
     if isinstance(node, cst.Attribute) and isinstance(node.value, cst.Name):
       function = self.functions.get(scope)
-      if node.value.value == "self" and function is not None and function.owner:
-        return (f"class {function.owner}", node.attr.value)
+      if node.value.value == "self" and function is not None and function.within:
+        return (f"class {function.within}", node.attr.value)
       owners = {k for k in getattr(self, "assigned", {})
                 if k[0].startswith("class ") and k[1] == node.attr.value}
       return owners.pop() if len(owners) == 1 and node.value.value not in self.imports else None
@@ -337,6 +342,13 @@ class Facts:
     if isinstance(value, cst.IfExp):
       self._link(value.body, key)
       self._link(value.orelse, key)
+      return
+    if isinstance(value, (cst.Dict, cst.List)):
+      for element in value.elements:
+        self._link(element.value, key)
+      return
+    if isinstance(value, (cst.DictComp, cst.ListComp)):
+      self._link(value.value if isinstance(value, cst.DictComp) else value.elt, key)
       return
     source = self.key(value)
     if source is not None and source != key:

@@ -3,7 +3,7 @@ from __future__ import annotations
 import libcst as cst
 
 from stretto.migrate._edits import Edits
-from stretto.migrate._facts import argument, last
+from stretto.migrate._facts import Facts, Key, argument, last
 from stretto.migrate._rule import Rule, Script
 
 HEAD = "if dist.get_rank() == 0:"
@@ -31,9 +31,31 @@ def opens_to_write(script: Script, call: cst.Call) -> bool:
   return isinstance(mode, cst.SimpleString) and any(c in mode.value for c in "wax+")
 
 
+def temporary(facts: Facts) -> set[Key]:
+  """Variables with paths of temporary folders, which differ between ranks."""
+  made = {"TemporaryDirectory", "mkdtemp", "mkstemp", "NamedTemporaryFile"}
+  found: set[Key] = set()
+  for item in facts.all(cst.WithItem):
+    if item.asname is not None and any(facts.last_name(c) in made
+                                       for c in facts.within(item.item, cst.Call)):
+      key = facts.key(item.asname.name)
+      found |= {key} if key is not None else set()
+  before = -1
+  while len(found) != before:
+    before = len(found)
+    for key, values in facts.assigned.items():
+      for _, value in values:
+        names = {facts.key(n) for n in facts.within(value, (cst.Name, cst.Attribute))}
+        if names & found or any(facts.last_name(c) in made
+                                for c in facts.within(value, cst.Call)):
+          found.add(key)
+    found |= {target for key in list(found) for target in facts.downstream(key)}
+  return found
+
+
 def saves(script: Script, edits: Edits) -> bool:
   facts, training = script.facts, script.training
-  found = False
+  found, own = False, temporary(facts)
   for call in facts.all(cst.Call):
     if not writes(script, call):
       continue
@@ -47,6 +69,10 @@ def saves(script: Script, edits: Edits) -> bool:
         for node in facts.above(call))
     if opened:
       continue  # with the whole block
+    if own & {facts.key(n) for arg in call.args
+              for n in facts.within(arg.value, (cst.Name, cst.Attribute))}:
+      edits.note(call, "each rank writes a temporary file of its own here")
+      continue
     if simple and edits.put_under(call, HEAD):
       edits.did(call, "rank 0 writes this alone")
     else:

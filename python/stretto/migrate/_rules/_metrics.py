@@ -7,7 +7,7 @@ import libcst as cst
 from stretto.migrate._edits import Edits
 from stretto.migrate._facts import Facts, argument, dotted_code
 from stretto.migrate._rule import Rule, Script
-from stretto.migrate._training import counts, reached_by_all
+from stretto.migrate._training import counts, reached_by_all, same_everywhere
 
 HOW = {"sum_of_ranks": "added up", "mean_of_ranks": "averaged"}
 SHOWN = ("print", "info", "debug", "warning", "write", "append", "log")
@@ -199,6 +199,23 @@ def run(script: Script, edits: Edits) -> None:
       edits.insert_after(loop, f"{variable} = {helper}({variable})", helper)
       edits.did(loop, f"{variable} is {HOW[helper]} over the ranks")
     unclear(script, edits, loop, known)
+    parting(script, edits, loop, known)
+
+
+def parting(script: Script, edits: Edits, loop: cst.For | cst.While, known: set[str]) -> None:
+  """Where a rank may leave a loop, or a step, that others go on with: they would wait for it."""
+  facts = script.facts
+  if isinstance(loop, cst.While) and re.search(r"loss|\.item\(", facts.code(loop.test)):
+    edits.leave(loop, "each rank ends this loop by its own values, and others would wait for it: "
+                "decide by mean_of_ranks()")
+  for node in facts.within(loop.body, cst.If):
+    leaves = [n for n in facts.within(node.body, (cst.Break, cst.Continue, cst.Return))
+              if loop in facts.loops(n)[:1]]
+    test = facts.code(node.test)
+    if leaves and ".item()" not in test and re.search(r"loss|nan|finite|grad|norm", test) and \
+        not same_everywhere(facts, node.test, known):
+      edits.leave(node, "each rank decides here by its own values, and others would wait for it: "
+                  "decide by mean_of_ranks()")
 
 
 def unclear(script: Script, edits: Edits, loop: cst.For | cst.While, known: set[str]) -> None:
