@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import fnmatch
 import glob
 import json
 import os
@@ -45,6 +46,11 @@ class File(NamedTuple):
   size: int
   inode: int
 
+  @property
+  def content(self) -> tuple[int, int, int]:
+    """The same for all names of a file: links, too."""
+    return self[1:]
+
 
 def state(path: str) -> File | None:
   try:
@@ -74,7 +80,7 @@ class Validation:
   folder: str  # for what validations print
   cores: set[int]
   quiet: bool = False
-  known: set[File] = field(default_factory=set)  # was there before, or is dealt with
+  known: set[tuple] = field(default_factory=set)  # contents that were there or are dealt with
   waiting: dict[str, File] = field(default_factory=dict)  # by path, as last seen
   running: Running | None = None
   rows: list[dict[str, Any]] = field(default_factory=list)
@@ -83,7 +89,7 @@ class Validation:
   broken: str = ""  # why validation has ended for good
 
   def __post_init__(self) -> None:
-    self.known = set(self.files())
+    self.known = {file.content for file in self.files()}
 
   # What the loop that watches the ranks calls.
 
@@ -117,12 +123,11 @@ class Validation:
   # Files.
 
   def files(self) -> list[File]:
-    paths = {path for pattern in self.patterns for path in glob.glob(pattern, recursive=True)}
-    return [found for path in paths if (found := state(path)) is not None]
+    return [found for path in matching(self.patterns) if (found := state(path)) is not None]
 
   def look(self, settled: bool) -> list[File]:
     """The files that are whole and not validated, the oldest first."""
-    seen = [file for file in self.files() if file not in self.known]
+    seen = [file for file in self.files() if file.content not in self.known]
     same = [file for file in seen if settled or self.waiting.get(file.path) == file]
     self.waiting = {file.path: file for file in seen}
     if not same:
@@ -139,8 +144,8 @@ class Validation:
     link = keep(newest)
     if link is None:  # it is another one, or gone
       return
-    self.known |= set(whole)
-    skipped = [file.path for file in older]
+    self.known |= {file.content for file in whole}
+    skipped = [file.path for file in older if file.content != newest.content]
     self.skipped += skipped
     output = Path(self.folder, f"validation-{len(self.rows)}.txt")
     environment = {k: v for k, v in os.environ.items() if k != "STRETTO_SECRET"}
@@ -180,13 +185,12 @@ class Validation:
       running.output.unlink()
     now = state(running.file.path)
     overwritten = now is not None and now.inode == running.file.inode and now != running.file
-    outcome = running.ended_by or ("ok" if code == 0 else "failed")
-    if outcome in ("ok", "failed") and overwritten:
-      outcome = "overwritten"
+    outcome = running.ended_by or (
+        "ok" if code == 0 else "overwritten" if overwritten else "failed")
     row = {"checkpoint": running.file.path, "written_s": running.file.changed_ns / 1e9,
            "seconds": round(time.monotonic() - running.began, 3), "outcome": outcome,
            "code": code if code >= 0 else 128 - code, "result": result_of(text),
-           "skipped": running.skipped}
+           "overwritten": overwritten, "skipped": running.skipped}
     if outcome != "ok":
       row["output"] = text.splitlines()[-SHOWN_LINES:]
     self.rows.append(row)
@@ -276,6 +280,25 @@ class Validation:
         signal.signal(number, handler)
 
 
+def matching(patterns: list[str]) -> set[str]:
+  """The files of which the name matches. Each folder is read once, whatever the number of patterns:
+  one may hold the pictures of a dataset."""
+  by_folder: dict[str, list[str]] = {}
+  for pattern in patterns:
+    folder, name = os.path.split(pattern)
+    by_folder.setdefault(folder, []).append(name)
+  found = set()
+  for folder, names in by_folder.items():
+    wanted = re.compile("|".join(fnmatch.translate(name) for name in names))
+    hidden = any(name.startswith(".") for name in names)
+    here = [""] if folder in ("", "**") else []
+    for place in [*here, *(glob.glob(folder, recursive=True) if folder else [])]:
+      with contextlib.suppress(OSError):  # no folder, or it is gone
+        found |= {os.path.join(place, name) for name in os.listdir(place or ".")
+                  if wanted.match(name) and (hidden or not name.startswith("."))}
+  return found
+
+
 def keep(file: File) -> str | None:
   """Another name for a file, beside it, so that it stays what it is; its own if there cannot be
   one. None if it is no longer what it was."""
@@ -288,7 +311,7 @@ def keep(file: File) -> str | None:
   except OSError:  # a folder, or a file system without links
     return os.path.abspath(file.path) if state(file.path) == file else None
   now = state(link)
-  if now is None or now[1:] != file[1:]:
+  if now is None or now.content != file.content:
     os.unlink(link)
     return None
   return link
@@ -338,7 +361,7 @@ def result_of(text: str) -> Any:
   for line in reversed(text.splitlines()):
     if re.match(r"\s*\{.*\}\s*$", line):
       try:
-        return json.loads(line)
+        return json.loads(line, parse_constant=lambda name: None)  # NaN is no JSON
       except ValueError:
         continue
   return None

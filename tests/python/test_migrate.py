@@ -178,6 +178,37 @@ def test_what_it_cannot_decide_is_listed_by_line(case, complaint):
   assert any(line.strip() in lines[finding.line - 1] for line in changed)
 
 
+def test_a_model_that_makes_its_optimizer():
+  found = migrate("""
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+class Net(torch.nn.Module):
+    def optimizer(self):
+        return torch.optim.Adam(self.parameters())
+    def step(self, x):
+        return self(x).sum()
+
+def fit(samples):
+    net = Net()
+    opt = net.optimizer()
+    loader = DataLoader(samples, shuffle=True)
+    for epoch in range(3):
+        with tqdm(loader) as bar:
+            for x in bar:
+                net.step(x).backward()
+                opt.step()
+        for x in (bar := tqdm(loader)):
+            net(x).sum().backward()
+""")
+  assert ("    net = DistributedDataParallel(net)\n"
+          "    opt = unwrap(net).optimizer()") in found.source
+  assert found.source.count("            set_epoch(loader, epoch)\n            for x in bar:") == 1
+  assert "        set_epoch(loader, epoch)\n        for x in (bar :=" in found.source
+  assert "net.step() does not go through DistributedDataParallel" in findings(found.by_hand)
+
+
 def test_elements_of_containers_and_layers_are_told_apart():
   new = migrate("""
 import torch

@@ -145,6 +145,20 @@ def test_a_file_that_is_overwritten_in_place_is_told_from_a_failure(job):
   assert "a.pt: overwritten" in said
 
 
+def test_a_result_from_before_it_was_overwritten_counts(job):
+  (job.folder / "train").write_text(
+    f"#!{sys.executable}\nimport time\nopen('a.pt', 'w').write('1')\ntime.sleep(3)\n"
+    "open('a.pt', 'w').write('2')\ntime.sleep(4)\n")
+  job.run([], body="print('{}'); time.sleep(3); os._exit(0)")
+  assert [row["outcome"] for row in job.rows()] == ["ok", "ok"]
+  assert [row["overwritten"] for row in job.rows()] == [True, False]
+
+
+def test_another_name_of_a_checkpoint_is_not_another_checkpoint(job):
+  job.run(["a.pt:1:3", "z:0:0"], body="os.path.lexists('last.pt') or os.symlink('a.pt', 'last.pt')")
+  assert [(row["checkpoint"], row["skipped"]) for row in job.rows()] == [("a.pt", [])]
+
+
 def test_a_file_that_is_being_written_waits(job):
   (job.folder / "train").write_text(
     f"#!{sys.executable}\nimport time\nwith open('a.pt', 'w') as file:\n  file.write('1')\n"
@@ -270,6 +284,17 @@ def test_validation_takes_the_cores_that_ranks_leave(monkeypatch):
 def test_the_result_is_the_last_object_that_was_printed():
   assert validate.result_of('{"a": 1}\n{"a": 2}\nend\n{broken}\n') == {"a": 2}
   assert validate.result_of("[1]\n3\n") is None
+  assert validate.result_of('{"a": NaN}') == {"a": None}
+
+
+def test_names_are_matched_as_in_a_shell(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  for name in ("a.pt", "b.pth.tar", ".c.pt", "x/d.ckpt", "x/y/e.pt", ".z/f.pt", "a.pt.part"):
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / name).write_text("")
+  assert validate.matching(validate.PATTERN.split(",")) == {"a.pt", "b.pth.tar", "x/d.ckpt"}
+  assert validate.matching(["**/*.pt"]) == {"a.pt", "x/y/e.pt"}
+  assert validate.matching([f"{tmp_path}/x/*/*.pt", "no/*.pt"]) == {f"{tmp_path}/x/y/e.pt"}
 
 
 def test_the_report_has_a_curve_for_each_number():

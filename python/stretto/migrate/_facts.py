@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import libcst as cst
-from libcst.metadata import MetadataWrapper, ParentNodeProvider, PositionProvider
+from libcst.metadata import MetadataWrapper, PositionProvider
 
 # A variable: (scope, name). The scope is "" for the module, "f" or "C.f" for a function, "class C"
 # for the attributes of an object, "return f" for what a function returns, by place.
@@ -66,11 +66,12 @@ class Facts:
   """Of one module. Nodes are those of `module`, which is never changed."""
 
   def __init__(self, source: str) -> None:
-    wrapper = MetadataWrapper(cst.parse_module(source))
+    wrapper = MetadataWrapper(cst.parse_module(source), unsafe_skip_copy=True)
     self.module = wrapper.module
-    self.parents = wrapper.resolve(ParentNodeProvider)
     self.positions = wrapper.resolve(PositionProvider)
     self.nodes: dict[type, list[cst.CSTNode]] = defaultdict(list)
+    self.parents: dict[cst.CSTNode, cst.CSTNode] = {}
+    self.children: dict[cst.CSTNode, list[cst.CSTNode]] = {}  # theirs are computed at each look
     self._collect(self.module)
     self.imports: dict[str, str] = {}
     self.functions: dict[str, Function] = {}
@@ -82,6 +83,7 @@ class Facts:
     self.edges: dict[Key, set[Key]] = defaultdict(set)
     self.made: dict[Key, set[int]] = defaultdict(set)  # calls whose result the variable may hold
     self.assigned: dict[Key, list[tuple[cst.CSTNode, cst.BaseExpression]]] = defaultdict(list)
+    self.attributes = self._read_attributes()
     self._read_flow()
     self.holds = self._spread()
 
@@ -89,7 +91,10 @@ class Facts:
 
   def _collect(self, node: cst.CSTNode) -> None:
     self.nodes[type(node)].append(node)
-    for child in node.children:
+    self.children[node] = [child for child in node.children
+                           if not isinstance(child, cst.BaseParenthesizableWhitespace)]
+    for child in self.children[node]:
+      self.parents[child] = node
       self._collect(child)
 
   def all(self, kind: type) -> list:
@@ -100,7 +105,7 @@ class Facts:
     """The nodes of a type below a node, itself included."""
     if isinstance(node, kind):
       yield node
-    for child in node.children:
+    for child in self.children.get(node, ()):
       yield from self.within(child, kind)
 
   def line(self, node: cst.CSTNode) -> int:
@@ -141,7 +146,7 @@ class Facts:
   def scope(self, node: cst.CSTNode) -> str:
     """The function around a node; "" for the module."""
     for parent in self.above(node):
-      if id(parent) in self._scopes:
+      if isinstance(parent, cst.FunctionDef) and id(parent) in self._scopes:
         return self._scopes[id(parent)]
     return ""
 
@@ -271,9 +276,8 @@ class Facts:
       function = self.functions.get(scope)
       if node.value.value == "self" and function is not None and function.within:
         return (f"class {function.within}", node.attr.value)
-      owners = {k for k in getattr(self, "assigned", {})
-                if k[0].startswith("class ") and k[1] == node.attr.value}
-      return owners.pop() if len(owners) == 1 and node.value.value not in self.imports else None
+      owners = self.attributes[node.attr.value]
+      return owners[0] if len(owners) == 1 and node.value.value not in self.imports else None
     return None
 
   def key_of(self, name: str, scope: str) -> Key | None:
@@ -285,6 +289,19 @@ class Facts:
         return (scope, name)
       scope = scope.rpartition(".")[0] if not function.owner else ""
 
+  def _read_attributes(self) -> dict[str, list[Key]]:
+    """The attributes that are assigned to `self`, by name."""
+    found: dict[str, list[Key]] = defaultdict(list)
+    for kind in (cst.AssignTarget, cst.AnnAssign):
+      for node in self.all(kind):
+        for target in self.within(node.target, cst.Attribute):
+          function = self.functions.get(self.scope(target))
+          if dotted_code(target.value) == "self" and function is not None and function.within:
+            key = (f"class {function.within}", target.attr.value)
+            if key not in found[target.attr.value]:
+              found[target.attr.value].append(key)
+    return found
+
   def _read_flow(self) -> None:
     for node in self.all(cst.Assign):
       for target in node.targets:
@@ -294,6 +311,9 @@ class Facts:
         self._assign(node.target, node.value, node)
     for node in self.all(cst.NamedExpr):
       self._assign(node.target, node.value, node)
+    for node in self.all(cst.WithItem):
+      if node.asname is not None:
+        self._assign(node.asname.name, node.item, node)
     for node in self.all(cst.Return):
       scope = self.scope(node)
       values = ([e.value for e in node.value.elements] if isinstance(node.value, cst.Tuple)

@@ -125,6 +125,8 @@ class Training:
           *PASS_ON, "zip", "chain"):
         many = self.facts.last_name(node) in ("zip", "chain")
         front += [arg.value for arg in (node.args if many else node.args[:1])]
+      elif isinstance(node, cst.NamedExpr):
+        front.append(node.value)
       else:
         found.append(node)
     return found
@@ -229,6 +231,8 @@ class Training:
       callers = facts.callers(key[0])
       for call in callers:
         value = dict(facts.passed(call, facts.functions[key[0]])).get(key[1])
+        if key[1] == "self" and isinstance(call.func, cst.Attribute):
+          value = call.func.value  # the model makes its optimizer itself
         outer = facts.key(value) if value is not None else None
         if outer is not None:
           self._wrap(outer, facts.code(value), call, found, depth + 1)
