@@ -258,6 +258,57 @@ def test_sums_are_reduced_by_what_divides_them(divisor, helper):
   assert f"    total = {helper}_of_ranks(total)\n    print_once(total / {divisor})" in new
 
 
+EVALUATED = """
+import json
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.BatchNorm1d(2)
+opt = torch.optim.SGD(model.parameters())
+loader = DataLoader(samples, shuffle=True)
+
+def evaluate():
+    return float(model(x).sum())
+
+def train():
+    for x in loader:
+        model(x).sum().backward()
+
+with open("log.txt", "w") as log:
+    for epoch in range(3):
+        train()
+with open("result.json", "w") as file:
+    json.dump(evaluate(), file)
+with open("config.json", "w") as file:
+    json.dump({}, file)
+data = train(download=True)
+"""
+
+
+def test_what_all_ranks_run_together_is_not_left_to_rank_0():
+  """The others would wait for it, or it for them."""
+  found = migrate(EVALUATED)
+  assert found.source.count("if dist.get_rank() == 0:\n    with open") == 1
+  assert 'if dist.get_rank() == 0:\n    with open("config.json", "w") as file:' in found.source
+  assert "with first_on_host():" not in found.source
+  assert [f.line for f in found.by_hand if "every rank opens this file" in f.text] == [16, 19]
+
+
+def test_a_module_that_workers_import_again_joins_the_ranks_once():
+  new = migrate("import torch\n" + text("stream").replace("BATCH = 8", "BATCH = 8\nprint(BATCH)")
+                ).source
+  assert 'if __name__ == "__main__":\n    start_ranks()\n' in new
+  assert new.index("    start_ranks()\n") < new.index("print_once(BATCH)")
+  assert migrate(text("stream")).source.count('if __name__ == "__main__":') == 1
+
+
+def test_a_sum_that_begins_again_is_averaged_where_it_is_shown():
+  new = loop(before="total = 0.0", inside="loss = model(x).sum()\n        loss.backward()\n"
+             "        total += loss.item()\n        if epoch % 20 == 19:\n"
+             "            print(f'{total / 20:.3f}')\n            total = 0.0").source
+  assert "print_once(f'{mean_of_ranks(total) / 20:.3f}')" in new
+  assert "    total = mean_of_ranks(total)" not in new
+
+
 def test_writers_log_on_rank_0():
   new = loop(imports="from torch.utils.tensorboard import SummaryWriter\nw = SummaryWriter('x')",
              after="w.add_scalar('a', 1, epoch)\n    w.flush()").source

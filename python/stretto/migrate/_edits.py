@@ -24,6 +24,7 @@ class Finding:
 @dataclass
 class Edits:
   facts: Facts
+  needs_all: Callable[[cst.CSTNode], bool]  # whether a part of the script has to run on all ranks
   rule: str = ""  # whose turn it is
   changes: dict[int, list[Change]] = field(default_factory=lambda: defaultdict(list))
   before: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -37,10 +38,12 @@ class Edits:
   by_hand: list[Finding] = field(default_factory=list)
   notes: list[Finding] = field(default_factory=list)
 
-  def change(self, node: cst.CSTNode, change: Change, *helpers: str) -> None:
-    """`change` gets the node as earlier rules have left it."""
+  def change(self, node: cst.CSTNode, change: Change, *helpers: str, ranks: bool = True) -> None:
+    """`change` gets the node as earlier rules have left it. `ranks`: what it makes of it needs
+    torch.distributed."""
     self.changes[id(node)].append(change)
-    self.touched.append(node)
+    if ranks:
+      self.touched.append(node)
     self.helpers |= set(helpers)
 
   def call(self, node: cst.CSTNode, helper: str) -> None:
@@ -70,9 +73,11 @@ class Edits:
     self.helpers |= set(helpers)
 
   def put_under(self, node: cst.CSTNode, head: str, *helpers: str) -> bool:
-    """Puts the statement around a node under `if ...:` or `with ...:`. False if it, or a statement
-    around it, is under another one already."""
+    """Puts the statement around a node under `if ...:` or `with ...:`. False if all ranks have to
+    run it together, or if it, or a statement around it, is under another one already."""
     own = self.facts.statement(node)
+    if self.needs_all(own):
+      return False
     around = [s for _, s in self.facts.path(node)]
     if any(id(s) in self.heads for s in around):
       return self.heads.get(id(own)) == head or any(self.heads.get(id(s)) == head for s in around)

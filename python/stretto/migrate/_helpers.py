@@ -31,7 +31,7 @@ def start_ranks():
   Helper("print_once", ("import torch.distributed as dist",), '''
 def print_once(*values, **options):
     """print() of rank 0. Every rank evaluates what is printed."""
-    if dist.get_rank() == 0:
+    if not dist.is_initialized() or dist.get_rank() == 0:
         print(*values, **options)
 '''),
   Helper("first_on_host", ("import os", "from contextlib import contextmanager",

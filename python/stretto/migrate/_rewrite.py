@@ -70,7 +70,7 @@ def rewrite(source: str, backend: str) -> Migrated:
   if not training.points:
     raise InvalidArgumentError("the script has no backward(), so nothing in it trains with "
                                "PyTorch; give the file that has the training loop")
-  script, edits = Script(facts, training), Edits(facts)
+  script, edits = Script(facts, training), Edits(facts, training.needs_all)
   for rule in RULES:
     edits.rule = rule.name
     rule.run(script, edits)

@@ -46,6 +46,7 @@ class Training:
     self.wrapped: set[Key] = set()
     for wrap in self.wraps:
       self.wrapped |= facts.downstream(wrap.key)
+    self.together = self._together()
 
   # Loops.
 
@@ -256,6 +257,26 @@ class Training:
       if calls:
         statement = later
     return statement
+
+  def _together(self) -> set[str]:
+    """The functions that all ranks have to run together: they train, or call a wrapped model."""
+    facts = self.facts
+    found = {facts.scope(node) for node in [*self.points, *self.batch_loops]} - {""}
+    calls = [(facts.scope(call), call) for call in facts.all(cst.Call)]
+    found |= {scope for scope, call in calls if scope and facts.key(call.func) in self.wrapped}
+    before = -1
+    while len(found) != before:
+      before = len(found)
+      found |= {scope for scope, call in calls if scope and any(
+          function.name in found for function in facts.local_functions(call))}
+    return found
+
+  def needs_all(self, node: cst.CSTNode) -> bool:
+    """Whether ranks would wait for one that leaves this out."""
+    facts = self.facts
+    return any(call in self.points or facts.key(call.func) in self.wrapped or any(
+        function.name in self.together for function in facts.local_functions(call))
+        for call in facts.within(node, cst.Call))
 
   def forwards(self, loop: cst.CSTNode, keys: set[Key]) -> list[cst.Call]:
     """The calls of these models in a loop."""

@@ -54,7 +54,7 @@ def temporary(facts: Facts) -> set[Key]:
 
 
 def saves(script: Script, edits: Edits) -> bool:
-  facts, training = script.facts, script.training
+  facts = script.facts
   found, own = False, temporary(facts)
   for call in facts.all(cst.Call):
     if not writes(script, call):
@@ -84,10 +84,8 @@ def saves(script: Script, edits: Edits) -> bool:
     block = next((n for n in facts.above(call) if isinstance(n, cst.With)), None)
     inside = block is not None and any(call is c for item in block.items
                                        for c in facts.within(item, cst.Call))
-    if inside and not any(loop in training.batch_loops
-                          for loop in facts.within(block, (cst.For, cst.While))):
-      if edits.put_under(call, HEAD):
-        edits.did(call, "rank 0 writes this alone")
+    if inside and edits.put_under(call, HEAD):
+      edits.did(call, "rank 0 writes this alone")
     else:
       edits.leave(call, "every rank opens this file to write it: let rank 0 do it")
   return found

@@ -14,7 +14,8 @@ def run(script: Script, edits: Edits) -> None:
   for node in facts.all(cst.SimpleString):
     if re.fullmatch(r"[\"']cuda:0[\"']", node.value):
       quote = node.value[0]
-      edits.change(node, lambda _, quote=quote: cst.SimpleString(f"{quote}cuda{quote}"))
+      edits.change(node, lambda _, quote=quote: cst.SimpleString(f"{quote}cuda{quote}"),
+                   ranks=False)
       edits.did(node, "'cuda:0' became 'cuda', which is the GPU of the rank")
     elif re.fullmatch(r"[\"']cuda:\d+[\"']", node.value):
       edits.leave(node, f"{node.value} names one GPU for all ranks; 'cuda' is the GPU of the rank")
@@ -25,10 +26,11 @@ def run(script: Script, edits: Edits) -> None:
     if not isinstance(number, cst.Integer):
       continue
     if facts.called(call) == "torch.cuda.set_device":
-      edits.change(call, lambda _: cst.parse_expression("torch.cuda.current_device()"))
+      edits.change(call, lambda _: cst.parse_expression("torch.cuda.current_device()"),
+                   ranks=False)
       edits.did(call, "torch.cuda.set_device() is left to start_ranks()")
     elif isinstance(call.func, cst.Attribute):
-      edits.change(call, lambda current: current.with_changes(args=[]))
+      edits.change(call, lambda current: current.with_changes(args=[]), ranks=False)
       edits.did(call, f".cuda({number.value}) became .cuda(), the GPU of the rank")
 
 

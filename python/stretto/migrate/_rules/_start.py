@@ -45,8 +45,11 @@ def run(script: Script, edits: Edits) -> None:
              if id(node) not in inside and not facts.scope(node)
              and not any(isinstance(p, cst.FunctionDef) for p in facts.above(node))]
   lines = first_lines(script, edits)
-  if main is None or outside:
+  if main is None:
     edits.at_top = lines
+  elif outside:  # worker processes of loaders may import the module again
+    edits.at_top = ["\n    ".join(['if __name__ == "__main__":',
+                                  *"\n".join(lines).splitlines()]) + "\n"]
   else:
     first = main.body.body[0]
     edits.before[id(first)] = lines + edits.before[id(first)]

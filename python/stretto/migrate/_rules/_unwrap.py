@@ -12,7 +12,7 @@ SHARED = {"parameters", "named_parameters", "buffers", "named_buffers", "train",
           "float", "double", "half", "no_sync", "modules", "named_modules",
           "register_forward_hook", "compile"}
 WHOLE = ("save", "deepcopy", "export", "script", "trace", "isinstance", "summary", "dump",
-         "save_pretrained", "AveragedModel", "type")
+         "save_pretrained", "AveragedModel", "type", "add_graph", "watch")
 
 
 def is_container(script: Script, key: Key) -> bool:
