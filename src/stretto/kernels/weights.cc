@@ -1,7 +1,6 @@
 #include "stretto/kernels/weights.h"
 
-#include "stretto/base/cpu.h"
-#include "stretto/base/memory_rate.h"
+#include "stretto/base/machine_rates.h"
 
 namespace stretto::kernels {
 
