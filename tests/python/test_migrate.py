@@ -234,7 +234,7 @@ torch.save([nets["g"].state_dict(), opt.state_dict()], "x.pt")
 def test_a_script_without_a_loader_says_so():
   found = migrate("import torch\nm = torch.nn.Linear(1, 1)\no = torch.optim.SGD(m.parameters())\n"
                   "for i in range(3):\n    m(x).backward()\n    o.step()\n")
-  assert "there is no DataLoader" in findings(found.by_hand)
+  assert "there is no DataLoader here" in findings(found.by_hand)
 
 
 def test_values_that_not_all_ranks_show_are_not_averaged():

@@ -58,10 +58,6 @@ def argument(call: cst.Call, name: str, place: int | None = None) -> cst.BaseExp
   return None
 
 
-def has_stars(call: cst.Call) -> bool:
-  return any(arg.star for arg in call.args)
-
-
 class Facts:
   """Of one module. Nodes are those of `module`, which is never changed."""
 

@@ -104,8 +104,9 @@ def run(script: Script, edits: Edits) -> None:
       edits.note(call, "every rank reads all samples of this loader, so what is measured on them "
                  "is the same on all ranks")
   if not training.loaders and training.points:
-    edits.leave(training.points[0], "there is no DataLoader: give each rank its share of the "
-                "samples, such as samples[dist.get_rank()::dist.get_world_size()]")
+    edits.leave(training.points[0], "there is no DataLoader here: where another file makes it, "
+                "give it a DistributedSampler there; where there is none, give each rank its "
+                "share, such as samples[dist.get_rank()::dist.get_world_size()]")
 
 
 RULE = Rule("sampler", "DataLoader of a training loop",
