@@ -97,7 +97,8 @@ def test_files_that_pages_name_are_in_the_tree():
           ("src", "python", "tests", "cli", "bench", "cmake", "docs", "examples")
           for path in (ROOT / folder).rglob("*") if path.is_file()}
   made_by_the_reader = {"train.py", "validate.py", "train_hvd.py", "average.py",
-                        "pytorch_mnist.py", "name.py", "pytorch_synthetic_benchmark.py", "tensorflow2_synthetic_benchmark.py"}
+                        "pytorch_mnist.py", "name.py",
+                        "pytorch_synthetic_benchmark.py", "tensorflow2_synthetic_benchmark.py"}
   for page in (page for page in TEXTS if page.suffix == ".md"):
     text = page.read_text()
     units = [f"{name}.cc" for name in re.findall(r"`(\w+_(?:test|fuzz))`", text)]

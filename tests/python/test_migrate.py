@@ -247,6 +247,20 @@ def test_values_that_not_all_ranks_show_are_not_averaged():
   assert "if mean_of_ranks(loss.item()) > 3:" in new
 
 
+def test_inner_loops_may_go_round_more_often_on_one_rank():
+  new = loop(inside="loss = model(x).sum()\n        loss.backward()\n"
+             "        for part in y:\n            print(part.item())").source
+  assert "print_once(part.item())" in new
+
+
+def test_the_last_loss_is_averaged_behind_the_loop():
+  inside = "loss = model(x).sum()\n        loss.backward()"
+  new = loop(inside=inside, after="print(f'{epoch}: {loss.item():.3f}', x.max().item())").source
+  assert "print_once(f'{epoch}: {mean_of_ranks(loss.item()):.3f}', x.max().item())" in new
+  new = loop(inside=inside, after="if x.max() > 3: print(loss.item())").source
+  assert "print_once(loss.item())" in new
+
+
 @pytest.mark.parametrize("divisor, helper", [
   ("len(loader)", "mean"), ("len(loader.dataset)", "sum"), ("len(samples)", "sum"),
   ("steps", "mean")])

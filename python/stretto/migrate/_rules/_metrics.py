@@ -119,16 +119,19 @@ def read_after(facts: Facts, loop: cst.CSTNode, key, scope: cst.CSTNode) -> bool
 
 
 def shown_in(facts: Facts, loop: cst.CSTNode, known: set[str]) -> list[cst.CSTNode]:
-  """What is printed or kept in a loop by all ranks alike, and the conditions of `if`."""
+  """What is printed or kept in a loop by all ranks alike, and the conditions of `if`. Inner loops
+  may go round more often on one rank than on another."""
   found: list[cst.CSTNode] = []
   for call in facts.within(loop, cst.Call):
+    if facts.loops(call)[:1] != [loop]:
+      continue
     if facts.last_name(call) in SHOWN and reached_by_all(facts, call, known):
       found += [arg.value for arg in call.args]
     if facts.last_name(call) == "update" and isinstance(call.func, cst.Attribute) and \
         call.args and reached_by_all(facts, call, known) and is_meter(facts, call):
       found.append(call.args[0])
   for node in facts.within(loop, cst.If):
-    if reached_by_all(facts, node, known):
+    if facts.loops(node)[:1] == [loop] and reached_by_all(facts, node, known):
       found.append(node.test)
   return found
 
@@ -165,6 +168,25 @@ def inside_loop(script: Script, edits: Edits, loop, every: dict, known: set[str]
         edits.did(node, f"{name} is {HOW[helper]} over the ranks")
 
 
+def behind_loop(script: Script, edits: Edits, loop: cst.CSTNode, scope: cst.CSTNode,
+                known: set[str]) -> None:
+  """The last loss of a loop, shown behind it."""
+  facts = script.facts
+  inside = {id(call) for call in facts.within(loop, cst.Call)}
+  losses = {facts.code(point.func.value) for point in script.training.points
+            if id(point) in inside and isinstance(point.func, cst.Attribute)}
+  for call in facts.within(scope, cst.Call):
+    if id(call) in inside or facts.line(call) < facts.line(loop) or \
+        facts.last_name(call) not in SHOWN or not reached_by_all(facts, call, known) or \
+        facts.loops(call) != facts.loops(loop):
+      continue
+    for value in facts.within(call, cst.Call):
+      shown = isinstance(value.func, cst.Attribute) and value.func.attr.value == "item"
+      if shown and facts.code(value.func.value) in losses:
+        edits.call(value, "mean_of_ranks")
+        edits.did(value, f"{facts.code(value)} is averaged over the ranks")
+
+
 def inside_other(facts: Facts, call: cst.Call, place: cst.CSTNode) -> bool:
   """`.mean()` of `.mean().item()`."""
   for parent in facts.above(call):
@@ -185,6 +207,7 @@ def run(script: Script, edits: Edits) -> None:
     every = sums(facts, loop)
     reset = {facts.code(t.target) for node in facts.within(loop, cst.Assign) for t in node.targets}
     inside_loop(script, edits, loop, every, known)
+    behind_loop(script, edits, loop, scope, known)
     for variable, (node, counted) in every.items():
       if variable in reset or not read_after(facts, loop, facts.key(node), scope):
         continue
