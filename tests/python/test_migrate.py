@@ -22,7 +22,7 @@ from stretto import InvalidArgumentError  # noqa: E402
 
 HERE = Path(__file__).parent
 SCRIPTS = sorted((HERE / "migrate").glob("*.py"))
-TIMEOUT_S = 600
+TIMEOUT_S = 840  # a guard against hanging for ever; pytest has one of 900 s per test
 # Sums of a float32 gradient in two parts instead of one, over at most 32 steps: 2.4e-7 was seen.
 TOLERANCE = 1e-5
 
