@@ -68,6 +68,7 @@ constexpr Row kRows[] = {
      "1: scripts that ask torch.distributed for gloo or nccl get stretto.", ""},
     {"STRETTO_RUN_FOLDER", kLauncher, "Folder in which ranks leave what --report and --trace show.",
      ""},
+    {"STRETTO_CHECKPOINT", kLauncher, "The checkpoint that the command of --validate reads.", ""},
     {"STRETTO_BENCH_THREADS", kDevelopment, "Thread counts of the micro-benchmarks.", ""},
     {"STRETTO_MEDIA_PICTURES", kDevelopment, "Folder of JPEG files for media_bench and data_bench.",
      ""},
