@@ -84,7 +84,8 @@ std::optional<Box> map_box(const Box& box, const Geometry& g, const BoxLimits& l
   kept = {(kept.x0 - g.crop.x0) * scale_x, (kept.y0 - g.crop.y0) * scale_y,
           (kept.x1 - g.crop.x0) * scale_x, (kept.y1 - g.crop.y0) * scale_y};
   if (g.flip) kept = {inside.width() - kept.x1, kept.y0, inside.width() - kept.x0, kept.y1};
-  kept = {kept.x0 + inside.x0, kept.y0 + inside.y0, kept.x1 + inside.x0, kept.y1 + inside.y0};
+  kept = clipped(  // again: sums and products were rounded
+      {kept.x0 + inside.x0, kept.y0 + inside.y0, kept.x1 + inside.x0, kept.y1 + inside.y0}, inside);
   for (const Affine& move : g.moves) {
     const std::optional<Affine> forward = inverse(move);
     if (!forward || !(area_of(kept) > 0)) return std::nullopt;
