@@ -317,8 +317,8 @@ TEST(LoaderTargets, MapsAreThoseOfTheirFiles) {
   o.phases[0].shape = {.height = 100, .width = 100, .batch = 1, .crop = {.min_area = 1}};
   o.flip = 0;
   Loader loader(source.open(), o);
-  const media::PictureInfo info =
-      media::read_info(std::as_bytes(std::span(read_file(source.path("images/sub/p0.jpg")))));
+  const std::string file = read_file(source.path("images/sub/p0.jpg"));
+  const media::PictureInfo info = media::read_info(std::as_bytes(std::span(file)));
   const media::Size seen = media::oriented_size(info.width, info.height, info.orientation);
   const auto batch = loader.next();
   const auto* map = static_cast<const uint8_t*>(batch->masks);
