@@ -201,7 +201,8 @@ TEST(LoaderTargets, LetterboxesShowTheWholePicture) {
     for (int64_t y = 0; y < 48; ++y) {
       for (int64_t x = 0; x < 40; ++x) {
         const bool inside = x >= left && x < left + w && y >= top && y < top + h;
-        if (!inside) ASSERT_EQ(pixels[y * 40 + x], 0.0f) << x << " " << y;
+        if (inside) continue;
+        ASSERT_EQ(pixels[y * 40 + x], 0.0f) << x << " " << y;
       }
     }
     ASSERT_EQ(batch->box_starts[1], 3);
