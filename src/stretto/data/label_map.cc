@@ -19,9 +19,8 @@ struct GridPoint {
 
 // Points of the lines that join the corners, on a grid of a fifth of a pixel, as pycocotools'
 // rleFrPoly() walks them: all of an edge in its direction, corners twice.
-std::vector<GridPoint> walk_edges(std::span<const double> polygon) {
+std::vector<GridPoint> walk_edges(std::span<const double> polygon, int64_t most_points) {
   constexpr double kGrid = 5;
-  constexpr int64_t kMostPoints = 1 << 22;
   const size_t count = polygon.size() / 2;
   std::vector<GridPoint> corners;
   for (size_t i = 0; i < count; ++i) {
@@ -33,7 +32,7 @@ std::vector<GridPoint> walk_edges(std::span<const double> polygon) {
   for (size_t i = 0; i < count; ++i) {
     GridPoint a = corners[i], b = corners[(i + 1) % count];
     const int dx = std::abs(b.x - a.x), dy = std::abs(b.y - a.y), steps = std::max(dx, dy);
-    if (std::ssize(points) + steps > kMostPoints) fail_map("an outline is too long");
+    if (std::ssize(points) + steps > most_points) fail_map("an outline is too long");
     // A line is computed from its lesser end, so that it is the same in both directions.
     const bool flat = dx >= dy, back = flat ? a.x > b.x : a.y > b.y;
     if (back) std::swap(a, b);
@@ -133,7 +132,9 @@ std::vector<int64_t> polygon_changes(std::span<const double> polygon, int64_t wi
                                      int64_t height) {
   constexpr double kGrid = 5;
   if (polygon.size() < 6) return {};  // no area
-  const std::vector<GridPoint> points = walk_edges(polygon);
+  // Many times as long as any outline of a thing: a damaged one takes no time or memory.
+  const int64_t most_points = 64 * 5 * (width + height) + 1024;
+  const std::vector<GridPoint> points = walk_edges(polygon, most_points);
   std::vector<int64_t> crossings;
   for (size_t i = 1; i < points.size(); ++i) {
     const GridPoint from = points[i - 1], to = points[i];
