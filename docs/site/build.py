@@ -34,7 +34,7 @@ PYTHON = {"stretto": ("optimize", "load", "convert", "Model", "Context", "genera
                                    "StrettoRep"),
           "stretto.media": ("Imagenet", "Letterbox", "Resize", "CenterCrop", "Normalize",
                             "ToLayout"),
-          "stretto.data": ("ImageLoader", "open", "Dataset", "pack", "verify", "unpack",
+          "stretto.data": ("ImageLoader", "open", "concat", "Dataset", "pack", "verify", "unpack",
                            "follow", "torch_dataset", "DictIterator")}
 
 

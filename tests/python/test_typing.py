@@ -109,6 +109,13 @@ with data.ImageLoader(dataset, 64, (224, 192), train=True, crop=(0.3, 1), dtype=
   order: np.ndarray = loader.indices(3)
   skipped: int = loader.stats()["skipped"]
   batches: int = len(loader)
+mixed = data.ImageLoader({"a": 0.7, Path("b"): 0.3}, 64, crop="iou", fit="letterbox",
+                         targets="boxes+masks", min_visible=0.3, mask_dtype="int64",
+                         epoch_size=1000)
+joined: data.Dataset = data.concat([dataset, data.open("b")])
+both = data.ImageLoader(["a", dataset], transforms=["mixup(0.2)"], classes=10)
+for images, boxes, masks in mixed:
+  left: float = boxes[0]["boxes"][0, 0]
 for batch in data.DictIterator(loader):
   images = batch[0]["data"]
 """
@@ -159,6 +166,7 @@ def test_the_modules_behind_it_are_typed_throughout(tmp_path):
            "_convert", "_decoder_export", "_errors", "_generate", "_model", "_optimize", "_paths",
            "_progress", "_report", "_sampling", "comm", "media", "data/__init__", "data/_adapters",
            "data/_dataset", "data/_job", "data/_loader", "data/_options", "data/_phases",
+           "data/_sources", "data/_targets",
            "ops/__init__", "ops/_context", "ops/_functions"]
   assert check("", tmp_path, *(str(PACKAGE / f"{name}.py") for name in names)) == []
 

@@ -17,7 +17,7 @@ if not hasattr(_stretto, "DataLoader"):
                     "use what ./dev build or the wheel provides")
 
 from stretto.data._adapters import DictIterator, follow, torch_dataset
-from stretto.data._dataset import Dataset, open
+from stretto.data._dataset import Dataset, concat, open
 from stretto.data._loader import ImageLoader
 from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD, operators
 from stretto.data._pack import pack, unpack, verify
@@ -28,6 +28,7 @@ __all__ = [
   "IMAGENET_MEAN",
   "IMAGENET_STD",
   "ImageLoader",
+  "concat",
   "follow",
   "open",
   "operators",

@@ -37,6 +37,10 @@ class Reader {
   // to it before that is not seen.
   Encoded read(int64_t sample, media::Buffer& buffer);
 
+  // The sample's details (details.h): those of the table, those behind its picture in a pack, or
+  // its label map. Empty where it has none. They lie in `buffer` or in the table.
+  media::Bytes read_details(int64_t sample, media::Buffer& buffer);
+
   // Tells the system that the sample is read soon. Errors are left to read().
   void will_read(int64_t sample) noexcept;
 
@@ -73,14 +77,17 @@ class Reader {
   State state_of(const File& file, int64_t sample) const;
   Encoded read_from(const File& file, const State& state, const Sample& at, int64_t sample,
                     media::Buffer& buffer) const;
+  void read_all(const File& file, uint64_t begin, uint64_t bytes, uint8_t* data,
+                int64_t sample) const;
   // Throws if a file of one sample is not what it was.
-  void check_unchanged(const State& now, int64_t sample);
+  void check_unchanged(const State& now, std::atomic<uint32_t>& first, int64_t sample);
   [[noreturn]] void fail(int64_t sample, const std::string& problem, int code = 0) const;
 
   Dataset dataset_;
   std::array<Bucket, kBuckets> buckets_;
   // Of files of one sample: a hash of what each was when it was read first; 0: it was not yet.
   std::unique_ptr<std::atomic<uint32_t>[]> first_read_;
+  std::unique_ptr<std::atomic<uint32_t>[]> first_read_mask_;  // likewise, of label maps
 };
 
 }  // namespace stretto::data
