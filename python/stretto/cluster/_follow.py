@@ -18,6 +18,7 @@ ENDING_S = 0.05
 PATIENCE_S = 60.0  # with a scheduler that does not answer, while the job may go on
 SPREAD_S = 5.0  # until what a node wrote is seen here
 LONGEST_LINE = 1 << 16
+HELD = "launch failed"
 CANCELLED, LATE = 128 + signal.SIGTERM, 124
 CODES = {"TIMEOUT": LATE, "DEADLINE": LATE, "CANCELLED": CANCELLED, "KILLED": 128 + signal.SIGKILL,
          "COMPLETED": 0}
@@ -88,6 +89,10 @@ def follow(backend: Backend, job: str, folder: str, note: Callable[[str], None],
           raise ClusterError(f"{error}; job {job} may go on: `stretto cluster logs {job} -f`"
                              ) from None
       told = tell(job, state, told, now - began, note)
+      if state.what == WAITS and HELD in state.reason:
+        raise ClusterError(f"job {job}: Slurm could not start it and holds it ({state.reason}); "
+                           f"slurmd's log says why. `scontrol release {job}` tries again, "
+                           f"`stretto cluster stop {job}` ends it")
       if state.what == OVER:  # one that only ends may be preempted, and start again
         return finish(backend, job, folder, offsets, printer, state, note)
     time.sleep(pause)

@@ -26,6 +26,7 @@ CONF = "SLURM_CONF"
 READY_S, DRAIN_S, END_S, POLL_S = 30.0, 15.0, 10.0, 0.02
 LOCK_S = 60.0
 LOG_LINES = 5
+LONGEST_SOCKET = 107  # bytes of a path
 Talk = Callable[[str], None]
 
 
@@ -125,6 +126,10 @@ def write(cluster: Loopback, site: Path | None, digest: str) -> list[str]:
                        f"{_state.VARIABLE} to another folder")
   base = files.free_base(2)
   plan = files.default_site(base)
+  # slurmstepd listens on a socket in a file: NODE_JOB.STEP.
+  if len(f"{folder}/spool/") + max(2 * len(node) for node in plan.nodes) > LONGEST_SOCKET - 23:
+    raise ClusterError(f"{folder}: this path is too long for the sockets of Slurm; set "
+                       f"{_state.VARIABLE} to a shorter one")
   for inner in ("etc", "state", "run", "log"):
     (folder / inner).mkdir(mode=0o700, parents=True)
   folder.chmod(0o700)

@@ -138,6 +138,7 @@ def step(request: Request, part: Component, group: int | None, here: bool) -> st
   words = [] if group is None else [f"--het-group={group}"]
   words += [f"--nodes={part.nodes}"] if part.nodes is not None else []
   return shlex.join([*words, f"--ntasks={part.ranks}", part.python, *program(_task, here),
+                     *(["--ranks-per-node", str(part.ranks // part.nodes)] if part.nodes else []),
                      *request.words])
 
 

@@ -1,7 +1,7 @@
 """One rank of a job: sends what it prints to the rank's log, sets the variables that `stretto run`
 sets, and becomes the rank.
 
-  python _task.py [-m | --no-python] train.py ARGUMENTS
+  python _task.py [--ranks-per-node N] [-m | --no-python] train.py ARGUMENTS
 
 It is started as a file, and imports nothing of Stretto: `import stretto` takes a third of a second,
 and a script may not need it. STRETTO_JOB_FOLDER names the job's folder; Slurm's variables say which
@@ -13,8 +13,9 @@ import re
 import sys
 
 
-def here_of(environment):
-  """Rank, ranks, rank and ranks of this node, number of the node."""
+def here_of(environment, per_node=0):
+  """Rank, ranks, rank and ranks of this node, number of the node. `per_node`: if it is known; of a
+  heterogeneous job, Slurm 22.05 lists the tasks of nodes in another order than it numbers them."""
   if "STRETTO_TASK" in environment:
     rank, ranks, local, locals_ = map(int, environment.pop("STRETTO_TASK").split("/"))
     return rank, ranks, local, locals_, 0
@@ -24,7 +25,7 @@ def here_of(environment):
     tasks += [int(many)] * min(int(times or 1), 1 << 16)
   node = int(environment.get("SLURM_NODEID", "0"))
   local = int(environment["SLURM_LOCALID"])
-  locals_ = tasks[node] if node < len(tasks) else local + 1
+  locals_ = per_node or (tasks[node] if node < len(tasks) else 1)
   return (int(environment["SLURM_PROCID"]), int(environment["SLURM_NTASKS"]), local,
           max(locals_, local + 1), node)
 
@@ -80,7 +81,11 @@ def rank_program():
 
 
 def main():
-  place = here_of(os.environ)
+  per_node = 0
+  if sys.argv[1] == "--ranks-per-node":
+    per_node = int(sys.argv[2])
+    del sys.argv[1:3]
+  place = here_of(os.environ, per_node)
   to_log(os.environ["STRETTO_JOB_FOLDER"], place[0])
   note_node(os.environ, place[0])
   os.environ.update(settings(os.environ, place))
