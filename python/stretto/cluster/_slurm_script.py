@@ -30,10 +30,14 @@ finish() {
 }
 rm -f "$folder/exit" "$folder/hangs" "$folder"/progress/*
 
-# Slurm starts the job again when it was preempted or has lost a node. SIGTERM comes before it is
-# preempted; the loss of nodes is counted.
+# Slurm starts the job again when it was preempted or has lost a node. The loss of nodes is counted:
+# no SIGTERM came to this script, or slurmd gave the reason when it did.
 lost=$(cat "$folder/lost" 2>/dev/null || echo 0)
-if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && ! rm "$folder/asked" 2>/dev/null; then
+named=$(grep -c 'JOB .* DUE TO NODE FAILURE' "$folder/logs/batch.log")
+before=$(cat "$folder/named" 2>/dev/null || echo 0)
+echo "$named" >"$folder/named"
+rm "$folder/asked" 2>/dev/null && asked=1 || asked=0
+if [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ] && { [ "$asked" = 0 ] || [ "$named" != "$before" ]; }; then
   lost=$((lost + 1)) && echo "$lost" >"$folder/lost"
   if [ "$lost" -gt "$retries" ]; then
     echo "stretto cluster: the job has lost a node $lost times; --retries allows $retries"
@@ -48,8 +52,7 @@ fi
 asked=0
 on_term() {
   asked=1
-  [ -n "$(timeout 5 sinfo -h -n "$SLURM_JOB_NODELIST" -t down,fail -o %n 2>/dev/null)" ] ||
-    touch "$folder/asked"
+  touch "$folder/asked"
   if [ "$(timeout 5 squeue -h -j "$SLURM_JOB_ID" -o %t 2>/dev/null | head -n 1)" = R ]; then
     timeout 10 scancel --signal=TERM "$SLURM_JOB_ID"
   fi
