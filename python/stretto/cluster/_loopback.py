@@ -124,15 +124,15 @@ def write(cluster: Loopback, site: Path | None, digest: str) -> list[str]:
   if any(c in str(folder) for c in "%,()[]\n\" #"):
     raise ClusterError(f"{folder}: Slurm takes no path with such characters; set "
                        f"{_state.VARIABLE} to another folder")
-  base = files.free_base(2)
-  plan = files.default_site(base)
+  for inner in ("etc", "state", "run", "log"):
+    (folder / inner).mkdir(mode=0o700, parents=True)
+  folder.chmod(0o700)
+  base = files.free_base(files.MOST_NODES if site else 2)
+  plan = files.compiled_site(site, folder, base) if site else files.default_site(base)
   # slurmstepd listens on a socket in a file: NODE_JOB.STEP.
   if len(f"{folder}/spool/") + max(2 * len(node) for node in plan.nodes) > LONGEST_SOCKET - 23:
     raise ClusterError(f"{folder}: this path is too long for the sockets of Slurm; set "
                        f"{_state.VARIABLE} to a shorter one")
-  for inner in ("etc", "state", "run", "log"):
-    (folder / inner).mkdir(mode=0o700, parents=True)
-  folder.chmod(0o700)
   for node in plan.nodes:
     (folder / "spool" / node).mkdir(parents=True)
   (folder / "etc/gres.conf").write_text(plan.gres)

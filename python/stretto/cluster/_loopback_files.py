@@ -3,19 +3,25 @@ partitions and rules are those of a site."""
 
 from __future__ import annotations
 
+import json
 import os
 import pwd
 import random
 import re
 import socket
 import subprocess
+import sys
 from pathlib import Path
 from typing import NamedTuple
+
+from stretto.cluster._host import ClusterError
 
 # slurmctld, and from NODES on a port per node; then ports for srun.
 NODES, SRUN, PORTS = 10, 300, 400
 LOWEST, HIGHEST = 12000, 32000  # below those that systems give to clients
 TRIES = 200
+MOST_NODES = 200
+COMPILE_S = 60.0
 
 
 def free_base(nodes: int) -> int:
@@ -43,6 +49,25 @@ class Site(NamedTuple):
   conf: str  # lines of slurm.conf: nodes, partitions and rules
   gres: str  # gres.conf
   other: dict[str, str]  # further files, such as job_submit.lua
+
+
+def compiled_site(site: Path, folder: Path, base: int) -> Site:
+  """What `stretto cluster compile` writes for the site, with all of its nodes on this machine."""
+  words = [sys.executable, "-m", "stretto", "cluster", "compile", str(site.absolute()), "-o",
+           str(folder / "site"), "--for", "slurm", "--loopback-port", str(base + NODES), "--json"]
+  done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL,
+                        timeout=COMPILE_S)
+  if done.returncode != 0:
+    lines = (done.stderr or done.stdout).strip().splitlines()
+    raise ClusterError(lines[-1].removeprefix("stretto: ") if lines else f"{site}: not compiled")
+  nodes = json.loads(done.stdout)["nodes"]
+  if len(nodes) > MOST_NODES:
+    raise ClusterError(f"{site}: {len(nodes)} nodes; a cluster on one machine has {MOST_NODES} at "
+                       "most")
+  place = folder / "site/slurm"
+  other = {name: text.read_text() for name in ("job_submit.lua", "topology.conf")
+           if (text := place / name).exists()}
+  return Site(nodes, (place / "slurm.conf").read_text(), (place / "gres.conf").read_text(), other)
 
 
 def default_site(base: int) -> Site:

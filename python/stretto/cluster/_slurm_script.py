@@ -49,11 +49,13 @@ elif [ "${SLURM_RESTART_COUNT:-0}" -gt 0 ]; then
 fi
 
 # SIGTERM: preempted, cancelled, or near the time limit. Ranks get it too, and can save their state.
+# Slurm has sent it to them already, if the job is ending.
+job() { timeout 10 scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null; }
 asked=0
 on_term() {
   asked=1
   touch "$folder/asked"
-  if [ "$(timeout 5 squeue -h -j "$SLURM_JOB_ID" -o %t 2>/dev/null | head -n 1)" = R ]; then
+  if job | grep -q ' JobState=RUNNING '; then
     timeout 10 scancel --signal=TERM "$SLURM_JOB_ID"
   fi
 }
@@ -74,6 +76,13 @@ while :; do
   [ "$now" = 127 ] || code=$now
   [ "$asked" = 1 ] || break
 done
+
+# A preempted job has a time in which to save its state. When it has done so, it gives its chips
+# back, and waits again.
+if job | grep -q ' PreemptTime=[0-9]'; then
+  touch "$folder/asked"
+  timeout 30 scontrol requeue "$SLURM_JOB_ID" && sleep 600
+fi
 '''
 
 # A port that is free together with the next one.
