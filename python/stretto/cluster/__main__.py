@@ -1,4 +1,4 @@
-"""python -m stretto.cluster VERB: what `stretto cluster VERB` hands over to."""
+"""python -m stretto.cluster VERB: what `stretto cluster VERB` hands over to, as a file."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ import json
 import os
 import signal
 import sys
+import types
 
-from stretto.cluster import _options
-from stretto.cluster._host import ClusterError
+if not __package__:
+  # Started as a file: `import stretto` would load NumPy and the engine, which no verb needs and
+  # which takes three times as long as the rest.
+  sys.path.pop(0)
+  package = types.ModuleType("stretto")
+  package.__path__ = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
+  sys.modules["stretto"] = package
+
+from stretto.cluster import _options  # noqa: E402
+from stretto.cluster._host import ClusterError, Host  # noqa: E402
 
 
 def main(words: list[str]) -> int:
@@ -27,6 +36,8 @@ def main(words: list[str]) -> int:
     if not args.quiet:
       print(f"stretto cluster: {text}", file=sys.stderr, flush=True)
 
+  if args.verbose:
+    Host.trace = staticmethod(note)
   try:
     return _verbs.FUNCTIONS[verb.name](args, note)
   except ValueError as error:

@@ -41,6 +41,7 @@ class Host:
 
   name = ""  # user@host of another one
   where = "here"
+  trace: Callable[[str], None] | None = None  # is told the commands before they run
 
   def __init__(self, environment: dict[str, str] | None = None) -> None:
     self.environment = environment or {}  # for every command, such as SLURM_CONF
@@ -55,6 +56,8 @@ class Host:
   def run(self, words: list[str], environment: dict[str, str] | None = None,
           folder: str | None = None, timeout: float = ANSWER_S) -> Done:
     """Never raises for what the command does; a late answer has code 124, a missing program 127."""
+    if self.trace:
+      self.trace(shlex.join(words))
     own = {**self.environment, **(environment or {})}
     return Done(*self.call("run", words, own, folder, "", timeout, timeout=timeout + CONNECT_S))
 

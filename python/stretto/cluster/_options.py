@@ -32,8 +32,8 @@ WHERE = (
 )
 BACKEND = Option(("--backend",), "Who runs jobs; by default the cluster that is up, else the Slurm "
                  "site of this host, else this machine's processes", "local|slurm")
-GENERAL = (Option(("-q", "--quiet"), "Print no notes"), Option(("-v", "--verbose"), "Say what is "
-                                                               "being done"))
+GENERAL = (Option(("-q", "--quiet"), "Print no notes"), Option(("-v", "--verbose"), "Print the "
+                                                               "commands before they run"))
 JSON = Option(("--json",), "Print the result as JSON, and nothing else")
 JOB = ("job", "JOB", "The job's number, or its name", True)
 
