@@ -62,13 +62,16 @@ def write(folder, name, text):
 def unpack(folder, stream):
   """The tree from a tar stream, which Stretto has made; nothing of it may lie outside."""
   root = os.path.join(folder, WORK)
+  how = {"filter": "fully_trusted"} if hasattr(tarfile, "fully_trusted_filter") else {}
+  names = []
   with tarfile.open(fileobj=stream, mode="r|") as tar:
     for member in tar:
       parts = member.name.split("/")
       if member.name.startswith("/") or ".." in parts:
         raise ValueError(f"{member.name}: this path would lie outside the job's folder")
-      tar.extract(member, root, set_attrs=True)
-  note_tree(folder)
+      tar.extract(member, root, **how)
+      names.append(member.name)
+  note_tree(folder, names)
 
 
 def files_in(root):
@@ -85,8 +88,14 @@ def files_in(root):
   return found
 
 
-def note_tree(folder):
-  write(folder, PACKED, json.dumps(files_in(os.path.join(folder, WORK))))
+def note_tree(folder, names):
+  """These files came from outside; the job has not written them."""
+  known = json.loads(read_text(folder, PACKED) or "{}")
+  now = files_in(os.path.join(folder, WORK))
+  for name in map(os.path.normpath, names):
+    if name in now:
+      known[name] = now[name]
+  write(folder, PACKED, json.dumps(known))
 
 
 def written(folder):
@@ -138,18 +147,26 @@ def inside(folder, path):
 def send(folder, paths, stream):
   """A tar stream with files of the job."""
   root = os.path.join(folder, WORK)
+  # All are checked before the stream begins, which an error could not end.
+  found = [(inside(folder, path), os.path.relpath(os.path.join(root, path), root))
+           for path in paths]
+  for whole, name in found:
+    if not os.path.exists(whole):
+      raise ValueError(f"{name}: the job has no such file")
   with tarfile.open(fileobj=stream, mode="w|") as tar:
-    for path in paths:
-      tar.add(inside(folder, path), arcname=os.path.relpath(os.path.join(root, path), root))
+    for whole, name in found:
+      tar.add(whole, arcname=name)
 
 
 def folders_below(place):
-  """The jobs' folders with their job.json, the newest first."""
+  """The jobs' folders, the newest first, with their job.json and the number that the job has left
+  itself: whoever submitted it may have been killed before it could note the number."""
   found = []
   for name in sorted(os.listdir(place), reverse=True) if os.path.isdir(place) else []:
     text = read_text(os.path.join(place, name), "job.json")
     if text is not None:
-      found.append([os.path.join(place, name), text])
+      found.append([os.path.join(place, name), text,
+                    (read_text(os.path.join(place, name), "id") or "").strip()])
   return found
 
 

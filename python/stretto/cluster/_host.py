@@ -3,21 +3,23 @@ ssh reaches (_agent.py says what is done there)."""
 
 from __future__ import annotations
 
-import io
 import json
+import os
 import shlex
 import shutil
 import subprocess
 import tarfile
+import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 from stretto.cluster import _agent
 
 ANSWER_S = 30.0  # for a command of a scheduler
 COPY_S = 600.0  # for a tree of files over ssh
 CONNECT_S = 15
+ERROR = b'{"error"'  # how the agent's answer starts if it could not send files
 
 
 class ClusterError(Exception):
@@ -48,7 +50,7 @@ class Host:
 
   def call(self, do: str, *arguments: Any, timeout: float = ANSWER_S) -> Any:
     try:
-      calls: dict[str, Callable[..., Any]] = _agent.CALLS
+      calls: Any = _agent.CALLS
       return calls[do](*arguments)
     except OSError as error:
       raise ClusterError(f"{error.filename or do}: {error.strerror}") from None
@@ -77,20 +79,31 @@ class Host:
   def put_tree(self, folder: str, files: Iterable[tuple[str, Path]]) -> None:
     """Copies files (name in the tree, where it is) into the job's folder."""
     root = Path(folder, _agent.WORK)
+    names = []
     for name, source in files:
       target = root / name
       target.parent.mkdir(parents=True, exist_ok=True)
       shutil.copy2(source, target, follow_symlinks=False)
-    _agent.note_tree(folder)
+      names.append(name)
+    _agent.note_tree(folder, names)
 
   def get_tree(self, folder: str, paths: list[str], target: Path) -> None:
-    stream = io.BytesIO()
-    try:
-      _agent.send(folder, paths, stream)
-    except (OSError, ValueError) as error:
-      raise ClusterError(f"download: {error}") from None
-    stream.seek(0)
-    extract(stream, target)
+    root = Path(folder, _agent.WORK)
+    for path in paths:
+      try:
+        source = Path(_agent.inside(folder, path))
+        whole = target / os.path.relpath(root / path, root)
+        whole.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+          shutil.copytree(source, whole, symlinks=True, dirs_exist_ok=True)
+          continue
+        part = whole.with_name(whole.name + ".part")
+        shutil.copy2(source, part)
+        part.replace(whole)
+      except ValueError as error:
+        raise ClusterError(f"download: {error}") from None
+      except FileNotFoundError:
+        raise ClusterError(f"download: {path}: the job has no such file") from None
 
   def shell_words(self, words: list[str], terminal: bool = False) -> list[str]:
     """What to execute so that the words run there, with this terminal."""
@@ -131,11 +144,12 @@ class SshHost(Host):
     return self.connect(f"exec python3 -c {shlex.quote(text)}", "-T", "-o", "BatchMode=yes")
 
   def call(self, do: str, *arguments: Any, timeout: float = ANSWER_S) -> Any:
-    return self.exchange(do, list(arguments), b"", timeout)
+    return self.exchange(do, list(arguments), None, timeout)
 
-  def exchange(self, do: str, arguments: list[Any], data: bytes, timeout: float) -> Any:
+  def exchange(self, do: str, arguments: list[Any], data: IO[bytes] | None,
+               timeout: float) -> Any:
     asked = json.dumps({"do": do, "with": arguments}).encode() + b"\n"
-    text = self.raw(asked + data, timeout)
+    text = self.raw(asked, data, timeout)
     try:
       answer = json.loads(text)
     except ValueError:
@@ -145,10 +159,21 @@ class SshHost(Host):
       raise ClusterError(f"{self.name}: {answer['error']}")
     return answer["answer"]
 
-  def raw(self, data: bytes, timeout: float) -> bytes:
+  def raw(self, asked: bytes, data: IO[bytes] | None, timeout: float,
+          output: IO[bytes] | None = None) -> bytes:
+    """What the agent answers; nothing if that goes to `output`. Files may be large, so both ways
+    are files here."""
+    with tempfile.TemporaryFile() as told:
+      told.write(asked)
+      if data is not None:
+        shutil.copyfileobj(data, told)
+      told.seek(0)
+      return self.talk(told, timeout, output)
+
+  def talk(self, told: IO[bytes], timeout: float, output: IO[bytes] | None) -> bytes:
     try:
-      done = subprocess.run(self.agent(), input=data, capture_output=True, timeout=timeout,
-                            start_new_session=True)
+      done = subprocess.run(self.agent(), stdin=told, stdout=output or subprocess.PIPE,
+                            stderr=subprocess.PIPE, timeout=timeout, start_new_session=True)
     except subprocess.TimeoutExpired:
       raise ClusterError(f"ssh {self.name}: no answer within {timeout:g} s") from None
     except FileNotFoundError:
@@ -156,21 +181,29 @@ class SshHost(Host):
     if done.returncode != 0:
       lines = done.stderr.decode(errors="replace").strip().splitlines()
       raise ClusterError(f"ssh {self.name}: {lines[-1] if lines else done.returncode}")
-    return done.stdout
+    return done.stdout or b""
 
   def put_tree(self, folder: str, files: Iterable[tuple[str, Path]]) -> None:
-    stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w") as tar:
-      for name, source in files:
-        tar.add(source, arcname=name, recursive=False)
-    self.exchange("unpack", [folder], stream.getvalue(), COPY_S)
+    with tempfile.TemporaryFile() as stream:
+      with tarfile.open(fileobj=stream, mode="w") as tar:
+        for name, source in files:
+          tar.add(source, arcname=name, recursive=False)
+      stream.seek(0)
+      self.exchange("unpack", [folder], stream, COPY_S)
 
   def get_tree(self, folder: str, paths: list[str], target: Path) -> None:
     asked = json.dumps({"do": "send", "with": [folder, paths]}).encode() + b"\n"
-    data = self.raw(asked, COPY_S)
-    if data.startswith(b'{"error"'):
-      raise ClusterError(f"download: {json.loads(data)['error']}")
-    extract(io.BytesIO(data), target)
+    with tempfile.TemporaryFile() as stream:
+      self.raw(asked, None, COPY_S, stream)
+      stream.seek(0)
+      start = stream.read(len(ERROR))
+      stream.seek(0)
+      if start == ERROR:
+        raise ClusterError(f"download: {json.loads(stream.read())['error']}")
+      try:
+        extract(stream, target)
+      except tarfile.TarError as error:
+        raise ClusterError(f"download: {error}") from None
 
   def shell_words(self, words: list[str], terminal: bool = False) -> list[str]:
     return self.connect("exec " + shlex.join(words), *(["-t"] if terminal else ["-T"]))

@@ -34,6 +34,7 @@ class Local(Backend):
 
   def files(self, request: Request) -> dict[str, str]:
     for option, value in (("--queue", request.queue), ("--time", request.time),
+                          ("--nodes", request.parts[0].nodes),
                           ("--chips", [p for p in request.parts if p.total])):
       if value:
         raise ValueError(f"{option}: needs a scheduler; `stretto cluster up --local-slurm` starts "

@@ -42,16 +42,16 @@ def run(args: argparse.Namespace, note: Note) -> int:
 def submit(backend: Backend, request: Request, files: dict[str, str], tree: _pack.Tree, folder: str,
            note: Note) -> str:
   host = backend.host
-  host.call("make", folder, files)
+  about = {"id": "", "name": request.name, "ranks": request.ranks, "words": request.words,
+           "time": time.time(), **backend.describe()}
+  host.call("make", folder, {**files, "job.json": json.dumps(about, indent=1) + "\n"})
   try:
     host.put_tree(folder, tree.files)
     job = backend.submit(request, folder)
   except BaseException:  # nothing was submitted, and nothing stays
     host.call("remove", folder)
     raise
-  about = {"id": job, "name": request.name, "ranks": request.ranks, "words": request.words,
-           "time": time.time(), **backend.describe()}
-  host.call("write", folder, "job.json", json.dumps(about, indent=1) + "\n")
+  host.call("write", folder, "job.json", json.dumps({**about, "id": job}, indent=1) + "\n")
   note(f"job {job} ({request.name}): {request.ranks} rank{'s' * (request.ranks != 1)}, "
        f"{len(tree.files)} files of {tree.root}")
   return job

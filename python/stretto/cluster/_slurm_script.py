@@ -24,6 +24,7 @@ class Component(NamedTuple):
 # What a start does. $folder is the job's folder, which sbatch was called in.
 BEGIN = r'''
 folder=$PWD
+echo "$SLURM_JOB_ID" >"$folder/id"
 finish() {
   printf '%s\n' "$1" >"$folder/exit.part" && mv "$folder/exit.part" "$folder/exit"
   exit "$1"

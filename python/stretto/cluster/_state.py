@@ -55,11 +55,13 @@ def new_job_folder(host: Host) -> str:
 def known_jobs(host: Host) -> list[tuple[str, dict[str, Any]]]:
   """(folder, job.json) of jobs that were submitted from here, the newest first."""
   found = []
-  for place, text in host.call("folders_below", jobs_folder(host)):
+  for place, text, number in host.call("folders_below", jobs_folder(host)):
     try:
       job = json.loads(text)
     except ValueError:
       continue
+    if isinstance(job, dict) and not job.get("id"):
+      job["id"] = number
     if isinstance(job, dict) and job.get("id"):
       found.append((place, job))
   return found
@@ -68,6 +70,7 @@ def known_jobs(host: Host) -> list[tuple[str, dict[str, Any]]]:
 def find_job(host: Host, wanted: str) -> tuple[str, dict[str, Any]]:
   """By the scheduler's number, or the newest of that name."""
   jobs = known_jobs(host)
+  wanted = wanted.split("+")[0] if wanted.split("+")[0].isdigit() else wanted  # a part of a job
   for match in ("id", "name"):
     for place, job in jobs:
       if job.get(match) == wanted:
