@@ -501,6 +501,18 @@ def test_nothing_is_left_of_a_job_that_could_not_be_submitted(cluster, tmp_path)
   assert list((cluster.state / "jobs").iterdir()) == []
 
 
+def test_a_job_whose_starter_was_killed_before_it_knew_the_number_is_found(tmp_path, monkeypatch):
+  monkeypatch.setenv("STRETTO_STATE_DIR", str(tmp_path))
+  here = Host()
+  folder = _state.new_job_folder(here)
+  _agent.make(folder, {"job.json": '{"id": "", "name": "train"}'})
+  with pytest.raises(ClusterError, match="there is no such job"):
+    _state.find_job(here, "train")
+  _agent.write(folder, "id", "12\n")  # the batch script does this
+  for wanted in ("12", "train", "12+1"):
+    assert _state.find_job(here, wanted) == (folder, {"id": "12", "name": "train"})
+
+
 def test_free_ports_are_free():
   base = _loopback_files.free_base(4)
   assert all(_loopback_files.is_free(p) for p in range(base + 10, base + 14))
