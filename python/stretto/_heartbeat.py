@@ -36,9 +36,10 @@ def add(engine: Engine) -> None:
   with LOCK:
     ENGINES[engine] = None
     if STATE["thread"] is None:
-      STATE["thread"] = threading.Thread(target=beat, args=(Path(folder), engine.rank),
-                                         name="stretto-heartbeat", daemon=True)
-      STATE["thread"].start()
+      thread = threading.Thread(target=beat, args=(Path(folder), engine.rank),
+                                name="stretto-heartbeat", daemon=True)
+      STATE["thread"] = thread
+      thread.start()
 
 
 def remove(engine: Engine) -> None:
