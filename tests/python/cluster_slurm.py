@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -70,6 +71,15 @@ class Cluster:
               int(entry.name) != os.getpid() and b"SLURM" in (entry / "environ").read_bytes():
             found.append((int(entry.name), (entry / "cmdline").read_bytes()[:200]))
     return found
+
+
+def without_scheduler(folder: Path) -> Cluster:
+  """The commands of Slurm are not in its PATH."""
+  (folder / "work").mkdir()
+  (folder / "bin").mkdir()
+  for name in ("git", "sh", "env", "cat", "sleep"):
+    (folder / "bin" / name).symlink_to(shutil.which(name))
+  return Cluster(folder / "state", folder / "work", {"PATH": str(folder / "bin")})
 
 
 def wait_until(what, seconds=PATIENCE_S):
