@@ -19,7 +19,8 @@ struct Row {
 };
 
 constexpr const char *kGeneral = "General", *kRanks = "Ranks of a job",
-                     *kLauncher = "Set by stretto run", *kDevelopment = "For Stretto's own tests";
+                     *kLauncher = "Set by stretto run and stretto cluster",
+                     *kDevelopment = "For Stretto's own tests";
 
 constexpr Row kRows[] = {
     {"STRETTO_ISA", kGeneral,
@@ -31,6 +32,9 @@ constexpr Row kRows[] = {
     {"STRETTO_TUNING_CACHE", kGeneral,
      "File of the tuning cache, for models and for the gradient engine; none: no file.",
      "tuning-cache-VERSION.tsv in that folder"},
+    {"STRETTO_STATE_DIR", kGeneral,
+     "Folder of stretto cluster: clusters on this machine, and what jobs have left.",
+     "$XDG_STATE_HOME/stretto, or ~/.local/state/stretto"},
     {"STRETTO_PYTHON", kGeneral,
      "Python with the stretto package, which runs peers and ranks for the stand-alone command.",
      "python3"},
@@ -69,6 +73,13 @@ constexpr Row kRows[] = {
     {"STRETTO_RUN_FOLDER", kLauncher, "Folder in which ranks leave what --report and --trace show.",
      ""},
     {"STRETTO_CHECKPOINT", kLauncher, "The checkpoint that the command of --validate reads.", ""},
+    {"STRETTO_JOB_FOLDER", kLauncher, "Folder of a job of stretto cluster run.", ""},
+    {"STRETTO_TASK", kLauncher,
+     "Which rank a process of stretto cluster run is, where there is no Slurm.", ""},
+    {"STRETTO_PROGRESS", kLauncher,
+     "Folder in which ranks count their operations, for stretto cluster run --hang-after.", ""},
+    {"STRETTO_LOOPBACK", kLauncher, "Cluster on this machine that a daemon of Slurm belongs to.",
+     ""},
     {"STRETTO_BENCH_THREADS", kDevelopment, "Thread counts of the micro-benchmarks.", ""},
     {"STRETTO_MEDIA_PICTURES", kDevelopment, "Folder of JPEG files for media_bench and data_bench.",
      ""},
