@@ -7,7 +7,7 @@
 
 #include "command_info.h"
 #include "engine_options.h"
-#include "spelling.h"
+#include "stretto/base/spelling.h"
 
 extern char** environ;
 
@@ -137,7 +137,7 @@ std::vector<UnknownVariable> unknown_variables() {
     const std::string_view text = *entry;
     const std::string name(text.substr(0, text.find('=')));
     if (!name.starts_with("STRETTO_") || std::count(known.begin(), known.end(), name)) continue;
-    unknown.push_back({name, nearest(name, known)});
+    unknown.push_back({name, nearest_word(name, known)});
   }
   return unknown;
 }

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-namespace stretto::cli {
+namespace stretto {
 
 // The word that takes the fewest changed, missing, added or swapped letters; empty when the nearest
 // takes more than a third of `word`'s length.
-std::string nearest(std::string_view word, std::span<const std::string> known);
+std::string nearest_word(std::string_view word, std::span<const std::string> known);
 
-}  // namespace stretto::cli
+}  // namespace stretto

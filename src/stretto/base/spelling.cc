@@ -1,9 +1,9 @@
-#include "spelling.h"
+#include "stretto/base/spelling.h"
 
 #include <algorithm>
 #include <vector>
 
-namespace stretto::cli {
+namespace stretto {
 namespace {
 
 // Optimal string alignment distance (Damerau 1964, adjacent swaps only).
@@ -25,7 +25,7 @@ size_t distance(std::string_view a, std::string_view b) {
 
 }  // namespace
 
-std::string nearest(std::string_view word, std::span<const std::string> known) {
+std::string nearest_word(std::string_view word, std::span<const std::string> known) {
   std::string best;
   size_t fewest = std::max<size_t>(word.size() / 3, 1) + 1;
   for (const std::string& candidate : known) {
@@ -37,4 +37,4 @@ std::string nearest(std::string_view word, std::span<const std::string> known) {
   return best;
 }
 
-}  // namespace stretto::cli
+}  // namespace stretto
