@@ -200,7 +200,10 @@ Details decode_details(media::Bytes bytes) {
     d.outlines.reserve(count);
     for (size_t i = 0; i < count; ++i) d.outlines.push_back(read_outline(cursor));
   }
-  if ((flags & kHasMask) != 0) d.mask = cursor.rest();
+  if ((flags & kHasMask) != 0) {
+    d.mask = cursor.rest();
+    if (d.mask.empty()) cursor.fail("a PNG file");
+  }
   if (!cursor.at_end()) cursor.fail("nothing more");
   return d;
 }

@@ -124,7 +124,7 @@ TEST(Details, AreReadAsTheyWereWritten) {
   for (size_t size = 1; size + mask.size() < bytes.size(); ++size) {
     EXPECT_THROW(decode_details(media::Bytes(bytes).first(size)), FormatError) << size;
   }
-  for (const char* text : {"\x08", "\x01", "\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+  for (const char* text : {"\x08", "\x04", "\x01", "\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
                            "\x02\x01\x01\x03\x01\x01", "\x01\x02\x03"}) {
     EXPECT_THROW(decode_details(bytes_of(text)), FormatError);
   }
