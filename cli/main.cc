@@ -57,6 +57,8 @@ constexpr Verb kVerbs[] = {
      "stretto run -n 4 train.py --epochs 3",
      set_up_run,
      {.parses_itself = true}},
+    {"cluster", "Describe a site of unlike machines, and set up Slurm or Kubernetes for it",
+     "stretto cluster compile site.toml -o out", set_up_cluster},
 };
 constexpr Verb kLaterVerbs[] = {
     {"kernels", "Time every kernel that fits a problem, and say why the others do not",
