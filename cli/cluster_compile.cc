@@ -29,7 +29,9 @@ int run_compile(const CompileFlags& flags, const Talk& talk) {
     if (target.first_port > 0) target.devices = cluster::character_devices();
     files.merge(cluster::write_slurm(site, target));
   }
-  if (flags.target != "slurm") files.merge(cluster::write_kubernetes(site));
+  // What Kueue cannot express must not keep Slurm on this machine from starting.
+  const bool loopback = flags.loopback_port > 0 && flags.target == "both";
+  if (flags.target != "slurm" && !loopback) files.merge(cluster::write_kubernetes(site));
   cluster::write_folder(flags.output, files);
   std::vector<std::string> names, nodes;
   for (const auto& [name, text] : files) names.push_back(name);
@@ -56,7 +58,7 @@ std::function<int()> set_up_cluster_compile(Command& command, const Context& con
   add_option(command, "--for", &flags->target, "WHAT", "What to write",
              {.show_default = true, .one_of = {"slurm", "kubernetes", "both"}});
   add_option(command, "--loopback-port", &flags->loopback_port, "PORT",
-             "For Slurm: all nodes on this machine, a port for each from this one on",
+             "For Slurm alone: all nodes on this machine, a port for each from this one on",
              {.group = "Tests", .range = Range{1024, 65535}});
   return [flags, talk = context.talk] { return run_compile(*flags, *talk); };
 }
