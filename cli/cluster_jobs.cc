@@ -1,6 +1,6 @@
 // stretto cluster up, run, ls and others that deal with jobs: the Python package parses their
 // options and does them (python/stretto/cluster).
-#include "cluster_jobs.h"
+#include "cluster_verbs.h"
 
 #include "launcher.h"
 

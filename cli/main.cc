@@ -61,8 +61,10 @@ constexpr Verb kVerbs[] = {
      "stretto migrate train.py                # shows the diff, changes nothing\n"
      "stretto migrate train.py -o ranks.py && stretto run -n 2 ranks.py",
      set_up_migrate},
-    {"cluster", "Describe a site of unlike machines, and set up Slurm or Kubernetes for it",
-     "stretto cluster compile site.toml -o out", set_up_cluster},
+    {"cluster", "Run scripts as jobs of Slurm, and describe sites of unlike machines",
+     "stretto cluster run -n 4 train.py\n"
+     "stretto cluster compile site.toml -o out",
+     set_up_cluster},
 };
 constexpr Verb kLaterVerbs[] = {
     {"kernels", "Time every kernel that fits a problem, and say why the others do not",

@@ -112,6 +112,12 @@ class Checker {
              guess(name, {used.begin(), used.end()}));
       }
       if (kind.gres.empty()) kind.gres = "gpu:" + name;
+      for (const auto& [other, before] : site_.chips) {
+        if (other == name) break;
+        if (before.gres != kind.gres) continue;
+        fail(kind.line, "[chips.{}]: chips {} are {} for Slurm too: give one of them another type",
+             name, other, kind.gres);
+      }
       devices(kind);
     }
   }
@@ -244,19 +250,28 @@ class Checker {
 
   void sizes() {
     std::vector<const Group*> by_size;
-    for (const Group& group : site_.groups) {
+    for (Group& group : site_.groups) {
       by_size.push_back(&group);
       const int64_t chips = chips_of(group.nodes);
+      group.chipless = chips == 0 && group.least_chips == 0 && group.most_chips == 0;
+      if (text_.without_chips.count(group.name) && !group.chipless) {
+        fail(group.line,
+             "[[groups]] {}: for jobs without chips only, but its nodes have {}: say 0+",
+             group.name, chips);
+      }
       if (group.least_chips > chips) {
         fail(group.line, "[[groups]] {}: its jobs have {} chips or more, its nodes {}: no job fits",
              group.name, group.least_chips, chips);
       }
     }
-    std::sort(by_size.begin(), by_size.end(),
-              [](const Group* a, const Group* b) { return a->least_chips < b->least_chips; });
+    std::sort(by_size.begin(), by_size.end(), [](const Group* a, const Group* b) {
+      if (a->chipless != b->chipless) return a->chipless;
+      return a->least_chips < b->least_chips;
+    });
     for (size_t i = 1; i < by_size.size(); ++i) {
       const Group &low = *by_size[i - 1], &high = *by_size[i];
-      if (low.most_chips != 0 && low.most_chips < high.least_chips) continue;
+      const bool has_end = low.most_chips != 0 || low.chipless;
+      if (has_end && low.most_chips < high.least_chips) continue;
       fail(std::max(low.line, high.line),
            "[[groups]] {} and {}: both claim jobs of {} chips; a size belongs to one group",
            low.name, high.name, high.least_chips);
@@ -345,7 +360,7 @@ Site read_site(const std::string& path) { return parse_site(read_file(path), pat
 
 const Group* group_of(const Site& site, int chips) {
   for (const Group& group : site.groups) {
-    if (chips < group.least_chips) continue;
+    if (chips < group.least_chips || (group.chipless && chips > 0)) continue;
     if (group.most_chips == 0 || chips <= group.most_chips) return &group;
   }
   return nullptr;

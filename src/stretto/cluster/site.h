@@ -41,6 +41,7 @@ struct Group {
   std::vector<std::string> nodes;
   int least_chips = 0, most_chips = 0;  // of a job, all nodes together; chips = "1", "2-7" or "8+"
                                         // in the file; most_chips 0: no limit
+  bool chipless = false;  // its nodes have no chips: it takes jobs without chips, and no others
   std::vector<std::string> spill;  // groups in which its jobs may run while they are free there.
                                    // The owners of those groups preempt them, if preemption is on
   int line = 0;

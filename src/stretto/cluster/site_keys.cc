@@ -201,7 +201,7 @@ std::string in_class(std::string_view characters) {
   return out + last;
 }
 
-std::vector<std::string> split(std::string_view words) {
+std::vector<std::string> split_choices(std::string_view words) {
   std::vector<std::string> all;
   for (size_t at = 0; at <= words.size();) {
     const size_t end = std::min(words.find('|', at), words.size());
@@ -231,7 +231,7 @@ nlohmann::ordered_json schema_of(const Key& key) {
     out["minimum"] = bound(key.rules.least);
     out["maximum"] = bound(key.rules.most);
   } else if (key.kind == kChoice) {
-    out["enum"] = split(key.rules.choices);
+    out["enum"] = split_choices(key.rules.choices);
   } else {
     nlohmann::ordered_json text = {
         {"type", "string"}, {"pattern", pattern_of(form)}, {"maxLength", form.longest}};
@@ -247,7 +247,8 @@ nlohmann::ordered_json schema_of(const Key& key) {
 }
 
 std::string type_in_words(const Key& key) {
-  if (key.kind == kChoice) return fmt::format("`{}`", fmt::join(split(key.rules.choices), "`, `"));
+  if (key.kind == kChoice)
+    return fmt::format("`{}`", fmt::join(split_choices(key.rules.choices), "`, `"));
   if (key.kind == kCount || key.kind == kNumber) {
     return fmt::format("{} from {:g} to {}", form_of(key.kind).words, key.rules.least,
                        static_cast<int64_t>(key.rules.most));

@@ -101,6 +101,14 @@ TEST(Site, FindsTheGroupOfASize) {
   EXPECT_EQ(group_of(site, 7)->name, "some");
   EXPECT_EQ(group_of(site, 8), nullptr);
   EXPECT_EQ(group_of(site, 1000)->name, "many");
+  const Site unlike = parse_site(
+      kNodes +
+          "[[nodes]]\nnames = \"c\"\n[[groups]]\nname = \"none\"\nnodes = \"c\"\nchips = \"0\"\n"
+          "[[groups]]\nname = \"some\"\nnodes = \"m[0-3]\"\nchips = \"1+\"\n",
+      "s");
+  EXPECT_EQ(group_of(unlike, 0)->name, "none");
+  EXPECT_EQ(group_of(unlike, 1)->name, "some");
+  EXPECT_TRUE(unlike.groups[0].chipless);
   EXPECT_EQ(nodes_of(site, "m2").chips, 8);
   EXPECT_THROW(nodes_of(site, "m4"), InvalidArgument);
 }
@@ -168,6 +176,8 @@ TEST(Site, SaysWhatIsWrongWhereAndHowToCorrectIt) {
       {with("[chips.v100]\ndevices = \"\"\n"), "Slurm needs devices"},
       {with("[chips.v100]\ndevices = \"/dev/x[0-3]\"\n"), "4 device files for nodes of 8 chips"},
       {with("[chips.v100]\nresource = \"gpu\"\n"), "expected a resource such as nvidia.com/gpu"},
+      {with("[[nodes]]\nnames = \"a\"\nchip = \"a\"\nchips = 1\n[chips.a]\ngres = \"gpu:v100\"\n"),
+       "chips a are gpu:v100 for Slurm too"},
       {with("[chips.\"a b\"]\n"), "'a b' is no name of a kind"},
       {with("[[groups]]\nnodes = \"m0\"\n"), "site.toml:5: [[groups]] needs name"},
       {with("[[groups]]\nname = \"a\"\n"), "site.toml:5: [[groups]] needs nodes"},
@@ -177,7 +187,8 @@ TEST(Site, SaysWhatIsWrongWhereAndHowToCorrectIt) {
       {with("[[groups]]\nname = \"a\"\nnodes = \"m5\"\n"), "[[nodes]] has no m5, did you mean m0?"},
       {with("[[groups]]\nname = \"a\"\nnodes = \"m0\"\nchips = \"8-2\"\n"),
        "site.toml:8: [[groups]] chips"},
-      {with("[[groups]]\nname = \"a\"\nnodes = \"m0\"\nchips = \"0\"\n"), "expected sizes such as"},
+      {with("[[groups]]\nname = \"a\"\nnodes = \"m[0-3]\"\nchips = \"0\"\n"),
+       "for jobs without chips only, but its nodes have 32"},
       {with("[[groups]]\nname = \"a\"\nnodes = \"m[0-3]\"\nchips = \"33+\"\n"), "no job fits"},
       {with(groups), "node m2 is in no group and not in the reserve"},
       {with(groups + groups), "[[groups]] a: line 5 has this name already"},

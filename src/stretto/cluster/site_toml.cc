@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #define TOML_HEADER_ONLY 1
@@ -19,11 +20,13 @@ int line_of(const toml::node& node) { return static_cast<int>(node.source().begi
 
 // For messages: what may be long or hold control characters.
 std::string shown(std::string_view text) {
+  size_t end = std::min<size_t>(text.size(), 64);
+  while (end < text.size() && end > 0 && (text[end] & 0xc0) == 0x80) --end;  // whole characters
   std::string out;
-  for (const char c : text.substr(0, 64)) {
+  for (const char c : text.substr(0, end)) {
     out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
   }
-  return text.size() > 64 ? out + "..." : out;
+  return end < text.size() ? out + "..." : out;
 }
 
 std::string guess(std::string_view word, const std::vector<std::string>& known) {
@@ -42,8 +45,10 @@ std::string problem_of(std::string_view text, const KeyForm& form) {
   for (size_t i = 0; i < text.size(); ++i) {
     const std::string_view others = i == 0 ? form.first : form.others;
     if (is_letter_or_digit(text[i]) || others.find(text[i]) != others.npos) continue;
+    size_t end = i + 1;
+    while (end < text.size() && (text[end] & 0xc0) == 0x80) ++end;
     return fmt::format("it may not {} '{}'", i == 0 ? "begin with" : "contain",
-                       shown(text.substr(i, 1)));
+                       shown(text.substr(i, end - i)));
   }
   // Slurm gives these a meaning of their own.
   if (form.kind == KeyKind::kName || form.kind == KeyKind::kNames) {
@@ -311,7 +316,7 @@ class Reader {
     bool good = code == std::errc() && sizes[0] != '-';
     if (good && rest == end) {
       group.most_chips = group.least_chips;
-      good = group.most_chips > 0;  // 0 alone would mean that there is no limit
+      if (good && group.most_chips == 0) out_.without_chips.insert(group.name);
     } else if (good && *rest == '-') {
       const auto last = std::from_chars(rest + 1, end, group.most_chips);
       good = last.ec == std::errc() && last.ptr == end && group.most_chips > 0 &&

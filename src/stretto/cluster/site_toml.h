@@ -17,7 +17,8 @@ struct SiteText {
   std::string reserve_nodes;  // as in the file
   bool lend_said = false;     // whether [reserve] says `lend`
   bool default_time_said = false;
-  std::set<std::string> devices_said;  // the kinds whose table says `devices`
+  std::set<std::string> devices_said;   // the kinds whose table says `devices`
+  std::set<std::string> without_chips;  // groups with chips = "0"
   std::vector<std::string> node_names, addresses, group_nodes;  // as in the file, one per entry
 };
 

@@ -1,0 +1,81 @@
+// stretto cluster compile SITE -o DIR, stretto cluster schema.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "cluster_verbs.h"
+#include "stretto/cluster/kubernetes/kubernetes.h"
+#include "stretto/cluster/site.h"
+#include "stretto/cluster/site_keys.h"
+#include "stretto/cluster/slurm/partitions.h"
+#include "stretto/cluster/slurm/slurm.h"
+
+namespace stretto::cli {
+namespace {
+
+using nlohmann::json;
+
+struct CompileFlags {
+  std::string site, output, target = "both";
+  int loopback_port = 0;
+};
+
+int run_compile(const CompileFlags& flags, const Talk& talk) {
+  const cluster::Site site = cluster::read_site(flags.site);
+  cluster::Files files;
+  if (flags.target != "kubernetes") {
+    cluster::SlurmTarget target{.first_port = flags.loopback_port};
+    if (target.first_port > 0) target.devices = cluster::character_devices();
+    files.merge(cluster::write_slurm(site, target));
+  }
+  // What Kueue cannot express must not keep Slurm on this machine from starting.
+  const bool loopback = flags.loopback_port > 0 && flags.target == "both";
+  if (flags.target != "slurm" && !loopback) files.merge(cluster::write_kubernetes(site));
+  cluster::write_folder(flags.output, files);
+  std::vector<std::string> names, nodes;
+  for (const auto& [name, text] : files) names.push_back(name);
+  for (const cluster::NodeLine& line : cluster::node_lines_of(site)) {
+    nodes.insert(nodes.end(), line.names.begin(), line.names.end());
+  }
+  if (talk.json) {
+    print_json({{"site", site.name}, {"output", flags.output}, {"files", names}, {"nodes", nodes}});
+  } else {
+    for (const std::string& name : names) fmt::print("{}/{}\n", flags.output, name);
+  }
+  return kOk;
+}
+
+}  // namespace
+
+std::function<int()> set_up_cluster_compile(Command& command, const Context& context) {
+  auto flags = std::make_shared<CompileFlags>();
+  add_option(command, "site", &flags->site, "SITE", "The site file (docs/formats/site.md)",
+             {.required = true});
+  add_option(command, "-o,--output", &flags->output, "DIR",
+             "Folder to write, whole or not at all; one that was written before is replaced",
+             {.required = true});
+  add_option(command, "--for", &flags->target, "WHAT", "What to write",
+             {.show_default = true, .one_of = {"slurm", "kubernetes", "both"}});
+  add_option(command, "--loopback-port", &flags->loopback_port, "PORT",
+             "For Slurm alone: all nodes on this machine, a port for each from this one on",
+             {.group = "Tests", .range = Range{1024, 65535}});
+  return [flags, talk = context.talk] { return run_compile(*flags, *talk); };
+}
+
+std::function<int()> set_up_cluster_schema(Command& command, const Context& context) {
+  auto markdown = std::make_shared<bool>(false);
+  add_flag(command, "--markdown", markdown.get(), "Print the tables of docs/formats/site.md");
+  return [markdown, talk = context.talk] {
+    const std::string text =
+        *markdown ? cluster::site_reference() : cluster::site_schema().dump(2) + "\n";
+    if (talk->json) {
+      print_json(json::parse(cluster::site_schema().dump()));
+    } else {
+      fmt::print("{}", text);
+    }
+    return kOk;
+  };
+}
+
+}  // namespace stretto::cli

@@ -1,0 +1,10 @@
+// Texts that are written into output folders, embedded at build time.
+#pragma once
+
+#include <string_view>
+
+namespace stretto::cluster {
+
+std::string_view submit_rule_text();  // slurm/submit_rule.lua, with a place for its table
+
+}  // namespace stretto::cluster
