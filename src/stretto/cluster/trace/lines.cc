@@ -122,7 +122,7 @@ int Names::index(std::string_view name) {
   return at->second;
 }
 
-int64_t parse_time(std::string_view text) {
+int64_t parse_date(std::string_view text) {
   if (text.size() != 19 || text[4] != '-' || text[7] != '-' ||
       (text[10] != ' ' && text[10] != 'T') || text[13] != ':' || text[16] != ':') {
     return -1;

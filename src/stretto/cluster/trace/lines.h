@@ -57,6 +57,6 @@ class Names {
 };
 
 // "2017-10-09 07:01:55" or with a T between them, as seconds since 1970; -1: it is neither.
-int64_t parse_time(std::string_view text);
+int64_t parse_date(std::string_view text);
 
 }  // namespace stretto::cluster

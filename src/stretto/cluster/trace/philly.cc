@@ -13,7 +13,7 @@ void read_philly(std::string_view text, const TraceOptions&, Trace& trace) {
   Names queues(trace.queues);
   while (lines.next()) {
     Job job;
-    const int64_t time = parse_time(lines.cell(when));
+    const int64_t time = parse_date(lines.cell(when));
     if (time < 0) lines.fail("timestamp is not like 2017-10-09 07:01:55");
     job.submit_ms = time * 1000;
     job.duration_ms = job.predicted_ms = lines.seconds_as_ms(duration);

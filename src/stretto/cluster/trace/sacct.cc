@@ -39,7 +39,7 @@ int64_t parse_elapsed(std::string_view text) {
     text.remove_prefix(dash + 1);
   }
   if (text.size() != 8) return -1;
-  const int64_t time = parse_time(fmt::format("1970-01-01 {}", text));
+  const int64_t time = parse_date(fmt::format("1970-01-01 {}", text));
   return time < 0 ? -1 : days * 86400 + time;
 }
 
@@ -86,7 +86,7 @@ void read_sacct(std::string_view text, const TraceOptions&, Trace& trace) {
       job.duration_ms = time * 1000;
     }
     if (job.duration_ms == 0) continue;  // it never ran
-    const int64_t time = parse_time(lines.cell(submit));
+    const int64_t time = parse_date(lines.cell(submit));
     if (time < 0) lines.fail("Submit is not like 2024-01-02T03:04:05");
     job.submit_ms = time * 1000;
     std::string_view resources = asked < 0 ? "" : lines.cell(asked);
