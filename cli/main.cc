@@ -57,6 +57,8 @@ constexpr Verb kVerbs[] = {
      "stretto run -n 4 train.py --epochs 3",
      set_up_run,
      {.parses_itself = true}},
+    {"cluster", "Simulate a cluster", "stretto cluster simulate site.toml --trace jobs.csv",
+     set_up_cluster},
 };
 constexpr Verb kLaterVerbs[] = {
     {"kernels", "Time every kernel that fits a problem, and say why the others do not",

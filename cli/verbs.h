@@ -48,6 +48,7 @@ std::function<int()> set_up_inspect(Command& command, const Context& context);
 std::function<int()> set_up_check(Command& command, const Context& context);
 std::function<int()> set_up_convert(Command& command, const Context& context);
 std::function<int()> set_up_run(Command& command, const Context& context);
+std::function<int()> set_up_cluster(Command& command, const Context& context);
 std::function<int()> set_up_kernels(Command& command, const Context& context);
 std::function<int()> set_up_peers(Command& command, const Context& context);
 std::function<int()> set_up_operators(Command& command, const Context& context);
