@@ -25,8 +25,8 @@
 #include "stretto/base/cpu.h"
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/base/machine_rates.h"
 #include "stretto/base/memory.h"
-#include "stretto/base/memory_rate.h"
 #include "stretto/report/report.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/optimize.h"
@@ -369,10 +369,10 @@ NB_MODULE(_stretto, m) {
   m.def("core_name", [] { return cpu_info().core; });
   m.def("core_count", [] { return cpu_info().cores; });
   m.def("memory_bytes", [] { return total_memory_bytes(); });
-  // Bytes per second that one core reads, and all together (base/memory_rate.h).
+  // Bytes per second that one core reads, and all together (base/machine_rates.h).
   m.def("memory_rate", [] {
     nb::gil_scoped_release released;
-    const MemoryRate rate = memory_rate();
+    const MemoryRate rate = machine_rates().memory;
     return std::pair(rate.one, rate.together);
   });
 }

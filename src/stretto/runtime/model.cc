@@ -4,7 +4,7 @@
 #include "stretto/base/cpu.h"
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
-#include "stretto/base/memory_rate.h"
+#include "stretto/base/machine_rates.h"
 #include "stretto/kernels/packing.h"
 #include "stretto/report/report.h"
 #include "stretto/runtime/artefact.h"

@@ -1,4 +1,5 @@
 #include "stretto/runtime/report.h"
+#include "stretto/base/machine_rates.h"
 
 #include <sys/utsname.h>
 
