@@ -1,7 +1,6 @@
 // Fragmentation gradient descent (Weng and others, ATC 2023): the node on which the job adds least
-// to the chips that are of no use for the jobs of the trace. As published, growths are compared in a
-// hundred steps, so that small differences do not decide, and one of the best nodes is drawn.
-#include <cmath>
+// to the chips that are of no use for the jobs of the trace. As published, growths are compared in
+// a hundred steps, so that small differences do not decide, and one of the best nodes is drawn.
 #include <vector>
 
 #include "stretto/cluster/policy/fragmentation.h"
@@ -9,14 +8,6 @@
 #include "stretto/cluster/policy/policy.h"
 
 namespace stretto::cluster {
-namespace {
-
-// From 0 to 99; 50 if nothing changes, and more if less is lost.
-int fgd_score(double growth_milli) {
-  return static_cast<int>(100 / (1 + std::exp(growth_milli / 1000)));
-}
-
-}  // namespace
 
 Spot place_fgd(PlaceContext& context, const Need& need, std::span<const int> classes) {
   std::vector<Spot> best;

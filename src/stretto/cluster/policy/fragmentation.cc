@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <map>
 #include <tuple>
 
@@ -11,6 +12,10 @@ namespace {
 constexpr double kTypicalShare = 0.95;  // as in the published experiments
 
 }  // namespace
+
+int fgd_score(double growth_milli) {
+  return static_cast<int>(100 / (1 + std::exp(growth_milli / 1000)));
+}
 
 Fragmentation::Fragmentation(const Trace& trace, const std::vector<std::string>& kind_names) {
   for (const std::vector<std::string>& kinds : trace.kind_sets) {
@@ -85,7 +90,8 @@ Fragmentation::Growth Fragmentation::compute(const Nodes& nodes, int node, const
     after[i] = static_cast<int16_t>(now[i] - need.milli);
     const double growth = amount(kind, cores, then) - before;
     after[i] = now[i];
-    if (best.chip < 0 || growth < best.amount) best = {growth, static_cast<int>(i)};
+    if (best.chip < 0 || fgd_score(growth) > fgd_score(best.amount))
+      best = {growth, static_cast<int>(i)};
   }
   return best;
 }

@@ -12,6 +12,10 @@
 
 namespace stretto::cluster {
 
+// How good it is that the fragmentation of a node grows by so much, from 0 to 99: 50 if it stays,
+// more if it shrinks. Small differences are none, as published.
+int fgd_score(double growth_milli);
+
 class Fragmentation {
  public:
   // From the most frequent kinds of jobs, 95 % of all. `kind_names`: of the chip kinds of nodes.

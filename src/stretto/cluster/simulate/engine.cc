@@ -80,6 +80,7 @@ void Engine::make_shapes() {
   }
   waiting_.resize(shapes_.size());
   is_active_.resize(shapes_.size());
+  tried_in_pass_.resize(shapes_.size());
   position_.resize(workload_.jobs.size());
   for (size_t s = 0; s < shapes_.size(); ++s) {
     std::vector<int>& jobs = jobs_of[s];

@@ -85,6 +85,7 @@ class Engine {
 
   // pass.cc: who starts now
   void pass();
+  bool preempt_once(const Candidate& candidate);
   bool pass_once();  // false: a job was preempted, and everything has to be looked at again
   void push_first(int shape);
   bool start_if_fits(int j);
@@ -135,7 +136,8 @@ class Engine {
   std::unordered_map<int, int64_t> saved_ms_;                    // of preempted jobs
 
   int64_t now_ms_ = 0;
-  uint64_t blocked_ = 0;
+  uint64_t blocked_ = 0, passes_ = 0;
+  std::vector<uint64_t> tried_in_pass_;  // by shape: the last pass in which a job tried to preempt
   Plans plans_, kept_;
   bool plans_hold_ = false;  // nothing happened that they did not foresee
   std::vector<Candidate> heap_;

@@ -164,7 +164,18 @@ void Engine::plan(int j) {
   plans_.add(std::move(plan));
 }
 
+// Only the first job of a shape tries in a pass: if it fails, so do the others, unless a job that
+// was backfilled behind a plan would have to go again at once.
+bool Engine::preempt_once(const Candidate& candidate) {
+  if (!may_preempt(shapes_[static_cast<size_t>(candidate.shape)])) return false;
+  uint64_t& tried = tried_in_pass_[static_cast<size_t>(candidate.shape)];
+  if (tried == passes_) return false;
+  tried = passes_;
+  return preempt_for(candidate.job);
+}
+
 bool Engine::pass_once() {
+  ++passes_;
   blocked_ = 0;
   plans_.clear();
   heap_.clear();
@@ -191,14 +202,14 @@ bool Engine::pass_once() {
         push_first(candidate.shape);
         continue;
       }
-      if (may_preempt(shape) && preempt_for(candidate.job)) return false;
+      if (preempt_once(candidate)) return false;
       if (other.job >= 0) {
         heap_.push_back(other);
         std::push_heap(heap_.begin(), heap_.end());
       }
       continue;
     }
-    if (may_preempt(shape) && preempt_for(candidate.job)) return false;
+    if (preempt_once(candidate)) return false;
     if (policy_.blocking == Blocking::kStrict) blocked_ |= shape.regions;
     if (!behind && policy_.blocking == Blocking::kBackfill) plan(candidate.job);
   }

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
+#include <tuple>
 
 #include "stretto/base/error.h"
 #include "stretto/cluster/policy/fragmentation.h"
@@ -308,6 +310,7 @@ class Slow {
     });
     uint64_t blocked = 0;
     plans_.clear();
+    std::set<std::tuple<int, int, int, int64_t, int, int>> tried;  // shapes
     const std::vector<int> order = waiting_;
     for (const int j : order) {
       const bool behind = ((blocked | plans_.regions()) & shape(j).regions) != 0;
@@ -316,7 +319,12 @@ class Slow {
         continue;
       }
       if (behind && policy_.blocking == Blocking::kBackfill && fits_now(j, &plans_)) continue;
-      if (preempt(j)) return false;
+      const Shape& own = shape(j);
+      const bool first = tried
+                             .insert({own.need.chips, own.need.milli, own.need.cores_milli,
+                                      own.need.memory_mb, own.kinds, own.queue})
+                             .second;
+      if (first && preempt(j)) return false;
       if (policy_.blocking == Blocking::kStrict) blocked |= shape(j).regions;
       if (!behind && policy_.blocking == Blocking::kBackfill) plan(j);
     }
