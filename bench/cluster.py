@@ -178,7 +178,8 @@ def main() -> None:
   given = parser.parse_args()
   print("# Clusters, simulated\n")
   print("Made by `python -m bench.cluster`. [How the simulator works]"
-        "(../../docs/design/cluster-simulator.md), [how to use it](../../docs/howto/simulate.md).\n")
+        "(../../docs/design/cluster-simulator.md), "
+        "[how to use it](../../docs/howto/simulate.md).\n")
   fgd_table(given.command)
   if given.philly:
     with tempfile.TemporaryDirectory() as folder:
