@@ -76,14 +76,15 @@ def test_the_site_of_openb_is_what_its_script_writes():
 
 
 def philly(simulate, tmp_path, *words, **kind) -> dict:
-  (tmp_path / "site.toml").write_text(cluster.site(**kind))
+  text = cluster.site(**kind).replace("n[0-109]", "n[0-29]")  # so few that jobs have to wait
+  (tmp_path / "site.toml").write_text(text)
   run = result(simulate("--json", *words, trace=TRACES / "philly_4000.csv"))["simulations"][0]
   run["by_class"] = {wait["class"]: wait for wait in run["waits"]}
   return run
 
 
 def test_soft_groups_cost_little_and_hard_ones_much(simulate, tmp_path):
-  """On 24 nodes the 4,000 jobs have to wait as on the 110 of the whole trace."""
+  """4,000 jobs on 110 nodes, of which 5 are for single-chip jobs; bench.cluster has all jobs."""
   mean = {}
   for name, single, spill in (("best fit", 0, False), ("soft", 5, True), ("hard", 5, False)):
     text = cluster.site(single, spill=spill)
@@ -101,9 +102,8 @@ def philly_small(simulate, tmp_path, text) -> dict:
 
 
 def test_urgent_jobs_that_preempt_never_wait(simulate, tmp_path):
-  run = philly(simulate, tmp_path, "--urgent", 0.05, "--inflate", 2, single=0, spill=False,
-               preemption=True)
-  assert run["by_class"]["urgent"]["jobs"] > 300
+  run = philly(simulate, tmp_path, "--urgent", 0.05, single=0, spill=False, preemption=True)
+  assert run["by_class"]["urgent"]["jobs"] > 100
   assert run["by_class"]["urgent"]["p99_s"] == 0
   assert run["preemptions"] > 0 and run["lost_chip_hours"] > 0
   assert run["utilisation"] < run["allocation"]
