@@ -31,6 +31,11 @@ constexpr Verb kClusterVerbs[] = {
      set_up_cluster_compile},
     {"schema", "Print the JSON Schema of site files, or their reference as Markdown",
      "stretto cluster schema > site.schema.json", set_up_cluster_schema},
+    {"simulate", "Say what a policy would do with the jobs of a trace",
+     "stretto cluster simulate site.toml --trace jobs.csv -o page.html\n"
+     "stretto cluster simulate site.toml --trace jobs.csv --policy site,easy+fgd,soft-groups\n"
+     "stretto cluster simulate site.toml --trace sacct.txt --fit",
+     set_up_cluster_simulate},
 };
 
 }  // namespace

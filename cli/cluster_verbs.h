@@ -10,5 +10,6 @@ namespace stretto::cli {
 std::function<int()> set_up_cluster_job(Command& command, const Context& context);
 std::function<int()> set_up_cluster_compile(Command& command, const Context& context);
 std::function<int()> set_up_cluster_schema(Command& command, const Context& context);
+std::function<int()> set_up_cluster_simulate(Command& command, const Context& context);
 
 }  // namespace stretto::cli

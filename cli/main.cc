@@ -61,9 +61,10 @@ constexpr Verb kVerbs[] = {
      "stretto migrate train.py                # shows the diff, changes nothing\n"
      "stretto migrate train.py -o ranks.py && stretto run -n 2 ranks.py",
      set_up_migrate},
-    {"cluster", "Run scripts as jobs of Slurm, and describe sites of unlike machines",
+    {"cluster", "Run scripts as jobs of Slurm, and describe or simulate a site",
      "stretto cluster run -n 4 train.py\n"
-     "stretto cluster compile site.toml -o out",
+     "stretto cluster compile site.toml -o out\n"
+     "stretto cluster simulate site.toml --trace jobs.csv",
      set_up_cluster},
 };
 constexpr Verb kLaterVerbs[] = {

@@ -35,6 +35,7 @@ RUNS = {
   "operators": ["operators"],
   "peers": ["peers"],
   "doctor": ["doctor"],
+  "cluster simulate --policies": ["cluster", "simulate", "--policies"],
   "help environment": ["help", "environment"],
 }
 TYPES = {str: "string", bool: "boolean", int: "number", float: "number", type(None): "null"}

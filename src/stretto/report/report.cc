@@ -54,17 +54,15 @@ std::string title(const nlohmann::json& report) {
   return name->get<std::string>() + " - Stretto report";
 }
 
-}  // namespace
-
-std::string report_html(std::string_view json) {
-  const nlohmann::json report = nlohmann::json::parse(json, nullptr, false);
-  if (!report.is_object()) throw_invalid("report: expected a JSON object");
+std::string fill_page(std::string_view heading, std::string_view script,
+                      const nlohmann::json& content) {
   const std::string data =
-      script_safe(report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  const std::string heading = html_safe(title(report));
+      script_safe(content.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+  const std::string safe_heading = html_safe(heading);
+  const std::string code = std::string(parts_text()) + std::string(script);
   const std::pair<std::string_view, std::string_view> parts[] = {
-      {"{{title}}", heading},        {"{{style}}", style_text()}, {"{{chart}}", chart_text()},
-      {"{{script}}", script_text()}, {"{{data}}", data},
+      {"{{title}}", safe_heading}, {"{{style}}", style_text()}, {"{{chart}}", chart_text()},
+      {"{{script}}", code},        {"{{data}}", data},
   };
   // One pass over the frame: what is filled in is never searched again.
   std::string page;
@@ -75,9 +73,9 @@ std::string report_html(std::string_view json) {
     if (open == std::string_view::npos) break;
     rest.remove_prefix(open);
     bool filled = false;
-    for (const auto& [mark, content] : parts) {
+    for (const auto& [mark, part] : parts) {
       if (!rest.starts_with(mark)) continue;
-      page += content;
+      page += part;
       rest.remove_prefix(mark.size());
       filled = true;
       break;
@@ -85,6 +83,23 @@ std::string report_html(std::string_view json) {
     STRETTO_CHECK(filled, "report: unknown mark in page.html: {}", rest.substr(0, 20));
   }
   return page;
+}
+
+nlohmann::json parse_object(std::string_view json) {
+  nlohmann::json object = nlohmann::json::parse(json, nullptr, false);
+  if (!object.is_object()) throw_invalid("report: expected a JSON object");
+  return object;
+}
+
+}  // namespace
+
+std::string report_html(std::string_view json) {
+  const nlohmann::json report = parse_object(json);
+  return fill_page(title(report), script_text(), report);
+}
+
+std::string simulation_html(std::string_view json) {
+  return fill_page("What a policy would do - Stretto", simulation_text(), parse_object(json));
 }
 
 std::string_view report_style() { return style_text(); }

@@ -1,4 +1,5 @@
-// The report page: from the JSON of docs/formats/report.md to one self-contained HTML file.
+// Pages: from the JSON of docs/formats/report.md, or of a simulation, to one self-contained HTML
+// file.
 #pragma once
 
 #include <string>
@@ -10,7 +11,10 @@ namespace stretto::report {
 // what they would show. Throws InvalidArgument when `json` is not a JSON object.
 std::string report_html(std::string_view json);
 
-// The style sheet of that page, for others that shall look alike.
+// The same of what `stretto cluster simulate --json` prints (docs/formats/simulation.md).
+std::string simulation_html(std::string_view json);
+
+// The style sheet of these pages, for others that shall look alike.
 std::string_view report_style();
 
 }  // namespace stretto::report

@@ -1,0 +1,32 @@
+// Fragmentation gradient descent (Weng and others, ATC 2023): the node on which the job adds least
+// to the chips that are of no use for the jobs of the trace. As published, growths are compared in
+// a hundred steps, so that small differences do not decide, and one of the best nodes is drawn.
+#include <vector>
+
+#include "stretto/cluster/policy/fragmentation.h"
+#include "stretto/cluster/policy/parts.h"
+#include "stretto/cluster/policy/policy.h"
+
+namespace stretto::cluster {
+
+Spot place_fgd(PlaceContext& context, const Need& need, std::span<const int> classes) {
+  std::vector<Spot> best;
+  int highest = -1;
+  for_each_fit(context, need, classes, [&](int node) {
+    const Fragmentation::Growth growth =
+        context.fragmentation->growth(context.nodes, node, need, context.shape);
+    const int score = fgd_score(growth.amount);
+    if (score < highest) return;
+    if (score > highest) best.clear();
+    highest = score;
+    best.push_back({.node = node, .chip = growth.chip});
+  });
+  return best.empty() ? Spot{} : best[context.random.below(best.size())];
+}
+
+void use_fgd(Policy& policy) {
+  policy.place = place_fgd;
+  policy.needs_fragmentation = true;
+}
+
+}  // namespace stretto::cluster
