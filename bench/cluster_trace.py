@@ -19,6 +19,7 @@ FORM = "%Y-%m-%d %H:%M:%S"
 def resample(rows: list[str], count: int, seed: int) -> list[str]:
   """Lines like those of `rows`, by time."""
   draw = random.Random(seed)
+  rows = [row for row in rows if row]  # the published file has an empty line
   times = sorted(datetime.strptime(row.split(",", 1)[0], FORM) for row in rows)
   first, span = times[0], (times[-1] - times[0]).total_seconds()
   copies = -(-count // len(rows))
