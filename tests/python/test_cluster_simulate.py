@@ -62,8 +62,6 @@ def test_the_published_results_of_fgd_s_paper_are_reproduced(simulate, workload)
         found = sums[run["policy"]].setdefault(point["demand_percent"], [])
         found.append(point["allocated_percent"])
   for policy in cluster.PUBLISHED:
-    if policy == "fgd" and workload != "multigpu50":
-      continue  # ours stays up to 6 points below: docs/design/cluster-simulator.md
     for column, expected in cluster.published(workload, policy).items():
       ours = statistics.mean(sums[policy][column])
       assert ours == pytest.approx(expected, abs=1), (policy, column)

@@ -1,8 +1,7 @@
 // Fragmentation gradient descent (Weng and others, ATC 2023): the node on which the job adds least
 // to the chips that are of no use for the jobs of the trace. As published, growths are compared in
-// a hundred steps, so that small differences do not decide, and one of the best nodes is drawn.
-#include <vector>
-
+// a hundred steps, so that small differences do not decide. Ties: lowest node, which keeps the last
+// nodes whole; with one that is drawn, the published site fills up to 90 % instead of 95 %.
 #include "stretto/cluster/policy/fragmentation.h"
 #include "stretto/cluster/policy/parts.h"
 #include "stretto/cluster/policy/policy.h"
@@ -10,18 +9,17 @@
 namespace stretto::cluster {
 
 Spot place_fgd(PlaceContext& context, const Need& need, std::span<const int> classes) {
-  std::vector<Spot> best;
+  Spot best;
   int highest = -1;
   for_each_fit(context, need, classes, [&](int node) {
     const Fragmentation::Growth growth =
         context.fragmentation->growth(context.nodes, node, need, context.shape);
     const int score = fgd_score(growth.amount);
-    if (score < highest) return;
-    if (score > highest) best.clear();
+    if (score < highest || (score == highest && node > best.node)) return;
     highest = score;
-    best.push_back({.node = node, .chip = growth.chip});
+    best = {.node = node, .chip = growth.chip};
   });
-  return best.empty() ? Spot{} : best[context.random.below(best.size())];
+  return best;
 }
 
 void use_fgd(Policy& policy) {
