@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "stretto/base/error.h"
+#include "stretto/cluster/random.h"
 #include "stretto/cluster/simulate_testing.h"
 
 namespace stretto::cluster {
