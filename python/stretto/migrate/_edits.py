@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import libcst as cst
 
-from stretto.migrate._facts import Facts
+from stretto.migrate._facts import Facts, Key
 
 Change = Callable[[cst.CSTNode], cst.CSTNode]
+# Helpers in which all ranks meet.
+MEETING = ("sum_of_ranks", "mean_of_ranks", "rank_0_decides", "value_of_rank_0")
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,30 @@ class Finding:
   line: int
   rule: str
   text: str
+
+
+@dataclass(frozen=True)
+class Around:
+  """A call of a helper around an expression."""
+  helper: str
+
+  @property
+  def meets(self) -> bool:
+    return self.helper in MEETING
+
+  def __call__(self, current: cst.CSTNode) -> cst.CSTNode:
+    if isinstance(current, cst.Call) and isinstance(current.func, cst.Name) and \
+        current.func.value == self.helper:
+      return current
+    return cst.Call(func=cst.Name(self.helper), args=[cst.Arg(current)])
+
+
+@dataclass(frozen=True)
+class Under:
+  """A statement that goes under a line."""
+  statement: cst.CSTNode
+  node: cst.CSTNode  # for which a rule asked
+  rule: str
 
 
 @dataclass
@@ -30,6 +57,9 @@ class Edits:
   before: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
   after: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
   heads: dict[int, str] = field(default_factory=dict)  # statement -> the line that it goes under
+  under: list[Under] = field(default_factory=list)
+  meetings: list[cst.CSTNode] = field(default_factory=list)  # where lines with collectives come
+  shared: dict[int, cst.CSTNode] = field(default_factory=dict)  # values in which ranks meet
   removed: set[int] = field(default_factory=set)
   helpers: set[str] = field(default_factory=set)
   touched: list[cst.CSTNode] = field(default_factory=list)
@@ -48,12 +78,17 @@ class Edits:
 
   def call(self, node: cst.CSTNode, helper: str) -> None:
     """Puts a call of a helper around an expression, once."""
-    def around(current: cst.CSTNode) -> cst.CSTNode:
-      if isinstance(current, cst.Call) and isinstance(current.func, cst.Name) and \
-          current.func.value == helper:
-        return current
-      return cst.Call(func=cst.Name(helper), args=[cst.Arg(current)])
-    self.change(node, around, helper)
+    self.change(node, Around(helper), helper)
+
+  def together(self, node: cst.BaseExpression, helper: str) -> None:
+    """Puts a helper around an expression in which all ranks meet."""
+    self.shared[id(node)] = node
+    self.call(node, helper)
+
+  def apart(self, node: cst.BaseExpression) -> None:
+    """Takes back what together() has asked for."""
+    del self.shared[id(node)]
+    self.changes[id(node)] = [c for c in self.changes[id(node)] if not (isinstance(c, Around) and c.meets)]
 
   def rename_call(self, call: cst.Call, helper: str) -> None:
     self.change(call, lambda current: current.with_changes(func=cst.Name(helper)), helper)
@@ -67,6 +102,8 @@ class Edits:
   def _insert(self, where: dict[int, list[str]], node: cst.CSTNode, text: str,
               helpers: tuple[str, ...]) -> None:
     lines = where[id(self.facts.statement(node))]
+    if re.search(r"_of_ranks\(|dist\.barrier\(", text):
+      self.meetings.append(self.facts.statement(node))
     self.touched.append(node)
     if text not in lines:
       lines.append(text)
@@ -74,17 +111,45 @@ class Edits:
 
   def put_under(self, node: cst.CSTNode, head: str, *helpers: str) -> bool:
     """Puts the statement around a node under `if ...:` or `with ...:`. False if all ranks have to
-    run it together, or if it, or a statement around it, is under another one already."""
+    run it together, if it sets variables that are read behind it, or if it, or a statement around
+    it, is under another one already."""
     own = self.facts.statement(node)
-    if self.needs_all(own):
+    if self.needs_all(own) or (head.startswith("if ") and self.gives(own)):
       return False
     around = [s for _, s in self.facts.path(node)]
     if any(id(s) in self.heads for s in around):
       return self.heads.get(id(own)) == head or any(self.heads.get(id(s)) == head for s in around)
     self.heads[id(own)] = head
+    self.under.append(Under(own, node, self.rule))
     self.touched.append(node)
     self.helpers |= set(helpers)
     return True
+
+  def gives(self, statement: cst.CSTNode) -> bool:
+    """Whether a statement sets variables that are read outside of it."""
+    facts = self.facts
+    inside = {id(n) for n in facts.variables(statement)}
+    given: set[Key] = set()
+    for node in facts.within(statement, (cst.AssignTarget, cst.AugAssign, cst.AnnAssign,
+                                         cst.NamedExpr)):
+      keys = {facts.key(n) for n in facts.variables(node.target)}
+      given |= {key for key in keys if key is not None}
+    return bool(given) and any(facts.key(n) in given and id(n) not in inside
+                               and not self.sets(n) for n in facts.variables(facts.module))
+
+  def sets(self, node: cst.CSTNode) -> bool:
+    """Whether a name gets a value here that does not depend on the one that it had."""
+    parent = self.facts.parents.get(node)
+    return isinstance(parent, (cst.AssignTarget, cst.AsName)) or (
+        isinstance(parent, (cst.For, cst.CompFor, cst.AnnAssign)) and parent.target is node)
+
+  def refuse(self, under: Under, why: str) -> None:
+    """Takes back a put_under(), and lists it."""
+    del self.heads[id(under.statement)]
+    line = self.facts.line(under.node)
+    self.done = [f for f in self.done if (f.line, f.rule) != (line, under.rule)]
+    self.rule = under.rule
+    self.leave(under.node, why)
 
   def did(self, node: cst.CSTNode, text: str) -> None:
     self._find(self.done, node, text)

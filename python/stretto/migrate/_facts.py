@@ -104,6 +104,14 @@ class Facts:
     for child in self.children.get(node, ()):
       yield from self.within(child, kind)
 
+  def variables(self, node: cst.CSTNode) -> Iterator:
+    """Names and attributes below a node, without the last words of attributes and keywords."""
+    for found in self.within(node, (cst.Name, cst.Attribute)):
+      parent = self.parents.get(found)
+      if not (isinstance(parent, cst.Attribute) and parent.attr is found) and \
+          not (isinstance(parent, cst.Arg) and parent.keyword is found):
+        yield found
+
   def line(self, node: cst.CSTNode) -> int:
     return self.positions[node].start.line
 

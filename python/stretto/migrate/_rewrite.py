@@ -13,6 +13,7 @@ from stretto.migrate._facts import Facts, dotted_code, last
 from stretto.migrate._helpers import BEGIN, chosen
 from stretto.migrate._rule import Script
 from stretto.migrate._rules import RULES
+from stretto.migrate._together import settle
 from stretto.migrate._training import Training
 
 # What only distributed scripts call, or libraries that distribute the training themselves.
@@ -74,6 +75,7 @@ def rewrite(source: str, backend: str) -> Migrated:
   for rule in RULES:
     edits.rule = rule.name
     rule.run(script, edits)
+  settle(facts, edits)
   tree = facts.module.visit(Apply(edits))
   text = with_helpers(tree, edits, backend).code
   compile(text, "<migrated>", "exec")  # a syntax error here is ours

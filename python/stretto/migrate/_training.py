@@ -363,10 +363,15 @@ def reached_by_all(facts: Facts, node: cst.CSTNode, known: set[str]) -> bool:
   """Whether all ranks come to a node in a loop over batches equally often."""
   below = node
   for parent in facts.above(node):
-    if isinstance(parent, (cst.For, cst.While, cst.FunctionDef)):
+    if isinstance(parent, (cst.For, cst.While)):
+      return below is not parent.orelse
+    if isinstance(parent, cst.FunctionDef):
       return True
-    if isinstance(parent, (cst.Lambda, cst.Try, cst.TryStar, cst.CompFor)):
+    if isinstance(parent, (cst.Lambda, cst.Try, cst.TryStar, cst.CompFor, cst.BaseComp, cst.Assert,
+                           cst.Match)):
       return False
+    if isinstance(parent, cst.Comparison) and below in parent.comparisons[1:]:
+      return False  # a < b < c looks at c only if a < b
     if isinstance(parent, cst.If) and below is not parent.test and \
         not same_everywhere(facts, parent.test, known):
       return False

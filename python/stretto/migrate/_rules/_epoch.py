@@ -5,6 +5,7 @@ import libcst as cst
 from stretto.migrate._edits import Edits
 from stretto.migrate._facts import PASS_ON, argument
 from stretto.migrate._rule import Rule, Script
+from stretto.migrate._rules._metrics import feeds
 from stretto.migrate._rules._sampler import is_stream
 
 
@@ -27,13 +28,15 @@ def run(script: Script, edits: Edits) -> None:
   streams = {number for number, call in training.loaders.items()
              if (dataset := argument(call, "dataset", 0)) is not None
              and is_stream(script, dataset)}
-  shared = training.fed - streams
+  shared, kept = training.fed - streams, feeds(script)
   for loop in facts.all(cst.For):
     for source in map(lambda node: itself(script, node), training.sources(loop)):
       if not facts.held(source) & shared:
         continue
       inner = any(id(point) in {id(n) for n in facts.within(loop, cst.Call)}
-                  for point in training.points)
+                  for point in training.points) or any(
+                      facts.key(node.target) in kept
+                      for node in facts.within(loop, cst.AugAssign))
       scope = facts.functions.get(facts.scope(loop))
       yields = scope is not None and any(facts.within(scope.node.body, cst.Yield))
       if not inner and not yields:

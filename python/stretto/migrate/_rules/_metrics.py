@@ -5,12 +5,13 @@ import re
 import libcst as cst
 
 from stretto.migrate._edits import Edits
-from stretto.migrate._facts import Facts, argument, dotted_code
+from stretto.migrate._facts import Facts, Key, argument, dotted_code
 from stretto.migrate._rule import Rule, Script
 from stretto.migrate._training import counts, reached_by_all, same_everywhere
 
 HOW = {"sum_of_ranks": "added up", "mean_of_ranks": "averaged"}
 SHOWN = ("print", "info", "debug", "warning", "write", "append", "log")
+METERS = re.compile(r"Meter|Averag|Running|Tracker|Metric", re.I)
 MEASURES = re.compile(r"\.item\(|float\(|\.sum\(|\.size\(|len\(|\.shape\b|\.numel\(|\.mean\(")
 COUNTS = re.compile(r"\.sum\(|\.size\(|len\(|\.shape\b|\.numel\(")
 
@@ -125,7 +126,7 @@ def shown_in(facts: Facts, loop: cst.CSTNode, known: set[str]) -> list[cst.CSTNo
   for call in facts.within(loop, cst.Call):
     if facts.loops(call)[:1] != [loop]:
       continue
-    if facts.last_name(call) in SHOWN and reached_by_all(facts, call, known):
+    if is_shown(facts, call) and reached_by_all(facts, call, known):
       found += [arg.value for arg in call.args]
     if facts.last_name(call) == "update" and isinstance(call.func, cst.Attribute) and \
         call.args and reached_by_all(facts, call, known) and is_meter(facts, call):
@@ -139,11 +140,45 @@ def shown_in(facts: Facts, loop: cst.CSTNode, known: set[str]) -> list[cst.CSTNo
 def is_meter(facts: Facts, call: cst.Call) -> bool:
   """An object of a class of the script that keeps an average."""
   held = facts.held(call.func.value)
-  made = [c for c in facts.all(cst.Call) if id(c) in held]
-  return any(dotted_code(c.func) in facts.classes for c in made)
+  made = [dotted_code(c.func) for c in facts.all(cst.Call) if id(c) in held]
+  return any(name in facts.classes and METERS.search(name) for name in made)
 
 
-def inside_loop(script: Script, edits: Edits, loop, every: dict, known: set[str]) -> None:
+def is_shown(facts: Facts, call: cst.Call) -> bool:
+  """print(), logging or a list that grows; not torch.log() in an expression."""
+  return facts.last_name(call) in SHOWN and isinstance(facts.parents.get(call), cst.Expr)
+
+
+def feeds(script: Script) -> set[Key]:
+  """The variables that lead to a backward(): their graph must stay."""
+  facts = script.facts
+  found: set[Key] = set()
+  front: list[cst.CSTNode] = list(script.training.points)
+  grown: dict[Key, list[cst.CSTNode]] = {}
+  for node in facts.all(cst.AugAssign):
+    if (key := facts.key(node.target)) is not None:
+      grown.setdefault(key, []).append(node.value)
+  for call in facts.calls("append", "extend", "add"):
+    if isinstance(call.func, cst.Attribute) and (key := facts.key(call.func.value)) is not None:
+      grown.setdefault(key, []).extend(arg.value for arg in call.args)
+  while front:
+    for node in facts.variables(front.pop()):
+      key = facts.key(node)
+      if key is None or key in found or is_number(facts, node):
+        continue
+      found.add(key)
+      front += [value for _, value in facts.assigned.get(key, ())] + grown.get(key, [])
+  return found
+
+
+def is_number(facts: Facts, node: cst.CSTNode) -> bool:
+  """Whether only its .item() is used."""
+  parent = facts.parents.get(node)
+  return isinstance(parent, cst.Attribute) and parent.attr.value in ("item", "detach")
+
+
+def inside_loop(script: Script, edits: Edits, loop, every: dict, known: set[str],
+                kept: set[Key]) -> None:
   """Values of single steps, and sums that are shown before the loop ends."""
   facts = script.facts
   scope = facts.functions[facts.scope(loop)].node if facts.scope(loop) else facts.module
@@ -152,19 +187,22 @@ def inside_loop(script: Script, edits: Edits, loop, every: dict, known: set[str]
       if not isinstance(place.value, cst.Call) or facts.last_name(place.value) != "time":
         if re.search(r"time|\bend\b", facts.code(place.value)):
           continue
-        edits.call(place.value, "mean_of_ranks")
+        if not reached_by_all(facts, place.value, known):
+          continue
+        edits.together(place.value, "mean_of_ranks")
         edits.did(place, f"{facts.code(place.value)} is averaged over the ranks")
       continue
     for call in facts.within(place, cst.Call):
-      if isinstance(call.func, cst.Attribute) and call.func.attr.value in ("item", "mean") and \
-          not COUNTS.search(facts.code(call)) and not inside_other(facts, call, place):
-        edits.call(call, "mean_of_ranks")
+      if isinstance(call.func, cst.Attribute) and call.func.attr.value == "item" and \
+          not COUNTS.search(facts.code(call)) and reached_by_all(facts, call, known):
+        edits.together(call, "mean_of_ranks")
         edits.did(call, f"{facts.code(call)} is averaged over the ranks")
     for node in facts.within(place, (cst.Name, cst.Attribute)):
       name = facts.code(node)
-      if name in every and not isinstance(facts.parents.get(node), cst.Attribute):
+      if name in every and not isinstance(facts.parents.get(node), cst.Attribute) and \
+          facts.key(node) not in kept and reached_by_all(facts, node, known):
         helper = helper_for(script, name, every[name][1], every, scope)
-        edits.call(node, helper)
+        edits.together(node, helper)
         edits.did(node, f"{name} is {HOW[helper]} over the ranks")
 
 
@@ -177,41 +215,34 @@ def behind_loop(script: Script, edits: Edits, loop: cst.CSTNode, scope: cst.CSTN
             if id(point) in inside and isinstance(point.func, cst.Attribute)}
   for call in facts.within(scope, cst.Call):
     if id(call) in inside or facts.line(call) < facts.line(loop) or \
-        facts.last_name(call) not in SHOWN or not reached_by_all(facts, call, known) or \
+        not is_shown(facts, call) or not reached_by_all(facts, call, known) or \
         facts.loops(call) != facts.loops(loop):
       continue
     for value in facts.within(call, cst.Call):
       shown = isinstance(value.func, cst.Attribute) and value.func.attr.value == "item"
-      if shown and facts.code(value.func.value) in losses:
-        edits.call(value, "mean_of_ranks")
+      if shown and facts.code(value.func.value) in losses and reached_by_all(facts, value, known):
+        edits.together(value, "mean_of_ranks")
         edits.did(value, f"{facts.code(value)} is averaged over the ranks")
-
-
-def inside_other(facts: Facts, call: cst.Call, place: cst.CSTNode) -> bool:
-  """`.mean()` of `.mean().item()`."""
-  for parent in facts.above(call):
-    if isinstance(parent, cst.Call) and isinstance(parent.func, cst.Attribute) and \
-        parent.func.attr.value == "item":
-      return True
-    if parent is place:
-      return False
-  return False
 
 
 def run(script: Script, edits: Edits) -> None:
   facts = script.facts
-  known = counts(facts)
+  known, kept = counts(facts), feeds(script)
   for loop in shared_loops(script, edits):
     name = facts.scope(loop)
     scope = facts.functions[name].node if name else facts.module
     every = sums(facts, loop)
     reset = {facts.code(t.target) for node in facts.within(loop, cst.Assign) for t in node.targets}
-    inside_loop(script, edits, loop, every, known)
+    inside_loop(script, edits, loop, every, known, kept)
     behind_loop(script, edits, loop, scope, known)
     for variable, (node, counted) in every.items():
       if variable in reset or not read_after(facts, loop, facts.key(node), scope):
         continue
       helper = helper_for(script, variable, counted, every, scope)
+      if facts.key(node) in kept:
+        edits.leave(loop, f"{variable} leads to a backward(), so it stays that of a rank's own "
+                    f"samples: show {helper}({variable}) where it is only shown")
+        continue
       around = [outer for outer in facts.loops(loop)
                 if not any(facts.code(t.target) == variable
                            for a in facts.within(outer.body, cst.Assign) for t in a.targets)]
