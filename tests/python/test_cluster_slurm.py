@@ -130,7 +130,7 @@ def test_one_script_runs_unchanged_on_one_process_by_run_and_as_a_job(cluster):
 
 
 HOSTILE = ("$(touch pwned)", "`touch pwned`", "a b", "q'u\"o", "new\nline", "-rf", "--help", "é漢",
-           "; touch pwned #", "%j", "\\", "*", "")
+           "; touch pwned #", "%j", "\\", "*", "", ":", "--no-such-option", "touch")
 
 
 def test_hostile_words_are_only_words(cluster, tmp_path):

@@ -26,6 +26,10 @@ class ClusterError(Exception):
   """A scheduler, a host or a job is not as it has to be; says what to do. Exit code 3."""
 
 
+class Refused(ClusterError):
+  """The scheduler has said no: nothing was submitted."""
+
+
 class Done(NamedTuple):
   code: int
   out: str
@@ -76,14 +80,15 @@ class Host:
       raise ClusterError(f"{words[0]} {self.where}: {done.reason}")
     return done.out
 
-  def put_tree(self, folder: str, files: Iterable[tuple[str, Path]]) -> None:
-    """Copies files (name in the tree, where it is) into the job's folder."""
+  def put_tree(self, folder: str, files: Iterable[tuple[str, Path]], follow: bool = False) -> None:
+    """Copies files (name in the tree, where it is) into the job's folder. `follow`: of a link, the
+    file that it leads to."""
     root = Path(folder, _agent.WORK)
     names = []
     for name, source in files:
       target = root / name
       target.parent.mkdir(parents=True, exist_ok=True)
-      shutil.copy2(source, target, follow_symlinks=False)
+      shutil.copy2(source, target, follow_symlinks=follow)
       names.append(name)
     _agent.note_tree(folder, names)
 
@@ -140,7 +145,7 @@ class SshHost(Host):
     return ["ssh", *options, "-o", f"ConnectTimeout={CONNECT_S}", self.name, line]
 
   def agent(self) -> list[str]:
-    text = Path(_agent.__file__).read_text()
+    text = Path(_agent.__file__).read_text(encoding="utf-8")
     return self.connect(f"exec python3 -c {shlex.quote(text)}", "-T", "-o", "BatchMode=yes")
 
   def call(self, do: str, *arguments: Any, timeout: float = ANSWER_S) -> Any:
@@ -183,9 +188,9 @@ class SshHost(Host):
       raise ClusterError(f"ssh {self.name}: {lines[-1] if lines else done.returncode}")
     return done.stdout or b""
 
-  def put_tree(self, folder: str, files: Iterable[tuple[str, Path]]) -> None:
+  def put_tree(self, folder: str, files: Iterable[tuple[str, Path]], follow: bool = False) -> None:
     with tempfile.TemporaryFile() as stream:
-      with tarfile.open(fileobj=stream, mode="w") as tar:
+      with tarfile.open(fileobj=stream, mode="w", dereference=follow) as tar:
         for name, source in files:
           tar.add(source, arcname=name, recursive=False)
       stream.seek(0)
