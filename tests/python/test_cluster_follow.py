@@ -296,6 +296,26 @@ def test_jobs_of_clusters_with_equal_numbers_are_told_apart(cluster, monkeypatch
     job("old")  # the cluster b of now has another job 3
 
 
+@pytest.mark.parametrize("note, words", [
+  ("n1 12 \n", ["--jobid=12", "--overlap"]),
+  # Slurm gives the ranks of every part the number of the first, which has no such node.
+  ("m0 12 1\n", ["--jobid=12", "--het-group=1", "--overlap"])])
+def test_a_shell_is_opened_in_the_part_of_the_job_that_has_the_node(tmp_path, note, words):
+  (tmp_path / "progress").mkdir()
+  (tmp_path / "progress/rank-00003.node").write_text(note)
+  found = _slurm.Slurm(Host()).shell("12", str(tmp_path), 3)
+  assert found[1:1 + len(words)] == words and f"--nodelist={note.split()[0]}" in found
+
+
+def test_a_cluster_that_a_restart_has_ended_is_named(cluster):
+  place = cluster.state / "clusters/local/run"
+  place.mkdir(parents=True)
+  (place.parent / "cluster.json").write_text('{"nodes": []}')
+  (place / "slurmctld.pid").write_text("1\n")  # another process by now
+  error = cluster.run("ls", code=3).stderr
+  assert "cluster local has ended" in error and "cluster down` removes its rest" in error
+
+
 def test_words_that_are_not_utf_8(cluster):
   cluster.script("job.py", "import os, sys; print(os.fsencode(sys.argv[1]))")
   word = os.fsdecode(b"caf\xe9")

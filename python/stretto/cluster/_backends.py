@@ -51,12 +51,21 @@ def up_cluster(name: str | None) -> _loopback.Loopback | None:
       raise ClusterError(f"--cluster {name}: there is no such cluster" + (
         f", but {others}" if others else "") + "; `stretto cluster up --local-slurm --cluster "
         f"{name}` starts it")
-    return cluster
+    return check_up(cluster)
   found = _loopback.all_of_user()
   if len(found) > 1 and _state.DEFAULT not in (c.name for c in found):
     raise ClusterError("there are several clusters: " + ", ".join(c.name for c in found)
                        + "; name one with --cluster")
-  return next((c for c in found if c.name == _state.DEFAULT), found[0] if found else None)
+  return check_up(next((c for c in found if c.name == _state.DEFAULT), found[0])) if found else None
+
+
+def check_up(cluster: _loopback.Loopback) -> _loopback.Loopback:
+  """After a restart of the machine its files are still there."""
+  if not any(_loopback.runs(p, cluster) for p in (cluster.folder / "run").glob("*.pid")):
+    raise ClusterError(f"cluster {cluster.name} has ended, perhaps with a restart of this machine: "
+                       f"`stretto cluster up --local-slurm{_loopback.option(cluster)}` starts it "
+                       f"again, `stretto cluster down{_loopback.option(cluster)}` removes its rest")
+  return cluster
 
 
 def chosen(args: argparse.Namespace) -> Backend:

@@ -19,6 +19,8 @@ from stretto.cluster import _agent
 ANSWER_S = 30.0  # for a command of a scheduler
 COPY_S = 600.0  # for a tree of files over ssh
 CONNECT_S = 15
+READS = ("import sys; i = sys.stdin.buffer; "
+         "exec(compile(i.read(int(i.readline())), \"agent\", \"exec\"))")
 ERROR = b'{"error"'  # how the agent's answer starts if it could not send files
 
 
@@ -145,8 +147,8 @@ class SshHost(Host):
     return ["ssh", *options, "-o", f"ConnectTimeout={CONNECT_S}", self.name, line]
 
   def agent(self) -> list[str]:
-    text = Path(_agent.__file__).read_text(encoding="utf-8")
-    return self.connect(f"exec python3 -c {shlex.quote(text)}", "-T", "-o", "BatchMode=yes")
+    """It reads its own text first: csh takes no word of several lines."""
+    return self.connect(f"exec python3 -c '{READS}'", "-T", "-o", "BatchMode=yes")
 
   def call(self, do: str, *arguments: Any, timeout: float = ANSWER_S) -> Any:
     return self.exchange(do, list(arguments), None, timeout)
@@ -167,9 +169,11 @@ class SshHost(Host):
   def raw(self, asked: bytes, data: IO[bytes] | None, timeout: float,
           output: IO[bytes] | None = None) -> bytes:
     """What the agent answers; nothing if that goes to `output`. Files may be large, so both ways
-    are files here."""
-    with tempfile.TemporaryFile() as told:
-      told.write(asked)
+    are files here; a request by itself may hold secrets, and stays in memory."""
+    text = Path(_agent.__file__).read_bytes()
+    with tempfile.TemporaryFile() if data is not None else \
+        os.fdopen(os.memfd_create("request"), "w+b") as told:
+      told.write(b"%d\n" % len(text) + text + asked)
       if data is not None:
         shutil.copyfileobj(data, told)
       told.seek(0)

@@ -187,6 +187,9 @@ def place_script(args: argparse.Namespace, request: Request, tree: _pack.Tree) -
   whole = Path(os.path.abspath(path))
   root = Path(os.path.abspath(tree.root))
   name = os.path.relpath(whole, root)
+  if name.startswith("../") and args.host:
+    raise ValueError(f"{args.script}: this file is outside of {root}, so {args.host} does not get "
+                     "it; start `run` in a folder around it")
   if name.startswith("../"):
     request.words[request.words.index(args.script)] = str(whole)  # nodes have to see this file
     return

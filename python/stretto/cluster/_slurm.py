@@ -124,9 +124,10 @@ class Slurm(Backend):
       raise ClusterError(f"rank {rank}: it has not started; `stretto cluster ls` says what the job "
                          "waits for")
     node, number = words[:2]
+    shell = "/bin/bash" if self.host.name else os.environ.get("SHELL", "/bin/bash")
     group = [f"--het-group={words[2]}"] if len(words) > 2 else []
     return ["srun", f"--jobid={number}", *group, "--overlap", "--pty", f"--nodelist={node}",
-            "--nodes=1", "--ntasks=1", os.environ.get("SHELL", "/bin/bash"), "-i"]
+            "--nodes=1", "--ntasks=1", shell, "-i"]
 
 
 def component(part: Chips, kinds: dict[str, tuple[str, dict[str, int]]],
