@@ -145,10 +145,9 @@ def find_numbers(jobs: list[_state.Known], host: Host) -> None:
       by_scheduler.setdefault((job.get("backend", ""), job.get("cluster", "")), []).append(
         (place, job))
   for some in by_scheduler.values():
-    try:
-      numbers = back_end_of(some[0][1], host).numbers()
-    except ClusterError:  # of a cluster that is gone, or does not answer
+    if not is_live(some[0][1], host):
       continue
+    numbers = back_end_of(some[0][1], host).numbers()
     for place, job in some:
       job["id"] = numbers.get(os.path.basename(place), "")
       if job["id"]:

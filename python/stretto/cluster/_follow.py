@@ -215,12 +215,11 @@ def until_signal(action: Callable[[], int], leave: Callable[[str], int],
         return action()
       except Left as left:
         number = left.args[0]
-      try:
-        code = on_signal(number)
-      except Left as second:
-        return 128 + second.args[0]
+      code = on_signal(number)
       if code is not None:
         return code
+  except Left as second:
+    return 128 + second.args[0]
   finally:
     for number, handler in before.items():
       signal.signal(number, handler)

@@ -171,8 +171,9 @@ class SshHost(Host):
     """What the agent answers; nothing if that goes to `output`. Files may be large, so both ways
     are files here; a request by itself may hold secrets, and stays in memory."""
     text = Path(_agent.__file__).read_bytes()
-    with tempfile.TemporaryFile() if data is not None else \
-        os.fdopen(os.memfd_create("request"), "w+b") as told:
+    in_memory = data is None and hasattr(os, "memfd_create")
+    with os.fdopen(os.memfd_create("request"), "w+b") if in_memory else \
+        tempfile.TemporaryFile() as told:
       told.write(b"%d\n" % len(text) + text + asked)
       if data is not None:
         shutil.copyfileobj(data, told)

@@ -60,15 +60,12 @@ def names(root: Path, of_git: bool) -> Iterator[str]:
     path = root / name
     if not path.is_dir() or path.is_symlink():
       yield name
-    elif is_top(path):  # a submodule, or a repository inside
-      yield from (os.path.join(name, inner) for inner in names(path, True))
-    # Else it is a submodule that is not checked out: an empty folder of the repository around it.
-
-
-def is_top(folder: Path) -> bool:
-  """Whether the folder is a repository itself, and not only inside one."""
-  top = git(folder, "rev-parse", "--show-toplevel")
-  return top is not None and Path(os.fsdecode(top.rstrip(b"\n"))) == folder.resolve()
+      continue
+    top = git(path, "rev-parse", "--show-toplevel")
+    # A submodule, or a repository inside. One that is not checked out is an empty folder of the
+    # repository around it.
+    if top is None or Path(os.fsdecode(top.rstrip(b"\n"))) == path.resolve():
+      yield from (os.path.join(name, inner) for inner in names(path, top is not None))
 
 
 def tree_of(folder: Path, limit_mb: int = LIMIT_MB) -> Tree:
