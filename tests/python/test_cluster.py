@@ -5,13 +5,12 @@ import json
 import os
 import random
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from cluster_slurm import without_scheduler
-from stretto.cluster._backend import OVER, RUNS, WAITS, Chips, News, State, parts_of
+from stretto.cluster._backend import OVER, RUNS, WAITS, Chips, State, parts_of
 from stretto.cluster._host import ClusterError, Host
 
 from stretto.cluster import (
@@ -100,6 +99,46 @@ def test_a_repository_is_packed_as_git_sees_it(tmp_path):
   assert _agent.written(folder) == ["new", "src/mod.py"]
   Host().put_tree(folder, [("given", tmp_path / "tracked.py")])  # what is uploaded later
   assert _agent.written(folder) == ["new", "src/mod.py"]
+
+
+def test_a_submodule_that_is_not_checked_out_is_no_part_of_the_tree(tmp_path):
+  def git(*words, at=tmp_path):
+    subprocess.run(["git", "-C", at, "-c", "user.name=a", "-c", "user.email=a@b", *words],
+                   check=True, capture_output=True)
+
+  git("init", "-q")
+  (tmp_path / "sub").mkdir()
+  (tmp_path / "a.py").write_text("x")
+  git("add", "a.py")
+  git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},sub")
+  assert [n for n, _ in _pack.tree_of(tmp_path).files] == ["a.py"]
+  git("init", "-q", at=tmp_path / "sub")  # now it is
+  (tmp_path / "sub/b.py").write_text("x")
+  assert [n for n, _ in _pack.tree_of(tmp_path).files] == ["a.py", "sub/b.py"]
+
+
+def test_a_git_that_fails_is_an_error(tmp_path, monkeypatch):
+  git = _pack.git
+  subprocess.run(["git", "init", "-q", tmp_path], check=True)
+  monkeypatch.setattr(_pack, "git",
+                      lambda root, *words: None if words[0] == "ls-files" else git(root, *words))
+  with pytest.raises(ClusterError, match="`git ls-files` fails there"):
+    _pack.tree_of(tmp_path)
+
+
+def test_links_do_not_stop_a_download_and_are_followed_by_an_upload(tmp_path):
+  folder = str(tmp_path / "job")
+  _agent.make(folder, {})
+  _agent.note_tree(folder, [])
+  work = Path(folder, "work")
+  (work / "result").write_text("x")
+  for name, target in (("latest", "/etc/passwd"), ("lost", "nowhere"), ("good", "result")):
+    (work / name).symlink_to(target)
+  assert _agent.written(folder) == ["good", "result"]
+  (tmp_path / "data.csv").write_text("y")
+  (tmp_path / "given").symlink_to("data.csv")
+  Host().put_tree(folder, [("given", tmp_path / "given")], follow=True)
+  assert not (work / "given").is_symlink() and (work / "given").read_text() == "y"
 
 
 def test_a_folder_that_its_repository_ignores_is_a_tree_by_itself(tmp_path):
@@ -259,6 +298,8 @@ def test_states_of_a_job_and_of_its_parts():
     WAITS, "PENDING", "Resources")
   assert _slurm_output.states(f"NODE_FAIL{S}None\n").what == OVER
   assert _slurm_output.states("") is None
+  # What a newer Slurm calls a job that goes on must not end `run`.
+  assert _slurm_output.states(f"EXPEDITING{S}None\n").what == RUNS
 
 
 @pytest.mark.parametrize("state, left, code", [
@@ -271,6 +312,9 @@ def test_states_of_a_job_and_of_its_parts():
   (State(OVER, "CANCELLED"), "0\n", 143),
   (State(OVER, "CANCELLED"), "124\n", 124),  # by --hang-after
   (State(OVER, "NODE_FAIL"), None, 1),
+  (State(OVER, "NODE_FAIL"), "0\n", 1),
+  (State(OVER, "OUT_OF_MEMORY"), "0\n", 1),
+  (State(OVER, "PREEMPTED"), "0\n", 1),
   (State(OVER, "COMPLETED"), None, 0),
 ])
 def test_the_code_of_a_job(state, left, code):
@@ -304,13 +348,27 @@ def test_reserved_ports_are_used_where_the_site_has_them():
   request = Request("x", list(parts_of(2, [], None, {})), ["./a.py"])
   part = [_slurm.component(request.parts[0], {}, "python3")]
   text = _slurm_script.text(request, part, False, True)
-  assert "srun --kill-on-bad-exit=1 --resv-ports=2 --ntasks=2 python3 -m stretto.cluster._task" in \
-    text and "MASTER_PORT=" not in text
+  assert "--kill-on-bad-exit=1 --resv-ports=2 --ntasks=2 python3 -m stretto.cluster._task " \
+    "--reserved-ports" in text and "MASTER_PORT=" not in text
   environment = {"MASTER_ADDR": "m0", "STRETTO_JOB_FOLDER": "/j",
                  "SLURM_STEP_RESV_PORTS": "12000-12001"}
-  chosen = _task.settings(environment, (1, 2, 1, 2, 0))
+  chosen = _task.settings(environment, (1, 2, 1, 2, 0), True)
   assert (chosen["MASTER_PORT"], chosen["STRETTO_ADDRESS"]) == ("12000", "m0:12001")
   assert "MASTER_PORT=$(" in _slurm_script.text(request, part, False, False)
+  # Of a heterogeneous job each part would get ports of its own, and the ranks would not meet.
+  both = _slurm_script.text(request, part * 2, False, True)
+  assert "MASTER_PORT=$(" in both and "resv-ports" not in both and "reserved-ports" not in both
+  chosen = _task.settings({**environment, "MASTER_PORT": "4000"}, (1, 2, 1, 2, 0))
+  assert (chosen["MASTER_PORT"], chosen["STRETTO_ADDRESS"]) == ("4000", "m0:4001")
+
+
+@pytest.mark.parametrize("time, seconds, grace", [
+  ("", None, 60), ("0-00:01:00", 60, 0), ("0-00:05:00", 300, 30), ("90", 5400, 60),
+  ("3:20", 200, 0), ("1:00:00", 3600, 60), ("1-12", 129600, 60), ("1-1:30", 91800, 60)])
+def test_the_warning_does_not_come_at_the_start_of_a_short_job(time, seconds, grace):
+  from stretto.cluster import _slurm_script
+  assert not time or _slurm_script.seconds_of(time) == seconds
+  assert _slurm_script.grace_of(time) == grace
 
 
 def test_a_late_scheduler_is_an_error_that_names_it(monkeypatch, tmp_path):
@@ -321,58 +379,6 @@ def test_a_late_scheduler_is_an_error_that_names_it(monkeypatch, tmp_path):
     Host().ask(["squeue"], timeout=0.3)
   with pytest.raises(ClusterError, match="sbatch-none here: .*not found"):
     Host().ask(["sbatch-none"])
-
-
-# Following.
-
-def test_lines_of_ranks_are_whole(capsys):
-  printer = _follow.Printer(sys.stdout)
-  printer.show([News(0, b"one\ntw"), News(1, b"half")])
-  printer.show([News(0, b"o\r\n"), News(None, b"from srun\n"), News(1, b" and half")])
-  assert capsys.readouterr().out == "[0] one\n[0] two\n[job] from srun\n"
-  printer.finish()
-  assert capsys.readouterr().out == "[1] half and half\n"
-
-
-class Scripted:
-  """A back end that says one state after another."""
-
-  host = Host()
-
-  def __init__(self, states, exits=()):
-    self.states, self.exits = list(states), list(exits)
-
-  def news(self, folder, offsets):
-    return [], self.exits[0] if self.exits else None
-
-  def state(self, job, folder):
-    state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
-    if isinstance(state, Exception):
-      raise state
-    return state
-
-
-def test_a_job_that_ended_but_is_started_again_is_not_over(monkeypatch):
-  monkeypatch.setattr(_follow, "ASK_S", 0.0)
-  notes = []
-  states = [State(RUNS, "RUNNING"), State("ends", "COMPLETING"),
-            State(WAITS, "PENDING", "BeginTime"), State(RUNS, "RUNNING"), State(OVER, "COMPLETED")]
-  assert _follow.follow(Scripted(states, ["0"]), "1", "", notes.append) == 0
-
-
-def test_a_scheduler_that_is_silent_for_long_is_an_error(monkeypatch):
-  monkeypatch.setattr(_follow, "ASK_S", 0.0)
-  monkeypatch.setattr(_follow, "PATIENCE_S", 0.3)
-  with pytest.raises(ClusterError, match="squeue: down; job 1 may go on"):
-    _follow.follow(Scripted([ClusterError("squeue: down")]), "1", "", print)
-  back = [ClusterError("down"), ClusterError("down"), State(OVER, "COMPLETED")]
-  assert _follow.follow(Scripted(back, ["0"]), "1", "", print) == 0
-
-
-def test_a_job_that_slurm_holds_is_an_error():
-  with pytest.raises(ClusterError, match="could not start it and holds it.*scontrol release 1"):
-    _follow.follow(Scripted([State(WAITS, "PENDING", "launch failed requeued held")]), "1", "",
-                   print)
 
 
 # Hangs.
@@ -407,31 +413,6 @@ def test_which_rank_hangs(answers, missing, expected):
   merged = {"open": [{"missing": missing, "unknown": []}]}
   hanging, text = _watch_steps.report(9, {0: 3, 1: 4, 2: 4}, "records", merged, given)
   assert hanging == expected and f"rank {expected[0]} hangs here" in text
-
-
-def test_nothing_is_left_of_a_job_that_could_not_be_submitted(cluster, tmp_path):
-  cluster.script("job.py", "")
-  (tmp_path / "bin/sbatch").write_text("#!/bin/sh\necho 'sbatch: error: Batch job submission "
-                                       "failed: Invalid account' >&2; exit 1\n")
-  (tmp_path / "bin/sinfo").write_text("#!/bin/sh\necho 'slurm 25.05.1'\n")
-  (tmp_path / "bin/scontrol").write_text("#!/bin/sh\necho 'MpiParams = (null)'\n")
-  for name in ("sbatch", "sinfo", "scontrol"):
-    (tmp_path / "bin" / name).chmod(0o755)
-  error = cluster.run("run", "job.py", code=3).stderr
-  assert "sbatch here: sbatch: error: Batch job submission failed: Invalid account" in error
-  assert list((cluster.state / "jobs").iterdir()) == []
-
-
-def test_a_job_whose_starter_was_killed_before_it_knew_the_number_is_found(tmp_path, monkeypatch):
-  monkeypatch.setenv("STRETTO_STATE_DIR", str(tmp_path))
-  here = Host()
-  folder = _state.new_job_folder(here)
-  _agent.make(folder, {"job.json": '{"id": "", "name": "train"}'})
-  with pytest.raises(ClusterError, match="there is no such job"):
-    _state.find_job(here, "train")
-  _agent.write(folder, "id", "12\n")  # the batch script does this
-  for wanted in ("12", "train", "12+1"):
-    assert _state.find_job(here, wanted) == (folder, {"id": "12", "name": "train"})
 
 
 def test_free_ports_are_free():

@@ -83,7 +83,8 @@ def test_daemons_listen_on_this_machine_only(cluster):
         inodes.add(os.readlink(link))
       except OSError:
         continue
-  listening = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()[1:]]
+  listening = [line.split() for name in ("tcp", "tcp6")
+               for line in Path("/proc/net", name).read_text().splitlines()[1:]]
   places = {f[1].split(":")[0] for f in listening
             if f[3] == "0A" and f"socket:[{f[9]}]" in inodes}
   assert places == {"0100007F"}
@@ -130,7 +131,7 @@ def test_one_script_runs_unchanged_on_one_process_by_run_and_as_a_job(cluster):
 
 
 HOSTILE = ("$(touch pwned)", "`touch pwned`", "a b", "q'u\"o", "new\nline", "-rf", "--help", "é漢",
-           "; touch pwned #", "%j", "\\", "*", "")
+           "; touch pwned #", "%j", "\\", "*", "", ":", "--no-such-option", "touch")
 
 
 def test_hostile_words_are_only_words(cluster, tmp_path):
@@ -371,11 +372,14 @@ def test_after_kill_9_of_daemons_up_repairs_and_down_cleans(own, victims):
 
 
 def test_after_kill_9_of_up_down_cleans(own):
-  for delay in (0.3, 0.4, 0.5, 0.6):
+  place = own.state / "clusters/local"
+  for sign in ("etc", "cluster.json", "run/slurmctld.pid", "run/slurmd.n1.pid"):
     child = own.start("up", "--local-slurm")
-    time.sleep(delay)
+    while child.poll() is None and not (place / sign).exists():
+      pass
     child.kill()
     child.wait()
+    assert (place / sign).exists()  # it was killed in the middle
     own.run("down")
     assert own.processes() == []
     assert not (own.state / "clusters/local").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import types
 
@@ -40,10 +41,13 @@ def main(words: list[str]) -> int:
     Host.trace = staticmethod(note)
   try:
     return _verbs.FUNCTIONS[verb.name](args, note)
+  except (json.JSONDecodeError, UnicodeError) as error:  # of a file or an answer, not of an option
+    print(f"stretto cluster {verb.name}: {error}", file=sys.stderr)
+    return 3
   except ValueError as error:
     print(f"stretto cluster {verb.name}: {error}", file=sys.stderr)
     return 2
-  except (ClusterError, OSError) as error:
+  except (ClusterError, OSError, subprocess.SubprocessError) as error:
     if isinstance(error, BrokenPipeError):
       raise
     print(f"stretto cluster {verb.name}: {error}", file=sys.stderr)

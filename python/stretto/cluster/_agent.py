@@ -16,6 +16,7 @@ import tarfile
 READ_BYTES = 1 << 20  # of one file at a time
 PACKED = "packed.json"  # of a job's folder: what was in the tree at the beginning
 WORK = "work"  # the job's own copy of the tree
+TEXT = {"encoding": "utf-8", "errors": "surrogateescape"}  # of files; a login node may have LANG=C
 NOT_FOUND, TIMED_OUT = 127, 124  # as env and timeout exit
 
 
@@ -35,16 +36,30 @@ def run(words, environment=None, folder=None, text="", timeout=30.0):
   try:
     out, err = child.communicate(text.encode(), timeout=timeout)
   except subprocess.TimeoutExpired:
-    os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
+    end(child)
     return [TIMED_OUT, "", f"no answer within {timeout:g} s"]
+  except BaseException:  # Ctrl-C: what nobody waits for must not go on
+    end(child)
+    raise
   return [child.returncode, out.decode(errors="replace"), err.decode(errors="replace")]
 
 
+def end(child):
+  """Of a session of its own, with all that it has started."""
+  try:
+    os.killpg(child.pid, signal.SIGKILL)
+  except ProcessLookupError:
+    pass
+  child.wait()
+
+
 def make(folder, files):
-  """A new folder that only its owner may read, with these files."""
+  """A new folder that only its owner may read, with these files. The first is job.json, by which
+  the folder is known whatever is killed later."""
   os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
   os.mkdir(folder, 0o700)
+  if "job.json" in files:
+    write(folder, "job.json", files["job.json"])
   for inner in ("logs", "progress", "records", WORK):
     os.mkdir(os.path.join(folder, inner))
   for name, text in files.items():
@@ -52,11 +67,12 @@ def make(folder, files):
 
 
 def write(folder, name, text):
-  """Whole or not at all."""
+  """Whole or not at all. Words need not be UTF-8; their bytes stay what they are."""
   path = os.path.join(folder, name)
-  with open(os.open(path + ".part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
+  part = f"{path}.{os.getpid()}.part"
+  with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", **TEXT) as file:
     file.write(text)
-  os.replace(path + ".part", path)
+  os.replace(part, path)
 
 
 def unpack(folder, stream):
@@ -99,17 +115,25 @@ def note_tree(folder, names):
 
 
 def written(folder):
-  """The files that the job wrote or changed."""
+  """The files that the job wrote or changed; no links that lead out of its tree or nowhere."""
   before = json.loads(read_text(folder, PACKED) or "{}")
   now = files_in(os.path.join(folder, WORK))
   return sorted(path for path, what in now.items()
-                if before.get(path) != what and "__pycache__" not in path.split(os.sep))
+                if before.get(path) != what and "__pycache__" not in path.split(os.sep)
+                and leads_inside(folder, path))
+
+
+def leads_inside(folder, path):
+  try:
+    return os.path.exists(inside(folder, path))
+  except ValueError:
+    return False
 
 
 def read_text(folder, name):
   """None: there is no such file."""
   try:
-    with open(os.path.join(folder, name), errors="replace") as file:
+    with open(os.path.join(folder, name), encoding="utf-8", errors="replace") as file:
       return file.read()
   except OSError:
     return None
@@ -160,13 +184,14 @@ def send(folder, paths, stream):
 
 def folders_below(place):
   """The jobs' folders, the newest first, with their job.json and the number that the job has left
-  itself: whoever submitted it may have been killed before it could note the number."""
+  itself: whoever submitted it may have been killed before it could note the number, or ("") before
+  it had written job.json."""
   found = []
   for name in sorted(os.listdir(place), reverse=True) if os.path.isdir(place) else []:
-    text = read_text(os.path.join(place, name), "job.json")
-    if text is not None:
-      found.append([os.path.join(place, name), text,
-                    (read_text(os.path.join(place, name), "id") or "").strip()])
+    folder = os.path.join(place, name)
+    if os.path.isdir(folder):
+      found.append([folder, read_text(folder, "job.json") or "",
+                    (read_text(folder, "id") or "").strip()])
   return found
 
 

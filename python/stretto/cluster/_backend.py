@@ -98,6 +98,19 @@ class Backend:
     """The scheduler's number of the job. The folder holds files() and the tree."""
     raise NotImplementedError
 
+  def withdraw(self, folder: str) -> bool:
+    """After a submission whose outcome is unknown: ends the job of this folder. Whether it is
+    certain that there is none now."""
+    return False
+
+  def numbers(self) -> dict[str, str]:
+    """Last part of a folder's path to its job's number, for jobs that wait or run."""
+    return {}
+
+  def where_option(self) -> str:
+    """What another command needs to find this scheduler, such as " --host me@far"."""
+    return ""
+
   def describe(self) -> dict[str, str]:
     """For job.json: what is needed to find this scheduler again."""
     return {"backend": self.name}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shutil
 from collections.abc import Callable
 from typing import Any
@@ -50,12 +51,21 @@ def up_cluster(name: str | None) -> _loopback.Loopback | None:
       raise ClusterError(f"--cluster {name}: there is no such cluster" + (
         f", but {others}" if others else "") + "; `stretto cluster up --local-slurm --cluster "
         f"{name}` starts it")
-    return cluster
+    return check_up(cluster)
   found = _loopback.all_of_user()
   if len(found) > 1 and _state.DEFAULT not in (c.name for c in found):
     raise ClusterError("there are several clusters: " + ", ".join(c.name for c in found)
                        + "; name one with --cluster")
-  return next((c for c in found if c.name == _state.DEFAULT), found[0] if found else None)
+  return check_up(next((c for c in found if c.name == _state.DEFAULT), found[0])) if found else None
+
+
+def check_up(cluster: _loopback.Loopback) -> _loopback.Loopback:
+  """After a restart of the machine its files are still there."""
+  if not any(_loopback.runs(p, cluster) for p in (cluster.folder / "run").glob("*.pid")):
+    raise ClusterError(f"cluster {cluster.name} has ended, perhaps with a restart of this machine: "
+                       f"`stretto cluster up --local-slurm{_loopback.option(cluster)}` starts it "
+                       f"again, `stretto cluster down{_loopback.option(cluster)}` removes its rest")
+  return cluster
 
 
 def chosen(args: argparse.Namespace) -> Backend:
@@ -84,8 +94,64 @@ def site_answers() -> bool:
 def of_job(args: argparse.Namespace, wanted: str) -> tuple[Backend, str, dict[str, Any]]:
   """The back end of a job that `run` has started, the job's folder and job.json."""
   host = SshHost(args.host) if args.host else Host()
-  folder, job = _state.find_job(host, wanted)
+  jobs = [(place, job) for place, job in _state.all_jobs(host) if job]
+  if args.cluster:
+    conf = str(_loopback.named(args.cluster).conf)
+    jobs = [(place, job) for place, job in jobs if job.get("cluster") == conf]
+  folder, job = chosen_of(jobs, host, wanted)
   return back_end_of(job, host), folder, job
+
+
+def chosen_of(jobs: list[_state.Known], host: Host, wanted: str) -> _state.Known:
+  found = _state.matches(jobs, wanted)
+  # The command may have been killed before it knew the number; the scheduler knows the folder.
+  if not found or not found[0][1]["id"]:
+    find_numbers(jobs, host)
+    found = _state.matches(jobs, wanted)
+  found = [pair for pair in found if pair[1]["id"]]
+  if not found:
+    raise _state.no_such_job(jobs, wanted)
+  if found[0][1]["name"] == wanted:
+    return found[0]
+  # Each cluster counts its jobs itself.
+  live = [pair for pair in found if is_live(pair[1], host)]
+  places = sorted({name_of_cluster(job) for _, job in live})
+  if len(places) > 1:
+    raise ClusterError(f"job {wanted}: there is one in each of {', '.join(places)}; name it by its "
+                       "name, or give --cluster")
+  return (live or found)[0]
+
+
+def name_of_cluster(job: dict[str, Any]) -> str:
+  conf = job.get("cluster")
+  return f"cluster {os.path.basename(os.path.dirname(os.path.dirname(conf)))}" if conf else \
+    "the site of this host"
+
+
+def is_live(job: dict[str, Any], host: Host) -> bool:
+  """Whether the scheduler that counts this job is there."""
+  try:
+    back_end_of(job, host)
+  except ClusterError:
+    return False
+  return True
+
+
+def find_numbers(jobs: list[_state.Known], host: Host) -> None:
+  """Completes the numbers of jobs that have none, and notes them."""
+  by_scheduler: dict[tuple[str, str], list[_state.Known]] = {}
+  for place, job in jobs:
+    if not job["id"]:
+      by_scheduler.setdefault((job.get("backend", ""), job.get("cluster", "")), []).append(
+        (place, job))
+  for some in by_scheduler.values():
+    if not is_live(some[0][1], host):
+      continue
+    numbers = back_end_of(some[0][1], host).numbers()
+    for place, job in some:
+      job["id"] = numbers.get(os.path.basename(place), "")
+      if job["id"]:
+        host.call("write", place, "id", job["id"] + "\n")
 
 
 def back_end_of(job: dict[str, Any], host: Host) -> Backend:
@@ -94,8 +160,11 @@ def back_end_of(job: dict[str, Any], host: Host) -> Backend:
   conf = job.get("cluster")
   if not conf:
     return Slurm(host)
+  if host.name:
+    raise ClusterError(f"job {job['id']}: it is a job of a cluster on {host.name} itself; log in "
+                       "there")
   for cluster in _loopback.all_of_user():
-    if str(cluster.conf) == conf:
+    if str(cluster.conf) == conf and cluster.identity() == job.get("identity", ""):
       return Slurm(Host(cluster.environment()), cluster)
   raise ClusterError(f"job {job['id']}: its cluster is no longer up; its files are in "
                      f"{_state.jobs_folder(host)}")

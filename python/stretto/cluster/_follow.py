@@ -63,36 +63,63 @@ class Left(Exception):
   """The user asks to leave the job alone (detach), or to cancel it."""
 
 
+class Patience:
+  """With a scheduler or a host that does not answer, while the job may go on."""
+
+  def __init__(self, job: str, hint: str = "") -> None:
+    self.job, self.hint, self.since = job, hint, 0.0
+
+  def answered(self) -> None:
+    self.since = 0.0
+
+  def spend(self, error: ClusterError) -> None:
+    """Raises the error when it has gone on for long."""
+    now = time.monotonic()
+    self.since = self.since or now
+    if now - self.since > PATIENCE_S:
+      raise ClusterError(f"{error}; job {self.job} may go on: `stretto cluster logs {self.job} -f"
+                         f"{self.hint}`") from None
+
+
 def follow(backend: Backend, job: str, folder: str, note: Callable[[str], None],
            printer: Printer | None = None, offsets: dict[str, int] | None = None) -> int:
   """The exit code of the job."""
   printer = printer or Printer(sys.stdout)
   offsets = {} if offsets is None else offsets
-  pause = FAR_NEWS_S if backend.host.name else NEWS_S
+  far = bool(backend.host.name)
+  shortest = pause = FAR_NEWS_S if far else NEWS_S
   asked_at, ask_s, told = 0.0, 0.0, ""
-  silent_since: float | None = None
+  patience = {"news": Patience(job, backend.where_option()),
+              "state": Patience(job, backend.where_option())}
   began = time.monotonic()
   state = State(WAITS)
+  left: str | None = None
   while True:
-    news, left = backend.news(folder, offsets)
+    try:
+      news, left = backend.news(folder, offsets)
+      patience["news"].answered()
+    except ClusterError as error:
+      patience["news"].spend(error)
+      time.sleep(pause)
+      continue
     if printer.show(news):
-      pause = FAR_NEWS_S if backend.host.name else NEWS_S
+      pause = shortest
+      if far:  # each look is a connection
+        time.sleep(pause)
       continue
     now = time.monotonic()
     if now - asked_at >= (ENDING_S if left is not None else ask_s):
       asked_at, ask_s = now, min(max(ask_s * 1.3, ASK_S), ASK_SLOWEST_S)
       try:
-        state, silent_since = backend.state(job, folder), None
+        state = backend.state(job, folder)
+        patience["state"].answered()
       except ClusterError as error:
-        silent_since = silent_since or now
-        if now - silent_since > PATIENCE_S:
-          raise ClusterError(f"{error}; job {job} may go on: `stretto cluster logs {job} -f`"
-                             ) from None
+        patience["state"].spend(error)
       told = tell(job, state, told, now - began, note)
       if state.what == WAITS and HELD in state.reason:
         raise ClusterError(f"job {job}: Slurm could not start it and holds it ({state.reason}); "
                            f"slurmd's log says why. `scontrol release {job}` tries again, "
-                           f"`stretto cluster stop {job}` ends it")
+                           f"`stretto cluster stop {job}{backend.where_option()}` ends it")
       if state.what == OVER:  # one that only ends may be preempted, and start again
         return finish(backend, job, folder, offsets, printer, state, note)
     time.sleep(pause)
@@ -114,12 +141,19 @@ def finish(backend: Backend, job: str, folder: str, offsets: dict[str, int], pri
            state: State, note: Callable[[str], None]) -> int:
   """Shows the rest, and waits a moment for the files of a node that wrote the code last."""
   stop = time.monotonic() + (SPREAD_S if state.word in ("COMPLETED", "FAILED") else 0)
+  patience = Patience(job, backend.where_option())
   while True:
-    news, left = backend.news(folder, offsets)
+    try:
+      news, left = backend.news(folder, offsets)
+      patience.answered()
+    except ClusterError as error:
+      patience.spend(error)
+      time.sleep(FAR_NEWS_S)
+      continue
     more = printer.show(news)
     if not more and (left is not None or time.monotonic() > stop):
       break
-    time.sleep(0 if more else NEWS_S)
+    time.sleep(FAR_NEWS_S if backend.host.name else 0 if more else NEWS_S)
   printer.finish()
   code = code_of(state, left)
   if state.word not in ("", "COMPLETED", "COMPLETING", "FAILED") or (code and left is None):
@@ -133,6 +167,8 @@ def code_of(state: State, left: str | None) -> int:
   own = int(text) if text.isdigit() else None
   if state.word in CODES and (own is None or (own == 0) != (CODES[state.word] == 0)):
     return CODES[state.word]  # cancelled jobs may still end well, by their own account
+  if own == 0 and state.word not in ("", "COMPLETED", "COMPLETING", "FAILED"):
+    return 1  # PREEMPTED, OUT_OF_MEMORY, NODE_FAIL
   return 1 if own is None else own
 
 
@@ -141,47 +177,67 @@ def until_over(backend: Backend, job: str, folder: str, note: Callable[[str], No
   """After a job was cancelled: what its ranks still print, for so long at most."""
   stop = time.monotonic() + seconds
   while time.monotonic() < stop:
-    printer.show(backend.news(folder, offsets)[0])
-    if backend.state(job, folder).what == OVER:
+    try:
       printer.show(backend.news(folder, offsets)[0])
-      printer.finish()
-      return
-    time.sleep(ENDING_S)
+      if backend.state(job, folder).what == OVER:
+        printer.show(backend.news(folder, offsets)[0])
+        printer.finish()
+        return
+    except ClusterError:  # it was cancelled; what does not answer now does not change that
+      pass
+    time.sleep(FAR_NEWS_S if backend.host.name else ENDING_S)
   note(f"job {job} has not ended after {seconds:g} s; its scheduler goes on ending it")
 
 
 def until_signal(action: Callable[[], int], leave: Callable[[str], int],
                  cancel: Callable[[], int], question: bool = True) -> int:
   """Runs the action; Ctrl-C asks whether to leave the job or to cancel it, and cancels it the
-  second time, or where nobody can answer. A lost terminal or SIGTERM leaves the job running."""
+  second time, or where nobody can answer. A lost terminal or SIGTERM leaves the job running. A
+  signal while it is being cancelled or left ends the waiting. Signals that this process was started
+  to ignore (nohup, a background job of a shell) stay ignored."""
   def end(number: int, frame: Any) -> None:
     raise Left(number)
 
-  before = {n: signal.signal(n, end) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+  before = {n: signal.signal(n, end) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+            if signal.getsignal(n) != signal.SIG_IGN}
+
+  def on_signal(number: int) -> int | None:
+    if number != signal.SIGINT:
+      return leave(signal.Signals(number).name)
+    answer = asked() if question else "cancel"
+    if isinstance(answer, int):  # a signal came instead of an answer
+      return cancel() if answer == signal.SIGINT else leave(signal.Signals(answer).name)
+    return {"detach": lambda: leave(""), "cancel": cancel}.get(answer, lambda: None)()
+
   try:
     while True:
       try:
         return action()
       except Left as left:
-        if left.args[0] != signal.SIGINT:
-          return leave(signal.Signals(left.args[0]).name)
-        answer = asked() if question else "cancel"
-        if answer == "detach":
-          return leave("")
-        if answer == "cancel":
-          return cancel()
+        number = left.args[0]
+      code = on_signal(number)
+      if code is not None:
+        return code
+  except Left as second:
+    return 128 + second.args[0]
   finally:
     for number, handler in before.items():
       signal.signal(number, handler)
 
 
-def asked() -> str:
+def asked() -> str | int:
+  """The answer, or the number of the signal that came instead of one."""
   if not (sys.stdin.isatty() and sys.stderr.isatty()):
     return "cancel"
   try:
     sys.stderr.write("\nCancel the job, detach from it, or go on? [c/d/Enter] ")
     sys.stderr.flush()
-    answer = sys.stdin.readline().strip().lower()
-  except Left:
-    return "cancel"
-  return {"c": "cancel", "cancel": "cancel", "d": "detach", "detach": "detach"}.get(answer, "")
+    answer = sys.stdin.readline()
+  except Left as left:
+    return left.args[0]
+  except OSError:  # the terminal is gone
+    return signal.SIGHUP
+  if not answer:  # its end: the terminal closes
+    return signal.SIGHUP
+  return {"c": "cancel", "cancel": "cancel", "d": "detach", "detach": "detach"}.get(
+    answer.strip().lower(), "")

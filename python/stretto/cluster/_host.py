@@ -19,11 +19,17 @@ from stretto.cluster import _agent
 ANSWER_S = 30.0  # for a command of a scheduler
 COPY_S = 600.0  # for a tree of files over ssh
 CONNECT_S = 15
+READS = ("import sys; i = sys.stdin.buffer; "
+         "exec(compile(i.read(int(i.readline())), \"agent\", \"exec\"))")
 ERROR = b'{"error"'  # how the agent's answer starts if it could not send files
 
 
 class ClusterError(Exception):
   """A scheduler, a host or a job is not as it has to be; says what to do. Exit code 3."""
+
+
+class Refused(ClusterError):
+  """The scheduler has said no: nothing was submitted."""
 
 
 class Done(NamedTuple):
@@ -76,14 +82,15 @@ class Host:
       raise ClusterError(f"{words[0]} {self.where}: {done.reason}")
     return done.out
 
-  def put_tree(self, folder: str, files: Iterable[tuple[str, Path]]) -> None:
-    """Copies files (name in the tree, where it is) into the job's folder."""
+  def put_tree(self, folder: str, files: Iterable[tuple[str, Path]], follow: bool = False) -> None:
+    """Copies files (name in the tree, where it is) into the job's folder. `follow`: of a link, the
+    file that it leads to."""
     root = Path(folder, _agent.WORK)
     names = []
     for name, source in files:
       target = root / name
       target.parent.mkdir(parents=True, exist_ok=True)
-      shutil.copy2(source, target, follow_symlinks=False)
+      shutil.copy2(source, target, follow_symlinks=follow)
       names.append(name)
     _agent.note_tree(folder, names)
 
@@ -140,8 +147,8 @@ class SshHost(Host):
     return ["ssh", *options, "-o", f"ConnectTimeout={CONNECT_S}", self.name, line]
 
   def agent(self) -> list[str]:
-    text = Path(_agent.__file__).read_text()
-    return self.connect(f"exec python3 -c {shlex.quote(text)}", "-T", "-o", "BatchMode=yes")
+    """It reads its own text first: csh takes no word of several lines."""
+    return self.connect(f"exec python3 -c '{READS}'", "-T", "-o", "BatchMode=yes")
 
   def call(self, do: str, *arguments: Any, timeout: float = ANSWER_S) -> Any:
     return self.exchange(do, list(arguments), None, timeout)
@@ -162,9 +169,12 @@ class SshHost(Host):
   def raw(self, asked: bytes, data: IO[bytes] | None, timeout: float,
           output: IO[bytes] | None = None) -> bytes:
     """What the agent answers; nothing if that goes to `output`. Files may be large, so both ways
-    are files here."""
-    with tempfile.TemporaryFile() as told:
-      told.write(asked)
+    are files here; a request by itself may hold secrets, and stays in memory."""
+    text = Path(_agent.__file__).read_bytes()
+    in_memory = data is None and hasattr(os, "memfd_create")
+    with os.fdopen(os.memfd_create("request"), "w+b") if in_memory else \
+        tempfile.TemporaryFile() as told:
+      told.write(b"%d\n" % len(text) + text + asked)
       if data is not None:
         shutil.copyfileobj(data, told)
       told.seek(0)
@@ -183,9 +193,9 @@ class SshHost(Host):
       raise ClusterError(f"ssh {self.name}: {lines[-1] if lines else done.returncode}")
     return done.stdout or b""
 
-  def put_tree(self, folder: str, files: Iterable[tuple[str, Path]]) -> None:
+  def put_tree(self, folder: str, files: Iterable[tuple[str, Path]], follow: bool = False) -> None:
     with tempfile.TemporaryFile() as stream:
-      with tarfile.open(fileobj=stream, mode="w") as tar:
+      with tarfile.open(fileobj=stream, mode="w", dereference=follow) as tar:
         for name, source in files:
           tar.add(source, arcname=name, recursive=False)
       stream.seek(0)

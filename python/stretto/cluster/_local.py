@@ -41,8 +41,9 @@ class Local(Backend):
                          "one here")
     python = request.parts[0].python or request.python or sys.executable
     return {"local.json": json.dumps(
-      {"ranks": request.ranks, "words": request.words, "python": python, "inside": request.inside,
-       "environment": request.environment, "hang_after": request.hang_after}, indent=1) + "\n"}
+      {"ranks": request.ranks, "python": python, "inside": request.inside,
+       "environment": request.environment, "hang_after": request.hang_after}, indent=1) + "\n",
+            "words.json": json.dumps(request.words) + "\n"}
 
   def words(self, request: Request) -> list[str]:
     return [sys.executable, "-m", "stretto.cluster._supervise"]
@@ -54,9 +55,14 @@ class Local(Backend):
     with open(Path(folder, "logs/batch.log"), "ab") as log:
       child = subprocess.Popen(self.words(request), cwd=folder, env=environment, stdout=log,
                                stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
-    _agent.write(folder, LEADER, json.dumps({"pid": child.pid, "began": began(child.pid),
-                                             "time": time.time()}))
-    return f"local-{child.pid}"
+    return note_leader(folder, child.pid)
+
+  def withdraw(self, folder: str) -> bool:
+    stop = time.monotonic() + START_S
+    self.stop("", folder)
+    while self.is_alive(folder) and time.monotonic() < stop:
+      time.sleep(POLL_S)
+    return bool(self.leader(folder)) and not self.is_alive(folder)
 
   def leader(self, folder: str) -> dict[str, Any]:
     return json.loads(_agent.read_text(folder, LEADER) or "{}")
@@ -88,6 +94,13 @@ class Local(Backend):
     if not self.is_alive(folder):
       raise ClusterError(f"{job}: this job is over")
     return ["env", "-C", str(Path(folder, _agent.WORK)), os.environ.get("SHELL", "/bin/bash"), "-i"]
+
+
+def note_leader(folder: str, pid: int) -> str:
+  """The number of the job. The leader does this, too: whoever has started it may be killed."""
+  _agent.write(folder, LEADER, json.dumps({"pid": pid, "began": began(pid), "time": time.time()}))
+  _agent.write(folder, "id", f"local-{pid}\n")
+  return f"local-{pid}"
 
 
 def began(pid: int) -> str | None:

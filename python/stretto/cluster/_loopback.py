@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ MARK = "STRETTO_LOOPBACK"  # in the environment of daemons: the cluster's folder
 CONF = "SLURM_CONF"
 READY_S, DRAIN_S, END_S, POLL_S = 30.0, 15.0, 10.0, 0.02
 LOCK_S = 60.0
+LEFT_S = 60.0  # after which a folder that has no job.json gets none
 LOG_LINES = 5
 LONGEST_SOCKET = 107  # bytes of a path
 Talk = Callable[[str], None]
@@ -48,6 +50,10 @@ class Loopback(NamedTuple):
     except (OSError, ValueError):
       return {}
     return found if isinstance(found, dict) else {}
+
+  def identity(self) -> str:
+    """Another one each time that `up` makes the cluster."""
+    return str(self.about().get("identity", ""))
 
 
 def named(name: str) -> Loopback:
@@ -142,7 +148,8 @@ def write(cluster: Loopback, site: Path | None, digest: str) -> list[str]:
   cluster.conf.write_text(files.head(folder, base, cluster.name) + files.rules() + plan.conf)
   about = folder / "cluster.json"
   part = about.with_suffix(".part")
-  part.write_text(json.dumps({"nodes": plan.nodes, "port": base, "site": digest}))
+  part.write_text(json.dumps({"nodes": plan.nodes, "port": base, "site": digest,
+                              "identity": secrets.token_hex(8)}))
   part.rename(about)
   return plan.nodes
 
@@ -280,9 +287,19 @@ def is_zombie(pid: int) -> bool:
 
 
 def remove_jobs(cluster: Loopback) -> int:
+  """Also of jobs that have no number: `run` may have been killed before sbatch had answered."""
   here = Host()
-  mine = [place for place, job in _state.known_jobs(here)
-          if job.get("cluster") == str(cluster.conf)]
+  mine = [place for place, job in _state.all_jobs(here)
+          if (job.get("cluster") == str(cluster.conf) if job else is_left(place))]
   for place in mine:
     here.call("remove", place)
   return len(mine)
+
+
+def is_left(place: str) -> bool:
+  """A folder without job.json, which is the first file: the command was killed right then."""
+  try:
+    return time.time() - os.stat(place).st_mtime > LEFT_S and not os.path.exists(
+      os.path.join(place, "job.json"))
+  except OSError:
+    return False

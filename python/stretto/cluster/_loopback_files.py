@@ -94,7 +94,10 @@ def version() -> tuple[int, int]:
 def head(folder: Path, base: int, name: str) -> str:
   """Daemons of this user that listen on 127.0.0.1 only. auth/none believes whoever connects: every
   user of this machine could submit jobs that run as this one, which docs/howto/cluster.md says."""
-  user = pwd.getpwuid(os.geteuid()).pw_name
+  try:
+    user = pwd.getpwuid(os.geteuid()).pw_name
+  except KeyError:  # in a container: Slurm takes the number, too
+    user = str(os.geteuid())
   return f"""# Written by stretto cluster up.
 ClusterName={re.sub('[^a-z0-9]', '', name.lower()) or 'local'}
 SlurmctldHost=localhost(127.0.0.1)

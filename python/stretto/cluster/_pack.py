@@ -30,8 +30,10 @@ def git(root: Path, *words: str) -> bytes | None:
   try:
     done = subprocess.run(["git", "-C", str(root), *words], capture_output=True, timeout=GIT_S,
                           stdin=subprocess.DEVNULL)
-  except (OSError, subprocess.TimeoutExpired):
+  except OSError:
     return None
+  except subprocess.TimeoutExpired:
+    raise ClusterError(f"{root}: git {words[0]} has not ended within {GIT_S:g} s") from None
   return done.stdout if done.returncode == 0 else None
 
 
@@ -52,13 +54,18 @@ def names(root: Path, of_git: bool) -> Iterator[str]:
     yield from _ignore.walk(root)
     return
   listed = git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-  for name in sorted({os.fsdecode(n) for n in (listed or b"").split(b"\0") if n}):
+  if listed is None:
+    raise ClusterError(f"{root}: `git ls-files` fails there; is the repository whole?")
+  for name in sorted({os.fsdecode(n) for n in listed.split(b"\0") if n}):
     path = root / name
-    if path.is_dir() and not path.is_symlink():  # a submodule, or a repository inside
-      yield from (os.path.join(name, inner) for inner in names(path, git(path, "rev-parse") is not
-                                                               None))
-    else:
+    if not path.is_dir() or path.is_symlink():
       yield name
+      continue
+    top = git(path, "rev-parse", "--show-toplevel")
+    # A submodule, or a repository inside. One that is not checked out is an empty folder of the
+    # repository around it.
+    if top is None or Path(os.fsdecode(top.rstrip(b"\n"))) == path.resolve():
+      yield from (os.path.join(name, inner) for inner in names(path, top is not None))
 
 
 def tree_of(folder: Path, limit_mb: int = LIMIT_MB) -> Tree:

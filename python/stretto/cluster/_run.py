@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from stretto.cluster import _backends, _follow, _pack, _state
 from stretto.cluster._backend import DURATION, VARIABLE, WORD, Backend, Request, parts_of
+from stretto.cluster._host import ClusterError, Refused
 
 Note = Callable[[str], None]
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -44,17 +46,39 @@ def submit(backend: Backend, request: Request, files: dict[str, str], tree: _pac
   host = backend.host
   about = {"id": "", "name": request.name, "ranks": request.ranks, "words": request.words,
            "time": time.time(), **backend.describe()}
-  host.call("make", folder, {**files, "job.json": json.dumps(about, indent=1) + "\n"})
   try:
+    host.call("make", folder, {"job.json": json.dumps(about, indent=1) + "\n", **files})
     host.put_tree(folder, tree.files)
-    job = backend.submit(request, folder)
   except BaseException:  # nothing was submitted, and nothing stays
     host.call("remove", folder)
     raise
+  job = submitted(backend, request, folder, note)
   host.call("write", folder, "job.json", json.dumps({**about, "id": job}, indent=1) + "\n")
   note(f"job {job} ({request.name}): {request.ranks} rank{'s' * (request.ranks != 1)}, "
        f"{len(tree.files)} files of {tree.root}")
   return job
+
+
+def submitted(backend: Backend, request: Request, folder: str, note: Note) -> str:
+  """The number of the job. If the scheduler's answer is lost, the job may be in its queue all the
+  same: it is searched and ended, and its folder stays until that is certain."""
+  try:
+    return backend.submit(request, folder)
+  except Refused:
+    backend.host.call("remove", folder)
+    raise
+  except BaseException:
+    certain = False
+    with contextlib.suppress(ClusterError):
+      certain = backend.withdraw(folder)
+    if certain:
+      backend.host.call("remove", folder)
+      note("the job was submitted, but the answer was lost; it is cancelled")
+    else:
+      note(f"it is not known whether the job was submitted. `stretto cluster stop "
+           f"{shlex.quote(request.name)}{backend.where_option()}` ends it if it is; its folder "
+           f"{folder} stays")
+    raise
 
 
 def follow(backend: Backend, job: str, folder: str, note: Note) -> int:
@@ -65,8 +89,10 @@ def follow(backend: Backend, job: str, folder: str, note: Note) -> int:
     return _follow.follow(backend, job, folder, note, printer, offsets)
 
   def leave(why: str) -> int:
-    note(f"job {job} goes on{' after ' + why if why else ''}: `stretto cluster logs {job} -f` "
-         f"follows it, `stretto cluster stop {job}` ends it")
+    words = f"{job}{backend.where_option()}"
+    with contextlib.suppress(OSError):  # the terminal may be gone
+      note(f"job {job} goes on{' after ' + why if why else ''}: `stretto cluster logs {words} -f` "
+           f"follows it, `stretto cluster stop {words}` ends it")
     return 0 if not why else 128 + signal.Signals[why]
 
   def cancel() -> int:
@@ -85,6 +111,8 @@ def request_of(args: argparse.Namespace) -> Request:
     kind, equals, path = text.rpartition("=")
     if not path or (equals and not WORD.fullmatch(kind)):
       raise ValueError(f"--python: expected FILE or KIND=FILE, got {text!r}")
+    if path == ":":  # srun takes this word for the beginning of another component
+      raise ValueError("--python: ':' is no interpreter")
     pythons[kind] = path
   if args.module and args.no_python:
     raise ValueError("-m and --no-python: give one of them")
@@ -118,6 +146,8 @@ def environment(given: list[str]) -> dict[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not VARIABLE.fullmatch(name) or "\0" in value:
       raise ValueError(f"--env: expected NAME=VALUE, got {text!r}")
+    if name.startswith("_stretto_"):
+      raise ValueError(f"--env {name}: names that begin with _stretto_ belong to the batch script")
     found[name] = value
   return found
 
@@ -157,6 +187,9 @@ def place_script(args: argparse.Namespace, request: Request, tree: _pack.Tree) -
   whole = Path(os.path.abspath(path))
   root = Path(os.path.abspath(tree.root))
   name = os.path.relpath(whole, root)
+  if name.startswith("../") and args.host:
+    raise ValueError(f"{args.script}: this file is outside of {root}, so {args.host} does not get "
+                     "it; start `run` in a folder around it")
   if name.startswith("../"):
     request.words[request.words.index(args.script)] = str(whole)  # nodes have to see this file
     return

@@ -3,17 +3,20 @@ that ssh reaches."""
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
+import shlex
 import sys
+import time
 
-from stretto.cluster import _loopback
+from stretto.cluster import _agent, _loopback
 from stretto.cluster import _slurm_output as output
 from stretto.cluster import _slurm_script as script
 from stretto.cluster._backend import OVER, Backend, Chips, Request, Row, State
-from stretto.cluster._host import ClusterError, Host
+from stretto.cluster._host import ClusterError, Host, Refused
 
-SUBMIT_S = 60.0
+SUBMIT_S, END_S, POLL_S = 60.0, 20.0, 0.1
 SECRET, SECRET_BYTES = "STRETTO_SECRET", 32
 
 
@@ -31,8 +34,15 @@ class Slurm(Backend):
     return f"Slurm {version}, {place}"
 
   def describe(self) -> dict[str, str]:
+    # Numbers of jobs begin at 1 in every loopback cluster, so a job says which one it is of.
     return {"backend": self.name, "host": self.host.name,
-            "cluster": str(self.loopback.conf) if self.loopback else ""}
+            "cluster": str(self.loopback.conf) if self.loopback else "",
+            "identity": self.loopback.identity() if self.loopback else ""}
+
+  def where_option(self) -> str:
+    if self.host.name:
+      return f" --host {shlex.quote(self.host.name)}"
+    return _loopback.option(self.loopback) if self.loopback else ""
 
   def files(self, request: Request) -> dict[str, str]:
     kinds = output.gres_of(self.host.ask(["sinfo", "-h", "-N", "-o", output.NODES])) \
@@ -42,7 +52,8 @@ class Slurm(Backend):
     # Nodes of a loopback cluster share an address; what Slurm reserves on each may be the same.
     resv = not self.loopback and output.has_reserved_ports(
       self.host.ask(["scontrol", "show", "config"]))
-    return {"job.sh": script.text(request, components, not self.host.name, resv)}
+    return {"job.sh": script.text(request, components, not self.host.name, resv),
+            "words.json": json.dumps(request.words) + "\n"}
 
   def words(self, request: Request) -> list[str]:
     return ["sbatch", "--parsable", "--export=ALL", f"--job-name={request.name}", "job.sh"]
@@ -51,8 +62,37 @@ class Slurm(Backend):
     # Slurm keeps the environment for later starts; no command line and no file of ours has it.
     environment = {**request.secrets, SECRET: os.environ.get(SECRET)
                    or secrets.token_hex(SECRET_BYTES)}
-    return output.job_number(self.host.ask(self.words(request), environment=environment,
-                                           folder=folder, timeout=SUBMIT_S))
+    words = self.words(request)
+    done = self.host.run(words, environment=environment, folder=folder, timeout=SUBMIT_S)
+    if done.code == 0:
+      return output.job_number(done.out)
+    # slurmctld may take a job whose sbatch has given up waiting.
+    late = done.code == _agent.TIMED_OUT or any(t in done.err.lower() for t in output.LATE)
+    kind = ClusterError if late else Refused
+    raise kind(f"{words[0]} {self.host.where}: {done.reason}")
+
+  def numbers(self) -> dict[str, str]:
+    out = self.host.ask(["squeue", "-h", "--me", "-o", output.FOLDERS])
+    pairs = (line.split(output.SEPARATOR, 1) for line in out.splitlines()
+             if output.SEPARATOR in line)
+    # Of a heterogeneous job, N+0 and so on; N is what all commands take.
+    return {os.path.basename(place): number.split("+")[0] for number, place in pairs}
+
+  def withdraw(self, folder: str) -> bool:
+    number = self.numbers().get(os.path.basename(folder))
+    if number is None:
+      return False  # it may still be on its way
+    self.stop(number, folder)
+    return self.until_forgotten(number, folder)
+
+  def until_forgotten(self, number: str, folder: str) -> bool:
+    """A job that ends still writes into its folder."""
+    stop = time.monotonic() + END_S
+    while time.monotonic() < stop:
+      if self.state(number, folder).what == OVER:
+        return True
+      time.sleep(POLL_S)
+    return False
 
   def state(self, job: str, folder: str) -> State:
     done = self.host.run(["squeue", "-h", "-j", job, "-t", "all", "-o", output.STATE])
@@ -63,6 +103,12 @@ class Slurm(Backend):
     raise ClusterError(f"squeue {self.host.where}: {done.reason}")
 
   def stop(self, job: str, folder: str) -> None:
+    """Only the job of this folder: schedulers count from 1 again when they are set up anew."""
+    found = self.host.run(["squeue", "-h", "-j", job, "-o", "%Z"])
+    places = {os.path.basename(line) for line in found.out.splitlines() if line}
+    if found.code == 0 and places and os.path.basename(folder) not in places:
+      raise ClusterError(f"job {job} {self.host.where} is another one, which works in "
+                         f"{min(found.out.splitlines())}; it is not ended")
     done = self.host.run(["scancel", job])
     if done.code != 0 and not any(t in done.err.lower() for t in output.GONE):
       raise ClusterError(f"scancel {self.host.where}: {done.reason}")
@@ -74,12 +120,14 @@ class Slurm(Backend):
   def shell(self, job: str, folder: str, rank: int) -> list[str]:
     place = self.host.call("read_text", folder, f"progress/rank-{rank:05}.node")
     words = (place or "").split()
-    if len(words) != 2:
+    if len(words) < 2:
       raise ClusterError(f"rank {rank}: it has not started; `stretto cluster ls` says what the job "
                          "waits for")
-    node, number = words
-    return ["srun", f"--jobid={number}", "--overlap", "--pty", f"--nodelist={node}", "--nodes=1",
-            "--ntasks=1", os.environ.get("SHELL", "/bin/bash"), "-i"]
+    node, number = words[:2]
+    shell = "/bin/bash" if self.host.name else os.environ.get("SHELL", "/bin/bash")
+    group = [f"--het-group={words[2]}"] if len(words) > 2 else []
+    return ["srun", f"--jobid={number}", *group, "--overlap", "--pty", f"--nodelist={node}",
+            "--nodes=1", "--ntasks=1", shell, "-i"]
 
 
 def component(part: Chips, kinds: dict[str, tuple[str, dict[str, int]]],

@@ -14,20 +14,24 @@ SEPARATOR = "\x1f"
 # Job, state, time of submission, nodes, chips per node, partition, reason, user, folder, name.
 QUEUE = SEPARATOR.join(("%i", "%T", "%V", "%D", "%b", "%P", "%r", "%u", "%Z", "%j"))
 STATE = SEPARATOR.join(("%T", "%r"))
+FOLDERS = SEPARATOR.join(("%i", "%Z"))
 NODES = SEPARATOR.join(("%N", "%G"))
 
 WAITING = {"PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"}
-RUNNING = {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "SIGNALING", "RESIZING", "STAGE_OUT"}
 ENDING = {"COMPLETING"}
+OVERS = {"COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "DEADLINE", "NODE_FAIL", "PREEMPTED",
+         "BOOT_FAIL", "OUT_OF_MEMORY", "LAUNCH_FAILED", "RECONFIG_FAIL"}
+LATE = ("timed out",)  # as sbatch says when slurmctld may have the job all the same
 GONE = ("invalid job id", "invalid job array")  # as squeue says of a job it has forgotten
 
 
 def state_of(word: str, reason: str) -> State:
   if word in WAITING:
     return State(WAITS, word, reason)
-  if word in RUNNING:
-    return State(RUNS, word, reason)
-  return State(ENDS if word in ENDING else OVER, word, reason)
+  if word in ENDING:
+    return State(ENDS, word, reason)
+  # A word that a newer Slurm has added is no end: the job is over when squeue forgets it.
+  return State(OVER if word in OVERS else RUNS, word, reason)
 
 
 def states(out: str) -> State | None:

@@ -18,6 +18,7 @@ VARIABLE = "STRETTO_STATE_DIR"
 DEFAULT = "local"  # name of a cluster
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 LONGEST_NAME = 200
+Known = tuple[str, dict[str, Any]]  # a job's folder and its job.json
 
 
 def folder() -> Path:
@@ -52,29 +53,35 @@ def new_job_folder(host: Host) -> str:
   return f"{jobs_folder(host)}/{stamp}-{secrets.token_hex(3)}"
 
 
-def known_jobs(host: Host) -> list[tuple[str, dict[str, Any]]]:
-  """(folder, job.json) of jobs that were submitted from here, the newest first."""
+def all_jobs(host: Host) -> list[Known]:
+  """(folder, job.json) of every job, the newest first. "id" may be empty: whoever submitted the job
+  was killed before it knew the number. {}: there is no job.json."""
   found = []
   for place, text, number in host.call("folders_below", jobs_folder(host)):
     try:
       job = json.loads(text)
     except ValueError:
-      continue
-    if isinstance(job, dict) and not job.get("id"):
-      job["id"] = number
-    if isinstance(job, dict) and job.get("id"):
-      found.append((place, job))
+      job = {}
+    job = job if isinstance(job, dict) else {}
+    if job:
+      job["id"] = job.get("id") or number
+    found.append((place, job))
   return found
 
 
-def find_job(host: Host, wanted: str) -> tuple[str, dict[str, Any]]:
-  """By the scheduler's number, or the newest of that name."""
-  jobs = known_jobs(host)
+def known_jobs(host: Host) -> list[Known]:
+  """(folder, job.json) of jobs that were submitted from here, the newest first."""
+  return [(place, job) for place, job in all_jobs(host) if job.get("id")]
+
+
+def matches(jobs: list[Known], wanted: str) -> list[Known]:
+  """By the scheduler's number, else by name; the newest first."""
   wanted = wanted.split("+")[0] if wanted.split("+")[0].isdigit() else wanted  # a part of a job
-  for match in ("id", "name"):
-    for place, job in jobs:
-      if job.get(match) == wanted:
-        return place, job
-  names = ", ".join(f"{job['id']} ({job['name']})" for _, job in jobs[:5])
-  raise ClusterError(f"{wanted}: there is no such job among those started with `stretto cluster "
-                     f"run`" + (f"; the last ones are {names}" if names else ""))
+  return ([(place, job) for place, job in jobs if job.get("id") == wanted]
+          or [(place, job) for place, job in jobs if job.get("name") == wanted])
+
+
+def no_such_job(jobs: list[Known], wanted: str) -> ClusterError:
+  names = ", ".join(f"{job['id'] or 'no number'} ({job['name']})" for _, job in jobs[:5])
+  return ClusterError(f"{wanted}: there is no such job among those started with `stretto cluster "
+                      f"run`" + (f"; the last ones are {names}" if names else ""))

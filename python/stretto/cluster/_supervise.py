@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from stretto import _processes
-from stretto.cluster import _agent, _task, _watch_steps
+from stretto.cluster import _agent, _local, _task, _watch_steps
 
 
 def free_port() -> int:
@@ -30,6 +30,7 @@ def free_port() -> int:
 
 def main() -> int:
   folder = os.getcwd()
+  _local.note_leader(folder, os.getpid())
   asked = json.loads(Path("local.json").read_text())
   ranks = asked["ranks"]
   common = {"PYTHONUNBUFFERED": "1", **asked["environment"], "STRETTO_JOB_FOLDER": folder,
@@ -42,7 +43,7 @@ def main() -> int:
                                 str(asked["hang_after"])],
                                env={**os.environ, **common}, stdin=subprocess.DEVNULL)
   code = _processes.run_all([_processes.Command(
-    [asked["python"], _task.__file__, *asked["words"]],
+    [asked["python"], _task.__file__],
     {**common, "STRETTO_TASK": f"{rank}/{ranks}/{rank}/{ranks}"}, told="")
     for rank in range(ranks)])
   if watcher:

@@ -1,13 +1,16 @@
 """One rank of a job: sends what it prints to the rank's log, sets the variables that `stretto run`
 sets, and becomes the rank.
 
-  python _task.py [--ranks-per-node N] [-m | --no-python] train.py ARGUMENTS
+  python _task.py [--ranks-per-node N] [--group K] [--reserved-ports]
+
+words.json in the job's folder says what the rank runs: [-m | --no-python] train.py ARGUMENTS.
 
 It is started as a file, and imports nothing of Stretto: `import stretto` takes a third of a second,
 and a script may not need it. STRETTO_JOB_FOLDER names the job's folder; Slurm's variables say which
 rank this is, or STRETTO_TASK (RANK/RANKS/LOCAL RANK/LOCAL RANKS) where there is no Slurm."""
 
 import importlib.util
+import json
 import os
 import re
 import sys
@@ -30,12 +33,12 @@ def here_of(environment, per_node=0):
           max(locals_, local + 1), node)
 
 
-def settings(environment, place):
+def settings(environment, place, use_reserved=False):
   rank, ranks, local, locals_, node = place
   address = environment["MASTER_ADDR"]
   port = environment.get("MASTER_PORT", "")
   reserved = re.findall(r"\d+", environment.get("SLURM_STEP_RESV_PORTS", ""))
-  if len(reserved) > 1:  # --resv-ports: free on every node
+  if use_reserved and len(reserved) > 1:  # --resv-ports: free on every node
     port, second = reserved[0], reserved[1]
   else:
     second = str(int(port) + 1)
@@ -63,12 +66,13 @@ def to_log(folder, rank):
   os.close(log)
 
 
-def note_node(environment, rank):
-  """For `stretto cluster ssh`: on which node, and in which part of the job."""
+def note_node(environment, rank, group):
+  """For `stretto cluster ssh`: on which node, and in which part of a heterogeneous job. Slurm gives
+  the ranks of every part the number of the first."""
   if "SLURMD_NODENAME" in environment:
     with open(os.path.join(environment["STRETTO_JOB_FOLDER"], "progress", f"rank-{rank:05}.node"),
               "w") as file:
-      file.write(f"{environment['SLURMD_NODENAME']} {environment['SLURM_JOB_ID']}\n")
+      file.write(f"{environment['SLURMD_NODENAME']} {environment['SLURM_JOB_ID']} {group}\n")
 
 
 def rank_program():
@@ -80,15 +84,28 @@ def rank_program():
   return module
 
 
+def words_of(folder):
+  with open(os.path.join(folder, "words.json"), encoding="utf-8") as file:
+    return json.load(file)
+
+
 def main():
-  per_node = 0
-  if sys.argv[1] == "--ranks-per-node":
-    per_node = int(sys.argv[2])
-    del sys.argv[1:3]
+  per_node, group, use_reserved = 0, "", False
+  given = sys.argv[1:]
+  while given:
+    option = given.pop(0)
+    if option == "--ranks-per-node":
+      per_node = int(given.pop(0))
+    elif option == "--group":
+      group = given.pop(0)
+    elif option == "--reserved-ports":
+      use_reserved = True
+  folder = os.environ["STRETTO_JOB_FOLDER"]
   place = here_of(os.environ, per_node)
-  to_log(os.environ["STRETTO_JOB_FOLDER"], place[0])
-  note_node(os.environ, place[0])
-  os.environ.update(settings(os.environ, place))
+  to_log(folder, place[0])
+  note_node(os.environ, place[0], group)
+  os.environ.update(settings(os.environ, place, use_reserved))
+  sys.argv[1:] = words_of(folder)
   sys.path.pop(0)  # this folder's files are no modules for the script
   sys.path.insert(0, "")
   rank_program().main()

@@ -74,7 +74,7 @@ def down(args: argparse.Namespace, note: Note) -> int:
 def ls(args: argparse.Namespace, note: Note) -> int:
   rows = _backends.chosen(args).rows(args.all)
   if args.over:
-    rows += over(args, {row.id for row in rows})
+    rows += over(args, {os.path.basename(row.folder) for row in rows})
   if args.json:
     print(json.dumps({"jobs": [row._asdict() for row in rows]}, indent=1))
     return 0
@@ -90,14 +90,16 @@ def ls(args: argparse.Namespace, note: Note) -> int:
 
 
 def over(args: argparse.Namespace, known: set[str]) -> list[Row]:
-  """Jobs that are over, by what they have left."""
+  """Jobs that are over, by what they have left. `known`: the last parts of the folders of jobs that
+  wait or run; numbers begin at 1 in every cluster."""
   host = SshHost(args.host) if args.host else Host()
   rows = []
-  for folder, job in _state.known_jobs(host):
-    if job["id"] in known:
+  for folder, job in _state.all_jobs(host):
+    if not job or os.path.basename(folder) in known:
       continue
     left = (host.call("read_text", folder, "exit") or "").strip()
-    rows.append(Row(job["id"], job["name"], f"over ({left})" if left else "over",
+    state = f"over ({left})" if left else "over" if job["id"] else "never submitted"
+    rows.append(Row(job["id"] or "-", job["name"], state,
                     max(time.time() - job["time"], 0), 0, "", "", "", "", folder))
   return rows
 
@@ -161,13 +163,13 @@ def upload(args: argparse.Namespace, note: Note) -> int:
     path = Path(text)
     if not path.exists():
       raise ValueError(f"{text}: there is no such file")
-    base = path.resolve().name
+    base = Path(os.path.abspath(path)).name  # of a link: its own name, with what it leads to
     if path.is_dir():
       files += [(os.path.join(to, base, name), path / name)
-                for name in sorted(_agent.files_in(str(path)))]
+                for name in sorted(_agent.files_in(str(path))) if (path / name).is_file()]
     else:
       files.append((os.path.join(to, base), path))
-  backend.host.put_tree(folder, files)
+  backend.host.put_tree(folder, files, follow=True)
   note(f"{len(files)} files")
   return 0
 

@@ -34,11 +34,19 @@ def counters(folder):
   return found
 
 
-def wait_for_hang(folder, seconds, sleep=time.sleep, clock=time.monotonic):
+def check_leader(how):
+  """The leader of local jobs has started this process. Once it is gone its number may be that of
+  any process, and there is nobody to end."""
+  if how[0] == "--group" and os.getppid() != int(how[1]):
+    sys.exit(0)
+
+
+def wait_for_hang(folder, seconds, sleep=time.sleep, clock=time.monotonic, check=lambda: None):
   """Returns how many operations each rank had finished when none went on any more."""
   began = changed = clock()
   before, told = {}, False
   while True:
+    check()
     now = clock()
     found = counters(folder)
     if found != before:
@@ -53,13 +61,17 @@ def wait_for_hang(folder, seconds, sleep=time.sleep, clock=time.monotonic):
 
 
 def send(number, how):
+  check_leader(how)
   if how[0] == "--group":
     os.kill(int(how[1]), number)  # it hands SIGUSR2 on to the ranks, and ends them on SIGTERM
     return
   job = os.environ["SLURM_JOB_ID"]
   # The step is the ranks; the batch script goes on, and leaves the exit code.
   words = [f"{job}.0"] if number == signal.SIGTERM else ["--signal=USR2", job]
-  subprocess.run(["scancel", *words], timeout=COMMAND_S, check=False)
+  try:
+    subprocess.run(["scancel", *words], timeout=COMMAND_S, check=False)
+  except subprocess.TimeoutExpired:
+    print(f"stretto cluster: scancel has not answered within {COMMAND_S:g} s", flush=True)
 
 
 def records_text(folder):
@@ -114,7 +126,7 @@ def main():
   how, seconds = sys.argv[1:-1], float(sys.argv[-1])
   job = os.environ["STRETTO_JOB_FOLDER"]
   folder = os.environ["STRETTO_PROGRESS"]
-  finished = wait_for_hang(folder, seconds)
+  finished = wait_for_hang(folder, seconds, check=lambda: check_leader(how))
   with open(os.path.join(folder, "asked"), "w"):
     pass
   send(signal.SIGUSR2, how)
