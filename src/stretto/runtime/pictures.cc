@@ -229,6 +229,7 @@ Tensor prepared(const media::Preprocess& steps, bool channels_last, DType dtype,
           static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), row) - ends.begin());
       const std::string& path = pictures[i].path;
       try {
+        check_interrupt();
         const Tensor picture = path.empty() ? pictures[i].pixels : read_picture_file(path);
         prepare_one(steps, channels_last ? Channels::kLast : Channels::kFirst, dtype, picture,
                     batches[i], row - (ends[i] - batches[i].count),
@@ -240,6 +241,9 @@ Tensor prepared(const media::Preprocess& steps, bool channels_last, DType dtype,
       } catch (const Unsupported& error) {
         next = rows;
         throw_unsupported("{}: {}", label_of(i), error.what());
+      } catch (...) {
+        next = rows;
+        throw;
       }
     }
   };
