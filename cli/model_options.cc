@@ -7,7 +7,6 @@
 
 #include "npz.h"
 #include "progress.h"
-#include "stretto/base/file.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/sample_inputs.h"
 #include "table.h"
@@ -100,10 +99,7 @@ bool is_picture(std::string_view path) {
                      [&](std::string_view end) { return lower.ends_with(end); });
 }
 
-Tensor read_picture(const std::string& path) {
-  const auto file = MappedFile::open(path);
-  return {DType::kUInt8, {static_cast<int64_t>(file->bytes().size())}, file->bytes().data(), file};
-}
+Tensor read_picture(const std::string& path) { return runtime::read_picture_file(path); }
 
 std::map<std::string, Tensor> read_inputs(const std::vector<std::string>& pairs,
                                           const std::string& file) {

@@ -31,16 +31,19 @@ Tensor joined(const std::vector<Tensor>& parts) {
   return all;
 }
 
-// Photos of one run, of `count` photos in all.
-int64_t group_size(const Dimension& batch, int64_t count) {
-  if (batch.least > 1 && count % batch.least != 0) {
-    throw_invalid("infer: the model takes {} pictures at a time, and {} were given", batch.least,
-                  count);
-  }
-  return std::max(batch.least, std::min({batch.most, count, kMostAtOnce}));
-}
-
 }  // namespace
+
+std::vector<int64_t> group_sizes(const Dimension& batch, int64_t count) {
+  const int64_t most = std::max(batch.least, std::min(batch.most, kMostAtOnce));
+  const int64_t groups = (count + most - 1) / most;
+  if (count / groups < batch.least) {
+    throw_invalid("infer: the model takes {} pictures at a time, and {} were given",
+                  shape_range_text({batch}), count);
+  }
+  std::vector<int64_t> sizes(static_cast<size_t>(groups), count / groups);
+  for (int64_t i = 0; i < count % groups; ++i) ++sizes[static_cast<size_t>(i)];
+  return sizes;
+}
 
 Photos take_photos(std::vector<std::string>& inputs) {
   Photos photos;
@@ -50,14 +53,16 @@ Photos take_photos(std::vector<std::string>& inputs) {
       others.push_back(input);
       continue;
     }
-    const size_t equals = input.rfind('=');
-    const std::string name = equals == std::string::npos ? "" : input.substr(0, equals);
+    // As other inputs are split; a path with an = in its folders has a / before it.
+    const size_t equals = input.find('=');
+    const bool named = equals != std::string::npos && input.find('/') > equals;
+    const std::string name = named ? input.substr(0, equals) : "";
     if (!photos.paths.empty() && name != photos.name) {
       throw_invalid("--input: photos are given for one input, and {} names another",
                     name.empty() ? photos.name : name);
     }
     photos.name = name;
-    photos.paths.push_back(equals == std::string::npos ? input : input.substr(equals + 1));
+    photos.paths.push_back(named ? input.substr(equals + 1) : input);
   }
   inputs = std::move(others);
   return photos;
@@ -87,18 +92,16 @@ std::vector<Tensor> run_on_photos(const Model& model, const Photos& photos) {
         name);
   }
   const auto count = static_cast<int64_t>(photos.paths.size());
-  const int64_t size = group_size(model.input_ranges()[pictures->index][0], count);
+  const auto sizes = group_sizes(model.input_ranges()[pictures->index][0], count);
   Session session(model);
   std::vector<std::vector<Tensor>> parts(model.outputs().size());
-  for (int64_t begin = 0; begin < count; begin += size) {
-    const int64_t end = std::min(begin + size, count);
-    std::vector<Tensor> made;
-    for (int64_t i = begin; i < end; ++i) {
-      made.push_back(prepare_file(model, photos.paths[static_cast<size_t>(i)]));
-    }
-    const std::vector<Tensor> outputs = session.run({joined(made)});
+  auto path = photos.paths.begin();
+  for (const int64_t size : sizes) {
+    std::vector<runtime::GivenPicture> group;
+    for (int64_t i = 0; i < size; ++i) group.push_back({.path = *path++});
+    const std::vector<Tensor> outputs = session.run({runtime::prepare_all(model, group)});
     for (size_t i = 0; i < outputs.size(); ++i) {
-      if (size < count && (outputs[i].rank() == 0 || outputs[i].shape()[0] != end - begin)) {
+      if (size < count && (outputs[i].rank() == 0 || outputs[i].shape()[0] != size)) {
         throw_unsupported(
             "infer: output {} of shape {} is not one per picture; give one photo at "
             "a time",

@@ -17,6 +17,10 @@ struct Photos {
 };
 Photos take_photos(std::vector<std::string>& inputs);
 
+// How many of `count` photos each run takes, all within the batch that the model takes and as even
+// as can be. Throws InvalidArgument where there is no such way.
+std::vector<int64_t> group_sizes(const Dimension& batch, int64_t count);
+
 // Runs the model on photos, as many at a time as it takes, and puts the outputs together. Throws
 // InvalidArgument where the model takes no pictures or needs other inputs besides.
 std::vector<Tensor> run_on_photos(const Model& model, const Photos& photos);

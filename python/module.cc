@@ -8,6 +8,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstdio>
@@ -111,24 +112,23 @@ class ModelSession {
     return result;
   }
 
-  // What the program takes of pixels, or of the bytes of a file in one dimension: one array.
-  nb::typed<nb::list, nb::ndarray<nb::numpy>> prepare_pictures(const Array& array) {
-    const Tensor pictures = tensor_view(array);
-    Tensor made;
-    {
-      nb::gil_scoped_release released;
-      const InterruptScope interrupt(check_signals);
-      made = prepare(model_, pictures);
+  // What the program takes of pictures: paths, and pixels or the bytes of a file in one dimension.
+  // One array.
+  nb::typed<nb::list, nb::ndarray<nb::numpy>> prepare_pictures(
+      const std::vector<std::variant<std::string, Array>>& given) {
+    std::vector<runtime::GivenPicture> pictures;
+    for (const auto& one : given) {
+      if (const auto* path = std::get_if<std::string>(&one)) {
+        pictures.push_back({.path = *path});
+      } else {
+        pictures.push_back({.pixels = tensor_view(std::get<Array>(one))});
+      }
     }
-    return numpy_arrays({made});
-  }
-
-  nb::typed<nb::list, nb::ndarray<nb::numpy>> prepare_path(const std::string& path) {
     Tensor made;
     {
       nb::gil_scoped_release released;
       const InterruptScope interrupt(check_signals);
-      made = prepare_file(model_, path);
+      made = runtime::prepare_all(model_, pictures);
     }
     return numpy_arrays({made});
   }
@@ -335,7 +335,6 @@ NB_MODULE(_stretto, m) {
       .def("run", &ModelSession::run, "inputs"_a)
       .def("run_values", &ModelSession::run_values, "values"_a)
       .def("prepare", &ModelSession::prepare_pictures, "pictures"_a)
-      .def("prepare_file", &ModelSession::prepare_path, "path"_a)
       .def_prop_ro("preprocess", [](const ModelSession& s) { return s.model().preprocess(); })
       // The place of the input that takes pictures, or -1.
       .def_prop_ro("picture_input",
@@ -343,6 +342,14 @@ NB_MODULE(_stretto, m) {
                      const auto& pictures = s.model().state().pictures;
                      return pictures ? static_cast<int64_t>(pictures->index) : int64_t{-1};
                    })
+      // The element type of what the steps make, for that input.
+      .def_prop_ro(
+          "picture_dtype",
+          [](const ModelSession& s) {
+            const Model::State& state = s.model().state();
+            if (!state.pictures) return std::string();
+            return std::string(dtype_name(state.program->inputs[state.pictures->index].dtype));
+          })
       .def_prop_ro("staged", [](const ModelSession& s) { return s.model().staged(); })
       .def_prop_ro("programs", &ModelSession::programs)
       .def("run_at", &ModelSession::run_at, "inputs"_a, "outputs"_a)

@@ -37,6 +37,22 @@ class TensorSpec:
   sizes: str | None = None
 
 
+def _picture(picture: Any) -> str | np.ndarray:
+  """One picture as the engine takes it: a path, or pixels, or the bytes of a file."""
+  if isinstance(picture, (str, os.PathLike)):
+    return path_text("picture", picture)
+  if isinstance(picture, (bytes, bytearray, memoryview)):
+    return np.frombuffer(picture, np.uint8)
+  return as_array(picture, "uint8", "picture")
+
+
+def _holds_numbers(value: Any) -> bool:
+  """Whether a list is an array written out, and not a list of pictures."""
+  while isinstance(value, (list, tuple)) and value:
+    value = value[0]
+  return isinstance(value, (int, float))
+
+
 class Model:
   """An optimised model: made by `optimize` or `load`, run by calling it.
 
@@ -91,7 +107,8 @@ class Model:
 
         An input that takes pictures (`preprocess`) is given 8-bit pixels of any size, as uint8 of
         height x width x 3, height x width, or a batch of either; the path or the bytes of a JPEG,
-        PNG or WebP file; a list of such; or what `prepare` returned.
+        PNG or WebP file; a list of such; or what `prepare` returned, or any other tensor of floats
+        that the steps could have made.
 
     Returns:
       The output as a NumPy array, or a tuple of arrays in the order of `outputs` if there are
@@ -157,22 +174,20 @@ class Model:
     """
     if not pictures:
       raise InvalidArgumentError("prepare: expected at least one picture")
-    return np.concatenate([self._prepared(picture) for picture in pictures])
-
-  def _prepared(self, picture: Any) -> np.ndarray:
-    if isinstance(picture, (str, os.PathLike)):
-      return self._session.prepare_file(path_text("picture", picture))[0]
-    if isinstance(picture, (bytes, bytearray, memoryview)):
-      return self._session.prepare(np.frombuffer(picture, np.uint8))[0]
-    return self._session.prepare(as_array(picture, "uint8", "picture"))[0]
+    return self._session.prepare([_picture(picture) for picture in pictures])[0]
 
   def _pictures(self, value: Any, name: str) -> np.ndarray:
-    """An input that takes pictures: pixels and tensors go to the engine as they are."""
-    if isinstance(value, (list, tuple)):
+    """An input that takes pictures: pixels go to the engine as they are, tensors of numbers as what
+    the steps make."""
+    numbers = isinstance(value, (list, tuple)) and _holds_numbers(value)
+    if isinstance(value, (list, tuple)) and not numbers:
       return self.prepare(*value)
     if isinstance(value, (str, os.PathLike, bytes, bytearray, memoryview)):
-      return self._prepared(value)
-    return as_array(value, name=name)
+      return self.prepare(value)
+    array = as_array(value, name=name)
+    if array.ndim == 4 and array.dtype.kind == "f":
+      return as_array(value if numbers else array, self._session.picture_dtype, name)
+    return as_array(value, "uint8", name) if numbers else array
 
   def context(self, batch: int = 1, *, max_length: int | None = None,
               state: Mapping[str, str] | None = None) -> Context:

@@ -6,7 +6,8 @@ scores = fast("photo.jpg")        # or pixels of any size, as uint8 of H x W x 3
 ```
 
 A list of steps does the same in parts: `[Resize(256), CenterCrop(224), Normalize()]`. All of them
-are one pass over the picture, which computes the bits of `stretto.data.ImageLoader` in validation.
+are one pass over the picture. `Imagenet` computes the bits of `stretto.data.ImageLoader` in
+validation.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Letterbox:
 
   Attributes:
     size: height and width of what the model sees.
-    fill: the value beside the picture, 0 to 255.
+    fill: the value beside the picture, 0 to 255; or "mean", which becomes 0, as in
+      `stretto.data.ImageLoader(fit="letterbox")`.
     filter: as in `Imagenet`.
 
   Examples:
@@ -70,7 +72,7 @@ class Letterbox:
   """
 
   size: Size
-  fill: int = 114
+  fill: int | str = 114
   filter: str = "triangle"
 
 
@@ -174,6 +176,10 @@ def _word(value: object, name: str) -> str:
   return value
 
 
+def _fill(fill: object) -> str:
+  return fill if isinstance(fill, str) and fill == "mean" else _side(fill, "Letterbox: fill")
+
+
 def _step_text(step: Step) -> str:
   if isinstance(step, Imagenet):
     resize = "" if step.resize is None else f", resize={_side(step.resize, 'Imagenet: resize')}"
@@ -183,7 +189,7 @@ def _step_text(step: Step) -> str:
             f"filter={_word(step.filter, 'Imagenet: filter')})")
   if isinstance(step, Letterbox):
     return (f"letterbox({_size(step.size, 'Letterbox: size')}, "
-            f"fill={_side(step.fill, 'Letterbox: fill')}, "
+            f"fill={_fill(step.fill)}, "
             f"filter={_word(step.filter, 'Letterbox: filter')})")
   if isinstance(step, Resize):
     return (f"resize({_size(step.size, 'Resize: size')}, "

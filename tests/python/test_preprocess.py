@@ -164,6 +164,18 @@ def test_a_letterbox_shows_all_of_the_picture():
     assert off.max() <= 2 / 255, (width, height, off.max())
 
 
+def test_a_letterbox_of_the_mean_has_zeros_beside_the_picture():
+  """As the loader pads; and the picture itself is that of any other fill."""
+  pixels = pixels_of(64, 40)
+  means = optimized([media.Letterbox(SIZE, fill="mean"), media.Normalize()])
+  assert "fill=mean" in means.preprocess
+  got = means.prepare(pixels)[0]
+  other = optimized([media.Letterbox(SIZE, fill=7), media.Normalize()]).prepare(pixels)[0]
+  assert np.array_equal(got[:, 6:26], other[:, 6:26])
+  assert not got[:, :6].any() and not got[:, 26:].any()
+  assert other[:, :6].all()
+
+
 def test_a_stretched_picture_keeps_no_ratio():
   model = optimized([media.Resize((SIZE, SIZE))])
   pixels = pixels_of(90, 40)
@@ -200,6 +212,69 @@ def test_batches_and_greys():
   # One plane for all channels, or three equal ones: the same sums.
   assert np.abs(model.prepare(grey) - want).max() <= 1e-6
   assert np.array_equal(model.prepare(grey), model.prepare(grey[:, :, None]))
+
+
+def test_lists_are_shared_by_threads(folder):
+  """Whoever makes them, they come in their order; what one thread finds wrong is told."""
+  files = sorted((folder / "all").glob("*.jpg"))
+  given = [file if i % 3 else file.read_bytes() for i, file in enumerate(files)]
+  models = [stretto.optimize(cnn("n"), preprocess=media.Imagenet(SIZE), tuning="off",
+                             progress=False, threads=threads) for threads in (1, 3)]
+  made = [model.prepare(*given, np.stack([pixels_of(40, 30)] * 3)) for model in models]
+  assert made[0].shape == (len(files) + 3, 3, SIZE, SIZE)
+  assert np.array_equal(*made)
+  for i in (0, 1, len(files) - 1):
+    assert np.array_equal(made[0][i], models[0].prepare(given[i])[0])
+  with pytest.raises(FileNotFoundError, match="absent.jpg"):
+    models[1].prepare(*given, folder / "absent.jpg", *given)
+  with pytest.raises(stretto.FormatError, match="picture 1"):
+    models[1].prepare(given[0], b"no picture")
+
+
+@pytest.mark.parametrize("kind", ["FLOAT16", "BFLOAT16"])
+def test_narrow_types_take_all_kinds_of_pictures(kind, folder):
+  narrow = cnn()
+  narrow.graph.input[0].CopyFrom(helper.make_tensor_value_info(
+    "narrow", getattr(onnx.TensorProto, kind), [1, 3, SIZE, SIZE]))
+  narrow.graph.node.insert(0, helper.make_node("Cast", ["narrow"], ["x"], "wide",
+                                               to=onnx.TensorProto.FLOAT))
+  file = folder / "all" / "13_png.png"
+  with Image.open(file) as opened:
+    pixels = np.asarray(opened)
+  model = optimized(model=narrow, inputs={"narrow": pixels})
+  made, want = model.prepare(file), model(pixels)
+  full = optimized()
+  bits = 11 if kind == "FLOAT16" else 8
+  off = np.abs(made.astype(np.float32) - full.prepare(file))
+  assert 0 < off.max() <= 3 * 2.0 ** -bits
+  assert np.abs(want - full(file)).max() <= 0.05
+  for value in (file, file.read_bytes(), [file], made, [pixels], pixels[None]):
+    assert np.array_equal(model(value), want)
+
+
+def test_tensors_are_converted_as_elsewhere(fast):
+  made = fast.prepare(pixels_of(50, 40))
+  want = fast(made)
+  assert np.array_equal(fast(made.astype(np.float64)), want)
+  assert np.array_equal(fast(made.tolist()), want)
+  half = made.astype(np.float16)
+  assert np.array_equal(fast(half), fast(half.astype(np.float32)))
+  pixels = pixels_of(7, 5)
+  assert np.array_equal(fast(pixels.tolist()), fast(pixels))
+
+
+def test_other_inputs_follow_height_and_width():
+  """As a mask of the picture does, whose dimensions have the same names."""
+  model = conftest.model_of(
+    [helper.make_node("Unsqueeze", ["mask", "one"], ["m"], "channels"),
+     helper.make_node("Mul", ["x", "m"], ["y"], "masked")],
+    [conftest.value("x", ["n", 3, "height", "width"]),
+     conftest.value("mask", ["n", "height", "width"])],
+    [conftest.value("y", ["n", 3, "height", "width"])], {"one": np.array([1], np.int64)})
+  taken = optimized(media.Imagenet(SIZE), model)
+  mask = (np.arange(SIZE * SIZE).reshape(1, SIZE, SIZE) % 2).astype(np.float32)
+  pixels = pixels_of(70, 60)
+  assert np.array_equal(taken(pixels, mask), taken.prepare(pixels) * mask[:, None])
 
 
 def test_channels_last():
@@ -299,6 +374,10 @@ def test_wrong_pictures_are_named(fast, tmp_path):
     fast(b"no picture")
   with pytest.raises(FileNotFoundError, match="absent.jpg"):
     fast(tmp_path / "absent.jpg")
+  with open(tmp_path / "large.jpg", "wb") as large:
+    large.truncate(2 << 30)
+  with pytest.raises(stretto.FormatError, match="large.jpg.*more than a picture may have"):
+    fast(tmp_path / "large.jpg")
   cut = io.BytesIO()
   Image.fromarray(pixels_of(90, 80)).save(cut, "JPEG")
   (tmp_path / "cut.jpg").write_bytes(cut.getvalue()[:900])
@@ -361,6 +440,23 @@ def test_photos_at_the_command_line(files, name):
     assert [c["class"] for c in classes] == best.tolist()
     assert [c["label"] for c in classes] == [f"class {i}" for i in best]
     assert np.allclose([c["score"] for c in classes], scores[best], rtol=1e-6)
+
+
+def test_groups_of_photos_suit_the_batch(files, tmp_path):
+  path, photos = files
+  model = tmp_path / "range.stretto"
+  command("optimize", path / "many.onnx", "-o", model, "--tuning", "off", "--threads", 1,
+          "--preprocess", f"imagenet({SIZE})", "--shape", f"x=4..6x3x{SIZE}x{SIZE}")
+  folder = tmp_path / "lr=0.1"
+  folder.mkdir()
+  (folder / "a.jpg").write_bytes(photos[0].read_bytes())
+  for count, code in ((5, 0), (8, 0), (9, 0), (3, 2), (7, 2)):
+    words = [w for photo in [folder / "a.jpg", *photos[1:count]] for w in ("--input", photo)]
+    said = command("infer", model, *words, "--json", code=code)
+    if code == 0:
+      assert len(json.loads(said)["classes"]) == count
+    else:
+      assert f"and {count} were given" in said
 
 
 def test_the_best_classes_are_printed(files):

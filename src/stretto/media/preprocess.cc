@@ -26,7 +26,11 @@ Target moved(Target target, int64_t elements) {
 
 // All of the result, a row at a time: the picture overwrites its part of it.
 void fill(const Preprocess& p, const Target& target, Isa isa) {
-  std::vector<uint8_t> bytes(static_cast<size_t>(3 * p.size.width), static_cast<uint8_t>(p.fill));
+  if (!p.fill) {
+    const Region whole{0, 0, p.size.width, p.size.height};
+    return operators::erase(target, p.size.width, p.size.height, {&whole, 1});
+  }
+  std::vector<uint8_t> bytes(static_cast<size_t>(3 * p.size.width), static_cast<uint8_t>(*p.fill));
   const operators::Pixels row{.rgb = bytes.data(), .width = p.size.width, .height = 1};
   operators::Work work;
   for (int64_t y = 0; y < p.size.height; ++y) {

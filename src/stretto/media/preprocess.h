@@ -18,7 +18,7 @@ namespace stretto::media {
 enum class Fit : uint8_t {
   kShorter,    // the shorter side becomes `shorter`, and the middle is shown
   kStretch,    // each side becomes its own of `resized`, and the middle is shown
-  kLetterbox,  // all of the picture is shown, in the middle of `size`, and the rest is `fill`
+  kLetterbox,  // all of the picture is shown, in the middle of `size`, and `fill` beside it
 };
 
 enum class Channels : uint8_t { kFirst, kLast };  // C, H, W or H, W, C
@@ -29,7 +29,9 @@ struct Preprocess {
   int64_t shorter = 0;  // of kShorter
   Size resized;         // of kStretch
   Size size;            // of the result
-  int fill = 114;       // of kLetterbox: what all channels have beside the picture, 0 to 255
+  // Of kLetterbox: what all channels have beside the picture, 0 to 255. Nothing: the mean, which
+  // becomes 0, as the loader pads.
+  std::optional<int> fill = 114;
   Filter filter = Filter::kTriangle;
   std::array<float, 3> mean{0, 0, 0}, std{1, 1, 1};  // (v / 255 - mean) / std
   std::optional<Channels> channels;                  // nothing: as the model's input has them

@@ -34,7 +34,8 @@ TEST(Preprocess, TextIsReadAsItIsWritten) {
        {"imagenet(224)", "imagenet(size=224, resize=232, mean=0.5, std=[0.25, 0.5, 1e-1])",
         "resize(256, filter=cubic), center_crop(224, 192), normalize()",
         "resize(100, 80), center_crop(96, 64)", " resize( 64 , 48 ) ", "letterbox(640)",
-        "letterbox(384, 640, fill=0, filter=box), normalize(0, 1), to_layout(NHWC)"}) {
+        "letterbox(384, 640, fill=0, filter=box), normalize(0, 1), to_layout(NHWC)",
+        "letterbox(640, fill=mean), normalize()"}) {
     const Preprocess read = parse_preprocess(text);
     EXPECT_EQ(parse_preprocess(preprocess_text(read)), read) << preprocess_text(read);
   }
@@ -75,6 +76,7 @@ TEST(Preprocess, WrongTextIsRefusedInWords) {
                            "imagenet(224, mean==1)",
                            "imagenet(224, std=inf)",
                            "letterbox(8, fill=256)",
+                           "letterbox(8, fill=std)",
                            "letterbox(8), letterbox(8)",
                            "resize(16385, 1)",
                            "resize(8), center_crop(9)",
@@ -137,6 +139,26 @@ TEST(Preprocess, ALetterboxFillsWhatThePictureLeaves) {
         }
       }
     }
+  }
+}
+
+// What ImageLoader(fit="letterbox") does: fuse() to its place, and what becomes 0 around it.
+TEST(Preprocess, ALetterboxOfTheMeanIsTheLoaders) {
+  const Preprocess p = parse_preprocess("letterbox(16, 24, fill=mean), normalize()");
+  const auto pixels = pixels_of(40, 31, 3);
+  const Placed placed = place(p, 40, 31, 1);
+  EXPECT_EQ(placed.view.width, 21);
+  EXPECT_EQ(placed.view.height, 16);
+  EXPECT_EQ(placed.left, 1);
+  for (const Isa isa : usable_isas()) {
+    std::vector<float> expected(3 * 16 * 24);
+    Target target = planar_target(expected.data() + placed.left, DType::kFloat32, 24, 16);
+    target.mean = p.mean;
+    target.std = p.std;
+    FuseScratch scratch;
+    fuse(planes_of_rgb(pixels.data(), 40, 31, 3 * 40), placed.view, std::nullopt, target, scratch,
+         isa);
+    EXPECT_EQ(made(p, pixels, 40, 31, false, Channels::kFirst, isa), expected);
   }
 }
 

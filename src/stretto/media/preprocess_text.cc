@@ -181,7 +181,10 @@ void read_letterbox(const Written& w, Reading& r) {
   const int64_t height = side(w, "size");
   p.size = {.width = side(w, "width", height), .height = height};
   p.filter = choice(w, "filter", kFilters, Filter::kTriangle);
-  if (const auto text = argument(w, "fill")) p.fill = number<int>(w, "fill", *text, 0, 255);
+  if (const auto text = argument(w, "fill")) {
+    p.fill.reset();
+    if (*text != "mean") p.fill = number<int>(w, "fill", *text, 0, 255);
+  }
 }
 
 void read_normalize(const Written& w, Reading& r) { normalize(w, r, kImagenetMean, kImagenetStd); }
@@ -201,7 +204,7 @@ constexpr Row kRows[] = {
       "resizes the shorter side to size * 256 / 224, shows size x size of the middle, normalises"},
      read_imagenet},
     {{"letterbox", "letterbox(size, width, fill, filter)",
-      "shows all of the picture in size x size pixels, with the value 114 beside it"},
+      "shows all of the picture in size x size pixels, with fill, 114 or 'mean', beside it"},
      read_letterbox},
     {{"resize", "resize(size, width, filter)",
       "resizes the shorter side to size, or with two numbers the height and the width"},
@@ -329,8 +332,8 @@ std::string preprocess_text(const Preprocess& p) {
       }
       break;
     case Fit::kLetterbox:
-      text =
-          fmt::format("letterbox({}, {}, fill={}{})", p.size.height, p.size.width, p.fill, filter);
+      text = fmt::format("letterbox({}, {}, fill={}{})", p.size.height, p.size.width,
+                         p.fill ? fmt::format("{}", *p.fill) : "mean", filter);
       break;
   }
   text += fmt::format(", normalize(mean=[{}], std=[{}])", fmt::join(p.mean, ", "),

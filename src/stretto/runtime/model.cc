@@ -244,10 +244,15 @@ Tensor prepare(const Model& model, const Tensor& pictures) {
 Tensor prepare_file(const Model& model, const std::string& path) {
   const runtime::Pictures& how = pictures_of(model);
   const DType dtype = model.state().program->inputs[how.index].dtype;
-  const auto file = MappedFile::open(path);
-  const Tensor bytes(DType::kUInt8, {static_cast<int64_t>(file->bytes().size())},
-                     file->bytes().data(), file);
-  return runtime::prepared(*how.steps, how.channels_last, dtype, bytes, path, 1);
+  const runtime::GivenPicture file{.path = path};
+  return runtime::prepared(*how.steps, how.channels_last, dtype, {&file, 1}, path, 1);
+}
+
+Tensor runtime::prepare_all(const Model& model, std::span<const GivenPicture> pictures) {
+  const Pictures& how = pictures_of(model);
+  const TensorSpec& taken = model.state().program->inputs[how.index];
+  return prepared(*how.steps, how.channels_last, taken.dtype, pictures, "input " + taken.name,
+                  model.threads());
 }
 
 Model load(const std::string& path, const LoadOptions& options) {

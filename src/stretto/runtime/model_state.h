@@ -67,6 +67,9 @@ struct Preprocessing {
 // make_pictures() throws.
 void add_pictures(Model::State& state, const Preprocessing& how);
 
+// stretto::prepare() of several pictures, which the model's threads share.
+Tensor prepare_all(const Model& model, std::span<const GivenPicture> pictures);
+
 // A program for `target` compiled from the model's graph without measuring: from tuning caches and
 // the built-in order.
 std::shared_ptr<const Program> compile_for(const Model::State& model,

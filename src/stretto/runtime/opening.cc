@@ -26,7 +26,7 @@ ShapeRange declared_range(const std::vector<onnx::DeclaredDimension>& shape) {
   ShapeRange range;
   for (const onnx::DeclaredDimension& d : shape) {
     if (d.size >= 0) {
-      range.push_back({d.size, d.size, {}});
+      range.push_back({d.size, d.size, d.name});
     } else {
       range.push_back({1, Dimension::kAny, d.name});
     }

@@ -360,7 +360,8 @@ Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader,
 }
 
 // The model behind the steps of `options.preprocess`, and these before it. The tensor that they
-// make has one size, which the input is held to; its batch stays as open as it is.
+// make has one size, which the input is held to, and others by the names of its dimensions; its
+// batch stays as open as it is.
 Model optimize_pictures(const std::shared_ptr<onnx::Reader>& reader, const std::string& file,
                         const OptimizeOptions& options, Stages& stages) {
   std::vector<onnx::DeclaredInput> declared = reader->inputs();
@@ -369,7 +370,7 @@ Model optimize_pictures(const std::shared_ptr<onnx::Reader>& reader, const std::
   OptimizeOptions tensors = options;
   tensors.preprocess.clear();
   if (input.shape) {
-    for (size_t i = 1; i < found.shape.size(); ++i) (*input.shape)[i] = {.size = found.shape[i]};
+    for (size_t i = 1; i < found.shape.size(); ++i) (*input.shape)[i].size = found.shape[i];
   } else if (!options.ranges.contains(input.name)) {
     tensors.shapes.try_emplace(input.name, found.shape);
   }
@@ -377,7 +378,7 @@ Model optimize_pictures(const std::shared_ptr<onnx::Reader>& reader, const std::
   if (given != tensors.inputs.end() && given->second.dtype() == DType::kUInt8) {
     given->second =
         runtime::prepared(*runtime::parse_steps(options.preprocess), found.channels_last,
-                          DType::kFloat32, given->second, "input " + input.name, 1);
+                          input.dtype, given->second, "input " + input.name, 1);
   }
   const Model model = optimize_straight(reader, declared, file, tensors, stages);
   auto state = std::make_shared<Model::State>(model.state());

@@ -91,10 +91,14 @@ Shape shape_of(const media::Preprocess& steps, bool channels_last, int64_t count
   return channels_last ? Shape{count, height, width, 3} : Shape{count, 3, height, width};
 }
 
+bool takes_pictures(DType dtype) {
+  return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+}
+
 // Whether an input as the file and the options declare it can be `made`: four dimensions, each of
 // them open or the same.
 bool can_be(const onnx::DeclaredInput& input, const OptimizeOptions& options, const Shape& made) {
-  if (!input.is_tensor) return false;
+  if (!input.is_tensor || !takes_pictures(input.dtype)) return false;
   ShapeRange asked;
   if (const auto at = options.shapes.find(input.name); at != options.shapes.end()) {
     asked = fixed_range(at->second);
@@ -176,8 +180,7 @@ std::shared_ptr<const Pictures> make_pictures(const std::string& text, size_t in
     throw_invalid("preprocess: input {} takes {}, and the steps make {}", taken.name,
                   shape_text(taken.shape), shape_text(expected));
   }
-  if (taken.dtype != DType::kFloat32 && taken.dtype != DType::kFloat16 &&
-      taken.dtype != DType::kBFloat16) {
+  if (!takes_pictures(taken.dtype)) {
     throw_unsupported(
         "preprocess: input {} takes {}; only models that take float32, float16 or bfloat16 can be "
         "given pictures",
@@ -202,32 +205,66 @@ std::shared_ptr<const Pictures> make_pictures(const std::string& text, size_t in
 }
 
 Tensor prepared(const media::Preprocess& steps, bool channels_last, DType dtype,
-                const Tensor& pictures, const std::string& label, int threads) {
-  const Batch batch = batch_of(pictures, label);
-  Tensor result(dtype, shape_of(steps, channels_last, batch.count));
-  const size_t size = result.bytes() / static_cast<size_t>(batch.count);
+                std::span<const GivenPicture> pictures, const std::string& label, int threads) {
+  const auto label_of = [&](size_t i) {
+    if (!pictures[i].path.empty()) return pictures[i].path;
+    return pictures.size() == 1 ? label : fmt::format("{}: picture {}", label, i);
+  };
+  std::vector<Batch> batches;
+  std::vector<int64_t> ends;  // of the rows of each
+  for (size_t i = 0; i < pictures.size(); ++i) {
+    const bool file = !pictures[i].path.empty();
+    batches.push_back(file ? Batch{.file = true} : batch_of(pictures[i].pixels, label_of(i)));
+    ends.push_back((ends.empty() ? 0 : ends.back()) + batches.back().count);
+  }
+  if (ends.empty()) throw_invalid("{}: expected at least one picture", label);
+  const int64_t rows = ends.back();
+  Tensor result(dtype, shape_of(steps, channels_last, rows));
+  const size_t size = result.bytes() / static_cast<size_t>(rows);
   auto* out = static_cast<std::byte*>(result.mutable_data());
   std::atomic<int64_t> next = 0;
   const auto work = [&] {
-    for (int64_t i = next++; i < batch.count; i = next++) {
-      prepare_one(steps, channels_last ? Channels::kLast : Channels::kFirst, dtype, pictures, batch,
-                  i, out + static_cast<size_t>(i) * size);
+    for (int64_t row = next++; row < rows; row = next++) {
+      const auto i =
+          static_cast<size_t>(std::upper_bound(ends.begin(), ends.end(), row) - ends.begin());
+      const std::string& path = pictures[i].path;
+      try {
+        check_interrupt();
+        const Tensor picture = path.empty() ? pictures[i].pixels : read_picture_file(path);
+        prepare_one(steps, channels_last ? Channels::kLast : Channels::kFirst, dtype, picture,
+                    batches[i], row - (ends[i] - batches[i].count),
+                    out + static_cast<size_t>(row) * size);
+      } catch (const FormatError& error) {
+        next = rows;  // the others need not go on
+        if (!path.empty() && error.file() == path) throw;
+        throw FormatError(label_of(i), -1, error.what(), error.code());
+      } catch (const Unsupported& error) {
+        next = rows;
+        throw_unsupported("{}: {}", label_of(i), error.what());
+      } catch (...) {
+        next = rows;
+        throw;
+      }
     }
   };
-  try {
-    const auto most = static_cast<int>(std::min<int64_t>(threads, batch.count));
-    most > 1 ? run_parallel(most, work) : work();
-  } catch (const FormatError& error) {
-    throw FormatError(label, -1, error.what(), error.code());
-  } catch (const Unsupported& error) {
-    throw_unsupported("{}: {}", label, error.what());
-  }
+  const auto most = static_cast<int>(std::min<int64_t>(threads, rows));
+  most > 1 ? run_parallel(most, work) : work();
   return result;
+}
+
+Tensor prepared(const media::Preprocess& steps, bool channels_last, DType dtype,
+                const Tensor& pictures, const std::string& label, int threads) {
+  const GivenPicture one{.pixels = pictures};
+  return prepared(steps, channels_last, dtype, {&one, 1}, label, threads);
 }
 
 Tensor prepared(const Pictures& pictures, const TensorSpec& taken, const Tensor& given,
                 int threads) {
   if (given.dtype() == taken.dtype && given.rank() == 4) return given;
+  // NumPy has no bfloat16.
+  if (given.dtype() == DType::kFloat32 && taken.dtype == DType::kBFloat16 && given.rank() == 4) {
+    return given.converted(taken.dtype);
+  }
   const Dimension& batch = pictures.ranges[pictures.index][0];
   const int64_t count = given.rank() == 4 ? given.shape()[0] : 1;
   if (given.dtype() == DType::kUInt8 && (count < batch.least || count > batch.most)) {

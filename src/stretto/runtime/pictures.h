@@ -52,10 +52,26 @@ std::shared_ptr<const Pictures> make_pictures(const std::string& steps, size_t i
                                               const std::vector<TensorSpec>& inputs,
                                               std::vector<ShapeRange> ranges);
 
+// One of the pictures that make a batch together: a file, or else pixels or the bytes of a file.
+struct GivenPicture {
+  std::string path;
+  Tensor pixels;
+};
+
+// The largest file that is read.
+inline constexpr int64_t kLargestPictureFile = int64_t{1} << 30;
+// Its bytes, in one dimension. Throws FormatError naming it.
+Tensor read_picture_file(const std::string& path);
+
 // What the program takes, as `dtype`, of pixels (H x W x 3, H x W x 1, or a batch of them) or of
 // the bytes of one file. `label` names them in errors. At most `threads` threads make a batch.
 Tensor prepared(const media::Preprocess& steps, bool channels_last, DType dtype,
                 const Tensor& pictures, const std::string& label, int threads);
+
+// The same of several, one behind the other, whatever their sizes. Every thread reads the files
+// that it takes.
+Tensor prepared(const media::Preprocess& steps, bool channels_last, DType dtype,
+                std::span<const GivenPicture> pictures, const std::string& label, int threads);
 
 // The same for a model's input; what is prepared already comes back as it is.
 Tensor prepared(const Pictures& pictures, const TensorSpec& taken, const Tensor& given,

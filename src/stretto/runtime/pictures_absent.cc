@@ -34,6 +34,11 @@ Tensor prepared(const media::Preprocess&, bool, DType, const Tensor&, const std:
   refuse();
 }
 
+Tensor prepared(const media::Preprocess&, bool, DType, std::span<const GivenPicture>,
+                const std::string&, int) {
+  refuse();
+}
+
 Tensor prepared(const Pictures&, const TensorSpec&, const Tensor&, int) { refuse(); }
 
 double time_preprocess(const Pictures&, DType) { refuse(); }

@@ -114,6 +114,7 @@ std::vector<DeclaredInput> declared_inputs(const WireGraph& graph) {
   for (const WireInput& wire : fed_inputs(graph)) {
     DeclaredInput input{.name = std::string(wire.name)};
     input.is_tensor = wire.is_tensor && wire.type != DataType::kString;
+    if (input.is_tensor) input.dtype = known_type(wire.type);
     if (wire.shape) {
       input.shape.emplace();
       for (const WireDimension& dimension : *wire.shape) {

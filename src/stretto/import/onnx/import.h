@@ -28,14 +28,16 @@ struct ImportOptions {
 // A dimension as the file declares it.
 struct DeclaredDimension {
   int64_t size = -1;  // -1: open
-  std::string name;   // of an open one: all of that name are equal; empty: it stands alone
+  std::string
+      name;  // all of one name are equal; empty, as where the file fixes it: it stands alone
 };
 
 struct DeclaredInput {
   std::string name;
   std::optional<std::vector<DeclaredDimension>>
-      shape;              // absent: the file does not even say how many
-  bool is_tensor = true;  // of numbers; else strings, a sequence or an optional value
+      shape;                        // absent: the file does not even say how many
+  bool is_tensor = true;            // of numbers; else strings, a sequence or an optional value
+  DType dtype = DType::kUndefined;  // of a tensor, where the engine has it
 };
 
 class Body;

@@ -152,6 +152,11 @@ DType element_type(const Source& source, DataType type, std::string_view what, c
   return row->dtype;
 }
 
+DType known_type(DataType type) {
+  const TypeRow* row = find_type(type);
+  return row == nullptr || type == DataType::kString ? DType::kUndefined : row->dtype;
+}
+
 bool is_strings(const Source& source, std::string_view message) {
   bool found = false;
   Fields fields(source, message, "tensor");

@@ -19,6 +19,9 @@ namespace stretto::onnx {
 // (FormatError for a number that ONNX does not know) beginning with `what`.
 DType element_type(const Source& source, DataType type, std::string_view what, const char* at);
 
+// The same without errors: kUndefined for what the engine lacks.
+DType known_type(DataType type);
+
 // Whether a TensorProto holds strings.
 bool is_strings(const Source& source, std::string_view message);
 // The inverse; every element type has a number.
