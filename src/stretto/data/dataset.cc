@@ -80,8 +80,28 @@ bool Dataset::one_file_each() const { return !table_->one_file_each_below.empty(
 std::string Dataset::path(int64_t index) const {
   if (!one_file_each()) return std::string(container_path(sample(index).container));
   const std::string_view name = name_of(*table_, index);
-  if (name.starts_with('/')) return std::string(name);
+  if (name.starts_with('/') || (table_->fetcher && name.find("://") != name.npos)) {
+    return std::string(name);
+  }
   return fmt::format("{}/{}", table_->one_file_each_below, name);
+}
+
+const std::shared_ptr<Fetcher>& Dataset::fetcher() const { return table_->fetcher; }
+
+int64_t Dataset::files() const {
+  return one_file_each() ? size() : static_cast<int64_t>(table_->containers.size());
+}
+
+RemoteFile Dataset::remote_file(int64_t file) const {
+  RemoteFile remote;
+  remote.url =
+      one_file_each() ? path(file) : std::string(container_path(static_cast<uint32_t>(file)));
+  if (static_cast<size_t>(file) < table_->states.size()) {
+    const RemoteState& state = table_->states[static_cast<size_t>(file)];
+    remote.bytes = state.bytes;
+    remote.version = state.version;
+  }
+  return remote;
 }
 
 std::span<const Annotation> Dataset::annotations(int64_t index) const {

@@ -30,6 +30,18 @@ struct Annotation {
   int64_t label = -1;
 };
 
+class Fetcher;  // fetcher.h
+
+// A file behind a URL, as far as it is known before it is fetched.
+struct RemoteFile {
+  static constexpr uint64_t kUnknown = UINT64_MAX;
+  std::string url;
+  uint64_t bytes = kUnknown;
+  // Of what the store says of the file's state, such as an ETag: another one for another state. 0:
+  // not known.
+  uint64_t version = 0;
+};
+
 // Immutable, safe for all threads, cheap to copy. Open files are not kept. The table may lie in a
 // file that lies: whatever is given was checked, else FormatError names the source.
 class Dataset {
@@ -46,6 +58,11 @@ class Dataset {
   bool one_file_each() const;
   // The file that a sample's bytes are in, whatever the source is.
   std::string path(int64_t index) const;
+  // Through which the files come that path() names, where they are URLs; else nullptr.
+  const std::shared_ptr<Fetcher>& fetcher() const;
+  // Files are containers or, where each sample has one of its own, as many as samples.
+  int64_t files() const;
+  RemoteFile remote_file(int64_t file) const;  // 0 <= file < files()
   std::span<const Annotation> annotations(int64_t index) const;
   // Names of the labels 0 to n - 1; empty if the source has none.
   const std::vector<std::string>& class_names() const;
@@ -55,6 +72,7 @@ class Dataset {
   // Of names and labels: tells datasets apart whose order of samples would be another. A pack has
   // that of what it was made from.
   uint64_t fingerprint() const;
+  const Table& table() const { return *table_; }
 
  private:
   std::shared_ptr<const Table> table_;

@@ -30,6 +30,11 @@ struct Record {
 };
 static_assert(sizeof(Record) == 56);
 
+// What is known of a file behind a URL: RemoteFile without its name.
+struct RemoteState {
+  uint64_t bytes = RemoteFile::kUnknown, version = 0;
+};
+
 struct Dataset::Table {
   std::string source;
   std::string_view kind;
@@ -43,6 +48,8 @@ struct Dataset::Table {
   std::span<const Annotation> annotations;
   uint64_t fingerprint = 0;
   std::shared_ptr<const void> keep;  // what the three lie in
+  std::shared_ptr<Fetcher> fetcher;  // nullptr: the files are local
+  std::vector<RemoteState> states;   // of its files; empty: nothing is known
 };
 
 // Dataset::fingerprint() of these columns.

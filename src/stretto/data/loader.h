@@ -13,6 +13,7 @@
 
 #include "stretto/data/dataset.h"
 #include "stretto/data/order.h"
+#include "stretto/data/remote_stats.h"
 #include "stretto/media/crop.h"
 #include "stretto/media/operators/operator.h"
 #include "stretto/media/weights.h"
@@ -108,6 +109,7 @@ struct Stats {
   int64_t cache_bytes = 0;  // that they and the cache's tables use
   int threads = 0;
   std::vector<std::string> skipped_names;  // the first hundred that differ
+  std::optional<RemoteStats> remote;       // of a dataset behind URLs
 };
 
 // What the whole job waits for: "device" where next() waited for less than a hundredth of the time,

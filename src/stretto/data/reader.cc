@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "stretto/base/error.h"
+#include "stretto/data/fetcher.h"
 #include "stretto/data/sample_bytes.h"
 
 namespace stretto::data {
@@ -53,7 +54,7 @@ class Reader::File {
 };
 
 Reader::Reader(Dataset dataset) : dataset_(std::move(dataset)) {
-  if (!dataset_.one_file_each()) return;
+  if (!dataset_.one_file_each() || dataset_.fetcher() != nullptr) return;
   first_read_ = std::make_unique<std::atomic<uint32_t>[]>(static_cast<size_t>(dataset_.size()));
 }
 Reader::~Reader() = default;
@@ -131,11 +132,12 @@ std::shared_ptr<const Reader::File> Reader::container(uint32_t number, int64_t s
 
 Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
   const Sample at = dataset_.sample(sample);
+  if (dataset_.fetcher() != nullptr) return read_remote(at, sample, buffer);
   if (dataset_.one_file_each()) {
     const File file(dataset_.path(sample));
     const State now = state_of(file, sample);
     check_unchanged(now, sample);
-    return read_from(file, now, at, sample, buffer);
+    return read_from(file.fd(), now.bytes, at, sample, buffer);
   }
   const auto file = container(at.container, sample);
   const State now = state_of(*file, sample), &first = file->first_seen;
@@ -144,12 +146,17 @@ Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
                              first.bytes));
   }
   if (now != first) fail(sample, "the file was changed or replaced since it was read first");
-  return read_from(*file, now, at, sample, buffer);
+  return read_from(file->fd(), now.bytes, at, sample, buffer);
 }
 
-Encoded Reader::read_from(const File& file, const State& state, const Sample& at, int64_t sample,
+Encoded Reader::read_remote(const Sample& at, int64_t sample, media::Buffer& buffer) const {
+  const int64_t number = dataset_.one_file_each() ? sample : at.container;
+  const auto file = dataset_.fetcher()->open(dataset_.remote_file(number), &stopping_);
+  return read_from(file->fd(), file->bytes(), at, sample, buffer);
+}
+
+Encoded Reader::read_from(int fd, uint64_t size, const Sample& at, int64_t sample,
                           media::Buffer& buffer) const {
-  const uint64_t size = state.bytes;
   if (at.offset > size || at.length > size - at.offset) {
     fail(sample, fmt::format("the file ends at byte {}; expected the sample at {} to {}", size,
                              at.offset, at.offset + at.length));
@@ -161,8 +168,7 @@ Encoded Reader::read_from(const File& file, const State& state, const Sample& at
   }
   uint8_t* const data = buffer.get(bytes);
   for (uint64_t done = 0; done < bytes;) {
-    const ssize_t n =
-        ::pread(file.fd(), data + done, bytes - done, static_cast<off_t>(begin + done));
+    const ssize_t n = ::pread(fd, data + done, bytes - done, static_cast<off_t>(begin + done));
     if (n > 0) {
       done += static_cast<uint64_t>(n);
     } else if (n == 0) {
@@ -179,6 +185,7 @@ Encoded Reader::read_from(const File& file, const State& state, const Sample& at
 }
 
 void Reader::will_read(int64_t sample) noexcept {
+  if (dataset_.fetcher() != nullptr) return;  // it knows the order (lookahead.h)
   try {
     const Sample at = dataset_.sample(sample);
     if (dataset_.one_file_each()) {
