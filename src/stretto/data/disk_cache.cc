@@ -61,7 +61,7 @@ bool remove_unlocked(const std::string& path) {
   return removed;
 }
 
-void make_folder(const std::string& path) {
+void make_cache_folder(const std::string& path) {
   std::error_code problem;
   std::filesystem::create_directories(path, problem);
   if (problem) fail_cache(path, "make the folder of the cache", problem.value());
@@ -150,7 +150,7 @@ DiskCache::DiskCache(CacheOptions options) : options_(std::move(options)), limit
                      XXH3_64bits(options_.dataset.data(), options_.dataset.size()));
   for (const std::string& path : {own_, fmt::format("{}/{}", options_.folder, kPartsFolder),
                                   fmt::format("{}/{}", options_.folder, kLocksFolder)}) {
-    make_folder(path);
+    make_cache_folder(path);
   }
   // Counted anew, as processes may have been killed.
   Usage usage(*this, {});
