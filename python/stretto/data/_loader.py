@@ -35,7 +35,7 @@ class ImageLoader:
 
   Args:
     source: a folder with a folder of pictures per class, another source that `stretto.data.open`
-      takes, or the dataset that it returned.
+      takes, such as the URL of tar shards or a pack, or the dataset that it returned.
     batch: samples of one batch, of this rank.
     size: height and width of the result in pixels, or both as a pair.
     train: whether to draw order and crops at random.
@@ -66,9 +66,13 @@ class ImageLoader:
     framework: whose arrays come: "numpy", "torch" or "jax".
     errors: "raise", or "skip", which takes another sample in place of one that cannot be read.
     sampler: the order in training: "shuffle", "blocks" (neighbours stay close to each other, for
-      slow disks), "sequential", "balanced" (each class as often), or a weight for each sample; the
-      last two draw with replacement.
+      slow disks and for shards behind URLs), "sequential", "balanced" (each class as often), or a
+      weight for each sample; the last two draw with replacement.
     flip: how likely a picture is mirrored in training.
+    cache_dir: of a source behind a URL, the folder of the cache on disk, as in
+      `stretto.data.open`.
+    disk_bytes: of a source behind a URL, what this cache may take.
+    storage_options: of a source behind a URL, what fsspec is given for its store.
 
   Attributes:
     dataset: what is read.
@@ -88,7 +92,9 @@ class ImageLoader:
                cache: str = "page", cache_bytes: int | None = None,
                phases: Sequence[Mapping[str, Any]] | None = None, framework: str = "numpy",
                errors: str = "raise", sampler: str | Sequence[float] | np.ndarray = "shuffle",
-               flip: float = 0.5) -> None:
+               flip: float = 0.5, cache_dir: str | os.PathLike[str] | None = None,
+               disk_bytes: int | None = None,
+               storage_options: Mapping[str, Any] | None = None) -> None:
     self._finish: Any = None
     self._finished_array = _options.array_maker(framework, dtype)
     height, width = _phases.sides("size", size)
@@ -106,7 +112,8 @@ class ImageLoader:
     _options.set_pixels(options, dtype, layout, mean, std, flip)
     _options.set_place(options, rank, world, threads)
     _options.set_cache(options, cache, cache_bytes)
-    self.dataset = source if isinstance(source, Dataset) else open(source)
+    self.dataset = source if isinstance(source, Dataset) else open(
+      source, cache_dir=cache_dir, disk_bytes=disk_bytes, storage_options=storage_options)
     _options.set_sampler(options, sampler if train else "sequential", self.dataset)
     self.rank: int = options.rank
     self.world: int = options.world
@@ -246,7 +253,10 @@ class ImageLoader:
       batch, of these "first_wait_seconds" for the first one, "asked_seconds" between two batches,
       and "python_seconds" in the `transforms`. "skipped_names": the first hundred. "verdict": what
       the job waits for, "device" where the loader is fast enough, or "reading", "decoding" or
-      "transforms"; empty before the second batch.
+      "transforms"; empty before the second batch. "remote": None or, of a source behind a URL since
+      it was opened, "fetched" files and "fetched_bytes", "hits" (files that were in the cache when
+      they were needed), "waits" and "wait_seconds" for files (a part of "read_seconds"), "retries"
+      of requests, "failures", "evicted" files, and "limit_bytes", which the cache may take.
     """
     return {**self._engine.stats(), "python_seconds": self._python_seconds}
 
