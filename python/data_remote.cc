@@ -1,8 +1,6 @@
 // Datasets behind URLs for Python: what users see of it is stretto/data/_remote.py. Python fetches
 // on threads of its own, which wait here without the interpreter's lock.
 #include <nanobind/stl/optional.h>
-#include <nanobind/stl/pair.h>
-#include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -43,16 +41,22 @@ bool is_utf8(const std::string& text) {
   return false;
 }
 
-std::optional<FileTuple> take(Fetcher& fetcher) {
+// Not a Fetcher itself: then the engine, which lets go of it on any thread and with locks of its
+// own, would need the interpreter's lock for that.
+struct PythonFetcher {
+  std::shared_ptr<Fetcher> fetcher;
+};
+
+std::optional<FileTuple> take(const PythonFetcher& self) {
   for (;;) {
     std::optional<RemoteFile> file;
     {
       nb::gil_scoped_release released;
-      file = fetcher.take();
+      file = self.fetcher->take();
     }
     if (!file) return std::nullopt;
     if (!is_utf8(file->url)) {
-      fetcher.fail(file->url, "the URL is not UTF-8", EINVAL);
+      self.fetcher->fail(file->url, "the URL is not UTF-8", EINVAL);
       continue;
     }
     const bool known = file->bytes != RemoteFile::kUnknown;
@@ -60,14 +64,13 @@ std::optional<FileTuple> take(Fetcher& fetcher) {
   }
 }
 
-Dataset open_source(std::shared_ptr<Fetcher> fetcher, const std::string& url,
-                    const std::string& kind, const std::vector<FileTuple>& files,
-                    const std::vector<std::string>& folders) {
+Dataset open_source(const PythonFetcher& self, const std::string& url, const std::string& kind,
+                    const std::vector<FileTuple>& files, const std::vector<std::string>& folders) {
   RemoteSource source{.url = url, .kind = kind, .files = {}, .folders = folders};
   for (const FileTuple& row : files) source.files.push_back(remote_file(row));
   nb::gil_scoped_release released;
   const InterruptScope interrupt(check_signals);
-  return open_remote(source, std::move(fetcher));
+  return open_remote(source, self.fetcher);
 }
 
 }  // namespace
@@ -87,33 +90,48 @@ nb::dict remote_stats(const RemoteStats& s) {
 }
 
 void bind_remote(nb::module_& m) {
-  nb::class_<Fetcher>(m, "DataFetcher")
+  using P = PythonFetcher;
+  using Unlocked = nb::call_guard<nb::gil_scoped_release>;
+  nb::class_<P>(m, "DataFetcher")
       .def(
           "__init__",
-          [](Fetcher* self, const std::string& folder, const std::string& dataset, uint64_t bytes,
+          [](P* self, const std::string& folder, const std::string& dataset, uint64_t bytes,
              double patience_s, int threads) {
-            new (self) Fetcher({.cache = {.folder = folder,
-                                          .dataset = dataset,
-                                          .bytes = bytes,
-                                          .patience_s = patience_s},
-                                .threads = threads});
+            const FetchOptions options{.cache = {.folder = folder,
+                                                 .dataset = dataset,
+                                                 .bytes = bytes,
+                                                 .patience_s = patience_s},
+                                       .threads = threads};
+            new (self) P{std::make_shared<Fetcher>(options)};
           },
-          "folder"_a, "dataset"_a, "bytes"_a, "patience_s"_a, "threads"_a,
-          nb::call_guard<nb::gil_scoped_release>())
+          "folder"_a, "dataset"_a, "bytes"_a, "patience_s"_a, "threads"_a, Unlocked())
       .def("take", &take)
       .def(
           "begin",
-          [](Fetcher& f, const std::string& url, uint64_t bytes, uint64_t version) {
-            return f.begin({.url = url, .bytes = bytes, .version = version});
+          [](const P& self, const std::string& url, uint64_t bytes, uint64_t version) {
+            return self.fetcher->begin({.url = url, .bytes = bytes, .version = version});
           },
-          "url"_a, "bytes"_a, "version"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("grew", &Fetcher::grew, "url"_a, "bytes"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("retried", &Fetcher::retried, nb::call_guard<nb::gil_scoped_release>())
-      .def("finish", &Fetcher::finish, "url"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def("fail", &Fetcher::fail, "url"_a, "problem"_a, "code"_a,
-           nb::call_guard<nb::gil_scoped_release>())
-      .def("close", &Fetcher::close, nb::call_guard<nb::gil_scoped_release>())
-      .def("stats", [](const Fetcher& f) { return remote_stats(f.stats()); });
+          "url"_a, "bytes"_a, "version"_a, Unlocked())
+      .def(
+          "grew",
+          [](const P& self, const std::string& url, uint64_t bytes) {
+            self.fetcher->grew(url, bytes);
+          },
+          "url"_a, "bytes"_a, Unlocked())
+      .def(
+          "retried", [](const P& self) { self.fetcher->retried(); }, Unlocked())
+      .def(
+          "finish", [](const P& self, const std::string& url) { self.fetcher->finish(url); },
+          "url"_a, Unlocked())
+      .def(
+          "fail",
+          [](const P& self, const std::string& url, const std::string& problem, int code) {
+            self.fetcher->fail(url, problem, code);
+          },
+          "url"_a, "problem"_a, "code"_a, Unlocked())
+      .def(
+          "close", [](const P& self) { self.fetcher->close(); }, Unlocked())
+      .def("stats", [](const P& self) { return remote_stats(self.fetcher->stats()); });
   m.def("data_open_remote", &open_source, "fetcher"_a, "url"_a, "kind"_a, "files"_a, "folders"_a);
   m.def(
       "data_expand", [](const std::string& pattern) { return expand_braces(pattern); },
