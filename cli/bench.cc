@@ -102,6 +102,7 @@ std::function<int()> set_up_bench(Command& command, const Context& context) {
              {.group = "Timing", .show_default = true, .range = Range{0.01, 3600.0}});
   add_input_flags(command, flags->model);
   add_lengths_flag(command, flags->model);
+  add_preprocess_flag(command, flags->model);
   add_option(command, "--threads", &flags->threads, "N,...",
              "Thread counts to try, like 1,2; 0: one per core this process may use",
              {.group = "Tuning", .range = Range{0, 1024}});

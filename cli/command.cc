@@ -11,8 +11,8 @@
 #include <iterator>
 #include <limits>
 
-#include "spelling.h"
 #include "stretto/base/error.h"
+#include "stretto/base/spelling.h"
 #include "toml.h"
 
 namespace stretto::cli {
@@ -124,7 +124,7 @@ Named named(const CLI::App& app, Command& command) {
 }
 
 std::string guess(const std::string& word, std::span<const std::string> known) {
-  const std::string meant = nearest(word, known);
+  const std::string meant = nearest_word(word, known);
   return meant.empty() ? "" : ", did you mean " + meant + "?";
 }
 

@@ -9,7 +9,7 @@ namespace stretto::cli {
 namespace {
 
 struct DataFlags {
-  std::string source, out, cache = "page";
+  std::string source, out, cache = "page", fit = "crop", transforms;
   int64_t count = 24, epoch = 0, size = 224, seed = 0, batch = 64;
   int threads = 0;
   double seconds = 3, step_ms = 0;
@@ -45,9 +45,12 @@ int start(const Context& context, std::vector<std::string> words, const DataFlag
 }
 
 void add_show(Command& data, const std::shared_ptr<DataFlags>& flags, const Context& context) {
-  Command& show = add_command(data, {.name = "show",
-                                     .summary = "Write a page with pictures as a model sees them",
-                                     .examples = "stretto data show imagenet/train -o page.html"});
+  Command& show =
+      add_command(data, {.name = "show",
+                         .summary = "Write a page with pictures as a model sees them",
+                         .examples = "stretto data show imagenet/train -o page.html\n"
+                                     "stretto data show instances_val.json -o page.html "
+                                     "--fit letterbox"});
   add_general_options(show, context);
   add_common(show, *flags);
   add_option(show, "-o,--output", &flags->out, "FILE", "The HTML file", {.required = true});
@@ -55,11 +58,16 @@ void add_show(Command& data, const std::shared_ptr<DataFlags>& flags, const Cont
              {.show_default = true, .range = Range{1, 4096}});
   add_option(show, "--epoch", &flags->epoch, "N", "Whose crops are shown",
              {.show_default = true, .range = Range{0, 1e9}});
+  add_option(show, "--fit", &flags->fit, "HOW", "How pictures of other shapes fill the result",
+             {.show_default = true, .one_of = {"crop", "letterbox"}});
+  add_option(show, "--transforms", &flags->transforms, "LIST",
+             "Operators such as \"rand_augment(2, 9), erase(0.25)\"");
   show.run = [flags, context] {
-    return start(context,
-                 {"show", "--out", flags->out, "--count", std::to_string(flags->count), "--epoch",
-                  std::to_string(flags->epoch)},
-                 *flags);
+    return start(
+        context,
+        {"show", "--out", flags->out, "--count", std::to_string(flags->count), "--epoch",
+         std::to_string(flags->epoch), "--fit", flags->fit, "--transforms", flags->transforms},
+        *flags);
   };
 }
 

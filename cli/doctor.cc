@@ -55,42 +55,48 @@ json machine_json(const Machine& machine) {
         {{"name", p.name}, {"version", p.version.empty() ? json() : json(p.version)}});
   }
   const TuningCacheFile& cache = machine.tuning_cache;
+  json peaks = json::object();
+  for (size_t i = 0; i < kIsas.size() && machine.rates.peaks[i] > 0; ++i) {
+    peaks[std::string(isa_name(kIsas[i]))] = machine.rates.peaks[i];
+  }
   json environment = json::object();
   for (const auto& [name, value] : set_variables()) environment[name] = value;
-  return {{"version", version()},
-          {"processor",
-           {{"model", cpu.model},
-            {"core", cpu.core},
-            {"isa", isa_name(cpu.isa)},
-            {"usable_isa", usable_isa_text()},
-            {"governor", machine.governor},
-            {"virtual_machine", machine.virtual_machine},
-            {"steal", machine.steal},
-            {"load", machine.load}}},
-          {"cores",
-           {{"logical", cpu.logical},
-            {"physical", cpu.physical},
-            {"quota", cpu.quota},
-            {"threads", cpu.cores}}},
-          {"caches",
-           {{"l1d_bytes", cpu.l1d_bytes}, {"l2_bytes", cpu.l2_bytes}, {"l3_bytes", cpu.l3_bytes}}},
-          {"memory",
-           {{"bytes", machine.memory_bytes},
-            {"available_bytes", machine.available_bytes},
-            {"limit_bytes", machine.memory_limit_bytes},
-            {"shared_bytes", machine.shared_bytes},
-            {"read_bytes_per_s",
-             {{"one_core", machine.memory_rate.one}, {"together", machine.memory_rate.together}}}}},
-          {"limits", {{"open_files", machine.open_files}, {"locked_bytes", machine.locked_bytes}}},
-          {"network", {{"interfaces", interfaces}, {"rdma", rdma}}},
-          {"tuning_cache",
-           {{"path", cache.path},
-            {"exists", cache.exists},
-            {"writable", cache.writable},
-            {"bytes", cache.bytes},
-            {"entries", cache.entries}}},
-          {"python", {{"path", machine.python}, {"packages", packages}}},
-          {"environment", environment}};
+  return {
+      {"version", version()},
+      {"processor",
+       {{"model", cpu.model},
+        {"core", cpu.core},
+        {"isa", isa_name(cpu.isa)},
+        {"usable_isa", usable_isa_text()},
+        {"governor", machine.governor},
+        {"virtual_machine", machine.virtual_machine},
+        {"steal", machine.steal},
+        {"load", machine.load},
+        {"peak_flops_per_s", peaks}}},
+      {"cores",
+       {{"logical", cpu.logical},
+        {"physical", cpu.physical},
+        {"quota", cpu.quota},
+        {"threads", cpu.cores}}},
+      {"caches",
+       {{"l1d_bytes", cpu.l1d_bytes}, {"l2_bytes", cpu.l2_bytes}, {"l3_bytes", cpu.l3_bytes}}},
+      {"memory",
+       {{"bytes", machine.memory_bytes},
+        {"available_bytes", machine.available_bytes},
+        {"limit_bytes", machine.memory_limit_bytes},
+        {"shared_bytes", machine.shared_bytes},
+        {"read_bytes_per_s",
+         {{"one_core", machine.rates.memory.one}, {"together", machine.rates.memory.together}}}}},
+      {"limits", {{"open_files", machine.open_files}, {"locked_bytes", machine.locked_bytes}}},
+      {"network", {{"interfaces", interfaces}, {"rdma", rdma}}},
+      {"tuning_cache",
+       {{"path", cache.path},
+        {"exists", cache.exists},
+        {"writable", cache.writable},
+        {"bytes", cache.bytes},
+        {"entries", cache.entries}}},
+      {"python", {{"path", machine.python}, {"packages", packages}}},
+      {"environment", environment}};
 }
 
 std::string network_text(const Machine& machine) {
@@ -137,12 +143,18 @@ void print_machine(const Machine& machine) {
     processor += "\nin a virtual machine (" + machine.virtual_machine + ")";
   }
   if (!machine.governor.empty()) processor += "\nfrequency governor: " + machine.governor;
+  std::string peaks;
+  for (size_t i = 0; i < kIsas.size() && machine.rates.peaks[i] > 0; ++i) {
+    peaks += fmt::format("{}{:.0f} GFLOP/s with {}", peaks.empty() ? "" : ", ",
+                         machine.rates.peaks[i] * 1e-9, isa_name(kIsas[i]));
+  }
+  processor += "\none core computes " + peaks;
   std::string memory = fmt::format("{} ({} free), /dev/shm {} free", size(machine.memory_bytes),
                                    size(machine.available_bytes), size(machine.shared_bytes));
   if (machine.memory_limit_bytes > 0) memory += ", limit " + size(machine.memory_limit_bytes);
-  memory += fmt::format("\none core reads {:.0f} GB/s", machine.memory_rate.one * 1e-9);
+  memory += fmt::format("\none core reads {:.0f} GB/s", machine.rates.memory.one * 1e-9);
   if (cpu.cores > 1) {
-    memory += fmt::format(", all together {:.0f} GB/s", machine.memory_rate.together * 1e-9);
+    memory += fmt::format(", all together {:.0f} GB/s", machine.rates.memory.together * 1e-9);
   }
   std::string variables;
   for (const auto& [name, value] : set_variables()) {

@@ -7,7 +7,7 @@
 
 #include "command_info.h"
 #include "engine_options.h"
-#include "spelling.h"
+#include "stretto/base/spelling.h"
 
 extern char** environ;
 
@@ -19,7 +19,8 @@ struct Row {
 };
 
 constexpr const char *kGeneral = "General", *kRanks = "Ranks of a job",
-                     *kLauncher = "Set by stretto run", *kDevelopment = "For Stretto's own tests";
+                     *kLauncher = "Set by stretto run and stretto cluster",
+                     *kDevelopment = "For Stretto's own tests";
 
 constexpr Row kRows[] = {
     {"STRETTO_ISA", kGeneral,
@@ -31,6 +32,9 @@ constexpr Row kRows[] = {
     {"STRETTO_TUNING_CACHE", kGeneral,
      "File of the tuning cache, for models and for the gradient engine; none: no file.",
      "tuning-cache-VERSION.tsv in that folder"},
+    {"STRETTO_STATE_DIR", kGeneral,
+     "Folder of stretto cluster: clusters on this machine, and what jobs have left.",
+     "$XDG_STATE_HOME/stretto, or ~/.local/state/stretto"},
     {"STRETTO_PYTHON", kGeneral,
      "Python with the stretto package, which runs peers and ranks for the stand-alone command.",
      "python3"},
@@ -67,6 +71,14 @@ constexpr Row kRows[] = {
     {"STRETTO_REPLACE_BACKEND", kLauncher,
      "1: scripts that ask torch.distributed for gloo or nccl get stretto.", ""},
     {"STRETTO_RUN_FOLDER", kLauncher, "Folder in which ranks leave what --report and --trace show.",
+     ""},
+    {"STRETTO_CHECKPOINT", kLauncher, "The checkpoint that the command of --validate reads.", ""},
+    {"STRETTO_JOB_FOLDER", kLauncher, "Folder of a job of stretto cluster run.", ""},
+    {"STRETTO_TASK", kLauncher,
+     "Which rank a process of stretto cluster run is, where there is no Slurm.", ""},
+    {"STRETTO_PROGRESS", kLauncher,
+     "Folder in which ranks count their operations, for stretto cluster run --hang-after.", ""},
+    {"STRETTO_LOOPBACK", kLauncher, "Cluster on this machine that a daemon of Slurm belongs to.",
      ""},
     {"STRETTO_BENCH_THREADS", kDevelopment, "Thread counts of the micro-benchmarks.", ""},
     {"STRETTO_MEDIA_PICTURES", kDevelopment, "Folder of JPEG files for media_bench and data_bench.",
@@ -125,7 +137,7 @@ std::vector<UnknownVariable> unknown_variables() {
     const std::string_view text = *entry;
     const std::string name(text.substr(0, text.find('=')));
     if (!name.starts_with("STRETTO_") || std::count(known.begin(), known.end(), name)) continue;
-    unknown.push_back({name, nearest(name, known)});
+    unknown.push_back({name, nearest_word(name, known)});
   }
   return unknown;
 }

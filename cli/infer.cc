@@ -1,4 +1,4 @@
-// stretto infer m.stretto --input x=photo.npy -o out.npz
+// stretto infer m.stretto --input x=data.npy -o out.npz, or --input photo.jpg --labels names.txt
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -7,6 +7,7 @@
 #include "model_options.h"
 #include "npy.h"
 #include "npz.h"
+#include "pictures.h"
 #include "stretto/base/file.h"
 #include "table.h"
 
@@ -17,7 +18,7 @@ using nlohmann::json;
 
 struct InferFlags {
   ModelFlags model;
-  std::string source, output;
+  std::string source, output, labels;
 };
 
 struct Summary {
@@ -93,35 +94,65 @@ void note_rounded(const Talk& talk, const Model& model,
   }
 }
 
-int run_infer(const Command& command, const InferFlags& flags, const Talk& talk) {
+// The outputs for arrays, which have to be there for every input.
+std::vector<Tensor> run_on_arrays(const Model& model, const InferFlags& flags,
+                                  const std::map<std::string, Tensor>& given, const Talk& talk) {
+  std::vector<std::string> made_up;
+  const std::vector<Tensor> inputs = arrange_inputs(model, given, &made_up);
+  if (!made_up.empty()) {
+    const bool picture = model.inputs().size() == 1 && !model.preprocess().empty();
+    std::string pairs;
+    for (const std::string& name : made_up) pairs += " --input " + name + "=file.npy";
+    throw_invalid("infer: inputs are missing; add{}{}", pairs,
+                  picture ? ", or --input photo.jpg" : "");
+  }
+  if (!flags.source.ends_with(".onnx")) note_rounded(talk, model, given);
+  Session session(model);
+  return session.run(inputs);
+}
+
+int run_infer(const Command& command, InferFlags flags, const Talk& talk) {
   if (!flags.source.ends_with(".onnx")) warn_if_optimized(talk, command, flags.source);
   constexpr std::string_view kEndings[] = {".npz", ".npy"};
   const NamedFile output{"-o", flags.output};
   check_ending(output, kEndings);
-  check_outputs({&output, 1}, input_files(flags.source, flags.model));
+  const Photos photos = take_photos(flags.model.inputs);
+  std::vector<NamedFile> read = input_files(flags.source, flags.model);
+  for (const std::string& path : photos.paths) read.push_back({"--input", path});
+  read.push_back({"--labels", flags.labels});
+  check_outputs({&output, 1}, read);
+  const std::vector<std::string> labels = read_labels(flags.labels);
   OptimizeOptions o = options(flags.model);
+  if (!photos.paths.empty() && !o.inputs.empty()) {
+    throw_invalid("infer: --input {}: photos are the only input, and arrays are given besides",
+                  photos.paths[0]);
+  }
   o.profile = false;
   const Model model = open_model(flags.source, o, talk);
   if (flags.output.ends_with(".npy") && model.outputs().size() != 1) {
     throw_invalid("-o {}: the model has {} outputs; name an .npz file", flags.output,
                   model.outputs().size());
   }
-  std::vector<std::string> made_up;
-  const std::vector<Tensor> inputs = arrange_inputs(model, o.inputs, &made_up);
-  if (!made_up.empty()) {
-    std::string pairs;
-    for (const std::string& name : made_up) pairs += " --input " + name + "=file.npy";
-    throw_invalid("infer: inputs are missing; add{}", pairs);
+  const std::vector<Tensor> outputs = photos.paths.empty()
+                                          ? run_on_arrays(model, flags, o.inputs, talk)
+                                          : run_on_photos(model, photos);
+  std::vector<std::vector<Class>> classes;
+  if (has_classes(outputs) && (!photos.paths.empty() || !labels.empty())) {
+    classes = best_classes(outputs, labels);
+  } else if (!labels.empty()) {
+    throw_invalid("--labels: output {} holds no scores of classes: it is {} of shape {}",
+                  model.outputs()[0].name, dtype_name(outputs[0].dtype()),
+                  shape_text(outputs[0].shape()));
   }
-  if (!flags.source.ends_with(".onnx")) note_rounded(talk, model, o.inputs);
-  Session session(model);
-  const std::vector<Tensor> outputs = session.run(inputs);
   if (!flags.output.empty()) save(flags.output, model.outputs(), outputs);
   if (talk.json) {
-    print_json({{"outputs", table_json(model.outputs(), outputs)},
-                {"wrote", flags.output.empty() ? json() : json(flags.output)}});
+    json result{{"outputs", table_json(model.outputs(), outputs)},
+                {"wrote", flags.output.empty() ? json() : json(flags.output)}};
+    add_classes(result, classes, photos);
+    print_json(result);
     return kOk;
   }
+  if (!classes.empty()) print_classes(classes, photos);
   print_table(model.outputs(), outputs);
   if (!flags.output.empty()) fmt::print("wrote {}\n", flags.output);
   return kOk;
@@ -136,7 +167,11 @@ std::function<int()> set_up_infer(Command& command, const Context& context) {
   add_option(command, "-o,--output", &flags->output, "FILE",
              "Write the outputs here: out.npz or out.npy", {.group = "Output"});
   add_input_flags(command, flags->model);
+  add_option(command, "--labels", &flags->labels, "FILE",
+             "Names of the classes, one per line, for the five best of each picture",
+             {.group = "Input"});
   add_lengths_flag(command, flags->model);
+  add_preprocess_flag(command, flags->model);
   add_threads_flag(command, flags->model);
   add_tuning_flags(command, flags->model);
   return [&command, flags, talk = context.talk] { return run_infer(command, *flags, *talk); };

@@ -52,11 +52,13 @@ int print_model(const Model& model, const Talk& talk) {
                 {"threads", model.threads()},
                 {"weight_bytes", model.weight_bytes()},
                 {"memory_bytes", model.memory_bytes()},
+                {"preprocess", model.preprocess().empty() ? json() : json(model.preprocess())},
                 {"inputs", to_json(model.inputs())},
                 {"outputs", to_json(model.outputs())}});
     return kOk;
   }
   fmt::print("{}", summary_line(model));
+  if (!model.preprocess().empty()) fmt::print("takes pictures: {}\n", model.preprocess());
   Table table({"", "name", "dtype", "shape"});
   const auto add = [&](const char* what, const TensorSpec& spec) {
     table.row({what, spec.name, type_text(spec), shape_text(spec.shape)});

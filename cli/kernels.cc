@@ -1,4 +1,5 @@
 // stretto kernels | stretto kernels conv2d --input 1x64x56x56 --kernel 3
+#include "stretto/base/machine_rates.h"
 #include "stretto/kernels/family.h"
 
 #include <fmt/format.h>

@@ -187,7 +187,7 @@ Machine look_at_machine(const std::string& python) {
       .python = python};
   double load[1] = {0};
   if (getloadavg(load, 1) == 1) machine.load = load[0];
-  machine.memory_rate = refresh_memory_rate();
+  machine.rates = refresh_machine_rates();
   read_memory(machine);
   read_network(machine);
   read_packages(machine);

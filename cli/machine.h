@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "stretto/base/memory_rate.h"
+#include "stretto/base/machine_rates.h"
 
 namespace stretto::cli {
 
@@ -42,7 +42,7 @@ struct Machine {
   double steal = 0;                        // share of time that the hypervisor gave to others
   double load = 0;                         // runnable threads, mean of one minute
   int64_t memory_bytes = 0, available_bytes = 0, memory_limit_bytes = 0;  // limit 0: none
-  MemoryRate memory_rate;                    // measured now, or faster before
+  MachineRates rates;                        // measured now, or faster before
   int64_t shared_bytes = 0;                  // free in /dev/shm
   int64_t open_files = 0, locked_bytes = 0;  // limits; -1: none
   std::vector<NetworkInterface> interfaces;

@@ -57,6 +57,12 @@ constexpr Verb kVerbs[] = {
      "stretto run -n 4 train.py --epochs 3",
      set_up_run,
      {.parses_itself = true}},
+    {"migrate", "Turn a PyTorch script for one device into one for several ranks",
+     "stretto migrate train.py                # shows the diff, changes nothing\n"
+     "stretto migrate train.py -o ranks.py && stretto run -n 2 ranks.py",
+     set_up_migrate},
+    {"cluster", "Describe a site of unlike machines, and set up Slurm or Kubernetes for it",
+     "stretto cluster compile site.toml -o out", set_up_cluster},
 };
 constexpr Verb kLaterVerbs[] = {
     {"kernels", "Time every kernel that fits a problem, and say why the others do not",

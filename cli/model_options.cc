@@ -1,10 +1,13 @@
 #include "model_options.h"
 
+#include <algorithm>
+#include <cctype>
 #include <nlohmann/json.hpp>
 #include <set>
 
 #include "npz.h"
 #include "progress.h"
+#include "stretto/base/file.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/sample_inputs.h"
 #include "table.h"
@@ -23,7 +26,8 @@ void add_input_flags(Command& command, ModelFlags& flags) {
   add_option(command, "--shape", &flags.shapes, "NAME=SHAPE",
              "Shape of an input that the file leaves open: x=1x3x8x8, or a range: x=1..8x3x8x8",
              {.group = group});
-  add_option(command, "--input", &flags.inputs, "NAME=FILE", "Data for an input: x=photo.npy",
+  add_option(command, "--input", &flags.inputs, "NAME=FILE",
+             "Data for an input: x=data.npy, or x=photo.jpg where it takes pictures",
              {.group = group});
   add_option(command, "--inputs", &flags.inputs_file, "FILE", "Data for all inputs: data.npz",
              {.group = group});
@@ -32,6 +36,12 @@ void add_input_flags(Command& command, ModelFlags& flags) {
 void add_lengths_flag(Command& command, ModelFlags& flags) {
   add_option(command, "--lengths", &flags.lengths, "NAME",
              "Input [batch, length] that is 1 for tokens and 0 for padding: work on tokens only",
+             {.group = "Input"});
+}
+
+void add_preprocess_flag(Command& command, ModelFlags& flags) {
+  add_option(command, "--preprocess", &flags.preprocess, "STEPS",
+             "Steps by which the model takes pictures: 'imagenet(224)', 'letterbox(640)'",
              {.group = "Input"});
 }
 
@@ -69,8 +79,8 @@ void add_tuning_flags(Command& command, ModelFlags& flags) {
 
 void warn_if_optimized(const Talk& talk, const Command& command, const std::string& source) {
   warn_without_effect(talk, command,
-                      {"--shape", "--lengths", "--tuning", "--tuning-cache", "--disable", "--force",
-                       "--accuracy", "--level", "--no-verify"},
+                      {"--shape", "--lengths", "--preprocess", "--tuning", "--tuning-cache",
+                       "--disable", "--force", "--accuracy", "--level", "--no-verify"},
                       source + " is already optimised");
 }
 
@@ -80,6 +90,19 @@ std::pair<std::string, std::string> split_pair(std::string_view flag, const std:
     throw_invalid("{}: expected name=value, got '{}'", flag, text);
   }
   return {text.substr(0, at), text.substr(at + 1)};
+}
+
+bool is_picture(std::string_view path) {
+  std::string lower(path);
+  for (char& c : lower) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  constexpr std::string_view kEndings[] = {".jpg", ".jpeg", ".png", ".webp"};
+  return std::any_of(std::begin(kEndings), std::end(kEndings),
+                     [&](std::string_view end) { return lower.ends_with(end); });
+}
+
+Tensor read_picture(const std::string& path) {
+  const auto file = MappedFile::open(path);
+  return {DType::kUInt8, {static_cast<int64_t>(file->bytes().size())}, file->bytes().data(), file};
 }
 
 std::map<std::string, Tensor> read_inputs(const std::vector<std::string>& pairs,
@@ -92,7 +115,7 @@ std::map<std::string, Tensor> read_inputs(const std::vector<std::string>& pairs,
   if (!file.empty()) inputs = read_npz(file);
   for (const std::string& pair : pairs) {
     const auto [name, path] = split_pair("--input", pair);
-    inputs[name] = read_npy(path);
+    inputs[name] = is_picture(path) ? read_picture(path) : read_npy(path);
   }
   return inputs;
 }
@@ -119,6 +142,7 @@ OptimizeOptions options(const ModelFlags& flags) {
   o.accuracy = flags.accuracy;
   o.tuning = flags.tuning;
   o.lengths = flags.lengths;
+  o.preprocess = flags.preprocess;
   o.threads = flags.threads;
   o.tuning_cache = flags.tuning_cache;
   o.verify = !flags.no_verify;
@@ -200,7 +224,12 @@ std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::strin
                                    std::vector<std::string>* made_up) {
   std::vector<Tensor> inputs;
   if (model.staged()) return arrange_for_stages(model, given, made_up);
-  for (runtime::SampleInput& sample : runtime::sample_inputs(*model.state().graph, given)) {
+  std::map<std::string, Tensor> tensors = given;
+  if (const auto* pictures = model.state().pictures.get()) {
+    const auto at = tensors.find(model.inputs()[pictures->index].name);
+    if (at != tensors.end()) at->second = prepare(model, at->second);
+  }
+  for (runtime::SampleInput& sample : runtime::sample_inputs(*model.state().graph, tensors)) {
     if (sample.made_up && made_up) made_up->push_back(model.inputs()[inputs.size()].name);
     inputs.push_back(std::move(sample.tensor));
   }

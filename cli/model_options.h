@@ -15,7 +15,7 @@ namespace stretto::cli {
 // Raw flag values; options() turns them into what the library takes.
 struct ModelFlags {
   std::string level = "lossless", accuracy = "default", tuning = "quick", tuning_cache, inputs_file,
-              lengths;
+              lengths, preprocess;
   int threads = 0;
   std::vector<std::string> shapes, inputs, disabled, forced;
   bool no_verify = false;
@@ -25,6 +25,8 @@ struct ModelFlags {
 void add_input_flags(Command& command, ModelFlags& flags);
 // The mask by which only tokens are worked on.
 void add_lengths_flag(Command& command, ModelFlags& flags);
+// The steps by which the model takes pictures.
+void add_preprocess_flag(Command& command, ModelFlags& flags);
 // Which passes, kernels and threads; how long to search; what may be rounded.
 void add_tuning_flags(Command& command, ModelFlags& flags);
 void add_threads_flag(Command& command, ModelFlags& flags);
@@ -36,7 +38,12 @@ void warn_if_optimized(const Talk& talk, const Command& command, const std::stri
 // Reads the input files. Throws InvalidArgument for malformed flags, FormatError for bad files.
 OptimizeOptions options(const ModelFlags& flags);
 
-// "--input x=a.npy" and "--inputs data.npz" as tensors by name.
+// Whether a file is called as a picture is: *.jpg, *.jpeg, *.png or *.webp in any case.
+bool is_picture(std::string_view path);
+// The bytes of a file as a tensor of one dimension, which inputs that take pictures take.
+Tensor read_picture(const std::string& path);
+
+// "--input x=a.npy" and "--inputs data.npz" as tensors by name; pictures as read_picture().
 std::map<std::string, Tensor> read_inputs(const std::vector<std::string>& pairs,
                                           const std::string& file);
 

@@ -82,6 +82,13 @@ int run_optimize(const OptimizeFlags& flags, const Context& context) {
   check_files(flags);
   const std::vector<std::string> peers = check_peers(flags.peers, context.python);
   OptimizeOptions o = options(flags.model);
+  for (const std::string& pair : flags.model.inputs) {
+    if (!o.preprocess.empty() || !is_picture(pair)) continue;
+    throw_invalid(
+        "optimize: --input {}: the model takes tensors; add --preprocess 'imagenet(224)' "
+        "to give it pictures",
+        pair);
+  }
   o.profile = !flags.report.empty();
   const Model model = open_model(flags.source, o, talk);
   json report = json::parse(model.report_json());
@@ -131,6 +138,7 @@ std::function<int()> set_up_optimize(Command& command, const Context& context) {
              {.group = "Output"});
   add_input_flags(command, flags->model);
   add_lengths_flag(command, flags->model);
+  add_preprocess_flag(command, flags->model);
   add_threads_flag(command, flags->model);
   add_tuning_flags(command, flags->model);
   return [flags, context] { return run_optimize(*flags, context); };

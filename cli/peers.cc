@@ -205,11 +205,12 @@ void time_engine(Engine& engine, double seconds) {
   engine.process->wait_until_idle(kSettle_s);
 }
 
-// What is timed has the shapes of the inputs here. A model with open dimensions could not be saved
-// if its weights lie in files of their own.
+// What is timed has the shapes of the inputs here, and takes tensors as peers do. A model with open
+// dimensions could not be saved if its weights lie in files of their own.
 Model with_fixed_shapes(const Model& model) {
   auto state = std::make_shared<Model::State>(model.state());
   if (!state->by_shape || state->by_shape->lengths().empty()) state->by_shape = nullptr;
+  state->pictures = nullptr;
   return Model(std::move(state));
 }
 
@@ -296,12 +297,13 @@ std::vector<std::string> check_peers(const std::vector<std::string>& names,
 double Times::median_ms() const { return quantile(ms, 0.5); }
 double Times::p95_ms() const { return quantile(ms, 0.95); }
 
-std::vector<EngineResult> time_with_peers(const Model& model, const PeerOptions& options) {
+std::vector<EngineResult> time_with_peers(const Model& any, const PeerOptions& options) {
   const auto report = [&](std::string_view stage, double fraction) {
     if (options.progress) options.progress(stage, fraction);
   };
   const TemporaryFolder folder;
-  const std::vector<Tensor> inputs = arrange_inputs(model, options.inputs, nullptr);
+  const std::vector<Tensor> inputs = arrange_inputs(any, options.inputs, nullptr);
+  const Model model = with_fixed_shapes(any);
   std::vector<std::pair<std::string, Tensor>> named;
   for (size_t i = 0; i < inputs.size(); ++i) named.emplace_back(model.inputs()[i].name, inputs[i]);
   write_npz(folder.file("inputs.npz"), named);
@@ -309,7 +311,7 @@ std::vector<EngineResult> time_with_peers(const Model& model, const PeerOptions&
   for (const TensorSpec& spec : model.outputs()) job.outputs.push_back(spec.name);
 
   report("stretto", 0);
-  with_fixed_shapes(model).save(job.model);
+  model.save(job.model);
   std::vector<Engine> engines;
   engines.push_back(start("stretto", job, options, folder));
   const std::vector<std::string> names = chosen_peers(options);

@@ -1,4 +1,5 @@
-# stretto_module(NAME DEPS ... [EMBED file...] [LINK target...] [TESTING file...]): an object library from src/stretto/NAME/**.cc and **.S, and
+# stretto_module(NAME DEPS ... [EMBED file...] [LINK target...] [TESTING file...] [EXCEPT file...]): an object library from src/stretto/NAME/**.cc and
+# **.S without the EXCEPT files, which others replace in this build (a module in DEPS that is not built adds nothing), and
 # NAME_test from its *_test.cc and *_testing.cc files and, for its tests, TESTING files of other modules. NAME/cases.cc and NAME/cases/ are for the tests of all modules, and left
 # out without tests. Tables and page parts beside the sources, and the EMBED files, become functions like STEM_text(),
 # declared in NAME/STEM.h or NAME/embedded.h.
@@ -7,9 +8,11 @@ include(GoogleTest OPTIONAL)
 set_property(GLOBAL PROPERTY STRETTO_MODULES "")
 
 function(stretto_module name)
-  cmake_parse_arguments(ARG "" "" "DEPS;EMBED;LINK;TESTING" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "DEPS;EMBED;LINK;TESTING;EXCEPT" ${ARGN})
   set(root ${CMAKE_SOURCE_DIR}/src/stretto/${name})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${root}/*.cc)
+  list(TRANSFORM ARG_EXCEPT PREPEND ${root}/)
+  list(REMOVE_ITEM sources ${ARG_EXCEPT})
   set(tests ${sources})
   set(benches ${sources})
   set(fuzzers ${sources})

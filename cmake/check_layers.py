@@ -16,7 +16,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*["<]stretto/([^">]+)[">]', re.MULTILINE
 
 
 def read_table(text: str) -> dict[str, set[str]]:
-  table = {name: set(re.split("EMBED|LINK|TESTING", deps)[0].split())
+  table = {name: set(re.split("EMBED|LINK|TESTING|EXCEPT", deps)[0].split())
            for name, deps in MODULE.findall(text)}
   for name, deps in table.items():
     for dep in deps - table.keys():

@@ -74,11 +74,20 @@ void set_phases(LoaderOptions& options, const std::vector<PhaseTuple>& rows) {
   }
 }
 
+constexpr Name<Fit> kFits[] = {{"crop", Fit::kCrop}, {"letterbox", Fit::kLetterbox}};
+constexpr Name<DType> kMaskTypes[] = {{"uint8", DType::kUInt8}, {"int64", DType::kInt64}};
+
 using Weights = nb::ndarray<const double, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 void set_weights(LoaderOptions& options, const Weights& weights) {
   options.order.kind = OrderKind::kWeighted;
   options.order.cumulative = cumulative_weights(std::span(weights.data(), weights.shape(0)));
+}
+
+// Sources that follow each other in the dataset, by sizes.
+void set_mixture(LoaderOptions& options, std::vector<int64_t> sizes, std::vector<double> weights) {
+  options.order.source_sizes = std::move(sizes);
+  options.order.source_weights = std::move(weights);
 }
 
 // A NumPy array of its own.
@@ -148,7 +157,8 @@ class DataLoader {
   }
   ~DataLoader() { close(); }
 
-  // Images, labels, real, samples, epoch, number; None at the end of the epoch.
+  // Images, labels, real, samples, epoch, number, and a dictionary of what else was asked for; None
+  // at the end of the epoch.
   nb::object next(const std::string& framework) {
     const Use use = enter();
     const Alone alone(*this);
@@ -174,7 +184,7 @@ class DataLoader {
                           arrays.make(batch->labels, row, dlpack_type(DType::kInt64)),
                           arrays.make(batch->real, row, dlpack_type(DType::kBool)),
                           numbers({batch->samples, batch->samples + count}), batch->epoch,
-                          batch->number);
+                          batch->number, others(*batch, arrays, framework));
   }
 
   void set_epoch(int64_t epoch) {
@@ -229,6 +239,7 @@ class DataLoader {
     row["cache_bytes"] = s.cache_bytes;
     row["cached_samples"] = s.cached_samples;
     row["threads"] = s.threads;
+    row["part_samples"] = s.part_samples;
     nb::list names;
     for (const std::string& name : s.skipped_names) names.append(text_of(name));
     row["skipped_names"] = names;
@@ -243,6 +254,34 @@ class DataLoader {
 
  private:
   using Use = Closable<Loader>::Use;
+
+  static nb::dict others(const Batch& batch, const Arrays& arrays, const std::string& framework) {
+    nb::dict row;
+    const auto count = static_cast<size_t>(batch.count);
+    if (batch.targets != nullptr) {
+      const size_t shape[] = {count, static_cast<size_t>(batch.classes)};
+      row["targets"] = arrays.make(batch.targets, shape, dlpack_type(DType::kFloat32));
+    }
+    if (batch.masks != nullptr) {
+      const size_t shape[] = {count, static_cast<size_t>(batch.height),
+                              static_cast<size_t>(batch.width)};
+      row["masks"] = arrays.make(batch.masks, shape, dlpack_type(batch.mask_dtype));
+    }
+    if (batch.boxes != nullptr) {
+      // JAX compiles anew for every shape, and here each picture has its own.
+      const std::string_view to = framework == "jax" ? std::string_view("numpy") : framework;
+      const Arrays ragged(to, batch.hold);
+      const auto total = static_cast<size_t>(batch.box_starts[batch.count]);
+      const size_t shape[] = {total, 4};
+      const std::span column(shape, 1);
+      row["boxes"] = ragged.make(batch.boxes, shape, dlpack_type(DType::kFloat32));
+      row["labels"] = ragged.make(batch.box_labels, column, dlpack_type(DType::kInt64));
+      row["areas"] = ragged.make(batch.box_areas, column, dlpack_type(DType::kFloat32));
+      row["starts"] = std::vector<int64_t>(batch.box_starts, batch.box_starts + count + 1);
+      row["image_ids"] = std::vector<int64_t>(batch.image_ids, batch.image_ids + count);
+    }
+    return row;
+  }
 
   Use enter() {
     if (loader_.forked()) {
@@ -309,6 +348,16 @@ void bind_dataset(nb::module_& m) {
                      for (const std::string& name : d.class_names()) names.append(text_of(name));
                      return names;
                    })
+      .def_prop_ro("has_boxes", &Dataset::has_annotations)
+      .def_prop_ro("has_masks", &Dataset::has_details)
+      .def_prop_ro("parts",
+                   [](const Dataset& d) {
+                     nb::list rows;
+                     for (const Part& part : d.parts()) {
+                       rows.append(nb::make_tuple(text_of(part.source), part.begin, part.size));
+                     }
+                     return rows;
+                   })
       .def_prop_ro("kind", [](const Dataset& d) { return std::string(d.kind()); })
       .def_prop_ro("source", [](const Dataset& d) { return text_of(d.source()); })
       .def_prop_ro("fingerprint", &Dataset::fingerprint);
@@ -320,6 +369,14 @@ void bind_dataset(nb::module_& m) {
         return open_dataset(source, kind);
       },
       "source"_a, "kind"_a);
+  m.def(
+      "data_concat",
+      [](const std::vector<Dataset>& datasets) {
+        nb::gil_scoped_release released;
+        const InterruptScope interrupt(check_signals);
+        return concat(datasets);
+      },
+      "datasets"_a);
 }
 
 void bind_options(nb::module_& m) {
@@ -329,6 +386,19 @@ void bind_options(nb::module_& m) {
       .def("set_phases", &set_phases, "rows"_a)
       .def("set_weights", &set_weights, "weights"_a)
       .def("set_balanced", &set_balanced, "dataset"_a)
+      .def("set_mixture", &set_mixture, "sizes"_a, "weights"_a)
+      .def(
+          "set_fit", [](O& o, const std::string& name) { o.fit = value_of(kFits, "fit", name); },
+          "name"_a)
+      .def(
+          "set_mask_dtype",
+          [](O& o, const std::string& name) {
+            o.mask_dtype = value_of(kMaskTypes, "mask_dtype", name);
+          },
+          "name"_a)
+      .def_prop_rw(
+          "epoch_size", [](const O& o) { return o.order.epoch_size; },
+          [](O& o, int64_t size) { o.order.epoch_size = size; })
       .def(
           "set_dtype",
           [](O& o, const std::string& name) { o.dtype = value_of(kTypes, "dtype", name); },
@@ -367,6 +437,11 @@ void bind_options(nb::module_& m) {
           [](O& o, uint64_t seed) { o.order.seed = seed; })
       .def_rw("train", &O::train)
       .def_rw("flip", &O::flip)
+      .def_rw("iou_crop", &O::iou_crop)
+      .def_rw("boxes", &O::boxes)
+      .def_rw("masks", &O::masks)
+      .def_rw("min_visible", &O::min_visible)
+      .def_rw("classes", &O::classes)
       .def_rw("mean", &O::mean)
       .def_rw("std", &O::std)
       .def_rw("rank", &O::rank)

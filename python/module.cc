@@ -25,8 +25,8 @@
 #include "stretto/base/cpu.h"
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/base/machine_rates.h"
 #include "stretto/base/memory.h"
-#include "stretto/base/memory_rate.h"
 #include "stretto/report/report.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/optimize.h"
@@ -109,6 +109,28 @@ class ModelSession {
     nb::list result;
     for (const AnyValue& output : outputs) result.append(python_value(output));
     return result;
+  }
+
+  // What the program takes of pixels, or of the bytes of a file in one dimension: one array.
+  nb::typed<nb::list, nb::ndarray<nb::numpy>> prepare_pictures(const Array& array) {
+    const Tensor pictures = tensor_view(array);
+    Tensor made;
+    {
+      nb::gil_scoped_release released;
+      const InterruptScope interrupt(check_signals);
+      made = prepare(model_, pictures);
+    }
+    return numpy_arrays({made});
+  }
+
+  nb::typed<nb::list, nb::ndarray<nb::numpy>> prepare_path(const std::string& path) {
+    Tensor made;
+    {
+      nb::gil_scoped_release released;
+      const InterruptScope interrupt(check_signals);
+      made = prepare_file(model_, path);
+    }
+    return numpy_arrays({made});
   }
 
   // Programs that a model which runs in stages has made so far.
@@ -278,6 +300,7 @@ NB_MODULE(_stretto, m) {
           },
           "name"_a, "text"_a)
       .def_rw("lengths", &OptimizeOptions::lengths)
+      .def_rw("preprocess", &OptimizeOptions::preprocess)
       .def_rw("disable", &OptimizeOptions::disable)
       .def_rw("force", &OptimizeOptions::force)
       .def_rw("tuning_cache", &OptimizeOptions::tuning_cache)
@@ -311,6 +334,15 @@ NB_MODULE(_stretto, m) {
   nb::class_<ModelSession>(m, "Session")
       .def("run", &ModelSession::run, "inputs"_a)
       .def("run_values", &ModelSession::run_values, "values"_a)
+      .def("prepare", &ModelSession::prepare_pictures, "pictures"_a)
+      .def("prepare_file", &ModelSession::prepare_path, "path"_a)
+      .def_prop_ro("preprocess", [](const ModelSession& s) { return s.model().preprocess(); })
+      // The place of the input that takes pictures, or -1.
+      .def_prop_ro("picture_input",
+                   [](const ModelSession& s) {
+                     const auto& pictures = s.model().state().pictures;
+                     return pictures ? static_cast<int64_t>(pictures->index) : int64_t{-1};
+                   })
       .def_prop_ro("staged", [](const ModelSession& s) { return s.model().staged(); })
       .def_prop_ro("programs", &ModelSession::programs)
       .def("run_at", &ModelSession::run_at, "inputs"_a, "outputs"_a)
@@ -369,10 +401,10 @@ NB_MODULE(_stretto, m) {
   m.def("core_name", [] { return cpu_info().core; });
   m.def("core_count", [] { return cpu_info().cores; });
   m.def("memory_bytes", [] { return total_memory_bytes(); });
-  // Bytes per second that one core reads, and all together (base/memory_rate.h).
+  // Bytes per second that one core reads, and all together (base/machine_rates.h).
   m.def("memory_rate", [] {
     nb::gil_scoped_release released;
-    const MemoryRate rate = memory_rate();
+    const MemoryRate rate = machine_rates().memory;
     return std::pair(rate.one, rate.together);
   });
 }

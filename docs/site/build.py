@@ -32,7 +32,9 @@ PYTHON = {"stretto": ("optimize", "load", "convert", "Model", "Context", "genera
           "stretto.torch": (), "stretto.horovod": (), "stretto.jax": (), "stretto.tensorflow": (),
           "stretto.onnx_backend": ("prepare", "run_model", "run_node", "supports_device",
                                    "StrettoRep"),
-          "stretto.data": ("ImageLoader", "open", "Dataset", "pack", "verify", "unpack",
+          "stretto.media": ("Imagenet", "Letterbox", "Resize", "CenterCrop", "Normalize",
+                            "ToLayout"),
+          "stretto.data": ("ImageLoader", "open", "concat", "Dataset", "pack", "verify", "unpack",
                            "follow", "torch_dataset", "DictIterator")}
 
 

@@ -53,7 +53,7 @@ def account_of(engine: Engine) -> dict[str, Any]:
   events = json.loads(trace) if trace else []
   return {"rank": engine.rank, "size": engine.size, "ended_s": time.time(),
           "statistics": engine.statistics(), "non_finite": engine.non_finite(),
-          "segments": engine.segments,
+          "segments": engine.segments, "shares": engine.shares,
           "trace": events["traceEvents"] if isinstance(events, dict) else events}
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import html
+import math
+from collections.abc import Sequence
 
 from stretto import _stretto
 
@@ -26,12 +28,13 @@ LANE_HEIGHT = 9
 EXPECTED_WITHOUT_RDMA = ("", "STRETTO_RDMA is off", "on the same host")
 
 
-def page(title: str, ranks: list[dict]) -> str:
+def page(title: str, ranks: list[dict], validated: Sequence[dict] = ()) -> str:
   """The page. `ranks` holds, for each rank, what Engine.close leaves in STRETTO_RUN_FOLDER
-  (stretto._account)."""
+  (stretto._account); `validated` the results of --validate."""
   name = html.escape(title)
-  sections = [lacking(ranks), non_finite(ranks), steps(ranks), streams(ranks), *tuning(ranks),
-              segments(ranks), timeline(ranks), operations(ranks)]
+  sections = [lacking(ranks), non_finite(ranks), validation(validated), steps(ranks),
+              streams(ranks), *tuning(ranks), segments(ranks), shares(ranks), timeline(ranks),
+              operations(ranks)]
   return "\n".join([
       "<!doctype html><html lang=en><meta charset=utf-8>"
       "<meta name=viewport content='width=device-width, initial-scale=1'>"
@@ -183,6 +186,18 @@ def tuning(ranks: list[dict]) -> list[str]:
   return parts
 
 
+def shares(ranks: list[dict]) -> str:
+  """How stretto.torch.Shares divided batches, which is the same on every rank."""
+  found = [entry for r in ranks[:1] for entry in r.get("shares", [])]
+  if not found:
+    return ""
+  return section("Shares of unlike chips", "Samples of each rank in a global batch.", table(
+      ["from batch", "samples of each rank", "samples/s of each rank", "why"],
+      [[str(e["batch"]), ", ".join(map(str, e["shares"])),
+        ", ".join(f"{speed:.4g}" for speed in e["speeds"]) or "-", html.escape(e["reason"])]
+       for e in found]))
+
+
 def segments(ranks: list[dict]) -> str:
   """The ways to cut buckets that attach() tried, and the sizes that it proposes for DDP."""
   found = [note for r in ranks[:1] for note in r.get("segments", [])]
@@ -227,6 +242,36 @@ def timeline(ranks: list[dict]) -> str:
       "<i class=queue></i>queued<i class=wire></i>on the wire<i class=sum></i>being added. "
       "--trace writes all of it.",
       f"<svg viewBox='0 0 1000 {height}'>{''.join(shapes)}</svg>")
+
+
+def validation(rows: Sequence[dict]) -> str:
+  """A curve of each number that validations printed, and a table."""
+  if not rows:
+    return ""
+  began = rows[0]["written_s"]
+  curves: dict[str, list[tuple[float, float]]] = {}
+  for row in rows:
+    for name, value in (row["result"] or {}).items():
+      if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+        curves.setdefault(name, []).append((row["written_s"] - began, value))
+  parts = [curve(name, points) for name, points in curves.items() if len(points) > 1]
+  return section("Validation", "By the time at which the checkpoints were written.", *parts, table(
+      ["checkpoint", "written after", "outcome", "took", "result"],
+      [[html.escape(row["checkpoint"]), f"{row['written_s'] - began:.1f} s",
+        row["outcome"] if row["outcome"] == "ok" else f"<span class=bad>{row['outcome']}</span>",
+        f"{row['seconds']:.1f} s",
+        html.escape(", ".join(f"{k} {v}" for k, v in (row["result"] or {}).items()))]
+       for row in rows]))
+
+
+def curve(name: str, points: list[tuple[float, float]]) -> str:
+  end = max(x for x, _ in points) or 1.0
+  low, high = min(y for _, y in points), max(y for _, y in points)
+  drawn = " ".join(f"{70 + 920 * x / end:.1f},{110 - 90 * (y - low) / ((high - low) or 1.0):.1f}"
+                   for x, y in points)
+  return (f"<svg viewBox='0 0 1000 130'><text x=4 y=14>{html.escape(name)}</text>"
+          f"<text x=4 y=30>{high:.4g}</text><text x=4 y=112>{low:.4g}</text>"
+          f"<polyline points='{drawn}' fill=none stroke='var(--accent)' stroke-width=2 /></svg>")
 
 
 def milliseconds(seconds: float) -> str:

@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import json
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -199,3 +201,25 @@ def show(paths: Sequence[str], as_json: bool) -> None:
 
 def any_in(folder: str) -> bool:
   return os.path.isdir(folder) and any(Path(folder).glob("rank-*.json"))
+
+
+def show_as_asked(words: list[str]) -> int:
+  """`stretto run --dump FILE... [--json]`: runs nothing."""
+  p = argparse.ArgumentParser(prog="stretto run", allow_abbrev=False)
+  p.add_argument("--dump", nargs="+", required=True, metavar="FILE")
+  for names in (["--json"], ["-q", "--quiet"], ["-v", "--verbose"]):
+    p.add_argument(*names, action="store_true")
+  args = p.parse_args(words)
+  try:
+    show(args.dump, args.json)
+  except ValueError as error:
+    print(f"stretto run: {error}", file=sys.stderr)
+    return 2
+  return 0
+
+
+def asked_for(words: list[str]) -> bool:
+  """--dump comes before any word that is no flag."""
+  before = next((i for i, word in enumerate(words) if word.split("=")[0] == "--dump"), -1)
+  return before >= 0 and all(word in ("--json", "-q", "--quiet", "-v", "--verbose")
+                             for word in words[:before])

@@ -23,6 +23,7 @@ from stretto import _flight as flight
 from stretto import _launch_elastic as elastic
 from stretto import _processes as processes
 from stretto import _stretto
+from stretto import _validate as validate
 from stretto._errors import CommError, FormatError
 from stretto._launch_options import MASTER_PORT, PASSED_ON, describe, drop_interpreter, parser
 from stretto._processes import Command
@@ -106,6 +107,7 @@ def check(args: argparse.Namespace) -> None:
   if args.hosts and (used := [n for n in MEETING if getattr(args, n) is not None]):
     raise ValueError(f"-H starts the ranks of all hosts; --{used[0].replace('_', '-')} is for "
                      "running this command on each host")
+  validate.check(args)
   check_engine_options(args)
 
 
@@ -316,7 +318,7 @@ def accounts(folder: Path) -> list[dict]:
   return [found[rank] for rank in sorted(found)]
 
 
-def collect(args: argparse.Namespace, ranks: list[dict]) -> None:
+def collect(args: argparse.Namespace, ranks: list[dict], validated: list[dict]) -> None:
   """Turns what the ranks have left into the files asked for."""
   from stretto._comm_report import listed, missing, page
   absent = missing(ranks)
@@ -328,7 +330,8 @@ def collect(args: argparse.Namespace, ranks: list[dict]) -> None:
     events = [event for rank in ranks for event in rank["trace"]]
     _stretto.write_file(str(args.trace), json.dumps({"traceEvents": events}))
   if args.report:
-    _stretto.write_file(str(args.report), page(" ".join([args.script, *args.arguments]), ranks))
+    _stretto.write_file(str(args.report), page(" ".join([args.script, *args.arguments]), ranks,
+                                              validated))
 
 
 def run_folder(args: argparse.Namespace) -> tempfile.TemporaryDirectory:
@@ -373,28 +376,6 @@ def keep_records(args: argparse.Namespace, folder: Path, code: int) -> None:
           file=sys.stderr)
 
 
-def show_records(words: list[str]) -> int:
-  """`stretto run --dump FILE... [--json]`: runs nothing."""
-  p = argparse.ArgumentParser(prog="stretto run", allow_abbrev=False)
-  p.add_argument("--dump", nargs="+", required=True, metavar="FILE")
-  for names in (["--json"], ["-q", "--quiet"], ["-v", "--verbose"]):
-    p.add_argument(*names, action="store_true")
-  args = p.parse_args(words)
-  try:
-    flight.show(args.dump, args.json)
-  except ValueError as error:
-    print(f"stretto run: {error}", file=sys.stderr)
-    return 2
-  return 0
-
-
-def asks_for_records(words: list[str]) -> bool:
-  """--dump comes before any word that is no flag."""
-  before = next((i for i, word in enumerate(words) if word.split("=")[0] == "--dump"), -1)
-  return before >= 0 and all(word in ("--json", "-q", "--quiet", "-v", "--verbose")
-                             for word in words[:before])
-
-
 def show(todo: list[Command], as_json: bool) -> None:
   if as_json:
     print(json.dumps({"commands": [{"words": command.words, "environment": command.environment}
@@ -405,14 +386,23 @@ def show(todo: list[Command], as_json: bool) -> None:
                     shlex.join(command.words)]))
 
 
-def start(args: argparse.Namespace, todo: list[Command]) -> int:
+def bound_here(args: argparse.Namespace) -> int:
+  """How many ranks are bound to cores of this host; 0 where others start them."""
+  if args.elastic:
+    return elastic.limits(args)[1]
+  ranks = args.nproc_per_node or str(args.ranks or 1)
+  return int(ranks) if ranks.isdigit() and not args.hosts and not uses_srun(args, os.environ) else 0
+
+
+def start(args: argparse.Namespace, todo: list[Command],
+          validation: validate.Validation | None = None) -> int:
   if not args.hosts and not (args.module or args.no_python) and not os.path.exists(args.script):
     raise ValueError(f"{args.script}: there is no such file")
   if args.log_dir:
     os.makedirs(args.log_dir, exist_ok=True)
   if args.elastic:
     ranks_here = elastic.limits(args)[1]
-    return elastic.run(args, todo, lambda attempt: outputs(args, ranks_here, attempt))
+    return elastic.run(args, todo, lambda attempt: outputs(args, ranks_here, attempt), validation)
   # torchrun and srun restart ranks and write their files themselves.
   own = not takes_torchrun(args) and not uses_srun(args, os.environ)
   attempts = 1 + (args.max_restarts or 0) if own else 1
@@ -421,7 +411,9 @@ def start(args: argparse.Namespace, todo: list[Command]) -> int:
     # An epoch of its own: the folder where ranks meet has the addresses of those that are dead.
     epoch = {"STRETTO_EPOCH": str(int(os.environ.get("STRETTO_EPOCH", "0")) + attempt)}
     code = processes.run_all(
-        [c._replace(environment=c.environment | epoch) for c in todo] if attempt else todo, where)
+        [c._replace(environment=c.environment | epoch) for c in todo] if attempt else todo, where,
+        tick=validation.tick if validation else None,
+        spare=validation.pids if validation else tuple)
     if code == 0 or code in (128 + s for s in processes.ENDING):
       break
     if attempt + 1 < attempts and not args.quiet:
@@ -434,8 +426,8 @@ def main(words: list[str] | None = None) -> int:
   if words is None and sys.argv[1:] == ["--describe"]:  # for the C++ side of the command
     print(json.dumps(describe()))
     return 0
-  if asks_for_records(sys.argv[1:] if words is None else words):
-    return show_records(sys.argv[1:] if words is None else words)
+  if flight.asked_for(sys.argv[1:] if words is None else words):
+    return flight.show_as_asked(sys.argv[1:] if words is None else words)
   args = parser().parse_args(words)
   if args.dump:
     parser().error("--dump runs nothing: give it alone, with files or folders")
@@ -456,7 +448,10 @@ def main(words: list[str] | None = None) -> int:
       if args.verbose:
         for command in todo:
           print(f"stretto run: {shlex.join(command.words)}", file=sys.stderr)
-      code = start(args, with_secret(todo, job_secret(args, os.environ)))
+      validation = validate.of(args, folder, bound_here(args))
+      code = start(args, with_secret(todo, job_secret(args, os.environ)), validation)
+      if validation is not None:
+        code = validation.finish(code)
       if args.trace or args.report or code != 0:
         fetch(todo, Path(folder))
       keep_records(args, Path(folder), code)
@@ -472,7 +467,7 @@ def main(words: list[str] | None = None) -> int:
       print(f"stretto run: {error}", file=sys.stderr)
       return 3
     if args.trace or args.report:
-      collect(args, accounts(Path(folder)))
+      collect(args, accounts(Path(folder)), validation.rows if validation else [])
     return code
 
 

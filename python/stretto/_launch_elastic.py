@@ -18,6 +18,7 @@ from stretto import _processes as processes
 from stretto._launch_options import MASTER_PORT
 from stretto._processes import Command
 from stretto._rank_output import RankOutput
+from stretto._validate import Validation
 
 STORE = "STRETTO_ELASTIC_STORE"
 PATIENCE_S = 5.0
@@ -82,6 +83,7 @@ class Ranks:
   todo: list[Command]
   outputs: Callable[[int], list[RankOutput] | None]  # by the number of replacements
   replaced: int = 0
+  tick: Callable[[], None] | None = None
   failed: int = 0  # the exit code of the first rank that failed
   failed_late: int = 0  # of one that failed after another had finished
 
@@ -90,6 +92,8 @@ class Ranks:
     noted: set[int] = set()
     while True:
       processes.check_read(written)
+      if self.tick is not None:
+        self.tick()
       for number, child in enumerate(children):
         if number not in noted and child.poll() is not None:
           noted.add(number)
@@ -161,7 +165,8 @@ def new_node() -> str:
 
 
 def run(args: argparse.Namespace, todo: list[Command],
-        outputs: Callable[[int], list[RankOutput] | None]) -> int:
+        outputs: Callable[[int], list[RankOutput] | None],
+        validation: Validation | None = None) -> int:
   """`outputs(attempt)` says where the ranks write."""
   from stretto.horovod import _epochs as epochs
   store, address = open_store(args)
@@ -169,11 +174,13 @@ def run(args: argparse.Namespace, todo: list[Command],
   if not alone(args) and not args.quiet:
     print(f"stretto run: the ranks meet at {address}", file=sys.stderr, flush=True)
   store = epochs.Guarded(store, address)
-  ranks = Ranks(args, store, epochs.Log(store, "gone"), todo, outputs)
+  ranks = Ranks(args, store, epochs.Log(store, "gone"), todo, outputs,
+                tick=validation.tick if validation else None)
   if not serves(args):
     store.add("launchers", 1)
   try:
-    return processes.run_all(todo, outputs(0), ranks.watch)
+    return processes.run_all(todo, outputs(0), ranks.watch,
+                             spare=validation.pids if validation else tuple)
   finally:
     if serves(args):
       ranks.wait_for_others()

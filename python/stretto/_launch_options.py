@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from stretto import _validate as validate
+
 MASTER_PORT = 29411
 CODECS = "none|fp16|bf16|int8|topk|powersgd|mixed"
 
@@ -22,6 +24,7 @@ EXAMPLES = (
   "stretto run -H host1:2,host2:2 train.py",
   "stretto run train.py    # inside an sbatch: as many ranks as the job has tasks",
   "stretto run --elastic 2:4 --max-restarts 3 train.py    # a lost rank is replaced, others go on",
+  "stretto run -n 4 --validate 'validate.py --data val' train.py    # as checkpoints are written",
   "stretto run --dump /tmp/stretto-dump-x    # who waits for whom; the failed run names the folder",
   "stretto run --nnodes 2 --node-rank 0 --nproc-per-node 4 --master-addr host1 train.py",
 )
@@ -90,6 +93,16 @@ GROUPS: dict[str, tuple[Option, ...]] = {
     Option(("--report",), "Write one HTML page about what was sent", "FILE", type=Path),
     Option(("--dump",), "Run nothing; show the operations that ranks were in when a job failed or "
            "got SIGUSR2, and which rank lacks which. Files, or folders of them", "FILE"),
+  ),
+  "Validation": (
+    Option(("--validate",), "Validate checkpoints while the ranks train: a script or a program "
+           "with its arguments, which reads the file STRETTO_CHECKPOINT and prints a JSON object",
+           "COMMAND"),
+    Option(("--validate-on",), "Which files are checkpoints", "PATTERN,...", validate.PATTERN),
+    Option(("--validate-timeout",), "How long one validation may take, and the run may wait for "
+           "the last", "SECONDS", validate.TIMEOUT_S, float),
+    Option(("--validate-results",), "File to which results are added, a JSON object per line",
+           "FILE", validate.RESULTS),
   ),
   "General": (
     Option(("--dry-run",), "Print the commands, run nothing"),

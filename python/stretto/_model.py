@@ -50,6 +50,7 @@ class Model:
     weight_bytes: memory of the weights, in bytes.
     memory_bytes: memory of the activations of one call, in bytes. Calls that run at the same time
       need as much each.
+    preprocess: the steps by which it takes pictures, in full; empty where it takes tensors.
     notes: what was assumed or could not be done, a sentence each; the log has them as warnings.
 
   Examples:
@@ -66,6 +67,7 @@ class Model:
     self.inputs = [TensorSpec(n, d, tuple(s), sizes)
                    for (n, d, s), sizes in zip(session.inputs, session.input_ranges)]
     self.outputs = [TensorSpec(n, d, tuple(s)) for n, d, s in session.outputs]
+    self.preprocess: str = session.preprocess
     self.threads: int = session.threads
     self.weight_bytes: int = session.weight_bytes
     self.memory_bytes: int = session.memory_bytes
@@ -86,6 +88,10 @@ class Model:
         in `inputs`, or in the range that `sizes` there allows: the first call with new ones takes
         some milliseconds more. Element types must be those in `inputs`, except that conversions
         which lose nothing, and float64 to float32, are done silently.
+
+        An input that takes pictures (`preprocess`) is given 8-bit pixels of any size, as uint8 of
+        height x width x 3, height x width, or a batch of either; the path or the bytes of a JPEG,
+        PNG or WebP file; a list of such; or what `prepare` returned.
 
     Returns:
       The output as a NumPy array, or a tuple of arrays in the order of `outputs` if there are
@@ -129,6 +135,44 @@ class Model:
       return dict(zip(kwargs["context"].outputs, self._run_on(args, kwargs)))
     outputs = self._outputs(self._arrange(args, kwargs))
     return {spec.name: output for spec, output in zip(self.outputs, outputs)}
+
+  def prepare(self, *pictures: Any) -> np.ndarray:
+    """What the steps of `preprocess` make of pictures, as one batch that a call takes.
+
+    Args:
+      *pictures: paths, the bytes of files, or 8-bit pixels, each as in `__call__`.
+
+    Returns:
+      The tensor that the model computes with. Of files it has the bits of
+      `stretto.data.ImageLoader(train=False)` with the same numbers.
+
+    Raises:
+      InvalidArgumentError: the model takes no pictures, or this is none.
+      FormatError: a file is missing or damaged (an OSError); the text names it.
+
+    Examples:
+      >>> takes = stretto.optimize("cnn.onnx", preprocess="imagenet(16)", tuning="off")
+      >>> takes.prepare(np.zeros((375, 500, 3), np.uint8), np.zeros((20, 30, 3), np.uint8)).shape
+      (2, 3, 16, 16)
+    """
+    if not pictures:
+      raise InvalidArgumentError("prepare: expected at least one picture")
+    return np.concatenate([self._prepared(picture) for picture in pictures])
+
+  def _prepared(self, picture: Any) -> np.ndarray:
+    if isinstance(picture, (str, os.PathLike)):
+      return self._session.prepare_file(path_text("picture", picture))[0]
+    if isinstance(picture, (bytes, bytearray, memoryview)):
+      return self._session.prepare(np.frombuffer(picture, np.uint8))[0]
+    return self._session.prepare(as_array(picture, "uint8", "picture"))[0]
+
+  def _pictures(self, value: Any, name: str) -> np.ndarray:
+    """An input that takes pictures: pixels and tensors go to the engine as they are."""
+    if isinstance(value, (list, tuple)):
+      return self.prepare(*value)
+    if isinstance(value, (str, os.PathLike, bytes, bytearray, memoryview)):
+      return self._prepared(value)
+    return as_array(value, name=name)
 
   def context(self, batch: int = 1, *, max_length: int | None = None,
               state: Mapping[str, str] | None = None) -> Context:
@@ -234,8 +278,11 @@ class Model:
       if name in given:
         raise InvalidArgumentError(f"{name}: given twice")
       given[name] = value
+    pictures = self._session.picture_input
     missing = [name for name in names if name not in given]
     if missing:
       raise InvalidArgumentError(f"{self.name}: input {', '.join(missing)} is missing")
     return [to_engine(given[s.name], s.dtype, f"input {s.name}") if s.dtype in NO_TENSORS
-            else as_array(given[s.name], s.dtype, f"input {s.name}") for s in self.inputs]
+            else self._pictures(given[s.name], f"input {s.name}") if i == pictures
+            else as_array(given[s.name], s.dtype, f"input {s.name}")
+            for i, s in enumerate(self.inputs)]

@@ -18,6 +18,7 @@ import numpy as np
 from stretto import comm
 from stretto._checks import is_whole, shown
 from stretto._errors import Error, InvalidArgumentError
+from stretto._launchers import rank_and_size
 from stretto._place import Place
 from stretto._unordered import Unordered
 
@@ -143,21 +144,20 @@ def address_of(array: np.ndarray) -> int:
 
 def place_in(environment: Mapping[str, str]) -> tuple[int, int, str] | None:
   """Rank, size and address as `stretto run`, torchrun, srun or mpirun set them; None: one rank."""
-  for rank, size in (("STRETTO_RANK", "STRETTO_SIZE"), ("RANK", "WORLD_SIZE"),
-                     ("SLURM_PROCID", "SLURM_NTASKS"),
-                     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")):
-    if rank not in environment or size not in environment:
-      continue
-    address = environment.get("STRETTO_ADDRESS")
-    if not address and "MASTER_ADDR" in environment:
-      # The port itself is used by the launcher.
-      address = f"{environment['MASTER_ADDR']}:{int(environment.get('MASTER_PORT', 29500)) + 1}"
-    if address:
-      return int(environment[rank]), int(environment[size]), address
-    if int(environment[size]) > 1:
-      raise InvalidArgumentError(
-          "init: STRETTO_ADDRESS is not set: HOST:PORT of rank 0, or a shared folder; "
-          "stretto run sets it")
+  found = rank_and_size(environment)
+  if found is None:
+    return None
+  rank, size, _ = found
+  address = environment.get("STRETTO_ADDRESS")
+  if not address and "MASTER_ADDR" in environment:
+    # The port itself is used by the launcher.
+    address = f"{environment['MASTER_ADDR']}:{int(environment.get('MASTER_PORT', 29500)) + 1}"
+  if address:
+    return rank, size, address
+  if size > 1:
+    raise InvalidArgumentError(
+        "init: STRETTO_ADDRESS is not set: HOST:PORT of rank 0, or a shared folder; "
+        "stretto run sets it")
   return None
 
 

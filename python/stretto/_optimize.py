@@ -21,6 +21,8 @@ from stretto._paths import path_text
 from stretto._progress import Progress, shown
 from stretto._report import Report, report_path
 from stretto._torch_types import TorchModule, TorchProgram, TorchTensor
+from stretto.media import Step
+from stretto.media import _text as _steps_text
 
 if TYPE_CHECKING:
   import onnx
@@ -31,7 +33,7 @@ LOG = logging.getLogger("stretto")
 _DEFAULTS: dict[str, Any] = {
   "inputs": None, "level": "lossless", "accuracy": "default", "shapes": None, "tuning": "quick",
   "tuning_cache": None, "disable": (), "force": None, "peers": (), "kwargs": None,
-  "dynamic_shapes": None, "lengths": None,
+  "dynamic_shapes": None, "lengths": None, "preprocess": None,
 }
 
 
@@ -46,6 +48,7 @@ def optimize(
   threads: int | None = None,
   shapes: Mapping[str, str | Sequence[int | str | tuple[int, int]]] | None = None,
   lengths: str | None = None,
+  preprocess: str | Step | Sequence[str | Step] | None = None,
   tuning: str | float = "quick",
   tuning_cache: str | os.PathLike[str] | None = None,
   report: str | os.PathLike[str] | None = None,
@@ -90,6 +93,9 @@ def optimize(
       for padding, such as "attention_mask". Each run then works on the tokens only, in about their
       share of the time, and what it makes per token is 0 where padding is. `Model.notes` says what
       was gained.
+    preprocess: steps by which an ONNX model's input takes pictures instead of tensors, such as
+      `stretto.media.Imagenet(224)` or a list of steps (see `stretto.media`): calls then take 8-bit
+      pixels of any size, or files. The steps are part of the model and of its artefact.
     tuning: how long to search for the fastest kernels: "off", "quick" (at most 10 s), "full" (at
       most 240 s), or a number of seconds.
     tuning_cache: the file that remembers the fastest kernels; "none": no file. None: the file that
@@ -123,6 +129,10 @@ def optimize(
     <stretto.Model cnn: x float32[1, 3, 16, 16] -> y float32[1, 10]>
     >>> model.save("cnn.stretto")
 
+    >>> model = stretto.optimize("cnn.onnx", preprocess=stretto.media.Imagenet(16), tuning="off")
+    >>> model(np.zeros((375, 500, 3), np.uint8)).shape
+    (1, 10)
+
     >>> module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU()).eval()
     >>> fast = stretto.optimize(module, torch.zeros(1, 3, 16, 16), tuning="off")
     >>> fast(torch.zeros(1, 3, 16, 16)).shape
@@ -142,6 +152,8 @@ def optimize(
     options.lengths = _text("lengths", lengths)
     if not lengths:
       raise InvalidArgumentError("lengths: expected the name of an input, got an empty string")
+  if preprocess is not None:
+    options.preprocess = _steps_text(preprocess)
   options.disable = set(_texts("disable", disable))
   options.force = {_text("force", name): _text(f"force[{name!r}]", kernel)
                    for name, kernel in _mapping("force", force).items()}
@@ -155,13 +167,17 @@ def optimize(
     _stretto.check_writable(report_file)
   if path is not None and path.endswith(".stretto"):
     _refuse({"inputs": inputs, "level": level, "accuracy": accuracy, "shapes": shapes,
-             "lengths": lengths, "tuning": tuning, "tuning_cache": tuning_cache, "disable": disable,
-             "force": force, "peers": peers, "kwargs": kwargs, "dynamic_shapes": dynamic_shapes})
+             "lengths": lengths, "preprocess": preprocess, "tuning": tuning,
+             "tuning_cache": tuning_cache, "disable": disable, "force": force, "peers": peers,
+             "kwargs": kwargs, "dynamic_shapes": dynamic_shapes})
     model = load(path, threads=threads, verify=bool(verify))
     if report is not None:
       model.report.save(report)
     return model
   if module:
+    if preprocess is not None:
+      raise InvalidArgumentError("preprocess: only ONNX models can be given pictures; export the "
+                                 "module with torch.onnx.export, or prepare its tensors")
     if shapes:
       raise InvalidArgumentError("shapes: those of a PyTorch module are the shapes of its inputs; "
                                  "leave the option out, or give dynamic_shapes")

@@ -9,7 +9,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +19,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DUMP = signal.SIGUSR2  # asks ranks for their flight records
 GRACE_S = 1.0
 POLL_S = 0.05
+Watch = Callable[[list[subprocess.Popen], list[RankOutput], Callable], int]
 STDIN = {None: None, "": subprocess.DEVNULL}  # by Command.told
 DEATH_SIGNAL, SUBREAPER = 1, 36  # PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER
 
@@ -35,11 +36,14 @@ class Ended(Exception):
 
 
 def run_all(todo: Sequence[Command], outputs: list[RankOutput] | None = None,
-            watch: Callable[[list[subprocess.Popen], list[RankOutput], Callable], int] | None = None
-            ) -> int:
+            watch: Watch | None = None,
+            tick: Callable[[], None] | None = None,
+            spare: Callable[[], Collection[int]] = tuple) -> int:
   """Runs the commands at once and waits. The exit code of the first that failed, or 0;
   128 + signal when a signal ended it. `outputs` says where each one writes; our own output without.
   `watch(children, outputs, start)` waits in another way; start(command, output) adds a child.
+  `tick()` is called all the time; without `watch`. `spare()` gives processes of ours that stay when
+  the commands have ended.
   Main thread only."""
   libc = ctypes.CDLL(None)
   libc.prctl(SUBREAPER, 1)  # processes whose parent dies become our children
@@ -69,13 +73,13 @@ def run_all(todo: Sequence[Command], outputs: list[RankOutput] | None = None,
   try:
     for index, command in enumerate(todo):
       start(command, outputs[index] if outputs else None)
-    return watch(children, written, start) if watch else wait_for(children, written)
+    return watch(children, written, start) if watch else wait_for(children, written, tick)
   except Ended as ended:
     return 128 + ended.args[0]
   finally:
     for number in before:
       signal.signal(number, signal.SIG_IGN)
-    end_all(children)
+    end_all(children, spare())
     for output in written:
       output.finish()
     for number, handler in before.items():
@@ -118,9 +122,12 @@ def check_read(outputs: list[RankOutput]) -> None:
     raise BrokenPipeError("whoever reads the output has left")
 
 
-def wait_for(children: list[subprocess.Popen], outputs: list[RankOutput]) -> int:
+def wait_for(children: list[subprocess.Popen], outputs: list[RankOutput],
+             tick: Callable[[], None] | None = None) -> int:
   while True:
     check_read(outputs)
+    if tick is not None:
+      tick()
     codes = [child.poll() for child in children]
     failed = next((code for code in codes if code), None)
     if failed is not None:
@@ -130,22 +137,22 @@ def wait_for(children: list[subprocess.Popen], outputs: list[RankOutput]) -> int
     time.sleep(POLL_S)
 
 
-def end_all(children: list[subprocess.Popen]) -> None:
+def end_all(children: list[subprocess.Popen], spare: Collection[int] = ()) -> None:
   stop = time.monotonic() + GRACE_S
   for child in children:
     if child.poll() is None:
       child.terminate()
-  while descendants() and time.monotonic() < stop:
+  while descendants(spare=spare) and time.monotonic() < stop:
     time.sleep(POLL_S)
-    reap(children)
-  while alive := descendants():
+    reap(children, spare)
+  while alive := descendants(spare=spare):
     for pid in alive:
       try:
         os.kill(pid, signal.SIGKILL)
       except ProcessLookupError:  # it was faster
         pass
     time.sleep(POLL_S)
-    reap(children)
+    reap(children, spare)
 
 
 def processes() -> Iterator[tuple[int, str, int]]:
@@ -160,22 +167,23 @@ def processes() -> Iterator[tuple[int, str, int]]:
       yield int(entry.name), state, int(parent)
 
 
-def descendants() -> list[int]:
-  """Every process below this one that has not ended."""
+def descendants(root: int | None = None, spare: Collection[int] = ()) -> list[int]:
+  """Every process below this one, or below `root`, that has not ended; not `spare` and what is
+  below them."""
   children: dict[int, list[int]] = {}
   for pid, state, parent in processes():
     if state not in "ZX":
       children.setdefault(parent, []).append(pid)
-  found, front = [], [os.getpid()]
+  found, front = [], [root or os.getpid()]
   while front:
-    front = [child for parent in front for child in children.get(parent, [])]
+    front = [child for parent in front for child in children.get(parent, []) if child not in spare]
     found += front
   return found
 
 
-def reap(children: list[subprocess.Popen]) -> None:
+def reap(children: list[subprocess.Popen], spare: Collection[int] = ()) -> None:
   """Takes note of processes that have ended, adopted ones too."""
-  own = {child.pid for child in children}
+  own = {child.pid for child in children} | set(spare)
   for child in children:
     child.poll()
   for pid, state, parent in processes():

@@ -1,5 +1,5 @@
-"""What comm.Engine tells others at its beginning and its end: the log, `stretto run --report`, and
-whoever scrapes STRETTO_METRICS_PORT."""
+"""What comm.Engine tells others at its beginning and its end: the log, `stretto run --report`,
+whoever scrapes STRETTO_METRICS_PORT, and `stretto cluster run --hang-after`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from stretto import _account, _metrics
+from stretto import _account, _heartbeat, _metrics
 from stretto._errors import Error
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ CLOSING: weakref.WeakKeyDictionary[Engine, Callable[[Engine], None]] = weakref.W
 
 def opened(engine: Engine) -> None:
   _metrics.add(engine)
+  _heartbeat.add(engine)
   if LOG.isEnabledFor(logging.INFO):
     LOG.info("rank %d of %d is connected, on %d hosts", engine.rank, engine.size,
              len(engine.native.hosts))
@@ -37,6 +38,7 @@ def closing(engine: Engine) -> None:
     LOG.warning("rank %d: %s", engine.rank, error)
   _account.leave(engine)
   _metrics.remove(engine)
+  _heartbeat.remove(engine)
   if LOG.isEnabledFor(logging.INFO):
     done = engine.statistics()
     LOG.info("rank %d leaves after %d operations, %d bytes sent, %d chunks sent again", engine.rank,

@@ -116,6 +116,7 @@ class Engine(Completions):
     self.find_name: Callable[[dict[str, Any]], bool] | None = None
     self._users: weakref.WeakSet[Gradients] = weakref.WeakSet()  # to be closed before it
     self.segments: list[dict[str, Any]] = []  # what stretto.torch.attach tried, for the report
+    self.shares: list[dict[str, Any]] = []  # of stretto.torch.Shares, for the report
     self.kept: object = None  # buffers of _account
     OPEN.add(self)
     _watch.opened(self)

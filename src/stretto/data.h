@@ -6,6 +6,10 @@
 //     options.phases[0].shape.batch = 64;
 //     Loader loader(open_dataset("imagenet/train"), options);
 //     while (const auto batch = loader.next()) train(batch->data, batch->labels, batch->count);
+//
+// concat() reads several datasets as one; order.source_weights mixes them. `boxes` and `masks` of the
+// options give what detectors and segmentation need, "mixup" and "cutmix" in `transforms` give
+// Batch::targets.
 #pragma once
 
 #include "stretto/data/dataset.h"  // what is read, and from where

@@ -23,6 +23,10 @@
 
 namespace stretto {
 
+namespace runtime {
+struct Pictures;
+}
+
 // One input or output of a model.
 struct TensorSpec {
   std::string name;
@@ -56,6 +60,10 @@ struct OptimizeOptions {
   // "attention_mask". Each run then works on the tokens only, and what it makes per token is 0
   // where padding is (docs/howto/lengths.md). Empty: padding is computed like tokens.
   std::string lengths;
+  // Steps by which the model's input takes pictures instead of tensors, as in "imagenet(224)":
+  // 8-bit pixels of any size, or files (docs/howto/preprocess.md). Empty: it takes tensors. The
+  // steps are a part of the model from then on, and of its artefact.
+  std::string preprocess;
   // Data to check and time with, by input name. Without it data is made up, and the report says so.
   // The artefact keeps what is given here, up to 8 MiB, for LoadOptions::verify.
   std::map<std::string, Tensor> inputs;
@@ -89,6 +97,8 @@ class Model {
   // With the shapes that the model was optimised for.
   const std::vector<TensorSpec>& inputs() const;
   const std::vector<TensorSpec>& outputs() const;
+  // The steps of OptimizeOptions::preprocess in full; empty where the model takes tensors only.
+  const std::string& preprocess() const;
   // The shapes that a run may have, per input. More than those above where dimensions are open.
   std::vector<ShapeRange> input_ranges() const;
   bool open() const;  // whether any dimension is
@@ -213,6 +223,10 @@ class Session {
 
   const Model& model() const;
 
+  // An input that takes pictures (OptimizeOptions::preprocess) is given uint8: pixels of H x W x 3,
+  // H x W x 1, or a batch of either, N x H x W x 3; or the bytes of a JPEG, PNG or WebP file in one
+  // dimension. Or what prepare() made of them. Throws FormatError for a damaged file.
+  //
   // Copies in, runs, copies out. Throws InvalidArgument naming the input on a wrong type or shape.
   // Of a model with open dimensions, the first run with new shapes makes a program for them, which
   // takes some milliseconds; the last sixteen are kept. Of a model with lengths, whose mask must
@@ -227,9 +241,9 @@ class Session {
   std::vector<AnyValue> run_values(std::span<const AnyValue> inputs);
 
   // The same on dense row-major memory of the caller, in model order, with the shapes of
-  // model().inputs(). After the first call it allocates nothing, and takes a lock only when it has
-  // to wait for another caller. Of a model that runs in stages, throws InvalidArgument when an
-  // output has another shape in this run.
+  // model().inputs(). After the first call it allocates nothing but for pictures, and takes a lock
+  // only when it has to wait for another caller. Of a model that runs in stages, throws
+  // InvalidArgument when an output has another shape in this run.
   void run(std::span<const void* const> inputs, std::span<void* const> outputs);
 
   // Runs on from where `context` is, and leaves it behind the new places. `inputs` are by name and
@@ -243,9 +257,19 @@ class Session {
 
  private:
   struct State;
+  Tensor prepared_input(const runtime::Pictures& pictures, const Tensor& given) const;
+  void run_tensors(std::span<const void* const> inputs, std::span<void* const> outputs);
   void run_staged(std::span<const void* const> inputs, std::span<void* const> outputs);
   std::unique_ptr<State> state_;
 };
+
+// What the steps of model.preprocess() make of a picture, or of a batch, that Session::run() takes:
+// the tensor that the model's program takes, with the bits that the loader of pictures
+// (stretto/data.h) has in validation. Rows of several can stand in one batch. Throws
+// InvalidArgument where the model takes no pictures, and as Session::run() does.
+Tensor prepare(const Model& model, const Tensor& pictures);
+// The same of one JPEG, PNG or WebP file. Throws FormatError and Unsupported naming it.
+Tensor prepare_file(const Model& model, const std::string& path);
 
 // Runs the model as the reference does: node by node, in double precision. Slow.
 std::vector<Tensor> run_reference(const std::string& onnx_path, const OptimizeOptions& options,

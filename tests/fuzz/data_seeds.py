@@ -55,6 +55,16 @@ def record(picture, label):
                    struct.pack("<I", masked_crc(data))])
 
 
+def varints(*values):
+  data = bytearray()
+  for value in values:
+    while value > 127:
+      data.append(value & 127 | 128)
+      value >>= 7
+    data.append(value)
+  return bytes(data)
+
+
 def main():
   FOLDER.mkdir(exist_ok=True)
   save("header.csv", "a", b'label,path\r\n"a ""b""",x/1.jpg\r\n,2.png\n')
@@ -64,6 +74,16 @@ def main():
   save("instances.json", "c", b'{"images": [{"id": 7, "file_name": "a.jpg"}], "categories": '
        b'[{"id": 3, "name": "car"}], "annotations": [{"image_id": 7, "category_id": 3, "bbox": '
        b'[1, 2.5, 3, 4], "iscrowd": 0, "segmentation": [[1, 2]]}]}')
+  save("outlines.json", "c", b'{"images": [{"id": 7, "file_name": "a.jpg"}], "categories": '
+       b'[{"id": 3, "name": "car"}], "annotations": [{"image_id": 7, "category_id": 3, "bbox": '
+       b'[1, 2.5, 3, 4], "segmentation": [[1, 2, 3.25, 4, 5, 1e9]]}, {"image_id": 7, "iscrowd": 1, '
+       b'"segmentation": {"counts": "52203", "size": [4, 3]}}, {"image_id": 7, "iscrowd": 1, '
+       b'"segmentation": {"size": [2, 2], "counts": [1, 3]}}]}')
+  # A number, a triangle of the first box in hundredths, and a crowd's runs of 64x48 pixels.
+  save("outlines.details", "h", bytes([3, 14, 2, 1, 0, 1, 6]) + varints(
+    *(2 * 100 * v for v in (2, 3, 40, 0, 0, 30))) + bytes([0, 2, 64, 48, 3]) + varints(
+      1000, 72, 2000))
+  save("mask.details", "h", bytes([4]) + (MEDIA / "palette.png").read_bytes())
   long_name = "d" * 120 + "/" + "n" * 90
   members = [("1.jpg", b"picture"), ("1.cls", b"5"), (long_name + ".png", PNG),
              (long_name + ".json", b'{"label": 4}')]
@@ -75,7 +95,7 @@ def main():
   note = struct.pack("<Q", len(rows)) + b"".join(
     struct.pack("<QQqII", offset, length, label, len(name), len(class_name)) + name.encode()
     + class_name.encode() for offset, length, label, name, class_name in rows)
-  save("shard.note", "h", b"STRNOTE1" + bytes(8) + note)  # the fuzzer makes the checksum right
+  save("shard.note", "i", b"STRNOTE1" + bytes(8) + note)  # the fuzzer makes the checksum right
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     (folder / "in/a").mkdir(parents=True)

@@ -22,10 +22,10 @@ def own_tuning_cache(tmp_path_factory):
   """Remembered choices of the machine's user must neither help nor suffer."""
   folder = tmp_path_factory.mktemp("cache")
   os.environ["STRETTO_CACHE_DIR"] = str(folder)
-  settle_memory_rate(folder / "memory-rate.tsv")
+  settle_machine_rates(folder / "machine-rates.tsv")
 
 
-def settle_memory_rate(path):
+def settle_machine_rates(path):
   """Lets the first measurement count for all processes: a faster one would change the kernels that
   they choose, and so what they find remembered."""
   subprocess.run([sys.executable, "-m", "stretto", "doctor"], capture_output=True, check=False)

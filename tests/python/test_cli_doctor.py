@@ -32,6 +32,7 @@ def test_it_shows_this_computer(doctor):
   result = doctor("--json")
   assert 1 <= result["cores"]["threads"] <= result["cores"]["logical"] <= os.cpu_count()
   assert result["processor"]["isa"] in ("portable", "avx2", "avx512", "neon")
+  assert 1e8 < result["processor"]["peak_flops_per_s"][result["processor"]["isa"]] < 1e13
   memory = next(line for line in Path("/proc/meminfo").read_text().splitlines()
                 if line.startswith("MemTotal"))
   assert result["memory"]["bytes"] == int(memory.split()[1]) * 1024

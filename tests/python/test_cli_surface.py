@@ -14,8 +14,8 @@ from onnx import helper
 
 ROOT = Path(__file__).resolve().parents[2]
 
-VERBS = ("optimize", "infer", "bench", "inspect", "check", "convert", "run", "pack", "unpack",
-         "kernels", "operators", "peers", "doctor", "completion", "help")
+VERBS = ("optimize", "infer", "bench", "inspect", "check", "convert", "run", "migrate", "pack",
+         "unpack", "kernels", "operators", "peers", "doctor", "completion", "help")
 
 
 @pytest.fixture

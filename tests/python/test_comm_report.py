@@ -34,6 +34,9 @@ def test_report_shows_steps_settings_segments_and_a_timeline():
                                          "resent_chunks": 0, "links": [], "tuning": [group]},
             "segments": [{"parts": 4, "step_s": 0.2, "expected_tail_s": 0.01, "chosen": True},
                          {"plan": "DistributedDataParallel(model, bucket_cap_mb=4)"}],
+            "shares": [{"batch": 0, "shares": [224, 32], "speeds": [4390.0, 620.0],
+                        "reason": "measured <speeds>"},
+                       {"batch": 40, "shares": [200, 56], "speeds": [], "reason": "drift"}],
             "non_finite": [], "trace": events} for rank in range(2)]
   text = comm_report.page("train.py", ranks)
   page = Page()
@@ -45,6 +48,8 @@ def test_report_shows_steps_settings_segments_and_a_timeline():
   assert step in rows
   assert "unit=1048576 streams=4 algorithm=direct | 100 ms | 250 ms | 2.50x | won" in rows
   assert "4 | 200 ms | 10 ms | chosen" in rows
+  assert "0 | 224, 32 | 4390, 620 | measured <speeds>" in rows
+  assert "40 | 200, 56 | - | drift" in rows
   assert "algorithm=<direct>" in page.text and "bucket_cap_mb=4" in page.text
   assert page.tags.count("rect") == 2 * len(events)
   assert not {"script", "link", "img"} & set(page.tags), "the page needs nothing else"

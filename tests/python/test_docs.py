@@ -96,7 +96,8 @@ def test_files_that_pages_name_are_in_the_tree():
   tree = {f"/{path.relative_to(ROOT).as_posix()}" for folder in
           ("src", "python", "tests", "cli", "bench", "cmake", "docs", "examples")
           for path in (ROOT / folder).rglob("*") if path.is_file()}
-  made_by_the_reader = {"train.py", "train_hvd.py", "average.py", "pytorch_mnist.py", "name.py",
+  made_by_the_reader = {"train.py", "validate.py", "train_hvd.py", "average.py",
+                        "pytorch_mnist.py", "name.py",
                         "pytorch_synthetic_benchmark.py", "tensorflow2_synthetic_benchmark.py"}
   for page in (page for page in TEXTS if page.suffix == ".md"):
     text = page.read_text()

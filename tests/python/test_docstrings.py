@@ -14,7 +14,8 @@ import stretto
 import stretto.comm
 
 MODULES = ["stretto._context", "stretto._generate", "stretto._model", "stretto._optimize",
-           "stretto._report", "stretto._convert", "stretto.comm", "stretto.ops._context"]
+           "stretto._report", "stretto._convert", "stretto.comm", "stretto.media",
+           "stretto.ops._context"]
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +45,7 @@ def test_examples_run(module, names, cnn_path, tmp_path, monkeypatch):
 
 PACKAGE = Path(stretto.__file__).parent
 PUBLIC = ["stretto", "stretto.ops", "stretto.comm", "stretto.torch", "stretto.horovod",
-          "stretto.horovod.elastic", "stretto.jax", "stretto.tensorflow",
+          "stretto.horovod.elastic", "stretto.jax", "stretto.media", "stretto.tensorflow",
           "stretto.tensorflow.callbacks", "stretto.onnx_backend", "stretto.data"]
 
 
@@ -52,8 +53,10 @@ def test_modules_without_an_underscore_are_the_documented_ones():
   modules = {".".join(["stretto", *path.relative_to(PACKAGE).with_suffix("").parts])
              .removesuffix(".__init__") for path in PACKAGE.rglob("*.py")}
   public = {module for module in modules if "._" not in module}
-  # What these two do is documented in docs/design/peers.md and docs/howto/pytorch.md.
-  assert public - {"stretto.peers", "stretto.aten"} == set(PUBLIC)
+  # What these do is documented in docs/design/peers.md and docs/howto: pytorch.md, migrate.md and
+  # cluster.md.
+  assert public - {"stretto.peers", "stretto.aten", "stretto.migrate",
+                   "stretto.cluster"} == set(PUBLIC)
 
 
 def public_names(module):

@@ -38,6 +38,28 @@ def test_digits_are_learnt_and_drawn(tmp_path):
   assert "stretto int8, 2 ranks" in text and "stretto, 2 ranks" in text
 
 
+def test_unlike_ranks_learn_what_one_process_learns(tmp_path):
+  script = EXAMPLES.parent / "cluster/train_unlike.py"
+  losses = {}
+  for shares in ("alone", "equal", "proportional"):
+    out = tmp_path / f"{shares}.json"
+    words = [str(script), "--epochs", "2", "--width", "8", "--out", str(out)]
+    if shares == "alone":
+      subprocess.run([sys.executable, *words], check=True, timeout=300)
+    else:
+      printed = stretto(*words, "--shares", shares, "--probe", str(tmp_path / "probe.json"))
+      assert "samples/s" in printed and "from batch 0: shares " in printed
+    run = json.loads(out.read_text())
+    assert [sum(entry["shares"]) for entry in run["history"]] == [256] * len(run["history"])
+    losses[shares] = run["loss"]
+  assert len(losses["alone"]) == 12  # of 1437 images, in batches of 256
+  for shares in ("equal", "proportional"):
+    # fp32 sums in another order; over 12 steps that stays far below what a wrong weight would do.
+    assert losses[shares] == pytest.approx(losses["alone"], abs=1e-4)
+  records = json.loads((tmp_path / "probe.json").read_text())["speeds"]
+  assert {record["batch"] for record in records} == {32, 128}
+
+
 def test_a_script_written_for_horovod_runs_with_another_import():
   lines = [line for line in stretto(str(EXAMPLES / "train_digits_horovod.py")).splitlines()
            if line.startswith("epoch")]

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import stretto
-from stretto import Model, Report, TensorSpec, ops
+from stretto import Model, Report, TensorSpec, media, ops
 
 
 def show(stage: str, share: float) -> None:
@@ -32,6 +32,10 @@ model: Model = stretto.optimize(
   report="r.html", peers=["onnxruntime"],
   disable=["fuse-epilogue"], force={"conv2d": "direct"}, verify=False, progress=show)
 model = stretto.optimize(b"", peers="installed", progress=False)
+model = stretto.optimize("m.onnx", preprocess=media.Imagenet(224, mean=0.5))
+model = stretto.optimize("m.onnx", preprocess=[media.Resize((8, 9)), "to_layout(NHWC)"])
+prepared = model.prepare("photo.jpg", np.zeros((8, 9, 3), np.uint8))
+steps: str = model.preprocess
 model = stretto.load("m.stretto", threads=2, verify=True)
 y = model.run(x)["y"] + 1
 z = model.run({"x": x})
@@ -105,6 +109,13 @@ with data.ImageLoader(dataset, 64, (224, 192), train=True, crop=(0.3, 1), dtype=
   order: np.ndarray = loader.indices(3)
   skipped: int = loader.stats()["skipped"]
   batches: int = len(loader)
+mixed = data.ImageLoader({"a": 0.7, Path("b"): 0.3}, 64, crop="iou", fit="letterbox",
+                         targets="boxes+masks", min_visible=0.3, mask_dtype="int64",
+                         epoch_size=1000)
+joined: data.Dataset = data.concat([dataset, data.open("b")])
+both = data.ImageLoader(["a", dataset], transforms=["mixup(0.2)"], classes=10)
+for images, boxes, masks in mixed:
+  left: float = boxes[0]["boxes"][0, 0]
 for batch in data.DictIterator(loader):
   images = batch[0]["data"]
 """
@@ -119,6 +130,7 @@ WRONG = [
   'stretto.comm.Engine("host:1", 0, 2).wait("now")',
   "stretto.ops.conv2d(1, 2, stride='two')",
   "stretto.data.ImageLoader('train', threads='two')",
+  "stretto.optimize('m.onnx', preprocess=stretto.media.Imagenet('large'))",
 ]
 
 
@@ -144,16 +156,17 @@ def test_a_program_that_uses_the_whole_api_is_accepted(program, tmp_path):
 
 
 def test_wrong_programs_are_refused_line_by_line(tmp_path):
-  errors = check("import stretto.comm, stretto.data, stretto.ops\n" + "\n".join(WRONG) + "\n",
-                 tmp_path)
+  modules = "import stretto.comm, stretto.data, stretto.media, stretto.ops\n"
+  errors = check(modules + "\n".join(WRONG) + "\n", tmp_path)
   assert {int(line.split(":")[1]) for line in errors} == set(range(2, 2 + len(WRONG))), errors
 
 
 def test_the_modules_behind_it_are_typed_throughout(tmp_path):
   names = ["__init__", "_arrays", "_checks", "_comm_arguments", "_completions", "_context",
            "_convert", "_decoder_export", "_errors", "_generate", "_model", "_optimize", "_paths",
-           "_progress", "_report", "_sampling", "comm", "data/__init__", "data/_adapters",
+           "_progress", "_report", "_sampling", "comm", "media", "data/__init__", "data/_adapters",
            "data/_dataset", "data/_job", "data/_loader", "data/_options", "data/_phases",
+           "data/_sources", "data/_targets",
            "ops/__init__", "ops/_context", "ops/_functions"]
   assert check("", tmp_path, *(str(PACKAGE / f"{name}.py") for name in names)) == []
 

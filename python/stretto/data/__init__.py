@@ -13,11 +13,11 @@ from __future__ import annotations
 from stretto import _stretto
 
 if not hasattr(_stretto, "DataLoader"):
-  raise ImportError("stretto was built without the decoders of pictures (STRETTO_BUILD_MEDIA=OFF), "
-                    "as ./dev demo does: use what ./dev build or the wheel provides")
+  raise ImportError("stretto was built without the decoders of pictures (STRETTO_BUILD_MEDIA=OFF): "
+                    "use what ./dev build or the wheel provides")
 
 from stretto.data._adapters import DictIterator, follow, torch_dataset
-from stretto.data._dataset import Dataset, open
+from stretto.data._dataset import Dataset, concat, open
 from stretto.data._loader import ImageLoader
 from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD, operators
 from stretto.data._pack import pack, unpack, verify
@@ -28,6 +28,7 @@ __all__ = [
   "IMAGENET_MEAN",
   "IMAGENET_STD",
   "ImageLoader",
+  "concat",
   "follow",
   "open",
   "operators",

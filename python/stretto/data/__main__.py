@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from stretto._errors import Error, InvalidArgumentError
-from stretto.data import ImageLoader, _measure, _show
+from stretto.data import ImageLoader, _measure, _show, open
 
 
 def parser() -> argparse.ArgumentParser:
@@ -18,6 +18,8 @@ def parser() -> argparse.ArgumentParser:
   show.add_argument("-o", "--out", type=Path, required=True, help="the HTML file")
   show.add_argument("--count", type=int, default=24, help="of pictures")
   show.add_argument("--epoch", type=int, default=0)
+  show.add_argument("--fit", default="crop", choices=("crop", "letterbox"))
+  show.add_argument("--transforms", default="", help="operators, such as rand_augment(2, 9)")
   bench = verbs.add_parser("bench", help="time loading, and say what it waits for")
   bench.add_argument("--seconds", type=float, default=3.0)
   bench.add_argument("--batch", type=int, default=64)
@@ -37,8 +39,10 @@ def run(options: argparse.Namespace) -> None:
   common = {"train": not options.validation, "seed": options.seed, "threads": options.threads,
             "rank": 0, "world": 1, "last": "pad"}
   if options.verb == "show":
-    with ImageLoader(options.source, options.count, options.size, dtype="uint8", layout="NHWC",
-                     **common) as loader:
+    dataset = open(options.source)
+    with ImageLoader(dataset, _show.count_of(options.count, options.transforms), options.size,
+                     dtype="uint8", layout="NHWC", targets=_show.targets_of(dataset),
+                     fit=options.fit, transforms=options.transforms or None, **common) as loader:
       loader.set_epoch(options.epoch)
       how = "the middle" if options.validation else (
         f"random crops of epoch {options.epoch}, seed {options.seed}")

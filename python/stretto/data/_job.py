@@ -10,12 +10,7 @@ from typing import Any
 
 from stretto import _stretto
 from stretto._errors import InvalidArgumentError
-
-# As `stretto run`, torchrun, mpirun and srun set them. Ranks of mpirun may have, besides, what srun
-# set for the daemon that started them.
-VARIABLES = (("STRETTO_RANK", "STRETTO_SIZE"), ("RANK", "WORLD_SIZE"),
-             ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
-             ("SLURM_PROCID", "SLURM_NTASKS"))
+from stretto._launchers import in_slurm_step, rank_and_size
 
 
 def place_of(rank: int | None, world: int | None,
@@ -28,12 +23,8 @@ def place_of(rank: int | None, world: int | None,
   distributed = _torch_distributed()
   if distributed is not None:
     return distributed.get_rank(), distributed.get_world_size()
-  for of_rank, of_world in VARIABLES:
-    if of_rank in environment and of_world in environment:
-      if of_rank == "SLURM_PROCID" and not _in_slurm_step(environment):
-        continue
-      return (_number(of_rank, environment), _number(of_world, environment))
-  return 0, 1
+  found = rank_and_size(environment)
+  return found[:2] if found is not None else (0, 1)
 
 
 def _torch_distributed() -> Any:
@@ -44,27 +35,13 @@ def _torch_distributed() -> Any:
   return None
 
 
-def _number(name: str, environment: Mapping[str, str]) -> int:
-  try:
-    return int(environment[name])
-  except ValueError:
-    raise InvalidArgumentError(f"{name}: expected a number, got {environment[name]!r}") from None
-
-
 def local_ranks(environment: Mapping[str, str]) -> int:
   """How many ranks share this machine, as torchrun, mpirun or srun say."""
   for name in ("LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"):
     text = environment.get(name, "")
     if text.isdigit():
       return max(1, int(text))
-  return _slurm_tasks_here(environment) if _in_slurm_step(environment) else 1
-
-
-def _in_slurm_step(environment: Mapping[str, str]) -> bool:
-  """Whether srun started this process. In a batch script Slurm sets rank and size of a job whose
-  other tasks do not exist."""
-  return (environment.get("SLURM_STEP_NUM_TASKS") == environment.get("SLURM_NTASKS")
-          and "SLURM_STEP_NUM_TASKS" in environment)
+  return _slurm_tasks_here(environment) if in_slurm_step(environment) else 1
 
 
 def _slurm_tasks_here(environment: Mapping[str, str]) -> int:

@@ -14,11 +14,11 @@ import numpy as np
 from stretto import _stretto
 from stretto._checks import WHOLE, expected, require
 from stretto._errors import InvalidArgumentError
-from stretto.data import _options, _phases
-from stretto.data._dataset import Dataset, open
+from stretto.data import _options, _phases, _sources, _targets
+from stretto.data._dataset import Dataset
 from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD
 
-Transform = Callable[[Any, Any], tuple[Any, Any]]
+Transform = Callable[..., tuple[Any, ...]]
 
 
 class ImageLoader:
@@ -35,15 +35,23 @@ class ImageLoader:
 
   Args:
     source: a folder with a folder of pictures per class, another source that `stretto.data.open`
-      takes, such as the URL of tar shards or a pack, or the dataset that it returned.
+      takes, such as the URL of tar shards or a pack, or the dataset that it returned. A list of
+      them is read as one (`concat`). A dictionary from source to weight, or a list of (source,
+      weight), mixes them in training: in each 4,096 samples, counted on through the epochs, every
+      source has its share exactly, and goes through its own samples, again and again. Sources
+      behind URLs are read alone.
     batch: samples of one batch, of this rank.
     size: height and width of the result in pixels, or both as a pair.
     train: whether to draw order and crops at random.
-    crop: in training, the share of a picture's area that is shown, from and to.
+    crop: in training, the share of a picture's area that is shown, from and to; None: (0.08, 1), or
+      with "letterbox" the whole picture. "iou" draws parts by the boxes in them, as torchvision's
+      RandomIoUCrop.
     transforms: what is done to each picture in its final size, in this order: operators such as
       "rand_augment(2, 9)" or "erase(0.25)", which `stretto.data.operators` lists, run on the
-      loader's threads; "erase" comes last. Then functions that are given images and labels of each
-      batch and return both; they run in this thread, which `stats()` counts as "python_seconds".
+      loader's threads; "erase" comes last. "mixup(0.2)" and "cutmix(1)" mix pairs of each batch
+      behind all others, one of both where both are given; labels become float32 [batch, classes].
+      Then functions that are given what a batch has (without which samples are real) and return as
+      much; they run in this thread, which `stats()` counts as "python_seconds".
     dtype: "float32", "float16", "bfloat16" (with NumPy this needs the package ml_dtypes), or
       "uint8", which is not normalised.
     layout: "NCHW" or "NHWC".
@@ -69,6 +77,19 @@ class ImageLoader:
       slow disks and for shards behind URLs), "sequential", "balanced" (each class as often), or a
       weight for each sample; the last two draw with replacement.
     flip: how likely a picture is mirrored in training.
+    targets: what comes with the images. "labels"; "boxes": a list of a dictionary for each picture
+      with "boxes" (float32 [n, 4]: left, top, right, bottom in pixels of the result), "labels",
+      "image_id", "area" and "iscrowd", as torchvision's detectors take it; "masks": label maps
+      [batch, height, width]; or "boxes+masks", both, one behind the other.
+    fit: how a picture fills a result of another shape: "crop" leaves something out, "letterbox"
+      keeps its aspect and pads it on two sides with `mean`.
+    min_visible: boxes of which the result shows a smaller share are left out, and those that are
+      smaller than a pixel.
+    mask_dtype: of label maps: "uint8", or "int64", which torch's cross_entropy takes. 255 is where
+      a picture shows nothing, and crowds of COCO: pass `ignore_index=255`.
+    classes: how many shares mixed labels have; None: as many as the dataset names.
+    epoch_size: how many samples an epoch has where sources are mixed or samples are drawn by
+      weights; None: as many as the dataset.
     cache_dir: of a source behind a URL, the folder of the cache on disk, as in
       `stretto.data.open`.
     disk_bytes: of a source behind a URL, what this cache may take.
@@ -81,9 +102,10 @@ class ImageLoader:
     samples: which samples of the dataset the last batch has, an array of int64; -1 for padding.
   """
 
-  def __init__(self, source: str | os.PathLike[str] | Dataset, batch: int = 256,
+  def __init__(self, source: (str | os.PathLike[str] | Dataset | Sequence[Any]
+                              | Mapping[Any, float]), batch: int = 256,
                size: int | tuple[int, int] = 224, *, train: bool = True,
-               crop: tuple[float, float] = (0.08, 1.0),
+               crop: tuple[float, float] | str | None = None,
                transforms: str | Transform | Sequence[str | Transform] | None = None,
                dtype: str = "float32", layout: str = "NCHW",
                mean: Sequence[float] = IMAGENET_MEAN,
@@ -92,16 +114,20 @@ class ImageLoader:
                cache: str = "page", cache_bytes: int | None = None,
                phases: Sequence[Mapping[str, Any]] | None = None, framework: str = "numpy",
                errors: str = "raise", sampler: str | Sequence[float] | np.ndarray = "shuffle",
-               flip: float = 0.5, cache_dir: str | os.PathLike[str] | None = None,
+               flip: float = 0.5, targets: str = "labels", fit: str = "crop",
+               min_visible: float = 0.1, mask_dtype: str = "uint8", classes: int | None = None,
+               epoch_size: int | None = None, cache_dir: str | os.PathLike[str] | None = None,
                disk_bytes: int | None = None,
                storage_options: Mapping[str, Any] | None = None) -> None:
     self._finish: Any = None
     self._finished_array = _options.array_maker(framework, dtype)
-    height, width = _phases.sides("size", size)
-    self._phases = _phases.read(
-      _phases.Phase(0, height, width, _phases.positive("batch", batch),
-                    _phases.areas("crop", crop)), phases)
     options = _options.new_options()
+    height, width = _phases.sides("size", size)
+    areas = _options.set_frame(options, fit, crop)
+    self._phases = _phases.read(
+      _phases.Phase(0, height, width, _phases.positive("batch", batch), areas), phases)
+    _targets.set_targets(options, targets, _options.share("min_visible", min_visible), mask_dtype)
+    options.classes = 0 if classes is None else _phases.positive("classes", classes)
     self._transforms = _options.set_transforms(options, transforms)
     options.train = bool(train)
     options.seed = _options.counted("seed", seed, 2**64)
@@ -112,9 +138,11 @@ class ImageLoader:
     _options.set_pixels(options, dtype, layout, mean, std, flip)
     _options.set_place(options, rank, world, threads)
     _options.set_cache(options, cache, cache_bytes)
-    self.dataset = source if isinstance(source, Dataset) else open(
-      source, cache_dir=cache_dir, disk_bytes=disk_bytes, storage_options=storage_options)
+    sources = _sources.read(source, {"cache_dir": cache_dir, "disk_bytes": disk_bytes,
+                                     "storage_options": storage_options})
+    self.dataset: Dataset = sources.dataset
     _options.set_sampler(options, sampler if train else "sequential", self.dataset)
+    self._epoch_size = _options.set_mixture(options, sources, epoch_size, bool(train))
     self.rank: int = options.rank
     self.world: int = options.world
     self.samples: np.ndarray = np.empty(0, np.int64)
@@ -237,7 +265,7 @@ class ImageLoader:
   def _progress(self) -> tuple[int, float]:
     if self._given is None:
       state = self.state_dict()
-      epoch, share = state["epoch"], state["place"] / max(1, len(self.dataset))
+      epoch, share = state["epoch"], state["place"] / max(1, self._epoch_size)
       return epoch, min(1.0, share)
     epoch, number = self._given
     return epoch, number / max(1, int(self._engine.batches(epoch)))
@@ -257,8 +285,13 @@ class ImageLoader:
       it was opened, "fetched" files and "fetched_bytes", "hits" (files that were in the cache when
       they were needed), "waits" and "wait_seconds" for files (a part of "read_seconds"), "retries"
       of requests, "failures", "evicted" files, and "limit_bytes", which the cache may take.
+      "sources": for each source its name and the samples of it that were given.
     """
-    return {**self._engine.stats(), "python_seconds": self._python_seconds}
+    stats = self._engine.stats()
+    given = stats.pop("part_samples") or [0] * len(self.dataset.parts)
+    stats["sources"] = [{"source": name, "samples": samples}
+                        for (name, _begin, _size), samples in zip(self.dataset.parts, given)]
+    return {**stats, "python_seconds": self._python_seconds}
 
   def close(self) -> None:
     """Ends the threads. Arrays that were given stay valid. May be called again."""
@@ -280,16 +313,17 @@ class ImageLoader:
       if batch is None:
         self._begun, self._taker, self._given = False, None, None
         raise StopIteration
-      images, labels, real, self.samples, epoch, number = batch
+      images, labels, real, self.samples, epoch, number, others = batch
       self._given = epoch, number
     if self._finished_array is not None:
       images = self._finished_array(images)
+    arrays = (images, *_targets.of_batch(others, labels, self._framework))
     if self._transforms:
       start = time.perf_counter()
       for transform in self._transforms:
-        images, labels = transform(images, labels)
+        arrays = _targets.changed(transform, arrays)
       self._python_seconds += time.perf_counter() - start
-    return (images, labels, real) if self._padded else (images, labels)
+    return (*arrays, real) if self._padded else arrays
 
 
 class _Batches(Iterator[tuple[Any, ...]]):

@@ -14,11 +14,13 @@ from stretto._checks import FUNCTION, expected, is_count, is_number, require, sh
 from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.data import _job
 from stretto.data._dataset import Dataset
-from stretto.data._phases import Phase
+from stretto.data._phases import Phase, areas, positive
+from stretto.data._sources import Sources
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 FRAMEWORKS = ("numpy", "torch", "jax")
+FITS = ("crop", "letterbox")
 SAMPLERS = ("shuffle", "sequential", "blocks", "balanced")
 
 
@@ -90,6 +92,40 @@ def set_place(options: Any, rank: Any, world: Any, threads: Any) -> None:
   if threads == 0:
     raise expected("threads", "an integer from 1 on, or None", threads)
   options.threads = threads or _job.default_threads(os.environ)
+
+
+def share(name: str, value: Any) -> float:
+  if not is_number(value) or not 0 <= value <= 1:
+    raise expected(name, "a number from 0 to 1", value)
+  return float(value)
+
+
+def set_frame(options: Any, fit: Any, crop: Any) -> tuple[float, float]:
+  """Which part of a picture fills the result, and how; the shares of its area in training."""
+  if fit not in FITS:
+    raise InvalidArgumentError(f"fit: expected one of {', '.join(FITS)}, got {shown(fit)}")
+  options.set_fit(fit)
+  whole = (1.0, 1.0) if fit == "letterbox" else (0.08, 1.0)
+  if isinstance(crop, str):
+    if crop != "iou":
+      raise InvalidArgumentError(f"crop: expected two shares of a picture's area, or 'iou', got "
+                                 f"{crop!r}")
+    options.iou_crop = True
+    return whole
+  return whole if crop is None else areas("crop", crop)
+
+
+def set_mixture(options: Any, sources: Sources, epoch_size: Any, train: bool) -> int:
+  """How many samples an epoch has."""
+  if sources.weights is not None:
+    if not train:
+      raise InvalidArgumentError("source: weights are for training: with train=False each sample "
+                                 "comes once; give a list of sources without weights")
+    options.set_mixture(sources.sizes, sources.weights)
+  if epoch_size is None:
+    return len(sources.dataset)
+  options.epoch_size = positive("epoch_size", epoch_size)
+  return int(epoch_size)
 
 
 def set_cache(options: Any, cache: str, cache_bytes: Any) -> None:

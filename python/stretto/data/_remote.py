@@ -134,6 +134,8 @@ def describe(store: _store.Store, url: str,
   if kind == "coco" or (not kind and path.endswith(".json")):
     raise UnsupportedError(f"{url}: annotations of COCO are read from local files only: make a "
                            ".jsonl list with boxes of them, or a pack")
+  if kind == "segmentation":
+    raise no_label_maps(url)
   if kind == "list" or (not kind and path.endswith((".csv", ".jsonl", ".ndjson"))):
     return "list", [(url, store.look(url))], []
   shards = _stretto.data_expand(url)
@@ -156,10 +158,17 @@ def describe(store: _store.Store, url: str,
       found = sorted(file for file, _ in top
                      if matches(file) and not file[len(url) + 1:].startswith("."))
       return name, looked(store, found), []
+  if not kind and {f"{url}/images", f"{url}/masks"} <= set(folders):
+    raise no_label_maps(url)
   if kind in ("", "folder"):
     return "folder", files, folders
   raise InvalidArgumentError(f"{url}: kind: expected one of folder, list, pack, tar and tfrecord, "
                              f"got {kind!r}")
+
+
+def no_label_maps(url: str) -> UnsupportedError:
+  return UnsupportedError(f"{url}: folders of images and masks are read from a local disk only: "
+                          "make a pack of the folder, which keeps the masks")
 
 
 def looked(store: _store.Store, urls: list[str]) -> list[tuple[str, _store.State]]:

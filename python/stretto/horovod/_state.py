@@ -13,6 +13,7 @@ import torch.distributed as dist
 import stretto.torch  # noqa: F401  registers the backend
 from stretto._checks import expected
 from stretto._errors import Error, InvalidArgumentError
+from stretto._launchers import rank_and_size
 from stretto._place import Place
 from stretto.horovod import _epochs
 from stretto.horovod._members import Members
@@ -51,20 +52,18 @@ def initialise() -> None:
                               world_size=len(epochs.members),
                               pg_options=jobs.GroupOptions(epoch=epochs.number))
     return
-  for rank, size in (("RANK", "WORLD_SIZE"), ("SLURM_PROCID", "SLURM_NTASKS"),
-                     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE")):
-    if rank not in environment or size not in environment:
-      continue
+  found = rank_and_size(environment)
+  if found is not None:
+    rank, size, name = found
     if "MASTER_ADDR" in environment:
       environment.setdefault("MASTER_PORT", "29500")
       horovods_words()
-      dist.init_process_group("stretto", rank=int(environment[rank]),
-                              world_size=int(environment[size]))
+      dist.init_process_group("stretto", rank=rank, world_size=size)
       return
-    if int(environment[size]) > 1:
+    if size > 1:
       raise InvalidArgumentError(
-          f"init: {size} is {environment[size]}, but MASTER_ADDR, the host of rank 0, "
-          "is not set; stretto run and torchrun set it")
+          f"init: {name} is {size}, but MASTER_ADDR, the host of rank 0, is not set; "
+          "stretto run and torchrun set it")
   horovods_words()
   dist.init_process_group("stretto", store=dist.HashStore(), rank=0, world_size=1)
 

@@ -21,15 +21,20 @@ from stretto.torch._attach import attach, attach_by_option
 from stretto.torch._batch_norm import SyncBatchNorm, convert_sync_batchnorm
 from stretto.torch._jobs import GroupOptions
 from stretto.torch._patches import replace_backend
+from stretto.torch._placed import Placed, place
+from stretto.torch._probe import probe
 from stretto.torch._process_group import create, statistics
 from stretto.torch._segments import GradientTimes, measure_link, plan_buckets
+from stretto.torch._share_sampler import ShareSampler
+from stretto.torch._shares import Shares
+from stretto.torch._split import split_batch
 
 if TYPE_CHECKING:
   from stretto.aten._explain import Explanation
 
-__all__ = ["CommError", "GradientTimes", "GroupOptions", "SyncBatchNorm", "attach",
-           "convert_sync_batchnorm", "explain", "measure_link", "plan_buckets", "replace_backend",
-           "statistics"]
+__all__ = ["CommError", "GradientTimes", "GroupOptions", "Placed", "ShareSampler", "Shares",
+           "SyncBatchNorm", "attach", "convert_sync_batchnorm", "explain", "measure_link", "place",
+           "plan_buckets", "probe", "replace_backend", "split_batch", "statistics"]
 
 
 def explain(module: Callable[..., Any], inputs: Any, *more: Any,

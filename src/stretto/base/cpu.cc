@@ -5,17 +5,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
-#include <mutex>
 
-#include "stretto/base/clock.h"
 #include "stretto/base/cores.h"
 #include "stretto/base/error.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
-#include <immintrin.h>
-#elif defined(__aarch64__)
-#include <arm_neon.h>
 #endif
 
 namespace stretto {
@@ -104,91 +99,6 @@ std::string read_model() {
 int64_t cache_bytes(int name, int64_t fallback) {
   const long bytes = sysconf(name);
   return bytes > 0 ? bytes : fallback;
-}
-
-// Independent accumulators of the loops below: on x86-64 they cover the latency of two FMA pipes,
-// on Arm that of four.
-#if defined(__aarch64__)
-constexpr int kSums = 24;
-#else
-constexpr int kSums = 12;
-#endif
-
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) void fma_loop_avx512(int64_t rounds) {
-  __m512 a[kSums];
-  for (auto& v : a) v = _mm512_setzero_ps();
-  __m512 x = _mm512_set1_ps(0.5f);
-  for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 12
-    for (auto& v : a) {
-      v = _mm512_fmadd_ps(x, x, v);
-      asm volatile("" : "+v"(v));
-    }
-  }
-}
-
-__attribute__((target("avx2,fma"))) void fma_loop_avx2(int64_t rounds) {
-  __m256 a[kSums];
-  for (auto& v : a) v = _mm256_setzero_ps();
-  __m256 x = _mm256_set1_ps(0.5f);
-  for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 12
-    for (auto& v : a) {
-      v = _mm256_fmadd_ps(x, x, v);
-      asm volatile("" : "+x"(v));
-    }
-  }
-}
-#endif
-
-#if defined(__aarch64__)
-void fma_loop_baseline(int64_t rounds) {
-  float32x4_t a[kSums];
-  for (auto& v : a) v = vdupq_n_f32(0);
-  const float32x4_t x = vdupq_n_f32(0.5f);
-  for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 24
-    for (auto& v : a) {
-      v = vfmaq_f32(v, x, x);
-      asm volatile("" : "+w"(v));
-    }
-  }
-}
-#else
-void fma_loop_baseline(int64_t rounds) {
-  using Vector = float __attribute__((vector_size(16)));
-  Vector a[kSums] = {};
-  Vector x = {0.5f, 0.5f, 0.5f, 0.5f};
-  for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 12
-    for (auto& v : a) {
-      v = x * x + v;
-#if defined(__x86_64__)
-      asm volatile("" : "+x"(v));
-#else
-      asm volatile("" : "+m"(v));
-#endif
-    }
-  }
-}
-#endif
-
-double measure_peak(Isa isa) {
-  void (*loop)(int64_t) = fma_loop_baseline;
-#if defined(__x86_64__)
-  if (isa == Isa::kAvx512) loop = fma_loop_avx512;
-  if (isa == Isa::kAvx2) loop = fma_loop_avx2;
-#endif
-  constexpr int64_t kRounds = 20000;
-  const double flops = 2.0 * kSums * isa_lanes(isa) * kRounds;
-  double best = 0;
-  for (int i = 0; i < 12; ++i) {
-    const double start = now_s();
-    loop(kRounds);
-    best = std::max(best, flops / (now_s() - start));
-  }
-  return best;
 }
 
 CpuInfo read_info() {
@@ -292,14 +202,5 @@ std::span<const Isa> usable_isas() {
   return {kIsas.begin(), after};
 }
 #endif
-
-double peak_flops(Isa isa) {
-  static double peaks[static_cast<int>(Isa::kNeon) + 1] = {};
-  static std::mutex mutex;
-  std::lock_guard lock(mutex);
-  double& peak = peaks[static_cast<int>(isa)];
-  if (peak == 0) peak = measure_peak(std::min(isa, cpu_info().isa));
-  return peak;
-}
 
 }  // namespace stretto

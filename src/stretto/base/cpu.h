@@ -58,8 +58,4 @@ Isa usable_isa();
 // else in a build for one instruction set.
 std::span<const Isa> usable_isas();
 
-// fp32 multiply-adds x 2 of one core per second with this ISA, measured once per process and ISA
-// in a few milliseconds (register-only FMA loop). Thread-safe.
-double peak_flops(Isa isa);
-
 }  // namespace stretto

@@ -66,7 +66,6 @@ TEST(Cpu, TheUsableOnesEndWithTheCap) {
 TEST(Cpu, VectorsOfTheBaselinesAreAsLong) {
   EXPECT_EQ(isa_lanes(Isa::kNeon), 4);
   EXPECT_EQ(isa_lanes(Isa::kPortable), 4);
-  EXPECT_GT(peak_flops(kIsas.front()), 1e6);
 }
 
 }  // namespace

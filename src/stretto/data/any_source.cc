@@ -11,6 +11,7 @@
 #include "stretto/data/coco.h"
 #include "stretto/data/data_fuzz.h"
 #include "stretto/data/found_notes.h"
+#include "stretto/data/label_map.h"
 #include "stretto/data/list.h"
 #include "stretto/data/pack_format.h"
 #include "stretto/data/restarts.h"
@@ -56,6 +57,7 @@ void look_at(const Dataset& dataset) {
     for (const Annotation& annotation : dataset.annotations(i)) {
       STRETTO_CHECK(annotation.label >= -1, "an annotation has the label {}", annotation.label);
     }
+    decode_details(dataset.details(i));  // which were written here
   }
 }
 
@@ -155,10 +157,18 @@ void check_found_notes(Bytes bytes) {
   look_at(*samples, kContainer);
 }
 
+// The details of a picture of 64x48 pixels with two things.
+void check_details(Bytes bytes) {
+  const Annotation boxes[] = {{.label = 0}, {.label = 253}};
+  std::vector<uint8_t> map;
+  paint_label_map(decode_details(bytes), boxes, 64, 48, 1 << 14, map);
+  STRETTO_CHECK(map.size() == 64 * 48, "a label map of {} bytes", map.size());
+}
+
 using SourceCheck = void (*)(Bytes);
 constexpr SourceCheck kSourceChecks[] = {check_csv,      check_json_lines, check_coco,
                                          check_tar,      check_tfrecord,   check_index,
-                                         check_restarts, check_found_notes};
+                                         check_restarts, check_details,    check_found_notes};
 
 }  // namespace
 

@@ -12,10 +12,12 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
+#include <utility>
 
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/data/details.h"
 #include "stretto/data/index.h"
 
 namespace stretto::data {
@@ -32,6 +34,8 @@ struct CocoPicture {
 struct CocoBox {
   int64_t picture, category;
   std::array<double, 4> corner_and_size;
+  bool crowd;
+  std::vector<std::byte> outline;  // encode_outline(); empty: none
 };
 
 struct CocoParts {
@@ -62,6 +66,14 @@ class CocoReader {
   }
   bool number_float(number_float_t value, const string_t&) { return number(value, {}); }
   bool string(string_t& text) {
+    if (in_segmentation() && open_.size() == 4 && inner_field_ == "counts") {
+      try {
+        outline_.runs = runs_of_text(text);
+      } catch (const FormatError&) {
+        fail("\"counts\" that are numbers or COCO's compressed runs");
+      }
+      return true;
+    }
     if (!in_item() || open_.size() != 3) return true;
     if (field_ == (section_ == "images" ? "file_name" : "name")) name_ = std::move(text);
     return true;
@@ -80,6 +92,7 @@ class CocoReader {
   }
   bool start_array(size_t) {
     open_.push_back('[');
+    if (in_segmentation() && open_.size() == 5 && open_[3] == '[') outline_.polygons.emplace_back();
     return true;
   }
   bool end_array() {
@@ -88,7 +101,11 @@ class CocoReader {
   }
   bool key(string_t& name) {
     if (open_.size() == 1) section_ = std::move(name);
-    if (open_.size() == 3) field_ = std::move(name);
+    if (open_.size() == 3) {
+      field_ = std::move(name);
+    } else if (open_.size() == 4) {
+      inner_field_ = std::move(name);
+    }
     return true;
   }
   bool parse_error(size_t at, const std::string&, const json::exception&) {
@@ -111,8 +128,30 @@ class CocoReader {
     } else if (open_.size() == 4 && open_[3] == '[' && field_ == "bbox") {
       if (corners_ < box_.size()) box_[corners_] = value;
       ++corners_;
+    } else if (open_.size() == 5 && in_segmentation()) {
+      outline_number(value);
     }
     return true;
+  }
+
+  bool in_segmentation() const {
+    return open_.size() >= 4 && field_ == "segmentation" && section_ == "annotations" && in_item();
+  }
+
+  // In [[x, y, ...], ...], or in {"counts": [...], "size": [height, width]}.
+  void outline_number(double value) {
+    if (open_[4] != '[') return;
+    if (open_[3] == '[') {
+      outline_.polygons.back().push_back(value);
+      return;
+    }
+    if (inner_field_ != "counts" && inner_field_ != "size") return;
+    if (!(value >= 0 && value <= INT32_MAX) || value != std::floor(value)) {
+      fail("\"counts\" and a \"size\" of whole numbers");
+    }
+    if (inner_field_ == "counts") outline_.runs.push_back(static_cast<uint32_t>(value));
+    if (inner_field_ != "size") return;
+    outline_.height = std::exchange(outline_.width, static_cast<int64_t>(value));
   }
 
   void begin_item() {
@@ -122,6 +161,8 @@ class CocoReader {
     id_ = picture_ = category_ = std::nullopt;
     corners_ = 0;
     crowd_ = false;
+    outline_ = {};
+    inner_field_.clear();
     ++count_[section_];
   }
 
@@ -135,12 +176,18 @@ class CocoReader {
     } else if (section_ == "categories") {
       if (!id_ || !name_) fail("a whole number \"id\" and a \"name\"");
       if (!parts_.categories.emplace(*id_, std::move(*name_)).second) fail("an \"id\" of its own");
-    } else if (!crowd_) {
+    } else {
+      const bool has_outline = !outline_.runs.empty() || !outline_.polygons.empty();
+      if (crowd_ && !(has_outline && picture_)) return;
+      if (crowd_ && !category_) category_ = 0;  // its pixels have no class
+      if (crowd_) corners_ = box_.size();
       if (!picture_ || !category_ || corners_ != box_.size() ||
-          !std::all_of(box_.begin(), box_.end(), [](double v) { return std::isfinite(v); })) {
+          !(crowd_ ||
+            std::all_of(box_.begin(), box_.end(), [](double v) { return std::isfinite(v); }))) {
         fail("whole numbers \"image_id\" and \"category_id\", and a \"bbox\" of four numbers");
       }
-      parts_.boxes.push_back({*picture_, *category_, box_});
+      parts_.boxes.push_back({*picture_, *category_, box_, crowd_,
+                              has_outline ? encode_outline(outline_) : std::vector<std::byte>{}});
     }
   }
 
@@ -158,6 +205,8 @@ class CocoReader {
   std::optional<std::string> name_;
   std::optional<int64_t> id_, picture_, category_;
   std::array<double, 4> box_{};
+  Outline outline_;
+  std::string inner_field_;
   size_t corners_ = 0;
   bool crowd_ = false;
 };
@@ -179,19 +228,29 @@ CocoParts read_parts(const std::string& source, std::string_view text) {
   return parts;
 }
 
-// Annotations by the place of their picture, each in its order.
-std::vector<std::vector<Annotation>> group_boxes(const std::string& source,
-                                                 const CocoParts& parts) {
+// Of one picture.
+struct CocoGroup {
+  std::vector<Annotation> boxes;
+  std::vector<EncodedOutline> outlines;
+};
+
+// By the place of their picture, each in its order.
+std::vector<CocoGroup> group_boxes(const std::string& source, CocoParts& parts) {
   std::unordered_map<int64_t, size_t> places;
   for (const CocoPicture& picture : parts.pictures) places.emplace(picture.id, places.size());
   std::unordered_map<int64_t, int64_t> labels;
   for (const auto& [id, name] : parts.categories) {
     labels.emplace(id, static_cast<int64_t>(labels.size()));
   }
-  std::vector<std::vector<Annotation>> groups(parts.pictures.size());
-  for (const CocoBox& box : parts.boxes) {
+  std::vector<CocoGroup> groups(parts.pictures.size());
+  for (CocoBox& box : parts.boxes) {
     const auto place = places.find(box.picture);
     const auto label = labels.find(box.category);
+    if (box.crowd) {
+      if (place == places.end()) continue;
+      groups[place->second].outlines.push_back({.box = -1, .bytes = std::move(box.outline)});
+      continue;
+    }
     if (place == places.end() || label == labels.end()) {
       throw FormatError(source, -1,
                         fmt::format("an annotation is of image {} and category {}, which are not "
@@ -199,24 +258,30 @@ std::vector<std::vector<Annotation>> group_boxes(const std::string& source,
                                     box.picture, box.category));
     }
     const auto& [x, y, width, height] = box.corner_and_size;
-    groups[place->second].push_back({.x0 = static_cast<float>(x),
-                                     .y0 = static_cast<float>(y),
-                                     .x1 = static_cast<float>(x + width),
-                                     .y1 = static_cast<float>(y + height),
-                                     .label = label->second});
+    CocoGroup& group = groups[place->second];
+    if (!box.outline.empty()) {
+      group.outlines.push_back({std::ssize(group.boxes), std::move(box.outline)});
+    }
+    group.boxes.push_back({.x0 = static_cast<float>(x),
+                           .y0 = static_cast<float>(y),
+                           .x1 = static_cast<float>(x + width),
+                           .y1 = static_cast<float>(y + height),
+                           .label = label->second});
   }
   return groups;
 }
 
-Dataset make_dataset(const std::string& source, const CocoParts& parts, const std::string& folder) {
-  const std::vector<std::vector<Annotation>> groups = group_boxes(source, parts);
+Dataset make_dataset(const std::string& source, CocoParts parts, const std::string& folder) {
+  const std::vector<CocoGroup> groups = group_boxes(source, parts);
   TableBuilder builder;
   builder.table().source = source;
   builder.table().kind = "coco";
   builder.table().one_file_each_below = folder;
   for (const auto& [id, name] : parts.categories) builder.table().class_names.push_back(name);
   for (size_t i = 0; i < parts.pictures.size(); ++i) {
-    builder.add(parts.pictures[i].name, {}, groups[i]);
+    const CocoPicture& picture = parts.pictures[i];
+    builder.add(picture.name, {}, groups[i].boxes,
+                encode_details(picture.id, groups[i].outlines, {}));
   }
   return Dataset(std::move(builder).take());
 }
@@ -249,8 +314,9 @@ Dataset parse_coco(const std::string& source, std::string_view text, const std::
 }
 
 Dataset open_coco(const std::string& source) {
-  const CocoParts parts = read_parts(source, read_file(source));
-  return make_dataset(source, parts, find_folder(source, parts.pictures.front().name));
+  CocoParts parts = read_parts(source, read_file(source));
+  const std::string folder = find_folder(source, parts.pictures.front().name);
+  return make_dataset(source, std::move(parts), folder);
 }
 
 }  // namespace stretto::data

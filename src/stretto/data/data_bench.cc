@@ -151,7 +151,7 @@ struct ByHand {
                       .number = static_cast<uint64_t>(sample),
                       .epoch = static_cast<uint32_t>(epoch)};
     const media::View view =
-        view_of(o, o.phases[0].shape, draws, e.info.width, e.info.height, e.info.orientation);
+        frame_of(o, o.phases[0].shape, draws, e.info.width, e.info.height, e.info.orientation).view;
     const media::Region region = media::needed_region(view, e.info.width, e.info.height);
     float* const to = out.data() + slot * 3 * 224 * 224;
     media::Target target = media::planar_target(to, DType::kFloat32, 224, 224);

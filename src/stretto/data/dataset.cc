@@ -5,6 +5,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/data/index.h"
+#include "stretto/data/segmentation.h"
 
 namespace stretto::data {
 namespace {
@@ -29,6 +30,21 @@ std::string_view name_of(const Dataset::Table& table, int64_t index) {
   return table.names.substr(begin, end - begin);
 }
 
+ContainerIs kind_of(const Dataset::Table& table, int64_t index) {
+  if (!table.one_file_each_below.empty()) {
+    return table.masks_beside ? ContainerIs::kMasked : ContainerIs::kFolder;
+  }
+  if (table.container_kinds.empty()) return ContainerIs::kFile;
+  const uint32_t container = record_of(table, index).container;
+  if (container >= table.container_kinds.size()) fail_record(table, index, "the container");
+  return table.container_kinds[container];
+}
+
+const std::string& folder_of(const Dataset::Table& table, int64_t index) {
+  if (!table.one_file_each_below.empty()) return table.one_file_each_below;
+  return table.containers[record_of(table, index).container];
+}
+
 // -1, or one of the classes where they have names.
 bool label_can_be(const Dataset::Table& table, int64_t label) {
   return label >= -1 && (table.class_names.empty() || label == -1 ||
@@ -48,12 +64,14 @@ int64_t Dataset::size() const { return static_cast<int64_t>(table_->records.size
 
 Sample Dataset::sample(int64_t index) const {
   const Record& record = record_of(*table_, index);
-  if (record.length > UINT64_MAX - record.offset || (record.length == 0 && !one_file_each()))
+  const bool own_file = one_file_each(index);
+  if (record.length > UINT64_MAX - record.offset || (record.length == 0 && !own_file)) {
     fail_record(*table_, index, "the length");
+  }
   if (record.restart_bytes > record.offset) fail_record(*table_, index, "the restart table");
   if (record.width < 0 || record.height < 0) fail_record(*table_, index, "the size");
   if (!label_can_be(*table_, record.label)) fail_record(*table_, index, "the label");
-  if (!one_file_each() && record.container >= table_->containers.size()) {
+  if (!own_file && record.container >= table_->containers.size()) {
     fail_record(*table_, index, "the container");
   }
   return {.container = record.container,
@@ -62,7 +80,8 @@ Sample Dataset::sample(int64_t index) const {
           .label = record.label,
           .width = record.width,
           .height = record.height,
-          .restart_bytes = record.restart_bytes};
+          .restart_bytes = record.restart_bytes,
+          .details_bytes = record.details_bytes};
 }
 
 std::string Dataset::name(int64_t index) const { return std::string(name_of(*table_, index)); }
@@ -75,15 +94,57 @@ std::string_view Dataset::container_path(uint32_t container) const {
   return table_->containers[container];
 }
 
-bool Dataset::one_file_each() const { return !table_->one_file_each_below.empty(); }
+bool Dataset::one_file_each() const {
+  const auto& kinds = table_->container_kinds;
+  return !table_->one_file_each_below.empty() ||
+         (!kinds.empty() &&
+          std::find(kinds.begin(), kinds.end(), ContainerIs::kFile) == kinds.end());
+}
+
+bool Dataset::has_own_files() const {
+  const auto& kinds = table_->container_kinds;
+  return !table_->one_file_each_below.empty() ||
+         std::any_of(kinds.begin(), kinds.end(), [](auto k) { return k != ContainerIs::kFile; });
+}
+
+bool Dataset::one_file_each(int64_t index) const {
+  return kind_of(*table_, index) != ContainerIs::kFile;
+}
 
 std::string Dataset::path(int64_t index) const {
-  if (!one_file_each()) return std::string(container_path(sample(index).container));
+  if (!one_file_each(index)) return std::string(container_path(sample(index).container));
   const std::string_view name = name_of(*table_, index);
   if (name.starts_with('/') || (table_->fetcher && name.find("://") != name.npos)) {
     return std::string(name);
   }
-  return fmt::format("{}/{}", table_->one_file_each_below, name);
+  return fmt::format("{}/{}", folder_of(*table_, index), name);
+}
+
+std::string Dataset::mask_path(int64_t index) const {
+  if (kind_of(*table_, index) != ContainerIs::kMasked) return {};
+  return fmt::format("{}/{}", folder_of(*table_, index), mask_name(name_of(*table_, index)));
+}
+
+std::span<const std::byte> Dataset::details(int64_t index) const {
+  record_of(*table_, index);
+  if (table_->detail_ends.empty()) return {};
+  const auto i = static_cast<size_t>(index);
+  const uint64_t begin = i == 0 ? 0 : table_->detail_ends[i - 1];
+  return table_->details.subspan(begin, table_->detail_ends[i] - begin);
+}
+
+bool Dataset::has_annotations() const { return !table_->annotations.empty(); }
+
+bool Dataset::has_masks_beside() const {
+  const auto& kinds = table_->container_kinds;
+  return table_->masks_beside ||
+         std::find(kinds.begin(), kinds.end(), ContainerIs::kMasked) != kinds.end();
+}
+
+bool Dataset::has_details() const {
+  return has_masks_beside() || !table_->details.empty() ||
+         std::any_of(table_->records.begin(), table_->records.end(),
+                     [](const Record& r) { return r.details_bytes > 0; });
 }
 
 const std::shared_ptr<Fetcher>& Dataset::fetcher() const { return table_->fetcher; }
@@ -121,6 +182,12 @@ std::span<const Annotation> Dataset::annotations(int64_t index) const {
 const std::vector<std::string>& Dataset::class_names() const { return table_->class_names; }
 std::string_view Dataset::kind() const { return table_->kind; }
 const std::string& Dataset::source() const { return table_->source; }
+
+std::vector<Part> Dataset::parts() const {
+  if (!table_->parts.empty()) return table_->parts;
+  return {{.source = table_->source, .begin = 0, .size = size()}};
+}
+
 uint64_t Dataset::fingerprint() const { return table_->fingerprint; }
 
 }  // namespace stretto::data

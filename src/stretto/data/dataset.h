@@ -22,6 +22,8 @@ struct Sample {
   int32_t width = 0, height = 0;  // of the picture as stored; 0: not known
   // Bytes before `offset` in the container that are a restart table (formats/pack.md); 0: none.
   uint32_t restart_bytes = 0;
+  // Bytes of a pack behind the picture that are its details (details.h); 0: none.
+  uint32_t details_bytes = 0;
 };
 
 // A thing that is marked in a picture, in pixels of the picture as it is to be seen.
@@ -42,6 +44,12 @@ struct RemoteFile {
   uint64_t version = 0;
 };
 
+// Samples that come from one source of a dataset that concat() made of several.
+struct Part {
+  std::string source;
+  int64_t begin = 0, size = 0;
+};
+
 // Immutable, safe for all threads, cheap to copy. Open files are not kept. The table may lie in a
 // file that lies: whatever is given was checked, else FormatError names the source.
 class Dataset {
@@ -54,8 +62,10 @@ class Dataset {
   // As a person finds it again: a path below the source, or CONTAINER:MEMBER.
   std::string name(int64_t index) const;
   std::string_view container_path(uint32_t container) const;
-  // Whether each sample is a file of its own, as in folders. Sample::container means nothing then.
-  bool one_file_each() const;
+  // Whether a sample is a file of its own, as in folders. Sample::container means nothing then.
+  bool one_file_each(int64_t index) const;
+  bool one_file_each() const;  // all of them
+  bool has_own_files() const;  // at least one may be
   // The file that a sample's bytes are in, whatever the source is.
   std::string path(int64_t index) const;
   // Through which the files come that path() names, where they are URLs; else nullptr.
@@ -66,15 +76,27 @@ class Dataset {
   std::span<const Annotation> annotations(int64_t index) const;
   // Names of the labels 0 to n - 1; empty if the source has none.
   const std::vector<std::string>& class_names() const;
-  // "folder", "list", "tar", "tfrecord", "coco" or "pack".
+  // Where the label map of a sample's pixels is, a PNG file; empty: it has none, or its details
+  // are.
+  std::string mask_path(int64_t index) const;
+  // What is known of the sample's things beside their boxes (details.h); empty: nothing, or it lies
+  // in the pack behind the picture.
+  std::span<const std::byte> details(int64_t index) const;
+  bool has_masks_beside() const;  // some samples have a mask_path()
+  bool has_annotations() const;   // any sample has a box
+  bool has_details() const;       // any sample may have details or a mask
+  // "folder", "segmentation", "list", "tar", "tfrecord", "coco", "pack", or "concat" of several.
   std::string_view kind() const;
   const std::string& source() const;
+  // The sources that it was made of by concat(), in their order; else one.
+  std::vector<Part> parts() const;
   // Of names and labels: tells datasets apart whose order of samples would be another. A pack has
   // that of what it was made from.
   uint64_t fingerprint() const;
   const Table& table() const { return *table_; }
 
  private:
+  friend Dataset concat(std::span<const Dataset> datasets);
   std::shared_ptr<const Table> table_;
 };
 
@@ -86,6 +108,16 @@ struct SourceRow {
   Dataset (*open)(const std::string& source);
 };
 std::span<const SourceRow> sources();
+
+// The samples of all datasets, one dataset behind the other. Takes about 100 bytes of memory per
+// sample, also where an index was mapped.
+//
+// Labels are told apart by the names of their classes. Where all lists of names are the same, they
+// stay; else the numbers of the first dataset with names stay, and names that it lacks get the next
+// numbers in the order in which they come. Where no dataset has names, labels stay as they are.
+// Throws InvalidArgument if one has names and another has labels that are bare numbers, or if lists
+// differ and one has a name twice; Unsupported if one of several has a fetcher().
+Dataset concat(std::span<const Dataset> datasets);
 
 // Throws InvalidArgument with the list of what is read if no row matches, FormatError naming the
 // file and the line, member or record that is wrong. `kind` forces a row; empty: the first match.

@@ -23,7 +23,8 @@ uint64_t fingerprint_of(std::span<const Record> records, std::string_view names)
 }
 
 void TableBuilder::add(std::string_view name, Record record,
-                       std::span<const Annotation> annotations) {
+                       std::span<const Annotation> annotations,
+                       std::span<const std::byte> details) {
   Memory& memory = *memory_;
   if (annotations.size() > std::numeric_limits<uint32_t>::max() - memory.annotations.size()) {
     throw_unsupported("{}: more than {} annotations", table_.source,
@@ -33,6 +34,8 @@ void TableBuilder::add(std::string_view name, Record record,
   memory.annotations.insert(memory.annotations.end(), annotations.begin(), annotations.end());
   record.name_end = memory.names.size();
   record.annotation_end = static_cast<uint32_t>(memory.annotations.size());
+  memory.details.insert(memory.details.end(), details.begin(), details.end());
+  memory.detail_ends.push_back(memory.details.size());
   memory.records.push_back(record);
 }
 
@@ -51,6 +54,14 @@ std::shared_ptr<const Dataset::Table> TableBuilder::take() && {
   table_.records = memory_->records;
   table_.names = memory_->names;
   table_.annotations = memory_->annotations;
+  if (memory_->details.empty()) {
+    memory_->detail_ends = {};
+  } else {
+    memory_->details.shrink_to_fit();
+    memory_->detail_ends.shrink_to_fit();
+  }
+  table_.details = memory_->details;
+  table_.detail_ends = memory_->detail_ends;
   table_.fingerprint = fingerprint_of(table_.records, table_.names);
   table_.keep = std::move(memory_);
   return std::make_shared<const Dataset::Table>(std::move(table_));

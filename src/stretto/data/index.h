@@ -26,13 +26,20 @@ struct Record {
   uint32_t annotation_end = 0;  // in `annotations`, likewise
   int32_t width = 0, height = 0;
   uint32_t restart_bytes = 0;
-  uint32_t flags = 0;
+  uint32_t details_bytes = 0;
 };
 static_assert(sizeof(Record) == 56);
 
 // What is known of a file behind a URL: RemoteFile without its name.
 struct RemoteState {
   uint64_t bytes = RemoteFile::kUnknown, version = 0;
+};
+
+// What a container is, in a dataset that concat() made.
+enum class ContainerIs : uint8_t {
+  kFile,    // of several samples
+  kFolder,  // of files of one sample each, whose paths are the folder's + "/" + name
+  kMasked,  // the same, with masks: see Table::masks_beside
 };
 
 struct Dataset::Table {
@@ -43,11 +50,17 @@ struct Dataset::Table {
   // Containers that are files of one sample each, as in folders: the path is this + "/" + name, or
   // the name where that is absolute, and Record::container is not used. Empty: `containers` counts.
   std::string one_file_each_below;
+  // Of such files: the label map of images/NAME.EXT is masks/NAME.png.
+  bool masks_beside = false;
+  std::vector<ContainerIs> container_kinds;  // of concat(), one for each container; else empty
+  std::vector<Part> parts;                   // likewise
   std::span<const Record> records;
   std::string_view names;
   std::span<const Annotation> annotations;
+  std::span<const std::byte> details;     // of all samples, one behind the other
+  std::span<const uint64_t> detail_ends;  // of each sample; empty: there are none
   uint64_t fingerprint = 0;
-  std::shared_ptr<const void> keep;  // what the three lie in
+  std::shared_ptr<const void> keep;  // what they lie in
   std::shared_ptr<Fetcher> fetcher;  // nullptr: the files are local
   std::vector<RemoteState> states;   // of its files; empty: nothing is known
 };
@@ -59,7 +72,8 @@ uint64_t fingerprint_of(std::span<const Record> records, std::string_view names)
 class TableBuilder {
  public:
   // `record` without name_end and annotation_end.
-  void add(std::string_view name, Record record, std::span<const Annotation> annotations = {});
+  void add(std::string_view name, Record record, std::span<const Annotation> annotations = {},
+           std::span<const std::byte> details = {});
   // Every label n >= 0 of samples and annotations becomes labels[n].
   void relabel(std::span<const int64_t> labels);
   int64_t size() const { return static_cast<int64_t>(memory_->records.size()); }
@@ -71,6 +85,8 @@ class TableBuilder {
     std::vector<Record> records;
     std::string names;
     std::vector<Annotation> annotations;
+    std::vector<std::byte> details;
+    std::vector<uint64_t> detail_ends;
   };
   Dataset::Table table_;
   std::shared_ptr<Memory> memory_ = std::make_shared<Memory>();

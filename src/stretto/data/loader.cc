@@ -16,8 +16,9 @@ namespace {
 
 constexpr auto kInterruptPeriod = std::chrono::milliseconds(50);
 
-LoaderOptions checked(LoaderOptions options, int64_t samples) {
-  check_options(options, samples);
+LoaderOptions checked(LoaderOptions options, const Dataset& dataset) {
+  check_options(options, dataset.size());
+  check_dataset(options, dataset);
   return options;
 }
 
@@ -47,8 +48,11 @@ void check_epoch(int64_t epoch) {
 }  // namespace
 
 Loader::Impl::Impl(Dataset dataset, LoaderOptions o)
-    : options(checked(std::move(o), dataset.size())),
+    : options(checked(std::move(o), dataset)),
       source(std::move(dataset), options),
+      mixing(media::operators::mixing_of(options.transforms)),
+      classes(target_classes(options, source.dataset)),
+      parts(source.dataset.parts()),
       thread_count(options.threads > 0 ? options.threads : std::max(1, cpu_info().cores - 1)),
       forks(stretto::forks()),
       order_hash(hash_of(options.order, source.dataset.size())),
@@ -183,18 +187,43 @@ std::optional<Batch> Loader::next() {
   m.returned_s = now;
   if (job->error != nullptr) std::rethrow_exception(std::exchange(job->error, nullptr));
   Slot& slot = *job->slot;
-  return Batch{.data = slot.data,
-               .dtype = m.options.dtype,
-               .layout = m.options.layout,
-               .count = plan.cut.batch,
-               .height = plan.shape->height,
-               .width = plan.shape->width,
-               .labels = slot.labels.data(),
-               .real = slot.real.get(),
-               .samples = slot.samples.data(),
-               .epoch = plan.epoch,
-               .number = plan.begin / plan.global(),
-               .hold = job->slot};
+  m.note_given(slot);
+  if (m.options.boxes) slot.join_boxes();
+  const SlotLayout layout = slot_layout(m.options, *plan.shape, m.classes);
+  const BoxColumns& columns = slot.columns;
+  const bool boxes = m.options.boxes;
+  return Batch{
+      .data = slot.data,
+      .dtype = m.options.dtype,
+      .layout = m.options.layout,
+      .count = plan.cut.batch,
+      .height = plan.shape->height,
+      .width = plan.shape->width,
+      .labels = slot.labels.data(),
+      .real = slot.real.get(),
+      .samples = slot.samples.data(),
+      .targets = m.classes > 0 ? reinterpret_cast<float*>(slot.data + layout.targets) : nullptr,
+      .classes = m.classes,
+      .boxes = boxes ? columns.boxes.data() : nullptr,
+      .box_labels = boxes ? columns.labels.data() : nullptr,
+      .box_areas = boxes ? columns.areas.data() : nullptr,
+      .box_starts = boxes ? columns.starts.data() : nullptr,
+      .image_ids = boxes ? slot.image_ids.data() : nullptr,
+      .masks = m.options.masks ? slot.data + layout.masks : nullptr,
+      .mask_dtype = m.options.mask_dtype,
+      .epoch = plan.epoch,
+      .number = plan.begin / plan.global(),
+      .hold = job->slot};
+}
+
+void Loader::Impl::note_given(const Slot& slot) {
+  stats.part_samples.resize(parts.size());
+  for (const int64_t sample : slot.samples) {
+    if (sample < 0) continue;
+    const auto after = std::upper_bound(parts.begin(), parts.end(), sample,
+                                        [](int64_t s, const Part& part) { return s < part.begin; });
+    ++stats.part_samples[static_cast<size_t>(after - parts.begin()) - 1];
+  }
 }
 
 void Loader::set_epoch(int64_t epoch) {

@@ -39,6 +39,14 @@ enum class OnError : uint8_t {
 };
 inline constexpr int64_t kMostReplaced = 100;
 
+// How a part of a picture fills a result of another shape.
+enum class Fit : uint8_t {
+  kCrop,  // it is cropped
+  // It keeps its aspect and is padded on two sides with what normalises to 0. Training shows the
+  // whole picture if RandomCrop::min_area is 1, else a random crop; otherwise it is always whole.
+  kLetterbox,
+};
+
 // What a sample is made into. A phase changes it at the border of two batches.
 struct Shape {
   int64_t height = 224, width = 224;
@@ -65,7 +73,19 @@ struct LoaderOptions {
   // What is done to the picture in its final size before it is normalised, in this order; of
   // parse_operators(). A sample for which no more than one change of brightness, color or hue is
   // drawn keeps its fractions; others are rounded to bytes first, as PIL's pictures are.
+  // "mixup" and "cutmix" mix pairs of neighbours of a batch behind all others (operators/mix.h), by
+  // seed, epoch and place: then batches have `targets`, and batch is an even number.
   media::operators::Operators transforms;
+  int64_t classes = 0;  // of `targets`; 0: as many as the dataset has names of classes
+
+  Fit fit = Fit::kCrop;
+  // In training: instead of Shape::crop, a part of the picture that shows one of its boxes to a
+  // share that is drawn (media::random_iou_crop).
+  bool iou_crop = false;
+  bool boxes = false, masks = false;  // what batches have beside the pictures
+  // Boxes are dropped that have fewer pixels in the result, or of which it shows a smaller share.
+  double min_box_area = 1, min_visible = 0.1;
+  DType mask_dtype = DType::kUInt8;  // or int64
   OrderOptions order;
   int64_t rank = 0, world = 1;
   Last last = Last::kDrop;
@@ -89,7 +109,22 @@ struct Batch {
   const int64_t* labels = nullptr;           // [count], -1 where there is none
   const bool* real = nullptr;                // [count], false where kPad filled up
   const int64_t* samples = nullptr;          // [count], indices in the dataset; -1 for padding
-  int64_t epoch = 0, number = 0;             // which batch of which epoch
+  // With "mixup" or "cutmix": shares of the classes, [count, classes]. Zeros without a label.
+  const float* targets = nullptr;
+  int64_t classes = 0;
+  // With LoaderOptions::boxes, in pixels of the pictures. Those of picture i are box_starts[i] to
+  // box_starts[i + 1] - 1; areas are of the boxes. image_ids: as in the source, else the sample's
+  // index; -1 for padding.
+  const float* boxes = nullptr;  // x0, y0, x1, y1 of each
+  const int64_t* box_labels = nullptr;
+  const float* box_areas = nullptr;
+  const int64_t* box_starts = nullptr;  // [count + 1]
+  const int64_t* image_ids = nullptr;   // [count]
+  // With LoaderOptions::masks: [count, height, width]. 255 where a picture shows nothing, and in
+  // crowds (label_map.h).
+  const void* masks = nullptr;
+  DType mask_dtype = DType::kUInt8;
+  int64_t epoch = 0, number = 0;  // which batch of which epoch
   std::shared_ptr<void> hold;
 };
 
@@ -110,6 +145,7 @@ struct Stats {
   int threads = 0;
   std::vector<std::string> skipped_names;  // the first hundred that differ
   std::optional<RemoteStats> remote;       // of a dataset behind URLs
+  std::vector<int64_t> part_samples;       // that next() gave of each of Dataset::parts()
 };
 
 // What the whole job waits for: "device" where next() waited for less than a hundredth of the time,

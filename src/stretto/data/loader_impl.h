@@ -15,6 +15,7 @@
 #include "stretto/data/loader.h"
 #include "stretto/data/sample_work.h"
 #include "stretto/data/slots.h"
+#include "stretto/media/operators/mix.h"
 
 namespace stretto::data {
 
@@ -23,6 +24,10 @@ inline constexpr int64_t kEpochs = int64_t{1} << 32;
 
 // Throws InvalidArgument for the first option that makes no sense.
 void check_options(const LoaderOptions& options, int64_t samples);
+// Likewise, of what the dataset lacks for it.
+void check_dataset(const LoaderOptions& options, const Dataset& dataset);
+// Of targets: those of the options or of the dataset's names; 0 where nothing is mixed.
+int64_t target_classes(const LoaderOptions& options, const Dataset& dataset);
 
 // Which samples a batch of this rank has.
 struct BatchPlan {
@@ -50,6 +55,9 @@ struct Job {
   std::shared_ptr<Slot> slot;
   int64_t since_jump = 0;  // samples of the jobs before it, back to the start or a jump
   std::atomic<int64_t> next{0}, left{0};
+  // Of each pair that is to be mixed, how many of its samples are there: who brings the second one
+  // mixes both. Empty: no pairs.
+  std::unique_ptr<std::atomic<uint8_t>[]> pairs;
 
   std::mutex mutex;  // of what follows, until `left` is 0
   int64_t error_at = INT64_MAX;
@@ -88,6 +96,9 @@ struct Loader::Impl {
   void make_samples(Counters& counters);
   std::shared_ptr<Job> next_job(Counters& counters);
   void make_sample(Job& job, int64_t j, SampleWork& work);
+  void fill_sample(Job& job, int64_t j, SampleWork& work);
+  void mix_pair(Job& job, int64_t j);
+  void note_given(const Slot& slot);  // with `mutex` held
   void read_ahead(const Job& job, int64_t j);
   // Nobody takes a sample of it any more. How many nobody has taken.
   int64_t abandon(Job& job);
@@ -97,6 +108,9 @@ struct Loader::Impl {
 
   const LoaderOptions options;
   Source source;
+  const media::operators::Mixing mixing;
+  const int64_t classes;  // of Batch::targets; 0: there are none
+  const std::vector<Part> parts;
   const int thread_count;
   const uint64_t forks;
   const uint64_t order_hash;

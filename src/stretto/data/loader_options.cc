@@ -8,7 +8,7 @@ namespace {
 
 constexpr int64_t kLargestSide = 1 << 14, kLargestBatch = 1 << 20, kLargestWorld = 1 << 20;
 constexpr int kMostThreads = 1024;
-constexpr int64_t kMostAhead = 1024;
+constexpr int64_t kMostAhead = 1024, kMostClasses = 1 << 24;
 
 void check_shape(const LoaderOptions& o, const Phase& phase, int64_t samples) {
   const Shape& s = phase.shape;
@@ -18,6 +18,12 @@ void check_shape(const LoaderOptions& o, const Phase& phase, int64_t samples) {
   }
   if (s.batch < 1 || s.batch > kLargestBatch) {
     throw_invalid("loader: batch is {}, expected 1 to {}", s.batch, kLargestBatch);
+  }
+  if (s.batch % 2 != 0 && media::operators::mixing_of(o.transforms).any()) {
+    throw_invalid(
+        "loader: batch is {}: expected an even number, because mixup and cutmix mix pairs of a "
+        "batch",
+        s.batch);
   }
   media::SampleRandom random(0, 0, 0, media::Draw::kCrop);
   media::random_crop(s.crop, 8, 8, random);  // throws for ranges that are none
@@ -49,11 +55,65 @@ void check_pixels(const LoaderOptions& o) {
   if (o.max_pixels < 1) throw_invalid("loader: max_pixels is {}, expected 1 or more", o.max_pixels);
 }
 
+void check_targets(const LoaderOptions& o) {
+  if ((o.boxes || o.masks) && media::operators::mixing_of(o.transforms).any()) {
+    throw_invalid("loader: mixup and cutmix mix labels of pictures, not boxes or masks");
+  }
+  if (o.mask_dtype != DType::kUInt8 && o.mask_dtype != DType::kInt64) {
+    throw_invalid("loader: mask_dtype is {}, expected uint8 or int64", dtype_name(o.mask_dtype));
+  }
+  if (!(o.min_visible >= 0 && o.min_visible <= 1)) {
+    throw_invalid("loader: min_visible is {}, expected a share of 0 to 1", o.min_visible);
+  }
+  if (!(o.min_box_area >= 0)) {
+    throw_invalid("loader: min_box_area is {}, expected at least 0", o.min_box_area);
+  }
+  if (o.classes < 0 || o.classes > kMostClasses) {
+    throw_invalid("loader: classes is {}, expected 1 to {}, or 0 for those of the dataset",
+                  o.classes, kMostClasses);
+  }
+}
+
 }  // namespace
+
+int64_t target_classes(const LoaderOptions& o, const Dataset& dataset) {
+  if (!media::operators::mixing_of(o.transforms).any()) return 0;
+  return o.classes > 0 ? o.classes : std::ssize(dataset.class_names());
+}
+
+void check_dataset(const LoaderOptions& o, const Dataset& dataset) {
+  if ((o.boxes || o.iou_crop) && !dataset.has_annotations()) {
+    throw_invalid(
+        "loader: {} has no boxes: expected COCO's instances_*.json, a .jsonl list with \"boxes\", "
+        "or a pack of them",
+        dataset.source());
+  }
+  if (o.masks && !dataset.has_details()) {
+    throw_invalid(
+        "loader: {} has no label maps: expected a folder with the folders images and masks, COCO's "
+        "instances_*.json with segmentations, or a pack of them",
+        dataset.source());
+  }
+  if (!media::operators::mixing_of(o.transforms).any()) return;
+  const int64_t classes = target_classes(o, dataset);
+  if (classes == 0) {
+    throw_invalid(
+        "loader: mixup and cutmix: {} has no names of classes: expected `classes`, how "
+        "many there are",
+        dataset.source());
+  }
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    if (const int64_t label = dataset.sample(i).label; label >= classes) {
+      throw_invalid("loader: mixup and cutmix: sample {} has label {}, expected labels below {}",
+                    dataset.name(i), label, classes);
+    }
+  }
+}
 
 void check_options(const LoaderOptions& o, int64_t samples) {
   check_order(o.order, samples);
   check_pixels(o);
+  check_targets(o);
   if (o.world < 1 || o.world > kLargestWorld || o.rank < 0 || o.rank >= o.world) {
     throw_invalid("loader: rank {} of {}: expected a rank below the number of ranks", o.rank,
                   o.world);

@@ -23,7 +23,8 @@ std::vector<float> by_hand(const TestPictures& pictures, const LoaderOptions& o,
   const auto& file = pictures.file(sample);
   const media::PictureInfo info = media::read_info(file);
   const Draws draws{.seed = o.order.seed, .number = static_cast<uint64_t>(sample), .epoch = 0};
-  const media::View view = view_of(o, shape, draws, info.width, info.height, info.orientation);
+  const media::View view =
+      frame_of(o, shape, draws, info.width, info.height, info.orientation).view;
   std::vector<float> out(static_cast<size_t>(sample_elements(shape)));
   media::Target target =
       media::planar_target(out.data(), DType::kFloat32, shape.width, shape.height);

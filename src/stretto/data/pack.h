@@ -80,9 +80,10 @@ struct UnpackResult {
 };
 
 // Writes every sample to its name below `out`, which is made, or empty: the bytes are those of the
-// pack. Throws InvalidArgument for a name that would lead out of it and for two pictures of one
-// name, before anything is written, or of names that are one file there, as where case does not
-// count; and FormatError for a damaged sample and for a file that cannot be written.
+// pack. A label map of images/NAME.EXT goes to masks/NAME.png. Throws InvalidArgument for a name
+// that would lead out of it and for two pictures of one name, before anything is written, or of
+// names that are one file there, as where case does not count; and FormatError for a damaged sample
+// and for a file that cannot be written.
 UnpackResult unpack(const std::string& path, const std::string& out,
                     const std::function<void(int64_t done, int64_t count)>& progress = {});
 

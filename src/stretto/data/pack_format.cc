@@ -1,5 +1,6 @@
 #include "stretto/data/pack_format.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <vector>
@@ -50,7 +51,9 @@ void write_pack_index(const std::string& folder, const Dataset::Table& table,
                                                    classes};
   PackHeader header{};
   std::memcpy(header.magic, kPackMagic.data(), sizeof header.magic);
-  header.version = kPackVersion;
+  const bool details = std::any_of(table.records.begin(), table.records.end(),
+                                   [](const Record& r) { return r.details_bytes > 0; });
+  header.version = details ? kPackVersion : kPackVersion - 1;
   header.shards = static_cast<uint32_t>(shards.size());
   header.samples = table.records.size();
   header.fingerprint = table.fingerprint;

@@ -12,7 +12,8 @@
 namespace stretto::data {
 
 constexpr std::string_view kPackMagic = "STRPACK\n";
-constexpr uint32_t kPackVersion = 1;
+// Version 2 has details behind pictures; a pack without any is of version 1.
+constexpr uint32_t kPackVersion = 2;
 constexpr const char* kPackIndex = "index";
 constexpr uint64_t kPackAlignment = 64;  // of sections
 

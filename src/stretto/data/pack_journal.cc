@@ -36,7 +36,7 @@ struct JournalEntry {
   uint64_t sample, offset, length, data_checksum, source_bytes;
   uint32_t container, restart_bytes;
   int32_t width, height;
-  uint32_t problem_bytes, reserved;
+  uint32_t problem_bytes, details_bytes;
 };
 static_assert(sizeof(JournalEntry) == 72);
 
@@ -74,7 +74,7 @@ std::string encode_entry(uint64_t sample, const PackEntry& entry) {
                            .width = entry.width,
                            .height = entry.height,
                            .problem_bytes = static_cast<uint32_t>(entry.problem.size()),
-                           .reserved = 0};
+                           .details_bytes = entry.details_bytes};
   std::string bytes(reinterpret_cast<const char*>(&fixed), sizeof fixed);
   bytes += entry.problem;
   const uint64_t checksum = pack_checksum(
@@ -90,7 +90,8 @@ std::optional<std::pair<PackEntry, size_t>> decode_entry(std::string_view bytes,
   std::memcpy(&fixed, bytes.data(), sizeof fixed);
   if (fixed.problem_bytes > kLongestProblem || fixed.problem_bytes > bytes.size() - sizeof fixed ||
       fixed.sample != sample || fixed.restart_bytes > fixed.offset ||
-      fixed.length > UINT64_MAX - fixed.offset) {
+      fixed.length > UINT64_MAX - fixed.offset ||
+      fixed.details_bytes > UINT64_MAX - fixed.offset - fixed.length) {
     return std::nullopt;
   }
   const size_t size = sizeof fixed + fixed.problem_bytes;
@@ -105,6 +106,7 @@ std::optional<std::pair<PackEntry, size_t>> decode_entry(std::string_view bytes,
                 .source_bytes = fixed.source_bytes,
                 .container = fixed.container,
                 .restart_bytes = fixed.restart_bytes,
+                .details_bytes = fixed.details_bytes,
                 .width = fixed.width,
                 .height = fixed.height,
                 .problem = std::string(bytes.substr(sizeof fixed, fixed.problem_bytes))},

@@ -37,14 +37,14 @@ void with_resume_hint(const F& write) {
 // A sample that was written to a shard, or left out.
 struct PackEntry {
   uint64_t offset = 0, length = 0;  // as in Record
-  uint64_t checksum = 0;            // of the restart table and the picture
+  uint64_t checksum = 0;            // of the restart table, the picture and its details
   uint64_t source_bytes = 0;
-  uint32_t container = 0, restart_bytes = 0;
+  uint32_t container = 0, restart_bytes = 0, details_bytes = 0;
   int32_t width = 0, height = 0;
   std::string problem;  // why it was left out; empty: it was not
 
   uint64_t begin() const { return offset - restart_bytes; }
-  uint64_t end() const { return offset + length; }
+  uint64_t end() const { return offset + length + details_bytes; }
 };
 
 // What decides which bytes a pack has.

@@ -122,10 +122,10 @@ PackIndex read_pack_index_file(const std::string& file, const std::string& path,
     throw FormatError(path, 0, "expected the index of a pack");
   }
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (header.version != kPackVersion) {
+  if (header.version < 1 || header.version > kPackVersion) {
     throw FormatError(path, offsetof(PackHeader, version),
-                      fmt::format("expected version {}, got {}: pack again with this version of "
-                                  "Stretto",
+                      fmt::format("expected version 1 to {}, got {}: pack again with this version "
+                                  "of Stretto",
                                   kPackVersion, header.version));
   }
   if (pack_checksum(bytes.first(offsetof(PackHeader, checksum))) != header.checksum) {

@@ -1,11 +1,13 @@
 #include "stretto/data/pack_sample.h"
 
 #include "stretto/base/error.h"
+#include "stretto/data/details.h"
 #include "stretto/data/restarts.h"
 #include "stretto/data/sample_bytes.h"
 #include "stretto/media/decode.h"
 #include "stretto/media/jpeg/decode.h"
 #include "stretto/media/jpeg/transcode.h"
+#include "stretto/media/png.h"
 
 namespace stretto::data {
 namespace {
@@ -69,9 +71,18 @@ PackedSample pack_sample(const Dataset& source, int64_t index,
     const Bytes file = Bytes(bytes).subspan(source.sample(index).restart_bytes);
     sample.source_bytes = file.size();
     make_sample(file, options, sample);
+    const std::vector<std::byte> details = read_details(source, index);
+    if (details.size() > kLargestSample / 4) {
+      throw FormatError("details", -1, fmt::format("{} bytes are too many", details.size()));
+    }
+    const Details known = decode_details(details);
+    if (!known.mask.empty()) media::png::decode_indices(known.mask, options);
+    sample.bytes.insert(sample.bytes.end(), details.begin(), details.end());
+    sample.details_bytes = static_cast<uint32_t>(details.size());
   } catch (const FormatError& e) {
     if (!is_of_the_sample(e, source, index)) throw;
-    sample.problem = source.one_file_each() ? reason_of(e.what(), source.path(index)) : e.what();
+    sample.problem =
+        source.one_file_each(index) ? reason_of(e.what(), source.path(index)) : e.what();
   } catch (const Unsupported& e) {
     sample.problem = e.what();
   }

@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "stretto/base/error.h"
+#include "stretto/data/details.h"
 #include "stretto/data/in_order.h"
 #include "stretto/data/pack.h"
 #include "stretto/data/pack_format.h"
@@ -64,7 +65,9 @@ bool same_pixels(Bytes file, const media::jpeg::RestartTable& table,
 std::string problem_of(Bytes bytes, const Sample& sample, uint64_t checksum, bool compare,
                        const media::DecodeOptions& options) {
   if (pack_checksum(bytes) != checksum) return "damaged: the checksum differs";
-  const Bytes file = bytes.subspan(sample.restart_bytes);
+  decode_details(bytes.last(sample.details_bytes));
+  const Bytes file = bytes.subspan(sample.restart_bytes,
+                                   bytes.size() - sample.restart_bytes - sample.details_bytes);
   const media::PictureInfo info = media::read_info(file);
   if (info.width != sample.width || info.height != sample.height) {
     return fmt::format("the index says {}x{}, the picture is {}x{}", sample.width, sample.height,
@@ -97,6 +100,8 @@ VerifyResult verify_pack(const std::string& path, const VerifyOptions& options) 
       result.name = dataset.name(i);
       std::vector<std::byte> bytes;
       read_sample(dataset, i, bytes);
+      const std::vector<std::byte> details = read_details(dataset, i);
+      bytes.insert(bytes.end(), details.begin(), details.end());
       const bool compare = sample.restart_bytes > 0 && i % options.pixels_every == 0;
       result.problem =
           problem_of(bytes, sample, checksums[static_cast<size_t>(i)], compare, options.decode);

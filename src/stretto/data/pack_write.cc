@@ -44,17 +44,15 @@ class ShardWriter {
   }
 
   // Where the bytes are.
-  std::pair<uint32_t, uint64_t> append(std::span<const std::byte> restarts,
-                                       std::span<const std::byte> picture) {
-    const uint64_t size = restarts.size() + picture.size();
+  std::pair<uint32_t, uint64_t> append(std::span<const std::byte> bytes) {
+    const uint64_t size = bytes.size();
     if (fd_ < 0) open(0);
     if (end_ > 0 && size > most_ - std::min(end_, most_)) {
       finish();
       open(shard_ + 1);
     }
     const uint64_t begin = end_;
-    write(restarts, begin);
-    write(picture, begin + restarts.size());
+    write(bytes, begin);
     end_ = begin + size;
     return {shard_, begin};
   }
@@ -94,16 +92,16 @@ class ShardWriter {
 };
 
 // `out` may not lie in the source: a folder would find the shards, and it is not to be changed.
-void check_apart(const Dataset& source, const std::string& out) {
+void check_apart(const std::string& source, const std::string& out) {
   namespace fs = std::filesystem;
   std::error_code unknown;
   const auto whole = [&](const std::string& path) {
     const fs::path found = fs::weakly_canonical(fs::absolute(path), unknown);
     return found.has_filename() ? found : found.parent_path();  // without a slash at its end
   };
-  const fs::path inner = whole(out), outer = whole(source.source());
+  const fs::path inner = whole(out), outer = whole(source);
   for (fs::path p = inner; !p.empty(); p = p.parent_path()) {
-    if (p == outer) throw_invalid("{}: it lies in the source {}", out, source.source());
+    if (p == outer) throw_invalid("{}: it lies in the source {}", out, source);
     if (p == p.parent_path()) break;
   }
 }
@@ -147,7 +145,8 @@ void write_index(const Dataset& source, const std::string& out,
                  .container = entry.container,
                  .width = entry.width,
                  .height = entry.height,
-                 .restart_bytes = entry.restart_bytes},
+                 .restart_bytes = entry.restart_bytes,
+                 .details_bytes = entry.details_bytes},
                 source.annotations(index));
     checksums.push_back(entry.checksum);
     shards.resize(entry.container + size_t{1});
@@ -206,7 +205,7 @@ PackResult pack(const Dataset& source, const std::string& out, const PackOptions
     throw_invalid("pack: expected shard_bytes between 1 and {}, got {}", kLargestSample,
                   options.shard_bytes);
   }
-  check_apart(source, out);
+  for (const Part& part : source.parts()) check_apart(part.source, out);
   make_folder(out);
   PackJournal journal(out, {.fingerprint = source.fingerprint(),
                             .samples = static_cast<uint64_t>(source.size()),
@@ -231,11 +230,12 @@ PackResult pack(const Dataset& source, const std::string& out, const PackOptions
     }
     PackEntry entry{.source_bytes = sample.source_bytes, .problem = std::move(sample.problem)};
     if (entry.problem.empty()) {
-      const auto [shard, begin] = shards.append(sample.restarts(), sample.picture());
+      const auto [shard, begin] = shards.append(sample.bytes);
       entry.container = shard;
       entry.restart_bytes = sample.restart_bytes;
       entry.offset = begin + entry.restart_bytes;
       entry.length = sample.picture().size();
+      entry.details_bytes = sample.details_bytes;
       entry.width = sample.width;
       entry.height = sample.height;
       entry.checksum = pack_checksum(sample.bytes);

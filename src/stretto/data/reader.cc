@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "stretto/base/error.h"
+#include "stretto/data/details.h"
 #include "stretto/data/fetcher.h"
 #include "stretto/data/sample_bytes.h"
 
@@ -54,13 +55,17 @@ class Reader::File {
 };
 
 Reader::Reader(Dataset dataset) : dataset_(std::move(dataset)) {
-  if (!dataset_.one_file_each() || dataset_.fetcher() != nullptr) return;
-  first_read_ = std::make_unique<std::atomic<uint32_t>[]>(static_cast<size_t>(dataset_.size()));
+  if (!dataset_.has_own_files() || dataset_.fetcher() != nullptr) return;
+  const auto count = static_cast<size_t>(dataset_.size());
+  first_read_ = std::make_unique<std::atomic<uint32_t>[]>(count);
+  if (dataset_.has_masks_beside()) {
+    first_read_mask_ = std::make_unique<std::atomic<uint32_t>[]>(count);
+  }
 }
 Reader::~Reader() = default;
 
 std::string Reader::label(int64_t sample) const {
-  if (dataset_.one_file_each()) return dataset_.path(sample);
+  if (dataset_.one_file_each(sample)) return dataset_.path(sample);
   return fmt::format("{}: sample {}", dataset_.path(sample), name(sample));
 }
 
@@ -73,7 +78,7 @@ std::string Reader::name(int64_t sample) const {
 }
 
 void Reader::fail(int64_t sample, const std::string& problem, int code) const {
-  if (dataset_.one_file_each()) throw FormatError(dataset_.path(sample), -1, problem, code);
+  if (dataset_.one_file_each(sample)) throw FormatError(dataset_.path(sample), -1, problem, code);
   throw FormatError(dataset_.path(sample), -1, fmt::format("sample {}: {}", name(sample), problem),
                     code);
 }
@@ -97,12 +102,11 @@ Reader::State Reader::state_of(const File& file, int64_t sample) const {
           .modified_ns = int64_t{modified.tv_sec} * 1'000'000'000 + modified.tv_nsec};
 }
 
-void Reader::check_unchanged(const State& now, int64_t sample) {
+void Reader::check_unchanged(const State& now, std::atomic<uint32_t>& at, int64_t sample) {
   uint64_t hash = now.bytes * 0x9E3779B97F4A7C15 ^ static_cast<uint64_t>(now.modified_ns);
   hash = (hash ^ hash >> 31) * 0xBF58476D1CE4E5B9;
   const uint32_t mine = std::max<uint32_t>(1, static_cast<uint32_t>(hash >> 32));
   uint32_t first = 0;
-  std::atomic<uint32_t>& at = first_read_[static_cast<size_t>(sample)];
   if (at.compare_exchange_strong(first, mine, std::memory_order_relaxed) || first == mine) return;
   fail(sample, "the file was changed or replaced since it was read first");
 }
@@ -133,10 +137,10 @@ std::shared_ptr<const Reader::File> Reader::container(uint32_t number, int64_t s
 Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
   const Sample at = dataset_.sample(sample);
   if (dataset_.fetcher() != nullptr) return read_remote(at, sample, buffer);
-  if (dataset_.one_file_each()) {
+  if (dataset_.one_file_each(sample)) {
     const File file(dataset_.path(sample));
     const State now = state_of(file, sample);
-    check_unchanged(now, sample);
+    check_unchanged(now, first_read_[static_cast<size_t>(sample)], sample);
     return read_from(file.fd(), now.bytes, at, sample, buffer);
   }
   const auto file = container(at.container, sample);
@@ -149,9 +153,13 @@ Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
   return read_from(file->fd(), now.bytes, at, sample, buffer);
 }
 
-Encoded Reader::read_remote(const Sample& at, int64_t sample, media::Buffer& buffer) const {
+std::shared_ptr<const CachedFile> Reader::remote_file(const Sample& at, int64_t sample) const {
   const int64_t number = dataset_.one_file_each() ? sample : at.container;
-  const auto file = dataset_.fetcher()->open(dataset_.remote_file(number), &stopping_);
+  return dataset_.fetcher()->open(dataset_.remote_file(number), &stopping_);
+}
+
+Encoded Reader::read_remote(const Sample& at, int64_t sample, media::Buffer& buffer) const {
+  const auto file = remote_file(at, sample);
   return read_from(file->fd(), file->bytes(), at, sample, buffer);
 }
 
@@ -167,6 +175,12 @@ Encoded Reader::read_from(int fd, uint64_t size, const Sample& at, int64_t sampl
     fail(sample, fmt::format("it has {} bytes, expected at most {}", bytes, kLargestSample));
   }
   uint8_t* const data = buffer.get(bytes);
+  read_all(fd, begin, bytes, data, sample);
+  const auto* const first = reinterpret_cast<const std::byte*>(data);
+  return {.restarts = {first, at.restart_bytes}, .file = {first + at.restart_bytes, length}};
+}
+
+void Reader::read_all(int fd, uint64_t begin, uint64_t bytes, uint8_t* data, int64_t sample) const {
   for (uint64_t done = 0; done < bytes;) {
     const ssize_t n = ::pread(fd, data + done, bytes - done, static_cast<off_t>(begin + done));
     if (n > 0) {
@@ -180,15 +194,53 @@ Encoded Reader::read_from(int fd, uint64_t size, const Sample& at, int64_t sampl
       fail(sample, fmt::format("cannot be read at byte {}: {}", begin + done, reason(code)), code);
     }
   }
-  const auto* const first = reinterpret_cast<const std::byte*>(data);
-  return {.restarts = {first, at.restart_bytes}, .file = {first + at.restart_bytes, length}};
+}
+
+media::Bytes Reader::read_details(int64_t sample, media::Buffer& buffer) {
+  if (const media::Bytes known = dataset_.details(sample); !known.empty()) return known;
+  if (const std::string mask = dataset_.mask_path(sample); !mask.empty()) {
+    try {
+      const File file(mask);
+      const State now = state_of(file, sample);
+      check_unchanged(now, first_read_mask_[static_cast<size_t>(sample)], sample);
+      if (now.bytes > kLargestSample) fail(sample, "it is too large");
+      uint8_t* const data = buffer.get(now.bytes + 1);
+      data[0] = kMaskAlone;
+      read_all(file.fd(), 0, now.bytes, data + 1, sample);
+      return {reinterpret_cast<const std::byte*>(data), now.bytes + 1};
+    } catch (const FormatError& e) {
+      throw FormatError(mask, -1, fmt::format("the label map of {}", e.what()), e.code());
+    }
+  }
+  const Sample at = dataset_.sample(sample);
+  if (at.details_bytes == 0 || dataset_.one_file_each(sample)) return {};
+  if (dataset_.fetcher() != nullptr) {
+    const auto file = remote_file(at, sample);
+    return details_from(file->fd(), file->bytes(), at, sample, buffer);
+  }
+  const auto file = container(at.container, sample);
+  const State now = state_of(*file, sample);
+  if (now != file->first_seen)
+    fail(sample, "the file was changed or replaced since it was read first");
+  return details_from(file->fd(), now.bytes, at, sample, buffer);
+}
+
+media::Bytes Reader::details_from(int fd, uint64_t size, const Sample& at, int64_t sample,
+                                  media::Buffer& buffer) const {
+  const uint64_t begin = at.offset + at.length;
+  if (begin > size || at.details_bytes > size - begin) {
+    fail(sample, fmt::format("the file ends at byte {}; expected {} more", size, at.details_bytes));
+  }
+  uint8_t* const data = buffer.get(at.details_bytes);
+  read_all(fd, begin, at.details_bytes, data, sample);
+  return {reinterpret_cast<const std::byte*>(data), at.details_bytes};
 }
 
 void Reader::will_read(int64_t sample) noexcept {
   if (dataset_.fetcher() != nullptr) return;  // it knows the order (lookahead.h)
   try {
     const Sample at = dataset_.sample(sample);
-    if (dataset_.one_file_each()) {
+    if (dataset_.one_file_each(sample)) {
       const File file(dataset_.path(sample));
       if (file.fd() >= 0) advise(file.fd(), 0, 0);
     } else {

@@ -16,6 +16,8 @@
 
 namespace stretto::data {
 
+class CachedFile;  // disk_cache.h
+
 struct Encoded {
   media::Bytes restarts;  // of a pack (restarts.h); empty where the file has no table
   media::Bytes file;
@@ -40,6 +42,10 @@ class Reader {
 
   // Reads that wait for a file behind a URL end, by Unsupported.
   void stop() { stopping_ = true; }
+
+  // The sample's details (details.h): those of the table, those behind its picture in a pack, or
+  // its label map. Empty where it has none. They lie in `buffer` or in the table.
+  media::Bytes read_details(int64_t sample, media::Buffer& buffer);
 
   // Tells the system that the sample is read soon. Errors are left to read().
   void will_read(int64_t sample) noexcept;
@@ -78,8 +84,12 @@ class Reader {
   Encoded read_from(int fd, uint64_t size, const Sample& at, int64_t sample,
                     media::Buffer& buffer) const;
   Encoded read_remote(const Sample& at, int64_t sample, media::Buffer& buffer) const;
+  std::shared_ptr<const CachedFile> remote_file(const Sample& at, int64_t sample) const;
+  media::Bytes details_from(int fd, uint64_t size, const Sample& at, int64_t sample,
+                            media::Buffer& buffer) const;
+  void read_all(int fd, uint64_t begin, uint64_t bytes, uint8_t* data, int64_t sample) const;
   // Throws if a file of one sample is not what it was.
-  void check_unchanged(const State& now, int64_t sample);
+  void check_unchanged(const State& now, std::atomic<uint32_t>& first, int64_t sample);
   [[noreturn]] void fail(int64_t sample, const std::string& problem, int code = 0) const;
 
   Dataset dataset_;
@@ -87,6 +97,7 @@ class Reader {
   std::array<Bucket, kBuckets> buckets_;
   // Of files of one sample: a hash of what each was when it was read first; 0: it was not yet.
   std::unique_ptr<std::atomic<uint32_t>[]> first_read_;
+  std::unique_ptr<std::atomic<uint32_t>[]> first_read_mask_;  // likewise, of label maps
 };
 
 }  // namespace stretto::data

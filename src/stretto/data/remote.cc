@@ -206,8 +206,12 @@ void check_pack_shard(const PackIndex& index, uint32_t shard, const std::string&
     const Record& record = records[i];
     if (record.container != shard) continue;
     // Records that are impossible are errors when they are used.
-    if (record.restart_bytes > record.offset || record.length > kLargestSample) continue;
-    bytes.resize(record.length + record.restart_bytes);
+    if (record.restart_bytes > record.offset || record.length > kLargestSample ||
+        record.details_bytes > kLargestSample) {
+      continue;
+    }
+    // As stored, one behind the other: its restart table, the picture and its details.
+    bytes.resize(record.length + record.restart_bytes + record.details_bytes);
     file.read(record.offset - record.restart_bytes, bytes);
     if (pack_checksum(bytes) == checksums[i]) continue;
     throw FormatError(url, static_cast<int64_t>(record.offset),

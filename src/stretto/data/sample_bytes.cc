@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "stretto/data/details.h"
 #include "stretto/data/fetcher.h"
 #include "stretto/data/read_file.h"
 
@@ -54,9 +55,26 @@ void read_sample(const Dataset& dataset, int64_t index, std::vector<std::byte>& 
                 sample.length == 0 ? 0 : sample.length + before, bytes);
 }
 
+std::vector<std::byte> read_details(const Dataset& dataset, int64_t index) {
+  const auto known = dataset.details(index);
+  if (!known.empty()) return {known.begin(), known.end()};
+  std::vector<std::byte> bytes;
+  if (const std::string mask = dataset.mask_path(index); !mask.empty()) {
+    read_bytes(mask, 0, 0, bytes);
+    bytes.insert(bytes.begin(), static_cast<std::byte>(kMaskAlone));
+    return bytes;
+  }
+  const Sample sample = dataset.sample(index);
+  if (sample.details_bytes == 0) return bytes;
+  const LocalPath local = local_path(dataset, index);
+  read_bytes_of(ReadFile(local.path, dataset.path(index)), sample.offset + sample.length,
+                sample.details_bytes, bytes);
+  return bytes;
+}
+
 bool is_of_the_sample(const FormatError& e, const Dataset& dataset, int64_t index) {
   if (e.code() == 0) return true;
-  if (!dataset.one_file_each()) return false;
+  if (!dataset.one_file_each(index)) return false;
   if (dataset.fetcher() != nullptr) return e.code() == ENOENT;
   const auto folder = std::filesystem::path(dataset.path(index)).parent_path();
   std::error_code problem;
@@ -76,7 +94,7 @@ bool is_of_the_sample(const FormatError& e, const Dataset& dataset, int64_t inde
 }
 
 std::string describe_sample(const Dataset& dataset, int64_t index) {
-  if (dataset.one_file_each()) return dataset.path(index);
+  if (dataset.one_file_each(index)) return dataset.path(index);
   return fmt::format("{}: {}", dataset.source(), dataset.name(index));
 }
 

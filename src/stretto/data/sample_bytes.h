@@ -27,6 +27,9 @@ LocalPath local_path(const Dataset& dataset, int64_t index);
 // The bytes of a sample, with its restart table before them if it has one.
 void read_sample(const Dataset& dataset, int64_t index, std::vector<std::byte>& bytes);
 
+// What Reader::read_details() gives, in memory of its own.
+std::vector<std::byte> read_details(const Dataset& dataset, int64_t index);
+
 // Whether an error of reading is of this sample alone: what is in its file, or, where each sample
 // has one, that the file is gone from a folder with others, is no file, or may not be read while
 // its folder may. All else, such as a disk or a server that does not answer, may be over in a

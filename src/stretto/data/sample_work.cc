@@ -7,6 +7,7 @@
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/base/memory.h"
+#include "stretto/data/label_map.h"
 #include "stretto/data/restarts.h"
 #include "stretto/media/decode.h"
 #include "stretto/media/jpeg/splice.h"
@@ -19,13 +20,36 @@ int64_t cache_budget(const LoaderOptions& o) {
   return o.cache_bytes > 0 ? o.cache_bytes : total_memory_bytes() / 4;
 }
 
-// torchvision's recipes resize the shorter side to 256 for a crop of 224.
-int64_t resized_side(const Shape& shape) { return std::max(shape.height, shape.width) * 256 / 224; }
+// The target without its first rows and columns.
+media::Target moved_target(media::Target target, int64_t left, int64_t top) {
+  const int64_t elements = top * target.row_stride + left * target.pixel_stride;
+  target.data = static_cast<std::byte*>(target.data) +
+                elements * static_cast<int64_t>(dtype_bytes(target.dtype));
+  return target;
+}
+
+// fuse() to its place in a result of `size`, and padding around it.
+void put_in_frame(const media::Planes& planes, const Framed& framed,
+                  const std::optional<media::ColourMatrix>& colour, media::Size size,
+                  const media::Target& target, media::FuseScratch& scratch, Isa isa) {
+  const media::View& view = framed.view;
+  media::fuse(planes, view, colour, moved_target(target, framed.left, framed.top), scratch, isa);
+  if (view.width == size.width && view.height == size.height) return;
+  const int64_t right = framed.left + view.width, bottom = framed.top + view.height;
+  for (const media::Region& r : {media::Region{0, 0, size.width, framed.top},
+                                 {0, bottom, size.width, size.height},
+                                 {0, framed.top, framed.left, bottom},
+                                 {right, framed.top, size.width, bottom}}) {
+    if (r.width() > 0 && r.height() > 0) {
+      media::operators::erase(target, size.width, size.height, {&r, 1});
+    }
+  }
+}
 
 // Buffers keep their memory for the next sample, but not that of one huge picture.
 constexpr size_t kMostKept = size_t{64} << 20;
 struct ReleaseLarge {
-  std::array<media::Buffer*, 4> buffers;
+  std::array<media::Buffer*, 5> buffers;
   ~ReleaseLarge() {
     for (media::Buffer* const buffer : buffers) buffer->release_above(kMostKept);
   }
@@ -47,31 +71,18 @@ bool Source::cached(int64_t sample) const {
          (decoded != nullptr && decoded->find(sample) != nullptr);
 }
 
-media::View view_of(const LoaderOptions& o, const Shape& shape, const Draws& draws, int64_t width,
-                    int64_t height, int orientation) {
-  const media::Size size = media::oriented_size(width, height, orientation);
-  media::View view{
-      .width = shape.width, .height = shape.height, .filter = o.filter, .orientation = orientation};
-  if (o.train) {
-    media::SampleRandom crop(draws.seed, draws.epoch, draws.number, media::Draw::kCrop);
-    media::SampleRandom flip(draws.seed, draws.epoch, draws.number, media::Draw::kFlip);
-    view.box = box_of(media::random_crop(shape.crop, size.width, size.height, crop));
-    view.edge = media::Edge::kBox;
-    view.flip = flip.flip(o.flip);
-  } else {
-    view.box =
-        media::centre_crop(size.width, size.height, resized_side(shape), shape.width, shape.height);
-  }
-  return view;
-}
-
 SampleWork::SampleWork(Source& source, const LoaderOptions& options, Counters& counters)
     : source_(source), options_(options), counters_(counters) {}
 
-void SampleWork::run(int64_t sample, const Shape& shape, const Draws& draws, void* out) {
-  const ReleaseLarge release{{&bytes_, &planes_memory_, &part_, &scratch_.planes}};
+void SampleWork::run(int64_t sample, const Shape& shape, const Draws& draws, const SampleOut& out) {
+  const ReleaseLarge release{{&bytes_, &planes_memory_, &part_, &scratch_.planes, &details_}};
   try {
-    make(sample, shape, draws, out);
+    make(sample, shape, draws, out.pixels);
+    if (out.mask == nullptr && out.boxes == nullptr) return;
+    const double begin = now_s();
+    const media::Bytes details = source_.reader.read_details(sample, details_);
+    Counters::add(counters_.read_seconds, now_s() - begin);
+    named(sample, [&] { place_targets(sample, decode_details(details), out); });
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(fmt::format("{}: memory ran out while it was read or decoded",
                                   source_.reader.label(sample)));
@@ -83,7 +94,7 @@ void SampleWork::make(int64_t sample, const Shape& shape, const Draws& draws, vo
     if (const DecodedPicture* p = source_.decoded->find(sample)) {
       Counters::add(counters_.cache_hits, int64_t{1});
       const media::Planes& planes = p->planes;
-      fuse(planes, view_of(options_, shape, draws, planes.width, planes.height, p->orientation),
+      fuse(planes, frame(sample, shape, draws, planes.width, planes.height, p->orientation), shape,
            draws, out);
       return;
     }
@@ -99,9 +110,14 @@ void SampleWork::make(int64_t sample, const Shape& shape, const Draws& draws, vo
                   static_cast<int64_t>(encoded.restarts.size() + encoded.file.size()));
     if (source_.encoded != nullptr) source_.encoded->put(sample, encoded);
   }
+  named(sample, [&] { decode_and_fuse(sample, encoded, shape, draws, out); });
+}
+
+template <typename F>
+void SampleWork::named(int64_t sample, const F& work) const {
   const auto label = [&] { return source_.reader.label(sample); };
   try {
-    decode_and_fuse(sample, encoded, shape, draws, out);
+    work();
   } catch (const FormatError& e) {
     throw FormatError(label(), -1, e.what(), e.code());
   } catch (const InvalidArgument& e) {  // options were checked before: it is the file
@@ -116,11 +132,10 @@ void SampleWork::decode_and_fuse(int64_t sample, const Encoded& encoded, const S
   const double begin = now_s();
   const media::PictureInfo info = media::read_info(encoded.file);
   media::check_size(info.width, info.height, {.max_pixels = options_.max_pixels});
-  const media::View view =
-      view_of(options_, shape, draws, info.width, info.height, info.orientation);
-  const media::Planes& planes = decode(sample, encoded, view, info);
+  const Framed framed = frame(sample, shape, draws, info.width, info.height, info.orientation);
+  const media::Planes& planes = decode(sample, encoded, framed.view, info);
   Counters::add(counters_.decode_seconds, now_s() - begin);
-  fuse(planes, view, draws, out);
+  fuse(planes, framed, shape, draws, out);
 }
 
 const media::Planes& SampleWork::decode(int64_t sample, const Encoded& encoded,
@@ -150,28 +165,45 @@ const media::Planes& SampleWork::decode(int64_t sample, const Encoded& encoded,
   return planes_;
 }
 
-void SampleWork::fuse(const media::Planes& planes, const media::View& view, const Draws& draws,
-                      void* out) {
+Framed SampleWork::frame(int64_t sample, const Shape& shape, const Draws& draws, int64_t width,
+                         int64_t height, int orientation) const {
+  std::span<const Annotation> boxes;
+  if (options_.iou_crop) boxes = source_.dataset.annotations(sample);
+  return frame_of(options_, shape, draws, width, height, orientation, boxes);
+}
+
+void SampleWork::fuse(const media::Planes& planes, const Framed& framed, const Shape& shape,
+                      const Draws& draws, void* out) {
   const double begin = now_s();
+  const media::Size size{shape.width, shape.height};
   media::Target target = options_.layout == PixelLayout::kNchw
-                             ? media::planar_target(out, options_.dtype, view.width, view.height)
-                             : media::interleaved_target(out, options_.dtype, view.width);
+                             ? media::planar_target(out, options_.dtype, size.width, size.height)
+                             : media::interleaved_target(out, options_.dtype, size.width);
   target.mean = options_.mean;
   target.std = options_.std;
+  media::operators::Steps steps;
   if (options_.transforms.empty()) {
-    media::fuse(planes, view, std::nullopt, target, scratch_, isa_);
+    put_in_frame(planes, framed, std::nullopt, size, target, scratch_, isa_);
   } else {
-    transform(planes, view, draws, target);
+    steps = transform(planes, framed, draws, size, target);
+  }
+  if (options_.boxes || options_.masks) {
+    media::View seen = framed.view;
+    const media::Size full = media::oriented_size(planes.width, planes.height, seen.orientation);
+    seen.orientation = 1;
+    geometry_ = media::operators::geometry_of(seen, full.width, full.height, steps, size,
+                                              framed.left, framed.top);
   }
   Counters::add(counters_.transform_seconds, now_s() - begin);
 }
 
-void SampleWork::transform(const media::Planes& planes, const media::View& view, const Draws& draws,
-                           const media::Target& target) {
+media::operators::Steps SampleWork::transform(const media::Planes& planes, const Framed& framed,
+                                              const Draws& draws, media::Size size,
+                                              const media::Target& target) {
   namespace operators = media::operators;
-  const operators::Steps steps = operators::draw_steps(
+  operators::Steps steps = operators::draw_steps(
       options_.transforms, {.seed = draws.seed, .epoch = draws.epoch, .sample = draws.number},
-      {view.width, view.height});
+      size);
   const std::vector<media::Region> erased = operators::erased(steps);
   // Pillow clamps after each step, one matrix does after all: they are the same for one step. Its
   // contrast takes the mean of the resized picture, which is not there yet.
@@ -181,20 +213,58 @@ void SampleWork::transform(const media::Planes& planes, const media::View& view,
         return step.op->name == "contrast";
       })) {
     // The same pixels whether the planes are of the whole picture or of what is needed.
-    const media::Region shown = media::needed_region(view, planes.width, planes.height);
+    const media::Region shown = media::needed_region(framed.view, planes.width, planes.height);
     colour = operators::colour_matrix_of(steps, planes, shown);
   }
   if (changes == 0 || colour) {
-    media::fuse(planes, view, colour, target, scratch_, isa_);
-    operators::erase(target, view.width, view.height, erased);
-    return;
+    put_in_frame(planes, framed, colour, size, target, scratch_, isa_);
+    operators::erase(target, size.width, size.height, erased);
+    return steps;
   }
-  operators::Pixels pixels{.width = view.width, .height = view.height};
+  operators::Pixels pixels{.width = size.width, .height = size.height};
   pixels.rgb = picture_.get(static_cast<size_t>(pixels.bytes()));
-  media::fuse(planes, view, std::nullopt,
-              media::interleaved_target(pixels.rgb, DType::kUInt8, view.width), scratch_, isa_);
+  media::Target bytes = media::interleaved_target(pixels.rgb, DType::kUInt8, size.width);
+  bytes.mean = options_.mean;
+  put_in_frame(planes, framed, std::nullopt, size, bytes, scratch_, isa_);
   operators::apply_steps(steps, pixels, work_);
   operators::normalise(pixels, target, erased, work_, isa_);
+  return steps;
+}
+
+void SampleWork::place_targets(int64_t sample, const Details& details, const SampleOut& out) {
+  const double begin = now_s();
+  const std::span<const Annotation> annotations = source_.dataset.annotations(sample);
+  if (out.boxes != nullptr) {
+    out.boxes->clear();
+    *out.image_id = details.image_id.value_or(sample);
+    const media::operators::BoxLimits limits{.min_area = options_.min_box_area,
+                                             .min_visible = options_.min_visible};
+    for (const Annotation& a : annotations) {
+      const auto box = media::operators::map_box({.x0 = static_cast<double>(a.x0),
+                                                  .y0 = static_cast<double>(a.y0),
+                                                  .x1 = static_cast<double>(a.x1),
+                                                  .y1 = static_cast<double>(a.y1)},
+                                                 geometry_, limits);
+      if (!box) continue;
+      out.boxes->push_back({static_cast<float>(box->x0), static_cast<float>(box->y0),
+                            static_cast<float>(box->x1), static_cast<float>(box->y1), a.label});
+    }
+  }
+  if (out.mask != nullptr) {
+    paint_label_map(details, annotations, geometry_.stored_width, geometry_.stored_height,
+                    options_.max_pixels, map_);
+    const int64_t count = geometry_.width * geometry_.height;
+    if (options_.mask_dtype == DType::kUInt8) {
+      media::operators::map_mask(map_, geometry_, kIgnore,
+                                 {static_cast<uint8_t*>(out.mask), static_cast<size_t>(count)});
+    } else {
+      mask_.resize(static_cast<size_t>(count));
+      media::operators::map_mask(map_, geometry_, kIgnore, mask_);
+      std::copy(mask_.begin(), mask_.end(), static_cast<int64_t*>(out.mask));
+    }
+    if (map_.size() > kMostKept) map_ = {};
+  }
+  Counters::add(counters_.transform_seconds, now_s() - begin);
 }
 
 }  // namespace stretto::data

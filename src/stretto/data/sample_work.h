@@ -4,12 +4,17 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "stretto/base/error.h"
 #include "stretto/data/caches.h"
+#include "stretto/data/details.h"
 #include "stretto/data/loader.h"
 #include "stretto/data/reader.h"
+#include "stretto/data/slots.h"
 #include "stretto/media/fuse.h"
+#include "stretto/media/operators/geometry.h"
 
 namespace stretto::data {
 
@@ -43,12 +48,34 @@ struct Draws {
   uint32_t epoch = 0;
 };
 
-// Which part of a picture of this stored size is shown, as training or validation does it.
-media::View view_of(const LoaderOptions& options, const Shape& shape, const Draws& draws,
-                    int64_t width, int64_t height, int orientation);
+// Which part of a picture is shown, and where in the result; the rest of it is padding.
+struct Framed {
+  media::View view;
+  int64_t left = 0, top = 0;
+};
+// Of a picture of this stored size, as training or validation does it. `boxes` are for iou_crop.
+Framed frame_of(const LoaderOptions& options, const Shape& shape, const Draws& draws, int64_t width,
+                int64_t height, int orientation, std::span<const Annotation> boxes = {});
 
 // How many elements lie between two samples of a batch.
 inline int64_t sample_elements(const Shape& shape) { return 3 * shape.height * shape.width; }
+
+// Where the parts of a batch begin in its slot, in bytes.
+struct SlotLayout {
+  int64_t picture = 0, mask = 0;   // bytes of one sample
+  int64_t masks = 0, targets = 0;  // where they begin
+  int64_t classes = 0;
+  int64_t bytes = 0;  // of all
+};
+SlotLayout slot_layout(const LoaderOptions& options, const Shape& shape, int64_t classes);
+
+// Where the parts of a sample go; nullptr: they are not asked for.
+struct SampleOut {
+  void* pixels = nullptr;
+  void* mask = nullptr;
+  std::vector<PlacedBox>* boxes = nullptr;
+  int64_t* image_id = nullptr;
+};
 
 // Unlike the other reasons for which a sample is Unsupported, this one is not the sample's fault.
 struct OutOfMemory : Unsupported {
@@ -60,9 +87,9 @@ class SampleWork {
  public:
   SampleWork(Source& source, const LoaderOptions& options, Counters& counters);
 
-  // Writes sample_elements() elements of options.dtype to `out`. Throws FormatError, Unsupported
-  // or OutOfMemory that names the sample.
-  void run(int64_t sample, const Shape& shape, const Draws& draws, void* out);
+  // Writes sample_elements() elements of options.dtype, and what else is asked for. Throws
+  // FormatError, Unsupported or OutOfMemory that names the sample.
+  void run(int64_t sample, const Shape& shape, const Draws& draws, const SampleOut& out);
 
   void count_sample() { Counters::add(counters_.samples, int64_t{1}); }
 
@@ -72,9 +99,18 @@ class SampleWork {
                        const Draws& draws, void* out);
   const media::Planes& decode(int64_t sample, const Encoded& encoded, const media::View& view,
                               const media::PictureInfo& info);
-  void fuse(const media::Planes& planes, const media::View& view, const Draws& draws, void* out);
-  void transform(const media::Planes& planes, const media::View& view, const Draws& draws,
-                 const media::Target& target);
+  Framed frame(int64_t sample, const Shape& shape, const Draws& draws, int64_t width,
+               int64_t height, int orientation) const;
+  void fuse(const media::Planes& planes, const Framed& framed, const Shape& shape,
+            const Draws& draws, void* out);
+  media::operators::Steps transform(const media::Planes& planes, const Framed& framed,
+                                    const Draws& draws, media::Size size,
+                                    const media::Target& target);
+  // Errors of `work` get the sample's name.
+  template <typename F>
+  void named(int64_t sample, const F& work) const;
+  // Boxes and mask of the sample that fuse() made last.
+  void place_targets(int64_t sample, const Details& details, const SampleOut& out);
 
   Source& source_;
   const LoaderOptions& options_;
@@ -84,6 +120,9 @@ class SampleWork {
   media::FuseScratch scratch_;
   media::Buffer picture_;  // bytes that operators change
   media::operators::Work work_;
+  media::operators::Geometry geometry_;  // of what fuse() made, in the picture as it is to be seen
+  media::Buffer details_;
+  std::vector<uint8_t> map_, mask_;
   const Isa isa_ = usable_isa();
 };
 

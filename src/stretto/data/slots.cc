@@ -51,6 +51,24 @@ Slot::~Slot() {
   return_memory(bytes);
 }
 
+void Slot::join_boxes() {
+  columns.boxes.reserve(4);  // there is an address also where there are no boxes
+  columns.areas.reserve(1);
+  columns.labels.reserve(1);
+  columns.boxes.clear();
+  columns.areas.clear();
+  columns.labels.clear();
+  columns.starts.assign(1, 0);
+  for (const std::vector<PlacedBox>& boxes : placed) {
+    for (const PlacedBox& b : boxes) {
+      columns.boxes.insert(columns.boxes.end(), {b.x0, b.y0, b.x1, b.y1});
+      columns.areas.push_back((b.x1 - b.x0) * (b.y1 - b.y0));
+      columns.labels.push_back(b.label);
+    }
+    columns.starts.push_back(std::ssize(columns.labels));
+  }
+}
+
 SlotPool::SlotPool(size_t keep) : forks_(forks()), keep_(keep) { free_.reserve(keep); }
 
 std::shared_ptr<Slot> SlotPool::take(int64_t bytes, int64_t count) {

@@ -9,6 +9,18 @@
 
 namespace stretto::data {
 
+// A box in a picture of a batch.
+struct PlacedBox {
+  float x0, y0, x1, y1;
+  int64_t label;
+};
+
+// The boxes of a batch as Batch gives them.
+struct BoxColumns {
+  std::vector<float> boxes, areas;
+  std::vector<int64_t> labels, starts;
+};
+
 // Room for a batch: elements, labels, samples, and which are real.
 struct Slot {
   Slot(int64_t bytes, int64_t count);  // throws Unsupported if the memory is used up
@@ -21,6 +33,13 @@ struct Slot {
   std::vector<int64_t> labels, samples;
   std::unique_ptr<bool[]> real;
   int64_t count;
+  // Of each picture, filled by the thread that makes it; empty where no boxes are asked for.
+  std::vector<std::vector<PlacedBox>> placed;
+  std::vector<int64_t> image_ids;
+  BoxColumns columns;
+
+  // Puts those of all pictures into `columns`.
+  void join_boxes();
 };
 
 // Outlives its loader as long as a batch is held.

@@ -10,6 +10,7 @@
 #include "stretto/data/folder.h"
 #include "stretto/data/list.h"
 #include "stretto/data/pack.h"
+#include "stretto/data/segmentation.h"
 #include "stretto/data/tar.h"
 #include "stretto/data/tfrecord.h"
 
@@ -25,6 +26,8 @@ constexpr SourceRow kSources[] = {
      open_tar},
     {"tfrecord", "a .tfrecord file of tf.train.Example, a folder of them, or a pattern as of tar",
      is_tfrecord, open_tfrecord},
+    {"segmentation", "a folder with the folders images and masks, PNG files of classes",
+     is_segmentation, open_segmentation},
     {"folder", "a folder with a folder of pictures per class, or with pictures alone", is_folder,
      open_folder},
 };

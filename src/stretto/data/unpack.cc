@@ -6,9 +6,11 @@
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
 #include "stretto/base/interrupt.h"
+#include "stretto/data/details.h"
 #include "stretto/data/pack.h"
 #include "stretto/data/pack_format.h"
 #include "stretto/data/sample_bytes.h"
+#include "stretto/data/segmentation.h"
 
 namespace stretto::data {
 namespace {
@@ -78,16 +80,9 @@ UnpackResult unpack(const std::string& path, const std::string& out,
   UnpackResult result;
   std::vector<std::byte> bytes;
   std::string folder;
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    check_interrupt();
-    read_sample(dataset, i, bytes);
-    if (pack_checksum(bytes) != index.checksums()[static_cast<size_t>(i)]) {
-      throw FormatError(describe_sample(dataset, i), -1, "damaged: the checksum differs");
-    }
-    const std::span<const std::byte> picture =
-        std::span(bytes).subspan(dataset.sample(i).restart_bytes);
-    const std::string_view content(reinterpret_cast<const char*>(picture.data()), picture.size());
-    const std::string target = fmt::format("{}/{}", out, dataset.name(i));
+  const auto write = [&](int64_t i, const std::string& name, std::span<const std::byte> file) {
+    const std::string_view content(reinterpret_cast<const char*>(file.data()), file.size());
+    const std::string target = fmt::format("{}/{}", out, name);
     if (std::string parent = fs::path(target).parent_path(); parent != folder) {
       make_folders(parent);
       folder = std::move(parent);
@@ -98,6 +93,24 @@ UnpackResult unpack(const std::string& path, const std::string& out,
       write_file(target, content);
       ++result.files;
       result.bytes += content.size();
+    }
+  };
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    check_interrupt();
+    read_sample(dataset, i, bytes);
+    const size_t picture_end = bytes.size();
+    const std::vector<std::byte> details = read_details(dataset, i);
+    bytes.insert(bytes.end(), details.begin(), details.end());
+    if (pack_checksum(bytes) != index.checksums()[static_cast<size_t>(i)]) {
+      throw FormatError(describe_sample(dataset, i), -1, "damaged: the checksum differs");
+    }
+    const std::span<const std::byte> picture =
+        std::span(bytes).first(picture_end).subspan(dataset.sample(i).restart_bytes);
+    const std::string name = dataset.name(i);
+    write(i, name, picture);
+    if (!details.empty() && name.starts_with("images/")) {
+      const media::Bytes mask = decode_details(details).mask;
+      if (!mask.empty()) write(i, mask_name(name), mask);
     }
     if (progress) progress(i + 1, dataset.size());
   }

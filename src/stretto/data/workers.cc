@@ -13,6 +13,7 @@
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/base/thread.h"
+#include "stretto/data/label_map.h"
 #include "stretto/data/loader_impl.h"
 #include "stretto/data/sample_bytes.h"
 
@@ -36,6 +37,15 @@ void lower_priority() {
   const int nice = ::getpriority(PRIO_PROCESS, self);
   if (errno == 0) ::setpriority(PRIO_PROCESS, self, nice + Loader::kNice);
 #endif
+}
+
+// A label map of nothing that counts.
+void fill_ignored(void* mask, DType dtype, int64_t count) {
+  if (dtype == DType::kUInt8) {
+    std::memset(mask, kIgnore, static_cast<size_t>(count));
+  } else {
+    std::fill_n(static_cast<int64_t*>(mask), count, int64_t{kIgnore});
+  }
 }
 
 // Changes the seed of crops that belong to a place, which are then not those of the sample of the
@@ -143,10 +153,16 @@ void Loader::Impl::make_job() {
   job->next_epoch = following = plan_at((planned.epoch + 1) % kEpochs, 0, &following);
   job->since_jump = since_jump;
   job->left.store(planned.cut.batch, std::memory_order_relaxed);
-  const auto element = static_cast<int64_t>(dtype_bytes(options.dtype));
+  const int64_t count = planned.cut.batch;
   try {
-    job->slot = pool->take(planned.cut.batch * sample_elements(*planned.shape) * element,
-                           planned.cut.batch);
+    job->slot = pool->take(slot_layout(options, *planned.shape, classes).bytes, count);
+    if (options.boxes) {
+      job->slot->placed.resize(static_cast<size_t>(count));
+      job->slot->image_ids.resize(static_cast<size_t>(count));
+    }
+    if (classes > 0) {
+      job->pairs = std::make_unique<std::atomic<uint8_t>[]>(static_cast<size_t>(count / 2));
+    }
   } catch (...) {
     no_slot = std::current_exception();  // the caller may hold too many
     batch_ready.notify_all();
@@ -176,17 +192,69 @@ void Loader::Impl::read_ahead(const Job& job, int64_t j) {
 }
 
 void Loader::Impl::make_sample(Job& job, int64_t j, SampleWork& work) {
+  fill_sample(job, j, work);
+  if (job.pairs == nullptr) return;
+  const SlotLayout layout = slot_layout(options, *job.plan.shape, classes);
+  float* const row = reinterpret_cast<float*>(job.slot->data + layout.targets) + j * classes;
+  std::fill_n(row, classes, 0.0f);
+  const int64_t label = job.slot->labels[static_cast<size_t>(j)];
+  if (label >= 0) row[label] = 1;
+  // The second of a pair sees what the first one's thread wrote.
+  if (job.pairs[static_cast<size_t>(j / 2)].fetch_add(1, std::memory_order_acq_rel) == 1) {
+    mix_pair(job, j / 2 * 2);
+  }
+}
+
+void Loader::Impl::mix_pair(Job& job, int64_t j) {
+  const BatchPlan& plan = job.plan;
+  Slot& slot = *job.slot;
+  const auto at = static_cast<size_t>(j);
+  if (!slot.real[at] || !slot.real[at + 1]) return;
+  // Places of a batch that is filled up with others of the epoch are counted on.
+  const auto place = static_cast<uint64_t>(plan.begin + plan.cut.rank * plan.cut.batch + j);
+  const media::Size size{plan.shape->width, plan.shape->height};
+  const media::operators::MixPlan mix =
+      media::operators::draw_mix(mixing, size,
+                                 {.seed = options.order.seed ^ kByPlace,
+                                  .epoch = static_cast<uint32_t>(plan.epoch),
+                                  .sample = place});
+  if (mix.mix == media::operators::Mix::kNone) return;
+  const SlotLayout layout = slot_layout(options, *plan.shape, classes);
+  std::byte* const first = slot.data + j * layout.picture;
+  media::operators::apply_mix(mix, first, first + layout.picture, options.dtype, size,
+                              options.layout == PixelLayout::kNchw);
+  float* const a = reinterpret_cast<float*>(slot.data + layout.targets) + j * classes;
+  float* const b = a + classes;
+  const auto mine = static_cast<float>(mix.lambda), theirs = static_cast<float>(1 - mix.lambda);
+  for (int64_t c = 0; c < classes; ++c) {
+    const float x = a[c], y = b[c];
+    a[c] = theirs * y + mine * x;
+    b[c] = theirs * x + mine * y;
+  }
+}
+
+void Loader::Impl::fill_sample(Job& job, int64_t j, SampleWork& work) {
   const BatchPlan& plan = job.plan;
   const Order& order = *plan.order;
   Slot& slot = *job.slot;
   const auto at = static_cast<size_t>(j);
-  const int64_t bytes =
-      sample_elements(*plan.shape) * static_cast<int64_t>(dtype_bytes(options.dtype));
-  std::byte* const out = slot.data + j * bytes;
+  const SlotLayout layout = slot_layout(options, *plan.shape, classes);
+  SampleOut out{.pixels = slot.data + j * layout.picture};
+  if (options.masks) out.mask = slot.data + layout.masks + j * layout.mask;
+  if (options.boxes) {
+    out.boxes = &slot.placed[at];
+    out.image_id = &slot.image_ids[at];
+  }
   const int64_t place = plan.place(j);
   slot.real[at] = place >= 0;
   if (place < 0) {
-    std::memset(out, 0, static_cast<size_t>(bytes));
+    std::memset(out.pixels, 0, static_cast<size_t>(layout.picture));
+    if (options.masks)
+      fill_ignored(out.mask, options.mask_dtype, plan.shape->height * plan.shape->width);
+    if (options.boxes) {
+      out.boxes->clear();
+      *out.image_id = -1;
+    }
     slot.labels[at] = slot.samples[at] = -1;
     return;
   }

@@ -5,7 +5,8 @@
 
 namespace stretto::kernels {
 
-// Bytes of weights that a thread of `target` reads from memory in a cycle of its multiplications.
+// Bytes of weights that a thread of `target` gets from memory in a cycle of its multiplications, as
+// far as it waits for them.
 double weight_bytes_per_cycle(const Target& target);
 
 // The share of the peak that a kernel keeps which multiplies each weight with `pixels` pixels and

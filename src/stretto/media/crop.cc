@@ -20,6 +20,23 @@ Region in_the_middle(int64_t width, int64_t height, int64_t w, int64_t h) {
   return {x, y, x + w, y + h};
 }
 
+// The largest intersection over union of a part with a box whose middle it holds; -1: it holds
+// none.
+double best_overlap(std::span<const Box> boxes, const Box& part) {
+  double best = -1;
+  for (const Box& b : boxes) {
+    const double x = (b.x0 + b.x1) / 2, y = (b.y0 + b.y1) / 2;
+    if (!(x > part.x0 && x < part.x1 && y > part.y0 && y < part.y1)) continue;
+    const double w = std::min(b.x1, part.x1) - std::max(b.x0, part.x0);
+    const double h = std::min(b.y1, part.y1) - std::max(b.y0, part.y0);
+    if (!(w > 0 && h > 0)) continue;
+    const double common = w * h;
+    best =
+        std::max(best, common / (b.width() * b.height() + part.width() * part.height() - common));
+  }
+  return best;
+}
+
 }  // namespace
 
 Region random_crop(const RandomCrop& c, int64_t width, int64_t height, SampleRandom& random) {
@@ -56,6 +73,33 @@ Region random_crop(const RandomCrop& c, int64_t width, int64_t height, SampleRan
   return {0, 0, width, height};
 }
 
+Region random_iou_crop(std::span<const Box> boxes, int64_t width, int64_t height,
+                       SampleRandom& random) {
+  constexpr double kLeastShare = 0.3, kLeastRatio = 0.5, kLargestRatio = 2;
+  constexpr double kBounds[] = {0, 0.1, 0.3, 0.5, 0.7, 0.9, 1};  // 1: the whole picture
+  constexpr int kRounds = 50, kPartTries = 40;
+  if (width < 1 || height < 1) throw_invalid("crop: a picture of {}x{}", width, height);
+  const Region whole{0, 0, width, height};
+  const auto full_w = static_cast<double>(width), full_h = static_cast<double>(height);
+  for (int round = 0; round < kRounds && !boxes.empty(); ++round) {
+    const double bound = kBounds[random.below(std::ssize(kBounds))];
+    if (bound >= 1) return whole;
+    for (int i = 0; i < kPartTries; ++i) {
+      const auto w = static_cast<int64_t>(full_w * random.uniform(kLeastShare, 1));
+      const auto h = static_cast<int64_t>(full_h * random.uniform(kLeastShare, 1));
+      const double unit_x = random.unit(), unit_y = random.unit();
+      if (w < 1 || h < 1) continue;
+      const double ratio = static_cast<double>(w) / static_cast<double>(h);
+      if (ratio < kLeastRatio || ratio > kLargestRatio) continue;
+      const auto x = static_cast<int64_t>(static_cast<double>(width - w) * unit_x);
+      const auto y = static_cast<int64_t>(static_cast<double>(height - h) * unit_y);
+      const Region part{x, y, x + w, y + h};
+      if (best_overlap(boxes, box_of(part)) >= bound) return part;
+    }
+  }
+  return whole;
+}
+
 Box centre_crop(int64_t width, int64_t height, int64_t resized, int64_t out_width,
                 int64_t out_height) {
   if (width < 1 || height < 1 || resized < 1 || out_width < 1 || out_height < 1) {
@@ -65,8 +109,12 @@ Box centre_crop(int64_t width, int64_t height, int64_t resized, int64_t out_widt
   const int64_t shorter = std::min(width, height), longer = std::max(width, height);
   const auto large = static_cast<int64_t>(
       static_cast<double>(resized) * static_cast<double>(longer) / static_cast<double>(shorter));
-  const int64_t full_w = width <= height ? resized : large;
-  const int64_t full_h = width <= height ? large : resized;
+  return middle_of(width, height, width <= height ? resized : large,
+                   width <= height ? large : resized, out_width, out_height);
+}
+
+Box middle_of(int64_t width, int64_t height, int64_t full_w, int64_t full_h, int64_t out_width,
+              int64_t out_height) {
   if (out_width > full_w || out_height > full_h) {
     throw_invalid("centre crop: {}x{} is larger than the picture resized to {}x{}", out_width,
                   out_height, full_w, full_h);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "stretto/media/picture.h"
 #include "stretto/media/random.h"
@@ -29,6 +30,19 @@ struct Box {
 // longer one to the whole number below, and the crop begins at a whole pixel as torchvision's does.
 Box centre_crop(int64_t width, int64_t height, int64_t resized, int64_t out_width,
                 int64_t out_height);
+
+// The same of a picture whose sides are resized to `full_width` and `full_height`.
+Box middle_of(int64_t width, int64_t height, int64_t full_width, int64_t full_height,
+              int64_t out_width, int64_t out_height);
+
+// The side to which torchvision's recipes resize for a crop of `size`: 256 for 224.
+constexpr int64_t recipe_side(int64_t size) { return size * 256 / 224; }
+
+// RandomIoUCrop of torchvision (Liu et al., "SSD", arXiv:1512.02325): the whole picture, or a part
+// of 0.3 to 1 of each side and a ratio of 0.5 to 2 that holds the middle of a box, and whose
+// intersection over union with such a box reaches a bound that is drawn. Without boxes, the whole.
+Region random_iou_crop(std::span<const Box> boxes, int64_t width, int64_t height,
+                       SampleRandom& random);
 
 inline Box box_of(const Region& r) {
   return {static_cast<double>(r.x0), static_cast<double>(r.y0), static_cast<double>(r.x1),

@@ -117,9 +117,10 @@ void widen_grey16(uint8_t* rgb, int64_t count) {
   }
 }
 
-// To the memory that `memory(info)` gives, once the file's header is found to be right.
+// To the memory that `memory(info)` gives, once the file's header is found to be right. `indices`:
+// one byte a pixel as it is stored, else three.
 template <typename Memory>
-void decode_to(Bytes file, const DecodeOptions& options, const Memory& memory) {
+void decode_to(Bytes file, const DecodeOptions& options, bool indices, const Memory& memory) {
   const PictureInfo info = png::read_info(file);
   check_size(info.width, info.height, options);
   std::vector<png_bytep> rows;
@@ -131,15 +132,20 @@ void decode_to(Bytes file, const DecodeOptions& options, const Memory& memory) {
   };
   check(run_guarded(session.landing, [&] {
     start(session, options);
-    grey16 = is_grey16(session);
-    if (!grey16) set_transforms(session);
+    grey16 = !indices && is_grey16(session);
+    if (indices) {
+      png_set_packing(session.png);
+    } else if (!grey16) {
+      set_transforms(session);
+    }
     png_set_interlace_handling(session.png);
     png_read_update_info(session.png, session.info);
     row_bytes = png_get_rowbytes(session.png, session.info);
   }));
   const auto width = static_cast<size_t>(info.width), height = static_cast<size_t>(info.height);
-  STRETTO_CHECK(row_bytes == width * (grey16 ? 2 : 3), "png: a row of {} pixels has {} bytes",
-                width, row_bytes);
+  const size_t pixel_bytes = indices ? 1 : grey16 ? 2 : 3;
+  STRETTO_CHECK(row_bytes == width * pixel_bytes, "png: a row of {} pixels has {} bytes", width,
+                row_bytes);
   uint8_t* const rgb = memory(info);
   rows.resize(height);
   for (size_t y = 0; y < height; ++y) rows[y] = rgb + y * row_bytes;
@@ -194,7 +200,7 @@ PictureInfo read_info(Bytes file) {
 
 RgbPicture decode_rgb(Bytes file, const DecodeOptions& options) {
   RgbPicture picture;
-  decode_to(file, options, [&](const PictureInfo& info) {
+  decode_to(file, options, false, [&](const PictureInfo& info) {
     picture = {.width = info.width, .height = info.height};
     picture.rgb.resize(rgb_bytes(info));
     return picture.rgb.data();
@@ -204,12 +210,30 @@ RgbPicture decode_rgb(Bytes file, const DecodeOptions& options) {
 
 Planes decode_planes(Bytes file, const DecodeOptions& options, Buffer& buffer) {
   Planes planes;
-  decode_to(file, options, [&](const PictureInfo& info) {
+  decode_to(file, options, false, [&](const PictureInfo& info) {
     uint8_t* const rgb = buffer.get(rgb_bytes(info));
     planes = planes_of_rgb(rgb, info.width, info.height, 3 * info.width);
     return rgb;
   });
   return planes;
+}
+
+IndexPicture decode_indices(Bytes file, const DecodeOptions& options) {
+  const PictureInfo info = png::read_info(file);
+  const int colour = std::to_integer<int>(file[25]);
+  if ((colour != PNG_COLOR_TYPE_GRAY && colour != PNG_COLOR_TYPE_PALETTE) || info.bits > 8) {
+    throw_unsupported(
+        "PNG: expected a grey or palette file of at most 8 bits, whose bytes are classes; got "
+        "colour type {} of {} bits",
+        colour, info.bits);
+  }
+  IndexPicture picture;
+  decode_to(file, options, true, [&](const PictureInfo& found) {
+    picture = {.width = found.width, .height = found.height, .index = {}};
+    picture.index.resize(static_cast<size_t>(found.width) * static_cast<size_t>(found.height));
+    return picture.index.data();
+  });
+  return picture;
 }
 
 }  // namespace stretto::media::png

@@ -14,4 +14,14 @@ RgbPicture decode_rgb(Bytes file, const DecodeOptions& options = {});
 // The same in `buffer`.
 Planes decode_planes(Bytes file, const DecodeOptions& options, Buffer& buffer);
 
+// A picture of one byte per pixel, in rows without padding.
+struct IndexPicture {
+  int64_t width = 0, height = 0;
+  std::vector<uint8_t> index;
+};
+
+// The numbers that a grey or palette file of at most 8 bits stores: no palette is looked up, and
+// fewer bits are not scaled up. Throws Unsupported for other files.
+IndexPicture decode_indices(Bytes file, const DecodeOptions& options = {});
+
 }  // namespace stretto::media::png

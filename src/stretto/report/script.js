@@ -300,6 +300,17 @@ function choice(row) {
       isNumber(a.ms) ? ms(a.ms) : make('span', {class: 'muted'}, a.reason ?? 'not measured')))));
 }
 
+function preprocessSection() {
+  const pre = object(data.preprocess);
+  if (!pre.steps) return;
+  section('Preprocessing', 'What makes pictures the tensor that the model computes with. Other times here ' +
+          'begin with that tensor.',
+    facts([['Steps', pre.steps], ['Input', pre.input],
+           ['Makes', `${pre.dtype ?? ''} ${shape(pre.shape)}`],
+           ['Time of a picture', isNumber(pre.ms) ? `${ms(pre.ms)} of ${shape(pre.picture)} pixels on one core`
+                                                  : undefined]]));
+}
+
 function operatorSection() {
   if (!operators.length) return;
   const total = sum(operators.map((o) => (isNumber(o.ms) ? o.ms : 0)));
@@ -421,6 +432,7 @@ function inputSection() {
 heading();
 cards();
 latencySection();
+preprocessSection();
 operatorTotals();
 operatorSection();
 errorSection();

@@ -186,6 +186,15 @@ void read_staged(const json& staged, const SectionView& constants,
                                 .known = content.choices});
 }
 
+Preprocessing read_preprocess(const json& j) {
+  const json &input = j.at("input"), &layout = j.at("layout");
+  if (!input.is_number_unsigned()) throw_invalid("preprocess: input {}", input.dump());
+  if (layout != "NCHW" && layout != "NHWC") throw_invalid("preprocess: layout {}", layout.dump());
+  return {.steps = j.at("steps").get<std::string>(),
+          .index = input.get<size_t>(),
+          .channels_last = layout == "NHWC"};
+}
+
 // The other way round: the graph of the first shapes is made again.
 void read_open(const json& open, const SectionView& constants, std::shared_ptr<const void> owner,
                ArtefactContent& content) {
@@ -230,6 +239,11 @@ void save_artefact(const Model::State& model, const std::string& path) {
     description["open"] = open_json(*model.by_shape, program, constants);
   } else {
     description["graph"] = ir::write_graph(*model.graph, constants);
+  }
+  if (model.pictures) {
+    description["preprocess"] = {{"input", model.pictures->index},
+                                 {"layout", model.pictures->channels_last ? "NHWC" : "NCHW"},
+                                 {"steps", model.pictures->text}};
   }
   json blobs = json::array();
   packed.reserve(static_cast<size_t>(program.weight_bytes() + 64 * program.blobs.size()));
@@ -277,6 +291,10 @@ ArtefactContent read_artefact(std::span<const std::byte> bytes, std::shared_ptr<
     } else {
       content.graph = std::make_shared<ir::Graph>(
           ir::read_graph(description.at("graph"), sections.constants.bytes, owner, file));
+    }
+    if (description.contains("preprocess")) {
+      if (content.staged_source) throw_invalid("preprocess: a model in stages takes tensors");
+      content.preprocess = read_preprocess(description.at("preprocess"));
     }
     content.samples = read_samples(description.at("samples"), *content.graph,
                                    sections.constants.bytes, owner, file);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +29,7 @@ struct ArtefactContent {
   std::string architecture;
   kernels::Target target;
   tune::TuningCache choices;
+  std::optional<Preprocessing> preprocess;  // of a model that takes pictures
   Samples samples;
   std::vector<Blob> blobs;  // sorted by key
   std::shared_ptr<const void> owner;

@@ -170,6 +170,34 @@ TEST(ArtefactLies, InTheDescription) {
   }
 }
 
+// In a build without pictures all are refused, the honest one too.
+TEST(ArtefactLies, AboutPictures) {
+  const json honest_one{{"input", 0}, {"layout", "NCHW"}, {"steps", "resize(33, 31)"}};
+  const auto check = [](const json& preprocess, const std::string& said) {
+    const std::string got = refusal_of([&](json& d) { d["preprocess"] = preprocess; });
+    if (got.find("STRETTO_BUILD_MEDIA=OFF") != std::string::npos) return;
+    if (said.empty()) {
+      EXPECT_EQ(got, "");
+    } else {
+      EXPECT_NE(got.find(said), std::string::npos) << preprocess << ": " << got;
+    }
+  };
+  check(honest_one, "");
+  const auto lie = [&](const char* key, const json& value, const std::string& said) {
+    json changed = honest_one;
+    changed[key] = value;
+    check(changed, said);
+  };
+  lie("steps", "resize(31, 33)", "takes 1x3x33x31, and the steps make 1x3x31x33");
+  lie("steps", "resize(33, 31", "a ) is missing");
+  lie("steps", 7, "type must be string");
+  lie("layout", "NHWC", "the steps make 1x33x31x3");
+  lie("layout", "CHWN", "layout");
+  lie("input", 1, "no input 1");
+  lie("input", -1, "input -1");
+  check("imagenet(33)", "FormatError");
+}
+
 TEST(ArtefactLies, FieldsThatAreMissing) {
   for (const char* pointer :
        {"/name", "/target", "/target/isa", "/target/architecture", "/graph", "/graph/values",

@@ -4,7 +4,7 @@
 #include "stretto/base/cpu.h"
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
-#include "stretto/base/memory_rate.h"
+#include "stretto/base/machine_rates.h"
 #include "stretto/kernels/packing.h"
 #include "stretto/report/report.h"
 #include "stretto/runtime/artefact.h"
@@ -17,9 +17,16 @@
 namespace stretto {
 
 const std::string& Model::name() const { return state_->name; }
-const std::vector<TensorSpec>& Model::inputs() const { return state_->program->inputs; }
+const std::vector<TensorSpec>& Model::inputs() const {
+  return state_->pictures ? state_->pictures->inputs : state_->program->inputs;
+}
 const std::vector<TensorSpec>& Model::outputs() const { return state_->program->outputs; }
+const std::string& Model::preprocess() const {
+  static const std::string none;
+  return state_->pictures ? state_->pictures->text : none;
+}
 std::vector<ShapeRange> Model::input_ranges() const {
+  if (state_->pictures) return state_->pictures->ranges;
   std::vector<ShapeRange> ranges;
   if (state_->staged) {
     for (size_t i = 0; i < inputs().size(); ++i) {
@@ -36,7 +43,8 @@ std::vector<ShapeRange> Model::input_ranges() const {
   return ranges;
 }
 bool Model::open() const {
-  return (state_->by_shape != nullptr && !state_->by_shape->fixed()) || staged();
+  return (state_->by_shape != nullptr && !state_->by_shape->fixed()) || staged() ||
+         state_->pictures != nullptr;
 }
 bool Model::staged() const { return state_->staged != nullptr; }
 int Model::threads() const { return state_->program->target.threads; }
@@ -166,10 +174,17 @@ Model make_model(ArtefactContent content, const LoadOptions& options) {
     state->program = compile_anew(*state, target, state->choices);
   }
   if (state->by_shape) state->by_shape->keep(state->program);
+  if (content.preprocess) add_pictures(*state, *content.preprocess);
   return Model(std::move(state));
 }
 
 }  // namespace
+
+void add_pictures(Model::State& state, const Preprocessing& how) {
+  const Model tensors(std::make_shared<const Model::State>(state));
+  state.pictures = make_pictures(how.steps, how.index, how.channels_last, tensors.inputs(),
+                                 tensors.input_ranges());
+}
 
 std::shared_ptr<const Program> compile_for(const Model::State& model,
                                            const kernels::Target& target) {
@@ -205,6 +220,35 @@ Model load_bytes(std::span<const std::byte> bytes, std::shared_ptr<const void> o
 }
 
 }  // namespace runtime
+
+namespace {
+
+const runtime::Pictures& pictures_of(const Model& model) {
+  const auto* pictures = model.state().pictures.get();
+  if (pictures == nullptr) {
+    throw_invalid("prepare: {} takes tensors; optimise it with preprocess to give it pictures",
+                  model.name());
+  }
+  return *pictures;
+}
+
+}  // namespace
+
+Tensor prepare(const Model& model, const Tensor& pictures) {
+  const runtime::Pictures& how = pictures_of(model);
+  const TensorSpec& taken = model.state().program->inputs[how.index];
+  return runtime::prepared(*how.steps, how.channels_last, taken.dtype, pictures,
+                           "input " + taken.name, model.threads());
+}
+
+Tensor prepare_file(const Model& model, const std::string& path) {
+  const runtime::Pictures& how = pictures_of(model);
+  const DType dtype = model.state().program->inputs[how.index].dtype;
+  const auto file = MappedFile::open(path);
+  const Tensor bytes(DType::kUInt8, {static_cast<int64_t>(file->bytes().size())},
+                     file->bytes().data(), file);
+  return runtime::prepared(*how.steps, how.channels_last, dtype, bytes, path, 1);
+}
 
 Model load(const std::string& path, const LoadOptions& options) {
   const auto file = MappedFile::open(path);

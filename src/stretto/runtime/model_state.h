@@ -7,6 +7,7 @@
 #include <string>
 
 #include "stretto/base/file.h"
+#include "stretto/runtime/pictures.h"
 #include "stretto/runtime/program.h"
 #include "stretto/runtime/programs_by_shape.h"
 #include "stretto/runtime/samples.h"
@@ -41,6 +42,9 @@ struct Model::State {
   std::shared_ptr<runtime::Staged> staged;
   // Of a model that can be had for other shapes: in `by_shape`, or for whoever makes the graphs.
   std::shared_ptr<runtime::Siblings> siblings;
+  // Of a model that takes pictures: what comes before the program, whose inputs are tensors. Else
+  // null.
+  std::shared_ptr<const runtime::Pictures> pictures;
   tune::TuningCache choices;  // of every problem considered: layouts and kernels follow from them
   std::string report_json;
   runtime::Samples samples;        // for LoadOptions::verify
@@ -51,6 +55,17 @@ struct Model::State {
 };
 
 namespace runtime {
+
+// What an artefact says of a model that takes pictures.
+struct Preprocessing {
+  std::string steps;
+  size_t index = 0;  // of the input
+  bool channels_last = false;
+};
+
+// Makes a model that takes tensors, and is whole, one that takes pictures. Throws what
+// make_pictures() throws.
+void add_pictures(Model::State& state, const Preprocessing& how);
 
 // A program for `target` compiled from the model's graph without measuring: from tuning caches and
 // the built-in order.

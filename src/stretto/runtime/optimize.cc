@@ -165,6 +165,7 @@ Model optimize_imported(ImportedModel imported, const OptimizeOptions& options, 
                      {"nodes_after", graph->nodes.size()},
                      {"flops", ir::flops(*graph)}};
   report["stages"] = nullptr;
+  report["preprocess"] = nullptr;
   report["machine"] = runtime::machine_json(target);
   report["options"] = runtime::options_json(options, target);
   report["inputs"] = runtime::inputs_json(original, samples);
@@ -306,9 +307,10 @@ std::shared_ptr<runtime::ProgramsByShape> fixed_programs(
                                                     options.lengths);
 }
 
-Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader, const std::string& file,
+Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader,
+                        const std::vector<onnx::DeclaredInput>& declared, const std::string& file,
                         const OptimizeOptions& options, Stages& stages) {
-  const auto opening = runtime::find_opening(reader->inputs(), file, options);
+  const auto opening = runtime::find_opening(declared, file, options);
   std::shared_ptr<runtime::ProgramsByShape> by_shape;
   ImportedModel imported = stages("import", [&] {
     ImportedModel first = runtime::import_first(*reader, opening, options);
@@ -357,15 +359,53 @@ Model optimize_straight(const std::shared_ptr<onnx::Reader>& reader, const std::
   return Model(std::move(state));
 }
 
+// The model behind the steps of `options.preprocess`, and these before it. The tensor that they
+// make has one size, which the input is held to; its batch stays as open as it is.
+Model optimize_pictures(const std::shared_ptr<onnx::Reader>& reader, const std::string& file,
+                        const OptimizeOptions& options, Stages& stages) {
+  std::vector<onnx::DeclaredInput> declared = reader->inputs();
+  const auto found = runtime::find_picture_input(options, declared, file);
+  onnx::DeclaredInput& input = declared[found.index];
+  OptimizeOptions tensors = options;
+  tensors.preprocess.clear();
+  if (input.shape) {
+    for (size_t i = 1; i < found.shape.size(); ++i) (*input.shape)[i] = {.size = found.shape[i]};
+  } else if (!options.ranges.contains(input.name)) {
+    tensors.shapes.try_emplace(input.name, found.shape);
+  }
+  const auto given = tensors.inputs.find(input.name);
+  if (given != tensors.inputs.end() && given->second.dtype() == DType::kUInt8) {
+    given->second =
+        runtime::prepared(*runtime::parse_steps(options.preprocess), found.channels_last,
+                          DType::kFloat32, given->second, "input " + input.name, 1);
+  }
+  const Model model = optimize_straight(reader, declared, file, tensors, stages);
+  auto state = std::make_shared<Model::State>(model.state());
+  runtime::add_pictures(
+      *state,
+      {.steps = options.preprocess, .index = found.index, .channels_last = found.channels_last});
+  json report = json::parse(state->report_json);
+  report["preprocess"] = runtime::preprocess_json(*state, options.profile);
+  state->report_json = report.dump();
+  return Model(std::move(state));
+}
+
 Model optimize_onnx(std::shared_ptr<onnx::Reader> reader, const std::string& file,
                     const OptimizeOptions& options, Stages& stages) {
   try {
-    return optimize_straight(reader, file, options, stages);
+    if (!options.preprocess.empty()) return optimize_pictures(reader, file, options, stages);
+    return optimize_straight(reader, reader->inputs(), file, options, stages);
   } catch (const ir::NotStraight&) {
     if (!options.lengths.empty()) {
       throw_unsupported(
           "{}: lengths: the model runs in stages, because parts of it depend on values, and works "
           "on padded samples; leave lengths out",
+          file);
+    }
+    if (!options.preprocess.empty()) {
+      throw_unsupported(
+          "{}: preprocess: the model runs in stages, because parts of it depend on values, and "
+          "those take tensors only; leave preprocess out, or export the model without them",
           file);
     }
     return runtime::optimize_staged(std::move(reader), file, options, stages);
@@ -416,6 +456,9 @@ Model runtime::optimize_model(ImportedModel imported, const OptimizeOptions& opt
   Stages stages(options);
   const std::string source = imported.source;
   return naming(source, interrupt, [&] {
+    if (!options.preprocess.empty()) {
+      throw_unsupported("{}: preprocess: only ONNX models can be given pictures", source);
+    }
     if (!options.lengths.empty()) {
       const auto by_shape = by_tokens(imported, options.lengths, nullptr);
       const Model model =

@@ -1,4 +1,5 @@
 #include "stretto/runtime/report.h"
+#include "stretto/base/machine_rates.h"
 
 #include <sys/utsname.h>
 
@@ -115,6 +116,17 @@ json passes_json(const std::vector<passes::Fired>& fired) {
     list.push_back({{"pass", f.pass}, {"rule", f.rule}, {"node", f.node}});
   }
   return list;
+}
+
+json preprocess_json(const Model::State& model, bool timed) {
+  const Pictures& pictures = *model.pictures;
+  const TensorSpec& made = model.program->inputs[pictures.index];
+  return {{"steps", pictures.text},
+          {"input", made.name},
+          {"dtype", dtype_name(made.dtype)},
+          {"shape", made.shape},
+          {"picture", kTimedPicture},
+          {"ms", timed ? json(time_preprocess(pictures, made.dtype)) : json(nullptr)}};
 }
 
 json errors_json(const std::vector<OutputError>& errors, double bound) {

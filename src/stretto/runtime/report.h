@@ -8,6 +8,7 @@
 #include "stretto/passes/pipeline.h"
 #include "stretto/runtime/compile.h"
 #include "stretto/runtime/measure_model.h"
+#include "stretto/runtime/model_state.h"
 #include "stretto/runtime/sample_inputs.h"
 
 namespace stretto::runtime {
@@ -21,6 +22,8 @@ nlohmann::json operators_json(const Compiled& compiled, const std::vector<double
 // Times of a program summed by operator, slowest first.
 nlohmann::json operator_sums_json(const Program& program, const std::vector<double>& ms);
 nlohmann::json passes_json(const std::vector<passes::Fired>& fired);
+// What comes before the program of a model that takes pictures, timed if `timed`.
+nlohmann::json preprocess_json(const Model::State& model, bool timed);
 nlohmann::json errors_json(const std::vector<OutputError>& errors, double bound);
 
 }  // namespace stretto::runtime

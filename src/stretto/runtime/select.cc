@@ -10,7 +10,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
-#include "stretto/base/memory_rate.h"
+#include "stretto/base/machine_rates.h"
 #include "stretto/kernels/workbench.h"
 #include "stretto/tune/choose.h"
 

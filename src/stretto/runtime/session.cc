@@ -136,6 +136,27 @@ Session::Session(Session&&) noexcept = default;
 const Model& Session::model() const { return state_->model; }
 
 void Session::run(std::span<const void* const> inputs, std::span<void* const> outputs) {
+  if (const auto* pictures = model().state().pictures.get()) {
+    if (inputs.size() != model().inputs().size()) {
+      throw_invalid("run: {} has {} inputs, got {}", model().name(), model().inputs().size(),
+                    inputs.size());
+    }
+    const TensorSpec& spec = pictures->inputs[pictures->index];
+    const Tensor made =
+        prepared_input(*pictures, Tensor(spec.dtype, spec.shape, inputs[pictures->index], nullptr));
+    std::vector<const void*> tensors(inputs.begin(), inputs.end());
+    tensors[pictures->index] = made.data();
+    return run_tensors(tensors, outputs);
+  }
+  run_tensors(inputs, outputs);
+}
+
+Tensor Session::prepared_input(const runtime::Pictures& pictures, const Tensor& given) const {
+  const runtime::Program& program = *state_->first->program;
+  return runtime::prepared(pictures, program.inputs[pictures.index], given, program.target.threads);
+}
+
+void Session::run_tensors(std::span<const void* const> inputs, std::span<void* const> outputs) {
   if (state_->staged) return run_staged(inputs, outputs);
   const runtime::Program& program = *state_->first->program;
   if (inputs.size() != program.inputs.size() || outputs.size() != program.outputs.size()) {
@@ -209,20 +230,28 @@ std::vector<Tensor> Session::run(std::span<const Tensor> inputs) {
     throw_invalid("run: {} has {} inputs, got {}", state_->model.name(),
                   runner->program->inputs.size(), inputs.size());
   }
+  std::vector<Tensor> with_pictures;
+  if (const auto* pictures = model().state().pictures.get()) {
+    with_pictures.assign(inputs.begin(), inputs.end());
+    Tensor& pictured = with_pictures[pictures->index];
+    pictured = prepared_input(*pictures, pictured);
+    inputs = with_pictures;
+  }
+  const bool open = model().state().by_shape && !model().state().by_shape->fixed();
   const auto has_other_shape = [&](size_t i) {
     return inputs[i].shape() != runner->program->inputs[i].shape;
   };
   bool other = false;
   for (size_t i = 0; i < inputs.size(); ++i) other |= has_other_shape(i);
   int64_t rows = 0;
-  if (state_->mask_input >= 0 && (!other || state_->model.open())) {
+  if (state_->mask_input >= 0 && (!other || open)) {
     const auto at = static_cast<size_t>(state_->mask_input);
     const TensorSpec& mask = runner->program->inputs[at];
     if (inputs[at].dtype() == mask.dtype && inputs[at].rank() == 2) {  // else refused below
       rows = state_->rows_for(inputs[at].shape(), inputs[at].data());
     }
   }
-  if ((other && state_->model.open()) || rows > 0) {
+  if ((other && open) || rows > 0) {
     std::vector<Shape> shapes;
     for (const Tensor& input : inputs) shapes.push_back(input.shape());
     runner = state_->runner(shapes, rows);

@@ -42,6 +42,12 @@ namespace {
 
 std::shared_ptr<const StateLayout> look_at(const Model& model,
                                            const std::map<std::string, std::string>& named) {
+  if (!model.preprocess().empty()) {
+    throw_unsupported(
+        "{}: a model that takes pictures keeps nothing from run to run; optimise it "
+        "without preprocess for that",
+        model.name());
+  }
   auto layout = std::make_shared<StateLayout>();
   std::vector<std::string> outputs;
   std::vector<Shape> shapes;

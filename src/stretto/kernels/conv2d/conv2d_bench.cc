@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "stretto/base/machine_rates.h"
 #include "stretto/kernels/conv2d/problem.h"
 #include "stretto/kernels/workbench.h"
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "stretto/base/machine_rates.h"
 #include "stretto/kernels/conv_transpose2d/problem.h"
 #include "stretto/kernels/workbench.h"
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "stretto/base/machine_rates.h"
 #include "stretto/kernels/matmul/problem.h"
 #include "stretto/kernels/workbench.h"
 

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "stretto/base/machine_rates.h"
 #include "stretto/kernels/simd/tile.h"
 #include "stretto/tensor/tensor.h"
 

@@ -25,7 +25,8 @@ double shear_angle(double tangent) {
 }
 
 // Nearest pixels, with Pillow's arithmetic: 16 bits behind the point.
-void warp_nearest(const Affine& affine, const uint8_t* from, const Pixels& to) {
+template <int kChannels>
+void warp_nearest(const Affine& affine, const uint8_t* from, uint8_t outside, const Pixels& to) {
   const auto& m = affine.m;
   const auto fixed = [](double v) { return static_cast<int64_t>(std::floor(v * 65536 + 0.5)); };
   const int64_t step_x = fixed(m[0]), step_y = fixed(m[3]);
@@ -35,11 +36,11 @@ void warp_nearest(const Affine& affine, const uint8_t* from, const Pixels& to) {
   uint8_t* out = to.rgb;
   for (int64_t y = 0; y < to.height; ++y, begin_x += row_x, begin_y += row_y) {
     int64_t at_x = begin_x, at_y = begin_y;
-    for (int64_t x = 0; x < to.width; ++x, at_x += step_x, at_y += step_y, out += 3) {
+    for (int64_t x = 0; x < to.width; ++x, at_x += step_x, at_y += step_y, out += kChannels) {
       const int64_t sx = at_x >> 16, sy = at_y >> 16;
       const bool inside = sx >= 0 && sx < to.width && sy >= 0 && sy < to.height;
-      const uint8_t* p = from + (inside ? 3 * (sy * to.width + sx) : 0);
-      for (int c = 0; c < 3; ++c) out[c] = inside ? p[c] : 0;
+      const uint8_t* p = from + (inside ? kChannels * (sy * to.width + sx) : 0);
+      for (int c = 0; c < kChannels; ++c) out[c] = inside ? p[c] : outside;
     }
   }
 }
@@ -100,8 +101,12 @@ void apply_affine(const Step& step, const Pixels& pixels, Work& work) {
   if (step.value[1] != 0) {
     warp_bilinear(affine, work.bytes.data(), pixels);
   } else {
-    warp_nearest(affine, work.bytes.data(), pixels);
+    warp_nearest<3>(affine, work.bytes.data(), 0, pixels);
   }
+}
+
+void move_mask(const Affine& affine, const uint8_t* from, Size size, uint8_t outside, uint8_t* to) {
+  warp_nearest<1>(affine, from, outside, {.rgb = to, .width = size.width, .height = size.height});
 }
 
 }  // namespace stretto::media::operators

@@ -19,6 +19,7 @@ void check_pixels(const Pixels& pixels) {
 Steps draw_steps(const Operators& operators, const SampleKey& key, Size size) {
   Steps steps;
   for (const Configured& c : operators) {
+    if (c.op->draw == nullptr) continue;
     const auto stream = static_cast<Draw>(kFirstStream + 8 * c.op->stream + c.repeat);
     SampleRandom random(key.seed, key.epoch, key.sample, stream);
     c.op->draw(c.parameters, size, random, steps);

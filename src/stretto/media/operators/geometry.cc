@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "stretto/base/error.h"
 #include "stretto/media/fuse_plan.h"
+#include "stretto/media/operators/kinds.h"
 
 namespace stretto::media::operators {
 namespace {
@@ -27,45 +29,73 @@ std::optional<Affine> inverse(const Affine& a) {
   return r;
 }
 
+Box clipped(const Box& box, const Box& to) {
+  return {std::clamp(box.x0, to.x0, to.x1), std::clamp(box.y0, to.y0, to.y1),
+          std::clamp(box.x1, to.x0, to.x1), std::clamp(box.y1, to.y0, to.y1)};
+}
+double area_of(const Box& box) { return box.width() * box.height(); }
+
+// The smallest box that holds the corners where they are moved to.
+Box bounds_of(const Affine& forward, const Box& box) {
+  Box all{HUGE_VAL, HUGE_VAL, -HUGE_VAL, -HUGE_VAL};
+  for (int corner = 0; corner < 4; ++corner) {
+    const Point p = moved(forward, {corner & 1 ? box.x1 : box.x0, corner & 2 ? box.y1 : box.y0});
+    all = {std::min(all.x0, p.x), std::min(all.y0, p.y), std::max(all.x1, p.x),
+           std::max(all.y1, p.y)};
+  }
+  return all;
+}
+
+Region inside_of(const Geometry& g) {
+  return g.inside.width() > 0 ? g.inside : Region{0, 0, g.width, g.height};
+}
+
 }  // namespace
 
 Geometry geometry_of(const View& view, int64_t stored_width, int64_t stored_height,
-                     const Steps& steps) {
+                     const Steps& steps, Size size, int64_t left, int64_t top) {
+  const Size seen = oriented_size(stored_width, stored_height, view.orientation);
+  std::vector<Affine> moves;
+  for (const Step& step : steps) {
+    if (step.op->affine != nullptr) moves.push_back(step.op->affine(step, size));
+  }
   return {.stored_width = stored_width,
           .stored_height = stored_height,
           .orientation = view.orientation,
-          .crop = view.box,
-          .width = view.width,
-          .height = view.height,
+          // Without what rounding puts behind the edges.
+          .crop = clipped(
+              view.box, {0, 0, static_cast<double>(seen.width), static_cast<double>(seen.height)}),
+          .width = size.width,
+          .height = size.height,
+          .inside = {left, top, left + view.width, top + view.height},
           .flip = view.flip,
-          .affine = affine_of(steps, {view.width, view.height})};
+          .moves = std::move(moves)};
 }
 
 std::optional<Box> map_box(const Box& box, const Geometry& g, const BoxLimits& limits) {
   if (!(box.x0 < box.x1 && box.y0 < box.y1 && g.crop.width() > 0 && g.crop.height() > 0)) {
     return std::nullopt;
   }
-  const std::optional<Affine> forward = inverse(g.affine);
-  if (!forward) return std::nullopt;
-  const auto width = static_cast<double>(g.width), height = static_cast<double>(g.height);
-  const double scale_x = width / g.crop.width(), scale_y = height / g.crop.height();
-  Box all{HUGE_VAL, HUGE_VAL, -HUGE_VAL, -HUGE_VAL};
-  for (int corner = 0; corner < 4; ++corner) {
-    Point p{((corner & 1 ? box.x1 : box.x0) - g.crop.x0) * scale_x,
-            ((corner & 2 ? box.y1 : box.y0) - g.crop.y0) * scale_y};
-    if (g.flip) p.x = width - p.x;
-    p = moved(*forward, p);
-    all = {std::min(all.x0, p.x), std::min(all.y0, p.y), std::max(all.x1, p.x),
-           std::max(all.y1, p.y)};
+  Box kept = clipped(box, g.crop);
+  double visible = area_of(kept) / area_of(box);
+  const Box inside = box_of(inside_of(g));
+  const double scale_x = inside.width() / g.crop.width();
+  const double scale_y = inside.height() / g.crop.height();
+  kept = {(kept.x0 - g.crop.x0) * scale_x, (kept.y0 - g.crop.y0) * scale_y,
+          (kept.x1 - g.crop.x0) * scale_x, (kept.y1 - g.crop.y0) * scale_y};
+  if (g.flip) kept = {inside.width() - kept.x1, kept.y0, inside.width() - kept.x0, kept.y1};
+  kept = clipped(  // again: sums and products were rounded
+      {kept.x0 + inside.x0, kept.y0 + inside.y0, kept.x1 + inside.x0, kept.y1 + inside.y0}, inside);
+  for (const Affine& move : g.moves) {
+    const std::optional<Affine> forward = inverse(move);
+    if (!forward || !(area_of(kept) > 0)) return std::nullopt;
+    const Box all = bounds_of(*forward, kept);
+    kept = clipped(all, {0, 0, static_cast<double>(g.width), static_cast<double>(g.height)});
+    visible *= area_of(kept) / area_of(all);
   }
-  const double area = all.width() * all.height();
-  all = {std::clamp(all.x0, 0.0, width), std::clamp(all.y0, 0.0, height),
-         std::clamp(all.x1, 0.0, width), std::clamp(all.y1, 0.0, height)};
-  const double left = all.width() * all.height();
-  if (!(left > 0 && left >= limits.min_area && left >= limits.min_visible * area)) {
-    return std::nullopt;
-  }
-  return all;
+  const double area = area_of(kept);
+  if (!(area > 0 && area >= limits.min_area && visible >= limits.min_visible)) return std::nullopt;
+  return kept;
 }
 
 void map_mask(std::span<const uint8_t> mask, const Geometry& g, uint8_t outside,
@@ -85,11 +115,12 @@ void map_mask(std::span<const uint8_t> mask, const Geometry& g, uint8_t outside,
                   g.stored_width, g.stored_height, result.size(), g.width, g.height);
   }
   const Turn turn = turn_of(g.orientation);
-  const auto width = static_cast<double>(g.width), height = static_cast<double>(g.height);
+  const Box inside = box_of(inside_of(g));
+  const double width = inside.width(), height = inside.height();
   uint8_t* to = result.data();
   for (int64_t y = 0; y < g.height; ++y) {
     for (int64_t x = 0; x < g.width; ++x, ++to) {
-      Point p = moved(g.affine, {static_cast<double>(x) + 0.5, static_cast<double>(y) + 0.5});
+      Point p{static_cast<double>(x) + 0.5 - inside.x0, static_cast<double>(y) + 0.5 - inside.y0};
       if (!(p.x >= 0 && p.x < width && p.y >= 0 && p.y < height)) {
         *to = outside;
         continue;
@@ -104,6 +135,12 @@ void map_mask(std::span<const uint8_t> mask, const Geometry& g, uint8_t outside,
       if (turn.mirror_y) sy = g.stored_height - 1 - sy;
       *to = mask[static_cast<size_t>(sy * g.stored_width + sx)];
     }
+  }
+  std::vector<uint8_t> before;
+  for (const Affine& move : g.moves) {
+    const auto end = result.begin() + g.width * g.height;
+    before.assign(result.begin(), end);
+    move_mask(move, before.data(), {g.width, g.height}, outside, result.data());
   }
 }
 

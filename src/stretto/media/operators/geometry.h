@@ -9,32 +9,37 @@
 
 namespace stretto::media::operators {
 
-// How the result was made of the stored picture: turned by EXIF, cropped and resized, mirrored,
-// then moved by operators.
+// How the result was made of the stored picture: turned by EXIF, cropped and resized, mirrored, put
+// into a larger picture, then moved by operators.
 struct Geometry {
   int64_t stored_width = 0, stored_height = 0;
   int orientation = 1;
   Box crop;                       // in the picture as it is to be seen, as View::box
   int64_t width = 0, height = 0;  // of the result
+  Region inside;                  // where the crop is in it, before `moves`; empty: all of it
   bool flip = false;
-  Affine affine;  // of the result to what fuse() made
+  std::vector<Affine> moves;  // of operators, in their order
 };
+// The view's result lies at (left, top) of a picture of `size`.
 Geometry geometry_of(const View& view, int64_t stored_width, int64_t stored_height,
-                     const Steps& steps);
+                     const Steps& steps, Size size, int64_t left = 0, int64_t top = 0);
 
 // Which boxes are left.
 struct BoxLimits {
-  double min_area = 1;     // in pixels of the result, after clipping
-  double min_visible = 0;  // share of the box's area that the result shows, 0 to 1
+  double min_area = 1;  // in pixels of the result, after clipping
+  // Share of the box that the result shows, 0 to 1: the share of its area that lies in the crop,
+  // times the share of what each move makes of it that lies in the result.
+  double min_visible = 0;
 };
 
-// A box of the picture as it is to be seen (as data::Annotation) in the result: the smallest that
-// holds its corners, clipped. Nothing if it is dropped, or is no box, or the affine map has no
-// inverse.
+// A box of the picture as it is to be seen (as data::Annotation) in the result: clipped to the
+// crop, then by each move the smallest that holds its corners, clipped, as by torchvision. Nothing
+// if it is dropped, or is no box, or a move has no inverse.
 std::optional<Box> map_box(const Box& box, const Geometry& geometry, const BoxLimits& limits);
 
 // One byte per pixel of the stored picture, which stands for a class, to one per pixel of the
-// result, width * height without padding: the nearest pixel, `outside` where there is none. Throws
+// result, width * height without padding: the nearest pixel, in moves that which operators take of
+// the picture; `outside` where there is none. Throws
 // InvalidArgument for a crop that is not inside the picture, sizes that are not positive, and
 // memory that is too small.
 void map_mask(std::span<const uint8_t> mask, const Geometry& geometry, uint8_t outside,

@@ -30,6 +30,8 @@ Affine affine_shear_y(const Step& step, Size size);
 Affine affine_translate_x(const Step& step, Size size);
 Affine affine_translate_y(const Step& step, Size size);
 void apply_affine(const Step& step, const Pixels& pixels, Work& work);
+// The same of one byte a pixel, always the nearest: `outside` where there is none.
+void move_mask(const Affine& affine, const uint8_t* from, Size size, uint8_t outside, uint8_t* to);
 
 // value[0]: pixels of the window, odd; value[1]: sigma. The picture is mirrored at its edges.
 void apply_gaussian_blur(const Step& step, const Pixels& pixels, Work& work);

@@ -2,15 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <numbers>
-#include <numeric>
 
 #include "stretto/base/error.h"
 
 namespace stretto::media::operators {
 namespace {
 
-constexpr uint32_t kMixStream = 254, kCutStream = 255;  // above those of rows
+constexpr uint32_t kMixStream = 254;  // above those of rows
 
 double normal(SampleRandom& random) {  // Box and Muller
   const double radius = std::sqrt(-2 * std::log(1 - random.unit()));
@@ -50,88 +50,103 @@ Region cut_box(double lambda, Size size, SampleRandom& random) {
           std::min(y + h, size.height)};
 }
 
-// One sample takes from its partner, whose values are those of before.
-void mix_one(const MixPlan& plan, float* own, const float* partner, Size size, bool planar) {
-  if (plan.mix == Mix::kMixUp) {
-    const auto mine = static_cast<float>(plan.lambda);
-    const auto theirs = static_cast<float>(1 - plan.lambda);
-    for (int64_t i = 0; i < 3 * size.width * size.height; ++i) {
-      own[i] = mine * own[i] + theirs * partner[i];
-    }
-    return;
+template <typename T, typename Load, typename Store>
+void mix_up(double lambda, T* a, T* b, int64_t count, const Load& load, const Store& store) {
+  const auto mine = static_cast<float>(lambda), theirs = static_cast<float>(1 - lambda);
+  for (int64_t i = 0; i < count; ++i) {
+    const float x = load(a[i]), y = load(b[i]);
+    a[i] = store(theirs * y + mine * x);
+    b[i] = store(theirs * x + mine * y);
   }
+}
+
+void mix_up(const MixPlan& plan, void* a, void* b, DType dtype, int64_t count) {
+  const auto run = [&]<typename T>(T*, const auto& load, const auto& store) {
+    mix_up(plan.lambda, static_cast<T*>(a), static_cast<T*>(b), count, load, store);
+  };
+  const auto same = [](float v) { return v; };
+  switch (dtype) {
+    case DType::kFloat32:
+      return run(static_cast<float*>(nullptr), same, same);
+    case DType::kFloat16:
+      return run(static_cast<uint16_t*>(nullptr), half_to_float, float_to_half);
+    case DType::kBFloat16:
+      return run(static_cast<uint16_t*>(nullptr), bfloat16_to_float, float_to_bfloat16);
+    default:
+      return run(
+          static_cast<uint8_t*>(nullptr), [](uint8_t v) { return static_cast<float>(v); },
+          [](float v) { return static_cast<uint8_t>(v + 0.5f); });
+  }
+}
+
+void swap_box(const Region& box, void* a, void* b, size_t element, Size size, bool planar) {
   const int64_t step = planar ? 1 : 3, planes = planar ? 3 : 1;
   for (int64_t k = 0; k < planes; ++k) {
-    for (int64_t y = plan.box.y0; y < plan.box.y1; ++y) {
+    for (int64_t y = box.y0; y < box.y1; ++y) {
       const int64_t row = (k * size.height + y) * size.width * step;
-      std::copy(partner + row + plan.box.x0 * step, partner + row + plan.box.x1 * step,
-                own + row + plan.box.x0 * step);
+      const size_t begin = static_cast<size_t>(row + box.x0 * step) * element;
+      const size_t bytes = static_cast<size_t>(box.width() * step) * element;
+      std::byte* const mine = static_cast<std::byte*>(a) + begin;
+      std::swap_ranges(mine, mine + bytes, static_cast<std::byte*>(b) + begin);
     }
   }
 }
 
 }  // namespace
 
-MixPlan draw_mix(Mix mix, double alpha, int64_t count, Size size, const SampleKey& key) {
-  if (!(alpha >= 1e-3 && alpha <= 1e3)) {
-    throw_invalid("mix: expected an alpha from 0.001 to 1000, got {}", alpha);
+Mixing mixing_of(const Operators& operators) {
+  Mixing mixing;
+  for (const Configured& c : operators) {
+    if (c.op->draw != nullptr) continue;
+    if (c.repeat > 0) throw_invalid("operators: {}: at most once", c.op->name);
+    const bool up = c.op->name == "mixup";
+    (up ? mixing.mixup_alpha : mixing.cutmix_alpha) = c.parameters[0];
+    (up ? mixing.mixup : mixing.cutmix) = c.parameters[1];
   }
-  if (count < 1 || size.width < 1 || size.height < 1) {
-    throw_invalid("mix: {} pictures of {}x{}", count, size.width, size.height);
+  const double sum = mixing.mixup + mixing.cutmix;
+  if (sum > 1) {
+    mixing.mixup /= sum;
+    mixing.cutmix /= sum;
   }
-  SampleRandom random(key.seed, key.epoch, key.sample,
-                      static_cast<Draw>(mix == Mix::kMixUp ? kMixStream : kCutStream));
-  MixPlan plan{.mix = mix, .partner = std::vector<int64_t>(static_cast<size_t>(count))};
-  std::iota(plan.partner.begin(), plan.partner.end(), 0);
-  for (int64_t i = count - 1; i > 0; --i) {
-    std::swap(plan.partner[static_cast<size_t>(i)],
-              plan.partner[static_cast<size_t>(random.below(i + 1))]);
+  return mixing;
+}
+
+MixPlan draw_mix(const Mixing& mixing, Size size, const SampleKey& key) {
+  if (size.width < 1 || size.height < 1) {
+    throw_invalid("mix: pictures of {}x{}", size.width, size.height);
   }
-  plan.lambda = beta_variate(alpha, random);
-  if (mix == Mix::kCutMix) {
-    plan.box = cut_box(plan.lambda, size, random);
-    plan.lambda = 1 - static_cast<double>(plan.box.width() * plan.box.height()) /
-                          static_cast<double>(size.width * size.height);
-  }
+  SampleRandom random(key.seed, key.epoch, key.sample, static_cast<Draw>(kMixStream));
+  const double which = random.unit();
+  MixPlan plan;
+  if (which >= mixing.mixup + mixing.cutmix) return plan;
+  plan.mix = which < mixing.mixup ? Mix::kMixUp : Mix::kCutMix;
+  const bool up = plan.mix == Mix::kMixUp;
+  plan.lambda = beta_variate(up ? mixing.mixup_alpha : mixing.cutmix_alpha, random);
+  if (up) return plan;
+  plan.box = cut_box(plan.lambda, size, random);
+  plan.lambda = 1 - static_cast<double>(plan.box.width() * plan.box.height()) /
+                        static_cast<double>(size.width * size.height);
   return plan;
 }
 
-void apply_mix(const MixPlan& plan, float* batch, Size size, bool planar) {
-  if (batch == nullptr || size.width < 1 || size.height < 1) {
+void apply_mix(const MixPlan& plan, void* a, void* b, DType dtype, Size size, bool planar) {
+  if (a == nullptr || b == nullptr || size.width < 1 || size.height < 1) {
     throw_invalid("mix: pictures of {}x{}{}", size.width, size.height,
-                  batch == nullptr ? " without memory" : "");
+                  a == nullptr || b == nullptr ? " without memory" : "");
   }
-  const auto count = std::ssize(plan.partner);
+  if (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16 &&
+      dtype != DType::kUInt8) {
+    throw_invalid("mix: expected float32, float16, bfloat16 or uint8, got {}", dtype_name(dtype));
+  }
+  if (plan.mix == Mix::kNone) return;
+  if (plan.mix == Mix::kMixUp) return mix_up(plan, a, b, dtype, 3 * size.width * size.height);
   const Region& box = plan.box;
-  if (plan.mix == Mix::kCutMix && !(box.x0 >= 0 && box.x0 <= box.x1 && box.x1 <= size.width &&
-                                    box.y0 >= 0 && box.y0 <= box.y1 && box.y1 <= size.height)) {
+  if (!(box.x0 >= 0 && box.x0 <= box.x1 && box.x1 <= size.width && box.y0 >= 0 &&
+        box.y0 <= box.y1 && box.y1 <= size.height)) {
     throw_invalid("mix: the box from ({}, {}) to ({}, {}) is not inside {}x{}", box.x0, box.y0,
                   box.x1, box.y1, size.width, size.height);
   }
-  const int64_t elements = 3 * size.width * size.height;
-  std::vector<bool> done(static_cast<size_t>(count));
-  for (const int64_t p : plan.partner) {
-    if (p < 0 || p >= count || done[static_cast<size_t>(p)]) {
-      throw_invalid("mix: the partners are no permutation of {} pictures", count);
-    }
-    done[static_cast<size_t>(p)] = true;
-  }
-  done.assign(done.size(), false);
-  std::vector<float> first(static_cast<size_t>(elements));
-  // Along each cycle of partners: who takes last takes from the first one as it was.
-  for (int64_t begin = 0; begin < count; ++begin) {
-    if (done[static_cast<size_t>(begin)]) continue;
-    if (plan.partner[static_cast<size_t>(begin)] == begin) continue;  // mixed with itself
-    std::copy_n(batch + begin * elements, elements, first.data());
-    for (int64_t i = begin;;) {
-      done[static_cast<size_t>(i)] = true;
-      const int64_t next = plan.partner[static_cast<size_t>(i)];
-      mix_one(plan, batch + i * elements, next == begin ? first.data() : batch + next * elements,
-              size, planar);
-      if (next == begin) break;
-      i = next;
-    }
-  }
+  swap_box(box, a, b, dtype_bytes(dtype), size, planar);
 }
 
 }  // namespace stretto::media::operators

@@ -64,6 +64,7 @@ struct Operator {
   uint32_t stream;  // of random numbers: below 30, never given to another row
   std::span<const Parameter> parameters;
   // Adds what it draws for a picture of this size, which may be nothing or steps of other rows.
+  // nullptr of rows that mix pairs of pictures (mix.h).
   void (*draw)(const Parameters& parameters, Size size, SampleRandom& random, Steps& steps);
   // nullptr of rows that draw steps of others, and of `erase`, which comes after normalising.
   void (*apply)(const Step& step, const Pixels& pixels, Work& work);

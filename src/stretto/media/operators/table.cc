@@ -35,6 +35,7 @@ constexpr Parameter kErase[] = {kHalf,
 constexpr Parameter kRandAugment[] = {
     {"count", 2, 0, 16, true}, {"magnitude", 9, 0, 30, true}, kBilinear};
 constexpr Parameter kTrivial[] = {kBilinear};
+constexpr Parameter kMix[] = {{"alpha", 1, 1e-3, 1e3}, kAlways};
 
 // Adds a step if the parameter at `chance` says so. The numbers are drawn in any case, so that a
 // chance changes no other number.
@@ -130,6 +131,10 @@ const Operator kTable[] = {
      draw_rand_augment, nullptr},
     {"trivial_augment_wide", "one operator of torchvision's TrivialAugmentWide", 21, kTrivial,
      draw_trivial_augment_wide, nullptr},
+    {"mixup", "a pair's weighted mean, behind all others; labels are mixed too", 22, kMix, nullptr,
+     nullptr},
+    {"cutmix", "a pair swaps a rectangle, behind all others; labels are mixed too", 23, kMix,
+     nullptr, nullptr},
 };
 
 }  // namespace

@@ -1,0 +1,74 @@
+"""Runs a training script as ranks of unlike speed, by limits on their processor time.
+
+    stretto run -n 2 -m bench.slowed 1,0.141 examples/cluster/train_unlike.py --shares equal
+
+Rank i runs for the i-th part of the time: it is stopped and continued every 10 ms. What Python
+needs to import large packages is not slowed, so that a short run is a run of the training.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import importlib
+import os
+import runpy
+import signal
+import sys
+import time
+
+PERIOD_S = 0.01
+PR_SET_PDEATHSIG = 1
+LIBRARIES = ("stretto.torch", "torch.utils.data", "sklearn.datasets")
+
+
+def child(script: str, arguments: list[str], parent: int) -> None:
+  """Never outlives its parent, which may leave it stopped."""
+  ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+  if os.getppid() != parent:
+    os._exit(1)
+  sys.argv = [script, *arguments]
+  sys.path[0] = os.path.dirname(os.path.abspath(script))
+  runpy.run_path(script, run_name="__main__")
+
+
+def hold(pid: int, share: float) -> int:
+  """Slows a child until it ends; its exit status."""
+  def end(number: int, frame: object) -> None:
+    os.kill(pid, number)
+    os.kill(pid, signal.SIGCONT)
+
+  for number in (signal.SIGTERM, signal.SIGINT):
+    signal.signal(number, end)
+  while True:
+    ended, status = os.waitpid(pid, 0 if share >= 1 else os.WNOHANG)
+    if ended:
+      return os.waitstatus_to_exitcode(status)
+    time.sleep(share * PERIOD_S)
+    os.kill(pid, signal.SIGSTOP)
+    time.sleep((1 - share) * PERIOD_S)
+    os.kill(pid, signal.SIGCONT)
+
+
+def main() -> None:
+  if len(sys.argv) < 3:
+    raise SystemExit(__doc__)
+  shares = [float(share) for share in sys.argv[1].split(",")]
+  rank = int(os.environ.get("RANK", "0"))
+  if rank >= len(shares) or not all(0 < share <= 1 for share in shares):
+    raise SystemExit(f"bench.slowed: {sys.argv[1]}: expected a part of the time between 0 and 1 "
+                     f"for each rank, with commas; this is rank {rank}")
+  for name in LIBRARIES:  # before the fork, at full speed
+    with contextlib.suppress(ImportError):
+      importlib.import_module(name)
+  parent = os.getpid()
+  pid = os.fork()
+  if pid == 0:
+    child(sys.argv[2], sys.argv[3:], parent)
+    return
+  code = hold(pid, shares[rank])
+  sys.exit(code if code >= 0 else 128 - code)
+
+
+if __name__ == "__main__":
+  main()

@@ -1,0 +1,179 @@
+// Outlines and label maps: what is kept of them, and which pixels they are.
+#include "stretto/data/label_map.h"
+
+#include <sstream>
+
+#include "stretto/data/coco.h"
+#include "stretto/data/data_testing.h"
+
+namespace stretto::data {
+namespace {
+
+std::vector<std::byte> bytes_of(std::string_view text) {
+  const auto* data = reinterpret_cast<const std::byte*>(text.data());
+  return {data, data + text.size()};
+}
+
+// tests/media/outlines.txt: polygons and what pycocotools finds in them.
+struct GoldenOutline {
+  int64_t width, height;
+  std::vector<double> polygon;
+  std::string runs;
+};
+
+std::vector<GoldenOutline> golden_outlines() {
+  std::istringstream text(read_file(STRETTO_CORPUS "/../media/outlines.txt"));
+  std::vector<GoldenOutline> all;
+  for (std::string line; std::getline(text, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream words(line);
+    GoldenOutline golden;
+    std::string numbers;
+    words >> golden.width >> golden.height >> numbers >> golden.runs;
+    std::istringstream list(numbers);
+    for (std::string number; std::getline(list, number, ',');) {
+      golden.polygon.push_back(std::stod(number));
+    }
+    all.push_back(std::move(golden));
+  }
+  return all;
+}
+
+TEST(LabelMap, PolygonsHaveThePixelsThatPycocotoolsFinds) {
+  const auto all = golden_outlines();
+  ASSERT_EQ(all.size(), 80);
+  for (const GoldenOutline& golden : all) {
+    SCOPED_TRACE(golden.runs);
+    std::vector<int64_t> want;
+    int64_t at = 0;
+    const auto runs = runs_of_text(golden.runs);
+    for (size_t i = 0; i + 1 < runs.size(); ++i) want.push_back(at += runs[i]);
+    EXPECT_EQ(polygon_changes(golden.polygon, golden.width, golden.height), want);
+    // The same as runs, in a map.
+    const Annotation box{.x1 = 1, .y1 = 1, .label = 6};
+    std::vector<uint8_t> by_polygon, by_runs;
+    paint_label_map({.outlines = {{.box = 0, .polygons = {golden.polygon}}}}, {&box, 1},
+                    golden.width, golden.height, 1 << 20, by_polygon);
+    paint_label_map(
+        {.outlines = {{.box = 0, .runs = runs, .width = golden.width, .height = golden.height}}},
+        {&box, 1}, golden.width, golden.height, 1 << 20, by_runs);
+    EXPECT_EQ(by_polygon, by_runs);
+  }
+}
+
+TEST(LabelMap, SmallThingsLieOnLargeOnesAndCrowdsBelow) {
+  const Annotation boxes[] = {{.label = 0}, {.label = 1}};
+  const std::vector<double> large{0, 0, 6, 0, 6, 4, 0, 4}, small{0, 0, 2, 0, 2, 2, 0, 2};
+  std::vector<uint8_t> map;
+  paint_label_map({.outlines = {{.box = 1, .polygons = {small}},
+                                {.box = 0, .polygons = {large}},
+                                {.box = -1, .runs = {16, 16}, .width = 8, .height = 4}}},
+                  boxes, 8, 4, 1 << 20, map);
+  const std::vector<uint8_t> want{2, 2, 1, 1, 1, 1, 255, 255, 2, 2, 1, 1, 1, 1, 255, 255,
+                                  1, 1, 1, 1, 1, 1, 255, 255, 1, 1, 1, 1, 1, 1, 255, 255};
+  EXPECT_EQ(map, want);
+}
+
+TEST(LabelMap, WhatDoesNotFitIsNamed) {
+  const Annotation boxes[] = {{.label = 254}, {.label = 3}};
+  const auto error = [&](const Outline& outline) {
+    std::vector<uint8_t> map;
+    try {
+      paint_label_map({.outlines = {outline}}, boxes, 8, 4, 1 << 20, map);
+    } catch (const FormatError& e) {
+      return std::string(e.what());
+    } catch (const Unsupported& e) {
+      return std::string(e.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_TRUE(says(error({.box = 0, .polygons = {{0, 0, 1, 0, 1, 1}}}), "class 254 does not fit"));
+  EXPECT_TRUE(says(error({.box = 2}), "an outline is of no box"));
+  EXPECT_TRUE(says(error({.box = 1, .polygons = {{0, 0, 1, 0, 1, 1, 3}}}), "an x without a y"));
+  EXPECT_TRUE(says(error({.box = 1, .polygons = {{0, 0, 1e9, 0, 1, 1}}}), "far from its picture"));
+  EXPECT_TRUE(says(error({.box = 1, .runs = {4, 4}, .width = 4, .height = 8}), "of 4x8 pixels"));
+  EXPECT_TRUE(says(error({.box = 1, .runs = {4, 4}, .width = 8, .height = 4}), "are shorter"));
+  EXPECT_TRUE(says(error({.box = 1, .runs = {4, 40}, .width = 8, .height = 4}), "are longer"));
+  std::vector<double> zigzag;
+  for (int i = 0; i < 1000; ++i) zigzag.insert(zigzag.end(), {i % 2 * 9e5, 0.0});
+  EXPECT_TRUE(says(error({.box = 1, .polygons = {zigzag}}), "too long"));
+}
+
+TEST(Details, AreReadAsTheyWereWritten) {
+  Details details{.image_id = -7};
+  details.outlines.push_back({.box = 0, .polygons = {{1.25, 2, -3.07, 400.1, 0, 0}, {}}});
+  details.outlines.push_back({.box = 300, .polygons = {{1.0 / 3, 1e17, 2, 3}}});
+  details.outlines.push_back({.box = -1, .runs = {0, 5, 70000}, .width = 9, .height = 12345});
+  const std::vector<std::byte> mask = bytes_of("a file");
+  details.mask = mask;
+  const auto bytes = encode_details(details);
+  const Details read = decode_details(bytes);
+  EXPECT_EQ(read.image_id, -7);
+  ASSERT_EQ(read.outlines.size(), 3);
+  for (size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(read.outlines[i].box, details.outlines[i].box);
+    EXPECT_EQ(read.outlines[i].polygons, details.outlines[i].polygons);
+    EXPECT_EQ(read.outlines[i].runs, details.outlines[i].runs);
+    EXPECT_EQ(read.outlines[i].width, details.outlines[i].width);
+    EXPECT_EQ(read.outlines[i].height, details.outlines[i].height);
+  }
+  EXPECT_TRUE(std::equal(read.mask.begin(), read.mask.end(), mask.begin(), mask.end()));
+  EXPECT_TRUE(encode_details({}).empty());
+  EXPECT_TRUE(decode_details({}).outlines.empty());
+  // Cut short anywhere before the mask, which has no length.
+  for (size_t size = 1; size + mask.size() < bytes.size(); ++size) {
+    EXPECT_THROW(decode_details(media::Bytes(bytes).first(size)), FormatError) << size;
+  }
+  for (const char* text : {"\x08", "\x04", "\x01", "\x02\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+                           "\x02\x01\x01\x03\x01\x01", "\x01\x02\x03"}) {
+    EXPECT_THROW(decode_details(bytes_of(text)), FormatError);
+  }
+}
+
+TEST(Details, RunsOfTextThatAreNoneAreRefused) {
+  for (const char* text : {" ", "P", "PPPPPPPPPPPPPPP0", "0O", "\x7f"}) {
+    EXPECT_THROW(runs_of_text(text), FormatError) << text;
+  }
+  EXPECT_TRUE(runs_of_text("").empty());
+}
+
+TEST(Coco, OutlinesCrowdsAndIdsAreKept) {
+  const Dataset dataset = parse_coco("i.json", R"({
+    "images": [{"id": 20, "file_name": "b.jpg"}, {"id": 10, "file_name": "a.jpg"}],
+    "annotations": [
+      {"segmentation": [[1.5, 2, 3, 4, 5.25, 6], [0, 0, 1, 0, 1, 1]], "bbox": [1, 2.5, 3, 4],
+       "image_id": 20, "category_id": 9},
+      {"segmentation": {"size": [3, 4], "counts": [5, 7]}, "iscrowd": 1, "image_id": 20},
+      {"segmentation": {"counts": "52203", "size": [3, 4]}, "image_id": 20, "category_id": 9,
+       "bbox": [0, 0, 1, 1]},
+      {"bbox": [0, 0, 1, 1], "image_id": 10, "category_id": 9}],
+    "categories": [{"id": 9, "name": "car"}]})",
+                                     ".");
+  EXPECT_TRUE(dataset.has_details());
+  EXPECT_EQ(decode_details(dataset.details(0)).image_id, 10);
+  EXPECT_EQ(dataset.annotations(1).size(), 2);
+  const Details details = decode_details(dataset.details(1));
+  EXPECT_EQ(details.image_id, 20);
+  ASSERT_EQ(details.outlines.size(), 3);
+  EXPECT_EQ(details.outlines[0].box, 0);
+  EXPECT_EQ(details.outlines[0].polygons,
+            (std::vector<std::vector<double>>{{1.5, 2, 3, 4, 5.25, 6}, {0, 0, 1, 0, 1, 1}}));
+  EXPECT_EQ(details.outlines[1].box, -1);
+  EXPECT_EQ(details.outlines[1].runs, (std::vector<uint32_t>{5, 7}));
+  EXPECT_EQ(details.outlines[1].width, 4);
+  EXPECT_EQ(details.outlines[1].height, 3);
+  EXPECT_EQ(details.outlines[2].box, 1);
+  EXPECT_EQ(details.outlines[2].runs, (std::vector<uint32_t>{5, 2, 2, 2, 5}));
+  const auto error = [](std::string_view counts) {
+    return error_of<FormatError>([&] {
+      parse_coco(
+          "i.json",
+          fmt::format(R"({{"annotations": [{{"segmentation": {{"counts": {}}}}}]}})", counts), ".");
+    });
+  };
+  EXPECT_TRUE(says(error("[1, -2]"), "element 0 of \"annotations\""));
+  EXPECT_TRUE(says(error("\" \""), "COCO's compressed runs"));
+}
+
+}  // namespace
+}  // namespace stretto::data

@@ -1,0 +1,397 @@
+// Boxes and label maps that follow their pictures through the loader.
+#include <algorithm>
+#include <cmath>
+
+#include "stretto/data/label_map.h"
+#include "stretto/data/loader_testing.h"
+#include "stretto/data/pack.h"
+#include "stretto/media/decode.h"
+
+namespace stretto::data {
+namespace {
+
+using media::operators::parse_operators;
+
+// What a batch has, without its memory.
+struct GivenTargets {
+  Given given;
+  std::vector<float> boxes, areas;
+  std::vector<int64_t> labels, starts, ids;
+  std::vector<uint8_t> masks;
+  bool operator==(const GivenTargets&) const = default;
+};
+
+GivenTargets targets_of(const Batch& b) {
+  GivenTargets g{.given = copy_of(b)};
+  if (b.boxes != nullptr) {
+    const auto total = static_cast<size_t>(b.box_starts[b.count]);
+    g.boxes.assign(b.boxes, b.boxes + 4 * total);
+    g.areas.assign(b.box_areas, b.box_areas + total);
+    g.labels.assign(b.box_labels, b.box_labels + total);
+    g.starts.assign(b.box_starts, b.box_starts + b.count + 1);
+    g.ids.assign(b.image_ids, b.image_ids + b.count);
+  }
+  if (b.masks != nullptr) {
+    const auto* at = static_cast<const uint8_t*>(b.masks);
+    g.masks.assign(at, at + b.count * b.height * b.width);
+  }
+  return g;
+}
+
+std::vector<GivenTargets> targets_epoch(Loader& loader) {
+  std::vector<GivenTargets> all;
+  while (const auto batch = loader.next()) all.push_back(targets_of(*batch));
+  return all;
+}
+
+// A COCO file of the test's pictures. Things are squares of a colour that nothing else has: what
+// the loader makes of their pixels, boxes and outlines can be compared. The pictures are turned by
+// EXIF as those of COCO never are.
+class CocoPictures {
+ public:
+  explicit CocoPictures(int64_t count) : pictures_(count) {
+    std::string images, annotations;
+    for (int64_t i = 0; i < count; ++i) {
+      const media::PictureInfo info = media::read_info(pictures_.file(i));
+      const media::Size seen = media::oriented_size(info.width, info.height, info.orientation);
+      images += fmt::format(R"({}{{"id": {}, "file_name": "{}"}})", i > 0 ? ", " : "", 100 + i,
+                            TestPictures::name(i));
+      for (int k = 0; k < 3; ++k) {
+        const double x = 3 + 9 * k, y = 5 + 7 * k;
+        const double w = std::min<double>(14 + i % 5, static_cast<double>(seen.width) - x);
+        const double h = std::min<double>(12 + k, static_cast<double>(seen.height) - y);
+        annotations += fmt::format(
+            R"({}{{"image_id": {}, "category_id": {}, "bbox": [{}, {}, {}, {}], "segmentation":
+               [[{}, {}, {}, {}, {}, {}, {}, {}]]}})",
+            annotations.empty() ? "" : ", ", 100 + i, k, x, y, w, h, x, y, x + w, y, x + w, y + h,
+            x, y + h);
+      }
+    }
+    path_ = pictures_.folder().write(
+        "instances_all.json", fmt::format(R"({{"images": [{}], "annotations": [{}], "categories":
+          [{{"id": 0, "name": "a"}}, {{"id": 1, "name": "b"}}, {{"id": 2, "name": "c"}}]}})",
+                                          images, annotations));
+  }
+
+  const TestPictures& pictures() const { return pictures_; }
+  Dataset open() const { return open_dataset(path_); }
+
+ private:
+  TestPictures pictures_;
+  std::string path_;
+};
+
+LoaderOptions target_options(std::string_view transforms, Fit fit) {
+  LoaderOptions o = small_options();
+  o.phases[0].shape = {.height = 48, .width = 40, .batch = 4, .crop = {.min_area = 0.4}};
+  o.transforms = parse_operators(transforms);
+  o.boxes = o.masks = true;
+  o.fit = fit;
+  return o;
+}
+
+TEST(LoaderTargets, BitsDependOnNoThreadRankCacheSourceOrResume) {
+  const CocoPictures coco(13);
+  TestFolder out;
+  pack(coco.open(), out.path("pack"));
+  const Dataset packed = open_dataset(out.path("pack"));
+  for (const Fit fit : {Fit::kCrop, Fit::kLetterbox}) {
+    LoaderOptions o = target_options("rand_augment(2, 9), erase", fit);
+    o.threads = 1;
+    o.iou_crop = fit == Fit::kLetterbox;
+    o.last = Last::kPad;
+    Loader one(coco.open(), o);
+    const auto want = targets_epoch(one);
+    ASSERT_EQ(want.size(), 4);
+    EXPECT_EQ(want[3].ids[3], -1);
+    EXPECT_EQ(std::count(want[3].masks.end() - 48 * 40, want[3].masks.end(), kIgnore), 48 * 40);
+    size_t boxes = 0;
+    for (const GivenTargets& batch : want) boxes += batch.labels.size();
+    EXPECT_GT(boxes, 13);
+    for (const CacheKind cache : {CacheKind::kPage, CacheKind::kUser, CacheKind::kDecoded}) {
+      LoaderOptions other = o;
+      other.cache = cache;
+      other.threads = 3;
+      Loader loader(packed, other);
+      EXPECT_EQ(targets_epoch(loader), want);
+      loader.load({.seed = o.order.seed, .epoch = 0, .place = 8});
+      EXPECT_EQ(targets_epoch(loader), std::vector<GivenTargets>(want.begin() + 2, want.end()));
+    }
+    for (int64_t rank = 0; rank < 2; ++rank) {
+      LoaderOptions half = o;
+      half.phases[0].shape.batch = 2;
+      half.rank = rank;
+      half.world = 2;
+      Loader loader(packed, half);
+      const auto got = targets_epoch(loader);
+      ASSERT_EQ(got.size(), 4);
+      for (size_t b = 0; b < 4; ++b) {
+        const auto& all = want[b];
+        const auto begin = static_cast<size_t>(all.starts[static_cast<size_t>(2 * rank)]);
+        EXPECT_TRUE(std::equal(got[b].boxes.begin(), got[b].boxes.end(),
+                               all.boxes.begin() + static_cast<int64_t>(4 * begin)));
+        EXPECT_TRUE(std::equal(got[b].masks.begin(), got[b].masks.end(),
+                               all.masks.begin() + 2 * rank * 48 * 40));
+        EXPECT_TRUE(std::equal(got[b].ids.begin(), got[b].ids.end(), all.ids.begin() + 2 * rank));
+      }
+    }
+  }
+}
+
+// Where a box is kept whole, the label map has the pixels of its class there and nowhere else: what
+// moves the one and what moves the other agree.
+TEST(LoaderTargets, BoxesAndMapsAgree) {
+  const CocoPictures coco(11);
+  int64_t compared = 0;
+  for (const Fit fit : {Fit::kCrop, Fit::kLetterbox}) {
+    for (const bool train : {true, false}) {
+      LoaderOptions o = target_options("translate_x(0.2), translate_y(0.2)", fit);
+      o.train = train;
+      o.min_visible = 0;
+      Loader loader(coco.open(), o);
+      for (const GivenTargets& batch : targets_epoch(loader)) {
+        for (size_t i = 0; i < 4; ++i) {
+          const uint8_t* map = batch.masks.data() + i * 48 * 40;
+          for (auto k = static_cast<size_t>(batch.starts[i]);
+               k < static_cast<size_t>(batch.starts[i + 1]); ++k) {
+            if (batch.labels[k] != 0) continue;  // others are partly below it
+            const float* box = &batch.boxes[4 * k];
+            EXPECT_EQ(batch.areas[k], (box[2] - box[0]) * (box[3] - box[1]));
+            int64_t x0 = 40, y0 = 48, x1 = 0, y1 = 0;
+            for (int64_t p = 0; p < 48 * 40; ++p) {
+              if (map[p] != 1) continue;
+              x0 = std::min(x0, p % 40);
+              x1 = std::max(x1, p % 40 + 1);
+              y0 = std::min(y0, p / 40);
+              y1 = std::max(y1, p / 40 + 1);
+            }
+            if (x0 > x1) continue;
+            ++compared;
+            // A pixel counts by its middle, and the outline's pixels are those of the picture.
+            const double unit = 2.1;
+            EXPECT_NEAR(static_cast<double>(box[0]), static_cast<double>(x0), unit);
+            EXPECT_NEAR(static_cast<double>(box[1]), static_cast<double>(y0), unit);
+          }
+        }
+      }
+    }
+  }
+  EXPECT_GT(compared, 15);
+}
+
+TEST(LoaderTargets, LetterboxesShowTheWholePicture) {
+  const CocoPictures coco(6);
+  LoaderOptions o = target_options("", Fit::kLetterbox);
+  o.train = false;
+  o.masks = false;
+  o.phases[0].shape.batch = 1;
+  o.order.kind = OrderKind::kSequential;
+  Loader loader(coco.open(), o);
+  for (int64_t i = 0; i < 6; ++i) {
+    const auto batch = loader.next();
+    const media::PictureInfo info = media::read_info(coco.pictures().file(i));
+    const media::Size seen = media::oriented_size(info.width, info.height, info.orientation);
+    const double scale =
+        std::min(40.0 / static_cast<double>(seen.width), 48.0 / static_cast<double>(seen.height));
+    const auto w = static_cast<int64_t>(std::nearbyint(scale * static_cast<double>(seen.width)));
+    const auto h = static_cast<int64_t>(std::nearbyint(scale * static_cast<double>(seen.height)));
+    const int64_t left = (40 - w) / 2, top = (48 - h) / 2;
+    EXPECT_TRUE(left == 0 || top == 0);
+    const auto* pixels = static_cast<const float*>(batch->data);
+    for (int64_t y = 0; y < 48; ++y) {
+      for (int64_t x = 0; x < 40; ++x) {
+        const bool inside = x >= left && x < left + w && y >= top && y < top + h;
+        if (inside) continue;
+        ASSERT_EQ(pixels[y * 40 + x], 0.0f) << x << " " << y;
+      }
+    }
+    ASSERT_EQ(batch->box_starts[1], 3);
+    EXPECT_EQ(batch->image_ids[0], 100 + i);
+    EXPECT_NEAR(
+        static_cast<double>(batch->boxes[0]),
+        static_cast<double>(left) + 3.0 * static_cast<double>(w) / static_cast<double>(seen.width),
+        1e-4);
+    EXPECT_NEAR(
+        static_cast<double>(batch->boxes[1]),
+        static_cast<double>(top) + 5.0 * static_cast<double>(h) / static_cast<double>(seen.height),
+        1e-4);
+  }
+}
+
+// Label maps as PNG files beside pictures.
+class MaskedFolder {
+ public:
+  explicit MaskedFolder(int64_t count) : pictures_(count) {
+    for (int64_t i = 0; i < count; ++i) {
+      folder_.write(fmt::format("images/sub/{}", TestPictures::name(i)),
+                    text_of(pictures_.file(i)));
+      const media::PictureInfo info = media::read_info(pictures_.file(i));
+      const media::Size seen = media::oriented_size(info.width, info.height, info.orientation);
+      folder_.write(fmt::format("masks/sub/p{}.png", i), grey_png(seen, i));
+    }
+  }
+  std::string path(std::string_view below = {}) const { return folder_.path(below); }
+  Dataset open() const { return open_dataset(folder_.path()); }
+  const TestFolder& folder() const { return folder_; }
+
+  // Stored without compression: value (x / 8 + y / 8 + i) % 5 at (x, y).
+  static std::string grey_png(media::Size size, int64_t i) {
+    std::string raw;
+    for (int64_t y = 0; y < size.height; ++y) {
+      raw += '\0';
+      for (int64_t x = 0; x < size.width; ++x) {
+        raw += static_cast<char>((x / 8 + y / 8 + i) % 5);
+      }
+    }
+    uint32_t a = 1, b = 0;
+    for (const char c : raw) {
+      a = (a + static_cast<uint8_t>(c)) % 65521;
+      b = (b + a) % 65521;
+    }
+    const auto big = [](uint32_t v) {
+      return std::string{static_cast<char>(v >> 24), static_cast<char>(v >> 16),
+                         static_cast<char>(v >> 8), static_cast<char>(v)};
+    };
+    const auto length = static_cast<uint16_t>(raw.size());
+    std::string zlib{"\x78\x01\x01", 3};
+    zlib += {static_cast<char>(length), static_cast<char>(length >> 8), static_cast<char>(~length),
+             static_cast<char>(~length >> 8)};
+    zlib += raw + big(b << 16 | a);
+    const auto chunk = [&](std::string_view kind, const std::string& content) {
+      std::string body = std::string(kind) + content;
+      uint32_t crc = 0xFFFFFFFF;
+      for (const char c : body) {
+        crc ^= static_cast<uint8_t>(c);
+        for (int k = 0; k < 8; ++k) crc = crc >> 1 ^ (crc & 1 ? 0xEDB88320 : 0);
+      }
+      return big(static_cast<uint32_t>(content.size())) + body + big(~crc);
+    };
+    const std::string header = big(static_cast<uint32_t>(size.width)) +
+                               big(static_cast<uint32_t>(size.height)) +
+                               std::string{"\x08\0\0\0\0", 5};
+    return "\x89PNG\r\n\x1a\n" + chunk("IHDR", header) + chunk("IDAT", zlib) + chunk("IEND", "");
+  }
+
+ private:
+  TestPictures pictures_;
+  TestFolder folder_;
+};
+
+LoaderOptions mask_options() {
+  LoaderOptions o = target_options("rand_augment", Fit::kCrop);
+  o.boxes = false;
+  return o;
+}
+
+TEST(LoaderTargets, MapsBesidePicturesArePackedToo) {
+  const MaskedFolder source(9);
+  EXPECT_EQ(source.open().kind(), "segmentation");
+  EXPECT_EQ(source.open().mask_path(0), source.path("masks/sub/p0.png"));
+  TestFolder out;
+  pack(source.open(), out.path("pack"));
+  EXPECT_TRUE(verify_pack(out.path("pack")).damaged.empty());
+  const Dataset packed = open_dataset(out.path("pack"));
+  EXPECT_TRUE(packed.has_details());
+  Loader files(source.open(), mask_options()), shards(packed, mask_options());
+  LoaderOptions wide = mask_options();
+  wide.mask_dtype = DType::kInt64;
+  Loader wider(packed, wide);
+  for (const GivenTargets& want : targets_epoch(files)) {
+    EXPECT_EQ(targets_of(*shards.next()), want);
+    const auto batch = wider.next();
+    const auto* values = static_cast<const int64_t*>(batch->masks);
+    EXPECT_TRUE(std::equal(want.masks.begin(), want.masks.end(), values));
+    for (const uint8_t v : want.masks) ASSERT_TRUE(v < 5 || v == kIgnore);
+  }
+  EXPECT_EQ(unpack(out.path("pack"), out.path("files")).files, 18);
+  EXPECT_EQ(read_file(out.path("files/masks/sub/p3.png")),
+            read_file(source.path("masks/sub/p3.png")));
+}
+
+// Without a crop, pixels are those of the file.
+TEST(LoaderTargets, MapsAreThoseOfTheirFiles) {
+  const MaskedFolder source(5);
+  LoaderOptions o = mask_options();
+  o.transforms.clear();
+  o.order.kind = OrderKind::kSequential;
+  o.fit = Fit::kLetterbox;
+  o.phases[0].shape = {.height = 100, .width = 100, .batch = 1, .crop = {.min_area = 1}};
+  o.flip = 0;
+  Loader loader(source.open(), o);
+  const std::string file = read_file(source.path("images/sub/p0.jpg"));
+  const media::PictureInfo info = media::read_info(std::as_bytes(std::span(file)));
+  const media::Size seen = media::oriented_size(info.width, info.height, info.orientation);
+  const auto batch = loader.next();
+  const auto* map = static_cast<const uint8_t*>(batch->masks);
+  const double scale = 100.0 / static_cast<double>(std::max(seen.width, seen.height));
+  const auto w = static_cast<int64_t>(std::nearbyint(scale * static_cast<double>(seen.width)));
+  const auto h = static_cast<int64_t>(std::nearbyint(scale * static_cast<double>(seen.height)));
+  for (int64_t y = 0; y < 100; ++y) {
+    for (int64_t x = 0; x < 100; ++x) {
+      const int64_t ix = x - (100 - w) / 2, iy = y - (100 - h) / 2;
+      int64_t want = kIgnore;
+      if (ix >= 0 && ix < w && iy >= 0 && iy < h) {
+        const auto sx =
+            static_cast<int64_t>((static_cast<double>(ix) + 0.5) * static_cast<double>(seen.width) /
+                                 static_cast<double>(w));
+        const auto sy =
+            static_cast<int64_t>((static_cast<double>(iy) + 0.5) *
+                                 static_cast<double>(seen.height) / static_cast<double>(h));
+        want = (sx / 8 + sy / 8) % 5;
+      }
+      ASSERT_EQ(map[y * 100 + x], want) << x << " " << y;
+    }
+  }
+}
+
+TEST(LoaderTargets, ErrorsNameTheMap) {
+  const MaskedFolder source(4);
+  LoaderOptions o = mask_options();
+  o.order.kind = OrderKind::kSequential;
+  source.folder().write("masks/sub/p1.png", MaskedFolder::grey_png({5, 4}, 0));
+  const auto next_error = [&] {
+    Loader loader(source.open(), o);
+    return error_of<FormatError>([&] { loader.next(); });
+  };
+  EXPECT_TRUE(says(next_error(), source.path("images/sub/p1.jpg")));
+  EXPECT_TRUE(says(next_error(), "it has 5x4 pixels, the picture as it is to be seen has"));
+  {
+    Loader loader(source.open(), o);
+    std::filesystem::remove(source.path("masks/sub/p1.png"));
+  }
+  EXPECT_TRUE(
+      says(error_of<FormatError>([&] { source.open(); }),
+           "images/sub/p1.jpg: expected its label map at " + source.path("masks/sub/p1.png")));
+  source.folder().write("masks/sub/p1.png", tiny_png());
+  EXPECT_TRUE(says(
+      [&] {
+        Loader loader(source.open(), o);
+        return error_of<Unsupported>([&] { loader.next(); });
+      }(),
+      "expected a grey or palette file"));
+}
+
+TEST(LoaderTargets, WhatADatasetLacksIsNamed) {
+  const TestPictures pictures(4);
+  LoaderOptions o = small_options();
+  const auto error = [&] {
+    return error_of<InvalidArgument>([&] { Loader loader(pictures.as_folder(), o); });
+  };
+  o.boxes = true;
+  EXPECT_TRUE(says(error(), "has no boxes"));
+  o.boxes = false;
+  o.masks = true;
+  EXPECT_TRUE(says(error(), "has no label maps"));
+  o.masks = false;
+  o.iou_crop = true;
+  EXPECT_TRUE(says(error(), "has no boxes"));
+  o.iou_crop = false;
+  o.min_visible = 1.5;
+  EXPECT_TRUE(says(error(), "min_visible is 1.5"));
+  o.min_visible = 0;
+  o.mask_dtype = DType::kInt8;
+  EXPECT_TRUE(says(error(), "mask_dtype is int8"));
+}
+
+}  // namespace
+}  // namespace stretto::data

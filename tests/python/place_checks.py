@@ -1,0 +1,271 @@
+"""The checks of place() in test_comm_torch.py: the last rank holds a part for the others."""
+
+import sys
+import time
+from pathlib import Path
+
+import comm_job
+import pytest
+import stretto.torch
+import torch
+import torch.distributed as dist
+from stretto.torch import place
+from torch import nn
+from torch.nn.parallel import DistributedDataParallel
+
+import stretto
+
+STEPS = 4
+
+
+class Net(nn.Module):
+  def __init__(self):
+    super().__init__()
+    self.body = nn.Sequential(nn.Linear(6, 8), nn.Tanh())
+    self.head = nn.Sequential(nn.Linear(8, 7), nn.Tanh(), nn.Linear(7, 5))
+
+  def forward(self, x):
+    return self.head(self.body(x))
+
+
+class Lossy(nn.Module):
+  """Its head is given labels too and returns the loss, so that logits stay where they are."""
+
+  def __init__(self):
+    super().__init__()
+    self.body, self.head = nn.Linear(6, 8), LossHead()
+
+  def forward(self, x, labels):
+    return self.head(self.body(x), labels=labels)["loss"][0]
+
+
+class LossHead(nn.Module):
+  def __init__(self):
+    super().__init__()
+    self.linear = nn.Linear(8, 5)
+
+  def forward(self, features, labels):
+    logits = self.linear(features)
+    return {"loss": (nn.functional.cross_entropy(logits, labels), logits.argmax(1))}
+
+
+def seeded(make):
+  torch.manual_seed(3)
+  return make()
+
+
+def batches(rank):
+  generator = torch.Generator().manual_seed(50 + rank)
+  return [(torch.randn(8, 6, generator=generator), torch.randint(5, (8,), generator=generator))
+          for _ in range(STEPS)]
+
+
+def loss_of(model, x, y, micro):
+  """As a mean of `micro` parts of the batch, whose results are asked for after all were begun. 0:
+  the model computes the loss."""
+  if micro == 0:
+    return model(x, y)
+  results = [model(part) for part in x.chunk(micro)]
+  losses = [nn.functional.cross_entropy(r, part) for r, part in zip(results, y.chunk(micro))]
+  return torch.stack(losses).mean()
+
+
+def train(model, call, rank, micro):
+  optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+  losses = []
+  for x, y in batches(rank):
+    optimizer.zero_grad()
+    loss = loss_of(call, x, y, micro)
+    loss.backward()
+    optimizer.step()
+    losses.append(float(loss.detach()))
+  return losses
+
+
+def split(make, rank, size, name="head", micro=1, **options):
+  """Losses and the state of a model whose `name` lies on the last rank; None on that rank."""
+  model = place(seeded(make), {name: f"cpu:{size - 1}"}, **options)
+  if model.holds:
+    assert model.holds == [name] and rank == size - 1
+    names = {id(p) for p in model.parameters()}
+    assert len(names) == len(list(model.module[0].parameters())) > 0
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    assert model.serve(optimizer) == STEPS
+    return None
+  assert not any(key.startswith(f"module.{name}.") for key, _ in model.named_parameters())
+  call = model
+  if size > 2:
+    call = DistributedDataParallel(model, process_group=model.group)
+  with model:
+    losses = train(model, call, rank, micro)
+    state = model.full_state_dict() if rank == 0 else {}
+  return losses, state, model.group
+
+
+def whole(make, rank, size, group, micro=1):
+  model = seeded(make)
+  call = DistributedDataParallel(model, process_group=group) if size > 2 else model
+  losses = train(model, call, rank, micro)
+  return losses, model
+
+
+def compare(make, rank, size, exact=True, **options):
+  found = split(make, rank, size, **options)
+  if found is None:
+    return
+  losses, state, group = found
+  want, model = whole(make, rank, size, group, options.get("micro", 1))
+  how = {"rtol": 0, "atol": 0} if exact else {"rtol": 1e-5, "atol": 1e-7}
+  torch.testing.assert_close(losses, want, **how)
+  if rank == 0:
+    assert set(state) == set(model.state_dict())
+    for name, value in model.state_dict().items():
+      torch.testing.assert_close(state[name], value, **how)
+    seeded(make).load_state_dict(state)
+
+
+def check_a_head_on_another_rank_trains_to_the_same_bits(rank, size):
+  # With two other ranks the mean of gradients is a sum of halves, in which nothing is rounded.
+  compare(Net, rank, size)
+
+
+def check_a_layer_in_the_middle_may_lie_there(rank, size):
+  compare(Net, rank, size, name="body.0")
+
+
+def check_a_head_that_takes_labels_and_returns_the_loss(rank, size):
+  compare(Lossy, rank, size, micro=0)
+
+
+def check_micro_batches_in_flight(rank, size):
+  # Autograd may add the gradients of micro-batches in another order.
+  compare(Net, rank, size, exact=False, micro=4, in_flight=True)
+
+
+def wait_for(file):
+  end = time.monotonic() + 100
+  while not file.exists():
+    assert time.monotonic() < end, f"{file} did not come"
+    time.sleep(0.005)
+
+
+def check_ranks_compute_at_the_same_time(rank, size):
+  """The head's first call ends only when a caller works on its second one."""
+  folder = Path(sys.argv[1])
+
+  class Waits(nn.Linear):
+    calls = 0
+
+    def forward(self, x):
+      self.calls += 1
+      if self.calls == 1:
+        wait_for(folder / "begun-1")
+      return super().forward(x)
+
+  class Begins(nn.Linear):
+    calls = 0
+
+    def forward(self, x):
+      (folder / f"begun-{self.calls}").touch()
+      self.calls += 1
+      return super().forward(x)
+
+  model = place(nn.Sequential(Begins(6, 8), Waits(8, 5)), {"1": f"cpu:{size - 1}"}, in_flight=True)
+  if model.holds:
+    model.serve()
+    return
+  with model:
+    model._single.add("1")  # as after a first call, which waits
+    results = [model(torch.ones(2, 6)) for _ in range(4)]
+    torch.stack([result.sum() for result in results]).sum().backward()
+
+
+def check_results_in_flight_are_tensors_to_whatever_uses_them(rank, size):
+  model = place(seeded(Net), {"head": f"cpu:{size - 1}"}, in_flight=True)
+  if model.holds:
+    model.serve()
+    return
+  x = batches(rank)[0][0]
+  with model, torch.no_grad():
+    want = seeded(Net)(x)
+    for use in (lambda y: y + 0, lambda y: 0 + y, lambda y: torch.cat([y, y])[:8], lambda y: y[:],
+                lambda y: y.clone(), lambda y: torch.stack(list(y)), lambda y: y.view(8, 5)):
+      model(x)  # and one that nobody looks at
+      assert torch.equal(use(model(x)), want)
+    result = model(x)
+    assert result.shape == (8, 5) and result.tolist() == want.tolist() and float(result[0, 0])
+
+
+def check_a_model_on_the_meta_device_is_nowhere_whole(rank, size):
+  with torch.device("meta"):
+    net = Net()
+  model = place(net, {"head": f"cpu:{size - 1}"})
+  assert not any(p.is_meta for p in model.parameters())
+  if model.holds:
+    assert sum(p.numel() for p in model.parameters()) == 8 * 7 + 7 + 7 * 5 + 5
+    model.serve(torch.optim.SGD(model.parameters(), lr=0.1))
+    return
+  assert sum(p.numel() for p in model.parameters()) == 6 * 8 + 8
+  x = batches(rank)[0][0]
+  with model:
+    assert model(x).isfinite().all()
+    reference = seeded(Net)
+    model.load_full_state_dict(reference.state_dict())
+    assert torch.equal(model(x).detach(), reference(x).detach())
+    with pytest.raises(stretto.InvalidArgumentError, match="nothing of head"):
+      model.load_full_state_dict({"body.0.weight": x})
+
+
+def check_errors_of_a_part_are_raised_where_it_was_called(rank, size):
+  model = place(seeded(Net), {"head": f"cpu:{size - 1}"})
+  if model.holds:
+    with pytest.raises(stretto.InvalidArgumentError, match="which call it; call serve"):
+      model(torch.zeros(1, 6))
+    model.serve()
+    return
+  with model:
+    model.module.body = nn.Identity()
+    with pytest.raises(stretto.CommError,
+                       match=f"rank {size - 1}, which holds head: RuntimeError.*shapes"):
+      model(torch.zeros(3, 6))
+    with pytest.raises(stretto.InvalidArgumentError, match="a Net cannot be sent"):
+      model.module.head(Net())
+    y = model(torch.zeros(3, 8)).sum()
+    y.backward(retain_graph=True)
+    with pytest.raises(stretto.CommError, match="differentiated already"):
+      y.backward()
+    with pytest.raises(stretto.InvalidArgumentError, match="holds no part"):
+      model.serve()
+  with pytest.raises(stretto.InvalidArgumentError, match="after close"):
+    model(torch.zeros(3, 8))
+
+
+def check_a_rank_that_fails_ends_those_that_hold_parts(rank, size):
+  model = place(seeded(Net), {"head": f"cpu:{size - 1}"})
+  if model.holds:
+    with pytest.raises(stretto.CommError, match="rank . ended with an error: ValueError: no data"):
+      model.serve()
+  else:
+    with pytest.raises(ValueError), model:
+      raise ValueError("no data")
+  dist.barrier()
+
+
+def check_places_that_cannot_be_are_named(rank, size):
+  for parts, text in (
+      ({"haed": "cpu:1"}, "no rank can hold 'haed'.*head"), ({}, "expected a dictionary"),
+      ({"head": f"cpu:{size}"}, f"head: rank {size} does not exist.*0 to {size - 1}"),
+      ({"head": "tpu:1"}, "head: expected cpu or cuda and a rank"), ({"head": "cpu"}, "and a rank"),
+      ({"head": "cpu:1", "head.0": "cpu:0"}, "head.0 is in head"),
+      ({f"head.{i}": f"cpu:{i}" for i in range(size)}, "no rank is left")):
+    with pytest.raises(stretto.InvalidArgumentError, match=text):
+      place(Net(), parts)
+  tied = Net()
+  tied.head[2].weight = nn.Parameter(torch.zeros(8, 6))
+  tied.body[0].weight = tied.head[2].weight
+  with pytest.raises(stretto.InvalidArgumentError, match="body.0.weight and head.2.weight are one"):
+    place(tied, {"head": "cpu:1"})
+
+
+if __name__ == "__main__":
+  comm_job.main(globals())

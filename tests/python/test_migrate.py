@@ -1,0 +1,440 @@
+"""`stretto migrate`: what strangers' scripts become, and that it trains as before."""
+
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch")
+pytest.importorskip("libcst", reason="libcst is not installed: ./dev setup installs it")
+
+from migrate_runs import RUNS  # noqa: E402
+from stretto.migrate import migrate  # noqa: E402
+from stretto.migrate._helpers import HELPERS  # noqa: E402
+from stretto.migrate._rules import RULES  # noqa: E402
+
+from stretto import InvalidArgumentError  # noqa: E402
+
+HERE = Path(__file__).parent
+SCRIPTS = sorted((HERE / "migrate").glob("*.py"))
+TIMEOUT_S = 840  # a guard against hanging for ever; pytest has one of 900 s per test
+# Sums of a float32 gradient in two parts instead of one, over at most 32 steps: 2.4e-7 was seen.
+TOLERANCE = 1e-5
+
+
+def text(name):
+  return (HERE / "migrate" / f"{name}.py").read_text()
+
+
+def findings(found):
+  return "\n".join(f"{f.line}: {f.text}" for f in found)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+  """What every script printed before and after, by name."""
+  folder = tmp_path_factory.mktemp("runs")
+  done = subprocess.run([sys.executable, str(HERE / "migrate_runs.py"), str(folder), *RUNS],
+                        capture_output=True, text=True, timeout=TIMEOUT_S,
+                        env={**os.environ, "OMP_NUM_THREADS": "1"})
+  assert done.returncode == 0, done.stderr
+  return {name: json.loads((folder / f"{name}.json").read_text()) for name in RUNS}
+
+
+def numbers(printed):
+  return [float(word) for word in re.findall(r"-?\d+\.\d+", printed)]
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_every_run_succeeds_and_rank_0_prints_alone(name, runs):
+  for how, run in runs[name].items():
+    assert run["code"] == 0, f"{how}: {run['err']}"
+  assert runs[name]["two-rank1"]["out"] == ""
+  assert numbers(runs[name]["two-rank0"]["out"])
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if name != "dropout_workers"])
+def test_one_process_prints_what_it_printed_before(name, runs):
+  """To the last of ten digits, and it writes the same files. dropout_workers has no seed."""
+  assert runs[name]["alone"]["out"] == runs[name]["original"]["out"]
+  assert runs[name]["alone"]["files"] == runs[name]["original"]["files"]
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if name != "dropout_workers"])
+def test_two_ranks_have_the_losses_of_one_process_with_their_batches_together(name, runs):
+  """Dropout and BatchNorm see each rank's own batch: dropout_workers has no such losses."""
+  expected = numbers(runs[name]["doubled"]["out"])
+  assert len(expected) >= 3
+  assert numbers(runs[name]["two-rank0"]["out"]) == pytest.approx(expected, rel=TOLERANCE,
+                                                                  abs=1e-7)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_a_second_migration_changes_nothing(script):
+  once = migrate(script.read_text())
+  assert once.source != script.read_text() and not once.distributed
+  twice = migrate(once.source)
+  assert twice.source == once.source and "init_process_group" in twice.distributed
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_every_script_gets_what_ranks_need(script):
+  new = migrate(script.read_text()).source
+  for needed in ("start_ranks()", "DistributedDataParallel(", "dist.destroy_process_group()",
+                 "own_randomness()"):
+    assert needed in new
+  assert "sampling(" in new or "ShareOfStream(" in new
+  assert re.search(r"^\s*(set_epoch|next_epoch)\(", new, re.M) or "ShareOfStream(" in new
+
+
+def test_nothing_but_what_is_needed_is_written():
+  new = migrate(text("digits_functions")).source
+  defined = {node.name for node in ast.parse(new).body
+             if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+  helpers = {row.name for row in HELPERS if row.text} & defined
+  assert all(new.count(name) > 1 for name in helpers)
+  assert "first_on_host" not in new and "ShareOfStream" not in new
+
+
+def test_downloads_and_pretrained_weights_come_to_the_first_rank_of_a_host():
+  new = migrate(text("torchvision_model")).source
+  assert new.count("with first_on_host():") == 2  # both datasets together, and the weights
+  assert "torch.save(unwrap(model), " in new
+  assert "torch.optim.SGD(unwrap(model).fc.parameters()" in new
+
+
+def test_a_model_and_an_optimizer_in_different_functions():
+  new = migrate("""
+import torch
+from torch.utils.data import DataLoader
+
+def build():
+    model = torch.nn.Linear(2, 1)
+    model.weight.data.zero_()
+    return model
+
+def optimizer_of(m):
+    return torch.optim.SGD(m.parameters(), lr=0.1)
+
+def main(samples):
+    net = build()
+    opt = optimizer_of(net)
+    for e in range(3):
+        for x, y in DataLoader(samples, 4, shuffle=True):
+            net(x).sum().backward()
+            opt.step()
+""")
+  assert "    net = DistributedDataParallel(net)\n    opt = optimizer_of(net)" in new.source
+  assert "unwrap(model)" not in new.source  # build() sees the module itself
+  assert "give this loader a name" in findings(new.by_hand)
+
+
+LOOP = """
+import torch
+from torch.utils.data import DataLoader
+{imports}
+model = torch.nn.Linear(2, 2)
+opt = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader({loader})
+for epoch in range(3):
+    {before}
+    for x, y in loader:
+        {inside}
+        opt.step()
+    {after}
+"""
+
+
+def loop(loader="samples, shuffle=True", before="pass", inside="loss(x, y).backward()",
+         after="pass", imports=""):
+  return migrate(LOOP.format(loader=loader, before=before, inside=inside, after=after,
+                             imports=imports))
+
+
+@pytest.mark.parametrize("case, complaint", [
+  (dict(loader="samples, sampler=WeightedRandomSampler(w, 9)"), "has a sampler of its own"),
+  (dict(inside="model.loss(x, y).backward()"), "does not go through DistributedDataParallel"),
+  (dict(inside="out.append(model(x).cpu()); loss(x).backward()"), "gather them with"),
+  (dict(after="f = open('log.txt', 'a')"), "every rank opens this file"),
+  (dict(imports="import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '1'"), "remove it"),
+  (dict(after="x.to('cuda:1')"), "names one GPU for all ranks"),
+  (dict(imports="import wandb\nname = wandb.init(project='p').name"), "every rank logs here"),
+  (dict(inside="l = model(x).sum()\n        if torch.isnan(l):\n            continue\n"
+        "        l.backward()"), "each rank decides here by its own values"),
+  (dict(inside="model.requires_grad_(False); loss(x).backward()"), "find_unused_parameters"),
+])
+def test_what_it_cannot_decide_is_listed_by_line(case, complaint):
+  found = loop(**case)
+  assert complaint in findings(found.by_hand)
+  lines = LOOP.format(**{"loader": "samples, shuffle=True", "before": "pass", "after": "pass",
+                         "inside": "loss(x, y).backward()", "imports": "", **case}).splitlines()
+  [finding] = [f for f in found.by_hand if complaint in f.text]
+  changed = next(iter(case.values())).splitlines()
+  assert any(line.strip() in lines[finding.line - 1] for line in changed)
+
+
+def test_a_model_that_makes_its_optimizer():
+  found = migrate("""
+import torch
+from torch.utils.data import DataLoader
+from tqdm import tqdm
+
+class Net(torch.nn.Module):
+    def optimizer(self):
+        return torch.optim.Adam(self.parameters())
+    def step(self, x):
+        return self(x).sum()
+
+def fit(samples):
+    net = Net()
+    opt = net.optimizer()
+    loader = DataLoader(samples, shuffle=True)
+    for epoch in range(3):
+        with tqdm(loader) as bar:
+            for x in bar:
+                net.step(x).backward()
+                opt.step()
+        for x in (bar := tqdm(loader)):
+            net(x).sum().backward()
+""")
+  assert ("    net = DistributedDataParallel(net)\n"
+          "    opt = unwrap(net).optimizer()") in found.source
+  assert found.source.count("            set_epoch(loader, epoch)\n            for x in bar:") == 1
+  assert "        set_epoch(loader, epoch)\n        for x in (bar :=" in found.source
+  assert "net.step() does not go through DistributedDataParallel" in findings(found.by_hand)
+
+
+def test_elements_of_containers_and_layers_are_told_apart():
+  new = migrate("""
+import torch
+from torch.utils.data import DataLoader
+nets = {"g": torch.nn.Sequential(torch.nn.Linear(1, 1))}
+net = torch.nn.Sequential(torch.nn.Linear(1, 1))
+opt = torch.optim.SGD(nets["g"].parameters())
+opt2 = torch.optim.SGD(net.parameters())
+loader = DataLoader(samples, shuffle=True)
+for epoch in range(2):
+    for x in loader:
+        (nets["g"](x) + net(x)).sum().backward()
+        opt.step()
+print(net[0].weight, nets["g"].extra)
+torch.save([nets["g"].state_dict(), opt.state_dict()], "x.pt")
+""").source
+  assert 'nets["g"] = DistributedDataParallel(nets["g"])\nopt = ' in new
+  assert "net = DistributedDataParallel(net)\nopt2 = " in new
+  assert 'print_once(unwrap(net)[0].weight, unwrap(nets["g"]).extra)' in new
+  assert 'torch.save([unwrap(nets["g"]).state_dict(), opt.state_dict()], "x.pt")' in new
+
+
+def test_a_script_without_a_loader_says_so():
+  found = migrate("import torch\nm = torch.nn.Linear(1, 1)\no = torch.optim.SGD(m.parameters())\n"
+                  "for i in range(3):\n    m(x).backward()\n    o.step()\n")
+  assert "there is no DataLoader here" in findings(found.by_hand)
+
+
+def test_values_that_not_all_ranks_show_are_not_averaged():
+  """A collective under a condition that differs between ranks would hang."""
+  new = loop(inside="loss = model(x).sum()\n        loss.backward()\n"
+             "        if x.max() > 3:\n            print(loss.item())").source
+  assert "print_once(loss.item())" in new
+  new = loop(inside="loss = model(x).sum()\n        loss.backward()\n"
+             "        if loss.item() > 3:\n            break").source
+  assert "if mean_of_ranks(loss.item()) > 3:" in new
+
+
+def test_inner_loops_may_go_round_more_often_on_one_rank():
+  new = loop(inside="loss = model(x).sum()\n        loss.backward()\n"
+             "        for part in y:\n            print(part.item())").source
+  assert "print_once(part.item())" in new
+
+
+def test_the_last_loss_is_averaged_behind_the_loop():
+  inside = "loss = model(x).sum()\n        loss.backward()"
+  new = loop(inside=inside, after="print(f'{epoch}: {loss.item():.3f}', x.max().item())").source
+  assert "print_once(f'{epoch}: {mean_of_ranks(loss.item()):.3f}', x.max().item())" in new
+  new = loop(inside=inside, after="if x.max() > 3: print(loss.item())").source
+  assert "print_once(loss.item())" in new
+
+
+@pytest.mark.parametrize("divisor, helper", [
+  ("len(loader)", "mean"), ("len(loader.dataset)", "sum"), ("len(samples)", "sum"),
+  ("steps", "mean")])
+def test_sums_are_reduced_by_what_divides_them(divisor, helper):
+  new = loop(before="total = 0.0", after=f"print(total / {divisor})",
+             imports="samples = [1]\nsteps = len(DataLoader(samples))",
+             inside="loss = model(x).sum()\n        loss.backward()\n"
+                    "        total += loss.item()").source
+  assert f"    total = {helper}_of_ranks(total)\n    print_once(total / {divisor})" in new
+
+
+EVALUATED = """
+import json
+import torch
+from torch.utils.data import DataLoader
+model = torch.nn.BatchNorm1d(2)
+opt = torch.optim.SGD(model.parameters())
+loader = DataLoader(samples, shuffle=True)
+
+def evaluate():
+    return float(model(x).sum())
+
+def train():
+    for x in loader:
+        model(x).sum().backward()
+
+with open("log.txt", "w") as log:
+    for epoch in range(3):
+        train()
+with open("result.json", "w") as file:
+    json.dump(evaluate(), file)
+with open("config.json", "w") as file:
+    json.dump({}, file)
+data = train(download=True)
+"""
+
+
+def test_what_all_ranks_run_together_is_not_left_to_rank_0():
+  """The others would wait for it, or it for them."""
+  found = migrate(EVALUATED)
+  assert found.source.count("if dist.get_rank() == 0:\n    with open") == 1
+  assert 'if dist.get_rank() == 0:\n    with open("config.json", "w") as file:' in found.source
+  assert "with first_on_host():" not in found.source
+  assert [f.line for f in found.by_hand if "every rank opens this file" in f.text] == [16, 19]
+
+
+def test_a_module_that_workers_import_again_joins_the_ranks_once():
+  new = migrate("import torch\n" + text("stream").replace("BATCH = 8", "BATCH = 8\nprint(BATCH)")
+                ).source
+  assert 'if __name__ == "__main__":\n    start_ranks()\n' in new
+  assert new.index("    start_ranks()\n") < new.index("print_once(BATCH)")
+  assert migrate(text("stream")).source.count('if __name__ == "__main__":') == 1
+
+
+def test_a_sum_that_begins_again_is_averaged_where_it_is_shown():
+  new = loop(before="total = 0.0", inside="loss = model(x).sum()\n        loss.backward()\n"
+             "        total += loss.item()\n        if epoch % 20 == 19:\n"
+             "            print(f'{total / 20:.3f}')\n            total = 0.0").source
+  assert "print_once(f'{mean_of_ranks(total) / 20:.3f}')" in new
+  assert "    total = mean_of_ranks(total)" not in new
+
+
+def test_writers_log_on_rank_0():
+  new = loop(imports="from torch.utils.tensorboard import SummaryWriter\nw = SummaryWriter('x')",
+             after="w.add_scalar('a', 1, epoch)\n    w.flush()").source
+  assert "w = SummaryWriter('x') if dist.get_rank() == 0 else None" in new
+  assert ("    if dist.get_rank() == 0:\n        w.add_scalar('a', 1, epoch)\n"
+          "        w.flush()\n") in new
+
+
+@pytest.mark.parametrize("line, why", [
+  ("import horovod.torch as hvd", "Horovod"), ("from accelerate import Accelerator", "Accelerate"),
+  ("import lightning as L", "Lightning"), ("import deepspeed", "DeepSpeed"),
+  ("torch.distributed.init_process_group('nccl')", "init_process_group() in line 2"),
+  ("m = torch.nn.parallel.DistributedDataParallel(m)", "DistributedDataParallel")])
+def test_distributed_scripts_are_recognised(line, why):
+  source = f"import torch\n{line}\nloss.backward()\n"
+  found = migrate(source)
+  assert why in found.distributed and found.source == source
+
+
+@pytest.mark.parametrize("source, complaint", [
+  ("print(1)\n", "has no backward()"), ("def f(:\n", "line 1: this is no Python"),
+  ("sampling = 3\nloader = torch.utils.data.DataLoader(s, shuffle=True)\nfor e in range(3):\n"
+   "  for x in loader:\n    x.backward()\nimport torch\n", "a sampling of its own")])
+def test_bad_input(source, complaint):
+  with pytest.raises(InvalidArgumentError, match=re.escape(complaint)):
+    migrate(source)
+
+
+def test_an_unknown_backend():
+  with pytest.raises(InvalidArgumentError, match="one of auto, stretto, gloo, nccl, got mpi"):
+    migrate("", backend="mpi")
+  assert 'backend = "gloo"' in migrate(text("stream"), backend="gloo").source
+  assert "import stretto" not in migrate(text("stream"), backend="gloo").source
+
+
+def test_indentation_and_ends_of_lines_stay():
+  source = text("stream").replace("    ", "\t").replace("\n", "\r\n")
+  new = migrate(source).source
+  assert "\r\n\tmodel = DistributedDataParallel(model)\r\n" in new
+  assert "\n" not in new.replace("\r\n", "") and "    " not in new
+
+
+def test_every_rule_says_what_it_does():
+  assert len({rule.name for rule in RULES}) == len(RULES)
+  page = (HERE.parents[1] / "docs/howto/migrate.md").read_text()
+  for rule in RULES:
+    assert f"| {rule.name} |" in page, "docs/howto/migrate.md has a row for each rule"
+
+
+def command(*words, code=0, **options):
+  done = subprocess.run([sys.executable, "-m", "stretto.migrate", *map(str, words)],
+                        capture_output=True, text=True, timeout=TIMEOUT_S, **options)
+  assert done.returncode == code, done.stdout + done.stderr
+  return done
+
+
+def test_the_command_changes_nothing_unless_told(tmp_path):
+  script = tmp_path / "train.py"
+  script.write_text(text("stream"))
+  done = command(script)
+  assert script.read_text() == text("stream") and list(tmp_path.iterdir()) == [script]
+  assert "+    model = DistributedDataParallel(model)" in done.stdout and "\x1b" not in done.stdout
+  assert "No file was changed" in done.stderr and "Nothing is left to do by hand" in done.stderr
+
+
+def test_the_diff_is_one_that_patch_takes(tmp_path):
+  script = tmp_path / "train.py"
+  script.write_text(text("gan"))
+  patch = command(script, "--diff").stdout
+  subprocess.run(["git", "apply", "-p1"], input=patch, text=True, cwd=tmp_path, check=True)
+  assert script.read_text() == migrate(text("gan")).source
+
+
+def test_in_place_keeps_the_rights_and_a_link(tmp_path):
+  script, link = tmp_path / "real.py", tmp_path / "train.py"
+  script.write_text(text("stream"))
+  script.chmod(0o755)
+  link.symlink_to(script)
+  command(link, "--in-place")
+  assert link.is_symlink() and script.stat().st_mode & 0o777 == 0o755
+  assert script.read_text() == migrate(text("stream")).source
+  again = command(link, "--in-place")
+  assert "distributed already" in again.stderr
+  assert script.read_text() == migrate(text("stream")).source
+  assert sorted(p.name for p in tmp_path.iterdir()) == ["real.py", "train.py"]
+
+
+def test_json_and_errors_of_the_command(tmp_path):
+  script = tmp_path / "train.py"
+  script.write_text(text("stream"))
+  found = json.loads(command(script, "--json", "-o", tmp_path / "new.py").stdout)
+  assert found["source"] == (tmp_path / "new.py").read_text()
+  assert found["by_hand"] == [] and {"line", "rule", "text"} == set(found["done"][0])
+  assert "absent.py: there is no such file" in command(tmp_path / "absent.py", code=2).stderr
+  done = command(script, "-o", tmp_path / "no" / "x.py", code=2)
+  assert "no: there is no such folder" in done.stderr
+  script.write_bytes(b"\xff\xfe\x00")
+  assert "this is no Python text" in command(script, code=2).stderr
+
+
+def test_without_libcst_it_says_what_to_install(tmp_path):
+  (tmp_path / "libcst.py").write_text("raise ImportError('no')\n")
+  script = tmp_path / "train.py"
+  script.write_text(text("stream"))
+  path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
+  done = command(script, code=3, env={**os.environ, "PYTHONPATH": path})
+  assert "pip install 'stretto[migrate]'" in done.stderr
+
+
+def test_stretto_run_starts_the_result(tmp_path):
+  (tmp_path / "train.py").write_text(migrate(text("module_level")).source)
+  done = subprocess.run([sys.executable, "-m", "stretto._launch", "-n", "2", "train.py"],
+                        cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
+  assert done.returncode == 0, done.stderr
+  assert done.stdout.count("epoch") == 4 and (tmp_path / "net.pth").exists()
