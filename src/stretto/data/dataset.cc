@@ -142,9 +142,16 @@ bool Dataset::has_masks_beside() const {
 }
 
 bool Dataset::has_details() const {
-  return has_masks_beside() || !table_->details.empty() ||
+  // The number of a picture alone takes fewer bytes, an outline more.
+  constexpr uint64_t kNumberAlone = 11;
+  uint64_t begin = 0;
+  for (const uint64_t end : table_->detail_ends) {
+    if (end - begin > kNumberAlone) return true;
+    begin = end;
+  }
+  return has_masks_beside() ||
          std::any_of(table_->records.begin(), table_->records.end(),
-                     [](const Record& r) { return r.details_bytes > 0; });
+                     [](const Record& r) { return r.details_bytes > kNumberAlone; });
 }
 
 const std::shared_ptr<Fetcher>& Dataset::fetcher() const { return table_->fetcher; }

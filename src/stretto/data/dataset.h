@@ -84,7 +84,7 @@ class Dataset {
   std::span<const std::byte> details(int64_t index) const;
   bool has_masks_beside() const;  // some samples have a mask_path()
   bool has_annotations() const;   // any sample has a box
-  bool has_details() const;       // any sample may have details or a mask
+  bool has_details() const;       // any sample has outlines or a label map
   // "folder", "segmentation", "list", "tar", "tfrecord", "coco", "pack", or "concat" of several.
   std::string_view kind() const;
   const std::string& source() const;

@@ -139,10 +139,10 @@ class FullCache : public ::testing::Test {
 };
 
 TEST_F(FullCache, WhatIsNeededFarthestInTheFutureGoesFirst) {
-  auto begun = cache_.begin(key_of("e"), waited("e", 90), uses_, kNoCheck);
+  auto begun = cache_.begin(key_of("e"), waited("e", 80), uses_, kNoCheck);
   EXPECT_NE(begun.part, nullptr);
   EXPECT_EQ(left(), "abc") << "nobody needs d";
-  auto more = cache_.begin(key_of("f"), waited("f", 90), uses_, kNoCheck);
+  auto more = cache_.begin(key_of("f"), waited("f", 80), uses_, kNoCheck);
   EXPECT_NE(more.part, nullptr);
   EXPECT_EQ(left(), "ab");
   EXPECT_EQ(cache_.evicted(), 2);
@@ -150,7 +150,7 @@ TEST_F(FullCache, WhatIsNeededFarthestInTheFutureGoesFirst) {
 
 TEST_F(FullCache, WhatIsOpenStays) {
   const auto open = cache_.find(key_of("d"), 100);
-  const auto begun = cache_.begin(key_of("e"), waited("e", 90), uses_, kNoCheck);
+  const auto begun = cache_.begin(key_of("e"), waited("e", 80), uses_, kNoCheck);
   EXPECT_NE(begun.part, nullptr);
   EXPECT_EQ(left(), "abd");
 }
