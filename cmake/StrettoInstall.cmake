@@ -21,7 +21,9 @@ function(stretto_install)
   set(headers stretto.h ops.h stretto_c.h base/error.h tensor/dtype.h tensor/shape.h
               tensor/any_value.h tensor/shape_range.h tensor/tensor.h)
   if(STRETTO_BUILD_MEDIA)
-    list(APPEND headers data.h data/dataset.h data/loader.h data/order.h base/cpu.h media/colour.h
+    list(APPEND headers data.h data/dataset.h data/disk_cache.h data/fetcher.h data/loader.h
+                        data/lookahead.h data/order.h data/remote.h data/remote_stats.h base/cpu.h
+                        media/colour.h
                         media/crop.h media/fuse.h media/operators/operator.h media/picture.h
                         media/random.h media/weights.h)
   endif()

@@ -243,6 +243,7 @@ class DataLoader {
     nb::list names;
     for (const std::string& name : s.skipped_names) names.append(text_of(name));
     row["skipped_names"] = names;
+    row["remote"] = s.remote ? nb::object(remote_stats(*s.remote)) : nb::none();
     row["verdict"] = std::string(verdict(s));
     return row;
   }
@@ -465,6 +466,7 @@ void bind_data(nb::module_& m) {
   bind_dataset(m);
   bind_options(m);
   bind_packs(m);
+  bind_remote(m);
   nb::class_<DataLoader>(m, "DataLoader")
       .def(nb::init<const Dataset&, const LoaderOptions&>(), "dataset"_a, "options"_a)
       .def("next", &DataLoader::next, "framework"_a)

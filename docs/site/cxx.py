@@ -22,7 +22,8 @@ SOURCE = ROOT / "src"
 CPP_HEADERS = ("stretto/stretto.h", "stretto/ops.h", "stretto/tensor/tensor.h",
                "stretto/tensor/dtype.h", "stretto/tensor/shape.h", "stretto/tensor/shape_range.h",
                "stretto/base/error.h", "stretto/data.h", "stretto/data/dataset.h",
-               "stretto/data/loader.h", "stretto/data/order.h",
+               "stretto/data/loader.h", "stretto/data/order.h", "stretto/data/remote.h",
+               "stretto/data/fetcher.h", "stretto/data/remote_stats.h",
                "stretto/media/operators/operator.h")
 C_HEADERS = ("stretto/stretto_c.h",)
 SETTINGS = """

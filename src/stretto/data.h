@@ -15,3 +15,4 @@
 #include "stretto/data/dataset.h"  // what is read, and from where
 #include "stretto/data/loader.h"   // batches of it
 #include "stretto/data/order.h"    // which sample comes when
+#include "stretto/data/remote.h"   // what lies in a store, by a Store of your own

@@ -91,6 +91,11 @@ def main():
                      ("pax", tarfile.PAX_FORMAT)):
     save(f"{name}.tar", "d", archive(form, members).rstrip(b"\0"))
   save("two.tfrecord", "e", record(PNG, 5) + record(b"\xff\xd8\xffx", 0))
+  rows = [(512, 700, -1, "a/1.jpg", "cat"), (2048, 3, 7, "2.png", "")]
+  note = struct.pack("<Q", len(rows)) + b"".join(
+    struct.pack("<QQqII", offset, length, label, len(name), len(class_name)) + name.encode()
+    + class_name.encode() for offset, length, label, name, class_name in rows)
+  save("shard.note", "i", b"STRNOTE1" + bytes(8) + note)  # the fuzzer makes the checksum right
   with tempfile.TemporaryDirectory() as name:
     folder = pathlib.Path(name)
     (folder / "in/a").mkdir(parents=True)

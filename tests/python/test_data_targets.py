@@ -91,6 +91,23 @@ def test_boxes_and_maps_are_where_the_things_are(coco, options):
   assert compared > 10
 
 
+def test_boxes_without_outlines_make_no_maps(coco, tmp_path):
+  listed = json.loads(coco.read_text())
+  for row in listed["annotations"]:
+    del row["segmentation"]
+  file = coco.parent / "instances_boxes.json"
+  file.write_text(json.dumps(listed))
+  look(file, "-o", tmp_path / "page.html", "--count", "2", "--size", "32")
+  text = (tmp_path / "page.html").read_text()
+  assert "<rect" in text and 'class="mask"' not in text
+  with pytest.raises(stretto.InvalidArgumentError, match="has no label maps"):
+    data.ImageLoader(file, 2, 16, targets="masks")
+  with (data.ImageLoader([coco.parent / "instances_boxes.json", coco], 4, 16, targets="masks",
+                         sampler="sequential") as loader,
+        pytest.raises(stretto.FormatError, match="no outlines")):
+    next(iter(loader))
+
+
 def test_detectors_get_what_they_take(coco):
   torch = pytest.importorskip("torch")
   with data.ImageLoader(coco, 5, 64, framework="torch", targets="boxes", fit="letterbox") as loader:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import numpy as np
 from stretto import _stretto
 from stretto._checks import TEXT, expected, is_whole, require
 from stretto._errors import InvalidArgumentError
+from stretto.data import _remote
 
 
 class Dataset:
@@ -20,6 +22,7 @@ class Dataset:
 
   Args:
     table: what the engine knows of it.
+    remote: how a dataset behind a URL is opened again; None: it is local.
 
   Attributes:
     source: what was opened.
@@ -29,8 +32,9 @@ class Dataset:
     fingerprint: a number of all names and labels, which tells datasets apart.
   """
 
-  def __init__(self, table: Any) -> None:
+  def __init__(self, table: Any, remote: dict[str, Any] | None = None) -> None:
     self._table = table
+    self._remote = remote
     self._joined: tuple[Dataset, ...] = ()  # what concat() was given
     self._labels: np.ndarray | None = None
     self.source: str = table.source
@@ -48,7 +52,7 @@ class Dataset:
   def __reduce__(self) -> tuple[Any, ...]:
     if self._joined:
       return concat, (self._joined,)
-    return open, (self.source, self.kind)
+    return partial(open, **(self._remote or {})), (self.source, self.kind)
 
   @property
   def labels(self) -> np.ndarray:
@@ -105,12 +109,23 @@ class Dataset:
     return int(index)
 
 
-def open(source: str | os.PathLike[str], kind: str = "") -> Dataset:
+def open(source: str | os.PathLike[str], kind: str = "", *,
+         cache_dir: str | os.PathLike[str] | None = None, disk_bytes: int | None = None,
+         storage_options: Mapping[str, Any] | None = None) -> Dataset:
   """Opens a source of pictures.
 
+  Files behind a URL are fetched when they are needed, and before, into a cache on this host's disk,
+  which all processes of the host share. The first time shards of tar and TFRecord are read as a
+  whole, for the list of what is in them.
+
   Args:
-    source: a folder with a folder of pictures per class, or another thing that holds pictures.
+    source: a folder with a folder of pictures per class, or another thing that holds pictures; or
+      its URL, of any store that the package fsspec opens ("s3://bucket/shard-{000..127}.tar").
     kind: what it is, as `Dataset.kind` says; empty: what it looks like.
+    cache_dir: of a URL, the folder of the cache; None: "data" in the user's cache folder.
+    disk_bytes: of a URL, what the cache may take, other datasets' files in it included; None: a
+      fifth of what is free there.
+    storage_options: of a URL, what fsspec is given for its store, such as {"anon": True}.
 
   Returns:
     The dataset.
@@ -118,9 +133,23 @@ def open(source: str | os.PathLike[str], kind: str = "") -> Dataset:
   Raises:
     FormatError: it is missing or damaged; the text names the file and the place.
     InvalidArgumentError: it is nothing that is read; the text lists what is.
+    UnsupportedError: a URL, and fsspec or what it needs for the store is not installed.
   """
   require("open", kind=(kind, TEXT))
-  return Dataset(_stretto.data_open(path_of("open: source", source), kind))
+  path = path_of("open: source", source)
+  if not _remote.is_url(path):
+    return Dataset(_stretto.data_open(path, kind))
+  if disk_bytes is not None and (not is_whole(disk_bytes) or not 0 < disk_bytes < 2**62):
+    raise expected("disk_bytes", "a number of bytes above 0", disk_bytes)
+  if storage_options is not None and not isinstance(storage_options, Mapping):
+    raise expected("storage_options", "a dictionary", storage_options)
+  folder = None if cache_dir is None else path_of("open: cache_dir", cache_dir)
+  options = None if storage_options is None else dict(storage_options)
+  table, fetching = _remote.open_url(path, kind, folder, disk_bytes, options)
+  dataset = Dataset(table, {"cache_dir": folder, "disk_bytes": disk_bytes,
+                            "storage_options": options})
+  _remote.close_with(dataset, fetching)
+  return dataset
 
 
 def concat(datasets: Sequence[Dataset]) -> Dataset:
@@ -137,6 +166,7 @@ def concat(datasets: Sequence[Dataset]) -> Dataset:
 
   Raises:
     InvalidArgumentError: one has names of classes, and another has labels without names.
+    UnsupportedError: one of several lies behind a URL.
   """
   if isinstance(datasets, (str, bytes)) or not isinstance(datasets, Sequence) or not datasets:
     raise expected("concat: datasets", "a list of datasets", datasets)

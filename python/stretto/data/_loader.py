@@ -35,10 +35,11 @@ class ImageLoader:
 
   Args:
     source: a folder with a folder of pictures per class, another source that `stretto.data.open`
-      takes, or the dataset that it returned. A list of them is read as one (`concat`). A
-      dictionary from source to weight, or a list of (source, weight), mixes them in training: in
-      each 4,096 samples, counted on through the epochs, every source has its share exactly, and
-      goes through its own samples, again and again.
+      takes, such as the URL of tar shards or a pack, or the dataset that it returned. A list of
+      them is read as one (`concat`). A dictionary from source to weight, or a list of (source,
+      weight), mixes them in training: in each 4,096 samples, counted on through the epochs, every
+      source has its share exactly, and goes through its own samples, again and again. Sources
+      behind URLs are read alone.
     batch: samples of one batch, of this rank.
     size: height and width of the result in pixels, or both as a pair.
     train: whether to draw order and crops at random.
@@ -73,8 +74,8 @@ class ImageLoader:
     framework: whose arrays come: "numpy", "torch" or "jax".
     errors: "raise", or "skip", which takes another sample in place of one that cannot be read.
     sampler: the order in training: "shuffle", "blocks" (neighbours stay close to each other, for
-      slow disks), "sequential", "balanced" (each class as often), or a weight for each sample; the
-      last two draw with replacement.
+      slow disks and for shards behind URLs), "sequential", "balanced" (each class as often), or a
+      weight for each sample; the last two draw with replacement.
     flip: how likely a picture is mirrored in training.
     targets: what comes with the images. "labels"; "boxes": a list of a dictionary for each picture
       with "boxes" (float32 [n, 4]: left, top, right, bottom in pixels of the result), "labels",
@@ -89,6 +90,10 @@ class ImageLoader:
     classes: how many shares mixed labels have; None: as many as the dataset names.
     epoch_size: how many samples an epoch has where sources are mixed or samples are drawn by
       weights; None: as many as the dataset.
+    cache_dir: of a source behind a URL, the folder of the cache on disk, as in
+      `stretto.data.open`.
+    disk_bytes: of a source behind a URL, what this cache may take.
+    storage_options: of a source behind a URL, what fsspec is given for its store.
 
   Attributes:
     dataset: what is read.
@@ -111,7 +116,9 @@ class ImageLoader:
                errors: str = "raise", sampler: str | Sequence[float] | np.ndarray = "shuffle",
                flip: float = 0.5, targets: str = "labels", fit: str = "crop",
                min_visible: float = 0.1, mask_dtype: str = "uint8", classes: int | None = None,
-               epoch_size: int | None = None) -> None:
+               epoch_size: int | None = None, cache_dir: str | os.PathLike[str] | None = None,
+               disk_bytes: int | None = None,
+               storage_options: Mapping[str, Any] | None = None) -> None:
     self._finish: Any = None
     self._finished_array = _options.array_maker(framework, dtype)
     options = _options.new_options()
@@ -131,7 +138,8 @@ class ImageLoader:
     _options.set_pixels(options, dtype, layout, mean, std, flip)
     _options.set_place(options, rank, world, threads)
     _options.set_cache(options, cache, cache_bytes)
-    sources = _sources.read(source)
+    sources = _sources.read(source, {"cache_dir": cache_dir, "disk_bytes": disk_bytes,
+                                     "storage_options": storage_options})
     self.dataset: Dataset = sources.dataset
     _options.set_sampler(options, sampler if train else "sequential", self.dataset)
     self._epoch_size = _options.set_mixture(options, sources, epoch_size, bool(train))
@@ -273,8 +281,11 @@ class ImageLoader:
       batch, of these "first_wait_seconds" for the first one, "asked_seconds" between two batches,
       and "python_seconds" in the `transforms`. "skipped_names": the first hundred. "verdict": what
       the job waits for, "device" where the loader is fast enough, or "reading", "decoding" or
-      "transforms"; empty before the second batch. "sources": for each source its name and the
-      samples of it that were given.
+      "transforms"; empty before the second batch. "remote": None or, of a source behind a URL since
+      it was opened, "fetched" files and "fetched_bytes", "hits" (files that were in the cache when
+      they were needed), "waits" and "wait_seconds" for files (a part of "read_seconds"), "retries"
+      of requests, "failures", "evicted" files, and "limit_bytes", which the cache may take.
+      "sources": for each source its name and the samples of it that were given.
     """
     stats = self._engine.stats()
     given = stats.pop("part_samples") or [0] * len(self.dataset.parts)

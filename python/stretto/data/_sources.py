@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from stretto._checks import expected, is_number
-from stretto._errors import InvalidArgumentError
+from stretto._errors import InvalidArgumentError, UnsupportedError
+from stretto.data import _remote
 from stretto.data._dataset import Dataset, concat, open
 
 WHAT = "a path, a dataset, a list of them, or sources with weights"
@@ -23,14 +24,14 @@ class Sources:
   weights: list[float] | None
 
 
-def read(source: Any) -> Sources:
+def read(source: Any, remote: Mapping[str, Any]) -> Sources:
   """The dataset of `source`: a path or dataset, a list of them, a list of (source, weight), or a
-  dictionary from source to weight."""
+  dictionary from source to weight. `remote`: what open() is given for URLs."""
   if isinstance(source, (str, os.PathLike, Dataset)):
-    dataset = opened(source)
+    dataset = opened(source, remote)
     return Sources(dataset, [len(dataset)], None)
   if isinstance(source, Mapping):
-    return mixed(list(source.items()))
+    return mixed(list(source.items()), remote)
   if not isinstance(source, Sequence) or isinstance(source, (bytes, bytearray)):
     raise expected("source", WHAT, source)
   rows = list(source)
@@ -38,25 +39,35 @@ def read(source: Any) -> Sources:
     raise InvalidArgumentError("source: expected at least one in the list")
   pairs = [isinstance(row, tuple) for row in rows]
   if all(pairs):
-    return mixed(rows)
+    return mixed(rows, remote)
   if any(pairs):
     raise InvalidArgumentError("source: some of the list have weights and some have none: expected "
                                "(source, weight) for all, or for none")
-  datasets = [opened(row) for row in rows]
+  datasets = all_opened(rows, remote)
   return Sources(concat(datasets), [len(dataset) for dataset in datasets], None)
 
 
-def mixed(rows: list[Any]) -> Sources:
+def mixed(rows: list[Any], remote: Mapping[str, Any]) -> Sources:
   if not rows:
     raise InvalidArgumentError("source: expected at least one in the dictionary")
-  datasets, weights = [], []
   for row in rows:
     if len(row) != 2 or not is_number(row[1]) or not row[1] >= 0:
       raise expected("source", "(source, weight) with a weight of at least 0", row)
-    datasets.append(opened(row[0]))
-    weights.append(float(row[1]))
-  return Sources(concat(datasets), [len(dataset) for dataset in datasets], weights)
+  datasets = all_opened([row[0] for row in rows], remote)
+  return Sources(concat(datasets), [len(dataset) for dataset in datasets],
+                 [float(row[1]) for row in rows])
 
 
-def opened(source: Any) -> Dataset:
-  return source if isinstance(source, Dataset) else open(source)
+def all_opened(rows: list[Any], remote: Mapping[str, Any]) -> list[Dataset]:
+  """What concat() would refuse for its URL is refused here, before shards are fetched for it."""
+  for row in rows if len(rows) > 1 else []:
+    name = row.source if isinstance(row, Dataset) else row
+    if _remote.is_url(name):
+      raise UnsupportedError(f"source: {name} lies behind a URL: sources are joined or mixed where "
+                             "all of them are local; load it alone, or copy its files to a local "
+                             "disk")
+  return [opened(row, remote) for row in rows]
+
+
+def opened(source: Any, remote: Mapping[str, Any]) -> Dataset:
+  return source if isinstance(source, Dataset) else open(source, **remote)

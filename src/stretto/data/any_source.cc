@@ -10,6 +10,7 @@
 #include "stretto/base/error.h"
 #include "stretto/data/coco.h"
 #include "stretto/data/data_fuzz.h"
+#include "stretto/data/found_notes.h"
 #include "stretto/data/label_map.h"
 #include "stretto/data/list.h"
 #include "stretto/data/pack_format.h"
@@ -143,6 +144,19 @@ void check_restarts(Bytes bytes) {
   media::jpeg::decode_spliced(file, table, corner, {.max_pixels = 1 << 14}, buffer, scratch);
 }
 
+// A note of a container of a megabyte.
+void check_found_notes(Bytes bytes) {
+  constexpr size_t kSumAt = 8, kSummed = 16, kContainer = size_t{1} << 20;
+  std::vector<std::byte> repaired(bytes.begin(), bytes.end());
+  if (repaired.size() >= kSummed) {
+    const uint64_t sum = pack_checksum(bytes.subspan(kSummed));
+    std::memcpy(repaired.data() + kSumAt, &sum, sizeof sum);
+  }
+  const auto samples = read_found(repaired, kContainer);
+  if (!samples) throw FormatError("note", -1, "expected a note");
+  look_at(*samples, kContainer);
+}
+
 // The details of a picture of 64x48 pixels with two things.
 void check_details(Bytes bytes) {
   const Annotation boxes[] = {{.label = 0}, {.label = 253}};
@@ -154,7 +168,7 @@ void check_details(Bytes bytes) {
 using SourceCheck = void (*)(Bytes);
 constexpr SourceCheck kSourceChecks[] = {check_csv,      check_json_lines, check_coco,
                                          check_tar,      check_tfrecord,   check_index,
-                                         check_restarts, check_details};
+                                         check_restarts, check_details,    check_found_notes};
 
 }  // namespace
 

@@ -84,6 +84,13 @@ void add_containers(const Dataset::Table& from, Dataset::Table& to) {
 Dataset concat(std::span<const Dataset> datasets) {
   if (datasets.empty()) throw_invalid("concat: expected at least one dataset");
   if (datasets.size() == 1) return datasets.front();
+  for (const Dataset& d : datasets) {
+    if (d.fetcher() == nullptr) continue;
+    throw Unsupported(fmt::format(
+        "concat: {} lies behind a URL: datasets are joined or mixed where all of them are local; "
+        "load it alone, or copy its files to a local disk",
+        d.source()));
+  }
   std::vector<std::vector<int64_t>> labels;
   TableBuilder builder;
   Dataset::Table& table = builder.table();

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <filesystem>
 #include <optional>
+#include <utility>
 
 #include "stretto/base/error.h"
 #include "stretto/data/folder.h"
@@ -47,8 +48,8 @@ uint64_t brace_number(const std::string& source, std::string_view text) {
   return number;
 }
 
-void expand_braces(const std::string& source, const std::string& pattern,
-                   std::vector<std::string>& files) {
+void expand_pattern(const std::string& source, const std::string& pattern,
+                    std::vector<std::string>& files) {
   const std::optional<Braces> braces = find_braces(pattern);
   if (!braces) {
     if (files.size() == kMostFiles) {
@@ -61,7 +62,7 @@ void expand_braces(const std::string& source, const std::string& pattern,
   const uint64_t last = brace_number(source, braces->last);
   if (first > last) throw_invalid("{}: expected numbers that rise in the braces", source);
   for (uint64_t n = first; n <= last; ++n) {
-    expand_braces(
+    expand_pattern(
         source, fmt::format("{}{:0{}}{}", braces->before, n, braces->first.size(), braces->behind),
         files);
   }
@@ -96,7 +97,7 @@ std::vector<std::string> containers_in(const std::string& folder, IsContainerNam
 
 // How many bytes of each path are the folder that all lie in, with its "/".
 size_t size_of_common_folder(const std::string& source, const std::vector<std::string>& files) {
-  const bool is_pattern = files.size() > 1 && !path_exists(source);
+  const bool is_pattern = files.size() > 1 && find_braces(source) && !path_exists(source);
   const std::string& path = is_pattern ? source : files.front();
   const size_t slash = path.rfind('/', is_pattern ? path.find('{') : path.npos);
   return slash == path.npos ? 0 : slash + 1;
@@ -120,11 +121,17 @@ bool names_containers(const std::string& source, IsContainerName is_name) {
   return some && !problem;
 }
 
+std::vector<std::string> expand_braces(const std::string& pattern) {
+  std::vector<std::string> files;
+  expand_pattern(pattern, pattern, files);
+  return files;
+}
+
 std::vector<std::string> list_containers(const std::string& source, IsContainerName is_name) {
   std::vector<std::string> files;
   std::error_code unknown;
   if (!path_exists(source)) {
-    expand_braces(source, source, files);
+    files = expand_braces(source);
   } else if (fs::is_directory(source, unknown)) {
     try {
       files = containers_in(source, is_name);
@@ -141,8 +148,11 @@ std::vector<std::string> list_containers(const std::string& source, IsContainerN
 
 Dataset open_containers(const std::string& source, std::string_view kind,
                         const std::vector<std::string>& files,
-                        const std::function<std::vector<Found>(const std::string& file)>& find) {
+                        const std::function<std::vector<Found>(const std::string& file)>& find,
+                        RemoteContainers remote) {
   TableBuilder builder;
+  builder.table().fetcher = std::move(remote.fetcher);
+  builder.table().states = std::move(remote.states);
   builder.table().source = source;
   builder.table().kind = kind;
   builder.table().containers = files;

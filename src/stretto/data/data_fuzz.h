@@ -6,8 +6,9 @@
 namespace stretto::data {
 
 // The first byte says what the others are: "a" CSV, "b" JSON lines, "c" COCO, "d" tar, "e"
-// TFRecord, "f" the index of a pack, "g" a restart table and its picture. Checksums of tar and of
-// the index are made right before. Whether they were read. Throws InternalError if what was read is
+// TFRecord, "f" the index of a pack, "g" a restart table and its picture, "h" details, "i" a
+// note of what a container has. Checksums of tar, of the index and of the note are made right
+// before. Whether they were read. Throws InternalError if what was read is
 // not inside of them, and nothing for bytes that are refused.
 bool check_any_source(media::Bytes bytes);
 

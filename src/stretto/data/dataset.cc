@@ -114,7 +114,9 @@ bool Dataset::one_file_each(int64_t index) const {
 std::string Dataset::path(int64_t index) const {
   if (!one_file_each(index)) return std::string(container_path(sample(index).container));
   const std::string_view name = name_of(*table_, index);
-  if (name.starts_with('/')) return std::string(name);
+  if (name.starts_with('/') || (table_->fetcher && name.find("://") != name.npos)) {
+    return std::string(name);
+  }
   return fmt::format("{}/{}", folder_of(*table_, index), name);
 }
 
@@ -140,9 +142,34 @@ bool Dataset::has_masks_beside() const {
 }
 
 bool Dataset::has_details() const {
-  return has_masks_beside() || !table_->details.empty() ||
+  // The number of a picture alone takes fewer bytes, an outline more.
+  constexpr uint64_t kNumberAlone = 11;
+  uint64_t begin = 0;
+  for (const uint64_t end : table_->detail_ends) {
+    if (end - begin > kNumberAlone) return true;
+    begin = end;
+  }
+  return has_masks_beside() ||
          std::any_of(table_->records.begin(), table_->records.end(),
-                     [](const Record& r) { return r.details_bytes > 0; });
+                     [](const Record& r) { return r.details_bytes > kNumberAlone; });
+}
+
+const std::shared_ptr<Fetcher>& Dataset::fetcher() const { return table_->fetcher; }
+
+int64_t Dataset::files() const {
+  return one_file_each() ? size() : static_cast<int64_t>(table_->containers.size());
+}
+
+RemoteFile Dataset::remote_file(int64_t file) const {
+  RemoteFile remote;
+  remote.url =
+      one_file_each() ? path(file) : std::string(container_path(static_cast<uint32_t>(file)));
+  if (static_cast<size_t>(file) < table_->states.size()) {
+    const RemoteState& state = table_->states[static_cast<size_t>(file)];
+    remote.bytes = state.bytes;
+    remote.version = state.version;
+  }
+  return remote;
 }
 
 std::span<const Annotation> Dataset::annotations(int64_t index) const {

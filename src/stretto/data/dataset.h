@@ -32,6 +32,18 @@ struct Annotation {
   int64_t label = -1;
 };
 
+class Fetcher;  // fetcher.h
+
+// A file behind a URL, as far as it is known before it is fetched.
+struct RemoteFile {
+  static constexpr uint64_t kUnknown = UINT64_MAX;
+  std::string url;
+  uint64_t bytes = kUnknown;
+  // Of what the store says of the file's state, such as an ETag: another one for another state. 0:
+  // not known.
+  uint64_t version = 0;
+};
+
 // Samples that come from one source of a dataset that concat() made of several.
 struct Part {
   std::string source;
@@ -56,6 +68,11 @@ class Dataset {
   bool has_own_files() const;  // at least one may be
   // The file that a sample's bytes are in, whatever the source is.
   std::string path(int64_t index) const;
+  // Through which the files come that path() names, where they are URLs; else nullptr.
+  const std::shared_ptr<Fetcher>& fetcher() const;
+  // Files are containers or, where each sample has one of its own, as many as samples.
+  int64_t files() const;
+  RemoteFile remote_file(int64_t file) const;  // 0 <= file < files()
   std::span<const Annotation> annotations(int64_t index) const;
   // Names of the labels 0 to n - 1; empty if the source has none.
   const std::vector<std::string>& class_names() const;
@@ -67,7 +84,7 @@ class Dataset {
   std::span<const std::byte> details(int64_t index) const;
   bool has_masks_beside() const;  // some samples have a mask_path()
   bool has_annotations() const;   // any sample has a box
-  bool has_details() const;       // any sample may have details or a mask
+  bool has_details() const;       // any sample has outlines or a label map
   // "folder", "segmentation", "list", "tar", "tfrecord", "coco", "pack", or "concat" of several.
   std::string_view kind() const;
   const std::string& source() const;
@@ -76,6 +93,7 @@ class Dataset {
   // Of names and labels: tells datasets apart whose order of samples would be another. A pack has
   // that of what it was made from.
   uint64_t fingerprint() const;
+  const Table& table() const { return *table_; }
 
  private:
   friend Dataset concat(std::span<const Dataset> datasets);
@@ -98,7 +116,7 @@ std::span<const SourceRow> sources();
 // stay; else the numbers of the first dataset with names stay, and names that it lacks get the next
 // numbers in the order in which they come. Where no dataset has names, labels stay as they are.
 // Throws InvalidArgument if one has names and another has labels that are bare numbers, or if lists
-// differ and one has a name twice.
+// differ and one has a name twice; Unsupported if one of several has a fetcher().
 Dataset concat(std::span<const Dataset> datasets);
 
 // Throws InvalidArgument with the list of what is read if no row matches, FormatError naming the

@@ -30,6 +30,11 @@ struct Record {
 };
 static_assert(sizeof(Record) == 56);
 
+// What is known of a file behind a URL: RemoteFile without its name.
+struct RemoteState {
+  uint64_t bytes = RemoteFile::kUnknown, version = 0;
+};
+
 // What a container is, in a dataset that concat() made.
 enum class ContainerIs : uint8_t {
   kFile,    // of several samples
@@ -56,6 +61,8 @@ struct Dataset::Table {
   std::span<const uint64_t> detail_ends;  // of each sample; empty: there are none
   uint64_t fingerprint = 0;
   std::shared_ptr<const void> keep;  // what they lie in
+  std::shared_ptr<Fetcher> fetcher;  // nullptr: the files are local
+  std::vector<RemoteState> states;   // of its files; empty: nothing is known
 };
 
 // Dataset::fingerprint() of these columns.

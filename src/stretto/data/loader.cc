@@ -22,6 +22,23 @@ LoaderOptions checked(LoaderOptions options, const Dataset& dataset) {
   return options;
 }
 
+// Of an epoch of a dataset behind URLs; a larger one is not looked at in advance.
+constexpr int64_t kMostPlacesAhead = int64_t{1} << 30;
+
+const Shape& phase_shape(const std::vector<Phase>& phases, int64_t epoch) {
+  const auto after =
+      std::upper_bound(phases.begin(), phases.end(), epoch,
+                       [](int64_t e, const Phase& phase) { return e < phase.epoch; });
+  return std::prev(after)->shape;
+}
+
+Cut epoch_cut(const LoaderOptions& options, int64_t epoch) {
+  return {.batch = phase_shape(options.phases, epoch).batch,
+          .rank = options.rank,
+          .world = options.world,
+          .last = options.last};
+}
+
 void check_epoch(int64_t epoch) {
   if (epoch < 0 || epoch >= kEpochs) {
     throw_invalid("loader: epoch {}, expected 0 to {}", epoch, kEpochs - 1);
@@ -44,27 +61,42 @@ Loader::Impl::Impl(Dataset dataset, LoaderOptions o)
       counters(std::make_unique<Counters[]>(static_cast<size_t>(thread_count))),
       places(order_of(0)->size()) {
   planned = following = plan_at(0, 0, nullptr);
+  if (const auto& fetcher = source.dataset.fetcher();
+      fetcher != nullptr && places < kMostPlacesAhead) {
+    lookahead = std::make_shared<Lookahead>(source.dataset, lookahead_plan());
+    fetcher->follow(lookahead, source.dataset);
+  }
   start();
 }
 
 Loader::Impl::~Impl() {
   stop();
+  if (lookahead != nullptr) source.dataset.fetcher()->unfollow(lookahead.get());
   jobs.clear();
   pool->close();
 }
 
 const Shape& Loader::Impl::shape_of(int64_t epoch) const {
-  const auto after =
-      std::upper_bound(options.phases.begin(), options.phases.end(), epoch,
-                       [](int64_t e, const Phase& phase) { return e < phase.epoch; });
-  return std::prev(after)->shape;
+  return phase_shape(options.phases, epoch);
 }
 
-Cut Loader::Impl::cut_of(int64_t epoch) const {
-  return {.batch = shape_of(epoch).batch,
-          .rank = options.rank,
-          .world = options.world,
-          .last = options.last};
+Cut Loader::Impl::cut_of(int64_t epoch) const { return epoch_cut(options, epoch); }
+
+// With copies: those who fetch may still look ahead when the loader is gone.
+Lookahead::Plan Loader::Impl::lookahead_plan() const {
+  return {.places = places,
+          .order =
+              [order = options.order, size = source.dataset.size()](int64_t epoch) {
+                return std::make_shared<const Order>(order, size, epoch % kEpochs);
+              },
+          .cut = [o = options](int64_t epoch) { return epoch_cut(o, epoch % kEpochs); }};
+}
+
+void Loader::Impl::tell_position() {
+  if (lookahead == nullptr) return;
+  const BatchPlan& plan = jobs.empty() ? planned : jobs.front()->plan;
+  lookahead->move_to(plan.epoch, plan.begin);
+  source.dataset.fetcher()->moved();
 }
 
 std::shared_ptr<const Order> Loader::Impl::order_of(int64_t epoch) const {
@@ -89,6 +121,7 @@ void Loader::Impl::drop_jobs(int64_t epoch, int64_t place) {
   no_slot = nullptr;
   since_jump = 0;
   first_wait = true;
+  tell_position();
   work_changed.notify_all();
 }
 
@@ -144,6 +177,7 @@ std::optional<Batch> Loader::next() {
                 "loader: place {} of epoch {} follows place {} of epoch {}", plan.begin, plan.epoch,
                 m.given_place, m.given_epoch);
   m.given_place = std::min(plan.begin + plan.global(), plan.order->size());
+  m.tell_position();
   m.work_changed.notify_all();
   const double now = now_s();
   m.stats.waited_seconds += now - called;
@@ -279,6 +313,7 @@ Stats Loader::stats() const {
     s.cached_samples = store.published();
   }
   s.threads = m.thread_count;
+  if (const auto& fetcher = m.source.dataset.fetcher()) s.remote = fetcher->stats();
   const std::lock_guard lock(m.skipped_mutex);
   s.skipped = m.skipped;
   s.skipped_names = m.skipped_names;

@@ -13,6 +13,7 @@
 
 #include "stretto/data/dataset.h"
 #include "stretto/data/order.h"
+#include "stretto/data/remote_stats.h"
 #include "stretto/media/crop.h"
 #include "stretto/media/operators/operator.h"
 #include "stretto/media/weights.h"
@@ -143,6 +144,7 @@ struct Stats {
   int64_t cache_bytes = 0;  // that they and the cache's tables use
   int threads = 0;
   std::vector<std::string> skipped_names;  // the first hundred that differ
+  std::optional<RemoteStats> remote;       // of a dataset behind URLs
   std::vector<int64_t> part_samples;       // that next() gave of each of Dataset::parts()
 };
 

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "stretto/data/fetcher.h"
 #include "stretto/data/loader.h"
 #include "stretto/data/sample_work.h"
 #include "stretto/data/slots.h"
@@ -84,6 +85,10 @@ struct Loader::Impl {
   bool comes_next(int64_t epoch, int64_t place) const;
   void make_job();
 
+  // With `mutex` held: tells those who fetch how far the loader is.
+  void tell_position();
+  Lookahead::Plan lookahead_plan() const;
+
   // workers.cc
   void start();
   void stop();
@@ -111,7 +116,8 @@ struct Loader::Impl {
   const uint64_t order_hash;
   const std::shared_ptr<SlotPool> pool;
   std::unique_ptr<Counters[]> counters;
-  const int64_t places;  // of every epoch
+  const int64_t places;                  // of every epoch
+  std::shared_ptr<Lookahead> lookahead;  // nullptr: the dataset is local
   std::vector<std::thread> threads;
 
   std::mutex mutex;  // of what follows, up to the empty line

@@ -64,7 +64,13 @@ struct PackIndex {
   std::span<const uint64_t> checksums() const;
 };
 PackIndex read_pack_index(const std::string& folder);
-PackIndex read_pack_index_file(const std::string& path, uint64_t map_from = kPackIndexToMap);
+// The index at `path`, which is `name` in errors.
+PackIndex read_pack_index_file(const std::string& path, const std::string& name,
+                               uint64_t map_from = kPackIndexToMap);
+inline PackIndex read_pack_index_file(const std::string& path,
+                                      uint64_t map_from = kPackIndexToMap) {
+  return read_pack_index_file(path, path, map_from);
+}
 // Throws FormatError if a shard is missing or has another size.
 Dataset dataset_of(const std::string& folder, const PackIndex& index, bool check_shards = true);
 

@@ -44,9 +44,9 @@ void check_section(const std::string& path, const PackHeader& header, int kind, 
   }
 }
 
-PackIndex load_index(const std::string& path, uint64_t map_from) {
-  PackIndex index{.path = path, .bytes = {}, .keep = nullptr, .header = {}};
-  const ReadFile file(path);
+PackIndex load_index(const std::string& path, const std::string& name, uint64_t map_from) {
+  PackIndex index{.path = name, .bytes = {}, .keep = nullptr, .header = {}};
+  const ReadFile file(path, name);
   if (file.size() >= map_from) {
     const std::shared_ptr<const MappedFile> map = MappedFile::open(path);
     index.bytes = map->bytes();
@@ -112,8 +112,9 @@ PackIndex read_pack_index(const std::string& folder) {
   return read_pack_index_file(fmt::format("{}/{}", folder, kPackIndex));
 }
 
-PackIndex read_pack_index_file(const std::string& path, uint64_t map_from) {
-  PackIndex index = load_index(path, map_from);
+PackIndex read_pack_index_file(const std::string& file, const std::string& path,
+                               uint64_t map_from) {
+  PackIndex index = load_index(file, path, map_from);
   const std::span<const std::byte> bytes = index.bytes;
   PackHeader& header = index.header;
   if (bytes.size() < sizeof header ||

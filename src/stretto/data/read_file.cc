@@ -6,12 +6,15 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "stretto/base/error.h"
 
 namespace stretto::data {
 
-ReadFile::ReadFile(const std::string& path) : path_(path), fd_(-1) {
+ReadFile::ReadFile(const std::string& path) : ReadFile(path, path) {}
+
+ReadFile::ReadFile(const std::string& path, std::string name) : path_(std::move(name)), fd_(-1) {
   do fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   while (fd_ < 0 && errno == EINTR);
   if (fd_ < 0) fail("open");

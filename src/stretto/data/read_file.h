@@ -12,6 +12,8 @@ class ReadFile {
   // Throws FormatError naming the file if it cannot be opened or is no regular file. A pipe is not
   // waited for.
   explicit ReadFile(const std::string& path);
+  // The same of a file that lies at `path`, and is `name` in errors.
+  ReadFile(const std::string& path, std::string name);
   ~ReadFile();
   ReadFile(const ReadFile&) = delete;
   ReadFile& operator=(const ReadFile&) = delete;

@@ -11,6 +11,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/data/details.h"
+#include "stretto/data/fetcher.h"
 #include "stretto/data/sample_bytes.h"
 
 namespace stretto::data {
@@ -54,7 +55,7 @@ class Reader::File {
 };
 
 Reader::Reader(Dataset dataset) : dataset_(std::move(dataset)) {
-  if (!dataset_.has_own_files()) return;
+  if (!dataset_.has_own_files() || dataset_.fetcher() != nullptr) return;
   const auto count = static_cast<size_t>(dataset_.size());
   first_read_ = std::make_unique<std::atomic<uint32_t>[]>(count);
   if (dataset_.has_masks_beside()) {
@@ -135,11 +136,12 @@ std::shared_ptr<const Reader::File> Reader::container(uint32_t number, int64_t s
 
 Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
   const Sample at = dataset_.sample(sample);
+  if (dataset_.fetcher() != nullptr) return read_remote(at, sample, buffer);
   if (dataset_.one_file_each(sample)) {
     const File file(dataset_.path(sample));
     const State now = state_of(file, sample);
     check_unchanged(now, first_read_[static_cast<size_t>(sample)], sample);
-    return read_from(file, now, at, sample, buffer);
+    return read_from(file.fd(), now.bytes, at, sample, buffer);
   }
   const auto file = container(at.container, sample);
   const State now = state_of(*file, sample), &first = file->first_seen;
@@ -148,12 +150,21 @@ Encoded Reader::read(int64_t sample, media::Buffer& buffer) {
                              first.bytes));
   }
   if (now != first) fail(sample, "the file was changed or replaced since it was read first");
-  return read_from(*file, now, at, sample, buffer);
+  return read_from(file->fd(), now.bytes, at, sample, buffer);
 }
 
-Encoded Reader::read_from(const File& file, const State& state, const Sample& at, int64_t sample,
+std::shared_ptr<const CachedFile> Reader::remote_file(const Sample& at, int64_t sample) const {
+  const int64_t number = dataset_.one_file_each() ? sample : at.container;
+  return dataset_.fetcher()->open(dataset_.remote_file(number), &stopping_);
+}
+
+Encoded Reader::read_remote(const Sample& at, int64_t sample, media::Buffer& buffer) const {
+  const auto file = remote_file(at, sample);
+  return read_from(file->fd(), file->bytes(), at, sample, buffer);
+}
+
+Encoded Reader::read_from(int fd, uint64_t size, const Sample& at, int64_t sample,
                           media::Buffer& buffer) const {
-  const uint64_t size = state.bytes;
   if (at.offset > size || at.length > size - at.offset) {
     fail(sample, fmt::format("the file ends at byte {}; expected the sample at {} to {}", size,
                              at.offset, at.offset + at.length));
@@ -164,16 +175,14 @@ Encoded Reader::read_from(const File& file, const State& state, const Sample& at
     fail(sample, fmt::format("it has {} bytes, expected at most {}", bytes, kLargestSample));
   }
   uint8_t* const data = buffer.get(bytes);
-  read_all(file, begin, bytes, data, sample);
+  read_all(fd, begin, bytes, data, sample);
   const auto* const first = reinterpret_cast<const std::byte*>(data);
   return {.restarts = {first, at.restart_bytes}, .file = {first + at.restart_bytes, length}};
 }
 
-void Reader::read_all(const File& file, uint64_t begin, uint64_t bytes, uint8_t* data,
-                      int64_t sample) const {
+void Reader::read_all(int fd, uint64_t begin, uint64_t bytes, uint8_t* data, int64_t sample) const {
   for (uint64_t done = 0; done < bytes;) {
-    const ssize_t n =
-        ::pread(file.fd(), data + done, bytes - done, static_cast<off_t>(begin + done));
+    const ssize_t n = ::pread(fd, data + done, bytes - done, static_cast<off_t>(begin + done));
     if (n > 0) {
       done += static_cast<uint64_t>(n);
     } else if (n == 0) {
@@ -189,9 +198,6 @@ void Reader::read_all(const File& file, uint64_t begin, uint64_t bytes, uint8_t*
 
 media::Bytes Reader::read_details(int64_t sample, media::Buffer& buffer) {
   if (const media::Bytes known = dataset_.details(sample); !known.empty()) return known;
-  const auto as_bytes = [](const uint8_t* data, uint64_t size) {
-    return media::Bytes(reinterpret_cast<const std::byte*>(data), size);
-  };
   if (const std::string mask = dataset_.mask_path(sample); !mask.empty()) {
     try {
       const File file(mask);
@@ -200,29 +206,38 @@ media::Bytes Reader::read_details(int64_t sample, media::Buffer& buffer) {
       if (now.bytes > kLargestSample) fail(sample, "it is too large");
       uint8_t* const data = buffer.get(now.bytes + 1);
       data[0] = kMaskAlone;
-      read_all(file, 0, now.bytes, data + 1, sample);
-      return as_bytes(data, now.bytes + 1);
+      read_all(file.fd(), 0, now.bytes, data + 1, sample);
+      return {reinterpret_cast<const std::byte*>(data), now.bytes + 1};
     } catch (const FormatError& e) {
       throw FormatError(mask, -1, fmt::format("the label map of {}", e.what()), e.code());
     }
   }
   const Sample at = dataset_.sample(sample);
   if (at.details_bytes == 0 || dataset_.one_file_each(sample)) return {};
+  if (dataset_.fetcher() != nullptr) {
+    const auto file = remote_file(at, sample);
+    return details_from(file->fd(), file->bytes(), at, sample, buffer);
+  }
   const auto file = container(at.container, sample);
   const State now = state_of(*file, sample);
   if (now != file->first_seen)
     fail(sample, "the file was changed or replaced since it was read first");
+  return details_from(file->fd(), now.bytes, at, sample, buffer);
+}
+
+media::Bytes Reader::details_from(int fd, uint64_t size, const Sample& at, int64_t sample,
+                                  media::Buffer& buffer) const {
   const uint64_t begin = at.offset + at.length;
-  if (begin > now.bytes || at.details_bytes > now.bytes - begin) {
-    fail(sample,
-         fmt::format("the file ends at byte {}; expected {} more", now.bytes, at.details_bytes));
+  if (begin > size || at.details_bytes > size - begin) {
+    fail(sample, fmt::format("the file ends at byte {}; expected {} more", size, at.details_bytes));
   }
   uint8_t* const data = buffer.get(at.details_bytes);
-  read_all(*file, begin, at.details_bytes, data, sample);
-  return as_bytes(data, at.details_bytes);
+  read_all(fd, begin, at.details_bytes, data, sample);
+  return {reinterpret_cast<const std::byte*>(data), at.details_bytes};
 }
 
 void Reader::will_read(int64_t sample) noexcept {
+  if (dataset_.fetcher() != nullptr) return;  // it knows the order (lookahead.h)
   try {
     const Sample at = dataset_.sample(sample);
     if (dataset_.one_file_each(sample)) {

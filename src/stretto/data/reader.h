@@ -16,13 +16,16 @@
 
 namespace stretto::data {
 
+class CachedFile;  // disk_cache.h
+
 struct Encoded {
   media::Bytes restarts;  // of a pack (restarts.h); empty where the file has no table
   media::Bytes file;
 };
 
 // Shared by the threads of a loader. Of shards and archives at most kOpenFiles are kept open; a
-// file of one sample is opened, read and closed.
+// file of one sample is opened, read and closed. Files behind URLs are opened by their Fetcher,
+// which knows whether they are what they were.
 class Reader {
  public:
   static constexpr int kOpenFiles = 128;
@@ -36,6 +39,9 @@ class Reader {
   // gone, cut short, or not what it was when it was read first, by its size and time. What happened
   // to it before that is not seen.
   Encoded read(int64_t sample, media::Buffer& buffer);
+
+  // Reads that wait for a file behind a URL end, by Unsupported.
+  void stop() { stopping_ = true; }
 
   // The sample's details (details.h): those of the table, those behind its picture in a pack, or
   // its label map. Empty where it has none. They lie in `buffer` or in the table.
@@ -75,15 +81,19 @@ class Reader {
   // Open; `sample` is for errors.
   std::shared_ptr<const File> container(uint32_t number, int64_t sample);
   State state_of(const File& file, int64_t sample) const;
-  Encoded read_from(const File& file, const State& state, const Sample& at, int64_t sample,
+  Encoded read_from(int fd, uint64_t size, const Sample& at, int64_t sample,
                     media::Buffer& buffer) const;
-  void read_all(const File& file, uint64_t begin, uint64_t bytes, uint8_t* data,
-                int64_t sample) const;
+  Encoded read_remote(const Sample& at, int64_t sample, media::Buffer& buffer) const;
+  std::shared_ptr<const CachedFile> remote_file(const Sample& at, int64_t sample) const;
+  media::Bytes details_from(int fd, uint64_t size, const Sample& at, int64_t sample,
+                            media::Buffer& buffer) const;
+  void read_all(int fd, uint64_t begin, uint64_t bytes, uint8_t* data, int64_t sample) const;
   // Throws if a file of one sample is not what it was.
   void check_unchanged(const State& now, std::atomic<uint32_t>& first, int64_t sample);
   [[noreturn]] void fail(int64_t sample, const std::string& problem, int code = 0) const;
 
   Dataset dataset_;
+  std::atomic<bool> stopping_{false};
   std::array<Bucket, kBuckets> buckets_;
   // Of files of one sample: a hash of what each was when it was read first; 0: it was not yet.
   std::unique_ptr<std::atomic<uint32_t>[]> first_read_;

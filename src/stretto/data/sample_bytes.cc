@@ -4,15 +4,19 @@
 
 #include <cerrno>
 #include <filesystem>
+#include <utility>
 
 #include "stretto/data/details.h"
+#include "stretto/data/fetcher.h"
 #include "stretto/data/read_file.h"
 
 namespace stretto::data {
 
-void read_bytes(const std::string& path, uint64_t offset, uint64_t length,
-                std::vector<std::byte>& bytes) {
-  const ReadFile file(path);
+namespace {
+
+void read_bytes_of(const ReadFile& file, uint64_t offset, uint64_t length,
+                   std::vector<std::byte>& bytes) {
+  const std::string& path = file.path();
   const uint64_t size = file.size();
   if (offset > size || length > size - offset) {
     throw FormatError(
@@ -29,11 +33,26 @@ void read_bytes(const std::string& path, uint64_t offset, uint64_t length,
   file.read(offset, bytes);
 }
 
+}  // namespace
+
+void read_bytes(const std::string& path, uint64_t offset, uint64_t length,
+                std::vector<std::byte>& bytes) {
+  read_bytes_of(ReadFile(path), offset, length, bytes);
+}
+
+LocalPath local_path(const Dataset& dataset, int64_t index) {
+  if (dataset.fetcher() == nullptr) return {.path = dataset.path(index), .keep = nullptr};
+  const int64_t file = dataset.one_file_each() ? index : dataset.sample(index).container;
+  auto cached = dataset.fetcher()->open(dataset.remote_file(file));
+  return {.path = cached->path(), .keep = std::move(cached)};
+}
+
 void read_sample(const Dataset& dataset, int64_t index, std::vector<std::byte>& bytes) {
   const Sample sample = dataset.sample(index);
   const uint64_t before = sample.restart_bytes;
-  read_bytes(dataset.path(index), sample.offset - before,
-             sample.length == 0 ? 0 : sample.length + before, bytes);
+  const LocalPath local = local_path(dataset, index);
+  read_bytes_of(ReadFile(local.path, dataset.path(index)), sample.offset - before,
+                sample.length == 0 ? 0 : sample.length + before, bytes);
 }
 
 std::vector<std::byte> read_details(const Dataset& dataset, int64_t index) {
@@ -47,13 +66,16 @@ std::vector<std::byte> read_details(const Dataset& dataset, int64_t index) {
   }
   const Sample sample = dataset.sample(index);
   if (sample.details_bytes == 0) return bytes;
-  read_bytes(dataset.path(index), sample.offset + sample.length, sample.details_bytes, bytes);
+  const LocalPath local = local_path(dataset, index);
+  read_bytes_of(ReadFile(local.path, dataset.path(index)), sample.offset + sample.length,
+                sample.details_bytes, bytes);
   return bytes;
 }
 
 bool is_of_the_sample(const FormatError& e, const Dataset& dataset, int64_t index) {
   if (e.code() == 0) return true;
   if (!dataset.one_file_each(index)) return false;
+  if (dataset.fetcher() != nullptr) return e.code() == ENOENT;
   const auto folder = std::filesystem::path(dataset.path(index)).parent_path();
   std::error_code problem;
   switch (e.code()) {

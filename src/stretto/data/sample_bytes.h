@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,14 @@ namespace stretto::data {
 // the file if it cannot be read, is no regular file, is too short, or the length is too large.
 void read_bytes(const std::string& path, uint64_t offset, uint64_t length,
                 std::vector<std::byte>& bytes);
+
+// A file of the dataset where it lies on this host: path() of the sample or, of a file behind a
+// URL, what it was fetched to, for as long as `keep` lives.
+struct LocalPath {
+  std::string path;
+  std::shared_ptr<const void> keep;
+};
+LocalPath local_path(const Dataset& dataset, int64_t index);
 
 // The bytes of a sample, with its restart table before them if it has one.
 void read_sample(const Dataset& dataset, int64_t index, std::vector<std::byte>& bytes);

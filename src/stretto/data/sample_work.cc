@@ -251,6 +251,10 @@ void SampleWork::place_targets(int64_t sample, const Details& details, const Sam
     }
   }
   if (out.mask != nullptr) {
+    const bool known = details.image_id.has_value() && annotations.empty();
+    if (details.mask.empty() && details.outlines.empty() && !known) {
+      throw FormatError("label map", -1, "there is none, and no outlines for one");
+    }
     paint_label_map(details, annotations, geometry_.stored_width, geometry_.stored_height,
                     options_.max_pixels, map_);
     const int64_t count = geometry_.width * geometry_.height;

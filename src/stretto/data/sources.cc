@@ -43,6 +43,12 @@ std::string list_of_sources() {
 std::span<const SourceRow> sources() { return kSources; }
 
 Dataset open_dataset(const std::string& source, std::string_view kind) {
+  if (source.find("://") != source.npos && ::access(source.c_str(), F_OK) != 0) {
+    throw_unsupported(
+        "{}: URLs are opened by stretto.data.open() and ImageLoader in Python, or by open_remote() "
+        "with a store of your own in C++",
+        source);
+  }
   const auto* row = std::find_if(std::begin(kSources), std::end(kSources), [&](const SourceRow& r) {
     return kind.empty() ? r.matches(source) : r.kind == kind;
   });

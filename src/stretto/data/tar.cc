@@ -72,7 +72,7 @@ void label_in_json(const std::string& path, const TarReader::Member& member,
 // Puts members together.
 class Grouper {
  public:
-  explicit Grouper(const std::string& path) : path_(path), reader_(path) {}
+  Grouper(const std::string& path, const std::string& name) : path_(name), reader_(path, name) {}
 
   std::vector<Found> run() {
     TarReader::Member member;
@@ -137,7 +137,7 @@ class Grouper {
     open_ = false;
   }
 
-  const std::string& path_;
+  const std::string& path_;  // as errors name it
   TarReader reader_;
   std::vector<Found> samples_;
   bool open_ = false;
@@ -151,10 +151,13 @@ class Grouper {
 
 bool is_tar(const std::string& source) { return names_containers(source, is_tar_name); }
 
-std::vector<Found> find_in_tar(const std::string& path) { return Grouper(path).run(); }
+std::vector<Found> find_in_tar(const std::string& path, const std::string& name) {
+  return Grouper(path, name).run();
+}
 
 Dataset open_tar(const std::string& source) {
-  return open_containers(source, "tar", list_containers(source, is_tar_name), find_in_tar);
+  return open_containers(source, "tar", list_containers(source, is_tar_name),
+                         [](const std::string& file) { return find_in_tar(file); });
 }
 
 }  // namespace stretto::data

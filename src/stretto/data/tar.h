@@ -16,7 +16,8 @@ bool is_tar(const std::string& source);
 // unpacked. Throws FormatError naming the archive and the member.
 Dataset open_tar(const std::string& source);
 
-// The samples of one archive.
-std::vector<Found> find_in_tar(const std::string& path);
+// The samples of the archive at `path`, which is `name` in errors.
+std::vector<Found> find_in_tar(const std::string& path, const std::string& name);
+inline std::vector<Found> find_in_tar(const std::string& path) { return find_in_tar(path, path); }
 
 }  // namespace stretto::data

@@ -67,7 +67,7 @@ struct TarReader::Header {
   }
 };
 
-TarReader::TarReader(const std::string& path) : file_(path) {
+TarReader::TarReader(const std::string& path, const std::string& name) : file_(path, name) {
   static_assert(sizeof(Header) == kBlock);
 }
 

@@ -16,8 +16,8 @@ class TarReader {
     int64_t archive = 0;  // rises where another archive begins in the file
   };
 
-  // Throws FormatError if the file cannot be opened.
-  explicit TarReader(const std::string& path);
+  // Throws FormatError if the file cannot be opened. It is `name` in errors.
+  TarReader(const std::string& path, const std::string& name);
 
   // The next regular file; others are passed over, as is the end of an archive that another one
   // follows (cat a.tar b.tar). False at the end of the last archive; what else follows it is not

@@ -167,7 +167,7 @@ uint32_t masked_crc32c(std::span<const std::byte> bytes) {
 
 bool is_tfrecord(const std::string& source) { return names_containers(source, is_tfrecord_name); }
 
-std::vector<Found> find_in_tfrecord(const std::string& path) {
+std::vector<Found> find_in_tfrecord(const std::string& path, const std::string& name) {
   const auto map = MappedFile::open(path);
   const std::span<const std::byte> file = map->bytes();
   std::vector<Found> samples;
@@ -175,7 +175,7 @@ std::vector<Found> find_in_tfrecord(const std::string& path) {
   while (at < file.size()) {
     check_interrupt();
     const auto fail = [&](std::string_view what) {
-      throw FormatError(path, static_cast<int64_t>(at),
+      throw FormatError(name, static_cast<int64_t>(at),
                         fmt::format("record {}: {}", samples.size(), what));
     };
     if (file.size() - at < kBefore + kBehind) fail("the file ends in its head");
@@ -187,7 +187,7 @@ std::vector<Found> find_in_tfrecord(const std::string& path) {
     if (length > file.size() - at - kBefore - kBehind) {
       fail(fmt::format("it has {} bytes, but the file ends before", length));
     }
-    samples.push_back(read_record(path, file, at + kBefore, length, samples.size()));
+    samples.push_back(read_record(name, file, at + kBefore, length, samples.size()));
     at += kBefore + length + kBehind;
   }
   return samples;
@@ -195,7 +195,7 @@ std::vector<Found> find_in_tfrecord(const std::string& path) {
 
 Dataset open_tfrecord(const std::string& source) {
   return open_containers(source, "tfrecord", list_containers(source, is_tfrecord_name),
-                         find_in_tfrecord);
+                         [](const std::string& file) { return find_in_tfrecord(file); });
 }
 
 }  // namespace stretto::data

@@ -17,8 +17,11 @@ bool is_tfrecord(const std::string& source);
 // file is mapped meanwhile, so whoever cuts it short in that time ends the process by a signal.
 Dataset open_tfrecord(const std::string& source);
 
-// The samples of one file.
-std::vector<Found> find_in_tfrecord(const std::string& path);
+// The samples of the file at `path`, which is `name` in errors.
+std::vector<Found> find_in_tfrecord(const std::string& path, const std::string& name);
+inline std::vector<Found> find_in_tfrecord(const std::string& path) {
+  return find_in_tfrecord(path, path);
+}
 
 // CRC-32C of Castagnoli, as TFRecord stores it: rotated, and a constant added.
 uint32_t masked_crc32c(std::span<const std::byte> bytes);

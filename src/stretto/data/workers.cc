@@ -71,6 +71,7 @@ void Loader::Impl::stop() {
   {
     const std::lock_guard lock(mutex);
     stopping.store(true, std::memory_order_relaxed);
+    source.reader.stop();
     work_changed.notify_all();
   }
   for (std::thread& thread : threads) thread.join();
