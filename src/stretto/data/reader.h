@@ -38,11 +38,16 @@ class Reader {
   Encoded read(int64_t sample, media::Buffer& buffer);
 
   // The sample's details (details.h): those of the table, those behind its picture in a pack, or
-  // its label map. Empty where it has none. They lie in `buffer` or in the table.
-  media::Bytes read_details(int64_t sample, media::Buffer& buffer);
+  // its label map. Empty where it has none. They lie in `buffer` or in the table. `id_alone`: as
+  // many bytes of them as decode_image_id() looks at.
+  media::Bytes read_details(int64_t sample, media::Buffer& buffer, bool id_alone = false);
 
-  // Tells the system that the sample is read soon. Errors are left to read().
-  void will_read(int64_t sample) noexcept;
+  // What of a sample is read soon.
+  struct Soon {
+    bool picture = true, details = false;
+  };
+  // Tells the system. Errors are left to read().
+  void will_read(int64_t sample, Soon soon) noexcept;
 
   // What an error says of a sample: its file and, where others lie in it too, its name.
   std::string label(int64_t sample) const;

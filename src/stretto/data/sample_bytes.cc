@@ -47,6 +47,11 @@ std::vector<std::byte> read_details(const Dataset& dataset, int64_t index) {
   }
   const Sample sample = dataset.sample(index);
   if (sample.details_bytes == 0) return bytes;
+  if (sample.details_bytes > kLargestDetails) {
+    throw FormatError(dataset.path(index), -1,
+                      fmt::format("sample {}: its details have {} bytes, expected at most {}",
+                                  dataset.name(index), sample.details_bytes, kLargestDetails));
+  }
   read_bytes(dataset.path(index), sample.offset + sample.length, sample.details_bytes, bytes);
   return bytes;
 }
@@ -54,7 +59,9 @@ std::vector<std::byte> read_details(const Dataset& dataset, int64_t index) {
 bool is_of_the_sample(const FormatError& e, const Dataset& dataset, int64_t index) {
   if (e.code() == 0) return true;
   if (!dataset.one_file_each(index)) return false;
-  const auto folder = std::filesystem::path(dataset.path(index)).parent_path();
+  const std::string mask = dataset.mask_path(index);
+  const bool of_mask = !mask.empty() && e.file() == mask;
+  const auto folder = std::filesystem::path(of_mask ? mask : dataset.path(index)).parent_path();
   std::error_code problem;
   switch (e.code()) {
     case ENOENT:
