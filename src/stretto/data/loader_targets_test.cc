@@ -180,7 +180,7 @@ TEST(LoaderTargets, BoxesAndMapsAgree) {
       }
     }
   }
-  EXPECT_GT(compared, 50);
+  EXPECT_GT(compared, 30);
 }
 
 // As torchvision's RandomIoUCrop: a box whose middle is not shown is no target.
