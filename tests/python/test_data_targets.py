@@ -102,8 +102,13 @@ def test_boxes_without_outlines_make_no_maps(coco, tmp_path):
   assert "<rect" in text and 'class="mask"' not in text
   with pytest.raises(stretto.InvalidArgumentError, match="has no label maps"):
     data.ImageLoader(file, 2, 16, targets="masks")
-  with (data.ImageLoader([coco.parent / "instances_boxes.json", coco], 4, 16, targets="masks",
-                         sampler="sequential") as loader,
+  both = [coco.parent / "instances_boxes.json", coco]
+  with pytest.raises(stretto.InvalidArgumentError, match="sample .* has no label map, and no outl"):
+    data.ImageLoader(both, 4, 16, targets="masks")
+  # A pack says it when the picture's turn comes.
+  packed = tmp_path / "pack"
+  data.pack(file, packed)
+  with (data.ImageLoader([packed, coco], 4, 16, targets="masks", sampler="sequential") as loader,
         pytest.raises(stretto.FormatError, match="no outlines")):
     next(iter(loader))
 
@@ -122,6 +127,22 @@ def test_detectors_get_what_they_take(coco):
     scores = torch.zeros(5, 7, 64, 64)
     loss = torch.nn.functional.cross_entropy(scores, masks, ignore_index=255)
     assert images.shape == (5, 3, 64, 64) and abs(float(loss) - np.log(7)) < 1e-5
+
+
+def test_dictionaries_have_all_parts(coco):
+  names = ("data", "boxes", "masks")
+  with (data.ImageLoader(coco, 4, 32, targets="boxes+masks") as loader,
+        pytest.raises(stretto.InvalidArgumentError, match="names: expected 3")):
+    next(data.DictIterator(loader))
+  for padded in (names, (*names, "real")):
+    options = {"targets": "boxes+masks", "last": "pad", "dtype": "uint8"}
+    with (data.ImageLoader(coco, 4, 32, **options) as loader,
+          data.ImageLoader(coco, 4, 32, **options) as plain):
+      for (row,), (images, boxes, masks, real) in zip(data.DictIterator(loader, padded), plain,
+                                                      strict=True):
+        assert tuple(row) == padded
+        assert np.array_equal(row["data"], images) and np.array_equal(row["masks"], masks)
+        assert len(row["boxes"]) == len(boxes) and ("real" not in row or all(row["real"] == real))
 
 
 def everything(loader):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stretto._checks import expected
-from stretto._errors import UnsupportedError
+from stretto._errors import InvalidArgumentError, UnsupportedError
 from stretto.data._loader import ImageLoader
 
 
@@ -49,10 +49,11 @@ class DictIterator:
 
   Args:
     loader: the loader that makes the batches.
-    names: the keys of images and labels.
+    names: the keys of what a batch has: images and labels, or what `targets` asks for, such as
+      ("data", "boxes", "masks"). One more gets what is real of a batch with last="pad".
   """
 
-  def __init__(self, loader: ImageLoader, names: tuple[str, str] = ("data", "label")) -> None:
+  def __init__(self, loader: ImageLoader, names: tuple[str, ...] = ("data", "label")) -> None:
     if not isinstance(loader, ImageLoader):
       raise expected("DictIterator: loader", "an ImageLoader", loader)
     self._loader = loader
@@ -74,6 +75,10 @@ class DictIterator:
       self._batches, self._taken = None, False  # the next one begins the next epoch
       raise
     self._taken = True
+    least = len(batch) - self._loader._padded
+    if not least <= len(self._names) <= len(batch):
+      raise InvalidArgumentError(f"DictIterator: names: expected {least}, as many as a batch of "
+                                 f"this loader has parts, got {len(self._names)}: {self._names!r}")
     return [dict(zip(self._names, batch))]
 
   def __len__(self) -> int:

@@ -52,12 +52,12 @@ void put_polygon(std::vector<std::byte>& bytes, const std::vector<double>& polyg
 
 class Cursor {
  public:
-  explicit Cursor(media::Bytes bytes) : bytes_(bytes) {}
+  explicit Cursor(media::Bytes bytes) : bytes_(bytes), size_(bytes.size()) {}
   [[noreturn]] void fail(std::string_view expected) const {
     throw FormatError("details", static_cast<int64_t>(at_), fmt::format("expected {}", expected));
   }
   uint8_t byte() {
-    if (at_ == bytes_.size()) fail("more bytes");
+    if (at_ == size_) fail("more bytes");
     return std::to_integer<uint8_t>(bytes_[at_++]);
   }
   uint64_t varint() {
@@ -72,26 +72,34 @@ class Cursor {
   // Of things that take at least `bytes` each.
   size_t count(size_t bytes) {
     const uint64_t n = varint();
-    if (n > (bytes_.size() - at_) / bytes) fail("as many elements as are counted");
+    if (n > (size_ - at_) / bytes) fail("as many elements as are counted");
     return static_cast<size_t>(n);
   }
   media::Bytes take(size_t count) {
-    if (count > bytes_.size() - at_) fail("more bytes");
+    if (count > size_ - at_) fail("more bytes");
     at_ += count;
     return bytes_.subspan(at_ - count, count);
   }
-  media::Bytes rest() { return take(bytes_.size() - at_); }
-  bool at_end() const { return at_ == bytes_.size(); }
+  // Only the first `bytes` of all are taken from here on.
+  void limit(uint64_t bytes) { size_ = std::min<size_t>(bytes, bytes_.size()); }
+  media::Bytes rest() { return take(size_ - at_); }
+  bool at_end() const { return at_ == size_; }
 
  private:
   media::Bytes bytes_;
-  size_t at_ = 0;
+  size_t size_, at_ = 0;
 };
 
 int64_t side(Cursor& cursor) {
   const uint64_t value = cursor.varint();
   if (value > INT32_MAX) cursor.fail("a side of a picture");
   return static_cast<int64_t>(value);
+}
+
+// `left`: how many outlines and polygons may follow.
+void take_outlines(const Cursor& cursor, size_t count, size_t& left) {
+  if (count > left) cursor.fail(fmt::format("at most {} outlines and polygons", kMostOutlines));
+  left -= count;
 }
 
 std::vector<double> read_polygon(Cursor& cursor, bool exact) {
@@ -114,7 +122,7 @@ std::vector<double> read_polygon(Cursor& cursor, bool exact) {
   return polygon;
 }
 
-Outline read_outline(Cursor& cursor) {
+Outline read_outline(Cursor& cursor, size_t& left) {
   Outline outline;
   const uint64_t box = cursor.varint();
   if (box > UINT32_MAX) cursor.fail("the number of a box");
@@ -122,6 +130,7 @@ Outline read_outline(Cursor& cursor) {
   const uint8_t form = cursor.byte();
   if (form == kHundredths || form == kDoubles) {
     const size_t count = cursor.count(1);
+    take_outlines(cursor, count, left);
     for (size_t i = 0; i < count; ++i) {
       outline.polygons.push_back(read_polygon(cursor, form == kHundredths));
     }
@@ -197,8 +206,12 @@ Details decode_details(media::Bytes bytes) {
   if ((flags & kHasId) != 0) d.image_id = unzigzag(cursor.varint());
   if ((flags & kHasOutlines) != 0) {
     const size_t count = cursor.count(3);
+    size_t left = kMostOutlines;
+    take_outlines(cursor, count, left);
     d.outlines.reserve(count);
-    for (size_t i = 0; i < count; ++i) d.outlines.push_back(read_outline(cursor));
+    cursor.limit(kLargestOutlines);
+    for (size_t i = 0; i < count; ++i) d.outlines.push_back(read_outline(cursor, left));
+    cursor.limit(bytes.size());
   }
   if ((flags & kHasMask) != 0) {
     d.mask = cursor.rest();
@@ -206,6 +219,29 @@ Details decode_details(media::Bytes bytes) {
   }
   if (!cursor.at_end()) cursor.fail("nothing more");
   return d;
+}
+
+std::optional<int64_t> decode_image_id(media::Bytes bytes) {
+  if (bytes.empty()) return std::nullopt;
+  Cursor cursor(bytes.first(std::min<size_t>(bytes.size(), kLongestId)));
+  if ((cursor.byte() & kHasId) == 0) return std::nullopt;
+  return unzigzag(cursor.varint());
+}
+
+bool has_outlines_or_mask(media::Bytes bytes) {
+  return !bytes.empty() && (std::to_integer<int>(bytes[0]) & (kHasOutlines | kHasMask)) != 0;
+}
+
+std::vector<std::byte> with_image_id(media::Bytes bytes, int64_t id) {
+  std::vector<std::byte> changed;
+  if (!decode_image_id(bytes)) return {bytes.begin(), bytes.end()};
+  changed.push_back(bytes[0]);
+  put_varint(changed, zigzag(id));
+  Cursor cursor(bytes.subspan(1));
+  cursor.varint();
+  const media::Bytes rest = cursor.rest();
+  changed.insert(changed.end(), rest.begin(), rest.end());
+  return changed;
 }
 
 // Five bits a letter from '0' on, the lowest first, with a bit for "more" and sign extension; from

@@ -31,10 +31,23 @@ struct Details {
 // The first byte of details that are a label map alone: the rest is its file.
 constexpr uint8_t kMaskAlone = 4;
 
+// More is refused: a damaged pack does not take the memory. Of all details of a picture, of its
+// outlines, and how many outlines and polygons there are.
+constexpr uint64_t kLargestDetails = uint64_t{64} << 20, kLargestOutlines = uint64_t{16} << 20;
+constexpr size_t kMostOutlines = 1 << 16;
+
 // Empty where there is nothing.
 std::vector<std::byte> encode_details(const Details& details);
 // `mask` points into `bytes`. Throws FormatError.
 Details decode_details(media::Bytes bytes);
+
+// The number alone, which lies in the first bytes: more than kLongestId are not looked at.
+constexpr uint64_t kLongestId = 11;
+std::optional<int64_t> decode_image_id(media::Bytes bytes);
+// Whether more than the number is in them.
+bool has_outlines_or_mask(media::Bytes bytes);
+// The same details with another number in the place of theirs, if they have one.
+std::vector<std::byte> with_image_id(media::Bytes bytes, int64_t id);
 
 // The outline without its box, and the details of such: for who makes them piece by piece.
 std::vector<std::byte> encode_outline(const Outline& outline);

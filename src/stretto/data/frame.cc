@@ -1,8 +1,8 @@
 // Which part of a picture a sample shows, and where its parts go in a batch.
 #include <algorithm>
-#include <cmath>
 
 #include "stretto/data/sample_work.h"
+#include "stretto/media/letterbox.h"
 
 namespace stretto::data {
 namespace {
@@ -29,18 +29,15 @@ media::Box drawn_box(const LoaderOptions& o, const Shape& shape, const Draws& dr
   return box_of(media::random_crop(shape.crop, size.width, size.height, random));
 }
 
-// As large as it can be in a result of `shape`, in the middle of it.
+// In the middle of a result of `shape`.
 void fit_inside(const Shape& shape, Framed& framed) {
   media::View& view = framed.view;
-  const double scale = std::min(static_cast<double>(shape.width) / view.box.width(),
-                                static_cast<double>(shape.height) / view.box.height());
-  const auto side = [&](double full, int64_t most) {
-    return std::clamp<int64_t>(static_cast<int64_t>(std::nearbyint(full * scale)), 1, most);
-  };
-  view.width = side(view.box.width(), shape.width);
-  view.height = side(view.box.height(), shape.height);
-  framed.left = (shape.width - view.width) / 2;
-  framed.top = (shape.height - view.height) / 2;
+  const media::Region inside =
+      media::letterbox(view.box.width(), view.box.height(), {shape.width, shape.height});
+  view.width = inside.width();
+  view.height = inside.height();
+  framed.left = inside.x0;
+  framed.top = inside.y0;
 }
 
 // To whole cache lines.

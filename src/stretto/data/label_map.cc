@@ -32,7 +32,7 @@ std::vector<GridPoint> walk_edges(std::span<const double> polygon, int64_t most_
   for (size_t i = 0; i < count; ++i) {
     GridPoint a = corners[i], b = corners[(i + 1) % count];
     const int dx = std::abs(b.x - a.x), dy = std::abs(b.y - a.y), steps = std::max(dx, dy);
-    if (std::ssize(points) + steps > most_points) fail_map("an outline is too long");
+    if (std::ssize(points) + steps >= most_points) fail_map("its outlines are too long");
     // A line is computed from its lesser end, so that it is the same in both directions.
     const bool flat = dx >= dy, back = flat ? a.x > b.x : a.y > b.y;
     if (back) std::swap(a, b);
@@ -68,10 +68,28 @@ std::vector<int64_t> run_changes(const Outline& outline, int64_t width, int64_t 
   return changes;
 }
 
+// What the outlines of a picture may still take, so that time and memory are bounded by the picture
+// whatever its details say: many times what any picture of things needs.
+struct Budget {
+  Budget(int64_t width, int64_t height)
+      : points(16 * longest_outline(width, height) + 2 * width * height),
+        pixels(256 * width * height) {}
+
+  // Of one polygon.
+  static int64_t longest_outline(int64_t width, int64_t height) {
+    return 64 * 5 * (width + height) + 1024;
+  }
+
+  int64_t points;  // to walk
+  int64_t pixels;  // to paint
+};
+
+// What is painted, the first one first.
 struct Thing {
   uint8_t value = 0;
   int64_t area = 0;
-  std::vector<std::vector<int64_t>> parts;  // changes of each
+  const Outline* outline = nullptr;  // nullptr: all of the box
+  const Annotation* box = nullptr;
 };
 
 int64_t area_of(std::span<const int64_t> changes, int64_t end) {
@@ -87,54 +105,43 @@ void fill(std::span<const int64_t> changes, uint8_t value, int64_t width, int64_
   const int64_t all = width * height;
   for (size_t i = 0; i < changes.size(); i += 2) {
     const int64_t end = i + 1 < changes.size() ? changes[i + 1] : all;
-    for (int64_t at = changes[i]; at < end; ++at) {
-      map[static_cast<size_t>(at % height * width + at / height)] = value;
+    int64_t x = changes[i] / height, y = changes[i] % height;
+    for (int64_t at = changes[i]; at < end; ++x, y = 0) {
+      uint8_t* pixel = map.data() + y * width + x;
+      for (const int64_t stop = std::min(end, at + height - y); at < stop; ++at, pixel += width) {
+        *pixel = value;
+      }
     }
   }
+}
+
+// The pixels whose middle is in the box.
+media::Region pixels_of(const Annotation& box, int64_t width, int64_t height) {
+  const auto edge = [](float at, int64_t most) {
+    return static_cast<int64_t>(
+        std::ceil(std::clamp(static_cast<double>(at) - 0.5, 0.0, static_cast<double>(most))));
+  };
+  return {edge(box.x0, width), edge(box.y0, height), edge(box.x1, width), edge(box.y1, height)};
 }
 
 uint8_t value_of(const Outline& outline, std::span<const Annotation> annotations) {
   if (outline.box < 0) return kIgnore;
   if (outline.box >= std::ssize(annotations)) fail_map("an outline is of no box");
   const int64_t label = annotations[static_cast<size_t>(outline.box)].label;
-  if (label + 1 >= kIgnore) {
+  if (label >= kIgnore - 1) {
     throw_unsupported("label map: class {} does not fit into a byte: expected classes below {}",
                       label, kIgnore - 1);
   }
   return static_cast<uint8_t>(label + 1);
 }
 
-void paint_outlines(const Details& details, std::span<const Annotation> annotations, int64_t width,
-                    int64_t height, std::vector<uint8_t>& map) {
-  std::vector<Thing> things;
-  for (const Outline& outline : details.outlines) {
-    Thing thing{.value = value_of(outline, annotations), .area = 0, .parts = {}};
-    if (!outline.runs.empty()) thing.parts.push_back(run_changes(outline, width, height));
-    for (const std::vector<double>& polygon : outline.polygons) {
-      if (polygon.size() % 2 != 0) fail_map("an outline has an x without a y");
-      thing.parts.push_back(polygon_changes(polygon, width, height));
-    }
-    for (const auto& changes : thing.parts) thing.area += area_of(changes, width * height);
-    things.push_back(std::move(thing));
-  }
-  std::stable_sort(things.begin(), things.end(), [](const Thing& a, const Thing& b) {
-    const bool crowd_a = a.value == kIgnore, crowd_b = b.value == kIgnore;
-    return crowd_a != crowd_b ? crowd_a : a.area > b.area;
-  });
-  for (const Thing& thing : things) {
-    for (const auto& changes : thing.parts) fill(changes, thing.value, width, height, map);
-  }
-}
-
-}  // namespace
-
-std::vector<int64_t> polygon_changes(std::span<const double> polygon, int64_t width,
-                                     int64_t height) {
+std::vector<int64_t> changes_within(std::span<const double> polygon, int64_t width, int64_t height,
+                                    int64_t& points_left) {
   constexpr double kGrid = 5;
   if (polygon.size() < 6) return {};  // no area
-  // Many times as long as any outline of a thing: a damaged one takes no time or memory.
-  const int64_t most_points = 64 * 5 * (width + height) + 1024;
-  const std::vector<GridPoint> points = walk_edges(polygon, most_points);
+  const std::vector<GridPoint> points =
+      walk_edges(polygon, std::min(points_left, Budget::longest_outline(width, height)));
+  points_left -= std::ssize(points);
   std::vector<int64_t> crossings;
   for (size_t i = 1; i < points.size(); ++i) {
     const GridPoint from = points[i - 1], to = points[i];
@@ -159,6 +166,73 @@ std::vector<int64_t> polygon_changes(std::span<const double> polygon, int64_t wi
   }
   if (!changes.empty() && changes.back() == width * height) changes.pop_back();
   return changes;
+}
+
+// Gives the changes of each part of an outline to `use`: one part is kept at a time.
+template <typename F>
+void each_part(const Outline& outline, int64_t width, int64_t height, int64_t& points,
+               const F& use) {
+  if (!outline.runs.empty()) use(run_changes(outline, width, height));
+  for (const std::vector<double>& polygon : outline.polygons) {
+    if (polygon.size() % 2 != 0) fail_map("an outline has an x without a y");
+    use(changes_within(polygon, width, height, points));
+  }
+}
+
+// Of the outlines, and of the boxes that have none: where such a thing is, is not known.
+std::vector<Thing> things_of(const Details& details, std::span<const Annotation> annotations,
+                             int64_t width, int64_t height) {
+  Budget budget(width, height);
+  std::vector<Thing> things;
+  std::vector<bool> outlined(annotations.size());
+  for (const Outline& outline : details.outlines) {
+    Thing thing{.value = value_of(outline, annotations), .outline = &outline};
+    each_part(outline, width, height, budget.points, [&](const std::vector<int64_t>& changes) {
+      thing.area += area_of(changes, width * height);
+    });
+    if (outline.box >= 0 && thing.area > 0) outlined[static_cast<size_t>(outline.box)] = true;
+    things.push_back(thing);
+  }
+  for (size_t i = 0; i < annotations.size(); ++i) {
+    if (outlined[i]) continue;
+    const media::Region r = pixels_of(annotations[i], width, height);
+    things.push_back({.value = kIgnore,
+                      .area = std::max<int64_t>(r.width(), 0) * std::max<int64_t>(r.height(), 0),
+                      .box = &annotations[i]});
+  }
+  for (const Thing& thing : things) {
+    if ((budget.pixels -= thing.area) < 0) fail_map("its outlines cover it too many times");
+  }
+  std::stable_sort(things.begin(), things.end(), [](const Thing& a, const Thing& b) {
+    const bool ignored_a = a.value == kIgnore, ignored_b = b.value == kIgnore;
+    return ignored_a != ignored_b ? ignored_a : a.area > b.area;
+  });
+  return things;
+}
+
+void paint_outlines(const Details& details, std::span<const Annotation> annotations, int64_t width,
+                    int64_t height, std::vector<uint8_t>& map) {
+  int64_t points = Budget(width, height).points;
+  for (const Thing& thing : things_of(details, annotations, width, height)) {
+    if (thing.outline != nullptr) {
+      each_part(*thing.outline, width, height, points, [&](const std::vector<int64_t>& changes) {
+        fill(changes, thing.value, width, height, map);
+      });
+    } else if (thing.area > 0) {
+      const media::Region r = pixels_of(*thing.box, width, height);
+      for (int64_t y = r.y0; y < r.y1; ++y) {
+        std::fill_n(map.begin() + y * width + r.x0, r.width(), thing.value);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<int64_t> polygon_changes(std::span<const double> polygon, int64_t width,
+                                     int64_t height) {
+  int64_t points = Budget(width, height).points;
+  return changes_within(polygon, width, height, points);
 }
 
 void paint_label_map(const Details& details, std::span<const Annotation> annotations, int64_t width,

@@ -75,7 +75,7 @@ TEST(LabelMap, SmallThingsLieOnLargeOnesAndCrowdsBelow) {
 }
 
 TEST(LabelMap, WhatDoesNotFitIsNamed) {
-  const Annotation boxes[] = {{.label = 254}, {.label = 3}};
+  const Annotation boxes[] = {{.label = 254}, {.label = 3}, {.label = INT64_MAX}};
   const auto error = [&](const Outline& outline) {
     std::vector<uint8_t> map;
     try {
@@ -88,7 +88,8 @@ TEST(LabelMap, WhatDoesNotFitIsNamed) {
     return std::string("no error");
   };
   EXPECT_TRUE(says(error({.box = 0, .polygons = {{0, 0, 1, 0, 1, 1}}}), "class 254 does not fit"));
-  EXPECT_TRUE(says(error({.box = 2}), "an outline is of no box"));
+  EXPECT_TRUE(says(error({.box = 2, .polygons = {{0, 0, 1, 0, 1, 1}}}), "does not fit"));
+  EXPECT_TRUE(says(error({.box = 3}), "an outline is of no box"));
   EXPECT_TRUE(says(error({.box = 1, .polygons = {{0, 0, 1, 0, 1, 1, 3}}}), "an x without a y"));
   EXPECT_TRUE(says(error({.box = 1, .polygons = {{0, 0, 1e9, 0, 1, 1}}}), "far from its picture"));
   EXPECT_TRUE(says(error({.box = 1, .runs = {4, 4}, .width = 4, .height = 8}), "of 4x8 pixels"));
@@ -97,6 +98,67 @@ TEST(LabelMap, WhatDoesNotFitIsNamed) {
   std::vector<double> zigzag;
   for (int i = 0; i < 1000; ++i) zigzag.insert(zigzag.end(), {i % 2 * 9e5, 0.0});
   EXPECT_TRUE(says(error({.box = 1, .polygons = {zigzag}}), "too long"));
+}
+
+// Each of these is possible, and so many of them are not: time and memory are bounded by the
+// picture.
+TEST(LabelMap, ManyOutlinesAreBoundedByThePicture) {
+  const Annotation box{.label = 3};
+  std::vector<uint8_t> map;
+  const auto paint = [&](const Outline& outline, size_t count) {
+    paint_label_map({.outlines = std::vector<Outline>(count, outline)}, {&box, 1}, 64, 48, 1 << 20,
+                    map);
+  };
+  const auto error = [&](const Outline& outline, size_t count) {
+    return error_of<FormatError>([&] { paint(outline, count); });
+  };
+  std::vector<double> zigzag;
+  for (int i = 0; i < 60; ++i) zigzag.insert(zigzag.end(), {i % 2 * 64.0, i * 0.8});
+  const Outline walked{.box = 0, .polygons = {zigzag}};
+  EXPECT_NO_THROW(paint(walked, 20));
+  EXPECT_TRUE(says(error(walked, 60), "too long"));
+  Outline parts{.box = 0, .polygons = std::vector<std::vector<double>>(60, zigzag)};
+  EXPECT_TRUE(says(error(parts, 1), "too long"));
+  const Outline everything{.box = 0, .runs = {0, 64 * 48}, .width = 64, .height = 48};
+  EXPECT_NO_THROW(paint(everything, 256));
+  EXPECT_TRUE(says(error(everything, 257), "too many times"));
+}
+
+TEST(LabelMap, BoxesWithoutAnOutlineAreIgnored) {
+  const Annotation boxes[] = {{.x0 = 0, .y0 = 0, .x1 = 2, .y1 = 2, .label = 0},
+                              {.x0 = 1, .y0 = 0, .x1 = 4, .y1 = 1, .label = 1},
+                              {.x0 = -9, .y0 = 1.75, .x1 = 0.75, .y1 = 99, .label = 1}};
+  std::vector<uint8_t> map;
+  // That of the third has no pixels.
+  paint_label_map({.outlines = {{.box = 0, .polygons = {{0, 0, 2, 0, 2, 2, 0, 2}}},
+                                {.box = 2, .polygons = {{1, 2, 3, 4}}}}},
+                  boxes, 4, 3, 1 << 20, map);
+  EXPECT_EQ(map, (std::vector<uint8_t>{1, 1, 255, 255, 1, 1, 0, 0, 255, 0, 0, 0}));
+}
+
+TEST(Details, MoreThanAnyPictureHasAreRefused) {
+  // A crowd without a polygon takes three bytes here and much more in memory.
+  std::vector<std::byte> bytes = bytes_of(std::string_view("\x02\x80\x80\x08", 4));  // 2^17
+  bytes.resize(4 + 3 * (1 << 17));
+  EXPECT_TRUE(says(error_of<FormatError>([&] { decode_details(bytes); }), "at most 65536"));
+  bytes =
+      bytes_of(std::string_view("\x02\x01\x00\x00\x80\x80\x08", 7));  // polygons without corners
+  bytes.resize(7 + (1 << 17));
+  EXPECT_TRUE(says(error_of<FormatError>([&] { decode_details(bytes); }), "at most 65536"));
+  // Runs behind the limit of outlines: 2^24.
+  bytes = bytes_of(std::string_view("\x02\x01\x00\x02\x01\x01\x80\x80\x80\x08", 10));
+  bytes.resize(10 + (1 << 24));
+  EXPECT_TRUE(says(error_of<FormatError>([&] { decode_details(bytes); }), "as many elements"));
+}
+
+TEST(Details, TheNumberIsReadWithoutTheRest) {
+  Details details{.image_id = INT64_MIN};
+  details.outlines.resize(3);
+  const auto bytes = encode_details(details);
+  EXPECT_EQ(decode_image_id(media::Bytes(bytes).first(kLongestId)), INT64_MIN);
+  details.image_id.reset();
+  EXPECT_EQ(decode_image_id(encode_details(details)), std::nullopt);
+  EXPECT_EQ(decode_image_id({}), std::nullopt);
 }
 
 TEST(Details, AreReadAsTheyWereWritten) {

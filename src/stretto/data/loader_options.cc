@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "stretto/base/error.h"
+#include "stretto/data/details.h"
 #include "stretto/data/loader_impl.h"
 
 namespace stretto::data {
@@ -74,6 +75,16 @@ void check_targets(const LoaderOptions& o) {
   }
 }
 
+// Whether a sample has what a label map is made of, as far as the table knows.
+bool may_have_map(const Dataset& dataset, int64_t index) {
+  const auto known = dataset.details(index);
+  if (known.empty()) {
+    return dataset.sample(index).details_bytes > 0 || !dataset.mask_path(index).empty();
+  }
+  // Without things it is all background.
+  return has_outlines_or_mask(known) || dataset.annotations(index).empty();
+}
+
 }  // namespace
 
 int64_t target_classes(const LoaderOptions& o, const Dataset& dataset) {
@@ -93,6 +104,11 @@ void check_dataset(const LoaderOptions& o, const Dataset& dataset) {
         "loader: {} has no label maps: expected a folder with the folders images and masks, COCO's "
         "instances_*.json with segmentations, or a pack of them",
         dataset.source());
+  }
+  for (int64_t i = 0; o.masks && o.errors == OnError::kRaise && i < dataset.size(); ++i) {
+    if (may_have_map(dataset, i)) continue;
+    throw_invalid("loader: sample {} of {} has no label map, and no outlines for one",
+                  dataset.name(i), dataset.source());
   }
   if (!media::operators::mixing_of(o.transforms).any()) return;
   const int64_t classes = target_classes(o, dataset);

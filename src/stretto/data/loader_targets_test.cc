@@ -1,10 +1,12 @@
 // Boxes and label maps that follow their pictures through the loader.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "stretto/data/label_map.h"
 #include "stretto/data/loader_testing.h"
 #include "stretto/data/pack.h"
+#include "stretto/data/sample_work.h"
 #include "stretto/media/decode.h"
 
 namespace stretto::data {
@@ -44,9 +46,9 @@ std::vector<GivenTargets> targets_epoch(Loader& loader) {
   return all;
 }
 
-// A COCO file of the test's pictures. Things are squares of a colour that nothing else has: what
-// the loader makes of their pixels, boxes and outlines can be compared. The pictures are turned by
-// EXIF as those of COCO never are.
+// A COCO file of the test's pictures, each with three boxes that are their own outlines; that of
+// class 0 is the smallest and lies on the others. The pictures are turned by EXIF as those of COCO
+// never are.
 class CocoPictures {
  public:
   explicit CocoPictures(int64_t count) : pictures_(count) {
@@ -138,25 +140,28 @@ TEST(LoaderTargets, BitsDependOnNoThreadRankCacheSourceOrResume) {
   }
 }
 
-// Where a box is kept whole, the label map has the pixels of its class there and nowhere else: what
-// moves the one and what moves the other agree.
+// The pixels of a thing in the label map are those whose middle is in its box, and moves take the
+// nearest pixel.
 TEST(LoaderTargets, BoxesAndMapsAgree) {
   const CocoPictures coco(11);
   int64_t compared = 0;
-  for (const Fit fit : {Fit::kCrop, Fit::kLetterbox}) {
-    for (const bool train : {true, false}) {
-      LoaderOptions o = target_options("translate_x(0.2), translate_y(0.2)", fit);
-      o.train = train;
+  for (const bool moves : {false, true}) {
+    const double most = moves ? 1.01 : 0.501;
+    for (const int k : {0, 1, 2, 3}) {
+      LoaderOptions o = target_options(moves ? "translate_x(0.2), translate_y(0.2)" : "",
+                                       k / 2 == 0 ? Fit::kCrop : Fit::kLetterbox);
+      o.train = k % 2 == 0;
       o.min_visible = 0;
       Loader loader(coco.open(), o);
       for (const GivenTargets& batch : targets_epoch(loader)) {
         for (size_t i = 0; i < 4; ++i) {
           const uint8_t* map = batch.masks.data() + i * 48 * 40;
-          for (auto k = static_cast<size_t>(batch.starts[i]);
-               k < static_cast<size_t>(batch.starts[i + 1]); ++k) {
-            if (batch.labels[k] != 0) continue;  // others are partly below it
-            const float* box = &batch.boxes[4 * k];
-            EXPECT_EQ(batch.areas[k], (box[2] - box[0]) * (box[3] - box[1]));
+          for (auto at = static_cast<size_t>(batch.starts[i]);
+               at < static_cast<size_t>(batch.starts[i + 1]); ++at) {
+            if (batch.labels[at] != 0) continue;  // others are partly below it
+            const float* box = &batch.boxes[4 * at];
+            EXPECT_EQ(batch.areas[at], (box[2] - box[0]) * (box[3] - box[1]));
+            if (std::min(box[2] - box[0], box[3] - box[1]) < 2.1f) continue;
             int64_t x0 = 40, y0 = 48, x1 = 0, y1 = 0;
             for (int64_t p = 0; p < 48 * 40; ++p) {
               if (map[p] != 1) continue;
@@ -165,18 +170,49 @@ TEST(LoaderTargets, BoxesAndMapsAgree) {
               y0 = std::min(y0, p / 40);
               y1 = std::max(y1, p / 40 + 1);
             }
-            if (x0 > x1) continue;
             ++compared;
-            // A pixel counts by its middle, and the outline's pixels are those of the picture.
-            const double unit = 2.1;
-            EXPECT_NEAR(static_cast<double>(box[0]), static_cast<double>(x0), unit);
-            EXPECT_NEAR(static_cast<double>(box[1]), static_cast<double>(y0), unit);
+            EXPECT_NEAR(static_cast<double>(box[0]), static_cast<double>(x0), most);
+            EXPECT_NEAR(static_cast<double>(box[1]), static_cast<double>(y0), most);
+            EXPECT_NEAR(static_cast<double>(box[2]), static_cast<double>(x1), most);
+            EXPECT_NEAR(static_cast<double>(box[3]), static_cast<double>(y1), most);
           }
         }
       }
     }
   }
-  EXPECT_GT(compared, 15);
+  EXPECT_GT(compared, 30);
+}
+
+// As torchvision's RandomIoUCrop: a box whose middle is not shown is no target.
+TEST(LoaderTargets, PartsByBoxesKeepWhatTheyShowTheMiddleOf) {
+  const CocoPictures coco(11);
+  LoaderOptions o = target_options("", Fit::kCrop);
+  o.iou_crop = true;
+  o.min_visible = o.min_box_area = 0;
+  o.order.kind = OrderKind::kSequential;
+  o.phases[0].shape.batch = 1;
+  Loader loader(coco.open(), o);
+  const Dataset dataset = coco.open();
+  int64_t all = 0, kept = 0;
+  for (int64_t i = 0; i < 11; ++i) {
+    const auto batch = loader.next();
+    const media::PictureInfo info = media::read_info(coco.pictures().file(i));
+    const auto boxes = dataset.annotations(i);
+    const media::Box part =
+        frame_of(o, o.phases[0].shape,
+                 {.seed = o.order.seed, .number = static_cast<uint64_t>(i), .epoch = 0}, info.width,
+                 info.height, info.orientation, boxes)
+            .view.box;
+    const auto want = std::count_if(boxes.begin(), boxes.end(), [&](const Annotation& a) {
+      const double x = static_cast<double>(a.x0 + a.x1) / 2;
+      const double y = static_cast<double>(a.y0 + a.y1) / 2;
+      return part.x0 < x && x < part.x1 && part.y0 < y && y < part.y1;
+    });
+    EXPECT_EQ(batch->box_starts[1], want) << i;
+    all += std::ssize(boxes);
+    kept += want;
+  }
+  EXPECT_LT(kept, all);
 }
 
 TEST(LoaderTargets, LetterboxesShowTheWholePicture) {
@@ -215,6 +251,48 @@ TEST(LoaderTargets, LetterboxesShowTheWholePicture) {
         static_cast<double>(batch->boxes[1]),
         static_cast<double>(top) + 5.0 * static_cast<double>(h) / static_cast<double>(seen.height),
         1e-4);
+  }
+}
+
+// Whatever operators are drawn, and as bytes too: they do not see what is beside the picture.
+TEST(LoaderTargets, OperatorsLeaveTheLetterboxAlone) {
+  const CocoPictures coco(12);
+  for (const char* transforms :
+       {"brightness", "brightness, contrast", "invert, equalize, translate_x(0.2)",
+        "rand_augment(2, 9), erase", "rotate(30), solarize"}) {
+    LoaderOptions o = target_options(transforms, Fit::kLetterbox);
+    o.phases[0].shape = {.height = 20, .width = 90, .batch = 1, .crop = {.min_area = 1}};
+    o.order.kind = OrderKind::kSequential;
+    o.mean = {0.5f, 0.25f, 0.75f};
+    LoaderOptions bytes = o;
+    bytes.dtype = DType::kUInt8;
+    Loader floats(coco.open(), o), integers(coco.open(), bytes);
+    for (int64_t i = 0; i < 12; ++i) {
+      SCOPED_TRACE(fmt::format("{} {}", transforms, i));
+      const auto batch = floats.next(), same = integers.next();
+      const media::PictureInfo info = media::read_info(coco.pictures().file(i));
+      const media::Size seen = media::oriented_size(info.width, info.height, info.orientation);
+      const auto w = static_cast<int64_t>(
+          std::nearbyint(static_cast<double>(20 * seen.width) / static_cast<double>(seen.height)));
+      const int64_t left = (90 - w) / 2;
+      ASSERT_GT(left, 10);
+      for (int64_t y = 0; y < 20; ++y) {
+        for (int64_t x = 0; x < 90; ++x) {
+          if (x >= left && x < left + w) continue;
+          const int64_t at = y * 90 + x;
+          for (int64_t c = 0; c < 3; ++c) {
+            ASSERT_EQ(static_cast<const float*>(batch->data)[c * 20 * 90 + at], 0.0f);
+            ASSERT_EQ(static_cast<const uint8_t*>(same->data)[c * 20 * 90 + at],
+                      (std::array{128, 64, 191})[static_cast<size_t>(c)]);
+          }
+          ASSERT_EQ(static_cast<const uint8_t*>(batch->masks)[at], kIgnore);
+        }
+      }
+      for (int64_t k = 0; k < batch->box_starts[1]; ++k) {
+        EXPECT_GE(batch->boxes[4 * k], static_cast<float>(left));
+        EXPECT_LE(batch->boxes[4 * k + 2], static_cast<float>(left + w));
+      }
+    }
   }
 }
 

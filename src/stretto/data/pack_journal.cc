@@ -19,7 +19,7 @@
 namespace stretto::data {
 namespace {
 
-constexpr uint32_t kJournalVersion = 1;
+constexpr uint32_t kJournalVersion = 2;  // 1: entries without details_bytes
 constexpr uint32_t kLongestProblem = 4096;
 
 struct JournalHeader {

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <filesystem>
+#include <span>
 #include <stdexcept>
 
 #include "stretto/base/log.h"
@@ -68,6 +70,24 @@ TEST_F(PackResume, TakesWhatIsThereAgain) {
       EXPECT_TRUE(verify_pack(out).damaged.empty());
     }
   }
+}
+
+// Its entries do not say where details are.
+TEST_F(PackResume, AnOlderJournalIsNotTaken) {
+  const Dataset folder = open_dataset(source.path());
+  EXPECT_THROW(pack(folder, out, stop_after(3)), std::runtime_error);
+  std::string journal = read_file(out + "/journal");
+  journal[8] = 1;  // the version
+  const uint64_t checksum = pack_checksum(std::as_bytes(std::span(journal).first(40)));
+  std::memcpy(&journal[40], &checksum, sizeof checksum);
+  write_file(out + "/journal", journal);
+  EXPECT_TRUE(
+      says(error_of<FormatError>([&] { pack(folder, out); }), "remove the folder to pack again"));
+  journal[8] = 2;
+  const uint64_t right = pack_checksum(std::as_bytes(std::span(journal).first(40)));
+  std::memcpy(&journal[40], &right, sizeof right);
+  write_file(out + "/journal", journal);
+  EXPECT_EQ(pack(folder, out).resumed_at, 3);
 }
 
 TEST_F(PackResume, AnOutageLeavesNothingOut) {

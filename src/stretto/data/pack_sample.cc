@@ -71,9 +71,12 @@ PackedSample pack_sample(const Dataset& source, int64_t index,
     const Bytes file = Bytes(bytes).subspan(source.sample(index).restart_bytes);
     sample.source_bytes = file.size();
     make_sample(file, options, sample);
-    const std::vector<std::byte> details = read_details(source, index);
-    if (details.size() > kLargestSample / 4) {
-      throw FormatError("details", -1, fmt::format("{} bytes are too many", details.size()));
+    std::vector<std::byte> details = read_details(source, index);
+    if (source.kind() == "concat") details = with_image_id(details, index);  // as the loader has it
+    if (details.size() > kLargestDetails) {
+      throw FormatError(
+          "details", -1,
+          fmt::format("{} bytes, expected at most {}", details.size(), kLargestDetails));
     }
     const Details known = decode_details(details);
     if (!known.mask.empty()) media::png::decode_indices(known.mask, options);

@@ -196,14 +196,18 @@ void Reader::read_all(int fd, uint64_t begin, uint64_t bytes, uint8_t* data, int
   }
 }
 
-media::Bytes Reader::read_details(int64_t sample, media::Buffer& buffer) {
+media::Bytes Reader::read_details(int64_t sample, media::Buffer& buffer, bool id_alone) {
   if (const media::Bytes known = dataset_.details(sample); !known.empty()) return known;
   if (const std::string mask = dataset_.mask_path(sample); !mask.empty()) {
+    if (id_alone) return {};
     try {
       const File file(mask);
       const State now = state_of(file, sample);
       check_unchanged(now, first_read_mask_[static_cast<size_t>(sample)], sample);
-      if (now.bytes > kLargestSample) fail(sample, "it is too large");
+      if (now.bytes > kLargestDetails) {
+        fail(sample,
+             fmt::format("it has {} bytes, expected at most {}", now.bytes, kLargestDetails));
+      }
       uint8_t* const data = buffer.get(now.bytes + 1);
       data[0] = kMaskAlone;
       read_all(file.fd(), 0, now.bytes, data + 1, sample);
@@ -216,37 +220,52 @@ media::Bytes Reader::read_details(int64_t sample, media::Buffer& buffer) {
   if (at.details_bytes == 0 || dataset_.one_file_each(sample)) return {};
   if (dataset_.fetcher() != nullptr) {
     const auto file = remote_file(at, sample);
-    return details_from(file->fd(), file->bytes(), at, sample, buffer);
+    return details_from(file->fd(), file->bytes(), at, sample, id_alone, buffer);
   }
   const auto file = container(at.container, sample);
   const State now = state_of(*file, sample);
   if (now != file->first_seen)
     fail(sample, "the file was changed or replaced since it was read first");
-  return details_from(file->fd(), now.bytes, at, sample, buffer);
+  return details_from(file->fd(), now.bytes, at, sample, id_alone, buffer);
 }
 
 media::Bytes Reader::details_from(int fd, uint64_t size, const Sample& at, int64_t sample,
-                                  media::Buffer& buffer) const {
+                                  bool id_alone, media::Buffer& buffer) const {
   const uint64_t begin = at.offset + at.length;
   if (begin > size || at.details_bytes > size - begin) {
     fail(sample, fmt::format("the file ends at byte {}; expected {} more", size, at.details_bytes));
   }
-  uint8_t* const data = buffer.get(at.details_bytes);
-  read_all(fd, begin, at.details_bytes, data, sample);
-  return {reinterpret_cast<const std::byte*>(data), at.details_bytes};
+  if (at.details_bytes > kLargestDetails) {
+    fail(sample, fmt::format("its details have {} bytes, expected at most {}", at.details_bytes,
+                             kLargestDetails));
+  }
+  const uint64_t bytes =
+      id_alone ? std::min<uint64_t>(at.details_bytes, kLongestId) : at.details_bytes;
+  uint8_t* const data = buffer.get(bytes);
+  read_all(fd, begin, bytes, data, sample);
+  return {reinterpret_cast<const std::byte*>(data), bytes};
 }
 
-void Reader::will_read(int64_t sample) noexcept {
+void Reader::will_read(int64_t sample, Soon soon) noexcept {
   if (dataset_.fetcher() != nullptr) return;  // it knows the order (lookahead.h)
+  if (!soon.picture && !soon.details) return;
   try {
     const Sample at = dataset_.sample(sample);
     if (dataset_.one_file_each(sample)) {
-      const File file(dataset_.path(sample));
-      if (file.fd() >= 0) advise(file.fd(), 0, 0);
-    } else {
-      advise(container(at.container, sample)->fd(), at.offset - at.restart_bytes,
-             at.restart_bytes + at.length);
+      const std::string mask = soon.details ? dataset_.mask_path(sample) : std::string();
+      for (const std::string& path : {soon.picture ? dataset_.path(sample) : std::string(), mask}) {
+        if (path.empty()) continue;
+        const File file(path);
+        if (file.fd() >= 0) advise(file.fd(), 0, 0);
+      }
+      return;
     }
+    const uint64_t details =
+        soon.details ? std::min<uint64_t>(at.details_bytes, kLargestDetails) : 0;
+    const uint64_t end = at.offset + at.length + details;
+    const uint64_t begin = at.offset - at.restart_bytes;
+    const uint64_t from = soon.picture ? begin : end - details;
+    if (from < end) advise(container(at.container, sample)->fd(), from, end - from);
   } catch (const std::exception&) {
     // read() will say it, with the batch that the sample is of.
   }

@@ -44,11 +44,16 @@ class Reader {
   void stop() { stopping_ = true; }
 
   // The sample's details (details.h): those of the table, those behind its picture in a pack, or
-  // its label map. Empty where it has none. They lie in `buffer` or in the table.
-  media::Bytes read_details(int64_t sample, media::Buffer& buffer);
+  // its label map. Empty where it has none. They lie in `buffer` or in the table. `id_alone`: as
+  // many bytes of them as decode_image_id() looks at.
+  media::Bytes read_details(int64_t sample, media::Buffer& buffer, bool id_alone = false);
 
-  // Tells the system that the sample is read soon. Errors are left to read().
-  void will_read(int64_t sample) noexcept;
+  // What of a sample is read soon.
+  struct Soon {
+    bool picture = true, details = false;
+  };
+  // Tells the system. Errors are left to read().
+  void will_read(int64_t sample, Soon soon) noexcept;
 
   // What an error says of a sample: its file and, where others lie in it too, its name.
   std::string label(int64_t sample) const;
@@ -85,7 +90,7 @@ class Reader {
                     media::Buffer& buffer) const;
   Encoded read_remote(const Sample& at, int64_t sample, media::Buffer& buffer) const;
   std::shared_ptr<const CachedFile> remote_file(const Sample& at, int64_t sample) const;
-  media::Bytes details_from(int fd, uint64_t size, const Sample& at, int64_t sample,
+  media::Bytes details_from(int fd, uint64_t size, const Sample& at, int64_t sample, bool id_alone,
                             media::Buffer& buffer) const;
   void read_all(int fd, uint64_t begin, uint64_t bytes, uint8_t* data, int64_t sample) const;
   // Throws if a file of one sample is not what it was.

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "stretto/data/loader_testing.h"
+#include "stretto/data/sample_bytes.h"
 
 namespace stretto::data {
 namespace {
@@ -39,6 +40,24 @@ TEST(Reader, FilesOfAFolderThatChangeAreErrors) {
   EXPECT_EQ(text_of(reader.read(2, buffer).file), "0123");
   Reader another(open_dataset(folder.path()));
   EXPECT_EQ(text_of(another.read(0, buffer).file), "01234");
+}
+
+// Of a sparse file, which costs whoever made it nothing.
+TEST(Reader, DetailsOfAnyLengthAreNotRead) {
+  const TestFolder folder;
+  folder.write("shard", "0123");
+  std::filesystem::resize_file(folder.path("shard"), 300 << 20);
+  const Dataset dataset = one_record(folder, {.length = 4, .details_bytes = 299u << 20});
+  Reader reader(dataset);
+  media::Buffer buffer;
+  for (const bool id_alone : {false, true}) {
+    EXPECT_TRUE(says(error_of<FormatError>([&] { reader.read_details(0, buffer, id_alone); }),
+                     "details have 313524224 bytes, expected at most 67108864"));
+  }
+  EXPECT_TRUE(says(error_of<FormatError>([&] { read_details(dataset, 0); }), "at most 67108864"));
+  Reader another(one_record(folder, {.length = 4, .details_bytes = 64}));
+  EXPECT_EQ(another.read_details(0, buffer).size(), 64);
+  EXPECT_EQ(another.read_details(0, buffer, true).size(), 11);
 }
 
 // More shards than a reader keeps open: it knows those that it closed.
@@ -87,7 +106,7 @@ TEST(Reader, GivesTheTableAndTheFile) {
   folder.write("shard", "....TABLEpicture....");
   Reader reader(one_record(folder, {.offset = 9, .length = 7, .restart_bytes = 5}));
   media::Buffer buffer;
-  reader.will_read(0);
+  reader.will_read(0, {.details = true});
   const Encoded e = reader.read(0, buffer);
   EXPECT_EQ(text_of(e.restarts), "TABLE");
   EXPECT_EQ(text_of(e.file), "picture");
@@ -111,7 +130,7 @@ TEST(Reader, NumbersThatCannotBeAreErrors) {
   media::Buffer buffer;
   const auto problem = [&](const Record& record) {
     Reader reader(one_record(folder, record));
-    reader.will_read(0);  // says nothing
+    reader.will_read(0, {.details = true});  // says nothing
     return error_of<FormatError>([&] { reader.read(0, buffer); });
   };
   const std::string before = folder.path("shard") + ": sample member: ";

@@ -66,6 +66,11 @@ std::vector<std::byte> read_details(const Dataset& dataset, int64_t index) {
   }
   const Sample sample = dataset.sample(index);
   if (sample.details_bytes == 0) return bytes;
+  if (sample.details_bytes > kLargestDetails) {
+    throw FormatError(dataset.path(index), -1,
+                      fmt::format("sample {}: its details have {} bytes, expected at most {}",
+                                  dataset.name(index), sample.details_bytes, kLargestDetails));
+  }
   const LocalPath local = local_path(dataset, index);
   read_bytes_of(ReadFile(local.path, dataset.path(index)), sample.offset + sample.length,
                 sample.details_bytes, bytes);
@@ -76,7 +81,9 @@ bool is_of_the_sample(const FormatError& e, const Dataset& dataset, int64_t inde
   if (e.code() == 0) return true;
   if (!dataset.one_file_each(index)) return false;
   if (dataset.fetcher() != nullptr) return e.code() == ENOENT;
-  const auto folder = std::filesystem::path(dataset.path(index)).parent_path();
+  const std::string mask = dataset.mask_path(index);
+  const bool of_mask = !mask.empty() && e.file() == mask;
+  const auto folder = std::filesystem::path(of_mask ? mask : dataset.path(index)).parent_path();
   std::error_code problem;
   switch (e.code()) {
     case ENOENT:

@@ -28,14 +28,10 @@ media::Target moved_target(media::Target target, int64_t left, int64_t top) {
   return target;
 }
 
-// fuse() to its place in a result of `size`, and padding around it.
-void put_in_frame(const media::Planes& planes, const Framed& framed,
-                  const std::optional<media::ColourMatrix>& colour, media::Size size,
-                  const media::Target& target, media::FuseScratch& scratch, Isa isa) {
-  const media::View& view = framed.view;
-  media::fuse(planes, view, colour, moved_target(target, framed.left, framed.top), scratch, isa);
-  if (view.width == size.width && view.height == size.height) return;
-  const int64_t right = framed.left + view.width, bottom = framed.top + view.height;
+// Around the picture in a result of `size`: whatever was done to the picture, its padding is what
+// normalises to 0.
+void pad(const Framed& framed, media::Size size, const media::Target& target) {
+  const int64_t right = framed.left + framed.view.width, bottom = framed.top + framed.view.height;
   for (const media::Region& r : {media::Region{0, 0, size.width, framed.top},
                                  {0, bottom, size.width, size.height},
                                  {0, framed.top, framed.left, bottom},
@@ -43,6 +39,23 @@ void put_in_frame(const media::Planes& planes, const Framed& framed,
     if (r.width() > 0 && r.height() > 0) {
       media::operators::erase(target, size.width, size.height, {&r, 1});
     }
+  }
+}
+
+// A label map to its place in one of `size`, and kIgnore around it.
+template <typename T>
+void put_mask(std::span<const uint8_t> mask, const media::Region& inside, media::Size size,
+              T* out) {
+  const uint8_t* from = mask.data();
+  for (int64_t y = 0; y < size.height; ++y, out += size.width) {
+    if (y < inside.y0 || y >= inside.y1) {
+      std::fill_n(out, size.width, T{kIgnore});
+      continue;
+    }
+    std::fill_n(out, inside.x0, T{kIgnore});
+    std::copy_n(from, inside.width(), out + inside.x0);
+    std::fill(out + inside.x1, out + size.width, T{kIgnore});
+    from += inside.width();
   }
 }
 
@@ -80,9 +93,14 @@ void SampleWork::run(int64_t sample, const Shape& shape, const Draws& draws, con
     make(sample, shape, draws, out.pixels);
     if (out.mask == nullptr && out.boxes == nullptr) return;
     const double begin = now_s();
-    const media::Bytes details = source_.reader.read_details(sample, details_);
+    const bool id_alone = out.mask == nullptr;
+    const media::Bytes details = source_.reader.read_details(sample, details_, id_alone);
     Counters::add(counters_.read_seconds, now_s() - begin);
-    named(sample, [&] { place_targets(sample, decode_details(details), out); });
+    named(sample, [&] {
+      place_targets(
+          sample,
+          id_alone ? Details{.image_id = decode_image_id(details)} : decode_details(details), out);
+    });
   } catch (const std::bad_alloc&) {
     throw OutOfMemory(fmt::format("{}: memory ran out while it was read or decoded",
                                   source_.reader.label(sample)));
@@ -181,26 +199,30 @@ void SampleWork::fuse(const media::Planes& planes, const Framed& framed, const S
                              : media::interleaved_target(out, options_.dtype, size.width);
   target.mean = options_.mean;
   target.std = options_.std;
+  const media::Target inner = moved_target(target, framed.left, framed.top);
   media::operators::Steps steps;
   if (options_.transforms.empty()) {
-    put_in_frame(planes, framed, std::nullopt, size, target, scratch_, isa_);
+    media::fuse(planes, framed.view, std::nullopt, inner, scratch_, isa_);
   } else {
-    steps = transform(planes, framed, draws, size, target);
+    steps = transform(planes, framed.view, draws, inner);
   }
+  pad(framed, size, target);
   if (options_.boxes || options_.masks) {
     media::View seen = framed.view;
     const media::Size full = media::oriented_size(planes.width, planes.height, seen.orientation);
     seen.orientation = 1;
-    geometry_ = media::operators::geometry_of(seen, full.width, full.height, steps, size,
-                                              framed.left, framed.top);
+    geometry_ = media::operators::geometry_of(seen, full.width, full.height, steps,
+                                              {seen.width, seen.height});
+    inside_ = {framed.left, framed.top, framed.left + seen.width, framed.top + seen.height};
+    frame_ = size;
   }
   Counters::add(counters_.transform_seconds, now_s() - begin);
 }
 
-media::operators::Steps SampleWork::transform(const media::Planes& planes, const Framed& framed,
-                                              const Draws& draws, media::Size size,
-                                              const media::Target& target) {
+media::operators::Steps SampleWork::transform(const media::Planes& planes, const media::View& view,
+                                              const Draws& draws, const media::Target& target) {
   namespace operators = media::operators;
+  const media::Size size{view.width, view.height};
   operators::Steps steps = operators::draw_steps(
       options_.transforms, {.seed = draws.seed, .epoch = draws.epoch, .sample = draws.number},
       size);
@@ -213,11 +235,11 @@ media::operators::Steps SampleWork::transform(const media::Planes& planes, const
         return step.op->name == "contrast";
       })) {
     // The same pixels whether the planes are of the whole picture or of what is needed.
-    const media::Region shown = media::needed_region(framed.view, planes.width, planes.height);
+    const media::Region shown = media::needed_region(view, planes.width, planes.height);
     colour = operators::colour_matrix_of(steps, planes, shown);
   }
   if (changes == 0 || colour) {
-    put_in_frame(planes, framed, colour, size, target, scratch_, isa_);
+    media::fuse(planes, view, colour, target, scratch_, isa_);
     operators::erase(target, size.width, size.height, erased);
     return steps;
   }
@@ -225,7 +247,7 @@ media::operators::Steps SampleWork::transform(const media::Planes& planes, const
   pixels.rgb = picture_.get(static_cast<size_t>(pixels.bytes()));
   media::Target bytes = media::interleaved_target(pixels.rgb, DType::kUInt8, size.width);
   bytes.mean = options_.mean;
-  put_in_frame(planes, framed, std::nullopt, size, bytes, scratch_, isa_);
+  media::fuse(planes, view, std::nullopt, bytes, scratch_, isa_);
   operators::apply_steps(steps, pixels, work_);
   operators::normalise(pixels, target, erased, work_, isa_);
   return steps;
@@ -236,18 +258,30 @@ void SampleWork::place_targets(int64_t sample, const Details& details, const Sam
   const std::span<const Annotation> annotations = source_.dataset.annotations(sample);
   if (out.boxes != nullptr) {
     out.boxes->clear();
-    *out.image_id = details.image_id.value_or(sample);
+    // Numbers of several sources would meet.
+    *out.image_id = source_.dataset.kind() == "concat" ? sample : details.image_id.value_or(sample);
+    const auto& [x0, y0, x1, y1] = geometry_.crop;
+    // As with torchvision's RandomIoUCrop, a thing of which a part shows the edge alone is no
+    // target.
+    const bool by_middle = options_.iou_crop && options_.train &&
+                           (x1 - x0 < static_cast<double>(geometry_.stored_width) ||
+                            y1 - y0 < static_cast<double>(geometry_.stored_height));
     const media::operators::BoxLimits limits{.min_area = options_.min_box_area,
                                              .min_visible = options_.min_visible};
     for (const Annotation& a : annotations) {
+      const double x = (static_cast<double>(a.x0) + static_cast<double>(a.x1)) / 2;
+      const double y = (static_cast<double>(a.y0) + static_cast<double>(a.y1)) / 2;
+      if (by_middle && !(x0 < x && x < x1 && y0 < y && y < y1)) continue;
       const auto box = media::operators::map_box({.x0 = static_cast<double>(a.x0),
                                                   .y0 = static_cast<double>(a.y0),
                                                   .x1 = static_cast<double>(a.x1),
                                                   .y1 = static_cast<double>(a.y1)},
                                                  geometry_, limits);
       if (!box) continue;
-      out.boxes->push_back({static_cast<float>(box->x0), static_cast<float>(box->y0),
-                            static_cast<float>(box->x1), static_cast<float>(box->y1), a.label});
+      const auto left = static_cast<double>(inside_.x0), top = static_cast<double>(inside_.y0);
+      out.boxes->push_back({static_cast<float>(left + box->x0), static_cast<float>(top + box->y0),
+                            static_cast<float>(left + box->x1), static_cast<float>(top + box->y1),
+                            a.label});
     }
   }
   if (out.mask != nullptr) {
@@ -257,14 +291,12 @@ void SampleWork::place_targets(int64_t sample, const Details& details, const Sam
     }
     paint_label_map(details, annotations, geometry_.stored_width, geometry_.stored_height,
                     options_.max_pixels, map_);
-    const int64_t count = geometry_.width * geometry_.height;
+    mask_.resize(static_cast<size_t>(geometry_.width * geometry_.height));
+    media::operators::map_mask(map_, geometry_, kIgnore, mask_);
     if (options_.mask_dtype == DType::kUInt8) {
-      media::operators::map_mask(map_, geometry_, kIgnore,
-                                 {static_cast<uint8_t*>(out.mask), static_cast<size_t>(count)});
+      put_mask(mask_, inside_, frame_, static_cast<uint8_t*>(out.mask));
     } else {
-      mask_.resize(static_cast<size_t>(count));
-      media::operators::map_mask(map_, geometry_, kIgnore, mask_);
-      std::copy(mask_.begin(), mask_.end(), static_cast<int64_t*>(out.mask));
+      put_mask(mask_, inside_, frame_, static_cast<int64_t*>(out.mask));
     }
     if (map_.size() > kMostKept) map_ = {};
   }

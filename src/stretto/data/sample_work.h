@@ -103,9 +103,8 @@ class SampleWork {
                int64_t height, int orientation) const;
   void fuse(const media::Planes& planes, const Framed& framed, const Shape& shape,
             const Draws& draws, void* out);
-  media::operators::Steps transform(const media::Planes& planes, const Framed& framed,
-                                    const Draws& draws, media::Size size,
-                                    const media::Target& target);
+  media::operators::Steps transform(const media::Planes& planes, const media::View& view,
+                                    const Draws& draws, const media::Target& target);
   // Errors of `work` get the sample's name.
   template <typename F>
   void named(int64_t sample, const F& work) const;
@@ -120,7 +119,10 @@ class SampleWork {
   media::FuseScratch scratch_;
   media::Buffer picture_;  // bytes that operators change
   media::operators::Work work_;
-  media::operators::Geometry geometry_;  // of what fuse() made, in the picture as it is to be seen
+  // Of what fuse() made, in the picture as it is to be seen; where it lies in its frame.
+  media::operators::Geometry geometry_;
+  media::Region inside_;
+  media::Size frame_;
   media::Buffer details_;
   std::vector<uint8_t> map_, mask_;
   const Isa isa_ = usable_isa();

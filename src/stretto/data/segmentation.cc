@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <filesystem>
 #include <string_view>
 
 #include "stretto/base/error.h"
@@ -14,11 +15,33 @@ namespace {
 
 constexpr std::string_view kImages = "images", kMasks = "masks";
 
+// At any depth.
+bool holds_picture(const std::string& folder) {
+  namespace fs = std::filesystem;
+  std::error_code problem;
+  const auto skip = fs::directory_options::skip_permission_denied;
+  for (fs::recursive_directory_iterator at(folder, skip, problem), end; !problem && at != end;
+       at.increment(problem)) {
+    if (is_picture_name(at->path().filename().string())) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool is_segmentation(const std::string& source) {
-  return is_folder(fmt::format("{}/{}", source, kImages)) &&
-         is_folder(fmt::format("{}/{}", source, kMasks));
+  if (!is_folder(fmt::format("{}/{}", source, kImages)) ||
+      !is_folder(fmt::format("{}/{}", source, kMasks))) {
+    return false;
+  }
+  // Else they are classes.
+  std::error_code problem;
+  for (const auto& entry : std::filesystem::directory_iterator(source, problem)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with('.') || name == kImages || name == kMasks) continue;
+    if (is_folder(entry.path().string()) && holds_picture(entry.path().string())) return false;
+  }
+  return true;
 }
 
 std::string mask_name(std::string_view picture) {
@@ -40,7 +63,9 @@ Dataset open_segmentation(const std::string& source) {
     const std::string mask = mask_name(name);
     if (::access(fmt::format("{}/{}", source, mask).c_str(), F_OK) != 0) {
       throw FormatError(fmt::format("{}/{}", source, name), -1,
-                        fmt::format("expected its label map at {}/{}", source, mask));
+                        fmt::format("expected its label map at {}/{}; where the folders images and "
+                                    "masks are classes, kind \"folder\" reads them",
+                                    source, mask));
     }
     builder.add(name, {});
   }

@@ -5,7 +5,8 @@
 
 namespace stretto::data {
 
-// A folder with the folders `images` and `masks`.
+// A folder with the folders `images` and `masks`, and no other folder with pictures: else they are
+// classes of a folder dataset.
 bool is_segmentation(const std::string& source);
 
 // The pictures at any depth below images/, in the order of folders, then of names, without labels.

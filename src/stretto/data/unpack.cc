@@ -17,7 +17,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Two samples of one name have to be the same picture, as the same file may be listed twice.
+// Of the details of a sample; empty: it has none, or it is not written.
+std::string mask_of(const Dataset& dataset, int64_t index, std::string_view name) {
+  if (dataset.sample(index).details_bytes == 0 || !name.starts_with("images/")) return {};
+  const std::vector<std::byte> details = read_details(dataset, index);
+  const media::Bytes mask = decode_details(details).mask;
+  return {reinterpret_cast<const char*>(mask.data()), mask.size()};
+}
+
+// Two samples of one name have to be the same picture, as the same file may be listed twice; two
+// whose label maps have one name, the same map.
 void check_names(const std::string& path, const std::string& out, const Dataset& dataset,
                  const PackIndex& index) {
   std::unordered_map<std::string, uint64_t> checksums;
@@ -35,6 +44,25 @@ void check_names(const std::string& path, const std::string& out, const Dataset&
       throw_invalid("{}: two samples are called \"{}\", and are not the same: it is not unpacked",
                     path, found->first);
     }
+  }
+  std::unordered_map<std::string, int64_t> masks;  // the first sample of each name
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    check_interrupt();
+    const std::string name = dataset.name(i);
+    if (dataset.sample(i).details_bytes == 0 || !name.starts_with("images/")) continue;
+    const std::string mask = fs::path(mask_name(name)).lexically_normal().string();
+    const auto [found, added] = masks.try_emplace(mask, i);
+    const bool taken = checksums.contains(mask);
+    if (added && !taken) continue;
+    const std::string mine = mask_of(dataset, i, name);
+    if (mine.empty()) continue;
+    const std::string other = mask_of(dataset, found->second, dataset.name(found->second));
+    if (other.empty()) found->second = i;
+    if (!taken && (other.empty() || other == mine)) continue;
+    throw_invalid(
+        "{}: the label map of sample {} is called \"{}\" as another file is, and is not "
+        "the same: it is not unpacked",
+        path, name, mask);
   }
 }
 

@@ -187,7 +187,8 @@ void Loader::Impl::read_ahead(const Job& job, int64_t j) {
     const int64_t index = later < here ? later : later - here;
     if (index >= plan.batches() * plan.cut.batch) return;
     const int64_t sample = plan.sample(index);
-    if (sample >= 0 && !source.cached(sample)) source.reader.will_read(sample);
+    if (sample < 0) continue;
+    source.reader.will_read(sample, {.picture = !source.cached(sample), .details = options.masks});
   }
 }
 

@@ -46,14 +46,10 @@ Box bounds_of(const Affine& forward, const Box& box) {
   return all;
 }
 
-Region inside_of(const Geometry& g) {
-  return g.inside.width() > 0 ? g.inside : Region{0, 0, g.width, g.height};
-}
-
 }  // namespace
 
 Geometry geometry_of(const View& view, int64_t stored_width, int64_t stored_height,
-                     const Steps& steps, Size size, int64_t left, int64_t top) {
+                     const Steps& steps, Size size) {
   const Size seen = oriented_size(stored_width, stored_height, view.orientation);
   std::vector<Affine> moves;
   for (const Step& step : steps) {
@@ -67,7 +63,6 @@ Geometry geometry_of(const View& view, int64_t stored_width, int64_t stored_heig
               view.box, {0, 0, static_cast<double>(seen.width), static_cast<double>(seen.height)}),
           .width = size.width,
           .height = size.height,
-          .inside = {left, top, left + view.width, top + view.height},
           .flip = view.flip,
           .moves = std::move(moves)};
 }
@@ -78,19 +73,17 @@ std::optional<Box> map_box(const Box& box, const Geometry& g, const BoxLimits& l
   }
   Box kept = clipped(box, g.crop);
   double visible = area_of(kept) / area_of(box);
-  const Box inside = box_of(inside_of(g));
-  const double scale_x = inside.width() / g.crop.width();
-  const double scale_y = inside.height() / g.crop.height();
+  const Box result{0, 0, static_cast<double>(g.width), static_cast<double>(g.height)};
+  const double scale_x = result.x1 / g.crop.width(), scale_y = result.y1 / g.crop.height();
   kept = {(kept.x0 - g.crop.x0) * scale_x, (kept.y0 - g.crop.y0) * scale_y,
           (kept.x1 - g.crop.x0) * scale_x, (kept.y1 - g.crop.y0) * scale_y};
-  if (g.flip) kept = {inside.width() - kept.x1, kept.y0, inside.width() - kept.x0, kept.y1};
-  kept = clipped(  // again: sums and products were rounded
-      {kept.x0 + inside.x0, kept.y0 + inside.y0, kept.x1 + inside.x0, kept.y1 + inside.y0}, inside);
+  if (g.flip) kept = {result.x1 - kept.x1, kept.y0, result.x1 - kept.x0, kept.y1};
+  kept = clipped(kept, result);  // again: products were rounded
   for (const Affine& move : g.moves) {
     const std::optional<Affine> forward = inverse(move);
     if (!forward || !(area_of(kept) > 0)) return std::nullopt;
     const Box all = bounds_of(*forward, kept);
-    kept = clipped(all, {0, 0, static_cast<double>(g.width), static_cast<double>(g.height)});
+    kept = clipped(all, result);
     visible *= area_of(kept) / area_of(all);
   }
   const double area = area_of(kept);
@@ -115,26 +108,29 @@ void map_mask(std::span<const uint8_t> mask, const Geometry& g, uint8_t outside,
                   g.stored_width, g.stored_height, result.size(), g.width, g.height);
   }
   const Turn turn = turn_of(g.orientation);
-  const Box inside = box_of(inside_of(g));
-  const double width = inside.width(), height = inside.height();
-  uint8_t* to = result.data();
+  const auto width = static_cast<double>(g.width), height = static_cast<double>(g.height);
+  // Where the pixels of a column and of a row begin in the stored picture; their sum is the pixel.
+  std::vector<int64_t> columns(static_cast<size_t>(g.width)), rows(static_cast<size_t>(g.height));
+  for (int64_t x = 0; x < g.width; ++x) {
+    double at = static_cast<double>(x) + 0.5;
+    if (g.flip) at = width - at;
+    const double px = g.crop.x0 + at * g.crop.width() / width;
+    const int64_t sx = std::min(static_cast<int64_t>(px), seen.width - 1);
+    columns[static_cast<size_t>(x)] =
+        turn.transpose ? (turn.mirror_y ? g.stored_height - 1 - sx : sx) * g.stored_width
+                       : (turn.mirror_x ? g.stored_width - 1 - sx : sx);
+  }
   for (int64_t y = 0; y < g.height; ++y) {
-    for (int64_t x = 0; x < g.width; ++x, ++to) {
-      Point p{static_cast<double>(x) + 0.5 - inside.x0, static_cast<double>(y) + 0.5 - inside.y0};
-      if (!(p.x >= 0 && p.x < width && p.y >= 0 && p.y < height)) {
-        *to = outside;
-        continue;
-      }
-      if (g.flip) p.x = width - p.x;
-      const double px = g.crop.x0 + p.x * g.crop.width() / width;
-      const double py = g.crop.y0 + p.y * g.crop.height() / height;
-      int64_t sx = std::min(static_cast<int64_t>(px), seen.width - 1);
-      int64_t sy = std::min(static_cast<int64_t>(py), seen.height - 1);
-      if (turn.transpose) std::swap(sx, sy);
-      if (turn.mirror_x) sx = g.stored_width - 1 - sx;
-      if (turn.mirror_y) sy = g.stored_height - 1 - sy;
-      *to = mask[static_cast<size_t>(sy * g.stored_width + sx)];
-    }
+    const double at = static_cast<double>(y) + 0.5;
+    const double py = g.crop.y0 + at * g.crop.height() / height;
+    const int64_t sy = std::min(static_cast<int64_t>(py), seen.height - 1);
+    rows[static_cast<size_t>(y)] =
+        turn.transpose ? (turn.mirror_x ? g.stored_width - 1 - sy : sy)
+                       : (turn.mirror_y ? g.stored_height - 1 - sy : sy) * g.stored_width;
+  }
+  uint8_t* to = result.data();
+  for (const int64_t row : rows) {
+    for (const int64_t column : columns) *to++ = mask[static_cast<size_t>(row + column)];
   }
   std::vector<uint8_t> before;
   for (const Affine& move : g.moves) {

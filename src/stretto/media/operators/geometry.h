@@ -9,20 +9,19 @@
 
 namespace stretto::media::operators {
 
-// How the result was made of the stored picture: turned by EXIF, cropped and resized, mirrored, put
-// into a larger picture, then moved by operators.
+// How the result was made of the stored picture: turned by EXIF, cropped and resized, mirrored,
+// then moved by operators.
 struct Geometry {
   int64_t stored_width = 0, stored_height = 0;
   int orientation = 1;
   Box crop;                       // in the picture as it is to be seen, as View::box
   int64_t width = 0, height = 0;  // of the result
-  Region inside;                  // where the crop is in it, before `moves`; empty: all of it
   bool flip = false;
   std::vector<Affine> moves;  // of operators, in their order
 };
-// The view's result lies at (left, top) of a picture of `size`.
+// `size`: of the view.
 Geometry geometry_of(const View& view, int64_t stored_width, int64_t stored_height,
-                     const Steps& steps, Size size, int64_t left = 0, int64_t top = 0);
+                     const Steps& steps, Size size);
 
 // Which boxes are left.
 struct BoxLimits {

@@ -57,21 +57,6 @@ TEST(Geometry, SmallAndInvisibleBoxesAreDropped) {
   EXPECT_FALSE(map_box({10, 10, 20, 20}, g, {}));
 }
 
-// A letterbox of 50x100 in 100x100: content is in the middle, with 25 columns beside it.
-TEST(Geometry, APartOfTheResultHoldsTheCrop) {
-  Geometry g = whole(100, 200);
-  g.width = g.height = 100;
-  g.inside = {25, 0, 75, 100};
-  expect_box(map_box({20, 40, 60, 80}, g, {}), {35, 20, 55, 40});
-  g.flip = true;
-  expect_box(map_box({20, 40, 60, 80}, g, {}), {45, 20, 65, 40});
-  std::vector<uint8_t> mask(100 * 200, 7), result(100 * 100);
-  map_mask(mask, g, 255, result);
-  for (size_t i = 0; i < result.size(); ++i) {
-    ASSERT_EQ(result[i], i % 100 >= 25 && i % 100 < 75 ? 7 : 255);
-  }
-}
-
 // A mask that is drawn as a picture and goes the picture's way has the same pixels.
 TEST(Geometry, MasksGoThePicturesWay) {
   std::mt19937 random(21);
