@@ -54,22 +54,35 @@ def test_a_local_job_outlives_the_command_and_can_be_stopped(cluster):
 
 def test_a_local_job_whose_leader_was_killed_is_over(cluster):
   cluster.script("slow.py", "import time; print('began', flush=True); time.sleep(600)")
-  cluster.run("run", "--detach", "slow.py")
+  cluster.run("run", "--detach", "--hang-after", 600, "slow.py")
   wait_until(reads(cluster.folder() / "logs/rank-00000.log", "began"))
+  assert cluster_ranks(cluster, b"_watch_steps.py")
   leader = json.loads((cluster.folder() / "leader.json").read_text())["pid"]
   os.kill(leader, signal.SIGKILL)
   done = cluster.run("logs", "slow", "-f", code=137)
   assert "ended: KILLED" in done.stderr
   wait_until(lambda: not cluster_ranks(cluster))
+  # The watcher must not go on, and signal whichever process gets the leader's number.
+  wait_until(lambda: not cluster_ranks(cluster, b"_watch_steps.py"))
 
 
-def cluster_ranks(cluster):
+def test_a_local_job_whose_starter_was_killed_early_is_found(cluster):
+  cluster.script("slow.py", "import time; time.sleep(600)")
+  job = cluster.run("run", "--detach", "slow.py").stdout.strip()
+  about = cluster.folder() / "job.json"  # as if `run` had been killed as soon as the leader began
+  about.write_text(json.dumps({**json.loads(about.read_text()), "id": ""}))
+  wait_until(lambda: cluster_ranks(cluster))
+  cluster.run("stop", job)
+  wait_until(lambda: not cluster_ranks(cluster))
+
+
+def cluster_ranks(cluster, program=b"_task.py"):
   found = []
   for entry in Path("/proc").iterdir():
     if entry.name.isdigit():
       try:
         if str(cluster.state).encode() in (entry / "environ").read_bytes() and \
-            b"_task.py" in (entry / "cmdline").read_bytes():
+            program in (entry / "cmdline").read_bytes():
           found.append(int(entry.name))
       except OSError:
         continue
