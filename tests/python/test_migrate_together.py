@@ -212,5 +212,22 @@ for epoch in range(3):
 
 
 def test_a_loader_of_evaluation_that_shuffles_is_listed():
-  found = loop(imports="test = DataLoader(others, 8, shuffle=True)", after="for x in test: model(x)")
+  found = loop(imports="test = DataLoader(others, 8, shuffle=True)",
+               after="for x in test: model(x)")
   assert "loader of evaluation in different orders" in findings(found.by_hand)
+
+
+def test_every_set_device_is_left_to_the_ranks():
+  new = loop(imports='device = torch.device("cuda:0")\ntorch.cuda.set_device(device)').source
+  assert "set_device(device)" not in new and "torch.cuda.current_device()" in new
+
+
+@pytest.mark.parametrize("line, complaint", [
+  ('device = torch.device("cuda", 0)', "names one GPU for all ranks"),
+  ('device = f"cuda:{args.gpu}"', "may name one GPU for all ranks"),
+  ("model.cuda(args.gpu)", "all ranks get the same GPU"),
+  ("import wandb\nwandb.init()\nrate = wandb.config.lr", "only rank 0 has wandb.config.lr"),
+  ("from torch.utils.tensorboard import SummaryWriter\nw = SummaryWriter()\nplace = w.log_dir",
+   "only rank 0 has w.log_dir")])
+def test_what_only_one_rank_has_is_listed(line, complaint):
+  assert complaint in findings(loop(imports=line).by_hand)

@@ -359,7 +359,7 @@ def same_everywhere(facts: Facts, node: cst.BaseExpression, known: set[str],
     if isinstance(parent, cst.Arg) and isinstance(facts.parents.get(parent), cst.Call) and \
         dotted_code(facts.parents[parent].func) == "len":
       continue
-    based = isinstance(parent, cst.Attribute) and name.value in COUNTERS
+    based = isinstance(parent, cst.Attribute) and name.value in (*COUNTERS, "math")
     if not (based or name.value.isupper() or name.value in known
             or name.value in ("True", "False", "None", "epoch", "__name__")):
       return False

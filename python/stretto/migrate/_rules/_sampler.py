@@ -106,8 +106,8 @@ def run(script: Script, edits: Edits) -> None:
                   "come to results that differ a little, by which they would stop, keep the best "
                   "or set learning rates differently: use shuffle=False, or share rank 0's result")
     else:
-      edits.note(call, "every rank reads all samples of this loader; what is measured on them is the "
-                 "same on all ranks unless it draws random numbers")
+      edits.note(call, "every rank reads all samples of this loader; what is measured on them is "
+                 "the same on all ranks unless it draws random numbers")
   if not training.loaders and training.points:
     edits.leave(training.points[0], "there is no DataLoader here: where another file makes it, "
                 "give it a DistributedSampler there; where there is none, give each rank its "
