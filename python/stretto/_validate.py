@@ -18,6 +18,7 @@ import resource
 import shlex
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -33,6 +34,7 @@ PATTERNS = ("*.pt", "*.pth", "*.ckpt", "*.safetensors", "*.pth.tar")
 PATTERN = ",".join([*PATTERNS, *(f"*/{p}" for p in PATTERNS)])  # here, and in the folders here
 RESULTS = "validation.jsonl"
 TIMEOUT_S = 600.0
+DEATH_S = 2.0  # until a killed process counts as one that does not die
 LOOK_S = 0.5  # between two looks at the files; longer where a look takes long
 LARGEST_OUTPUT = 64 << 20
 SHOWN_LINES = 5  # of what a failed validation has printed
@@ -57,6 +59,8 @@ def state(path: str) -> File | None:
     found = os.stat(path)
   except OSError:  # it is gone
     return None
+  if not stat.S_ISREG(found.st_mode):  # files in a folder may grow while it stays as it is
+    return None
   return File(path, found.st_mtime_ns, found.st_size, found.st_ino)
 
 
@@ -68,6 +72,7 @@ class Running:
   output: Path
   skipped: list[str]
   began: float
+  waited: float = 0.0  # seconds in which it was ready to run and others did
   ended_by: str = ""  # "timeout", "too much output", "end of the run"
 
 
@@ -86,6 +91,7 @@ class Validation:
   rows: list[dict[str, Any]] = field(default_factory=list)
   skipped: list[str] = field(default_factory=list)
   next_look: float = 0.0
+  stuck: list[subprocess.Popen] = field(default_factory=list)  # those that SIGKILL did not end
   broken: str = ""  # why validation has ended for good
 
   def __post_init__(self) -> None:
@@ -106,7 +112,8 @@ class Validation:
 
   def pids(self) -> Collection[int]:
     """The process that has to outlive the ranks."""
-    return [self.running.child.pid] if self.running else []
+    running = [self.running.child.pid] if self.running else []
+    return [*running, *(child.pid for child in self.stuck)]
 
   def step(self, settled: bool) -> None:
     """`settled`: nobody writes any more."""
@@ -150,6 +157,7 @@ class Validation:
     output = Path(self.folder, f"validation-{len(self.rows)}.txt")
     environment = {k: v for k, v in os.environ.items() if k != "STRETTO_SECRET"}
     environment["STRETTO_CHECKPOINT"] = link
+    environment |= {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}  # they are the ranks'
     environment.setdefault("OMP_NUM_THREADS", str(max(len(self.cores), 1)))
     with open(output, "wb") as file:
       child = subprocess.Popen(self.words, env=environment, stdin=subprocess.DEVNULL, stdout=file,
@@ -161,7 +169,8 @@ class Validation:
     code = running.child.poll()
     if code is not None:
       self.ended(running, code)
-    elif time.monotonic() - running.began > self.timeout_s:
+    elif (took := time.monotonic() - running.began) > self.timeout_s and \
+        took - waited_s(running) > self.timeout_s:
       self.kill("timeout")
     elif running.output.stat().st_size > LARGEST_OUTPUT:
       self.kill("too much output")
@@ -172,7 +181,11 @@ class Validation:
       return
     running, running.ended_by = self.running, why
     kill_all(running.child)
-    self.ended(running, running.child.returncode)
+    code = running.child.returncode
+    if code is None:
+      self.say(f"process {running.child.pid} did not die: it waits in the kernel, and is left")
+      self.stuck.append(running.child)
+    self.ended(running, -signal.SIGKILL if code is None else code)
 
   def ended(self, running: Running, code: int) -> None:
     self.running = None
@@ -239,7 +252,7 @@ class Validation:
       self.kill("end of the run")
     except OSError as error:  # the results cannot be written
       self.give_up(f"{error}")
-    processes.end_all([])  # what validations have left in sessions of their own
+    processes.end_all([], self.pids())  # what validations have left in sessions of their own
     failed = [row for row in self.rows if row["outcome"] != "ok"]
     if not self.quiet or failed:
       self.say(f"{len(self.rows) - len(failed)} checkpoints validated, {len(failed)} not, "
@@ -336,7 +349,10 @@ def behind_others(cores: set[int]):
     libc.prctl(DEATH_SIGNAL, signal.SIGKILL)
     os.nice(19)
     with contextlib.suppress(OSError):
-      os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+      # Not SCHED_IDLE: beside a busy rank a validation would get 1/200 of a core, and never end.
+      os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    with contextlib.suppress(OSError):  # where sessions share the cores by halves
+      Path("/proc/self/autogroup").write_text("19")
     with contextlib.suppress(OSError):
       os.sched_setaffinity(0, cores)
     with contextlib.suppress(ValueError, OSError):
@@ -353,7 +369,19 @@ def kill_all(child: subprocess.Popen) -> None:
   for pid in below:
     with contextlib.suppress(ProcessLookupError):
       os.kill(pid, signal.SIGKILL)
-  child.wait()
+  with contextlib.suppress(subprocess.TimeoutExpired):  # it waits in the kernel, such as for a disk
+    child.wait(DEATH_S)
+
+
+def waited_s(running: Running) -> float:
+  """How long a validation was ready to run while others ran: that is not its fault."""
+  with contextlib.suppress(OSError, ValueError):
+    for pid in [running.child.pid, *processes.descendants(running.child.pid)]:
+      for task in os.listdir(f"/proc/{pid}/task"):
+        with contextlib.suppress(OSError):  # it has ended
+          waited = int(Path(f"/proc/{pid}/task/{task}/schedstat").read_text().split()[1]) / 1e9
+          running.waited = max(running.waited, waited)
+  return running.waited
 
 
 def result_of(text: str) -> Any:

@@ -17,7 +17,10 @@ from pathlib import Path
 
 import stretto.torch  # noqa: F401
 import torch
+import torch._dynamo  # noqa: F401  (optimizers import it: once here, not in each fork)
 import torch.distributed  # noqa: F401
+import torch.nn.parallel.distributed  # noqa: F401
+import torch.optim  # noqa: F401
 from stretto.migrate import migrate
 from torch.utils.data import RandomSampler
 
@@ -33,13 +36,9 @@ RUNS = {
   "gan": (["--batchSize", "16"], 0),
   "stream": (["BATCH = 8=BATCH = 16"], 0),
   "accumulate_amp": (["--batch", "8"], 0),
-  "compiled": (["BATCH, EPOCHS = 8=BATCH, EPOCHS = 16"], 1),
   "max_steps": (["--batch", "16"], 1),
   "early_stop": (['"batch": 8="batch": 16'], 1),
-  "two_parts": (["BATCH = 8=BATCH = 16"], 1),
   "meters": (["--batch-size", "16"], 0),
-  "phases": (["BATCH = 8=BATCH = 16"], 0),
-  "translation_class": (["BATCH = 4=BATCH = 8"], 1),
   "dropout_workers": ([], 0),
 }
 

@@ -26,7 +26,13 @@ for word in sys.argv[1:]:
   with open(name + ".part", "w") as file:
     file.write(text)
   os.rename(name + ".part", name)
-  time.sleep(float(seconds))
+  if seconds == "row":  # until its result is there
+    stop = time.monotonic() + 100
+    while time.monotonic() < stop and not (
+        os.path.exists("validation.jsonl") and name in open("validation.jsonl").read()):
+      time.sleep(0.05)
+  else:
+    time.sleep(float(seconds))
 """
 
 VALIDATE = """
@@ -37,7 +43,8 @@ print("looking at", text)
 {body}
 assert open(path).read() == text, "the checkpoint has changed"
 print(json.dumps(dict(accuracy=float(text), cores=len(os.sched_getaffinity(0)), nice=os.nice(0),
-                      idle=os.sched_getscheduler(0) == os.SCHED_IDLE, pid=os.getpid())))
+                      batch=os.sched_getscheduler(0) == os.SCHED_BATCH,
+                      gpus=os.environ["CUDA_VISIBLE_DEVICES"], pid=os.getpid())))
 print("done")
 """
 
@@ -99,12 +106,12 @@ def job(tmp_path):
 
 
 def test_each_checkpoint_is_validated_and_nothing_is_left(job):
-  said = job.run(["a.pt:1:3", "b.pt:2:3"])
+  said = job.run(["a.pt:1:row", "b.pt:2:row"])
   first, second = job.rows()
   assert (first["checkpoint"], second["checkpoint"]) == ("a.pt", "b.pt")
   assert (first["outcome"], first["code"], first["skipped"]) == ("ok", 0, [])
   assert [row["result"]["accuracy"] for row in job.rows()] == [1, 2]
-  assert first["result"]["nice"] == 19 and first["result"]["idle"]
+  assert first["result"]["nice"] == 19 and first["result"]["batch"]
   assert 'validation: a.pt: {"accuracy": 1.0' in said
   assert "2 checkpoints validated, 0 not, 0 skipped; validation.jsonl" in said
   assert sorted(p.name for p in job.folder.iterdir()) == ["a.pt", "b.pt", "train",
@@ -168,7 +175,7 @@ def test_a_file_that_is_being_written_waits(job):
 
 
 def test_a_failing_validation_is_told_at_the_end_and_the_training_succeeds(job):
-  said = job.run(["a.pt:1:2", "b.pt:2:0"], body="sys.exit('no data') if text == '1' else 0")
+  said = job.run(["a.pt:1:row", "b.pt:2:0"], body="sys.exit('no data') if text == '1' else 0")
   first, second = job.rows()
   assert (first["outcome"], first["code"], first["result"]) == ("failed", 1, None)
   assert first["output"] == ["looking at 1", "no data"] and second["outcome"] == "ok"
@@ -305,3 +312,54 @@ def test_the_report_has_a_curve_for_each_number():
   assert page.count("<polyline") == 1 and "&lt;2&gt;.pt" in page and "<2>" not in page
   assert "<span class=bad>failed</span>" in page
   assert "Validation" not in comm_report.page("t", [])
+
+
+def test_folders_are_no_checkpoints(tmp_path, monkeypatch):
+  """Files in one may grow while it stays as it is."""
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / "step1.ckpt").mkdir()
+  (tmp_path / "step1.ckpt" / "model.bin").write_text("half")
+  found = validate.Validation(["true"], ["*.ckpt"], "r.jsonl", 9, str(tmp_path), {0})
+  assert found.files() == []
+  (tmp_path / "step2.ckpt").write_text("whole")
+  assert [file.path for file in found.files()] == ["step2.ckpt"]
+
+
+def test_time_in_which_others_run_is_not_counted(monkeypatch):
+  child = subprocess.Popen(["sleep", "600"])
+  try:
+    file = validate.File("a.pt", 0, 1, 1)
+    running = validate.Running(file, "a.pt", child, Path(os.devnull), [], time.monotonic() - 100)
+    assert validate.waited_s(running) < 50
+    running.waited = 95
+    kept = validate.Validation(["true"], [], "r.jsonl", 50, "", {0}, running=running)
+    killed = []
+    monkeypatch.setattr(kept, "kill", killed.append)
+    kept.look_after(running)
+    assert killed == []
+    running.waited = 0
+    kept.look_after(running)
+    assert killed == ["timeout"]
+  finally:
+    child.kill()
+    child.wait()
+
+
+def test_a_validation_that_does_not_die_stops_nobody(tmp_path, monkeypatch, capsys):
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr(validate, "DEATH_S", 0.1)
+  child = subprocess.Popen(["sleep", "600"])
+  try:
+    monkeypatch.setattr(os, "killpg", lambda pid, number: None)
+    monkeypatch.setattr(validate.processes, "descendants", lambda *rest, **more: [])
+    (tmp_path / "a.pt").write_text("1")
+    (tmp_path / "out.txt").write_text("")
+    file = validate.state("a.pt")
+    running = validate.Running(file, "a.pt", child, tmp_path / "out.txt", [], time.monotonic())
+    kept = validate.Validation(["true"], [], "r.jsonl", 50, "", {0}, running=running)
+    kept.kill("timeout")
+    assert kept.rows[0]["outcome"] == "timeout" and kept.running is None
+    assert kept.pids() == [child.pid] and "did not die" in capsys.readouterr().err
+  finally:
+    child.kill()
+    child.wait()

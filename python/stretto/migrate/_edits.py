@@ -88,7 +88,8 @@ class Edits:
   def apart(self, node: cst.BaseExpression) -> None:
     """Takes back what together() has asked for."""
     del self.shared[id(node)]
-    self.changes[id(node)] = [c for c in self.changes[id(node)] if not (isinstance(c, Around) and c.meets)]
+    self.changes[id(node)] = [c for c in self.changes[id(node)]
+                              if not (isinstance(c, Around) and c.meets)]
 
   def rename_call(self, call: cst.Call, helper: str) -> None:
     self.change(call, lambda current: current.with_changes(func=cst.Name(helper)), helper)

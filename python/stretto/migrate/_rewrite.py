@@ -122,6 +122,12 @@ def with_helpers(tree: cst.Module, edits: Edits, backend: str) -> cst.Module:
                                              "torch.nn.parallel.DistributedDataParallel"):
       raise InvalidArgumentError(f"the script has a {name} of its own, which is the name of what "
                                  "stretto migrate would write; rename it first")
+  for line in imports:
+    name = line.split()[-1]
+    of_script = name in taken(edits.facts)
+    if line == f"import {name}" and of_script and edits.facts.imports.get(name) != name:
+      raise InvalidArgumentError(f"the script has a {name} of its own, which would hide the module "
+                                 f"{name} that stretto migrate imports; rename it first")
   body = list(tree.body)
   place = end_of_imports(body)
   # Imports of the same names in functions do not count.

@@ -4,6 +4,7 @@ models that its optimizers change."""
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import libcst as cst
@@ -20,7 +21,7 @@ from stretto.migrate._facts import (
 OPTIMIZER = re.compile(r"(Adam\w*|SGD|RMSprop|Adagrad|LAMB|Lamb|LARS|Lion|Optimizer|Adafactor|Muon"
                        r"|Shampoo|Rprop|LBFGS)$")
 COUNTERS = ("args", "opt", "opts", "cfg", "config", "hparams", "FLAGS", "self")
-PURE = ("len", "int", "range", "min", "max")
+PURE = ("len", "int", "range", "min", "max", "abs", "isinstance", "hasattr", "is_available")
 
 
 @dataclass(frozen=True)
@@ -337,13 +338,19 @@ def counts(facts: Facts) -> set[str]:
   return found | {name for name, same in literal.items() if same}
 
 
-def same_everywhere(facts: Facts, node: cst.BaseExpression, known: set[str]) -> bool:
-  """Whether a condition is made of counters, constants and options, and so holds on all ranks or
-  on none."""
+def same_everywhere(facts: Facts, node: cst.BaseExpression, known: set[str],
+                    shared: Collection[int] = ()) -> bool:
+  """Whether a condition is made of counters, constants and options, and of `shared` values, and so
+  holds on all ranks or on none."""
+  apart = {id(n) for n in facts.within(node, cst.CSTNode) if id(n) in shared
+           or any(id(above) in shared for above in facts.above(n))}
   for call in facts.within(node, cst.Call):
-    if last(dotted_code(call.func)) not in PURE:
+    if id(call) not in apart and last(dotted_code(call.func)) not in PURE and \
+        facts.called(call) not in ("math.isnan", "math.isfinite", "math.isinf", "numpy.isnan"):
       return False
   for name in facts.within(node, cst.Name):
+    if id(name) in apart:
+      continue
     parent = facts.parents.get(name)
     if isinstance(parent, cst.Attribute) and parent.attr is name:
       continue
@@ -352,9 +359,9 @@ def same_everywhere(facts: Facts, node: cst.BaseExpression, known: set[str]) -> 
     if isinstance(parent, cst.Arg) and isinstance(facts.parents.get(parent), cst.Call) and \
         dotted_code(facts.parents[parent].func) == "len":
       continue
-    based = isinstance(parent, cst.Attribute) and name.value in COUNTERS
+    based = isinstance(parent, cst.Attribute) and name.value in (*COUNTERS, "math")
     if not (based or name.value.isupper() or name.value in known
-            or name.value in ("True", "False", "None", "epoch")):
+            or name.value in ("True", "False", "None", "epoch", "__name__")):
       return False
   return True
 

@@ -21,11 +21,23 @@ def run(script: Script, edits: Edits) -> None:
       edits.leave(node, f"{node.value} names one GPU for all ranks; 'cuda' is the GPU of the rank")
     elif "CUDA_VISIBLE_DEVICES" in node.value:
       edits.leave(node, "CUDA_VISIBLE_DEVICES would give all ranks the same GPUs: remove it")
+  for node in facts.all(cst.FormattedString):
+    if re.match(r"f[\"']cuda:", facts.code(node)):
+      edits.leave(node, f"{facts.code(node)} may name one GPU for all ranks; 'cuda' is the GPU of "
+                  "the rank")
+  for call in facts.calls("device"):
+    if facts.called(call) == "torch.device" and argument(call, "index", 1) is not None:
+      edits.leave(call, f"{facts.code(call)} names one GPU for all ranks; torch.device('cuda') is "
+                  "the GPU of the rank")
   for call in facts.calls("cuda", "set_device"):
     number = argument(call, "device", 0)
-    if not isinstance(number, cst.Integer):
+    selects = facts.called(call) == "torch.cuda.set_device"
+    if not isinstance(number, cst.Integer) and not selects:
+      if number is not None and isinstance(call.func, cst.Attribute):
+        edits.leave(call, f"where {facts.code(number)} is a number, all ranks get the same GPU: "
+                    "write .cuda(), the GPU of the rank")
       continue
-    if facts.called(call) == "torch.cuda.set_device":
+    if selects:
       edits.change(call, lambda _: cst.parse_expression("torch.cuda.current_device()"),
                    ranks=False)
       edits.did(call, "torch.cuda.set_device() is left to start_ranks()")

@@ -253,23 +253,60 @@ def run(script: Script, edits: Edits) -> None:
       edits.insert_after(loop, f"{variable} = {helper}({variable})", helper)
       edits.did(loop, f"{variable} is {HOW[helper]} over the ranks")
     unclear(script, edits, loop, known)
-    parting(script, edits, loop, known)
+    if loop in script.training.batch_loops:
+      parting(script, edits, loop, known)
+  parting_steps(script, edits, known)
+
+
+ALONE = ("each rank decides here by its own values, and others would wait for it: decide by "
+         "mean_of_ranks() or sum_of_ranks()")
 
 
 def parting(script: Script, edits: Edits, loop: cst.For | cst.While, known: set[str]) -> None:
   """Where a rank may leave a loop, or a step, that others go on with: they would wait for it."""
-  facts = script.facts
+  facts, training = script.facts, script.training
   if isinstance(loop, cst.While) and re.search(r"loss|\.item\(", facts.code(loop.test)):
     edits.leave(loop, "each rank ends this loop by its own values, and others would wait for it: "
                 "decide by mean_of_ranks()")
   for node in facts.within(loop.body, cst.If):
-    leaves = [n for n in facts.within(node.body, (cst.Break, cst.Continue, cst.Return))
-              if loop in facts.loops(n)[:1]]
-    test = facts.code(node.test)
-    if leaves and ".item()" not in test and re.search(r"loss|nan|finite|grad|norm", test) and \
-        not same_everywhere(facts, node.test, known):
-      edits.leave(node, "each rank decides here by its own values, and others would wait for it: "
-                  "decide by mean_of_ranks()")
+    leaves = [n for n in facts.within(node, (cst.Break, cst.Continue, cst.Return))
+              if isinstance(n, cst.Return) or loop in facts.loops(n)[:1]]
+    if (leaves or training.needs_all(node)) and not agreed(facts, edits, node.test, known):
+      edits.leave(node, ALONE)
+  for node in facts.within(loop.body, (cst.Try, cst.TryStar)):
+    swallows = [h for h in node.handlers if not any(facts.within(h, cst.Raise))
+                and not re.search("StopIteration|Import", facts.code(h.type) if h.type else "")]
+    if swallows and training.needs_all(node.body):
+      edits.leave(swallows[0], "a rank that comes here leaves out what the others wait for in: end "
+                  "the rank instead (raise)")
+
+
+def parting_steps(script: Script, edits: Edits, known: set[str]) -> None:
+  """The same in functions that make one step, and optimizers that call one."""
+  facts, training = script.facts, script.training
+  for name in training.steps:
+    for node in facts.within(facts.functions[name].node.body, cst.If):
+      if facts.scope(node) == name and (any(facts.within(node, cst.Return))
+                                        or training.needs_all(node)) and \
+          not agreed(facts, edits, node.test, known):
+        edits.leave(node, ALONE)
+  for call in facts.calls("step"):
+    closure = argument(call, "closure", 0)
+    names = facts.code(closure) if closure is not None else ""
+    if any(name.rpartition(".")[2] == names for name in training.steps) or isinstance(
+        closure, cst.Lambda):
+      edits.leave(call, "the optimizer calls this closure itself: LBFGS does so as often as a "
+                  "rank's own losses ask for, and others would wait; return the mean_of_ranks() of "
+                  "the loss from it, and compare with one rank")
+
+
+def agreed(facts: Facts, edits: Edits, test: cst.BaseExpression, known: set[str]) -> bool:
+  """Whether all ranks come to the same result: a counter, an option, or the mean of ranks."""
+  phases = {loop.target.value for loop in facts.all(cst.For)  # for phase in "train", "val"
+            if isinstance(loop.target, cst.Name) and isinstance(loop.iter, (cst.List, cst.Tuple))
+            and all(isinstance(e.value, (cst.SimpleString, cst.Integer))
+                    for e in loop.iter.elements)}
+  return same_everywhere(facts, test, known | phases, edits.shared)
 
 
 def unclear(script: Script, edits: Edits, loop: cst.For | cst.While, known: set[str]) -> None:

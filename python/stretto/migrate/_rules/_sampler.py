@@ -100,9 +100,14 @@ def run(script: Script, edits: Edits) -> None:
   for number, call in training.loaders.items():
     if number in training.fed:
       share(script, edits, call)
+    elif (mixed := argument(call, "shuffle", 2)) is not None and \
+        script.facts.code(mixed) not in ("False", "None"):
+      edits.leave(call, "ranks go through this loader of evaluation in different orders, and may "
+                  "come to results that differ a little, by which they would stop, keep the best "
+                  "or set learning rates differently: use shuffle=False, or share rank 0's result")
     else:
-      edits.note(call, "every rank reads all samples of this loader, so what is measured on them "
-                 "is the same on all ranks")
+      edits.note(call, "every rank reads all samples of this loader; what is measured on them is "
+                 "the same on all ranks unless it draws random numbers")
   if not training.loaders and training.points:
     edits.leave(training.points[0], "there is no DataLoader here: where another file makes it, "
                 "give it a DistributedSampler there; where there is none, give each rank its "

@@ -16,6 +16,14 @@ def run(script: Script, edits: Edits) -> None:
   made = {id(call) for call in facts.all(cst.Call)
           if facts.last_name(call) == "SummaryWriter" or facts.called(call) in (
               "wandb.init", "mlflow.start_run", "aim.Run")}
+  for node in facts.all(cst.Attribute):
+    parent = facts.parents.get(node)
+    if isinstance(parent, cst.Call) and parent.func is node or isinstance(parent, cst.Attribute):
+      continue  # calls are looked at below; of a.b.c the whole
+    if facts.dotted(node).startswith(("wandb.config", "wandb.run", "mlflow.active_run")) or \
+        facts.held(node.value) & made:
+      edits.leave(node, f"only rank 0 has {facts.code(node)}: share what it says by "
+                  "dist.broadcast_object_list()")
   for call in facts.all(cst.Call):
     parent = facts.parents.get(call)
     if id(call) in made and isinstance(parent, (cst.Assign, cst.AnnAssign)):
