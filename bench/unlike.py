@@ -120,7 +120,8 @@ def of_alone(rounds: list[dict[str, Any]], case: str) -> str:
 def page(content: dict[str, Any]) -> str:
   rounds, options = content["rounds"], content["options"]
   rows = [f"| {case} | {s['samples_per_s']:.0f} | {s['of_equal']:.2f}x | "
-          f"{of_alone(rounds, case)} | {s['loss_off']:.1e} |" for case, s in summary(rounds).items()]
+          f"{of_alone(rounds, case)} | {s['loss_off']:.1e} |"
+          for case, s in summary(rounds).items()]
   shares = rounds[-1]["proportional shares"]["history"][-1]["shares"]
   ideal = 1 + SLOW
 
@@ -137,10 +138,9 @@ def page(content: dict[str, Any]) -> str:
       "|---|--:|--:|--:|--:|", *rows, "", textwrap.fill(
       f"Medians of {len(rounds)} rounds; ratios are of cases in the same round. For proportional "
       f"shares they were {spread(rounds, 'equal shares')} times equal shares. No division of a "
-      f"batch can be more than {ideal:.2f} times as fast as the fast chip alone; a ratio above that "
-      "is the work of other programs on the machine and is not published. Proportional shares were"
-      " "
-      f"at last {shares[0]} and {shares[1]} samples. Losses are compared with those of one "
+      f"batch can be more than {ideal:.2f} times as fast as the fast chip alone; a ratio above "
+      "that is the work of other programs on the machine and is not published. Proportional shares "
+      f"were at last {shares[0]} and {shares[1]} samples. Losses are compared with those of one "
       f"process, in each of {steps('proportional shares')} steps (with equal shares of "
       f"{steps('equal shares')}).", WIDTH), ""])
 
