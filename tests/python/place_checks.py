@@ -267,5 +267,272 @@ def check_places_that_cannot_be_are_named(rank, size):
     place(tied, {"head": "cpu:1"})
 
 
+def train_by(step, rank, size, make=Net, prepare=lambda model: None):
+  """Four steps by `step(call, model, optimizer, x, y, number)`, with a part on the last rank and
+  without; both models, the second one None on the rank of the part."""
+  start = seeded(make)
+  prepare(start)
+  model = place(start, {"head": f"cpu:{size - 1}"})
+  if model.holds:
+    model.serve(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
+    return
+  reference = seeded(make)
+  prepare(reference)
+  with model:
+    for one, data in ((model, batches(rank)), (reference, batches(rank))):
+      call = DistributedDataParallel(one, process_group=model.group) if size > 2 else one
+      optimizer = torch.optim.SGD(one.parameters(), lr=0.1, momentum=0.9)
+      for number, (x, y) in enumerate(data):
+        optimizer.zero_grad()
+        step(call, one, optimizer, x, y, number)
+    if rank == 0:
+      for name, value in model.full_state_dict().items():
+        # DistributedDataParallel averages in each pass, so sums of several are rounded otherwise.
+        how = {"rtol": 0, "atol": 0} if size == 2 else {"rtol": 1e-5, "atol": 1e-6}
+        torch.testing.assert_close(value, reference.state_dict()[name], **how)
+    dist.barrier(group=model.group)
+
+
+def loss_to(call, x, y):
+  return nn.functional.cross_entropy(call(x), y)
+
+
+def check_gradients_of_inputs_leave_those_of_the_part(rank, size):
+  def step(call, model, optimizer, x, y, number):
+    del number
+    x.requires_grad_()
+    inner = model if model is call else call.module  # DDP refuses torch.autograd.grad
+    gradient, = torch.autograd.grad(loss_to(inner, x, y), x)
+    loss_to(call, (x + gradient.sign()).detach(), y).backward()
+    optimizer.step()
+
+  train_by(step, rank, size)
+
+
+def check_gradients_of_gradients_are_refused(rank, size):
+  model = place(seeded(Net), {"head": f"cpu:{size - 1}"})
+  if model.holds:
+    model.serve()
+    return
+  x, y = batches(rank)[0]
+  x.requires_grad_()
+  with model:
+    for form in (lambda out: out.sum(), lambda out: out.pow(2).sum()):
+      with pytest.raises(stretto.InvalidArgumentError, match="create_graph=True through head"):
+        torch.autograd.grad(form(model(x)), x, create_graph=True)
+    with pytest.raises(stretto.InvalidArgumentError, match="asked for by name, through head"):
+      torch.autograd.grad(loss_to(model, x, y), list(model.parameters()))
+    with pytest.raises(stretto.InvalidArgumentError, match="asked for by name, through head"):
+      loss_to(model, x, y).backward(inputs=list(model.parameters()))
+
+
+def check_gradients_that_are_dropped_are_dropped_by_the_part(rank, size):
+  def by_hand(model):
+    for parameter in model.parameters():
+      parameter.grad = None
+
+  ways = (lambda model, optimizer: optimizer.zero_grad(),
+          lambda model, optimizer: model.zero_grad(),
+          lambda model, optimizer: optimizer.zero_grad(set_to_none=False),
+          lambda model, optimizer: by_hand(model))
+
+  def step(call, model, optimizer, x, y, number):
+    (loss_to(call, x, y) * float("nan")).backward()
+    if number % 2:  # the result of the next pass may be there already
+      loss = loss_to(call, x, y)
+    ways[number](model, optimizer)
+    if number % 2 == 0:
+      loss = loss_to(call, x, y)
+    loss.backward()
+    optimizer.step()
+
+  train_by(step, rank, size)
+
+
+class Tailed(Net):
+  """The gradients of its tail are formed before those of the part."""
+
+  def __init__(self):
+    super().__init__()
+    self.tail = nn.Linear(5, 5)
+
+  def forward(self, x):
+    return self.tail(super().forward(x))
+
+
+def check_dropped_gradients_with_a_layer_behind_the_part(rank, size):
+  def step(call, model, optimizer, x, y, number):
+    del model, number
+    (loss_to(call, x, y) * 3).backward()
+    loss = loss_to(call, x, y)
+    optimizer.zero_grad()
+    loss.backward()
+    loss_to(call, x + 1, y).backward()
+    optimizer.step()
+
+  train_by(step, rank, size, Tailed)
+
+
+def check_gradients_of_zero_are_not_dropped_ones(rank, size):
+  """A part that begins with zeros gives gradients of zero to the rest, and has some itself."""
+  def prepare(model):
+    nn.init.zeros_(model.head[0].weight)
+
+  def step(call, model, optimizer, x, y, number):
+    del model, number
+    loss_to(call, x, y).backward()
+    loss_to(call, x + 1, y).backward()
+    optimizer.step()
+
+  train_by(step, rank, size, prepare=prepare)
+
+
+def check_the_norm_is_that_over_all_parts(rank, size):
+  def step(call, model, optimizer, x, y, number):
+    loss_to(call, x, y).backward()
+    limit = 0.1 if number % 2 else 100.0
+    if isinstance(model, Net):
+      nn.utils.clip_grad_norm_(model.parameters(), limit)
+    else:
+      model.clip_grad_norm_(limit)
+    if number == 2:  # a batch that is dropped by its norm
+      optimizer.zero_grad()
+      loss_to(call, x + 1, y).backward()
+    optimizer.step()
+
+  train_by(step, rank, size)
+
+
+def check_gradients_changed_by_hand_are_refused(rank, size):
+  model = place(seeded(Net), {"head": f"cpu:{size - 1}"})
+  if model.holds:
+    model.serve(torch.optim.SGD(model.parameters(), lr=0.1))
+    return
+  call = DistributedDataParallel(model, process_group=model.group) if size > 2 else model
+  optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+  x, y = batches(rank)[0]
+  with model:
+    for change in (lambda: nn.utils.clip_grad_norm_(model.parameters(), 1.0),
+                   lambda: setattr(model.module.body[0].bias, "grad", torch.ones(8))):
+      optimizer.zero_grad()
+      loss_to(call, x, y).backward()
+      change()
+      with pytest.raises(stretto.InvalidArgumentError, match="changed between .*clip_grad_norm_"):
+        optimizer.step()
+    scaler = torch.amp.GradScaler("cpu")
+    optimizer.zero_grad()
+    scaler.scale(loss_to(call, x, y)).backward()
+    with pytest.raises(stretto.InvalidArgumentError, match="without a GradScaler"):
+      scaler.step(optimizer)
+    optimizer.zero_grad()
+    loss_to(call, x, y).backward()
+    optimizer.step()
+
+
+def check_no_pass_waits_for_another_rank(rank, size):
+  """One rank has more micro-batches than the other, as shares of unlike chips may give."""
+  def step(call, model, optimizer, x, y, number):
+    del model
+    results = [call(part) for part in x.chunk(2 + 2 * ((rank + number) % 2))]
+    (nn.functional.cross_entropy(torch.cat(results), y)).backward()
+    optimizer.step()
+
+  train_by(step, rank, size)
+
+
+def check_a_step_counts_on_a_rank_whose_loss_leaves_the_part_out(rank, size):
+  """The others' gradients of that step must not be added to those of the next one."""
+  model = place(seeded(Net), {"head": f"cpu:{size - 1}"})
+  if model.holds:
+    assert model.serve(torch.optim.SGD(model.parameters(), lr=0.1)) == STEPS
+    return
+  optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+  with model:
+    for number, (x, y) in enumerate(batches(rank)):
+      optimizer.zero_grad()
+      skips = rank == 0 and number == 1
+      (model.module.body(x).sum() if skips else loss_to(model, x, y)).backward()
+      optimizer.step()
+
+
+def check_mixed_precision(rank, size):
+  def step(call, model, optimizer, x, y, number):
+    del model, number
+    with torch.autocast("cpu", torch.bfloat16):
+      result = call(x)
+    assert result.dtype == torch.bfloat16
+    nn.functional.cross_entropy(result.float(), y).backward()
+    optimizer.step()
+
+  train_by(step, rank, size)
+
+
+class Normed(Net):
+  def __init__(self):
+    super().__init__()
+    self.head = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 5), nn.BatchNorm1d(5))
+
+
+def check_statistics_are_those_of_the_first_rank(rank, size):
+  def prepare(model):
+    model.head[0].eval()  # frozen
+
+  def step(call, model, optimizer, x, y, number):
+    if number == 2:
+      model.eval()
+      if rank == 0:
+        with torch.no_grad():
+          model(x * 9)
+      model.train()
+      head = getattr(model, "module", model).head
+      if isinstance(head, nn.Sequential):
+        assert head[0].training
+    loss_to(call, x, y).backward()
+    optimizer.step()
+
+  train_by(step, rank, size, Normed, prepare)
+
+
+class Tied(Net):
+  def __init__(self):
+    super().__init__()
+    self.head = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8), nn.Linear(8, 5))
+    self.head[1].weight = self.head[0].weight
+
+
+def check_ties_outlast_the_meta_device(rank, size):
+  with torch.device("meta"):
+    net = Tied()
+  model = place(net, {"head": f"cpu:{size - 1}"})
+  if model.holds:
+    head = model.module[0]
+    assert head[1].weight is head[0].weight and len(list(head.parameters())) == 5
+    model.serve()
+    return
+  with model:
+    assert model(batches(rank)[0][0]).isfinite().all()
+
+
+def check_calls_that_nobody_differentiates_are_not_kept(rank, size):
+  from stretto.torch import _holder
+  kept = []
+
+  class Counts(_holder.Holder):
+    def _forward(self, rank, client, content, tensors):
+      super()._forward(rank, client, content, tensors)
+      kept.append(len(client.calls))
+
+  _holder_of = sys.modules["stretto.torch._placed"]
+  _holder_of.Holder = Counts
+  model = place(seeded(Net), {"head": f"cpu:{size - 1}"})
+  if model.holds:
+    model.serve()
+    assert len(kept) == 50 * (size - 1) and max(kept) <= 2
+    return
+  with model:
+    for _ in range(50):
+      assert model(batches(rank)[0][0]).requires_grad
+
+
 if __name__ == "__main__":
   comm_job.main(globals())

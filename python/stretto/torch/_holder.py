@@ -3,15 +3,17 @@ takes the optimizer's steps."""
 
 from __future__ import annotations
 
+import contextlib
 import queue
 import threading
 from collections import deque
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from stretto._errors import CommError
-from stretto.torch._messages import ANSWER, REQUEST, Mail, flatten, unflatten
+from stretto.torch._messages import ANSWER, DTYPES, REQUEST, Mail, flatten, unflatten
 from stretto.torch._remote_call import tag
 
 
@@ -21,15 +23,18 @@ class Client:
   def __init__(self) -> None:
     self.requests: deque[tuple[dict[str, Any], list[torch.Tensor]]] = deque()
     self.calls: dict[int, tuple[list[torch.Tensor], list[torch.Tensor]]] = {}  # by number
-    self.backwards = 0  # of this step
+    self.gradients: dict[torch.nn.Parameter, torch.Tensor] = {}  # of its passes in this step
+    self.modes: dict[str, tuple[int, list[bool]]] = {}  # of parts: which train() it saw, and modes
+    self.waits = False  # for the norm of the mean of gradients
+    self.zeroed = False  # it set gradients to zero after that
     self.stepped = False  # it waits for the others' steps
     self.ended = False
 
 
 class Holder:
-  """Gradients are summed in an order that does not depend on what comes first: the first backward
-  pass of each client by rank, then the second. The optimizer's step comes when all clients have
-  taken theirs, with the mean over clients, as DistributedDataParallel forms it for their part."""
+  """Each client has gradients of its own, so that no backward pass waits for another rank. They are
+  summed by rank, whatever came first. The optimizer's step comes when all clients have taken
+  theirs, with the mean over clients, as DistributedDataParallel forms it for their part."""
 
   def __init__(self, mail: Mail, parts: dict[str, torch.nn.Module],
                devices: dict[str, torch.device], clients: list[int], optimizer: Any,
@@ -37,6 +42,8 @@ class Holder:
     self._mail, self._parts, self._devices = mail, parts, devices
     self._clients = {rank: Client() for rank in clients}
     self._optimizer, self._scheduler = optimizer, scheduler
+    self._first_modes = {name: [m.training for m in part.modules()] for name, part in parts.items()}
+    self._mean: dict[torch.nn.Parameter, torch.Tensor] | None = None  # once a norm was asked for
     self._arrived: queue.SimpleQueue[tuple[int, Any, Any]] = queue.SimpleQueue()
 
   def run(self) -> int:
@@ -72,17 +79,13 @@ class Holder:
   def _serve_one(self) -> bool:
     """Answers the first request that may be answered now."""
     for rank, client in self._clients.items():
-      if client.requests and not client.stepped and (
-          client.requests[0][0]["kind"] != "backward" or self._turn() == rank):
+      if client.requests and not client.stepped:
         content, tensors = client.requests.popleft()
+        for number in content.get("gone", []):
+          client.calls.pop(number, None)
         getattr(self, f"_{content['kind']}")(rank, client, content, tensors)
         return True
     return False
-
-  def _turn(self) -> int:
-    """Whose backward pass is next."""
-    return min((client.backwards, rank) for rank, client in self._clients.items()
-               if not client.stepped and not client.ended)[1]
 
   # What clients ask for.
 
@@ -96,8 +99,11 @@ class Holder:
     args, kwargs = unflatten(content["form"], inputs)
     results: list[torch.Tensor] = []
     try:
-      module.train(content["training"])
-      with torch.set_grad_enabled(content["grad"]):
+      self._set_modes(client, module, content)
+      autocast = content["autocast"]
+      with torch.set_grad_enabled(content["grad"]), torch.autocast(
+          device.type, DTYPES.get(autocast), autocast is not None), own_buffers(
+              module, client is not next(iter(self._clients.values()))):
         form = flatten(module(*args, **kwargs), results, name)
     except Exception as error:
       self._refuse(rank, content, 0, error)
@@ -110,21 +116,110 @@ class Holder:
 
   def _backward(self, rank: int, client: Client, content: dict[str, Any],
                 tensors: list[torch.Tensor]) -> None:
-    client.backwards += 1
     try:
+      if content["accumulate"] and self._mean is not None and not client.zeroed:
+        raise CommError("a backward pass between clip_grad_norm_ and the optimizer's step; clip "
+                        "behind the last backward pass of a step")
       if content["call"] not in client.calls:
         raise CommError("this call was differentiated already; a second backward pass through it "
                         "is not possible")
       inputs, results = client.calls.pop(content["call"])
       of = [results[i] for i in content["present"]]
-      torch.autograd.backward(of, [g.to(r.device) for g, r in zip(tensors, of)])
+      given = [g.to(r.device) for g, r in zip(tensors, of)]
+      gradients: list[torch.Tensor | None]
+      if content["accumulate"]:
+        self._differentiate(client, of, given)
+        gradients = [tensor.grad for tensor in inputs]
+      elif inputs:
+        gradients = list(torch.autograd.grad(of, inputs, given, allow_unused=True))
+      else:
+        gradients = []
     except Exception as error:
       self._refuse(rank, content, 1, error)
       return
-    gradients = [tensor.grad for tensor in inputs]
     self._mail.send(rank, tag(content["call"], 1),
                     {"present": [i for i, g in enumerate(gradients) if g is not None]},
                     [g for g in gradients if g is not None])
+
+  def _differentiate(self, client: Client, of: list[torch.Tensor],
+                     given: list[torch.Tensor]) -> None:
+    """Adds to the gradients of this client."""
+    parameters = [p for part in self._parts.values() for p in part.parameters()]
+    for parameter in parameters:
+      parameter.grad = client.gradients.get(parameter)
+    try:
+      torch.autograd.backward(of, given)
+    finally:
+      client.gradients = {p: p.grad for p in parameters if p.grad is not None}
+      for parameter in parameters:
+        parameter.grad = None
+
+  def _set_modes(self, client: Client, module: torch.nn.Module, content: dict[str, Any]) -> None:
+    """Training or not, of each module of the part: what this client last said, if it did."""
+    name = content["name"]
+    told, modes = client.modes.get(name, (0, self._first_modes[name]))
+    for each, mode in zip(module.modules(), modes):
+      each.training = mode
+    if content["told"] != told:
+      module.train(content["training"])
+      client.modes[name] = content["told"], [each.training for each in module.modules()]
+
+  def _zero(self, rank: int, client: Client, content: dict[str, Any],
+            tensors: list[torch.Tensor]) -> None:
+    del rank, content, tensors
+    client.gradients = {}
+    if self._mean is not None:
+      client.zeroed = True
+      if all(one.zeroed for one in self._active()):
+        self._forget_mean()
+
+  def _forget_mean(self) -> None:
+    self._mean = None
+    for client in self._clients.values():
+      client.zeroed = False
+
+  def _norm(self, rank: int, client: Client, content: dict[str, Any],
+            tensors: list[torch.Tensor]) -> None:
+    """Answers when all clients have asked."""
+    del rank, tensors
+    client.waits = True
+    active = self._active()
+    for other in active:
+      if other.stepped:
+        raise CommError("some ranks called clip_grad_norm_ in a step and others did not; call it "
+                        "on all ranks that hold no part")
+    if not all(other.waits for other in active):
+      return
+    if self._mean is None:
+      self._mean = self._take_mean()
+    norms = [torch.linalg.vector_norm(g, content["type"]) for g in self._mean.values()]
+    for rank, other in self._clients.items():
+      if other.waits:
+        other.waits = False
+        self._mail.send(rank, ANSWER, {}, norms)
+
+  def _scale(self, rank: int, client: Client, content: dict[str, Any],
+             tensors: list[torch.Tensor]) -> None:
+    del rank, content
+    if client is next(iter(self._active())) and self._mean is not None:  # all say the same
+      for gradient in self._mean.values():
+        gradient.mul_(tensors[0].to(gradient.device))
+
+  def _active(self) -> list[Client]:
+    return [client for client in self._clients.values() if not client.ended]
+
+  def _take_mean(self) -> dict[torch.nn.Parameter, torch.Tensor]:
+    """Of the gradients of clients, which are no longer kept."""
+    clients = self._active()
+    mean: dict[torch.nn.Parameter, torch.Tensor] = {}
+    for client in clients:
+      for parameter, gradient in client.gradients.items():
+        mean[parameter] = mean[parameter].add_(gradient) if parameter in mean else gradient
+      client.gradients = {}
+    for gradient in mean.values():
+      if len(clients) > 1:
+        gradient.div_(len(clients))
+    return {p: mean[p] for part in self._parts.values() for p in part.parameters() if p in mean}
 
   def _refuse(self, rank: int, content: dict[str, Any], phase: int, error: Exception) -> None:
     self._mail.send(rank, tag(content["call"], phase),
@@ -163,19 +258,41 @@ class Holder:
 
   def _step(self) -> bool:
     """Takes a step if all clients have."""
-    clients = [client for client in self._clients.values() if not client.ended]
+    clients = self._active()
     if not clients or not all(client.stepped for client in clients):
       return False
-    for part in self._parts.values():
-      for parameter in part.parameters():
-        if parameter.grad is not None and len(clients) > 1:
-          parameter.grad.div_(len(clients))
+    if any(client.zeroed for client in clients):
+      raise CommError("some ranks set gradients to zero after clip_grad_norm_ and others took a "
+                      "step with them; decide by the norm, which is the same on all ranks")
+    mean = self._take_mean() if self._mean is None else self._mean
+    for parameter, gradient in mean.items():
+      parameter.grad = gradient
     if self._optimizer is not None:
       self._optimizer.step()
       if self._scheduler is not None:
         self._scheduler.step()
     for part in self._parts.values():
       part.zero_grad(set_to_none=True)
+    self._mean = None
     for client in clients:
-      client.backwards, client.stepped = 0, False
+      client.stepped = False
     return True
+
+
+@contextlib.contextmanager
+def own_buffers(module: torch.nn.Module, apart: bool) -> Iterator[None]:
+  """A call's changes of buffers, such as BatchNorm's running statistics, are not kept if it is
+  `apart`: those of the first rank are, as with DistributedDataParallel."""
+  if not apart:
+    yield
+    return
+  kept = [(each, name, buffer) for each in module.modules()
+          for name, buffer in each._buffers.items() if buffer is not None]
+  copies: dict[int, torch.Tensor] = {}
+  for each, name, buffer in kept:  # backward passes may still read the buffer itself
+    each._buffers[name] = copies.setdefault(id(buffer), buffer.clone())
+  try:
+    yield
+  finally:
+    for each, name, buffer in kept:
+      each._buffers[name] = buffer

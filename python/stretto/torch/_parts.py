@@ -79,10 +79,18 @@ def materialize(module: torch.nn.Module, device: torch.device, name: str) -> Non
   """Gives what is on the meta device memory on `device`, and its first values."""
   fresh = [m for m in module.modules() if any(
       t.is_meta for t in [*m.parameters(recurse=False), *m.buffers(recurse=False)])]
+  kept: list[torch.nn.Parameter] = []
   for each in fresh:
     if not callable(getattr(each, "reset_parameters", None)):
       raise InvalidArgumentError(f"place: a {type(each).__name__} in {name} is on the meta device "
                                  "and has no reset_parameters(), which gives first values; make "
                                  "this module on the CPU")
+  tied: dict[int, torch.nn.Parameter | None] = {}
+  for each in fresh:
+    before = dict(each._parameters)
     each.to_empty(device=device, recurse=False)
     each.reset_parameters()
+    for key, parameter in before.items():  # what was one parameter stays one
+      if parameter is not None:
+        each._parameters[key] = tied.setdefault(id(parameter), each._parameters[key])
+        kept.append(parameter)  # so that no other gets its id

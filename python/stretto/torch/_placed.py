@@ -9,7 +9,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.optim.optimizer import (
+  register_optimizer_step_post_hook,
+  register_optimizer_step_pre_hook,
+)
 
 from stretto._errors import CommError, Error, InvalidArgumentError
 from stretto.torch import _parts as parts_of
@@ -17,6 +20,7 @@ from stretto.torch._holder import Holder
 from stretto.torch._messages import ANSWER, REQUEST, Mail
 from stretto.torch._parts import Part
 from stretto.torch._remote_call import Call, Pending
+from stretto.torch._watch import Watch
 
 
 def place(model: torch.nn.Module, parts: Mapping[str, str], *, in_flight: bool = False) -> Placed:
@@ -91,7 +95,7 @@ class Placed(torch.nn.Module):
     self._number = 0  # of the next call
     self._unanswered: dict[int, Call] = {}
     self._single: set[str] = set()  # parts whose result is known to be one tensor
-    self._backward = False  # since the last step
+    self._gone: dict[int, list[int]] = {}  # calls of each rank that nobody can differentiate now
     self._open = False  # holders wait for this rank
     if world == 1:
       self._clients = [0]
@@ -113,6 +117,8 @@ class Placed(torch.nn.Module):
     else:
       parts_of.materialize(model, torch.device("cpu"), "the model")
       self.module = model
+      self._gone = {part.rank: [] for part in parts}
+      self._watch = Watch(model, [part.name for part in parts])
       self._open = True
       OPEN.add(self)
 
@@ -237,6 +243,53 @@ class Placed(torch.nn.Module):
     self.module.load_state_dict(rest)
     dist.barrier(group=self.group)
 
+  def zero_grad(self, set_to_none: bool = True) -> None:
+    """Sets gradients to zero, also those of the parts on other ranks. So does an optimizer's
+    `zero_grad`, unless the rest of the model has no gradients.
+
+    Args:
+      set_to_none: as for `torch.nn.Module.zero_grad`.
+    """
+    super().zero_grad(set_to_none)
+    if self._open:
+      self._watch.zeroed()
+      self._send_zero()
+
+  def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+    """Scales gradients down to a norm over those of the whole model, on all ranks.
+
+    All ranks that do not hold parts call it, behind the last backward pass of a step.
+
+    Args:
+      max_norm: the largest norm.
+      norm_type: which norm, such as 2.0 or inf.
+
+    Returns:
+      The norm before, as `torch.nn.utils.clip_grad_norm_` does.
+
+    Raises:
+      CommError: a rank was lost, or only some ranks called it.
+      InvalidArgumentError: this rank holds a part for others, or gradients were changed by hand.
+    """
+    self._check_client("clip_grad_norm_")
+    if not self._open:
+      return torch.nn.utils.clip_grad_norm_(self.parameters(), max_norm, norm_type)
+    own = [p.grad.detach() for p in self.parameters() if p.grad is not None]
+    device = own[0].device if own else torch.device("cpu")
+    norms = [torch.linalg.vector_norm(gradient, norm_type).to(device) for gradient in own]
+    for rank in self._holders():
+      self._ask(rank, {"kind": "norm", "type": norm_type}, [])
+    for rank in self._holders():
+      norms += [norm.to(device) for norm in self._mail.receive(rank, ANSWER)[1]]
+    total = torch.linalg.vector_norm(torch.stack(norms), norm_type) if norms else torch.zeros(())
+    factor = torch.clamp(max_norm / (total + 1e-6), max=1.0)
+    for gradient in own:
+      gradient.mul_(factor.to(gradient.device))
+    self._watch.scaled()
+    for rank in self._holders():
+      self._ask(rank, {"kind": "scale"}, [factor])
+    return total
+
   def _check_client(self, what: str) -> None:
     if self.holds:
       raise InvalidArgumentError(f"place: {what}: this rank holds {', '.join(self.holds)} for "
@@ -246,13 +299,15 @@ class Placed(torch.nn.Module):
     return sorted({part.rank for part in self._placed}) if self.group is not None else []
 
   def _call(self, part: Part, args: tuple[Any, ...], kwargs: dict[str, Any],
-            training: bool) -> Any:
+            modes: dict[str, Any]) -> Any:
     if not self._open:
       raise InvalidArgumentError(f"place: {part.name} was called after close(): its rank answers "
                                  "no longer; call the model inside of `with model:`")
     number, self._number = self._number, self._number + 1
-    call = Call(self._mail, part.rank, part.name, number, args, kwargs, training,
-                self._in_flight, self._differs)
+    call = Call(self._mail, self._ask, self._watch, part.rank, part.name, number, args, kwargs,
+                modes, self._in_flight)
+    # The end of a call may come while something is sent, so it is told later.
+    weakref.finalize(call, self._gone[part.rank].append, number).atexit = False
     self._unanswered[number] = call
     call.answered = lambda: self._unanswered.pop(number, None)
     if self._in_flight and part.name in self._single:
@@ -262,17 +317,36 @@ class Placed(torch.nn.Module):
       self._single.add(part.name)
     return result
 
-  def _differs(self) -> None:
-    self._backward = True
+  def _ask(self, rank: int, content: dict[str, Any], tensors: list[torch.Tensor]) -> None:
+    """Sends a request, after what happened to gradients before it."""
+    if self._watch.take_zero():
+      self._send_zero()
+    gone = self._gone[rank]
+    content = content | {"gone": [gone.pop() for _ in range(len(gone))]}
+    self._mail.send(rank, REQUEST, content, tensors)
+
+  def _send_zero(self) -> None:
+    for rank in self._holders():
+      self._mail.send(rank, REQUEST, {"kind": "zero"}, [])
+
+  def _is_mine(self, optimizer: torch.optim.Optimizer) -> bool:
+    mine = {id(parameter) for parameter in self.parameters()}
+    return any(id(parameter) in mine for options in optimizer.param_groups
+               for parameter in options["params"])
+
+  def _before_step(self, optimizer: torch.optim.Optimizer) -> None:
+    if self._watch.passed and self._is_mine(optimizer):
+      if self._watch.take_zero():
+        self._send_zero()
+      else:
+        self._watch.check()
 
   def _after_step(self, optimizer: torch.optim.Optimizer) -> None:
     """An optimizer has taken a step. The first one after a backward pass counts."""
-    mine = {id(parameter) for parameter in self.parameters()}
-    if self._backward and any(id(parameter) in mine for options in optimizer.param_groups
-                              for parameter in options["params"]):
-      self._backward = False
+    if self._watch.passed and self._is_mine(optimizer):
       for rank in self._holders():
-        self._mail.send(rank, REQUEST, {"kind": "optimize"}, [])
+        self._ask(rank, {"kind": "optimize"}, [])
+      self._watch.stepped()
 
 
 class Remote(torch.nn.Module):
@@ -281,13 +355,18 @@ class Remote(torch.nn.Module):
   def __init__(self, owner: Placed, part: Part) -> None:
     super().__init__()
     self._part, self._owner = part, weakref.ref(owner)
+    self._told = 0  # how often train() or eval() was called
+
+  def train(self, mode: bool = True) -> Remote:
+    self._told += 1
+    return super().train(mode)
 
   def forward(self, *args: Any, **kwargs: Any) -> Any:
     owner = self._owner()
     if owner is None:
       raise InvalidArgumentError(f"place: {self._part.name} lies on rank {self._part.rank}, and "
                                  "what place() returned is gone; keep it")
-    return owner._call(self._part, args, kwargs, self.training)
+    return owner._call(self._part, args, kwargs, {"training": self.training, "told": self._told})
 
   def extra_repr(self) -> str:
     return f"{self._part.name} on rank {self._part.rank}, {self._part.device}"
@@ -336,10 +415,32 @@ def moved(value: Any, device: torch.device) -> Any:
 OPEN: weakref.WeakSet[Placed] = weakref.WeakSet()
 
 
+def before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
+  del args, kwargs
+  for placed in list(OPEN):
+    placed._before_step(optimizer)
+
+
 def after_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
   del args, kwargs
   for placed in list(OPEN):
     placed._after_step(optimizer)
 
 
+register_optimizer_step_pre_hook(before_step)
 register_optimizer_step_post_hook(after_step)
+
+
+# A GradScaler changes gradients without a trace that a step could see.
+plain_step: Any = torch.amp.GradScaler.step
+
+
+def scaler_step(scaler: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
+  if scaler.is_enabled():
+    for placed in list(OPEN):
+      if placed._is_mine(optimizer):
+        placed._watch.check(scaled=True)
+  return plain_step(scaler, optimizer, *args, **kwargs)
+
+
+setattr(torch.amp.GradScaler, "step", scaler_step)  # noqa: B010

@@ -12,18 +12,21 @@ from typing import Any
 
 import torch
 
-from stretto._errors import CommError
-from stretto.torch._messages import ANSWER, ANSWERS, REQUEST, Mail, flatten, unflatten
+from stretto._errors import CommError, InvalidArgumentError
+from stretto.torch._messages import ANSWER, ANSWERS, Mail, flatten, unflatten
+from stretto.torch._watch import Watch, wanted
+
+Ask = Callable[[int, dict[str, Any], list[torch.Tensor]], None]  # sends a request to a rank
 
 
 class Call:
   """One call of `name` on `rank`, which was sent. `result()` waits."""
 
-  def __init__(self, mail: Mail, rank: int, name: str, number: int, args: tuple[Any, ...],
-               kwargs: dict[str, Any], training: bool, in_flight: bool,
-               begun: Callable[[], None]) -> None:
-    self._mail, self._rank, self._name, self._number = mail, rank, name, number
-    self._begun = begun  # told when a backward pass comes here
+  def __init__(self, mail: Mail, ask: Ask, watch: Watch, rank: int, name: str, number: int,
+               args: tuple[Any, ...], kwargs: dict[str, Any], modes: dict[str, Any],
+               in_flight: bool) -> None:
+    self._mail, self._ask, self._watch = mail, ask, watch
+    self._rank, self._name, self._number = rank, name, number
     self.answered: Callable[[], Any] = lambda: None  # told when the result is here
     tensors: list[torch.Tensor] = []
     form = flatten([args, kwargs], tensors, name)
@@ -33,18 +36,25 @@ class Call:
     self._device = tensors[0].device if tensors else torch.device("cpu")
     # The caller may go on and change its arguments before they are sent.
     sent = [tensor.detach().clone() for tensor in tensors] if in_flight else tensors
-    mail.send(rank, REQUEST, {"kind": "forward", "name": name, "call": number, "form": form,
-                              "grad": grad, "wanted": self._wanted, "training": training}, sent)
-    self._token = torch.zeros(())
+    kind = self._device.type
+    autocast = (str(torch.get_autocast_dtype(kind)).removeprefix("torch.")
+                if torch.is_autocast_enabled(kind) else None)
+    ask(rank, {"kind": "forward", "name": name, "call": number, "form": form, "grad": grad,
+               "wanted": self._wanted, "autocast": autocast} | modes, sent)
+    self._token: torch.Tensor | None = None
     if grad:
-      self._token = Earlier.apply(self, torch.zeros((), requires_grad=True),
-                                  *(tensors[i] for i in self._wanted))
+      # Every whole backward pass comes to this leaf, and no one can ask for its gradient by name.
+      leaf = torch.zeros((), requires_grad=True)
+      self._leaf = torch.autograd.graph.get_gradient_edge(leaf).node
+      self._token = Earlier.apply(self, leaf, *(tensors[i] for i in self._wanted))
 
   def result(self) -> Any:
     content, tensors = self.answer(0)
     tensors = [tensor.to(self._device) for tensor in tensors]
-    if self._token.requires_grad and any(content["differentiable"]):
-      tensors = list(Later.apply(self, self._token, content["differentiable"], *tensors))
+    # Autograd's graph keeps this call and ends with it; the call must not keep the graph.
+    token, self._token = self._token, None
+    if token is not None and any(content["differentiable"]):
+      tensors = list(Later.apply(self, token, content["differentiable"], *tensors))
     return unflatten(content["form"], tensors)
 
   def answer(self, phase: int) -> tuple[dict[str, Any], list[torch.Tensor]]:
@@ -56,11 +66,19 @@ class Call:
     return content, tensors
 
   def send_gradients(self, gradients: tuple[torch.Tensor | None, ...]) -> None:
-    self._begun()
+    if torch.is_grad_enabled():
+      raise InvalidArgumentError(f"place: create_graph=True through {self._name}: its part of the "
+                                 f"graph is on rank {self._rank}, so gradients of gradients cannot "
+                                 "be formed; keep this part on the ranks that call it")
+    whole = wanted(self._leaf)
+    if not whole:
+      self._watch.check_inputs()
     present = [i for i, gradient in enumerate(gradients) if gradient is not None]
-    self._mail.send(self._rank, REQUEST, {"kind": "backward", "name": self._name,
-                                          "call": self._number, "present": present},
-                    [gradient for gradient in gradients if gradient is not None])
+    self._ask(self._rank, {"kind": "backward", "name": self._name, "call": self._number,
+                           "present": present, "accumulate": whole},
+              [gradient for gradient in gradients if gradient is not None])
+    if whole:
+      self._watch.passed = True
 
   def receive_gradients(self) -> list[torch.Tensor | None]:
     content, tensors = self.answer(1)
