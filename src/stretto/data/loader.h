@@ -114,7 +114,7 @@ struct Batch {
   int64_t classes = 0;
   // With LoaderOptions::boxes, in pixels of the pictures. Those of picture i are box_starts[i] to
   // box_starts[i + 1] - 1; areas are of the boxes. image_ids: as in the source, else the sample's
-  // index; -1 for padding.
+  // index, which of joined sources it always is; -1 for padding.
   const float* boxes = nullptr;  // x0, y0, x1, y1 of each
   const int64_t* box_labels = nullptr;
   const float* box_areas = nullptr;
