@@ -180,7 +180,7 @@ class Simulate {
             .reference_kind = flags_.reference,
             .keep_times = flags_.times && talk_.json,
             .progress = [this, policy](double fraction) {
-              bar_(policy.empty() ? "simulate" : policy, fraction);
+              if (bar_) bar_(policy.empty() ? "simulate" : policy, fraction);
             }};
   }
 

@@ -176,7 +176,7 @@ def test_extras_installed_packages_that_nothing_imports():
   table = text.split("[project.optional-dependencies]")[1].split("\n[")[0]
   extras = {name: re.findall(r'"([\w-]+)', packages)
             for name, packages in re.findall(r"^(\w+) = \[(.*)\]$", table, re.M)}
-  assert set(extras) == {"torch", "peers", "data", "cluster", "remote", "all"}
+  assert set(extras) == {"torch", "peers", "migrate", "data", "cluster", "remote", "all"}
   sources = "\n".join(path.read_text() for path in (ROOT / "python/stretto").rglob("*.py"))
   for extra, packages in extras.items():
     for package in set(packages) - {"stretto"}:

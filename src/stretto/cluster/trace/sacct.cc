@@ -23,7 +23,7 @@ double count_of(std::string_view resources, std::string_view name) {
     const std::string_view unit(stop, static_cast<size_t>(item.data() + item.size() - stop));
     if (unit.empty()) return value;
     const size_t step = std::string_view("KMGTP").find(unit[0]);
-    for (size_t i = 1; i < 6 && step != std::string_view::npos && i <= step; ++i) value *= 1024;
+    for (size_t i = 2; step != std::string_view::npos && i <= step; ++i) value *= 1024;
     return step == 0 ? value / 1024 : value;  // in M
   }
   return -1;
