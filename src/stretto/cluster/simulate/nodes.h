@@ -40,6 +40,7 @@ struct NodeClass {
   int cores_milli = 0;
   int64_t memory_mb = 0;     // 0: not said, and then not counted
   int first = 0, count = 0;  // its nodes are numbered one behind the other
+  std::vector<int> ranks;    // the place of each node among the names of the site
 };
 
 constexpr int kMostChips = 64;  // of one node
@@ -54,6 +55,10 @@ class Nodes {
   const std::vector<NodeClass>& classes() const { return classes_; }
   const NodeClass& class_of(int node) const {
     return classes_[static_cast<size_t>(state(node).of_class)];
+  }
+  int rank(int node) const {  // of its name among those of the site
+    const NodeClass& nodes = class_of(node);
+    return nodes.ranks[static_cast<size_t>(node - nodes.first)];
   }
   int64_t total_chips() const { return total_chips_; }
   int most_chips() const { return most_chips_; }

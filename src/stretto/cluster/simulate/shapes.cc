@@ -107,21 +107,41 @@ std::vector<Pool> make_pools(const SiteMap& map, const Job& job, const Need& nee
   return enough;
 }
 
-void add_nodes(const Site& site, const std::vector<std::string>& names, int region,
-               const std::unordered_map<std::string, size_t>& set_of, SiteMap& map) {
-  std::map<size_t, int> counts;  // by index of Site::nodes
-  for (const std::string& name : names) {
-    const auto found = set_of.find(name);
-    if (found == set_of.end()) throw_invalid("{}: there is no node '{}'", site.file, name);
-    ++counts[found->second];
+struct Named {
+  size_t set = 0;  // of Site::nodes
+  int rank = 0;    // among all names of the site
+};
+
+std::unordered_map<std::string, Named> nodes_by_name(const Site& site) {
+  std::vector<std::pair<std::string, size_t>> names;
+  for (size_t i = 0; i < site.nodes.size(); ++i) {
+    for (const std::string& name : site.nodes[i].names) names.emplace_back(name, i);
   }
-  for (const auto& [set, count] : counts) {
+  std::ranges::sort(names);
+  std::unordered_map<std::string, Named> by_name;
+  for (const auto& [name, set] : names) {
+    by_name.emplace(name, Named{set, static_cast<int>(by_name.size())});
+  }
+  return by_name;
+}
+
+void add_nodes(const Site& site, const std::vector<std::string>& names, int region,
+               const std::unordered_map<std::string, Named>& by_name, SiteMap& map) {
+  std::map<size_t, std::vector<int>> ranks;  // by index of Site::nodes
+  for (const std::string& name : names) {
+    const auto found = by_name.find(name);
+    if (found == by_name.end()) throw_invalid("{}: there is no node '{}'", site.file, name);
+    ranks[found->second.set].push_back(found->second.rank);
+  }
+  for (auto& [set, of_set] : ranks) {
+    std::ranges::sort(of_set);
     const NodeSet& nodes = site.nodes[set];
     NodeClass added{.region = region,
                     .chips = nodes.chips,
                     .cores_milli = nodes.cores * 1000,
                     .memory_mb = nodes.memory_mb,
-                    .count = count};
+                    .count = static_cast<int>(of_set.size()),
+                    .ranks = std::move(of_set)};
     if (nodes.chips > kMostChips) {
       throw_invalid("{}: a node with {} chips: the simulator knows at most {}", site.file,
                     nodes.chips, kMostChips);
@@ -156,16 +176,13 @@ SiteMap map_site(const Site& site, const Policy& policy, const Trace& trace) {
                   kMostRegions);
   }
   SiteMap map;
-  std::unordered_map<std::string, size_t> set_of;
-  for (size_t i = 0; i < site.nodes.size(); ++i) {
-    for (const std::string& name : site.nodes[i].names) set_of.emplace(name, i);
-  }
+  const std::unordered_map<std::string, Named> by_name = nodes_by_name(site);
   for (size_t g = 0; g < site.groups.size(); ++g) {
-    add_nodes(site, site.groups[g].nodes, static_cast<int>(g), set_of, map);
+    add_nodes(site, site.groups[g].nodes, static_cast<int>(g), by_name, map);
   }
   if (!site.reserve.nodes.empty()) {
     map.reserve_region = static_cast<int>(site.groups.size());
-    add_nodes(site, site.reserve.nodes, map.reserve_region, set_of, map);
+    add_nodes(site, site.reserve.nodes, map.reserve_region, by_name, map);
   }
   int64_t chips = 0;
   for (const NodeClass& nodes : map.classes) chips += int64_t{nodes.chips} * nodes.count;

@@ -18,7 +18,7 @@ void read_chronus(std::string_view text, const TraceOptions&, Trace& trace) {
     Job job;
     job.submit_ms = lines.seconds_as_ms(submit);
     job.duration_ms = job.predicted_ms = lines.seconds_as_ms(duration);
-    job.chips = static_cast<int32_t>(lines.whole(chips, 1, 1 << 20));
+    job.chips = static_cast<int32_t>(lines.whole(chips, 0, 1 << 20));
     if (lines.whole(best_effort, 0, 1) == 0) {
       job.deadline_ms = job.submit_ms + lines.seconds_as_ms(expected);
     }
