@@ -7,8 +7,8 @@
 //     Loader loader(open_dataset("imagenet/train"), options);
 //     while (const auto batch = loader.next()) train(batch->data, batch->labels, batch->count);
 //
-// concat() reads several datasets as one; order.source_weights mixes them. `boxes` and `masks` of the
-// options give what detectors and segmentation need, "mixup" and "cutmix" in `transforms` give
+// concat() reads several datasets as one; order.source_weights mixes them. `boxes` and `masks` of
+// the options give what detectors and segmentation need, "mixup" and "cutmix" in `transforms` give
 // Batch::targets.
 #pragma once
 
