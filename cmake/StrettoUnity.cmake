@@ -20,6 +20,11 @@ function(stretto_unity module)
     endforeach()
     return()
   endif()
+  if(module MATCHES "^(media|data)$")
+    # Decoders, picture operators and sources have helpers of the same names.
+    set_target_properties(stretto_${module} PROPERTIES UNITY_BUILD OFF)
+    return()
+  endif()
   # What operators share, and what rewrites share, has names of its own.
   set(alone ${ARGN})
   list(FILTER alone INCLUDE REGEX "/ir/ops/|/passes/|/tensor/elementwise\\.cc$|/embedded/")
