@@ -91,7 +91,7 @@ def test_a_repository_is_packed_as_git_sees_it(tmp_path):
   _agent.make(folder, {"job.sh": "x"})
   Host().put_tree(folder, tree.files)
   assert len(json.loads(Path(folder, "packed.json").read_text())) == len(tree.files)
-  assert os.readlink(f"{folder}/work/link") == "tracked.py"
+  assert os.readlink(Path(folder, "work", "link")) == "tracked.py"
   assert Path(folder).stat().st_mode & 0o777 == 0o700
   assert _agent.written(folder) == []
   Path(folder, "work/new").write_text("y")

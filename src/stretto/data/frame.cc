@@ -8,7 +8,9 @@ namespace stretto::data {
 namespace {
 
 // torchvision's recipes resize the shorter side to 256 for a crop of 224.
-int64_t resized_side(const Shape& shape) { return std::max(shape.height, shape.width) * 256 / 224; }
+int64_t resized_side(const Shape& shape) {
+  return media::recipe_side(std::max(shape.height, shape.width));
+}
 
 // In training.
 media::Box drawn_box(const LoaderOptions& o, const Shape& shape, const Draws& draws,

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "stretto/base/error.h"
+#include "stretto/media/letterbox.h"
 #include "stretto/media/operators/normalise.h"
 
 namespace stretto::media {
@@ -38,11 +39,6 @@ void fill(const Preprocess& p, const Target& target, Isa isa) {
   }
 }
 
-// Letterboxes are this large: at least one pixel, where a picture is a thin line.
-int64_t scaled(int64_t side, double scale, int64_t most) {
-  return std::clamp<int64_t>(std::llrint(static_cast<double>(side) * scale), 1, most);
-}
-
 }  // namespace
 
 Placed place(const Preprocess& p, int64_t width, int64_t height, int orientation) {
@@ -62,13 +58,12 @@ Placed place(const Preprocess& p, int64_t width, int64_t height, int orientation
       break;
     case Fit::kLetterbox: {
       const auto w = static_cast<double>(seen.width), h = static_cast<double>(seen.height);
-      const double scale =
-          std::min(static_cast<double>(p.size.width) / w, static_cast<double>(p.size.height) / h);
+      const Region inner = letterbox(w, h, p.size);
       view.box = {.x0 = 0, .y0 = 0, .x1 = w, .y1 = h};
-      view.width = scaled(seen.width, scale, p.size.width);
-      view.height = scaled(seen.height, scale, p.size.height);
-      placed.left = (p.size.width - view.width) / 2;
-      placed.top = (p.size.height - view.height) / 2;
+      view.width = inner.width();
+      view.height = inner.height();
+      placed.left = inner.x0;
+      placed.top = inner.y0;
       break;
     }
   }
