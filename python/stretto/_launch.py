@@ -11,7 +11,6 @@ import os
 import secrets
 import shlex
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -27,6 +26,7 @@ from stretto import _validate as validate
 from stretto._errors import CommError, FormatError
 from stretto._launch_options import MASTER_PORT, PASSED_ON, describe, drop_interpreter, parser
 from stretto._processes import Command
+from stretto._program import run_program
 from stretto._rank_output import outputs
 from stretto._remote import ENVIRONMENT, FETCH, FOLDER
 
@@ -471,18 +471,5 @@ def main(words: list[str] | None = None) -> int:
     return code
 
 
-def program() -> int:
-  """main(), and quiet when the reader of what it prints has left."""
-  try:
-    try:
-      return main()
-    finally:
-      sys.stdout.flush()
-  except BrokenPipeError:
-    # The interpreter writes what is left at its end, and would complain then.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 128 + signal.SIGPIPE
-
-
 if __name__ == "__main__":
-  sys.exit(program())
+  sys.exit(run_program(main))

@@ -17,6 +17,7 @@ if not __package__:
   package.__path__ = [os.path.dirname(os.path.dirname(os.path.abspath(__file__)))]
   sys.modules["stretto"] = package
 
+from stretto._program import run_program  # noqa: E402
 from stretto.cluster import _options  # noqa: E402
 from stretto.cluster._host import ClusterError, Host  # noqa: E402
 
@@ -56,18 +57,5 @@ def main(words: list[str]) -> int:
     return 128 + signal.SIGINT
 
 
-def program() -> int:
-  """main(), and quiet when the reader of what it prints has left."""
-  try:
-    try:
-      return main(sys.argv[1:])
-    finally:
-      sys.stdout.flush()
-  except BrokenPipeError:
-    # The interpreter writes what is left at its end, and would complain then.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 128 + signal.SIGPIPE
-
-
 if __name__ == "__main__":
-  sys.exit(program())
+  sys.exit(run_program(lambda: main(sys.argv[1:])))
