@@ -428,7 +428,7 @@ def test_without_libcst_it_says_what_to_install(tmp_path):
   script = tmp_path / "train.py"
   script.write_text(text("stream"))
   path = f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"
-  done = command(script, code=3, env={**os.environ, "PYTHONPATH": path})
+  done = command(script, code=1, env={**os.environ, "PYTHONPATH": path})
   assert "pip install 'stretto[migrate]'" in done.stderr
 
 

@@ -9,19 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from stretto._errors import Error, InvalidArgumentError
+from stretto._errors import InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
   from stretto.migrate._edits import Finding
 
-__all__ = ["Migrated", "MissingPackageError", "migrate"]
+__all__ = ["Migrated", "migrate"]
 
 MISSING = ("stretto migrate needs the package libcst, which reads and writes Python: "
            "pip install 'stretto[migrate]'")
-
-
-class MissingPackageError(Error):
-  """A package is not installed; the text says how to install it."""
 
 
 @dataclass
@@ -53,12 +49,12 @@ def migrate(source: str, backend: str = "auto") -> Migrated:
 
   Raises:
     InvalidArgumentError: the text is no Python, or has no training with PyTorch in it.
-    MissingPackageError: libcst is not installed.
+    UnsupportedError: libcst is not installed.
   """
   try:
     import libcst  # noqa: F401
   except ImportError as error:
-    raise MissingPackageError(MISSING) from error
+    raise UnsupportedError(MISSING) from error
   from stretto.migrate import _rewrite
   from stretto.migrate._helpers import BACKENDS
 

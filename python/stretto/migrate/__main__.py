@@ -14,8 +14,9 @@ import tempfile
 import tokenize
 from pathlib import Path
 
-from stretto._errors import InvalidArgumentError
-from stretto.migrate import Migrated, MissingPackageError, migrate
+from stretto._errors import InvalidArgumentError, UnsupportedError
+from stretto._program import run_program
+from stretto.migrate import Migrated, migrate
 from stretto.migrate._helpers import BACKENDS
 
 COLOURS = {"+": "\x1b[32m", "-": "\x1b[31m", "@": "\x1b[36m"}
@@ -139,16 +140,14 @@ def say(text: str) -> None:
 def main() -> int:
   try:
     run(parser().parse_args())
-    sys.stdout.flush()
   except InvalidArgumentError as error:
     print(f"stretto: {error}", file=sys.stderr)
     return 2
-  except MissingPackageError as error:
+  except UnsupportedError as error:
     print(f"stretto: {error}", file=sys.stderr)
-    return 3
+    return 1
   except BrokenPipeError:
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141
+    raise
   except OSError as error:
     print(f"stretto: {error}", file=sys.stderr)
     return 3
@@ -156,4 +155,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-  sys.exit(main())
+  sys.exit(run_program(main))
