@@ -1,5 +1,5 @@
-"""The controllers and nodes of a Kubernetes cluster, played for tests: JobSets become jobs and pods,
-and the pods' commands run as processes of this machine, in folders that stand for their volumes."""
+"""The controllers and nodes of a Kubernetes cluster, played for tests: JobSets become jobs and
+pods, and the pods' commands run as processes of this machine, in folders that stand for volumes."""
 
 import base64
 import contextlib
@@ -9,9 +9,11 @@ import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import threading
 import time
+import traceback
 import uuid
 from pathlib import Path
 
@@ -40,6 +42,19 @@ def inside(place, word):
   return str(place) + word[len(manifest.ROOT):] if word.startswith(manifest.ROOT) else word
 
 
+def free_ports(count):
+  """The first of several in a row."""
+  while True:
+    with contextlib.ExitStack() as stack:
+      first = stack.enter_context(socket.socket())
+      first.bind(("", 0))
+      port = first.getsockname()[1]
+      with contextlib.suppress(OSError, OverflowError):
+        for more in range(1, count):
+          stack.enter_context(socket.socket()).bind(("", port + more))
+        return port
+
+
 class Process:
   """A pod's container."""
 
@@ -58,7 +73,7 @@ class Nodes:
     self.ready = lambda pod: ""
     self.kueue, self.quota = False, ""  # queues admit nothing; why pods are refused
     self.prunes_rules = False  # as JobSet before 0.6
-    self.stopping = threading.Event()
+    self.stopping, self.error = threading.Event(), ""
     self.thread = threading.Thread(target=self.work, daemon=True)
     self.thread.start()
 
@@ -81,6 +96,8 @@ class Nodes:
             "ownerReferences": [{"uid": meta["uid"]}]}, "status": {"conditions": [
               {"type": "QuotaReserved", "status": "False", "reason": "Pending",
                "message": "couldn't assign flavors to pod set: insufficient quota for gpu"}]}})
+      if each["kind"] == "Pod":
+        each.setdefault("status", {"phase": "Pending", "conditions": []})
       key = (KINDS[each["kind"]], meta["name"])
       if key in self.store:
         return None
@@ -121,13 +138,17 @@ class Nodes:
 
   def work(self):
     while not self.stopping.wait(PERIOD_S):
-      with self.lock:
-        for pod in self.of("pods"):
-          self.tend(pod)
-        for job in self.of("jobs"):
-          self.judge(job)
-        for job_set in self.of("jobsets"):
-          self.tend_set(job_set)
+      try:
+        with self.lock:
+          for pod in self.of("pods"):
+            self.tend(pod)
+          for job in self.of("jobs"):
+            self.judge(job)
+          for job_set in self.of("jobsets"):
+            self.tend_set(job_set)
+      except Exception:  # close() shows it
+        self.error = traceback.format_exc()
+        return
 
   def owned(self, plural, owner):
     uid = owner["metadata"]["uid"]
@@ -200,8 +221,7 @@ class Nodes:
         self.add({"apiVersion": "v1", "kind": "Pod", **pod, "metadata": {
           "name": f"{name}-{index}-{uuid.uuid4().hex[:5]}",
           "labels": {**labels, "batch.kubernetes.io/job-completion-index": str(index)},
-          "ownerReferences": [{"uid": job["metadata"]["uid"]}]},
-          "status": {"phase": "Pending", "conditions": []}})
+          "ownerReferences": [{"uid": job["metadata"]["uid"]}]}})
 
   def judge(self, job):
     """What the Job controller says about the job's pods."""
@@ -345,10 +365,9 @@ class Nodes:
     return True
 
   def port(self, labels):
-    from stretto.cluster._supervise import free_port
     key = labels.get(manifest.JOB_LABEL, ""), int(labels.get(RESTART, "0"))
     if key not in self.ports:
-      self.ports[key] = free_port()
+      self.ports[key] = free_ports(3)
     return self.ports[key]
 
   def signal(self, name, number):
@@ -381,3 +400,4 @@ class Nodes:
     self.thread.join()
     for process in self.processes.values():
       self.kill(process)
+    assert not self.error, self.error

@@ -64,6 +64,7 @@ class Logs:
     self.before: dict[str, tuple[tuple[bytes, bytes], int]] = {}  # known when the stream began
     self.ended_at, self.told = 0.0, False
     self.errors: IO[bytes]
+    self.refused = b""
 
   def words(self, pods: int, *more: str) -> list[str]:
     return self.host.words(
@@ -130,6 +131,8 @@ class Logs:
     lines = (self.rest + data).split(b"\n")
     self.rest = lines.pop()
     found = [news for line in lines if (news := self.fresh(line))]
+    self.refused = self.refused or next(
+      (line for line in lines if b"forbidden" in line and not parsed(line)), b"")
     if not data:
       self.close()
       found += self.refusal()
@@ -142,7 +145,8 @@ class Logs:
   def refusal(self) -> list[News]:
     """Once: that the user may not read what pods print. The job goes on all the same."""
     self.errors.seek(0)
-    done = Done(1, "", self.errors.read(READ_BYTES).decode(errors="replace"))
+    text = self.refused or self.errors.read(READ_BYTES)
+    done = Done(1, "", text.decode(errors="replace").replace("error: ", "", 1))
     if self.told or "forbidden" not in done.err.lower():
       return []
     self.told = True

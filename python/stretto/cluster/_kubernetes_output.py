@@ -32,6 +32,8 @@ def objects(text: str) -> list[Object]:
   """The items of a list. ClusterError for what is no JSON, such as a proxy's page."""
   try:
     found = json.loads(text)
+    if not isinstance(found, dict):
+      raise ValueError
     items = found["items"] if "items" in found else [found]
     return [item for item in items if isinstance(item, dict)]
   except (ValueError, KeyError, TypeError):
@@ -157,8 +159,12 @@ def state(found: Look) -> State:
     return State(OVER, "COMPLETED")
   if failed or status(job_set).get("terminalState") == "Failed":
     late = any(condition(job, "Failed").get("reason") == LATE for job in found.jobs)
-    return State(OVER, "TIMEOUT") if late else State(
-      OVER, "FAILED", "" if message(found) else why_failed(found))
+    told = message(found).get("why")
+    if late or told == "failed":
+      return State(OVER, "TIMEOUT" if late else "FAILED")
+    if told or restarts(job_set):
+      return State(OVER, "POD_LOST", f"in start {restarts(job_set) + 1}; --retries allows more")
+    return State(OVER, "POD_FAILED", why_failed(found))
   if (job_set.get("spec") or {}).get("suspend"):
     return State(WAITS, "SUSPENDED")
   pods = current(found)

@@ -103,7 +103,8 @@ class Leader:
           break
         if message["do"] == "leaving":
           self.leaving.add(pod)
-        self.events.put(("said", pod, message))
+        if message["do"] != "pong":
+          self.events.put(("said", pod, message))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
       pass
     line.close()
