@@ -317,7 +317,10 @@ class Nodes:
     environment["JOB_COMPLETION_INDEX"] = labels.get("batch.kubernetes.io/job-completion-index",
                                                      "0")
     # Pods have addresses of their own; here all have this machine's, so a job gets its own port.
-    environment |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(self.port(labels))}
+    told = place / "packed/pod.json"
+    if told.exists():
+      told.write_text(json.dumps({**json.loads(told.read_text()), "address": "127.0.0.1",
+                                  "port": self.port(labels)}))
     words = [inside(place, word.replace("$$", "$")) for word in spec["command"]]
     log = open(place / "log", "ab")
     reader, writer = os.pipe()

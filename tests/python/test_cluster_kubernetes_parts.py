@@ -367,6 +367,23 @@ def test_peers_hear_of_the_end_before_the_leader_is_gone(link):
   assert heard(events, "lost")
 
 
+def test_ranks_wait_until_the_name_of_the_first_pod_is_known(monkeypatch):
+  tries = []
+
+  def late(name, port):
+    tries.append(name)
+    if len(tries) < 3:
+      raise OSError("Name or service not known")
+    return ["10.0.0.1"]
+
+  monkeypatch.setattr(_pod.socket, "getaddrinfo", late)
+  monkeypatch.setattr(_pod.time, "sleep", lambda seconds: None)
+  assert _pod.await_name("n-ranks-0-0.n") == ["10.0.0.1"]
+  tries.clear()
+  with pytest.raises(OSError, match="is not known after .*does DNS work"):
+    _pod.await_name("n-ranks-0-0.n", -1.0)
+
+
 def test_only_files_of_the_job_are_taken_from_other_pods():
   for name in ("progress/rank-00001.json", "records/rank-00001.json"):
     assert _pod.SHARED.fullmatch(name)

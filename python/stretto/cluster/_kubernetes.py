@@ -176,7 +176,7 @@ class Kubernetes(Backend):
       if done.code != 0:
         error = str(self.host.error(done, ["create"]))
         raise (Refused if self.remove(name) else ClusterError)(error)
-    return name
+    return str(name)
 
   def create(self, each: dict[str, Any]) -> Any:
     return self.host.kubectl(*CREATE, text=json.dumps(each),
@@ -307,7 +307,7 @@ class Kubernetes(Backend):
       if item.get("kind") == "Pod":
         job = (output.meta(item).get("labels") or {}).get(manifest.JOB_LABEL, "")
         pods.setdefault(job, []).append(item)
-    found = []
+    found: list[Row] = []
     for item in items:
       if item.get("kind") != "JobSet":
         continue

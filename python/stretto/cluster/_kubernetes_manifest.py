@@ -145,7 +145,9 @@ def pod(name: str, request: Request, parts: list[Part], number: int,
   job_mount = {"name": "job", "mountPath": f"{ROOT}/job"}
   return {
     "restartPolicy": "Never", "terminationGracePeriodSeconds": GRACE_S,
-    "automountServiceAccountToken": False, **selector,
+    "automountServiceAccountToken": False,
+    "enableServiceLinks": False,  # a service called "master" would set MASTER_PORT
+    **selector,
     "containers": [{
       "name": CONTAINER, "image": part.image,
       "command": [literal(part.python), f"{ROOT}/packed/stretto/cluster/_pod.py", ROOT, "run",
@@ -162,10 +164,11 @@ def pod(name: str, request: Request, parts: list[Part], number: int,
 
 def pod_json(name: str, request: Request, parts: list[Part]) -> dict[str, Any]:
   """What the pods are told. It holds no secret."""
+  first = f"{name}-{parts[0].name}-0-0.{name}"
   return {"parts": [{"pods": p.pods, "ranks": p.ranks, "python": p.python} for p in parts],
           "words": request.words, "environment": request.environment, "inside": request.inside,
           "hang_after": request.hang_after, "volume": bool(request.volume),
-          "address": f"{name}-{parts[0].name}-0-0.{name}", "port": PORT}
+          "address": first if sum(p.pods for p in parts) > 1 else "127.0.0.1", "port": PORT}
 
 
 def tree_map(name: str, chunk: int) -> str:

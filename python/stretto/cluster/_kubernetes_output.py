@@ -163,7 +163,8 @@ def state(found: Look) -> State:
     if late or told == "failed":
       return State(OVER, "TIMEOUT" if late else "FAILED")
     if told or restarts(job_set):
-      return State(OVER, "POD_LOST", f"in start {restarts(job_set) + 1}; --retries allows more")
+      return State(OVER, "POD_LOST",
+                   f"in start {restarts(job_set) + 1}, the last that --retries allows")
     return State(OVER, "POD_FAILED", why_failed(found))
   if (job_set.get("spec") or {}).get("suspend"):
     return State(WAITS, "SUSPENDED")

@@ -16,6 +16,7 @@ import os
 import queue
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -38,7 +39,7 @@ VERDICT_S = 15.0  # for the leader to say why a rank has failed
 DRAIN_S = 1.0  # for output of processes that a rank has left behind
 UNPACK_S = 600.0
 LONGEST_LINE = 1 << 16
-LARGEST_FILE = 8 << 20
+LARGEST_FILE = 2 << 20
 SHARED = re.compile(r"(progress|records)/[A-Za-z0-9][A-Za-z0-9._-]*")
 LINK_PORT = 2  # after MASTER_PORT and the one of the engine
 
@@ -46,6 +47,19 @@ LINK_PORT = 2  # after MASTER_PORT and the one of the engine
 def note(text):
   sys.stdout.buffer.write(f"stretto cluster: {text}\n".encode())
   sys.stdout.buffer.flush()
+
+
+def await_name(address, seconds=120.0):
+  """Names of pods are known some seconds after these have begun; a rank would give up at once."""
+  stop = time.monotonic() + seconds
+  while True:
+    try:
+      return socket.getaddrinfo(address, None)
+    except OSError as error:
+      if time.monotonic() > stop:
+        raise OSError(f"{address}, the name of the first pod, is not known after {seconds:g} s "
+                      f"({error}); does DNS work in this cluster?") from None
+    time.sleep(0.5)
 
 
 class Tree:
@@ -111,26 +125,22 @@ class Pod:
     return self.number == 0
 
   def environment(self, rank):
-    address = os.environ.get("MASTER_ADDR") or self.spec["address"]
-    port = os.environ.get("MASTER_PORT") or str(self.spec["port"])
     ranks = sum(p["ranks"] for p in self.spec["parts"])
     restarts = os.environ.get("STRETTO_RESTARTS") or "0"
     place = (rank, ranks, rank - self.first, self.ranks_here, self.number, restarts)
     found = {**os.environ, "PYTHONUNBUFFERED": "1", **self.spec["environment"],
-             "STRETTO_JOB_FOLDER": self.folder, "MASTER_ADDR": address, "MASTER_PORT": port,
-             "STRETTO_TASK": "/".join(map(str, place))}
+             "STRETTO_JOB_FOLDER": self.folder, "MASTER_ADDR": self.spec["address"],
+             "MASTER_PORT": str(self.spec["port"]), "STRETTO_TASK": "/".join(map(str, place))}
     if self.spec["hang_after"]:
       found["STRETTO_PROGRESS"] = os.path.join(self.folder, "progress")
     return found
 
   def start(self):
-    # A user may name all variables of the ranks, so where pods meet is not taken from there.
-    found = self.environment(self.first)
-    secret = os.environ.get("STRETTO_SECRET", "")
-    port = int(found["MASTER_PORT"]) + LINK_PORT
+    secret, port = os.environ.get("STRETTO_SECRET", ""), self.spec["port"] + LINK_PORT
     if self.pods > 1:
+      await_name(self.spec["address"])
       self.link = _pod_link.Leader(port, secret, self.events) if self.leads else _pod_link.Peer(
-        found["MASTER_ADDR"], port, self.number, secret, self.events)
+        self.spec["address"], port, self.number, secret, self.events)
     os.chdir(os.path.join(self.folder, _agent.WORK, self.spec["inside"]))
     program = os.path.dirname(os.path.abspath(__file__))
     for rank in range(self.first, self.first + self.ranks_here):
@@ -146,7 +156,7 @@ class Pod:
       # Started in this thread: the watcher looks at its parent.
       self.watcher = subprocess.Popen(
         [self.python, os.path.join(program, "_watch_steps.py"), "--group", str(os.getpid()),
-         str(self.spec["hang_after"])], env=found, stdin=subprocess.DEVNULL)
+         str(self.spec["hang_after"])], env=self.environment(self.first), stdin=subprocess.DEVNULL)
 
   def wait(self, rank, child, reader):
     code = child.wait()

@@ -31,6 +31,15 @@ def lines_of(connection):
       yield json.loads(line)
 
 
+def listening(port):
+  """On all addresses, of IPv4 and of IPv6 where there is that."""
+  try:
+    return socket.create_server(("", port), family=socket.AF_INET6, backlog=512,
+                                dualstack_ipv6=True)
+  except (OSError, ValueError):
+    return socket.create_server(("", port), backlog=512)
+
+
 class Line:
   """One connection: messages go out whole, whichever thread sends them."""
 
@@ -64,12 +73,7 @@ class Leader:
     self.lock = threading.Lock()
     self.peers, self.over, self.leaving = {}, set(), set()
     self.shut_ = False
-    self.server = socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET)
-    self.server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if self.server.family == socket.AF_INET6:
-      self.server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
-    self.server.bind(("", port))
-    self.server.listen(512)
+    self.server = listening(port)
     for work in (self.accept, self.ping):
       threading.Thread(target=work, daemon=True).start()
 
