@@ -17,8 +17,9 @@ from kubernetes_nodes import free_ports
 from stretto.cluster._backend import ENDS, OVER, RUNS, WAITS, Chips, Request, State
 from stretto.cluster._host import ClusterError, Done
 from stretto.cluster._kubectl import Kubectl
-from stretto.cluster._kubernetes import Kubernetes, shape
+from stretto.cluster._kubernetes import Kubernetes
 from stretto.cluster._kubernetes_logs import Logs, parsed
+from stretto.cluster._kubernetes_request import shape
 
 from stretto.cluster import _kubernetes_manifest as manifest
 from stretto.cluster import _kubernetes_output as output

@@ -6,18 +6,17 @@ from __future__ import annotations
 import contextlib
 import getpass
 import json
-import math
 import os
-import re
 import secrets
 import time
 from collections.abc import Iterator
 from typing import Any
 
-from stretto.cluster import _agent, _slurm
+from stretto.cluster import _agent
 from stretto.cluster import _kubernetes_manifest as manifest
 from stretto.cluster import _kubernetes_output as output
-from stretto.cluster._backend import OVER, WAITS, Backend, Chips, News, Request, Row, State
+from stretto.cluster import _kubernetes_request as asked
+from stretto.cluster._backend import OVER, WAITS, Backend, News, Request, Row, State
 from stretto.cluster._host import ClusterError, Refused
 from stretto.cluster._kubectl import NO_KIND, Kubectl
 from stretto.cluster._kubernetes_logs import Logs
@@ -30,9 +29,6 @@ LAST_LINES_S = 5.0  # for the streams of output to end when the job is over
 CREATE = ("create", "--validate=false", "-f", "-", "-o", "json")
 KINDS = "jobsets.jobset.x-k8s.io"
 NODES = r'{range .items[*]}{.metadata.labels.stretto/chip}{"\t"}{.status.allocatable}{"\n"}{end}'
-IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
-CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
-RESOURCE = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 FINAL = "end.json"  # in the job's folder here: what was seen when the job was over
 
 
@@ -76,7 +72,7 @@ class Kubernetes(Backend):
 
   def files(self, request: Request) -> dict[str, str]:
     self.resolve()
-    check(request)
+    asked.check(request)
     found = self.host.kubectl("api-resources", "--api-group=jobset.x-k8s.io", "-o", "name")
     if KINDS not in found.out:
       if found.code != 0:
@@ -130,7 +126,7 @@ class Kubernetes(Backend):
                          f"ReadWriteMany, this one has {', '.join(modes) or 'no access mode'}")
 
   def parts_of(self, request: Request) -> list[manifest.Part]:
-    nodes: dict[str, tuple[dict[str, int], int]] | None = None
+    nodes: asked.Nodes | None = None
     if any(part.total for part in request.parts):
       found = self.host.kubectl("get", "nodes", "-o", f"jsonpath={NODES}")
       if found.code != 0 and "forbidden" not in found.err.lower():
@@ -143,7 +139,7 @@ class Kubernetes(Backend):
       taken.append(short)
       short += f"-{taken.count(short)}" if taken.count(short) > 1 else ""
       python = part.python or request.python or "python3"
-      parts.append(shape(part, nodes, request.resources)._replace(
+      parts.append(asked.shape(part, nodes, request.resources)._replace(
         name=short, image=request.images.get(part.kind, request.images.get("", "")),
         python=python))
     return parts
@@ -397,72 +393,3 @@ def user() -> str:
     return getpass.getuser()
   except (KeyError, OSError):  # a number without a name
     return str(os.getuid())
-
-
-def check(request: Request) -> None:
-  """ValueError for what no cluster could run."""
-  for kind in ("", *(part.kind for part in request.parts)):
-    image = request.images.get(kind, request.images.get("", ""))
-    if not image and (kind or not any(part.kind for part in request.parts)):
-      what = f"--image {kind}=IMAGE" if kind else "--image IMAGE"
-      raise ValueError(f"{what}: jobs on Kubernetes run in a container; name an image that has "
-                       "Python 3 and what the script imports")
-    if image and not IMAGE.fullmatch(image):
-      raise ValueError(f"--image: expected REGISTRY/NAME:TAG, got {image!r}")
-  if unknown := set(request.images) - {""} - {part.kind for part in request.parts}:
-    raise ValueError(f"--image {min(unknown)}=...: there is no --chips {min(unknown)}:N")
-  if request.volume and not CLAIM.fullmatch(request.volume):
-    raise ValueError(f"--volume: expected the name of a PersistentVolumeClaim, got "
-                     f"{request.volume!r}")
-  for resource in request.resources.values():
-    if not RESOURCE.fullmatch(resource):
-      raise ValueError(f"--resource: expected DOMAIN/NAME, such as nvidia.com/gpu, got "
-                       f"{resource!r}")
-
-
-def shape(part: Chips, nodes: dict[str, tuple[dict[str, int], int]] | None,
-          resources: dict[str, str]) -> manifest.Part:
-  """Pods and their chips. `nodes`: by kind, chips per node and resource, and how many nodes there
-  are; None: there is no permission to look at them."""
-  if not part.total:
-    pods = part.nodes or part.ranks
-    if part.ranks % pods:
-      raise ValueError(f"-n {part.ranks}: does not divide into {pods} nodes")
-    return manifest.Part("", pods, part.ranks, "", "")
-  asked = f"--chips {part.kind}:{part.total}"
-  named = resources.get(part.kind, resources.get("", ""))
-  if nodes is None:
-    if not named:
-      raise ClusterError(f"{asked}: you may not look at the nodes of this cluster; --resource "
-                         f"{part.kind}=DOMAIN/NAME says what such chips are called there")
-    pods = part.nodes or math.gcd(part.ranks, part.total)
-  else:
-    named, most, count = resource_of(part, nodes, named)
-    if part.total > most * count:
-      raise ClusterError(f"{asked}: all nodes together have {most * count}")
-    pods = part.nodes or _slurm.fewest_nodes(part.total, most)
-    if part.total // pods > most:
-      raise ClusterError(f"{asked}: a node has {most} at most; --nodes "
-                         f"{_slurm.fewest_nodes(part.total, most)} or more")
-  if part.ranks % pods:
-    raise ValueError(f"-n {part.ranks}: does not divide into the {pods} nodes of {asked}")
-  return manifest.Part("", pods, part.ranks, "", "", part.kind, named, part.total // pods)
-
-
-def resource_of(part: Chips, nodes: dict[str, tuple[dict[str, int], int]],
-                named: str) -> tuple[str, int, int]:
-  """What Kubernetes calls the chips, how many a node has, and how many such nodes there are."""
-  asked = f"--chips {part.kind}:{part.total}"
-  if part.kind not in nodes:
-    known = ", ".join(f"{kind} ({count} nodes)" for kind, (_, count) in sorted(nodes.items()))
-    raise ClusterError(f"{asked}: no node has the label {manifest.CHIP_LABEL}={part.kind}; "
-                       + (f"there are {known}" if known else "none has this label at all, which "
-                          "label-nodes.sh of `stretto cluster compile` sets"))
-  chips, count = nodes[part.kind]
-  if named and named not in chips:
-    raise ClusterError(f"{asked}: its nodes have no {named}, but {', '.join(chips) or 'no chips'}")
-  if not named and len(chips) != 1:
-    raise ClusterError(f"{asked}: its nodes have {', '.join(sorted(chips)) or 'no chips'}; "
-                       f"--resource {part.kind}=DOMAIN/NAME says which are meant")
-  named = named or next(iter(chips))
-  return named, chips[named], count
