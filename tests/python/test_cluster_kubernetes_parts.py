@@ -274,7 +274,8 @@ def test_a_stream_that_is_opened_again_shows_no_line_twice():
 
 
 def test_a_shell_is_opened_in_the_pod_of_the_rank():
-  job = {"id": "n", "parts": {"v100": 4, "ascend": 2}, "python": "/opt/py"}
+  job = {"id": "n", "parts": {"v100": 4, "ascend": 2},
+         "pythons": {"v100": "py", "ascend": "/opt/py"}}
   backend = Kubernetes("c", "lab", "", job)
   found = of_status({})
   found.job_set["spec"]["replicatedJobs"] = [
@@ -288,7 +289,8 @@ def test_a_shell_is_opened_in_the_pod_of_the_rank():
   for rank, name in ((0, "n-v100-0"), (3, "n-v100-1"), (4, "n-ascend-0"), (5, "n-ascend-0")):
     words = backend.shell("n", "", rank)
     assert words[:3] == ["kubectl", "--context=c", "--namespace=lab"]
-    assert words[3:6] == ["exec", "-it", name] and words[-1] == "shell" and "/opt/py" in words
+    assert words[3:6] == ["exec", "-it", name] and words[-1] == "shell"
+    assert words[9] == ("/opt/py" if "ascend" in name else "py"), words
   with pytest.raises(ClusterError, match="the job has 6 ranks"):
     backend.shell("n", "", 6)
 

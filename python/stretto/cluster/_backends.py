@@ -11,7 +11,6 @@ from typing import Any
 from stretto.cluster import _loopback, _state
 from stretto.cluster._backend import Backend
 from stretto.cluster._host import ClusterError, Host, SshHost
-from stretto.cluster._kubernetes import Kubernetes
 from stretto.cluster._local import Local
 from stretto.cluster._slurm import Slurm
 
@@ -40,7 +39,12 @@ def kubernetes(args: argparse.Namespace) -> Backend:
   for option in ("host", "cluster"):
     if getattr(args, option, None):
       raise ValueError(f"--{option}: not with --backend kubernetes; --context chooses a cluster")
-  return Kubernetes(args.context or "", args.namespace or "")
+  return of_kubernetes(args.context or "", args.namespace or "")
+
+
+def of_kubernetes(*how: Any) -> Backend:
+  from stretto.cluster._kubernetes import Kubernetes  # other commands need not wait for it
+  return Kubernetes(*how)
 
 
 # A row per back end.
@@ -173,7 +177,7 @@ def back_end_of(job: dict[str, Any], host: Host) -> Backend:
   if job["backend"] == "local":
     return Local(host)
   if job["backend"] == "kubernetes":
-    return Kubernetes(job["context"], job["namespace"], job["kubeconfig"], job)
+    return of_kubernetes(job["context"], job["namespace"], job["kubeconfig"], job)
   conf = job.get("cluster")
   if not conf:
     return Slurm(host)

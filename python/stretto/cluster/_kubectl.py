@@ -31,8 +31,7 @@ class Kubectl(SshHost):
     Host.__init__(self, {"KUBECONFIG": kubeconfig} if kubeconfig else {})
     self.where, self.way = "of Kubernetes", "kubectl exec"
     self.context, self.namespace = context, namespace
-    self.pods: list[str] = []  # which hold the files that are copied
-    self.python = "python3"
+    self.pods: list[tuple[str, str]] = []  # which hold the files that are copied; interpreters
 
   def place(self) -> list[str]:
     return [*([f"--context={self.context}"] if self.context else []),
@@ -103,8 +102,9 @@ class Kubectl(SshHost):
   def agent(self) -> list[str]:
     if not self.pods:
       raise ClusterError("no pod of this job runs")
-    return self.words("exec", "-i", self.pods[0], "-c", manifest.CONTAINER, "--", self.python, "-c",
-                      READS, limited=False)
+    pod, python = self.pods[0]
+    return self.words("exec", "-i", pod, "-c", manifest.CONTAINER, "--", python, "-c", READS,
+                      limited=False)
 
   def put_tree(self, folder: str, files: Iterable[tuple[str, Path]], follow: bool = False) -> None:
     """Into all pods. Before there are any, the tree is in objects of the job."""

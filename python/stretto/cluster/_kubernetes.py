@@ -64,9 +64,11 @@ class Kubernetes(Backend):
 
   def describe(self) -> dict[str, Any]:
     self.resolve()
+    # The name is known before there is a JobSet, so a command that is killed leaves no job unknown.
     return {"backend": self.name, "id": self.job.get("id", ""), "context": self.host.context,
             "namespace": self.host.namespace, "kubeconfig": os.environ.get("KUBECONFIG", ""),
-            **{key: self.job.get(key, "") for key in ("image", "python", "volume", "parts")}}
+            **{key: self.job.get(key, "")
+               for key in ("image", "python", "volume", "parts", "pythons")}}
 
   # Submitting.
 
@@ -92,7 +94,8 @@ class Kubernetes(Backend):
         "image or on a volume (--volume)") from None
     name = f"{manifest.name_of(request.name, 20, 'job')}-{secrets.token_hex(3)}"
     self.job = {"id": name, "image": parts[0].image, "python": parts[0].python,
-                "volume": request.volume, "parts": {part.name: part.ranks for part in parts}}
+                "volume": request.volume, "parts": {part.name: part.ranks for part in parts},
+                "pythons": {part.name: part.python for part in parts}}
     self.objects = request, parts, chunks
     chips = ",".join(f"{p.kind}:{p.chips}" for p in parts if p.chips)
     about = {"name": request.name, "user": user(), "chips": chips}
@@ -175,15 +178,15 @@ class Kubernetes(Backend):
     return str(name)
 
   def create(self, each: dict[str, Any]) -> Any:
-    return self.host.kubectl(*CREATE, text=json.dumps(each),
-                             timeout=SUBMIT_S)
+    return self.host.kubectl(*CREATE, text=json.dumps(each), timeout=SUBMIT_S)
 
-  def remove(self, name: str, *how: str) -> bool:
-    done = self.host.kubectl("delete", KINDS, name, "--ignore-not-found", "--wait=false", *how)
+  def remove(self, name: str) -> bool:
+    done = self.host.kubectl("delete", KINDS, name, "--ignore-not-found", "--wait=false")
     return done.code == 0
 
   def withdraw(self, folder: str) -> bool:
-    return self.remove(self.job["id"])
+    """What is not there yet may still be on its way."""
+    return self.host.kubectl("delete", KINDS, self.job["id"], "--wait=false").code == 0
 
   def where_option(self) -> str:
     return ""  # job.json says it
@@ -317,8 +320,8 @@ class Kubernetes(Backend):
 
   # Pods.
 
-  def pod_of(self, rank: int) -> str:
-    """The pod that a rank runs in."""
+  def pod_of(self, rank: int) -> tuple[str, str]:
+    """The pod that a rank runs in, and its interpreter."""
     found = self.look(self.job["id"], now=True)
     if found.job_set is None:
       raise ClusterError(f"job {self.job['id']}: it is no longer in the cluster")
@@ -330,7 +333,7 @@ class Kubernetes(Backend):
         place = (each["name"], (rank - first) // (ranks // count))
         for pod in output.current(found):
           if output.place(pod) == place and output.is_running(pod):
-            return str(output.meta(pod)["name"])
+            return str(output.meta(pod)["name"]), str(self.job["pythons"][each["name"]])
         raise ClusterError(f"rank {rank}: its pod does not run; `stretto cluster ls` says what the "
                            "job waits for")
       first += ranks
@@ -338,17 +341,16 @@ class Kubernetes(Backend):
 
   def shell(self, job: str, folder: str, rank: int) -> list[str]:
     program = f"{manifest.ROOT}/packed/stretto/cluster/_pod.py"
-    return self.host.words("exec", "-it", self.pod_of(rank), "-c", manifest.CONTAINER, "--",
-                           self.job.get("python") or "python3", program, manifest.ROOT, "shell",
-                           limited=False)
+    pod, python = self.pod_of(rank)
+    return self.host.words("exec", "-it", pod, "-c", manifest.CONTAINER, "--", python, program,
+                           manifest.ROOT, "shell", limited=False)
 
   @contextlib.contextmanager
   def reach(self, folder: str, write: bool) -> Iterator[None]:
     """Files of a job are in its pods; on a volume they outlive them."""
     found = self.look(self.job["id"], now=True)
-    running = [str(output.meta(pod)["name"]) for pod in output.current(found)
-               if output.is_running(pod)]
-    self.host.python = self.job.get("python") or "python3"
+    running = [(str(output.meta(pod)["name"]), str(self.job["pythons"][output.place(pod)[0]]))
+               for pod in output.current(found) if output.is_running(pod)]
     made = None
     if running and self.job.get("volume"):
       self.host.pods = running[:1]
@@ -356,7 +358,7 @@ class Kubernetes(Backend):
       self.host.pods = running if write else [self.pod_of(0)]
     elif found.job_set is not None and self.job.get("volume"):
       made = self.access_pod(output.meta(found.job_set))
-      self.host.pods = [made]
+      self.host.pods = [(made, self.job["python"])]
     else:
       raise ClusterError(f"job {self.job['id']}: no pod of it runs, and its files are in its pods "
                          "only; those of jobs with --volume outlive them")

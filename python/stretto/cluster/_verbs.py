@@ -16,7 +16,6 @@ from typing import Any
 from stretto.cluster import _agent, _backends, _follow, _loopback, _run, _state
 from stretto.cluster._backend import Backend, Row
 from stretto.cluster._host import ClusterError, Host, SshHost
-from stretto.cluster._kubernetes import Kubernetes
 
 Note = Callable[[str], None]
 PROBE_S = 10.0
@@ -81,6 +80,7 @@ def down_jobs(args: argparse.Namespace, note: Note) -> int:
   if args.backend != "kubernetes":
     raise ValueError(f"--backend: expected kubernetes, got {args.backend}; without it a cluster of "
                      "this machine ends")
+  from stretto.cluster._kubernetes import Kubernetes
   args.cluster = args.host = None  # its default is for clusters of this machine
   backend = _backends.chosen(args)
   place = {key: backend.describe()[key] for key in ("backend", "context", "namespace")}
