@@ -144,10 +144,13 @@ class Client:
     pods = self.path("pods")
     items = self.ask("GET", f"{pods}?labelSelector={quote(args.l)}")["items"]
     lock = threading.Lock()
+    since = f"sinceTime={args.since_time}"
+    if args.since:
+      since = f"sinceSeconds={int(args.since[:-1]) * {'s': 1, 'm': 60, 'h': 3600}[args.since[-1]]}"
 
     def copy(name):
       answer = self.open("GET", f"{pods}/{name}/log?timestamps=true&follow="
-                         f"{'true' if args.f else 'false'}&sinceTime={args.since_time}")
+                         f"{'true' if args.f else 'false'}&{since}")
       if answer.status >= 400:
         return print("error:", json.loads(answer.read())["message"], flush=True)
       for line in answer:

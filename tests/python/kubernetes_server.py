@@ -159,6 +159,9 @@ class Handler(BaseHTTPRequestHandler):
                          "waiting to start: ContainerCreating")
     follow = query.get("follow") == ["true"]
     since = query.get("sinceTime", [""])[0].rstrip("Z")
+    if "sinceSeconds" in query:
+      begin = time.time() - int(query["sinceSeconds"][0])
+      since = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(begin))
     self.send_response(200)
     self.send_header("Transfer-Encoding", "chunked")
     self.end_headers()

@@ -205,6 +205,17 @@ def kubectls(cluster):
   return found
 
 
+def test_logs_of_the_last_seconds(cluster, server):
+  cluster.script("job.py", "print('a line')")
+  assert run(cluster, "job.py").stdout == "[0] a line\n"
+  assert cluster.run("logs", "job", "--since", "1h").stdout == "[0] a line\n"
+  assert any("/log?" in path and "sinceSeconds=3600" in path for _, path, _ in server.seen)
+  time.sleep(2.5)
+  assert cluster.run("logs", "job", "--since", "1s").stdout == ""
+  assert "--since: expected 30s" in cluster.run("logs", "job", "--since", "x", code=2).stderr
+  assert "not with --follow" in cluster.run("logs", "job", "-f", "--since", "5s", code=2).stderr
+
+
 def test_files_go_to_the_pods_and_come_back(cluster, server):
   cluster.script("job.py", "import os, pathlib, time\n"
                  "print('began', flush=True)\n"

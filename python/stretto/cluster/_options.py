@@ -112,7 +112,7 @@ VERBS: tuple[Verb, ...] = (
        ("stretto cluster down",),
        (CLUSTER, Option(("--keep-jobs",), "Keep the folders of its jobs, with what they wrote"),
         Option(("--backend",), "kubernetes: end and remove all jobs that were started from here",
-               "NAME"), *KUBERNETES, *GENERAL)),
+               "slurm|kubernetes"), *KUBERNETES, *GENERAL)),
 )
 
 EXIT_CODES = {

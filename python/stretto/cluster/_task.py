@@ -21,8 +21,9 @@ def here_of(environment, per_node=0):
   """Rank, ranks, rank and ranks of this node, number of the node. `per_node`: if it is known; of a
   heterogeneous job, Slurm 22.05 lists the tasks of nodes in another order than it numbers them."""
   if "STRETTO_TASK" in environment:
-    rank, ranks, local, locals_, *more = environment.pop("STRETTO_TASK").split("/")
-    return int(rank), int(ranks), int(local), int(locals_), int(more[0]) if more else 0
+    numbers = [int(word) for word in environment.pop("STRETTO_TASK").split("/")]
+    rank, ranks, local, locals_, node = [*numbers, 0][:5]
+    return rank, ranks, local, locals_, node
   counts = environment.get("SLURM_STEP_TASKS_PER_NODE", "")
   tasks = []
   for many, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", counts):  # "8(x2),4"

@@ -63,8 +63,13 @@ def look_around() -> int:
 
 
 def down(args: argparse.Namespace, note: Note) -> int:
-  if args.backend:
+  if args.backend == "kubernetes":
     return down_jobs(args, note)
+  if args.backend not in (None, "slurm"):
+    raise ValueError(f"--backend: expected slurm or kubernetes, got {args.backend}")
+  for option in ("context", "namespace"):
+    if getattr(args, option):
+      raise ValueError(f"--{option}: only with --backend kubernetes")
   cluster = _loopback.named(args.cluster)
   removed = _loopback.down(cluster, args.keep_jobs)
   if removed is None:
@@ -77,9 +82,6 @@ def down(args: argparse.Namespace, note: Note) -> int:
 
 def down_jobs(args: argparse.Namespace, note: Note) -> int:
   """Ends and removes the jobs of a cluster that is not ours, and their folders here."""
-  if args.backend != "kubernetes":
-    raise ValueError(f"--backend: expected kubernetes, got {args.backend}; without it a cluster of "
-                     "this machine ends")
   from stretto.cluster._kubernetes import Kubernetes
   args.cluster = args.host = None  # its default is for clusters of this machine
   backend = _backends.chosen(args)
