@@ -149,7 +149,7 @@ def test_the_time_limit(cluster):
                  "signal.signal(signal.SIGTERM, lambda *_: (print('saves', flush=True),"
                  " sys.exit(0)))\n"
                  "time.sleep(600)")
-  done = run(cluster, "--time", "2s", "job.py", code=124)
+  done = run(cluster, "--time", "8s", "job.py", code=124)
   assert "[0] saves" in done.stdout and "ended: TIMEOUT" in done.stderr
 
 
@@ -282,6 +282,19 @@ def test_hostile_names_are_only_names(cluster, server):
   assert cluster.run("logs", "--", HOSTILE).stdout == done.stdout
   job_set, = server.nodes.of("jobsets")
   assert job_set["metadata"]["name"].startswith("n-touch-owned-x")
+
+
+def test_ranks_begin_when_all_pods_are_there(cluster, server):
+  cluster.script("job.py", "print('ran')")
+  server.nodes.ready = lambda pod: "" if "-0-0-" in pod["metadata"]["name"] else "no node is free"
+  child = cluster.start("run", *IMAGE, "-n", "3", "job.py")
+  wait_until(lambda: server.nodes.processes)
+  time.sleep(3)
+  assert not logged(server, "ran")()
+  server.nodes.ready = lambda pod: ""
+  out, err = child.communicate(timeout=60)
+  assert child.returncode == 0 and out.count("ran\n") == 3, err
+  assert "waits: Unschedulable: no node is free" in err
 
 
 # The gradient engine.

@@ -19,12 +19,11 @@ from stretto.cluster import _kubernetes_request as asked
 from stretto.cluster._backend import OVER, WAITS, Backend, News, Request, Row, State
 from stretto.cluster._host import ClusterError, Refused
 from stretto.cluster._kubectl import NO_KIND, Kubectl
-from stretto.cluster._kubernetes_logs import Logs
+from stretto.cluster._kubernetes_logs import LAST_LINES_S, Logs
 from stretto.cluster._slurm import SECRET, SECRET_BYTES
 
 SUBMIT_S, ACCESS_S, ACCESS_LIVES_S = 60.0, 180.0, 900
 LOOK_S, LOOK_SLOWEST_S = 0.7, 4.0  # between two questions about a job
-LAST_LINES_S = 5.0  # for the streams of output to end when the job is over
 # Without --validate=false kubectl loads the schemas of all kinds first, which takes long.
 CREATE = ("create", "--validate=false", "-f", "-", "-o", "json")
 KINDS = "jobsets.jobset.x-k8s.io"

@@ -26,6 +26,7 @@ LINE = re.compile(rb"\[pod/([^/\]]+)/[^\]]+\] (\d{4}-\d\d-\d\dT[0-9:]+(?:\.\d+)?
                   rb"(?:Z|[+-]\d\d:\d\d) ?(.*)", re.DOTALL)
 RANK = re.compile(rb"\[(\d+)\] ?(.*)", re.DOTALL)
 AGAIN_S = 1.0  # before a broken stream is opened again
+LAST_LINES_S = 5.0  # for a stream to end when its pods have
 READ_BYTES = 1 << 20
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
@@ -62,7 +63,7 @@ class Logs:
     self.pods: dict[str, float] = {}  # whose output comes: when they have begun
     self.known: dict[str, tuple[tuple[bytes, bytes], int]] = {}  # the last time, and its lines
     self.before: dict[str, tuple[tuple[bytes, bytes], int]] = {}  # known when the stream began
-    self.ended_at, self.told = 0.0, False
+    self.ended_at, self.waits_since, self.told = 0.0, 0.0, False
     self.errors: IO[bytes]
     self.refused = b""
 
@@ -89,8 +90,18 @@ class Logs:
     broken = self.ended and time.monotonic() - self.ended_at > AGAIN_S and any(
       output.is_running(pod) for pod in found.pods)
     if not fresh and not broken:
+      self.waits_since = 0.0
       return
+    if not self.ended and not any(output.is_running(p) for p in found.pods
+                                  if output.meta(p)["name"] in self.pods):
+      # After a new start. What pods that are gone have printed last can come from this stream only.
+      self.waits_since = self.waits_since or time.monotonic()
+      if time.monotonic() - self.waits_since < LAST_LINES_S:
+        return
+    self.waits_since = 0.0
     self.close()
+    names = {output.meta(pod)["name"] for pod in found.pods}
+    self.pods = {name: at for name, at in self.pods.items() if name in names}
     since = min([*fresh.values(), *(self.last(name) for name in self.pods)], default=0.0)
     self.pods.update(fresh)
     self.before = dict(self.known)

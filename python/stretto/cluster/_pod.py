@@ -38,6 +38,7 @@ GRACE_S, KILL_S = 50.0, 5.0  # after SIGTERM to the pod; after the failure of an
 VERDICT_S = 15.0  # for the leader to say why a rank has failed
 DRAIN_S = 1.0  # for output of processes that a rank has left behind
 UNPACK_S = 600.0
+PATIENCE_S = 60.0  # until it is said which pods are waited for
 LONGEST_LINE = 1 << 16
 LARGEST_FILE = 2 << 20
 SHARED = re.compile(r"(progress|records)/[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -135,12 +136,16 @@ class Pod:
       found["STRETTO_PROGRESS"] = os.path.join(self.folder, "progress")
     return found
 
-  def start(self):
-    secret, port = os.environ.get("STRETTO_SECRET", ""), self.spec["port"] + LINK_PORT
+  def connect(self):
+    port = self.spec["port"] + LINK_PORT
+    # Pods of the start before may still be ending; they know another number.
+    secret = os.environ.get("STRETTO_SECRET", "") + "/" + os.environ.get("STRETTO_RESTARTS", "")
     if self.pods > 1:
       await_name(self.spec["address"])
       self.link = _pod_link.Leader(port, secret, self.events) if self.leads else _pod_link.Peer(
         self.spec["address"], port, self.number, secret, self.events)
+
+  def start(self):
     os.chdir(os.path.join(self.folder, _agent.WORK, self.spec["inside"]))
     program = os.path.dirname(os.path.abspath(__file__))
     for rank in range(self.first, self.first + self.ranks_here):
@@ -233,6 +238,34 @@ def judged(pod, rank, code):
     return Ending("failed", None, LATE)
   gone = pod.link.absent() if pod.link else []
   return Ending("lost", rank, code, gone) if gone else Ending("failed", rank, code)
+
+
+def gather(pod, asked):
+  """Until all pods are there: without a queue that admits whole jobs they may begin minutes apart,
+  and ranks would give up waiting for each other. An Ending if the job ends before."""
+  told_at = time.monotonic()
+  while pod.link:
+    if asked["term"]:
+      pod.link.send({"do": "leaving"})
+      return Ending("stopped")
+    if pod.leads and len(pod.link.all()) == pod.pods - 1:
+      pod.link.send({"do": "start"})
+      return None
+    if time.monotonic() - told_at > PATIENCE_S:
+      told_at = float("inf")
+      missing = set(range(1, pod.pods)) - set(pod.link.all()) if pod.leads else {0}
+      note("waits for pods " + ", ".join(map(str, sorted(missing))))
+    try:
+      what, who, more = pod.events.get(timeout=0.1)
+    except queue.Empty:
+      continue
+    if what == "lost" or more["do"] == "leaving":
+      return Ending("lost", pods=[who])
+    if more["do"] == "start":
+      return None
+    if more["do"] == "end":
+      return Ending(more["why"], more["rank"], more["code"], more["pods"])
+  return None
 
 
 def follow(pod, asked):
@@ -329,8 +362,11 @@ def run(root, part):
   signal.signal(signal.SIGUSR2, lambda *_: asked.update(dump=True))
   pod = Pod(root, spec, part, int(os.environ.get("JOB_COMPLETION_INDEX", "0")))
   pod.folder = prepare(root, spec["words"], pod.leads, spec["volume"])
-  pod.start()
-  ending = follow(pod, asked)
+  pod.connect()
+  ending = gather(pod, asked)
+  if ending is None:
+    pod.start()
+    ending = follow(pod, asked)
   finish(pod, ending, asked)
   sys.stdout.buffer.flush()
   with open(os.path.join(root, "message"), "w") as file:

@@ -14,7 +14,7 @@ import time
 
 PING_S, SILENT_S = 5.0, 60.0  # a pod that says nothing for so long is lost
 ANSWER_S = 5.0  # for pods that are asked whether they live, when a rank has failed
-RETRY_S, CONNECT_S = 0.5, 5.0
+RETRY_S, CONNECT_S = 0.2, 5.0
 LONGEST = 16 << 20  # of a message: a flight record
 
 
@@ -155,7 +155,7 @@ class Leader:
 
 
 class Peer:
-  """In the other pods. A leader that was never reached is not missed: a network may forbid it."""
+  """In the other pods. Tries until the leader lets it in."""
 
   def __init__(self, address, port, pod, secret, events):
     self.to, self.pod, self.secret, self.events = (address, port), pod, secret, events
