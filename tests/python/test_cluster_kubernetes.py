@@ -155,14 +155,14 @@ def test_the_time_limit(cluster):
 
 def test_stop_gives_the_ranks_time_and_says_that_it_was_cancelled(cluster, server):
   cluster.script("job.py", "import signal, sys, time\n"
-                 "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), print('saved',"
+                 "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(7), print('saved',"
                  " flush=True), sys.exit(0)))\n"
                  "print('began', flush=True)\ntime.sleep(600)")
-  child = cluster.start("run", *IMAGE, "job.py")
-  assert child.stdout.readline() == "[0] began\n"
+  child = cluster.start("run", *IMAGE, "-n", "2", "job.py")
+  assert {child.stdout.readline() for _ in range(2)} == {"[0] began\n", "[1] began\n"}
   cluster.run("stop", "job")
   out, err = child.communicate(timeout=60)
-  assert (child.returncode, out) == (143, "[0] saved\n"), err
+  assert child.returncode == 143 and "[0] saved\n" in out and "[1] saved\n" in out, out + err
   wait_until(lambda: server.nodes.store == {})
 
 

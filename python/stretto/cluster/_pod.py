@@ -34,7 +34,7 @@ from stretto.cluster import _agent, _pod_link  # noqa: E402
 
 FAILED, AGAIN = 1, 75
 LATE = 124
-GRACE_S, KILL_S = 50.0, 5.0  # after SIGTERM to the pod; after the failure of another rank
+GRACE_S, KILL_S = 50.0, 5.0  # after SIGTERM or the loss of a pod; after the failure of a rank
 VERDICT_S = 15.0  # for the leader to say why a rank has failed
 DRAIN_S = 1.0  # for output of processes that a rank has left behind
 UNPACK_S = 600.0
@@ -334,12 +334,13 @@ def heard(pod, who, message):
   return None
 
 
-def finish(pod, ending, asked):
+def finish(pod, ending):
   """Ends the ranks. After SIGTERM they have time to save their state."""
   if pod.leads and pod.link and ending.why in ("lost", "failed"):
     pod.link.send({"do": "end", **ending.message()})
   pod.signal(signal.SIGTERM)
-  stop = time.monotonic() + (GRACE_S if asked["term"] and ending.why == "stopped" else KILL_S)
+  # All pods may get SIGTERM at once, and then hear of each other before they see their own.
+  stop = time.monotonic() + (KILL_S if ending.why == "failed" else GRACE_S)
   while any(child.returncode is None for child in pod.children.values()):
     if time.monotonic() > stop:
       pod.signal(signal.SIGKILL)
@@ -350,7 +351,7 @@ def finish(pod, ending, asked):
   if pod.watcher:
     pod.watcher.kill()
   if ending.why == "lost":
-    note(f"pod {', '.join(map(str, ending.pods))} of the job was lost")
+    note(f"pod {', '.join(map(str, ending.pods))} of the job was lost, or asked to end")
 
 
 def run(root, part):
@@ -367,7 +368,7 @@ def run(root, part):
   if ending is None:
     pod.start()
     ending = follow(pod, asked)
-  finish(pod, ending, asked)
+  finish(pod, ending)
   sys.stdout.buffer.flush()
   with open(os.path.join(root, "message"), "w") as file:
     json.dump(ending.message(), file)
