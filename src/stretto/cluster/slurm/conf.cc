@@ -294,6 +294,9 @@ Files write_slurm(const Site& site, const SlurmTarget& target) {
   files["slurm/job_submit.lua"] =
       fmt::format("-- Written by `stretto cluster compile` from {}.\n{}", in_comment(site.file),
                   with_table(submit_rule_text(), "local site = {}\n", lua_table(site)));
+  files["slurm/job_submit_stretto.cpp"] =
+      fmt::format("// Written by `stretto cluster compile` from {}.\n//\n{}", in_comment(site.file),
+                  with_table(submit_plugin_text(), "{};  // the site", cxx_table(site) + ";"));
   if (std::string text = topology_conf(site); !text.empty()) {
     files["slurm/topology.conf"] = std::move(text);
   }
