@@ -153,7 +153,7 @@ def test_a_hostile_file_name_stays_in_comments(tmp_path):
 
 
 @pytest.mark.parametrize("word", ["a\\nb", "a b", "$(id)", "`id`", "a;b", "a'b", "a\\\"b", "a: b",
-                                  "a#b", "- a", "{a}", "a,b", "é", "\\u0000", "a=b", "..", "*"])
+                                  "a#b", "- a", "{a}", "a,b", "\\u0000", "a=b", "..", "*"])
 def test_hostile_names_are_refused(tmp_path, word):
   (tmp_path / "site.toml").write_text(
     f'[[nodes]]\nnames = "a"\n[[queues]]\nname = "{word}"\n')
