@@ -141,9 +141,12 @@ bool is_meant(const Scheduler& each, const CheckFlags& flags) {
 
 json as_json(const cluster::Difference& each, std::string_view scheduler) {
   const auto text = [](const std::string& value) { return value.empty() ? json() : json(value); };
-  return {{"scheduler", scheduler},    {"what", each.what},
-          {"key", text(each.key)},     {"expected", text(each.expected)},
-          {"found", text(each.found)}, {"line", each.line == 0 ? json() : json(each.line)}};
+  return {{"scheduler", scheduler},
+          {"what", each.what},
+          {"key", text(each.key)},
+          {"expected", text(each.expected)},
+          {"found", text(cluster::in_comment(each.found))},
+          {"line", each.line == 0 ? json() : json(each.line)}};
 }
 
 std::string in_words(const cluster::Difference& each, const std::string& file,
@@ -151,7 +154,8 @@ std::string in_words(const cluster::Difference& each, const std::string& file,
   const std::string where = each.line > 0 ? fmt::format("{}:{}: ", file, each.line) : "";
   const std::string key = each.key.empty() ? "" : each.key + " ";
   if (each.expected.empty()) {
-    return fmt::format("{}{}: {}{}, the site file has none", where, each.what, key, each.found);
+    return fmt::format("{}{}: {}{}, the site file has none", where, each.what, key,
+                       cluster::in_comment(each.found));
   }
   if (each.key.empty()) return fmt::format("{}{}: {} has none", where, each.what, scheduler);
   return fmt::format("{}{}: {}is {}, expected {}", where, each.what, key,

@@ -45,7 +45,7 @@ def saved(folder: Path, version="22.05", **changes) -> Path:
 
 
 def test_there_are_all_versions():
-  assert VERSIONS == ["22.05", "23.02", "23.11", "24.05", "24.11", "25.05"]
+  assert VERSIONS == ["22.05", "23.02", "23.11", "24.05", "24.11", "25.05", "25.11"]
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -221,10 +221,17 @@ def test_options_that_do_not_belong_together_are_refused(tmp_path):
 
 def test_hostile_texts_reach_the_terminal_without_control_characters(tmp_path):
   folder = saved(tmp_path / "saved", partition=("PreemptMode=OFF", "PreemptMode=\x1b[2J"))
-  with (folder / "partition.txt").open("a") as file:
-    file.write("PartitionName=\x1b]0;x\x07 State=UP Nodes=m0\n")
+  with (folder / "partition.txt").open("ab") as file:
+    file.write(b"PartitionName=\x1b]0;x\x07 State=UP Nodes=m0\n")
+    file.write(b"PartitionName=\xff State=UP Nodes=m0\n")
+  (folder / "node.txt").write_bytes((folder / "node.txt").read_bytes().replace(
+    b"Weight=1 ", b"Weight=\xff "))
   out = check("--from", folder, code=1).stdout
   assert "\x1b" not in out and "partition ?]0;x?: Nodes m0, the site file has none" in out
+  found = json.loads(check("--from", folder, "--json", code=1).stdout)["differences"]
+  assert {"scheduler": "slurm", "what": "node r0", "key": "Weight", "expected": "1", "found": "?",
+          "line": found[0]["line"]} in found
+  assert any(each["what"] == "partition ?" for each in found)
 
 
 def test_ctrl_c_ends_it_and_the_command_that_it_waits_for(tmp_path):

@@ -1,5 +1,5 @@
-"""Writes what versions of Slurm between those captured print, from the captured texts of 22.05 and
-what Slurm's sources (src/api/*_info.c and src/common of the tags named) print otherwise.
+"""Writes what versions of Slurm after 22.05 print, from the captured texts of 22.05 and what the
+sources of Slurm (src/api/*_info.c and src/common of the tags named) print otherwise.
 
   python tests/cluster/slurm/make_versions.py
 """
@@ -66,6 +66,14 @@ VERSIONS = {
   "25.05": {  # slurm-25-05-3-1
     "config": [changed(r"= topology/default$", "= topology/flat")],
     "node": [changed(r"Version=\S+", "Version=25.05.3")],
+  },
+  "25.11": {  # slurm-25-11-1-1
+    "config": [without("AccountingStorageUser", "JobContainerType"),
+               added(CliFilterParameters="(null)", HttpParserType="(null)", JobCompPass="(null)",
+                     MetricsType="(null)", NamespaceType="(null)", UrlParserType="(null)")],
+    "node": [changed(r"(CfgTRES=\S+ AllocTRES=.*)", r"\1 Parameters=keep=1"),
+             changed(r"Version=\S+", "Version=25.11.1")],
+    "reservation": [changed(r" Users=", " AllowedPartitions=(null) QOS=(null) Users=")],
   },
 }
 
