@@ -132,10 +132,11 @@ def test_a_part_of_a_heterogeneous_job_may_have_any_size(cluster):
 def test_jobs_spill_and_give_way_and_urgent_ones_start_at_once(cluster, tmp_path):
   """Nine single-chip jobs fill the small nodes, and one of them spills; a large job and then urgent
   ones take chips back. What is preempted is told by SIGTERM, and starts again."""
-  saved = tmp_path / "saved"
+  saved, ready = tmp_path / "saved", tmp_path / "ready"
   step = tmp_path / "step.sh"
   step.write_text(f"""#!/bin/bash
 trap 'echo $SLURM_JOB_NAME $SLURM_RESTART_COUNT >> {saved}' TERM
+echo $SLURM_JOB_NAME >> {ready}
 for i in $(seq 36000); do sleep 0.1; done
 """)
   step.chmod(0o755)
@@ -152,6 +153,9 @@ for i in $(seq 36000); do sleep 0.1; done
     cluster.submit("-J", f"large{number}", "--gres=gpu:v100:8", script=f"srun {step}")
   large = ["large0", "large1", "large2"]
   cluster.wait(lambda: sum(cluster.jobs()[name][0] == "RUNNING" for name in large) >= 2)
+  # A step that is told before it has set its trap ends, and its job with it.
+  cluster.wait(lambda: {name for name in large if cluster.jobs()[name][0] == "RUNNING"} <=
+               set(ready.read_text().split()))
 
   # An urgent job needs three nodes, so it takes lent and owned ones.
   cluster.submit("-J", "urgent", "-p", "urgent", "-N3", "--gres=gpu:v100:8",
