@@ -25,9 +25,10 @@ constexpr Verb kClusterVerbs[] = {
     {"stop", "End a job", "stretto cluster stop 12", set_up_cluster_job, kOfPackage},
     {"down", "End a cluster of this machine, and remove what belongs to it", "stretto cluster down",
      set_up_cluster_job, kOfPackage},
-    {"compile", "Write what Slurm and Kubernetes need to know of a site",
+    {"compile", "Write what Slurm and Kubernetes need to know of a site, or compare with them",
      "stretto cluster compile site.toml -o out\n"
-     "stretto cluster compile site.toml -o out --for slurm",
+     "stretto cluster compile site.toml -o out --for slurm\n"
+     "stretto cluster compile site.toml --check",
      set_up_cluster_compile},
     {"schema", "Print the JSON Schema of site files, or their reference as Markdown",
      "stretto cluster schema > site.schema.json", set_up_cluster_schema},

@@ -27,6 +27,8 @@ class WorkerProcess {
   bool send(const std::string& line);
   // The next line without its end; nothing when the child is gone or silent for `timeout_s`.
   std::optional<std::string> receive(double timeout_s);
+  // What has come of a line whose end has not: all that is left of a child that is gone.
+  const std::string& unfinished_line() const { return buffer_; }
   // "was killed by signal 11 (Segmentation fault)" or "exited with code 1"; empty while it runs.
   std::string how_it_ended();
   // Returns when its threads have stopped burning processor time, or after `timeout_s`.

@@ -2,10 +2,11 @@
 with a slurmd for each of its nodes."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
-from cluster_loopback import Loopback, installed
+from cluster_loopback import Loopback, installed, program
 
 ROOT = Path(__file__).parents[2]
 GRACE_S = 4
@@ -46,6 +47,39 @@ def test_slurm_says_what_the_site_file_says(cluster):
   errors = [line for line in cluster.logs().splitlines()
             if re.search("error.*(gres|partition|lua|configuration|more than once)", line, re.I)]
   assert not errors, errors
+
+
+def check(cluster, code):
+  """Compares the site file with the running slurmctld."""
+  done = subprocess.run([program(), "cluster", "compile", "site.toml", "--check", "--for", "slurm"],
+                        cwd=cluster.folder, env=cluster.environment, capture_output=True, text=True,
+                        timeout=120)
+  assert done.returncode == code, done.stdout + done.stderr
+  return done.stdout
+
+
+def test_check_finds_what_was_changed_in_slurm_and_nothing_else(cluster):
+  assert check(cluster, 0) == ""
+  state = cluster.must("scontrol", "-o", "show", "partition", "urgent.multi")
+  cluster.must("scontrol", "update", "partitionname=urgent.multi", "prioritytier=7")
+  cluster.must("scontrol", "update", "nodename=m[0-1]", "weight=5")
+  cluster.must("scontrol", "create", "partitionname=past", "nodes=s0")
+  cluster.must("scontrol", "create", "reservation", "reservationname=gift", "starttime=now+1day",
+               "duration=60", "nodes=r0", "users=root")
+  try:
+    lines = check(cluster, 1).splitlines()
+    assert len(lines) == 4, lines
+    assert lines[0].endswith(": nodes m[0-1]: Weight is 5, expected 21"), lines
+    assert lines[1].endswith(": partition urgent.multi: PriorityTier is 7, expected 20"), lines
+    assert lines[2] == "partition past: Nodes s0, the site file has none", lines
+    assert lines[3].endswith(": reservation gift: Nodes r0, the site file has none"), lines
+  finally:
+    cluster.must("scontrol", "delete", "reservation=gift")
+    cluster.must("scontrol", "delete", "partition=past")
+    cluster.must("scontrol", "update", "nodename=m[0-1]", "weight=21")
+    cluster.must("scontrol", "update", "partitionname=urgent.multi", "prioritytier=20")
+  assert check(cluster, 0) == ""
+  assert cluster.must("scontrol", "-o", "show", "partition", "urgent.multi") == state
 
 
 @pytest.mark.parametrize("words, partition", [
@@ -98,10 +132,11 @@ def test_a_part_of_a_heterogeneous_job_may_have_any_size(cluster):
 def test_jobs_spill_and_give_way_and_urgent_ones_start_at_once(cluster, tmp_path):
   """Nine single-chip jobs fill the small nodes, and one of them spills; a large job and then urgent
   ones take chips back. What is preempted is told by SIGTERM, and starts again."""
-  saved = tmp_path / "saved"
+  saved, ready = tmp_path / "saved", tmp_path / "ready"
   step = tmp_path / "step.sh"
   step.write_text(f"""#!/bin/bash
 trap 'echo $SLURM_JOB_NAME $SLURM_RESTART_COUNT >> {saved}' TERM
+echo $SLURM_JOB_NAME >> {ready}
 for i in $(seq 36000); do sleep 0.1; done
 """)
   step.chmod(0o755)
@@ -118,6 +153,9 @@ for i in $(seq 36000); do sleep 0.1; done
     cluster.submit("-J", f"large{number}", "--gres=gpu:v100:8", script=f"srun {step}")
   large = ["large0", "large1", "large2"]
   cluster.wait(lambda: sum(cluster.jobs()[name][0] == "RUNNING" for name in large) >= 2)
+  # A step that is told before it has set its trap ends, and its job with it.
+  cluster.wait(lambda: {name for name in large if cluster.jobs()[name][0] == "RUNNING"} <=
+               set(ready.read_text().split()))
 
   # An urgent job needs three nodes, so it takes lent and owned ones.
   cluster.submit("-J", "urgent", "-p", "urgent", "-N3", "--gres=gpu:v100:8",

@@ -137,7 +137,7 @@ def test_a_hostile_file_name_stays_in_comments(tmp_path):
   assert documents(tmp_path / "out") == clean
   for name, text in texts(tmp_path / "out").items():
     golden = (CASES / "golden/unlike" / name).read_text()
-    mark = "--" if name.endswith(".lua") else "#"
+    mark = {"lua": "--", "cpp": "//"}.get(name.rpartition(".")[2], "#")
     code = [line for line in text.splitlines() if not line.startswith(mark)]
     assert code == [line for line in golden.splitlines() if not line.startswith(mark)], name
   for script in (tmp_path / "out").rglob("*.sh"):
@@ -153,7 +153,7 @@ def test_a_hostile_file_name_stays_in_comments(tmp_path):
 
 
 @pytest.mark.parametrize("word", ["a\\nb", "a b", "$(id)", "`id`", "a;b", "a'b", "a\\\"b", "a: b",
-                                  "a#b", "- a", "{a}", "a,b", "é", "\\u0000", "a=b", "..", "*"])
+                                  "a#b", "- a", "{a}", "a,b", "\\u0000", "a=b", "..", "*"])
 def test_hostile_names_are_refused(tmp_path, word):
   (tmp_path / "site.toml").write_text(
     f'[[nodes]]\nnames = "a"\n[[queues]]\nname = "{word}"\n')
@@ -170,7 +170,8 @@ def test_the_folder_is_written_whole_or_not_at_all(tmp_path):
   assert "bad.toml:1: [[nodes]] needs names" in stretto("compile", bad, "-o", out, code=1)
   assert texts(out) == before
   stretto("compile", SITES["three_kinds"], "-o", out, "--for", "slurm")
-  assert set(texts(out)) == {"FILES", "slurm/slurm.conf", "slurm/gres.conf", "slurm/job_submit.lua"}
+  assert set(texts(out)) == {"FILES", "slurm/slurm.conf", "slurm/gres.conf", "slurm/job_submit.lua",
+                             "slurm/job_submit_stretto.cpp"}
   (out / "mine").write_text("kept")
   assert "it has mine" in stretto("compile", site, "-o", out, code=2)
   assert (out / "mine").read_text() == "kept"

@@ -5,6 +5,7 @@
 
 namespace stretto::cluster {
 
-std::string_view submit_rule_text();  // slurm/submit_rule.lua, with a place for its table
+std::string_view submit_rule_text();    // slurm/submit_rule.lua, with a place for its table
+std::string_view submit_plugin_text();  // slurm/submit_plugin.cpp, the same
 
 }  // namespace stretto::cluster

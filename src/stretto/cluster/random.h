@@ -1,6 +1,7 @@
 // The simulator's numbers: the same on every machine, unlike those of the standard distributions.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 #include <vector>

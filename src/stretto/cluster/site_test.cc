@@ -250,6 +250,27 @@ TEST(Site, SaysWhatIsWrongWhereAndHowToCorrectIt) {
             "none");
 }
 
+TEST(Site, TakesOtherCharactersThanAsciiInCommentsOnly) {
+  const std::string node = "\n[[nodes]]\nnames = \"n\"\n";
+  for (const char* good :
+       {"# \xc3\xa9\n", "name = \"a\" # \xc3\xa9", "name = 'a' # '\xe6\xbc\xa2",
+        "\xef\xbb\xbf# x\n", "name = \"\"\"a\"\"\" # \xc3\xa9\n", "name = '''a''' # \xc3\xa9\n"}) {
+    EXPECT_EQ(parse_site(good + node, "s").nodes.size(), 1u) << good;
+  }
+  for (const char* bad :
+       {"\xc3\xa9 = 1", "name = \xcb\x86", "name = \"\xc3\xa9\"", "name = '\xc3\xa9'",
+        "\"\xc3\xa9\" = 1", "name = \"\"\"a#\xc3\xa9\"\"\"", "name = '''\n# \xc3\xa9'''",
+        "name = \"\"\"a\\\n \xc3\xa9\"\"\"", "name = \"\\\"# \xc3\xa9\"",
+        "name = '''a'''''\xc3\xa9", "name = \"a\\\\\"\xc3\xa9", "\xef\xbb\xbf\xef\xbb\xbf"}) {
+    try {
+      parse_site(bad + node, "s");
+      ADD_FAILURE() << bad;
+    } catch (const FormatError& e) {
+      EXPECT_NE(std::string(e.what()).find("is not ASCII"), std::string::npos) << bad << e.what();
+    }
+  }
+}
+
 TEST(Site, ShortensTheDefaultTimeToTheLongest) {
   EXPECT_EQ(parse_site(kNodes + "[limits]\nmax_time = \"10m\"\n", "s").limits.default_s, 600);
 }

@@ -11,6 +11,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/base/spelling.h"
+#include "stretto/cluster/site_characters.h"
 #include "stretto/cluster/site_keys.h"
 
 namespace stretto::cluster {
@@ -429,6 +430,7 @@ int64_t parse_time(std::string_view text) {
 }
 
 SiteText read_toml(std::string_view text, const std::string& file) {
+  check_characters(text, file);
   toml::table root;
   try {
     root = toml::parse(text);

@@ -6,6 +6,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/cluster/kubernetes/kubernetes.h"
+#include "stretto/cluster/kubernetes/objects.h"
 
 namespace stretto::cluster {
 
@@ -44,6 +45,27 @@ std::vector<Flavor> flavors_of(const Site& site) {
   };
   for (const Group& group : site.groups) add(group.name, group.nodes, group.line);
   if (site.reserve.line > 0) add("", site.reserve.nodes, site.reserve.line);
+  return all;
+}
+
+std::vector<NodeLabels> node_labels_of(const Site& site) {
+  std::unordered_map<std::string, std::string> racks;
+  for (const NodeSet& set : site.nodes) {
+    if (set.rack.empty()) continue;
+    for (const std::string& node : set.names) racks[node] = kubernetes_name(set.rack);
+  }
+  std::vector<NodeLabels> all;
+  for (const Flavor& flavor : flavors_of(site)) {
+    for (const std::string& node : flavor.nodes) {
+      NodeLabels each{.name = node, .flavor = flavor.name, .line = flavor.line};
+      each.labels.emplace_back("stretto/group",
+                               flavor.group.empty() ? kReserveName : kubernetes_name(flavor.group));
+      each.labels.emplace_back("stretto/chip", flavor.chip.empty() ? "none" : flavor.chip);
+      const auto rack = racks.find(node);
+      if (rack != racks.end()) each.labels.emplace_back("stretto/rack", rack->second);
+      all.push_back(std::move(each));
+    }
+  }
   return all;
 }
 

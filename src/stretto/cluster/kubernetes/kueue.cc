@@ -9,6 +9,7 @@
 #include "stretto/base/error.h"
 #include "stretto/cluster/kubernetes/flavors.h"
 #include "stretto/cluster/kubernetes/kubernetes.h"
+#include "stretto/cluster/kubernetes/objects.h"
 #include "stretto/cluster/kubernetes/size_rule.h"
 #include "stretto/cluster/kubernetes/yaml.h"
 
@@ -30,7 +31,7 @@ class Writer {
   explicit Writer(const Site& site)
       : site_(site), name_(kubernetes_name(site.name)), flavors_(flavors_of(site)) {}
 
-  std::string text() {
+  void write() {
     check();
     namespaces();
     flavors();
@@ -38,12 +39,15 @@ class Writer {
     for (const Group& group : site_.groups) cluster_queue(group.name, group.line);
     if (site_.reserve.line > 0) cluster_queue("", site_.reserve.line);
     local_queues();
-    return std::move(out_);
   }
+
+  const std::string& text() const { return out_; }
+  std::vector<KubernetesObject> objects() { return std::move(objects_); }
 
  private:
   void add(int line, const Json& object) {
     out_ += fmt::format("---\n# {}:{}\n{}", in_comment(site_.file), line, to_yaml(object));
+    objects_.push_back({line, object});
   }
 
   void note(std::string_view text) { out_ += fmt::format("# {}\n", in_comment(text)); }
@@ -252,6 +256,7 @@ class Writer {
   std::string name_;
   std::vector<Flavor> flavors_;
   std::string out_;
+  std::vector<KubernetesObject> objects_;
 };
 
 // kubectl has to be told once; nodes that join later need the same labels.
@@ -259,22 +264,15 @@ std::string label_nodes(const Site& site) {
   std::string out =
       fmt::format("#!/bin/sh\n# Written by `stretto cluster compile` from {}.\nset -eu\n",
                   in_comment(site.file));
-  std::unordered_map<std::string, std::string> racks;
-  for (const NodeSet& set : site.nodes) {
-    if (set.rack.empty()) continue;
-    for (const std::string& node : set.names) racks[node] = kubernetes_name(set.rack);
-  }
-  for (const Flavor& flavor : flavors_of(site)) {
-    out += fmt::format("# {}:{}\n", in_comment(site.file), flavor.line);
-    for (const std::string& node : flavor.nodes) {
-      const auto rack = racks.find(node);
-      out += fmt::format(
-          "kubectl label --overwrite node {} stretto/group={} stretto/chip={}{}\n",
-          shell_word(node),
-          shell_word(flavor.group.empty() ? kReserveName : kubernetes_name(flavor.group)),
-          shell_word(flavor.chip.empty() ? "none" : flavor.chip),
-          rack == racks.end() ? "" : " stretto/rack=" + shell_word(rack->second));
+  std::string flavor;
+  for (const NodeLabels& node : node_labels_of(site)) {
+    if (node.flavor != flavor) out += fmt::format("# {}:{}\n", in_comment(site.file), node.line);
+    flavor = node.flavor;
+    out += fmt::format("kubectl label --overwrite node {}", shell_word(node.name));
+    for (const auto& [key, value] : node.labels) {
+      out += fmt::format(" {}={}", key, shell_word(value));
     }
+    out += '\n';
   }
   return out;
 }
@@ -322,8 +320,20 @@ std::vector<LocalQueueName> local_queues_of(const Site& site) {
   return all;
 }
 
+std::vector<KubernetesObject> kubernetes_objects(const Site& site) {
+  Writer writer(site);
+  writer.write();
+  std::vector<KubernetesObject> all = writer.objects();
+  for (Json& object : size_rule_objects(site)) {
+    all.push_back({site.groups.front().line, std::move(object)});
+  }
+  return all;
+}
+
 Files write_kubernetes(const Site& site) {
-  return {{"kubernetes/site.yaml", Writer(site).text()},
+  Writer writer(site);
+  writer.write();
+  return {{"kubernetes/site.yaml", writer.text()},
           {"kubernetes/size-rule.yaml", size_rule(site)},
           {"kubernetes/label-nodes.sh", label_nodes(site)}};
 }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "stretto/cluster/kubernetes/kubernetes.h"
+#include "stretto/cluster/kubernetes/objects.h"
 #include "stretto/cluster/kubernetes/yaml.h"
 #include "stretto/cluster/output.h"
 
@@ -44,7 +45,7 @@ std::string sizes_in_words(const Group& group) {
 
 }  // namespace
 
-std::string size_rule(const Site& site) {
+std::vector<Json> size_rule_objects(const Site& site) {
   const std::string name = kubernetes_name(site.name) + "-sizes";
   Json policy = {{"apiVersion", "admissionregistration.k8s.io/v1"},
                  {"kind", "ValidatingAdmissionPolicy"},
@@ -88,19 +89,23 @@ std::string size_rule(const Site& site) {
          {"message", fmt::format("queue {} is for jobs of {}", each.name, sizes_in_words(group))}});
   }
   spec["validations"] = std::move(validations);
-  const Json binding = {
-      {"apiVersion", "admissionregistration.k8s.io/v1"},
-      {"kind", "ValidatingAdmissionPolicyBinding"},
-      {"metadata", {{"name", name}}},
-      {"spec",
-       {{"policyName", name},
-        {"validationActions", {"Deny"}},
-        {"matchResources",
-         {{"namespaceSelector",
-           {{"matchLabels", {{"stretto/site", kubernetes_name(site.name)}}}}}}}}}};
+  Json binding = {{"apiVersion", "admissionregistration.k8s.io/v1"},
+                  {"kind", "ValidatingAdmissionPolicyBinding"},
+                  {"metadata", {{"name", name}}},
+                  {"spec",
+                   {{"policyName", name},
+                    {"validationActions", {"Deny"}},
+                    {"matchResources",
+                     {{"namespaceSelector",
+                       {{"matchLabels", {{"stretto/site", kubernetes_name(site.name)}}}}}}}}}};
+  return {std::move(policy), std::move(binding)};
+}
+
+std::string size_rule(const Site& site) {
+  const std::vector<Json> objects = size_rule_objects(site);
   return fmt::format(
       "# Written by `stretto cluster compile` from {}: sizes of [[groups]].\n{}---\n{}",
-      in_comment(site.file), to_yaml(policy), to_yaml(binding));
+      in_comment(site.file), to_yaml(objects[0]), to_yaml(objects[1]));
 }
 
 }  // namespace stretto::cluster

@@ -25,15 +25,6 @@ std::set<std::string> gres_names(const Site& site) {
   return names;
 }
 
-// Their features: by these, jobs may ask for a kind of chip, a group, a build or a rack.
-std::string features_of(const NodeLine& line) {
-  std::vector<std::string> all;
-  for (const std::string& word : {line.set->chip, line.group, line.set->build, line.set->rack}) {
-    if (!word.empty() && !std::count(all.begin(), all.end(), word)) all.push_back(conf_word(word));
-  }
-  return fmt::format("{}", fmt::join(all, ","));
-}
-
 std::string node_line(const Site& site, const NodeLine& line, const SlurmTarget& target,
                       size_t before) {
   const NodeSet& set = *line.set;
@@ -70,10 +61,7 @@ std::string partition_line(const Site& site, const Partition& p) {
   out += fmt::format("PartitionName={} Nodes={} PriorityTier={} PriorityJobFactor={}",
                      conf_word(p.name), conf_word(compact_names(p.nodes)), p.tier, p.factor);
   if (preemption) {
-    out +=
-        fmt::format(" PreemptMode={}", !p.preemptible                                 ? "OFF"
-                                       : site.preemption.mode == Preemption::kRequeue ? "REQUEUE"
-                                                                                      : "CANCEL");
+    out += fmt::format(" PreemptMode={}", preempt_mode_of(site, p));
     if (p.preemptible) out += fmt::format(" GraceTime={}", site.preemption.grace_s);
   }
   out += fmt::format(" MaxTime={} DefaultTime={}", conf_time(p.longest_s), conf_time(p.default_s));
@@ -211,7 +199,28 @@ std::string accounting(const Site& site) {
   return any ? out : "";
 }
 
+// `text` with the site's table in place of `mark`.
+std::string with_table(std::string_view text, std::string_view mark, const std::string& table) {
+  std::string out(text);
+  const size_t at = out.find(mark);
+  STRETTO_CHECK(at != out.npos, "the submit rule has no place for its table");
+  return out.replace(at, mark.size(), table);
+}
+
 }  // namespace
+
+std::string features_of(const NodeLine& line) {
+  std::vector<std::string> all;
+  for (const std::string& word : {line.set->chip, line.group, line.set->build, line.set->rack}) {
+    if (!word.empty() && !std::count(all.begin(), all.end(), word)) all.push_back(conf_word(word));
+  }
+  return fmt::format("{}", fmt::join(all, ","));
+}
+
+std::string preempt_mode_of(const Site& site, const Partition& partition) {
+  if (!partition.preemptible) return "OFF";
+  return site.preemption.mode == Preemption::kRequeue ? "REQUEUE" : "CANCEL";
+}
 
 std::string conf_word(std::string_view text) {
   constexpr std::string_view kOthers = "_.,:/@+-[]";
@@ -272,16 +281,22 @@ std::vector<std::pair<std::string, std::string>> settings_of(const Site& site) {
   return all;
 }
 
+std::vector<std::pair<std::string, std::string>> required_settings_of(const Site& site) {
+  std::vector<std::pair<std::string, std::string>> all = settings_of(site);
+  all.emplace_back("SelectType", "select/cons_tres");
+  all.emplace_back("EnforcePartLimits", "ALL");
+  return all;
+}
+
 Files write_slurm(const Site& site, const SlurmTarget& target) {
   Files files = {{"slurm/slurm.conf", slurm_conf(site, target)},
                  {"slurm/gres.conf", gres_conf(site, target)}};
-  std::string rule(submit_rule_text());
-  constexpr std::string_view kMark = "local site = {}\n";
-  const size_t at = rule.find(kMark);
-  STRETTO_CHECK(at != rule.npos, "submit_rule.lua has no place for its table");
-  rule.replace(at, kMark.size(), lua_table(site));
-  files["slurm/job_submit.lua"] = fmt::format(
-      "-- Written by `stretto cluster compile` from {}.\n{}", in_comment(site.file), rule);
+  files["slurm/job_submit.lua"] =
+      fmt::format("-- Written by `stretto cluster compile` from {}.\n{}", in_comment(site.file),
+                  with_table(submit_rule_text(), "local site = {}\n", lua_table(site)));
+  files["slurm/job_submit_stretto.cpp"] =
+      fmt::format("// Written by `stretto cluster compile` from {}.\n//\n{}", in_comment(site.file),
+                  with_table(submit_plugin_text(), "{};  // the site", cxx_table(site) + ";"));
   if (std::string text = topology_conf(site); !text.empty()) {
     files["slurm/topology.conf"] = std::move(text);
   }

@@ -40,4 +40,10 @@ struct NodeLine {
 std::vector<Partition> partitions_of(const Site& site);
 std::vector<NodeLine> node_lines_of(const Site& site);
 
+// "v100,multi,cann" of a line: by these, jobs may ask for a kind of chip, a group, a build or a
+// rack.
+std::string features_of(const NodeLine& line);
+// "REQUEUE", "CANCEL" or "OFF", of a site with preemption.
+std::string preempt_mode_of(const Site& site, const Partition& partition);
+
 }  // namespace stretto::cluster

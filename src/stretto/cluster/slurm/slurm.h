@@ -19,13 +19,15 @@ struct SlurmTarget {
   std::vector<std::string> devices;
 };
 
-// slurm.conf (a part of it), gres.conf, job_submit.lua, where racks are named topology.conf, and
-// where users have shares or limits accounting.sh. Throws Unsupported for policies that Slurm
-// cannot express and for too few devices.
+// slurm.conf (a part of it), gres.conf, job_submit.lua, the same rule as job_submit_stretto.cpp,
+// where racks are named topology.conf, and where users have shares or limits accounting.sh. Throws
+// Unsupported for policies that Slurm cannot express and for too few devices.
 Files write_slurm(const Site& site, const SlurmTarget& target = {});
 
 // The rule's data, which job_submit.lua has at its top.
 std::string lua_table(const Site& site);
+// The same for job_submit_stretto.cpp.
+std::string cxx_table(const Site& site);
 
 // A value in slurm.conf: throws InvalidArgument for what could end it.
 std::string conf_word(std::string_view text);
@@ -45,5 +47,10 @@ Gres gres_of(const ChipKind& chip);
 
 // The settings of the whole cluster by which the policy works: name and value.
 std::vector<std::pair<std::string, std::string>> settings_of(const Site& site);
+// The same, and those that slurm.conf has to have besides.
+std::vector<std::pair<std::string, std::string>> required_settings_of(const Site& site);
+
+// The C++ form of the submit rule, as JobSubmitPlugins names it.
+constexpr const char* kSubmitPlugin = "stretto";
 
 }  // namespace stretto::cluster

@@ -38,7 +38,11 @@ double Throughputs::rate(const std::string& kind, std::string_view model, int ch
 }
 
 Throughputs read_throughputs(const std::string& path) {
-  const nlohmann::json matrix = nlohmann::json::parse(read_file(path), nullptr, false);
+  return parse_throughputs(read_file(path), path);
+}
+
+Throughputs parse_throughputs(std::string_view text, const std::string& path) {
+  const nlohmann::json matrix = nlohmann::json::parse(text, nullptr, false);
   if (!matrix.is_object()) throw FormatError(path, -1, "expected a JSON object by chip kind");
   Throughputs throughputs;
   for (const auto& [kind, models] : matrix.items()) {
@@ -90,7 +94,11 @@ void read_gavel(std::string_view text, const TraceOptions& options, Trace& trace
       lines.fail(fmt::format("the matrix has no steps per second of '{}' on {} x {}", lines.cell(0),
                              job.chips, options.reference_kind));
     }
-    job.duration_ms = job.predicted_ms = std::llround(steps / rate * 1000);
+    const double duration_ms = steps / rate * 1000;
+    if (!(duration_ms <= static_cast<double>(kLongestTime_ms))) {
+      lines.fail(fmt::format("{} steps at {} per second take too long", steps, rate));
+    }
+    job.duration_ms = job.predicted_ms = std::llround(duration_ms);
     job.model = models.index(lines.cell(0));
     trace.jobs.push_back(job);
   }

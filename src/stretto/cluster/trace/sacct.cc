@@ -43,10 +43,20 @@ int64_t parse_elapsed(std::string_view text) {
   return time < 0 ? -1 : days * 86400 + time;
 }
 
-// Whole chips of all kinds: "gres/gpu" counts those of "gres/gpu:v100" too.
+// Whole chips of all kinds: "gres/gpu" counts those of "gres/gpu:v100" too. A site whose
+// AccountingStorageTRES names kinds alone has these alone.
 double chips_of(std::string_view resources) {
   const double all = count_of(resources, "gres/gpu");
-  return all < 0 ? 0 : all;
+  if (all >= 0) return all;
+  double sum = 0;
+  while (!resources.empty()) {
+    const size_t end = resources.find(',');
+    const std::string_view item = resources.substr(0, end);
+    resources.remove_prefix(end == std::string_view::npos ? resources.size() : end + 1);
+    if (!item.starts_with("gres/gpu:")) continue;
+    sum += std::max(0.0, count_of(item, item.substr(0, item.find('='))));
+  }
+  return sum;
 }
 
 // The kind in "gres/gpu:v100=8"; empty: any.
@@ -91,7 +101,11 @@ void read_sacct(std::string_view text, const TraceOptions&, Trace& trace) {
     job.submit_ms = time * 1000;
     std::string_view resources = asked < 0 ? "" : lines.cell(asked);
     if (resources.empty() && allocated >= 0) resources = lines.cell(allocated);
-    job.chips = static_cast<int32_t>(chips_of(resources));
+    const auto within = [&](double count, double most, std::string_view what) {
+      if (count > most) lines.fail(fmt::format("{} {} are more than {}", count, what, most));
+      return std::max(0.0, count);
+    };
+    job.chips = static_cast<int32_t>(within(chips_of(resources), 1 << 20, "chips"));
     const std::string_view kind = kind_of(resources);
     if (!kind.empty()) {
       const auto [at, added] =
@@ -99,8 +113,9 @@ void read_sacct(std::string_view text, const TraceOptions&, Trace& trace) {
       if (added) trace.kind_sets.push_back({std::string(kind)});
       job.kinds = at->second;
     }
-    job.cores_milli = static_cast<int32_t>(std::max(0.0, count_of(resources, "cpu")) * 1000);
-    job.memory_mb = static_cast<int64_t>(std::max(0.0, count_of(resources, "mem")));
+    job.cores_milli =
+        static_cast<int32_t>(within(count_of(resources, "cpu"), 1 << 20, "cores") * 1000);
+    job.memory_mb = static_cast<int64_t>(within(count_of(resources, "mem"), 1e12, "MB"));
     job.predicted_ms = job.duration_ms;
     if (limit >= 0 && !lines.cell(limit).empty() && lines.cell(limit)[0] >= '0' &&
         lines.cell(limit)[0] <= '9') {

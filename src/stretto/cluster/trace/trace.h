@@ -11,6 +11,9 @@
 
 namespace stretto::cluster {
 
+// No time in a trace is beyond this: 31,000 years, so that sums of a few stay exact.
+constexpr int64_t kLongestTime_ms = 1'000'000'000'000'000;
+
 // What was asked for. Times are milliseconds; those of jobs that were cancelled before they started
 // are not in a trace.
 struct Job {
@@ -43,6 +46,7 @@ struct Throughputs {
 // Reads {"v100": {"('ResNet-50 (batch size 64)', 1)": {"null": 4.39, ...}, ...}, ...}; pairs of
 // jobs on one chip are left out. Throws FormatError.
 Throughputs read_throughputs(const std::string& path);
+Throughputs parse_throughputs(std::string_view text, const std::string& file);
 
 struct TraceOptions {
   std::string format;                        // a row of trace_formats(); empty: found by the header

@@ -110,10 +110,12 @@ TEST(Trace, SacctHasLimitsPartitionsAndResources) {
       "7|ann|multi|2024-01-02T03:04:05|100|10|billing=8,cpu=8,gres/gpu=4,mem=64G,node=1|\n"
       "7.batch|||2024-01-02T03:04:05|100|||cpu=8\n"
       "8|bob|single|2024-01-02T03:05:05|50|UNLIMITED||cpu=2,gres/gpu:v100=1,gres/gpu=1,mem=512M\n"
-      "9|bob|single|2024-01-02T03:05:06|0|5|cpu=1|\n",
+      "9|bob|single|2024-01-02T03:05:06|0|5|cpu=1|\n"
+      "10|bob|single|2024-01-02T03:05:07|9|5|cpu=1,gres/gpu:k40=2,gres/gpu:v100=1|\n",
       "t.txt");
   EXPECT_EQ(trace.format, "sacct");
-  ASSERT_EQ(trace.jobs.size(), 2u) << "steps, and jobs that never ran, are no jobs";
+  EXPECT_EQ(trace.jobs.back().chips, 3) << "a site may account for kinds alone";
+  ASSERT_EQ(trace.jobs.size(), 3u) << "steps, and jobs that never ran, are no jobs";
   EXPECT_EQ(trace.jobs[0].chips, 4);
   EXPECT_EQ(trace.jobs[0].cores_milli, 8000);
   EXPECT_EQ(trace.jobs[0].memory_mb, 65536);
@@ -124,6 +126,17 @@ TEST(Trace, SacctHasLimitsPartitionsAndResources) {
   EXPECT_EQ(trace.jobs[1].predicted_ms, 50000);
   EXPECT_EQ(trace.kind_sets[static_cast<size_t>(trace.jobs[1].kinds)],
             std::vector<std::string>{"v100"});
+}
+
+TEST(Trace, AmountsThatNoNumberHoldsAreRefused) {
+  const std::string head = "JobID|Submit|ElapsedRaw|AllocTRES\n1|2024-01-02T03:04:05|9|";
+  for (const char* text : {"gres/gpu=1e20", "gres/gpu:v100=99999999", "cpu=1e300", "mem=1e300P"}) {
+    EXPECT_TRUE(has(error_of(head + text + "\n"), "line 2")) << text;
+  }
+  EXPECT_EQ(error_of(head + "cpu=4,mem=-5M,gres/gpu=-1\n"), "none");
+  Throughputs rates;
+  rates.rates["v100"]["a|1"] = 1e-300;
+  EXPECT_TRUE(has(error_of("a\tb\tc\t1\t1000\t0\t1\n", {.throughputs = &rates}), "too long"));
 }
 
 TEST(Trace, ErrorsNameTheFileAndTheLine) {
