@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
-from stretto.cluster import _loopback, _state
+from stretto.cluster import _cloud, _loopback, _state
 from stretto.cluster._backend import Backend
 from stretto.cluster._host import ClusterError, Host, SshHost
 from stretto.cluster._local import Local
@@ -39,6 +39,7 @@ def slurm(args: argparse.Namespace) -> Backend:
 BACKENDS: dict[str, Callable[[argparse.Namespace], Backend]] = {
   "local": local,
   "slurm": slurm,
+  "cloud": _cloud.of_options,
 }
 
 
@@ -69,6 +70,8 @@ def check_up(cluster: _loopback.Loopback) -> _loopback.Loopback:
 
 
 def chosen(args: argparse.Namespace) -> Backend:
+  if getattr(args, "backend", None) != _cloud.Cloud.name:
+    _cloud.check_unused(args)
   if getattr(args, "backend", None):
     if args.backend not in BACKENDS:
       raise ValueError(f"--backend: expected {', '.join(BACKENDS)}, got {args.backend}")
@@ -97,7 +100,8 @@ def of_job(args: argparse.Namespace, wanted: str) -> tuple[Backend, str, dict[st
   jobs = [(place, job) for place, job in _state.all_jobs(host) if job]
   if args.cluster:
     conf = str(_loopback.named(args.cluster).conf)
-    jobs = [(place, job) for place, job in jobs if job.get("cluster") == conf]
+    jobs = [(place, job) for place, job in jobs
+            if job.get("cluster") == conf or job.get("cloud") == args.cluster]
   folder, job = chosen_of(jobs, host, wanted)
   return back_end_of(job, host), folder, job
 
@@ -123,6 +127,8 @@ def chosen_of(jobs: list[_state.Known], host: Host, wanted: str) -> _state.Known
 
 
 def name_of_cluster(job: dict[str, Any]) -> str:
+  if "cloud" in job:
+    return f"cluster {job['cloud']} in a cloud"
   conf = job.get("cluster")
   return f"cluster {os.path.basename(os.path.dirname(os.path.dirname(conf)))}" if conf else \
     "the site of this host"
@@ -142,8 +148,8 @@ def find_numbers(jobs: list[_state.Known], host: Host) -> None:
   by_scheduler: dict[tuple[str, str], list[_state.Known]] = {}
   for place, job in jobs:
     if not job["id"]:
-      by_scheduler.setdefault((job.get("backend", ""), job.get("cluster", "")), []).append(
-        (place, job))
+      cluster = job.get("cluster") or job.get("cloud", "")
+      by_scheduler.setdefault((job.get("backend", ""), cluster), []).append((place, job))
   for some in by_scheduler.values():
     if not is_live(some[0][1], host):
       continue
@@ -157,6 +163,8 @@ def find_numbers(jobs: list[_state.Known], host: Host) -> None:
 def back_end_of(job: dict[str, Any], host: Host) -> Backend:
   if job["backend"] == "local":
     return Local(host)
+  if job["backend"] == _cloud.Cloud.name:
+    return _cloud.of_job(job)
   conf = job.get("cluster")
   if not conf:
     return Slurm(host)

@@ -7,7 +7,7 @@ words.json in the job's folder says what the rank runs: [-m | --no-python] train
 
 It is started as a file, and imports nothing of Stretto: `import stretto` takes a third of a second,
 and a script may not need it. STRETTO_JOB_FOLDER names the job's folder; Slurm's variables say which
-rank this is, or STRETTO_TASK (RANK/RANKS/LOCAL RANK/LOCAL RANKS) where there is no Slurm."""
+rank this is, or STRETTO_TASK (RANK/RANKS/LOCAL RANK/LOCAL RANKS[/NODE]) where there is no Slurm."""
 
 import importlib.util
 import json
@@ -20,8 +20,9 @@ def here_of(environment, per_node=0):
   """Rank, ranks, rank and ranks of this node, number of the node. `per_node`: if it is known; of a
   heterogeneous job, Slurm 22.05 lists the tasks of nodes in another order than it numbers them."""
   if "STRETTO_TASK" in environment:
-    rank, ranks, local, locals_ = map(int, environment.pop("STRETTO_TASK").split("/"))
-    return rank, ranks, local, locals_, 0
+    numbers = [int(word) for word in environment.pop("STRETTO_TASK").split("/")]
+    rank, ranks, local, locals_, node = [*numbers, 0][:5]
+    return rank, ranks, local, locals_, node
   counts = environment.get("SLURM_STEP_TASKS_PER_NODE", "")
   tasks = []
   for many, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", counts):  # "8(x2),4"

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from stretto.cluster import _agent, _backends, _follow, _loopback, _run, _state
+from stretto.cluster import _agent, _backends, _cloud, _follow, _loopback, _run, _state
 from stretto.cluster._backend import Row
 from stretto.cluster._host import ClusterError, Host, SshHost
 
@@ -61,6 +61,10 @@ def look_around() -> int:
 
 
 def down(args: argparse.Namespace, note: Note) -> int:
+  if args.backend == _cloud.Cloud.name:
+    return _cloud.down(args, note)
+  if args.backend not in (None, "slurm"):
+    raise ValueError(f"--backend: expected slurm or cloud, got {args.backend}")
   cluster = _loopback.named(args.cluster)
   removed = _loopback.down(cluster, args.keep_jobs)
   if removed is None:
