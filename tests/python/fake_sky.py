@@ -94,8 +94,8 @@ def supervise(name, number):
 
   def copy(child, prefix, log):
     for line in child.stdout:
-      with lock:
-        log.write(prefix + line)
+      with lock:  # SkyPilot splits at carriage returns
+        log.write(b"".join(prefix + part + b"\n" for part in line.rstrip(b"\n").split(b"\r")))
         log.flush()
 
   def start(text, node, what, log):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -25,6 +26,8 @@ from stretto.cluster import _agent  # noqa: E402
 LATE = 124
 READ_BYTES = 1 << 16
 TREE = "tree.tar"
+# SkyPilot takes a carriage return, as progress bars print, for the end of a line as well.
+END_OF_LINE = re.compile(rb"\r?\n|\r(?![\n\r]|\Z)")
 
 
 class Late(Exception):
@@ -51,7 +54,7 @@ class Logs:
         continue
       found = found or bool(data)
       self.offsets[rank] += len(data)
-      *lines, rest = (self.rests[rank] + data).split(b"\n")
+      *lines, rest = END_OF_LINE.split(self.rests[rank] + data)
       if len(rest) > READ_BYTES:
         lines, rest = [*lines, rest], b""
       self.rests[rank] = rest
@@ -65,7 +68,7 @@ class Logs:
       pass
     for rank, rest in self.rests.items():
       if rest:
-        write(b"[rank %d] %s" % (rank, rest))
+        write(b"[rank %d] %s" % (rank, rest.rstrip(b"\r")))
 
 
 def write(line: bytes) -> None:

@@ -36,7 +36,8 @@ def nodes_of(request: Request) -> int:
   if len(request.parts) > 1:
     raise ValueError(f"--chips {' and '.join(kinds)}: the nodes of a cluster of SkyPilot are "
                      "alike. Describe both kinds in a site file: `stretto cluster compile SITE "
-                     "-o DIR --terraform aws` writes a Slurm site in a cloud, which takes such jobs")
+                     "-o DIR --terraform aws` writes a Slurm site in a cloud, which takes such "
+                     "jobs")
   part = request.parts[0]
   nodes = part.nodes or (fewest_nodes(part.total, MOST_CHIPS) if part.total else 1)
   if part.ranks % nodes:
