@@ -344,7 +344,9 @@ def test_ctrl_c_while_machines_start_says_what_may_cost_money(cloud):
 def test_without_skypilot_the_error_names_the_package(cloud):
   cloud.script("job.py", "")
   (Path(cloud.environment["PATH"]) / "sky").unlink()
-  assert "pip install 'stretto[cluster]' 'skypilot[aws]'" in cloud.job("job.py", code=3).stderr
+  missing = cloud.job("job.py", code=3).stderr
+  assert "pip install 'stretto[cluster]' 'skypilot[aws]'" in missing
+  assert "not known" not in missing and not list((cloud.state / "jobs").iterdir())
   assert "sky: not found" in cloud.stretto("ls", code=3).stderr
 
 

@@ -109,6 +109,8 @@ class Cloud(Backend):
         f"Run on cluster {self.cluster}, for this price?")
     except KeyboardInterrupt:
       agreed = False
+    except ClusterError as error:
+      raise Refused(str(error)) from None
     if not agreed:
       raise Refused("nothing was submitted")
     try:
@@ -125,11 +127,19 @@ class Cloud(Backend):
                  f"`sky status` says whether cluster {self.cluster} costs money")
     shutil.rmtree(Path(folder, _cloud_task.SENT), ignore_errors=True)
     self.is_new = True
-    if self.asked("at_end") == "keep":  # a cluster that is used again may have been told to stop
-      _cloud_sky.ask(self.host, "autostop", "--yes", "--cancel", self.cluster)
     self.number = f"{self.cluster}-{found[-1]}"
     self.host.call("write", folder, "id", self.number + "\n")
+    if self.asked("at_end") == "keep":
+      self.keep()
     return self.number
+
+  def keep(self) -> None:
+    """A cluster that is used again may have been told to stop."""
+    try:
+      _cloud_sky.ask(self.host, "autostop", "--yes", "--cancel", self.cluster)
+    except ClusterError as error:  # the job is there all the same
+      print(f"stretto cluster: {error}; `sky autostop --cancel {self.cluster}` keeps the machines",
+            file=sys.stderr)
 
   def show_cost(self, words: list[str], folder: str, environment: dict[str, str]) -> None:
     """What SkyPilot would take, and its price by SkyPilot's catalogue."""
