@@ -184,6 +184,10 @@ def test_machines_get_a_whole_cloud_config(cloud, machine, tmp_path):
   assert config["runcmd"] == [["bash", script]]
   (tmp_path / "script").write_text(files[script]["content"])
   subprocess.run(["bash", "-n", tmp_path / "script"], check=True, timeout=PATIENCE_S)
+  checker = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+  assert checker, "no shellcheck: ./dev setup installs it"
+  subprocess.run([checker, "--exclude=SC1091", tmp_path / "script"], check=True,
+                 timeout=PATIENCE_S)
   subprocess.run(["bash", "-n", "-c", files["/etc/stretto/site.env"]["content"]], check=True,
                  timeout=PATIENCE_S)
   used = re.findall(r"(?:install .*|\. |rm )(/etc/stretto/[\w.]+)(?![\w./])",
