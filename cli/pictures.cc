@@ -171,16 +171,23 @@ std::vector<std::vector<Class>> best_classes(const std::vector<Tensor>& outputs,
 }
 
 void print_classes(const std::vector<std::vector<Class>>& classes, const Photos& photos) {
-  Table table({"picture", ">class", "label", ">score"});
+  const bool named = photos.paths.size() == classes.size();
+  bool labelled = false;
   for (size_t row = 0; row < classes.size(); ++row) {
-    const bool named = photos.paths.size() == classes.size();
-    std::string name = named ? photos.paths[row] : fmt::format("{}", row);
+    std::vector<std::string> titles{">class", "label", ">score"};
+    labelled = std::any_of(classes[row].begin(), classes[row].end(),
+                           [](const Class& one) { return !one.label.empty(); });
+    if (!labelled) titles.erase(titles.begin() + 1);
+    Table table(titles);
     for (const Class& one : classes[row]) {
-      table.row({std::exchange(name, ""), fmt::format("{}", one.index), one.label,
-                 fmt::format("{:.6g}", one.score)});
+      std::vector<std::string> cells{fmt::format("{}", one.index), one.label,
+                                     fmt::format("{:.6g}", one.score)};
+      if (!labelled) cells.erase(cells.begin() + 1);
+      table.row(cells);
     }
+    fmt::print("{}\n{}", named ? photos.paths[row] : fmt::format("picture {}", row), table.text());
   }
-  fmt::print("{}", table.text());
+  if (!labelled) fmt::print("--labels FILE, a line per class, says what the classes are\n");
 }
 
 void add_classes(nlohmann::json& result, const std::vector<std::vector<Class>>& classes,

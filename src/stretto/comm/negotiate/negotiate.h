@@ -79,6 +79,8 @@ class Negotiator {
   // How many names have numbers: the same on all ranks between rounds.
   size_t numbers() const { return known_.size(); }
   bool idle() const { return open_.empty(); }
+  // This rank submits nothing for now: it has joined, or left.
+  bool ends() const { return left_ || joined_ != 0; }
   double next_report_s() const;  // when the next stall is to be reported
 
  private:

@@ -105,6 +105,7 @@ class Unordered {
   void run();
   void await_cause();
   static double next_round_s(const News& news);
+  double answer_s() const;
   bool round();
   void post_receives();
   std::vector<std::byte> exchange(int k, const std::vector<std::byte>& message);
@@ -146,6 +147,7 @@ class Unordered {
   Handle next_handle_ = 1;
   News news_;
   bool arrived_ = false, stopping_ = false, over_done_ = false;
+  double arrived_s_ = 0;  // when another rank's round came
   int last_joined_ = -1;
   std::exception_ptr broken_;
   std::thread thread_;

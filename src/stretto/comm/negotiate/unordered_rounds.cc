@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <span>
+#include <utility>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
@@ -100,10 +101,11 @@ void Unordered::run() {
 void Unordered::await_cause() {
   std::unique_lock lock(mutex_);
   const double limit_s = now_s() + longest_silence_s(engine_.options());
-  while (!arrived_ && !stopping_) {
+  while (!stopping_) {
     const double now = now_s();
     double until = std::min(limit_s, negotiator_.next_report_s());
-    if (news_.any) until = news_.hurry ? now : std::min(until, next_round_s(news_));
+    if (arrived_) until = std::min(until, answer_s());
+    if (news_.any) until = std::min(until, news_.hurry ? now : next_round_s(news_));
     if (now >= until) return;
     cause_.wait_for(lock, std::chrono::duration<double>(until - now));
   }
@@ -112,6 +114,14 @@ void Unordered::await_cause() {
 double Unordered::next_round_s(const News& news) {
   if (news.bytes >= kManyBytes) return news.first_s + kPatience_s;
   return std::min(news.latest_s + kPatience_s, news.first_s + kMostPatience_s);
+}
+
+// When this rank answers a round that another has begun. No name can be agreed upon without this
+// rank; one that has nothing to say, or is in the middle of a burst, waits for its own news,
+// because a round without them would be followed by another.
+double Unordered::answer_s() const {
+  const bool more = negotiator_.idle() || news_.any;
+  return arrived_s_ + (more && !negotiator_.ends() ? kMostPatience_s : 0);
 }
 
 // False when all ranks have left.
@@ -157,7 +167,7 @@ void Unordered::post_receives() {
         group_, message(Kind::kRecv, negotiator_.receive_from(k), tag, posted.bytes.data(), bytes),
         Delivery::kWait, [this] {
           std::lock_guard lock(mutex_);
-          arrived_ = true;
+          if (!std::exchange(arrived_, true)) arrived_s_ = now_s();
           cause_.notify_one();
         });
     return posted;
