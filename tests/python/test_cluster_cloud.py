@@ -189,7 +189,7 @@ def test_ctrl_c_cancels_the_job(cloud):
 
 def test_a_job_outlives_the_command_and_its_lines_come_once(cloud):
   cloud.script("slow.py", "import time\n"
-               "for i in range(600): print(i, flush=True); time.sleep(0.05)")
+               "for i in range(10**6): print(i, flush=True); time.sleep(0.05)")
   child = cloud.start("run", "--backend", "cloud", "--yes", "slow.py")
   assert child.stdout.readline() == "[0] 0\n"
   child.kill()

@@ -153,7 +153,12 @@ def find_numbers(jobs: list[_state.Known], host: Host) -> None:
   for some in by_scheduler.values():
     if not is_live(some[0][1], host):
       continue
-    numbers = back_end_of(some[0][1], host).numbers()
+    try:
+      numbers = back_end_of(some[0][1], host).numbers()
+    except ClusterError:
+      if some[0][1].get("backend") != _cloud.Cloud.name:
+        raise
+      continue  # a cloud that does not answer is no reason to leave other jobs alone
     for place, job in some:
       job["id"] = numbers.get(os.path.basename(place), "")
       if job["id"]:

@@ -4,7 +4,6 @@ the cluster is gone, and several commands may read them."""
 from __future__ import annotations
 
 import atexit
-import contextlib
 import ctypes
 import fcntl
 import os
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import IO
 
 from stretto.cluster import _agent
-from stretto.cluster._cloud_sky import PROGRAM, missing
+from stretto.cluster._cloud_sky import PROGRAM, end, missing
 
 # "(worker1, rank=1, pid=7, ip=10.0.0.2) [rank 3] text"; SkyPilot's own prefix may have colours.
 COLOUR = rb"(?:\x1b\[[0-9;]*m)*"
@@ -83,6 +82,14 @@ class Pump:
 
   def go_on(self) -> None:
     """Takes what has come. A connection that has ended is made again: the job may go on."""
+    try:
+      self.take_news()
+    except BaseException:  # Ctrl-C: lines that were read may not be in the files
+      self.close()
+      self.started_at = 0.0
+      raise
+
+  def take_news(self) -> None:
     if self.child is None:
       if time.monotonic() - self.started_at < AGAIN_S:
         return
@@ -119,11 +126,9 @@ class Pump:
     atexit.register(self.close)
 
   def close(self) -> None:
-    if self.child is not None and self.child.poll() is None:
-      with contextlib.suppress(ProcessLookupError):
-        os.killpg(self.child.pid, signal.SIGTERM)
-      self.child.wait()
-    self.child = None
+    child, self.child = self.child, None
+    if child is not None and child.poll() is None:
+      end(child, signal.SIGTERM)
 
   def begin(self) -> None:
     """`sky logs` starts with the first line: those that are in the files are passed over. A line

@@ -113,9 +113,9 @@ def stream(words: list[str], folder: str, environment: dict[str, str],
     raise
 
 
-def end(child: subprocess.Popen[Any]) -> None:
+def end(child: subprocess.Popen[Any], first: int = signal.SIGINT) -> None:
   """Ctrl-C first, as a user would: SkyPilot then says what goes on without it."""
-  for number in (signal.SIGINT, signal.SIGKILL):
+  for number in (first, signal.SIGKILL):
     with contextlib.suppress(ProcessLookupError):
       os.killpg(child.pid, number)
     with contextlib.suppress(subprocess.TimeoutExpired):
