@@ -12,6 +12,7 @@
 #include "stretto/cluster/site_keys.h"
 #include "stretto/cluster/slurm/partitions.h"
 #include "stretto/cluster/slurm/slurm.h"
+#include "stretto/cluster/terraform/terraform.h"
 
 namespace stretto::cli {
 namespace {
@@ -21,7 +22,7 @@ using nlohmann::json;
 constexpr double kTimeout_s = 30;
 
 struct CompileFlags {
-  std::string site, output, target;
+  std::string site, output, target, terraform;
   bool check = false;
   std::string from;
   double timeout_s = 0;  // 0: not said
@@ -41,8 +42,15 @@ int run_compile(const CompileFlags& flags, const Talk& talk) {
   if (flags.output.empty()) {
     throw_invalid("cluster compile: -o DIR names the folder to write, or --check compares");
   }
+  if (!flags.terraform.empty() && (flags.target == "kubernetes" || flags.loopback_port > 0)) {
+    throw_invalid(
+        "--terraform: writes a Slurm site in a cloud; leave out --for and --loopback-port");
+  }
   const cluster::Site site = cluster::read_site(flags.site);
   cluster::Files files;
+  if (!flags.terraform.empty()) {
+    files = cluster::write_terraform(site, cluster::cloud_provider(flags.terraform));
+  }
   if (flags.target != "kubernetes") {
     cluster::SlurmTarget target{.first_port = flags.loopback_port};
     if (target.first_port > 0) target.devices = cluster::character_devices();
@@ -50,7 +58,8 @@ int run_compile(const CompileFlags& flags, const Talk& talk) {
   }
   // What Kueue cannot express must not keep Slurm on this machine from starting.
   const bool loopback = flags.loopback_port > 0 && (flags.target.empty() || flags.target == "both");
-  if (flags.target != "slurm" && !loopback) files.merge(cluster::write_kubernetes(site));
+  if (flags.target != "slurm" && !loopback && flags.terraform.empty())
+    files.merge(cluster::write_kubernetes(site));
   cluster::write_folder(flags.output, files);
   std::vector<std::string> names, nodes;
   for (const auto& [name, text] : files) names.push_back(name);
@@ -85,6 +94,9 @@ std::function<int()> set_up_cluster_compile(Command& command, const Context& con
   add_option(command, "--timeout", &flags->timeout_s, "SECONDS",
              fmt::format("How long a scheduler may take to answer ({} if not said)", kTimeout_s),
              {.group = "Comparison", .range = Range{0.1, 3600}});
+  add_option(command, "--terraform", &flags->terraform, "CLOUD",
+             "Slurm and, for Terraform, the machines of the site in this cloud",
+             {.one_of = {"aws", "google"}});
   add_option(command, "--loopback-port", &flags->loopback_port, "PORT",
              "For Slurm alone: all nodes on this machine, a port for each from this one on",
              {.group = "Tests", .range = Range{1024, 65535}});

@@ -152,6 +152,6 @@ def test_only_the_command_prints():
   command = {"_command.py", "_convert.py", "_flight.py", "_installed.py", "_launch.py",
              "_launch_elastic.py", "_rank.py", "_rank_output.py", "_remote.py",
              "_validate.py", "cluster/__main__.py", "cluster/_agent.py", "cluster/_run.py",
-             "cluster/_verbs.py", "cluster/_watch_steps.py", "data/__main__.py",
-             "migrate/__main__.py"}
+             "cluster/_cloud.py", "cluster/_verbs.py", "cluster/_watch_steps.py",
+             "data/__main__.py", "migrate/__main__.py"}
   assert printing <= command

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Callable
 from typing import Any
 
-from stretto.cluster import _loopback, _state
+from stretto.cluster import _cloud, _loopback, _state
 from stretto.cluster._backend import Backend
 from stretto.cluster._host import ClusterError, Host, SshHost
 from stretto.cluster._local import Local
@@ -52,9 +52,11 @@ BACKENDS: dict[str, Callable[[argparse.Namespace], Backend]] = {
   "local": local,
   "slurm": slurm,
   "kubernetes": kubernetes,
+  "cloud": _cloud.of_options,
 }
 # Options that only one of them understands.
-OWN_OPTIONS = {"kubernetes": ("context", "namespace", "image", "volume", "resource", "priority")}
+OWN_OPTIONS = {"kubernetes": ("context", "namespace", "image", "volume", "resource", "priority"),
+               "cloud": _cloud.OPTIONS}
 
 
 def up_cluster(name: str | None) -> _loopback.Loopback | None:
@@ -86,8 +88,8 @@ def check_up(cluster: _loopback.Loopback) -> _loopback.Loopback:
 def chosen(args: argparse.Namespace) -> Backend:
   for owner, options in OWN_OPTIONS.items():
     for option in options:
-      if getattr(args, option, None) and args.backend != owner:
-        raise ValueError(f"--{option}: only with --backend {owner}")
+      if getattr(args, option, None) and getattr(args, "backend", None) != owner:
+        raise ValueError(f"--{option.replace('_', '-')}: only with --backend {owner}")
   if getattr(args, "backend", None):
     if args.backend not in BACKENDS:
       raise ValueError(f"--backend: expected {', '.join(BACKENDS)}, got {args.backend}")
@@ -116,7 +118,8 @@ def of_job(args: argparse.Namespace, wanted: str) -> tuple[Backend, str, dict[st
   jobs = [(place, job) for place, job in _state.all_jobs(host) if job]
   if args.cluster:
     conf = str(_loopback.named(args.cluster).conf)
-    jobs = [(place, job) for place, job in jobs if job.get("cluster") == conf]
+    jobs = [(place, job) for place, job in jobs
+            if job.get("cluster") == conf or job.get("cloud") == args.cluster]
   folder, job = chosen_of(jobs, host, wanted)
   return back_end_of(job, host), folder, job
 
@@ -142,6 +145,8 @@ def chosen_of(jobs: list[_state.Known], host: Host, wanted: str) -> _state.Known
 
 
 def name_of_cluster(job: dict[str, Any]) -> str:
+  if "cloud" in job:
+    return f"cluster {job['cloud']} in a cloud"
   conf = job.get("cluster")
   return f"cluster {os.path.basename(os.path.dirname(os.path.dirname(conf)))}" if conf else \
     "the site of this host"
@@ -161,12 +166,17 @@ def find_numbers(jobs: list[_state.Known], host: Host) -> None:
   by_scheduler: dict[tuple[str, str], list[_state.Known]] = {}
   for place, job in jobs:
     if not job["id"]:
-      by_scheduler.setdefault((job.get("backend", ""), job.get("cluster", "")), []).append(
-        (place, job))
+      cluster = job.get("cluster") or job.get("cloud", "")
+      by_scheduler.setdefault((job.get("backend", ""), cluster), []).append((place, job))
   for some in by_scheduler.values():
     if not is_live(some[0][1], host):
       continue
-    numbers = back_end_of(some[0][1], host).numbers()
+    try:
+      numbers = back_end_of(some[0][1], host).numbers()
+    except ClusterError:
+      if some[0][1].get("backend") != _cloud.Cloud.name:
+        raise
+      continue  # a cloud that does not answer is no reason to leave other jobs alone
     for place, job in some:
       job["id"] = numbers.get(os.path.basename(place), "")
       if job["id"]:
@@ -178,6 +188,8 @@ def back_end_of(job: dict[str, Any], host: Host) -> Backend:
     return Local(host)
   if job["backend"] == "kubernetes":
     return of_kubernetes(job["context"], job["namespace"], job["kubeconfig"], job)
+  if job["backend"] == _cloud.Cloud.name:
+    return _cloud.of_job(job)
   conf = job.get("cluster")
   if not conf:
     return Slurm(host)

@@ -31,7 +31,7 @@ WHERE = (
   Option(("--host",), "Use the Slurm site of this login node, over ssh", "USER@HOST"),
 )
 BACKEND = Option(("--backend",), "Who runs jobs; by default the cluster that is up, else the Slurm "
-                 "site of this host, else this machine's processes", "local|slurm|kubernetes")
+                 "site of this host, else this machine's processes", "local|slurm|kubernetes|cloud")
 KUBERNETES = (Option(("--context",), "Kubernetes: a context of kubectl's; by default its current "
                      "one", "NAME"),
               Option(("--namespace",), "Kubernetes: a namespace; by default that of the context",
@@ -39,6 +39,16 @@ KUBERNETES = (Option(("--context",), "Kubernetes: a context of kubectl's; by def
 GENERAL = (Option(("-q", "--quiet"), "Print no notes"), Option(("-v", "--verbose"), "Print the "
                                                                "commands before they run"))
 JSON = Option(("--json",), "Print the result as JSON, and nothing else")
+# Names in _cloud.OPTIONS.
+CLOUD = (
+  Option(("--infra",), "With --backend cloud: the cloud, and its region; by default the cheapest",
+         "CLOUD[/REGION]"),
+  Option(("--setup",), "With --backend cloud: shell commands that prepare a node, in the job's "
+         "tree", "TEXT"),
+  Option(("--at-end",), "With --backend cloud: what becomes of the machines when they are idle for "
+         "five minutes; by default stop, which keeps their disks", "stop|down|keep"),
+  Option(("--yes",), "With --backend cloud: agree to the price without being asked"),
+)
 JOB = ("job", "JOB", "The job's number, or its name", True)
 
 VERBS: tuple[Verb, ...] = (
@@ -82,7 +92,8 @@ VERBS: tuple[Verb, ...] = (
         Option(("-m", "--module"), "The script is a Python module: package.train"),
         Option(("--no-python",), "The script is a program to run without Python"),
         Option(("--detach",), "Submit the job, print its number, and do not follow it"),
-        Option(("--dry-run",), "Print what would be submitted, submit nothing"), *GENERAL),
+        Option(("--dry-run",), "Print what would be submitted, submit nothing"), *CLOUD,
+        *GENERAL),
        (("script", "FILE", "A Python script, a module (-m) or a program", True),
         ("arguments...", "TEXT", "What the script is given", False))),
   Verb("ls", "List the jobs that wait or run", ("stretto cluster ls", "stretto cluster ls --all"),
@@ -111,8 +122,9 @@ VERBS: tuple[Verb, ...] = (
   Verb("down", "End a cluster of this machine, and remove what belongs to it",
        ("stretto cluster down",),
        (CLUSTER, Option(("--keep-jobs",), "Keep the folders of its jobs, with what they wrote"),
-        Option(("--backend",), "kubernetes: end and remove all jobs that were started from here",
-               "slurm|kubernetes"), *KUBERNETES, *GENERAL)),
+        Option(("--backend",), "kubernetes: end and remove all jobs that were started from here; "
+               "cloud: the machines and disks that `run --backend cloud` has made",
+               "slurm|kubernetes|cloud"), *KUBERNETES, *GENERAL)),
 )
 
 EXIT_CODES = {

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from stretto.cluster import _agent, _backends, _follow, _loopback, _run, _state
+from stretto.cluster import _agent, _backends, _cloud, _follow, _loopback, _run, _state
 from stretto.cluster._backend import Backend, Row
 from stretto.cluster._host import ClusterError, Host, SshHost
 
@@ -63,13 +63,15 @@ def look_around() -> int:
 
 
 def down(args: argparse.Namespace, note: Note) -> int:
+  if args.backend not in (None, "slurm", "kubernetes", "cloud"):
+    raise ValueError(f"--backend: expected slurm, kubernetes or cloud, got {args.backend}")
   if args.backend == "kubernetes":
     return down_jobs(args, note)
-  if args.backend not in (None, "slurm"):
-    raise ValueError(f"--backend: expected slurm or kubernetes, got {args.backend}")
   for option in ("context", "namespace"):
     if getattr(args, option):
       raise ValueError(f"--{option}: only with --backend kubernetes")
+  if args.backend == _cloud.Cloud.name:
+    return _cloud.down(args, note)
   cluster = _loopback.named(args.cluster)
   removed = _loopback.down(cluster, args.keep_jobs)
   if removed is None:

@@ -32,6 +32,7 @@ struct NodeSet {
   std::string build;      // which build of a program runs here; the chip's name if not said
   std::string rack;       // for placement close to each other; may be empty
   std::string address;    // how its names resolve where they do not; may be empty
+  std::string instance;   // its type in a cloud; may be empty
   int line = 0;
 };
 

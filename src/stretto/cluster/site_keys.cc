@@ -70,6 +70,8 @@ constexpr Key kKeys[] = {
      "", "not said"},
     {"nodes", "address", kHosts,
      "Where the machines are, as many as `names`, if their names do not resolve.", "", "the names"},
+    {"nodes", "instance", kResource, "Its type in a cloud, for `--terraform`.", "",
+     "by chips, cores and memory"},
 
     {"groups", "name", kName, "Its name.", "", "", {.required = true}},
     {"groups", "nodes", kNodes, "Its nodes.", "", "", {.required = true}},

@@ -303,6 +303,7 @@ class Reader {
                 .build = table.text("build"),
                 .rack = table.text("rack"),
                 .address = table.text("address"),
+                .instance = table.text("instance"),
                 .line = table.line()};
     set.memory_mb = std::llround(table.number("memory_gb") * 1024);
     out_.node_names.push_back(table.text("names"));

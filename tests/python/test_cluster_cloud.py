@@ -1,0 +1,497 @@
+"""`stretto cluster run --backend cloud` with a stand-in for SkyPilot's command (fake_sky.py), whose
+machines are folders of this one; the task files are checked by SkyPilot itself where it is
+installed. No cloud is reached."""
+
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from cluster_slurm import PATIENCE_S, Cluster, wait_until
+from stretto.cluster._backend import Request, parts_of
+
+from stretto.cluster import _cloud_logs, _cloud_sky, _cloud_task
+
+TAG = "0123456789ab"
+HOSTILE = "x\n$(touch pwned)`touch pwned`\"'; touch pwned #: {y: [z]}\\ \x7f\u2028\U0001f600"
+
+
+class Cloud(Cluster):
+
+  def stretto(self, *words, code=0, **more):
+    return self.run(words[0], "--backend", "cloud", *words[1:], code=code, **more)
+
+  def job(self, *words, code=0, **more):
+    return self.stretto("run", "--yes", *words, code=code, **more)
+
+  @property
+  def sky(self):
+    return Path(self.environment["FAKE_SKY"])
+
+  def argv(self):
+    lines = (self.sky / "argv.log").read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+  def launches(self):
+    return [words for words in self.argv() if "launch" in words and "--dryrun" not in words]
+
+
+@pytest.fixture
+def cloud(tmp_path):
+  for name in ("work", "bin", "sky"):
+    (tmp_path / name).mkdir()
+  fake = Path(__file__).with_name("fake_sky.py")
+  for name in ("sky", "ssh"):
+    (tmp_path / "bin" / name).write_text(f"#!{sys.executable}\n" + fake.read_text())
+    (tmp_path / "bin" / name).chmod(0o755)
+  for name in ("git", "sh", "bash", "env", "cat", "sleep", "touch"):
+    (tmp_path / "bin" / name).symlink_to(shutil.which(name))
+  (tmp_path / "bin/python3").symlink_to(sys.executable)
+  made = Cloud(tmp_path / "state", tmp_path / "work",
+               {"PATH": str(tmp_path / "bin"), "FAKE_SKY": str(tmp_path / "sky")})
+  yield made
+  for folder in (tmp_path / "sky").glob("clusters/*"):
+    subprocess.run([tmp_path / "bin/sky", "down", "--yes", folder.name], env=made.environment,
+                   check=True, timeout=PATIENCE_S)
+  assert not [pid for pid in processes(made)], "processes are left"
+
+
+def processes(cloud):
+  """Of this test's machines, and of its commands."""
+  found = []
+  for entry in Path("/proc").iterdir():
+    if entry.name.isdigit() and int(entry.name) != os.getpid():
+      try:
+        if f"FAKE_SKY={cloud.sky}".encode() in (entry / "environ").read_bytes().split(b"\0") and \
+            (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
+          found.append((int(entry.name), (entry / "cmdline").read_bytes()[:200]))
+      except OSError:
+        continue
+  return found
+
+
+def test_two_ranks_on_two_nodes(cloud):
+  cloud.script("job.py", "import os, sys\n"
+               "v = {k: os.environ.get(k) for k in ('RANK', 'WORLD_SIZE', 'LOCAL_RANK',\n"
+               "  'LOCAL_WORLD_SIZE', 'GROUP_RANK', 'MASTER_ADDR', 'STRETTO_RANK',\n"
+               "  'STRETTO_SIZE')}\n"
+               "print(*v.values(), os.environ['STRETTO_ADDRESS'].split(':')[0], sys.argv[1:], "
+               "os.environ['A'], os.path.basename(os.getcwd()), flush=True)\n"
+               "open(f\"out-{v['RANK']}\", 'w').write('made')\n")
+  done = cloud.job("--chips", "v100:16", "-n", 2, "--env", "A=a b", "job.py", "x y")
+  assert sorted(done.stdout.splitlines()) == [
+    f"[{r}] {r} 2 0 1 {r} 127.0.0.1 {r} 2 127.0.0.1 ['x y'] a b work" for r in (0, 1)]
+  assert "$ 48.96" in done.stderr and "job stretto-1 (job): 2 ranks" in done.stderr
+  task = yaml.safe_load((cloud.folder() / "task.yaml").read_text())
+  assert task["num_nodes"] == 2 and task["resources"] == {"accelerators": "v100:8"}
+  # Afterwards, from files of the job's folder alone.
+  before = len(cloud.argv())
+  assert sorted(cloud.run("logs", "job").stdout.splitlines()) == sorted(done.stdout.splitlines())
+  assert cloud.run("logs", "stretto-1", "--rank", 1).stdout.startswith("1 2 0 1 1 127")
+  assert len(cloud.argv()) == before
+  assert not (cloud.folder() / "send").exists()
+
+
+def test_ranks_of_one_node_meet(cloud):
+  """They find each other at the address that the variables name."""
+  cloud.script("meet.py", "import os, socket, time\n"
+               "place = (os.environ['MASTER_ADDR'], int(os.environ['MASTER_PORT']))\n"
+               "if os.environ['RANK'] == '0':\n"
+               "  with socket.create_server(place) as server:\n"
+               "    print('met', server.accept()[0].recv(9).decode())\n"
+               "else:\n"
+               "  while True:\n"
+               "    try: s = socket.create_connection(place); break\n"
+               "    except OSError: time.sleep(.05)\n"
+               "  s.sendall(os.environ['RANK'].encode())\n")
+  assert cloud.job("-n", 2, "meet.py").stdout == "[0] met 1\n"
+
+
+def test_the_exit_code_and_all_lines_of_a_job_that_fails(cloud):
+  cloud.script("job.py", "import os, sys, time\n"
+               "print('\\n'.join(map(str, range(2000))))\n"
+               "sys.stdout.write('no end of line')\n"
+               "sys.stdout.flush()\n"
+               "time.sleep(600 if os.environ['RANK'] == '0' else 0.5)\n"
+               "sys.exit(7)")
+  done = cloud.job("--nodes", 2, "-n", 2, "job.py", code=7)
+  for rank in (0, 1):
+    lines = [line for line in done.stdout.splitlines() if line.startswith(f"[{rank}] ")]
+    assert lines == [f"[{rank}] {i}" for i in range(2000)] + [f"[{rank}] no end of line"]
+  assert "over (7)" in cloud.stretto("ls", "--over").stdout
+  assert cloud.run("logs", "job", "-f", code=7).stdout.count("no end of line") == 2
+
+
+def test_progress_bars_stay_with_their_rank(cloud):
+  cloud.script("job.py", "import sys\n"
+               "for text in ('1 %', '\\r2 %', '\\r3 %', '\\r\\n', 'end\\r\\n', 'last\\r'):\n"
+               "  sys.stdout.write(text); sys.stdout.flush()")
+  assert cloud.job("job.py").stdout == "[0] 1 %\n[0] 2 %\n[0] 3 %\n[0] end\n[0] last\n"
+
+
+def test_lines_that_look_like_ours_are_the_ranks_own(cloud):
+  cloud.script("job.py", "print('[node 0] exit 9\\n[rank 1] x\\n(a, pid=3) [node 0] exit 8')")
+  assert cloud.job("job.py").stdout == (
+    "[0] [node 0] exit 9\n[0] [rank 1] x\n[0] (a, pid=3) [node 0] exit 8\n")
+
+
+def test_what_git_ignores_stays_here_and_what_it_tracks_goes(cloud):
+  cloud.script(".gitignore", "*.bin\n")
+  cloud.script("kept.bin", "tracked")
+  cloud.script("left.bin", "ignored")
+  cloud.script("job.py", "import os; print(sorted(os.listdir()))")
+  git = ["git", "-C", str(cloud.work), "-c", "user.name=a", "-c", "user.email=a@b"]
+  subprocess.run([*git, "init", "-q"], check=True)
+  subprocess.run([*git, "add", "-f", "kept.bin"], check=True)
+  assert cloud.job("job.py").stdout == "[0] ['.gitignore', 'job.py', 'kept.bin']\n"
+
+
+def test_secrets_are_in_no_command_line_and_in_no_file(cloud):
+  cloud.script("job.py", "from os import environ as e; print(len(e['KEY']), "
+               "len(e['STRETTO_SECRET']))")
+  done = cloud.job("--secret", "KEY", "-v", "job.py", KEY="tell-nobody")
+  assert done.stdout == "[0] 11 64\n" and "tell-nobody" not in done.stderr
+  assert any("KEY" in words for words in cloud.launches())
+  kept = [p for place in (cloud.state, cloud.sky) for p in place.rglob("*") if p.is_file()]
+  assert len(kept) > 5
+  assert all(b"tell-nobody" not in p.read_bytes() for p in kept)
+  shown = cloud.stretto("run", "--dry-run", "--secret", "KEY", "job.py", KEY="tell-nobody")
+  assert "tell-nobody" not in shown.stdout + shown.stderr and "KEY: null" in shown.stdout
+
+
+def test_hostile_words_stay_words(cloud):
+  script = cloud.script("a; touch pwned $(touch pwned).py", "import os, sys, json\n"
+                        "print(json.dumps([sys.argv[1:], os.environ['A']]))")
+  done = cloud.job("--name", "$(touch pwned)", "--env", f"A={HOSTILE}", script.name, HOSTILE, ":")
+  assert json.loads(done.stdout[4:]) == [[HOSTILE, ":"], HOSTILE]
+  assert not list(cloud.work.parent.rglob("pwned"))
+  assert "$(touch pwned)" in cloud.stretto("ls", "--over").stdout
+
+
+def test_ctrl_c_cancels_the_job(cloud):
+  cloud.script("slow.py", "import time; print('began', flush=True); time.sleep(600)")
+  child = cloud.start("run", "--backend", "cloud", "--yes", "slow.py",
+                      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+  assert child.stdout.readline() == "[0] began\n"
+  child.send_signal(signal.SIGINT)
+  out, err = child.communicate(timeout=PATIENCE_S)
+  assert child.returncode == 130, err
+  assert "cancelling job stretto-1" in err
+  assert any(words[1:] == ["cancel", "--yes", "stretto", "1"] for words in cloud.argv())
+  wait_until(lambda: not [p for p in processes(cloud) if b"slow.py" in p[1] or b"_task" in p[1]])
+
+
+def test_a_job_outlives_the_command_and_its_lines_come_once(cloud):
+  cloud.script("slow.py", "import time\n"
+               "for i in range(10**6): print(i, flush=True); time.sleep(0.05)")
+  child = cloud.start("run", "--backend", "cloud", "--yes", "slow.py")
+  assert child.stdout.readline() == "[0] 0\n"
+  child.kill()
+  child.communicate()
+  wait_until(lambda: not [p for p in processes(cloud) if b"--follow" in p[1]])
+  assert "running" in cloud.stretto("ls").stdout
+  first = cloud.run("logs", "slow").stdout.splitlines()
+  assert first[:3] == ["[0] 0", "[0] 1", "[0] 2"]
+  follower = cloud.start("logs", "stretto-1", "-f")
+  wait_until(lambda: len(follower.stdout.readline()) and True)
+  cloud.run("stop", "slow")
+  rest = follower.communicate(timeout=PATIENCE_S)[0].splitlines()
+  assert follower.returncode == 143
+  lines = (cloud.folder() / "logs/rank-00000.log").read_text().splitlines()
+  assert lines == [str(i) for i in range(len(lines))]
+  assert rest == [f"[0] {i}" for i in range(1, 1 + len(rest))]
+
+
+def test_a_command_that_was_killed_early_finds_its_job(cloud):
+  cloud.script("slow.py", "import time; time.sleep(600)")
+  cloud.job("--detach", "slow.py")
+  about = cloud.folder() / "job.json"
+  about.write_text(json.dumps({**json.loads(about.read_text()), "id": ""}))
+  (cloud.folder() / "id").unlink()
+  cloud.run("stop", "stretto-1")
+  assert "stretto-1" == json.loads((cloud.folder() / "job.json").read_text())["id"] or \
+      (cloud.folder() / "id").read_text() == "stretto-1\n"
+
+
+def test_a_cluster_is_used_again_and_told_what_to_do_at_the_end(cloud):
+  cloud.script("job.py", "print('ran')")
+  told = cloud.sky / "clusters/stretto/autostop"
+  cloud.job("job.py")
+  assert json.loads(told.read_text()) == [["5"], False]
+  cloud.job("--at-end", "down", "job.py")
+  assert json.loads(told.read_text()) == [["5"], True]
+  assert cloud.job("--at-end", "keep", "--detach", "job.py").stdout == "stretto-3\n"
+  assert json.loads(told.read_text()) == [None, False]
+  cloud.job("--cluster", "other", "job.py")
+  assert sorted(p.name for p in (cloud.sky / "clusters").iterdir()) == ["other", "stretto"]
+
+
+def test_a_new_cluster_of_the_name_has_other_jobs(cloud):
+  """Both count from 1: the job that is named must be the one that is stopped."""
+  cloud.script("slow.py", "import time; time.sleep(600)")
+  cloud.job("--detach", "--name", "old", "slow.py")
+  cloud.stretto("down", "--keep-jobs")
+  cloud.job("--detach", "--name", "new", "slow.py")
+  assert cloud.run("logs", "old", "-f", code=1).stderr.count("ended")
+  cloud.run("stop", "old")
+  listed = json.loads(cloud.stretto("ls", "--json").stdout)["jobs"]
+  assert [(row["id"], row["name"]) for row in listed] == [("stretto-1", "new")]
+  assert not any("cancel" in words for words in cloud.argv())
+
+
+def test_a_cluster_that_has_stopped_ends_its_jobs(cloud):
+  cloud.script("job.py", "import sys; print('ran'); sys.exit(4)")
+  cloud.job("job.py", code=4)
+  (cloud.sky / "clusters/stretto/stopped").write_text("")
+  assert cloud.run("logs", "job", "-f", code=4).stdout == "[0] ran\n"
+  assert cloud.stretto("ls").stdout.count("\n") == 1
+
+
+def test_files_go_to_the_first_node_and_come_back(cloud):
+  cloud.script("job.py", "import os, time\nopen('out', 'w').write('made')\nprint('ready')\n"
+               "while not os.path.exists('go'): time.sleep(.05)")
+  cloud.job("--detach", "job.py")
+  wait_until(lambda: "ready" in cloud.run("logs", "job").stdout)
+  assert cloud.run("download", "job", "--list").stdout == "out\n"
+  cloud.run("download", "job", "-o", "results")
+  assert (cloud.work / "results/out").read_text() == "made"
+  cloud.script("go", "")
+  cloud.run("upload", "job", "go")
+  assert cloud.run("logs", "job", "-f").stdout == "[0] ready\n"
+
+
+def test_a_shell_opens_where_the_rank_runs(cloud):
+  cloud.script("slow.py", "import time; time.sleep(600)")
+  cloud.job("--detach", "--nodes", 2, "-n", 4, "slow.py")
+  wait_until(lambda: "running" in cloud.stretto("ls").stdout)
+  for rank, node in ((0, 0), (3, 1)):
+    shell = subprocess.run(cloud.words("ssh", "slow", rank), input="pwd\n", text=True,
+                           capture_output=True, env=cloud.environment, cwd=cloud.work,
+                           timeout=PATIENCE_S)
+    assert f"/node-{node}/sky_workdir/" in shell.stdout, shell.stderr
+
+
+def test_setup_prepares_a_node_in_the_tree(cloud):
+  cloud.script("names.txt", "a\n")
+  cloud.script("job.py", "print(open('prepared').read())")
+  cloud.job("--setup", "cat names.txt >prepared\necho 'set up'", "job.py")
+  assert "[job] set up\n" in cloud.run("logs", "job").stdout
+  assert "[0] a\n" in cloud.run("logs", "job").stdout
+  done = cloud.job("--setup", "echo no; exit 5", "job.py", code=1)
+  assert "[job] no" in done.stdout and "the commands of --setup failed" in done.stderr
+
+
+def test_a_time_limit(cloud):
+  cloud.script("slow.py", "import time; print('began', flush=True); time.sleep(600)")
+  assert "[0] began" in cloud.job("--time", "10s", "slow.py", code=124).stdout
+
+
+def test_nothing_is_paid_without_an_answer(cloud):
+  cloud.script("job.py", "print('ran')")
+  refused = cloud.stretto("run", "job.py", code=2).stderr
+  assert "no terminal; --yes agrees to the price" in refused
+  for answer, code in ((b"n\n", 3), (b"\n", 3), (b"y\n", 0)):
+    assert cloud.launches() == [] if (cloud.sky / "argv.log").exists() else True
+    ours, theirs = pty.openpty()
+    child = subprocess.Popen(cloud.words("run", "--backend", "cloud", "job.py"), cwd=cloud.work,
+                             env=cloud.environment, stdin=theirs, stdout=subprocess.PIPE,
+                             stderr=theirs)
+    os.close(theirs)
+    seen = b""
+    while b"[y/N]" not in seen:
+      seen += os.read(ours, 4096)
+    assert b"$ 24.48" in seen
+    os.write(ours, answer)
+    out = child.stdout.read()
+    assert child.wait(PATIENCE_S) == code
+    assert (out == b"[0] ran\n") is (code == 0)
+    child.stdout.close()
+    os.close(ours)
+  assert len(cloud.launches()) == 1
+  assert len(list((cloud.state / "jobs").iterdir())) == 1, "a refused job leaves no folder"
+
+
+def test_a_launch_that_fails_leaves_nothing_here(cloud):
+  cloud.script("job.py", "")
+  failed = cloud.job("job.py", code=3, FAKE_SKY_FAIL="launch").stderr
+  assert "sky launch: sky.exceptions.ResourcesUnavailableError: no machine is free" in failed
+  assert "`sky status` says whether cluster stretto costs money" in failed
+  assert not list((cloud.state / "jobs").iterdir())
+
+
+def test_ctrl_c_while_machines_start_says_what_may_cost_money(cloud):
+  cloud.script("job.py", "")
+  child = subprocess.Popen(
+    cloud.words("run", "--backend", "cloud", "--yes", "job.py"), cwd=cloud.work,
+    env=cloud.environment | {"FAKE_SKY_FAIL": "slow"}, stdin=subprocess.DEVNULL,
+    stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler))
+  for line in child.stderr:
+    if "launching" in line:
+      break
+  child.send_signal(signal.SIGINT)
+  err = child.communicate(timeout=PATIENCE_S)[1]
+  assert child.returncode == 130
+  assert "`stretto cluster down --backend cloud --cluster stretto` ends it" in err
+
+
+def test_without_skypilot_the_error_names_the_package(cloud):
+  cloud.script("job.py", "")
+  (Path(cloud.environment["PATH"]) / "sky").unlink()
+  missing = cloud.job("job.py", code=3).stderr
+  assert "pip install 'stretto[cluster]' 'skypilot[aws]'" in missing
+  assert "not known" not in missing and not list((cloud.state / "jobs").iterdir())
+  assert "sky: not found" in cloud.stretto("ls", code=3).stderr
+
+
+@pytest.mark.parametrize("words, error", [
+  (["--chips", "a:1", "--chips", "b:1"], "stretto cluster compile SITE -o DIR --terraform aws"),
+  (["--queue", "x"], "--queue: not with --backend cloud"),
+  (["--hang-after", "9"], "--hang-after: not with --backend cloud"),
+  (["-n", "3", "--nodes", "2"], "-n 3: does not divide into 2 nodes"),
+  (["--cluster", "-x"], "--cluster: expected"),
+  (["--cluster", "a b"], "--cluster: expected up to 40 letters"),
+  (["--cluster", "a" * 41], "--cluster: expected up to 40 letters"),
+  (["--infra=--down"], "--infra: expected a cloud"),
+  (["--infra", "aws us"], "--infra: expected a cloud"),
+  (["--at-end", "sell"], "--at-end: expected stop, down, keep"),
+  (["--host", "a@b"], "--host: not with --backend cloud"),
+])
+def test_wrong_options_are_named(cloud, words, error):
+  cloud.script("job.py", "")
+  assert error in cloud.job(*words, "job.py", code=2).stderr
+  assert not (cloud.sky / "argv.log").exists() and not (cloud.state / "jobs").exists()
+
+
+@pytest.mark.parametrize("option", [["--yes"], ["--infra", "aws"], ["--setup", "x"],
+                                    ["--at-end", "stop"]])
+def test_options_of_clouds_are_refused_elsewhere(cloud, option):
+  cloud.script("job.py", "")
+  refused = cloud.run("run", "--backend", "local", *option, "job.py", code=2).stderr
+  assert f"{option[0]}: only with --backend cloud" in refused
+
+
+def test_down_ends_the_cluster_and_the_folders_of_its_jobs(cloud):
+  cloud.script("job.py", "")
+  cloud.job("job.py")
+  cloud.job("--cluster", "other", "job.py")
+  assert "cluster stretto is gone, with its disks" in cloud.stretto("down").stderr
+  assert [p.name for p in (cloud.sky / "clusters").iterdir()] == ["other"]
+  assert len(list((cloud.state / "jobs").iterdir())) == 1
+  assert "SkyPilot knows no cluster stretto" in cloud.stretto("down").stderr
+
+
+# The task file.
+
+def request(words=(), n=None, chips=(), nodes=None, **more):
+  return Request("x", list(parts_of(n, list(chips), nodes, {})), list(words), **more)
+
+
+@pytest.mark.parametrize("text", [
+  "plain", "no", "Off", "null", "1", "1e3", "12:30", "a: b", "a #b", "- a", "", " a", "a ", "~",
+  "@a",
+  "a\nb", "a\n\nb\n", "\na\n", " a\nb\n", "a\n b\n", "a \nb\n", "a\tb\n", "\n", "é", HOSTILE, "%a",
+  "\x00\x85\ufeff\uffff", "${HOME}", "a\r\nb\r\n"])
+def test_texts_come_back_from_yaml_as_they_are(text):
+  task = {"run": text, "envs": {"no": text, "A": text}, "n": 3, "none": None}
+  assert yaml.safe_load(_cloud_task.yaml(task)) == task
+
+
+TASKS = [request(chips=["v100:16"]), request(n=4), request(chips=["A100-80GB:8"], n=2, nodes=2),
+         request(n=2, environment={"A": HOSTILE, "no": ""}, secrets={"KEY": "v"})]
+
+
+@pytest.mark.parametrize("case", range(len(TASKS)))
+def test_skypilot_takes_the_task_file(case, monkeypatch, tmp_path):
+  pytest.importorskip("sky", reason="skypilot is not installed")
+  (tmp_path / "send").mkdir()
+  monkeypatch.chdir(tmp_path)
+  task = _cloud_task.config(TASKS[case], TAG, "aws/us-east-1", "pip install x")
+  again = yaml.safe_load(_cloud_task.yaml(task))
+  assert again == task
+  assert _cloud_task.check(again) == ""
+  assert "num_node" in _cloud_task.check({**again, "num_node": 2})
+  assert _cloud_task.check({**again, "resources": {"accelerator": "v100:8"}})
+  assert _cloud_task.check({**again, "num_nodes": "two"})
+
+
+def test_nodes_and_chips_of_a_task():
+  def of(**how):
+    task = _cloud_task.config(request(**how), TAG, "", "")
+    return task["num_nodes"], task["resources"]
+
+  assert of(chips=["v100:8"]) == (1, {"accelerators": "v100:8"})
+  assert of(chips=["v100:12"]) == (2, {"accelerators": "v100:6"})
+  assert of(chips=["v100:4"], nodes=4) == (4, {"accelerators": "v100:1"})
+  assert of() == (1, {"cpus": "1+"})
+  assert of(n=8, nodes=2) == (2, {"cpus": "4+"})
+
+
+def test_the_task_file_that_dry_run_shows(cloud):
+  cloud.script("job.py", "")
+  shown = cloud.stretto("run", "--dry-run", "--chips", "v100:16", "--infra", "aws/us-east-1",
+                        "--env", "LR=0.1", "--setup", "pip install -r requirements.txt",
+                        "job.py").stdout
+  text = shown.split("# task.yaml\n")[1].split("\n# spec.json")[0]
+  tag = yaml.safe_load(text)["name"].removeprefix("stretto-")
+  assert text == f"""name: stretto-{tag}
+workdir: send
+num_nodes: 2
+resources:
+  infra: aws/us-east-1
+  accelerators: "v100:8"
+envs:
+  LR: "0.1"
+secrets:
+  STRETTO_SECRET: null
+setup: |
+  python3 {tag}/stretto/cluster/_cloud_node.py --unpack
+  cd {tag}/work
+  pip install -r requirements.txt
+run: |
+  python3 {tag}/stretto/cluster/_cloud_node.py
+"""
+  assert "sky launch --yes --detach-run --cluster stretto -i 5 --secret STRETTO_SECRET task.yaml" \
+    in shown
+  assert not (cloud.sky / "argv.log").exists()
+
+
+# What sky prints.
+
+def test_json_among_notes():
+  text = "Fetching ...\n[not json\n[\n  {\"a\": 1}\n]\nbye\n"
+  assert _cloud_task.decoded(text, list) == [{"a": 1}]
+  assert _cloud_task.decoded(text, dict) is None
+  assert _cloud_task.decoded("{}\n", dict) == {}
+
+
+def test_a_state_of_a_newer_skypilot_does_not_end_a_job():
+  assert _cloud_sky.Job("1", "a", "REHEARSING", 0, "", "").state.what == "runs"
+  assert _cloud_sky.Job("1", "a", "FAILED", 0, "", "").state.what == "over"
+
+
+def test_a_connection_that_breaks_loses_and_repeats_nothing(tmp_path):
+  (tmp_path / "logs").mkdir()
+  lines = b"".join(b"\x1b[36m(worker%d, rank=%d, pid=7, ip=10.0.0.1)\x1b[0m [rank %d] %d\n"
+                   % (i % 2, i % 2, i % 2, i) for i in range(100)) + \
+      b"(setup pid=3, ip=10.0.0.1) prepared\nSkyPilot says\n" \
+      b"(head, pid=7) [node 0] exit 0\n(worker1, pid=7) [node 1] exit 0\n"
+  for size in range(0, len(lines) + 331, 331):
+    pump = _cloud_logs.Pump(str(tmp_path), "c", "1", 2)
+    pump.begin()
+    pump.take(lines[:size])
+    log = tmp_path / "logs/rank-00001.log"
+    if log.exists() and size % 2 and size < len(lines):  # killed in the middle of a write
+      log.write_bytes(log.read_bytes()[:-1])
+  assert (tmp_path / "logs/rank-00000.log").read_text() == "".join(
+    f"{i}\n" for i in range(0, 100, 2))
+  assert (tmp_path / "logs/rank-00001.log").read_text() == "".join(
+    f"{i}\n" for i in range(1, 100, 2))
+  assert (tmp_path / "logs/batch.log").read_text() == "prepared\n"
+  assert (tmp_path / "exit").read_text() == "0\n"
