@@ -71,7 +71,9 @@ TEST(LoaderTeam, APictureIsDecodedOnceForAll) {
   for (int epoch = 0; epoch < 3; ++epoch) rest_of_epoch(second);
   const Stats s = second.stats();
   EXPECT_EQ(s.cached_samples, 20);
-  EXPECT_EQ(s.samples - s.cache_hits, 20);  // decoded, by both together
+  // Decoded, by both together. A hit counts before its sample does, of one sample of each thread.
+  EXPECT_LE(s.samples - s.cache_hits, 20);
+  EXPECT_GE(s.samples - s.cache_hits, 18);
   EXPECT_GE(s.samples, 20 * 4);
   EXPECT_EQ(s.threads, 2);
   ASSERT_EQ(s.ranks.size(), 2u);

@@ -16,7 +16,8 @@ namespace stretto::data {
 // Gives the batches of `loader`, whose options have BatchMemory::kShared, to the SharedLoader at
 // the other end of `socket`, a stream socket, until that end is closed. `process`: a descriptor of
 // pidfd_open() for the process there, or -1; when it ends this call returns, whoever else holds its
-// end of the socket. Closes both descriptors. Errors of the loader go to the other end.
+// end of the socket. Closes both descriptors. Errors of the loader go to the other end. The loader
+// is to end then: it keeps no memory for more batches.
 void serve(Loader& loader, int socket, int process);
 
 // The loader at the other end of a socket. Its calls and what they throw are those of Loader, and

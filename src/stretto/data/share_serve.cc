@@ -25,6 +25,10 @@ std::span<const std::byte> bytes_of(const T& value) {
 class Session {
  public:
   Session(Loader& loader, int socket, int process) : loader_(loader), wire_(socket, process) {}
+  ~Session() {
+    // The other end may still hold batches: no others may come into their memory.
+    loader_.impl().pool->close();
+  }
 
   void run() {
     try {
