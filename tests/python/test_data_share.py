@@ -390,6 +390,20 @@ def test_arrays_outlive_the_process(folder, monkeypatch, request):
   assert len({images.data_ptr() for images in kept}) == len(kept)
 
 
+def test_files_behind_urls(folder, start, tmp_path):
+  job, cache = f"test_files_behind_urls-{os.getpid()}", str(tmp_path / "cache")
+  ranks = [Rank(f"file://{folder}", job, rank, cache_dir=cache) for rank in range(2)]
+  assert [rank.said for rank in ranks] == ["made"] * 2
+  for rank in ranks:
+    rank.tell("epochs", 2)
+  for number, rank in enumerate(ranks):
+    assert rank.answer() == alone(folder, number, 2, 2)
+  stats = ranks[0].ask("stats")
+  assert stats["remote"]["fetched"] + stats["remote"]["hits"] >= COUNT - 5
+  for rank in ranks:
+    rank.end()
+
+
 def test_a_process_that_cannot_start_says_why(folder, monkeypatch, request):
   monkeypatch.setenv("TORCHELASTIC_RUN_ID", f"{request.node.name}-{os.getpid()}")
   monkeypatch.setattr(_host.sys, "path", ["/nowhere"])

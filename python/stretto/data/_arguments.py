@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from stretto import _stretto
 from stretto.data import _job, _options, _phases, _targets
-from stretto.data._options import counted, positive
+from stretto.data._options import counted
+from stretto.data._phases import positive
 from stretto.data._sources import Sources
 
 
