@@ -258,18 +258,19 @@ def test_jobs_have_processes_of_their_own(folder, start, request):
   other.end()
 
 
-def test_who_does_not_know_the_secret_is_refused(start, monkeypatch):
-  rank = start(0, environment={"STRETTO_SECRET": "of this job"})
+def test_who_does_not_know_the_secret_is_refused(start, request):
+  environment = {"STRETTO_SECRET": "of this job"}
+  rank = start(0, environment=environment)
   pid = rank.ask("stats")["shared"]["pid"]
-  names = [line.split()[-1][1:] for line in Path("/proc/net/unix").read_text().splitlines()
-           if line.split()[-1].startswith("@stretto-data-")]
-  answers = []
-  for name in set(names):
+  job = f"{request.node.name}-{os.getpid()}"
+  name = _host.name_of(2, {**os.environ, "TORCHELASTIC_RUN_ID": job, **environment})
+  assert f"@{name}" in Path("/proc/net/unix").read_text()
+  for ask in ("stats", "join"):
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
       connection.connect(f"\0{name}")
-      _host.send(connection, {"ask": "stats", "token": "", "proof": "guessed"})
-      answers.append(_host.receive(connection))
-  assert len(answers) >= 1 and all("secret" in answer["text"] for answer in answers)
+      _host.send(connection, {"ask": ask, "token": "", "proof": _host.proof(name, {})})
+      answer = _host.receive(connection)
+    assert answer["error"] == "InvalidArgumentError" and "secret" in answer["text"]
   assert rank.ask("stats")["shared"]["pid"] == pid
 
 

@@ -40,9 +40,8 @@ from stretto.data._sources import Sources
 
 # What tells the jobs of a user apart on one host, as their launchers set it for all their ranks. Of
 # a job that has none of them, it is the process that started the ranks.
-JOB_VARIABLES = ("STRETTO_ADDRESS", "STRETTO_EPOCH", "STRETTO_RUN_FOLDER", "MASTER_ADDR",
-                 "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_JOB_ID", "SLURM_STEP_ID",
-                 "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
+JOB_VARIABLES = ("STRETTO_ADDRESS", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
+                 "SLURM_JOB_ID", "SLURM_STEP_ID", "PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid")
 START_S = 60.0  # in which a process that others start and that ends is looked for again
 LONGEST = 1 << 30  # bytes of a message
 LAST_WORDS = 2000  # characters
@@ -282,9 +281,8 @@ def connect(name: str, hello: Mapping[str, Any]) -> tuple[socket.socket, Server]
       send(connection, hello)
       answer = receive(connection, files)
       raise_error(answer)
-      if log is not None:
-        os.close(log)
-      return connection, Server(name, answer["pid"], answer["token"], files.pop(0))
+      return connection, Server(name, answer["pid"], answer["token"],
+                                files.pop() if files else -1)
     except (EOFError, ConnectionError, BrokenPipeError):
       # It ended: with its last rank, as this one came, or because it could not start.
       connection.close()
@@ -299,7 +297,7 @@ def connect(name: str, hello: Mapping[str, Any]) -> tuple[socket.socket, Server]
       connection.close()
       raise
     finally:
-      for file in files:
+      for file in files if log is None else [*files, log]:
         os.close(file)
 
 

@@ -99,7 +99,7 @@ struct LoaderOptions {
   int64_t cache_bytes = 0;  // of kUser and kDecoded; 0: a quarter of the memory
   OnError errors = OnError::kRaise;
   int64_t max_pixels = 178'956'970;
-  BatchMemory memory = BatchMemory::kOwn;  // kShared: for serve() (share.h)
+  BatchMemory memory = BatchMemory::kOwn;
 };
 
 // One batch. Its memory belongs to whoever holds it and goes back to the loader with the last copy

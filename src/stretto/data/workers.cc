@@ -78,6 +78,7 @@ void LoaderTeam::remove(Loader::Impl& loader) {
   std::erase(loaders, &loader);
   for (const auto& job : loader.jobs) loader.abandon(*job);
   if (loaders.empty()) {
+    stopping.store(true, std::memory_order_relaxed);  // before another one can come
     lock.unlock();
     stop();  // reads that wait for a file behind a URL end by it
     return;
