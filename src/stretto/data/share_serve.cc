@@ -1,4 +1,5 @@
 // The side of the process that has the loader.
+#include <algorithm>
 #include <cstring>
 #include <unordered_map>
 #include <unordered_set>

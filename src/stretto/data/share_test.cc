@@ -241,7 +241,7 @@ TEST(Share, AWaitThatIsInterruptedGoesOn) {
   const TestPictures pictures(8);
   LoaderOptions o = small_options();
   o.threads = 1;
-  o.phases[0].shape = {.height = 1200, .width = 1200, .batch = 10};
+  o.phases[0].shape = {.height = 1200, .width = 1200, .batch = 5};
   o.last = Last::kPad;
   o.ahead = 1;
   Loader alone(pictures.as_folder(), o);
