@@ -116,8 +116,9 @@ TEST(LoaderTeam, ThreadsTurnToTheRankThatWaits) {
   std::this_thread::sleep_for(std::chrono::milliseconds(50));
   const int64_t before = busy.stats().samples;
   ASSERT_TRUE(waiting.next());
-  // Not behind all of them: both threads came after the sample that they were at.
-  EXPECT_LE(busy.stats().samples - before, 4 + 20);
+  // Both threads came behind the sample that they were at; the rest of the 256 would have come
+  // first. What they make until it is counted depends on how busy the machine is.
+  EXPECT_LE(busy.stats().samples - before, 4 + 120);
 }
 
 TEST(LoaderTeam, RanksComeAndGoWhileOthersGoOn) {
