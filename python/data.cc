@@ -20,6 +20,7 @@
 #include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/data/loader.h"
+#include "stretto/data/share.h"
 #include "stretto/media/operators/operator.h"
 #include "tensors.h"
 
@@ -148,14 +149,17 @@ class Arrays {
   nb::capsule owner_;
 };
 
-// Documented in stretto/data/_loader.py.
-class DataLoader {
+// For several loaders of this process. Threads end with the last of them.
+struct Team {
+  std::shared_ptr<LoaderTeam> team;
+};
+
+// Documented in stretto/data/_loader.py. L: Loader or SharedLoader.
+template <typename L>
+class LoaderFace {
  public:
-  DataLoader(const Dataset& dataset, const LoaderOptions& options) {
-    nb::gil_scoped_release released;
-    loader_.open(std::make_shared<Loader>(dataset, options));
-  }
-  ~DataLoader() { close(); }
+  explicit LoaderFace(std::shared_ptr<L> loader) { loader_.open(std::move(loader)); }
+  ~LoaderFace() { close(); }
 
   // Images, labels, real, samples, epoch, number, and a dictionary of what else was asked for; None
   // at the end of the epoch.
@@ -220,6 +224,13 @@ class DataLoader {
     use->load({.seed = seed, .epoch = epoch, .place = place, .order = order});
   }
 
+  // Gives batches to the process at the other end until it is gone.
+  void serve(int socket, int process) {
+    const Use use = enter();
+    nb::gil_scoped_release released;
+    data::serve(*use, socket, process);
+  }
+
   nb::dict stats() {
     const Stats s = enter()->stats();
     nb::dict row;
@@ -245,15 +256,26 @@ class DataLoader {
     row["skipped_names"] = names;
     row["remote"] = s.remote ? nb::object(remote_stats(*s.remote)) : nb::none();
     row["verdict"] = std::string(verdict(s));
+    nb::list ranks;
+    for (const Stats::Rank& rank : s.ranks) {
+      nb::dict of;
+      of["rank"] = rank.rank;
+      of["batches"] = rank.batches;
+      of["waited_seconds"] = rank.waited_seconds;
+      of["first_wait_seconds"] = rank.first_wait_seconds;
+      of["asked_seconds"] = rank.asked_seconds;
+      ranks.append(of);
+    }
+    row["ranks"] = ranks;
     return row;
   }
 
   void close() {
-    loader_.close([](Loader&) {});  // next() asks whether it is being closed
+    loader_.close([](L&) {});  // next() asks whether it is being closed
   }
 
  private:
-  using Use = Closable<Loader>::Use;
+  using Use = typename Closable<L>::Use;
 
   static nb::dict others(const Batch& batch, const Arrays& arrays, const std::string& framework) {
     nb::dict row;
@@ -303,7 +325,7 @@ class DataLoader {
   // A handler of a signal that comes while a batch is waited for could begin the wait again.
   class Alone {
    public:
-    explicit Alone(DataLoader& loader) : inside_(loader.inside_) {
+    explicit Alone(LoaderFace& loader) : inside_(loader.inside_) {
       if (inside_) throw_invalid("ImageLoader: called while it waits for a batch");
       inside_ = true;
     }
@@ -315,9 +337,31 @@ class DataLoader {
     bool& inside_;
   };
 
-  Closable<Loader> loader_{"ImageLoader"};
+  Closable<L> loader_{"ImageLoader"};
   bool inside_ = false;  // by the interpreter's lock
 };
+
+// Without the interpreter's lock.
+template <typename L, typename... Args>
+std::shared_ptr<L> made(Args&&... args) {
+  nb::gil_scoped_release released;
+  return std::make_shared<L>(std::forward<Args>(args)...);
+}
+
+template <typename L>
+nb::class_<LoaderFace<L>> bind_loader(nb::module_& m, const char* name) {
+  using F = LoaderFace<L>;
+  nb::class_<F> face(m, name);
+  face.def("next", &F::next, "framework"_a)
+      .def("set_epoch", &F::set_epoch, "epoch"_a)
+      .def("epoch", &F::epoch)
+      .def("batches", &F::batches, "epoch"_a)
+      .def("indices", &F::indices, "epoch"_a)
+      .def("position", &F::position)
+      .def("load", &F::load, "seed"_a, "epoch"_a, "place"_a, "order"_a)
+      .def("close", &F::close);
+  return face;
+}
 
 void set_balanced(LoaderOptions& options, const Dataset& dataset) {
   options.order.kind = OrderKind::kWeighted;
@@ -450,6 +494,49 @@ void bind_options(nb::module_& m) {
       .def_rw("cache_bytes", &O::cache_bytes);
 }
 
+void bind_loaders(nb::module_& m) {
+  using Own = LoaderFace<Loader>;
+  using Shared = LoaderFace<SharedLoader>;
+  nb::class_<Team>(m, "DataTeam")
+      .def(
+          "__init__",
+          [](Team* self, const Dataset& dataset, LoaderOptions options) {
+            options.memory = BatchMemory::kShared;
+            new (self) Team{make_team(dataset, std::move(options))};
+          },
+          "dataset"_a, "options"_a, nb::call_guard<nb::gil_scoped_release>());
+  bind_loader<Loader>(m, "DataLoader")
+      .def(
+          "__init__",
+          [](Own* self, const Dataset& dataset, const LoaderOptions& options) {
+            new (self) Own(made<Loader>(dataset, options));
+          },
+          "dataset"_a, "options"_a)
+      .def(
+          "__init__",
+          [](Own* self, const Team& team, int64_t rank, int threads) {
+            new (self) Own(made<Loader>(team.team, rank, threads));
+          },
+          "team"_a, "rank"_a, "threads"_a)
+      .def("serve", &Own::serve, "socket"_a, "process"_a)
+      .def("stats", &Own::stats);
+  bind_loader<SharedLoader>(m, "DataSharedLoader")
+      .def(
+          "__init__",
+          [](Shared* self, const Dataset& dataset, const LoaderOptions& options, int socket,
+             const std::string& server) {
+            new (self) Shared(made<SharedLoader>(dataset, options, socket, server));
+          },
+          "dataset"_a, "options"_a, "socket"_a, "server"_a);
+  m.def(
+      "data_check_loader",
+      [](const LoaderOptions& options, const Dataset& dataset) {
+        nb::gil_scoped_release released;
+        check_loader(options, dataset);
+      },
+      "options"_a, "dataset"_a);
+}
+
 }  // namespace
 
 void bind_data(nb::module_& m) {
@@ -467,17 +554,7 @@ void bind_data(nb::module_& m) {
   bind_options(m);
   bind_packs(m);
   bind_remote(m);
-  nb::class_<DataLoader>(m, "DataLoader")
-      .def(nb::init<const Dataset&, const LoaderOptions&>(), "dataset"_a, "options"_a)
-      .def("next", &DataLoader::next, "framework"_a)
-      .def("set_epoch", &DataLoader::set_epoch, "epoch"_a)
-      .def("epoch", &DataLoader::epoch)
-      .def("batches", &DataLoader::batches, "epoch"_a)
-      .def("indices", &DataLoader::indices, "epoch"_a)
-      .def("position", &DataLoader::position)
-      .def("load", &DataLoader::load, "seed"_a, "epoch"_a, "place"_a, "order"_a)
-      .def("stats", &DataLoader::stats)
-      .def("close", &DataLoader::close);
+  bind_loaders(m);
 }
 
 }  // namespace stretto::python

@@ -14,7 +14,7 @@ import numpy as np
 from stretto import _stretto
 from stretto._checks import WHOLE, expected, require
 from stretto._errors import InvalidArgumentError
-from stretto.data import _options, _phases, _sources, _targets
+from stretto.data import _arguments, _host, _options, _phases, _sources, _targets
 from stretto.data._dataset import Dataset
 from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD
 
@@ -94,6 +94,10 @@ class ImageLoader:
       `stretto.data.open`.
     disk_bytes: of a source behind a URL, what this cache may take.
     storage_options: of a source behind a URL, what fsspec is given for its store.
+    share: "host": one process makes the batches of all ranks of this host that do so, from one
+      cache and with the threads that all of them bring; `cache_bytes` is of all of them. They give
+      the same arguments but for `rank`, `threads` and `framework`, and make such loaders in the
+      same order. None: in this process.
 
   Attributes:
     dataset: what is read.
@@ -118,43 +122,42 @@ class ImageLoader:
                min_visible: float = 0.1, mask_dtype: str = "uint8", classes: int | None = None,
                epoch_size: int | None = None, cache_dir: str | os.PathLike[str] | None = None,
                disk_bytes: int | None = None,
-               storage_options: Mapping[str, Any] | None = None) -> None:
+               storage_options: Mapping[str, Any] | None = None,
+               share: str | None = None) -> None:
     self._finish: Any = None
     self._finished_array = _options.array_maker(framework, dtype)
-    options = _options.new_options()
-    height, width = _phases.sides("size", size)
-    areas = _options.set_frame(options, fit, crop)
-    self._phases = _phases.read(
-      _phases.Phase(0, height, width, _phases.positive("batch", batch), areas), phases)
-    _targets.set_targets(options, targets, _options.share("min_visible", min_visible), mask_dtype)
-    options.classes = 0 if classes is None else _phases.positive("classes", classes)
-    self._transforms = _options.set_transforms(options, transforms)
-    options.train = bool(train)
-    options.seed = _options.counted("seed", seed, 2**64)
-    last = last or ("drop" if train else "pad")
-    options.set_last(last)
-    options.set_errors(errors)
-    _options.set_shape(options, self._phases)
-    _options.set_pixels(options, dtype, layout, mean, std, flip)
+    if share not in (None, "host"):
+      raise expected("share", "'host' or None", share)
+    remote = {"cache_dir": cache_dir, "disk_bytes": disk_bytes, "storage_options": storage_options}
+    # All that makes batches what they are, but for whose they are.
+    given = {"batch": batch, "size": size, "train": train, "crop": crop, "transforms": transforms,
+             "dtype": dtype, "layout": layout, "mean": mean, "std": std, "seed": seed,
+             "last": last, "cache": cache, "cache_bytes": cache_bytes, "phases": phases,
+             "errors": errors, "sampler": sampler, "flip": flip, "targets": targets, "fit": fit,
+             "min_visible": min_visible, "mask_dtype": mask_dtype, "classes": classes,
+             "epoch_size": epoch_size, **remote}
+    read = _arguments.read(given)
+    options = read.options
+    self._phases, self._transforms = read.phases, read.functions
     _options.set_place(options, rank, world, threads)
-    _options.set_cache(options, cache, cache_bytes)
-    sources = _sources.read(source, {"cache_dir": cache_dir, "disk_bytes": disk_bytes,
-                                     "storage_options": storage_options})
+    _arguments.set_cache(options, given, shared=share is not None)
+    sources = _sources.read(source, remote)
     self.dataset: Dataset = sources.dataset
-    _options.set_sampler(options, sampler if train else "sequential", self.dataset)
-    self._epoch_size = _options.set_mixture(options, sources, epoch_size, bool(train))
+    self._epoch_size = _arguments.set_sources(options, given, sources)
     self.rank: int = options.rank
     self.world: int = options.world
     self.samples: np.ndarray = np.empty(0, np.int64)
     self._framework = framework
-    self._padded = last == "pad"
+    self._padded = read.padded
     self._python_seconds = 0.0
     self._begun = False  # an epoch was begun, and nobody has seen its end
     self._taker: object = None  # the iterator that may take batches
     self._given: tuple[int, int] | None = None  # epoch and number of the last batch
     self._loaded: int | None = None  # the epoch of a state behind which no batch was taken
     self._lock = threading.RLock()
-    self._engine = _stretto.DataLoader(self.dataset._table, options)
+    self._engine: Any = (_host.join(given, sources, options) if share is not None
+                         else _stretto.DataLoader(self.dataset._table, options))
+    self._shared = share is not None
     # At exit of the interpreter too, before what its threads use is taken apart.
     self._finish = weakref.finalize(self, self._engine.close)
 
@@ -285,9 +288,13 @@ class ImageLoader:
       it was opened, "fetched" files and "fetched_bytes", "hits" (files that were in the cache when
       they were needed), "waits" and "wait_seconds" for files (a part of "read_seconds"), "retries"
       of requests, "failures", "evicted" files, and "limit_bytes", which the cache may take.
-      "sources": for each source its name and the samples of it that were given.
+      "sources": for each source its name and the samples of it that were given. "shared": None or,
+      with `share`, the process "pid" and its "ranks", each with "rank", "batches" and the seconds
+      that it waited; then "samples", "read_bytes", the cache and what threads did are of all ranks.
     """
     stats = self._engine.stats()
+    ranks, pid = stats.pop("ranks"), stats.pop("pid", None)
+    stats["shared"] = {"pid": pid, "ranks": ranks} if self._shared else None
     given = stats.pop("part_samples") or [0] * len(self.dataset.parts)
     stats["sources"] = [{"source": name, "samples": samples}
                         for (name, _begin, _size), samples in zip(self.dataset.parts, given)]

@@ -128,12 +128,6 @@ def set_mixture(options: Any, sources: Sources, epoch_size: Any, train: bool) ->
   return int(epoch_size)
 
 
-def set_cache(options: Any, cache: str, cache_bytes: Any) -> None:
-  options.set_cache(cache)
-  options.cache_bytes = (_job.default_cache_bytes(os.environ) if cache_bytes is None
-                         else counted("cache_bytes", cache_bytes, 2**62))
-
-
 def set_sampler(options: Any, sampler: Any, dataset: Dataset) -> None:
   """`sampler` is a name or the weights of the samples."""
   if isinstance(sampler, str):
@@ -174,7 +168,3 @@ def array_maker(framework: str, dtype: str) -> Any:
     raise UnsupportedError("dtype: NumPy has bfloat16 only with the package ml_dtypes, which is "
                            "not installed; float16, or framework='torch', does without") from None
   return lambda array: array.view(ml_dtypes.bfloat16)
-
-
-def new_options() -> Any:
-  return _stretto.DataOptions()

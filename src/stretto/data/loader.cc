@@ -39,38 +39,109 @@ Cut epoch_cut(const LoaderOptions& options, int64_t epoch) {
           .last = options.last};
 }
 
+LoaderOptions options_of_rank(LoaderOptions options, int64_t rank, int threads, int64_t samples) {
+  options.rank = rank;
+  options.threads = threads;
+  check_options(options, samples);
+  return options;
+}
+
+// One more than there are ahead: the batch that the caller gives back when it asks again. In
+// another process the caller gives it back with the call after that.
+size_t kept_slots(const LoaderOptions& o) {
+  return static_cast<size_t>(o.ahead + (o.memory == BatchMemory::kShared ? 2 : 1));
+}
+
+// Tells those who choose for whom to work, until the end of the scope.
+class Waiting {
+ public:
+  explicit Waiting(std::atomic<double>& since) : since_s_(since) {}
+  ~Waiting() {
+    if (begun_) since_s_ = 0;
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+  // Whether this is the first call.
+  bool begin() {
+    if (begun_) return false;
+    begun_ = true;
+    since_s_ = now_s();
+    return true;
+  }
+
+ private:
+  std::atomic<double>& since_s_;
+  bool begun_ = false;
+};
+
+}  // namespace
+
 void check_epoch(int64_t epoch) {
   if (epoch < 0 || epoch >= kEpochs) {
     throw_invalid("loader: epoch {}, expected 0 to {}", epoch, kEpochs - 1);
   }
 }
 
-}  // namespace
+int64_t batches_of_epoch(const LoaderOptions& options, int64_t places, int64_t epoch) {
+  check_epoch(epoch);
+  return batches_of(places, epoch_cut(options, epoch));
+}
 
-Loader::Impl::Impl(Dataset dataset, LoaderOptions o)
+std::vector<int64_t> indices_of_epoch(const LoaderOptions& options, int64_t samples,
+                                      int64_t epoch) {
+  check_epoch(epoch);
+  BatchPlan plan{.epoch = epoch,
+                 .order = std::make_shared<const Order>(options.order, samples, epoch),
+                 .cut = epoch_cut(options, epoch)};
+  const int64_t count = batches_of(plan.order->size(), plan.cut);
+  std::vector<int64_t> indices;
+  indices.reserve(static_cast<size_t>(count * plan.cut.batch));
+  for (int64_t b = 0; b < count; ++b, plan.begin += plan.global()) {
+    for (int64_t j = 0; j < plan.cut.batch; ++j) indices.push_back(plan.sample(j));
+  }
+  return indices;
+}
+
+LoaderTeam::LoaderTeam(Dataset dataset, LoaderOptions o)
     : options(checked(std::move(o), dataset)),
       source(std::move(dataset), options),
+      forks(stretto::forks()) {}
+
+LoaderTeam::~LoaderTeam() { stop(); }
+
+std::shared_ptr<LoaderTeam> make_team(Dataset dataset, LoaderOptions options) {
+  return std::make_shared<LoaderTeam>(std::move(dataset), std::move(options));
+}
+
+Loader::Impl::Impl(std::shared_ptr<LoaderTeam> shared, int64_t rank, int threads)
+    : team(std::move(shared)),
+      options(options_of_rank(team->options, rank, threads, team->source.dataset.size())),
+      source(team->source),
       mixing(media::operators::mixing_of(options.transforms)),
       classes(target_classes(options, source.dataset)),
       parts(source.dataset.parts()),
-      thread_count(options.threads > 0 ? options.threads : std::max(1, cpu_info().cores - 1)),
-      forks(stretto::forks()),
       order_hash(hash_of(options.order, source.dataset.size())),
-      // One more than there are ahead: the batch that the caller gives back when it asks again.
-      pool(std::make_shared<SlotPool>(static_cast<size_t>(options.ahead + 1))),
-      counters(std::make_unique<Counters[]>(static_cast<size_t>(thread_count))),
-      places(order_of(0)->size()) {
+      pool(std::make_shared<SlotPool>(kept_slots(options), options.memory)),
+      places(order_of(0)->size()),
+      mutex(team->mutex),
+      work_changed(team->work_changed) {
   planned = following = plan_at(0, 0, nullptr);
   if (const auto& fetcher = source.dataset.fetcher();
       fetcher != nullptr && places < kMostPlacesAhead) {
     lookahead = std::make_shared<Lookahead>(source.dataset, lookahead_plan());
     fetcher->follow(lookahead, source.dataset);
   }
-  start();
+  try {
+    team->add(*this, options.threads > 0 ? options.threads : std::max(1, cpu_info().cores - 1));
+  } catch (...) {
+    if (lookahead != nullptr) source.dataset.fetcher()->unfollow(lookahead.get());
+    throw;
+  }
 }
 
 Loader::Impl::~Impl() {
-  stop();
+  team->remove(*this);
   if (lookahead != nullptr) source.dataset.fetcher()->unfollow(lookahead.get());
   jobs.clear();
   pool->close();
@@ -130,16 +201,22 @@ bool Loader::Impl::comes_next(int64_t epoch, int64_t place) const {
   return next.epoch == epoch && next.begin == place;
 }
 
-Loader::Loader(Dataset dataset, LoaderOptions options)
-    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options))) {}
+Loader::Loader(Dataset dataset, LoaderOptions options) {
+  const int64_t rank = options.rank;
+  const int threads = options.threads;
+  impl_ = std::make_unique<Impl>(make_team(std::move(dataset), std::move(options)), rank, threads);
+}
+
+Loader::Loader(std::shared_ptr<LoaderTeam> team, int64_t rank, int threads)
+    : impl_(std::make_unique<Impl>(std::move(team), rank, threads)) {}
 
 Loader::~Loader() {
   // A child of fork() has no copy of the threads, and locks may be held for ever.
-  if (impl_->forks != forks()) static_cast<void>(impl_.release());
+  if (impl_->team->forks != forks()) static_cast<void>(impl_.release());
 }
 
 Loader::Impl& Loader::impl() const {
-  if (impl_->forks != forks()) {
+  if (impl_->team->forks != forks()) {
     throw_unsupported(
         "loader: this process was forked from the one that made it, and has none of "
         "its threads: make a loader here");
@@ -161,9 +238,13 @@ std::optional<Batch> Loader::next() {
   if (std::exchange(m.no_slot, nullptr) != nullptr) m.work_changed.notify_all();  // try it again
   const auto ready = [&] { return !m.jobs.empty() && m.jobs.front()->done(); };
   const bool at_once = ready();
+  Waiting waiting(m.waits_s);
   while (!ready()) {
-    if (m.broken != nullptr) std::rethrow_exception(m.broken);
+    if (m.team->broken != nullptr) std::rethrow_exception(m.team->broken);
     if (m.jobs.empty() && m.no_slot != nullptr) std::rethrow_exception(m.no_slot);
+    if (waiting.begin() && m.team->loaders.size() > 1) {
+      m.team->turn.fetch_add(1, std::memory_order_relaxed);
+    }
     m.batch_ready.wait_for(lock, kInterruptPeriod);
     if (ready()) break;
     lock.unlock();
@@ -238,21 +319,12 @@ int64_t Loader::epoch() const {
 }
 
 int64_t Loader::batches(int64_t epoch) const {
-  check_epoch(epoch);
-  return batches_of(impl().places, impl().cut_of(epoch));
+  return batches_of_epoch(impl().options, impl().places, epoch);
 }
 
 std::vector<int64_t> Loader::indices(int64_t epoch) const {
-  check_epoch(epoch);
   const Impl& m = impl();
-  BatchPlan plan{.epoch = epoch, .order = m.order_of(epoch), .cut = m.cut_of(epoch)};
-  const int64_t count = batches_of(plan.order->size(), plan.cut);
-  std::vector<int64_t> samples;
-  samples.reserve(static_cast<size_t>(count * plan.cut.batch));
-  for (int64_t b = 0; b < count; ++b, plan.begin += plan.global()) {
-    for (int64_t j = 0; j < plan.cut.batch; ++j) samples.push_back(plan.sample(j));
-  }
-  return samples;
+  return indices_of_epoch(m.options, m.source.dataset.size(), epoch);
 }
 
 Position Loader::position() const {
@@ -290,13 +362,17 @@ void Loader::load(const Position& position) {
 
 Stats Loader::stats() const {
   Impl& m = impl();
-  Stats s;
-  {
-    const std::lock_guard lock(m.mutex);
-    s = m.stats;
+  std::unique_lock lock(m.mutex);
+  Stats s = m.stats;
+  for (const Impl* const loader : m.team->loaders) {
+    const Stats& of = loader->stats;
+    s.ranks.push_back({.rank = loader->options.rank,
+                       .batches = of.batches,
+                       .waited_seconds = of.waited_seconds,
+                       .first_wait_seconds = of.first_wait_seconds,
+                       .asked_seconds = of.asked_seconds});
   }
-  for (int i = 0; i < m.thread_count; ++i) {
-    const Counters& c = m.counters[static_cast<size_t>(i)];
+  for (const Counters& c : m.team->counters) {
     s.samples += c.samples.load(std::memory_order_relaxed);
     s.read_bytes += c.read_bytes.load(std::memory_order_relaxed);
     s.cache_hits += c.cache_hits.load(std::memory_order_relaxed);
@@ -305,6 +381,8 @@ Stats Loader::stats() const {
     s.transform_seconds += c.transform_seconds.load(std::memory_order_relaxed);
     s.idle_seconds += c.idle_seconds.load(std::memory_order_relaxed);
   }
+  s.threads = static_cast<int>(std::ssize(m.team->counters));
+  lock.unlock();
   const auto* const encoded = m.source.encoded.get();
   const auto* const decoded = m.source.decoded.get();
   if (encoded != nullptr || decoded != nullptr) {
@@ -312,9 +390,8 @@ Stats Loader::stats() const {
     s.cache_bytes = store.used();
     s.cached_samples = store.published();
   }
-  s.threads = m.thread_count;
   if (const auto& fetcher = m.source.dataset.fetcher()) s.remote = fetcher->stats();
-  const std::lock_guard lock(m.skipped_mutex);
+  const std::lock_guard skipped_lock(m.skipped_mutex);
   s.skipped = m.skipped;
   s.skipped_names = m.skipped_names;
   return s;

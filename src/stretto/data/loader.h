@@ -27,6 +27,8 @@ enum class CacheKind : uint8_t {
   kUser,     // encoded bytes in this process: filled once, nothing is put out
   kDecoded,  // planes as decoded (YUV 4:2:0 of a JPEG file is half of RGB), likewise
 };
+// Where batches lie: on the heap, or in a memfd each, which other processes can map.
+enum class BatchMemory : uint8_t { kOwn, kShared };
 enum class OnError : uint8_t {
   kRaise,
   // A picture that cannot be read or decoded is counted and replaced by that of the next place of
@@ -97,6 +99,7 @@ struct LoaderOptions {
   int64_t cache_bytes = 0;  // of kUser and kDecoded; 0: a quarter of the memory
   OnError errors = OnError::kRaise;
   int64_t max_pixels = 178'956'970;
+  BatchMemory memory = BatchMemory::kOwn;
 };
 
 // One batch. Its memory belongs to whoever holds it and goes back to the loader with the last copy
@@ -146,12 +149,26 @@ struct Stats {
   std::vector<std::string> skipped_names;  // the first hundred that differ
   std::optional<RemoteStats> remote;       // of a dataset behind URLs
   std::vector<int64_t> part_samples;       // that next() gave of each of Dataset::parts()
+  // Of a team's loaders: what the caller of each waited, this one included. All else but `samples`,
+  // bytes, the cache and what threads did is of this loader alone.
+  struct Rank {
+    int64_t rank = 0, batches = 0;
+    double waited_seconds = 0, first_wait_seconds = 0, asked_seconds = 0;
+  };
+  std::vector<Rank> ranks;
 };
 
 // What the whole job waits for: "device" where next() waited for less than a hundredth of the time,
 // else what the threads spend most of their time on: "reading", "decoding" or "transforms". Empty
 // before the second batch.
 std::string_view verdict(const Stats& stats);
+
+// Threads, caches and the dataset for the loaders of several ranks in one process: every picture is
+// kept once, and threads work for the rank that waits. It begins without threads; each loader
+// brings its own, and the last one ends it.
+struct LoaderTeam;
+// Throws as Loader does. `rank` and `threads` of the options say nothing.
+std::shared_ptr<LoaderTeam> make_team(Dataset dataset, LoaderOptions options);
 
 // next(), set_epoch(), position() and load() are called by one thread at a time. In a child of
 // fork(), which has no copy of the threads, every call throws Unsupported; batches stay readable.
@@ -166,6 +183,9 @@ class Loader {
   // Throws InvalidArgument for options that make no sense, naming them and their values. Starts its
   // threads here and ends them in the destructor.
   Loader(Dataset dataset, LoaderOptions options);
+  // One rank of a team, which gives the same batches as if it were alone. Throws Unsupported when
+  // the team has ended.
+  Loader(std::shared_ptr<LoaderTeam> team, int64_t rank, int threads);
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
@@ -195,7 +215,9 @@ class Loader {
   const LoaderOptions& options() const;
 
  private:
-  struct Impl;  // loader_impl.h
+  friend struct LoaderTeam;
+  friend class Session;  // share_serve.cc
+  struct Impl;           // loader_impl.h
   Impl& impl() const;
   std::unique_ptr<Impl> impl_;
 };

@@ -29,6 +29,11 @@ void check_dataset(const LoaderOptions& options, const Dataset& dataset);
 // Of targets: those of the options or of the dataset's names; 0 where nothing is mixed.
 int64_t target_classes(const LoaderOptions& options, const Dataset& dataset);
 
+// Of a loader with these options; throws InvalidArgument for an epoch that there is not.
+void check_epoch(int64_t epoch);
+int64_t batches_of_epoch(const LoaderOptions& options, int64_t places, int64_t epoch);
+std::vector<int64_t> indices_of_epoch(const LoaderOptions& options, int64_t samples, int64_t epoch);
+
 // Which samples a batch of this rank has.
 struct BatchPlan {
   int64_t epoch = 0, begin = 0;  // `begin`: the batch's first place, of all ranks
@@ -66,8 +71,51 @@ struct Job {
   bool done() const { return left.load(std::memory_order_acquire) == 0; }
 };
 
+// What the loaders of one process may share: where samples come from, and threads. A thread works
+// for the loader whose caller has waited longest, or where none waits for the one with the fewest
+// batches ready. Ends with its last loader.
+struct LoaderTeam {
+  // Throws as Loader does.
+  LoaderTeam(Dataset dataset, LoaderOptions options);
+  ~LoaderTeam();
+  LoaderTeam(const LoaderTeam&) = delete;
+  LoaderTeam& operator=(const LoaderTeam&) = delete;
+
+  // workers.cc. `count` more threads come with the loader.
+  void add(Loader::Impl& loader, int count);
+  void remove(Loader::Impl& loader);  // returns when no thread works for it
+
+  const LoaderOptions options;  // `rank` and `threads` are those of the first loader
+  Source source;
+  const uint64_t forks;
+
+  std::mutex mutex;  // of what follows, and of what the loaders say
+  std::condition_variable work_changed, left;
+  std::atomic<bool> stopping{false};   // written with the lock
+  std::vector<Loader::Impl*> loaders;  // in the order in which they came
+  std::deque<Counters> counters;       // of each thread
+  std::vector<std::thread> threads;
+  std::exception_ptr broken;  // why a thread ended
+  // Counts callers that began to wait: threads then look anew for whom they work.
+  std::atomic<uint64_t> turn{0};
+
+ private:
+  // What a thread has in hands.
+  struct Work {
+    Loader::Impl* loader = nullptr;
+    std::shared_ptr<Job> job;
+    uint64_t turn = 0;
+  };
+  void work(Counters& counters);
+  void make_samples(Counters& counters, Work& work);
+  void take_work(Counters& counters, Work& work);
+  void leave(Work& work);  // with the lock
+  Loader::Impl* neediest() const;
+  void stop();
+};
+
 struct Loader::Impl {
-  Impl(Dataset dataset, LoaderOptions options);
+  Impl(std::shared_ptr<LoaderTeam> team, int64_t rank, int threads);
   ~Impl();
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
@@ -89,12 +137,10 @@ struct Loader::Impl {
   void tell_position();
   Lookahead::Plan lookahead_plan() const;
 
-  // workers.cc
-  void start();
-  void stop();
-  void work(Counters& counters);
-  void make_samples(Counters& counters);
-  std::shared_ptr<Job> next_job(Counters& counters);
+  // workers.cc. With `mutex` held: the first job of which samples are left; whether there is one or
+  // can be one.
+  std::shared_ptr<Job> open_job() const;
+  bool wants_work() const;
   void make_sample(Job& job, int64_t j, SampleWork& work);
   void fill_sample(Job& job, int64_t j, SampleWork& work);
   void mix_pair(Job& job, int64_t j);
@@ -106,28 +152,26 @@ struct Loader::Impl {
   void finish(Job& job, int64_t samples);
   void note_skipped(int64_t sample);
 
+  const std::shared_ptr<LoaderTeam> team;
   const LoaderOptions options;
-  Source source;
+  Source& source;  // the team's
   const media::operators::Mixing mixing;
   const int64_t classes;  // of Batch::targets; 0: there are none
   const std::vector<Part> parts;
-  const int thread_count;
-  const uint64_t forks;
   const uint64_t order_hash;
   const std::shared_ptr<SlotPool> pool;
-  std::unique_ptr<Counters[]> counters;
   const int64_t places;                  // of every epoch
   std::shared_ptr<Lookahead> lookahead;  // nullptr: the dataset is local
-  std::vector<std::thread> threads;
 
-  std::mutex mutex;  // of what follows, up to the empty line
-  std::condition_variable work_changed, batch_ready;
-  std::atomic<bool> stopping{false};         // written with the lock
-  std::deque<std::shared_ptr<Job>> jobs;     // in order; the front is what next() gives
-  BatchPlan planned, following;              // what make_job() makes, and the epoch behind it
-  std::exception_ptr no_slot;                // why there is no memory for `planned`
-  int64_t since_jump = 0;                    // samples of the jobs since the last jump
-  std::exception_ptr broken;                 // why a thread ended
+  std::mutex& mutex;  // the team's: of what follows, up to the empty line
+  std::condition_variable& work_changed;
+  std::condition_variable batch_ready;
+  int inside = 0;                         // threads that work for it
+  std::atomic<double> waits_s{0};         // since when the caller of next() waits; 0: it does not
+  std::deque<std::shared_ptr<Job>> jobs;  // in order; the front is what next() gives
+  BatchPlan planned, following;           // what make_job() makes, and the epoch behind it
+  std::exception_ptr no_slot;             // why there is no memory for `planned`
+  int64_t since_jump = 0;                 // samples of the jobs since the last jump
   int64_t given_epoch = 0, given_place = 0;  // behind the last batch that next() gave
   Stats stats;                               // of the caller's side
   double returned_s = 0;

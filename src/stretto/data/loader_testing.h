@@ -108,7 +108,8 @@ inline Given copy_of(const Batch& b) {
 }
 
 // The batches up to the end of the epoch.
-inline std::vector<Given> rest_of_epoch(Loader& loader) {
+template <typename L>
+std::vector<Given> rest_of_epoch(L& loader) {
   std::vector<Given> all;
   while (const auto batch = loader.next()) all.push_back(copy_of(*batch));
   return all;

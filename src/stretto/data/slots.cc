@@ -3,8 +3,13 @@
 #include <algorithm>
 
 #if defined(__linux__)
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 #endif
+
+#include <cerrno>
+#include <cstring>
 
 #include "stretto/base/error.h"
 #include "stretto/base/fork.h"
@@ -24,17 +29,51 @@ int64_t rounded_up(int64_t bytes) {
   return std::max<int64_t>(1, (bytes + align - 1) / align) * align;
 }
 
+#if defined(__linux__)
+// Whoever maps it need not fear that it is cut short, which would be a signal.
+std::byte* shared_memory(int64_t bytes, int& file) {
+  const int fd = ::memfd_create("stretto batch", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  const auto size = static_cast<size_t>(bytes);
+  void* at = MAP_FAILED;
+  if (fd >= 0 && ::ftruncate(fd, bytes) == 0 &&
+      ::fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
+    at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  }
+  if (at == MAP_FAILED) {
+    const int code = errno;
+    if (fd >= 0) ::close(fd);
+    throw_unsupported("loader: no shared memory for a batch of {} bytes: {}", bytes,
+                      std::strerror(code));
+  }
+  file = fd;
+  return static_cast<std::byte*>(at);
+}
+#else
+std::byte* shared_memory(int64_t, int&) {
+  throw_unsupported("loader: batches in shared memory need Linux");
+}
+#endif
+
 }  // namespace
 
-Slot::Slot(int64_t wanted, int64_t n)
+Slot::Slot(int64_t wanted, int64_t n, BatchMemory memory)
     : bytes(rounded_up(wanted)),
       labels(static_cast<size_t>(n)),
       samples(static_cast<size_t>(n)),
       real(std::make_unique<bool[]>(static_cast<size_t>(n))),
       count(n) {
   take_memory(bytes);
-  data = static_cast<std::byte*>(
-      std::aligned_alloc(static_cast<size_t>(slot_alignment(bytes)), static_cast<size_t>(bytes)));
+  if (memory == BatchMemory::kShared) {
+    try {
+      data = shared_memory(bytes, file);
+    } catch (...) {
+      return_memory(bytes);
+      throw;
+    }
+  } else {
+    data = static_cast<std::byte*>(
+        std::aligned_alloc(static_cast<size_t>(slot_alignment(bytes)), static_cast<size_t>(bytes)));
+  }
   if (data == nullptr) {
     return_memory(bytes);
     throw_unsupported("loader: no memory for a batch of {} bytes", bytes);
@@ -47,6 +86,13 @@ Slot::Slot(int64_t wanted, int64_t n)
 }
 
 Slot::~Slot() {
+#if defined(__linux__)
+  if (file >= 0) {
+    ::munmap(data, static_cast<size_t>(bytes));
+    ::close(file);
+    data = nullptr;
+  }
+#endif
   std::free(data);
   return_memory(bytes);
 }
@@ -69,7 +115,10 @@ void Slot::join_boxes() {
   }
 }
 
-SlotPool::SlotPool(size_t keep) : forks_(forks()), keep_(keep) { free_.reserve(keep); }
+SlotPool::SlotPool(size_t keep, BatchMemory memory)
+    : forks_(forks()), memory_(memory), keep_(keep) {
+  free_.reserve(keep);
+}
 
 std::shared_ptr<Slot> SlotPool::take(int64_t bytes, int64_t count) {
   std::unique_ptr<Slot> slot;
@@ -81,12 +130,18 @@ std::shared_ptr<Slot> SlotPool::take(int64_t bytes, int64_t count) {
       free_.pop_back();
       // Of another phase.
       if (slot->count != count || slot->bytes != rounded_up(bytes)) {
+        forget(*slot);
         unfit.push_back(std::move(slot));
       }
     }
   }
   unfit.clear();
-  if (slot == nullptr) slot = std::make_unique<Slot>(bytes, count);
+  if (slot == nullptr) {
+    slot = std::make_unique<Slot>(bytes, count, memory_);
+    const std::lock_guard lock(mutex_);
+    slot->number = next_number_++;
+    numbers_.push_back(slot->number);
+  }
   return {slot.release(), [pool = shared_from_this()](Slot* s) { pool->give_back(s); }};
 }
 
@@ -95,7 +150,20 @@ void SlotPool::give_back(Slot* slot) {
   if (forks_ != forks()) return;
   std::unique_ptr<Slot> owned(slot);
   const std::lock_guard lock(mutex_);
-  if (free_.size() < keep_) free_.push_back(std::move(owned));
+  if (free_.size() < keep_) {
+    free_.push_back(std::move(owned));
+  } else {
+    forget(*owned);
+  }
+}
+
+void SlotPool::forget(const Slot& slot) {
+  std::erase(numbers_, slot.number);  // there are a few
+}
+
+std::vector<uint64_t> SlotPool::numbers() const {
+  const std::lock_guard lock(mutex_);
+  return numbers_;
 }
 
 void SlotPool::close() {

@@ -7,6 +7,8 @@
 #include <mutex>
 #include <vector>
 
+#include "stretto/data/loader.h"
+
 namespace stretto::data {
 
 // A box in a picture of a batch.
@@ -23,13 +25,16 @@ struct BoxColumns {
 
 // Room for a batch: elements, labels, samples, and which are real.
 struct Slot {
-  Slot(int64_t bytes, int64_t count);  // throws Unsupported if the memory is used up
+  // Throws Unsupported if the memory is used up.
+  Slot(int64_t bytes, int64_t count, BatchMemory memory = BatchMemory::kOwn);
   ~Slot();
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
 
   int64_t bytes;              // of `data`
   std::byte* data = nullptr;  // aligned to 64 bytes
+  int file = -1;              // with kShared: the memfd, whose size is sealed
+  uint64_t number = 0;        // of all slots of a pool each has another one
   std::vector<int64_t> labels, samples;
   std::unique_ptr<bool[]> real;
   int64_t count;
@@ -45,19 +50,26 @@ struct Slot {
 // Outlives its loader as long as a batch is held.
 class SlotPool : public std::enable_shared_from_this<SlotPool> {
  public:
-  explicit SlotPool(size_t keep);  // so many free slots are kept, the others are freed
+  // So many free slots are kept, the others are freed.
+  explicit SlotPool(size_t keep, BatchMemory memory = BatchMemory::kOwn);
 
   // A free slot that fits, else a new one. With its last copy it comes back here, from any thread.
   std::shared_ptr<Slot> take(int64_t bytes, int64_t count);
   // Frees what is free, and from now on what comes back.
   void close();
+  // Numbers of the slots that are not freed, in order.
+  std::vector<uint64_t> numbers() const;
 
  private:
   void give_back(Slot* slot);
+  void forget(const Slot& slot);  // with the lock: it is going to be freed
 
   const uint64_t forks_;
-  std::mutex mutex_;
+  const BatchMemory memory_;
+  mutable std::mutex mutex_;
   size_t keep_;
+  uint64_t next_number_ = 1;
+  std::vector<uint64_t> numbers_;
   std::vector<std::unique_ptr<Slot>> free_;
 };
 

@@ -1,7 +1,9 @@
 // The threads' side of a loader.
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstring>
+#include <utility>
 
 #if defined(__linux__)
 #include <sched.h>
@@ -54,68 +56,148 @@ constexpr uint64_t kByPlace = 0x706C616365000000;
 
 }  // namespace
 
-void Loader::Impl::start() {
-  threads.reserve(static_cast<size_t>(thread_count));
+void LoaderTeam::add(Loader::Impl& loader, int count) {
   try {
-    for (int i = 0; i < thread_count; ++i) {
-      Counters& mine = counters[static_cast<size_t>(i)];
+    const std::lock_guard lock(mutex);
+    if (stopping.load(std::memory_order_relaxed)) {
+      throw_unsupported("loader: the team has ended with its last loader: make another one");
+    }
+    loaders.push_back(&loader);
+    for (int i = 0; i < count; ++i) {
+      Counters& mine = counters.emplace_back();
       threads.push_back(start_thread("loader", [this, &mine] { work(mine); }));
     }
   } catch (...) {
-    stop();
+    remove(loader);
     throw;
   }
 }
 
-void Loader::Impl::stop() {
+void LoaderTeam::remove(Loader::Impl& loader) {
+  std::unique_lock lock(mutex);
+  std::erase(loaders, &loader);
+  for (const auto& job : loader.jobs) loader.abandon(*job);
+  if (loaders.empty()) {
+    stopping.store(true, std::memory_order_relaxed);  // before another one can come
+    lock.unlock();
+    stop();  // reads that wait for a file behind a URL end by it
+    return;
+  }
+  left.wait(lock, [&] { return loader.inside == 0; });
+}
+
+void LoaderTeam::stop() {
+  std::vector<std::thread> ending;
   {
     const std::lock_guard lock(mutex);
     stopping.store(true, std::memory_order_relaxed);
     source.reader.stop();
     work_changed.notify_all();
+    ending.swap(threads);
   }
-  for (std::thread& thread : threads) thread.join();
-  threads.clear();
+  for (std::thread& thread : ending) thread.join();
 }
 
-void Loader::Impl::work(Counters& mine) {
+void LoaderTeam::work(Counters& mine) {
   lower_priority();
+  Work work;
   try {
-    make_samples(mine);
+    make_samples(mine, work);
   } catch (...) {  // no memory for a few bytes
     const std::lock_guard lock(mutex);
     broken = std::current_exception();
-    batch_ready.notify_all();
+    for (Loader::Impl* const loader : loaders) loader->batch_ready.notify_all();
   }
+  work.job.reset();
+  const std::lock_guard lock(mutex);
+  leave(work);
 }
 
-void Loader::Impl::make_samples(Counters& mine) {
+void LoaderTeam::make_samples(Counters& mine, Work& work) {
   SampleWork sample_work(source, options, mine);
-  std::shared_ptr<Job> job;
   while (!stopping.load(std::memory_order_relaxed)) {
-    const int64_t j = job == nullptr ? INT64_MAX : job->next.fetch_add(1);
-    if (job == nullptr || j >= job->plan.cut.batch) {
-      job.reset();  // its slot may be waited for
-      job = next_job(mine);
+    const bool stays = work.job != nullptr && work.turn == turn.load(std::memory_order_relaxed);
+    const int64_t j = stays ? work.job->next.fetch_add(1) : INT64_MAX;
+    if (!stays || j >= work.job->plan.cut.batch) {
+      take_work(mine, work);
       continue;
     }
+    Loader::Impl& loader = *work.loader;
+    Job& job = *work.job;
     int64_t made = 1;
     try {
-      read_ahead(*job, j);
-      make_sample(*job, j, sample_work);
+      loader.read_ahead(job, j);
+      loader.make_sample(job, j, sample_work);
     } catch (...) {
-      const std::lock_guard lock(job->mutex);
-      if (j < job->error_at) {
-        job->error_at = j;
-        job->error = std::current_exception();
+      const std::lock_guard lock(job.mutex);
+      if (j < job.error_at) {
+        job.error_at = j;
+        job.error = std::current_exception();
       }
       // Samples before this one have been taken already, so that the first error is always the one
       // that stays.
-      made += abandon(*job);
+      made += loader.abandon(job);
     }
     // Behind the catch block: the caller of next() is then the last one to hold the error.
-    finish(*job, made);
+    loader.finish(job, made);
   }
+}
+
+void LoaderTeam::take_work(Counters& mine, Work& work) {
+  work.job.reset();  // its slot may be waited for
+  std::unique_lock lock(mutex);
+  leave(work);
+  while (!stopping.load(std::memory_order_relaxed)) {
+    Loader::Impl* const loader = neediest();
+    if (loader == nullptr) {
+      const double begin = now_s();
+      work_changed.wait(lock);
+      Counters::add(mine.idle_seconds, now_s() - begin);
+      continue;
+    }
+    if (auto job = loader->open_job()) {
+      work = {loader, std::move(job), turn.load(std::memory_order_relaxed)};
+      ++loader->inside;
+      return;
+    }
+    loader->make_job();
+  }
+}
+
+void LoaderTeam::leave(Work& work) {
+  if (work.loader == nullptr) return;
+  if (--work.loader->inside == 0) left.notify_all();
+  work.loader = nullptr;
+}
+
+Loader::Impl* LoaderTeam::neediest() const {
+  // Smaller is needier.
+  using Need = std::pair<double, int64_t>;
+  Loader::Impl* best = nullptr;
+  Need least;
+  for (Loader::Impl* const loader : loaders) {
+    if (!loader->wants_work()) continue;
+    const double since = loader->waits_s.load(std::memory_order_relaxed);
+    const Need need{since > 0 ? since : INFINITY,
+                    std::ranges::count_if(loader->jobs, [](const auto& j) { return j->done(); })};
+    if (best == nullptr || need < least) {
+      best = loader;
+      least = need;
+    }
+  }
+  return best;
+}
+
+std::shared_ptr<Job> Loader::Impl::open_job() const {
+  for (const auto& job : jobs) {
+    if (job->next.load(std::memory_order_relaxed) < job->plan.cut.batch) return job;
+  }
+  return nullptr;
+}
+
+bool Loader::Impl::wants_work() const {
+  if (static_cast<int64_t>(jobs.size()) < options.ahead && no_slot == nullptr) return true;
+  return open_job() != nullptr;
 }
 
 int64_t Loader::Impl::abandon(Job& job) {
@@ -128,23 +210,6 @@ void Loader::Impl::finish(Job& job, int64_t samples) {
   // next() looks at `left` with the lock held, and then sleeps.
   { const std::lock_guard lock(mutex); }
   batch_ready.notify_all();
-}
-
-std::shared_ptr<Job> Loader::Impl::next_job(Counters& mine) {
-  std::unique_lock lock(mutex);
-  while (!stopping.load(std::memory_order_relaxed)) {
-    for (const auto& job : jobs) {
-      if (job->next.load(std::memory_order_relaxed) < job->plan.cut.batch) return job;
-    }
-    if (static_cast<int64_t>(jobs.size()) < options.ahead && no_slot == nullptr) {
-      make_job();
-      continue;
-    }
-    const double begin = now_s();
-    work_changed.wait(lock);
-    Counters::add(mine.idle_seconds, now_s() - begin);
-  }
-  return nullptr;
 }
 
 void Loader::Impl::make_job() {

@@ -1,0 +1,308 @@
+// The side of the process that takes the batches.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "stretto/base/error.h"
+#include "stretto/base/fork.h"
+#include "stretto/base/interrupt.h"
+#include "stretto/data/loader_impl.h"
+#include "stretto/data/share.h"
+#include "stretto/data/share_wire.h"
+
+namespace stretto::data {
+namespace {
+
+constexpr int kInterruptMs = 50;
+
+// A slot of the other process.
+class Mapping {
+ public:
+  Mapping(int file, int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {
+    // Its pages are there already: to map them here one by one would be a page fault each.
+    data_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+    if (data_ == MAP_FAILED) {
+      throw_unsupported("{} bytes cannot be mapped: {}", bytes, std::strerror(errno));
+    }
+  }
+  ~Mapping() { ::munmap(data_, bytes_); }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  int64_t bytes() const { return static_cast<int64_t>(bytes_); }
+
+ private:
+  void* data_;
+  const size_t bytes_;
+};
+
+// Slots that nobody here holds any more, until the other process is told with the next request.
+struct GivenBack {
+  const uint64_t forks = stretto::forks();
+  std::mutex mutex;
+  std::vector<uint64_t> numbers;
+};
+
+// What a batch consists of here.
+struct Held {
+  std::shared_ptr<Mapping> memory;
+  std::vector<std::byte> rows;
+  uint64_t slot = 0;
+  std::shared_ptr<GivenBack> given_back;
+
+  ~Held() {
+    // The lock may have been held when the process forked.
+    if (given_back == nullptr || given_back->forks != forks()) return;
+    const std::lock_guard lock(given_back->mutex);
+    given_back->numbers.push_back(slot);
+  }
+};
+
+}  // namespace
+
+struct SharedLoader::Impl {
+  Impl(Dataset d, LoaderOptions o, int socket, std::string s)
+      : dataset(std::move(d)),
+        options(std::move(o)),
+        wire(socket),
+        server(std::move(s)),
+        places(Order(options.order, dataset.size(), 0).size()),
+        at{.seed = options.order.seed, .order = hash_of(options.order, dataset.size())} {}
+  ~Impl() {
+    if (file >= 0) ::close(file);
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  // The other process has ended, or says what nobody understands.
+  [[noreturn]] void fail(std::string_view how) {
+    broken = fmt::format(
+        "loader: {} {}: it made the batches of this host's ranks, and no more come", server, how);
+    throw CommError(-1, server, broken);
+  }
+
+  void ask(Ask what, const Position& position) {
+    if (!broken.empty()) throw CommError(-1, server, broken);
+    std::vector<uint64_t> numbers;
+    {
+      const std::lock_guard lock(given_back->mutex);
+      numbers.swap(given_back->numbers);
+    }
+    const Request request{
+        .ask = what, .given_back = static_cast<uint32_t>(numbers.size()), .position = position};
+    pending = what;
+    if (!wire.send(std::as_bytes(std::span(&request, 1)), std::as_bytes(std::span(numbers)))) {
+      fail("has ended");
+    }
+  }
+
+  // Reads on where an interrupt left off.
+  void fill(std::span<std::byte> bytes) {
+    while (filled < bytes.size()) {
+      const int64_t got = wire.receive(bytes.subspan(filled), &file);
+      if (got < 0) fail("has ended");
+      filled += static_cast<size_t>(got);
+      if (got > 0) continue;
+      if (!wire.wait(kInterruptMs)) check_interrupt();
+    }
+  }
+
+  // What answers the request that is pending, which then is so no more.
+  void receive() {
+    if (!broken.empty()) throw CommError(-1, server, broken);
+    if (!has_head) {
+      fill(std::as_writable_bytes(std::span(&reply, 1)));
+      if (!plausible(reply)) fail("sent what is no reply");
+      rows.resize(static_cast<size_t>(reply_rows(reply).bytes));
+      has_head = true;
+      filled = 0;
+    }
+    fill(rows);
+    filled = 0;
+    has_head = false;
+    pending.reset();
+    const std::lock_guard lock(mutex);
+    at = reply.position;
+  }
+
+  ErrorText error() const {
+    const ReplyRows r = reply_rows(reply);
+    const char* const text = reinterpret_cast<const char*>(rows.data());
+    return {.kind = reply.kind,
+            .code = reply.code,
+            .offset = reply.offset,
+            .file = {text + r.file, static_cast<size_t>(reply.file_bytes)},
+            .problem = {text + r.problem, static_cast<size_t>(reply.problem_bytes)}};
+  }
+
+  // Forgets slots, and knows the one of this reply.
+  std::shared_ptr<Held> hold() {
+    auto held = std::make_shared<Held>();
+    held->rows = std::exchange(rows, {});
+    const ReplyRows r = reply_rows(reply);
+    std::vector<uint64_t> gone(static_cast<size_t>(reply.gone));
+    if (!gone.empty()) std::memcpy(gone.data(), held->rows.data() + r.gone, 8 * gone.size());
+    for (const uint64_t number : gone) slots.erase(number);
+    if (reply.answer != Answer::kBatch) return held;
+    held->slot = reply.slot;
+    held->given_back = given_back;
+    if (reply.brings_slot != 0) {
+      if (file < 0) {
+        fail("sent a batch whose memory did not arrive: this process has too many open files");
+      }
+      try {
+        slots[reply.slot] = std::make_shared<Mapping>(file, reply.slot_bytes);
+      } catch (const Unsupported& e) {
+        fail(fmt::format("sent a batch for which there is no memory: {}", e.what()));
+      }
+      ::close(std::exchange(file, -1));
+    }
+    const auto found = slots.find(reply.slot);
+    const int64_t pictures = 3 * reply.count * reply.height * reply.width;
+    if (found == slots.end() || found->second->bytes() != reply.slot_bytes ||
+        pictures * static_cast<int64_t>(dtype_bytes(options.dtype)) > reply.slot_bytes) {
+      fail("sent a batch in memory that it had not sent");
+    }
+    held->memory = found->second;
+    return held;
+  }
+
+  Batch batch(const std::shared_ptr<Held>& held) const {
+    const ReplyRows r = reply_rows(reply);
+    const std::byte* const row = held->rows.data();
+    std::byte* const data = held->memory->data();
+    const auto numbers = [row](int64_t begin) {
+      return reinterpret_cast<const int64_t*>(row + begin);
+    };
+    const auto floats = [row](int64_t begin) {
+      return reinterpret_cast<const float*>(row + begin);
+    };
+    const bool boxes = reply.boxes >= 0;
+    return {.data = data,
+            .dtype = options.dtype,
+            .layout = options.layout,
+            .count = reply.count,
+            .height = reply.height,
+            .width = reply.width,
+            .labels = numbers(r.labels),
+            .real = reinterpret_cast<const bool*>(row + r.real),
+            .samples = numbers(r.samples),
+            .targets = reply.targets_at < 0
+                           ? nullptr
+                           : reinterpret_cast<const float*>(data + reply.targets_at),
+            .classes = reply.classes,
+            .boxes = boxes ? floats(r.boxes) : nullptr,
+            .box_labels = boxes ? numbers(r.box_labels) : nullptr,
+            .box_areas = boxes ? floats(r.areas) : nullptr,
+            .box_starts = boxes ? numbers(r.starts) : nullptr,
+            .image_ids = boxes ? numbers(r.image_ids) : nullptr,
+            .masks = reply.masks_at < 0 ? nullptr : data + reply.masks_at,
+            .mask_dtype = options.mask_dtype,
+            .epoch = reply.epoch,
+            .number = reply.number,
+            .hold = held};
+  }
+
+  const Dataset dataset;
+  const LoaderOptions options;
+  const Wire wire;
+  const std::string server;
+  const int64_t places;  // of every epoch
+  const uint64_t forks = stretto::forks();
+  const std::shared_ptr<GivenBack> given_back = std::make_shared<GivenBack>();
+  std::unordered_map<uint64_t, std::shared_ptr<Mapping>> slots;
+
+  // Of the request that is not answered yet: an interrupt may have ended the wait for it.
+  std::optional<Ask> pending;
+  Reply reply;
+  std::vector<std::byte> rows;  // behind it
+  size_t filled = 0;            // bytes of the part that is read
+  bool has_head = false;
+  int file = -1;  // came with it
+  std::string broken;
+
+  mutable std::mutex mutex;
+  Position at;  // behind what next() gave
+};
+
+void check_loader(const LoaderOptions& options, const Dataset& dataset) {
+  check_options(options, dataset.size());
+  check_dataset(options, dataset);
+}
+
+SharedLoader::SharedLoader(Dataset dataset, LoaderOptions options, int socket, std::string server)
+    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(options), socket,
+                                   std::move(server))) {}
+
+SharedLoader::~SharedLoader() {
+  // A child of fork() must not end the connection of its parent.
+  if (impl_->forks != forks()) static_cast<void>(impl_.release());
+}
+
+SharedLoader::Impl& SharedLoader::impl() const {
+  if (impl_->forks != forks()) {
+    throw_unsupported(
+        "loader: this process was forked from the one that has the connection to {}: make a loader "
+        "here",
+        impl_->server);
+  }
+  return *impl_;
+}
+
+std::optional<Batch> SharedLoader::next() {
+  Impl& m = impl();
+  // A load() whose wait was interrupted: whether it went well is where the loader is now.
+  if (m.pending == Ask::kLoad) {
+    m.receive();
+    m.hold();
+  }
+  if (!m.pending) m.ask(Ask::kNext, {});
+  m.receive();
+  if (m.reply.answer == Answer::kError) {
+    const ErrorText error = m.error();
+    m.hold();
+    throw_error(error);
+  }
+  const auto held = m.hold();
+  if (m.reply.answer == Answer::kEnd) return std::nullopt;
+  return m.batch(held);
+}
+
+void SharedLoader::set_epoch(int64_t epoch) {
+  check_epoch(epoch);
+  load({.seed = impl_->options.order.seed, .epoch = epoch, .place = 0});
+}
+
+int64_t SharedLoader::batches(int64_t epoch) const {
+  return batches_of_epoch(impl_->options, impl_->places, epoch);
+}
+
+std::vector<int64_t> SharedLoader::indices(int64_t epoch) const {
+  return indices_of_epoch(impl_->options, impl_->dataset.size(), epoch);
+}
+
+Position SharedLoader::position() const {
+  const Impl& m = impl();
+  const std::lock_guard lock(m.mutex);
+  return m.at;
+}
+
+void SharedLoader::load(const Position& position) {
+  Impl& m = impl();
+  if (m.pending) {  // its batch is given back at once
+    m.receive();
+    m.hold();
+  }
+  m.ask(Ask::kLoad, position);
+  m.receive();
+  const ErrorText error = m.error();
+  m.hold();
+  if (m.reply.answer == Answer::kError) throw_error(error);
+}
+
+}  // namespace stretto::data
