@@ -1,5 +1,6 @@
 """Modules with dynamic shapes that are saved, and what their artefacts give."""
 
+import math
 import os
 import subprocess
 import sys
@@ -201,6 +202,22 @@ print("equal")
   assert done.stdout == "equal\n", done.stderr
 
 
+class Squares(torch.nn.Module):
+  def forward(self, x):
+    return (x[:, :, None] * x[:, None]).reshape(x.shape[0], -1)
+
+
+@pytest.mark.parametrize("most", [2, 3, None])
+def test_narrow_and_endless_ranges(tmp_path, most):
+  model = stretto.optimize(made(Squares), torch.randn(2, 5), dynamic_shapes=(
+    {0: Dim("n", max=most), 1: Dim("m")},), **QUICK)
+  model.save(tmp_path / "m.stretto")
+  loaded = stretto.load(tmp_path / "m.stretto")
+  for shape in ((1, 1), (1, 7), (2, 5), (most or 50, 30)):
+    x = torch.randn(shape)
+    close(loaded.run({"x": x.numpy()})["output"], made(Squares)(x))
+
+
 def test_an_exported_program_is_saved(tmp_path):
   module = made(Encoder)
   program = torch.export.export(module, (torch.randn(3, 7, 16),), dynamic_shapes=(
@@ -258,5 +275,7 @@ def test_numbers_are_found_among_sizes():
   assert find([42, 20, 64], known) == Expression("Mul", (Expression("Mul", (a, b)), 2))
   assert find([3.0, 5.0, 8.0], known) == a
   assert find([3.5, 5.5, 8.5], known) is None
+  assert find([float("inf"), 5.0, 8.0], known) is None
+  assert math.isnan(find([float("nan")] * 3, known))
   assert find([3, 5, 9], known) is None
   assert find([True, False, True], known) is None

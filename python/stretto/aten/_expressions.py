@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,10 +63,10 @@ def sizes_of(program: ExportedProgram, values: Sequence[Mapping[Any, int]]) -> K
 
 def find(numbers: Sequence[Any], known: Known) -> Found | None:
   """What these numbers are in all graphs; None where nothing was found."""
-  if all(number == numbers[0] and type(number) is type(numbers[0]) for number in numbers):
+  if all(repr(number) == repr(numbers[0]) for number in numbers):
     return numbers[0]  # type: ignore[no-any-return]
   if not all(isinstance(number, (int, float)) and not isinstance(number, bool)
-             and number == int(number) for number in numbers):
+             and math.isfinite(number) and number == int(number) for number in numbers):
     return None
   whole = [int(number) for number in numbers]
   for expression, sizes in known:

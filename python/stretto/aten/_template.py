@@ -20,17 +20,17 @@ import torch
 from torch.export import ExportedProgram
 
 from stretto import _stretto
-from stretto._errors import UnsupportedError
+from stretto._errors import Error, InternalError, InvalidArgumentError, UnsupportedError
 from stretto.aten._builder import COMPLEX, Builder, Value, engine_shape
 from stretto.aten._expressions import Expression, Found, find, sizes_of
 from stretto.aten._sizes import at_sizes, input_sizes, size_ranges
 from stretto.aten._translate import OpenSizes, translate_program
 
-# Graphs that have to agree on an expression, where the ranges allow so many.
-_GRAPHS = 5
+# Graphs that have to agree on an expression, and how few may.
+_GRAPHS, _FEWEST = 5, 3
 # Sets of sizes that are tried for them. Some, such as those with a 1, may lead to another graph.
 _TRIES = 12
-# Of sizes whose range is wider, so many are drawn from: small, but hardly those of weights.
+# What is drawn from where the range allows it: small sizes, but hardly those of weights.
 _LEAST, _MOST = 11, 97
 
 
@@ -71,22 +71,29 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
              if isinstance(tensor, torch.Tensor)}
   alike: dict[Any, list[tuple[dict[Any, int], list[_Call]]]] = {}
   chosen: list[tuple[dict[Any, int], list[_Call]]] = []
+  failure: Error | None = None
   for values in _points(program, first):
     calls: list[_Call] = []
-    translate_program(program, name, output_names, values,
-                      OpenSizes(nodes, partial(_Recorder, calls=calls, weights=weights)))
+    try:
+      translate_program(program, name, output_names, values,
+                        OpenSizes(nodes, partial(_Recorder, calls=calls, weights=weights)))
+    except (InternalError, InvalidArgumentError, UnsupportedError) as error:
+      failure = error
+      continue
     group = alike.setdefault(tuple(call.form for call in calls), [])
     group.append((values, calls))
     chosen = max(chosen, group, key=len)
     if len(chosen) == _GRAPHS:
       break
+  if len(chosen) < _FEWEST:
+    raise failure or UnsupportedError(f"{name}: dynamic sizes decide which operators it has")
   known = sizes_of(program, [values for values, _ in chosen])
   plan = [_planned(name, same, known) for same in zip(*(calls for _, calls in chosen))]
   symbols = {size: (input_name, axis) for input_name, sizes in reversed(input_sizes(program))
              for axis, size in reversed(list(enumerate(sizes))) if not isinstance(size, int)}
   made = translate_program(program, name, output_names, chosen[0][0],
                            OpenSizes(nodes, partial(_Writer, plan=plan, symbols=symbols)))
-  trials = [_trial(program, values) for values in (first, *_ends(program, first), chosen[-1][0])]
+  trials = [_trial(program, values) for values in (first, *_ends(program, first))]
   return Template(made.graph, trials)
 
 
@@ -115,9 +122,10 @@ def _points(program: ExportedProgram, first: Mapping[Any, int]) -> Iterator[dict
     for symbol, (least, most) in ranges.items():
       low = max(least, _LEAST)
       high = max(least, _MOST) if most is None else min(most, low + _MOST - _LEAST)
-      # Of a narrow range all sizes count, though 1 is the one least like the others.
-      values[symbol] = draw.randint(low, high) if high - low >= _GRAPHS else draw.randint(
-        max(least, 2) if most is None or most > 1 else least, least + 40 if most is None else most)
+      if high - low < 2 * _GRAPHS:
+        # A narrow range: sizes beyond it have the same expressions.
+        low, high = max(least, 2), max(least, 2) + 4 * _GRAPHS
+      values[symbol] = draw.randint(low, high)
     key = tuple(values.values())
     if key not in seen:
       seen.add(key)
@@ -136,8 +144,9 @@ def _ends(program: ExportedProgram, first: Mapping[Any, int]) -> Iterator[dict[A
 def _trial(program: ExportedProgram, values: Mapping[Any, int]
            ) -> tuple[list[tuple[int, ...]], list[tuple[int, ...]]]:
   inputs, outputs = [], []
+  names = {name for name, _ in input_sizes(program)}
   for node in program.graph.nodes:
-    if node.op == "placeholder" and node.name in dict(input_sizes(program)):
+    if node.op == "placeholder" and node.name in names:
       inputs.append(node)
     elif node.op == "output":
       outputs = [x for x in node.args[0] if isinstance(x, torch.fx.Node)]

@@ -13,7 +13,7 @@ import torch
 from torch.export import ExportedProgram
 
 from stretto import _stretto
-from stretto._errors import UnsupportedError
+from stretto._errors import InternalError, InvalidArgumentError, UnsupportedError
 from stretto.aten._builder import COMPLEX
 from stretto.aten._sizes import bind, input_sizes, is_open, text
 from stretto.aten._template import make_template
@@ -62,6 +62,7 @@ class Variants:
       UnsupportedError: there is none; the text says why.
     """
     assert self._first is not None
+    _stretto.check_writable(path)
     shapes = [spec.shape for spec in self._first.inputs if spec.dtype is not None]
     with self._lock:
       if self._weights != _versions(self._program):
@@ -70,7 +71,7 @@ class Variants:
       try:
         template = make_template(self._program, self._name, self._output_names,
                                  bind(self._program, shapes))
-      except UnsupportedError as error:
+      except (InternalError, InvalidArgumentError, UnsupportedError) as error:
         raise UnsupportedError(f"save: {error}; optimise the module with fixed shapes to save "
                                "it") from None
     ranges = [(spec.name, text(self._program, [*sizes, *([2] if spec.dtype in COMPLEX else [])]))
