@@ -238,7 +238,13 @@ class Scaled(torch.nn.Module):
     return x.var(1)
 
 
+class Rolled(torch.nn.Module):
+  def forward(self, x):
+    return torch.roll(x, 5, 1)  # by the rest of 5, which shows for small sizes only
+
+
 @pytest.mark.parametrize("kind, shape, words", [
+  (Rolled, (2, 7), "roll has a number that depends on dynamic sizes in a way"),
   (Adaptive, (2, 3, 16, 16), "of adaptive_avg_pool2d has attributes or tables that depend on"),
   (Scaled, (2, 7), "var has a number that depends on dynamic sizes in a way"),
 ])

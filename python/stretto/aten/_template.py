@@ -22,7 +22,7 @@ from torch.export import ExportedProgram
 from stretto import _stretto
 from stretto._errors import Error, InternalError, InvalidArgumentError, UnsupportedError
 from stretto.aten._builder import COMPLEX, Builder, Value, engine_shape
-from stretto.aten._expressions import Expression, Found, find, sizes_of
+from stretto.aten._expressions import Expression, Found, find, sizes_of, value_of
 from stretto.aten._sizes import at_sizes, input_sizes, size_ranges
 from stretto.aten._translate import OpenSizes, translate_program
 
@@ -72,11 +72,16 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
   alike: dict[Any, list[tuple[dict[Any, int], list[_Call]]]] = {}
   chosen: list[tuple[dict[Any, int], list[_Call]]] = []
   failure: Error | None = None
-  for values in _points(program, first):
+
+  def recorded(values: Mapping[Any, int]) -> list[_Call]:
     calls: list[_Call] = []
+    translate_program(program, name, output_names, values,
+                      OpenSizes(nodes, partial(_Recorder, calls=calls, weights=weights)))
+    return calls
+
+  for values in _points(program, first):
     try:
-      translate_program(program, name, output_names, values,
-                        OpenSizes(nodes, partial(_Recorder, calls=calls, weights=weights)))
+      calls = recorded(values)
     except (InternalError, InvalidArgumentError, UnsupportedError) as error:
       failure = error
       continue
@@ -89,6 +94,9 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
     raise failure or UnsupportedError(f"{name}: dynamic sizes decide which operators it has")
   known = sizes_of(program, [values for values, _ in chosen])
   plan = [_planned(name, same, known) for same in zip(*(calls for _, calls in chosen))]
+  # What is drawn is neither very small nor large, where remainders and limits show.
+  for values in (first, *_ends(program, first)):
+    _check(name, recorded(values), chosen[0][1], plan, values)
   symbols = {size: (input_name, axis) for input_name, sizes in reversed(input_sizes(program))
              for axis, size in reversed(list(enumerate(sizes))) if not isinstance(size, int)}
   made = translate_program(program, name, output_names, chosen[0][0],
@@ -135,8 +143,11 @@ def _points(program: ExportedProgram, first: Mapping[Any, int]) -> Iterator[dict
 
 
 def _ends(program: ExportedProgram, first: Mapping[Any, int]) -> Iterator[dict[Any, int]]:
+  """The smallest sizes, a few that follow, and the largest."""
   ranges = size_ranges(program, first)
-  yield {symbol: least for symbol, (least, _) in ranges.items()}
+  for more in range(4):
+    yield {symbol: least + more if most is None else min(least + more, most)
+           for symbol, (least, most) in ranges.items()}
   yield {symbol: first[symbol] if most is None else most
          for symbol, (_, most) in ranges.items()}
 
@@ -319,6 +330,20 @@ def _content(tensor: torch.Tensor) -> tuple[Any, ...]:
     plain = torch.view_as_real(plain)
   data = plain.contiguous().reshape(-1).view(torch.uint8).numpy()
   return str(tensor.dtype), tuple(tensor.shape), hashlib.blake2b(data).digest()
+
+
+def _check(name: str, calls: Sequence[_Call], like: Sequence[_Call],
+           plan: Sequence[tuple[Found, ...] | None], sizes: Mapping[Any, int]) -> None:
+  """Refuses a plan that gives other numbers for these sizes, if they lead to a graph of the same
+  form."""
+  if [call.form for call in calls] != [call.form for call in like]:
+    return
+  for call, other, found in zip(calls, like, plan):
+    if call.rest != other.rest or found and any(
+        number != value_of(one, sizes) and repr(number) != repr(one)  # not numbers are unequal
+        for one, number in zip(found, call.numbers)):
+      raise UnsupportedError(f"{name}: {call.place} has a number that depends on dynamic sizes in "
+                             "a way that an artefact cannot hold")
 
 
 def _planned(name: str, same: Sequence[_Call],
