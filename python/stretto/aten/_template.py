@@ -95,14 +95,14 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
   known = sizes_of(program, [values for values, _ in chosen])
   plan = [_planned(name, same, known) for same in zip(*(calls for _, calls in chosen))]
   # What is drawn is neither very small nor large, where remainders and limits show.
-  for values in (first, *_ends(program, first)):
-    _check(name, recorded(values), chosen[0][1], plan, values)
+  ends = [first, *_ends(program, first)]
+  for end in ends:
+    _check(name, recorded(end), chosen[0][1], plan, end)
   symbols = {size: (input_name, axis) for input_name, sizes in reversed(input_sizes(program))
              for axis, size in reversed(list(enumerate(sizes))) if not isinstance(size, int)}
   made = translate_program(program, name, output_names, chosen[0][0],
                            OpenSizes(nodes, partial(_Writer, plan=plan, symbols=symbols)))
-  trials = [_trial(program, values) for values in (first, *_ends(program, first))]
-  return Template(made.graph, trials)
+  return Template(made.graph, [_trial(program, end) for end in ends])
 
 
 def _depending(program: ExportedProgram) -> set[str]:
@@ -290,7 +290,7 @@ class _Writer(Builder):
       if plain:
         parts.append(self._numbers(plain))
         plain = []
-      if one is not None:
+      if isinstance(one, Expression):
         parts.append(self._size(one))
     return parts[0] if len(parts) == 1 else self._own("Concat", *parts, axis=0)
 
@@ -329,7 +329,7 @@ def _content(tensor: torch.Tensor) -> tuple[Any, ...]:
   if plain.dtype in COMPLEX:
     plain = torch.view_as_real(plain)
   data = plain.contiguous().reshape(-1).view(torch.uint8).numpy()
-  return str(tensor.dtype), tuple(tensor.shape), hashlib.blake2b(data).digest()
+  return str(tensor.dtype), tuple(tensor.shape), hashlib.blake2b(data.tobytes()).digest()
 
 
 def _check(name: str, calls: Sequence[_Call], like: Sequence[_Call],
@@ -352,8 +352,11 @@ def _planned(name: str, same: Sequence[_Call],
   if any(call.rest != same[0].rest for call in same):
     raise UnsupportedError(f"{name}: {same[0].place} has attributes or tables that depend on "
                            "dynamic sizes, which an artefact cannot hold")
-  found = tuple(find(numbers, known) for numbers in zip(*(call.numbers for call in same)))
-  if None in found:
-    raise UnsupportedError(f"{name}: {same[0].place} has a number that depends on dynamic sizes in "
-                           "a way that an artefact cannot hold")
-  return found if same[0].numbers else None
+  plan = []
+  for numbers in zip(*(call.numbers for call in same)):
+    found = find(numbers, known)
+    if found is None:
+      raise UnsupportedError(f"{name}: {same[0].place} has a number that depends on dynamic sizes "
+                             "in a way that an artefact cannot hold")
+    plan.append(found)
+  return tuple(plan) or None
