@@ -1,5 +1,6 @@
 #include "stretto/runtime/other_shapes.h"
 
+#include <algorithm>
 #include <map>
 #include <span>
 
@@ -7,6 +8,8 @@
 #include "stretto/export/onnx/export.h"
 #include "stretto/runtime/lengths.h"
 #include "stretto/runtime/model_state.h"
+#include "stretto/tensor/compare.h"
+#include "stretto/tensor/identity.h"
 
 namespace stretto::runtime {
 namespace {
@@ -18,6 +21,45 @@ ShapeSource copies_of(ImportedModel imported) {
   source.write = [kept] { return onnx::export_to_bytes(kept->graph); };
   source.import = [kept](const std::map<std::string, Shape>&) { return *kept; };
   return source;
+}
+
+// Packed weights are found by the names of nodes and constants, so what they stand for must be the
+// same in both graphs.
+void check_weights(const ir::Graph& made, const ir::Graph& first, const std::string& name) {
+  std::map<std::string_view, const ir::Node*> nodes;
+  std::map<std::string_view, const Tensor*> constants;
+  for (const ir::Node& node : first.nodes) nodes[node.name] = &node;
+  for (const ir::Value& value : first.values) {
+    if (value.is_constant()) constants[value.name] = &value.constant;
+  }
+  const auto expect = [&](const std::string& what, const Tensor& ours, const Tensor& theirs) {
+    if (content_name(ours) == content_name(theirs)) return;
+    // Tables that depend on sizes were computed by the module's framework, and here by the engine.
+    constexpr double kRounding = 1e-5;
+    if (ours.shape() == theirs.shape() && compare(ours, theirs).relative_to_max < kRounding) return;
+    throw_unsupported(
+        "save: {}: the weights of {} are not those that the model was optimised with; optimise it "
+        "again",
+        name, what);
+  };
+  for (const ir::Node& node : made.nodes) {
+    const auto at = nodes.find(node.name);
+    if (at == nodes.end()) continue;
+    const ir::Node& other = *at->second;
+    for (size_t i = 0; i < std::min(node.inputs.size(), other.inputs.size()); ++i) {
+      if (node.inputs[i] == ir::kNone || other.inputs[i] == ir::kNone) continue;
+      const ir::Value& ours = made.value(node.inputs[i]);
+      const ir::Value& theirs = first.value(other.inputs[i]);
+      if (!is_float(ours.dtype) || ours.dtype != theirs.dtype) continue;
+      if (!ours.is_constant() || !theirs.is_constant()) continue;
+      expect(node.name, ours.constant, theirs.constant);
+    }
+  }
+  for (const ir::Value& value : made.values) {
+    const auto at = constants.find(value.name);
+    if (at == constants.end() || !is_float(value.dtype) || !value.is_constant()) continue;
+    expect(value.name, value.constant, *at->second);
+  }
 }
 
 }  // namespace
@@ -60,6 +102,10 @@ Model with_open_graph(const Model& model, const ir::Graph& graph, std::vector<Op
   state->by_shape = std::make_shared<ProgramsByShape>(
       std::move(inputs), onnx_source(reader), first.by_shape ? first.by_shape->lengths() : "",
       first.siblings);
+  std::vector<Shape> shapes;
+  for (const TensorSpec& spec : first.program->inputs) shapes.push_back(spec.shape);
+  check_weights(first.siblings->rewritten(state->by_shape->import(shapes)), *first.graph,
+                first.name);
   for (const ShapeTrial& trial : trials) {
     state->by_shape->check(trial.inputs);
     const ir::Graph made = state->by_shape->import(trial.inputs).graph;
