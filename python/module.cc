@@ -31,6 +31,7 @@
 #include "stretto/report/report.h"
 #include "stretto/runtime/model_state.h"
 #include "stretto/runtime/optimize.h"
+#include "stretto/runtime/other_shapes.h"
 #include "stretto/stretto.h"
 #include "tensors.h"
 #include "verbs.h"
@@ -207,6 +208,21 @@ ModelSession* with_other_shapes(const ModelSession& session, GraphBuilder& graph
   return new ModelSession(runtime::with_other_shapes(session.model(), std::move(imported)));
 }
 
+// The file has one graph for all shapes.
+void save_with_shapes(
+    const ModelSession& session, const std::string& path, GraphBuilder& graph,
+    const std::vector<std::pair<std::string, std::string>>& ranges,
+    const std::vector<std::pair<std::vector<Shape>, std::vector<Shape>>>& trials) {
+  const ImportedModel imported = graph.take();
+  nb::gil_scoped_release released;
+  const InterruptScope interrupt(check_signals);
+  std::vector<runtime::OpenInput> inputs;
+  for (const auto& [name, range] : ranges) inputs.push_back({name, parse_shape_range(range)});
+  std::vector<runtime::ShapeTrial> tried;
+  for (const auto& [given, made] : trials) tried.push_back({given, made});
+  runtime::with_open_graph(session.model(), imported.graph, std::move(inputs), tried).save(path);
+}
+
 Context* make_context(const ModelSession& session, int64_t batch, int64_t max_length,
                       const std::map<std::string, std::string>& state) {
   nb::gil_scoped_release released;
@@ -362,6 +378,8 @@ NB_MODULE(_stretto, m) {
              s.model().save(path);
            })
       .def("with_other_shapes", &python::with_other_shapes, "graph"_a)
+      .def("save_with_shapes", &python::save_with_shapes, "path"_a, "graph"_a, "ranges"_a,
+           "trials"_a)
       .def("report_json", [](const ModelSession& s) { return s.model().report_json(); })
       .def_prop_ro("name", [](const ModelSession& s) { return s.model().name(); })
       .def_prop_ro("threads", [](const ModelSession& s) { return s.model().threads(); })

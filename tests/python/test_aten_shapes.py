@@ -123,13 +123,6 @@ def test_a_half_precision_module_keeps_its_weights():
   assert model._session.shared_weight_bytes == before
 
 
-def test_it_cannot_be_saved(tmp_path):
-  model = stretto.optimize(encoder(), torch.randn(3, 7, 16),
-                           dynamic_shapes=({0: Dim("batch", max=64)},), **QUICK)
-  with pytest.raises(stretto.UnsupportedError, match="optimise it with fixed shapes"):
-    model.save(tmp_path / "m.stretto")
-
-
 def test_dynamic_shapes_are_for_modules(cnn_path):
   with pytest.raises(stretto.InvalidArgumentError, match="dynamic_shapes: only a PyTorch module"):
     stretto.optimize(cnn_path, dynamic_shapes=({0: 1},), tuning="off")

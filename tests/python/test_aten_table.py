@@ -7,6 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import aten_cases  # noqa: E402
+import closeness  # noqa: E402
 from stretto.aten import _complex, _table, _translate  # noqa: E402
 from torch.utils import _pytree as pytree  # noqa: E402
 
@@ -32,18 +33,12 @@ def difference(got, expected):
   """None where a tensor is what PyTorch says it is, otherwise why not."""
   if got.dtype != expected.dtype or got.shape != expected.shape:
     return f"{got.dtype}{list(got.shape)} instead of {expected.dtype}{list(expected.shape)}"
-  if expected.is_complex():
-    got, expected = torch.view_as_real(got.resolve_conj()), torch.view_as_real(
-      expected.resolve_conj())
-  if not expected.is_floating_point():
-    return None if torch.equal(got, expected) else f"{got} instead of {expected}"
-  finite = expected.isfinite()
-  if not torch.equal(got[~finite].nan_to_num(), expected[~finite].nan_to_num()):
-    return f"{got} instead of {expected}"
-  if not finite.any():
-    return None
-  error = (got[finite] - expected[finite]).abs().max() / expected[finite].abs().max().clamp(1e-6)
-  return None if error <= TOLERANCE else f"off by {error:.1e} of the largest value"
+
+  def array(x):
+    x = torch.view_as_real(x.resolve_conj()) if x.is_complex() else x
+    return (x.float() if x.dtype == torch.bfloat16 else x).numpy()
+
+  return closeness.difference(array(got), array(expected), TOLERANCE)
 
 
 @functools.cache

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 onnx = pytest.importorskip("onnx")
+import closeness  # noqa: E402
 from onnx import TensorProto, helper, numpy_helper  # noqa: E402
 
 import stretto  # noqa: E402
@@ -50,18 +51,7 @@ def difference(got, want, tolerance=TOLERANCE):
   got, want = np.asarray(got), np.asarray(want)
   if want.dtype.name.startswith("float8") and got.dtype == np.uint8:  # ONNX Runtime gives the bits
     want = want.view(np.uint8)
-  if got.dtype != want.dtype or got.shape != want.shape:
-    return f"{got.dtype}{list(got.shape)} instead of {want.dtype}{list(want.shape)}"
-  if got.dtype.kind not in "fV" or not got.size:
-    return None if np.array_equal(got, want) else f"{got} instead of {want}"
-  got, want = got.astype(np.float64), want.astype(np.float64)
-  finite = np.isfinite(want)
-  if not np.array_equal(np.nan_to_num(got[~finite]), np.nan_to_num(want[~finite])):
-    return f"{got} instead of {want}"
-  if not finite.any():
-    return None
-  error = np.abs(got[finite] - want[finite]).max() / max(np.abs(want[finite]).max(), 1e-6)
-  return None if error <= tolerance else f"off by {error:.1e} of the largest value"
+  return closeness.difference(got, want, tolerance)
 
 
 def checked(path):

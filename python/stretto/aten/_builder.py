@@ -150,6 +150,10 @@ class Builder:
                                          f"{self.name}.sizes")
     return self._constants[key]
 
+  def causal(self, rows: int, columns: int) -> Value:
+    """Truth values: every row sees the columns up to its own."""
+    return self.tensor(torch.ones(rows, columns, dtype=torch.bool).tril())
+
   def cast(self, x: Operand, dtype: str) -> Value:
     """`x` with another element type, or a number as a constant of it."""
     if not isinstance(x, Value):

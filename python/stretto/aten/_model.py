@@ -13,8 +13,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from stretto import _stretto
-from stretto._errors import InvalidArgumentError, UnsupportedError
+from stretto._errors import InvalidArgumentError
 from stretto._model import Model
+from stretto._paths import path_text
 from stretto.aten._builder import COMPLEX, HALF
 from stretto.aten._translate import Input, Output
 from stretto.aten._variants import Variant, Variants
@@ -73,16 +74,16 @@ class OptimizedModule(Model):
     return flat[0] if self._single else pytree.tree_unflatten(flat, self._out_spec)
 
   def save(self, path: str | os.PathLike[str]) -> None:
-    """Writes the artefact, as `stretto.Model.save` does.
+    """Writes the artefact, as `stretto.Model.save` does. With dynamic shapes it holds one graph
+    for all of them.
 
     Raises:
-      UnsupportedError: the module was optimised with dynamic shapes, which an artefact cannot hold.
+      UnsupportedError: there is no such graph, or weights were changed; the text says more.
     """
-    if self._variants is not None:
-      raise UnsupportedError(f"save: {self.name} has dynamic shapes, and other shapes are made "
-                             "from the module; optimise it with fixed shapes, or an ONNX file that "
-                             "leaves them open, to save it")
-    super().save(path)
+    if self._variants is None:
+      super().save(path)
+    else:
+      self._variants.save(path_text("path", path))
 
   def _leaves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     """The arguments without their containers."""

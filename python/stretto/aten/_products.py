@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import torch
-
 from stretto.aten._builder import Builder, Value
 
 
@@ -49,11 +47,11 @@ def attention(b: Builder, query: Value, key: Value, value: Value, attn_mask: Val
   order[-2:] = order[-1], order[-2]
   scores = _scaled(b, b.node("MatMul", query, b.transpose(key, order)), scale)
   if is_causal:
-    rows, columns = query.shape[-2], key.shape[-2]
-    attn_mask = b.tensor(torch.ones(rows, columns, dtype=torch.bool).tril())
+    attn_mask = b.causal(query.shape[-2], key.shape[-2])
   seen = None  # rows that may look at something
   if attn_mask is not None and attn_mask.dtype == "bool":
-    if attn_mask.tensor is None or not bool(attn_mask.tensor.any(-1).all()):
+    if not is_causal and (attn_mask.tensor is None
+                          or not bool(attn_mask.tensor.any(-1).all())):
       seen = b.node("ReduceMax", attn_mask, b.ints([attn_mask.rank - 1]), keepdims=1)
     scores = b.node("Where", attn_mask, scores, b.scalar(-math.inf, scores.dtype))
   elif attn_mask is not None:

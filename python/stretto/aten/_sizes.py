@@ -23,7 +23,7 @@ def input_sizes(program: ExportedProgram) -> list[tuple[str, list[Size]]]:
   for spec in program.graph_signature.input_specs:
     if spec.kind == InputKind.USER_INPUT and isinstance(spec.arg, TensorArgument):
       fake = nodes[spec.arg.name].meta["val"]
-      sizes.append((spec.arg.name, [_expression(size) for size in fake.shape]))
+      sizes.append((spec.arg.name, [expression_of(size) for size in fake.shape]))
   return sizes
 
 
@@ -74,6 +74,22 @@ def bind(program: ExportedProgram, shapes: Sequence[Sequence[int]]) -> dict[Any,
   return values
 
 
+def size_ranges(program: ExportedProgram,
+                values: Mapping[Any, int]) -> dict[Any, tuple[int, int | None]]:
+  """The least and the most size of every symbol in `values`; no most is no limit."""
+  return {symbol: _range(program, symbol) for symbol in values}
+
+
+def at_sizes(sizes: Sequence[Any], values: Mapping[Any, int]) -> tuple[int, ...]:
+  """What symbolic sizes are for these values.
+
+  Raises:
+    UnsupportedError: one depends on the values of tensors.
+  """
+  return tuple(_value(size if not isinstance(size, torch.SymInt) else expression_of(size), values)
+               for size in sizes)
+
+
 def fixed(graph: torch.fx.Graph, values: Mapping[Any, int]) -> torch.fx.Graph:
   """A copy of the graph in which descriptions of tensors and sizes are plain numbers."""
   copy = torch.fx.Graph()
@@ -94,10 +110,10 @@ def _plain(described: Any, values: Mapping[Any, int]) -> Any:
   if isinstance(described, torch.Tensor):
     if all(isinstance(size, int) for size in described.shape):
       return described
-    shape = [_value(_expression(size), values) for size in described.shape]
+    shape = [_value(expression_of(size), values) for size in described.shape]
     return _Described(described, tuple(shape))
   if isinstance(described, (torch.SymInt, torch.SymFloat, torch.SymBool)):
-    return _value(_expression(described), values)
+    return _value(expression_of(described), values)
   return described
 
 
@@ -118,7 +134,7 @@ class _Described(torch.Tensor):
     raise UnsupportedError(f"{func} on a tensor that is only described")
 
 
-def _expression(size: Any) -> Size:
+def expression_of(size: Any) -> Size:
   """A plain number where it is one."""
   if isinstance(size, (int, float, bool)):
     return size

@@ -290,3 +290,9 @@ TABLE: dict[str, Callable[..., Any]] = {
   "full.default": generators.full,
   "full_like.default": generators.full_like,
 }
+
+# What PyTorch computes when a module is optimised, unless its sizes stay open.
+OF_SIZES: dict[str, Callable[..., Any]] = {
+  "arange.start_step": generators.arange,
+  "scalar_tensor.default": generators.scalar_tensor,
+}

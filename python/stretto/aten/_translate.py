@@ -6,6 +6,7 @@ import operator
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ from stretto.aten._builder import (
   engine_shape,
 )
 from stretto.aten._sizes import fixed
-from stretto.aten._table import TABLE
+from stretto.aten._table import OF_SIZES, TABLE
 
 # A result of so few elements that only depends on constants is computed by PyTorch at once. Larger
 # ones are left to the engine, which may not need them.
@@ -69,6 +70,19 @@ class Output:
 
 
 @dataclass(frozen=True)
+class OpenSizes:
+  """How a program is translated whose sizes stay open (`_template.py`).
+
+  Attributes:
+    nodes: names of those whose results depend on sizes: nothing is computed of them beforehand.
+    builder: makes what the functions of the table build the graph with.
+  """
+
+  nodes: AbstractSet[str]
+  builder: Callable[[_stretto.GraphBuilder], Builder]
+
+
+@dataclass(frozen=True)
 class Translation:
   """A finished graph, how the module's arguments and results belong to it, and PyTorch's names of
   the operators that it has, in order."""
@@ -80,7 +94,8 @@ class Translation:
 
 
 def translate_program(program: ExportedProgram, name: str, output_names: Sequence[str],
-                      values: Mapping[Any, int] | None = None) -> Translation:
+                      values: Mapping[Any, int] | None = None,
+                      open_sizes: OpenSizes | None = None) -> Translation:
   """Raises UnsupportedError with every operator that is missing.
 
   Args:
@@ -88,6 +103,7 @@ def translate_program(program: ExportedProgram, name: str, output_names: Sequenc
     name: of the model.
     output_names: one per result.
     values: what symbolic sizes stand for (`_sizes.bind`).
+    open_sizes: for a graph that may stand for other values, too.
   """
   _refuse_mutations(program, name)
   known: dict[str, tuple[str, torch.Tensor]] = {}
@@ -103,12 +119,12 @@ def translate_program(program: ExportedProgram, name: str, output_names: Sequenc
     else:
       raise UnsupportedError(f"{name}: {spec.target}: objects in a program are not supported")
   graph = fixed(program.graph, values) if values else program.graph
-  return translate(graph, known, constants, name, output_names)
+  return translate(graph, known, constants, name, output_names, open_sizes)
 
 
 def translate(program: torch.fx.Graph, known: Mapping[str, tuple[str, torch.Tensor]],
-              constants: Mapping[str, Any], name: str,
-              output_names: Sequence[str]) -> Translation:
+              constants: Mapping[str, Any], name: str, output_names: Sequence[str],
+              open_sizes: OpenSizes | None = None) -> Translation:
   """The same for a bare program.
 
   Args:
@@ -117,13 +133,14 @@ def translate(program: torch.fx.Graph, known: Mapping[str, tuple[str, torch.Tens
     constants: those that are no tensors.
     name: of the model.
     output_names: one per result.
+    open_sizes: as for `translate_program`.
   """
   for label, tensor in known.values():
     if tensor.layout != torch.strided or tensor.is_quantized:
       raise UnsupportedError(f"{name}: {label}: only dense tensors are supported, not "
                              f"{tensor.layout} or quantised ones")
   graph = _stretto.GraphBuilder(name, "pytorch", f"pytorch {torch.__version__}")
-  walk = _Walk(graph, known, constants, name)
+  walk = _Walk(graph, known, constants, name, open_sizes)
   walk.check_operators(program)
   for node in program.nodes:
     walk.visit(node)
@@ -145,17 +162,19 @@ class _Walk:
   """What the nodes so far have become."""
 
   def __init__(self, graph: _stretto.GraphBuilder, known: Mapping[str, tuple[str, torch.Tensor]],
-               constants: Mapping[str, Any], name: str) -> None:
+               constants: Mapping[str, Any], name: str, open_sizes: OpenSizes | None) -> None:
     self.name = name
+    self._open: AbstractSet[str] = open_sizes.nodes if open_sizes else frozenset()
     self.inputs: list[Input] = []
     self.operators: list[str] = []
     self._weights = known
     self._constants = constants
     self._graph = graph
-    self._builder = Builder(graph)
+    self._builder = (open_sizes.builder if open_sizes else Builder)(graph)
     # A Value, a tensor that is known and may never be needed, or a list of them.
     self._results: dict[Node, Any] = {}
     self._labels: dict[Node, str] = {}  # of parameters and buffers
+    self._unfolded: set[Node] = set()
     self._output: Node | None = None
 
   def check_operators(self, program: torch.fx.Graph) -> None:
@@ -169,10 +188,11 @@ class _Walk:
       elif _is_number(node):
         known.add(node)
       elif node.op == "call_function":
-        constant = all(n in known for n in node.all_input_nodes) and _is_pure(node)
+        constant = (all(n in known for n in node.all_input_nodes) and _is_pure(node)
+                    and node.name not in self._open)
         if constant:
           known.add(node)
-        elif node.target is not operator.getitem and _function(node) is None:
+        elif node.target is not operator.getitem and self._function(node) is None:
           missing.setdefault(str(node.target), []).append(node)
       elif node.op == "get_attr":
         missing.setdefault("a graph as attribute", []).append(node)
@@ -183,6 +203,10 @@ class _Walk:
       places = ", ".join(place(node) for node in nodes[:3])
       more = f" and {len(nodes) - 3} more" if len(nodes) > 3 else ""
       lines.append(f"{name} at {places}{more}")
+    if self._open:
+      raise UnsupportedError(
+        f"{self.name}: PyTorch computes what depends on nothing but dynamic sizes with operators "
+        f"that Stretto lacks: {'; '.join(lines)}")
     raise UnsupportedError(
       f"{self.name}: Stretto lacks {len(missing)} of the module's operators: {'; '.join(lines)}. "
       "Rewrite these parts with other operators, or optimise the parts around them as modules of "
@@ -252,7 +276,7 @@ class _Walk:
     return value(self._results[node])
 
   def _call(self, node: Node) -> Any:
-    function = _function(node)
+    function = self._function(node)
     if self._is_known(node) and (function is None or _size(node) <= _SMALL):
       arguments = _mapped(node, self._tensor)
       with torch.no_grad():
@@ -261,6 +285,9 @@ class _Walk:
     self.operators.append(str(node.target))
     b = self._builder
     b.name = _label(node)
+    if self._of_sizes(node):
+      self._unfolded.add(node)
+      b.name += ".of_sizes"  # the other nodes keep the names that they have without this one
     fakes = node.meta["val"]
     fakes = list(fakes) if isinstance(fakes, (list, tuple)) else [fakes]
     try:
@@ -293,7 +320,19 @@ class _Walk:
     return Value(value.id, value.dtype, value.shape, result[0])
 
   def _is_known(self, node: Node) -> bool:
-    return _is_pure(node) and all(_known(self._results.get(n)) for n in node.all_input_nodes)
+    return (node.name not in self._open and _is_pure(node)
+            and all(_known(self._results.get(n)) for n in node.all_input_nodes))
+
+  def _of_sizes(self, node: Node) -> bool:
+    """Whether only open sizes keep the result from being known."""
+    return node.name in self._open and _is_pure(node) and all(
+      n in self._unfolded or _known(self._results.get(n)) for n in node.all_input_nodes)
+
+  def _function(self, node: Node) -> Callable[..., Any] | None:
+    found = _function(node)
+    if found is None and node.name in self._open:
+      return OF_SIZES.get(str(node.target).removeprefix("aten."))
+    return found
 
   def _tensor(self, node: Node) -> Any:
     """The content of a known result."""

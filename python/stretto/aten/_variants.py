@@ -13,7 +13,10 @@ import torch
 from torch.export import ExportedProgram
 
 from stretto import _stretto
+from stretto._errors import InternalError, InvalidArgumentError, UnsupportedError
+from stretto.aten._builder import COMPLEX
 from stretto.aten._sizes import bind, input_sizes, is_open, text
+from stretto.aten._template import make_template
 from stretto.aten._translate import Input, Output, translate_program
 
 # Programs that are kept: those used last.
@@ -38,6 +41,7 @@ class Variants:
     self._name = name
     self._output_names = output_names
     self._first: Variant | None = None
+    self._weights = _versions(program)
     self._known: OrderedDict[tuple[tuple[int, ...], ...], Variant] = OrderedDict()
     self._lock = threading.Lock()
 
@@ -50,6 +54,30 @@ class Variants:
     """Per input the shapes that it takes, as text; None for a fixed one."""
     return [text(self._program, sizes) if is_open(sizes) else None
             for _, sizes in input_sizes(self._program)]
+
+  def save(self, path: str) -> None:
+    """Writes the artefact, with one graph for all shapes.
+
+    Raises:
+      UnsupportedError: there is none; the text says why.
+    """
+    assert self._first is not None
+    _stretto.check_writable(path)
+    shapes = [spec.shape for spec in self._first.inputs if spec.dtype is not None]
+    with self._lock:
+      if self._weights != _versions(self._program):
+        raise UnsupportedError(f"save: the weights of {self._name} were changed after it was "
+                               "optimised; optimise it again")
+      try:
+        template = make_template(self._program, self._name, self._output_names,
+                                 bind(self._program, shapes))
+      except (InternalError, InvalidArgumentError, UnsupportedError) as error:
+        raise UnsupportedError(f"save: {error}; optimise the module with fixed shapes to save "
+                               "it") from None
+    ranges = [(spec.name, text(self._program, [*sizes, *([2] if spec.dtype in COMPLEX else [])]))
+              for (_, sizes), spec in zip(input_sizes(self._program),
+                                          (i for i in self._first.inputs if i.dtype is not None))]
+    self._first.session.save_with_shapes(path, template.graph, ranges, template.trials)
 
   def of(self, leaves: Sequence[Any]) -> Variant:
     """The one for these arguments. What is no tensor is checked where the variant is run.
@@ -75,3 +103,10 @@ class Variants:
       if len(self._known) > _KEPT:
         self._known.popitem(last=False)
       return variant
+
+
+def _versions(program: ExportedProgram) -> list[int]:
+  """PyTorch's count of the changes of every weight."""
+  tensors = [*program.state_dict.values(), *program.constants.values()]
+  return [tensor._version for tensor in tensors
+          if isinstance(tensor, torch.Tensor) and not tensor.is_inference()]

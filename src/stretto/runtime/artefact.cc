@@ -62,13 +62,16 @@ void check_nesting(std::string_view what, std::string_view text) {
 // shape.
 json open_json(ProgramsByShape& by_shape, const Program& program, std::string& constants) {
   const ShapeSource& source = by_shape.source();
-  if (source.onnx.empty() && !by_shape.lengths().empty()) {
+  const std::string written = source.write ? source.write() : "";
+  const auto onnx =
+      source.write ? std::as_bytes(std::span(written.data(), written.size())) : source.onnx;
+  if (onnx.empty() && !by_shape.lengths().empty()) {
     throw_unsupported(
         "save: a model with lengths is stored as its ONNX file, and this one has none that could "
         "be: {}; optimise it without lengths to save it",
         source.why);
   }
-  if (source.onnx.empty()) {
+  if (onnx.empty()) {
     throw_unsupported(
         "save: a model with open dimensions is stored as its ONNX file, and this one has none that "
         "could be: {}; optimise it with fixed shapes to save it",
@@ -85,9 +88,9 @@ json open_json(ProgramsByShape& by_shape, const Program& program, std::string& c
   json open{{"inputs", std::move(inputs)},
             {"disabled", by_shape.siblings().making().disabled},
             {"offset", constants.size()},
-            {"bytes", source.onnx.size()}};
+            {"bytes", onnx.size()}};
   if (!by_shape.lengths().empty()) open["lengths"] = by_shape.lengths();
-  append_in_pieces(constants, source.onnx);
+  append_in_pieces(constants, onnx);
   return open;
 }
 

@@ -27,6 +27,7 @@
 #include "stretto/runtime/optimize.h"
 #include "stretto/runtime/optimize_parts.h"
 #include "stretto/runtime/optimize_staged.h"
+#include "stretto/runtime/other_shapes.h"
 #include "stretto/runtime/report.h"
 #include "stretto/runtime/tuning.h"
 #include "stretto/stretto.h"
@@ -273,30 +274,6 @@ Model with_lengths(const Model& padded, const std::shared_ptr<runtime::ProgramsB
   return Model(std::move(state));
 }
 
-// Of a graph that has no file: copies of it.
-runtime::ShapeSource copies_of(ImportedModel imported) {
-  runtime::ShapeSource source;
-  source.why = "it was made from a module";
-  source.import = [kept = std::make_shared<const ImportedModel>(std::move(imported))](
-                      const std::map<std::string, Shape>&) { return *kept; };
-  return source;
-}
-
-// Programs by number of tokens, of a graph whose shapes are fixed. The graph's constants become
-// those of `siblings`.
-std::shared_ptr<runtime::ProgramsByShape> by_tokens(ImportedModel& imported,
-                                                    const std::string& lengths,
-                                                    std::shared_ptr<runtime::Siblings> siblings) {
-  if (!siblings) siblings = std::make_shared<runtime::Siblings>();
-  siblings->own(imported);
-  std::vector<runtime::OpenInput> inputs;
-  const auto specs = runtime::input_specs(imported.graph);
-  runtime::find_mask(lengths, specs);
-  for (const TensorSpec& spec : specs) inputs.push_back({spec.name, fixed_range(spec.shape)});
-  return std::make_shared<runtime::ProgramsByShape>(std::move(inputs), copies_of(imported), lengths,
-                                                    std::move(siblings));
-}
-
 // Of a model whose open dimensions turned out to be fixed.
 std::shared_ptr<runtime::ProgramsByShape> fixed_programs(
     const runtime::Opening& opening, const std::shared_ptr<onnx::Reader>& reader,
@@ -461,7 +438,7 @@ Model runtime::optimize_model(ImportedModel imported, const OptimizeOptions& opt
       throw_unsupported("{}: preprocess: only ONNX models can be given pictures", source);
     }
     if (!options.lengths.empty()) {
-      const auto by_shape = by_tokens(imported, options.lengths, nullptr);
+      const auto by_shape = runtime::by_tokens(imported, options.lengths, nullptr);
       const Model model =
           optimize_imported(std::move(imported), options, stages, runtime::siblings_of(by_shape));
       return with_lengths(model, by_shape, options, source);
@@ -469,19 +446,6 @@ Model runtime::optimize_model(ImportedModel imported, const OptimizeOptions& opt
     return optimize_imported(std::move(imported), options, stages,
                              for_other_shapes ? std::make_shared<runtime::Siblings>() : nullptr);
   });
-}
-
-Model runtime::with_other_shapes(const Model& model, ImportedModel imported) {
-  const Model::State& first = model.state();
-  STRETTO_CHECK(first.siblings != nullptr, "{} was not optimised for other shapes", first.name);
-  auto state = std::make_shared<Model::State>();
-  state->name = first.name;
-  if (first.by_shape && !first.by_shape->lengths().empty()) {
-    state->by_shape = by_tokens(imported, first.by_shape->lengths(), first.siblings);
-  }
-  state->program = first.siblings->compile(std::move(imported), first.program->target);
-  state->siblings = first.siblings;
-  return Model(std::move(state));
 }
 
 std::vector<Tensor> run_reference(const std::string& onnx_path, const OptimizeOptions& options,

@@ -27,8 +27,10 @@ struct OpenInput {
 struct ShapeSource {
   // The model with these shapes, by input name. Called by one thread at a time.
   std::function<ImportedModel(const std::map<std::string, Shape>&)> import;
-  // The ONNX model, for artefacts; empty: it cannot be stored in one, because of what `why` says.
+  // The ONNX model, for artefacts; empty: `write` makes it, or it cannot be stored in one, because
+  // of what `why` says.
   std::span<const std::byte> onnx;
+  std::function<std::string()> write;
   std::string why;
 };
 

@@ -33,6 +33,15 @@ void Siblings::own(ImportedModel& imported) {
   imported.borrows = false;
 }
 
+ir::Graph Siblings::rewritten(ImportedModel imported) {
+  const std::lock_guard lock(mutex_);
+  check_memory(imported.graph);
+  if (imported.borrows) own_constants(imported.graph);
+  passes::run_pipeline(imported.graph,
+                       {.disabled = making_.disabled, .verify = false, .derived = &derived_});
+  return std::move(imported.graph);
+}
+
 std::shared_ptr<const Program> Siblings::compile(ImportedModel imported,
                                                  const kernels::Target& target,
                                                  const LowerOptions& lower, bool tell,

@@ -40,6 +40,8 @@ class Siblings {
   // The same where a model borrows its constants, for callers in any thread.
   void own(ImportedModel& imported);
 
+  // Rewrites another graph of the model. Safe to call from several threads, like compile().
+  ir::Graph rewritten(ImportedModel imported);
   // Rewrites and compiles another graph of the model; nothing is measured. Safe to call from
   // several threads, which then take turns. `tell`: the log says so. `ragged`: for so many real
   // tokens (passes/ragged.h).

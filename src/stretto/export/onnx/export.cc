@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <protozero/pbf_writer.hpp>
 #include <set>
@@ -139,10 +140,18 @@ class Exporter {
       w.add_message(graph_field::kInitializer, constant_message(*value));
     }
     for (ir::ValueId id : graph_.inputs) {
-      w.add_message(graph_field::kInput, value_info_message(graph_.value(id)));
+      const ir::Value& value = graph_.value(id);
+      const auto open = options_.open.find(value.name);
+      const ShapeRange shape =
+          open == options_.open.end() ? fixed_range(*value.shape) : open->second;
+      w.add_message(graph_field::kInput, value_info_message(value.name, value.dtype, &shape));
     }
     for (ir::ValueId id : graph_.outputs) {
-      w.add_message(graph_field::kOutput, value_info_message(graph_.value(id)));
+      const ir::Value& value = graph_.value(id);
+      const ShapeRange shape = fixed_range(*value.shape);
+      w.add_message(
+          graph_field::kOutput,
+          value_info_message(value.name, value.dtype, options_.open.empty() ? &shape : nullptr));
     }
     return data;
   }
@@ -163,6 +172,16 @@ class Exporter {
 ExportedModel export_graph(const ir::Graph& graph, const std::string& data_file,
                            const ExportOptions& options) {
   return Exporter(graph, data_file, options).run();
+}
+
+std::string export_to_bytes(const ir::Graph& graph, const std::map<std::string, ShapeRange>& open) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  ExportedModel model = export_graph(graph, "", {.most_inline_bytes = kMost, .open = open});
+  if (!model.external.empty() || model.bytes.size() > static_cast<size_t>(kMost)) {
+    throw_unsupported("{}: an ONNX model in one piece ends at 2 GiB, and this one would be larger",
+                      graph.name);
+  }
+  return std::move(model.bytes);
 }
 
 ExportSummary write_onnx(const ir::Graph& graph, const std::string& path,

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "stretto/ir/graph.h"
+#include "stretto/tensor/shape_range.h"
 
 namespace stretto::onnx {
 
@@ -17,6 +19,9 @@ struct ExportOptions {
   // Weights of more bytes than this together go to a file beside the model: protobuf messages end
   // at 2 GiB.
   int64_t most_inline_bytes = int64_t{1} << 30;
+  // Inputs whose dimensions stay open, of a graph that computes what depends on their sizes. The
+  // model then says nothing of the shapes of its outputs.
+  std::map<std::string, ShapeRange> open;
 };
 
 struct ExportedModel {
@@ -28,11 +33,16 @@ struct ExportedModel {
   std::vector<std::string> packed;
 };
 
-// The model of a graph that no pass has rewritten. Names are the graph's; dimensions are fixed.
+// The model of a graph that no pass has rewritten. Names are the graph's; dimensions are fixed
+// but for those of `options.open`.
 // `data_file`: the name by which the model finds its external data. Throws Unsupported naming every
 // operator that ONNX does not have.
 ExportedModel export_graph(const ir::Graph& graph, const std::string& data_file,
                            const ExportOptions& options = {});
+
+// The same in one piece. Throws Unsupported, too, where that would be 2 GiB or more.
+std::string export_to_bytes(const ir::Graph& graph,
+                            const std::map<std::string, ShapeRange>& open = {});
 
 struct ExportSummary {
   int64_t opset = 0;

@@ -128,19 +128,24 @@ std::string node_message(const ExportedNode& node, std::string_view label,
   });
 }
 
-std::string value_info_message(const ir::Value& value) {
-  const std::string shape = message([&](auto& w) {
-    for (int64_t size : *value.shape) {
-      w.add_message(shape_field::kDim,
-                    message([&](auto& d) { d.add_int64(dimension_field::kValue, size); }));
+std::string value_info_message(const std::string& name, DType dtype, const ShapeRange* shape) {
+  const auto dimensions = [&](auto& w) {
+    for (const Dimension& d : *shape) {
+      w.add_message(shape_field::kDim, message([&](auto& to) {
+                      if (d.fixed()) {
+                        to.add_int64(dimension_field::kValue, d.least);
+                      } else if (!d.name.empty()) {
+                        add_text(to, dimension_field::kParam, d.name);
+                      }
+                    }));
     }
-  });
+  };
   const std::string tensor = message([&](auto& w) {
-    add_type(w, tensor_type_field::kElemType, value.dtype);
-    w.add_message(tensor_type_field::kShape, shape);
+    add_type(w, tensor_type_field::kElemType, dtype);
+    if (shape != nullptr) w.add_message(tensor_type_field::kShape, message(dimensions));
   });
   return message([&](auto& w) {
-    w.add_string(value_info_field::kName, value.name);
+    w.add_string(value_info_field::kName, name);
     w.add_message(value_info_field::kType,
                   message([&](auto& t) { t.add_message(type_field::kTensor, tensor); }));
   });

@@ -8,6 +8,7 @@
 
 #include "stretto/export/onnx/nodes.h"
 #include "stretto/ir/graph.h"
+#include "stretto/tensor/shape_range.h"
 
 namespace stretto::onnx {
 
@@ -29,7 +30,8 @@ std::string attribute_message(const std::string& name, const ir::Attribute& valu
 std::string node_message(const ExportedNode& node, std::string_view label,
                          const std::vector<std::string>& inputs,
                          const std::vector<std::string>& outputs);
-std::string value_info_message(const ir::Value& value);
+// Open dimensions have their names, or none; null: nothing is said of the shape.
+std::string value_info_message(const std::string& name, DType dtype, const ShapeRange* shape);
 std::string opset_message(std::string_view domain, int64_t version);
 
 }  // namespace stretto::onnx
