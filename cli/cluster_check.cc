@@ -100,7 +100,9 @@ std::vector<cluster::Difference> slurm(const cluster::Site& site, const CheckFla
   const auto show = [&](const std::string& what) {
     if (!flags.folder.empty())
       return read_file((fs::path(flags.folder) / (what + ".txt")).string());
-    return ask("scontrol -o show " + what, {"scontrol", "-o", "show", what}, flags, "kubernetes");
+    // -a: hidden partitions, too, and those that others may use.
+    return ask("scontrol -a -o show " + what, {"scontrol", "-a", "-o", "show", what}, flags,
+               "kubernetes");
   };
   return cluster::slurm_differences(site, {.config = show("config"),
                                            .partitions = show("partition"),

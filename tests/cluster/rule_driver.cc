@@ -64,6 +64,8 @@ int main() {
     job.num_tasks = number_or(words.at(7), NO_VAL);
     job.ntasks_per_node = static_cast<uint16_t>(number_or(words.at(8), NO_VAL16));
     job.het_job_offset = number_or(words.at(9), NO_VAL);
+    job.tres_per_socket = text_or_null(words.at(10));
+    job.max_nodes = number_or(words.at(11), NO_VAL);
     char* problem = nullptr;
     const int code = words[0] == "submit" ? job_submit(&job, uid, &problem)
                                           : job_modify(&job, nullptr, uid, &problem);
@@ -72,7 +74,8 @@ int main() {
     } else {
       std::cout << '!' << (problem ? problem : "no reason") << '\n';
     }
-    for (char* text : {job.partition, job.tres_per_job, job.tres_per_node, job.tres_per_task}) {
+    for (char* text : {job.partition, job.tres_per_job, job.tres_per_node, job.tres_per_task,
+                       job.tres_per_socket}) {
       free(text);
     }
     free(problem);

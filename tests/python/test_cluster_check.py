@@ -165,17 +165,27 @@ def test_kubectl_is_asked_once_and_only_reads(tmp_path):
 
 def test_scontrol_is_asked_to_show_and_nothing_else(tmp_path):
   texts = CASES / "slurm/22.05"
-  env = fake(tmp_path / "bin", scontrol=f'echo "$@" >> {tmp_path}/asked\ncat {texts}/$3.txt')
+  env = fake(tmp_path / "bin", scontrol=f'echo "$@" >> {tmp_path}/asked\ncat {texts}/$4.txt')
   assert "no differences" in check(env=env).stderr
   assert (tmp_path / "asked").read_text().splitlines() == [
-    f"-o show {what}" for what in ("config", "partition", "node", "reservation")]
+    f"-a -o show {what}" for what in ("config", "partition", "node", "reservation")]
+
+
+def test_hidden_partitions_are_seen(tmp_path):
+  texts = saved(tmp_path / "texts")
+  hidden = "PartitionName=backdoor Hidden=YES Nodes=m0 State=UP"
+  env = fake(tmp_path / "bin", scontrol=f"""
+case "$*" in *partition) case "$*" in *-a*) echo '{hidden}' ;; esac ;; esac
+for what; do :; done
+cat {texts}/$what.txt""")
+  assert check(env=env, code=1).stdout == "partition backdoor: Nodes m0, the site file has none\n"
 
 
 @pytest.mark.parametrize("script, words, message", [
   ("echo 'slurm_load_ctl_conf error: Unable to contact slurm controller' >&2; exit 1", (),
-   "`scontrol -o show config` exited with code 1: slurm_load_ctl_conf error: Unable to contact"),
+   "`scontrol -a -o show config` exited with code 1: slurm_load_ctl_conf error: Unable to contact"),
   ("sleep 60", ("--timeout", "0.3"),
-   "`scontrol -o show config` did not answer within 0.3 s: is the scheduler overloaded or down?"),
+   "`scontrol -a -o show config` did not answer within 0.3 s: is the scheduler overloaded or"),
   ("echo SelectType = x; exec >&-; sleep 60", ("--timeout", "5"), "did not answer within 5 s"),
   ("kill -9 $$", (), "was killed by signal 9"),
 ])

@@ -18,7 +18,7 @@ SITES = {"three_kinds": ROOT / "examples/cluster/three_kinds.toml",
          "unlike": CASES / "sites/unlike.toml", "off": CASES / "sites/off.toml"}
 SEED = 5
 FIELDS = ("partition", "tres_per_job", "tres_per_node", "tres_per_task", "min_nodes", "num_tasks",
-          "ntasks_per_node", "het_job_offset")
+          "ntasks_per_node", "het_job_offset", "tres_per_socket", "max_nodes")
 USERS = ("root", "eva", "tom", "zoe")  # by uid, as rule_driver.cc has them
 PLAIN = dict.fromkeys(FIELDS)
 
@@ -42,7 +42,9 @@ def requests(site: str) -> list:
   counts = [None, None, 0, 1, 2, 3, 4, 5, 70000]
   pools = {"partition": [None, None, *names], "tres_per_job": texts, "tres_per_node": texts,
            "tres_per_task": texts, "min_nodes": counts, "num_tasks": counts,
-           "ntasks_per_node": [None, 0, 1, 8], "het_job_offset": [None, None, 0, 1]}
+           "ntasks_per_node": [None, 0, 1, 8], "het_job_offset": [None, None, 0, 1],
+           "tres_per_socket": [None] * 40 + ["", "gres:gpu:4", "gres/gpu:p100", "craynetwork:2"],
+           "max_nodes": counts}
   all_ = [request(uid, **{field: value, **more})
           for field, pool in pools.items() for value in pool for uid in (1, 3)
           for more in ({}, {"tres_per_node": "gres:gpu:1"}, {"tres_per_job": "gres/gpu:8"})
@@ -59,7 +61,7 @@ def requests(site: str) -> list:
 
 def names_several_kinds(fields) -> bool:
   """Then the first of several reasons is any of them in Lua."""
-  return "," in "".join(fields[key] or "" for key in FIELDS[1:4])
+  return "," in "".join(fields[key] or "" for key in (*FIELDS[1:4], "tres_per_socket"))
 
 
 def lua_value(value) -> str:
@@ -98,8 +100,9 @@ def run_lua(source: str) -> str:
 def decide_by_lua(rule: str, all_, verb="submit") -> list[str]:
   rows = []
   for uid, fields in all_:
-    values = {"min_nodes": 0xfffffffe, "num_tasks": 0xfffffffe, "ntasks_per_node": 0xfffe,
-              "het_job_offset": 0xfffffffe} | {k: v for k, v in fields.items() if v is not None}
+    values = {"min_nodes": 0xfffffffe, "max_nodes": 0xfffffffe, "num_tasks": 0xfffffffe,
+              "ntasks_per_node": 0xfffe, "het_job_offset": 0xfffffffe}
+    values |= {k: v for k, v in fields.items() if v is not None}
     row = ", ".join(f"{key} = {lua_value(value)}" for key, value in values.items())
     rows.append(f"  {{uid = {uid}, job = {{user_name = {lua_value(USERS[uid])}, {row}}}}},")
   chunk = f"""
@@ -187,12 +190,23 @@ def test_both_forms_decide_the_same(built, site):
 
 def test_neither_form_lets_users_change_chips_or_partitions(built):
   rule = (built / "unlike/slurm/job_submit.lua").read_text()
-  all_ = [request(uid, **fields) for uid in (0, 1)
-          for fields in ({}, {"min_nodes": 2}, *({field: "gpu:1"} for field in FIELDS[:4]))]
+  changes = [*({field: "gpu:1"} for field in (*FIELDS[:4], "tres_per_socket")),
+             *({field: 2} for field in ("min_nodes", "max_nodes", "num_tasks", "ntasks_per_node"))]
+  all_ = [request(uid, **fields) for uid in (0, 1) for fields in ({}, *changes)]
   lua = decide_by_lua(rule, all_, "modify")
   plugin = decide_by_plugin(built / "unlike-driver", all_, "modify")
   assert lua == plugin
-  assert [text[0] == "!" for text in lua] == [False] * 8 + [True] * 4
+  assert [text[0] == "!" for text in lua] == [False] * 11 + [True] * 9
+
+
+def test_chips_per_socket_are_refused(built):
+  rule = (built / "three_kinds/slurm/job_submit.lua").read_text()
+  all_ = [request(tres_per_socket=text, min_nodes=2)
+          for text in ("gres:gpu:4", "gres/gpu:v100=4", "craynetwork:2")]
+  lua = decide_by_lua(rule, all_)
+  assert lua == decide_by_plugin(built / "three_kinds-driver", all_)
+  assert all("chips per socket are not counted: ask for them per node" in text for text in lua[:2])
+  assert "per socket" not in lua[2]
 
 
 def test_slurmctld_obeys_the_plugin(tmp_path_factory):
@@ -215,6 +229,8 @@ def test_slurmctld_obeys_the_plugin(tmp_path_factory):
         cluster.must("scontrol", "-o", "show", "job", job)
     assert "a job of 2 chips belongs to group 'multi': its nodes have no k40" in \
         cluster.refusal("--gres=gpu:k40:2")
+    assert "chips per socket are not counted" in \
+        cluster.refusal("-N1", "--gpus-per-socket=v100:4", "--sockets-per-node=2")
     checked = subprocess.run([program(), "cluster", "compile", folder / "site.toml", "--check",
                               "--for", "slurm"], env=cluster.environment, capture_output=True,
                              text=True, timeout=120)

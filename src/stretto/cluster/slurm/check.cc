@@ -25,17 +25,28 @@ std::string lower_case(std::string_view text) {
 
 bool same_word(std::string_view a, std::string_view b) { return lower_case(a) == lower_case(b); }
 
+bool is_unlimited(std::string_view time) { return time == "UNLIMITED" || time == "NONE"; }
+
+// A time of 0 is a limit, too, though Slurm's words for none are read as 0.
 bool same_time(std::string_view a, std::string_view b) {
-  return scontrol_time(a) >= 0 && scontrol_time(a) == scontrol_time(b);
+  return scontrol_time(a) >= 0 && scontrol_time(a) == scontrol_time(b) &&
+         is_unlimited(a) == is_unlimited(b);
 }
 
-bool same_names(std::string_view a, std::string_view b) {
-  try {
-    return compact_names(expand_names(a)) == compact_names(expand_names(b));
-  } catch (const InvalidArgument&) {
-    return a == b;
+// Names of another form than the site's stay as they are.
+std::set<std::string> names_of(std::string_view list) {
+  std::set<std::string> names;
+  for (const std::string_view part : split_names(list)) {
+    try {
+      for (std::string& name : expand_names(part)) names.insert(std::move(name));
+    } catch (const InvalidArgument&) {
+      names.emplace(part);
+    }
   }
+  return names;
 }
+
+bool same_names(std::string_view a, std::string_view b) { return names_of(a) == names_of(b); }
 
 std::set<std::string> words_of(std::string_view list) {
   std::set<std::string> words;
@@ -44,6 +55,29 @@ std::set<std::string> words_of(std::string_view list) {
   }
   return words;
 }
+
+// Of a setting that names plugins or gres: "job_submit/lua" means "lua".
+std::set<std::string> listed_in(std::string_view list) {
+  std::set<std::string> words;
+  for (const std::string& word : words_of(list)) {
+    const size_t kind =
+        word.starts_with("job_submit/") || word.starts_with("gres/") ? word.find('/') + 1 : 0;
+    words.insert(word.substr(kind));
+  }
+  return words;
+}
+
+// What keeps jobs out of a partition. It is left as it is by what is written, so it has Slurm's
+// defaults: `open`, or `other`. Where only one value shuts it, that is `shut`.
+constexpr struct {
+  const char *key, *open, *other, *shut;
+} kOpen[] = {
+    {"RootOnly", "NO"},       {"ReqResv", "NO"},
+    {"AllowGroups", "ALL"},   {"AllowAccounts", "ALL"},
+    {"AllowQos", "ALL"},      {"AllocNodes", "ALL"},
+    {"DenyAccounts", "none"}, {"DenyQos", "none"},
+    {"MinNodes", "0", "1"},   {"OverSubscribe", "NO", nullptr, "EXCLUSIVE"},
+};
 
 // Settings that name several things, of which a site may have more than the site file asks for.
 bool is_list(std::string_view setting) {
@@ -100,7 +134,7 @@ class SlurmComparison {
       const std::string found = field(config_, key);
       bool good = same_word(without_nothing(found), without_nothing(expected));
       if (is_list(key)) {
-        const std::set<std::string> there = words_of(found), asked = words_of(expected);
+        const std::set<std::string> there = listed_in(found), asked = listed_in(expected);
         good = std::includes(there.begin(), there.end(), asked.begin(), asked.end());
         // The plugin decides as the Lua rule does.
         if (key == "JobSubmitPlugins") good = good || there.count(kSubmitPlugin);
@@ -207,6 +241,13 @@ class SlurmComparison {
            p.line);
     expect(what, live, "Default", p.is_default ? "YES" : "NO", p.line);
     expect(what, live, "State", "UP", p.line);
+    for (const auto& [key, open, other, shut] : kOpen) {
+      const std::string found = field(live, key);
+      if (found.empty() || same_word(found, open) || (other && found == other)) continue;
+      if (shut && !same_word(found, shut)) continue;
+      out_.push_back(
+          {what, key, other ? fmt::format("{} or {}", open, other) : open, found, p.line});
+    }
     for (const Queue& queue : site_.queues) {
       if (queue.name != p.queue || queue.most_chips == 0) continue;
       expect(what, live, "QoS", queue.name, queue.line);
@@ -215,14 +256,9 @@ class SlurmComparison {
 
   // The site's nodes among `list`, in Slurm's form.
   std::string ours_among(const std::string& list) const {
-    if (list.empty()) return "";
     std::vector<std::string> ours;
-    try {
-      for (std::string& name : expand_names(list)) {
-        if (names_.count(name)) ours.push_back(std::move(name));
-      }
-    } catch (const InvalidArgument&) {
-      return "";  // names of another form than the site's
+    for (const std::string& name : names_of(list)) {
+      if (names_.count(name)) ours.push_back(name);
     }
     return compact_names(ours);
   }

@@ -9,7 +9,7 @@
 
 namespace stretto::cluster {
 
-// What `scontrol show config` and `scontrol -o show partition`, `node` and `reservation` print.
+// What `scontrol show config` and `scontrol -a -o show partition`, `node` and `reservation` print.
 struct SlurmText {
   std::string config, partitions, nodes, reservations;
 };

@@ -102,6 +102,10 @@ TEST(CheckSlurm, EveryFieldThatIsWrittenIsCompared) {
       {&SlurmText::partitions, "Default=YES", "Default=NO",
        "partition normal.all|Default|YES|NO|1"},
       {&SlurmText::partitions, "State=UP", "State=DOWN", "partition normal.all|State|UP|DOWN|1"},
+      {&SlurmText::partitions, "DefaultTime=01:00:00", "DefaultTime=00:00:00",
+       "partition normal.all|DefaultTime|0-01:00:00|00:00:00|1"},
+      {&SlurmText::partitions, "Nodes=m0,m1", "Nodes=rack[0-1]n[0-3],m0,m1",
+       "partition normal.all|Nodes|m[0-1]|rack[0-1]n[0-3],m0,m1|1"},
       {&SlurmText::reservations, "No reservations in the system",
        "ReservationName=gift Nodes=m[1-5] Flags=SPEC_NODES", "reservation gift|Nodes||m1|0"},
   };
@@ -124,6 +128,45 @@ TEST(CheckSlurm, WhatTheSiteFileDoesNotSpeakOfIsNoDifference) {
   EXPECT_EQ(in_words(slurm_differences(parse_site(kSite, "s"), live)), "");
   replace(live.config, "lua,throttle", "stretto");
   EXPECT_EQ(in_words(slurm_differences(parse_site(kSite, "s"), live)), "") << "the C++ rule";
+}
+
+TEST(CheckSlurm, WhatClosesAPartitionIsADifference) {
+  const Site site = parse_site(kSite, "s");
+  const struct {
+    const char *key, *found, *expected;
+  } kCases[] = {
+      {"RootOnly", "YES", "NO"},
+      {"AllowAccounts", "nobody", "ALL"},
+      {"AllowGroups", "nobody", "ALL"},
+      {"AllowQos", "high", "ALL"},
+      {"AllocNodes", "login0", "ALL"},
+      {"DenyAccounts", "students", "none"},
+      {"ReqResv", "YES", "NO"},
+      {"MinNodes", "2", "0 or 1"},
+      {"OverSubscribe", "EXCLUSIVE", "NO"},
+  };
+  for (const auto& each : kCases) {
+    SlurmText live = text_of_site();
+    replace(live.partitions, "State=UP", std::string(each.key) + "=" + each.found + " State=UP");
+    EXPECT_EQ(in_words(slurm_differences(site, live)), std::string("partition normal.all|") +
+                                                           each.key + "|" + each.expected + "|" +
+                                                           each.found + "|1\n");
+  }
+}
+
+TEST(CheckSlurm, OneNameOfAnotherFormDoesNotHideTheOthers) {
+  SlurmText live = text_of_site();
+  live.partitions += "PartitionName=racks Nodes=rack[0-1]n[0-3],m0 State=UP\n";
+  live.reservations = "ReservationName=gift Nodes=rack[0-1]n[0-3],m1 Flags=SPEC_NODES\n";
+  EXPECT_EQ(in_words(slurm_differences(parse_site(kSite, "s"), live)),
+            "partition racks|Nodes||m0|0\nreservation gift|Nodes||m1|0\n");
+}
+
+TEST(CheckSlurm, NamesOfPluginsMayHaveTheirKind) {
+  SlurmText live = text_of_site();
+  replace(live.config, "lua,throttle", "job_submit/lua");
+  replace(live.config, "gpu,mps", "gres/gpu");
+  EXPECT_EQ(in_words(slurm_differences(parse_site(kSite, "s"), live)), "");
 }
 
 TEST(CheckSlurm, NodesThatDifferInTheSameWayAreOneDifference) {

@@ -72,7 +72,7 @@ std::map<std::string, Fields> objects_of_scontrol(std::string_view text, std::st
     Fields fields = fields_of(line);
     const auto name = fields.find(std::string(key));
     if (!line.starts_with(fmt::format("{}=", key)) || name->second.empty()) {
-      throw FormatError("scontrol -o show", -1,
+      throw FormatError("scontrol -a -o show", -1,
                         fmt::format("expected lines that begin with {}=, found '{}'", key,
                                     in_comment(line.substr(0, kShownLine))));
     }

@@ -15,7 +15,7 @@ using Fields = std::unordered_map<std::string, std::string>;
 // are empty. Throws FormatError for what scontrol did not print.
 Fields config_of_scontrol(std::string_view text);
 
-// `scontrol -o show partition` and the like: a line for each object, which begins with `key`, that
+// `scontrol -a -o show partition` and the like: a line for each object, which begins with `key`, that
 // of its name. Throws FormatError for what scontrol did not print.
 std::map<std::string, Fields> objects_of_scontrol(std::string_view text, std::string_view key);
 

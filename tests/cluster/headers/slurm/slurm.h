@@ -9,7 +9,7 @@
 #define NO_VAL 0xfffffffe
 
 typedef struct {
-  char *partition, *tres_per_job, *tres_per_node, *tres_per_task;
-  uint32_t min_nodes, num_tasks, het_job_offset, user_id;
+  char *partition, *tres_per_job, *tres_per_node, *tres_per_task, *tres_per_socket;
+  uint32_t min_nodes, max_nodes, num_tasks, het_job_offset, user_id;
   uint16_t ntasks_per_node;
 } job_desc_msg_t;

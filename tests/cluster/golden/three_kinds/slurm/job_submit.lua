@@ -103,6 +103,11 @@ local function request(job)
       or nodes * (said(job.ntasks_per_node) and job.ntasks_per_node or 1)
     problem = add_chips(wanted, job.tres_per_task, tasks)
   end
+  local per_socket = {}  -- how many sockets they are is the machine's affair
+  if not problem then problem = add_chips(per_socket, job.tres_per_socket, 1) end
+  if not problem and next(per_socket) then
+    problem = "chips per socket are not counted: ask for them per node, per task or per job"
+  end
   local chips, most = 0, 0
   for _, count in pairs(wanted) do chips = chips + count end
   for _, count in pairs(per_node) do most = most + count end
@@ -238,11 +243,13 @@ function slurm_job_submit(job, partitions, uid)
   return slurm.ERROR
 end
 
--- What a job asks for and where it runs belong together, so users cannot change them afterwards.
+-- What a job asks for and where it runs belong together, so users cannot change them afterwards, nor
+-- what chips are counted by.
 function slurm_job_modify(job, record, partitions, uid)
   if uid == 0 then return slurm.SUCCESS end
-  for _, key in ipairs({"partition", "tres_per_job", "tres_per_node", "tres_per_task"}) do
-    if job[key] ~= nil and job[key] ~= "" then
+  for _, key in ipairs({"partition", "tres_per_job", "tres_per_node", "tres_per_task", "tres_per_socket",
+                        "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node"}) do
+    if said(job[key]) and job[key] ~= "" then
       slurm.log_user("%s", "a job's partitions follow from its chips: cancel it and submit it again")
       return slurm.ERROR
     end

@@ -214,6 +214,11 @@ std::string read_request(const job_desc_msg_t& job, Request& request) {
     const double tasks = said(job.num_tasks) ? job.num_tasks : request.nodes * on_node;
     problem = add_chips(request.wanted, job.tres_per_task, tasks);
   }
+  Chips per_socket;  // how many sockets they are is the machine's affair
+  if (problem.empty()) problem = add_chips(per_socket, job.tres_per_socket, 1);
+  if (problem.empty() && !per_socket.empty()) {
+    problem = "chips per socket are not counted: ask for them per node, per task or per job";
+  }
   for (const auto& each : request.wanted) request.chips += each.second;
   for (const auto& each : request.per_node) request.most += each.second;
   return problem;
@@ -399,11 +404,13 @@ extern "C" int job_submit(job_desc_msg_t* job, uint32_t, char** problem) {
   }
 }
 
-// What a job asks for and where it runs belong together, so users cannot change them afterwards.
+// What a job asks for and where it runs belong together, so users cannot change them afterwards,
+// nor what chips are counted by.
 extern "C" int job_modify(job_desc_msg_t* job, struct job_record*, uint32_t uid, char** problem) {
   if (uid == 0) return SLURM_SUCCESS;
   if (!said(job->partition) && !said(job->tres_per_job) && !said(job->tres_per_node) &&
-      !said(job->tres_per_task)) {
+      !said(job->tres_per_task) && !said(job->tres_per_socket) && !said(job->min_nodes) &&
+      !said(job->max_nodes) && !said(job->num_tasks) && !said(job->ntasks_per_node)) {
     return SLURM_SUCCESS;
   }
   *problem =
