@@ -208,9 +208,9 @@ ModelSession* with_other_shapes(const ModelSession& session, GraphBuilder& graph
   return new ModelSession(runtime::with_other_shapes(session.model(), std::move(imported)));
 }
 
-// The file has one graph for all shapes.
-void save_with_shapes(
-    const ModelSession& session, const std::string& path, GraphBuilder& graph,
+// The same model with one graph for all shapes: what an artefact can hold.
+ModelSession* with_open_graph(
+    const ModelSession& session, GraphBuilder& graph,
     const std::vector<std::pair<std::string, std::string>>& ranges,
     const std::vector<std::pair<std::vector<Shape>, std::vector<Shape>>>& trials) {
   const ImportedModel imported = graph.take();
@@ -220,7 +220,8 @@ void save_with_shapes(
   for (const auto& [name, range] : ranges) inputs.push_back({name, parse_shape_range(range)});
   std::vector<runtime::ShapeTrial> tried;
   for (const auto& [given, made] : trials) tried.push_back({given, made});
-  runtime::with_open_graph(session.model(), imported.graph, std::move(inputs), tried).save(path);
+  return new ModelSession(
+      runtime::with_open_graph(session.model(), imported.graph, std::move(inputs), tried));
 }
 
 Context* make_context(const ModelSession& session, int64_t batch, int64_t max_length,
@@ -378,8 +379,7 @@ NB_MODULE(_stretto, m) {
              s.model().save(path);
            })
       .def("with_other_shapes", &python::with_other_shapes, "graph"_a)
-      .def("save_with_shapes", &python::save_with_shapes, "path"_a, "graph"_a, "ranges"_a,
-           "trials"_a)
+      .def("with_open_graph", &python::with_open_graph, "graph"_a, "ranges"_a, "trials"_a)
       .def("report_json", [](const ModelSession& s) { return s.model().report_json(); })
       .def_prop_ro("name", [](const ModelSession& s) { return s.model().name(); })
       .def_prop_ro("threads", [](const ModelSession& s) { return s.model().threads(); })

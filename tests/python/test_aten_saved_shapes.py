@@ -270,6 +270,95 @@ def test_changed_weights_are_not_saved(tmp_path):
     model.save(tmp_path / "m.stretto")
 
 
+class Limited(torch.nn.Module):
+  def forward(self, x):
+    return x.sum(1) / torch.sym_min(x.shape[1], 200)
+
+
+class Averaged(torch.nn.Module):
+  def forward(self, x):
+    return x.sum(1) / torch.sym_max(x.shape[1], 3000)
+
+
+@pytest.mark.parametrize("kind", [Limited, Averaged])
+@pytest.mark.parametrize("most", [None, 5000])
+def test_limits_far_from_the_smallest_sizes(tmp_path, kind, most):
+  module = made(kind)
+  model = stretto.optimize(module, torch.randn(2, 16), dynamic_shapes=(
+    {1: Dim("n", max=most) if most else Dim("n")},), **QUICK)
+  model.save(tmp_path / "m.stretto")
+  loaded = stretto.load(tmp_path / "m.stretto")
+  for n in (1, 50, 199, 201, 400, 2999, 3001, 5000):
+    x = torch.rand(2, n)
+    close(loaded.run({"x": x.numpy()})["output"], module(x))
+
+
+class Doubled(torch.nn.Module):
+  def forward(self, x):
+    return x * 2.0
+
+
+def mul(b, x, factor):
+  doubled = b.node("Mul", x, b.scalar(factor, b.dtype))
+  return doubled if x.shape[0] > 2 else b.node("Add", doubled, doubled)  # wrong below 3
+
+
+def large(b, x, factor):
+  doubled = b.node("Mul", x, b.scalar(factor, b.dtype))
+  return doubled if x.shape[0] < 3000 else b.node("Add", doubled, doubled)
+
+
+def right(b, x, factor):
+  return b.node("Mul", x, b.scalar(factor, b.dtype)) if x.shape[0] > 2 else b.node("Add", x, x)
+
+
+@pytest.mark.parametrize("function, most, words", [
+  (mul, None, "a graph for all of them gives other results with .* = [12];"),
+  (large, None, "a graph for all of them gives other results with .* = 4099"),
+  (large, 4000, "a graph for all of them gives other results with .* = 4000"),
+  (right, None, None),
+])
+def test_sizes_with_other_operators_are_tried(tmp_path, monkeypatch, function, most, words):
+  from stretto.aten import _table
+
+  monkeypatch.setitem(_table.TABLE, "mul.Tensor", function)
+  model = stretto.optimize(made(Doubled), torch.randn(7, 5), dynamic_shapes=(
+    {0: Dim("n", max=most) if most else Dim("n")},), **QUICK)
+  if words is None:
+    model.save(tmp_path / "m.stretto")
+    x = torch.randn(2, 5)
+    close(stretto.load(tmp_path / "m.stretto").run({"x": x.numpy()})["output"], 2 * x)
+  else:
+    with pytest.raises(stretto.UnsupportedError, match=words):
+      model.save(tmp_path / "m.stretto")
+    assert not list(tmp_path.iterdir())
+
+
+class Looked(torch.nn.Module):
+  def __init__(self):
+    super().__init__()
+    self.linear = torch.nn.Linear(40, 16)
+    self.register_buffer("places", torch.arange(40).flip(0))
+
+  def forward(self, x):
+    return self.linear(x[:, self.places])
+
+
+@pytest.mark.parametrize("change", [
+  lambda module: module.linear.weight.data.mul_(1 + 1e-6),
+  lambda module: module.linear.bias.data.__setitem__(3, 7),
+  lambda module: module.places.data.__setitem__(3, 7),
+])
+def test_weights_changed_behind_pytorch_are_not_saved(tmp_path, change):
+  module = made(Looked)
+  model = stretto.optimize(module, torch.randn(2, 40), dynamic_shapes=({0: Dim("n")},), **QUICK)
+  model.save(tmp_path / "before.stretto")
+  change(module)
+  with pytest.raises(stretto.UnsupportedError, match="weights of .* are not those"):
+    model.save(tmp_path / "after.stretto")
+  assert not (tmp_path / "after.stretto").exists()
+
+
 def test_numbers_are_found_among_sizes():
   from stretto.aten._expressions import Expression, find
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 import torch
@@ -18,9 +16,6 @@ from stretto.aten._sizes import at_sizes, expression_of
 # PyTorch's names of operations on sizes, and those of Expression.
 _OPERATIONS = {"Add": "Add", "Mul": "Mul", "Max": "Max", "Min": "Min", "FloorDiv": "FloorDiv",
                "CleanDiv": "FloorDiv", "Mod": "Mod", "PythonMod": "Mod"}
-_FUNCTIONS: dict[str, Callable[[int, int], int]] = {
-  "Add": operator.add, "Mul": operator.mul, "Max": max, "Min": min, "FloorDiv": operator.floordiv,
-  "Mod": operator.mod}
 # Sizes whose products are tried.
 _FACTORS = 24
 
@@ -87,16 +82,6 @@ def find(numbers: Sequence[Any], known: Known) -> Found | None:
       if line is not None:
         return _shifted(Expression("Mul", (first, second)), *line)
   return None
-
-
-def value_of(found: Found, sizes: Mapping[Any, int]) -> Any:
-  """What it is for these sizes of the symbols."""
-  if not isinstance(found, Expression):
-    return found
-  if found.op == "size":
-    return sizes[found.parts[0]]
-  parts = [value_of(part, sizes) for part in found.parts]
-  return reduce(_FUNCTIONS[found.op], parts)
 
 
 def _line(numbers: Sequence[int], sizes: Sequence[int]) -> tuple[int, int] | None:

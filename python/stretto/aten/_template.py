@@ -9,21 +9,24 @@ shapes of its inputs. A number that is none of these is refused.
 from __future__ import annotations
 
 import hashlib
+import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 import torch
+from sympy import Integer
 from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
 
 from stretto import _stretto
 from stretto._errors import Error, InternalError, InvalidArgumentError, UnsupportedError
 from stretto.aten._builder import COMPLEX, Builder, Value, engine_shape
-from stretto.aten._expressions import Expression, Found, find, sizes_of, value_of
-from stretto.aten._sizes import at_sizes, input_sizes, size_ranges
+from stretto.aten._expressions import Expression, Found, find, sizes_of
+from stretto.aten._sizes import at_sizes, expression_of, input_sizes, size_ranges
 from stretto.aten._translate import OpenSizes, translate_program
 
 # Graphs that have to agree on an expression, and how few may.
@@ -32,6 +35,16 @@ _GRAPHS, _FEWEST = 5, 3
 _TRIES = 12
 # What is drawn from where the range allows it: small sizes, but hardly those of weights.
 _LEAST, _MOST = 11, 97
+# Sizes without a limit are looked at this far. Only numbers are made of them.
+_LARGE = (4099, 2**20 + 7)
+# Numbers of the program, and sets of sizes past those that are drawn, that are looked at.
+_NUMBERS, _BEYOND = 8, 24
+# Elements of the largest tensor where the graph is run to see what it gives: that take moments, and
+# at most.
+_QUICK, _TRIED = 2**22, 2**27
+
+# The least and the most size of every symbol.
+_Ranges = Mapping[Any, tuple[int, int | None]]
 
 
 @dataclass(frozen=True)
@@ -41,10 +54,13 @@ class Template:
   Attributes:
     graph: to be written as ONNX.
     trials: shapes of the inputs, and of the outputs that they lead to.
+    doubtful: sizes for which the program itself becomes a graph of another form, so that nothing
+      but its results can be compared.
   """
 
   graph: _stretto.GraphBuilder
   trials: list[tuple[list[tuple[int, ...]], list[tuple[int, ...]]]]
+  doubtful: list[dict[Any, int]]
 
 
 def make_template(program: ExportedProgram, name: str, output_names: Sequence[str],
@@ -79,30 +95,43 @@ def make_template(program: ExportedProgram, name: str, output_names: Sequence[st
                       OpenSizes(nodes, partial(_Recorder, calls=calls, weights=weights)))
     return calls
 
-  for values in _points(program, first):
+  ranges = size_ranges(program, first)
+  for values in _points(ranges):
     try:
       calls = recorded(values)
     except (InternalError, InvalidArgumentError, UnsupportedError) as error:
       failure = error
       continue
-    group = alike.setdefault(tuple(call.form for call in calls), [])
+    group = alike.setdefault(_form(calls), [])
     group.append((values, calls))
     chosen = max(chosen, group, key=len)
     if len(chosen) == _GRAPHS:
       break
   if len(chosen) < _FEWEST:
     raise failure or UnsupportedError(f"{name}: dynamic sizes decide which operators it has")
-  known = sizes_of(program, [values for values, _ in chosen])
-  plan = [_planned(name, same, known) for same in zip(*(calls for _, calls in chosen))]
+  planned = partial(_plan, program, name)
+  planned(chosen)  # refuses tables that depend on sizes before they are made for large ones
   # What is drawn is neither very small nor large, where remainders and limits show.
-  ends = [first, *_ends(program, first)]
-  for end in ends:
-    _check(name, recorded(end), chosen[0][1], plan, end)
+  ends = [dict(first), *_ends(first, ranges)]
+  looked = [(values, recorded(values)) for values in ends]
+  for values in _beyond(_numbers_of(program, nodes), chosen[0][0], ranges):
+    try:
+      looked.append((values, recorded(values)))
+    except (InternalError, InvalidArgumentError, UnsupportedError):
+      continue  # the program is not for these sizes either
+  form = _form(chosen[0][1])
+  plan = planned([*chosen, *(one for one in looked if _form(one[1]) == form)])
+  doubtful: list[dict[Any, int]] = []
+  for values, calls in looked:
+    if _form(calls) != form and values != first and _allowed(values, ranges):
+      tried = _small_enough(program, name, values, calls, ranges, recorded)
+      if tried not in doubtful:
+        doubtful.append(tried)
   symbols = {size: (input_name, axis) for input_name, sizes in reversed(input_sizes(program))
              for axis, size in reversed(list(enumerate(sizes))) if not isinstance(size, int)}
   made = translate_program(program, name, output_names, chosen[0][0],
                            OpenSizes(nodes, partial(_Writer, plan=plan, symbols=symbols)))
-  return Template(made.graph, [_trial(program, end) for end in ends])
+  return Template(made.graph, [_trial(program, end) for end in ends], doubtful)
 
 
 def _depending(program: ExportedProgram) -> set[str]:
@@ -120,19 +149,21 @@ def _depending(program: ExportedProgram) -> set[str]:
   return found
 
 
-def _points(program: ExportedProgram, first: Mapping[Any, int]) -> Iterator[dict[Any, int]]:
+def _points(ranges: _Ranges) -> Iterator[dict[Any, int]]:
   """Sets of sizes, all different."""
   draw = random.Random(0)
   seen: set[tuple[int, ...]] = set()
-  ranges = size_ranges(program, first)
-  for _ in range(50 * _TRIES):
+  for i in range(50 * _TRIES):
     values = {}
     for symbol, (least, most) in ranges.items():
       low = max(least, _LEAST)
       high = max(least, _MOST) if most is None else min(most, low + _MOST - _LEAST)
       if high - low < 2 * _GRAPHS:
-        # A narrow range: sizes beyond it have the same expressions.
+        # A narrow range: sizes beyond it mostly have the same expressions, which adds to the few
+        # in it.
         low, high = max(least, 2), max(least, 2) + 4 * _GRAPHS
+        if most is not None and i % 2:
+          low, high = min(low, most), most
       values[symbol] = draw.randint(low, high)
     key = tuple(values.values())
     if key not in seen:
@@ -142,14 +173,92 @@ def _points(program: ExportedProgram, first: Mapping[Any, int]) -> Iterator[dict
       return
 
 
-def _ends(program: ExportedProgram, first: Mapping[Any, int]) -> Iterator[dict[Any, int]]:
+def _ends(first: Mapping[Any, int], ranges: _Ranges) -> Iterator[dict[Any, int]]:
   """The smallest sizes, a few that follow, and the largest."""
-  ranges = size_ranges(program, first)
   for more in range(4):
     yield {symbol: least + more if most is None else min(least + more, most)
            for symbol, (least, most) in ranges.items()}
   yield {symbol: first[symbol] if most is None else most
          for symbol, (_, most) in ranges.items()}
+
+
+def _beyond(numbers: Sequence[int], usual: Mapping[Any, int],
+            ranges: _Ranges) -> Iterator[dict[Any, int]]:
+  """The usual sizes but for one, which is large, as small as it may be, or where a number of the
+  program may be a limit."""
+  several: dict[Any, list[int]] = {}
+  for symbol, (least, most) in ranges.items():
+    if most is None:
+      large = [max(least, size) for size in _LARGE]
+    else:
+      large = [most, math.isqrt(max(least, _MOST) * most)]
+    limits = [size for number in numbers for size in (number, number + 1)]
+    several[symbol] = [size for size in (*large, least, *limits)
+                       if size >= least and (most is None or size <= most)]
+  seen = []
+  for i in range(max(map(len, several.values()), default=0)):
+    for symbol, sizes in several.items():
+      values = {**usual, symbol: sizes[i]} if i < len(sizes) else usual
+      if values != usual and values not in seen:
+        seen.append(values)
+  yield from seen[:_BEYOND]
+
+
+def _numbers_of(program: ExportedProgram, nodes: AbstractSet[str]) -> list[int]:
+  """Numbers that sizes may be compared with: those in expressions of sizes come first."""
+  found: dict[int, None] = {}
+  given: dict[int, None] = {}
+  for node in program.graph.nodes:
+    described = node.meta.get("val")
+    for one in described if isinstance(described, (list, tuple)) else [described]:
+      for size in one.shape if isinstance(one, torch.Tensor) else [one]:
+        expression = expression_of(size) if isinstance(size, torch.SymInt) else 0
+        if not isinstance(expression, int):
+          found.update((int(number), None) for number in expression.atoms(Integer))
+    if node.name in nodes:
+      given.update((one, None) for one in pytree.tree_leaves((node.args, node.kwargs))
+                   if type(one) is int)
+  wanted = dict.fromkeys(abs(number) for number in (*found, *given) if 4 < abs(number) < 2**31)
+  return list(wanted)[:_NUMBERS]
+
+
+def _allowed(values: Mapping[Any, int], ranges: _Ranges) -> bool:
+  return all(size >= ranges[symbol][0] and (ranges[symbol][1] or size) >= size
+             for symbol, size in values.items())
+
+
+def _small_enough(program: ExportedProgram, name: str, values: dict[Any, int],
+                  calls: Sequence[_Call], ranges: _Ranges,
+                  recorded: Callable[[Mapping[Any, int]], list[_Call]]) -> dict[Any, int]:
+  """These sizes, or some of which but one are smaller and that lead to a graph of the same form.
+
+  Raises:
+    UnsupportedError: none are small enough to run the graph.
+  """
+  if _largest(program, values) <= _QUICK:
+    return values
+  for symbol in values:
+    smaller = {other: size if other == symbol else min(size, max(ranges[other][0], 3))
+               for other, size in values.items()}
+    if (_largest(program, smaller) <= _TRIED
+        and _form(recorded(smaller)) == _form(calls)):
+      return smaller
+  if _largest(program, values) <= _TRIED:
+    return values
+  sizes = ", ".join(f"{symbol} = {size}" for symbol, size in values.items())
+  raise UnsupportedError(f"{name}: dynamic sizes decide which operators it has, and sizes such as "
+                         f"{sizes} are too large to try; give the dimensions a smaller maximum")
+
+
+def _largest(program: ExportedProgram, values: Mapping[Any, int]) -> int:
+  """Elements of the largest tensor."""
+  most = 0
+  for node in program.graph.nodes:
+    described = node.meta.get("val")
+    for one in described if isinstance(described, (list, tuple)) else [described]:
+      if isinstance(one, torch.Tensor):
+        most = max(most, math.prod(at_sizes(one.shape, values)))
+  return most
 
 
 def _trial(program: ExportedProgram, values: Mapping[Any, int]
@@ -332,18 +441,15 @@ def _content(tensor: torch.Tensor) -> tuple[Any, ...]:
   return str(tensor.dtype), tuple(tensor.shape), hashlib.blake2b(data.tobytes()).digest()
 
 
-def _check(name: str, calls: Sequence[_Call], like: Sequence[_Call],
-           plan: Sequence[tuple[Found, ...] | None], sizes: Mapping[Any, int]) -> None:
-  """Refuses a plan that gives other numbers for these sizes, if they lead to a graph of the same
-  form."""
-  if [call.form for call in calls] != [call.form for call in like]:
-    return
-  for call, other, found in zip(calls, like, plan):
-    if call.rest != other.rest or found and any(
-        number != value_of(one, sizes) and repr(number) != repr(one)  # not numbers are unequal
-        for one, number in zip(found, call.numbers)):
-      raise UnsupportedError(f"{name}: {call.place} has a number that depends on dynamic sizes in "
-                             "a way that an artefact cannot hold")
+def _form(calls: Sequence[_Call]) -> tuple[Any, ...]:
+  return tuple(call.form for call in calls)
+
+
+def _plan(program: ExportedProgram, name: str, alike: Sequence[tuple[dict[Any, int], list[_Call]]]
+          ) -> list[tuple[Found, ...] | None]:
+  """Per call of graphs of one form what its numbers are made of."""
+  known = sizes_of(program, [values for values, _ in alike])
+  return [_planned(name, same, known) for same in zip(*(calls for _, calls in alike))]
 
 
 def _planned(name: str, same: Sequence[_Call],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,14 +13,16 @@ import torch
 from torch.export import ExportedProgram
 
 from stretto import _stretto
-from stretto._errors import InternalError, InvalidArgumentError, UnsupportedError
-from stretto.aten._builder import COMPLEX
+from stretto._errors import Error, InternalError, InvalidArgumentError, UnsupportedError
+from stretto.aten._builder import COMPLEX, engine_dtype, engine_shape
 from stretto.aten._sizes import bind, input_sizes, is_open, text
 from stretto.aten._template import make_template
 from stretto.aten._translate import Input, Output, translate_program
 
 # Programs that are kept: those used last.
 _KEPT = 16
+# How far results of two programs may be from each other, relative to the largest.
+_ROUNDING = 1e-3
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,46 @@ class Variants:
     ranges = [(spec.name, text(self._program, [*sizes, *([2] if spec.dtype in COMPLEX else [])]))
               for (_, sizes), spec in zip(input_sizes(self._program),
                                           (i for i in self._first.inputs if i.dtype is not None))]
-    self._first.session.save_with_shapes(path, template.graph, ranges, template.trials)
+    session = self._first.session.with_open_graph(template.graph, ranges, template.trials)
+    for values in template.doubtful:
+      self._compare(session, values)
+    session.save(path)
+
+  def _compare(self, session: _stretto.Session, values: Mapping[Any, int]) -> None:
+    """Runs the graph for all shapes, and the program that is made for these sizes alone.
+
+    Raises:
+      UnsupportedError: they do not give the same.
+    """
+    assert self._first is not None
+    made = translate_program(self._program, self._name, self._output_names, values)
+    plain = self._first.session.with_other_shapes(made.graph)
+    draw = np.random.default_rng(0)
+    sizes = ", ".join(f"{symbol} = {size}" for symbol, size in values.items())
+    learnt, reason = False, "all results are NaN"
+    for positive in (False, True):
+      inputs = [_drawn(draw, spec, positive) for spec in made.inputs if spec.dtype is not None]
+      try:
+        expected = plain.run(inputs)
+      except Error as error:
+        reason = str(error)  # these values may be none that the program takes
+        continue
+      try:
+        got = session.run(inputs)
+      except Error as error:
+        raise UnsupportedError(f"save: {self._name}: the graph for all shapes fails with {sizes}: "
+                               f"{error}; optimise the module with fixed shapes to save it"
+                               ) from None
+      learnt = learnt or all(x.size == 0 or not np.isnan(x).all() for x in expected)
+      if len(got) != len(expected) or not all(map(_alike, got, expected)):
+        raise UnsupportedError(
+          f"save: {self._name}: dynamic sizes decide which operators it has, and a graph for all "
+          f"of them gives other results with {sizes}; optimise the module with fixed shapes to "
+          "save it")
+    if not learnt:
+      raise UnsupportedError(f"save: {self._name}: the graph for all shapes could not be tried "
+                             f"with {sizes}: {reason}; optimise the module with fixed shapes to "
+                             "save it")
 
   def of(self, leaves: Sequence[Any]) -> Variant:
     """The one for these arguments. What is no tensor is checked where the variant is run.
@@ -103,6 +144,29 @@ class Variants:
       if len(self._known) > _KEPT:
         self._known.popitem(last=False)
       return variant
+
+
+def _drawn(draw: np.random.Generator, spec: Input, positive: bool) -> np.ndarray[Any, Any]:
+  """An array of this input as the engine takes it. Integers may be places in small tables."""
+  assert spec.dtype is not None
+  dtype, shape = engine_dtype(spec.dtype), engine_shape(spec.dtype, spec.shape)
+  if dtype.startswith("float"):
+    array = draw.uniform(0.1, 1, shape) if positive else draw.standard_normal(shape)
+  else:
+    array = np.zeros(shape) if positive else draw.integers(0, 2, shape)
+  return array.astype(dtype)
+
+
+def _alike(got: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> bool:
+  """Whether they are but for rounding."""
+  if got.shape != expected.shape or got.dtype.kind != "f":
+    return np.array_equal(got, expected)
+  finite = np.isfinite(expected)
+  if not np.array_equal(got[~finite], expected[~finite], equal_nan=True):
+    return False
+  wanted = expected[finite]
+  most = np.abs(got[finite] - wanted).max(initial=0)
+  return bool(most <= _ROUNDING * np.abs(wanted).max(initial=0))
 
 
 def _versions(program: ExportedProgram) -> list[int]:

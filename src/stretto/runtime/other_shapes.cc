@@ -23,6 +23,10 @@ ShapeSource copies_of(ImportedModel imported) {
   return source;
 }
 
+// In names of what depends on nothing but open sizes, and of lists of sizes (python/stretto/aten).
+bool is_made_of_sizes(std::string_view name) { return name.find("of_sizes") != name.npos; }
+bool is_list_of_sizes(std::string_view name) { return name.find(".sizes") != name.npos; }
+
 // Packed weights are found by the names of nodes and constants, so what they stand for must be the
 // same in both graphs.
 void check_weights(const ir::Graph& made, const ir::Graph& first, const std::string& name) {
@@ -32,11 +36,15 @@ void check_weights(const ir::Graph& made, const ir::Graph& first, const std::str
   for (const ir::Value& value : first.values) {
     if (value.is_constant()) constants[value.name] = &value.constant;
   }
-  const auto expect = [&](const std::string& what, const Tensor& ours, const Tensor& theirs) {
+  const auto expect = [&](const std::string& what, const ir::Value& value, const Tensor& theirs) {
+    const Tensor& ours = value.constant;
     if (content_name(ours) == content_name(theirs)) return;
     // Tables that depend on sizes were computed by the module's framework, and here by the engine.
     constexpr double kRounding = 1e-5;
-    if (ours.shape() == theirs.shape() && compare(ours, theirs).relative_to_max < kRounding) return;
+    if (is_made_of_sizes(value.name) && is_float(value.dtype) && ours.shape() == theirs.shape() &&
+        compare(ours, theirs).relative_to_max < kRounding) {
+      return;
+    }
     throw_unsupported(
         "save: {}: the weights of {} are not those that the model was optimised with; optimise it "
         "again",
@@ -52,14 +60,29 @@ void check_weights(const ir::Graph& made, const ir::Graph& first, const std::str
       const ir::Value& theirs = first.value(other.inputs[i]);
       if (!is_float(ours.dtype) || ours.dtype != theirs.dtype) continue;
       if (!ours.is_constant() || !theirs.is_constant()) continue;
-      expect(node.name, ours.constant, theirs.constant);
+      expect(node.name, ours, theirs.constant);
     }
   }
   for (const ir::Value& value : made.values) {
     const auto at = constants.find(value.name);
-    if (at == constants.end() || !is_float(value.dtype) || !value.is_constant()) continue;
-    expect(value.name, value.constant, *at->second);
+    if (at == constants.end() || !value.is_constant() || is_list_of_sizes(value.name)) continue;
+    expect(value.name, value, *at->second);
   }
+}
+
+void try_shapes(const ProgramsByShape& programs, const ShapeTrial& trial, const std::string& name) {
+  std::vector<Shape> outputs;
+  try {
+    programs.check(trial.inputs);
+    const ir::Graph made = programs.import(trial.inputs).graph;
+    for (ir::ValueId id : made.outputs) outputs.push_back(*made.value(id).shape);
+  } catch (const InvalidArgument& error) {
+    throw_unsupported("save: {}: the graph for all shapes does not take some of them: {}", name,
+                      error.what());
+  }
+  if (outputs == trial.outputs) return;
+  throw_unsupported(
+      "save: {}: the graph for all shapes has outputs of other shapes than the module", name);
 }
 
 }  // namespace
@@ -106,16 +129,7 @@ Model with_open_graph(const Model& model, const ir::Graph& graph, std::vector<Op
   for (const TensorSpec& spec : first.program->inputs) shapes.push_back(spec.shape);
   check_weights(first.siblings->rewritten(state->by_shape->import(shapes)), *first.graph,
                 first.name);
-  for (const ShapeTrial& trial : trials) {
-    state->by_shape->check(trial.inputs);
-    const ir::Graph made = state->by_shape->import(trial.inputs).graph;
-    std::vector<Shape> outputs;
-    for (ir::ValueId id : made.outputs) outputs.push_back(*made.value(id).shape);
-    STRETTO_CHECK(outputs == trial.outputs,
-                  "{}: the graph for all shapes has outputs of other shapes than the module; "
-                  "optimise it with fixed shapes to save it",
-                  first.name);
-  }
+  for (const ShapeTrial& trial : trials) try_shapes(*state->by_shape, trial, first.name);
   return Model(std::move(state));
 }
 
