@@ -76,6 +76,7 @@ constexpr Row kRows[] = {
     {"STRETTO_JOB_FOLDER", kLauncher, "Folder of a job of stretto cluster run.", ""},
     {"STRETTO_TASK", kLauncher,
      "Which rank a process of stretto cluster run is, where there is no Slurm.", ""},
+    {"STRETTO_RESTARTS", kLauncher, "How often a job on Kubernetes was started again.", ""},
     {"STRETTO_PROGRESS", kLauncher,
      "Folder in which ranks count their operations, for stretto cluster run --hang-after.", ""},
     {"STRETTO_LOOPBACK", kLauncher, "Cluster on this machine that a daemon of Slurm belongs to.",

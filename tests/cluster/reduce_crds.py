@@ -1,7 +1,8 @@
-"""Writes tests/cluster/crds from a clone of Kueue: schemas of the objects that `stretto cluster
-compile` writes, without descriptions, in which unknown fields are errors.
+"""Writes tests/cluster/crds from clones of Kueue and JobSet: schemas of the objects that `stretto
+cluster compile` and `stretto cluster run` write, without descriptions, in which unknown fields are
+errors.
 
-  python tests/cluster/reduce_crds.py KUEUE
+  python tests/cluster/reduce_crds.py KUEUE JOBSET
 """
 
 import json
@@ -10,10 +11,23 @@ from pathlib import Path
 
 import yaml
 
-KINDS = {"ClusterQueue": "clusterqueues", "LocalQueue": "localqueues",
-         "ResourceFlavor": "resourceflavors", "Topology": "topologies",
-         "WorkloadPriorityClass": "workloadpriorityclasses"}
-VERSION = "v1beta2"
+KUEUE, JOBSET = ("kueue.x-k8s.io", "v1beta2"), ("jobset.x-k8s.io", "v1alpha2")
+KINDS = {"ClusterQueue": (KUEUE, "clusterqueues"), "LocalQueue": (KUEUE, "localqueues"),
+         "ResourceFlavor": (KUEUE, "resourceflavors"), "Topology": (KUEUE, "topologies"),
+         "WorkloadPriorityClass": (KUEUE, "workloadpriorityclasses"),
+         "JobSet": (JOBSET, "jobsets")}
+# Of pods: what jobs do not use, and what would make the file five times as large.
+LEFT_OUT = {"affinity", "ephemeralContainers", "initContainers", "lifecycle", "livenessProbe",
+            "readinessProbe", "startupProbe", "volumeClaimTemplate"}
+
+
+def without(schema: dict, names: set[str]):
+  """Fields that are left out are unknown, and so errors."""
+  for name, each in list(schema.items()):
+    if name in names:
+      del schema[name]
+    elif isinstance(each, dict):
+      without(each, names)
 
 
 def reduced(schema: dict) -> dict:
@@ -35,22 +49,27 @@ def reduced(schema: dict) -> dict:
   return out
 
 
-def main(clone: Path):
+def main(clones: dict[tuple[str, str], Path]):
   folder = Path(__file__).parent / "crds"
   folder.mkdir(exist_ok=True)
-  for kind, plural in KINDS.items():
-    path = clone / f"config/components/crd/bases/kueue.x-k8s.io_{plural}.yaml"
+  for kind, (project, plural) in KINDS.items():
+    group, version = project
+    path = clones[project] / f"config/components/crd/bases/{group}_{plural}.yaml"
     versions = yaml.safe_load(path.read_text())["spec"]["versions"]
-    schema = next(v for v in versions if v["name"] == VERSION)["schema"]["openAPIV3Schema"]
+    schema = next(v for v in versions if v["name"] == version)["schema"]["openAPIV3Schema"]
     schema = reduced(schema)
-    schema["properties"]["apiVersion"] = {"enum": [f"kueue.x-k8s.io/{VERSION}"]}
+    schema["properties"]["apiVersion"] = {"enum": [f"{group}/{version}"]}
     schema["properties"]["kind"] = {"enum": [kind]}
     schema["properties"]["metadata"] = {
       "type": "object", "additionalProperties": False, "required": ["name"],
       "properties": {"name": {"type": "string", "pattern": r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$"},
                      "namespace": {"type": "string"}, "labels": {"type": "object"}}}
+    if kind == "JobSet":
+      schema["properties"]["metadata"]["properties"]["annotations"] = {"type": "object"}
+      del schema["properties"]["status"]
+      without(schema, LEFT_OUT)
     (folder / f"{kind.lower()}.json").write_text(json.dumps(schema, indent=1) + "\n")
 
 
 if __name__ == "__main__":
-  main(Path(sys.argv[1]))
+  main({KUEUE: Path(sys.argv[1]), JOBSET: Path(sys.argv[2])})

@@ -5,10 +5,11 @@ folder, hands them to its scheduler, and asks it afterwards; nothing of it goes 
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stretto.cluster._host import Host
 
@@ -43,6 +44,12 @@ class Request:
   retries: int = 0  # after the loss of a node
   hang_after: float = 0.0  # seconds; 0: not watched
   python: str = ""
+  # Of Kubernetes: by kind of chip, "" for all.
+  images: dict[str, str] = field(default_factory=dict)
+  resources: dict[str, str] = field(default_factory=dict)  # "nvidia.com/gpu"
+  volume: str = ""
+  priority: str = ""
+  tree: Any = None  # _pack.Tree
 
   @property
   def ranks(self) -> int:
@@ -111,7 +118,7 @@ class Backend:
     """What another command needs to find this scheduler, such as " --host me@far"."""
     return ""
 
-  def describe(self) -> dict[str, str]:
+  def describe(self) -> dict[str, Any]:
     """For job.json: what is needed to find this scheduler again."""
     return {"backend": self.name}
 
@@ -140,6 +147,20 @@ class Backend:
       number = re.fullmatch(r"rank-(\d+)\.log", name)
       news.append(News(int(number[1]) if number else None, text.encode("latin-1")))
     return news, found["exit"]
+
+  def past(self, folder: str, since: str) -> list[News]:
+    """All that the ranks have printed so far. `since`: no more than what is so young."""
+    if since:
+      raise ValueError("--since: only Kubernetes notes when lines were printed")
+    offsets: dict[str, int] = {}
+    found: list[News] = []
+    while more := self.news(folder, offsets)[0]:
+      found += more
+    return found
+
+  def reach(self, folder: str, write: bool) -> contextlib.AbstractContextManager[None]:
+    """While the context lasts, `host` copies the files of the job."""
+    return contextlib.nullcontext()
 
 
 def parts_of(n: int | None, chips: list[str], nodes: int | None,

@@ -35,11 +35,26 @@ def slurm(args: argparse.Namespace) -> Backend:
   return Slurm(Host(cluster.environment()), cluster) if cluster else Slurm(Host())
 
 
+def kubernetes(args: argparse.Namespace) -> Backend:
+  for option in ("host", "cluster"):
+    if getattr(args, option, None):
+      raise ValueError(f"--{option}: not with --backend kubernetes; --context chooses a cluster")
+  return of_kubernetes(args.context or "", args.namespace or "")
+
+
+def of_kubernetes(*how: Any) -> Backend:
+  from stretto.cluster._kubernetes import Kubernetes  # other commands need not wait for it
+  return Kubernetes(*how)
+
+
 # A row per back end.
 BACKENDS: dict[str, Callable[[argparse.Namespace], Backend]] = {
   "local": local,
   "slurm": slurm,
+  "kubernetes": kubernetes,
 }
+# Options that only one of them understands.
+OWN_OPTIONS = {"kubernetes": ("context", "namespace", "image", "volume", "resource", "priority")}
 
 
 def up_cluster(name: str | None) -> _loopback.Loopback | None:
@@ -69,6 +84,10 @@ def check_up(cluster: _loopback.Loopback) -> _loopback.Loopback:
 
 
 def chosen(args: argparse.Namespace) -> Backend:
+  for owner, options in OWN_OPTIONS.items():
+    for option in options:
+      if getattr(args, option, None) and args.backend != owner:
+        raise ValueError(f"--{option}: only with --backend {owner}")
   if getattr(args, "backend", None):
     if args.backend not in BACKENDS:
       raise ValueError(f"--backend: expected {', '.join(BACKENDS)}, got {args.backend}")
@@ -157,6 +176,8 @@ def find_numbers(jobs: list[_state.Known], host: Host) -> None:
 def back_end_of(job: dict[str, Any], host: Host) -> Backend:
   if job["backend"] == "local":
     return Local(host)
+  if job["backend"] == "kubernetes":
+    return of_kubernetes(job["context"], job["namespace"], job["kubeconfig"], job)
   conf = job.get("cluster")
   if not conf:
     return Slurm(host)

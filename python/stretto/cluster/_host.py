@@ -137,11 +137,13 @@ def extract_one(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> 
 class SshHost(Host):
   """A login node. BatchMode: no question is asked that nobody could answer."""
 
+  package = "openssh-client"
+
   def __init__(self, name: str, environment: dict[str, str] | None = None) -> None:
     super().__init__(environment)
     if not name or name.startswith("-") or any(c.isspace() for c in name):
       raise ValueError(f"--host: expected user@host, got {name!r}")
-    self.name, self.where = name, f"on {name}"
+    self.name, self.where, self.way = name, f"on {name}", f"ssh {name}"
 
   def connect(self, line: str, *options: str) -> list[str]:
     return ["ssh", *options, "-o", f"ConnectTimeout={CONNECT_S}", self.name, line]
@@ -160,10 +162,10 @@ class SshHost(Host):
     try:
       answer = json.loads(text)
     except ValueError:
-      raise ClusterError(f"ssh {self.name}: unexpected answer {text[:200]!r}; the login shell must "
+      raise ClusterError(f"{self.way}: unexpected answer {text[:200]!r}; the login shell must "
                          "print nothing when it is not interactive") from None
     if "error" in answer:
-      raise ClusterError(f"{self.name}: {answer['error']}")
+      raise ClusterError(f"{self.name or self.way}: {answer['error']}")
     return answer["answer"]
 
   def raw(self, asked: bytes, data: IO[bytes] | None, timeout: float,
@@ -183,14 +185,15 @@ class SshHost(Host):
   def talk(self, told: IO[bytes], timeout: float, output: IO[bytes] | None) -> bytes:
     try:
       done = subprocess.run(self.agent(), stdin=told, stdout=output or subprocess.PIPE,
-                            stderr=subprocess.PIPE, timeout=timeout, start_new_session=True)
+                            stderr=subprocess.PIPE, timeout=timeout, start_new_session=True,
+                            env={**os.environ, **self.environment})
     except subprocess.TimeoutExpired:
-      raise ClusterError(f"ssh {self.name}: no answer within {timeout:g} s") from None
+      raise ClusterError(f"{self.way}: no answer within {timeout:g} s") from None
     except FileNotFoundError:
-      raise ClusterError("ssh: not found; install openssh-client") from None
+      raise ClusterError(f"{self.agent()[0]}: not found; install {self.package}") from None
     if done.returncode != 0:
       lines = done.stderr.decode(errors="replace").strip().splitlines()
-      raise ClusterError(f"ssh {self.name}: {lines[-1] if lines else done.returncode}")
+      raise ClusterError(f"{self.way}: {lines[-1] if lines else done.returncode}")
     return done.stdout or b""
 
   def put_tree(self, folder: str, files: Iterable[tuple[str, Path]], follow: bool = False) -> None:

@@ -31,7 +31,11 @@ WHERE = (
   Option(("--host",), "Use the Slurm site of this login node, over ssh", "USER@HOST"),
 )
 BACKEND = Option(("--backend",), "Who runs jobs; by default the cluster that is up, else the Slurm "
-                 "site of this host, else this machine's processes", "local|slurm")
+                 "site of this host, else this machine's processes", "local|slurm|kubernetes")
+KUBERNETES = (Option(("--context",), "Kubernetes: a context of kubectl's; by default its current "
+                     "one", "NAME"),
+              Option(("--namespace",), "Kubernetes: a namespace; by default that of the context",
+                     "NAME"))
 GENERAL = (Option(("-q", "--quiet"), "Print no notes"), Option(("-v", "--verbose"), "Print the "
                                                                "commands before they run"))
 JSON = Option(("--json",), "Print the result as JSON, and nothing else")
@@ -56,8 +60,16 @@ VERBS: tuple[Verb, ...] = (
         Many(("--env",), "A variable of the ranks", "NAME=VALUE"),
         Many(("--secret",), "A variable of the ranks that is taken from this environment, and "
              "written nowhere", "NAME"),
-        BACKEND, *WHERE,
-        Option(("--queue",), "Slurm partition; by default the site chooses", "NAME"),
+        BACKEND, *WHERE, *KUBERNETES,
+        Many(("--image",), "Kubernetes: the container image of the ranks, or of those on one kind "
+             "of chip", "[KIND=]IMAGE"),
+        Option(("--volume",), "Kubernetes: a PersistentVolumeClaim for the files of the job, which "
+               "then outlive its pods", "CLAIM"),
+        Many(("--resource",), "Kubernetes: what chips are called there; by default as the nodes "
+             "say", "[KIND=]NAME"),
+        Option(("--priority",), "Kubernetes: a WorkloadPriorityClass of Kueue", "NAME"),
+        Option(("--queue",), "Slurm partition, or LocalQueue of Kueue; by default the site chooses",
+               "NAME"),
         Option(("--time",), "Longest time: 90m, 2h, 1-12:00:00", "TIME"),
         Option(("--retries",), "How often the job is started again after the loss of a node", "N",
                2, int),
@@ -76,10 +88,11 @@ VERBS: tuple[Verb, ...] = (
   Verb("ls", "List the jobs that wait or run", ("stretto cluster ls", "stretto cluster ls --all"),
        (Option(("-a", "--all"), "Also jobs of other users"),
         Option(("--over",), "Also jobs of `run` that are over and still have their folder"),
-        BACKEND, *WHERE, JSON, *GENERAL)),
+        BACKEND, *WHERE, *KUBERNETES, JSON, *GENERAL)),
   Verb("logs", "Show what the ranks of a job have printed",
        ("stretto cluster logs 12", "stretto cluster logs train -f --rank 0"),
        (Option(("-f", "--follow"), "Go on until the job is over"),
+        Option(("--since",), "Kubernetes: only what is younger: 30s, 10m, 2h", "TIME"),
         Option(("--rank",), "Of this rank only, without a prefix", "N", type=int), *WHERE,
         *GENERAL), (JOB,)),
   Verb("ssh", "Open a shell where a rank of a job runs", ("stretto cluster ssh 12 3",),
@@ -98,7 +111,8 @@ VERBS: tuple[Verb, ...] = (
   Verb("down", "End a cluster of this machine, and remove what belongs to it",
        ("stretto cluster down",),
        (CLUSTER, Option(("--keep-jobs",), "Keep the folders of its jobs, with what they wrote"),
-        *GENERAL)),
+        Option(("--backend",), "kubernetes: end and remove all jobs that were started from here",
+               "slurm|kubernetes"), *KUBERNETES, *GENERAL)),
 )
 
 EXIT_CODES = {

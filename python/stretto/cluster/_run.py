@@ -27,6 +27,7 @@ def run(args: argparse.Namespace, note: Note) -> int:
   request = request_of(args)
   tree = _pack.tree_of(Path.cwd(), args.pack_limit)
   place_script(args, request, tree)
+  request.tree = tree
   backend = _backends.chosen(args)
   files = backend.files(request)
   if args.dry_run:
@@ -104,24 +105,33 @@ def follow(backend: Backend, job: str, folder: str, note: Note) -> int:
   return _follow.until_signal(go_on, leave, cancel)
 
 
+def by_kind(option: str, what: str, given: list[str]) -> dict[str, str]:
+  """`--option [KIND=]VALUE`, given several times; "": for all kinds."""
+  found: dict[str, str] = {}
+  for text in given:
+    kind, equals, value = text.rpartition("=")
+    if not value or (equals and not WORD.fullmatch(kind)):
+      raise ValueError(f"{option}: expected {what} or KIND={what}, got {text!r}")
+    found[kind] = value
+  return found
+
+
 def request_of(args: argparse.Namespace) -> Request:
   """ValueError for what is wrong with the options."""
-  pythons: dict[str, str] = {}
-  for text in args.python:
-    kind, equals, path = text.rpartition("=")
-    if not path or (equals and not WORD.fullmatch(kind)):
-      raise ValueError(f"--python: expected FILE or KIND=FILE, got {text!r}")
-    if path == ":":  # srun takes this word for the beginning of another component
-      raise ValueError("--python: ':' is no interpreter")
-    pythons[kind] = path
+  pythons = by_kind("--python", "FILE", args.python)
+  if ":" in pythons.values():  # srun takes this word for the beginning of another component
+    raise ValueError("--python: ':' is no interpreter")
   if args.module and args.no_python:
     raise ValueError("-m and --no-python: give one of them")
   if args.retries < 0:
     raise ValueError(f"--retries: expected a number from 0 on, got {args.retries}")
   if args.hang_after is not None and not 1 <= args.hang_after <= 1e6:
     raise ValueError(f"--hang-after: expected 1 to 1000000 seconds, got {args.hang_after:g}")
+  if args.priority and not WORD.fullmatch(args.priority):
+    raise ValueError(f"--priority: expected the name of a WorkloadPriorityClass, got "
+                     f"{args.priority!r}")
   if args.queue and not re.fullmatch(rf"{WORD.pattern}(,{WORD.pattern})*", args.queue):
-    raise ValueError(f"--queue: expected the name of a partition, got {args.queue!r}")
+    raise ValueError(f"--queue: expected the name of a partition or queue, got {args.queue!r}")
   how = ["-m"] if args.module else ["--no-python"] if args.no_python else []
   words = [*how, args.script, *args.arguments]
   if any("\0" in word for word in words):
@@ -131,7 +141,9 @@ def request_of(args: argparse.Namespace) -> Request:
     name=_state.check_job_name(args.name if args.name is not None else name_of(args.script)),
     parts=parts, words=words, environment=environment(args.env), secrets=secrets(args.secret),
     time=duration(args.time) if args.time else "", queue=args.queue or "", retries=args.retries,
-    hang_after=args.hang_after or 0.0, python=pythons.get("", ""))
+    hang_after=args.hang_after or 0.0, python=pythons.get("", ""),
+    images=by_kind("--image", "IMAGE", args.image), volume=args.volume or "",
+    resources=by_kind("--resource", "NAME", args.resource), priority=args.priority or "")
 
 
 def name_of(script: str) -> str:
@@ -187,8 +199,9 @@ def place_script(args: argparse.Namespace, request: Request, tree: _pack.Tree) -
   whole = Path(os.path.abspath(path))
   root = Path(os.path.abspath(tree.root))
   name = os.path.relpath(whole, root)
-  if name.startswith("../") and args.host:
-    raise ValueError(f"{args.script}: this file is outside of {root}, so {args.host} does not get "
+  far = args.host or ("Kubernetes" if args.backend == "kubernetes" else "")
+  if name.startswith("../") and far:
+    raise ValueError(f"{args.script}: this file is outside of {root}, so {far} does not get "
                      "it; start `run` in a folder around it")
   if name.startswith("../"):
     request.words[request.words.index(args.script)] = str(whole)  # nodes have to see this file

@@ -9,6 +9,7 @@ import secrets
 import shlex
 import sys
 import time
+from typing import Any
 
 from stretto.cluster import _agent, _loopback
 from stretto.cluster import _slurm_output as output
@@ -33,7 +34,7 @@ class Slurm(Backend):
       f"the site of {self.host.name}" if self.host.name else "the site of this host"
     return f"Slurm {version}, {place}"
 
-  def describe(self) -> dict[str, str]:
+  def describe(self) -> dict[str, Any]:
     # Numbers of jobs begin at 1 in every loopback cluster, so a job says which one it is of.
     return {"backend": self.name, "host": self.host.name,
             "cluster": str(self.loopback.conf) if self.loopback else "",

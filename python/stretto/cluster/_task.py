@@ -1,13 +1,14 @@
 """One rank of a job: sends what it prints to the rank's log, sets the variables that `stretto run`
 sets, and becomes the rank.
 
-  python _task.py [--ranks-per-node N] [--group K] [--reserved-ports]
+  python _task.py [--ranks-per-node N] [--group K] [--reserved-ports] [--inherit-output]
 
 words.json in the job's folder says what the rank runs: [-m | --no-python] train.py ARGUMENTS.
 
 It is started as a file, and imports nothing of Stretto: `import stretto` takes a third of a second,
 and a script may not need it. STRETTO_JOB_FOLDER names the job's folder; Slurm's variables say which
-rank this is, or STRETTO_TASK (RANK/RANKS/LOCAL RANK/LOCAL RANKS) where there is no Slurm."""
+rank this is, or STRETTO_TASK (RANK/RANKS/LOCAL RANK/LOCAL RANKS[/NODE/RESTARTS]) where there is no
+Slurm. --inherit-output: whoever has started it reads what it prints."""
 
 import importlib.util
 import json
@@ -20,8 +21,9 @@ def here_of(environment, per_node=0):
   """Rank, ranks, rank and ranks of this node, number of the node. `per_node`: if it is known; of a
   heterogeneous job, Slurm 22.05 lists the tasks of nodes in another order than it numbers them."""
   if "STRETTO_TASK" in environment:
-    rank, ranks, local, locals_ = map(int, environment.pop("STRETTO_TASK").split("/"))
-    return rank, ranks, local, locals_, 0
+    numbers = [int(word) for word in environment.pop("STRETTO_TASK").split("/")]
+    rank, ranks, local, locals_, node = [*numbers, 0][:5]
+    return rank, ranks, local, locals_, node
   counts = environment.get("SLURM_STEP_TASKS_PER_NODE", "")
   tasks = []
   for many, times in re.findall(r"(\d+)(?:\(x(\d+)\))?", counts):  # "8(x2),4"
@@ -33,7 +35,12 @@ def here_of(environment, per_node=0):
           max(locals_, local + 1), node)
 
 
-def settings(environment, place, use_reserved=False):
+def restarts_of(environment):
+  task = environment.get("STRETTO_TASK", "").split("/")
+  return task[5] if len(task) > 5 else environment.get("SLURM_RESTART_COUNT", "0")
+
+
+def settings(environment, place, use_reserved=False, restarts="0"):
   rank, ranks, local, locals_, node = place
   address = environment["MASTER_ADDR"]
   port = environment.get("MASTER_PORT", "")
@@ -42,7 +49,6 @@ def settings(environment, place, use_reserved=False):
     port, second = reserved[0], reserved[1]
   else:
     second = str(int(port) + 1)
-  restarts = environment.get("SLURM_RESTART_COUNT", "0")
   chosen = {"RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(local),
             "LOCAL_WORLD_SIZE": str(locals_), "GROUP_RANK": str(node), "MASTER_ADDR": address,
             "MASTER_PORT": port, "STRETTO_RANK": str(rank), "STRETTO_SIZE": str(ranks),
@@ -90,7 +96,7 @@ def words_of(folder):
 
 
 def main():
-  per_node, group, use_reserved = 0, "", False
+  per_node, group, use_reserved, own_log = 0, "", False, True
   given = sys.argv[1:]
   while given:
     option = given.pop(0)
@@ -100,11 +106,15 @@ def main():
       group = given.pop(0)
     elif option == "--reserved-ports":
       use_reserved = True
+    elif option == "--inherit-output":
+      own_log = False
   folder = os.environ["STRETTO_JOB_FOLDER"]
+  restarts = restarts_of(os.environ)
   place = here_of(os.environ, per_node)
-  to_log(folder, place[0])
+  if own_log:
+    to_log(folder, place[0])
   note_node(os.environ, place[0], group)
-  os.environ.update(settings(os.environ, place, use_reserved))
+  os.environ.update(settings(os.environ, place, use_reserved, restarts))
   sys.argv[1:] = words_of(folder)
   sys.path.pop(0)  # this folder's files are no modules for the script
   sys.path.insert(0, "")

@@ -5,14 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from stretto.cluster import _agent, _backends, _follow, _loopback, _run, _state
-from stretto.cluster._backend import Row
+from stretto.cluster._backend import Backend, Row
 from stretto.cluster._host import ClusterError, Host, SshHost
 
 Note = Callable[[str], None]
@@ -61,6 +63,13 @@ def look_around() -> int:
 
 
 def down(args: argparse.Namespace, note: Note) -> int:
+  if args.backend == "kubernetes":
+    return down_jobs(args, note)
+  if args.backend not in (None, "slurm"):
+    raise ValueError(f"--backend: expected slurm or kubernetes, got {args.backend}")
+  for option in ("context", "namespace"):
+    if getattr(args, option):
+      raise ValueError(f"--{option}: only with --backend kubernetes")
   cluster = _loopback.named(args.cluster)
   removed = _loopback.down(cluster, args.keep_jobs)
   if removed is None:
@@ -68,6 +77,26 @@ def down(args: argparse.Namespace, note: Note) -> int:
   else:
     note(f"cluster {cluster.name} is down" + (
       f", and the folders of {removed} jobs are removed" if removed else ""))
+  return 0
+
+
+def down_jobs(args: argparse.Namespace, note: Note) -> int:
+  """Ends and removes the jobs of a cluster that is not ours, and their folders here."""
+  from stretto.cluster._kubernetes import Kubernetes
+  args.cluster = args.host = None  # its default is for clusters of this machine
+  backend = _backends.chosen(args)
+  place = {key: backend.describe()[key] for key in ("backend", "context", "namespace")}
+  removed = 0
+  for folder, job in _state.known_jobs(Host()):
+    if place.items() <= job.items():
+      Kubernetes(job["context"], job["namespace"], job["kubeconfig"], job).end(job["id"])
+      if not args.keep_jobs:
+        _agent.remove(folder)
+      if job.get("volume"):
+        note(f"the files of job {job['id']} stay on volume {job['volume']}, in "
+             f"stretto/{job['id']}")
+      removed += 1
+  note(f"{removed} jobs are removed from {backend.about()}")
   return 0
 
 
@@ -122,12 +151,14 @@ def logs(args: argparse.Namespace, note: Note) -> int:
   if args.rank is not None and not 0 <= args.rank < job["ranks"]:
     raise ValueError(f"--rank: the job has ranks 0 to {job['ranks'] - 1}")
   offsets: dict[str, int] = {}
+  if args.since and (args.follow or not re.fullmatch(r"\d+[smh]", args.since)):
+    raise ValueError("--since: not with --follow" if args.follow else
+                     f"--since: expected 30s, 10m or 2h, got {args.since!r}")
   if args.follow:
     return _follow.until_signal(
       lambda: _follow.follow(backend, job["id"], folder, note, printer, offsets),
       lambda why: 130, lambda: 130, question=False)
-  while printer.show(backend.news(folder, offsets)[0]):
-    pass
+  printer.show(backend.past(folder, args.since or ""))
   printer.finish()
   return 0
 
@@ -169,13 +200,20 @@ def upload(args: argparse.Namespace, note: Note) -> int:
                 for name in sorted(_agent.files_in(str(path))) if (path / name).is_file()]
     else:
       files.append((os.path.join(to, base), path))
-  backend.host.put_tree(folder, files, follow=True)
+  with backend.reach(folder, write=True):
+    backend.host.put_tree(folder, files, follow=True)
   note(f"{len(files)} files")
   return 0
 
 
 def download(args: argparse.Namespace, note: Note) -> int:
   backend, folder, job = _backends.of_job(args, args.job)
+  with backend.reach(folder, write=False):
+    return downloaded(args, note, backend, folder, job)
+
+
+def downloaded(args: argparse.Namespace, note: Note, backend: Backend, folder: str,
+               job: dict[str, Any]) -> int:
   paths = args.paths or backend.host.call("written", folder)
   if args.list:
     print("".join(f"{path}\n" for path in paths), end="")

@@ -1,0 +1,219 @@
+"""The objects of a job on Kubernetes: a JobSet with a replicated job per kind of chip, ConfigMaps
+with the packed tree and the program of the pods, and a Secret. Only words that were checked stand
+where Kubernetes expands $(NAME); what the ranks run and their variables are in pod.json."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import os
+import re
+import tarfile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stretto.cluster import _pack, _slurm_script
+from stretto.cluster._backend import Request
+
+API, KIND = "jobset.x-k8s.io/v1alpha2", "JobSet"
+ROOT = "/stretto"
+CONTAINER = "ranks"
+PORT = 29500  # a pod has its own ports; the next two are the engine's and _pod_link's
+KEPT_S = 7 * 86400  # jobs that are over, with what they have printed
+GRACE_S = 60  # for ranks that save their state on SIGTERM
+PROGRAM = ("stretto/_rank.py", "stretto/cluster/_pod.py", "stretto/cluster/_pod_link.py",
+           "stretto/cluster/_agent.py", "stretto/cluster/_task.py",
+           "stretto/cluster/_watch_steps.py")
+CHUNK_BYTES = 640 << 10  # an object has 1 MiB at most, in base64
+MOST_CHUNKS = 24
+CHIP_LABEL = "stretto/chip"  # as label-nodes.sh of `stretto cluster compile` sets it
+JOB_LABEL, USER_LABEL = "stretto/job", "stretto/user"
+MANAGED = {"app.kubernetes.io/managed-by": "stretto"}
+ABOUT = "stretto/about"  # an annotation, in JSON: what `ls` shows
+QUEUE_LABEL, PRIORITY_LABEL = "kueue.x-k8s.io/queue-name", "kueue.x-k8s.io/priority-class"
+RESTART_LABEL = "jobset.sigs.k8s.io/restart-attempt"
+AGAIN = 75  # as _pod.py exits when a pod was lost; other codes but 0 end the job
+
+
+class Part(NamedTuple):
+  """Pods that run on one kind of chip."""
+  name: str
+  pods: int
+  ranks: int
+  image: str
+  python: str
+  kind: str = ""  # empty: no chips
+  resource: str = ""  # "nvidia.com/gpu"
+  chips: int = 0  # per pod
+
+
+class TooLarge(Exception):
+  """The packed tree does not fit into objects of Kubernetes."""
+
+
+def name_of(text: str, longest: int, otherwise: str) -> str:
+  """A DNS label that resembles the text."""
+  plain = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+  plain = re.sub(r"^[^a-z]+", "", plain)[:longest].rstrip("-")
+  return plain or otherwise
+
+
+def label_of(text: str) -> str:
+  """A value of a label that resembles the text."""
+  return re.sub(r"^[^A-Za-z0-9]+|[^A-Za-z0-9]+$", "",
+                re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:63]) or "unknown"
+
+
+def literal(text: str) -> str:
+  """Of commands, Kubernetes expands $(NAME); a doubled dollar is a dollar."""
+  return text.replace("$", "$$")
+
+
+def packed(tree: _pack.Tree) -> list[bytes]:
+  """The tree as parts of a compressed tar file."""
+  out = io.BytesIO()
+  with gzip.GzipFile(fileobj=out, mode="wb", mtime=0) as stream, \
+      tarfile.open(fileobj=stream, mode="w") as tar:
+    for name, source in tree.files:
+      tar.add(source, arcname=name, recursive=False)
+      if out.tell() > CHUNK_BYTES * MOST_CHUNKS:
+        raise TooLarge
+  data = out.getvalue()
+  if len(data) > CHUNK_BYTES * MOST_CHUNKS:
+    raise TooLarge
+  return [data[at:at + CHUNK_BYTES] for at in range(0, len(data), CHUNK_BYTES)]
+
+
+def job_set(name: str, request: Request, parts: list[Part], chunks: int,
+            about: dict[str, Any]) -> dict[str, Any]:
+  labels = {**MANAGED, JOB_LABEL: name, USER_LABEL: label_of(about["user"])}
+  queue = {QUEUE_LABEL: request.queue} if request.queue else {}
+  priority = {PRIORITY_LABEL: request.priority} if request.priority else {}
+  return {
+    "apiVersion": API, "kind": KIND,
+    "metadata": {"name": name, "labels": {**labels, **queue, **priority},
+                 "annotations": {ABOUT: json.dumps(about)}},
+    "spec": {
+      "ttlSecondsAfterFinished": KEPT_S,
+      "network": {"enableDNSHostnames": True, "subdomain": name,
+                  "publishNotReadyAddresses": True},
+      # The exit code of a pod says whether the script has failed, or a pod was lost. What fails for
+      # another reason, such as a node that is drained, starts again, so many times.
+      "failurePolicy": {"maxRestarts": request.retries, "rules": [
+        {"name": "script", "action": "FailJobSet",
+         "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}]},
+      "replicatedJobs": [
+        {"name": part.name, "replicas": 1,
+         "template": {"metadata": {"labels": labels},
+                      "spec": job(name, request, parts, number, chunks, labels)}}
+        for number, part in enumerate(parts)]}}
+
+
+def job(name: str, request: Request, parts: list[Part], number: int, chunks: int,
+        labels: dict[str, str]) -> dict[str, Any]:
+  part = parts[number]
+  limit = {"activeDeadlineSeconds": _slurm_script.seconds_of(request.time)} if request.time else {}
+  return {
+    "parallelism": part.pods, "completions": part.pods, "completionMode": "Indexed",
+    "backoffLimit": 0, **limit,
+    "podFailurePolicy": {"rules": [
+      {"action": "Count", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+      {"action": "Count", "onExitCodes": {"containerName": CONTAINER, "operator": "In",
+                                          "values": [AGAIN]}},
+      {"action": "FailJob", "onExitCodes": {"containerName": CONTAINER, "operator": "NotIn",
+                                            "values": [0]}}]},
+    "template": {"metadata": {"labels": labels}, "spec": pod(name, request, parts, number, chunks)}}
+
+
+def pod(name: str, request: Request, parts: list[Part], number: int,
+        chunks: int) -> dict[str, Any]:
+  part = parts[number]
+  selector = {"nodeSelector": {CHIP_LABEL: part.kind}} if part.kind else {}
+  resources = {"resources": {"limits": {part.resource: str(part.chips)}}} if part.chips else {}
+  sources = [{"configMap": {"name": f"{name}-program", "items": [
+    {"key": "pod.json", "path": "pod.json"},
+    *({"key": os.path.basename(p), "path": p} for p in PROGRAM)]}}]
+  sources += [{"configMap": {"name": tree_map(name, chunk), "items": [
+    {"key": "tree", "path": f"tree.{chunk:03}"}]}} for chunk in range(chunks)]
+  # A rank may share memory with its neighbours, and with the processes that load its data.
+  volumes = [{"name": "packed", "projected": {"sources": sources}},
+             {"name": "job", "persistentVolumeClaim": {"claimName": request.volume}}
+             if request.volume else {"name": "job", "emptyDir": {}},
+             {"name": "shm", "emptyDir": {"medium": "Memory"}}]
+  job_mount = {"name": "job", "mountPath": f"{ROOT}/job"}
+  return {
+    "restartPolicy": "Never", "terminationGracePeriodSeconds": GRACE_S,
+    "automountServiceAccountToken": False,
+    "enableServiceLinks": False,  # a service called "master" would set MASTER_PORT
+    **selector,
+    "containers": [{
+      "name": CONTAINER, "image": part.image,
+      "command": [literal(part.python), f"{ROOT}/packed/stretto/cluster/_pod.py", ROOT, "run",
+                  str(number)],
+      "terminationMessagePath": f"{ROOT}/message",
+      "env": [{"name": "STRETTO_RESTARTS", "valueFrom": {"fieldRef": {
+        "fieldPath": f"metadata.labels['{RESTART_LABEL}']"}}}],
+      "envFrom": [{"secretRef": {"name": f"{name}-secret"}}], **resources,
+      "volumeMounts": [{"name": "packed", "mountPath": f"{ROOT}/packed", "readOnly": True},
+                       {**job_mount, "subPath": f"stretto/{name}"} if request.volume else job_mount,
+                       {"name": "shm", "mountPath": "/dev/shm"}]}],
+    "volumes": volumes}
+
+
+def pod_json(name: str, request: Request, parts: list[Part]) -> dict[str, Any]:
+  """What the pods are told. It holds no secret."""
+  first = f"{name}-{parts[0].name}-0-0.{name}"
+  return {"parts": [{"pods": p.pods, "ranks": p.ranks, "python": p.python} for p in parts],
+          "words": request.words, "environment": request.environment, "inside": request.inside,
+          "hang_after": request.hang_after, "volume": bool(request.volume),
+          "address": first if sum(p.pods for p in parts) > 1 else "127.0.0.1", "port": PORT}
+
+
+def tree_map(name: str, chunk: int) -> str:
+  return f"{name}-tree-{chunk}"
+
+
+def companions(name: str, uid: str, pod_text: str, chunks: list[bytes],
+               secrets: dict[str, str]) -> list[dict[str, Any]]:
+  """The objects that pods of the JobSet read. They belong to it, and are gone when it is."""
+  folder = Path(__file__).parent.parent.parent
+  program = {os.path.basename(p): (folder / p).read_text(encoding="utf-8") for p in PROGRAM}
+
+  def owned(kind: str, called: str, **more: Any) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": kind, "metadata": {
+      "name": called, "labels": {**MANAGED, JOB_LABEL: name}, "ownerReferences": [
+        {"apiVersion": API, "kind": KIND, "name": name, "uid": uid, "blockOwnerDeletion": False}]},
+      "immutable": True, **more}
+
+  return [
+    owned("Secret", f"{name}-secret", type="Opaque", data={
+      key: base64.b64encode(os.fsencode(value)).decode() for key, value in secrets.items()}),
+    owned("ConfigMap", f"{name}-program", data={**program, "pod.json": pod_text}),
+    *(owned("ConfigMap", tree_map(name, at), binaryData={
+      "tree": base64.b64encode(data).decode()}) for at, data in enumerate(chunks))]
+
+
+def access_pod(name: str, uid: str, request_volume: str, image: str, python: str,
+               seconds: int) -> dict[str, Any]:
+  """A pod that gives access to what a job that is over has left on its volume."""
+  return {
+    "apiVersion": "v1", "kind": "Pod",
+    "metadata": {"name": f"{name}-files", "labels": {**MANAGED, f"{JOB_LABEL}-files": name},
+                 "ownerReferences": [{"apiVersion": API, "kind": KIND, "name": name, "uid": uid,
+                                      "blockOwnerDeletion": False}]},
+    "spec": {
+      "restartPolicy": "Never", "activeDeadlineSeconds": seconds,
+      "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False,
+      "containers": [{
+        "name": CONTAINER, "image": image,
+        "command": [literal(python), f"{ROOT}/packed/stretto/cluster/_pod.py", ROOT, "wait",
+                    str(seconds)],
+        "volumeMounts": [{"name": "packed", "mountPath": f"{ROOT}/packed", "readOnly": True},
+                         {"name": "job", "mountPath": f"{ROOT}/job",
+                          "subPath": f"stretto/{name}"}]}],
+      "volumes": [{"name": "packed", "projected": {"sources": [{"configMap": {
+        "name": f"{name}-program", "items": [{"key": os.path.basename(p), "path": p}
+                                             for p in PROGRAM]}}]}},
+                  {"name": "job", "persistentVolumeClaim": {"claimName": request_volume}}]}}
