@@ -195,10 +195,10 @@ def _beyond(numbers: Sequence[int], usual: Mapping[Any, int],
     limits = [size for number in numbers for size in (number, number + 1)]
     several[symbol] = [size for size in (*large, least, *limits)
                        if size >= least and (most is None or size <= most)]
-  seen = []
+  seen: list[dict[Any, int]] = []
   for i in range(max(map(len, several.values()), default=0)):
     for symbol, sizes in several.items():
-      values = {**usual, symbol: sizes[i]} if i < len(sizes) else usual
+      values = {**usual, symbol: sizes[i]} if i < len(sizes) else dict(usual)
       if values != usual and values not in seen:
         seen.append(values)
   yield from seen[:_BEYOND]

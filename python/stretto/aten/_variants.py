@@ -150,6 +150,7 @@ def _drawn(draw: np.random.Generator, spec: Input, positive: bool) -> np.ndarray
   """An array of this input as the engine takes it. Integers may be places in small tables."""
   assert spec.dtype is not None
   dtype, shape = engine_dtype(spec.dtype), engine_shape(spec.dtype, spec.shape)
+  array: np.ndarray[Any, Any]
   if dtype.startswith("float"):
     array = draw.uniform(0.1, 1, shape) if positive else draw.standard_normal(shape)
   else:
