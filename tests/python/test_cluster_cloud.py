@@ -356,6 +356,14 @@ def test_machines_of_a_launch_that_fails_are_told_to_end(cloud, how, told):
   assert json.loads((cloud.sky / "clusters/stretto/autostop").read_text()) == told
 
 
+def test_a_launch_that_fails_tells_a_cluster_that_was_there_nothing_new(cloud):
+  cloud.script("job.py", "")
+  cloud.job("--at-end", "keep", "job.py")
+  failed = cloud.job("--at-end", "down", "job.py", code=3, FAKE_SKY_FAIL="setup").stderr
+  assert "cluster stretto was there before, and ends as it was told before" in failed
+  assert json.loads((cloud.sky / "clusters/stretto/autostop").read_text()) == [None, False]
+
+
 def test_machines_of_a_launch_that_fails_and_keeps_them_are_named(cloud):
   cloud.script("job.py", "")
   failed = cloud.job("--at-end", "keep", "job.py", code=3, FAKE_SKY_FAIL="setup").stderr

@@ -76,6 +76,7 @@ class Cloud(Backend):
     self.nodes, self.ranks, self.number = nodes, ranks, number
     self.pump: Pump | None = None
     self.is_new = False  # this process has submitted the job
+    self.was_there = False  # the cluster, before this process has asked for it
     self.is_cancelled = False  # before SkyPilot had submitted it
 
   def asked(self, option: str, default: Any = "") -> Any:
@@ -173,6 +174,9 @@ class Cloud(Backend):
         return f"there is no cluster {self.cluster}, so nothing costs money"
       if status == "STOPPED":
         return f"cluster {self.cluster} is stopped; its disks cost money until {down}"
+      if self.was_there:
+        return (f"cluster {self.cluster} was there before, and ends as it was told before; {down} "
+                "now")
       if status == "UP" and how:
         _cloud_sky.ask(self.host, "autostop", "--yes", *how, self.cluster)
         return (f"cluster {self.cluster} is up, and told to end when it is idle for {IDLE_MINUTES} "
@@ -201,7 +205,8 @@ class Cloud(Backend):
     code, out = _cloud_sky.stream(dry, folder, environment, lines.append)
     if code != 0:
       raise Refused(f"sky launch --dryrun: {_cloud_sky.complaint(out) or f'exit code {code}'}")
-    if not _cloud_sky.PRICE.search(out):
+    self.was_there = not _cloud_sky.PRICE.search(out)
+    if self.was_there:
       lines.append(f"SkyPilot names no price: cluster {self.cluster} may be there already, at the "
                    "price that the cloud's console and `sky cost-report` tell")
       question = f"Run on cluster {self.cluster}, whatever it costs?"
