@@ -97,8 +97,8 @@ def wait_for_request(words):
                              stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                              stderr=subprocess.DEVNULL)
   write(ROOT / "request-0123abcd", str(request.pid))
-  print("launching", flush=True)
   try:
+    print("launching", flush=True)
     return request.wait()
   except KeyboardInterrupt:
     print("\u2699\ufe0e Request will continue running asynchronously.\n"

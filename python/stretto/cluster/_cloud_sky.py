@@ -21,7 +21,8 @@ from stretto.cluster._host import ClusterError, Host
 PACKAGES = ("skypilot",)
 PROGRAM = "sky"
 ASK_S = 120.0  # the first command also starts SkyPilot's own server
-END_S = 10.0
+END_S = 5.0
+LAST_WORDS_S = 30.0
 SUBMITTED = re.compile(r"Job submitted, ID: (\d+)")
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 CANCEL = re.compile(r"sky api cancel ([0-9a-f-]{8,36})")
@@ -130,7 +131,7 @@ def last_words(child: subprocess.Popen[bytes]) -> str:
   with contextlib.suppress(ProcessLookupError):
     os.killpg(child.pid, signal.SIGINT)
   try:
-    return COLOUR.sub("", child.communicate(timeout=END_S)[0].decode(errors="replace"))
+    return COLOUR.sub("", child.communicate(timeout=LAST_WORDS_S)[0].decode(errors="replace"))
   except subprocess.TimeoutExpired:
     end(child, signal.SIGTERM)
     return ""
