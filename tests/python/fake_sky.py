@@ -1,6 +1,6 @@
 """Stands for SkyPilot's command `sky`, and for `ssh` to the nodes that it makes: "machines" are
 folders, jobs are processes of this one. The folder FAKE_SKY has its state; argv.log has the command
-lines. FAKE_SKY_FAIL names commands that fail."""
+lines. FAKE_SKY_FAIL says how a launch fails."""
 
 import json
 import os
@@ -52,6 +52,9 @@ def launch(words):
   values = {secret: os.environ[secret] for secret in given.get("--secret", [])}
   assert all(value is None for value in task.get("secrets", {}).values())
   assert set(values) == set(task.get("secrets", {})), "sky refuses a secret without a value"
+  if "--dryrun" in given and cluster_folder(name).exists():
+    print(f"Running task on cluster {name}...")
+    return 0
   if "--dryrun" in given:
     print("\x1b[1mConsidered resources\x1b[0m")
     print(f" AWS (us-east-1)  p3.16xlarge  {task['resources']}  $ {24.48 * task['num_nodes']:.2f}")
@@ -59,11 +62,13 @@ def launch(words):
   if os.environ.get("FAKE_SKY_FAIL") == "launch":
     print("Traceback ...\nsky.exceptions.ResourcesUnavailableError: no machine is free")
     return 1
-  if os.environ.get("FAKE_SKY_FAIL") == "slow":
-    print("launching", flush=True)
-    time.sleep(600)
   folder = cluster_folder(name)
   (folder / "jobs").mkdir(parents=True, exist_ok=True)
+  if os.environ.get("FAKE_SKY_FAIL") == "slow":
+    return wait_for_request(words)
+  if os.environ.get("FAKE_SKY_FAIL") == "setup":
+    print("sky.exceptions.CommandError: the machines are there, and rsync has failed")
+    return 1
   write(folder / "autostop", json.dumps([given.get("-i"), "--down" in given]))
   nodes = task["num_nodes"]
   for node in range(nodes):
@@ -81,6 +86,43 @@ def launch(words):
                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                    stderr=subprocess.DEVNULL, start_new_session=True)
   print(f"\u2699\ufe0e \x1b[0mJob submitted, ID: {number}\x1b[0m")
+  return 0
+
+
+def wait_for_request(words):
+  """The server of SkyPilot makes the machines and submits the job, whatever becomes of the command:
+  here, once there is a file "go"."""
+  signal.signal(signal.SIGINT, signal.default_int_handler)
+  request = subprocess.Popen([sys.executable, __file__, "request", *words], start_new_session=True,
+                             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                             stderr=subprocess.DEVNULL)
+  write(ROOT / "request-0123abcd", str(request.pid))
+  try:
+    print("launching", flush=True)
+    return request.wait()
+  except KeyboardInterrupt:
+    print("\u2699\ufe0e Request will continue running asynchronously.\n"
+          "\x1b[2mView logs: \x1b[1msky api logs 0123abcd\x1b[0m\n"
+          "\x1b[2mTo cancel the request, run: \x1b[1msky api cancel 0123abcd\x1b[0m\n\x1b[0m")
+    return 1
+
+
+def request(words):
+  while not (ROOT / "go").exists():
+    time.sleep(POLL_S)
+  del os.environ["FAKE_SKY_FAIL"]
+  return launch(words)
+
+
+def api(words):
+  verb, number = words
+  assert verb == "cancel"
+  pid = int((ROOT / f"request-{number}").read_text())
+  os.kill(pid, signal.SIGKILL)
+  while Path(f"/proc/{pid}").exists() and \
+      Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+    time.sleep(POLL_S)
+  print(f"Cancelled 1 request: {number}")
   return 0
 
 
@@ -209,9 +251,9 @@ def down(words):
 
 
 def autostop(words):
-  _, [name] = options(words, {"--yes", "--cancel"})
-  assert "--cancel" in words
-  write(cluster_folder(name) / "autostop", json.dumps([None, False]))
+  given, [name] = options(words, {"--yes", "--cancel", "--down"})
+  assert ("--cancel" in given) != ("-i" in given)
+  write(cluster_folder(name) / "autostop", json.dumps([given.get("-i"), "--down" in given]))
   return 0
 
 
@@ -220,6 +262,9 @@ def ssh(words):
     words = words[2:] if words[0] == "-o" else words[1:]
   name, line = words
   name, _, node = name.partition("-worker")
+  if (cluster_folder(name) / "stopped").exists():
+    print(f"ssh: Could not resolve hostname {name}", file=sys.stderr)
+    return 255
   os.environ["HOME"] = str(home(name, int(node or 0)))
   os.chdir(os.environ["HOME"])
   os.execvp("sh", ["sh", "-c", line])
@@ -233,8 +278,10 @@ def main():
   verb, *words = sys.argv[1:]
   if verb == "supervise":
     return supervise(*words)
+  if verb == "request":
+    return request(words)
   return {"launch": launch, "status": status, "queue": queue, "logs": logs, "cancel": cancel,
-          "down": down, "autostop": autostop}[verb](words)
+          "down": down, "autostop": autostop, "api": api}[verb](words)
 
 
 if __name__ == "__main__":

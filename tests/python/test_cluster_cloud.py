@@ -236,7 +236,7 @@ def test_a_new_cluster_of_the_name_has_other_jobs(cloud):
   """Both count from 1: the job that is named must be the one that is stopped."""
   cloud.script("slow.py", "import time; time.sleep(600)")
   cloud.job("--detach", "--name", "old", "slow.py")
-  cloud.stretto("down", "--keep-jobs")
+  cloud.stretto("down", "--yes", "--keep-jobs")
   cloud.job("--detach", "--name", "new", "slow.py")
   assert cloud.run("logs", "old", "-f", code=1).stderr.count("ended")
   cloud.run("stop", "old")
@@ -292,40 +292,87 @@ def test_a_time_limit(cloud):
   assert "the time limit is reached" in cloud.job("--time", "3s", "slow.py", code=124).stdout
 
 
+def answered(cloud, answer, *words):
+  """What a command asks at a terminal, its exit code and its output."""
+  ours, theirs = pty.openpty()
+  child = subprocess.Popen(cloud.words(*words), cwd=cloud.work, env=cloud.environment,
+                           stdin=theirs, stdout=subprocess.PIPE, stderr=theirs)
+  os.close(theirs)
+  seen = b""
+  while b"[y/N]" not in seen:
+    seen += os.read(ours, 4096)
+  os.write(ours, answer)
+  out = child.stdout.read()
+  code = child.wait(PATIENCE_S)
+  child.stdout.close()
+  os.close(ours)
+  return " ".join(seen.decode().split()), code, out
+
+
 def test_nothing_is_paid_without_an_answer(cloud):
   cloud.script("job.py", "print('ran')")
   refused = cloud.stretto("run", "job.py", code=2).stderr
   assert "no terminal; --yes agrees to the price" in refused
   for answer, code in ((b"n\n", 3), (b"\n", 3), (b"y\n", 0)):
     assert cloud.launches() == [] if (cloud.sky / "argv.log").exists() else True
-    ours, theirs = pty.openpty()
-    child = subprocess.Popen(cloud.words("run", "--backend", "cloud", "job.py"), cwd=cloud.work,
-                             env=cloud.environment, stdin=theirs, stdout=subprocess.PIPE,
-                             stderr=theirs)
-    os.close(theirs)
-    seen = b""
-    while b"[y/N]" not in seen:
-      seen += os.read(ours, 4096)
-    assert b"$ 24.48" in seen
-    os.write(ours, answer)
-    out = child.stdout.read()
-    assert child.wait(PATIENCE_S) == code
-    assert (out == b"[0] ran\n") is (code == 0)
-    child.stdout.close()
-    os.close(ours)
+    seen, ended, out = answered(cloud, answer, "run", "--backend", "cloud", "job.py")
+    assert "$ 24.48" in seen and "for this price, or a higher one if need be? [y/N]" in seen
+    assert "If these machines are sold out, SkyPilot takes others, which may be dearer" in seen
+    assert ended == code and (out == b"[0] ran\n") is (code == 0)
   assert len(cloud.launches()) == 1
   assert len(list((cloud.state / "jobs").iterdir())) == 1, "a refused job leaves no folder"
+
+
+def test_who_uses_a_cluster_again_is_told_that_no_price_is_known(cloud):
+  cloud.script("job.py", "print('ran')")
+  cloud.job("job.py")
+  seen, code, out = answered(cloud, b"n\n", "run", "--quiet", "--backend", "cloud", "job.py")
+  assert code == 3 and "SkyPilot names no price" in seen
+  assert "Run on cluster stretto, whatever it costs? [y/N]" in seen
 
 
 def test_a_launch_that_fails_leaves_nothing_here(cloud):
   cloud.script("job.py", "")
   failed = cloud.job("job.py", code=3, FAKE_SKY_FAIL="launch").stderr
   assert "sky launch: sky.exceptions.ResourcesUnavailableError: no machine is free" in failed
-  assert "`sky status` says whether cluster stretto costs money" in failed
+  assert "there is no cluster stretto, so nothing costs money" in failed
   assert not list((cloud.state / "jobs").iterdir())
 
 
-def test_ctrl_c_while_machines_start_says_what_may_cost_money(cloud):
+def test_a_launch_that_fails_on_a_used_cluster_leaves_nothing_here(cloud):
+  """Other jobs in its queue are no sign that this one was submitted."""
+  cloud.script("job.py", "")
+  cloud.job("job.py")
+  failed = cloud.job("job.py", code=3, FAKE_SKY_FAIL="launch").stderr
+  assert "it is not known" not in failed
+  assert len(list((cloud.state / "jobs").iterdir())) == 1
+
+
+@pytest.mark.parametrize("how, told", [([], [["5"], False]), (["--at-end", "down"], [["5"], True])])
+def test_machines_of_a_launch_that_fails_are_told_to_end(cloud, how, told):
+  cloud.script("job.py", "")
+  failed = cloud.job(*how, "--quiet", "job.py", code=3, FAKE_SKY_FAIL="setup").stderr
+  assert "cluster stretto is up, and told to end when it is idle for 5 minutes" in failed
+  assert json.loads((cloud.sky / "clusters/stretto/autostop").read_text()) == told
+
+
+def test_a_launch_that_fails_tells_a_cluster_that_was_there_nothing_new(cloud):
+  cloud.script("job.py", "")
+  cloud.job("--at-end", "keep", "job.py")
+  failed = cloud.job("--at-end", "down", "job.py", code=3, FAKE_SKY_FAIL="setup").stderr
+  assert "cluster stretto was there before, and ends as it was told before" in failed
+  assert json.loads((cloud.sky / "clusters/stretto/autostop").read_text()) == [None, False]
+
+
+def test_machines_of_a_launch_that_fails_and_keeps_them_are_named(cloud):
+  cloud.script("job.py", "")
+  failed = cloud.job("--at-end", "keep", "job.py", code=3, FAKE_SKY_FAIL="setup").stderr
+  assert ("cluster stretto is up, and does not stop by itself: it costs money until `stretto "
+          "cluster down --backend cloud --cluster stretto` ends it") in failed
+
+
+def test_ctrl_c_while_machines_start_cancels_the_launch(cloud):
+  """SkyPilot's server goes on without the command that asked it."""
   cloud.script("job.py", "")
   child = subprocess.Popen(
     cloud.words("run", "--backend", "cloud", "--yes", "job.py"), cwd=cloud.work,
@@ -337,8 +384,15 @@ def test_ctrl_c_while_machines_start_says_what_may_cost_money(cloud):
       break
   child.send_signal(signal.SIGINT)
   err = child.communicate(timeout=PATIENCE_S)[1]
+  (cloud.sky / "go").write_text("")  # a request that is still there submits the job now
   assert child.returncode == 130
+  assert "the launch is cancelled" in err and "it is not known" not in err
+  assert any(words[1:] == ["api", "cancel", "0123abcd"] for words in cloud.argv())
+  assert "told to end when it is idle for 5 minutes" in err
   assert "`stretto cluster down --backend cloud --cluster stretto` ends it" in err
+  assert not [pair for pair in processes(cloud) if b"request" in pair[1]]
+  assert not list((cloud.sky / "clusters/stretto/jobs").iterdir())
+  assert not list((cloud.state / "jobs").iterdir())
 
 
 def test_without_skypilot_the_error_names_the_package(cloud):
@@ -381,10 +435,71 @@ def test_down_ends_the_cluster_and_the_folders_of_its_jobs(cloud):
   cloud.script("job.py", "")
   cloud.job("job.py")
   cloud.job("--cluster", "other", "job.py")
-  assert "cluster stretto is gone, with its disks" in cloud.stretto("down").stderr
+  assert "cluster stretto is gone, with its disks" in cloud.stretto("down", "--yes").stderr
   assert [p.name for p in (cloud.sky / "clusters").iterdir()] == ["other"]
   assert len(list((cloud.state / "jobs").iterdir())) == 1
-  assert "SkyPilot knows no cluster stretto" in cloud.stretto("down").stderr
+  assert "SkyPilot knows no cluster stretto" in cloud.stretto("down", "--yes").stderr
+
+
+def test_down_means_the_cluster_that_was_named(cloud):
+  """Clusters of this machine are called local by default."""
+  cloud.script("job.py", "")
+  cloud.job("job.py")
+  for name in ("local", "Stretto", "stretto-1"):
+    refused = cloud.stretto("down", "--yes", "--cluster", name).stderr
+    assert f"SkyPilot knows no cluster {name}" in refused
+  assert not any("down" in words for words in cloud.argv())
+  cloud.job("--cluster", "local", "job.py")
+  cloud.stretto("down", "--yes", "--cluster", "local")
+  assert [p.name for p in (cloud.sky / "clusters").iterdir()] == ["stretto"]
+  assert "--yes: only with --backend cloud" in cloud.run("down", "--yes", code=2).stderr
+
+
+def test_down_asks_before_disks_are_lost(cloud):
+  cloud.script("slow.py", "import time; time.sleep(600)")
+  cloud.job("--detach", "slow.py")
+  wait_until(lambda: "running" in cloud.stretto("ls").stdout)
+  assert "nobody can be asked" in cloud.stretto("down", code=2).stderr
+  words = ("down", "--backend", "cloud")
+  seen, code, _ = answered(cloud, b"\n", *words)
+  assert code == 3 and "job stretto-1 of ann is running" in seen and "is it yours" not in seen
+  assert "End cluster stretto, and lose its disks? [y/N]" in seen
+  assert not any("down" in line for line in cloud.argv())
+  shutil.rmtree(cloud.state / "jobs")  # as on another machine, or of another user
+  assert "no job that is known here was started on cluster stretto: is it yours?" in answered(
+    cloud, b"n\n", *words)[0]
+  assert answered(cloud, b"y\n", *words)[1] == 0
+  assert list((cloud.sky / "clusters").iterdir()) == []
+
+
+def test_a_script_outside_of_the_tree_is_refused(cloud, tmp_path):
+  (tmp_path / "other.py").write_text("")
+  refused = cloud.job("../other.py", code=2).stderr
+  assert "so the cloud does not get it" in refused
+  assert not (cloud.sky / "argv.log").exists()
+
+
+def test_a_stopped_cluster_is_named_as_the_reason(cloud):
+  cloud.script("job.py", "")
+  cloud.job("--detach", "job.py")
+  wait_until(lambda: not cloud.stretto("ls", "--json").stdout.count("stretto-1"))
+  (cloud.sky / "clusters/stretto/stopped").write_text("")
+  told = cloud.run("logs", "job", "-f", code=1).stderr
+  assert "cluster stretto is stopped, and how the job ended is not known here; `sky start " \
+    "stretto`" in told and "LOST" not in told
+  assert "cluster stretto is stopped: `sky start stretto`, then again" in cloud.run(
+    "download", "job", code=3).stderr
+  (cloud.sky / "clusters/stretto/stopped").unlink()
+  assert cloud.run("logs", "job", "-f").returncode == 0
+
+
+def test_commands_of_setup_run_in_the_tree_or_not_at_all(tmp_path):
+  (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
+  (tmp_path / "python3").chmod(0o755)
+  task = _cloud_task.config(request(), TAG, "", "touch made\ntrue")
+  done = subprocess.run(["bash", "-c", task["setup"]], cwd=tmp_path,
+                        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+  assert done.returncode != 0 and not (tmp_path / "made").exists()
 
 
 # The task file.
@@ -451,8 +566,7 @@ envs:
 secrets:
   STRETTO_SECRET: null
 setup: |
-  python3 {tag}/stretto/cluster/_cloud_node.py --unpack
-  cd {tag}/work
+  python3 {tag}/stretto/cluster/_cloud_node.py --unpack && cd {tag}/work || exit 1
   pip install -r requirements.txt
 run: |
   python3 {tag}/stretto/cluster/_cloud_node.py

@@ -204,6 +204,162 @@ def test_machines_get_a_whole_cloud_config(cloud, machine, tmp_path):
     assert files["/etc/stretto/site.env"]["content"].endswith("STRETTO_NODE=@NODE@\n")
 
 
+# These do nothing here but say how they were called.
+PROGRAMS = ("blockdev", "chown", "exportfs", "install", "mkfs.ext4", "mount", "scontrol",
+            "systemctl", "timeout", "useradd")
+
+
+class Machine:
+  """A folder in which the scripts of a machine find its files, and programs that do nothing."""
+
+  def __init__(self, folder: Path, machine: str, cloud="aws", hosts="127.0.0.1 localhost\n"):
+    self.root, self.bin, self.machine = folder / "root", folder / "bin", machine
+    self.bin.mkdir()
+    for name in PROGRAMS:
+      self.program(name)
+    self.program("id", "exit 1")
+    self.program("mountpoint", f'[ -e "{self.root}/mounted" ]')
+    self.program("sleep")
+    # The lock is held at first, and once a mirror fails.
+    self.program("apt-get", f'echo "$*" >>"{self.root}/apt"; n=$(wc -l <"{self.root}/apt"); '
+                 '[ "$n" != 1 ] && [ "$n" != 3 ]')
+    self.write("/etc/hosts", hosts)
+    self.write("/etc/fstab", "")
+    self.write("/disk", "\0" * (1 << 20))
+    for name in ("/etc/exports", "/etc/systemd/system/x", "/etc/munge/x", "/etc/default/x",
+                 "/usr/local/sbin/x", "/var/x", "/shared/home/stretto/x"):
+      self.write(name, "")
+    for each in filled(main_of(cloud)["locals"][machine], GOLDEN / cloud)["write_files"]:
+      text = each["content"].replace("@NODE@", "m0")
+      if each["path"].startswith("/usr/local/sbin/"):
+        text = re.sub(r"(?<![\w.])/(etc|shared|usr/local|var)(?=[/ ]|$)", rf"{self.root}/\1",
+                      text, flags=re.MULTILINE)
+      self.write(each["path"], text)
+    env = self.file("/etc/stretto/site.env")
+    env.write_text(re.sub("STRETTO_DISK=.*", f"STRETTO_DISK={self.root}/disk", env.read_text()))
+
+  def file(self, path):
+    return self.root / path.lstrip("/")
+
+  def write(self, path, text):
+    self.file(path).parent.mkdir(parents=True, exist_ok=True)
+    self.file(path).write_text(text)
+    self.file(path).chmod(0o755)
+
+  def program(self, name, text=""):
+    log = self.root / "calls"
+    (self.bin / name).write_text(f'#!/bin/bash\necho "{name} $*" >>"{log}"\n{text}\n')
+    (self.bin / name).chmod(0o755)
+
+  def run(self, name):
+    return subprocess.run(["bash", self.file(f"/usr/local/sbin/{name}")], capture_output=True,
+                          text=True, timeout=PATIENCE_S,
+                          env={"PATH": f"{self.bin}:{os.environ['PATH']}"})
+
+  def names(self):
+    self.run("stretto-hosts")
+    lines = self.file("/etc/hosts").read_text().splitlines()
+    return [line for line in lines if not line.startswith("#")]
+
+  def calls(self):
+    return self.file("calls").read_text().splitlines()
+
+
+def test_images_that_name_the_machine_keep_no_name_away(tmp_path):
+  """Debian's say manage_etc_hosts, which writes the machine's own name, at each start anew."""
+  for name in ("controller", "node"):
+    assert main_of("aws")["locals"][name]["manage_etc_hosts"] is False
+  image = "127.0.1.1 controller controller\n127.0.0.1 localhost\n"
+  machine = Machine(tmp_path, "controller", hosts=image)
+  wanted = ["127.0.0.1 localhost", "10.77.0.10 controller"]
+  assert machine.names() == wanted
+  machine.file("/etc/hosts").write_text(machine.file("/etc/hosts").read_text() +
+                                        "169.254.169.254 metadata # of the cloud\n")
+  assert machine.names() == [wanted[0], "169.254.169.254 metadata # of the cloud", wanted[1]]
+
+
+def test_a_node_knows_the_controller_and_later_all_others(tmp_path):
+  machine = Machine(tmp_path, "node", hosts="127.0.1.1 m0\n127.0.0.1 localhost\n")
+  first = ["127.0.0.1 localhost", "10.77.0.10 controller"]
+  assert machine.names() == first
+  machine.write("/etc/fstab", f"controller:/shared/home {machine.root}/shared/home nfs x 0 0\n")
+  machine.write("/shared/home/.stretto/hosts", "10.77.0.10 controller\n10.77.0.20 m1\n")
+  assert machine.names() == first, "the file server is not there yet"
+  machine.write("/mounted", "")
+  assert machine.names() == [*first, "10.77.0.20 m1"]
+  machine.file("/mounted").unlink()
+  machine.write("/etc/hosts", "127.0.0.1 localhost\n")
+  assert machine.names() == [*first, "10.77.0.20 m1"], "the controller is away at a start"
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+@pytest.mark.parametrize("machine", ["controller", "node"])
+def test_a_machine_that_gets_no_packages_at_first_joins_all_the_same(cloud, machine, tmp_path):
+  made = Machine(tmp_path, machine, cloud)
+  made.write("/mounted", "")
+  done = made.run(f"stretto-{machine}")
+  assert done.returncode == 0, done.stderr
+  assert done.stderr.count("apt-get has failed; again in 20 s") == 2
+  assert len(made.file("/apt").read_text().splitlines()) == 5
+  unit = {"controller": "slurmctld", "node": "slurmd"}[machine]
+  assert f"systemctl restart munge {unit}" in made.calls()
+  early = made.file("/etc/systemd/system/stretto-metadata.service").read_text()
+  assert "Before=network-pre.target" in early, "users could read the key after a start"
+  if machine == "controller":
+    for name in ("slurmctld", "nfs-server"):
+      text = made.file(f"/etc/systemd/system/{name}.service.d/stretto.conf").read_text()
+      assert "[Unit]\nRequiresMountsFor=/shared\n" in text
+    assert "ExecStartPre=+/bin/hostname controller" in made.file(
+      "/etc/systemd/system/slurmctld.service.d/stretto.conf").read_text()
+
+
+@pytest.mark.parametrize("data, formatted", [
+  ("\0" * (1 << 20), True), ("\0" * 1080 + "S" + "\0" * (1 << 20), False), ("", False),
+  ("\0" * 4096, False)])
+def test_only_an_empty_disk_is_formatted(data, formatted, tmp_path):
+  """One that can be read in part only is not known to be empty."""
+  machine = Machine(tmp_path, "controller")
+  machine.write("/disk", data)
+  assert machine.run("stretto-controller").returncode == 0
+  assert any("mkfs" in call for call in machine.calls()) is formatted
+
+
+@pytest.mark.parametrize("cloud", CLOUDS)
+def test_nodes_with_chips_ask_for_an_image_with_their_driver(cloud, tmp_path):
+  main = main_of(cloud)
+  assert "default" not in main["variable"]["image"] and not main.get("data")
+  (tmp_path / "site.toml").write_text('[[nodes]]\nnames = "c0"\n')
+  stretto("compile", "site.toml", "-o", "out", "--terraform", cloud, cwd=tmp_path)
+  plain = json.loads((tmp_path / "out/terraform/main.tf.json").read_text())
+  assert "default" in plain["variable"]["image"] and problems(plain) == []
+
+
+def test_only_the_controller_takes_ssh_and_machines_find_the_way_out():
+  main = main_of("aws")
+  groups = main["resource"]["aws_security_group"]
+  assert [name for name, each in groups.items()
+          if any(rule["to_port"] == 22 for rule in each["ingress"])] == ["login"]
+  machines = main["resource"]["aws_instance"]
+  site, login = "${aws_security_group.site.id}", "${aws_security_group.login.id}"
+  assert machines["controller"]["vpc_security_group_ids"] == [site, login]
+  assert machines["node"]["vpc_security_group_ids"] == [site]
+  assert all("aws_route.out" in each["depends_on"] for each in machines.values())
+
+
+def test_names_that_google_does_not_take_are_refused(tmp_path):
+  def compiled(site, node, code):
+    (tmp_path / "site.toml").write_text(f'name = "{site}"\n[[nodes]]\nnames = "{node}"\n')
+    return stretto("compile", "site.toml", "-o", "out", "--terraform", "google", code=code,
+                   cwd=tmp_path)
+
+  compiled("a" * 45, "m0", 0)
+  for kind, each in json.loads(
+      (tmp_path / "out/terraform/main.tf.json").read_text())["resource"].items():
+    assert all(len(body.get("name", "")) <= 63 for body in each.values()), kind
+  assert "no name for a machine" in compiled("a" * 53, "m0", 1)
+  assert "name of another one, lab-shared" in compiled("lab", "shared", 1)
+
+
 @pytest.mark.parametrize("cloud", CLOUDS)
 def test_the_key_is_shown_nowhere(cloud):
   main = main_of(cloud)

@@ -10,6 +10,7 @@ import secrets
 import shutil
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ IDLE_MINUTES = 5
 # What becomes of the machines when they are idle, as options of `sky launch`.
 AT_END = {"stop": ["-i", str(IDLE_MINUTES)], "down": ["-i", str(IDLE_MINUTES), "--down"],
           "keep": []}
+DOWN = "stretto cluster down --backend cloud"
 OPTIONS = ("infra", "setup", "at_end", "yes")  # of `run`, for this back end alone
 PLACE = "sky_workdir"  # where SkyPilot puts the folder that it is given, in the home of a node
 END_S, POLL_S = 60.0, 1.0
@@ -41,14 +43,26 @@ class CloudHost(Host):
 
   def call(self, do: str, *arguments: Any, **how: Any) -> Any:
     if do == "written":
-      return SshHost(self.cluster).call(do, self.far)
+      return self.on_node(lambda node: node.call(do, self.far))
     return super().call(do, *arguments, **how)
 
   def put_tree(self, folder: str, files: Any, follow: bool = False) -> None:
-    SshHost(self.cluster).put_tree(self.far, files, follow)
+    self.on_node(lambda node: node.put_tree(self.far, files, follow))
 
   def get_tree(self, folder: str, paths: list[str], target: Path) -> None:
-    SshHost(self.cluster).get_tree(self.far, paths, target)
+    self.on_node(lambda node: node.get_tree(self.far, paths, target))
+
+  def on_node(self, do: Callable[[SshHost], Any]) -> Any:
+    try:
+      return do(SshHost(self.cluster))
+    except ClusterError as error:
+      status = _cloud_sky.clusters(Host()).get(self.cluster)
+      if status == "STOPPED":
+        raise ClusterError(f"cluster {self.cluster} is stopped: `sky start {self.cluster}`, then "
+                           "again") from None
+      if status is None:
+        raise ClusterError(f"cluster {self.cluster} is gone, with what jobs wrote") from None
+      raise error
 
 
 class Cloud(Backend):
@@ -62,6 +76,8 @@ class Cloud(Backend):
     self.nodes, self.ranks, self.number = nodes, ranks, number
     self.pump: Pump | None = None
     self.is_new = False  # this process has submitted the job
+    self.was_there = False  # the cluster, before this process has asked for it
+    self.is_cancelled = False  # before SkyPilot had submitted it
 
   def asked(self, option: str, default: Any = "") -> Any:
     return getattr(self.how, option, None) or default
@@ -104,27 +120,25 @@ class Cloud(Backend):
                    or secrets.token_hex(SECRET_BYTES)}
     words = self.words(request)
     try:
-      self.show_cost(words, folder, environment)
-      agreed = self.asked("yes", False) or _cloud_sky.confirmed(
-        f"Run on cluster {self.cluster}, for this price?")
+      question = self.show_cost(words, folder, environment)
+      agreed = self.asked("yes", False) or _cloud_sky.confirmed(question)
     except KeyboardInterrupt:
       agreed = False
     except ClusterError as error:
       raise Refused(str(error)) from None
     if not agreed:
       raise Refused("nothing was submitted")
+    lines: list[str] = []
     try:
-      code, out = _cloud_sky.stream(words, folder, environment, self.show)
+      code, out = _cloud_sky.stream(words, folder, environment, self.show, lines)
     except BaseException:
-      print(f"stretto cluster: cluster {self.cluster} may have been made, and then costs money; "
-            f"`stretto cluster down --backend cloud --cluster {self.cluster}` ends it",
-            file=sys.stderr)
+      self.cancel_launch("".join(lines))
       raise
     found = _cloud_sky.SUBMITTED.findall(out)
     if not found:
-      kind = ClusterError if code == 0 or self.numbers() else Refused
-      raise kind(f"sky launch: {_cloud_sky.complaint(out) or f'exit code {code}'}; "
-                 f"`sky status` says whether cluster {self.cluster} costs money")
+      self.say(self.rest())
+      kind = ClusterError if code == 0 or os.path.basename(folder) in self.numbers() else Refused
+      raise kind(f"sky launch: {_cloud_sky.complaint(out) or f'exit code {code}'}")
     shutil.rmtree(Path(folder, _cloud_task.SENT), ignore_errors=True)
     self.is_new = True
     self.number = f"{self.cluster}-{found[-1]}"
@@ -133,34 +147,84 @@ class Cloud(Backend):
       self.keep()
     return self.number
 
+  def cancel_launch(self, out: str) -> None:
+    """A launch that is interrupted goes on in SkyPilot's server, and submits the job."""
+    found = _cloud_sky.CANCEL.findall(out)
+    for request in found[-1:]:
+      try:
+        _cloud_sky.ask(self.host, "api", "cancel", request)
+        self.say("the launch is cancelled")
+        self.is_cancelled = True
+      except ClusterError as error:
+        self.say(f"{error}; the launch goes on: `sky api cancel {request}` ends it")
+    if not found:
+      self.say("SkyPilot has named no request that could be cancelled; `sky api status` shows "
+               "those that go on")
+    self.say(self.rest())
+
+  def rest(self) -> str:
+    """What costs money after a launch that came to no end. SkyPilot tells machines when to stop
+    only after it has made them and copied the tree there."""
+    down = f"`{DOWN} --cluster {self.cluster}` ends it"
+    costs = f"cluster {self.cluster} may have been made, and then costs money until {down}"
+    try:
+      status = _cloud_sky.clusters(self.host).get(self.cluster)
+      how = AT_END[self.asked("at_end", "stop")]
+      if status is None:
+        return f"there is no cluster {self.cluster}, so nothing costs money"
+      if status == "STOPPED":
+        return f"cluster {self.cluster} is stopped; its disks cost money until {down}"
+      if self.was_there:
+        return (f"cluster {self.cluster} was there before, and ends as it was told before; {down} "
+                "now")
+      if status == "UP" and how:
+        _cloud_sky.ask(self.host, "autostop", "--yes", *how, self.cluster)
+        return (f"cluster {self.cluster} is up, and told to end when it is idle for {IDLE_MINUTES} "
+                f"minutes; {down} now")
+    except ClusterError as error:
+      return f"{error}; {costs}"
+    return (f"cluster {self.cluster} is {status.lower()}, and does not stop by itself: it costs "
+            f"money until {down}")
+
+  def say(self, line: str) -> None:
+    """Also with --quiet: it is about money."""
+    print(f"stretto cluster: {line}", file=sys.stderr, flush=True)
+
   def keep(self) -> None:
     """A cluster that is used again may have been told to stop."""
     try:
       _cloud_sky.ask(self.host, "autostop", "--yes", "--cancel", self.cluster)
     except ClusterError as error:  # the job is there all the same
-      print(f"stretto cluster: {error}; `sky autostop --cancel {self.cluster}` keeps the machines",
-            file=sys.stderr)
+      self.say(f"{error}; `sky autostop --cancel {self.cluster}` keeps the machines")
 
-  def show_cost(self, words: list[str], folder: str, environment: dict[str, str]) -> None:
-    """What SkyPilot would take, and its price by SkyPilot's catalogue."""
+  def show_cost(self, words: list[str], folder: str, environment: dict[str, str]) -> str:
+    """What SkyPilot would take, and its price by SkyPilot's catalogue. Returns the question that
+    is to be answered: SkyPilot goes on to others of its list when those machines are sold out."""
     dry = [words[0], words[1], "--dryrun", *words[2:]]
     lines: list[str] = []
     code, out = _cloud_sky.stream(dry, folder, environment, lines.append)
     if code != 0:
       raise Refused(f"sky launch --dryrun: {_cloud_sky.complaint(out) or f'exit code {code}'}")
+    self.was_there = not _cloud_sky.PRICE.search(out)
+    if self.was_there:
+      lines.append(f"SkyPilot names no price: cluster {self.cluster} may be there already, at the "
+                   "price that the cloud's console and `sky cost-report` tell")
+      question = f"Run on cluster {self.cluster}, whatever it costs?"
+    else:
+      lines.append("If these machines are sold out, SkyPilot takes others, which may be dearer; "
+                   "--infra says where it looks")
+      question = f"Run on cluster {self.cluster}, for this price, or a higher one if need be?"
     for line in lines:
-      if not self.asked("yes", False):
-        print(f"  {line}", file=sys.stderr, flush=True)  # also with --quiet: a question follows
-      else:
+      if self.asked("yes", False):
         self.show(line)
-    if not _cloud_sky.PRICE.search(out):
-      self.show(f"SkyPilot names no price: cluster {self.cluster} may be there already, at the "
-                "price that `sky status` and the cloud's console tell")
+      else:
+        print(f"  {line}", file=sys.stderr, flush=True)  # also with --quiet: a question follows
+    return question
 
   def withdraw(self, folder: str) -> bool:
     number = self.numbers().get(os.path.basename(folder))
     if number is None:
-      return False  # it may still be on its way
+      return self.is_cancelled  # else it may still be on its way
     self.stop(number, folder)
     stop = time.monotonic() + END_S
     while time.monotonic() < stop:
@@ -187,7 +251,7 @@ class Cloud(Backend):
       status = _cloud_sky.clusters(self.host).get(self.cluster)
       if status in ("UP", "INIT"):
         raise ClusterError(f"sky queue: cluster {self.cluster} does not answer ({status})")
-      raise Gone(f"cluster {self.cluster} is {status.lower() if status else 'gone'}")
+      raise Gone(f"cluster {self.cluster} is {status.lower() if status else 'gone'}", status)
     name = _cloud_task.name_of(self.tag)
     return next((job for job in jobs if job.name == name
                  and f"{self.cluster}-{job.number}" == number), None)
@@ -197,6 +261,9 @@ class Cloud(Backend):
       found = self.job(job)
     except Gone as gone:
       left = (_agent.read_text(folder, "exit") or "").strip()
+      if not left and gone.status == "STOPPED":
+        return State(OVER, "UNKNOWN", f"{gone}, and how the job ended is not known here; "
+                     f"`sky start {self.cluster}`, then `logs` again, shows it")
       return State(OVER, {"": "LOST", "0": "COMPLETED"}.get(left, "FAILED"), str(gone))
     return found.state if found else State(OVER)
 
@@ -242,10 +309,13 @@ class Cloud(Backend):
 class Gone(ClusterError):
   """The cluster is stopped, or there is none."""
 
+  def __init__(self, text: str, status: str | None) -> None:
+    super().__init__(text)
+    self.status = status
+
 
 def checked_name(name: str | None) -> str:
-  """`down` has a default for clusters on this machine, which this back end takes for none."""
-  if name in (None, _state.DEFAULT):
+  if name is None:
     return DEFAULT
   if not NAME.fullmatch(name or ""):
     raise ValueError(f"--cluster: expected up to 40 letters, digits, '.', '_' and '-', the first a "
@@ -276,12 +346,33 @@ def of_job(job: dict[str, Any]) -> Cloud:
                nodes=job.get("nodes", 1), ranks=job.get("ranks", 1), number=job.get("id", ""))
 
 
+def tell_of(cluster: str, here: Host) -> None:
+  """What would be lost."""
+  known = {_cloud_task.name_of(str(about.get("tag", ""))) for _, about in _state.all_jobs(here)
+           if about.get("cloud") == cluster}
+  jobs = _cloud_sky.queue(here, cluster, everybody=True) or []
+  lines = [f"job {cluster}-{job.number} of {job.user} is {job.status.lower()}" for job in jobs
+           if job.state.what != OVER]
+  if not known:
+    lines.append(f"no job that is known here was started on cluster {cluster}: is it yours?")
+  for line in lines:
+    print(f"  {line}", file=sys.stderr, flush=True)
+
+
 def down(args: argparse.Namespace, note: Any) -> int:
   cluster = checked_name(args.cluster)
   here = Host()
+  if not args.yes and not (sys.stdin.isatty() and sys.stderr.isatty()):
+    raise ValueError(f"down --backend cloud: the disks of cluster {cluster} are lost, and nobody "
+                     "can be asked, because standard input or standard error is no terminal; --yes "
+                     "agrees")
   if cluster not in _cloud_sky.clusters(here):
     note(f"SkyPilot knows no cluster {cluster}")
   else:
+    if not args.yes:
+      tell_of(cluster, here)
+      if not _cloud_sky.confirmed(f"End cluster {cluster}, and lose its disks?"):
+        raise ClusterError("nothing was ended")
     _cloud_sky.ask(here, "down", "--yes", cluster, timeout=600.0)
     note(f"cluster {cluster} is gone, with its disks")
   removed = 0

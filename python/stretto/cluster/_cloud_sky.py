@@ -22,8 +22,10 @@ PACKAGES = ("skypilot",)
 PROGRAM = "sky"
 ASK_S = 120.0  # the first command also starts SkyPilot's own server
 END_S = 5.0
+LAST_WORDS_S = 30.0
 SUBMITTED = re.compile(r"Job submitted, ID: (\d+)")
 COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+CANCEL = re.compile(r"sky api cancel ([0-9a-f-]{8,36})")
 PRICE = re.compile(r"\$ ?\d")
 # SkyPilot's words for jobs to ours; another one that a newer version has must not end `run`.
 WORDS = {"INIT": State(WAITS, "INIT", "SkyPilot starts it"),
@@ -91,8 +93,9 @@ def queue(host: Host, cluster: str, everybody: bool = False) -> list[Job] | None
 
 
 def stream(words: list[str], folder: str, environment: dict[str, str],
-           show: Callable[[str], None]) -> tuple[int, str]:
-  """Runs a command that may take long; its lines are shown while they come. Code and output."""
+           show: Callable[[str], None], kept: list[str] | None = None) -> tuple[int, str]:
+  """Runs a command that may take long; its lines are shown while they come. Code and output, which
+  `kept` also gets, with what the command says when it is interrupted."""
   if Host.trace:
     Host.trace(shlex.join(words))
   try:
@@ -102,14 +105,14 @@ def stream(words: list[str], folder: str, environment: dict[str, str],
   except FileNotFoundError:
     raise missing() from None
   assert child.stdout is not None
-  kept = []
+  kept = [] if kept is None else kept
   try:
     for data in child.stdout:
       kept.append(COLOUR.sub("", data.decode(errors="replace")))
       show(kept[-1].rstrip("\n"))
     return child.wait(), "".join(kept)
   except BaseException:
-    end(child)
+    kept.append(last_words(child))
     raise
 
 
@@ -121,6 +124,17 @@ def end(child: subprocess.Popen[Any], first: int = signal.SIGINT) -> None:
     with contextlib.suppress(subprocess.TimeoutExpired):
       child.wait(END_S)
       return
+
+
+def last_words(child: subprocess.Popen[bytes]) -> str:
+  """What a command prints at Ctrl-C."""
+  with contextlib.suppress(ProcessLookupError):
+    os.killpg(child.pid, signal.SIGINT)
+  try:
+    return COLOUR.sub("", child.communicate(timeout=LAST_WORDS_S)[0].decode(errors="replace"))
+  except subprocess.TimeoutExpired:
+    end(child, signal.SIGTERM)
+    return ""
 
 
 def confirmed(question: str) -> bool:

@@ -60,7 +60,7 @@ def config(request: Request, tag: str, infra: str, setup: str) -> dict[str, Any]
     task["envs"] = request.environment
   task["secrets"] = dict.fromkeys([*request.secrets, SECRET])  # their values are not in this file
   if setup:
-    task["setup"] = f"{program} --unpack\ncd {tag}/work\n{setup.rstrip()}\n"
+    task["setup"] = f"{program} --unpack && cd {tag}/work || exit 1\n{setup.rstrip()}\n"
   task["run"] = f"{program}\n"
   return task
 

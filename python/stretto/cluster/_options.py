@@ -121,7 +121,10 @@ VERBS: tuple[Verb, ...] = (
        (("jobs...", "JOB", "Numbers or names", True),)),
   Verb("down", "End a cluster of this machine, and remove what belongs to it",
        ("stretto cluster down",),
-       (CLUSTER, Option(("--keep-jobs",), "Keep the folders of its jobs, with what they wrote"),
+       (Option(("--cluster",), "Name of the cluster; by default local, with --backend cloud "
+               "stretto", "NAME"),
+        Option(("--yes",), "With --backend cloud: end the machines without being asked"),
+        Option(("--keep-jobs",), "Keep the folders of its jobs, with what they wrote"),
         Option(("--backend",), "kubernetes: end and remove all jobs that were started from here; "
                "cloud: the machines and disks that `run --backend cloud` has made",
                "slurm|kubernetes|cloud"), *KUBERNETES, *GENERAL)),

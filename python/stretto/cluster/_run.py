@@ -21,6 +21,7 @@ from stretto.cluster._host import ClusterError, Refused
 Note = Callable[[str], None]
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 STOP_S = 30.0
+FAR = {"kubernetes": "Kubernetes", "cloud": "the cloud"}  # their nodes see no file of this machine
 
 
 def run(args: argparse.Namespace, note: Note) -> int:
@@ -74,7 +75,7 @@ def submitted(backend: Backend, request: Request, folder: str, note: Note) -> st
       certain = backend.withdraw(folder)
     if certain:
       backend.host.call("remove", folder)
-      note("the job was submitted, but the answer was lost; it is cancelled")
+      note("the job may have been submitted before the answer was lost; it is cancelled")
     else:
       note(f"it is not known whether the job was submitted. `stretto cluster stop "
            f"{shlex.quote(request.name)}{backend.where_option()}` ends it if it is; its folder "
@@ -199,7 +200,7 @@ def place_script(args: argparse.Namespace, request: Request, tree: _pack.Tree) -
   whole = Path(os.path.abspath(path))
   root = Path(os.path.abspath(tree.root))
   name = os.path.relpath(whole, root)
-  far = args.host or ("Kubernetes" if args.backend == "kubernetes" else "")
+  far = args.host or FAR.get(args.backend, "")
   if name.startswith("../") and far:
     raise ValueError(f"{args.script}: this file is outside of {root}, so {far} does not get "
                      "it; start `run` in a folder around it")

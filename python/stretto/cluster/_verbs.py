@@ -72,7 +72,9 @@ def down(args: argparse.Namespace, note: Note) -> int:
       raise ValueError(f"--{option}: only with --backend kubernetes")
   if args.backend == _cloud.Cloud.name:
     return _cloud.down(args, note)
-  cluster = _loopback.named(args.cluster)
+  if args.yes:
+    raise ValueError("--yes: only with --backend cloud")
+  cluster = _loopback.named(args.cluster or _state.DEFAULT)
   removed = _loopback.down(cluster, args.keep_jobs)
   if removed is None:
     note(f"there is no cluster {cluster.name} on this machine")

@@ -16,23 +16,24 @@ TerraformJson tags(std::string_view name) {
   return "${merge(local.tags, {Name = \"" + std::string(name) + "\"})}";
 }
 
-TerraformJson machine(std::string_view type, std::string_view address, std::string_view data,
-                      const TerraformJson& tagged) {
-  return {{"ami", "${coalesce(var.image, data.aws_ami.debian.id)}"},
-          {"instance_type", type},
-          {"subnet_id", "${aws_subnet.site.id}"},
-          {"private_ip", address},
-          {"associate_public_ip_address", true},
-          {"vpc_security_group_ids", {"${aws_security_group.site.id}"}},
-          {"user_data_base64", data},
-          {"user_data_replace_on_change", true},
-          {"metadata_options", {{"http_tokens", "required"}, {"http_put_response_hop_limit", 1}}},
-          {"root_block_device",
-           {{"volume_size", "${var.disk_gb}"}, {"volume_type", "gp3"}, {"encrypted", true}}},
-          {"tags", tagged},
-          // A newer image must not replace machines at the next apply.
-          {"lifecycle", {{"ignore_changes", {"ami"}}}},
-          {"depends_on", {"aws_route_table_association.site", "terraform_data.cost"}}};
+TerraformJson machine(std::string_view image, std::string_view type, std::string_view address,
+                      std::string_view data, const TerraformJson& tagged) {
+  return {
+      {"ami", image},
+      {"instance_type", type},
+      {"subnet_id", "${aws_subnet.site.id}"},
+      {"private_ip", address},
+      {"associate_public_ip_address", true},
+      {"vpc_security_group_ids", {"${aws_security_group.site.id}"}},
+      {"user_data_base64", data},
+      {"user_data_replace_on_change", true},
+      {"metadata_options", {{"http_tokens", "required"}, {"http_put_response_hop_limit", 1}}},
+      {"root_block_device",
+       {{"volume_size", "${var.disk_gb}"}, {"volume_type", "gp3"}, {"encrypted", true}}},
+      {"tags", tagged},
+      // A newer image must not replace machines at the next apply.
+      {"lifecycle", {{"ignore_changes", {"ami"}}}},
+      {"depends_on", {"aws_route_table_association.site", "aws_route.out", "terraform_data.cost"}}};
 }
 
 TerraformJson rule(std::string_view what, int first, int last, std::string_view protocol,
@@ -64,15 +65,19 @@ CloudParts aws_parts(const Site& site) {
   parts.variables["region"]["default"] = "us-east-1";
   parts.variables["zone"] = terraform_variable("string", "Availability zone of all machines");
   parts.variables["zone"]["default"] = "us-east-1a";
+  const bool asks = has_chips(site);
   parts.variables["image"] = terraform_variable(
-      "string",
-      "AMI of all machines: Debian or Ubuntu, with the driver of the nodes' chips; by default "
-      "Debian 12, which has none");
-  parts.variables["image"]["default"] = nullptr;
-  parts.data["aws_ami"]["debian"] = {
-      {"most_recent", true},
-      {"owners", {"136693071363"}},  // Debian's own account
-      {"filter", {{{"name", "name"}, {"values", {"debian-12-amd64-*"}}}}}};
+      "string", asks ? "AMI of all machines: Debian or Ubuntu, with the driver of the nodes' chips"
+                     : "AMI of all machines: Debian or Ubuntu; by default Debian 12");
+  if (!asks) {
+    parts.variables["image"]["default"] = nullptr;
+    parts.data["aws_ami"]["debian"] = {
+        {"most_recent", true},
+        {"owners", {"136693071363"}},  // Debian's own account
+        {"filter", {{{"name", "name"}, {"values", {"debian-12-amd64-*"}}}}}};
+  }
+  const std::string_view image =
+      asks ? "${var.image}" : "${coalesce(var.image, data.aws_ami.debian.id)}";
   TerraformJson& all = parts.resources;
   all["aws_vpc"]["site"] = {
       {"cidr_block", "${var.subnet}"}, {"enable_dns_support", true}, {"tags", tags(name)}};
@@ -90,13 +95,17 @@ CloudParts aws_parts(const Site& site) {
   const TerraformJson none = TerraformJson::array();
   all["aws_security_group"]["site"] = {
       {"name", name},
-      {"description", "Machines of the Slurm site talk to each other; ssh comes in"},
+      {"description", "Machines of the Slurm site talk to each other"},
       {"vpc_id", "${aws_vpc.site.id}"},
-      {"ingress",
-       {rule("each other", 0, 0, "-1", none, true),
-        rule("ssh", 22, 22, "tcp", "${var.allow_from}", false)}},
+      {"ingress", TerraformJson::array({rule("each other", 0, 0, "-1", none, true)})},
       {"egress", {rule("packages", 0, 0, "-1", {"0.0.0.0/0"}, false)}},
       {"tags", tags(name)}};
+  all["aws_security_group"]["login"] = {
+      {"name", name + "-login"},
+      {"description", "ssh comes in at the controller of the Slurm site"},
+      {"vpc_id", "${aws_vpc.site.id}"},
+      {"ingress", TerraformJson::array({rule("ssh", 22, 22, "tcp", "${var.allow_from}", false)})},
+      {"tags", tags(name + "-login")}};
   all["aws_ebs_volume"]["shared"] = {{"availability_zone", "${var.zone}"},
                                      {"size", "${var.shared_gb}"},
                                      {"type", "gp3"},
@@ -107,10 +116,13 @@ CloudParts aws_parts(const Site& site) {
                                             {"volume_id", "${aws_ebs_volume.shared.id}"},
                                             {"instance_id", "${aws_instance.controller.id}"},
                                             {"stop_instance_before_detaching", true}};
-  all["aws_instance"]["controller"] = machine(parts.controller, "${local.controller_address}",
-                                              kControllerData, tags(name + "-controller"));
+  all["aws_instance"]["controller"] =
+      machine(image, parts.controller, "${local.controller_address}", kControllerData,
+              tags(name + "-controller"));
+  all["aws_instance"]["controller"]["vpc_security_group_ids"].push_back(
+      "${aws_security_group.login.id}");
   all["aws_instance"]["node"] =
-      machine("${each.value.type}", "${cidrhost(var.subnet, each.value.host)}", kNodeData,
+      machine(image, "${each.value.type}", "${cidrhost(var.subnet, each.value.host)}", kNodeData,
               tags("${each.value.machine}"));
   all["aws_instance"]["node"]["for_each"] = "${local.nodes}";
   parts.outputs["controller"] = {

@@ -4,17 +4,24 @@
 set -euo pipefail
 . /etc/stretto/site.env
 export DEBIAN_FRONTEND=noninteractive
-grep -q ' controller$' /etc/hosts || cat /etc/stretto/hosts >>/etc/hosts
+/usr/local/sbin/stretto-hosts
 
-apt-get update
-apt-get install -y --no-install-recommends \
-  slurmctld slurm-client munge nfs-kernel-server iptables python3 python3-venv git rsync
+# A mirror may fail, and another program may hold the lock: without packages this machine is no use.
+until apt-get -o DPkg::Lock::Timeout=600 update &&
+  apt-get -o DPkg::Lock::Timeout=600 install -y --no-install-recommends \
+    slurmctld slurm-client munge nfs-kernel-server iptables python3 python3-venv git rsync; do
+  echo "stretto: apt-get has failed; again in 20 s" >&2
+  sleep 20
+done
 
 # What users read from the metadata service would include the key below.
 cat >/etc/systemd/system/stretto-metadata.service <<'UNIT'
 [Unit]
 Description=Only root reads the metadata of this machine
-After=network.target
+DefaultDependencies=no
+After=local-fs.target
+Before=network-pre.target
+Wants=network-pre.target
 [Service]
 Type=oneshot
 ExecStart=/usr/sbin/iptables -I OUTPUT -d 169.254.169.254 -p tcp -m owner ! --uid-owner root --dport 80 -j REJECT
@@ -23,18 +30,14 @@ WantedBy=multi-user.target
 UNIT
 systemctl enable --now stretto-metadata.service
 
-# The disk outlives this machine. Only one that is certainly empty is formatted.
+# The disk outlives this machine. Only one that begins with a MiB of zeros, as new ones do, is
+# formatted; one that cannot be read is not.
 for _ in $(seq 600); do
-  [ -b "$STRETTO_DISK" ] && break
+  blockdev --getsize64 "$STRETTO_DISK" >/dev/null 2>&1 && break
   sleep 1
 done
-found=0
-blkid -p "$STRETTO_DISK" >/dev/null || found=$?
-if [ "$found" = 2 ]; then
+if cmp -s -n 1048576 "$STRETTO_DISK" /dev/zero; then
   mkfs.ext4 -q "$STRETTO_DISK"
-elif [ "$found" != 0 ]; then
-  echo "$STRETTO_DISK: blkid cannot read it (exit code $found)" >&2
-  exit 1
 fi
 mkdir -p /shared
 grep -q ' /shared ' /etc/fstab || echo "$STRETTO_DISK /shared ext4 defaults,nofail 0 2" >>/etc/fstab
@@ -58,6 +61,15 @@ rm /etc/stretto/munge.key
 mkdir -p /etc/slurm /var/log/slurm
 install -m 644 /etc/stretto/slurm/* /etc/slurm/
 chown -R slurm: /shared/slurm /var/log/slurm
+# The queue is on /shared. Programs of the cloud may give this machine another name, with which
+# slurmctld would not start.
+for unit in slurmctld nfs-server; do
+  mkdir -p "/etc/systemd/system/$unit.service.d"
+  printf '[Unit]\nRequiresMountsFor=/shared\n' >"/etc/systemd/system/$unit.service.d/stretto.conf"
+done
+printf '[Service]\nExecStartPre=+/bin/hostname controller\n' \
+  >>/etc/systemd/system/slurmctld.service.d/stretto.conf
+systemctl daemon-reload
 systemctl enable munge slurmctld
 systemctl restart munge slurmctld
 # Nodes that are there already take the new configuration.

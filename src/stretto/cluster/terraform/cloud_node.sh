@@ -4,17 +4,24 @@
 set -euo pipefail
 . /etc/stretto/site.env
 export DEBIAN_FRONTEND=noninteractive
-grep -q ' controller$' /etc/hosts || echo "$STRETTO_CONTROLLER controller" >>/etc/hosts
+/usr/local/sbin/stretto-hosts
 
-apt-get update
-apt-get install -y --no-install-recommends \
-  slurmd slurm-client munge nfs-common iptables python3 python3-venv git
+# A mirror may fail, and another program may hold the lock: without packages this machine is no use.
+until apt-get -o DPkg::Lock::Timeout=600 update &&
+  apt-get -o DPkg::Lock::Timeout=600 install -y --no-install-recommends \
+    slurmd slurm-client munge nfs-common iptables python3 python3-venv git; do
+  echo "stretto: apt-get has failed; again in 20 s" >&2
+  sleep 20
+done
 
 # What users read from the metadata service would include the key below.
 cat >/etc/systemd/system/stretto-metadata.service <<'UNIT'
 [Unit]
 Description=Only root reads the metadata of this machine
-After=network.target
+DefaultDependencies=no
+After=local-fs.target
+Before=network-pre.target
+Wants=network-pre.target
 [Service]
 Type=oneshot
 ExecStart=/usr/sbin/iptables -I OUTPUT -d 169.254.169.254 -p tcp -m owner ! --uid-owner root --dport 80 -j REJECT
@@ -33,22 +40,12 @@ id "$STRETTO_USER" >/dev/null 2>&1 ||
     --shell /bin/bash "$STRETTO_USER"
 
 # Names of the other nodes, also of those that come later.
-cat >/usr/local/sbin/stretto-hosts <<'HOSTS'
-#!/bin/bash
-set -euo pipefail
-{
-  sed '/^# stretto$/,$d' /etc/hosts
-  echo '# stretto'
-  cat /shared/home/.stretto/hosts
-} >/etc/hosts.part
-if cmp -s /etc/hosts.part /etc/hosts; then rm /etc/hosts.part; else mv /etc/hosts.part /etc/hosts; fi
-HOSTS
-chmod 755 /usr/local/sbin/stretto-hosts
 cat >/etc/systemd/system/stretto-hosts.service <<'UNIT'
 [Unit]
 Description=Names of the nodes of this site
 [Service]
 Type=oneshot
+TimeoutStartSec=120
 ExecStart=/usr/local/sbin/stretto-hosts
 UNIT
 cat >/etc/systemd/system/stretto-hosts.timer <<'UNIT'

@@ -42,11 +42,14 @@ CloudParts google_parts(const Site& site) {
   parts.variables["region"]["default"] = "us-central1";
   parts.variables["zone"] = terraform_variable("string", "Zone of all machines");
   parts.variables["zone"]["default"] = "us-central1-a";
+  const bool asks = has_chips(site);
   parts.variables["image"] = terraform_variable(
       "string",
-      "Image of all machines: Debian or Ubuntu with cloud-init, and the driver of the nodes' "
-      "chips; by default Ubuntu 24.04, which has none");
-  parts.variables["image"]["default"] = "ubuntu-os-cloud/ubuntu-2404-lts-amd64";
+      asks
+          ? "Image of all machines: Debian or Ubuntu with cloud-init, and the driver of the nodes' "
+            "chips"
+          : "Image of all machines: Debian or Ubuntu with cloud-init; by default Ubuntu 24.04");
+  if (!asks) parts.variables["image"]["default"] = "ubuntu-os-cloud/ubuntu-2404-lts-amd64";
   TerraformJson& all = parts.resources;
   all["google_compute_network"]["site"] = {{"name", name}, {"auto_create_subnetworks", false}};
   all["google_compute_subnetwork"]["site"] = {{"name", name},

@@ -34,6 +34,8 @@ constexpr int kControllerHost = 10;  // clouds keep the first addresses for them
 CloudParts aws_parts(const Site& site);
 CloudParts google_parts(const Site& site);
 
+// Nodes with chips need an image with their driver, which the default images do not have.
+bool has_chips(const Site& site);
 // A text for Terraform that means itself.
 std::string terraform_text(std::string_view text);
 // "lab-m0" in the form that Google takes; AWS shows it as it is. Throws Unsupported.

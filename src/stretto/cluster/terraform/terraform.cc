@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -16,6 +17,7 @@ namespace stretto::cluster {
 namespace {
 
 constexpr int kFirstHost = 16;
+constexpr size_t kLongestGoogleName = 63 - std::string_view("-inside").size();
 constexpr uint32_t kMostNodes = 4000;  // of a subnet of 4096 addresses
 
 // By its name, so that a node which is added or removed leaves the machines of others alone.
@@ -51,9 +53,15 @@ std::vector<CloudNode> cloud_nodes_of(const Site& site, CloudProvider provider) 
             : fmt::format("{}+{}x{}", choice.type, set.chips, choice.accelerator);
     for (const std::string& name : set.names) {
       const std::string machine = machine_name(site, name, provider);
-      if (name == "controller" || !taken.emplace(machine, name).second) {
-        throw_unsupported("{}:{}: node {}: its machine would have the name of another one, {}",
-                          site.file, set.line, name, machine);
+      // On Google the disk of the home folders is called like a machine, and machines' disks are,
+      // too.
+      const bool is_ours =
+          name == "controller" ||
+          (provider == CloudProvider::kGoogle && machine == machine_name(site, "shared", provider));
+      if (is_ours || !taken.emplace(machine, name).second) {
+        throw_unsupported(
+            "{}:{}: node {}: its machine would have the name of another one, {}; call it otherwise",
+            site.file, set.line, name, machine);
       }
       all.push_back({name, machine, price, choice, set.chips, host_of(name, hosts)});
     }
@@ -148,8 +156,14 @@ TerraformJson munge_key() {
 TerraformJson cloud_config(std::string_view host, TerraformJson files, std::string_view script) {
   return {{"hostname", host},
           {"preserve_hostname", false},
+          {"manage_etc_hosts", false},  // images of Debian say true, and lose our names
           {"write_files", std::move(files)},
           {"runcmd", TerraformJson::array({TerraformJson::array({"bash", script})})}};
+}
+
+TerraformJson hosts_script() {
+  return written_file("/usr/local/sbin/stretto-hosts", "${file(\"${path.module}/cloud_hosts.sh\")}",
+                      "0755");
 }
 
 TerraformJson locals_of(const Site& site, const std::vector<CloudNode>& nodes, const Files& slurm,
@@ -185,6 +199,7 @@ TerraformJson locals_of(const Site& site, const std::vector<CloudNode>& nodes, c
     if (name == "slurm.conf") content = "${file(\"${path.module}/head.conf\")}" + content;
     files.push_back(written_file("/etc/stretto/slurm/" + name, content));
   }
+  files.push_back(hosts_script());
   files.push_back(written_file("/usr/local/sbin/stretto-controller",
                                "${file(\"${path.module}/cloud_controller.sh\")}", "0755"));
   locals["controller"] =
@@ -195,6 +210,7 @@ TerraformJson locals_of(const Site& site, const std::vector<CloudNode>& nodes, c
                               "STRETTO_CONTROLLER=${local.controller_address}\n"
                               "STRETTO_NODE=@NODE@\n"));
   mine.push_back(munge_key());
+  mine.push_back(hosts_script());
   mine.push_back(written_file("/usr/local/sbin/stretto-node",
                               "${file(\"${path.module}/cloud_node.sh\")}", "0755"));
   locals["node"] = cloud_config("node", std::move(mine), "/usr/local/sbin/stretto-node");
@@ -213,6 +229,10 @@ std::string terraform_text(std::string_view text) {
   return out;
 }
 
+bool has_chips(const Site& site) {
+  return std::ranges::any_of(site.nodes, [](const NodeSet& set) { return set.chips > 0; });
+}
+
 TerraformJson terraform_variable(std::string_view type, std::string_view description) {
   return {{"type", type}, {"description", description}};
 }
@@ -223,7 +243,7 @@ std::string machine_name(const Site& site, std::string_view node, CloudProvider 
   for (char& c : name) {
     c = c == '_' || c == '.' ? '-' : c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
   }
-  if (name[0] < 'a' || name[0] > 'z' || name.back() == '-' || name.size() > 60) {
+  if (name[0] < 'a' || name[0] > 'z' || name.back() == '-' || name.size() > kLongestGoogleName) {
     throw_unsupported(
         "{}: {} is no name for a machine of Google: give the site a name that begins with a "
         "letter, and nodes short names that end in a letter or digit",
@@ -270,6 +290,7 @@ Files write_terraform(const Site& site, CloudProvider provider) {
   files["terraform/main.tf.json"] = root.dump(2) + "\n";
   files["terraform/head.conf"] = head_conf(site);
   files["terraform/cloud_controller.sh"] = std::string(cloud_controller_text());
+  files["terraform/cloud_hosts.sh"] = std::string(cloud_hosts_text());
   files["terraform/cloud_node.sh"] = std::string(cloud_node_text());
   return files;
 }
