@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import faulthandler
 import hmac
 import os
+import re
 import reprlib
+import resource
 import secrets
 import select
 import signal
 import socket
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -31,6 +34,7 @@ from stretto.data._sources import Sources
 
 HELLO_S = 60.0  # in which whoever connects says what it wants
 CLOSING_S = 2.0  # which loaders have to end when no rank is left
+AGAIN_S = 0.05  # after which a connection is accepted for which there was no descriptor
 
 
 def main(listener: int) -> None:
@@ -38,6 +42,10 @@ def main(listener: int) -> None:
   for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
   faulthandler.enable()
+  # It has the files and connections of all ranks.
+  most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+  with contextlib.suppress(OSError, ValueError):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
   Host(socket.socket(fileno=listener)).run()
 
 
@@ -67,13 +75,17 @@ class Group:
 
   def forget(self) -> None:
     if not self.ranks:
+      self.arguments = {}
       self.dataset = self.team = None
 
   def leave(self, engine: Any, rank: int) -> None:
     with self.lock:
-      engine.close()
       self.ranks.remove(rank)
-      self.forget()
+      if not self.ranks:  # the team ends with it, before another one is opened
+        engine.close()
+        self.forget()
+    # It may wait for a file that is fetched: others come and go meanwhile.
+    engine.close()
 
   def open(self, arguments: dict[str, Any]) -> None:
     source = arguments["source"]
@@ -96,17 +108,39 @@ def dataset_of(table: Mapping[str, Any]) -> Dataset:
   return open(table["source"], table["kind"], **(table["remote"] or {}))
 
 
+def without_credentials(value: Any) -> Any:
+  """Of arguments: each rank may have others, and the first one's are used."""
+  if isinstance(value, Mapping):
+    return {key: without_credentials(part) for key, part in value.items()
+            if key != "storage_options"}
+  if isinstance(value, list):
+    return [without_credentials(part) for part in value]
+  return value
+
+
 def shown(value: Any) -> str:
   text = reprlib.Repr()
   text.maxstring = text.maxother = text.maxlong = 200
   text.maxdict = text.maxlist = 12
-  return text.repr(value)
+  return text.repr(printable(value))
+
+
+def printable(value: Any) -> Any:
+  """Without what URLs may have of passwords and signatures."""
+  if isinstance(value, Mapping):
+    return {key: printable(part) for key, part in value.items()}
+  if isinstance(value, list):
+    return [printable(part) for part in value]
+  if not isinstance(value, str) or "://" not in value:
+    return value
+  return re.sub(r"\?.*", "?...", re.sub(r"://[^/]*@", "://...@", value), flags=re.DOTALL)
 
 
 def check_same(hello: Mapping[str, Any], group: Group) -> None:
-  rank, mine = hello["rank"], hello["arguments"]
+  rank = hello["rank"]
   others = group.ranks[0] if group.ranks else rank
-  for name, theirs in group.arguments.items():
+  mine = without_credentials(hello["arguments"])
+  for name, theirs in without_credentials(group.arguments).items():
     if mine.get(name) != theirs:
       raise InvalidArgumentError(
         f"ImageLoader: share: {name} is {shown(mine.get(name))} on rank {rank}, and "
@@ -155,12 +189,30 @@ class Host:
         elif file in opening:
           self.gone(opening[file])
         elif file == self.listener.fileno():
-          connection, _address = self.listener.accept()
-          number += 1
-          with self.lock:
-            self.threads += 1
-            self.alive.add(number)
-          threading.Thread(target=self.talk, args=(connection, number), daemon=True).start()
+          number += self.accept(number + 1)
+
+  def accept(self, number: int) -> bool:
+    """Whether there is a connection of that number now. That one has to wait, or is refused, ends
+    nobody else's loader."""
+    try:
+      connection, _address = self.listener.accept()
+    except OSError as error:
+      if error.errno != errno.ECONNABORTED:  # no descriptor or memory is left
+        time.sleep(AGAIN_S)
+      return False
+    with self.lock:
+      self.threads += 1
+      self.alive.add(number)
+    try:
+      threading.Thread(target=self.talk, args=(connection, number), daemon=True).start()
+    except (RuntimeError, MemoryError) as error:
+      with self.lock:
+        self.threads -= 1
+        self.alive.discard(number)
+      with contextlib.suppress(OSError), connection:
+        _host.send(connection, {"error": "UnsupportedError", "text": "ImageLoader: share: the "
+                                f"loader's process {os.getpid()} can serve no more: {error}"})
+    return True
 
   def gone(self, number: int) -> None:
     with self.lock:
@@ -170,8 +222,8 @@ class Host:
 
   def talk(self, connection: socket.socket, number: int) -> None:
     try:
-      with connection:
-        self.answer(connection, number)
+      with connection, contextlib.ExitStack() as stack:
+        self.answer(connection, number, stack)
     except (OSError, EOFError):  # the other end is gone
       pass
     finally:
@@ -179,9 +231,9 @@ class Host:
         self.threads -= 1
       self.gone(number)
 
-  def answer(self, connection: socket.socket, number: int) -> None:
+  def answer(self, connection: socket.socket, number: int, stack: contextlib.ExitStack) -> None:
     try:
-      pid = _host.check_peer(connection)
+      process = stack.enter_context(process_of(_host.check_peer(connection)))
       connection.settimeout(HELLO_S)
       hello = _host.receive(connection)
       connection.settimeout(None)
@@ -208,19 +260,16 @@ class Host:
     finally:
       with self.lock:
         self.opening.pop(number, None)
-    self.serve(connection, number, pid, group, engine, hello["rank"])
+    self.serve(connection, number, process, group, engine, hello["rank"])
 
-  def serve(self, connection: socket.socket, number: int, pid: int, group: Group, engine: Any,
+  def serve(self, connection: socket.socket, number: int, process: int, group: Group, engine: Any,
             rank: int) -> None:
     token = secrets.token_hex(8)
     with self.lock:
       self.loaders[token] = engine
     try:
       _host.send(connection, {"pid": os.getpid(), "token": token}, [2])
-      process = -1
-      with contextlib.suppress(OSError, AttributeError):
-        # A child of the rank may have its connection still when the rank is gone.
-        process = os.pidfd_open(pid)
+      process = os.dup(process) if process >= 0 else -1
       engine.serve(connection.detach(), process)
     finally:
       self.gone(number)
@@ -243,6 +292,20 @@ class Host:
       for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError):  # it has ended
           os.sched_setaffinity(int(thread), self.cores)
+
+
+@contextlib.contextmanager
+def process_of(pid: int) -> Iterator[int]:
+  """A descriptor of it, or -1. A child of a rank may have its connection still when the rank is
+  gone."""
+  file = -1
+  with contextlib.suppress(OSError, AttributeError):
+    file = os.pidfd_open(pid)
+  try:
+    yield file
+  finally:
+    if file >= 0:
+      os.close(file)
 
 
 def described(error: Exception) -> dict[str, Any]:
