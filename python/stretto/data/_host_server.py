@@ -21,7 +21,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -148,8 +148,9 @@ def check_same(hello: Mapping[str, Any], group: Group) -> None:
         "same arguments, and make their shared loaders in the same order")
   if group.dataset is not None and hello["fingerprint"] != group.dataset.fingerprint:
     raise InvalidArgumentError(
-      f"ImageLoader: share: {group.dataset.source} has other names or labels for rank {rank} than "
-      "for the loader's process of this host: it was changed, or is another folder there")
+      f"ImageLoader: share: {printable(group.dataset.source)} has other names or labels for rank "
+      f"{rank} than for the loader's process of this host: it was changed, or is another folder "
+      "there")
 
 
 class Host:
@@ -221,19 +222,22 @@ class Host:
     os.write(self.wake, b".")
 
   def talk(self, connection: socket.socket, number: int) -> None:
+    processes: list[int] = []  # a descriptor of the one at the other end, until somebody takes it
     try:
-      with connection, contextlib.ExitStack() as stack:
-        self.answer(connection, number, stack)
+      with connection:
+        self.answer(connection, number, processes)
     except (OSError, EOFError):  # the other end is gone
       pass
     finally:
+      for process in processes:
+        os.close(process)
       with self.lock:
         self.threads -= 1
       self.gone(number)
 
-  def answer(self, connection: socket.socket, number: int, stack: contextlib.ExitStack) -> None:
+  def answer(self, connection: socket.socket, number: int, processes: list[int]) -> None:
     try:
-      process = stack.enter_context(process_of(_host.check_peer(connection)))
+      processes += process_of(_host.check_peer(connection))
       connection.settimeout(HELLO_S)
       hello = _host.receive(connection)
       connection.settimeout(None)
@@ -260,17 +264,16 @@ class Host:
     finally:
       with self.lock:
         self.opening.pop(number, None)
-    self.serve(connection, number, process, group, engine, hello["rank"])
+    self.serve(connection, number, processes, group, engine, hello["rank"])
 
-  def serve(self, connection: socket.socket, number: int, process: int, group: Group, engine: Any,
-            rank: int) -> None:
+  def serve(self, connection: socket.socket, number: int, processes: list[int], group: Group,
+            engine: Any, rank: int) -> None:
     token = secrets.token_hex(8)
     with self.lock:
       self.loaders[token] = engine
     try:
       _host.send(connection, {"pid": os.getpid(), "token": token}, [2])
-      process = os.dup(process) if process >= 0 else -1
-      engine.serve(connection.detach(), process)
+      engine.serve(connection.detach(), processes.pop() if processes else -1)
     finally:
       self.gone(number)
       with self.lock:
@@ -294,18 +297,15 @@ class Host:
           os.sched_setaffinity(int(thread), self.cores)
 
 
-@contextlib.contextmanager
-def process_of(pid: int) -> Iterator[int]:
-  """A descriptor of it, or -1. A child of a rank may have its connection still when the rank is
-  gone."""
-  file = -1
-  with contextlib.suppress(OSError, AttributeError):
-    file = os.pidfd_open(pid)
+def process_of(pid: int) -> list[int]:
+  """A descriptor of a process: a child of a rank may have its connection still when the rank is
+  gone. None where the system has no such thing. Raises ProcessLookupError if it has ended."""
   try:
-    yield file
-  finally:
-    if file >= 0:
-      os.close(file)
+    return [os.pidfd_open(pid)]
+  except ProcessLookupError:
+    raise
+  except (OSError, AttributeError):
+    return []
 
 
 def described(error: Exception) -> dict[str, Any]:
