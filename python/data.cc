@@ -166,15 +166,7 @@ class LoaderFace {
   nb::object next(const std::string& framework) {
     const Use use = enter();
     const Alone alone(*this);
-    std::optional<Batch> batch;
-    {
-      nb::gil_scoped_release released;
-      const InterruptScope interrupt([&use] {
-        check_open(use);
-        check_signals();
-      });
-      batch = use->next();
-    }
+    std::optional<Batch> batch = interruptible(use, [&use] { return use->next(); });
     if (!batch) return nb::none();
     const size_t count = static_cast<size_t>(batch->count);
     const size_t height = static_cast<size_t>(batch->height);
@@ -194,8 +186,7 @@ class LoaderFace {
   void set_epoch(int64_t epoch) {
     const Use use = enter();
     const Alone alone(*this);
-    nb::gil_scoped_release released;
-    use->set_epoch(epoch);
+    interruptible(use, [&] { use->set_epoch(epoch); });
   }
 
   int64_t epoch() { return enter()->epoch(); }
@@ -220,8 +211,8 @@ class LoaderFace {
   void load(uint64_t seed, int64_t epoch, int64_t place, uint64_t order) {
     const Use use = enter();
     const Alone alone(*this);
-    nb::gil_scoped_release released;
-    use->load({.seed = seed, .epoch = epoch, .place = place, .order = order});
+    interruptible(
+        use, [&] { use->load({.seed = seed, .epoch = epoch, .place = place, .order = order}); });
   }
 
   // Gives batches to the process at the other end until it is gone.
@@ -314,11 +305,22 @@ class LoaderFace {
     return Use(loader_);
   }
 
+  // What may wait ends by a signal, and by close() on another thread.
+  template <typename Call>
+  static auto interruptible(const Use& use, Call&& call) {
+    nb::gil_scoped_release released;
+    const InterruptScope interrupt([&use] {
+      check_open(use);
+      check_signals();
+    });
+    return call();
+  }
+
   static void check_open(const Use& use) {
     try {
       use.check();
     } catch (const CommError&) {
-      throw_invalid("ImageLoader: closed while a batch was waited for");
+      throw_invalid("ImageLoader: closed while it was waited for");
     }
   }
 

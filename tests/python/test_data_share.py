@@ -42,6 +42,10 @@ for line in sys.stdin:
         for batch in loader:
           parts = batch[0], batch[1], loader.samples
           said.append(hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest())
+    elif what == "keep":
+      for _ in range(more[0]):
+        kept += [batch[0] for batch in loader]
+      said = len(kept)
     elif what == "next":
       batches = batches or iter(loader)
       said = hashlib.sha256(next(batches)[0].tobytes()).hexdigest()
@@ -80,12 +84,14 @@ def folder(tmp_path_factory):
 
 
 class Rank:
-  def __init__(self, folder, job, rank=0, world=2, environment=None, wait=True, **options):
+  def __init__(self, folder, job, rank=0, world=2, environment=None, wait=True, before="",
+               **options):
     options = {"rank": rank, "world": world, "threads": 1, "dtype": "uint8", "share": "host",
                **options}
     variables = {**os.environ, "TORCHELASTIC_RUN_ID": job, **(environment or {})}
     self.process = subprocess.Popen(
-      [sys.executable, "-c", RANK, str(folder), json.dumps(options)], stdin=subprocess.PIPE,
+      [sys.executable, "-c", "import sys\n" + before + RANK, str(folder), json.dumps(options)],
+      stdin=subprocess.PIPE,
       stdout=subprocess.PIPE, text=True, env=variables)
     self.said = self.answer() if wait else None
 
@@ -251,11 +257,11 @@ def test_many_ranks_start_one_process(folder, start, request):
 
 def test_jobs_have_processes_of_their_own(folder, start, request):
   mine = start(0)
-  other = Rank(folder, f"{request.node.name}-other-{os.getpid()}", 1, size=48)
+  other = start(1, environment={"TORCHELASTIC_RUN_ID": f"{request.node.name}-{os.getpid()}x"},
+                size=48)
   secret = start(1, environment={"STRETTO_SECRET": "something else"}, size=40)
   pids = {rank.ask("stats")["shared"]["pid"] for rank in (mine, other, secret)}
   assert len(pids) == 3
-  other.end()
 
 
 def test_who_does_not_know_the_secret_is_refused(start, request):

@@ -12,13 +12,13 @@ import contextlib
 import errno
 import hashlib
 import hmac
-import itertools
 import json
 import os
 import socket
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -45,8 +45,17 @@ JOB_VARIABLES = ("STRETTO_ADDRESS", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_
 START_S = 60.0  # in which a process that others start and that ends is looked for again
 LONGEST = 1 << 30  # bytes of a message
 LAST_WORDS = 2000  # characters
-# Which ImageLoader of a process it is: the first ones of all ranks belong together.
-_made: dict[int, itertools.count[int]] = {}
+
+
+class Made:
+  """How many shared loaders a process has made: the first ones of all ranks belong together."""
+
+  def __init__(self) -> None:
+    self.lock = threading.Lock()  # one after the other
+    self.count = 0
+
+
+_made: dict[int, Made] = {}  # a child of fork() begins anew
 
 
 def name_of(world: int, environment: Mapping[str, str]) -> str:
@@ -92,6 +101,8 @@ def receive(connection: socket.socket, files: list[int] | None = None) -> Any:
     head = connection.recv(8, socket.MSG_WAITALL)
   else:
     head, got, _flags, _address = socket.recv_fds(connection, 8, 4)
+    for file in got:
+      os.set_inheritable(file, False)
     files += got
   (length,) = struct.unpack("=Q", head + some(connection, 8 - len(head)) if head else eof())
   if length > LONGEST:
@@ -153,6 +164,8 @@ def said(given: Mapping[str, Any], sources: Sources) -> dict[str, Any]:
                         if isinstance(entry, str)]
   rows["source"] = {"dataset": table_of(sources.dataset), "sizes": sources.sizes,
                     "weights": sources.weights}
+  if rows["cache_dir"] is not None:  # the process has a working directory of its own
+    rows["cache_dir"] = os.path.abspath(rows["cache_dir"])
   for name, value in rows.items():
     try:
       rows[name] = plain(value)
@@ -167,9 +180,11 @@ def table_of(dataset: Dataset) -> dict[str, Any]:
   """How a dataset is opened again."""
   if dataset._joined:
     return {"joined": [table_of(part) for part in dataset._joined]}
-  source = dataset.source
+  source, remote = dataset.source, dataset._remote
+  if remote is not None and remote["cache_dir"] is not None:
+    remote = {**remote, "cache_dir": os.path.abspath(remote["cache_dir"])}
   return {"source": source if _remote.is_url(source) else os.path.abspath(source),
-          "kind": dataset.kind, "remote": dataset._remote}
+          "kind": dataset.kind, "remote": remote}
 
 
 class Server:
@@ -261,12 +276,15 @@ def join(given: Mapping[str, Any], sources: Sources, options: Any) -> Engine:
   _stretto.data_check_loader(options, dataset._table)
   arguments = said({**given, "world": options.world}, sources)
   name = name_of(options.world, os.environ)
-  number = next(_made.setdefault(os.getpid(), itertools.count()))
-  hello = {"ask": "join", "proof": proof(name, os.environ), "build": build(), "number": number,
-           "rank": options.rank, "threads": options.threads or max(1, _stretto.core_count() - 1),
-           "cores": sorted(os.sched_getaffinity(0)), "fingerprint": dataset.fingerprint,
-           "arguments": arguments}
-  connection, server = connect(name, hello)
+  made = _made.setdefault(os.getpid(), Made())
+  with made.lock:
+    hello = {"ask": "join", "proof": proof(name, os.environ), "build": build(),
+             "number": made.count, "rank": options.rank,
+             "threads": options.threads or max(1, _stretto.core_count() - 1),
+             "cores": sorted(os.sched_getaffinity(0)), "fingerprint": dataset.fingerprint,
+             "arguments": arguments}
+    connection, server = connect(name, hello)
+    made.count += 1  # one that could not be made may be tried again
   return Engine(_stretto.DataSharedLoader(dataset._table, options, connection.detach(),
                                           str(server)), server)
 
@@ -350,9 +368,10 @@ def start(name: str) -> tuple[socket.socket, int] | None:
 def spawn(listener: socket.socket, log: int) -> None:
   """It is nobody's child, so that no rank has to wait for it, and in a session of its own, so that
   Ctrl-C reaches the ranks alone."""
-  if not sys.executable:
+  if not sys.executable or getattr(sys, "frozen", False):
     raise UnsupportedError("ImageLoader: share: this program has no Python that could run another "
-                           "process (sys.executable is empty): load without share")
+                           "process (sys.executable is empty, or the program itself): load "
+                           "without share")
   code = ("import os, sys\n"
           "if os.fork(): os._exit(0)\n"
           "sys.path[:] = [path for path in sys.path if path]\n"

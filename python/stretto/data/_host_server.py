@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import errno
 import faulthandler
 import hmac
 import os
+import re
 import reprlib
+import resource
 import secrets
 import select
 import signal
@@ -31,6 +34,7 @@ from stretto.data._sources import Sources
 
 HELLO_S = 60.0  # in which whoever connects says what it wants
 CLOSING_S = 2.0  # which loaders have to end when no rank is left
+AGAIN_S = 0.05  # after which a connection is accepted for which there was no descriptor
 
 
 def main(listener: int) -> None:
@@ -38,6 +42,10 @@ def main(listener: int) -> None:
   for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_IGN)
   faulthandler.enable()
+  # It has the files and connections of all ranks.
+  most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+  with contextlib.suppress(OSError, ValueError):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
   Host(socket.socket(fileno=listener)).run()
 
 
@@ -67,13 +75,17 @@ class Group:
 
   def forget(self) -> None:
     if not self.ranks:
+      self.arguments = {}
       self.dataset = self.team = None
 
   def leave(self, engine: Any, rank: int) -> None:
     with self.lock:
-      engine.close()
       self.ranks.remove(rank)
-      self.forget()
+      if not self.ranks:  # the team ends with it, before another one is opened
+        engine.close()
+        self.forget()
+    # It may wait for a file that is fetched: others come and go meanwhile.
+    engine.close()
 
   def open(self, arguments: dict[str, Any]) -> None:
     source = arguments["source"]
@@ -96,17 +108,39 @@ def dataset_of(table: Mapping[str, Any]) -> Dataset:
   return open(table["source"], table["kind"], **(table["remote"] or {}))
 
 
+def without_credentials(value: Any) -> Any:
+  """Of arguments: each rank may have others, and the first one's are used."""
+  if isinstance(value, Mapping):
+    return {key: without_credentials(part) for key, part in value.items()
+            if key != "storage_options"}
+  if isinstance(value, list):
+    return [without_credentials(part) for part in value]
+  return value
+
+
 def shown(value: Any) -> str:
   text = reprlib.Repr()
   text.maxstring = text.maxother = text.maxlong = 200
   text.maxdict = text.maxlist = 12
-  return text.repr(value)
+  return text.repr(printable(value))
+
+
+def printable(value: Any) -> Any:
+  """Without what URLs may have of passwords and signatures."""
+  if isinstance(value, Mapping):
+    return {key: printable(part) for key, part in value.items()}
+  if isinstance(value, list):
+    return [printable(part) for part in value]
+  if not isinstance(value, str) or "://" not in value:
+    return value
+  return re.sub(r"\?.*", "?...", re.sub(r"://[^/]*@", "://...@", value), flags=re.DOTALL)
 
 
 def check_same(hello: Mapping[str, Any], group: Group) -> None:
-  rank, mine = hello["rank"], hello["arguments"]
+  rank = hello["rank"]
   others = group.ranks[0] if group.ranks else rank
-  for name, theirs in group.arguments.items():
+  mine = without_credentials(hello["arguments"])
+  for name, theirs in without_credentials(group.arguments).items():
     if mine.get(name) != theirs:
       raise InvalidArgumentError(
         f"ImageLoader: share: {name} is {shown(mine.get(name))} on rank {rank}, and "
@@ -114,8 +148,9 @@ def check_same(hello: Mapping[str, Any], group: Group) -> None:
         "same arguments, and make their shared loaders in the same order")
   if group.dataset is not None and hello["fingerprint"] != group.dataset.fingerprint:
     raise InvalidArgumentError(
-      f"ImageLoader: share: {group.dataset.source} has other names or labels for rank {rank} than "
-      "for the loader's process of this host: it was changed, or is another folder there")
+      f"ImageLoader: share: {printable(group.dataset.source)} has other names or labels for rank "
+      f"{rank} than for the loader's process of this host: it was changed, or is another folder "
+      "there")
 
 
 class Host:
@@ -155,12 +190,30 @@ class Host:
         elif file in opening:
           self.gone(opening[file])
         elif file == self.listener.fileno():
-          connection, _address = self.listener.accept()
-          number += 1
-          with self.lock:
-            self.threads += 1
-            self.alive.add(number)
-          threading.Thread(target=self.talk, args=(connection, number), daemon=True).start()
+          number += self.accept(number + 1)
+
+  def accept(self, number: int) -> bool:
+    """Whether there is a connection of that number now. That one has to wait, or is refused, ends
+    nobody else's loader."""
+    try:
+      connection, _address = self.listener.accept()
+    except OSError as error:
+      if error.errno != errno.ECONNABORTED:  # no descriptor or memory is left
+        time.sleep(AGAIN_S)
+      return False
+    with self.lock:
+      self.threads += 1
+      self.alive.add(number)
+    try:
+      threading.Thread(target=self.talk, args=(connection, number), daemon=True).start()
+    except (RuntimeError, MemoryError) as error:
+      with self.lock:
+        self.threads -= 1
+        self.alive.discard(number)
+      with contextlib.suppress(OSError), connection:
+        _host.send(connection, {"error": "UnsupportedError", "text": "ImageLoader: share: the "
+                                f"loader's process {os.getpid()} can serve no more: {error}"})
+    return True
 
   def gone(self, number: int) -> None:
     with self.lock:

@@ -83,6 +83,24 @@ void check_epoch(int64_t epoch) {
   }
 }
 
+void check_position(const Position& position, const LoaderOptions& options, uint64_t order,
+                    int64_t places) {
+  check_epoch(position.epoch);
+  if (position.seed != options.order.seed) {
+    throw_invalid("loader: the position is of seed {}, and this loader has seed {}", position.seed,
+                  options.order.seed);
+  }
+  if (position.order != 0 && position.order != order) {
+    throw_invalid(
+        "loader: the position is of another order than this loader's: expected the same kind of "
+        "order (sampler), weights, sources and size of an epoch");
+  }
+  if (position.place < 0 || position.place > places) {
+    throw_invalid("loader: place {} of epoch {}, which has {}", position.place, position.epoch,
+                  places);
+  }
+}
+
 int64_t batches_of_epoch(const LoaderOptions& options, int64_t places, int64_t epoch) {
   check_epoch(epoch);
   return batches_of(places, epoch_cut(options, epoch));
@@ -338,20 +356,7 @@ Position Loader::position() const {
 
 void Loader::load(const Position& position) {
   Impl& m = impl();
-  check_epoch(position.epoch);
-  if (position.seed != m.options.order.seed) {
-    throw_invalid("loader: the position is of seed {}, and this loader has seed {}", position.seed,
-                  m.options.order.seed);
-  }
-  if (position.order != 0 && position.order != m.order_hash) {
-    throw_invalid(
-        "loader: the position is of another order than this loader's: expected the same kind of "
-        "order (sampler), weights, sources and size of an epoch");
-  }
-  if (position.place < 0 || position.place > m.places) {
-    throw_invalid("loader: place {} of epoch {}, which has {}", position.place, position.epoch,
-                  m.places);
-  }
+  check_position(position, m.options, m.order_hash, m.places);
   const std::lock_guard lock(m.mutex);
   const BatchPlan next = m.plan_at(position.epoch, position.place, &m.planned);
   m.given_epoch = position.epoch;
@@ -381,7 +386,7 @@ Stats Loader::stats() const {
     s.transform_seconds += c.transform_seconds.load(std::memory_order_relaxed);
     s.idle_seconds += c.idle_seconds.load(std::memory_order_relaxed);
   }
-  s.threads = static_cast<int>(std::ssize(m.team->counters));
+  s.threads = static_cast<int>(std::ssize(m.team->threads));
   lock.unlock();
   const auto* const encoded = m.source.encoded.get();
   const auto* const decoded = m.source.decoded.get();

@@ -31,6 +31,9 @@ int64_t target_classes(const LoaderOptions& options, const Dataset& dataset);
 
 // Of a loader with these options; throws InvalidArgument for an epoch that there is not.
 void check_epoch(int64_t epoch);
+// Likewise, for a position that is none of a loader's whose order has that hash and so many places.
+void check_position(const Position& position, const LoaderOptions& options, uint64_t order,
+                    int64_t places);
 int64_t batches_of_epoch(const LoaderOptions& options, int64_t places, int64_t epoch);
 std::vector<int64_t> indices_of_epoch(const LoaderOptions& options, int64_t samples, int64_t epoch);
 
@@ -81,7 +84,7 @@ struct LoaderTeam {
   LoaderTeam(const LoaderTeam&) = delete;
   LoaderTeam& operator=(const LoaderTeam&) = delete;
 
-  // workers.cc. `count` more threads come with the loader.
+  // workers.cc. `count` more threads come with the loader, and as many end when it has gone.
   void add(Loader::Impl& loader, int count);
   void remove(Loader::Impl& loader);  // returns when no thread works for it
 
@@ -93,9 +96,12 @@ struct LoaderTeam {
   std::condition_variable work_changed, left;
   std::atomic<bool> stopping{false};   // written with the lock
   std::vector<Loader::Impl*> loaders;  // in the order in which they came
-  std::deque<Counters> counters;       // of each thread
-  std::vector<std::thread> threads;
-  std::exception_ptr broken;  // why a thread ended
+  std::deque<Counters> counters;       // of each thread, also of those that have ended
+  std::vector<Counters*> unused;       // of `counters`, by no thread: the next ones count on
+  std::vector<std::thread> threads;    // that have not ended
+  std::vector<std::thread> ended;      // to be joined
+  int surplus = 0;                     // threads that are to end: their loaders have gone
+  std::exception_ptr broken;           // why a thread ended
   // Counts callers that began to wait: threads then look anew for whom they work.
   std::atomic<uint64_t> turn{0};
 
@@ -108,9 +114,11 @@ struct LoaderTeam {
   };
   void work(Counters& counters);
   void make_samples(Counters& counters, Work& work);
-  void take_work(Counters& counters, Work& work);
-  void leave(Work& work);  // with the lock
+  bool take_work(Counters& counters, Work& work);  // false: this thread is to end
+  void leave(Work& work);                          // with the lock
   Loader::Impl* neediest() const;
+  void retire(Counters& counters);  // with the lock, by a thread that ends
+  void join_ended();
   void stop();
 };
 
@@ -166,6 +174,7 @@ struct Loader::Impl {
   std::mutex& mutex;  // the team's: of what follows, up to the empty line
   std::condition_variable& work_changed;
   std::condition_variable batch_ready;
+  int came_with = 0;                      // threads
   int inside = 0;                         // threads that work for it
   std::atomic<double> waits_s{0};         // since when the caller of next() waits; 0: it does not
   std::deque<std::shared_ptr<Job>> jobs;  // in order; the front is what next() gives

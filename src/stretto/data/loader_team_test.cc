@@ -3,6 +3,8 @@
 
 #include <thread>
 
+#include "stretto/base/clock.h"
+#include "stretto/data/loader_impl.h"
 #include "stretto/data/loader_testing.h"
 
 namespace stretto::data {
@@ -146,6 +148,27 @@ TEST(LoaderTeam, RanksComeAndGoWhileOthersGoOn) {
   }
   for (std::thread& other : others) other.join();
   EXPECT_EQ(stays.stats().ranks.size(), 1u);
+}
+
+TEST(LoaderTeam, ThreadsOfRanksThatHaveLeftEnd) {
+  const TestPictures pictures(32);
+  const auto team = make_team(pictures.as_folder(), team_options(2));
+  Loader stays(team, 0, 1);
+  for (int i = 0; i < 5; ++i) {
+    const int64_t before = stays.stats().samples;
+    {
+      Loader leaves(team, 1, 4);
+      ASSERT_TRUE(leaves.next());
+      EXPECT_LE(leaves.stats().threads, 5);
+    }
+    const double end = now_s() + 60;
+    while (stays.stats().threads > 1 && now_s() < end) std::this_thread::yield();
+    EXPECT_EQ(stays.stats().threads, 1);
+    EXPECT_GE(stays.stats().samples, before + 4);  // which they made
+  }
+  EXPECT_LE(team->counters.size(), 5u);
+  EXPECT_LE(team->ended.size(), 4u);
+  EXPECT_EQ(rest_of_epoch(stays).size(), 4u);
 }
 
 TEST(LoaderTeam, ItEndsWithItsLastLoader) {

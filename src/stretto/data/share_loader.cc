@@ -2,6 +2,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
@@ -18,6 +19,9 @@ namespace stretto::data {
 namespace {
 
 constexpr int kInterruptMs = 50;
+// In one request, 32 KB, which find room in the socket whatever the other process does: the one
+// before has been answered. So to ask never waits. The rest goes with the next ones.
+constexpr size_t kMostGivenBackAtOnce = 4096;
 
 // A slot of the other process.
 class Mapping {
@@ -91,7 +95,10 @@ struct SharedLoader::Impl {
     std::vector<uint64_t> numbers;
     {
       const std::lock_guard lock(given_back->mutex);
-      numbers.swap(given_back->numbers);
+      std::vector<uint64_t>& all = given_back->numbers;
+      const size_t count = std::min(all.size(), kMostGivenBackAtOnce);
+      numbers.assign(all.end() - static_cast<ptrdiff_t>(count), all.end());
+      all.resize(all.size() - count);
     }
     const Request request{
         .ask = what, .given_back = static_cast<uint32_t>(numbers.size()), .position = position};
@@ -126,8 +133,6 @@ struct SharedLoader::Impl {
     filled = 0;
     has_head = false;
     pending.reset();
-    const std::lock_guard lock(mutex);
-    at = reply.position;
   }
 
   ErrorText error() const {
@@ -138,6 +143,15 @@ struct SharedLoader::Impl {
             .offset = reply.offset,
             .file = {text + r.file, static_cast<size_t>(reply.file_bytes)},
             .problem = {text + r.problem, static_cast<size_t>(reply.problem_bytes)}};
+  }
+
+  // What the reply gives. Where there is no memory for its batch, which nobody gets then, `at` is
+  // before it.
+  std::shared_ptr<Held> take() {
+    auto held = hold();
+    const std::lock_guard lock(mutex);
+    at = reply.position;
+    return held;
   }
 
   // Forgets slots, and knows the one of this reply.
@@ -163,10 +177,16 @@ struct SharedLoader::Impl {
       ::close(std::exchange(file, -1));
     }
     const auto found = slots.find(reply.slot);
-    const int64_t pictures = 3 * reply.count * reply.height * reply.width;
     if (found == slots.end() || found->second->bytes() != reply.slot_bytes ||
-        pictures * static_cast<int64_t>(dtype_bytes(options.dtype)) > reply.slot_bytes) {
+        !fits_slot(reply, dtype_bytes(options.dtype), dtype_bytes(options.mask_dtype))) {
       fail("sent a batch in memory that it had not sent");
+    }
+    if (reply.boxes >= 0) {
+      std::vector<int64_t> starts(static_cast<size_t>(reply.count) + 1);
+      std::memcpy(starts.data(), held->rows.data() + r.starts, 8 * starts.size());
+      if (starts.front() != 0 || starts.back() != reply.boxes || !std::ranges::is_sorted(starts)) {
+        fail("sent boxes of no pictures");
+      }
     }
     held->memory = found->second;
     return held;
@@ -259,16 +279,16 @@ std::optional<Batch> SharedLoader::next() {
   // A load() whose wait was interrupted: whether it went well is where the loader is now.
   if (m.pending == Ask::kLoad) {
     m.receive();
-    m.hold();
+    m.take();
   }
   if (!m.pending) m.ask(Ask::kNext, {});
   m.receive();
   if (m.reply.answer == Answer::kError) {
     const ErrorText error = m.error();
-    m.hold();
+    m.take();
     throw_error(error);
   }
-  const auto held = m.hold();
+  const auto held = m.take();
   if (m.reply.answer == Answer::kEnd) return std::nullopt;
   return m.batch(held);
 }
@@ -294,14 +314,15 @@ Position SharedLoader::position() const {
 
 void SharedLoader::load(const Position& position) {
   Impl& m = impl();
-  if (m.pending) {  // its batch is given back at once
+  check_position(position, m.options, m.at.order, m.places);
+  if (m.pending) {  // its batch is given back at once, and was given to nobody
     m.receive();
     m.hold();
   }
   m.ask(Ask::kLoad, position);
   m.receive();
   const ErrorText error = m.error();
-  m.hold();
+  m.take();
   if (m.reply.answer == Answer::kError) throw_error(error);
 }
 

@@ -135,6 +135,8 @@ class Session {
       }
     }
     if (!wire_.send(bytes_of(reply), behind, file)) throw Gone();
+    // One descriptor for each batch that a rank keeps would use up those of all ranks.
+    if (file >= 0) held_.at(reply.slot)->close_file();
   }
 
   static void describe(const Batch& batch, const Slot& slot, Reply& reply) {

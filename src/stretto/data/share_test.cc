@@ -53,6 +53,16 @@ class Pair {
   std::thread thread_;
 };
 
+// Descriptors of batches that this process has.
+int open_batches() {
+  int count = 0;
+  for (const auto& entry : fs::directory_iterator("/proc/self/fd")) {
+    std::error_code closed;  // that of the folder is
+    count += says(fs::read_symlink(entry, closed).string(), "stretto batch");
+  }
+  return count;
+}
+
 // How many memory maps of batches this process has, of both ends together.
 int mapped_batches() {
   std::ifstream maps("/proc/self/maps");
@@ -192,6 +202,17 @@ TEST(Share, BatchesThatAreKeptStayAndOthersGoRound) {
   EXPECT_EQ(mapped_batches(), before);
 }
 
+TEST(Share, BatchesThatAreKeptTakeNoDescriptors) {
+  const TestPictures pictures(32);
+  Pair pair(pictures.as_folder(), small_options());
+  std::vector<Batch> held;
+  for (int epoch = 0; epoch < 5; ++epoch) {
+    while (auto batch = pair.shared->next()) held.push_back(*batch);
+  }
+  ASSERT_EQ(held.size(), 40u);
+  EXPECT_LE(open_batches(), 4 + 2 + 1);  // of batches that nobody has asked for
+}
+
 // The loader makes batches after its caller has gone.
 TEST(Share, BatchesStayWhenTheOtherEndGoesOn) {
   const TestPictures pictures(32);
@@ -246,7 +267,7 @@ TEST(Share, AWaitThatIsInterruptedGoesOn) {
   o.ahead = 1;
   Loader alone(pictures.as_folder(), o);
   const Given want = copy_of(*alone.next());
-  for (int what = 0; what < 3; ++what) {
+  for (int what = 0; what < 4; ++what) {
     Pair pair(pictures.as_folder(), o);
     {
       const InterruptScope scope([] { throw Stop(); });
@@ -255,6 +276,7 @@ TEST(Share, AWaitThatIsInterruptedGoesOn) {
     EXPECT_EQ(pair.shared->position().place, 0);
     if (what == 1) pair.shared->set_epoch(0);
     if (what == 2) continue;  // its end does not wait for the batch
+    if (what == 3) EXPECT_THROW(pair.shared->load({.seed = 1}), InvalidArgument);
     EXPECT_EQ(copy_of(*pair.shared->next()), want);
   }
 }

@@ -65,10 +65,20 @@ bool plausible(const Reply& r) {
   }
   if (r.answer != Answer::kBatch) return true;
   if (!within(r.slot_bytes, 1, kMostElements) || !within(r.height, 1, 1 << 20) ||
-      !within(r.width, 1, 1 << 20) || r.count == 0) {
+      !within(r.width, 1, 1 << 20) || r.count == 0 ||
+      r.count * r.height * r.width > kMostElements || !within(r.classes, 0, 1 << 24)) {
     return false;
   }
   return within(r.masks_at, -1, r.slot_bytes) && within(r.targets_at, -1, r.slot_bytes);
+}
+
+bool fits_slot(const Reply& r, size_t element_bytes, size_t mask_bytes) {
+  const auto ends = [&r](int64_t at, int64_t count, size_t bytes) {
+    return at < 0 || at + count * static_cast<int64_t>(bytes) <= r.slot_bytes;
+  };
+  const int64_t pixels = r.count * r.height * r.width;
+  return ends(0, 3 * pixels, element_bytes) && ends(r.masks_at, pixels, mask_bytes) &&
+         ends(r.targets_at, r.count * r.classes, sizeof(float));
 }
 
 ErrorText error_text(const std::exception& error) {

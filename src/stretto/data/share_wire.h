@@ -6,6 +6,7 @@
 #include <exception>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "stretto/data/order.h"
@@ -21,6 +22,8 @@ struct Request {
   Position position;  // kLoad
 };
 inline constexpr uint32_t kMostGivenBack = 1 << 20;
+// Every byte is sent, so that none may be padding, which nobody writes.
+static_assert(std::has_unique_object_representations_v<Request>);
 
 enum class Answer : uint32_t { kBatch, kEnd, kLoaded, kError };
 enum class ErrorKind : uint32_t { kInvalid, kUnsupported, kFormat, kMemory, kOther };
@@ -45,6 +48,7 @@ struct Reply {
   int64_t offset = -1;
   int64_t file_bytes = 0, problem_bytes = 0;
 };
+static_assert(std::has_unique_object_representations_v<Reply>);
 
 // Where the parts behind a reply begin, and where they end: those of eight bytes come first.
 struct ReplyRows {
@@ -57,6 +61,8 @@ struct ReplyRows {
 ReplyRows reply_rows(const Reply& reply);
 // Whether the numbers can be those of a reply.
 bool plausible(const Reply& reply);
+// Of a batch: whether all its parts lie in the slot, with elements and masks of so many bytes.
+bool fits_slot(const Reply& reply, size_t element_bytes, size_t mask_bytes);
 
 struct ErrorText {
   ErrorKind kind = ErrorKind::kOther;

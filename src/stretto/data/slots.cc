@@ -10,6 +10,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "stretto/base/error.h"
 #include "stretto/base/fork.h"
@@ -66,6 +67,7 @@ Slot::Slot(int64_t wanted, int64_t n, BatchMemory memory)
   if (memory == BatchMemory::kShared) {
     try {
       data = shared_memory(bytes, file);
+      mapped = true;
     } catch (...) {
       return_memory(bytes);
       throw;
@@ -87,14 +89,20 @@ Slot::Slot(int64_t wanted, int64_t n, BatchMemory memory)
 
 Slot::~Slot() {
 #if defined(__linux__)
-  if (file >= 0) {
+  if (mapped) {
     ::munmap(data, static_cast<size_t>(bytes));
-    ::close(file);
+    close_file();
     data = nullptr;
   }
 #endif
   std::free(data);
   return_memory(bytes);
+}
+
+void Slot::close_file() {
+#if defined(__linux__)
+  if (file >= 0) ::close(std::exchange(file, -1));
+#endif
 }
 
 void Slot::join_boxes() {

@@ -33,7 +33,8 @@ struct Slot {
 
   int64_t bytes;              // of `data`
   std::byte* data = nullptr;  // aligned to 64 bytes
-  int file = -1;              // with kShared: the memfd, whose size is sealed
+  int file = -1;              // with kShared: the memfd, whose size is sealed; -1: closed already
+  bool mapped = false;        // kShared
   uint64_t number = 0;        // of all slots of a pool each has another one
   std::vector<int64_t> labels, samples;
   std::unique_ptr<bool[]> real;
@@ -43,6 +44,8 @@ struct Slot {
   std::vector<int64_t> image_ids;
   BoxColumns columns;
 
+  // For whoever has sent the memfd, so that batches which are held use up no descriptors.
+  void close_file();
   // Puts those of all pictures into `columns`.
   void join_boxes();
 };

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #if defined(__linux__)
@@ -57,15 +58,22 @@ constexpr uint64_t kByPlace = 0x706C616365000000;
 }  // namespace
 
 void LoaderTeam::add(Loader::Impl& loader, int count) {
+  join_ended();
   try {
     const std::lock_guard lock(mutex);
     if (stopping.load(std::memory_order_relaxed)) {
       throw_unsupported("loader: the team has ended with its last loader: make another one");
     }
     loaders.push_back(&loader);
-    for (int i = 0; i < count; ++i) {
-      Counters& mine = counters.emplace_back();
+    const size_t most = threads.size() + static_cast<size_t>(count);
+    threads.reserve(most);
+    ended.reserve(ended.size() + most);  // retire() is not to fail
+    unused.reserve(counters.size() + static_cast<size_t>(count));
+    for (; loader.came_with < count; ++loader.came_with) {
+      if (unused.empty()) unused.push_back(&counters.emplace_back());
+      Counters& mine = *unused.back();
       threads.push_back(start_thread("loader", [this, &mine] { work(mine); }));
+      unused.pop_back();
     }
   } catch (...) {
     remove(loader);
@@ -83,7 +91,29 @@ void LoaderTeam::remove(Loader::Impl& loader) {
     stop();  // reads that wait for a file behind a URL end by it
     return;
   }
+  surplus += std::exchange(loader.came_with, 0);
+  work_changed.notify_all();
   left.wait(lock, [&] { return loader.inside == 0; });
+  lock.unlock();
+  join_ended();
+}
+
+void LoaderTeam::retire(Counters& mine) {
+  const auto self = std::ranges::find(threads, std::this_thread::get_id(), &std::thread::get_id);
+  if (self == threads.end()) return;  // stop() joins it
+  ended.push_back(std::move(*self));
+  threads.erase(self);
+  unused.push_back(&mine);
+}
+
+void LoaderTeam::join_ended() {
+  std::vector<std::thread> joined;
+  {
+    const std::lock_guard lock(mutex);
+    joined.assign(std::move_iterator(ended.begin()), std::move_iterator(ended.end()));
+    ended.clear();  // and keeps its room
+  }
+  for (std::thread& thread : joined) thread.join();
 }
 
 void LoaderTeam::stop() {
@@ -96,6 +126,7 @@ void LoaderTeam::stop() {
     ending.swap(threads);
   }
   for (std::thread& thread : ending) thread.join();
+  join_ended();
 }
 
 void LoaderTeam::work(Counters& mine) {
@@ -111,6 +142,7 @@ void LoaderTeam::work(Counters& mine) {
   work.job.reset();
   const std::lock_guard lock(mutex);
   leave(work);
+  retire(mine);
 }
 
 void LoaderTeam::make_samples(Counters& mine, Work& work) {
@@ -119,7 +151,7 @@ void LoaderTeam::make_samples(Counters& mine, Work& work) {
     const bool stays = work.job != nullptr && work.turn == turn.load(std::memory_order_relaxed);
     const int64_t j = stays ? work.job->next.fetch_add(1) : INT64_MAX;
     if (!stays || j >= work.job->plan.cut.batch) {
-      take_work(mine, work);
+      if (!take_work(mine, work)) return;
       continue;
     }
     Loader::Impl& loader = *work.loader;
@@ -143,11 +175,15 @@ void LoaderTeam::make_samples(Counters& mine, Work& work) {
   }
 }
 
-void LoaderTeam::take_work(Counters& mine, Work& work) {
+bool LoaderTeam::take_work(Counters& mine, Work& work) {
   work.job.reset();  // its slot may be waited for
   std::unique_lock lock(mutex);
   leave(work);
   while (!stopping.load(std::memory_order_relaxed)) {
+    if (surplus > 0) {
+      --surplus;
+      return false;
+    }
     Loader::Impl* const loader = neediest();
     if (loader == nullptr) {
       const double begin = now_s();
@@ -158,10 +194,11 @@ void LoaderTeam::take_work(Counters& mine, Work& work) {
     if (auto job = loader->open_job()) {
       work = {loader, std::move(job), turn.load(std::memory_order_relaxed)};
       ++loader->inside;
-      return;
+      return true;
     }
     loader->make_job();
   }
+  return false;
 }
 
 void LoaderTeam::leave(Work& work) {
