@@ -49,6 +49,8 @@ class Request:
   resources: dict[str, str] = field(default_factory=dict)  # "nvidia.com/gpu"
   volume: str = ""
   priority: str = ""
+  cpus: float = 0.0  # of a rank; 0: the back end chooses
+  memory: str = ""  # of a rank: "4Gi"
   tree: Any = None  # _pack.Tree
 
   @property
