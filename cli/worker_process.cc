@@ -69,7 +69,17 @@ WorkerProcess::WorkerProcess(const std::vector<std::string>& arguments,
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  const int error = posix_spawnp(&pid_, argv[0], &actions, &attributes, argv.data(), environ);
+  // A signal that comes meanwhile waits, or it would leave the child behind.
+  on_signal_.emplace([this] {
+    const std::lock_guard lock(starting_);
+    if (pid_ > 0) kill(-pid_, SIGKILL);
+  });
+  int error = 0;
+  {
+    const std::lock_guard lock(starting_);
+    error = posix_spawnp(&pid_, argv[0], &actions, &attributes, argv.data(), environ);
+    if (error != 0) pid_ = -1;
+  }
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
@@ -78,7 +88,6 @@ WorkerProcess::WorkerProcess(const std::vector<std::string>& arguments,
     close(socket_);
     throw EnvironmentProblem(fmt::format("{}: {}", arguments[0], std::strerror(error)));
   }
-  on_signal_.emplace([pid = pid_] { kill(-pid, SIGKILL); });
 }
 
 WorkerProcess::~WorkerProcess() {

@@ -3,6 +3,7 @@
 
 #include <sys/types.h>
 
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,7 +38,8 @@ class WorkerProcess {
  private:
   bool ends_within(double timeout_s);
 
-  pid_t pid_ = -1;  // also of its process group
+  std::mutex starting_;  // while pid_ is not known yet
+  pid_t pid_ = -1;       // also of its process group
   int socket_ = -1;
   std::optional<int> status_;  // of waitpid, once it has ended
   std::optional<OnSignal> on_signal_;

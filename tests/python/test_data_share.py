@@ -315,6 +315,35 @@ def test_a_child_of_a_rank_does_not_keep_the_process(start, request):
     os.kill(child, signal.SIGKILL)
 
 
+# A rank that ends while it waits for its loader; a child of it has its connection and lives on.
+DYING = """
+import os, signal, sys, time
+from stretto import data
+from stretto.data import _host
+def die(*_arguments):
+  child = os.fork()
+  if child == 0:
+    time.sleep(600)
+  print(child, flush=True)
+  os.kill(os.getpid(), signal.SIGKILL)
+_host.receive = die
+data.ImageLoader(sys.argv[1], 8, 32, rank=0, world=2, threads=1, share="host")
+"""
+
+
+def test_a_rank_that_ends_as_it_joins_leaves_nothing(folder, request):
+  job = f"{request.node.name}-{os.getpid()}"
+  rank = subprocess.Popen([sys.executable, "-c", DYING, str(folder)], stdout=subprocess.PIPE,
+                          text=True, env={**os.environ, "TORCHELASTIC_RUN_ID": job})
+  child = int(rank.stdout.readline())
+  try:
+    assert rank.wait(timeout=WAIT_S) == -signal.SIGKILL
+    wait_until(lambda: not servers(job))
+  finally:
+    os.kill(child, signal.SIGKILL)
+    rank.stdout.close()
+
+
 def test_signals_for_the_job_end_its_ranks_first(start):
   rank = start(0)
   pid = rank.ask("stats")["shared"]["pid"]

@@ -169,19 +169,22 @@ class Host:
     os.write(self.wake, b".")
 
   def talk(self, connection: socket.socket, number: int) -> None:
+    processes: list[int] = []  # a descriptor of the one at the other end, until somebody takes it
     try:
       with connection:
-        self.answer(connection, number)
+        self.answer(connection, number, processes)
     except (OSError, EOFError):  # the other end is gone
       pass
     finally:
+      for process in processes:
+        os.close(process)
       with self.lock:
         self.threads -= 1
       self.gone(number)
 
-  def answer(self, connection: socket.socket, number: int) -> None:
+  def answer(self, connection: socket.socket, number: int, processes: list[int]) -> None:
     try:
-      pid = _host.check_peer(connection)
+      processes += process_of(_host.check_peer(connection))
       connection.settimeout(HELLO_S)
       hello = _host.receive(connection)
       connection.settimeout(None)
@@ -208,20 +211,16 @@ class Host:
     finally:
       with self.lock:
         self.opening.pop(number, None)
-    self.serve(connection, number, pid, group, engine, hello["rank"])
+    self.serve(connection, number, processes, group, engine, hello["rank"])
 
-  def serve(self, connection: socket.socket, number: int, pid: int, group: Group, engine: Any,
-            rank: int) -> None:
+  def serve(self, connection: socket.socket, number: int, processes: list[int], group: Group,
+            engine: Any, rank: int) -> None:
     token = secrets.token_hex(8)
     with self.lock:
       self.loaders[token] = engine
     try:
       _host.send(connection, {"pid": os.getpid(), "token": token}, [2])
-      process = -1
-      with contextlib.suppress(OSError, AttributeError):
-        # A child of the rank may have its connection still when the rank is gone.
-        process = os.pidfd_open(pid)
-      engine.serve(connection.detach(), process)
+      engine.serve(connection.detach(), processes.pop() if processes else -1)
     finally:
       self.gone(number)
       with self.lock:
@@ -243,6 +242,17 @@ class Host:
       for thread in os.listdir("/proc/self/task"):
         with contextlib.suppress(OSError):  # it has ended
           os.sched_setaffinity(int(thread), self.cores)
+
+
+def process_of(pid: int) -> list[int]:
+  """A descriptor of a process: a child of a rank may have its connection still when the rank is
+  gone. None where the system has no such thing. Raises ProcessLookupError if it has ended."""
+  try:
+    return [os.pidfd_open(pid)]
+  except ProcessLookupError:
+    raise
+  except (OSError, AttributeError):
+    return []
 
 
 def described(error: Exception) -> dict[str, Any]:

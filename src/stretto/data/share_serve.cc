@@ -16,6 +16,10 @@ namespace {
 
 struct Gone {};  // the other end is
 
+// How often somebody who waits for a request looks whether the process there has ended, besides
+// being told: an end that is missed would keep this process for ever.
+constexpr int kLookMs = 1000;
+
 template <typename T>
 std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
@@ -49,7 +53,7 @@ class Session {
       bytes = bytes.subspan(static_cast<size_t>(got));
       if (got > 0) continue;
       if (wire_.gone()) throw Gone();  // whatever half of a request is there
-      wire_.wait(-1);
+      wire_.wait(kLookMs);
     }
   }
 

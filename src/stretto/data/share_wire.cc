@@ -138,7 +138,7 @@ bool Wire::send(std::span<const std::byte> head, std::span<const std::byte> rest
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       pollfd of[2] = {{socket_, POLLOUT | POLLRDHUP, 0}, {process_, POLLIN, 0}};
-      ::poll(of, process_ >= 0 ? 2 : 1, -1);
+      ::poll(of, process_ >= 0 ? 2 : 1, 1000);
       if ((of[0].revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0 ||
           (process_ >= 0 && of[1].revents != 0)) {
         return false;
