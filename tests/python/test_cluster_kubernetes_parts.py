@@ -17,7 +17,7 @@ from kubernetes_nodes import free_ports
 from stretto.cluster._backend import ENDS, OVER, RUNS, WAITS, Chips, Request, State
 from stretto.cluster._host import ClusterError, Done
 from stretto.cluster._kubectl import Kubectl
-from stretto.cluster._kubernetes import Kubernetes
+from stretto.cluster._kubernetes import Kubernetes, refused
 from stretto.cluster._kubernetes_logs import Logs, parsed
 from stretto.cluster._kubernetes_request import bytes_of, shape
 
@@ -243,6 +243,16 @@ def test_an_answer_that_is_no_list_is_an_error(text):
   (127, "kubectl: not found", "how to install it")])
 def test_what_is_wrong_is_said_with_what_to_do(code, err, expected):
   assert expected in str(Kubectl("c", "n").error(Done(code, "", err), ["get"]))
+
+
+@pytest.mark.parametrize("code, err, certain", [
+  (1, 'Error from server (Forbidden): jobsets is forbidden: User "ann" cannot create', True),
+  (1, "The connection to the server localhost:8080 was refused - did you specify the right", True),
+  (1, "error: unexpected EOF", False), (1, "read: connection reset by peer", False),
+  (1, "Error from server (Timeout): the server was unable to return a response", False),
+  (124, "no answer within 60 s", False), (0, "", False)])
+def test_whether_it_is_certain_that_nothing_was_created(code, err, certain):
+  assert refused(Done(code, "", err)) == certain
 
 
 # Output.

@@ -27,6 +27,8 @@ LOOK_S, LOOK_SLOWEST_S = 0.7, 4.0  # between two questions about a job
 # Without --validate=false kubectl loads the schemas of all kinds first, which takes long.
 CREATE = ("create", "--validate=false", "-f", "-", "-o", "json")
 KINDS = "jobsets.jobset.x-k8s.io"
+# What kubectl says when a connection broke while it waited for the answer.
+UNSURE = ("timeout", "eof", "reset by peer", "broken pipe", "deadline exceeded", "connection lost")
 COMPANIONS = ("configmaps", "secrets")
 NODES = r'{range .items[*]}{.metadata.labels.stretto/chip}{"\t"}{.status.allocatable}{"\n"}{end}'
 FINAL = "end.json"  # in the job's folder here: what was seen when the job was over
@@ -447,7 +449,8 @@ def kubeconfig() -> str:
 def refused(done: Any) -> bool:
   """Whether it is certain that nothing was created: a server may take what a kubectl that has given
   up waiting has sent."""
-  return bool(done.code not in (0, _agent.TIMED_OUT) and "timeout" not in done.err.lower())
+  told = done.err.lower()
+  return bool(done.code not in (0, _agent.TIMED_OUT) and not any(sign in told for sign in UNSURE))
 
 
 def user() -> str:
