@@ -90,6 +90,7 @@ class Backend:
 
   name = ""
   host: Host
+  spread_s = 5.0  # until what a node of a job that is over wrote last is seen here, at most
 
   def about(self) -> str:
     """One line for `up` and for the first line of `run`: which scheduler, where."""

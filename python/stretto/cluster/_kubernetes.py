@@ -38,6 +38,7 @@ class Kubernetes(Backend):
 
   name = "kubernetes"
   host: Kubectl
+  spread_s = 3 * LAST_LINES_S  # news() says when all is read
 
   def __init__(self, context: str = "", namespace: str = "", kubeconfig: str = "",
                job: dict[str, Any] | None = None) -> None:
