@@ -28,7 +28,8 @@ def options():
       ("config", ["--minify"], ["-o"]), ("version", [], ["-o"]),
       ("api-resources", [], ["--api-group", "-o"]), ("create", [], ["--validate", "-f", "-o"]),
       ("get", [], ["-l", "-o", "--field-selector"]),
-      ("delete", ["--ignore-not-found"], ["--wait", "--cascade", "--timeout"]),
+      ("delete", ["--ignore-not-found"], ["--wait", "--cascade", "--timeout", "-l"]),
+      ("patch", [], ["--type", "-p"]),
       ("logs", ["--prefix", "--timestamps", "--ignore-errors", "-f"],
        ["-l", "-c", "--tail", "--max-log-requests", "--since-time", "--since"]),
       ("exec", ["-i", "-it"], ["-c"])):
@@ -132,12 +133,21 @@ class Client:
 
   def do_delete(self, args):
     policy = "Foreground" if args.cascade == "foreground" else "Background"
-    try:
-      self.ask("DELETE", f"{self.path(args.words[0])}/{args.words[1]}",
-               json.dumps({"propagationPolicy": policy}))
-    except Failed as error:
-      if "(NotFound)" not in str(error):
-        raise
+    paths = [f"{self.path(args.words[0])}/{args.words[1]}"] if args.words[1:] else [
+      f"{self.path(kind)}/{each['metadata']['name']}" for kind in args.words[0].split(",")
+      for each in self.ask("GET", f"{self.path(kind)}?labelSelector={quote(args.l)}")["items"]]
+    for path in paths:
+      try:
+        self.ask("DELETE", path, json.dumps({"propagationPolicy": policy}))
+      except Failed as error:
+        if "(NotFound)" not in str(error) or not args.ignore_not_found:
+          raise
+    return ""
+
+  def do_patch(self, args):
+    for word in args.words:
+      kind, _, name = word.partition("/")
+      self.ask("PATCH", f"{self.path(kind)}/{name}", args.p)
     return ""
 
   def do_logs(self, args):

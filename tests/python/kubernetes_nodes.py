@@ -20,6 +20,7 @@ from pathlib import Path
 from stretto.cluster import _kubernetes_manifest as manifest
 
 PERIOD_S = 0.05
+LONG_AGO = "2026-01-02T03:04:05Z"
 RESTART = manifest.RESTART_LABEL
 KINDS = {"JobSet": "jobsets", "Job": "jobs", "Pod": "pods", "ConfigMap": "configmaps",
          "Secret": "secrets", "Event": "events", "Node": "nodes",
@@ -70,6 +71,8 @@ class Nodes:
     self.store: dict[tuple[str, str], dict] = {}  # plural and name
     self.processes: dict[str, Process] = {}
     self.ports: dict[tuple[str, int], int] = {}
+    self.dead: set[str] = set()  # pods whose node does not answer
+    self.nameless = False  # DNS does not know the first pod
     self.ready = lambda pod: ""
     self.kueue, self.quota = False, ""  # queues admit nothing; why pods are refused
     self.prunes_rules = False  # as JobSet before 0.6
@@ -111,6 +114,14 @@ class Nodes:
   def get(self, plural, name):
     return self.store.get((plural, name))
 
+  def own(self, plural, name, patch):
+    """The only patch that is understood: an owner."""
+    each = self.store.get((plural, name))
+    if each is not None:
+      assert patch.keys() == {"metadata"} and patch["metadata"].keys() == {"ownerReferences"}
+      each["metadata"] |= patch["metadata"]
+    return each
+
   def delete(self, plural, name, foreground=False):
     with self.lock:
       each = self.store.get((plural, name))
@@ -120,7 +131,9 @@ class Nodes:
         each["metadata"].setdefault("deletionTimestamp", stamp())
         if foreground:
           self.collect(each["metadata"]["uid"])
-        if plural == "pods" and name not in self.processes:
+        if plural == "pods" and name in self.dead:
+          each["metadata"]["deletionTimestamp"] = LONG_AGO
+        elif plural == "pods" and name not in self.processes:
           del self.store[plural, name]
         elif plural == "pods":
           self.signal(name, signal.SIGTERM)
@@ -266,6 +279,8 @@ class Nodes:
   def tend(self, pod):
     name = pod["metadata"]["name"]
     process = self.processes.get(name)
+    if name in self.dead:
+      return
     if process is None:
       if "deletionTimestamp" not in pod["metadata"] and not self.state(pod).get("terminated"):
         self.begin(pod)
@@ -294,6 +309,7 @@ class Nodes:
                                       "reason": "Unschedulable", "message": why}]
       return
     pod["status"]["conditions"] = []
+    pod["spec"]["nodeName"] = "node-1"
     spec = pod["spec"]["containers"][0]
     if spec["image"].startswith("missing/"):
       return self.waits(pod, "ErrImagePull", f"pull access denied for {spec['image']}")
@@ -319,7 +335,8 @@ class Nodes:
     # Pods have addresses of their own; here all have this machine's, so a job gets its own port.
     told = place / "packed/pod.json"
     if told.exists():
-      told.write_text(json.dumps({**json.loads(told.read_text()), "address": "127.0.0.1",
+      told.write_text(json.dumps({**json.loads(told.read_text()), "address":
+                                  "first.invalid" if self.nameless else "127.0.0.1",
                                   "port": self.port(labels)}))
     words = [inside(place, word.replace("$$", "$")) for word in spec["command"]]
     log = open(place / "log", "ab")
@@ -379,13 +396,24 @@ class Nodes:
       process.child.send_signal(number)
 
   def lose(self, name):
-    """The node of a pod dies: no process of it says a word any more."""
+    """The node of a pod dies, and Kubernetes is told that it is gone, as clouds do."""
     with self.lock:
       pod = self.store.pop(("pods", name))
       self.kill(self.processes[name])
       for job in self.of("jobs"):
         if any(r["uid"] == job["metadata"]["uid"] for r in pod["metadata"]["ownerReferences"]):
           job["metadata"]["labels"]["lost"] = "yes"
+
+  def die(self, name):
+    """The node of a pod dies, and nobody knows whether it comes back: the pod stays."""
+    with self.lock:
+      self.dead.add(name)
+      self.kill(self.processes[name])
+
+  def force(self, name):
+    """kubectl delete pod --force"""
+    with self.lock:
+      del self.store["pods", name]
 
   def kill(self, process):
     """The container, with the ranks' sessions: all that work in its folder."""

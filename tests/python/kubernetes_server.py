@@ -31,8 +31,8 @@ STDIN, STDOUT, STDERR, STATUS, CLOSE = 0, 1, 2, 3, 255
 
 
 class Server:
-  """`groups`: which are installed; `forbidden`: plurals that nobody may read or write, `late_s`:
-  before each answer."""
+  """`groups`: which are installed; `forbidden`: plurals that nobody may use, or "POST secrets";
+  `late_s`: before each answer."""
 
   def __init__(self, folder: Path):
     self.nodes, self.folder = Nodes(folder / "pods"), folder
@@ -84,6 +84,9 @@ class Handler(BaseHTTPRequestHandler):
   def do_POST(self):
     self.act("POST")
 
+  def do_PATCH(self):
+    self.act("PATCH")
+
   def do_DELETE(self):
     self.act("DELETE")
 
@@ -103,7 +106,7 @@ class Handler(BaseHTTPRequestHandler):
     rest = parts[2:] if parts[0] == "api" else parts[3:]
     rest = rest[2:] if rest[:1] == ["namespaces"] and len(rest) > 2 else rest
     plural, name, sub = [*rest, "", "", ""][:3]
-    if plural in self.of.forbidden or f"{plural}/{sub}" in self.of.forbidden:
+    if {plural, f"{plural}/{sub}", f"{method} {plural}"} & self.of.forbidden:
       return self.refuse(403, "Forbidden", f'{plural} is forbidden: User "u" cannot list resource')
     if sub == "log":
       return self.log(name, query)
@@ -128,7 +131,7 @@ class Handler(BaseHTTPRequestHandler):
     if parts[0] in ("api", "apis") and group in self.of.groups:
       return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group, "resources": [
         {"name": plural, "singularName": plural[:-1], "namespaced": plural != "nodes",
-         "kind": NAMES[plural], "verbs": ["create", "delete", "get", "list"]}
+         "kind": NAMES[plural], "verbs": ["create", "delete", "get", "list", "patch"]}
         for plural in self.of.groups[group]]}
     return None
 
@@ -138,7 +141,9 @@ class Handler(BaseHTTPRequestHandler):
       made = nodes.add(json.loads(body))
       return self.answer(made, 201) if made else self.refuse(409, "AlreadyExists", "exists already")
     with nodes.lock:
-      if method == "DELETE":
+      if method == "PATCH":
+        found = nodes.own(plural, name, json.loads(body))
+      elif method == "DELETE":
         asked = json.loads(body or "{}")
         found = nodes.delete(plural, name, asked.get("propagationPolicy") == "Foreground")
       elif name:

@@ -3,57 +3,23 @@ the pods' commands run as processes of this machine."""
 
 import json
 import os
-import shutil
 import signal
-import sys
 import time
 from pathlib import Path
 
 import pytest
-from cluster_slurm import wait_until, without_scheduler
-from kubernetes_server import Server
-
-# The real kubectl where it is installed, else a program that does the same.
-REAL = os.environ.get("STRETTO_TEST_KUBECTL") != "own"
-KUBECTL = Path(__file__).parent / "kubernetes_kubectl.py"
-IMAGE = ("--backend", "kubernetes", "--image", "registry.lab/train:1")
+from cluster_slurm import wait_until
+from kubernetes_jobs import IMAGE, logged, pods, run, serving, with_kubectl
 
 
 @pytest.fixture
 def server(tmp_path):
-  found = Server(tmp_path)
-  yield found
-  found.close()
+  yield from serving(tmp_path)
 
 
 @pytest.fixture
 def cluster(tmp_path, server):
-  found = without_scheduler(tmp_path)
-  kubectl = tmp_path / "bin/kubectl"
-  if real := shutil.which("kubectl", path=os.environ["PATH"]) if REAL else None:
-    kubectl.symlink_to(real)
-  else:
-    kubectl.write_text(f"#!/bin/sh\nexec {sys.executable} {KUBECTL} \"$@\"\n")
-    kubectl.chmod(0o755)
-  found.environment |= {"KUBECONFIG": str(server.config), "HOME": str(tmp_path)}
-  return found
-
-
-def run(cluster, *words, **how):
-  return cluster.run("run", *IMAGE, *words, **how)
-
-
-def pods(server):
-  return {f"{pod['metadata']['labels']['jobset.sigs.k8s.io/replicatedjob-name']}-"
-          f"{pod['metadata']['labels']['batch.kubernetes.io/job-completion-index']}":
-          pod["metadata"]["name"] for pod in server.nodes.of("pods")
-          if "deletionTimestamp" not in pod["metadata"]}
-
-
-def logged(server, text):
-  """For wait_until(): whether some pod has printed it."""
-  return lambda: any(text in process.log.read_text()
-                     for process in list(server.nodes.processes.values()))
+  return with_kubectl(tmp_path, server)
 
 
 def test_a_job_from_start_to_end(cluster, server):
@@ -452,7 +418,7 @@ def test_chips_are_asked_for_as_the_nodes_name_them(cluster, server):
   assert (first["name"], second["name"]) == ("v100", "ascend")
   assert pod["nodeSelector"] == {"stretto/chip": "ascend"}
   assert pod["containers"][0]["image"] == "registry.lab/cann:2"
-  assert pod["containers"][0]["resources"] == {"limits": {"huawei.com/Ascend910": "2"}}
+  assert pod["containers"][0]["resources"]["limits"] == {"huawei.com/Ascend910": "2"}
   server.forbidden = {"nodes"}
   assert "--resource v100=DOMAIN/NAME" in run(cluster, "--chips", "v100:2", "job.py",
                                               code=3).stderr

@@ -17,9 +17,9 @@ from kubernetes_nodes import free_ports
 from stretto.cluster._backend import ENDS, OVER, RUNS, WAITS, Chips, Request, State
 from stretto.cluster._host import ClusterError, Done
 from stretto.cluster._kubectl import Kubectl
-from stretto.cluster._kubernetes import Kubernetes
+from stretto.cluster._kubernetes import Kubernetes, refused
 from stretto.cluster._kubernetes_logs import Logs, parsed
-from stretto.cluster._kubernetes_request import shape
+from stretto.cluster._kubernetes_request import bytes_of, shape
 
 from stretto.cluster import _kubernetes_manifest as manifest
 from stretto.cluster import _kubernetes_output as output
@@ -89,7 +89,7 @@ def test_what_a_job_asks_for():
   assert told["address"] == "a-name-1f2e3d-v100-0-0.a-name-1f2e3d"
 
 
-def test_everything_belongs_to_the_job_set_and_the_tree_is_whole(tmp_path):
+def test_secrets_are_made_last_and_the_tree_is_whole(tmp_path):
   for name in ("train.py", "lib/mod.py"):
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text(name)
@@ -97,10 +97,9 @@ def test_everything_belongs_to_the_job_set_and_the_tree_is_whole(tmp_path):
   (tmp_path / "data.bin").write_bytes(bytes(range(256)) * 9000)
   tree = _pack.tree_of(tmp_path)
   chunks = manifest.packed(tree)
-  made = manifest.companions("n", "u-1", "{}", chunks, {"KEY": "v\u00e9"})
-  assert all(each["metadata"]["ownerReferences"][0]["uid"] == "u-1" for each in made)
-  assert base64.b64decode(made[0]["data"]["KEY"]).decode() == "v\u00e9"
-  whole = b"".join(base64.b64decode(each["binaryData"]["tree"]) for each in made[2:])
+  made = manifest.companions("n", "{}", chunks, {"KEY": "v\u00e9"})
+  assert base64.b64decode(made[-1]["data"]["KEY"]).decode() == "v\u00e9"
+  whole = b"".join(base64.b64decode(each["binaryData"]["tree"]) for each in made[1:-1])
   with tarfile.open(fileobj=io.BytesIO(gzip.decompress(whole))) as tar:
     assert sorted(tar.getnames()) == ["data.bin", "lib/mod.py", "link", "train.py"]
   assert all(len(json.dumps(each)) < 1 << 20 for each in made)
@@ -246,6 +245,16 @@ def test_what_is_wrong_is_said_with_what_to_do(code, err, expected):
   assert expected in str(Kubectl("c", "n").error(Done(code, "", err), ["get"]))
 
 
+@pytest.mark.parametrize("code, err, certain", [
+  (1, 'Error from server (Forbidden): jobsets is forbidden: User "ann" cannot create', True),
+  (1, "The connection to the server localhost:8080 was refused - did you specify the right", True),
+  (1, "error: unexpected EOF", False), (1, "read: connection reset by peer", False),
+  (1, "Error from server (Timeout): the server was unable to return a response", False),
+  (124, "no answer within 60 s", False), (0, "", False)])
+def test_whether_it_is_certain_that_nothing_was_created(code, err, certain):
+  assert refused(Done(code, "", err)) == certain
+
+
 # Output.
 
 def line(text, at, name="n-v100-0-0-abcde"):
@@ -381,10 +390,52 @@ def test_ranks_wait_until_the_name_of_the_first_pod_is_known(monkeypatch):
 
   monkeypatch.setattr(_pod.socket, "getaddrinfo", late)
   monkeypatch.setattr(_pod.time, "sleep", lambda seconds: None)
-  assert _pod.await_name("n-ranks-0-0.n") == ["10.0.0.1"]
-  tries.clear()
-  with pytest.raises(OSError, match="is not known after .*does DNS work"):
-    _pod.await_name("n-ranks-0-0.n", -1.0)
+  monkeypatch.setattr(_pod, "PATIENCE_S", 0.0)
+  said = []
+  monkeypatch.setattr(_pod, "note", said.append)
+  assert _pod.await_name("n-ranks-0-0.n", {"term": False})
+  assert len(said) == 2 and "its name n-ranks-0-0.n is not known yet" in said[0]
+  assert not _pod.await_name("n-ranks-0-0.n", {"term": True})
+
+
+def test_a_pod_that_waits_for_the_volume_ends_when_asked(tmp_path, monkeypatch):
+  monkeypatch.setattr(_pod, "PATIENCE_S", 0.0)
+  asked, said = {"term": False}, []
+  monkeypatch.setattr(_pod, "note", said.append)
+  monkeypatch.setattr(_pod.time, "sleep", lambda seconds: asked.update(term=len(said) > 2))
+  assert _pod.prepare(str(tmp_path), [], False, True, asked) is None
+  assert "unpacks the tree on the volume" in said[0]
+
+
+def test_a_start_on_a_volume_begins_without_the_records_of_the_last_one(tmp_path):
+  for inner in ("progress", "records", "work"):
+    (tmp_path / "job" / inner).mkdir(parents=True)
+    (tmp_path / "job" / inner / "old").write_text("")
+  (tmp_path / "job/unpacked").write_text("")
+  assert _pod.prepare(str(tmp_path), [], True, True, {"term": False}) == str(tmp_path / "job")
+  assert [p.parent.name for p in (tmp_path / "job").rglob("old")] == ["work"]
+
+
+@pytest.mark.parametrize("ended, found", [
+  ("2026-01-02T03:00:00Z", "Terminating: pod a on node n7 does not end, and the job waits for "
+   "that; if the node is dead: kubectl delete pod a -n lab --force"),
+  ("2026-01-02T03:04:00Z", "")])
+def test_pods_that_do_not_end_are_told(ended, found):
+  one = pod("a", state=RUNNING, deletionTimestamp=ended, namespace="lab")
+  one["spec"] = {"nodeName": "n7"}
+  now = output.seconds("2026-01-02T03:04:30Z")
+  assert output.why_stuck(of_status({"restarts": 1}, [one]), now) == found
+
+
+@pytest.mark.parametrize("text, size", [("4Gi", 4 << 30), ("1.5GB", 1500000000), ("2Mi", 2 << 20)])
+def test_sizes_of_memory(text, size):
+  assert bytes_of(text) == size
+
+
+def test_nodes_say_how_much_they_have():
+  line = "v100\t" + json.dumps({"cpu": "7910m", "memory": "31Gi", "nvidia.com/gpu": "8"})
+  assert output.sizes_of(f"{line}\nk40\t\n{line.replace('7910m', '4')}\n") == {
+    "v100": (4000, 31 << 30)}
 
 
 def test_only_files_of_the_job_are_taken_from_other_pods():

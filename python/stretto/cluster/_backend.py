@@ -49,6 +49,8 @@ class Request:
   resources: dict[str, str] = field(default_factory=dict)  # "nvidia.com/gpu"
   volume: str = ""
   priority: str = ""
+  cpus: float = 0.0  # of a rank; 0: the back end chooses
+  memory: str = ""  # of a rank: "4Gi"
   tree: Any = None  # _pack.Tree
 
   @property
@@ -88,6 +90,7 @@ class Backend:
 
   name = ""
   host: Host
+  spread_s = 5.0  # until what a node of a job that is over wrote last is seen here, at most
 
   def about(self) -> str:
     """One line for `up` and for the first line of `run`: which scheduler, where."""

@@ -55,7 +55,8 @@ BACKENDS: dict[str, Callable[[argparse.Namespace], Backend]] = {
   "cloud": _cloud.of_options,
 }
 # Options that only one of them understands.
-OWN_OPTIONS = {"kubernetes": ("context", "namespace", "image", "volume", "resource", "priority"),
+OWN_OPTIONS = {"kubernetes": ("context", "namespace", "image", "volume", "resource", "cpus",
+                              "memory", "priority"),
                "cloud": _cloud.OPTIONS}
 
 

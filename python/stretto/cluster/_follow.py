@@ -16,7 +16,6 @@ LOGS_SLOWEST_S = 0.5
 ASK_S, ASK_SLOWEST_S = 0.5, 5.0  # between two questions to the scheduler
 ENDING_S = 0.05
 PATIENCE_S = 60.0  # with a scheduler that does not answer, while the job may go on
-SPREAD_S = 5.0  # until what a node wrote is seen here
 LONGEST_LINE = 1 << 16
 HELD = "launch failed"
 CANCELLED, LATE = 128 + signal.SIGTERM, 124
@@ -140,7 +139,7 @@ def tell(job: str, state: State, told: str, since_s: float, note: Callable[[str]
 def finish(backend: Backend, job: str, folder: str, offsets: dict[str, int], printer: Printer,
            state: State, note: Callable[[str], None]) -> int:
   """Shows the rest, and waits a moment for the files of a node that wrote the code last."""
-  stop = time.monotonic() + (SPREAD_S if state.word in ("COMPLETED", "FAILED") else 0)
+  stop = time.monotonic() + (backend.spread_s if state.word in ("COMPLETED", "FAILED") else 0)
   patience = Patience(job, backend.where_option())
   while True:
     try:

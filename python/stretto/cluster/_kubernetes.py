@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stretto.cluster import _agent
@@ -27,6 +27,9 @@ LOOK_S, LOOK_SLOWEST_S = 0.7, 4.0  # between two questions about a job
 # Without --validate=false kubectl loads the schemas of all kinds first, which takes long.
 CREATE = ("create", "--validate=false", "-f", "-", "-o", "json")
 KINDS = "jobsets.jobset.x-k8s.io"
+# What kubectl says when a connection broke while it waited for the answer.
+UNSURE = ("timeout", "eof", "reset by peer", "broken pipe", "deadline exceeded", "connection lost")
+COMPANIONS = ("configmaps", "secrets")
 NODES = r'{range .items[*]}{.metadata.labels.stretto/chip}{"\t"}{.status.allocatable}{"\n"}{end}'
 FINAL = "end.json"  # in the job's folder here: what was seen when the job was over
 
@@ -35,6 +38,7 @@ class Kubernetes(Backend):
 
   name = "kubernetes"
   host: Kubectl
+  spread_s = 3 * LAST_LINES_S  # news() says when all is read
 
   def __init__(self, context: str = "", namespace: str = "", kubeconfig: str = "",
                job: dict[str, Any] | None = None) -> None:
@@ -45,6 +49,7 @@ class Kubernetes(Backend):
     self.logs: Logs | None = None
     self.seen, self.seen_at, self.pause, self.over_at = output.Look(None, [], []), 0.0, LOOK_S, 0.0
     self.starts = 0
+    self.sent = False  # whether a JobSet may be in the cluster
 
   def resolve(self) -> None:
     if not self.resolved:
@@ -65,7 +70,7 @@ class Kubernetes(Backend):
     self.resolve()
     # The name is known before there is a JobSet, so a command that is killed leaves no job unknown.
     return {"backend": self.name, "id": self.job.get("id", ""), "context": self.host.context,
-            "namespace": self.host.namespace, "kubeconfig": os.environ.get("KUBECONFIG", ""),
+            "namespace": self.host.namespace, "kubeconfig": kubeconfig(),
             **{key: self.job.get(key, "")
                for key in ("image", "python", "volume", "parts", "pythons")}}
 
@@ -111,7 +116,8 @@ class Kubernetes(Backend):
     known = [line.rpartition("/")[2] for line in found.out.split()]
     if found.code == 0 and request.queue not in known:
       raise ClusterError(f"--queue {request.queue}: namespace {self.host.namespace} has no such "
-                         "LocalQueue" + (f", but {', '.join(sorted(known))}" if known else ""))
+                         "LocalQueue" + (f", but {', '.join(sorted(known))}" if known else "")
+                         + "; --namespace chooses another namespace")
 
   def check_volume(self, request: Request, pods: int) -> None:
     if not request.volume:
@@ -129,11 +135,13 @@ class Kubernetes(Backend):
 
   def parts_of(self, request: Request) -> list[manifest.Part]:
     nodes: asked.Nodes | None = None
+    sizes: asked.Sizes = {}
     if any(part.total for part in request.parts):
       found = self.host.kubectl("get", "nodes", "-o", f"jsonpath={NODES}")
       if found.code != 0 and "forbidden" not in found.err.lower():
         raise self.host.error(found, ["get nodes"])
       nodes = output.chips_of(found.out) if found.code == 0 else None
+      sizes = output.sizes_of(found.out) if found.code == 0 else {}
     taken: list[str] = []
     parts = []
     for part in request.parts:
@@ -141,9 +149,10 @@ class Kubernetes(Backend):
       taken.append(short)
       short += f"-{taken.count(short)}" if taken.count(short) > 1 else ""
       python = part.python or request.python or "python3"
-      parts.append(asked.shape(part, nodes, request.resources)._replace(
-        name=short, image=request.images.get(part.kind, request.images.get("", "")),
-        python=python))
+      made = asked.shape(part, nodes, request.resources)._replace(
+        name=short, image=request.images.get(part.kind, request.images.get("", "")), python=python)
+      most = nodes[made.kind][0][made.resource] if nodes and made.kind else 0
+      parts.append(asked.needs(made, request, sizes, most))
     return parts
 
   def words(self, request: Request) -> list[str]:
@@ -155,26 +164,53 @@ class Kubernetes(Backend):
     job_set = json.loads(_agent.read_text(folder, "jobset.json") or "")
     about = {**output.about(job_set), "folder": os.path.basename(folder)}
     job_set["metadata"]["annotations"][manifest.ABOUT] = json.dumps(about)
-    done = self.create(job_set)
-    if done.code != 0:
-      # A server may take what a kubectl that has given up waiting has sent.
-      late = done.code == _agent.TIMED_OUT or "timeout" in done.err.lower()
-      raise (ClusterError if late else Refused)(str(self.host.error(done, ["create"])))
-    made = output.objects(done.out)[0]
-    uid = output.meta(made).get("uid", "")
-    if not ((made.get("spec") or {}).get("failurePolicy") or {}).get("rules"):
-      self.remove(name)
-      raise Refused("JobSet in this cluster is older than 0.6, which cannot tell a script that has "
-                    "failed from a pod that was lost: a newer one is needed")
     own = {**request.secrets, SECRET: os.environ.get(SECRET) or secrets.token_hex(SECRET_BYTES)}
     pod_text = _agent.read_text(folder, "pod.json") or ""
+    companions = manifest.companions(name, pod_text, self.objects[2], own)
+    tried: list[str] = []
     # One by one: a list of all could be larger than what a server takes at once.
-    for each in manifest.companions(name, uid, pod_text, self.objects[2], own):
+    for each in companions:
       done = self.create(each)
+      if not refused(done):
+        tried.append(f"{each['kind'].lower()}s")
       if done.code != 0:
-        error = str(self.host.error(done, ["create"]))
-        raise (Refused if self.remove(name) else ClusterError)(error)
+        raise self.undone(name, tried, str(self.host.error(done, ["create"])))
+    self.sent = True
+    done = self.create(job_set)
+    if done.code != 0 and not refused(done):
+      raise self.host.error(done, ["create"])
+    if done.code != 0:
+      self.sent = False
+      raise self.undone(name, tried, str(self.host.error(done, ["create"])))
+    made = output.objects(done.out)[0]
+    if not ((made.get("spec") or {}).get("failurePolicy") or {}).get("rules"):
+      raise self.undone(name, tried, "JobSet in this cluster is older than 0.6, which cannot tell "
+                        "a script that has failed from a pod that was lost: a newer one is needed")
+    done = self.give(companions, output.meta(made))
+    if done.code != 0:
+      raise self.undone(name, tried, str(self.host.error(done, ["patch"])))
     return str(name)
+
+  def give(self, companions: list[dict[str, Any]], job_set: output.Object) -> Any:
+    """Makes them the JobSet's: they are gone when it is."""
+    return self.host.kubectl(
+      "patch", *(f"{each['kind'].lower()}/{each['metadata']['name']}" for each in companions),
+      "--type=merge", "-p", json.dumps({"metadata": {
+        "ownerReferences": [manifest.owner(job_set["name"], job_set.get("uid", ""))]}}),
+      timeout=SUBMIT_S)
+
+  def undone(self, name: str, kinds: list[str], error: str) -> ClusterError:
+    """The error of a submission of which nothing, or something unknown, is left."""
+    gone = (not self.sent or self.remove(name)) and self.sweep(name, kinds)
+    return (Refused if gone else ClusterError)(error)
+
+  def sweep(self, name: str, kinds: Iterable[str] = COMPANIONS) -> bool:
+    """Removes what pods of the job read, if it is still there: nobody owns it before the JobSet
+    does. Whether all of it is gone."""
+    which = ",".join(dict.fromkeys(kinds))
+    return not which or self.host.kubectl(
+      "delete", which, "-l", f"{manifest.JOB_LABEL}={name}", "--ignore-not-found",
+      "--wait=false").code == 0
 
   def create(self, each: dict[str, Any]) -> Any:
     return self.host.kubectl(*CREATE, text=json.dumps(each), timeout=SUBMIT_S)
@@ -184,8 +220,11 @@ class Kubernetes(Backend):
     return done.code == 0
 
   def withdraw(self, folder: str) -> bool:
-    """What is not there yet may still be on its way."""
-    return self.host.kubectl("delete", KINDS, self.job["id"], "--wait=false").code == 0
+    """A JobSet that is not there yet may still be on its way, and then needs the rest: without that
+    its pods would wait for ever, and hold their chips."""
+    if self.sent and self.host.kubectl("delete", KINDS, self.job["id"], "--wait=false").code != 0:
+      return False
+    return self.sweep(self.job["id"])
 
   def where_option(self) -> str:
     return ""  # job.json says it
@@ -262,7 +301,9 @@ class Kubernetes(Backend):
     if state.what != OVER or news:
       return news, None
     self.over_at = self.over_at or time.monotonic()
-    if not self.logs.ended and time.monotonic() - self.over_at < LAST_LINES_S:
+    # Pods of a short last start may not be read yet, or only just.
+    since = max(self.over_at, self.logs.began_at)
+    if self.logs.waits_since or (not self.logs.ended and time.monotonic() - since < LAST_LINES_S):
       return news, None
     text = _agent.read_text(folder, "exit")
     if found.job_set is None:
@@ -285,8 +326,11 @@ class Kubernetes(Backend):
   def stop(self, job: str, folder: str) -> None:
     """Pods get SIGTERM; the JobSet stays until they are gone, so that one can see them ending. One
     that is over stays, with its output, until `down` or Kubernetes removes it."""
-    if output.state(self.look(job, now=True)).what != OVER:
+    found = self.look(job, now=True)
+    if output.state(found).what != OVER:
       self.end(job)
+    elif found.job_set is None:
+      self.sweep(job)
 
   def end(self, job: str) -> None:
     done = self.host.kubectl("delete", KINDS, job, "--ignore-not-found", "--wait=false",
@@ -294,6 +338,11 @@ class Kubernetes(Backend):
     if done.code != 0:
       raise self.host.error(done, ["delete"])
     self.seen_at = 0.0
+
+  def clear(self, job: str) -> None:
+    """Ends it, and removes what a `run` that was killed while it submitted has left."""
+    self.end(job)
+    self.sweep(job)
 
   def rows(self, everybody: bool) -> list[Row]:
     self.resolve()
@@ -358,6 +407,10 @@ class Kubernetes(Backend):
     elif found.job_set is not None and self.job.get("volume"):
       made = self.access_pod(output.meta(found.job_set))
       self.host.pods = [(made, self.job["python"])]
+    elif self.job.get("volume"):
+      raise ClusterError(f"job {self.job['id']}: it is no longer in the cluster. Its files are on "
+                         f"volume {self.job['volume']}, in stretto/{self.job['id']}; a job with "
+                         "this --volume does not see them, but a pod that mounts all of it")
     else:
       raise ClusterError(f"job {self.job['id']}: no pod of it runs, and its files are in its pods "
                          "only; those of jobs with --volume outlive them")
@@ -371,8 +424,6 @@ class Kubernetes(Backend):
     each = manifest.access_pod(job_set["name"], job_set.get("uid", ""), self.job["volume"],
                                self.job["image"], self.job["python"], ACCESS_LIVES_S)
     name = each["metadata"]["name"]
-    self.host.kubectl("delete", "pod", name, "--ignore-not-found", f"--timeout={int(ACCESS_S)}s",
-                      timeout=ACCESS_S)  # one that a killed command has left
     done = self.create(each)
     if done.code != 0:
       raise self.host.error(done, ["create pod"])
@@ -387,6 +438,20 @@ class Kubernetes(Backend):
                            f"started within {ACCESS_S:g} s: "
                            f"{output.why_pod_waits(found) or 'it has ended'}")
       time.sleep(LOOK_S)
+
+
+def kubeconfig() -> str:
+  """The configuration as whole paths: later commands may start in another folder or shell."""
+  given = os.environ.get("KUBECONFIG") or os.path.expanduser("~/.kube/config")
+  return os.pathsep.join(os.path.abspath(path) for path in given.split(os.pathsep)
+                         if path and os.path.exists(path))
+
+
+def refused(done: Any) -> bool:
+  """Whether it is certain that nothing was created: a server may take what a kubectl that has given
+  up waiting has sent."""
+  told = done.err.lower()
+  return bool(done.code not in (0, _agent.TIMED_OUT) and not any(sign in told for sign in UNSURE))
 
 
 def user() -> str:

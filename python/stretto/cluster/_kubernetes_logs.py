@@ -26,7 +26,7 @@ LINE = re.compile(rb"\[pod/([^/\]]+)/[^\]]+\] (\d{4}-\d\d-\d\dT[0-9:]+(?:\.\d+)?
                   rb"(?:Z|[+-]\d\d:\d\d) ?(.*)", re.DOTALL)
 RANK = re.compile(rb"\[(\d+)\] ?(.*)", re.DOTALL)
 AGAIN_S = 1.0  # before a broken stream is opened again
-LAST_LINES_S = 5.0  # for a stream to end when its pods have
+LAST_LINES_S = 10.0  # for a stream to end when its pods have
 READ_BYTES = 1 << 20
 DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
@@ -64,6 +64,7 @@ class Logs:
     self.known: dict[str, tuple[tuple[bytes, bytes], int]] = {}  # the last time, and its lines
     self.before: dict[str, tuple[tuple[bytes, bytes], int]] = {}  # known when the stream began
     self.ended_at, self.waits_since, self.told = 0.0, 0.0, False
+    self.began_at = 0.0
     self.errors: IO[bytes]
     self.refused = b""
 
@@ -126,7 +127,7 @@ class Logs:
       raise ClusterError(f"kubectl: {error.strerror}") from None
     assert self.child.stdout is not None
     os.set_blocking(self.child.stdout.fileno(), False)
-    self.rest, self.ended_at = b"", 0.0
+    self.rest, self.ended_at, self.began_at = b"", 0.0, time.monotonic()
 
   @property
   def ended(self) -> bool:

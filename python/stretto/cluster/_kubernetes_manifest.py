@@ -10,6 +10,7 @@ import io
 import json
 import os
 import re
+import secrets
 import tarfile
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -47,6 +48,9 @@ class Part(NamedTuple):
   kind: str = ""  # empty: no chips
   resource: str = ""  # "nvidia.com/gpu"
   chips: int = 0  # per pod
+  millicpus: int = 0  # per pod, as are the next
+  memory: int = 0  # bytes
+  limited: bool = False  # whether a pod that needs more memory is ended
 
 
 class TooLarge(Exception):
@@ -100,10 +104,12 @@ def job_set(name: str, request: Request, parts: list[Part], chunks: int,
       "network": {"enableDNSHostnames": True, "subdomain": name,
                   "publishNotReadyAddresses": True},
       # The exit code of a pod says whether the script has failed, or a pod was lost. What fails for
-      # another reason, such as a node that is drained, starts again, so many times.
-      "failurePolicy": {"maxRestarts": request.retries, "rules": [
-        {"name": "script", "action": "FailJobSet",
-         "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}]},
+      # another reason, such as a node that is drained, starts again, so many times; with
+      # BlockingRecreate, no replicated job does so while pods of another still end.
+      "failurePolicy": {
+        "maxRestarts": request.retries, "restartStrategy": "BlockingRecreate", "rules": [
+          {"name": "script", "action": "FailJobSet",
+           "onJobFailureReasons": ["PodFailurePolicy", "DeadlineExceeded"]}]},
       "replicatedJobs": [
         {"name": part.name, "replicas": 1,
          "template": {"metadata": {"labels": labels},
@@ -131,7 +137,12 @@ def pod(name: str, request: Request, parts: list[Part], number: int,
         chunks: int) -> dict[str, Any]:
   part = parts[number]
   selector = {"nodeSelector": {CHIP_LABEL: part.kind}} if part.kind else {}
-  resources = {"resources": {"limits": {part.resource: str(part.chips)}}} if part.chips else {}
+  memory = {"memory": str(part.memory)}
+  resources = {"requests": {"cpu": f"{part.millicpus}m", **memory}}
+  limits = {**({part.resource: str(part.chips)} if part.chips else {}),
+            **(memory if part.limited else {})}
+  if limits:
+    resources["limits"] = limits
   sources = [{"configMap": {"name": f"{name}-program", "items": [
     {"key": "pod.json", "path": "pod.json"},
     *({"key": os.path.basename(p), "path": p} for p in PROGRAM)]}}]
@@ -155,7 +166,7 @@ def pod(name: str, request: Request, parts: list[Part], number: int,
       "terminationMessagePath": f"{ROOT}/message",
       "env": [{"name": "STRETTO_RESTARTS", "valueFrom": {"fieldRef": {
         "fieldPath": f"metadata.labels['{RESTART_LABEL}']"}}}],
-      "envFrom": [{"secretRef": {"name": f"{name}-secret"}}], **resources,
+      "envFrom": [{"secretRef": {"name": f"{name}-secret"}}], "resources": resources,
       "volumeMounts": [{"name": "packed", "mountPath": f"{ROOT}/packed", "readOnly": True},
                        {**job_mount, "subPath": f"stretto/{name}"} if request.volume else job_mount,
                        {"name": "shm", "mountPath": "/dev/shm"}]}],
@@ -167,7 +178,7 @@ def pod_json(name: str, request: Request, parts: list[Part]) -> dict[str, Any]:
   first = f"{name}-{parts[0].name}-0-0.{name}"
   return {"parts": [{"pods": p.pods, "ranks": p.ranks, "python": p.python} for p in parts],
           "words": request.words, "environment": request.environment, "inside": request.inside,
-          "hang_after": request.hang_after, "volume": bool(request.volume),
+          "hang_after": request.hang_after, "cpus": request.cpus, "volume": bool(request.volume),
           "address": first if sum(p.pods for p in parts) > 1 else "127.0.0.1", "port": PORT}
 
 
@@ -175,24 +186,28 @@ def tree_map(name: str, chunk: int) -> str:
   return f"{name}-tree-{chunk}"
 
 
-def companions(name: str, uid: str, pod_text: str, chunks: list[bytes],
-               secrets: dict[str, str]) -> list[dict[str, Any]]:
-  """The objects that pods of the JobSet read. They belong to it, and are gone when it is."""
+def owner(name: str, uid: str) -> dict[str, Any]:
+  """Of objects that are gone when the JobSet is."""
+  return {"apiVersion": API, "kind": KIND, "name": name, "uid": uid, "blockOwnerDeletion": False}
+
+
+def companions(name: str, pod_text: str, chunks: list[bytes],
+               own: dict[str, str]) -> list[dict[str, Any]]:
+  """The objects that pods of the JobSet read. They are there before it, so that no pod waits for
+  them and holds chips; the Secret is last, so that it is without an owner for the shortest time."""
   folder = Path(__file__).parent.parent.parent
   program = {os.path.basename(p): (folder / p).read_text(encoding="utf-8") for p in PROGRAM}
 
-  def owned(kind: str, called: str, **more: Any) -> dict[str, Any]:
+  def made(kind: str, called: str, **more: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": kind, "metadata": {
-      "name": called, "labels": {**MANAGED, JOB_LABEL: name}, "ownerReferences": [
-        {"apiVersion": API, "kind": KIND, "name": name, "uid": uid, "blockOwnerDeletion": False}]},
-      "immutable": True, **more}
+      "name": called, "labels": {**MANAGED, JOB_LABEL: name}}, "immutable": True, **more}
 
   return [
-    owned("Secret", f"{name}-secret", type="Opaque", data={
-      key: base64.b64encode(os.fsencode(value)).decode() for key, value in secrets.items()}),
-    owned("ConfigMap", f"{name}-program", data={**program, "pod.json": pod_text}),
-    *(owned("ConfigMap", tree_map(name, at), binaryData={
-      "tree": base64.b64encode(data).decode()}) for at, data in enumerate(chunks))]
+    made("ConfigMap", f"{name}-program", data={**program, "pod.json": pod_text}),
+    *(made("ConfigMap", tree_map(name, at), binaryData={
+      "tree": base64.b64encode(data).decode()}) for at, data in enumerate(chunks)),
+    made("Secret", f"{name}-secret", type="Opaque", data={
+      key: base64.b64encode(os.fsencode(value)).decode() for key, value in own.items()})]
 
 
 def access_pod(name: str, uid: str, request_volume: str, image: str, python: str,
@@ -200,9 +215,9 @@ def access_pod(name: str, uid: str, request_volume: str, image: str, python: str
   """A pod that gives access to what a job that is over has left on its volume."""
   return {
     "apiVersion": "v1", "kind": "Pod",
-    "metadata": {"name": f"{name}-files", "labels": {**MANAGED, f"{JOB_LABEL}-files": name},
-                 "ownerReferences": [{"apiVersion": API, "kind": KIND, "name": name, "uid": uid,
-                                      "blockOwnerDeletion": False}]},
+    "metadata": {"name": f"{name}-files-{secrets.token_hex(3)}",
+                 "labels": {**MANAGED, f"{JOB_LABEL}-files": name},
+                 "ownerReferences": [owner(name, uid)]},
     "spec": {
       "restartPolicy": "Never", "activeDeadlineSeconds": seconds,
       "terminationGracePeriodSeconds": 1, "automountServiceAccountToken": False,

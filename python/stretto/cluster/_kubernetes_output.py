@@ -19,6 +19,7 @@ ORDINARY = {"ContainerCreating", "PodInitializing", ""}
 INDEX = "batch.kubernetes.io/job-completion-index"  # also an annotation, before 1.28 only that
 PART = "jobset.sigs.k8s.io/replicatedjob-name"
 LONGEST_REASON = 300
+STUCK_S = 60.0  # after the time by which a pod should have ended
 
 
 class Look(NamedTuple):
@@ -134,6 +135,19 @@ def why_pod_waits(pod: Object) -> str:
   return words(status(pod).get("reason"), status(pod).get("message"))
 
 
+def why_stuck(found: Look, now: float | None = None) -> str:
+  """Kubernetes waits for the end of a pod until its node says so, and a dead node says nothing. It
+  might still run behind a broken network, so only a human can decide."""
+  for pod in found.pods:
+    ends = seconds(meta(pod).get("deletionTimestamp"))
+    if ends and (time.time() if now is None else now) - ends > STUCK_S:
+      name, node = meta(pod).get("name", ""), (pod.get("spec") or {}).get("nodeName", "?")
+      space = meta(pod).get("namespace", "default")
+      return words("Terminating", f"pod {name} on node {node} does not end, and the job waits for "
+                   f"that; if the node is dead: kubectl delete pod {name} -n {space} --force")
+  return ""
+
+
 def words(reason: str | None, message: str | None) -> str:
   text = ": ".join(part for part in (reason, message) if part)
   return " ".join(text.split())[:LONGEST_REASON]
@@ -153,7 +167,7 @@ def state(found: Look) -> State:
   if job_set is None:
     return State(OVER, "CANCELLED", "it is no longer there")
   if meta(job_set).get("deletionTimestamp"):
-    return State(ENDS, "CANCELLING")
+    return State(ENDS, "CANCELLING", why_stuck(found))
   failed = condition(job_set, "Failed")
   if condition(job_set, "Completed") or status(job_set).get("terminalState") == "Completed":
     return State(OVER, "COMPLETED")
@@ -173,7 +187,7 @@ def state(found: Look) -> State:
     if not has_begun(pod):
       return State(WAITS, "PENDING", why_pod_waits(pod))
   if len(pods) < expected_pods(job_set):
-    return State(WAITS, "PENDING")
+    return State(WAITS, "PENDING", why_stuck(found))
   return State(RUNS, "RUNNING")
 
 
@@ -232,6 +246,33 @@ def row(job_set: Object, pods: list[Object], now: float | None = None) -> Row:
              labels.get(manifest.QUEUE_LABEL, ""), now_is.reason,
              str(told.get("user", labels.get(manifest.USER_LABEL, ""))),
              str(told.get("folder", "")))
+
+
+UNITS = {"": 1, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "Ki": 2**10, "Mi": 2**20,
+         "Gi": 2**30, "Ti": 2**40}
+
+
+def quantity(text: object) -> float:
+  """A number as Kubernetes writes it, 0 if it is none: 7910m, 32Gi."""
+  found = re.fullmatch(r"(\d+(?:\.\d+)?)([A-Za-z]*)", str(text))
+  return float(found[1]) * UNITS.get(found[2], 0) if found else 0.0
+
+
+def sizes_of(text: str) -> dict[str, tuple[int, int]]:
+  """Kind of chip to thousandths of processors and bytes of memory that its smallest nodes have,
+  from the same lines as chips_of()."""
+  found: dict[str, tuple[int, int]] = {}
+  for line in text.splitlines():
+    kind, tab, resources = line.partition("\t")
+    try:
+      given = json.loads(resources or "{}")
+    except ValueError:
+      continue
+    cpus, memory = int(quantity(given.get("cpu")) * 1000), int(quantity(given.get("memory")))
+    if tab and kind and cpus and memory:
+      least = found.get(kind, (cpus, memory))
+      found[kind] = min(least[0], cpus), min(least[1], memory)
+  return found
 
 
 def chips_of(text: str) -> dict[str, tuple[dict[str, int], int]]:

@@ -1,4 +1,5 @@
-"""What a job on Kubernetes asks for: images, pods and their chips, checked as far as it can be."""
+"""What a job on Kubernetes asks for: images, pods and their chips, processors and memory, checked
+as far as it can be."""
 
 from __future__ import annotations
 
@@ -13,7 +14,11 @@ from stretto.cluster._host import ClusterError
 IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]*")
 CLAIM = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 RESOURCE = re.compile(r"[a-z0-9][a-z0-9.-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
+MEMORY = re.compile(r"(\d+(?:\.\d+)?)([KMGT]i?)?")
 Nodes = dict[str, tuple[dict[str, int], int]]  # by kind: chips of a node by resource, and nodes
+Sizes = dict[str, tuple[int, int]]  # by kind: thousandths of processors, bytes of the smallest node
+CPUS, BYTES = 1000, 1 << 30  # of a rank, where neither the user nor the nodes say how many
+SHARE = 0.5  # of a node, per its chips: what else runs there needs some, and a site keeps some back
 
 
 def check(request: Request) -> None:
@@ -28,6 +33,7 @@ def check(request: Request) -> None:
       raise ValueError(f"--image: expected REGISTRY/NAME:TAG, got {image!r}")
   if unknown := set(request.images) - {""} - {part.kind for part in request.parts}:
     raise ValueError(f"--image {min(unknown)}=...: there is no --chips {min(unknown)}:N")
+  bytes_of(request.memory)
   if request.volume and not CLAIM.fullmatch(request.volume):
     raise ValueError(f"--volume: expected the name of a PersistentVolumeClaim, got "
                      f"{request.volume!r}")
@@ -35,6 +41,33 @@ def check(request: Request) -> None:
     if not RESOURCE.fullmatch(resource):
       raise ValueError(f"--resource: expected DOMAIN/NAME, such as nvidia.com/gpu, got "
                        f"{resource!r}")
+
+
+def bytes_of(text: str) -> int:
+  """Of --memory; 0: it was not given."""
+  if not text:
+    return 0
+  found = MEMORY.fullmatch(text.removesuffix("B"))
+  unit = found[2] or "" if found else ""
+  size = int(float(found[1]) * (1024 if unit.endswith("i") else 1000) **
+             (" KMGT".index(unit[0]) if unit else 0)) if found else 0
+  if size < 1 << 20:
+    raise ValueError(f"--memory: expected a size from 1 MiB on, such as 4Gi or 500M, got {text!r}")
+  return size
+
+
+def needs(part: manifest.Part, request: Request, sizes: Sizes,
+          most: int) -> manifest.Part:
+  """With the processors and the memory of a pod. Without any, the scheduler puts all pods on one
+  node, Kueue counts nothing, and quotas of a namespace refuse them. `most`: chips of a node."""
+  ranks = part.ranks // part.pods
+  millicpus, memory = CPUS * ranks, BYTES * ranks
+  if part.chips and most and part.kind in sizes:
+    millicpus, memory = (int(size * SHARE * part.chips / most) for size in sizes[part.kind])
+  given = bytes_of(request.memory)
+  return part._replace(
+    millicpus=max(round(request.cpus * 1000) * ranks if request.cpus else millicpus, 1),
+    memory=given * ranks if given else max(memory >> 20 << 20, 1 << 20), limited=bool(given))
 
 
 def shape(part: Chips, nodes: Nodes | None,

@@ -77,6 +77,10 @@ VERBS: tuple[Verb, ...] = (
                "then outlive its pods", "CLAIM"),
         Many(("--resource",), "Kubernetes: what chips are called there; by default as the nodes "
              "say", "[KIND=]NAME"),
+        Option(("--cpus",), "Kubernetes: processors for each rank; by default 1, or half of its "
+               "chips' share of a node", "N", type=float),
+        Option(("--memory",), "Kubernetes: memory for each rank, which it may not exceed; by "
+               "default 1 GiB, or half of its chips' share of a node, and no limit", "SIZE"),
         Option(("--priority",), "Kubernetes: a WorkloadPriorityClass of Kueue", "NAME"),
         Option(("--queue",), "Slurm partition, or LocalQueue of Kueue; by default the site chooses",
                "NAME"),

@@ -37,8 +37,7 @@ LATE = 124
 GRACE_S, KILL_S = 50.0, 5.0  # after SIGTERM or the loss of a pod; after the failure of a rank
 VERDICT_S = 15.0  # for the leader to say why a rank has failed
 DRAIN_S = 1.0  # for output of processes that a rank has left behind
-UNPACK_S = 600.0
-PATIENCE_S = 60.0  # until it is said which pods are waited for
+PATIENCE_S = 60.0  # until it is said what is waited for; again ever more rarely
 LONGEST_LINE = 1 << 16
 LARGEST_FILE = 2 << 20
 SHARED = re.compile(r"(progress|records)/[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -50,17 +49,36 @@ def note(text):
   sys.stdout.buffer.flush()
 
 
-def await_name(address, seconds=120.0):
-  """Names of pods are known some seconds after these have begun; a rank would give up at once."""
-  stop = time.monotonic() + seconds
-  while True:
+class Reminder:
+  """Whether it is time to say what is waited for. Other pods may begin hours later, so waiting ends
+  with the job's --time or when somebody stops the job, and never by itself."""
+
+  def __init__(self):
+    self.pause = PATIENCE_S
+    self.at = time.monotonic() + self.pause
+
+  def due(self):
+    if time.monotonic() < self.at:
+      return False
+    self.pause *= 2
+    self.at = time.monotonic() + self.pause
+    return True
+
+
+def await_name(address, asked):
+  """Names of pods are known some seconds after these have begun; a rank would give up at once.
+  False: this pod is asked to end."""
+  reminder = Reminder()
+  while not asked["term"]:
     try:
-      return socket.getaddrinfo(address, None)
+      socket.getaddrinfo(address, None)
+      return True
     except OSError as error:
-      if time.monotonic() > stop:
-        raise OSError(f"{address}, the name of the first pod, is not known after {seconds:g} s "
-                      f"({error}); does DNS work in this cluster?") from None
+      if reminder.due():
+        note(f"waits for the first pod: its name {address} is not known yet ({error}). If that pod "
+             "runs, DNS does not work in this cluster")
     time.sleep(0.5)
+  return False
 
 
 class Tree:
@@ -81,13 +99,21 @@ class Tree:
     return b""
 
 
-def prepare(root, words, leader, shared):
-  """The job's folder. On a volume all pods share one, which the first pod makes at the start."""
+def prepare(root, words, leader, shared, asked):
+  """The job's folder. On a volume all pods share one, which the first pod makes at the start. None:
+  this pod is asked to end."""
   folder, done = os.path.join(root, "job"), os.path.join(root, "job", "unpacked")
   if leader or not shared:
     for inner in ("progress", "records", "logs", _agent.WORK):
-      os.makedirs(os.path.join(folder, inner), exist_ok=True)
-    for old in glob.glob(os.path.join(folder, "progress", "*")) + [os.path.join(folder, "hangs")]:
+      try:
+        os.makedirs(os.path.join(folder, inner), exist_ok=True)
+      except PermissionError as error:
+        raise OSError(f"{error}; user {os.getuid()} of this image may not write here" + (
+          ". Kubernetes makes a job's folder on a volume for root, as whom the image has to run"
+          if shared else "")) from None
+    # Of the start before. Other pods write there when all have met, see gather().
+    for old in [*glob.glob(os.path.join(folder, "progress", "*")),
+                *glob.glob(os.path.join(folder, "records", "*")), os.path.join(folder, "hangs")]:
       if os.path.exists(old):
         os.remove(old)
     if not os.path.exists(done):
@@ -96,11 +122,13 @@ def prepare(root, words, leader, shared):
       _agent.write(folder, "words.json", json.dumps(words))
       _agent.write(folder, "unpacked", "")
     return folder
-  stop = time.monotonic() + UNPACK_S
+  reminder = Reminder()
   while not os.path.exists(done):
-    if time.monotonic() > stop:
-      raise OSError(f"{folder}: the first pod has not unpacked the tree within {UNPACK_S:g} s; do "
-                    "all nodes see this volume?")
+    if asked["term"]:
+      return None
+    if reminder.due():
+      note("waits for the first pod, which unpacks the tree on the volume. If that pod runs, not "
+           "all nodes see this volume")
     time.sleep(0.2)
   return folder
 
@@ -132,18 +160,23 @@ class Pod:
     found = {**os.environ, "PYTHONUNBUFFERED": "1", **self.spec["environment"],
              "STRETTO_JOB_FOLDER": self.folder, "MASTER_ADDR": self.spec["address"],
              "MASTER_PORT": str(self.spec["port"]), "STRETTO_TASK": "/".join(map(str, place))}
+    if self.spec["cpus"] >= 1:
+      found.setdefault("OMP_NUM_THREADS", str(int(self.spec["cpus"])))
     if self.spec["hang_after"]:
       found["STRETTO_PROGRESS"] = os.path.join(self.folder, "progress")
     return found
 
-  def connect(self):
+  def connect(self, asked):
+    """False: this pod is asked to end."""
     port = self.spec["port"] + LINK_PORT
     # Pods of the start before may still be ending; they know another number.
     secret = os.environ.get("STRETTO_SECRET", "") + "/" + os.environ.get("STRETTO_RESTARTS", "")
     if self.pods > 1:
-      await_name(self.spec["address"])
+      if not await_name(self.spec["address"], asked):
+        return False
       self.link = _pod_link.Leader(port, secret, self.events) if self.leads else _pod_link.Peer(
         self.spec["address"], port, self.number, secret, self.events)
+    return True
 
   def start(self):
     os.chdir(os.path.join(self.folder, _agent.WORK, self.spec["inside"]))
@@ -243,7 +276,7 @@ def judged(pod, rank, code):
 def gather(pod, asked):
   """Until all pods are there: without a queue that admits whole jobs they may begin minutes apart,
   and ranks would give up waiting for each other. An Ending if the job ends before."""
-  told_at = time.monotonic()
+  reminder = Reminder()
   while pod.link:
     if asked["term"]:
       pod.link.send({"do": "leaving"})
@@ -251,8 +284,7 @@ def gather(pod, asked):
     if pod.leads and len(pod.link.all()) == pod.pods - 1:
       pod.link.send({"do": "start"})
       return None
-    if time.monotonic() - told_at > PATIENCE_S:
-      told_at = float("inf")
+    if reminder.due():
       missing = set(range(1, pod.pods)) - set(pod.link.all()) if pod.leads else {0}
       note("waits for pods " + ", ".join(map(str, sorted(missing))))
     try:
@@ -308,6 +340,8 @@ def follow(pod, asked):
         return ending
     elif what == "said" and more["do"] == "end":
       return Ending(more["why"], more["rank"], more["code"], more["pods"])
+    elif what == "said" and more["do"] == "leaving":
+      return Ending("lost", pods=[who])  # its ranks save their state, and may need these for it
     elif what == "said" and more["do"] == "dump":
       open(os.path.join(pod.folder, "progress", "asked"), "w").close()
       pod.dump()
@@ -362,9 +396,9 @@ def run(root, part):
   signal.signal(signal.SIGTERM, lambda *_: asked.update(term=True))
   signal.signal(signal.SIGUSR2, lambda *_: asked.update(dump=True))
   pod = Pod(root, spec, part, int(os.environ.get("JOB_COMPLETION_INDEX", "0")))
-  pod.folder = prepare(root, spec["words"], pod.leads, spec["volume"])
-  pod.connect()
-  ending = gather(pod, asked)
+  pod.folder = prepare(root, spec["words"], pod.leads, spec["volume"], asked)
+  there = pod.folder is not None and pod.connect(asked)
+  ending = gather(pod, asked) if there else Ending("stopped")
   if ending is None:
     pod.start()
     ending = follow(pod, asked)

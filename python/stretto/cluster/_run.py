@@ -128,6 +128,8 @@ def request_of(args: argparse.Namespace) -> Request:
     raise ValueError(f"--retries: expected a number from 0 on, got {args.retries}")
   if args.hang_after is not None and not 1 <= args.hang_after <= 1e6:
     raise ValueError(f"--hang-after: expected 1 to 1000000 seconds, got {args.hang_after:g}")
+  if args.cpus is not None and not 0.001 <= args.cpus <= 4096:
+    raise ValueError(f"--cpus: expected 0.001 to 4096, got {args.cpus:g}")
   if args.priority and not WORD.fullmatch(args.priority):
     raise ValueError(f"--priority: expected the name of a WorkloadPriorityClass, got "
                      f"{args.priority!r}")
@@ -144,7 +146,8 @@ def request_of(args: argparse.Namespace) -> Request:
     time=duration(args.time) if args.time else "", queue=args.queue or "", retries=args.retries,
     hang_after=args.hang_after or 0.0, python=pythons.get("", ""),
     images=by_kind("--image", "IMAGE", args.image), volume=args.volume or "",
-    resources=by_kind("--resource", "NAME", args.resource), priority=args.priority or "")
+    resources=by_kind("--resource", "NAME", args.resource), priority=args.priority or "",
+    cpus=0.0 if args.cpus is None else args.cpus, memory=args.memory or "")
 
 
 def name_of(script: str) -> str:

@@ -90,18 +90,24 @@ def down_jobs(args: argparse.Namespace, note: Note) -> int:
   args.cluster = args.host = None  # its default is for clusters of this machine
   backend = _backends.chosen(args)
   place = {key: backend.describe()[key] for key in ("backend", "context", "namespace")}
-  removed = 0
+  removed = failed = 0
   for folder, job in _state.known_jobs(Host()):
     if place.items() <= job.items():
-      Kubernetes(job["context"], job["namespace"], job["kubeconfig"], job).end(job["id"])
+      try:
+        Kubernetes(job["context"], job["namespace"], job["kubeconfig"], job).clear(job["id"])
+      except ClusterError as error:
+        print(f"stretto cluster: job {job['id']}: {error}", file=sys.stderr)
+        failed += 1
+        continue
       if not args.keep_jobs:
         _agent.remove(folder)
       if job.get("volume"):
         note(f"the files of job {job['id']} stay on volume {job['volume']}, in "
              f"stretto/{job['id']}")
       removed += 1
-  note(f"{removed} jobs are removed from {backend.about()}")
-  return 0
+  note(f"{removed} jobs are removed from {backend.about()}"
+       + (f", {failed} are not" if failed else ""))
+  return 3 if failed else 0
 
 
 def ls(args: argparse.Namespace, note: Note) -> int:
