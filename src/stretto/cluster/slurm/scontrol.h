@@ -15,8 +15,8 @@ using Fields = std::unordered_map<std::string, std::string>;
 // are empty. Throws FormatError for what scontrol did not print.
 Fields config_of_scontrol(std::string_view text);
 
-// `scontrol -a -o show partition` and the like: a line for each object, which begins with `key`, that
-// of its name. Throws FormatError for what scontrol did not print.
+// `scontrol -a -o show partition` and the like: a line for each object, which begins with `key`,
+// that of its name. Throws FormatError for what scontrol did not print.
 std::map<std::string, Fields> objects_of_scontrol(std::string_view text, std::string_view key);
 
 // "gpu:v100:4(S:0),gpu:v100:4(S:1),shard:8": how many there are by name and type.
