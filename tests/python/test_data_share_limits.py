@@ -130,7 +130,8 @@ def test_credentials_of_sources_are_not_shown():
 @contextlib.contextmanager
 def stopped(pid):
   """For as long as the body takes, or for ever, as it would be without the watch."""
-  os.kill(pid, signal.SIGSTOP)
+  os.kill(pid, signal.SIGSTOP)  # which it may not have seen yet
+  wait_until(lambda: Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T")
   watch = threading.Timer(WAIT_S / 2, os.kill, (pid, signal.SIGCONT))
   watch.start()
   try:
@@ -165,8 +166,8 @@ def test_signals_end_the_wait_for_a_process_that_stands_still(folder, loader, wh
   before = signal.signal(signal.SIGALRM, interrupt)
   try:
     with stopped(loader.stats()["shared"]["pid"]) as watch:
-      signal.setitimer(signal.ITIMER_REAL, 0.2)
       with pytest.raises(Interrupted):
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
         calls[what]()
       assert watch.is_alive()
       assert loader.state_dict() == state
