@@ -276,7 +276,9 @@ TEST(Share, AWaitThatIsInterruptedGoesOn) {
     EXPECT_EQ(pair.shared->position().place, 0);
     if (what == 1) pair.shared->set_epoch(0);
     if (what == 2) continue;  // its end does not wait for the batch
-    if (what == 3) EXPECT_THROW(pair.shared->load({.seed = 1}), InvalidArgument);
+    if (what == 3) {
+      EXPECT_THROW(pair.shared->load({.seed = 1}), InvalidArgument);
+    }
     EXPECT_EQ(copy_of(*pair.shared->next()), want);
   }
 }
