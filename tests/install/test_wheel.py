@@ -18,6 +18,8 @@ sys.path.insert(0, str(ROOT / "cmake"))
 
 import build_wheels  # noqa: E402
 
+# Without a compiler cache, and beside other tests, a build takes a quarter of an hour.
+pytestmark = pytest.mark.timeout(2400)
 # The C and C++ run-time libraries and zlib, which every Linux has: manylinux allows these.
 SYSTEM_LIBRARIES = re.compile(r"lib(c|m|dl|rt|pthread|z|stdc\+\+|gcc_s)\.so\.\d+|ld-linux.*")
 USE = """
