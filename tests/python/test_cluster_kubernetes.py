@@ -351,7 +351,8 @@ def test_a_cluster_without_jobset_or_with_an_old_one(cluster, server):
   cluster.script("job.py", "")
   server.nodes.prunes_rules = True
   assert "JobSet in this cluster is older than 0.6" in run(cluster, "job.py", code=3).stderr
-  assert server.nodes.store == {} and list((cluster.state / "jobs").iterdir()) == []
+  wait_until(lambda: server.nodes.store == {})
+  assert list((cluster.state / "jobs").iterdir()) == []
   del server.groups["jobset.x-k8s.io/v1alpha2"]
   assert "JobSet is not installed in this cluster" in run(cluster, "job.py", code=3).stderr
   assert "JobSet is not installed" in cluster.run("ls", "--backend", "kubernetes", code=3).stderr

@@ -80,7 +80,7 @@ def test_a_host_that_is_lost_with_its_launcher_is_given_up_after_the_grace_time(
       job.until("^step 20: loss .* on 3 ranks")
       second.process.kill()
       curve = job.ended()
-  assert sizes(curve) in ([2, 3, 2], [3, 2])  # it may be there from the start
+  assert sizes(curve)[-2:] == [3, 2]  # some of the three may be late at the start
   same_course(curve, undisturbed)
 
 
