@@ -5,9 +5,9 @@ namespace stretto::cluster {
 namespace {
 
 // User data may have 16 KiB, so it is compressed; cloud-init knows that by itself.
-constexpr std::string_view kControllerData =
+constexpr std::string_view kAwsController =
     "${base64gzip(\"#cloud-config\\n${jsonencode(local.controller)}\")}";
-constexpr std::string_view kNodeData =
+constexpr std::string_view kAwsNode =
     "${base64gzip(\"#cloud-config\\n${jsonencode(merge(local.node, {hostname = each.key, "
     "write_files = [for file in local.node.write_files : merge(file, {content = "
     "replace(file.content, \"@NODE@\", each.key)})]}))}\")}";
@@ -117,12 +117,12 @@ CloudParts aws_parts(const Site& site) {
                                             {"instance_id", "${aws_instance.controller.id}"},
                                             {"stop_instance_before_detaching", true}};
   all["aws_instance"]["controller"] =
-      machine(image, parts.controller, "${local.controller_address}", kControllerData,
+      machine(image, parts.controller, "${local.controller_address}", kAwsController,
               tags(name + "-controller"));
   all["aws_instance"]["controller"]["vpc_security_group_ids"].push_back(
       "${aws_security_group.login.id}");
   all["aws_instance"]["node"] =
-      machine(image, "${each.value.type}", "${cidrhost(var.subnet, each.value.host)}", kNodeData,
+      machine(image, "${each.value.type}", "${cidrhost(var.subnet, each.value.host)}", kAwsNode,
               tags("${each.value.machine}"));
   all["aws_instance"]["node"]["for_each"] = "${local.nodes}";
   parts.outputs["controller"] = {

@@ -4,8 +4,8 @@
 namespace stretto::cluster {
 namespace {
 
-constexpr std::string_view kControllerData = "#cloud-config\n${jsonencode(local.controller)}";
-constexpr std::string_view kNodeData =
+constexpr std::string_view kGoogleController = "#cloud-config\n${jsonencode(local.controller)}";
+constexpr std::string_view kGoogleNode =
     "#cloud-config\n${jsonencode(merge(local.node, {hostname = each.key, write_files = [for file "
     "in "
     "local.node.write_files : merge(file, {content = replace(file.content, \"@NODE@\", "
@@ -84,7 +84,7 @@ CloudParts google_parts(const Site& site) {
   all["terraform_data"]["controller"] = {{"input", "${sha256(jsonencode(local.controller))}"}};
   all["terraform_data"]["node"] = {{"input", "${sha256(jsonencode(local.node))}"}};
   TerraformJson head =
-      machine(controller, parts.controller, "${local.controller_address}", kControllerData);
+      machine(controller, parts.controller, "${local.controller_address}", kGoogleController);
   head["attached_disk"] = {{"source", "${google_compute_disk.shared.id}"},
                            {"device_name", "shared"}};
   head["network_interface"]["access_config"] = TerraformJson::object();  // a public address
@@ -92,7 +92,7 @@ CloudParts google_parts(const Site& site) {
                        {"replace_triggered_by", {"terraform_data.controller"}}};
   all["google_compute_instance"]["controller"] = std::move(head);
   TerraformJson node = machine("${each.value.machine}", "${each.value.type}",
-                               "${cidrhost(var.subnet, each.value.host)}", kNodeData);
+                               "${cidrhost(var.subnet, each.value.host)}", kGoogleNode);
   node["for_each"] = "${local.nodes}";
   node["dynamic"]["guest_accelerator"] = {
       {"for_each", "${each.value.accelerator == \"\" ? [] : [each.value.accelerator]}"},

@@ -18,14 +18,14 @@ namespace {
 
 constexpr int kFirstHost = 16;
 constexpr size_t kLongestGoogleName = 63 - std::string_view("-inside").size();
-constexpr uint32_t kMostNodes = 4000;  // of a subnet of 4096 addresses
+constexpr uint32_t kMostMachines = 4000;  // of a subnet of 4096 addresses
 
 // By its name, so that a node which is added or removed leaves the machines of others alone.
 int host_of(std::string_view name, std::set<uint32_t>& taken) {
   uint32_t place = 2166136261u;  // FNV-1a
   for (const char c : name) place = (place ^ static_cast<unsigned char>(c)) * 16777619u;
-  place %= kMostNodes;
-  while (!taken.insert(place).second) place = (place + 1) % kMostNodes;
+  place %= kMostMachines;
+  while (!taken.insert(place).second) place = (place + 1) % kMostMachines;
   return kFirstHost + static_cast<int>(place);
 }
 
@@ -35,9 +35,9 @@ std::vector<CloudNode> cloud_nodes_of(const Site& site, CloudProvider provider) 
   std::set<uint32_t> hosts;
   size_t count = 0;
   for (const NodeSet& set : site.nodes) count += set.names.size();
-  if (count > kMostNodes) {
+  if (count > kMostMachines) {
     throw_unsupported("{}: {} nodes: --terraform writes sites of up to {}", site.file, count,
-                      kMostNodes);
+                      kMostMachines);
   }
   for (const NodeSet& set : site.nodes) {
     if (!set.address.empty()) {
