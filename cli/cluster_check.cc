@@ -66,7 +66,7 @@ bool in_path(const std::string& program) {
 // What a command prints, which errors call `line`. `other` is the scheduler that can be asked
 // alone.
 std::string ask(const std::string& line, const std::vector<std::string>& words,
-                const CheckFlags& flags, std::string_view other) {
+                const SiteCheckFlags& flags, std::string_view other) {
   const std::string hint =
       flags.target.empty() ? fmt::format("; --for {} leaves it out", other) : "";
   if (!in_path(words[0])) {
@@ -96,7 +96,7 @@ std::string ask(const std::string& line, const std::vector<std::string>& words,
   return text;
 }
 
-std::vector<cluster::Difference> slurm(const cluster::Site& site, const CheckFlags& flags) {
+std::vector<cluster::Difference> slurm(const cluster::Site& site, const SiteCheckFlags& flags) {
   const auto show = [&](const std::string& what) {
     if (!flags.folder.empty())
       return read_file((fs::path(flags.folder) / (what + ".txt")).string());
@@ -110,7 +110,8 @@ std::vector<cluster::Difference> slurm(const cluster::Site& site, const CheckFla
                                            .reservations = show("reservation")});
 }
 
-std::vector<cluster::Difference> kubernetes(const cluster::Site& site, const CheckFlags& flags) {
+std::vector<cluster::Difference> kubernetes(const cluster::Site& site,
+                                            const SiteCheckFlags& flags) {
   if (!flags.folder.empty()) {
     return cluster::kubernetes_differences(site,
                                            read_file((fs::path(flags.folder) / kObjects).string()));
@@ -127,7 +128,7 @@ struct Scheduler {
   std::string_view name, title;
   const char* program;
   const char* text;  // that a folder has of it
-  std::vector<cluster::Difference> (*differences)(const cluster::Site&, const CheckFlags&);
+  std::vector<cluster::Difference> (*differences)(const cluster::Site&, const SiteCheckFlags&);
 };
 
 constexpr Scheduler kSchedulers[] = {
@@ -135,7 +136,7 @@ constexpr Scheduler kSchedulers[] = {
     {"kubernetes", "Kubernetes", "kubectl", kObjects, kubernetes},
 };
 
-bool is_meant(const Scheduler& each, const CheckFlags& flags) {
+bool is_meant(const Scheduler& each, const SiteCheckFlags& flags) {
   if (!flags.target.empty()) return flags.target == "both" || flags.target == each.name;
   if (flags.folder.empty()) return in_path(each.program);
   return fs::exists(fs::path(flags.folder) / each.text);
@@ -167,7 +168,7 @@ std::string in_words(const cluster::Difference& each, const std::string& file,
 
 }  // namespace
 
-int check_site(const CheckFlags& flags, const Talk& talk) {
+int check_site(const SiteCheckFlags& flags, const Talk& talk) {
   const cluster::Site site = cluster::read_site(flags.site);
   json list = json::array(), compared = json::array();
   std::string text;

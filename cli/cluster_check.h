@@ -7,7 +7,7 @@
 
 namespace stretto::cli {
 
-struct CheckFlags {
+struct SiteCheckFlags {
   std::string site;
   std::string target;  // "slurm", "kubernetes" or "both"; empty: whose commands or texts there are
   std::string folder;  // of saved texts; empty: schedulers are asked
@@ -16,6 +16,6 @@ struct CheckFlags {
 
 // Prints the differences; returns kFailed where there are some. Only reads: `scontrol show` and
 // `kubectl get`. Throws EnvironmentProblem for a scheduler that is absent, down or late.
-int check_site(const CheckFlags& flags, const Talk& talk);
+int check_site(const SiteCheckFlags& flags, const Talk& talk);
 
 }  // namespace stretto::cli

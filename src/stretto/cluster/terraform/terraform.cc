@@ -166,7 +166,7 @@ TerraformJson hosts_script() {
                       "0755");
 }
 
-TerraformJson locals_of(const Site& site, const std::vector<CloudNode>& nodes, const Files& slurm,
+TerraformJson locals_of(const std::vector<CloudNode>& nodes, const Files& slurm,
                         const CloudParts& parts) {
   TerraformJson locals;
   TerraformJson by_name = TerraformJson::object();
@@ -267,7 +267,7 @@ Files write_terraform(const Site& site, CloudProvider provider) {
   root["provider"] = {{parts.name, parts.provider}};
   root["variable"] = variables_of(nodes, parts.controller);
   root["variable"].update(parts.variables);
-  root["locals"] = locals_of(site, nodes, slurm, parts);
+  root["locals"] = locals_of(nodes, slurm, parts);
   if (!parts.data.empty()) root["data"] = parts.data;
   root["resource"]["random_bytes"]["munge"] = {{"length", 128}};
   root["resource"]["terraform_data"]["cost"] = {
