@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -111,6 +112,16 @@ class Backend:
   def withdraw(self, folder: str) -> bool:
     """After a submission whose outcome is unknown: ends the job of this folder. Whether it is
     certain that there is none now."""
+    return False
+
+  def until_over(self, job: str, folder: str, seconds: float, pause_s: float) -> bool:
+    """Whether a job that was stopped ends in that time. Until then it still writes into its
+    folder."""
+    stop = time.monotonic() + seconds
+    while time.monotonic() < stop:
+      if self.state(job, folder).what == OVER:
+        return True
+      time.sleep(pause_s)
     return False
 
   def numbers(self) -> dict[str, str]:

@@ -226,12 +226,7 @@ class Cloud(Backend):
     if number is None:
       return self.is_cancelled  # else it may still be on its way
     self.stop(number, folder)
-    stop = time.monotonic() + END_S
-    while time.monotonic() < stop:
-      if self.state(number, folder).what == OVER:
-        return True
-      time.sleep(POLL_S)
-    return False
+    return self.until_over(number, folder, END_S, POLL_S)
 
   def numbers(self) -> dict[str, str]:
     """Of jobs of this cluster, by the names that their folders have."""

@@ -8,7 +8,6 @@ import os
 import secrets
 import shlex
 import sys
-import time
 from typing import Any
 
 from stretto.cluster import _agent, _loopback
@@ -84,16 +83,7 @@ class Slurm(Backend):
     if number is None:
       return False  # it may still be on its way
     self.stop(number, folder)
-    return self.until_forgotten(number, folder)
-
-  def until_forgotten(self, number: str, folder: str) -> bool:
-    """A job that ends still writes into its folder."""
-    stop = time.monotonic() + END_S
-    while time.monotonic() < stop:
-      if self.state(number, folder).what == OVER:
-        return True
-      time.sleep(POLL_S)
-    return False
+    return self.until_over(number, folder, END_S, POLL_S)
 
   def state(self, job: str, folder: str) -> State:
     done = self.host.run(["squeue", "-h", "-j", job, "-t", "all", "-o", output.STATE])
