@@ -16,9 +16,8 @@ from typing import NamedTuple
 
 from stretto.cluster._host import ClusterError
 
-# slurmctld, and from NODES on a port per node; then ports for srun.
-NODES, SRUN, PORTS = 10, 300, 400
 LOWEST, HIGHEST = 12000, 32000  # below those that systems give to clients
+NODES = 10  # slurmctld has the first port, every node one from here on
 TRIES = 200
 MOST_NODES = 200
 COMPILE_S = 60.0
@@ -28,7 +27,7 @@ def free_base(nodes: int) -> int:
   """A first port, of which those that the daemons listen on are free."""
   draw = random.Random(os.urandom(8))
   for _ in range(TRIES):
-    base = draw.randrange(LOWEST, HIGHEST - PORTS)
+    base = draw.randrange(LOWEST, HIGHEST - NODES - MOST_NODES)
     if all(is_free(port) for port in [base, *range(base + NODES, base + NODES + nodes)]):
       return base
   raise OSError(f"no {nodes + 1} free ports between {LOWEST} and {HIGHEST}")
@@ -93,7 +92,11 @@ def version() -> tuple[int, int]:
 
 def head(folder: Path, base: int, name: str) -> str:
   """Daemons of this user that listen on 127.0.0.1 only. auth/none believes whoever connects: every
-  user of this machine could submit jobs that run as this one, which docs/howto/cluster.md says."""
+  user of this machine could submit jobs that run as this one, which docs/howto/cluster.md says.
+
+  No SrunPortRange: srun takes any free port. From a range it draws one, binds it and listens; if
+  another srun drew the same one in between, it goes through the range with a socket that cannot be
+  bound again, and the job fails ("all ports in range exhausted")."""
   try:
     user = pwd.getpwuid(os.geteuid()).pw_name
   except KeyError:  # in a container: Slurm takes the number, too
@@ -109,7 +112,6 @@ AuthInfo=cred_expire=10
 SlurmctldPort={base}
 SlurmdPort={base + 1}
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
-SrunPortRange={base + SRUN}-{base + PORTS - 1}
 MpiDefault=none
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool/%n
