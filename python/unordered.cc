@@ -132,9 +132,9 @@ void CommUnordered::check_open() const {
 }
 
 // For timelines and reports. With a codec a name would also keep what encodings lose.
-void CommUnordered::give_name(Operation& operation, std::string_view name) const {
+bool CommUnordered::takes_name(const Operation& operation) const {
   const std::string& codec = operation.codec.empty() ? engine_->options().codec : operation.codec;
-  if (operation.name.empty() && codec == "none") operation.name = name;
+  return operation.name.empty() && codec == "none";
 }
 
 Handle CommUnordered::submit(const std::string& name, const std::string& description, Group group,
@@ -142,7 +142,7 @@ Handle CommUnordered::submit(const std::string& name, const std::string& descrip
   std::vector<Operation> all;
   for (const nb::handle words : operations) {
     all.push_back(operation_of(nb::cast<nb::dict>(words)));
-    give_name(all.back(), name);
+    if (takes_name(all.back())) all.back().name = name;
   }
   const Use unordered(unordered_);
   return unordered->submit(name, description, group, std::move(all));
@@ -160,8 +160,10 @@ bool CommUnordered::add_template(nb::handle tensor, std::string_view reduction,
   const std::optional<DenseTensor> dense = dense_tensor(tensor);
   if (!dense) return false;
   key_of(*dense, reduction, &key_);
-  templates_.insert_or_assign(key_,
-                              Template{std::move(description), group, operation_of(operation)});
+  Recurring what{
+      .description = std::move(description), .group = group, .operation = operation_of(operation)};
+  what.named = takes_name(what.operation);
+  templates_.insert_or_assign(key_, std::make_shared<const Recurring>(std::move(what)));
   return true;
 }
 
@@ -172,8 +174,8 @@ std::optional<DenseTensor> CommUnordered::dense_tensor(nb::handle tensor) const 
   return std::nullopt;
 }
 
-std::optional<Handle> CommUnordered::submit_again(std::string name, nb::handle tensor,
-                                                  std::string_view reduction) {
+std::optional<Handle> CommUnordered::submit_again(std::string_view prefix, std::string_view name,
+                                                  nb::handle tensor, std::string_view reduction) {
   check_open();
   const Use unordered(unordered_);
   const std::optional<DenseTensor> dense = dense_tensor(tensor);
@@ -181,11 +183,8 @@ std::optional<Handle> CommUnordered::submit_again(std::string name, nb::handle t
   key_of(*dense, reduction, &key_);
   const auto found = templates_.find(key_);
   if (found == templates_.end()) return std::nullopt;
-  const Template& known = found->second;
-  std::vector<Operation> operations(1, known.operation);
-  operations[0].input = operations[0].output = dense->data;
-  give_name(operations[0], name);
-  return unordered->submit(std::move(name), known.description, known.group, std::move(operations));
+  name_.assign(prefix).append(name);
+  return unordered->submit(name_, found->second, dense->data);
 }
 
 Handle CommUnordered::submit_call(const std::string& name, const std::string& description,
@@ -260,11 +259,8 @@ NamedHandle* submit_again(nb::handle_t<CommUnordered> self, std::string_view pre
                           nb::handle name, nb::object tensor, std::string_view reduction,
                           nb::list abandoned) {
   const nb::str text(name);
-  std::string full;
-  full.reserve(prefix.size() + 32);
-  full.append(prefix).append(text.c_str());
   const auto handle =
-      nb::inst_ptr<CommUnordered>(self)->submit_again(std::move(full), tensor, reduction);
+      nb::inst_ptr<CommUnordered>(self)->submit_again(prefix, text.c_str(), tensor, reduction);
   if (!handle) return nullptr;
   return new NamedHandle(nb::borrow(self), *handle, std::move(tensor), std::move(abandoned));
 }

@@ -38,8 +38,8 @@ class CommUnordered {
   // other nothing where it has none.
   bool add_template(nanobind::handle tensor, std::string_view reduction, std::string description,
                     comm::Group group, const nanobind::dict& operation);
-  std::optional<comm::Handle> submit_again(std::string name, nanobind::handle tensor,
-                                           std::string_view reduction);
+  std::optional<comm::Handle> submit_again(std::string_view prefix, std::string_view name,
+                                           nanobind::handle tensor, std::string_view reduction);
   comm::Handle submit_call(const std::string& name, const std::string& description,
                            nanobind::object start);
   comm::Handle submit_gradient(const std::string& name, const std::string& description,
@@ -58,21 +58,17 @@ class CommUnordered {
  private:
   void check_open() const;
   std::optional<DenseTensor> dense_tensor(nanobind::handle tensor) const;
-  void give_name(comm::Operation& operation, std::string_view name) const;
+  bool takes_name(const comm::Operation& operation) const;
 
   using Use = Closable<comm::Unordered>::Use;
 
-  struct Template {
-    std::string description;
-    comm::Group group;
-    comm::Operation operation;
-  };
+  using Templates = std::unordered_map<std::string, std::shared_ptr<const comm::Recurring>>;
 
   std::shared_ptr<comm::Engine> engine_;
-  std::string closed_;                                   // why; empty: open
-  std::vector<TensorClass> classes_;                     // of tensors in `templates_`
-  std::unordered_map<std::string, Template> templates_;  // by key_of()
-  std::string key_;                                      // the last one that was looked for
+  std::string closed_;                // why; empty: open
+  std::vector<TensorClass> classes_;  // of tensors in `templates_`
+  Templates templates_;               // by key_of()
+  std::string key_, name_;            // the last ones, for their memory
   Closable<comm::Unordered> unordered_{"named operations"};
 };
 

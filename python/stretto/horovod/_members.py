@@ -56,6 +56,7 @@ class Members:
     g = self.group
     self.prepare = Preparing(g.job, g.group, g.name(), g.members, g.rank(), g.codec, g.timeout_s)
     self.unordered = Unordered(g.engine, f"horovod {g.group_name}", g.members, self.stand_in)
+    self.again = self.unordered.native.submit_again
 
   @property
   def rank(self) -> int:

@@ -79,7 +79,7 @@ def reduce_tensors(tensors, outputs, average, name, compression, op, prescale, p
 def reduce_in_place(members: Members, tensor: torch.Tensor, op: str, name: str):
   """The short way of what training asks for by the thousand: one tensor, in place, as it is.
   Returns what allreduce_async_ does. None: the engine cannot work on this tensor itself."""
-  again = members.unordered.native.submit_again
+  again = members.again
   handle = again("allreduce.", name, tensor, op, members.abandoned)
   if handle is None and op in OPERATIONS and type(tensor) in TENSORS and usable(tensor) and \
       add_template(members, tensor, op):
@@ -146,7 +146,8 @@ def allreduce_async_(tensor, average=None, name=None, op=None, prescale_factor=1
     A handle for `synchronize`.
   """
   if name and compression is Compression.none and prescale_factor == postscale_factor == 1.0:
-    handle = reduce_in_place(members_of(process_set), tensor, operation_of(average, op), name)
+    known = op if average is None and type(op) is str else operation_of(average, op)
+    handle = reduce_in_place(members_of(process_set), tensor, known, name)
     if handle is not None:
       return handle
   return reduce_tensors([tensor], [tensor], average, name, compression, op, prescale_factor,

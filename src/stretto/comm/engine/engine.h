@@ -149,8 +149,9 @@ class Engine {
   // Starts several collectives. All members submit the same ones together, so that small
   // all-reduces become pieces of one operation without finding out what the others have submitted.
   // *handles gets a handle for each; operations with the same handle are over together, and one
-  // wait() releases it. After an exception those that were not started have kNoHandle.
-  virtual void submit_together(Group group, std::vector<Operation> operations,
+  // wait() releases it. If one is not valid, none is started: *handles is empty, and `operations`
+  // as it was. After another exception those that were not started have kNoHandle.
+  virtual void submit_together(Group group, std::vector<Operation>&& operations,
                                std::vector<Handle>* handles) = 0;
 
   // Says that a training step of the group is over: all its operations have been submitted. Either
@@ -189,6 +190,15 @@ class Engine {
   // or after close().
   virtual size_t next_completions(std::span<Completion> out, double timeout_s) = 0;
   virtual void interrupt() = 0;
+
+  // For a thread that comes back again and again (attendance.h). Polls the links until `until()`,
+  // which is called with the engine's lock and may do next to nothing, is true, or timeout_s
+  // seconds have passed. From then on no other thread is woken up to poll; `begins` says so for the
+  // first time, and dismiss() takes it back.
+  virtual void attend(const std::function<bool()>& until, double timeout_s, bool begins) = 0;
+  virtual void dismiss() = 0;
+  // Threads inside attend() call until() again.
+  virtual void call_attendants() = 0;
 
   // Fails all open and future operations on every rank of the job with CommError(reason). After
   // that the engine can only be destroyed.

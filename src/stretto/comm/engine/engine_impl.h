@@ -3,7 +3,8 @@
 // end of a failed job (ending.h). One lock guards them all.
 //
 // Who polls the links. A thread that waits for an operation does it itself, so that a small
-// operation costs one wake-up instead of three. The progress thread polls when no thread waits.
+// operation costs one wake-up instead of three. The progress thread polls when no thread waits, and
+// no thread of Stretto's own comes back at once to wait for more (attendance.h).
 // Large sums and codecs run without the lock, on the thread that polls and on a helper thread where
 // the host has a core for it.
 #pragma once
@@ -40,7 +41,7 @@ class EngineImpl : public Engine {
   void remove_group(Group group) override;
   Handle submit(Group group, const Operation& operation, Delivery delivery,
                 std::function<void()> notify) override;
-  void submit_together(Group group, std::vector<Operation> operations,
+  void submit_together(Group group, std::vector<Operation>&& operations,
                        std::vector<Handle>* handles) override;
   void step(Group group) override;
   GroupLinks link_model(Group group) override;
@@ -51,6 +52,9 @@ class EngineImpl : public Engine {
   void deliver(Handle handle) override;
   size_t next_completions(std::span<Completion> out, double timeout_s) override;
   void interrupt() override;
+  void attend(const std::function<bool()>& until, double timeout_s, bool begins) override;
+  void dismiss() override;
+  void call_attendants() override;
   void abort(std::string_view reason) override;
   void report(NonFiniteReport found) override;
   std::vector<NonFiniteReport> take_non_finite() override;
@@ -84,6 +88,7 @@ class EngineImpl : public Engine {
   void drive(Lock& lock, double max_wait_s);
   bool glance();
   void call_workers();
+  void call_progress();
   void run_errands(Lock& lock);
   bool await(Lock& lock, const OpenOperation& open, double timeout_s);
 
@@ -171,7 +176,8 @@ class EngineImpl : public Engine {
   bool left_ = false;         // close() is over
   bool interrupted_ = false;  // next_completions() returns
   bool core_each_ = false;    // as many cores as ranks on this host
-  int waiters_ = 0;           // threads that wait for an operation
+  int waiters_ = 0;           // threads that wait for an operation, or attend
+  int attendants_ = 0;        // threads that will soon attend again
   int inside_ = 0;            // threads in methods
   std::thread::id driver_;    // the thread that polls
   double last_wait_s_ = 0;

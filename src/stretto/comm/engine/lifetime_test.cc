@@ -14,6 +14,7 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/comm/engine/attendance.h"
 #include "stretto/comm/engine/engine_testing.h"
 #include "stretto/comm/gradient/gradients.h"
 
@@ -306,6 +307,61 @@ TEST(EngineLifetime, ATimeoutOfOneOperationNamesIt) {
               "group 'world'); rank 0 waits for rank 1");
 }
 
+// Rank 0's operation is under way while its only other thread attends, and then does not.
+TEST(EngineLifetime, OneThreadPollsWhileAnotherAttends) {
+  expect_no_errors(run_ranks(2, two_hosts, [](Engine& engine) {
+    if (engine.membership().rank == 1) {
+      for (int i = 0; i < 3; ++i) {
+        wait_until_waiting();
+        float x = 1;
+        engine.wait(engine.submit(kWorld, sum(&x)));
+      }
+      return;
+    }
+    std::atomic<bool> called{false};
+    std::atomic<int> visits{0};
+    std::thread attendant([&] {
+      Attendance attendance(engine);
+      while (!called) {
+        ++visits;
+        attendance.wait([&] { return called.load(); }, 0.01);
+      }
+      attendance.end();
+      attendance.end();
+    });
+    float x = 1;
+    engine.wait(engine.submit(kWorld, sum(&x)));
+    float y = 1;
+    const Handle queued = engine.submit(kWorld, sum(&y), Delivery::kQueue);
+    std::vector<Completion> done(1);
+    EXPECT_EQ(engine.next_completions(done, 60), 1u);
+    EXPECT_EQ(done[0].handle, queued);
+    while (visits < 3) std::this_thread::yield();  // it comes back when the time is over
+    called = true;
+    engine.call_attendants();
+    attendant.join();
+    engine.submit(kWorld, sum(&x), Delivery::kQueue);
+    EXPECT_EQ(engine.next_completions(done, 60), 1u) << "the progress thread polls again";
+  }));
+}
+
+TEST(EngineLifetime, AttendingEndsWithTheEngine) {
+  auto engine = Engine::create(memory_store(), {.rank = 0, .size = 1}, tcp(0));
+  std::atomic<bool> inside{false};
+  const auto asked = [&] {
+    inside = true;
+    return false;
+  };
+  std::thread attendant([&] {
+    Attendance attendance(*engine);
+    EXPECT_NO_THROW(attendance.wait(asked, 3600));
+    EXPECT_THROW(attendance.wait(asked, 3600), CommError);
+  });
+  while (!inside) std::this_thread::yield();
+  engine->close();
+  attendant.join();
+}
+
 TEST(EngineLifetime, EveryMethodSaysThatTheProcessWasForked) {
   auto engine = Engine::create(memory_store(), {.rank = 0, .size = 1}, tcp(0));
   float x = 1;
@@ -330,6 +386,9 @@ TEST(EngineLifetime, EveryMethodSaysThatTheProcessWasForked) {
         engine->next_completions(batch, 10);
       },
       [&] { engine->interrupt(); },
+      [&] { engine->attend([] { return true; }, 10, true); },
+      [&] { engine->dismiss(); },
+      [&] { engine->call_attendants(); },
       [&] { engine->abort("no"); },
       [&] { engine->report({}); },
       [&] { engine->take_non_finite(); },

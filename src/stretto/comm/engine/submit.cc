@@ -48,9 +48,10 @@ Piece piece_of(Operation&& op) {
   return {.count = op.count, .input = op.input, .output = op.output, .name = std::move(op.name)};
 }
 
-// Adds an operation to the first that it fits, which all ranks find in the same way.
-void gather(std::vector<Together>& gathered, Operation&& op, size_t place, const GroupState& group,
-            const Options& options) {
+// Adds an operation to the first that it fits, which all ranks find in the same way. At most `most`
+// fit together.
+void gather(std::vector<Together>& gathered, Operation&& op, size_t place, size_t most,
+            const GroupState& group, const Options& options) {
   const auto may_join = [&](const Operation& one) {
     return one.kind == Kind::kAllReduce && !is_coded(one, options) && !one.residual &&
            one.timeout_s == 0 && !one.unseen && one.count > 0;
@@ -69,7 +70,11 @@ void gather(std::vector<Together>& gathered, Operation&& op, size_t place, const
     return;
   }
   Operation& whole = found->operation;
-  if (found->pieces.empty()) found->pieces.push_back(piece_of(std::move(whole)));
+  if (found->pieces.empty()) {
+    found->pieces.reserve(most);
+    found->places.reserve(most);
+    found->pieces.push_back(piece_of(std::move(whole)));
+  }
   whole.input = whole.output = nullptr;
   whole.count += op.count;
   found->pieces.push_back(piece_of(std::move(op)));
@@ -109,23 +114,23 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   process_events(!hold);
   if (hold) links_->wake();
   // A thread that waits for a small operation will poll for it soon.
-  if ((watched || (bytes > kSmallBytes && !operation.blocking)) && unfinished_ > 0 && !driving_)
-    progress_wake_.notify_one();
+  if ((watched || (bytes > kSmallBytes && !operation.blocking)) && unfinished_ > 0) call_progress();
   if (!operation.blocking || driving_) call_workers();
   return open->handle;
 }
 
-void EngineImpl::submit_together(Group id, std::vector<Operation> operations,
+void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
                                  std::vector<Handle>* handles) {
   Inside inside(*this);
   inside.require_open();
   GroupState& state = group(id);
-  handles->assign(operations.size(), kNoHandle);
+  handles->clear();
   for (const Operation& operation : operations) {
     if (is_message(operation.kind))
       throw_invalid("submit_together: send and recv are not collectives");
     check(operation, state.rank, static_cast<int>(state.ranks.size()));
   }
+  handles->assign(operations.size(), kNoHandle);
   std::vector<Together> gathered;
   std::exception_ptr error;
   const auto begin_gathered = [&] {
@@ -151,13 +156,13 @@ void EngineImpl::submit_together(Group id, std::vector<Operation> operations,
       begin_gathered();
       mark(state, id, event);
     }
-    gather(gathered, std::move(operations[at]), at, state, options_);
+    gather(gathered, std::move(operations[at]), at, operations.size(), state, options_);
   }
   begin_gathered();
   held_bytes_ = 0;
   process_events();
   // Nobody may wait for them yet.
-  if (unfinished_ > 0 && !driving_) progress_wake_.notify_one();
+  if (unfinished_ > 0) call_progress();
   call_workers();
   if (error) std::rethrow_exception(error);
 }

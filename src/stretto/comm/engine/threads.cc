@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kLongTime_s = 3600;
 constexpr double kRecently_s = 10e-3;  // a caller that waited so recently probably waits again soon
+constexpr double kAttended_s = 1;      // how often the progress thread looks while another attends
 
 std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
 
@@ -69,7 +70,9 @@ bool EngineImpl::glance() {
 void EngineImpl::progress() {
   Lock lock(mutex_);
   while (!stopping_) {
-    if (driving_ || waiters_ > 0) {
+    if (attendants_ > 0) {
+      progress_wake_.wait_for(lock, seconds(kAttended_s));
+    } else if (driving_ || waiters_ > 0) {
       progress_wake_.wait_for(lock, seconds(kRecently_s));
     } else if (unfinished_ == 0 && now_s() - last_wait_s_ < kRecently_s) {
       progress_wake_.wait_for(lock, seconds(kRecently_s));
@@ -96,12 +99,17 @@ void EngineImpl::help() {
   }
 }
 
+// Wakes up the progress thread if no other thread polls.
+void EngineImpl::call_progress() {
+  if (!driving_ && attendants_ == 0) progress_wake_.notify_one();
+}
+
 // Wakes up threads for local steps that a caller has left to them.
 void EngineImpl::call_workers() {
   const size_t waiting = units_->local_waiting();
   if (waiting == 0) return;
   if (!driving_) {
-    progress_wake_.notify_one();
+    call_progress();
   } else if (driver_ != std::this_thread::get_id()) {
     links_->interrupt();
   }
@@ -143,7 +151,9 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
   }
   const double deadline = began + (timeout_s < 0 ? 1e9 : timeout_s);
   ++waiters_;
-  Spin spin(began, options_.spin_s, bytes_of(open), core_each_);
+  // A message of Stretto's own comes when another rank's callers let it, and they need the core.
+  const double spin_s = open.operation.unseen && !core_each_ ? 0 : options_.spin_s;
+  Spin spin(began, spin_s, bytes_of(open), core_each_);
   if (!closed_) {  // sends small operations that were held to be fused with later ones
     held_bytes_ = 0;
     process_events();
@@ -172,15 +182,51 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
   if (waiters_ > 0) {
     waiter_wake_.notify_all();
   } else if (unfinished_ > 0) {
-    progress_wake_.notify_one();
+    call_progress();
   }
   return open.done;
+}
+
+void EngineImpl::attend(const std::function<bool()>& until, double timeout_s, bool begins) {
+  Inside inside(*this);
+  inside.require_open();
+  const double deadline = now_s() + timeout_s;
+  attendants_ += begins;
+  ++waiters_;
+  held_bytes_ = 0;
+  process_events();
+  while (!closed_ && !until()) {
+    const double left = deadline - now_s();
+    if (left <= 0) break;
+    if (driving_) {
+      waiter_wake_.wait_for(inside.lock, seconds(std::min(left, kLongTime_s)));
+    } else {
+      drive(inside.lock, std::min(left, kLongTime_s));
+    }
+  }
+  --waiters_;
+  if (waiters_ > 0) waiter_wake_.notify_all();  // another thread must poll now
+}
+
+void EngineImpl::dismiss() {
+  Inside inside(*this);
+  --attendants_;
+  if (waiters_ == 0 && unfinished_ > 0) call_progress();
+}
+
+void EngineImpl::call_attendants() {
+  Inside inside(*this);
+  if (waiters_ == 0 || attendants_ == 0) return;
+  waiter_wake_.notify_all();
+  if (driving_ && driver_ != std::this_thread::get_id()) links_->interrupt();
 }
 
 bool EngineImpl::poll(Handle handle) {
   Inside inside(*this);
   const std::shared_ptr<OpenOperation> open = find(handle, "poll")->second;
-  if (!open->done && !driving_ && !closed_) drive(inside.lock, 0);
+  if (open->done || driving_ || closed_) return open->done;
+  drive(inside.lock, 0);
+  if (waiters_ > 0) waiter_wake_.notify_all();  // one that came meanwhile must poll now
   return open->done;
 }
 
@@ -193,8 +239,8 @@ void EngineImpl::deliver(Handle handle) {
   if (open->done) {
     completed_.push_back(open);
     completion_wake_.notify_one();
-  } else if (!driving_) {
-    progress_wake_.notify_one();
+  } else {
+    call_progress();
   }
 }
 

@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <ctime>
+#include <span>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
@@ -35,6 +38,28 @@ constexpr int64_t kOtherFiles = 256, kFilesOfLocalLink = 3;
 
 double beat_interval_s(const Options& options) {
   return std::min(options.silent_limit_s * kBeatShare, kMostBeat_s);
+}
+
+// epoll_pwait2, which Linux has since 5.11 and older headers do not name.
+constexpr int64_t kEpollPwait2 = 441;
+
+// Like epoll_wait, which rounds up to milliseconds; so does this where the kernel or a container
+// does not allow better.
+int wait_for_events(int epoll, std::span<epoll_event> ready, double wait_s) {
+  static std::atomic<bool> fine{true};
+  const auto most = static_cast<int>(ready.size());
+  if (fine && wait_s > 0) {
+    const auto whole_s = static_cast<int64_t>(wait_s);
+    const timespec limit{
+        .tv_sec = whole_s,
+        .tv_nsec = static_cast<int64_t>((wait_s - static_cast<double>(whole_s)) * 1e9)};
+    static_assert(sizeof limit == 16);
+    const auto count = static_cast<int>(
+        syscall(kEpollPwait2, epoll, ready.data(), most, &limit, nullptr, size_t{0}));
+    if (count >= 0 || (errno != ENOSYS && errno != EPERM)) return count;
+    fine = false;
+  }
+  return epoll_wait(epoll, ready.data(), most, static_cast<int>(std::ceil(wait_s * 1000)));
 }
 
 }  // namespace
@@ -163,8 +188,7 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   std::array<epoll_event, kEventsPerPoll> ready;
   asleep_ = wait_s > 0;
   lock.unlock();
-  const int count = epoll_wait(epoll_.get(), ready.data(), kEventsPerPoll,
-                               static_cast<int>(std::ceil(wait_s * 1000)));
+  const int count = wait_for_events(epoll_.get(), ready, wait_s);
   lock.lock();
   asleep_ = false;
   for (int i = 0; i < count; ++i) handle(ready[i].data.u64, ready[i].events);

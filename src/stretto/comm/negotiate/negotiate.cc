@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include "stretto/base/error.h"
@@ -90,12 +89,41 @@ Negotiator::Negotiator(int rank, int ranks, double stall_s)
     throw_invalid("negotiator: expected a rank below {}, got {}", ranks, rank);
 }
 
-void Negotiator::add(std::string_view name, std::string_view description, double now_s) {
-  const auto [open, is_new] = open_.try_emplace(hash_of(name));
-  if (!is_new)
+void Negotiator::add(std::string_view name, std::string_view description, double now_s,
+                     uint64_t ticket) {
+  const uint64_t hash = hash_of(name);
+  const auto known = number_.find(hash);
+  Own& own = known == number_.end() ? unknown_[hash] : known_[known->second].own;
+  if (own.open)
     throw_invalid("'{}' was submitted again before it was done: give every tensor a different name",
                   name);
-  open->second = {std::string(name), hash_of(description), now_s, now_s};
+  own.open = true;
+  if (own.name != name) own.name = name;
+  own.meaning = hash_of(description);
+  own.ticket = ticket;
+  own.since_s = own.reported_s = now_s;
+  reported_s_ = std::min(reported_s_, now_s);
+  ++open_;
+}
+
+// Null: this rank waits for no such name.
+Negotiator::Own* Negotiator::find_open(uint64_t hash) {
+  const auto known = number_.find(hash);
+  if (known != number_.end()) {
+    Own& own = known_[known->second].own;
+    return own.open ? &own : nullptr;
+  }
+  const auto unknown = unknown_.find(hash);
+  return unknown == unknown_.end() ? nullptr : &unknown->second;
+}
+
+template <typename Function>
+void Negotiator::for_each_open(Function&& function) {
+  if (idle()) return;
+  for (auto& [hash, own] : unknown_) function(hash, own);
+  for (Known& known : known_) {
+    if (known.own.open) function(known.hash, known.own);
+  }
 }
 
 void Negotiator::join() {
@@ -119,7 +147,7 @@ int Negotiator::receive_from(int k) const {
 void Negotiator::start() {
   ++round_;
   const bool joined = joined_ != 0;
-  done_ = open_.empty();
+  done_ = idle();
   flags_ = (joined && done_ ? kJoinedAndDone : 0) | (left_ && done_ ? kLeft : 0);
   left_rank_ = left_ && done_ ? static_cast<uint32_t>(rank_) + 1 : 0;
   last_joined_ = joined ? joined_ << kRankBits | static_cast<uint64_t>(rank_) : 0;
@@ -127,21 +155,17 @@ void Negotiator::start() {
   handed_.assign(ready_.size(), 0);
   fresh_.clear();
   differing_.clear();
-  for (const auto& [hash, open] : open_) {
-    const auto known = number_.find(hash);
-    if (known == number_.end()) {
-      fresh_.emplace(hash, open.meaning);
-      continue;
-    }
-    const auto at = static_cast<size_t>(known->second);
+  for (const auto& [hash, own] : unknown_) fresh_.emplace(hash, own.meaning);
+  for (size_t at = 0; at < known_.size() && !done_; ++at) {
+    const Known& known = known_[at];
+    if (!known.own.open) continue;
     set_bit(&ready_, at);
     set_bit(&handed_, at);
-    if (known_[at].meaning != open.meaning) differing_.insert(hash);
+    if (known.meaning != known.own.meaning) differing_.insert(known.hash);
   }
   handed_in_.assign(diagnosed_.size(), std::vector<uint64_t>(words_for(ranks_)));
   for (size_t i = 0; i < diagnosed_.size(); ++i)
-    if (joined || open_.contains(diagnosed_[i]))
-      set_bit(&handed_in_[i], static_cast<size_t>(rank_));
+    if (joined || find_open(diagnosed_[i])) set_bit(&handed_in_[i], static_cast<size_t>(rank_));
 }
 
 std::vector<std::byte> Negotiator::outgoing() const {
@@ -206,17 +230,15 @@ Negotiator::Result Negotiator::finish(double now_s) {
     Known& known = known_[at];
     if (known.used == 0 || !bit(handed_, at)) continue;
     known.used = round_;
-    const auto open = open_.find(known.hash);
-    if (bit(ready_, at)) {
-      Agreed agreed{.hash = known.hash, .name = {}, .differs = differing_.contains(known.hash)};
-      if (open != open_.end()) agreed.name = std::move(open->second.name);
-      result.agreed.push_back(std::move(agreed));
-    } else if (result.left >= 0) {
-      if (open != open_.end()) result.hopeless.push_back(std::move(open->second.name));
-    } else {
-      continue;
-    }
-    if (open != open_.end()) open_.erase(open);
+    const bool agreed = bit(ready_, at), hopeless = !agreed && result.left >= 0;
+    if (!agreed && !hopeless) continue;
+    if (agreed)
+      result.agreed.push_back({.hash = known.hash, .differs = differing_.contains(known.hash)});
+    if (!std::exchange(known.own.open, false)) continue;
+    --open_;
+    Agreed& here = agreed ? result.agreed.back() : result.hopeless.emplace_back();
+    here.name = known.own.name;
+    here.ticket = known.own.ticket;
   }
   if ((flags_ & kJoinedAndDone) != 0) {
     result.last_joined = static_cast<int>(last_joined_ & kRankMask);
@@ -226,7 +248,7 @@ Negotiator::Result Negotiator::finish(double now_s) {
   forget_old();
   result.stalls = diagnose(now_s);
   // A rank may have joined or left after it sent its flags for this round.
-  result.more |= !asked_.empty() || ((left_ || joined_ != 0) && !done_ && open_.empty());
+  result.more |= !asked_.empty() || ((left_ || joined_ != 0) && !done_ && idle());
   return result;
 }
 
@@ -236,8 +258,11 @@ void Negotiator::number(uint64_t hash, uint64_t meaning) {
     known_.emplace_back();
   }
   number_.emplace(hash, free_.back());
-  known_[static_cast<size_t>(free_.back())] = {hash, meaning, round_};
+  Known& known = known_[static_cast<size_t>(free_.back())];
+  known = {.hash = hash, .meaning = meaning, .used = round_, .own = {}};
   free_.pop_back();
+  if (auto unknown = unknown_.extract(hash); !unknown.empty())
+    known.own = std::move(unknown.mapped());
 }
 
 // Depends only on what all ranks have seen. A forgotten name that was submitted meanwhile is new.
@@ -250,8 +275,10 @@ void Negotiator::forget_old() {
   std::sort(unused.begin(), unused.end());
   for (const auto& [used, at] : unused) {
     if (number_.size() <= kMostNames / 2) break;
-    number_.erase(known_[static_cast<size_t>(at)].hash);
-    known_[static_cast<size_t>(at)] = {};
+    Known& known = known_[static_cast<size_t>(at)];
+    number_.erase(known.hash);
+    if (known.own.open) unknown_[known.hash] = std::move(known.own);
+    known = {};
     free_.push_back(at);
   }
   std::sort(free_.rbegin(), free_.rend());
@@ -263,33 +290,29 @@ void Negotiator::settle(uint64_t hash, std::string_view description) {
     known_[static_cast<size_t>(found->second)].meaning = hash_of(description);
 }
 
-double Negotiator::next_report_s() const {
-  double next = std::numeric_limits<double>::infinity();
-  for (const auto& [hash, open] : open_) next = std::min(next, open.reported_s + stall_s_);
-  return next;
-}
-
 // Reads the answers to the questions of the last round, passes this round's questions on to the
 // next, and asks about names that have waited too long here.
 std::vector<Stall> Negotiator::diagnose(double now_s) {
   std::vector<Stall> stalls;
   for (size_t i = 0; i < diagnosed_.size(); ++i) {
-    const auto open = open_.find(diagnosed_[i]);
-    if (open == open_.end()) continue;
-    open->second.reported_s = now_s;  // also if another rank asked
-    Stall stall{
-        .name = open->second.name, .missing = {}, .waiting_s = now_s - open->second.since_s};
+    Own* own = find_open(diagnosed_[i]);
+    if (!own) continue;
+    own->reported_s = now_s;  // also if another rank asked
+    Stall stall{.name = own->name, .missing = {}, .waiting_s = now_s - own->since_s};
     for (int rank = 0; rank < ranks_; ++rank)
       if (!bit(handed_in_[i], static_cast<size_t>(rank))) stall.missing.push_back(rank);
     if (!stall.missing.empty()) stalls.push_back(std::move(stall));
   }
   diagnosed_.assign(asked_.begin(), asked_.end());
   asked_.clear();
-  for (auto& [hash, open] : open_) {
-    if (now_s - open.reported_s < stall_s_) continue;
-    open.reported_s = now_s;
-    asked_.insert(hash);
-  }
+  reported_s_ = kNever_s;
+  for_each_open([&](uint64_t hash, Own& own) {
+    if (now_s - own.reported_s >= stall_s_) {
+      own.reported_s = now_s;
+      asked_.insert(hash);
+    }
+    reported_s_ = std::min(reported_s_, own.reported_s);
+  });
   return stalls;
 }
 

@@ -14,11 +14,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <limits>
 #include <map>
 #include <set>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace stretto::comm {
@@ -36,8 +39,8 @@ class Negotiator {
   Negotiator(int rank, int ranks, double stall_s = 60);
 
   // This rank has submitted `name`. The description (operation, shape, type) must be the same on
-  // all ranks. Throws InvalidArgument when the name is still open.
-  void add(std::string_view name, std::string_view description, double now_s);
+  // all ranks. `ticket` comes back in Agreed. Throws InvalidArgument when the name is still open.
+  void add(std::string_view name, std::string_view description, double now_s, uint64_t ticket = 0);
 
   // From now on this rank counts as ready for every name, until all ranks have joined.
   void join();
@@ -56,15 +59,16 @@ class Negotiator {
   void combine(std::span<const std::byte> message);
 
   struct Agreed {
-    uint64_t hash = 0;     // of the name
-    std::string name;      // empty when this rank has not submitted it
-    bool differs = false;  // ranks gave it different descriptions
+    uint64_t hash = 0;      // of the name
+    std::string_view name;  // until the next finish(); empty when this rank has not submitted it
+    uint64_t ticket = 0;    // of add()
+    bool differs = false;   // ranks gave it different descriptions
   };
   struct Result {
     std::vector<Agreed> agreed;  // ready everywhere: the same on all ranks, in the same order
     std::vector<Stall> stalls;
     // Submitted here, but a rank that has not submitted it has left.
-    std::vector<std::string> hopeless;
+    std::vector<Agreed> hopeless;
     bool someone_joined = false;  // a rank that has joined counts as ready
     int last_joined = -1;         // when all have joined: the rank that joined last
     int left = -1;                // a rank that has left; -1: none
@@ -78,22 +82,30 @@ class Negotiator {
 
   // How many names have numbers: the same on all ranks between rounds.
   size_t numbers() const { return known_.size(); }
-  bool idle() const { return open_.empty(); }
+  bool idle() const { return open_ == 0; }
   // This rank submits nothing for now: it has joined, or left.
   bool ends() const { return left_ || joined_ != 0; }
-  double next_report_s() const;  // when the next stall is to be reported
+  // When the next stall is to be reported, or earlier.
+  double next_report_s() const { return reported_s_ + stall_s_; }
 
  private:
-  struct Open {
+  // What this rank has submitted under a name. Kept for the next time.
+  struct Own {
+    bool open = false;  // not agreed yet
     std::string name;
-    uint64_t meaning = 0;
+    uint64_t meaning = 0, ticket = 0;
     double since_s = 0, reported_s = 0;
   };
   struct Known {
     uint64_t hash = 0, meaning = 0;
     uint64_t used = 0;  // the round in which it was used last; 0: the number is free
+    Own own;
   };
+  static constexpr double kNever_s = std::numeric_limits<double>::infinity();
 
+  Own* find_open(uint64_t hash);
+  template <typename Function>
+  void for_each_open(Function&& function);
   std::vector<Stall> diagnose(double now_s);
   void number(uint64_t hash, uint64_t meaning);
   void forget_old();
@@ -103,10 +115,12 @@ class Negotiator {
   bool left_ = false;
   uint64_t round_ = 0, joined_ = 0;  // the round before which this rank has joined; 0: it has not
 
-  std::map<uint64_t, Open> open_;   // by hash: submitted here and not agreed yet
-  std::map<uint64_t, int> number_;  // by hash: numbers that all ranks know
-  std::vector<Known> known_;        // by number
-  std::vector<int> free_;           // numbers, descending
+  size_t open_ = 0;                            // names: submitted here and not agreed yet
+  std::unordered_map<uint64_t, Own> unknown_;  // by hash: open, and without a number
+  std::unordered_map<uint64_t, int> number_;   // by hash: numbers that all ranks know
+  std::deque<Known> known_;                    // by number
+  std::vector<int> free_;                      // numbers, descending
+  double reported_s_ = kNever_s;               // at most Own::reported_s of any that is open
 
   bool done_ = false;  // nothing was open at the start of this round
 

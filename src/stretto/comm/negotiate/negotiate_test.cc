@@ -19,7 +19,7 @@ std::vector<uint64_t> hashes(const Negotiator::Result& result) {
 
 std::vector<std::string> names(const Negotiator::Result& result) {
   std::vector<std::string> all;
-  for (const auto& agreed : result.agreed) all.push_back(agreed.name);
+  for (const auto& agreed : result.agreed) all.emplace_back(agreed.name);
   return all;
 }
 
@@ -192,7 +192,8 @@ TEST(Negotiate, NobodyWaitsForARankThatHasLeft) {
   job.ranks[2].add("lost", "f32", 2);
   job.round(2);
   const auto results = job.round(3);
-  EXPECT_EQ(results[2].hopeless, Names{"lost"});
+  ASSERT_EQ(results[2].hopeless.size(), 1u);
+  EXPECT_EQ(results[2].hopeless[0].name, "lost");
   EXPECT_TRUE(results[0].hopeless.empty());
   EXPECT_EQ(results[2].left, 1);
   EXPECT_FALSE(results[0].all_left);

@@ -12,6 +12,8 @@
 namespace stretto::comm {
 namespace {
 
+constexpr size_t kMostSpare = 4096;
+
 std::chrono::duration<double> at_most(double timeout_s) {
   return std::chrono::duration<double>(timeout_s < 0 ? 1e9 : std::min(timeout_s, 1e9));
 }
@@ -71,6 +73,7 @@ Unordered::Unordered(Engine& engine, std::string_view name, std::vector<int> ran
       group_(engine.add_group(name_ + ", negotiation", ranks_)),
       rank_(static_cast<int>(std::find(ranks_.begin(), ranks_.end(), engine.membership().rank) -
                              ranks_.begin())),
+      attendance_(engine),
       negotiator_(rank_, static_cast<int>(ranks_.size()), options_.stall_s) {
   try {
     thread_ = start_thread("named operations", [this] { run(); });
@@ -94,7 +97,7 @@ Unordered::~Unordered() {
     std::lock_guard lock(mutex_);
     stopping_ = true;
   }
-  cause_.notify_all();
+  call();
   thread_.join();
   try {
     engine_.remove_group(group_);
@@ -104,53 +107,89 @@ Unordered::~Unordered() {
 }
 
 Handle Unordered::submit(std::string_view name, std::string_view description, Start start) {
-  auto item = std::make_shared<Item>();
-  item->name = name;
-  item->description = description;
-  item->start = std::move(start);
-  return submit(std::move(item));
+  const auto text = std::make_shared<const std::string>(description);
+  return submit(name, [&](Item& item) {
+    item.description = text;
+    item.start = std::move(start);
+  });
 }
 
-Handle Unordered::submit(std::string name, std::string_view description, Group group,
+Handle Unordered::submit(std::string_view name, std::string_view description, Group group,
                          std::vector<Operation> operations) {
-  auto item = std::make_shared<Item>();
-  item->name = std::move(name);
-  item->description = description;
-  item->group = group;
-  item->operations = std::move(operations);
-  return submit(std::move(item));
+  const auto text = std::make_shared<const std::string>(description);
+  return submit(name, [&](Item& item) {
+    item.description = text;
+    item.group = group;
+    item.operations = std::move(operations);
+  });
 }
 
-Handle Unordered::submit(std::shared_ptr<Item> item) {
-  std::lock_guard lock(mutex_);
+Handle Unordered::submit(std::string_view name, const std::shared_ptr<const Recurring>& what,
+                         void* data) {
+  return submit(name, [&](Item& item) {
+    item.description = {what, &what->description};
+    item.group = what->group;
+    item.recurring = what.get();
+    item.data = data;
+  });
+}
+
+// `fill` writes what is submitted into a new item.
+template <typename Fill>
+Handle Unordered::submit(std::string_view name, Fill&& fill) {
+  std::unique_lock lock(mutex_);
   if (broken_) std::rethrow_exception(broken_);
-  if (over_done_) throw_invalid("'{}' was submitted after all ranks have left the job", item->name);
+  if (over_done_) throw_invalid("'{}' was submitted after all ranks have left the job", name);
+  const auto place = insert();
+  const Handle handle = place->first;
+  Item& item = *place->second;
   const double now = now_s();
-  negotiator_.add(item->name, item->description, now);
-  waiting_[item->name] = item;
-  const Handle handle = next_handle_++;
-  news_.latest_s = now;
-  if (item->start) news_.bytes += kManyBytes;  // nobody knows
-  for (const Operation& operation : item->operations) news_.bytes += bytes_of(operation);
-  items_.emplace(handle, std::move(item));
-  if (!news_.any) {
-    news_.any = true;
-    news_.first_s = now;
-    cause_.notify_one();
+  try {
+    fill(item);
+    negotiator_.add(name, *item.description, now, static_cast<uint64_t>(handle));
+  } catch (...) {
+    items_.erase(place);
+    throw;
   }
+  news_.latest_s = now;
+  if (item.start) news_.bytes += kManyBytes;  // nobody knows
+  if (item.recurring) news_.bytes += bytes_of(item.recurring->operation);
+  for (const Operation& operation : item.operations) news_.bytes += bytes_of(operation);
+  if (std::exchange(news_.any, true)) return handle;
+  news_.first_s = now;
+  lock.unlock();
+  call();
   return handle;
 }
 
+// A new item. Called with the lock.
+Unordered::Items::iterator Unordered::insert() {
+  const Handle handle = next_handle_++;
+  if (spare_.empty()) return items_.emplace(handle, std::make_shared<Item>()).first;
+  Items::node_type node = std::move(spare_.back());
+  spare_.pop_back();
+  node.key() = handle;
+  return items_.insert(std::move(node)).position;
+}
+
+// Called with the lock.
+std::shared_ptr<Unordered::Item> Unordered::find(Handle handle, std::string_view method) {
+  const auto found = items_.find(handle);
+  if (found == items_.end())
+    throw_invalid("{}: handle {} is unknown, or was waited for before", method, handle);
+  return found->second;
+}
+
 Handle Unordered::join() {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   if (broken_) std::rethrow_exception(broken_);
   negotiator_.join();
-  joining_.push_back(std::make_shared<Item>());
-  joining_.back()->name = "join";
-  const Handle handle = next_handle_++;
-  items_.emplace(handle, joining_.back());
+  const auto place = insert();
+  const Handle handle = place->first;
+  joining_.push_back(place->second.get());
   news_.any = news_.hurry = true;
-  cause_.notify_one();
+  lock.unlock();
+  call();
   return handle;
 }
 
@@ -160,10 +199,12 @@ int Unordered::last_joined() const {
 }
 
 void Unordered::leave() {
-  std::lock_guard lock(mutex_);
-  negotiator_.leave();
-  news_.any = news_.hurry = true;
-  cause_.notify_one();
+  {
+    std::lock_guard lock(mutex_);
+    negotiator_.leave();
+    news_.any = news_.hurry = true;
+  }
+  call();
 }
 
 bool Unordered::wait_left(double timeout_s) {
@@ -174,13 +215,12 @@ bool Unordered::wait_left(double timeout_s) {
 bool Unordered::poll(Handle handle) {
   std::shared_ptr<Item> item;
   {
-    std::lock_guard lock(mutex_);
-    const auto found = items_.find(handle);
-    if (found == items_.end())
-      throw_invalid("poll: handle {} is unknown, or was waited for before", handle);
-    item = found->second;
+    std::unique_lock lock(mutex_);
+    item = find(handle, "poll");
     if (!item->started) {
-      hurry();
+      const bool calls = hurry();
+      lock.unlock();
+      if (calls) call();
       return false;
     }
   }
@@ -194,12 +234,13 @@ bool Unordered::wait(Handle handle, double timeout_s) {
   std::shared_ptr<Item> item;
   {
     std::unique_lock lock(mutex_);
-    const auto found = items_.find(handle);
-    if (found == items_.end())
-      throw_invalid("wait: handle {} is unknown, or was waited for before", handle);
-    item = found->second;
+    item = find(handle, "wait");
+    if (!item->started && hurry()) {
+      lock.unlock();
+      call();
+      lock.lock();
+    }
     if (!item->started) {
-      hurry();
       if (!over_.wait_for(lock, at_most(timeout_s), [&] { return item->started; })) return false;
     }
   }
@@ -209,33 +250,42 @@ bool Unordered::wait(Handle handle, double timeout_s) {
   }
   std::unique_lock lock(mutex_);
   items_.erase(handle);
-  const std::exception_ptr error = std::exchange(item->error, nullptr);
+  const std::exception_ptr error = item->error;  // another thread may wait for it, too
   lock.unlock();
   if (error) std::rethrow_exception(error);
   return true;
 }
 
 bool Unordered::take_over(Handle handle) {
-  std::shared_ptr<Item> item;  // destroyed without the lock
+  Items::node_type done;  // destroyed without the lock
   std::lock_guard lock(mutex_);
   const auto found = items_.find(handle);
   if (found == items_.end() || !found->second->started) return false;
-  const Item& known = *found->second;
-  std::unique_lock resting(found->second->resting, std::try_to_lock);
-  if (!resting || known.rest || known.error) return false;
-  for (const auto& carrier : known.carriers)
+  Item& item = *found->second;
+  std::unique_lock resting(item.resting, std::try_to_lock);
+  if (!resting || item.rest || item.error) return false;
+  for (const auto& carrier : item.carriers)
     if (!carrier->succeeded()) return false;
   resting.unlock();
-  item = std::move(found->second);
-  items_.erase(found);
+  done = items_.extract(found);
+  // No other thread waits for it, and none can find it any more.
+  if (done.mapped().use_count() > 1 || spare_.size() >= kMostSpare) return true;
+  item.started = false;
+  item.recurring = nullptr;
+  item.operations.clear();
+  item.carriers.clear();
+  spare_.push_back(std::move(done));
   return true;
 }
 
-// Somebody waits for the news; without news, for the round that goes on. Called with the lock.
-void Unordered::hurry() {
-  if (!news_.any || news_.hurry) return;
-  news_.hurry = true;
-  cause_.notify_one();
+// Somebody waits for the news; without news, for the round that goes on. Called with the lock. True
+// if the thread is to be called then.
+bool Unordered::hurry() { return news_.any && !std::exchange(news_.hurry, true); }
+
+// The thread looks again for a cause of a round. Called without the lock.
+void Unordered::call() {
+  called_ = true;
+  engine_.call_attendants();
 }
 
 // Waits for what has started; its error is kept.

@@ -8,6 +8,7 @@
 //   named.wait(handle);
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "stretto/base/error.h"
+#include "stretto/comm/engine/attendance.h"
 #include "stretto/comm/engine/engine.h"
 #include "stretto/comm/negotiate/negotiate.h"
 
@@ -33,6 +35,15 @@ using Rest = std::function<bool(double timeout_s)>;
 
 // Submits operations. Called once, on the thread of an Unordered, in the same order on all ranks.
 using Start = std::function<Rest()>;
+
+// A collective that is submitted again and again, each time under another name and in place on
+// other data.
+struct Recurring {
+  std::string description;
+  Group group = kWorld;
+  Operation operation;  // without a name and buffers
+  bool named = true;    // the operation gets the name, too
+};
 
 struct UnorderedOptions {
   double stall_s = 60;
@@ -64,8 +75,10 @@ class Unordered {
   Handle submit(std::string_view name, std::string_view description, Start start);
   // The same for collectives of a group. Their buffers must live until the end. What all ranks have
   // submitted at the same time is started together, so that small all-reduces are fused.
-  Handle submit(std::string name, std::string_view description, Group group,
+  Handle submit(std::string_view name, std::string_view description, Group group,
                 std::vector<Operation> operations);
+  // The same for one operation, with next to no allocations.
+  Handle submit(std::string_view name, const std::shared_ptr<const Recurring>& what, void* data);
 
   // This rank submits nothing until all ranks have joined; then the handle is done.
   Handle join();
@@ -87,6 +100,7 @@ class Unordered {
 
  private:
   struct Item;
+  using Items = std::unordered_map<Handle, std::shared_ptr<Item>>;
 
   // What this rank has to say in the next round.
   struct News {
@@ -97,8 +111,12 @@ class Unordered {
   };
 
   // unordered.cc
-  Handle submit(std::shared_ptr<Item> item);
-  void hurry();
+  std::shared_ptr<Item> find(Handle handle, std::string_view method);
+  Items::iterator insert();
+  template <typename Fill>
+  Handle submit(std::string_view name, Fill&& fill);
+  bool hurry();
+  void call();
   bool rest(Item& item, double timeout_s);
 
   // unordered_rounds.cc
@@ -115,12 +133,13 @@ class Unordered {
   // unordered_starts.cc
   void start_agreed(const Negotiator::Result& result);
   void settle(const Negotiator::Agreed& agreed, const std::vector<std::string>& said);
-  void begin(std::span<const std::shared_ptr<Item>> items, bool together);
-  size_t begin_operations(std::span<const std::shared_ptr<Item>> items, bool together);
+  void begin(std::span<Item* const> items, bool together);
+  static Operation operation_of(const Item& item);
+  size_t begin_operations(std::span<Item* const> items, bool together);
   void stand_in(const std::string& description);
-  std::shared_ptr<Item> take(const std::string& name);
-  void finish(std::span<const std::shared_ptr<Item>> items);
-  void finish(const std::shared_ptr<Item>& item, std::exception_ptr error);
+  Item* submitted(const Negotiator::Agreed& agreed);
+  void finish(std::span<Item* const> items);
+  void finish(Item* item, std::exception_ptr error);
   void give_up(std::exception_ptr error);
 
   Engine& engine_;
@@ -138,16 +157,22 @@ class Unordered {
   std::vector<Posted> firsts_, wakes_;
   std::vector<Rest> stood_in_;
 
+  Attendance attendance_;
+
+  // The thread looks for a cause of a round. Set without the lock, by callers and by the engine.
+  std::atomic<bool> called_{false};
+  std::atomic<double> arrived_s_{0};  // when another rank's round came; 0: it has not
+
   mutable std::mutex mutex_;
-  std::condition_variable cause_, over_;
+  std::condition_variable over_;
   Negotiator negotiator_;
-  std::unordered_map<Handle, std::shared_ptr<Item>> items_;
-  std::unordered_map<std::string_view, std::shared_ptr<Item>> waiting_;  // by name: not started
-  std::vector<std::shared_ptr<Item>> joining_;
+  // Until wait() has returned. Those that have not started belong to the thread, too.
+  Items items_;
+  std::vector<Items::node_type> spare_;  // for those to come, with what they have allocated
+  std::vector<Item*> joining_;
   Handle next_handle_ = 1;
   News news_;
-  bool arrived_ = false, stopping_ = false, over_done_ = false;
-  double arrived_s_ = 0;  // when another rank's round came
+  bool stopping_ = false, over_done_ = false;
   int last_joined_ = -1;
   std::exception_ptr broken_;
   std::thread thread_;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stretto/comm/negotiate/unordered.h"
@@ -40,9 +41,12 @@ class Carrier {
 
 // Lives from submission until wait() has returned.
 struct Unordered::Item {
-  std::string name, description;
-  Start start;  // empty: `operations` are to be started
+  std::shared_ptr<const std::string> description;
+  Start start;  // empty: `recurring` or `operations` are to be started
   Group group = kWorld;
+  const Recurring* recurring = nullptr;  // lives as long as `description`
+  void* data = nullptr;                  // of `recurring`
+  std::string_view name;                 // of `recurring`, once it is agreed
   std::vector<Operation> operations;
 
   bool started = false;  // or has failed

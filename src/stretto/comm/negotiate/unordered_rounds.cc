@@ -89,6 +89,7 @@ void Unordered::run() {
   } catch (...) {
     give_up(std::current_exception());
   }
+  attendance_.end();
   std::lock_guard lock(mutex_);
   over_done_ = true;
   over_.notify_all();
@@ -99,21 +100,26 @@ void Unordered::run() {
 // unless somebody waits for them: a burst of names is in one round, and rounds of a few names do
 // not take processor time from whoever submits them.
 void Unordered::await_cause() {
-  std::unique_lock lock(mutex_);
   const double limit_s = now_s() + longest_silence_s(engine_.options());
-  while (!stopping_) {
+  while (true) {
+    called_ = false;
     const double now = now_s();
-    double until = std::min(limit_s, negotiator_.next_report_s());
-    if (arrived_) until = std::min(until, answer_s());
-    if (news_.any) until = std::min(until, news_.hurry ? now : next_round_s(news_));
+    double until = limit_s;
+    {
+      std::lock_guard lock(mutex_);
+      if (stopping_) return;
+      until = std::min(until, negotiator_.next_report_s());
+      if (arrived_s_ > 0) until = std::min(until, answer_s());
+      if (news_.any) until = std::min(until, news_.hurry ? now : next_round_s(news_));
+    }
     if (now >= until) return;
-    cause_.wait_for(lock, std::chrono::duration<double>(until - now));
+    attendance_.wait([this] { return called_.load(); }, until - now);
   }
 }
 
 double Unordered::next_round_s(const News& news) {
   if (news.bytes >= kManyBytes) return news.first_s + kPatience_s;
-  return std::min(news.latest_s + kPatience_s, news.first_s + kMostPatience_s);
+  return news.first_s + kMostPatience_s;
 }
 
 // When this rank answers a round that another has begun. No name can be agreed upon without this
@@ -152,7 +158,7 @@ bool Unordered::round() {
     result = negotiator_.finish(now_s());
     news_.any |= result.more;
     news_.hurry |= result.more;
-    arrived_ = false;
+    arrived_s_ = 0;
   }
   if (!result.all_left) post_receives();
   start_agreed(result);
@@ -166,9 +172,9 @@ void Unordered::post_receives() {
     posted.handle = engine_.submit(
         group_, message(Kind::kRecv, negotiator_.receive_from(k), tag, posted.bytes.data(), bytes),
         Delivery::kWait, [this] {
-          std::lock_guard lock(mutex_);
-          if (!std::exchange(arrived_, true)) arrived_s_ = now_s();
-          cause_.notify_one();
+          double none = 0;
+          arrived_s_.compare_exchange_strong(none, now_s());
+          called_ = true;
         });
     return posted;
   };

@@ -1,6 +1,7 @@
 // Handles the result of a round: operations that start, fail, or get zeros from a rank that has
 // joined.
 #include <algorithm>
+#include <iterator>
 #include <unordered_map>
 
 #include "stretto/base/error.h"
@@ -27,23 +28,24 @@ void Unordered::start_agreed(const Negotiator::Result& result) {
   for (const Stall& stall : result.stalls) {
     Stall named = stall;
     for (int& rank : named.missing) rank = ranks_[static_cast<size_t>(rank)];
-    if (options_.stalled) options_.stalled(named);
+    if (!options_.stalled) continue;
+    attendance_.end();
+    options_.stalled(named);
   }
   // Where descriptions differ, or a rank that has joined needs one, all ranks exchange them.
   std::vector<std::string> texts;
   for (const Negotiator::Agreed& agreed : result.agreed) {
     if (!agreed.differs && !result.someone_joined) continue;
-    std::lock_guard lock(mutex_);
-    const auto found = waiting_.find(agreed.name);
-    texts.push_back(found != waiting_.end() ? found->second->description : "");
+    const Item* item = submitted(agreed);
+    texts.push_back(item ? *item->description : "");
   }
   const auto said = texts.empty() ? std::vector<std::vector<std::string>>{} : exchange(texts);
   // A rank that has joined stands in for one operation after the other.
-  std::vector<std::shared_ptr<Item>> ready;
+  std::vector<Item*> ready;
   size_t next = 0;
   for (const Negotiator::Agreed& agreed : result.agreed) {
     if (!agreed.differs && !result.someone_joined) {
-      ready.push_back(take(agreed.name));
+      ready.push_back(submitted(agreed));
       continue;
     }
     begin(std::exchange(ready, {}), true);
@@ -52,25 +54,26 @@ void Unordered::start_agreed(const Negotiator::Result& result) {
   begin(ready, true);
   if (result.left >= 0) {
     const int rank = ranks_[static_cast<size_t>(result.left)];
-    const auto fail = [&](const std::shared_ptr<Item>& item) {
+    const auto fail = [&](Item* item, std::string_view name) {
       finish(item, thrown([&] {
                throw CommError(
                    rank, "",
-                   fmt::format("'{}' cannot be done: rank {} has left the job", item->name, rank));
+                   fmt::format("'{}' cannot be done: rank {} has left the job", name, rank));
              }));
     };
-    for (const std::string& name : result.hopeless) fail(take(name));
-    std::vector<std::shared_ptr<Item>> joining;
+    for (const Negotiator::Agreed& hopeless : result.hopeless)
+      fail(submitted(hopeless), hopeless.name);
+    std::vector<Item*> joining;
     {
       std::lock_guard lock(mutex_);
       joining.swap(joining_);
     }
-    for (const auto& item : joining) fail(item);
+    for (Item* item : joining) fail(item, "join");
   }
   if (result.last_joined < 0) return;
   std::lock_guard lock(mutex_);
   last_joined_ = result.last_joined;
-  for (const auto& item : std::exchange(joining_, {})) item->started = true;
+  for (Item* item : std::exchange(joining_, {})) item->started = true;
   over_.notify_all();
 }
 
@@ -87,7 +90,7 @@ void Unordered::settle(const Negotiator::Agreed& agreed, const std::vector<std::
     std::lock_guard lock(mutex_);
     negotiator_.settle(agreed.hash, first);
   }
-  const std::shared_ptr<Item> item = agreed.name.empty() ? nullptr : take(agreed.name);
+  Item* item = submitted(agreed);
   if (!same) {
     if (item)
       finish(item,
@@ -101,10 +104,11 @@ void Unordered::settle(const Negotiator::Agreed& agreed, const std::vector<std::
 
 // Exceptions are thrown by wait(). `together`: all ranks start these operations in one call; a rank
 // that stands in for another does not.
-void Unordered::begin(std::span<const std::shared_ptr<Item>> items, bool together) {
+void Unordered::begin(std::span<Item* const> items, bool together) {
   while (!items.empty()) {
     size_t count = 1;
     if (items[0]->start) {
+      attendance_.end();
       try {
         items[0]->rest = items[0]->start();
       } catch (...) {
@@ -118,16 +122,24 @@ void Unordered::begin(std::span<const std::shared_ptr<Item>> items, bool togethe
   }
 }
 
+Operation Unordered::operation_of(const Item& item) {
+  Operation operation = item.recurring->operation;
+  operation.input = operation.output = item.data;
+  if (item.recurring->named) operation.name = item.name;
+  return operation;
+}
+
 // Starts the operations of the first items that are in one group together. Returns how many items
 // have begun or failed.
-size_t Unordered::begin_operations(std::span<const std::shared_ptr<Item>> items, bool together) {
+size_t Unordered::begin_operations(std::span<Item* const> items, bool together) {
   std::vector<Operation> operations;
   std::vector<size_t> ends;  // of each item in `operations`
   operations.reserve(items.size());
   ends.reserve(items.size());
-  for (const auto& item : items) {
+  for (Item* item : items) {
     if (item->start || item->group != items[0]->group) break;
-    operations.insert(operations.end(), item->operations.begin(), item->operations.end());
+    if (item->recurring) operations.push_back(operation_of(*item));
+    std::move(item->operations.begin(), item->operations.end(), std::back_inserter(operations));
     ends.push_back(operations.size());
   }
   std::vector<Handle> handles;
@@ -140,12 +152,16 @@ size_t Unordered::begin_operations(std::span<const std::shared_ptr<Item>> items,
   } catch (...) {
     error = std::current_exception();
   }
-  handles.resize(all, kNoHandle);
   // Nothing is started when an operation is not valid, whose ever it is.
-  const auto started = [](Handle handle) { return handle != kNoHandle; };
-  if (error && ends.size() > 1 && std::none_of(handles.begin(), handles.end(), started))
+  if (error && handles.empty() && ends.size() > 1) {
+    for (size_t i = 0, at = 0; i < ends.size(); at = ends[i++])
+      for (Operation& operation : items[i]->operations) operation = std::move(operations[at++]);
     return begin_operations(items.first(1), together);
+  }
+  handles.resize(all, kNoHandle);
   std::unordered_map<Handle, std::shared_ptr<Carrier>> carriers;
+  std::shared_ptr<Carrier> carrier;  // of the last handle: fused operations have the same
+  Handle last = kNoHandle;
   for (size_t i = 0, at = 0; i < ends.size(); ++i) {
     Item& item = *items[i];
     for (; at < ends[i]; ++at) {
@@ -153,8 +169,11 @@ size_t Unordered::begin_operations(std::span<const std::shared_ptr<Item>> items,
         item.error = error;
         continue;
       }
-      std::shared_ptr<Carrier>& carrier = carriers[handles[at]];
-      if (!carrier) carrier = std::make_shared<Carrier>(engine_, handles[at]);
+      if (std::exchange(last, handles[at]) != handles[at]) {
+        std::shared_ptr<Carrier>& known = carriers[last];
+        if (!known) known = std::make_shared<Carrier>(engine_, last);
+        carrier = known;
+      }
       if (item.carriers.empty() || item.carriers.back() != carrier)
         item.carriers.push_back(carrier);
     }
@@ -165,31 +184,35 @@ size_t Unordered::begin_operations(std::span<const std::shared_ptr<Item>> items,
 void Unordered::stand_in(const std::string& description) {
   if (!options_.stand_in)
     throw_invalid("join: this rank cannot contribute zeros to {}", description);
+  attendance_.end();
   std::erase_if(stood_in_, [](const Rest& rest) { return !rest || rest(0); });
   stood_in_.push_back(options_.stand_in(description));
 }
 
-std::shared_ptr<Unordered::Item> Unordered::take(const std::string& name) {
+// Null: this rank has not submitted it. Nobody else frees an item that has not started.
+Unordered::Item* Unordered::submitted(const Negotiator::Agreed& agreed) {
+  if (agreed.name.empty()) return nullptr;
   std::lock_guard lock(mutex_);
-  const auto found = waiting_.find(name);
-  STRETTO_CHECK(found != waiting_.end(), "'{}' was agreed on and is not there", name);
-  std::shared_ptr<Item> item = std::move(found->second);
-  waiting_.erase(found);
+  const auto found = items_.find(static_cast<Handle>(agreed.ticket));
+  STRETTO_CHECK(found != items_.end(), "'{}' was agreed on and is not there", agreed.name);
+  Item* item = found->second.get();
+  item->name = agreed.name;
   return item;
 }
 
-void Unordered::finish(std::span<const std::shared_ptr<Item>> items) {
+void Unordered::finish(std::span<Item* const> items) {
   // Destroyed after the lock is released: it may hold Python objects.
   std::vector<Start> done;
-  for (const auto& item : items) {
+  for (Item* item : items) {
     if (item->start) done.push_back(std::exchange(item->start, nullptr));
   }
+  if (!done.empty()) attendance_.end();
   std::lock_guard lock(mutex_);
-  for (const auto& item : items) item->started = true;
+  for (Item* item : items) item->started = true;
   over_.notify_all();
 }
 
-void Unordered::finish(const std::shared_ptr<Item>& item, std::exception_ptr error) {
+void Unordered::finish(Item* item, std::exception_ptr error) {
   item->error = std::move(error);
   finish({&item, 1});
 }
@@ -205,14 +228,15 @@ void Unordered::give_up(std::exception_ptr error) {
       }
     }
   }
-  std::vector<std::shared_ptr<Item>> open;
+  std::vector<Item*> open;
   {
     std::lock_guard lock(mutex_);
     broken_ = error;
-    open = std::exchange(joining_, {});
-    for (auto& [name, item] : std::exchange(waiting_, {})) open.push_back(std::move(item));
+    joining_.clear();
+    for (const auto& [handle, item] : items_)
+      if (!item->started) open.push_back(item.get());
   }
-  for (const auto& item : open) finish(item, error);
+  for (Item* item : open) finish(item, error);
 }
 
 }  // namespace stretto::comm

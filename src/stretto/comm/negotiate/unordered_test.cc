@@ -368,6 +368,86 @@ TEST(Unordered, AnOperationThatMakesNoSenseIsItsSubmittersError) {
       }));
 }
 
+// Operations that come again use the memory of those before; none may get what another had.
+TEST(Unordered, RecurringOperationsKeepApart) {
+  const unsigned seed = 11;
+  expect_no_errors(testing::run_ranks(3, testing::two_hosts, [&](Engine& engine) {
+    const int rank = engine.membership().rank, n = 50;
+    Unordered named(engine, "job", everyone(engine), {});
+    Operation sum{.reduction = ReduceOp::kSum, .count = kElements};
+    const auto small =
+        std::make_shared<const Recurring>(Recurring{.description = "8", .operation = sum});
+    sum.count = 2 * kElements;
+    const auto large =
+        std::make_shared<const Recurring>(Recurring{.description = "16", .operation = sum});
+    std::mt19937 random(seed + static_cast<unsigned>(rank));
+    for (int step = 0; step < 20; ++step) {
+      std::vector<std::array<float, 2 * kElements>> values(n);
+      std::vector<int> order(n);
+      std::iota(order.begin(), order.end(), 0);
+      std::shuffle(order.begin(), order.end(), random);
+      std::vector<Handle> handles(n);
+      for (const int i : order) {
+        values[i].fill(static_cast<float>(i + step));
+        handles[i] =
+            named.submit("t" + std::to_string(i), (i + step) % 3 ? small : large, values[i].data());
+      }
+      std::shuffle(order.begin(), order.end(), random);
+      for (const int i : order) {
+        if (!named.take_over(handles[i])) named.wait(handles[i]);
+        const auto one = static_cast<float>(i + step);
+        EXPECT_EQ(values[i].front(), 3 * one);
+        EXPECT_EQ(values[i].back(), (i + step) % 3 ? one : 3 * one) << "seed " << seed;
+        EXPECT_THROW(named.wait(handles[i]), InvalidArgument);
+      }
+    }
+    leave(named);
+  }));
+}
+
+TEST(Unordered, EveryoneWhoWaitsGetsTheError) {
+  expect_no_errors(testing::run_ranks(
+      2, [](int) { return patient(); },
+      [&](Engine& engine) {
+        Unordered named(engine, "job", everyone(engine), {});
+        std::array<float, kElements> values{};
+        const Handle bad = named.submit("bad", "f32", kWorld, {sum_of(values.data(), -1)});
+        std::atomic<int> told{0};
+        std::vector<std::thread> threads;
+        for (int i = 0; i < 4; ++i)
+          threads.emplace_back([&] {
+            try {
+              named.wait(bad);
+            } catch (const InvalidArgument&) {  // its own, or that the handle is known no more
+              ++told;
+            }
+          });
+        for (std::thread& thread : threads) thread.join();
+        EXPECT_EQ(told, 4);
+        leave(named);
+      }));
+}
+
+// Python's start functions may take long; meanwhile the engine goes on.
+TEST(Unordered, AStartThatTakesLongStopsNobody) {
+  expect_no_errors(testing::run_ranks(2, testing::two_hosts, [&](Engine& engine) {
+    Unordered named(engine, "job", everyone(engine), {});
+    std::atomic<bool> over{false};
+    const Handle slow = named.submit("slow", "call", [&]() -> Rest {
+      while (!over) std::this_thread::yield();
+      return {};
+    });
+    std::array<float, kElements> values{};
+    const Handle queued = engine.submit(kWorld, sum_of(values.data()), Delivery::kQueue);
+    std::array<Completion, 1> done;
+    EXPECT_EQ(engine.next_completions(done, 60), 1u);
+    EXPECT_EQ(done[0].handle, queued);
+    over = true;
+    named.wait(slow);
+    leave(named);
+  }));
+}
+
 TEST(Unordered, SubsetsDoNotKnowEachOther) {
   expect_no_errors(testing::run_ranks(
       4, [](int) { return patient(); },
