@@ -182,10 +182,10 @@ Model open_model(const std::string& path, const OptimizeOptions& options, const 
 
 namespace {
 
-// The same of a model that runs in stages, which checks types and shapes when it runs.
-std::vector<Tensor> arrange_for_stages(const Model& model,
-                                       const std::map<std::string, Tensor>& given,
-                                       std::vector<std::string>* made_up) {
+// The same of a model that checks types and shapes when it runs: it runs in stages, or dimensions
+// of its inputs are open.
+std::vector<Tensor> arrange_for_run(const Model& model, const std::map<std::string, Tensor>& given,
+                                    std::vector<std::string>* made_up) {
   const ir::Graph& graph = *model.state().graph;
   const auto samples = runtime::sample_inputs(graph, {});
   std::vector<Tensor> inputs;
@@ -218,13 +218,14 @@ std::vector<Tensor> arrange_for_stages(const Model& model,
 
 std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::string, Tensor>& given,
                                    std::vector<std::string>* made_up) {
-  std::vector<Tensor> inputs;
-  if (model.staged()) return arrange_for_stages(model, given, made_up);
+  if (model.staged()) return arrange_for_run(model, given, made_up);
   std::map<std::string, Tensor> tensors = given;
   if (const auto* pictures = model.state().pictures.get()) {
     const auto at = tensors.find(model.inputs()[pictures->index].name);
     if (at != tensors.end()) at->second = prepare(model, at->second);
   }
+  if (model.open()) return arrange_for_run(model, tensors, made_up);
+  std::vector<Tensor> inputs;
   for (runtime::SampleInput& sample : runtime::sample_inputs(*model.state().graph, tensors)) {
     if (sample.made_up && made_up) made_up->push_back(model.inputs()[inputs.size()].name);
     inputs.push_back(std::move(sample.tensor));

@@ -62,7 +62,8 @@ Model open_model(const std::string& path, const OptimizeOptions& options, const 
 
 // The model's inputs in order: from `given`, else made up as for the check of an optimised model
 // (runtime/sample_inputs.h); the names of those are added to `made_up`. Throws InvalidArgument for
-// a name that the model does not have, a wrong type or a wrong shape.
+// a name that the model does not have, a wrong type or a wrong shape. With open dimensions, running
+// the model does so for types and shapes.
 std::vector<Tensor> arrange_inputs(const Model& model, const std::map<std::string, Tensor>& given,
                                    std::vector<std::string>* made_up);
 

@@ -304,6 +304,12 @@ std::vector<EngineResult> time_with_peers(const Model& any, const PeerOptions& o
   const TemporaryFolder folder;
   const std::vector<Tensor> inputs = arrange_inputs(any, options.inputs, nullptr);
   const Model model = with_fixed_shapes(any);
+  for (size_t i = 0; i < inputs.size() && !model.staged(); ++i) {
+    const TensorSpec& spec = model.inputs()[i];
+    if (inputs[i].shape() == spec.shape) continue;
+    throw_invalid("input {}: expected {}, the shape that the model was optimised for, got {}",
+                  spec.name, shape_text(spec.shape), shape_text(inputs[i].shape()));
+  }
   std::vector<std::pair<std::string, Tensor>> named;
   for (size_t i = 0; i < inputs.size(); ++i) named.emplace_back(model.inputs()[i].name, inputs[i]);
   write_npz(folder.file("inputs.npz"), named);

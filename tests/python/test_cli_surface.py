@@ -212,6 +212,24 @@ def test_a_shape_that_depends_on_the_input_makes_stages_as_listed(run_command, t
     assert "x".join(map(str, sizes)) in shown.stdout
 
 
+def test_open_dimensions_take_any_length(run_command, tmp_path):
+  import onnx
+  from conftest import model_of, value
+  model = model_of([onnx.helper.make_node("Relu", ["x"], ["y"])], [value("x", ["n", 3])],
+                   [value("y", ["n", 3])], {})
+  onnx.save(model, tmp_path / "open.onnx")
+  run_command("optimize", "open.onnx", "--tuning", "off", "--shape", "x=1..8x3", "-o", "o.stretto")
+  for rows in (1, 2, 8):
+    x = np.arange(3 * rows, dtype=np.float32).reshape(rows, 3) - 4
+    np.save(tmp_path / "x.npy", x)
+    run_command("infer", "o.stretto", "--input", "x=x.npy", "-o", "y.npy")
+    np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), np.maximum(x, 0))
+  np.save(tmp_path / "x.npy", np.zeros((9, 3), np.float32))
+  assert "x" in run_command("infer", "o.stretto", "--input", "x=x.npy", code=2).stderr
+  said = run_command("bench", "o.stretto", "--input", "x=x.npy", code=2).stderr
+  assert "input x: expected" in said and "9x3" in said
+
+
 def test_json_of_peers(run_command):
   rows = {row["name"]: row for row in json.loads(run_command("peers", "--json").stdout)["peers"]}
   assert {"onnxruntime", "openvino", "ncnn", "mnn", "torch"} <= set(rows)
