@@ -1,6 +1,7 @@
 #include "stretto/kernels/elementwise/problem.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 
@@ -39,6 +40,44 @@ TEST(Elementwise, EveryOperator) {
       });
     }
   }
+}
+
+TEST(Elementwise, PowersOfAllKinds) {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> numbers{0,     -0.0f,     1,         -1,         2,      -2,
+                                   0.5f,  -0.5f,     3,         -3,         1e-3f,  10000,
+                                   2.5f,  -2.5f,     100,       1e30f,      1e-40f, -7,
+                                   0.99f, 1.01f,     2047,      16777217.f, 88.9f,  3.4028235e38f,
+                                   kNan,  kInfinity, -kInfinity};
+  const auto count = static_cast<int64_t>(numbers.size());
+  int checked = 0;
+  for (int64_t last : {count, count - 3}) {  // all finite without the last, as vectors need it
+    ElementwiseProblem p = plain({last, last, 8}, {{last, 1, 1}, {1, last, 1}});
+    append(p, {ElementOp::kPow, 0, 1});
+    for (Isa isa : usable_isas()) {
+      p.target.isa = isa;
+      Workbench bench(kElementwise, &p);
+      for (int i : {0, 1}) std::copy_n(numbers.begin(), last, bench.input(i).begin());
+      for (int row = 0; row < kElementwise.rows; ++row) {
+        if (row == kElementwise.reference || !kElementwise.fits(row, &p).ok) continue;
+        ++checked;
+        bench.run(row);
+        const std::span<const float> y = bench.output(0);
+        for (int64_t i = 0; i < last * last * 8; ++i) {
+          const float x = numbers[i / 8 / last], power = numbers[i / 8 % last];
+          const auto expected = static_cast<float>(std::pow(double{x}, double{power}));
+          const bool same = std::isnan(expected)
+                                ? std::isnan(y[i])
+                                : std::signbit(y[i]) == std::signbit(expected) &&
+                                      (y[i] == expected || std::fabs(y[i] / expected - 1) < 3e-7f);
+          ASSERT_TRUE(same) << x << " to the power of " << power << " is " << expected << ", got "
+                            << y[i] << " from " << kElementwise.row_name(row);
+        }
+      }
+    }
+  }
+  EXPECT_GE(checked, 2);
 }
 
 TEST(Elementwise, BroadcastsMergeAndAgree) {
