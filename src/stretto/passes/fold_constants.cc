@@ -12,7 +12,8 @@ namespace {
 constexpr std::string_view kRules[] = {"drop-known", "fold-constant"};
 
 // A result may be this much larger than what it is made from: a broadcast table is cheaper to make
-// again than to keep in the artefact.
+// again than to keep in the artefact. Weights that are stored in few bits are not: a result of no
+// more elements may have any size.
 constexpr int64_t kGrowthBytes = 1 << 20;
 
 // Results that take more floating point operations than this are left to the program.
@@ -28,6 +29,20 @@ int64_t bytes(const Rewriter& graph, const std::vector<ValueId>& ids) {
     sum += element_count(graph.shape(id)) * static_cast<int64_t>(dtype_bytes(graph.dtype(id)));
   }
   return sum;
+}
+
+int64_t most_elements(const Rewriter& graph, const std::vector<ValueId>& ids) {
+  int64_t most = 0;
+  for (ValueId id : ids) {
+    if (id != kNone) most = std::max(most, element_count(graph.shape(id)));
+  }
+  return most;
+}
+
+bool grows(const Rewriter& graph, const Node& node) {
+  if (bytes(graph, node.outputs) <= bytes(graph, node.inputs) + kGrowthBytes) return false;
+  return node.outputs.size() > 1 ||
+         most_elements(graph, node.outputs) > most_elements(graph, node.inputs);
 }
 
 void run(ir::Graph& graph, PassContext& context) {
@@ -46,7 +61,7 @@ void run(ir::Graph& graph, PassContext& context) {
       continue;
     }
     if (!std::all_of(node.inputs.begin(), node.inputs.end(), known)) continue;
-    if (bytes(rewriter, node.outputs) > bytes(rewriter, node.inputs) + kGrowthBytes) continue;
+    if (grows(rewriter, node)) continue;
     if (node.op->flops != nullptr && node.op->flops(rewriter.graph(), node) > kFlops) continue;
     if (!context.allow("fold-constant", node.name)) continue;
     std::vector<Tensor> inputs;

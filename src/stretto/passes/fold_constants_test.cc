@@ -56,5 +56,21 @@ TEST(FoldConstants, KeepsLargeBroadcastsAsNodes) {
   EXPECT_EQ(r.nodes("Expand"), 1);
 }
 
+TEST(FoldConstants, WidensLargeWeights) {
+  const auto r = rewrite(R"(graph g
+    input x: float32[1, 1024]
+    constant w: float16[1024, 1024] = random(1)
+    constant scale: float32[1] = {0.02}
+    wide = Cast(w) {to = "float32"}
+    q = Cast(w) {to = "int8"}
+    real = DequantizeLinear(q, scale)
+    z = MatMul(x, wide)
+    y = MatMul(z, real)
+    output y)",
+                         {&kFoldConstants}, 0);
+  EXPECT_EQ(r.nodes("Cast"), 0);
+  EXPECT_EQ(r.nodes("DequantizeLinear"), 0);
+}
+
 }  // namespace
 }  // namespace stretto::passes
