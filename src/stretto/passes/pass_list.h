@@ -7,6 +7,7 @@ namespace stretto::passes {
 
 extern const Pass kFoldConstants;
 extern const Pass kRemoveIdentity;
+extern const Pass kRoundInFloats;
 extern const Pass kDeduplicate;
 extern const Pass kRecogniseActivation;
 extern const Pass kRecogniseLayerNorm;

@@ -55,6 +55,7 @@ std::span<const Pass* const> pipeline() {
   static constexpr const Pass* kPipeline[] = {
       &kFoldConstants,        // no node has only known inputs, unless its result is large
       &kRemoveIdentity,       // no node returns its input; Reshape is the only shape-changer
+      &kRoundInFloats,        // integers between float operators are rounded floats
       &kDeduplicate,          // no two nodes compute the same from the same inputs
       &kRecogniseActivation,  // SiLU, GELU, hard-swish, Mish are one node each
       &kRecogniseLayerNorm,   // layer and RMS normalisation are one node each

@@ -164,4 +164,12 @@ Tensor unnarrowed(const Tensor& tensor) {
   return out;
 }
 
+std::pair<double, double> integer_range(DType dtype) {
+  const int bits = is_narrow(dtype) ? narrow_bits(dtype) : 8 * static_cast<int>(dtype_bytes(dtype));
+  const bool is_signed = dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt4 ||
+                         dtype == DType::kInt2;
+  const double half = std::ldexp(1.0, bits - 1);
+  return is_signed ? std::pair(-half, half - 1) : std::pair(0.0, 2 * half - 1);
+}
+
 }  // namespace stretto

@@ -26,6 +26,9 @@ struct NarrowOptions {
   PowerRounding rounding = PowerRounding::kUp;
 };
 
+// The least and the largest value of an integer type of at most 16 bits, narrow ones included.
+std::pair<double, double> integer_range(DType dtype);
+
 // Any tensor to a narrow type; floats round to nearest, ties to even, integers truncate. NaN
 // becomes 0 where the type has none.
 Tensor narrowed(const Tensor& tensor, DType dtype, const NarrowOptions& options = {});

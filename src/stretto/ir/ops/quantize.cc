@@ -109,15 +109,6 @@ void infer_quantize(Inference& c) {
   c.set_output(0, dtype, c.shape(0));
 }
 
-// The least and the largest value of a quantised integer type.
-std::pair<double, double> range_of(DType dtype) {
-  const int bits = is_narrow(dtype) ? narrow_bits(dtype) : 8 * static_cast<int>(dtype_bytes(dtype));
-  const bool is_signed = dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt4 ||
-                         dtype == DType::kInt2;
-  const double half = std::ldexp(1.0, bits - 1);
-  return is_signed ? std::pair(-half, half - 1) : std::pair(0.0, 2 * half - 1);
-}
-
 double rounded_to(DType precision, double value) {
   switch (precision) {
     case DType::kFloat16:
@@ -140,7 +131,7 @@ void evaluate_quantize(Evaluation& c) {
       c.has_input(2) ? c.inputs[2].as_doubles() : std::vector<double>(scales.size(), 0);
   std::vector<double> y(from.size());
   const bool to_float = is_float(to);
-  const auto [low, high] = to_float ? std::pair(0.0, 0.0) : range_of(to);
+  const auto [low, high] = to_float ? std::pair(0.0, 0.0) : integer_range(to);
   for (size_t i = 0; i < y.size(); ++i) {
     const auto at = static_cast<size_t>(place(static_cast<int64_t>(i)));
     const double quotient = rounded_to(precision, from[i] / scales[at]);

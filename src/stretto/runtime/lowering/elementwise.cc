@@ -7,6 +7,7 @@
 #include "stretto/base/error.h"
 #include "stretto/ir/fused.h"
 #include "stretto/runtime/lowering/rules.h"
+#include "stretto/tensor/narrow.h"
 
 namespace stretto::runtime {
 namespace {
@@ -229,6 +230,79 @@ bool lower_integers(Lowering& l, const ir::Node& node) {
     }
     return true;
   });
+}
+
+namespace {
+
+// A scale or a zero point of one number for all of `x`, or of one for each place along the axis,
+// as something that broadcasts to x; kNone when it has another form.
+ir::ValueId along_axis(Lowering& l, const ir::Node& node, ir::ValueId id) {
+  const Shape &x = l.shape(node.inputs[0]), &shape = l.shape(id);
+  if (shape.empty()) return id;
+  Shape spread(x.size(), 1);
+  if (element_count(shape) != 1) {
+    const auto rank = static_cast<int64_t>(x.size());
+    const int64_t axis = normalize_axis(node.attributes.integer("axis", 1), rank, "axis");
+    if (shape.size() != 1 || node.attributes.integer("block_size", 0) != 0) return ir::kNone;
+    spread[static_cast<size_t>(axis)] = shape[0];
+  }
+  if (spread == shape) return id;
+  const Tensor* value = l.constant(id);
+  if (value == nullptr) return ir::kNone;
+  return l.graph().add_constant(l.graph().value(id).name + "/spread", value->reshaped(spread));
+}
+
+// x, the scale and, where there is one, the zero point; empty when kernels cannot take them.
+std::vector<ir::ValueId> quantization_inputs(Lowering& l, const ir::Node& node) {
+  std::vector<ir::ValueId> inputs{node.inputs[0]};
+  if (!l.is_float32(node.inputs[1])) return {};
+  for (size_t i = 1; i < node.inputs.size(); ++i) {
+    if (node.inputs[i] == ir::kNone) continue;
+    inputs.push_back(along_axis(l, node, node.inputs[i]));
+    if (inputs.back() == ir::kNone) return {};
+  }
+  return inputs;
+}
+
+}  // namespace
+
+bool lower_quantize(Lowering& l, const ir::Node& node) {
+  const DType to = l.graph().value(node.outputs[0]).dtype;
+  if (!is_integer(to) || !l.is_float32(node.inputs[0]) ||
+      node.attributes.text("precision", "float32") != "float32") {
+    return false;
+  }
+  const std::vector<ir::ValueId> inputs = quantization_inputs(l, node);
+  if (inputs.empty()) return false;
+  const auto [low, high] = integer_range(to);
+  const auto literal = [](double value) {
+    return ElementwiseArg{.kind = ElementwiseArg::Kind::kLiteral, .literal = value};
+  };
+  std::vector<ElementwiseStep> steps;
+  const auto step = [&](const char* op, std::vector<ElementwiseArg> args) {
+    steps.push_back({.op = op, .args = std::move(args)});
+    return result_arg(static_cast<int>(steps.size()) - 1);
+  };
+  ElementwiseArg y = step("Round", {step("Div", {input_arg(0), input_arg(1)})});
+  const ElementwiseArg is_number = step("Equal", {y, y});
+  if (inputs.size() > 2) y = step("Add", {y, input_arg(2)});
+  y = step("Min", {step("Max", {y, literal(low)}), literal(high)});
+  step("Where", {is_number, y, literal(0)});  // as in the reference
+  return lower_steps(l, node, inputs, steps);
+}
+
+bool lower_dequantize(Lowering& l, const ir::Node& node) {
+  const DType from = l.graph().value(node.inputs[0]).dtype;
+  if (!is_integer(from) || !l.is_float32(node.outputs[0])) return false;
+  const std::vector<ir::ValueId> inputs = quantization_inputs(l, node);
+  // Of differences of large integers, floats lose digits.
+  if (inputs.empty() || (from == DType::kInt32 && inputs.size() > 2)) return false;
+  if (inputs.size() == 2) {
+    return lower_steps(l, node, inputs, {{.op = "Mul", .args = {input_arg(0), input_arg(1)}}});
+  }
+  return lower_steps(l, node, inputs,
+                     {{.op = "Sub", .args = {input_arg(0), input_arg(2)}},
+                      {.op = "Mul", .args = {result_arg(0), input_arg(1)}}});
 }
 
 bool lower_batch_norm(Lowering& l, const ir::Node& node) {

@@ -41,6 +41,8 @@ const LoweringRule* find_lowering_rule(std::string_view op) {
       {"BitwiseOr", lower_integers},
       {"BitwiseXor", lower_integers},
       {"Mod", lower_integers},
+      {"QuantizeLinear", lower_quantize},
+      {"DequantizeLinear", lower_dequantize},
       {"BatchNormalization", lower_batch_norm},
       {"ReduceL1", lower_reduce},
       {"ReduceL2", lower_reduce},

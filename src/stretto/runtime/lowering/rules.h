@@ -33,6 +33,8 @@ bool lower_group_norm(Lowering& l, const ir::Node& node);
 bool lower_fused_elementwise(Lowering& l, const ir::Node& node);
 bool lower_elementwise(Lowering& l, const ir::Node& node);
 bool lower_integers(Lowering& l, const ir::Node& node);  // those that are not of that table
+bool lower_quantize(Lowering& l, const ir::Node& node);
+bool lower_dequantize(Lowering& l, const ir::Node& node);
 bool lower_batch_norm(Lowering& l, const ir::Node& node);
 
 // Data movement (movement.cc), reductions (reduce.cc), resampling (resize.cc).
