@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from stretto._errors import Error, InvalidArgumentError
+from stretto._completions import start_thread
+from stretto._errors import Error, InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
   from stretto.comm import Engine
@@ -62,8 +63,13 @@ def add(engine: Engine) -> None:
       LOG.warning("rank %d: no metrics on port %d: %s", engine.rank, place[1], error)
       return
     server.daemon_threads = True
+    try:
+      start_thread("stretto-metrics", server.serve_forever)
+    except UnsupportedError as error:
+      server.server_close()
+      LOG.warning("rank %d: no metrics: %s", engine.rank, error)
+      return
     STATE["server"] = server
-    threading.Thread(target=server.serve_forever, name="stretto-metrics", daemon=True).start()
 
 
 def remove(engine: Engine) -> None:

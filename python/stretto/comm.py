@@ -10,6 +10,7 @@ engine.close()
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import threading
 import weakref
@@ -42,8 +43,8 @@ from stretto._comm_arguments import (
   set_option,
   wrong_field,
 )
-from stretto._completions import THREADS, Completions, Done
-from stretto._errors import CommError, InvalidArgumentError
+from stretto._completions import THREADS, Completions, Done, start_thread
+from stretto._errors import CommError, InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
   import numpy as np
@@ -389,9 +390,8 @@ class Engine(Completions):
       self._name_reports()
       return
     # Elsewhere: a name may need a lock of torch's whose holder waits for the completion thread.
-    thread = threading.Thread(target=self._name_reports, name="stretto-reports", daemon=True)
-    THREADS.add(thread)
-    thread.start()
+    with contextlib.suppress(UnsupportedError):  # non_finite() does it
+      THREADS.add(start_thread("stretto-reports", self._name_reports))
 
   def statistics(self) -> dict[str, Any]:
     """What the engine has done so far.
