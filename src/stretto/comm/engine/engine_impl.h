@@ -99,7 +99,8 @@ class EngineImpl : public Engine {
   // submit.cc: from an operation to its units.
   std::shared_ptr<OpenOperation> begin(Group id, Operation operation, Delivery delivery,
                                        std::function<void()> notify = nullptr,
-                                       std::vector<Piece> pieces = {});
+                                       std::vector<Piece> pieces = {},
+                                       std::optional<NonFinite> found = {});
   StepFinder::Event find_step(GroupState& group, const Operation& operation);
   void choose_codec(OpenOperation& open);
   void begin_collective(GroupState& group, OpenOperation* open);
