@@ -319,10 +319,12 @@ class CommEngine {
     return engine->flight_json(reason);
   }
 
-  std::vector<std::tuple<int, std::string, Group, uint64_t, int64_t, int64_t>> take_non_finite() {
-    std::vector<std::tuple<int, std::string, Group, uint64_t, int64_t, int64_t>> result;
+  using ReportTuple = std::tuple<int, std::string, Group, uint64_t, int64_t, int64_t, int64_t>;
+
+  std::vector<ReportTuple> take_non_finite() {
+    std::vector<ReportTuple> result;
     for (const NonFiniteReport& r : use()->take_non_finite()) {
-      result.emplace_back(r.rank, r.name, r.group, r.sequence, r.first_offset, r.count);
+      result.emplace_back(r.rank, r.name, r.group, r.sequence, r.first_offset, r.count, r.more);
     }
     return result;
   }

@@ -111,6 +111,7 @@ class Engine(Completions):
     self.rank, self.size, self.options = rank, size, options
     self._non_finite: list[dict[str, Any]] = []
     self._unnamed: deque[dict[str, Any]] = deque()  # reports whose gradient is not found yet
+    self._more = 0  # reports that were not kept
     self._reports_lock = threading.RLock()
     # Replaces the name of an operation in a report by that of the gradient; False: not possible on
     # this thread now.
@@ -355,17 +356,25 @@ class Engine(Completions):
 
     Returns:
       Up to 1000 reports, oldest first, each with `rank`, `name` (of the gradient), `group`,
-      `sequence` (number of the operation), `first_offset` (of an element) and `count` (of values).
+      `sequence` (number of the operation), `first_offset` (of an element), `count` (of values) and
+      `more`: how many reports after this one, the last, were not kept.
     """
     self._take_reports()
     self._name_reports()
+    with self._reports_lock:
+      if self._more > 0 and self._non_finite:
+        self._non_finite[-1]["more"] += self._more
+        self._more = 0
     return self._non_finite
 
   def _take_reports(self) -> bool:
-    for rank, name, group, sequence, offset, count in self.native.take_non_finite():
-      if len(self._non_finite) < REPORTS:
+    for rank, name, group, sequence, offset, count, more in self.native.take_non_finite():
+      self._more += more
+      if len(self._non_finite) + len(self._unnamed) < REPORTS:
         self._unnamed.append({"rank": rank, "name": name, "group": group, "sequence": sequence,
-                              "first_offset": offset, "count": count})
+                              "first_offset": offset, "count": count, "more": 0})
+      else:
+        self._more += 1
     return bool(self._unnamed)
 
   def _name_reports(self) -> None:
@@ -380,8 +389,7 @@ class Engine(Completions):
                       "(operation %d)", report["rank"], report["count"],
                       report["name"] or "an operation", report["first_offset"],
                       report["sequence"])
-        if len(self._non_finite) < REPORTS:
-          self._non_finite.append(report)
+        self._non_finite.append(report)
 
   def _note(self) -> None:
     if not self._take_reports():

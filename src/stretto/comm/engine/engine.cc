@@ -235,7 +235,16 @@ void EngineImpl::report(NonFiniteReport found) {
     fail(membership_.rank, "",
          fmt::format("rank {}: {} has {} values that are not finite, the first at {}",
                      membership_.rank, found.name, found.count, found.first_offset));
-  non_finite_.push_back(std::move(found));
+  keep_report(std::move(found));
+}
+
+// Perhaps nobody ever takes them.
+void EngineImpl::keep_report(NonFiniteReport&& found) {
+  if (non_finite_.size() < kMostReports) {
+    non_finite_.push_back(std::move(found));
+  } else {
+    ++non_finite_.back().more;
+  }
 }
 
 std::vector<NonFiniteReport> EngineImpl::take_non_finite() {

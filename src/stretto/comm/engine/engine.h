@@ -45,6 +45,7 @@ struct NonFiniteReport {
   uint64_t sequence = 0;     // of the operation within its group
   int64_t first_offset = 0;  // of the first such value, in elements of the operation's input
   int64_t count = 0;         // of such values
+  int64_t more = 0;          // how many reports after this one, the last of its list, were not kept
 };
 
 struct StreamStatistics {
@@ -208,7 +209,8 @@ class Engine {
   // and ends the job when options.nan_check is kStop.
   virtual void report(NonFiniteReport found) = 0;
 
-  // The reports of NaN and infinity since the last call.
+  // The reports of NaN and infinity since the last call, at most kMostReports: the first ones.
+  static constexpr size_t kMostReports = 1000;
   virtual std::vector<NonFiniteReport> take_non_finite() = 0;
 
   virtual Statistics statistics() = 0;

@@ -77,6 +77,7 @@ class EngineImpl : public Engine {
   void leave(Lock& lock);
   void say_goodbye(Lock& lock, double deadline);
   void fail_open(const std::exception_ptr& error);
+  void keep_report(NonFiniteReport&& found);
   void abandon();
   Statistics gather_statistics() const;
   Operations::iterator find(Handle handle, std::string_view method);

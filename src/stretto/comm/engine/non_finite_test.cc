@@ -47,6 +47,28 @@ TEST(NonFinite, InputsAreReportedAndSentOn) {
   }));
 }
 
+// A job with a loss scaler goes on, perhaps for ever.
+TEST(NonFinite, ReportsThatNobodyTakesAreCounted) {
+  const auto engine = Engine::create(memory_store(), {.rank = 0, .size = 1}, patient());
+  const auto fill = [&](int64_t reports) {
+    for (int64_t i = 0; i < reports; ++i) engine->report({.name = fmt::format("w{}", i)});
+  };
+  float bad = std::numeric_limits<float>::infinity();
+  const auto most = static_cast<int64_t>(Engine::kMostReports);
+  fill(most + 4);
+  engine->wait(engine->submit(
+      kWorld, {.reduction = ReduceOp::kSum, .count = 1, .input = &bad, .output = &bad}));
+  auto reports = engine->take_non_finite();
+  ASSERT_EQ(std::ssize(reports), most);
+  EXPECT_EQ(reports.back().name, fmt::format("w{}", most - 1));
+  EXPECT_EQ(reports.back().more, 5);
+  EXPECT_EQ(reports.front().more, 0);
+  fill(2);
+  reports = engine->take_non_finite();
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports.back().more, 0);
+}
+
 // Large operations are looked at a unit at a time, while earlier units are overwritten with
 // results.
 TEST(NonFinite, InputsOfManyUnitsAreCountedOnce) {

@@ -398,12 +398,12 @@ void EngineImpl::stop_for_non_finite(const OpenOperation& open) {
 void EngineImpl::report_non_finite(const OpenOperation& open) {
   const auto add = [&](const std::string& name, const NonFinite& found) {
     if (found.count == 0) return;
-    non_finite_.push_back({.rank = membership_.rank,
-                           .name = name,
-                           .group = open.group,
-                           .sequence = open.sequence,
-                           .first_offset = found.first,
-                           .count = found.count});
+    keep_report({.rank = membership_.rank,
+                 .name = name,
+                 .group = open.group,
+                 .sequence = open.sequence,
+                 .first_offset = found.first,
+                 .count = found.count});
   };
   for (const Piece& piece : open.pieces) add(piece.name, piece.non_finite);
   if (open.pieces.empty())
