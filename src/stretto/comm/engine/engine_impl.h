@@ -151,6 +151,7 @@ class EngineImpl : public Engine {
   // never taken for one of a later group of the same name and ranks.
   std::unordered_map<Group, uint32_t> lives_;
   Trace trace_;
+  std::shared_ptr<tune::TuningCache> cache_;  // null: no group needed it yet (StepTuning::cache)
   FlightRecorder flight_;
   std::optional<Units> units_;
   std::optional<Ending> ending_;

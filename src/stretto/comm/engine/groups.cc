@@ -44,6 +44,13 @@ Group EngineImpl::add_group(std::string_view name, std::vector<int> ranks) {
   const auto removed = lives_.find(first);
   const uint32_t life = removed == lives_.end() ? 0 : removed->second;
   const Group id = life == 0 ? first : group_number(name, ranks, life);
+  if (!cache_ && !ranks.empty() &&
+      tells_cache(ranks[0] == membership_.rank ? 0 : 1, ranks.size(), options_)) {
+    inside.lock.unlock();
+    std::shared_ptr<tune::TuningCache> read = read_cache(options_);
+    inside.lock.lock();
+    if (!cache_) cache_ = std::move(read);  // groups share what they find
+  }
   if (id == kWorld || groups_.contains(id))
     throw_invalid("group '{}': these ranks have a group of this name already", name);
   GroupState& state = insert_group(id, std::string(name), std::move(ranks));
