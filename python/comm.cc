@@ -170,6 +170,7 @@ nb::dict statistics_dict(const Statistics& s) {
   result["joined"] = s.joined;
   result["resent_chunks"] = s.resent_chunks;
   result["duplicate_chunks"] = s.duplicate_chunks;
+  result["dropped_messages"] = s.dropped_messages;
   result["revived_streams"] = s.revived_streams;
   result["payload_bytes"] = s.payload_bytes;
   result["peak_eager_bytes"] = s.peak_eager_bytes;

@@ -132,6 +132,7 @@ METRICS = {
   "sent_bytes_total": ("counter", "Bytes sent over all streams, with headers."),
   "received_bytes_total": ("counter", "Bytes received over all streams, with headers."),
   "resent_chunks_total": ("counter", "Chunks that were sent again because a stream broke."),
+  "dropped_messages_total": ("counter", "Messages of groups that this rank had removed."),
   "revived_streams_total": ("counter", "Broken streams that were connected again."),
   "broken_streams": ("gauge", "Streams that are broken now."),
   "sum_seconds_total": ("counter", "Time spent on adding and encoding."),
@@ -155,6 +156,7 @@ def samples(engine: Engine) -> Iterator[tuple[str, dict[str, str], float]]:
   yield "sent_bytes_total", {}, sum(s["sent_bytes"] for s in streams)
   yield "received_bytes_total", {}, sum(s["received_bytes"] for s in streams)
   yield "resent_chunks_total", {}, done["resent_chunks"]
+  yield "dropped_messages_total", {}, done["dropped_messages"]
   yield "revived_streams_total", {}, done["revived_streams"]
   yield "broken_streams", {}, sum(not s["alive"] for s in streams)
   yield "sum_seconds_total", {}, done["sum_s"]

@@ -278,6 +278,7 @@ Statistics EngineImpl::gather_statistics() const {
   Statistics s;
   s.operations = done_operations_;
   s.joined = joined_operations_;
+  s.dropped_messages = dropped_messages_;
   s.sum_s = units_->sum_s();
   for (const Link* link : links_->all()) {
     s.resent_chunks += link->resent_chunks();

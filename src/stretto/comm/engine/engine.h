@@ -100,6 +100,7 @@ struct Statistics {
   int64_t joined = 0;      // of these, small all-reduces that were fused with others
   int64_t resent_chunks = 0, duplicate_chunks = 0;
   int64_t revived_streams = 0;   // broken streams that were connected again
+  int64_t dropped_messages = 0;  // of groups that this rank had removed, or was about to
   int64_t payload_bytes = 0;     // sent, after encoding, without headers
   int64_t peak_eager_bytes = 0;  // most memory held for messages not asked for, summed over links
   double sum_s = 0;              // time spent on adding and encoding
