@@ -170,6 +170,7 @@ nb::dict statistics_dict(const Statistics& s) {
   result["joined"] = s.joined;
   result["resent_chunks"] = s.resent_chunks;
   result["duplicate_chunks"] = s.duplicate_chunks;
+  result["dropped_messages"] = s.dropped_messages;
   result["revived_streams"] = s.revived_streams;
   result["payload_bytes"] = s.payload_bytes;
   result["peak_eager_bytes"] = s.peak_eager_bytes;
@@ -300,10 +301,31 @@ class CommEngine {
     return result;
   }
 
-  std::vector<std::tuple<int, std::string, Group, uint64_t, int64_t, int64_t>> take_non_finite() {
-    std::vector<std::tuple<int, std::string, Group, uint64_t, int64_t, int64_t>> result;
+  // A Use begins and ends with the interpreter's lock; a long text is written without it.
+  std::string trace_json() {
+    const Use engine = use();
+    nb::gil_scoped_release released;
+    return engine->trace_json();
+  }
+
+  std::string stop_trace() {
+    const Use engine = use();
+    nb::gil_scoped_release released;
+    return engine->stop_trace();
+  }
+
+  std::string flight_json(const std::string& reason) {
+    const Use engine = use();
+    nb::gil_scoped_release released;
+    return engine->flight_json(reason);
+  }
+
+  using ReportTuple = std::tuple<int, std::string, Group, uint64_t, int64_t, int64_t, int64_t>;
+
+  std::vector<ReportTuple> take_non_finite() {
+    std::vector<ReportTuple> result;
     for (const NonFiniteReport& r : use()->take_non_finite()) {
-      result.emplace_back(r.rank, r.name, r.group, r.sequence, r.first_offset, r.count);
+      result.emplace_back(r.rank, r.name, r.group, r.sequence, r.first_offset, r.count, r.more);
     }
     return result;
   }
@@ -449,13 +471,10 @@ void bind_comm(nb::module_& m) {
              }
              return statistics_dict(statistics);
            })
-      .def("trace_json", [](CommEngine& e) { return e.use()->trace_json(); })
+      .def("trace_json", &CommEngine::trace_json)
       .def("start_trace", [](CommEngine& e) { e.use()->start_trace(); })
-      .def("stop_trace", [](CommEngine& e) { return e.use()->stop_trace(); })
-      .def("flight_json", [](CommEngine& e, const std::string& reason) {
-        nb::gil_scoped_release released;
-        return e.use()->flight_json(reason);
-      });
+      .def("stop_trace", &CommEngine::stop_trace)
+      .def("flight_json", &CommEngine::flight_json);
 
   m.def("buffer_address", &buffer_address, "object"_a.none());
   m.def("comm_engine", &create, "store"_a, "rank"_a, "size"_a, "epoch"_a, "options"_a,

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "errors.h"
+#include "stretto/base/error.h"
 
 namespace nb = nanobind;
 
@@ -34,17 +35,38 @@ void nap() {
 }  // namespace
 
 NamedHandle::~NamedHandle() {
-  if (!over_) abandoned_.append(tensor_);
+  if (!over_) abandon();
 }
 
-// While another thread waits, the engine may have forgotten the handle already.
-bool NamedHandle::done() { return over_ || (!waited_for_ && unordered().poll(handle_)); }
+void NamedHandle::abandon() { abandoned_.append(nb::make_tuple(handle_, tensor_, nb::none())); }
+
+bool NamedHandle::done() {
+  if (over_) return true;
+  try {
+    return !waited_for_ && unordered().poll(handle_);
+  } catch (const InvalidArgument&) {
+    unordered().check_process();
+    // A thread that has begun to wait meanwhile may have taken the operation over.
+    if (waited_for_ || over_) return over_;
+    throw;
+  }
+}
 
 nb::object NamedHandle::wait() {
-  while (waited_for_ && !over_) nap();
+  while (waited_for_ && !over_) {
+    unordered().check_process();
+    nap();
+  }
   if (!over_) {
     const Flag flag(waited_for_);
-    error_ = unordered().end_of(handle_);  // Ctrl-C leaves the operation as it was
+    try {
+      error_ = unordered().end_of(handle_);
+    } catch (const nb::python_error&) {  // Ctrl-C leaves the operation as it was
+      throw;
+    } catch (const Error&) {  // it was closed; the other threads get this error, too
+      error_ = std::current_exception();
+      abandon();
+    }
     over_ = true;
   }
   if (error_) raise_python(error_);

@@ -13,8 +13,8 @@ namespace stretto::python {
 // Behaves as Handle of stretto/horovod/_handles.py. Needs the interpreter's lock.
 class NamedHandle {
  public:
-  // Takes over the operation. `abandoned` gets the tensor when nobody has waited for it, because
-  // the engine may still write there.
+  // Takes over the operation. `abandoned` gets (handle, tensor, None) when nobody has waited for
+  // it, because the engine may still write there.
   NamedHandle(nanobind::object owner, comm::Handle handle, nanobind::object tensor,
               nanobind::list abandoned)
       : owner_(std::move(owner)),
@@ -25,11 +25,13 @@ class NamedHandle {
   NamedHandle& operator=(const NamedHandle&) = delete;
   ~NamedHandle();
 
+  // False as long as another thread waits.
   bool done();
-  // The tensor. Throws the operation's error, each time.
+  // The tensor. Throws the operation's error, each time and on every thread.
   nanobind::object wait();
 
  private:
+  void abandon();
   CommUnordered& unordered() const { return *nanobind::inst_ptr<CommUnordered>(owner_); }
 
   nanobind::object owner_;  // of type CommUnordered

@@ -52,6 +52,10 @@ class CommUnordered {
   bool wait(comm::Handle handle, double timeout_s);
   // Waits without a limit, and returns the operation's error.
   std::exception_ptr end_of(comm::Handle handle);
+  // Throws in a forked child, where the threads that wait are not.
+  void check_process() const {
+    if (unordered_.forked()) check_open();
+  }
   void leave() { Use(unordered_)->leave(); }
   bool wait_left(double timeout_s);
 

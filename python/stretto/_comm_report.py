@@ -23,6 +23,7 @@ i.sum{background:var(--c2)}"""
 # The timeline shows the end of the run, where settings have settled.
 TIMELINE_S = 0.25
 TIMELINE_EVENTS = 3000
+SHOWN_REPORTS = 100  # of NaN
 LANE_HEIGHT = 9
 # What LinkStatistics.no_rdma says where nobody asked for more.
 EXPECTED_WITHOUT_RDMA = ("", "STRETTO_RDMA is off", "on the same host")
@@ -129,10 +130,12 @@ def non_finite(ranks: list[dict]) -> str:
   found = [(r["rank"], f) for r in ranks for f in r["non_finite"]]
   if not found:
     return ""
-  return section("<span class=bad>NaN or infinity</span>", "", table(
+  shown, all_ = found[:SHOWN_REPORTS], sum(1 + f.get("more", 0) for _, f in found)
+  note = f"The first {len(shown)} of {all_} reports." if all_ > len(shown) else ""
+  return section("<span class=bad>NaN or infinity</span>", note, table(
       ["rank", "gradient", "values", "operation"],
       [[str(rank), html.escape(f["name"] or "?"), str(f["count"]), str(f["sequence"])]
-       for rank, f in found[:100]]))
+       for rank, f in shown]))
 
 
 def stream_name(stream: dict) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import threading
 import weakref
@@ -10,7 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from stretto._errors import Error, InvalidArgumentError
+from stretto._errors import Error, InvalidArgumentError, UnsupportedError
+
+LOG = logging.getLogger("stretto")
 
 # How long the thread waits in C++ before it checks whether it should end.
 IDLE_S = 5.0
@@ -46,14 +49,13 @@ class Completions:
     """Submits, and calls `done(None or the error, ...)` when the operation of the handle, which it
     returns, ends."""
     with self._lock:  # the operation may end before its handle is in the dictionary
+      # Before the operation, which nobody would report if the thread did not start.
+      if self._thread is None and not self._closed:
+        self._thread = start_thread("stretto-completions", complete, self.native, self._lock,
+                                    self._pending, weakref.ref(self))
+        THREADS.add(self._thread)
       handle = submit()
       self._pending[handle] = done
-      if self._thread is None:
-        self._thread = threading.Thread(target=complete, name="stretto-completions", daemon=True,
-                                        args=(self.native, self._lock, self._pending,
-                                              weakref.ref(self)))
-        THREADS.add(self._thread)
-        self._thread.start()
     return handle
 
   def _drop_handle(self, handle: int, done: Done) -> None:
@@ -159,19 +161,40 @@ def join_all() -> None:
     thread.join(2 * IDLE_S)
 
 
+def start_thread(name: str, target: Callable[..., None], *args: Any) -> threading.Thread:
+  """Starts a daemon thread. UnsupportedError if the system starts no more."""
+  thread = threading.Thread(target=target, name=name, daemon=True, args=args)
+  try:
+    thread.start()
+  except RuntimeError as error:
+    raise UnsupportedError(f"{name}: the system starts no more threads ({error}); raise the limit "
+                           "of processes (ulimit -u, or pids.max of the container)") from None
+  return thread
+
+
 def complete(native: Any, lock: threading.RLock, pending: dict[int, Done],
              owner: weakref.ref[Completions]) -> None:
-  """What the thread runs: takes batches of ended operations and calls their callbacks."""
+  """What the thread runs: takes batches of ended operations and calls their callbacks. It goes on
+  when one of them fails, because others wait for the next."""
   while True:
     batch = native.next_completions(IDLE_S)
     completions = owner()
     if completions is not None and batch:
-      completions._note()
+      guarded(completions._note)
     for handle, error, *source in batch:
       with lock:
-        done = pending.pop(handle)
-      done(error, *source)
+        done = pending.pop(handle, None)
+      if done is not None:  # else a callback has closed the engine, which has called this one
+        guarded(done, error, *source)
     if completions is None or completions._closed:
       return
-    completions._take_dropped()
+    guarded(completions._take_dropped)
     del completions
+
+
+def guarded(call: Callable[..., None], *args: Any) -> None:
+  """Nobody could catch what it raises."""
+  try:
+    call(*args)
+  except (Exception, SystemExit):
+    LOG.exception("the callback of an operation failed")

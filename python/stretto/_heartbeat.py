@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import sys
 import threading
@@ -15,13 +16,15 @@ import weakref
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stretto._errors import Error
+from stretto._completions import start_thread
+from stretto._errors import Error, UnsupportedError
 
 if TYPE_CHECKING:
   from stretto.comm import Engine
 
 VARIABLE = "STRETTO_PROGRESS"
 PERIOD_S = 0.5
+LOG = logging.getLogger("stretto")
 LAUNCHERS = ("_task.py", "_rank.py", "<frozen runpy>", "runpy.py")  # below every script
 
 LOCK = threading.Lock()  # engines must not be closed while they are asked
@@ -35,11 +38,12 @@ def add(engine: Engine) -> None:
     return
   with LOCK:
     ENGINES[engine] = None
-    if STATE["thread"] is None:
-      thread = threading.Thread(target=beat, args=(Path(folder), engine.rank),
-                                name="stretto-heartbeat", daemon=True)
-      STATE["thread"] = thread
-      thread.start()
+    if STATE["thread"] is not None:
+      return
+    try:
+      STATE["thread"] = start_thread("stretto-heartbeat", beat, Path(folder), engine.rank)
+    except UnsupportedError as error:
+      LOG.warning("rank %d: nothing says how far it is: %s", engine.rank, error)
 
 
 def remove(engine: Engine) -> None:

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 
-from stretto._errors import Error, InvalidArgumentError
+from stretto._completions import start_thread
+from stretto._errors import Error, InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
   from stretto.comm import Engine
@@ -62,8 +63,13 @@ def add(engine: Engine) -> None:
       LOG.warning("rank %d: no metrics on port %d: %s", engine.rank, place[1], error)
       return
     server.daemon_threads = True
+    try:
+      start_thread("stretto-metrics", server.serve_forever)
+    except UnsupportedError as error:
+      server.server_close()
+      LOG.warning("rank %d: no metrics: %s", engine.rank, error)
+      return
     STATE["server"] = server
-    threading.Thread(target=server.serve_forever, name="stretto-metrics", daemon=True).start()
 
 
 def remove(engine: Engine) -> None:
@@ -126,6 +132,7 @@ METRICS = {
   "sent_bytes_total": ("counter", "Bytes sent over all streams, with headers."),
   "received_bytes_total": ("counter", "Bytes received over all streams, with headers."),
   "resent_chunks_total": ("counter", "Chunks that were sent again because a stream broke."),
+  "dropped_messages_total": ("counter", "Messages of groups that this rank had removed."),
   "revived_streams_total": ("counter", "Broken streams that were connected again."),
   "broken_streams": ("gauge", "Streams that are broken now."),
   "sum_seconds_total": ("counter", "Time spent on adding and encoding."),
@@ -149,6 +156,7 @@ def samples(engine: Engine) -> Iterator[tuple[str, dict[str, str], float]]:
   yield "sent_bytes_total", {}, sum(s["sent_bytes"] for s in streams)
   yield "received_bytes_total", {}, sum(s["received_bytes"] for s in streams)
   yield "resent_chunks_total", {}, done["resent_chunks"]
+  yield "dropped_messages_total", {}, done["dropped_messages"]
   yield "revived_streams_total", {}, done["revived_streams"]
   yield "broken_streams", {}, sum(not s["alive"] for s in streams)
   yield "sum_seconds_total", {}, done["sum_s"]

@@ -43,7 +43,7 @@ class Unordered:
     native.submit_again(prefix, name, tensor, reduction, abandoned) submits a copy of it, named
     prefix + str(name), for a tensor of the same class, element type and shape. That returns an
     object with the done() and wait() of stretto.horovod's Handle, or None if none was kept or the
-    tensor's memory is not dense; `abandoned` gets the tensor when nobody waits.
+    tensor's memory is not dense; `abandoned` gets (handle, tensor, None) when nobody waits.
 
     Returns False if it is not kept, because the tensor's class has no table of C functions."""
     return self.native.add_template(tensor, reduction, description, group, operation)

@@ -10,6 +10,7 @@ engine.close()
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import threading
 import weakref
@@ -42,8 +43,8 @@ from stretto._comm_arguments import (
   set_option,
   wrong_field,
 )
-from stretto._completions import THREADS, Completions, Done
-from stretto._errors import CommError, InvalidArgumentError
+from stretto._completions import THREADS, Completions, Done, start_thread
+from stretto._errors import CommError, InvalidArgumentError, UnsupportedError
 
 if TYPE_CHECKING:
   import numpy as np
@@ -110,6 +111,7 @@ class Engine(Completions):
     self.rank, self.size, self.options = rank, size, options
     self._non_finite: list[dict[str, Any]] = []
     self._unnamed: deque[dict[str, Any]] = deque()  # reports whose gradient is not found yet
+    self._more = 0  # reports that were not kept
     self._reports_lock = threading.RLock()
     # Replaces the name of an operation in a report by that of the gradient; False: not possible on
     # this thread now.
@@ -354,17 +356,25 @@ class Engine(Completions):
 
     Returns:
       Up to 1000 reports, oldest first, each with `rank`, `name` (of the gradient), `group`,
-      `sequence` (number of the operation), `first_offset` (of an element) and `count` (of values).
+      `sequence` (number of the operation), `first_offset` (of an element), `count` (of values) and
+      `more`: how many reports after this one, the last, were not kept.
     """
     self._take_reports()
     self._name_reports()
+    with self._reports_lock:
+      if self._more > 0 and self._non_finite:
+        self._non_finite[-1]["more"] += self._more
+        self._more = 0
     return self._non_finite
 
   def _take_reports(self) -> bool:
-    for rank, name, group, sequence, offset, count in self.native.take_non_finite():
-      if len(self._non_finite) < REPORTS:
+    for rank, name, group, sequence, offset, count, more in self.native.take_non_finite():
+      self._more += more
+      if len(self._non_finite) + len(self._unnamed) < REPORTS:
         self._unnamed.append({"rank": rank, "name": name, "group": group, "sequence": sequence,
-                              "first_offset": offset, "count": count})
+                              "first_offset": offset, "count": count, "more": 0})
+      else:
+        self._more += 1
     return bool(self._unnamed)
 
   def _name_reports(self) -> None:
@@ -379,8 +389,7 @@ class Engine(Completions):
                       "(operation %d)", report["rank"], report["count"],
                       report["name"] or "an operation", report["first_offset"],
                       report["sequence"])
-        if len(self._non_finite) < REPORTS:
-          self._non_finite.append(report)
+        self._non_finite.append(report)
 
   def _note(self) -> None:
     if not self._take_reports():
@@ -389,9 +398,8 @@ class Engine(Completions):
       self._name_reports()
       return
     # Elsewhere: a name may need a lock of torch's whose holder waits for the completion thread.
-    thread = threading.Thread(target=self._name_reports, name="stretto-reports", daemon=True)
-    THREADS.add(thread)
-    thread.start()
+    with contextlib.suppress(UnsupportedError):  # non_finite() does it
+      THREADS.add(start_thread("stretto-reports", self._name_reports))
 
   def statistics(self) -> dict[str, Any]:
     """What the engine has done so far.

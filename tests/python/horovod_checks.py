@@ -3,6 +3,7 @@
 import logging
 import os
 import random
+import sys
 import threading
 import time
 
@@ -131,6 +132,63 @@ def check_handles_of_tensors_in_place(rank, size):
   for _ in range(2):  # each time
     raises("'allreduce.differs' differs between ranks", handle.wait)
   assert hvd.poll(handle)
+
+
+def check_every_thread_that_waits_gets_the_result_or_the_error(rank, size):
+  """While others ask whether it is there."""
+
+  def outcome_of(call, handle):
+    try:
+      return call(handle)
+    except Exception as error:
+      return str(error)
+
+  def ask(handle):
+    while not hvd.poll(handle):
+      pass
+    return "done"
+
+  usual = sys.getswitchinterval()
+  sys.setswitchinterval(1e-6)
+  try:
+    for round_ in range(120):
+      submit = (hvd.allreduce_async, hvd.allreduce_async_)[round_ % 2]
+      differs = round_ % 3 == 2
+      x = value(rank, (rank + 3,) if differs else (3, 4))
+      if rank == 0:  # so that all threads are waiting by then
+        time.sleep(0.002)
+      handle = submit(x, name=f"crowd {round_}", op=hvd.Sum)
+      outcomes = []
+
+      def run(call, handle=handle, outcomes=outcomes):
+        outcomes.append(outcome_of(call, handle))
+
+      threads = [threading.Thread(target=run, args=(call,))
+                 for call in (ask, hvd.synchronize, hvd.synchronize, ask, hvd.synchronize)]
+      for thread in threads:
+        thread.start()
+      for thread in threads:
+        thread.join()
+      waited = [o for o in outcomes if not isinstance(o, str) or o != "done"]
+      assert len(waited) == 3, (round_, outcomes)
+      if differs:
+        assert waited[0] == waited[1] == waited[2] and "differs between" in waited[0], waited
+      else:
+        assert waited[0] is waited[1] is waited[2], (round_, waited)
+        same(waited[0], total(size))
+  finally:
+    sys.setswitchinterval(usual)
+
+
+def check_operations_that_nobody_waits_for_do_not_pile_up(rank, size):
+  abandoned = hvd._state.job().everyone.abandoned
+  hvd.barrier()
+  for i in range(1000):
+    submit = (hvd.allreduce_async, hvd.allreduce_async_)[i % 2]
+    submit(value(rank), name=f"left {i % 100}", op=hvd.Sum)
+    if i % 50 == 49:
+      hvd.barrier()
+  assert len(abandoned) < 300, len(abandoned)
 
 
 def check_gradient(rank, size):

@@ -1,5 +1,7 @@
 """stretto.comm on plain arrays: defaults and errors. Two ranks are two threads of this process."""
 
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -71,6 +73,38 @@ def test_closing_wakes_threads_that_wait(engines):
   assert len(caught) == 4
   # Those that came before it got the one, those that came after it the other.
   assert {type(error) for error in caught} <= {stretto.CommError, stretto.InvalidArgumentError}
+
+
+MANY_RECORDS = """
+import sys, threading, time
+import stretto.comm
+
+engine = stretto.comm.Engine(sys.argv[1], 0, 1)
+end = time.monotonic() + 5
+
+def ask():
+  while time.monotonic() < end:
+    assert engine.native.flight_json("asked").startswith("{")
+
+def use():
+  while time.monotonic() < end:
+    engine.native.take_non_finite()
+
+threads = [threading.Thread(target=work) for work in (ask, ask, ask, ask, use, use)]
+for thread in threads:
+  thread.start()
+for thread in threads:
+  thread.join()
+engine.close()
+print("good")
+"""
+
+
+# In a process of its own: what kept count of the threads inside broke, which may end the process.
+def test_many_threads_may_ask_for_the_flight_record(tmp_path):
+  done = subprocess.run([sys.executable, "-c", MANY_RECORDS, f"{tmp_path}/meet"],
+                        capture_output=True, text=True, timeout=300)
+  assert (done.returncode, done.stdout) == (0, "good\n"), done.stderr
 
 
 def test_a_trace_that_cannot_be_written_is_warned_about(tmp_path, monkeypatch, caplog):

@@ -14,11 +14,13 @@ def test_report_shows_streams_and_nan():
                                     "resent_chunks": 2,
                                     "links": [{"rank": 0, "host": "h", "streams": [stream, spare],
                                                "no_rdma": "m0:1 is <not> active"}]},
-          "non_finite": [{"name": "fc.weight at step 3", "count": 4, "sequence": 9}], "trace": []}
+          "non_finite": [{"name": "fc.weight at step 3", "count": 4, "sequence": 9, "more": 41}],
+          "trace": []}
   text = comm_report.page("train.py <x>", [rank])
   assert "tcp &lt;eth0&gt;" in text and "3 MB" in text and "lost" in text
   assert "tcp &lt;eth1&gt; (in reserve)" in text
   assert "closed &lt;by&gt; the other side" in text and "m0:1 is &lt;not&gt; active" in text
+  assert "The first 1 of 42 reports." in text
   assert "fc.weight at step 3" in text and "train.py &lt;x&gt;" in text
 
 

@@ -3,7 +3,8 @@
 import pytest
 import torch
 from stretto.torch import place
-from stretto.torch._messages import flatten, unflatten
+from stretto.torch._messages import ANSWER, REQUEST, flatten, unflatten
+from stretto.torch._remote_call import tag
 from torch import nn
 
 import stretto
@@ -86,3 +87,11 @@ def test_what_crosses_between_ranks_keeps_its_form():
                     (torch.ones(1).to(torch.float8_e4m3fn), "float8_e4m3fn cannot be sent")):
     with pytest.raises(stretto.InvalidArgumentError, match=text):
       flatten(bad, [], "head")
+
+
+def test_answers_have_tags_of_their_own_and_not_more_and_more():
+  """Both ranks keep a count for every tag that was ever used."""
+  tags = [tag(number, phase) for number in range(200_000) for phase in (0, 1)]
+  assert len(set(tags)) <= 1 << 16
+  assert len(set(tags[:60_000])) == 60_000, "30,000 calls may be in flight"
+  assert not {ANSWER, REQUEST} & set(tags)

@@ -3,48 +3,83 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 
 import torch
 
 from stretto._checks import expected
-from stretto._errors import Error
-from stretto.horovod._members import Members
+from stretto._completions import Closed
+from stretto._errors import InvalidArgumentError
+from stretto.horovod._members import Members, is_over
 
 A_HANDLE = "what an _async function returned"
 
 
+# Seconds between two looks of a thread that waits while another one waits for the same handle.
+TURN_S = 0.001
+
+
 class Handle:
   """`finish()` makes the result when the operation is over; without it the result is `keep`, which
-  holds the memory that the engine reads and writes until then."""
+  holds the memory that the engine reads and writes until then. All methods may be called from any
+  thread; every thread that waits gets the same result or error."""
 
-  __slots__ = ("_error", "_finish", "_keep", "_members", "_number", "_result", "started")
+  __slots__ = ("_ended", "_error", "_finish", "_keep", "_members", "_number", "_over", "_result",
+               "_turn", "started")
 
   def __init__(self, members: Members, number: int, keep,
                finish: Callable[[], object] | None = None):
     self._members, self._number, self._keep, self._finish = members, number, keep, finish
     self._result = self._error = None
+    self._ended = self._over = False  # the operation; and its result is there
+    self._turn = [True]  # the thread that has taken it out waits for the operation
     self.started: list | None = None  # of a call: the Work it has started
 
   def done(self) -> bool:
     """True when wait() would not block."""
-    if self._number is None:
+    if self._over:
       return True
-    return self._members.unordered.poll(self._number) and (
-        not self.started or not hasattr(self.started[0], "is_completed")
-        or self.started[0].is_completed())
+    try:
+      over = self._members.unordered.poll(self._number)
+    except InvalidArgumentError:
+      self._members.group.engine.check_process()
+      if self._over or not self._turn:  # another thread has waited, and makes the result
+        return self._over
+      raise
+    return over and is_over(self.started)
 
   def wait(self):
-    if self._number is not None:
+    while not self._over:
       try:
-        self._members.unordered.wait(self._number)
-        self._result = self._keep if self._finish is None else self._finish()
-      except Error as error:
-        self._error = error
-      self._number = self._keep = self._finish = None
+        self._turn.pop()
+      except IndexError:  # another thread waits
+        self._members.group.engine.check_process()  # it is not in a forked child
+        time.sleep(TURN_S)
+        continue
+      try:
+        self._end()
+      finally:
+        self._turn.append(True)
     if self._error is not None:
       raise self._error
     return self._result
+
+  def _end(self) -> None:
+    """On one thread at a time. Ctrl-C may end it early."""
+    if self._over:
+      return
+    try:
+      if not self._ended:
+        self._members.unordered.wait(self._number)
+        self._ended = True
+      self._result = self._keep if self._finish is None else self._finish()
+    except Exception as error:
+      self._error = error
+      if isinstance(self._members.unordered.native, Closed):
+        self._abandon()  # the engine may go on
+    self._over = True
+    self._keep = self._finish = None
 
   def then(self, change: Callable[[object], object]) -> Handle:
     finish, keep = self._finish, self._keep
@@ -52,8 +87,11 @@ class Handle:
     return self
 
   def __del__(self):
-    if self._number is not None:  # not waited for: the operation goes on
-      self._members.abandoned.append(self._keep)
+    if not self._over:  # not waited for: the operation goes on
+      self._abandon()
+
+  def _abandon(self) -> None:
+    self._members.abandoned.append((self._number, self._keep, self.started))
 
 
 def full_name(members: Members, operation: str, name: str | None) -> str:
@@ -76,6 +114,7 @@ def submit(members: Members, name: str, description: str, prepared,
       prepared.finish()
     return finish()
 
+  members.let_go()
   number = members.unordered.submit(name, description, members.group.group, prepared.operations)
   return Handle(members, number, prepared.keep, end)
 
@@ -84,6 +123,7 @@ def submit_call(members: Members, name: str, description: str, start: Callable[[
                 finish: Callable[[object], object], keep=None) -> Handle:
   """Submits an operation that needs data of other ranks before it can begin. `start()` runs on a
   thread of the engine. finish() gets what it returns, after waiting if that is a Work."""
+  members.let_go()
   started: list = []
 
   def begin() -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from stretto._errors import InvalidArgumentError
+from stretto._errors import Error, InvalidArgumentError
 from stretto._unordered import Unordered
 from stretto.horovod._gradients import GradientSet
 from stretto.torch._process_group import ProcessGroup
@@ -19,6 +19,13 @@ from stretto.torch._process_group import ProcessGroup
 # The engine's numbers of Horovod's operations; the engine forms the average.
 OPERATIONS = {"Average": dist.ReduceOp.AVG, "Sum": dist.ReduceOp.SUM, "Min": dist.ReduceOp.MIN,
                "Max": dist.ReduceOp.MAX, "Product": dist.ReduceOp.PRODUCT}
+
+ABANDONED = 64  # so many abandoned operations are kept before anybody looks
+
+
+def is_over(started: list | None) -> bool:
+  """Whether the Work that a call has started, if it is one, is over."""
+  return not started or not hasattr(started[0], "is_completed") or started[0].is_completed()
 
 
 @dataclass
@@ -48,7 +55,9 @@ class Members:
     self.ranks = list(range(dist.get_world_size())) if ranks is None else list(ranks)
     self.included = dist.get_rank() in self.ranks
     self.counters: dict[str, itertools.count] = defaultdict(itertools.count)  # of unnamed tensors
-    self.abandoned: list = []  # memory of operations that are not waited for
+    # Operations that nobody waits for: handle, memory, and what a call has started or None.
+    self.abandoned: list[tuple[int, object, list | None]] = []
+    self._most_abandoned = ABANDONED
     self._stand_ins: list = []
     self.gradients: list[GradientSet] = []  # by number
     if not self.included:
@@ -87,6 +96,29 @@ class Members:
     dtype = getattr(torch, what["dtype"])
     tensors = [torch.zeros(shape, dtype=dtype, device="cpu") for shape in what["shapes"]]
     self._stand_ins.append(self.group.allreduce_coalesced(tensors, options))
+
+  def let_go(self) -> None:
+    """Releases abandoned operations that are over, when there are many."""
+    if len(self.abandoned) < self._most_abandoned:
+      return
+    rest = []
+    with contextlib.suppress(IndexError):  # another thread takes some, destructors add some
+      for _ in range(len(self.abandoned)):
+        entry = self.abandoned.pop()
+        if not self._has_ended(entry[0]) or not is_over(entry[2]):
+          rest.append(entry)
+    self.abandoned += rest
+    self._most_abandoned = max(ABANDONED, 2 * len(self.abandoned))
+
+  def _has_ended(self, number: int) -> bool:
+    try:
+      if not self.unordered.poll(number):
+        return False
+    except InvalidArgumentError:  # closed: the engine may go on
+      return False
+    with contextlib.suppress(Error):
+      self.unordered.wait(number)
+    return True
 
   def leave(self) -> None:
     """Waits until the other members have called it too."""

@@ -86,6 +86,7 @@ class Distributed:
 
   def _reduce_coded(self, name: str, grad: torch.Tensor) -> Handle:
     scale = float(self._scaler.get_scale()) if self._scaler is not None else 1.0
+    self._members.let_go()
     number, values, host = self._gradients.submit(self._members.unordered, name, grad, scale)
 
     def finish():

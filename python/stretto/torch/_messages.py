@@ -14,10 +14,11 @@ import torch.distributed as dist
 
 from stretto._errors import InvalidArgumentError
 
-# Tags of torch.distributed are 32 bits wide here: requests have one, each answer its own.
+# Tags of torch.distributed: requests have one, and answers to requests that are no calls. The
+# answer to a call has its own, which a later call uses again: ranks keep a count for every tag.
 REQUEST = 1 << 29
 ANSWER = REQUEST + 1
-ANSWERS = 1 << 28
+ANSWERS = 1 << 16
 
 DTYPES = {str(dtype).removeprefix("torch."): dtype for dtype in (
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32,

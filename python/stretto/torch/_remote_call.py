@@ -88,7 +88,7 @@ class Call:
 
 
 def tag(number: int, phase: int) -> int:
-  return ANSWER + (2 * number + phase) % ANSWERS
+  return ANSWER + 1 + (2 * number + phase) % ANSWERS
 
 
 class Earlier(torch.autograd.Function):

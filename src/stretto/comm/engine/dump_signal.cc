@@ -1,5 +1,6 @@
 #include "stretto/comm/engine/dump_signal.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -77,6 +78,16 @@ void install(void (*handler)(int)) {
   sigaction(kSignal, &action, nullptr);
 }
 
+// What runs between fork() and the child's own code must be allowed in a signal handler.
+void disarm_in_child() {
+  descriptor = -1;
+  if (handler_is(on_signal)) install(SIG_DFL);
+}
+
+void disarm_children() {
+  [[maybe_unused]] static const int kRegistered = pthread_atfork(nullptr, nullptr, disarm_in_child);
+}
+
 void serve(Watch& w, int fd) {
   while (true) {
     uint64_t asked = 0;
@@ -91,6 +102,7 @@ void serve(Watch& w, int fd) {
 }
 
 void start(Watch& w) {
+  disarm_children();
   const int fd = eventfd(0, EFD_CLOEXEC);
   if (fd < 0) return;  // out of descriptors: the signal keeps its default action
   try {

@@ -90,6 +90,27 @@ TEST(DumpSignal, AForkedChildEndsAsBefore) {
   kill(getpid(), SIGUSR2);
   EXPECT_TRUE(calls.reach(1)) << "the parent still answers";
 }
+
+TEST(DumpSignal, AForkedChildWithAnEngineOfItsOwnEndsAsBeforeWhenThatIsGone) {
+  const DumpSignal ours([] {});
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(120);
+    if (!handler_is(SIG_DFL)) _exit(1);
+    Calls calls;
+    {
+      const DumpSignal own([&] { calls(); });
+      raise(SIGUSR2);
+      if (!calls.reach(1)) _exit(2);
+    }
+    _exit(handler_is(SIG_DFL) ? 0 : 3);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_FALSE(handler_is(SIG_DFL)) << "the parent still answers";
+}
 #endif
 
 }  // namespace

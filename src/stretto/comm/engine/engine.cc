@@ -33,6 +33,8 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
     : membership_(membership),
       options_(std::move(options)),
       trace_(!options_.trace.empty(), membership.rank) {
+  if (tells_cache(membership_.rank, static_cast<size_t>(membership_.size), options_))
+    cache_ = read_cache(options_);
   links_ = std::make_unique<Links>(store, membership_, options_);
   units_.emplace(links_.get(), &trace_, &groups_, options_.nan_check == NanCheck::kStop);
   ending_.emplace(*links_, membership_, options_);
@@ -235,7 +237,16 @@ void EngineImpl::report(NonFiniteReport found) {
     fail(membership_.rank, "",
          fmt::format("rank {}: {} has {} values that are not finite, the first at {}",
                      membership_.rank, found.name, found.count, found.first_offset));
-  non_finite_.push_back(std::move(found));
+  keep_report(std::move(found));
+}
+
+// Perhaps nobody ever takes them.
+void EngineImpl::keep_report(NonFiniteReport&& found) {
+  if (non_finite_.size() < kMostReports) {
+    non_finite_.push_back(std::move(found));
+  } else {
+    ++non_finite_.back().more;
+  }
 }
 
 std::vector<NonFiniteReport> EngineImpl::take_non_finite() {
@@ -267,6 +278,7 @@ Statistics EngineImpl::gather_statistics() const {
   Statistics s;
   s.operations = done_operations_;
   s.joined = joined_operations_;
+  s.dropped_messages = dropped_messages_;
   s.sum_s = units_->sum_s();
   for (const Link* link : links_->all()) {
     s.resent_chunks += link->resent_chunks();

@@ -45,6 +45,7 @@ struct NonFiniteReport {
   uint64_t sequence = 0;     // of the operation within its group
   int64_t first_offset = 0;  // of the first such value, in elements of the operation's input
   int64_t count = 0;         // of such values
+  int64_t more = 0;          // how many reports after this one, the last of its list, were not kept
 };
 
 struct StreamStatistics {
@@ -99,6 +100,7 @@ struct Statistics {
   int64_t joined = 0;      // of these, small all-reduces that were fused with others
   int64_t resent_chunks = 0, duplicate_chunks = 0;
   int64_t revived_streams = 0;   // broken streams that were connected again
+  int64_t dropped_messages = 0;  // of groups that this rank had removed, or was about to
   int64_t payload_bytes = 0;     // sent, after encoding, without headers
   int64_t peak_eager_bytes = 0;  // most memory held for messages not asked for, summed over links
   double sum_s = 0;              // time spent on adding and encoding
@@ -208,7 +210,8 @@ class Engine {
   // and ends the job when options.nan_check is kStop.
   virtual void report(NonFiniteReport found) = 0;
 
-  // The reports of NaN and infinity since the last call.
+  // The reports of NaN and infinity since the last call, at most kMostReports: the first ones.
+  static constexpr size_t kMostReports = 1000;
   virtual std::vector<NonFiniteReport> take_non_finite() = 0;
 
   virtual Statistics statistics() = 0;

@@ -77,6 +77,7 @@ class EngineImpl : public Engine {
   void leave(Lock& lock);
   void say_goodbye(Lock& lock, double deadline);
   void fail_open(const std::exception_ptr& error);
+  void keep_report(NonFiniteReport&& found);
   void abandon();
   Statistics gather_statistics() const;
   Operations::iterator find(Handle handle, std::string_view method);
@@ -95,11 +96,13 @@ class EngineImpl : public Engine {
   // groups.cc
   GroupState& insert_group(Group id, std::string name, std::vector<int> ranks);
   GroupState& group(Group id);
+  void erase_group(Group id);
 
   // submit.cc: from an operation to its units.
   std::shared_ptr<OpenOperation> begin(Group id, Operation operation, Delivery delivery,
                                        std::function<void()> notify = nullptr,
-                                       std::vector<Piece> pieces = {});
+                                       std::vector<Piece> pieces = {},
+                                       std::optional<NonFinite> found = {});
   StepFinder::Event find_step(GroupState& group, const Operation& operation);
   void choose_codec(OpenOperation& open);
   void begin_collective(GroupState& group, OpenOperation* open);
@@ -148,6 +151,7 @@ class EngineImpl : public Engine {
   // How often a group was removed, by its first number, so that a message of an earlier group is
   // never taken for one of a later group of the same name and ranks.
   std::unordered_map<Group, uint32_t> lives_;
+  std::shared_ptr<tune::TuningCache> cache_;  // null: no group needed it yet (StepTuning::cache)
   Trace trace_;
   FlightRecorder flight_;
   std::optional<Units> units_;
@@ -166,6 +170,9 @@ class EngineImpl : public Engine {
   // Messages of groups that this rank has not made yet, and how many there are.
   std::unordered_map<Group, std::vector<Events::Arrival>> early_arrivals_;
   size_t early_count_ = 0;
+  // Groups that were removed last: their messages may still be on the way.
+  std::deque<Group> removed_;
+  int64_t dropped_messages_ = 0;
   std::vector<NonFiniteReport> non_finite_;
   int64_t done_operations_ = 0, joined_operations_ = 0;
   double next_check_s_ = 0;

@@ -66,6 +66,10 @@ void EngineImpl::on_loss(const Events::Loss& loss) {
 void EngineImpl::on_arrival(const Events::Arrival& arrival) {
   const auto found = groups_.find(arrival.key.group);
   if (found == groups_.end()) {
+    if (std::find(removed_.begin(), removed_.end(), arrival.key.group) != removed_.end()) {
+      dropped_messages_ += links_->link_to(arrival.rank).drop(arrival.key);
+      return;
+    }
     if (++early_count_ > kMostEarly)
       fail(arrival.rank, "",
            fmt::format("rank {} sends messages of a group that rank {} has not made", arrival.rank,
@@ -237,7 +241,7 @@ void EngineImpl::finish(OpenOperation* open) {
     operations_.erase(open->handle);
     const Group channel = open->group, served = state.serves;
     if (retiring_.erase(channel) > 0) {
-      groups_.erase(channel);
+      erase_group(channel);
     } else if (!open->error) {
       on_agreed(served);
     }

@@ -5,6 +5,11 @@
 #include "stretto/comm/engine/inside.h"
 
 namespace stretto::comm {
+namespace {
+
+constexpr size_t kRemembered = 1024;  // removed groups
+
+}  // namespace
 
 GroupState& EngineImpl::insert_group(Group id, std::string name, std::vector<int> ranks) {
   auto state = std::make_unique<GroupState>();
@@ -39,6 +44,13 @@ GroupState& EngineImpl::insert_group(Group id, std::string name, std::vector<int
 
 Group EngineImpl::add_group(std::string_view name, std::vector<int> ranks) {
   Inside inside(*this);
+  if (!cache_ && !ranks.empty() &&
+      tells_cache(ranks[0] == membership_.rank ? 0 : 1, ranks.size(), options_)) {
+    inside.lock.unlock();
+    std::shared_ptr<tune::TuningCache> read = read_cache(options_);
+    inside.lock.lock();
+    if (!cache_) cache_ = std::move(read);  // groups share what they find
+  }
   inside.require_open();
   const Group first = group_number(name, ranks, 0);
   const auto removed = lives_.find(first);
@@ -73,9 +85,17 @@ void EngineImpl::remove_group(Group id) {
   if (channel != 0 && groups_.at(channel)->open > 0) {
     retiring_[channel] = std::move(groups_[id]);  // the operation uses its memory
   } else if (channel != 0) {
-    groups_.erase(channel);
+    erase_group(channel);
   }
+  erase_group(id);
+}
+
+// What other ranks have sent to it, and nobody has received, makes room for other messages.
+void EngineImpl::erase_group(Group id) {
   groups_.erase(id);
+  for (Link* link : links_->all()) dropped_messages_ += link->drop(id);
+  removed_.push_back(id);
+  if (removed_.size() > kRemembered) removed_.pop_front();
 }
 
 GroupState& EngineImpl::group(Group id) {

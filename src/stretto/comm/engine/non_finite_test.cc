@@ -2,9 +2,17 @@
 // input while it is searched.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <future>
 #include <limits>
+#include <mutex>
+#include <thread>
 
 #include "stretto/comm/engine/engine.h"
 #include "stretto/comm/engine/engine_testing.h"
@@ -37,6 +45,28 @@ TEST(NonFinite, InputsAreReportedAndSentOn) {
     EXPECT_EQ(reports[0].first_offset, 17);
     EXPECT_EQ(reports[0].count, 2);
   }));
+}
+
+// A job with a loss scaler goes on, perhaps for ever.
+TEST(NonFinite, ReportsThatNobodyTakesAreCounted) {
+  const auto engine = Engine::create(memory_store(), {.rank = 0, .size = 1}, patient());
+  const auto fill = [&](int64_t reports) {
+    for (int64_t i = 0; i < reports; ++i) engine->report({.name = fmt::format("w{}", i)});
+  };
+  float bad = std::numeric_limits<float>::infinity();
+  const auto most = static_cast<int64_t>(Engine::kMostReports);
+  fill(most + 4);
+  engine->wait(engine->submit(
+      kWorld, {.reduction = ReduceOp::kSum, .count = 1, .input = &bad, .output = &bad}));
+  auto reports = engine->take_non_finite();
+  ASSERT_EQ(std::ssize(reports), most);
+  EXPECT_EQ(reports.back().name, fmt::format("w{}", most - 1));
+  EXPECT_EQ(reports.back().more, 5);
+  EXPECT_EQ(reports.front().more, 0);
+  fill(2);
+  reports = engine->take_non_finite();
+  ASSERT_EQ(reports.size(), 2u);
+  EXPECT_EQ(reports.back().more, 0);
 }
 
 // Large operations are looked at a unit at a time, while earlier units are overwritten with
@@ -83,6 +113,117 @@ TEST(NonFinite, InputsStopTheJobWhenAskedTo) {
                                    "are not finite, the first at {}",
                                    count, count / 2));
   }
+}
+
+// Memory whose last page cannot be read before somebody allows it.
+class Guarded {
+ public:
+  explicit Guarded(int64_t floats)
+      : bytes_(static_cast<size_t>(floats) * sizeof(float)),
+        data_(mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+    static std::once_flag once;
+    std::call_once(once, [] {
+      struct sigaction action {};
+      action.sa_sigaction = on_fault;
+      action.sa_flags = SA_SIGINFO;
+      sigaction(SIGSEGV, &action, nullptr);
+    });
+    page_bytes_ = static_cast<size_t>(getpagesize());
+    page_ = static_cast<std::byte*>(data_) + bytes_ - page_bytes_;
+  }
+  ~Guarded() { munmap(data_, bytes_); }
+  Guarded(const Guarded&) = delete;
+  Guarded& operator=(const Guarded&) = delete;
+
+  float* data() const { return static_cast<float*>(data_); }
+  void guard() {
+    touched_ = allowed_ = false;
+    mprotect(page_, page_bytes_, PROT_NONE);
+  }
+  // Whether a thread has come to the page, and waits there.
+  bool touched() const { return touched_; }
+  void allow() { allowed_ = true; }
+
+ private:
+  static void on_fault(int number, siginfo_t* info, void*) {
+    const auto* at = static_cast<const std::byte*>(info->si_addr);
+    if (at < page_ || at >= page_ + page_bytes_) {
+      signal(number, SIG_DFL);
+      return;
+    }
+    touched_ = true;
+    const timespec nap{0, 1'000'000};
+    while (!allowed_) nanosleep(&nap, nullptr);
+    mprotect(page_, page_bytes_, PROT_READ | PROT_WRITE);
+  }
+
+  static inline std::byte* page_ = nullptr;
+  static inline size_t page_bytes_ = 0;
+  static inline std::atomic<bool> touched_{false}, allowed_{false};
+  const size_t bytes_;
+  void* const data_;
+};
+
+// A reduce-scatter of FSDP may have a gigabyte; meanwhile other threads submit and wait.
+TEST(NonFinite, AreFoundInOtherKindsWithoutTheEnginesLock) {
+  const auto engine = Engine::create(memory_store(), {.rank = 0, .size = 1}, patient());
+  constexpr int64_t kCount = 1 << 20;
+  Guarded input(kCount);
+  std::vector<float> output(kCount);
+  for (const Kind kind : {Kind::kReduceScatter, Kind::kReduce}) {
+    for (const bool together : {false, true}) {
+      SCOPED_TRACE(fmt::format("{}, together: {}", kind_name(kind), together));
+      input.data()[kCount - 3] = std::numeric_limits<float>::infinity();
+      input.guard();
+      auto submitted = std::async(std::launch::async, [&] {
+        std::vector<Handle> handles;
+        const Operation op{.kind = kind,
+                           .reduction = ReduceOp::kSum,
+                           .count = kCount,
+                           .input = input.data(),
+                           .output = output.data()};
+        if (!together) return engine->submit(kWorld, op);
+        engine->submit_together(kWorld, {op}, &handles);
+        return handles[0];
+      });
+      while (!input.touched()) std::this_thread::yield();
+      auto other = std::async(std::launch::async, [&] { return engine->take_non_finite().size(); });
+      EXPECT_EQ(other.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+      input.allow();
+      EXPECT_EQ(other.get(), 0u);
+      engine->wait(submitted.get());
+      const auto reports = engine->take_non_finite();
+      ASSERT_EQ(reports.size(), 1u);
+      EXPECT_EQ(reports[0].first_offset, kCount - 3);
+      EXPECT_EQ(reports[0].count, 1);
+    }
+  }
+}
+
+TEST(NonFinite, OfPartsWithDisplacementsAreCountedInTheirOrder) {
+  expect_no_errors(run_ranks(2, tcp, [](Engine& engine) {
+    constexpr int64_t kParts[] = {20'000, 30'000};
+    for (const int64_t scale : {1, 1000}) {  // searched with and without the engine's lock
+      const std::vector<int64_t> counts = {kParts[0] * scale / 1000, kParts[1] * scale / 1000};
+      const std::vector<int64_t> displacements = {counts[1] + 7, 0};
+      std::vector<float> x(static_cast<size_t>(counts[0] + counts[1] + 7), 1.0f);
+      x[static_cast<size_t>(counts[1]) + 3] = std::numeric_limits<float>::quiet_NaN();  // no part's
+      x[5] = x[static_cast<size_t>(counts[1]) + 7 + 4] = std::numeric_limits<float>::infinity();
+      const int64_t own = counts[static_cast<size_t>(engine.membership().rank)];
+      std::vector<float> output(static_cast<size_t>(own));
+      engine.wait(engine.submit(kWorld, {.kind = Kind::kReduceScatter,
+                                         .reduction = ReduceOp::kSum,
+                                         .count = own,
+                                         .input = x.data(),
+                                         .output = output.data(),
+                                         .input_counts = counts,
+                                         .input_displacements = displacements}));
+      const auto reports = engine.take_non_finite();
+      ASSERT_EQ(reports.size(), 1u);
+      EXPECT_EQ(reports[0].first_offset, 4);
+      EXPECT_EQ(reports[0].count, 2);
+    }
+  }));
 }
 
 struct Job {

@@ -12,9 +12,9 @@ struct OpenOperation;
 
 // The sends and receives of one group.
 struct PointToPoint {
-  using From = std::pair<int, uint32_t>;  // rank of the group, tag
-  std::map<From, uint64_t> sends, receives;
-  std::map<From, uint64_t> begun;           // messages that have begun to arrive
+  using From = std::pair<int, uint32_t>;     // rank of the group, tag
+  std::map<From, uint64_t> sends, receives;  // how many; as long as the group lives
+  std::map<From, uint64_t> begun;  // messages that have begun to arrive, if more than receives
   std::deque<OpenOperation*> any_receives;  // from any rank, not matched yet
 };
 

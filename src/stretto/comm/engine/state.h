@@ -6,6 +6,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,6 +57,7 @@ struct OpenOperation {
   // Every unit is searched for NaN and infinity: with `searches` by its steps, if the plan can, and
   // else before it begins.
   bool scans = false, searches = false;
+  std::optional<NonFinite> found_ahead;  // in the whole input, before it began
   int64_t non_finite = 0, first_non_finite = -1;
   double submitted_s = 0, started_s = 0;
   double coding_s = 0;  // spent on encoding and decoding here

@@ -79,10 +79,9 @@ LinkCosts costs_in(const tune::TuningCache& cache, const std::string& topology) 
 }
 
 // What the first rank of the group sends to the others, whose files may differ.
-std::vector<double> ask_tuning_cache(const StepTuning& t, const Options& options) {
+std::vector<double> ask_tuning_cache(const StepTuning& t) {
   std::vector<double> words(kAfterCosts + kChoiceWords);
-  const tune::TuningCache cache =
-      tune::load_tuning_cache(tune::tuning_cache_path(options.tuning_cache));
+  const tune::TuningCache& cache = *t.cache;
   const LinkCosts costs = first_known(t.observer->costs(), costs_in(cache, t.topology));
   std::copy(costs.begin(), costs.end(), words.begin());
   const auto choice = cache.find(t.key);
@@ -131,6 +130,11 @@ bool begin_tuner(StepTuning& t, const GroupState& group, const Options& options)
 
 LinkCosts known_costs(const StepTuning& t) {
   return first_known(t.observer->costs(), first_known(t.agreed_costs, t.cached_costs));
+}
+
+std::shared_ptr<tune::TuningCache> read_cache(const Options& options) {
+  return std::make_shared<tune::TuningCache>(
+      tune::load_tuning_cache(tune::tuning_cache_path(options.tuning_cache)));
 }
 
 LinkCosts cached_costs(const std::string& topology, const Options& options) {
@@ -204,6 +208,7 @@ bool take_agreement(StepTuning& t, const GroupState& group, const Options& optio
     tune::TuningCache found;
     remember_setting(found, t.key, *t.tuner);
     found.put(setting_key(kLinks, t.topology), {link_costs_text(t.agreed_costs), 0});
+    if (t.cache) t.cache->merge(found);
     *remember = [found = std::move(found), path = tune::tuning_cache_path(options.tuning_cache)] {
       tune::add_to_tuning_cache(path, found);
     };
@@ -222,7 +227,7 @@ bool begin_step(StepTuning& t, const GroupState& group, const Options& options,
     const LinkCosts observed = t.observer->costs();
     t.words.assign(observed.begin(), observed.end());
     t.words.resize(kAfterCosts + kChoiceWords);
-    if (group.rank == 0 && options.tuning != Tuning::kFull) t.words = ask_tuning_cache(t, options);
+    if (t.cache) t.words = ask_tuning_cache(t);
     t.asks = StepTuning::Asks::kCache;
     return true;
   }

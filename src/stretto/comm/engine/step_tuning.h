@@ -16,6 +16,7 @@
 #include "stretto/comm/tuning/link_observer.h"
 #include "stretto/comm/tuning/step_finder.h"
 #include "stretto/comm/tuning/tuning.h"
+#include "stretto/tune/tuning_cache.h"
 
 namespace stretto::comm {
 
@@ -56,6 +57,9 @@ struct Settings {
 struct StepTuning {
   StepFinder finder;
   std::string topology;
+  // What the file had when the engine first needed it, and what its groups have found since. Null
+  // where it is not used.
+  std::shared_ptr<tune::TuningCache> cache;
 
   // For the steps that the finder has recognised. There is no tuner until rank 0 has read the
   // cache.
@@ -100,6 +104,14 @@ struct StepTuning {
 // What this rank knows of the group's links; ranks may know different costs.
 LinkCosts known_costs(const StepTuning& tuning);
 
+// Whether a member of this place in a group tells the others what its tuning cache has.
+inline bool tells_cache(int rank, size_t ranks, const Options& options) {
+  return rank == 0 && ranks > 1 && options.tuning == Tuning::kQuick;
+}
+
+// Reads the file, so the caller must not hold the engine's lock.
+std::shared_ptr<tune::TuningCache> read_cache(const Options& options);
+
 // What the tuning cache says of the links of a topology; zeros: nothing. Reads a file.
 LinkCosts cached_costs(const std::string& topology, const Options& options);
 
@@ -116,7 +128,7 @@ inline bool awaits_agreement(const StepTuning& t) {
 }
 
 // Uses what the ranks have agreed on. True when the setting has changed. `remember` is set to what
-// rank 0 has to write to the tuning cache, without the engine's lock; it may be empty.
+// rank 0 has to write to the tuning cache's file, without the engine's lock; it may be empty.
 bool take_agreement(StepTuning& tuning, const GroupState& group, const Options& options,
                     std::function<void()>* remember);
 

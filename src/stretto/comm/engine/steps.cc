@@ -12,6 +12,7 @@ void EngineImpl::begin_tuning(GroupState& state) {
     if (rank != membership_.rank) streams = std::max(streams, links_->most_streams(rank));
   }
   state.tuning = make_step_tuning(state, options_, streams);
+  if (tells_cache(state.rank, state.ranks.size(), options_)) state.tuning->cache = cache_;
   for (const auto& [id, other] : groups_) {
     if (other.get() != &state && other->tuning && other->ranks == state.ranks)
       state.tuning->observer = other->tuning->observer;

@@ -15,6 +15,39 @@ int64_t input_count(const Operation& op, size_t ranks) {
   return std::accumulate(op.input_counts.begin(), op.input_counts.end(), int64_t{0});
 }
 
+bool is_searched(const Operation& op, const Options& options) {
+  return options.nan_check != NanCheck::kOff && !op.scanned && reduces(op.kind) &&
+         is_float(op.dtype);
+}
+
+// Whether its whole input is searched before it begins, and is so large that this must not keep
+// the engine's lock.
+bool is_searched_ahead(const Operation& op, size_t ranks, const Options& options) {
+  if (!is_searched(op, options) || op.kind == Kind::kAllReduce) return false;
+  if (op.kind != Kind::kReduceScatter && !op.input_displacements.empty()) return false;
+  return input_count(op, ranks) * static_cast<int64_t>(dtype_bytes(op.dtype)) > kSmallBytes;
+}
+
+// Places are counted as if the parts followed one another.
+NonFinite search(const Operation& op, size_t ranks) {
+  const Isa isa = usable_isa();
+  const auto* input = static_cast<const std::byte*>(op.input);
+  if (op.input_displacements.empty())
+    return scan_non_finite(isa, op.dtype, input, input_count(op, ranks));
+  NonFinite all;
+  int64_t before = 0;
+  for (size_t i = 0; i < ranks; ++i) {
+    const int64_t count = op.input_counts.empty() ? op.count : op.input_counts[i];
+    const NonFinite found = scan_non_finite(
+        isa, op.dtype,
+        input + static_cast<size_t>(op.input_displacements[i]) * dtype_bytes(op.dtype), count);
+    if (all.count == 0 && found.count > 0) all.first = before + found.first;
+    all.count += found.count;
+    before += count;
+  }
+  return all;
+}
+
 bool is_message(Kind kind) { return kind == Kind::kSend || kind == Kind::kRecv; }
 
 // Larger operations have more units under way than the cache holds: what was written has left it
@@ -99,13 +132,23 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
                           std::function<void()> notify) {
   Inside inside(*this);
   inside.require_open();
-  GroupState& state = group(id);
-  check(operation, state.rank, static_cast<int>(state.ranks.size()));
+  GroupState* known = &group(id);
+  check(operation, known->rank, static_cast<int>(known->ranks.size()));
+  std::optional<NonFinite> found;
+  if (const size_t ranks = known->ranks.size(); is_searched_ahead(operation, ranks, options_)) {
+    inside.lock.unlock();
+    found = search(operation, ranks);
+    inside.lock.lock();
+    inside.require_open();
+    known = &group(id);
+  }
+  GroupState& state = *known;
   if (const StepFinder::Event event = find_step(state, operation);
       event != StepFinder::Event::kNothing)
     mark(state, id, event);
   const bool watched = delivery == Delivery::kQueue || notify;
-  const std::shared_ptr<OpenOperation> open = begin(id, operation, delivery, std::move(notify));
+  const std::shared_ptr<OpenOperation> open =
+      begin(id, operation, delivery, std::move(notify), {}, found);
   // A small operation is held, to be fused with those that come next, until a thread polls or
   // waits. Then many operations take one write, and wake up the remote rank once.
   const int64_t bytes = bytes_of(*open);
@@ -123,13 +166,27 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
                                  std::vector<Handle>* handles) {
   Inside inside(*this);
   inside.require_open();
-  GroupState& state = group(id);
+  GroupState* known = &group(id);
+  const size_t ranks = known->ranks.size();
   handles->clear();
+  std::vector<std::optional<NonFinite>> found(operations.size());
+  const auto search_ahead = [&](const Operation& operation) {
+    return is_searched_ahead(operation, ranks, options_);
+  };
   for (const Operation& operation : operations) {
     if (is_message(operation.kind))
       throw_invalid("submit_together: send and recv are not collectives");
-    check(operation, state.rank, static_cast<int>(state.ranks.size()));
+    check(operation, known->rank, static_cast<int>(ranks));
   }
+  if (std::any_of(operations.begin(), operations.end(), search_ahead)) {
+    inside.lock.unlock();
+    for (size_t at = 0; at < operations.size(); ++at)
+      if (search_ahead(operations[at])) found[at] = search(operations[at], ranks);
+    inside.lock.lock();
+    inside.require_open();
+    known = &group(id);
+  }
+  GroupState& state = *known;
   handles->assign(operations.size(), kNoHandle);
   std::vector<Together> gathered;
   std::exception_ptr error;
@@ -139,7 +196,7 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
         together.operation.name = fmt::format("{} operations in one", together.pieces.size());
       try {
         const Handle handle = begin(id, std::move(together.operation), Delivery::kWait, nullptr,
-                                    std::move(together.pieces))
+                                    std::move(together.pieces), found[together.places.front()])
                                   ->handle;
         for (const size_t at : together.places) (*handles)[at] = handle;
       } catch (...) {
@@ -178,7 +235,8 @@ StepFinder::Event EngineImpl::find_step(GroupState& state, const Operation& oper
 
 std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, Delivery delivery,
                                                  std::function<void()> notify,
-                                                 std::vector<Piece> pieces) {
+                                                 std::vector<Piece> pieces,
+                                                 std::optional<NonFinite> found) {
   GroupState& state = group(id);
   auto open = std::make_shared<OpenOperation>();
   open->handle = next_handle_++;
@@ -186,6 +244,7 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, 
   open->delivery = delivery;
   open->operation = std::move(operation);
   open->pieces = std::move(pieces);
+  open->found_ahead = found;
   open->submitted_s = now_s();
   open->notify = std::move(notify);
   if (state.tuning) note_submitted(*state.tuning, *open);
@@ -236,8 +295,7 @@ void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
   choose_codec(*open);
   const Operation& op = open->operation;
   if (state.tuning) open->settings = state.tuning->settings;
-  const bool checks =
-      options_.nan_check != NanCheck::kOff && !op.scanned && reduces(op.kind) && is_float(op.dtype);
+  const bool checks = is_searched(op, options_);
   open->searches = checks && options_.nan_check == NanCheck::kReport &&
                    op.kind == Kind::kAllReduce && !open->codec && !op.residual &&
                    open->pieces.empty() && bytes_of(*open) > kSmallBytes &&
@@ -300,15 +358,17 @@ void EngineImpl::start_small(GroupState& state) {
   units_->advance(state);
 }
 
-// Searches the input before it is sent. Large all-reduces are searched unit by unit or step by step
-// (units.cc), so that sending begins at once and the data are still in the cache.
+// Searches the input before it is sent, unless submit() has done it. Large all-reduces are searched
+// unit by unit or step by step (units.cc), so that sending begins at once and the data are still in
+// the cache.
 void EngineImpl::scan_input(const GroupState& state, OpenOperation* open) {
   const Operation& op = open->operation;
   open->scans = op.kind == Kind::kAllReduce && open->pieces.empty() &&
                 (open->units > 1 || (open->searches && !open->whole->searched.empty()));
   if (open->scans) return;
-  const NonFinite found =
-      scan_non_finite(usable_isa(), op.dtype, open->input, input_count(op, state.ranks.size()));
+  const NonFinite found = open->found_ahead ? *open->found_ahead
+                                            : scan_non_finite(usable_isa(), op.dtype, open->input,
+                                                              input_count(op, state.ranks.size()));
   if (found.count == 0) return;
   open->non_finite = found.count;
   open->first_non_finite = found.first;
@@ -338,12 +398,12 @@ void EngineImpl::stop_for_non_finite(const OpenOperation& open) {
 void EngineImpl::report_non_finite(const OpenOperation& open) {
   const auto add = [&](const std::string& name, const NonFinite& found) {
     if (found.count == 0) return;
-    non_finite_.push_back({.rank = membership_.rank,
-                           .name = name,
-                           .group = open.group,
-                           .sequence = open.sequence,
-                           .first_offset = found.first,
-                           .count = found.count});
+    keep_report({.rank = membership_.rank,
+                 .name = name,
+                 .group = open.group,
+                 .sequence = open.sequence,
+                 .first_offset = found.first,
+                 .count = found.count});
   };
   for (const Piece& piece : open.pieces) add(piece.name, piece.non_finite);
   if (open.pieces.empty())

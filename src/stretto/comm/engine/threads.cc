@@ -191,10 +191,10 @@ void EngineImpl::attend(const std::function<bool()>& until, double timeout_s, bo
   Inside inside(*this);
   inside.require_open();
   const double deadline = now_s() + timeout_s;
-  attendants_ += begins;
-  ++waiters_;
   held_bytes_ = 0;
   process_events();
+  attendants_ += begins;
+  ++waiters_;
   while (!closed_ && !until()) {
     const double left = deadline - now_s();
     if (left <= 0) break;
@@ -211,7 +211,8 @@ void EngineImpl::attend(const std::function<bool()>& until, double timeout_s, bo
 void EngineImpl::dismiss() {
   Inside inside(*this);
   --attendants_;
-  if (waiters_ == 0 && unfinished_ > 0) call_progress();
+  // Also while a thread polls: it may be about to leave, and relied on this one.
+  if (attendants_ == 0 && waiters_ == 0 && unfinished_ > 0) progress_wake_.notify_one();
 }
 
 void EngineImpl::call_attendants() {

@@ -2,8 +2,10 @@
 // no bit of a result changes, and what was found is known the next time.
 #include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -148,6 +150,51 @@ TEST(EngineTuning, WhatTheTuningCacheKnowsIsInUseAtOnce) {
     EXPECT_TRUE(outcome.tuning.tried.empty());
   }
   std::filesystem::remove(cache);
+}
+
+// Not at the end of a step, with the engine's lock: a file system may take seconds.
+TEST(EngineTuning, TheFileIsReadBeforeTheEngineWorks) {
+  const auto file =
+      std::filesystem::temp_directory_path() / ("stretto_early_test_" + std::to_string(getpid()));
+  std::filesystem::remove(file);
+  const auto model = train(10, file, true)[0].tuning.model;
+  const auto settings = [&](const std::function<Group(Engine&)>& group_of) {
+    tune::TuningCache known;
+    known.put(setting_key(model, "8 streams, 1 interfaces, ranks 1 1"),
+              {"unit=131072 streams=4 algorithm=direct", 10.0});
+    EXPECT_TRUE(tune::add_to_tuning_cache(file, known));
+    std::atomic<int> ready = 0;
+    expect_no_errors(run_ranks(
+        2,
+        [&](int rank) {
+          Options options = testing::two_hosts(rank);
+          options.tuning = Tuning::kQuick;
+          options.tuning_cache = file;
+          return options;
+        },
+        [&](Engine& engine) {
+          const Group group = group_of(engine);
+          ++ready;
+          while (ready < 2) std::this_thread::yield();
+          std::filesystem::remove(file);
+          std::vector<float> big(kCount, 1.0f), small(100, 1.0f);
+          for (int step = 0; step < 10; ++step) {
+            for (std::vector<float>* x : {&big, &small})
+              engine.wait(engine.submit(group, {.reduction = ReduceOp::kSum,
+                                                .count = std::ssize(*x),
+                                                .input = x->data(),
+                                                .output = x->data()}));
+            engine.step(group);
+          }
+          const Statistics statistics = engine.statistics();
+          ASSERT_EQ(statistics.tuning.size(), 1u);
+          EXPECT_EQ(statistics.tuning[0].setting, "unit=131072 streams=4 algorithm=direct");
+        }));
+  };
+  settings([](Engine&) { return kWorld; });
+  // Rank 1 leads this group, so its engine reads the file, too.
+  settings([](Engine& engine) { return engine.add_group("backwards", {1, 0}); });
+  std::filesystem::remove(file);
 }
 
 // What this rank has sent over its only link.

@@ -134,6 +134,12 @@ class Link {
   Expect expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fingerprint,
                 Ticket ticket, int32_t* ahead = nullptr);
 
+  // For messages of a group that is no more: throws away what has arrived of them and what is still
+  // to come, so that they do not count against the eager limit. An RTS is not answered. Returns how
+  // many there are that no expect() has asked for.
+  int64_t drop(uint64_t group);
+  bool drop(const MessageKey& key);
+
   // Handles epoll's events of a stream. hung_up: the remote rank has closed its end.
   void on_readable(int stream, bool hung_up);
   void on_writable(int stream);

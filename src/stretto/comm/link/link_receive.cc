@@ -55,6 +55,30 @@ Expect Link::expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fi
   return complete ? Expect::kComplete : Expect::kPending;
 }
 
+int64_t Link::drop(uint64_t group) {
+  std::vector<MessageKey> keys;
+  for (const auto& [key, incoming] : incoming_)
+    if (key.group == group) keys.push_back(key);
+  return std::count_if(keys.begin(), keys.end(), [&](const MessageKey& key) { return drop(key); });
+}
+
+bool Link::drop(const MessageKey& key) {
+  const auto found = incoming_.find(key);
+  if (found == incoming_.end() || found->second->expected || found->second->dropped) return false;
+  Incoming& in = *found->second;
+  in.dropped = true;
+  for (const Incoming::Piece& piece : in.pieces) {
+    eager_held_ -= piece.length;
+    consumed_ += piece.length;
+  }
+  in.pieces.clear();
+  const bool arrives = std::any_of(streams_.begin(), streams_.end(),
+                                   [&](const auto& s) { return s && s->incoming == &in; });
+  if (in.complete() || (in.rts_came && !arrives && in.arrived.bytes() == 0)) erase(key, in);
+  if (should_report_consumed()) waits_ = true;
+  return true;
+}
+
 void Link::on_readable(int stream, bool hung_up) {
   Stream& s = *streams_[stream];
   s.ready = true;
@@ -320,6 +344,12 @@ void Link::end_data(Stream& s) {
   arrive(f);
   in.arrived.add(f.offset, f.offset + f.length);
   in.empty_arrived = true;
+  if (in.dropped) {
+    s.piece.reset();
+    consumed_ += f.length;
+    if (in.complete()) erase(f.key, in);
+    return;
+  }
   if (!in.expected) {
     if (s.piece) in.pieces.push_back({f.offset, f.length, std::move(s.piece)});
     eager_held_ += f.length;

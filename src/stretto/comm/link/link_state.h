@@ -46,6 +46,7 @@ struct Link::Incoming {
   Ticket ticket;
   int32_t ahead = 0;
   bool expected = false;
+  bool dropped = false;        // nobody will ask for it: its bytes are received and thrown away
   bool rts_came = false;       // the sender waits for a CTS
   bool empty_arrived = false;  // a message of no bytes has arrived
   struct Piece {

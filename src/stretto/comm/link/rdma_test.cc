@@ -16,7 +16,9 @@ using testing::read_some;
 using testing::readable;
 using testing::write_all;
 
-constexpr int kHang_ms = 60'000;  // sleeping so long means that a wake-up was lost
+// Sleeping so long twice in succession means that a wake-up was lost; once, that the whole process
+// stood still, and its other threads have not run yet.
+constexpr int kHang_ms = 60'000;
 
 // One end as Links drive it: writes and reads while it can, and sleeps on the descriptors alone.
 struct Driver {
@@ -57,7 +59,9 @@ struct Driver {
         continue;
       }
       epoll_event event;
-      if (epoll_wait(epoll.get(), &event, 1, kHang_ms) == 0) return false;
+      if (epoll_wait(epoll.get(), &event, 1, kHang_ms) == 0 &&
+          epoll_wait(epoll.get(), &event, 1, kHang_ms) == 0)
+        return false;
     }
     return true;
   }

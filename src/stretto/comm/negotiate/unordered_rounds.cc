@@ -84,6 +84,7 @@ void Unordered::run() {
     do {
       await_cause();
     } while (round());
+    attendance_.end();  // a Rest may wait for other threads
     for (const Rest& rest : stood_in_)
       if (rest) rest(-1);
   } catch (...) {
