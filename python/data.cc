@@ -292,8 +292,20 @@ class LoaderFace {
       row["areas"] = ragged.make(batch.box_areas, column, dlpack_type(DType::kFloat32));
       row["starts"] = std::vector<int64_t>(batch.box_starts, batch.box_starts + count + 1);
       row["image_ids"] = std::vector<int64_t>(batch.image_ids, batch.image_ids + count);
+      if (batch.masks_of_boxes != nullptr) row["masks_of_boxes"] = masks_of_boxes(batch, ragged);
     }
     return row;
+  }
+
+  // An array for each picture.
+  static nb::list masks_of_boxes(const Batch& batch, const Arrays& arrays) {
+    nb::list masks;
+    for (int64_t i = 0; i < batch.count; ++i) {
+      const size_t shape[] = {static_cast<size_t>(batch.box_starts[i + 1] - batch.box_starts[i]),
+                              static_cast<size_t>(batch.height), static_cast<size_t>(batch.width)};
+      masks.append(arrays.make(batch.masks_of_boxes[i], shape, dlpack_type(DType::kUInt8)));
+    }
+    return masks;
   }
 
   Use enter() {
@@ -486,6 +498,7 @@ void bind_options(nb::module_& m) {
       .def_rw("iou_crop", &O::iou_crop)
       .def_rw("boxes", &O::boxes)
       .def_rw("masks", &O::masks)
+      .def_rw("masks_of_boxes", &O::masks_of_boxes)
       .def_rw("min_visible", &O::min_visible)
       .def_rw("classes", &O::classes)
       .def_rw("mean", &O::mean)

@@ -12,36 +12,10 @@ import onnx
 import pytest
 from onnx import helper
 from PIL import Image
+from preprocess_pictures import SIZE, SIZES, cnn, optimized, pixels_of, write_pictures
 
 import stretto
 from stretto import data, media
-
-SIZE = 32
-SEED = 11
-# Tiny, huge, odd, square, and lines of both directions: width by height.
-SIZES = [(1, 1), (2, 3), (7, 5), (16, 16), (31, 33), (32, 32), (36, 36), (37, 36), (64, 48),
-         (100, 75), (75, 100), (224, 224), (256, 256), (500, 375), (375, 500), (1, 400), (400, 1),
-         (2400, 1800), (9, 900), (1200, 40)]
-
-
-def cnn(batch=1, size=SIZE, nhwc=False):
-  """A small classifier; with `nhwc` the same behind a transposition."""
-  model = conftest.cnn_model(batch, size)
-  if nhwc:
-    graph = model.graph
-    graph.input[0].CopyFrom(helper.make_tensor_value_info(
-      "picture", onnx.TensorProto.FLOAT, [batch, size, size, 3]))
-    graph.node.insert(0, helper.make_node("Transpose", ["picture"], ["x"], "to_nchw",
-                                          perm=[0, 3, 1, 2]))
-  return model
-
-
-IMAGENET = media.Imagenet(SIZE)
-
-
-def optimized(steps=IMAGENET, model=None, **options):
-  return stretto.optimize(model or cnn(), preprocess=steps, tuning="off", progress=False, threads=1,
-                          **options)
 
 
 @pytest.fixture(scope="module")
@@ -49,35 +23,11 @@ def fast():
   return optimized()
 
 
-def pixels_of(width, height, seed=SEED):
-  """Waves with noise: smooth as photographs are, and no two rows alike."""
-  rng = np.random.default_rng(seed)
-  y, x = np.mgrid[0:height, 0:width]
-  waves = [127 + 90 * np.sin(x / (9 + 3 * c) + c) * np.cos(y / (11 - 2 * c)) for c in range(3)]
-  noise = rng.normal(0, 8, (height, width, 3))
-  return np.clip(np.stack(waves, 2) + noise, 0, 255).astype(np.uint8)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-  """Every size in every kind of file that is stored in its own way."""
   path = tmp_path_factory.mktemp("pictures") / "all"
   path.mkdir()
-  exif = Image.Exif()
-  exif[0x0112] = 6
-  for i, (width, height) in enumerate(SIZES):
-    picture = Image.fromarray(pixels_of(width, height, i))
-    picture.save(path / f"{i:02}_420.jpg", quality=90)
-    picture.save(path / f"{i:02}_png.png")
-    if i % 3 == 0:
-      picture.save(path / f"{i:02}_444.jpg", quality=85, subsampling=0)
-      picture.convert("L").save(path / f"{i:02}_grey.jpg")
-    if i % 3 == 1:
-      picture.save(path / f"{i:02}_turned.jpg", exif=exif)
-      picture.save(path / f"{i:02}_webp.webp", lossless=True)
-    if i % 3 == 2:
-      picture.convert("CMYK").save(path / f"{i:02}_cmyk.jpg")
-      picture.save(path / f"{i:02}_progressive.jpg", progressive=True)
+  write_pictures(path)
   return path.parent
 
 
@@ -148,32 +98,6 @@ def test_pixels_are_pillows(name, resample):
                  - torchvisions(pixels, SIZE * 256 // 224, SIZE, resample))
     # Pillow rounds to bytes after each of two passes; this does not round.
     assert off.mean() <= 0.5 / 255 and off.max() <= 3 / 255, (width, height, off.mean(), off.max())
-
-
-def test_a_letterbox_shows_all_of_the_picture():
-  model = optimized(media.Letterbox(SIZE, fill=114))
-  for width, height in [(64, 32), (33, 100), (5, 5), (400, 1)]:
-    pixels = pixels_of(width, height)
-    scale = min(SIZE / width, SIZE / height)
-    w, h = max(1, round(width * scale)), max(1, round(height * scale))
-    want = np.full((SIZE, SIZE, 3), 114 / 255, np.float32)
-    left, top = (SIZE - w) // 2, (SIZE - h) // 2
-    resized = Image.fromarray(pixels).resize((w, h), Image.BILINEAR)
-    want[top:top + h, left:left + w] = np.asarray(resized, np.float32) / 255
-    off = np.abs(model.prepare(pixels)[0].transpose(1, 2, 0) - want)
-    assert off.max() <= 2 / 255, (width, height, off.max())
-
-
-def test_a_letterbox_of_the_mean_has_zeros_beside_the_picture():
-  """As the loader pads; and the picture itself is that of any other fill."""
-  pixels = pixels_of(64, 40)
-  means = optimized([media.Letterbox(SIZE, fill="mean"), media.Normalize()])
-  assert "fill=mean" in means.preprocess
-  got = means.prepare(pixels)[0]
-  other = optimized([media.Letterbox(SIZE, fill=7), media.Normalize()]).prepare(pixels)[0]
-  assert np.array_equal(got[:, 6:26], other[:, 6:26])
-  assert not got[:, :6].any() and not got[:, 26:].any()
-  assert other[:, :6].all()
 
 
 def test_a_stretched_picture_keeps_no_ratio():

@@ -1,4 +1,4 @@
-"""Boxes and label maps of a batch, as detectors and segmentation take them."""
+"""Boxes, their masks and label maps of a batch, as detectors and segmentation take them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,17 @@ import numpy as np
 
 from stretto._errors import InvalidArgumentError
 
-TARGETS = ("labels", "boxes", "masks", "boxes+masks")
+# What the engine makes for each.
+TARGETS: dict[str, tuple[str, ...]] = {
+  "labels": (), "boxes": ("boxes",), "masks": ("masks",), "boxes+masks": ("boxes", "masks"),
+  "instances": ("boxes", "masks_of_boxes")}
 
 
 def set_targets(options: Any, targets: Any, min_visible: float, mask_dtype: str) -> str:
   if not isinstance(targets, str) or targets not in TARGETS:
     raise InvalidArgumentError(f"targets: expected one of {', '.join(TARGETS)}, got {targets!r}")
-  options.boxes = "boxes" in targets
-  options.masks = "masks" in targets
+  for part in TARGETS[targets]:
+    setattr(options, part, True)
   options.min_visible = min_visible
   options.set_mask_dtype(mask_dtype)
   return targets
@@ -47,6 +50,8 @@ def of_pictures(others: dict[str, Any], framework: str) -> list[dict[str, Any]]:
   for image_id, begin, end in zip(others["image_ids"], starts, starts[1:]):
     rows.append({"boxes": boxes[begin:end], "labels": labels[begin:end], "image_id": image_id,
                  "area": areas[begin:end], "iscrowd": crowds[begin:end]})
+  for row, masks in zip(rows, others.get("masks_of_boxes", ())):
+    row["masks"] = masks
   return rows
 
 

@@ -24,9 +24,4 @@ constexpr uint8_t kIgnore = 255;
 void paint_label_map(const Details& details, std::span<const Annotation> annotations, int64_t width,
                      int64_t height, int64_t max_pixels, std::vector<uint8_t>& map);
 
-// Where the inside of a polygon begins and ends: places column * height + row in rising order, at
-// each of which the pixels change between outside and inside.
-std::vector<int64_t> polygon_changes(std::span<const double> polygon, int64_t width,
-                                     int64_t height);
-
 }  // namespace stretto::data

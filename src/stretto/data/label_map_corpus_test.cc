@@ -5,6 +5,7 @@
 
 #include "stretto/data/coco.h"
 #include "stretto/data/data_testing.h"
+#include "stretto/data/outline.h"
 
 namespace stretto::data {
 namespace {

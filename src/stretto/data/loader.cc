@@ -308,6 +308,7 @@ std::optional<Batch> Loader::next() {
       .box_areas = boxes ? columns.areas.data() : nullptr,
       .box_starts = boxes ? columns.starts.data() : nullptr,
       .image_ids = boxes ? slot.image_ids.data() : nullptr,
+      .masks_of_boxes = m.options.masks_of_boxes ? columns.masks.data() : nullptr,
       .masks = m.options.masks ? slot.data + layout.masks : nullptr,
       .mask_dtype = m.options.mask_dtype,
       .epoch = plan.epoch,

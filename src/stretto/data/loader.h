@@ -85,6 +85,8 @@ struct LoaderOptions {
   // share that is drawn (media::random_iou_crop).
   bool iou_crop = false;
   bool boxes = false, masks = false;  // what batches have beside the pictures
+  // With `boxes`: a mask for each, of the outlines of COCO's things. Not with BatchMemory::kShared.
+  bool masks_of_boxes = false;
   // Boxes are dropped that have fewer pixels in the result, or of which it shows a smaller share.
   double min_box_area = 1, min_visible = 0.1;
   DType mask_dtype = DType::kUInt8;  // or int64
@@ -123,6 +125,9 @@ struct Batch {
   const float* box_areas = nullptr;
   const int64_t* box_starts = nullptr;  // [count + 1]
   const int64_t* image_ids = nullptr;   // [count]
+  // With LoaderOptions::masks_of_boxes, for each picture its masks [boxes, height, width], one
+  // behind the other: 1 where an outline of the box is seen, 0 elsewhere (instance_masks.h).
+  const uint8_t* const* masks_of_boxes = nullptr;  // [count]
   // With LoaderOptions::masks: [count, height, width]. 255 where a picture shows nothing, and in
   // crowds (label_map.h).
   const void* masks = nullptr;

@@ -60,6 +60,12 @@ void check_targets(const LoaderOptions& o) {
   if ((o.boxes || o.masks) && media::operators::mixing_of(o.transforms).any()) {
     throw_invalid("loader: mixup and cutmix mix labels of pictures, not boxes or masks");
   }
+  if (o.masks_of_boxes && !o.boxes) throw_invalid("loader: masks of boxes without boxes");
+  if (o.masks_of_boxes && o.memory == BatchMemory::kShared) {
+    throw_unsupported(
+        "loader: masks of boxes are not given to other processes: expected a loader in each "
+        "process, or label maps");
+  }
   if (o.mask_dtype != DType::kUInt8 && o.mask_dtype != DType::kInt64) {
     throw_invalid("loader: mask_dtype is {}, expected uint8 or int64", dtype_name(o.mask_dtype));
   }
@@ -99,16 +105,23 @@ void check_dataset(const LoaderOptions& o, const Dataset& dataset) {
         "or a pack of them",
         dataset.source());
   }
+  if (o.masks_of_boxes && !dataset.has_details()) {
+    throw_invalid(
+        "loader: {} has no outlines: expected COCO's instances_*.json with segmentations, or a "
+        "pack of it",
+        dataset.source());
+  }
   if (o.masks && !dataset.has_details()) {
     throw_invalid(
         "loader: {} has no label maps: expected a folder with the folders images and masks, COCO's "
         "instances_*.json with segmentations, or a pack of them",
         dataset.source());
   }
-  for (int64_t i = 0; o.masks && o.errors == OnError::kRaise && i < dataset.size(); ++i) {
+  const bool maps = o.masks || o.masks_of_boxes;
+  for (int64_t i = 0; maps && o.errors == OnError::kRaise && i < dataset.size(); ++i) {
     if (may_have_map(dataset, i)) continue;
-    throw_invalid("loader: sample {} of {} has no label map, and no outlines for one",
-                  dataset.name(i), dataset.source());
+    throw_invalid("loader: sample {} of {} has no {}outlines for one", dataset.name(i),
+                  dataset.source(), o.masks ? "label map, and no " : "mask of a box, and no ");
   }
   if (!media::operators::mixing_of(o.transforms).any()) return;
   const int64_t classes = target_classes(o, dataset);

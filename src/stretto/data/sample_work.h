@@ -10,6 +10,7 @@
 #include "stretto/base/error.h"
 #include "stretto/data/caches.h"
 #include "stretto/data/details.h"
+#include "stretto/data/instance_masks.h"
 #include "stretto/data/loader.h"
 #include "stretto/data/reader.h"
 #include "stretto/data/slots.h"
@@ -75,7 +76,11 @@ struct SampleOut {
   void* mask = nullptr;
   std::vector<PlacedBox>* boxes = nullptr;
   int64_t* image_id = nullptr;
+  MaskMemory* masks_of_boxes = nullptr;  // with `boxes` only
 };
+
+// Buffers keep their memory for the next sample, but not that of one huge picture.
+constexpr size_t kMostKept = size_t{64} << 20;
 
 // Unlike the other reasons for which a sample is Unsupported, this one is not the sample's fault.
 struct OutOfMemory : Unsupported {
@@ -108,8 +113,10 @@ class SampleWork {
   // Errors of `work` get the sample's name.
   template <typename F>
   void named(int64_t sample, const F& work) const;
-  // Boxes and mask of the sample that fuse() made last.
+  // sample_targets.cc: of the sample that fuse() made last.
   void place_targets(int64_t sample, const Details& details, const SampleOut& out);
+  void place_boxes(std::span<const Annotation> annotations, std::vector<PlacedBox>& placed);
+  void place_label_map(const Details& details, std::span<const Annotation> annotations, void* out);
 
   Source& source_;
   const LoaderOptions& options_;
@@ -125,6 +132,8 @@ class SampleWork {
   media::Size frame_;
   media::Buffer details_;
   std::vector<uint8_t> map_, mask_;
+  std::vector<int64_t> shown_;  // which annotations the boxes of that sample are of
+  MaskScratch masks_;
   const Isa isa_ = usable_isa();
 };
 

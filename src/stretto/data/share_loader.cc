@@ -1,10 +1,14 @@
 // The side of the process that takes the batches.
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -22,11 +26,37 @@ constexpr int kInterruptMs = 50;
 // In one request, 32 KB, which find room in the socket whatever the other process does: the one
 // before has been answered. So to ask never waits. The rest goes with the next ones.
 constexpr size_t kMostGivenBackAtOnce = 4096;
+// Of what follows a reply, memory for so much more than has come is taken: who says that more will
+// come may lie.
+constexpr size_t kMostUnread = size_t{1} << 20;
+
+// What would be a signal when it is read: memory that is not there, or may be taken away.
+void check_slot_memory(int file, int64_t bytes) {
+  struct stat info {};
+  if (::fstat(file, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size < bytes) {
+    throw_unsupported("expected a memfd of {} bytes", bytes);
+  }
+  const int seals = ::fcntl(file, F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) {
+    throw_unsupported("expected a memfd that is sealed against shrinking");
+  }
+}
+
+// Of the largest batch.
+int64_t most_slot_bytes(const LoaderOptions& o, const Dataset& dataset) {
+  int64_t most = 0;
+  for (const Phase& phase : o.phases) {
+    const SlotLayout layout = slot_layout(o, phase.shape, target_classes(o, dataset));
+    most = std::max(most, slot_bytes(layout.bytes));
+  }
+  return most;
+}
 
 // A slot of the other process.
 class Mapping {
  public:
   Mapping(int file, int64_t bytes) : bytes_(static_cast<size_t>(bytes)) {
+    check_slot_memory(file, bytes);
     // Its pages are there already: to map them here one by one would be a page fault each.
     data_ = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
     if (data_ == MAP_FAILED) {
@@ -76,6 +106,7 @@ struct SharedLoader::Impl {
         wire(socket),
         server(std::move(s)),
         places(Order(options.order, dataset.size(), 0).size()),
+        most_bytes(most_slot_bytes(options, dataset)),
         at{.seed = options.order.seed, .order = hash_of(options.order, dataset.size())} {}
   ~Impl() {
     if (file >= 0) ::close(file);
@@ -108,6 +139,11 @@ struct SharedLoader::Impl {
     }
   }
 
+  static bool answers(Answer answer, Ask what) {
+    if (answer == Answer::kError) return true;
+    return (answer == Answer::kLoaded) == (what == Ask::kLoad);
+  }
+
   // Reads on where an interrupt left off.
   void fill(std::span<std::byte> bytes) {
     while (filled < bytes.size()) {
@@ -124,12 +160,17 @@ struct SharedLoader::Impl {
     if (!broken.empty()) throw CommError(-1, server, broken);
     if (!has_head) {
       fill(std::as_writable_bytes(std::span(&reply, 1)));
-      if (!plausible(reply)) fail("sent what is no reply");
-      rows.resize(static_cast<size_t>(reply_rows(reply).bytes));
+      if (!plausible(reply) || !answers(reply.answer, *pending)) fail("sent what is no reply");
+      rows.clear();
       has_head = true;
       filled = 0;
     }
-    fill(rows);
+    const auto all = static_cast<size_t>(reply_rows(reply).bytes);
+    for (;;) {
+      fill(rows);
+      if (rows.size() == all) break;
+      rows.resize(std::min(all, rows.size() + std::max(rows.size(), kMostUnread)));
+    }
     filled = 0;
     has_head = false;
     pending.reset();
@@ -149,8 +190,15 @@ struct SharedLoader::Impl {
   // before it.
   std::shared_ptr<Held> take() {
     auto held = hold();
+    try {
+      check_position(reply.position, options, at.order, places);
+    } catch (const InvalidArgument&) {
+      fail("sent a place that this loader does not have");
+    }
     const std::lock_guard lock(mutex);
+    const uint64_t order = at.order;
     at = reply.position;
+    at.order = order;
     return held;
   }
 
@@ -165,6 +213,7 @@ struct SharedLoader::Impl {
     if (reply.answer != Answer::kBatch) return held;
     held->slot = reply.slot;
     held->given_back = given_back;
+    if (reply.slot_bytes > most_bytes) fail("sent a batch that is larger than any of this loader");
     if (reply.brings_slot != 0) {
       if (file < 0) {
         fail("sent a batch whose memory did not arrive: this process has too many open files");
@@ -187,6 +236,11 @@ struct SharedLoader::Impl {
       if (starts.front() != 0 || starts.back() != reply.boxes || !std::ranges::is_sorted(starts)) {
         fail("sent boxes of no pictures");
       }
+    }
+    const auto real = std::span(held->rows).subspan(static_cast<size_t>(r.real));
+    if (!std::ranges::all_of(real.first(static_cast<size_t>(reply.count)),
+                             [](std::byte b) { return b <= std::byte{1}; })) {
+      fail("sent what is neither real nor padding");
     }
     held->memory = found->second;
     return held;
@@ -232,7 +286,8 @@ struct SharedLoader::Impl {
   const LoaderOptions options;
   const Wire wire;
   const std::string server;
-  const int64_t places;  // of every epoch
+  const int64_t places;      // of every epoch
+  const int64_t most_bytes;  // of a slot
   const uint64_t forks = stretto::forks();
   const std::shared_ptr<GivenBack> given_back = std::make_shared<GivenBack>();
   std::unordered_map<uint64_t, std::shared_ptr<Mapping>> slots;

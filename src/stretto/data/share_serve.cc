@@ -60,7 +60,9 @@ class Session {
   Request request() {
     Request request;
     read(std::as_writable_bytes(std::span(&request, 1)));
-    if (request.given_back > kMostGivenBack) throw Gone();  // it is none of ours
+    if (request.given_back > kMostGivenBack || request.ask > Ask::kLoad) {
+      throw Gone();  // it is none of ours
+    }
     std::vector<uint64_t> numbers(request.given_back);
     read(std::as_writable_bytes(std::span(numbers)));
     for (const uint64_t number : numbers) held_.erase(number);

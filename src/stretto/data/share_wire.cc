@@ -74,7 +74,8 @@ bool plausible(const Reply& r) {
 
 bool fits_slot(const Reply& r, size_t element_bytes, size_t mask_bytes) {
   const auto ends = [&r](int64_t at, int64_t count, size_t bytes) {
-    return at < 0 || at + count * static_cast<int64_t>(bytes) <= r.slot_bytes;
+    const auto each = static_cast<int64_t>(bytes);
+    return at < 0 || (at % each == 0 && at + count * each <= r.slot_bytes);
   };
   const int64_t pixels = r.count * r.height * r.width;
   return ends(0, 3 * pixels, element_bytes) && ends(r.masks_at, pixels, mask_bytes) &&
@@ -179,10 +180,12 @@ int64_t Wire::receive(std::span<std::byte> bytes, int* file) const {
   if (got == 0) return -1;
   if (file != nullptr) {
     const cmsghdr* const header = CMSG_FIRSTHDR(&message);
-    if (header != nullptr && header->cmsg_type == SCM_RIGHTS &&
-        header->cmsg_len == CMSG_LEN(sizeof(int))) {
-      if (*file >= 0) ::close(*file);
-      std::memcpy(file, CMSG_DATA(header), sizeof(int));
+    if (header != nullptr && header->cmsg_type == SCM_RIGHTS) {
+      // Two find room where one has to be aligned.
+      for (size_t at = CMSG_LEN(0); at + sizeof(int) <= header->cmsg_len; at += sizeof(int)) {
+        if (*file >= 0) ::close(*file);
+        std::memcpy(file, reinterpret_cast<const char*>(header) + at, sizeof(int));
+      }
     }
   }
   return got;

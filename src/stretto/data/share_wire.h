@@ -61,7 +61,8 @@ struct ReplyRows {
 ReplyRows reply_rows(const Reply& reply);
 // Whether the numbers can be those of a reply.
 bool plausible(const Reply& reply);
-// Of a batch: whether all its parts lie in the slot, with elements and masks of so many bytes.
+// Of a batch: whether all its parts lie in the slot and where their elements may lie, with elements
+// and masks of so many bytes.
 bool fits_slot(const Reply& reply, size_t element_bytes, size_t mask_bytes);
 
 struct ErrorText {
@@ -88,7 +89,7 @@ class Wire {
   // Sends all of it; `file`: a descriptor that goes along, or -1. False: the other end is gone.
   bool send(std::span<const std::byte> head, std::span<const std::byte> rest, int file = -1) const;
   // What is there, up to bytes.size(). 0: nothing now. -1: the other end is closed. A descriptor
-  // that comes along is stored in `file`.
+  // that comes along is stored in `file`, whose one before is closed; without `file` none is taken.
   int64_t receive(std::span<std::byte> bytes, int* file = nullptr) const;
 
  private:

@@ -1,6 +1,7 @@
 // A SharedLoader whose other end is played by the test.
 #include "stretto/data/share_wire.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -34,8 +35,10 @@ class ByHand {
   }
   void say(const Reply& reply, bool with_memory, std::vector<std::byte> rows = {}) const {
     rows.resize(static_cast<size_t>(reply_rows(reply).bytes));
-    const int file = with_memory ? ::memfd_create("stretto batch", MFD_CLOEXEC) : -1;
+    const int file =
+        with_memory ? ::memfd_create("stretto batch", MFD_CLOEXEC | MFD_ALLOW_SEALING) : -1;
     if (file >= 0) STRETTO_CHECK(::ftruncate(file, reply.slot_bytes) == 0, "ftruncate");
+    if (file >= 0) STRETTO_CHECK(::fcntl(file, F_ADD_SEALS, F_SEAL_SHRINK) == 0, "fcntl");
     STRETTO_CHECK(wire_->send(std::as_bytes(std::span(&reply, 1)), rows, file), "send");
     if (file >= 0) ::close(file);
   }

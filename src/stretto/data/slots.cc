@@ -25,11 +25,6 @@ constexpr int64_t kHugePage = int64_t{2} << 20;
 // page faults.
 int64_t slot_alignment(int64_t bytes) { return bytes >= 2 * kHugePage ? kHugePage : 64; }
 
-int64_t rounded_up(int64_t bytes) {
-  const int64_t align = slot_alignment(bytes);
-  return std::max<int64_t>(1, (bytes + align - 1) / align) * align;
-}
-
 #if defined(__linux__)
 // Whoever maps it need not fear that it is cut short, which would be a signal.
 std::byte* shared_memory(int64_t bytes, int& file) {
@@ -57,8 +52,13 @@ std::byte* shared_memory(int64_t, int&) {
 
 }  // namespace
 
+int64_t slot_bytes(int64_t wanted) {
+  const int64_t align = slot_alignment(wanted);
+  return std::max<int64_t>(1, (wanted + align - 1) / align) * align;
+}
+
 Slot::Slot(int64_t wanted, int64_t n, BatchMemory memory)
-    : bytes(rounded_up(wanted)),
+    : bytes(slot_bytes(wanted)),
       labels(static_cast<size_t>(n)),
       samples(static_cast<size_t>(n)),
       real(std::make_unique<bool[]>(static_cast<size_t>(n))),
@@ -121,6 +121,8 @@ void Slot::join_boxes() {
     }
     columns.starts.push_back(std::ssize(columns.labels));
   }
+  columns.masks.clear();
+  for (const MaskMemory& masks : masks_of_boxes) columns.masks.push_back(masks.data());
 }
 
 SlotPool::SlotPool(size_t keep, BatchMemory memory)
@@ -137,7 +139,7 @@ std::shared_ptr<Slot> SlotPool::take(int64_t bytes, int64_t count) {
       slot = std::move(free_.back());
       free_.pop_back();
       // Of another phase.
-      if (slot->count != count || slot->bytes != rounded_up(bytes)) {
+      if (slot->count != count || slot->bytes != slot_bytes(bytes)) {
         forget(*slot);
         unfit.push_back(std::move(slot));
       }

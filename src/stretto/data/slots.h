@@ -7,6 +7,7 @@
 #include <mutex>
 #include <vector>
 
+#include "stretto/data/instance_masks.h"
 #include "stretto/data/loader.h"
 
 namespace stretto::data {
@@ -21,7 +22,11 @@ struct PlacedBox {
 struct BoxColumns {
   std::vector<float> boxes, areas;
   std::vector<int64_t> labels, starts;
+  std::vector<const uint8_t*> masks;  // of each picture
 };
+
+// How many bytes a slot has for so many.
+int64_t slot_bytes(int64_t wanted);
 
 // Room for a batch: elements, labels, samples, and which are real.
 struct Slot {
@@ -42,6 +47,7 @@ struct Slot {
   // Of each picture, filled by the thread that makes it; empty where no boxes are asked for.
   std::vector<std::vector<PlacedBox>> placed;
   std::vector<int64_t> image_ids;
+  std::vector<MaskMemory> masks_of_boxes;  // likewise
   BoxColumns columns;
 
   // For whoever has sent the memfd, so that batches which are held use up no descriptors.

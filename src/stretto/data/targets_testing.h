@@ -16,7 +16,7 @@ struct GivenTargets {
   Given given;
   std::vector<float> boxes, areas;
   std::vector<int64_t> labels, starts, ids;
-  std::vector<uint8_t> masks;
+  std::vector<uint8_t> masks, masks_of_boxes;
   bool operator==(const GivenTargets&) const = default;
 };
 
@@ -29,6 +29,11 @@ inline GivenTargets targets_of(const Batch& b) {
     g.labels.assign(b.box_labels, b.box_labels + total);
     g.starts.assign(b.box_starts, b.box_starts + b.count + 1);
     g.ids.assign(b.image_ids, b.image_ids + b.count);
+  }
+  for (int64_t i = 0; b.masks_of_boxes != nullptr && i < b.count; ++i) {
+    const int64_t count = b.box_starts[i + 1] - b.box_starts[i];
+    g.masks_of_boxes.insert(g.masks_of_boxes.end(), b.masks_of_boxes[i],
+                            b.masks_of_boxes[i] + count * b.height * b.width);
   }
   if (b.masks != nullptr) {
     const auto* at = static_cast<const uint8_t*>(b.masks);

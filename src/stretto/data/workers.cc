@@ -262,6 +262,7 @@ void Loader::Impl::make_job() {
       job->slot->placed.resize(static_cast<size_t>(count));
       job->slot->image_ids.resize(static_cast<size_t>(count));
     }
+    if (options.masks_of_boxes) job->slot->masks_of_boxes.resize(static_cast<size_t>(count));
     if (classes > 0) {
       job->pairs = std::make_unique<std::atomic<uint8_t>[]>(static_cast<size_t>(count / 2));
     }
@@ -290,7 +291,8 @@ void Loader::Impl::read_ahead(const Job& job, int64_t j) {
     if (index >= plan.batches() * plan.cut.batch) return;
     const int64_t sample = plan.sample(index);
     if (sample < 0) continue;
-    source.reader.will_read(sample, {.picture = !source.cached(sample), .details = options.masks});
+    source.reader.will_read(sample, {.picture = !source.cached(sample),
+                                     .details = options.masks || options.masks_of_boxes});
   }
 }
 
@@ -348,6 +350,7 @@ void Loader::Impl::fill_sample(Job& job, int64_t j, SampleWork& work) {
     out.boxes = &slot.placed[at];
     out.image_id = &slot.image_ids[at];
   }
+  if (options.masks_of_boxes) out.masks_of_boxes = &slot.masks_of_boxes[at];
   const int64_t place = plan.place(j);
   slot.real[at] = place >= 0;
   if (place < 0) {
