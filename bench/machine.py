@@ -12,7 +12,8 @@ ISA_FLAGS = ("avx2", "fma", "f16c", "avx512f", "avx512_vnni", "avx512_bf16", "am
 
 # Virtual machines often hide a processor's model from its name; family and model are there.
 GENERATIONS = {"6/143": "Intel Xeon (Sapphire Rapids)", "6/207": "Intel Xeon (Emerald Rapids)",
-               "25/1": "AMD EPYC (Zen 3)"}
+               "25/1": "AMD EPYC (Zen 3)", "25/17": "AMD EPYC (Zen 4)",
+               "26/2": "AMD EPYC (Zen 5)"}
 
 
 def name(machine: dict) -> str:
