@@ -52,8 +52,8 @@ void rewrite(Rewriter& graph, int n, PassContext& context) {
                         back.name + "." + std::string(op));
   };
   const ValueId whole = insert("Round", {insert("Div", {x, step})});
-  const ValueId kept = insert(
-      "Clip", {whole, constant("low", low - *zero), constant("high", high - *zero)});
+  const ValueId kept =
+      insert("Clip", {whole, constant("low", low - *zero), constant("high", high - *zero)});
   graph.become(n, "Mul", {kept, step}, {});
 }
 

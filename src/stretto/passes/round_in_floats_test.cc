@@ -12,7 +12,8 @@ TEST(RoundInFloats, APairIsOneLoop) {
       constant z: {}[] = {{3}}
       q = QuantizeLinear(x, s, z)
       y = DequantizeLinear(q, s, z)
-      output y)", type),
+      output y)",
+                                       type),
                            {&kRoundInFloats, &kFuseElementwise}, 0);
     EXPECT_EQ(r.times("quantize-dequantize"), 1);
     EXPECT_EQ(r.nodes("stretto.Elementwise"), 1);
@@ -44,7 +45,8 @@ TEST(RoundInFloats, NotBetweenDifferentScalesNorAlongAnAxis) {
       y = DequantizeLinear(q, t)
       p = QuantizeLinear(x, one)
       z = DequantizeLinear(p, two)
-      output y, z)", other),
+      output y, z)",
+                                       other),
                            {&kRoundInFloats}, 0);
     EXPECT_EQ(r.times("quantize-dequantize"), 0);
   }
