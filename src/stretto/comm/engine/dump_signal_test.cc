@@ -56,6 +56,7 @@ TEST(DumpSignal, CallsEveryEngineWhileThereIsOne) {
 }
 
 TEST(DumpSignal, TheProgramsOwnHandlerStays) {
+  own_calls = 0;
   signal(SIGUSR2, own_handler);
   {
     const DumpSignal ours([] { ADD_FAILURE() << "it was not asked"; });
