@@ -38,13 +38,6 @@ Counted counted(const Tell& tell, const char* stage) {
   };
 }
 
-nb::object text_of(const std::string& bytes) {
-  nb::object text = nb::steal(
-      PyUnicode_DecodeUTF8(bytes.data(), static_cast<Py_ssize_t>(bytes.size()), "surrogateescape"));
-  if (!text.is_valid()) throw nb::python_error();
-  return text;
-}
-
 nb::list pairs(const std::vector<LeftOut>& rows) {
   nb::list result;
   for (const LeftOut& row : rows) {

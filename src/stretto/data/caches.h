@@ -1,6 +1,7 @@
 // The two caches of a loader: samples as they lie in their files, and pictures as decoded.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "stretto/data/fill_once.h"
@@ -9,17 +10,29 @@
 
 namespace stretto::data {
 
-// Bytes of samples. What find() gives stays valid as long as the cache. Safe for all threads.
+// Bytes of samples, and of what belongs to them. What find() gives stays valid as long as the
+// cache. Safe for all threads.
 class EncodedCache {
  public:
-  EncodedCache(int64_t samples, int64_t budget) : store_(samples, budget) {}
+  // `with_details`: there is room in the tables for those too.
+  EncodedCache(int64_t samples, int64_t budget, bool with_details = false)
+      : samples_(samples), store_(with_details ? 2 * samples : samples, budget) {}
   // Whether the sample is there.
   bool find(int64_t sample, Encoded& encoded) const;
   void put(int64_t sample, const Encoded& encoded);
+  // Its details as Reader::read_details() gives them, which may be empty.
+  bool find_details(int64_t sample, media::Bytes& details) const;
+  void put_details(int64_t sample, media::Bytes details);
+
+  bool has(int64_t sample) const { return store_.find(sample) != nullptr; }
+  bool has_details(int64_t sample) const { return store_.find(samples_ + sample) != nullptr; }
+  int64_t published() const { return pictures_.load(std::memory_order_relaxed); }  // samples
   const FillOnce& store() const { return store_; }
 
  private:
-  FillOnce store_;
+  const int64_t samples_;
+  FillOnce store_;  // the details of sample i are entry samples_ + i
+  std::atomic<int64_t> pictures_{0};
 };
 
 // A whole stored picture: what fuse() needs of it.

@@ -175,5 +175,26 @@ TEST(SlotPool, ABatchThatDoesNotFitIsAnError) {
   EXPECT_THROW(pool->take(total_memory_bytes() + 1, 1), Unsupported);
 }
 
+// Both in one budget; empty ones are known to be empty.
+TEST(EncodedCache, DetailsLieBesideTheirPictures) {
+  EncodedCache cache(4, 1 << 20, true);
+  const std::vector<std::byte> file(100, std::byte{1}), map(50, std::byte{2});
+  media::Bytes details;
+  EXPECT_FALSE(cache.find_details(3, details));
+  cache.put_details(3, map);
+  cache.put_details(0, {});
+  cache.put(3, {.file = file});
+  EXPECT_TRUE(cache.find_details(3, details));
+  EXPECT_TRUE(std::equal(details.begin(), details.end(), map.begin(), map.end()));
+  EXPECT_TRUE(cache.find_details(0, details));
+  EXPECT_TRUE(details.empty());
+  Encoded encoded;
+  EXPECT_TRUE(cache.find(3, encoded));
+  EXPECT_TRUE(std::equal(encoded.file.begin(), encoded.file.end(), file.begin(), file.end()));
+  EXPECT_FALSE(cache.find(0, encoded));
+  EXPECT_TRUE(cache.has(3) && cache.has_details(0) && !cache.has(0) && !cache.has_details(1));
+  EXPECT_EQ(cache.published(), 1);
+}
+
 }  // namespace
 }  // namespace stretto::data

@@ -34,6 +34,25 @@ void EncodedCache::put(int64_t sample, const Encoded& encoded) {
   to = std::copy(encoded.restarts.begin(), encoded.restarts.end(), to);
   std::copy(encoded.file.begin(), encoded.file.end(), to);
   store_.publish(sample, data);
+  pictures_.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool EncodedCache::find_details(int64_t sample, media::Bytes& details) const {
+  const std::byte* const data = store_.find(samples_ + sample);
+  if (data == nullptr) return false;
+  uint64_t bytes;
+  std::memcpy(&bytes, data, sizeof bytes);
+  details = {data + sizeof bytes, bytes};
+  return true;
+}
+
+void EncodedCache::put_details(int64_t sample, media::Bytes details) {
+  const uint64_t bytes = details.size();
+  std::byte* const data = store_.claim(samples_ + sample, sizeof bytes + bytes);
+  if (data == nullptr) return;
+  std::memcpy(data, &bytes, sizeof bytes);
+  std::copy(details.begin(), details.end(), data + sizeof bytes);
+  store_.publish(samples_ + sample, data);
 }
 
 }  // namespace stretto::data

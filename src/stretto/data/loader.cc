@@ -394,7 +394,7 @@ Stats Loader::stats() const {
   if (encoded != nullptr || decoded != nullptr) {
     const FillOnce& store = encoded != nullptr ? encoded->store() : decoded->store();
     s.cache_bytes = store.used();
-    s.cached_samples = store.published();
+    s.cached_samples = encoded != nullptr ? encoded->published() : store.published();
   }
   if (const auto& fetcher = m.source.dataset.fetcher()) s.remote = fetcher->stats();
   const std::lock_guard skipped_lock(m.skipped_mutex);

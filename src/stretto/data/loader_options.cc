@@ -3,6 +3,7 @@
 #include "stretto/base/error.h"
 #include "stretto/data/details.h"
 #include "stretto/data/loader_impl.h"
+#include "stretto/media/elements.h"
 
 namespace stretto::data {
 namespace {
@@ -39,11 +40,7 @@ void check_shape(const LoaderOptions& o, const Phase& phase, int64_t samples) {
 }
 
 void check_pixels(const LoaderOptions& o) {
-  if (o.dtype != DType::kFloat32 && o.dtype != DType::kFloat16 && o.dtype != DType::kBFloat16 &&
-      o.dtype != DType::kUInt8) {
-    throw_invalid("loader: dtype is {}, expected float32, float16, bfloat16 or uint8",
-                  dtype_name(o.dtype));
-  }
+  media::check_element_type("loader: dtype", o.dtype);
   for (size_t c = 0; c < 3; ++c) {
     if (!std::isfinite(o.mean[c]) || !std::isfinite(o.std[c]) || !(o.std[c] > 0)) {
       throw_invalid("loader: channel {} has mean {} and std {}: expected numbers, std above 0", c,

@@ -24,7 +24,8 @@ TEST(LoaderOptions, SaysWhichOptionMakesNoSense) {
             "smaller batch, or last=\"pad\" or \"wrap\"");
   EXPECT_EQ(problem([](auto& o) { o.rank = 2, o.world = 2; }),
             "loader: rank 2 of 2: expected a rank below the number of ranks");
-  EXPECT_TRUE(says(problem([](auto& o) { o.dtype = DType::kInt32; }), "dtype is int32"));
+  EXPECT_TRUE(says(problem([](auto& o) { o.dtype = DType::kInt32; }),
+                   "dtype: expected float32, float16, bfloat16 or uint8, got int32"));
   EXPECT_TRUE(says(problem([](auto& o) { o.std[1] = 0; }), "channel 1"));
   EXPECT_TRUE(says(problem([](auto& o) { o.flip = 1.5; }), "flip is 1.5"));
   EXPECT_TRUE(says(problem([](auto& o) { o.threads = -1; }), "-1 threads"));

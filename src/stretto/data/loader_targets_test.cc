@@ -345,6 +345,30 @@ TEST(LoaderTargets, MapsAreThoseOfTheirFiles) {
   }
 }
 
+// In the second epoch nothing is read: the files are gone.
+TEST(LoaderTargets, MapsAreCachedWithTheirPictures) {
+  const MaskedFolder source(8);
+  TestFolder out;
+  pack(source.open(), out.path("pack"));
+  LoaderOptions o = mask_options();
+  Loader want(source.open(), o);
+  const auto first = targets_epoch(want), second = targets_epoch(want);
+  o.cache = CacheKind::kUser;
+  o.ahead = 1;
+  for (const bool packed : {false, true}) {
+    Loader loader(packed ? open_dataset(out.path("pack")) : source.open(), o);
+    EXPECT_EQ(targets_epoch(loader), first);
+    EXPECT_EQ(loader.stats().cached_samples, 8);
+    if (packed) {
+      std::filesystem::remove_all(out.path("pack"));
+    } else {
+      std::filesystem::rename(source.path("masks"), source.path("away"));
+    }
+    EXPECT_EQ(targets_epoch(loader), second);
+    if (!packed) std::filesystem::rename(source.path("away"), source.path("masks"));
+  }
+}
+
 TEST(LoaderTargets, ErrorsNameTheMap) {
   const MaskedFolder source(4);
   LoaderOptions o = mask_options();

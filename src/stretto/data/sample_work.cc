@@ -52,16 +52,18 @@ struct ReleaseLarge {
 
 Source::Source(Dataset d, const LoaderOptions& o) : dataset(std::move(d)), reader(dataset) {
   if (o.cache == CacheKind::kUser) {
-    encoded = std::make_unique<EncodedCache>(dataset.size(), cache_budget(o));
+    encoded = std::make_unique<EncodedCache>(dataset.size(), cache_budget(o), o.boxes || o.masks);
   }
   if (o.cache == CacheKind::kDecoded) {
     decoded = std::make_unique<DecodedCache>(dataset.size(), cache_budget(o));
   }
 }
 
-bool Source::cached(int64_t sample) const {
-  return (encoded != nullptr && encoded->store().find(sample) != nullptr) ||
-         (decoded != nullptr && decoded->find(sample) != nullptr);
+Reader::Soon Source::lacks(int64_t sample, bool details) const {
+  const bool has = (encoded != nullptr && encoded->has(sample)) ||
+                   (decoded != nullptr && decoded->find(sample) != nullptr);
+  return {.picture = !has,
+          .details = details && !(encoded != nullptr && encoded->has_details(sample))};
 }
 
 SampleWork::SampleWork(Source& source, const LoaderOptions& options, Counters& counters)
@@ -72,10 +74,8 @@ void SampleWork::run(int64_t sample, const Shape& shape, const Draws& draws, con
   try {
     make(sample, shape, draws, out.pixels);
     if (out.mask == nullptr && out.boxes == nullptr) return;
-    const double begin = now_s();
     const bool id_alone = out.mask == nullptr && out.masks_of_boxes == nullptr;
-    const media::Bytes details = source_.reader.read_details(sample, details_, id_alone);
-    Counters::add(counters_.read_seconds, now_s() - begin);
+    const media::Bytes details = read_details(sample, id_alone);
     named(sample, [&] {
       place_targets(
           sample,
@@ -85,6 +85,19 @@ void SampleWork::run(int64_t sample, const Shape& shape, const Draws& draws, con
     throw OutOfMemory(fmt::format("{}: memory ran out while it was read or decoded",
                                   source_.reader.label(sample)));
   }
+}
+
+media::Bytes SampleWork::read_details(int64_t sample, bool id_alone) {
+  media::Bytes details;
+  EncodedCache* const cache = source_.encoded.get();
+  if (cache != nullptr && cache->find_details(sample, details)) return details;
+  const double begin = now_s();
+  details = source_.reader.read_details(sample, details_, id_alone);
+  Counters::add(counters_.read_seconds, now_s() - begin);
+  // Those of the table are in memory.
+  const bool was_read = !details.empty() && source_.dataset.details(sample).empty();
+  if (cache != nullptr && was_read) cache->put_details(sample, details);
+  return details;
 }
 
 void SampleWork::make(int64_t sample, const Shape& shape, const Draws& draws, void* out) {

@@ -38,8 +38,8 @@ struct Source {
   Reader reader;
   std::unique_ptr<EncodedCache> encoded;  // nullptr: none
   std::unique_ptr<DecodedCache> decoded;
-  // Whether a cache has it, so that it need not be read ahead.
-  bool cached(int64_t sample) const;
+  // What a cache lacks, so that it is read ahead.
+  Reader::Soon lacks(int64_t sample, bool details) const;
 };
 
 // Whose random numbers a sample gets: those of the sample or, where an epoch can have it several
@@ -110,6 +110,8 @@ class SampleWork {
             const Draws& draws, void* out);
   media::operators::Steps transform(const media::Planes& planes, const media::View& view,
                                     const Draws& draws, const media::Target& target);
+  // What belongs to the sample, of the cache or its file.
+  media::Bytes read_details(int64_t sample, bool id_alone);
   // Errors of `work` get the sample's name.
   template <typename F>
   void named(int64_t sample, const F& work) const;

@@ -291,8 +291,7 @@ void Loader::Impl::read_ahead(const Job& job, int64_t j) {
     if (index >= plan.batches() * plan.cut.batch) return;
     const int64_t sample = plan.sample(index);
     if (sample < 0) continue;
-    source.reader.will_read(sample, {.picture = !source.cached(sample),
-                                     .details = options.masks || options.masks_of_boxes});
+    source.reader.will_read(sample, source.lacks(sample, options.masks || options.masks_of_boxes));
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "stretto/base/error.h"
+#include "stretto/media/elements.h"
 #include "stretto/media/fuse_kernel.h"
 #include "stretto/media/fuse_plan.h"
 
@@ -73,11 +74,6 @@ void run(const KernelJob& job, FuseScratch& scratch, Isa isa) {
   run_kernel(job, reinterpret_cast<float*>(scratch.floats.get(bytes)), isa);
 }
 
-bool is_output_type(DType dtype) {
-  return dtype == DType::kFloat32 || dtype == DType::kFloat16 || dtype == DType::kBFloat16 ||
-         dtype == DType::kUInt8;
-}
-
 KernelColour kernel_colour(Colour colour) {
   switch (colour) {
     case Colour::kGrey:
@@ -94,10 +90,7 @@ KernelColour kernel_colour(Colour colour) {
 
 void fuse(const Planes& planes, const View& view, const std::optional<ColourMatrix>& colour,
           const Target& target, FuseScratch& scratch, Isa isa) {
-  if (!is_output_type(target.dtype)) {
-    throw_invalid("target: expected float32, float16, bfloat16 or uint8, got {}",
-                  dtype_name(target.dtype));
-  }
+  check_element_type("target", target.dtype);
   if (target.data == nullptr) throw_invalid("target: it has no memory");
   const Scaling scaling = scaling_of(target);
   Plan plan;

@@ -10,24 +10,14 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "stretto/media/elements-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace stretto::media::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-const hn::ScalableTag<float> kFloats;
-using D = decltype(kFloats);
-using V = hn::Vec<D>;
-using Signed = hn::RebindToSigned<D>;
-using Unsigned = hn::RebindToUnsigned<D>;
-constexpr int64_t kLanes = hn::MaxLanes(D());
-
 // Rows and bands begin at whole vectors.
 HWY_INLINE int64_t padded(int64_t count) { return (count + kLanes - 1) / kLanes * kLanes; }
-
-HWY_INLINE V to_floats(const uint8_t* p) {
-  const hn::Rebind<uint8_t, D> bytes;
-  return hn::ConvertTo(kFloats, hn::PromoteTo(Signed(), hn::LoadU(bytes, p)));
-}
 
 // Calls f with the number of taps as a constant, 0 where it is none of the usual ones.
 template <class F>
@@ -201,36 +191,6 @@ HWY_INLINE Pixels ycbcr(const Pixels& p) {
   return {{clamped(hn::MulAdd(hn::Set(kFloats, 1.402f), red, y)), clamped(green),
            clamped(hn::MulAdd(hn::Set(kFloats, 1.772f), blue, y))}};
 }
-
-// The element type that values are stored as.
-struct AsFloat {
-  using T = float;
-  static HWY_INLINE V encode(V v) { return v; }
-};
-struct AsHalf {
-  using T = uint16_t;
-  static HWY_INLINE auto encode(V v) {
-    const hn::Rebind<hwy::float16_t, D> half;
-    return hn::BitCast(hn::Rebind<uint16_t, D>(), hn::DemoteTo(half, v));
-  }
-};
-struct AsBFloat {  // to nearest, ties to even
-  using T = uint16_t;
-  static HWY_INLINE auto encode(V v) {
-    const Unsigned u;
-    const auto bits = hn::BitCast(u, v);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 1));
-    const auto sum = hn::Add(bits, hn::Add(odd, hn::Set(u, 0x7FFF)));
-    return hn::DemoteTo(hn::Rebind<uint16_t, D>(), hn::BitCast(Signed(), hn::ShiftRight<16>(sum)));
-  }
-};
-struct AsByte {  // halves up
-  using T = uint8_t;
-  static HWY_INLINE auto encode(V v) {
-    const auto whole = hn::ConvertTo(Signed(), hn::Add(v, hn::Set(kFloats, 0.5f)));
-    return hn::DemoteTo(hn::Rebind<uint8_t, D>(), whole);
-  }
-};
 
 // Stores `count` pixels of one row, of kLanes in `pixels`.
 template <class Type, int kChannels>

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "stretto/base/error.h"
+#include "stretto/media/elements.h"
 #include "stretto/media/fuse.h"
 #include "stretto/media/fuse_plan.h"
 
@@ -40,23 +41,10 @@ Pixel clamped(Pixel p) {
 }
 
 void store(const Target& target, int64_t at, double value, double scale, double offset) {
-  const auto scaled = static_cast<float>(value * scale + offset);
-  switch (target.dtype) {
-    case DType::kUInt8:
-      static_cast<uint8_t*>(target.data)[at] = static_cast<uint8_t>(std::floor(value + 0.5));
-      break;
-    case DType::kFloat32:
-      static_cast<float*>(target.data)[at] = scaled;
-      break;
-    case DType::kFloat16:
-      static_cast<uint16_t*>(target.data)[at] = float_to_half(scaled);
-      break;
-    case DType::kBFloat16:
-      static_cast<uint16_t*>(target.data)[at] = float_to_bfloat16(scaled);
-      break;
-    default:
-      throw_invalid("target: expected float32, float16, bfloat16 or uint8, got {}",
-                    dtype_name(target.dtype));
+  if (target.dtype == DType::kUInt8) {
+    static_cast<uint8_t*>(target.data)[at] = static_cast<uint8_t>(std::floor(value + 0.5));
+  } else {
+    store_float(target.data, target.dtype, at, static_cast<float>(value * scale + offset));
   }
 }
 
@@ -64,6 +52,7 @@ void store(const Target& target, int64_t at, double value, double scale, double 
 
 void fuse_reference(const Planes& planes, const View& view,
                     const std::optional<ColourMatrix>& colour, const Target& target) {
+  check_element_type("target", target.dtype);
   Plan plan;
   make_plan(planes, view, plan);
   const Scaling scaling = scaling_of(target);

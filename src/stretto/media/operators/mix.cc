@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "stretto/base/error.h"
+#include "stretto/media/elements.h"
 
 namespace stretto::media::operators {
 namespace {
@@ -134,10 +135,7 @@ void apply_mix(const MixPlan& plan, void* a, void* b, DType dtype, Size size, bo
     throw_invalid("mix: pictures of {}x{}{}", size.width, size.height,
                   a == nullptr || b == nullptr ? " without memory" : "");
   }
-  if (dtype != DType::kFloat32 && dtype != DType::kFloat16 && dtype != DType::kBFloat16 &&
-      dtype != DType::kUInt8) {
-    throw_invalid("mix: expected float32, float16, bfloat16 or uint8, got {}", dtype_name(dtype));
-  }
+  check_element_type("mix", dtype);
   if (plan.mix == Mix::kNone) return;
   if (plan.mix == Mix::kMixUp) return mix_up(plan, a, b, dtype, 3 * size.width * size.height);
   const Region& box = plan.box;

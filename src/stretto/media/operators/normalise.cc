@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "stretto/base/error.h"
+#include "stretto/media/elements.h"
 #include "stretto/media/fuse_kernel.h"
 #include "stretto/media/fuse_plan.h"
 #include "stretto/media/operators/normalise_kernel.h"
@@ -14,11 +15,7 @@ namespace {
 
 void check_target(const Target& target) {
   if (target.data == nullptr) throw_invalid("target: it has no memory");
-  if (target.dtype != DType::kFloat32 && target.dtype != DType::kFloat16 &&
-      target.dtype != DType::kBFloat16 && target.dtype != DType::kUInt8) {
-    throw_invalid("target: expected float32, float16, bfloat16 or uint8, got {}",
-                  dtype_name(target.dtype));
-  }
+  check_element_type("target", target.dtype);
 }
 
 void check_pixels(const Pixels& pixels) {
@@ -28,22 +25,16 @@ void check_pixels(const Pixels& pixels) {
   }
 }
 
-template <class T>
-void put(const Target& target, int64_t y, int64_t x, int64_t c, T value) {
-  static_cast<T*>(
-      target.data)[y * target.row_stride + x * target.pixel_stride + c * target.channel_stride] =
-      value;
+int64_t place(const Target& target, int64_t y, int64_t x, int64_t c) {
+  return y * target.row_stride + x * target.pixel_stride + c * target.channel_stride;
+}
+
+void put_byte(const Target& target, int64_t y, int64_t x, int64_t c, uint8_t value) {
+  static_cast<uint8_t*>(target.data)[place(target, y, x, c)] = value;
 }
 
 void put_scaled(const Target& target, int64_t y, int64_t x, int64_t c, float value) {
-  switch (target.dtype) {
-    case DType::kFloat16:
-      return put(target, y, x, c, float_to_half(value));
-    case DType::kBFloat16:
-      return put(target, y, x, c, float_to_bfloat16(value));
-    default:
-      return put(target, y, x, c, value);
-  }
+  store_float(target.data, target.dtype, place(target, y, x, c), value);
 }
 
 // Any layout, one element after the other.
@@ -53,7 +44,7 @@ void normalise_plainly(const Pixels& pixels, const Target& target, const Scaling
     for (int64_t x = 0; x < pixels.width; ++x) {
       for (int64_t c = 0; c < 3; ++c, ++from) {
         if (target.dtype == DType::kUInt8) {
-          put(target, y, x, c, *from);
+          put_byte(target, y, x, c, *from);
           continue;
         }
         const auto k = static_cast<size_t>(c);
@@ -81,7 +72,7 @@ void erase(const Target& target, int64_t width, int64_t height, std::span<const 
       for (int64_t y = r.y0; y < r.y1; ++y) {
         for (int64_t x = r.x0; x < r.x1; ++x) {
           if (target.dtype == DType::kUInt8) {
-            put(target, y, x, c, byte);
+            put_byte(target, y, x, c, byte);
           } else {
             put_scaled(target, y, x, c, 0);
           }

@@ -7,45 +7,21 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "stretto/media/elements-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace stretto::media::operators::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
+namespace elements = stretto::media::HWY_NAMESPACE;
 
-const hn::ScalableTag<float> kFloats;
-using D = decltype(kFloats);
-using V = hn::Vec<D>;
-using Signed = hn::RebindToSigned<D>;
-using Unsigned = hn::RebindToUnsigned<D>;
-constexpr int64_t kLanes = hn::MaxLanes(D());
-
-HWY_INLINE V load(const uint8_t* p) {
-  const hn::Rebind<uint8_t, D> bytes;
-  return hn::ConvertTo(kFloats, hn::PromoteTo(Signed(), hn::LoadU(bytes, p)));
-}
-
-struct AsFloat {
-  using T = float;
-  static HWY_INLINE void store(V v, T* to) { hn::StoreU(v, kFloats, to); }
-};
-struct AsHalf {
-  using T = uint16_t;
-  static HWY_INLINE void store(V v, T* to) {
-    const hn::Rebind<hwy::float16_t, D> half;
-    const hn::Rebind<uint16_t, D> bits;
-    hn::StoreU(hn::BitCast(bits, hn::DemoteTo(half, v)), bits, to);
-  }
-};
-struct AsBFloat {  // to nearest, ties to even
-  using T = uint16_t;
-  static HWY_INLINE void store(V v, T* to) {
-    const Unsigned u;
-    const auto bits = hn::BitCast(u, v);
-    const auto odd = hn::And(hn::ShiftRight<16>(bits), hn::Set(u, 1));
-    const auto sum = hn::Add(bits, hn::Add(odd, hn::Set(u, 0x7FFF)));
-    const hn::Rebind<uint16_t, D> d;
-    hn::StoreU(hn::DemoteTo(d, hn::BitCast(Signed(), hn::ShiftRight<16>(sum))), d, to);
-  }
-};
+using elements::AsBFloat;
+using elements::AsFloat;
+using elements::AsHalf;
+using elements::D;
+using elements::kFloats;
+using elements::kLanes;
+using elements::to_floats;
+using elements::V;
 
 // Three vectors of numbers that repeat.
 struct Repeat {
@@ -63,11 +39,12 @@ HWY_INLINE Repeat turns(const float* x) {
 template <class Type>
 HWY_INLINE void scale_all(const uint8_t* HWY_RESTRICT from, int64_t count, const Repeat& scale,
                           const Repeat& offset, typename Type::T* HWY_RESTRICT to) {
+  const hn::Rebind<typename Type::T, D> stored;
   int64_t i = 0;
   for (; i + 3 * kLanes <= count; i += 3 * kLanes) {
     for (int64_t k = 0; k < 3; ++k) {
-      Type::store(hn::MulAdd(load(from + i + k * kLanes), scale.v[k], offset.v[k]),
-                  to + i + k * kLanes);
+      const V v = hn::MulAdd(to_floats(from + i + k * kLanes), scale.v[k], offset.v[k]);
+      hn::StoreU(Type::encode(v), stored, to + i + k * kLanes);
     }
   }
   if (i == count) return;
@@ -75,7 +52,8 @@ HWY_INLINE void scale_all(const uint8_t* HWY_RESTRICT from, int64_t count, const
   typename Type::T values[3 * kLanes];
   for (int64_t j = i; j < count; ++j) last[j - i] = from[j];
   for (int64_t k = 0; k < 3; ++k) {
-    Type::store(hn::MulAdd(load(last + k * kLanes), scale.v[k], offset.v[k]), values + k * kLanes);
+    const V v = hn::MulAdd(to_floats(last + k * kLanes), scale.v[k], offset.v[k]);
+    hn::StoreU(Type::encode(v), stored, values + k * kLanes);
   }
   for (int64_t j = i; j < count; ++j) to[j] = values[j - i];
 }
