@@ -215,6 +215,17 @@ class LoaderFace {
         use, [&] { use->load({.seed = seed, .epoch = epoch, .place = place, .order = order}); });
   }
 
+  // Epoch, place, first and count of each.
+  void divide(const std::vector<std::array<int64_t, 4>>& rows) {
+    const Use use = enter();
+    const Alone alone(*this);
+    std::vector<Division> divisions;
+    for (const auto& [epoch, place, first, count] : rows) {
+      divisions.push_back({.epoch = epoch, .place = place, .first = first, .count = count});
+    }
+    interruptible(use, [&] { use->divide(std::move(divisions)); });
+  }
+
   // Gives batches to the process at the other end until it is gone.
   void serve(int socket, int process) {
     const Use use = enter();
@@ -492,6 +503,8 @@ void bind_options(nb::module_& m) {
       .def_rw("std", &O::std)
       .def_rw("rank", &O::rank)
       .def_rw("world", &O::world)
+      .def_rw("divided", &O::divided)
+      .def_ro("ahead", &O::ahead)
       .def_rw("threads", &O::threads)
       .def_rw("cache_bytes", &O::cache_bytes);
 }
@@ -520,6 +533,7 @@ void bind_loaders(nb::module_& m) {
             new (self) Own(made<Loader>(team.team, rank, threads));
           },
           "team"_a, "rank"_a, "threads"_a)
+      .def("divide", &Own::divide, "rows"_a)
       .def("serve", &Own::serve, "socket"_a, "process"_a)
       .def("stats", &Own::stats);
   bind_loader<SharedLoader>(m, "DataSharedLoader")
