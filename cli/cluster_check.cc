@@ -157,10 +157,20 @@ std::string in_words(const cluster::Difference& each, const std::string& file,
   const std::string where = each.line > 0 ? fmt::format("{}:{}: ", file, each.line) : "";
   const std::string key = each.key.empty() ? "" : each.key + " ";
   if (each.expected.empty()) {
+    // A field of an object of the site file, or an object that it does not have.
+    if (scheduler == "Kubernetes" && !key.empty()) {
+      return fmt::format("{}{}: {}is {}, expected not set", where, each.what, key,
+                         cluster::in_comment(each.found));
+    }
     return fmt::format("{}{}: {}{}, the site file has none", where, each.what, key,
                        cluster::in_comment(each.found));
   }
-  if (each.key.empty()) return fmt::format("{}{}: {} has none", where, each.what, scheduler);
+  if (each.key.empty()) {
+    return fmt::format("{}{}: is missing in {}", where, each.what, scheduler);
+  }
+  if (each.expected == cluster::kEntry) {
+    return fmt::format("{}{}: {}is missing", where, each.what, key);
+  }
   return fmt::format("{}{}: {}is {}, expected {}", where, each.what, key,
                      each.found.empty() ? "not set" : cluster::in_comment(each.found),
                      each.expected);

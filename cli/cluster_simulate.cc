@@ -162,7 +162,7 @@ class Simulate {
 
   void note_what_is_left_out(const std::vector<cluster::Site>& sites) {
     for (const cluster::Site& site : sites) {
-      for (const std::string& text : cluster::not_simulated(site)) {
+      for (const std::string& text : cluster::not_simulated(site, trace_)) {
         notes_.push_back(fmt::format("{}: {}", site.file, text));
         talk_.warn(notes_.back());
       }

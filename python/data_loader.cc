@@ -1,5 +1,6 @@
 // Loaders: batches as arrays over the loader's own memory.
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/array.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -120,6 +121,17 @@ class LoaderFace {
     const Alone alone(*this);
     interruptible(
         use, [&] { use->load({.seed = seed, .epoch = epoch, .place = place, .order = order}); });
+  }
+
+  // Epoch, place, first and count of each.
+  void divide(const std::vector<std::array<int64_t, 4>>& rows) {
+    const Use use = enter();
+    const Alone alone(*this);
+    std::vector<Division> divisions;
+    for (const auto& [epoch, place, first, count] : rows) {
+      divisions.push_back({.epoch = epoch, .place = place, .first = first, .count = count});
+    }
+    interruptible(use, [&] { use->divide(std::move(divisions)); });
   }
 
   // Gives batches to the process at the other end until it is gone.
@@ -310,6 +322,7 @@ void bind_data_loaders(nb::module_& m) {
             new (self) Own(made<Loader>(team.team, rank, threads));
           },
           "team"_a, "rank"_a, "threads"_a)
+      .def("divide", &Own::divide, "rows"_a)
       .def("serve", &Own::serve, "socket"_a, "process"_a)
       .def("stats", &Own::stats);
   bind_loader<SharedLoader>(m, "DataSharedLoader")

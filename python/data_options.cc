@@ -157,6 +157,8 @@ void bind_data_options(nb::module_& m) {
       .def_rw("std", &O::std)
       .def_rw("rank", &O::rank)
       .def_rw("world", &O::world)
+      .def_rw("divided", &O::divided)
+      .def_ro("ahead", &O::ahead)
       .def_rw("threads", &O::threads)
       .def_rw("cache_bytes", &O::cache_bytes);
 }

@@ -66,6 +66,7 @@ int main() {
     job.het_job_offset = number_or(words.at(9), NO_VAL);
     job.tres_per_socket = text_or_null(words.at(10));
     job.max_nodes = number_or(words.at(11), NO_VAL);
+    job.ntasks_per_tres = static_cast<uint16_t>(number_or(words.at(12), NO_VAL16));
     char* problem = nullptr;
     const int code = words[0] == "submit" ? job_submit(&job, uid, &problem)
                                           : job_modify(&job, nullptr, uid, &problem);

@@ -141,4 +141,5 @@ def check_shares_are_in_the_account_for_the_report(rank, size):
 
 
 if __name__ == "__main__":
-  comm_job.main(globals())
+  import share_loader_checks  # imports this file, as a module
+  comm_job.main(vars(share_loader_checks) | globals())

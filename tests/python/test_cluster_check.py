@@ -159,8 +159,36 @@ def test_kubectl_is_asked_once_and_only_reads(tmp_path):
   lines = check("--from", tmp_path, code=1).stdout.splitlines()
   at = line_of("[[groups]]")
   assert lines == [f"{SITE}:{at}: ClusterQueue lab-single: spec.cohortName is x, expected lab",
-                   f"{SITE}:{at}: ClusterQueue lab-single: spec.stopPolicy Hold, the site file has "
-                   "none"]
+                   f"{SITE}:{at}: ClusterQueue lab-single: spec.stopPolicy is Hold, expected not "
+                   "set"]
+
+
+def test_differences_of_kubernetes_read_without_the_manifests(tmp_path):
+  """Each line names the object, the field, what is there and what is expected."""
+  changed = kubernetes_list()
+  items = {(item["kind"], item["metadata"]["name"]): item for item in changed["items"]}
+  queue = items["ClusterQueue", "lab-single"]["spec"]
+  flavors = queue["resourceGroups"][0]["flavors"]
+  flavors[0]["resources"][2]["nominalQuota"] = 4
+  del flavors[2]
+  del items["Node", "s0"]["metadata"]["labels"]["stretto/group"]
+  items["Node", "s1"]["status"]["capacity"]["nvidia.com/gpu"] = "3"
+  items["WorkloadPriorityClass", "urgent"]["metadata"]["name"] = "other"
+  guest = json.loads(json.dumps(items["ClusterQueue", "lab-multi"]))
+  guest["metadata"]["name"] = "guests"
+  changed["items"].append(guest)
+  (tmp_path / "kubernetes.json").write_text(json.dumps(changed))
+  lines = check("--from", tmp_path, code=1).stdout.splitlines()
+  single, flavor = line_of("[[groups]]"), "spec.resourceGroups[0].flavors"
+  assert lines == [
+    f"{SITE}:{line_of('[[queues]]')}: WorkloadPriorityClass urgent: is missing in Kubernetes",
+    f"{SITE}:{single}: ClusterQueue lab-single: {flavor}[single-k40].resources[nvidia.com/gpu]."
+    "nominalQuota is 4, expected 8",
+    f"{SITE}:{single}: ClusterQueue lab-single: {flavor}[reserve-v100] is missing",
+    f"{SITE}:{single}: Node s0: metadata.labels.stretto/group is not set, expected single",
+    f"{SITE}:{line_of('[[nodes]]')}: Node s1: status.capacity.nvidia.com/gpu is 3, expected 4",
+    "ClusterQueue guests: borrows and lends in cohort lab, the site file has none",
+  ]
 
 
 def test_scontrol_is_asked_to_show_and_nothing_else(tmp_path):

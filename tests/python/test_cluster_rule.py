@@ -18,7 +18,7 @@ SITES = {"three_kinds": ROOT / "examples/cluster/three_kinds.toml",
          "unlike": CASES / "sites/unlike.toml", "off": CASES / "sites/off.toml"}
 SEED = 5
 FIELDS = ("partition", "tres_per_job", "tres_per_node", "tres_per_task", "min_nodes", "num_tasks",
-          "ntasks_per_node", "het_job_offset", "tres_per_socket", "max_nodes")
+          "ntasks_per_node", "het_job_offset", "tres_per_socket", "max_nodes", "ntasks_per_tres")
 USERS = ("root", "eva", "tom", "zoe")  # by uid, as rule_driver.cc has them
 PLAIN = dict.fromkeys(FIELDS)
 
@@ -44,7 +44,7 @@ def requests(site: str) -> list:
            "tres_per_task": texts, "min_nodes": counts, "num_tasks": counts,
            "ntasks_per_node": [None, 0, 1, 8], "het_job_offset": [None, None, 0, 1],
            "tres_per_socket": [None] * 40 + ["", "gres:gpu:4", "gres/gpu:p100", "craynetwork:2"],
-           "max_nodes": counts}
+           "max_nodes": counts, "ntasks_per_tres": [None] * 8 + [0, 1, 2, 3, 8]}
   all_ = [request(uid, **{field: value, **more})
           for field, pool in pools.items() for value in pool for uid in (1, 3)
           for more in ({}, {"tres_per_node": "gres:gpu:1"}, {"tres_per_job": "gres/gpu:8"})
@@ -101,7 +101,7 @@ def decide_by_lua(rule: str, all_, verb="submit") -> list[str]:
   rows = []
   for uid, fields in all_:
     values = {"min_nodes": 0xfffffffe, "max_nodes": 0xfffffffe, "num_tasks": 0xfffffffe,
-              "ntasks_per_node": 0xfffe, "het_job_offset": 0xfffffffe}
+              "ntasks_per_node": 0xfffe, "ntasks_per_tres": 0xfffe, "het_job_offset": 0xfffffffe}
     values |= {k: v for k, v in fields.items() if v is not None}
     row = ", ".join(f"{key} = {lua_value(value)}" for key, value in values.items())
     rows.append(f"  {{uid = {uid}, job = {{user_name = {lua_value(USERS[uid])}, {row}}}}},")
@@ -191,12 +191,13 @@ def test_both_forms_decide_the_same(built, site):
 def test_neither_form_lets_users_change_chips_or_partitions(built):
   rule = (built / "unlike/slurm/job_submit.lua").read_text()
   changes = [*({field: "gpu:1"} for field in (*FIELDS[:4], "tres_per_socket")),
-             *({field: 2} for field in ("min_nodes", "max_nodes", "num_tasks", "ntasks_per_node"))]
+             *({field: 2} for field in ("min_nodes", "max_nodes", "num_tasks", "ntasks_per_node",
+                                    "ntasks_per_tres"))]
   all_ = [request(uid, **fields) for uid in (0, 1) for fields in ({}, *changes)]
   lua = decide_by_lua(rule, all_, "modify")
   plugin = decide_by_plugin(built / "unlike-driver", all_, "modify")
   assert lua == plugin
-  assert [text[0] == "!" for text in lua] == [False] * 11 + [True] * 9
+  assert [text[0] == "!" for text in lua] == [False] * 12 + [True] * 10
 
 
 def test_chips_per_socket_are_refused(built):
@@ -207,6 +208,23 @@ def test_chips_per_socket_are_refused(built):
   assert lua == decide_by_plugin(built / "three_kinds-driver", all_)
   assert all("chips per socket are not counted: ask for them per node" in text for text in lua[:2])
   assert "per socket" not in lua[2]
+
+
+def test_chips_follow_from_tasks_per_gpu(built):
+  """As slurmctld gives them, which the next test and test_cluster_policy.py ask."""
+  rule = (built / "three_kinds/slurm/job_submit.lua").read_text()
+  all_ = [request(num_tasks=8, ntasks_per_tres=1), request(num_tasks=8, ntasks_per_tres=8),
+          request(num_tasks=8, ntasks_per_tres=4, min_nodes=2),
+          request(num_tasks=34, ntasks_per_tres=1),
+          request(num_tasks=8, ntasks_per_tres=2, tres_per_job="gres:gpu:1"),
+          request(num_tasks=8, ntasks_per_tres=0), request(num_tasks=8)]
+  lua = decide_by_lua(rule, all_)
+  assert lua == decide_by_plugin(built / "three_kinds-driver", all_)
+  single = "normal.single,normal.single.spare"
+  assert lua[:3] == ["normal.multi,normal.multi.spare", single, "normal.multi"]
+  assert "a job of 34 chips belongs to group 'multi': its nodes have" in lua[3]
+  assert lua[4] == single, "chips that are named count"
+  assert lua[5] == lua[6] == decide_by_lua(rule, [request()])[0]
 
 
 def test_slurmctld_obeys_the_plugin(tmp_path_factory):
@@ -229,6 +247,9 @@ def test_slurmctld_obeys_the_plugin(tmp_path_factory):
         cluster.must("scontrol", "-o", "show", "job", job)
     assert "a job of 2 chips belongs to group 'multi': its nodes have no k40" in \
         cluster.refusal("--gres=gpu:k40:2")
+    job = cluster.submit("-H", "-n4", "--ntasks-per-gpu=2")
+    assert " Partition=normal.multi,normal.multi.spare " in \
+        cluster.must("scontrol", "-o", "show", "job", job)
     assert "chips per socket are not counted" in \
         cluster.refusal("-N1", "--gpus-per-socket=v100:4", "--sockets-per-node=2")
     checked = subprocess.run([program(), "cluster", "compile", folder / "site.toml", "--check",

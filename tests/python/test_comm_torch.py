@@ -10,7 +10,8 @@ torch = pytest.importorskip("torch", reason="the backend is for torch, which is 
 
 # A job's script, and the other files whose checks it runs.
 FILES = {"torch_checks.py": ["nan_checks.py", "segment_checks.py"], "gradient_checks.py": [],
-         "horovod_checks.py": ["horovod_optimizer_checks.py"], "share_checks.py": [],
+         "horovod_checks.py": ["horovod_optimizer_checks.py"],
+         "share_checks.py": ["share_loader_checks.py"],
          "place_checks.py": []}
 HERE = Path(__file__).parent
 JOBS = [(HERE / script, size) for script in FILES for size in (2, 3)]

@@ -14,7 +14,7 @@ import numpy as np
 from stretto import _stretto
 from stretto._checks import WHOLE, expected, require
 from stretto._errors import InvalidArgumentError, UnsupportedError
-from stretto.data import _arguments, _host, _options, _phases, _sources, _targets
+from stretto.data import _arguments, _host, _options, _phases, _shares, _sources, _targets
 from stretto.data._dataset import Dataset
 from stretto.data._options import IMAGENET_MEAN, IMAGENET_STD
 
@@ -100,6 +100,11 @@ class ImageLoader:
       cache and with the threads that all of them bring; `cache_bytes` is of all of them. They give
       the same arguments but for `rank`, `threads` and `framework`, and make such loaders in the
       same order. None: in this process.
+    shares: `stretto.torch.Shares`, by which ranks on chips of unlike speed divide each batch: then
+      `batch` is that of all ranks together, which has to be the one of the shares, and this rank's
+      batches have as many samples as its share is. The order of all samples is the same whatever
+      the shares are. `rank` and `world` are those of the shares. `last` is "drop" or "wrap", and
+      `share`, mixup and cutmix cannot be used. The loop is over `shares.batches(loader)`.
 
   Attributes:
     dataset: what is read.
@@ -125,7 +130,7 @@ class ImageLoader:
                epoch_size: int | None = None, cache_dir: str | os.PathLike[str] | None = None,
                disk_bytes: int | None = None,
                storage_options: Mapping[str, Any] | None = None,
-               share: str | None = None) -> None:
+               share: str | None = None, shares: Any = None) -> None:
     self._finish: Any = None
     self._finished_array = _options.array_maker(framework, dtype)
     if share not in (None, "host"):
@@ -144,6 +149,8 @@ class ImageLoader:
       raise UnsupportedError("targets: masks of boxes are made in the process that takes them: "
                              "leave out share, or take 'boxes+masks'")
     self._phases, self._transforms = read.phases, read.functions
+    if shares is not None:
+      rank, world = _shares.set_shares(options, shares, given, rank, world, share)
     _options.set_place(options, rank, world, threads)
     _arguments.set_cache(options, given, shared=share is not None)
     sources = _sources.read(source, remote)
@@ -163,6 +170,7 @@ class ImageLoader:
     self._engine: Any = (_host.join(given, sources, options) if share is not None
                          else _stretto.DataLoader(self.dataset._table, options))
     self._shared = share is not None
+    self._shares, self._ahead, self._wraps = shares, int(options.ahead), last == "wrap"
     # At exit of the interpreter too, before what its threads use is taken apart.
     self._finish = weakref.finalize(self, self._engine.close)
 
@@ -172,7 +180,17 @@ class ImageLoader:
         self._engine.set_epoch(self._engine.epoch() + 1)
       self._begun = True
       self._taker = taker = object()
+      if self._shares is not None:
+        self._shares._begin(taker, self._ahead, self._divide)
+        self._divide()
     return _Batches(self, taker)
+
+  def _divide(self) -> None:
+    """Tells the engine which part of each batch from the next one on is this rank's."""
+    with self._lock:
+      _seed, epoch, place, _order = self._engine.position()
+      self._engine.divide(_shares.divisions(self._shares, epoch, place, self._epoch_size,
+                                            self._wraps))
 
   def __len__(self) -> int:
     """How many batches the epoch has, from its begin."""
@@ -327,6 +345,12 @@ class ImageLoader:
         raise StopIteration
       images, labels, real, self.samples, epoch, number, others = batch
       self._given = epoch, number
+      if self._shares is not None:
+        begin, end = self._shares._draw(taker, self._shares.batch)
+        if max(1, end - begin) != len(labels):
+          raise InvalidArgumentError(
+            f"ImageLoader: a batch of {len(labels)} samples for a share of {end - begin}: these "
+            "shares were used by another loader or loaded from a state in the middle of a pass")
     if self._finished_array is not None:
       images = self._finished_array(images)
     arrays = (images, *_targets.of_batch(others, labels, self._framework))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -92,6 +92,8 @@ class Shares:
     self._window = 0  # the number of the first batch of the window
     self._ahead: deque[tuple[int, int]] = deque()  # samples and total of batches drawn, not taken
     self._sampler: object = None
+    self._made = 0  # batches behind those drawn that the sampler divides already
+    self._changed: Callable[[], None] | None = None  # tells the sampler of new shares
     self._show()
 
   @property
@@ -112,7 +114,8 @@ class Shares:
     """The batches of a loader, while ranks compare their times and shares may change.
 
     Args:
-      loader: a torch DataLoader with `batch_sampler=ShareSampler(...)` of these shares.
+      loader: a torch DataLoader with `batch_sampler=ShareSampler(...)` of these shares, or a
+        `stretto.data.ImageLoader` with `shares`.
 
     Returns:
       An iterator over the batches. At each, `samples`, `total` and `weight` are those of the batch.
@@ -127,7 +130,7 @@ class Shares:
       if not self._ahead:
         raise InvalidArgumentError("Shares: batches: the loader does not divide batches by these "
                                    "shares; make it with batch_sampler=stretto.torch.ShareSampler("
-                                   "dataset, shares)")
+                                   "dataset, shares), or stretto.data.ImageLoader with shares")
       self.samples, self.total = self._ahead.popleft()
       self._given += 1
       yield item
@@ -180,10 +183,23 @@ class Shares:
 
   # What the sampler calls.
 
-  def _begin(self, sampler: object) -> None:
-    """A sampler begins an epoch. What another one drew, and nobody took, is forgotten."""
+  def _begin(self, sampler: object, made: int = 0,
+             changed: Callable[[], None] | None = None) -> None:
+    """A sampler begins an epoch. What another one drew, and nobody took, is forgotten. `made`:
+    batches behind those drawn that it divides already; `changed` is called for new shares."""
     self._sampler, self._drawn = sampler, self._given
+    self._made, self._changed = made, changed
     self._ahead.clear()
+
+  def _parts(self) -> list[tuple[int, int, int]]:
+    """From which batch on, counted from the one that is drawn next, this rank's samples are from
+    where to where."""
+    changes = [entry["batch"] for entry in self.history if entry["batch"] > self._drawn]
+    rows = []
+    for number in [self._drawn, *changes]:
+      ends = offsets(self._shares_of(number), self.batch, self.batch)
+      rows.append((number - self._drawn, ends[self._rank], ends[self._rank + 1]))
+    return rows
 
   def _draw(self, sampler: object, total: int) -> tuple[int, int]:
     """From where to where this rank's samples are in the next batch of `total`."""
@@ -225,7 +241,8 @@ class Shares:
   def _compare(self, clock: OwnTime) -> None:
     samples, seconds = clock.take()
     device = "cuda" if dist.get_backend(self._group) == "nccl" else "cpu"
-    mine = torch.tensor([samples, seconds, self._drawn], dtype=torch.float64, device=device)
+    mine = torch.tensor([samples, seconds, self._drawn + self._made], dtype=torch.float64,
+                        device=device)
     ranks = [torch.empty_like(mine) for _ in range(self._world)]
     dist.all_gather(ranks, mine, group=self._group)
     table = [one.tolist() for one in ranks]
@@ -238,6 +255,8 @@ class Shares:
     self._window = begin
     self.history.append({"batch": begin, "shares": new, "speeds": self._balance.speeds,
                          "reason": self._balance.reason})
+    if self._changed is not None:
+      self._changed()
     if self._rank == 0:
       LOG.info("unlike chips: %s", line_of(self.history[-1]))
     self._show()

@@ -6,6 +6,9 @@
 
 namespace stretto::cluster {
 
+// What is expected where an element of a list is missing.
+constexpr const char* kEntry = "an entry";
+
 struct Difference {
   std::string what;      // "partition normal.single", "nodes m[0-3]", "slurm.conf"
   std::string key;       // "PriorityTier", "spec.cohortName"; empty: the whole of it

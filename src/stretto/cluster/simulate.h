@@ -56,7 +56,7 @@ struct JobTimes {
 struct Simulation {
   std::string policy;
   int64_t jobs = 0, finished = 0;
-  int64_t refused = 0;    // of a size, kind or queue for which the site has no place
+  int64_t refused = 0;    // over a limit, or without a place: of their size, kind or queue
   int64_t cancelled = 0;  // preempted at a site that cancels them
   int64_t chips = 0, nodes = 0;
   double makespan_s = 0;       // from the first submission to the last end
@@ -81,7 +81,8 @@ struct Simulation {
 // for options out of range and policies that do not exist, and for a site without chips.
 Simulation simulate(const Site& site, const Trace& trace, const SimulateOptions& options = {});
 
-// What simulate() does not take from a site: sentences for the user, empty if it takes everything.
-std::vector<std::string> not_simulated(const Site& site);
+// What simulate() does not take from a site, or cannot because of the trace: sentences for the
+// user, empty if it takes everything.
+std::vector<std::string> not_simulated(const Site& site, const Trace& trace);
 
 }  // namespace stretto::cluster

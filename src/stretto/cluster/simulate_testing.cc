@@ -73,14 +73,15 @@ Site openb_site(std::string_view csv) {
 
 Trace make_trace(const std::vector<TestJob>& jobs) {
   Trace trace{.file = "test", .format = "test"};
-  Names queues(trace.queues);
+  Names queues(trace.queues), users(trace.users);
   for (const TestJob& job : jobs) {
     const int64_t duration = std::llround(job.duration_s * 1000);
     trace.jobs.push_back({.submit_ms = std::llround(job.submit_s * 1000),
                           .duration_ms = duration,
                           .predicted_ms = duration,
                           .chips = job.chips,
-                          .queue = queues.index(job.queue)});
+                          .queue = queues.index(job.queue),
+                          .user = users.index(job.user)});
   }
   return trace;
 }

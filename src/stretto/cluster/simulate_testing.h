@@ -27,6 +27,7 @@ struct TestJob {
   double submit_s, duration_s;
   int chips;
   std::string queue;
+  std::string user = "";
 };
 Trace make_trace(const std::vector<TestJob>& jobs);
 

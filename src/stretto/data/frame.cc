@@ -70,16 +70,16 @@ Framed frame_of(const LoaderOptions& o, const Shape& shape, const Draws& draws, 
   return framed;
 }
 
-SlotLayout slot_layout(const LoaderOptions& o, const Shape& shape, int64_t classes) {
+SlotLayout slot_layout(const LoaderOptions& o, const Shape& shape, int64_t classes, int64_t count) {
   SlotLayout layout;
   layout.picture = sample_elements(shape) * static_cast<int64_t>(dtype_bytes(o.dtype));
   if (o.masks) {
     layout.mask = shape.height * shape.width * static_cast<int64_t>(dtype_bytes(o.mask_dtype));
   }
   layout.classes = classes;
-  layout.masks = whole_lines(shape.batch * layout.picture);
-  layout.targets = whole_lines(layout.masks + shape.batch * layout.mask);
-  layout.bytes = layout.targets + shape.batch * classes * static_cast<int64_t>(sizeof(float));
+  layout.masks = whole_lines(count * layout.picture);
+  layout.targets = whole_lines(layout.masks + count * layout.mask);
+  layout.bytes = layout.targets + count * classes * static_cast<int64_t>(sizeof(float));
   return layout;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <utility>
 
 #include "stretto/base/clock.h"
@@ -33,10 +34,16 @@ const Shape& phase_shape(const std::vector<Phase>& phases, int64_t epoch) {
 }
 
 Cut epoch_cut(const LoaderOptions& options, int64_t epoch) {
-  return {.batch = phase_shape(options.phases, epoch).batch,
+  Cut cut{.batch = phase_shape(options.phases, epoch).batch,
           .rank = options.rank,
           .world = options.world,
           .last = options.last};
+  if (options.divided) {
+    cut.all = cut.batch;
+    cut.first = cut.all * cut.rank / cut.world;
+    cut.batch = std::max<int64_t>(1, cut.all * (cut.rank + 1) / cut.world - cut.first);
+  }
+  return cut;
 }
 
 LoaderOptions options_of_rank(LoaderOptions options, int64_t rank, int threads, int64_t samples) {
@@ -106,8 +113,8 @@ int64_t batches_of_epoch(const LoaderOptions& options, int64_t places, int64_t e
   return batches_of(places, epoch_cut(options, epoch));
 }
 
-std::vector<int64_t> indices_of_epoch(const LoaderOptions& options, int64_t samples,
-                                      int64_t epoch) {
+std::vector<int64_t> indices_of_epoch(const LoaderOptions& options, int64_t samples, int64_t epoch,
+                                      const std::function<Cut(int64_t place)>& cut_at) {
   check_epoch(epoch);
   BatchPlan plan{.epoch = epoch,
                  .order = std::make_shared<const Order>(options.order, samples, epoch),
@@ -116,6 +123,7 @@ std::vector<int64_t> indices_of_epoch(const LoaderOptions& options, int64_t samp
   std::vector<int64_t> indices;
   indices.reserve(static_cast<size_t>(count * plan.cut.batch));
   for (int64_t b = 0; b < count; ++b, plan.begin += plan.global()) {
+    if (cut_at) plan.cut = cut_at(plan.begin);
     for (int64_t j = 0; j < plan.cut.batch; ++j) indices.push_back(plan.sample(j));
   }
   return indices;
@@ -171,6 +179,16 @@ const Shape& Loader::Impl::shape_of(int64_t epoch) const {
 
 Cut Loader::Impl::cut_of(int64_t epoch) const { return epoch_cut(options, epoch); }
 
+Cut Loader::Impl::cut_at(int64_t epoch, int64_t place) const {
+  Cut cut = cut_of(epoch);
+  for (const Division& each : divisions) {
+    if (std::pair(each.epoch, each.place) > std::pair(epoch, place)) break;
+    cut.first = each.first;
+    cut.batch = each.count;
+  }
+  return cut;
+}
+
 // With copies: those who fetch may still look ahead when the loader is gone.
 Lookahead::Plan Loader::Impl::lookahead_plan() const {
   return {.places = places,
@@ -193,10 +211,10 @@ std::shared_ptr<const Order> Loader::Impl::order_of(int64_t epoch) const {
 }
 
 BatchPlan Loader::Impl::plan_at(int64_t epoch, int64_t place, const BatchPlan* like) const {
-  BatchPlan plan{.epoch = epoch, .begin = place, .cut = cut_of(epoch)};
+  BatchPlan plan{.epoch = epoch, .begin = place, .cut = cut_at(epoch, place)};
   plan.order = like != nullptr && like->epoch == epoch ? like->order : order_of(epoch);
   if (batches_of(plan.order->size(), plan.cut, place) == 0) {
-    plan = {.epoch = (epoch + 1) % kEpochs, .begin = 0, .cut = cut_of((epoch + 1) % kEpochs)};
+    plan = {.epoch = (epoch + 1) % kEpochs, .begin = 0, .cut = cut_at((epoch + 1) % kEpochs, 0)};
     plan.order = order_of(plan.epoch);
   }
   plan.shape = &shape_of(plan.epoch);
@@ -288,7 +306,7 @@ std::optional<Batch> Loader::next() {
   Slot& slot = *job->slot;
   m.note_given(slot);
   if (m.options.boxes) slot.join_boxes();
-  const SlotLayout layout = slot_layout(m.options, *plan.shape, m.classes);
+  const SlotLayout layout = slot_layout(m.options, *plan.shape, m.classes, plan.cut.batch);
   const BoxColumns& columns = slot.columns;
   const bool boxes = m.options.boxes;
   return Batch{
@@ -343,7 +361,45 @@ int64_t Loader::batches(int64_t epoch) const {
 
 std::vector<int64_t> Loader::indices(int64_t epoch) const {
   const Impl& m = impl();
-  return indices_of_epoch(m.options, m.source.dataset.size(), epoch);
+  std::function<Cut(int64_t)> cut_at;
+  if (m.options.divided) {
+    cut_at = [&](int64_t place) {
+      const std::lock_guard lock(m.mutex);
+      return m.cut_at(epoch, place);
+    };
+  }
+  return indices_of_epoch(m.options, m.source.dataset.size(), epoch, cut_at);
+}
+
+void Loader::divide(std::vector<Division> divisions) {
+  Impl& m = impl();
+  if (!m.options.divided) throw_invalid("loader: its batches are not divided");
+  for (const Division& each : divisions) {
+    check_epoch(each.epoch);
+    const int64_t all = m.cut_of(each.epoch).all;
+    if (each.first < 0 || each.count < 1 || each.count > all - each.first) {
+      throw_invalid("loader: {} samples from the {}-th on: a batch has {} on all ranks", each.count,
+                    each.first, all);
+    }
+  }
+  const auto in_order = [](const Division& a, const Division& b) {
+    return std::pair(a.epoch, a.place) < std::pair(b.epoch, b.place);
+  };
+  if (!std::is_sorted(divisions.begin(), divisions.end(), in_order)) {
+    throw_invalid("loader: divisions have to be in the order of their places");
+  }
+  const std::lock_guard lock(m.mutex);
+  m.divisions = std::move(divisions);
+  const auto other = [&m](const std::shared_ptr<Job>& job) {
+    return job->plan.cut != m.cut_at(job->plan.epoch, job->plan.begin);
+  };
+  const auto first = std::find_if(m.jobs.begin(), m.jobs.end(), other);
+  const BatchPlan next = first == m.jobs.end() ? m.planned : (*first)->plan;
+  for (auto job = first; job != m.jobs.end(); ++job) m.abandon(**job);
+  m.jobs.erase(first, m.jobs.end());
+  m.planned = m.plan_at(next.epoch, next.begin, &next);
+  m.tell_position();
+  m.work_changed.notify_all();
 }
 
 Position Loader::position() const {

@@ -62,6 +62,13 @@ struct Phase {
   Shape shape;
 };
 
+// Which part of each batch is this rank's, from a place of an epoch on: `count` samples of those of
+// all ranks, from the `first` on.
+struct Division {
+  int64_t epoch = 0, place = 0;
+  int64_t first = 0, count = 1;
+};
+
 struct LoaderOptions {
   std::vector<Phase> phases{Phase{}};
   // Training crops at random and mirrors; otherwise the shorter side becomes size * 256 / 224,
@@ -93,6 +100,9 @@ struct LoaderOptions {
   OrderOptions order;
   int64_t rank = 0, world = 1;
   Last last = Last::kDrop;
+  // Shape::batch is that of all ranks together, and Loader::divide() says which part of it is this
+  // rank's; until then they have equally many, within one. Not with kPad, "mixup" and "cutmix".
+  bool divided = false;
   // 0: the cores that this process may use less one, at least one. Where ranks share a host without
   // being bound to cores of their own, whoever starts them divides.
   int threads = 0;
@@ -208,6 +218,11 @@ class Loader {
   int64_t batches(int64_t epoch) const;
   // The samples of an epoch that this rank is given, in order; -1 for padding.
   std::vector<int64_t> indices(int64_t epoch) const;
+
+  // With LoaderOptions::divided, in order of their places; each holds until the next one. Batches
+  // in the making that are cut otherwise are made again: to avoid it, begin options().ahead
+  // batches behind position(). Throws InvalidArgument for parts that a batch does not have.
+  void divide(std::vector<Division> divisions);
 
   // Behind the last batch that next() gave.
   Position position() const;

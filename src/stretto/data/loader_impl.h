@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -35,7 +36,9 @@ void check_epoch(int64_t epoch);
 void check_position(const Position& position, const LoaderOptions& options, uint64_t order,
                     int64_t places);
 int64_t batches_of_epoch(const LoaderOptions& options, int64_t places, int64_t epoch);
-std::vector<int64_t> indices_of_epoch(const LoaderOptions& options, int64_t samples, int64_t epoch);
+// `cut_at`: with LoaderOptions::divided, how the batch at a place is cut.
+std::vector<int64_t> indices_of_epoch(const LoaderOptions& options, int64_t samples, int64_t epoch,
+                                      const std::function<Cut(int64_t place)>& cut_at = {});
 
 // Which samples a batch of this rank has.
 struct BatchPlan {
@@ -44,7 +47,7 @@ struct BatchPlan {
   Cut cut;
   const Shape* shape = nullptr;  // in the options
 
-  int64_t global() const { return cut.batch * cut.world; }
+  int64_t global() const { return cut.global(); }
   int64_t batches() const { return batches_of(order->size(), cut, begin); }  // with this one
   // `j` may go on into the batches after this one. -1: padding.
   int64_t place(int64_t j) const {
@@ -130,9 +133,11 @@ struct Loader::Impl {
 
   const Shape& shape_of(int64_t epoch) const;
   Cut cut_of(int64_t epoch) const;
+  Cut cut_at(int64_t epoch, int64_t place) const;  // with the division there; with `mutex` held
   std::shared_ptr<const Order> order_of(int64_t epoch) const;
   // The batch at a place, or the first one of the next epoch where none is left. `like` is of a
   // batch before, whose order is used again.
+  // With `mutex` held, but in the constructor.
   BatchPlan plan_at(int64_t epoch, int64_t place, const BatchPlan* like) const;
 
   // With `mutex` held. make_job() sets `no_slot` where there is no memory for it: it is tried again
@@ -178,6 +183,7 @@ struct Loader::Impl {
   int inside = 0;                         // threads that work for it
   std::atomic<double> waits_s{0};         // since when the caller of next() waits; 0: it does not
   std::deque<std::shared_ptr<Job>> jobs;  // in order; the front is what next() gives
+  std::vector<Division> divisions;        // of options.divided, in order
   BatchPlan planned, following;           // what make_job() makes, and the epoch behind it
   std::exception_ptr no_slot;             // why there is no memory for `planned`
   int64_t since_jump = 0;                 // samples of the jobs since the last jump

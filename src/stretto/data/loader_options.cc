@@ -30,12 +30,16 @@ void check_shape(const LoaderOptions& o, const Phase& phase, int64_t samples) {
   media::SampleRandom random(0, 0, 0, media::Draw::kCrop);
   media::random_crop(s.crop, 8, 8, random);  // throws for ranges that are none
   const Order order(o.order, samples, phase.epoch);
-  const Cut cut{.batch = s.batch, .rank = o.rank, .world = o.world, .last = o.last};
+  const Cut cut{.batch = s.batch,
+                .rank = o.rank,
+                .world = o.world,
+                .last = o.last,
+                .all = o.divided ? s.batch : 0};
   if (batches_of(order.size(), cut) == 0) {
     throw_invalid(
         "loader: an epoch has {} samples, and {} ranks with batches of {} take {}: "
         "expected a smaller batch, or last=\"pad\" or \"wrap\"",
-        order.size(), o.world, s.batch, s.batch * o.world);
+        order.size(), o.world, s.batch, cut.global());
   }
 }
 
@@ -143,6 +147,11 @@ void check_options(const LoaderOptions& o, int64_t samples) {
   if (o.world < 1 || o.world > kLargestWorld || o.rank < 0 || o.rank >= o.world) {
     throw_invalid("loader: rank {} of {}: expected a rank below the number of ranks", o.rank,
                   o.world);
+  }
+  if (o.divided && (o.last == Last::kPad || media::operators::mixing_of(o.transforms).any())) {
+    throw_invalid(
+        "loader: batches that ranks divide by shares: expected last=\"drop\" or \"wrap\", and "
+        "neither mixup nor cutmix, which mix pairs within a rank's batch");
   }
   if (o.threads < 0 || o.threads > kMostThreads) {
     throw_invalid("loader: {} threads, expected 1 to {}, or 0 for one a core", o.threads,

@@ -29,7 +29,7 @@ void Lookahead::move_to(int64_t epoch, int64_t place) {
   // Batches are counted from another place: others of them are this rank's.
   const Cut cut = plan_.cut(epoch);
   const int64_t first = std::max(epoch * plan_.places, start_);
-  const bool same_batches = (at - first) % (cut.batch * cut.world) == 0;
+  const bool same_batches = (at - first) % cut.global() == 0;
   if (at < begin_ || at > end_ || !same_batches) {
     clear(at);
     return;
@@ -82,7 +82,8 @@ bool Lookahead::look() {
   const int64_t first = std::max(epoch_begin, start_);
   const int64_t stop = std::min({end_ + kPiece, epoch_begin + plan_.places, horizon});
   for (; end_ < stop; ++end_) {
-    const bool mine = (end_ - first) / cut_.batch % cut_.world == cut_.rank;
+    const int64_t in_batch = (end_ - first) % cut_.global() - cut_.begin();
+    const bool mine = in_batch >= 0 && in_batch < cut_.batch;
     add((*order_)(end_ - epoch_begin), end_ / tick_places_, mine);
   }
   return true;

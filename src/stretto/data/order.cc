@@ -325,12 +325,12 @@ int64_t Order::mixed(int64_t place) const {
 }
 
 int64_t batches_of(int64_t places, const Cut& cut, int64_t first_place) {
-  const int64_t all = cut.batch * cut.world, left = std::max<int64_t>(0, places - first_place);
+  const int64_t all = cut.global(), left = std::max<int64_t>(0, places - first_place);
   return cut.last == Last::kDrop ? left / all : left / all + (left % all != 0);
 }
 
 int64_t place_of(int64_t places, const Cut& cut, int64_t begin, int64_t j) {
-  const int64_t place = begin + cut.rank * cut.batch + j;
+  const int64_t place = begin + cut.begin() + j;
   if (place < places) return place;
   return cut.last == Last::kWrap ? place % places : -1;
 }

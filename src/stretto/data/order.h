@@ -109,12 +109,19 @@ class Order {
   std::optional<Permutation> permutation_;  // of samples or, for kBlocks, of blocks
 };
 
-// How an epoch is cut: batch b of all ranks is places [b * world * batch, (b + 1) * world * batch),
-// and rank r has the r-th `batch` of them. All ranks have the same number of batches.
+// How an epoch is cut: batch b of all ranks is places [b * global(), (b + 1) * global()), and rank
+// r has the r-th `batch` of them, or those from the `first` on. All ranks have the same number of
+// batches.
 struct Cut {
-  int64_t batch = 1;  // per rank
+  int64_t batch = 1;  // of this rank
   int64_t rank = 0, world = 1;
   Last last = Last::kDrop;
+  int64_t all = 0;    // samples of all ranks together; 0: they have equally many
+  int64_t first = 0;  // of `all`: where this rank's begin
+
+  int64_t global() const { return all > 0 ? all : batch * world; }
+  int64_t begin() const { return all > 0 ? first : rank * batch; }
+  bool operator==(const Cut&) const = default;
 };
 // Batches from `first_place` on.
 int64_t batches_of(int64_t places, const Cut& cut, int64_t first_place = 0);

@@ -68,7 +68,9 @@ struct SlotLayout {
   int64_t classes = 0;
   int64_t bytes = 0;  // of all
 };
-SlotLayout slot_layout(const LoaderOptions& options, const Shape& shape, int64_t classes);
+// `count`: samples of the batch.
+SlotLayout slot_layout(const LoaderOptions& options, const Shape& shape, int64_t classes,
+                       int64_t count);
 
 // Where the parts of a sample go; nullptr: they are not asked for.
 struct SampleOut {

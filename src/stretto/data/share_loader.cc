@@ -46,7 +46,8 @@ void check_slot_memory(int file, int64_t bytes) {
 int64_t most_slot_bytes(const LoaderOptions& o, const Dataset& dataset) {
   int64_t most = 0;
   for (const Phase& phase : o.phases) {
-    const SlotLayout layout = slot_layout(o, phase.shape, target_classes(o, dataset));
+    const SlotLayout layout =
+        slot_layout(o, phase.shape, target_classes(o, dataset), phase.shape.batch);
     most = std::max(most, slot_bytes(layout.bytes));
   }
   return most;

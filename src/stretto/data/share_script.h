@@ -261,7 +261,7 @@ class ScriptedServer {
   Reply honest_batch() {
     const Shape& shape = options_.phases[0].shape;
     const int64_t classes = target_classes(options_, data_.get());
-    const SlotLayout layout = slot_layout(options_, shape, classes);
+    const SlotLayout layout = slot_layout(options_, shape, classes, shape.batch);
     return {.brings_slot = 1,
             .position = {.place = 2},
             .slot = ++slot_,

@@ -257,7 +257,7 @@ void Loader::Impl::make_job() {
   job->left.store(planned.cut.batch, std::memory_order_relaxed);
   const int64_t count = planned.cut.batch;
   try {
-    job->slot = pool->take(slot_layout(options, *planned.shape, classes).bytes, count);
+    job->slot = pool->take(slot_layout(options, *planned.shape, classes, count).bytes, count);
     if (options.boxes) {
       job->slot->placed.resize(static_cast<size_t>(count));
       job->slot->image_ids.resize(static_cast<size_t>(count));
@@ -298,7 +298,7 @@ void Loader::Impl::read_ahead(const Job& job, int64_t j) {
 void Loader::Impl::make_sample(Job& job, int64_t j, SampleWork& work) {
   fill_sample(job, j, work);
   if (job.pairs == nullptr) return;
-  const SlotLayout layout = slot_layout(options, *job.plan.shape, classes);
+  const SlotLayout layout = slot_layout(options, *job.plan.shape, classes, job.plan.cut.batch);
   float* const row = reinterpret_cast<float*>(job.slot->data + layout.targets) + j * classes;
   std::fill_n(row, classes, 0.0f);
   const int64_t label = job.slot->labels[static_cast<size_t>(j)];
@@ -315,7 +315,7 @@ void Loader::Impl::mix_pair(Job& job, int64_t j) {
   const auto at = static_cast<size_t>(j);
   if (!slot.real[at] || !slot.real[at + 1]) return;
   // Places of a batch that is filled up with others of the epoch are counted on.
-  const auto place = static_cast<uint64_t>(plan.begin + plan.cut.rank * plan.cut.batch + j);
+  const auto place = static_cast<uint64_t>(plan.begin + plan.cut.begin() + j);
   const media::Size size{plan.shape->width, plan.shape->height};
   const media::operators::MixPlan mix =
       media::operators::draw_mix(mixing, size,
@@ -323,7 +323,7 @@ void Loader::Impl::mix_pair(Job& job, int64_t j) {
                                   .epoch = static_cast<uint32_t>(plan.epoch),
                                   .sample = place});
   if (mix.mix == media::operators::Mix::kNone) return;
-  const SlotLayout layout = slot_layout(options, *plan.shape, classes);
+  const SlotLayout layout = slot_layout(options, *plan.shape, classes, plan.cut.batch);
   std::byte* const first = slot.data + j * layout.picture;
   media::operators::apply_mix(mix, first, first + layout.picture, options.dtype, size,
                               options.layout == PixelLayout::kNchw);
@@ -342,7 +342,7 @@ void Loader::Impl::fill_sample(Job& job, int64_t j, SampleWork& work) {
   const Order& order = *plan.order;
   Slot& slot = *job.slot;
   const auto at = static_cast<size_t>(j);
-  const SlotLayout layout = slot_layout(options, *plan.shape, classes);
+  const SlotLayout layout = slot_layout(options, *plan.shape, classes, plan.cut.batch);
   SampleOut out{.pixels = slot.data + j * layout.picture};
   if (options.masks) out.mask = slot.data + layout.masks + j * layout.mask;
   if (options.boxes) {

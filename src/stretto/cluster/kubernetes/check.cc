@@ -53,9 +53,18 @@ constexpr Default kDefaults[] = {
 };
 
 constexpr size_t kShownValue = 200;  // of a value
+constexpr size_t kLongText = 80;     // longer texts are compared, but not shown
 constexpr int kMostDepth = 100;      // what compares and prints them calls itself
 
 std::string shown_value(const Json& value) {
+  if (value.is_array() && !value.empty() &&
+      std::ranges::all_of(value, [](const Json& each) { return each.is_string(); })) {
+    std::string out;
+    for (const Json& each : value) {
+      out += (out.empty() ? "" : ", ") + each.get_ref<const std::string&>();
+    }
+    return in_comment(out.substr(0, kShownValue));
+  }
   std::string text = value.is_string() ? value.get<std::string>()
                                        : value.dump(-1, ' ', true, Json::error_handler_t::replace);
   if (text.size() > kShownValue) text = text.substr(0, kShownValue) + "...";
@@ -96,6 +105,29 @@ std::string text_at(const Json& object, std::initializer_list<const char*> path)
     at = &(*at)[key];
   }
   return at->is_string() ? at->get<std::string>() : "";
+}
+
+// Of a list whose elements have names, all of them different: flavors and resources of Kueue.
+bool have_names(const Json& list) {
+  std::set<std::string> names;
+  for (const Json& each : list) {
+    const std::string name = text_at(each, {"name"});
+    if (name.empty() || !names.insert(name).second) return false;
+  }
+  return !list.empty();
+}
+
+Json element_names(const Json& list) {
+  Json names = Json::array();
+  for (const Json& each : list) names.push_back(each["name"]);
+  return names;
+}
+
+const Json* element_named(const Json& list, const std::string& name) {
+  for (const Json& each : list) {
+    if (text_at(each, {"name"}) == name) return &each;
+  }
+  return nullptr;
 }
 
 // "ClusterQueue lab-multi", of those in a namespace "LocalQueue lab/normal-multi".
@@ -148,8 +180,9 @@ class KubernetesComparison {
                               queues.count(text_at(object, {"spec", "clusterQueue"})) > 0;
       if (is_queue || leads_here) {
         out_.push_back({what, "", "",
-                        is_queue ? "in cohort " + cohort
-                                 : "of ClusterQueue " + text_at(object, {"spec", "clusterQueue"}),
+                        is_queue ? fmt::format("borrows and lends in cohort {}", cohort)
+                                 : fmt::format("sends jobs to ClusterQueue {}",
+                                               text_at(object, {"spec", "clusterQueue"})),
                         0});
       }
     }
@@ -182,8 +215,18 @@ class KubernetesComparison {
       }
       for (const auto& [key, value] : found.items()) {
         if (!strict || expected.contains(key) || is_default(path + "." + key, value)) continue;
-        out_.push_back({what, in_comment(path + "." + key), "", shown_value(value), line});
+        add(what, line, path + "." + key, "", shown_value(value));
       }
+      return;
+    }
+    if (expected.is_object() && found.is_null() && !expected.empty()) {
+      for (const auto& [key, value] : expected.items()) {
+        values(what, line, path + "." + key, value, Json(), strict);
+      }
+      return;
+    }
+    if (expected.is_array() && found.is_array() && have_names(expected) && have_names(found)) {
+      named_values(what, line, path, expected, found, strict);
       return;
     }
     if (expected.is_array() && found.is_array() && expected.size() == found.size()) {
@@ -195,8 +238,47 @@ class KubernetesComparison {
     if (expected == found) return;
     const bool amount = path.ends_with("nominalQuota") || path.ends_with("Limit");
     if (amount && quantity(expected) && quantity(expected) == quantity(found)) return;
-    out_.push_back(
-        {what, path, shown_value(expected), found.is_null() ? "" : shown_value(found), line});
+    if (found.is_string() && expected.is_string() &&
+        expected.get_ref<const std::string&>().size() > kLongText) {
+      add(what, line, path, "the text that compile writes", "another text");
+      return;
+    }
+    add(what, line, path, shown_value(expected), found.is_null() ? "" : shown_value(found));
+  }
+
+  // Elements are compared by their names, which say more than their places. Of flavors the order
+  // counts too: Kueue tries them one after the other.
+  void named_values(const std::string& what, int line, const std::string& path,
+                    const Json& expected, const Json& found, bool strict) {
+    bool same = expected.size() == found.size();
+    for (const Json& each : expected) {
+      const std::string name = each["name"].get<std::string>();
+      const std::string element = fmt::format("{}[{}]", path, name);
+      if (const Json* other = element_named(found, name)) {
+        values(what, line, element, each, *other, strict);
+      } else {
+        add(what, line, element, kEntry, "");
+        same = false;
+      }
+    }
+    for (const Json& each : found) {
+      const std::string name = each["name"].get<std::string>();
+      if (element_named(expected, name) == nullptr) {
+        add(what, line, fmt::format("{}[{}]", path, name), "", shown_value(each));
+        same = false;
+      }
+    }
+    if (same && element_names(expected) != element_names(found)) {
+      add(what, line, path + " in order", shown_value(element_names(expected)),
+          shown_value(element_names(found)));
+    }
+  }
+
+  void add(const std::string& what, int line, const std::string& path, std::string expected,
+           std::string found) {
+    const bool preemption = path.starts_with("spec.preemption") && site_.preemption.line > 0;
+    out_.push_back({what, in_comment(path), std::move(expected), std::move(found),
+                    preemption ? site_.preemption.line : line});
   }
 
   static bool is_default(const std::string& path, const Json& value) {
@@ -215,7 +297,7 @@ class KubernetesComparison {
     using Key = std::tuple<int, std::string, std::string, std::string>;
     std::vector<Key> order;
     std::map<Key, std::vector<std::string>> names;
-    const auto add = [&](const std::string& name, Key key) {
+    const auto add_node = [&](const std::string& name, Key key) {
       std::vector<std::string>& all = names[key];
       if (all.empty()) order.push_back(std::move(key));
       all.push_back(name);
@@ -224,19 +306,21 @@ class KubernetesComparison {
       const NodeSet& set = *sets.at(node.name);
       const auto at = live_.find("Node " + node.name);
       if (at == live_.end()) {
-        add(node.name, {set.line, "", "a node", ""});
+        add_node(node.name, {set.line, "", "a node", ""});
         continue;
       }
       const Json& live = at->second;
       for (const auto& [label, value] : node.labels) {
         const std::string found = text_at(live, {"metadata", "labels", label.c_str()});
-        if (found != value) add(node.name, {node.line, label, value, in_comment(found)});
+        if (found == value) continue;
+        add_node(node.name, {node.line, "metadata.labels." + label, value, in_comment(found)});
       }
       if (set.chips == 0) continue;
       const std::string& resource = site_.chips.at(set.chip).resource;
       const std::string found = text_at(live, {"status", "capacity", resource.c_str()});
       if (quantity(Json(found)) != std::optional<double>(set.chips)) {
-        add(node.name, {set.line, resource, std::to_string(set.chips), in_comment(found)});
+        add_node(node.name, {set.line, "status.capacity." + resource, std::to_string(set.chips),
+                             in_comment(found)});
       }
     }
     for (const Key& key : order) {

@@ -86,10 +86,10 @@ TEST(CheckKubernetes, DifferencesNameObjectFieldAndLine) {
             "Namespace lab|metadata.labels.stretto/site|lab||1\n"
             "WorkloadPriorityClass normal|value|10|11|1\n"
             "ClusterQueue lab-more|spec.cohortName|lab|other|14\n"
-            "ClusterQueue lab-more|spec.resourceGroups[0].flavors[0].resources[0].nominalQuota|32|"
-            "31|14\n"
-            "ClusterQueue lab-more|spec.resourceGroups[0].flavors[0].resources[1].lendingLimit||0|"
-            "14\n"
+            "ClusterQueue lab-more|spec.resourceGroups[0].flavors[more-v100].resources[cpu]."
+            "nominalQuota|32|31|14\n"
+            "ClusterQueue lab-more|spec.resourceGroups[0].flavors[more-v100].resources[memory]."
+            "lendingLimit||0|14\n"
             "ClusterQueue lab-more|spec.stopPolicy||Hold|14\n");
 }
 
@@ -107,8 +107,8 @@ TEST(CheckKubernetes, MissingAndFurtherObjectsAreDifferences) {
             "ResourceFlavor one-v100||an object||9\n"
             "LocalQueue lab/normal-one||an object||1\n"
             "ValidatingAdmissionPolicyBinding lab-sizes|spec.validationActions[0]|Deny|Warn|9\n"
-            "ClusterQueue guests|||in cohort lab|0\n"
-            "LocalQueue lab/old-one|||of ClusterQueue lab-one|0\n");
+            "ClusterQueue guests|||borrows and lends in cohort lab|0\n"
+            "LocalQueue lab/old-one|||sends jobs to ClusterQueue lab-one|0\n");
 }
 
 TEST(CheckKubernetes, NodesNeedTheirLabelsAndChips) {
@@ -121,8 +121,41 @@ TEST(CheckKubernetes, NodesNeedTheirLabelsAndChips) {
   item(list, "Node", "m0")["metadata"]["name"] = "m9";
   EXPECT_EQ(in_words(site, list),
             "Node m0||a node||2\n"
-            "Node m1|stretto/group|more|one|14\n"
-            "Nodes m[1-2]|nvidia.com/gpu|8|7|2\n");
+            "Node m1|metadata.labels.stretto/group|more|one|14\n"
+            "Nodes m[1-2]|status.capacity.nvidia.com/gpu|8|7|2\n");
+}
+
+TEST(CheckKubernetes, ElementsOfListsAreComparedByName) {
+  const Site site = parse_site(std::string(kSite) + "[preemption]\nmode = \"requeue\"\n", "s");
+  Json list = live_list(site);
+  ASSERT_EQ(in_words(site, list), "");
+  Json& flavors = item(list, "ClusterQueue", "lab-one")["spec"]["resourceGroups"][0]["flavors"];
+  const Json both = flavors;
+  ASSERT_EQ(both.size(), 2U);
+  const std::string path = "ClusterQueue lab-one|spec.resourceGroups[0].flavors";
+  flavors = Json::array({both[1], both[0]});
+  EXPECT_EQ(in_words(site, list), path + " in order|one-v100, more-v100|more-v100, one-v100|9\n");
+  flavors = Json::array({both[0]});
+  EXPECT_EQ(in_words(site, list), path + "[more-v100]|an entry||9\n");
+  flavors = Json::array({both[0], both[1], {{"name", "t4"}}});
+  EXPECT_EQ(in_words(site, list), path + "[t4]||{\"name\":\"t4\"}|9\n");
+  flavors = both;
+  // A part that is missing is named field by field, and with the line of its table.
+  item(list, "ClusterQueue", "lab-one")["spec"].erase("preemption");
+  EXPECT_EQ(in_words(site, list),
+            "ClusterQueue lab-one|spec.preemption.withinClusterQueue|Never||18\n"
+            "ClusterQueue lab-one|spec.preemption.reclaimWithinCohort|Any||18\n");
+}
+
+TEST(CheckKubernetes, LongTextsAreNotShown) {
+  const Site site = parse_site(kSite, "s");
+  Json list = live_list(site);
+  Json& rule = item(list, "ValidatingAdmissionPolicy", "lab-sizes")["spec"]["validations"][0];
+  ASSERT_GT(rule["expression"].get<std::string>().size(), 80U);
+  rule["expression"] = "true";
+  EXPECT_EQ(in_words(site, list),
+            "ValidatingAdmissionPolicy lab-sizes|spec.validations[0].expression|the text that "
+            "compile writes|another text|9\n");
 }
 
 TEST(CheckKubernetes, WhatKubectlDidNotPrintIsRefused) {

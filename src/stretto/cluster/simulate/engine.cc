@@ -13,8 +13,9 @@ namespace {
 constexpr int kProgressEvery = 4096;  // arrivals
 constexpr size_t kMostReasons = 8;
 
-// What tells shapes apart: chips, parts, cores, memory, kinds, queue and model.
-using ShapeKey = std::tuple<int, int, int, int64_t, int, int, int>;
+// What tells shapes apart: chips, parts, cores, memory, kinds, queue, model, user, and whether the
+// job takes longer than it may.
+using ShapeKey = std::tuple<int, int, int, int64_t, int, int, int, int, bool>;
 
 }  // namespace
 
@@ -30,7 +31,8 @@ Engine::Engine(const Site& site, const Trace& trace, const SimulateOptions& opti
       map_(map_site(site, policy_, trace)),
       nodes_(map_.classes),
       random_(options.seed),
-      workload_(make_workload(site, trace, options, nodes_.total_chips(), random_)) {
+      workload_(make_workload(site, trace, options, nodes_.total_chips(), random_)),
+      shares_(site, trace) {
   map_.classes = nodes_.classes();
   if (policy_.needs_fragmentation) {
     fragmentation_ = std::make_unique<Fragmentation>(trace, map_.kinds);
@@ -64,8 +66,15 @@ void Engine::make_shapes() {
   for (size_t j = 0; j < workload_.jobs.size(); ++j) {
     const Job& job = workload_.jobs[j];
     const int queue = workload_.queues[j];
-    const ShapeKey key{job.chips, job.chip_milli, job.cores_milli,         job.memory_mb,
-                       job.kinds, queue,          by_model ? job.model : 0};
+    const ShapeKey key{job.chips,
+                       job.chip_milli,
+                       job.cores_milli,
+                       job.memory_mb,
+                       job.kinds,
+                       queue,
+                       by_model ? job.model : 0,
+                       shares_.counts_users() ? job.user : 0,
+                       is_too_long(site_, site_.queues[static_cast<size_t>(queue)], job)};
     const auto [at, added] = known.try_emplace(key, static_cast<uint32_t>(shapes_.size()));
     if (added) {
       std::string reason;
@@ -164,6 +173,7 @@ void Engine::start(int j, const std::vector<Part>& parts) {
     guests_in_[static_cast<size_t>(region)] += ((shape.owns >> region) & 1) == 0;
   }
   ++running_of_queue_[static_cast<size_t>(shape.queue)];
+  shares_.start(shape, now_ms_);
   const auto scaled = [&](int64_t ms) {
     return std::llround(static_cast<double>(remaining_ms(j, ms)) * running.slowness);
   };
@@ -193,6 +203,7 @@ void Engine::release(int slot) {
     guests_in_[static_cast<size_t>(region)] -= ((shape.owns >> region) & 1) == 0;
   }
   --running_of_queue_[static_cast<size_t>(shape.queue)];
+  shares_.end(shape, now_ms_);
   predicted_.erase({{running.predicted_end_ms, running.job}, slot});
   ++running.generation;
   free_slots_.push_back(slot);
@@ -249,7 +260,9 @@ void Engine::run_arrivals_only() {
     const Shape& shape = shape_of(static_cast<int>(j));
     arrived += shape.need.chip_milli();
     PlaceContext here = context(shape, nullptr, 0);
-    if (shape.possible() && find_spots(here, shape, policy_.place, parts_)) {
+    if (shape.possible() && shares_.allows(shape) &&
+        find_spots(here, shape, policy_.place, parts_)) {
+      shares_.start(shape, 0);
       for (const Part& part : parts_) nodes_.take(part.spot, part.need);
       ++result_.finished;
     } else {
@@ -296,20 +309,16 @@ Simulation simulate(const Site& site, const Trace& trace, const SimulateOptions&
   return Engine(site, trace, options).run();
 }
 
-std::vector<std::string> not_simulated(const Site& site) {
+std::vector<std::string> not_simulated(const Site& site, const Trace& trace) {
   std::vector<std::string> left_out;
-  for (const User& user : site.users) {
-    if (user.share == 1 && user.most_chips == 0) continue;
-    left_out.push_back("shares and limits of users are not simulated");
-    break;
+  if (!site.users.empty() && trace.users.size() <= 1) {
+    left_out.push_back(
+        "the trace does not say whose the jobs are, so shares and limits of users change nothing");
   }
   for (const Queue& queue : site.queues) {
-    if (queue.most_chips == 0 && queue.longest_s == 0) continue;
-    left_out.push_back("limits of queues are not simulated");
+    if (queue.users.empty()) continue;
+    left_out.push_back("who may use a queue is not simulated: every user may use every queue");
     break;
-  }
-  if (site.limits.longest_s != 0 || site.limits.most_chips != 0 || site.limits.most_nodes != 0) {
-    left_out.push_back("[limits] is not simulated: jobs run as long as the trace says");
   }
   return left_out;
 }

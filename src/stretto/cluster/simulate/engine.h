@@ -15,6 +15,7 @@
 #include "stretto/cluster/simulate/meter.h"
 #include "stretto/cluster/simulate/plan.h"
 #include "stretto/cluster/simulate/shapes.h"
+#include "stretto/cluster/simulate/user_shares.h"
 #include "stretto/cluster/simulate/waiting.h"
 #include "stretto/cluster/simulate/workload.h"
 
@@ -55,11 +56,13 @@ class Engine {
   // A job that may start next, in the order of the policy.
   struct Candidate {
     int priority;
+    double used;  // by the user, against the share
     int64_t key;
     int job, shape;
     // For a heap whose top comes first.
     bool operator<(const Candidate& other) const {
       if (priority != other.priority) return priority < other.priority;
+      if (used != other.used) return used > other.used;
       return key != other.key ? key > other.key : job > other.job;
     }
   };
@@ -115,6 +118,7 @@ class Engine {
   Nodes nodes_, scratch_;
   Random random_;
   Workload workload_;
+  UserShares shares_;
   std::unique_ptr<Fragmentation> fragmentation_;
   std::function<double(int kind, int model, int chips)> rate_;
   bool only_chips_ = true;

@@ -61,7 +61,8 @@ bool find_spots(PlaceContext& context, const Shape& shape,
 void Engine::push_first(int shape) {
   const int j = waiting_[static_cast<size_t>(shape)].first(Waiting::kAny);
   if (j < 0) return;
-  heap_.push_back({shapes_[static_cast<size_t>(shape)].priority, policy_.key(job(j)), j, shape});
+  const Shape& asks = shapes_[static_cast<size_t>(shape)];
+  heap_.push_back({asks.priority, shares_.used(asks.user, now_ms_), policy_.key(job(j)), j, shape});
   std::push_heap(heap_.begin(), heap_.end());
 }
 
@@ -190,6 +191,7 @@ bool Engine::pass_once() {
     const Candidate candidate = heap_.back();
     heap_.pop_back();
     const Shape& shape = shapes_[static_cast<size_t>(candidate.shape)];
+    if (!shares_.allows(shape)) continue;  // it waits for its user's own jobs, and keeps nobody
     const bool behind = ((blocked_ | plans_.regions()) & shape.regions) != 0;
     if (!behind && start_if_fits(candidate.job)) {
       plans_hold_ = false;

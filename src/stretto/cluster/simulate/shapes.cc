@@ -81,8 +81,31 @@ bool kind_will_do(const SiteMap& map, const Job& job, const NodeClass& nodes) {
          ((map.kind_masks[static_cast<size_t>(job.kinds)] >> nodes.kind) & 1) != 0;
 }
 
+// Why the limits of the site never let the job start; empty: they do. Slurm refuses such jobs, too.
+std::string reason_of_limits(const Site& site, const SiteMap& map, const Job& job,
+                             const Queue& queue) {
+  const auto too_many = [&](int most, std::string_view whose) {
+    return most > 0 && job.chips > most
+               ? fmt::format("{} chips are more than the {} of {}", job.chips, most, whose)
+               : std::string();
+  };
+  if (std::string why = too_many(site.limits.most_chips, "[limits]"); !why.empty()) return why;
+  if (std::string why = too_many(queue.most_chips, fmt::format("queue '{}'", queue.name));
+      !why.empty()) {
+    return why;
+  }
+  if (map.counts_users) {
+    std::string why = too_many(map.most_of_users[static_cast<size_t>(job.user)], "their user");
+    if (!why.empty()) return why;
+  }
+  if (is_too_long(site, queue, job)) {
+    return fmt::format("jobs that take longer than queue '{}' allows", queue.name);
+  }
+  return "";
+}
+
 // Pools of the classes in the stages, those with the largest nodes first.
-std::vector<Pool> make_pools(const SiteMap& map, const Job& job, const Need& need,
+std::vector<Pool> make_pools(const Site& site, const SiteMap& map, const Job& job, const Need& need,
                              const std::vector<std::vector<int>>& stages) {
   std::map<std::pair<int, int>, Pool> pools;  // by -chips and kind
   for (const std::vector<int>& regions : stages) {
@@ -91,6 +114,8 @@ std::vector<Pool> make_pools(const SiteMap& map, const Job& job, const Need& nee
       if (nodes.chips == 0 || !kind_will_do(map, job, nodes)) continue;
       if (std::ranges::find(regions, nodes.region) == regions.end()) continue;
       const Parts parts = parts_of(need, nodes.chips);
+      const int most_nodes = site.limits.most_nodes;
+      if (most_nodes > 0 && parts.full + (parts.rest.chips > 0) > most_nodes) continue;
       if (!Nodes::fits_empty(nodes, parts.each) || !Nodes::fits_empty(nodes, parts.rest)) continue;
       Pool& pool = pools[{-nodes.chips, nodes.kind}];
       pool.chips = nodes.chips;
@@ -197,6 +222,11 @@ SiteMap map_site(const Site& site, const Policy& policy, const Trace& trace) {
   map.preemption = policy.preempting == Preempting::kSite ? site.preemption.mode != Preemption::kOff
                                                           : policy.preempting == Preempting::kOn;
   map.cancels = site.preemption.mode == Preemption::kCancel;
+  map.counts_users = !site.users.empty();
+  for (const std::string& name : trace.users) {
+    const auto user = std::ranges::find(site.users, name, &User::name);
+    map.most_of_users.push_back(user == site.users.end() ? 0 : user->most_chips);
+  }
   return map;
 }
 
@@ -216,6 +246,13 @@ std::vector<int> map_queues(const Site& site, const Trace& trace) {
   return queues;
 }
 
+bool is_too_long(const Site& site, const Queue& queue, const Job& job) {
+  for (const int64_t longest_s : {queue.longest_s, site.limits.longest_s}) {
+    if (longest_s > 0 && job.predicted_ms > (longest_s + 59) / 60 * 60'000) return true;
+  }
+  return false;
+}
+
 Shape make_shape(const Site& site, const SiteMap& map, const Policy& policy, const Job& job,
                  int queue_index, std::string& reason) {
   const Queue& queue = site.queues[static_cast<size_t>(queue_index)];
@@ -226,7 +263,10 @@ Shape make_shape(const Site& site, const SiteMap& map, const Policy& policy, con
               .kinds = job.kinds,
               .queue = queue_index,
               .priority = queue.priority,
-              .model = job.model};
+              .model = job.model,
+              .user = map.counts_users ? job.user : 0};
+  reason = reason_of_limits(site, map, job, queue);
+  if (!reason.empty()) return shape;
   int own = -1;
   bool owns_reserve = false;
   std::vector<std::vector<int>> stages = group_stages(site, policy, job.chips, queue, own);
@@ -247,7 +287,7 @@ Shape make_shape(const Site& site, const SiteMap& map, const Policy& policy, con
     if (!classes.empty()) shape.stages.push_back(std::move(classes));
   }
   if (shape.stages.empty() && job.chips > 1) {
-    shape.pools = make_pools(map, job, shape.need, stages);
+    shape.pools = make_pools(site, map, job, shape.need, stages);
     for (const Pool& pool : shape.pools) {
       for (const int c : pool.classes) {
         shape.regions |= uint64_t{1} << map.classes[static_cast<size_t>(c)].region;

@@ -22,6 +22,7 @@ struct Pool {
 struct Shape {
   Need need;  // of the whole job
   int kinds = 0, queue = 0, priority = 0, model = 0;
+  int user = 0;                          // 0 where users do not matter
   std::vector<std::vector<int>> stages;  // classes for a job on one node, the preferred ones first
   std::vector<Pool> pools;               // where it needs several nodes; then `stages` is empty
   uint64_t regions = 0;                  // in which it may run
@@ -37,6 +38,8 @@ struct SiteMap {
   std::vector<uint64_t> kind_masks;  // by kind set of the trace: bits of kinds that will do
   int reserve_region = -1;           // behind the groups
   bool preemption = false, cancels = false;
+  bool counts_users = false;       // the site has shares or limits of users
+  std::vector<int> most_of_users;  // chips by user of the trace; 0: no limit
 };
 
 // Throws InvalidArgument for a site that cannot be simulated: no chips, or more than 63 groups.
@@ -44,6 +47,9 @@ SiteMap map_site(const Site& site, const Policy& policy, const Trace& trace);
 
 // The queue of the site for a queue of the trace: that of its name, else the default.
 std::vector<int> map_queues(const Site& site, const Trace& trace);
+
+// Whether the job is told to take longer than its queue allows. Slurm counts whole minutes.
+bool is_too_long(const Site& site, const Queue& queue, const Job& job);
 
 // Where a job with this need may run. `reason` says why nowhere.
 Shape make_shape(const Site& site, const SiteMap& map, const Policy& policy, const Job& job,

@@ -6,6 +6,7 @@
 
 #include "stretto/cluster/policy/policy.h"
 #include "stretto/cluster/simulate_testing.h"
+#include "stretto/cluster/trace/lines.h"
 
 namespace stretto::cluster {
 namespace {
@@ -59,13 +60,34 @@ std::vector<Site> sites() {
   return all;
 }
 
-void compare(const std::string& policy, bool parts) {
-  const std::vector<Site> all = sites();
+// The jobs get users, and take so long that what users had is partly forgotten.
+Trace with_users(Trace trace, Random& random) {
+  Names users(trace.users);
+  for (Job& job : trace.jobs) {
+    job.user = users.index(std::string(1, "abcd"[random.below(4)]));
+    for (int64_t* ms : {&job.submit_ms, &job.duration_ms, &job.predicted_ms}) *ms *= 400;
+  }
+  return trace;
+}
+
+std::vector<Site> sites_with_shares() {
+  std::vector<Site> all = sites();
+  for (Site& site : all) {
+    site.users = {{.name = "a", .share = 3, .most_chips = 9}, {.name = "b", .share = 0.3}};
+    site.queues.back().most_chips = 20;
+    site.limits = {.longest_s = 10000, .most_chips = 9, .most_nodes = 2};
+  }
+  return all;
+}
+
+void compare(const std::string& policy, bool parts, bool shares = false) {
+  const std::vector<Site> all = shares ? sites_with_shares() : sites();
   int64_t waited = 0;
   for (size_t s = 0; s < all.size(); ++s) {
     for (int seed = 1; seed <= kSeeds; ++seed) {
       Random random(static_cast<uint64_t>(seed));
-      const Trace trace = random_trace(random, parts);
+      Trace trace = random_trace(random, parts);
+      if (shares) trace = with_users(std::move(trace), random);
       const SimulateOptions options{
           .policy = policy, .seed = static_cast<uint64_t>(seed), .keep_times = true};
       const std::vector<JobTimes> fast = simulate(all[s], trace, options).jobs_times;
@@ -101,6 +123,13 @@ TEST(AgainstSlow, EveryPlacementInEveryOrder) {
 TEST(AgainstSlow, PartsOfChipsCoresAndMemory) {
   for (const char* policy : {"", "fifo", "greedy+random", "shortest+fgd", "spread", "throughput"}) {
     compare(policy, true);
+  }
+}
+
+TEST(AgainstSlow, SharesAndLimits) {
+  for (const char* policy : {"", "fifo", "greedy+random", "shortest+fgd"}) {
+    compare(policy, false, true);
+    compare(policy, true, true);
   }
 }
 

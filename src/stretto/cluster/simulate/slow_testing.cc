@@ -13,6 +13,7 @@
 #include "stretto/cluster/policy/fragmentation.h"
 #include "stretto/cluster/simulate/engine.h"
 #include "stretto/cluster/simulate_testing.h"
+#include "stretto/cluster/slurm/accounting.h"
 
 namespace stretto::cluster {
 namespace {
@@ -45,6 +46,11 @@ class Slow {
       }
     }
     times_.resize(work_.jobs.size());
+    used_.resize(trace.users.size());
+    for (const std::string& name : trace.users) {
+      const auto user = std::ranges::find(site.users, name, &User::name);
+      users_.push_back(user == site.users.end() ? User{} : *user);
+    }
   }
 
   std::vector<JobTimes> run() {
@@ -53,6 +59,7 @@ class Slow {
       now_ = next < work_.jobs.size() ? work_.jobs[next].submit_ms
                                       : std::numeric_limits<int64_t>::max();
       for (const Busy& busy : busy_) now_ = std::min(now_, busy.end_ms);
+      count_usage();
       for (size_t i = 0; i < busy_.size();) {
         if (busy_[i].end_ms != now_) {
           ++i;
@@ -76,6 +83,42 @@ class Slow {
  private:
   const Shape& shape(int j) const { return shapes_[static_cast<size_t>(j)]; }
   const Job& job(int j) const { return work_.jobs[static_cast<size_t>(j)]; }
+
+  // What users have had until now, one stretch between two looks of Slurm after the other.
+  void count_usage() {
+    while (counted_ < now_) {
+      const int64_t until = std::min(now_, (counted_ / kSharePeriod_ms + 1) * kSharePeriod_ms);
+      for (const Busy& busy : busy_) {
+        used_[static_cast<size_t>(job(busy.job).user)] +=
+            cost_of(shape(busy.job).need) * (until - counted_);
+      }
+      if (until % kSharePeriod_ms == 0) {
+        for (int64_t& used : used_) used -= used / kShareDecay;
+      }
+      counted_ = until;
+    }
+  }
+
+  double used_by(int j) const {
+    const auto user = static_cast<size_t>(job(j).user);
+    return site_.users.empty()
+               ? 0
+               : static_cast<double>(used_[user]) / static_cast<double>(fairshare_of(users_[user]));
+  }
+
+  // Whether the limits of the user and the queue let the job start beside those that run.
+  bool allowed(int j) const {
+    int64_t of_user = shape(j).need.chip_milli(), of_queue = of_user;
+    for (const Busy& busy : busy_) {
+      const int64_t milli = shape(busy.job).need.chip_milli();
+      if (job(busy.job).user == job(j).user) of_user += milli;
+      if (shape(busy.job).queue == shape(j).queue) of_queue += milli;
+    }
+    const int most_of_user = users_[static_cast<size_t>(job(j).user)].most_chips;
+    const int most_of_queue = site_.queues[static_cast<size_t>(shape(j).queue)].most_chips;
+    return (most_of_user == 0 || of_user <= int64_t{1000} * most_of_user) &&
+           (most_of_queue == 0 || of_queue <= int64_t{1000} * most_of_queue);
+  }
 
   void release(size_t index) {
     for (const Taken& taken : busy_[index].parts) nodes_.give(taken);
@@ -304,15 +347,16 @@ class Slow {
   bool pass() {
     std::ranges::sort(waiting_, [this](int a, int b) {
       const auto rank = [this](int j) {
-        return std::tuple(-shape(j).priority, policy_.key(job(j)), j);
+        return std::tuple(-shape(j).priority, used_by(j), policy_.key(job(j)), j);
       };
       return rank(a) < rank(b);
     });
     uint64_t blocked = 0;
     plans_.clear();
-    std::set<std::tuple<int, int, int, int64_t, int, int>> tried;  // shapes
+    std::set<std::tuple<int, int, int, int64_t, int, int, int>> tried;  // shapes
     const std::vector<int> order = waiting_;
     for (const int j : order) {
+      if (!allowed(j)) continue;
       const bool behind = ((blocked | plans_.regions()) & shape(j).regions) != 0;
       if (!behind && fits_now(j, nullptr)) {
         hold_ = false;
@@ -322,7 +366,7 @@ class Slow {
       const Shape& own = shape(j);
       const bool first = tried
                              .insert({own.need.chips, own.need.milli, own.need.cores_milli,
-                                      own.need.memory_mb, own.kinds, own.queue})
+                                      own.need.memory_mb, own.kinds, own.queue, own.user})
                              .second;
       if (first && preempt(j)) return false;
       if (policy_.blocking == Blocking::kStrict) blocked |= shape(j).regions;
@@ -345,7 +389,9 @@ class Slow {
   std::vector<int> waiting_;
   std::vector<Busy> busy_;
   Plans plans_, kept_;
-  int64_t now_ = 0;
+  int64_t now_ = 0, counted_ = 0;
+  std::vector<User> users_;  // by user of the trace
+  std::vector<int64_t> used_;
   std::vector<JobTimes> times_;
 };
 

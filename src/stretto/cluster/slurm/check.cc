@@ -10,6 +10,7 @@
 #include "stretto/base/error.h"
 #include "stretto/cluster/names.h"
 #include "stretto/cluster/output.h"
+#include "stretto/cluster/slurm/accounting.h"
 #include "stretto/cluster/slurm/partitions.h"
 #include "stretto/cluster/slurm/scontrol.h"
 #include "stretto/cluster/slurm/slurm.h"
@@ -56,6 +57,8 @@ std::set<std::string> words_of(std::string_view list) {
   return words;
 }
 
+bool same_list(std::string_view a, std::string_view b) { return words_of(a) == words_of(b); }
+
 // Of a setting that names plugins or gres: "job_submit/lua" means "lua".
 std::set<std::string> listed_in(std::string_view list) {
   std::set<std::string> words;
@@ -81,7 +84,8 @@ constexpr struct {
 
 // Settings that name several things, of which a site may have more than the site file asks for.
 bool is_list(std::string_view setting) {
-  return setting == "GresTypes" || setting == "JobSubmitPlugins";
+  return setting == "GresTypes" || setting == "JobSubmitPlugins" ||
+         setting == "AccountingStorageTRES" || setting == "AccountingStorageEnforce";
 }
 
 // From 23.11 on, preempt/none is shown as (null).
@@ -239,6 +243,9 @@ class SlurmComparison {
     expect(what, live, "DefaultTime", minutes(p.default_s), p.line, same_time);
     expect(what, live, "MaxNodes", p.most_nodes == 0 ? "UNLIMITED" : std::to_string(p.most_nodes),
            p.line);
+    if (const std::string weights = billing_weights(site_); !weights.empty()) {
+      expect(what, live, "TRESBillingWeights", weights, p.line, same_list);
+    }
     expect(what, live, "Default", p.is_default ? "YES" : "NO", p.line);
     expect(what, live, "State", "UP", p.line);
     for (const auto& [key, open, other, shut] : kOpen) {

@@ -2,9 +2,11 @@
 // tests/python/test_cluster_check.py.
 #include "stretto/cluster/slurm/check.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "stretto/base/error.h"
+#include "stretto/cluster/slurm/accounting.h"
 #include "stretto/cluster/slurm/scontrol.h"
 
 namespace stretto::cluster {
@@ -152,6 +154,38 @@ TEST(CheckSlurm, WhatClosesAPartitionIsADifference) {
                                                            each.key + "|" + each.expected + "|" +
                                                            each.found + "|1\n");
   }
+}
+
+TEST(CheckSlurm, SharesNeedTheDatabaseAndCountChips) {
+  const Site site = parse_site(std::string(kSite) + "[[users]]\nname = \"eva\"\n", "s");
+  SlurmText live = text_of_site();
+  EXPECT_EQ(in_words(slurm_differences(site, live)),
+            "slurm.conf|AccountingStorageType|accounting_storage/slurmdbd||0\n"
+            "slurm.conf|AccountingStorageEnforce|limits||0\n"
+            "slurm.conf|AccountingStorageTRES|gres/gpu||0\n"
+            "slurm.conf|PriorityWeightFairShare|5000||0\n"
+            "partition normal.all|TRESBillingWeights|CPU=0.001,gres/gpu=1||1\n");
+  replace(live.config, "SelectType ",
+          "AccountingStorageEnforce = associations,limits\n"
+          "AccountingStorageTRES   = cpu,mem,energy,node,billing,gres/gpu\n"
+          "AccountingStorageType   = accounting_storage/slurmdbd\n"
+          "PriorityWeightFairShare = 5000\nSelectType ");
+  replace(live.partitions, "State=UP", "State=UP TRESBillingWeights=GRES/gpu=1,CPU=0.001");
+  EXPECT_EQ(in_words(slurm_differences(site, live)), "");
+}
+
+TEST(CheckSlurm, NoShareMakesUpForAQueue) {
+  const auto weight = [](const std::string& queues) {
+    return partition_weight(
+        parse_site(std::string(kSite) + "[[users]]\nname = \"eva\"\n" + queues, "s"));
+  };
+  const auto queue = [](const char* name, int priority) {
+    return fmt::format("[[queues]]\nname = \"{}\"\npriority = {}\n", name, priority);
+  };
+  EXPECT_EQ(weight(""), 10000);
+  EXPECT_EQ(weight(queue("a", 10) + queue("b", 100)), 10000) << "9000 of it are between them";
+  EXPECT_EQ(weight(queue("a", 10) + queue("b", 90) + queue("c", 100)), 50010) << "5001 are";
+  EXPECT_EQ(weight(queue("a", 10) + queue("b", 10)), 10000) << "the share decides";
 }
 
 TEST(CheckSlurm, OneNameOfAnotherFormDoesNotHideTheOthers) {

@@ -9,21 +9,12 @@
 #include "stretto/base/error.h"
 #include "stretto/cluster/embedded.h"
 #include "stretto/cluster/names.h"
+#include "stretto/cluster/slurm/accounting.h"
 #include "stretto/cluster/slurm/partitions.h"
 #include "stretto/cluster/slurm/slurm.h"
 
 namespace stretto::cluster {
 namespace {
-
-std::string from_line(const Site& site, int line) {
-  return fmt::format("# {}:{}\n", in_comment(site.file), line);
-}
-
-std::set<std::string> gres_names(const Site& site) {
-  std::set<std::string> names;
-  for (const auto& [name, chip] : site.chips) names.insert(gres_of(chip).name);
-  return names;
-}
 
 std::string node_line(const Site& site, const NodeLine& line, const SlurmTarget& target,
                       size_t before) {
@@ -148,57 +139,6 @@ std::string topology_conf(const Site& site) {
   return out + fmt::format("SwitchName=site Switches={}\n", fmt::join(names, ","));
 }
 
-// Shares and limits of users and queues need Slurm's accounting database.
-std::string accounting(const Site& site) {
-  const std::string name = conf_word(site.name);
-  std::string out = fmt::format(
-      "#!/bin/sh\n# Written by `stretto cluster compile` from {}.\n"
-      "# Shares and limits of users and queues live in Slurm's accounting database (slurmdbd). "
-      "Run\n"
-      "# this once it is set up, and let slurm.conf have:\n"
-      "#   AccountingStorageType=accounting_storage/slurmdbd\n"
-      "#   AccountingStorageEnforce=limits\n"
-      "#   AccountingStorageTRES={}\n"
-      "#   PriorityWeightFairshare=5000\nset -eu\n",
-      in_comment(site.file), [&] {
-        std::string tres;
-        for (const std::string& each : gres_names(site)) {
-          tres += fmt::format("{}gres/{}", tres.empty() ? "" : ",", each);
-        }
-        return tres;
-      }());
-  const auto limit = [&](int most) {
-    std::string tres;
-    for (const std::string& each : gres_names(site)) {
-      tres += fmt::format("{}gres/{}={}", tres.empty() ? "" : ",", each, most);
-    }
-    return tres;
-  };
-  bool any = false;
-  out += fmt::format("sacctmgr -i add account {0} cluster={0}\n", name);
-  for (const User& user : site.users) {
-    any = true;
-    out += from_line(site, user.line);
-    out += fmt::format("sacctmgr -i add user {0} account={1} cluster={1} fairshare={2}\n",
-                       conf_word(user.name), name,
-                       std::max<int64_t>(1, static_cast<int64_t>(user.share * 100 + 0.5)));
-    if (user.most_chips > 0) {
-      out += fmt::format("sacctmgr -i modify user {} where account={} set GrpTRES={}\n",
-                         conf_word(user.name), name, limit(user.most_chips));
-    }
-  }
-  for (const Queue& queue : site.queues) {
-    if (queue.most_chips == 0) continue;
-    any = true;
-    out += from_line(site, queue.line);
-    out +=
-        fmt::format("# and let its partitions in slurm.conf have QOS={}\n", conf_word(queue.name));
-    out += fmt::format("sacctmgr -i add qos {0}\nsacctmgr -i modify qos {0} set GrpTRES={1}\n",
-                       conf_word(queue.name), limit(queue.most_chips));
-  }
-  return any ? out : "";
-}
-
 // `text` with the site's table in place of `mark`.
 std::string with_table(std::string_view text, std::string_view mark, const std::string& table) {
   std::string out(text);
@@ -259,6 +199,16 @@ Gres gres_of(const ChipKind& chip) {
   return {chip.gres.substr(0, colon), chip.gres.substr(colon + 1)};
 }
 
+std::string from_line(const Site& site, int line) {
+  return fmt::format("# {}:{}\n", in_comment(site.file), line);
+}
+
+std::set<std::string> gres_names(const Site& site) {
+  std::set<std::string> names;
+  for (const auto& [name, chip] : site.chips) names.insert(gres_of(chip).name);
+  return names;
+}
+
 std::vector<std::pair<std::string, std::string>> settings_of(const Site& site) {
   std::vector<std::pair<std::string, std::string>> all;
   const std::set<std::string> gres = gres_names(site);
@@ -266,7 +216,7 @@ std::vector<std::pair<std::string, std::string>> settings_of(const Site& site) {
     all.emplace_back("GresTypes", conf_word(fmt::format("{}", fmt::join(gres, ","))));
   all.emplace_back("JobSubmitPlugins", "lua");
   all.emplace_back("PriorityType", "priority/multifactor");
-  all.emplace_back("PriorityWeightPartition", "10000");
+  all.emplace_back("PriorityWeightPartition", std::to_string(partition_weight(site)));
   if (site.preemption.mode == Preemption::kOff) {
     all.emplace_back("PreemptType", "preempt/none");
     all.emplace_back("PreemptMode", "OFF");
@@ -285,6 +235,7 @@ std::vector<std::pair<std::string, std::string>> required_settings_of(const Site
   std::vector<std::pair<std::string, std::string>> all = settings_of(site);
   all.emplace_back("SelectType", "select/cons_tres");
   all.emplace_back("EnforcePartLimits", "ALL");
+  for (auto& each : accounting_settings(site)) all.push_back(std::move(each));
   return all;
 }
 
@@ -300,9 +251,7 @@ Files write_slurm(const Site& site, const SlurmTarget& target) {
   if (std::string text = topology_conf(site); !text.empty()) {
     files["slurm/topology.conf"] = std::move(text);
   }
-  if (std::string text = accounting(site); !text.empty()) {
-    files["slurm/accounting.sh"] = std::move(text);
-  }
+  for (auto& [name, text] : accounting_files(site)) files[name] = std::move(text);
   return files;
 }
 

@@ -1,6 +1,7 @@
 // Writes what Slurm has to know of a site.
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -20,8 +21,9 @@ struct SlurmTarget {
 };
 
 // slurm.conf (a part of it), gres.conf, job_submit.lua, the same rule as job_submit_stretto.cpp,
-// where racks are named topology.conf, and where users have shares or limits accounting.sh. Throws
-// Unsupported for policies that Slurm cannot express and for too few devices.
+// where racks are named topology.conf, and where users or queues have shares or limits
+// accounting.conf and accounting.sh. Throws Unsupported for policies that Slurm cannot express and
+// for too few devices.
 Files write_slurm(const Site& site, const SlurmTarget& target = {});
 
 // The rule's data, which job_submit.lua has at its top.
@@ -44,6 +46,11 @@ struct Gres {
   std::string name, type;
 };
 Gres gres_of(const ChipKind& chip);
+
+// "# site.toml:12\n": which line of the site file the next one comes from.
+std::string from_line(const Site& site, int line);
+// Names of the site's gres, as "gpu".
+std::set<std::string> gres_names(const Site& site);
 
 // The settings of the whole cluster by which the policy works: name and value.
 std::vector<std::pair<std::string, std::string>> settings_of(const Site& site);

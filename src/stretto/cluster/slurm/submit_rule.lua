@@ -78,6 +78,10 @@ local function request(job)
     local tasks = said(job.num_tasks) and job.num_tasks
       or nodes * (said(job.ntasks_per_node) and job.ntasks_per_node or 1)
     problem = add_chips(wanted, job.tres_per_task, tasks)
+    -- --ntasks-per-gpu without chips: Slurm gives the job as many as its tasks need.
+    if not problem and next(wanted) == nil and said(job.ntasks_per_tres) then
+      problem = add_chips(wanted, "gpu", math.ceil(tasks / job.ntasks_per_tres))
+    end
   end
   local per_socket = {}  -- how many sockets they are is the machine's affair
   if not problem then problem = add_chips(per_socket, job.tres_per_socket, 1) end
@@ -224,7 +228,7 @@ end
 function slurm_job_modify(job, record, partitions, uid)
   if uid == 0 then return slurm.SUCCESS end
   for _, key in ipairs({"partition", "tres_per_job", "tres_per_node", "tres_per_task", "tres_per_socket",
-                        "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node"}) do
+                        "min_nodes", "max_nodes", "num_tasks", "ntasks_per_node", "ntasks_per_tres"}) do
     if said(job[key]) and job[key] ~= "" then
       slurm.log_user("%s", "a job's partitions follow from its chips: cancel it and submit it again")
       return slurm.ERROR

@@ -194,7 +194,7 @@ TerraformJson locals_of(const std::vector<CloudNode>& nodes, const Files& slurm,
   files.push_back(munge_key());
   for (const auto& [path, text] : slurm) {
     const std::string name = path.substr(path.find('/') + 1);
-    if (name.ends_with(".sh")) continue;  // for the accounting database, which this site has not
+    if (name.starts_with("accounting.")) continue;  // needs a database, which this site has not
     std::string content = fmt::format("${{file(\"${{path.module}}/../slurm/{}\")}}", name);
     if (name == "slurm.conf") content = "${file(\"${path.module}/head.conf\")}" + content;
     files.push_back(written_file("/etc/stretto/slurm/" + name, content));

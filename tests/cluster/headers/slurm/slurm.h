@@ -11,5 +11,5 @@
 typedef struct {
   char *partition, *tres_per_job, *tres_per_node, *tres_per_task, *tres_per_socket;
   uint32_t min_nodes, max_nodes, num_tasks, het_job_offset, user_id;
-  uint16_t ntasks_per_node;
+  uint16_t ntasks_per_node, ntasks_per_tres;
 } job_desc_msg_t;

@@ -1,11 +1,8 @@
 #!/bin/sh
 # Written by `stretto cluster compile` from tests/cluster/sites/unlike.toml.
 # Shares and limits of users and queues live in Slurm's accounting database (slurmdbd). Run
-# this once it is set up, and let slurm.conf have:
-#   AccountingStorageType=accounting_storage/slurmdbd
-#   AccountingStorageEnforce=limits
-#   AccountingStorageTRES=gres/gpu,gres/npu
-#   PriorityWeightFairshare=5000
+# this once it is set up, and slurm.conf includes accounting.conf. Every other user needs
+# a line `sacctmgr -i add user NAME account=Big_Lab cluster=Big_Lab fairshare=100`.
 set -eu
 sacctmgr -i add account Big_Lab cluster=Big_Lab
 # tests/cluster/sites/unlike.toml:73

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <map>
@@ -213,6 +214,10 @@ std::string read_request(const job_desc_msg_t& job, Request& request) {
     const double on_node = said(job.ntasks_per_node) ? job.ntasks_per_node : 1;
     const double tasks = said(job.num_tasks) ? job.num_tasks : request.nodes * on_node;
     problem = add_chips(request.wanted, job.tres_per_task, tasks);
+    // --ntasks-per-gpu without chips: Slurm gives the job as many as its tasks need.
+    if (problem.empty() && request.wanted.empty() && said(job.ntasks_per_tres)) {
+      problem = add_chips(request.wanted, "gpu", std::ceil(tasks / job.ntasks_per_tres));
+    }
   }
   Chips per_socket;  // how many sockets they are is the machine's affair
   if (problem.empty()) problem = add_chips(per_socket, job.tres_per_socket, 1);
@@ -410,7 +415,8 @@ extern "C" int job_modify(job_desc_msg_t* job, struct job_record*, uint32_t uid,
   if (uid == 0) return SLURM_SUCCESS;
   if (!said(job->partition) && !said(job->tres_per_job) && !said(job->tres_per_node) &&
       !said(job->tres_per_task) && !said(job->tres_per_socket) && !said(job->min_nodes) &&
-      !said(job->max_nodes) && !said(job->num_tasks) && !said(job->ntasks_per_node)) {
+      !said(job->max_nodes) && !said(job->num_tasks) && !said(job->ntasks_per_node) &&
+      !said(job->ntasks_per_tres)) {
     return SLURM_SUCCESS;
   }
   *problem =
