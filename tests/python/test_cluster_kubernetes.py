@@ -115,8 +115,22 @@ def test_the_time_limit(cluster):
                  "signal.signal(signal.SIGTERM, lambda *_: (print('saves', flush=True),"
                  " sys.exit(0)))\n"
                  "time.sleep(600)")
-  done = run(cluster, "--time", "8s", "job.py", code=124)
-  assert "[0] saves" in done.stdout and "ended: TIMEOUT" in done.stderr
+  done = run(cluster, "-n", "2", "--time", "8s", "job.py", code=124)
+  assert "[0] saves" in done.stdout and "[1] saves" in done.stdout
+  assert "the time limit is reached; the ranks get SIGTERM" in done.stdout
+  assert "ended: TIMEOUT" in done.stderr
+
+
+def test_the_time_limit_counts_from_the_start_of_the_ranks(cluster, server):
+  """A pod that waits for a node longer than --time costs the job nothing of it."""
+  cluster.script("job.py", "print('ran')")
+  server.nodes.ready = lambda pod: "" if "-0-0-" in pod["metadata"]["name"] else "no node is free"
+  child = cluster.start("run", *IMAGE, "-n", "2", "--time", "10s", "job.py")
+  wait_until(lambda: server.nodes.processes)
+  time.sleep(12)
+  server.nodes.ready = lambda pod: ""
+  out, err = child.communicate(timeout=60)
+  assert child.returncode == 0 and out.count("ran\n") == 2, out + err
 
 
 def test_stop_gives_the_ranks_time_and_says_that_it_was_cancelled(cluster, server):

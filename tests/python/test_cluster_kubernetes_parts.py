@@ -80,12 +80,14 @@ def test_what_a_job_asks_for():
   assert each["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "normal-multi"
   assert each["spec"]["failurePolicy"]["maxRestarts"] == 5
   job = first["template"]["spec"]
-  assert (job["parallelism"], job["activeDeadlineSeconds"], job["backoffLimit"]) == (2, 5400, 0)
+  assert (job["parallelism"], job["backoffLimit"]) == (2, 0)
   pod = second["template"]["spec"]["template"]["spec"]
   assert pod["containers"][0]["command"][0] == "/opt/py/$$(x)"  # Kubernetes expands $(x)
   assert {"name": "job", "mountPath": "/stretto/job", "subPath": "stretto/a-name-1f2e3d"} in \
     pod["containers"][0]["volumeMounts"]
-  told = manifest.pod_json("a-name-1f2e3d", request(), parts())
+  assert "activeDeadlineSeconds" not in json.dumps(each), "it would count the time in the queue"
+  told = manifest.pod_json("a-name-1f2e3d", request(time="0-01:30:00"), parts())
+  assert (told["limit_s"], told["grace_s"]) == (5400, 60)
   assert told["address"] == "a-name-1f2e3d-v100-0-0.a-name-1f2e3d"
 
 
@@ -156,6 +158,7 @@ def ended(code, told=None, at="2026-01-02T03:04:05Z", **more):
 RUNNING = {"running": {"startedAt": "2026-01-02T03:04:05Z"}}
 FAILED = {"why": "failed", "rank": 1, "code": 7, "pods": []}
 LOST = {"why": "lost", "rank": None, "code": 0, "pods": [1]}
+TOO_LATE = {"why": "late", "rank": None, "code": 124, "pods": []}
 
 
 @pytest.mark.parametrize("look, state", [
@@ -166,6 +169,8 @@ LOST = {"why": "lost", "rank": None, "code": 0, "pods": [1]}
   (of_status({"terminalState": "Completed", "restarts": 1}), State(OVER, "COMPLETED")),
   (of_status({"conditions": [condition("Failed")]}, [pod(state=ended(1, FAILED))]),
    State(OVER, "FAILED")),
+  (of_status({"conditions": [condition("Failed")]}, [
+    pod("a", state=ended(1, TOO_LATE)), pod("b", state=ended(75, LOST))]), State(OVER, "TIMEOUT")),
   (of_status({"conditions": [condition("Failed")]}, [], [
     {"kind": "Job", "status": {"conditions": [condition("FailureTarget", reason="x"), condition(
       "Failed", reason="DeadlineExceeded")]}}]), State(OVER, "TIMEOUT")),
@@ -196,6 +201,7 @@ def test_states_of_jobs_that_end_or_are_gone():
 
 @pytest.mark.parametrize("pods, code", [
   ([pod(state=ended(1, FAILED))], 7),
+  ([pod(state=ended(1, TOO_LATE))], 124),
   ([pod("a", state=ended(75, LOST)), pod("b", state=ended(1, FAILED))], 7),
   ([pod("a", state=ended(75, LOST))], 1),
   # The start before has failed in another way.

@@ -438,3 +438,28 @@ def test_stretto_run_starts_the_result(tmp_path):
                         cwd=tmp_path, capture_output=True, text=True, timeout=TIMEOUT_S)
   assert done.returncode == 0, done.stderr
   assert done.stdout.count("epoch") == 4 and (tmp_path / "net.pth").exists()
+
+
+def test_a_number_that_a_step_has_measured_is_averaged_where_it_is_shown():
+  """As D(x) in PyTorch's DCGAN example; counts of a batch are each rank's own."""
+  new = loop(inside="loss(x, y).backward()\n        d_x = y.mean().item()\n"
+             "        right = (y > 0).sum().item()\n        print(d_x, right)").source
+  assert "print_once(mean_of_ranks(d_x), right)" in new
+
+
+def test_a_whole_module_comes_back_to_the_gpu():
+  """As in PyTorch's language model, which goes on with it beside data on the GPU."""
+  save = "torch.save(model, 'a.pt')\n    "
+  for use, place in (("net(x)", '{"cuda:0": "cuda"}'), ("net.eval()", '{"cuda:0": "cuda"}'),
+                     ("net.to('cpu')", '"cpu"'), ("print(net['epoch'])", '"cpu"')):
+    new = loop(after=f"{save}net = torch.load('a.pt')\n    {use}").source
+    assert f"torch.load('a.pt', map_location={place})" in new, use
+
+
+@pytest.mark.parametrize("devices, listed", [
+  ("devices=1", True), ("devices=[0]", True), ("gpus=1", True), ("devices='1'", True),
+  ("devices=4", False), ("devices='auto'", False), ("max_epochs=1", False)])
+def test_lightning_on_one_device_is_listed(devices, listed):
+  found = migrate(f"import lightning as L\n\ntrainer = L.Trainer({devices})\ntrainer.fit(m)\n")
+  assert "Lightning" in found.distributed
+  assert [f.line for f in found.by_hand] == ([3] if listed else [])

@@ -120,10 +120,9 @@ def job_set(name: str, request: Request, parts: list[Part], chunks: int,
 def job(name: str, request: Request, parts: list[Part], number: int, chunks: int,
         labels: dict[str, str]) -> dict[str, Any]:
   part = parts[number]
-  limit = {"activeDeadlineSeconds": _slurm_script.seconds_of(request.time)} if request.time else {}
   return {
     "parallelism": part.pods, "completions": part.pods, "completionMode": "Indexed",
-    "backoffLimit": 0, **limit,
+    "backoffLimit": 0,
     "podFailurePolicy": {"rules": [
       {"action": "Count", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
       {"action": "Count", "onExitCodes": {"containerName": CONTAINER, "operator": "In",
@@ -178,6 +177,10 @@ def pod_json(name: str, request: Request, parts: list[Part]) -> dict[str, Any]:
   first = f"{name}-{parts[0].name}-0-0.{name}"
   return {"parts": [{"pods": p.pods, "ranks": p.ranks, "python": p.python} for p in parts],
           "words": request.words, "environment": request.environment, "inside": request.inside,
+          # From the start of the ranks. A job's activeDeadlineSeconds would count from the start of
+          # its first pod, and others may wait long for a node or an image.
+          "limit_s": _slurm_script.seconds_of(request.time) if request.time else 0,
+          "grace_s": _slurm_script.grace_of(request.time),
           "hang_after": request.hang_after, "cpus": request.cpus, "volume": bool(request.volume),
           "address": first if sum(p.pods for p in parts) > 1 else "127.0.0.1", "port": PORT}
 

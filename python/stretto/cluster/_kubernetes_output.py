@@ -14,7 +14,8 @@ from stretto.cluster._backend import ENDS, OVER, RUNS, WAITS, Row, State
 from stretto.cluster._host import ClusterError
 
 Object = dict[str, Any]
-LATE = "DeadlineExceeded"
+LATE = "DeadlineExceeded"  # of a job to which somebody else has given a limit
+ENDINGS = ("failed", "late")  # of messages: what _pod.py says of jobs that do not start again
 ORDINARY = {"ContainerCreating", "PodInitializing", ""}
 INDEX = "batch.kubernetes.io/job-completion-index"  # also an annotation, before 1.28 only that
 PART = "jobset.sigs.k8s.io/replicatedjob-name"
@@ -174,8 +175,8 @@ def state(found: Look) -> State:
   if failed or status(job_set).get("terminalState") == "Failed":
     late = any(condition(job, "Failed").get("reason") == LATE for job in found.jobs)
     told = message(found).get("why")
-    if late or told == "failed":
-      return State(OVER, "TIMEOUT" if late else "FAILED")
+    if late or told in ENDINGS:
+      return State(OVER, "TIMEOUT" if late or told == "late" else "FAILED")
     if told or restarts(job_set):
       return State(OVER, "POD_LOST",
                    f"in start {restarts(job_set) + 1}, the last that --retries allows")
@@ -201,7 +202,7 @@ def message(found: Look) -> Object:
     except ValueError:
       continue
     if isinstance(told, dict) and "why" in told:
-      ends.append((restart_of(pod), told["why"] == "failed", -seconds(ended.get("finishedAt")),
+      ends.append((restart_of(pod), told["why"] in ENDINGS, -seconds(ended.get("finishedAt")),
                    told))
   return max(ends, key=lambda end: end[:3])[3] if ends else {}
 
@@ -226,7 +227,7 @@ def exit_code(found: Look) -> int:
   if condition(found.job_set or {}, "Completed"):
     return 0
   told = message(found)
-  if told.get("why") == "failed" and isinstance(told.get("code"), int):
+  if told.get("why") in ENDINGS and isinstance(told.get("code"), int):
     return told["code"] or 1
   # The whole container was killed, with the program that leaves the message.
   codes = [container(pod).get("terminated", {}).get("exitCode") for pod in found.pods]

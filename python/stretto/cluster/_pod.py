@@ -51,7 +51,7 @@ def note(text):
 
 class Reminder:
   """Whether it is time to say what is waited for. Other pods may begin hours later, so waiting ends
-  with the job's --time or when somebody stops the job, and never by itself."""
+  when somebody stops the job, and never by itself: --time counts from the start of the ranks."""
 
   def __init__(self):
     self.pause = PATIENCE_S
@@ -148,6 +148,7 @@ class Pod:
     self.children, self.printing = {}, threading.Lock()
     self.folder = self.watcher = self.link = None
     self.sent, self.others_over = {}, set()
+    self.late_at = None  # when the ranks are told that their time is over: by the first pod
 
   @property
   def leads(self):
@@ -190,6 +191,8 @@ class Pod:
       reader = threading.Thread(target=self.read, args=(rank, child.stdout.fileno()), daemon=True)
       reader.start()
       threading.Thread(target=self.wait, args=(rank, child, reader), daemon=True).start()
+    if self.leads and self.spec["limit_s"]:
+      self.late_at = time.monotonic() + self.spec["limit_s"] - self.spec["grace_s"]
     if self.leads and self.spec["hang_after"]:
       # Started in this thread: the watcher looks at its parent.
       self.watcher = subprocess.Popen(
@@ -259,7 +262,7 @@ class Ending:
     self.why, self.rank, self.code, self.pods = why, rank, code, list(pods)
 
   def exit_code(self):
-    return {"over": 0, "failed": FAILED}.get(self.why, AGAIN)
+    return {"over": 0, "failed": FAILED, "late": FAILED}.get(self.why, AGAIN)
 
   def message(self):
     return {"why": self.why, "rank": self.rank, "code": self.code, "pods": self.pods}
@@ -311,6 +314,8 @@ def follow(pod, asked):
       if pod.link:
         pod.link.send({"do": "leaving"})
       return Ending("stopped")
+    if pod.late_at is not None and time.monotonic() > pod.late_at:
+      return Ending("late", None, LATE)
     if asked["dump"]:
       asked["dump"] = False
       pod.dump()
@@ -370,8 +375,11 @@ def heard(pod, who, message):
 
 def finish(pod, ending):
   """Ends the ranks. After SIGTERM they have time to save their state."""
-  if pod.leads and pod.link and ending.why in ("lost", "failed"):
+  if pod.leads and pod.link and ending.why in ("lost", "failed", "late"):
     pod.link.send({"do": "end", **ending.message()})
+  if pod.leads and ending.why == "late":
+    note("the time limit is reached; the ranks get SIGTERM" if pod.spec["grace_s"] == 0 else
+         "the time limit is near; the ranks get SIGTERM")
   pod.signal(signal.SIGTERM)
   # All pods may get SIGTERM at once, and then hear of each other before they see their own.
   stop = time.monotonic() + (KILL_S if ending.why == "failed" else GRACE_S)

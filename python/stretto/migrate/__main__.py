@@ -119,6 +119,8 @@ def run(options: argparse.Namespace) -> None:
   if result.distributed:
     say(f"stretto migrate: {path} is distributed already: {result.distributed}; it stays as it "
         "is\n")
+    for finding in result.by_hand:
+      say(f"  {path.name}:{finding.line}: {finding.text}\n")
     return
   if target is None:
     colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")

@@ -8,8 +8,8 @@ import libcst as cst
 
 from stretto._errors import InvalidArgumentError
 from stretto.migrate import Migrated
-from stretto.migrate._edits import Apply, Edits
-from stretto.migrate._facts import Facts, dotted_code, last
+from stretto.migrate._edits import Apply, Edits, Finding
+from stretto.migrate._facts import Facts, argument, dotted_code, last
 from stretto.migrate._helpers import BEGIN, chosen
 from stretto.migrate._rule import Script
 from stretto.migrate._rules import RULES
@@ -47,6 +47,19 @@ def distributed(facts: Facts) -> str:
   return ""
 
 
+def pinned(facts: Facts) -> list[Finding]:
+  """Where a script tells a library that distributes it to use one device."""
+  found = []
+  for call in facts.calls("Trainer", "Fabric"):
+    for name in ("devices", "gpus"):
+      value = argument(call, name)
+      if value is not None and re.fullmatch(r"1|\[\w+\]|[\"']1[\"']", facts.code(value)):
+        found.append(Finding(facts.line(value), "library", f"{name}={facts.code(value)} keeps the "
+                             "training on one device: leave it out, or give the number of devices "
+                             "of a node, and num_nodes if there are several"))
+  return found
+
+
 def parsed(source: str) -> Facts:
   try:
     return Facts(source)
@@ -66,7 +79,7 @@ def rewrite(source: str, backend: str) -> Migrated:
   facts = parsed(source)
   why = distributed(facts)
   if why:
-    return Migrated(source, distributed=why)
+    return Migrated(source, distributed=why, by_hand=pinned(facts))
   training = Training(facts)
   if not training.points:
     raise InvalidArgumentError("the script has no backward(), so nothing in it trains with "

@@ -184,6 +184,22 @@ def waits(script: Script, edits: Edits, call: cst.Call, known: set[str]) -> None
               "dist.barrier() between, where all ranks come")
 
 
+def is_called(facts: Facts, load: cst.Call) -> bool:
+  """Whether a whole module is loaded and used where it was: on the GPU, if it was on one."""
+  parent = facts.parents.get(load)
+  if not isinstance(parent, cst.Assign) or len(parent.targets) != 1:
+    return False
+  key = facts.key(parent.targets[0].target)
+  uses = [call.func for call in facts.all(cst.Call) if key is not None]
+  moved = any(isinstance(func, cst.Attribute) and func.attr.value in ("to", "cuda", "cpu")
+              and facts.key(func.value) == key and facts.line(func) > facts.line(load)
+              for func in uses)
+  return not moved and any(
+    facts.key(func) == key or (isinstance(func, cst.Attribute) and facts.key(func.value) == key
+                               and func.attr.value in ("eval", "train", "parameters"))
+    for func in uses)
+
+
 def loads(script: Script, edits: Edits, saved: bool) -> None:
   facts, known = script.facts, counts(script.facts)
   by_rank_0 = written(script, edits)
@@ -191,7 +207,8 @@ def loads(script: Script, edits: Edits, saved: bool) -> None:
   for call in facts.all(cst.Call):
     name = facts.called(call)
     if name == "torch.load" and argument(call, "map_location", 1) is None:
-      extra = cst.Arg(cst.SimpleString('"cpu"'), keyword=cst.Name("map_location"),
+      place = '{"cuda:0": "cuda"}' if is_called(facts, call) else '"cpu"'
+      extra = cst.Arg(cst.parse_expression(place), keyword=cst.Name("map_location"),
                       equal=cst.AssignEqual(cst.SimpleWhitespace(""), cst.SimpleWhitespace("")))
       edits.change(call, lambda current, extra=extra: current.with_changes(
           args=[*current.args, extra]))

@@ -197,6 +197,11 @@ def inside_loop(script: Script, edits: Edits, loop, every: dict, known: set[str]
           not COUNTS.search(facts.code(call)) and reached_by_all(facts, call, known):
         edits.together(call, "mean_of_ranks")
         edits.did(call, f"{facts.code(call)} is averaged over the ranks")
+    for node in facts.within(place, cst.Name):
+      if node.value not in every and measured(facts, loop, node) and \
+          reached_by_all(facts, node, known):
+        edits.together(node, "mean_of_ranks")
+        edits.did(node, f"{node.value} is averaged over the ranks")
     for node in facts.within(place, (cst.Name, cst.Attribute)):
       name = facts.code(node)
       if name in every and not isinstance(facts.parents.get(node), cst.Attribute) and \
@@ -204,6 +209,19 @@ def inside_loop(script: Script, edits: Edits, loop, every: dict, known: set[str]
         helper = helper_for(script, name, every[name][1], every, scope)
         edits.together(node, helper)
         edits.did(node, f"{name} is {HOW[helper]} over the ranks")
+
+
+def measured(facts: Facts, loop: cst.CSTNode, node: cst.Name) -> bool:
+  """Whether a variable is a number that a step of the loop has measured: x = y.mean().item()."""
+  key = facts.key(node)
+  if key is None or isinstance(facts.parents.get(node), (cst.Attribute, cst.AssignTarget)):
+    return False
+  inside = {id(call) for call in facts.within(loop, cst.Call)}
+  values = [value for _, value in facts.assigned.get(key, ())]
+  return bool(values) and all(
+    id(value) in inside and isinstance(value, cst.Call) and isinstance(value.func, cst.Attribute)
+    and value.func.attr.value == "item" and not COUNTS.search(facts.code(value))
+    for value in values)
 
 
 def behind_loop(script: Script, edits: Edits, loop: cst.CSTNode, scope: cst.CSTNode,

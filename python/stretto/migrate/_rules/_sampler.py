@@ -111,7 +111,8 @@ def run(script: Script, edits: Edits) -> None:
   if not training.loaders and training.points:
     edits.leave(training.points[0], "there is no DataLoader here: where another file makes it, "
                 "give it a DistributedSampler there; where there is none, give each rank its "
-                "share, such as samples[dist.get_rank()::dist.get_world_size()]")
+                "share, such as samples[dist.get_rank()::dist.get_world_size()], and add up "
+                "what is shown of its losses by dist.all_reduce()")
 
 
 RULE = Rule("sampler", "DataLoader of a training loop",
