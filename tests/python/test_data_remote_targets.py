@@ -132,8 +132,40 @@ def test_joining_a_source_behind_a_url_with_others_is_refused(site, store, tmp_p
   assert again.fingerprint == joined.fingerprint and len(again) == 2 * COUNT
 
 
-def test_label_maps_beside_pictures_behind_a_url_are_refused(store, tmp_path):
-  with pytest.raises(stretto.UnsupportedError, match="maps: folders of images and masks .* a pack"):
-    data.open(f"{store.url}/maps", cache_dir=tmp_path)
-  with pytest.raises(stretto.UnsupportedError, match="folders of images and masks"):
-    data.open(f"{store.url}/maps", kind="segmentation", cache_dir=tmp_path)
+@pytest.mark.parametrize("cache", ["page", "user"])
+def test_label_maps_beside_pictures_are_those_of_local_files(site, store, tmp_path, cache):
+  with loader_of(f"{store.url}/maps", targets="masks", cache_dir=tmp_path, cache=cache) as remote, \
+      loader_of(site / "maps", targets="masks") as local:
+    assert remote.dataset.kind == "segmentation"
+    assert remote.dataset.fingerprint == local.dataset.fingerprint
+    for _ in range(2):
+      assert_same(rows_of(remote), rows_of(local))
+    stats = remote.stats()["remote"]
+    assert stats["fetched"] == 2 * COUNT  # each once
+  with loader_of(f"{store.url}/maps", cache_dir=tmp_path / "pictures") as remote, \
+      loader_of(site / "maps") as local:
+    assert_same(rows_of(remote), rows_of(local))
+    assert remote.stats()["remote"]["fetched"] <= COUNT  # no map is fetched that nobody asked for
+
+
+def test_label_maps_beside_pictures_are_packed_from_a_store(site, store, tmp_path):
+  data.pack(data.open(f"{store.url}/maps", cache_dir=tmp_path / "cache"), tmp_path / "packed",
+            shard_bytes=60_000, progress=False)
+  shards = sorted((site / "maps_pack").glob("shard-*"))
+  assert len(shards) > 1
+  for file in shards:
+    assert (tmp_path / "packed" / file.name).read_bytes() == file.read_bytes()
+
+
+def test_pictures_whose_label_map_is_missing_are_named(site, tmp_path):
+  shutil.copytree(site / "maps", tmp_path / "site/maps")
+  (tmp_path / "site/maps/masks/004.png").unlink()
+  with HttpStore(tmp_path / "site") as store:
+    url = f"{store.url}/maps"
+    with pytest.raises(stretto.FormatError, match=r"images/004\.png.*masks/004\.png"):
+      data.open(url, cache_dir=tmp_path / "c")
+    with loader_of(data.open(url, kind="folder", cache_dir=tmp_path / "c")) as classes:
+      assert classes.dataset.classes == ["images", "masks"]
+    (tmp_path / "site/maps/other").mkdir()
+    shutil.copy(tmp_path / "site/maps/images/001.png", tmp_path / "site/maps/other/x.png")
+    assert data.open(url, cache_dir=tmp_path / "c").kind == "folder"

@@ -118,7 +118,8 @@ def open_url(url: str, kind: str, cache_dir: str | None, disk_bytes: int | None,
   fetching = Fetching(url, cache_dir, disk_bytes, storage_options)
   try:
     kind, files, folders = describe(fetching.store, url.rstrip("/"), kind)
-    fetching.start(PICTURE_THREADS if kind in ("list", "folder") else THREADS)
+    fetching.start(PICTURE_THREADS if kind in ("list", "folder", "segmentation")
+                   else THREADS)
     rows = [(file, state.size, state.version) for file, state in files]
     table = _stretto.data_open_remote(fetching.engine, url.rstrip("/"), kind, rows, folders)
   except BaseException:
@@ -134,8 +135,6 @@ def describe(store: _store.Store, url: str,
   if kind == "coco" or (not kind and path.endswith(".json")):
     raise UnsupportedError(f"{url}: annotations of COCO are read from local files only: make a "
                            ".jsonl list with boxes of them, or a pack")
-  if kind == "segmentation":
-    raise no_label_maps(url)
   if kind == "list" or (not kind and path.endswith((".csv", ".jsonl", ".ndjson"))):
     return "list", [(url, store.look(url))], []
   shards = _stretto.data_expand(url)
@@ -158,17 +157,21 @@ def describe(store: _store.Store, url: str,
       found = sorted(file for file, _ in top
                      if matches(file) and not file[len(url) + 1:].startswith("."))
       return name, looked(store, found), []
-  if not kind and {f"{url}/images", f"{url}/masks"} <= set(folders):
-    raise no_label_maps(url)
+  if kind == "segmentation" or (not kind and has_label_maps(url, files, folders)):
+    return "segmentation", files, []
   if kind in ("", "folder"):
     return "folder", files, folders
-  raise InvalidArgumentError(f"{url}: kind: expected one of folder, list, pack, tar and tfrecord, "
-                             f"got {kind!r}")
+  raise InvalidArgumentError(f"{url}: kind: expected one of folder, list, pack, "
+                             f"segmentation, tar and tfrecord, got {kind!r}")
 
 
-def no_label_maps(url: str) -> UnsupportedError:
-  return UnsupportedError(f"{url}: folders of images and masks are read from a local disk only: "
-                          "make a pack of the folder, which keeps the masks")
+def has_label_maps(url: str, files: list[tuple[str, _store.State]], folders: list[str]) -> bool:
+  """Whether its only folders with pictures are "images" and "masks": else they are classes."""
+  if not {f"{url}/images", f"{url}/masks"} <= set(folders):
+    return False
+  below = (file[len(url) + 1:].split("/") for file, _ in files if PICTURE.search(file))
+  return all(len(parts) == 1 or parts[0] in ("images", "masks") or parts[0].startswith(".")
+             for parts in below)
 
 
 def looked(store: _store.Store, urls: list[str]) -> list[tuple[str, _store.State]]:

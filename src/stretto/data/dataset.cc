@@ -157,13 +157,17 @@ bool Dataset::has_details() const {
 const std::shared_ptr<Fetcher>& Dataset::fetcher() const { return table_->fetcher; }
 
 int64_t Dataset::files() const {
-  return one_file_each() ? size() : static_cast<int64_t>(table_->containers.size());
+  if (!one_file_each()) return static_cast<int64_t>(table_->containers.size());
+  return table_->masks_beside ? 2 * size() : size();
 }
 
 RemoteFile Dataset::remote_file(int64_t file) const {
   RemoteFile remote;
-  remote.url =
-      one_file_each() ? path(file) : std::string(container_path(static_cast<uint32_t>(file)));
+  if (!one_file_each()) {
+    remote.url = container_path(static_cast<uint32_t>(file));
+  } else {
+    remote.url = file < size() ? path(file) : mask_path(file - size());
+  }
   if (static_cast<size_t>(file) < table_->states.size()) {
     const RemoteState& state = table_->states[static_cast<size_t>(file)];
     remote.bytes = state.bytes;

@@ -72,6 +72,8 @@ class Dataset {
   const std::shared_ptr<Fetcher>& fetcher() const;
   // Files are containers or, where each sample has one of its own, as many as samples.
   int64_t files() const;
+  // Of its label map, which is a file of its own behind a URL.
+  int64_t mask_file(int64_t index) const { return size() + index; }
   RemoteFile remote_file(int64_t file) const;  // 0 <= file < files()
   std::span<const Annotation> annotations(int64_t index) const;
   // Names of the labels 0 to n - 1; empty if the source has none.

@@ -42,7 +42,9 @@ Placed place(const Details& details, std::span<const Annotation> annotations,
   for (size_t k = 0; k < boxes.size(); ++k) {
     const uint8_t* const mask = placed.memory.data() + static_cast<int64_t>(k) * pixels;
     for (int64_t at = 0; at < pixels; ++at) {
-      if (at < frame.width || at % frame.width == 0) EXPECT_EQ(mask[at], 0);
+      if (at < frame.width || at % frame.width == 0) {
+        EXPECT_EQ(mask[at], 0);
+      }
     }
     std::vector<uint8_t>& inside = placed.masks.emplace_back();
     for (int64_t y = 1; y <= height; ++y) {

@@ -196,7 +196,8 @@ Lookahead::Plan Loader::Impl::lookahead_plan() const {
               [order = options.order, size = source.dataset.size()](int64_t epoch) {
                 return std::make_shared<const Order>(order, size, epoch % kEpochs);
               },
-          .cut = [o = options](int64_t epoch) { return epoch_cut(o, epoch % kEpochs); }};
+          .cut = [o = options](int64_t epoch) { return epoch_cut(o, epoch % kEpochs); },
+          .masks = options.masks};
 }
 
 void Loader::Impl::tell_position() {

@@ -54,6 +54,11 @@ void Lookahead::add(int64_t sample, int64_t tick, bool mine) {
   } catch (const FormatError&) {
     return;  // a damaged index; the loader says it with the sample's batch
   }
+  add_file(file, tick, mine);
+  if (plan_.masks && dataset_.has_masks_beside()) add_file(dataset_.mask_file(sample), tick, mine);
+}
+
+void Lookahead::add_file(int64_t file, int64_t tick, bool mine) {
   const auto f = static_cast<size_t>(file);
   if (last_[f] >= 0) {
     Entry& last = entries_[static_cast<size_t>(last_[f] - base_)];

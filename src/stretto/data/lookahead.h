@@ -22,6 +22,7 @@ class Lookahead {
     int64_t places = 0;  // of every epoch
     std::function<std::shared_ptr<const Order>(int64_t epoch)> order;
     std::function<Cut(int64_t epoch)> cut;
+    bool masks = false;  // label maps that are files of their own are needed too
   };
   Lookahead(Dataset dataset, Plan plan);
 
@@ -56,6 +57,7 @@ class Lookahead {
   // With the lock. Looks at the next places; false: it has looked far enough.
   bool look();
   void add(int64_t sample, int64_t tick, bool mine);
+  void add_file(int64_t file, int64_t tick, bool mine);
   bool needed_before(int64_t file, int64_t number) const;
   void clear(int64_t at);
 

@@ -201,17 +201,15 @@ media::Bytes Reader::read_details(int64_t sample, media::Buffer& buffer, bool id
   if (const std::string mask = dataset_.mask_path(sample); !mask.empty()) {
     if (id_alone) return {};
     try {
+      if (dataset_.fetcher() != nullptr) {
+        const auto file =
+            dataset_.fetcher()->open(dataset_.remote_file(dataset_.mask_file(sample)), &stopping_);
+        return map_from(file->fd(), file->bytes(), sample, buffer);
+      }
       const File file(mask);
       const State now = state_of(file, sample);
       check_unchanged(now, first_read_mask_[static_cast<size_t>(sample)], sample);
-      if (now.bytes > kLargestDetails) {
-        fail(sample,
-             fmt::format("it has {} bytes, expected at most {}", now.bytes, kLargestDetails));
-      }
-      uint8_t* const data = buffer.get(now.bytes + 1);
-      data[0] = kMaskAlone;
-      read_all(file.fd(), 0, now.bytes, data + 1, sample);
-      return {reinterpret_cast<const std::byte*>(data), now.bytes + 1};
+      return map_from(file.fd(), now.bytes, sample, buffer);
     } catch (const FormatError& e) {
       throw FormatError(mask, -1, fmt::format("the label map of {}", e.what()), e.code());
     }
@@ -227,6 +225,16 @@ media::Bytes Reader::read_details(int64_t sample, media::Buffer& buffer, bool id
   if (now != file->first_seen)
     fail(sample, "the file was changed or replaced since it was read first");
   return details_from(file->fd(), now.bytes, at, sample, id_alone, buffer);
+}
+
+media::Bytes Reader::map_from(int fd, uint64_t size, int64_t sample, media::Buffer& buffer) const {
+  if (size > kLargestDetails) {
+    fail(sample, fmt::format("it has {} bytes, expected at most {}", size, kLargestDetails));
+  }
+  uint8_t* const data = buffer.get(size + 1);
+  data[0] = kMaskAlone;
+  read_all(fd, 0, size, data + 1, sample);
+  return {reinterpret_cast<const std::byte*>(data), size + 1};
 }
 
 media::Bytes Reader::details_from(int fd, uint64_t size, const Sample& at, int64_t sample,

@@ -90,6 +90,7 @@ class Reader {
                     media::Buffer& buffer) const;
   Encoded read_remote(const Sample& at, int64_t sample, media::Buffer& buffer) const;
   std::shared_ptr<const CachedFile> remote_file(const Sample& at, int64_t sample) const;
+  media::Bytes map_from(int fd, uint64_t size, int64_t sample, media::Buffer& buffer) const;
   media::Bytes details_from(int fd, uint64_t size, const Sample& at, int64_t sample, bool id_alone,
                             media::Buffer& buffer) const;
   void read_all(int fd, uint64_t begin, uint64_t bytes, uint8_t* data, int64_t sample) const;

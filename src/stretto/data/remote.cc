@@ -19,6 +19,7 @@
 #include "stretto/data/pack.h"
 #include "stretto/data/pack_format.h"
 #include "stretto/data/read_file.h"
+#include "stretto/data/segmentation.h"
 #include "stretto/data/tar.h"
 #include "stretto/data/tfrecord.h"
 
@@ -193,6 +194,42 @@ Dataset open_remote_folder(const RemoteSource& source, FetcherPointer fetcher) {
   return Dataset(std::move(builder).take());
 }
 
+// As open_segmentation(): pictures below "images", whose maps are listed below "masks".
+Dataset open_remote_segmentation(const RemoteSource& source, FetcherPointer fetcher) {
+  const std::string images = source.url + "/images";
+  RemoteSource pictures{.url = images, .kind = "folder", .files = {}, .folders = {}};
+  std::unordered_map<std::string, RemoteState> listed;
+  for (const RemoteFile& file : source.files) {
+    if (file.url.starts_with(images + "/")) {
+      pictures.files.push_back(file);
+    } else {
+      listed.emplace(file.url, state_of_remote(file));
+    }
+  }
+  const Dataset found = open_remote_folder(pictures, fetcher);
+  TableBuilder builder;
+  builder.table().source = source.url;
+  builder.table().kind = "segmentation";
+  builder.table().one_file_each_below = source.url;
+  builder.table().masks_beside = true;
+  std::vector<RemoteState> states = found.table().states;
+  for (int64_t i = 0; i < found.size(); ++i) {
+    check_interrupt();
+    const std::string name = fmt::format("images/{}", found.name(i));
+    const std::string mask = fmt::format("{}/{}", source.url, mask_name(name));
+    const auto at = listed.find(mask);
+    if (at == listed.end()) {
+      throw FormatError(fmt::format("{}/{}", source.url, name), -1,
+                        fmt::format("expected its label map at {}", mask));
+    }
+    states.push_back(at->second);
+    builder.add(name, {});
+  }
+  builder.table().fetcher = std::move(fetcher);
+  builder.table().states = std::move(states);
+  return Dataset(std::move(builder).take());
+}
+
 // Compares all samples of a shard with the checksums of the pack.
 void check_pack_shard(const PackIndex& index, uint32_t shard, const std::string& url,
                       const std::string& path) {
@@ -263,6 +300,7 @@ constexpr RemoteRow kRemoteSources[] = {{"pack", open_remote_pack},
                                         {"list", open_remote_list},
                                         {"tar", open_remote_tar},
                                         {"tfrecord", open_remote_tfrecord},
+                                        {"segmentation", open_remote_segmentation},
                                         {"folder", open_remote_folder}};
 
 }  // namespace

@@ -60,7 +60,12 @@ std::vector<std::byte> read_details(const Dataset& dataset, int64_t index) {
   if (!known.empty()) return {known.begin(), known.end()};
   std::vector<std::byte> bytes;
   if (const std::string mask = dataset.mask_path(index); !mask.empty()) {
-    read_bytes(mask, 0, 0, bytes);
+    if (dataset.fetcher() != nullptr) {
+      const auto cached = dataset.fetcher()->open(dataset.remote_file(dataset.mask_file(index)));
+      read_bytes_of(ReadFile(cached->path(), mask), 0, 0, bytes);
+    } else {
+      read_bytes(mask, 0, 0, bytes);
+    }
     bytes.insert(bytes.begin(), static_cast<std::byte>(kMaskAlone));
     return bytes;
   }
