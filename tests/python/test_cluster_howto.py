@@ -21,7 +21,7 @@ if _programs.missing():
 
 ROOT = Path(__file__).parent.parent.parent
 SECTION = "## An urgent job takes chips, and gives them back"
-LIMIT_S = 240  # against hanging for ever; the page promises about a minute on an idle machine
+LIMIT_S = 480  # against hanging for ever; on an idle machine it takes one and a half minutes
 
 
 def commands():
@@ -44,6 +44,8 @@ def test_the_commands_of_the_page_do_what_it_says(stretto_program, tmp_path):
       done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", commands()], cwd=tmp_path,
                             env=cluster.environment, capture_output=True, text=True,
                             timeout=LIMIT_S, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired as late:
+      pytest.fail(f"no end after {LIMIT_S} s\n{late.stdout!r}\n{late.stderr!r}")
     finally:
       cluster.run("down")
     assert done.returncode == 0, done.stdout + done.stderr
