@@ -1,10 +1,10 @@
 // Quantised models quantise and dequantise between their operators, and compute in float32 here.
 // What such a pair does is rounding, and needs no integers:
 //
-//   DequantizeLinear(QuantizeLinear(x, s, z), s, z) = clip(round(x / s), low - z, high - z) * s
+//   DequantizeLinear(QuantizeLinear(x, s, z), t, z) = clip(round(x / s), low - z, high - z) * t
 //
-// of which the elementwise passes make one loop, or a part of one. NaN stays NaN; as an integer,
-// where ONNX does not define it, it would be 0.
+// where t is mostly s, of which the elementwise passes make one loop, or a part of one. NaN stays
+// NaN; as an integer, where ONNX does not define it, it would be 0.
 #include <algorithm>
 
 #include "stretto/passes/match.h"
@@ -32,10 +32,12 @@ void rewrite(Rewriter& graph, int n, PassContext& context) {
   const ValueId x = quantize.inputs[0];
   const DType dtype = graph.dtype(back.inputs[0]);
   const auto scale = number(graph, quantize, 1), zero = number(graph, quantize, 2);
-  if (!scale || !zero || number(graph, back, 1) != scale || number(graph, back, 2) != zero ||
-      !(*scale > 0) || (!is_integer(dtype) && dtype != DType::kInt4 && dtype != DType::kUInt4) ||
+  const auto other = number(graph, back, 1);
+  if (!scale || !zero || !other || number(graph, back, 2) != zero || !(*scale > 0) ||
+      (!is_integer(dtype) && dtype != DType::kInt4 && dtype != DType::kUInt4) ||
       graph.dtype(x) != DType::kFloat32 || graph.dtype(back.outputs[0]) != DType::kFloat32 ||
       graph.dtype(quantize.inputs[1]) != DType::kFloat32 ||
+      graph.dtype(back.inputs[1]) != DType::kFloat32 ||
       quantize.attributes.text("precision", "float32") != "float32" ||
       !context.allow("quantize-dequantize", back.name)) {
     return;
@@ -46,15 +48,14 @@ void rewrite(Rewriter& graph, int n, PassContext& context) {
     const auto rounded = static_cast<float>(value);
     return graph.add_constant(name, Tensor::of<float>({}, {&rounded, 1}));
   };
-  const ValueId step = constant("scale", *scale);
   const auto insert = [&](std::string_view op, std::vector<ValueId> inputs) {
     return graph.insert(n, op, std::move(inputs), {}, DType::kFloat32, shape,
                         back.name + "." + std::string(op));
   };
-  const ValueId whole = insert("Round", {insert("Div", {x, step})});
-  const ValueId kept =
-      insert("Clip", {whole, constant("low", low - *zero), constant("high", high - *zero)});
-  graph.become(n, "Mul", {kept, step}, {});
+  const ValueId steps = *scale == 1 ? x : insert("Div", {x, constant("scale", *scale)});
+  const ValueId kept = insert("Clip", {insert("Round", {steps}), constant("low", low - *zero),
+                                       constant("high", high - *zero)});
+  graph.become(n, "Mul", {kept, constant("scale", *other)}, {});
 }
 
 void run(ir::Graph& graph, PassContext& context) {

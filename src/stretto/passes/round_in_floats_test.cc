@@ -33,23 +33,32 @@ TEST(RoundInFloats, OthersMayUseTheIntegers) {
   EXPECT_EQ(r.nodes("QuantizeLinear"), 1);
 }
 
-TEST(RoundInFloats, NotBetweenDifferentScalesNorAlongAnAxis) {
-  for (std::string_view other : {"{0.03, 0.03, 0.03}", "{0.02, 0.02, 0.02}"}) {
-    const auto r = rewrite(fmt::format(R"(graph g
-      input x: float32[2, 3]
-      constant s: float32[3] = {{0.02, 0.02, 0.02}}
-      constant t: float32[3] = {}
-      constant one: float32[] = {{0.02}}
-      constant two: float32[] = {{0.01}}
-      q = QuantizeLinear(x, s)
-      y = DequantizeLinear(q, t)
-      p = QuantizeLinear(x, one)
-      z = DequantizeLinear(p, two)
-      output y, z)",
-                                       other),
-                           {&kRoundInFloats}, 0);
-    EXPECT_EQ(r.times("quantize-dequantize"), 0);
-  }
+TEST(RoundInFloats, ScalesMayDifferButNotZeroPoints) {
+  const auto r = rewrite(R"(graph g
+    input x: float32[2, 3]
+    constant one: float32[] = {1}
+    constant s: float32[] = {0.25}
+    constant z: uint8[] = {3}
+    q = QuantizeLinear(x, one, z)
+    y = DequantizeLinear(q, s, z)
+    p = QuantizeLinear(x, s)
+    w = DequantizeLinear(p, s, z)
+    output y, w)",
+                         {&kRoundInFloats}, 0);
+  EXPECT_EQ(r.times("quantize-dequantize"), 1);
+  EXPECT_EQ(r.nodes("Div"), 0);
+  EXPECT_EQ(r.nodes("QuantizeLinear"), 1);
+}
+
+TEST(RoundInFloats, NotAlongAnAxis) {
+  const auto r = rewrite(R"(graph g
+    input x: float32[2, 3]
+    constant s: float32[3] = {0.25, 0.5, 0.25}
+    q = QuantizeLinear(x, s)
+    y = DequantizeLinear(q, s)
+    output y)",
+                         {&kRoundInFloats}, 0);
+  EXPECT_EQ(r.times("quantize-dequantize"), 0);
 }
 
 }  // namespace

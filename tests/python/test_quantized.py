@@ -1,0 +1,68 @@
+"""Quantised models: every operator has a kernel, and results are those of ONNX Runtime."""
+
+import numpy as np
+import onnx
+import pytest
+from conftest import model_of, value
+from onnx import TensorProto
+
+import stretto
+
+ort = pytest.importorskip("onnxruntime")
+
+RANDOM = np.random.default_rng(7)
+
+
+def dynamic():
+  """As onnxruntime.quantization.quantize_dynamic writes a product."""
+  node = onnx.helper.make_node
+  weight = RANDOM.integers(-127, 128, (96, 40)).astype(np.int8)
+  nodes = [node("DynamicQuantizeLinear", ["x"], ["q", "s", "z"]),
+           node("MatMulInteger", ["q", "w", "z", "wz"], ["sums"]),
+           node("Cast", ["sums"], ["floats"], to=TensorProto.FLOAT),
+           node("Mul", ["s", "ws"], ["scale"]),
+           node("Mul", ["floats", "scale"], ["y"])]
+  return model_of(nodes, [value("x", [3, 96])], [value("y", [3, 40])],
+                  {"w": weight, "wz": np.int8(3), "ws": np.float32(0.01)})
+
+
+def pairs():
+  """QuantizeLinear and DequantizeLinear around a convolution, with weights per channel."""
+  node = onnx.helper.make_node
+  nodes = [node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+           node("DequantizeLinear", ["q", "s", "z"], ["xd"]),
+           node("DequantizeLinear", ["w", "ws", "wz"], ["wd"], axis=0),
+           node("Conv", ["xd", "wd"], ["c"], pads=[1] * 4),
+           node("QuantizeLinear", ["c", "t", "z"], ["r"]),
+           node("DequantizeLinear", ["r", "t", "z"], ["y"])]
+  weight = RANDOM.integers(-127, 128, (8, 6, 3, 3)).astype(np.int8)
+  return model_of(nodes, [value("x", [1, 6, 9, 9])], [value("y", [1, 8, 9, 9])],
+                  {"s": np.float32(0.02), "t": np.float32(0.25), "z": np.uint8(120), "w": weight,
+                   "ws": np.linspace(0.01, 0.03, 8, dtype=np.float32), "wz": np.zeros(8, np.int8)})
+
+
+def operators():
+  node = onnx.helper.make_node
+  nodes = [node("QuantizeLinear", ["x", "s", "z"], ["q"]),
+           node("QLinearConv", ["q", "s", "z", "w", "ws", "wz", "t", "z", "b"], ["r"],
+                pads=[1] * 4),
+           node("DequantizeLinear", ["r", "t", "z"], ["y"])]
+  weight = RANDOM.integers(-127, 128, (8, 6, 3, 3)).astype(np.int8)
+  return model_of(nodes, [value("x", [1, 6, 9, 9])], [value("y", [1, 8, 9, 9])],
+                  {"s": np.float32(0.02), "t": np.float32(0.25), "z": np.uint8(120), "w": weight,
+                   "ws": np.full(8, 0.02, np.float32), "wz": np.zeros(8, np.int8),
+                   "b": RANDOM.integers(-900, 900, 8).astype(np.int32)})
+
+
+@pytest.mark.parametrize(("model", "step"), [(dynamic, 1e-4), (pairs, 0.25), (operators, 0.25)])
+def test_every_operator_has_a_kernel(model, step):
+  proto = model()
+  x = RANDOM.normal(size=[d.dim_value for d in proto.graph.input[0].type.tensor_type.shape.dim])
+  x = x.astype(np.float32)
+  ours = stretto.optimize(proto, tuning="off")
+  kernels = {row["op"]: row["kernel"] for row in ours.report["operators"]}
+  assert "reference" not in kernels.values(), kernels
+  theirs = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})[0]
+  differences = np.abs(ours(x) - theirs)
+  # Next to a tie a value may fall either way.
+  assert differences.max() <= 1.01 * step and np.mean(differences > 1e-4) < 0.02
