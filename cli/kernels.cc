@@ -216,7 +216,7 @@ std::function<int()> set_up_kernels(Command& command, const Context& context) {
                {.group = group, .show_default = true, .range = Range{1, 1024}});
     add_option(sub, "--isa", &flags->isa, isa_words(),
                "Instruction set; the best usable one by default", {.group = group});
-    add_option(sub, "--accuracy", &flags->accuracy, "strict|default",
+    add_option(sub, "--accuracy", &flags->accuracy, "strict|default|fast",
                "Which rounding errors are allowed", {.group = group, .show_default = true});
     add_option(sub, "--seconds", &flags->seconds, "SECONDS",
                "Time to spend on all kernels together",

@@ -65,9 +65,9 @@ void add_tuning_flags(Command& command, ModelFlags& flags) {
   add_disable_flag(command, flags);
   add_option(command, "--force", &flags.forced, "NAME=KERNEL,...",
              "Kernel to use for an operator family (conv2d=direct) or a node", {.group = group});
-  add_option(command, "--accuracy", &flags.accuracy, "strict|default",
+  add_option(command, "--accuracy", &flags.accuracy, "strict|default|fast",
              "strict: rounding errors of plain fp32 sums. default: also Winograd F(4,3) "
-             "and Strassen's products",
+             "and Strassen's products. fast: also Winograd F(6,3)",
              {.group = "Accuracy", .show_default = true});
   add_option(command, "--level", &flags.level, "lossless",
              "How far the numbers may change: lossless keeps fp32 throughout",

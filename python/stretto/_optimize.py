@@ -81,7 +81,7 @@ def optimize(
     level: how much accuracy may be given up for speed. "lossless" (fp32 throughout) is the only
       level so far; "half" and "int8" are planned.
     accuracy: "strict": kernels with the errors of plain fp32 sums; "default": Winograd F(4,3) and
-        Strassen's products too.
+      Strassen's products too; "fast": also Winograd F(6,3).
     threads: number of threads to run with. None: one for every physical core that this process may
       use, or fewer where a container limits its CPU time.
     shapes: shapes of inputs whose file leaves dimensions open, by input name: `(1, 3, 224, 224)`,
@@ -121,7 +121,7 @@ def optimize(
     UnsupportedError: the model needs what Stretto lacks; the text gives every reason.
     FormatError: a file is missing or damaged (an OSError); the text names it.
     InternalError: an output differs from the reference by more than `accuracy` allows: 2e-5 of its
-      largest value with "strict", 1e-4 with "default".
+      largest value with "strict", 1e-4 with "default", 3e-4 with "fast".
 
   Examples:
     >>> model = stretto.optimize("cnn.onnx", threads=1, tuning="off")

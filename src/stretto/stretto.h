@@ -42,7 +42,7 @@ struct OptimizeOptions {
   // How far precision may be reduced. "lossless" (fp32 throughout) is the only level so far.
   std::string level = "lossless";
   // Which kernels may be used. "strict": those with the errors of plain fp32 sums. "default": also
-  // Winograd F(4,3) and Strassen's products.
+  // Winograd F(4,3) and Strassen's products. "fast": also Winograd F(6,3).
   std::string accuracy = "default";
   // Threads a session of this model uses; 0: one per usable core (CpuInfo::cores).
   int threads = 0;

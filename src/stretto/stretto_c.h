@@ -49,7 +49,7 @@ typedef struct stretto_tensor_spec {
 /* How to optimise. A zero-initialised struct, or NULL, means the defaults. */
 typedef struct stretto_optimize_options {
   const char* level;    /* "lossless" */
-  const char* accuracy; /* "strict", "default" (also NULL) */
+  const char* accuracy; /* "strict", "default" (also NULL), "fast" */
   const char* tuning;   /* "off", "quick" (also NULL), "full" or a number of seconds */
   int32_t threads;      /* 0: one per core this process may use */
   const char* lengths;  /* input that is 1 for tokens and 0 for padding (docs/howto/lengths.md) */

@@ -40,7 +40,7 @@ def test_help_json_has_every_verb_and_option(run_command, described):
         assert word in shown, f"{name} --help lacks {word}"
   assert {"optimize", "run", "doctor", "help"} <= set(verbs)
   accuracy = next(o for o in verbs["optimize"]["options"] if o["names"] == ["--accuracy"])
-  assert accuracy["choices"] == ["strict", "default"] and accuracy["default"] == "default"
+  assert accuracy["choices"] == ["strict", "default", "fast"] and accuracy["default"] == "default"
   assert verbs["run"]["options"] and verbs["run"]["examples"]
 
 
@@ -108,7 +108,7 @@ def bash_script(run_command, tmp_path):
 @pytest.mark.parametrize("line, offered", [
   ("stretto opt", ["optimize"]),
   ("stretto optimize --tun", ["--tuning", "--tuning-cache"]),
-  ("stretto optimize --accuracy ", ["strict", "default"]),
+  ("stretto optimize --accuracy ", ["strict", "default", "fast"]),
   ("stretto optimize --accuracy=st", ["strict"]),
   ("stretto optimize m.onnx --tuning f", ["full"]),
   ("stretto bench --peers onnxruntime,openvino-", ["onnxruntime,openvino-default"]),

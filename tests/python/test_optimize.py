@@ -22,7 +22,8 @@ def test_every_kind_of_source_gives_the_reference_result(kind, cnn, cnn_path, im
 
 
 @pytest.mark.parametrize("options", [
-  {"accuracy": "strict"}, {"threads": 1}, {"threads": 2}, {"tuning": "quick"},
+  {"accuracy": "strict"}, {"accuracy": "fast"}, {"threads": 1}, {"threads": 2},
+  {"tuning": "quick"},
   {"tuning": 0.2}, {"level": "lossless"}, {"verify": False},
 ])
 def test_options_do_not_change_the_result(options, cnn, image):
@@ -129,7 +130,7 @@ def test_an_unknown_operator_is_unsupported_and_named():
 
 @pytest.mark.parametrize("options, words", [
   ({"level": "lossy"}, "level: expected lossless"),
-  ({"accuracy": "fast"}, "expected strict or default"),
+  ({"accuracy": "high"}, "expected strict, default or fast"),
   ({"tuning": "sometimes"}, "tuning"),
   ({"threads": -1}, "threads"),
   ({"disable": ["no_such_pass"]}, "no_such_pass"),

@@ -148,7 +148,7 @@ class Context:
   Args:
     threads: the most threads that one call uses, 1 to 1024; None: one per physical core that this
       process may use. Operators that take less than some 50 us use one.
-    accuracy: which kernels may be used, "default" or "strict" (see `stretto.optimize`).
+    accuracy: which kernels may be used, "default", "strict" or "fast" (see `stretto.optimize`).
     capacity: how many compiled operators are kept. The one that was not used for longest goes.
     tuning_cache: the file that knows the fastest kernels, as in `stretto.optimize`. Calls measure
       nothing and write nothing to it.

@@ -5,87 +5,79 @@
 
 #include "stretto/base/clock.h"
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#elif defined(__aarch64__)
-#include <arm_neon.h>
-#endif
-
 namespace stretto {
 namespace {
 
-// Independent accumulators of the loops below: on x86-64 they cover the latency of two FMA pipes,
-// on Arm that of four. All loops over them are unrolled: where one is not, GCC
-// leaves them in memory, and what is measured is how fast it stores (44 instead of 100 GFLOP/s on a
-// Zen 3).
-#if defined(__aarch64__)
+// Loops over independent sums: on x86-64 twelve cover the latency of two FMA pipes, on Arm 24 that
+// of four. They are assembly, because a compiler may leave sums in memory, as GCC does without
+// optimisation; what is measured then is how fast it stores (44 instead of 100 GFLOP/s on a Zen 3).
+// Operand 0 counts down the rounds, operand 1 is a vector of values that stay finite.
+using Vector = float __attribute__((vector_size(16)));
+constexpr Vector kValues = {0.5f, 0.5f, 0.5f, 0.5f};
+
+#if defined(__x86_64__)
+constexpr int kSums = 12;
+#define STRETTO_SUMS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define STRETTO_SSE(n) "movaps %1, %%xmm12\nmulps %1, %%xmm12\naddps %%xmm12, %%xmm" #n "\n"
+#define STRETTO_AVX2(n) "vfmadd231ps %%ymm12, %%ymm12, %%ymm" #n "\n"
+#define STRETTO_AVX512(n) "vfmadd231ps %%zmm12, %%zmm12, %%zmm" #n "\n"
+#define STRETTO_FIRST_SSE(n) "movaps %1, %%xmm" #n "\n"
+#define STRETTO_FIRST_AVX2(n) "vmovaps %%ymm12, %%ymm" #n "\n"
+#define STRETTO_FIRST_AVX512(n) "vmovaps %%zmm12, %%zmm" #n "\n"
+#define STRETTO_LOOP(X)           \
+  STRETTO_SUMS(STRETTO_FIRST_##X) \
+  ".p2align 6\n1:\n" STRETTO_SUMS(STRETTO_##X) "dec %0\njnz 1b\n"
+#define STRETTO_CHANGED                                                                    \
+  "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+      "xmm11", "xmm12", "cc"
+
+void fma_loop_baseline(int64_t rounds) {
+  asm volatile(STRETTO_LOOP(SSE) : "+r"(rounds) : "x"(kValues) : STRETTO_CHANGED);
+}
+
+void fma_loop_avx2(int64_t rounds) {
+  asm volatile("vbroadcastss %1, %%ymm12\n" STRETTO_LOOP(AVX2) "vzeroupper\n"
+               : "+r"(rounds)
+               : "x"(kValues)
+               : STRETTO_CHANGED);
+}
+
+void fma_loop_avx512(int64_t rounds) {
+  asm volatile("vbroadcastss %1, %%zmm12\n" STRETTO_LOOP(AVX512) "vzeroupper\n"
+               : "+r"(rounds)
+               : "x"(kValues)
+               : STRETTO_CHANGED);
+}
+#elif defined(__aarch64__)
 constexpr int kSums = 24;
+#define STRETTO_SUMS(X)                                                                         \
+  X(0)                                                                                          \
+  X(1)                                                                                          \
+  X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) \
+      X(19) X(20) X(21) X(22) X(23)
+#define STRETTO_FIRST(n) "mov v" #n ".16b, %1.16b\n"
+#define STRETTO_NEON(n) "fmla v" #n ".4s, %1.4s, %1.4s\n"
+
+void fma_loop_baseline(int64_t rounds) {
+  asm volatile(
+      STRETTO_SUMS(STRETTO_FIRST) "1:\n" STRETTO_SUMS(STRETTO_NEON) "subs %0, %0, #1\nb.ne 1b\n"
+      : "+r"(rounds)
+      : "w"(kValues)
+      : "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9", "v10", "v11", "v12", "v13",
+        "v14", "v15", "v16", "v17", "v18", "v19", "v20", "v21", "v22", "v23", "cc");
+}
 #else
 constexpr int kSums = 12;
-#endif
 
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) void fma_loop_avx512(int64_t rounds) {
-  __m512 a[kSums];
-#pragma GCC unroll 12
-  for (auto& v : a) v = _mm512_setzero_ps();
-  __m512 x = _mm512_set1_ps(0.5f);
-  for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 12
-    for (auto& v : a) {
-      v = _mm512_fmadd_ps(x, x, v);
-      asm volatile("" : "+v"(v));
-    }
-  }
-}
-
-__attribute__((target("avx2,fma"))) void fma_loop_avx2(int64_t rounds) {
-  __m256 a[kSums];
-#pragma GCC unroll 12
-  for (auto& v : a) v = _mm256_setzero_ps();
-  __m256 x = _mm256_set1_ps(0.5f);
-  for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 12
-    for (auto& v : a) {
-      v = _mm256_fmadd_ps(x, x, v);
-      asm volatile("" : "+x"(v));
-    }
-  }
-}
-#endif
-
-#if defined(__aarch64__)
 void fma_loop_baseline(int64_t rounds) {
-  float32x4_t a[kSums];
-#pragma GCC unroll 24
-  for (auto& v : a) v = vdupq_n_f32(0);
-  const float32x4_t x = vdupq_n_f32(0.5f);
-  for (int64_t i = 0; i < rounds; ++i) {
-#pragma GCC unroll 24
-    for (auto& v : a) {
-      v = vfmaq_f32(v, x, x);
-      asm volatile("" : "+w"(v));
-    }
-  }
-}
-#else
-void fma_loop_baseline(int64_t rounds) {
-  using Vector = float __attribute__((vector_size(16)));
-  Vector a[kSums];
+  Vector sums[kSums], x = kValues;
 #pragma GCC unroll 12
-  for (auto& v : a) v = Vector{};
-  Vector x = {0.5f, 0.5f, 0.5f, 0.5f};
+  for (auto& sum : sums) sum = x;
   for (int64_t i = 0; i < rounds; ++i) {
 #pragma GCC unroll 12
-    for (auto& v : a) {
-#if defined(__x86_64__)
-      asm volatile("" : "+x"(x));  // or the product would be made once
-      v = x * x + v;
-      asm volatile("" : "+x"(v));
-#else
-      v = x * x + v;
-      asm volatile("" : "+m"(v));
-#endif
+    for (auto& sum : sums) {
+      sum = x * x + sum;
+      asm volatile("" : "+m"(sum));
     }
   }
 }

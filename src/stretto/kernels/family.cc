@@ -7,14 +7,22 @@
 namespace stretto::kernels {
 
 std::string_view accuracy_name(Accuracy accuracy) {
-  return accuracy == Accuracy::kStrict ? "strict" : "default";
+  switch (accuracy) {
+    case Accuracy::kStrict:
+      return "strict";
+    case Accuracy::kDefault:
+      return "default";
+    case Accuracy::kFast:
+      return "fast";
+  }
+  return "default";
 }
 
 Accuracy parse_accuracy(std::string_view name) {
-  for (Accuracy a : {Accuracy::kStrict, Accuracy::kDefault}) {
+  for (Accuracy a : {Accuracy::kStrict, Accuracy::kDefault, Accuracy::kFast}) {
     if (name == accuracy_name(a)) return a;
   }
-  throw_invalid("accuracy: expected strict or default, got '{}'", name);
+  throw_invalid("accuracy: expected strict, default or fast, got '{}'", name);
 }
 
 std::string target_text(const Target& target) {

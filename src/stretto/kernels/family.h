@@ -20,8 +20,8 @@
 namespace stretto::kernels {
 
 // strict: only kernels whose error is that of a direct fp32 sum (Winograd F(2,3) at most).
-// default: F(4,3) and Strassen's products as well.
-enum class Accuracy : uint8_t { kStrict, kDefault };
+// default: F(4,3) and Strassen's products as well. fast: F(6,3) as well.
+enum class Accuracy : uint8_t { kStrict, kDefault, kFast };
 std::string_view accuracy_name(Accuracy accuracy);
 Accuracy parse_accuracy(std::string_view name);  // throws InvalidArgument
 

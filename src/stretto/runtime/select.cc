@@ -59,7 +59,15 @@ int another(std::span<const double> rest, int candidate) {
 }  // namespace
 
 double allowed_error(kernels::Accuracy accuracy) {
-  return accuracy == kernels::Accuracy::kStrict ? 2e-5 : 1e-4;
+  switch (accuracy) {
+    case kernels::Accuracy::kStrict:
+      return 2e-5;
+    case kernels::Accuracy::kDefault:
+      return 1e-4;
+    case kernels::Accuracy::kFast:
+      return 3e-4;
+  }
+  return 2e-5;
 }
 
 double estimate_seconds(const kernels::Family& family, const void* problem, double expected) {

@@ -5,9 +5,9 @@ namespace conv2d {
 
 // Best first; the reference fits everything.
 constexpr const Row* kRows[] = {
-    &kGemm1x1,     &kDirect,     &kDirectStem,        &kDepthwise,
-    &kWinogradF4,  &kWinogradF2, &kWinogradF4Stride2, &kWinogradF2Stride2,
-    &kStrassen1x1, &kGrouped,    &kIm2colGemm,        &kReference,
+    &kGemm1x1,    &kDirect,     &kDirectStem,        &kDepthwise,         &kWinogradF4,
+    &kWinogradF2, &kWinogradF6, &kWinogradF4Stride2, &kWinogradF2Stride2, &kStrassen1x1,
+    &kGrouped,    &kIm2colGemm, &kReference,
 };
 
 }  // namespace conv2d

@@ -73,7 +73,7 @@ constexpr Layer kLayers[] = {
 
 Conv2dProblem make(const Layer& layer, int threads) {
   Conv2dProblem p;
-  p.target = {.isa = usable_isa(), .threads = threads};
+  p.target = {.isa = usable_isa(), .accuracy = Accuracy::kFast, .threads = threads};
   p.c = layer.c;
   p.h = p.w = layer.size;
   p.k = layer.k;

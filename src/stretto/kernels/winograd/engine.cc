@@ -322,12 +322,14 @@ void run(const Task& task, const Args& args, const Worker& worker) {
 // in L2 between two of them. On a core that reads 10 GB/s, F(2,3) is faster than F(4,3) at
 // 14x14x256, and no transform pays at 7x7x512.
 double expectation(const Task& task) {
-  constexpr double kInput = 5.0, kOutput = 4.5, kStart = 0.4, kLoss = 1.02;
+  constexpr double kStart = 0.4, kLoss = 1.02;
   constexpr double kCall = 4e3;  // until all else that a small problem needs is in the caches
   constexpr double kCold = 0.6;  // of the first read of a U that L2 holds from then on
   // Nothing is read ahead while a block of tiles is transformed or a panel ends.
   constexpr double kStreams = 0.75;
   const Scheme& s = *task.scheme;
+  // Of a vector of a tile: eight rows are more sums each, and more than the registers hold.
+  const double input_cost = s.products > 6 ? 7.5 : 5, output_cost = s.products > 6 ? 6.5 : 4.5;
   const Plan plan = make_plan(task);
   const double lanes = static_cast<double>(plan.lanes), c = static_cast<double>(plan.group_c);
   const double in = static_cast<double>(plan.group_in), out = static_cast<double>(plan.group_out);
@@ -342,7 +344,8 @@ double expectation(const Task& task) {
   const double from_cache = near ? 64 : far ? 12 : 24;
   const double tiles = static_cast<double>(plan.block_tiles);
   const double multiply = filters * (0.5 * tiles + kStart) * kLoss;
-  const double transform = tiles * (kInput * products * in + kOutput * targets * out) * share;
+  const double transform =
+      tiles * (input_cost * products * in + output_cost * targets * out) * share;
   // Hardware prefetching hides L3 behind the multiplications, but little of memory.
   const double exposed = far ? 0.8 : 0.1;
   const auto block = [&](double rate) {

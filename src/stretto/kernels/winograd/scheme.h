@@ -52,6 +52,26 @@ inline constexpr Scheme kF4{.id = 1,
                                    {0, 0, 1}}},
                             .first = {0, 1, 2, 3, 4, 5, 6}};
 
+// F(6,3), points 0, 1, -1, 2, -2, 1/2, -1/2, infinity: 5.06 times fewer. Of all symmetric points
+// that were tried these round least (docs/design/speed.md).
+inline constexpr Scheme kF6{.id = 6,
+                            .phases = 1,
+                            .taps = 3,
+                            .in = 8,
+                            .products = 8,
+                            .targets = 8,
+                            .out = 6,
+                            .step = 6,
+                            .g = {{{1, 0, 0},
+                                   {-2. / 9, -2. / 9, -2. / 9},
+                                   {-2. / 9, 2. / 9, -2. / 9},
+                                   {1. / 90, 2. / 90, 4. / 90},
+                                   {1. / 90, -2. / 90, 4. / 90},
+                                   {32. / 45, 16. / 45, 8. / 45},
+                                   {32. / 45, -16. / 45, 8. / 45},
+                                   {0, 0, 1}}},
+                            .first = {0, 1, 2, 3, 4, 5, 6, 7, 8}};
+
 // 3 taps, stride 2: outer taps see inputs of one parity (F(m,2)), the middle tap those of the other
 // (m plain products, which end in the targets of one output each). 1.44 and 1.78 times fewer.
 inline constexpr Scheme kF2Stride2{.id = 2,

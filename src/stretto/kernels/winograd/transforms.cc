@@ -7,6 +7,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include <utility>
+
 #include "stretto/kernels/simd/activation-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -74,6 +76,38 @@ struct F4 {
     y[1] = hn::MulAdd(constant(2), d2, d1);
     y[2] = hn::MulAdd(constant(4), s2, s1);
     y[3] = hn::Add(hn::MulAdd(constant(8), d2, d1), m[5]);
+  }
+};
+
+struct F6 {
+  static constexpr const Scheme& kScheme = kF6;
+  static HWY_INLINE void input(const V* d, V* p) {
+    p[0] = hn::MulAdd(constant(5.25f), hn::Sub(d[4], d[2]), hn::Sub(d[0], d[6]));
+    pair(1, 4.25f, 1, d, p + 1);
+    pair(2, 1.25f, 0.25f, d, p + 3);
+    pair(0.5f, 5, 4, d, p + 5);
+    p[7] = hn::MulAdd(constant(5.25f), hn::Sub(d[3], d[5]), hn::Sub(d[7], d[1]));
+  }
+  static HWY_INLINE void output(const V* m, V* y) {
+    const V s1 = hn::Add(m[1], m[2]), d1 = hn::Sub(m[1], m[2]);
+    const V s2 = hn::Add(m[3], m[4]), d2 = hn::Sub(m[3], m[4]);
+    const V s3 = hn::Add(m[5], m[6]), d3 = hn::Sub(m[5], m[6]);
+    y[0] = hn::Add(hn::Add(m[0], s1), hn::Add(s2, s3));
+    y[1] = hn::MulAdd(constant(2), d2, hn::MulAdd(constant(1.f / 2), d3, d1));
+    y[2] = hn::MulAdd(constant(4), s2, hn::MulAdd(constant(1.f / 4), s3, s1));
+    y[3] = hn::MulAdd(constant(8), d2, hn::MulAdd(constant(1.f / 8), d3, d1));
+    y[4] = hn::MulAdd(constant(16), s2, hn::MulAdd(constant(1.f / 16), s3, s1));
+    y[5] = hn::MulAdd(constant(32), d2, hn::MulAdd(constant(1.f / 32), d3, hn::Add(d1, m[7])));
+  }
+
+ private:
+  // Points a and -a: `sum` and `product` are those of the squares of the other two.
+  static HWY_INLINE void pair(float a, float sum, float product, const V* d, V* p) {
+    const V s = constant(sum), q = constant(product);
+    const V even = hn::NegMulAdd(s, d[4], hn::MulAdd(q, d[2], d[6]));
+    const V odd = hn::NegMulAdd(s, d[3], hn::MulAdd(q, d[1], d[5]));
+    p[0] = hn::MulAdd(constant(a), odd, even);
+    p[1] = hn::NegMulAdd(constant(a), odd, even);
   }
 };
 
@@ -146,50 +180,42 @@ struct Position {
   }
 };
 
-// F4's input transform of a whole tile, two rows of products at a time: 12 vectors instead of 36
-// live between the passes, so that 32 registers hold them. Stores to V miss L1, and spills would
-// queue up behind them.
-HWY_INLINE void transform_tile_f4(const float* HWY_RESTRICT x, int64_t line, float* HWY_RESTRICT v,
-                                  int64_t plane) {
+// Rows kRow .. kRow + kRows - 1 of the products of a whole tile.
+template <class S, int kRow, int kRows>
+HWY_INLINE void product_rows(const float* x, int64_t line, float* v, int64_t plane) {
+  constexpr int kIn = S::kScheme.in, kProducts = S::kScheme.products;
   const D d;
-  const V two = constant(2), four = constant(4), five = constant(5);
-  const auto at = [&](int row, int column)
-                      HWY_ATTR { return hn::Load(d, x + row * line + column * kLanes); };
-  const auto finish = [&](int row, const V* middle) HWY_ATTR {
-    V out[6];
-    F4::input(middle, out);
-    float* to = v + row * 6 * plane;
-#pragma GCC unroll 6
-    for (int q = 0; q < 6; ++q) hn::Store(out[q], d, to + q * plane);
-  };
-  V first[6], second[6];
-#pragma GCC unroll 6
-  for (int c = 0; c < 6; ++c) {
-    first[c] = hn::MulAdd(four, at(0, c), hn::NegMulAdd(five, at(2, c), at(4, c)));
+  V middle[kRows][kIn];
+#pragma GCC unroll 16
+  for (int c = 0; c < kIn; ++c) {
+    V in[kIn], out[kProducts];  // what these rows do not need is not computed
+#pragma GCC unroll 16
+    for (int y = 0; y < kIn; ++y) in[y] = hn::Load(d, x + y * line + c * kLanes);
+    S::input(in, out);
+#pragma GCC unroll 2
+    for (int r = 0; r < kRows; ++r) middle[r][c] = out[kRow + r];
   }
-  finish(0, first);
-#pragma GCC unroll 6
-  for (int c = 0; c < 6; ++c) {
-    const V even = hn::NegMulAdd(four, at(2, c), at(4, c));
-    const V odd = hn::NegMulAdd(four, at(1, c), at(3, c));
-    first[c] = hn::Add(even, odd);
-    second[c] = hn::Sub(even, odd);
+#pragma GCC unroll 2
+  for (int r = 0; r < kRows; ++r) {
+    V out[kProducts];
+    S::input(middle[r], out);
+#pragma GCC unroll 16
+    for (int q = 0; q < kProducts; ++q) {
+      hn::Store(out[q], d, v + ((kRow + r) * kProducts + q) * plane);
+    }
   }
-  finish(1, first);
-  finish(2, second);
-#pragma GCC unroll 6
-  for (int c = 0; c < 6; ++c) {
-    const V even = hn::Sub(at(4, c), at(2, c)), odd = hn::Sub(at(3, c), at(1, c));
-    first[c] = hn::MulAdd(two, odd, even);
-    second[c] = hn::NegMulAdd(two, odd, even);
-  }
-  finish(3, first);
-  finish(4, second);
-#pragma GCC unroll 6
-  for (int c = 0; c < 6; ++c) {
-    first[c] = hn::MulAdd(four, at(1, c), hn::NegMulAdd(five, at(3, c), at(5, c)));
-  }
-  finish(5, first);
+}
+
+// The input transform of a whole tile of F(4,3) or F(6,3), two rows of products at a time: those of
+// points a and -a share their sums, and 12 or 16 vectors instead of 36 or 64 live between the
+// passes, so that 32 registers hold them. Stores to V miss L1, and spills would queue up behind
+// them.
+template <class S, int... kPair>
+HWY_INLINE void transform_tile(const float* x, int64_t line, float* v, int64_t plane,
+                               std::integer_sequence<int, kPair...> /*pairs*/) {
+  product_rows<S, 0, 1>(x, line, v, plane);
+  (product_rows<S, 2 * kPair + 1, 2>(x, line, v, plane), ...);
+  product_rows<S, S::kScheme.products - 1, 1>(x, line, v, plane);
 }
 
 // Maps beyond L2 are asked for this many tiles ahead: a transform takes some 50 ns a tile and
@@ -228,9 +254,12 @@ void transform_input(const InputJob& job) {
     for (int64_t block = 0; block < blocks; ++block, base += block_step, v += kLanes) {
       if (job.far) fetch<kIn, kStep, kLanes, false>(base + kTilesAhead * kStep * kLanes, line);
       V middle[kProducts][kIn];
-      if (inside && S::kScheme.id == kF4.id && kLanes == 16) {
-        transform_tile_f4(base, line, v, plane);
-        continue;
+      if constexpr (kLanes == 16 && (S::kScheme.id == kF4.id || S::kScheme.id == kF6.id)) {
+        if (inside) {
+          transform_tile<S>(base, line, v, plane,
+                            std::make_integer_sequence<int, kProducts / 2 - 1>());
+          continue;
+        }
       }
       if (inside) {
 #pragma GCC unroll 16
@@ -362,9 +391,10 @@ constexpr Transforms kTransforms{&transform_input<S>, &transform_output<S>};
 }  // namespace
 
 const Transforms& get_transforms(int scheme) {
-  static constexpr Transforms kAll[] = {kTransforms<F2>,           kTransforms<F4>,
-                                        kTransforms<F2Stride2>,    kTransforms<F4Stride2>,
-                                        kTransforms<F2Transposed>, kTransforms<F4Transposed>};
+  static constexpr Transforms kAll[] = {
+      kTransforms<F2>,        kTransforms<F4>,           kTransforms<F2Stride2>,
+      kTransforms<F4Stride2>, kTransforms<F2Transposed>, kTransforms<F4Transposed>,
+      kTransforms<F6>};
   return kAll[scheme];
 }
 

@@ -4,6 +4,8 @@
 // the input that are d apart as well, and likewise columns. The maps of all phases are gathered
 // into scratch as the images of one batch, and the results scattered. That moves each value twice
 // more, which is little beside the products of many channels.
+#include <fmt/format.h>
+
 #include <cstring>
 #include <iterator>
 
@@ -144,7 +146,7 @@ double with_copies(const Conv2dProblem& p, double fraction) {
   return problem_flops(p) / (4 * lanes * (cycles + copies));
 }
 
-template <const winograd::Scheme& kScheme, int kStride, bool kStrict>
+template <const winograd::Scheme& kScheme, int kStride, Accuracy kAccuracy>
 Fit fits(const Conv2dProblem& p) {
   if (p.n == 0) return Fit::no("no images");
   if (p.kernel_h != 3 || p.kernel_w != 3) return Fit::no("kernel is not 3x3");
@@ -162,8 +164,9 @@ Fit fits(const Conv2dProblem& p) {
   if (p.groups > 1 && (c % block != 0 || k % block != 0)) {
     return Fit::no("channels per group are no multiple of the block");
   }
-  if (!kStrict && p.target.accuracy == Accuracy::kStrict) {
-    return Fit::no("larger tiles round more than accuracy=strict allows");
+  if (p.target.accuracy < kAccuracy) {
+    return Fit::no(fmt::format("larger tiles round more than accuracy={} allows",
+                               accuracy_name(p.target.accuracy)));
   }
   const double fraction = winograd::expectation(task_of<kScheme>(p));
   return Fit::yes(dilated(p) ? with_copies(p, fraction) : fraction);
@@ -232,10 +235,10 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   winograd::run(task_of<kScheme>(p), dense_args, inner);
 }
 
-template <const winograd::Scheme& kScheme, int kStride, bool kStrict>
+template <const winograd::Scheme& kScheme, int kStride, Accuracy kAccuracy>
 constexpr Row make_row(std::string_view name) {
   return {.name = name,
-          .fits = fits<kScheme, kStride, kStrict>,
+          .fits = fits<kScheme, kStride, kAccuracy>,
           .packed_bytes = packed_bytes<kScheme>,
           .pack = pack<kScheme>,
           .packing = packing<kScheme>,
@@ -246,9 +249,12 @@ constexpr Row make_row(std::string_view name) {
 
 }  // namespace
 
-constexpr Row kWinogradF2 = make_row<winograd::kF2, 1, true>("winograd_f2x2");
-constexpr Row kWinogradF4 = make_row<winograd::kF4, 1, false>("winograd_f4x4");
-constexpr Row kWinogradF2Stride2 = make_row<winograd::kF2Stride2, 2, true>("winograd_s2_f2x2");
-constexpr Row kWinogradF4Stride2 = make_row<winograd::kF4Stride2, 2, false>("winograd_s2_f4x4");
+constexpr Row kWinogradF2 = make_row<winograd::kF2, 1, Accuracy::kStrict>("winograd_f2x2");
+constexpr Row kWinogradF4 = make_row<winograd::kF4, 1, Accuracy::kDefault>("winograd_f4x4");
+constexpr Row kWinogradF6 = make_row<winograd::kF6, 1, Accuracy::kFast>("winograd_f6x6");
+constexpr Row kWinogradF2Stride2 =
+    make_row<winograd::kF2Stride2, 2, Accuracy::kStrict>("winograd_s2_f2x2");
+constexpr Row kWinogradF4Stride2 =
+    make_row<winograd::kF4Stride2, 2, Accuracy::kDefault>("winograd_s2_f4x4");
 
 }  // namespace stretto::kernels::conv2d
