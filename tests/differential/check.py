@@ -112,7 +112,8 @@ def base_tolerance(value: Value, steps: Sequence[Step], settings: Settings) -> f
   """The error allowed for any model, in parts of the output's largest number."""
   fast = any(s.op in _FAST_OPERATORS for s in steps) and value.coarseness
   allowed = _STEPS_ALLOWED if value.coarseness < 2.0**-20 else 4
-  return max(allowed * value.coarseness, _FAST_PRODUCTS.get(settings.accuracy, 0.0) if fast else 0.0)
+  products = _FAST_PRODUCTS.get(settings.accuracy, 0.0) if fast else 0.0
+  return max(allowed * value.coarseness, products)
 
 
 def far_places(got: Array, want: Array, allowed: Array | float) -> Array:
