@@ -50,11 +50,11 @@ void fma_loop_avx512(int64_t rounds) {
 }
 #elif defined(__aarch64__)
 constexpr int kSums = 24;
-#define STRETTO_SUMS(X)                                                                         \
-  X(0)                                                                                          \
-  X(1)                                                                                          \
-  X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) \
-      X(19) X(20) X(21) X(22) X(23)
+// clang-format off
+#define STRETTO_SUMS(X)                                             \
+  X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)     \
+  X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
+// clang-format on
 #define STRETTO_FIRST(n) "mov v" #n ".16b, %1.16b\n"
 #define STRETTO_NEON(n) "fmla v" #n ".4s, %1.4s, %1.4s\n"
 
