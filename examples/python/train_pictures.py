@@ -12,6 +12,7 @@ Needs PyTorch, scikit-learn and Pillow.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 from pathlib import Path
@@ -178,6 +179,9 @@ def main() -> None:
   if options.losses and (not dist.is_initialized() or dist.get_rank() == 0):
     options.losses.write_text(json.dumps([loss.hex() for loss in losses]))
   if dist.is_initialized():
+    # DDP holds the group, and a thread of Gloo that frees a tensor while Python ends would abort.
+    del model
+    gc.collect()
     dist.destroy_process_group()
 
 

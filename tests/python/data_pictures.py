@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,13 @@ from PIL import Image
 
 MEAN = np.array((0.485, 0.456, 0.406), np.float32).reshape(3, 1, 1)
 STD = np.array((0.229, 0.224, 0.225), np.float32).reshape(3, 1, 1)
+
+
+def wait_until(condition, seconds=120):
+  end = time.monotonic() + seconds
+  while not condition():
+    assert time.monotonic() < end, "waited for too long"
+    time.sleep(0.02)
 
 
 def photographs():

@@ -252,7 +252,8 @@ def test_what_makes_no_masks_is_named(coco):
         pytest.raises(stretto.FormatError, match=r"0\.png.*the box from .* has none")):
     next(iter(loader))
   with data.ImageLoader(partly, 2, 64, targets="instances", errors="skip") as loader:
-    assert len(list(loader)) == 4 and loader.stats()["skipped"] == 1
+    # Once in each epoch, the second of which may have begun already.
+    assert len(list(loader)) == 4 and loader.stats()["skipped"] in (1, 2)
   for row in listed["annotations"]:
     row.pop("segmentation")
   boxes = file.parent / "instances_boxes.json"

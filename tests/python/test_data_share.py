@@ -6,7 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import data_pictures
@@ -134,7 +133,7 @@ def start(folder, request):
       rank.kill()
     for stream in (rank.process.stdin, rank.process.stdout):
       stream.close()
-  wait_until(lambda: not servers(job))
+  data_pictures.wait_until(lambda: not servers(job))
   assert set(os.listdir("/dev/shm")) <= before
 
 
@@ -151,13 +150,6 @@ def servers(job):
     except OSError:
       pass
   return found
-
-
-def wait_until(condition):
-  end = time.monotonic() + WAIT_S
-  while not condition():
-    assert time.monotonic() < end, "waited for too long"
-    time.sleep(0.02)
 
 
 def alone(folder, rank, world, epochs, **options):
@@ -288,11 +280,11 @@ def test_a_rank_that_is_killed_takes_nobody_along(folder, start, request):
   assert ranks[1].answer() == "running"
   for left, rank in ((2, ranks[0]), (1, ranks[1])):
     rank.kill()
-    wait_until(lambda n=left: len(ranks[2].ask("stats")["shared"]["ranks"]) == n)
+    data_pictures.wait_until(lambda n=left: len(ranks[2].ask("stats")["shared"]["ranks"]) == n)
   assert ranks[2].ask("epochs", 2) == alone(folder, 2, 3, 2)
   assert ranks[2].ask("stats")["shared"]["pid"] == pid
   ranks[2].kill()
-  wait_until(lambda: not servers(f"{request.node.name}-{os.getpid()}"))
+  data_pictures.wait_until(lambda: not servers(f"{request.node.name}-{os.getpid()}"))
 
 
 def test_the_end_of_the_process_is_an_error_that_names_it(start):
@@ -316,7 +308,7 @@ def test_a_child_of_a_rank_does_not_keep_the_process(start, request):
   child = rank.ask("fork")
   rank.kill()
   try:
-    wait_until(lambda: not servers(f"{request.node.name}-{os.getpid()}"))
+    data_pictures.wait_until(lambda: not servers(f"{request.node.name}-{os.getpid()}"))
   finally:
     os.kill(child, signal.SIGKILL)
 
@@ -344,7 +336,7 @@ def test_a_rank_that_ends_as_it_joins_leaves_nothing(folder, request):
   child = int(rank.stdout.readline())
   try:
     assert rank.wait(timeout=WAIT_S) == -signal.SIGKILL
-    wait_until(lambda: not servers(job))
+    data_pictures.wait_until(lambda: not servers(job))
   finally:
     os.kill(child, signal.SIGKILL)
     rank.stdout.close()
@@ -394,7 +386,7 @@ def test_loaders_of_a_job_are_paired_in_their_order(folder, monkeypatch, request
     assert sum(int(real.sum()) for _, _, real in validation) == 32
   with pytest.raises(stretto.InvalidArgumentError, match="closed"):
     train.stats()
-  wait_until(lambda: not servers(os.environ["TORCHELASTIC_RUN_ID"]))
+  data_pictures.wait_until(lambda: not servers(os.environ["TORCHELASTIC_RUN_ID"]))
 
 
 def test_functions_run_in_their_rank(folder, monkeypatch, request):
@@ -421,7 +413,7 @@ def test_arrays_outlive_the_process(folder, monkeypatch, request):
                         share="host") as loader:
     kept = [images for images, _ in loader]
     copies = [images.clone() for images in kept]
-  wait_until(lambda: not servers(os.environ["TORCHELASTIC_RUN_ID"]))
+  data_pictures.wait_until(lambda: not servers(os.environ["TORCHELASTIC_RUN_ID"]))
   assert all(torch.equal(a, b) for a, b in zip(kept, copies))
   assert len({images.data_ptr() for images in kept}) == len(kept)
 

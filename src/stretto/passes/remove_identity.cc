@@ -84,6 +84,7 @@ bool has_zero(const Shape& shape) {
 void canonicalise(Rewriter& graph, int n, PassContext& context) {
   const std::string name = graph.node(n).name;
   const std::string_view op = graph.node(n).op->name;
+  if (!one_of(op, {"Squeeze", "Unsqueeze", "Flatten", "Reshape", "Transpose"})) return;
   const ValueId x = graph.node(n).inputs[0], y = graph.node(n).outputs[0];
   // In a target, 0 means "as in the input", so empty tensors keep the form they came in.
   if (graph.dtype(x) != graph.dtype(y) || has_zero(graph.shape(y))) return;

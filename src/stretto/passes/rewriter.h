@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "stretto/base/error.h"
 #include "stretto/ir/graph.h"
 
 namespace stretto::passes {
@@ -42,8 +43,8 @@ class Rewriter {
   // output.
   int only_user(ValueId id) const;
 
-  DType dtype(ValueId id) const { return graph_.value(id).dtype; }
-  const Shape& shape(ValueId id) const { return *graph_.value(id).shape; }
+  DType dtype(ValueId id) const { return present(id).dtype; }
+  const Shape& shape(ValueId id) const { return *present(id).shape; }
   const Tensor* constant(ValueId id) const;  // null for absent values and values not known
   const std::string& name(ValueId id) const { return graph_.value(id).name; }
 
@@ -71,6 +72,10 @@ class Rewriter {
   void settle(int n, std::vector<Tensor> outputs);
 
  private:
+  const ir::Value& present(ValueId id) const {
+    STRETTO_CHECK(id != kNone, "an absent value has neither type nor shape");
+    return graph_.value(id);
+  }
   void link(int n);
   void unlink(int n);
   void sweep(std::vector<ValueId> candidates);

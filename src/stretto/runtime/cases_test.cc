@@ -170,7 +170,8 @@ TEST_P(EveryKernel, GivesWhatTheReferenceGives) {
   for (const ir::Case& c : ir::draw_cases(*GetParam(), options.seed, options.count)) {
     const int threads = number++ % 4 == 3 ? 2 : 1;
     for (Isa isa : usable_isas()) {
-      const kernels::Target target{.isa = isa, .threads = threads};
+      const kernels::Target target{
+          .isa = isa, .accuracy = kernels::Accuracy::kFast, .threads = threads};
       const auto wrong = [&](const ir::Case& one) { return fault_on(one, target); };
       if (wrong(c).empty()) continue;
       const ir::Case small =
@@ -202,7 +203,7 @@ TEST(Cases, ReachEveryKernelOnEveryInstructionSet) {
     for (const ir::Operator* op : ir::operators()) {
       for (const ir::Case& c : ir::draw_cases(*op, 1, kCases)) {
         for (const auto& graph : graphs_of(c)) {
-          const Lowered lowered = lower(graph, {.isa = isa});
+          const Lowered lowered = lower(graph, {.isa = isa, .accuracy = kernels::Accuracy::kFast});
           each_choice(lowered, [&](const Forced& forced) {
             const kernels::Family* family = lowered.steps[forced.step].family;
             if (family) ++taken[fmt::format("{}/{}", family->name, family->row_name(forced.row))];

@@ -328,8 +328,9 @@ double expectation(const Task& task) {
   // Nothing is read ahead while a block of tiles is transformed or a panel ends.
   constexpr double kStreams = 0.75;
   const Scheme& s = *task.scheme;
-  // Of a vector of a tile: eight rows are more sums each, and more than the registers hold.
-  const double input_cost = s.products > 6 ? 7.5 : 5, output_cost = s.products > 6 ? 6.5 : 4.5;
+  // Of a vector of a tile: those of F(6,3) are more sums each, and more than the registers hold.
+  const bool large = s.id == kF6.id;
+  const double input_cost = large ? 7.5 : 5, output_cost = large ? 6.5 : 4.5;
   const Plan plan = make_plan(task);
   const double lanes = static_cast<double>(plan.lanes), c = static_cast<double>(plan.group_c);
   const double in = static_cast<double>(plan.group_in), out = static_cast<double>(plan.group_out);

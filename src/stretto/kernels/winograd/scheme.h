@@ -52,8 +52,8 @@ inline constexpr Scheme kF4{.id = 1,
                                    {0, 0, 1}}},
                             .first = {0, 1, 2, 3, 4, 5, 6}};
 
-// F(6,3), points 0, 1, -1, 2, -2, 1/2, -1/2, infinity: 5.06 times fewer. Of all symmetric points
-// that were tried these round least (docs/design/speed.md).
+// F(6,3), points 0, 1, -1, 2, -2, 1/2, -1/2, infinity: 5.06 times fewer. Of the symmetric points
+// that were tried these are among those that round least.
 inline constexpr Scheme kF6{.id = 6,
                             .phases = 1,
                             .taps = 3,
