@@ -325,7 +325,7 @@ TEST_F(RemoteData, UrlsAreNotOpenedWithoutAStore) {
                      open_remote({.url = "u://x", .kind = "coco", .files = {}, .folders = {}},
                                  site.fetcher);
                    }),
-                   "pack, list, tar, tfrecord, folder"));
+                   "pack, list, tar, tfrecord, segmentation, folder"));
 }
 
 }  // namespace
