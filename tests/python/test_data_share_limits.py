@@ -11,7 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_data_share import WAIT_S, alone, folder, start, wait_until  # noqa: F401
+from data_pictures import wait_until
+from test_data_share import WAIT_S, alone, folder, start  # noqa: F401
 
 import stretto
 from stretto import data
