@@ -56,7 +56,7 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
   }
   std::vector<int> world(membership_.size);
   for (int rank = 0; rank < membership_.size; ++rank) world[rank] = rank;
-  GroupState& state = insert_group(kWorld, "world", std::move(world));
+  GroupState& state = make_group(kWorld, "world", std::move(world));
   form();
   begin_tuning(state);
   try {
@@ -299,7 +299,7 @@ Statistics EngineImpl::gather_statistics() const {
                              .reason = stream.reason});
     s.links.push_back(std::move(row));
   }
-  for (const auto& [id, state] : groups_) {
+  for (const auto& [id, state] : groups_.all()) {
     if (state->tuning && !state->tuning->finder.model().empty())
       s.tuning.push_back(tuning_statistics(*state));
   }

@@ -22,6 +22,7 @@
 #include "stretto/comm/engine/dump_signal.h"
 #include "stretto/comm/engine/ending.h"
 #include "stretto/comm/engine/flight_recorder.h"
+#include "stretto/comm/engine/group_table.h"
 #include "stretto/comm/engine/state.h"
 #include "stretto/comm/engine/trace.h"
 #include "stretto/comm/engine/units.h"
@@ -94,8 +95,7 @@ class EngineImpl : public Engine {
   bool await(Lock& lock, const OpenOperation& open, double timeout_s);
 
   // groups.cc
-  GroupState& insert_group(Group id, std::string name, std::vector<int> ranks);
-  GroupState& group(Group id);
+  GroupState& make_group(Group id, std::string name, std::vector<int> ranks);
   void erase_group(Group id);
 
   // submit.cc: from an operation to its units.
@@ -145,12 +145,7 @@ class EngineImpl : public Engine {
   std::vector<int> rack_of_;  // by rank: equal numbers for one rack
   std::mutex mutex_;
   std::unique_ptr<Links> links_;
-  Units::Groups groups_;
-  // Removed groups whose members still agree on a setting, by the group in which they do.
-  Units::Groups retiring_;
-  // How often a group was removed, by its first number, so that a message of an earlier group is
-  // never taken for one of a later group of the same name and ranks.
-  std::unordered_map<Group, uint32_t> lives_;
+  GroupTable groups_;
   std::shared_ptr<tune::TuningCache> cache_;  // null: no group needed it yet (StepTuning::cache)
   Trace trace_;
   FlightRecorder flight_;
@@ -167,12 +162,7 @@ class EngineImpl : public Engine {
   std::vector<std::function<void()>> errands_;            // to be run without the lock
   // Residuals of operations that have none of their own, by group, name and count.
   std::map<std::tuple<Group, std::string, int64_t>, std::vector<float>> residuals_;
-  // Messages of groups that this rank has not made yet, and how many there are.
-  std::unordered_map<Group, std::vector<Events::Arrival>> early_arrivals_;
-  size_t early_count_ = 0;
-  // Groups that were removed last: their messages may still be on the way.
-  std::deque<Group> removed_;
-  int64_t dropped_messages_ = 0;
+  int64_t dropped_messages_ = 0;  // of removed groups
   std::vector<NonFiniteReport> non_finite_;
   int64_t done_operations_ = 0, joined_operations_ = 0;
   double next_check_s_ = 0;

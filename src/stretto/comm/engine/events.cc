@@ -7,9 +7,6 @@
 namespace stretto::comm {
 namespace {
 
-// More messages of groups that this rank has not made mean that it never will.
-constexpr size_t kMostEarly = 1 << 20;
-
 std::string list(const std::vector<int>& ranks) {
   std::string text;
   for (int rank : ranks) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
@@ -64,20 +61,18 @@ void EngineImpl::on_loss(const Events::Loss& loss) {
 }
 
 void EngineImpl::on_arrival(const Events::Arrival& arrival) {
-  const auto found = groups_.find(arrival.key.group);
-  if (found == groups_.end()) {
-    if (std::find(removed_.begin(), removed_.end(), arrival.key.group) != removed_.end()) {
+  GroupState* found = groups_.find(arrival.key.group);
+  if (!found) {
+    if (groups_.was_erased(arrival.key.group)) {
       dropped_messages_ += links_->link_to(arrival.rank).drop(arrival.key);
-      return;
-    }
-    if (++early_count_ > kMostEarly)
+    } else if (!groups_.keep_early(arrival)) {
       fail(arrival.rank, "",
            fmt::format("rank {} sends messages of a group that rank {} has not made", arrival.rank,
                        membership_.rank));
-    early_arrivals_[arrival.key.group].push_back(arrival);
+    }
     return;
   }
-  GroupState& state = *found->second;
+  GroupState& state = *found;
   if (arrival.mismatch) {
     on_mismatch(arrival.rank, arrival.key);
   } else if (arrival.key.unit == kPointToPoint) {
@@ -108,9 +103,9 @@ void EngineImpl::on_controls(const std::vector<Events::Control>& controls) {
     const MessageKey& key = control.frame.key;
     std::string mine = "another operation";
     std::string where = "a group that is unknown here";
-    if (const auto found = groups_.find(key.group); found != groups_.end()) {
-      where = fmt::format("group '{}'", found->second->name);
-      mine = describe_past(found->second->order, key.sequence);
+    if (const GroupState* group = groups_.find(key.group)) {
+      where = fmt::format("group '{}'", group->name);
+      mine = describe_past(group->order, key.sequence);
     }
     fail(-1, "",
          fmt::format(
@@ -130,7 +125,7 @@ void EngineImpl::on_mismatch(int rank, const MessageKey& key) {
     return;
   }
   links_->link_to(rank).send_control(FrameType::kMismatch, key, membership_.rank,
-                                     describe_past(groups_.at(key.group)->order, key.sequence));
+                                     describe_past(groups_.at(key.group).order, key.sequence));
 }
 
 void EngineImpl::check_time() {
@@ -151,7 +146,7 @@ void EngineImpl::check_time() {
          fmt::format(
              "{} is not done after {:g} s ({}); rank {} waits for {}", describe(open->operation),
              limit_s,
-             own_s > 0 ? fmt::format("the timeout of group '{}'", groups_.at(open->group)->name)
+             own_s > 0 ? fmt::format("the timeout of group '{}'", groups_.at(open->group).name)
                        : "STRETTO_OPERATION_TIMEOUT",
              membership_.rank,
              awaited.empty()
@@ -184,7 +179,7 @@ void EngineImpl::fail(int origin, const std::string& link, const std::string& te
 // Operations end when the ranks have agreed on the reason.
 void EngineImpl::stop_all() {
   units_->forget_all();
-  for (auto& [id, state] : groups_) {
+  for (const auto& [id, state] : groups_.all()) {
     state->waiting.clear();
     state->held.clear();
     state->fusion.waiting.clear();
@@ -217,7 +212,7 @@ void EngineImpl::finish_small(GroupState& state, OpenOperation* open) {
 }
 
 void EngineImpl::finish(OpenOperation* open) {
-  GroupState& state = *groups_.at(open->group);
+  GroupState& state = groups_.at(open->group);
   if (state.fusion.under_way == open) {
     finish_small(state, open);
     return;
@@ -240,7 +235,7 @@ void EngineImpl::finish(OpenOperation* open) {
   if (state.internal) {
     operations_.erase(open->handle);
     const Group channel = open->group, served = state.serves;
-    if (retiring_.erase(channel) > 0) {
+    if (groups_.release(channel)) {
       erase_group(channel);
     } else if (!open->error) {
       on_agreed(served);

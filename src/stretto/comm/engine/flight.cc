@@ -63,7 +63,7 @@ std::string EngineImpl::flight_text(std::string_view reason) const {
                                   .groups = {},
                                   .pending = {},
                                   .peers = {}};
-  for (const auto& [id, state] : groups_) {
+  for (const auto& [id, state] : groups_.all()) {
     if (!state->internal)
       context.groups.push_back({id, state->name, state->ranks, state->next_sequence});
   }

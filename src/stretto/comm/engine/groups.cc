@@ -1,17 +1,11 @@
 // Makes and removes groups of ranks.
-#include <algorithm>
 #include <limits>
 
 #include "stretto/comm/engine/inside.h"
 
 namespace stretto::comm {
-namespace {
 
-constexpr size_t kRemembered = 1024;  // removed groups
-
-}  // namespace
-
-GroupState& EngineImpl::insert_group(Group id, std::string name, std::vector<int> ranks) {
+GroupState& EngineImpl::make_group(Group id, std::string name, std::vector<int> ranks) {
   auto state = std::make_unique<GroupState>();
   std::vector<bool> listed(membership_.size);
   std::vector<int> hosts, racks;
@@ -32,13 +26,8 @@ GroupState& EngineImpl::insert_group(Group id, std::string name, std::vector<int
   state->placement = Placement(hosts, racks);
   state->name = std::move(name);
   state->ranks = std::move(ranks);
-  GroupState& made = *(groups_[id] = std::move(state));
-  const auto early = early_arrivals_.find(id);
-  if (early == early_arrivals_.end()) return made;
-  const std::vector<Events::Arrival> arrivals = std::move(early->second);
-  early_arrivals_.erase(early);
-  early_count_ -= arrivals.size();
-  for (const Events::Arrival& arrival : arrivals) on_arrival(arrival);
+  GroupState& made = groups_.insert(id, std::move(state));
+  for (const Events::Arrival& arrival : groups_.take_early(id)) on_arrival(arrival);
   return made;
 }
 
@@ -52,38 +41,33 @@ Group EngineImpl::add_group(std::string_view name, std::vector<int> ranks) {
     if (!cache_) cache_ = std::move(read);  // groups share what they find
   }
   inside.require_open();
-  const Group first = group_number(name, ranks, 0);
-  const auto removed = lives_.find(first);
-  const uint32_t life = removed == lives_.end() ? 0 : removed->second;
-  const Group id = life == 0 ? first : group_number(name, ranks, life);
-  if (id == kWorld || groups_.contains(id))
-    throw_invalid("group '{}': these ranks have a group of this name already", name);
-  GroupState& state = insert_group(id, std::string(name), std::move(ranks));
-  state.first_number = first;
-  state.life = life;
+  const GroupTable::Number number = groups_.number(name, ranks);
+  GroupState& state = make_group(number.id, std::string(name), std::move(ranks));
+  state.first_number = number.first;
+  state.life = number.life;
   begin_tuning(state);
-  return id;
+  return number.id;
 }
 
 void EngineImpl::remove_group(Group id) {
   Inside inside(*this);
   if (closed_) return;
   if (id == kWorld) throw_invalid("remove_group: the group of all ranks cannot be removed");
-  GroupState& state = group(id);
+  GroupState& state = groups_.at(id);
   if (state.internal) throw_invalid("group {} does not exist or was removed", id);
   for (const auto& [handle, open] : operations_) {
     if (state.open > 0 && open->group == id && !open->done)
       throw_invalid("remove_group: '{}' still has an operation: {}; wait for it first", state.name,
                     describe(open->operation));
   }
-  lives_[state.first_number] = state.life + 1;
+  groups_.end_life(state);
   const auto first = residuals_.lower_bound({id, "", std::numeric_limits<int64_t>::min()});
   auto last = first;
   while (last != residuals_.end() && std::get<0>(last->first) == id) ++last;
   residuals_.erase(first, last);
   const Group channel = state.tuning ? state.tuning->channel : 0;
-  if (channel != 0 && groups_.at(channel)->open > 0) {
-    retiring_[channel] = std::move(groups_[id]);  // the operation uses its memory
+  if (channel != 0 && groups_.at(channel).open > 0) {
+    groups_.retire(id, channel);  // the operation uses its memory
   } else if (channel != 0) {
     erase_group(channel);
   }
@@ -94,14 +78,6 @@ void EngineImpl::remove_group(Group id) {
 void EngineImpl::erase_group(Group id) {
   groups_.erase(id);
   for (Link* link : links_->all()) dropped_messages_ += link->drop(id);
-  removed_.push_back(id);
-  if (removed_.size() > kRemembered) removed_.pop_front();
-}
-
-GroupState& EngineImpl::group(Group id) {
-  const auto found = groups_.find(id);
-  if (found == groups_.end()) throw_invalid("group {} does not exist or was removed", id);
-  return *found->second;
 }
 
 }  // namespace stretto::comm

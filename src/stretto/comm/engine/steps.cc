@@ -13,7 +13,7 @@ void EngineImpl::begin_tuning(GroupState& state) {
   }
   state.tuning = make_step_tuning(state, options_, streams);
   if (tells_cache(state.rank, state.ranks.size(), options_)) state.tuning->cache = cache_;
-  for (const auto& [id, other] : groups_) {
+  for (const auto& [id, other] : groups_.all()) {
     if (other.get() != &state && other->tuning && other->ranks == state.ranks)
       state.tuning->observer = other->tuning->observer;
   }
@@ -21,14 +21,14 @@ void EngineImpl::begin_tuning(GroupState& state) {
 
 GroupLinks EngineImpl::link_model(Group id) {
   Inside inside(*this);
-  const GroupState* state = &group(id);
+  const GroupState* state = &groups_.at(id);
   if (!state->tuning) return group_links(state->placement, {}, options_.chunk_bytes);
   if (options_.tuning == Tuning::kQuick && !state->tuning->read_cache) {
     const std::string topology = state->tuning->topology;
     inside.lock.unlock();
     const LinkCosts found = cached_costs(topology, options_);
     inside.lock.lock();
-    state = &group(id);
+    state = &groups_.at(id);
     state->tuning->cached_costs = found;
     state->tuning->read_cache = true;
   }
@@ -41,7 +41,7 @@ GroupLinks EngineImpl::link_model(Group id) {
 void EngineImpl::step(Group id) {
   Inside inside(*this);
   inside.require_open();
-  GroupState& state = group(id);
+  GroupState& state = groups_.at(id);
   if (!state.tuning || ending_->has_begun()) return;
   mark(state, id, state.tuning->finder.step());
   process_events();
@@ -72,7 +72,7 @@ void EngineImpl::end_step(GroupState& state, Group id, const StepMark& mark) {
   if (tuning.channel == 0) {
     const std::string name = state.name + "/steps";
     tuning.channel = group_number(name, state.ranks, state.life);
-    GroupState& channel = insert_group(tuning.channel, name, state.ranks);
+    GroupState& channel = make_group(tuning.channel, name, state.ranks);
     channel.internal = true;
     channel.serves = id;
   }
@@ -88,10 +88,10 @@ void EngineImpl::end_step(GroupState& state, Group id, const StepMark& mark) {
 
 // The members of a group have agreed, in its channel.
 void EngineImpl::on_agreed(Group id) {
-  const auto found = groups_.find(id);
-  if (found == groups_.end()) return;
-  found->second->tuning->agreed = true;
-  release_held(*found->second, id);
+  GroupState* state = groups_.find(id);
+  if (!state) return;
+  state->tuning->agreed = true;
+  release_held(*state, id);
 }
 
 void EngineImpl::release_held(GroupState& state, Group id) {

@@ -132,7 +132,7 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
                           std::function<void()> notify) {
   Inside inside(*this);
   inside.require_open();
-  GroupState* known = &group(id);
+  GroupState* known = &groups_.at(id);
   check(operation, known->rank, static_cast<int>(known->ranks.size()));
   std::optional<NonFinite> found;
   if (const size_t ranks = known->ranks.size(); is_searched_ahead(operation, ranks, options_)) {
@@ -140,7 +140,7 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
     found = search(operation, ranks);
     inside.lock.lock();
     inside.require_open();
-    known = &group(id);
+    known = &groups_.at(id);
   }
   GroupState& state = *known;
   if (const StepFinder::Event event = find_step(state, operation);
@@ -166,7 +166,7 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
                                  std::vector<Handle>* handles) {
   Inside inside(*this);
   inside.require_open();
-  GroupState* known = &group(id);
+  GroupState* known = &groups_.at(id);
   const size_t ranks = known->ranks.size();
   handles->clear();
   std::vector<std::optional<NonFinite>> found(operations.size());
@@ -184,7 +184,7 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
       if (search_ahead(operations[at])) found[at] = search(operations[at], ranks);
     inside.lock.lock();
     inside.require_open();
-    known = &group(id);
+    known = &groups_.at(id);
   }
   GroupState& state = *known;
   handles->assign(operations.size(), kNoHandle);
@@ -237,7 +237,7 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, 
                                                  std::function<void()> notify,
                                                  std::vector<Piece> pieces,
                                                  std::optional<NonFinite> found) {
-  GroupState& state = group(id);
+  GroupState& state = groups_.at(id);
   auto open = std::make_shared<OpenOperation>();
   open->handle = next_handle_++;
   open->group = id;

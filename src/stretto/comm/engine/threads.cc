@@ -141,9 +141,8 @@ bool EngineImpl::wait(Handle handle, double timeout_s, int* source) {
 bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) {
   const double began = now_s();
   const auto note = [&](double seconds) {
-    const auto group = groups_.find(open.group);  // it may have been removed since
-    if (group != groups_.end() && group->second->tuning)
-      note_wait(*group->second->tuning, open, seconds);
+    const GroupState* group = groups_.find(open.group);  // null: it was removed since
+    if (group && group->tuning) note_wait(*group->tuning, open, seconds);
   };
   if (open.done) {  // nobody else has to poll in this thread's place
     note(0);

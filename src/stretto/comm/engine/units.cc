@@ -87,7 +87,7 @@ void Units::advance(GroupState& group) {
 
 void Units::advance_freed() {
   for (const Group id : std::exchange(freed_, {})) {
-    if (const auto found = groups_.find(id); found != groups_.end()) advance(*found->second);
+    if (GroupState* group = groups_.find(id)) advance(*group);
   }
 }
 
@@ -286,7 +286,7 @@ void Units::finish(Unit& unit) {
   OpenOperation* open = unit.open;
   if (trace_.on()) trace_.unit(*open, unit.index, unit.started_s, now_s());
   if (open->algorithm) {
-    GroupState& group = *groups_.at(open->group);
+    GroupState& group = groups_.at(open->group);
     group.active_bytes -= std::max(open->unit_bytes, kSmallUnitBytes);
     if (!group.waiting.empty()) freed_.push_back(open->group);
   }
@@ -330,7 +330,7 @@ bool Units::execute(Unit& unit, int32_t index, std::vector<int32_t>* ready) {
   OpenOperation& open = *unit.open;
   switch (step.action) {
     case Action::kSend: {
-      const int rank = groups_.at(open.group)->ranks[step.peer];
+      const int rank = groups_.at(open.group).ranks[step.peer];
       const auto size = static_cast<uint64_t>(bytes(unit, step));
       if (open.streams > 1) links_.open_streams(rank, open.streams);
       links_.link_to(rank).send(
@@ -347,7 +347,7 @@ bool Units::execute(Unit& unit, int32_t index, std::vector<int32_t>* ready) {
     }
     case Action::kReceive: {
       unit.waits_left[index] = kAskedFor;
-      const int rank = groups_.at(open.group)->ranks[step.peer];
+      const int rank = groups_.at(open.group).ranks[step.peer];
       const auto size = static_cast<uint64_t>(bytes(unit, step));
       const MessageKey message = key(unit, step);
       int32_t ahead = 0;
@@ -422,7 +422,7 @@ std::vector<int> Units::awaited(const OpenOperation* open) const {
   std::set<int> ranks;
   for (const auto& [key, unit] : units_) {
     if (unit->open != open && unit->open != open->carrier) continue;
-    const GroupState& group = *groups_.at(open->group);
+    const GroupState& group = groups_.at(open->group);
     for (size_t i = 0; i < unit->schedule.steps.size(); ++i) {
       const Step& step = unit->schedule.steps[i];
       if (step.action == Action::kReceive && !unit->step_done[i])

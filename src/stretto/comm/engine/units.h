@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "stretto/base/cpu.h"
+#include "stretto/comm/engine/group_table.h"
 #include "stretto/comm/engine/state.h"
 #include "stretto/comm/engine/trace.h"
 #include "stretto/comm/link/buffer_pool.h"
@@ -50,10 +51,9 @@ class Units {
   static constexpr size_t kSpareBytes = 32 << 20;
 
  public:
-  using Groups = std::unordered_map<Group, std::unique_ptr<GroupState>>;
 
   // stop_at_non_finite: operations whose data hold NaN or infinity stop instead of being sent.
-  Units(Links* links, Trace* trace, const Groups* groups, bool stop_at_non_finite)
+  Units(Links* links, Trace* trace, const GroupTable* groups, bool stop_at_non_finite)
       : links_(*links), trace_(*trace), groups_(*groups), stop_at_non_finite_(stop_at_non_finite) {}
 
   // Starts what the window of the group allows, in order of submission.
@@ -122,7 +122,7 @@ class Units {
 
   Links& links_;
   Trace& trace_;
-  const Groups& groups_;
+  const GroupTable& groups_;
   const bool stop_at_non_finite_;
   const Isa isa_ = usable_isa();
   BufferPool memory_{kSpareBytes};
