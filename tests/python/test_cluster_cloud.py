@@ -1,6 +1,5 @@
 """`stretto cluster run --backend cloud` with a stand-in for SkyPilot's command (fake_sky.py), whose
-machines are folders of this one; the task files are checked by SkyPilot itself where it is
-installed. No cloud is reached."""
+machines are folders of this one. No cloud is reached."""
 
 import json
 import os
@@ -8,72 +7,18 @@ import pty
 import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
-from cluster_slurm import PATIENCE_S, Cluster, wait_until
-from stretto.cluster._backend import Request, parts_of
-
-from stretto.cluster import _cloud_logs, _cloud_sky, _cloud_task
-
-TAG = "0123456789ab"
-HOSTILE = "x\n$(touch pwned)`touch pwned`\"'; touch pwned #: {y: [z]}\\ \x7f\u2028\U0001f600"
-
-
-class Cloud(Cluster):
-
-  def stretto(self, *words, code=0, **more):
-    return self.run(words[0], "--backend", "cloud", *words[1:], code=code, **more)
-
-  def job(self, *words, code=0, **more):
-    return self.stretto("run", "--yes", *words, code=code, **more)
-
-  @property
-  def sky(self):
-    return Path(self.environment["FAKE_SKY"])
-
-  def argv(self):
-    lines = (self.sky / "argv.log").read_text().splitlines()
-    return [json.loads(line) for line in lines]
-
-  def launches(self):
-    return [words for words in self.argv() if "launch" in words and "--dryrun" not in words]
+from cluster_cloud import HOSTILE, clouds, processes
+from cluster_slurm import PATIENCE_S, wait_until
 
 
 @pytest.fixture
 def cloud(tmp_path):
-  for name in ("work", "bin", "sky"):
-    (tmp_path / name).mkdir()
-  fake = Path(__file__).with_name("fake_sky.py")
-  for name in ("sky", "ssh"):
-    (tmp_path / "bin" / name).write_text(f"#!{sys.executable}\n" + fake.read_text())
-    (tmp_path / "bin" / name).chmod(0o755)
-  for name in ("git", "sh", "bash", "env", "cat", "sleep", "touch"):
-    (tmp_path / "bin" / name).symlink_to(shutil.which(name))
-  (tmp_path / "bin/python3").symlink_to(sys.executable)
-  made = Cloud(tmp_path / "state", tmp_path / "work",
-               {"PATH": str(tmp_path / "bin"), "FAKE_SKY": str(tmp_path / "sky")})
-  yield made
-  for folder in (tmp_path / "sky").glob("clusters/*"):
-    subprocess.run([tmp_path / "bin/sky", "down", "--yes", folder.name], env=made.environment,
-                   check=True, timeout=PATIENCE_S)
-  assert not [pid for pid in processes(made)], "processes are left"
-
-
-def processes(cloud):
-  """Of this test's machines, and of its commands."""
-  found = []
-  for entry in Path("/proc").iterdir():
-    if entry.name.isdigit() and int(entry.name) != os.getpid():
-      try:
-        if f"FAKE_SKY={cloud.sky}".encode() in (entry / "environ").read_bytes().split(b"\0") and \
-            (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z":
-          found.append((int(entry.name), (entry / "cmdline").read_bytes()[:200]))
-      except OSError:
-        continue
-  return found
+  with clouds(tmp_path) as made:
+    yield made
 
 
 def test_two_ranks_on_two_nodes(cloud):
@@ -494,61 +439,6 @@ def test_a_stopped_cluster_is_named_as_the_reason(cloud):
   assert cloud.run("logs", "job", "-f").returncode == 0
 
 
-def test_commands_of_setup_run_in_the_tree_or_not_at_all(tmp_path):
-  (tmp_path / "python3").write_text("#!/bin/sh\nexit 1\n")
-  (tmp_path / "python3").chmod(0o755)
-  task = _cloud_task.config(request(), TAG, "", "touch made\ntrue")
-  done = subprocess.run(["bash", "-c", task["setup"]], cwd=tmp_path,
-                        env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
-  assert done.returncode != 0 and not (tmp_path / "made").exists()
-
-
-# The task file.
-
-def request(words=(), n=None, chips=(), nodes=None, **more):
-  return Request("x", list(parts_of(n, list(chips), nodes, {})), list(words), **more)
-
-
-@pytest.mark.parametrize("text", [
-  "plain", "no", "Off", "null", "1", "1e3", "12:30", "a: b", "a #b", "- a", "", " a", "a ", "~",
-  "@a",
-  "a\nb", "a\n\nb\n", "\na\n", " a\nb\n", "a\n b\n", "a \nb\n", "a\tb\n", "\n", "é", HOSTILE, "%a",
-  "\x00\x85\ufeff\uffff", "${HOME}", "a\r\nb\r\n"])
-def test_texts_come_back_from_yaml_as_they_are(text):
-  task = {"run": text, "envs": {"no": text, "A": text}, "n": 3, "none": None}
-  assert yaml.safe_load(_cloud_task.yaml(task)) == task
-
-
-TASKS = [request(chips=["v100:16"]), request(n=4), request(chips=["A100-80GB:8"], n=2, nodes=2),
-         request(n=2, environment={"A": HOSTILE, "no": ""}, secrets={"KEY": "v"})]
-
-
-@pytest.mark.parametrize("case", range(len(TASKS)))
-def test_skypilot_takes_the_task_file(case, monkeypatch, tmp_path):
-  pytest.importorskip("sky", reason="skypilot is not installed")
-  (tmp_path / "send").mkdir()
-  monkeypatch.chdir(tmp_path)
-  task = _cloud_task.config(TASKS[case], TAG, "aws/us-east-1", "pip install x")
-  again = yaml.safe_load(_cloud_task.yaml(task))
-  assert again == task
-  assert _cloud_task.check(again) == ""
-  assert "num_node" in _cloud_task.check({**again, "num_node": 2})
-  assert _cloud_task.check({**again, "resources": {"accelerator": "v100:8"}})
-  assert _cloud_task.check({**again, "num_nodes": "two"})
-
-
-def test_nodes_and_chips_of_a_task():
-  def of(**how):
-    task = _cloud_task.config(request(**how), TAG, "", "")
-    return task["num_nodes"], task["resources"]
-
-  assert of(chips=["v100:8"]) == (1, {"accelerators": "v100:8"})
-  assert of(chips=["v100:12"]) == (2, {"accelerators": "v100:6"})
-  assert of(chips=["v100:4"], nodes=4) == (4, {"accelerators": "v100:1"})
-  assert of() == (1, {"cpus": "1+"})
-  assert of(n=8, nodes=2) == (2, {"cpus": "4+"})
-
-
 def test_the_task_file_that_dry_run_shows(cloud):
   cloud.script("job.py", "")
   shown = cloud.stretto("run", "--dry-run", "--chips", "v100:16", "--infra", "aws/us-east-1",
@@ -575,38 +465,3 @@ run: |
   assert "sky launch --yes --detach-run --cluster stretto -i 5 --secret STRETTO_SECRET task.yaml" \
     in shown
   assert not (cloud.sky / "argv.log").exists()
-
-
-# What sky prints.
-
-def test_json_among_notes():
-  text = "Fetching ...\n[not json\n[\n  {\"a\": 1}\n]\nbye\n"
-  assert _cloud_task.decoded(text, list) == [{"a": 1}]
-  assert _cloud_task.decoded(text, dict) is None
-  assert _cloud_task.decoded("{}\n", dict) == {}
-
-
-def test_a_state_of_a_newer_skypilot_does_not_end_a_job():
-  assert _cloud_sky.Job("1", "a", "REHEARSING", 0, "", "").state.what == "runs"
-  assert _cloud_sky.Job("1", "a", "FAILED", 0, "", "").state.what == "over"
-
-
-def test_a_connection_that_breaks_loses_and_repeats_nothing(tmp_path):
-  (tmp_path / "logs").mkdir()
-  lines = b"".join(b"\x1b[36m(worker%d, rank=%d, pid=7, ip=10.0.0.1)\x1b[0m [rank %d] %d\n"
-                   % (i % 2, i % 2, i % 2, i) for i in range(100)) + \
-      b"(setup pid=3, ip=10.0.0.1) prepared\nSkyPilot says\n" \
-      b"(head, pid=7) [node 0] exit 0\n(worker1, pid=7) [node 1] exit 0\n"
-  for size in range(0, len(lines) + 331, 331):
-    pump = _cloud_logs.Pump(str(tmp_path), "c", "1", 2)
-    pump.begin()
-    pump.take(lines[:size])
-    log = tmp_path / "logs/rank-00001.log"
-    if log.exists() and size % 2 and size < len(lines):  # killed in the middle of a write
-      log.write_bytes(log.read_bytes()[:-1])
-  assert (tmp_path / "logs/rank-00000.log").read_text() == "".join(
-    f"{i}\n" for i in range(0, 100, 2))
-  assert (tmp_path / "logs/rank-00001.log").read_text() == "".join(
-    f"{i}\n" for i in range(1, 100, 2))
-  assert (tmp_path / "logs/batch.log").read_text() == "prepared\n"
-  assert (tmp_path / "exit").read_text() == "0\n"
