@@ -65,6 +65,10 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
   } catch (const std::exception& e) {  // the destructor does not run; tell the other ranks
     Lock lock(mutex_);
     fail(membership_.rank, "", fmt::format("rank {}: {}", membership_.rank, e.what()));
+    stopping_ = true;
+    lock.unlock();
+    join_threads();
+    lock.lock();
     leave(lock);
     throw;
   }
@@ -113,12 +117,8 @@ void EngineImpl::close() {
     closed_ = stopping_ = interrupted_ = true;
   }
   dump_signal_.reset();
-  progress_wake_.notify_all();
-  helper_wake_.notify_all();
   completion_wake_.notify_all();
-  links_->interrupt();
-  if (thread_.joinable()) thread_.join();
-  if (helper_.joinable()) helper_.join();
+  join_threads();
   {
     Lock lock(mutex_);
     exit_wake_.wait(lock, [&] { return !driving_; });
@@ -167,8 +167,8 @@ void EngineImpl::leave(Lock& lock) {
     }
     const bool hurries = ending_->has_begun() || !all_own();
     say_goodbye(lock, now_s() + (hurries ? kLastWords_s : kGoodbye_s));
-  } catch (const CommError&) {
-    // There are no descriptors left to connect with, and nobody to say so to.
+  } catch (const std::exception&) {
+    // There are no descriptors or no memory left to do so, and nobody to say it to.
   }
   for (Link* link : links_->all()) link->forget_messages();
   driving_ = false;

@@ -85,6 +85,7 @@ class EngineImpl : public Engine {
 
   // threads.cc: who polls, and who sums.
   void start_threads();
+  void join_threads();
   void progress();
   void help();
   void drive(Lock& lock, double max_wait_s);
@@ -105,6 +106,7 @@ class EngineImpl : public Engine {
                                        std::optional<NonFinite> found = {});
   StepFinder::Event find_step(GroupState& group, const Operation& operation);
   void choose_codec(OpenOperation& open);
+  void plan(GroupState& group, OpenOperation* open);
   void begin_collective(GroupState& group, OpenOperation* open);
   void begin_message(GroupState& group, OpenOperation* open);
   void start_small(GroupState& group);
@@ -133,6 +135,16 @@ class EngineImpl : public Engine {
   void check_time();
   void check_departed();
   void fail(int origin, const std::string& link, const std::string& text);
+  // Runs `step`, whose exceptions end the job: other ranks wait for what it has left undone.
+  template <typename Step>
+  void or_fail(const Step& step) {
+    try {
+      step();
+    } catch (const std::exception& e) {
+      fail_here(e.what());
+    }
+  }
+  void fail_here(const char* what) noexcept;
   void stop_all();
   void settle();
   void finish_small(GroupState& group, OpenOperation* open);
@@ -172,6 +184,7 @@ class EngineImpl : public Engine {
   bool closed_ = false;       // methods throw
   bool left_ = false;         // close() is over
   bool interrupted_ = false;  // next_completions() returns
+  bool starved_ = false;      // there was no memory to tell of a failure
   bool core_each_ = false;    // as many cores as ranks on this host
   int waiters_ = 0;           // threads that wait for an operation, or attend
   int attendants_ = 0;        // threads that will soon attend again

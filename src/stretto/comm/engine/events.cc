@@ -176,6 +176,14 @@ void EngineImpl::fail(int origin, const std::string& link, const std::string& te
   settle();
 }
 
+void EngineImpl::fail_here(const char* what) noexcept {
+  try {
+    fail(membership_.rank, "engine", fmt::format("rank {}: {}", membership_.rank, what));
+  } catch (const std::exception&) {  // drive() tries again
+    starved_ = true;
+  }
+}
+
 // Operations end when the ranks have agreed on the reason.
 void EngineImpl::stop_all() {
   units_->forget_all();

@@ -44,7 +44,7 @@ void EngineImpl::step(Group id) {
   GroupState& state = groups_.at(id);
   if (!state.tuning || ending_->has_begun()) return;
   mark(state, id, state.tuning->finder.step());
-  process_events();
+  or_fail([&] { process_events(); });
   call_workers();
 }
 
@@ -103,11 +103,10 @@ void EngineImpl::release_held(GroupState& state, Group id) {
       end_step(state, id, held.mark);
       continue;
     }
-    try {
+    or_fail([&] {  // its caller has gone on
+      plan(state, held.open);
       begin_collective(state, held.open);
-    } catch (const std::exception& e) {  // its caller has gone on
-      fail(membership_.rank, "", fmt::format("rank {}: {}", membership_.rank, e.what()));
-    }
+    });
   }
 }
 

@@ -154,7 +154,7 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   const int64_t bytes = bytes_of(*open);
   const bool hold = unfinished_ > 1 && held_bytes_ + bytes <= kSmallBytes;
   held_bytes_ = hold ? held_bytes_ + bytes : 0;
-  process_events(!hold);
+  or_fail([&] { process_events(!hold); });
   if (hold) links_->wake();
   // A thread that waits for a small operation will poll for it soon.
   if ((watched || (bytes > kSmallBytes && !operation.blocking)) && unfinished_ > 0) call_progress();
@@ -217,7 +217,7 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
   }
   begin_gathered();
   held_bytes_ = 0;
-  process_events();
+  or_fail([&] { process_events(); });
   // Nobody may wait for them yet.
   if (unfinished_ > 0) call_progress();
   call_workers();
@@ -247,8 +247,9 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, 
   open->found_ahead = found;
   open->submitted_s = now_s();
   open->notify = std::move(notify);
-  if (state.tuning) note_submitted(*state.tuning, *open);
+  if (!ending_->has_begun()) pack(open.get(), state.rank, static_cast<int>(state.ranks.size()));
   operations_.emplace(open->handle, open);
+  if (state.tuning) note_submitted(*state.tuning, *open);
   if (!state.internal) flight_.submitted(*open);
   ++unfinished_;
   unfinished_internal_ += state.internal;
@@ -258,15 +259,16 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, 
     if (open->error) finish(open.get());
     return open;  // otherwise it ends when the ranks have agreed on the reason
   }
-  pack(open.get(), state.rank, static_cast<int>(state.ranks.size()));
+  if (is_message(open->operation.kind)) {
+    or_fail([&] { begin_message(state, open.get()); });
+    return open;
+  }
   try {
-    if (is_message(open->operation.kind)) {
-      begin_message(state, open.get());
-    } else if (!state.held.empty()) {
+    if (!state.held.empty()) {
       state.held.push_back({open.get(), {}});
-    } else {
-      begin_collective(state, open.get());
+      return open;
     }
+    plan(state, open.get());
   } catch (...) {  // a forced algorithm does not fit: the operation has not begun
     if (state.tuning) note_withdrawn(*state.tuning, *open);
     operations_.erase(open->handle);
@@ -275,6 +277,7 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, 
     --state.open;
     throw;
   }
+  or_fail([&] { begin_collective(state, open.get()); });
   return open;
 }
 
@@ -291,16 +294,21 @@ void EngineImpl::choose_codec(OpenOperation& open) {
   }
 }
 
-void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
+// What ranks do for it, which other ranks do not know of yet.
+void EngineImpl::plan(GroupState& state, OpenOperation* open) {
   choose_codec(*open);
   const Operation& op = open->operation;
   if (state.tuning) open->settings = state.tuning->settings;
-  const bool checks = is_searched(op, options_);
-  open->searches = checks && options_.nan_check == NanCheck::kReport &&
+  open->searches = is_searched(op, options_) && options_.nan_check == NanCheck::kReport &&
                    op.kind == Kind::kAllReduce && !open->codec && !op.residual &&
                    open->pieces.empty() && bytes_of(*open) > kSmallBytes &&
                    bytes_of(*open) <= kSearchedByStep;
   use_plan(*open, plan_of(state, op, open->codec, open->settings.get(), open->searches, options_));
+}
+
+// From here on other ranks count on it.
+void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
+  const Operation& op = open->operation;
   open->sequence = state.next_sequence++;
   open->fingerprint = options_.order_check ? fingerprint(op) : 0;
   if (open->fingerprint != 0)
@@ -309,7 +317,7 @@ void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
   // Ranks that cut the operation differently would wait for each other for ever.
   if (open->fingerprint != 0 && open->settings)
     open->fingerprint += open->settings->generation << 1;
-  if (checks) scan_input(state, open);
+  if (is_searched(op, options_)) scan_input(state, open);
   if (ending_->has_begun()) return;
   if (options_.order_check) {
     const auto other = note_begun(state.order, open->sequence, open->fingerprint, op);

@@ -32,6 +32,15 @@ void EngineImpl::start_threads() {
   }
 }
 
+// The caller has set stopping_, and does not hold the lock.
+void EngineImpl::join_threads() {
+  progress_wake_.notify_all();
+  helper_wake_.notify_all();
+  links_->interrupt();
+  if (thread_.joinable()) thread_.join();
+  if (helper_.joinable()) helper_.join();
+}
+
 // Polls once, and runs one local step. The caller has checked that no other thread polls.
 void EngineImpl::drive(Lock& lock, double max_wait_s) {
   driving_ = true;
@@ -40,17 +49,15 @@ void EngineImpl::drive(Lock& lock, double max_wait_s) {
   if (units_->local_waiting() > 0) max_wait_s = 0;
   if (unfinished_ > 0) max_wait_s = std::min(max_wait_s, std::max(next_check_s_ - now_s(), 0.0));
   held_bytes_ = 0;
-  try {
+  or_fail([&] {
+    if (std::exchange(starved_, false)) throw std::bad_alloc();
     links_->poll(lock, max_wait_s);
     process_events();
-    if (units_->local_waiting() > 0) {
-      if (units_->local_waiting() > 1) helper_wake_.notify_one();
-      units_->run_local(lock);
-      process_events();
-    }
-  } catch (const std::exception& e) {
-    fail(membership_.rank, "engine", fmt::format("rank {}: {}", membership_.rank, e.what()));
-  }
+    if (units_->local_waiting() == 0) return;
+    if (units_->local_waiting() > 1) helper_wake_.notify_one();
+    units_->run_local(lock);
+    process_events();
+  });
   run_errands(lock);
   driving_ = false;
   if (closed_) exit_wake_.notify_all();
@@ -58,13 +65,12 @@ void EngineImpl::drive(Lock& lock, double max_wait_s) {
 
 // Reads without sleeping; true when something arrived. The caller has checked that no thread polls.
 bool EngineImpl::glance() {
-  try {
-    if (!links_->glance()) return false;
-    process_events();
-  } catch (const std::exception& e) {
-    fail(membership_.rank, "engine", fmt::format("rank {}: {}", membership_.rank, e.what()));
-  }
-  return true;
+  bool arrived = true;
+  or_fail([&] {
+    arrived = links_->glance();
+    if (arrived) process_events();
+  });
+  return arrived;
 }
 
 void EngineImpl::progress() {
@@ -90,12 +96,10 @@ void EngineImpl::help() {
       helper_wake_.wait(lock);
       continue;
     }
-    try {
+    or_fail([&] {
       units_->run_local(lock);
       process_events();
-    } catch (const std::exception& e) {
-      fail(membership_.rank, "engine", fmt::format("rank {}: {}", membership_.rank, e.what()));
-    }
+    });
   }
 }
 
@@ -155,7 +159,7 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
   Spin spin(began, spin_s, bytes_of(open), core_each_);
   if (!closed_) {  // sends small operations that were held to be fused with later ones
     held_bytes_ = 0;
-    process_events();
+    or_fail([&] { process_events(); });
   }
   while (!open.done) {
     const double left = deadline - now_s();
@@ -191,7 +195,7 @@ void EngineImpl::attend(const std::function<bool()>& until, double timeout_s, bo
   inside.require_open();
   const double deadline = now_s() + timeout_s;
   held_bytes_ = 0;
-  process_events();
+  or_fail([&] { process_events(); });
   attendants_ += begins;
   ++waiters_;
   while (!closed_ && !until()) {

@@ -1,6 +1,8 @@
 #include "stretto/comm/link/buffer_pool.h"
 
 #include <bit>
+#include <new>
+#include <utility>
 
 namespace stretto::comm {
 namespace {
@@ -23,11 +25,15 @@ BufferPool::Buffer BufferPool::take(size_t bytes) {
   return buffer;
 }
 
-void BufferPool::give_back(std::byte* data, size_t size_class) {
+void BufferPool::give_back(std::byte* data, size_t size_class) noexcept {
   std::unique_ptr<std::byte[]> owned(data);
   const size_t size = size_t{1} << size_class;
   if (spare_bytes_ + size > most_spare_bytes_) return;
-  spare_[size_class].push_back(std::move(owned));
+  try {
+    spare_[size_class].push_back(std::move(owned));
+  } catch (const std::bad_alloc&) {
+    return;  // the list cannot grow: the memory is freed instead
+  }
   spare_bytes_ += size;
 }
 

@@ -36,7 +36,7 @@ class BufferPool {
   size_t spare_bytes() const { return spare_bytes_; }
 
  private:
-  void give_back(std::byte* data, size_t size_class);
+  void give_back(std::byte* data, size_t size_class) noexcept;
 
   // spare_[c] holds buffers of 1 << c bytes; the one used last is at the end.
   std::array<std::vector<std::unique_ptr<std::byte[]>>, 64> spare_;

@@ -233,7 +233,7 @@ class Link {
   bool retains() const { return stream_count_ > 1; }
   void send_rendezvous(const MessageKey& key, uint64_t fingerprint, uint64_t announced_bytes,
                        uint8_t flag);
-  void on_rts(const Frame& frame);
+  void on_rts(Stream& stream);
   void on_cts(const MessageKey& key);
   bool should_report_consumed() const;
   bool is_paced(const Outgoing& message) const;
@@ -251,6 +251,7 @@ class Link {
   bool has_arrived(uint64_t chunk) const;
   bool has_room_for(const Frame& frame) const;
   bool overlaps(const Incoming& message, const Stream& stream) const;
+  Incoming* add_unasked(const Frame& frame);
   void erase(const MessageKey& key, const Incoming& message);
   void lose(Stream& stream, std::string reason, bool silent = false);
 
@@ -274,6 +275,7 @@ class Link {
   };
   std::unordered_map<MessageKey, std::shared_ptr<Outgoing>, KeyHash> awaiting_cts_;
   std::unordered_map<MessageKey, std::unique_ptr<Incoming>, KeyHash> incoming_;
+  int64_t unasked_ = 0;                            // of these, not expected
   uint64_t consumed_ = 0, reported_consumed_ = 0;  // bytes received and put in place
   int64_t eager_held_ = 0, peak_eager_ = 0;        // bytes received before expect()
   uint64_t arrived_low_ = 0;                       // every chunk up to this number has arrived

@@ -11,6 +11,8 @@ namespace {
 constexpr std::string_view kWrongTag =
     "received a frame with a wrong tag: somebody without the secret writes into the connection";
 
+constexpr std::string_view kTooMany = "received more messages than this rank may ask for later";
+
 }  // namespace
 
 size_t Link::KeyHash::operator()(const MessageKey& key) const {
@@ -24,23 +26,25 @@ size_t Link::KeyHash::operator()(const MessageKey& key) const {
 
 Expect Link::expect(const MessageKey& key, void* to, uint64_t bytes, uint64_t fingerprint,
                     Ticket ticket, int32_t* ahead) {
-  std::unique_ptr<Incoming>& slot = incoming_[key];
-  if (!slot) {
-    slot = std::make_unique<Incoming>();
-    slot->to = static_cast<std::byte*>(to);
-    slot->bytes = bytes;
-    slot->fingerprint = fingerprint;
-    slot->ticket = ticket;
-    slot->expected = true;
+  const auto found = incoming_.find(key);
+  if (found == incoming_.end()) {
+    auto in = std::make_unique<Incoming>();
+    in->to = static_cast<std::byte*>(to);
+    in->bytes = bytes;
+    in->fingerprint = fingerprint;
+    in->ticket = ticket;
+    in->expected = true;
+    incoming_.emplace(key, std::move(in));
     return Expect::kPending;
   }
-  Incoming& in = *slot;
+  Incoming& in = *found->second;
   STRETTO_CHECK(!in.expected, "message {}/{} of unit {} expected twice", key.sequence, key.tag,
                 key.unit);
   if (in.bytes != bytes || in.fingerprint != fingerprint) return Expect::kMismatch;
   in.to = static_cast<std::byte*>(to);
   in.ticket = ticket;
   in.expected = true;
+  --unasked_;
   for (const Incoming::Piece& piece : in.pieces) {
     std::memcpy(in.to + piece.offset, piece.data.get(), piece.length);
     eager_held_ -= piece.length;
@@ -247,7 +251,20 @@ bool Link::overlaps(const Incoming& in, const Stream& s) const {
   return false;
 }
 
+// A message that expect() has not asked for. Null: there are too many of them.
+Link::Incoming* Link::add_unasked(const Frame& f) {
+  if (unasked_ == kMostUnasked) return nullptr;
+  auto in = std::make_unique<Incoming>();
+  in->bytes = f.total;
+  in->fingerprint = f.fingerprint;
+  Incoming* added = incoming_.emplace(f.key, std::move(in)).first->second.get();
+  ++unasked_;
+  events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, false});
+  return added;
+}
+
 void Link::erase(const MessageKey& key, const Incoming& in) {
+  unasked_ -= !in.expected;
   for (const auto& s : streams_)
     STRETTO_CHECK(!s || s->incoming != &in, "a stream writes into a message that is done");
   incoming_.erase(key);
@@ -255,6 +272,10 @@ void Link::erase(const MessageKey& key, const Incoming& in) {
 
 void Link::begin_data(Stream& s) {
   const Frame& f = s.frame;
+  if (f.chunk > arrived_low_ + kMostAhead) {
+    lose(s, "received a chunk whose number is far ahead");
+    return;
+  }
   if (has_arrived(f.chunk)) {
     ++duplicates_;
     report_soon_ = true;  // the sender has not seen the acknowledgement
@@ -276,26 +297,26 @@ void Link::begin_data(Stream& s) {
     lose(s, "received more eager bytes than the eager limit allows");
     return;
   }
-  std::unique_ptr<Incoming>& slot = incoming_[f.key];
-  if (!slot) {
-    slot = std::make_unique<Incoming>();
-    slot->bytes = f.total;
-    slot->fingerprint = f.fingerprint;
-    events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, false});
-  } else if (slot->bytes != f.total || slot->fingerprint != f.fingerprint) {
+  const auto found = incoming_.find(f.key);
+  Incoming* in = found == incoming_.end() ? add_unasked(f) : found->second.get();
+  if (!in) {
+    lose(s, std::string(kTooMany));
+    return;
+  }
+  if (in->bytes != f.total || in->fingerprint != f.fingerprint) {
     // The engine compares both ranks' operations and ends the job.
     events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, true});
     return;
   }
-  if (overlaps(*slot, s)) {
+  if (overlaps(*in, s)) {
     lose(s, fmt::format("received bytes from {} to {} of a message twice", f.offset,
                         f.offset + f.length));
     return;
   }
-  slot->ahead = f.ahead;
-  s.incoming = slot.get();
-  if (slot->expected) {
-    s.to = slot->to + f.offset;
+  in->ahead = f.ahead;
+  s.incoming = in;
+  if (in->expected) {
+    s.to = in->to + f.offset;
   } else {
     if (f.length > 0) s.piece = eager_memory_.take(f.length);
     s.to = s.piece.get();
@@ -369,23 +390,27 @@ void Link::end_rendezvous(Stream& s) {
   s.is_rendezvous = false;
   arrive(s.frame);
   if (s.frame.flags & kRts) {
-    on_rts(s.frame);
+    on_rts(s);
   } else {
     on_cts(s.frame.key);
   }
 }
 
-void Link::on_rts(const Frame& f) {
-  std::unique_ptr<Incoming>& slot = incoming_[f.key];
-  if (!slot) {
-    slot = std::make_unique<Incoming>();
-    slot->bytes = f.total;
-    slot->fingerprint = f.fingerprint;
-    slot->rts_came = true;
-    events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, false});
-  } else if (slot->bytes != f.total || slot->fingerprint != f.fingerprint) {
+void Link::on_rts(Stream& s) {
+  const Frame& f = s.frame;
+  const auto found = incoming_.find(f.key);
+  if (found == incoming_.end()) {
+    if (Incoming* in = add_unasked(f)) {
+      in->rts_came = true;
+    } else {
+      lose(s, std::string(kTooMany));
+    }
+    return;
+  }
+  const Incoming& in = *found->second;
+  if (in.bytes != f.total || in.fingerprint != f.fingerprint) {
     events_->arrivals.push_back({settings_.rank, f.key, f.fingerprint, true});
-  } else if (slot->expected) {
+  } else if (in.expected) {
     send_rendezvous(f.key, f.fingerprint, 0, kCts);
   }
 }

@@ -135,6 +135,9 @@ void Link::fill(Stream& s, int place) {
   s.copies.clear();
   s.frames = s.next_part = 0;
   s.texts.reserve(kFramesPerWrite);  // parts point into it
+  // Without memory nothing of a frame is written, rather than a part of it.
+  s.parts.reserve(kPartsPerFrame * kFramesPerWrite);
+  s.chunks.reserve(kFramesPerWrite);
   while (!s.controls.empty() && s.frames < kFramesPerWrite) {
     auto [frame, text] = std::move(s.controls.front());
     s.controls.pop_front();
@@ -319,6 +322,7 @@ void Link::forget_messages() {
   }
   unacknowledged_.clear();
   incoming_.clear();
+  unasked_ = 0;
 }
 
 bool Link::flushed() const {

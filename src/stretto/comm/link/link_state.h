@@ -16,6 +16,11 @@ inline constexpr size_t kReadBudget = 4
                                       << 20;  // bytes per call, so that other streams are read too
 inline constexpr int64_t kReportBytes = 256 << 10;  // acknowledge after at most so many bytes
 inline constexpr size_t kFramesPerWrite = 64;
+inline constexpr size_t kPartsPerFrame = 3;  // its header, payload and tag
+// A remote rank that is sane, and any that is not, makes this one keep at most so much: messages
+// that it has not asked for, and numbers of chunks behind one that is still missing.
+inline constexpr int64_t kMostUnasked = int64_t{1} << 20;
+inline constexpr uint64_t kMostAhead = uint64_t{1} << 22;
 // How much memory of delivered eager chunks is kept for later ones.
 inline constexpr size_t kSparePieceBytes = 8 << 20;
 
