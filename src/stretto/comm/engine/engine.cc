@@ -157,15 +157,14 @@ void EngineImpl::abandon() {
 void EngineImpl::leave(Lock& lock) {
   driving_ = true;
   driver_ = std::this_thread::get_id();
-  const auto all_own = [&] { return unfinished_ == unfinished_internal_; };
   const double began = now_s();
   try {
-    while (membership_.size > kOneRound && unfinished_internal_ > 0 && all_own() &&
-           !ending_->has_begun() && now_s() < began + kLastWords_s) {
+    while (membership_.size > kOneRound && operations_.unfinished() > 0 &&
+           !operations_.callers_wait() && !ending_->has_begun() && now_s() < began + kLastWords_s) {
       links_->poll(lock, 0.05);
       process_events();
     }
-    const bool hurries = ending_->has_begun() || !all_own();
+    const bool hurries = ending_->has_begun() || operations_.callers_wait();
     say_goodbye(lock, now_s() + (hurries ? kLastWords_s : kGoodbye_s));
   } catch (const std::exception&) {
     // There are no descriptors or no memory left to do so, and nobody to say it to.
@@ -195,12 +194,7 @@ void EngineImpl::say_goodbye(Lock& lock, double deadline) {
 }
 
 void EngineImpl::fail_open(const std::exception_ptr& error) {
-  std::vector<std::shared_ptr<OpenOperation>> open;
-  for (const auto& [handle, operation] : operations_) {
-    if (!operation->done) open.push_back(operation);
-  }
-  std::sort(open.begin(), open.end(),
-            [](const auto& a, const auto& b) { return a->handle < b->handle; });
+  const std::vector<OperationTable::Shared> open = operations_.under_way();
   if (!open.empty()) stop_all();
   for (const auto& operation : open) {
     operation->error = error;
@@ -208,21 +202,20 @@ void EngineImpl::fail_open(const std::exception_ptr& error) {
   }
 }
 
-EngineImpl::Operations::iterator EngineImpl::find(Handle handle, std::string_view method) {
-  const auto found = operations_.find(handle);
-  if (found != operations_.end()) return found;
+OperationTable::Shared EngineImpl::find(Handle handle, std::string_view method) const {
+  if (OperationTable::Shared found = operations_.find(handle)) return found;
   if (closed_) throw CommError(membership_.rank, "", "the engine was closed");
   throw_invalid("{}: handle {} is unknown, or was waited for before", method, handle);
 }
 
 int EngineImpl::source(Handle handle) {
   Inside inside(*this);
-  return find(handle, "source")->second->operation.peer;
+  return find(handle, "source")->operation.peer;
 }
 
 std::vector<int> EngineImpl::awaited(Handle handle) {
   Inside inside(*this);
-  return units_->awaited(find(handle, "awaited")->second.get());
+  return units_->awaited(find(handle, "awaited").get());
 }
 
 void EngineImpl::abort(std::string_view reason) {

@@ -10,12 +10,9 @@
 #pragma once
 
 #include <condition_variable>
-#include <deque>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <thread>
-#include <tuple>
 
 #include "stretto/base/error.h"
 #include "stretto/base/fork.h"
@@ -23,6 +20,8 @@
 #include "stretto/comm/engine/ending.h"
 #include "stretto/comm/engine/flight_recorder.h"
 #include "stretto/comm/engine/group_table.h"
+#include "stretto/comm/engine/named_residuals.h"
+#include "stretto/comm/engine/operation_table.h"
 #include "stretto/comm/engine/state.h"
 #include "stretto/comm/engine/trace.h"
 #include "stretto/comm/engine/units.h"
@@ -67,7 +66,6 @@ class EngineImpl : public Engine {
 
  private:
   using Lock = std::unique_lock<std::mutex>;
-  using Operations = std::unordered_map<Handle, std::shared_ptr<OpenOperation>>;
 
   // Holds the lock while a caller is inside a method, and keeps close() from freeing what the
   // caller uses. Throws InvalidArgument in a forked child.
@@ -81,7 +79,7 @@ class EngineImpl : public Engine {
   void keep_report(NonFiniteReport&& found);
   void abandon();
   Statistics gather_statistics() const;
-  Operations::iterator find(Handle handle, std::string_view method);
+  OperationTable::Shared find(Handle handle, std::string_view method) const;
 
   // threads.cc: who polls, and who sums.
   void start_threads();
@@ -164,17 +162,12 @@ class EngineImpl : public Engine {
   std::optional<Units> units_;
   std::optional<Ending> ending_;
 
-  Operations operations_;
-  Handle next_handle_ = 1;
-  int64_t unfinished_ = 0;           // operations that are not over
-  int64_t unfinished_internal_ = 0;  // of these, the engine's own
-  int64_t held_bytes_ = 0;           // of small operations that wait to be sent together
-  std::deque<std::shared_ptr<OpenOperation>> completed_;  // for next_completions
-  std::vector<std::unique_ptr<OpenOperation>> dropped_;   // fused operations of a failed job
-  std::vector<std::function<void()>> errands_;            // to be run without the lock
-  // Residuals of operations that have none of their own, by group, name and count.
-  std::map<std::tuple<Group, std::string, int64_t>, std::vector<float>> residuals_;
-  int64_t dropped_messages_ = 0;  // of removed groups
+  OperationTable operations_;
+  NamedResiduals residuals_;
+  int64_t held_bytes_ = 0;  // of small operations that wait to be sent together
+  std::vector<std::unique_ptr<OpenOperation>> dropped_;  // fused operations of a failed job
+  std::vector<std::function<void()>> errands_;           // to be run without the lock
+  int64_t dropped_messages_ = 0;                         // of removed groups
   std::vector<NonFiniteReport> non_finite_;
   int64_t done_operations_ = 0, joined_operations_ = 0;
   double next_check_s_ = 0;

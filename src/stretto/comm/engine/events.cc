@@ -132,7 +132,7 @@ void EngineImpl::check_time() {
   const double now = now_s();
   next_check_s_ = now + 0.5;
   if (ending_->has_begun()) return;
-  for (const auto& [handle, open] : operations_) {
+  for (const auto& [handle, open] : operations_.all()) {
     const double own_s = open->operation.timeout_s;
     const double limit_s = own_s > 0 ? own_s : options_.operation_timeout_s;
     if (open->done || limit_s <= 0) continue;
@@ -158,7 +158,7 @@ void EngineImpl::check_time() {
 
 // A rank that has left is an error only if an operation of the caller still waits for it.
 void EngineImpl::check_departed() {
-  if (unfinished_ == unfinished_internal_) return;
+  if (!operations_.callers_wait()) return;
   for (const auto& link : links_->all()) {
     if (ending_->has_begun() || !link->departed || link->alive() || !link->owes()) continue;
     fail(link->rank(), "",
@@ -225,10 +225,8 @@ void EngineImpl::finish(OpenOperation* open) {
     finish_small(state, open);
     return;
   }
-  const std::shared_ptr<OpenOperation> kept = operations_.at(open->handle);
-  open->done = true;
-  --unfinished_;
-  unfinished_internal_ -= state.internal;
+  const OperationTable::Shared kept = operations_.find(open->handle);
+  operations_.end(open, state.internal);
   --state.open;
   const auto pieces = static_cast<int64_t>(open->pieces.size());
   if (!state.internal && !open->operation.unseen) done_operations_ += std::max<int64_t>(pieces, 1);
@@ -241,7 +239,7 @@ void EngineImpl::finish(OpenOperation* open) {
   if (!state.internal) flight_.finished(*open, now);
   if (state.tuning) note_done(*state.tuning, *open);
   if (state.internal) {
-    operations_.erase(open->handle);
+    operations_.release(open->handle);
     const Group channel = open->group, served = state.serves;
     if (groups_.release(channel)) {
       erase_group(channel);
@@ -251,7 +249,7 @@ void EngineImpl::finish(OpenOperation* open) {
     return;
   }
   if (open->delivery == Delivery::kQueue) {
-    completed_.push_back(kept);
+    operations_.report(kept);
     completion_wake_.notify_one();
   }
   if (waiters_ > 0) {

@@ -67,7 +67,7 @@ std::string EngineImpl::flight_text(std::string_view reason) const {
     if (!state->internal)
       context.groups.push_back({id, state->name, state->ranks, state->next_sequence});
   }
-  for (const auto& [handle, open] : operations_) {
+  for (const auto& [handle, open] : operations_.all()) {
     if (!open->done) context.pending.push_back({open.get(), units_->awaited(open.get())});
   }
   for (const auto& link : links_->all()) {

@@ -1,6 +1,4 @@
 // Makes and removes groups of ranks.
-#include <limits>
-
 #include "stretto/comm/engine/inside.h"
 
 namespace stretto::comm {
@@ -55,16 +53,13 @@ void EngineImpl::remove_group(Group id) {
   if (id == kWorld) throw_invalid("remove_group: the group of all ranks cannot be removed");
   GroupState& state = groups_.at(id);
   if (state.internal) throw_invalid("group {} does not exist or was removed", id);
-  for (const auto& [handle, open] : operations_) {
+  for (const auto& [handle, open] : operations_.all()) {
     if (state.open > 0 && open->group == id && !open->done)
       throw_invalid("remove_group: '{}' still has an operation: {}; wait for it first", state.name,
                     describe(open->operation));
   }
   groups_.end_life(state);
-  const auto first = residuals_.lower_bound({id, "", std::numeric_limits<int64_t>::min()});
-  auto last = first;
-  while (last != residuals_.end() && std::get<0>(last->first) == id) ++last;
-  residuals_.erase(first, last);
+  residuals_.drop(id);
   const Group channel = state.tuning ? state.tuning->channel : 0;
   if (channel != 0 && groups_.at(channel).open > 0) {
     groups_.retire(id, channel);  // the operation uses its memory

@@ -152,12 +152,13 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   // A small operation is held, to be fused with those that come next, until a thread polls or
   // waits. Then many operations take one write, and wake up the remote rank once.
   const int64_t bytes = bytes_of(*open);
-  const bool hold = unfinished_ > 1 && held_bytes_ + bytes <= kSmallBytes;
+  const bool hold = operations_.unfinished() > 1 && held_bytes_ + bytes <= kSmallBytes;
   held_bytes_ = hold ? held_bytes_ + bytes : 0;
   or_fail([&] { process_events(!hold); });
   if (hold) links_->wake();
   // A thread that waits for a small operation will poll for it soon.
-  if ((watched || (bytes > kSmallBytes && !operation.blocking)) && unfinished_ > 0) call_progress();
+  if ((watched || (bytes > kSmallBytes && !operation.blocking)) && operations_.unfinished() > 0)
+    call_progress();
   if (!operation.blocking || driving_) call_workers();
   return open->handle;
 }
@@ -219,7 +220,7 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
   held_bytes_ = 0;
   or_fail([&] { process_events(); });
   // Nobody may wait for them yet.
-  if (unfinished_ > 0) call_progress();
+  if (operations_.unfinished() > 0) call_progress();
   call_workers();
   if (error) std::rethrow_exception(error);
 }
@@ -239,7 +240,6 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, 
                                                  std::optional<NonFinite> found) {
   GroupState& state = groups_.at(id);
   auto open = std::make_shared<OpenOperation>();
-  open->handle = next_handle_++;
   open->group = id;
   open->delivery = delivery;
   open->operation = std::move(operation);
@@ -248,36 +248,32 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, 
   open->submitted_s = now_s();
   open->notify = std::move(notify);
   if (!ending_->has_begun()) pack(open.get(), state.rank, static_cast<int>(state.ranks.size()));
-  operations_.emplace(open->handle, open);
-  if (state.tuning) note_submitted(*state.tuning, *open);
-  if (!state.internal) flight_.submitted(*open);
-  ++unfinished_;
-  unfinished_internal_ += state.internal;
+  operations_.add(open, state.internal);
   ++state.open;
-  if (ending_->has_begun()) {
-    open->error = ending_->error();
-    if (open->error) finish(open.get());
-    return open;  // otherwise it ends when the ranks have agreed on the reason
-  }
-  if (is_message(open->operation.kind)) {
-    or_fail([&] { begin_message(state, open.get()); });
-    return open;
-  }
+  const bool over = ending_->has_begun(), message = is_message(open->operation.kind);
+  const bool held = !over && !message && !state.held.empty();
   try {
-    if (!state.held.empty()) {
+    if (state.tuning) note_submitted(*state.tuning, *open);
+    if (!state.internal) flight_.submitted(*open);
+    if (held) {
       state.held.push_back({open.get(), {}});
-      return open;
+    } else if (!over && !message) {
+      plan(state, open.get());
     }
-    plan(state, open.get());
   } catch (...) {  // a forced algorithm does not fit: the operation has not begun
     if (state.tuning) note_withdrawn(*state.tuning, *open);
-    operations_.erase(open->handle);
-    --unfinished_;
-    unfinished_internal_ -= state.internal;
+    operations_.withdraw(*open, state.internal);
     --state.open;
     throw;
   }
-  or_fail([&] { begin_collective(state, open.get()); });
+  if (over) {
+    open->error = ending_->error();
+    if (open->error) finish(open.get());  // otherwise when the ranks have agreed on the reason
+  } else if (message) {
+    or_fail([&] { begin_message(state, open.get()); });
+  } else if (!held) {
+    or_fail([&] { begin_collective(state, open.get()); });
+  }
   return open;
 }
 
@@ -287,11 +283,8 @@ void EngineImpl::choose_codec(OpenOperation& open) {
   if (!coded) op.codec.clear();
   if (coded && op.codec.empty()) op.codec = options_.codec;
   open.codec = coded ? &find_codec(op.codec) : nullptr;
-  if (coded && open.codec->feedback && !op.residual && !op.name.empty()) {
-    std::vector<float>& kept = residuals_[{open.group, op.name, op.count}];
-    kept.resize(static_cast<size_t>(op.count));
-    op.residual = kept.data();
-  }
+  if (coded && open.codec->feedback && !op.residual && !op.name.empty())
+    op.residual = residuals_.of(open.group, op.name, op.count);
 }
 
 // What ranks do for it, which other ranks do not know of yet.

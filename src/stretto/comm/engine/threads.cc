@@ -47,7 +47,8 @@ void EngineImpl::drive(Lock& lock, double max_wait_s) {
   driver_ = std::this_thread::get_id();
   max_wait_s = std::min(max_wait_s, ending_->wait_s());
   if (units_->local_waiting() > 0) max_wait_s = 0;
-  if (unfinished_ > 0) max_wait_s = std::min(max_wait_s, std::max(next_check_s_ - now_s(), 0.0));
+  if (operations_.unfinished() > 0)
+    max_wait_s = std::min(max_wait_s, std::max(next_check_s_ - now_s(), 0.0));
   held_bytes_ = 0;
   or_fail([&] {
     if (std::exchange(starved_, false)) throw std::bad_alloc();
@@ -80,7 +81,7 @@ void EngineImpl::progress() {
       progress_wake_.wait_for(lock, seconds(kAttended_s));
     } else if (driving_ || waiters_ > 0) {
       progress_wake_.wait_for(lock, seconds(kRecently_s));
-    } else if (unfinished_ == 0 && now_s() - last_wait_s_ < kRecently_s) {
+    } else if (operations_.unfinished() == 0 && now_s() - last_wait_s_ < kRecently_s) {
       progress_wake_.wait_for(lock, seconds(kRecently_s));
     } else {
       drive(lock, kLongTime_s);
@@ -132,11 +133,11 @@ bool EngineImpl::wait(Handle handle, double timeout_s, int* source) {
   std::exception_ptr error;
   {
     Inside inside(*this);
-    const std::shared_ptr<OpenOperation> open = find(handle, "wait")->second;
+    const OperationTable::Shared open = find(handle, "wait");
     if (!await(inside.lock, *open, timeout_s)) return false;
     error = open->error;
     if (source) *source = open->operation.kind == Kind::kRecv ? open->operation.peer : -1;
-    operations_.erase(handle);  // unless another thread has waited for it too
+    operations_.release(handle);  // unless another thread has waited for it too
   }
   if (error) std::rethrow_exception(error);
   return true;
@@ -184,7 +185,7 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
   // Another thread must poll now.
   if (waiters_ > 0) {
     waiter_wake_.notify_all();
-  } else if (unfinished_ > 0) {
+  } else if (operations_.unfinished() > 0) {
     call_progress();
   }
   return open.done;
@@ -215,7 +216,8 @@ void EngineImpl::dismiss() {
   Inside inside(*this);
   --attendants_;
   // Also while a thread polls: it may be about to leave, and relied on this one.
-  if (attendants_ == 0 && waiters_ == 0 && unfinished_ > 0) progress_wake_.notify_one();
+  if (attendants_ == 0 && waiters_ == 0 && operations_.unfinished() > 0)
+    progress_wake_.notify_one();
 }
 
 void EngineImpl::call_attendants() {
@@ -227,7 +229,7 @@ void EngineImpl::call_attendants() {
 
 bool EngineImpl::poll(Handle handle) {
   Inside inside(*this);
-  const std::shared_ptr<OpenOperation> open = find(handle, "poll")->second;
+  const OperationTable::Shared open = find(handle, "poll");
   if (open->done || driving_ || closed_) return open->done;
   drive(inside.lock, 0);
   if (waiters_ > 0) waiter_wake_.notify_all();  // one that came meanwhile must poll now
@@ -236,12 +238,12 @@ bool EngineImpl::poll(Handle handle) {
 
 void EngineImpl::deliver(Handle handle) {
   Inside inside(*this);
-  const std::shared_ptr<OpenOperation>& open = find(handle, "deliver")->second;
+  const OperationTable::Shared open = find(handle, "deliver");
   if (open->delivery == Delivery::kQueue)
     throw_invalid("deliver: handle {} is reported through next_completions() already", handle);
   open->delivery = Delivery::kQueue;
   if (open->done) {
-    completed_.push_back(open);
+    operations_.report(open);
     completion_wake_.notify_one();
   } else {
     call_progress();
@@ -251,16 +253,11 @@ void EngineImpl::deliver(Handle handle) {
 size_t EngineImpl::next_completions(std::span<Completion> out, double timeout_s) {
   Inside inside(*this);
   completion_wake_.wait_for(inside.lock, seconds(std::min(timeout_s, 1e9)),
-                            [&] { return !completed_.empty() || interrupted_; });
+                            [&] { return operations_.has_reported() || interrupted_; });
   interrupted_ = stopping_;
   size_t count = 0;
-  for (; count < out.size() && !completed_.empty(); ++count) {
-    const std::shared_ptr<OpenOperation> open = std::move(completed_.front());
-    completed_.pop_front();
-    const bool receives = open->operation.kind == Kind::kRecv;
-    out[count] = {open->handle, receives ? open->operation.peer : -1, open->error};
-    operations_.erase(open->handle);
-  }
+  for (; count < out.size() && operations_.has_reported(); ++count)
+    out[count] = operations_.take_reported();
   return count;
 }
 

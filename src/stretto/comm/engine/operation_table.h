@@ -1,0 +1,49 @@
+// The operations of a rank by handle: those under way, and those that are over and that nobody has
+// asked for yet. Handles are given in the order of submission.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "stretto/comm/engine/state.h"
+
+namespace stretto::comm {
+
+class OperationTable {
+ public:
+  using Shared = std::shared_ptr<OpenOperation>;
+  using Map = std::unordered_map<Handle, Shared>;
+
+  const Map& all() const { return operations_; }
+  Shared find(Handle handle) const;  // null: it is unknown, or was released
+  // Those that are not over, in the order of submission.
+  std::vector<Shared> under_way() const;
+
+  // Gives it a handle. `internal`: it is the engine's own, for which no caller waits.
+  void add(const Shared& open, bool internal);
+  // As if it had never been added.
+  void withdraw(const OpenOperation& open, bool internal);
+  void end(OpenOperation* open, bool internal);
+  void release(Handle handle) { operations_.erase(handle); }
+
+  int64_t unfinished() const { return unfinished_; }
+  int64_t unfinished_internal() const { return unfinished_internal_; }
+  bool callers_wait() const { return unfinished_ > unfinished_internal_; }
+
+  // Operations that are over and are reported in the order in which they ended. The one that is
+  // taken is released.
+  void report(Shared open) { reported_.push_back(std::move(open)); }
+  bool has_reported() const { return !reported_.empty(); }
+  Completion take_reported();
+
+ private:
+  Map operations_;
+  Handle next_ = 1;
+  int64_t unfinished_ = 0, unfinished_internal_ = 0;
+  std::deque<Shared> reported_;
+};
+
+}  // namespace stretto::comm

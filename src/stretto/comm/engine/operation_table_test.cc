@@ -1,0 +1,80 @@
+#include "stretto/comm/engine/operation_table.h"
+
+#include <gtest/gtest.h>
+
+#include "stretto/comm/engine/named_residuals.h"
+
+namespace stretto::comm {
+namespace {
+
+OperationTable::Shared add(OperationTable* table, bool internal = false) {
+  auto open = std::make_shared<OpenOperation>();
+  table->add(open, internal);
+  return open;
+}
+
+TEST(OperationTable, CountsWhatIsUnderWay) {
+  OperationTable table;
+  EXPECT_FALSE(table.callers_wait());
+  const auto own = add(&table, true);
+  EXPECT_FALSE(table.callers_wait());
+  const auto first = add(&table), second = add(&table);
+  EXPECT_TRUE(table.callers_wait());
+  EXPECT_EQ(table.unfinished(), 3);
+  table.end(first.get(), false);
+  EXPECT_TRUE(first->done);
+  table.withdraw(*second, false);
+  EXPECT_FALSE(table.callers_wait());
+  EXPECT_EQ(table.find(second->handle), nullptr);
+  EXPECT_EQ(table.find(first->handle), first) << "it is known until it is released";
+  table.release(first->handle);
+  EXPECT_EQ(table.find(first->handle), nullptr);
+  table.end(own.get(), true);
+  EXPECT_EQ(table.unfinished(), 0);
+  EXPECT_EQ(table.unfinished_internal(), 0);
+}
+
+TEST(OperationTable, ListsWhatIsUnderWayInTheOrderOfSubmission) {
+  OperationTable table;
+  std::vector<OperationTable::Shared> all;
+  for (int i = 0; i < 100; ++i) all.push_back(add(&table));
+  table.end(all[40].get(), false);
+  all.erase(all.begin() + 40);
+  EXPECT_EQ(table.under_way(), all);
+}
+
+TEST(OperationTable, ReportsInTheOrderOfTheirEnds) {
+  OperationTable table;
+  const auto first = add(&table), second = add(&table);
+  second->operation.kind = Kind::kRecv;
+  second->operation.peer = 3;
+  for (const auto& open : {second, first}) {
+    table.end(open.get(), false);
+    table.report(open);
+  }
+  const Completion one = table.take_reported();
+  EXPECT_EQ(one.handle, second->handle);
+  EXPECT_EQ(one.source, 3);
+  EXPECT_EQ(table.find(second->handle), nullptr);
+  EXPECT_TRUE(table.has_reported());
+  EXPECT_EQ(table.take_reported().source, -1);
+  EXPECT_FALSE(table.has_reported());
+}
+
+TEST(NamedResiduals, BelongToGroupNameAndCount) {
+  NamedResiduals residuals;
+  float* mine = residuals.of(1, "a", 4);
+  EXPECT_EQ(std::vector<float>(mine, mine + 4), std::vector<float>(4));
+  mine[0] = 5;
+  residuals.of(1, "b", 4)[0] = 6;
+  residuals.of(2, "a", 4)[0] = 7;
+  EXPECT_EQ(residuals.of(1, "a", 4), mine);
+  EXPECT_NE(residuals.of(1, "a", 3), mine);
+  residuals.drop(1);
+  EXPECT_EQ(residuals.of(1, "a", 4)[0], 0);
+  EXPECT_EQ(residuals.of(1, "b", 4)[0], 0);
+  EXPECT_EQ(residuals.of(2, "a", 4)[0], 7);
+}
+
+}  // namespace
+}  // namespace stretto::comm
