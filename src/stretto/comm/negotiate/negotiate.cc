@@ -92,13 +92,17 @@ Negotiator::Negotiator(int rank, int ranks, double stall_s)
 void Negotiator::add(std::string_view name, std::string_view description, double now_s,
                      uint64_t ticket) {
   const uint64_t hash = hash_of(name);
-  const auto known = number_.find(hash);
-  Own& own = known == number_.end() ? unknown_[hash] : known_[known->second].own;
+  const int known = number_.find(hash);
+  Own& own = known == NameNumbers::kNone ? unknown_[hash] : known_[static_cast<size_t>(known)].own;
+  // Ranks submit names again in much the same order.
+  if (const auto after = static_cast<size_t>(known + 1); after < known_.size())
+    __builtin_prefetch(&known_[after].own);
   if (own.open)
     throw_invalid("'{}' was submitted again before it was done: give every tensor a different name",
                   name);
   own.open = true;
-  if (own.name != name) own.name = name;
+  // Equal hashes are taken for equal names everywhere, so its text need not be read again.
+  if (own.name.size() != name.size()) own.name = name;
   own.meaning = hash_of(description);
   own.ticket = ticket;
   own.since_s = own.reported_s = now_s;
@@ -108,9 +112,8 @@ void Negotiator::add(std::string_view name, std::string_view description, double
 
 // Null: this rank waits for no such name.
 Negotiator::Own* Negotiator::find_open(uint64_t hash) {
-  const auto known = number_.find(hash);
-  if (known != number_.end()) {
-    Own& own = known_[known->second].own;
+  if (const int known = number_.find(hash); known != NameNumbers::kNone) {
+    Own& own = known_[static_cast<size_t>(known)].own;
     return own.open ? &own : nullptr;
   }
   const auto unknown = unknown_.find(hash);
@@ -201,7 +204,7 @@ void Negotiator::combine(std::span<const std::byte> message) {
   for (const auto& ranks : handed_in_) handed_in.push_back(reader.words(ranks.size()));
   reader.finish();
   for (size_t i = 0; i < names.size(); i += 2)
-    if (number_.contains(names[i])) reader.fail("a new name that has a number");
+    if (number_.find(names[i]) != NameNumbers::kNone) reader.fail("a new name that has a number");
 
   flags_ &= flags;
   left_rank_ = std::max(left_rank_, left);
@@ -257,7 +260,7 @@ void Negotiator::number(uint64_t hash, uint64_t meaning) {
     free_.push_back(static_cast<int>(known_.size()));
     known_.emplace_back();
   }
-  number_.emplace(hash, free_.back());
+  number_.insert(hash, free_.back());
   Known& known = known_[static_cast<size_t>(free_.back())];
   known = {.hash = hash, .meaning = meaning, .used = round_, .own = {}};
   free_.pop_back();
@@ -285,9 +288,8 @@ void Negotiator::forget_old() {
 }
 
 void Negotiator::settle(uint64_t hash, std::string_view description) {
-  const auto found = number_.find(hash);
-  if (found != number_.end())
-    known_[static_cast<size_t>(found->second)].meaning = hash_of(description);
+  if (const int known = number_.find(hash); known != NameNumbers::kNone)
+    known_[static_cast<size_t>(known)].meaning = hash_of(description);
 }
 
 // Reads the answers to the questions of the last round, passes this round's questions on to the

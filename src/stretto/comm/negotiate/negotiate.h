@@ -24,6 +24,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "stretto/comm/negotiate/name_numbers.h"
+
 namespace stretto::comm {
 
 // A tensor that this rank has submitted and others have not.
@@ -92,9 +94,9 @@ class Negotiator {
   // What this rank has submitted under a name. Kept for the next time.
   struct Own {
     bool open = false;  // not agreed yet
-    std::string name;
     uint64_t meaning = 0, ticket = 0;
     double since_s = 0, reported_s = 0;
+    std::string name;
   };
   struct Known {
     uint64_t hash = 0, meaning = 0;
@@ -117,7 +119,7 @@ class Negotiator {
 
   size_t open_ = 0;                            // names: submitted here and not agreed yet
   std::unordered_map<uint64_t, Own> unknown_;  // by hash: open, and without a number
-  std::unordered_map<uint64_t, int> number_;   // by hash: numbers that all ranks know
+  NameNumbers number_;                         // that all ranks know
   std::deque<Known> known_;                    // by number
   std::vector<int> free_;                      // numbers, descending
   double reported_s_ = kNever_s;               // at most Own::reported_s of any that is open

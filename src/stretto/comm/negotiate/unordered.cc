@@ -12,43 +12,58 @@
 namespace stretto::comm {
 namespace {
 
+// Places beyond these keep no item for the next operation.
 constexpr size_t kMostSpare = 4096;
+
+// The low bits of a handle are its place.
+constexpr int kPlaceBits = 24;
 
 std::chrono::duration<double> at_most(double timeout_s) {
   return std::chrono::duration<double>(timeout_s < 0 ? 1e9 : std::min(timeout_s, 1e9));
 }
 
-// Waits for the carriers and removes them; false after timeout_s seconds. An error is kept until
-// all are over, because their buffers are in use until then.
-bool wait_all(std::vector<std::shared_ptr<Carrier>>& carriers, double timeout_s,
-              std::exception_ptr* error) {
-  const double end = timeout_s > 0 ? now_s() + timeout_s : 0;
-  while (!carriers.empty()) {
-    try {
-      if (!carriers.back()->wait(timeout_s > 0 ? std::max(end - now_s(), 0.0) : timeout_s))
-        return false;
-    } catch (...) {
-      *error = std::current_exception();
-    }
-    carriers.pop_back();
-  }
+// Waits without asking for the time if there is no limit.
+template <typename Predicate>
+bool wait_on(std::condition_variable& changed, std::unique_lock<std::mutex>& lock, double timeout_s,
+             Predicate&& predicate) {
+  if (timeout_s >= 0) return changed.wait_for(lock, at_most(timeout_s), predicate);
+  changed.wait(lock, predicate);
   return true;
 }
+
+// Operations come one after the other, so the next one's memory is read while this one is worked
+// on. Null is allowed.
+void prefetch(const void* memory) {
+  if (!memory) return;
+  __builtin_prefetch(memory);
+  __builtin_prefetch(static_cast<const std::byte*>(memory) + 64);
+}
+
+// Counts down from a time limit; the clock is read only if there is one.
+class Limit {
+ public:
+  explicit Limit(double timeout_s)
+      : timeout_s_(timeout_s), end_s_(timeout_s > 0 ? now_s() + timeout_s : 0) {}
+  double left_s() const { return timeout_s_ > 0 ? std::max(end_s_ - now_s(), 0.0) : timeout_s_; }
+
+ private:
+  const double timeout_s_, end_s_;
+};
 
 }  // namespace
 
 bool Carrier::wait(double timeout_s) {
   if (!over_.load(std::memory_order_acquire)) {
-    const double end = now_s() + timeout_s;
+    const Limit limit(timeout_s);
     std::unique_lock lock(mutex_);
-    if (!freed_.wait_for(lock, at_most(timeout_s), [&] { return !taken_; })) return false;
+    if (!wait_on(freed_, lock, timeout_s, [&] { return !taken_; })) return false;
     if (!over_) {
       taken_ = true;
       lock.unlock();
       bool over = true;
       std::exception_ptr error;
       try {
-        over = engine_.wait(handle_, timeout_s < 0 ? -1 : std::max(end - now_s(), 0.0));
+        over = engine_.wait(handle_, limit.left_s());
       } catch (...) {
         error = std::current_exception();
       }
@@ -140,18 +155,17 @@ Handle Unordered::submit(std::string_view name, Fill&& fill) {
   std::unique_lock lock(mutex_);
   if (broken_) std::rethrow_exception(broken_);
   if (over_done_) throw_invalid("'{}' was submitted after all ranks have left the job", name);
-  const auto place = insert();
-  const Handle handle = place->first;
-  Item& item = *place->second;
+  Item& item = insert();
+  const Handle handle = item.handle;
   const double now = now_s();
   try {
     fill(item);
-    negotiator_.add(name, *item.description, now, static_cast<uint64_t>(handle));
+    negotiator_.add(name, *item.description, now, handle);
   } catch (...) {
-    items_.erase(place);
+    const std::shared_ptr<Item> undone = release(*find(handle));
+    lock.unlock();
     throw;
   }
-  news_.latest_s = now;
   if (item.start) news_.bytes += kManyBytes;  // nobody knows
   if (item.recurring) news_.bytes += bytes_of(item.recurring->operation);
   for (const Operation& operation : item.operations) news_.bytes += bytes_of(operation);
@@ -163,30 +177,52 @@ Handle Unordered::submit(std::string_view name, Fill&& fill) {
 }
 
 // A new item. Called with the lock.
-Unordered::Items::iterator Unordered::insert() {
-  const Handle handle = next_handle_++;
-  if (spare_.empty()) return items_.emplace(handle, std::make_shared<Item>()).first;
-  Items::node_type node = std::move(spare_.back());
-  spare_.pop_back();
-  node.key() = handle;
-  return items_.insert(std::move(node)).position;
+Unordered::Item& Unordered::insert() {
+  if (free_places_.empty()) {
+    if (places_.size() >> kPlaceBits != 0)
+      throw_unsupported("named operations: more than {} that nobody has waited for",
+                        (1 << kPlaceBits) - 1);
+    places_.emplace_back();
+    free_places_.reserve(places_.capacity());  // release() cannot fail
+    free_places_.push_back(static_cast<uint32_t>(places_.size() - 1));
+  }
+  Place& place = places_[free_places_.back()];
+  if (!place.item) place.item = std::make_shared<Item>();
+  place.handle = ++place.uses << kPlaceBits | free_places_.back();
+  free_places_.pop_back();
+  place.item->handle = place.handle;
+  if (!free_places_.empty()) prefetch(places_[free_places_.back()].item.get());
+  return *place.item;
+}
+
+// Frees a place. What it returns is to be destroyed without the lock. Called with the lock.
+std::shared_ptr<Unordered::Item> Unordered::release(Place& place) {
+  free_places_.push_back(static_cast<uint32_t>(&place - places_.data()));
+  place.handle = kNoHandle;
+  return std::exchange(place.item, nullptr);
+}
+
+// Null: the handle is not known, or not any more. Called with the lock.
+Unordered::Place* Unordered::find(Handle handle) {
+  const size_t at = handle & ((Handle{1} << kPlaceBits) - 1);
+  if (at >= places_.size() || handle == kNoHandle || places_[at].handle != handle) return nullptr;
+  return &places_[at];
 }
 
 // Called with the lock.
-std::shared_ptr<Unordered::Item> Unordered::find(Handle handle, std::string_view method) {
-  const auto found = items_.find(handle);
-  if (found == items_.end())
-    throw_invalid("{}: handle {} is unknown, or was waited for before", method, handle);
-  return found->second;
+const std::shared_ptr<Unordered::Item>& Unordered::find(Handle handle, std::string_view method) {
+  Place* const place = find(handle);
+  if (!place) throw_invalid("{}: handle {} is unknown, or was waited for before", method, handle);
+  return place->item;
 }
 
 Handle Unordered::join() {
   std::unique_lock lock(mutex_);
   if (broken_) std::rethrow_exception(broken_);
   negotiator_.join();
-  const auto place = insert();
-  const Handle handle = place->first;
-  joining_.push_back(place->second.get());
+  Item& item = insert();
+  const Handle handle = item.handle;
+  joining_.push_back(&item);
   news_.any = news_.hurry = true;
   lock.unlock();
   call();
@@ -209,7 +245,7 @@ void Unordered::leave() {
 
 bool Unordered::wait_left(double timeout_s) {
   std::unique_lock lock(mutex_);
-  return over_.wait_for(lock, at_most(timeout_s), [&] { return over_done_; });
+  return wait_on(over_, lock, timeout_s, [&] { return over_done_; });
 }
 
 bool Unordered::poll(Handle handle) {
@@ -230,7 +266,7 @@ bool Unordered::poll(Handle handle) {
 }
 
 bool Unordered::wait(Handle handle, double timeout_s) {
-  const double end = now_s() + timeout_s;
+  const Limit limit(timeout_s);
   std::shared_ptr<Item> item;
   {
     std::unique_lock lock(mutex_);
@@ -240,16 +276,15 @@ bool Unordered::wait(Handle handle, double timeout_s) {
       call();
       lock.lock();
     }
-    if (!item->started) {
-      if (!over_.wait_for(lock, at_most(timeout_s), [&] { return item->started; })) return false;
-    }
+    if (!wait_on(over_, lock, timeout_s, [&] { return item->started; })) return false;
   }
   {
     std::lock_guard resting(item->resting);
-    if (!rest(*item, timeout_s < 0 ? -1 : std::max(end - now_s(), 0.0))) return false;
+    if (!rest(*item, limit.left_s())) return false;
   }
+  std::shared_ptr<Item> done;  // destroyed without the lock
   std::unique_lock lock(mutex_);
-  items_.erase(handle);
+  if (Place* const place = find(handle)) done = release(*place);
   const std::exception_ptr error = item->error;  // another thread may wait for it, too
   lock.unlock();
   if (error) std::rethrow_exception(error);
@@ -257,24 +292,29 @@ bool Unordered::wait(Handle handle, double timeout_s) {
 }
 
 bool Unordered::take_over(Handle handle) {
-  Items::node_type done;  // destroyed without the lock
+  std::shared_ptr<Item> done;  // destroyed without the lock
   std::lock_guard lock(mutex_);
-  const auto found = items_.find(handle);
-  if (found == items_.end() || !found->second->started) return false;
-  Item& item = *found->second;
+  Place* const place = find(handle);
+  if (!place || !place->item->started) return false;
+  Item& item = *place->item;
+  // Places are used in turns upwards and downwards.
+  if (place != places_.data()) prefetch(place[-1].item.get());
+  if (place != &places_.back()) prefetch(place[1].item.get());
   std::unique_lock resting(item.resting, std::try_to_lock);
   if (!resting || item.rest || item.error) return false;
-  for (const auto& carrier : item.carriers)
+  if (item.carrier && !item.carrier->succeeded()) return false;
+  for (const auto& carrier : item.more_carriers)
     if (!carrier->succeeded()) return false;
   resting.unlock();
-  done = items_.extract(found);
+  done = release(*place);
   // No other thread waits for it, and none can find it any more.
-  if (done.mapped().use_count() > 1 || spare_.size() >= kMostSpare) return true;
+  if (done.use_count() > 1 || (handle & ((Handle{1} << kPlaceBits) - 1)) >= kMostSpare) return true;
   item.started = false;
   item.recurring = nullptr;
   item.operations.clear();
-  item.carriers.clear();
-  spare_.push_back(std::move(done));
+  item.carrier = nullptr;
+  item.more_carriers.clear();
+  place->item = std::move(done);
   return true;
 }
 
@@ -288,9 +328,29 @@ void Unordered::call() {
   engine_.call_attendants();
 }
 
+// Waits for the carriers and removes them; false after timeout_s seconds. An error is kept until
+// all are over, because their buffers are in use until then.
+bool Unordered::wait_carriers(Item& item, double timeout_s) {
+  const Limit limit(timeout_s);
+  while (item.carrier) {
+    auto& last = item.more_carriers.empty() ? item.carrier : item.more_carriers.back();
+    try {
+      if (!last->wait(limit.left_s())) return false;
+    } catch (...) {
+      item.error = std::current_exception();
+    }
+    if (item.more_carriers.empty()) {
+      item.carrier = nullptr;
+    } else {
+      item.more_carriers.pop_back();
+    }
+  }
+  return true;
+}
+
 // Waits for what has started; its error is kept.
 bool Unordered::rest(Item& item, double timeout_s) {
-  if (!wait_all(item.carriers, timeout_s, &item.error)) return false;
+  if (!wait_carriers(item, timeout_s)) return false;
   if (!item.rest) return true;
   try {
     if (!item.rest(timeout_s)) return false;

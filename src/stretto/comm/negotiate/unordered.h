@@ -17,7 +17,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -100,23 +99,33 @@ class Unordered {
 
  private:
   struct Item;
-  using Items = std::unordered_map<Handle, std::shared_ptr<Item>>;
+
+  // Where an item is, for as long as its handle is known. A handle names its place and how often
+  // that was used before, so that no search is needed, and is never given out again.
+  struct Place {
+    Handle handle = kNoHandle;  // kNoHandle: the place is free
+    uint64_t uses = 0;
+    std::shared_ptr<Item> item;  // of a free place: for the next one, with what it has allocated
+  };
 
   // What this rank has to say in the next round.
   struct News {
     bool any = false;
-    bool hurry = false;                // somebody waits for it
-    double first_s = 0, latest_s = 0;  // when names came
-    int64_t bytes = 0;                 // of the operations
+    bool hurry = false;  // somebody waits for it
+    double first_s = 0;  // when the first name came
+    int64_t bytes = 0;   // of the operations
   };
 
   // unordered.cc
-  std::shared_ptr<Item> find(Handle handle, std::string_view method);
-  Items::iterator insert();
+  const std::shared_ptr<Item>& find(Handle handle, std::string_view method);
+  Place* find(Handle handle);
+  Item& insert();
+  std::shared_ptr<Item> release(Place& place);
   template <typename Fill>
   Handle submit(std::string_view name, Fill&& fill);
   bool hurry();
   void call();
+  bool wait_carriers(Item& item, double timeout_s);
   bool rest(Item& item, double timeout_s);
 
   // unordered_rounds.cc
@@ -132,12 +141,15 @@ class Unordered {
 
   // unordered_starts.cc
   void start_agreed(const Negotiator::Result& result);
+  void start_told(const Negotiator::Result& result,
+                  const std::vector<std::vector<std::string>>& said);
   void settle(const Negotiator::Agreed& agreed, const std::vector<std::string>& said);
   void begin(std::span<Item* const> items, bool together);
   static Operation operation_of(const Item& item);
   size_t begin_operations(std::span<Item* const> items, bool together);
   void stand_in(const std::string& description);
   Item* submitted(const Negotiator::Agreed& agreed);
+  std::vector<Item*> locate(std::span<const Negotiator::Agreed> agreed);
   void finish(std::span<Item* const> items);
   void finish(Item* item, std::exception_ptr error);
   void give_up(std::exception_ptr error);
@@ -166,11 +178,10 @@ class Unordered {
   mutable std::mutex mutex_;
   std::condition_variable over_;
   Negotiator negotiator_;
-  // Until wait() has returned. Those that have not started belong to the thread, too.
-  Items items_;
-  std::vector<Items::node_type> spare_;  // for those to come, with what they have allocated
+  // Of items until wait() has returned. Those that have not started belong to the thread, too.
+  std::vector<Place> places_;
+  std::vector<uint32_t> free_places_;
   std::vector<Item*> joining_;
-  Handle next_handle_ = 1;
   News news_;
   bool stopping_ = false, over_done_ = false;
   int last_joined_ = -1;

@@ -39,21 +39,33 @@ class Carrier {
   std::exception_ptr error_;
 };
 
-// Lives from submission until wait() has returned.
+// Lives from submission until wait() has returned. What an operation of `recurring` needs comes
+// first, to be in few cache lines.
 struct Unordered::Item {
-  std::shared_ptr<const std::string> description;
-  Start start;  // empty: `recurring` or `operations` are to be started
+  bool started = false;  // or has failed
   Group group = kWorld;
+  Handle handle = kNoHandle;
   const Recurring* recurring = nullptr;  // lives as long as `description`
   void* data = nullptr;                  // of `recurring`
   std::string_view name;                 // of `recurring`, once it is agreed
+  // Of `recurring` and `operations`, when they have started. Most have one.
+  std::shared_ptr<Carrier> carrier;
+  std::vector<std::shared_ptr<Carrier>> more_carriers;
+  std::shared_ptr<const std::string> description;
+  std::exception_ptr error;
+  std::mutex resting;  // held by the thread that calls `rest` or waits for the carriers
+
+  Rest rest;    // of what `start` has started
+  Start start;  // empty: `recurring` or `operations` are to be started
   std::vector<Operation> operations;
 
-  bool started = false;  // or has failed
-  std::mutex resting;    // held by the thread that calls `rest` or waits for `carriers`
-  Rest rest;             // of what `start` has started
-  std::vector<std::shared_ptr<Carrier>> carriers;  // of `operations`, when they have started
-  std::exception_ptr error;
+  void add(const std::shared_ptr<Carrier>& another) {
+    if (!carrier) {
+      carrier = another;
+    } else if ((more_carriers.empty() ? carrier : more_carriers.back()) != another) {
+      more_carriers.push_back(another);
+    }
+  }
 };
 
 }  // namespace stretto::comm

@@ -39,19 +39,11 @@ void Unordered::start_agreed(const Negotiator::Result& result) {
     const Item* item = submitted(agreed);
     texts.push_back(item ? *item->description : "");
   }
-  const auto said = texts.empty() ? std::vector<std::vector<std::string>>{} : exchange(texts);
-  // A rank that has joined stands in for one operation after the other.
-  std::vector<Item*> ready;
-  size_t next = 0;
-  for (const Negotiator::Agreed& agreed : result.agreed) {
-    if (!agreed.differs && !result.someone_joined) {
-      ready.push_back(submitted(agreed));
-      continue;
-    }
-    begin(std::exchange(ready, {}), true);
-    settle(agreed, said[next++]);
+  if (texts.empty()) {
+    begin(locate(result.agreed), true);
+  } else {
+    start_told(result, exchange(texts));
   }
-  begin(ready, true);
   if (result.left >= 0) {
     const int rank = ranks_[static_cast<size_t>(result.left)];
     const auto fail = [&](Item* item, std::string_view name) {
@@ -75,6 +67,23 @@ void Unordered::start_agreed(const Negotiator::Result& result) {
   last_joined_ = result.last_joined;
   for (Item* item : std::exchange(joining_, {})) item->started = true;
   over_.notify_all();
+}
+
+// `said[i]` is what ranks have said of the i-th name that needs it. A rank that has joined stands
+// in for one operation after the other.
+void Unordered::start_told(const Negotiator::Result& result,
+                           const std::vector<std::vector<std::string>>& said) {
+  std::vector<Item*> ready;
+  size_t next = 0;
+  for (const Negotiator::Agreed& agreed : result.agreed) {
+    if (!agreed.differs && !result.someone_joined) {
+      ready.push_back(submitted(agreed));
+      continue;
+    }
+    begin(std::exchange(ready, {}), true);
+    settle(agreed, said[next++]);
+  }
+  begin(ready, true);
 }
 
 void Unordered::settle(const Negotiator::Agreed& agreed, const std::vector<std::string>& said) {
@@ -174,8 +183,7 @@ size_t Unordered::begin_operations(std::span<Item* const> items, bool together) 
         if (!known) known = std::make_shared<Carrier>(engine_, last);
         carrier = known;
       }
-      if (item.carriers.empty() || item.carriers.back() != carrier)
-        item.carriers.push_back(carrier);
+      item.add(carrier);
     }
   }
   return ends.size();
@@ -191,13 +199,22 @@ void Unordered::stand_in(const std::string& description) {
 
 // Null: this rank has not submitted it. Nobody else frees an item that has not started.
 Unordered::Item* Unordered::submitted(const Negotiator::Agreed& agreed) {
-  if (agreed.name.empty()) return nullptr;
+  return locate({&agreed, 1}).front();
+}
+
+std::vector<Unordered::Item*> Unordered::locate(std::span<const Negotiator::Agreed> agreed) {
+  std::vector<Item*> items;
+  items.reserve(agreed.size());
   std::lock_guard lock(mutex_);
-  const auto found = items_.find(static_cast<Handle>(agreed.ticket));
-  STRETTO_CHECK(found != items_.end(), "'{}' was agreed on and is not there", agreed.name);
-  Item* item = found->second.get();
-  item->name = agreed.name;
-  return item;
+  for (const Negotiator::Agreed& one : agreed) {
+    items.push_back(nullptr);
+    if (one.name.empty()) continue;
+    const Place* place = find(one.ticket);
+    STRETTO_CHECK(place, "'{}' was agreed on and is not there", one.name);
+    items.back() = place->item.get();
+    items.back()->name = one.name;
+  }
+  return items;
 }
 
 void Unordered::finish(std::span<Item* const> items) {
@@ -233,8 +250,8 @@ void Unordered::give_up(std::exception_ptr error) {
     std::lock_guard lock(mutex_);
     broken_ = error;
     joining_.clear();
-    for (const auto& [handle, item] : items_)
-      if (!item->started) open.push_back(item.get());
+    for (const Place& place : places_)
+      if (place.handle != kNoHandle && !place.item->started) open.push_back(place.item.get());
   }
   for (Item* item : open) finish(item, error);
 }
