@@ -35,7 +35,7 @@ ALGORITHMS = {
     "all_reduce": ("direct", "gather_sum", "recursive_doubling", "hierarchical",
                    "hierarchical_exchange", "tree_halving", "tree_doubling"),
     "all_gather": ("direct", "hierarchical", "ring", "recursive_doubling"),
-    "reduce_scatter": ("direct", "hierarchical"),
+    "reduce_scatter": ("direct", "hierarchical", "tree_halving"),
     "broadcast": ("direct", "tree", "ring"),
 }
 

@@ -41,6 +41,8 @@ constexpr Algorithm kReduceScatter[] = {
     {"direct", always_fits, reduce_scatter_direct, reduce_scatter_direct_cost},
     {"hierarchical", hierarchical_unfit, reduce_scatter_hierarchical,
      reduce_scatter_hierarchical_cost},
+    {"tree_halving", reduce_scatter_tree_halving_unfit, reduce_scatter_tree_halving,
+     reduce_scatter_tree_halving_cost},
     {"ring", reduce_scatter_ring_unfit, reduce_scatter_ring, reduce_scatter_ring_cost},
 };
 constexpr Algorithm kReduce[] = {

@@ -151,6 +151,7 @@ TEST(Collectives, ReduceScatter) {
   std::mt19937 random(13);
   for (int trial = 0; trial < kTrials; ++trial) {
     Case c = random_case(Collective::kReduceScatter, random);
+    c.problem.order = random() % 2 ? SumOrder::kTree : SumOrder::kAuto;
     std::vector<Tensor> inputs;
     for (int r = 0; r < c.n(); ++r) inputs.push_back(random_tensor(c.extent(), random));
     Tensor total(static_cast<size_t>(c.extent()));
@@ -240,7 +241,9 @@ TEST(Collectives, ReduceAndReduceScatterGiveTheBitsOfAllReduce) {
       return out;
     };
     const auto expected = results(Collective::kAllReduce, algorithms(Collective::kAllReduce)[0])[0];
-    Problem problem{.host = Placement(host, rack), .count = block};
+    Problem problem{.host = Placement(host, rack),
+                    .count = block,
+                    .order = tree ? SumOrder::kTree : SumOrder::kLine};
     for (const Collective kind : {Collective::kReduce, Collective::kReduceScatter}) {
       problem.kind = kind;
       for (const Algorithm& algorithm : algorithms(kind)) {

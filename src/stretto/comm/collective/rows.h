@@ -74,7 +74,7 @@ Schedule all_gather_recursive_doubling(const Problem&, int64_t unit);
 Cost all_gather_recursive_doubling_cost(const Problem&);
 
 // Hierarchical: for a block owned elsewhere, one rank of the host sums what its neighbours have and
-// sends the sum.
+// sends the sum. Tree halving: like that of the all-reduce, on the way to the root only.
 Schedule reduce_scatter_direct(const Problem&, int64_t unit);
 Cost reduce_scatter_direct_cost(const Problem&);
 Schedule reduce_scatter_hierarchical(const Problem&, int64_t unit);
@@ -82,6 +82,9 @@ Cost reduce_scatter_hierarchical_cost(const Problem&);
 Schedule reduce_scatter_ring(const Problem&, int64_t unit);
 Cost reduce_scatter_ring_cost(const Problem&);
 std::string reduce_scatter_ring_unfit(const Problem&);
+Schedule reduce_scatter_tree_halving(const Problem&, int64_t unit);
+Cost reduce_scatter_tree_halving_cost(const Problem&);
+std::string reduce_scatter_tree_halving_unfit(const Problem&);
 
 // All ranks send everything to the root; or a reduce-scatter whose owners send to the root; or sums
 // of hosts in shares, sent to the root.

@@ -5,6 +5,7 @@
 #include <array>
 #include <atomic>
 
+#include "stretto/comm/collective/algorithm.h"
 #include "stretto/comm/engine/engine_testing.h"
 
 namespace stretto::comm {
@@ -90,6 +91,54 @@ TEST(EngineRacks, EveryAlgorithmAndSizeHasTheSameBits) {
          {"auto", "direct", "hierarchical", "hierarchical_exchange", "tree_halving"})
       sent_across(true, count, expected_sum(true, count), algorithm);
   }
+}
+
+// Two hosts of nine ranks in two racks are few enough to run here and many enough for the tree, cut
+// in several units.
+TEST(EngineRacks, AReduceScatterInTheTreeHasTheBitsOfTheSum) {
+  constexpr int kRanks = 18;
+  constexpr int64_t kBlock = 20'011, kAll = kRanks * kBlock;
+  Problem problem{.kind = Collective::kReduceScatter, .count = kBlock, .unit = 1 << 16};
+  std::vector<int> sides;
+  for (int r = 0; r < kRanks; ++r) sides.push_back(r % 2);
+  problem.host = Placement(sides, sides);
+  ASSERT_EQ(choose_algorithm(problem, {}, {}).name, "tree_halving");
+  std::array<std::vector<float>, 2> hosts;
+  for (int r = 0; r < kRanks; ++r) {
+    std::vector<float>& host = hosts[r % 2];
+    const std::vector<float> values = testing::values_of(r, kAll);
+    if (host.empty()) {
+      host = values;
+      continue;
+    }
+    for (int64_t i = 0; i < kAll; ++i) host[i] += values[i];
+  }
+  std::vector<int> wrong(kRanks);
+  expect_no_errors(run_ranks(
+      kRanks,
+      [](int rank) {
+        Options options = testing::patient();
+        options.transports = "tcp";
+        options.chunk_bytes = 32 << 10;
+        options.host = fmt::format("host {}", rank % 2);
+        options.rack = fmt::format("rack {}", rank % 2);
+        return options;
+      },
+      [&](Engine& engine) {
+        const int rank = engine.membership().rank;
+        const std::vector<float> x = testing::values_of(rank, kAll);
+        std::vector<float> block(kBlock);
+        engine.wait(engine.submit(kWorld, {.kind = Kind::kReduceScatter,
+                                           .reduction = ReduceOp::kSum,
+                                           .count = kBlock,
+                                           .input = x.data(),
+                                           .output = block.data()}));
+        for (int64_t i = 0; i < kBlock; ++i) {
+          const int64_t at = rank * kBlock + i;
+          wrong[rank] += block[i] != hosts[0][at] + hosts[1][at];
+        }
+      }));
+  for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(wrong[rank], 0) << "rank " << rank;
 }
 
 TEST(EngineRacks, ARankWhoseRackIsNotThatOfItsHostIsAnError) {

@@ -6,17 +6,15 @@
 // tree to its root, the two children of a node divide every range of elements between them: the
 // rank of the left child gets both partial sums of the first half, that of the right child of the
 // second half. A host then holds 2^-depth of the sum. The way back, from the root, gives the other
-// half of each range the same way. Ranges are cells: cell c of 2^d equal ones at a node of depth d.
-// If the sides of a node have different depths, cells of the shallow side are cut first, so any
-// number of hosts works, without a round for those that are left over.
+// half of each range the same way. Ranges are cells (levels.h) of equal sizes.
 //
 // tree_doubling: at every node, each side gets the other's whole partial sum.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <utility>
 
 #include "stretto/comm/collective/all_reduce/in_host.h"
+#include "stretto/comm/collective/levels.h"
 #include "stretto/comm/collective/rows.h"
 
 namespace stretto::comm {
@@ -26,52 +24,6 @@ constexpr int64_t kLeastShare = 1024;  // as in hierarchical.cc, for tree_doubli
 
 int64_t share_align(const Problem& p, bool whole) {
   return whole ? std::lcm(p.align, kLeastShare) : p.align;
-}
-
-// A node above a host, and the side of it that the host is on.
-struct Level {
-  const TreeNode* node;
-  const TreeNode* mine;
-  const TreeNode* sibling;
-  int side;  // 0: left
-};
-
-// From the host to the root.
-std::vector<Level> path_of(const Hosts& hosts, int host) {
-  std::vector<Level> path;
-  const TreeNode* at = hosts.tree.data();
-  while (!at->leaf()) {
-    const TreeNode *left = &hosts.tree[at->left], *right = &hosts.tree[at->right];
-    const int side = host < left->end ? 0 : 1;
-    path.push_back({at, side ? right : left, side ? left : right, side});
-    at = side ? right : left;
-  }
-  std::reverse(path.begin(), path.end());
-  return path;
-}
-
-// The host below `node` that holds cell `cell` of 2^depth; depth >= node->depth.
-int holder(const Hosts& hosts, const TreeNode* node, int64_t cell, int depth) {
-  for (;;) {
-    cell >>= depth - node->depth;
-    if (node->leaf()) return node->begin;
-    depth = node->depth - 1;
-    node = &hosts.tree[(cell & 1) == 0 ? node->left : node->right];
-    cell >>= 1;
-  }
-}
-
-// What a partial sum of the hosts below `node` is to a reduction: of one host of one rank, it is
-// the rank's input.
-Source partial(const Hosts& hosts, const TreeNode* node, Place place) {
-  return {.place = place, .host_sum = !node->leaf() || hosts.size(node->begin) > 1};
-}
-
-int32_t add(Builder& b, const Level& level, Place held, Place got, Place to, int64_t count,
-            Waits waits) {
-  Source sources[] = {partial(b.hosts, level.mine, held), partial(b.hosts, level.sibling, got)};
-  if (level.side == 1) std::swap(sources[0], sources[1]);
-  return b.reduce(sources, to, count, level.node == b.hosts.tree.data(), waits);
 }
 
 class Halving {
@@ -116,7 +68,7 @@ class Halving {
   Steps climb(size_t at, const Held& held, int32_t ready) {
     if (at == path_.size()) return {ready};
     const Level& level = path_[at];
-    const int depth = level.node->depth - 1, finer = depth - level.mine->depth;
+    const int depth = level.node->depth - 1, finer = level.finer();
     Steps done;
     for (int64_t cell = held.cell << finer; cell < (held.cell + 1) << finer; ++cell) {
       const Part keep = part_of(2 * cell + level.side, depth + 1);
@@ -128,8 +80,8 @@ class Halving {
       const Steps both = {b_.receive(peer, tag, got, keep.count()), ready};
       const bool root = at + 1 == path_.size();
       const Place sum = root ? output(keep.begin) : got;
-      const int32_t summed =
-          add(b_, level, held.at + (keep.begin - held.part.begin), got, sum, keep.count(), both);
+      const int32_t summed = add_sides(b_, level, held.at + (keep.begin - held.part.begin), got,
+                                       sum, keep.count(), both);
       Steps final;
       if (!keep.empty()) final = climb(at + 1, {keep, 2 * cell + level.side, sum}, summed);
       b_.send(peer, tag + 1, output(keep.begin), keep.count(), final);
@@ -156,15 +108,6 @@ std::vector<int> targets_of(const Level& level, int host) {
   for (int i = host - level.mine->begin; i < level.sibling->count(); i += level.mine->count())
     targets.push_back(level.sibling->begin + i);
   return targets;
-}
-
-// How many ranges a host has at every level of its path: one message each way for each.
-std::vector<double> ranges_of(const std::vector<Level>& path) {
-  std::vector<double> ranges;
-  for (const Level& level : path)
-    ranges.push_back((ranges.empty() ? 1 : ranges.back()) *
-                     static_cast<double>(1 << (level.node->depth - 1 - level.mine->depth)));
-  return ranges;
 }
 
 Cost inside_cost(const Problem& p) {
@@ -199,7 +142,7 @@ Schedule all_reduce_tree_doubling(const Problem& p, int64_t unit) {
       const bool root = &level == &path.back();
       if (root) ready.insert(ready.end(), sent.begin(), sent.end());
       const Place sum = root ? output(share.part.begin) : got;
-      ready = {add(b, level, held, got, sum, count, ready)};
+      ready = {add_sides(b, level, held, got, sum, count, ready)};
       held = sum;
     }
     final.push_back(ready[0]);
