@@ -129,8 +129,11 @@ class AnyEnd {
   // Reads so many, and whatever file comes. False: the other end is gone.
   bool hear(std::span<std::byte> bytes) const {
     while (!bytes.empty()) {
+      // Several times, because a process may stand still while time goes on.
       pollfd of{ends_[0], POLLIN, 0};
-      if (::poll(&of, 1, 10'000) == 0) throw_internal("share: serve() does not answer");
+      int silent = 0;
+      while (::poll(&of, 1, 5'000) == 0)
+        if (++silent == 3) throw_internal("share: serve() does not answer");
       iovec part{bytes.data(), bytes.size()};
       msghdr message{};
       message.msg_iov = &part;
