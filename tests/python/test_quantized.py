@@ -1,5 +1,7 @@
 """Quantised models: every operator has a kernel, and results are those of ONNX Runtime."""
 
+import platform
+
 import numpy as np
 import onnx
 import pytest
@@ -11,6 +13,7 @@ import stretto
 ort = pytest.importorskip("onnxruntime")
 
 RANDOM = np.random.default_rng(7)
+ISAS = ["portable"] if platform.machine() == "aarch64" else ["avx512", "avx2", "portable"]
 
 
 def dynamic():
@@ -66,3 +69,22 @@ def test_every_operator_has_a_kernel(model, step):
   differences = np.abs(ours(x) - theirs)
   # Next to a tie a value may fall either way.
   assert differences.max() <= 1.01 * step and np.mean(differences > 1e-4) < 0.02
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("weights", [np.int8, np.uint8])
+def test_products_of_bytes_stay_integers(isa, weights, monkeypatch):
+  monkeypatch.setenv("STRETTO_ISA", isa)
+  proto = dynamic()
+  # A zero point of 128 makes uint8 what int8 holds.
+  offset = 128 if weights == np.uint8 else 0
+  for tensor in proto.graph.initializer:
+    if tensor.name in ("w", "wz"):
+      array = onnx.numpy_helper.to_array(tensor).astype(np.int16) * (tensor.name == "w") + offset
+      tensor.CopyFrom(onnx.numpy_helper.from_array(array.astype(weights), tensor.name))
+  x = RANDOM.normal(size=(3, 96)).astype(np.float32)
+  ours = stretto.optimize(proto, tuning="off")
+  kernels = {row["op"]: row["kernel"] for row in ours.report["operators"]}
+  assert kernels["stretto.IntegerLinear"] in ("dots", "pairs"), kernels
+  theirs = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})[0]
+  np.testing.assert_allclose(ours(x), theirs, rtol=1e-5, atol=1e-5)

@@ -11,6 +11,7 @@
 #include "stretto/kernels/group_norm/problem.h"
 #include "stretto/kernels/layer_norm/problem.h"
 #include "stretto/kernels/matmul/problem.h"
+#include "stretto/kernels/matmul_integer/problem.h"
 #include "stretto/kernels/pool2d/problem.h"
 #include "stretto/kernels/recurrent/problem.h"
 #include "stretto/kernels/reduce/problem.h"
@@ -24,10 +25,11 @@ namespace stretto::kernels {
 
 std::span<const Family* const> families() {
   static constexpr const Family* kFamilies[] = {
-      &kAttention,   &kConcatChannels, &kConv2d,   &kConvTranspose2d, &kCopyRegion,
-      &kElementwise, &kGather,         &kGemm,     &kGlobalPool,      &kGroupNorm,
-      &kLayerNorm,   &kMatmul,         &kPool2d,   &kRecurrent,       &kReduce,
-      &kReorder,     &kResize,         &kRowIndex, &kSoftmax,         &kTranspose,
+      &kAttention,   &kConcatChannels, &kConv2d,        &kConvTranspose2d, &kCopyRegion,
+      &kElementwise, &kGather,         &kGemm,          &kGlobalPool,      &kGroupNorm,
+      &kLayerNorm,   &kMatmul,         &kMatmulInteger, &kPool2d,          &kRecurrent,
+      &kReduce,      &kReorder,        &kResize,        &kRowIndex,        &kSoftmax,
+      &kTranspose,
   };
   return kFamilies;
 }

@@ -16,6 +16,7 @@
 #include "stretto/kernels/gemm/problem.h"
 #include "stretto/kernels/group_norm/problem.h"
 #include "stretto/kernels/layer_norm/problem.h"
+#include "stretto/kernels/matmul_integer/problem.h"
 #include "stretto/kernels/recurrent/problem.h"
 #include "stretto/kernels/resize/problem.h"
 
@@ -32,8 +33,15 @@ uint64_t hash(uint64_t so_far, const void* data, size_t bytes) {
 std::vector<Tensor> made_up_constants(const Family& family, const void* problem) {
   std::vector<Tensor> constants;
   for (const TensorInfo& info : family.signature(problem).constants) {
-    constants.emplace_back(DType::kFloat32, info.shape);
+    constants.emplace_back(info.dtype, info.shape);
     uint32_t state = 1;
+    if (info.dtype == DType::kInt8) {
+      for (int8_t& v : constants.back().mutable_values<int8_t>()) {
+        state = state * 1664525 + 1013904223;
+        v = static_cast<int8_t>(state >> 24);
+      }
+      continue;
+    }
     for (float& v : constants.back().mutable_values<float>()) {
       state = state * 1664525 + 1013904223;
       v = static_cast<float>(state >> 24) / 16 - 8;
@@ -53,7 +61,9 @@ void pack_all(const Family& family, P problem, Forms& forms) {
       const std::vector<Tensor> constants = made_up_constants(family, &problem);
       for (int row = 0; row < family.rows; ++row) {
         const size_t bytes = family.packed_bytes(row, &problem);
-        if (!family.fits(row, &problem).ok || bytes == 0) continue;
+        // Whether VNNI is there decides who runs the row, not what it packs.
+        const bool fits = family.fits(row, &problem).ok || family.name == "matmul_integer";
+        if (!fits || bytes == 0) continue;
         const std::string text = family.packing(row, &problem);
         ASSERT_FALSE(text.empty()) << family.name << " " << family.row_name(row);
         std::vector<std::byte> packed(bytes);
@@ -122,6 +132,7 @@ Forms pack_everything() {
         .m = 30, .n = 150, .k = 21, .transposed = transposed, .epilogue = {.bias = true}};
     pack_all(kGemm, p, forms);
   }
+  pack_all(kMatmulInteger, MatmulIntegerProblem{.m = 30, .n = 150, .k = 21, .bias = 1}, forms);
   for (const RecurrentCell cell :
        {RecurrentCell::kRnn, RecurrentCell::kGru, RecurrentCell::kLstm}) {
     RecurrentProblem p{.steps = 3,
@@ -160,6 +171,9 @@ Forms known_forms() {
       {"conv_transpose2d_plain.1", 0xc5bce6cab84f9915},
       {"gemm_panels.1", 0x32826cc8c780e0a5},
       {"gemm_plain.1", 0x2959d4f8960e4935},
+      {"matmul_integer_dots.1", 0x4dd2f49696512b09},
+      {"matmul_integer_pairs.1", 0xcded931de6e69ad5},
+      {"matmul_integer_plain.1", 0xff9b1633924e4881},
       {"recurrent_plain.1", 0x67f5c514a8a3d9a9},
       {"recurrent_steps.1", 0x885d43ecb8321c81},
       {"resize_taps.1", 0xc2f1faed86464499},
@@ -181,6 +195,9 @@ Forms known_forms() {
       {"conv_transpose2d_plain.1", 0x3a5e7063c3ae8c35},
       {"gemm_panels.1", 0xb92ff8014839317d},
       {"gemm_plain.1", 0x2d44296f90e50855},
+      {"matmul_integer_dots.1", 0x5472994f35a21043},
+      {"matmul_integer_pairs.1", 0xb217dfe5b33d81a9},
+      {"matmul_integer_plain.1", 0x63b3637d7a6591b9},
       {"recurrent_plain.1", 0xbb5a19a82cb85081},
       {"recurrent_steps.1", 0x4d679e30a9a9ba25},
       {"resize_taps.1", 0xc2cad7c7c2c345d1},
@@ -237,6 +254,7 @@ TEST(Packing, ShapesAndThreadsThatShareAKeyShareBytes) {
   std::vector<RecurrentProblem> recurrent;
   std::vector<LayerNormProblem> layer_norms;
   std::vector<GroupNormProblem> group_norms;
+  std::vector<MatmulIntegerProblem> bytes;
   for (const int64_t size : {1, 2, 5, 7, 20, 56}) {
     for (const int threads : {1, 4}) {
       const Target target{.threads = threads};
@@ -284,6 +302,8 @@ TEST(Packing, ShapesAndThreadsThatShareAKeyShareBytes) {
                           .n = 150,
                           .k = 21,
                           .epilogue = {.activation = Activation::kRelu, .bias = true}});
+      bytes.push_back(
+          {.target = target, .m = size, .n = 150, .k = 21, .is_signed = size % 2 == 0, .bias = 1});
       recurrent.push_back({.target = target, .steps = size, .batch = 2, .inputs = 5, .hidden = 21});
       layer_norms.push_back({.target = target, .m = size, .n = 30});
       group_norms.push_back({.target = target, .n = 2, .c = 30, .hw = size, .groups = 3});
@@ -295,6 +315,7 @@ TEST(Packing, ShapesAndThreadsThatShareAKeyShareBytes) {
   expect_shared(kRecurrent, recurrent);
   expect_shared(kLayerNorm, layer_norms);
   expect_shared(kGroupNorm, group_norms);
+  expect_shared(kMatmulInteger, bytes);
 }
 
 TEST(Packing, TheTextTellsWidthsApart) {

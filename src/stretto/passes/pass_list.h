@@ -7,6 +7,7 @@ namespace stretto::passes {
 
 extern const Pass kFoldConstants;
 extern const Pass kMultiplyInFloats;
+extern const Pass kMultiplyInIntegers;
 extern const Pass kRemoveIdentity;
 extern const Pass kRoundInFloats;
 extern const Pass kDeduplicate;

@@ -54,7 +54,8 @@ std::span<const Pass* const> pipeline() {
   // Each line: what holds once the pass has run.
   static constexpr const Pass* kPipeline[] = {
       &kFoldConstants,        // no node has only known inputs, unless its result is large
-      &kMultiplyInFloats,     // products of quantised tensors are products of floats
+      &kMultiplyInIntegers,   // bytes times constant bytes are stretto.IntegerLinear
+      &kMultiplyInFloats,     // other products of quantised tensors are products of floats
       &kRemoveIdentity,       // no node returns its input; Reshape is the only shape-changer
       &kRoundInFloats,        // integers between float operators are rounded floats
       &kDeduplicate,          // no two nodes compute the same from the same inputs

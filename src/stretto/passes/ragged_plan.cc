@@ -142,7 +142,7 @@ Plan Planner::linear(const Node& node) {
   if (found == TokenForm::kNone || graph_.shape(x).size() <= leading(found)) return std::nullopt;
   TokenNode planned{found, std::vector(node.inputs.size(), TokenUse::kAsIs)};
   planned.uses[0] = form(x) == TokenForm::kNone ? TokenUse::kRows : TokenUse::kPacked;
-  if (node.inputs.size() > 3) {
+  if (node.op->name == "stretto.Linear" && node.inputs.size() > 3) {
     const auto residual = use(node.inputs[3], found, y.size());
     if (!residual) return std::nullopt;
     planned.uses[3] = *residual;
@@ -289,7 +289,7 @@ Plan Planner::plan(int n) {
   if (node.inputs.empty() || node.inputs[0] == kNone) return std::nullopt;
   if (graph_.constant(node.outputs[0]) != nullptr) return std::nullopt;
   if (op == "stretto.Attention") return attention(n, node);
-  if (op == "stretto.Linear" || op == "MatMul") return linear(node);
+  if (one_of(op, {"stretto.Linear", "stretto.IntegerLinear", "MatMul"})) return linear(node);
   if (op == "Gather") return gather(node);
   if (op == "Concat") return joined(node);
   const TokenForm first = form(node.inputs[0]);

@@ -44,6 +44,17 @@ void dequantize(CaseDraw& d) {
   d.maybe() ? d.either(scale, Fill::kPositive) : d.absent();
 }
 
+void integer_linear(CaseDraw& d) {
+  const int64_t k = d.dim(33), n = d.dim(33);
+  Shape x = d.shape(0, 2, 7);
+  x.push_back(k);
+  d.input(x);
+  d.weight({k, n});
+  d.either(d.maybe() ? Shape{n} : Shape{}, Fill::kPositive);
+  d.maybe() ? d.either({}) : d.absent();
+  d.maybe() ? d.weight({n}, Fill::kTame) : d.absent();
+}
+
 void bit_cast(CaseDraw& d) {
   const std::pair<std::string_view, std::vector<std::string_view>> kPairs[] = {
       {"float32", {"int32", "uint32", "float32"}},

@@ -163,6 +163,7 @@ std::span<const Row> rows() {
       {"stretto.Conv", fused_conv},
       {"stretto.ConvTranspose", fused_conv_transpose},
       {"stretto.Elementwise", fused_elementwise},
+      {"stretto.IntegerLinear", integer_linear},
       {"stretto.Linear", linear},
       {"stretto.MatMul", fused_matmul},
       {"stretto.RowIndex", row_index},

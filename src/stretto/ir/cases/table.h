@@ -86,6 +86,7 @@ void top(CaseDraw& d);
 // quantize.cc
 void quantize(CaseDraw& d);
 void dequantize(CaseDraw& d);
+void integer_linear(CaseDraw& d);
 void bit_cast(CaseDraw& d);
 void bit_shift(CaseDraw& d);
 void is_inf(CaseDraw& d);

@@ -41,6 +41,7 @@ constexpr const Operator* kSingles[] = {
     &ops::kGridSample,
     &ops::kIdentity,
     &ops::kIsInf,
+    &ops::kIntegerLinear,
     &ops::kLinear,
     &ops::kLinearAttention,
     &ops::kLpPool,

@@ -96,6 +96,7 @@ extern const Operator kFusedConv;
 extern const Operator kFusedConvTranspose;
 extern const Operator kFusedElementwise;
 extern const Operator kFusedMatMul;
+extern const Operator kIntegerLinear;
 extern const Operator kLinear;
 extern const Operator kRowIndex;
 extern const Operator kTakeRows;

@@ -8,6 +8,7 @@ const LoweringRule* find_lowering_rule(std::string_view op) {
       {"stretto.Conv", lower_conv},
       {"stretto.ConvTranspose", lower_conv_transpose},
       {"stretto.Linear", lower_linear},
+      {"stretto.IntegerLinear", lower_integer_linear},
       {"stretto.MatMul", lower_matmul},
       {"MatMul", lower_matmul},
       {"stretto.Append", lower_append},

@@ -12,8 +12,9 @@ namespace stretto::runtime {
 bool lower_conv(Lowering& l, const ir::Node& node);
 bool lower_conv_transpose(Lowering& l, const ir::Node& node);
 
-// Matrix products (matrix.cc, matmul.cc, attention.cc).
+// Matrix products (matrix.cc, integer.cc, matmul.cc, attention.cc).
 bool lower_linear(Lowering& l, const ir::Node& node);
+bool lower_integer_linear(Lowering& l, const ir::Node& node);
 bool lower_matmul(Lowering& l, const ir::Node& node);
 bool lower_attention(Lowering& l, const ir::Node& node);
 
