@@ -145,10 +145,10 @@ uint64_t add(std::function<void()> dump) {
 
 }  // namespace
 
-DumpSignal::DumpSignal(std::function<void()> dump) : id_(add(std::move(dump))) {}
+DumpSignal::DumpSignal(std::function<void()> dump) : forks_(forks()), id_(add(std::move(dump))) {}
 
 DumpSignal::~DumpSignal() {
-  if (owner.load() != getpid()) return;
+  if (forks_ != forks()) return;  // the number may be that of an engine of this process
   Watch& w = watch();
   const std::lock_guard life(w.life);
   bool last = false;

@@ -20,6 +20,7 @@ class DumpSignal {
   DumpSignal& operator=(const DumpSignal&) = delete;
 
  private:
+  const uint64_t forks_;  // of the process that made it
   const uint64_t id_;
 };
 

@@ -9,6 +9,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
+
+#include "stretto/base/fork_testing.h"
 
 namespace stretto::comm {
 namespace {
@@ -111,6 +114,19 @@ TEST(DumpSignal, AForkedChildWithAnEngineOfItsOwnEndsAsBeforeWhenThatIsGone) {
   EXPECT_TRUE(WIFEXITED(status)) << status;
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_FALSE(handler_is(SIG_DFL)) << "the parent still answers";
+}
+
+// Both have the number 1 in their process.
+TEST(DumpSignal, AnInheritedOneThatGoesLeavesThatOfTheChild) {
+  std::optional<DumpSignal> ours([] {});
+  EXPECT_EQ(in_a_child([&] {
+              Calls calls;
+              const DumpSignal own([&] { calls(); });
+              ours.reset();
+              raise(SIGUSR2);  // with the default action it would end the child
+              return calls.reach(1) ? 0 : 1;
+            }),
+            0);
 }
 #endif
 
