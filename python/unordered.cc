@@ -199,16 +199,15 @@ Handle CommUnordered::submit_gradient(const std::string& name, const std::string
                                       CommGradients& gradients,
                                       const std::vector<SliceTuple>& slices,
                                       const std::string& dtype, uintptr_t values, int64_t step,
-                                      double loss_scale) {
+                                      double loss_scale, double timeout_s) {
   const Use unordered(unordered_);
-  return unordered->submit(name, description,
-                           [to = gradients.shared(),
-                            bucket = bucket_of(slices, dtype, values, step, loss_scale)]() -> Rest {
-                             const Handle handle = to->submit(bucket);
-                             return [to, handle](double timeout_s) {
-                               return to->wait(handle, timeout_s);
-                             };
-                           });
+  return unordered->submit(
+      name, description,
+      [to = gradients.shared(),
+       bucket = bucket_of(slices, dtype, values, step, loss_scale, timeout_s)]() -> Rest {
+        const Handle handle = to->submit(bucket);
+        return [to, handle](double limit_s) { return to->wait(handle, limit_s); };
+      });
 }
 
 bool CommUnordered::poll(Handle handle) {
@@ -275,7 +274,9 @@ void bind_unordered(nb::module_& m) {
            "abandoned"_a, nb::rv_policy::take_ownership)
       .def("submit_call", &CommUnordered::submit_call, "name"_a, "description"_a, "start"_a)
       .def("submit_gradient", &CommUnordered::submit_gradient, "name"_a, "description"_a,
-           "gradients"_a, "slices"_a, "dtype"_a, "values"_a, "step"_a, "loss_scale"_a = 1.0)
+           "gradients"_a, "slices"_a, "dtype"_a, "values"_a, "step"_a, "loss_scale"_a = 1.0,
+           "timeout_s"_a = 0.0)
+      .def("set_timeout", &CommUnordered::set_timeout, "timeout_s"_a)
       .def("join", &CommUnordered::join)
       .def("last_joined", &CommUnordered::last_joined)
       .def("poll", &CommUnordered::poll, "handle"_a)

@@ -7,6 +7,7 @@ import itertools
 import json
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -66,6 +67,17 @@ class Members:
     self.prepare = Preparing(g.job, g.group, g.name(), g.members, g.rank(), g.codec, g.timeout_s)
     self.unordered = Unordered(g.engine, f"horovod {g.group_name}", g.members, self.stand_in)
     self.again = self.unordered.native.submit_again
+    everyone = dist.group.WORLD
+    if isinstance(everyone, ProcessGroup):  # scripts set the timeout of this group
+      everyone.followers.add(self)
+      self.set_timeout(timedelta(seconds=everyone.timeout_s))
+    else:
+      self.unordered.set_timeout(g.timeout_s)
+
+  def set_timeout(self, timeout: timedelta) -> None:
+    self.group.set_timeout(timeout)
+    with contextlib.suppress(InvalidArgumentError):  # closed
+      self.unordered.set_timeout(timeout.total_seconds())
 
   @property
   def rank(self) -> int:

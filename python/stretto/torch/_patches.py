@@ -53,8 +53,9 @@ def set_pg_timeout(original):
   return changed
 
 
-def backward(original):
-  """The class of an error is lost in a future that C++ waits for, as DDP's reducer does."""
+def keeping_class(original):
+  """The class of an error is lost in a future that C++ waits for, as DDP's reducer does, and in
+  what its then() returns."""
 
   def changed(*args, **words):
     try:
@@ -118,5 +119,5 @@ def apply() -> None:
   replace(distributed_c10d, "monitored_barrier", monitored_barrier)
   replace(distributed_c10d, "_set_pg_timeout", set_pg_timeout)
   replace(distributed_c10d, "destroy_process_group", destroy_process_group)
-  replace(torch.autograd, "backward", backward)
-  replace(torch.autograd, "grad", backward)
+  replace(torch.autograd, "backward", keeping_class)
+  replace(torch.autograd, "grad", keeping_class)

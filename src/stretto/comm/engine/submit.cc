@@ -1,5 +1,6 @@
 // Starts operations.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "stretto/base/clock.h"
@@ -77,6 +78,12 @@ struct Together {
   std::vector<size_t> places;  // in the list that was submitted
 };
 
+// Infinity for none.
+double limit_s(const Operation& op, const Options& options) {
+  const double limit = op.timeout_s > 0 ? op.timeout_s : options.operation_timeout_s;
+  return limit > 0 ? limit : std::numeric_limits<double>::infinity();
+}
+
 Piece piece_of(Operation&& op) {
   return {.count = op.count, .input = op.input, .output = op.output, .name = std::move(op.name)};
 }
@@ -87,7 +94,7 @@ void gather(std::vector<Together>& gathered, Operation&& op, size_t place, size_
             const GroupState& group, const Options& options) {
   const auto may_join = [&](const Operation& one) {
     return one.kind == Kind::kAllReduce && !is_coded(one, options) && !one.residual &&
-           one.timeout_s == 0 && !one.unseen && one.count > 0;
+           !one.unseen && one.count > 0;
   };
   const auto fits = [&](const Together& together) {
     const Operation& first = together.operation;
@@ -108,6 +115,7 @@ void gather(std::vector<Together>& gathered, Operation&& op, size_t place, size_
     found->places.reserve(most);
     found->pieces.push_back(piece_of(std::move(whole)));
   }
+  if (limit_s(op, options) < limit_s(whole, options)) whole.timeout_s = op.timeout_s;
   whole.input = whole.output = nullptr;
   whole.count += op.count;
   found->pieces.push_back(piece_of(std::move(op)));
