@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
+from torch.distributed import device_mesh, distributed_c10d
 
 from stretto._errors import Error
 from stretto.torch import _jobs as jobs
@@ -26,7 +26,7 @@ def group_of(group) -> ProcessGroup | None:
 def replace(module, name: str, make) -> None:
   original = getattr(module, name)
   changed = functools.wraps(original)(make(original))
-  for place in (module, dist):
+  for place in (module, dist, device_mesh):  # a mesh makes the default group if there is none
     if getattr(place, name, None) is original:
       setattr(place, name, changed)
 
@@ -105,10 +105,16 @@ def replace_backend() -> None:
     dist.init_process_group.replaces_backend = True
 
 
+def is_replaced(backend: str | None) -> bool:
+  """None, gloo, nccl, or these by device, in any order: "cuda:nccl,cpu:gloo"."""
+  names = {part.rpartition(":")[2] for part in (backend or "undefined").lower().split(",")}
+  return names <= {"gloo", "nccl", "undefined"}
+
+
 def stretto_instead(original):
 
   def changed(backend=None, *args, **words):
-    if backend in (None, "gloo", "nccl", "cpu:gloo,cuda:nccl"):
+    if is_replaced(backend):
       backend = "stretto"
     return original(backend, *args, **words)
 
