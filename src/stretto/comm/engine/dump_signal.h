@@ -2,7 +2,8 @@
 // eventfd; a thread that exists as long as an engine does reads it and calls the engines.
 //
 // The handler is installed only while the signal has its default action, and one that the program
-// installs later replaces it. In a forked child the signal does what it did by default.
+// installs later replaces it. It stays when the engines are gone, so that a signal that comes too
+// late ends no process. In a forked child the signal does what it did by default.
 #pragma once
 
 #include <cstdint>
