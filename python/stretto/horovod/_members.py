@@ -58,7 +58,7 @@ class Members:
     self.counters: dict[str, itertools.count] = defaultdict(itertools.count)  # of unnamed tensors
     # Operations that nobody waits for: handle, memory, and what a call has started or None.
     self.abandoned: list[tuple[int, object, list | None]] = []
-    self._most_abandoned = ABANDONED
+    self.most_abandoned = ABANDONED
     self._stand_ins: list = []
     self.gradients: list[GradientSet] = []  # by number
     if not self.included:
@@ -111,7 +111,7 @@ class Members:
 
   def let_go(self) -> None:
     """Releases abandoned operations that are over, when there are many."""
-    if len(self.abandoned) < self._most_abandoned:
+    if len(self.abandoned) < self.most_abandoned:
       return
     rest = []
     with contextlib.suppress(IndexError):  # another thread takes some, destructors add some
@@ -120,7 +120,7 @@ class Members:
         if not self._has_ended(entry[0]) or not is_over(entry[2]):
           rest.append(entry)
     self.abandoned += rest
-    self._most_abandoned = max(ABANDONED, 2 * len(self.abandoned))
+    self.most_abandoned = max(ABANDONED, 2 * len(self.abandoned))
 
   def _has_ended(self, number: int) -> bool:
     try:
