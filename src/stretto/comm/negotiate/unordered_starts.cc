@@ -230,6 +230,7 @@ std::vector<Unordered::Item*> Unordered::locate(std::span<const Negotiator::Agre
     STRETTO_CHECK(place, "'{}' was agreed on and is not there", one.name);
     items.back() = place->item.get();
     items.back()->name = one.name;
+    __builtin_prefetch(one.name.data());  // it is copied soon
   }
   return items;
 }
@@ -241,9 +242,11 @@ void Unordered::finish(std::span<Item* const> items) {
     if (item->start) done.push_back(std::exchange(item->start, nullptr));
   }
   if (!done.empty()) attendance_.end();
-  std::lock_guard lock(mutex_);
-  for (Item* item : items) item->started = true;
-  over_.notify_all();
+  {
+    std::lock_guard lock(mutex_);
+    for (Item* item : items) item->started = true;
+  }
+  over_.notify_all();  // without the lock, which those that wake up take first of all
 }
 
 void Unordered::finish(Item* item, std::exception_ptr error) {
