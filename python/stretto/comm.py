@@ -143,6 +143,15 @@ class Engine(Completions):
     except TypeError as error:
       raise wrong_field("submit", error, group, operation) from None
 
+  def _submit_all(self, group: int, operations: list[dict[str, Any]], timeout_s: float,
+                  blocking: bool) -> list[int]:
+    # For the process group, whose fields are right.
+    if self._dropped:
+      self._take_dropped()
+    submit = self.native.submit
+    return [submit(group, timeout_s=timeout_s, blocking=blocking, **operation)
+            for operation in operations]
+
   def submit_queued(self, done: Done, group: int = WORLD, **operation: Any) -> int:
     """Starts an operation whose end is told to a function.
 

@@ -139,8 +139,7 @@ class ProcessGroup(Described):
                                                   timeout_s=seconds, **operation)
                         for operation in operations])
     else:
-      work.waiting_for([self.engine.submit(self.group, timeout_s=seconds, blocking=blocking, **op)
-                        for op in operations])
+      work.waiting_for(self.engine._submit_all(self.group, operations, seconds, blocking))
     self._sequence += 1
     return work
 
