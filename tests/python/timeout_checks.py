@@ -23,9 +23,11 @@ FOLDER, RANK, SIZE = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 os.environ["STRETTO_DUMP"] = "none"
 
 SHORT_S = 0.7
-# The timeout of all ranks, which is much longer than a busy machine needs for an error.
-LONG_S = 120
-PATIENCE_S = 40
+# The timeout of all ranks, which is much longer than a busy machine needs for an error. The others
+# wait for less, and rank 0 must have its error before: guards against hanging for ever.
+LONG_S = 240
+STORE_S = 150
+PATIENCE_S = 120
 
 
 @contextlib.contextmanager
@@ -55,7 +57,7 @@ def shorten(group):
 def alone(name, rank, call, group_name, store, words=()):
   """Rank 0 calls it."""
   if rank != 0:
-    store.wait([f"{name} came"], timedelta(seconds=100))  # the store's own timeout may be 0.7 s
+    store.wait([f"{name} came"], timedelta(seconds=STORE_S))  # its own timeout may be 0.7 s
     return
   began = time.monotonic()
   try:
