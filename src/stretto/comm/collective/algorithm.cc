@@ -125,11 +125,12 @@ double estimate_s(const Cost& cost, const LinkModel& link, const ElementBytes& b
   const double wire = cost.wire_elements * bytes.wire * link.wire_byte_s;
   const double local = cost.local_elements * bytes.local * link.local_byte_s +
                        cost.summed_elements * bytes.local * link.sum_byte_s;
+  const double fill = cost.wire_fill_elements * bytes.wire * link.wire_byte_s;
   // Units overlap the network with the processor; rounds, which wait for each other, do not
   // overlap.
   return cost.wire_rounds * link.wire_latency_s + cost.local_rounds * link.local_latency_s +
          cost.wire_messages * link.wire_message_s + cost.local_messages * link.local_message_s +
-         std::max(wire, local) + 0.1 * std::min(wire, local);
+         fill + std::max(wire, local) + 0.1 * std::min(wire, local);
 }
 
 double estimate_s(const Problem& problem, const Algorithm& algorithm, const LinkModel& link,
