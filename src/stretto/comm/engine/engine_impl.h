@@ -17,6 +17,7 @@
 #include <thread>
 #include <tuple>
 
+#include "stretto/base/cpu.h"
 #include "stretto/base/error.h"
 #include "stretto/base/fork.h"
 #include "stretto/comm/engine/dump_signal.h"
@@ -140,6 +141,7 @@ class EngineImpl : public Engine {
 
   const Membership membership_;
   const Options options_;
+  const Isa isa_ = usable_isa();
   std::vector<std::vector<int>> hosts_;
   std::vector<int> host_of_;  // by rank: its place in hosts_
   std::vector<int> rack_of_;  // by rank: equal numbers for one rack

@@ -29,8 +29,7 @@ bool is_searched_ahead(const Operation& op, size_t ranks, const Options& options
 }
 
 // Places are counted as if the parts followed one another.
-NonFinite search(const Operation& op, size_t ranks) {
-  const Isa isa = usable_isa();
+NonFinite search(const Operation& op, size_t ranks, Isa isa) {
   const auto* input = static_cast<const std::byte*>(op.input);
   if (op.input_displacements.empty())
     return scan_non_finite(isa, op.dtype, input, input_count(op, ranks));
@@ -137,7 +136,7 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   std::optional<NonFinite> found;
   if (const size_t ranks = known->ranks.size(); is_searched_ahead(operation, ranks, options_)) {
     inside.lock.unlock();
-    found = search(operation, ranks);
+    found = search(operation, ranks, isa_);
     inside.lock.lock();
     inside.require_open();
     known = &group(id);
@@ -181,7 +180,7 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
   if (std::any_of(operations.begin(), operations.end(), search_ahead)) {
     inside.lock.unlock();
     for (size_t at = 0; at < operations.size(); ++at)
-      if (search_ahead(operations[at])) found[at] = search(operations[at], ranks);
+      if (search_ahead(operations[at])) found[at] = search(operations[at], ranks, isa_);
     inside.lock.lock();
     inside.require_open();
     known = &group(id);
@@ -360,21 +359,21 @@ void EngineImpl::start_small(GroupState& state) {
 
 // Searches the input before it is sent, unless submit() has done it. Large all-reduces are searched
 // unit by unit or step by step (units.cc), so that sending begins at once and the data are still in
-// the cache.
+// the cache, and without the lock.
 void EngineImpl::scan_input(const GroupState& state, OpenOperation* open) {
   const Operation& op = open->operation;
   open->scans = op.kind == Kind::kAllReduce && open->pieces.empty() &&
-                (open->units > 1 || (open->searches && !open->whole->searched.empty()));
+                (open->units > 1 || bytes_of(*open) > kSmallBytes);
   if (open->scans) return;
   const NonFinite found = open->found_ahead ? *open->found_ahead
-                                            : scan_non_finite(usable_isa(), op.dtype, open->input,
+                                            : scan_non_finite(isa_, op.dtype, open->input,
                                                               input_count(op, state.ranks.size()));
   if (found.count == 0) return;
   open->non_finite = found.count;
   open->first_non_finite = found.first;
   const std::byte* input = open->input;
   for (Piece& piece : open->pieces) {
-    piece.non_finite = scan_non_finite(usable_isa(), op.dtype, input, piece.count);
+    piece.non_finite = scan_non_finite(isa_, op.dtype, input, piece.count);
     input += static_cast<size_t>(piece.count) * dtype_bytes(op.dtype);
   }
   if (options_.nan_check == NanCheck::kStop) stop_for_non_finite(*open);
