@@ -368,11 +368,11 @@ void EngineImpl::start_small(GroupState& state) {
 
 // Searches the input before it is sent, unless submit() has done it. Large all-reduces are searched
 // unit by unit or step by step (units.cc), so that sending begins at once and the data are still in
-// the cache.
+// the cache, and without the lock.
 void EngineImpl::scan_input(const GroupState& state, OpenOperation* open) {
   const Operation& op = open->operation;
   open->scans = op.kind == Kind::kAllReduce && open->pieces.empty() &&
-                (open->units > 1 || (open->searches && !open->whole->searched.empty()));
+                (open->units > 1 || bytes_of(*open) > kSmallBytes);
   if (open->scans) return;
   const NonFinite found = open->found_ahead ? *open->found_ahead
                                             : scan_non_finite(isa_, op.dtype, open->input,
