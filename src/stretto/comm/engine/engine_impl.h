@@ -1,7 +1,7 @@
 // The engine's implementation. It puts its parts together: groups (group_table.h), each with its
 // order, fusion, point-to-point messages and step tuning (state.h), operations by handle
-// (operation_table.h), their units (units.h), the links, and the end of a failed job (ending.h). One
-// lock guards them all.
+// (operation_table.h), their units (units.h), the links, and the end of a failed job (ending.h).
+// One lock guards them all.
 //
 // Who polls the links. A thread that waits for an operation does it itself, so that a small
 // operation costs one wake-up instead of three. The progress thread polls when no thread waits, and

@@ -41,7 +41,7 @@ std::vector<std::string> outcomes_without_rank_1(int size, bool before, const Op
         std::vector<int> ranks;
         for (int r = 0; r < size; ++r) ranks.push_back(r);
         Unordered named(engine, "job", ranks, {});
-        Values x{}, other{};
+        Values x{};
         named.wait(named.submit("all have it", "f32", kWorld, {mean_of(&x)}));
         if (rank == 1) {
           wait_a_minute(over);
