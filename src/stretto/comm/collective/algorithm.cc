@@ -20,8 +20,9 @@ constexpr Algorithm kAllReduce[] = {
     {"hierarchical", hierarchical_unfit, all_reduce_hierarchical, all_reduce_hierarchical_cost},
     {"hierarchical_exchange", hierarchical_unfit, all_reduce_hierarchical_exchange,
      all_reduce_hierarchical_exchange_cost},
-    {"tree_halving", all_reduce_tree_unfit, all_reduce_tree_halving, all_reduce_tree_halving_cost},
-    {"tree_doubling", all_reduce_tree_unfit, all_reduce_tree_doubling,
+    {"tree_halving", all_reduce_tree_halving_unfit, all_reduce_tree_halving,
+     all_reduce_tree_halving_cost},
+    {"tree_doubling", all_reduce_tree_doubling_unfit, all_reduce_tree_doubling,
      all_reduce_tree_doubling_cost},
     {"ring", all_reduce_ring_unfit, all_reduce_ring, all_reduce_ring_cost},
 };

@@ -208,9 +208,6 @@ class ReceivedBlocks {
 };
 
 constexpr int kMostSpareDepth = 2;
-// So few ranks in several racks, which add in a tree too, have few messages anyway; without the
-// copy and with fewer rounds, the others are at least as fast.
-constexpr int kMostRanksWithout = 16;
 
 }  // namespace
 
@@ -223,7 +220,7 @@ std::string reduce_scatter_tree_halving_unfit(const Problem& p) {
   if (hosts.count() == 1) return "all ranks are on one host";
   if (sum_order(p) != SumOrder::kTree)
     return "adds hosts in a tree, but so few are added from left to right";
-  if (p.order == SumOrder::kAuto && p.ranks() <= kMostRanksWithout)
+  if (p.order == SumOrder::kAuto && p.ranks() <= kMostRanksWithoutTree)
     return "so few ranks reach each other in one round";
   if (hosts.tree[0].depth > std::ceil(std::log2(hosts.count())) + kMostSpareDepth)
     return "racks differ so much in size that some hosts would send many messages";
