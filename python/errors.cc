@@ -9,11 +9,6 @@ namespace nb = nanobind;
 namespace stretto::python {
 namespace {
 
-void set_python_error(const std::exception_ptr& error) {
-  const nb::object exception = python_exception(error);
-  PyErr_SetObject(exception.type().ptr(), exception.ptr());
-}
-
 // nanobind asks every translator in turn: what is not ours passes on to the next.
 void translate(const std::exception_ptr& error, void*) {
   try {
@@ -40,6 +35,11 @@ nb::object python_exception(const std::exception_ptr& error) {
   } catch (const std::exception& e) {
     return errors.attr("InternalError")(e.what());
   }
+}
+
+void set_python_error(const std::exception_ptr& error) {
+  const nb::object exception = python_exception(error);
+  PyErr_SetObject(exception.type().ptr(), exception.ptr());
 }
 
 void raise_python(const std::exception_ptr& error) {

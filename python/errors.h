@@ -12,7 +12,10 @@ namespace stretto::python {
 // attributes. What is no error of Stretto becomes InternalError. Needs the interpreter's lock.
 nanobind::object python_exception(const std::exception_ptr& error);
 
-// Throws it as Python's current exception. Needs the interpreter's lock.
+// Makes it Python's current exception. Needs the interpreter's lock.
+void set_python_error(const std::exception_ptr& error);
+
+// The same, and throws it. Needs the interpreter's lock.
 [[noreturn]] void raise_python(const std::exception_ptr& error);
 
 // From here on every bound function turns Stretto's errors into these exceptions.

@@ -35,21 +35,23 @@ void CommGradients::close() {
 }
 
 Bucket bucket_of(const std::vector<SliceTuple>& slices, const std::string& dtype, uintptr_t values,
-                 int64_t step, double loss_scale) {
+                 int64_t step, double loss_scale, double timeout_s) {
   Bucket bucket{.slices = {},
                 .dtype = parse_dtype(dtype),
                 .values = reinterpret_cast<void*>(values),
                 .step = step,
-                .loss_scale = loss_scale};
+                .loss_scale = loss_scale,
+                .timeout_s = timeout_s};
   for (const auto& [name, begin, count, rows, columns] : slices)
     bucket.slices.push_back({name, begin, count, rows, columns});
   return bucket;
 }
 
 Handle CommGradients::submit(const std::vector<SliceTuple>& slices, const std::string& dtype,
-                             uintptr_t values, int64_t step, double loss_scale) {
+                             uintptr_t values, int64_t step, double loss_scale, double timeout_s) {
   const Use gradients(gradients_);
-  return gradients->submit(bucket_of(slices, dtype, values, step, loss_scale), Delivery::kQueue);
+  return gradients->submit(bucket_of(slices, dtype, values, step, loss_scale, timeout_s),
+                           Delivery::kQueue);
 }
 
 std::vector<std::pair<Handle, nb::object>> CommGradients::next_completions(double timeout_s) {
@@ -72,7 +74,7 @@ void bind_gradients(nb::module_& m) {
   nb::class_<CommGradients>(m, "CommGradients")
       .def("close", &CommGradients::close)
       .def("submit", &CommGradients::submit, "slices"_a, "dtype"_a, "values"_a, "step"_a,
-           "loss_scale"_a = 1.0)
+           "loss_scale"_a = 1.0, "timeout_s"_a = 0.0)
       .def("next_completions", &CommGradients::next_completions, "timeout_s"_a)
       .def("interrupt", &CommGradients::interrupt);
 }

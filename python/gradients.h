@@ -19,7 +19,7 @@ namespace stretto::python {
 using SliceTuple = std::tuple<std::string, int64_t, int64_t, int64_t, int64_t>;
 
 comm::Bucket bucket_of(const std::vector<SliceTuple>& slices, const std::string& dtype,
-                       uintptr_t values, int64_t step, double loss_scale);
+                       uintptr_t values, int64_t step, double loss_scale, double timeout_s);
 
 class CommGradients {
  public:
@@ -30,7 +30,7 @@ class CommGradients {
 
   void close();
   comm::Handle submit(const std::vector<SliceTuple>& slices, const std::string& dtype,
-                      uintptr_t values, int64_t step, double loss_scale);
+                      uintptr_t values, int64_t step, double loss_scale, double timeout_s);
   std::vector<std::pair<comm::Handle, nanobind::object>> next_completions(double timeout_s);
   void interrupt() { Closable<comm::Gradients>::Use(gradients_)->interrupt(); }
   // For those who submit later, on another thread; to be let go before the engine is closed.

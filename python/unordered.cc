@@ -199,16 +199,15 @@ Handle CommUnordered::submit_gradient(const std::string& name, const std::string
                                       CommGradients& gradients,
                                       const std::vector<SliceTuple>& slices,
                                       const std::string& dtype, uintptr_t values, int64_t step,
-                                      double loss_scale) {
+                                      double loss_scale, double timeout_s) {
   const Use unordered(unordered_);
-  return unordered->submit(name, description,
-                           [to = gradients.shared(),
-                            bucket = bucket_of(slices, dtype, values, step, loss_scale)]() -> Rest {
-                             const Handle handle = to->submit(bucket);
-                             return [to, handle](double timeout_s) {
-                               return to->wait(handle, timeout_s);
-                             };
-                           });
+  return unordered->submit(
+      name, description,
+      [to = gradients.shared(),
+       bucket = bucket_of(slices, dtype, values, step, loss_scale, timeout_s)]() -> Rest {
+        const Handle handle = to->submit(bucket);
+        return [to, handle](double limit_s) { return to->wait(handle, limit_s); };
+      });
 }
 
 bool CommUnordered::poll(Handle handle) {
@@ -253,16 +252,15 @@ bool CommUnordered::wait_left(double timeout_s) {
       [&] { unordered.check(); });
 }
 
-// Outside of the class, for only here the Python object that it belongs to is known. The caller
-// owns the result, which may be null.
-NamedHandle* submit_again(nb::handle_t<CommUnordered> self, std::string_view prefix,
-                          nb::handle name, nb::object tensor, std::string_view reduction,
-                          nb::list abandoned) {
+// Outside of the class, for only here the Python object that it belongs to is known. None: there is
+// no template.
+nb::object submit_again(nb::handle_t<CommUnordered> self, std::string_view prefix, nb::handle name,
+                        nb::object tensor, std::string_view reduction, nb::list abandoned) {
   const nb::str text(name);
   const auto handle =
       nb::inst_ptr<CommUnordered>(self)->submit_again(prefix, text.c_str(), tensor, reduction);
-  if (!handle) return nullptr;
-  return new NamedHandle(nb::borrow(self), *handle, std::move(tensor), std::move(abandoned));
+  if (!handle) return nb::none();
+  return named_handle(nb::borrow(self), *handle, std::move(tensor), std::move(abandoned));
 }
 
 void bind_unordered(nb::module_& m) {
@@ -272,10 +270,12 @@ void bind_unordered(nb::module_& m) {
       .def("add_template", &CommUnordered::add_template, "tensor"_a, "reduction"_a, "description"_a,
            "group"_a, "operation"_a)
       .def("submit_again", &submit_again, "prefix"_a, "name"_a, "tensor"_a.none(), "reduction"_a,
-           "abandoned"_a, nb::rv_policy::take_ownership)
+           "abandoned"_a)
       .def("submit_call", &CommUnordered::submit_call, "name"_a, "description"_a, "start"_a)
       .def("submit_gradient", &CommUnordered::submit_gradient, "name"_a, "description"_a,
-           "gradients"_a, "slices"_a, "dtype"_a, "values"_a, "step"_a, "loss_scale"_a = 1.0)
+           "gradients"_a, "slices"_a, "dtype"_a, "values"_a, "step"_a, "loss_scale"_a = 1.0,
+           "timeout_s"_a = 0.0)
+      .def("set_timeout", &CommUnordered::set_timeout, "timeout_s"_a)
       .def("join", &CommUnordered::join)
       .def("last_joined", &CommUnordered::last_joined)
       .def("poll", &CommUnordered::poll, "handle"_a)

@@ -45,7 +45,8 @@ class CommUnordered {
   comm::Handle submit_gradient(const std::string& name, const std::string& description,
                                CommGradients& gradients, const std::vector<SliceTuple>& slices,
                                const std::string& dtype, uintptr_t values, int64_t step,
-                               double loss_scale);
+                               double loss_scale, double timeout_s);
+  void set_timeout(double timeout_s) { Use(unordered_)->set_timeout(timeout_s); }
   comm::Handle join() { return Use(unordered_)->join(); }
   int last_joined() { return Use(unordered_)->last_joined(); }
   bool poll(comm::Handle handle);

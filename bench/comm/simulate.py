@@ -2,6 +2,7 @@
 
   python -m bench.comm simulate --ranks 64,512,4096 --json build/simulate.json
   python -m bench.comm simulate --ranks 512 --link 10gbit --html build/simulate.html
+  python -m bench.comm simulate --ranks 512 --ranks-per-host 1 --kind reduce_scatter,all_gather
 
 What it plays is the code of the engine. The network and the processors are a model, so times are
 not measurements; bytes and messages are counted.
@@ -37,7 +38,11 @@ ALGORITHMS = {
     "all_gather": ("direct", "hierarchical", "ring", "recursive_doubling"),
     "reduce_scatter": ("direct", "hierarchical", "tree_halving"),
     "broadcast": ("direct", "tree", "ring"),
+    "reduce": ("direct", "gather_sum", "hierarchical"),
+    "all_to_all": ("direct",),
 }
+# The bytes of these are those of a rank's whole input or output; others have a block per rank.
+WHOLE = ("all_reduce", "broadcast", "reduce")
 
 
 def bytes_of(text: str) -> int:
@@ -51,10 +56,12 @@ def arguments(words: list[str]) -> argparse.Namespace:
   parser.add_argument("--ranks", default="64,512,4096", help="sizes of jobs (%(default)s)")
   parser.add_argument("--ranks-per-host", type=int, default=8)
   parser.add_argument("--hosts-per-rack", type=int, default=0, help="0: all hosts in one rack")
-  parser.add_argument("--kind", choices=sorted(ALGORITHMS), default="all_reduce")
+  parser.add_argument("--kind", default="all_reduce",
+                      help=f"all, or some of {', '.join(ALGORITHMS)} (%(default)s)")
   parser.add_argument("--sizes", default=SIZES, help="bytes, with K, M or G (%(default)s)")
   parser.add_argument("--link", choices=LINKS, default="1gbit")
-  parser.add_argument("--names", type=int, default=200, help="tensors that are negotiated")
+  parser.add_argument("--names", type=int, default=200,
+                      help="tensors that are negotiated (%(default)s); 0: none")
   parser.add_argument("--step", default="64M", help="bytes of a step that is tuned; 0: none")
   parser.add_argument("--most-steps", type=int, default=3_000_000,
                       help="steps of all ranks that are played per operation (%(default)s); of "
@@ -68,6 +75,10 @@ def arguments(words: list[str]) -> argparse.Namespace:
     args.step = bytes_of(args.step)
   except (ValueError, IndexError) as error:
     parser.error(str(error))
+  args.kinds = list(ALGORITHMS) if args.kind == "all" else args.kind.split(",")
+  for kind in args.kinds:
+    if kind not in ALGORITHMS:
+      parser.error(f"--kind: expected all or some of {', '.join(ALGORITHMS)}, got '{kind}'")
   return args
 
 
@@ -80,25 +91,28 @@ def ask(args: argparse.Namespace, ranks: int, **request) -> dict:
 
 
 def operations(args: argparse.Namespace, ranks: int) -> Iterator[dict]:
-  """The chosen algorithm first, then the others that fit."""
-  for size in args.sizes:
-    count = size if args.kind in ("all_reduce", "broadcast") else max(size // ranks, 4)
-    chosen = ask(args, ranks, kind=args.kind, bytes=count)
-    yield {"ranks": ranks, "bytes": size, "chosen": True, **chosen}
-    for name in ALGORITHMS[args.kind]:
-      if name == chosen["algorithm"]:
-        continue
-      request = {"kind": args.kind, "bytes": count, "algorithm": name}
-      other = ask(args, ranks, **request, most_steps=0)
-      if "unfit" in other:
-        continue
-      if other["seconds"] < HOPELESS * chosen["seconds"]:
-        other = ask(args, ranks, **request)
-      yield {"ranks": ranks, "bytes": size, "chosen": False, **other}
+  """Of each kind and size the chosen algorithm first, then the others that fit."""
+  for kind in args.kinds:
+    for size in args.sizes:
+      count = size if kind in WHOLE else max(size // ranks, 4)
+      chosen = ask(args, ranks, kind=kind, bytes=count)
+      about = {"ranks": ranks, "kind": kind, "bytes": size}
+      yield about | {"chosen": True, **chosen}
+      for name in ALGORITHMS[kind]:
+        if name == chosen["algorithm"]:
+          continue
+        request = {"kind": kind, "bytes": count, "algorithm": name}
+        other = ask(args, ranks, **request, most_steps=0)
+        if "unfit" in other:
+          continue
+        if other["seconds"] < HOPELESS * chosen["seconds"]:
+          other = ask(args, ranks, **request)
+        yield about | {"chosen": False, **other}
 
 
-HEADER = (f"{'ranks':>6}{'bytes':>9}  {'algorithm':<22}{'time':>10}{'bound':>10}{'ratio':>9}"
-          f"{'card bytes':>12}{'/ bound':>10}{'messages':>10}{'peers':>7}{'played':>12}")
+HEADER = (f"{'kind':<15}{'ranks':>6}{'bytes':>9}  {'algorithm':<22}{'time':>10}{'bound':>10}"
+          f"{'ratio':>9}{'card bytes':>12}{'/ bound':>10}{'messages':>10}{'peers':>7}"
+          f"{'played':>12}")
 
 
 def row(r: dict) -> str:
@@ -107,7 +121,7 @@ def row(r: dict) -> str:
   known = r["played_units"] > 0
   messages, peers = (f"{r['rank_messages']:.0f}", r["peers"]) if known else ("-", "-")
   played = f"{r['played_units']} of {r['units']}" if known else "estimate"
-  return (f"{r['ranks']:>6}{size_text(r['bytes']):>9}  "
+  return (f"{r['kind']:<15}{r['ranks']:>6}{size_text(r['bytes']):>9}  "
           f"{('*' if r['chosen'] else ' ') + r['algorithm']:<22}"
           f"{tables.time_text(r['seconds']):>10}{tables.time_text(r['bound_s']):>10}{ratio:>9.2f}"
           f"{size_text(r['card_bytes']):>12}{over:>10.2f}{messages:>10}{peers:>7}{played:>12}")
@@ -144,11 +158,11 @@ def main(words: list[str]) -> int:
       report["operations"].append(result)
       print(row(result), flush=True)
   print()
-  for ranks in args.ranks:
+  for ranks in args.ranks if args.names else ():
     found = ask(args, ranks, what="negotiation", names=args.names, steps=2)
     report["negotiation"].append({"ranks": ranks, "names": args.names, **found})
     print(negotiation_text(report["negotiation"][-1]), flush=True)
-  if args.step and args.kind == "all_reduce":
+  if args.step and "all_reduce" in args.kinds:
     print()
     for ranks in args.ranks:
       # A bad start: the smallest unit, and the algorithm that fits everything.

@@ -1,7 +1,7 @@
 """Draws what bench.comm.simulate found as one HTML page without other files.
 
   python -m bench.comm.simulate_page build/simulate.json -o build/simulate.html
-  python -m bench.comm.simulate_page build/simulate.json --results    # the page of the site
+  python -m bench.comm.simulate_page build/simulate.json build/alone.json --results
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ svg { width: 100%; height: auto; } svg text { fill: var(--soft); font-size: 12px
   height: 3px; vertical-align: middle; margin-right: 5px; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 14px; }
 td, th { padding: 3px 10px; text-align: right; border-bottom: 1px solid var(--line); }
-td:nth-child(3), th:nth-child(3) { text-align: left; }
+td:nth-child(1), th:nth-child(1), td:nth-child(4), th:nth-child(4) { text-align: left; }
 """
 
 Points = list[tuple[float, float]]
@@ -98,8 +98,8 @@ def time_plot(rows: list[dict], ranks: int, colours: dict[str, str]) -> str:
   lines.append(("bound", "var(--ink)", [(r["bytes"], r["bound_s"]) for r in chosen]))
   lines.append(("chosen", "var(--accent)", [(r["bytes"], r["seconds"]) for r in chosen]))
   marks = [(r["bytes"], size_text(r["bytes"])) for r in chosen]
-  return plot(f"Time of one operation, {ranks} ranks", lines, lambda v: decimal_text(v, "s"),
-              marks)
+  return plot(f"Time of one {mine[0]['kind']}, {ranks} ranks", lines,
+              lambda v: decimal_text(v, "s"), marks)
 
 
 def count_plot(title: str, field: str, rows: list[dict], ranks: int, colours: dict[str, str],
@@ -114,7 +114,7 @@ def count_plot(title: str, field: str, rows: list[dict], ranks: int, colours: di
   if bound:
     lines.append(("bound", "var(--ink)", [(r["bytes"], r[bound]) for r in chosen]))
   lines.append(("chosen", "var(--accent)", [(r["bytes"], r[field]) for r in chosen]))
-  return plot(f"{title}, {ranks} ranks", lines, text,
+  return plot(f"{title}, {mine[0]['kind']}, {ranks} ranks", lines, text,
               [(r["bytes"], size_text(r["bytes"])) for r in chosen])
 
 
@@ -124,10 +124,15 @@ def table(head: list[str], rows: list[list[str]]) -> str:
   return f"<div class='wide'><table><tr>{cells}</tr>{body}</table></div>"
 
 
+OPERATION_HEAD = ["kind", "ranks", "bytes", "algorithm", "time", "bound", "ratio", "card bytes",
+                  "/ bound", "messages", "peers", "units played"]
+
+
 def operation_row(r: dict) -> list[str]:
   ratio = f"{r['seconds'] / r['bound_s']:.2f}" if r["bound_s"] else "-"
   over = f"{r['card_bytes'] / r['bound_bytes']:.2f}" if r["bound_bytes"] else "-"
-  return [str(r["ranks"]), size_text(r["bytes"]), ("* " if r["chosen"] else "") + r["algorithm"],
+  return [r["kind"], str(r["ranks"]), size_text(r["bytes"]),
+          ("* " if r["chosen"] else "") + r["algorithm"],
           tables.time_text(r["seconds"]), tables.time_text(r["bound_s"]), ratio,
           size_text(r["card_bytes"]), over,
           *([f"{r['rank_messages']:.0f}", str(r["peers"]), f"{r['played_units']} of {r['units']}"]
@@ -155,6 +160,10 @@ def link_text(report: dict) -> str:
           f"{1e9 * m['local_byte_s']:g} ns per byte; sums {1e9 * m['sum_byte_s']:g} ns per byte.")
 
 
+def kinds_of(rows: list[dict]) -> list[list[dict]]:
+  return [[r for r in rows if r["kind"] == kind] for kind in dict.fromkeys(r["kind"] for r in rows)]
+
+
 def page(report: dict) -> str:
   from stretto import _stretto
   rows = report["operations"]
@@ -165,12 +174,12 @@ def page(report: dict) -> str:
   key += ("<span><i style='background:var(--accent);height:5px'></i>chosen</span>"
           "<span>dashed: bound; dotted: estimate of the cost model for some sizes</span>")
   plots = "".join(
-      time_plot(rows, n, colours)
-      + count_plot("Bytes through the busiest card", "card_bytes", rows, n, colours,
+      time_plot(mine, n, colours)
+      + count_plot("Bytes through the busiest card", "card_bytes", mine, n, colours,
                    lambda v: decimal_text(v, "B"), "bound_bytes")
-      + count_plot("Messages of the busiest rank", "rank_messages", rows, n, colours,
+      + count_plot("Messages of the busiest rank", "rank_messages", mine, n, colours,
                    lambda v: decimal_text(v, ""))
-      for n in dict.fromkeys(r["ranks"] for r in rows))
+      for mine in kinds_of(rows) for n in dict.fromkeys(r["ranks"] for r in mine))
   racks = f", {report['hosts_per_rack']} hosts per rack" if report["hosts_per_rack"] else ""
   about = (f"{report['kind']}, {report['ranks_per_host']} ranks per host{racks}, link "
            f"{report['link']}. Schedules, "
@@ -181,12 +190,12 @@ def page(report: dict) -> str:
       "</section>",
       "<section><h2>Operations</h2><p class='note'>* the algorithm that the engine chooses. Of "
       "long operations the first units are played, and the rest is inferred from them.</p>"
-      + table(["ranks", "bytes", "algorithm", "time", "bound", "ratio", "card bytes", "/ bound",
-               "messages", "peers", "units played"], [operation_row(r) for r in rows])
-      + "</section>",
-      "<section><h2>Negotiation of names in any order</h2>"
-      + table(["ranks", "names", "", "agreed", "time", "messages per rank", "bytes per rank"],
-              negotiation_rows(report)) + "</section>"]
+      + table(OPERATION_HEAD, [operation_row(r) for r in rows]) + "</section>"]
+  if report["negotiation"]:
+    sections.append(
+        "<section><h2>Negotiation of names in any order</h2>"
+        + table(["ranks", "names", "", "agreed", "time", "messages per rank", "bytes per rank"],
+                negotiation_rows(report)) + "</section>")
   if report["tuning"]:
     sections.append("<section><h2>Tuning of a step, from a bad start</h2>"
                     + table(["ranks", "bytes", "start", "time", "found", "time", "steps",
@@ -212,8 +221,8 @@ text { fill: var(--soft); } .grid { stroke: var(--line); } polyline { fill: none
 
 
 def image(report: dict) -> str:
-  """The times of all job sizes side by side, as one SVG."""
-  rows = report["operations"]
+  """The times of the first kind for all job sizes side by side, as one SVG."""
+  rows = kinds_of(report["operations"])[0]
   colours = colour_of(list(dict.fromkeys(r["algorithm"] for r in rows)))
   jobs = list(dict.fromkeys(r["ranks"] for r in rows))
   parts = []
@@ -238,19 +247,28 @@ def markdown(head: list[str], rows: list[list[str]]) -> str:
   return "\n".join(lines + ["| " + " | ".join(r) + " |" for r in rows]) + "\n"
 
 
+# What the page of the site has of all kinds but the first.
+SHOWN_BYTES = (64 << 10, 16 << 20)
+
+
 def section(report: dict) -> str:
-  chosen = [r for r in report["operations"] if r["chosen"]]
+  chosen = kinds_of([r for r in report["operations"] if r["chosen"]])
   command = re.sub(r" --(json|html) \S+", "", report["command"])
-  text = [f"`{command}`, {report['date'][:10]}: {report['kind']}, {report['ranks_per_host']} ranks "
-          f"per host. {link_text(report)}\n",
-          markdown(["ranks", "bytes", "algorithm", "time", "bound", "ratio", "card bytes",
-                    "/ bound", "messages", "peers", "units played"],
-                   [operation_row(r | {"chosen": False}) for r in chosen]),
-          "Names that ranks submit in any order:\n",
-          markdown(["ranks", "names", "round", "agreed", "time", "messages per rank",
-                    "bytes per rank"],
-                   [[*r[:2], r[2].removeprefix("round "), *r[3:]]
-                    for r in negotiation_rows(report)])]
+  per_host = report["ranks_per_host"]
+  text = [f"`{command}`, {report['date'][:10]}: {chosen[0][0]['kind']}, {per_host} "
+          f"rank{'s' if per_host > 1 else ''} per host. {link_text(report)}\n",
+          markdown(OPERATION_HEAD[1:],
+                   [operation_row(r | {"chosen": False})[1:] for r in chosen[0]])]
+  others = [r for rows in chosen[1:] for r in rows if r["bytes"] in SHOWN_BYTES]
+  if others:
+    text += ["Other collectives, where `bytes` are those of all blocks together:\n",
+             markdown(OPERATION_HEAD, [operation_row(r | {"chosen": False}) for r in others])]
+  if report["negotiation"]:
+    text += ["Names that ranks submit in any order:\n",
+             markdown(["ranks", "names", "round", "agreed", "time", "messages per rank",
+                       "bytes per rank"],
+                      [[*r[:2], r[2].removeprefix("round "), *r[3:]]
+                       for r in negotiation_rows(report)])]
   if report["tuning"]:
     text += ["Tuning of a step of one all-reduce, from the smallest unit:\n",
              markdown(["ranks", "bytes", "start", "time", "found", "time", "steps",
@@ -260,28 +278,29 @@ def section(report: dict) -> str:
   return "\n".join(text)
 
 
-def write_results(report: dict) -> None:
+def write_results(reports: list[dict]) -> None:
   root = Path(__file__).resolve().parents[2]
   results = root / "bench/results/simulation.md"
   marks = r"(<!-- simulate: begin[^>]*-->\n).*?(<!-- simulate: end -->)"
-  results.write_text(re.sub(marks, lambda m: m[1] + section(report) + m[2], results.read_text(),
+  sections = "\n".join(section(r) for r in reports)
+  results.write_text(re.sub(marks, lambda m: m[1] + sections + m[2], results.read_text(),
                             flags=re.S))
-  (root / "docs/images/simulated.svg").write_text(image(report))
+  (root / "docs/images/simulated.svg").write_text(image(reports[0]))
 
 
 def main() -> int:
   parser = argparse.ArgumentParser(prog="bench.comm.simulate_page", description=__doc__,
                                    formatter_class=argparse.RawDescriptionHelpFormatter)
-  parser.add_argument("report", type=Path)
-  parser.add_argument("-o", "--out", type=Path, help="the page")
+  parser.add_argument("reports", type=Path, nargs="+")
+  parser.add_argument("-o", "--out", type=Path, help="the page, of the first report")
   parser.add_argument("--results", action="store_true",
                       help="fill bench/results/simulation.md and draw docs/images/simulated.svg")
   args = parser.parse_args()
-  report = json.loads(args.report.read_text())
+  reports = [json.loads(report.read_text()) for report in args.reports]
   if args.out:
-    args.out.write_text(page(report))
+    args.out.write_text(page(reports[0]))
   if args.results:
-    write_results(report)
+    write_results(reports)
   return 0
 
 

@@ -55,10 +55,15 @@ class Unordered:
 
   def submit_gradient(self, name: str, description: str, gradients: comm.Gradients,
                       slices: list[tuple], dtype: str, address: int, step: int,
-                      loss_scale: float = 1.0) -> int:
+                      loss_scale: float = 1.0, timeout_s: float = 0.0) -> int:
     """Submits a bucket; the arguments are those of comm.Gradients.submit."""
     return self.native.submit_gradient(name, description, gradients.native, slices, dtype, address,
-                                       step, loss_scale)
+                                       step, loss_scale, timeout_s)
+
+  def set_timeout(self, timeout_s: float) -> None:
+    """Ends the job if an operation takes longer, from here until all ranks have submitted it, and
+    from then until its end. 0, as at first: the engine's `operation_timeout_s`."""
+    self.native.set_timeout(timeout_s)
 
   def poll(self, handle: int) -> bool:
     """Whether wait() would return at once."""

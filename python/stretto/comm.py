@@ -143,6 +143,15 @@ class Engine(Completions):
     except TypeError as error:
       raise wrong_field("submit", error, group, operation) from None
 
+  def _submit_all(self, group: int, operations: list[dict[str, Any]], timeout_s: float,
+                  blocking: bool) -> list[int]:
+    # For the process group, whose fields are right.
+    if self._dropped:
+      self._take_dropped()
+    submit = self.native.submit
+    return [submit(group, timeout_s=timeout_s, blocking=blocking, **operation)
+            for operation in operations]
+
   def submit_queued(self, done: Done, group: int = WORLD, **operation: Any) -> int:
     """Starts an operation whose end is told to a function.
 
@@ -464,7 +473,7 @@ class Gradients(Completions):
     engine._users.add(self)
 
   def submit(self, done: Done, slices: list[tuple[str, int, int, int, int]], dtype: str,
-             address: int, step: int, loss_scale: float = 1.0) -> None:
+             address: int, step: int, loss_scale: float = 1.0, timeout_s: float = 0.0) -> None:
     """Starts to average a bucket, in place.
 
     Args:
@@ -476,14 +485,17 @@ class Gradients(Completions):
       address: of the bucket in memory; it must stay alive until `done` is called.
       step: number of the training step, from 1.
       loss_scale: factor that the gradients of this step carry.
+      timeout_s: the job fails if an operation of the bucket takes longer; 0: as the engine's
+        options say.
     """
     require("submit", done=(done, FUNCTION))
     try:
-      self._queue(lambda: self.native.submit(slices, dtype, address, step, loss_scale), done)
+      self._queue(lambda: self.native.submit(slices, dtype, address, step, loss_scale, timeout_s),
+                  done)
     except TypeError as error:
       raise wrong("submit", error, slices=(slices, SLICES), dtype=(dtype, DTYPE),
                   address=(address, ADDRESS), step=(step, COUNT),
-                  loss_scale=(loss_scale, NUMBER)) from None
+                  loss_scale=(loss_scale, NUMBER), timeout_s=(timeout_s, SECONDS)) from None
 
   def _note(self) -> None:
     self.engine.non_finite()

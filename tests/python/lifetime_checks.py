@@ -437,48 +437,6 @@ def check_the_group_answers_like_one_of_torch(rank, size):
     assert (got == (rank - 1) % size).all()
 
 
-# After the others, because it needs an engine that knows timeouts of operations.
-def check_zz_a_group_has_a_timeout_of_its_own(rank, size):
-  """The error names the operation, and who is missing. The timeout of all ranks is much longer."""
-  from torch.distributed.distributed_c10d import _set_pg_timeout
-
-  def by_new_group(group):
-    return dist.new_group(list(range(size)), timeout=timedelta(seconds=0.7))
-
-  def by_setting(group):
-    _set_pg_timeout(timedelta(seconds=0.7), group)
-    return group
-
-  def by_init(group):
-    return group
-
-  def wait(group):
-    dist.all_reduce(torch.ones(4), group=group)
-
-  def future(group):
-    dist.all_reduce(torch.ones(4), group=group, async_op=True).get_future().wait()
-
-  for make, job_s in ((by_new_group, 120), (by_setting, 120), (by_init, 0.7)):
-    for call in (wait, future):
-      with job(f"timeout {make.__name__} {call.__name__}", job_s) as everyone:
-        store = everyone.store
-        if job_s == 120:
-          dist.barrier()
-        group = make(everyone)
-        if rank == 0:
-          try:
-            call(group)
-          except stretto.CommError as error:
-            text = str(error)
-            assert "all_reduce of 4 float32" in text and "0.7 s" in text, text
-            assert "rank 0 waits for rank" in text and error.rank > 0, (text, error.rank)
-          else:
-            raise AssertionError("the others did not come")
-          store.set("timeout came", "1")
-        else:
-          store.wait(["timeout came"], timedelta(seconds=100))  # its own may be 0.7 s
-
-
 if __name__ == "__main__":
   torch.set_num_threads(1)
   ranks.run_checks(globals(), FOLDER, RANK, SIZE, sys.argv[4:])

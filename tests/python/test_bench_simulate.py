@@ -55,6 +55,8 @@ def test_a_report_has_all_parts_and_a_page(tmp_path):
 def test_wrong_words_are_refused():
   done = run("--ranks", "eight")
   assert done.returncode == 2 and "eight" in done.stderr
+  done = run("--kind", "all_reduce,dance")
+  assert done.returncode == 2 and "dance" in done.stderr and "all_gather" in done.stderr
   done = run("--link", "string")
   assert done.returncode == 2 and "1gbit" in done.stderr
 
@@ -71,6 +73,24 @@ def test_other_collectives_are_played():
   assert {r["algorithm"] for r in rows} == {"direct", "hierarchical", "ring", "recursive_doubling"}
   for r in rows:
     assert r["card_bytes"] >= r["bound_bytes"] > 0
+
+
+def test_all_kinds_are_played_and_shown(tmp_path):
+  out, page = tmp_path / "a.json", tmp_path / "a.html"
+  done = run("--ranks", "120", "--ranks-per-host", "1", "--kind", "all", "--sizes", "64K",
+             "--names", "0", "--step", "0", "--json", str(out), "--html", str(page))
+  assert done.returncode == 0, done.stderr
+  report = json.loads(out.read_text())
+  chosen = {r["kind"]: r for r in report["operations"] if r["chosen"]}
+  assert set(chosen) == set(simulate.ALGORITHMS)
+  assert chosen["reduce_scatter"]["algorithm"] == "tree_halving"
+  assert chosen["reduce_scatter"]["rank_messages"] <= 2 * 7
+  for r in report["operations"]:
+    assert r["seconds"] >= r["bound_s"] > 0 and r["card_bytes"] >= r["bound_bytes"] > 0
+  assert page.read_text().count("<svg") == 3 * len(chosen)
+  section = simulate_page.section(report)
+  for kind in simulate.ALGORITHMS:
+    assert kind in section
 
 
 def test_a_bad_request_raises_and_names_what_is_wrong():

@@ -19,7 +19,7 @@ class GradientSet:
   def __init__(self, group, number: int, codec: str):
     self._gradients = comm.Gradients(
         group.engine, f"horovod {group.group_name}, optimizer {number}", group.members, codec)
-    self._number, self._loss_scale = number, 1.0
+    self._group, self._number, self._loss_scale = group, number, 1.0
     # How often each gradient was reduced, the same on all ranks.
     self._steps: dict[str, itertools.count] = defaultdict(lambda: itertools.count(1))
     self._stand_ins: list[StandIn] = []
@@ -43,7 +43,7 @@ class GradientSet:
                               "codec": self.codec, "slice": where})
     handle = unordered.submit_gradient(
         f"gradient.{name}", description, self._gradients, [where], NAMES[host.dtype],
-        host.data_ptr(), next(self._steps[name]), loss_scale)
+        host.data_ptr(), next(self._steps[name]), loss_scale, self._group.timeout_s)
     return handle, values, host
 
   def stand_in(self, what: dict) -> None:
@@ -54,7 +54,7 @@ class GradientSet:
                                    device="cpu"))
     self._stand_ins.append(stand_in)
     self._gradients.submit(stand_in.finished, [where], what["dtype"], stand_in.zeros.data_ptr(),
-                           next(self._steps[where[0]]), self._loss_scale)
+                           next(self._steps[where[0]]), self._loss_scale, self._group.timeout_s)
 
   def close(self) -> None:
     self._gradients.close()

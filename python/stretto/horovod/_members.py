@@ -7,6 +7,7 @@ import itertools
 import json
 from collections import defaultdict
 from dataclasses import dataclass
+from datetime import timedelta
 
 import torch
 import torch.distributed as dist
@@ -57,7 +58,7 @@ class Members:
     self.counters: dict[str, itertools.count] = defaultdict(itertools.count)  # of unnamed tensors
     # Operations that nobody waits for: handle, memory, and what a call has started or None.
     self.abandoned: list[tuple[int, object, list | None]] = []
-    self._most_abandoned = ABANDONED
+    self.most_abandoned = ABANDONED
     self._stand_ins: list = []
     self.gradients: list[GradientSet] = []  # by number
     if not self.included:
@@ -66,6 +67,17 @@ class Members:
     self.prepare = Preparing(g.job, g.group, g.name(), g.members, g.rank(), g.codec, g.timeout_s)
     self.unordered = Unordered(g.engine, f"horovod {g.group_name}", g.members, self.stand_in)
     self.again = self.unordered.native.submit_again
+    everyone = dist.group.WORLD
+    if isinstance(everyone, ProcessGroup):  # scripts set the timeout of this group
+      everyone.followers.add(self)
+      self.set_timeout(timedelta(seconds=everyone.timeout_s))
+    else:
+      self.unordered.set_timeout(g.timeout_s)
+
+  def set_timeout(self, timeout: timedelta) -> None:
+    self.group.set_timeout(timeout)
+    with contextlib.suppress(InvalidArgumentError):  # closed
+      self.unordered.set_timeout(timeout.total_seconds())
 
   @property
   def rank(self) -> int:
@@ -99,7 +111,7 @@ class Members:
 
   def let_go(self) -> None:
     """Releases abandoned operations that are over, when there are many."""
-    if len(self.abandoned) < self._most_abandoned:
+    if len(self.abandoned) < self.most_abandoned:
       return
     rest = []
     with contextlib.suppress(IndexError):  # another thread takes some, destructors add some
@@ -108,7 +120,7 @@ class Members:
         if not self._has_ended(entry[0]) or not is_over(entry[2]):
           rest.append(entry)
     self.abandoned += rest
-    self._most_abandoned = max(ABANDONED, 2 * len(self.abandoned))
+    self.most_abandoned = max(ABANDONED, 2 * len(self.abandoned))
 
   def _has_ended(self, number: int) -> bool:
     try:

@@ -79,12 +79,12 @@ def reduce_tensors(tensors, outputs, average, name, compression, op, prescale, p
 def reduce_in_place(members: Members, tensor: torch.Tensor, op: str, name: str):
   """The short way of what training asks for by the thousand: one tensor, in place, as it is.
   Returns what allreduce_async_ does. None: the engine cannot work on this tensor itself."""
-  again = members.again
-  members.let_go()
-  handle = again("allreduce.", name, tensor, op, members.abandoned)
+  if len(members.abandoned) >= members.most_abandoned:
+    members.let_go()
+  handle = members.again("allreduce.", name, tensor, op, members.abandoned)
   if handle is None and op in OPERATIONS and type(tensor) in TENSORS and usable(tensor) and \
       add_template(members, tensor, op):
-    handle = again("allreduce.", name, tensor, op, members.abandoned)
+    handle = members.again("allreduce.", name, tensor, op, members.abandoned)
   return handle
 
 

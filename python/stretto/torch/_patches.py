@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
-from torch.distributed import distributed_c10d
+from torch.distributed import device_mesh, distributed_c10d
 
 from stretto._errors import Error
 from stretto.torch import _jobs as jobs
@@ -26,7 +26,7 @@ def group_of(group) -> ProcessGroup | None:
 def replace(module, name: str, make) -> None:
   original = getattr(module, name)
   changed = functools.wraps(original)(make(original))
-  for place in (module, dist):
+  for place in (module, dist, device_mesh):  # a mesh makes the default group if there is none
     if getattr(place, name, None) is original:
       setattr(place, name, changed)
 
@@ -53,8 +53,9 @@ def set_pg_timeout(original):
   return changed
 
 
-def backward(original):
-  """The class of an error is lost in a future that C++ waits for, as DDP's reducer does."""
+def keeping_class(original):
+  """The class of an error is lost in a future that C++ waits for, as DDP's reducer does, and in
+  what its then() returns."""
 
   def changed(*args, **words):
     try:
@@ -104,10 +105,16 @@ def replace_backend() -> None:
     dist.init_process_group.replaces_backend = True
 
 
+def is_replaced(backend: str | None) -> bool:
+  """None, gloo, nccl, or these by device, in any order: "cuda:nccl,cpu:gloo"."""
+  names = {part.rpartition(":")[2] for part in (backend or "undefined").lower().split(",")}
+  return names <= {"gloo", "nccl", "undefined"}
+
+
 def stretto_instead(original):
 
   def changed(backend=None, *args, **words):
-    if backend in (None, "gloo", "nccl", "cpu:gloo,cuda:nccl"):
+    if is_replaced(backend):
       backend = "stretto"
     return original(backend, *args, **words)
 
@@ -118,5 +125,5 @@ def apply() -> None:
   replace(distributed_c10d, "monitored_barrier", monitored_barrier)
   replace(distributed_c10d, "_set_pg_timeout", set_pg_timeout)
   replace(distributed_c10d, "destroy_process_group", destroy_process_group)
-  replace(torch.autograd, "backward", backward)
-  replace(torch.autograd, "grad", backward)
+  replace(torch.autograd, "backward", keeping_class)
+  replace(torch.autograd, "grad", keeping_class)

@@ -26,6 +26,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from stretto import _stretto, comm
 from stretto._errors import InvalidArgumentError
 from stretto.torch._buffers import NAMES, slice_of, staged
+from stretto.torch._patches import keeping_class
 
 
 class Every:
@@ -195,7 +196,7 @@ class Local(Every):
                                                   1.0)
 
       def wait(number=number, future=future) -> torch.Tensor:
-        self._agreed[number] = self._agreed[number] + future.wait()
+        self._agreed[number] = self._agreed[number] + keeping_class(future.wait)()
         return self._agreed[number]
 
       self._under_way.append(Averaging(list(tensors.values()), values, wait))
@@ -232,7 +233,8 @@ class Local(Every):
           finish: Callable[[torch.Tensor], torch.Tensor] = lambda result: result
           ) -> Callable[[], torch.Tensor]:
     """Starts operations on `values` that write `result`."""
-    common = {"dtype": NAMES[values.dtype], "count": values.numel(), "name": "parameters"}
+    common = {"dtype": NAMES[values.dtype], "count": values.numel(), "name": "parameters",
+              "timeout_s": self._process_group.timeout_s}
     handles = [self._engine.submit(self._group, codec="none", **common, **operation)
                for operation in operations]
 

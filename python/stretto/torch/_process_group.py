@@ -100,6 +100,7 @@ class ProcessGroup(Described):
     self.timeout_s = timeout_s
     self.store = None
     self.users: weakref.WeakSet = weakref.WeakSet()  # to be closed with it
+    self.followers: weakref.WeakSet = weakref.WeakSet()  # whose timeout is that of this group
     self._destroyed = False
     self.backward = Backward()
     self._sequence, self._description, self._barriers = 0, "", 0
@@ -138,8 +139,7 @@ class ProcessGroup(Described):
                                                   timeout_s=seconds, **operation)
                         for operation in operations])
     else:
-      work.waiting_for([self.engine.submit(self.group, timeout_s=seconds, blocking=blocking, **op)
-                        for op in operations])
+      work.waiting_for(self.engine._submit_all(self.group, operations, seconds, blocking))
     self._sequence += 1
     return work
 
@@ -212,7 +212,7 @@ class ProcessGroup(Described):
 
     def submit() -> None:
       gradients.submit(work.operation_done, slices, NAMES[host.dtype], host.data_ptr(), step,
-                       loss_scale)
+                       loss_scale, self.timeout_s)
 
     def submit_later() -> None:
       try:
@@ -443,6 +443,8 @@ class ProcessGroup(Described):
 
   def set_timeout(self, timeout) -> None:
     self.timeout_s = timeout.total_seconds()
+    for follower in list(self.followers):
+      follower.set_timeout(timeout)
 
   setTimeout = _set_default_timeout = set_timeout
 

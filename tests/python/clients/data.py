@@ -9,6 +9,11 @@ def line():
   return x, x.sum(1, keepdim=True)
 
 
+def same_bits(losses, of_gloo):
+  """Sums over two ranks have two terms, so their order cannot change them."""
+  assert losses == of_gloo, (losses, of_gloo)
+
+
 def report(rank, backend, losses, operations):
   """What the test reads. The loss falls to a fraction; half is far from chance."""
   assert losses[-1] < losses[0] / 2, losses

@@ -7,10 +7,10 @@ namespace stretto::comm {
 namespace {
 
 constexpr Codec kCodecs[] = {
-    {"none", 1, false, plain_bytes, plain_encode, plain_decode, plain_decode_add},
-    {"fp16", 1, false, float16_bytes, half_encode, half_decode, half_decode_add},
-    {"bf16", 1, false, float16_bytes, bfloat16_encode, bfloat16_decode, bfloat16_decode_add},
-    {"int8", kInt8Block, true, int8_bytes, int8_encode, int8_decode, int8_decode_add},
+    {"none", 1, false, true, plain_bytes, plain_encode, plain_decode, plain_decode_add},
+    {"fp16", 1, false, true, float16_bytes, half_encode, half_decode, half_decode_add},
+    {"bf16", 1, false, true, float16_bytes, bfloat16_encode, bfloat16_decode, bfloat16_decode_add},
+    {"int8", kInt8Block, true, false, int8_bytes, int8_encode, int8_decode, int8_decode_add},
 };
 
 }  // namespace

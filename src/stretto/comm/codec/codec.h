@@ -31,6 +31,9 @@ struct Codec {
   // their encodings, so cutting at multiples of it changes nothing.
   int64_t block;
   bool feedback;  // it loses so much that it needs error feedback
+  // Each value is rounded by itself, and again to the same bits. So sums of many ranks may be
+  // encoded at every level of a tree.
+  bool sums;
   int64_t (*encoded_bytes)(int64_t count);
   // `residual` (count values, or null) is read and written. `out` takes encoded_bytes(count); it
   // overlaps nothing, and needs no alignment. Deterministic: the same bits with every `isa`.

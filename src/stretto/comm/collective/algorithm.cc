@@ -20,8 +20,9 @@ constexpr Algorithm kAllReduce[] = {
     {"hierarchical", hierarchical_unfit, all_reduce_hierarchical, all_reduce_hierarchical_cost},
     {"hierarchical_exchange", hierarchical_unfit, all_reduce_hierarchical_exchange,
      all_reduce_hierarchical_exchange_cost},
-    {"tree_halving", all_reduce_tree_unfit, all_reduce_tree_halving, all_reduce_tree_halving_cost},
-    {"tree_doubling", all_reduce_tree_unfit, all_reduce_tree_doubling,
+    {"tree_halving", all_reduce_tree_halving_unfit, all_reduce_tree_halving,
+     all_reduce_tree_halving_cost},
+    {"tree_doubling", all_reduce_tree_doubling_unfit, all_reduce_tree_doubling,
      all_reduce_tree_doubling_cost},
     {"ring", all_reduce_ring_unfit, all_reduce_ring, all_reduce_ring_cost},
 };
@@ -125,11 +126,12 @@ double estimate_s(const Cost& cost, const LinkModel& link, const ElementBytes& b
   const double wire = cost.wire_elements * bytes.wire * link.wire_byte_s;
   const double local = cost.local_elements * bytes.local * link.local_byte_s +
                        cost.summed_elements * bytes.local * link.sum_byte_s;
+  const double fill = cost.wire_fill_elements * bytes.wire * link.wire_byte_s;
   // Units overlap the network with the processor; rounds, which wait for each other, do not
   // overlap.
   return cost.wire_rounds * link.wire_latency_s + cost.local_rounds * link.local_latency_s +
          cost.wire_messages * link.wire_message_s + cost.local_messages * link.local_message_s +
-         std::max(wire, local) + 0.1 * std::min(wire, local);
+         fill + std::max(wire, local) + 0.1 * std::min(wire, local);
 }
 
 double estimate_s(const Problem& problem, const Algorithm& algorithm, const LinkModel& link,

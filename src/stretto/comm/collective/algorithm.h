@@ -17,9 +17,10 @@ struct Cost {
   double local_rounds = 0;  // the same inside a host
   // Through the busiest card, in its busier direction, by all ranks of its host.
   double wire_messages = 0, wire_elements = 0;
-  double local_messages = 0;   // sent by the busiest rank
-  double local_elements = 0;   // received inside a host, or copied, by its busiest rank
-  double summed_elements = 0;  // sources added up by the busiest rank
+  double wire_fill_elements = 0;  // of a chain, before its last host gets something
+  double local_messages = 0;      // sent by the busiest rank
+  double local_elements = 0;      // received inside a host, or copied, by its busiest rank
+  double summed_elements = 0;     // sources added up by the busiest rank
 };
 
 // Seconds. The defaults are typical of cards of 1 Gbit/s; a job learns its own costs

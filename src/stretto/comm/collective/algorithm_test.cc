@@ -137,6 +137,21 @@ TEST(Algorithm, DefaultsOfManyRanks) {
   }
 }
 
+// A chain passes on whole units: with few of them, the last of many hosts waits for all others.
+TEST(Algorithm, ABroadcastOfOneUnitIsNoChain) {
+  const auto algorithm = [](int hosts, int64_t count) {
+    std::vector<int> host(static_cast<size_t>(hosts));
+    for (int h = 0; h < hosts; ++h) host[h] = h;
+    const Problem problem{
+        .kind = Collective::kBroadcast, .host = host, .count = count, .unit = 1 << 19};
+    return choose_algorithm(problem, {}, {}).name;
+  };
+  for (const int hosts : {4, 64, 512}) {
+    EXPECT_EQ(algorithm(hosts, 1 << 19), "tree") << hosts;
+    EXPECT_EQ(algorithm(hosts, 1 << 29), "ring") << hosts;
+  }
+}
+
 TEST(Algorithm, EveryRankChoosesTheSame) {
   std::mt19937 random(2);
   for (int trial = 0; trial < 100; ++trial) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "stretto/comm/collective/doubling.h"
 #include "stretto/comm/collective/ring.h"
 #include "stretto/comm/collective/rows.h"
@@ -97,11 +99,13 @@ Cost broadcast_tree_cost(const Problem& p) {
 Cost broadcast_ring_cost(const Problem& p) {
   const Hosts& hosts = p.host.hosts();
   const double m = hosts.count(), count = static_cast<double>(p.count);
+  const double units = static_cast<double>(std::max<int64_t>(1, unit_count(p)));
   // The last rank has its first unit after the whole chain, and every unit crosses every card.
   return {.wire_rounds = m - 1,
           .local_rounds = p.ranks() - m,
           .wire_messages = m > 1 ? 1.0 : 0.0,
           .wire_elements = m > 1 ? count : 0,
+          .wire_fill_elements = m > 2 ? (m - 2) * count / units : 0,
           .local_messages = p.ranks() > m ? 1.0 : 0.0,
           .local_elements = p.ranks() > m ? count : 0};
 }

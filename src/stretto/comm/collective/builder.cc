@@ -71,6 +71,18 @@ int32_t Builder::encode(Place from, Place slot, int64_t count, bool result, Wait
              {&source, 1}, waits);
 }
 
+int32_t Builder::encode_sum(Place from, Place slot, int64_t count, bool result, int exponent,
+                            Waits waits) {
+  if (count == 0) return -1;
+  const Source source{.place = from, .exponent = static_cast<int8_t>(exponent)};
+  return add({.action = Action::kEncode,
+              .result = result,
+              .adds_loss = true,
+              .count = count,
+              .place = slot},
+             {&source, 1}, waits);
+}
+
 int32_t Builder::decode(Place slot, Place to, int64_t count, Waits waits) {
   if (count == 0) return -1;
   const Source source{slot};

@@ -67,6 +67,8 @@ class Builder {
   int32_t copy(Place from, Place to, int64_t count, Waits waits = {});
   int32_t reduce(std::span<const Source> sources, Place to, int64_t count, bool last, Waits waits);
   int32_t encode(Place from, Place slot, int64_t count, bool result, Waits waits = {});
+  // Of a sum that is passed on in a tree; `exponent` as in Source.
+  int32_t encode_sum(Place from, Place slot, int64_t count, bool result, int exponent, Waits waits);
   int32_t decode(Place slot, Place to, int64_t count, Waits waits);
   int32_t signal(int peer, int tag, Waits waits = {});  // no payload
   int32_t await(int peer, int tag);                     // receives a signal()

@@ -7,9 +7,15 @@ namespace stretto::comm {
 namespace {
 
 // What a partial sum of the hosts below `node` is to a reduction: of one host of one rank, it is
-// the rank's input.
-Source partial(const Hosts& hosts, const TreeNode* node, Place place) {
-  return {.place = place, .host_sum = !node->leaf() || hosts.size(node->begin) > 1};
+// the rank's input. Averages through a codec are halved at every node but the root, where they are
+// doubled as often: what is encoded is then as large as one host's sum, which a sum of many hosts
+// is not.
+Source partial(const Builder& b, const Level& level, const TreeNode* node, Place place) {
+  const bool root = level.node == b.hosts.tree.data();
+  const int exponent = root ? node->depth : node->depth - level.node->depth;
+  return {.place = place,
+          .host_sum = !node->leaf() || b.hosts.size(node->begin) > 1,
+          .exponent = static_cast<int8_t>(b.problem.coded ? exponent : 0)};
 }
 
 }  // namespace
@@ -39,7 +45,7 @@ int holder(const Hosts& hosts, const TreeNode* node, int64_t cell, int depth) {
 
 int32_t add_sides(Builder& b, const Level& level, Place held, Place got, Place to, int64_t count,
                   Waits waits) {
-  Source sources[] = {partial(b.hosts, level.mine, held), partial(b.hosts, level.sibling, got)};
+  Source sources[] = {partial(b, level, level.mine, held), partial(b, level, level.sibling, got)};
   if (level.side == 1) std::swap(sources[0], sources[1]);
   return b.reduce(sources, to, count, level.node == b.hosts.tree.data(), waits);
 }

@@ -14,6 +14,10 @@
 
 namespace stretto::comm {
 
+// So few ranks in several racks add in a tree too, but have few messages anyway. Reduce-scatters,
+// which a tree copies, and operations with a codec, whose sums it encodes, take another way.
+constexpr int kMostRanksWithoutTree = 16;
+
 // A node above a host, and the side of it that the host is on.
 struct Level {
   const TreeNode* node;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -44,9 +45,21 @@ class CodedSum {
       // A host of one source is added to the total directly, which gives the same bits.
       const bool alone = begin > 0 && end == begin + 1;
       float* sum = begin == 0 || alone ? total_.data() : host_.data();
-      for (size_t s = begin; s < end; ++s) add(sources_[s].place, sum, !alone && s == begin);
+      for (size_t s = begin; s < end; ++s) add(sources_[s], sum, !alone && s == begin);
       if (sum == host_.data()) add_plain(host_.data(), total_.data());
     }
+  }
+
+  void add(const Source& source, float* sum, bool first) {
+    if (source.exponent == 0 || context_.reduction.op != ReduceOp::kAverage)
+      return add(source.place, sum, first);
+    add(source.place, scaled_.data(), true);
+    const float scale = std::ldexp(1.0f, source.exponent);
+    for (int64_t i = 0; i < count_; ++i) scaled_[i] *= scale;
+    if (first)
+      std::copy_n(scaled_.data(), count_, sum);
+    else
+      add_plain(scaled_.data(), sum);
   }
 
   void add(Place place, float* sum, bool first) const {
@@ -73,7 +86,7 @@ class CodedSum {
   const LocalBuffers& buffers_;
   const LocalContext& context_;
   int64_t at_ = 0, count_ = 0;
-  std::array<float, kPiece> total_, host_;
+  std::array<float, kPiece> total_, host_, scaled_;
 };
 
 void reduce_step(const Schedule& schedule, const Step& step, const LocalBuffers& buffers,
@@ -92,19 +105,43 @@ void reduce_step(const Schedule& schedule, const Step& step, const LocalBuffers&
   reduce(context.isa, reduction, plain, step.count, write_at(buffers, step.place, reduction.dtype));
 }
 
-NonFinite encode_step(const Step& step, Place source, const LocalBuffers& buffers,
+// Encodes the values as they are, and adds what that loses of them to the residual.
+void encode_sum(const Step& step, const Source& source, const float* values, float* residual,
+                std::byte* slot, const LocalContext& context) {
+  const bool average = context.reduction.op == ReduceOp::kAverage;
+  // As in encode_step; of a partial sum, in the units of contributions.
+  const float scale = !average      ? 1.0f
+                      : step.result ? static_cast<float>(context.reduction.ranks)
+                                    : std::ldexp(1.0f, source.exponent);
+  std::array<float, 2048> lost;  // a multiple of every codec's block
+  const auto piece = static_cast<int64_t>(lost.size());
+  for (int64_t at = 0; at < step.count; at += piece) {
+    const int64_t count = std::min(piece, step.count - at);
+    std::fill_n(lost.data(), count, 0.0f);
+    context.codec->encode(context.isa, values + at, lost.data(), count,
+                          slot + context.codec->encoded_bytes(at));
+    for (int64_t i = 0; i < count; ++i) residual[at + i] += scale * lost[i];
+  }
+}
+
+NonFinite encode_step(const Step& step, const Source& from, const LocalBuffers& buffers,
                       const LocalContext& context) {
+  const Place source = from.place;
   const Codec& codec = *context.codec;
   std::byte* slot = buffers.slots[step.place.offset];
   float* residual = buffers.residual == nullptr ? nullptr : buffers.residual + source.offset;
   const float* values = reinterpret_cast<const float*>(read_at(buffers, source, DType::kFloat32));
   // The loss of an average becomes a contribution, which a later average divides by the ranks
   // again.
-  const bool scaled =
-      residual != nullptr && step.result && context.reduction.op == ReduceOp::kAverage;
+  const bool scaled = residual != nullptr && step.result && !step.adds_loss &&
+                      context.reduction.op == ReduceOp::kAverage;
   const float ranks = static_cast<float>(context.reduction.ranks);
   for (int64_t i = 0; scaled && i < step.count; ++i) residual[i] /= ranks;
-  const NonFinite found = codec.encode(context.isa, values, residual, step.count, slot);
+  NonFinite found;
+  if (step.adds_loss && residual != nullptr)
+    encode_sum(step, from, values, residual, slot, context);
+  else
+    found = codec.encode(context.isa, values, residual, step.count, slot);
   for (int64_t i = 0; scaled && i < step.count; ++i) residual[i] *= ranks;
   if (!step.result) return found;
   codec.decode(context.isa, slot, step.count,
@@ -176,7 +213,7 @@ NonFinite run_local_step(const Schedule& schedule, const Step& step, const Local
       return {};
     }
     case Action::kEncode:
-      return encode_step(step, schedule.sources(step)[0].place, buffers, context);
+      return encode_step(step, schedule.sources(step)[0], buffers, context);
     case Action::kDecode:
       context.codec->decode(context.isa, buffers.slots[schedule.sources(step)[0].place.offset],
                             step.count,

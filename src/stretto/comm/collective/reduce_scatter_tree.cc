@@ -169,42 +169,45 @@ class ScatterHalving {
   Steps copies_;  // of each of them
 };
 
-// Blocks through the card of the busiest host, in its busier direction, and on the way in. Of
-// blocks of one size.
-struct HalvedBlocks {
-  double busiest = 0, received = 0;
+// The blocks of one size that each host receives, in time of m log m.
+class ReceivedBlocks {
+ public:
+  explicit ReceivedBlocks(const Hosts& hosts)
+      : hosts_(hosts), cells_(hosts), received_(hosts.members.size()) {
+    for (const int owner : cells_.owner)
+      before_.push_back(before_.back() +
+                        static_cast<double>(hosts.size(owner)) / cells_.of_host[owner]);
+    add(hosts.tree[0]);
+  }
+
+  double most() const { return *std::max_element(received_.begin(), received_.end()); }
+
+ private:
+  // The host that holds each cell at the node, which has received the other side's sum of it.
+  std::vector<int> add(const TreeNode& node) {
+    if (node.leaf()) return {node.begin};
+    std::vector<int> of_cell(size_t{1} << node.depth);
+    for (const int side : {0, 1}) {
+      const TreeNode& child = hosts_.tree[side == 0 ? node.left : node.right];
+      const std::vector<int> below = add(child);
+      const int finer = node.depth - 1 - child.depth;
+      for (size_t cell = 0; cell < of_cell.size() / 2; ++cell)
+        of_cell[2 * cell + side] = below[cell >> finer];
+    }
+    for (size_t cell = 0; cell < of_cell.size(); ++cell) {
+      const Part part = cells_.below(static_cast<int64_t>(cell), node.depth);
+      received_[of_cell[cell]] += before_[part.end] - before_[part.begin];
+    }
+    return of_cell;
+  }
+
+  const Hosts& hosts_;
+  const RootCells cells_;
+  std::vector<double> before_ = {0};  // blocks below each cell at the root
+  std::vector<double> received_;
 };
 
-HalvedBlocks halved_blocks(const Hosts& hosts) {
-  const RootCells cells(hosts);
-  std::vector<double> before = {0};  // blocks below each cell
-  for (const int owner : cells.owner)
-    before.push_back(before.back() + static_cast<double>(hosts.size(owner)) / cells.of_host[owner]);
-  const auto blocks = [&](Part part) { return before[part.end] - before[part.begin]; };
-  HalvedBlocks most;
-  for (int h = 0; h < hosts.count(); ++h) {
-    double received = 0;
-    std::vector<int64_t> held = {0};
-    for (const Level& level : path_of(hosts, h)) {
-      std::vector<int64_t> kept;
-      for (const int64_t cell : held)
-        for (int64_t c = cell << level.finer(); c < (cell + 1) << level.finer(); ++c) {
-          kept.push_back(2 * c + level.side);
-          received += blocks(cells.below(kept.back(), level.node->depth));
-        }
-      held = std::move(kept);
-    }
-    most.received = std::max(most.received, received);
-    // All blocks but its own leave a host.
-    most.busiest = std::max({most.busiest, received, before.back() - hosts.size(h)});
-  }
-  return most;
-}
-
 constexpr int kMostSpareDepth = 2;
-// So few ranks in several racks, which add in a tree too, have few messages anyway; without the
-// copy and with fewer rounds, the others are at least as fast.
-constexpr int kMostRanksWithout = 16;
 
 }  // namespace
 
@@ -217,7 +220,7 @@ std::string reduce_scatter_tree_halving_unfit(const Problem& p) {
   if (hosts.count() == 1) return "all ranks are on one host";
   if (sum_order(p) != SumOrder::kTree)
     return "adds hosts in a tree, but so few are added from left to right";
-  if (p.order == SumOrder::kAuto && p.ranks() <= kMostRanksWithout)
+  if (p.order == SumOrder::kAuto && p.ranks() <= kMostRanksWithoutTree)
     return "so few ranks reach each other in one round";
   if (hosts.tree[0].depth > std::ceil(std::log2(hosts.count())) + kMostSpareDepth)
     return "racks differ so much in size that some hosts would send many messages";
@@ -228,7 +231,8 @@ Cost reduce_scatter_tree_halving_cost(const Problem& p) {
   const Hosts& hosts = p.host.hosts();
   const double all = static_cast<double>(total_count(p)), k = hosts.largest();
   const double block = all / p.ranks();
-  const HalvedBlocks halved = halved_blocks(hosts);
+  const double received = ReceivedBlocks(hosts).most();
+  const double smallest = hosts.sizes.front();
   double messages = 0;
   for (int h = 0; h < hosts.count(); ++h) {
     double here = 0;
@@ -238,10 +242,11 @@ Cost reduce_scatter_tree_halving_cost(const Problem& p) {
   return {.wire_rounds = static_cast<double>(hosts.tree[0].depth),
           .local_rounds = k > 1 ? 1.0 : 0.0,
           .wire_messages = k * messages,
-          .wire_elements = halved.busiest * block,
+          // All blocks but its own leave a host.
+          .wire_elements = std::max(received, p.ranks() - smallest) * block,
           .local_messages = k - 1,
           .local_elements = all + (k - 1) / k * all,  // the copy of the input, too
-          .summed_elements = (k > 1 ? all : 0) + 2 * halved.received * block / k};
+          .summed_elements = (k > 1 ? all : 0) + 2 * received * block / k};
 }
 
 }  // namespace stretto::comm

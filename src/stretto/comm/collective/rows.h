@@ -50,7 +50,8 @@ Schedule all_reduce_tree_halving(const Problem&, int64_t unit);
 Cost all_reduce_tree_halving_cost(const Problem&);
 Schedule all_reduce_tree_doubling(const Problem&, int64_t unit);
 Cost all_reduce_tree_doubling_cost(const Problem&);
-std::string all_reduce_tree_unfit(const Problem&);
+std::string all_reduce_tree_halving_unfit(const Problem&);
+std::string all_reduce_tree_doubling_unfit(const Problem&);
 
 // The root sends to all; or a binomial tree over hosts, then inside each host; or a chain, host
 // after host, which with many units sends the tensor through every card once.

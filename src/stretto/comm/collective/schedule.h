@@ -79,8 +79,9 @@ struct Problem {
       displacements;  // where block r begins, in elements; empty: one after another
   std::vector<int64_t> receive_displacements;  // the same for receive_counts
   int root = 0;                                // broadcast, reduce, gather, scatter
-  bool exact = false;  // the reduction gives the same bits in any order (is_exact in reduce.h)
-  bool coded = false;  // all_reduce: what crosses the wire goes through a codec
+  bool exact = false;       // the reduction gives the same bits in any order (is_exact in reduce.h)
+  bool coded = false;       // all_reduce: what crosses the wire goes through a codec,
+  bool coded_sums = false;  // which may encode sums once more at every level (Codec::sums)
   SumOrder order = SumOrder::kAuto;
   int64_t unit = 0;   // elements per unit, about; 0: one unit
   int64_t align = 1;  // units and parts begin at multiples of so many elements (a codec's block)
@@ -115,6 +116,8 @@ struct Source {
   Place place;
   bool begins_host = true;  // first of its host: each host is summed before hosts are added
   bool host_sum = false;    // it is the sum of a host of several ranks
+  int8_t exponent = 0;      // an average through a codec: it is multiplied by 2^exponent; encode:
+                            // what is lost of it is
 };
 
 enum class Action : uint8_t {
@@ -124,17 +127,19 @@ enum class Action : uint8_t {
   kReduce,   // `place` = the sum of `sources`; a source may be `place` itself, none overlaps partly
   kCopy,     // `place` = sources[0], which does not overlap it unless it is the same memory
   kEncode,   // slot `place` = encode(sources[0]) with error feedback; when `result`, sources[0] is
-             // then replaced by what the receivers will decode
+             // then replaced by what the receivers will decode. With adds_loss the residual is not
+             // encoded; what is lost is added to it, so an element may be encoded several times
   kDecode,   // `place` = decode(slot sources[0])
 };
 
 struct Step {
   Action action = Action::kSend;
-  bool last = false;    // reduce: this yields the final value, so an average is divided here
-  bool result = false;  // encode: of a final value (else of a contribution)
-  int32_t peer = -1;    // send, receive
-  int32_t tag = 0;      // distinguishes messages from one rank to another within a unit
-  int64_t count = 0;    // elements; 0 only in a barrier, whose messages have no payload
+  bool last = false;       // reduce: this yields the final value, so an average is divided here
+  bool result = false;     // encode: of a final value (else of a contribution)
+  bool adds_loss = false;  // encode
+  int32_t peer = -1;       // send, receive
+  int32_t tag = 0;         // distinguishes messages from one rank to another within a unit
+  int64_t count = 0;       // elements; 0 only in a barrier, whose messages have no payload
   Place place;
   int32_t first_source = 0, source_count = 0;
   int32_t first_wait = 0, wait_count = 0;

@@ -51,10 +51,13 @@ void choose(benchmark::State& state, const Problem& problem) {
 
 const bool registered = [] {
   for (const int ranks : {64, 512, 4096}) {
-    const Problem problem = problem_of(Collective::kAllReduce, ranks, false);
-    benchmark::RegisterBenchmark(fmt::format("all_reduce/choose/{}", ranks).c_str(),
-                                 [problem](benchmark::State& state) { choose(state, problem); })
-        ->Unit(benchmark::kMicrosecond);
+    for (const Collective kind : {Collective::kAllReduce, Collective::kReduceScatter}) {
+      const Problem problem = problem_of(kind, ranks, false);
+      benchmark::RegisterBenchmark(
+          fmt::format("{}/choose/{}", collective_name(kind), ranks).c_str(),
+          [problem](benchmark::State& state) { choose(state, problem); })
+          ->Unit(benchmark::kMicrosecond);
+    }
     std::vector<int> host;
     for (int r = 0; r < ranks; ++r) host.push_back(r / kRanksPerHost);
     benchmark::RegisterBenchmark(fmt::format("find_hosts/{}", ranks).c_str(),

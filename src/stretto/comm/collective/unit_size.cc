@@ -35,7 +35,7 @@ int64_t least_part(const Problem& p, int64_t chunk_bytes, const LinkModel& link)
 
 int64_t parts_per_unit(const Problem& p) {
   const Hosts& hosts = p.host.hosts();
-  if (p.coded || sum_order(p) == SumOrder::kLine) return p.ranks();
+  if ((p.coded && !p.coded_sums) || sum_order(p) == SumOrder::kLine) return p.ranks();
   return int64_t{1} * hosts.largest() * std::max(1, hosts.tree[0].depth);
 }
 

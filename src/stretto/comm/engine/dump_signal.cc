@@ -44,7 +44,6 @@ struct Watch {
   std::mutex calls;  // held while functions are called
   std::map<uint64_t, std::function<void()>> dumps;
   uint64_t next = 1;
-  bool installed = false;
   std::thread thread;
 };
 
@@ -84,6 +83,11 @@ void disarm_in_child() {
   if (handler_is(on_signal)) install(SIG_DFL);
 }
 
+// The code of the handler goes, and the process perhaps.
+[[gnu::destructor]] void disarm_at_exit() {
+  if (handler_is(on_signal)) install(SIG_IGN);
+}
+
 void disarm_children() {
   [[maybe_unused]] static const int kRegistered = pthread_atfork(nullptr, nullptr, disarm_in_child);
 }
@@ -114,14 +118,12 @@ void start(Watch& w) {
   close_in_children(fd);
   owner = getpid();
   descriptor = fd;
-  w.installed = handler_is(SIG_DFL);
-  if (w.installed) install(on_signal);
+  if (handler_is(SIG_DFL)) install(on_signal);
 }
 
 void end(Watch& w) {
   if (!w.thread.joinable()) return;
-  if (std::exchange(w.installed, false) && handler_is(on_signal)) install(SIG_DFL);
-  const int fd = descriptor.exchange(-1);
+  const int fd = descriptor.exchange(-1);  // the handler stays, and does nothing
   [[maybe_unused]] const ssize_t written = write(fd, &kEnd, sizeof kEnd);
   w.thread.join();
   keep_in_children(fd);
@@ -145,10 +147,10 @@ uint64_t add(std::function<void()> dump) {
 
 }  // namespace
 
-DumpSignal::DumpSignal(std::function<void()> dump) : id_(add(std::move(dump))) {}
+DumpSignal::DumpSignal(std::function<void()> dump) : forks_(forks()), id_(add(std::move(dump))) {}
 
 DumpSignal::~DumpSignal() {
-  if (owner.load() != getpid()) return;
+  if (forks_ != forks()) return;  // the number may be that of an engine of this process
   Watch& w = watch();
   const std::lock_guard life(w.life);
   bool last = false;

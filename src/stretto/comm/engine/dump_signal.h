@@ -2,7 +2,8 @@
 // eventfd; a thread that exists as long as an engine does reads it and calls the engines.
 //
 // The handler is installed only while the signal has its default action, and one that the program
-// installs later replaces it. In a forked child the signal does what it did by default.
+// installs later replaces it. It stays when the engines are gone, so that a signal that comes too
+// late ends no process. In a forked child the signal does what it did by default.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +21,7 @@ class DumpSignal {
   DumpSignal& operator=(const DumpSignal&) = delete;
 
  private:
+  const uint64_t forks_;  // of the process that made it
   const uint64_t id_;
 };
 

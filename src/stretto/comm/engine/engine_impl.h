@@ -1,7 +1,7 @@
 // The engine's implementation. It puts its parts together: groups (group_table.h), each with its
 // order, fusion, point-to-point messages and step tuning (state.h), operations by handle
-// (operation_table.h), their units (units.h), the links, and the end of a failed job (ending.h). One
-// lock guards them all.
+// (operation_table.h), their units (units.h), the links, and the end of a failed job (ending.h).
+// One lock guards them all.
 //
 // Who polls the links. A thread that waits for an operation does it itself, so that a small
 // operation costs one wake-up instead of three. The progress thread polls when no thread waits, and
@@ -15,6 +15,7 @@
 #include <optional>
 #include <thread>
 
+#include "stretto/base/cpu.h"
 #include "stretto/base/error.h"
 #include "stretto/base/fork.h"
 #include "stretto/comm/engine/dump_signal.h"
@@ -151,6 +152,7 @@ class EngineImpl : public Engine {
 
   const Membership membership_;
   const Options options_;
+  const Isa isa_ = usable_isa();
   std::vector<std::vector<int>> hosts_;
   std::vector<int> host_of_;  // by rank: its place in hosts_
   std::vector<int> rack_of_;  // by rank: equal numbers for one rack

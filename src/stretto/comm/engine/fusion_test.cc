@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <future>
 #include <random>
 #include <set>
 
@@ -170,6 +171,42 @@ TEST(Fusion, TogetherJoinsAlikeOperationsWhateverStandsBetweenThem) {
     EXPECT_EQ(engine.statistics().joined, 40);
     EXPECT_EQ(engine.statistics().operations, 41);
   }));
+}
+
+// Ranks may have different time limits, and join the same operations all the same.
+TEST(Fusion, TogetherTheShortestTimeLimitHolds) {
+  const auto submit = [](Engine& engine, std::vector<float>& x, std::vector<double> limits_s) {
+    std::vector<Operation> operations;
+    for (const double limit_s : limits_s)
+      operations.push_back({.count = 1,
+                            .input = &x[operations.size()],
+                            .output = &x[operations.size()],
+                            .timeout_s = limit_s});
+    std::vector<Handle> handles;
+    engine.submit_together(kWorld, std::move(operations), &handles);
+    EXPECT_EQ(std::set(handles.begin(), handles.end()).size(), 1u);
+    engine.wait(handles[0]);
+  };
+  expect_no_errors(run_ranks(2, two_hosts, [&](Engine& engine) {
+    std::vector<float> x(3);
+    const double rank = engine.membership().rank;
+    submit(engine, x, {0, 100 + rank, 200 * rank});
+  }));
+  std::promise<void> end;
+  const std::shared_future<void> over = end.get_future().share();
+  const auto errors = run_ranks(2, two_hosts, [&](Engine& engine) {
+    if (engine.membership().rank == 1) {
+      over.wait_for(std::chrono::minutes(1));
+      return;
+    }
+    std::vector<float> x(3);
+    EXPECT_THROW(submit(engine, x, {100, 0.2, 0}), CommError);
+    end.set_value();
+    submit(engine, x, {0});  // its error is that of the job
+  });
+  EXPECT_EQ(errors[0],
+            "all_reduce of 3 float32 (average), '3 operations in one' is not done after 0.2 s (the "
+            "timeout of group 'world'); rank 0 waits for rank 1");
 }
 
 TEST(Fusion, NaNInWhatIsSubmittedTogetherIsReportedByName) {

@@ -14,9 +14,11 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
+#include "stretto/base/fork_testing.h"
 #include "stretto/comm/engine/attendance.h"
 #include "stretto/comm/engine/engine_testing.h"
 #include "stretto/comm/gradient/gradients.h"
+#include "stretto/comm/negotiate/unordered.h"
 
 namespace stretto::comm {
 namespace {
@@ -57,6 +59,15 @@ int64_t resident_bytes() {
 size_t entries(const char* folder) {
   const std::filesystem::directory_iterator all(folder);
   return static_cast<size_t>(std::distance(begin(all), end(all)));
+}
+
+// The number, from 1, of the first method that does not say that the process was forked; 0: none.
+int first_unaware(const std::vector<std::function<void()>>& methods) {
+  for (size_t i = 0; i < methods.size(); ++i) {
+    if (error_of(methods[i]).find("before fork()") == std::string::npos)
+      return static_cast<int>(i) + 1;
+  }
+  return 0;
 }
 
 void wait_until_waiting() { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
@@ -376,6 +387,7 @@ TEST(EngineLifetime, EveryMethodSaysThatTheProcessWasForked) {
         engine->submit_together(kWorld, {sum(&x)}, &handles);
       },
       [&] { engine->step(); },
+      [&] { engine->link_model(); },
       [&] { engine->poll(handle); },
       [&] { engine->source(handle); },
       [&] { engine->awaited(handle); },
@@ -398,22 +410,68 @@ TEST(EngineLifetime, EveryMethodSaysThatTheProcessWasForked) {
       [&] { engine->stop_trace(); },
       [&] { engine->flight_json("why"); },
   };
-  const pid_t pid = fork();
-  if (pid == 0) {
-    alarm(60);
-    for (size_t i = 0; i < methods.size(); ++i) {
-      if (error_of(methods[i]).find("before fork()") == std::string::npos)
-        _exit(static_cast<int>(i) + 1);
-    }
+  const int first = in_a_child([&] {
+    const int unaware = first_unaware(methods);
     engine->close();
     engine.reset();
-    _exit(0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(pid, &status, 0), pid);
-  EXPECT_TRUE(WIFEXITED(status)) << "it hung";
-  EXPECT_EQ(WEXITSTATUS(status), 0) << "the number of the method that did not, from 1";
+    return unaware;
+  });
+  EXPECT_EQ(first, 0) << "the number of the method that did not, from 1; -1: it hung";
   engine->wait(handle);
+}
+
+TEST(EngineLifetime, EveryMethodOfGradientsSaysThatTheProcessWasForked) {
+  auto engine = Engine::create(memory_store(), {.rank = 0, .size = 1}, tcp(0));
+  Gradients gradients(*engine, "g", {0}, "none", engine->options());
+  float x = 1;
+  const auto submit = [&] {
+    return gradients.submit({.slices = {{.parameter = "w", .count = 1}}, .values = &x});
+  };
+  const Handle handle = submit();
+  const int first = in_a_child([&] {
+    return first_unaware({
+        [&] { submit(); },
+        [&] { gradients.wait(handle); },
+        [&] {
+          std::vector<Completion> batch(1);
+          gradients.next_completions(batch, 10);
+        },
+        [&] { gradients.interrupt(); },
+    });
+  });
+  EXPECT_EQ(first, 0) << "the number of the method that did not, from 1; -1: it hung";
+  EXPECT_TRUE(gradients.wait(handle));
+}
+
+TEST(EngineLifetime, EveryMethodOfNamedOperationsSaysThatTheProcessWasForked) {
+  auto engine = Engine::create(memory_store(), {.rank = 0, .size = 1}, tcp(0));
+  Unordered named(*engine, "job", {0}, {});
+  float x = 1;
+  const auto what =
+      std::make_shared<const Recurring>(Recurring{.description = "f32", .operation = {.count = 1}});
+  const auto submit = [&](std::string_view name) {
+    return named.submit(name, "f32", kWorld, {sum(&x)});
+  };
+  const Handle handle = submit("w");
+  const int first = in_a_child([&] {
+    return first_unaware({
+        [&] { submit("v"); },
+        [&] { named.submit("v", "f32", [] { return Rest(); }); },
+        [&] { named.submit("v", what, &x); },
+        [&] { named.set_timeout(1); },
+        [&] { named.join(); },
+        [&] { named.last_joined(); },
+        [&] { named.poll(handle); },
+        [&] { named.wait(handle); },
+        [&] { named.take_over(handle); },
+        [&] { named.leave(); },
+        [&] { named.wait_left(10); },
+    });
+  });
+  EXPECT_EQ(first, 0) << "the number of the method that did not, from 1; -1: it hung";
+  EXPECT_TRUE(named.wait(handle));
+  named.leave();
+  EXPECT_TRUE(named.wait_left(60));
 }
 
 // In a child of its own, because the limit holds for the whole process; not as root, whom it does

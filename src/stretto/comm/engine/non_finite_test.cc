@@ -200,6 +200,40 @@ TEST(NonFinite, AreFoundInOtherKindsWithoutTheEnginesLock) {
   }
 }
 
+// With a codec the whole input of a unit is searched before its first part is encoded.
+TEST(NonFinite, AreFoundInOneUnitWithACodecWithoutTheEnginesLock) {
+  const auto engine = Engine::create(memory_store(), {.rank = 0, .size = 1}, patient());
+  constexpr int64_t kCount = 1 << 15;
+  Guarded input(kCount);
+  std::vector<float> output(kCount);
+  for (const bool together : {false, true}) {
+    SCOPED_TRACE(together);
+    input.data()[kCount - 3] = std::numeric_limits<float>::infinity();
+    input.guard();
+    auto submitted = std::async(std::launch::async, [&] {
+      std::vector<Handle> handles;
+      const Operation op{.reduction = ReduceOp::kSum,
+                         .count = kCount,
+                         .input = input.data(),
+                         .output = output.data(),
+                         .codec = "fp16"};
+      if (!together) return engine->submit(kWorld, op);
+      engine->submit_together(kWorld, {op}, &handles);
+      return handles[0];
+    });
+    while (!input.touched()) std::this_thread::yield();
+    auto other = std::async(std::launch::async, [&] { return engine->take_non_finite().size(); });
+    EXPECT_EQ(other.wait_for(std::chrono::seconds(20)), std::future_status::ready);
+    input.allow();
+    EXPECT_EQ(other.get(), 0u);
+    engine->wait(submitted.get());
+    const auto reports = engine->take_non_finite();
+    ASSERT_EQ(reports.size(), 1u);
+    EXPECT_EQ(reports[0].first_offset, kCount - 3);
+    EXPECT_EQ(reports[0].count, 1);
+  }
+}
+
 TEST(NonFinite, OfPartsWithDisplacementsAreCountedInTheirOrder) {
   expect_no_errors(run_ranks(2, tcp, [](Engine& engine) {
     constexpr int64_t kParts[] = {20'000, 30'000};

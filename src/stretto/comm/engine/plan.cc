@@ -219,6 +219,7 @@ Problem make_problem(const Operation& op, const GroupState& group, const Codec* 
   }
   problem.exact = reduces(op.kind) && is_exact(op.dtype, op.reduction);
   problem.coded = codec != nullptr;
+  problem.coded_sums = codec && codec->sums;
   problem.align = codec ? codec->block : 1;
   // The result of a codec may depend on units, so with one they do not change during a job.
   const LinkModel& unit_link = codec ? LinkModel{} : link;

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <atomic>
+#include <cmath>
 
 #include "stretto/comm/collective/algorithm.h"
 #include "stretto/comm/engine/engine_testing.h"
@@ -139,6 +140,47 @@ TEST(EngineRacks, AReduceScatterInTheTreeHasTheBitsOfTheSum) {
         }
       }));
   for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(wrong[rank], 0) << "rank " << rank;
+}
+
+// The halves of an average of 18 ranks in two racks, through codecs that may encode sums again.
+TEST(EngineRacks, CodecsInTheTreeGiveOneResultToAllRanks) {
+  constexpr int kRanks = 18;
+  constexpr int64_t kCount = 100'003;
+  std::vector<double> exact(kCount), magnitude(kCount);
+  for (int r = 0; r < kRanks; ++r) {
+    const std::vector<float> x = testing::values_of(r, kCount);
+    for (int64_t i = 0; i < kCount; ++i) {
+      exact[i] += x[i] / kRanks;
+      magnitude[i] += std::abs(x[i]) / kRanks;
+    }
+  }
+  for (const char* codec : {"fp16", "bf16"}) {
+    std::vector<std::vector<float>> results(kRanks);
+    expect_no_errors(run_ranks(
+        kRanks,
+        [](int rank) {
+          Options options = testing::patient();
+          options.transports = "tcp";
+          options.algorithm = "tree_halving";
+          options.host = fmt::format("host {}", rank / 3);
+          options.rack = fmt::format("rack {}", rank / 9);
+          return options;
+        },
+        [&](Engine& engine) {
+          std::vector<float> x = testing::values_of(engine.membership().rank, kCount);
+          engine.wait(engine.submit(kWorld, {.reduction = ReduceOp::kAverage,
+                                             .count = kCount,
+                                             .input = x.data(),
+                                             .output = x.data(),
+                                             .codec = codec}));
+          results[engine.membership().rank] = x;
+        }));
+    for (int rank = 1; rank < kRanks; ++rank) EXPECT_EQ(results[rank], results[0]) << codec;
+    // Six hosts: a tree of depth 3, so four roundings.
+    const double unit = codec[0] == 'f' ? 0x1p-11 : 0x1p-8;
+    for (int64_t i = 0; i < kCount; ++i)
+      ASSERT_NEAR(results[0][i], exact[i], 1.01 * 4 * unit * magnitude[i] + 0x1p-24) << codec;
+  }
 }
 
 TEST(EngineRacks, ARankWhoseRackIsNotThatOfItsHostIsAnError) {

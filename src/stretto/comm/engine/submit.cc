@@ -1,5 +1,6 @@
 // Starts operations.
 #include <algorithm>
+#include <limits>
 #include <numeric>
 
 #include "stretto/base/clock.h"
@@ -29,8 +30,7 @@ bool is_searched_ahead(const Operation& op, size_t ranks, const Options& options
 }
 
 // Places are counted as if the parts followed one another.
-NonFinite search(const Operation& op, size_t ranks) {
-  const Isa isa = usable_isa();
+NonFinite search(const Operation& op, size_t ranks, Isa isa) {
   const auto* input = static_cast<const std::byte*>(op.input);
   if (op.input_displacements.empty())
     return scan_non_finite(isa, op.dtype, input, input_count(op, ranks));
@@ -77,6 +77,12 @@ struct Together {
   std::vector<size_t> places;  // in the list that was submitted
 };
 
+// Infinity for none.
+double limit_s(const Operation& op, const Options& options) {
+  const double limit = op.timeout_s > 0 ? op.timeout_s : options.operation_timeout_s;
+  return limit > 0 ? limit : std::numeric_limits<double>::infinity();
+}
+
 Piece piece_of(Operation&& op) {
   return {.count = op.count, .input = op.input, .output = op.output, .name = std::move(op.name)};
 }
@@ -87,7 +93,7 @@ void gather(std::vector<Together>& gathered, Operation&& op, size_t place, size_
             const GroupState& group, const Options& options) {
   const auto may_join = [&](const Operation& one) {
     return one.kind == Kind::kAllReduce && !is_coded(one, options) && !one.residual &&
-           one.timeout_s == 0 && !one.unseen && one.count > 0;
+           !one.unseen && one.count > 0;
   };
   const auto fits = [&](const Together& together) {
     const Operation& first = together.operation;
@@ -108,6 +114,7 @@ void gather(std::vector<Together>& gathered, Operation&& op, size_t place, size_
     found->places.reserve(most);
     found->pieces.push_back(piece_of(std::move(whole)));
   }
+  if (limit_s(op, options) < limit_s(whole, options)) whole.timeout_s = op.timeout_s;
   whole.input = whole.output = nullptr;
   whole.count += op.count;
   found->pieces.push_back(piece_of(std::move(op)));
@@ -137,7 +144,7 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   std::optional<NonFinite> found;
   if (const size_t ranks = known->ranks.size(); is_searched_ahead(operation, ranks, options_)) {
     inside.lock.unlock();
-    found = search(operation, ranks);
+    found = search(operation, ranks, isa_);
     inside.lock.lock();
     inside.require_open();
     known = &groups_.at(id);
@@ -182,7 +189,7 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
   if (std::any_of(operations.begin(), operations.end(), search_ahead)) {
     inside.lock.unlock();
     for (size_t at = 0; at < operations.size(); ++at)
-      if (search_ahead(operations[at])) found[at] = search(operations[at], ranks);
+      if (search_ahead(operations[at])) found[at] = search(operations[at], ranks, isa_);
     inside.lock.lock();
     inside.require_open();
     known = &groups_.at(id);
@@ -361,21 +368,21 @@ void EngineImpl::start_small(GroupState& state) {
 
 // Searches the input before it is sent, unless submit() has done it. Large all-reduces are searched
 // unit by unit or step by step (units.cc), so that sending begins at once and the data are still in
-// the cache.
+// the cache, and without the lock.
 void EngineImpl::scan_input(const GroupState& state, OpenOperation* open) {
   const Operation& op = open->operation;
   open->scans = op.kind == Kind::kAllReduce && open->pieces.empty() &&
-                (open->units > 1 || (open->searches && !open->whole->searched.empty()));
+                (open->units > 1 || bytes_of(*open) > kSmallBytes);
   if (open->scans) return;
   const NonFinite found = open->found_ahead ? *open->found_ahead
-                                            : scan_non_finite(usable_isa(), op.dtype, open->input,
+                                            : scan_non_finite(isa_, op.dtype, open->input,
                                                               input_count(op, state.ranks.size()));
   if (found.count == 0) return;
   open->non_finite = found.count;
   open->first_non_finite = found.first;
   const std::byte* input = open->input;
   for (Piece& piece : open->pieces) {
-    piece.non_finite = scan_non_finite(usable_isa(), op.dtype, input, piece.count);
+    piece.non_finite = scan_non_finite(isa_, op.dtype, input, piece.count);
     input += static_cast<size_t>(piece.count) * dtype_bytes(op.dtype);
   }
   if (options_.nan_check == NanCheck::kStop) stop_for_non_finite(*open);

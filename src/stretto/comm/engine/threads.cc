@@ -224,7 +224,10 @@ void EngineImpl::call_attendants() {
   Inside inside(*this);
   if (waiters_ == 0 || attendants_ == 0) return;
   waiter_wake_.notify_all();
-  if (driving_ && driver_ != std::this_thread::get_id()) links_->interrupt();
+  if (!driving_ || driver_ == std::this_thread::get_id()) return;
+  // The thread that wakes up may take this one's core, and takes the lock first of all.
+  inside.lock.unlock();
+  links_->interrupt();
 }
 
 bool EngineImpl::poll(Handle handle) {

@@ -51,7 +51,6 @@ class Units {
   static constexpr size_t kSpareBytes = 32 << 20;
 
  public:
-
   // stop_at_non_finite: operations whose data hold NaN or infinity stop instead of being sent.
   Units(Links* links, Trace* trace, const GroupTable* groups, bool stop_at_non_finite)
       : links_(*links), trace_(*trace), groups_(*groups), stop_at_non_finite_(stop_at_non_finite) {}

@@ -31,6 +31,7 @@ struct Bucket {
   void* values = nullptr;
   int64_t step = 0;       // number of the backward pass, the same on every rank
   double loss_scale = 1;  // by which a loss scaler has multiplied the gradients
+  double timeout_s = 0;   // of each of its operations, as Operation::timeout_s
 
   int64_t count() const;
 };

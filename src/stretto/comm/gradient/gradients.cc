@@ -53,7 +53,14 @@ Gradients::~Gradients() {
   for (const Group group : groups_) engine_.remove_group(group);
 }
 
+// A forked child has no worker thread, and its copy of the lock may be locked for ever.
+void Gradients::check_process() const {
+  if (forks_ != forks())
+    throw_invalid("gradients: made before fork(), they work only in the process that made them");
+}
+
 Handle Gradients::submit(Bucket bucket, Delivery delivery) {
+  check_process();
   auto owned = std::make_shared<Open>();
   Open* open = owned.get();
   open->delivery = delivery;
@@ -74,6 +81,7 @@ Handle Gradients::submit(Bucket bucket, Delivery delivery) {
 }
 
 bool Gradients::wait(Handle handle, double timeout_s) {
+  check_process();
   std::unique_lock lock(mutex_);
   const auto found = open_.find(handle);
   if (found == open_.end())
@@ -89,6 +97,7 @@ bool Gradients::wait(Handle handle, double timeout_s) {
 }
 
 size_t Gradients::next_completions(std::span<Completion> out, double timeout_s) {
+  check_process();
   std::unique_lock lock(mutex_);
   completion_wake_.wait_for(lock, std::chrono::duration<double>(std::min(timeout_s, 1e9)),
                             [&] { return !completed_.empty() || interrupted_; });
@@ -104,6 +113,7 @@ size_t Gradients::next_completions(std::span<Completion> out, double timeout_s) 
 }
 
 void Gradients::interrupt() {
+  check_process();
   {
     std::lock_guard lock(mutex_);
     interrupted_ = true;
@@ -178,16 +188,18 @@ void Gradients::advance() {
 
 void Gradients::send(Open& open, int stage) {
   try {
-    const std::vector<Operation> operations = open.exchange.stage(stage);
+    std::vector<Operation> operations = open.exchange.stage(stage);
     STRETTO_CHECK(!operations.empty(), "codec {} has nothing to do in stage {}", codec_, stage);
     open.left = operations.size();
-    for (const Operation& operation : operations)
+    for (Operation& operation : operations) {
+      operation.timeout_s = open.bucket.timeout_s;
       open.handles.push_back(
           engine_.submit(groups_[stage], operation, Delivery::kWait, [this, &open] {
             std::lock_guard lock(mutex_);
             operations_done_.push_back(&open);
             worker_wake_.notify_one();
           }));
+    }
   } catch (...) {
     open.left = open.handles.size();  // handles submitted so far
     fail(open, std::current_exception());

@@ -1,5 +1,6 @@
 // Averages gradient buckets over a group of ranks, with any gradient codec. All methods may be
-// called from any thread.
+// called from any thread. In a forked child they throw InvalidArgument, and the object must not be
+// destroyed there.
 //
 //   Gradients gradients(engine, "model", {0, 1, 2, 3}, "powersgd", engine.options());
 //   Handle handle = gradients.submit({.slices = {...}, .values = x, .step = 1});
@@ -25,6 +26,7 @@
 #include <utility>
 #include <vector>
 
+#include "stretto/base/fork.h"
 #include "stretto/comm/engine/engine.h"
 #include "stretto/comm/gradient/exchange.h"
 
@@ -58,6 +60,7 @@ class Gradients {
  private:
   struct Open;
 
+  void check_process() const;
   void run();
   void advance();
   void admit(Open& open);
@@ -68,6 +71,7 @@ class Gradients {
   void complete(Open& open);
 
   Engine& engine_;
+  const uint64_t forks_ = forks();
   const std::string codec_;
   std::array<Group, kStages> groups_;
   StartExchange start_;                           // the worker's

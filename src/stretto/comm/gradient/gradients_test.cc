@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <future>
 #include <limits>
 #include <random>
 
@@ -168,6 +169,38 @@ TEST(Gradients, ResidualsFollowParametersAndLossScales) {
 }
 
 // A rank that comes late, in another place every time, changes nothing.
+// Rank 0 submits a bucket alone, after steps of all ranks.
+TEST(Gradients, ABucketHasATimeLimit) {
+  for (const GradientCodec& codec : gradient_codecs()) {
+    SCOPED_TRACE(codec.name);
+    std::promise<void> end;
+    const std::shared_future<void> over = end.get_future().share();
+    const auto errors = run_ranks(kSize, setting, [&](Engine& engine) {
+      const int rank = engine.membership().rank;
+      Gradients gradients(engine, "model", everyone(), codec.name, engine.options());
+      const Model model = gradients_of(rank);
+      for (int i = 1; i <= 2; ++i) step(gradients, model, {{0, 1, 2, 3}}, i);
+      if (rank != 0) {
+        over.wait_for(std::chrono::minutes(1));
+        return;
+      }
+      std::vector<float> x = model[0];
+      const Handle handle = gradients.submit(
+          {.slices = {kModel[0]}, .values = x.data(), .step = 3, .timeout_s = 0.2});
+      try {
+        gradients.wait(handle);
+      } catch (const CommError&) {
+        end.set_value();
+        throw;
+      }
+    });
+    EXPECT_NE(errors[0].find("is not done after 0.2 s (the timeout of group 'model, stage "),
+              errors[0].npos)
+        << errors[0];
+    EXPECT_NE(errors[0].find("); rank 0 waits for rank"), errors[0].npos) << errors[0];
+  }
+}
+
 TEST(Gradients, RanksAgreeWhateverTheirTiming) {
   for (const char* codec : {"powersgd", "mixed", "topk"}) {
     std::vector<Model> results(kSize);

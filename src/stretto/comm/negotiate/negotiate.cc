@@ -107,6 +107,7 @@ void Negotiator::add(std::string_view name, std::string_view description, double
   own.ticket = ticket;
   own.since_s = own.reported_s = now_s;
   reported_s_ = std::min(reported_s_, now_s);
+  since_s_ = std::min(since_s_, now_s);
   ++open_;
 }
 
@@ -307,13 +308,14 @@ std::vector<Stall> Negotiator::diagnose(double now_s) {
   }
   diagnosed_.assign(asked_.begin(), asked_.end());
   asked_.clear();
-  reported_s_ = kNever_s;
+  reported_s_ = since_s_ = kNever_s;
   for_each_open([&](uint64_t hash, Own& own) {
-    if (now_s - own.reported_s >= stall_s_) {
+    if (now_s - own.reported_s >= stall_s_ || now_s - own.since_s >= limit_s_) {
       own.reported_s = now_s;
       asked_.insert(hash);
     }
     reported_s_ = std::min(reported_s_, own.reported_s);
+    since_s_ = std::min(since_s_, own.since_s);
   });
   return stalls;
 }

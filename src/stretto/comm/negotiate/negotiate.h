@@ -12,6 +12,7 @@
 // the numbers.) A pure state machine: it sends nothing and reads no clock.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -43,6 +44,10 @@ class Negotiator {
   // This rank has submitted `name`. The description (operation, shape, type) must be the same on
   // all ranks. `ticket` comes back in Agreed. Throws InvalidArgument when the name is still open.
   void add(std::string_view name, std::string_view description, double now_s, uint64_t ticket = 0);
+
+  // Also reports a name that has waited for so many seconds, to the caller that will not wait for
+  // it any longer. Infinity at first.
+  void set_limit(double limit_s) { limit_s_ = limit_s; }
 
   // From now on this rank counts as ready for every name, until all ranks have joined.
   void join();
@@ -88,7 +93,7 @@ class Negotiator {
   // This rank submits nothing for now: it has joined, or left.
   bool ends() const { return left_ || joined_ != 0; }
   // When the next stall is to be reported, or earlier.
-  double next_report_s() const { return reported_s_ + stall_s_; }
+  double next_report_s() const { return std::min(reported_s_ + stall_s_, since_s_ + limit_s_); }
 
  private:
   // What this rank has submitted under a name. Kept for the next time.
@@ -123,6 +128,8 @@ class Negotiator {
   std::deque<Known> known_;                    // by number
   std::vector<int> free_;                      // numbers, descending
   double reported_s_ = kNever_s;               // at most Own::reported_s of any that is open
+  double since_s_ = kNever_s;                  // the same of Own::since_s
+  double limit_s_ = kNever_s;
 
   bool done_ = false;  // nothing was open at the start of this round
 

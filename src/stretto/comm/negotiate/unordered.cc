@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <limits>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
@@ -90,6 +91,7 @@ Unordered::Unordered(Engine& engine, std::string_view name, std::vector<int> ran
                              ranks_.begin())),
       attendance_(engine),
       negotiator_(rank_, static_cast<int>(ranks_.size()), options_.stall_s) {
+  negotiator_.set_limit(limit_s());
   try {
     thread_ = start_thread("named operations", [this] { run(); });
   } catch (...) {
@@ -119,6 +121,13 @@ Unordered::~Unordered() {
   } catch (const std::exception&) {
     // Receives of a job that is ending; they end with the engine.
   }
+}
+
+// A forked child has no thread for the rounds, and its copy of the lock may be locked for ever.
+void Unordered::check_process() const {
+  if (forks_ != forks())
+    throw_invalid(
+        "named operations: made before fork(), they work only in the process that made them");
 }
 
 Handle Unordered::submit(std::string_view name, std::string_view description, Start start) {
@@ -152,6 +161,7 @@ Handle Unordered::submit(std::string_view name, const std::shared_ptr<const Recu
 // `fill` writes what is submitted into a new item.
 template <typename Fill>
 Handle Unordered::submit(std::string_view name, Fill&& fill) {
+  check_process();
   std::unique_lock lock(mutex_);
   if (broken_) std::rethrow_exception(broken_);
   if (over_done_) throw_invalid("'{}' was submitted after all ranks have left the job", name);
@@ -217,6 +227,7 @@ const std::shared_ptr<Unordered::Item>& Unordered::find(Handle handle, std::stri
 }
 
 Handle Unordered::join() {
+  check_process();
   std::unique_lock lock(mutex_);
   if (broken_) std::rethrow_exception(broken_);
   negotiator_.join();
@@ -229,12 +240,36 @@ Handle Unordered::join() {
   return handle;
 }
 
+void Unordered::set_timeout(double timeout_s) {
+  check_process();
+  {
+    std::lock_guard lock(mutex_);
+    timeout_s_ = timeout_s;
+    negotiator_.set_limit(limit_s());
+  }
+  call();
+}
+
+double Unordered::limit_s() const {
+  const double own = timeout_s_, usual = engine_.options().operation_timeout_s;
+  if (own > 0) return own;
+  return usual > 0 ? usual : std::numeric_limits<double>::infinity();
+}
+
+std::string Unordered::limit_text() const {
+  return fmt::format("{:g} s ({})", limit_s(),
+                     timeout_s_ > 0 ? fmt::format("the timeout of group '{}'", name_)
+                                    : "STRETTO_OPERATION_TIMEOUT");
+}
+
 int Unordered::last_joined() const {
+  check_process();
   std::lock_guard lock(mutex_);
   return last_joined_;
 }
 
 void Unordered::leave() {
+  check_process();
   {
     std::lock_guard lock(mutex_);
     negotiator_.leave();
@@ -244,11 +279,13 @@ void Unordered::leave() {
 }
 
 bool Unordered::wait_left(double timeout_s) {
+  check_process();
   std::unique_lock lock(mutex_);
   return wait_on(over_, lock, timeout_s, [&] { return over_done_; });
 }
 
 bool Unordered::poll(Handle handle) {
+  check_process();
   std::shared_ptr<Item> item;
   {
     std::unique_lock lock(mutex_);
@@ -266,6 +303,7 @@ bool Unordered::poll(Handle handle) {
 }
 
 bool Unordered::wait(Handle handle, double timeout_s) {
+  check_process();
   const Limit limit(timeout_s);
   std::shared_ptr<Item> item;
   {
@@ -292,6 +330,7 @@ bool Unordered::wait(Handle handle, double timeout_s) {
 }
 
 bool Unordered::take_over(Handle handle) {
+  check_process();
   std::shared_ptr<Item> done;  // destroyed without the lock
   std::lock_guard lock(mutex_);
   Place* const place = find(handle);

@@ -1,7 +1,8 @@
 // Named operations that ranks may submit in different orders. An operation starts when all ranks
 // have submitted it, and operations start in the same order on all ranks. A thread runs the rounds
 // of a Negotiator, as messages of the engine, whenever a rank has something new. All methods may be
-// called from any thread.
+// called from any thread. In a forked child they throw InvalidArgument, and the object must not be
+// destroyed there.
 //
 //   Unordered named(engine, "job", {0, 1, 2, 3}, {.stall_s = 60});
 //   Handle handle = named.submit("fc.weight", "allreduce of [10, 4] float32", kWorld, {operation});
@@ -21,6 +22,7 @@
 #include <vector>
 
 #include "stretto/base/error.h"
+#include "stretto/base/fork.h"
 #include "stretto/comm/engine/attendance.h"
 #include "stretto/comm/engine/engine.h"
 #include "stretto/comm/negotiate/negotiate.h"
@@ -79,6 +81,11 @@ class Unordered {
   // The same for one operation, with next to no allocations.
   Handle submit(std::string_view name, const std::shared_ptr<const Recurring>& what, void* data);
 
+  // The job fails if an operation takes longer, from its submission here until all ranks have
+  // submitted it, and from then until its end; 0, as at first: options.operation_timeout_s. An
+  // operation that has a time limit of its own keeps it. Ranks may have different ones.
+  void set_timeout(double timeout_s);
+
   // This rank submits nothing until all ranks have joined; then the handle is done.
   Handle join();
   int last_joined() const;  // the rank of the group that joined last; -1 before all have
@@ -117,6 +124,7 @@ class Unordered {
   };
 
   // unordered.cc
+  void check_process() const;
   const std::shared_ptr<Item>& find(Handle handle, std::string_view method);
   Place* find(Handle handle);
   Item& insert();
@@ -125,6 +133,8 @@ class Unordered {
   Handle submit(std::string_view name, Fill&& fill);
   bool hurry();
   void call();
+  double limit_s() const;
+  std::string limit_text() const;
   bool wait_carriers(Item& item, double timeout_s);
   bool rest(Item& item, double timeout_s);
 
@@ -137,9 +147,11 @@ class Unordered {
   void post_receives();
   std::vector<std::byte> exchange(int k, const std::vector<std::byte>& message);
   std::vector<std::vector<std::string>> exchange(const std::vector<std::string>& texts);
+  void await(Handle handle, int from);
   [[noreturn]] void refuse(int from, const FormatError& error);
 
   // unordered_starts.cc
+  [[noreturn]] void time_out(const Stall& stall);
   void start_agreed(const Negotiator::Result& result);
   void start_told(const Negotiator::Result& result,
                   const std::vector<std::vector<std::string>>& said);
@@ -158,6 +170,7 @@ class Unordered {
   const std::string name_;
   const std::vector<int> ranks_;
   const UnorderedOptions options_;
+  const uint64_t forks_ = forks();
   const Group group_;
   int rank_ = 0;  // within ranks_
 
@@ -174,6 +187,8 @@ class Unordered {
   // The thread looks for a cause of a round. Set without the lock, by callers and by the engine.
   std::atomic<bool> called_{false};
   std::atomic<double> arrived_s_{0};  // when another rank's round came; 0: it has not
+
+  std::atomic<double> timeout_s_{0};
 
   mutable std::mutex mutex_;
   std::condition_variable over_;

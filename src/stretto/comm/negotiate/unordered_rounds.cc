@@ -21,6 +21,9 @@ constexpr uint32_t kFirst = 0, kLong = 1, kWake = 2;
 constexpr double kPatience_s = 0.2e-3;
 constexpr double kMostPatience_s = 2e-3;
 
+// What a busy machine may take to answer in a round, in addition to the time limit of operations.
+constexpr double kAnswer_s = 5;
+
 // Bytes for a round without new names, in addition to two bits per name.
 constexpr size_t kUsualBytes = 100;
 
@@ -197,7 +200,7 @@ std::vector<std::byte> Unordered::exchange(int k, const std::vector<std::byte>& 
     auto* data = const_cast<std::byte*>(outgoing.data()) + (outgoing.size() - rest);
     sent.add(engine_.submit(group_, message(Kind::kSend, to, kLong, data, rest)));
   }
-  engine_.wait(posted.handle);
+  await(posted.handle, from);
   std::vector<std::byte> received;
   try {
     received.resize(message_bytes(posted.bytes));
@@ -206,12 +209,28 @@ std::vector<std::byte> Unordered::exchange(int k, const std::vector<std::byte>& 
   }
   const std::span<const std::byte> here = beginning(posted.bytes);
   std::copy(here.begin(), here.end(), received.begin());
-  if (here.size() < received.size())
-    engine_.wait(
-        engine_.submit(group_, message(Kind::kRecv, from, kLong, received.data() + here.size(),
-                                       received.size() - here.size())));
+  if (here.size() < received.size()) {
+    Operation more = message(Kind::kRecv, from, kLong, received.data() + here.size(),
+                             received.size() - here.size());
+    more.timeout_s = timeout_s_;
+    engine_.wait(engine_.submit(group_, more));
+  }
   sent.wait();
   return received;
+}
+
+// Waits for another rank's message in a round. That comes at once, unless the rank's thread is in a
+// function that it has been given, which does not return.
+void Unordered::await(Handle handle, int from) {
+  while (!engine_.wait(handle, std::min(limit_s() + kAnswer_s, 1e9))) {
+    std::lock_guard lock(mutex_);
+    if (negotiator_.idle()) continue;  // nobody here waits for the round
+    const int rank = ranks_[static_cast<size_t>(from)];
+    throw CommError(rank, "",
+                    fmt::format("a negotiation of names is not done after {}; rank {} waits for "
+                                "rank {}",
+                                limit_text(), engine_.membership().rank, rank));
+  }
 }
 
 // Ends the job at once, so that nobody waits for what a rank of the group has broken.
@@ -232,14 +251,16 @@ std::vector<std::vector<std::string>> Unordered::exchange(const std::vector<std:
                                        .dtype = DType::kInt64,
                                        .count = 1,
                                        .input = &own_size,
-                                       .output = sizes.data()}));
+                                       .output = sizes.data(),
+                                       .timeout_s = timeout_s_}));
   std::string all(static_cast<size_t>(total_bytes(sizes)), '\0');
   engine_.wait(engine_.submit(group_, {.kind = Kind::kAllGather,
                                        .dtype = DType::kUInt8,
                                        .count = own_size,
                                        .input = own.data(),
                                        .output = all.data(),
-                                       .output_counts = sizes}));
+                                       .output_counts = sizes,
+                                       .timeout_s = timeout_s_}));
   return unpack_texts(all, sizes, texts.size());
 }
 

@@ -28,6 +28,7 @@ void Unordered::start_agreed(const Negotiator::Result& result) {
   for (const Stall& stall : result.stalls) {
     Stall named = stall;
     for (int& rank : named.missing) rank = ranks_[static_cast<size_t>(rank)];
+    if (stall.waiting_s >= limit_s()) time_out(named);
     if (!options_.stalled) continue;
     attendance_.end();
     options_.stalled(named);
@@ -84,6 +85,20 @@ void Unordered::start_told(const Negotiator::Result& result,
     settle(agreed, said[next++]);
   }
   begin(ready, true);
+}
+
+// Ends the job, as the engine does when one of its operations takes too long.
+void Unordered::time_out(const Stall& stall) {
+  std::string missing;
+  for (const int rank : stall.missing)
+    missing += fmt::format("{}{}", missing.empty() ? "" : ", ", rank);
+  const bool one = stall.missing.size() == 1;
+  throw CommError(
+      stall.missing.front(), "",
+      fmt::format("'{}' is not done after {}; rank {} waits for rank{} {}, which {} not submitted "
+                  "it",
+                  stall.name, limit_text(), engine_.membership().rank, one ? "" : "s", missing,
+                  one ? "has" : "have"));
 }
 
 void Unordered::settle(const Negotiator::Agreed& agreed, const std::vector<std::string>& said) {
@@ -154,6 +169,8 @@ size_t Unordered::begin_operations(std::span<Item* const> items, bool together) 
   std::vector<Handle> handles;
   std::exception_ptr error;
   const size_t all = operations.size();
+  for (Operation& operation : operations)
+    if (operation.timeout_s == 0) operation.timeout_s = timeout_s_;
   try {
     if (together) engine_.submit_together(items[0]->group, std::move(operations), &handles);
     for (size_t i = 0; !together && i < all; ++i)
@@ -213,6 +230,7 @@ std::vector<Unordered::Item*> Unordered::locate(std::span<const Negotiator::Agre
     STRETTO_CHECK(place, "'{}' was agreed on and is not there", one.name);
     items.back() = place->item.get();
     items.back()->name = one.name;
+    __builtin_prefetch(one.name.data());  // it is copied soon
   }
   return items;
 }
@@ -224,9 +242,11 @@ void Unordered::finish(std::span<Item* const> items) {
     if (item->start) done.push_back(std::exchange(item->start, nullptr));
   }
   if (!done.empty()) attendance_.end();
-  std::lock_guard lock(mutex_);
-  for (Item* item : items) item->started = true;
-  over_.notify_all();
+  {
+    std::lock_guard lock(mutex_);
+    for (Item* item : items) item->started = true;
+  }
+  over_.notify_all();  // without the lock, which those that wake up take first of all
 }
 
 void Unordered::finish(Item* item, std::exception_ptr error) {

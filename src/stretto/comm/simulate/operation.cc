@@ -95,22 +95,29 @@ class Player {
     return estimate_s(cost, options_.link, {options_.element_bytes, options_.element_bytes});
   }
 
-  void set_bounds() {
-    const double m = problem_.host.hosts().count();
-    const double passes = problem_.kind == Collective::kAllReduce ? 2 : 1;
-    const double bytes = static_cast<double>(problem_.kind == Collective::kAllReduce ||
-                                                     problem_.kind == Collective::kBroadcast ||
-                                                     problem_.kind == Collective::kReduce
-                                                 ? problem_.count
-                                                 : total_elements()) *
-                         options_.element_bytes;
-    result_.bound_bytes = passes * (m - 1) / m * bytes;
-    if (m > 1)
-      result_.bound_s = options_.link.wire_latency_s + options_.link.wire_message_s +
-                        result_.bound_bytes * options_.link.wire_byte_s;
+  // Through some card, each way, for m hosts of up to k ranks.
+  double bound_elements(double m, double k) const {
+    const auto count = static_cast<double>(problem_.count);
+    switch (problem_.kind) {
+      case Collective::kAllReduce:
+        return 2 * (m - 1) / m * count;
+      case Collective::kBroadcast:
+      case Collective::kReduce:
+        return count;
+      case Collective::kAllToAll:
+        return k * (problem_.ranks() - k) * count;
+      default:
+        return (m - 1) / m * count * problem_.ranks();
+    }
   }
 
-  double total_elements() const { return static_cast<double>(problem_.count) * problem_.ranks(); }
+  void set_bounds() {
+    const Hosts& hosts = problem_.host.hosts();
+    if (hosts.count() == 1) return;
+    result_.bound_bytes = bound_elements(hosts.count(), hosts.largest()) * options_.element_bytes;
+    result_.bound_s = options_.link.wire_latency_s + options_.link.wire_message_s +
+                      result_.bound_bytes * options_.link.wire_byte_s;
+  }
 
   // The first rank and one in the middle have about as many steps as the others.
   bool few_enough() const {

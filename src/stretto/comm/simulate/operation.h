@@ -29,7 +29,7 @@ struct OperationRun {
   // No algorithm can be faster: bound_bytes through a card, and the way of the last of them. 0:
   // there is one host.
   double bound_s = 0;
-  double bound_bytes = 0;  // through every card, each way: 2 (m - 1) / m of an all-reduced tensor
+  double bound_bytes = 0;  // through a card, each way: 2 (m - 1) / m of an all-reduced tensor
   double card_bytes = 0;   // through the busiest card, in its busier direction
   double card_messages = 0;
   double messages = 0;       // of all ranks, also inside hosts

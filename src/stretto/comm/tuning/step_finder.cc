@@ -13,7 +13,7 @@ constexpr size_t kLongestPeriod = 1024;
 // A sequence must be this long, because layers of equal size look like a repeated step at first.
 constexpr size_t kLeastEvidence = 64;
 constexpr size_t kLeastPeriods = 3;
-constexpr size_t kBetweenLooks = 16;  // operations, where what repeats is too small to be a step
+constexpr size_t kBetweenLooks = 64;  // operations, where what repeats is too small to be a step
 // So many foreign operations, such as an averaged loss, do not end a sequence; an evaluation does.
 constexpr int kMostOutsiders = 4;
 // Steps that move fewer bytes are joined, until agreeing on their time costs little in comparison.

@@ -9,9 +9,14 @@
 // half of each range the same way. Ranges are cells (levels.h) of equal sizes.
 //
 // tree_doubling: at every node, each side gets the other's whole partial sum.
+//
+// Through a codec tree_halving encodes every partial sum, also the one that stays: the sum of two
+// sides must not depend on which of them adds a cell. A result is encoded once more for every
+// message, which changes nothing in a codec whose values do not depend on each other.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "stretto/comm/collective/all_reduce/in_host.h"
 #include "stretto/comm/collective/levels.h"
@@ -75,20 +80,57 @@ class Halving {
       const Part give = part_of(2 * cell + 1 - level.side, depth + 1);
       const int peer = share_->carrier(hosts_, holder(hosts_, level.sibling, cell, depth));
       const int tag = static_cast<int>(((int64_t{share_->number} << cells_depth()) + cell) * 2);
-      b_.send(peer, tag, held.at + (give.begin - held.part.begin), give.count(), {&ready, 1});
-      const Place got = b_.scratch(keep.count());
-      const Steps both = {b_.receive(peer, tag, got, keep.count()), ready};
-      const bool root = at + 1 == path_.size();
-      const Place sum = root ? output(keep.begin) : got;
-      const int32_t summed = add_sides(b_, level, held.at + (keep.begin - held.part.begin), got,
-                                       sum, keep.count(), both);
+      send(peer, tag, held.at + (give.begin - held.part.begin), give.count(), {ready},
+           level.mine->depth);
       Steps final;
-      if (!keep.empty()) final = climb(at + 1, {keep, 2 * cell + level.side, sum}, summed);
-      b_.send(peer, tag + 1, output(keep.begin), keep.count(), final);
+      if (!keep.empty()) {
+        const Held kept = {keep, held.cell, held.at + (keep.begin - held.part.begin)};
+        const auto [sum, summed] = add(level, kept, peer, tag, ready);
+        final = climb(at + 1, {keep, 2 * cell + level.side, sum}, summed);
+      }
+      send(peer, tag + 1, output(keep.begin), keep.count(), final, 0);
       done.insert(done.end(), final.begin(), final.end());
-      done.push_back(b_.receive(peer, tag + 1, output(give.begin), give.count()));
+      done.push_back(receive_result(peer, tag + 1, give));
     }
     return done;
+  }
+
+  // Adds the other side's sum to this one: where the sum is, and the step that writes it.
+  std::pair<Place, int32_t> add(const Level& level, const Held& held, int peer, int tag,
+                                int32_t ready) {
+    const bool root = level.node == hosts_.tree.data();
+    const int64_t count = held.part.count();
+    const Place to = output(held.part.begin);
+    if (!b_.problem.coded) {
+      const Place got = b_.scratch(count), sum = root ? to : got;
+      const Steps both = {b_.receive(peer, tag, got, count), ready};
+      return {sum, add_sides(b_, level, held.at, got, sum, count, both)};
+    }
+    // In the output, because residuals lie where the elements do.
+    const Place mine = b_.slot(count), got = b_.slot(count);
+    const Steps both = {b_.receive(peer, tag, got, count),
+                        b_.encode_sum(held.at, mine, count, false, level.mine->depth, {&ready, 1})};
+    const int32_t summed = add_sides(b_, level, mine, got, to, count, both);
+    if (!root) return {to, summed};
+    return {to, b_.encode_sum(to, b_.slot(count), count, true, 0, {&summed, 1})};
+  }
+
+  void send(int peer, int tag, Place from, int64_t count, const Steps& ready, int exponent) {
+    if (!b_.problem.coded || count == 0) {
+      b_.send(peer, tag, from, count, ready);
+      return;
+    }
+    const Place slot = b_.slot(count);
+    const int32_t encoded = b_.encode_sum(from, slot, count, false, exponent, ready);
+    b_.send(peer, tag, slot, count, {&encoded, 1});
+  }
+
+  int32_t receive_result(int peer, int tag, Part part) {
+    const Place to = output(part.begin);
+    if (!b_.problem.coded || part.empty()) return b_.receive(peer, tag, to, part.count());
+    const Place slot = b_.slot(part.count());
+    const int32_t received = b_.receive(peer, tag, slot, part.count());
+    return b_.decode(slot, to, part.count(), {&received, 1});
   }
 
   Builder b_;
@@ -151,8 +193,16 @@ Schedule all_reduce_tree_doubling(const Problem& p, int64_t unit) {
   return b.take();
 }
 
-std::string all_reduce_tree_unfit(const Problem& p) {
-  if (p.coded) return "passes on sums of several hosts, which would be encoded again and again";
+std::string all_reduce_tree_doubling_unfit(const Problem& p) {
+  if (p.coded) return "passes on whole sums of several hosts, which would be encoded every time";
+  return all_reduce_tree_halving_unfit(p);
+}
+
+std::string all_reduce_tree_halving_unfit(const Problem& p) {
+  if (p.coded && !p.coded_sums)
+    return "passes on sums of several hosts, which would be encoded again and again";
+  if (p.coded && p.order == SumOrder::kAuto && p.ranks() <= kMostRanksWithoutTree)
+    return "so few ranks reach each other in one round, and each value is encoded less often";
   if (p.host.hosts().count() == 1) return "all ranks are on one host";
   if (!p.exact && sum_order(p) != SumOrder::kTree)
     return "adds hosts in a tree, but so few are added from left to right";
