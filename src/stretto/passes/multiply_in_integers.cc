@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "stretto/base/cpu.h"
 #include "stretto/ir/operator.h"
 #include "stretto/passes/match.h"
 #include "stretto/passes/pass_list.h"
@@ -158,6 +159,7 @@ void rewrite(Rewriter& graph, int n, PassContext& context) {
 }
 
 void run(ir::Graph& graph, PassContext& context) {
+  if (usable_isa() == Isa::kPortable) return;  // whose products of integers are slower than floats
   Rewriter rewriter(graph);
   for (int n = 0; n < rewriter.count(); ++n) {
     if (rewriter.is(n, "MatMul")) rewrite(rewriter, n, context);
