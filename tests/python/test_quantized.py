@@ -85,6 +85,9 @@ def test_products_of_bytes_stay_integers(isa, weights, monkeypatch):
   x = RANDOM.normal(size=(3, 96)).astype(np.float32)
   ours = stretto.optimize(proto, tuning="off")
   kernels = {row["op"]: row["kernel"] for row in ours.report["operators"]}
-  assert kernels["stretto.IntegerLinear"] in ("dots", "pairs"), kernels
+  if isa == "portable":  # whose products of floats are faster
+    assert "stretto.IntegerLinear" not in kernels
+  else:
+    assert kernels["stretto.IntegerLinear"] in ("dots", "pairs"), kernels
   theirs = ort.InferenceSession(proto.SerializeToString()).run(None, {"x": x})[0]
   np.testing.assert_allclose(ours(x), theirs, rtol=1e-5, atol=1e-5)
