@@ -134,7 +134,7 @@ void bind_named_handle(nb::module_& m) {
                                   {nullptr, nullptr, 0, nullptr}};
   static PyType_Slot slots[] = {
       {Py_tp_dealloc, reinterpret_cast<void*>(destroy)}, {Py_tp_methods, methods}, {0, nullptr}};
-  static PyType_Spec spec = {.name = "stretto._stretto.NamedHandle",
+  static PyType_Spec spec = {.name = "stretto._stretto._NamedHandle",
                              .basicsize = sizeof(Object),
                              .itemsize = 0,
                              .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
@@ -142,7 +142,7 @@ void bind_named_handle(nb::module_& m) {
   const nb::object type = nb::steal(PyType_FromSpec(&spec));
   if (!type.is_valid()) throw nb::python_error();
   handle_type = reinterpret_cast<PyTypeObject*>(type.inc_ref().ptr());
-  m.attr("NamedHandle") = type;
+  m.attr("_NamedHandle") = type;
 }
 
 }  // namespace stretto::python

@@ -130,6 +130,8 @@ def signals(number, times):
 
 def test_signals_cancel_leave_or_end_the_waiting():
   before = signal.signal(signal.SIGINT, signal.default_int_handler)
+  # The tests themselves may run under nohup.
+  hang_up = signal.signal(signal.SIGHUP, signal.SIG_DFL)
   try:
     assert signals(signal.SIGINT, 1) == 130
     assert signals(signal.SIGINT, 2) == 130  # the second while the job is cancelled
@@ -137,6 +139,7 @@ def test_signals_cancel_leave_or_end_the_waiting():
     assert signals(signal.SIGHUP, 1) == "left SIGHUP"
   finally:
     signal.signal(signal.SIGINT, before)
+    signal.signal(signal.SIGHUP, hang_up)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
