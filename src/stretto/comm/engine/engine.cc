@@ -54,6 +54,8 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
           hosts_[host].front(), rank, links_->rack_names()[hosts_[host].front()],
           links_->rack_names()[rank]);
   }
+  polling_.set_cores(static_cast<size_t>(cpu_info().cores),
+                     hosts_[host_of_[membership_.rank]].size());
   std::vector<int> world(membership_.size);
   for (int rank = 0; rank < membership_.size; ++rank) world[rank] = rank;
   GroupState& state = make_group(kWorld, "world", std::move(world));
@@ -65,7 +67,7 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
   } catch (const std::exception& e) {  // the destructor does not run; tell the other ranks
     Lock lock(mutex_);
     fail(membership_.rank, "", fmt::format("rank {}: {}", membership_.rank, e.what()));
-    stopping_ = true;
+    polling_.stop();
     lock.unlock();
     join_threads();
     lock.lock();
@@ -114,14 +116,15 @@ void EngineImpl::close() {
       exit_wake_.wait(lock, [&] { return left_; });
       return;
     }
-    closed_ = stopping_ = interrupted_ = true;
+    closed_ = interrupted_ = true;
+    polling_.stop();
   }
   dump_signal_.reset();
   completion_wake_.notify_all();
   join_threads();
   {
     Lock lock(mutex_);
-    exit_wake_.wait(lock, [&] { return !driving_; });
+    exit_wake_.wait(lock, [&] { return !polling_.under_way(); });
     leave(lock);
     last_statistics_ = gather_statistics();
     fail_open(ending_->error() ? ending_->error()
@@ -147,16 +150,15 @@ void EngineImpl::abandon() {
   renew(thread_);
   renew(helper_);
   renew(mutex_);
-  for (auto* wake : {&progress_wake_, &helper_wake_, &waiter_wake_, &completion_wake_, &exit_wake_})
-    renew(*wake);
+  polling_.forget_sleepers();
+  for (auto* wake : {&completion_wake_, &exit_wake_}) renew(*wake);
   renew(units_);
   links_.release();
 }
 
 // Says goodbye, and lets go of the callers' memory. No other thread polls.
 void EngineImpl::leave(Lock& lock) {
-  driving_ = true;
-  driver_ = std::this_thread::get_id();
+  polling_.begin();
   const double began = now_s();
   try {
     while (membership_.size > kOneRound && operations_.unfinished() > 0 &&
@@ -170,7 +172,7 @@ void EngineImpl::leave(Lock& lock) {
     // There are no descriptors or no memory left to do so, and nobody to say it to.
   }
   for (Link* link : links_->all()) link->forget_messages();
-  driving_ = false;
+  polling_.end();
 }
 
 void EngineImpl::say_goodbye(Lock& lock, double deadline) {

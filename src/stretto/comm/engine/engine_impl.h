@@ -1,13 +1,8 @@
 // The engine's implementation. It puts its parts together: groups (group_table.h), each with its
 // order, fusion, point-to-point messages and step tuning (state.h), operations by handle
 // (operation_table.h), their units (units.h), the links, and the end of a failed job (ending.h).
+// Which thread polls the links is decided in polling.h.
 // One lock guards them all.
-//
-// Who polls the links. A thread that waits for an operation does it itself, so that a small
-// operation costs one wake-up instead of three. The progress thread polls when no thread waits, and
-// no thread of Stretto's own comes back at once to wait for more (attendance.h).
-// Large sums and codecs run without the lock, on the thread that polls and on a helper thread where
-// the host has a core for it.
 #pragma once
 
 #include <condition_variable>
@@ -24,6 +19,7 @@
 #include "stretto/comm/engine/group_table.h"
 #include "stretto/comm/engine/named_residuals.h"
 #include "stretto/comm/engine/operation_table.h"
+#include "stretto/comm/engine/polling.h"
 #include "stretto/comm/engine/state.h"
 #include "stretto/comm/engine/trace.h"
 #include "stretto/comm/engine/units.h"
@@ -90,8 +86,7 @@ class EngineImpl : public Engine {
   void help();
   void drive(Lock& lock, double max_wait_s);
   bool glance();
-  void call_workers();
-  void call_progress();
+  void wake(const Polling::Wake& wake);
   void run_errands(Lock& lock);
   bool await(Lock& lock, const OpenOperation& open, double timeout_s);
 
@@ -165,6 +160,7 @@ class EngineImpl : public Engine {
   std::optional<Units> units_;
   std::optional<Ending> ending_;
 
+  Polling polling_;
   OperationTable operations_;
   NamedResiduals residuals_;
   int64_t held_bytes_ = 0;  // of small operations that wait to be sent together
@@ -175,20 +171,13 @@ class EngineImpl : public Engine {
   int64_t done_operations_ = 0, joined_operations_ = 0;
   double next_check_s_ = 0;
 
-  bool driving_ = false;      // a thread polls
-  bool stopping_ = false;     // threads of the engine end
-  bool closed_ = false;       // methods throw
-  bool left_ = false;         // close() is over
-  bool interrupted_ = false;  // next_completions() returns
-  bool starved_ = false;      // there was no memory to tell of a failure
-  bool core_each_ = false;    // as many cores as ranks on this host
-  int waiters_ = 0;           // threads that wait for an operation, or attend
-  int attendants_ = 0;        // threads that will soon attend again
-  int inside_ = 0;            // threads in methods
-  std::thread::id driver_;    // the thread that polls
-  double last_wait_s_ = 0;
+  bool closed_ = false;         // methods throw
+  bool left_ = false;           // close() is over
+  bool interrupted_ = false;    // next_completions() returns
+  bool starved_ = false;        // there was no memory to tell of a failure
+  int inside_ = 0;              // threads in methods
   Statistics last_statistics_;  // when the engine was closed
-  std::condition_variable progress_wake_, helper_wake_, waiter_wake_, completion_wake_, exit_wake_;
+  std::condition_variable completion_wake_, exit_wake_;
   const uint64_t forks_ = forks();
   std::thread thread_, helper_;
   std::optional<DumpSignal> dump_signal_;

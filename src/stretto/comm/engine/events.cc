@@ -252,10 +252,7 @@ void EngineImpl::finish(OpenOperation* open) {
     operations_.report(kept);
     completion_wake_.notify_one();
   }
-  if (waiters_ > 0) {
-    waiter_wake_.notify_all();
-    if (driving_ && driver_ != std::this_thread::get_id()) links_->interrupt();
-  }
+  wake(polling_.on_over());
   if (open->notify) open->notify();
 }
 

@@ -108,9 +108,6 @@ struct GroupState {
   Group serves = 0;
 };
 
-// Below this size latency decides, not bandwidth.
-inline constexpr int64_t kSmallBytes = 64 << 10;
-
 // The number of a group, which all members compute without communication. `life` tells groups of
 // the same name and ranks apart that are made one after another.
 Group group_number(std::string_view name, const std::vector<int>& ranks, uint32_t life);

@@ -45,7 +45,7 @@ void EngineImpl::step(Group id) {
   if (!state.tuning || ending_->has_begun()) return;
   mark(state, id, state.tuning->finder.step());
   or_fail([&] { process_events(); });
-  call_workers();
+  wake(polling_.on_local_steps(units_->local_waiting()));
 }
 
 // Notes an event in the order of submission, on all members before the same operation. What it

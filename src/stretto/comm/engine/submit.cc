@@ -165,8 +165,9 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   if (hold) links_->wake();
   // A thread that waits for a small operation will poll for it soon.
   if ((watched || (bytes > kSmallBytes && !operation.blocking)) && operations_.unfinished() > 0)
-    call_progress();
-  if (!operation.blocking || driving_) call_workers();
+    wake(polling_.on_begun());
+  if (!operation.blocking || polling_.under_way())
+    wake(polling_.on_local_steps(units_->local_waiting()));
   return open->handle;
 }
 
@@ -227,8 +228,8 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
   held_bytes_ = 0;
   or_fail([&] { process_events(); });
   // Nobody may wait for them yet.
-  if (operations_.unfinished() > 0) call_progress();
-  call_workers();
+  if (operations_.unfinished() > 0) wake(polling_.on_begun());
+  wake(polling_.on_local_steps(units_->local_waiting()));
   if (error) std::rethrow_exception(error);
 }
 
