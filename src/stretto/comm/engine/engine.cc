@@ -32,7 +32,8 @@ std::unique_ptr<Engine> Engine::create(std::shared_ptr<Store> store, Membership 
 EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
     : membership_(membership),
       options_(std::move(options)),
-      trace_(!options_.trace.empty(), membership.rank) {
+      trace_(!options_.trace.empty(), membership.rank),
+      non_finite_(membership.rank) {
   if (tells_cache(membership_.rank, static_cast<size_t>(membership_.size), options_))
     cache_ = read_cache(options_);
   links_ = std::make_unique<Links>(store, membership_, options_);
@@ -227,26 +228,14 @@ void EngineImpl::abort(std::string_view reason) {
 
 void EngineImpl::report(NonFiniteReport found) {
   Inside inside(*this);
-  found.rank = membership_.rank;
   if (options_.nan_check == NanCheck::kStop && !closed_)
-    fail(membership_.rank, "",
-         fmt::format("rank {}: {} has {} values that are not finite, the first at {}",
-                     membership_.rank, found.name, found.count, found.first_offset));
-  keep_report(std::move(found));
-}
-
-// Perhaps nobody ever takes them.
-void EngineImpl::keep_report(NonFiniteReport&& found) {
-  if (non_finite_.size() < kMostReports) {
-    non_finite_.push_back(std::move(found));
-  } else {
-    ++non_finite_.back().more;
-  }
+    fail(membership_.rank, "", non_finite_.reason(found.name, found.count, found.first_offset));
+  non_finite_.add(std::move(found));
 }
 
 std::vector<NonFiniteReport> EngineImpl::take_non_finite() {
   Inside inside(*this);
-  return std::exchange(non_finite_, {});
+  return non_finite_.take();
 }
 
 std::string EngineImpl::trace_json() {

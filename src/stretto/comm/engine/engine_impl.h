@@ -18,6 +18,7 @@
 #include "stretto/comm/engine/flight_recorder.h"
 #include "stretto/comm/engine/group_table.h"
 #include "stretto/comm/engine/named_residuals.h"
+#include "stretto/comm/engine/non_finite_reports.h"
 #include "stretto/comm/engine/operation_table.h"
 #include "stretto/comm/engine/polling.h"
 #include "stretto/comm/engine/state.h"
@@ -74,7 +75,6 @@ class EngineImpl : public Engine {
   void leave(Lock& lock);
   void say_goodbye(Lock& lock, double deadline);
   void fail_open(const std::exception_ptr& error);
-  void keep_report(NonFiniteReport&& found);
   void abandon();
   Statistics gather_statistics() const;
   OperationTable::Shared find(Handle handle, std::string_view method) const;
@@ -105,9 +105,6 @@ class EngineImpl : public Engine {
   void begin_collective(GroupState& group, OpenOperation* open);
   void begin_message(GroupState& group, OpenOperation* open);
   void start_small(GroupState& group);
-  void scan_input(const GroupState& group, OpenOperation* open);
-  void stop_for_non_finite(const OpenOperation& open);
-  void report_non_finite(const OpenOperation& open);
 
   // steps.cc: settings change between steps.
   void begin_tuning(GroupState& group);
@@ -140,6 +137,7 @@ class EngineImpl : public Engine {
     }
   }
   void fail_here(const char* what) noexcept;
+  void stop_for_non_finite(const OpenOperation& open);
   void stop_all();
   void settle();
   void finish_small(GroupState& group, OpenOperation* open);
@@ -167,7 +165,7 @@ class EngineImpl : public Engine {
   std::vector<std::unique_ptr<OpenOperation>> dropped_;  // fused operations of a failed job
   std::vector<std::function<void()>> errands_;           // to be run without the lock
   int64_t dropped_messages_ = 0;                         // of removed groups
-  std::vector<NonFiniteReport> non_finite_;
+  NonFiniteReports non_finite_;
   int64_t done_operations_ = 0, joined_operations_ = 0;
   double next_check_s_ = 0;
 

@@ -184,6 +184,10 @@ void EngineImpl::fail_here(const char* what) noexcept {
   }
 }
 
+void EngineImpl::stop_for_non_finite(const OpenOperation& open) {
+  fail(membership_.rank, "", non_finite_.reason(open));
+}
+
 // Operations end when the ranks have agreed on the reason.
 void EngineImpl::stop_all() {
   units_->forget_all();
@@ -233,7 +237,7 @@ void EngineImpl::finish(OpenOperation* open) {
   joined_operations_ += pieces;
   if (!open->error) unpack(open);
   if (pieces > 0) open->packed_output = {};  // the handle may never be released
-  if (open->non_finite > 0) report_non_finite(*open);
+  if (open->non_finite > 0) non_finite_.add(*open);
   const double now = now_s();
   trace_.operation(*open, now);
   if (!state.internal) flight_.finished(*open, now);

@@ -1,58 +1,16 @@
 // Starts operations.
 #include <algorithm>
 #include <limits>
-#include <numeric>
 
 #include "stretto/base/clock.h"
+#include "stretto/comm/engine/input_search.h"
 #include "stretto/comm/engine/inside.h"
 #include "stretto/comm/gradient/exchange.h"
 
 namespace stretto::comm {
 namespace {
 
-int64_t input_count(const Operation& op, size_t ranks) {
-  if (op.kind != Kind::kReduceScatter) return op.count;
-  if (op.input_counts.empty()) return op.count * static_cast<int64_t>(ranks);
-  return std::accumulate(op.input_counts.begin(), op.input_counts.end(), int64_t{0});
-}
-
-bool is_searched(const Operation& op, const Options& options) {
-  return options.nan_check != NanCheck::kOff && !op.scanned && reduces(op.kind) &&
-         is_float(op.dtype);
-}
-
-// Whether its whole input is searched before it begins, and is so large that this must not keep
-// the engine's lock.
-bool is_searched_ahead(const Operation& op, size_t ranks, const Options& options) {
-  if (!is_searched(op, options) || op.kind == Kind::kAllReduce) return false;
-  if (op.kind != Kind::kReduceScatter && !op.input_displacements.empty()) return false;
-  return input_count(op, ranks) * static_cast<int64_t>(dtype_bytes(op.dtype)) > kSmallBytes;
-}
-
-// Places are counted as if the parts followed one another.
-NonFinite search(const Operation& op, size_t ranks, Isa isa) {
-  const auto* input = static_cast<const std::byte*>(op.input);
-  if (op.input_displacements.empty())
-    return scan_non_finite(isa, op.dtype, input, input_count(op, ranks));
-  NonFinite all;
-  int64_t before = 0;
-  for (size_t i = 0; i < ranks; ++i) {
-    const int64_t count = op.input_counts.empty() ? op.count : op.input_counts[i];
-    const NonFinite found = scan_non_finite(
-        isa, op.dtype,
-        input + static_cast<size_t>(op.input_displacements[i]) * dtype_bytes(op.dtype), count);
-    if (all.count == 0 && found.count > 0) all.first = before + found.first;
-    all.count += found.count;
-    before += count;
-  }
-  return all;
-}
-
 bool is_message(Kind kind) { return kind == Kind::kSend || kind == Kind::kRecv; }
-
-// Larger operations have more units under way than the cache holds: what was written has left it
-// when it is searched.
-constexpr int64_t kSearchedByStep = 8 << 20;
 
 bool is_small(const GroupState& group, const OpenOperation& open, const Options& options) {
   return open.operation.kind == Kind::kAllReduce && !open.codec && !group.internal &&
@@ -144,7 +102,7 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   std::optional<NonFinite> found;
   if (const size_t ranks = known->ranks.size(); is_searched_ahead(operation, ranks, options_)) {
     inside.lock.unlock();
-    found = search(operation, ranks, isa_);
+    found = search_input(operation, ranks, isa_);
     inside.lock.lock();
     inside.require_open();
     known = &groups_.at(id);
@@ -190,7 +148,7 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
   if (std::any_of(operations.begin(), operations.end(), search_ahead)) {
     inside.lock.unlock();
     for (size_t at = 0; at < operations.size(); ++at)
-      if (search_ahead(operations[at])) found[at] = search(operations[at], ranks, isa_);
+      if (search_ahead(operations[at])) found[at] = search_input(operations[at], ranks, isa_);
     inside.lock.lock();
     inside.require_open();
     known = &groups_.at(id);
@@ -300,10 +258,7 @@ void EngineImpl::plan(GroupState& state, OpenOperation* open) {
   choose_codec(*open);
   const Operation& op = open->operation;
   if (state.tuning) open->settings = state.tuning->settings;
-  open->searches = is_searched(op, options_) && options_.nan_check == NanCheck::kReport &&
-                   op.kind == Kind::kAllReduce && !open->codec && !op.residual &&
-                   open->pieces.empty() && bytes_of(*open) > kSmallBytes &&
-                   bytes_of(*open) <= kSearchedByStep;
+  open->searches = is_searched_by_steps(*open, options_);
   use_plan(*open, plan_of(state, op, open->codec, open->settings.get(), open->searches, options_));
 }
 
@@ -318,7 +273,9 @@ void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
   // Ranks that cut the operation differently would wait for each other for ever.
   if (open->fingerprint != 0 && open->settings)
     open->fingerprint += open->settings->generation << 1;
-  if (is_searched(op, options_)) scan_input(state, open);
+  if (is_searched(op, options_) && search_before_begin(*open, state.ranks.size(), isa_) &&
+      options_.nan_check == NanCheck::kStop)
+    stop_for_non_finite(*open);
   if (ending_->has_begun()) return;
   if (options_.order_check) {
     const auto other = note_begun(state.order, open->sequence, open->fingerprint, op);
@@ -365,58 +322,6 @@ void EngineImpl::start_small(GroupState& state) {
   fusion.under_way = open;
   state.waiting.push_back(open);
   units_->advance(state);
-}
-
-// Searches the input before it is sent, unless submit() has done it. Large all-reduces are searched
-// unit by unit or step by step (units.cc), so that sending begins at once and the data are still in
-// the cache, and without the lock.
-void EngineImpl::scan_input(const GroupState& state, OpenOperation* open) {
-  const Operation& op = open->operation;
-  open->scans = op.kind == Kind::kAllReduce && open->pieces.empty() &&
-                (open->units > 1 || bytes_of(*open) > kSmallBytes);
-  if (open->scans) return;
-  const NonFinite found = open->found_ahead ? *open->found_ahead
-                                            : scan_non_finite(isa_, op.dtype, open->input,
-                                                              input_count(op, state.ranks.size()));
-  if (found.count == 0) return;
-  open->non_finite = found.count;
-  open->first_non_finite = found.first;
-  const std::byte* input = open->input;
-  for (Piece& piece : open->pieces) {
-    piece.non_finite = scan_non_finite(isa_, op.dtype, input, piece.count);
-    input += static_cast<size_t>(piece.count) * dtype_bytes(op.dtype);
-  }
-  if (options_.nan_check == NanCheck::kStop) stop_for_non_finite(*open);
-}
-
-void EngineImpl::stop_for_non_finite(const OpenOperation& open) {
-  Operation operation = open.operation;
-  NonFinite found{.count = open.non_finite, .first = open.first_non_finite};
-  for (const Piece& piece : open.pieces) {
-    if (piece.non_finite.count == 0) continue;
-    operation.count = piece.count;
-    operation.name = piece.name;
-    found = piece.non_finite;
-    break;
-  }
-  fail(membership_.rank, "",
-       fmt::format("rank {}: {} has {} values that are not finite, the first at {}",
-                   membership_.rank, describe(operation), found.count, found.first));
-}
-
-void EngineImpl::report_non_finite(const OpenOperation& open) {
-  const auto add = [&](const std::string& name, const NonFinite& found) {
-    if (found.count == 0) return;
-    keep_report({.rank = membership_.rank,
-                 .name = name,
-                 .group = open.group,
-                 .sequence = open.sequence,
-                 .first_offset = found.first,
-                 .count = found.count});
-  };
-  for (const Piece& piece : open.pieces) add(piece.name, piece.non_finite);
-  if (open.pieces.empty())
-    add(open.operation.name, {.count = open.non_finite, .first = open.first_non_finite});
 }
 
 }  // namespace stretto::comm
