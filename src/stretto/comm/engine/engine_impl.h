@@ -99,7 +99,6 @@ class EngineImpl : public Engine {
                                        std::function<void()> notify = nullptr,
                                        std::vector<Piece> pieces = {},
                                        std::optional<NonFinite> found = {});
-  StepFinder::Event find_step(GroupState& group, const Operation& operation);
   void choose_codec(OpenOperation& open);
   void plan(GroupState& group, OpenOperation* open);
   void begin_collective(GroupState& group, OpenOperation* open);
@@ -108,8 +107,9 @@ class EngineImpl : public Engine {
 
   // steps.cc: settings change between steps.
   void begin_tuning(GroupState& group);
+  StepFinder::Event find_step(GroupState& group, const Operation& operation);
   void mark(GroupState& group, Group id, StepFinder::Event event);
-  void end_step(GroupState& group, Group id, const StepMark& mark);
+  void pass_mark(GroupState& group, Group id, const StepMark& mark);
   void on_agreed(Group id);
   void release_held(GroupState& group, Group id);
 
@@ -161,10 +161,9 @@ class EngineImpl : public Engine {
   Polling polling_;
   OperationTable operations_;
   NamedResiduals residuals_;
-  int64_t held_bytes_ = 0;  // of small operations that wait to be sent together
-  std::vector<std::unique_ptr<OpenOperation>> dropped_;  // fused operations of a failed job
-  std::vector<std::function<void()>> errands_;           // to be run without the lock
-  int64_t dropped_messages_ = 0;                         // of removed groups
+  int64_t held_bytes_ = 0;                      // of small operations that wait to be sent together
+  std::vector<std::function<void()>> errands_;  // to be run without the lock
+  int64_t dropped_messages_ = 0;                // of removed groups
   NonFiniteReports non_finite_;
   int64_t done_operations_ = 0, joined_operations_ = 0;
   double next_check_s_ = 0;

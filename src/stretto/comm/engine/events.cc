@@ -193,10 +193,8 @@ void EngineImpl::stop_all() {
   units_->forget_all();
   for (const auto& [id, state] : groups_.all()) {
     state->waiting.clear();
-    state->held.clear();
-    state->fusion.waiting.clear();
-    state->fusion.under_way = nullptr;
-    if (state->fusion.carrier) dropped_.push_back(std::move(state->fusion.carrier));
+    if (state->tuning) state->tuning->held.clear();
+    stop(state->fusion);
     state->point_to_point.any_receives.clear();
     state->active_bytes = 0;
   }

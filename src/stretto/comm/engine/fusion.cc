@@ -76,4 +76,10 @@ void note_over(Fusion& fusion, const OpenOperation& open) {
                last + 1 + static_cast<uint64_t>(std::max(open.ahead, int32_t{0})));
 }
 
+void stop(Fusion& fusion) {
+  fusion.waiting.clear();
+  fusion.under_way = nullptr;
+  if (fusion.carrier) fusion.stopped = std::move(fusion.carrier);
+}
+
 }  // namespace stretto::comm

@@ -23,6 +23,7 @@ struct Fusion {
   std::deque<OpenOperation*> waiting;  // in order
   OpenOperation* under_way = nullptr;
   std::unique_ptr<OpenOperation> carrier;  // `under_way`, when it is several
+  std::unique_ptr<OpenOperation> stopped;  // the last carrier of a failed job
   uint64_t submitted_everywhere = 0;       // operations of the group that every rank has submitted
 };
 
@@ -38,5 +39,8 @@ void split(const OpenOperation& carrier);
 
 // Notes that `open` is over, and how many operations after it every rank has submitted.
 void note_over(Fusion& fusion, const OpenOperation& open);
+
+// Forgets all of them, because the job has failed. A thread may still work on a carrier's memory.
+void stop(Fusion& fusion);
 
 }  // namespace stretto::comm

@@ -76,12 +76,6 @@ struct OpenOperation {
 
 inline int64_t bytes_of(const OpenOperation& open) { return bytes_of(open.operation); }
 
-// What waits until ranks have agreed on a setting: an operation, or the end of a step.
-struct Held {
-  OpenOperation* open = nullptr;  // null: a step has ended
-  StepMark mark;
-};
-
 struct GroupState {
   std::string name;
   std::vector<int> ranks;      // of the job, in the group's order
@@ -101,7 +95,6 @@ struct GroupState {
   Plans plans;
 
   std::unique_ptr<StepTuning> tuning;  // null: off
-  std::deque<Held> held;               // in order of submission
 
   // The engine's own group, in which members of `serves` agree on settings; not in statistics.
   bool internal = false;

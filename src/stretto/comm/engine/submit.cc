@@ -10,8 +10,6 @@
 namespace stretto::comm {
 namespace {
 
-bool is_message(Kind kind) { return kind == Kind::kSend || kind == Kind::kRecv; }
-
 bool is_small(const GroupState& group, const OpenOperation& open, const Options& options) {
   return open.operation.kind == Kind::kAllReduce && !open.codec && !group.internal &&
          group.ranks.size() > 1 && bytes_of(open) > 0 && bytes_of(open) <= kSmallBytes &&
@@ -108,9 +106,7 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
     known = &groups_.at(id);
   }
   GroupState& state = *known;
-  if (const StepFinder::Event event = find_step(state, operation);
-      event != StepFinder::Event::kNothing)
-    mark(state, id, event);
+  mark(state, id, find_step(state, operation));
   const bool watched = delivery == Delivery::kQueue || notify;
   const std::shared_ptr<OpenOperation> open =
       begin(id, operation, delivery, std::move(notify), {}, found);
@@ -191,15 +187,6 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
   if (error) std::rethrow_exception(error);
 }
 
-// What the group's finder of training steps sees in an operation.
-StepFinder::Event EngineImpl::find_step(GroupState& state, const Operation& operation) {
-  if (!state.tuning || ending_->has_begun() || is_message(operation.kind))
-    return StepFinder::Event::kNothing;
-  // Other kinds are not tuned, and their counts may differ between ranks.
-  const int64_t bytes = operation.kind == Kind::kAllReduce ? bytes_of(operation) : 0;
-  return state.tuning->finder.operation(fingerprint(operation), bytes);
-}
-
 std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, Delivery delivery,
                                                  std::function<void()> notify,
                                                  std::vector<Piece> pieces,
@@ -217,12 +204,12 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, 
   operations_.add(open, state.internal);
   ++state.open;
   const bool over = ending_->has_begun(), message = is_message(open->operation.kind);
-  const bool held = !over && !message && !state.held.empty();
+  const bool held = !over && !message && state.tuning && holds(*state.tuning);
   try {
     if (state.tuning) note_submitted(*state.tuning, *open);
     if (!state.internal) flight_.submitted(*open);
     if (held) {
-      state.held.push_back({open.get(), {}});
+      hold(*state.tuning, open.get());
     } else if (!over && !message) {
       plan(state, open.get());
     }
