@@ -94,12 +94,11 @@ class EngineImpl : public Engine {
   GroupState& make_group(Group id, std::string name, std::vector<int> ranks);
   void erase_group(Group id);
 
-  // submit.cc: from an operation to its units.
+  // submit.cc, start.cc: from an operation to its units.
   std::shared_ptr<OpenOperation> begin(Group id, Operation operation, Delivery delivery,
                                        std::function<void()> notify = nullptr,
                                        std::vector<Piece> pieces = {},
                                        std::optional<NonFinite> found = {});
-  void choose_codec(OpenOperation& open);
   void plan(GroupState& group, OpenOperation* open);
   void begin_collective(GroupState& group, OpenOperation* open);
   void begin_message(GroupState& group, OpenOperation* open);

@@ -6,7 +6,7 @@
 // on every rank's input, so at its end all ranks have the same least number. All operations up to
 // that number have been submitted everywhere and go next, as one. A single operation starts at
 // once: there is no timer and no extra message. What all ranks submit together is one operation
-// from the beginning (submit.cc).
+// from the beginning (together.h).
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,9 @@
 
 namespace stretto::comm {
 
+struct GroupState;
 struct OpenOperation;
+struct Options;
 
 // The small all-reduces of one group.
 struct Fusion {
@@ -26,6 +28,9 @@ struct Fusion {
   std::unique_ptr<OpenOperation> stopped;  // the last carrier of a failed job
   uint64_t submitted_everywhere = 0;       // operations of the group that every rank has submitted
 };
+
+// Whether an operation that has a plan waits for others of its group to be fused with.
+bool may_fuse(const OpenOperation& open, const GroupState& group, const Options& options);
 
 // How many of the waiting operations go next, as one; 0: none may go.
 size_t count_next(const Fusion& fusion, int64_t most_bytes);

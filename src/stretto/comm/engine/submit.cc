@@ -1,95 +1,12 @@
-// Starts operations.
+// Takes operations from callers.
 #include <algorithm>
-#include <limits>
 
 #include "stretto/base/clock.h"
 #include "stretto/comm/engine/input_search.h"
 #include "stretto/comm/engine/inside.h"
-#include "stretto/comm/gradient/exchange.h"
+#include "stretto/comm/engine/together.h"
 
 namespace stretto::comm {
-namespace {
-
-bool is_small(const GroupState& group, const OpenOperation& open, const Options& options) {
-  return open.operation.kind == Kind::kAllReduce && !open.codec && !group.internal &&
-         group.ranks.size() > 1 && bytes_of(open) > 0 && bytes_of(open) <= kSmallBytes &&
-         options.fuse_bytes > 0;
-}
-
-// Codecs that need several operations are for gradients (comm/gradient/gradients.h).
-bool is_coded(const Operation& op, const Options& options) {
-  const bool own = !op.codec.empty();
-  if (!own && find_gradient_codec(options.codec).staged) return false;
-  return (own ? op.codec : options.codec) != "none" && op.kind == Kind::kAllReduce &&
-         op.dtype == DType::kFloat32 &&
-         (op.reduction == ReduceOp::kSum || op.reduction == ReduceOp::kAverage);
-}
-
-// Operations that all ranks submit together and that become one: many small messages and many
-// bookkeepings less.
-struct Together {
-  Operation operation;
-  std::vector<Piece> pieces;   // empty: it is one operation
-  std::vector<size_t> places;  // in the list that was submitted
-};
-
-// Infinity for none.
-double limit_s(const Operation& op, const Options& options) {
-  const double limit = op.timeout_s > 0 ? op.timeout_s : options.operation_timeout_s;
-  return limit > 0 ? limit : std::numeric_limits<double>::infinity();
-}
-
-Piece piece_of(Operation&& op) {
-  return {.count = op.count, .input = op.input, .output = op.output, .name = std::move(op.name)};
-}
-
-// Adds an operation to the first that it fits, which all ranks find in the same way. At most `most`
-// fit together.
-void gather(std::vector<Together>& gathered, Operation&& op, size_t place, size_t most,
-            const GroupState& group, const Options& options) {
-  const auto may_join = [&](const Operation& one) {
-    return one.kind == Kind::kAllReduce && !is_coded(one, options) && !one.residual &&
-           !one.unseen && one.count > 0;
-  };
-  const auto fits = [&](const Together& together) {
-    const Operation& first = together.operation;
-    return first.dtype == op.dtype && first.reduction == op.reduction &&
-           first.scanned == op.scanned && may_join(first) &&
-           (!together.pieces.empty() || bytes_of(first) <= kSmallBytes) &&
-           bytes_of(first) + bytes_of(op) <= options.fuse_bytes;
-  };
-  const bool joins = group.ranks.size() > 1 && bytes_of(op) <= kSmallBytes && may_join(op);
-  const auto found = joins ? std::find_if(gathered.begin(), gathered.end(), fits) : gathered.end();
-  if (found == gathered.end()) {
-    gathered.push_back({.operation = std::move(op), .pieces = {}, .places = {place}});
-    return;
-  }
-  Operation& whole = found->operation;
-  if (found->pieces.empty()) {
-    found->pieces.reserve(most);
-    found->places.reserve(most);
-    found->pieces.push_back(piece_of(std::move(whole)));
-  }
-  if (limit_s(op, options) < limit_s(whole, options)) whole.timeout_s = op.timeout_s;
-  whole.input = whole.output = nullptr;
-  whole.count += op.count;
-  found->pieces.push_back(piece_of(std::move(op)));
-  found->places.push_back(place);
-}
-
-void use_plan(OpenOperation& open, std::shared_ptr<const OperationPlan> shared) {
-  const OperationPlan& plan = *shared;
-  open.plan = std::move(shared);
-  open.traffic = open.operation.kind == Kind::kAllReduce ? &plan.traffic : nullptr;
-  open.problem = plan.problem;
-  open.algorithm = plan.algorithm;
-  open.whole = plan.whole;
-  open.streams = plan.streams;
-  open.units = unit_count(plan.problem);
-  open.unit_bytes = plan.problem.unit * static_cast<int64_t>(dtype_bytes(open.operation.dtype));
-}
-
-}  // namespace
 
 Handle EngineImpl::submit(Group id, const Operation& operation, Delivery delivery,
                           std::function<void()> notify) {
@@ -176,7 +93,7 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
       begin_gathered();
       mark(state, id, event);
     }
-    gather(gathered, std::move(operations[at]), at, operations.size(), state, options_);
+    gather(gathered, std::move(operations[at]), at, operations.size(), ranks, options_);
   }
   begin_gathered();
   held_bytes_ = 0;
@@ -228,87 +145,6 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, 
     or_fail([&] { begin_collective(state, open.get()); });
   }
   return open;
-}
-
-void EngineImpl::choose_codec(OpenOperation& open) {
-  Operation& op = open.operation;
-  const bool coded = is_coded(op, options_);
-  if (!coded) op.codec.clear();
-  if (coded && op.codec.empty()) op.codec = options_.codec;
-  open.codec = coded ? &find_codec(op.codec) : nullptr;
-  if (coded && open.codec->feedback && !op.residual && !op.name.empty())
-    op.residual = residuals_.of(open.group, op.name, op.count);
-}
-
-// What ranks do for it, which other ranks do not know of yet.
-void EngineImpl::plan(GroupState& state, OpenOperation* open) {
-  choose_codec(*open);
-  const Operation& op = open->operation;
-  if (state.tuning) open->settings = state.tuning->settings;
-  open->searches = is_searched_by_steps(*open, options_);
-  use_plan(*open, plan_of(state, op, open->codec, open->settings.get(), open->searches, options_));
-}
-
-// From here on other ranks count on it.
-void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
-  const Operation& op = open->operation;
-  open->sequence = state.next_sequence++;
-  open->fingerprint = options_.order_check ? fingerprint(op) : 0;
-  if (open->fingerprint != 0)
-    for (const Piece& piece : open->pieces)
-      open->fingerprint = open->fingerprint * 31 + static_cast<uint64_t>(piece.count);
-  // Ranks that cut the operation differently would wait for each other for ever.
-  if (open->fingerprint != 0 && open->settings)
-    open->fingerprint += open->settings->generation << 1;
-  if (is_searched(op, options_) && search_before_begin(*open, state.ranks.size(), isa_) &&
-      options_.nan_check == NanCheck::kStop)
-    stop_for_non_finite(*open);
-  if (ending_->has_begun()) return;
-  if (options_.order_check) {
-    const auto other = note_begun(state.order, open->sequence, open->fingerprint, op);
-    if (other) on_mismatch(*other, {.group = open->group, .sequence = open->sequence});
-  }
-  if (is_small(state, *open, options_)) {
-    state.fusion.waiting.push_back(open);
-    start_small(state);
-    return;
-  }
-  state.waiting.push_back(open);
-  units_->advance(state);
-}
-
-void EngineImpl::begin_message(GroupState& state, OpenOperation* open) {
-  if (open->operation.kind == Kind::kSend) {
-    number_send(state.point_to_point, *open);
-  } else if (!match_receive(state.point_to_point, *open)) {
-    return;
-  }
-  units_->start_point_to_point(open, open->operation.peer);
-}
-
-void EngineImpl::start_small(GroupState& state) {
-  Fusion& fusion = state.fusion;
-  const size_t count = count_next(fusion, options_.fuse_bytes);
-  if (count == 0) return;
-  OpenOperation* open = fusion.waiting.front();
-  const uint64_t last = fusion.waiting[count - 1]->sequence;
-  if (count > 1) {
-    fusion.carrier = join(fusion, count);
-    open = fusion.carrier.get();
-    use_plan(*open,
-             plan_of(state, open->operation, nullptr, open->settings.get(), false, options_));
-    if (options_.order_check) {
-      const auto other = note_joined(state.order, open->sequence, open->fingerprint);
-      if (other)
-        on_mismatch(*other, {.group = open->group, .sequence = open->sequence, .unit = kJoined});
-    }
-  }
-  open->ahead = static_cast<int32_t>(std::min<uint64_t>(state.next_sequence - 1 - last, 1 << 20));
-  fusion.waiting.erase(fusion.waiting.begin(),
-                       fusion.waiting.begin() + static_cast<ptrdiff_t>(count));
-  fusion.under_way = open;
-  state.waiting.push_back(open);
-  units_->advance(state);
 }
 
 }  // namespace stretto::comm
