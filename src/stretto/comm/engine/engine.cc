@@ -32,31 +32,16 @@ std::unique_ptr<Engine> Engine::create(std::shared_ptr<Store> store, Membership 
 EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
     : membership_(membership),
       options_(std::move(options)),
-      trace_(!options_.trace.empty(), membership.rank),
-      non_finite_(membership.rank) {
+      non_finite_(membership.rank),
+      trace_(!options_.trace.empty(), membership.rank) {
   if (tells_cache(membership_.rank, static_cast<size_t>(membership_.size), options_))
     cache_ = read_cache(options_);
   links_ = std::make_unique<Links>(store, membership_, options_);
   units_.emplace(links_.get(), &trace_, &groups_, options_.nan_check == NanCheck::kStop);
   ending_.emplace(*links_, membership_, options_);
-  std::unordered_map<std::string, int> hosts, racks;  // by name: their numbers
-  for (int rank = 0; rank < membership_.size; ++rank) {
-    const int host =
-        hosts.try_emplace(links_->host_names()[rank], static_cast<int>(hosts.size())).first->second;
-    const int rack =
-        racks.try_emplace(links_->rack_names()[rank], static_cast<int>(racks.size())).first->second;
-    hosts_.resize(hosts.size());
-    hosts_[host].push_back(rank);
-    host_of_.push_back(host);
-    rack_of_.push_back(rack);
-    if (rack_of_[hosts_[host].front()] != rack)
-      throw_invalid(
-          "STRETTO_RACK: ranks {} and {} are on one host, but their racks are '{}' and '{}'",
-          hosts_[host].front(), rank, links_->rack_names()[hosts_[host].front()],
-          links_->rack_names()[rank]);
-  }
+  hosts_ = find_job_hosts(links_->host_names(), links_->rack_names());
   polling_.set_cores(static_cast<size_t>(cpu_info().cores),
-                     hosts_[host_of_[membership_.rank]].size());
+                     hosts_.ranks[hosts_.host[membership_.rank]].size());
   std::vector<int> world(membership_.size);
   for (int rank = 0; rank < membership_.size; ++rank) world[rank] = rank;
   GroupState& state = make_group(kWorld, "world", std::move(world));
@@ -117,11 +102,11 @@ void EngineImpl::close() {
       exit_wake_.wait(lock, [&] { return left_; });
       return;
     }
-    closed_ = interrupted_ = true;
+    closed_ = true;
     polling_.stop();
+    completions_.close();
   }
   dump_signal_.reset();
-  completion_wake_.notify_all();
   join_threads();
   {
     Lock lock(mutex_);
@@ -135,7 +120,6 @@ void EngineImpl::close() {
     left_ = true;
   }
   exit_wake_.notify_all();
-  completion_wake_.notify_all();
   if (options_.trace.empty()) return;
   try {
     write_file(options_.trace, trace_json());
@@ -152,7 +136,8 @@ void EngineImpl::abandon() {
   renew(helper_);
   renew(mutex_);
   polling_.forget_sleepers();
-  for (auto* wake : {&completion_wake_, &exit_wake_}) renew(*wake);
+  completions_.forget_sleepers();
+  renew(exit_wake_);
   renew(units_);
   links_.release();
 }
@@ -260,9 +245,9 @@ Statistics EngineImpl::statistics() {
 
 Statistics EngineImpl::gather_statistics() const {
   Statistics s;
-  s.operations = done_operations_;
-  s.joined = joined_operations_;
-  s.dropped_messages = dropped_messages_;
+  s.operations = operations_.completed();
+  s.joined = operations_.joined();
+  s.dropped_messages = groups_.dropped_messages();
   s.sum_s = units_->sum_s();
   for (const Link* link : links_->all()) {
     s.resent_chunks += link->resent_chunks();

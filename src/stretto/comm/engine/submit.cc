@@ -96,8 +96,7 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
     gather(gathered, std::move(operations[at]), at, operations.size(), ranks, options_);
   }
   begin_gathered();
-  held_bytes_ = 0;
-  or_fail([&] { process_events(); });
+  send_held();
   // Nobody may wait for them yet.
   if (operations_.unfinished() > 0) wake(polling_.on_begun());
   wake(polling_.on_local_steps(units_->local_waiting()));

@@ -1,6 +1,5 @@
 // The threads that poll the links and sum, as polling.h decides.
 #include <algorithm>
-#include <chrono>
 
 #include "stretto/base/clock.h"
 #include "stretto/base/cpu.h"
@@ -11,8 +10,6 @@ namespace stretto::comm {
 namespace {
 
 constexpr double kLongTime_s = 3600;
-
-std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
 
 }  // namespace
 
@@ -64,6 +61,12 @@ bool EngineImpl::glance() {
     if (arrived) process_events();
   });
   return arrived;
+}
+
+// Sends the messages of small operations that were held to be sent with those of later ones.
+void EngineImpl::send_held() {
+  held_bytes_ = 0;
+  or_fail([&] { process_events(); });
 }
 
 void EngineImpl::progress() {
@@ -133,10 +136,7 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
   const double deadline = began + (timeout_s < 0 ? 1e9 : timeout_s);
   polling_.begin_wait();
   Spin spin = polling_.spin(began, options_.spin_s, bytes_of(open), open.operation.unseen);
-  if (!closed_) {  // sends small operations that were held to be fused with later ones
-    held_bytes_ = 0;
-    or_fail([&] { process_events(); });
-  }
+  if (!closed_) send_held();
   while (!open.done) {
     const double now = now_s(), left = std::min(deadline - now, kLongTime_s);
     if (left <= 0) break;
@@ -166,8 +166,7 @@ void EngineImpl::attend(const std::function<bool()>& until, double timeout_s, bo
   Inside inside(*this);
   inside.require_open();
   const double deadline = now_s() + timeout_s;
-  held_bytes_ = 0;
-  or_fail([&] { process_events(); });
+  send_held();
   polling_.begin_attend(begins);
   while (!closed_ && !until()) {
     const double left = std::min(deadline - now_s(), kLongTime_s);
@@ -212,8 +211,7 @@ void EngineImpl::deliver(Handle handle) {
     throw_invalid("deliver: handle {} is reported through next_completions() already", handle);
   open->delivery = Delivery::kQueue;
   if (open->done) {
-    operations_.report(open);
-    completion_wake_.notify_one();
+    completions_.add(open);
   } else {
     wake(polling_.on_begun());
   }
@@ -221,19 +219,12 @@ void EngineImpl::deliver(Handle handle) {
 
 size_t EngineImpl::next_completions(std::span<Completion> out, double timeout_s) {
   Inside inside(*this);
-  completion_wake_.wait_for(inside.lock, seconds(std::min(timeout_s, 1e9)),
-                            [&] { return operations_.has_reported() || interrupted_; });
-  interrupted_ = closed_;
-  size_t count = 0;
-  for (; count < out.size() && operations_.has_reported(); ++count)
-    out[count] = operations_.take_reported();
-  return count;
+  return completions_.take(inside.lock, out, timeout_s, &operations_);
 }
 
 void EngineImpl::interrupt() {
   Inside inside(*this);
-  interrupted_ = true;
-  completion_wake_.notify_all();
+  completions_.interrupt();
 }
 
 }  // namespace stretto::comm
