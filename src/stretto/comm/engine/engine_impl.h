@@ -1,6 +1,6 @@
-// The engine's implementation. It puts its parts together. Each part is listed among the members,
-// knows nothing of the engine, and is tested without it. What is left here: callers come in, the
-// links report, and one part learns what another has found.
+// The engine's implementation. It puts its parts together, which are listed among the members. A
+// part knows nothing of the engine. What is left here: callers come in, the links report, and one
+// part learns what another has found.
 //
 // One lock guards all parts. Callers hold it from Inside to the end of a method, the engine's
 // threads while they are awake. It is released while a thread polls or sleeps, during large sums
