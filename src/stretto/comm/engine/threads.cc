@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "stretto/base/clock.h"
-#include "stretto/base/cpu.h"
 #include "stretto/base/thread.h"
 #include "stretto/comm/engine/inside.h"
 
