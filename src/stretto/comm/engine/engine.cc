@@ -32,28 +32,16 @@ std::unique_ptr<Engine> Engine::create(std::shared_ptr<Store> store, Membership 
 EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
     : membership_(membership),
       options_(std::move(options)),
+      non_finite_(membership.rank),
       trace_(!options_.trace.empty(), membership.rank) {
   if (tells_cache(membership_.rank, static_cast<size_t>(membership_.size), options_))
     cache_ = read_cache(options_);
   links_ = std::make_unique<Links>(store, membership_, options_);
   units_.emplace(links_.get(), &trace_, &groups_, options_.nan_check == NanCheck::kStop);
   ending_.emplace(*links_, membership_, options_);
-  std::unordered_map<std::string, int> hosts, racks;  // by name: their numbers
-  for (int rank = 0; rank < membership_.size; ++rank) {
-    const int host =
-        hosts.try_emplace(links_->host_names()[rank], static_cast<int>(hosts.size())).first->second;
-    const int rack =
-        racks.try_emplace(links_->rack_names()[rank], static_cast<int>(racks.size())).first->second;
-    hosts_.resize(hosts.size());
-    hosts_[host].push_back(rank);
-    host_of_.push_back(host);
-    rack_of_.push_back(rack);
-    if (rack_of_[hosts_[host].front()] != rack)
-      throw_invalid(
-          "STRETTO_RACK: ranks {} and {} are on one host, but their racks are '{}' and '{}'",
-          hosts_[host].front(), rank, links_->rack_names()[hosts_[host].front()],
-          links_->rack_names()[rank]);
-  }
+  hosts_ = find_job_hosts(links_->host_names(), links_->rack_names());
+  polling_.set_cores(static_cast<size_t>(cpu_info().cores),
+                     hosts_.ranks[hosts_.host[membership_.rank]].size());
   std::vector<int> world(membership_.size);
   for (int rank = 0; rank < membership_.size; ++rank) world[rank] = rank;
   GroupState& state = make_group(kWorld, "world", std::move(world));
@@ -65,7 +53,7 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
   } catch (const std::exception& e) {  // the destructor does not run; tell the other ranks
     Lock lock(mutex_);
     fail(membership_.rank, "", fmt::format("rank {}: {}", membership_.rank, e.what()));
-    stopping_ = true;
+    polling_.stop();
     lock.unlock();
     join_threads();
     lock.lock();
@@ -114,14 +102,15 @@ void EngineImpl::close() {
       exit_wake_.wait(lock, [&] { return left_; });
       return;
     }
-    closed_ = stopping_ = interrupted_ = true;
+    closed_ = true;
+    polling_.stop();
+    completions_.close();
   }
   dump_signal_.reset();
-  completion_wake_.notify_all();
   join_threads();
   {
     Lock lock(mutex_);
-    exit_wake_.wait(lock, [&] { return !driving_; });
+    exit_wake_.wait(lock, [&] { return !polling_.under_way(); });
     leave(lock);
     last_statistics_ = gather_statistics();
     fail_open(ending_->error() ? ending_->error()
@@ -131,7 +120,6 @@ void EngineImpl::close() {
     left_ = true;
   }
   exit_wake_.notify_all();
-  completion_wake_.notify_all();
   if (options_.trace.empty()) return;
   try {
     write_file(options_.trace, trace_json());
@@ -147,16 +135,16 @@ void EngineImpl::abandon() {
   renew(thread_);
   renew(helper_);
   renew(mutex_);
-  for (auto* wake : {&progress_wake_, &helper_wake_, &waiter_wake_, &completion_wake_, &exit_wake_})
-    renew(*wake);
+  polling_.forget_sleepers();
+  completions_.forget_sleepers();
+  renew(exit_wake_);
   renew(units_);
   links_.release();
 }
 
 // Says goodbye, and lets go of the callers' memory. No other thread polls.
 void EngineImpl::leave(Lock& lock) {
-  driving_ = true;
-  driver_ = std::this_thread::get_id();
+  polling_.begin();
   const double began = now_s();
   try {
     while (membership_.size > kOneRound && operations_.unfinished() > 0 &&
@@ -170,7 +158,7 @@ void EngineImpl::leave(Lock& lock) {
     // There are no descriptors or no memory left to do so, and nobody to say it to.
   }
   for (Link* link : links_->all()) link->forget_messages();
-  driving_ = false;
+  polling_.end();
 }
 
 void EngineImpl::say_goodbye(Lock& lock, double deadline) {
@@ -225,26 +213,14 @@ void EngineImpl::abort(std::string_view reason) {
 
 void EngineImpl::report(NonFiniteReport found) {
   Inside inside(*this);
-  found.rank = membership_.rank;
   if (options_.nan_check == NanCheck::kStop && !closed_)
-    fail(membership_.rank, "",
-         fmt::format("rank {}: {} has {} values that are not finite, the first at {}",
-                     membership_.rank, found.name, found.count, found.first_offset));
-  keep_report(std::move(found));
-}
-
-// Perhaps nobody ever takes them.
-void EngineImpl::keep_report(NonFiniteReport&& found) {
-  if (non_finite_.size() < kMostReports) {
-    non_finite_.push_back(std::move(found));
-  } else {
-    ++non_finite_.back().more;
-  }
+    fail(membership_.rank, "", non_finite_.reason(found.name, found.count, found.first_offset));
+  non_finite_.add(std::move(found));
 }
 
 std::vector<NonFiniteReport> EngineImpl::take_non_finite() {
   Inside inside(*this);
-  return std::exchange(non_finite_, {});
+  return non_finite_.take();
 }
 
 std::string EngineImpl::trace_json() {
@@ -269,9 +245,9 @@ Statistics EngineImpl::statistics() {
 
 Statistics EngineImpl::gather_statistics() const {
   Statistics s;
-  s.operations = done_operations_;
-  s.joined = joined_operations_;
-  s.dropped_messages = dropped_messages_;
+  s.operations = operations_.completed();
+  s.joined = operations_.joined();
+  s.dropped_messages = groups_.dropped_messages();
   s.sum_s = units_->sum_s();
   for (const Link* link : links_->all()) {
     s.resent_chunks += link->resent_chunks();

@@ -1,13 +1,10 @@
-// The engine's implementation. It puts its parts together: groups (group_table.h), each with its
-// order, fusion, point-to-point messages and step tuning (state.h), operations by handle
-// (operation_table.h), their units (units.h), the links, and the end of a failed job (ending.h).
-// One lock guards them all.
+// The engine's implementation. It puts its parts together, which are listed among the members. A
+// part knows nothing of the engine. What is left here: callers come in, the links report, and one
+// part learns what another has found.
 //
-// Who polls the links. A thread that waits for an operation does it itself, so that a small
-// operation costs one wake-up instead of three. The progress thread polls when no thread waits, and
-// no thread of Stretto's own comes back at once to wait for more (attendance.h).
-// Large sums and codecs run without the lock, on the thread that polls and on a helper thread where
-// the host has a core for it.
+// One lock guards all parts. Callers hold it from Inside to the end of a method, the engine's
+// threads while they are awake. It is released while a thread polls or sleeps, during large sums
+// and searches, while files are read, and for errands.
 #pragma once
 
 #include <condition_variable>
@@ -18,12 +15,16 @@
 #include "stretto/base/cpu.h"
 #include "stretto/base/error.h"
 #include "stretto/base/fork.h"
+#include "stretto/comm/engine/completions.h"
 #include "stretto/comm/engine/dump_signal.h"
 #include "stretto/comm/engine/ending.h"
 #include "stretto/comm/engine/flight_recorder.h"
 #include "stretto/comm/engine/group_table.h"
+#include "stretto/comm/engine/job_hosts.h"
 #include "stretto/comm/engine/named_residuals.h"
+#include "stretto/comm/engine/non_finite_reports.h"
 #include "stretto/comm/engine/operation_table.h"
+#include "stretto/comm/engine/polling.h"
 #include "stretto/comm/engine/state.h"
 #include "stretto/comm/engine/trace.h"
 #include "stretto/comm/engine/units.h"
@@ -38,7 +39,7 @@ class EngineImpl : public Engine {
   void close() override;
   const Membership& membership() const override { return membership_; }
   const Options& options() const override { return options_; }
-  const std::vector<std::vector<int>>& hosts() const override { return hosts_; }
+  const std::vector<std::vector<int>>& hosts() const override { return hosts_.ranks; }
   Group add_group(std::string_view name, std::vector<int> ranks) override;
   void remove_group(Group group) override;
   Handle submit(Group group, const Operation& operation, Delivery delivery,
@@ -78,53 +79,37 @@ class EngineImpl : public Engine {
   void leave(Lock& lock);
   void say_goodbye(Lock& lock, double deadline);
   void fail_open(const std::exception_ptr& error);
-  void keep_report(NonFiniteReport&& found);
   void abandon();
   Statistics gather_statistics() const;
   OperationTable::Shared find(Handle handle, std::string_view method) const;
 
-  // threads.cc: who polls, and who sums.
+  // threads.cc: the threads that poll and sum.
   void start_threads();
   void join_threads();
   void progress();
   void help();
   void drive(Lock& lock, double max_wait_s);
   bool glance();
-  void call_workers();
-  void call_progress();
-  void run_errands(Lock& lock);
+  void send_held();
   bool await(Lock& lock, const OpenOperation& open, double timeout_s);
+  void wake(const Polling::Wake& wake);
+  void run_errands(Lock& lock);
 
   // groups.cc
   GroupState& make_group(Group id, std::string name, std::vector<int> ranks);
   void erase_group(Group id);
 
-  // submit.cc: from an operation to its units.
+  // submit.cc: operations come from callers.
   std::shared_ptr<OpenOperation> begin(Group id, Operation operation, Delivery delivery,
                                        std::function<void()> notify = nullptr,
                                        std::vector<Piece> pieces = {},
                                        std::optional<NonFinite> found = {});
-  StepFinder::Event find_step(GroupState& group, const Operation& operation);
-  void choose_codec(OpenOperation& open);
+
+  // start.cc: they get a plan, then their units start.
   void plan(GroupState& group, OpenOperation* open);
   void begin_collective(GroupState& group, OpenOperation* open);
   void begin_message(GroupState& group, OpenOperation* open);
   void start_small(GroupState& group);
-  void scan_input(const GroupState& group, OpenOperation* open);
-  void stop_for_non_finite(const OpenOperation& open);
-  void report_non_finite(const OpenOperation& open);
-
-  // steps.cc: settings change between steps.
-  void begin_tuning(GroupState& group);
-  void mark(GroupState& group, Group id, StepFinder::Event event);
-  void end_step(GroupState& group, Group id, const StepMark& mark);
-  void on_agreed(Group id);
-  void release_held(GroupState& group, Group id);
-
-  // flight.cc: the last operations, kept for diagnosis.
-  std::string flight_text(std::string_view reason) const;
-  void keep_flight(std::string_view reason, bool failed = true);
-  void on_dump_signal();
 
   // events.cc: what the links report, and the end of operations.
   void process_events(bool flush = true);
@@ -132,9 +117,15 @@ class EngineImpl : public Engine {
   void on_controls(const std::vector<Events::Control>& controls);
   void on_mismatch(int rank, const MessageKey& key);
   void on_loss(const Events::Loss& loss);
+  void finish_small(GroupState& group, OpenOperation* open);
+  void finish(OpenOperation* open);
+
+  // failure.cc: what ends the job.
   void check_time();
   void check_departed();
+  void stop_for_non_finite(const OpenOperation& open);
   void fail(int origin, const std::string& link, const std::string& text);
+  void fail_here(const char* what) noexcept;
   // Runs `step`, whose exceptions end the job: other ranks wait for what it has left undone.
   template <typename Step>
   void or_fail(const Step& step) {
@@ -144,52 +135,56 @@ class EngineImpl : public Engine {
       fail_here(e.what());
     }
   }
-  void fail_here(const char* what) noexcept;
   void stop_all();
   void settle();
-  void finish_small(GroupState& group, OpenOperation* open);
-  void finish(OpenOperation* open);
+
+  // steps.cc: settings change between steps.
+  void begin_tuning(GroupState& group);
+  StepFinder::Event find_step(GroupState& group, const Operation& operation);
+  void mark(GroupState& group, Group id, StepFinder::Event event);
+  void pass_mark(GroupState& group, Group id, const StepMark& mark);
+  void on_agreed(Group id);
+  void release_held(GroupState& group, Group id);
+
+  // flight.cc: the last operations, kept for diagnosis.
+  std::string flight_text(std::string_view reason) const;
+  void keep_flight(std::string_view reason, bool failed = true);
+  void on_dump_signal();
 
   const Membership membership_;
   const Options options_;
   const Isa isa_ = usable_isa();
-  std::vector<std::vector<int>> hosts_;
-  std::vector<int> host_of_;  // by rank: its place in hosts_
-  std::vector<int> rack_of_;  // by rank: equal numbers for one rack
+  JobHosts hosts_;
   std::mutex mutex_;
-  std::unique_ptr<Links> links_;
+
+  // The parts. Those of each group (its order, fusion, point-to-point messages, plans and step
+  // tuning) are in GroupState.
+  std::unique_ptr<Links> links_;  // connections and messages
   GroupTable groups_;
-  std::shared_ptr<tune::TuningCache> cache_;  // null: no group needed it yet (StepTuning::cache)
+  OperationTable operations_;
+  std::optional<Units> units_;    // of operations under way, and the local steps that wait
+  Completions completions_;       // what next_completions() reports
+  Polling polling_;               // who polls, who sleeps, who is woken
+  std::optional<Ending> ending_;  // of a job that has failed
+  NamedResiduals residuals_;
+  NonFiniteReports non_finite_;
   Trace trace_;
   FlightRecorder flight_;
-  std::optional<Units> units_;
-  std::optional<Ending> ending_;
+  std::shared_ptr<tune::TuningCache> cache_;  // null: no group needed it yet (StepTuning::cache)
 
-  OperationTable operations_;
-  NamedResiduals residuals_;
-  int64_t held_bytes_ = 0;  // of small operations that wait to be sent together
-  std::vector<std::unique_ptr<OpenOperation>> dropped_;  // fused operations of a failed job
-  std::vector<std::function<void()>> errands_;           // to be run without the lock
-  int64_t dropped_messages_ = 0;                         // of removed groups
-  std::vector<NonFiniteReport> non_finite_;
-  int64_t done_operations_ = 0, joined_operations_ = 0;
-  double next_check_s_ = 0;
+  // Between the parts.
+  int64_t held_bytes_ = 0;   // of small operations whose messages wait to be written together
+  double next_check_s_ = 0;  // for timeouts
+  bool starved_ = false;     // there was no memory to tell of a failure
+  std::vector<std::function<void()>> errands_;  // to be run without the lock
 
-  bool driving_ = false;      // a thread polls
-  bool stopping_ = false;     // threads of the engine end
-  bool closed_ = false;       // methods throw
-  bool left_ = false;         // close() is over
-  bool interrupted_ = false;  // next_completions() returns
-  bool starved_ = false;      // there was no memory to tell of a failure
-  bool core_each_ = false;    // as many cores as ranks on this host
-  int waiters_ = 0;           // threads that wait for an operation, or attend
-  int attendants_ = 0;        // threads that will soon attend again
-  int inside_ = 0;            // threads in methods
-  std::thread::id driver_;    // the thread that polls
-  double last_wait_s_ = 0;
-  Statistics last_statistics_;  // when the engine was closed
-  std::condition_variable progress_wake_, helper_wake_, waiter_wake_, completion_wake_, exit_wake_;
+  // The life of the engine.
   const uint64_t forks_ = forks();
+  int inside_ = 0;                     // threads in methods
+  bool closed_ = false;                // methods throw
+  bool left_ = false;                  // close() is over
+  std::condition_variable exit_wake_;  // for close() and the destructor
+  Statistics last_statistics_;         // when the engine was closed
   std::thread thread_, helper_;
   std::optional<DumpSignal> dump_signal_;
 };

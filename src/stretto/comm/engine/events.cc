@@ -5,15 +5,6 @@
 #include "stretto/comm/engine/inside.h"
 
 namespace stretto::comm {
-namespace {
-
-std::string list(const std::vector<int>& ranks) {
-  std::string text;
-  for (int rank : ranks) text += fmt::format("{}{}", text.empty() ? "" : ", ", rank);
-  return text;
-}
-
-}  // namespace
 
 // Repeats until there are no events, because one event may cause the next. What they all sent is
 // written together at the end.
@@ -64,7 +55,7 @@ void EngineImpl::on_arrival(const Events::Arrival& arrival) {
   GroupState* found = groups_.find(arrival.key.group);
   if (!found) {
     if (groups_.was_erased(arrival.key.group)) {
-      dropped_messages_ += links_->link_to(arrival.rank).drop(arrival.key);
+      groups_.count_dropped(links_->link_to(arrival.rank).drop(arrival.key));
     } else if (!groups_.keep_early(arrival)) {
       fail(arrival.rank, "",
            fmt::format("rank {} sends messages of a group that rank {} has not made", arrival.rank,
@@ -128,82 +119,6 @@ void EngineImpl::on_mismatch(int rank, const MessageKey& key) {
                                      describe_past(groups_.at(key.group).order, key.sequence));
 }
 
-void EngineImpl::check_time() {
-  const double now = now_s();
-  next_check_s_ = now + 0.5;
-  if (ending_->has_begun()) return;
-  for (const auto& [handle, open] : operations_.all()) {
-    const double own_s = open->operation.timeout_s;
-    const double limit_s = own_s > 0 ? own_s : options_.operation_timeout_s;
-    if (open->done || limit_s <= 0) continue;
-    const double left_s = open->submitted_s + limit_s - now;
-    if (left_s > 0) {
-      next_check_s_ = std::min(next_check_s_, now + left_s);
-      continue;
-    }
-    const std::vector<int> awaited = units_->awaited(open.get());
-    fail(awaited.empty() ? -1 : awaited.front(), "",
-         fmt::format(
-             "{} is not done after {:g} s ({}); rank {} waits for {}", describe(open->operation),
-             limit_s,
-             own_s > 0 ? fmt::format("the timeout of group '{}'", groups_.at(open->group).name)
-                       : "STRETTO_OPERATION_TIMEOUT",
-             membership_.rank,
-             awaited.empty()
-                 ? "earlier operations"
-                 : fmt::format("rank{} {}", awaited.size() == 1 ? "" : "s", list(awaited))));
-    return;
-  }
-}
-
-// A rank that has left is an error only if an operation of the caller still waits for it.
-void EngineImpl::check_departed() {
-  if (!operations_.callers_wait()) return;
-  for (const auto& link : links_->all()) {
-    if (ending_->has_begun() || !link->departed || link->alive() || !link->owes()) continue;
-    fail(link->rank(), "",
-         fmt::format("rank {} has left the job while rank {} waits for it", link->rank(),
-                     membership_.rank));
-  }
-}
-
-// The first failure that this rank finds is its verdict.
-void EngineImpl::fail(int origin, const std::string& link, const std::string& text) {
-  if (ending_->begin({.origin = origin, .finder = membership_.rank, .link = link, .text = text})) {
-    keep_flight(text);
-    stop_all();
-  }
-  settle();
-}
-
-void EngineImpl::fail_here(const char* what) noexcept {
-  try {
-    fail(membership_.rank, "engine", fmt::format("rank {}: {}", membership_.rank, what));
-  } catch (const std::exception&) {  // drive() tries again
-    starved_ = true;
-  }
-}
-
-// Operations end when the ranks have agreed on the reason.
-void EngineImpl::stop_all() {
-  units_->forget_all();
-  for (const auto& [id, state] : groups_.all()) {
-    state->waiting.clear();
-    state->held.clear();
-    state->fusion.waiting.clear();
-    state->fusion.under_way = nullptr;
-    if (state->fusion.carrier) dropped_.push_back(std::move(state->fusion.carrier));
-    state->point_to_point.any_receives.clear();
-    state->active_bytes = 0;
-  }
-  links_->interrupt();  // a thread in poll() may be asleep for longer
-}
-
-// Ends all operations once the ranks have agreed and no thread works on their memory.
-void EngineImpl::settle() {
-  if (units_->local_running() == 0 && ending_->settle()) fail_open(ending_->error());
-}
-
 void EngineImpl::finish_small(GroupState& state, OpenOperation* open) {
   const std::unique_ptr<OpenOperation> carrier = std::move(state.fusion.carrier);
   note_over(state.fusion, *open);
@@ -212,7 +127,7 @@ void EngineImpl::finish_small(GroupState& state, OpenOperation* open) {
   } else {
     split(*carrier);
     for (OpenOperation* member : carrier->members) {
-      joined_operations_ += member->pieces.empty();  // finish() counts pieces
+      operations_.count_fused(*member);
       finish(member);
     }
   }
@@ -228,12 +143,9 @@ void EngineImpl::finish(OpenOperation* open) {
   const OperationTable::Shared kept = operations_.find(open->handle);
   operations_.end(open, state.internal);
   --state.open;
-  const auto pieces = static_cast<int64_t>(open->pieces.size());
-  if (!state.internal && !open->operation.unseen) done_operations_ += std::max<int64_t>(pieces, 1);
-  joined_operations_ += pieces;
   if (!open->error) unpack(open);
-  if (pieces > 0) open->packed_output = {};  // the handle may never be released
-  if (open->non_finite > 0) report_non_finite(*open);
+  if (!open->pieces.empty()) open->packed_output = {};  // the handle may never be released
+  if (open->non_finite > 0) non_finite_.add(*open);
   const double now = now_s();
   trace_.operation(*open, now);
   if (!state.internal) flight_.finished(*open, now);
@@ -249,13 +161,9 @@ void EngineImpl::finish(OpenOperation* open) {
     return;
   }
   if (open->delivery == Delivery::kQueue) {
-    operations_.report(kept);
-    completion_wake_.notify_one();
+    completions_.add(kept);
   }
-  if (waiters_ > 0) {
-    waiter_wake_.notify_all();
-    if (driving_ && driver_ != std::this_thread::get_id()) links_->interrupt();
-  }
+  wake(polling_.on_over());
   if (open->notify) open->notify();
 }
 

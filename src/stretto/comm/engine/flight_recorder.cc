@@ -18,8 +18,6 @@ double unix_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-bool is_message(Kind kind) { return kind == Kind::kSend || kind == Kind::kRecv; }
-
 // A collective gets its number when it begins, which may be later than its submission.
 constexpr uint64_t kNoNumber = std::numeric_limits<uint64_t>::max();
 uint64_t number_of(const OpenOperation& open) {

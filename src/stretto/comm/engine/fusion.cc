@@ -16,6 +16,12 @@ bool alike(const OpenOperation& a, const OpenOperation& b) {
 
 }  // namespace
 
+bool may_fuse(const OpenOperation& open, const GroupState& group, const Options& options) {
+  return open.operation.kind == Kind::kAllReduce && !open.codec && !group.internal &&
+         group.ranks.size() > 1 && bytes_of(open) > 0 && bytes_of(open) <= kSmallBytes &&
+         options.fuse_bytes > 0;
+}
+
 size_t count_next(const Fusion& fusion, int64_t most_bytes) {
   if (fusion.waiting.empty() || fusion.under_way) return 0;
   const OpenOperation& first = *fusion.waiting.front();
@@ -74,6 +80,12 @@ void note_over(Fusion& fusion, const OpenOperation& open) {
   fusion.submitted_everywhere =
       std::max(fusion.submitted_everywhere,
                last + 1 + static_cast<uint64_t>(std::max(open.ahead, int32_t{0})));
+}
+
+void stop(Fusion& fusion) {
+  fusion.waiting.clear();
+  fusion.under_way = nullptr;
+  if (fusion.carrier) fusion.stopped = std::move(fusion.carrier);
 }
 
 }  // namespace stretto::comm

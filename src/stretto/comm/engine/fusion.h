@@ -6,7 +6,7 @@
 // on every rank's input, so at its end all ranks have the same least number. All operations up to
 // that number have been submitted everywhere and go next, as one. A single operation starts at
 // once: there is no timer and no extra message. What all ranks submit together is one operation
-// from the beginning (submit.cc).
+// from the beginning (together.h).
 #pragma once
 
 #include <cstddef>
@@ -16,15 +16,21 @@
 
 namespace stretto::comm {
 
+struct GroupState;
 struct OpenOperation;
+struct Options;
 
 // The small all-reduces of one group.
 struct Fusion {
   std::deque<OpenOperation*> waiting;  // in order
   OpenOperation* under_way = nullptr;
   std::unique_ptr<OpenOperation> carrier;  // `under_way`, when it is several
+  std::unique_ptr<OpenOperation> stopped;  // the last carrier of a failed job
   uint64_t submitted_everywhere = 0;       // operations of the group that every rank has submitted
 };
+
+// Whether an operation that has a plan waits for others of its group to be fused with.
+bool may_fuse(const OpenOperation& open, const GroupState& group, const Options& options);
 
 // How many of the waiting operations go next, as one; 0: none may go.
 size_t count_next(const Fusion& fusion, int64_t most_bytes);
@@ -38,5 +44,8 @@ void split(const OpenOperation& carrier);
 
 // Notes that `open` is over, and how many operations after it every rank has submitted.
 void note_over(Fusion& fusion, const OpenOperation& open);
+
+// Forgets all of them, because the job has failed. A thread may still work on a carrier's memory.
+void stop(Fusion& fusion);
 
 }  // namespace stretto::comm

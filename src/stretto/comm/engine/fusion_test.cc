@@ -5,7 +5,9 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <future>
+#include <memory>
 #include <random>
 #include <set>
 
@@ -46,6 +48,111 @@ Operation operation(Burst& burst, size_t i) {
           .count = static_cast<int64_t>(burst.values[i].size()),
           .input = burst.values[i].data(),
           .output = burst.values[i].data()};
+}
+
+// All-reduces of these sizes that wait in one group, numbered from 0.
+struct Waiting {
+  explicit Waiting(const std::vector<int64_t>& counts) {
+    for (const int64_t count : counts) {
+      values.emplace_back(static_cast<size_t>(count), static_cast<float>(values.size()));
+      auto& open = operations.emplace_back(std::make_unique<OpenOperation>());
+      open->operation.count = count;
+      open->sequence = operations.size() - 1;
+      open->input = reinterpret_cast<const std::byte*>(values.back().data());
+      open->output = reinterpret_cast<std::byte*>(values.back().data());
+      fusion.waiting.push_back(open.get());
+    }
+  }
+  std::deque<std::vector<float>> values;
+  std::vector<std::unique_ptr<OpenOperation>> operations;
+  Fusion fusion;
+};
+
+TEST(Fusion, CountsWhatEveryRankHasSubmittedUpToALimit) {
+  Waiting some({1, 1, 1, 1});
+  Fusion& fusion = some.fusion;
+  EXPECT_EQ(count_next(fusion, 1024), 1u) << "nobody knows what the others have submitted";
+  fusion.submitted_everywhere = 3;
+  EXPECT_EQ(count_next(fusion, 1024), 3u);
+  EXPECT_EQ(count_next(fusion, 8), 2u);
+  EXPECT_EQ(count_next(fusion, 0), 1u);
+  some.operations[1]->operation.reduction = ReduceOp::kSum;
+  EXPECT_EQ(count_next(fusion, 1024), 1u);
+  fusion.under_way = some.operations[0].get();
+  EXPECT_EQ(count_next(fusion, 1024), 0u);
+  EXPECT_EQ(count_next(Fusion{}, 1024), 0u);
+}
+
+TEST(Fusion, ACarrierTakesTheDataOfItsMembersThereAndBack) {
+  Waiting some({2, 3, 1});
+  const std::unique_ptr<OpenOperation> carrier = join(some.fusion, 2);
+  EXPECT_EQ(carrier->operation.count, 5);
+  EXPECT_EQ(some.operations[1]->carrier, carrier.get());
+  EXPECT_EQ(some.operations[2]->carrier, nullptr);
+  auto* packed = reinterpret_cast<float*>(carrier->packed_output.data());
+  EXPECT_EQ(std::vector<float>(packed, packed + 5), (std::vector<float>{0, 0, 1, 1, 1}));
+  for (int i = 0; i < 5; ++i) packed[i] += 10;
+  split(*carrier);
+  EXPECT_EQ(some.values[0], std::vector<float>(2, 10));
+  EXPECT_EQ(some.values[1], std::vector<float>(3, 11));
+  EXPECT_EQ(some.values[2], std::vector<float>(1, 2));
+  EXPECT_EQ(some.operations[1]->carrier, nullptr);
+}
+
+TEST(Fusion, TheEndOfOneTellsWhatEveryRankHasSubmitted) {
+  Waiting some({1, 1, 1, 1, 1});
+  Fusion& fusion = some.fusion;
+  fusion.under_way = some.operations[0].get();
+  some.operations[0]->ahead = 2;
+  note_over(fusion, *some.operations[0]);
+  EXPECT_EQ(fusion.under_way, nullptr);
+  EXPECT_EQ(fusion.submitted_everywhere, 3u);
+  OpenOperation carrier;
+  carrier.members = {some.operations[1].get(), some.operations[3].get()};
+  note_over(fusion, carrier);
+  EXPECT_EQ(fusion.submitted_everywhere, 4u) << "up to the last member";
+}
+
+TEST(Fusion, StoppingKeepsTheMemoryThatAThreadMayUse) {
+  Waiting some({1, 1});
+  Fusion& fusion = some.fusion;
+  fusion.carrier = join(fusion, 2);
+  OpenOperation* carrier = fusion.under_way = fusion.carrier.get();
+  stop(fusion);
+  EXPECT_TRUE(fusion.waiting.empty());
+  EXPECT_EQ(fusion.under_way, nullptr);
+  EXPECT_EQ(fusion.stopped.get(), carrier);
+  stop(fusion);
+  EXPECT_EQ(fusion.stopped.get(), carrier) << "an engine stops again when it closes";
+}
+
+TEST(Fusion, IsForSmallAllReducesOfSeveralRanksWithoutACodec) {
+  Options options;
+  GroupState group;
+  group.ranks = {0, 1};
+  OpenOperation open;
+  const auto of = [&](int64_t count) {
+    open.operation.count = count;
+    return may_fuse(open, group, options);
+  };
+  EXPECT_FALSE(of(0));
+  EXPECT_TRUE(of(1));
+  EXPECT_TRUE(of(kSmallBytes / 4));
+  EXPECT_FALSE(of(kSmallBytes / 4 + 1));
+  open.codec = &find_codec("int8");
+  EXPECT_FALSE(of(1));
+  open.codec = nullptr;
+  open.operation.kind = Kind::kReduce;
+  EXPECT_FALSE(of(1));
+  open.operation.kind = Kind::kAllReduce;
+  group.internal = true;
+  EXPECT_FALSE(of(1));
+  group.internal = false;
+  group.ranks = {0};
+  EXPECT_FALSE(of(1));
+  group.ranks = {0, 1};
+  options.fuse_bytes = 0;
+  EXPECT_FALSE(of(1));
 }
 
 TEST(Fusion, RanksJoinTheSameOperationsAndNoBitChanges) {

@@ -47,6 +47,10 @@ class GroupTable {
   bool keep_early(const Events::Arrival& arrival);
   std::vector<Events::Arrival> take_early(Group id);
 
+  // Messages of groups that were removed, which nobody has received.
+  void count_dropped(int64_t messages) { dropped_messages_ += messages; }
+  int64_t dropped_messages() const { return dropped_messages_; }
+
   static constexpr size_t kRemembered = 1024;
   static constexpr size_t kMostEarly = 1 << 20;
 
@@ -56,6 +60,7 @@ class GroupTable {
   std::deque<Group> erased_;
   std::unordered_map<Group, std::vector<Events::Arrival>> early_;
   size_t early_count_ = 0;
+  int64_t dropped_messages_ = 0;
 };
 
 }  // namespace stretto::comm

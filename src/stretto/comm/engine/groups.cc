@@ -6,7 +6,6 @@ namespace stretto::comm {
 GroupState& EngineImpl::make_group(Group id, std::string name, std::vector<int> ranks) {
   auto state = std::make_unique<GroupState>();
   std::vector<bool> listed(membership_.size);
-  std::vector<int> hosts, racks;
   for (size_t i = 0; i < ranks.size(); ++i) {
     const int rank = ranks[i];
     if (rank < 0 || rank >= membership_.size)
@@ -15,13 +14,11 @@ GroupState& EngineImpl::make_group(Group id, std::string name, std::vector<int> 
     if (listed[rank]) throw_invalid("group '{}': rank {} is listed twice", name, rank);
     listed[rank] = true;
     if (rank == membership_.rank) state->rank = static_cast<int>(i);
-    hosts.push_back(host_of_[rank]);
-    racks.push_back(rack_of_[rank]);
   }
   if (!listed[membership_.rank])
     throw_invalid("group '{}': this rank, {}, is not a member; only members make a group", name,
                   membership_.rank);
-  state->placement = Placement(hosts, racks);
+  state->placement = hosts_.placement(ranks);
   state->name = std::move(name);
   state->ranks = std::move(ranks);
   GroupState& made = groups_.insert(id, std::move(state));
@@ -72,7 +69,7 @@ void EngineImpl::remove_group(Group id) {
 // What other ranks have sent to it, and nobody has received, makes room for other messages.
 void EngineImpl::erase_group(Group id) {
   groups_.erase(id);
-  for (Link* link : links_->all()) dropped_messages_ += link->drop(id);
+  for (Link* link : links_->all()) groups_.count_dropped(link->drop(id));
 }
 
 }  // namespace stretto::comm

@@ -87,6 +87,11 @@ struct Operation {
 
 inline constexpr int kAnyPeer = -1;
 
+// Below this size latency decides, not bandwidth.
+inline constexpr int64_t kSmallBytes = 64 << 10;
+
+inline bool is_message(Kind kind) { return kind == Kind::kSend || kind == Kind::kRecv; }
+
 // Of `count` elements.
 inline int64_t bytes_of(const Operation& operation) {
   return operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype));

@@ -37,14 +37,9 @@ void OperationTable::end(OpenOperation* open, bool internal) {
   open->done = true;
   --unfinished_;
   unfinished_internal_ -= internal;
-}
-
-Completion OperationTable::take_reported() {
-  const Shared open = std::move(reported_.front());
-  reported_.pop_front();
-  operations_.erase(open->handle);
-  const bool receives = open->operation.kind == Kind::kRecv;
-  return {open->handle, receives ? open->operation.peer : -1, open->error};
+  const auto pieces = static_cast<int64_t>(open->pieces.size());
+  if (!internal && !open->operation.unseen) completed_ += std::max<int64_t>(pieces, 1);
+  joined_ += pieces;
 }
 
 }  // namespace stretto::comm

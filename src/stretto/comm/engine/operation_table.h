@@ -1,9 +1,8 @@
 // The operations of a rank by handle: those under way, and those that are over and that nobody has
-// asked for yet. Handles are given in the order of submission.
+// asked for yet. Handles are given in the order of submission. How many there were is counted.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <unordered_map>
 #include <vector>
@@ -33,17 +32,17 @@ class OperationTable {
   int64_t unfinished_internal() const { return unfinished_internal_; }
   bool callers_wait() const { return unfinished_ > unfinished_internal_; }
 
-  // Operations that are over and are reported in the order in which they ended. The one that is
-  // taken is released.
-  void report(Shared open) { reported_.push_back(std::move(open)); }
-  bool has_reported() const { return !reported_.empty(); }
-  Completion take_reported();
+  // For Statistics: those of callers that are over, pieces one by one, and how many of them were
+  // carried by another operation: pieces, and what count_fused() is told.
+  int64_t completed() const { return completed_; }
+  int64_t joined() const { return joined_; }
+  void count_fused(const OpenOperation& member) { joined_ += member.pieces.empty(); }
 
  private:
   Map operations_;
   Handle next_ = 1;
   int64_t unfinished_ = 0, unfinished_internal_ = 0;
-  std::deque<Shared> reported_;
+  int64_t completed_ = 0, joined_ = 0;
 };
 
 }  // namespace stretto::comm

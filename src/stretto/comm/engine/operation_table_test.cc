@@ -43,22 +43,19 @@ TEST(OperationTable, ListsWhatIsUnderWayInTheOrderOfSubmission) {
   EXPECT_EQ(table.under_way(), all);
 }
 
-TEST(OperationTable, ReportsInTheOrderOfTheirEnds) {
+TEST(OperationTable, CountsWhatCallersHaveSubmittedPieceByPiece) {
   OperationTable table;
-  const auto first = add(&table), second = add(&table);
-  second->operation.kind = Kind::kRecv;
-  second->operation.peer = 3;
-  for (const auto& open : {second, first}) {
-    table.end(open.get(), false);
-    table.report(open);
-  }
-  const Completion one = table.take_reported();
-  EXPECT_EQ(one.handle, second->handle);
-  EXPECT_EQ(one.source, 3);
-  EXPECT_EQ(table.find(second->handle), nullptr);
-  EXPECT_TRUE(table.has_reported());
-  EXPECT_EQ(table.take_reported().source, -1);
-  EXPECT_FALSE(table.has_reported());
+  const auto single = add(&table), of_pieces = add(&table), unseen = add(&table);
+  of_pieces->pieces.resize(5);
+  unseen->operation.unseen = true;
+  const auto own = add(&table, true);
+  for (const auto& open : {single, of_pieces, unseen}) table.end(open.get(), false);
+  table.end(own.get(), true);
+  EXPECT_EQ(table.completed(), 6);
+  EXPECT_EQ(table.joined(), 5);
+  table.count_fused(*single);
+  table.count_fused(*of_pieces);  // its pieces are counted
+  EXPECT_EQ(table.joined(), 6);
 }
 
 TEST(NamedResiduals, BelongToGroupNameAndCount) {

@@ -277,6 +277,18 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
   return group.plans[key] = plan;
 }
 
+void use_plan(OpenOperation& open, std::shared_ptr<const OperationPlan> shared) {
+  const OperationPlan& plan = *shared;
+  open.plan = std::move(shared);
+  open.traffic = open.operation.kind == Kind::kAllReduce ? &plan.traffic : nullptr;
+  open.problem = plan.problem;
+  open.algorithm = plan.algorithm;
+  open.whole = plan.whole;
+  open.streams = plan.streams;
+  open.units = unit_count(plan.problem);
+  open.unit_bytes = plan.problem.unit * static_cast<int64_t>(dtype_bytes(open.operation.dtype));
+}
+
 void pack(OpenOperation* open, int rank, int size) {
   const Operation& op = open->operation;
   const size_t element = dtype_bytes(op.dtype);

@@ -17,6 +17,7 @@
 namespace stretto::comm {
 
 struct GroupState;
+struct OpenOperation;
 struct Settings;
 
 // A unit's schedule with the dependencies between its steps.
@@ -54,6 +55,9 @@ using Plans = std::map<PlanKey, std::shared_ptr<const OperationPlan>>;
 std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation& operation,
                                              const Codec* codec, const Settings* settings,
                                              bool searches, const Options& options);
+
+// Makes `open` run as planned. It keeps the plan.
+void use_plan(OpenOperation& open, std::shared_ptr<const OperationPlan> plan);
 
 // The operation as schedules see it. `operation_bytes` is 0 where the size differs between ranks;
 // unit_bytes 0: the default for this link (collective/unit_size.h).

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "stretto/comm/engine/state.h"
+#include "stretto/comm/engine/operation.h"
 
 namespace stretto::comm {
 

@@ -76,12 +76,6 @@ struct OpenOperation {
 
 inline int64_t bytes_of(const OpenOperation& open) { return bytes_of(open.operation); }
 
-// What waits until ranks have agreed on a setting: an operation, or the end of a step.
-struct Held {
-  OpenOperation* open = nullptr;  // null: a step has ended
-  StepMark mark;
-};
-
 struct GroupState {
   std::string name;
   std::vector<int> ranks;      // of the job, in the group's order
@@ -101,15 +95,11 @@ struct GroupState {
   Plans plans;
 
   std::unique_ptr<StepTuning> tuning;  // null: off
-  std::deque<Held> held;               // in order of submission
 
   // The engine's own group, in which members of `serves` agree on settings; not in statistics.
   bool internal = false;
   Group serves = 0;
 };
-
-// Below this size latency decides, not bandwidth.
-inline constexpr int64_t kSmallBytes = 64 << 10;
 
 // The number of a group, which all members compute without communication. `life` tells groups of
 // the same name and ranks apart that are made one after another.

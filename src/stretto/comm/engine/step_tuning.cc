@@ -126,6 +126,60 @@ bool begin_tuner(StepTuning& t, const GroupState& group, const Options& options)
   return set(t, t.tuner->current());
 }
 
+// True when the setting has changed.
+bool take_agreement(StepTuning& t, const GroupState& group, const Options& options,
+                    std::function<void()>* remember) {
+  if (t.asks == StepTuning::Asks::kNothing) return false;
+  t.agreed = false;
+  bool changed = set_costs(t);
+  if (std::exchange(t.asks, StepTuning::Asks::kNothing) == StepTuning::Asks::kCache)
+    return begin_tuner(t, group, options) || changed;
+  if (!t.tuner) return changed;
+  const bool was_settled = t.tuner->settled();
+  const auto times = std::span(t.words).subspan(kAfterCosts);
+  for (const double seconds : times) t.tuner->step(seconds);
+  t.last_s = times.back();
+  changed |= set(t, t.tuner->current());
+  if (t.tuner->settled() && !was_settled && group.rank == 0) {
+    tune::TuningCache found;
+    remember_setting(found, t.key, *t.tuner);
+    found.put(setting_key(kLinks, t.topology), {link_costs_text(t.agreed_costs), 0});
+    if (t.cache) t.cache->merge(found);
+    *remember = [found = std::move(found), path = tune::tuning_cache_path(options.tuning_cache)] {
+      tune::add_to_tuning_cache(path, found);
+    };
+  }
+  return changed;
+}
+
+// True when ranks have to agree on `words` now; `*changed` becomes true when the setting has
+// changed.
+bool begin_step(StepTuning& t, const GroupState& group, const Options& options,
+                const StepMark& mark, bool* changed) {
+  if (mark.event == StepFinder::Event::kModel) {
+    t.key = setting_key(mark.model, t.topology);
+    t.tuner.reset();
+    t.recalled = false;
+    t.times.clear();
+    *changed |= set(t, default_setting(group, options, t.settings->link));
+    const LinkCosts observed = t.observer->costs();
+    t.words.assign(observed.begin(), observed.end());
+    t.words.resize(kAfterCosts + kChoiceWords);
+    if (t.cache) t.words = ask_tuning_cache(t);
+    t.asks = StepTuning::Asks::kCache;
+    return true;
+  }
+  if (!t.tuner) return false;
+  t.times.push_back(mark.seconds);
+  if (std::ssize(t.times) < t.tuner->steps_to_decision()) return false;
+  const LinkCosts costs = t.observer->costs();
+  t.words.assign(costs.begin(), costs.end());
+  t.words.insert(t.words.end(), t.times.begin(), t.times.end());
+  t.times.clear();
+  t.asks = StepTuning::Asks::kTime;
+  return true;
+}
+
 }  // namespace
 
 LinkCosts known_costs(const StepTuning& t) {
@@ -179,6 +233,12 @@ std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Opti
   return tuning;
 }
 
+StepFinder::Event find_step(StepTuning& t, const Operation& operation) {
+  // Other kinds are not tuned, and their counts may differ between ranks.
+  const int64_t bytes = operation.kind == Kind::kAllReduce ? bytes_of(operation) : 0;
+  return t.finder.operation(fingerprint(operation), bytes);
+}
+
 StepMark mark_step(StepTuning& t, StepFinder::Event event, const Options& options) {
   if (event == StepFinder::Event::kNothing) return {};
   const double now = now_s();
@@ -191,55 +251,25 @@ StepMark mark_step(StepTuning& t, StepFinder::Event event, const Options& option
   return mark;
 }
 
-bool take_agreement(StepTuning& t, const GroupState& group, const Options& options,
-                    std::function<void()>* remember) {
-  if (t.asks == StepTuning::Asks::kNothing) return false;
-  t.agreed = false;
-  bool changed = set_costs(t);
-  if (std::exchange(t.asks, StepTuning::Asks::kNothing) == StepTuning::Asks::kCache)
-    return begin_tuner(t, group, options) || changed;
-  if (!t.tuner) return changed;
-  const bool was_settled = t.tuner->settled();
-  const auto times = std::span(t.words).subspan(kAfterCosts);
-  for (const double seconds : times) t.tuner->step(seconds);
-  t.last_s = times.back();
-  changed |= set(t, t.tuner->current());
-  if (t.tuner->settled() && !was_settled && group.rank == 0) {
-    tune::TuningCache found;
-    remember_setting(found, t.key, *t.tuner);
-    found.put(setting_key(kLinks, t.topology), {link_costs_text(t.agreed_costs), 0});
-    if (t.cache) t.cache->merge(found);
-    *remember = [found = std::move(found), path = tune::tuning_cache_path(options.tuning_cache)] {
-      tune::add_to_tuning_cache(path, found);
-    };
-  }
-  return changed;
+bool hold(StepTuning& t, StepMark&& mark) {
+  if (!holds(t) && !awaits_agreement(t)) return false;
+  t.held.push_back({nullptr, std::move(mark)});
+  return true;
 }
 
-bool begin_step(StepTuning& t, const GroupState& group, const Options& options,
-                const StepMark& mark, bool* changed) {
-  if (mark.event == StepFinder::Event::kModel) {
-    t.key = setting_key(mark.model, t.topology);
-    t.tuner.reset();
-    t.recalled = false;
-    t.times.clear();
-    *changed |= set(t, default_setting(group, options, t.settings->link));
-    const LinkCosts observed = t.observer->costs();
-    t.words.assign(observed.begin(), observed.end());
-    t.words.resize(kAfterCosts + kChoiceWords);
-    if (t.cache) t.words = ask_tuning_cache(t);
-    t.asks = StepTuning::Asks::kCache;
-    return true;
-  }
-  if (!t.tuner) return false;
-  t.times.push_back(mark.seconds);
-  if (std::ssize(t.times) < t.tuner->steps_to_decision()) return false;
-  const LinkCosts costs = t.observer->costs();
-  t.words.assign(costs.begin(), costs.end());
-  t.words.insert(t.words.end(), t.times.begin(), t.times.end());
-  t.times.clear();
-  t.asks = StepTuning::Asks::kTime;
-  return true;
+std::optional<Held> take_held(StepTuning& t) {
+  if (!holds(t) || (!t.held.front().open && awaits_agreement(t))) return {};
+  Held next = std::move(t.held.front());
+  t.held.pop_front();
+  return next;
+}
+
+StepEnd end_step(StepTuning& t, const GroupState& group, const Options& options,
+                 const StepMark& mark) {
+  StepEnd end;
+  end.changed = take_agreement(t, group, options, &end.remember);
+  end.asks = begin_step(t, group, options, mark, &end.changed);
+  return end;
 }
 
 void note_submitted(StepTuning& t, OpenOperation& open) {

@@ -6,8 +6,10 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,12 @@ struct StepMark {
   std::string model;   // kModel: StepFinder::model()
 };
 
+// What waits until ranks have agreed on a setting: an operation, or the end of a step.
+struct Held {
+  OpenOperation* open = nullptr;  // null: a step has ended
+  StepMark mark;
+};
+
 // How operations of a group run. An operation keeps those with which it began, because ranks that
 // fuse it later must all plan it alike, whatever has changed meanwhile.
 struct Settings {
@@ -75,12 +83,13 @@ struct StepTuning {
   Asks asks = Asks::kNothing;
   bool agreed = false;
   Group channel = 0;
+  std::deque<Held> held;  // until it is over; in order of submission
   // LinkCosts; then, for kCache, the step time, unit, streams, algorithm and 1 if the cache has
   // them, else zeros, and for kTime the times of some steps.
   std::vector<double> words;
 
   // What links cost, from the first known to the last: as this rank observed, as the ranks have
-  // agreed (by take_agreement), and as this rank's tuning cache says. Groups of the same ranks
+  // agreed (by end_step), and as this rank's tuning cache says. Groups of the same ranks
   // share what they observe.
   std::shared_ptr<LinkObserver> observer = std::make_shared<LinkObserver>();
   LinkCosts agreed_costs{}, cached_costs{};
@@ -119,6 +128,9 @@ LinkCosts cached_costs(const std::string& topology, const Options& options);
 std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Options& options,
                                              int most_streams);
 
+// What the finder of steps sees in a collective that is submitted.
+StepFinder::Event find_step(StepTuning& tuning, const Operation& operation);
+
 // Notes the time of an event and returns its mark, or none where nothing is to be done.
 StepMark mark_step(StepTuning& tuning, StepFinder::Event event, const Options& options);
 
@@ -127,15 +139,27 @@ inline bool awaits_agreement(const StepTuning& t) {
   return t.asks != StepTuning::Asks::kNothing && !t.agreed;
 }
 
-// Uses what the ranks have agreed on. True when the setting has changed. `remember` is set to what
-// rank 0 has to write to the tuning cache's file, without the engine's lock; it may be empty.
-bool take_agreement(StepTuning& tuning, const GroupState& group, const Options& options,
-                    std::function<void()>* remember);
+// Keeps a mark until the ranks have agreed on the step before, and all marks before it have been
+// taken. False: nothing is to be waited for, and `mark` is as it was.
+bool hold(StepTuning& tuning, StepMark&& mark);
+// Where marks are kept, operations wait behind them.
+inline bool holds(const StepTuning& tuning) { return !tuning.held.empty(); }
+inline void hold(StepTuning& tuning, OpenOperation* open) { tuning.held.push_back({open, {}}); }
+// The next of them that need not wait any more.
+std::optional<Held> take_held(StepTuning& tuning);
 
-// Begins what follows the end of a step, after take_agreement(). True when ranks have to agree on
-// `words` now. *changed as take_agreement() returns it.
-bool begin_step(StepTuning& tuning, const GroupState& group, const Options& options,
-                const StepMark& mark, bool* changed);
+// What follows the end of a step.
+struct StepEnd {
+  bool changed = false;  // plans with the settings before are not valid any more
+  bool asks = false;     // the ranks have to agree on StepTuning::words now
+  // What rank 0 has to write to the tuning cache's file, without the engine's lock; may be empty.
+  std::function<void()> remember;
+};
+
+// Uses what the ranks have agreed on, and begins the next step. For marks in their order, when
+// awaits_agreement() is false.
+StepEnd end_step(StepTuning& tuning, const GroupState& group, const Options& options,
+                 const StepMark& mark);
 
 // The account of the group's steps.
 void note_submitted(StepTuning& tuning, OpenOperation& open);

@@ -45,29 +45,31 @@ void EngineImpl::step(Group id) {
   if (!state.tuning || ending_->has_begun()) return;
   mark(state, id, state.tuning->finder.step());
   or_fail([&] { process_events(); });
-  call_workers();
+  wake(polling_.on_local_steps(units_->local_waiting()));
+}
+
+// What an operation that is submitted says of the group's training steps.
+StepFinder::Event EngineImpl::find_step(GroupState& state, const Operation& operation) {
+  if (!state.tuning || ending_->has_begun() || is_message(operation.kind))
+    return StepFinder::Event::kNothing;
+  return comm::find_step(*state.tuning, operation);
 }
 
 // Notes an event in the order of submission, on all members before the same operation. What it
 // causes waits until the members have agreed on the step before; so do the operations after it.
 void EngineImpl::mark(GroupState& state, Group id, StepFinder::Event event) {
+  if (event == StepFinder::Event::kNothing) return;
   StepMark mark = mark_step(*state.tuning, event, options_);
-  if (mark.event == StepFinder::Event::kNothing) return;
-  if (!state.held.empty() || awaits_agreement(*state.tuning)) {
-    state.held.push_back({nullptr, std::move(mark)});
-  } else {
-    end_step(state, id, mark);
-  }
+  if (mark.event == StepFinder::Event::kNothing || hold(*state.tuning, std::move(mark))) return;
+  pass_mark(state, id, mark);
 }
 
-void EngineImpl::end_step(GroupState& state, Group id, const StepMark& mark) {
+void EngineImpl::pass_mark(GroupState& state, Group id, const StepMark& mark) {
   StepTuning& tuning = *state.tuning;
-  std::function<void()> remember;
-  bool changed = take_agreement(tuning, state, options_, &remember);
-  const bool asks = begin_step(tuning, state, options_, mark, &changed);
-  if (changed) state.plans.clear();
-  if (remember) errands_.push_back(std::move(remember));
-  if (!asks) return;
+  StepEnd end = end_step(tuning, state, options_, mark);
+  if (end.changed) state.plans.clear();
+  if (end.remember) errands_.push_back(std::move(end.remember));
+  if (!end.asks) return;
   // In a group of its own, so that the order of the caller's operations does not change.
   if (tuning.channel == 0) {
     const std::string name = state.name + "/steps";
@@ -95,17 +97,16 @@ void EngineImpl::on_agreed(Group id) {
 }
 
 void EngineImpl::release_held(GroupState& state, Group id) {
-  while (!state.held.empty() && !ending_->has_begun()) {
-    if (!state.held.front().open && awaits_agreement(*state.tuning)) break;
-    const Held held = std::move(state.held.front());
-    state.held.pop_front();
-    if (!held.open) {
-      end_step(state, id, held.mark);
+  while (!ending_->has_begun()) {
+    const std::optional<Held> held = take_held(*state.tuning);
+    if (!held) return;
+    if (!held->open) {
+      pass_mark(state, id, held->mark);
       continue;
     }
     or_fail([&] {  // its caller has gone on
-      plan(state, held.open);
-      begin_collective(state, held.open);
+      plan(state, held->open);
+      begin_collective(state, held->open);
     });
   }
 }

@@ -1,139 +1,12 @@
-// Starts operations.
+// Takes operations from callers.
 #include <algorithm>
-#include <limits>
-#include <numeric>
 
 #include "stretto/base/clock.h"
+#include "stretto/comm/engine/input_search.h"
 #include "stretto/comm/engine/inside.h"
-#include "stretto/comm/gradient/exchange.h"
+#include "stretto/comm/engine/together.h"
 
 namespace stretto::comm {
-namespace {
-
-int64_t input_count(const Operation& op, size_t ranks) {
-  if (op.kind != Kind::kReduceScatter) return op.count;
-  if (op.input_counts.empty()) return op.count * static_cast<int64_t>(ranks);
-  return std::accumulate(op.input_counts.begin(), op.input_counts.end(), int64_t{0});
-}
-
-bool is_searched(const Operation& op, const Options& options) {
-  return options.nan_check != NanCheck::kOff && !op.scanned && reduces(op.kind) &&
-         is_float(op.dtype);
-}
-
-// Whether its whole input is searched before it begins, and is so large that this must not keep
-// the engine's lock.
-bool is_searched_ahead(const Operation& op, size_t ranks, const Options& options) {
-  if (!is_searched(op, options) || op.kind == Kind::kAllReduce) return false;
-  if (op.kind != Kind::kReduceScatter && !op.input_displacements.empty()) return false;
-  return input_count(op, ranks) * static_cast<int64_t>(dtype_bytes(op.dtype)) > kSmallBytes;
-}
-
-// Places are counted as if the parts followed one another.
-NonFinite search(const Operation& op, size_t ranks, Isa isa) {
-  const auto* input = static_cast<const std::byte*>(op.input);
-  if (op.input_displacements.empty())
-    return scan_non_finite(isa, op.dtype, input, input_count(op, ranks));
-  NonFinite all;
-  int64_t before = 0;
-  for (size_t i = 0; i < ranks; ++i) {
-    const int64_t count = op.input_counts.empty() ? op.count : op.input_counts[i];
-    const NonFinite found = scan_non_finite(
-        isa, op.dtype,
-        input + static_cast<size_t>(op.input_displacements[i]) * dtype_bytes(op.dtype), count);
-    if (all.count == 0 && found.count > 0) all.first = before + found.first;
-    all.count += found.count;
-    before += count;
-  }
-  return all;
-}
-
-bool is_message(Kind kind) { return kind == Kind::kSend || kind == Kind::kRecv; }
-
-// Larger operations have more units under way than the cache holds: what was written has left it
-// when it is searched.
-constexpr int64_t kSearchedByStep = 8 << 20;
-
-bool is_small(const GroupState& group, const OpenOperation& open, const Options& options) {
-  return open.operation.kind == Kind::kAllReduce && !open.codec && !group.internal &&
-         group.ranks.size() > 1 && bytes_of(open) > 0 && bytes_of(open) <= kSmallBytes &&
-         options.fuse_bytes > 0;
-}
-
-// Codecs that need several operations are for gradients (comm/gradient/gradients.h).
-bool is_coded(const Operation& op, const Options& options) {
-  const bool own = !op.codec.empty();
-  if (!own && find_gradient_codec(options.codec).staged) return false;
-  return (own ? op.codec : options.codec) != "none" && op.kind == Kind::kAllReduce &&
-         op.dtype == DType::kFloat32 &&
-         (op.reduction == ReduceOp::kSum || op.reduction == ReduceOp::kAverage);
-}
-
-// Operations that all ranks submit together and that become one: many small messages and many
-// bookkeepings less.
-struct Together {
-  Operation operation;
-  std::vector<Piece> pieces;   // empty: it is one operation
-  std::vector<size_t> places;  // in the list that was submitted
-};
-
-// Infinity for none.
-double limit_s(const Operation& op, const Options& options) {
-  const double limit = op.timeout_s > 0 ? op.timeout_s : options.operation_timeout_s;
-  return limit > 0 ? limit : std::numeric_limits<double>::infinity();
-}
-
-Piece piece_of(Operation&& op) {
-  return {.count = op.count, .input = op.input, .output = op.output, .name = std::move(op.name)};
-}
-
-// Adds an operation to the first that it fits, which all ranks find in the same way. At most `most`
-// fit together.
-void gather(std::vector<Together>& gathered, Operation&& op, size_t place, size_t most,
-            const GroupState& group, const Options& options) {
-  const auto may_join = [&](const Operation& one) {
-    return one.kind == Kind::kAllReduce && !is_coded(one, options) && !one.residual &&
-           !one.unseen && one.count > 0;
-  };
-  const auto fits = [&](const Together& together) {
-    const Operation& first = together.operation;
-    return first.dtype == op.dtype && first.reduction == op.reduction &&
-           first.scanned == op.scanned && may_join(first) &&
-           (!together.pieces.empty() || bytes_of(first) <= kSmallBytes) &&
-           bytes_of(first) + bytes_of(op) <= options.fuse_bytes;
-  };
-  const bool joins = group.ranks.size() > 1 && bytes_of(op) <= kSmallBytes && may_join(op);
-  const auto found = joins ? std::find_if(gathered.begin(), gathered.end(), fits) : gathered.end();
-  if (found == gathered.end()) {
-    gathered.push_back({.operation = std::move(op), .pieces = {}, .places = {place}});
-    return;
-  }
-  Operation& whole = found->operation;
-  if (found->pieces.empty()) {
-    found->pieces.reserve(most);
-    found->places.reserve(most);
-    found->pieces.push_back(piece_of(std::move(whole)));
-  }
-  if (limit_s(op, options) < limit_s(whole, options)) whole.timeout_s = op.timeout_s;
-  whole.input = whole.output = nullptr;
-  whole.count += op.count;
-  found->pieces.push_back(piece_of(std::move(op)));
-  found->places.push_back(place);
-}
-
-void use_plan(OpenOperation& open, std::shared_ptr<const OperationPlan> shared) {
-  const OperationPlan& plan = *shared;
-  open.plan = std::move(shared);
-  open.traffic = open.operation.kind == Kind::kAllReduce ? &plan.traffic : nullptr;
-  open.problem = plan.problem;
-  open.algorithm = plan.algorithm;
-  open.whole = plan.whole;
-  open.streams = plan.streams;
-  open.units = unit_count(plan.problem);
-  open.unit_bytes = plan.problem.unit * static_cast<int64_t>(dtype_bytes(open.operation.dtype));
-}
-
-}  // namespace
 
 Handle EngineImpl::submit(Group id, const Operation& operation, Delivery delivery,
                           std::function<void()> notify) {
@@ -144,15 +17,13 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   std::optional<NonFinite> found;
   if (const size_t ranks = known->ranks.size(); is_searched_ahead(operation, ranks, options_)) {
     inside.lock.unlock();
-    found = search(operation, ranks, isa_);
+    found = search_input(operation, ranks, isa_);
     inside.lock.lock();
     inside.require_open();
     known = &groups_.at(id);
   }
   GroupState& state = *known;
-  if (const StepFinder::Event event = find_step(state, operation);
-      event != StepFinder::Event::kNothing)
-    mark(state, id, event);
+  mark(state, id, find_step(state, operation));
   const bool watched = delivery == Delivery::kQueue || notify;
   const std::shared_ptr<OpenOperation> open =
       begin(id, operation, delivery, std::move(notify), {}, found);
@@ -165,8 +36,9 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   if (hold) links_->wake();
   // A thread that waits for a small operation will poll for it soon.
   if ((watched || (bytes > kSmallBytes && !operation.blocking)) && operations_.unfinished() > 0)
-    call_progress();
-  if (!operation.blocking || driving_) call_workers();
+    wake(polling_.on_begun());
+  if (!operation.blocking || polling_.under_way())
+    wake(polling_.on_local_steps(units_->local_waiting()));
   return open->handle;
 }
 
@@ -189,7 +61,7 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
   if (std::any_of(operations.begin(), operations.end(), search_ahead)) {
     inside.lock.unlock();
     for (size_t at = 0; at < operations.size(); ++at)
-      if (search_ahead(operations[at])) found[at] = search(operations[at], ranks, isa_);
+      if (search_ahead(operations[at])) found[at] = search_input(operations[at], ranks, isa_);
     inside.lock.lock();
     inside.require_open();
     known = &groups_.at(id);
@@ -221,24 +93,14 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
       begin_gathered();
       mark(state, id, event);
     }
-    gather(gathered, std::move(operations[at]), at, operations.size(), state, options_);
+    gather(gathered, std::move(operations[at]), at, operations.size(), ranks, options_);
   }
   begin_gathered();
-  held_bytes_ = 0;
-  or_fail([&] { process_events(); });
+  send_held();
   // Nobody may wait for them yet.
-  if (operations_.unfinished() > 0) call_progress();
-  call_workers();
+  if (operations_.unfinished() > 0) wake(polling_.on_begun());
+  wake(polling_.on_local_steps(units_->local_waiting()));
   if (error) std::rethrow_exception(error);
-}
-
-// What the group's finder of training steps sees in an operation.
-StepFinder::Event EngineImpl::find_step(GroupState& state, const Operation& operation) {
-  if (!state.tuning || ending_->has_begun() || is_message(operation.kind))
-    return StepFinder::Event::kNothing;
-  // Other kinds are not tuned, and their counts may differ between ranks.
-  const int64_t bytes = operation.kind == Kind::kAllReduce ? bytes_of(operation) : 0;
-  return state.tuning->finder.operation(fingerprint(operation), bytes);
 }
 
 std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, Delivery delivery,
@@ -258,12 +120,12 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, 
   operations_.add(open, state.internal);
   ++state.open;
   const bool over = ending_->has_begun(), message = is_message(open->operation.kind);
-  const bool held = !over && !message && !state.held.empty();
+  const bool held = !over && !message && state.tuning && holds(*state.tuning);
   try {
     if (state.tuning) note_submitted(*state.tuning, *open);
     if (!state.internal) flight_.submitted(*open);
     if (held) {
-      state.held.push_back({open.get(), {}});
+      hold(*state.tuning, open.get());
     } else if (!over && !message) {
       plan(state, open.get());
     }
@@ -282,140 +144,6 @@ std::shared_ptr<OpenOperation> EngineImpl::begin(Group id, Operation operation, 
     or_fail([&] { begin_collective(state, open.get()); });
   }
   return open;
-}
-
-void EngineImpl::choose_codec(OpenOperation& open) {
-  Operation& op = open.operation;
-  const bool coded = is_coded(op, options_);
-  if (!coded) op.codec.clear();
-  if (coded && op.codec.empty()) op.codec = options_.codec;
-  open.codec = coded ? &find_codec(op.codec) : nullptr;
-  if (coded && open.codec->feedback && !op.residual && !op.name.empty())
-    op.residual = residuals_.of(open.group, op.name, op.count);
-}
-
-// What ranks do for it, which other ranks do not know of yet.
-void EngineImpl::plan(GroupState& state, OpenOperation* open) {
-  choose_codec(*open);
-  const Operation& op = open->operation;
-  if (state.tuning) open->settings = state.tuning->settings;
-  open->searches = is_searched(op, options_) && options_.nan_check == NanCheck::kReport &&
-                   op.kind == Kind::kAllReduce && !open->codec && !op.residual &&
-                   open->pieces.empty() && bytes_of(*open) > kSmallBytes &&
-                   bytes_of(*open) <= kSearchedByStep;
-  use_plan(*open, plan_of(state, op, open->codec, open->settings.get(), open->searches, options_));
-}
-
-// From here on other ranks count on it.
-void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
-  const Operation& op = open->operation;
-  open->sequence = state.next_sequence++;
-  open->fingerprint = options_.order_check ? fingerprint(op) : 0;
-  if (open->fingerprint != 0)
-    for (const Piece& piece : open->pieces)
-      open->fingerprint = open->fingerprint * 31 + static_cast<uint64_t>(piece.count);
-  // Ranks that cut the operation differently would wait for each other for ever.
-  if (open->fingerprint != 0 && open->settings)
-    open->fingerprint += open->settings->generation << 1;
-  if (is_searched(op, options_)) scan_input(state, open);
-  if (ending_->has_begun()) return;
-  if (options_.order_check) {
-    const auto other = note_begun(state.order, open->sequence, open->fingerprint, op);
-    if (other) on_mismatch(*other, {.group = open->group, .sequence = open->sequence});
-  }
-  if (is_small(state, *open, options_)) {
-    state.fusion.waiting.push_back(open);
-    start_small(state);
-    return;
-  }
-  state.waiting.push_back(open);
-  units_->advance(state);
-}
-
-void EngineImpl::begin_message(GroupState& state, OpenOperation* open) {
-  if (open->operation.kind == Kind::kSend) {
-    number_send(state.point_to_point, *open);
-  } else if (!match_receive(state.point_to_point, *open)) {
-    return;
-  }
-  units_->start_point_to_point(open, open->operation.peer);
-}
-
-void EngineImpl::start_small(GroupState& state) {
-  Fusion& fusion = state.fusion;
-  const size_t count = count_next(fusion, options_.fuse_bytes);
-  if (count == 0) return;
-  OpenOperation* open = fusion.waiting.front();
-  const uint64_t last = fusion.waiting[count - 1]->sequence;
-  if (count > 1) {
-    fusion.carrier = join(fusion, count);
-    open = fusion.carrier.get();
-    use_plan(*open,
-             plan_of(state, open->operation, nullptr, open->settings.get(), false, options_));
-    if (options_.order_check) {
-      const auto other = note_joined(state.order, open->sequence, open->fingerprint);
-      if (other)
-        on_mismatch(*other, {.group = open->group, .sequence = open->sequence, .unit = kJoined});
-    }
-  }
-  open->ahead = static_cast<int32_t>(std::min<uint64_t>(state.next_sequence - 1 - last, 1 << 20));
-  fusion.waiting.erase(fusion.waiting.begin(),
-                       fusion.waiting.begin() + static_cast<ptrdiff_t>(count));
-  fusion.under_way = open;
-  state.waiting.push_back(open);
-  units_->advance(state);
-}
-
-// Searches the input before it is sent, unless submit() has done it. Large all-reduces are searched
-// unit by unit or step by step (units.cc), so that sending begins at once and the data are still in
-// the cache, and without the lock.
-void EngineImpl::scan_input(const GroupState& state, OpenOperation* open) {
-  const Operation& op = open->operation;
-  open->scans = op.kind == Kind::kAllReduce && open->pieces.empty() &&
-                (open->units > 1 || bytes_of(*open) > kSmallBytes);
-  if (open->scans) return;
-  const NonFinite found = open->found_ahead ? *open->found_ahead
-                                            : scan_non_finite(isa_, op.dtype, open->input,
-                                                              input_count(op, state.ranks.size()));
-  if (found.count == 0) return;
-  open->non_finite = found.count;
-  open->first_non_finite = found.first;
-  const std::byte* input = open->input;
-  for (Piece& piece : open->pieces) {
-    piece.non_finite = scan_non_finite(isa_, op.dtype, input, piece.count);
-    input += static_cast<size_t>(piece.count) * dtype_bytes(op.dtype);
-  }
-  if (options_.nan_check == NanCheck::kStop) stop_for_non_finite(*open);
-}
-
-void EngineImpl::stop_for_non_finite(const OpenOperation& open) {
-  Operation operation = open.operation;
-  NonFinite found{.count = open.non_finite, .first = open.first_non_finite};
-  for (const Piece& piece : open.pieces) {
-    if (piece.non_finite.count == 0) continue;
-    operation.count = piece.count;
-    operation.name = piece.name;
-    found = piece.non_finite;
-    break;
-  }
-  fail(membership_.rank, "",
-       fmt::format("rank {}: {} has {} values that are not finite, the first at {}",
-                   membership_.rank, describe(operation), found.count, found.first));
-}
-
-void EngineImpl::report_non_finite(const OpenOperation& open) {
-  const auto add = [&](const std::string& name, const NonFinite& found) {
-    if (found.count == 0) return;
-    keep_report({.rank = membership_.rank,
-                 .name = name,
-                 .group = open.group,
-                 .sequence = open.sequence,
-                 .first_offset = found.first,
-                 .count = found.count});
-  };
-  for (const Piece& piece : open.pieces) add(piece.name, piece.non_finite);
-  if (open.pieces.empty())
-    add(open.operation.name, {.count = open.non_finite, .first = open.first_non_finite});
 }
 
 }  // namespace stretto::comm

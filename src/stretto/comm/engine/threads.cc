@@ -1,30 +1,20 @@
-// Who polls the links, who sums, and who sleeps.
+// The threads that poll the links and sum, as polling.h decides.
 #include <algorithm>
-#include <chrono>
 
 #include "stretto/base/clock.h"
-#include "stretto/base/cpu.h"
 #include "stretto/base/thread.h"
 #include "stretto/comm/engine/inside.h"
-#include "stretto/comm/engine/spin.h"
 
 namespace stretto::comm {
 namespace {
 
 constexpr double kLongTime_s = 3600;
-constexpr double kRecently_s = 10e-3;  // a caller that waited so recently probably waits again soon
-constexpr double kAttended_s = 1;      // how often the progress thread looks while another attends
-
-std::chrono::duration<double> seconds(double s) { return std::chrono::duration<double>(s); }
 
 }  // namespace
 
 void EngineImpl::start_threads() {
   thread_ = start_thread("engine", [this] { progress(); });
-  const size_t ranks_here = hosts_[host_of_[membership_.rank]].size();
-  const auto cores = static_cast<size_t>(cpu_info().cores);
-  core_each_ = cores >= ranks_here;
-  if (membership_.size == 1 || cores < 2 * ranks_here) return;
+  if (membership_.size == 1 || !polling_.helps()) return;
   try {
     helper_ = start_thread("engine's helper", [this] { help(); });
   } catch (const Unsupported&) {
@@ -32,10 +22,9 @@ void EngineImpl::start_threads() {
   }
 }
 
-// The caller has set stopping_, and does not hold the lock.
+// The caller has called polling_.stop(), and does not hold the lock.
 void EngineImpl::join_threads() {
-  progress_wake_.notify_all();
-  helper_wake_.notify_all();
+  polling_.wake({.progress = true, .helper = true});
   links_->interrupt();
   if (thread_.joinable()) thread_.join();
   if (helper_.joinable()) helper_.join();
@@ -43,8 +32,7 @@ void EngineImpl::join_threads() {
 
 // Polls once, and runs one local step. The caller has checked that no other thread polls.
 void EngineImpl::drive(Lock& lock, double max_wait_s) {
-  driving_ = true;
-  driver_ = std::this_thread::get_id();
+  polling_.begin();
   max_wait_s = std::min(max_wait_s, ending_->wait_s());
   if (units_->local_waiting() > 0) max_wait_s = 0;
   if (operations_.unfinished() > 0)
@@ -55,12 +43,12 @@ void EngineImpl::drive(Lock& lock, double max_wait_s) {
     links_->poll(lock, max_wait_s);
     process_events();
     if (units_->local_waiting() == 0) return;
-    if (units_->local_waiting() > 1) helper_wake_.notify_one();
+    polling_.wake({.helper = units_->local_waiting() > 1});
     units_->run_local(lock);
     process_events();
   });
   run_errands(lock);
-  driving_ = false;
+  polling_.end();
   if (closed_) exit_wake_.notify_all();
 }
 
@@ -74,27 +62,30 @@ bool EngineImpl::glance() {
   return arrived;
 }
 
+// Sends the messages of small operations that were held to be sent with those of later ones.
+void EngineImpl::send_held() {
+  held_bytes_ = 0;
+  or_fail([&] { process_events(); });
+}
+
 void EngineImpl::progress() {
   Lock lock(mutex_);
-  while (!stopping_) {
-    if (attendants_ > 0) {
-      progress_wake_.wait_for(lock, seconds(kAttended_s));
-    } else if (driving_ || waiters_ > 0) {
-      progress_wake_.wait_for(lock, seconds(kRecently_s));
-    } else if (operations_.unfinished() == 0 && now_s() - last_wait_s_ < kRecently_s) {
-      progress_wake_.wait_for(lock, seconds(kRecently_s));
+  while (!polling_.stopped()) {
+    const double pause_s = polling_.progress_pause_s(operations_.unfinished(), now_s());
+    if (pause_s > 0) {
+      polling_.sleep_progress(lock, pause_s);
     } else {
       drive(lock, kLongTime_s);
-      if (waiters_ > 0) waiter_wake_.notify_all();
+      polling_.wake(polling_.after_poll());
     }
   }
 }
 
 void EngineImpl::help() {
   Lock lock(mutex_);
-  while (!stopping_) {
+  while (!polling_.stopped()) {
     if (units_->local_waiting() == 0) {
-      helper_wake_.wait(lock);
+      polling_.sleep_helper(lock);
       continue;
     }
     or_fail([&] {
@@ -104,21 +95,9 @@ void EngineImpl::help() {
   }
 }
 
-// Wakes up the progress thread if no other thread polls.
-void EngineImpl::call_progress() {
-  if (!driving_ && attendants_ == 0) progress_wake_.notify_one();
-}
-
-// Wakes up threads for local steps that a caller has left to them.
-void EngineImpl::call_workers() {
-  const size_t waiting = units_->local_waiting();
-  if (waiting == 0) return;
-  if (!driving_) {
-    call_progress();
-  } else if (driver_ != std::this_thread::get_id()) {
-    links_->interrupt();
-  }
-  if (waiting > 1) helper_wake_.notify_one();
+void EngineImpl::wake(const Polling::Wake& wake) {
+  polling_.wake(wake);
+  if (wake.poller) links_->interrupt();
 }
 
 void EngineImpl::run_errands(Lock& lock) {
@@ -154,40 +133,31 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
     return true;
   }
   const double deadline = began + (timeout_s < 0 ? 1e9 : timeout_s);
-  ++waiters_;
-  // A message of Stretto's own comes when another rank's callers let it, and they need the core.
-  const double spin_s = open.operation.unseen && !core_each_ ? 0 : options_.spin_s;
-  Spin spin(began, spin_s, bytes_of(open), core_each_);
-  if (!closed_) {  // sends small operations that were held to be fused with later ones
-    held_bytes_ = 0;
-    or_fail([&] { process_events(); });
-  }
+  polling_.begin_wait();
+  Spin spin = polling_.spin(began, options_.spin_s, bytes_of(open), open.operation.unseen);
+  if (!closed_) send_held();
   while (!open.done) {
-    const double left = deadline - now_s();
+    const double now = now_s(), left = std::min(deadline - now, kLongTime_s);
     if (left <= 0) break;
-    if (driving_ || closed_) {
-      waiter_wake_.wait_for(lock, seconds(std::min(left, kLongTime_s)));
-    } else if (units_->local_waiting() == 0 && !spin.over(now_s())) {
-      if (glance()) {
-        spin.on_arrival(now_s());
-        continue;
-      }
-      lock.unlock();
-      std::this_thread::yield();
-      lock.lock();
-    } else {
-      drive(lock, std::min(left, kLongTime_s));
+    switch (polling_.turn(units_->local_waiting() > 0, spin, now)) {
+      case Polling::Turn::kSleep:
+        polling_.sleep_waiting(lock, left);
+        break;
+      case Polling::Turn::kSpin:
+        if (glance()) {
+          spin.on_arrival(now_s());
+        } else {
+          Polling::yield(lock);
+        }
+        break;
+      case Polling::Turn::kPoll:
+        drive(lock, left);
+        break;
     }
   }
-  --waiters_;
-  last_wait_s_ = now_s();
-  note(last_wait_s_ - began);
-  // Another thread must poll now.
-  if (waiters_ > 0) {
-    waiter_wake_.notify_all();
-  } else if (operations_.unfinished() > 0) {
-    call_progress();
-  }
+  const double ended = now_s();
+  note(ended - began);
+  wake(polling_.end_wait(operations_.unfinished(), ended));
   return open.done;
 }
 
@@ -195,36 +165,30 @@ void EngineImpl::attend(const std::function<bool()>& until, double timeout_s, bo
   Inside inside(*this);
   inside.require_open();
   const double deadline = now_s() + timeout_s;
-  held_bytes_ = 0;
-  or_fail([&] { process_events(); });
-  attendants_ += begins;
-  ++waiters_;
+  send_held();
+  polling_.begin_attend(begins);
   while (!closed_ && !until()) {
-    const double left = deadline - now_s();
+    const double left = std::min(deadline - now_s(), kLongTime_s);
     if (left <= 0) break;
-    if (driving_) {
-      waiter_wake_.wait_for(inside.lock, seconds(std::min(left, kLongTime_s)));
+    if (polling_.under_way()) {
+      polling_.sleep_waiting(inside.lock, left);
     } else {
-      drive(inside.lock, std::min(left, kLongTime_s));
+      drive(inside.lock, left);
     }
   }
-  --waiters_;
-  if (waiters_ > 0) waiter_wake_.notify_all();  // another thread must poll now
+  wake(polling_.end_attend());
 }
 
 void EngineImpl::dismiss() {
   Inside inside(*this);
-  --attendants_;
-  // Also while a thread polls: it may be about to leave, and relied on this one.
-  if (attendants_ == 0 && waiters_ == 0 && operations_.unfinished() > 0)
-    progress_wake_.notify_one();
+  wake(polling_.dismiss(operations_.unfinished()));
 }
 
 void EngineImpl::call_attendants() {
   Inside inside(*this);
-  if (waiters_ == 0 || attendants_ == 0) return;
-  waiter_wake_.notify_all();
-  if (!driving_ || driver_ == std::this_thread::get_id()) return;
+  const Polling::Wake wake = polling_.on_call();
+  polling_.wake(wake);
+  if (!wake.poller) return;
   // The thread that wakes up may take this one's core, and takes the lock first of all.
   inside.lock.unlock();
   links_->interrupt();
@@ -233,9 +197,9 @@ void EngineImpl::call_attendants() {
 bool EngineImpl::poll(Handle handle) {
   Inside inside(*this);
   const OperationTable::Shared open = find(handle, "poll");
-  if (open->done || driving_ || closed_) return open->done;
+  if (open->done || polling_.under_way() || closed_) return open->done;
   drive(inside.lock, 0);
-  if (waiters_ > 0) waiter_wake_.notify_all();  // one that came meanwhile must poll now
+  wake(polling_.after_poll());
   return open->done;
 }
 
@@ -246,28 +210,20 @@ void EngineImpl::deliver(Handle handle) {
     throw_invalid("deliver: handle {} is reported through next_completions() already", handle);
   open->delivery = Delivery::kQueue;
   if (open->done) {
-    operations_.report(open);
-    completion_wake_.notify_one();
+    completions_.add(open);
   } else {
-    call_progress();
+    wake(polling_.on_begun());
   }
 }
 
 size_t EngineImpl::next_completions(std::span<Completion> out, double timeout_s) {
   Inside inside(*this);
-  completion_wake_.wait_for(inside.lock, seconds(std::min(timeout_s, 1e9)),
-                            [&] { return operations_.has_reported() || interrupted_; });
-  interrupted_ = stopping_;
-  size_t count = 0;
-  for (; count < out.size() && operations_.has_reported(); ++count)
-    out[count] = operations_.take_reported();
-  return count;
+  return completions_.take(inside.lock, out, timeout_s, &operations_);
 }
 
 void EngineImpl::interrupt() {
   Inside inside(*this);
-  interrupted_ = true;
-  completion_wake_.notify_all();
+  completions_.interrupt();
 }
 
 }  // namespace stretto::comm
