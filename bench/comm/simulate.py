@@ -37,8 +37,8 @@ ALGORITHMS = {
                    "hierarchical_exchange", "tree_halving", "tree_doubling"),
     "all_gather": ("direct", "hierarchical", "ring", "recursive_doubling"),
     "reduce_scatter": ("direct", "hierarchical", "tree_halving"),
-    "broadcast": ("direct", "tree", "ring"),
-    "reduce": ("direct", "gather_sum", "hierarchical"),
+    "broadcast": ("direct", "tree", "ring", "pipelined_trees"),
+    "reduce": ("direct", "gather_sum", "hierarchical", "pipelined_trees"),
     "all_to_all": ("direct",),
 }
 # The bytes of these are those of a rank's whole input or output; others have a block per rank.

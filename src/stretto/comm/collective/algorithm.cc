@@ -30,6 +30,8 @@ constexpr Algorithm kBroadcast[] = {
     {"direct", always_fits, broadcast_direct, broadcast_direct_cost},
     {"tree", always_fits, broadcast_tree, broadcast_tree_cost},
     {"ring", always_fits, broadcast_ring, broadcast_ring_cost},
+    {"pipelined_trees", broadcast_pipelined_trees_unfit, broadcast_pipelined_trees,
+     broadcast_pipelined_trees_cost},
 };
 constexpr Algorithm kAllGather[] = {
     {"direct", always_fits, all_gather_direct, all_gather_direct_cost},
@@ -50,6 +52,8 @@ constexpr Algorithm kReduce[] = {
     {"direct", always_fits, reduce_direct, reduce_direct_cost},
     {"gather_sum", always_fits, reduce_gather_sum, reduce_gather_sum_cost},
     {"hierarchical", hierarchical_unfit, reduce_hierarchical, reduce_hierarchical_cost},
+    {"pipelined_trees", reduce_pipelined_trees_unfit, reduce_pipelined_trees,
+     reduce_pipelined_trees_cost},
 };
 constexpr Algorithm kGather[] = {{"direct", always_fits, gather_direct, rooted_direct_cost}};
 constexpr Algorithm kScatter[] = {{"direct", always_fits, scatter_direct, rooted_direct_cost}};
