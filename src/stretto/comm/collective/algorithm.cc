@@ -159,4 +159,14 @@ const Algorithm& choose_algorithm(const Problem& problem, const LinkModel& link,
   return rows[static_cast<size_t>(tune::choose(estimates))];
 }
 
+std::vector<std::string> algorithms_to_try(const Problem& problem, const LinkModel& link) {
+  constexpr double kHopeless = 2.2;
+  const auto seconds = [&](const Algorithm& a) { return estimate_s(a.cost(problem), link, {}); };
+  const double best = seconds(choose_algorithm(problem, link, {}));
+  std::vector<std::string> names;
+  for (const Algorithm& a : algorithms(problem.kind))
+    if (a.unfit(problem).empty() && seconds(a) <= kHopeless * best) names.emplace_back(a.name);
+  return names;
+}
+
 }  // namespace stretto::comm

@@ -218,7 +218,7 @@ class TreeLoads {
         }
     for (size_t tree = 0; tree < of_tree.size(); ++tree) {
       if (of_tree[tree].messages == 0) continue;
-      segment_ = {.part = {}, .number = static_cast<unsigned>(tree)};
+      segment_.number = static_cast<unsigned>(tree);
       load_ = of_tree[tree];
       const int last = climb(p.host.hosts().tree[0]);
       if (!trees_.single()) move(last, p.host.hosts().host[p.root]);
@@ -250,7 +250,8 @@ class TreeLoads {
     if (node.leaf()) return node.begin;
     const Hosts& hosts = p_.host.hosts();
     const int left = climb(hosts.tree[node.left]), right = climb(hosts.tree[node.right]);
-    const int winner = trees_.holder(node, segment_), loser = winner == left ? right : left;
+    const bool to_left = trees_.left_holds(node, segment_);
+    const int winner = to_left ? left : right, loser = to_left ? right : left;
     // The root of a broadcast has its own tensor already.
     if (p_.kind == Collective::kReduce || loser != hosts.host[p_.root]) move(loser, winner);
     return winner;
@@ -266,7 +267,7 @@ class TreeLoads {
   const Problem& p_;
   const PipelinedTrees trees_;
   std::vector<InOut> loads_;
-  Segment segment_{};
+  Segment segment_;
   Load load_;
 };
 
@@ -320,14 +321,13 @@ std::vector<Segment> PipelinedTrees::segments(int64_t unit, int share) const {
 
 int PipelinedTrees::holder(const TreeNode& node, const Segment& segment) const {
   const TreeNode* at = &node;
-  while (!at->leaf()) {
-    const TreeNode *left = &hosts_.tree[at->left], *right = &hosts_.tree[at->right];
-    const bool to_left = above_root(*at)
-                             ? above_root(*left) == single_
-                             : (segment.number >> ((at->depth - 1) % kTreeBits) & 1U) == 0;
-    at = to_left ? left : right;
-  }
+  while (!at->leaf()) at = &hosts_.tree[left_holds(*at, segment) ? at->left : at->right];
   return at->begin;
+}
+
+bool PipelinedTrees::left_holds(const TreeNode& node, const Segment& segment) const {
+  if (above_root(node)) return above_root(hosts_.tree[node.left]) == single_;
+  return (segment.number >> ((node.depth - 1) % kTreeBits) & 1U) == 0;
 }
 
 int PipelinedTrees::carrier(int host, int share) const {

@@ -25,8 +25,8 @@ namespace stretto::comm {
 
 struct Segment {
   Part part;
-  int tag = 0;      // among those of the unit
-  unsigned number;  // among those of the operation: chooses the tree
+  int tag = 0;          // among those of the unit
+  unsigned number = 0;  // among those of the operation: chooses the tree
 };
 
 class PipelinedTrees {
@@ -40,10 +40,11 @@ class PipelinedTrees {
 
   // Whether the operation has one segment.
   bool single() const { return single_; }
-  // The host that holds a node.
+  // Which side of a node that is no leaf holds it, and which host.
+  bool left_holds(const TreeNode& node, const Segment& segment) const;
   int holder(const TreeNode& node, const Segment& segment) const;
-  // The rank of a host that carries a share. A broadcast of several segments leaves the root's host
-  // from the root itself, and so does a sum that ends there.
+  // The rank of a host that carries a share. On the root's host it is the root for a broadcast, and
+  // for a sum of one segment, which ends there.
   int carrier(int host, int share) const;
 
  private:
