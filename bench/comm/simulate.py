@@ -37,8 +37,8 @@ ALGORITHMS = {
                    "hierarchical_exchange", "tree_halving", "tree_doubling"),
     "all_gather": ("direct", "hierarchical", "ring", "recursive_doubling"),
     "reduce_scatter": ("direct", "hierarchical", "tree_halving"),
-    "broadcast": ("direct", "tree", "ring"),
-    "reduce": ("direct", "gather_sum", "hierarchical"),
+    "broadcast": ("direct", "tree", "ring", "pipelined_trees"),
+    "reduce": ("direct", "gather_sum", "hierarchical", "pipelined_trees"),
     "all_to_all": ("direct",),
 }
 # The bytes of these are those of a rank's whole input or output; others have a block per rank.
@@ -60,6 +60,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
                       help=f"all, or some of {', '.join(ALGORITHMS)} (%(default)s)")
   parser.add_argument("--sizes", default=SIZES, help="bytes, with K, M or G (%(default)s)")
   parser.add_argument("--link", choices=LINKS, default="1gbit")
+  parser.add_argument("--codec", default="none", choices=("none", "fp16", "bf16", "int8"),
+                      help="of all_reduce (%(default)s)")
   parser.add_argument("--names", type=int, default=200,
                       help="tensors that are negotiated (%(default)s); 0: none")
   parser.add_argument("--step", default="64M", help="bytes of a step that is tuned; 0: none")
@@ -76,6 +78,8 @@ def arguments(words: list[str]) -> argparse.Namespace:
   except (ValueError, IndexError) as error:
     parser.error(str(error))
   args.kinds = list(ALGORITHMS) if args.kind == "all" else args.kind.split(",")
+  if args.codec != "none" and args.kinds != ["all_reduce"]:
+    parser.error("--codec: only all_reduce goes through a codec")
   for kind in args.kinds:
     if kind not in ALGORITHMS:
       parser.error(f"--kind: expected all or some of {', '.join(ALGORITHMS)}, got '{kind}'")
@@ -87,7 +91,7 @@ def ask(args: argparse.Namespace, ranks: int, **request) -> dict:
   return json.loads(_stretto.comm_simulate(json.dumps(
       {"ranks": ranks, "ranks_per_host": args.ranks_per_host,
        "hosts_per_rack": args.hosts_per_rack, "link": LINKS[args.link],
-       "most_steps": args.most_steps} | request)))
+       "most_steps": args.most_steps, "codec": args.codec} | request)))
 
 
 def operations(args: argparse.Namespace, ranks: int) -> Iterator[dict]:

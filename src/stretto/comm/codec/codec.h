@@ -35,6 +35,9 @@ struct Codec {
   // encoded at every level of a tree.
   bool sums;
   int64_t (*encoded_bytes)(int64_t count);
+  double wire_bytes() const {  // of each element, in whole blocks
+    return static_cast<double>(encoded_bytes(block)) / static_cast<double>(block);
+  }
   // `residual` (count values, or null) is read and written. `out` takes encoded_bytes(count); it
   // overlaps nothing, and needs no alignment. Deterministic: the same bits with every `isa`.
   NonFinite (*encode)(Isa isa, const float* in, float* residual, int64_t count, std::byte* out);

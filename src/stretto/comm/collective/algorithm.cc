@@ -30,6 +30,8 @@ constexpr Algorithm kBroadcast[] = {
     {"direct", always_fits, broadcast_direct, broadcast_direct_cost},
     {"tree", always_fits, broadcast_tree, broadcast_tree_cost},
     {"ring", always_fits, broadcast_ring, broadcast_ring_cost},
+    {"pipelined_trees", broadcast_pipelined_trees_unfit, broadcast_pipelined_trees,
+     broadcast_pipelined_trees_cost},
 };
 constexpr Algorithm kAllGather[] = {
     {"direct", always_fits, all_gather_direct, all_gather_direct_cost},
@@ -50,6 +52,8 @@ constexpr Algorithm kReduce[] = {
     {"direct", always_fits, reduce_direct, reduce_direct_cost},
     {"gather_sum", always_fits, reduce_gather_sum, reduce_gather_sum_cost},
     {"hierarchical", hierarchical_unfit, reduce_hierarchical, reduce_hierarchical_cost},
+    {"pipelined_trees", reduce_pipelined_trees_unfit, reduce_pipelined_trees,
+     reduce_pipelined_trees_cost},
 };
 constexpr Algorithm kGather[] = {{"direct", always_fits, gather_direct, rooted_direct_cost}};
 constexpr Algorithm kScatter[] = {{"direct", always_fits, scatter_direct, rooted_direct_cost}};
@@ -153,6 +157,16 @@ const Algorithm& choose_algorithm(const Problem& problem, const LinkModel& link,
   }
   // The first fits every problem, so there is one.
   return rows[static_cast<size_t>(tune::choose(estimates))];
+}
+
+std::vector<std::string> algorithms_to_try(const Problem& problem, const LinkModel& link) {
+  constexpr double kHopeless = 2.2;
+  const auto seconds = [&](const Algorithm& a) { return estimate_s(a.cost(problem), link, {}); };
+  const double best = seconds(choose_algorithm(problem, link, {}));
+  std::vector<std::string> names;
+  for (const Algorithm& a : algorithms(problem.kind))
+    if (a.unfit(problem).empty() && seconds(a) <= kHopeless * best) names.emplace_back(a.name);
+  return names;
 }
 
 }  // namespace stretto::comm

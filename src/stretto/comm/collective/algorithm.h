@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "stretto/comm/collective/schedule.h"
 
@@ -62,5 +63,9 @@ double estimate_s(const Problem& problem, const Algorithm& algorithm, const Link
 // problems differ in `rank` only and they pass the same link; all_to_all has one algorithm.
 const Algorithm& choose_algorithm(const Problem& problem, const LinkModel& link,
                                   const ElementBytes& bytes);
+
+// The names of the algorithms that are worth real steps of training: those that fit and whose
+// estimate, with elements of four bytes, is not much worse than that of the best.
+std::vector<std::string> algorithms_to_try(const Problem& problem, const LinkModel& link);
 
 }  // namespace stretto::comm

@@ -77,7 +77,8 @@ TEST(Algorithm, CostsAreWhatTheSimulatorCounts) {
           }
           // A leader of a tree sends to several others one after the other, which is no chain. The
           // deepest host of an uneven tree may send nothing in the last round.
-          if (algorithm.name == "tree" || algorithm.name == "tree_doubling") {
+          if (algorithm.name == "tree" || algorithm.name == "tree_doubling" ||
+              algorithm.name == "pipelined_trees") {
             EXPECT_GE(cost.wire_rounds + cost.local_rounds, traffic.rounds);
           } else {
             EXPECT_EQ(cost.wire_rounds + cost.local_rounds, traffic.rounds);
@@ -137,19 +138,32 @@ TEST(Algorithm, DefaultsOfManyRanks) {
   }
 }
 
-// A chain passes on whole units: with few of them, the last of many hosts waits for all others.
-TEST(Algorithm, ABroadcastOfOneUnitIsNoChain) {
-  const auto algorithm = [](int hosts, int64_t count) {
+// Small tensors reach few ranks in fewer rounds; large ones cross every card once.
+TEST(Algorithm, LargeTensorsAreBroadcastAndReducedInSegments) {
+  const auto algorithm = [](Collective kind, int hosts, int64_t count) {
     std::vector<int> host(static_cast<size_t>(hosts));
     for (int h = 0; h < hosts; ++h) host[h] = h;
-    const Problem problem{
-        .kind = Collective::kBroadcast, .host = host, .count = count, .unit = 1 << 19};
+    const Problem problem{.kind = kind, .host = host, .count = count, .unit = 1 << 19};
     return choose_algorithm(problem, {}, {}).name;
   };
-  for (const int hosts : {4, 64, 512}) {
-    EXPECT_EQ(algorithm(hosts, 1 << 19), "tree") << hosts;
-    EXPECT_EQ(algorithm(hosts, 1 << 29), "ring") << hosts;
+  const auto broadcast = [&](int hosts, int64_t count) {
+    return algorithm(Collective::kBroadcast, hosts, count);
+  };
+  for (const int64_t count : {1 << 10, 1 << 14, 1 << 19, 1 << 24})
+    EXPECT_NE(broadcast(2, count), "pipelined_trees") << count;
+  for (const int hosts : {4, 8, 16}) {
+    EXPECT_NE(broadcast(hosts, 1 << 14), "pipelined_trees") << hosts;
+    EXPECT_EQ(broadcast(hosts, 1 << 19), "pipelined_trees") << hosts;
+    for (const int64_t count : {1 << 10, 1 << 14, 1 << 19, 1 << 24})
+      EXPECT_NE(algorithm(Collective::kReduce, hosts, count), "pipelined_trees") << hosts;
   }
+  for (const int hosts : {64, 512})
+    for (const int64_t count : {1 << 14, 1 << 19, 1 << 24}) {
+      EXPECT_EQ(broadcast(hosts, count), "pipelined_trees") << hosts << " " << count;
+      EXPECT_EQ(algorithm(Collective::kReduce, hosts, count), "pipelined_trees")
+          << hosts << " " << count;
+    }
+  EXPECT_EQ(algorithm(Collective::kReduce, 512, 1), "pipelined_trees") << "one binomial tree";
 }
 
 TEST(Algorithm, EveryRankChoosesTheSame) {

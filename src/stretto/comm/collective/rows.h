@@ -62,6 +62,15 @@ Cost broadcast_tree_cost(const Problem&);
 Schedule broadcast_ring(const Problem&, int64_t unit);
 Cost broadcast_ring_cost(const Problem&);
 
+// Segments of the tensor, several under way, through different binomial trees over hosts: each card
+// carries the tensor about once. One segment takes one tree. See pipelined_trees.h.
+Schedule broadcast_pipelined_trees(const Problem&, int64_t unit);
+Cost broadcast_pipelined_trees_cost(const Problem&);
+std::string broadcast_pipelined_trees_unfit(const Problem&);
+Schedule reduce_pipelined_trees(const Problem&, int64_t unit);
+Cost reduce_pipelined_trees_cost(const Problem&);
+std::string reduce_pipelined_trees_unfit(const Problem&);
+
 // Hierarchical: a block crosses to one rank of every other host, which passes it on to its
 // neighbours; these ranks differ from block to block. Recursive doubling: ceil(log2 n) rounds, in
 // which every rank of a host gets the blocks of others itself, for small blocks.

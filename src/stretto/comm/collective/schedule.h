@@ -19,10 +19,10 @@
 // place of the division of an average). The order is a property of the job's hosts and racks alone
 // (sum_order), never of sizes, so fused and cut operations agree. Every algorithm that fits gives
 // the same bits on every rank, for every dtype and operation; those that combine partial sums of
-// hosts (tree_halving, tree_doubling) fit the tree only. A ring carries partial sums around in an
-// order that depends on the chunk, so it is used only where the order does not matter
-// (Problem::exact). Hosts are part of the order: the same ranks on other hosts may differ in the
-// last bit. With a lossy codec the bits are the same on every rank, but depend on the algorithm
+// hosts (tree_halving, tree_doubling, pipelined_trees) fit the tree only. A ring carries partial
+// sums around in an order that depends on the chunk, so it is used only where the order does not
+// matter (Problem::exact). Hosts are part of the order: the same ranks on other hosts may differ in
+// the last bit. With a lossy codec the bits are the same on every rank, but depend on the algorithm
 // (flat ones encode per rank, hierarchical ones per host) and on where the codec's blocks begin
 // (Problem::align); host sums are then added from left to right.
 #pragma once

@@ -48,6 +48,16 @@ int64_t default_unit_bytes(const Problem& p, int64_t chunk_bytes, int64_t operat
   return std::max(least, std::min(operation_bytes / kUnitsPerOperation, kRoomyBytes));
 }
 
+void set_unit(Problem* p, int64_t element_bytes, int64_t chunk_bytes, const LinkModel& link,
+              int64_t unit_bytes) {
+  if (p->kind == Collective::kBarrier) return;
+  if (unit_bytes == 0) {
+    const int64_t bytes = p->kind == Collective::kAllReduce ? p->count * element_bytes : 0;
+    unit_bytes = default_unit_bytes(*p, chunk_bytes, bytes, p->coded ? LinkModel{} : link);
+  }
+  p->unit = std::max<int64_t>(unit_bytes / element_bytes, 1);
+}
+
 std::vector<int64_t> unit_sizes_to_try(const Problem& p, int64_t chunk_bytes) {
   const int64_t most =
       std::max(2 * kLeastPart * parts_per_unit(p), default_unit_bytes(p, chunk_bytes, kMostBytes));

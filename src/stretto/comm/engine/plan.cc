@@ -194,9 +194,7 @@ uint64_t fingerprint(const Operation& op) {
 }
 
 Problem make_problem(const Operation& op, const GroupState& group, const Codec* codec,
-                     int64_t chunk_bytes, int64_t operation_bytes, const LinkModel& link,
-                     int64_t unit_bytes) {
-  const auto element = static_cast<int64_t>(dtype_bytes(op.dtype));
+                     int64_t chunk_bytes, const LinkModel& link, int64_t unit_bytes) {
   Problem problem{.kind = collective_of(op.kind),
                   .rank = group.rank,
                   .host = group.placement,
@@ -221,11 +219,7 @@ Problem make_problem(const Operation& op, const GroupState& group, const Codec* 
   problem.coded = codec != nullptr;
   problem.coded_sums = codec && codec->sums;
   problem.align = codec ? codec->block : 1;
-  // The result of a codec may depend on units, so with one they do not change during a job.
-  const LinkModel& unit_link = codec ? LinkModel{} : link;
-  if (unit_bytes == 0)
-    unit_bytes = default_unit_bytes(problem, chunk_bytes, operation_bytes, unit_link);
-  problem.unit = std::max<int64_t>(unit_bytes / element, 1);
+  set_unit(&problem, static_cast<int64_t>(dtype_bytes(op.dtype)), chunk_bytes, link, unit_bytes);
   return problem;
 }
 
@@ -244,16 +238,11 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
   // The result of a codec may depend on units and algorithm, so operations with one are not tuned.
   const bool tuned = settings && settings->tuned && op.kind == Kind::kAllReduce && !codec &&
                      op.count * element >= kTunedBytes;
-  // For other kinds the count may differ between ranks, but all ranks must cut alike.
-  const int64_t bytes = op.kind == Kind::kAllReduce ? op.count * element : 0;
   const LinkModel link = settings ? settings->link : LinkModel{};
-  plan->problem = make_problem(op, group, codec, options.chunk_bytes, bytes, link,
+  plan->problem = make_problem(op, group, codec, options.chunk_bytes, link,
                                tuned ? settings->step.unit_bytes : 0);
   const auto local = static_cast<double>(std::max<int64_t>(element, 1));
-  ElementBytes sizes{.local = local, .wire = local};
-  if (codec)
-    sizes.wire =
-        static_cast<double>(codec->encoded_bytes(codec->block)) / static_cast<double>(codec->block);
+  const ElementBytes sizes{.local = local, .wire = codec ? codec->wire_bytes() : local};
   std::string_view forced = options.algorithm != "auto" && op.kind == Kind::kAllReduce
                                 ? std::string_view(options.algorithm)
                                 : "";

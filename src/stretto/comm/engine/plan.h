@@ -59,11 +59,9 @@ std::shared_ptr<const OperationPlan> plan_of(GroupState& group, const Operation&
 // Makes `open` run as planned. It keeps the plan.
 void use_plan(OpenOperation& open, std::shared_ptr<const OperationPlan> plan);
 
-// The operation as schedules see it. `operation_bytes` is 0 where the size differs between ranks;
-// unit_bytes 0: the default for this link (collective/unit_size.h).
+// The operation as schedules see it. unit_bytes as in set_unit (collective/unit_size.h).
 Problem make_problem(const Operation& operation, const GroupState& group, const Codec* codec,
-                     int64_t chunk_bytes, int64_t operation_bytes, const LinkModel& link,
-                     int64_t unit_bytes = 0);
+                     int64_t chunk_bytes, const LinkModel& link, int64_t unit_bytes = 0);
 
 // True for kinds that combine the inputs of ranks.
 bool reduces(Kind kind);

@@ -183,6 +183,63 @@ TEST(EngineRacks, CodecsInTheTreeGiveOneResultToAllRanks) {
   }
 }
 
+// More ranks than have an algorithm of their own for few: segments go through many trees.
+TEST(EngineRacks, LargeTensorsAreReducedAndBroadcastInSegments) {
+  constexpr int kRanks = 18, kRoot = 5;
+  constexpr int64_t kCount = 150'001;
+  const auto host_of = [](int rank) { return rank < 16 ? rank : rank - 2; };  // two have two ranks
+  std::vector<int> host, rack;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    host.push_back(host_of(rank));
+    rack.push_back(host.back() / 9);
+  }
+  const Problem problem{.kind = Collective::kReduce,
+                        .host = Placement(host, rack),
+                        .count = kCount,
+                        .root = kRoot,
+                        .unit = 1 << 19};
+  EXPECT_EQ(choose_algorithm(problem, {}, {}).name, "pipelined_trees");
+  std::vector<std::vector<float>> everywhere(kRanks), summed(kRanks), received(kRanks);
+  expect_no_errors(run_ranks(
+      kRanks,
+      [&](int rank) {
+        Options options = testing::patient();
+        options.transports = "tcp";
+        options.streams = 1;
+        options.host = fmt::format("host {}", host[rank]);
+        options.rack = fmt::format("rack {}", rack[rank]);
+        return options;
+      },
+      [&](Engine& engine) {
+        const int rank = engine.membership().rank;
+        const std::vector<float> x = testing::values_of(rank, kCount);
+        std::vector<float>&sum = everywhere[rank], &own = summed[rank], &got = received[rank];
+        sum = got = x;
+        own.resize(rank == kRoot ? kCount : 0);
+        const auto run = [&](const Operation& operation) {
+          engine.wait(engine.submit(kWorld, operation));
+        };
+        run({.reduction = ReduceOp::kAverage,
+             .count = kCount,
+             .input = sum.data(),
+             .output = sum.data()});
+        run({.kind = Kind::kReduce,
+             .reduction = ReduceOp::kAverage,
+             .root = kRoot,
+             .count = kCount,
+             .input = x.data(),
+             .output = own.data()});
+        run({.kind = Kind::kBroadcast,
+             .root = kRoot,
+             .count = kCount,
+             .input = got.data(),
+             .output = got.data()});
+      }));
+  EXPECT_EQ(summed[kRoot], everywhere[0]) << "one order for all reductions";
+  const std::vector<float> sent = testing::values_of(kRoot, kCount);
+  for (int rank = 0; rank < kRanks; ++rank) EXPECT_EQ(received[rank], sent) << "rank " << rank;
+}
+
 TEST(EngineRacks, ARankWhoseRackIsNotThatOfItsHostIsAnError) {
   const auto errors = run_ranks(
       kSize,

@@ -14,8 +14,6 @@
 namespace stretto::comm {
 namespace {
 
-// An algorithm whose estimate is worse than this many times the best's is not worth a real step.
-constexpr double kHopeless = 2.2;
 constexpr int64_t kModelBytes = 16 << 20;  // the size for which algorithms are compared
 
 constexpr std::string_view kLinks = "links";  // the tuning cache's key for costs, with a topology
@@ -43,8 +41,7 @@ void close_account(StepTuning& t, bool whole, double now) {
 
 // A large all-reduce, for which settings are compared.
 Problem sample_problem(const GroupState& group, const Options& options, const LinkModel& link) {
-  return make_problem({.count = kModelBytes / 4}, group, nullptr, options.chunk_bytes, kModelBytes,
-                      link);
+  return make_problem({.count = kModelBytes / 4}, group, nullptr, options.chunk_bytes, link);
 }
 
 StepSetting default_setting(const GroupState& group, const Options& options,
@@ -206,16 +203,7 @@ std::unique_ptr<StepTuning> make_step_tuning(const GroupState& group, const Opti
   }
   const Problem problem = sample_problem(group, options, {});
   t.choices.unit_bytes = unit_sizes_to_try(problem, options.chunk_bytes);
-  const auto seconds = [&](const Algorithm& a) {
-    return estimate_s(a.cost(problem), LinkModel{}, ElementBytes{});
-  };
-  const double best = seconds(choose_algorithm(problem, LinkModel{}, ElementBytes{}));
-  if (options.algorithm == "auto") {
-    for (const Algorithm& a : algorithms(Collective::kAllReduce)) {
-      if (a.unfit(problem).empty() && seconds(a) <= kHopeless * best)
-        t.choices.algorithms.emplace_back(a.name);
-    }
-  }
+  if (options.algorithm == "auto") t.choices.algorithms = algorithms_to_try(problem, {});
   std::erase_if(t.choices.streams,
                 [&](int count) { return count > most_streams || most_streams <= 1; });
 

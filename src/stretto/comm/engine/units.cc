@@ -7,14 +7,10 @@
 #include "stretto/base/error.h"
 #include "stretto/comm/collective/builder.h"
 #include "stretto/comm/collective/local_step.h"
+#include "stretto/comm/collective/unit_window.h"
 
 namespace stretto::comm {
 namespace {
-
-// Bytes of a group's units under way: enough to send and add at the same time, few enough to stay
-// in the cache.
-constexpr int64_t kWindowBytes = 8 << 20;
-constexpr int64_t kSmallUnitBytes = 64 << 10;  // a smaller unit counts as this many bytes
 
 // Local steps that read less are run at once: that takes less time than to hand them to a thread.
 constexpr int64_t kInlineBytes = 64 << 10;
@@ -70,15 +66,13 @@ class Without {
 void Units::advance(GroupState& group) {
   while (!group.waiting.empty()) {
     OpenOperation* open = group.waiting.front();
-    const int64_t bytes = std::max(open->unit_bytes, kSmallUnitBytes);
-    const int64_t window = std::max(kWindowBytes, 2 * bytes);
-    if (group.active_bytes > 0 && group.active_bytes + bytes > window) return;
+    if (!unit_may_start(group.active_bytes, open->unit_bytes)) return;
     if (open->units == 0) {
       group.waiting.pop_front();
       finished_.push_back(open);
       continue;
     }
-    group.active_bytes += bytes;
+    group.active_bytes += window_share(open->unit_bytes);
     const bool last = open->started_units + 1 == open->units;
     if (last) group.waiting.pop_front();
     start(open);
@@ -287,7 +281,7 @@ void Units::finish(Unit& unit) {
   if (trace_.on()) trace_.unit(*open, unit.index, unit.started_s, now_s());
   if (open->algorithm) {
     GroupState& group = groups_.at(open->group);
-    group.active_bytes -= std::max(open->unit_bytes, kSmallUnitBytes);
+    group.active_bytes -= window_share(open->unit_bytes);
     if (!group.waiting.empty()) freed_.push_back(open->group);
   }
   open->ahead = std::min(open->ahead, unit.ahead);

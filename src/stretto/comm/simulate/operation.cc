@@ -12,8 +12,6 @@
 namespace stretto::comm {
 namespace {
 
-constexpr int64_t kSmallUnitBytes = 64 << 10;  // as in engine/units.cc
-
 class Player {
  public:
   Player(const Problem& problem, const Algorithm& algorithm, const OperationOptions& options)
@@ -22,19 +20,14 @@ class Player {
   OperationRun run() {
     result_.algorithm = algorithm_.name;
     result_.units = unit_count(problem_);
-    result_.estimate_s = estimate();
+    result_.estimate_s =
+        estimate_s(problem_, algorithm_, options_.link, {options_.element_bytes, wire_bytes()});
     set_bounds();
     if (result_.units == 0) return result_;
     if (!few_enough()) return estimated();
-    whole_ = std::make_unique<UnitShape>(shape_of_unit(problem_, algorithm_, 0, options_));
-    last_ = whole_.get();
-    result_.played_units = std::clamp<int64_t>(
-        options_.most_steps / static_cast<int64_t>(whole_->steps.size()), 1, result_.units);
-    if (result_.played_units == result_.units && result_.units > 1) {
-      rest_ = std::make_unique<UnitShape>(
-          shape_of_unit(problem_, algorithm_, result_.units - 1, options_));
-      last_ = rest_.get();
-    }
+    const auto steps =
+        static_cast<int64_t>(shape_of_unit(problem_, algorithm_, 0, options_).steps.size());
+    result_.played_units = std::clamp<int64_t>(options_.most_steps / steps, 1, result_.units);
     result_.seconds = play(result_.played_units);
     fill_result();
     const int64_t half = result_.played_units / 2;
@@ -55,6 +48,7 @@ class Player {
     int64_t active = 0;
   };
   struct Unit {
+    UnitShape shape;
     std::vector<uint16_t> waits;
     std::vector<bool> early;           // receives whose data came before the unit had begun
     std::vector<uint32_t> steps_left;  // by rank
@@ -83,16 +77,12 @@ class Player {
   }
 
   int64_t unit_bytes() const {
-    const double bytes = static_cast<double>(problem_.unit) * options_.element_bytes;
-    return std::max(static_cast<int64_t>(bytes), kSmallUnitBytes);
+    return static_cast<int64_t>(static_cast<double>(problem_.unit) * options_.element_bytes);
   }
 
-  double estimate() const {
-    Cost cost = algorithm_.cost(problem_);
-    const auto units = static_cast<double>(std::max<int64_t>(1, result_.units));
-    cost.wire_messages *= units;
-    cost.local_messages *= units;
-    return estimate_s(cost, options_.link, {options_.element_bytes, options_.element_bytes});
+  // Of an element between hosts.
+  double wire_bytes() const {
+    return problem_.coded ? options_.codec->wire_bytes() : options_.element_bytes;
   }
 
   // Through some card, each way, for m hosts of up to k ranks.
@@ -114,7 +104,7 @@ class Player {
   void set_bounds() {
     const Hosts& hosts = problem_.host.hosts();
     if (hosts.count() == 1) return;
-    result_.bound_bytes = bound_elements(hosts.count(), hosts.largest()) * options_.element_bytes;
+    result_.bound_bytes = bound_elements(hosts.count(), hosts.largest()) * wire_bytes();
     result_.bound_s = options_.link.wire_latency_s + options_.link.wire_message_s +
                       result_.bound_bytes * options_.link.wire_byte_s;
   }
@@ -134,19 +124,18 @@ class Player {
     Cost cost = algorithm_.cost(problem_);
     const auto units = static_cast<double>(result_.units);
     result_.seconds = result_.estimate_s;
-    result_.card_bytes = cost.wire_elements * options_.element_bytes;
+    result_.card_bytes = cost.wire_elements * wire_bytes();
     result_.card_messages = cost.wire_messages * units;
     return result_;
   }
 
-  const UnitShape& shape(int64_t unit) const {
-    return unit + 1 == result_.units ? *last_ : *whole_;
-  }
-
   Unit& unit(int64_t index) {
     while (first_unit_ + static_cast<int64_t>(units_.size()) <= index) {
-      const UnitShape& s = shape(first_unit_ + static_cast<int64_t>(units_.size()));
       auto made = std::make_unique<Unit>();
+      const int64_t number = first_unit_ + static_cast<int64_t>(units_.size());
+      made->shape = shape_of_unit(problem_, algorithm_, number, options_);
+      const UnitShape& s = made->shape;
+      result_.peers = std::max(result_.peers, s.most_peers());
       made->waits.reserve(s.steps.size());
       for (const UnitShape::Step& step : s.steps) made->waits.push_back(step.waits);
       made->early.resize(s.steps.size());
@@ -158,12 +147,13 @@ class Player {
     return *units_[static_cast<size_t>(index - first_unit_)];
   }
 
+  const UnitShape& shape(int64_t index) { return unit(index).shape; }
+
   // Like Units::advance of the engine.
   void start_units(int rank) {
     Rank& r = ranks_[rank];
-    while (r.next < played_ &&
-           (r.active == 0 || r.active + unit_bytes() <= options_.window_bytes)) {
-      r.active += unit_bytes();
+    while (r.next < played_ && unit_may_start(r.active, unit_bytes(), options_.window_bytes)) {
+      r.active += window_share(unit_bytes());
       const int64_t index = r.next++;
       const UnitShape& s = shape(index);
       Unit& u = unit(index);
@@ -223,7 +213,7 @@ class Player {
   }
 
   void finish(int64_t index, int rank) {
-    ranks_[rank].active -= unit_bytes();
+    ranks_[rank].active -= window_share(unit_bytes());
     Unit& u = unit(index);
     if (--u.ranks_left > 0) return;
     while (!units_.empty() && units_.front()->ranks_left == 0) {
@@ -246,7 +236,6 @@ class Player {
     for (double* value :
          {&result_.card_bytes, &result_.card_messages, &result_.messages, &result_.rank_messages})
       *value *= left_out();
-    result_.peers = whole_->most_peers();
   }
 
   const Problem& problem_;
@@ -254,8 +243,6 @@ class Player {
   const OperationOptions& options_;
   std::unique_ptr<VirtualNetwork> network_;
   std::vector<Rank> ranks_;
-  std::unique_ptr<UnitShape> whole_, rest_;  // of every unit but the last, which may be shorter
-  const UnitShape* last_ = nullptr;
   int64_t played_ = 0;
   std::deque<std::unique_ptr<Unit>> units_;  // from first_unit_ on
   int64_t first_unit_ = 0;
@@ -268,15 +255,22 @@ class Player {
 OperationRun simulate_operation(const Problem& problem, const Algorithm& algorithm,
                                 const OperationOptions& options) {
   validate(problem);
-  if (problem.coded || !problem.counts.empty())
-    throw_unsupported("simulate: codecs and blocks of different sizes are not simulated");
+  if (!problem.counts.empty())
+    throw_unsupported("simulate: blocks of different sizes are not simulated");
+  if (problem.coded && options.codec == nullptr)
+    throw_invalid("simulate: a coded problem needs a codec");
   const std::string reason = algorithm.unfit(problem);
   if (!reason.empty()) throw_unsupported("simulate: {}: {}", algorithm.name, reason);
   return Player(problem, algorithm, options).run();
 }
 
+int64_t bytes_of(const Step& step, int64_t element_bytes, const Codec* codec) {
+  return step.place.buffer == Buffer::kCoded ? codec->encoded_bytes(step.count)
+                                             : step.count * element_bytes;
+}
+
 std::vector<RankTraffic> count_traffic(const Problem& problem, const Algorithm& algorithm,
-                                       int64_t element_bytes) {
+                                       int64_t element_bytes, const Codec* codec) {
   std::vector<RankTraffic> traffic(static_cast<size_t>(problem.ranks()));
   Problem p = problem;
   for (int rank = 0; rank < problem.ranks(); ++rank) {
@@ -284,7 +278,7 @@ std::vector<RankTraffic> count_traffic(const Problem& problem, const Algorithm& 
     for (int64_t unit = 0; unit < unit_count(p); ++unit)
       for (const Step& step : algorithm.schedule(p, unit).steps) {
         if (step.action != Action::kSend) continue;
-        traffic[rank].bytes += step.count * element_bytes;
+        traffic[rank].bytes += bytes_of(step, element_bytes, codec);
         ++traffic[rank].messages;
       }
   }

@@ -6,6 +6,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/comm/collective/unit_size.h"
+#include "stretto/comm/options.h"
 #include "stretto/comm/simulate/negotiation.h"
 #include "stretto/comm/simulate/operation.h"
 #include "stretto/comm/simulate/tune_steps.h"
@@ -15,7 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kChunkBytes = 256 << 10;  // Options::chunk_bytes
 constexpr int kMostRanks = 1 << 16;
 
 Placement placement_of(const Json& request) {
@@ -67,6 +67,9 @@ OperationOptions options_of(const Json& request) {
   OperationOptions options{.link = link_of(request)};
   options.most_steps = request.value("most_steps", options.most_steps);
   options.window_bytes = request.value("window_bytes", options.window_bytes);
+  const std::string codec = request.value("codec", "none");
+  if (codec != "none") options.codec = &find_codec(codec);
+  options.codec_byte_s = request.value("codec_byte_s", options.codec_byte_s);
   return options;
 }
 
@@ -77,20 +80,26 @@ Json play_operation(const Json& request) {
                   .host = placement_of(request),
                   .count = bytes / 4,
                   .exact = request.value("exact", false)};
-  int64_t unit = request.value("unit_bytes", int64_t{0});
-  if (unit == 0) unit = default_unit_bytes(problem, kChunkBytes, bytes);
-  problem.unit = std::max<int64_t>(1, unit / 4);
+  ElementBytes sizes;
+  if (const Codec* codec = options.codec) {
+    problem.coded = true;
+    problem.coded_sums = codec->sums;
+    problem.align = codec->block;
+    sizes.wire = codec->wire_bytes();
+  }
+  // On links of the model's defaults, as before a job has measured its own.
+  set_unit(&problem, 4, Options().chunk_bytes, {}, request.value("unit_bytes", int64_t{0}));
   const std::string name = request.value("algorithm", "");
   const Algorithm* algorithm = nullptr;
   try {
-    algorithm = name.empty() ? &choose_algorithm(problem, options.link, {})
+    algorithm = name.empty() ? &choose_algorithm(problem, options.link, sizes)
                              : &find_algorithm(problem, name);
   } catch (const Unsupported& error) {
     return {{"algorithm", name}, {"unfit", error.what()}};
   }
   const OperationRun run = simulate_operation(problem, *algorithm, options);
   return {{"algorithm", run.algorithm},
-          {"unit_bytes", unit},
+          {"unit_bytes", 4 * problem.unit},
           {"seconds", run.seconds},
           {"units", run.units},
           {"played_units", run.played_units},
@@ -120,7 +129,7 @@ Json play_tuning(const Json& request) {
   const int64_t bytes = request.value("bytes", int64_t{64} << 20);
   const Placement placement = placement_of(request);
   int64_t unit = request.value("unit_bytes", int64_t{0});
-  if (unit == 0) unit = default_unit_bytes({.host = placement}, kChunkBytes, bytes);
+  if (unit == 0) unit = default_unit_bytes({.host = placement}, Options().chunk_bytes, bytes);
   const StepSetting start{.unit_bytes = unit, .algorithm = request.value("algorithm", "")};
   const TuningRun run = simulate_tuning(placement, bytes, start, options_of(request));
   Json tried = Json::array();

@@ -99,30 +99,63 @@ TEST(SimulateOperation, TreeHalvingTakesTheTimeOfItsRounds) {
 
 // The player and the simulator that moves data count the same messages and bytes.
 TEST(SimulateOperation, CountsWhatTheSimulatorWithDataCounts) {
-  for (const int per_host : {1, 3})
-    for (const int n : {2, 6, 9, 15})
-      for (const SumOrder order : {SumOrder::kLine, SumOrder::kTree})
-        for (const Algorithm& algorithm : algorithms(Collective::kAllReduce)) {
-          Problem problem{
-              .host = in_hosts(n, per_host), .count = 5000, .order = order, .unit = 1500};
-          if (!algorithm.unfit(problem).empty()) continue;
-          std::vector<std::vector<float>> data(n, std::vector<float>(5000, 1.0f));
-          std::vector<SimulatedRank> ranks(n);
-          for (int r = 0; r < n; ++r) {
-            auto* bytes = reinterpret_cast<std::byte*>(data[r].data());
-            ranks[r] = {.problem = problem, .input = bytes, .output = bytes};
-            ranks[r].problem.rank = r;
+  const auto check = [](const Problem& problem, const Algorithm& algorithm, const Codec* codec) {
+    const auto n = static_cast<size_t>(problem.ranks());
+    std::vector<std::vector<float>> data(n, std::vector<float>(5000, 1.0f));
+    std::vector<SimulatedRank> ranks(n);
+    for (size_t r = 0; r < n; ++r) {
+      auto* bytes = reinterpret_cast<std::byte*>(data[r].data());
+      ranks[r] = {.problem = problem, .input = bytes, .output = bytes};
+      ranks[r].problem.rank = static_cast<int>(r);
+    }
+    std::mt19937 random(1);
+    const SimulatedTraffic traffic = simulate(algorithm, ranks, {.codec = codec}, random);
+    const OperationRun run =
+        simulate_operation(problem, algorithm, {.link = kLink, .codec = codec});
+    SCOPED_TRACE(fmt::format("{} {}, {} ranks, {}", collective_name(problem.kind), algorithm.name,
+                             n, codec ? codec->name : "no codec"));
+    EXPECT_EQ(run.messages, traffic.messages);
+    EXPECT_EQ(run.card_bytes, traffic.busiest());
+    EXPECT_EQ(run.card_messages, traffic.most_messages());
+    EXPECT_EQ(run.played_units, run.units);
+    EXPECT_GE(run.seconds, run.bound_s);
+  };
+  for (const Collective kind :
+       {Collective::kAllReduce, Collective::kBroadcast, Collective::kReduce})
+    for (const int per_host : {1, 3})
+      for (const int n : {2, 6, 9, 15})
+        for (const SumOrder order : {SumOrder::kLine, SumOrder::kTree})
+          for (const char* codec : {"", "fp16", "bf16", "int8"}) {
+            Problem problem{.kind = kind,
+                            .host = in_hosts(n, per_host),
+                            .count = 5000,
+                            .order = order,
+                            .unit = 1500};
+            const Codec* coded = *codec != 0 ? &find_codec(codec) : nullptr;
+            if (coded && kind != Collective::kAllReduce) continue;
+            if (coded) {
+              problem.coded = true;
+              problem.coded_sums = coded->sums;
+              problem.align = coded->block;
+            }
+            for (const Algorithm& algorithm : algorithms(kind))
+              if (algorithm.unfit(problem).empty()) check(problem, algorithm, coded);
           }
-          std::mt19937 random(1);
-          const SimulatedTraffic traffic = simulate(algorithm, ranks, {}, random);
-          const OperationRun run = simulate_operation(problem, algorithm, {.link = kLink});
-          SCOPED_TRACE(fmt::format("{}, {} ranks, {} per host", algorithm.name, n, per_host));
-          EXPECT_EQ(run.messages, traffic.messages);
-          EXPECT_EQ(run.card_bytes, traffic.busiest());
-          EXPECT_EQ(run.card_messages, traffic.most_messages());
-          EXPECT_EQ(run.played_units, run.units);
-          EXPECT_GE(run.seconds, run.bound_s);
-        }
+}
+
+// One exchange: both ranks encode their tensor, send half the bytes, and add two encodings.
+TEST(SimulateOperation, ACodecTakesTimeAndSavesBytes) {
+  const Codec& codec = find_codec("fp16");
+  const Problem problem{
+      .host = in_hosts(2, 1), .count = 1 << 18, .coded = true, .coded_sums = true};
+  const OperationRun run =
+      simulate_operation(problem, find_algorithm(problem, "gather_sum"),
+                         {.link = kLink, .codec = &codec, .codec_byte_s = 1.0 / (1 << 24)});
+  EXPECT_EQ(run.card_bytes, 2 << 18);
+  const double encode = 1.0 / 16, wire = kLink.wire_latency_s + kLink.wire_message_s + 0.5;
+  EXPECT_GE(run.seconds, 2 * encode + wire);
+  EXPECT_LE(run.seconds, 5 * encode + wire);
+  EXPECT_THROW(simulate_operation(problem, find_algorithm(problem, "direct"), {}), InvalidArgument);
 }
 
 // What the engine sends for one operation, without headers, is what the schedules say. Integers, so
@@ -173,14 +206,24 @@ TEST(SimulateOperation, BytesAreThoseThatTheEngineSends) {
   }
 }
 
-// Ranks that may have few units under way wait for each other more often.
+// Units are cut, and started, by the functions that the engine uses.
+TEST(SimulateOperation, TwoUnitsOfAnySizeMayBeUnderWay) {
+  EXPECT_TRUE(unit_may_start(0, 1 << 30));
+  EXPECT_TRUE(unit_may_start(1 << 30, 1 << 30));
+  EXPECT_FALSE(unit_may_start(int64_t{2} << 30, 1 << 30));
+  EXPECT_TRUE(unit_may_start(kWindowBytes - window_share(1), 1));
+  EXPECT_FALSE(unit_may_start(kWindowBytes, 1));
+}
+
+// Over a long way, ranks that may have few units under way wait for each other more often.
 TEST(SimulateOperation, TheWindowLimitsUnitsUnderWay) {
   Problem problem{.host = in_hosts(4, 1), .count = 1 << 20, .unit = 1 << 15};
   const Algorithm& direct = find_algorithm(problem, "direct");
-  const double one =
-      simulate_operation(problem, direct, {.link = kLink, .window_bytes = 1}).seconds;
-  const double many = simulate_operation(problem, direct, {.link = kLink}).seconds;
-  EXPECT_GT(one, 1.02 * many);
+  LinkModel far = kLink;
+  far.wire_latency_s = 1;
+  const double two = simulate_operation(problem, direct, {.link = far, .window_bytes = 1}).seconds;
+  const double many = simulate_operation(problem, direct, {.link = far}).seconds;
+  EXPECT_GT(two, 1.2 * many);
 }
 
 // Playing a part of the units gives almost the time of all.

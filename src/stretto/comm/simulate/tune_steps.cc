@@ -4,12 +4,11 @@
 #include <utility>
 
 #include "stretto/comm/collective/unit_size.h"
+#include "stretto/comm/options.h"
 
 namespace stretto::comm {
 namespace {
 
-constexpr int64_t kChunkBytes = 256 << 10;  // Options::chunk_bytes
-constexpr double kHopeless = 2.2;           // as in engine/tuning.cc
 constexpr int kMostSteps = 2000;
 
 }  // namespace
@@ -17,25 +16,19 @@ constexpr int kMostSteps = 2000;
 TuningRun simulate_tuning(const Placement& placement, int64_t step_bytes, const StepSetting& start,
                           const OperationOptions& options) {
   Problem problem{.host = placement, .count = step_bytes / 4};
-  const auto set_unit = [&](int64_t bytes) { problem.unit = bytes / 4; };
-  set_unit(default_unit_bytes(problem, kChunkBytes, step_bytes));
-  const ElementBytes sizes{};
-  const auto estimate = [&](const Algorithm& a) {
-    return estimate_s(a.cost(problem), options.link, sizes);
-  };
-  const double best = estimate(choose_algorithm(problem, options.link, sizes));
-  StepTunerOptions choices{.unit_bytes = unit_sizes_to_try(problem, kChunkBytes), .streams = {}};
-  for (const Algorithm& a : algorithms(Collective::kAllReduce))
-    if (a.unfit(problem).empty() && estimate(a) <= kHopeless * best)
-      choices.algorithms.emplace_back(a.name);
+  const int64_t chunk_bytes = Options().chunk_bytes;
+  set_unit(&problem, 4, chunk_bytes, {});
+  const StepTunerOptions choices{.unit_bytes = unit_sizes_to_try(problem, chunk_bytes),
+                                 .streams = {},
+                                 .algorithms = algorithms_to_try(problem, options.link)};
 
   std::map<std::pair<std::string, int64_t>, double> known;
   const auto step_s = [&](const StepSetting& setting) {
     const auto [found, fresh] = known.try_emplace({setting.algorithm, setting.unit_bytes});
     if (fresh) {
-      set_unit(setting.unit_bytes);
+      set_unit(&problem, 4, chunk_bytes, {}, setting.unit_bytes);
       const Algorithm& algorithm = setting.algorithm.empty()
-                                       ? choose_algorithm(problem, options.link, sizes)
+                                       ? choose_algorithm(problem, options.link, {})
                                        : find_algorithm(problem, setting.algorithm);
       found->second = simulate_operation(problem, algorithm, options).seconds;
     }

@@ -18,18 +18,32 @@ struct Transfer {
   bool operator<(const Transfer& other) const { return key() < other.key(); }
 };
 
-float work_of(const Step& step, const OperationOptions& options) {
+float work_of(const Schedule& schedule, const Step& step, const OperationOptions& options) {
   const double bytes = static_cast<double>(step.count) * options.element_bytes;
   switch (step.action) {
     case Action::kSend:
-      return static_cast<float>(bytes);
-    case Action::kReduce:
-      return static_cast<float>(step.source_count * bytes * options.link.sum_byte_s);
+      return static_cast<float>(
+          bytes_of(step, static_cast<int64_t>(options.element_bytes), options.codec));
+    case Action::kReduce: {
+      const auto sources = schedule.sources(step);
+      const auto coded = std::count_if(sources.begin(), sources.end(), [](const Source& source) {
+        return source.place.buffer == Buffer::kCoded;
+      });
+      return static_cast<float>(bytes *
+                                (static_cast<double>(sources.size()) * options.link.sum_byte_s +
+                                 static_cast<double>(coded) * options.codec_byte_s));
+    }
     case Action::kCopy:
       return static_cast<float>(bytes * options.link.local_byte_s);
-    default:
-      return 0;
+    case Action::kEncode:
+      // A result is decoded again, so that all ranks have the same.
+      return static_cast<float>(bytes * options.codec_byte_s * (step.result ? 2 : 1));
+    case Action::kDecode:
+      return static_cast<float>(bytes * options.codec_byte_s);
+    case Action::kReceive:
+      break;
   }
+  return 0;
 }
 
 void append(UnitShape* shape, const Schedule& schedule, const OperationOptions& options) {
@@ -45,7 +59,7 @@ void append(UnitShape* shape, const Schedule& schedule, const OperationOptions& 
     shape->steps.push_back({.action = step.action,
                             .waits = static_cast<uint16_t>(step.wait_count),
                             .peer = step.peer,
-                            .work = work_of(step, options),
+                            .work = work_of(schedule, step, options),
                             .first_follower = next});
     next += counts[i];
   }

@@ -15,7 +15,7 @@ struct UnitShape {
     uint16_t waits = 0;
     int32_t peer = -1;
     uint32_t taker = 0;  // of a send: the receiving step
-    float work = 0;      // bytes of a send; seconds of a sum or copy
+    float work = 0;      // bytes of a send; seconds of a sum, copy or codec
     uint32_t first_follower = 0;
   };
   std::vector<Step> steps;  // rank after rank, and one at the end for first_follower

@@ -13,7 +13,7 @@ constexpr int64_t kShortBytes = 64 << 10, kLongBytes = 8 << 20;
 Problem all_reduce_of(const Placement& placement, int64_t bytes, const LinkModel& link,
                       int64_t chunk_bytes) {
   Problem problem{.host = placement, .count = bytes / 4};
-  problem.unit = default_unit_bytes(problem, chunk_bytes, bytes, link) / 4;
+  set_unit(&problem, 4, chunk_bytes, link);
   return problem;
 }
 
