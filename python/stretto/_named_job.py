@@ -8,14 +8,13 @@ import itertools
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stretto import comm
+from stretto import _process_end, comm
 from stretto._checks import is_whole, shown
 from stretto._errors import Error, InvalidArgumentError
 from stretto._launchers import rank_and_size
@@ -174,6 +173,7 @@ def init() -> None:
   global JOB
   if JOB is not None:
     return
+  _process_end.at_end_of_child(at_exit, _process_end.EARLY)
   found = place_in(os.environ)
   if found is not None:
     JOB = NamedJob(found[2], found[0], found[1], int(os.environ.get("STRETTO_EPOCH", "0")))
@@ -198,7 +198,7 @@ def at_exit() -> None:
   """A script that failed does not wait for the other ranks; they raise an error."""
   if JOB is not None and JOB.engine.forked:
     return  # the rank itself goes on
-  if JOB is not None and hasattr(sys, "last_value"):
+  if JOB is not None and _process_end.failed():
     JOB.close(waits=False)
   else:
     shutdown()

@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from stretto import _stretto, _watch
+from stretto import _process_end, _stretto, _watch
 from stretto._buffers import address_of, name_of
 from stretto._checks import require, shown, wrong
 from stretto._comm_arguments import (
@@ -121,6 +121,7 @@ class Engine(Completions):
     self.shares: list[dict[str, Any]] = []  # of stretto.torch.Shares, for the report
     self.kept: object = None  # buffers of _account
     OPEN.add(self)
+    _process_end.at_end_of_child(close_all, _process_end.LATE)
     _watch.opened(self)
 
   # The methods below submit() are forms of it. Its keywords are the fields of Operation in
