@@ -1,5 +1,5 @@
-"""The base of `stretto.tensorflow` and `stretto.jax`: a job that the environment describes, and
-named operations on NumPy arrays, which ranks may submit in different orders."""
+"""The base of `stretto.tensorflow`, `stretto.keras` and `stretto.jax`: a job that the environment
+describes, and named operations on NumPy arrays, which ranks may submit in different orders."""
 
 from __future__ import annotations
 
@@ -22,6 +22,12 @@ from stretto._place import Place
 from stretto._unordered import Unordered
 
 JOB: NamedJob | None = None
+
+
+class Compression:
+  """How gradients cross the wire: the values of `STRETTO_CODEC`. `none` is what that says."""
+  none = ""
+  fp16, bf16, int8, topk, powersgd, mixed = "fp16", "bf16", "int8", "topk", "powersgd", "mixed"
 
 
 class NamedJob:
