@@ -164,8 +164,30 @@ def policies() -> list[Gain]:
   return rows
 
 
+def sparse() -> list[Gain]:
+  """Codecs for very slow networks, with their default density and rank. The warm-up of topk, in
+  which it sends more, ends before the first turn."""
+  rows = []
+  for codec in ("topk", "powersgd"):
+    for name, mbit, least in (("100 Mbit/s", 100, 5.0), ("1 Gbit/s", 1000, 1.5)):
+      settings = {**NO_CACHE, "STRETTO_TOPK_WARMUP": "100"}
+      variants = tuple(Variant(each, {**settings, "STRETTO_CODEC": each})
+                       for each in ("none", codec))
+
+      def promised(times: Times, codec: str = codec, least: float = least) -> tuple[float, bool]:
+        reached = gain_over(times, "none", codec)
+        return reached, reached >= least
+
+      rows.append(Gain(f"{codec} at {name}",
+                       f"at least {least:g} times the steps per second, loss within {EQUAL_LOSS}",
+                       Network(2, rails_mbit=(mbit,)), "digits", variants, promised, steps=8,
+                       warm_up=200, rounds=5, equal_loss=EQUAL_LOSS))
+  return rows
+
+
 GROUPS: dict[str, list[Gain] | list[Against]] = {
-    "tuning": tuning(), "segments": segments(), "mixed": mixed(), "policies": policies(),
+    "tuning": tuning(), "segments": segments(), "mixed": mixed(), "sparse": sparse(),
+    "policies": policies(),
     "horovod": gains_engines.horovod(), "sizes": gains_engines.sizes()}
 
 

@@ -3,7 +3,8 @@
   python -m bench.comm.gains --json build/gains.json
   python -m bench.comm.gains_page build/gains.json    # or several files
 
-Tables of machines that the files do not mention stay as they are.
+Tables of machines that the files do not mention stay as they are. So do rows of a table that they
+do not have, with the text that says when and how they were measured.
 """
 
 from __future__ import annotations
@@ -28,11 +29,17 @@ takes. A row that did not keep its promise says so.
 `accumulate:4` takes one step of the optimizer for four of the script, on a batch four times as
 large. So its rows have four times the learning rate, which is reached in 40 steps; both variants
 see the same images, for 402 steps.
+`topk` and `powersgd` are compared with an exchange without a codec after as many steps, 242. The
+warm-up of topk takes the first 100 of them, where its default is 1,000.
 An error is the largest distance of a tensor's averaged gradient from the exact average, as a share
 of the norm of what ranks contribute, in a step after the measured ones.
 [bench/comm/README.md](../comm/README.md) describes the method, and
 [docs/training.md](../../docs/training.md) the features. Each table is of one machine.
 """
+
+
+TABLE_HEAD = ("| feature | promise | reached | kept | medians per step or all-reduce |",
+              "|---|---|---|---|---|")
 
 
 def quality(row: dict, name: str) -> str:
@@ -47,8 +54,7 @@ def section(report: dict) -> str:
   others = ", ".join(f"{name} {version}" for name, version in versions.items())
   lines = [f"{report['date'][:10]}; hosts are network namespaces with shaped cards, unless a "
            f"row says otherwise{'; ' if others else ''}{others}. {report['commands']}.", "",
-           "| feature | promise | reached | kept | medians per step or all-reduce |",
-           "|---|---|---|---|---|"]
+           *TABLE_HEAD]
   for row in report["rows"]:
     if row["status"] != "ok":
       lines.append(f"| {row['gain']} | {row['promise']} | | {row['status']} | {row['reason']} |")
@@ -74,12 +80,31 @@ def tables_of(page: str) -> dict[str, str]:
   return {name: table.rstrip("\n") + "\n" for name, table in zip(parts[::2], parts[1::2])}
 
 
+def merged(old: str, new: str) -> str:
+  """A section with the new rows in their places and the old ones that are not among them."""
+  said, rows = parts_of(old)
+  new_said, new_rows = parts_of(new)
+  if not rows.keys() - new_rows.keys():
+    return new
+  lines = [*said, "", *new_said, "", *TABLE_HEAD, *(rows | new_rows).values()]
+  return "\n".join(lines) + "\n"
+
+
+def parts_of(section: str) -> tuple[list[str], dict[str, str]]:
+  """What stands above its table, and the table's lines by feature."""
+  text, _, table = section.partition("\n".join(TABLE_HEAD) + "\n")
+  rows = {line.split(" | ")[0]: line for line in table.splitlines() if line}
+  return text.strip("\n").splitlines(), rows
+
+
 def written(page: str, reports: list[dict]) -> str:
   """The page, with the tables of these reports."""
   machines: dict[str, list[dict]] = {}
   for report in reports:
     machines.setdefault(machine.name(report["machine"]), []).append(report)
-  tables = tables_of(page) | {name: section(joined(mine)) for name, mine in machines.items()}
+  tables = tables_of(page)
+  for name, mine in machines.items():
+    tables[name] = merged(tables.get(name, ""), section(joined(mine)))
   return "\n".join([HEAD, *(f"## {name}\n\n{table}" for name, table in tables.items())])
 
 

@@ -170,6 +170,7 @@ def main() -> int:
   parser.add_argument("--files", type=int, default=1024, help="limit on open files of every rank")
   parser.add_argument("--json", type=Path, help="write the results here")
   args = parser.parse_args()
+  signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # hosts and ranks go away on any exit
   network = Network(args.hosts, rails_mbit=(0,))
   reason = unavailable(network)
   if reason:

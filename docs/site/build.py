@@ -30,6 +30,7 @@ PYTHON = {"stretto": ("optimize", "load", "convert", "Model", "Context", "genera
                           "avg_pool2d", "relu", "gelu", "attention"),
           "stretto.comm": ("Engine", "Gradients"),
           "stretto.torch": (), "stretto.horovod": (), "stretto.jax": (), "stretto.tensorflow": (),
+          "stretto.keras": (),
           "stretto.onnx_backend": ("prepare", "run_model", "run_node", "supports_device",
                                    "StrettoRep"),
           "stretto.media": ("Imagenet", "Letterbox", "Resize", "CenterCrop", "Normalize",

@@ -13,12 +13,11 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
 import time
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from stretto import _stretto
+from stretto import _process_end, _stretto
 from stretto._errors import Error
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def bring_together(engine: Engine, account: dict[str, Any], folder: str) -> None
     send(engine, account)
   elif engine.rank == 0 and far and os.path.isdir(folder):
     # After an exception nobody should wait for us: the others learn from our leaving.
-    wait_s = 0.0 if hasattr(sys, "last_value") else PATIENCE_S
+    wait_s = 0.0 if _process_end.failed() else PATIENCE_S
     for sent in receive(engine, far, time.monotonic() + wait_s):
       write(folder, sent, "sent")
 

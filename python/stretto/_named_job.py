@@ -1,5 +1,5 @@
-"""The base of `stretto.tensorflow` and `stretto.jax`: a job that the environment describes, and
-named operations on NumPy arrays, which ranks may submit in different orders."""
+"""The base of `stretto.tensorflow`, `stretto.keras` and `stretto.jax`: a job that the environment
+describes, and named operations on NumPy arrays, which ranks may submit in different orders."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ import itertools
 import json
 import os
 import shutil
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stretto import comm
+from stretto import _process_end, comm
 from stretto._checks import is_whole, shown
 from stretto._errors import Error, InvalidArgumentError
 from stretto._launchers import rank_and_size
@@ -23,6 +22,12 @@ from stretto._place import Place
 from stretto._unordered import Unordered
 
 JOB: NamedJob | None = None
+
+
+class Compression:
+  """How gradients cross the wire: the values of `STRETTO_CODEC`. `none` is what that says."""
+  none = ""
+  fp16, bf16, int8, topk, powersgd, mixed = "fp16", "bf16", "int8", "topk", "powersgd", "mixed"
 
 
 class NamedJob:
@@ -174,6 +179,7 @@ def init() -> None:
   global JOB
   if JOB is not None:
     return
+  _process_end.at_end_of_child(at_exit, _process_end.EARLY)
   found = place_in(os.environ)
   if found is not None:
     JOB = NamedJob(found[2], found[0], found[1], int(os.environ.get("STRETTO_EPOCH", "0")))
@@ -198,7 +204,7 @@ def at_exit() -> None:
   """A script that failed does not wait for the other ranks; they raise an error."""
   if JOB is not None and JOB.engine.forked:
     return  # the rank itself goes on
-  if JOB is not None and hasattr(sys, "last_value"):
+  if JOB is not None and _process_end.failed():
     JOB.close(waits=False)
   else:
     shutdown()

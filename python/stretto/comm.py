@@ -10,15 +10,11 @@ engine.close()
 from __future__ import annotations
 
 import atexit
-import contextlib
-import logging
-import threading
 import weakref
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from stretto import _stretto, _watch
+from stretto import _process_end, _stretto, _watch
 from stretto._buffers import address_of, name_of
 from stretto._checks import require, shown, wrong
 from stretto._comm_arguments import (
@@ -43,8 +39,9 @@ from stretto._comm_arguments import (
   set_option,
   wrong_field,
 )
-from stretto._completions import THREADS, Completions, Done, start_thread
-from stretto._errors import CommError, InvalidArgumentError, UnsupportedError
+from stretto._completions import Completions, Done
+from stretto._errors import CommError, InvalidArgumentError
+from stretto._non_finite import FindName, NonFinite
 
 if TYPE_CHECKING:
   import numpy as np
@@ -55,8 +52,6 @@ if TYPE_CHECKING:
 REDUCTIONS = ("sum", "average", "product", "min", "max", "and", "or", "xor")
 WORLD = 0
 ANY_PEER = -1
-REPORTS = 1000  # reports of NaN that are kept
-LOG = logging.getLogger("stretto")
 
 if not hasattr(_stretto, "CommOptions"):
   raise ImportError("stretto was built without the gradient engine (STRETTO_BUILD_COMM=OFF), as "
@@ -109,18 +104,14 @@ class Engine(Completions):
             options=(options, OPTIONS), epoch=(epoch, COUNT))
     super().__init__(_stretto.comm_engine(store, rank, size, epoch, options))
     self.rank, self.size, self.options = rank, size, options
-    self._non_finite: list[dict[str, Any]] = []
-    self._unnamed: deque[dict[str, Any]] = deque()  # reports whose gradient is not found yet
-    self._more = 0  # reports that were not kept
-    self._reports_lock = threading.RLock()
-    # Replaces the name of an operation in a report by that of the gradient; False: not possible on
-    # this thread now.
-    self.find_name: Callable[[dict[str, Any]], bool] | None = None
+    self._reports = NonFinite()
+    self.find_name: FindName | None = None
     self._users: weakref.WeakSet[Gradients] = weakref.WeakSet()  # to be closed before it
     self.segments: list[dict[str, Any]] = []  # what stretto.torch.attach tried, for the report
     self.shares: list[dict[str, Any]] = []  # of stretto.torch.Shares, for the report
     self.kept: object = None  # buffers of _account
     OPEN.add(self)
+    _process_end.at_end_of_child(close_all, _process_end.LATE)
     _watch.opened(self)
 
   # The methods below submit() are forms of it. Its keywords are the fields of Operation in
@@ -368,47 +359,10 @@ class Engine(Completions):
       `sequence` (number of the operation), `first_offset` (of an element), `count` (of values) and
       `more`: how many reports after this one, the last, were not kept.
     """
-    self._take_reports()
-    self._name_reports()
-    with self._reports_lock:
-      if self._more > 0 and self._non_finite:
-        self._non_finite[-1]["more"] += self._more
-        self._more = 0
-    return self._non_finite
-
-  def _take_reports(self) -> bool:
-    for rank, name, group, sequence, offset, count, more in self.native.take_non_finite():
-      self._more += more
-      if len(self._non_finite) + len(self._unnamed) < REPORTS:
-        self._unnamed.append({"rank": rank, "name": name, "group": group, "sequence": sequence,
-                              "first_offset": offset, "count": count, "more": 0})
-      else:
-        self._more += 1
-    return bool(self._unnamed)
-
-  def _name_reports(self) -> None:
-    with self._reports_lock:
-      while self._unnamed:
-        report = self._unnamed[0]
-        if self.find_name is not None and not self.find_name(report):
-          return
-        self._unnamed.popleft()
-        if not self._non_finite:
-          LOG.warning("rank %d: %d values of %s are NaN or infinite, the first at element %d "
-                      "(operation %d)", report["rank"], report["count"],
-                      report["name"] or "an operation", report["first_offset"],
-                      report["sequence"])
-        self._non_finite.append(report)
+    return self._reports.reports(self.native, self.find_name)
 
   def _note(self) -> None:
-    if not self._take_reports():
-      return
-    if self.find_name is None:
-      self._name_reports()
-      return
-    # Elsewhere: a name may need a lock of torch's whose holder waits for the completion thread.
-    with contextlib.suppress(UnsupportedError):  # non_finite() does it
-      THREADS.add(start_thread("stretto-reports", self._name_reports))
+    self._reports.note(self.native, self.find_name)
 
   def statistics(self) -> dict[str, Any]:
     """What the engine has done so far.
@@ -435,7 +389,7 @@ class Engine(Completions):
 
   def _left_behind(self) -> None:
     super()._left_behind()
-    self._reports_lock = threading.RLock()
+    self._reports.renew_lock()
     self.options = cast(Options, copied(self.options))
     OPEN.discard(self)
 

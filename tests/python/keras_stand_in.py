@@ -1,6 +1,6 @@
 """As much of TensorFlow and Keras as stretto.tensorflow.callbacks uses, as their documentation has
-it, for the tests on machines without them. tensorflow_checks.py has the same checks on the real
-ones."""
+it, for versions that are not installed and for what fit() does not show. keras_fit_checks.py and
+tensorflow_checks.py have the real ones."""
 
 import sys
 import types
@@ -71,6 +71,7 @@ class Model:
   def __init__(self, optimizer, step=lambda batch: None, metrics=dict):
     self.optimizer, self.step, self.metrics = optimizer, step, metrics
     self.variables = [Variable(np.zeros((2, 2), np.float32)), Variable(np.int64(0))]
+    self.weights = self.variables
 
   def fit(self, epochs, steps, callbacks, known=True):
     """Returns the logs of each epoch, as the callbacks have left them."""
@@ -100,5 +101,7 @@ def install():
   tf.Variable = tf.Tensor = Variable
   tf.convert_to_tensor = lambda value: value if isinstance(value, Variable) else Variable(value)
   tf.executing_eagerly = lambda: True
-  tf.keras = types.SimpleNamespace(callbacks=types.SimpleNamespace(Callback=Callback))
   sys.modules["tensorflow"] = tf
+  sys.modules["keras"] = tf.keras = types.ModuleType("keras")
+  sys.modules["keras.callbacks"] = tf.keras.callbacks = types.ModuleType("keras.callbacks")
+  tf.keras.callbacks.Callback = Callback

@@ -28,11 +28,12 @@ def names(script: Path) -> list[str]:
   return re.findall(r"^def (check_\w+)", script.read_text(), flags=re.M)
 
 
-def run(script: Path, size: int, folder: Path) -> list[dict]:
+def run(script: Path, size: int, folder: Path, **environment: str) -> list[dict]:
   """Per rank: check -> "" or a traceback; "log" and "code"."""
   logs = [(folder / f"{rank}.log").open("w+") for rank in range(size)]
   ranks = [subprocess.Popen([sys.executable, str(script), str(folder), str(rank), str(size)],
-                            stdout=logs[rank], stderr=subprocess.STDOUT) for rank in range(size)]
+                            stdout=logs[rank], stderr=subprocess.STDOUT,
+                            env=os.environ | environment) for rank in range(size)]
   end = time.monotonic() + TIMEOUT_S
   try:
     for rank in ranks:

@@ -167,6 +167,12 @@ def test_the_page_of_gains_keeps_tables_of_other_machines():
   assert page.count("| no |") == 2 and "x.json" not in page
   assert "; gloo torch 2. `python -m bench.comm.gains a`, `python -m bench.comm.gains b`." in page
   assert gains_page.written(page, xeon) == page
+  # A row that is measured by itself joins those of its machine.
+  more = gains_page.written(page, [gains_report("EPYC", "c", 2.0)])
+  table = gains_page.tables_of(more)["EPYC, 2 cores"]
+  assert "| a | p | 1.50 |" in table and "| c | p | 2.00 |" in table and table.count("promise") == 1
+  assert "gains a`." in table and "gains c`." in table
+  assert gains_page.tables_of(more).keys() == gains_page.tables_of(page).keys()
   published = gains_page.PAGE.read_text()
   assert gains_page.written(published, []) == published, "run: python -m bench.comm.gains_page"
 

@@ -45,7 +45,8 @@ def test_examples_run(module, names, cnn_path, tmp_path, monkeypatch):
 
 PACKAGE = Path(stretto.__file__).parent
 PUBLIC = ["stretto", "stretto.ops", "stretto.comm", "stretto.torch", "stretto.horovod",
-          "stretto.horovod.elastic", "stretto.jax", "stretto.media", "stretto.tensorflow",
+          "stretto.horovod.elastic", "stretto.jax", "stretto.keras", "stretto.keras.callbacks",
+          "stretto.media", "stretto.tensorflow",
           "stretto.tensorflow.callbacks", "stretto.onnx_backend", "stretto.data"]
 
 

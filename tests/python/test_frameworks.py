@@ -1,5 +1,5 @@
-"""Named operations on NumPy arrays, stretto.jax and stretto.tensorflow: every check of the scripts,
-in jobs of two or three ranks. One job runs all checks of a script."""
+"""Named operations on NumPy arrays, stretto.jax, stretto.tensorflow and stretto.keras: every check
+of the scripts, in jobs of two or three ranks. One job runs all checks of a script."""
 
 import importlib.util
 import subprocess
@@ -12,30 +12,33 @@ import ranks
 HERE = Path(__file__).parent
 LEARNT = 0.95  # from the fourth of twelve epochs on it is above 0.99; a third is a guess
 SCRIPTS = {"named_checks.py": None, "keras_checks.py": None, "jax_checks.py": "jax",
-           "tensorflow_checks.py": "tensorflow"}
+           "tensorflow_checks.py": "tensorflow", "keras_fit_checks.py": "keras"}
 JOBS = [("named_checks.py", 2), ("named_checks.py", 3), ("keras_checks.py", 2),
-         ("jax_checks.py", 3), ("tensorflow_checks.py", 2)]
+         ("jax_checks.py", 3), ("tensorflow_checks.py", 2), ("keras_fit_checks.py", 2, "torch"),
+         ("keras_fit_checks.py", 2, "jax"), ("keras_fit_checks.py", 2, "tensorflow")]
 NAMES = [(job, name) for job in JOBS for name in [*ranks.names(HERE / job[0]), "code"]]
 
 
 @pytest.fixture(scope="module")
 def outcomes(tmp_path_factory):
-  """(script, size) -> per rank: check -> "" or a traceback."""
+  """(script, size, Keras's backend) -> per rank: check -> "" or a traceback."""
   done = {}
 
-  def of(script, size):
-    framework = SCRIPTS[script]
-    if framework and importlib.util.find_spec(framework) is None:
-      pytest.skip(f"{framework} is not installed")
-    if (script, size) not in done:
-      done[script, size] = ranks.run(HERE / script, size, tmp_path_factory.mktemp("job"))
-    return done[script, size]
+  def of(script, size, backend=""):
+    for framework in filter(None, (SCRIPTS[script], backend)):
+      if importlib.util.find_spec(framework) is None:
+        pytest.skip(f"{framework} is not installed")
+    if (script, size, backend) not in done:
+      environment = {"KERAS_BACKEND": backend} if backend else {}
+      done[script, size, backend] = ranks.run(HERE / script, size, tmp_path_factory.mktemp("job"),
+                                              **environment)
+    return done[script, size, backend]
 
   return of
 
 
 @pytest.mark.parametrize("job, name", NAMES, ids=[
-    f"{job[0].removesuffix('_checks.py')}-{name.removeprefix('check_')}-{job[1]}"
+    "-".join([job[0].removesuffix("_checks.py"), name.removeprefix("check_"), *map(str, job[1:])])
     for job, name in NAMES])
 def test_check(outcomes, job, name):
   for rank, outcome in enumerate(outcomes(*job)):

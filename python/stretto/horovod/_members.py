@@ -67,6 +67,7 @@ class Members:
     self.prepare = Preparing(g.job, g.group, g.name(), g.members, g.rank(), g.codec, g.timeout_s)
     self.unordered = Unordered(g.engine, f"horovod {g.group_name}", g.members, self.stand_in)
     self.again = self.unordered.native.submit_again
+    g.users.add(self)
     everyone = dist.group.WORLD
     if isinstance(everyone, ProcessGroup):  # scripts set the timeout of this group
       everyone.followers.add(self)
@@ -134,10 +135,20 @@ class Members:
 
   def leave(self) -> None:
     """Waits until the other members have called it too."""
-    if self.included:
+    self._leave()
+    if dist.is_initialized():  # the script may have destroyed all groups
+      with contextlib.suppress(ValueError):  # or this one
+        dist.destroy_process_group(self.group)
+
+  def close(self) -> None:
+    """Waits as leave() does. The end of the group calls it, also where the script destroys it
+    without shutdown()."""
+    if not self.group.engine.forked:
+      self._leave()
+
+  def _leave(self) -> None:
+    if self.included and self.prepare is not None:
+      self.prepare = None
       self.unordered.leave()
       for gradients in self.gradients:
         gradients.close()
-      self.prepare = None
-    with contextlib.suppress(ValueError):  # the script may have destroyed all groups
-      dist.destroy_process_group(self.group)

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import torch.distributed as dist
 
 import stretto.torch  # noqa: F401  registers the backend
+from stretto import _process_end
 from stretto._checks import expected
 from stretto._errors import Error, InvalidArgumentError
 from stretto._launchers import rank_and_size
@@ -96,6 +97,7 @@ def init(comm=None, process_sets=None) -> None:
     raise expected("init: process_sets", "a list of process sets", process_sets)
   if JOB is not None:
     return
+  _process_end.at_end_of_child(at_exit, _process_end.EARLY)
   JOB = State()
   _timeline().begin()
   if process_sets and process_sets != "dynamic":
@@ -122,7 +124,7 @@ def shutdown() -> None:
     for members in reversed(job.sets.values()):
       members.leave()
   finally:
-    if job.owns_group:
+    if job.owns_group and dist.is_initialized():  # the script may have destroyed all groups
       dist.destroy_process_group()
       job.restore_hook()
 
@@ -149,7 +151,7 @@ def at_exit() -> None:
   """A script that failed does not wait for the other ranks; they raise an error."""
   if JOB is not None and JOB.everyone.group.engine.forked:
     return  # the rank itself goes on
-  if JOB is not None and hasattr(sys, "last_value"):
+  if JOB is not None and _process_end.failed():
     for members in reversed(JOB.sets.values()):
       if members.included:
         members.unordered.close()

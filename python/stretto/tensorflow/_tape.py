@@ -7,14 +7,8 @@ import tensorflow as tf
 from stretto._checks import expected
 from stretto._comm_arguments import check_codec
 from stretto._errors import InvalidArgumentError
-from stretto._named_job import job
+from stretto._named_job import Compression, job
 from stretto.tensorflow._collectives import Average, Sum, allreduce, call
-
-
-class Compression:
-  """How gradients cross the wire: the values of `STRETTO_CODEC`. `none` is what that says."""
-  none = ""
-  fp16, bf16, int8, topk, powersgd, mixed = "fp16", "bf16", "int8", "topk", "powersgd", "mixed"
 
 
 class DistributedGradientTape:
@@ -81,22 +75,26 @@ class DistributedGradientTape:
       CommError: a rank or a link is lost.
     """
     gradients = self._tape.gradient(target, sources, output_gradients, **options)
-    flat = tf.nest.flatten(gradients)
-    variables = tf.nest.flatten(sources)
-    names = [f"gradient {i}, {label(v)}" for i, v in enumerate(variables)]
-    if self._sparse_as_dense:
-      flat = [tf.convert_to_tensor(g) if isinstance(g, tf.IndexedSlices) else g for g in flat]
-    dense = [i for i, g in enumerate(flat)
-             if g is not None and not isinstance(g, tf.IndexedSlices)]
-    dense_names = [names[i] for i in dense]
-    averages = call(lambda arrays: job().average_gradients(arrays, dense_names, self._codec),
-                    [flat[i] for i in dense], [flat[i].shape for i in dense]) if dense else []
-    for i, average in zip(dense, averages):
-      flat[i] = average if self._op == Average else average * job().place.size
-    for i, gradient in enumerate(flat):
-      if isinstance(gradient, tf.IndexedSlices):
-        flat[i] = allreduce(gradient, op=self._op, name=names[i])
+    names = [f"gradient {i}, {label(v)}" for i, v in enumerate(tf.nest.flatten(sources))]
+    flat = combine(tf.nest.flatten(gradients), names, self._codec, self._op, self._sparse_as_dense)
     return tf.nest.pack_sequence_as(gradients, flat)
+
+
+def combine(gradients: list, names: list[str], codec: str, op: str, sparse_as_dense: bool) -> list:
+  """Gradients of all ranks, where a gradient may be None or tf.IndexedSlices."""
+  flat = [tf.convert_to_tensor(g) if sparse_as_dense and isinstance(g, tf.IndexedSlices) else g
+          for g in gradients]
+  dense = [i for i, g in enumerate(flat)
+           if g is not None and not isinstance(g, tf.IndexedSlices)]
+  dense_names = [names[i] for i in dense]
+  averages = call(lambda arrays: job().average_gradients(arrays, dense_names, codec),
+                  [flat[i] for i in dense], [flat[i].shape for i in dense]) if dense else []
+  for i, average in zip(dense, averages):
+    flat[i] = average if op == Average else average * job().place.size
+  for i, gradient in enumerate(flat):
+    if isinstance(gradient, tf.IndexedSlices):
+      flat[i] = allreduce(gradient, op=op, name=names[i])
+  return flat
 
 
 def label(variable) -> str:
