@@ -12,9 +12,9 @@ KB, MB = 1024, 1024 * 1024
 @dataclass(frozen=True)
 class Work:
   """What every rank does in one turn: `operations` all-reduces of `size_bytes` of fp32, one after
-  the other, all at once, or each after 2 ms of computation, which is not counted; or training
-  steps."""
-  kind: str = "each"  # "each", "burst", "apart", "steps", "cut"
+  the other, all at once, or each after 2 ms of computation, which is not counted; or broadcasts
+  from rank 0; or training steps."""
+  kind: str = "each"  # "each", "burst", "apart", "broadcast", "steps", "cut"
   size_bytes: int = 4
   operations: int = 1
   model: str = ""  # steps: a row of training.MODELS
@@ -34,12 +34,18 @@ class Case:
 
   def bound_bytes(self) -> float:
     """No all-reduce of fp32 moves fewer bytes through the busiest card of a host, per direction:
-    sums are formed inside hosts, and m hosts exchange shards, 2 (m - 1) / m of the tensor."""
+    sums are formed inside hosts, and m hosts exchange shards, 2 (m - 1) / m of the tensor. A
+    broadcast comes whole into every host but one."""
     hosts = len(set(self.placement))
+    if self.work.kind == "broadcast":
+      return self.work.size_bytes if hosts > 1 else 0
     return 2 * (hosts - 1) / hosts * self.work.size_bytes
 
   def bus_mbit(self, seconds: float) -> float:
-    """Bandwidth as other benches count it: 2 (n - 1) / n of the tensor, over the time."""
+    """Bandwidth as other benches count it: 2 (n - 1) / n of the tensor, or a broadcast's tensor,
+    over the time."""
+    if self.work.kind == "broadcast":
+      return self.work.size_bytes * 8 / seconds / 1e6
     ranks = len(self.placement)
     return 2 * (ranks - 1) / ranks * self.work.size_bytes * 8 / seconds / 1e6
 
@@ -93,6 +99,16 @@ def large() -> list[Case]:
       Case("16 MB on 8 hosts", Network(8), contiguous(8, 1), Work("each", 16 * MB, 1), NO_TUNED,
            5),
   ]
+
+
+def broadcasts() -> list[Case]:
+  """As a script sends its model to all ranks before it trains."""
+  cases = []
+  for hosts in (4, 8):
+    for mb in (1, 16):
+      cases.append(Case(f"broadcast of {mb} MB on {hosts} hosts", Network(hosts),
+                        contiguous(hosts, 1), Work("broadcast", mb * MB, 1), NO_TUNED, 9))
+  return cases
 
 
 def links() -> list[Case]:
@@ -150,7 +166,8 @@ class Group:
   cases: list[Case] = field(default_factory=list)
 
 
-GROUPS = (Group("small", small()), Group("large", large()), Group("links", links()),
+GROUPS = (Group("small", small()), Group("large", large()),
+           Group("broadcasts", broadcasts()), Group("links", links()),
            Group("training", training()), Group("processor", processor()),
            Group("tags", tags()))
 

@@ -42,10 +42,11 @@ def fill(buffers: list, rank: int) -> None:
     values[:] = pattern(values.size, 1, rank)
 
 
-def correct(buffers: list, size: int) -> bool:
+def hold(buffers: list, factor: int, summand: int) -> bool:
+  """Whether every value is that of pattern()."""
   for array in buffers:
     values = np.asarray(array)
-    if not np.array_equal(values, pattern(values.size, size, size * (size - 1) // 2)):
+    if not np.array_equal(values, pattern(values.size, factor, summand)):
       return False
   return True
 
@@ -60,12 +61,14 @@ class Rank:
     """Fills, waits for the others, does it, checks."""
     buffers = self._driver.buffers(request["bytes"], request["operations"])
     fill(buffers, self._context.rank)
-    if request["kind"] == "apart":
-      reply = self.timed(lambda: self.apart(buffers))
-    else:
-      run = self._driver.burst if request["kind"] == "burst" else self._driver.each
-      reply = self.timed(lambda: run(buffers))
-    return reply | {"correct": correct(buffers, self._context.size)}
+    driver, size = self._driver, self._context.size
+    run = {"each": lambda: driver.each(buffers), "burst": lambda: driver.burst(buffers),
+           "apart": lambda: self.apart(buffers),
+           "broadcast": lambda: driver.broadcast(buffers)}[request["kind"]]
+    reply = self.timed(run)
+    if request["kind"] == "broadcast":
+      return reply | {"correct": hold(buffers, 1, 0)}
+    return reply | {"correct": hold(buffers, size, size * (size - 1) // 2)}
 
   def apart(self, buffers: list) -> float:
     """All-reduces as training makes them: each after computing for a while. Returns their time."""

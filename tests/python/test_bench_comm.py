@@ -39,6 +39,14 @@ def test_the_bound_counts_hosts_not_ranks(placement, factor):
   assert case(placement).bound_bytes() == pytest.approx(factor * (1 << 20))
 
 
+def test_a_broadcast_enters_every_host_once():
+  def bound(*placement):
+    return cases.Case("c", network.Network(max(placement) + 1), placement,
+                      cases.Work("broadcast", 1 << 20), ("gloo",)).bound_bytes()
+
+  assert (bound(0, 1), bound(0, 0, 1, 1, 2), bound(0, 0)) == (1 << 20, 1 << 20, 0)
+
+
 def test_bus_bandwidth_counts_ranks():
   assert case((0, 0, 1, 1)).bus_mbit(1.0) == pytest.approx(1.5 * (1 << 20) * 8 / 1e6)
 

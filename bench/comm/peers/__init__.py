@@ -4,6 +4,7 @@ A driver module has `connect(context) -> driver`; a driver has
   buffers(bytes, count) -> a list of fp32 arrays (torch or NumPy)
   each(buffers)      all-reduces them in place, one after the other
   burst(buffers)     the same, all in flight at once
+  broadcast(buffers) gives every rank what rank 0 has
   barrier(), version(), close()
 and, where it can, `wrap(model, wire) -> model` to train with DDP, `synchronize()` to average its
 parameters where a step policy lets them differ, and `step()` to say that a step is

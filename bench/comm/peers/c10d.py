@@ -61,6 +61,10 @@ class Driver:
     for work in [self._dist.all_reduce(tensor, async_op=True) for tensor in buffers]:
       work.wait()
 
+  def broadcast(self, buffers: list) -> None:
+    for tensor in buffers:
+      self._dist.broadcast(tensor, 0)
+
   def barrier(self) -> None:
     self._dist.barrier()
 

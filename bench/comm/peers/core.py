@@ -35,6 +35,10 @@ class Driver:
     for handle in [self._engine.start_all_reduce(array, "sum") for array in buffers]:
       self._engine.wait(handle)
 
+  def broadcast(self, buffers: list) -> None:
+    for array in buffers:
+      self._engine.broadcast(array)
+
   def step(self) -> None:
     self._engine.step()
 

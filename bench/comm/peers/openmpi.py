@@ -33,6 +33,10 @@ class Driver:
     self._mpi.Request.Waitall(
         [self._world.Iallreduce(self._mpi.IN_PLACE, array) for array in buffers])
 
+  def broadcast(self, buffers: list) -> None:
+    for array in buffers:
+      self._world.Bcast(array)
+
   def barrier(self) -> None:
     self._world.Barrier()
 
