@@ -82,3 +82,20 @@ def test_a_rank_that_fails_is_lost(tmp_path, api, how, process):
     output, code = results[rank]
     assert code == 1, f"rank {rank}:\n{output}"
     assert "CommError: rank 1 " in output, f"rank {rank}:\n{output}"
+
+
+def test_init_begins_anew_after_the_script_has_destroyed_all_groups():
+  script = """
+import torch
+import torch.distributed as dist
+import stretto.horovod as hvd
+for _ in range(3):
+  hvd.init()
+  assert hvd.is_initialized()
+  assert hvd.allreduce(torch.full((8,), 3.0), name="x").sum() == 24
+  dist.destroy_process_group()
+  assert not hvd.is_initialized()
+"""
+  done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True,
+                        timeout=ranks.TIMEOUT_S)
+  assert (done.returncode, done.stderr) == (0, "")

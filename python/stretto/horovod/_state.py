@@ -95,8 +95,9 @@ def init(comm=None, process_sets=None) -> None:
   if process_sets and process_sets != "dynamic" and (
       isinstance(process_sets, str) or not isinstance(process_sets, Iterable)):
     raise expected("init: process_sets", "a list of process sets", process_sets)
-  if JOB is not None:
+  if is_initialized():
     return
+  shutdown()  # what is left of a job whose groups the script has destroyed
   _process_end.at_end_of_child(at_exit, _process_end.EARLY)
   JOB = State()
   _timeline().begin()
@@ -169,9 +170,9 @@ def is_initialized() -> bool:
   """Whether `init` was called.
 
   Returns:
-    True between `init` and `shutdown`.
+    True between `init` and `shutdown` or `torch.distributed.destroy_process_group`.
   """
-  return JOB is not None
+  return JOB is not None and JOB.everyone.prepare is not None
 
 
 def rank() -> int:
