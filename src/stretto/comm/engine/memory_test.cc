@@ -15,16 +15,19 @@ thread_local bool fails_on = false;
 
 }  // namespace
 
-// All other forms of new and delete call these. Not inlined: the compiler would complain that
-// free() gets what new made.
+// The forms of new and delete for arrays call these, or are a pair of the address sanitizer's. Not
+// inlined: the compiler would complain that free() gets what new made.
 #define STRETTO_NOT_INLINED __attribute__((noinline))
-STRETTO_NOT_INLINED void* operator new(size_t bytes) {
+STRETTO_NOT_INLINED void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
   if (allocations_left == 0) {
     if (!fails_on) allocations_left = -1;
-    throw std::bad_alloc();
+    return nullptr;
   }
   if (allocations_left > 0) --allocations_left;
-  void* memory = std::malloc(bytes > 0 ? bytes : 1);
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
+STRETTO_NOT_INLINED void* operator new(size_t bytes) {
+  void* memory = operator new(bytes, std::nothrow);
   if (!memory) throw std::bad_alloc();
   return memory;
 }
