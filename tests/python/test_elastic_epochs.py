@@ -203,8 +203,11 @@ def test_all_proposals_but_the_first_are_ignored():
   """Processes that see different sets form one epoch all the same."""
   store = dist.HashStore()
   store.compare_set("1/members", "", '[{"worker": "a"}]')
-  a, b = Process(store, "a").joins(), Process(store, "b").joins()
+  a = Process(store, "a").joins()
   assert a.place == (1, 0, 1)
+  store.delete_key("current")  # b looks before a has written it, and announces itself for epoch 1
+  b = Process(store, "b").joins()
+  until(Log(store, "2/announced").entries)
   assert b.thread.is_alive()  # the next epoch belongs to a, which trains
   store.set("over", "1")
   b.ended()
