@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from bench.comm import tables
-from bench.comm.cases import processor
+from bench.comm.cases import GROUPS, processor
 
 PAGE = Path(__file__).parents[1] / "results/communication.md"
 COLUMNS = ("stretto", "stretto/fp16", "stretto/int8", "gloo", "gloo/fp16", "gloo-tuned",
@@ -31,7 +31,7 @@ def section(report: dict) -> str:
       f"hosts are network namespaces with shaped cards, {report['congestion_control']} for all"
   columns = [c for c in COLUMNS if any(tables.find(rs, c) for rs in cases.values())]
   lines = [f"{machine['cpu']}, {machine['cores']} cores, {report['date'][:10]}; {hosts}; {named}.",
-           "Medians per all-reduce or training step, every sum checked: "
+           "Medians per operation or training step, every result checked: "
            f"{report['commands']}.",
            "`stretto-core` and `openmpi` (mpi4py) reduce NumPy arrays, the others torch tensors.",
            "",
@@ -59,10 +59,12 @@ def command(words: str) -> str:
 
 
 def joined(reports: list[dict]) -> dict:
-  """One report; the last file counts where several have a case."""
+  """One report, with cases in the bench's order; the last file counts where several have a case."""
   results: dict[tuple[str, str], dict] = {}
   for report in reports:
     results.update({(r["case"], r["peer"]): r for r in report["results"]})
+  places = {case.name: i for i, case in enumerate(c for group in GROUPS for c in group.cases)}
+  results = dict(sorted(results.items(), key=lambda item: places.get(item[0][0], len(places))))
   commands = ", ".join(f"`{command(report['command'])}`" for report in reports)
   return reports[-1] | {"results": list(results.values()), "commands": commands}
 
