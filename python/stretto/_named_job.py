@@ -10,12 +10,13 @@ import os
 import shutil
 import tempfile
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from stretto import _process_end, comm
-from stretto._checks import is_whole, shown
+from stretto._checks import expected, is_whole, shown
 from stretto._errors import Error, InvalidArgumentError
 from stretto._launchers import rank_and_size
 from stretto._place import Place
@@ -141,6 +142,15 @@ def check_op(operation: str, op: str) -> None:
   if op not in comm.REDUCTIONS:
     raise InvalidArgumentError(f"{operation}: op: expected one of {', '.join(comm.REDUCTIONS)}, "
                                f"got {shown(op)}")
+
+
+def listed_variables(variables: Any, what: str) -> list[Any]:
+  """The argument of broadcast_variables, which may be one variable; `what` it should be."""
+  variables = list(variables) if isinstance(variables, Iterable) else [variables]
+  for variable in variables:
+    if not hasattr(variable, "assign"):
+      raise expected("broadcast_variables: variables", what, variable)
+  return variables
 
 
 def address_of(array: np.ndarray) -> int:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from stretto._checks import expected
 from stretto._errors import InvalidArgumentError
-from stretto._named_job import check_op, job
+from stretto._named_job import check_op, job, listed_variables
 
 Average, Sum, Product, Min, Max = "average", "sum", "product", "min", "max"
 
@@ -113,9 +113,5 @@ def broadcast_variables(variables: Sequence, root_rank: int = 0) -> None:
     hvd.broadcast_variables(model.weights, root_rank=0)
     ```
   """
-  variables = list(variables) if isinstance(variables, Iterable) else [variables]
-  for variable in variables:
-    if not hasattr(variable, "assign"):
-      raise expected("broadcast_variables: variables", "a list of variables", variable)
-  for i, variable in enumerate(variables):
+  for i, variable in enumerate(listed_variables(variables, "a list of variables")):
     variable.assign(job().broadcast(variable.numpy(), root_rank, f"variable {i}"))

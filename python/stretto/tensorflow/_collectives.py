@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from stretto._checks import expected
 from stretto._errors import InvalidArgumentError
-from stretto._named_job import check_op, job
+from stretto._named_job import check_op, job, listed_variables
 
 Average, Sum, Product, Min, Max = "average", "sum", "product", "min", "max"
 
@@ -170,9 +170,5 @@ def broadcast_variables(variables: Sequence, root_rank: int = 0) -> None:
     hvd.broadcast_variables(model.variables, root_rank=0)
     ```
   """
-  variables = list(variables) if isinstance(variables, Iterable) else [variables]
-  for variable in variables:
-    if not hasattr(variable, "assign"):
-      raise expected("broadcast_variables: variables", "a list of tf.Variable", variable)
-  for i, variable in enumerate(variables):
+  for i, variable in enumerate(listed_variables(variables, "a list of tf.Variable")):
     variable.assign(broadcast(variable, root_rank, f"variable {i}"))
