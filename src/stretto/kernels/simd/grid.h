@@ -54,6 +54,28 @@ inline GridPart split_grid(int64_t rows, int64_t columns, const Worker& worker, 
   return unit_of(share, worker, row_bytes / down > column_bytes / best);
 }
 
+// What the busiest worker of a team of `threads` gets from split_grid(), of all units and of the
+// columns.
+struct ShareSize {
+  double of_all, of_columns;
+};
+inline ShareSize largest_share(int64_t rows, int64_t columns, int threads, int64_t row_bytes,
+                               int64_t column_bytes) {
+  const auto size = [](const Range& range, int64_t all) {
+    return static_cast<double>(range.end - range.begin) /
+           static_cast<double>(std::max<int64_t>(all, 1));
+  };
+  ShareSize largest{0, 0};
+  for (int index = 0; index < threads; ++index) {
+    const GridPart share =
+        split_grid(rows, columns, {.index = index, .count = threads}, row_bytes, column_bytes);
+    const double of_columns = size(share.columns, columns);
+    const double of_all = size(share.rows, rows) * of_columns;
+    if (of_all > largest.of_all) largest = {of_all, of_columns};
+  }
+  return largest.of_all > 0 ? largest : ShareSize{1, 1};
+}
+
 // `blocks` vectors of output channels or columns cut into `count` panels of about `width` vectors,
 // as even as possible, none wider than `widest`. For a team there may be some more of them, so that
 // its members get equally many.
@@ -69,6 +91,12 @@ struct Panels {
   }
   int64_t begin(int64_t panel) const { return panel * blocks / count; }
   int64_t vectors(int64_t panel) const { return begin(panel + 1) - begin(panel); }
+  // How many panels have so many vectors.
+  int64_t of_width(int64_t vectors) const {
+    if (count == 0) return 0;
+    const int64_t least = blocks / count, wider = blocks % count;
+    return vectors == least ? count - wider : vectors == least + 1 ? wider : 0;
+  }
 };
 
 // Panels for products of about `rows` rows: two vectors wide, where most rows fit the

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace stretto::kernels {
@@ -58,6 +59,43 @@ TEST(Grid, UnitsDivideTheLargerOperandFirst) {
   EXPECT_EQ(p.columns.end - p.columns.begin, 16);
   EXPECT_EQ(p.rows.begin, 10);
   EXPECT_EQ(p.rows.end, 20);
+}
+
+TEST(Grid, TheLargestShareIsThatOfTheBusiestWorker) {
+  for (const int64_t rows : {0, 1, 2, 5, 14}) {
+    for (const int64_t columns : {1, 2, 3, 16}) {
+      for (const int count : {1, 2, 3, 6}) {
+        for (const bool more_rows : {false, true}) {
+          int64_t most = 0;
+          for (int index = 0; index < count; ++index) {
+            const GridPart p = part(rows, columns, {.index = index, .count = count}, more_rows);
+            most = std::max(most, (p.rows.end - p.rows.begin) * (p.columns.end - p.columns.begin));
+          }
+          const ShareSize share =
+              largest_share(rows, columns, count, more_rows ? 2 : 1, more_rows ? 1 : 2);
+          const double all = static_cast<double>(rows * columns);
+          EXPECT_DOUBLE_EQ(share.of_all * all, rows == 0 ? 0 : static_cast<double>(most));
+          EXPECT_GE(share.of_columns, share.of_all);
+        }
+      }
+    }
+  }
+}
+
+TEST(Grid, PanelsAreCountedByTheirWidth) {
+  for (const int64_t blocks : {0, 1, 2, 3, 7, 40}) {
+    for (const int64_t width : {1, 2, 3, 4}) {
+      const Panels panels(blocks, width, width + 1, 2);
+      int64_t all = 0;
+      for (int64_t v = 1; v <= 5; ++v) {
+        int64_t counted = 0;
+        for (int64_t i = 0; i < panels.count; ++i) counted += panels.vectors(i) == v;
+        EXPECT_EQ(panels.of_width(v), counted) << blocks << " " << width << " " << v;
+        all += panels.of_width(v) * v;
+      }
+      EXPECT_EQ(all, blocks);
+    }
+  }
 }
 
 }  // namespace

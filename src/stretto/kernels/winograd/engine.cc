@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "stretto/base/cpu.h"
+#include "stretto/kernels/cycles.h"
 #include "stretto/kernels/simd/tile.h"
-#include "stretto/kernels/weights.h"
 #include "stretto/kernels/winograd/transforms.h"
 
 namespace stretto::kernels::winograd {
@@ -25,9 +25,6 @@ constexpr int64_t kBlockBytes = 640 << 10;
 // Transformed filters of more bytes than this are read from afar in every inference, and a block of
 // tiles that overflows L2 costs less than a second pass over them.
 constexpr int64_t kColdBytes = 4 << 20;
-
-// Beyond this they come from memory even when nothing else runs in between.
-constexpr int64_t kFarBytes = 20 << 20;
 
 // Values of one transformed filter, of one phase.
 int64_t filter_values(const Task& task) {
@@ -316,58 +313,50 @@ void run(const Task& task, const Args& args, const Worker& worker) {
   }
 }
 
-// A model of cycles, with constants fitted to measurements on Zen 5: two vector multiply-adds per
-// cycle, transforms in cycles per vector moved, U arriving at a rate that depends on where it
-// lives, and no faster than memory when it comes for the first time in an inference and cannot stay
-// in L2 between two of them. On a core that reads 10 GB/s, F(2,3) is faster than F(4,3) at
-// 14x14x256, and no transform pays at 7x7x512.
+// A thread's first block of tiles reads U from memory, the next ones from where it fits. On a core
+// that reads 10 GB/s, F(2,3) is faster than F(4,3) at 14x14x256, and no transform pays at 7x7x512.
 double expectation(const Task& task) {
-  constexpr double kStart = 0.4, kLoss = 1.02;
-  constexpr double kCall = 4e3;  // until all else that a small problem needs is in the caches
-  constexpr double kCold = 0.6;  // of the first read of a U that L2 holds from then on
-  // Nothing is read ahead while a block of tiles is transformed or a panel ends.
-  constexpr double kStreams = 0.75;
+  constexpr double kExposed = 0.3;  // of the first block
+  constexpr double kL2BytesPerCycle = 40, kL3BytesPerCycle = 39;
   const Scheme& s = *task.scheme;
   // Of a vector of a tile: those of F(6,3) are more sums each, and more than the registers hold.
   const bool large = s.id == kF6.id;
-  const double input_cost = large ? 7.5 : 5, output_cost = large ? 6.5 : 4.5;
+  const double input_cost = large ? 4.4 : 2.9, output_cost = large ? 7.2 : 5;
   const Plan plan = make_plan(task);
-  const double lanes = static_cast<double>(plan.lanes), c = static_cast<double>(plan.group_c);
-  const double in = static_cast<double>(plan.group_in), out = static_cast<double>(plan.group_out);
+  const TileSet& set = tile_set(task.target.isa);
+  const auto in = static_cast<double>(plan.group_in), out = static_cast<double>(plan.group_out);
   const double products = s.products * s.products, targets = s.targets * s.targets;
-  const double share = plan.by_panels ? 1.0 / task.target.threads : 1;
-  // U, in vectors and in bytes per cycle: from L2, L3 or memory.
-  const double filters = products * c * out * share;
-  const double all_bytes = static_cast<double>(filter_bytes(task));
-  const bool near = all_bytes < 0.95 * static_cast<double>(cpu_info().l2_bytes);
-  const bool far = all_bytes > static_cast<double>(kFarBytes);
-  const double from_memory = kStreams * weight_bytes_per_cycle(task.target);
-  const double from_cache = near ? 64 : far ? 12 : 24;
-  const double tiles = static_cast<double>(plan.block_tiles);
-  const double multiply = filters * (0.5 * tiles + kStart) * kLoss;
+  const double threads = task.target.threads, share = plan.by_panels ? 1 / threads : 1;
+  const auto tiles = static_cast<double>(plan.block_tiles);
+  TileWork work;
+  for (int v = 1; v <= TileSet::kMaxVectors; ++v) {
+    const auto panels = static_cast<double>(plan.panels.of_width(v));
+    if (panels == 0) continue;
+    const auto runs = static_cast<double>(EvenTiles(plan.block_tiles, set.max_rows[v]).tiles);
+    work.add(panels * runs, tiles / runs, v, products * static_cast<double>(plan.group_c));
+  }
+  const double multiply = work.steps * share;
+  const double results = tile_applies(task.epilogue.activation) ? 0 : 6 * s.out * s.out;
   const double transform =
-      tiles * (input_cost * products * in + output_cost * targets * out) * share;
-  // Hardware prefetching hides L3 behind the multiplications, but little of memory.
-  const double exposed = far ? 0.8 : 0.1;
-  const auto block = [&](double rate) {
-    const double stream = filters * lanes * sizeof(float) / rate;
-    return std::max(multiply, stream) + exposed * std::min(multiply, stream) + transform;
-  };
-  const double first = near ? kCold * all_bytes / from_memory * share : 0;
-  // A thread's first block of tiles reads U from memory; the next ones find in L3 what fits there.
-  const double threads = task.target.threads;
+      tiles * (input_cost * products * in + (output_cost * targets + results) * out) * share;
+  // U of a group and phase, in bytes.
   const auto kinds = static_cast<double>(phases_of(task) * task.groups);
+  const auto all_bytes = static_cast<double>(filter_bytes(task));
+  const double bytes = all_bytes / kinds * share;
+  const double far = memory_cycles(task.target, bytes, !plan.by_panels);
+  const bool near = all_bytes < static_cast<double>(cpu_info().l2_bytes);
+  const bool kept = near || all_bytes < 0.75 * static_cast<double>(cpu_info().l3_bytes);
+  const double first = overlapped(multiply, far, kExposed);
+  const double next =
+      kept ? multiply + bytes / (near ? kL2BytesPerCycle : kL3BytesPerCycle) : first;
   const double passes =
       kinds * std::ceil(static_cast<double>(plan.tiles) / tiles) / (plan.by_panels ? 1 : threads);
-  const bool kept = near || all_bytes < 0.75 * static_cast<double>(cpu_info().l3_bytes);
-  const double again = kept ? std::max(0.0, passes - kinds) : 0;
-  const double blocks =
-      (passes - again) * block(near ? from_cache : std::min(from_cache, from_memory)) +
-      again * block(from_cache);
-  const double direct = static_cast<double>(task.n * task.out_h * task.out_w) * s.taps * s.taps /
-                        static_cast<double>(phases_of(task)) * c * static_cast<double>(task.k) /
-                        lanes / 2 / threads;
-  return direct / (blocks + first + kCall);
+  const double cycles =
+      kinds * (first + transform) + std::max(0.0, passes - kinds) * (next + transform);
+  const double flops = 2 * static_cast<double>(task.n * task.out_h * task.out_w) * s.taps * s.taps /
+                       static_cast<double>(phases_of(task)) * static_cast<double>(plan.group_c) *
+                       static_cast<double>(task.k);
+  return expected_share(task.target, flops, cycles + kCallCycles);
 }
 
 }  // namespace stretto::kernels::winograd

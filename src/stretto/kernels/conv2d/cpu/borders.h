@@ -3,9 +3,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
 
+#include "stretto/kernels/cycles.h"
 #include "stretto/kernels/simd/tile.h"
 
 namespace stretto::kernels::conv2d {
@@ -42,11 +42,17 @@ struct Axis {
     }
     return longest;
   }
-  // Of all taps of all positions, the share that falls inside the input.
-  double share_inside() const {
-    int64_t inside = 0;
-    for (int64_t o = 0; o < out; ++o) inside += std::max<int64_t>(last(o) - first(o), 0);
-    return static_cast<double>(inside) / static_cast<double>(std::max<int64_t>(out * kernel, 1));
+  // How many taps fall inside the input for any position.
+  int64_t taps_seen() const {
+    int64_t seen = 0;
+    for (int64_t tap = 0; tap < kernel; ++tap) {
+      // Positions [begin, end) see it.
+      const int64_t at = pad - tap * dilation;
+      const int64_t begin = at > 0 ? (at + stride - 1) / stride : 0;
+      const int64_t end = at + in > 0 ? std::min(out, (at + in - 1) / stride + 1) : 0;
+      seen += begin < end;
+    }
+    return seen;
   }
 };
 
@@ -55,6 +61,9 @@ struct Axis {
 struct Patch {
   int64_t y, y_end, x, x_end;
   int64_t r, r_end, s, s_end;
+
+  int64_t taps_down() const { return std::max<int64_t>(r_end - r, 0); }
+  int64_t taps_across() const { return std::max<int64_t>(s_end - s, 0); }
 };
 
 // Calls f(patch) for the patches of output rows [begin, end), top to bottom, left to right.
@@ -70,31 +79,6 @@ void for_patches(const Axis& vertical, const Axis& horizontal, int64_t begin, in
     }
     y = y_end;
   }
-}
-
-// The longer side of the patch that a pixel of the output lies in, on average.
-inline double mean_side(const Axis& vertical, const Axis& horizontal) {
-  double sum = 0;
-  for_patches(vertical, horizontal, 0, vertical.out, [&](const Patch& patch) {
-    const int64_t h = patch.y_end - patch.y, w = patch.x_end - patch.x;
-    sum += static_cast<double>(h * w * std::max(h, w));
-  });
-  return sum / static_cast<double>(std::max<int64_t>(vertical.out * horizontal.out, 1));
-}
-
-// How many times faster a kernel gets that skips taps outside the map. Without dilation the tiles
-// at the borders are smaller as well, and about half of the gain is lost, unless all positions see
-// the same taps.
-inline double skipped(const Axis& vertical, const Axis& horizontal) {
-  const auto gain = [](const Axis& axis) {
-    if (axis.longest_run() == axis.out) return 1 / std::max(axis.share_inside(), 1e-3);
-    Axis dense = axis;
-    dense.pad /= dense.dilation;
-    dense.dilation = 1;
-    const double inside = std::max(dense.share_inside(), 1e-3);
-    return std::sqrt(inside) / std::max(axis.share_inside(), 1e-3);
-  };
-  return gain(vertical) * gain(horizontal);
 }
 
 // A patch cut into tiles of at most `most` pixels along its longer side.
@@ -118,5 +102,18 @@ struct PatchTiles {
     }
   }
 };
+
+// Adds to `work` the tiles of a map for `panels` panels of so many vectors; a tile reduces over
+// depth(patch) values, in `parts`.
+template <typename F>
+void add_tiles(TileWork& work, const Axis& vertical, const Axis& horizontal, int most,
+               double panels, double vectors, double parts, F&& depth) {
+  for_patches(vertical, horizontal, 0, vertical.out, [&](const Patch& patch) {
+    const PatchTiles cut(patch, most);
+    const auto tiles = static_cast<double>(cut.tiles.tiles);
+    work.add(panels * static_cast<double>(cut.lines) * tiles,
+             static_cast<double>(cut.tiles.count) / tiles, vectors, depth(patch), parts);
+  });
+}
 
 }  // namespace stretto::kernels::conv2d

@@ -12,13 +12,14 @@
 // times for 56. An infinity or NaN in one of a panel's groups reaches the others, as Winograd
 // spreads it over a tile.
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/blocked.h"
+#include "stretto/kernels/cycles.h"
 #include "stretto/kernels/packing.h"
-#include "stretto/kernels/weights.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -82,15 +83,62 @@ Plan make_plan(const Conv2dProblem& p) {
   return plan;
 }
 
-// Multiply-adds of the problem by those that the tiles do.
-double useful_share(const Conv2dProblem& p, const Plan& plan) {
-  double steps = 0;
+// Rows of output whose input stays in L2 from panel to panel.
+int64_t rows_in_l2(const Conv2dProblem& p, const Plan& plan) {
+  const int64_t row_bytes = p.stride_h * p.w * plan.in_blocks * plan.block * 4;
+  return std::clamp<int64_t>(cpu_info().l2_bytes / 2 / std::max<int64_t>(row_bytes, 1), 4, 1 << 20);
+}
+
+// Input blocks whose weights for a panel of so many vectors stay near.
+int64_t blocks_of_part(const Plan& plan, int64_t vectors) {
+  return std::max<int64_t>(1, cpu_info().l2_bytes / 32 / (plan.panel_step(vectors) * 4));
+}
+
+double cycles(const Conv2dProblem& p, const Plan& plan) {
+  constexpr double kStart = 49;  // listing taps, patches of one pixel
+  const TileSet& set = tile_set(p.target.isa);
+  std::array<double, TileSet::kMaxVectors + 1> panels{}, blocks{}, channels{};  // by vectors
   for (int64_t panel = 0; panel < plan.panels.count; ++panel) {
-    steps += static_cast<double>(plan.panels.vectors(panel)) *
-             static_cast<double>(reduction(p, plan, 0, panel).channels);
+    const Reduction over = reduction(p, plan, 0, panel);
+    const auto vectors = static_cast<size_t>(plan.panels.vectors(panel));
+    panels[vectors] += 1;
+    blocks[vectors] += static_cast<double>(over.blocks);
+    channels[vectors] += static_cast<double>(over.channels);
   }
-  return static_cast<double>(p.k) * static_cast<double>(p.c / p.groups) /
-         (steps * static_cast<double>(plan.groups * plan.block));
+  const int64_t seen_down = plan.vertical.taps_seen(), seen_across = plan.horizontal.taps_seen();
+  const auto seen = static_cast<double>(seen_down * seen_across);
+  const double skips = seen_across < p.kernel_w ? static_cast<double>(seen_down)
+                       : seen_down < p.kernel_h ? 1
+                                                : 0;
+  TileWork work;
+  WeightWork weights;
+  for (int v = 1; v <= TileSet::kMaxVectors; ++v) {
+    if (panels[v] == 0) continue;
+    const double depth = channels[v] / panels[v];
+    const double parts =
+        std::ceil(blocks[v] / panels[v] / static_cast<double>(blocks_of_part(plan, v)));
+    add_tiles(work, plan.vertical, plan.horizontal, set.max_rows[v], panels[v], v, parts,
+              [&](const Patch& patch) {
+                return depth * static_cast<double>(patch.taps_down() * patch.taps_across());
+              });
+    weights.bytes += channels[v] * seen * v * static_cast<double>(plan.block * 4);
+    const bool partial = channels[v] < blocks[v] * static_cast<double>(plan.block);
+    weights.pieces += std::max(partial ? panels[v] * seen : 0, blocks[v] * skips);
+  }
+  const ShareSize share =
+      largest_share(p.n * plan.vertical.out, plan.panels.count * plan.groups, p.target.threads,
+                    p.n * plan.all_in * p.h * p.w * plan.block,
+                    plan.all_out * plan.block * plan.in_blocks * plan.block * plan.taps);
+  weights.bytes *= static_cast<double>(plan.groups);
+  weights.pieces *= static_cast<double>(plan.groups);
+  weights.part = share.of_columns;
+  // Tiles of few results prefetch less of the next weights than they use.
+  weights.exposed = std::clamp(1.25 - work.results / std::max(work.starts, 1.0) / 8, 0.5, 1.0);
+  const int64_t bands = (plan.vertical.out + rows_in_l2(p, plan) - 1) / rows_in_l2(p, plan);
+  weights.passes =
+      std::max(1.0, static_cast<double>(p.n * bands) * share.of_all / share.of_columns);
+  const double all = static_cast<double>(p.n * plan.groups) * tile_cycles(work, kStart, p.epilogue);
+  return run_cycles(p.target, all * share.of_all, weights);
 }
 
 Fit fits(const Conv2dProblem& p) {
@@ -99,23 +147,7 @@ Fit fits(const Conv2dProblem& p) {
   }
   if (p.groups != 1 && p.groups == p.c && p.groups == p.k) return Fit::no("depthwise");
   if (static_cast<int64_t>(p.kernel_h) * p.kernel_w > kMostTaps) return Fit::no("kernel too large");
-  const Plan plan = make_plan(p);
-  const double useful = useful_share(p, plan);
-  const double rows = mean_side(plan.vertical, plan.horizontal);
-  const int64_t channels = plan.shared ? plan.in_blocks * plan.block : p.c / p.groups;
-  const double depth = static_cast<double>(channels) * plan.taps;
-  // Runs of few channels end before the tile's loop has paid for its start.
-  const double runs = std::sqrt(static_cast<double>(std::min<int64_t>(channels, 8)) / 8);
-  // Every image streams the weights that L2 does not hold; with few pixels that takes as long as
-  // the products.
-  const double weights = depth * static_cast<double>(p.k) * sizeof(float) *
-                         plan.vertical.share_inside() * plan.horizontal.share_inside();
-  const bool near = weights < static_cast<double>(cpu_info().l2_bytes) / 2;
-  const double pixels =
-      static_cast<double>(plan.vertical.out * plan.horizontal.out * (near ? p.n : 1));
-  const double reuse = weight_reuse(p.target, pixels, 0.5 * p.target.lanes());
-  return Fit::yes(0.95 * useful * rows / (rows + 1) * depth / (depth + 12) * runs * reuse *
-                  skipped(plan.vertical, plan.horizontal));
+  return Fit::yes(expected_share(p.target, problem_flops(p), cycles(p, make_plan(p))));
 }
 
 std::string packing(const Conv2dProblem& p) {
@@ -192,8 +224,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   const GridPart grid =
       split_grid(p.n * out_h, plan.panels.count * plan.groups, worker, p.n * plan.all_in * in_plane,
                  plan.all_out * block * plan.in_blocks * block * plan.taps);
-  const int64_t row_bytes = p.stride_h * p.w * plan.in_blocks * block * 4;
-  const int64_t block_rows = std::clamp<int64_t>(cpu_info().l2_bytes / 2 / row_bytes, 4, 1 << 20);
+  const int64_t block_rows = rows_in_l2(p, plan);
   for (int64_t at = grid.rows.begin; at < grid.rows.end;) {
     const int64_t image = at / out_h, first = at % out_h;
     const int64_t count = std::min(out_h - first, grid.rows.end - at);
@@ -210,8 +241,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
         const float* panel_weights = weights + k_block * plan.in_blocks * plan.panel_step(1);
         tile.bias = bias + k_block * block;
         tile.b_group = plan.panel_step(vectors);
-        const EvenTiles parts(over.blocks, static_cast<int>(std::max<int64_t>(
-                                               1, cpu_info().l2_bytes / 32 / (tile.b_group * 4))));
+        const EvenTiles parts(over.blocks, static_cast<int>(blocks_of_part(plan, vectors)));
         for (int64_t part = 0; part < parts.tiles; ++part) {
           const int64_t c_block = parts.begin(part), c_end = parts.begin(part + 1);
           const float* in = x + (image * plan.all_in + over.block + c_block) * in_plane;

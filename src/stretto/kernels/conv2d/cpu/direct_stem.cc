@@ -9,8 +9,8 @@
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/blocked.h"
+#include "stretto/kernels/cycles.h"
 #include "stretto/kernels/packing.h"
-#include "stretto/kernels/weights.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -36,21 +36,50 @@ Plan make_plan(const Conv2dProblem& p) {
   return plan;
 }
 
+// Rows of output whose input stays in L2 from panel to panel.
+int64_t rows_in_l2(const Conv2dProblem& p) {
+  const int64_t row_bytes = std::max<int64_t>(p.stride_h * p.w * p.c * 4, 1);
+  return std::clamp<int64_t>(cpu_info().l2_bytes / 4 / row_bytes, 4, 1 << 20);
+}
+
+double cycles(const Conv2dProblem& p, const Plan& plan) {
+  constexpr double kStart = 22, kRun = 1;  // of a run of taps
+  const TileSet& set = tile_set(p.target.isa);
+  const auto channels = static_cast<double>(p.c);
+  TileWork work;
+  double runs = 0;
+  for (int v = 1; v <= TileSet::kMaxVectors; ++v) {
+    const auto panels = static_cast<double>(plan.panels.of_width(v));
+    if (panels == 0) continue;
+    add_tiles(work, plan.vertical, plan.horizontal, set.max_rows[v], panels, v, 1,
+              [&](const Patch& patch) {
+                const PatchTiles cut(patch, set.max_rows[v]);
+                const int64_t across = p.dilation_w == 1 ? 1 : patch.taps_across();
+                runs +=
+                    panels * channels *
+                    static_cast<double>(cut.lines * cut.tiles.tiles * patch.taps_down() * across);
+                return channels * static_cast<double>(patch.taps_down() * patch.taps_across());
+              });
+  }
+  const ShareSize share =
+      largest_share(p.n * plan.vertical.out, plan.panels.count, p.target.threads,
+                    p.n * p.c * p.h * p.w, p.c * plan.taps * p.k);
+  const auto seen = static_cast<double>(plan.vertical.taps_seen() * plan.horizontal.taps_seen());
+  const int64_t bands = (plan.vertical.out + rows_in_l2(p) - 1) / rows_in_l2(p);
+  const WeightWork weights{
+      .bytes = channels * seen * static_cast<double>(plan.out_blocks * plan.block * 4),
+      .part = share.of_columns,
+      .passes = std::max(1.0, static_cast<double>(p.n * bands) * share.of_all / share.of_columns)};
+  const double image = tile_cycles(work, kStart, p.epilogue) + kRun * runs;
+  return run_cycles(p.target, static_cast<double>(p.n) * image * share.of_all, weights);
+}
+
 Fit fits(const Conv2dProblem& p) {
   if (p.x_layout != Layout::kPlain) return Fit::no("input is not plain");
   if (p.y_layout != Layout::kBlocked) return Fit::no("needs a blocked output");
   if (p.groups != 1) return Fit::no("grouped");
   if (static_cast<int64_t>(p.kernel_h) * p.kernel_w > kMostTaps) return Fit::no("kernel too large");
-  const Plan plan = make_plan(p);
-  const double useful =
-      static_cast<double>(p.k) / static_cast<double>(plan.out_blocks * plan.block);
-  const double rows = mean_side(plan.vertical, plan.horizontal);
-  const double run = p.dilation_w == 1 ? p.kernel_w : 1;
-  const double depth = static_cast<double>(p.c) * plan.taps;
-  const double pixels = static_cast<double>(plan.vertical.out * plan.horizontal.out);
-  const double reuse = weight_reuse(p.target, pixels, 0.5 * p.target.lanes());
-  return Fit::yes(0.95 * useful * rows / (rows + 1) * run / (run + 0.4) * depth / (depth + 8) *
-                  reuse * skipped(plan.vertical, plan.horizontal));
+  return Fit::yes(expected_share(p.target, problem_flops(p), cycles(p, make_plan(p))));
 }
 
 std::string packing(const Conv2dProblem& p) {
@@ -107,8 +136,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   tile.c_vector = out_plane;
   const GridPart grid =
       split_grid(p.n * out_h, plan.panels.count, worker, p.n * p.c * p.h * p.w, depth * p.k);
-  const int64_t row_bytes = p.stride_h * p.w * p.c * 4;
-  const int64_t block_rows = std::clamp<int64_t>(cpu_info().l2_bytes / 4 / row_bytes, 4, 1 << 20);
+  const int64_t block_rows = rows_in_l2(p);
   for (int64_t at = grid.rows.begin; at < grid.rows.end;) {
     const int64_t image = at / out_h, first = at % out_h;
     const int64_t count = std::min(out_h - first, grid.rows.end - at);

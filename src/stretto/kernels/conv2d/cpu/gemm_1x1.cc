@@ -11,10 +11,10 @@
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/blocked.h"
+#include "stretto/kernels/cycles.h"
 #include "stretto/kernels/packing.h"
 #include "stretto/kernels/simd/grid.h"
 #include "stretto/kernels/simd/tile.h"
-#include "stretto/kernels/weights.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -54,6 +54,50 @@ Plan make_plan(const Conv2dProblem& p) {
   return plan;
 }
 
+// Splits the channels, each with `group` values of weights. Only the operator before reads the
+// first weights ahead, as far as its own parts go.
+EvenTiles parts_of(const Plan& plan, int64_t group) {
+  const int64_t most = cpu_info().l2_bytes / 32 / static_cast<int64_t>(sizeof(float));
+  return {plan.in_blocks, static_cast<int>(std::max<int64_t>(1, most / group))};
+}
+
+// Pixels of output whose input stays in L2 from panel to panel.
+int64_t pixels_in_l2(const Plan& plan, int64_t block) {
+  const int64_t pixel_bytes = std::max<int64_t>(plan.in_blocks * block * 4, 1);
+  return std::clamp<int64_t>(cpu_info().l2_bytes / 2 / pixel_bytes, TileSet::kMaxRows, 1 << 20);
+}
+
+double cycles(const Conv2dProblem& p, const Plan& plan) {
+  constexpr double kStart = 19;
+  constexpr double kGather = 6;  // a vector
+  constexpr double kExposed = 0.3;
+  const TileSet& set = tile_set(p.target.isa);
+  const int64_t block = p.target.block();
+  TileWork work;
+  for (int v = 1; v <= TileSet::kMaxVectors; ++v) {
+    const auto panels = static_cast<double>(plan.panels.of_width(v));
+    if (panels == 0) continue;
+    const EvenTiles cut(plan.pixels, set.max_rows[v]);
+    const auto tiles = static_cast<double>(cut.tiles);
+    work.add(panels * tiles, static_cast<double>(cut.count) / tiles, v, static_cast<double>(p.c),
+             static_cast<double>(parts_of(plan, v * block * block).tiles));
+  }
+  const ShareSize share = largest_share(plan.images * plan.pixels, plan.panels.count,
+                                        p.target.threads, plan.images * plan.in_image, p.c * p.k);
+  const int64_t chunks = (plan.pixels + pixels_in_l2(plan, block) - 1) / pixels_in_l2(plan, block);
+  const auto images = static_cast<double>(plan.images);
+  const WeightWork weights{.bytes = static_cast<double>(p.c * plan.out_blocks * block * 4),
+                           .part = share.of_columns,
+                           .passes = std::max(1.0, images * static_cast<double>(chunks) *
+                                                       share.of_all / share.of_columns),
+                           .exposed = kExposed};
+  const double gathered =
+      gathers(p) ? static_cast<double>(p.n * plan.in_blocks * p.out_h() * p.out_w()) : 0;
+  return run_cycles(p.target, images * tile_cycles(work, kStart, p.epilogue) * share.of_all,
+                    weights) +
+         kGather * gathered / p.target.threads;
+}
+
 Fit fits(const Conv2dProblem& p) {
   if (p.kernel_h != 1 || p.kernel_w != 1) return Fit::no("kernel is not 1x1");
   if (p.pad_top | p.pad_left | p.pad_bottom | p.pad_right) return Fit::no("padded");
@@ -61,16 +105,7 @@ Fit fits(const Conv2dProblem& p) {
   if (p.x_layout != Layout::kBlocked || p.y_layout != Layout::kBlocked) {
     return Fit::no("needs blocked input and output");
   }
-  const Plan plan = make_plan(p);
-  // Padding lanes of the last output block are computed for nothing; few pixels stream the weights.
-  const double block = p.target.block(), pixels = static_cast<double>(plan.pixels * plan.images);
-  const double useful = p.k / (static_cast<double>(plan.out_blocks) * block);
-  const double reuse = weight_reuse(p.target, pixels, 6);
-  const double depth = p.c / (p.c + 10.0);
-  // To gather a vector takes as long as some five (AVX-512) or ten (AVX2) multiply-adds.
-  const double vectors = static_cast<double>(plan.out_blocks);
-  const double gather = gathers(p) ? vectors / (vectors + 80 / block) : 1;
-  return Fit::yes(0.97 * useful * reuse * depth * gather);
+  return Fit::yes(expected_share(p.target, problem_flops(p), cycles(p, make_plan(p))));
 }
 
 std::string packing(const Conv2dProblem& p) {
@@ -117,13 +152,6 @@ void gather(const Conv2dProblem& p, const float* x, float* to, const Worker& wor
   }
 }
 
-// Splits the channels, each with `group` values of weights. Only the operator before reads the
-// first weights ahead, as far as its own parts go.
-EvenTiles parts_of(const Plan& plan, int64_t group) {
-  const int64_t most = cpu_info().l2_bytes / 32 / static_cast<int64_t>(sizeof(float));
-  return {plan.in_blocks, static_cast<int>(std::max<int64_t>(1, most / group))};
-}
-
 int phases(const Conv2dProblem& p) { return gathers(p) ? 2 : 1; }
 
 void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
@@ -149,8 +177,7 @@ void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
 
   const GridPart grid = split_grid(plan.images * plan.pixels, plan.panels.count, worker,
                                    plan.images * plan.in_image, p.c * p.k);
-  const int64_t l2_pixels = std::clamp<int64_t>(
-      cpu_info().l2_bytes / 2 / (plan.in_blocks * block * 4), TileSet::kMaxRows, 1 << 20);
+  const int64_t l2_pixels = pixels_in_l2(plan, block);
   for (int64_t at = grid.rows.begin; at < grid.rows.end;) {
     const int64_t image = at / plan.pixels, first = at % plan.pixels;
     const int64_t count = std::min(plan.pixels - first, grid.rows.end - at);

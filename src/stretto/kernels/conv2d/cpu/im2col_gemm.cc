@@ -12,8 +12,8 @@
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/blocked.h"
+#include "stretto/kernels/cycles.h"
 #include "stretto/kernels/packing.h"
-#include "stretto/kernels/weights.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -58,35 +58,77 @@ Plan make_plan(const Conv2dProblem& p) {
   return plan;
 }
 
-// Cycles to gather a value, as seen on Zen 5. Rows of a map are copied one by one, blocked channels
-// value by value.
+// Rows of a map are copied one by one, blocked channels value by value.
 double gather_cycles(const Conv2dProblem& p, const Plan& plan) {
-  if (p.x_layout == Layout::kBlocked) return p.stride_w == 1 ? 2 : 3;
-  return (p.stride_w == 1 ? 0.3 : 1.5) +
-         50.0 / static_cast<double>(std::min(std::max<int64_t>(p.out_w(), 1), plan.line));
+  constexpr double kLine = 13, kRow = 26.5;
+  const bool neighbours = p.stride_w == 1;
+  const double value =
+      p.x_layout == Layout::kBlocked ? (neighbours ? 1.2 : 1.35) : (neighbours ? 0.27 : 1.35);
+  // A line covers parts of so many rows of the map.
+  int64_t rows = 0;
+  for (int64_t at = 0; at < plan.plane; at += plan.line) {
+    const int64_t end = std::min(at + plan.line, plan.plane);
+    rows += (end - 1) / p.out_w() - at / p.out_w() + 1;
+  }
+  return static_cast<double>(plan.depth) *
+         (value * static_cast<double>(plan.plane) + kRow * static_cast<double>(rows) +
+          kLine * static_cast<double>(plan.lines_per_plane));
 }
 
-// Per value that is gathered: half a cycle for each vector of outputs, and the gathering.
-Fit fits_pixel_rows(const Conv2dProblem& p, const Plan& plan) {
-  const double vectors = static_cast<double>(blocks_of(plan.outputs, plan.block));
-  const double useful =
-      static_cast<double>(plan.outputs) / (vectors * static_cast<double>(plan.block));
-  const double depth = static_cast<double>(plan.depth), pixels = static_cast<double>(plan.plane);
-  const double products = 0.5 * vectors;
-  return Fit::yes(useful * products / (products / 0.92 + gather_cycles(p, plan)) * depth /
-                  (depth + 8) * weight_reuse(p.target, pixels, static_cast<double>(plan.block)));
+// Tiles of one group and image, and what comes after them.
+double product_cycles(const Conv2dProblem& p, const Plan& plan) {
+  constexpr double kStart = 20;
+  const TileSet& set = tile_set(p.target.isa);
+  const auto depth = static_cast<double>(plan.depth);
+  TileWork work;
+  if (plan.pixel_rows) {
+    const auto add = [&](int64_t lines, int64_t pixels) {
+      for (int v = 1; v <= TileSet::kMaxVectors; ++v) {
+        const auto panels = static_cast<double>(plan.panels.of_width(v) * lines);
+        const EvenTiles cut(pixels, set.max_rows[v]);
+        const auto tiles = static_cast<double>(cut.tiles);
+        if (panels > 0 && tiles > 0)
+          work.add(panels * tiles, static_cast<double>(pixels) / tiles, v, depth);
+      }
+    };
+    add(plan.plane / plan.line, plan.line);
+    add(1, plan.plane % plan.line);
+    return tile_cycles(work, kStart, p.epilogue);
+  }
+  constexpr double kPutRow = 26.5;
+  const double put = p.y_layout == Layout::kBlocked ? 3.7 : 1.7;  // a value
+  const int64_t vectors = plan.line / plan.block;
+  const EvenTiles cut(plan.outputs, set.max_rows[vectors]);
+  const auto tiles = static_cast<double>(cut.tiles),
+             lines = static_cast<double>(plan.lines_per_plane);
+  const auto outputs = static_cast<double>(plan.outputs);
+  work.add(lines * tiles, outputs / tiles, static_cast<double>(vectors), depth);
+  return tile_cycles(work, kStart, p.epilogue) +
+         outputs * (kPutRow * lines + put * static_cast<double>(plan.plane));
 }
 
 Fit fits(const Conv2dProblem& p) {
+  constexpr double kExposed = 0.5;
   const Plan plan = make_plan(p);
-  if (plan.pixel_rows) return fits_pixel_rows(p, plan);
-  const double outputs = static_cast<double>(plan.outputs), depth = static_cast<double>(plan.depth);
-  const double gather = p.x_layout == Layout::kPlain ? 12 : 24;
-  const double pixels = static_cast<double>(plan.plane);
-  // Blocked pixels scattered over plain maps: strided both ways.
-  const double scatter = p.x_layout == Layout::kBlocked && p.y_layout == Layout::kPlain ? 0.3 : 1;
-  return Fit::yes(scatter * 0.8 * outputs / (outputs + gather) * depth / (depth + 16) *
-                  weight_reuse(p.target, pixels, 16));
+  if (plan.plane == 0 || plan.depth == 0) return Fit::yes(1);
+  const int64_t units = p.n * p.groups * plan.lines_per_plane;
+  const int64_t columns =
+      plan.pixel_rows
+          ? plan.panels.count
+          : EvenTiles(plan.outputs, tile_set(p.target.isa).max_rows[plan.line / plan.block]).tiles;
+  const ShareSize share = largest_share(units, columns, p.target.threads, 1, 0);
+  const double rows = share.of_all / share.of_columns;
+  const double all = static_cast<double>(p.n * p.groups);
+  const WeightWork weights{
+      .bytes = static_cast<double>(
+          p.groups * round_up(plan.outputs, plan.pixel_rows ? plan.block : 1) * plan.depth * 4),
+      .part = share.of_columns,
+      .passes = std::max(1.0, static_cast<double>(p.n * plan.lines_per_plane) * rows),
+      .exposed = kExposed};
+  const double compute =
+      all * (gather_cycles(p, plan) * rows + product_cycles(p, plan) * share.of_all);
+  return Fit::yes(
+      expected_share(p.target, problem_flops(p), run_cycles(p.target, compute, weights)));
 }
 
 std::string packing(const Conv2dProblem& p) {

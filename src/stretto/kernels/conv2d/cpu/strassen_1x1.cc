@@ -23,11 +23,11 @@
 #include "stretto/base/cpu.h"
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/blocked.h"
+#include "stretto/kernels/cycles.h"
 #include "stretto/kernels/packing.h"
 #include "stretto/kernels/simd/grid.h"
 #include "stretto/kernels/simd/quarters.h"
 #include "stretto/kernels/simd/tile.h"
-#include "stretto/kernels/weights.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
@@ -64,6 +64,57 @@ Plan make_plan(const Conv2dProblem& p) {
   return plan;
 }
 
+int64_t product_values(const Plan& plan, int64_t block) {
+  return plan.in_blocks * plan.out_blocks * block * block;
+}
+
+// Splits half the depth, for a panel with `group` values of weights for each block of it.
+EvenTiles parts_of(const Plan& plan, int64_t group) {
+  const int64_t most = cpu_info().l2_bytes / 32 / static_cast<int64_t>(sizeof(float));
+  return {plan.in_blocks, static_cast<int>(std::max<int64_t>(1, most / group))};
+}
+
+// Whether the sums of quarters of A are made once for all threads.
+bool shares_sums(const Conv2dProblem& p) { return p.target.threads > 1; }
+
+double cycles(const Conv2dProblem& p, const Plan& plan) {
+  constexpr double kStart = 19;
+  constexpr double kExposed = 0.3;
+  // Of a vector of A, of C. A team hands the sums of A over from core to core first.
+  constexpr double kSums = 2.5, kGatheredSums = 4, kHandOver = 2.5e4;
+  const double finish = shares_sums(p) ? 8 : 4.5;
+  const TileSet& set = tile_set(p.target.isa);
+  const int64_t block = p.target.block();
+  TileWork work;
+  for (int v = 1; v <= TileSet::kMaxVectors; ++v) {
+    const auto panels = static_cast<double>(plan.panels.of_width(v));
+    if (panels == 0) continue;
+    const auto tiles = static_cast<double>(EvenTiles(plan.rows, set.max_rows[v]).tiles);
+    work.add(kProducts * panels * tiles, static_cast<double>(plan.rows) / tiles, v,
+             static_cast<double>(plan.in_blocks * block),
+             static_cast<double>(parts_of(plan, v * block * block).tiles));
+  }
+  TileWork results;
+  results.results = static_cast<double>(4 * plan.rows * plan.out_blocks);
+  const double sums =
+      (gathers(p) ? kGatheredSums : kSums) * static_cast<double>(4 * plan.rows * plan.in_blocks) +
+      finish * results.results;
+  const double image =
+      tile_cycles(work, kStart, Epilogue{}) + tile_cycles(results, 0, p.epilogue) + sums;
+  const ShareSize share = largest_share(p.n * plan.rows, plan.panels.count, p.target.threads,
+                                        p.n * plan.rows * p.c, p.c * p.k);
+  const int64_t chunks = (plan.rows + plan.chunk - 1) / plan.chunk;
+  const auto images = static_cast<double>(p.n);
+  const WeightWork weights{
+      .bytes = static_cast<double>(kProducts * product_values(plan, block) * 4),
+      .part = share.of_columns,
+      .passes =
+          std::max(1.0, images * static_cast<double>(chunks) * share.of_all / share.of_columns),
+      .exposed = kExposed};
+  return run_cycles(p.target, images * image * share.of_all, weights) +
+         (shares_sums(p) ? kHandOver : 0);
+}
+
 Fit fits(const Conv2dProblem& p) {
   if (p.kernel_h != 1 || p.kernel_w != 1) return Fit::no("kernel is not 1x1");
   if (p.pad_top | p.pad_left | p.pad_bottom | p.pad_right) return Fit::no("padded");
@@ -78,27 +129,11 @@ Fit fits(const Conv2dProblem& p) {
   if (p.c % (2 * block) != 0) return Fit::no("channels are no even number of blocks");
   if (blocks_of(p.k, block) % 2 != 0) return Fit::no("outputs are no even number of blocks");
   if (p.out_h() * p.out_w() < 2) return Fit::no("a single pixel");
-  const Plan plan = make_plan(p);
-  const double depth = static_cast<double>(p.c) / 2, outputs = static_cast<double>(p.k);
-  const double useful = outputs / static_cast<double>(2 * plan.out_blocks * block);
-  const double rows = static_cast<double>(plan.rows * p.n);
-  const double reuse = weight_reuse(p.target, rows, 4.5);
-  // Memory that is slow for the core sets the pace where weights have few rows: what hides behind
-  // the products ends before that.
-  const double pace = weight_bytes_per_cycle(p.target) * rows /
-                      static_cast<double>(2 * sizeof(float) * p.target.lanes());
-  // Sums of quarters take about as long as this many multiply-adds with each value of A and of C.
-  const double sums = 1 + (gathers(p) ? 8 : 5) / outputs + 3.5 / depth;
-  return Fit::yes(0.95 * 8 / 7 * useful * reuse * depth / (depth + 10) / sums *
-                  std::min(1.0, 0.7 * pace));
+  return Fit::yes(expected_share(p.target, problem_flops(p), cycles(p, make_plan(p))));
 }
 
 std::string packing(const Conv2dProblem& p) {
   return packing_text("conv2d_strassen_1x1", 1, p.target.block(), make_plan(p).panels.count);
-}
-
-int64_t product_values(const Plan& plan, int64_t block) {
-  return plan.in_blocks * plan.out_blocks * block * block;
 }
 
 size_t packed_bytes(const Conv2dProblem& p) {
@@ -135,9 +170,6 @@ void pack(const Conv2dProblem& p, std::span<const Tensor> constants, std::byte* 
     }
   }
 }
-
-// Whether the sums of quarters of A are made once for all threads.
-bool shares_sums(const Conv2dProblem& p) { return p.target.threads > 1; }
 
 int phases(const Conv2dProblem& p) { return shares_sums(p) ? 2 : 1; }
 
@@ -314,9 +346,7 @@ class Chunk {
       const int64_t k_block = plan_.panels.begin(panel);
       const int vectors = static_cast<int>(plan_.panels.vectors(panel));
       tile_.b_group = vectors * block_ * block_;
-      const int64_t most = cpu_info().l2_bytes / 32 / static_cast<int64_t>(sizeof(float));
-      const EvenTiles parts(plan_.in_blocks,
-                            static_cast<int>(std::max<int64_t>(1, most / tile_.b_group)));
+      const EvenTiles parts = parts_of(plan_, tile_.b_group);
       const EvenTiles tiles(rows_, set_.max_rows[vectors]);
       float* const sums = to ? to + k_block * rows_ * block_ : y_;
       for (int64_t part = 0; part < parts.tiles; ++part) {

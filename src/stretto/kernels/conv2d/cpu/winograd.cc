@@ -138,7 +138,7 @@ winograd::Task task_of(const Conv2dProblem& problem) {
 // What gathering and scattering leave of the expected fraction of the peak, which counts products
 // of whole phases.
 double with_copies(const Conv2dProblem& p, double fraction) {
-  constexpr double kBytesPerCycle = 4;  // measured: pixels of one cache line, some distance apart
+  constexpr double kBytesPerCycle = 3;  // measured: pixels of one cache line, some distance apart
   const Conv2dProblem q = dense(p);
   const double lanes = static_cast<double>(p.target.lanes());
   const double cycles = problem_flops(q) / (4 * lanes * fraction);
