@@ -13,11 +13,16 @@ pytest.importorskip("torch", reason="the backend is for torch, which is not inst
 TIMEOUT_S = 240
 
 SCRIPT = """
+import logging, time
 import torch, torch.distributed as dist
 from torch import nn
 dist.init_process_group("gloo")
 rank, size = dist.get_rank(), dist.get_world_size()
 torch.manual_seed(0)
+seen = []
+handler = logging.Handler()
+handler.emit = seen.append
+logging.getLogger("stretto").addHandler(handler)
 
 class Layer(nn.Module):
 
@@ -38,6 +43,8 @@ layers = nn.Sequential(Layer(), Layer(), Layer(poisoned=rank == 1))
 for step in range(6):
   model(torch.ones(4, 6)).sum().backward()
   {reduce}
+while rank == 1 and not seen:  # before the end
+  time.sleep(0.01)
 dist.destroy_process_group()
 """
 
