@@ -40,7 +40,7 @@ constexpr Row kRows[] = {
      "python3"},
     {"STRETTO_LOG_LEVEL", kGeneral,
      "Which of the library's messages Python shows on standard error: off, warning or info.",
-     "none, unless the program sets up logging"},
+     "none, unless the program sets up logging; warning under stretto run"},
     {"STRETTO_RANK", kRanks,
      "This process's rank, for the C interface and stretto.horovod, .jax and .tensorflow.",
      "RANK, or what Slurm or MPI set"},

@@ -330,6 +330,12 @@ class CommEngine {
     return result;
   }
 
+  void wait_non_finite(double timeout_s) {
+    const Use engine = use();
+    nb::gil_scoped_release released;
+    engine->wait_non_finite(timeout_s);
+  }
+
  private:
   static void look_around(const Use& engine) {
     check_signals();
@@ -461,6 +467,7 @@ void bind_comm(nb::module_& m) {
       .def("interrupt", [](CommEngine& e) { e.use()->interrupt(); })
       .def("abort", [](CommEngine& e, const std::string& reason) { e.use()->abort(reason); })
       .def("take_non_finite", &CommEngine::take_non_finite)
+      .def("wait_non_finite", &CommEngine::wait_non_finite, "timeout_s"_a)
       .def("statistics",
            [](CommEngine& e) {
              const Use engine = e.use();

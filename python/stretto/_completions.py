@@ -73,9 +73,6 @@ class Completions:
   def deliver(self, handle: int, done: Done) -> None:
     raise NotImplementedError
 
-  def _note(self) -> None:
-    """A hook for subclasses, called before the callbacks of a batch."""
-
   def _stop(self) -> bool:
     """Ends the thread. Returns False if that has happened before, after waiting for the thread that
     does it, unless that thread waits for this one."""
@@ -179,8 +176,6 @@ def complete(native: Any, lock: threading.RLock, pending: dict[int, Done],
   while True:
     batch = native.next_completions(IDLE_S)
     completions = owner()
-    if completions is not None and batch:
-      guarded(completions._note)
     for handle, error, *source in batch:
       with lock:
         done = pending.pop(handle, None)

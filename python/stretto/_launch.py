@@ -25,6 +25,7 @@ from stretto import _stretto
 from stretto import _validate as validate
 from stretto._errors import CommError, FormatError
 from stretto._launch_options import MASTER_PORT, PASSED_ON, describe, drop_interpreter, parser
+from stretto._log import VARIABLE as LOG_LEVEL
 from stretto._processes import Command
 from stretto._program import run_program
 from stretto._rank_output import outputs
@@ -69,6 +70,8 @@ def settings(args: argparse.Namespace, ranks_here: int, folder: str) -> dict[str
     chosen["STRETTO_CODEC"] = args.codec
   if args.step_policy:
     chosen["STRETTO_STEP_POLICY"] = args.step_policy
+  if LOG_LEVEL not in os.environ:
+    chosen[LOG_LEVEL] = "warning"
   if "STRETTO_DUMP" not in os.environ:
     chosen["STRETTO_DUMP"] = f"{folder}/{RECORDS}"
   if args.trace or args.report:

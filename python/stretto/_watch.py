@@ -36,6 +36,7 @@ def closing(engine: Engine) -> None:
     CLOSING.pop(engine, lambda _: None)(engine)
   except (Error, OSError) as error:  # closing must go on
     LOG.warning("rank %d: %s", engine.rank, error)
+  engine._reports.finish(engine.native, engine.find_name)
   _account.leave(engine)
   _metrics.remove(engine)
   _heartbeat.remove(engine)

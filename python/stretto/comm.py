@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from stretto import _process_end, _stretto, _watch
+from stretto import _non_finite, _process_end, _stretto, _watch
 from stretto._buffers import address_of, name_of
 from stretto._checks import require, shown, wrong
 from stretto._comm_arguments import (
@@ -112,6 +112,7 @@ class Engine(Completions):
     self.kept: object = None  # buffers of _account
     OPEN.add(self)
     _process_end.at_end_of_child(close_all, _process_end.LATE)
+    _non_finite.watch(self)
     _watch.opened(self)
 
   # The methods below submit() are forms of it. Its keywords are the fields of Operation in
@@ -352,7 +353,7 @@ class Engine(Completions):
   def non_finite(self) -> list[dict[str, Any]]:
     """Reports of NaN and infinity in what this rank contributed.
 
-    The first one is also logged, as soon as its operation is over.
+    The first one of the engine is also logged, as soon as its operation is over.
 
     Returns:
       Up to 1000 reports, oldest first, each with `rank`, `name` (of the gradient), `group`,
@@ -360,9 +361,6 @@ class Engine(Completions):
       `more`: how many reports after this one, the last, were not kept.
     """
     return self._reports.reports(self.native, self.find_name)
-
-  def _note(self) -> None:
-    self._reports.note(self.native, self.find_name)
 
   def statistics(self) -> dict[str, Any]:
     """What the engine has done so far.
@@ -389,7 +387,7 @@ class Engine(Completions):
 
   def _left_behind(self) -> None:
     super()._left_behind()
-    self._reports.renew_lock()
+    self._reports.renew_locks()
     self.options = cast(Options, copied(self.options))
     OPEN.discard(self)
 
@@ -450,9 +448,6 @@ class Gradients(Completions):
       raise wrong("submit", error, slices=(slices, SLICES), dtype=(dtype, DTYPE),
                   address=(address, ADDRESS), step=(step, COUNT),
                   loss_scale=(loss_scale, NUMBER), timeout_s=(timeout_s, SECONDS)) from None
-
-  def _note(self) -> None:
-    self.engine.non_finite()
 
   def close(self) -> None:
     """Frees what it holds. Buckets that are not averaged yet end the job. May be called again."""

@@ -51,6 +51,16 @@ def test_ranks_share_the_cores_that_the_engine_counts(capsys):
   assert "OMP_NUM_THREADS=3 " in line
 
 
+def test_ranks_show_warnings_unless_somebody_says_what_to_show(capsys, monkeypatch):
+  monkeypatch.delenv("STRETTO_LOG_LEVEL", raising=False)
+  [line] = planned(capsys, "train.py")
+  assert "STRETTO_LOG_LEVEL=warning" in line
+  for level in ("off", ""):
+    monkeypatch.setenv("STRETTO_LOG_LEVEL", level)
+    [line] = planned(capsys, "train.py")
+    assert "STRETTO_LOG_LEVEL" not in line
+
+
 def test_hosts_go_through_ssh(capsys):
   first, second = planned(capsys, "-H", "localhost:2,far:3", "train.py")
   assert "--nnodes=2 --node-rank=0 --nproc-per-node=2 --master-addr=localhost" in first

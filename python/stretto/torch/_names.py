@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ import torch
 
 from stretto import comm
 from stretto._errors import InternalError
+from stretto._non_finite import FindName
 
 graph_task = torch._C._current_graph_task_id  # the backward pass on this thread, or -1
 
@@ -59,26 +61,32 @@ class Backward:
       self._now[name] = Reduction(self.step, number, count, fsdp(sys._getframe(3), kind, count))
 
   def find(self, name: str) -> Reduction | None:
+    """Of an operation that has just ended."""
     return self._now.get(name) or self._before.get(name)
 
 
-def find_name(groups: weakref.WeakValueDictionary) -> Callable[[dict[str, Any]], bool]:
+def find_name(groups: weakref.WeakValueDictionary) -> FindName:
   """What comm.Engine.find_name is, for process groups by their numbers in the engine."""
 
-  def find(report: dict[str, Any]) -> bool:
+  def find(report: dict[str, Any]) -> Callable[[dict[str, Any]], bool] | None:
     group = groups.get(report["group"])
     reduction = group.backward.find(report["name"]) if group is not None else None
-    if reduction is None:
-      return True
-    if graph_task() != -1:
-      return False  # the reducer's lock may be this thread's
-    at = report["first_offset"]
-    found = reduction.find(at) if reduction.find else ddp(group, reduction, at)
-    if found is not None:
-      report["name"], report["first_offset"] = f"{found[0]} at step {reduction.step}", found[1]
-    return True
+    return None if reduction is None else partial(set_name, group, reduction)
 
   return find
+
+
+def set_name(group, reduction: Reduction, report: dict[str, Any]) -> bool:
+  at = report["first_offset"]
+  if reduction.find is not None:
+    found = reduction.find(at)
+  elif graph_task() != -1:
+    return False  # the reducer's lock may be this thread's
+  else:
+    found = ddp(group, reduction, at)
+  if found is not None:
+    report["name"], report["first_offset"] = f"{found[0]} at step {reduction.step}", found[1]
+  return True
 
 
 # DistributedDataParallel

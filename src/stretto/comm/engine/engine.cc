@@ -105,6 +105,7 @@ void EngineImpl::close() {
     closed_ = true;
     polling_.stop();
     completions_.close();
+    non_finite_.close();
   }
   dump_signal_.reset();
   join_threads();
@@ -137,6 +138,7 @@ void EngineImpl::abandon() {
   renew(mutex_);
   polling_.forget_sleepers();
   completions_.forget_sleepers();
+  non_finite_.forget_sleepers();
   renew(exit_wake_);
   renew(units_);
   links_.release();
@@ -221,6 +223,11 @@ void EngineImpl::report(NonFiniteReport found) {
 std::vector<NonFiniteReport> EngineImpl::take_non_finite() {
   Inside inside(*this);
   return non_finite_.take();
+}
+
+void EngineImpl::wait_non_finite(double timeout_s) {
+  Inside inside(*this);
+  non_finite_.wait(inside.lock, timeout_s);
 }
 
 std::string EngineImpl::trace_json() {

@@ -213,6 +213,9 @@ class Engine {
   // The reports of NaN and infinity since the last call, at most kMostReports: the first ones.
   static constexpr size_t kMostReports = 1000;
   virtual std::vector<NonFiniteReport> take_non_finite() = 0;
+  // Blocks until there are reports, for timeout_s seconds at most, or until interrupt() or close().
+  // For a thread that logs them: whoever waits for operations need not look for reports.
+  virtual void wait_non_finite(double timeout_s) = 0;
 
   virtual Statistics statistics() = 0;
 

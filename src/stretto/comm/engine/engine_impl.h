@@ -61,6 +61,7 @@ class EngineImpl : public Engine {
   void abort(std::string_view reason) override;
   void report(NonFiniteReport found) override;
   std::vector<NonFiniteReport> take_non_finite() override;
+  void wait_non_finite(double timeout_s) override;
   Statistics statistics() override;
   std::string trace_json() override;
   void start_trace() override;

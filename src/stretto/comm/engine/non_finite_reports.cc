@@ -2,6 +2,10 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <chrono>
+#include <new>
+
 namespace stretto::comm {
 
 void NonFiniteReports::add(NonFiniteReport&& found) {
@@ -11,6 +15,7 @@ void NonFiniteReports::add(NonFiniteReport&& found) {
   }
   reports_.push_back(std::move(found));
   reports_.back().rank = rank_;
+  if (reports_.size() == 1) wake_.notify_all();
 }
 
 void NonFiniteReports::add(const OpenOperation& open) {
@@ -26,6 +31,25 @@ void NonFiniteReports::add(const OpenOperation& open) {
   if (open.pieces.empty())
     add_found(open.operation.name, {.count = open.non_finite, .first = open.first_non_finite});
 }
+
+void NonFiniteReports::wait(std::unique_lock<std::mutex>& lock, double timeout_s) {
+  wake_.wait_for(lock, std::chrono::duration<double>(std::min(timeout_s, 1e9)),
+                 [&] { return !reports_.empty() || interrupted_; });
+  interrupted_ = closed_;
+}
+
+void NonFiniteReports::interrupt() {
+  interrupted_ = true;
+  wake_.notify_all();
+}
+
+void NonFiniteReports::close() {
+  closed_ = true;
+  interrupt();
+}
+
+// Destroying a condition variable waits for its sleepers.
+void NonFiniteReports::forget_sleepers() { new (&wake_) std::condition_variable(); }
 
 std::string NonFiniteReports::reason(std::string_view what, int64_t count, int64_t first) const {
   return fmt::format("rank {}: {} has {} values that are not finite, the first at {}", rank_, what,

@@ -3,6 +3,11 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <functional>
+#include <mutex>
+#include <thread>
+
 namespace stretto::comm {
 namespace {
 
@@ -51,6 +56,29 @@ TEST(NonFiniteReports, KeepTheFirstAndCountTheOthers) {
   EXPECT_EQ(taken.back().more, 3);
   reports.add({.name = "next"});
   EXPECT_EQ(reports.take().back().more, 0);
+}
+
+TEST(NonFiniteReports, WakeWhoWaitsForThem) {
+  NonFiniteReports reports(0);
+  std::mutex mutex;
+  const auto woken_by = [&](const std::function<void()>& event) {
+    std::unique_lock lock(mutex);
+    std::thread other([&] {
+      const std::lock_guard inside(mutex);
+      event();
+    });
+    const auto began = std::chrono::steady_clock::now();
+    reports.wait(lock, 600);  // a guard against waiting for ever
+    const bool in_time = std::chrono::steady_clock::now() - began < std::chrono::seconds(500);
+    lock.unlock();
+    other.join();
+    return in_time;
+  };
+  EXPECT_TRUE(woken_by([&] { reports.interrupt(); }));
+  EXPECT_TRUE(woken_by([&] { reports.add({.name = "w"}); }));
+  EXPECT_EQ(reports.take().size(), 1u);
+  EXPECT_TRUE(woken_by([&] { reports.close(); }));
+  EXPECT_TRUE(woken_by([] {})) << "after close() nobody waits";
 }
 
 TEST(NonFiniteReports, GiveTheReasonForWhichAJobEnds) {

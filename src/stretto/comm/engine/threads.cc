@@ -224,6 +224,7 @@ size_t EngineImpl::next_completions(std::span<Completion> out, double timeout_s)
 void EngineImpl::interrupt() {
   Inside inside(*this);
   completions_.interrupt();
+  non_finite_.interrupt();
 }
 
 }  // namespace stretto::comm
