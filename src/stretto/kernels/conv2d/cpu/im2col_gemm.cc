@@ -61,6 +61,7 @@ Plan make_plan(const Conv2dProblem& p) {
 // Rows of a map are copied one by one, blocked channels value by value.
 double gather_cycles(const Conv2dProblem& p, const Plan& plan) {
   constexpr double kLine = 13, kRow = 26.5;
+  constexpr double kFarBytesPerCycle = 8;  // single channels of a blocked map beyond L2
   const bool neighbours = p.stride_w == 1;
   const double value =
       p.x_layout == Layout::kBlocked ? (neighbours ? 1.2 : 1.35) : (neighbours ? 0.27 : 1.35);
@@ -70,9 +71,12 @@ double gather_cycles(const Conv2dProblem& p, const Plan& plan) {
     const int64_t end = std::min(at + plan.line, plan.plane);
     rows += (end - 1) / p.out_w() - at / p.out_w() + 1;
   }
-  return static_cast<double>(plan.depth) *
-         (value * static_cast<double>(plan.plane) + kRow * static_cast<double>(rows) +
-          kLine * static_cast<double>(plan.lines_per_plane));
+  const bool far = p.x_layout == Layout::kBlocked && beyond_l2(p.n * p.c * p.h * p.w);
+  const double map = far ? static_cast<double>(p.c / p.groups * p.h * p.w * 4) : 0;
+  return map / kFarBytesPerCycle +
+         static_cast<double>(plan.depth) *
+             (value * static_cast<double>(plan.plane) + kRow * static_cast<double>(rows) +
+              kLine * static_cast<double>(plan.lines_per_plane));
 }
 
 // Tiles of one group and image, and what comes after them.
