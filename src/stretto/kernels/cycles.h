@@ -8,6 +8,7 @@
 
 #include "stretto/kernels/epilogue.h"
 #include "stretto/kernels/family.h"
+#include "stretto/kernels/simd/grid.h"
 
 namespace stretto::kernels {
 
@@ -20,6 +21,20 @@ struct TileWork {
   // `count` tiles of rows x vectors, each a reduction over `depth` values that is cut into `parts`.
   void add(double count, double rows, double vectors, double depth, double parts = 1);
 };
+
+// Adds `times` products of `rows` rows by all panels; a tile reduces over `depth` values, in
+// parts(vectors).
+template <typename F>
+void add_panels(TileWork& work, const TileSet& set, const Panels& panels, double times,
+                int64_t rows, double depth, F&& parts) {
+  for (int v = 1; v <= TileSet::kMaxVectors && rows > 0; ++v) {
+    const auto count = static_cast<double>(panels.of_width(v));
+    if (count == 0) continue;
+    const auto tiles = static_cast<double>(EvenTiles(rows, set.max_rows[v]).tiles);
+    work.add(times * count * tiles, static_cast<double>(rows) / tiles, v, depth,
+             static_cast<double>(parts(v)));
+  }
+}
 
 // `start` is what the kernel does around each tile, in cycles.
 double tile_cycles(const TileWork& work, double start, const Epilogue& epilogue);

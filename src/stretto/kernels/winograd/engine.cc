@@ -329,12 +329,8 @@ double expectation(const Task& task) {
   const double threads = task.target.threads, share = plan.by_panels ? 1 / threads : 1;
   const auto tiles = static_cast<double>(plan.block_tiles);
   TileWork work;
-  for (int v = 1; v <= TileSet::kMaxVectors; ++v) {
-    const auto panels = static_cast<double>(plan.panels.of_width(v));
-    if (panels == 0) continue;
-    const auto runs = static_cast<double>(EvenTiles(plan.block_tiles, set.max_rows[v]).tiles);
-    work.add(panels * runs, tiles / runs, v, products * static_cast<double>(plan.group_c));
-  }
+  add_panels(work, set, plan.panels, 1, plan.block_tiles,
+             products * static_cast<double>(plan.group_c), [](int) { return 1; });
   const double multiply = work.steps * share;
   const double results = tile_applies(task.epilogue.activation) ? 0 : 6 * s.out * s.out;
   const double transform =

@@ -74,14 +74,8 @@ double cycles(const Conv2dProblem& p, const Plan& plan) {
   const TileSet& set = tile_set(p.target.isa);
   const int64_t block = p.target.block();
   TileWork work;
-  for (int v = 1; v <= TileSet::kMaxVectors; ++v) {
-    const auto panels = static_cast<double>(plan.panels.of_width(v));
-    if (panels == 0) continue;
-    const EvenTiles cut(plan.pixels, set.max_rows[v]);
-    const auto tiles = static_cast<double>(cut.tiles);
-    work.add(panels * tiles, static_cast<double>(cut.count) / tiles, v, static_cast<double>(p.c),
-             static_cast<double>(parts_of(plan, v * block * block).tiles));
-  }
+  add_panels(work, set, plan.panels, 1, plan.pixels, static_cast<double>(p.c),
+             [&](int v) { return parts_of(plan, v * block * block).tiles; });
   const ShareSize share = largest_share(plan.images * plan.pixels, plan.panels.count,
                                         p.target.threads, plan.images * plan.in_image, p.c * p.k);
   const int64_t chunks = (plan.pixels + pixels_in_l2(plan, block) - 1) / pixels_in_l2(plan, block);

@@ -86,17 +86,10 @@ double product_cycles(const Conv2dProblem& p, const Plan& plan) {
   const auto depth = static_cast<double>(plan.depth);
   TileWork work;
   if (plan.pixel_rows) {
-    const auto add = [&](int64_t lines, int64_t pixels) {
-      for (int v = 1; v <= TileSet::kMaxVectors; ++v) {
-        const auto panels = static_cast<double>(plan.panels.of_width(v) * lines);
-        const EvenTiles cut(pixels, set.max_rows[v]);
-        const auto tiles = static_cast<double>(cut.tiles);
-        if (panels > 0 && tiles > 0)
-          work.add(panels * tiles, static_cast<double>(pixels) / tiles, v, depth);
-      }
-    };
-    add(plan.plane / plan.line, plan.line);
-    add(1, plan.plane % plan.line);
+    const auto one = [](int) { return 1; };
+    add_panels(work, set, plan.panels, static_cast<double>(plan.plane / plan.line), plan.line,
+               depth, one);
+    add_panels(work, set, plan.panels, 1, plan.plane % plan.line, depth, one);
     return tile_cycles(work, kStart, p.epilogue);
   }
   constexpr double kPutRow = 26.5;

@@ -86,14 +86,9 @@ double cycles(const Conv2dProblem& p, const Plan& plan) {
   const TileSet& set = tile_set(p.target.isa);
   const int64_t block = p.target.block();
   TileWork work;
-  for (int v = 1; v <= TileSet::kMaxVectors; ++v) {
-    const auto panels = static_cast<double>(plan.panels.of_width(v));
-    if (panels == 0) continue;
-    const auto tiles = static_cast<double>(EvenTiles(plan.rows, set.max_rows[v]).tiles);
-    work.add(kProducts * panels * tiles, static_cast<double>(plan.rows) / tiles, v,
+  add_panels(work, set, plan.panels, kProducts, plan.rows,
              static_cast<double>(plan.in_blocks * block),
-             static_cast<double>(parts_of(plan, v * block * block).tiles));
-  }
+             [&](int v) { return parts_of(plan, v * block * block).tiles; });
   TileWork results;
   results.results = static_cast<double>(4 * plan.rows * plan.out_blocks);
   const double sums =
