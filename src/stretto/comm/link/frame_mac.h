@@ -44,6 +44,8 @@ class FrameMac {
 
   // Adds bytes to the part that the next tag covers.
   void add(std::span<const std::byte> bytes);
+  // Does now what the next add() would do first. Nothing depends on it but when the time is spent.
+  void prepare();
   // Ends the part; the next add() begins the next one.
   FrameTag tag();
   // The same; whether the tag is this one.
@@ -53,8 +55,6 @@ class FrameMac {
   struct Free {
     void operator()(evp_cipher_ctx_st* context) const;
   };
-  void begin();
-
   std::unique_ptr<evp_cipher_ctx_st, Free> context_;
   uint64_t count_ = 0;
   bool begun_ = false;

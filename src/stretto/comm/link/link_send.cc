@@ -255,6 +255,9 @@ bool Link::write(Stream& s) {
     }
   }
   s.paced_since_s = 0;
+  // The remote rank has what it waits for; this one waits now.
+  if (s.seals) s.seals->prepare();
+  if (s.checks) s.checks->prepare();
   note_written(s);
   // A link of one stream never sends a chunk again, so writing it counts as acknowledged.
   const uint64_t last = s.chunks.empty() ? 0 : s.chunks.back();
