@@ -36,7 +36,7 @@ EngineImpl::EngineImpl(Store& store, Membership membership, Options options)
       trace_(!options_.trace.empty(), membership.rank) {
   if (tells_cache(membership_.rank, static_cast<size_t>(membership_.size), options_))
     cache_ = read_cache(options_);
-  links_ = std::make_unique<Links>(store, membership_, options_);
+  links_ = std::make_unique<Links>(store, membership_, options_, &callers_);
   units_.emplace(links_.get(), &trace_, &groups_, options_.nan_check == NanCheck::kStop);
   ending_.emplace(*links_, membership_, options_);
   hosts_ = find_job_hosts(links_->host_names(), links_->rack_names());

@@ -4,7 +4,7 @@
 //
 // One lock guards all parts. Callers hold it from Inside to the end of a method, the engine's
 // threads while they are awake. It is released while a thread polls or sleeps, during large sums
-// and searches, while files are read, and for errands.
+// and searches, while files are read, for errands, and for callers that wait for it.
 #pragma once
 
 #include <condition_variable>
@@ -113,7 +113,8 @@ class EngineImpl : public Engine {
   void start_small(GroupState& group);
 
   // events.cc: what the links report, and the end of operations.
-  void process_events(bool flush = true);
+  enum class Flush : uint8_t { kNone, kBrief, kAll };  // Links::flush
+  void process_events(Flush flush = Flush::kAll);
   void on_arrival(const Events::Arrival& arrival);
   void on_controls(const std::vector<Events::Control>& controls);
   void on_mismatch(int rank, const MessageKey& key);
@@ -157,6 +158,7 @@ class EngineImpl : public Engine {
   const Isa isa_ = usable_isa();
   JobHosts hosts_;
   std::mutex mutex_;
+  Callers callers_;  // that wait for it
 
   // The parts. Those of each group (its order, fusion, point-to-point messages, plans and step
   // tuning) are in GroupState.

@@ -8,7 +8,17 @@ namespace stretto::comm {
 
 // Repeats until there are no events, because one event may cause the next. What they all sent is
 // written together at the end.
-void EngineImpl::process_events(bool flush) {
+void EngineImpl::process_events(Flush flush) {
+  bool wrote = false;
+  const auto write = [&] {
+    if (flush == Flush::kNone) return;
+    if (wrote && callers_.wait()) {
+      links_->wake();
+    } else {
+      links_->flush(flush == Flush::kBrief);
+    }
+    wrote = true;
+  };
   if (now_s() >= next_check_s_) check_time();
   while (true) {
     if (const OpenOperation* open = units_->take_stopped()) stop_for_non_finite(*open);
@@ -16,7 +26,7 @@ void EngineImpl::process_events(bool flush) {
     on_controls(events.controls);
     if (ending_->has_begun()) {
       if (!events.empty()) continue;
-      if (flush) links_->flush();
+      write();
       settle();
       if (links_->events().empty()) return;
       continue;  // writing showed that a rank has left, and what it said before
@@ -31,7 +41,7 @@ void EngineImpl::process_events(bool flush) {
     for (OpenOperation* open : finished) finish(open);
     for (const Events::Loss& loss : events.losses) on_loss(loss);
     if (!events.empty() || !finished.empty()) continue;
-    if (flush) links_->flush();
+    write();
     if (!links_->events().empty()) continue;
     check_departed();  // after everything that they sent has been handled
     if (!ending_->has_begun()) return;

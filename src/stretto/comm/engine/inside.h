@@ -16,7 +16,7 @@ class EngineImpl::Inside {
       throw_invalid(
           "engine: it was made before fork(), and works only in the process that made "
           "it");
-    lock = Lock(engine.mutex_);
+    lock = engine.callers_.lock(engine.mutex_);
     ++engine.inside_;
   }
   ~Inside() {

@@ -32,7 +32,8 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   const int64_t bytes = bytes_of(*open);
   const bool hold = operations_.unfinished() > 1 && held_bytes_ + bytes <= kSmallBytes;
   held_bytes_ = hold ? held_bytes_ + bytes : 0;
-  or_fail([&] { process_events(!hold); });
+  // Of a large one no more is written here than a write: this thread has other things to do.
+  or_fail([&] { process_events(hold ? Flush::kNone : Flush::kBrief); });
   if (hold) links_->wake();
   // A thread that waits for a small operation will poll for it soon.
   if ((watched || (bytes > kSmallBytes && !operation.blocking)) && operations_.unfinished() > 0)

@@ -48,6 +48,7 @@ void EngineImpl::drive(Lock& lock, double max_wait_s) {
     process_events();
   });
   run_errands(lock);
+  callers_.let_in(lock);
   polling_.end();
   if (closed_) exit_wake_.notify_all();
 }
@@ -146,6 +147,8 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
       case Polling::Turn::kSpin:
         if (glance()) {
           spin.on_arrival(now_s());
+        } else if (callers_.wait()) {
+          callers_.let_in(lock);
         } else {
           Polling::yield(lock);
         }

@@ -110,7 +110,8 @@ Link& Links::make_link(int rank) {
                    // A larger batch would keep data on a slow stream that a faster one could take.
                    .batch_bytes = static_cast<uint64_t>(options_.chunk_bytes),
                    .eager_limit_bytes = static_cast<uint64_t>(options_.eager_limit_bytes / others),
-                   .paced = wire_ranks_ > kPacedChunks && !shares_memory(rank)},
+                   .paced = wire_ranks_ > kPacedChunks && !shares_memory(rank),
+                   .callers = callers_},
       &events_);
   Contact& contact = contacts_[rank];
   contact.rails = rails_to(rank);

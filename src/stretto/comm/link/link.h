@@ -36,6 +36,7 @@
 #include <vector>
 
 #include "stretto/comm/link/buffer_pool.h"
+#include "stretto/comm/link/callers.h"
 #include "stretto/comm/link/frame.h"
 #include "stretto/comm/link/pipe.h"
 
@@ -100,6 +101,7 @@ struct LinkSettings {
   uint64_t batch_bytes = 1 << 20;         // small messages share one write up to this size
   uint64_t eager_limit_bytes = 64 << 20;  // unasked bytes in flight and held, in each direction
   bool paced = false;  // only begin_paced_chunk() begins chunks of messages over kPacedBytes
+  const Callers* callers = nullptr;  // while they wait, reads and writes end early; null: nobody
 };
 
 enum class Expect : uint8_t { kPending, kComplete, kMismatch };
@@ -149,8 +151,9 @@ class Link {
   // Closes all streams because the remote rank is silent; reported as one loss.
   void give_up(std::string_view reason);
 
-  // Writes what is queued, until the streams take no more.
-  void flush();
+  // Writes what is queued, until the streams take no more. brief, or while callers wait: one write
+  // for each stream, and true if one might take more.
+  bool flush(bool brief = false);
   bool waits() const { return waits_; }  // flush() may have something to write
 
   // Whether the next chunk belongs to a paced message and a stream is free for it.
@@ -230,6 +233,7 @@ class Link {
   bool write(Stream& stream);
   void note_written(const Stream& stream);
   void acknowledge(uint64_t received);
+  bool callers_wait() const { return settings_.callers && settings_.callers->wait(); }
   bool retains() const { return stream_count_ > 1; }
   void send_rendezvous(const MessageKey& key, uint64_t fingerprint, uint64_t announced_bytes,
                        uint8_t flag);

@@ -90,7 +90,7 @@ void Link::on_readable(int stream, bool hung_up) {
   size_t budget = kReadBudget;
   while (s.alive && s.ready && budget > 0) {
     const int64_t before = s.received_bytes;
-    if (!read(s)) break;
+    if (!read(s) || callers_wait()) break;
     budget -= std::min(budget, static_cast<size_t>(s.received_bytes - before));
   }
   if (s.alive && s.full && s.pipe->regained_room()) s.full = false;

@@ -82,8 +82,9 @@ void Link::send_control(FrameType type, const MessageKey& key, int origin, std::
   flush();
 }
 
-void Link::flush() {
+bool Link::flush(bool brief) {
   waits_ = false;
+  bool early = false;
   int living = 0;
   for (auto& stream : streams_) {
     if (!stream || !stream->alive) continue;
@@ -91,8 +92,13 @@ void Link::flush() {
     while (stream->alive && !stream->full) {
       if (stream->next_part == stream->parts.size()) fill(*stream, place);
       if (stream->parts.empty() || !write(*stream)) break;
+      if (!brief && !callers_wait()) continue;
+      early |= !queue_.empty() || !again_.empty();
+      break;
     }
   }
+  waits_ |= early;
+  return early;
 }
 
 bool Link::is_paced(const Outgoing& message) const {

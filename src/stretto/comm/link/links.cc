@@ -64,9 +64,10 @@ int wait_for_events(int epoll, std::span<epoll_event> ready, double wait_s) {
 
 }  // namespace
 
-Links::Links(Store& store, Membership membership, const Options& options)
+Links::Links(Store& store, Membership membership, const Options& options, const Callers* callers)
     : membership_(membership),
       options_(options),
+      callers_(callers),
       choice_(options.streams > 0 ? options.streams : kFirstStreams,
               options.streams > 0 ? options.streams : options.connected_streams()) {
   const int64_t files_of_link = std::max<int64_t>(options.connected_streams(), kFilesOfLocalLink);
@@ -126,16 +127,18 @@ size_t Links::place_of(int rank) const {
 
 // Every rank begins with the next higher rank. If all began with rank 0, its card would be the
 // bottleneck at first, and the last rank's card at the end.
-void Links::flush() {
-  bool wanted = false;
+void Links::flush(bool brief) {
+  bool wanted = false, early = false;
   const size_t count = active_.size(), first = place_of(membership_.rank);
   for (size_t i = 0; i < count; ++i) {
     Link* link = active_[(first + i) % count];
-    if (link->waits()) link->flush();
+    if (link->waits()) early |= link->flush(brief);
     wanted |= link->awaits_pacing();
   }
   pacing_waits_ = false;
   if (wanted) pace();
+  unwritten_ = early;
+  if (early) wake();
 }
 
 // When all ranks write to all others at once after a pause, TCP connections that gain speed first
@@ -182,7 +185,7 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   choose_streams(now);
   bool busy = false;
   for (Link* link : active_) busy |= link->look(max_wait_s > 0);
-  const double wait_s = busy || !events_.empty() ? 0 : std::max(until - now, 0.0);
+  const double wait_s = busy || unwritten_ || !events_.empty() ? 0 : std::max(until - now, 0.0);
   const double slept_from = now;
 
   std::array<epoll_event, kEventsPerPoll> ready;

@@ -47,9 +47,11 @@ std::string list_ranks(const std::vector<int>& ranks);  // "0, 2"
 
 class Links {
  public:
+  // callers: of poll() and flush(), which are brief while some wait.
   // Publishes this rank and waits until all others have published themselves, at most
   // options.connect_timeout_s. Throws CommError and InvalidArgument as Engine::create does.
-  Links(Store& store, Membership membership, const Options& options);
+  Links(Store& store, Membership membership, const Options& options,
+        const Callers* callers = nullptr);
   ~Links();
 
   // Whether the links to all neighbours stand.
@@ -71,8 +73,9 @@ class Links {
   // Calls interrupt() if poll() sleeps while messages are queued. Needs the lock.
   void wake();
 
-  // Writes queued messages, without sleeping.
-  void flush();
+  // Writes queued messages, without sleeping. brief: one write for each stream, and poll() writes
+  // the rest.
+  void flush(bool brief = false);
 
   // Connects streams until there are `count`, without waiting for large messages.
   void open_streams(int rank, int count);
@@ -184,6 +187,7 @@ class Links {
 
   const Membership membership_;
   const Options& options_;
+  const Callers* const callers_;
   std::string secret_;
   Fd epoll_, doorbell_;
   std::vector<Fd> listeners_;
@@ -202,6 +206,7 @@ class Links {
   int unformed_ = 0;                      // neighbours whose links do not stand
   int wire_ranks_ = 0;                    // ranks that share no memory with this one
   int next_paced_ = 0;                    // the rank whose link may begin the next paced chunk
+  bool unwritten_ = false;                // flush() ended early
   bool pacing_waits_ = false;             // as many paced chunks are being written as may be
   int lost_streams_ = 0;                  // how many streams of active_ had broken when looked at
   int64_t ended_bytes_ = 0;               // acknowledged on links that are not in active_
