@@ -92,6 +92,7 @@ class EngineImpl : public Engine {
   void drive(Lock& lock, double max_wait_s);
   bool glance();
   void send_held();
+  void write_rest();
   bool await(Lock& lock, const OpenOperation& open, double timeout_s);
   void wake(const Polling::Wake& wake);
   void run_errands(Lock& lock);
@@ -113,8 +114,9 @@ class EngineImpl : public Engine {
   void start_small(GroupState& group);
 
   // events.cc: what the links report, and the end of operations.
-  enum class Flush : uint8_t { kNone, kBrief, kAll };  // Links::flush
-  void process_events(Flush flush = Flush::kAll);
+  // Whether to write: kOnce leaves the rest to whoever polls, and kAll does while a caller waits.
+  enum class Flush : uint8_t { kNone, kOnce, kAll };
+  void process_events(Flush flush = Flush::kOnce);
   void on_arrival(const Events::Arrival& arrival);
   void on_controls(const std::vector<Events::Control>& controls);
   void on_mismatch(int rank, const MessageKey& key);

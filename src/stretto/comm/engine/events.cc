@@ -10,14 +10,16 @@ namespace stretto::comm {
 // written together at the end.
 void EngineImpl::process_events(Flush flush) {
   bool wrote = false;
+  // True when there is more to do.
   const auto write = [&] {
-    if (flush == Flush::kNone) return;
-    if (wrote && callers_.wait()) {
-      links_->wake();
-    } else {
-      links_->flush(flush == Flush::kBrief);
+    if (flush == Flush::kNone) return false;
+    if (wrote && (flush == Flush::kOnce || callers_.wait())) {
+      links_->defer();
+      return false;
     }
+    links_->flush();
     wrote = true;
+    return !links_->events().empty() || (flush == Flush::kAll && links_->unwritten());
   };
   if (now_s() >= next_check_s_) check_time();
   while (true) {
@@ -41,8 +43,7 @@ void EngineImpl::process_events(Flush flush) {
     for (OpenOperation* open : finished) finish(open);
     for (const Events::Loss& loss : events.losses) on_loss(loss);
     if (!events.empty() || !finished.empty()) continue;
-    write();
-    if (!links_->events().empty()) continue;
+    if (write()) continue;
     check_departed();  // after everything that they sent has been handled
     if (!ending_->has_begun()) return;
   }

@@ -44,7 +44,7 @@ void EngineImpl::step(Group id) {
   GroupState& state = groups_.at(id);
   if (!state.tuning || ending_->has_begun()) return;
   mark(state, id, state.tuning->finder.step());
-  or_fail([&] { process_events(); });
+  or_fail([&] { process_events(Flush::kAll); });
   wake(polling_.on_local_steps(units_->local_waiting()));
 }
 

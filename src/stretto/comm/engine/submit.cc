@@ -32,8 +32,7 @@ Handle EngineImpl::submit(Group id, const Operation& operation, Delivery deliver
   const int64_t bytes = bytes_of(*open);
   const bool hold = operations_.unfinished() > 1 && held_bytes_ + bytes <= kSmallBytes;
   held_bytes_ = hold ? held_bytes_ + bytes : 0;
-  // Of a large one no more is written here than a write: this thread has other things to do.
-  or_fail([&] { process_events(hold ? Flush::kNone : Flush::kBrief); });
+  or_fail([&] { process_events(hold ? Flush::kNone : Flush::kOnce); });
   if (hold) links_->wake();
   // A thread that waits for a small operation will poll for it soon.
   if ((watched || (bytes > kSmallBytes && !operation.blocking)) && operations_.unfinished() > 0)
@@ -97,7 +96,8 @@ void EngineImpl::submit_together(Group id, std::vector<Operation>&& operations,
     gather(gathered, std::move(operations[at]), at, operations.size(), ranks, options_);
   }
   begin_gathered();
-  send_held();
+  held_bytes_ = 0;
+  or_fail([&] { process_events(Flush::kAll); });
   // Nobody may wait for them yet.
   if (operations_.unfinished() > 0) wake(polling_.on_begun());
   wake(polling_.on_local_steps(units_->local_waiting()));

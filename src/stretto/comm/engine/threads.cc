@@ -69,6 +69,13 @@ void EngineImpl::send_held() {
   or_fail([&] { process_events(); });
 }
 
+// For a thread that stops polling. Another one polls if operations are under way; if none are,
+// small messages may be left, which were copied.
+void EngineImpl::write_rest() {
+  if (!closed_ && links_->unwritten() && operations_.unfinished() == 0)
+    or_fail([&] { process_events(Flush::kAll); });
+}
+
 void EngineImpl::progress() {
   Lock lock(mutex_);
   while (!polling_.stopped()) {
@@ -158,6 +165,7 @@ bool EngineImpl::await(Lock& lock, const OpenOperation& open, double timeout_s) 
         break;
     }
   }
+  write_rest();
   const double ended = now_s();
   note(ended - began);
   wake(polling_.end_wait(operations_.unfinished(), ended));
@@ -179,6 +187,7 @@ void EngineImpl::attend(const std::function<bool()>& until, double timeout_s, bo
       drive(inside.lock, left);
     }
   }
+  write_rest();
   wake(polling_.end_attend());
 }
 
@@ -202,6 +211,7 @@ bool EngineImpl::poll(Handle handle) {
   const OperationTable::Shared open = find(handle, "poll");
   if (open->done || polling_.under_way() || closed_) return open->done;
   drive(inside.lock, 0);
+  if (!closed_ && links_->unwritten()) or_fail([&] { process_events(Flush::kAll); });
   wake(polling_.after_poll());
   return open->done;
 }

@@ -101,7 +101,7 @@ struct LinkSettings {
   uint64_t batch_bytes = 1 << 20;         // small messages share one write up to this size
   uint64_t eager_limit_bytes = 64 << 20;  // unasked bytes in flight and held, in each direction
   bool paced = false;  // only begin_paced_chunk() begins chunks of messages over kPacedBytes
-  const Callers* callers = nullptr;  // while they wait, reads and writes end early; null: nobody
+  const Callers* callers = nullptr;  // while they wait, a stream is read once; null: nobody
 };
 
 enum class Expect : uint8_t { kPending, kComplete, kMismatch };
@@ -151,9 +151,8 @@ class Link {
   // Closes all streams because the remote rank is silent; reported as one loss.
   void give_up(std::string_view reason);
 
-  // Writes what is queued, until the streams take no more. brief, or while callers wait: one write
-  // for each stream, and true if one might take more.
-  bool flush(bool brief = false);
+  // Writes once to each stream what is queued. True when more is, and a stream may take it.
+  bool flush();
   bool waits() const { return waits_; }  // flush() may have something to write
 
   // Whether the next chunk belongs to a paced message and a stream is free for it.

@@ -82,23 +82,20 @@ void Link::send_control(FrameType type, const MessageKey& key, int origin, std::
   flush();
 }
 
-bool Link::flush(bool brief) {
+bool Link::flush() {
   waits_ = false;
-  bool early = false;
+  bool more = false;
   int living = 0;
   for (auto& stream : streams_) {
     if (!stream || !stream->alive) continue;
     const int place = living++;
-    while (stream->alive && !stream->full) {
-      if (stream->next_part == stream->parts.size()) fill(*stream, place);
-      if (stream->parts.empty() || !write(*stream)) break;
-      if (!brief && !callers_wait()) continue;
-      early |= !queue_.empty() || !again_.empty();
-      break;
-    }
+    if (stream->full) continue;
+    if (stream->next_part == stream->parts.size()) fill(*stream, place);
+    if (stream->parts.empty() || !write(*stream)) continue;
+    more |= !queue_.empty() || !again_.empty() || !stream->controls.empty();
   }
-  waits_ |= early;
-  return early;
+  waits_ |= more;
+  return more;
 }
 
 bool Link::is_paced(const Outgoing& message) const {

@@ -56,6 +56,35 @@ TEST(Link, AChunkThatOvertookOthersIsAcknowledgedWithTheLastOfThem) {
   EXPECT_EQ(written() - before, static_cast<int64_t>(kFrameBytes)) << "its sender does not wait";
 }
 
+// So that what has arrived is read in between.
+TEST(Link, WritesOnceToEachStreamAndSaysThatMoreIsLeft) {
+  constexpr uint64_t kChunk = 64 << 10;
+  constexpr int64_t kRoom = 16 * kChunk;
+  Wire wires[kStreams];
+  for (Wire& wire : wires) wire.room = kRoom;
+  Events events;
+  Link link({.rank = 1, .epoch = kEpoch, .chunk_bytes = kChunk, .batch_bytes = kChunk}, &events);
+  for (int s = 0; s < kStreams; ++s)
+    link.attach(s, kStreams, std::make_unique<ScriptPipe>(&wires[s]));
+  const std::vector<std::byte> large(5 * kChunk);
+  link.send({.key = {.sequence = 1}, .data = large.data(), .bytes = large.size()});
+  const auto written = [&] {
+    int64_t bytes = 0;
+    for (const Wire& wire : wires) bytes += kRoom - wire.room;
+    return bytes;
+  };
+  const auto chunks = [](int64_t count) {
+    return count * static_cast<int64_t>(kChunk + kFrameBytes);
+  };
+  EXPECT_TRUE(link.flush());
+  EXPECT_EQ(written(), chunks(kStreams));
+  EXPECT_TRUE(link.waits());
+  while (link.flush()) {
+  }
+  EXPECT_EQ(written(), chunks(5));
+  EXPECT_FALSE(link.waits());
+}
+
 // Chunks of large messages begin only when they are paced; small messages, and chunks that have
 // begun, go on.
 TEST(Link, ChunksOfLargeMessagesArePaced) {

@@ -127,18 +127,23 @@ size_t Links::place_of(int rank) const {
 
 // Every rank begins with the next higher rank. If all began with rank 0, its card would be the
 // bottleneck at first, and the last rank's card at the end.
-void Links::flush(bool brief) {
-  bool wanted = false, early = false;
+void Links::flush() {
+  bool wanted = false, more = false;
   const size_t count = active_.size(), first = place_of(membership_.rank);
   for (size_t i = 0; i < count; ++i) {
     Link* link = active_[(first + i) % count];
-    if (link->waits()) early |= link->flush(brief);
+    if (link->waits()) more |= link->flush();
     wanted |= link->awaits_pacing();
   }
   pacing_waits_ = false;
   if (wanted) pace();
-  unwritten_ = early;
-  if (early) wake();
+  unwritten_ = more;
+  if (more) wake();
+}
+
+void Links::defer() {
+  for (const Link* link : active_) unwritten_ |= link->waits();
+  wake();
 }
 
 // When all ranks write to all others at once after a pause, TCP connections that gain speed first
@@ -211,7 +216,9 @@ bool Links::glance() {
     redial();
     beat(now);
   }
-  bool busy = !events_.empty();
+  const bool writes = unwritten_;
+  if (writes) flush();
+  bool busy = writes || !events_.empty();
   for (Link* link : active_) {
     if (!link->look(false)) continue;
     link->run_ready();

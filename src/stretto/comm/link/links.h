@@ -47,7 +47,7 @@ std::string list_ranks(const std::vector<int>& ranks);  // "0, 2"
 
 class Links {
  public:
-  // callers: of poll() and flush(), which are brief while some wait.
+  // callers: while some wait, poll() reads once from each stream.
   // Publishes this rank and waits until all others have published themselves, at most
   // options.connect_timeout_s. Throws CommError and InvalidArgument as Engine::create does.
   Links(Store& store, Membership membership, const Options& options,
@@ -73,9 +73,13 @@ class Links {
   // Calls interrupt() if poll() sleeps while messages are queued. Needs the lock.
   void wake();
 
-  // Writes queued messages, without sleeping. brief: one write for each stream, and poll() writes
-  // the rest.
-  void flush(bool brief = false);
+  // Writes queued messages: once to each stream, and without sleeping. A rank that wrote all that a
+  // network takes would read nothing meanwhile, and what others sent would leave the caches.
+  void flush();
+  // Leaves it to poll() and glance(), which write before anything else.
+  void defer();
+  // More is queued than flush() has written, and some stream may take it.
+  bool unwritten() const { return unwritten_; }
 
   // Connects streams until there are `count`, without waiting for large messages.
   void open_streams(int rank, int count);
@@ -203,10 +207,10 @@ class Links {
   std::vector<Contact> contacts_;             // by rank
   std::vector<int> connecting_;               // ranks with links that were asked for later
   StreamChoice choice_;
-  int unformed_ = 0;                      // neighbours whose links do not stand
-  int wire_ranks_ = 0;                    // ranks that share no memory with this one
-  int next_paced_ = 0;                    // the rank whose link may begin the next paced chunk
-  bool unwritten_ = false;                // flush() ended early
+  int unformed_ = 0;    // neighbours whose links do not stand
+  int wire_ranks_ = 0;  // ranks that share no memory with this one
+  int next_paced_ = 0;  // the rank whose link may begin the next paced chunk
+  bool unwritten_ = false;
   bool pacing_waits_ = false;             // as many paced chunks are being written as may be
   int lost_streams_ = 0;                  // how many streams of active_ had broken when looked at
   int64_t ended_bytes_ = 0;               // acknowledged on links that are not in active_
