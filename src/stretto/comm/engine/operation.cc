@@ -3,6 +3,7 @@
 #include <array>
 
 #include "stretto/base/error.h"
+#include "stretto/comm/codec/codec.h"
 
 namespace stretto::comm {
 namespace {

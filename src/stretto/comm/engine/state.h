@@ -19,6 +19,7 @@
 #include "stretto/comm/engine/plan.h"
 #include "stretto/comm/engine/point_to_point.h"
 #include "stretto/comm/engine/step_tuning.h"
+#include "stretto/comm/reduce/scan.h"
 
 namespace stretto::comm {
 
