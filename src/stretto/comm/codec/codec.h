@@ -41,6 +41,7 @@ struct Codec {
 };
 
 std::span<const Codec> codecs();
+bool is_codec(std::string_view name);            // whether a row has this name
 const Codec& find_codec(std::string_view name);  // throws InvalidArgument that lists the names
 
 }  // namespace stretto::comm

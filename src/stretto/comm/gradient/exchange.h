@@ -45,7 +45,6 @@ struct GradientGroup {
 
 struct GradientCodec {
   std::string_view name;
-  bool staged;  // it needs the names and shapes of parameters; otherwise it is a row of codecs()
   StartExchange (*make)(std::string_view name, const GradientGroup& group, const Options& options);
 };
 
