@@ -91,6 +91,10 @@ inline constexpr int kAnyPeer = -1;
 inline constexpr int64_t kSmallBytes = 64 << 10;
 
 inline bool is_message(Kind kind) { return kind == Kind::kSend || kind == Kind::kRecv; }
+// True for kinds that combine the inputs of ranks.
+inline bool reduces(Kind kind) {
+  return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
+}
 
 // Of `count` elements.
 inline int64_t bytes_of(const Operation& operation) {
