@@ -78,13 +78,7 @@ void EngineImpl::stop_for_non_finite(const OpenOperation& open) {
 // Operations end when the ranks have agreed on the reason.
 void EngineImpl::stop_all() {
   units_->forget_all();
-  for (const auto& [id, state] : groups_.all()) {
-    state->waiting.clear();
-    if (state->tuning) state->tuning->held.clear();
-    stop(state->fusion);
-    state->point_to_point.any_receives.clear();
-    state->active_bytes = 0;
-  }
+  groups_.stop();
   links_->interrupt();  // a thread in poll() may be asleep for longer
 }
 
