@@ -3,6 +3,7 @@
 # NAME_test from its *_test.cc and *_testing.cc files and, for its tests, TESTING files of other modules. NAME/cases.cc and NAME/cases/ are for the tests of all modules, and left
 # out without tests. Tables and page parts beside the sources, and the EMBED files, become functions like STEM_text(),
 # declared in NAME/STEM.h or NAME/embedded.h.
+# stretto_room(NAME/FOLDER DEPS folder...): what a folder of a module may include, for cmake/check_layers.py.
 # stretto_library(): everything as one library.
 include(GoogleTest OPTIONAL)
 set_property(GLOBAL PROPERTY STRETTO_MODULES "")
@@ -111,6 +112,9 @@ function(stretto_module name)
                             ${CMAKE_BINARY_DIR}/fuzz)
     endforeach()
   endif()
+endfunction()
+
+function(stretto_room)  # the build knows whole modules only
 endfunction()
 
 function(stretto_library)

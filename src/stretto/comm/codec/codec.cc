@@ -1,5 +1,7 @@
 #include "stretto/comm/codec/codec.h"
 
+#include <algorithm>
+
 #include "stretto/base/error.h"
 #include "stretto/comm/codec/rows.h"
 
@@ -16,6 +18,11 @@ constexpr Codec kCodecs[] = {
 }  // namespace
 
 std::span<const Codec> codecs() { return kCodecs; }
+
+bool is_codec(std::string_view name) {
+  return std::any_of(std::begin(kCodecs), std::end(kCodecs),
+                     [&](const Codec& codec) { return codec.name == name; });
+}
 
 const Codec& find_codec(std::string_view name) {
   std::string names;

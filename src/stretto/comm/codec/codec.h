@@ -16,14 +16,9 @@
 #include <string_view>
 
 #include "stretto/base/cpu.h"
+#include "stretto/comm/reduce/scan.h"
 
 namespace stretto::comm {
-
-// Inf and NaN that were found.
-struct NonFinite {
-  int64_t count = 0;
-  int64_t first = -1;  // element, -1 for none
-};
 
 struct Codec {
   std::string_view name;  // "none", "fp16", "bf16", "int8"
@@ -46,6 +41,7 @@ struct Codec {
 };
 
 std::span<const Codec> codecs();
+bool is_codec(std::string_view name);            // whether a row has this name
 const Codec& find_codec(std::string_view name);  // throws InvalidArgument that lists the names
 
 }  // namespace stretto::comm

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "stretto/comm/reduce/reduce.h"
+#include "stretto/comm/reduce/scan.h"
 
 namespace stretto::comm {
 namespace {

@@ -1,7 +1,6 @@
 #include <cstring>
 
 #include "stretto/comm/codec/rows.h"
-#include "stretto/comm/reduce/reduce.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stretto/comm/codec/float16.cc"

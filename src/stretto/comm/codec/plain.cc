@@ -1,7 +1,7 @@
 #include <cstring>
 
 #include "stretto/comm/codec/rows.h"
-#include "stretto/comm/reduce/reduce.h"
+#include "stretto/comm/reduce/scan.h"
 
 namespace stretto::comm {
 

@@ -1,13 +1,11 @@
 #include "stretto/comm/engine/codec_choice.h"
 
-#include "stretto/comm/gradient/exchange.h"
-
 namespace stretto::comm {
 
 bool is_coded(const Operation& op, const Options& options) {
   const bool own = !op.codec.empty();
-  // Codecs that need several operations are for gradients (comm/gradient/gradients.h).
-  if (!own && find_gradient_codec(options.codec).staged) return false;
+  // The others that options may name need several operations and are for gradients (comm/gradient).
+  if (!own && !is_codec(options.codec)) return false;
   return (own ? op.codec : options.codec) != "none" && op.kind == Kind::kAllReduce &&
          op.dtype == DType::kFloat32 &&
          (op.reduction == ReduceOp::kSum || op.reduction == ReduceOp::kAverage);

@@ -35,7 +35,8 @@ TEST(CodecChoice, OnlySumsAndAveragesOfFloat32HaveOne) {
 }
 
 TEST(CodecChoice, CodecsOfSeveralStagesAreForGradientsOnly) {
-  EXPECT_EQ(chosen({.count = 4}, "powersgd"), "");
+  for (const char* codec : {"topk", "powersgd", "mixed"})
+    EXPECT_EQ(chosen({.count = 4}, codec), "");
   EXPECT_EQ(chosen({.count = 4, .codec = "int8"}, "powersgd"), "int8");
 }
 

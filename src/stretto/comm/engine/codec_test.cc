@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "stretto/comm/codec/codec.h"
 #include "stretto/comm/engine/engine_testing.h"
 
 namespace stretto::comm {

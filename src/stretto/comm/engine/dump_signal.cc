@@ -15,7 +15,7 @@
 #include "stretto/base/error.h"
 #include "stretto/base/fork.h"
 #include "stretto/base/thread.h"
-#include "stretto/comm/link/fork.h"
+#include "stretto/comm/system/children.h"
 
 namespace stretto::comm {
 namespace {

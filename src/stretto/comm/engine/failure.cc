@@ -19,28 +19,20 @@ void EngineImpl::check_time() {
   const double now = now_s();
   next_check_s_ = now + 0.5;
   if (ending_->has_begun()) return;
-  for (const auto& [handle, open] : operations_.all()) {
-    const double own_s = open->operation.timeout_s;
-    const double limit_s = own_s > 0 ? own_s : options_.operation_timeout_s;
-    if (open->done || limit_s <= 0) continue;
-    const double left_s = open->submitted_s + limit_s - now;
-    if (left_s > 0) {
-      next_check_s_ = std::min(next_check_s_, now + left_s);
-      continue;
-    }
-    const std::vector<int> awaited = units_->awaited(open.get());
-    fail(awaited.empty() ? -1 : awaited.front(), "",
-         fmt::format(
-             "{} is not done after {:g} s ({}); rank {} waits for {}", describe(open->operation),
-             limit_s,
-             own_s > 0 ? fmt::format("the timeout of group '{}'", groups_.at(open->group).name)
+  const double otherwise_s = options_.operation_timeout_s;
+  const OpenOperation* late = operations_.overdue(now, otherwise_s, &next_check_s_);
+  if (!late) return;
+  const std::vector<int> awaited = units_->awaited(late);
+  fail(awaited.empty() ? -1 : awaited.front(), "",
+       fmt::format("{} is not done after {:g} s ({}); rank {} waits for {}",
+                   describe(late->operation), time_limit_s(late->operation, otherwise_s),
+                   late->operation.timeout_s > 0
+                       ? fmt::format("the timeout of group '{}'", groups_.at(late->group).name)
                        : "STRETTO_OPERATION_TIMEOUT",
-             membership_.rank,
-             awaited.empty()
-                 ? "earlier operations"
-                 : fmt::format("rank{} {}", awaited.size() == 1 ? "" : "s", list(awaited))));
-    return;
-  }
+                   membership_.rank,
+                   awaited.empty()
+                       ? "earlier operations"
+                       : fmt::format("rank{} {}", awaited.size() == 1 ? "" : "s", list(awaited))));
 }
 
 // A rank that has left is an error only if an operation of the caller still waits for it.
@@ -78,13 +70,7 @@ void EngineImpl::stop_for_non_finite(const OpenOperation& open) {
 // Operations end when the ranks have agreed on the reason.
 void EngineImpl::stop_all() {
   units_->forget_all();
-  for (const auto& [id, state] : groups_.all()) {
-    state->waiting.clear();
-    if (state->tuning) state->tuning->held.clear();
-    stop(state->fusion);
-    state->point_to_point.any_receives.clear();
-    state->active_bytes = 0;
-  }
+  groups_.stop();
   links_->interrupt();  // a thread in poll() may be asleep for longer
 }
 

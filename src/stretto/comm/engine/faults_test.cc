@@ -10,7 +10,8 @@
 #include "stretto/base/clock.h"
 #include "stretto/comm/engine/engine.h"
 #include "stretto/comm/engine/faults_testing.h"
-#include "stretto/comm/engine/namespaces_testing.h"
+#include "stretto/comm/system/namespaces_testing.h"
+#include "stretto/comm/system/processes_testing.h"
 
 namespace stretto::comm {
 namespace {

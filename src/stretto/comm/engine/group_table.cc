@@ -7,6 +7,28 @@
 
 namespace stretto::comm {
 
+std::unique_ptr<GroupState> new_group(std::string name, std::vector<int> ranks,
+                                      const Membership& job, const JobHosts& hosts) {
+  auto state = std::make_unique<GroupState>();
+  std::vector<bool> listed(job.size);
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const int rank = ranks[i];
+    if (rank < 0 || rank >= job.size)
+      throw_invalid("group '{}': rank {} does not exist in a job of {} ranks", name, rank,
+                    job.size);
+    if (listed[rank]) throw_invalid("group '{}': rank {} is listed twice", name, rank);
+    listed[rank] = true;
+    if (rank == job.rank) state->rank = static_cast<int>(i);
+  }
+  if (!listed[job.rank])
+    throw_invalid("group '{}': this rank, {}, is not a member; only members make a group", name,
+                  job.rank);
+  state->placement = hosts.placement(ranks);
+  state->name = std::move(name);
+  state->ranks = std::move(ranks);
+  return state;
+}
+
 GroupState* GroupTable::find(Group id) const {
   const auto found = groups_.find(id);
   return found == groups_.end() ? nullptr : found->second.get();
@@ -38,6 +60,16 @@ void GroupTable::erase(Group id) {
   groups_.erase(id);
   erased_.push_back(id);
   if (erased_.size() > kRemembered) erased_.pop_front();
+}
+
+void GroupTable::stop() {
+  for (const auto& [id, group] : groups_) {
+    group->waiting.clear();
+    if (group->tuning) group->tuning->held.clear();
+    comm::stop(group->fusion);
+    group->point_to_point.any_receives.clear();
+    group->active_bytes = 0;
+  }
 }
 
 bool GroupTable::was_erased(Group id) const {

@@ -5,14 +5,21 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "stretto/comm/engine/job_hosts.h"
 #include "stretto/comm/engine/state.h"
 #include "stretto/comm/link/link.h"
 
 namespace stretto::comm {
+
+// The state of a group of these ranks of the job. Throws InvalidArgument unless they exist, are
+// listed once, and this rank is one of them.
+std::unique_ptr<GroupState> new_group(std::string name, std::vector<int> ranks,
+                                      const Membership& job, const JobHosts& hosts);
 
 class GroupTable {
  public:
@@ -35,6 +42,8 @@ class GroupTable {
   // The next group of the same name and ranks will have another number.
   void end_life(const GroupState& group) { lives_[group.first_number] = group.life + 1; }
   void erase(Group id);
+  // Drops what operations of all groups wait for: the job has failed, and they will not go on.
+  void stop();
 
   // Keeps the group `id`, whose memory an operation of `until` still uses, until release(until).
   void retire(Group id, Group until) { retiring_[until] = std::move(groups_.at(id)); }

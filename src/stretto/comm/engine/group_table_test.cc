@@ -21,6 +21,47 @@ Events::Arrival arrival_of(Group id) {
   return {.rank = 1, .key = {.group = id}, .fingerprint = 0, .mismatch = false};
 }
 
+TEST(GroupTable, AGroupIsOfItsOwnRanksOnce) {
+  const JobHosts hosts = find_job_hosts({"a", "a", "b"}, {"", "", ""});
+  const auto error_of = [&](std::vector<int> ranks) -> std::string {
+    try {
+      new_group("g", std::move(ranks), {.rank = 2, .size = 3}, hosts);
+    } catch (const InvalidArgument& e) {
+      return e.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(error_of({2, 3}), "group 'g': rank 3 does not exist in a job of 3 ranks");
+  EXPECT_EQ(error_of({2, -1}), "group 'g': rank -1 does not exist in a job of 3 ranks");
+  EXPECT_EQ(error_of({2, 0, 2}), "group 'g': rank 2 is listed twice");
+  EXPECT_EQ(error_of({0, 1}),
+            "group 'g': this rank, 2, is not a member; only members make a group");
+  const auto group = new_group("g", {1, 2}, {.rank = 2, .size = 3}, hosts);
+  EXPECT_EQ(group->name, "g");
+  EXPECT_EQ(group->rank, 1);
+  EXPECT_EQ(group->ranks, (std::vector<int>{1, 2}));
+}
+
+TEST(GroupTable, NothingWaitsInAnyGroupAfterTheJobHasFailed) {
+  GroupTable table;
+  OpenOperation open;
+  for (const Group id : {1, 2}) {
+    GroupState& group = table.insert(id, std::make_unique<GroupState>());
+    group.waiting.push_back(&open);
+    group.fusion.waiting.push_back(&open);
+    group.active_bytes = 4;
+    group.tuning = std::make_unique<StepTuning>();
+    hold(*group.tuning, &open);
+  }
+  table.stop();
+  for (const Group id : {1, 2}) {
+    const GroupState& group = table.at(id);
+    EXPECT_TRUE(group.waiting.empty() && group.fusion.waiting.empty());
+    EXPECT_FALSE(holds(*group.tuning));
+    EXPECT_EQ(group.active_bytes, 0);
+  }
+}
+
 TEST(GroupTable, NumbersEachLifeOfAGroupAnew) {
   GroupTable table;
   const Group first = insert(&table, table.number("g", kRanks));

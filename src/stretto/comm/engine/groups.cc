@@ -4,24 +4,8 @@
 namespace stretto::comm {
 
 GroupState& EngineImpl::make_group(Group id, std::string name, std::vector<int> ranks) {
-  auto state = std::make_unique<GroupState>();
-  std::vector<bool> listed(membership_.size);
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    const int rank = ranks[i];
-    if (rank < 0 || rank >= membership_.size)
-      throw_invalid("group '{}': rank {} does not exist in a job of {} ranks", name, rank,
-                    membership_.size);
-    if (listed[rank]) throw_invalid("group '{}': rank {} is listed twice", name, rank);
-    listed[rank] = true;
-    if (rank == membership_.rank) state->rank = static_cast<int>(i);
-  }
-  if (!listed[membership_.rank])
-    throw_invalid("group '{}': this rank, {}, is not a member; only members make a group", name,
-                  membership_.rank);
-  state->placement = hosts_.placement(ranks);
-  state->name = std::move(name);
-  state->ranks = std::move(ranks);
-  GroupState& made = groups_.insert(id, std::move(state));
+  GroupState& made =
+      groups_.insert(id, new_group(std::move(name), std::move(ranks), membership_, hosts_));
   for (const Events::Arrival& arrival : groups_.take_early(id)) on_arrival(arrival);
   return made;
 }

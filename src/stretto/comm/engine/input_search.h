@@ -11,6 +11,7 @@
 #include "stretto/comm/engine/operation.h"
 #include "stretto/comm/engine/state.h"
 #include "stretto/comm/options.h"
+#include "stretto/comm/reduce/scan.h"
 
 namespace stretto::comm {
 

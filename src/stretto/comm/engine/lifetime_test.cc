@@ -17,29 +17,21 @@
 #include "stretto/base/fork_testing.h"
 #include "stretto/comm/engine/attendance.h"
 #include "stretto/comm/engine/engine_testing.h"
-#include "stretto/comm/gradient/gradients.h"
-#include "stretto/comm/negotiate/unordered.h"
+#include "stretto/comm/engine/lifetime_testing.h"
 
 namespace stretto::comm {
 namespace {
 
+using testing::error_of;
 using testing::expect_no_errors;
+using testing::first_unaware;
 using testing::run_ranks;
 using testing::tcp;
 using testing::two_hosts;
+using testing::wait_until_waiting;
 
 Operation sum(float* x, int64_t count = 1) {
   return {.reduction = ReduceOp::kSum, .count = count, .input = x, .output = x};
-}
-
-template <typename F>
-std::string error_of(F&& f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no error";
 }
 
 // Sanitizers keep freed memory, so memory says nothing there.
@@ -60,17 +52,6 @@ size_t entries(const char* folder) {
   const std::filesystem::directory_iterator all(folder);
   return static_cast<size_t>(std::distance(begin(all), end(all)));
 }
-
-// The number, from 1, of the first method that does not say that the process was forked; 0: none.
-int first_unaware(const std::vector<std::function<void()>>& methods) {
-  for (size_t i = 0; i < methods.size(); ++i) {
-    if (error_of(methods[i]).find("before fork()") == std::string::npos)
-      return static_cast<int>(i) + 1;
-  }
-  return 0;
-}
-
-void wait_until_waiting() { std::this_thread::sleep_for(std::chrono::milliseconds(100)); }
 
 TEST(EngineLifetime, EveryThreadThatWaitsForOneHandleReturns) {
   expect_no_errors(run_ranks(2, tcp, [](Engine& engine) {
@@ -96,22 +77,6 @@ TEST(EngineLifetime, EveryThreadThatWaitsForOneHandleReturns) {
       }
       EXPECT_EQ(x, 2);
     }
-  }));
-}
-
-TEST(EngineLifetime, TwoThreadsThatWaitForOneBucketReturn) {
-  expect_no_errors(run_ranks(2, tcp, [](Engine& engine) {
-    Gradients gradients(engine, "g", {0, 1}, "none", engine.options());
-    std::vector<float> x(1000, 1.0f + static_cast<float>(engine.membership().rank));
-    if (engine.membership().rank == 1) wait_until_waiting();
-    const Handle handle =
-        gradients.submit({.slices = {{.parameter = "w", .count = 1000}}, .values = x.data()});
-    auto other = std::async(std::launch::async, [&] { return gradients.wait(handle, 60); });
-    auto another = std::async(std::launch::async, [&] { return gradients.wait(handle, 60); });
-    const std::string a = error_of([&] { EXPECT_TRUE(other.get()); });
-    const std::string b = error_of([&] { EXPECT_TRUE(another.get()); });
-    EXPECT_TRUE(a == "no error" || b == "no error") << a << b;
-    EXPECT_EQ(x[7], 1.5f);
   }));
 }
 
@@ -418,60 +383,6 @@ TEST(EngineLifetime, EveryMethodSaysThatTheProcessWasForked) {
   });
   EXPECT_EQ(first, 0) << "the number of the method that did not, from 1; -1: it hung";
   engine->wait(handle);
-}
-
-TEST(EngineLifetime, EveryMethodOfGradientsSaysThatTheProcessWasForked) {
-  auto engine = Engine::create(memory_store(), {.rank = 0, .size = 1}, tcp(0));
-  Gradients gradients(*engine, "g", {0}, "none", engine->options());
-  float x = 1;
-  const auto submit = [&] {
-    return gradients.submit({.slices = {{.parameter = "w", .count = 1}}, .values = &x});
-  };
-  const Handle handle = submit();
-  const int first = in_a_child([&] {
-    return first_unaware({
-        [&] { submit(); },
-        [&] { gradients.wait(handle); },
-        [&] {
-          std::vector<Completion> batch(1);
-          gradients.next_completions(batch, 10);
-        },
-        [&] { gradients.interrupt(); },
-    });
-  });
-  EXPECT_EQ(first, 0) << "the number of the method that did not, from 1; -1: it hung";
-  EXPECT_TRUE(gradients.wait(handle));
-}
-
-TEST(EngineLifetime, EveryMethodOfNamedOperationsSaysThatTheProcessWasForked) {
-  auto engine = Engine::create(memory_store(), {.rank = 0, .size = 1}, tcp(0));
-  Unordered named(*engine, "job", {0}, {});
-  float x = 1;
-  const auto what =
-      std::make_shared<const Recurring>(Recurring{.description = "f32", .operation = {.count = 1}});
-  const auto submit = [&](std::string_view name) {
-    return named.submit(name, "f32", kWorld, {sum(&x)});
-  };
-  const Handle handle = submit("w");
-  const int first = in_a_child([&] {
-    return first_unaware({
-        [&] { submit("v"); },
-        [&] { named.submit("v", "f32", [] { return Rest(); }); },
-        [&] { named.submit("v", what, &x); },
-        [&] { named.set_timeout(1); },
-        [&] { named.join(); },
-        [&] { named.last_joined(); },
-        [&] { named.poll(handle); },
-        [&] { named.wait(handle); },
-        [&] { named.take_over(handle); },
-        [&] { named.leave(); },
-        [&] { named.wait_left(10); },
-    });
-  });
-  EXPECT_EQ(first, 0) << "the number of the method that did not, from 1; -1: it hung";
-  EXPECT_TRUE(named.wait(handle));
-  named.leave();
-  EXPECT_TRUE(named.wait_left(60));
 }
 
 // In a child of its own, because the limit holds for the whole process; not as root, whom it does

@@ -3,6 +3,7 @@
 #include <array>
 
 #include "stretto/base/error.h"
+#include "stretto/comm/codec/codec.h"
 
 namespace stretto::comm {
 namespace {
@@ -11,9 +12,6 @@ namespace {
 constexpr std::array<std::string_view, 11> kKinds{
     "all_reduce", "broadcast",  "all_gather", "reduce_scatter", "reduce", "gather",
     "scatter",    "all_to_all", "send",       "recv",           "barrier"};
-bool reduces(Kind kind) {
-  return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
-}
 
 void check_parts(const Operation& op, const char* side, const std::vector<int64_t>& counts,
                  const std::vector<int64_t>& displacements, int size) {

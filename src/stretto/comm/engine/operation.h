@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -91,10 +92,20 @@ inline constexpr int kAnyPeer = -1;
 inline constexpr int64_t kSmallBytes = 64 << 10;
 
 inline bool is_message(Kind kind) { return kind == Kind::kSend || kind == Kind::kRecv; }
+// True for kinds that combine the inputs of ranks.
+inline bool reduces(Kind kind) {
+  return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
+}
 
 // Of `count` elements.
 inline int64_t bytes_of(const Operation& operation) {
   return operation.count * static_cast<int64_t>(dtype_bytes(operation.dtype));
+}
+
+// How long it may take, where Options::operation_timeout_s is `otherwise_s`; infinity: for ever.
+inline double time_limit_s(const Operation& operation, double otherwise_s) {
+  const double limit_s = operation.timeout_s > 0 ? operation.timeout_s : otherwise_s;
+  return limit_s > 0 ? limit_s : std::numeric_limits<double>::infinity();
 }
 
 // "all_reduce of 1024 float32 (sum), 'layer1.weight'", as errors show it.

@@ -20,6 +20,16 @@ std::vector<OperationTable::Shared> OperationTable::under_way() const {
   return open;
 }
 
+const OpenOperation* OperationTable::overdue(double now, double otherwise_s, double* next_s) const {
+  for (const auto& [handle, open] : operations_) {
+    if (open->done) continue;
+    const double end_s = open->submitted_s + time_limit_s(open->operation, otherwise_s);
+    if (end_s <= now) return open.get();
+    *next_s = std::min(*next_s, end_s);
+  }
+  return nullptr;
+}
+
 void OperationTable::add(const Shared& open, bool internal) {
   open->handle = next_++;
   operations_.emplace(open->handle, open);

@@ -21,6 +21,10 @@ class OperationTable {
   // Those that are not over, in the order of submission.
   std::vector<Shared> under_way() const;
 
+  // One that has taken longer than it may (time_limit_s); null: there is none before *next_s, which
+  // is lowered to the time when there may be one.
+  const OpenOperation* overdue(double now, double otherwise_s, double* next_s) const;
+
   // Gives it a handle. `internal`: it is the engine's own, for which no caller waits.
   void add(const Shared& open, bool internal);
   // As if it had never been added.

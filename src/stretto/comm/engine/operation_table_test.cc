@@ -43,6 +43,26 @@ TEST(OperationTable, ListsWhatIsUnderWayInTheOrderOfSubmission) {
   EXPECT_EQ(table.under_way(), all);
 }
 
+TEST(OperationTable, FindsTheOneThatTakesTooLong) {
+  OperationTable table;
+  double next = 100;
+  const auto own = add(&table), usual = add(&table), done = add(&table);
+  own->submitted_s = usual->submitted_s = 10;
+  own->operation.timeout_s = 20;
+  table.end(done.get(), false);  // submitted at 0
+  EXPECT_EQ(table.overdue(29, 30, &next), nullptr);
+  EXPECT_EQ(next, 30);
+  EXPECT_EQ(table.overdue(30, 30, &next), own.get());
+  table.end(own.get(), false);
+  next = 100;
+  EXPECT_EQ(table.overdue(39, 30, &next), nullptr);
+  EXPECT_EQ(next, 40);
+  EXPECT_EQ(table.overdue(40, 30, &next), usual.get());
+  next = 1000;
+  EXPECT_EQ(table.overdue(999, 0, &next), nullptr) << "no limit";
+  EXPECT_EQ(next, 1000);
+}
+
 TEST(OperationTable, CountsWhatCallersHaveSubmittedPieceByPiece) {
   OperationTable table;
   const auto single = add(&table), of_pieces = add(&table), unseen = add(&table);

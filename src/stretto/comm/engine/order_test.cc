@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "stretto/comm/engine/state.h"
+
 namespace stretto::comm {
 namespace {
 
@@ -12,6 +18,22 @@ Events::Arrival arrival(int rank, uint64_t sequence, uint64_t fingerprint, uint3
           .key = {.group = 1, .sequence = sequence, .unit = unit},
           .fingerprint = fingerprint,
           .mismatch = false};
+}
+
+TEST(Order, PiecesAndSettingsAreComparedToo) {
+  OpenOperation open;
+  open.operation.count = 5;
+  EXPECT_EQ(fingerprint(open), fingerprint(open.operation));
+  std::set<uint64_t> all{fingerprint(open)};
+  for (const std::vector<int64_t>& counts : {std::vector<int64_t>{2, 3}, {3, 2}, {5}}) {
+    open.pieces.clear();
+    for (const int64_t count : counts) open.pieces.push_back({.count = count});
+    EXPECT_TRUE(all.insert(fingerprint(open)).second);
+  }
+  for (const uint64_t generation : {1, 2}) {
+    open.settings = std::make_shared<Settings>(Settings{.generation = generation});
+    EXPECT_TRUE(all.insert(fingerprint(open)).second);
+  }
 }
 
 TEST(Order, AMessageIsComparedWithTheOperationOfItsNumber) {

@@ -164,10 +164,6 @@ UnitPlan::UnitPlan(Schedule s, bool searches) : schedule(std::move(s)) {
     if (waits[i] == 0) ready.push_back(i);
 }
 
-bool reduces(Kind kind) {
-  return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
-}
-
 Group group_number(std::string_view name, const std::vector<int>& ranks, uint32_t life) {
   const uint64_t seed = XXH3_64bits_withSeed(name.data(), name.size(), life);
   return XXH3_64bits_withSeed(ranks.data(), ranks.size() * sizeof(int), seed);
@@ -190,6 +186,14 @@ uint64_t fingerprint(const Operation& op) {
   if (op.kind == Kind::kBarrier) text = {.kind = static_cast<uint8_t>(op.kind)};
   const uint64_t hash =
       XXH3_64bits(&text, sizeof text) ^ XXH3_64bits_withSeed(op.codec.data(), op.codec.size(), 1);
+  return hash == 0 ? 1 : hash;
+}
+
+uint64_t fingerprint(const OpenOperation& open) {
+  uint64_t hash = fingerprint(open.operation);
+  for (const Piece& piece : open.pieces) hash = hash * 31 + static_cast<uint64_t>(piece.count);
+  // Ranks that cut the operation differently would wait for each other for ever.
+  if (open.settings) hash += open.settings->generation << 1;
   return hash == 0 ? 1 : hash;
 }
 

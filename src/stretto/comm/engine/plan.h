@@ -63,10 +63,9 @@ void use_plan(OpenOperation& open, std::shared_ptr<const OperationPlan> plan);
 Problem make_problem(const Operation& operation, const GroupState& group, const Codec* codec,
                      int64_t chunk_bytes, const LinkModel& link, int64_t unit_bytes = 0);
 
-// True for kinds that combine the inputs of ranks.
-bool reduces(Kind kind);
-
-// Equal on all ranks that submit matching operations; 0 for operations that are not compared.
+// Equal on all ranks that submit matching operations, and not 0.
 uint64_t fingerprint(const Operation& operation);
+// The same with the pieces and the settings of an operation.
+uint64_t fingerprint(const OpenOperation& open);
 
 }  // namespace stretto::comm

@@ -20,13 +20,7 @@ void EngineImpl::plan(GroupState& state, OpenOperation* open) {
 void EngineImpl::begin_collective(GroupState& state, OpenOperation* open) {
   const Operation& op = open->operation;
   open->sequence = state.next_sequence++;
-  open->fingerprint = options_.order_check ? fingerprint(op) : 0;
-  if (open->fingerprint != 0)
-    for (const Piece& piece : open->pieces)
-      open->fingerprint = open->fingerprint * 31 + static_cast<uint64_t>(piece.count);
-  // Ranks that cut the operation differently would wait for each other for ever.
-  if (open->fingerprint != 0 && open->settings)
-    open->fingerprint += open->settings->generation << 1;
+  open->fingerprint = options_.order_check ? fingerprint(*open) : 0;
   if (is_searched(op, options_) && search_before_begin(*open, state.ranks.size(), isa_) &&
       options_.nan_check == NanCheck::kStop)
     stop_for_non_finite(*open);

@@ -19,6 +19,7 @@
 #include "stretto/comm/engine/plan.h"
 #include "stretto/comm/engine/point_to_point.h"
 #include "stretto/comm/engine/step_tuning.h"
+#include "stretto/comm/reduce/scan.h"
 
 namespace stretto::comm {
 
@@ -37,8 +38,8 @@ struct OpenOperation {
   Group group = 0;
   Delivery delivery = Delivery::kWait;
   Operation operation;
-  uint64_t sequence = 0;  // in its group, from its beginning; of the message for send and recv
-  uint64_t fingerprint = 0;
+  uint64_t sequence = 0;     // in its group, from its beginning; of the message for send and recv
+  uint64_t fingerprint = 0;  // 0: it is not compared
   std::shared_ptr<const Settings> settings;  // when it began; null: the group is not tuned
   Problem problem;
   const Algorithm* algorithm = nullptr;   // null for send and recv

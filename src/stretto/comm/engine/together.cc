@@ -1,19 +1,12 @@
 #include "stretto/comm/engine/together.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "stretto/comm/engine/codec_choice.h"
 
 namespace stretto::comm {
 namespace {
-
-// Infinity for none.
-double limit_s(const Operation& op, const Options& options) {
-  const double limit = op.timeout_s > 0 ? op.timeout_s : options.operation_timeout_s;
-  return limit > 0 ? limit : std::numeric_limits<double>::infinity();
-}
 
 Piece piece_of(Operation&& op) {
   return {.count = op.count, .input = op.input, .output = op.output, .name = std::move(op.name)};
@@ -46,7 +39,9 @@ void gather(std::vector<Together>& gathered, Operation&& op, size_t place, size_
     found->places.reserve(most);
     found->pieces.push_back(piece_of(std::move(whole)));
   }
-  if (limit_s(op, options) < limit_s(whole, options)) whole.timeout_s = op.timeout_s;
+  const double otherwise_s = options.operation_timeout_s;
+  if (time_limit_s(op, otherwise_s) < time_limit_s(whole, otherwise_s))
+    whole.timeout_s = op.timeout_s;
   whole.input = whole.output = nullptr;
   whole.count += op.count;
   found->pieces.push_back(piece_of(std::move(op)));

@@ -8,6 +8,7 @@
 #include "stretto/comm/collective/builder.h"
 #include "stretto/comm/collective/local_step.h"
 #include "stretto/comm/collective/unit_window.h"
+#include "stretto/comm/reduce/scan.h"
 
 namespace stretto::comm {
 namespace {

@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "stretto/comm/codec/residual_store.h"
+#include "stretto/comm/gradient/residual_store.h"
 #include "stretto/tensor/dtype.h"
 
 namespace stretto::comm {

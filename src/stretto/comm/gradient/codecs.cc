@@ -5,10 +5,15 @@ namespace stretto::comm {
 namespace {
 
 constexpr GradientCodec kGradientCodecs[] = {
-    {"none", false, plain_exchange}, {"fp16", false, plain_exchange},
-    {"bf16", false, plain_exchange}, {"int8", false, plain_exchange},
-    {"topk", true, topk_exchange},   {"powersgd", true, powersgd_exchange},
-    {"mixed", true, mixed_exchange},
+    // The rows of codecs().
+    {"none", plain_exchange},
+    {"fp16", plain_exchange},
+    {"bf16", plain_exchange},
+    {"int8", plain_exchange},
+    // Those that need several operations, or the names and shapes of parameters.
+    {"topk", topk_exchange},
+    {"powersgd", powersgd_exchange},
+    {"mixed", mixed_exchange},
 };
 
 }  // namespace

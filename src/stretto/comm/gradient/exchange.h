@@ -4,7 +4,7 @@
 //
 // These are pure state machines. The caller (comm/gradient/gradients.cc) runs the operations from
 // one thread, stage by stage in the order in which exchanges were started. Inf and NaN behave as
-// codec/stages.h says.
+// gradient/stages/stages.h says.
 #pragma once
 
 #include <functional>
@@ -45,7 +45,6 @@ struct GradientGroup {
 
 struct GradientCodec {
   std::string_view name;
-  bool staged;  // it needs the names and shapes of parameters; otherwise it is a row of codecs()
   StartExchange (*make)(std::string_view name, const GradientGroup& group, const Options& options);
 };
 

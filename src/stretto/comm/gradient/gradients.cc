@@ -5,6 +5,7 @@
 
 #include "stretto/base/error.h"
 #include "stretto/base/thread.h"
+#include "stretto/comm/reduce/scan.h"
 
 namespace stretto::comm {
 

@@ -11,6 +11,7 @@
 #include <random>
 
 #include "stretto/base/error.h"
+#include "stretto/comm/codec/codec.h"
 #include "stretto/comm/engine/engine_testing.h"
 #include "stretto/comm/tuning/tuning.h"
 #include "stretto/tune/cache_file.h"
@@ -147,6 +148,10 @@ TEST(Gradients, EveryCodecIsTheSameOnEveryRankAndRightOverSteps) {
 
 // What is too small beside its neighbours arrives only if residuals follow their parameters, in a
 // new order of parameters in every step, and are converted to every new loss scale.
+TEST(Gradients, EveryCodecOfOneBufferIsOneForGradients) {
+  for (const Codec& codec : codecs()) EXPECT_NO_THROW(find_gradient_codec(codec.name));
+}
+
 TEST(Gradients, ResidualsFollowParametersAndLossScales) {
   expect_no_errors(run_ranks(kSize, setting, [](Engine& engine) {
     Gradients gradients(engine, "model", everyone(), "int8", engine.options());

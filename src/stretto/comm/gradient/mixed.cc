@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "stretto/base/error.h"
-#include "stretto/comm/codec/stages.h"
 #include "stretto/comm/collective/local_step.h"
 #include "stretto/comm/gradient/exchange.h"
+#include "stretto/comm/gradient/stages/stages.h"
 #include "stretto/tune/measure.h"
 
 namespace stretto::comm {

@@ -3,8 +3,8 @@
 #include <memory>
 
 #include "stretto/base/error.h"
-#include "stretto/comm/codec/stages.h"
 #include "stretto/comm/gradient/exchange.h"
+#include "stretto/comm/gradient/stages/stages.h"
 
 namespace stretto::comm {
 namespace {

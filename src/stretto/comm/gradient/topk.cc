@@ -1,7 +1,7 @@
 #include <memory>
 
-#include "stretto/comm/codec/stages.h"
 #include "stretto/comm/gradient/exchange.h"
+#include "stretto/comm/gradient/stages/stages.h"
 
 namespace stretto::comm {
 

@@ -17,7 +17,7 @@
 #include <span>
 
 #include "stretto/base/error.h"
-#include "stretto/comm/link/pipe.h"
+#include "stretto/comm/system/fd.h"
 
 namespace stretto::comm {
 namespace {

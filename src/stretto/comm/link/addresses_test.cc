@@ -10,18 +10,17 @@
 #include <set>
 
 #include "stretto/base/error.h"
-#include "stretto/comm/engine/engine.h"
-#include "stretto/comm/engine/faults_testing.h"
-#include "stretto/comm/engine/namespaces_testing.h"
 #include "stretto/comm/link/attempt.h"
 #include "stretto/comm/link/links_testing.h"
 #include "stretto/comm/link/tcp.h"
+#include "stretto/comm/system/fd.h"
+#include "stretto/comm/system/namespaces_testing.h"
+#include "stretto/comm/system/processes_testing.h"
 
 namespace stretto::comm {
 namespace {
 
 using testing::Child;
-using testing::Folder;
 using testing::kPatience_s;
 using testing::Namespaces;
 using testing::Processes;
@@ -181,48 +180,6 @@ TEST(Addresses, ALinkLocalAddressGetsTheZoneOfThisHost) {
   EXPECT_EQ(choose_route(own, theirs, false, false, 0, 1).to, "fe80::1%eth6");
   EXPECT_EQ(choose_route({{"eth6", "fe80::6%eth6"}}, theirs, true, false, 0, 0).to, "fe80::1%eth6");
   EXPECT_EQ(choose_route(own, {{"eth0", "fd00::1"}}, false, false, 0, 0).to, "fd00::1");
-}
-
-// Two hosts that have IPv6 only; `address` is a format for the number of the host.
-void expect_a_sum_over_ipv6(const char* address, const std::vector<std::string>& interfaces) {
-  SCOPED_TRACE(address);
-  Namespaces namespaces(2, 1);
-  const Folder folder;
-  Processes processes;
-  for (int rank = 0; rank < 2; ++rank) {
-    processes.start(rank, [&](const Child& child) {
-      namespaces.enter(rank);
-      const std::string own = fmt::format(fmt::runtime(address), rank + 1);
-      STRETTO_CHECK(std::system("ip -4 addr flush dev eth0") == 0 &&
-                        std::system("ip -6 addr flush dev eth0") == 0 &&
-                        std::system(("ip addr add " + own + "/64 dev eth0 nodad").c_str()) == 0,
-                    "cannot set the address");
-      Options options = with(interfaces);
-      options.connect_timeout_s = options.silent_limit_s = kPatience_s;
-      auto engine = Engine::create(file_store(folder.path), {.rank = rank, .size = 2}, options);
-      float x = 1.0f + static_cast<float>(rank);
-      engine->wait(engine->submit(
-          kWorld, {.reduction = ReduceOp::kSum, .count = 1, .input = &x, .output = &x}));
-      const std::string name = engine->statistics().links.at(0).streams.at(0).name;
-      child.say(fmt::format("{} {}", x, name.substr(0, name.find("::"))));
-      child.await_nudge();
-    });
-  }
-  const std::string expected =
-      "3 tcp [" + std::string(address).substr(0, std::string(address).find("::"));
-  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(processes.line(rank, kPatience_s), expected);
-  for (int rank = 0; rank < 2; ++rank) processes.nudge(rank);
-}
-
-TEST(Addresses, RanksMeetOverIPv6) {
-  const std::string missing = Namespaces::unavailable();
-  if (!missing.empty()) GTEST_SKIP() << missing;
-  if (access("/proc/sys/net/ipv6", F_OK) != 0)
-    GTEST_SKIP() << "no IPv6 for network namespaces here";
-  expect_a_sum_over_ipv6("fd00::{}", {});
-  expect_a_sum_over_ipv6("fd00::{}", {"fd00::/8"});
-  expect_a_sum_over_ipv6("fe80::{}", {});
-  expect_a_sum_over_ipv6("fe80::{}", {"eth0"});
 }
 
 }  // namespace

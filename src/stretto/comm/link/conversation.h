@@ -5,7 +5,7 @@
 #include <string>
 
 #include "stretto/comm/link/handshake.h"
-#include "stretto/comm/link/pipe.h"
+#include "stretto/comm/system/fd.h"
 
 namespace stretto::comm {
 

@@ -1,5 +1,5 @@
 // Descriptors that run out, in forked children, whose limits are their own.
-#include "stretto/comm/link/descriptors.h"
+#include "stretto/comm/system/descriptors.h"
 
 #include <arpa/inet.h>
 #include <fcntl.h>

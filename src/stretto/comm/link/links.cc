@@ -15,9 +15,9 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
-#include "stretto/comm/link/descriptors.h"
-#include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/verdict.h"
+#include "stretto/comm/system/children.h"
+#include "stretto/comm/system/descriptors.h"
 
 namespace stretto::comm {
 namespace {

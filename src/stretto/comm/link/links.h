@@ -40,6 +40,7 @@
 #include "stretto/comm/membership.h"
 #include "stretto/comm/options.h"
 #include "stretto/comm/store/store.h"
+#include "stretto/comm/system/fd.h"
 
 namespace stretto::comm {
 

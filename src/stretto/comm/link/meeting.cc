@@ -8,11 +8,11 @@
 
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
-#include "stretto/comm/link/descriptors.h"
 #include "stretto/comm/link/links.h"
 #include "stretto/comm/link/rdma.h"
 #include "stretto/comm/link/shm.h"
 #include "stretto/comm/link/speed.h"
+#include "stretto/comm/system/descriptors.h"
 
 namespace stretto::comm {
 namespace {

@@ -20,6 +20,7 @@
 #include "stretto/comm/link/conversation.h"
 #include "stretto/comm/link/pipe.h"
 #include "stretto/comm/link/rdma_port.h"
+#include "stretto/comm/system/fd.h"
 
 namespace stretto::comm {
 

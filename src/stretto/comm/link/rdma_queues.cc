@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/handshake.h"
+#include "stretto/comm/system/children.h"
 
 namespace stretto::comm {
 namespace {

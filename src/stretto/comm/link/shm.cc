@@ -11,7 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "stretto/comm/link/descriptors.h"
+#include "stretto/comm/system/descriptors.h"
 
 namespace stretto::comm {
 namespace {

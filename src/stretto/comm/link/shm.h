@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "stretto/comm/link/pipe.h"
+#include "stretto/comm/system/fd.h"
 
 namespace stretto::comm {
 

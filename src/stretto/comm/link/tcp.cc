@@ -13,9 +13,9 @@
 
 #include "stretto/base/error.h"
 #include "stretto/base/file.h"
-#include "stretto/comm/link/descriptors.h"
-#include "stretto/comm/link/fork.h"
 #include "stretto/comm/link/handshake.h"
+#include "stretto/comm/system/children.h"
+#include "stretto/comm/system/descriptors.h"
 
 namespace stretto::comm {
 namespace {
@@ -135,12 +135,6 @@ sockaddr_un local_address(const std::string& name, socklen_t* length) {
 }
 
 }  // namespace
-
-Fd::~Fd() {
-  if (fd_ < 0) return;
-  keep_in_children(fd_);
-  close(fd_);
-}
 
 std::vector<Fd> listen_tcp(const Options& options, const std::vector<Address>& addresses, int rank,
                            int* port) {

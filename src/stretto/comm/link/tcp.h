@@ -8,6 +8,7 @@
 #include "stretto/comm/link/addresses.h"
 #include "stretto/comm/link/pipe.h"
 #include "stretto/comm/options.h"
+#include "stretto/comm/system/fd.h"
 
 namespace stretto::comm {
 

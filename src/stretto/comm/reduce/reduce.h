@@ -14,10 +14,10 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "stretto/base/cpu.h"
-#include "stretto/comm/codec/codec.h"
 #include "stretto/tensor/dtype.h"
 
 namespace stretto::comm {
@@ -50,8 +50,5 @@ struct Reduction {
 // of them, and overlaps none partly.
 void reduce(Isa isa, const Reduction& reduction, std::span<const ReduceSource> sources,
             int64_t count, void* to);
-
-// Finds infinity and NaN among `count` values; integers and bool have none.
-NonFinite scan_non_finite(Isa isa, DType dtype, const void* data, int64_t count);
 
 }  // namespace stretto::comm

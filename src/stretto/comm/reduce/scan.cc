@@ -1,4 +1,4 @@
-#include "stretto/comm/reduce/reduce.h"
+#include "stretto/comm/reduce/scan.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "stretto/comm/reduce/scan.cc"

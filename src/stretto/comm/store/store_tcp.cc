@@ -22,11 +22,11 @@
 #include "stretto/base/clock.h"
 #include "stretto/base/error.h"
 #include "stretto/base/thread.h"
-#include "stretto/comm/link/descriptors.h"
-#include "stretto/comm/link/fork.h"
-#include "stretto/comm/link/pipe.h"
 #include "stretto/comm/store/store.h"
 #include "stretto/comm/store/store_map.h"
+#include "stretto/comm/system/children.h"
+#include "stretto/comm/system/descriptors.h"
+#include "stretto/comm/system/fd.h"
 
 namespace stretto::comm {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "stretto/base/error.h"
-#include "stretto/comm/codec/stages.h"
+#include "stretto/comm/gradient/stages/stages.h"
 
 namespace stretto::comm {
 namespace {

@@ -3,7 +3,8 @@
 #include <limits>
 
 #include "stretto/base/error.h"
-#include "stretto/comm/codec/stages.h"
+#include "stretto/comm/gradient/stages/stages.h"
+#include "stretto/comm/reduce/scan.h"
 
 namespace stretto::comm {
 namespace {

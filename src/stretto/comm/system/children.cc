@@ -1,4 +1,4 @@
-#include "stretto/comm/link/fork.h"
+#include "stretto/comm/system/children.h"
 
 #include <pthread.h>
 #include <unistd.h>

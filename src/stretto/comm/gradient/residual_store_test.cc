@@ -1,4 +1,4 @@
-#include "stretto/comm/codec/residual_store.h"
+#include "stretto/comm/gradient/residual_store.h"
 
 #include <gtest/gtest.h>
 

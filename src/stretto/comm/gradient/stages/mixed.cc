@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "stretto/base/error.h"
-#include "stretto/comm/codec/stages.h"
+#include "stretto/comm/gradient/stages/stages.h"
 #include "stretto/tune/choose.h"
 
 namespace stretto::comm {

@@ -1,4 +1,4 @@
-#include "stretto/comm/link/descriptors.h"
+#include "stretto/comm/system/descriptors.h"
 
 #include <fmt/core.h>
 #include <sys/resource.h>

@@ -1,11 +1,11 @@
-#include "stretto/comm/link/fork.h"
+#include "stretto/comm/system/children.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include "stretto/base/fork_testing.h"
-#include "stretto/comm/link/pipe.h"
+#include "stretto/comm/system/fd.h"
 
 namespace stretto::comm {
 namespace {

@@ -1,4 +1,4 @@
-#include "stretto/comm/codec/stages.h"
+#include "stretto/comm/gradient/stages/stages.h"
 
 #include <gtest/gtest.h>
 

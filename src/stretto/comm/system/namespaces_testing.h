@@ -10,7 +10,7 @@
 #include <string>
 
 #include "stretto/base/error.h"
-#include "stretto/comm/link/pipe.h"
+#include "stretto/comm/system/fd.h"
 
 namespace stretto::comm::testing {
 
