@@ -221,8 +221,9 @@ void pace_connections(uint64_t bytes_s) {
     const int fd = std::stoi(entry.path().filename());
     int protocol = 0;
     socklen_t length = sizeof protocol;
-    if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) == 0 && protocol == IPPROTO_TCP)
-      ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_s, sizeof bytes_s), 0);
+    if (getsockopt(fd, SOL_SOCKET, SO_PROTOCOL, &protocol, &length) != 0 || protocol != IPPROTO_TCP)
+      continue;
+    ASSERT_EQ(setsockopt(fd, SOL_SOCKET, SO_MAX_PACING_RATE, &bytes_s, sizeof bytes_s), 0);
   }
 }
 
