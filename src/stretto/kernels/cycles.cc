@@ -6,11 +6,10 @@
 namespace stretto::kernels {
 namespace {
 
-constexpr double kLoss = 1.05;    // of a tile, against the measured peak
-constexpr double kLatency = 4;    // of a multiply-add: each step of a tile waits for the one before
-constexpr double kStore = 0.45;   // of a vector of results
-constexpr double kFinish = 7.4;   // to apply an activation that tiles do not apply themselves
-constexpr double kSlower = 1.05;  // than a stream that nothing but reads
+constexpr double kLoss = 1.05;      // of a tile, against the measured peak
+constexpr double kStore = 0.45;     // of a vector of results
+constexpr double kFinish = 7.4;     // to apply an activation that tiles do not apply themselves
+constexpr double kSlower = 1.05;    // than a stream that nothing but reads
 constexpr double kNextPiece = 100;  // until weights come that were not fetched ahead
 constexpr double kL3BytesPerCycle = 18.5;
 
@@ -21,7 +20,8 @@ double cycles_per_second(const Target& target) {
 }  // namespace
 
 void TileWork::add(double count, double rows, double vectors, double depth, double parts) {
-  // Two multiply-adds or two loads in a cycle, but of the vectors of B, from L2, one.
+  // Two multiply-adds or two loads in a cycle, but of the vectors of B, from L2, one. Each step
+  // waits for the one before.
   const double step = std::max({rows * vectors / 2, (rows + vectors) / 2, vectors, kLatency});
   starts += count * parts;
   steps += count * depth * step;
@@ -51,6 +51,16 @@ double run_cycles(const Target& target, double compute, const WeightWork& weight
   }
   return kCallCycles + overlapped(pass, first, weights.exposed) +
          (weights.passes - 1) * overlapped(pass, next, weights.exposed);
+}
+
+double map_cycles(const Target& target, double bytes, double part) {
+  // Fitted to 600 depthwise convolutions on Zen 5 (see cycles.h).
+  constexpr double kL2BytesPerCycle = 190, kL3BytesPerCycle = 50;
+  const double own = bytes * part;
+  if (own < static_cast<double>(cpu_info().l1d_bytes)) return 0;
+  if (own < 0.9 * static_cast<double>(cpu_info().l2_bytes)) return own / kL2BytesPerCycle;
+  if (bytes < 0.5 * static_cast<double>(cpu_info().l3_bytes)) return own / kL3BytesPerCycle;
+  return memory_cycles(target, own, false);
 }
 
 double expected_share(const Target& target, double flops, double cycles) {

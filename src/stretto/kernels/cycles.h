@@ -12,6 +12,9 @@
 
 namespace stretto::kernels {
 
+// Of a multiply-add, until its sum is there for the next one.
+inline constexpr double kLatency = 4;
+
 // What a thread does with register tiles (simd/tile.h).
 struct TileWork {
   double starts = 0;   // of a tile, or of a part of its reduction
@@ -63,6 +66,10 @@ inline double overlapped(double a, double b, double exposed) {
 // Cycles in which one of the target's threads reads `bytes` from memory, while the others read the
 // same ones (`shared`) or their own.
 double memory_cycles(const Target& target, double bytes, bool shared);
+
+// What of reading and writing maps of `bytes` in all does not hide behind computing, for a kernel
+// that does little with each value: of one of the target's threads, whose share of them is `part`.
+double map_cycles(const Target& target, double bytes, double part);
 
 // Fit::expected of a kernel whose busiest thread takes `cycles` for its part of `flops`.
 double expected_share(const Target& target, double flops, double cycles);

@@ -11,6 +11,7 @@
 #include "stretto/base/error.h"
 #include "stretto/base/interrupt.h"
 #include "stretto/base/machine_rates.h"
+#include "stretto/kernels/cycles.h"
 #include "stretto/kernels/workbench.h"
 #include "stretto/tune/choose.h"
 
@@ -35,17 +36,23 @@ constexpr double kReferenceFlops = 6e7;
 // Selection::why of a choice that was made earlier.
 constexpr std::string_view kFromCache = "from the tuning cache";
 
-double total_bytes(const kernels::Family& family, const void* problem) {
+struct Bytes {
+  double maps = 0, constants = 0;
+};
+
+Bytes bytes_of(const kernels::Family& family, const void* problem) {
   const kernels::Signature signature = family.signature(problem);
   const int block = family.target(problem).block();
-  double bytes = 0;
-  for (const auto* list : {&signature.inputs, &signature.constants, &signature.outputs}) {
-    for (const kernels::TensorInfo& info : *list) {
+  const auto sum = [&](const std::vector<kernels::TensorInfo>& list) {
+    double bytes = 0;
+    for (const kernels::TensorInfo& info : list) {
       bytes += static_cast<double>(storage_elements(info.shape, info.layout, block)) *
                static_cast<double>(dtype_bytes(info.dtype));
     }
-  }
-  return bytes;
+    return bytes;
+  };
+  return {.maps = sum(signature.inputs) + sum(signature.outputs),
+          .constants = sum(signature.constants)};
 }
 
 // The first candidate of `rest` that is still in the running beside this one; -1: none.
@@ -73,10 +80,18 @@ double allowed_error(kernels::Accuracy accuracy) {
 double estimate_seconds(const kernels::Family& family, const void* problem, double expected) {
   const kernels::Target& target = family.target(problem);
   const double flops = family.flops(problem);
-  const double rate = std::max(expected, 1e-6) * target.threads;
-  const double memory = total_bytes(family, problem) / (move_bytes_per_second() * target.threads);
-  if (flops == 0) return memory / std::max(expected, 1e-6) + kDispatchSeconds;
-  return std::max(flops / (peak_flops(target.isa) * rate), memory) + kDispatchSeconds;
+  const double share = std::max(expected, 1e-6);
+  const Bytes bytes = bytes_of(family, problem);
+  if (flops == 0) {
+    const double rate = move_bytes_per_second() * target.threads * share;
+    return (bytes.maps + bytes.constants) / rate + kDispatchSeconds;
+  }
+  const double peak = peak_flops(target.isa);
+  const double memory =
+      kernels::map_cycles(target, bytes.maps, 1.0 / target.threads) +
+      kernels::memory_cycles(target, bytes.constants / target.threads, target.threads == 1);
+  return std::max(flops / (peak * share * target.threads), memory * 4 * target.lanes() / peak) +
+         kDispatchSeconds;
 }
 
 Selector::Selector(SelectOptions options) : options_(std::move(options)) {

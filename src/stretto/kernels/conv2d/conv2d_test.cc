@@ -104,6 +104,50 @@ TEST(Conv2d, CommonLayers) {
   }
 }
 
+// Depthwise kernels of any size: strips and, on columns and where hardly a tap is inside, tiles.
+TEST(Conv2d, DepthwiseOfAnySize) {
+  struct Shape {
+    int64_t n, c, h, w;
+    int32_t kernel_h, kernel_w, stride_h, stride_w, dilation, pad_top, pad_left;
+  };
+  for (const Shape& s : {Shape{1, 24, 9, 30, 2, 2, 1, 1, 1, 0, 1},
+                         {2, 16, 15, 15, 4, 4, 2, 2, 1, 2, 1},
+                         {1, 17, 17, 33, 9, 9, 1, 1, 1, 4, 4},
+                         {1, 16, 14, 29, 11, 11, 1, 2, 1, 5, 5},
+                         {1, 16, 12, 13, 31, 31, 1, 1, 1, 15, 15},
+                         {1, 32, 6, 19, 1, 11, 1, 1, 1, 0, 5},
+                         {1, 16, 19, 6, 11, 1, 2, 1, 1, 5, 0},
+                         {1, 16, 20, 20, 3, 3, 1, 1, 6, 6, 6},
+                         {1, 16, 20, 20, 5, 3, 1, 1, 2, 0, 4},
+                         {1, 16, 40, 1, 9, 9, 1, 1, 1, 4, 4},
+                         {2, 16, 3, 3, 7, 7, 1, 1, 6, 18, 18},
+                         {1, 16, 11, 17, 5, 5, 3, 3, 1, 2, 2},
+                         {1, 16, 4, 16, 3, 3, 1, 1, 1, 4, 4}}) {
+    Conv2dProblem p = square(s.c, s.h, s.c, s.kernel_h, s.stride_h, s.pad_top, s.c);
+    p.n = s.n;
+    p.w = s.w;
+    p.kernel_w = s.kernel_w;
+    p.stride_w = s.stride_w;
+    p.dilation_h = p.dilation_w = s.dilation;
+    p.pad_left = p.pad_right = s.pad_left;
+    for (int threads : {1, 2, 3}) {
+      p.target.threads = threads;
+      p.epilogue = {.activation = threads == 1 ? Activation::kClip : Activation::kSilu,
+                    .bias = true,
+                    .residual = threads != 2,
+                    .residual_after_activation = threads == 3,
+                    .beta = 0.5f};
+      p.x_layout = p.y_layout = Layout::kBlocked;
+      for (Isa isa : usable_isas()) {
+        p.target.isa = isa;
+        const int row = find_row(kConv2d, "depthwise");
+        EXPECT_TRUE(kConv2d.fits(row, &p).ok) << problem_key(p);
+      }
+      check_all(p, "depthwise of any size");
+    }
+  }
+}
+
 // Groups that begin and end within a block of channels.
 TEST(Conv2d, GroupsThatShareBlocks) {
   struct Shape {

@@ -58,6 +58,10 @@ inline GridPart split_grid(int64_t rows, int64_t columns, const Worker& worker, 
 // columns.
 struct ShareSize {
   double of_all, of_columns;
+
+  double of_rows() const { return of_all / of_columns; }
+  // How often it goes over its columns when the rows are cut into so many parts in all.
+  double passes(double parts) const { return std::max(1.0, parts * of_rows()); }
 };
 inline ShareSize largest_share(int64_t rows, int64_t columns, int threads, int64_t row_bytes,
                                int64_t column_bytes) {

@@ -1,28 +1,131 @@
-// Depthwise convolution on the blocked layout, a vector of channels at a time. The usual geometries
-// run as strips, which load each input vector once per kernel row; all others tap by tap.
+// Depthwise convolution on the blocked layout, a vector of channels at a time. Most geometries run
+// as strips, the usual ones as strips that load each input vector once per kernel row; few run tap
+// by tap in tiles.
 //
 // Order of work: channel block / rows of output whose input stays in L2 / strip. The limit is the
 // multiply-add rate while the input is in L2, else the memory bandwidth.
 #include "stretto/kernels/conv2d/candidates.h"
 #include "stretto/kernels/conv2d/cpu/strips.h"
+#include "stretto/kernels/cycles.h"
 #include "stretto/kernels/packing.h"
 
 namespace stretto::kernels::conv2d {
 namespace {
 
-constexpr int64_t kMostTaps = 256;
+constexpr int64_t kMostTaps = 256;  // of tiles
+
+enum class Way { kUsualStrips, kAnyStrips, kTiles };
+
+// What tiles do better: columns, whose strips would be too narrow to keep the multipliers busy;
+// kernels of which hardly a tap is inside; and those of one row that wait for maps from memory,
+// which tiles read in order, or for a residual, which strips add afterwards.
+bool suits_tiles(const Conv2dProblem& p) {
+  const int64_t seen = vertical_axis(p).taps_seen() * horizontal_axis(p).taps_seen();
+  const int64_t taps = static_cast<int64_t>(p.kernel_h) * p.kernel_w;
+  if (taps > kMostTaps) return false;
+  if (8 * p.out_w() < p.out_h() || 8 * seen < taps) return true;
+  const bool far = p.n * p.c * p.h * p.w * 8 > cpu_info().l3_bytes / 2;
+  return p.kernel_h == 1 && (far || p.epilogue.residual);
+}
+
+Way way_of(const Conv2dProblem& p) {
+  if (suits_strips(p) && depthwise_strip(p.target.isa, p.kernel_h, p.stride_h, 1) != nullptr) {
+    return Way::kUsualStrips;
+  }
+  const bool strips = any_depthwise_strip(p.target.isa, p.stride_w, 1) != nullptr;
+  return strips && !suits_tiles(p) ? Way::kAnyStrips : Way::kTiles;
+}
+
+// Strips of one plane: a vector of channels of an image.
+double strip_cycles(const Conv2dProblem& p, bool usual) {
+  constexpr double kStart = 44, kLook = 2.4, kResidual = 3.5;  // kLook: which taps are inside
+  // Multiply-adds that a core has in flight: short rows of sums wait for each other less when those
+  // of the next output row are among them.
+  constexpr double kInFlight = 370;
+  const Axis vertical = vertical_axis(p), horizontal = horizontal_axis(p);
+  int64_t rows = 0;  // kernel rows for all output rows
+  for (int64_t y = 0; y < vertical.out; ++y) {
+    rows += std::max<int64_t>(vertical.last(y) - vertical.first(y), 0);
+  }
+  const double rows_per_line = static_cast<double>(rows) / static_cast<double>(vertical.out);
+  const Isa isa = p.target.isa;
+  const EvenTiles columns(horizontal.out,
+                          usual ? depthwise_strip_columns(isa) : any_depthwise_strip_columns(isa));
+  const int64_t together = usual ? p.kernel_w : any_strip_taps(p.stride_w, p.dilation_w);
+  double row = 0;  // of the kernel, for all columns
+  for (int64_t column = 0; column < columns.tiles; ++column) {
+    const int64_t begin = columns.begin(column), end = columns.begin(column + 1);
+    int64_t sums = 0, first = p.kernel_w, last = 0;
+    for (int64_t x = begin; x < end; ++x) {
+      sums += std::max<int64_t>(horizontal.last(x) - horizontal.first(x), 0);
+      first = std::min(first, horizontal.first(x));
+      last = std::max(last, horizontal.last(x));
+    }
+    const int64_t taps = usual ? p.kernel_w : std::max<int64_t>(last - first, 0);
+    const int64_t span = (end - begin - 1) * p.stride_w;
+    const int64_t loads = together == 1 ? sums + taps
+                                        : taps / together * (2 * together + span) +
+                                              taps % together * (end - begin + 1);
+    const double ahead =
+        std::max(1.0, kInFlight / std::max(1.0, rows_per_line * static_cast<double>(sums + taps)));
+    row += std::max(static_cast<double>(std::max(sums, loads)) / 2,
+                    kLatency * static_cast<double>(taps) / ahead);
+    if (!usual) row += kLook * static_cast<double>(p.kernel_w / together + p.kernel_w % together);
+  }
+  const TileWork work{
+      .starts = static_cast<double>(EvenTiles(vertical.out, kStripRows).tiles * columns.tiles),
+      .steps = row * static_cast<double>(rows),
+      .results = static_cast<double>(vertical.out * horizontal.out)};
+  const bool adds = p.epilogue.residual && tile_applies(p.epilogue.activation);
+  return tile_cycles(work, kStart, p.epilogue) + (adds ? kResidual * work.results : 0);
+}
+
+// Likewise tiles.
+double tiles_cycles(const Conv2dProblem& p) {
+  constexpr double kStart = 40, kTap = 3;
+  TileWork work;
+  double taps = 0;
+  const int most = tile_set(p.target.isa).max_rows[1];
+  add_tiles(work, vertical_axis(p), horizontal_axis(p), most, 1, 1, 1, [&](const Patch& patch) {
+    const PatchTiles cut(patch, most);
+    const auto seen = static_cast<double>(patch.taps_down() * patch.taps_across());
+    taps += seen * static_cast<double>(cut.lines * cut.tiles.tiles);
+    return seen;
+  });
+  return tile_cycles(work, kStart, p.epilogue) + kTap * taps;
+}
+
+double cycles(const Conv2dProblem& p) {
+  const Way way = way_of(p);
+  const int64_t block = p.target.block(), blocks = blocks_of(p.c, block);
+  const ShareSize share = largest_share(p.out_h(), p.n * blocks, p.target.threads, 0, 1);
+  const double plane =
+      way == Way::kTiles ? tiles_cycles(p) : strip_cycles(p, way == Way::kUsualStrips);
+  const int64_t down = vertical_axis(p).taps_seen();
+  const int64_t across = way == Way::kUsualStrips ? p.kernel_w : horizontal_axis(p).taps_seen();
+  const int64_t pieces = across < p.kernel_w ? down : down < p.kernel_h ? 1 : 0;  // of a block
+  const int64_t outputs = (p.epilogue.residual ? 2 : 1) * p.out_h() * p.out_w();
+  const double maps = static_cast<double>(p.n * blocks * block * (p.h * p.w + outputs) * 4);
+  // Tiles go along rows as they lie in memory.
+  const double exposed = way == Way::kTiles ? 0.5 : 1;
+  const double compute = static_cast<double>(p.n * blocks) * plane * share.of_all +
+                         exposed * map_cycles(p.target, maps, share.of_all);
+  return run_cycles(p.target, compute,
+                    {.bytes = static_cast<double>(blocks * block * down * across * 4),
+                     .pieces = static_cast<double>(blocks * pieces),
+                     .part = share.of_columns});
+}
 
 Fit fits(const Conv2dProblem& p) {
   if (p.groups != p.c || p.k != p.c) return Fit::no("not depthwise");
   if (p.x_layout != Layout::kBlocked || p.y_layout != Layout::kBlocked) {
     return Fit::no("needs blocked input and output");
   }
-  if (static_cast<int64_t>(p.kernel_h) * p.kernel_w > kMostTaps) return Fit::no("kernel too large");
-  const int64_t block = p.target.block();
-  const double useful =
-      static_cast<double>(p.c) / static_cast<double>(blocks_of(p.c, block) * block);
-  const double taps = static_cast<double>(p.kernel_h) * p.kernel_w;
-  return Fit::yes(0.8 * useful * taps / (taps + 4));
+  if (way_of(p) == Way::kTiles && static_cast<int64_t>(p.kernel_h) * p.kernel_w > kMostTaps) {
+    return Fit::no("kernel too large");
+  }
+  if (p.n == 0 || p.out_h() <= 0 || p.out_w() <= 0) return Fit::yes(1);
+  return Fit::yes(expected_share(p.target, problem_flops(p), cycles(p)));
 }
 
 std::string packing(const Conv2dProblem& p) {
@@ -103,13 +206,21 @@ void run_tiles(const Conv2dProblem& p, const Args& args, const Worker& worker) {
 
 void run(const Conv2dProblem& p, const Args& args, const Worker& worker) {
   const Isa isa = p.target.isa;
-  if (!suits_strips(p) || depthwise_strip(isa, p.kernel_h, p.stride_h, 1) == nullptr) {
-    run_tiles(p, args, worker);
-    return;
+  const int64_t weights = p.kernel_h * p.kernel_w * p.target.block();
+  switch (way_of(p)) {
+    case Way::kUsualStrips:
+      run_strips(p, args, worker, weights, depthwise_strip_columns(isa), [&](int columns) {
+        return depthwise_strip(isa, p.kernel_h, p.stride_h, columns);
+      });
+      break;
+    case Way::kAnyStrips:
+      run_strips(p, args, worker, weights, any_depthwise_strip_columns(isa),
+                 [&](int columns) { return any_depthwise_strip(isa, p.stride_w, columns); });
+      break;
+    case Way::kTiles:
+      run_tiles(p, args, worker);
+      break;
   }
-  run_strips(p, args, worker, p.kernel_h * p.kernel_w * p.target.block(),
-             depthwise_strip_columns(isa),
-             [&](int columns) { return depthwise_strip(isa, p.kernel_h, p.stride_h, columns); });
 }
 
 }  // namespace

@@ -20,29 +20,33 @@ using kernels::HWY_NAMESPACE::at_most;
 
 // Sums, one kernel row of weights and an input vector stay in 32 or in 16 registers.
 #if HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64
-constexpr int kMostColumns = 14;
+constexpr int kMostColumns = 14, kMostAnyColumns = 14;
 #else
-constexpr int kMostColumns = 7;
+constexpr int kMostColumns = 7, kMostAnyColumns = 12;
 #endif
 
-// Adds one kernel row. Only the outermost positions can lie outside, and only when kEdge.
-template <int kKernel, int kStride, int kColumns, bool kEdge, class D, class V = hn::Vec<D>>
-HWY_INLINE void add_row(D d, const float* HWY_RESTRICT in, const float* HWY_RESTRICT weights,
-                        int64_t first, int64_t last, V (&sum)[kColumns]) {
+// Which positions of a strip can lie outside the input: those over the taps left of the last and
+// right of the first one, or all.
+enum class Outside { kNone, kEnds, kAny };
+
+// Adds neighbouring taps of a kernel row.
+template <int kTaps, int kStride, int kColumns, Outside kOutside, class D, class V = hn::Vec<D>>
+HWY_INLINE void add_taps(D d, const float* HWY_RESTRICT in, const float* HWY_RESTRICT weights,
+                         int64_t first, int64_t last, V (&sum)[kColumns]) {
   constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
-  constexpr int kPositions = (kColumns - 1) * kStride + kKernel;
-  V w[kKernel];
+  constexpr int kPositions = (kColumns - 1) * kStride + kTaps;
+  V w[kTaps];
 #pragma GCC unroll 8
-  for (int s = 0; s < kKernel; ++s) w[s] = hn::Load(d, weights + s * kLanes);
+  for (int s = 0; s < kTaps; ++s) w[s] = hn::Load(d, weights + s * kLanes);
 #pragma GCC unroll 40
   for (int i = 0; i < kPositions; ++i) {
-    if constexpr (kEdge) {
-      const bool outer = i < kKernel - 1 || i > kPositions - kKernel;
-      if (outer && (i < first || i >= last)) continue;
+    if constexpr (kOutside != Outside::kNone) {
+      const bool end = i < kTaps - 1 || i > kPositions - kTaps;
+      if ((kOutside == Outside::kAny || end) && (i < first || i >= last)) continue;
     }
     const V v = hn::LoadU(d, in + i * kLanes);
 #pragma GCC unroll 8
-    for (int s = 0; s < kKernel; ++s) {
+    for (int s = 0; s < kTaps; ++s) {
       if (i >= s && (i - s) % kStride == 0 && (i - s) / kStride < kColumns) {
         sum[(i - s) / kStride] = hn::MulAdd(v, w[s], sum[(i - s) / kStride]);
       }
@@ -69,9 +73,57 @@ void strip(const Strip& t) {
       const float* in = t.in + (top + r) * t.in_row;
       const float* weights = t.weights + r * kKernel * kLanes;
       if (edge) {
-        add_row<kKernel, kStride, kColumns, true>(d, in, weights, t.first, t.last, sum);
+        add_taps<kKernel, kStride, kColumns, Outside::kEnds>(d, in, weights, t.first, t.last, sum);
       } else {
-        add_row<kKernel, kStride, kColumns, false>(d, in, weights, 0, 0, sum);
+        add_taps<kKernel, kStride, kColumns, Outside::kNone>(d, in, weights, 0, 0, sum);
+      }
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) {
+      hn::StoreU(at_most(hi, at_least(lo, sum[c])), d, out + c * kLanes);
+    }
+  }
+}
+
+// Adds taps of a kernel row whose first one lies `at` columns right of the strip's.
+template <int kTaps, int kStride, int kColumns, class D, class V = hn::Vec<D>>
+HWY_INLINE void add_seen(D d, const Strip& t, int64_t at, const float* in, const float* weights,
+                         V (&sum)[kColumns]) {
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  constexpr int64_t kLast = (kColumns - 1) * kStride + kTaps - 1;
+  const int64_t first = t.first - at, last = t.last - at;
+  in += at * kLanes;
+  if (first <= 0 && kLast < last) {
+    add_taps<kTaps, kStride, kColumns, Outside::kNone>(d, in, weights, 0, 0, sum);
+  } else if (first <= kLast && 0 < last) {
+    add_taps<kTaps, kStride, kColumns, Outside::kAny>(d, in, weights, first, last, sum);
+  }
+}
+
+template <int kStride, int kColumns>
+void any_strip(const Strip& t) {
+  const hn::ScalableTag<float> d;
+  using V = hn::Vec<decltype(d)>;
+  constexpr int kLanes = static_cast<int>(hn::MaxLanes(d));
+  const V bias = hn::LoadU(d, t.bias), lo = hn::Set(d, t.lo), hi = hn::Set(d, t.hi);
+  constexpr int kTaps = any_strip_taps(kStride, 1);
+  float* HWY_RESTRICT out = t.out;
+  for (int64_t y = t.y_begin; y < t.y_end; ++y, out += t.out_row) {
+    const int64_t top = y * t.stride_h - t.pad_top;
+    V sum[kColumns];
+#pragma GCC unroll 16
+    for (int c = 0; c < kColumns; ++c) sum[c] = bias;
+    const float* weights = t.weights;
+    for (int64_t r = 0; r < t.kernel_h; ++r, weights += t.kernel_w * kLanes) {
+      const int64_t row = top + r * t.dilation_h;
+      if (row < 0 || row >= t.in_h) continue;
+      const float* in = t.in + row * t.in_row;
+      int64_t at = 0;
+      for (; kTaps > 1 && t.dilation_w == 1 && at + kTaps <= t.kernel_w; at += kTaps) {
+        add_seen<kTaps, kStride>(d, t, at, in, weights + at * kLanes, sum);
+      }
+      for (; at < t.kernel_w; ++at) {
+        add_seen<1, kStride>(d, t, at * t.dilation_w, in, weights + at * kLanes, sum);
       }
     }
 #pragma GCC unroll 16
@@ -87,9 +139,16 @@ constexpr StripRun pick(int columns, std::index_sequence<kIndex...>) {
   return kAll[columns - 1];
 }
 
+template <int kStride, size_t... kIndex>
+constexpr StripRun pick_any(int columns, std::index_sequence<kIndex...>) {
+  constexpr StripRun kAll[] = {&any_strip<kStride, static_cast<int>(kIndex) + 1>...};
+  return kAll[columns - 1];
+}
+
 }  // namespace
 
 int get_depthwise_columns() { return kMostColumns; }
+int get_any_depthwise_columns() { return kMostAnyColumns; }
 
 StripRun get_depthwise_kernel(int kernel, int stride, int columns) {
   constexpr auto kColumns = std::make_index_sequence<kMostColumns>();
@@ -112,6 +171,19 @@ StripRun get_depthwise_kernel(int kernel, int stride, int columns) {
   }
 }
 
+StripRun get_any_depthwise_kernel(int stride, int columns) {
+  constexpr auto kColumns = std::make_index_sequence<kMostAnyColumns>();
+  if (columns < 1 || columns > kMostAnyColumns) return nullptr;
+  switch (stride) {
+    case 1:
+      return pick_any<1>(columns, kColumns);
+    case 2:
+      return pick_any<2>(columns, kColumns);
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace stretto::kernels::conv2d::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -120,6 +192,14 @@ namespace stretto::kernels::conv2d {
 
 StripRun depthwise_strip(Isa isa, int kernel, int stride, int columns) {
   return STRETTO_ISA_SELECT(isa, get_depthwise_kernel)(kernel, stride, columns);
+}
+
+StripRun any_depthwise_strip(Isa isa, int stride, int columns) {
+  return STRETTO_ISA_SELECT(isa, get_any_depthwise_kernel)(stride, columns);
+}
+
+int any_depthwise_strip_columns(Isa isa) {
+  return STRETTO_ISA_SELECT(isa, get_any_depthwise_columns)();
 }
 
 int depthwise_strip_columns(Isa isa) { return STRETTO_ISA_SELECT(isa, get_depthwise_columns)(); }

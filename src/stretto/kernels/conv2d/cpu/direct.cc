@@ -135,8 +135,7 @@ double cycles(const Conv2dProblem& p, const Plan& plan) {
   // Tiles of few results prefetch less of the next weights than they use.
   weights.exposed = std::clamp(1.25 - work.results / std::max(work.starts, 1.0) / 8, 0.5, 1.0);
   const int64_t bands = (plan.vertical.out + rows_in_l2(p, plan) - 1) / rows_in_l2(p, plan);
-  weights.passes =
-      std::max(1.0, static_cast<double>(p.n * bands) * share.of_all / share.of_columns);
+  weights.passes = share.passes(static_cast<double>(p.n * bands));
   const double all = static_cast<double>(p.n * plan.groups) * tile_cycles(work, kStart, p.epilogue);
   return run_cycles(p.target, all * share.of_all, weights);
 }

@@ -69,7 +69,7 @@ double cycles(const Conv2dProblem& p, const Plan& plan) {
   const WeightWork weights{
       .bytes = channels * seen * static_cast<double>(plan.out_blocks * plan.block * 4),
       .part = share.of_columns,
-      .passes = std::max(1.0, static_cast<double>(p.n * bands) * share.of_all / share.of_columns)};
+      .passes = share.passes(static_cast<double>(p.n * bands))};
   const double image = tile_cycles(work, kStart, p.epilogue) + kRun * runs;
   return run_cycles(p.target, static_cast<double>(p.n) * image * share.of_all, weights);
 }

@@ -82,8 +82,7 @@ double cycles(const Conv2dProblem& p, const Plan& plan) {
   const auto images = static_cast<double>(plan.images);
   const WeightWork weights{.bytes = static_cast<double>(p.c * plan.out_blocks * block * 4),
                            .part = share.of_columns,
-                           .passes = std::max(1.0, images * static_cast<double>(chunks) *
-                                                       share.of_all / share.of_columns),
+                           .passes = share.passes(images * static_cast<double>(chunks)),
                            .exposed = kExposed};
   const double gathered =
       gathers(p) ? static_cast<double>(p.n * plan.in_blocks * p.out_h() * p.out_w()) : 0;

@@ -114,16 +114,15 @@ Fit fits(const Conv2dProblem& p) {
           ? plan.panels.count
           : EvenTiles(plan.outputs, tile_set(p.target.isa).max_rows[plan.line / plan.block]).tiles;
   const ShareSize share = largest_share(units, columns, p.target.threads, 1, 0);
-  const double rows = share.of_all / share.of_columns;
   const double all = static_cast<double>(p.n * p.groups);
   const WeightWork weights{
       .bytes = static_cast<double>(
           p.groups * round_up(plan.outputs, plan.pixel_rows ? plan.block : 1) * plan.depth * 4),
       .part = share.of_columns,
-      .passes = std::max(1.0, static_cast<double>(p.n * plan.lines_per_plane) * rows),
+      .passes = share.passes(static_cast<double>(p.n * plan.lines_per_plane)),
       .exposed = kExposed};
   const double compute =
-      all * (gather_cycles(p, plan) * rows + product_cycles(p, plan) * share.of_all);
+      all * (gather_cycles(p, plan) * share.of_rows() + product_cycles(p, plan) * share.of_all);
   return Fit::yes(
       expected_share(p.target, problem_flops(p), run_cycles(p.target, compute, weights)));
 }

@@ -103,8 +103,7 @@ double cycles(const Conv2dProblem& p, const Plan& plan) {
   const WeightWork weights{
       .bytes = static_cast<double>(kProducts * product_values(plan, block) * 4),
       .part = share.of_columns,
-      .passes =
-          std::max(1.0, images * static_cast<double>(chunks) * share.of_all / share.of_columns),
+      .passes = share.passes(images * static_cast<double>(chunks)),
       .exposed = kExposed};
   return run_cycles(p.target, images * image * share.of_all, weights) +
          (shares_sums(p) ? kHandOver : 0);
