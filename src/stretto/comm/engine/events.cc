@@ -10,16 +10,17 @@ namespace stretto::comm {
 // written together at the end.
 void EngineImpl::process_events(Flush flush) {
   bool wrote = false;
-  // True when there is more to do.
+  // True when there is more to do. Events may come without writing: small messages are copied.
   const auto write = [&] {
-    if (flush == Flush::kNone) return false;
-    if (wrote && (flush == Flush::kOnce || callers_.wait())) {
+    const bool again = flush == Flush::kAll && !callers_.wait();
+    if (flush == Flush::kNone) return !links_->events().empty();
+    if (wrote && !again) {
       links_->defer();
-      return false;
+      return !links_->events().empty();
     }
     links_->flush();
     wrote = true;
-    return !links_->events().empty() || (flush == Flush::kAll && links_->unwritten());
+    return !links_->events().empty() || (again && links_->unwritten());
   };
   if (now_s() >= next_check_s_) check_time();
   while (true) {

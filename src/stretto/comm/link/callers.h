@@ -1,6 +1,6 @@
 // Threads that wait for the engine's lock. A thread that polls holds it nearly always, and takes it
 // again before another one that was woken has begun to run. So it looks here: while somebody waits
-// it reads and writes no more than it has begun, and lets them in before it goes on.
+// it reads once from each stream, and lets them in before it goes on.
 #pragma once
 
 #include <atomic>
