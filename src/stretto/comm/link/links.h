@@ -74,8 +74,8 @@ class Links {
   // Calls interrupt() if poll() sleeps while messages are queued. Needs the lock.
   void wake();
 
-  // Writes queued messages: once to each stream, and without sleeping. A rank that wrote all that a
-  // network takes would read nothing meanwhile, and what others sent would leave the caches.
+  // Writes queued messages: once to each stream, and without sleeping. Streams in
+  // turns are faster than one after the other, and what has arrived is read in between.
   void flush();
   // Leaves it to poll() and glance(), which write before anything else.
   void defer();
