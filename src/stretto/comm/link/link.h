@@ -30,6 +30,7 @@
 #include <deque>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <unordered_map>
@@ -39,6 +40,7 @@
 #include "stretto/comm/link/callers.h"
 #include "stretto/comm/link/frame.h"
 #include "stretto/comm/link/pipe.h"
+#include "stretto/comm/link/stream_rate.h"
 
 namespace stretto::comm {
 
@@ -154,6 +156,9 @@ class Link {
   // Writes once to each stream what is queued. True when more is, and a stream may take it.
   bool flush();
   bool waits() const { return waits_; }  // flush() may have something to write
+  // Whether a stream is free and left what is queued to a faster one. If that one does not get on,
+  // flush() has to be called again.
+  bool leaves_chunks() const { return leaves_chunks_; }
 
   // Whether the next chunk belongs to a paced message and a stream is free for it.
   bool awaits_pacing() const;
@@ -227,6 +232,9 @@ class Link {
   // Sending.
   void fill(Stream& stream, int place);
   bool carries(int place, const Outgoing& message) const;
+  std::optional<StreamLoad> load(Stream& stream, double now);
+  bool is_slow(const Stream& stream, double now) const;
+  bool leaves_to_faster(Stream& stream, const Outgoing& message);
   void add_frame(Stream& stream, Frame frame, const std::byte* payload);
   void add_chunk(Stream& stream, uint64_t id, bool again);
   bool write(Stream& stream);
@@ -266,6 +274,8 @@ class Link {
   int lost_ = 0, revived_ = 0;
 
   std::deque<std::shared_ptr<Outgoing>> queue_;
+  std::vector<StreamLoad> others_;    // scratch memory of leaves_to_faster()
+  uint64_t uncut_bytes_ = 0;          // of messages in queue_, not given to chunks
   std::deque<uint64_t> again_;        // chunks to send again, because their stream broke
   std::deque<Chunk> unacknowledged_;  // of consecutive numbers
   uint64_t first_unacknowledged_ = 1, acknowledged_to_ = 0;
@@ -287,6 +297,7 @@ class Link {
   int64_t unreported_bytes_ = 0;                   // arrived since the last report
   bool report_soon_ = false;
   bool forgotten_ = false, waits_ = false, may_begin_paced_ = false, sends_large_ = false;
+  bool leaves_chunks_ = false;
   int64_t payload_bytes_ = 0, resent_ = 0, duplicates_ = 0;
 };
 

@@ -42,6 +42,7 @@ void Link::send(const Message& m) {
   } else {
     out->ticket = m.ticket;
   }
+  uncut_bytes_ += m.bytes;
   queue_.push_back(std::move(out));
   waits_ = true;
 }
@@ -61,6 +62,7 @@ void Link::on_cts(const MessageKey& key) {
   const auto found = awaiting_cts_.find(key);
   if (found == awaiting_cts_.end()) return;
   promised_ += found->second->bytes;
+  uncut_bytes_ += found->second->bytes;
   queue_.push_back(std::move(found->second));
   awaiting_cts_.erase(found);
 }
@@ -83,7 +85,7 @@ void Link::send_control(FrameType type, const MessageKey& key, int origin, std::
 }
 
 bool Link::flush() {
-  waits_ = false;
+  waits_ = leaves_chunks_ = false;
   bool more = false;
   int living = 0;
   for (auto& stream : streams_) {
@@ -94,7 +96,8 @@ bool Link::flush() {
     if (stream->parts.empty() || !write(*stream)) continue;
     more |= !queue_.empty() || !again_.empty() || !stream->controls.empty();
   }
-  waits_ |= more;
+  leaves_chunks_ &= !queue_.empty();
+  waits_ |= more || leaves_chunks_;
   return more;
 }
 
@@ -105,6 +108,47 @@ bool Link::is_paced(const Outgoing& message) const {
 // Whether the stream that is number `place` of those that work may carry the message.
 bool Link::carries(int place, const Outgoing& message) const {
   return place < (message.streams > 0 ? message.streams : used_streams_);
+}
+
+// The rate of a stream and the bytes that it has still to move. None when it is not known.
+std::optional<StreamLoad> Link::load(Stream& s, double now) {
+  int64_t held = s.pipe->held_bytes();
+  if (held < 0) return std::nullopt;
+  const int64_t acknowledged = s.sent_bytes - held;
+  for (size_t i = s.next_part; i < s.parts.size(); ++i)
+    held += static_cast<int64_t>(s.parts[i].iov_len);
+  s.rate.observe(acknowledged, held, now);
+  const std::optional<double> rate = s.rate.bytes_per_s(now);
+  if (!rate) return std::nullopt;
+  return StreamLoad{*rate, held};
+}
+
+bool Link::is_slow(const Stream& s, double now) const {
+  const double rate = s.rate.bytes_per_s(now).value_or(0);
+  const auto much_faster = [&](const auto& other) {
+    return other && other->alive && other->rate.bytes_per_s(now).value_or(0) > kFaster * rate;
+  };
+  return rate > 0 && std::any_of(streams_.begin(), streams_.end(), much_faster);
+}
+
+// Whether faster streams write all that is queued before this one would write the next chunk.
+bool Link::leaves_to_faster(Stream& s, const Outgoing& message) {
+  if (alive_ < 2 || message.bytes < settings_.chunk_bytes) return false;
+  const double now = now_s();
+  if (s.rate.due(now)) load(s, now);
+  if (!is_slow(s, now)) return false;
+  const auto own = load(s, now);
+  const auto chunk = static_cast<int64_t>(settings_.chunk_bytes);
+  if (!own || static_cast<double>(own->held + chunk) < kLongChunk_s * own->bytes_per_s)
+    return false;
+  others_.clear();
+  int living = 0;
+  for (auto& other : streams_) {
+    if (!other || !other->alive || !carries(living++, message) || other.get() == &s) continue;
+    if (const auto others_load = load(*other, now)) others_.push_back(*others_load);
+  }
+  const auto uncut = static_cast<int64_t>(uncut_bytes_);
+  return finish_first(others_, *own, chunk, (uncut + chunk - 1) / chunk);
 }
 
 bool Link::awaits_pacing() const {
@@ -165,10 +209,14 @@ void Link::fill(Stream& s, int place) {
         if (!may_begin_paced_) break;
         may_begin_paced_ = false;
         s.paced_since_s = now_s();
+      } else if (leaves_to_faster(s, *message)) {
+        leaves_chunks_ = true;
+        break;
       }
       const uint64_t length = std::min(settings_.chunk_bytes, message->bytes - message->cut);
       unacknowledged_.push_back({message, message->cut, static_cast<uint32_t>(length), s.index});
       message->cut += length;
+      uncut_bytes_ -= length;
       if (message->cut == message->bytes) queue_.pop_front();
       add_chunk(s, first_unacknowledged_ + unacknowledged_.size() - 1, false);
     } else {
@@ -307,6 +355,7 @@ void Link::on_writable(int stream) {
 void Link::forget_messages() {
   forgotten_ = true;
   queue_.clear();
+  uncut_bytes_ = 0;
   awaiting_cts_.clear();
   again_.clear();
   for (auto& s : streams_) {

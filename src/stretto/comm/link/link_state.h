@@ -9,7 +9,9 @@
 
 namespace stretto::comm {
 
-inline constexpr uint64_t kCopyBytes = 16 << 10;   // messages up to this size are copied
+inline constexpr uint64_t kCopyBytes = 16 << 10;  // messages up to this size are copied
+// A stream leaves a chunk that would take it longer than this to one that is so much faster.
+inline constexpr double kLongChunk_s = 1e-3, kFaster = 1.5;
 inline constexpr uint64_t kPacedBytes = 64 << 10;  // larger messages are paced
 inline constexpr size_t kReadBytes = 64 << 10;     // buffer for headers and small payloads
 inline constexpr size_t kReadBudget = 4
@@ -90,6 +92,7 @@ struct Link::Stream {
   std::vector<std::string> texts;
   std::vector<std::unique_ptr<std::byte[]>> copies;
   size_t frames = 0, next_part = 0;
+  StreamRate rate;
   double paced_since_s = 0;  // when the paced chunk being written began; 0: there is none
   bool free() const { return alive && !full && next_part == parts.size(); }
   std::deque<std::pair<Frame, std::string>> controls;  // sent before messages

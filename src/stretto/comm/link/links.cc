@@ -26,6 +26,7 @@ constexpr int kEventsPerPoll = 64;
 constexpr int kFirstStreams = 2;  // used until StreamChoice has measured
 // A chunk that takes longer no longer counts, so a slow link does not hold up the others.
 constexpr double kPacedChunkTimeout_s = 0.02;
+constexpr double kLeftChunks_s = 0.01;  // a slow stream looks again at chunks that it left
 
 // Shares of options.silent_limit_s, within which every rank has to know of a silent rank. They
 // leave time for the beat that notices and for agreeing on the reason.
@@ -134,8 +135,9 @@ void Links::flush() {
     Link* link = active_[(first + i) % count];
     if (link->waits()) more |= link->flush();
     wanted |= link->awaits_pacing();
+    leaves_chunks_ |= link->leaves_chunks();
   }
-  pacing_waits_ = false;
+  pacing_waits_ = leaves_chunks_ = false;
   if (wanted) pace();
   unwritten_ = more;
   if (more) wake();
@@ -187,6 +189,7 @@ void Links::poll(std::unique_lock<std::mutex>& lock, double max_wait_s) {
   if (meets()) until = std::min(until, meet());
   flush();
   if (pacing_waits_) until = std::min(until, now + kPacedChunkTimeout_s);
+  if (leaves_chunks_) until = std::min(until, now + kLeftChunks_s);
   choose_streams(now);
   bool busy = false;
   for (Link* link : active_) busy |= link->look(max_wait_s > 0);

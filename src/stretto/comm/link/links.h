@@ -213,6 +213,7 @@ class Links {
   int next_paced_ = 0;  // the rank whose link may begin the next paced chunk
   bool unwritten_ = false;
   bool pacing_waits_ = false;             // as many paced chunks are being written as may be
+  bool leaves_chunks_ = false;            // a slow stream has left chunks to a faster one
   int lost_streams_ = 0;                  // how many streams of active_ had broken when looked at
   int64_t ended_bytes_ = 0;               // acknowledged on links that are not in active_
   double opening_until_s_ = 0;            // until then, streams that connect are waited for

@@ -39,6 +39,9 @@ class Pipe {
   virtual bool starts_full() const { return false; }
   virtual bool regained_room() { return false; }
 
+  // Bytes written that the remote rank's side has not acknowledged; -1 when that is not known.
+  virtual int64_t held_bytes() const { return -1; }
+
   // Set before the pipe is given to a Link: its frames carry tags.
   std::optional<FrameKeys> keys;
 

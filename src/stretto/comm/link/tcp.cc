@@ -1,8 +1,10 @@
 #include "stretto/comm/link/tcp.h"
 
 #include <arpa/inet.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -61,6 +63,11 @@ class TcpPipe : public Pipe {
       return kBroken;
     }
     return outcome(got);
+  }
+
+  int64_t held_bytes() const override {
+    int held = 0;
+    return ioctl(fd_.get(), SIOCOUTQ, &held) == 0 ? held : -1;
   }
 
   std::vector<int> descriptors() const override { return {fd_.get()}; }
