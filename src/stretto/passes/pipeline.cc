@@ -57,6 +57,7 @@ std::span<const Pass* const> pipeline() {
       &kMultiplyInIntegers,   // bytes times constant bytes are stretto.IntegerLinear
       &kMultiplyInFloats,     // other products of quantised tensors are products of floats
       &kRemoveIdentity,       // no node returns its input; Reshape is the only shape-changer
+      &kTransformMatrix,      // Fourier transforms of a fixed length are products
       &kRoundInFloats,        // integers between float operators are rounded floats
       &kDeduplicate,          // no two nodes compute the same from the same inputs
       &kRecogniseActivation,  // SiLU, GELU, hard-swish, Mish are one node each

@@ -164,8 +164,10 @@ struct Frames {
 
 Frames frames_of(const Attributes& attributes, const Shape& signal, int64_t step,
                  const Shape* window, const Tensor* length) {
-  if (signal.size() != 3 || (signal[2] != 1 && signal[2] != 2)) {
-    throw_invalid("signal: expected shape [batch, length, 1 or 2], got {}", shape_text(signal));
+  const bool real = signal.size() == 2;  // as PyTorch's exporter writes it
+  if (!real && (signal.size() != 3 || (signal[2] != 1 && signal[2] != 2))) {
+    throw_invalid("signal: expected shape [batch, length] or [batch, length, 1 or 2], got {}",
+                  shape_text(signal));
   }
   if (window == nullptr && length == nullptr) {
     throw_invalid("frame_length: expected it or a window");
@@ -186,7 +188,7 @@ Frames frames_of(const Attributes& attributes, const Shape& signal, int64_t step
                   signal[1]);
   }
   const bool onesided = attributes.integer("onesided", 1) != 0;
-  if (onesided && signal[2] == 2)
+  if (onesided && !real && signal[2] == 2)
     throw_invalid("onesided: the spectrum of a complex signal is not");
   frames.count = (signal[1] - frames.length) / step + 1;
   frames.kept = onesided ? frames.length / 2 + 1 : frames.length;
@@ -213,7 +215,7 @@ void evaluate_stft(Evaluation& c) {
                      : std::vector<double>(static_cast<size_t>(frames.length), 1);
   with_type<kRealTypes>(signal.dtype(), [&]<typename T>() {
     T* y = data_of<T>(c.make_output(0));
-    const int64_t parts = signal.dim(2);
+    const int64_t parts = signal.rank() == 3 ? signal.dim(2) : 1;
     std::vector<Complex> row(static_cast<size_t>(frames.length));
     for (int64_t at = 0; at < signal.dim(0) * frames.count; ++at) {
       const int64_t batch = at / frames.count, frame = at % frames.count;

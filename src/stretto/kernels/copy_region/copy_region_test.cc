@@ -1,5 +1,8 @@
 #include "stretto/kernels/copy_region/problem.h"
 
+#include <algorithm>
+#include <ranges>
+
 #include "stretto/base/error.h"
 #include "stretto/kernels/row_check.h"
 
@@ -78,6 +81,36 @@ TEST(CopyRegion, WritingKeepsTheRest) {
     void* to[] = {y.data()};
     run_shares(kCopyRegion, row, &p, {.inputs = from, .outputs = to}, {.count = 1});
     EXPECT_EQ(y, expected) << kCopyRegion.row_name(row);
+  }
+}
+
+TEST(CopyRegion, Extend) {
+  const auto values = [](std::vector<int64_t> before, const Shape& x, const Shape& y, Extension m) {
+    const CopyRegionProblem p = extend_problem({}, DType::kFloat32, x, before, y, m);
+    Workbench bench(kCopyRegion, &p);
+    std::ranges::copy(std::views::iota(0, static_cast<int>(element_count(x))),
+                      bench.input(0).begin());
+    bench.run(0);
+    return std::vector<float>(bench.output(0).begin(), bench.output(0).begin() + element_count(y));
+  };
+  using Row = std::vector<float>;
+  EXPECT_EQ(values({2}, {4}, {8}, Extension::kReflect), (Row{2, 1, 0, 1, 2, 3, 2, 1}));
+  EXPECT_EQ(values({2}, {4}, {8}, Extension::kEdge), (Row{0, 0, 0, 1, 2, 3, 3, 3}));
+  EXPECT_EQ(values({2}, {4}, {8}, Extension::kWrap), (Row{2, 3, 0, 1, 2, 3, 0, 1}));
+  EXPECT_EQ(values({-2}, {4}, {4}, Extension::kReflect), (Row{2, 3, 2, 1}));
+  EXPECT_EQ(values({-5}, {4}, {1}, Extension::kReflect), (Row{1})) << "all of x is cut off";
+  EXPECT_EQ(values({1, 0}, {2, 2}, {3, 3}, Extension::kEdge), (Row{0, 1, 1, 0, 1, 1, 2, 3, 3}));
+  EXPECT_THROW(values({4}, {4}, {8}, Extension::kReflect), Unsupported);
+  for (int threads : {1, 2, 3}) {
+    const Target target{.threads = threads};
+    for (Extension mode : {Extension::kReflect, Extension::kEdge, Extension::kWrap}) {
+      for (DType dtype : kTypes) {
+        check(extend_problem(target, dtype, {2, 5, 7}, std::vector<int64_t>{0, 1, 2}, {2, 8, 10},
+                             mode));
+      }
+      check(extend_problem(target, DType::kFloat32, {1, 9000}, std::vector<int64_t>{0, 5000},
+                           {1, 19000}, mode));
+    }
   }
 }
 

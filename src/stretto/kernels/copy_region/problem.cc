@@ -62,6 +62,36 @@ void merge(CopyRegionProblem& p) {
   }
 }
 
+// Elements of an axis of the output: element i < count at `to` comes from `from` + i * step.
+struct Run {
+  int64_t from, step, count, to;
+};
+
+// At most three: what lies before the input, the input, and what lies behind it.
+std::vector<Run> extended_axis(int64_t size, int64_t before, int64_t out, Extension mode) {
+  const int64_t first = std::clamp<int64_t>(before, 0, out);
+  const int64_t end = std::clamp<int64_t>(before + size, first, out);
+  const int64_t behind = out - end;
+  std::vector<Run> runs;
+  const int64_t most = mode == Extension::kReflect ? size - 1 : size;
+  if (mode != Extension::kEdge && (before > most || out - (before + size) > most)) {
+    throw_unsupported("copy: an axis of {} is extended by more than {} at one side", size, most);
+  }
+  if (first > 0) {
+    const Run copies[] = {{before, -1, first, 0}, {0, 0, first, 0}, {size - before, 1, first, 0}};
+    runs.push_back(copies[static_cast<size_t>(mode)]);
+  }
+  if (end > first) runs.push_back({first - before, 1, end - first, first});
+  if (behind > 0) {
+    const int64_t skipped = end - (before + size);  // when all of the input was cut off
+    const Run copies[] = {{size - 2 - skipped, -1, behind, end},
+                          {size - 1, 0, behind, end},
+                          {skipped, 1, behind, end}};
+    runs.push_back(copies[static_cast<size_t>(mode)]);
+  }
+  return runs;
+}
+
 }  // namespace
 
 CopyRegionProblem concat_problem(const Target& target, DType dtype, std::span<const Shape> inputs,
@@ -112,6 +142,38 @@ CopyRegionProblem pad_problem(const Target& target, DType dtype, const Shape& in
     part.in_stride[k] = strides[k];
     if (part.extent[k] != output[k]) p.fill = 1;
   }
+  merge(p);
+  return p;
+}
+
+CopyRegionProblem extend_problem(const Target& target, DType dtype, const Shape& input,
+                                 std::span<const int64_t> before, const Shape& output,
+                                 Extension mode) {
+  CopyRegionProblem p = start(target, dtype, output);
+  const std::vector<int64_t> strides = row_major_strides(input);
+  std::vector<CopyPart> parts(1);
+  std::fill_n(parts[0].extent, p.rank, 1);
+  for (size_t k = 0; k < output.size(); ++k) {
+    const std::vector<Run> runs = extended_axis(input[k], before[k], output[k], mode);
+    std::vector<CopyPart> more;
+    for (const CopyPart& part : parts) {
+      for (const Run& run : runs) {
+        CopyPart& made = more.emplace_back(part);
+        made.extent[k] = run.count;
+        made.in_stride[k] = run.step * strides[k];
+        made.in_offset += run.from * strides[k];
+        made.out_offset[k] = run.to;
+      }
+    }
+    if (more.size() > static_cast<size_t>(p.kMaxParts)) {
+      throw_unsupported("copy: more than {} regions", p.kMaxParts);
+    }
+    parts = std::move(more);
+  }
+  p.parts = static_cast<int32_t>(parts.size());
+  std::ranges::copy(parts, p.part);
+  p.inputs = 1;
+  p.input_elements[0] = element_count(input);
   merge(p);
   return p;
 }

@@ -48,6 +48,13 @@ CopyRegionProblem slice_problem(const Target& target, DType dtype, const Shape& 
 // x at `before` in an output full of `value`; negative paddings crop.
 CopyRegionProblem pad_problem(const Target& target, DType dtype, const Shape& input,
                               std::span<const int64_t> before, const Shape& output, double value);
+// x at `before` in an output whose other elements repeat those of x: mirrored without repeating the
+// border, the border itself, or x again. Throws Unsupported when an axis needs x more than once on
+// one side, or too many regions.
+enum class Extension : uint8_t { kReflect, kEdge, kWrap };
+CopyRegionProblem extend_problem(const Target& target, DType dtype, const Shape& input,
+                                 std::span<const int64_t> before, const Shape& output,
+                                 Extension mode);
 // x at `before` in an output that keeps everything else it holds.
 CopyRegionProblem write_problem(const Target& target, DType dtype, const Shape& input,
                                 std::span<const int64_t> before, const Shape& output);

@@ -191,9 +191,7 @@ bool lower_split(Lowering& l, const ir::Node& node) {
 }
 
 bool lower_pad(Lowering& l, const ir::Node& node) {
-  if (!known_from(l, node, 1) || node.attributes.text("mode", "constant") != "constant") {
-    return false;
-  }
+  if (!known_from(l, node, 1)) return false;
   const Shape& x = l.shape(node.inputs[0]);
   const ir::ValueId y = node.outputs[0];
   const auto pads = integers(l, node, 1);
@@ -211,6 +209,13 @@ bool lower_pad(Lowering& l, const ir::Node& node) {
     before[normalize_axis(axes[i], static_cast<int64_t>(x.size()), node.name)] = pads[i];
   }
   return add_copy(l, node, {node.inputs[0]}, y, [&] {
+    const std::string mode = node.attributes.text("mode", "constant");
+    if (mode != "constant") {
+      const auto extension = mode == "reflect" ? kernels::Extension::kReflect
+                             : mode == "edge"  ? kernels::Extension::kEdge
+                                               : kernels::Extension::kWrap;
+      return kernels::extend_problem(l.target(), dtype_of(l, y), x, before, l.shape(y), extension);
+    }
     return kernels::pad_problem(l.target(), dtype_of(l, y), x, before, l.shape(y), value);
   });
 }

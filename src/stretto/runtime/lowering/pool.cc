@@ -54,15 +54,19 @@ bool lower_pool(Lowering& l, const ir::Node& node) {
 
 bool lower_global_pool(Lowering& l, const ir::Node& node) {
   const Shape& x = l.shape(node.inputs[0]);
-  if (x.size() != 4 || !l.is_float32(node.inputs[0])) return false;
+  if (x.size() < 3 || !l.is_float32(node.inputs[0])) return false;
   kernels::GlobalPoolProblem p{};
   p.target = l.target();
   p.n = x[0];
   p.c = x[1];
   p.h = x[2];
-  p.w = x[3];
+  p.w = 1;
+  for (size_t i = 3; i < x.size(); ++i) p.w *= x[i];
   p.kind = node.op->name == "GlobalMaxPool" ? kernels::Pooling::kMax : kernels::Pooling::kAverage;
-  return both_layouts(l, node, kernels::kGlobalPool, p);
+  if (x.size() == 4) return both_layouts(l, node, kernels::kGlobalPool, p);
+  return l.add<kernels::GlobalPoolProblem>(node, kernels::kGlobalPool, {node.inputs[0]},
+                                           {node.outputs[0]},
+                                           {{p, {Layout::kPlain}, {Layout::kPlain}}});
 }
 
 }  // namespace stretto::runtime
