@@ -1,3 +1,4 @@
+#include "stretto/base/cpu.h"
 #include "stretto/passes/pass_test.h"
 
 namespace stretto::passes {
@@ -28,11 +29,15 @@ std::string product(std::string_view weight_type, std::string_view weight_zero) 
                      weight_zero, weight_type);
 }
 
+// Portable code multiplies integers more slowly than floats, so the pass leaves them there.
+const int kTimes = usable_isa() == Isa::kPortable ? 0 : 1;
+
 TEST(MultiplyInIntegers, TakesScaleAndBias) {
   const auto r = rewrite(product("int8", "3"), {&kFoldConstants, &kMultiplyInIntegers});
-  EXPECT_EQ(r.times("integer-linear"), 1);
+  ASSERT_EQ(r.times("integer-linear"), kTimes);
+  EXPECT_EQ(r.nodes("stretto.IntegerLinear"), kTimes);
+  if (kTimes == 0) return;
   EXPECT_EQ(r.nodes("QuantizeLinear"), 1);
-  ASSERT_EQ(r.nodes("stretto.IntegerLinear"), 1);
   for (const char* gone : {"Cast", "Mul", "Add", "Sub", "MatMul"}) EXPECT_EQ(r.nodes(gone), 0);
 }
 
@@ -52,8 +57,8 @@ TEST(MultiplyInIntegers, BytesAsTheyAreAndNoScale) {
     y = Cast(sums) {to = "float32"}
     output y)",
                          {&kMultiplyInIntegers}, 0);
-  EXPECT_EQ(r.times("integer-linear"), 1);
-  EXPECT_EQ(r.nodes("stretto.IntegerLinear"), 1);
+  EXPECT_EQ(r.times("integer-linear"), kTimes);
+  EXPECT_EQ(r.nodes("stretto.IntegerLinear"), kTimes);
 }
 
 TEST(MultiplyInIntegers, NotWhereIntegersAreKept) {

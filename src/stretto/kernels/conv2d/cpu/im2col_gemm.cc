@@ -58,6 +58,11 @@ Plan make_plan(const Conv2dProblem& p) {
   return plan;
 }
 
+// Whether tiles of whole lines may be summed where the output lies.
+bool sums_in_place(const Conv2dProblem& p) {
+  return p.y_layout == Layout::kPlain && tile_applies(p.epilogue.activation);
+}
+
 // Rows of a map are copied one by one, blocked channels value by value.
 double gather_cycles(const Conv2dProblem& p, const Plan& plan) {
   constexpr double kLine = 13, kRow = 26.5;
@@ -93,15 +98,19 @@ double product_cycles(const Conv2dProblem& p, const Plan& plan) {
     return tile_cycles(work, kStart, p.epilogue);
   }
   constexpr double kPutRow = 26.5;
-  const double put = p.y_layout == Layout::kBlocked ? 3.7 : 1.7;  // a value
+  constexpr double kInPlace = 0.5;                                // a value of whole lines
+  const double put = p.y_layout == Layout::kBlocked ? 3.7 : 1.7;  // another value
   const int64_t vectors = plan.line / plan.block;
   const EvenTiles cut(plan.outputs, set.max_rows[vectors]);
   const auto tiles = static_cast<double>(cut.tiles),
              lines = static_cast<double>(plan.lines_per_plane);
   const auto outputs = static_cast<double>(plan.outputs);
   work.add(lines * tiles, outputs / tiles, static_cast<double>(vectors), depth);
+  const int64_t whole = sums_in_place(p) ? plan.plane / plan.line : 0;
   return tile_cycles(work, kStart, p.epilogue) +
-         outputs * (kPutRow * lines + put * static_cast<double>(plan.plane));
+         outputs * (kPutRow * (lines - static_cast<double>(whole)) +
+                    put * static_cast<double>(plan.plane - whole * plan.line) +
+                    kInPlace * static_cast<double>(whole * plan.line));
 }
 
 Fit fits(const Conv2dProblem& p) {
@@ -282,7 +291,7 @@ void put_row(const Conv2dProblem& p, const Plan& plan, const Args& args, const f
   for (int i = 0; i < count; ++i) y[at + i * plan.block] = spare[i];
 }
 
-// Output channels as rows: tiles go through scratch, because a line may end anywhere in a plane.
+// Output channels as rows. Tiles go through scratch where a line may end anywhere in a plane.
 void run_channel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args,
                       const Worker& worker) {
   const TileSet& set = tile_set(p.target.isa);
@@ -299,10 +308,15 @@ void run_channel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args
   tile.b = lines;
   tile.groups = 1;
   tile.steps = tile.last_steps = static_cast<int32_t>(plan.depth);
-  tile.c = sums;
-  tile.c_row = plan.line;
   tile.c_vector = plan.block;
   tile.accumulate = true;
+  Tile whole = tile;  // for lines that lie in the output as they are
+  whole.c_row = plan.plane;
+  set_epilogue(whole, p.epilogue);
+  tile.c = sums;
+  tile.c_row = plan.line;
+  const bool in_place = sums_in_place(p);
+  const float* residual = p.epilogue.residual ? static_cast<const float*>(args.inputs[1]) : nullptr;
   const GridPart grid =
       split_grid(p.n * p.groups * plan.lines_per_plane, tiles.tiles, worker, 1, 0);
   for (int64_t unit = grid.rows.begin; unit < grid.rows.end; ++unit) {
@@ -315,6 +329,17 @@ void run_channel_rows(const Conv2dProblem& p, const Plan& plan, const Args& args
     for (int64_t t = grid.columns.begin; t < grid.columns.end; ++t) {
       const int64_t k0 = group * plan.outputs + tiles.begin(t);
       const int rows = static_cast<int>(tiles.begin(t + 1) - tiles.begin(t));
+      if (in_place && count == plan.line) {
+        const int64_t at = (image * p.k + k0) * plan.plane + pixel;
+        whole.a = weights + k0 * plan.depth;
+        whole.c = static_cast<float*>(args.outputs[0]) + at;
+        whole.residual = residual == nullptr ? nullptr : residual + at;
+        for (int i = 0; i < rows; ++i) {
+          std::fill_n(whole.c + i * plan.plane, plan.line, bias[k0 + i]);
+        }
+        set.run[vectors][rows](whole);
+        continue;
+      }
       for (int i = 0; i < rows; ++i) {
         std::fill(sums + i * plan.line, sums + (i + 1) * plan.line, bias[k0 + i]);
       }

@@ -111,6 +111,16 @@ HWY_INLINE V finish(V sum, int64_t count) {
   return sum;
 }
 
+// All lanes of a vector in each, by halves: a chain over lanes would cost more than a short run.
+template <Reduction kKind, class D>
+HWY_INLINE V fold(D d, V v) {
+  if constexpr (hn::MaxLanes(d) >= 2) v = merge<kKind>(v, hn::Reverse(d, v));
+  if constexpr (hn::MaxLanes(d) >= 16) v = merge<kKind>(v, hn::Reverse8(d, v));
+  if constexpr (hn::MaxLanes(d) >= 8) v = merge<kKind>(v, hn::Reverse4(d, v));
+  if constexpr (hn::MaxLanes(d) >= 4) v = merge<kKind>(v, hn::Reverse2(d, v));
+  return v;
+}
+
 template <Reduction kKind>
 void run(const ReduceProblem& p, const float* x, float* y, const Worker& worker) {
   const Tag d;
@@ -135,10 +145,7 @@ void run(const ReduceProblem& p, const float* x, float* y, const Worker& worker)
           a = join<kKind>(a, load_n(d, run + j, HWY_MIN(lanes, plan.inner - j), identity<kKind>()));
         }
       }
-      HWY_ALIGN float parts[hn::MaxLanes(d)];
-      hn::Store(merge<kKind>(merge<kKind>(a, b), merge<kKind>(c, e)), d, parts);
-      V all = hn::Set(d, parts[0]);
-      for (int64_t l = 1; l < lanes; ++l) all = merge<kKind>(all, hn::Set(d, parts[l]));
+      const V all = fold<kKind>(d, merge<kKind>(merge<kKind>(a, b), merge<kKind>(c, e)));
       y[i] = hn::GetLane(finish<kKind>(all, plan.folded.total * plan.inner));
     }
     return;
