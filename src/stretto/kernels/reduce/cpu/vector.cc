@@ -121,6 +121,25 @@ HWY_INLINE V fold(D d, V v) {
   return v;
 }
 
+// A vector of results of runs of 2 to 4 values, such as the parts of complex numbers.
+constexpr int64_t kShortRun = 4;
+template <Reduction kKind>
+HWY_INLINE V fold_short(const float* x, int64_t run) {
+  const Tag d;
+  const V start = hn::Set(d, identity<kKind>());
+  V a, b, c, e;
+  if (run == 2) {
+    hn::LoadInterleaved2(d, x, a, b);
+    return join<kKind>(join<kKind>(start, a), b);
+  }
+  if (run == 3) {
+    hn::LoadInterleaved3(d, x, a, b, c);
+    return join<kKind>(join<kKind>(join<kKind>(start, a), b), c);
+  }
+  hn::LoadInterleaved4(d, x, a, b, c, e);
+  return join<kKind>(join<kKind>(join<kKind>(join<kKind>(start, a), b), c), e);
+}
+
 template <Reduction kKind>
 void run(const ReduceProblem& p, const float* x, float* y, const Worker& worker) {
   const Tag d;
@@ -128,8 +147,16 @@ void run(const ReduceProblem& p, const float* x, float* y, const Worker& worker)
   const reduce::ReducePlan plan = reduce::make_plan(p);
   const V start = hn::Set(d, identity<kKind>());
   if (plan.inner_reduced) {
-    const Range range = split(plan.kept.total, worker);
-    for (int64_t i = range.begin; i < range.end; ++i) {
+    const bool is_short = plan.folded.count == 0 && plan.inner > 1 && plan.inner <= kShortRun;
+    const Range range = split(plan.kept.total, worker, is_short ? lanes : 1);
+    int64_t i = range.begin;
+    if (is_short) {
+      for (; i + lanes <= range.end; i += lanes) {
+        const V all = fold_short<kKind>(x + i * plan.inner, plan.inner);
+        hn::StoreU(finish<kKind>(all, plan.inner), d, y + i);
+      }
+    }
+    for (; i < range.end; ++i) {
       const float* base = x + plan.kept.offset(i);
       V a = start, b = start, c = start, e = start;
       for (int64_t r = 0; r < plan.folded.total; ++r) {
