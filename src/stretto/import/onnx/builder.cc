@@ -129,7 +129,7 @@ void Builder::add_operator(Scope& scope, const WireNode& node, const NodeAttribu
     pending.inputs.push_back(input.empty() ? ir::kNone : use(scope, input, &node));
   }
   const size_t first_new = emitter_.graph().values.size();
-  upgrade(pending);
+  if (node.domain.empty()) upgrade(pending);
   if (const CompositionRow* composition = find_composition(node.domain, pending.op)) {
     composition->apply(pending);
   }

@@ -9,6 +9,7 @@ namespace stretto::onnx {
 std::span<const CompositionRow> composition_rows() {
   static constexpr std::string_view kTraining = "ai.onnx.preview.training";
   static constexpr std::string_view kMl = "ai.onnx.ml", kPreview = "ai.onnx.preview";
+  static constexpr std::string_view kMicrosoft = "com.microsoft";  // of ONNX Runtime
   static constexpr CompositionRow kRows[] = {
       {"", "AffineGrid", compose_affine_grid},
       {"", "Attention", compose_attention},
@@ -38,6 +39,10 @@ std::span<const CompositionRow> composition_rows() {
       {kMl, "Binarizer", compose_binarizer},
       {kMl, "TreeEnsemble", compose_tree_ensemble},
       {kPreview, "FlexAttention", compose_flex_attention},
+      {kMicrosoft, "BiasGelu", compose_bias_gelu},
+      {kMicrosoft, "FastGelu", compose_fast_gelu},
+      {kMicrosoft, "Gelu", compose_gelu},
+      {kMicrosoft, "QuickGelu", compose_quick_gelu},
       {kTraining, "Adagrad", compose_adagrad},
       {kTraining, "Adam", compose_adam},
       {kTraining, "Momentum", compose_momentum},

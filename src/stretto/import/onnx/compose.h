@@ -97,6 +97,13 @@ void train_batch_normalization(PendingNode& node);  // with the statistics of it
 void compose_affine_grid(PendingNode& node);
 void compose_center_crop_pad(PendingNode& node);
 
+// compose_runtime.cc: operators of ONNX Runtime (domain com.microsoft), which it and exporters
+// write
+void compose_bias_gelu(PendingNode& node);
+void compose_fast_gelu(PendingNode& node);
+void compose_gelu(PendingNode& node);
+void compose_quick_gelu(PendingNode& node);
+
 // compose_quantized.cc
 void compose_conv_integer(PendingNode& node);
 void compose_dynamic_quantize(PendingNode& node);
