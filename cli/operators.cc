@@ -37,8 +37,9 @@ std::map<std::string, OperatorRow> onnx_operators() {
                                      std::string(upgrade.becomes)};
   }
   for (const onnx::CompositionRow& composition : onnx::composition_rows()) {
-    if (!composition.domain.empty()) continue;
-    rows[std::string(composition.op)] = {nullptr, "simpler operators"};
+    const std::string domain =
+        composition.domain.empty() ? "" : fmt::format("{}.", composition.domain);
+    rows[domain + std::string(composition.op)] = {nullptr, "simpler operators"};
   }
   for (const ir::HostOperator& host : ir::host_operators()) {
     if (host.domain.empty()) {

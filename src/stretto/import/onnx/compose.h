@@ -99,10 +99,29 @@ void compose_center_crop_pad(PendingNode& node);
 
 // compose_runtime.cc: operators of ONNX Runtime (domain com.microsoft), which it and exporters
 // write
+void compose_bias_add(PendingNode& node);
 void compose_bias_gelu(PendingNode& node);
+void compose_bias_split_gelu(PendingNode& node);
+void compose_embed_layer_norm(PendingNode& node);
+void compose_expand_dims(PendingNode& node);
 void compose_fast_gelu(PendingNode& node);
+void compose_fused_conv(PendingNode& node);
+void compose_fused_gemm(PendingNode& node);
+void compose_fused_matmul(PendingNode& node);
 void compose_gelu(PendingNode& node);
 void compose_quick_gelu(PendingNode& node);
+void compose_runtime_group_norm(PendingNode& node);
+void compose_runtime_trilu(PendingNode& node);
+void compose_simplified_layer_norm(PendingNode& node);
+void compose_skip_group_norm(PendingNode& node);
+void compose_skip_layer_norm(PendingNode& node);
+void compose_skip_simplified_layer_norm(PendingNode& node);
+
+// compose_runtime_attention.cc
+void compose_group_query_attention(PendingNode& node);
+void compose_multi_head_attention(PendingNode& node);
+void compose_runtime_attention(PendingNode& node);
+void compose_runtime_rotary_embedding(PendingNode& node);
 
 // compose_quantized.cc
 void compose_conv_integer(PendingNode& node);

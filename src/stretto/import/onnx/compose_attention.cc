@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "stretto/base/error.h"
+#include "stretto/import/onnx/attending.h"
 #include "stretto/import/onnx/compose.h"
 #include "stretto/import/onnx/upgrade_functions.h"
 
@@ -11,12 +12,6 @@ namespace stretto::onnx {
 namespace {
 
 using Id = ir::ValueId;
-
-// [b, s, heads * d] -> [b, heads, s, d].
-Id split_heads(Parts& parts, Id x, int64_t heads) {
-  const Shape s = parts.shape(x);
-  return parts.transpose(parts.reshape(x, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
-}
 
 // Each head `times` times in a row.
 Id repeat_heads(Parts& parts, Id x, int64_t times) {
@@ -34,17 +29,6 @@ struct Visible {
 
   void also(Id condition) {
     ids = ids == ir::kNone ? condition : parts.op("And", {ids, condition});
-  }
-};
-
-struct Bounds {
-  bool causal = false;
-  int64_t left = -1, right = -1;  // -1: open
-
-  bool open() const { return !causal && left < 0 && right < 0; }
-  bool allows(int64_t distance) const {  // of a key behind the query; negative ahead of it
-    return (!causal || distance >= 0) && (left < 0 || distance <= left) &&
-           (right < 0 || -distance <= right);
   }
 };
 
@@ -86,6 +70,77 @@ void see_within_bounds(Parts& parts, const Bounds& bounds, Id lengths, int64_t q
 
 }  // namespace
 
+Id split_heads(Parts& parts, Id x, int64_t heads) {
+  const Shape s = parts.shape(x);
+  return parts.transpose(parts.reshape(x, {s[0], s[1], heads, s[2] / heads}), {0, 2, 1, 3});
+}
+
+Id join_heads(Parts& parts, Id x) {
+  const Shape s = parts.shape(x);
+  return parts.reshape(parts.transpose(x, {0, 2, 1, 3}), {s[0], s[2], s[1] * s[3]});
+}
+
+Attended attend(Parts& parts, const Attending& a) {
+  Id q = a.q, k = a.k, v = a.v;
+  const Shape qs = parts.shape(q), ks = parts.shape(k);
+  const int64_t queries = qs[2], keys = ks[2];
+  k = repeat_heads(parts, k, qs[1] / ks[1]);
+  v = repeat_heads(parts, v, qs[1] / ks[1]);
+  // ONNX splits the scale between Q and K, which keeps float16 finite.
+  const Id root = parts.number(std::sqrt(a.scale), q);
+  q = parts.multiply(q, root);
+  k = parts.multiply(parts.transpose(k, {0, 1, 3, 2}), root);
+  Id scores = parts.matmul(q, k);
+  Id seen = scores;
+  if (a.softcap > 0) {
+    const Id limit = parts.number(a.softcap, scores);
+    scores = parts.multiply(parts.op("Tanh", {parts.divide(scores, limit)}), limit);
+  }
+  if (a.shown == 1) seen = scores;
+
+  Visible visible{parts, a.visible};
+  Id bias = a.bias;
+  bool blind = a.blind;
+  if (a.lengths != ir::kNone) {
+    see_within_bounds(parts, a.bounds, a.lengths, queries, keys, visible);
+    std::vector<int64_t> places(static_cast<size_t>(keys));
+    for (int64_t j = 0; j < keys; ++j) places[j] = j;
+    const Id padded = parts.reshape(a.lengths, {parts.shape(a.lengths)[0], 1, 1, 1});
+    visible.also(parts.op("Less", {parts.integers(places), padded}));
+  } else if (!a.bounds.open()) {
+    const BoundsMask mask = bounds_mask(a.bounds, a.past, queries, keys);
+    blind = blind || mask.blind;
+    visible.also(parts.constant(mask.allowed));
+  }
+  if (visible.ids != ir::kNone) {
+    const Id hidden =
+        parts.op("Where", {visible.ids, parts.number(0, scores),
+                           parts.number(-std::numeric_limits<double>::infinity(), scores)});
+    bias = bias == ir::kNone ? hidden : parts.add(bias, hidden);
+  }
+  if (bias != ir::kNone) scores = parts.add(scores, bias);
+  if (a.shown == 2) seen = scores;
+
+  const Shape all = parts.shape(scores);
+  if (a.sink != ir::kNone) {
+    const Id column = parts.op("Expand", {parts.reshape(a.sink, {1, qs[1], 1, 1}),
+                                          parts.integers({all[0], all[1], all[2], 1})});
+    scores = parts.concat({scores, column}, 3);
+  }
+  // A query that sees no key: the softmax is NaN, and ONNX wants zeros.
+  Id weights = parts.op("Softmax", {scores}, attribute("axis", int64_t{-1}));
+  if (a.sink != ir::kNone) {
+    weights = parts.slice(weights, 3, 0, all[3]);
+  } else if (blind) {
+    const Id top = parts.reduce("ReduceMax", parts.cast(scores, DType::kFloat32), {-1});
+    const Id none =
+        parts.op("Equal", {top, parts.number(-std::numeric_limits<double>::infinity(), top)});
+    weights = parts.op("Where", {none, parts.number(0, weights), weights});
+  }
+  if (a.shown == 3) seen = weights;
+  return {parts.matmul(weights, v), seen};
+}
+
 void compose_attention(PendingNode& node) {
   enum Input : size_t { kQ, kK, kV, kMask, kPastKey, kPastValue, kLengths };
   const auto number_of = [&](std::string_view name, int64_t fallback) {
@@ -126,28 +181,18 @@ void compose_attention(PendingNode& node) {
   const Shape qs = parts.shape(q), ks = parts.shape(k), vs = parts.shape(v);
   check(node, qs[3] == ks[3] && ks[2] == vs[2] && ks[1] == vs[1] && ks[1] > 0 && qs[1] % ks[1] == 0,
         "the shapes of Q, K and V do not fit");
-  const int64_t queries = qs[2], keys = ks[2];
-  k = repeat_heads(parts, k, qs[1] / ks[1]);
-  v = repeat_heads(parts, v, qs[1] / ks[1]);
-
-  double scale = node.attributes.number("scale", 1 / std::sqrt(static_cast<double>(qs[3])));
-  // ONNX splits the scale between Q and K, which keeps float16 finite.
-  const Id root = parts.number(std::sqrt(scale), q);
-  q = parts.multiply(q, root);
-  k = parts.multiply(parts.transpose(k, {0, 1, 3, 2}), root);
-  Id scores = parts.matmul(q, k);
-  Id seen = scores;  // what the fourth output shows
-  const int64_t shown = number_of("qk_matmul_output_mode", 0);
-  const double cap = node.attributes.number("softcap", 0);
-  if (cap > 0) {
-    const Id limit = parts.number(cap, scores);
-    scores = parts.multiply(parts.op("Tanh", {parts.divide(scores, limit)}), limit);
-  }
-  if (shown == 1) seen = scores;
-
-  Visible visible{parts};
-  Id bias = ir::kNone;
-  bool blind = node.has_input(kMask) || node.has_input(kLengths);
+  const int64_t keys = ks[2];
+  Attending a{.q = q,
+              .k = k,
+              .v = v,
+              .scale = node.attributes.number("scale", 1 / std::sqrt(static_cast<double>(qs[3]))),
+              .softcap = node.attributes.number("softcap", 0),
+              .bounds = {.causal = number_of("is_causal", 0) != 0,
+                         .left = number_of("left_window_size", -1),
+                         .right = number_of("right_window_size", -1)},
+              .past = past,
+              .blind = node.has_input(kMask) || node.has_input(kLengths),
+              .shown = number_of("qk_matmul_output_mode", 0)};
   if (node.has_input(kMask)) {
     Id mask = node.inputs[kMask];
     const Shape shape = parts.shape(mask);
@@ -159,52 +204,15 @@ void compose_attention(PendingNode& node) {
       const double hidden = flags ? 0 : -std::numeric_limits<double>::infinity();
       mask = parts.op("Pad", {mask, parts.integers(pads), parts.number(hidden, mask)});
     }
-    if (flags) {
-      visible.also(mask);
-    } else {
-      bias = parts.cast(mask, dtype);
-    }
+    (flags ? a.visible : a.bias) = flags ? mask : parts.cast(mask, dtype);
   }
-  const Bounds bounds{.causal = number_of("is_causal", 0) != 0,
-                      .left = number_of("left_window_size", -1),
-                      .right = number_of("right_window_size", -1)};
   if (node.has_input(kLengths)) {
-    const Id lengths = node.inputs[kLengths];
-    check(node, parts.shape(lengths) == Shape{qs[0]},
+    a.lengths = node.inputs[kLengths];
+    check(node, parts.shape(a.lengths) == Shape{qs[0]},
           "expected a value of nonpad_kv_seqlen for each of the batch");
-    see_within_bounds(parts, bounds, lengths, queries, keys, visible);
-    std::vector<int64_t> places(static_cast<size_t>(keys));
-    for (int64_t j = 0; j < keys; ++j) places[j] = j;
-    const Id padded = parts.reshape(lengths, {parts.shape(lengths)[0], 1, 1, 1});
-    visible.also(parts.op("Less", {parts.integers(places), padded}));
-  } else if (!bounds.open()) {
-    const BoundsMask mask = bounds_mask(bounds, past, queries, keys);
-    blind = blind || mask.blind;
-    visible.also(parts.constant(mask.allowed));
   }
-  if (visible.ids != ir::kNone) {
-    const Id hidden =
-        parts.op("Where", {visible.ids, parts.number(0, scores),
-                           parts.number(-std::numeric_limits<double>::infinity(), scores)});
-    bias = bias == ir::kNone ? hidden : parts.add(bias, hidden);
-  }
-  if (bias != ir::kNone) scores = parts.add(scores, bias);
-  if (shown == 2) seen = scores;
-
-  // A query that sees no key: the softmax is NaN, and ONNX wants zeros.
-  Id weights = parts.op("Softmax", {scores}, attribute("axis", int64_t{-1}));
-  if (blind) {
-    const Id top = parts.reduce("ReduceMax", parts.cast(scores, DType::kFloat32), {-1});
-    const Id none =
-        parts.op("Equal", {top, parts.number(-std::numeric_limits<double>::infinity(), top)});
-    weights = parts.op("Where", {none, parts.number(0, weights), weights});
-  }
-  if (shown == 3) seen = weights;
-  Id y = parts.matmul(weights, v);
-  if (rank == 3) {
-    y = parts.reshape(parts.transpose(y, {0, 2, 1, 3}), {qs[0], queries, qs[1] * vs[3]});
-  }
-  node.results = {y, present_key, present_value, seen};
+  const auto [y, seen] = attend(parts, a);
+  node.results = {rank == 3 ? join_heads(parts, y) : y, present_key, present_value, seen};
 }
 
 void compose_flex_attention(PendingNode& node) {

@@ -122,14 +122,14 @@ TEST(Refusals, NameEveryMissingOperatorAtOnce) {
   EXPECT_EQ(
       refusal(model({.nodes = {node("ImageDecoder", {"x"}, {"a"}), node("Sparkle", {"a"}, {"b"}),
                                node("Sparkle", {"b"}, {"c"}),
-                               node("FusedMatMul", {"c"}, {"y"}, {}, {.domain = "com.microsoft"})},
+                               node("NhwcMaxPool", {"c"}, {"y"}, {}, {.domain = "com.microsoft"})},
                      .inputs = {input("x", {"1"})},
                      .outputs = {"y"}})),
       "Unsupported t.onnx: 3 operators are not supported:\n"
       "  ImageDecoder (1 node, first \"imagedecoder\")\n"
       "  Sparkle (2 nodes, first \"sparkle\")\n"
-      "  com.microsoft.FusedMatMul (1 node, first \"fusedmatmul\": made by ONNX Runtime's own "
-      "optimiser or quantiser; use the model it was made from)");
+      "  com.microsoft.NhwcMaxPool (1 node, first \"nhwcmaxpool\": an operator of ONNX "
+      "Runtime's own; use the model that its optimiser or quantiser took)");
 }
 
 TEST(Refusals, NameTheNode) {

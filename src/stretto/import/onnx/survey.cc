@@ -20,7 +20,8 @@ using MissingByOperator = std::map<std::string, Missing>;
 
 std::string reason(std::string_view domain) {
   if (domain == "com.microsoft") {
-    return ": made by ONNX Runtime's own optimiser or quantiser; use the model it was made from";
+    return ": an operator of ONNX Runtime's own; use the model that its optimiser or quantiser "
+           "took";
   }
   if (!domain.empty()) return ": an operator of domain " + std::string(domain);
   return "";
