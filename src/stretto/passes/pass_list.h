@@ -15,6 +15,7 @@ extern const Pass kRecogniseActivation;
 extern const Pass kRecogniseLayerNorm;
 extern const Pass kSqueezeExcite;
 extern const Pass kSplitRadix;
+extern const Pass kSplitVolume;
 extern const Pass kTransformMatrix;
 extern const Pass kEliminateTranspose;
 extern const Pass kFuseConv;
