@@ -5,6 +5,7 @@
 
 namespace stretto::passes {
 
+extern const Pass kComputedConv;
 extern const Pass kFoldConstants;
 extern const Pass kMultiplyInFloats;
 extern const Pass kMultiplyInIntegers;

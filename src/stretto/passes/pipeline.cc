@@ -64,6 +64,7 @@ std::span<const Pass* const> pipeline() {
       &kRecogniseLayerNorm,   // layer and RMS normalisation are one node each
       &kSqueezeExcite,        // means over whole images are GlobalAveragePool
       &kSplitRadix,           // sums over a radix axis are sums of 4-D slices
+      &kComputedConv,         // weights and biases of convolutions are constant
       &kSplitVolume,          // windows over volumes are windows over planes
       &kEliminateTranspose,   // transposes have sunk below elementwise nodes or cancelled
       &kRemoveIdentity,       // the identities that sinking left are gone
