@@ -14,7 +14,7 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
-from cluster_slurm import PATIENCE_S, Cluster, reads, short_folder, wait_until
+from cluster_slurm import PATIENCE_S, Cluster, read_until, reads, short_folder, wait_until
 
 from stretto.cluster import _loopback, _programs
 
@@ -244,21 +244,6 @@ def test_ctrl_c_in_a_terminal_asks(cluster, answer):
   else:
     assert os.waitstatus_to_exitcode(status) == 130 and b"saved 0" in shown
   wait_until(lambda: cluster.slurm("squeue", "-h") == "")
-
-
-def read_until(terminal, text):
-  """What a program shows until then; without a text, until it ends."""
-  shown = b""
-  while not text or text not in shown:
-    try:
-      more = os.read(terminal, 4096)
-    except OSError:  # it has ended
-      more = b""
-    if not more:
-      assert not text, shown
-      break
-    shown += more
-  return shown
 
 
 def test_a_preempted_job_starts_again_however_few_retries(cluster):
