@@ -1,14 +1,14 @@
 """accounting.conf and accounting.sh of a site file with a real slurmdbd: shares and limits hold."""
 
 import getpass
-import os
+import re
 import shutil
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-from cluster_loopback import PATIENCE_S, SBIN, Loopback, free_ports, installed
+from cluster_loopback import PATIENCE_S, SBIN, Loopback, installed
 
 ME = getpass.getuser()
 SITE = f"""name = "Big_Lab"
@@ -43,9 +43,9 @@ class WithDatabase(Loopback):
   def __init__(self, folder: Path):
     super().__init__(folder, SITE)
     self.children: list[subprocess.Popen] = []
-    self.database, self.dbd = free_ports(2), 0
-    self.dbd = self.database + 1
     conf = folder / "etc/slurm.conf"
+    first = int(re.search(r"^SlurmctldPort=(\d+)", conf.read_text(), re.M)[1])
+    self.database, self.dbd = first + 14, first + 15  # of 16 that are free; nodes have the first
     own, written = conf.read_text().split("# Written by", 1)
     shutil.copy(folder / "out/slurm/accounting.conf", folder / "etc")
     shutil.copy(folder / "out/slurm/accounting.sh", folder)
@@ -123,6 +123,7 @@ def cluster(tmp_path_factory):
     # slurmctld tells slurmdbd of its cluster when it starts.
     running.wait_for(lambda: running.must("sacctmgr", "-nP", "show", "cluster", "format=cluster"))
     running.must("sh", "accounting.sh")
+    running.must("sh", "accounting.sh")  # and again, after a change of the site file
     yield running
 
 
@@ -137,7 +138,6 @@ def test_the_script_writes_accounts_shares_and_limits(cluster):
 
 
 def test_limits_hold_a_job_with_the_reason(cluster):
-  assert ME and os.environ
   cluster.submit("-J", "first", "-p", "night", "--gres=gpu:v100:8")
   cluster.submit("-J", "second", "-p", "night", "--gres=gpu:v100:8")
   cluster.wait(lambda: cluster.jobs()["first"][0] == "RUNNING")
