@@ -47,6 +47,7 @@ class WithDatabase(Loopback):
     first = int(re.search(r"^SlurmctldPort=(\d+)", conf.read_text(), re.M)[1])
     self.database, self.dbd = first + 14, first + 15  # of 16 that are free; nodes have the first
     own, written = conf.read_text().split("# Written by", 1)
+    own = own.replace("AccountingStorageType=accounting_storage/none\n", "")
     shutil.copy(folder / "out/slurm/accounting.conf", folder / "etc")
     shutil.copy(folder / "out/slurm/accounting.sh", folder)
     conf.write_text(f"{own}AccountingStorageHost=localhost\nAccountingStoragePort={self.dbd}\n"
@@ -138,15 +139,15 @@ def test_the_script_writes_accounts_shares_and_limits(cluster):
 
 
 def test_limits_hold_a_job_with_the_reason(cluster):
-  cluster.submit("-J", "first", "-p", "night", "--gres=gpu:v100:8")
-  cluster.submit("-J", "second", "-p", "night", "--gres=gpu:v100:8")
+  cluster.submit("-A", "Big_Lab", "-J", "first", "-p", "night", "--gres=gpu:v100:8")
+  cluster.submit("-A", "Big_Lab", "-J", "second", "-p", "night", "--gres=gpu:v100:8")
   cluster.wait(lambda: cluster.jobs()["first"][0] == "RUNNING")
   cluster.wait(lambda: "Grp" in cluster.must("squeue", "-h", "-n", "second", "-o", "%r"))
   cluster.empty()
 
 
 def test_jobs_are_billed_by_chips(cluster):
-  job = cluster.submit("-J", "bill", "--gres=gpu:v100:4")
+  job = cluster.submit("-A", "Big_Lab", "-J", "bill", "--gres=gpu:v100:4")
   cluster.wait(lambda: cluster.jobs()["bill"][0] == "RUNNING")
   assert "billing=4" in cluster.must("scontrol", "-o", "show", "job", job)
   cluster.empty()
