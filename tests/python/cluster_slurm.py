@@ -93,3 +93,18 @@ def wait_until(what, seconds=PATIENCE_S):
 def reads(path, text):
   """For wait_until(): whether the text is in the file."""
   return lambda: path.exists() and text in path.read_text()
+
+
+def read_until(terminal, text):
+  """What a program shows until then; without a text, until it ends."""
+  shown = b""
+  while not text or text not in shown:
+    try:
+      more = os.read(terminal, 4096)
+    except OSError:  # it has ended
+      more = b""
+    if not more:
+      assert not text, shown
+      break
+    shown += more
+  return shown

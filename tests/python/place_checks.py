@@ -420,13 +420,151 @@ def check_gradients_changed_by_hand_are_refused(rank, size):
       with pytest.raises(stretto.InvalidArgumentError, match="changed between .*clip_grad_norm_"):
         optimizer.step()
     scaler = torch.amp.GradScaler("cpu")
-    optimizer.zero_grad()
     scaler.scale(loss_to(call, x, y)).backward()
-    with pytest.raises(stretto.InvalidArgumentError, match="without a GradScaler"):
+    model.module.body[0].bias.grad = torch.ones(8)
+    with pytest.raises(stretto.InvalidArgumentError, match="changed between .*clip_grad_norm_"):
       scaler.step(optimizer)
+    fused = torch.optim.SGD(model.parameters(), lr=0.1, fused=True)
+    optimizer.zero_grad()
+    with pytest.raises(stretto.InvalidArgumentError, match="fused=False"):
+      scaler.step(fused)
     optimizer.zero_grad()
     loss_to(call, x, y).backward()
     optimizer.step()
+
+
+def check_scaled_losses(rank, size):
+  """One step is left out because its gradients are not finite, and one is clipped as well."""
+  scalers = {}
+
+  def step(call, model, optimizer, x, y, number):
+    scaler = scalers.setdefault(id(model), torch.amp.GradScaler(
+        "cpu", init_scale=2.0**10, growth_interval=2))
+    loss = loss_to(call, x, y) * (1e38 if number == 1 else 1)
+    before = [p.detach().clone() for p in model.parameters()]
+    scaler.scale(loss).backward()
+    if number == 3:
+      scaler.unscale_(optimizer)
+      if isinstance(model, Net):
+        nn.utils.clip_grad_norm_(model.parameters(), 0.1)
+      else:
+        model.clip_grad_norm_(0.1)
+    scaler.step(optimizer)
+    scaler.update()
+    same = all(torch.equal(a, b) for a, b in zip(before, model.parameters()))
+    assert same == (number == 1)
+    assert scaler.get_scale() == (2.0**10 if number in (0, 3) else 2.0**9)
+
+  train_by(step, rank, size)
+
+
+class Steep(nn.Module):
+  """Its own gradient overflows at the first scale, and nobody else's does."""
+
+  def __init__(self):
+    super().__init__()
+    self.weight = nn.Parameter(torch.zeros(5))
+
+  def forward(self, x):
+    return x + (self.weight * 1e37).clamp(-1e-3, 1e-3)
+
+
+class SteepNet(Net):
+  def __init__(self):
+    super().__init__()
+    self.head.append(Steep())
+
+
+def check_a_part_whose_gradients_overflow_leaves_out_the_step_of_all(rank, size):
+  scalers = {}
+
+  def step(call, model, optimizer, x, y, number):
+    scaler = scalers.setdefault(id(model), torch.amp.GradScaler(
+        "cpu", init_scale=2.0**12, backoff_factor=2.0**-11))
+    scaler.scale(loss_to(call, x, y)).backward()
+    assert all(p.grad.isfinite().all() for name, p in model.named_parameters()
+               if "body" in name)
+    scaler.step(optimizer)
+    scaler.update()
+    assert scaler.get_scale() == 2.0
+    assert number or not any(state for state in optimizer.state.values())  # no step was taken
+
+  train_by(step, rank, size, SteepNet)
+
+
+class Wide(nn.Module):
+  """Its head is one layer, of a number of rows that two does not divide."""
+
+  def __init__(self):
+    super().__init__()
+    self.body, self.head = nn.Sequential(nn.Linear(6, 8), nn.Tanh()), nn.Linear(8, 5)
+
+  def forward(self, x):
+    return self.head(self.body(x))
+
+
+def rows_of(size):
+  """Two ranks where there are enough."""
+  return [f"cpu:{max(size - 2, 1)}", f"cpu:{size - 1}"]
+
+
+def check_a_head_that_is_divided_by_rows(rank, size):
+  for options in ({}, {"in_flight": True}):
+    model = place(seeded(Wide), {"head": rows_of(size)}, **options)
+    if model.holds:
+      assert set(model.holds) <= {"head.0", "head.1"}
+      rows = sum(len(p) for p in model.parameters() if p.dim() == 1)
+      assert rows == {("head.0",): 3, ("head.1",): 2}.get(tuple(model.holds), 5)
+      assert model.serve(torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)) == STEPS
+      continue
+    with model:
+      losses = train(model, model, rank, 2 if options else 1)
+      state = model.full_state_dict()
+      model.load_full_state_dict(state)
+      again = model.full_state_dict()
+    want, reference = whole(Wide, rank, 2, None, 2 if options else 1)
+    # The gradient of the features is a sum over the ranks.
+    torch.testing.assert_close(losses, want, rtol=1e-5, atol=1e-7)
+    assert set(state) == set(reference.state_dict())
+    for name, value in reference.state_dict().items():
+      torch.testing.assert_close(state[name], value, rtol=1e-4, atol=1e-6)
+      assert torch.equal(state[name], again[name])
+
+
+def check_rows_compute_at_the_same_time(rank, size):
+  """Each piece waits for the other in its forward pass; one after the other they would not end."""
+  folder = Path(sys.argv[1])
+  if size < 3:  # one rank has both
+    return
+  model = place(seeded(Wide), {"head": rows_of(size)})
+  if model.holds:
+
+    def meet(module, args):
+      (folder / f"rows-{rank}").touch()
+      wait_for(folder / f"rows-{3 - rank}")
+
+    model.module[0].register_forward_pre_hook(meet)
+    model.serve()
+    return
+  with model, torch.no_grad():
+    assert model(batches(rank)[0][0]).shape == (8, 5)
+
+
+def check_what_cannot_be_divided_is_named(rank, size):
+  del rank
+  places = [f"cpu:{size - 1}"] * 2
+  tied = Wide()
+  tied.other = nn.Linear(8, 5)
+  tied.other.weight = tied.head.weight
+  for net, parts, text in (
+      (Net(), {"head": places}, "only an nn.Linear is divided by rows, and this is a Seq"),
+      (Wide(), {"head": places[:1]}, "two places or more; got 1"),
+      (Wide(), {"heads": places}, "no ranks can hold 'heads'"),
+      (Wide(), {"head": places * 3}, "5 rows, which are too few for 6 places"),
+      (tied, {"head": places}, "head.weight and other.weight are one parameter"),
+      (Wide(), {"head": ["cpu:0", "gpu:1"]}, "head.1: expected cpu or cuda and a rank")):
+    with pytest.raises(stretto.InvalidArgumentError, match=text):
+      place(net, parts)
 
 
 def check_no_pass_waits_for_another_rank(rank, size):

@@ -3,12 +3,14 @@ the pods' commands run as processes of this machine."""
 
 import json
 import os
+import pty
 import signal
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from cluster_slurm import wait_until
+from cluster_slurm import read_until, wait_until
 from kubernetes_jobs import IMAGE, logged, pods, run, serving, with_kubectl
 
 
@@ -217,6 +219,21 @@ def test_files_go_to_the_pods_and_come_back(cluster, server):
   cluster.run("stop", "job")
   wait_until(lambda: not server.nodes.of("pods"))
   assert "no pod of it runs" in cluster.run("download", "job", code=3).stderr
+
+
+def test_ssh_opens_a_shell_in_the_tree_of_the_job(cluster, server):
+  cluster.script("job.py", "import time\nprint('began', flush=True)\ntime.sleep(600)")
+  cluster.run("run", *IMAGE, "-n", 2, "--detach", "job.py")
+  wait_until(lambda: len(server.nodes.processes) == 2 and all(
+    "began" in p.log.read_text() for p in server.nodes.processes.values()))
+  pid, terminal = pty.fork()
+  if pid == 0:
+    os.execvpe(sys.executable, cluster.words("ssh", "job", 1), cluster.environment)
+  os.write(terminal, b"echo here-$(ls job.py)-$((6 * 7)); exit\n")
+  assert b"here-job.py-42" in read_until(terminal, b"here-job.py-42")
+  read_until(terminal, b"")
+  os.waitpid(pid, 0)
+  os.close(terminal)
 
 
 def test_files_on_a_volume_outlive_the_pods(cluster, server):

@@ -3,16 +3,18 @@
 import json
 import os
 import pty
+import re
 import shutil
 import signal
 import socket
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 
 import pytest
-from cluster_slurm import PATIENCE_S, Cluster, reads, short_folder, wait_until
+from cluster_slurm import PATIENCE_S, Cluster, read_until, reads, short_folder, wait_until
 
 from stretto.cluster import _loopback, _programs
 
@@ -244,21 +246,6 @@ def test_ctrl_c_in_a_terminal_asks(cluster, answer):
   wait_until(lambda: cluster.slurm("squeue", "-h") == "")
 
 
-def read_until(terminal, text):
-  """What a program shows until then; without a text, until it ends."""
-  shown = b""
-  while not text or text not in shown:
-    try:
-      more = os.read(terminal, 4096)
-    except OSError:  # it has ended
-      more = b""
-    if not more:
-      assert not text, shown
-      break
-    shown += more
-  return shown
-
-
 def test_a_preempted_job_starts_again_however_few_retries(cluster):
   cluster.script("sleep.py", SLEEPER)
   child = cluster.start("run", "--retries", 0, "-n", 2, "--nodes", 2, "sleep.py")
@@ -383,6 +370,57 @@ def test_after_kill_9_of_up_down_cleans(own):
     own.run("down")
     assert own.processes() == []
     assert not (own.state / "clusters/local").exists()
+
+
+def test_a_job_starts_as_soon_as_it_is_submitted(own):
+  """And not when slurmctld's loop wakes next, which takes half a second on average."""
+  own.script("quick.py", "print('ok')")
+  own.run("up", "--local-slurm")
+  waits = []
+  for number in range(6):
+    own.run("run", "-n", 2, "quick.py")
+    time.sleep(0.15 * number)
+    log = (own.state / "clusters/local/log/slurmctld.log").read_text()
+    job = re.findall(r"_submit_batch_job: JobId=(\d+)", log)[-1]
+    [submitted] = re.findall(rf"\[(\S+)\] _slurm_rpc_submit_batch_job: JobId={job} ", log)
+    [started] = re.findall(rf"\[(\S+)\] sched.*(?:Allocate|Started) JobId={job} ", log)
+    waits.append(datetime.fromisoformat(started) - datetime.fromisoformat(submitted))
+  # By chance a wait is below 0.25 s once in four; of six, four are once in 27.
+  assert sum(wait.total_seconds() < 0.25 for wait in waits) >= 4, waits
+  rows = json.loads(own.run("ls", "--all", "--json").stdout)["jobs"]
+  assert rows == []  # what has woken slurmctld is gone
+
+
+def test_a_full_cluster_keeps_no_job_from_being_submitted(own):
+  own.script("sleep.py", "import time; time.sleep(600)")
+  own.run("up", "--local-slurm")
+  cores = max(4, len(os.sched_getaffinity(0)))
+  own.run("run", "--detach", "-n", 2 * cores, "--nodes", 2, "sleep.py")
+  wait_until(lambda: "running" in own.run("ls").stdout)
+  own.run("run", "--detach", "--name", "second", "sleep.py")
+  rows = json.loads(own.run("ls", "--all", "--json").stdout)["jobs"]
+  assert sorted((row["name"], row["state"]) for row in rows) == [
+    ("second", "pending"), ("sleep", "running")]
+
+
+def test_kill_9_of_run_before_the_job_is_submitted_holds_no_nodes(own, tmp_path):
+  own.script("quick.py", "print('ok')")
+  own.run("up", "--local-slurm")
+  (tmp_path / "bin").mkdir()
+  late = tmp_path / "bin/sbatch"
+  late.write_text("#!/bin/sh\nexec sleep 600\n")
+  late.chmod(0o755)
+  own.environment["PATH"] = f"{late.parent}:{own.environment['PATH']}"
+  child = own.start("run", "quick.py")
+  wait_until(lambda: "wake" in own.slurm("squeue", "-h", "-t", "running", "-o", "%j"))
+  child.kill()
+  child.wait()
+  wait_until(lambda: own.slurm("squeue", "-h", "-o", "%j") == "")
+  for pid, line in own.processes():
+    if line.startswith(b"sleep"):  # the late sbatch, which is no process of the cluster
+      os.kill(pid, signal.SIGKILL)
+  own.run("down")
+  assert own.processes() == []
 
 
 def test_a_scheduler_that_is_down_is_named(own):

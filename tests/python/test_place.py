@@ -41,6 +41,25 @@ def test_parts_lie_on_devices_of_the_process():
     model.serve()
 
 
+def test_rows_of_a_layer_lie_on_devices_of_the_process():
+  x = torch.ones(2, 3)
+  model = place(Model(net()), {"head": ["cpu", "cpu"]})
+  want = Model(net())
+  torch.testing.assert_close(model(x), want(x))
+  state = model.full_state_dict()
+  assert list(state) == list(want.state_dict())
+  assert all(torch.equal(state[name], value) for name, value in want.state_dict().items())
+  model.load_full_state_dict({name: t + 1 for name, t in want.state_dict().items()})
+  assert torch.equal(model.module.head.get_submodule("1").bias, want.head.bias[1:] + 1)
+  frozen = Model(net())
+  frozen.head.requires_grad_(False)
+  assert not any(p.requires_grad for name, p in place(frozen, {"head": ["cpu", "cpu"]})
+                 .named_parameters() if "head" in name)
+  with torch.device("meta"):
+    empty = Model(net())
+  assert place(empty, {"head": ["cpu", "cpu"]})(x).isfinite().all()
+
+
 def test_arguments_and_results_move():
   """There is one real device here, so the part only records where its argument was."""
   seen = []

@@ -8,6 +8,7 @@ import os
 import pwd
 import random
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -131,17 +132,19 @@ ReturnToService=2
 SlurmctldTimeout=30
 SlurmdTimeout=30
 KillWait=5
+Epilog={shutil.which("true") or "/bin/true"}
 SlurmdParameters=config_overrides
 SchedulerType=sched/backfill
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
 MinJobAge=600
+MaxJobCount=50000
 """
 
 
 def rules() -> str:
   """What a site may say otherwise."""
-  return ("SchedulerParameters=bf_interval=2,bf_resolution=1,sched_interval=2,"
+  return ("SchedulerParameters=bf_interval=1,bf_resolution=1,sched_interval=2,"
           "batch_sched_delay=0\n")
 
 

@@ -3,6 +3,7 @@ that ssh reaches."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -10,7 +11,7 @@ import shlex
 import sys
 from typing import Any
 
-from stretto.cluster import _agent, _loopback
+from stretto.cluster import _agent, _loopback, _wake
 from stretto.cluster import _slurm_output as output
 from stretto.cluster import _slurm_script as script
 from stretto.cluster._backend import OVER, Backend, Chips, Request, Row, State
@@ -26,6 +27,7 @@ class Slurm(Backend):
 
   def __init__(self, host: Host, loopback: _loopback.Loopback | None = None) -> None:
     self.host, self.loopback = host, loopback
+    self.components: list[script.Component] = []  # as files() has found them
 
   def about(self) -> str:
     version = output.version_of(self.host.ask(["sinfo", "--version"]))
@@ -48,7 +50,7 @@ class Slurm(Backend):
     kinds = output.gres_of(self.host.ask(["sinfo", "-h", "-N", "-o", output.NODES])) \
       if any(part.total for part in request.parts) else {}
     own = request.python or ("python3" if self.host.name else sys.executable)
-    components = [component(part, kinds, own) for part in request.parts]
+    components = self.components = [component(part, kinds, own) for part in request.parts]
     # Nodes of a loopback cluster share an address; what Slurm reserves on each may be the same.
     resv = not self.loopback and output.has_reserved_ports(
       self.host.ask(["scontrol", "show", "config"]))
@@ -63,13 +65,21 @@ class Slurm(Backend):
     environment = {**request.secrets, SECRET: os.environ.get(SECRET)
                    or secrets.token_hex(SECRET_BYTES)}
     words = self.words(request)
-    done = self.host.run(words, environment=environment, folder=folder, timeout=SUBMIT_S)
+    with self.awake(request.queue):
+      done = self.host.run(words, environment=environment, folder=folder, timeout=SUBMIT_S)
     if done.code == 0:
       return output.job_number(done.out)
     # slurmctld may take a job whose sbatch has given up waiting.
     late = done.code == _agent.TIMED_OUT or any(t in done.err.lower() for t in output.LATE)
     kind = ClusterError if late else Refused
     raise kind(f"{words[0]} {self.host.where}: {done.reason}")
+
+  def awake(self, queue: str) -> contextlib.AbstractContextManager[None]:
+    """While it lasts, slurmctld of a loopback cluster is ready to start a job that comes."""
+    if self.loopback is None or len(self.components) != 1:  # jobs of several parts wait longer
+      return contextlib.nullcontext()
+    options = [f"--partition={queue}"] if queue else []
+    return _wake.until_submitted(self.loopback, [*options, *script.wants(self.components[0])])
 
   def numbers(self) -> dict[str, str]:
     out = self.host.ask(["squeue", "-h", "--me", "-o", output.FOLDERS])

@@ -211,12 +211,15 @@ def directives(request: Request, components: list[Component]) -> list[str]:
     if number:
       found.append("hetjob")
       found += [f"--partition={request.queue}"] if request.queue else []
-    if part.nodes is not None:
-      found += [f"--nodes={part.nodes}", f"--ntasks-per-node={part.ranks // part.nodes}"]
-    else:
-      found.append(f"--ntasks={part.ranks}")
-    found += [f"--gres={part.gres}"] if part.gres else []
+    found += wants(part)
   return [f"#SBATCH {line}" for line in found]
+
+
+def wants(part: Component) -> list[str]:
+  """Which nodes and chips, in the options of sbatch and salloc."""
+  found = [f"--nodes={part.nodes}", f"--ntasks-per-node={part.ranks // part.nodes}"] \
+    if part.nodes is not None else [f"--ntasks={part.ranks}"]
+  return [*found, f"--gres={part.gres}"] if part.gres else found
 
 
 def step(request: Request, part: Component, group: int | None, here: bool,

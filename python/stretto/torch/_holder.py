@@ -118,8 +118,8 @@ class Holder:
                 tensors: list[torch.Tensor]) -> None:
     try:
       if content["accumulate"] and self._mean is not None and not client.zeroed:
-        raise CommError("a backward pass between clip_grad_norm_ and the optimizer's step; clip "
-                        "behind the last backward pass of a step")
+        raise CommError("a backward pass between clip_grad_norm_ or GradScaler.unscale_ and the "
+                        "optimizer's step; clip behind the last backward pass of a step")
       if content["call"] not in client.calls:
         raise CommError("this call was differentiated already; a second backward pass through it "
                         "is not possible")
@@ -186,8 +186,8 @@ class Holder:
     active = self._active()
     for other in active:
       if other.stepped:
-        raise CommError("some ranks called clip_grad_norm_ in a step and others did not; call it "
-                        "on all ranks that hold no part")
+        raise CommError("some ranks called clip_grad_norm_, or used a GradScaler, in a step and "
+                        "others did not; do it on all ranks that hold no part")
     if not all(other.waits for other in active):
       return
     if self._mean is None:

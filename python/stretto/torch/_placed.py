@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch.optim.optimizer import (
 
 from stretto._errors import CommError, Error, InvalidArgumentError
 from stretto.torch import _parts as parts_of
+from stretto.torch import _rows as rows_of
 from stretto.torch._holder import Holder
 from stretto.torch._messages import ANSWER, REQUEST, Mail
 from stretto.torch._parts import Part
@@ -23,7 +24,8 @@ from stretto.torch._remote_call import Call, Pending
 from stretto.torch._watch import Watch
 
 
-def place(model: torch.nn.Module, parts: Mapping[str, str], *, in_flight: bool = False) -> Placed:
+def place(model: torch.nn.Module, parts: Mapping[str, str | Sequence[str]], *,
+          in_flight: bool = False) -> Placed:
   """Puts parts of a model on other devices or ranks than the rest, such as a last layer that is too
   large for the chips into the host memory of a rank without one.
 
@@ -37,7 +39,8 @@ def place(model: torch.nn.Module, parts: Mapping[str, str], *, in_flight: bool =
   Args:
     model: the model. Its modules are taken, not copied.
     parts: places by the names of modules: "cpu:1" or "cuda:1" for the CPU or GPU of rank 1; in a
-      job of one process a device, such as "cuda:0".
+      job of one process a device, such as "cuda:0". A list of places, such as ["cpu:1", "cpu:2"],
+      divides an nn.Linear by its rows among them.
     in_flight: calls return before the result is there, and what uses a result waits for it. So
       with `outputs = [model(x) for x in micro_batches]` ranks compute at the same time. Only for
       results that Python functions of torch use, not an autograd function of one's own.
@@ -65,7 +68,8 @@ def place(model: torch.nn.Module, parts: Mapping[str, str], *, in_flight: bool =
   """
   joined = dist.is_initialized()
   world, rank = (dist.get_world_size(), dist.get_rank()) if joined else (1, 0)
-  return Placed(model, parts_of.read(model, parts, world), rank, world, in_flight)
+  places, divided = rows_of.divide(model, parts)
+  return Placed(model, parts_of.read(model, places, world), rank, world, in_flight, divided)
 
 
 class Placed(torch.nn.Module):
@@ -77,6 +81,7 @@ class Placed(torch.nn.Module):
     rank: this rank.
     world: how many ranks there are.
     in_flight: as for `place`.
+    divided: into how many pieces the modules are that are divided by rows.
 
   Attributes:
     holds: names of the parts for which this rank answers calls: it has to call `serve`.
@@ -86,9 +91,10 @@ class Placed(torch.nn.Module):
   """
 
   def __init__(self, model: torch.nn.Module, parts: list[Part], rank: int, world: int,
-               in_flight: bool) -> None:
+               in_flight: bool, divided: dict[str, int]) -> None:
     super().__init__()
     self._placed = parts
+    self._divided = divided
     self._in_flight = in_flight
     self.holds = [part.name for part in parts if part.rank == rank] if world > 1 else []
     self.group: dist.ProcessGroup | None = None
@@ -210,7 +216,7 @@ class Placed(torch.nn.Module):
         self._mail.send(part.rank, REQUEST, {"kind": "state", "name": part.name}, [])
         content, tensors = self._mail.receive(part.rank, ANSWER)
         state |= {f"{part.name}.{name}": t for name, t in zip(content["names"], tensors)}
-    return state
+    return rows_of.joined(state, self._divided)
 
   def load_full_state_dict(self, state: Mapping[str, torch.Tensor]) -> None:
     """Takes the state of the whole model. All ranks that do not hold parts call it.
@@ -223,10 +229,10 @@ class Placed(torch.nn.Module):
       InvalidArgumentError: the state lacks a part, or this rank holds one for others.
     """
     self._check_client("load_full_state_dict")
+    rest = rows_of.taken_apart(state, self._divided)
     if self.group is None:
-      self.module.load_state_dict(state)
+      self.module.load_state_dict(rest)
       return
-    rest = dict(state)
     for part in self._placed:
       prefix = part.name + "."
       own = {name: rest.pop(name) for name in list(rest) if name.startswith(prefix)}
@@ -290,6 +296,17 @@ class Placed(torch.nn.Module):
       self._ask(rank, {"kind": "scale"}, [factor])
     return total
 
+  def _unscale(self, inverse: torch.Tensor) -> float:
+    """A GradScaler has multiplied the gradients of this rank by `inverse`; those of the parts are
+    too. 1.0 if one of theirs is not finite, the same on all ranks."""
+    self._watch.scaled()
+    for rank in self._holders():
+      self._ask(rank, {"kind": "norm", "type": float("inf")}, [])
+    norms = [norm for rank in self._holders() for norm in self._mail.receive(rank, ANSWER)[1]]
+    for rank in self._holders():
+      self._ask(rank, {"kind": "scale"}, [inverse])
+    return float(not all(bool(norm.isfinite()) for norm in norms))
+
   def _check_client(self, what: str) -> None:
     if self.holds:
       raise InvalidArgumentError(f"place: {what}: this rank holds {', '.join(self.holds)} for "
@@ -298,8 +315,8 @@ class Placed(torch.nn.Module):
   def _holders(self) -> list[int]:
     return sorted({part.rank for part in self._placed}) if self.group is not None else []
 
-  def _call(self, part: Part, args: tuple[Any, ...], kwargs: dict[str, Any],
-            modes: dict[str, Any]) -> Any:
+  def _begin(self, part: Part, args: tuple[Any, ...], kwargs: dict[str, Any],
+             modes: dict[str, Any]) -> Call:
     if not self._open:
       raise InvalidArgumentError(f"place: {part.name} was called after close(): its rank answers "
                                  "no longer; call the model inside of `with model:`")
@@ -310,6 +327,11 @@ class Placed(torch.nn.Module):
     weakref.finalize(call, self._gone[part.rank].append, number).atexit = False
     self._unanswered[number] = call
     call.answered = lambda: self._unanswered.pop(number, None)
+    return call
+
+  def _call(self, part: Part, args: tuple[Any, ...], kwargs: dict[str, Any],
+            modes: dict[str, Any]) -> Any:
+    call = self._begin(part, args, kwargs, modes)
     if self._in_flight and part.name in self._single:
       return Pending.of(call)
     result = call.result()
@@ -362,11 +384,21 @@ class Remote(torch.nn.Module):
     return super().train(mode)
 
   def forward(self, *args: Any, **kwargs: Any) -> Any:
+    return self._of()._call(self._part, args, kwargs, self._modes())
+
+  def begin(self, *args: Any, **kwargs: Any) -> Call:
+    """A call whose result() is asked for later."""
+    return self._of()._begin(self._part, args, kwargs, self._modes())
+
+  def _of(self) -> Placed:
     owner = self._owner()
     if owner is None:
       raise InvalidArgumentError(f"place: {self._part.name} lies on rank {self._part.rank}, and "
                                  "what place() returned is gone; keep it")
-    return owner._call(self._part, args, kwargs, {"training": self.training, "told": self._told})
+    return owner
+
+  def _modes(self) -> dict[str, Any]:
+    return {"training": self.training, "told": self._told}
 
   def extra_repr(self) -> str:
     return f"{self._part.name} on rank {self._part.rank}, {self._part.device}"
@@ -431,16 +463,30 @@ register_optimizer_step_pre_hook(before_step)
 register_optimizer_step_post_hook(after_step)
 
 
-# A GradScaler changes gradients without a trace that a step could see.
+# A GradScaler changes gradients, and leaves out a step, without a trace that a model could see.
+plain_unscale: Any = torch.amp.GradScaler._unscale_grads_
 plain_step: Any = torch.amp.GradScaler.step
 
 
+def scaler_unscale(scaler: Any, optimizer: torch.optim.Optimizer, inverse: torch.Tensor,
+                   found: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+  """By device, whether a gradient is not finite; those of parts on other ranks count here too."""
+  placed = [one for one in list(OPEN) if one._watch.passed and one._is_mine(optimizer)]
+  for one in placed:
+    one._before_step(optimizer)
+  by_device = plain_unscale(scaler, optimizer, inverse, found, *args, **kwargs)
+  for one in placed:
+    by_device[inverse.device] = by_device.get(inverse.device, found) + one._unscale(inverse)
+  return by_device
+
+
 def scaler_step(scaler: Any, optimizer: torch.optim.Optimizer, *args: Any, **kwargs: Any) -> Any:
-  if scaler.is_enabled():
-    for placed in list(OPEN):
-      if placed._is_mine(optimizer):
-        placed._watch.check(scaled=True)
+  if scaler.is_enabled() and getattr(optimizer, "_step_supports_amp_scaling", False) and any(
+      placed._is_mine(optimizer) for placed in list(OPEN)):
+    raise InvalidArgumentError("place: a fused optimizer leaves out steps by itself, which the "
+                               "ranks that hold parts could not see; make it with fused=False")
   return plain_step(scaler, optimizer, *args, **kwargs)
 
 
+setattr(torch.amp.GradScaler, "_unscale_grads_", scaler_unscale)  # noqa: B010
 setattr(torch.amp.GradScaler, "step", scaler_step)  # noqa: B010

@@ -71,16 +71,13 @@ class Watch:
     zero, self._zero = self._zero, False
     return zero
 
-  def check(self, scaled: bool = False) -> None:
+  def check(self) -> None:
     """Raises if gradients are no longer those of the backward passes: those of the parts are."""
-    changed = scaled or any(
-        p.grad is not None and self._seen.get(id(p)) != seen(p.grad) for p in self._parameters)
-    if changed:
+    if any(p.grad is not None and self._seen.get(id(p)) != seen(p.grad) for p in self._parameters):
       raise InvalidArgumentError(
           "place: gradients of this rank were changed between a backward pass and the optimizer's "
-          f"step, as clip_grad_norm_ and GradScaler do; those of {self._parts} lie on another rank "
-          "and were not. Clip with model.clip_grad_norm_(max_norm) of what place() returned, and "
-          "train in bfloat16 or float32, without a GradScaler")
+          f"step, as clip_grad_norm_ does; those of {self._parts} lie on another rank and were "
+          "not. Clip with model.clip_grad_norm_(max_norm) of what place() returned")
 
   def scaled(self) -> None:
     """Gradients were changed here and on the ranks of the parts."""

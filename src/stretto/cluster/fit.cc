@@ -60,7 +60,7 @@ class Search {
       }
       grid += ways;
     }
-    grid_ = std::llround(std::min(grid, kMostGrid));
+    grid_ = std::llround(std::min(2 * grid, kMostGrid));  // with walls and without
     most_runs_ = most_runs > 0 ? most_runs : std::max<int64_t>(kLeastRuns, grid_ / 10);
   }
 
@@ -71,10 +71,14 @@ class Search {
     FitSetting at = before_;
     consider(at, guess(true));
     consider(at, guess(false));
-    for (int step = std::max(1, nodes_ / 4); step > 0 && !spent();) {
+    descend(at, std::max(1, nodes_ / 4));
+    // Without walls many settings are nearly as good, and the best one may be far from this one.
+    while (!spent()) {
+      const std::optional<FitSetting> far = farthest(at);
+      if (!far) break;
       const FitSetting start = at;
-      for (const FitSetting& neighbour : neighbours(start, step)) consider(at, neighbour);
-      if (at == start) step /= 2;
+      consider(at, *far);
+      if (at != start) descend(at, 1);
     }
     fit.best = at;
     fit.tried = tried_;
@@ -115,6 +119,49 @@ class Search {
     if (score(other, &simulation) >= score(at)) return;
     at = other;
     best_simulation_ = std::move(simulation);
+  }
+
+  void descend(FitSetting& at, int step) {
+    while (step > 0 && !spent()) {
+      const FitSetting start = at;
+      for (const FitSetting& neighbour : neighbours(start, step)) consider(at, neighbour);
+      if (at == start) step /= 2;
+    }
+  }
+
+  // Of the settings with other sizes of two groups and the reserve and walls of `at`, the one that
+  // is farthest from all that were tried; the first one of several. None: all were.
+  std::optional<FitSetting> farthest(const FitSetting& at) const {
+    std::optional<FitSetting> best;
+    int most = 0;
+    const int movable = at.group_nodes.back();
+    for (size_t g = 0; g + 1 < at.group_nodes.size(); ++g) {
+      for (int nodes = 0; nodes <= at.group_nodes[g] + movable; ++nodes) {
+        FitSetting other = at;
+        other.group_nodes.back() -= nodes - at.group_nodes[g];
+        other.group_nodes[g] = nodes;
+        int nearest = nodes_ + 1;
+        for (const FitTrial& trial : tried_) {
+          if (trial.setting.soft == at.soft) {
+            nearest = std::min(nearest, distance(trial.setting, other));
+          }
+        }
+        if (nearest > most) {
+          most = nearest;
+          best = std::move(other);
+        }
+      }
+    }
+    return best;
+  }
+
+  // How many nodes would have to move.
+  static int distance(const FitSetting& a, const FitSetting& b) {
+    int moved = std::abs(a.reserve_nodes - b.reserve_nodes);
+    for (size_t g = 0; g < a.group_nodes.size(); ++g) {
+      moved += std::abs(a.group_nodes[g] - b.group_nodes[g]);
+    }
+    return moved / 2;
   }
 
   // Every group gets nodes by the chip time of its jobs; no reserve.

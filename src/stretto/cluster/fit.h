@@ -22,7 +22,7 @@ struct FitTrial {
 
 struct Fit {
   std::vector<std::string> groups;  // their names
-  int64_t grid_size = 0;            // how many settings there are with the walls of the site
+  int64_t grid_size = 0;            // how many settings there are, with walls and without
   FitSetting before, best;
   std::vector<FitTrial> tried;  // in this order; the first is the site as it is
   Simulation simulation_before, simulation_best;

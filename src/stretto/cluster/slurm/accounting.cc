@@ -51,18 +51,27 @@ std::string accounting_script(const Site& site) {
       "# Shares and limits of users and queues live in Slurm's accounting database (slurmdbd). "
       "Run\n"
       "# this once it is set up, and slurm.conf includes accounting.conf. Every other user needs\n"
-      "# a line `sacctmgr -i add user NAME account={} cluster={} fairshare=100`.\nset -eu\n",
-      in_comment(site.file), name, name);
-  out += fmt::format("sacctmgr -i add account {0} cluster={0}\n", name);
+      "# a line `sacctmgr -i add user NAME account={} cluster=\"$cluster\" fairshare=100`.\n"
+      "set -eu\n"
+      "cluster=$(scontrol show config | sed -n 's/^ClusterName *= *//p')\n"
+      "add() {{  # what is there already is no error, so that this can run again\n"
+      "  out=$(sacctmgr -i add \"$@\" 2>&1) || case $out in\n"
+      "    *'Nothing new added'*) ;;\n"
+      "    *) echo \"$out\" >&2; exit 1 ;;\n"
+      "  esac\n"
+      "}}\n",
+      in_comment(site.file), name);
+  out += fmt::format("add account {} cluster=\"$cluster\"\n", name);
   for (const User& user : site.users) {
     out += from_line(site, user.line);
-    out += fmt::format("sacctmgr -i add user {0} account={1} cluster={1} fairshare={2}\n",
-                       conf_word(user.name), name, fairshare_of(user));
-    if (user.most_chips > 0) {
-      out += fmt::format("sacctmgr -i modify user {} where account={} set GrpTRES={}\n",
-                         conf_word(user.name), name,
-                         each_gres(site, fmt::format("={}", user.most_chips)));
-    }
+    const std::string who = conf_word(user.name);
+    out += fmt::format("add user {} account={} cluster=\"$cluster\"\n", who, name);
+    const std::string limit =
+        user.most_chips == 0 ? ""
+                             : " GrpTRES=" + each_gres(site, fmt::format("={}", user.most_chips));
+    out += fmt::format(
+        "sacctmgr -i modify user {} where account={} cluster=\"$cluster\" set fairshare={}{}\n",
+        who, name, fairshare_of(user), limit);
   }
   for (const Queue& queue : site.queues) {
     if (queue.most_chips == 0) continue;
@@ -70,7 +79,7 @@ std::string accounting_script(const Site& site) {
     out +=
         fmt::format("# and let its partitions in slurm.conf have QOS={}\n", conf_word(queue.name));
     out +=
-        fmt::format("sacctmgr -i add qos {0}\nsacctmgr -i modify qos {0} set GrpTRES={1}\n",
+        fmt::format("add qos {0}\nsacctmgr -i modify qos {0} set GrpTRES={1}\n",
                     conf_word(queue.name), each_gres(site, fmt::format("={}", queue.most_chips)));
   }
   return out;
