@@ -15,6 +15,7 @@ extern const Pass kRecogniseActivation;
 extern const Pass kRecogniseLayerNorm;
 extern const Pass kSqueezeExcite;
 extern const Pass kSplitRadix;
+extern const Pass kFourierProducts;
 extern const Pass kEliminateTranspose;
 extern const Pass kFuseConv;
 extern const Pass kConcatConvs;

@@ -63,6 +63,7 @@ std::span<const Pass* const> pipeline() {
       &kRecogniseLayerNorm,   // layer and RMS normalisation are one node each
       &kSqueezeExcite,        // means over whole images are GlobalAveragePool
       &kSplitRadix,           // sums over a radix axis are sums of 4-D slices
+      &kFourierProducts,      // Fourier transforms are products, but for long ones
       &kEliminateTranspose,   // transposes have sunk below elementwise nodes or cancelled
       &kRemoveIdentity,       // the identities that sinking left are gone
       &kFuseConv,             // convolutions of constant weights are stretto.Conv*, pads explicit
