@@ -122,7 +122,8 @@ def far_places(got: Array, want: Array, allowed: Array | float) -> Array:
     return np.asarray(got != want)
   a, b = got.astype(np.float64), want.astype(np.float64)
   with np.errstate(invalid="ignore"):
-    return ~((np.abs(a - b) <= allowed) | (a == b) | (np.isnan(a) & np.isnan(b)))
+    return ~((np.abs(a - b) <= allowed) | (a == b) | (np.isnan(a) & np.isnan(b)) |
+             np.isinf(allowed))  # as the root of a zero that rounding makes negative
 
 
 def disturbed(array: Array, rng: np.random.Generator, coarseness: float = 0.0) -> Array:

@@ -67,6 +67,32 @@ def long_products(form: Form) -> bool:
   return 2 * sizes["uint8"] * sizes["int8"] > 32767
 
 
+def interpolates_long_integers(form: Form) -> bool:
+  """Whether a Resize may average integers that float32 does not hold."""
+  return (form.dtype in INTEGERS and form.attributes.get("mode", "nearest") != "nearest" and
+          int(np.abs(form.inputs[0].astype(np.float64)).max(initial=0)) >= 2**24)
+
+
+def nearly_certain(form: Form) -> bool:
+  """Whether a class has so much of the probability that its loss has few digits left."""
+  scores = form.inputs[0]
+  if scores is None or scores.size == 0 or scores.ndim < 2:
+    return False
+  wide = scores.astype(np.float64)
+  others = np.exp(wide - wide.max(1, keepdims=True)).sum(1) - 1
+  return bool((others < 1 / 16).any())
+
+
+def begins_before(form: Form) -> bool:
+  """Whether a backward slice begins before the first element."""
+  if len(form.inputs) < 5 or form.inputs[0] is None or form.inputs[4] is None:
+    return False
+  starts, steps = form.inputs[1], form.inputs[4]
+  axes = form.inputs[3] if form.inputs[3] is not None else np.arange(len(steps))
+  return any(step < 0 and start + form.inputs[0].shape[axis] < 0
+             for start, axis, step in zip(starts, axes, steps))
+
+
 def has_inside(form: Form, op: str) -> bool:
   """Whether a graph of the node has such a node."""
   graphs = [value for value in form.attributes.values() if isinstance(value, onnx.GraphProto)]
@@ -94,13 +120,25 @@ ROWS: list[Divergence] = [
              "dilations" in f.attributes, "leaves dilations out of the padding"),
   Divergence(ORT, ("NonZero",), lambda f: f.inputs[0] is not None and f.inputs[0].ndim == 0,
              "gives a row for a scalar, where ONNX wants none"),
-  Divergence(ORT, ("ReduceSum",), lambda f: f.dtype == "int64", "rounds sums to float64"),
+  Divergence(ORT, ("ReduceSum", "ReduceMean"), lambda f: f.dtype == "int64",
+             "rounds sums to float64"),
   Divergence(ORT, ("Resize",), lambda f: f.dtype in INTEGERS and "antialias" in f.attributes,
              "makes negative numbers 0"),
+  Divergence(ORT, ("Resize",), interpolates_long_integers, "interpolates integers in float32"),
+  Divergence(ORT, ("SoftmaxCrossEntropyLoss",), nearly_certain,
+             "takes the logarithm of a sum that is rounded beside 1; Stretto that of one plus the "
+             "rest"),
   Divergence(ORT, ("TreeEnsemble",), lambda f: f.attributes.get("post_transform", 0) != 0,
              "leaves the transform out"),
   Divergence(REFERENCE, ("ConvTranspose",), lambda f: same_padding(f) or f.inputs[0] is not None
              and f.inputs[0].ndim > 4, "gives zeros"),
+  Divergence(REFERENCE, ("ConvTranspose",), lambda f: f.attributes.get("group", 1) > 1,
+             "gives all groups the bias of the first, and one channel each"),
+  Divergence(REFERENCE, ("Slice",), begins_before,
+             "gives nothing where a backward slice begins before the first element; ONNX begins at "
+             "that element"),
+  Divergence(REFERENCE, ("SoftmaxCrossEntropyLoss",), nearly_certain,
+             "takes the logarithm of a quotient that is rounded beside 1"),
   Divergence(REFERENCE, ("GlobalMaxPool", "GlobalAveragePool", "GlobalLpPool"),
              lambda f: f.inputs[0] is not None and f.inputs[0].ndim != 4,
              "reduces other axes than those of the image"),

@@ -9,7 +9,7 @@ import pytest
 from onnx import defs
 
 pytest.importorskip("onnxruntime")
-from differential import campaign, check, findings, grow, shrink  # noqa: E402
+from differential import campaign, check, divergences, findings, grow, shrink  # noqa: E402
 from differential.__main__ import report  # noqa: E402
 from differential.draft import Draft, Unfit  # noqa: E402
 from differential.tables import ROWS  # noqa: E402
@@ -133,3 +133,37 @@ def test_nodes_that_cannot_be_used_leave_nothing_behind():
 
   grow.draw_row(draft, replace(ROWS[0], draw=fails), grow.Counter())
   assert draft.values == before
+
+
+def form(inputs, **attributes):
+  arrays = [None if a is None else np.asarray(a) for a in inputs]
+  return divergences.Form(attributes, arrays, 1, 28)
+
+
+LARGE = np.array([[[[2**24 + 1, 5]]]], np.int32)
+
+
+@pytest.mark.parametrize("op, peer, inputs, attributes, wanted", [
+  ("ReduceMean", "onnxruntime", [np.ones(3, np.int64)], {}, True),
+  ("ReduceMean", "onnxruntime", [np.ones(3, np.int32)], {}, False),
+  ("Resize", "onnxruntime", [LARGE], {"mode": "linear"}, True),
+  ("Resize", "onnxruntime", [LARGE], {}, False),
+  ("Resize", "onnxruntime", [LARGE - 2], {"mode": "linear"}, False),
+  ("ConvTranspose", "reference", [np.ones((1, 2, 2, 2))], {"group": 2}, True),
+  ("ConvTranspose", "reference", [np.ones((1, 2, 2, 2))], {}, False),
+  ("Slice", "reference", [np.ones((1, 3)), [-2], [-2], [0], [-1]], {}, True),
+  ("Slice", "reference", [np.ones((1, 3)), [-3], [0], [1], [-1]], {}, False),
+  ("Slice", "reference", [np.ones((1, 3)), [-2], [1], [0], [1]], {}, False),
+  ("SoftmaxCrossEntropyLoss", "onnxruntime", [np.float32([[5.8, -8.7, -1.2]])], {}, True),
+  ("SoftmaxCrossEntropyLoss", "reference", [np.float32([[5.8, -8.7, -1.2]])], {}, True),
+  ("SoftmaxCrossEntropyLoss", "reference", [np.float32([[1, 1, 2]])], {}, False),
+])
+def test_peers_are_left_out_where_they_diverge(op, peer, inputs, attributes, wanted):
+  assert bool(divergences.diverges(peer, op, form(inputs, **attributes))) == wanted
+
+
+def test_any_number_is_right_where_rounding_decides_all():
+  # BlackmanWindow begins with 0.42 - 0.5 + 0.08, which is a little below zero; then Sqrt.
+  got, want = np.array([np.nan, 1.0]), np.array([1e-4, 1.0])
+  assert check.far_places(got, want, np.array([np.inf, 1e-6])).tolist() == [False, False]
+  assert check.far_places(got, want, 1e-3).tolist() == [True, False]

@@ -17,7 +17,7 @@ extern const Pass kRecogniseLayerNorm;
 extern const Pass kSqueezeExcite;
 extern const Pass kSplitRadix;
 extern const Pass kSplitVolume;
-extern const Pass kTransformMatrix;
+extern const Pass kFourierProducts;
 extern const Pass kEliminateTranspose;
 extern const Pass kFuseConv;
 extern const Pass kConcatConvs;

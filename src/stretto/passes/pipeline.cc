@@ -57,7 +57,6 @@ std::span<const Pass* const> pipeline() {
       &kMultiplyInIntegers,   // bytes times constant bytes are stretto.IntegerLinear
       &kMultiplyInFloats,     // other products of quantised tensors are products of floats
       &kRemoveIdentity,       // no node returns its input; Reshape is the only shape-changer
-      &kTransformMatrix,      // Fourier transforms of a fixed length are products
       &kRoundInFloats,        // integers between float operators are rounded floats
       &kDeduplicate,          // no two nodes compute the same from the same inputs
       &kRecogniseActivation,  // SiLU, GELU, hard-swish, Mish are one node each
@@ -66,6 +65,7 @@ std::span<const Pass* const> pipeline() {
       &kSplitRadix,           // sums over a radix axis are sums of 4-D slices
       &kComputedConv,         // weights and biases of convolutions are constant
       &kSplitVolume,          // windows over volumes are windows over planes
+      &kFourierProducts,      // Fourier transforms are products, but for long ones
       &kEliminateTranspose,   // transposes have sunk below elementwise nodes or cancelled
       &kRemoveIdentity,       // the identities that sinking left are gone
       &kFuseConv,             // convolutions of constant weights are stretto.Conv*, pads explicit

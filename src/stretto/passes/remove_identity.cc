@@ -1,5 +1,5 @@
 // Removes nodes that return their input, and gives shape-changing nodes one form: Reshape with a
-// constant target, never two in a row.
+// constant target, never two in a row. GatherND of whole entries of the first axis is Gather.
 #include <algorithm>
 #include <numeric>
 
@@ -11,11 +11,11 @@ namespace stretto::passes {
 namespace {
 
 constexpr std::string_view kRules[] = {
-    "drop-identity",       "drop-cast",          "drop-reshape",
-    "drop-transpose",      "drop-pad",           "drop-slice",
-    "drop-concat",         "drop-times-one",     "drop-plus-zero",
-    "canonical-reshape",   "reshape-of-reshape", "transpose-of-transpose",
-    "transpose-as-reshape"};
+    "drop-identity",        "drop-cast",          "drop-reshape",
+    "drop-transpose",       "drop-pad",           "drop-slice",
+    "drop-concat",          "drop-times-one",     "drop-plus-zero",
+    "canonical-reshape",    "reshape-of-reshape", "transpose-of-transpose",
+    "transpose-as-reshape", "gather-nd"};
 
 bool one_of(std::string_view op, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), op) != names.end();
@@ -81,9 +81,27 @@ bool has_zero(const Shape& shape) {
   return std::find(shape.begin(), shape.end(), 0) != shape.end();
 }
 
+void gather_first_axis(Rewriter& graph, int n, PassContext& context) {
+  const Node node = graph.node(n);
+  Shape places = graph.shape(node.inputs[1]);
+  if (places.empty() || places.back() != 1 || node.attributes.integer("batch_dims", 0) != 0 ||
+      has_zero(places) || has_zero(graph.shape(node.inputs[0])) ||
+      !context.allow("gather-nd", node.name)) {
+    return;
+  }
+  places.pop_back();
+  const ValueId indices = graph.insert(
+      n, "Reshape", {node.inputs[1], graph.add_constant("shape", Tensor::int64s(places))}, {},
+      graph.dtype(node.inputs[1]), places, node.name + ".places");
+  Attributes attributes;
+  attributes.set("axis", int64_t{0});
+  graph.become(n, "Gather", {node.inputs[0], indices}, attributes);
+}
+
 void canonicalise(Rewriter& graph, int n, PassContext& context) {
   const std::string name = graph.node(n).name;
   const std::string_view op = graph.node(n).op->name;
+  if (op == "GatherND") return gather_first_axis(graph, n, context);
   if (!one_of(op, {"Squeeze", "Unsqueeze", "Flatten", "Reshape", "Transpose"})) return;
   const ValueId x = graph.node(n).inputs[0], y = graph.node(n).outputs[0];
   // In a target, 0 means "as in the input", so empty tensors keep the form they came in.

@@ -106,5 +106,23 @@ TEST(RemoveIdentity, MovingAxesOfOneElementIsAReshape) {
   EXPECT_EQ(r.nodes("Transpose"), 0);
 }
 
+TEST(RemoveIdentity, GatherNDOfWholeEntries) {
+  const auto graph = [](const char* places, const char* attributes) {
+    return fmt::format(R"(graph g
+    input x: float32[5, 2, 3]
+    input i: int64[{}]
+    y = GatherND(x, i) {{{}}}
+    output y)",
+                       places, attributes);
+  };
+  for (const char* places : {"4, 1", "1", "2, 3, 1"}) {
+    const auto r = rewrite(graph(places, ""), {&kRemoveIdentity}, 0);
+    EXPECT_EQ(r.times("gather-nd"), 1) << places;
+    EXPECT_EQ(r.nodes("Gather"), 1) << places;
+  }
+  EXPECT_EQ(rewrite(graph("4, 2", ""), {&kRemoveIdentity}, 0).times("gather-nd"), 0);
+  EXPECT_EQ(rewrite(graph("5, 1", "batch_dims = 1"), {&kRemoveIdentity}, 0).times("gather-nd"), 0);
+}
+
 }  // namespace
 }  // namespace stretto::passes
